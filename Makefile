@@ -1,0 +1,32 @@
+# Every module of the repository: the root, and those nested in it.
+MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod' 2>/dev/null || echo go.mod))
+MODULES := $(patsubst go.mod,.,$(MODULES))
+
+.PHONY: test race lint cover bench fuzz
+
+test: ## run every module's tests
+	@for m in $(MODULES); do (cd $$m && go test ./...) || exit 1; done
+
+race: ## run every module's tests with the race detector (needs a C compiler)
+	@for m in $(MODULES); do (cd $$m && go test -race -short ./...) || exit 1; done
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+lint: ## gofmt, go vet, staticcheck
+	@files=$$(gofmt -l .); test -z "$$files" || { echo "not gofmt-ed:"; echo "$$files"; exit 1; }
+	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
+
+cover: ## statement coverage, and whether it is enough
+	@.ci/coverage
+
+bench: ## benchmarks, each with its baseline beside it
+	go test -run '^$$' -bench . -benchmem ./bench/...
+
+FUZZTIME ?= 1m
+CHECKS ?= 20000
+
+fuzz: ## a long run: every native fuzz target, and the properties with many draws
+	@for p in $$(go list ./...); do \
+	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+	    echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+	go test -run Property ./... -rapid.checks=$(CHECKS)
