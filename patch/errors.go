@@ -1,0 +1,40 @@
+package patch
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrInvalid is what errors about malformed input match: an event or patch whose
+	// form is wrong, a value that cannot be stored unaltered, text that is not the
+	// text form. The error's text names the field at fault.
+	ErrInvalid = errors.New("invalid")
+
+	// ErrCorrupt is what errors about stored bytes match that are not what was written.
+	ErrCorrupt = errors.New("corrupt")
+
+	// ErrTooLarge is what errors about input over a size limit match.
+	ErrTooLarge = errors.New("too large")
+)
+
+// FieldError says that a field of an event or a patch is not of the form it must
+// have. It matches [ErrInvalid].
+type FieldError struct {
+	Field   string // the field at fault: a JSON pointer without its first slash, such as "actions/stateDelta/price"
+	Problem string
+}
+
+func (e *FieldError) Error() string {
+	if e.Field == "" {
+		return "invalid: " + e.Problem
+	}
+	return fmt.Sprintf("invalid: field %q: %s", e.Field, e.Problem)
+}
+
+// Is reports whether target is [ErrInvalid].
+func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+func fieldErr(field, format string, args ...any) *FieldError {
+	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}

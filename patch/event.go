@@ -1,0 +1,373 @@
+package patch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// Prefixes of state keys, as ADK has them (semantics, section 2).
+const (
+	PrefixApp  = "app:"  // shared by all users and sessions of an app
+	PrefixUser = "user:" // shared by all sessions of a user of an app
+	PrefixTemp = "temp:" // for the running invocation; never logged
+)
+
+// Event is one regular event of a session: a user's message, a model's turn, a
+// tool's call or result, a change of state. It is immutable and may be shared
+// between goroutines; what its methods return is the caller's own.
+//
+// Events are made from Go values by [NewEvent] and from JSON by [ParseEvent]. A
+// round trip loses nothing either way (semantics, section 2): Go values come back
+// deep-equal, JSON with its unknown fields, empty lists and number literals.
+type Event struct {
+	identity
+	members []member // the other top-level fields, in the order they came
+	types   []goType
+
+	// Derived from members when the event is made.
+	delta       []Change // stateDelta's keys of the session itself, in key order
+	shared      []Change // stateDelta's app: and user: keys, in key order
+	parts       []FunctionPart
+	longRunning []string
+	role        string
+	partial     bool
+	temp        bool // stateDelta has temp: keys
+	content     bool // content with at least one part
+	summary     bool // actions.compaction is there
+}
+
+// identity is what events and patches have in common.
+type identity struct {
+	id           string
+	invocationID string
+	author       string
+	branch       string
+	scope        string
+	time         time.Time // in UTC, without a monotonic reading
+	timed        bool
+}
+
+// member is a field as checked, compact JSON text.
+type member struct {
+	name string
+	text []byte
+}
+
+func findMember(members []member, name string) []byte {
+	for _, m := range members {
+		if m.name == name {
+			return m.text
+		}
+	}
+	return nil
+}
+
+// ID returns the event's id, or "" before the event has been logged without one.
+func (e *identity) ID() string { return e.id }
+
+// InvocationID names the run of the agent that the event belongs to.
+func (e *identity) InvocationID() string { return e.invocationID }
+
+// Author is "user" or the name of an agent.
+func (e *identity) Author() string { return e.author }
+
+// Branch is the path of agents, as agent_1.agent_2, that the event belongs to.
+func (e *identity) Branch() string { return e.branch }
+
+// IsolationScope restricts which agents see the event; "" is no restriction.
+func (e *identity) IsolationScope() string { return e.scope }
+
+// Timestamp is the event's time in UTC. Times are data: nothing is ordered by them.
+// It is the zero time before an event without one has been logged.
+func (e *identity) Timestamp() time.Time { return e.time }
+
+// FunctionPart is a function call or a function response in an event's content.
+type FunctionPart struct {
+	Index    int // of the part in the content
+	Response bool
+	ID       string // the call id; may be empty
+	Name     string // the function's name
+}
+
+// EventCompaction is what a summary event says about what it stands for, under
+// ADK's JSON names.
+type EventCompaction struct {
+	StartTimestamp   float64        `json:"startTimestamp"` // least time covered or shown, Unix seconds
+	EndTimestamp     float64        `json:"endTimestamp"`   // greatest time covered or shown, Unix seconds
+	CompactedContent *genai.Content `json:"compactedContent,omitempty"`
+}
+
+// Partial reports whether the event is a piece of a stream. Such events are
+// accepted and not logged.
+func (e *Event) Partial() bool { return e.partial }
+
+// Role returns the content's role, or "".
+func (e *Event) Role() string { return e.role }
+
+// HasContent reports whether the event has content with at least one part.
+func (e *Event) HasContent() bool { return e.content }
+
+// IsSummary reports whether actions.compaction is there.
+func (e *Event) IsSummary() bool { return e.summary }
+
+// FunctionParts yields the function calls and responses in the order of the
+// content's parts.
+func (e *Event) FunctionParts() iter.Seq[FunctionPart] {
+	return slices.Values(e.parts)
+}
+
+// LongRunningToolIDs returns the ids of calls whose final response comes later.
+func (e *Event) LongRunningToolIDs() []string { return slices.Clone(e.longRunning) }
+
+// IsLongRunning reports whether callID is one of [Event.LongRunningToolIDs].
+func (e *Event) IsLongRunning(callID string) bool { return slices.Contains(e.longRunning, callID) }
+
+// Changes yields what the event's state delta sets in the session's own state, in
+// key order: keys with one of the three prefixes are left out.
+func (e *Event) Changes() iter.Seq[Change] { return slices.Values(e.delta) }
+
+// SharedChanges yields what the event's state delta sets in the scopes that
+// sessions share, in key order: the keys with prefix app: or user:.
+func (e *Event) SharedChanges() iter.Seq[Change] { return slices.Values(e.shared) }
+
+// HasDelta reports whether the event sets any state that is logged.
+func (e *Event) HasDelta() bool { return len(e.delta)+len(e.shared) > 0 }
+
+// StateDelta returns the event's state delta, all scopes together, or nil if the
+// event has none. Values are as [Value.Any] gives them.
+func (e *Event) StateDelta() map[string]any {
+	text := jsontext.Member(findMember(e.members, "actions"), "stateDelta")
+	return anyMap(text, notesAt(e.types, "actions", "stateDelta"))
+}
+
+// anyMap decodes an object; of anything else it makes nil.
+func anyMap(text []byte, types notes) map[string]any {
+	if jsontext.KindOf(text) != jsontext.Object {
+		return nil
+	}
+	out := map[string]any{}
+	for k, v := range jsontext.Members(text) {
+		out[k] = Value{v, types.take(k)}.Any()
+	}
+	return out
+}
+
+// Content returns the event's content, the caller's own copy, or nil if there is
+// none. Of an event made from JSON it says what genai's types can say; all that was
+// there is in [Event.Field]. The error is nil for every event made by this package's
+// functions; it is there for the decoder's sake.
+func (e *Event) Content() (*genai.Content, error) {
+	var c *genai.Content
+	if err := e.Decode("content", &c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// UsageMetadata returns the tokens that the model reported, or nil. The error
+// matches [ErrInvalid] if the field is there and has another shape.
+func (e *Event) UsageMetadata() (*genai.GenerateContentResponseUsageMetadata, error) {
+	var u *genai.GenerateContentResponseUsageMetadata
+	if err := e.Decode("usageMetadata", &u); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// CustomMetadata returns the event's custom metadata, or nil if it has none.
+func (e *Event) CustomMetadata() map[string]any {
+	return customMetadata(e.members, e.types)
+}
+
+func customMetadata(members []member, types []goType) map[string]any {
+	return anyMap(findMember(members, "customMetadata"), notesAt(types, "customMetadata"))
+}
+
+// Compaction returns what actions.compaction says, or nil if it is not there. The
+// error matches [ErrInvalid] if it is there and has another shape.
+func (e *Event) Compaction() (*EventCompaction, error) {
+	if !e.summary {
+		return nil, nil
+	}
+	c := new(EventCompaction)
+	text := jsontext.Member(findMember(e.members, "actions"), "compaction")
+	if err := decodeTyped("actions/compaction", text, notesAt(e.types, "actions", "compaction"), c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Field returns the JSON text of a top-level field that is no part of the event's
+// identity, such as "content" or "actions", as it came but for white space. The
+// bytes are the caller's own.
+func (e *Event) Field(name string) (json.RawMessage, bool) {
+	text := findMember(e.members, name)
+	return bytes.Clone(text), text != nil
+}
+
+// Decode stores the field of that name in the value that into points to, as
+// encoding/json does, but with the Go types that it was made from. An absent field
+// leaves the value alone. The error matches [ErrInvalid].
+func (e *Event) Decode(name string, into any) error {
+	text := findMember(e.members, name)
+	if text == nil {
+		return nil
+	}
+	return decodeTyped(jsontext.EscapeStep(name), text, notesAt(e.types, name), into)
+}
+
+// decodeTyped decodes the text of a field into what into points to.
+func decodeTyped(field string, text []byte, types notes, into any) error {
+	target := reflect.ValueOf(into)
+	if target.Kind() != reflect.Pointer || target.IsNil() {
+		return fieldErr(field, "it can be decoded into a pointer, not into %T", into)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		// A literal beyond float64 in an `any` is the one thing that checked text of
+		// the right shape can fail for; it becomes a json.Number.
+		target.Elem().SetZero()
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(into); err != nil {
+			return fieldErr(field, "%v", err)
+		}
+		floatNumbers(target.Elem())
+	}
+	if err := types.restore(target.Elem(), text); err != nil {
+		return fieldErr(field, "%v", err)
+	}
+	return nil
+}
+
+// floatNumbers turns each json.Number inside an `any` into a float64 if one can
+// hold it.
+func floatNumbers(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			floatNumbers(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				floatNumbers(v.Field(i))
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			floatNumbers(v.Index(i))
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			elem := reflect.New(v.Type().Elem()).Elem()
+			elem.Set(v.MapIndex(k))
+			floatNumbers(elem)
+			v.SetMapIndex(k, elem)
+		}
+	case reflect.Interface:
+		if v.IsNil() {
+			return
+		}
+		if n, ok := v.Elem().Interface().(json.Number); ok {
+			v.Set(reflect.ValueOf(numberAsFloat(string(n))))
+			return
+		}
+		floatNumbers(v.Elem())
+	}
+}
+
+// MarshalJSON returns the event in ADK's event JSON: its identity first, then every
+// other field as it came. The time is RFC 3339 in UTC with its nanoseconds.
+func (e *Event) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	b = e.identity.appendJSON(b)
+	b = appendMembers(b, e.members)
+	return append(b, '}'), nil
+}
+
+// String returns the event's JSON.
+func (e *Event) String() string {
+	text, _ := e.MarshalJSON()
+	return string(text)
+}
+
+// Size returns how many bytes the event takes as JSON.
+func (e *Event) Size() int { return objectSize(e.identity.size() + membersSize(e.members)) }
+
+// objectSize is the size of an object whose members, with a comma each, take n bytes.
+func objectSize(n int) int { return len("{}") + max(n-len(","), 0) }
+
+func membersSize(members []member) int {
+	n := 0
+	for _, m := range members {
+		n += jsontext.QuotedLen(m.name) + len(":") + len(m.text) + len(",")
+	}
+	return n
+}
+
+// texts are the fields of an identity that are texts, in the order they are written.
+func (e *identity) texts() [5]struct{ name, value string } {
+	return [...]struct{ name, value string }{
+		{"id", e.id}, {"invocationId", e.invocationID}, {"author", e.author},
+		{"branch", e.branch}, {"isolationScope", e.scope},
+	}
+}
+
+// size is how many bytes the identity's members take, with a comma each.
+func (e *identity) size() int {
+	n := 0
+	for _, f := range e.texts() {
+		if f.value != "" {
+			n += len(f.name) + len(`"":,`) + jsontext.QuotedLen(f.value)
+		}
+	}
+	if e.timed {
+		var text [len(time.RFC3339Nano)]byte
+		n += len(`"timestamp":"",`) + len(e.time.AppendFormat(text[:0], time.RFC3339Nano))
+	}
+	return n
+}
+
+func (e *identity) appendJSON(b []byte) []byte {
+	for _, f := range e.texts() {
+		if f.value != "" {
+			b = appendKey(b, f.name)
+			b = jsontext.AppendQuote(b, f.value)
+		}
+	}
+	if e.timed {
+		b = appendKey(b, "timestamp")
+		b = append(b, '"')
+		b = e.time.AppendFormat(b, time.RFC3339Nano)
+		b = append(b, '"')
+	}
+	return b
+}
+
+func appendMembers(b []byte, members []member) []byte {
+	for _, m := range members {
+		b = appendKey(b, m.name)
+		b = append(b, m.text...)
+	}
+	return b
+}
+
+// appendKey appends a key to an object that b ends in.
+func appendKey(b []byte, name string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = jsontext.AppendQuote(b, name)
+	return append(b, ':')
+}
+
+var _ fmt.Stringer = (*Event)(nil)

@@ -1,0 +1,184 @@
+package patch
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// Fields are what [NewEvent] makes an event of. Zero fields are left out.
+type Fields struct {
+	ID             string // a UUID if empty, given when the event is logged
+	InvocationID   string
+	Author         string
+	Branch         string
+	IsolationScope string
+	Timestamp      time.Time // the time of the append if zero, unless ZeroTime is set
+	ZeroTime       bool      // Timestamp is meant, even if it is the zero time
+
+	Content            *genai.Content
+	Partial            bool
+	Actions            Actions
+	LongRunningToolIDs []string
+	UsageMetadata      *genai.GenerateContentResponseUsageMetadata
+	CustomMetadata     map[string]any
+
+	// Extra are further top-level fields under their JSON names. A value may be of
+	// any Go type that encoding/json can write and read back.
+	Extra map[string]any
+}
+
+// Actions are the actions of an event. Zero fields are left out.
+type Actions struct {
+	StateDelta        map[string]any
+	ArtifactDelta     map[string]int64
+	SkipSummarization bool
+	TransferToAgent   string
+	Escalate          bool
+	Compaction        *EventCompaction
+
+	// Extra are further fields under their JSON names, as in [Fields].
+	Extra map[string]any
+}
+
+// Names that stand in a field of their own and so not in Extra.
+var (
+	identityNames = []string{"id", "invocationId", "author", "branch", "isolationScope", "timestamp"}
+	fieldNames    = []string{"content", "partial", "actions", "longRunningToolIds", "usageMetadata", "customMetadata"}
+	actionNames   = []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"}
+	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", "patchId", "base", "state"}
+
+	// What the proposal calls patchType, eventId and summaryEvent.
+	proposalSpellings = []string{"patch_type", "event_id", "summary_event"}
+)
+
+// NewEvent makes an event from Go values. It copies them: changing f, or anything in
+// it, afterwards changes nothing in the event. Values that would not come back from
+// storage as they are are refused: in an `any` only booleans, numbers, strings,
+// []byte, json.Number, slices, and maps with string keys do; NaN, infinities and text
+// that is not UTF-8 never do. The error is a *[FieldError] that names the field.
+func NewEvent(f Fields) (*Event, error) {
+	e := &Event{identity: identity{
+		id: f.ID, invocationID: f.InvocationID, author: f.Author, branch: f.Branch, scope: f.IsolationScope,
+	}}
+	if !f.Timestamp.IsZero() || f.ZeroTime {
+		e.timed = true
+		e.time = f.Timestamp.Round(0).UTC()
+	}
+	var w goWriter
+	var err error
+	add := func(name string, v any) {
+		if err != nil {
+			return
+		}
+		err = w.within(name, func() error {
+			if err := w.str(name); err != nil {
+				return err
+			}
+			w.buf = nil
+			if err := w.top(v); err != nil {
+				return err
+			}
+			e.members = append(e.members, member{name, w.buf})
+			return nil
+		})
+	}
+	if f.Content != nil {
+		add("content", f.Content)
+	}
+	if f.Partial {
+		add("partial", true)
+	}
+	for name := range f.Actions.Extra {
+		if slices.Contains(actionNames, name) {
+			return nil, fieldErr("actions/"+name, "the name has a meaning of its own and cannot be in Extra")
+		}
+	}
+	if actions := f.Actions.members(); actions != nil {
+		add("actions", actions)
+	}
+	if f.LongRunningToolIDs != nil {
+		add("longRunningToolIds", f.LongRunningToolIDs)
+	}
+	if f.UsageMetadata != nil {
+		add("usageMetadata", f.UsageMetadata)
+	}
+	if f.CustomMetadata != nil {
+		add("customMetadata", f.CustomMetadata)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Extra)) {
+		if slices.Contains(identityNames, name) || slices.Contains(fieldNames, name) ||
+			slices.Contains(patchNames, name) || slices.Contains(proposalSpellings, name) || name == "seq" {
+			return nil, fieldErr(jsontext.EscapeStep(name), "the name has a meaning of its own and cannot be in Extra")
+		}
+		add(name, f.Extra[name])
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.types = w.types
+	if err := e.derive(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// orderedField is a field of an object that is written in the order given.
+type orderedField struct {
+	name  string
+	value any
+}
+
+func (a Actions) members() (fields []orderedField) {
+	if a.StateDelta != nil {
+		fields = append(fields, orderedField{"stateDelta", a.StateDelta})
+	}
+	if a.ArtifactDelta != nil {
+		fields = append(fields, orderedField{"artifactDelta", a.ArtifactDelta})
+	}
+	if a.SkipSummarization {
+		fields = append(fields, orderedField{"skipSummarization", true})
+	}
+	if a.TransferToAgent != "" {
+		fields = append(fields, orderedField{"transferToAgent", a.TransferToAgent})
+	}
+	if a.Escalate {
+		fields = append(fields, orderedField{"escalate", true})
+	}
+	if a.Compaction != nil {
+		fields = append(fields, orderedField{"compaction", a.Compaction})
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Extra)) {
+		fields = append(fields, orderedField{name, a.Extra[name]})
+	}
+	return fields
+}
+
+// Scope says who shares a state key. Its prefix decides.
+type Scope int
+
+// The scopes.
+const (
+	ScopeSession Scope = iota // the session's own; the only one that a fold knows
+	ScopeUser                 // all sessions of a user of an app
+	ScopeApp                  // all sessions of an app
+	ScopeTemp                 // the running invocation; never logged
+)
+
+// ScopeOf returns the scope of a state key.
+func ScopeOf(key string) Scope {
+	switch {
+	case strings.HasPrefix(key, PrefixApp):
+		return ScopeApp
+	case strings.HasPrefix(key, PrefixUser):
+		return ScopeUser
+	case strings.HasPrefix(key, PrefixTemp):
+		return ScopeTemp
+	}
+	return ScopeSession
+}

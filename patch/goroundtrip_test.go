@@ -1,0 +1,328 @@
+package patch_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func wantEqual(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s came back as\n%#v, want\n%#v", what, got, want)
+	}
+}
+
+// both runs check on an event as it was made and as it comes out of a store.
+func both(t *testing.T, f patch.Fields, check func(*testing.T, *patch.Event)) {
+	t.Helper()
+	e := newEvent(t, f)
+	t.Run("made", func(t *testing.T) { check(t, e) })
+	t.Run("stored", func(t *testing.T) { check(t, storedEvent(t, e)) })
+}
+
+func TestContentComesBackDeepEqual(t *testing.T) {
+	want := fill[genai.Content](t)
+	both(t, patch.Fields{Content: fill[genai.Content](t)}, func(t *testing.T, e *patch.Event) {
+		got, err := e.Content()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "content", got, want)
+	})
+}
+
+func TestEmptyAndNilStayDistinct(t *testing.T) {
+	hollow := func() *genai.Content {
+		var c *genai.Content
+		empty(reflect.ValueOf(&c).Elem(), 4)
+		p := new(genai.Part)
+		empty(reflect.ValueOf(p).Elem(), 4)
+		c.Parts = append(c.Parts, p, new(genai.Part), nil)
+		return c
+	}
+	for _, c := range []*genai.Content{nil, {}, {Parts: []*genai.Part{}}, hollow()} {
+		both(t, patch.Fields{Content: c}, func(t *testing.T, e *patch.Event) {
+			got, err := e.Content()
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantEqual(t, "content", got, c)
+		})
+	}
+	for _, m := range []map[string]any{nil, {}, {"a": map[string]any{}, "b": map[string]any(nil), "c": nil}} {
+		both(t, patch.Fields{CustomMetadata: m, Actions: patch.Actions{StateDelta: m}}, func(t *testing.T, e *patch.Event) {
+			wantEqual(t, "custom metadata", e.CustomMetadata(), m)
+			wantEqual(t, "state delta", e.StateDelta(), m)
+		})
+	}
+	for _, ids := range [][]string{nil, {}, {"a", ""}} {
+		both(t, patch.Fields{LongRunningToolIDs: ids}, func(t *testing.T, e *patch.Event) {
+			wantEqual(t, "long running tool ids", e.LongRunningToolIDs(), ids)
+		})
+	}
+}
+
+func TestStateAndMetadataComeBackDeepEqual(t *testing.T) {
+	f := patch.Fields{
+		Actions:        patch.Actions{StateDelta: oddMap(1)},
+		CustomMetadata: oddMap(2),
+		UsageMetadata:  fill[genai.GenerateContentResponseUsageMetadata](t),
+	}
+	both(t, f, func(t *testing.T, e *patch.Event) {
+		wantEqual(t, "state delta", e.StateDelta(), oddMap(1))
+		wantEqual(t, "custom metadata", e.CustomMetadata(), oddMap(2))
+		usage, err := e.UsageMetadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "usage metadata", usage, fill[genai.GenerateContentResponseUsageMetadata](t))
+		n := 0
+		for c := range e.Changes() {
+			wantEqual(t, "change of "+c.Key, c.Value.Any(), oddMap(1)[c.Key])
+			n++
+		}
+		if n != len(oddMap(1)) {
+			t.Errorf("%d changes, want %d", n, len(oddMap(1)))
+		}
+	})
+}
+
+// extra checks that a value comes back deep-equal as a further field, and as a further
+// field of actions.
+func extra[T any](t *testing.T) {
+	t.Run(reflect.TypeFor[T]().String(), func(t *testing.T) {
+		hollow := new(T)
+		empty(reflect.ValueOf(hollow).Elem(), 3)
+		for _, want := range []*T{fill[T](t), new(T), hollow} {
+			f := patch.Fields{
+				Extra:   map[string]any{"x": want},
+				Actions: patch.Actions{Extra: map[string]any{"x": []T{*want}}},
+			}
+			both(t, f, func(t *testing.T, e *patch.Event) {
+				got := new(T)
+				if err := e.Decode("x", got); err != nil {
+					t.Fatal(err)
+				}
+				wantEqual(t, "extra field", got, want)
+				var actions struct{ X []T }
+				if err := e.Decode("actions", &actions); err != nil {
+					t.Fatal(err)
+				}
+				wantEqual(t, "extra field of actions", actions.X, []T{*want})
+			})
+		}
+	})
+}
+
+func TestExtraFieldsComeBackDeepEqual(t *testing.T) {
+	extra[genai.CitationMetadata](t)
+	extra[genai.GroundingMetadata](t)
+	extra[genai.LogprobsResult](t)
+	extra[genai.Transcription](t)
+	extra[genai.Content](t)
+	extra[genai.ModelStatus](t)
+	extra[genai.Interval](t)
+	extra[genai.TokensInfo](t)
+	extra[genai.TunedModelInfo](t)
+	extra[patch.EventCompaction](t)
+	extra[map[string]any](t)
+	extra[map[string]time.Duration](t)
+	extra[embedding](t)
+}
+
+// embedding has what encoding/json has rules of its own for.
+type embedding struct {
+	inner
+	*Pointed
+	Plain   `json:"named"`
+	Shadow  string  // hides inner's Go name, not its JSON name
+	Quoted  int64   `json:",string"`
+	Quoted2 *string `json:"quoted2,string"`
+	Dash    string  `json:"-,"`
+	Any     any
+	Array   [2]any
+	Keyed   map[level]float32
+	Omit    map[string]int `json:"omit,omitzero"`
+	Zone    level          `json:"in'valid"`
+	skipped string
+	Skipped string `json:"-"`
+}
+
+type (
+	inner struct {
+		Shadow string `json:"shadowed"`
+	}
+	Pointed struct{ Twice, Deep int }
+	Plain   struct{ Twice []byte }
+	level   string
+
+	// Of two fields of one name, at one depth, encoding/json writes neither.
+	twins struct {
+		*Left
+		*Right
+		C int
+	}
+	Left struct {
+		A int `json:"same"`
+	}
+	Right struct {
+		B int `json:"same"`
+	}
+)
+
+func TestExtraFieldsAreWrittenAsEncodingJSONDoes(t *testing.T) {
+	e := newEvent(t, patch.Fields{Extra: map[string]any{"a": twins{&Left{1}, &Right{2}, 3}, "b": embedding{skipped: "x", Skipped: "x"}}})
+	var got struct {
+		A map[string]any
+		B map[string]any
+	}
+	if err := json.Unmarshal([]byte(e.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "twins", got.A, map[string]any{"C": 3.0})
+	text, err := json.Marshal(embedding{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]any
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "embedding", got.B, want)
+}
+
+func TestRawJSONComesBackAsItIs(t *testing.T) {
+	raw := json.RawMessage(`{"<":[1.0,1e400, "\u00e9"]}`)
+	both(t, patch.Fields{Extra: map[string]any{"raw": raw}}, func(t *testing.T, e *patch.Event) {
+		got, _ := e.Field("raw")
+		if string(got) != `{"<":[1.0,1e400,"\u00e9"]}` {
+			t.Errorf("%s came back as %s", raw, got)
+		}
+	})
+}
+
+func TestActionsComeBack(t *testing.T) {
+	compaction := patch.EventCompaction{StartTimestamp: 1748509874.123456, EndTimestamp: 1748509875, CompactedContent: fill[genai.Content](t)}
+	f := patch.Fields{Actions: patch.Actions{
+		StateDelta: map[string]any{"k": 1}, ArtifactDelta: map[string]int64{"f": 1<<53 + 1}, SkipSummarization: true,
+		TransferToAgent: "b", Escalate: true, Compaction: &compaction,
+	}}
+	both(t, f, func(t *testing.T, e *patch.Event) {
+		var got patch.Actions
+		if err := e.Decode("actions", &got); err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "actions", got, f.Actions)
+		c, err := e.Compaction()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "compaction", c, &compaction)
+		if !e.IsSummary() {
+			t.Error("an event with actions.compaction is a summary")
+		}
+	})
+}
+
+func TestIdentityComesBack(t *testing.T) {
+	at := time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.FixedZone("", 3600))
+	f := patch.Fields{ID: "i", InvocationID: "v", Author: "a\x00", Branch: "b.c", IsolationScope: "s", Timestamp: at, Partial: true}
+	both(t, f, func(t *testing.T, e *patch.Event) {
+		got := []string{e.ID(), e.InvocationID(), e.Author(), e.Branch(), e.IsolationScope()}
+		wantEqual(t, "identity", got, []string{"i", "v", "a\x00", "b.c", "s"})
+		if !e.Timestamp().Equal(at) || e.Timestamp().Location() != time.UTC {
+			t.Errorf("time %v, want %v in UTC", e.Timestamp(), at)
+		}
+		if !e.Partial() {
+			t.Error("partial is lost")
+		}
+	})
+	if e := newEvent(t, patch.Fields{}); e.String() != "{}" {
+		t.Errorf("an event of nothing is %s", e)
+	}
+	if e := newEvent(t, patch.Fields{ZeroTime: true}); e.String() != `{"timestamp":"0001-01-01T00:00:00Z"}` {
+		t.Errorf("an event at the zero time is %s", e)
+	}
+}
+
+func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
+	f := patch.Fields{
+		Content:            fill[genai.Content](t),
+		Actions:            patch.Actions{StateDelta: oddMap(1), ArtifactDelta: map[string]int64{"a": 1}},
+		CustomMetadata:     oddMap(2),
+		LongRunningToolIDs: []string{"call"},
+		UsageMetadata:      fill[genai.GenerateContentResponseUsageMetadata](t),
+		Extra:              map[string]any{"x": fill[genai.GroundingMetadata](t), "raw": json.RawMessage(`[1]`)},
+	}
+	e := newEvent(t, f)
+	was := e.String()
+	wreck(reflect.ValueOf(&f).Elem())
+	if e.String() != was {
+		t.Error("changing the fields after NewEvent changed the event")
+	}
+
+	// What is returned is the caller's own, too.
+	content, _ := e.Content()
+	usage, _ := e.UsageMetadata()
+	for _, v := range []any{&content, &usage, ptr(e.StateDelta()), ptr(e.CustomMetadata()), ptr(e.LongRunningToolIDs())} {
+		wreck(reflect.ValueOf(v).Elem())
+	}
+	raw, _ := e.Field("content")
+	clear(raw)
+	for c := range e.Changes() {
+		any := c.Value.Any()
+		wreck(reflect.ValueOf(&any).Elem())
+	}
+	if e.String() != was {
+		t.Error("changing returned values changed the event")
+	}
+	again, err := e.Content()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "content", again, fill[genai.Content](t))
+	wantEqual(t, "state delta", e.StateDelta(), oddMap(1))
+	wantEqual(t, "ids", e.LongRunningToolIDs(), []string{"call"})
+	if !e.IsLongRunning("call") || e.IsLongRunning("other") {
+		t.Error("IsLongRunning forgot the ids")
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// wreck overwrites what is inside a value, without giving it other memory.
+func wreck(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			wreck(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				wreck(v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			wreck(v.Index(i))
+		}
+	case reflect.Map:
+		for _, k := range v.MapKeys() {
+			elem := reflect.New(v.Type().Elem()).Elem()
+			elem.Set(v.MapIndex(k))
+			wreck(elem)
+		}
+		v.Clear()
+	default:
+		if v.CanSet() {
+			v.SetZero()
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package patch
+
+import (
+	"errors"
+	"math"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// ParseEvent makes an event from one JSON object in ADK's event JSON. It keeps no
+// reference to text. Unknown fields are kept at any depth. Refused, with a
+// *[FieldError] that names the field, are repeated keys, text that is not Unicode,
+// known fields of another type than ADK's, and patches.
+func ParseEvent(text []byte) (*Event, error) {
+	rec, err := ParseRecord(text)
+	if err != nil {
+		return nil, err
+	}
+	if rec.Event == nil {
+		return nil, fieldErr("patchType", "this is a patch, not an event")
+	}
+	if rec.Seq != 0 {
+		return nil, fieldErr("seq", "only a record of a log has a seq")
+	}
+	return rec.Event, nil
+}
+
+// ParseRecord makes a record from one line of the text form (semantics, section 8):
+// a patch if it has a string patchType, else an event. Seq is 0 if the line has none.
+//
+// A patch whose own fields are malformed is still a record, for a log may hold one;
+// [PatchEvent.Validate] tells. The proposal's spellings patch_type, event_id and
+// summary_event are understood on a patch. The error is a *[FieldError].
+func ParseRecord(text []byte) (Record, error) {
+	if err := checkText(text); err != nil {
+		return Record{}, err
+	}
+	rec, err := parseChecked(jsontext.Compact(text))
+	if err != nil {
+		return Record{}, err
+	}
+	if rec.Event != nil && jsontext.Depth(text) > maxValueDepth+1 {
+		return Record{}, fieldErr("", "nested deeper than %d", maxValueDepth+1)
+	}
+	return rec, nil
+}
+
+func checkText(text []byte) error {
+	err := jsontext.Check(text)
+	if at := (*jsontext.Error)(nil); errors.As(err, &at) {
+		return fieldErr(strings.TrimPrefix(at.Pointer, "/"), "%s (byte %d)", at.Problem, at.Offset)
+	}
+	return nil
+}
+
+// parseChecked parses checked, compact text and keeps parts of it.
+func parseChecked(text []byte) (Record, error) {
+	if jsontext.KindOf(text) != jsontext.Object {
+		return Record{}, fieldErr("", "a record is a JSON object, not %s", clip(text))
+	}
+	var rec Record
+	var id identity
+	var members []member
+	var patchType []byte
+	for name, v := range jsontext.Members(text) {
+		switch name {
+		case "seq":
+			seq, err := strconv.ParseUint(string(v), 10, 64)
+			if err != nil || seq == 0 {
+				return Record{}, fieldErr("seq", "want a positive integer, not %s", clip(v))
+			}
+			rec.Seq = seq
+		case "patchType", "patch_type":
+			if patchType != nil {
+				return Record{}, fieldErr("patch_type", "patchType is there too")
+			}
+			if jsontext.KindOf(v) != jsontext.String {
+				return Record{}, fieldErr(name, "want a string, not %s", clip(v))
+			}
+			patchType = v
+		default:
+			taken, err := id.take(name, v)
+			if err != nil {
+				return Record{}, err
+			}
+			if !taken {
+				members = append(members, member{name, v})
+			}
+		}
+	}
+	if patchType != nil {
+		p, err := parsePatch(id, jsontext.Unquote(patchType), members)
+		rec.Patch = p
+		return rec, err
+	}
+	for _, spelling := range proposalSpellings {
+		if findMember(members, spelling) != nil {
+			return Record{}, fieldErr(spelling, "it is a patch's field, and there is no patchType")
+		}
+	}
+	e := &Event{identity: id, members: members}
+	if err := e.derive(); err != nil {
+		return Record{}, err
+	}
+	if _, err := e.Content(); err != nil {
+		return Record{}, err
+	}
+	rec.Event = e
+	return rec, nil
+}
+
+// take moves a field into the identity, if it is one of its fields and says
+// something. An empty id or a null time is as good as none; other empty fields are
+// kept as they came.
+func (e *identity) take(name string, v []byte) (taken bool, err error) {
+	var field *string
+	switch name {
+	case "id":
+		field = &e.id
+	case "invocationId":
+		field = &e.invocationID
+	case "author":
+		field = &e.author
+	case "branch":
+		field = &e.branch
+	case "isolationScope":
+		field = &e.scope
+	case "timestamp":
+		if jsontext.KindOf(v) == jsontext.Null {
+			return true, nil
+		}
+		e.time, err = parseTime(v)
+		e.timed = err == nil
+		return true, err
+	default:
+		return false, nil
+	}
+	switch jsontext.KindOf(v) {
+	case jsontext.String:
+		*field = jsontext.Unquote(v)
+	case jsontext.Null:
+	default:
+		return false, fieldErr(name, "want a string, not %s", clip(v))
+	}
+	return *field != "" || name == "id", nil
+}
+
+// Times outside the years 1 to 9999 have no RFC 3339 form.
+var (
+	minTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
+)
+
+// parseTime reads RFC 3339 text or a number of seconds since 1970.
+func parseTime(v []byte) (time.Time, error) {
+	var t time.Time
+	switch jsontext.KindOf(v) {
+	case jsontext.String:
+		text := jsontext.Unquote(v)
+		var err error
+		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
+			return t, fieldErr("timestamp", "%v", err)
+		}
+		const digits = "0123456789"
+		if point := strings.IndexAny(text, ".,"); point >= 0 {
+			zone := strings.TrimLeft(text[point+1:], digits)
+			fraction := strings.TrimSuffix(text[point+1:], zone)
+			if len(strings.TrimRight(fraction, "0")) > len("123456789") {
+				return t, fieldErr("timestamp", "%s is more exact than nanoseconds", clip(v))
+			}
+		}
+	case jsontext.Number:
+		// The decimal literal says nanoseconds that a float64 would not.
+		f, err := strconv.ParseFloat(string(v), 64)
+		switch {
+		case err != nil || f < float64(minTime.Unix()) || f > float64(maxTime.Unix()+1):
+			return t, fieldErr("timestamp", "%s seconds since 1970 is outside the years 1 to 9999", clip(v))
+		case math.Abs(f) < 1e-9:
+			return time.Unix(0, 0).UTC(), nil
+		case len(v) > 64:
+			return t, fieldErr("timestamp", "%s is no time in epoch seconds", clip(v))
+		}
+		r, ok := new(big.Rat).SetString(string(v))
+		if !ok {
+			return t, fieldErr("timestamp", "%s is no time in epoch seconds", clip(v))
+		}
+		ns := new(big.Int).Quo(new(big.Int).Mul(r.Num(), big.NewInt(1e9)), r.Denom())
+		sec, rest := new(big.Int).DivMod(ns, big.NewInt(1e9), new(big.Int))
+		t = time.Unix(sec.Int64(), rest.Int64())
+	default:
+		return t, fieldErr("timestamp", "want RFC 3339 text or epoch seconds, not %s", clip(v))
+	}
+	t = t.UTC()
+	if t.Before(minTime) || t.After(maxTime) {
+		return t, fieldErr("timestamp", "%s is outside the years 1 to 9999 in UTC", clip(v))
+	}
+	return t, nil
+}
+
+// Kinds of the known fields of an event.
+var memberKinds = map[string]jsontext.Kind{
+	"content": jsontext.Object, "actions": jsontext.Object, "partial": jsontext.Bool,
+	"longRunningToolIds": jsontext.Array, "usageMetadata": jsontext.Object, "customMetadata": jsontext.Object,
+}
+
+// derive fills what an event derives from its members, and refuses known members of
+// another type than ADK's.
+func (e *Event) derive() error {
+	if err := e.identity.check(); err != nil {
+		return err
+	}
+	for _, m := range e.members {
+		kind := jsontext.KindOf(m.text)
+		if want, ok := memberKinds[m.name]; ok && kind != want && kind != jsontext.Null {
+			return fieldErr(m.name, "a value of another type is wanted than %s", clip(m.text))
+		}
+		switch m.name {
+		case "content":
+			e.deriveContent(m.text)
+		case "actions":
+			if err := e.deriveActions(m.text); err != nil {
+				return err
+			}
+		case "partial":
+			e.partial = string(m.text) == "true"
+		case "longRunningToolIds":
+			if kind == jsontext.Array {
+				e.longRunning = []string{}
+			}
+			for _, id := range jsontext.Elements(m.text) {
+				if jsontext.KindOf(id) != jsontext.String {
+					return fieldErr("longRunningToolIds", "want strings, not %s", clip(id))
+				}
+				e.longRunning = append(e.longRunning, jsontext.Unquote(id))
+			}
+		}
+	}
+	return nil
+}
+
+// MaxIDBytes is how long an id of an event or a patch may be.
+const MaxIDBytes = 1024
+
+func (e *identity) check() error {
+	if len(e.id) > MaxIDBytes {
+		return fieldErr("id", "%d bytes; an id has at most %d", len(e.id), MaxIDBytes)
+	}
+	for _, f := range e.texts() {
+		if !utf8.ValidString(f.value) {
+			return fieldErr(f.name, "the text %.40q is not valid UTF-8", f.value)
+		}
+	}
+	if e.timed && (e.time.Before(minTime) || e.time.After(maxTime)) {
+		return fieldErr("timestamp", "%v is outside the years 1 to 9999", e.time)
+	}
+	return nil
+}
+
+func (e *Event) deriveContent(content []byte) {
+	for name, v := range jsontext.Members(content) {
+		switch name {
+		case "role":
+			if jsontext.KindOf(v) == jsontext.String {
+				e.role = jsontext.Unquote(v)
+			}
+		case "parts":
+			for i, part := range jsontext.Elements(v) {
+				e.content = true
+				for kind, f := range jsontext.Members(part) {
+					if kind != "functionCall" && kind != "functionResponse" || jsontext.KindOf(f) != jsontext.Object {
+						continue
+					}
+					p := FunctionPart{Index: i, Response: kind == "functionResponse"}
+					for k, v := range jsontext.Members(f) {
+						if jsontext.KindOf(v) != jsontext.String {
+							continue
+						}
+						switch k {
+						case "id":
+							p.ID = jsontext.Unquote(v)
+						case "name":
+							p.Name = jsontext.Unquote(v)
+						}
+					}
+					e.parts = append(e.parts, p)
+				}
+			}
+		}
+	}
+}
+
+// Kinds of the known fields of actions.
+var actionKinds = map[string]jsontext.Kind{
+	"stateDelta": jsontext.Object, "artifactDelta": jsontext.Object, "skipSummarization": jsontext.Bool,
+	"transferToAgent": jsontext.String, "escalate": jsontext.Bool, "compaction": jsontext.Object,
+}
+
+func (e *Event) deriveActions(actions []byte) error {
+	for name, v := range jsontext.Members(actions) {
+		kind := jsontext.KindOf(v)
+		if want, ok := actionKinds[name]; ok && kind != want && kind != jsontext.Null {
+			return fieldErr("actions/"+name, "a value of another type is wanted than %s", clip(v))
+		}
+		switch name {
+		case "stateDelta":
+			types := notesAt(e.types, "actions", "stateDelta")
+			for key, text := range jsontext.Members(v) {
+				c := Change{key, Value{text, types.take(key)}}
+				switch ScopeOf(key) {
+				case ScopeTemp:
+					e.temp = true
+				case ScopeApp, ScopeUser:
+					e.shared = append(e.shared, c)
+				default:
+					e.delta = append(e.delta, c)
+				}
+			}
+			byKey := func(a, b Change) int { return strings.Compare(a.Key, b.Key) }
+			slices.SortFunc(e.delta, byKey)
+			slices.SortFunc(e.shared, byKey)
+		case "compaction":
+			e.summary = kind != jsontext.Null
+		}
+	}
+	return nil
+}

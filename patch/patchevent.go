@@ -1,0 +1,420 @@
+package patch
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// Type says what a patch does to the visible log V (semantics, section 3).
+type Type string
+
+// The types of patches.
+const (
+	Splice         Type = "splice"          // V[:start] ++ replacement ++ V[start+count:]
+	TruncateBefore Type = "truncate_before" // V[i:], where V[i] is the event with the patch's event id
+	Summarise      Type = "summarise"       // V[:start] ++ [summary] ++ V[start+count:]
+)
+
+// StatePolicy says what becomes of the state deltas of the events that a patch
+// removes.
+type StatePolicy string
+
+// The policies. The zero StatePolicy means the patch type's default: Keep for
+// Summarise, else Drop.
+const (
+	Drop StatePolicy = "drop" // the removed events' deltas no longer count
+	Keep StatePolicy = "keep" // their net delta still counts, at the place where they stood
+)
+
+// PatchEvent is a record that says how the visible log changes. It is immutable and
+// may be shared between goroutines. It is never visible itself.
+//
+// Patches are made by [NewSplice], [NewTruncateBefore] and [NewSummarise], changed by
+// the With methods, which return a changed copy, and read from text by
+// [ParseRecord]. A patch may be malformed, since a log may hold one that another
+// writer put there: [PatchEvent.Validate] tells. Of a malformed field the accessor
+// returns what it returns of an absent one.
+type PatchEvent struct {
+	identity
+	typ         Type
+	start       *int
+	count       *int
+	replacement []*Event
+	replaces    bool // the field is there and well-formed
+	eventID     *string
+	summary     *Event
+	base        *uint64
+	state       *StatePolicy
+	members     []member // all other fields, and null or malformed ones of the above, as they came
+	types       []goType
+	defect      *Defect // the first malformed field, nil if none
+}
+
+// NewSplice returns a patch that replaces count visible events from index start on
+// by the given events, which may be none.
+func NewSplice(start, count int, replacement ...*Event) *PatchEvent {
+	p := &PatchEvent{typ: Splice, start: &start, count: &count}
+	if !slices.Contains(replacement, nil) {
+		p.replacement, p.replaces = slices.Clone(replacement), true
+		return p
+	}
+	text := []byte{'['}
+	for _, e := range replacement {
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		if e == nil {
+			text = append(text, "null"...)
+		} else {
+			text = append(text, e.String()...)
+		}
+	}
+	p.members = []member{{"replacement", append(text, ']')}}
+	p.findDefect()
+	return p
+}
+
+// NewTruncateBefore returns a patch that hides all events before the visible event
+// with the given id.
+func NewTruncateBefore(eventID string) *PatchEvent {
+	return &PatchEvent{typ: TruncateBefore, eventID: &eventID}
+}
+
+// NewSummarise returns a patch that replaces count visible events, at least one, from
+// index start on by a summary event, and keeps the state that they set.
+func NewSummarise(start, count int, summary *Event) *PatchEvent {
+	return &PatchEvent{typ: Summarise, start: &start, count: &count, summary: summary}
+}
+
+func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
+	c := *p
+	change(&c)
+	return &c
+}
+
+// set returns a copy in which change sets the field of that name anew.
+func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
+	return p.with(func(p *PatchEvent) {
+		if findMember(p.members, name) != nil {
+			p.members = slices.DeleteFunc(slices.Clone(p.members), func(m member) bool { return m.name == name })
+			p.findDefect()
+		}
+		change(p)
+	})
+}
+
+// findDefect sets the defect to the first one among the members.
+func (p *PatchEvent) findDefect() {
+	p.defect = nil
+	for _, m := range p.members {
+		if d, _ := p.takeField(m); d != nil {
+			p.defect = d
+			return
+		}
+	}
+}
+
+// WithID returns a copy with the given id. Retrying with the same id is safe.
+func (p *PatchEvent) WithID(id string) *PatchEvent {
+	return p.set("id", func(p *PatchEvent) { p.id = id })
+}
+
+// WithAuthor returns a copy with the given author.
+func (p *PatchEvent) WithAuthor(author string) *PatchEvent {
+	return p.set("author", func(p *PatchEvent) { p.author = author })
+}
+
+// WithInvocationID returns a copy that belongs to the given invocation.
+func (p *PatchEvent) WithInvocationID(id string) *PatchEvent {
+	return p.set("invocationId", func(p *PatchEvent) { p.invocationID = id })
+}
+
+// WithTimestamp returns a copy with the given time.
+func (p *PatchEvent) WithTimestamp(t time.Time) *PatchEvent {
+	return p.set("timestamp", func(p *PatchEvent) { p.time, p.timed = t.Round(0).UTC(), true })
+}
+
+// WithBase returns a copy whose author had seen all patches up to the one with seq
+// base; 0 means that it had seen none (semantics, section 5).
+func (p *PatchEvent) WithBase(base uint64) *PatchEvent {
+	return p.set("base", func(p *PatchEvent) { p.base = &base })
+}
+
+// WithState returns a copy with the given policy.
+func (p *PatchEvent) WithState(policy StatePolicy) *PatchEvent {
+	return p.set("state", func(p *PatchEvent) { p.state = &policy })
+}
+
+// WithCustomMetadata returns a copy with the given metadata, of which it keeps no
+// reference; nil is none. Values must be such as [NewValue] takes.
+func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, error) {
+	w := goWriter{path: []string{"customMetadata"}}
+	if err := w.top(metadata); err != nil {
+		return nil, err
+	}
+	return p.set("customMetadata", func(p *PatchEvent) {
+		p.types = w.types
+		if metadata != nil {
+			p.members = append(slices.Clip(p.members), member{"customMetadata", w.buf})
+		}
+	}), nil
+}
+
+// Type returns the patch type, which may be one that this version does not know.
+func (p *PatchEvent) Type() Type { return p.typ }
+
+// Start returns the index of the first visible event that a splice or summarise
+// removes.
+func (p *PatchEvent) Start() int { return deref(p.start) }
+
+// Count returns how many visible events a splice or summarise removes.
+func (p *PatchEvent) Count() int { return deref(p.count) }
+
+// Replacement returns the events that a splice puts in. The slice is the caller's own.
+func (p *PatchEvent) Replacement() []*Event { return slices.Clone(p.replacement) }
+
+// EventID returns the id of the event that becomes the first visible one in a
+// truncate_before.
+func (p *PatchEvent) EventID() string { return deref(p.eventID) }
+
+// Summary returns the event that a summarise puts in, or nil.
+func (p *PatchEvent) Summary() *Event { return p.summary }
+
+// Base returns the newest patch seq that the author had seen, and whether the patch
+// says so.
+func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base != nil }
+
+// StatePolicy returns the policy in force: the one given, else the type's default.
+func (p *PatchEvent) StatePolicy() StatePolicy {
+	switch {
+	case p.state != nil:
+		return *p.state
+	case p.typ == Summarise:
+		return Keep
+	default:
+		return Drop
+	}
+}
+
+// CustomMetadata returns the patch's custom metadata, or nil if it has none.
+func (p *PatchEvent) CustomMetadata() map[string]any { return customMetadata(p.members, p.types) }
+
+// Field returns the JSON text of a top-level field that has no meaning for a patch,
+// or a meaning but the wrong type. The bytes are the caller's own.
+func (p *PatchEvent) Field(name string) (json.RawMessage, bool) {
+	text := findMember(p.members, name)
+	return bytes.Clone(text), text != nil
+}
+
+// NewEvents returns the events that the patch puts into the visible log: a splice's
+// replacement, or a summarise's summary. The slice is the caller's own.
+func (p *PatchEvent) NewEvents() []*Event {
+	switch {
+	case p.replacement != nil:
+		return slices.Clone(p.replacement)
+	case p.summary != nil:
+		return []*Event{p.summary}
+	}
+	return nil
+}
+
+// IsIndexed reports whether the patch names visible events by index, so that it needs
+// to say what its author had seen.
+func (p *PatchEvent) IsIndexed() bool { return p.typ == Splice || p.typ == Summarise }
+
+func deref[T any](v *T) T {
+	if v == nil {
+		var zero T
+		return zero
+	}
+	return *v
+}
+
+// parsePatch makes a patch of a checked object's fields. Malformed fields of its own
+// make a defect, not an error.
+func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) {
+	p := &PatchEvent{identity: id, typ: Type(typ)}
+	if err := id.check(); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for _, m := range members {
+		switch m.name {
+		case "event_id":
+			m.name = "eventId"
+		case "summary_event":
+			m.name = "summaryEvent"
+		}
+		if seen[m.name] {
+			return nil, fieldErr(m.name, "the field is there in two spellings")
+		}
+		seen[m.name] = true
+		if d, taken := p.takeField(m); !taken || d != nil {
+			p.members = append(p.members, m)
+			if p.defect == nil {
+				p.defect = d
+			}
+		}
+	}
+	return p, nil
+}
+
+// takeField reads one of the fields that a patch may have of its own. It says what is
+// wrong with it, and whether the field is such a one.
+func (p *PatchEvent) takeField(m member) (d *Defect, taken bool) {
+	wrong := func(want string) (*Defect, bool) {
+		return &Defect{m.name, "want " + want + ", not " + clip(m.text), WrongField}, true
+	}
+	if string(m.text) == "null" {
+		return nil, false // as good as absent; kept as it came
+	}
+	switch m.name {
+	case "start", "count":
+		n, err := strconv.ParseInt(string(m.text), 10, 64)
+		if err != nil || n > math.MaxInt || n < math.MinInt {
+			return wrong("an integer")
+		}
+		i := int(n)
+		if m.name == "start" {
+			p.start = &i
+		} else {
+			p.count = &i
+		}
+	case "base":
+		n, err := strconv.ParseUint(string(m.text), 10, 64)
+		if err != nil {
+			return wrong("an integer from 0 on")
+		}
+		p.base = &n
+	case "eventId":
+		if jsontext.KindOf(m.text) != jsontext.String {
+			return wrong("a string")
+		}
+		id := jsontext.Unquote(m.text)
+		p.eventID = &id
+	case "state":
+		if jsontext.KindOf(m.text) != jsontext.String {
+			return wrong(`"drop" or "keep"`)
+		}
+		s := StatePolicy(jsontext.Unquote(m.text))
+		p.state = &s
+	case "replacement":
+		if jsontext.KindOf(m.text) != jsontext.Array {
+			return wrong("an array of events")
+		}
+		events := []*Event{}
+		for i, text := range jsontext.Elements(m.text) {
+			e, d := nestedEvent(m.name+"/"+strconv.Itoa(i), text)
+			if d != nil {
+				return d, true
+			}
+			events = append(events, e)
+		}
+		p.replacement, p.replaces = events, true
+	case "summaryEvent":
+		e, d := nestedEvent(m.name, m.text)
+		if d != nil {
+			return d, true
+		}
+		p.summary = e
+	default:
+		return nil, false
+	}
+	return nil, true
+}
+
+func nestedEvent(field string, text []byte) (*Event, *Defect) {
+	rec, err := parseChecked(text)
+	switch {
+	case err != nil:
+		return nil, &Defect{field, err.Error(), WrongField}
+	case rec.Patch != nil:
+		return nil, &Defect{field, "a patch cannot be put into the visible log", NestedPatch}
+	case rec.Seq != 0:
+		return nil, &Defect{field, "an event inside a patch has no seq", WrongField}
+	}
+	return rec.Event, nil
+}
+
+// clip returns the start of a text for an error message.
+func clip(text []byte) string {
+	const most = 40
+	if len(text) <= most {
+		return string(text)
+	}
+	return strings.ToValidUTF8(string(text[:most]), "") + "…"
+}
+
+// MarshalJSON returns the patch in the text form: its identity and patchType first,
+// then its own fields, then all others as they came.
+func (p *PatchEvent) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	b = p.identity.appendJSON(b)
+	b = jsontext.AppendQuote(appendKey(b, "patchType"), string(p.typ))
+	if p.start != nil {
+		b = strconv.AppendInt(appendKey(b, "start"), int64(*p.start), 10)
+	}
+	if p.count != nil {
+		b = strconv.AppendInt(appendKey(b, "count"), int64(*p.count), 10)
+	}
+	if p.replaces {
+		b = append(appendKey(b, "replacement"), '[')
+		for i, e := range p.replacement {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			text, err := e.MarshalJSON()
+			if err != nil {
+				return nil, err
+			}
+			b = append(b, text...)
+		}
+		b = append(b, ']')
+	}
+	if p.eventID != nil {
+		b = jsontext.AppendQuote(appendKey(b, "eventId"), *p.eventID)
+	}
+	if p.summary != nil {
+		text, err := p.summary.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		b = append(appendKey(b, "summaryEvent"), text...)
+	}
+	if p.base != nil {
+		b = strconv.AppendUint(appendKey(b, "base"), *p.base, 10)
+	}
+	if p.state != nil {
+		b = jsontext.AppendQuote(appendKey(b, "state"), string(*p.state))
+	}
+	b = appendMembers(b, p.members)
+	return append(b, '}'), nil
+}
+
+// String returns the patch's JSON.
+func (p *PatchEvent) String() string {
+	text, _ := p.MarshalJSON()
+	return string(text)
+}
+
+// Size returns how many bytes the patch takes as JSON.
+func (p *PatchEvent) Size() int {
+	own := *p // with what MarshalJSON writes of the patch but the events in it
+	own.replacement, own.summary, own.members = nil, nil, nil
+	text, _ := own.MarshalJSON()
+	n := len(text) + membersSize(p.members) + max(len(p.replacement)-1, 0)
+	for _, e := range p.replacement {
+		n += e.Size()
+	}
+	if p.summary != nil {
+		n += len(`,"summaryEvent":`) + p.summary.Size()
+	}
+	return n
+}

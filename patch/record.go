@@ -1,0 +1,245 @@
+package patch
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// Record is an entry of a session's log: a regular event or a patch, and its place.
+// Exactly one of Event and Patch is set.
+type Record struct {
+	Seq   uint64 // 1, 2, 3 … in a log; 0 before the record is in one
+	Event *Event
+	Patch *PatchEvent
+}
+
+func (r Record) identity() *identity {
+	switch {
+	case r.Event != nil:
+		return &r.Event.identity
+	case r.Patch != nil:
+		return &r.Patch.identity
+	}
+	return &identity{}
+}
+
+// ID returns the id of the record's event or patch.
+func (r Record) ID() string { return r.identity().id }
+
+// IDs yields all ids that the record takes: its own first, then those of the events
+// inside a patch.
+func (r Record) IDs() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(r.ID()) || r.Patch == nil {
+			return
+		}
+		for _, e := range r.Patch.NewEvents() {
+			if !yield(e.id) {
+				return
+			}
+		}
+	}
+}
+
+// SharedChanges yields what logging the record sets in the scopes that sessions
+// share: by the event, or by the events inside the patch, in their order.
+func (r Record) SharedChanges() iter.Seq[Change] {
+	return func(yield func(Change) bool) {
+		var events []*Event
+		if r.Event != nil {
+			events = []*Event{r.Event}
+		} else if r.Patch != nil {
+			events = r.Patch.NewEvents()
+		}
+		for _, e := range events {
+			for _, c := range e.shared {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Size returns how many bytes the record takes as JSON, without its seq.
+func (r Record) Size() int {
+	switch {
+	case r.Event != nil:
+		return r.Event.Size()
+	case r.Patch != nil:
+		return r.Patch.Size()
+	}
+	return 0
+}
+
+// MarshalJSON returns the record as a line of the text form, with its seq unless
+// that is 0.
+func (r Record) MarshalJSON() ([]byte, error) {
+	var text []byte
+	var err error
+	switch {
+	case r.Event != nil:
+		text, err = r.Event.MarshalJSON()
+	case r.Patch != nil:
+		text, err = r.Patch.MarshalJSON()
+	default:
+		return nil, fieldErr("", "a record without event and patch")
+	}
+	if err != nil || r.Seq == 0 {
+		return text, err
+	}
+	b := strconv.AppendUint([]byte(`{"seq":`), r.Seq, 10)
+	if len(text) > len("{}") {
+		b = append(b, ',')
+	}
+	return append(b, text[1:]...), nil
+}
+
+// Complete returns the record as it is logged (semantics, section 2): missing ids get
+// one from newID, missing times are now, and temp: keys are gone, in the events
+// inside a patch too. It does not change r, and returns r itself if nothing is missing.
+func Complete(r Record, newID func() string, now time.Time) Record {
+	if r.Event != nil {
+		r.Event = r.Event.complete(newID, now)
+	}
+	if p := r.Patch; p != nil {
+		id := p.identity
+		id.complete(newID, now)
+		summary := p.summary
+		if summary != nil {
+			summary = summary.complete(newID, now)
+		}
+		var replacement []*Event
+		if p.replaces {
+			replacement = make([]*Event, len(p.replacement))
+			for i, e := range p.replacement {
+				replacement[i] = e.complete(newID, now)
+			}
+		}
+		if id != p.identity || summary != p.summary || !slices.Equal(replacement, p.replacement) {
+			r.Patch = p.with(func(p *PatchEvent) { p.identity, p.summary, p.replacement = id, summary, replacement })
+		}
+	}
+	return r
+}
+
+func (e *identity) complete(newID func() string, now time.Time) {
+	if e.id == "" {
+		e.id = newID()
+	}
+	if !e.timed {
+		e.time, e.timed = now.Round(0).UTC(), true
+	}
+}
+
+func (e *Event) complete(newID func() string, now time.Time) *Event {
+	if e.id != "" && e.timed && !e.temp {
+		return e
+	}
+	c := *e
+	c.identity.complete(newID, now)
+	if c.temp {
+		c.members, c.temp = withoutTemp(e.members), false
+		c.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
+			return strings.HasPrefix(t.pointer, "/actions/stateDelta/"+PrefixTemp)
+		})
+	}
+	return &c
+}
+
+// withoutTemp returns the members with the temp: keys of actions.stateDelta left out.
+func withoutTemp(members []member) []member {
+	out := slices.Clone(members)
+	for i, m := range out {
+		if m.name != "actions" {
+			continue
+		}
+		b := []byte{'{'}
+		for name, v := range jsontext.Members(m.text) {
+			b = appendKey(b, name)
+			if name != "stateDelta" || jsontext.KindOf(v) != jsontext.Object {
+				b = append(b, v...)
+				continue
+			}
+			b = append(b, '{')
+			for key, value := range jsontext.Members(v) {
+				if !strings.HasPrefix(key, PrefixTemp) {
+					b = append(appendKey(b, key), value...)
+				}
+			}
+			b = append(b, '}')
+		}
+		out[i].text = append(b, '}')
+	}
+	return out
+}
+
+// Same reports whether offered says the same as the logged record, so that appending
+// it again is a retry (semantics, section 2): the order of keys is free, numbers are
+// compared by kind and value, times as instants; temp: keys and Go types do not
+// count; ids, times and the base that the log filled in are compared only if offered
+// has them. Seqs are not compared.
+func Same(logged, offered Record) bool {
+	switch {
+	case logged.Event != nil && offered.Event != nil:
+		return sameEvent(logged.Event, offered.Event)
+	case logged.Patch != nil && offered.Patch != nil:
+		return samePatch(logged.Patch, offered.Patch)
+	}
+	return false
+}
+
+func (e *identity) same(offered *identity) bool {
+	return (offered.id == "" || offered.id == e.id) &&
+		(!offered.timed || offered.time.Equal(e.time)) &&
+		offered.invocationID == e.invocationID && offered.author == e.author &&
+		offered.branch == e.branch && offered.scope == e.scope
+}
+
+func sameEvent(logged, offered *Event) bool {
+	members := offered.members
+	if offered.temp {
+		members = withoutTemp(members)
+	}
+	return logged.identity.same(&offered.identity) && sameMembers(logged.members, members)
+}
+
+func sameMembers(a, b []member) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, m := range a {
+		other := findMember(b, m.name)
+		if other == nil || !jsontext.Equal(m.text, other) {
+			return false
+		}
+	}
+	return true
+}
+
+func samePatch(logged, offered *PatchEvent) bool {
+	if !logged.identity.same(&offered.identity) || logged.typ != offered.typ ||
+		logged.replaces != offered.replaces || len(logged.replacement) != len(offered.replacement) ||
+		(logged.summary == nil) != (offered.summary == nil) ||
+		offered.base != nil && (logged.base == nil || *logged.base != *offered.base) ||
+		!samePtr(logged.start, offered.start) || !samePtr(logged.count, offered.count) ||
+		!samePtr(logged.eventID, offered.eventID) || logged.StatePolicy() != offered.StatePolicy() ||
+		!sameMembers(logged.members, offered.members) {
+		return false
+	}
+	for i, e := range logged.replacement {
+		if !sameEvent(e, offered.replacement[i]) {
+			return false
+		}
+	}
+	return logged.summary == nil || sameEvent(logged.summary, offered.summary)
+}
+
+func samePtr[T comparable](a, b *T) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
+}

@@ -1,0 +1,113 @@
+package patch_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func parse(t testing.TB, text string) patch.Record {
+	t.Helper()
+	rec, err := patch.ParseRecord([]byte(text))
+	if err != nil {
+		t.Fatalf("ParseRecord(%.200s): %v", text, err)
+	}
+	return rec
+}
+
+func parsePatch(t testing.TB, text string) *patch.PatchEvent {
+	t.Helper()
+	rec := parse(t, text)
+	if rec.Patch == nil {
+		t.Fatalf("%.200s is no patch", text)
+	}
+	return rec.Patch
+}
+
+func parseEvent(t testing.TB, text string) *patch.Event {
+	t.Helper()
+	e, err := patch.ParseEvent([]byte(text))
+	if err != nil {
+		t.Fatalf("ParseEvent(%.200s): %v", text, err)
+	}
+	return e
+}
+
+func newEvent(t testing.TB, f patch.Fields) *patch.Event {
+	t.Helper()
+	e, err := patch.NewEvent(f)
+	if err != nil {
+		t.Fatalf("NewEvent: %v", err)
+	}
+	return e
+}
+
+func marshal(t testing.TB, v json.Marshaler) string {
+	t.Helper()
+	text, err := v.MarshalJSON()
+	if err != nil {
+		t.Fatalf("MarshalJSON: %v", err)
+	}
+	return string(text)
+}
+
+func encode(t testing.TB, rec patch.Record) []byte {
+	t.Helper()
+	form, err := patch.AppendRecord(nil, rec)
+	if err != nil {
+		t.Fatalf("AppendRecord(%v): %v", rec.ID(), err)
+	}
+	return form
+}
+
+// stored returns the record as it is after the way into a store and out again.
+func stored(t testing.TB, rec patch.Record) patch.Record {
+	t.Helper()
+	form := encode(t, rec)
+	back, err := patch.DecodeRecord(form)
+	if err != nil {
+		t.Fatalf("DecodeRecord: %v", err)
+	}
+	if again := encode(t, back); string(again) != string(form) {
+		t.Fatalf("encoded again the record is\n%x, was\n%x", again, form)
+	}
+	return back
+}
+
+func storedEvent(t testing.TB, e *patch.Event) *patch.Event {
+	t.Helper()
+	return stored(t, patch.Record{Event: e}).Event
+}
+
+// seal gives a payload the version and the checksum of a record's form.
+func seal(payload []byte) []byte {
+	form := append([]byte{patch.RecordVersion, 0, 0, 0, 0}, payload...)
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	sum.Write(form[:1])
+	sum.Write(form[5:])
+	binary.LittleEndian.PutUint32(form[1:], sum.Sum32())
+	return form
+}
+
+// wantField checks that an error says that a field is at fault, and which.
+func wantField(t testing.TB, err error, field string) {
+	t.Helper()
+	var at *patch.FieldError
+	switch {
+	case err == nil:
+		t.Errorf("no error, want one about field %q", field)
+	case !errors.As(err, &at):
+		t.Errorf("error %v is no FieldError", err)
+	case at.Field != field:
+		t.Errorf("error %v is about field %q, want %q", err, at.Field, field)
+	case !errors.Is(err, patch.ErrInvalid):
+		t.Errorf("error %v does not match ErrInvalid", err)
+	case field != "" && !strings.Contains(err.Error(), field):
+		t.Errorf("the text %q does not name %q", err, field)
+	}
+}

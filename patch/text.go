@@ -1,0 +1,288 @@
+package patch
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// TextVersion is the version of the text form that [Encoder] writes in its header.
+const TextVersion = 1
+
+// DefaultMaxLineBytes is how long a line of the text form may be unless a [Decoder] is
+// told otherwise: enough for a record of the largest size that stores take by default,
+// its seq and white space.
+const DefaultMaxLineBytes = 17 << 20
+
+// LineError says which line of which file is not the text form, and why. It wraps the
+// reason, which matches [ErrInvalid] or [ErrTooLarge], or is the reader's own error.
+type LineError struct {
+	File string
+	Line int // counted from 1
+	Err  error
+}
+
+func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
+
+// Unwrap returns the reason.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// Decoder reads the text form of a log (semantics, section 8): one JSON object a line,
+// with or without a header line. It is for one goroutine.
+type Decoder struct {
+	// MaxLineBytes is how long a line may be; 0 means [DefaultMaxLineBytes].
+	MaxLineBytes int
+
+	r       *bufio.Reader
+	file    string
+	line    int
+	ids     map[string]int // the line that each id was on
+	initial map[string]Value
+	header  bool
+	pending []byte // the first line, if it was no header
+	started bool
+	err     error
+}
+
+// NewDecoder returns a decoder that reads r. file is the name that errors call it by.
+func NewDecoder(r io.Reader, file string) *Decoder {
+	return &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[string]int{}}
+}
+
+// InitialState reads the header, if there is one, and returns its initial state. ok
+// says whether there was a header. The map is the caller's own.
+func (d *Decoder) InitialState() (state map[string]Value, ok bool, err error) {
+	if err := d.start(); err != nil {
+		return nil, false, err
+	}
+	return maps.Clone(d.initial), d.header, nil
+}
+
+// Line returns the number of the line that [Decoder.Next] read last, from 1.
+func (d *Decoder) Line() int { return d.line }
+
+// Next returns the next record. Records without an id have one made of the line's
+// number and content, and so have the events inside a patch, so that reading the
+// same file again gives the same ids. Seq is the line's, or 0. At the end the error is
+// [io.EOF]; any other is a *[LineError], and comes again from every later call. The
+// same id twice is an error.
+func (d *Decoder) Next() (Record, error) {
+	if err := d.start(); err != nil {
+		return Record{}, err
+	}
+	text := d.pending
+	d.pending = nil
+	if text == nil {
+		var err error
+		if text, err = d.readLine(); err != nil {
+			return Record{}, d.fail(err)
+		}
+	}
+	rec, err := ParseRecord(text)
+	if err != nil {
+		return Record{}, d.fail(err)
+	}
+	if rec.Event != nil && findMember(rec.Event.members, "patchlog") != nil {
+		return Record{}, d.fail(fieldErr("patchlog", "a header stands on the first line only"))
+	}
+	rec = d.fillIDs(rec, text)
+	for id := range rec.IDs() {
+		if first, ok := d.ids[id]; ok {
+			return Record{}, d.fail(fieldErr("id", "%q is on line %d already; an id is there once in a log", id, first))
+		}
+		d.ids[id] = d.line
+	}
+	return rec, nil
+}
+
+func (d *Decoder) fail(err error) error {
+	if err != io.EOF {
+		err = &LineError{File: d.file, Line: d.line, Err: err}
+	}
+	d.err = err
+	return err
+}
+
+// start reads the first line and finds out whether it is a header.
+func (d *Decoder) start() error {
+	if d.started || d.err != nil {
+		return d.err
+	}
+	d.started = true
+	text, err := d.readLine()
+	if err == io.EOF {
+		return nil
+	}
+	if err != nil {
+		return d.fail(err)
+	}
+	isHeader, err := d.readHeader(text)
+	if err != nil {
+		return d.fail(err)
+	}
+	if !isHeader {
+		d.pending = text
+	}
+	return nil
+}
+
+func (d *Decoder) readHeader(text []byte) (bool, error) {
+	if jsontext.Check(text) != nil { // Next will say what is wrong
+		return false, nil
+	}
+	text = jsontext.Compact(text)
+	version := jsontext.Member(text, "patchlog")
+	if version == nil {
+		return false, nil
+	}
+	if string(version) != strconv.Itoa(TextVersion) {
+		return false, fieldErr("patchlog", "version %s of the text form; this program knows version %d", clip(version), TextVersion)
+	}
+	d.header = true
+	state := jsontext.Member(text, "initialState")
+	if state != nil && jsontext.KindOf(state) != jsontext.Object {
+		return false, fieldErr("initialState", "want an object, not %s", clip(state))
+	}
+	d.initial = map[string]Value{}
+	for k, v := range jsontext.Members(state) {
+		d.initial[k] = Value{text: v}
+	}
+	return true, nil
+}
+
+// readLine returns the next line that is not blank, without its end.
+func (d *Decoder) readLine() ([]byte, error) {
+	most := d.MaxLineBytes
+	if most == 0 {
+		most = DefaultMaxLineBytes
+	}
+	for {
+		var line []byte
+		for {
+			chunk, err := d.r.ReadSlice('\n')
+			if err == io.EOF && len(line)+len(chunk) == 0 {
+				return nil, err
+			}
+			if len(line) == 0 {
+				d.line++
+			}
+			line = append(line, chunk...)
+			if len(bytes.TrimRight(line, "\r\n")) > most {
+				return nil, fmt.Errorf("%w: the line is longer than %d bytes", ErrTooLarge, most)
+			}
+			if err == nil || err == io.EOF {
+				break
+			}
+			if err != bufio.ErrBufferFull {
+				return nil, err
+			}
+		}
+		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
+			return line, nil
+		}
+	}
+}
+
+// Ids of lines that have none are made in this name space.
+var lineSpace = uuid.MustParse("a3c6a1c4-6d0c-5c9e-8a55-2f1b8e0c7d11")
+
+// fillIDs gives ids that depend on the line's number and content alone.
+func (d *Decoder) fillIDs(rec Record, text []byte) Record {
+	text = jsontext.Compact(text)
+	n := 0
+	next := func() string {
+		n++
+		name := append([]byte(fmt.Sprintf("%d/%d:", d.line, n)), text...)
+		return uuid.NewSHA1(lineSpace, name).String()
+	}
+	return fillIDs(rec, next)
+}
+
+// fillIDs gives the record, and the events inside a patch, ids where they have none.
+// Unlike Complete it leaves times and temp: keys alone.
+func fillIDs(rec Record, newID func() string) Record {
+	fill := func(e *Event) *Event {
+		if e == nil || e.id != "" {
+			return e
+		}
+		c := *e
+		c.id = newID()
+		return &c
+	}
+	if rec.Event != nil {
+		rec.Event = fill(rec.Event)
+		return rec
+	}
+	rec.Patch = rec.Patch.with(func(p *PatchEvent) {
+		if p.id == "" {
+			p.id = newID()
+		}
+		p.summary = fill(p.summary)
+		p.replacement = slices.Clone(p.replacement)
+		for i, e := range p.replacement {
+			p.replacement[i] = fill(e)
+		}
+	})
+	return rec
+}
+
+// ReadAll reads all records and the initial state. The error is as from
+// [Decoder.Next].
+func (d *Decoder) ReadAll() (records []Record, initial map[string]Value, err error) {
+	initial, _, err = d.InitialState()
+	for err == nil {
+		var rec Record
+		if rec, err = d.Next(); err == nil {
+			records = append(records, rec)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	return records, initial, nil
+}
+
+// Encoder writes the text form. It is for one goroutine.
+type Encoder struct {
+	w io.Writer
+}
+
+// NewEncoder returns an encoder that writes to w, a line with each call, unbuffered.
+func NewEncoder(w io.Writer) *Encoder { return &Encoder{w} }
+
+// Header writes the header line.
+func (e *Encoder) Header(initialState map[string]Value) error {
+	b := strconv.AppendInt([]byte(`{"patchlog":`), TextVersion, 10)
+	b = append(b, `,"initialState":{`...)
+	for _, k := range slices.Sorted(maps.Keys(initialState)) {
+		if !utf8.ValidString(k) {
+			return fieldErr("initialState", "the key %q is not valid UTF-8", k)
+		}
+		b = append(appendKey(b, k), initialState[k].json()...)
+	}
+	return e.line(append(b, "}}"...))
+}
+
+// Record writes one record, with its seq unless that is 0.
+func (e *Encoder) Record(r Record) error {
+	text, err := r.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return e.line(text)
+}
+
+func (e *Encoder) line(text []byte) error {
+	_, err := e.w.Write(append(text, '\n'))
+	return err
+}

@@ -1,0 +1,139 @@
+package patch
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+)
+
+// Flaw is the kind of thing that can be wrong with a patch's form.
+type Flaw string
+
+// The flaws (semantics, section 4).
+const (
+	UnknownType  Flaw = "unknown type"
+	MissingField Flaw = "missing field"
+	WrongField   Flaw = "wrong-typed field"
+	ForeignField Flaw = "field of another patch type"
+	NestedPatch  Flaw = "patch inside a replacement"
+	SummaryDelta Flaw = "summary with a state delta"
+	NoContent    Flaw = "summary without content"
+	NoEffect     Flaw = "splice that neither removes nor adds"
+)
+
+// Defect says what is wrong with a patch's form. It matches [ErrInvalid].
+type Defect struct {
+	Field   string // the field at fault
+	Problem string
+	Flaw    Flaw
+}
+
+func (d *Defect) Error() string {
+	return fmt.Sprintf("invalid patch: %s: field %q: %s", d.Flaw, d.Field, d.Problem)
+}
+
+// Is reports whether target is [ErrInvalid].
+func (d *Defect) Is(target error) bool { return target == ErrInvalid }
+
+// Fields that each type has of its own, required ones first, and how many those are.
+var ownFields = map[Type]struct {
+	fields   []string
+	required int
+}{
+	Splice:         {[]string{"start", "count", "replacement"}, 2},
+	TruncateBefore: {[]string{"eventId"}, 1},
+	Summarise:      {[]string{"start", "count", "summaryEvent"}, 3},
+}
+
+// Validate reports whether the patch is well-formed, as far as that can be said
+// without a log: whether its indices are in range and its event is there is the
+// fold's matter. The error is a *[Defect].
+func (p *PatchEvent) Validate() error {
+	if d := p.validate(); d != nil {
+		return d
+	}
+	return nil
+}
+
+func (p *PatchEvent) validate() *Defect {
+	own, ok := ownFields[p.typ]
+	if !ok {
+		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before and summarise", p.typ), UnknownType}
+	}
+	if p.defect != nil {
+		return p.defect
+	}
+	var field *FieldError
+	if errors.As(p.identity.check(), &field) {
+		return &Defect{field.Field, field.Problem, WrongField}
+	}
+	if !utf8.ValidString(p.EventID()) {
+		return &Defect{"eventId", "it is not valid UTF-8", WrongField}
+	}
+	for _, name := range patchNames {
+		if name == "patchType" || name == "base" || name == "state" {
+			continue
+		}
+		i := slices.Index(own.fields, name)
+		switch has := p.has(name); {
+		case has && i < 0:
+			return &Defect{name, fmt.Sprintf("a %s has no such field", p.typ), ForeignField}
+		case !has && i >= 0 && i < own.required:
+			return &Defect{name, fmt.Sprintf("a %s needs it", p.typ), MissingField}
+		}
+	}
+	for _, name := range []string{"content", "actions", "partial"} {
+		if findMember(p.members, name) != nil {
+			return &Defect{name, "a patch has no such field; it is never visible and sets no state", ForeignField}
+		}
+	}
+	if p.state != nil && *p.state != Drop && *p.state != Keep {
+		return &Defect{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", *p.state), WrongField}
+	}
+	for i, e := range p.replacement {
+		if e.partial {
+			return &Defect{fmt.Sprintf("replacement/%d", i), "a partial event is never logged", WrongField}
+		}
+	}
+	switch p.typ {
+	case Splice:
+		if *p.count == 0 && len(p.replacement) == 0 {
+			return &Defect{"count", "it is 0 and there is no replacement", NoEffect}
+		}
+	case Summarise:
+		switch {
+		case p.summary.HasDelta():
+			return &Defect{"summaryEvent/actions/stateDelta", "the state is kept by the patch's policy, not by the summary", SummaryDelta}
+		case !p.summary.HasContent():
+			return &Defect{"summaryEvent/content", "a summary needs content for the model to read", NoContent}
+		case p.summary.partial:
+			return &Defect{"summaryEvent/partial", "a partial event is never logged", WrongField}
+		}
+	}
+	return nil
+}
+
+// has reports whether one of the patch's own fields is there.
+func (p *PatchEvent) has(name string) bool {
+	switch name {
+	case "patchType":
+		return true
+	case "start":
+		return p.start != nil
+	case "count":
+		return p.count != nil
+	case "replacement":
+		return p.replaces
+	case "eventId":
+		return p.eventID != nil
+	case "summaryEvent":
+		return p.summary != nil
+	case "base":
+		return p.base != nil
+	case "state":
+		return p.state != nil
+	}
+	m := findMember(p.members, name)
+	return m != nil && string(m) != "null"
+}

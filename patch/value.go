@@ -1,0 +1,124 @@
+package patch
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// Value is an immutable value of session state. The zero Value is null.
+//
+// It keeps what it was made from: the literals of JSON text, the Go types of Go
+// values. Values may be shared between goroutines.
+type Value struct {
+	text  []byte // compact checked JSON; nil is null
+	types notes
+}
+
+// ParseValue returns the value that JSON text denotes. The error matches
+// [ErrInvalid].
+func ParseValue(text []byte) (Value, error) {
+	if err := checkText(text); err != nil {
+		return Value{}, err
+	}
+	if jsontext.Depth(text) > maxValueDepth {
+		return Value{}, fieldErr("", "nested deeper than %d", maxValueDepth)
+	}
+	return Value{text: jsontext.Compact(text)}, nil
+}
+
+// NewValue returns the value of a Go value made of booleans, numbers, strings,
+// []byte, json.Number, slices, and maps with string keys. It keeps no reference to
+// v. Anything else that does not come back deep-equal (structs, defined types,
+// errors, NaN, text that is not UTF-8) is refused with a *[FieldError].
+func NewValue(v any) (Value, error) {
+	var w goWriter
+	if err := w.any(v); err != nil {
+		return Value{}, err
+	}
+	return Value{text: w.buf, types: notes{types: w.types}}, nil
+}
+
+// Any returns the value as a Go value of the caller's own. What came from Go comes
+// back deep-equal. What came from JSON comes back as nil, bool, string,
+// map[string]any, []any, int64 for an integer, float64 for -0 and a number with a
+// point or an exponent, and json.Number for a number that neither can hold.
+func (v Value) Any() any {
+	if v.text == nil {
+		return nil
+	}
+	out, err := decodeAny(v.text, v.types, numberByKind)
+	if err != nil {
+		panic("patch: " + err.Error()) // NewValue noted the types, or DecodeRecord checked them
+	}
+	return out
+}
+
+// MarshalJSON returns the value's JSON text, numbers as they were written.
+func (v Value) MarshalJSON() ([]byte, error) {
+	return []byte(v.String()), nil
+}
+
+// String returns the value's JSON text.
+func (v Value) String() string {
+	if v.text == nil {
+		return "null"
+	}
+	return string(v.text)
+}
+
+// Equal reports whether two values mean the same: the order of keys is free, and
+// numbers are compared by kind (with or without point or exponent) and value.
+func (v Value) Equal(o Value) bool {
+	return jsontext.Equal(v.json(), o.json())
+}
+
+func (v Value) json() []byte {
+	if v.text == nil {
+		return []byte("null")
+	}
+	return v.text
+}
+
+// Size returns how many bytes of JSON the value takes.
+func (v Value) Size() int { return len(v.json()) }
+
+// Change sets a key of the session's state.
+type Change struct {
+	Key   string
+	Value Value
+}
+
+// NewObject returns the value that is an object with the given members, in key order.
+// The error matches [ErrInvalid] if a key is not UTF-8.
+func NewObject(members map[string]Value) (Value, error) {
+	w := goWriter{buf: []byte{'{'}}
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		if w.buf[len(w.buf)-1] != '{' {
+			w.raw(",")
+		}
+		if err := w.str(key); err != nil {
+			return Value{}, err
+		}
+		w.raw(":")
+		v := members[key]
+		w.buf = append(w.buf, v.json()...)
+		w.types = append(w.types, v.types.under(key)...)
+	}
+	w.raw("}")
+	return Value{text: w.buf, types: notes{types: w.types}}, nil
+}
+
+// Members returns the members of a value that is an object, or nil.
+func (v Value) Members() map[string]Value {
+	if jsontext.KindOf(v.text) != jsontext.Object {
+		return nil
+	}
+	types := v.types
+	members := map[string]Value{}
+	for key, text := range jsontext.Members(v.text) {
+		members[key] = Value{text, types.take(key)}
+	}
+	return members
+}

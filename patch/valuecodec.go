@@ -1,0 +1,69 @@
+package patch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/wire"
+)
+
+// MarshalBinary returns the value's byte form, for a store: with version and checksum,
+// and with the Go types that JSON alone would not bring back.
+func (v Value) MarshalBinary() ([]byte, error) {
+	buf := bytes.NewBuffer([]byte{RecordVersion, 0, 0, 0, 0})
+	w := recordWriter{enc: msgpack.NewEncoder(buf)}
+	w.array(2)
+	w.members([]member{{"value", v.json()}}, v.types.under("value"))
+	if w.err != nil {
+		return nil, w.err
+	}
+	form := buf.Bytes()
+	binary.LittleEndian.PutUint32(form[1:], recordSum(form))
+	return form, nil
+}
+
+// UnmarshalBinary sets the value to the one that MarshalBinary wrote. It keeps no
+// reference to form. The error matches [ErrCorrupt].
+func (v *Value) UnmarshalBinary(form []byte) error {
+	payload, err := openForm(form)
+	if err != nil {
+		return err
+	}
+	r := recordReader{dec: msgpack.NewDecoder(bytes.NewReader(payload))}
+	if n := r.array(); n != 2 {
+		r.fail("%d fields in a value, want 2", n)
+	}
+	members, types := r.members(&identity{})
+	switch {
+	case r.err != nil:
+		return fmt.Errorf("%w: value: %w", ErrCorrupt, r.err)
+	case len(members) != 1 || members[0].name != "value":
+		return fmt.Errorf("%w: value: not a value's form", ErrCorrupt)
+	}
+	*v = Value{members[0].text, notesAt(types, "value")}
+	return nil
+}
+
+// openForm checks a form's length, version, checksum and structure, and returns a
+// copy of its payload.
+func openForm(form []byte) ([]byte, error) {
+	switch {
+	case len(form) > MaxRecordBytes:
+		return nil, fmt.Errorf("%w: a form of %d bytes; at most %d are ever written", ErrCorrupt, len(form), MaxRecordBytes)
+	case len(form) < formHeader:
+		return nil, fmt.Errorf("%w: a form of %d bytes is cut off", ErrCorrupt, len(form))
+	case form[0] != RecordVersion:
+		return nil, fmt.Errorf("%w: version %d; this program knows version %d, a newer one may know it", ErrCorrupt, form[0], RecordVersion)
+	}
+	if sum, want := recordSum(form), binary.LittleEndian.Uint32(form[1:]); sum != want {
+		return nil, fmt.Errorf("%w: checksum %08x, want %08x", ErrCorrupt, sum, want)
+	}
+	payload := bytes.Clone(form[formHeader:])
+	if err := wire.Scan(payload); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return payload, nil
+}
