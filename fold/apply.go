@@ -1,0 +1,172 @@
+package fold
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Fold returns the view after all the given records, in their order. The error
+// matches [ErrSeq] if they do not follow the view and each other without a gap.
+func Fold(v View, records []patch.Record) (View, error) {
+	if len(records) == 0 {
+		return v, nil
+	}
+	f := folding{view: v, own: &owner{}}
+	for _, r := range records {
+		if err := f.record(r); err != nil {
+			return v, err
+		}
+	}
+	f.flush()
+	return f.view.fresh(), nil
+}
+
+// Apply returns the view after one more record. Whatever the record says, it is
+// total: a patch that cannot be applied is listed in [View.Skipped] and changes
+// nothing else but Seq and PatchSeq. The error matches [ErrSeq] if the record's seq is
+// not the view's next one.
+func (v View) Apply(r patch.Record) (View, error) {
+	f := folding{view: v}
+	if err := f.record(r); err != nil {
+		return v, err
+	}
+	f.flush()
+	next := f.view
+	next.pairs = &pairingCache{}
+	switch {
+	case r.Event != nil && v.state != nil:
+		next.state = v.state.appended(r.Event)
+	case next.root != v.root || next.state == nil:
+		next.state = &stateCache{}
+	}
+	return next, nil
+}
+
+// folding is a fold under way: a view, and events that its tree has still to get.
+// Adding them in one go is what makes long folds cheap.
+type folding struct {
+	view    View
+	own     *owner // nil for a single record, which has nothing to change twice
+	pending []node
+}
+
+func (f *folding) record(r patch.Record) error {
+	v := &f.view
+	if r.Seq != v.seq+1 {
+		return fmt.Errorf("%w: record %d after record %d", ErrSeq, r.Seq, v.seq)
+	}
+	switch {
+	case r.Event != nil:
+		v.seq = r.Seq
+		if id := r.Event.InvocationID(); id != "" {
+			v.invocation = id
+		}
+		f.pending = append(f.pending, node{event: r.Event, seq: r.Seq})
+	case r.Patch != nil:
+		f.flush()
+		e, err := v.edit(r.Patch)
+		v.seq, v.patchSeq = r.Seq, r.Seq
+		if err != nil {
+			v.skip(reasonOf(err))
+			return nil
+		}
+		v.root = v.root.splice(f.own, e.lo, e.hi, e.nodes(v, r.Seq))
+	default:
+		return fmt.Errorf("%w: record %d holds neither event nor patch", patch.ErrInvalid, r.Seq)
+	}
+	return nil
+}
+
+func (f *folding) flush() {
+	if len(f.pending) > 0 {
+		n := f.view.root.len()
+		f.view.root = f.view.root.splice(f.own, n, n, f.pending)
+		f.pending = f.pending[:0] // the tree has copies
+	}
+}
+
+func (v *View) skip(reason Reason) {
+	v.unknown = v.unknown || reason == Reason(patch.UnknownType)
+	n := 1
+	if v.skipped != nil {
+		n += v.skipped.len
+	}
+	v.skipped = &skipList{Skip{v.seq, reason}, v.skipped, n}
+}
+
+func reasonOf(err error) Reason {
+	var defect *patch.Defect
+	switch {
+	case errors.As(err, &defect):
+		return Reason(defect.Flaw)
+	case errors.Is(err, ErrEventNotFound):
+		return ReasonEventNotFound
+	default:
+		return ReasonOutOfRange
+	}
+}
+
+// edit is what a patch does to a view's sequence. Check and Apply both go by it.
+type edit struct {
+	patch      *patch.PatchEvent
+	first, end int // the visible events that it removes
+	lo, hi     int // the nodes that it removes
+}
+
+// edit finds out what a patch does, or why it cannot be applied.
+func (v *View) edit(p *patch.PatchEvent) (edit, error) {
+	if err := p.Validate(); err != nil {
+		return edit{}, err
+	}
+	e := edit{patch: p}
+	if p.Type() == patch.TruncateBefore {
+		i, ok := v.Find(p.EventID())
+		if !ok {
+			return edit{}, fmt.Errorf("%w: no visible event has the id %q", ErrEventNotFound, p.EventID())
+		}
+		_, e.hi = v.root.at(i)
+		e.end = i
+		return e, nil
+	}
+	start, count, n := p.Start(), p.Count(), v.Len()
+	switch {
+	case start < 0:
+		return edit{}, fmt.Errorf("%w: start is %d, below 0", ErrOutOfRange, start)
+	case count < 0:
+		return edit{}, fmt.Errorf("%w: count is %d, below 0", ErrOutOfRange, count)
+	case start > n || count > n-start:
+		return edit{}, fmt.Errorf("%w: start %d and count %d, but only %d events are visible", ErrOutOfRange, start, count, n)
+	case count == 0 && p.Type() == patch.Summarise:
+		return edit{}, fmt.Errorf("%w: count is 0, but a summary stands for at least one event", ErrOutOfRange)
+	}
+	e.first, e.end = start, start+count
+	switch {
+	case count > 0:
+		_, e.lo = v.root.at(start)
+		_, last := v.root.at(start + count - 1)
+		e.hi = last + 1
+	case start < n:
+		_, e.lo = v.root.at(start)
+		e.hi = e.lo
+	default:
+		e.lo = v.root.len()
+		e.hi = e.lo
+	}
+	return e, nil
+}
+
+// nodes returns what the patch with the given seq puts in: its events, or a marker.
+func (e edit) nodes(v *View, seq uint64) []node {
+	events := e.patch.NewEvents()
+	if len(events) == 0 {
+		events = []*patch.Event{nil}
+	}
+	nodes := make([]node, len(events))
+	for i, event := range events {
+		nodes[i] = node{event: event, seq: seq, index: int32(i), summary: e.patch.Type() == patch.Summarise}
+	}
+	nodes[0].cut = newCut(e.patch.StatePolicy() == patch.Keep, v.root.slice(e.lo, e.hi))
+	return nodes
+}

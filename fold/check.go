@@ -1,0 +1,87 @@
+package fold
+
+import (
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// CheckOptions say which rules a patch is not held to. The zero value holds it to all.
+type CheckOptions struct {
+	// AllowOrphans accepts a patch that splits a function call from its response, or
+	// leaves a visible log that a model's API refuses.
+	AllowOrphans bool
+
+	// AnyBase accepts a patch whatever its base: it means the log as the view has it.
+	AnyBase bool
+}
+
+// Check reports whether an author may log the patch after the view's newest record;
+// nil means that [View.Apply] will do what the patch says. It judges in this order
+// (semantics, section 4), and the first refusal is the error:
+//
+//   - [ErrUnknownPatch], whatever the patch, if the log holds a patch of unknown type;
+//   - a *[ConflictError] if the log's newest patch is above the patch's base, and
+//     [patch.ErrInvalid] if the base is above the log's last seq; a patch without base
+//     means the log as the view has it;
+//   - a *[patch.Defect], which matches [patch.ErrInvalid], if its form is wrong;
+//   - [ErrOutOfRange] or [ErrEventNotFound];
+//   - an *[OrphanError].
+//
+// Check takes time linear in the number of visible events, once for each view, and
+// then in the number of events that the patch touches.
+func (v View) Check(p *patch.PatchEvent, opts CheckOptions) error {
+	_, err := v.check(p, opts)
+	return err
+}
+
+func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
+	if v.unknown {
+		return edit{}, ErrUnknownPatch
+	}
+	if base, ok := p.Base(); ok && !opts.AnyBase {
+		if base > v.seq {
+			return edit{}, invalidBase(base, v.seq)
+		}
+		if base < v.patchSeq {
+			return edit{}, &ConflictError{Base: base, Newest: v.patchSeq}
+		}
+	}
+	e, err := v.edit(p)
+	if err != nil {
+		return edit{}, err
+	}
+	if !opts.AllowOrphans {
+		if err := v.checkOrphans(e); err != nil {
+			return edit{}, err
+		}
+	}
+	return e, nil
+}
+
+// Preview is what a patch would do.
+type Preview struct {
+	View    View           // as it would stand after the patch
+	Start   int            // the index of the first event that goes or comes
+	Removed []*patch.Event // the visible events that go, in order
+	Added   []*patch.Event // the visible events that come in their place
+}
+
+// Preview returns what the patch would do, or the error of [View.Check]. It changes
+// nothing, and costs nothing when dropped.
+func (v View) Preview(p *patch.PatchEvent, opts CheckOptions) (Preview, error) {
+	e, err := v.check(p, opts)
+	if err != nil {
+		return Preview{}, err
+	}
+	next, err := v.Apply(patch.Record{Seq: v.seq + 1, Patch: p})
+	if err != nil {
+		return Preview{}, err
+	}
+	pre := Preview{View: next, Start: e.first, Added: p.NewEvents()}
+	for i, removed := range v.EventsFrom(e.first) {
+		if i == e.end {
+			break
+		}
+		pre.Removed = append(pre.Removed, removed)
+	}
+	return pre, nil
+}

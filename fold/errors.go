@@ -1,0 +1,50 @@
+package fold
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Errors that [View.Check] gives, besides [patch.ErrInvalid] for a malformed patch.
+var (
+	// ErrConflict: another patch has been logged since the author looked. The error
+	// is a *[ConflictError].
+	ErrConflict = errors.New("conflict")
+
+	// ErrOutOfRange: the patch names visible events that are not there.
+	ErrOutOfRange = errors.New("out of range")
+
+	// ErrEventNotFound: the event that the patch names is not visible.
+	ErrEventNotFound = errors.New("event not found")
+
+	// ErrOrphanedCall: the patch would split a function call from its response, or
+	// leave a visible log that a model's API refuses. The error is an *[OrphanError].
+	ErrOrphanedCall = errors.New("orphaned function call")
+
+	// ErrUnknownPatch: the log holds a patch of a type that this program does not
+	// know, so that indices into the visible log cannot be trusted.
+	ErrUnknownPatch = errors.New("log holds a patch of unknown type")
+
+	// ErrSeq: a record was applied to a view that it does not follow.
+	ErrSeq = errors.New("record out of sequence")
+)
+
+// ConflictError says which patch an author had not seen. It matches [ErrConflict].
+type ConflictError struct {
+	Base   uint64 // the newest patch that the author had seen
+	Newest uint64 // the log's newest patch
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("conflict: the patch was made after seeing patch %d, but the log's newest patch is %d; look again and make it anew", e.Base, e.Newest)
+}
+
+// Is reports whether target is [ErrConflict].
+func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// invalidBase is the refusal of a base that cannot have been seen.
+func invalidBase(base, last uint64) error {
+	return &patch.FieldError{Field: "base", Problem: fmt.Sprintf("it is %d, but the log's last record is %d", base, last)}
+}

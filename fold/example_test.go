@@ -1,0 +1,91 @@
+package fold_test
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// exampleView is a session of four events: a question, a call and its response, an
+// answer. Each sets the state's key "step".
+func exampleView() fold.View {
+	v := fold.New("", nil)
+	for i, e := range events("question step=1", "call call:c1 step=2", "response resp:c1 step=3", "answer step=4") {
+		v, _ = v.Apply(patch.Record{Seq: uint64(i + 1), Event: e})
+	}
+	return v
+}
+
+func ExampleNew() {
+	tenant, _ := patch.NewValue("t1")
+	v := fold.New("", map[string]patch.Value{"tenant": tenant})
+	fmt.Println(v.Len(), v.State())
+	// Output: 0 map[tenant:t1]
+}
+
+func ExampleFold() {
+	v, err := fold.Fold(fold.View{}, []patch.Record{
+		{Seq: 1, Event: event("e1")},
+		{Seq: 2, Event: event("e2")},
+		{Seq: 3, Patch: patch.NewTruncateBefore("e2")},
+	})
+	fmt.Println(v.Len(), v.At(0).ID(), v.PatchSeq(), err)
+	// Output: 1 e2 3 <nil>
+}
+
+func ExampleView_Apply() {
+	before := exampleView()
+	after, err := before.Apply(patch.Record{Seq: 5, Patch: patch.NewSplice(1, 2).WithState(patch.Keep)})
+	fmt.Println(before.Len(), after.Len(), after.State(), err)
+	// Output: 4 2 map[step:4] <nil>
+}
+
+func ExampleView_Check() {
+	err := exampleView().Check(patch.NewSplice(1, 1), fold.CheckOptions{})
+	fmt.Println(err)
+	// Output: orphaned function call: response "c1" of function "f" in visible event 2 (id "response") would answer no call; the smallest span around it that passes is start 1, count 2
+}
+
+func ExampleView_Preview() {
+	pre, err := exampleView().Preview(patch.NewSplice(1, 2), fold.CheckOptions{})
+	for _, e := range pre.Removed {
+		fmt.Println("goes:", e.ID())
+	}
+	fmt.Println(pre.View.Len(), err)
+	// Output:
+	// goes: call
+	// goes: response
+	// 2 <nil>
+}
+
+func ExampleView_Events() {
+	for i, e := range exampleView().Events() {
+		fmt.Println(i, e.ID())
+	}
+	// Output:
+	// 0 question
+	// 1 call
+	// 2 response
+	// 3 answer
+}
+
+func ExampleView_Last() {
+	for i, e := range exampleView().Last(2).Events() {
+		fmt.Println(i, e.ID())
+	}
+	// Output:
+	// 2 response
+	// 3 answer
+}
+
+func ExampleView_Find() {
+	fmt.Println(exampleView().Find("answer"))
+	// Output: 3 true
+}
+
+func ExampleView_Skipped() {
+	v, _ := exampleView().Apply(patch.Record{Seq: 5, Patch: patch.NewSplice(7, 1)})
+	fmt.Println(v.Skipped())
+	// Output: [{5 out of range}]
+}

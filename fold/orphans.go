@@ -1,0 +1,274 @@
+package fold
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Orphan is a function call or response that a patch must not leave as it would.
+type Orphan struct {
+	EventID  string // of the event that holds it
+	Index    int    // of that event in the visible log before the patch; -1 if the patch brings it
+	CallID   string // may be empty
+	Name     string // of the function
+	Response bool   // it is a response, not a call
+	Problem  string // what would become of it
+}
+
+func (o Orphan) String() string {
+	kind := "call"
+	if o.Response {
+		kind = "response"
+	}
+	at := fmt.Sprintf("visible event %d (id %q)", o.Index, o.EventID)
+	if o.Index < 0 {
+		at = fmt.Sprintf("new event (id %q)", o.EventID)
+	}
+	return fmt.Sprintf("%s %q of function %q in %s %s", kind, o.CallID, o.Name, at, o.Problem)
+}
+
+// OrphanError lists the function calls and responses that a patch would leave in a
+// state that a model's API, or a later resume, refuses, and suggests the smallest
+// change of the patch's span that passes. It matches [ErrOrphanedCall].
+type OrphanError struct {
+	Orphans []Orphan
+
+	// Suggested says whether there is a span around the patch's own that passes: for
+	// a splice or summarise the smallest, [Start, Start+Count); for a truncate_before
+	// the nearest earlier event, whose id is EventID.
+	Suggested bool
+	Start     int
+	Count     int
+	EventID   string
+}
+
+func (e *OrphanError) Error() string {
+	const most = 5
+	var b strings.Builder
+	b.WriteString("orphaned function call: ")
+	for i, o := range e.Orphans {
+		if i == most {
+			fmt.Fprintf(&b, "; and %d more", len(e.Orphans)-most)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(o.String())
+	}
+	switch {
+	case !e.Suggested:
+		b.WriteString("; no wider span passes")
+	case e.EventID != "":
+		fmt.Fprintf(&b, "; the nearest earlier event that passes is %q", e.EventID)
+	default:
+		fmt.Fprintf(&b, "; the smallest span around it that passes is start %d, count %d", e.Start, e.Count)
+	}
+	return b.String()
+}
+
+// Is reports whether target is [ErrOrphanedCall].
+func (e *OrphanError) Is(target error) bool { return target == ErrOrphanedCall }
+
+// Problems that an Orphan can have.
+const (
+	problemUnpaired  = "would answer no call"
+	problemOtherCall = "would answer another call"
+	problemNoAnswer  = "would lose its response"
+	problemOpen      = "is still open and would be hidden"
+	problemFirst     = "would come first, where a model's API accepts no function call"
+	problemAfter     = "would come directly after a summary of role model, where a model's API accepts no function call"
+)
+
+// span is a stretch of a view's visible log and the events that would take its place.
+type span struct {
+	view       View
+	pairs      pairing
+	first, end int
+	added      []*patch.Event
+	summarises bool
+}
+
+func (v View) checkOrphans(e edit) error {
+	s := span{v, v.pairing(), e.first, e.end, e.patch.NewEvents(), e.patch.Type() == patch.Summarise}
+	orphans := s.orphans()
+	if len(orphans) == 0 {
+		return nil
+	}
+	err := &OrphanError{Orphans: orphans}
+	if e.patch.Type() == patch.TruncateBefore {
+		if i, ok := s.nearestEarlier(); ok {
+			err.Suggested, err.EventID = true, v.At(i).ID()
+		}
+	} else if wider, ok := s.smallestPassing(); ok {
+		err.Suggested, err.Start, err.Count = true, wider.first, wider.end-wider.first
+	}
+	return err
+}
+
+// orphans lists what is wrong with the visible log that the span's replacement gives
+// (semantics, section 4), by position.
+func (s span) orphans() []Orphan {
+	var out []Orphan
+	for _, key := range sortedKeys(s.touchedKeys()) {
+		out = append(out, s.orphansOf(key)...)
+	}
+	out = append(out, s.misplacedCalls()...)
+	slices.SortStableFunc(out, func(a, b Orphan) int {
+		if a.Index != b.Index {
+			return a.Index - b.Index
+		}
+		return strings.Compare(a.CallID, b.CallID)
+	})
+	return out
+}
+
+// touchedKeys are the keys of parts that go or come. Parts of other keys stay paired as
+// they are.
+func (s span) touchedKeys() map[callKey]struct{} {
+	keys := map[callKey]struct{}{}
+	add := func(e *patch.Event) {
+		for p := range e.FunctionParts() {
+			keys[keyOf(p)] = struct{}{}
+		}
+	}
+	for i, e := range s.view.EventsFrom(s.first) {
+		if i >= s.end {
+			break
+		}
+		add(e)
+	}
+	for _, e := range s.added {
+		add(e)
+	}
+	return keys
+}
+
+// after returns the parts of a key as they would stand, and for each its index among
+// those before, or unpaired if it is new.
+func (s span) after(key callKey, before []part) (parts []part, was []int) {
+	i := 0
+	for ; i < len(before) && before[i].pos < s.first; i++ {
+		parts, was = append(parts, before[i]), append(was, i)
+	}
+	for _, e := range s.added {
+		for p := range e.FunctionParts() {
+			if keyOf(p) == key {
+				parts, was = append(parts, part{p, -1, e}), append(was, unpaired)
+			}
+		}
+	}
+	for ; i < len(before); i++ {
+		if before[i].pos >= s.end {
+			parts, was = append(parts, before[i]), append(was, i)
+		}
+	}
+	return parts, was
+}
+
+func (s span) orphansOf(key callKey) []Orphan {
+	before := s.pairs.byKey[key]
+	partnerBefore := pair(before)
+	parts, was := s.after(key, before)
+	partner := pair(parts)
+
+	var out []Orphan
+	for i, p := range parts {
+		old := was[i]
+		switch {
+		case p.Response && partner[i] == unpaired && (old == unpaired || partnerBefore[old] != unpaired):
+			out = append(out, p.orphan(problemUnpaired))
+		case p.Response && old != unpaired && partnerBefore[old] != unpaired && was[partner[i]] != unpaired &&
+			was[partner[i]] != partnerBefore[old]:
+			out = append(out, p.orphan(problemOtherCall))
+		case !p.Response && old != unpaired && partnerBefore[old] != unpaired && partner[i] == unpaired:
+			out = append(out, p.orphan(problemNoAnswer))
+		}
+	}
+	for i, p := range before {
+		if !p.Response && p.pos >= s.first && p.pos < s.end && s.mustStay(before, partnerBefore, i) {
+			out = append(out, p.orphan(problemOpen))
+		}
+	}
+	return out
+}
+
+// mustStay reports whether the call with index i is open, and of the newest invocation
+// or long-running. A long-running call stays open until the user's side has answered
+// it: what the tool itself returned is a placeholder.
+func (s span) mustStay(parts []part, partner []int, i int) bool {
+	call := parts[i]
+	if call.ID != "" && call.event.IsLongRunning(call.ID) {
+		for j, p := range parts {
+			if p.Response && partner[j] == i && p.event.Author() == "user" {
+				return false
+			}
+		}
+		return true
+	}
+	return partner[i] == unpaired && s.view.invocation != "" && s.invocationAt(call.pos) == s.view.invocation
+}
+
+// invocationAt returns the invocation of a visible event: its own, else that of the
+// event before it.
+func (s span) invocationAt(pos int) string {
+	for ; pos >= 0; pos-- {
+		if id := s.view.At(pos).InvocationID(); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// misplacedCalls lists function calls that would come where a model's API accepts none
+// and did not stand in such a place before.
+func (s span) misplacedCalls() []Orphan {
+	var out []Orphan
+	problem := problemFirst
+	if s.first > 0 {
+		problem = ""
+		if s.isModelSummary(s.first - 1) {
+			problem = problemAfter
+		}
+	}
+	for _, e := range s.added {
+		if problem != "" {
+			out = append(out, callsOf(e, -1, problem)...)
+		}
+		problem = ""
+		if e.Role() == "model" && (s.summarises || e.IsSummary()) {
+			problem = problemAfter
+		}
+	}
+	if s.end < s.view.Len() && problem != "" && s.end > 0 && !s.isModelSummary(s.end-1) {
+		out = append(out, callsOf(s.view.At(s.end), s.end, problem)...)
+	}
+	return out
+}
+
+func (s span) isModelSummary(i int) bool {
+	return s.view.At(i).Role() == "model" && s.view.IsSummary(i)
+}
+
+func callsOf(e *patch.Event, pos int, problem string) []Orphan {
+	var out []Orphan
+	for p := range e.FunctionParts() {
+		if !p.Response {
+			out = append(out, part{p, pos, e}.orphan(problem))
+		}
+	}
+	return out
+}
+
+func (p part) orphan(problem string) Orphan {
+	return Orphan{EventID: p.event.ID(), Index: p.pos, CallID: p.ID, Name: p.Name, Response: p.Response, Problem: problem}
+}
+
+// sortedKeys returns the keys in an order that does not change between runs.
+func sortedKeys(m map[callKey]struct{}) []callKey {
+	return slices.SortedFunc(maps.Keys(m), func(a, b callKey) int { return strings.Compare(a.text, b.text) })
+}

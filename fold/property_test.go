@@ -1,0 +1,190 @@
+package fold_test
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// The fold agrees with the reference model on any log, folded in one go.
+func TestPropertyFoldIsReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
+		err := fuzz.Check(records, initialState, func(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
+			return fold.Fold(fold.New("", initial), records)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+var initialState = map[string]patch.Value{
+	"k": value(`{"from":"the start"}`), "tenant": value(`"t1"`), "app:x": value("1"), "temp:y": value("2"),
+}
+
+func value(text string) patch.Value {
+	v, err := patch.ParseValue([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Applying record by record, folding in pieces, and reading state now and then all
+// give the view that one fold gives; views made on the way stay as they were.
+func TestPropertyIncrementalIsRefold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Max: 60}).Draw(t, "records")
+		ref := fuzz.NewReference(initialState)
+		v := fold.New("", initialState)
+		var kept []fold.View
+		for i := 0; i < len(records); {
+			var err error
+			n := 1
+			if rapid.Bool().Draw(t, "piece") {
+				n = rapid.IntRange(1, len(records)-i).Draw(t, "length")
+				v, err = fold.Fold(v, records[i:i+n])
+			} else {
+				v, err = v.Apply(records[i])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range records[i : i+n] {
+				ref.Apply(r)
+			}
+			i += n
+			if rapid.Bool().Draw(t, "read") {
+				if err := fuzz.Compare(v, ref); err != nil {
+					t.Fatalf("%v\n%s", err, fuzz.Text(records[:i], initialState))
+				}
+			}
+			kept = append(kept, v)
+		}
+		for _, v := range kept {
+			again := fuzz.NewReference(initialState)
+			for _, r := range records[:v.Seq()] {
+				again.Apply(r)
+			}
+			if err := fuzz.Compare(v, again); err != nil {
+				t.Fatalf("the view at seq %d: %v\n%s", v.Seq(), err, fuzz.Text(records, initialState))
+			}
+		}
+	})
+}
+
+// Check refuses exactly what the reference model refuses, for the same reason and with
+// the same suggestion; what it accepts is applied; a preview is what applying gives.
+func TestPropertyCheckIsReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
+		v, err := fold.Fold(fold.New("", nil), records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := fuzz.NewReference(nil)
+		for _, r := range records {
+			ref.Apply(r)
+		}
+		for range 4 {
+			p := fuzz.Patch("the patch", ref.Visible()).Draw(t, "patch")
+			if rapid.Bool().Draw(t, "with base") {
+				p = p.WithBase(rapid.Uint64Range(v.PatchSeq(), v.Seq()+1).Draw(t, "base"))
+			}
+			allow := rapid.Bool().Draw(t, "allow orphans")
+			got := v.Check(p, fold.CheckOptions{AllowOrphans: allow})
+			want := ref.Check(p, allow)
+			if kindOf(got) != kindOf(want) {
+				t.Fatalf("patch %v: got %v, want %v\n%s", p, got, want, fuzz.Text(records, nil))
+			}
+			compareSuggestion(t, v, ref, p, got, records)
+			comparePreview(t, v, ref, p, allow, got, records)
+		}
+	})
+}
+
+func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, err error, records []patch.Record) {
+	var orphans *fold.OrphanError
+	if !errors.As(err, &orphans) {
+		return
+	}
+	if p.Type() == patch.TruncateBefore {
+		id, ok := ref.NearestEarlier(p)
+		if ok != orphans.Suggested || id != orphans.EventID {
+			t.Fatalf("patch %v: suggests %v %q, want %v %q\n%s", p, orphans.Suggested, orphans.EventID, ok, id, fuzz.Text(records, nil))
+		}
+		return
+	}
+	start, count, ok := ref.SmallestSpan(p)
+	if ok != orphans.Suggested || start != orphans.Start || count != orphans.Count {
+		t.Fatalf("patch %v: suggests %v %d+%d, want %v %d+%d\n%s", p, orphans.Suggested, orphans.Start, orphans.Count,
+			ok, start, count, fuzz.Text(records, nil))
+	}
+	if v.Len() < start+count {
+		t.Fatalf("suggestion %d+%d is out of range", start, count)
+	}
+}
+
+func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, allow bool, refused error, records []patch.Record) {
+	pre, err := v.Preview(p, fold.CheckOptions{AllowOrphans: allow})
+	if (err == nil) != (refused == nil) {
+		t.Fatalf("preview: %v, check: %v", err, refused)
+	}
+	if err != nil {
+		return
+	}
+	after := fuzz.NewReference(nil)
+	for _, r := range append(records[:len(records):len(records)], patch.Record{Seq: v.Seq() + 1, Patch: p}) {
+		after.Apply(r)
+	}
+	if err := fuzz.Compare(pre.View, after); err != nil {
+		t.Fatalf("preview of %v: %v\n%s", p, err, fuzz.Text(records, nil))
+	}
+	if len(pre.View.Skipped()) != len(v.Skipped()) {
+		t.Fatalf("%v was accepted, and skipped", p)
+	}
+	before, now := ref.Visible(), after.Visible()
+	if len(before)-len(pre.Removed)+len(pre.Added) != len(now) {
+		t.Fatalf("preview removes %d and adds %d, but %d visible events become %d", len(pre.Removed), len(pre.Added), len(before), len(now))
+	}
+	for i, e := range pre.Removed {
+		if before[pre.Start+i] != e {
+			t.Fatalf("preview says that %v goes, but visible event %d is %v", e, pre.Start+i, before[pre.Start+i])
+		}
+	}
+	for i, e := range pre.Added {
+		if now[pre.Start+i] != e {
+			t.Fatalf("preview says that %v comes, but visible event %d is %v", e, pre.Start+i, now[pre.Start+i])
+		}
+	}
+}
+
+// kindOf names what both sides call a refusal.
+func kindOf(err error) string {
+	var refusal *fuzz.Refusal
+	switch {
+	case err == nil:
+		return ""
+	case errors.As(err, &refusal):
+		return refusal.Kind
+	case errors.Is(err, fold.ErrUnknownPatch):
+		return "unknown patch in log"
+	case errors.Is(err, fold.ErrConflict):
+		return "conflict"
+	case errors.Is(err, patch.ErrInvalid):
+		return "invalid"
+	case errors.Is(err, fold.ErrOutOfRange):
+		return "out of range"
+	case errors.Is(err, fold.ErrEventNotFound):
+		return "event not found"
+	case errors.Is(err, fold.ErrOrphanedCall):
+		return "orphaned call"
+	}
+	return err.Error()
+}

@@ -1,0 +1,114 @@
+package fold_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// event makes an event of words:
+//
+//	e1 @inv1 #branch by:user role:user k=1 call:c1 resp:c1 long:c1 summary at:5
+//
+// The first is the id; calls and responses without id have only the function name f.
+func event(words ...string) *patch.Event {
+	f := patch.Fields{ID: words[0], Author: "agent", Timestamp: time.Unix(1, 0)}
+	content := &genai.Content{Role: "model"}
+	for _, w := range words[1:] {
+		kind, arg, _ := strings.Cut(w, ":")
+		key, val, isState := strings.Cut(w, "=")
+		switch {
+		case isState:
+			if f.Actions.StateDelta == nil {
+				f.Actions.StateDelta = map[string]any{}
+			}
+			f.Actions.StateDelta[key] = val
+		case w[0] == '@':
+			f.InvocationID = w[1:]
+		case w[0] == '#':
+			f.Branch = w[1:]
+		case kind == "by":
+			f.Author = arg
+		case kind == "role":
+			content.Role = arg
+		case kind == "text":
+			content.Parts = append(content.Parts, genai.NewPartFromText(arg))
+		case kind == "call":
+			content.Parts = append(content.Parts, &genai.Part{FunctionCall: &genai.FunctionCall{ID: arg, Name: "f"}})
+		case kind == "resp":
+			content.Parts = append(content.Parts, &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: arg, Name: "f"}})
+		case kind == "long":
+			f.LongRunningToolIDs = append(f.LongRunningToolIDs, arg)
+		case kind == "summary":
+			f.Actions.Compaction = &patch.EventCompaction{}
+		case kind == "at":
+			var sec int64
+			fmt.Sscan(arg, &sec)
+			f.Timestamp = time.Unix(sec, 0)
+		default:
+			panic("unknown word " + w)
+		}
+	}
+	if len(content.Parts) > 0 || content.Role != "model" {
+		f.Content = content
+	}
+	e, err := patch.NewEvent(f)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// events makes an event of each line.
+func events(lines ...string) []*patch.Event {
+	out := make([]*patch.Event, len(lines))
+	for i, l := range lines {
+		out[i] = event(strings.Fields(l)...)
+	}
+	return out
+}
+
+// view folds events, each given as a line, onto an empty session.
+func view(t *testing.T, lines ...string) fold.View {
+	t.Helper()
+	return extend(t, fold.New("", nil), lines...)
+}
+
+func extend(t *testing.T, v fold.View, lines ...string) fold.View {
+	t.Helper()
+	for _, e := range events(lines...) {
+		var err error
+		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v
+}
+
+// apply logs a patch that Check must accept.
+func apply(t *testing.T, v fold.View, p *patch.PatchEvent) fold.View {
+	t.Helper()
+	if err := v.Check(p, fold.CheckOptions{AllowOrphans: true}); err != nil {
+		t.Fatal(err)
+	}
+	v, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// ids lists the visible events.
+func ids(v fold.View) string {
+	var out []string
+	for _, e := range v.Events() {
+		out = append(out, e.ID())
+	}
+	return strings.Join(out, " ")
+}

@@ -1,0 +1,262 @@
+package fold
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// View is a session as it stands after a record of its log: the visible log, the
+// state, and what was skipped. The zero View is an empty session's without initial
+// state. A View is immutable; it may be copied, kept, and read from any number of
+// goroutines while others are made from it.
+type View struct {
+	creation   string
+	initial    delta
+	root       *tree
+	state      *stateCache
+	pairs      *pairingCache
+	seq        uint64
+	patchSeq   uint64
+	invocation string // of the newest regular event that has one
+	skipped    *skipList
+	unknown    bool // a patch of unknown type was skipped
+}
+
+// New returns the view of a session without records. The initial state's keys that
+// belong to a shared scope or to none (prefix app:, user: or temp:) are not the fold's
+// and are left out. creation identifies the session's creation; it may be empty.
+func New(creation string, initial map[string]patch.Value) View {
+	v := View{creation: creation}
+	for key, value := range initial {
+		if patch.ScopeOf(key) == patch.ScopeSession {
+			v.initial = append(v.initial, patch.Change{Key: key, Value: value})
+		}
+	}
+	v.initial = netOf(v.initial)
+	return v.fresh()
+}
+
+// fresh gives the view caches of its own.
+func (v View) fresh() View {
+	v.state, v.pairs = &stateCache{}, &pairingCache{}
+	return v
+}
+
+// Creation returns the id of the session's creation, as given to [New].
+func (v View) Creation() string { return v.creation }
+
+// Seq returns the seq of the record that the view stands at; 0 before the first.
+func (v View) Seq() uint64 { return v.seq }
+
+// PatchSeq returns the seq of the newest patch, skipped ones included; 0 means none.
+// A patch made from this view has it as its base.
+func (v View) PatchSeq() uint64 { return v.patchSeq }
+
+// Len returns the number of visible events.
+func (v View) Len() int { return v.root.visibleLen() }
+
+// At returns the visible event with index i. It panics if i is out of range, as
+// indexing a slice does.
+func (v View) At(i int) *patch.Event {
+	if i < 0 || i >= v.Len() {
+		panic(fmt.Sprintf("fold: index %d of a visible log of %d events", i, v.Len()))
+	}
+	n, _ := v.root.at(i)
+	return n.event
+}
+
+// Events yields the visible events in order, each with its index.
+func (v View) Events() iter.Seq2[int, *patch.Event] {
+	return v.EventsFrom(0)
+}
+
+// EventsFrom yields the visible events from index i on. An index below 0 is taken as
+// 0; one beyond the end yields nothing.
+func (v View) EventsFrom(i int) iter.Seq2[int, *patch.Event] {
+	return func(yield func(int, *patch.Event) bool) {
+		i := max(i, 0)
+		if i >= v.Len() {
+			return
+		}
+		_, rank := v.root.at(i)
+		v.root.walk(rank, v.root.size, func(n *node) bool {
+			if n.event == nil {
+				return true
+			}
+			i++
+			return yield(i-1, n.event)
+		})
+	}
+}
+
+// Find returns the index of the first visible event with the given id. It takes time
+// linear in the number of visible events.
+func (v View) Find(eventID string) (index int, ok bool) {
+	for i, e := range v.Events() {
+		if e.ID() == eventID {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// IsSummary reports whether the visible event with index i is a summary: one that a
+// summarise put in, or an event with actions.compaction. It panics if i is out of
+// range.
+func (v View) IsSummary(i int) bool {
+	e := v.At(i)
+	n, _ := v.root.at(i)
+	return n.summary || e.IsSummary()
+}
+
+// SeqOf returns the seq of the record that put the visible event with index i into
+// the log. It panics if i is out of range.
+func (v View) SeqOf(i int) uint64 {
+	_ = v.At(i)
+	n, _ := v.root.at(i)
+	return n.seq
+}
+
+func (v View) net() delta {
+	if v.state == nil { // the zero View
+		return v.initial.then(v.root.netDelta())
+	}
+	return v.state.get(v.initial, v.root)
+}
+
+// State returns the replayed state, the caller's own copy; values are as
+// [patch.Value.Any] gives them. It holds only keys of the session itself: those with
+// the prefix app:, user: or temp: are not part of a fold.
+func (v View) State() map[string]any {
+	state := map[string]any{}
+	for _, c := range v.net() {
+		state[c.Key] = c.Value.Any()
+	}
+	return state
+}
+
+// Values yields the replayed state in key order.
+func (v View) Values() iter.Seq2[string, patch.Value] {
+	return func(yield func(string, patch.Value) bool) {
+		for _, c := range v.net() {
+			if !yield(c.Key, c.Value) {
+				return
+			}
+		}
+	}
+}
+
+// Value returns the state's value of a key, and whether the key is there.
+func (v View) Value(key string) (value patch.Value, ok bool) {
+	return v.net().find(key)
+}
+
+// Reason says why the fold skipped a patch: a [patch.Flaw], or one of those below.
+type Reason string
+
+// Reasons for skipping a well-formed patch.
+const (
+	ReasonOutOfRange    Reason = "out of range"
+	ReasonEventNotFound Reason = "event not found"
+)
+
+// Skip is a patch that changed nothing, since it could not be applied.
+type Skip struct {
+	Seq    uint64
+	Reason Reason
+}
+
+// skipList holds the skipped patches, newest first. Views share its tail.
+type skipList struct {
+	skip  Skip
+	older *skipList
+	len   int
+}
+
+// Skipped returns the patches that could not be applied, in seq order.
+func (v View) Skipped() []Skip {
+	if v.skipped == nil {
+		return nil
+	}
+	out := make([]Skip, v.skipped.len)
+	for l := v.skipped; l != nil; l = l.older {
+		out[l.len-1] = l.skip
+	}
+	return out
+}
+
+// Skips yields the seq and reason of each skipped patch, in seq order.
+func (v View) Skips() iter.Seq2[uint64, string] {
+	return func(yield func(uint64, string) bool) {
+		for _, s := range v.Skipped() {
+			if !yield(s.Seq, string(s.Reason)) {
+				return
+			}
+		}
+	}
+}
+
+// Reading is a filtered part of a visible log. It is not a view: a patch cannot be
+// made from it, but its indices are those of the whole visible log.
+type Reading struct {
+	View   View
+	events []indexed
+}
+
+type indexed struct {
+	index int
+	event *patch.Event
+}
+
+// Len returns the number of events read.
+func (r Reading) Len() int { return len(r.events) }
+
+// Events yields the events in order, each with its index in the whole visible log.
+func (r Reading) Events() iter.Seq2[int, *patch.Event] {
+	return func(yield func(int, *patch.Event) bool) {
+		for _, e := range r.events {
+			if !yield(e.index, e.event) {
+				return
+			}
+		}
+	}
+}
+
+// Last returns the last n visible events, or all if there are fewer; none if n < 1.
+// The state of the reading's view is that of the whole log.
+func (v View) Last(n int) Reading {
+	if n < 1 {
+		return Reading{View: v}
+	}
+	r := Reading{View: v}
+	for i, e := range v.EventsFrom(v.Len() - n) {
+		r.events = append(r.events, indexed{i, e})
+	}
+	return r
+}
+
+// Since returns the visible events whose time is not before t, wherever in the log they
+// stand.
+func (v View) Since(t time.Time) Reading {
+	r := Reading{View: v}
+	for i, e := range v.Events() {
+		if !e.Timestamp().Before(t) {
+			r.events = append(r.events, indexed{i, e})
+		}
+	}
+	return r
+}
+
+// Since returns the events of the reading whose time is not before t.
+func (r Reading) Since(t time.Time) Reading {
+	out := Reading{View: r.View}
+	for _, e := range r.events {
+		if !e.event.Timestamp().Before(t) {
+			out.events = append(out.events, e)
+		}
+	}
+	return out
+}

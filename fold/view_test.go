@@ -1,0 +1,249 @@
+package fold_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func TestZeroViewIsEmptyAndUsable(t *testing.T) {
+	var v fold.View
+	if v.Len() != 0 || v.Seq() != 0 || v.PatchSeq() != 0 || len(v.State()) != 0 || v.Skipped() != nil {
+		t.Errorf("the zero view is not empty: %+v", v)
+	}
+	if err := v.Check(patch.NewSplice(0, 0, event("r", "call:c")), fold.CheckOptions{}); !errors.Is(err, fold.ErrOrphanedCall) {
+		t.Errorf("a call that would come first: %v", err)
+	}
+	v = extend(t, v, "e1 k=1", "e2 k=2")
+	if ids(v) != "e1 e2" || v.State()["k"] != "2" {
+		t.Errorf("visible %s, state %v", ids(v), v.State())
+	}
+}
+
+func TestAccessors(t *testing.T) {
+	v := fold.New("made once", map[string]patch.Value{"tenant": value(`"t1"`), "app:a": value("1"), "user:u": value("1"), "temp:t": value("1")})
+	v = extend(t, v, "e1 k=1", "e2", "e3")
+	v = apply(t, v, patch.NewSummarise(0, 2, event("S", "text:hi")).WithID("p"))
+	if v.Creation() != "made once" || v.Seq() != 4 || v.PatchSeq() != 4 {
+		t.Errorf("creation %q, seq %d, patch seq %d", v.Creation(), v.Seq(), v.PatchSeq())
+	}
+	if !v.IsSummary(0) || v.IsSummary(1) || v.SeqOf(0) != 4 || v.SeqOf(1) != 3 {
+		t.Error("wrong about the summary or the seqs")
+	}
+	if got, ok := v.Value("k"); !ok || got.Any() != "1" {
+		t.Errorf("k is %v, %v", got, ok)
+	}
+	if _, ok := v.Value("app:a"); ok {
+		t.Error("a shared key is in the fold")
+	}
+	if want := map[string]any{"tenant": "t1", "k": "1"}; !reflect.DeepEqual(v.State(), want) {
+		t.Errorf("state %v, want %v", v.State(), want)
+	}
+	if i, ok := v.Find("e3"); !ok || i != 1 {
+		t.Errorf("e3 is at %d, %v", i, ok)
+	}
+	if _, ok := v.Find("e1"); ok {
+		t.Error("a hidden event is found")
+	}
+	for range v.Values() {
+		break
+	}
+	for _, i := range []int{-1, 2} {
+		func() {
+			defer func() {
+				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), fmt.Sprint(i)) {
+					t.Errorf("At(%d): %v", i, p)
+				}
+			}()
+			v.At(i)
+		}()
+	}
+	for i := range v.EventsFrom(-3) {
+		if i != 0 {
+			t.Errorf("EventsFrom(-3) begins at %d", i)
+		}
+		break
+	}
+}
+
+func TestWrongSeqIsRefused(t *testing.T) {
+	v := view(t, "e1")
+	for _, seq := range []uint64{0, 1, 3} {
+		next, err := v.Apply(patch.Record{Seq: seq, Event: event("e2")})
+		if !errors.Is(err, fold.ErrSeq) || next.Seq() != 1 {
+			t.Errorf("seq %d: %v, at %d", seq, err, next.Seq())
+		}
+	}
+	if _, err := v.Apply(patch.Record{Seq: 2}); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("an empty record: %v", err)
+	}
+	got, err := fold.Fold(v, []patch.Record{{Seq: 2, Event: event("e2")}, {Seq: 4, Event: event("e4")}})
+	if !errors.Is(err, fold.ErrSeq) || got.Seq() != 1 {
+		t.Errorf("a gap: %v, at %d", err, got.Seq())
+	}
+	if got, err := fold.Fold(v, nil); err != nil || got.Seq() != 1 {
+		t.Errorf("no records: %v", err)
+	}
+}
+
+// Cases 1, 2 and 6 of the hard ones: equal and backward times do not move events, and
+// reading a part gives the state of all.
+func TestReadingsKeepIndicesAndState(t *testing.T) {
+	v := view(t, "e1 at:5 k=1", "e2 at:1 k=2", "e3 at:3", "e4 at:3 k=4", "e5 at:3")
+	read := func(r fold.Reading) string {
+		var out []string
+		for i, e := range r.Events() {
+			out = append(out, fmt.Sprint(i, e.ID()))
+			if v.At(i) != e {
+				t.Errorf("index %d is not that of %s", i, e.ID())
+			}
+		}
+		if len(out) != r.Len() {
+			t.Errorf("%d events, Len %d", len(out), r.Len())
+		}
+		if !reflect.DeepEqual(r.View.State(), v.State()) {
+			t.Errorf("state %v", r.View.State())
+		}
+		for range r.Events() {
+			break
+		}
+		return strings.Join(out, ", ")
+	}
+	for _, c := range []struct {
+		reading fold.Reading
+		want    string
+	}{
+		{v.Last(2), "3e4, 4e5"}, {v.Last(9), "0e1, 1e2, 2e3, 3e4, 4e5"}, {v.Last(0), ""}, {v.Last(-1), ""},
+		{v.Since(time.Unix(3, 0)), "0e1, 2e3, 3e4, 4e5"}, {v.Last(3).Since(time.Unix(4, 0)), ""},
+		{v.Last(5).Since(time.Unix(5, 0)), "0e1"},
+	} {
+		if got := read(c.reading); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+	cut := apply(t, v, patch.NewTruncateBefore("e4"))
+	if ids(cut) != "e4 e5" || cut.State()["k"] != "4" {
+		t.Errorf("a cut between equal times: %s %v", ids(cut), cut.State())
+	}
+}
+
+// Case 7: the initial state survives whatever is cut.
+func TestInitialStateSurvivesDrop(t *testing.T) {
+	v := extend(t, fold.New("", map[string]patch.Value{"tenant": value(`"t1"`)}), "e1 tenant=t2", "e2 x=1")
+	v = apply(t, v, patch.NewSplice(0, 2))
+	if want := map[string]any{"tenant": "t1"}; !reflect.DeepEqual(v.State(), want) {
+		t.Errorf("state %v, want %v", v.State(), want)
+	}
+}
+
+// Case 8: summarising first and cutting later gives the state of cutting alone; what a
+// marker at the border carries stays.
+func TestSummariseThenTruncate(t *testing.T) {
+	start := view(t, "e1 a=1 b=1", "e2 b=2", "e3 c=3", "e4 d=4", "e5 d=5", "e6 a=6")
+	alone := apply(t, start, patch.NewTruncateBefore("e6"))
+	both := apply(t, start, patch.NewSummarise(0, 4, event("S", "text:sum")))
+	if !reflect.DeepEqual(both.State(), start.State()) {
+		t.Errorf("summarising changed the state to %v", both.State())
+	}
+	both = apply(t, both, patch.NewTruncateBefore("e6"))
+	if ids(both) != ids(alone) || !reflect.DeepEqual(both.State(), alone.State()) {
+		t.Errorf("%s %v, want %s %v", ids(both), both.State(), ids(alone), alone.State())
+	}
+
+	kept := view(t, "e1", "e2 x=2", "e3")
+	kept = apply(t, kept, patch.NewSplice(1, 1, event("r")).WithState(patch.Keep))
+	kept = apply(t, kept, patch.NewTruncateBefore("r"))
+	if ids(kept) != "r e3" || kept.State()["x"] != "2" {
+		t.Errorf("%s %v: what e2 set must count", ids(kept), kept.State())
+	}
+
+	border := view(t, "e1", "e2 x=2", "e3")
+	border = apply(t, border, patch.NewSplice(1, 1).WithState(patch.Keep)) // a marker between e1 and e3
+	border = apply(t, border, patch.NewSplice(1, 1))                       // e3; the marker stands before it
+	if border.State()["x"] != "2" {
+		t.Errorf("a cut took the marker at its border: %v", border.State())
+	}
+}
+
+func TestSkippedIsListed(t *testing.T) {
+	v := view(t, "e1", "e2")
+	for _, text := range []string{
+		`{"patchType":"splice","start":1,"count":5}`,
+		`{"patchType":"truncate_before","eventId":"nobody"}`,
+		`{"patchType":"splice","start":"1","count":1}`,
+		`{"patchType":"splice","start":1}`,
+		`{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]},"actions":{"stateDelta":{"k":1}}}}`,
+		`{"patchType":"splice","start":0,"count":0,"replacement":[{"patchType":"splice","start":0,"count":1}]}`,
+	} {
+		r, err := patch.ParseRecord([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Seq = v.Seq() + 1
+		if v, err = v.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []fold.Skip{{3, "out of range"}, {4, "event not found"}, {5, "wrong-typed field"}, {6, "missing field"},
+		{7, "summary with a state delta"}, {8, "patch inside a replacement"}}
+	if !reflect.DeepEqual(v.Skipped(), want) {
+		t.Errorf("skipped %v, want %v", v.Skipped(), want)
+	}
+	for seq, reason := range v.Skips() {
+		if seq != 3 || reason != "out of range" {
+			t.Errorf("Skips begins with %d %q", seq, reason)
+		}
+		break
+	}
+	if ids(v) != "e1 e2" || v.PatchSeq() != 8 {
+		t.Errorf("%s, patch seq %d", ids(v), v.PatchSeq())
+	}
+	if err := v.Check(patch.NewSplice(0, 1), fold.CheckOptions{}); err != nil {
+		t.Errorf("skipped patches of known type are no reason to refuse: %v", err)
+	}
+	unknown, err := patch.ParseRecord([]byte(`{"patchType":"reorder"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown.Seq = 9
+	if v, err = v.Apply(unknown); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Check(patch.NewSplice(0, 1), fold.CheckOptions{}); !errors.Is(err, fold.ErrUnknownPatch) {
+		t.Errorf("after a patch of unknown type: %v", err)
+	}
+}
+
+// Views are read while others are made from them; the race detector watches.
+func TestViewsAreSharedWithoutRaces(t *testing.T) {
+	v := view(t, "e1 a=1 call:c", "e2 b=2 resp:c", "e3 a=3", "e4")
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			w := v
+			for j := range 50 {
+				var err error
+				if w, err = w.Apply(patch.Record{Seq: w.Seq() + 1, Event: event(fmt.Sprint("n", i, "-", j), "k=1")}); err != nil {
+					t.Error(err)
+				}
+				if j%5 == 0 {
+					if _, err := w.Preview(patch.NewSplice(0, 2).WithState(patch.Keep), fold.CheckOptions{}); err != nil {
+						t.Error(err)
+					}
+				}
+				_, _, _ = w.State(), v.State(), w.Len()
+			}
+		})
+	}
+	wg.Wait()
+	if ids(v) != "e1 e2 e3 e4" || v.State()["a"] != "3" {
+		t.Errorf("the view changed: %s %v", ids(v), v.State())
+	}
+}
