@@ -1,0 +1,169 @@
+package fuzz
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// View is what a fold under test makes of a log; a fold.View is one.
+type View interface {
+	Len() int                               // of the visible log
+	At(i int) *patch.Event                  // the visible event at an index
+	Seq() uint64                            // of the newest record, or 0
+	PatchSeq() uint64                       // of the newest patch, skipped ones included, or 0
+	Values() iter.Seq2[string, patch.Value] // the session's own state, each key once, in any order
+	Skips() iter.Seq2[uint64, string]       // seqs and reasons of the skipped patches, in log order
+}
+
+// Check folds the records from the initial state with fold and with a [Reference] and
+// compares the two. The error names the first difference and shows the log in the text
+// form; an error of fold's own is wrapped. fold gets copies of the map and the slice.
+func Check(records []patch.Record, initial map[string]patch.Value,
+	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
+	ref := NewReference(initial)
+	for _, rec := range records {
+		ref.Apply(rec)
+	}
+	view, err := fold(maps.Clone(initial), slices.Clone(records))
+	if err == nil {
+		err = Compare(view, ref)
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, Text(records, initial))
+	}
+	return nil
+}
+
+// Text returns a log in the text form, for messages.
+func Text(records []patch.Record, initial map[string]patch.Value) string {
+	var b strings.Builder
+	enc := patch.NewEncoder(&b)
+	if err := enc.Header(initial); err != nil {
+		fmt.Fprintf(&b, "(no header: %v)\n", err)
+	}
+	for i, rec := range records {
+		if err := enc.Record(rec); err != nil {
+			fmt.Fprintf(&b, "(no record at %d: %v)\n", i, err)
+		}
+	}
+	return b.String()
+}
+
+// Compare says the first difference between a view and the model's fold of the same
+// log, or nil. Events and values must be alike to the letter: their JSON text and the
+// Go types that they were made from.
+func Compare(view View, ref *Reference) error {
+	if got, want := view.Seq(), ref.Seq(); got != want {
+		return fmt.Errorf("the view stands at seq %d, want %d", got, want)
+	}
+	if got, want := view.PatchSeq(), ref.PatchSeq(); got != want {
+		return fmt.Errorf("the newest patch of the view has seq %d, want %d", got, want)
+	}
+	if err := compareSkips(view, ref); err != nil {
+		return err
+	}
+	if err := compareEvents(view, ref); err != nil {
+		return err
+	}
+	return compareState(view, ref)
+}
+
+func compareSkips(view View, ref *Reference) error {
+	var got []Skip
+	for seq, reason := range view.Skips() {
+		got = append(got, Skip{seq, reason})
+	}
+	want := ref.Skipped()
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			return fmt.Errorf("the view does not list the patch at seq %d as skipped (%s)", want[i].Seq, want[i].Reason)
+		case i >= len(want):
+			return fmt.Errorf("the view lists the patch at seq %d as skipped (%s), want it not to be there", got[i].Seq, got[i].Reason)
+		case got[i] != want[i]:
+			return fmt.Errorf("skipped patch %d has seq %d and reason %q, want seq %d and reason %q",
+				i, got[i].Seq, got[i].Reason, want[i].Seq, want[i].Reason)
+		}
+	}
+	return nil
+}
+
+func compareEvents(view View, ref *Reference) error {
+	want := ref.Visible()
+	for i := range min(view.Len(), len(want)) {
+		got := view.At(i)
+		switch {
+		case got == want[i]:
+		case got == nil:
+			return fmt.Errorf("visible event %d is nil, want %v", i, want[i])
+		case got.ID() != want[i].ID():
+			return fmt.Errorf("visible event %d is %q, want %q (%s)", i, got.ID(), want[i].ID(), sequences(view, want))
+		case got.String() != want[i].String():
+			return fmt.Errorf("visible event %d is %v, want %v", i, got, want[i])
+		case !sameForm(got, want[i]):
+			return fmt.Errorf("visible event %d, %v, does not have the Go types that it was made from", i, got)
+		}
+	}
+	if view.Len() != len(want) {
+		return fmt.Errorf("the view has %d visible events, want %d (%s)", view.Len(), len(want), sequences(view, want))
+	}
+	return nil
+}
+
+// sameForm reports whether two events have the same stored form, which says the Go
+// types too.
+func sameForm(a, b *patch.Event) bool {
+	formA, errA := patch.AppendRecord(nil, patch.Record{Event: a})
+	formB, errB := patch.AppendRecord(nil, patch.Record{Event: b})
+	return errA == nil && errB == nil && bytes.Equal(formA, formB)
+}
+
+func sequences(view View, want []*patch.Event) string {
+	var gotIDs, wantIDs []string
+	for i := range view.Len() {
+		if e := view.At(i); e != nil {
+			gotIDs = append(gotIDs, e.ID())
+		} else {
+			gotIDs = append(gotIDs, "nil")
+		}
+	}
+	for _, e := range want {
+		wantIDs = append(wantIDs, e.ID())
+	}
+	return fmt.Sprintf("visible are %q, want %q", gotIDs, wantIDs)
+}
+
+func compareState(view View, ref *Reference) error {
+	got := map[string]patch.Value{}
+	for key, value := range view.Values() {
+		if _, ok := got[key]; ok {
+			return fmt.Errorf("the state has key %q twice", key)
+		}
+		got[key] = value
+	}
+	want := ref.State()
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		value, ok := got[key]
+		switch {
+		case !ok:
+			return fmt.Errorf("the state does not have key %q, want %v", key, want[key])
+		case value.String() != want[key].String():
+			return fmt.Errorf("the state has %v for key %q, want %v", value, key, want[key])
+		case !reflect.DeepEqual(value.Any(), want[key].Any()):
+			return fmt.Errorf("the state has %v of type %T for key %q, want type %T", value, value.Any(), key, want[key].Any())
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[key]; !ok {
+			return fmt.Errorf("the state has key %q with %v, want no such key", key, got[key])
+		}
+	}
+	return nil
+}

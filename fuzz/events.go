@@ -1,0 +1,323 @@
+package fuzz
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Event generates an event with the given id for a session in which the given events
+// are visible: a user's message or a model's text, calls, responses to visible calls,
+// a change of state, or an event of an unusual shape. Some are made from Go values, the
+// others from JSON.
+func Event(id string, visible []*patch.Event) *rapid.Generator[*patch.Event] {
+	return rapid.Custom(func(t *rapid.T) *patch.Event {
+		d := eventDraft{t: t, f: object{"id": id}, visible: visible}
+		rapid.SampledFrom(eventKinds).Draw(t, "kind")(&d)
+		if d.made != nil {
+			return d.made
+		}
+		d.common()
+		return d.f.event()
+	})
+}
+
+// The kinds of events, the plainest first, common ones several times.
+var eventKinds = []func(*eventDraft){
+	(*eventDraft).user, (*eventDraft).user,
+	(*eventDraft).model,
+	(*eventDraft).calls, (*eventDraft).calls, (*eventDraft).calls,
+	(*eventDraft).responses, (*eventDraft).responses, (*eventDraft).responses, (*eventDraft).responses,
+	(*eventDraft).stateOnly,
+	(*eventDraft).mixed,
+	(*eventDraft).unusual,
+	(*eventDraft).fromGo,
+}
+
+// object is a JSON object in the making.
+type object map[string]any
+
+func (f object) text() []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // leaves literals as they are
+	if err := enc.Encode(f); err != nil {
+		panic("fuzz: " + err.Error())
+	}
+	return b.Bytes()
+}
+
+func (f object) event() *patch.Event {
+	e, err := patch.ParseEvent(f.text())
+	if err != nil {
+		panic(fmt.Sprintf("fuzz: %v in %s", err, f.text()))
+	}
+	return e
+}
+
+// eventDraft is an event in the making.
+type eventDraft struct {
+	t       *rapid.T
+	f       object
+	visible []*patch.Event
+	actions object
+	made    *patch.Event
+}
+
+// set sets a field unless it is there already.
+func (d *eventDraft) set(name string, value any) {
+	if _, ok := d.f[name]; !ok {
+		d.f[name] = value
+	}
+}
+
+func (d *eventDraft) actionsField() object {
+	if d.actions == nil {
+		d.actions = object{}
+		d.f["actions"] = d.actions
+	}
+	return d.actions
+}
+
+// common draws what events of all kinds have.
+func (d *eventDraft) common() {
+	t := d.t
+	d.set("author", rapid.SampledFrom([]string{"agent", "agent", "helper", "user"}).Draw(t, "author"))
+	switch rapid.IntRange(0, 7).Draw(t, "invocation") {
+	case 0, 1, 2, 3, 4:
+		d.set("invocationId", d.lastInvocation())
+	case 5:
+		d.set("invocationId", rapid.SampledFrom([]string{"inv1", "inv2", "inv3"}).Draw(t, "resumed"))
+	case 6:
+		d.f["invocationId"] = "" // overrules
+	}
+	if branch := rapid.SampledFrom([]string{"", "", "a", "a.b", "b"}).Draw(t, "branch"); branch != "" {
+		d.set("branch", branch)
+	}
+	d.f["timestamp"] = timestamp(t)
+	if oneIn(t, 4, "sets state") {
+		d.delta()
+	}
+}
+
+// timestamp draws one of few times, so that they are equal and go back.
+func timestamp(t *rapid.T) any {
+	at := time.Unix(1700000000, 0).UTC().Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "second")) * time.Second)
+	switch rapid.IntRange(0, 2).Draw(t, "time form") {
+	case 0:
+		return at.Format(time.RFC3339Nano)
+	case 1:
+		return at.Add(time.Nanosecond).Format(time.RFC3339Nano)
+	default:
+		return json.RawMessage(fmt.Sprintf("%d.25", at.Unix()))
+	}
+}
+
+func (d *eventDraft) lastInvocation() string {
+	for _, e := range slices.Backward(d.visible) {
+		if id := e.InvocationID(); id != "" {
+			return id
+		}
+	}
+	return "inv1"
+}
+
+func (d *eventDraft) delta() {
+	if d.actionsField()["stateDelta"] != nil {
+		return
+	}
+	delta := object{}
+	for range rapid.IntRange(1, 2).Draw(d.t, "keys") {
+		delta[rapid.SampledFrom(stateKeys).Draw(d.t, "key")] = stateValue().Draw(d.t, "value")
+	}
+	d.actionsField()["stateDelta"] = delta
+}
+
+func textPart(text string) object { return object{"text": text} }
+
+func content(role string, parts ...object) object {
+	if parts == nil {
+		parts = []object{}
+	}
+	return object{"role": role, "parts": parts}
+}
+
+func (d *eventDraft) user() {
+	d.set("author", "user")
+	if !oneIn(d.t, 4, "same invocation") {
+		d.set("invocationId", fmt.Sprintf("inv%d", 1+len(d.visible)))
+	}
+	d.f["content"] = content("user", textPart("a question"))
+}
+
+func (d *eventDraft) model() {
+	d.f["content"] = content("model", textPart("an answer"))
+}
+
+func (d *eventDraft) calls() {
+	d.f["content"] = content("model", d.callParts()...)
+}
+
+// callParts draws one to three calls, some of them long-running.
+func (d *eventDraft) callParts() []object {
+	var parts []object
+	var longRunning []string
+	for range rapid.IntRange(1, 3).Draw(d.t, "calls") {
+		call := callKey(d.t)
+		if rapid.Bool().Draw(d.t, "has args") {
+			call["args"] = object{"n": json.RawMessage("1.0")}
+		}
+		if id, ok := call["id"].(string); ok && oneIn(d.t, 5, "is long-running") {
+			longRunning = append(longRunning, id)
+		}
+		parts = append(parts, object{"functionCall": call})
+	}
+	if longRunning != nil {
+		d.f["longRunningToolIds"] = longRunning
+	}
+	return parts
+}
+
+// callKey draws one of few ids and names, or a name alone. The names are ids too, so
+// that the two would be mistaken for each other.
+func callKey(t *rapid.T) object {
+	key := object{"name": rapid.SampledFrom([]string{"look", "book"}).Draw(t, "function")}
+	if id := rapid.SampledFrom([]string{"c1", "c2", "c3", "c4", "look", ""}).Draw(t, "call id"); id != "" {
+		key["id"] = id
+	}
+	return key
+}
+
+func (d *eventDraft) responses() {
+	d.f["content"] = content("user", d.responseParts()...)
+}
+
+// responseParts draws one or two responses, mostly to visible calls: open ones first,
+// then those answered already. The event then mostly looks as if it came from there.
+func (d *eventDraft) responseParts() []object {
+	nodes := nodesOf(d.visible)
+	pairs := pair(nodes)
+	var calls, answered []part
+	for _, c := range slices.Backward(pairs.parts) {
+		switch {
+		case c.Response:
+		case pairs.isOpen(c):
+			calls = append(calls, c)
+		default:
+			answered = append(answered, c)
+		}
+	}
+	calls = append(calls, answered...)
+
+	var parts []object
+	for range rapid.IntRange(1, 2).Draw(d.t, "responses") {
+		var response object
+		if len(calls) == 0 || oneIn(d.t, 10, "answers any call") {
+			response = callKey(d.t)
+		} else {
+			call := rapid.SampledFrom(calls).Draw(d.t, "answers")
+			response = object{"name": call.Name}
+			if call.ID != "" {
+				response["id"] = call.ID
+			}
+			if isLongRunning(call) && rapid.Bool().Draw(d.t, "is final") {
+				d.set("author", "user")
+			}
+			if !oneIn(d.t, 4, "answers elsewhere") {
+				d.set("invocationId", invocationAt(nodes, call.at))
+				d.set("branch", call.node.event.Branch())
+			}
+		}
+		response["response"] = object{"result": "done"}
+		parts = append(parts, object{"functionResponse": response})
+	}
+	return parts
+}
+
+func nodesOf(visible []*patch.Event) []*node {
+	var nodes []*node
+	for _, e := range visible {
+		nodes = append(nodes, &node{event: e})
+	}
+	return nodes
+}
+
+func (d *eventDraft) stateOnly() { d.delta() }
+
+// mixed draws an event with calls, responses and text together, in any order.
+func (d *eventDraft) mixed() {
+	parts := append(d.callParts(), d.responseParts()...)
+	parts = append(parts, textPart("and text"))
+	d.f["content"] = content("model", rapid.Permutation(parts).Draw(d.t, "parts")...)
+}
+
+// unusual draws an event of a shape that is allowed and rare.
+func (d *eventDraft) unusual() {
+	switch rapid.IntRange(0, 6).Draw(d.t, "shape") {
+	case 0: // nothing but an identity
+	case 1:
+		d.f["content"] = content("user")
+	case 2:
+		d.f["content"] = object{"role": "model"}
+	case 3:
+		d.f["content"] = nil
+	case 4:
+		d.f["unknown"] = object{"deep": json.RawMessage(`[1e2,{"parts":[]}]`)}
+		d.f["content"] = content("model", object{"text": "thought", "thought": true, "unknown": 1})
+	default: // a summary that is logged as a regular event or put in by a splice
+		role := rapid.SampledFrom([]string{"model", "user"}).Draw(d.t, "role")
+		d.actionsField()["compaction"] = object{"startTimestamp": 1, "endTimestamp": json.RawMessage("2.5")}
+		d.f["content"] = content(role, textPart("what was said"))
+	}
+}
+
+// fromGo makes an event from Go values.
+func (d *eventDraft) fromGo() {
+	delta := map[string]any{}
+	for range rapid.IntRange(1, 2).Draw(d.t, "keys") {
+		value := rapid.SampledFrom(goValues).Draw(d.t, "value")
+		delta[rapid.SampledFrom(stateKeys).Draw(d.t, "key")] = value
+	}
+	e, err := patch.NewEvent(patch.Fields{
+		ID: d.f["id"].(string), InvocationID: d.lastInvocation(), Author: "agent",
+		Timestamp: time.Unix(1700000000, 1),
+		Actions:   patch.Actions{StateDelta: delta},
+	})
+	if err != nil {
+		panic("fuzz: " + err.Error())
+	}
+	d.made = e
+}
+
+// Keys of state: few, and of every scope.
+var stateKeys = []string{"k", "j", "l", "app:k", "user:k", "temp:k"}
+
+// Values of state: every kind, and literals that are easily altered.
+var stateLiterals = []string{
+	"0", "1", "true", "null", `""`, `"text"`, "[]", "{}", "false", "0.1", "1.0", "1e2", "-0.0",
+	"9007199254740993", "123456789012345678901234567890",
+	`"\u0000\u001b\u2028😀</>"`, `{"a":{"b":[1,null,"x",{}]}}`, `[[],[1.50],{"k":null}]`,
+}
+
+var goValues = []any{
+	0, true, nil, "", "text", int64(1)<<53 + 1, uint8(7), 0.1, float32(0.1), 1.0,
+	[]byte{0, 255}, json.Number("1.0"), []any{}, []any{1, nil, "x"}, []string{"a"},
+	map[string]any{}, map[string]any{"a": map[string]any{"b": []any{int32(2)}}}, map[string]int{"n": 1},
+}
+
+// stateValue draws a value of state as JSON wrote it.
+func stateValue() *rapid.Generator[patch.Value] {
+	return rapid.Map(rapid.SampledFrom(stateLiterals), func(literal string) patch.Value {
+		value, err := patch.ParseValue([]byte(literal))
+		if err != nil {
+			panic("fuzz: " + err.Error())
+		}
+		return value
+	})
+}

@@ -1,0 +1,200 @@
+package fuzz
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// modelView is the model as a view.
+type modelView struct{ *Reference }
+
+func (v modelView) Len() int              { return len(v.Visible()) }
+func (v modelView) At(i int) *patch.Event { return v.Visible()[i] }
+
+func (v modelView) Values() iter.Seq2[string, patch.Value] {
+	return func(yield func(string, patch.Value) bool) {
+		for key, value := range v.State() {
+			if !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+func (v modelView) Skips() iter.Seq2[uint64, string] {
+	return func(yield func(uint64, string) bool) {
+		for _, s := range v.Skipped() {
+			if !yield(s.Seq, s.Reason) {
+				return
+			}
+		}
+	}
+}
+
+func foldModel(initial map[string]patch.Value, records []patch.Record) (View, error) {
+	r := NewReference(initial)
+	for _, rec := range records {
+		r.Apply(rec)
+	}
+	return modelView{r}, nil
+}
+
+// The table of section 3, on the visible log alone.
+func TestLawVisible(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := NewReference(nil)
+		for _, rec := range Records(Options{}).Draw(t, "records") {
+			v, skipped := r.Visible(), len(r.Skipped())
+			r.Apply(rec)
+			want := v
+			switch p := rec.Patch; {
+			case p == nil:
+				want = append(v, rec.Event)
+			case len(r.Skipped()) > skipped:
+			case p.Type() == patch.TruncateBefore:
+				want = v[slices.IndexFunc(v, func(e *patch.Event) bool { return e.ID() == p.EventID() }):]
+			default:
+				want = slices.Concat(v[:p.Start()], p.NewEvents(), v[p.Start()+p.Count():])
+			}
+			if !slices.Equal(r.Visible(), want) {
+				t.Fatalf("after seq %d: %s\n%s", rec.Seq, showVisible(r), Text(r.log, nil))
+			}
+		}
+	})
+}
+
+// Compaction never changes the state (section 3).
+func TestLawKeep(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		initial := InitialState().Draw(t, "initial")
+		r := NewReference(initial)
+		for _, rec := range Records(Options{}).Draw(t, "records") {
+			before := showState(r.State())
+			r.Apply(rec)
+			if p := rec.Patch; p == nil || p.StatePolicy() != patch.Keep ||
+				slices.ContainsFunc(p.NewEvents(), (*patch.Event).HasDelta) {
+				continue
+			}
+			if after := showState(r.State()); after != before {
+				t.Fatalf("%s, then %s after seq %d\n%s", before, after, rec.Seq, Text(r.log, initial))
+			}
+		}
+	})
+}
+
+// Where a later patch addresses the summary as it would have addressed the events in
+// it, summarising first and cutting later gives the state of cutting alone (section 3).
+func TestLawKeepThenDrop(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 8).Draw(t, "events")
+		alone, both := NewReference(nil), NewReference(nil)
+		apply := func(r *Reference, e *patch.Event, p *patch.PatchEvent) {
+			r.Apply(patch.Record{Seq: r.Seq() + 1, Event: e, Patch: p})
+		}
+		for i := range n {
+			key := rapid.SampledFrom([]string{"k", "j"}).Draw(t, "key")
+			e := object{"id": fmt.Sprintf("e%d", i), "actions": object{"stateDelta": object{key: i}}}.event()
+			apply(alone, e, nil)
+			apply(both, e, nil)
+		}
+		from := rapid.IntRange(0, n-1).Draw(t, "from")
+		to := rapid.IntRange(from+1, n).Draw(t, "to")
+		apply(both, nil, patch.NewSummarise(from, to-from, object{"id": "S", "content": content("user", textPart("x"))}.event()))
+		// after is where a place outside the summary is once the summary is there.
+		after := func(i int) int {
+			if i >= to {
+				return i - (to - from) + 1
+			}
+			return i
+		}
+		outside := slices.Concat(upTo(0, from), upTo(to, n))
+		a := rapid.SampledFrom(outside).Draw(t, "a")
+		b := rapid.SampledFrom(outside).Draw(t, "b")
+		a, b = min(a, b), max(a, b)
+		if a < b {
+			apply(alone, nil, patch.NewSplice(a, b-a))
+			apply(both, nil, patch.NewSplice(after(a), after(b)-after(a)))
+		}
+		if v := both.Visible(); len(v) > 0 {
+			first := rapid.SampledFrom(v).Draw(t, "first")
+			same := first.ID()
+			if same == "S" {
+				same = fmt.Sprintf("e%d", from)
+			}
+			apply(both, nil, patch.NewTruncateBefore(first.ID()))
+			apply(alone, nil, patch.NewTruncateBefore(same))
+		}
+		if len(alone.Skipped())+len(both.Skipped()) > 0 {
+			t.Fatalf("skipped: %s; %s", showSkipped(alone), showSkipped(both))
+		}
+		if got, want := showState(both.State()), showState(alone.State()); got != want {
+			t.Fatalf("%s, want %s\n%s", got, want, Text(both.log, nil))
+		}
+	})
+}
+
+func upTo(from, to int) []int {
+	var all []int
+	for i := from; i <= to; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+// A log folds the same when it has been stored.
+func TestLawStored(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := Records(Options{}).Draw(t, "records")
+		initial := InitialState().Draw(t, "initial")
+		err := Check(records, initial, func(initial map[string]patch.Value, records []patch.Record) (View, error) {
+			for i, rec := range records {
+				form, err := patch.AppendRecord(nil, rec)
+				if err != nil {
+					return nil, err
+				}
+				if records[i], err = patch.DecodeRecord(form); err != nil {
+					return nil, err
+				}
+			}
+			return foldModel(initial, records)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// What is suggested instead of a refused patch passes, and what passes needs no other.
+func TestLawSuggestions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := NewReference(nil)
+		for _, rec := range Records(Options{Max: 16, Accepted: true}).Draw(t, "records") {
+			r.Apply(rec)
+		}
+		p := Patch("last", r.Visible()).Draw(t, "patch")
+		err := r.Check(p, false)
+		if start, count, ok := r.SmallestSpan(p); ok {
+			wider := patch.NewSplice(start, count, p.NewEvents()...)
+			if p.Type() == patch.Summarise {
+				wider = patch.NewSummarise(start, count, p.Summary())
+			}
+			if err := r.Check(wider, false); err != nil {
+				t.Fatalf("%v was suggested for %v: %v\n%s", wider, p, err, Text(r.log, nil))
+			}
+			if own := start == p.Start() && count == p.Count(); err == nil && !own {
+				t.Fatalf("%v was suggested for %v, which passes\n%s", wider, p, Text(r.log, nil))
+			}
+		}
+		if id, ok := r.NearestEarlier(p); ok {
+			if err := r.Check(patch.NewTruncateBefore(id), false); err != nil {
+				t.Fatalf("%q was suggested for %v: %v\n%s", id, p, err, Text(r.log, nil))
+			}
+		}
+	})
+}

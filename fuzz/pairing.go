@@ -1,0 +1,237 @@
+package fuzz
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// part is a function call or response in a visible log.
+type part struct {
+	patch.FunctionPart
+	node *node
+	nth  int // among the function parts of its event
+	at   int // index of its event in the visible log
+}
+
+// place tells parts apart, in one visible log and from one to the next.
+type place struct {
+	node *node
+	nth  int
+}
+
+func (p part) place() place { return place{p.node, p.nth} }
+
+// key is what a response and its call have in common. Ids and names are two spaces.
+type key struct {
+	byName bool
+	text   string
+}
+
+func (p part) key() key {
+	if p.ID == "" {
+		return key{true, p.Name}
+	}
+	return key{false, p.ID}
+}
+
+func (p part) String() string {
+	what := "call"
+	if p.Response {
+		what = "response"
+	}
+	if p.ID == "" {
+		return fmt.Sprintf("%s %s() without id in event %q", what, p.Name, p.node.event.ID())
+	}
+	return fmt.Sprintf("%s %q of %s() in event %q", what, p.ID, p.Name, p.node.event.ID())
+}
+
+func partsOf(visible []*node) []part {
+	var parts []part
+	for i, n := range visible {
+		nth := 0
+		for f := range n.event.FunctionParts() {
+			parts = append(parts, part{f, n, nth, i})
+			nth++
+		}
+	}
+	return parts
+}
+
+// pairing says which calls and responses of a visible log belong together.
+type pairing struct {
+	parts     []part
+	callOf    map[place]part   // by response
+	responses map[place][]part // by call: its answer, then what amends it
+}
+
+// pair reads the visible log part by part (semantics, section 4).
+func pair(visible []*node) pairing {
+	p := pairing{partsOf(visible), map[place]part{}, map[place][]part{}}
+	for _, r := range p.parts {
+		if !r.Response {
+			continue
+		}
+		unanswered := func(c part) bool { return len(p.responses[c.place()]) == 0 }
+		sameBranch := func(c part) bool { return c.node.event.Branch() == r.node.event.Branch() }
+
+		call, ok := firstOfLatest(p.callsBefore(r, func(c part) bool { return unanswered(c) && sameBranch(c) }))
+		if !ok {
+			call, ok = firstOfLatest(p.callsBefore(r, unanswered))
+		}
+		if !ok {
+			if all := p.callsBefore(r, func(part) bool { return true }); len(all) > 0 {
+				call, ok = all[len(all)-1], true
+			}
+		}
+		if ok {
+			p.callOf[r.place()] = call
+			p.responses[call.place()] = append(p.responses[call.place()], r)
+		}
+	}
+	return p
+}
+
+// callsBefore returns the calls of the response's key in earlier events that are
+// wanted, in order.
+func (p pairing) callsBefore(r part, wanted func(part) bool) []part {
+	var calls []part
+	for _, c := range p.parts {
+		if !c.Response && c.at < r.at && c.key() == r.key() && wanted(c) {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// firstOfLatest returns the first of those calls that stand in the last one's event.
+func firstOfLatest(calls []part) (part, bool) {
+	for _, c := range calls {
+		if c.at == calls[len(calls)-1].at {
+			return c, true
+		}
+	}
+	return part{}, false
+}
+
+// isOpen reports whether a call still waits: it has no response, or it is long-running
+// and has none from the user.
+func (p pairing) isOpen(call part) bool {
+	responses := p.responses[call.place()]
+	if len(responses) == 0 {
+		return true
+	}
+	if !isLongRunning(call) {
+		return false
+	}
+	for _, r := range responses {
+		if r.node.event.Author() == "user" {
+			return false
+		}
+	}
+	return true
+}
+
+func isLongRunning(call part) bool {
+	return call.ID != "" && call.node.event.IsLongRunning(call.ID)
+}
+
+// Rules of section 4 that an [Orphan] breaks.
+const (
+	LostCall     = "the response would have no call"
+	OtherCall    = "the response would answer another call"
+	LostResponse = "the call would lose its response"
+	HiddenCall   = "the call is still open and would be hidden"
+	BarePosition = "the event with a call would come first, or after a summary of role model"
+)
+
+// Orphan is one thing that a patch would break between calls and responses.
+type Orphan struct {
+	Rule    string // one of the constants
+	EventID string // the event that holds the call or response
+	Call    string // the call's id, "" if it has none or if the event is at fault
+	Name    string // the function's name
+	text    string
+}
+
+// orphans returns what turning the visible log before into after would break. newest
+// is the newest invocation.
+func orphans(before, after []*node, newest string) []Orphan {
+	var found []Orphan
+	add := func(rule string, p part) {
+		found = append(found, Orphan{rule, p.node.event.ID(), p.ID, p.Name, fmt.Sprintf("%v: %s", p, rule)})
+	}
+	was, is := pair(before), pair(after)
+	for _, p := range is.parts {
+		survives := indexOf(before, p.node) >= 0
+		call, paired := is.callOf[p.place()]
+		oldCall, wasPaired := was.callOf[p.place()]
+		switch {
+		case p.Response && !paired && (wasPaired || !survives):
+			add(LostCall, p)
+		case p.Response && paired && wasPaired && call.place() != oldCall.place() && indexOf(before, call.node) >= 0:
+			add(OtherCall, p)
+		case !p.Response && len(was.responses[p.place()]) > 0 && len(is.responses[p.place()]) == 0:
+			add(LostResponse, p)
+		}
+	}
+	for _, p := range was.parts {
+		if p.Response || indexOf(after, p.node) >= 0 || !was.isOpen(p) {
+			continue
+		}
+		if invocation := invocationAt(before, p.at); isLongRunning(p) || invocation != "" && invocation == newest {
+			add(HiddenCall, p)
+		}
+	}
+	for i, n := range after {
+		if !hasCall(n.event) || !isBare(after, i) {
+			continue
+		}
+		if old := indexOf(before, n); old < 0 || !isBare(before, old) {
+			found = append(found, Orphan{
+				Rule: BarePosition, EventID: n.event.ID(), text: fmt.Sprintf("event %q: %s", n.event.ID(), BarePosition),
+			})
+		}
+	}
+	return found
+}
+
+func indexOf(visible []*node, n *node) int {
+	for i, v := range visible {
+		if v == n {
+			return i
+		}
+	}
+	return -1
+}
+
+// invocationAt is the invocation of the visible event, which is that of the visible
+// event before it if it names none, or "" if it is unknown.
+func invocationAt(visible []*node, i int) string {
+	for ; i >= 0; i-- {
+		if id := visible[i].event.InvocationID(); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
+// isBare reports whether the visible event comes first or directly after a summary of
+// role model.
+func isBare(visible []*node, i int) bool {
+	if i == 0 {
+		return true
+	}
+	previous := visible[i-1]
+	isSummary := previous.put || previous.event.IsSummary()
+	return isSummary && previous.event.Role() == "model"
+}
+
+func hasCall(e *patch.Event) bool {
+	for f := range e.FunctionParts() {
+		if !f.Response {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,254 @@
+package fuzz
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Patch generates a patch with the given id for a session in which the given events are
+// visible. Most are well-formed and in range, though they may orphan calls; some name
+// what is not there; some are malformed or of an unknown type. Events that it puts in
+// have ids made of the patch's. A few have a base.
+func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
+	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
+		d := patchDraft{t: t, f: object{"id": id, "author": "compactor", "timestamp": timestamp(t)}, id: id, visible: visible}
+		rapid.SampledFrom(patchKinds).Draw(t, "kind")(&d)
+		if policy := rapid.SampledFrom([]string{"", "keep", "drop"}).Draw(t, "state"); policy != "" {
+			d.f["state"] = policy
+		}
+		if oneIn(t, 8, "has a base") {
+			d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(t, "base")
+		}
+		if oneIn(t, 5, "is malformed") {
+			rapid.SampledFrom(malformations).Draw(t, "flaw")(&d)
+		}
+		if oneIn(t, 5, "is spelled otherwise") {
+			d.respell()
+		}
+		return d.patch()
+	})
+}
+
+// The kinds of patches, common ones several times.
+var patchKinds = []func(*patchDraft){
+	(*patchDraft).cut, (*patchDraft).cut,
+	(*patchDraft).truncate, (*patchDraft).truncate, (*patchDraft).truncate,
+	(*patchDraft).summarise, (*patchDraft).summarise, (*patchDraft).summarise,
+	(*patchDraft).replace, (*patchDraft).replace, (*patchDraft).replace,
+	(*patchDraft).insert,
+	(*patchDraft).outOfRange,
+	(*patchDraft).unknownEvent,
+}
+
+// patchDraft is a patch in the making.
+type patchDraft struct {
+	t       *rapid.T
+	f       object
+	id      string
+	visible []*patch.Event
+}
+
+func (d *patchDraft) patch() *patch.PatchEvent {
+	rec, err := patch.ParseRecord(d.f.text())
+	if err != nil {
+		panic(fmt.Sprintf("fuzz: %v in %s", err, d.f.text()))
+	}
+	return rec.Patch
+}
+
+// span draws a span of at least so many visible events, if there are that many.
+func (d *patchDraft) span(atLeast int) {
+	n := len(d.visible)
+	atLeast = min(atLeast, n)
+	start := rapid.IntRange(0, n-atLeast).Draw(d.t, "start")
+	d.f["start"] = start
+	d.f["count"] = rapid.IntRange(atLeast, n-start).Draw(d.t, "count")
+}
+
+func (d *patchDraft) cut() {
+	d.f["patchType"] = "splice"
+	d.span(1)
+	if oneIn(d.t, 3, "says that nothing is put in") {
+		d.f["replacement"] = []any{}
+	}
+	if len(d.visible) == 0 {
+		d.put()
+	}
+}
+
+func (d *patchDraft) replace() {
+	d.f["patchType"] = "splice"
+	d.span(1)
+	d.put()
+}
+
+func (d *patchDraft) insert() {
+	d.f["patchType"] = "splice"
+	d.span(0)
+	d.f["count"] = 0
+	d.put()
+}
+
+// put draws one or two events for a splice to put in: any, or those that stand in the
+// span already, under new ids.
+func (d *patchDraft) put() {
+	start, count := d.f["start"].(int), d.f["count"].(int)
+	var events []any
+	for i := range rapid.IntRange(1, 2).Draw(d.t, "events") {
+		id := fmt.Sprintf("%s.%d", d.id, i+1)
+		if count > 0 && oneIn(d.t, 3, "stands for a removed event") {
+			var copied map[string]json.RawMessage
+			like := d.visible[start+rapid.IntRange(0, count-1).Draw(d.t, "which")]
+			if err := json.Unmarshal([]byte(like.String()), &copied); err != nil {
+				panic("fuzz: " + err.Error())
+			}
+			copied["id"] = json.RawMessage(fmt.Sprintf("%q", id))
+			events = append(events, copied)
+			continue
+		}
+		events = append(events, Event(id, d.visible[:start]).Draw(d.t, "event"))
+	}
+	d.f["replacement"] = events
+}
+
+func (d *patchDraft) truncate() {
+	d.f["patchType"] = "truncate_before"
+	if len(d.visible) == 0 {
+		d.f["eventId"] = "e1"
+		return
+	}
+	d.f["eventId"] = rapid.SampledFrom(d.visible).Draw(d.t, "first").ID()
+}
+
+func (d *patchDraft) summarise() {
+	d.f["patchType"] = "summarise"
+	d.span(1)
+	role := rapid.SampledFrom([]string{"user", "model"}).Draw(d.t, "role")
+	parts := []object{textPart("what was said")}
+	if oneIn(d.t, 12, "has a call") {
+		parts = append(parts, object{"functionCall": callKey(d.t)})
+	}
+	if oneIn(d.t, 12, "has a response") {
+		parts = append(parts, object{"functionResponse": callKey(d.t)})
+	}
+	summary := object{"id": d.id + ".1", "author": "agent", "content": content(role, parts...)}
+	if rapid.Bool().Draw(d.t, "says what it covers") {
+		summary["actions"] = object{"compaction": object{"startTimestamp": 1, "endTimestamp": 2}}
+	}
+	d.f["summaryEvent"] = summary
+}
+
+// outOfRange draws indices that no visible log, or not this one, has.
+func (d *patchDraft) outOfRange() {
+	rapid.SampledFrom([]func(*patchDraft){
+		(*patchDraft).summarise, (*patchDraft).cut, (*patchDraft).replace,
+	}).Draw(d.t, "of type")(d)
+	n := len(d.visible)
+	bad := [][2]int{
+		{n, 1}, {n + 1, 0}, {0, n + 1}, {-1, 1}, {0, -1}, {n, 0}, {1, -1},
+		{math.MaxInt, 1}, {1, math.MaxInt}, {math.MinInt, math.MaxInt}, {math.MaxInt, math.MaxInt},
+	}
+	span := rapid.SampledFrom(bad).Draw(d.t, "span")
+	d.f["start"], d.f["count"] = span[0], span[1]
+}
+
+func (d *patchDraft) unknownEvent() {
+	d.f["patchType"] = "truncate_before"
+	d.f["eventId"] = rapid.SampledFrom([]string{"e1", "e2", "e3", "p2.1", "p3", "", "none"}).Draw(d.t, "id")
+}
+
+// respell draws other spellings that mean the same, and fields without a meaning.
+func (d *patchDraft) respell() {
+	for from, to := range map[string]string{
+		"patchType": "patch_type", "eventId": "event_id", "summaryEvent": "summary_event",
+	} {
+		if v, ok := d.f[from]; ok {
+			delete(d.f, from)
+			d.f[to] = v
+		}
+	}
+	d.f["unknown"] = object{"patchType": "splice"}
+	d.f["patchId"] = nil
+	d.f["customMetadata"] = object{"why": "none"}
+}
+
+// Ways to be malformed, unknown types last.
+var malformations = []func(*patchDraft){
+	func(d *patchDraft) { // a field is missing
+		fields := []string{"start", "count", "summaryEvent", "eventId"}
+		fields = slices.DeleteFunc(fields, func(name string) bool { return d.f[name] == nil })
+		delete(d.f, rapid.SampledFrom(fields).Draw(d.t, "missing"))
+	},
+	func(d *patchDraft) { // a field is of the wrong type
+		wrong := rapid.SampledFrom([]struct{ name, text string }{
+			{"start", `"0"`}, {"start", `0.0`}, {"count", `1e0`}, {"count", `[1]`}, {"count", `99999999999999999999`},
+			{"eventId", `1`}, {"replacement", `{}`}, {"replacement", `[1]`}, {"replacement", `[{"content":"x"}]`},
+			{"summaryEvent", `"x"`}, {"summaryEvent", `{"id":1}`}, {"base", `-1`}, {"base", `"0"`}, {"state", `true`},
+		}).Draw(d.t, "wrong")
+		d.f[wrong.name] = json.RawMessage(wrong.text)
+	},
+	func(d *patchDraft) { // a policy that is none
+		d.f["state"] = rapid.SampledFrom([]string{"", "purge", "Keep"}).Draw(d.t, "policy")
+	},
+	func(d *patchDraft) { // a field of another type, or of an event
+		foreign := []struct {
+			name  string
+			value any
+		}{
+			{"eventId", "e1"}, {"start", 0}, {"replacement", []any{}}, {"summaryEvent", object{"id": "s"}}, {"patchId", "p1"},
+			{"content", content("user", textPart("x"))}, {"actions", object{"stateDelta": object{"k": 1}}}, {"partial", false},
+		}
+		f := rapid.SampledFrom(foreign).Draw(d.t, "foreign")
+		if _, ok := d.f[f.name]; !ok {
+			d.f[f.name] = f.value
+		}
+	},
+	func(d *patchDraft) { // an inner event that cannot be one
+		inner := rapid.SampledFrom([]object{
+			{"id": "in", "patchType": "splice", "start": 0, "count": 1},
+			{"id": "in", "patch_type": "revert"},
+			{"id": "in", "partial": true, "content": content("user", textPart("x"))},
+			{"id": "in", "seq": 1},
+		}).Draw(d.t, "inner")
+		if d.f["patchType"] == "summarise" {
+			d.f["summaryEvent"] = inner
+		} else {
+			d.f["replacement"] = []object{inner}
+		}
+	},
+	func(d *patchDraft) { // a summary that is none
+		d.summarise()
+		summary := d.f["summaryEvent"].(object)
+		switch rapid.IntRange(0, 3).Draw(d.t, "summary") {
+		case 0:
+			delete(summary, "content")
+		case 1:
+			summary["content"] = content("user")
+		case 2:
+			summary["actions"] = object{"stateDelta": object{"k": 1}}
+		default:
+			summary["actions"] = object{"stateDelta": object{"app:k": 1}}
+		}
+		delete(d.f, "replacement")
+		delete(d.f, "eventId")
+	},
+	func(d *patchDraft) { // no effect
+		d.cut()
+		d.f["count"] = 0
+		for _, name := range []string{"replacement", "eventId", "summaryEvent"} {
+			delete(d.f, name)
+		}
+	},
+	func(d *patchDraft) { // an unknown type
+		d.f["patchType"] = rapid.SampledFrom([]string{"revert", "compact", "", "Splice"}).Draw(d.t, "type")
+		if d.f["patchType"] == "revert" {
+			d.f["patchId"] = "p1"
+		}
+	},
+}

@@ -1,0 +1,237 @@
+package fuzz
+
+import (
+	"errors"
+	"flag"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Every interesting thing comes often enough in a fixed number of draws.
+func TestRecordsCoverage(t *testing.T) {
+	const draws = 400
+	seen := map[string]int{}
+	for seed := range draws {
+		recs := Records(Options{}).Example(seed)
+		r := NewReference(InitialState().Example(seed))
+		ids := map[string]bool{}
+		for i, rec := range recs {
+			if rec.Seq != uint64(i+1) {
+				t.Fatalf("record %d has seq %d", i, rec.Seq)
+			}
+			for id := range rec.IDs() {
+				seen["an id again"] += count(ids[id])
+				ids[id] = true
+			}
+			if rec.Event != nil {
+				countEvent(seen, rec.Event)
+			} else {
+				countPatch(seen, r, rec.Patch)
+			}
+			r.Apply(rec)
+		}
+		seen["records"] += len(recs)
+		seen["an empty log"] += count(len(recs) == 0)
+		for _, s := range r.Skipped() {
+			seen["skipped: "+s.Reason]++
+		}
+		for _, v := range r.State() {
+			seen["state "+v.String()]++
+		}
+		countPairs(seen, pair(r.visible()))
+	}
+	if n := seen["records"] / draws; n < 10 || n > DefaultMax {
+		t.Errorf("%d records in a log", n)
+	}
+	want := []string{"an id again", "an empty log"}
+	for _, typ := range []patch.Type{patch.Splice, patch.TruncateBefore, patch.Summarise} {
+		for _, policy := range []patch.StatePolicy{patch.Keep, patch.Drop} {
+			want = append(want, "passes: "+string(typ)+" "+string(policy))
+		}
+	}
+	for _, flaw := range []patch.Flaw{
+		patch.UnknownType, patch.MissingField, patch.WrongField, patch.ForeignField, patch.NestedPatch,
+		patch.SummaryDelta, patch.NoContent, patch.NoEffect, OutOfRange, NotFound,
+	} {
+		want = append(want, "skipped: "+string(flaw))
+	}
+	want = append(want,
+		"refused: "+UnknownInLog, "refused: "+Conflict, "refused: "+Invalid, "refused: "+OutOfRange,
+		"refused: "+NotFound, "refused: "+OrphanedCall,
+		"orphan: "+LostCall, "orphan: "+OtherCall, "orphan: "+LostResponse, "orphan: "+HiddenCall, "orphan: "+BarePosition,
+		"a suggested span", "no span to suggest", "a suggested event",
+		"an insertion", "a cut", "a replacement by two", "a truncation of nothing", "a base that holds",
+		"by the user", "a branch", "no invocation", "no content", "no parts", "only state", "a summary of role model",
+		"parallel calls", "a call without id", "a long-running call", "calls and responses together",
+		"an open call", "an amended call", "an unpaired response", "a response across branches",
+	)
+	for _, literal := range stateLiterals {
+		want = append(want, "state "+literal)
+	}
+	for _, what := range want {
+		if seen[what] < 5 {
+			t.Errorf("%s: %d times", what, seen[what])
+		}
+	}
+	if testing.Verbose() {
+		for _, what := range slices.Sorted(maps.Keys(seen)) {
+			t.Logf("%6d %s", seen[what], what)
+		}
+	}
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func countEvent(seen map[string]int, e *patch.Event) {
+	parts := slices.Collect(e.FunctionParts())
+	calls, withoutID, longRunning := 0, false, false
+	for _, p := range parts {
+		if !p.Response {
+			calls++
+			withoutID = withoutID || p.ID == ""
+			longRunning = longRunning || e.IsLongRunning(p.ID)
+		}
+	}
+	text, hasContent := e.Field("content")
+	seen["by the user"] += count(e.Author() == "user")
+	seen["a branch"] += count(e.Branch() != "")
+	seen["no invocation"] += count(e.InvocationID() == "")
+	seen["no content"] += count(!hasContent)
+	seen["no parts"] += count(string(text) == `{"parts":[],"role":"user"}`)
+	seen["only state"] += count(!hasContent && e.HasDelta())
+	seen["a summary of role model"] += count(e.IsSummary() && e.Role() == "model")
+	seen["parallel calls"] += count(calls > 1)
+	seen["a call without id"] += count(withoutID)
+	seen["a long-running call"] += count(longRunning)
+	seen["calls and responses together"] += count(calls > 0 && calls < len(parts))
+}
+
+func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
+	err := r.Check(p, false)
+	if err == nil {
+		seen["passes: "+string(p.Type())+" "+string(p.StatePolicy())]++
+		_, hasBase := p.Base()
+		seen["a base that holds"] += count(hasBase)
+		if p.Type() == patch.Splice {
+			seen["an insertion"] += count(p.Count() == 0)
+			seen["a cut"] += count(len(p.Replacement()) == 0)
+			seen["a replacement by two"] += count(p.Count() > 0 && len(p.Replacement()) == 2)
+		}
+		if p.Type() == patch.TruncateBefore {
+			seen["a truncation of nothing"] += count(r.Visible()[0].ID() == p.EventID())
+		}
+		return
+	}
+	var refusal *Refusal
+	errors.As(err, &refusal)
+	seen["refused: "+refusal.Kind]++
+	rules := map[string]bool{}
+	for _, o := range refusal.Orphans {
+		rules[o.Rule] = true
+	}
+	for rule := range rules {
+		seen["orphan: "+rule]++
+	}
+	if refusal.Kind == OrphanedCall {
+		_, _, span := r.SmallestSpan(p)
+		_, earlier := r.NearestEarlier(p)
+		seen["a suggested span"] += count(span)
+		seen["no span to suggest"] += count(p.Type() != patch.TruncateBefore && !span)
+		seen["a suggested event"] += count(earlier)
+	}
+}
+
+func countPairs(seen map[string]int, p pairing) {
+	for _, c := range p.parts {
+		call, paired := p.callOf[c.place()]
+		seen["an open call"] += count(!c.Response && p.isOpen(c))
+		seen["an amended call"] += count(len(p.responses[c.place()]) > 1)
+		seen["an unpaired response"] += count(c.Response && !paired)
+		seen["a response across branches"] += count(paired && call.node.event.Branch() != c.node.event.Branch())
+	}
+}
+
+// What a store accepts has no id twice and no patch that is refused or skipped.
+func TestRecordsAccepted(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range 200 {
+		r := NewReference(nil)
+		ids := map[string]bool{}
+		for _, rec := range Records(Options{Max: 25, Accepted: true}).Example(seed) {
+			for id := range rec.IDs() {
+				if id == "" || ids[id] {
+					t.Fatalf("id %q is there twice, or empty", id)
+				}
+				ids[id] = true
+			}
+			if rec.Patch != nil {
+				if err := r.Check(rec.Patch, false); err != nil {
+					t.Fatalf("%v is refused: %v", rec.Patch, err)
+				}
+				seen[string(rec.Patch.Type())]++
+			}
+			r.Apply(rec)
+		}
+		if len(r.Skipped()) > 0 || r.Seq() > 25 {
+			t.Fatalf("skipped %v, last seq %d", r.Skipped(), r.Seq())
+		}
+	}
+	for _, typ := range []patch.Type{patch.Splice, patch.TruncateBefore, patch.Summarise} {
+		if seen[string(typ)] < 50 {
+			t.Errorf("%d times %s", seen[string(typ)], typ)
+		}
+	}
+}
+
+// A failing log shrinks to the records that it fails for.
+func TestRecordsShrink(t *testing.T) {
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.seed": "1"} {
+		f := flag.Lookup(name)
+		before := f.Value.String()
+		if err := f.Value.Set(value); err != nil {
+			t.Fatal(err)
+		}
+		defer f.Value.Set(before)
+	}
+
+	var smallest []patch.Record
+	func() {
+		defer func() { recover() }()
+		rapid.Check(failing{t}, func(t *rapid.T) {
+			recs := Records(Options{}).Draw(t, "records")
+			r := NewReference(nil)
+			for _, rec := range recs {
+				if p := rec.Patch; p != nil && p.Type() == patch.Summarise && p.Count() == 2 && r.Check(p, false) == nil {
+					smallest = recs
+					t.Fatal("a summary of two")
+				}
+				r.Apply(rec)
+			}
+		})
+	}()
+	if len(smallest) == 0 || len(smallest) > 5 {
+		t.Errorf("shrunk to %d records, want 3 or few more:\n%s", len(smallest), Text(smallest, nil))
+	}
+}
+
+// failing takes the failure of a check that is to fail.
+type failing struct{ testing.TB }
+
+func (failing) Log(...any)            {}
+func (failing) Logf(string, ...any)   {}
+func (failing) Error(...any)          {}
+func (failing) Errorf(string, ...any) {}
+func (failing) Fail()                 {}
+func (failing) Fatal(...any)          { panic("failed") }
+func (failing) Fatalf(string, ...any) { panic("failed") }
+func (failing) FailNow()              { panic("failed") }

@@ -1,0 +1,224 @@
+package fuzz
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Reference is the fold as the semantics describe it (sections 3 and 4): a slice of
+// nodes, and everything else computed from it anew whenever it is asked for. It is
+// slow, it is for tests, and it is for one goroutine.
+type Reference struct {
+	initial map[string]patch.Value
+	log     []patch.Record
+	nodes   []*node
+	skipped []Skip
+}
+
+// node is an event, a summary or a marker. A node is the same node as long as it is
+// the same pointer.
+type node struct {
+	event   *patch.Event           // nil: a marker
+	put     bool                   // put in by a summarise
+	carries map[string]patch.Value // what it carries for the run that it replaced
+}
+
+// Skip is a patch of the log that could not be applied and changed nothing.
+type Skip struct {
+	Seq    uint64
+	Reason string // a [patch.Flaw], [OutOfRange] or [NotFound]
+}
+
+// NewReference returns the fold of an empty log. Of the initial state only the
+// session's own keys count. It keeps no reference to the map.
+func NewReference(initial map[string]patch.Value) *Reference {
+	r := &Reference{initial: map[string]patch.Value{}}
+	for key, value := range initial {
+		if isSessionKey(key) {
+			r.initial[key] = value
+		}
+	}
+	return r
+}
+
+func isSessionKey(key string) bool {
+	return !strings.HasPrefix(key, patch.PrefixApp) &&
+		!strings.HasPrefix(key, patch.PrefixUser) &&
+		!strings.HasPrefix(key, patch.PrefixTemp)
+}
+
+// Apply adds the next record of the log. It never fails: a patch that cannot be
+// applied changes nothing but Seq and PatchSeq and is listed by [Reference.Skipped].
+// Neither the patch's base nor orphaned calls are looked at; see [Reference.Check].
+func (r *Reference) Apply(rec patch.Record) {
+	r.log = append(r.log, rec)
+	switch {
+	case rec.Event != nil:
+		r.nodes = append(r.nodes, &node{event: rec.Event})
+	case rec.Patch != nil:
+		nodes, reason := r.patched(rec.Patch)
+		if reason != "" {
+			r.skipped = append(r.skipped, Skip{rec.Seq, reason})
+			return
+		}
+		r.nodes = nodes
+	}
+}
+
+// patched returns the nodes as the patch leaves them, or why it cannot be applied.
+func (r *Reference) patched(p *patch.PatchEvent) (nodes []*node, skip string) {
+	if err := p.Validate(); err != nil {
+		var defect *patch.Defect
+		errors.As(err, &defect)
+		return nil, string(defect.Flaw)
+	}
+	start, count, reason := r.span(p)
+	if reason != "" {
+		return nil, reason
+	}
+	from, to := r.run(p, start, count)
+	put := newNodes(p)
+	if len(put) == 0 {
+		put = []*node{{}}
+	}
+	if p.StatePolicy() == patch.Keep {
+		put[0].carries = net(nil, r.nodes[from:to])
+	}
+	return slices.Concat(r.nodes[:from], put, r.nodes[to:]), ""
+}
+
+// span returns which visible events a well-formed patch takes out.
+func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) {
+	visible := r.visible()
+	if p.Type() == patch.TruncateBefore {
+		for i, n := range visible {
+			if n.event.ID() == p.EventID() {
+				return 0, i, ""
+			}
+		}
+		return 0, 0, NotFound
+	}
+	start, count = p.Start(), p.Count()
+	switch {
+	case start < 0, count < 0,
+		start > len(visible), count > len(visible)-start, // the sum of the two may overflow
+		count == 0 && p.Type() == patch.Summarise:
+		return 0, 0, OutOfRange
+	}
+	return start, count, ""
+}
+
+// run returns which nodes, [from, to), go when a patch takes out count visible events
+// from index start on.
+func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
+	var at []int // the visible nodes' places among all nodes
+	for i, n := range r.nodes {
+		if n.event != nil {
+			at = append(at, i)
+		}
+	}
+	switch {
+	case p.Type() == patch.TruncateBefore:
+		return 0, at[count] // every node before that of V[i], markers in front too
+	case count > 0:
+		return at[start], at[start+count-1] + 1
+	case start < len(at):
+		return at[start], at[start]
+	default:
+		return len(r.nodes), len(r.nodes)
+	}
+}
+
+// newNodes returns the visible nodes that the patch puts in.
+func newNodes(p *patch.PatchEvent) []*node {
+	var put []*node
+	switch p.Type() {
+	case patch.Splice:
+		for _, e := range p.Replacement() {
+			put = append(put, &node{event: e})
+		}
+	case patch.Summarise:
+		put = append(put, &node{event: p.Summary(), put: true})
+	}
+	return put
+}
+
+// net returns what the nodes make of a state, which it leaves alone: for each node in
+// order what it carries, then its own delta.
+func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
+	out := map[string]patch.Value{}
+	maps.Copy(out, state)
+	for _, n := range nodes {
+		maps.Copy(out, n.carries)
+		if n.event == nil {
+			continue
+		}
+		for c := range n.event.Changes() {
+			out[c.Key] = c.Value
+		}
+	}
+	return out
+}
+
+func (r *Reference) visible() []*node {
+	var visible []*node
+	for _, n := range r.nodes {
+		if n.event != nil {
+			visible = append(visible, n)
+		}
+	}
+	return visible
+}
+
+// Visible returns the visible log. The slice is the caller's own.
+func (r *Reference) Visible() []*patch.Event {
+	var events []*patch.Event
+	for _, n := range r.visible() {
+		events = append(events, n.event)
+	}
+	return events
+}
+
+// State returns the session's own state: what the initial state and the surviving
+// deltas set under keys without one of the prefixes app:, user: and temp:. The map is
+// the caller's own.
+func (r *Reference) State() map[string]patch.Value {
+	return net(r.initial, r.nodes)
+}
+
+// Seq returns the seq of the newest record, or 0.
+func (r *Reference) Seq() uint64 {
+	if len(r.log) == 0 {
+		return 0
+	}
+	return r.log[len(r.log)-1].Seq
+}
+
+// PatchSeq returns the seq of the newest patch, skipped ones included, or 0.
+func (r *Reference) PatchSeq() uint64 {
+	for _, rec := range slices.Backward(r.log) {
+		if rec.Patch != nil {
+			return rec.Seq
+		}
+	}
+	return 0
+}
+
+// Skipped returns the patches that could not be applied, in log order. The slice is
+// the caller's own.
+func (r *Reference) Skipped() []Skip { return slices.Clone(r.skipped) }
+
+// newestInvocation is that of the newest regular event in the log; an event without
+// one belongs to the invocation before it. It is "" if no event names one.
+func (r *Reference) newestInvocation() string {
+	for _, rec := range slices.Backward(r.log) {
+		if rec.Event != nil && rec.Event.InvocationID() != "" {
+			return rec.Event.InvocationID()
+		}
+	}
+	return ""
+}

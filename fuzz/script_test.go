@@ -1,0 +1,175 @@
+package fuzz
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Logs of the tests are scripts, a record a line:
+//
+//	e1 k=1 @inv1 #a by:user role:user call:c1 call::look resp:c1 long:c1 compaction
+//	cut 1+2 keep                 a splice of V[1:3] without replacement
+//	put 1+0 | r1 k=2 | r2        a splice with a replacement
+//	before e3                    a truncate_before
+//	sum 0+2 drop | S1 role:model a summarise
+//	{"patchType":"revert"}       a line of the text form
+//
+// An event is an id and what it has: state, invocation, branch, author, role, calls
+// and responses by id (or, after two colons, by name alone), long-running ids. A patch
+// may have base:N. Its id is p and its seq.
+
+// fold folds a script.
+func fold(t *testing.T, initial map[string]patch.Value, script string) *Reference {
+	t.Helper()
+	r := NewReference(initial)
+	for _, rec := range records(t, script) {
+		r.Apply(rec)
+	}
+	return r
+}
+
+func records(t *testing.T, script string) []patch.Record {
+	t.Helper()
+	var recs []patch.Record
+	for line := range strings.Lines(script) {
+		if line = strings.TrimSpace(line); line != "" {
+			recs = append(recs, record(t, line, uint64(len(recs)+1)))
+		}
+	}
+	return recs
+}
+
+func record(t *testing.T, line string, seq uint64) patch.Record {
+	t.Helper()
+	text := []byte(line)
+	if line[0] != '{' {
+		text = object(scriptRecord(t, line, seq)).text()
+	}
+	rec, err := patch.ParseRecord(text)
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	rec.Seq = seq
+	return rec
+}
+
+func patchOf(t *testing.T, line string) *patch.PatchEvent {
+	t.Helper()
+	rec := record(t, line, 99)
+	if rec.Patch == nil {
+		t.Fatalf("%s is no patch", line)
+	}
+	return rec.Patch
+}
+
+func scriptRecord(t *testing.T, line string, seq uint64) map[string]any {
+	head, rest, _ := strings.Cut(line, "|")
+	words := strings.Fields(head)
+	f := map[string]any{"id": fmt.Sprintf("p%d", seq)}
+	var events []any
+	if rest != "" {
+		for _, e := range strings.Split(rest, "|") {
+			events = append(events, scriptEvent(t, strings.Fields(e)))
+		}
+	}
+	switch words[0] {
+	case "cut", "put", "sum":
+		f["patchType"] = "splice"
+		if words[0] == "sum" {
+			f["patchType"] = "summarise"
+			f["summaryEvent"] = events[0]
+		} else if events != nil {
+			f["replacement"] = events
+		}
+		start, count, _ := strings.Cut(words[1], "+")
+		f["start"], f["count"] = json.RawMessage(start), json.RawMessage(count)
+	case "before":
+		f["patchType"] = "truncate_before"
+		f["eventId"] = words[1]
+	default:
+		return scriptEvent(t, words)
+	}
+	for _, w := range words[2:] {
+		if base, ok := strings.CutPrefix(w, "base:"); ok {
+			f["base"] = json.RawMessage(base)
+		} else {
+			f["state"] = w
+		}
+	}
+	return f
+}
+
+func scriptEvent(t *testing.T, words []string) map[string]any {
+	delta, actions := map[string]any{}, map[string]any{}
+	f := map[string]any{"id": words[0], "author": "agent"}
+	parts := []any{textPart("…")}
+	role := "model"
+	var longRunning []string
+	for _, w := range words[1:] {
+		if key, value, ok := strings.Cut(w, "="); ok {
+			delta[key] = json.RawMessage(value)
+			actions["stateDelta"] = delta
+			continue
+		}
+		word, value, _ := strings.Cut(w, ":")
+		switch id, name, _ := strings.Cut(value, ":"); {
+		case w[0] == '@':
+			f["invocationId"] = w[1:]
+		case w[0] == '#':
+			f["branch"] = w[1:]
+		case word == "by":
+			f["author"] = value
+		case word == "role":
+			role = value
+		case word == "call":
+			parts = append(parts, map[string]any{"functionCall": map[string]any{"id": id, "name": name}})
+		case word == "resp":
+			parts = append(parts, map[string]any{"functionResponse": map[string]any{"id": id, "name": name}})
+		case word == "long":
+			longRunning = append(longRunning, value)
+			f["longRunningToolIds"] = longRunning
+		case word == "compaction":
+			actions["compaction"] = map[string]any{}
+		default:
+			t.Fatalf("%q of event %s means nothing", w, words[0])
+		}
+	}
+	f["content"] = map[string]any{"role": role, "parts": parts}
+	if len(actions) > 0 {
+		f["actions"] = actions
+	}
+	return f
+}
+
+// showVisible writes a visible log as its ids.
+func showVisible(r *Reference) string {
+	var ids []string
+	for _, e := range r.Visible() {
+		ids = append(ids, e.ID())
+	}
+	return strings.Join(ids, " ")
+}
+
+// showState writes a state as "j=2 k=1".
+func showState(state map[string]patch.Value) string {
+	var words []string
+	for _, k := range slices.Sorted(maps.Keys(state)) {
+		words = append(words, fmt.Sprintf("%s=%v", k, state[k]))
+	}
+	return strings.Join(words, " ")
+}
+
+// showSkipped writes what was skipped as "3: out of range, …".
+func showSkipped(r *Reference) string {
+	var words []string
+	for _, s := range r.Skipped() {
+		words = append(words, fmt.Sprintf("%d: %s", s.Seq, s.Reason))
+	}
+	return strings.Join(words, ", ")
+}
