@@ -87,24 +87,20 @@ func (f *folding) flush() {
 	}
 }
 
-func (v *View) skip(reason Reason) {
-	v.unknown = v.unknown || reason == Reason(patch.UnknownType)
-	n := 1
-	if v.skipped != nil {
-		n += v.skipped.len
-	}
-	v.skipped = &skipList{Skip{v.seq, reason}, v.skipped, n}
+func (v *View) skip(reason patch.Flaw) {
+	v.unknown = v.unknown || reason == patch.UnknownType
+	v.skipped = &skipList{skip: patch.Skip{Seq: v.seq, Reason: reason}, older: v.skipped, len: v.skipped.count() + 1}
 }
 
-func reasonOf(err error) Reason {
+func reasonOf(err error) patch.Flaw {
 	var defect *patch.Defect
 	switch {
 	case errors.As(err, &defect):
-		return Reason(defect.Flaw)
+		return defect.Flaw
 	case errors.Is(err, ErrEventNotFound):
-		return ReasonEventNotFound
+		return patch.EventNotFound
 	default:
-		return ReasonOutOfRange
+		return patch.OutOfRange
 	}
 }
 

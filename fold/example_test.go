@@ -87,5 +87,5 @@ func ExampleView_Find() {
 func ExampleView_Skipped() {
 	v, _ := exampleView().Apply(patch.Record{Seq: 5, Patch: patch.NewSplice(7, 1)})
 	fmt.Println(v.Skipped())
-	// Output: [{5 out of range}]
+	// Output: [{5 out of range}] <nil>
 }

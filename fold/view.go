@@ -154,49 +154,45 @@ func (v View) Value(key string) (value patch.Value, ok bool) {
 	return v.net().find(key)
 }
 
-// Reason says why the fold skipped a patch: a [patch.Flaw], or one of those below.
-type Reason string
-
-// Reasons for skipping a well-formed patch.
-const (
-	ReasonOutOfRange    Reason = "out of range"
-	ReasonEventNotFound Reason = "event not found"
-)
-
-// Skip is a patch that changed nothing, since it could not be applied.
-type Skip struct {
-	Seq    uint64
-	Reason Reason
-}
-
-// skipList holds the skipped patches, newest first. Views share its tail.
+// skipList holds the skipped patches, newest first. Views share its tail. The oldest
+// entry of a restored view stands for all before it, which are loaded when needed.
 type skipList struct {
-	skip  Skip
+	skip  patch.Skip
 	older *skipList
 	len   int
+	load  func() ([]patch.Skip, error)
 }
 
-// Skipped returns the patches that could not be applied, in seq order.
-func (v View) Skipped() []Skip {
-	if v.skipped == nil {
-		return nil
+func (l *skipList) count() int {
+	if l == nil {
+		return 0
 	}
-	out := make([]Skip, v.skipped.len)
+	return l.len
+}
+
+// SkippedCount returns how many patches of the log could not be applied.
+func (v View) SkippedCount() int { return v.skipped.count() }
+
+// Skipped returns the patches that could not be applied, in seq order. A view that was
+// restored from a snapshot reads those from before when it is asked; the error is that
+// of reading, and nil for every other view.
+func (v View) Skipped() ([]patch.Skip, error) {
+	out := make([]patch.Skip, v.skipped.count())
 	for l := v.skipped; l != nil; l = l.older {
-		out[l.len-1] = l.skip
-	}
-	return out
-}
-
-// Skips yields the seq and reason of each skipped patch, in seq order.
-func (v View) Skips() iter.Seq2[uint64, string] {
-	return func(yield func(uint64, string) bool) {
-		for _, s := range v.Skipped() {
-			if !yield(s.Seq, string(s.Reason)) {
-				return
-			}
+		if l.load == nil {
+			out[l.len-1] = l.skip
+			continue
 		}
+		older, err := l.load()
+		if err != nil {
+			return nil, err
+		}
+		if len(older) != l.len {
+			return nil, fmt.Errorf("%w: %d skipped patches were read, want %d", patch.ErrCorrupt, len(older), l.len)
+		}
+		copy(out, older)
 	}
+	return out, nil
 }
 
 // Reading is a filtered part of a visible log. It is not a view: a patch cannot be

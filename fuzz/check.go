@@ -19,7 +19,7 @@ type View interface {
 	Seq() uint64                            // of the newest record, or 0
 	PatchSeq() uint64                       // of the newest patch, skipped ones included, or 0
 	Values() iter.Seq2[string, patch.Value] // the session's own state, each key once, in any order
-	Skips() iter.Seq2[uint64, string]       // seqs and reasons of the skipped patches, in log order
+	Skipped() ([]patch.Skip, error)         // seqs and reasons of the skipped patches, in log order
 }
 
 // Check folds the records from the initial state with fold and with a [Reference] and
@@ -76,9 +76,9 @@ func Compare(view View, ref *Reference) error {
 }
 
 func compareSkips(view View, ref *Reference) error {
-	var got []Skip
-	for seq, reason := range view.Skips() {
-		got = append(got, Skip{seq, reason})
+	got, err := view.Skipped()
+	if err != nil {
+		return fmt.Errorf("the skipped patches: %w", err)
 	}
 	want := ref.Skipped()
 	for i := range max(len(got), len(want)) {

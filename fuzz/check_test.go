@@ -16,7 +16,7 @@ type wrongView struct {
 	at                 func(i int) *patch.Event
 	values             func(state map[string]patch.Value) // changes the state
 	twice              bool                               // each key
-	skips              func(skips []Skip) []Skip
+	skips              func(skips []patch.Skip) []patch.Skip
 }
 
 func (v wrongView) Len() int         { return v.View.Len() + v.len }
@@ -47,21 +47,12 @@ func (v wrongView) Values() iter.Seq2[string, patch.Value] {
 	}
 }
 
-func (v wrongView) Skips() iter.Seq2[uint64, string] {
-	return func(yield func(uint64, string) bool) {
-		var skips []Skip
-		for seq, reason := range v.View.Skips() {
-			skips = append(skips, Skip{seq, reason})
-		}
-		if v.skips != nil {
-			skips = v.skips(skips)
-		}
-		for _, s := range skips {
-			if !yield(s.Seq, s.Reason) {
-				return
-			}
-		}
+func (v wrongView) Skipped() ([]patch.Skip, error) {
+	skips, err := v.View.Skipped()
+	if v.skips != nil {
+		skips = v.skips(skips)
 	}
+	return skips, err
 }
 
 func TestCompareSaysTheDifference(t *testing.T) {
@@ -107,9 +98,9 @@ func TestCompareSaysTheDifference(t *testing.T) {
 		{wrongView{View: right, values: func(s map[string]patch.Value) { s["l"] = value("2") }}, `has key "l" with 2`},
 		{wrongView{View: right, values: func(s map[string]patch.Value) { s["k"] = value("1.0") }}, `has 1.0 for key "k", want 1`},
 		{wrongView{View: right, values: func(s map[string]patch.Value) { s["j"] = value("1") }}, "of type int64"},
-		{wrongView{View: right, skips: func([]Skip) []Skip { return nil }}, "does not list the patch at seq 2"},
-		{wrongView{View: right, skips: func([]Skip) []Skip { return []Skip{{2, NotFound}} }}, `"event not found", want seq 2 and reason "out of range"`},
-		{wrongView{View: right, skips: func(s []Skip) []Skip { return append(s, Skip{3, NotFound}) }}, "lists the patch at seq 3"},
+		{wrongView{View: right, skips: func([]patch.Skip) []patch.Skip { return nil }}, "does not list the patch at seq 2"},
+		{wrongView{View: right, skips: func([]patch.Skip) []patch.Skip { return []patch.Skip{{Seq: 2, Reason: NotFound}} }}, `"event not found", want seq 2 and reason "out of range"`},
+		{wrongView{View: right, skips: func(s []patch.Skip) []patch.Skip { return append(s, patch.Skip{Seq: 3, Reason: NotFound}) }}, "lists the patch at seq 3"},
 	} {
 		got := ""
 		if err := Compare(test.view, ref); err != nil {

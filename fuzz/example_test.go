@@ -59,7 +59,7 @@ func (f *forgetful) PatchSeq() uint64      { return 0 }
 func (f *forgetful) Values() iter.Seq2[string, patch.Value] {
 	return maps.All(map[string]patch.Value{})
 }
-func (f *forgetful) Skips() iter.Seq2[uint64, string] { return maps.All(map[uint64]string{}) }
+func (f *forgetful) Skipped() ([]patch.Skip, error) { return nil, nil }
 
 func foldForgetfully(_ map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
 	f := &forgetful{}

@@ -9,7 +9,7 @@ import (
 )
 
 // Kinds of a [Refusal], in the order in which they are looked for. OutOfRange and
-// NotFound are reasons of a [Skip] too.
+// NotFound are reasons of a [patch.Skip] too.
 const (
 	UnknownInLog = "unknown patch in log"
 	Conflict     = "conflict"
@@ -42,7 +42,7 @@ func refuse(kind, format string, args ...any) *Refusal {
 // Check changes nothing.
 func (r *Reference) Check(p *patch.PatchEvent, allowOrphans bool) error {
 	for _, s := range r.skipped {
-		if s.Reason == string(patch.UnknownType) {
+		if s.Reason == patch.UnknownType {
 			return refuse(UnknownInLog, "the patch at seq %d", s.Seq)
 		}
 	}

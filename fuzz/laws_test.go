@@ -27,15 +27,7 @@ func (v modelView) Values() iter.Seq2[string, patch.Value] {
 	}
 }
 
-func (v modelView) Skips() iter.Seq2[uint64, string] {
-	return func(yield func(uint64, string) bool) {
-		for _, s := range v.Skipped() {
-			if !yield(s.Seq, s.Reason) {
-				return
-			}
-		}
-	}
-}
+func (v modelView) Skipped() ([]patch.Skip, error) { return v.Reference.Skipped(), nil }
 
 func foldModel(initial map[string]patch.Value, records []patch.Record) (View, error) {
 	r := NewReference(initial)

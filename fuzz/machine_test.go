@@ -447,7 +447,8 @@ func (m *machine) preview(t *rapid.T) {
 	if kind == "" {
 		kind = m.judge(ref, judged, opts.AllowOrphans)
 	}
-	after := m.reference(patch.Record{Seq: uint64(len(m.records) + 1), Patch: p})
+	would := patch.Complete(patch.Record{Seq: uint64(len(m.records) + 1), Patch: p}, m.newID, clock)
+	after := m.reference(would)
 	for i, s := range m.stores {
 		pre, err := s.Preview(context.Background(), m.key, m.of(s, opts), p)
 		if got := kindOf(err); got != kind {

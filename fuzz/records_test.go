@@ -38,7 +38,7 @@ func TestRecordsCoverage(t *testing.T) {
 		seen["records"] += len(recs)
 		seen["an empty log"] += count(len(recs) == 0)
 		for _, s := range r.Skipped() {
-			seen["skipped: "+s.Reason]++
+			seen["skipped: "+string(s.Reason)]++
 		}
 		for _, v := range r.State() {
 			seen["state "+v.String()]++

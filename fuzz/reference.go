@@ -16,7 +16,7 @@ type Reference struct {
 	initial map[string]patch.Value
 	log     []patch.Record
 	nodes   []*node
-	skipped []Skip
+	skipped []patch.Skip
 }
 
 // node is an event, a summary or a marker. A node is the same node as long as it is
@@ -25,12 +25,6 @@ type node struct {
 	event   *patch.Event           // nil: a marker
 	put     bool                   // put in by a summarise
 	carries map[string]patch.Value // what it carries for the run that it replaced
-}
-
-// Skip is a patch of the log that could not be applied and changed nothing.
-type Skip struct {
-	Seq    uint64
-	Reason string // a [patch.Flaw], [OutOfRange] or [NotFound]
 }
 
 // NewReference returns the fold of an empty log. Of the initial state only the
@@ -62,7 +56,7 @@ func (r *Reference) Apply(rec patch.Record) {
 	case rec.Patch != nil:
 		nodes, reason := r.patched(rec.Patch)
 		if reason != "" {
-			r.skipped = append(r.skipped, Skip{rec.Seq, reason})
+			r.skipped = append(r.skipped, patch.Skip{Seq: rec.Seq, Reason: patch.Flaw(reason)})
 			return
 		}
 		r.nodes = nodes
@@ -210,7 +204,7 @@ func (r *Reference) PatchSeq() uint64 {
 
 // Skipped returns the patches that could not be applied, in log order. The slice is
 // the caller's own.
-func (r *Reference) Skipped() []Skip { return slices.Clone(r.skipped) }
+func (r *Reference) Skipped() []patch.Skip { return slices.Clone(r.skipped) }
 
 // newestInvocation is that of the newest regular event in the log; an event without
 // one belongs to the invocation before it. It is "" if no event names one.

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Flaw is the kind of thing that can be wrong with a patch's form.
+// Flaw is the kind of thing that can be wrong with a patch.
 type Flaw string
 
-// The flaws (semantics, section 4).
+// Flaws of a patch's form (semantics, section 4).
 const (
 	UnknownType  Flaw = "unknown type"
 	MissingField Flaw = "missing field"
@@ -21,6 +21,18 @@ const (
 	NoContent    Flaw = "summary without content"
 	NoEffect     Flaw = "splice that neither removes nor adds"
 )
+
+// What only a log can say of a patch that is well-formed.
+const (
+	OutOfRange    Flaw = "out of range"
+	EventNotFound Flaw = "event not found"
+)
+
+// Skip is a patch in a log that changed nothing, since it could not be applied.
+type Skip struct {
+	Seq    uint64
+	Reason Flaw
+}
 
 // Defect says what is wrong with a patch's form. It matches [ErrInvalid].
 type Defect struct {
