@@ -1,0 +1,199 @@
+// Package bench_test holds patchlog's benchmarks, each with its baseline beside it in
+// the same run. Figures and what they mean: docs/BENCHMARKS.md.
+package bench_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func mustEvent(b *testing.B, f patch.Fields) *patch.Event {
+	b.Helper()
+	e, err := patch.NewEvent(f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
+// events returns n decoded events, a third of which set one of ten state keys.
+func events(b *testing.B, n int) []*patch.Event {
+	b.Helper()
+	out := make([]*patch.Event, n)
+	for i := range out {
+		f := patch.Fields{ID: "e" + strconv.Itoa(i), InvocationID: "inv" + strconv.Itoa(i/4), Author: "user"}
+		if i%3 == 0 {
+			f.Actions.StateDelta = map[string]any{"key" + strconv.Itoa(i%10): i}
+		}
+		out[i] = mustEvent(b, f)
+	}
+	return out
+}
+
+// plainSlice is the baseline: a visible log as a slice of events, cut by copying. It
+// keeps no state, no markers, and nothing of what was cut.
+type plainSlice []*patch.Event
+
+func (s plainSlice) splice(start, count int, replacement ...*patch.Event) plainSlice {
+	return slices.Replace(s, start, start+count, replacement...)
+}
+
+// A splice replaces up to four events by one, an insertion every other time keeps the
+// length where it was.
+func randomSplices(b *testing.B, n, visible int) []*patch.PatchEvent {
+	b.Helper()
+	rng := rand.New(rand.NewPCG(1, 2))
+	out := make([]*patch.PatchEvent, n)
+	for i := range out {
+		e := mustEvent(b, patch.Fields{ID: "r" + strconv.Itoa(i), Author: "agent"})
+		if i%2 == 0 {
+			out[i] = patch.NewSplice(rng.IntN(visible-1), 2, e)
+			visible--
+		} else {
+			out[i] = patch.NewSplice(rng.IntN(visible), 0, e)
+			visible++
+		}
+	}
+	return out
+}
+
+// BenchmarkSplices applies random splices one by one, each giving a view of its own.
+func BenchmarkSplices(b *testing.B) {
+	const splices = 100_000
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		records := recordsOf(events(b, n))
+		patches := randomSplices(b, splices, n)
+		b.Run(fmt.Sprintf("events=%d/splices=%d/how=view", n, splices), func(b *testing.B) {
+			start, err := fold.Fold(fold.View{}, records)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				v := start
+				for i, p := range patches {
+					if v, err = v.Apply(patch.Record{Seq: uint64(n + i + 1), Patch: p}); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if v.SkippedCount() > 0 {
+					b.Fatal("a splice was skipped")
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("events=%d/splices=%d/how=slice", n, splices), func(b *testing.B) {
+			for b.Loop() {
+				s := make(plainSlice, n, n+16)
+				for i, r := range records {
+					s[i] = r.Event
+				}
+				for _, p := range patches {
+					s = s.splice(p.Start(), p.Count(), p.Replacement()...)
+				}
+			}
+		})
+	}
+}
+
+func recordsOf(events []*patch.Event) []patch.Record {
+	records := make([]patch.Record, len(events))
+	for i, e := range events {
+		records[i] = patch.Record{Seq: uint64(i + 1), Event: e}
+	}
+	return records
+}
+
+// BenchmarkFold folds a whole log of decoded records, in which every eleventh is a
+// patch: splices that shorten, insert and replace.
+func BenchmarkFold(b *testing.B) {
+	const nEvents, nPatches = 10_000, 1_000
+	all := events(b, nEvents)
+	rng := rand.New(rand.NewPCG(3, 4))
+	var records []patch.Record
+	visible, next := 0, 0
+	add := func(r patch.Record) {
+		r.Seq = uint64(len(records) + 1)
+		records = append(records, r)
+	}
+	for i := range nPatches {
+		for range nEvents / nPatches {
+			add(patch.Record{Event: all[next]})
+			next++
+			visible++
+		}
+		start := rng.IntN(visible - 4)
+		switch i % 3 {
+		case 0:
+			add(patch.Record{Patch: patch.NewSplice(start, 4)})
+			visible -= 4
+		case 1:
+			add(patch.Record{Patch: patch.NewSplice(start, 2, mustEvent(b, patch.Fields{ID: fmt.Sprint("r", i)})).WithState(patch.Keep)})
+			visible--
+		case 2:
+			add(patch.Record{Patch: patch.NewSplice(start, 0, mustEvent(b, patch.Fields{ID: fmt.Sprint("r", i)}))})
+			visible++
+		}
+	}
+	b.Run(fmt.Sprintf("events=%d/patches=%d/how=fold", nEvents, nPatches), func(b *testing.B) {
+		for b.Loop() {
+			v, err := fold.Fold(fold.View{}, records)
+			if err != nil || v.Len() != visible {
+				b.Fatal(err, v.Len(), visible)
+			}
+		}
+	})
+	b.Run(fmt.Sprintf("events=%d/patches=%d/how=fold+state", nEvents, nPatches), func(b *testing.B) {
+		for b.Loop() {
+			v, err := fold.Fold(fold.View{}, records)
+			if err != nil || len(v.State()) == 0 {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run(fmt.Sprintf("events=%d/patches=%d/how=slice", nEvents, nPatches), func(b *testing.B) {
+		for b.Loop() {
+			var s plainSlice
+			for _, r := range records {
+				if r.Event != nil {
+					s = append(s, r.Event)
+				} else {
+					s = s.splice(r.Patch.Start(), r.Patch.Count(), r.Patch.Replacement()...)
+				}
+			}
+			if len(s) != visible {
+				b.Fatal(len(s))
+			}
+		}
+	})
+}
+
+// BenchmarkApply appends one event to a view, and to a slice that must stay as it was.
+func BenchmarkApply(b *testing.B) {
+	for _, n := range []int{100, 10_000, 100_000} {
+		v, err := fold.Fold(fold.View{}, recordsOf(events(b, n)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		e := mustEvent(b, patch.Fields{ID: "new"})
+		b.Run(fmt.Sprintf("events=%d/how=view", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("events=%d/how=slice", n), func(b *testing.B) {
+			s := plainSlice(events(b, n))
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = append(slices.Clone(s), e)
+			}
+		})
+	}
+}

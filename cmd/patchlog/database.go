@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// open opens the database, which must be there.
+func (a *app) open() (*store.Store, error) {
+	switch info, err := os.Stat(a.db); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no database %q; 'patchlog import' makes one, and --db names another", a.db)
+	case err != nil:
+		return nil, err
+	case info.Mode().IsRegular() && info.Size() == 0:
+		return nil, fmt.Errorf("%q is an empty file, not a database", a.db)
+	}
+	return a.create()
+}
+
+// create opens the database, and creates it if it is not there.
+func (a *app) create() (*store.Store, error) {
+	if info, err := os.Stat(a.db); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%q is a directory, not a database", a.db)
+	}
+	return store.Open(a.db, a.options)
+}
+
+// withStore calls do with the database, which must be there.
+func (a *app) withStore(do func(s *store.Store) error) error {
+	s, err := a.open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
+}
+
+// withSession calls do with the database, which must be there, and the key.
+func (a *app) withSession(text string, do func(s *store.Store, key store.Key) error) error {
+	key, err := parseKey(text)
+	if err != nil {
+		return err
+	}
+	return a.withStore(func(s *store.Store) error { return do(s, key) })
+}
+
+func parseKey(text string) (store.Key, error) {
+	key, err := store.ParseKey(text)
+	if err != nil {
+		return store.Key{}, usagef("%v", err)
+	}
+	return key, nil
+}
+
+// info finds out what a listing knows of a session.
+func info(ctx context.Context, s *store.Store, key store.Key) (store.Info, error) {
+	for i, err := range s.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
+		if err != nil || i.Key == key {
+			return i, err
+		}
+	}
+	return store.Info{}, fmt.Errorf("session %s: %w", key, store.ErrNotFound)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"encoding/json"
+	"iter"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// part is a part of an event's content, as far as people and the estimate need it.
+type part struct {
+	Text         *string         `json:"text"`
+	Thought      bool            `json:"thought"`
+	Call         *functionCall   `json:"functionCall"`
+	Response     *functionResult `json:"functionResponse"`
+	InlineData   json.RawMessage `json:"inlineData"`
+	FileData     json.RawMessage `json:"fileData"`
+	Code         json.RawMessage `json:"executableCode"`
+	CodeResponse json.RawMessage `json:"codeExecutionResult"`
+}
+
+type functionCall struct {
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args"`
+}
+
+type functionResult struct {
+	Name     string          `json:"name"`
+	Response json.RawMessage `json:"response"`
+}
+
+// partsOf returns the parts of the event's content. Content of a shape of its own has
+// none.
+func partsOf(e *patch.Event) []part {
+	text, ok := e.Field("content")
+	if !ok {
+		return nil
+	}
+	var content struct {
+		Parts []part `json:"parts"`
+	}
+	if json.Unmarshal(text, &content) != nil {
+		return nil
+	}
+	return content.Parts
+}
+
+// estimateTokens estimates how many tokens events take in a model's prompt: a quarter
+// of the number of runes in their texts, tool call arguments and tool responses.
+func estimateTokens(events iter.Seq[*patch.Event]) int {
+	runes := 0
+	for e := range events {
+		for _, p := range partsOf(e) {
+			if p.Text != nil {
+				runes += utf8.RuneCountInString(*p.Text)
+			}
+			if p.Call != nil {
+				runes += utf8.RuneCount(p.Call.Args)
+			}
+			if p.Response != nil {
+				runes += utf8.RuneCount(p.Response.Response)
+			}
+		}
+	}
+	return runes / 4
+}
+
+// textBytes returns how many bytes the events take in the text form.
+func textBytes(events iter.Seq[*patch.Event]) int {
+	n := 0
+	for e := range events {
+		n += len(e.String()) + 1
+	}
+	return n
+}
+
+// visible yields the view's events.
+func visible(v fold.View) iter.Seq[*patch.Event] {
+	return func(yield func(*patch.Event) bool) {
+		for _, e := range v.Events() {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// So many runes of a text or a document are looked at to describe it in a line: more
+// than a terminal has columns.
+const describedRunes = 400
+
+// describe says in one printable line what is in an event.
+func describe(e *patch.Event) string {
+	var said []string
+	say := func(kind, text string) {
+		said = append(said, strings.TrimSpace(kind+printableUpTo(text, describedRunes)))
+	}
+	for _, p := range partsOf(e) {
+		switch {
+		case p.Call != nil:
+			say("call "+printable(p.Call.Name)+" ", string(p.Call.Args))
+		case p.Response != nil:
+			say("result "+printable(p.Response.Name)+" ", string(p.Response.Response))
+		case p.Text != nil && p.Thought:
+			say("(thought) ", *p.Text)
+		case p.Text != nil:
+			say("", *p.Text)
+		case p.InlineData != nil:
+			say("(inline data)", "")
+		case p.FileData != nil:
+			say("(file) ", string(p.FileData))
+		case p.Code != nil:
+			say("(code) ", string(p.Code))
+		case p.CodeResponse != nil:
+			say("(code result) ", string(p.CodeResponse))
+		default:
+			say("(other part)", "")
+		}
+	}
+	if len(said) == 0 {
+		for c := range e.Changes() {
+			say("sets "+printable(c.Key)+" = ", c.Value.String())
+		}
+		for c := range e.SharedChanges() {
+			say("sets "+printable(c.Key)+" = ", c.Value.String())
+		}
+	}
+	if len(said) == 0 {
+		return "(no content)"
+	}
+	return strings.Join(said, "; ")
+}
+
+// eventCells are the cells that say id, author and content of an event.
+func eventCells(e *patch.Event, isSummary bool) []cell {
+	id := cell{printable(e.ID()), dim}
+	if e.ID() == "" {
+		id.text = "(new)"
+	}
+	text := cell{describe(e), plain}
+	isResponse := false
+	for p := range e.FunctionParts() {
+		text.style = yellow
+		isResponse = p.Response
+	}
+	if isSummary {
+		text = cell{"summary: " + text.text, magenta}
+	}
+	author := cell{authorText(e.Author()), cyan}
+	if e.Author() == "user" && !isResponse {
+		author.style = green
+	}
+	return []cell{id, author, text}
+}
+
+// authorText is an author as a column shows it.
+func authorText(author string) string { return cut(printable(author), 24) }
+
+func idsOf(events []*patch.Event) []string {
+	ids := make([]string, len(events))
+	for i, e := range events {
+		ids[i] = e.ID()
+	}
+	return ids
+}

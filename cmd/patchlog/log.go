@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"iter"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func viewCommands() []command {
+	return []command{{
+		name:     "log",
+		operands: []string{"KEY"},
+		flags:    "[--last N] [--at SEQ]",
+		short:    "Show the events that a model sees",
+		long: `The index in front is what patches count by. With --json each line is
+{"index","seq","event"}, where seq is of the record that brought the event.`,
+		examples: []string{
+			"patchlog log shop/ada/4711",
+			"patchlog log shop/ada/4711 --last 10",
+			"patchlog log shop/ada/4711 --at 61        # as it stood after record 61",
+			"patchlog log shop/ada/4711 --json | jq -r .event.author",
+		},
+		setup: func(fs *flag.FlagSet) action {
+			var last number
+			var at seq
+			fs.Var(&last, "last", "only the last `N` visible events")
+			fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
+			return func(ctx context.Context, a *app, operands []string) error {
+				if last.given && last.n < 1 {
+					return usagef("--last wants an integer from 1 on")
+				}
+				return a.log(ctx, operands[0], last, at)
+			}
+		},
+	}, {
+		name:     "audit",
+		operands: []string{"KEY"},
+		flags:    "[--from SEQ]",
+		short:    "Show everything that was logged, and what each patch hid",
+		long: `With --json each line is {"seq","record","applied","reason","hid","added"}: hid are the
+visible events that the record took out, with the index that they had, and added the ids
+of those that it put in. A patch that could not be applied says why in reason.`,
+		examples: []string{
+			"patchlog audit shop/ada/4711",
+			"patchlog audit shop/ada/4711 --from 62",
+			"patchlog audit shop/ada/4711 --json | jq 'select(.hid != [])'",
+		},
+		setup: func(fs *flag.FlagSet) action {
+			var from seq
+			fs.Var(&from, "from", "begin with the record with this `SEQ`")
+			return func(ctx context.Context, a *app, operands []string) error {
+				return a.audit(ctx, operands[0], from.n)
+			}
+		},
+	}, {
+		name:     "state",
+		operands: []string{"KEY"},
+		flags:    "[--at SEQ]",
+		short:    "Show a session's state",
+		long: `The state is replayed from the initial state and the events that still count. Values that
+sessions share (app: and user: keys) are shown as they are now; with --at they are left
+out, since they have no past. With --json it is one object.`,
+		examples: []string{
+			"patchlog state shop/ada/4711",
+			"patchlog state shop/ada/4711 --at 61",
+			"patchlog state shop/ada/4711 --json | jq .tenant",
+		},
+		setup: func(fs *flag.FlagSet) action {
+			var at seq
+			fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
+			return func(ctx context.Context, a *app, operands []string) error {
+				return a.state(ctx, operands[0], at)
+			}
+		},
+	}}
+}
+
+// viewAt returns the newest view, or an earlier one.
+func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.View, error) {
+	if at.given {
+		return s.ViewAt(ctx, key, at.n)
+	}
+	session, err := s.Get(ctx, key)
+	return session.View, err
+}
+
+func (a *app) log(ctx context.Context, keyText string, last number, at seq) error {
+	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+		v, err := viewAt(ctx, s, key, at)
+		if err != nil {
+			return err
+		}
+		events, n := v.Events(), v.Len()
+		if last.given && last.n < n {
+			events, n = v.Last(last.n).Events(), last.n
+		}
+		if a.json {
+			return a.logLines(ctx, v, events)
+		}
+		which := counted(n, "visible event")
+		if n < v.Len() {
+			which = fmt.Sprintf("last %s of %s", grouped(n), counted(v.Len(), "visible event"))
+		}
+		a.out.linef("%s: %s after record %d", key, which, v.Seq())
+		return a.out.eventTable(v, events)
+	})
+}
+
+// logLine is a line of the visible log as JSON.
+type logLine struct {
+	Index int          `json:"index"`
+	Seq   uint64       `json:"seq,omitempty"`
+	Event *patch.Event `json:"event"`
+}
+
+func (a *app) logLines(ctx context.Context, v fold.View, events iter.Seq2[int, *patch.Event]) error {
+	for i, e := range events {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := a.out.document(logLine{i, v.SeqOf(i), e}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventTable writes events of a view for people.
+func (o *output) eventTable(v fold.View, events iter.Seq2[int, *patch.Event]) error {
+	t := newTable("index", "seq", "id", "author", "event").numbers(2)
+	for i, e := range events {
+		t.add(append([]cell{{grouped(i), plain}, {grouped(v.SeqOf(i)), dim}}, eventCells(e, v.IsSummary(i))...)...)
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	return o.table(t)
+}
+
+func (a *app) state(ctx context.Context, keyText string, at seq) error {
+	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+		var values map[string]patch.Value
+		if at.given {
+			v, err := s.ViewAt(ctx, key, at.n)
+			if err != nil {
+				return err
+			}
+			values = valuesOf(v)
+		} else {
+			session, err := s.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			values = session.Values()
+		}
+		if a.json {
+			return a.out.document(values)
+		}
+		return a.out.stateTable(values)
+	})
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func sessionCommands() []command {
+	return []command{{
+		name:  "sessions",
+		flags: "[--app A] [--user U]",
+		short: "List the sessions",
+		long: `They come in the order of app, user and session. With --json each line is
+{"key","app","user","session","seq","created"}, where seq is of the last record.`,
+		examples: []string{
+			"patchlog sessions",
+			"patchlog sessions --app shop --user ada",
+			"patchlog sessions --json | jq -r .key",
+		},
+		setup: func(fs *flag.FlagSet) action {
+			var opts store.ListOptions
+			fs.StringVar(&opts.App, "app", "", "this `APP`'s alone")
+			fs.StringVar(&opts.User, "user", "", "this `USER`'s alone")
+			return func(ctx context.Context, a *app, _ []string) error {
+				return a.sessions(ctx, opts)
+			}
+		},
+	}, {
+		name:     "stats",
+		operands: []string{"KEY"},
+		short:    "Show how large a session is, and how much of it a model sees",
+		long: `Bytes are those of the text form: raw of the whole log, visible of the events that a model
+sees. Tokens are estimated, a quarter of the runes of texts, tool call arguments and tool
+responses: raw as if no patch had been made.`,
+		examples: []string{
+			"patchlog stats shop/ada/4711",
+			"patchlog stats shop/ada/4711 --json | jq .tokens.visible",
+		},
+		setup: func(fs *flag.FlagSet) action {
+			return func(ctx context.Context, a *app, operands []string) error {
+				return a.stats(ctx, operands[0])
+			}
+		},
+	}, {
+		name:     "delete",
+		operands: []string{"KEY"},
+		flags:    "--yes",
+		short:    "Delete a session with its whole log",
+		long: `This cannot be undone: what patches have hidden is gone as well. Values that sessions
+share (app: and user: keys) stay.`,
+		examples: []string{"patchlog delete shop/ada/4711 --yes"},
+		setup: func(fs *flag.FlagSet) action {
+			yes := fs.Bool("yes", false, "you mean it")
+			return func(ctx context.Context, a *app, operands []string) error {
+				if !*yes {
+					return usagef("deleting cannot be undone; --yes is missing")
+				}
+				return a.delete(ctx, operands[0])
+			}
+		},
+	}}
+}
+
+func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
+	return a.withStore(func(s *store.Store) error {
+		t := newTable("session", "records", "created")
+		t.right[1] = true
+		for i, err := range s.List(ctx, opts) {
+			if err != nil {
+				return err
+			}
+			if a.json {
+				err = a.out.document(struct {
+					Key     string    `json:"key"`
+					App     string    `json:"app"`
+					User    string    `json:"user"`
+					Session string    `json:"session"`
+					Seq     uint64    `json:"seq"`
+					Created time.Time `json:"created"`
+				}{i.Key.String(), i.Key.App, i.Key.User, i.Key.Session, i.Seq, i.Created})
+				if err != nil {
+					return err
+				}
+			}
+			t.add(cell{i.Key.String(), cyan}, cell{grouped(i.Seq), plain}, cell{i.Created.Format(time.RFC3339), dim})
+		}
+		switch {
+		case a.json:
+			return nil
+		case len(t.rows) == 0:
+			return a.out.line("no sessions")
+		}
+		return a.out.table(t)
+	})
+}
+
+// sizes are a figure of the whole log and of the visible part.
+type sizes struct {
+	Raw     int `json:"raw"`
+	Visible int `json:"visible"`
+}
+
+// stats are the figures of a session.
+type stats struct {
+	Key       string             `json:"key"`
+	Created   time.Time          `json:"created"`
+	Records   uint64             `json:"records"`
+	Patches   map[patch.Type]int `json:"patches"`
+	Skipped   int                `json:"skipped"`
+	Visible   int                `json:"visible"`
+	Bytes     sizes              `json:"bytes"`
+	Tokens    sizes              `json:"tokens"`
+	StateKeys int                `json:"stateKeys"`
+}
+
+// measure reads the whole log.
+func (a *app) measure(ctx context.Context, s *store.Store, key store.Key) (stats, error) {
+	i, err := info(ctx, s, key)
+	if err != nil {
+		return stats{}, err
+	}
+	session, err := s.Get(ctx, key)
+	if err != nil {
+		return stats{}, err
+	}
+	v := session.View
+	st := stats{
+		Key: key.String(), Created: i.Created, Records: v.Seq(), Patches: map[patch.Type]int{},
+		Skipped: v.SkippedCount(), Visible: v.Len(), StateKeys: len(session.Values()),
+	}
+	st.Bytes.Visible, st.Tokens.Visible = sizeOf(v)
+	bar := a.progress("stats")
+	defer bar.end()
+	events := func(yield func(*patch.Event) bool) {
+		for r, readErr := range s.RawEvents(ctx, key, 1) {
+			if err = readErr; err != nil {
+				return
+			}
+			if r.Patch != nil {
+				st.Patches[r.Patch.Type()]++
+			}
+			st.Bytes.Raw += recordBytes(r)
+			bar.update(int64(r.Seq), int64(st.Records), counted(r.Seq, "record"))
+			if r.Event != nil && !yield(r.Event) {
+				return
+			}
+		}
+	}
+	st.Tokens.Raw = estimateTokens(iter.Seq[*patch.Event](events))
+	return st, err
+}
+
+func sizeOf(v fold.View) (bytes, tokens int) {
+	return textBytes(visible(v)), estimateTokens(visible(v))
+}
+
+// recordBytes returns how many bytes the record takes in the text form.
+func recordBytes(r patch.Record) int {
+	text, _ := r.MarshalJSON() // it fails for an empty record alone
+	return len(text) + 1
+}
+
+func (a *app) stats(ctx context.Context, keyText string) error {
+	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+		st, err := a.measure(ctx, s, key)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.out.document(st)
+		}
+		t := newTable("", "")
+		row := func(name, text string) { t.add(cell{name, dim}, cell{text, plain}) }
+		row("session", st.Key)
+		row("created", st.Created.Format(time.RFC3339))
+		row("records", grouped(st.Records))
+		for _, kind := range slices.Sorted(maps.Keys(st.Patches)) {
+			row("  "+printable(string(kind)), grouped(st.Patches[kind]))
+		}
+		row("skipped patches", grouped(st.Skipped))
+		row("visible events", grouped(st.Visible))
+		row("bytes", visibleOf(st.Bytes))
+		row("tokens, about", visibleOf(st.Tokens))
+		row("state keys", grouped(st.StateKeys))
+		return a.out.table(t)
+	})
+}
+
+func visibleOf(s sizes) string {
+	text := fmt.Sprintf("%s of %s visible", grouped(s.Visible), grouped(s.Raw))
+	if s.Raw > 0 {
+		text += fmt.Sprintf(" (%.0f %%)", 100*float64(s.Visible)/float64(s.Raw))
+	}
+	return text
+}
+
+func (a *app) delete(ctx context.Context, keyText string) error {
+	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+		if err := s.Delete(ctx, key); err != nil {
+			return err
+		}
+		if a.json {
+			return a.out.document(struct {
+				Key     string `json:"key"`
+				Deleted bool   `json:"deleted"`
+			}{key.String(), true})
+		}
+		return a.out.linef("%s: deleted", key)
+	})
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"flag"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func transferCommands() []command {
+	return []command{{
+		name:     "import",
+		operands: []string{"KEY", "FILE"},
+		flags:    "[--state JSON]",
+		short:    "Read a file into a session",
+		long: `FILE holds events and patches, one JSON object a line; - is standard input. The session
+is created if it is not there. Either the whole file is taken or nothing, and repeating an
+import adds nothing. If the file has a patch in it, the log that is there must be a prefix
+of the file. Values that sessions share (app: and user: keys) are not written.`,
+		examples: []string{
+			"patchlog import shop/ada/4711 session.jsonl",
+			`patchlog import shop/ada/4711 session.jsonl --state '{"tenant":"t1"}'`,
+			"patchlog export shop/ada/4711 --db old.db | patchlog import shop/ada/4711 - --db new.db",
+		},
+		setup: func(fs *flag.FlagSet) action {
+			var state stateFlag
+			fs.Var(&state, "state", "the initial state, a `JSON` object; else that of the file's header")
+			return func(ctx context.Context, a *app, operands []string) error {
+				return a.importFile(ctx, operands[0], operands[1], state)
+			}
+		},
+	}, {
+		name:     "export",
+		operands: []string{"KEY"},
+		flags:    "[--visible]",
+		short:    "Write a session as text",
+		long: `Every record is written with its seq, one JSON object a line, behind a header with the
+initial state. Importing that elsewhere gives an equal session. With or without --json the
+output is the same.`,
+		examples: []string{
+			"patchlog export shop/ada/4711 > session.jsonl",
+			"patchlog export shop/ada/4711 --visible > what-the-model-sees.jsonl",
+		},
+		setup: func(fs *flag.FlagSet) action {
+			visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
+			return func(ctx context.Context, a *app, operands []string) error {
+				return a.export(ctx, operands[0], store.ExportOptions{Visible: *visible})
+			}
+		},
+	}}
+}
+
+func (a *app) importFile(ctx context.Context, keyText, name string, state stateFlag) error {
+	key, err := parseKey(keyText)
+	if err != nil {
+		return err
+	}
+	in, err := a.input(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	s, err := a.create()
+	if err != nil {
+		return err
+	}
+	bar := a.progress("import")
+	r := &counting{r: in.r}
+	done, err := s.Import(ctx, key, r, store.ImportOptions{
+		Name:  in.name,
+		State: state.options(),
+		Progress: func(lines int) {
+			bar.update(r.n, in.size, counted(lines, "line"))
+		},
+	})
+	bar.end()
+	if closeErr := s.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	seq := done.View.Seq()
+	if a.json {
+		return a.out.document(struct {
+			Key     string `json:"key"`
+			Created bool   `json:"created"`
+			Added   int    `json:"added"`
+			Present int    `json:"present"`
+			Seq     uint64 `json:"seq"`
+		}{key.String(), done.Created, done.Added, done.Present, seq})
+	}
+	what := counted(done.Added, "record") + " added"
+	switch {
+	case done.Added == 0 && done.Present > 0:
+		what = "nothing to add, " + counted(done.Present, "record") + " there already"
+	case done.Present > 0:
+		what += ", " + grouped(done.Present) + " there already"
+	}
+	created := ""
+	if done.Created {
+		created = "created, "
+	}
+	return a.out.linef("%s: %s%s; the log ends at record %d", key, created, what, seq)
+}
+
+func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptions) error {
+	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+		bar := a.quietProgress("export")
+		defer bar.end()
+		out := &countingLines{w: a.out.w, after: func(lines int64) {
+			bar.update(0, 0, counted(lines, "record"))
+		}}
+		return s.Export(ctx, key, out, opts)
+	})
+}

@@ -1,0 +1,2 @@
+// Package docs holds documentation, and tests that hold it true.
+package docs

@@ -1,0 +1,137 @@
+// Package docs_test holds the documentation true: the arrows between packages, the
+// README's example, and the links.
+package docs_test
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/patchlog-dev/patchlog/"
+
+// What each package may import of this module: what ARCHITECTURE.md draws. Packages
+// under internal/ belong to the folder that they are in.
+var arrows = map[string][]string{
+	"patch":           {},
+	"fold":            {"patch"},
+	"store/backend":   {},
+	"store/bolt":      {"store/backend"},
+	"store/memory":    {"store/backend"},
+	"store":           {"patch", "fold", "store/backend", "store/bolt", "store/memory"},
+	"store/storetest": {"store/backend"},
+	"fuzz":            {"patch"},
+	"cmd/patchlog":    {"patch", "fold", "store"},
+}
+
+// Other modules that a package may import, by the first elements of their paths.
+var outside = map[string][]string{
+	"patch":        {"github.com/vmihailenco/msgpack", "google.golang.org/genai", "github.com/google/uuid"},
+	"store":        {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
+	"store/bolt":   {"go.etcd.io/bbolt"},
+	"fuzz":         {"pgregory.net/rapid", "google.golang.org/genai"},
+	"cmd/patchlog": {"github.com/google/uuid", "google.golang.org/genai"},
+}
+
+func TestArrowsPointOneWay(t *testing.T) {
+	list := exec.Command("go", "list", "-json=ImportPath,Imports,Name", "./...")
+	list.Dir = ".."
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath, Name string
+			Imports          []string
+		}
+		if err := d.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if name == "docs" || strings.HasPrefix(name, "bench") { // tests and benchmarks only
+			continue
+		}
+		seen++
+		owner, _, _ := strings.Cut(name, "/internal/")
+		allowed, known := arrows[owner]
+		if !known {
+			t.Errorf("package %s is not in the drawing; add it to ARCHITECTURE.md and here", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			local, ours := strings.CutPrefix(i, module)
+			target, _, _ := strings.Cut(local, "/internal/")
+			switch {
+			case ours && target != owner && !slices.Contains(allowed, target):
+				t.Errorf("%s imports %s, against the arrows", name, local)
+			case !ours && strings.Contains(strings.Split(i, "/")[0], ".") &&
+				!slices.ContainsFunc(outside[owner], func(prefix string) bool { return strings.HasPrefix(i, prefix) }):
+				t.Errorf("%s imports %s, which is not its business", name, i)
+			}
+		}
+	}
+	if seen < len(arrows) {
+		t.Errorf("%d packages, but the drawing has %d", seen, len(arrows))
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestReadmeExampleRuns(t *testing.T) {
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "../README.md"), -1)
+	if len(blocks) == 0 {
+		t.Fatal("README.md has no Go example")
+	}
+	for _, block := range blocks {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "main.go")
+		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		binary := filepath.Join(dir, "example")
+		if out, err := exec.Command("go", "build", "-o", binary, file).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		run := exec.Command(binary)
+		run.Dir = dir
+		out, err := run.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if got := strings.TrimSpace(string(out)); !strings.Contains(read(t, "../README.md"), "It prints `"+got+"`") {
+			t.Errorf("the example prints %q, which README.md does not say", got)
+		}
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, "../README.md") {
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(read(t, file), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), link[1])); err != nil {
+				t.Errorf("%s: %v", file, err)
+			}
+		}
+	}
+}

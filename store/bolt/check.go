@@ -1,0 +1,93 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	bbolt "go.etcd.io/bbolt"
+)
+
+// So many findings are enough to know that a file is damaged.
+const maxFindings = 20
+
+// Check reads the whole file and reports what does not fit together: pages, sessions,
+// records and the index of ids. nil means that nothing was found. Writers wait
+// meanwhile. What records say is not looked at.
+func (b *Backend) Check(ctx context.Context) error {
+	unlock, err := b.lockWriter(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var found []error
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
+		for err := range tx.Check() { // to be read to its end
+			found = append(found, err)
+		}
+		found = append(found, checkSessions(tx)...)
+		return nil
+	})
+	if len(found) > maxFindings {
+		found = append(found[:maxFindings], fmt.Errorf("and %d more", len(found)-maxFindings))
+	}
+	return errors.Join(append(found, err)...)
+}
+
+// checkSessions checks that each session has a number of its own that has been given
+// out, its records no gap, and that no record or index row is without its session or
+// record.
+func checkSessions(tx *bbolt.Tx) (found []error) {
+	report := func(format string, args ...any) { found = append(found, fmt.Errorf(format, args...)) }
+	sessions := tx.Bucket(bucketSessions)
+	last := map[string]uint64{} // by number
+	for k, v := range pairs(sessions) {
+		s, err := decodeSession(string(k), v)
+		if err != nil {
+			found = append(found, err)
+			continue
+		}
+		if _, ok := last[string(s.number)]; ok {
+			report("session %q: its number %x is another's too", k, s.number)
+		}
+		if n := binary.BigEndian.Uint64(s.number); n == 0 || n > sessions.Sequence() {
+			report("session %q: its number %d has not been given out", k, n)
+		}
+		last[string(s.number)] = 0
+	}
+	for k := range pairs(tx.Bucket(bucketRecords)) {
+		if len(k) != 16 {
+			report("record key %x", k)
+			continue
+		}
+		n, ok := last[string(k[:8])]
+		seq := binary.BigEndian.Uint64(k[8:])
+		switch {
+		case !ok:
+			report("record %d of session number %x, which is not there", seq, k[:8])
+		case seq != n+1:
+			report("session number %x: record %d after record %d", k[:8], seq, n)
+		}
+		last[string(k[:8])] = seq
+	}
+	for k, v := range pairs(tx.Bucket(bucketIDs)) {
+		if len(k) < 8 || len(v) != 8 {
+			report("id key %x with %d bytes", k, len(v))
+			continue
+		}
+		if seq := binary.BigEndian.Uint64(v); seq == 0 || seq > last[string(k[:8])] {
+			report("session number %x: id %q is in record %d, which is not there", k[:8], k[8:], seq)
+		}
+	}
+	return found
+}
+
+func pairs(bucket *bbolt.Bucket) func(yield func(k, v []byte) bool) {
+	return func(yield func(k, v []byte) bool) {
+		c := bucket.Cursor()
+		for k, v := c.First(); k != nil && yield(bytes.Clone(k), v); k, v = c.Next() {
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func TestConflictSaysBothSeqs(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 6)...)
+		before := e.view()
+		e.apply(patch.NewSplice(0, 1))         // record 7
+		e.append(say("b1"))                    // record 8
+		e.apply(patch.NewTruncateBefore("a3")) // record 9
+		e.append(say("b2"), say("b3"))         // up to record 11
+		for _, p := range []*patch.PatchEvent{
+			patch.NewSplice(0, 1), patch.NewTruncateBefore("a4"), patch.NewSummarise(0, 2, summary("s")), patch.NewSplice(77, 1),
+		} {
+			for _, c := range []struct {
+				base uint64
+				opts store.PatchOptions
+			}{{0, store.PatchOptions{}}, {7, store.PatchOptions{}}, {8, store.PatchOptions{On: e.view()}}, {0, asOfNow}} {
+				err := e.refuse(c.opts, one(p.WithID("p").WithBase(c.base)), store.ErrConflict)
+				if got := as[*store.ConflictError](e, err); got.Base != c.base || got.Newest != 9 {
+					e.Errorf("conflict of %d with %d, want %d with 9", got.Base, got.Newest, c.base)
+				}
+			}
+			// A view fills the base.
+			err := e.refuse(store.PatchOptions{On: before}, one(p.WithID("p")), store.ErrConflict, "0", "9")
+			if got := as[*store.ConflictError](e, err); got.Base != 0 || got.Newest != 9 {
+				e.Errorf("conflict of %d with %d, want 0 with 9", got.Base, got.Newest)
+			}
+		}
+		// The base is what the author has seen; it need not be a patch's seq.
+		for _, base := range []uint64{9, 10, 11} {
+			_, err := e.store.Preview(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(base))
+			e.no(err)
+		}
+		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(10))
+		e.no(err)
+	})
+}
+
+func TestBaseAboveLastSeqIsInvalid(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.refuse(store.PatchOptions{}, one(patch.NewSplice(0, 0, say("r")).WithID("p").WithBase(1)), store.ErrInvalid, "base", "1", "0")
+		e.append(says("a", 3)...)
+		for _, base := range []uint64{4, 5, 1<<64 - 1} {
+			for _, p := range []*patch.PatchEvent{patch.NewSplice(0, 1), patch.NewTruncateBefore("a2")} {
+				err := e.refuse(store.PatchOptions{}, one(p.WithID("p").WithBase(base)), store.ErrInvalid, "base", "3")
+				if as[*patch.FieldError](e, err).Field != "base" {
+					e.Errorf("error %v, want one about the base", err)
+				}
+			}
+		}
+	})
+}
+
+func TestSkippedPatchesConflictToo(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.importText("f", `{"id":"a1"}
+{"id":"a2"}
+{"id":"p1","patchType":"splice","start":7,"count":1}
+{"id":"a3"}
+`)
+		e.refuse(store.PatchOptions{}, one(patch.NewSplice(0, 1).WithID("p").WithBase(2)), store.ErrConflict, "2", "3")
+		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(3))
+		e.no(err)
+	})
+}
+
+// An index counts from what the author saw: events that came since do not shift it.
+func TestAppendsDoNotConflictWithPatches(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		seen := e.view()
+		e.append(says("b", 3)...)
+		c, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(1, 2))
+		e.no(err)
+		if base, ok := c.Records[0].Patch.Base(); !ok || base != 0 {
+			e.Errorf("the view filled base %d, %t; want 0", base, ok)
+		}
+		e.same("visible", ids(e.view()), "a1 b1 b2 b3")
+		// What the patch says is judged on the log as it is.
+		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patch.NewSplice(0, 4))
+		e.no(err)
+		e.same("visible", ids(e.view()), "")
+	})
+}
+
+func TestBaseAbsentMeansAsOfNow(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		for range 3 {
+			c, err := e.store.ApplyPatch(ctx, key, asOfNow, parsePatch(`{"patchType":"splice","start":0,"count":1}`))
+			e.no(err)
+			if base, ok := c.Records[0].Patch.Base(); ok {
+				e.Errorf("base %d was made up", base)
+			}
+		}
+		e.same("visible", ids(e.view()), "")
+	})
+}
+
+func TestBatchChecksFirstBaseOnly(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 6)...)
+		seen := e.view()
+		c, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen},
+			patch.NewSplice(0, 1), patch.NewSplice(0, 1), patch.NewTruncateBefore("a4"))
+		e.no(err)
+		e.same("visible", ids(c.View), "a4 a5 a6")
+		for i, want := range []uint64{0, 7, 8} {
+			if base, _ := c.Records[i].Patch.Base(); base != want {
+				e.Errorf("patch %d has base %d, want %d", i, base, want)
+			}
+		}
+		// Bases that the batch gives itself.
+		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{},
+			patch.NewSplice(0, 1).WithBase(9), patch.NewSplice(0, 1).WithBase(0))
+		e.no(err)
+		e.refuse(store.PatchOptions{}, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p1").WithBase(9), patch.NewSplice(0, 1).WithID("p2").WithBase(11)},
+			store.ErrConflict, "9", "11")
+		// What one leaves behind is what the next is judged on.
+		e.refuse(store.PatchOptions{On: e.view()}, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p1"), patch.NewSplice(0, 1).WithID("p2")}, store.ErrOutOfRange)
+	})
+}
+
+func TestViewOfAnotherCreation(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		old := e.view()
+		e.no(e.store.Delete(ctx, key))
+		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: old}, patch.NewSplice(0, 1))
+		e.is(err, store.ErrNotFound, key.String())
+		e.create(nil)
+		e.append(says("a", 3)...)
+		e.refuse(store.PatchOptions{On: old}, one(patch.NewSplice(0, 1).WithID("p")), store.ErrNotFound)
+		e.refuse(store.PatchOptions{On: old}, one(patch.NewTruncateBefore("a2").WithID("p")), store.ErrNotFound)
+		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{Creation: old.Creation()}, say("b1"))
+		e.is(err, store.ErrNotFound)
+		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{Creation: e.view().Creation()}, say("b1"))
+		e.no(err)
+		// The old view itself stays as it was.
+		e.same("old view", ids(old), "a1 a2 a3")
+		if old.Creation() == e.view().Creation() {
+			e.Error("two creations have one id")
+		}
+	})
+}
+
+func TestExpectedSeq(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		seq := func(n uint64) store.AppendOptions { return store.AppendOptions{IfSeq: &n} }
+		_, err := e.store.AppendEvents(ctx, key, seq(0), say("a1"), say("a2"))
+		e.no(err)
+		_, err = e.store.AppendEvents(ctx, key, seq(2), say("a3"))
+		e.no(err)
+		for _, n := range []uint64{0, 2, 4} {
+			stored := e.dump()
+			_, err = e.store.AppendEvents(ctx, key, seq(n), say("a4"))
+			e.is(err, store.ErrConflict, "3", string(rune('0'+n)), key.String())
+			if got := as[*store.SeqError](e, err); got.Expected != n || got.Last != 3 {
+				e.Errorf("expected %d, last %d; want %d and 3", got.Expected, got.Last, n)
+			}
+			e.same("stored", e.dump(), stored)
+		}
+		// Patches are records too.
+		e.apply(patch.NewSplice(0, 1))
+		_, err = e.store.AppendEvents(ctx, key, seq(3), say("a4"))
+		e.is(err, store.ErrConflict)
+		_, err = e.store.AppendEvents(ctx, key, seq(4), say("a4"))
+		e.no(err)
+		// A retry is looked at before anything else.
+		c, err := e.store.AppendEvents(ctx, key, seq(4), say("a4"))
+		e.no(err)
+		if c.Records[0].Seq != 5 || c.View.Seq() != 5 {
+			e.Errorf("the retry gave record %d and a view at %d, want 5 and 5", c.Records[0].Seq, c.View.Seq())
+		}
+		_, err = e.store.AppendEvents(ctx, key, seq(1), event(`{"id":"piece","partial":true}`))
+		e.no(err)
+	})
+}
+
+func TestPreview(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(map[string]any{"tenant": "t1"})
+		e.append(sets("a1", `{"k":1}`), say("a2"), sets("a3", `{"k":2}`), say("a4"))
+		stored, seen := e.dump(), e.view()
+		for _, c := range []struct {
+			patch                   *patch.PatchEvent
+			start                   int
+			removed, added, visible string
+			k                       string
+		}{
+			{patch.NewSplice(1, 2, say("r1"), say("r2")), 1, "a2 a3", "r1 r2", "a1 r1 r2 a4", "1"},
+			{patch.NewSplice(1, 2).WithState(patch.Keep), 1, "a2 a3", "", "a1 a4", "2"},
+			{patch.NewSplice(4, 0, say("r")), 4, "", "r", "a1 a2 a3 a4 r", "2"},
+			{patch.NewTruncateBefore("a3"), 0, "a1 a2", "", "a3 a4", "2"},
+			{patch.NewTruncateBefore("a1"), 0, "", "", "a1 a2 a3 a4", "2"},
+			{patch.NewSummarise(0, 4, summary("s")), 0, "a1 a2 a3 a4", "s", "s", "2"},
+		} {
+			p, err := e.store.Preview(ctx, key, store.PatchOptions{On: seen}, c.patch.WithID("p"))
+			e.no(err)
+			if p.Start != c.start {
+				e.Errorf("start %d, want %d", p.Start, c.start)
+			}
+			e.same("removed", idsOf(p.Removed), c.removed)
+			e.same("added", idsOf(p.Added), c.added)
+			e.same("visible", ids(p.View), c.visible)
+			k, _ := p.View.Value("k")
+			e.same("k", k.String(), c.k)
+			e.same("stored", e.dump(), stored)
+			e.same("view", viewText(e.view()), viewText(seen))
+			// Nothing is taken: the patch can be applied now. (Elsewhere, that is.)
+			applied, err := seen.Apply(patch.Record{Seq: seen.Seq() + 1, Patch: c.patch.WithID("p").WithBase(0).WithTimestamp(now)})
+			e.no(err)
+			if c.added == "" {
+				e.same("preview", viewText(p.View), viewText(applied))
+			}
+		}
+		_, err := e.store.Preview(ctx, key, asOfNow, nil)
+		e.is(err, store.ErrInvalid)
+		_, err = e.store.Preview(ctx, store.Key{App: "a", User: "u", Session: "none"}, asOfNow, patch.NewSplice(0, 1))
+		e.is(err, store.ErrNotFound)
+		_, err = e.store.Preview(ctx, store.Key{}, asOfNow, patch.NewSplice(0, 1))
+		e.is(err, store.ErrInvalid)
+		// A patch that is there would do nothing.
+		e.apply(patch.NewSplice(0, 1).WithID("p"))
+		p, err := e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 1).WithID("p"))
+		e.no(err)
+		e.same("preview of a retry", viewText(p.View), viewText(e.view()))
+		if len(p.Removed)+len(p.Added) != 0 {
+			e.Errorf("a retry would remove %d events and add %d", len(p.Removed), len(p.Added))
+		}
+	})
+}
+
+func idsOf(events []*patch.Event) string {
+	v, err := fold.Fold(fold.New("", nil), recordsOf(events))
+	if err != nil {
+		panic(err)
+	}
+	return ids(v)
+}
+
+func recordsOf(events []*patch.Event) []patch.Record {
+	var out []patch.Record
+	for i, e := range events {
+		out = append(out, patch.Record{Seq: uint64(i + 1), Event: e})
+	}
+	return out
+}

@@ -1,0 +1,133 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Errors about the store.
+var (
+	// ErrNotFound: there is no such session, or no such record in it; or the session
+	// was deleted and created again since the view at hand was made.
+	ErrNotFound = errors.New("not found")
+
+	// ErrExists: the session is there already.
+	ErrExists = errors.New("session exists")
+
+	// ErrLocked: another holder has the file open.
+	ErrLocked = errors.New("file is locked")
+
+	// ErrClosed: the store has been closed.
+	ErrClosed = errors.New("store is closed")
+
+	// ErrOutcomeUnknown: a write failed in a way that leaves open whether it took
+	// place, and the store could not find out. Retry with the ids that the call
+	// returned: a retry adds nothing that is there.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+
+	// ErrDuplicateID: an id is used already, for other content.
+	ErrDuplicateID = errors.New("duplicate id")
+)
+
+// Errors that other packages define, under the names that a user of the store looks
+// for.
+var (
+	ErrInvalid       = patch.ErrInvalid
+	ErrCorrupt       = patch.ErrCorrupt
+	ErrTooLarge      = patch.ErrTooLarge
+	ErrConflict      = fold.ErrConflict
+	ErrOutOfRange    = fold.ErrOutOfRange
+	ErrEventNotFound = fold.ErrEventNotFound
+	ErrOrphanedCall  = fold.ErrOrphanedCall
+	ErrUnknownPatch  = fold.ErrUnknownPatch
+)
+
+// Errors with details that other packages define.
+type (
+	// ConflictError names the newest patch that the author had seen and the log's.
+	ConflictError = fold.ConflictError
+	// OrphanError lists split function calls and suggests a span that passes.
+	OrphanError = fold.OrphanError
+)
+
+// SeqError says that a log does not end where an append expected it to. It matches
+// [ErrConflict].
+type SeqError struct {
+	Expected uint64
+	Last     uint64
+}
+
+func (e *SeqError) Error() string {
+	return fmt.Sprintf("conflict: the append expects the log to end at record %d, but its last record is %d", e.Expected, e.Last)
+}
+
+// Is reports whether target is [ErrConflict].
+func (e *SeqError) Is(target error) bool { return target == ErrConflict }
+
+// DuplicateIDError says which id is used, and where. It matches [ErrDuplicateID].
+type DuplicateIDError struct {
+	ID  string
+	Seq uint64 // of the record that uses it; 0 if that is in the same call
+}
+
+func (e *DuplicateIDError) Error() string {
+	if e.Seq == 0 {
+		return fmt.Sprintf("duplicate id: %q is there twice in one call", e.ID)
+	}
+	return fmt.Sprintf("duplicate id: %q is used by record %d, with other content", e.ID, e.Seq)
+}
+
+// Is reports whether target is [ErrDuplicateID].
+func (e *DuplicateIDError) Is(target error) bool { return target == ErrDuplicateID }
+
+// CorruptError says which record cannot be read. It matches [ErrCorrupt].
+type CorruptError struct {
+	Key Key
+	Seq uint64
+	Err error
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("session %s, record %d: %v", e.Key, e.Seq, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Is reports whether target is [ErrCorrupt].
+func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
+
+// fromBackend gives a backend's error the store's name for it.
+func fromBackend(key Key, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, backend.ErrUnknown): // first: its cause may be one of the others
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, causeOf(err))
+	default:
+		err = named(err)
+	}
+	if key != (Key{}) {
+		return fmt.Errorf("session %s: %w", key, err)
+	}
+	return err
+}
+
+func named(err error) error {
+	for _, e := range []struct{ from, to error }{
+		{backend.ErrNotFound, ErrNotFound}, {backend.ErrExists, ErrExists}, {backend.ErrClosed, ErrClosed},
+		{backend.ErrLocked, ErrLocked}, {backend.ErrDamaged, ErrCorrupt},
+	} {
+		switch {
+		case err == e.from:
+			return e.to
+		case errors.Is(err, e.from):
+			return fmt.Errorf("%w: %w", e.to, err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,435 @@
+package store_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/memory"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+var (
+	ctx = context.Background()
+	key = store.Key{App: "app", User: "user", Session: "session"}
+	now = time.Date(2025, 11, 20, 10, 30, 0, 123456789, time.UTC)
+)
+
+// env is a store under test, on one of the engines.
+type env struct {
+	*testing.T
+	store   *store.Store
+	backend *storetest.Faulty // what it runs on
+	path    string            // of the file; "" in memory
+	opts    store.Options
+}
+
+// onEach runs a test on bbolt and in memory. The store's clock stands at now. In the
+// end it checks that all that is stored fits together.
+func onEach(t *testing.T, run func(e *env)) {
+	t.Helper()
+	onEachWith(t, store.Options{}, run)
+}
+
+func onEachWith(t *testing.T, opts store.Options, run func(e *env)) {
+	t.Helper()
+	if opts.Now == nil {
+		opts.Now = func() time.Time { return now }
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, engine := range []struct {
+		name string
+		open func(t *testing.T) (b backend.Backend, path string)
+	}{
+		{"bolt", openBolt},
+		{"memory", func(*testing.T) (backend.Backend, string) { return unclosed{&memory.Backend{}}, "" }},
+	} {
+		t.Run(engine.name, func(t *testing.T) {
+			b, path := engine.open(t)
+			e := &env{T: t, backend: &storetest.Faulty{Backend: b}, path: path, opts: opts}
+			e.open()
+			run(e)
+			e.backend.Plan(storetest.Plan{})
+			e.checkAll()
+		})
+	}
+}
+
+func openBolt(t *testing.T) (backend.Backend, string) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	return openBoltAt(t, path), path
+}
+
+func openBoltAt(t *testing.T, path string) backend.Backend {
+	t.Helper()
+	// Durability has tests of its own.
+	b, err := bolt.Open(path, bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// unclosed is a backend in memory that outlives its store.
+type unclosed struct{ backend.Backend }
+
+func (unclosed) Close() error { return nil }
+
+func (e *env) open() {
+	e.Helper()
+	s, err := store.New(e.backend, e.opts)
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.store = s
+}
+
+// reopen closes the store and opens anew what it has stored.
+func (e *env) reopen() {
+	e.Helper()
+	if err := e.store.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
+		e.Fatal(err)
+	}
+	if e.path != "" {
+		e.backend.Backend = openBoltAt(e.T, e.path)
+	}
+	e.open()
+}
+
+// checkAll checks that each session folds to what the store shows of it, and that the
+// index of ids holds those of its records and no others.
+func (e *env) checkAll() {
+	e.Helper()
+	if e.Failed() {
+		return
+	}
+	shown := map[store.Key]string{}
+	for info, err := range e.store.List(ctx, store.ListOptions{}) {
+		if errors.Is(err, store.ErrClosed) {
+			break
+		}
+		e.no(err)
+		session, err := e.store.Get(ctx, info.Key)
+		e.no(err)
+		shown[info.Key] = viewText(session.View)
+	}
+	e.reopen()
+	ids := 0
+	for info, err := range e.store.List(ctx, store.ListOptions{}) {
+		e.no(err)
+		session, err := e.store.Get(ctx, info.Key)
+		e.no(err)
+		if before, ok := shown[info.Key]; ok {
+			e.same("view of "+info.Key.String()+" read anew", viewText(session.View), before)
+		}
+		ids += e.checkSession(info, session.View)
+	}
+	e.no(e.store.Close())
+	if e.path == "" {
+		return
+	}
+	b := openBoltAt(e.T, e.path)
+	if err := b.(*bolt.Backend).Check(ctx); err != nil {
+		e.Errorf("the file is damaged: %v", err)
+	}
+	e.no(b.Close())
+	if n := countRows(e.T, e.path, "ids"); n != ids {
+		e.Errorf("the index holds %d ids, the records %d", n, ids)
+	}
+}
+
+// checkSession returns the number of ids that the session's records take.
+func (e *env) checkSession(info store.Info, v fold.View) int {
+	e.Helper()
+	records := e.records(info.Key)
+	if n := uint64(len(records)); n != info.Seq || n != v.Seq() {
+		e.Errorf("session %s: %d records, but the listing says %d and the view %d", info.Key, n, info.Seq, v.Seq())
+	}
+	initial, err := e.store.InitialState(ctx, info.Key)
+	e.no(err)
+	want, err := fold.Fold(fold.New(info.Creation, initial), records)
+	e.no(err)
+	e.same("view of "+info.Key.String(), viewText(v), viewText(want))
+
+	taken := map[string]uint64{}
+	for _, r := range records {
+		for id := range r.IDs() {
+			if taken[id] != 0 {
+				e.Errorf("session %s: id %q is in records %d and %d", info.Key, id, taken[id], r.Seq)
+			}
+			taken[id] = r.Seq
+		}
+	}
+	ids := slices.Sorted(maps.Keys(taken))
+	seqs, err := e.backend.Lookup(ctx, e.nameOf(info), info.Creation, ids)
+	e.no(err)
+	for i, id := range ids {
+		if seqs[i] != taken[id] {
+			e.Errorf("session %s: the index has id %q in record %d, but it is in record %d", info.Key, id, seqs[i], taken[id])
+		}
+	}
+	return len(ids)
+}
+
+// nameOf returns the backend's name of a session.
+func (e *env) nameOf(info store.Info) string {
+	e.Helper()
+	listed, err := e.backend.List(ctx, "", "", 1<<20)
+	e.no(err)
+	for _, l := range listed {
+		if l.Creation == info.Creation {
+			return l.Session
+		}
+	}
+	e.Fatalf("session %s is not in the backend", info.Key)
+	return ""
+}
+
+func countRows(t *testing.T, path, bucket string) (n int) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
+		n = tx.Bucket([]byte(bucket)).Stats().KeyN
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// dump returns all that the backend holds, ids of records apart.
+func (e *env) dump() string {
+	e.Helper()
+	var b strings.Builder
+	listed, err := e.backend.List(ctx, "", "", 1<<20)
+	e.no(err)
+	for _, l := range listed {
+		fmt.Fprintf(&b, "session %q %q %x %d\n", l.Session, l.Creation, l.Meta, l.Last)
+		records, err := e.backend.Read(ctx, l.Session, l.Creation, 1, 1<<30, 1<<30)
+		e.no(err)
+		for _, r := range records {
+			fmt.Fprintf(&b, "record %d %x\n", r.Seq, r.Data)
+		}
+	}
+	values, err := e.backend.Shared(ctx, "")
+	e.no(err)
+	for _, v := range values {
+		fmt.Fprintf(&b, "shared %q %x\n", v.Name, v.Data)
+	}
+	return b.String()
+}
+
+// viewText says all that a view shows.
+func viewText(v fold.View) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seq %d, patch %d, creation %s\n", v.Seq(), v.PatchSeq(), v.Creation())
+	for i, e := range v.Events() {
+		fmt.Fprintf(&b, "%d %d %t %s\n", i, v.SeqOf(i), v.IsSummary(i), e)
+	}
+	for k, value := range v.Values() {
+		fmt.Fprintf(&b, "%q = %s (%#v)\n", k, value, value.Any())
+	}
+	fmt.Fprintln(&b, skipped(v))
+	return b.String()
+}
+
+func skipped(v fold.View) []patch.Skip {
+	out, err := v.Skipped()
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// withoutCreation leaves out what differs between two sessions with the same log.
+func withoutCreation(text string) string {
+	_, rest, _ := strings.Cut(text, "\n")
+	return rest
+}
+
+func ids(v fold.View) string {
+	var out []string
+	for _, e := range v.Events() {
+		out = append(out, e.ID())
+	}
+	return strings.Join(out, " ")
+}
+
+func (e *env) no(err error) {
+	e.Helper()
+	if err != nil {
+		e.Fatal(err)
+	}
+}
+
+func (e *env) same(what, got, want string) {
+	e.Helper()
+	if got != want {
+		e.Errorf("%s:\n%s\nwant\n%s", what, got, want)
+	}
+}
+
+// is checks that an error matches target and that its text names what is at fault.
+func (e *env) is(err, target error, names ...string) {
+	e.Helper()
+	if !errors.Is(err, target) {
+		e.Errorf("error %v, want one that matches %q", err, target)
+		return
+	}
+	for _, name := range names {
+		if !strings.Contains(err.Error(), name) {
+			e.Errorf("error %q does not name %q", err, name)
+		}
+	}
+}
+
+func as[T error](e *env, err error) T {
+	e.Helper()
+	var out T
+	if !errors.As(err, &out) {
+		e.Fatalf("error %v is no %T", err, out)
+	}
+	return out
+}
+
+func (e *env) create(state map[string]any) {
+	e.Helper()
+	_, err := e.store.Create(ctx, key, state)
+	e.no(err)
+}
+
+func (e *env) append(events ...*patch.Event) store.Committed {
+	e.Helper()
+	c, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, events...)
+	e.no(err)
+	return c
+}
+
+func (e *env) apply(patches ...*patch.PatchEvent) store.Committed {
+	e.Helper()
+	c, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patches...)
+	e.no(err)
+	return c
+}
+
+func (e *env) importText(name, text string) store.Imported {
+	e.Helper()
+	imported, err := e.store.Import(ctx, key, strings.NewReader(text), store.ImportOptions{Name: name})
+	e.no(err)
+	return imported
+}
+
+func (e *env) export() string {
+	e.Helper()
+	var b strings.Builder
+	e.no(e.store.Export(ctx, key, &b, store.ExportOptions{}))
+	return b.String()
+}
+
+func (e *env) get() store.Session {
+	e.Helper()
+	s, err := e.store.Get(ctx, key)
+	e.no(err)
+	return s
+}
+
+func (e *env) view() fold.View {
+	e.Helper()
+	return e.get().View
+}
+
+func (e *env) records(key store.Key) []patch.Record {
+	e.Helper()
+	var out []patch.Record
+	for r, err := range e.store.RawEvents(ctx, key, 1) {
+		e.no(err)
+		out = append(out, r)
+	}
+	return out
+}
+
+// state returns the session's whole state as JSON.
+func (e *env) state() string {
+	e.Helper()
+	text, err := json.Marshal(e.get().Values())
+	e.no(err)
+	return string(text)
+}
+
+// event makes an event from JSON.
+func event(format string, args ...any) *patch.Event {
+	e, err := patch.ParseEvent(fmt.Appendf(nil, format, args...))
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// parsePatch makes a patch from JSON, which may be malformed as a patch.
+func parsePatch(format string, args ...any) *patch.PatchEvent {
+	r, err := patch.ParseRecord(fmt.Appendf(nil, format, args...))
+	if err != nil {
+		panic(err)
+	}
+	return r.Patch
+}
+
+func say(id string) *patch.Event {
+	return event(`{"id":%q,"invocationId":"inv1","author":"user","content":{"role":"user","parts":[{"text":"this is %s"}]}}`, id, id)
+}
+
+// says returns events a1, a2, … for prefix a.
+func says(prefix string, n int) []*patch.Event {
+	var out []*patch.Event
+	for i := range n {
+		out = append(out, say(fmt.Sprint(prefix, i+1)))
+	}
+	return out
+}
+
+func summary(id string) *patch.Event {
+	return event(`{"id":%q,"author":"summariser","content":{"role":"user","parts":[{"text":"summary %s"}]}}`, id, id)
+}
+
+// sets returns an event that sets state: delta is JSON.
+func sets(id, delta string) *patch.Event {
+	return event(`{"id":%q,"author":"agent","actions":{"stateDelta":%s}}`, id, delta)
+}
+
+func call(id, inv string, callIDs ...string) *patch.Event {
+	return callEvent(id, inv, "model", "functionCall", "args", callIDs)
+}
+
+func answer(id, inv string, callIDs ...string) *patch.Event {
+	return callEvent(id, inv, "user", "functionResponse", "response", callIDs)
+}
+
+func callEvent(id, inv, role, kind, what string, callIDs []string) *patch.Event {
+	var parts []string
+	for _, c := range callIDs {
+		parts = append(parts, fmt.Sprintf(`{%q:{"id":%q,"name":"tool","%s":{}}}`, kind, c, what))
+	}
+	return event(`{"id":%q,"invocationId":%q,"author":"agent","content":{"role":%q,"parts":[%s]}}`, id, inv, role, strings.Join(parts, ","))
+}

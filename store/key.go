@@ -1,0 +1,98 @@
+package store
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Key names a session.
+type Key struct {
+	App     string
+	User    string
+	Session string
+}
+
+// MaxKeyPartBytes is how long each part of a Key may be.
+const MaxKeyPartBytes = 1024
+
+// Validate reports whether each part is text of 1 to [MaxKeyPartBytes] bytes. The
+// error matches [ErrInvalid].
+func (k Key) Validate() error {
+	for _, p := range []struct{ name, text string }{{"app", k.App}, {"user", k.User}, {"session", k.Session}} {
+		if err := validPart(p.name, p.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validPart(name, text string) error {
+	switch {
+	case text == "":
+		return &patch.FieldError{Field: name, Problem: "this part of a session's key is empty"}
+	case len(text) > MaxKeyPartBytes:
+		return &patch.FieldError{Field: name, Problem: fmt.Sprintf("this part of a session's key has %d bytes; at most %d are allowed", len(text), MaxKeyPartBytes)}
+	case !utf8.ValidString(text):
+		return &patch.FieldError{Field: name, Problem: fmt.Sprintf("this part of a session's key, %.40q, is not UTF-8", text)}
+	}
+	return nil
+}
+
+// String returns the key as app/user/session, each part percent-escaped.
+func (k Key) String() string {
+	return url.PathEscape(k.App) + "/" + url.PathEscape(k.User) + "/" + url.PathEscape(k.Session)
+}
+
+// ParseKey reads what [Key.String] writes. The error matches [ErrInvalid].
+func ParseKey(s string) (Key, error) {
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 {
+		return Key{}, &patch.FieldError{Field: "key", Problem: fmt.Sprintf("%q is not app/user/session with each part percent-escaped", s)}
+	}
+	for i, p := range parts {
+		text, err := url.PathUnescape(p)
+		if err != nil {
+			return Key{}, &patch.FieldError{Field: "key", Problem: fmt.Sprintf("%q: %v", s, err)}
+		}
+		parts[i] = text
+	}
+	k := Key{parts[0], parts[1], parts[2]}
+	return k, k.Validate()
+}
+
+// Names in a backend are the parts, each with NUL escaped and ended by NUL 1. So the
+// names of an app's, or a user's, sessions have a prefix in common that no other name
+// has, and sort by part.
+func (k Key) name() string {
+	return prefixOf(k.App, k.User, k.Session)
+}
+
+func prefixOf(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(strings.ReplaceAll(p, "\x00", "\x00\xff"))
+		b.WriteString("\x00\x01")
+	}
+	return b.String()
+}
+
+// partsOf reads what prefixOf writes.
+func partsOf(name string) []string {
+	parts := strings.Split(name, "\x00\x01")
+	for i, p := range parts {
+		parts[i] = strings.ReplaceAll(p, "\x00\xff", "\x00")
+	}
+	return parts[:len(parts)-1]
+}
+
+func keyOf(name string) (Key, error) {
+	parts := partsOf(name)
+	if len(parts) != 3 {
+		return Key{}, fmt.Errorf("%w: session name %q", ErrCorrupt, name)
+	}
+	return Key{parts[0], parts[1], parts[2]}, nil
+}

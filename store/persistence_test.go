@@ -1,0 +1,298 @@
+package store_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func TestReopen(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(map[string]any{"k0": []any{1, 2.5, "x", nil}, "bytes": []byte{0, 255}, "app:x": 1, "user:x": 2})
+		e.fill(30)
+		e.append(sets("last", `{"n":9007199254740993,"f":1e2}`))
+		other := store.Key{App: "app", User: "user", Session: "other"}
+		_, err := e.store.Create(ctx, other, nil)
+		e.no(err)
+		view, state, text, stored, list := viewText(e.view()), e.state(), e.export(), e.dump(), e.list(store.ListOptions{})
+		for range 2 {
+			e.reopen()
+			e.same("listing", e.list(store.ListOptions{}), list)
+			e.same("view", viewText(e.view()), view)
+			e.same("state", e.state(), state)
+			e.same("text", e.export(), text)
+			e.same("stored", e.dump(), stored)
+		}
+		// Go types come back too.
+		if v := e.view().State(); fmt.Sprintf("%#v", v["bytes"]) != fmt.Sprintf("%#v", []byte{0, 255}) {
+			e.Errorf("bytes came back as %#v", v["bytes"])
+		}
+		// Numbers of sessions are not used again: what is deleted stays so.
+		e.no(e.store.Delete(ctx, key))
+		e.reopen()
+		_, err = e.store.Get(ctx, key)
+		e.is(err, store.ErrNotFound)
+		e.create(nil)
+		e.same("visible", ids(e.view()), "")
+	})
+}
+
+// A real file, with syncs, by the function that users call.
+func TestOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	s, err := store.Open(path, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{T: t, store: s}
+	e.create(map[string]any{"k": 1})
+	e.append(says("a", 3)...)
+	view := viewText(e.view())
+	e.no(s.Close())
+	info, err := os.Stat(path)
+	e.no(err)
+	if info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("others may read the file: %v", info.Mode())
+	}
+	e.store, err = store.Open(path, store.Options{})
+	e.no(err)
+	e.same("view", viewText(e.view()), view)
+	e.no(e.store.Close())
+}
+
+func TestSecondOpenInTheSameProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	s, err := store.Open(path, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{T: t, store: s}
+	e.isLocked(path, 0, 900*time.Millisecond, 3*time.Second)
+	e.isLocked(path, 150*time.Millisecond, 100*time.Millisecond, time.Second)
+	e.no(s.Close())
+	s, err = store.Open(path, store.Options{})
+	e.no(err)
+	e.no(s.Close())
+}
+
+func (e *env) isLocked(path string, timeout, least, most time.Duration) {
+	e.Helper()
+	start := time.Now()
+	_, err := store.Open(path, store.Options{LockTimeout: timeout})
+	e.is(err, store.ErrLocked, path)
+	if took := time.Since(start); took < least || took > most {
+		e.Errorf("it took %v to find the file locked, want %v to %v", took, least, most)
+	}
+}
+
+// holdFile opens the file, says so, and holds it until its input ends.
+func holdFile(path string) error {
+	s, err := store.Open(path, store.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("held")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return s.Close()
+}
+
+// openFile opens the file and closes it.
+func openFile(path string) error {
+	s, err := store.Open(path, store.Options{LockTimeout: 300 * time.Millisecond})
+	if err != nil {
+		if errors.Is(err, store.ErrLocked) {
+			fmt.Println("locked")
+		}
+		return err
+	}
+	return s.Close()
+}
+
+func TestHardCase12FileHeldByAnotherProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	e := &env{T: t}
+	holder := child(t, "hold", path)
+	in, err := holder.StdinPipe()
+	e.no(err)
+	out, err := holder.StdoutPipe()
+	e.no(err)
+	e.no(holder.Start())
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "held\n" {
+		t.Fatalf("the other process says %q, %v", line, err)
+	}
+	e.isLocked(path, 0, 900*time.Millisecond, 3*time.Second)
+	e.no(in.Close())
+	e.no(holder.Wait())
+
+	// And the other way round.
+	s, err := store.Open(path, store.Options{})
+	e.no(err)
+	if out, err := child(t, "open", path).Output(); err == nil || string(out) != "locked\n" {
+		t.Errorf("the other process says %q, %v", out, err)
+	}
+	e.no(s.Close())
+	if out, err := child(t, "open", path).CombinedOutput(); err != nil {
+		t.Errorf("the other process: %v\n%s", err, out)
+	}
+}
+
+func TestOpenWhatIsNoStore(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name string, data []byte) string {
+		if err := os.WriteFile(path(name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path(name)
+	}
+	foreign := path("foreign")
+	makeBolt(t, foreign, func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("widgets"))
+		return err
+	})
+	newer := path("newer")
+	s, err := store.Open(newer, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lacking := copyOf(t, newer, path("lacking"))
+	makeBolt(t, newer, func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("patchlog")).Put([]byte("version"), []byte{0, 0, 0, 0, 0, 0, 0, 99})
+	})
+	makeBolt(t, lacking, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("ids")) })
+	for _, c := range []struct {
+		name, path string
+		says       string
+	}{
+		{"text", write("text", []byte("hello, this is no store\n")), ""},
+		{"one byte", write("byte", []byte("x")), ""},
+		{"zeros", write("zeros", make([]byte, 100_000)), ""},
+		{"noise", write("noise", []byte(strings.Repeat("\xde\xad\xbe\xef\x01", 20_000))), ""},
+		{"noise of two pages", write("two pages", []byte(strings.Repeat("0123456789abcdef", 512))), ""},
+		{"another program's", foreign, "another program"},
+		{"newer version", newer, "version"},
+		{"bucket missing", lacking, `"ids"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := &env{T: t}
+			before, err := os.ReadFile(c.path)
+			e.no(err)
+			for range 2 { // what fails leaves no lock behind
+				s, err := store.Open(c.path, store.Options{LockTimeout: 200 * time.Millisecond})
+				if err == nil {
+					e.no(s.Close())
+				}
+				e.is(err, store.ErrCorrupt, c.path, c.says)
+			}
+			after, err := os.ReadFile(c.path)
+			e.no(err)
+			if string(after) != string(before) {
+				e.Error("the file was changed")
+			}
+		})
+	}
+	t.Run("directory", func(t *testing.T) {
+		e := &env{T: t}
+		_, err := store.Open(dir, store.Options{})
+		if err == nil || !strings.Contains(err.Error(), "is a directory") || errors.Is(err, store.ErrCorrupt) {
+			e.Errorf("error %v", err)
+		}
+	})
+	t.Run("in no directory", func(t *testing.T) {
+		e := &env{T: t}
+		_, err := store.Open(path("none/log.db"), store.Options{})
+		e.is(err, os.ErrNotExist, "none")
+	})
+	// A file without content is a store that has yet to be made.
+	t.Run("empty", func(t *testing.T) {
+		e := &env{T: t}
+		s, err := store.Open(write("empty", nil), store.Options{})
+		e.no(err)
+		e.store = s
+		e.create(nil)
+		e.no(s.Close())
+	})
+}
+
+func makeBolt(t *testing.T, path string, change func(tx *bbolt.Tx) error) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(change), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyOf(t *testing.T, from, to string) string {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// A file that lost its end, anywhere, is refused; nothing panics or faults.
+func TestOpenTruncatedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	s, err := store.Open(path, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{T: t, store: s}
+	e.create(nil)
+	var events []*patch.Event
+	for range 60 {
+		events = append(events, event(`{"content":{"parts":[{"text":"%0500d"}]}}`, 1))
+	}
+	e.append(events...)
+	e.append(says("a", 5)...)
+	e.no(s.Close())
+	used := int64(0) // what bbolt has in use; the rest of the file is room to grow
+	makeBolt(t, path, func(tx *bbolt.Tx) error {
+		used = tx.Size()
+		return nil
+	})
+	whole, err := os.ReadFile(path)
+	e.no(err)
+	cut := filepath.Join(t.TempDir(), "cut.db")
+	for size := int64(1); size < used; size += max(used/40, 1) {
+		for range 2 {
+			e.no(os.WriteFile(cut, whole[:size], 0o600))
+			s, err := store.Open(cut, store.Options{LockTimeout: 200 * time.Millisecond})
+			if err == nil {
+				e.no(s.Close())
+				t.Fatalf("a file cut to %d of %d bytes was opened", size, used)
+			}
+			e.is(err, store.ErrCorrupt, cut)
+		}
+	}
+	e.no(os.WriteFile(cut, whole[:used], 0o600))
+	s, err = store.Open(cut, store.Options{})
+	e.no(err)
+	e.store = s
+	if n := len(e.records(key)); n != 65 {
+		t.Errorf("%d records, want 65", n)
+	}
+	e.no(s.Close())
+}

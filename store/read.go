@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// A page is what one read transaction copies out: enough to make reading fast, little
+// enough to make the transaction short.
+const (
+	pageRecords = 512
+	pageBytes   = 1 << 20
+)
+
+// ViewAt returns the session's view as it stood after the record with the given seq; 0
+// gives the view before the first record. The shared scopes are no part of a view. It
+// fails with [ErrNotFound] if there is no such session, or no such record yet.
+func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, error) {
+	if err := key.Validate(); err != nil {
+		return fold.View{}, err
+	}
+	head, m, err := s.head(ctx, key)
+	if err != nil {
+		return fold.View{}, err
+	}
+	if seq > head.Last {
+		return fold.View{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
+	}
+	return s.foldUpTo(ctx, key, fold.New(head.Creation, m.initial), seq)
+}
+
+// RawEvents yields the records of the session's log from fromSeq on (0 and 1 both mean
+// the first), patches included, in seq order, up to the record that is the last when
+// the iteration starts. No transaction is open while the loop's body runs, so it may
+// take its time and write to the store. It ends with [ErrNotFound] if there is no such
+// session or the session is deleted meanwhile, and with a *[CorruptError] at a record
+// that cannot be read.
+func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		if err := key.Validate(); err != nil {
+			yield(patch.Record{}, err)
+			return
+		}
+		head, err := s.backend.Head(ctx, key.name())
+		if err != nil {
+			yield(patch.Record{}, fromBackend(key, err))
+			return
+		}
+		for page, err := range s.pages(ctx, key, head.Creation, max(fromSeq, 1), head.Last) {
+			if err != nil {
+				yield(patch.Record{}, err)
+				return
+			}
+			for _, r := range page {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// InitialState returns the state that the session was created with, without the shared
+// scopes' keys.
+func (s *Store) InitialState(ctx context.Context, key Key) (map[string]patch.Value, error) {
+	if err := key.Validate(); err != nil {
+		return nil, err
+	}
+	_, m, err := s.head(ctx, key)
+	return m.initial, err
+}
+
+// head returns what the session is, and how far its log goes.
+func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
+	head, err := s.backend.Head(ctx, key.name())
+	if err != nil {
+		return head, meta{}, fromBackend(key, err)
+	}
+	m, err := decodeMeta(head.Meta)
+	if err != nil {
+		return head, meta{}, fmt.Errorf("session %s: %w", key, err)
+	}
+	return head, m, nil
+}
+
+// replay folds the session's whole log.
+func (s *Store) replay(ctx context.Context, key Key) (fold.View, error) {
+	head, m, err := s.head(ctx, key)
+	if err != nil {
+		return fold.View{}, err
+	}
+	return s.foldUpTo(ctx, key, fold.New(head.Creation, m.initial), head.Last)
+}
+
+func (s *Store) foldUpTo(ctx context.Context, key Key, v fold.View, last uint64) (fold.View, error) {
+	for page, err := range s.pages(ctx, key, v.Creation(), v.Seq()+1, last) {
+		if err != nil {
+			return fold.View{}, err
+		}
+		if v, err = fold.Fold(v, page); err != nil {
+			return fold.View{}, &CorruptError{Key: key, Seq: v.Seq() + 1, Err: err}
+		}
+	}
+	return v, nil
+}
+
+// pages yields the records from one seq to another, a page at a time.
+func (s *Store) pages(ctx context.Context, key Key, creation string, from, last uint64) iter.Seq2[[]patch.Record, error] {
+	return func(yield func([]patch.Record, error) bool) {
+		for from <= last {
+			most := int(min(last-from+1, pageRecords))
+			raw, err := s.backend.Read(ctx, key.name(), creation, from, most, pageBytes)
+			if err != nil {
+				yield(nil, fromBackend(key, err))
+				return
+			}
+			if len(raw) == 0 {
+				yield(nil, &CorruptError{Key: key, Seq: from, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)})
+				return
+			}
+			page := make([]patch.Record, len(raw))
+			for i, r := range raw {
+				if page[i], err = decode(key, from+uint64(i), r); err != nil {
+					// What comes before the damage can be read.
+					if i == 0 || yield(page[:i], nil) {
+						yield(nil, err)
+					}
+					return
+				}
+			}
+			if !yield(page, nil) {
+				return
+			}
+			from += uint64(len(page))
+		}
+	}
+}
+
+func decode(key Key, seq uint64, raw backend.Record) (patch.Record, error) {
+	r, err := patch.DecodeRecord(raw.Data)
+	if err == nil && (raw.Seq != seq || r.Seq != seq) {
+		err = fmt.Errorf("%w: record %d stands at place %d, where record %d should be", ErrCorrupt, r.Seq, raw.Seq, seq)
+	}
+	if err != nil {
+		return patch.Record{}, &CorruptError{Key: key, Seq: seq, Err: err}
+	}
+	return r, nil
+}
+
+// record returns one record of a log.
+func (s *Store) record(ctx context.Context, key Key, creation string, seq uint64) (patch.Record, error) {
+	raw, err := s.backend.Read(ctx, key.name(), creation, seq, 1, math.MaxInt)
+	switch {
+	case err != nil:
+		return patch.Record{}, fromBackend(key, err)
+	case len(raw) == 0:
+		return patch.Record{}, &CorruptError{Key: key, Seq: seq, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+	}
+	return decode(key, seq, raw[0])
+}

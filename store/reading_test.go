@@ -1,0 +1,223 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// pull returns a function that returns the next record, which must be there.
+func pull(e *env, seq iter.Seq2[patch.Record, error]) (next func() patch.Record, stop func()) {
+	n, stop := iter.Pull2(seq)
+	return func() patch.Record {
+		e.Helper()
+		r, err, ok := n()
+		e.no(err)
+		if !ok {
+			e.Fatal("no record is left")
+		}
+		return r
+	}, stop
+}
+
+// fill gives the session a log of n records with patches of each type in it.
+func (e *env) fill(n int) {
+	e.Helper()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := 0; uint64(i) < uint64(n); i++ {
+		v := e.view()
+		if uint64(n) <= v.Seq() {
+			return
+		}
+		l := v.Len()
+		id := fmt.Sprint("f", i)
+		switch k := rnd.IntN(10); {
+		case k == 0 && l > 3:
+			e.apply(patch.NewSplice(rnd.IntN(l), 1, sets(id, fmt.Sprintf(`{"k%d":%d}`, i%5, i))))
+		case k == 1 && l > 3:
+			e.apply(patch.NewSummarise(rnd.IntN(l-2), 2, summary(id)))
+		case k == 2 && l > 6:
+			e.apply(patch.NewTruncateBefore(v.At(rnd.IntN(3)).ID()))
+		default:
+			e.append(event(`{"id":%q,"author":"a","timestamp":"2025-11-20T10:%02d:00Z","actions":{"stateDelta":{"k%d":%d}}}`, id, rnd.IntN(60), i%5, i))
+		}
+	}
+}
+
+func TestViewAtEverySeq(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(map[string]any{"k0": "initial", "app:x": 1})
+		e.fill(60)
+		records := e.records(key)
+		initial, err := e.store.InitialState(ctx, key)
+		e.no(err)
+		want := fold.New(e.view().Creation(), initial)
+		for k := uint64(0); ; k++ {
+			v, err := e.store.ViewAt(ctx, key, k)
+			e.no(err)
+			e.same(fmt.Sprint("view at ", k), viewText(v), viewText(want))
+			if k == uint64(len(records)) {
+				break
+			}
+			if want, err = want.Apply(records[k]); err != nil {
+				e.Fatal(err)
+			}
+		}
+		e.same("newest", viewText(e.view()), viewText(want))
+		last := uint64(len(records))
+		for _, k := range []uint64{last + 1, 1 << 63} {
+			_, err = e.store.ViewAt(ctx, key, k)
+			e.is(err, store.ErrNotFound, fmt.Sprint(k), fmt.Sprint(last))
+		}
+	})
+}
+
+// Reading a part gives the state of all.
+func TestFilteredReadings(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(map[string]any{"k0": "initial"})
+		e.fill(40)
+		v := e.view()
+		state := fmt.Sprint(v.State())
+		for n := -1; n <= v.Len()+2; n++ {
+			r := v.Last(n)
+			e.same("state", fmt.Sprint(r.View.State()), state)
+			if want := min(max(n, 0), v.Len()); r.Len() != want {
+				e.Errorf("last %d: %d events, want %d", n, r.Len(), want)
+			}
+			for i, ev := range r.Events() {
+				if v.At(i) != ev || i < v.Len()-n {
+					e.Errorf("last %d: event %q at index %d", n, ev.ID(), i)
+				}
+			}
+		}
+		t0 := time.Date(2025, 11, 20, 10, 30, 0, 0, time.UTC)
+		r := v.Since(t0)
+		e.same("state", fmt.Sprint(r.View.State()), state)
+		got := map[int]bool{}
+		for i := range r.Events() {
+			got[i] = true
+		}
+		for i, ev := range v.Events() {
+			if got[i] == ev.Timestamp().Before(t0) {
+				e.Errorf("event %d of %v is read: %t", i, ev.Timestamp(), got[i])
+			}
+		}
+	})
+}
+
+func TestRawEvents(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		for range e.store.RawEvents(ctx, key, 1) {
+			e.Fatal("an empty log has a record")
+		}
+		var events []*patch.Event
+		for i := range 1300 { // more than two pages
+			events = append(events, event(`{"id":"e%d"}`, i+1))
+		}
+		e.append(events...)
+		e.apply(patch.NewSplice(3, 2).WithID("p"))
+		for _, from := range []uint64{0, 1, 2, 512, 513, 514, 1300, 1301, 1302, 1 << 63} {
+			seq := max(from, 1)
+			for r, err := range e.store.RawEvents(ctx, key, from) {
+				e.no(err)
+				if r.Seq != seq {
+					e.Fatalf("from %d: record %d, want %d", from, r.Seq, seq)
+				}
+				if want := fmt.Sprint("e", seq); r.Event != nil && r.ID() != want {
+					e.Errorf("record %d has id %q", seq, r.ID())
+				}
+				seq++
+			}
+			if want := max(1302, max(from, 1)); seq != want {
+				e.Errorf("from %d: ended before %d, want %d", from, seq, want)
+			}
+		}
+	})
+}
+
+// The body of the loop may write, and what it writes is not read.
+func TestRawEventsWhileWriting(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 700)...)
+		seq := e.store.RawEvents(ctx, key, 1)
+		for range 2 { // it can be used again
+			last, n := e.view().Seq(), uint64(0)
+			for r, err := range seq {
+				e.no(err)
+				n++
+				if r.Seq%50 == 0 {
+					e.append(event(`{}`))
+					e.apply(patch.NewSplice(0, 1))
+				}
+			}
+			if n != last {
+				e.Errorf("%d records were read, want %d", n, last)
+			}
+		}
+	})
+}
+
+func TestRawEventsEnds(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 1100)...)
+		// When the loop does.
+		for r, err := range e.store.RawEvents(ctx, key, 5) {
+			e.no(err)
+			if r.Seq == 7 {
+				break
+			}
+		}
+		// When the caller is gone.
+		cancelled, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var last uint64
+		var end error
+		for r, err := range e.store.RawEvents(cancelled, key, 1) {
+			if end = err; err == nil {
+				last = r.Seq
+				cancel()
+			}
+		}
+		if !errors.Is(end, context.Canceled) || last == 1100 {
+			e.Errorf("after %d records: %v, want %v", last, end, context.Canceled)
+		}
+		// When the session is, even if there is a new one.
+		end = nil
+		for r, err := range e.store.RawEvents(ctx, key, 1) {
+			if end = err; err == nil && r.Seq == 1 {
+				e.no(e.store.Delete(ctx, key))
+				e.create(nil)
+				e.append(says("b", 1200)...)
+			} else if err == nil && r.ID() != fmt.Sprint("a", r.Seq) {
+				e.Fatalf("record %d of another creation", r.Seq)
+			}
+		}
+		e.is(end, store.ErrNotFound, key.String())
+	})
+}
+
+// A page of records is read at a time, and pages have no seam.
+func TestLargeRecordsPageByPage(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		var want []string
+		for i, size := range []int{10, 700_000, 700_000, 10, 3_000_000, 10, 10} {
+			want = append(want, fmt.Sprint("e", i))
+			e.append(event(`{"id":%q,"content":{"parts":[{"text":"%0*d"}]}}`, want[i], size, 1))
+		}
+		e.reopen()
+		e.same("visible", ids(e.view()), fmt.Sprint(want)[1:len(fmt.Sprint(want))-1])
+	})
+}

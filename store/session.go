@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Session is a session as [Store.Get] found it: its newest view, and the state that it
+// shares with others at that moment. It is immutable but for being copied.
+type Session struct {
+	Key  Key
+	View fold.View
+
+	shared map[string]patch.Value // with prefix app: or user:
+}
+
+// State returns the session's state with the shared scopes' merged in, the caller's
+// own copy. Values are as [patch.Value.Any] gives them.
+func (s Session) State() map[string]any {
+	state := s.View.State()
+	for key, value := range s.shared {
+		state[key] = value.Any()
+	}
+	return state
+}
+
+// Values returns the session's state with the shared scopes' merged in, the caller's
+// own copy.
+func (s Session) Values() map[string]patch.Value {
+	values := maps.Collect(s.View.Values())
+	maps.Copy(values, s.shared)
+	return values
+}
+
+// Value returns the value of a state key, of the session or a shared scope.
+func (s Session) Value(key string) (value patch.Value, ok bool) {
+	if patch.ScopeOf(key) == patch.ScopeSession {
+		return s.View.Value(key)
+	}
+	value, ok = s.shared[key]
+	return value, ok
+}
+
+// Create creates a session with an initial state, which may be nil. Keys with prefix
+// app: or user: go to the shared scope, in the same commit; those with prefix temp: are
+// dropped. Values are such as [patch.NewValue] takes, or a [patch.Value]. It fails with
+// [ErrExists] if the session is there.
+func (s *Store) Create(ctx context.Context, key Key, state map[string]any) (Session, error) {
+	if err := key.Validate(); err != nil {
+		return Session{}, err
+	}
+	own, shared, err := splitState(state)
+	if err != nil {
+		return Session{}, err
+	}
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	if err := h.lock(ctx); err != nil {
+		return Session{}, err
+	}
+	defer h.unlock()
+	w := write{store: s, handle: h}
+	if err := w.create(own); err != nil {
+		return Session{}, err
+	}
+	if err := w.share(shared); err != nil {
+		return Session{}, err
+	}
+	// The shared scopes are read first: after the commit nothing must fail.
+	out, err := s.session(ctx, key, w.view)
+	if err != nil {
+		return Session{}, err
+	}
+	if err := w.commit(ctx); err != nil {
+		return Session{}, err
+	}
+	for _, c := range shared {
+		out.shared[c.Key] = c.Value
+	}
+	return out, nil
+}
+
+// Get returns the session with its newest view: whatever was acknowledged before the
+// call is in it. It fails with [ErrNotFound] if there is no such session, and with a
+// *[CorruptError] if a record cannot be read.
+func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
+	if err := key.Validate(); err != nil {
+		return Session{}, err
+	}
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	v, err := s.view(ctx, h)
+	if err != nil {
+		return Session{}, err
+	}
+	return s.session(ctx, key, v)
+}
+
+// session adds the shared scopes to a view.
+func (s *Store) session(ctx context.Context, key Key, v fold.View) (Session, error) {
+	out := Session{Key: key, View: v, shared: map[string]patch.Value{}}
+	for _, prefix := range []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)} {
+		values, err := s.backend.Shared(ctx, prefix)
+		if err != nil {
+			return Session{}, fromBackend(key, err)
+		}
+		for _, raw := range values {
+			var value patch.Value
+			stateKey := raw.Name[len(prefix):]
+			if err := value.UnmarshalBinary(raw.Data); err != nil {
+				return Session{}, fmt.Errorf("session %s: shared state %q: %w", key, stateKey, err)
+			}
+			out.shared[stateKey] = value
+		}
+	}
+	return out, nil
+}
+
+// sharedName is the name of a shared value in the backend.
+func sharedName(key Key, stateKey string) string {
+	if patch.ScopeOf(stateKey) == patch.ScopeApp {
+		return prefixOf("app", key.App) + stateKey
+	}
+	return prefixOf("user", key.App, key.User) + stateKey
+}
+
+// create makes the write one that creates its session.
+func (w *write) create(own map[string]patch.Value) error {
+	data, err := encodeMeta(meta{w.store.opts.Now().UTC(), own})
+	if err != nil {
+		return err
+	}
+	if most := w.store.opts.MaxRecordBytes; len(data) > most {
+		return fmt.Errorf("session %s: %w: the initial state takes %d bytes; the limit is %d", w.handle.key, ErrTooLarge, len(data), most)
+	}
+	w.batch = backend.Batch{Creation: uuid.NewString(), Create: true, Meta: data}
+	w.view = fold.New(w.batch.Creation, own)
+	return nil
+}

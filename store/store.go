@@ -1,0 +1,240 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/memory"
+)
+
+// Options of a store. The zero value means the defaults.
+type Options struct {
+	// MaxRecordBytes is how large a record's byte form may be. 0 means 16 MiB; the
+	// most is [patch.MaxRecordBytes].
+	MaxRecordBytes int
+
+	// CachedSessions is of how many sessions the store keeps the newest view in
+	// memory. 0 means 1024; below 0 none is kept. A session that is in use is kept
+	// in any case.
+	CachedSessions int
+
+	// LockTimeout is how long [Open] waits for another holder of the file. 0 means
+	// one second.
+	LockTimeout time.Duration
+
+	// Logger gets what an operator should know. nil means [slog.Default].
+	Logger *slog.Logger
+
+	// Now and NewID give times and ids to records without. nil means [time.Now] and
+	// random UUIDs. They may be called from several goroutines.
+	Now   func() time.Time
+	NewID func() string
+}
+
+// Defaults of [Options].
+const (
+	DefaultMaxRecordBytes = 16 << 20
+	DefaultCachedSessions = 1024
+)
+
+// Validate reports whether the options make sense. The error matches [ErrInvalid] and
+// names the option.
+func (o Options) Validate() error {
+	bad := func(field, format string, args ...any) error {
+		return &patch.FieldError{Field: "Options." + field, Problem: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case o.MaxRecordBytes < 0 || o.MaxRecordBytes > patch.MaxRecordBytes:
+		return bad("MaxRecordBytes", "%d is not between 0 and %d", o.MaxRecordBytes, patch.MaxRecordBytes)
+	case o.LockTimeout < 0:
+		return bad("LockTimeout", "%v is below 0", o.LockTimeout)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxRecordBytes == 0 {
+		o.MaxRecordBytes = DefaultMaxRecordBytes
+	}
+	if o.CachedSessions == 0 {
+		o.CachedSessions = DefaultCachedSessions
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.NewID == nil {
+		o.NewID = uuid.NewString
+	}
+	return o
+}
+
+// Store keeps sessions. It is safe for use by any number of goroutines.
+type Store struct {
+	backend backend.Backend
+	opts    Options
+	cache   cache
+}
+
+// Open opens the store in the bbolt file at path, and creates the file if it is not
+// there. One Store at a time, in one process, holds a file: another Open fails with
+// [ErrLocked] after Options.LockTimeout. A file that is not a store's, or damaged,
+// gives [ErrCorrupt].
+func Open(path string, opts Options) (*Store, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	b, err := bolt.Open(path, bolt.Options{LockTimeout: opts.LockTimeout})
+	if err != nil {
+		return nil, fromBackend(Key{}, err)
+	}
+	return New(b, opts)
+}
+
+// OpenMemory opens an empty store in memory. Closing it loses what it holds.
+func OpenMemory(opts Options) (*Store, error) {
+	return New(&memory.Backend{}, opts)
+}
+
+// New opens a store on any backend, which it closes when it is closed itself.
+func New(b backend.Backend, opts Options) (*Store, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	return &Store{backend: b, opts: opts, cache: newCache(opts.CachedSessions)}, nil
+}
+
+// Close closes the store. Calls under way end first or fail with [ErrClosed], as all
+// later ones do. Views stay usable.
+func (s *Store) Close() error {
+	return fromBackend(Key{}, s.backend.Close())
+}
+
+// Info says what a listing knows of a session.
+type Info struct {
+	Key      Key
+	Creation string    // differs for a session that is deleted and created again
+	Created  time.Time // when the session was created
+	Seq      uint64    // of the last record; 0 if there is none
+}
+
+// ListOptions say which sessions to list. The zero value means all.
+type ListOptions struct {
+	App  string // only this app's; "" means all
+	User string // only this user's; "" means all
+}
+
+const listPage = 256
+
+// List yields the sessions in the order of their keys. Sessions that are created or
+// deleted meanwhile may or may not be among them.
+func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		prefix := ""
+		if opts.App != "" {
+			prefix = prefixOf(opts.App)
+			if opts.User != "" {
+				prefix = prefixOf(opts.App, opts.User)
+			}
+		}
+		after := ""
+		for {
+			page, err := s.backend.List(ctx, prefix, after, listPage)
+			if err != nil {
+				yield(Info{}, fromBackend(Key{}, err))
+				return
+			}
+			for _, l := range page {
+				after = l.Session
+				info, err := infoOf(l)
+				if err == nil && opts.User != "" && info.Key.User != opts.User {
+					continue
+				}
+				if !yield(info, err) || err != nil {
+					return
+				}
+			}
+			if len(page) < listPage {
+				return
+			}
+		}
+	}
+}
+
+func infoOf(l backend.Listed) (Info, error) {
+	key, err := keyOf(l.Session)
+	if err != nil {
+		return Info{}, err
+	}
+	m, err := decodeMeta(l.Meta)
+	if err != nil {
+		return Info{}, fmt.Errorf("session %s: %w", key, err)
+	}
+	return Info{Key: key, Creation: l.Creation, Created: m.created, Seq: l.Last}, nil
+}
+
+// Delete removes a session with its whole log. The shared scopes stay as they are. It
+// fails with [ErrNotFound] if there is no such session.
+func (s *Store) Delete(ctx context.Context, key Key) error {
+	if err := key.Validate(); err != nil {
+		return err
+	}
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	if err := h.lock(ctx); err != nil {
+		return err
+	}
+	defer h.unlock()
+	h.view.Store(nil)
+	err := s.backend.Delete(ctx, key.name())
+	if errors.Is(err, backend.ErrUnknown) {
+		// The caller may be gone; the question is still worth an answer.
+		switch _, headErr := s.backend.Head(context.WithoutCancel(ctx), key.name()); {
+		case errors.Is(headErr, backend.ErrNotFound):
+			return nil
+		case headErr == nil:
+			err = fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(err))
+		default:
+			err = stillUnknown(err, headErr)
+		}
+	}
+	return fromBackend(key, err)
+}
+
+// view returns the session's newest view, from memory if it is there.
+func (s *Store) view(ctx context.Context, h *handle) (fold.View, error) {
+	if v := h.view.Load(); v != nil {
+		return *v, nil
+	}
+	if err := h.lock(ctx); err != nil {
+		return fold.View{}, err
+	}
+	defer h.unlock()
+	return s.lockedView(ctx, h)
+}
+
+// lockedView is view for a caller that holds the handle's lock.
+func (s *Store) lockedView(ctx context.Context, h *handle) (fold.View, error) {
+	if v := h.view.Load(); v != nil {
+		return *v, nil
+	}
+	v, err := s.replay(ctx, h.key)
+	if err != nil {
+		return fold.View{}, err
+	}
+	h.view.Store(&v)
+	return v, nil
+}

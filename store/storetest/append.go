@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+var appendCases = []testCase{
+	{"Create", func(s *suite) {
+		s.put("empty", backend.Batch{Creation: "c1", Create: true})
+		s.put("with meta", backend.Batch{Creation: "c2", Create: true, Meta: []byte{0, 1, 0xff}})
+		s.put("with records", create("c3", 3))
+		b := create("c4", 2)
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
+		s.put("with shared values", b)
+	}},
+	{"Create/exists", func(s *suite) {
+		s.put("a", create("c1", 2))
+		b := create("c2", 3)
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
+		s.refuse(backend.ErrExists, "a", b)
+		s.refuse(backend.ErrExists, "a", create("c1", 0))
+		b.After = 2
+		s.refuse(backend.ErrExists, "a", b)
+	}},
+	{"Create/after", func(s *suite) {
+		b := create("c1", 0)
+		b.After = 1
+		s.refuse(backend.ErrMoved, "a", b)
+	}},
+	{"Append", func(s *suite) {
+		s.put("a", create("c1", 0))
+		s.put("a", extend("c1", 0, 1))
+		s.put("a", extend("c1", 1, 3))
+		b := extend("c1", 4, 1)
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}, {Name: "y"}, {Name: "x", Data: []byte("2")}}
+		s.put("a", b)
+		s.put("a", backend.Batch{Creation: "c1", After: 5}) // nothing
+		s.put("a", backend.Batch{Creation: "c1", After: 5, Shared: []backend.Value{{Name: "z", Data: []byte("3")}}})
+	}},
+	{"Append/moved", func(s *suite) {
+		s.put("a", create("c1", 3))
+		for _, after := range []uint64{0, 2, 4, 1 << 63} {
+			b := extend("c1", after, 2)
+			b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
+			s.refuse(backend.ErrMoved, "a", b)
+		}
+	}},
+	{"Append/not found", func(s *suite) {
+		s.refuse(backend.ErrNotFound, "a", extend("c1", 0, 1))
+		s.put("a", create("c1", 1))
+		for _, creation := range []string{"c", "c10", "C1", ""} {
+			b := extend(creation, 1, 1)
+			b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
+			s.refuse(backend.ErrNotFound, "a", b)
+		}
+		// Who does not know the session learns that first.
+		s.refuse(backend.ErrNotFound, "a", extend("c2", 7, 1))
+	}},
+	{"Append/atomic", func(s *suite) {
+		s.put("a", create("c1", 1))
+		for _, seqs := range [][]uint64{{1}, {3}, {2, 2}, {2, 4}, {2, 3, 1}, {0}} {
+			b := backend.Batch{Creation: "c1", After: 1, Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}
+			for _, seq := range seqs {
+				b.Records = append(b.Records, backend.Record{Seq: seq, IDs: []string{"id" + fmt.Sprint(seq)}, Data: []byte("x")})
+			}
+			s.refuse(nil, "a", b)
+			if seqs[0] != 1 {
+				b.Create, b.After = true, 0
+				s.refuse(nil, "b", b)
+			}
+		}
+	}},
+	{"Append/sizes", func(s *suite) {
+		s.put("a", create("c1", 0))
+		var b backend.Batch
+		b.Creation = "c1"
+		for i, size := range []int{0, 1, 4095, 4096, 4097, 70_000, 3 << 20} {
+			b.Records = append(b.Records, backend.Record{Seq: uint64(i + 1), Data: big(size)})
+		}
+		s.put("a", b)
+		s.put("b", create("c2", 3000))
+		s.put("c", backend.Batch{Creation: "c3", Create: true, Meta: big(1 << 20)})
+	}},
+	{"Append/ids", func(s *suite) {
+		b := create("c1", 0)
+		b.Records = []backend.Record{
+			{Seq: 1, IDs: []string{"own", "nested 1", "nested 2"}},
+			{Seq: 2}, // takes none
+			{Seq: 3, IDs: []string{""}},
+		}
+		s.put("a", b)
+		s.put("b", create("c2", 1))
+	}},
+}

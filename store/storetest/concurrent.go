@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+const (
+	goroutines = 8
+	perRoutine = 12
+)
+
+// all runs f in several goroutines and waits for them.
+func all(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}
+
+var concurrentCases = []testCase{
+	{"Concurrent/create", func(s *suite) {
+		var winner atomic.Int32
+		var won atomic.Int32
+		all(goroutines, func(i int) {
+			switch err := s.Append(ctx, "a", create(fmt.Sprint("c", i), i)); {
+			case err == nil:
+				won.Add(1)
+				winner.Store(int32(i))
+			case !errors.Is(err, backend.ErrExists):
+				s.Errorf("creating at once: %v, want %v", err, backend.ErrExists)
+			}
+		})
+		if won.Load() != 1 {
+			s.Errorf("%d of %d created the session", won.Load(), goroutines)
+		}
+		i := int(winner.Load())
+		s.want.append("a", create(fmt.Sprint("c", i), i))
+	}},
+	{"Concurrent/one session", func(s *suite) {
+		s.put("a", create("c1", 0))
+		var mu sync.Mutex
+		landed := map[uint64]backend.Batch{}
+		done := make(chan struct{})
+		var readers sync.WaitGroup
+		for range 2 {
+			readers.Go(func() { s.readWhile(done) })
+		}
+		all(goroutines, func(i int) {
+			for k := 0; k < perRoutine; {
+				head, err := s.Head(ctx, "a")
+				if err != nil {
+					s.Errorf("Head: %v", err)
+					return
+				}
+				seq := head.Last + 1
+				b := backend.Batch{Creation: "c1", After: head.Last, Records: []backend.Record{
+					{Seq: seq, IDs: []string{fmt.Sprint(i, "/", k)}, Data: fmt.Append(nil, i, " ", k)},
+				}, Shared: []backend.Value{{Name: fmt.Sprint("shared by ", i), Data: fmt.Append(nil, k)}}}
+				switch err := s.Append(ctx, "a", b); {
+				case err == nil:
+					mu.Lock()
+					landed[seq] = b
+					mu.Unlock()
+					k++
+				case !errors.Is(err, backend.ErrMoved):
+					s.Errorf("Append: %v", err)
+					return
+				}
+			}
+		})
+		close(done)
+		readers.Wait()
+		for seq := uint64(1); seq <= goroutines*perRoutine; seq++ {
+			b, ok := landed[seq]
+			if !ok {
+				s.Fatalf("no Append put record %d there", seq)
+			}
+			s.want.append("a", b)
+		}
+	}},
+	{"Concurrent/many sessions", func(s *suite) {
+		all(goroutines, func(i int) {
+			name := fmt.Sprint("s", i)
+			if err := s.Append(ctx, name, create(name, 0)); err != nil {
+				s.Errorf("Append: %v", err)
+				return
+			}
+			for k := range perRoutine {
+				if err := s.Append(ctx, name, extend(name, uint64(k), 1)); err != nil {
+					s.Errorf("Append: %v", err)
+				}
+			}
+			if i%2 == 0 {
+				if err := s.Delete(ctx, name); err != nil {
+					s.Errorf("Delete: %v", err)
+				}
+			}
+		})
+		for i := 1; i < goroutines; i += 2 {
+			name := fmt.Sprint("s", i)
+			s.want.append(name, create(name, perRoutine))
+		}
+	}},
+	{"Concurrent/close", func(s *suite) {
+		s.put("a", create("c1", 20))
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				for {
+					if _, err := s.Read(ctx, "a", "c1", 1, 99, 1<<20); err != nil {
+						s.is(err, backend.ErrClosed, "Read while closing")
+						return
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for after := uint64(20); ; after++ {
+				if err := s.Append(ctx, "a", extend("c1", after, 1)); err != nil {
+					s.is(err, backend.ErrClosed, "Append while closing")
+					return
+				}
+			}
+		})
+		if err := s.Close(); err != nil {
+			s.Errorf("Close: %v", err)
+		}
+		s.closed = true
+		wg.Wait()
+	}},
+	{"Concurrent/cancel", func(s *suite) {
+		// A call that was cancelled has either taken place or done nothing.
+		s.put("a", create("c1", 0))
+		last := uint64(0)
+		for range 4 * perRoutine {
+			cancelled, cancel := context.WithCancel(ctx)
+			go cancel()
+			b := extend("c1", last, 1)
+			switch err := s.Append(cancelled, "a", b); {
+			case err == nil:
+				s.want.append("a", b)
+				last++
+			case !errors.Is(err, context.Canceled):
+				s.Errorf("Append: %v, want %v", err, context.Canceled)
+			}
+			cancel()
+		}
+	}},
+}
+
+// readWhile reads until done is closed: pages have no gap, and the log only grows.
+func (s *suite) readWhile(done chan struct{}) {
+	before := 0
+	for {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		got, err := s.Read(ctx, "a", "c1", 1, 1<<20, 1<<30)
+		if err != nil {
+			s.Errorf("Read: %v", err)
+			return
+		}
+		for i, r := range got {
+			if r.Seq != uint64(i+1) {
+				s.Errorf("record %d at place %d", r.Seq, i+1)
+				return
+			}
+		}
+		if len(got) < before {
+			s.Errorf("%d records after there were %d", len(got), before)
+		}
+		before = len(got)
+	}
+}

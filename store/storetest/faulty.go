@@ -1,0 +1,160 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// ErrInjected is why a [Faulty] backend's calls fail.
+var ErrInjected = errors.New("injected failure")
+
+// Failure is a way in which a write fails.
+type Failure int
+
+// The failures.
+const (
+	Refused Failure = iota // the write fails before its commit, and did nothing
+	Lost                   // the outcome is unknown; the write did not take place
+	Landed                 // the outcome is unknown; the write took place
+)
+
+func (f Failure) String() string {
+	return [...]string{"refused", "lost", "landed"}[f]
+}
+
+// Faulty is a backend whose writes, Append and Delete, fail as planned. With nothing
+// planned it does what the backend in it does.
+type Faulty struct {
+	backend.Backend
+
+	mu     sync.Mutex
+	plan   Plan
+	writes int // since the plan was made
+	calls  int // to fail from now on
+}
+
+// Plan says what a [Faulty] backend shall do.
+type Plan struct {
+	Write   int     // which write fails, counted from 1; 0 for none
+	Failure Failure // how
+	Then    int     // how many calls after it fail, reads too, with Err
+	Err     error   // of those calls; nil means [ErrInjected]
+
+	// During, if not nil, is called as the write fails: after it took place, or in its
+	// stead.
+	During func()
+}
+
+// Plan replaces what was planned before. The zero Plan heals the backend.
+func (f *Faulty) Plan(p Plan) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plan, f.writes, f.calls = p, 0, 0
+}
+
+// Writes returns how many writes there were since the plan was made.
+func (f *Faulty) Writes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.writes
+}
+
+// later returns the error of a call after the one that failed.
+func (f *Faulty) later() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.calls == 0 {
+		return nil
+	}
+	f.calls--
+	if f.plan.Err != nil {
+		return f.plan.Err
+	}
+	return fmt.Errorf("a later call: %w", ErrInjected)
+}
+
+func (f *Faulty) write(do func() error) error {
+	if err := f.later(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.writes++
+	plan, fails := f.plan, f.writes == f.plan.Write
+	f.mu.Unlock()
+	if !fails {
+		return do()
+	}
+	var err error
+	switch plan.Failure {
+	case Refused:
+		err = ErrInjected
+	case Lost:
+		err = &backend.UnknownError{Cause: ErrInjected}
+	case Landed:
+		// What the backend refuses does not land.
+		if err = do(); err == nil {
+			err = &backend.UnknownError{Cause: ErrInjected}
+		}
+	}
+	if plan.During != nil {
+		plan.During()
+	}
+	f.mu.Lock()
+	f.calls = plan.Then
+	f.mu.Unlock()
+	return err
+}
+
+// Append implements [backend.Backend].
+func (f *Faulty) Append(ctx context.Context, session string, batch backend.Batch) error {
+	return f.write(func() error { return f.Backend.Append(ctx, session, batch) })
+}
+
+// Delete implements [backend.Backend].
+func (f *Faulty) Delete(ctx context.Context, session string) error {
+	return f.write(func() error { return f.Backend.Delete(ctx, session) })
+}
+
+// Head implements [backend.Backend].
+func (f *Faulty) Head(ctx context.Context, session string) (backend.Head, error) {
+	if err := f.later(); err != nil {
+		return backend.Head{}, err
+	}
+	return f.Backend.Head(ctx, session)
+}
+
+// Read implements [backend.Backend].
+func (f *Faulty) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+	if err := f.later(); err != nil {
+		return nil, err
+	}
+	return f.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes)
+}
+
+// Lookup implements [backend.Backend].
+func (f *Faulty) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
+	if err := f.later(); err != nil {
+		return nil, err
+	}
+	return f.Backend.Lookup(ctx, session, creation, ids)
+}
+
+// Shared implements [backend.Backend].
+func (f *Faulty) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
+	if err := f.later(); err != nil {
+		return nil, err
+	}
+	return f.Backend.Shared(ctx, prefix)
+}
+
+// List implements [backend.Backend].
+func (f *Faulty) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
+	if err := f.later(); err != nil {
+		return nil, err
+	}
+	return f.Backend.List(ctx, prefix, after, limit)
+}

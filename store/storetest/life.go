@@ -1,0 +1,130 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+var lifeCases = []testCase{
+	{"Delete", func(s *suite) {
+		for _, name := range []string{"a", "b", "ba", "b\x00", "c"} {
+			s.put(name, create("creation of "+name, 3))
+		}
+		s.remove("b")
+		s.check()
+		s.is(s.Delete(ctx, "b"), backend.ErrNotFound, "Delete again")
+		s.is(s.Delete(ctx, "never"), backend.ErrNotFound, "Delete of what was never there")
+		_, err := s.Head(ctx, "b")
+		s.is(err, backend.ErrNotFound, "Head after Delete")
+		s.remove("a")
+		s.remove("c")
+	}},
+	{"Delete/large", func(s *suite) {
+		s.put("a", create("c1", 3000))
+		s.put("b", create("c2", 3000))
+		s.remove("a")
+		s.check()
+		s.put("a", create("c3", 10))
+	}},
+	{"Delete/create again", func(s *suite) {
+		s.put("a", create("c1", 3))
+		s.remove("a")
+		s.put("a", create("c2", 1)) // its ids are those of before
+		s.check()
+		s.refuse(backend.ErrNotFound, "a", extend("c1", 3, 1))
+		s.refuse(backend.ErrNotFound, "a", extend("c1", 1, 1))
+		_, err := s.Read(ctx, "a", "c1", 1, 9, 99)
+		s.is(err, backend.ErrNotFound, "Read of the deleted creation")
+		_, err = s.Lookup(ctx, "a", "c1", []string{"id1"})
+		s.is(err, backend.ErrNotFound, "Lookup in the deleted creation")
+		seqs, err := s.Lookup(ctx, "a", "c2", []string{"id1", "id2"})
+		if err != nil || seqs[0] != 1 || seqs[1] != 0 {
+			s.Errorf("Lookup in the new creation: %v, %v; want 1 and 0", seqs, err)
+		}
+		for i := range 5 {
+			s.remove("a")
+			s.put("a", create(fmt.Sprint("again ", i), i))
+			s.check()
+		}
+	}},
+	{"Slices given", func(s *suite) {
+		b := create("c1", 2)
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("value")}}
+		s.put("a", b)
+		scramble(b.Meta)
+		scramble(b.Shared[0].Data)
+		b.Shared[0].Name = "y"
+		for i := range b.Records {
+			scramble(b.Records[i].Data)
+			b.Records[i].IDs[0] = "other"
+		}
+		s.check()
+	}},
+	{"Slices returned", func(s *suite) {
+		b := create("c1", 3)
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("value")}}
+		s.put("a", b)
+		head, _ := s.Head(ctx, "a")
+		scramble(head.Meta)
+		_ = append(head.Meta, "tail"...)
+		listed, _ := s.List(ctx, "", "", 1)
+		scramble(listed[0].Meta)
+		_ = append(listed[0].Meta, "tail"...)
+		values, _ := s.Backend.Shared(ctx, "")
+		scramble(values[0].Data)
+		got := s.read("a", "c1", 1, 9, 99)
+		for _, r := range got {
+			scramble(r.Data)
+			_ = append(r.Data, "tail"...)
+		}
+		s.check()
+		// What was read stays as it was while others write.
+		kept := s.read("a", "c1", 1, 9, 99)
+		s.put("a", extend("c1", 3, 500))
+		s.sameRecords(kept, s.want.sessions["a"], 1, 3)
+		s.remove("a")
+		for i, r := range kept {
+			if want := fmt.Sprint("record ", i+1); string(r.Data) != want {
+				s.Errorf("a record that was read changed to %q, want %q", r.Data, want)
+			}
+		}
+	}},
+	{"Cancelled", func(s *suite) {
+		s.put("a", create("c1", 1))
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		b := extend("c1", 1, 1)
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
+		for name, err := range s.everyCall(cancelled, "a", b) {
+			s.is(err, context.Canceled, name)
+		}
+		s.is(s.Append(cancelled, "b", create("c2", 1)), context.Canceled, "Append that creates")
+	}},
+	{"Closed", func(s *suite) {
+		s.put("a", create("c1", 1))
+		if err := s.Close(); err != nil {
+			s.Fatalf("Close: %v", err)
+		}
+		s.closed = true
+		for name, err := range s.everyCall(ctx, "a", extend("c1", 1, 1)) {
+			s.is(err, backend.ErrClosed, name)
+		}
+		s.is(s.Append(ctx, "b", create("c2", 1)), backend.ErrClosed, "Append that creates")
+		s.is(s.Close(), backend.ErrClosed, "Close")
+	}},
+}
+
+// everyCall calls each method but Close and returns the errors.
+func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map[string]error {
+	errs := map[string]error{}
+	_, errs["Head"] = s.Head(ctx, name)
+	errs["Append"] = s.Append(ctx, name, b)
+	_, errs["Read"] = s.Read(ctx, name, b.Creation, 1, 9, 99)
+	_, errs["Lookup"] = s.Lookup(ctx, name, b.Creation, []string{"id1"})
+	_, errs["Shared"] = s.Backend.Shared(ctx, "")
+	_, errs["List"] = s.List(ctx, "", "", 9)
+	errs["Delete"] = s.Delete(ctx, name)
+	return errs
+}

@@ -1,0 +1,159 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+var readCases = []testCase{
+	{"Head/not found", func(s *suite) {
+		s.put("ab", create("c1", 1))
+		for _, name := range []string{"a", "abc", "AB"} {
+			_, err := s.Head(ctx, name)
+			s.is(err, backend.ErrNotFound, "Head of "+name)
+		}
+	}},
+	{"Read/from", func(s *suite) {
+		s.put("a", create("c1", 5))
+		want := s.want.sessions["a"]
+		s.sameRecords(s.read("a", "c1", 0, 9, 1<<20), want, 1, 5)
+		for from := 1; from <= 8; from++ {
+			s.sameRecords(s.read("a", "c1", uint64(from), 9, 1<<20), want, from, max(0, 6-from))
+		}
+		s.sameRecords(s.read("a", "c1", 1<<63, 9, 1<<20), want, 0, 0)
+		s.put("b", create("c2", 0))
+		s.sameRecords(s.read("b", "c2", 1, 9, 1<<20), nil, 1, 0)
+	}},
+	{"Read/limits", func(s *suite) {
+		s.put("a", create("c1", 0))
+		b := backend.Batch{Creation: "c1"}
+		for seq := uint64(1); seq <= 10; seq++ {
+			b.Records = append(b.Records, backend.Record{Seq: seq, Data: big(100)})
+		}
+		s.put("a", b)
+		want := s.want.sessions["a"]
+		for _, c := range []struct{ maxRecords, maxBytes, want int }{
+			{1, 1 << 20, 1}, {3, 1 << 20, 3}, {10, 1 << 20, 10}, {11, 1 << 20, 10},
+			{99, 100, 1}, {99, 199, 1}, {99, 200, 2}, {99, 201, 2}, {99, 1000, 10},
+			{2, 300, 2}, {3, 200, 2},
+			{99, 99, 1}, {99, 0, 1}, {0, 1 << 20, 1}, {0, 0, 1}, // at least one
+		} {
+			s.sameRecords(s.read("a", "c1", 1, c.maxRecords, c.maxBytes), want, 1, c.want)
+		}
+		// Pages of any size make the whole.
+		for _, most := range []struct{ records, bytes int }{{1, 1 << 20}, {3, 1 << 20}, {99, 250}, {99, 1}} {
+			var all []backend.Record
+			for {
+				page := s.read("a", "c1", uint64(len(all)+1), most.records, most.bytes)
+				if len(page) == 0 {
+					break
+				}
+				all = append(all, page...)
+			}
+			s.sameRecords(all, want, 1, 10)
+		}
+	}},
+	{"Read/not found", func(s *suite) {
+		s.put("a", create("c1", 2))
+		for _, c := range []struct{ name, creation string }{{"b", "c1"}, {"a", "c2"}, {"a", "c"}, {"a", ""}, {"", "c1"}} {
+			_, err := s.Read(ctx, c.name, c.creation, 1, 9, 99)
+			s.is(err, backend.ErrNotFound, fmt.Sprintf("Read of %q, created as %q", c.name, c.creation))
+			_, err = s.Lookup(ctx, c.name, c.creation, []string{"id1"})
+			s.is(err, backend.ErrNotFound, fmt.Sprintf("Lookup in %q, created as %q", c.name, c.creation))
+		}
+	}},
+	{"Lookup", func(s *suite) {
+		b := create("c1", 0)
+		b.Records = []backend.Record{{Seq: 1, IDs: []string{"b", "ab", "abc"}}, {Seq: 2, IDs: []string{"a"}}, {Seq: 3, IDs: []string{"", "ab\x00"}}}
+		s.put("a", b)
+		s.put("b", create("c2", 2))
+		for _, c := range []struct {
+			name, creation string
+			ids            []string
+			want           []uint64
+		}{
+			{"a", "c1", nil, nil},
+			{"a", "c1", []string{"a", "b", "ab", "abc"}, []uint64{2, 1, 1, 1}},
+			{"a", "c1", []string{"abc", "no", "a", "a", "abcd", "", "ab\x00", "\x00"}, []uint64{1, 0, 2, 2, 0, 3, 3, 0}},
+			{"a", "c1", []string{"id1", "id2"}, []uint64{0, 0}}, // of the other session
+			{"b", "c2", []string{"a", "id2", "id1"}, []uint64{0, 2, 1}},
+		} {
+			got, err := s.Lookup(ctx, c.name, c.creation, c.ids)
+			if err != nil || !slices.Equal(got, c.want) {
+				s.Errorf("Lookup of %q in %q: %v, %v; want %v", c.ids, c.name, got, err, c.want)
+			}
+		}
+	}},
+	{"List", func(s *suite) {
+		names := []string{"a", "a\x00", "a\x00\x01", "ab", "b", "b\xff", "b\xff\xff", "c"}
+		for i, name := range names {
+			s.put(name, create(fmt.Sprint("c", i), i))
+		}
+		for _, c := range []struct {
+			prefix, after string
+			limit         int
+			want          []string
+		}{
+			{"", "", 99, names},
+			{"", "", 3, names[:3]},
+			{"", "", len(names), names},
+			{"", "", 0, nil},
+			{"a", "", 99, names[:4]},
+			{"a\x00", "", 99, names[1:3]},
+			{"b\xff", "", 99, names[5:7]},
+			{"b\xff\xff", "", 99, names[6:7]},
+			{"x", "", 99, nil},
+			{"", "b", 99, names[5:]},
+			{"", "aa", 99, names[3:]}, // after need not be there
+			{"", "c", 99, nil},
+			{"b", "a", 99, names[4:7]}, // after is below the prefix
+			{"b", "b", 1, names[5:6]},
+			{"a", "b", 99, nil}, // after is above it
+			{"a", "a\x00\x01", 99, names[3:4]},
+		} {
+			got, err := s.List(ctx, c.prefix, c.after, c.limit)
+			if err != nil {
+				s.Fatalf("List: %v", err)
+			}
+			var gotNames []string
+			for _, l := range got {
+				gotNames = append(gotNames, l.Session)
+				s.sameHead(l.Head, s.want.sessions[l.Session], l.Session)
+			}
+			if !slices.Equal(gotNames, c.want) {
+				s.Errorf("List of prefix %q after %q, limit %d: %q, want %q", c.prefix, c.after, c.limit, gotNames, c.want)
+			}
+		}
+	}},
+	{"List/paging", func(s *suite) {
+		for i := range 50 {
+			s.put(fmt.Sprintf("p%02d", i), create(fmt.Sprint("c", i), 1))
+		}
+		s.put("o", create("before", 0))
+		s.put("q", create("after", 0))
+		for _, limit := range []int{1, 7, 50, 51} {
+			after, n := "", 0
+			for {
+				page, err := s.List(ctx, "p", after, limit)
+				if err != nil {
+					s.Fatalf("List: %v", err)
+				}
+				if len(page) == 0 {
+					break
+				}
+				for _, l := range page {
+					if want := fmt.Sprintf("p%02d", n); l.Session != want {
+						s.Fatalf("page by page, limit %d: %q, want %q", limit, l.Session, want)
+					}
+					after = l.Session
+					n++
+				}
+			}
+			if n != 50 {
+				s.Errorf("page by page, limit %d: %d sessions, want 50", limit, n)
+			}
+		}
+	}},
+}

@@ -1,0 +1,76 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// oddNames are names that an engine could take for each other, or for its own marks.
+var oddNames = []string{
+	"a", "aa", "a\x00", "a\x00a", "a\x01", "a\xff", "\x00", "\x00\x00", "\x00\x01", "\x00\xff", "\x01",
+	"\xff", "\xff\xff", "\xff\x00", "/", "a/b", "\n", "\xc3\x28", "😀", string(big(4000)), string(big(4001)), string(big(backend.MaxNameBytes)),
+	"\x00\x00\x00\x00\x00\x00\x00\x01", "\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01",
+}
+
+var sharedCases = []testCase{
+	{"Shared", func(s *suite) {
+		s.put("a", create("c1", 0))
+		names := []string{"p", "p\x00", "p\x00q", "pq", "q", "q\xff", "q\xff\xff", "r"}
+		for i := range names {
+			// Not in name order.
+			name := names[(i*5)%len(names)]
+			s.put("a", backend.Batch{Creation: "c1", Shared: []backend.Value{{Name: name, Data: []byte("of " + name)}}})
+		}
+		for _, c := range []struct {
+			prefix string
+			want   []string
+		}{
+			{"", names}, {"p", names[:4]}, {"p\x00", names[1:3]}, {"q\xff", names[5:7]}, {"q\xff\xff\xff", nil},
+			{"r", names[7:]}, {"s", nil}, {"o", nil}, {"pqr", nil},
+		} {
+			got, err := s.Backend.Shared(ctx, c.prefix)
+			if err != nil {
+				s.Fatalf("Shared: %v", err)
+			}
+			s.sameShared(got, c.want)
+		}
+	}},
+	{"Shared/overwritten", func(s *suite) {
+		s.put("a", create("c1", 0))
+		s.put("b", create("c2", 0))
+		for i, name := range []string{"a", "b", "a"} {
+			s.put(name, backend.Batch{Creation: s.want.sessions[name].creation, Shared: []backend.Value{{Name: "x", Data: fmt.Append(nil, i)}}})
+		}
+		s.put("a", backend.Batch{Creation: "c1", Shared: []backend.Value{{Name: "x"}}})
+	}},
+	{"Shared/outlive sessions", func(s *suite) {
+		b := create("c1", 1)
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
+		s.put("a", b)
+		s.remove("a")
+	}},
+	{"Names", func(s *suite) {
+		for i, name := range oddNames {
+			b := create(fmt.Sprint("c", i), 0)
+			for k, id := range oddNames {
+				b.Records = append(b.Records, backend.Record{Seq: uint64(k + 1), IDs: []string{id}, Data: []byte(name + id)})
+			}
+			b.Shared = []backend.Value{{Name: name, Data: []byte("of " + name)}}
+			s.put(name, b)
+		}
+		for i, name := range oddNames {
+			if i%2 == 0 {
+				s.remove(name)
+			}
+		}
+	}},
+	{"Names/creations", func(s *suite) {
+		for i, creation := range oddNames {
+			name := fmt.Sprint("s", i)
+			s.put(name, create(creation, 1))
+			s.put(name, extend(creation, 1, 1))
+			s.refuse(backend.ErrNotFound, name, extend(creation+"\x00", 2, 1))
+		}
+	}},
+}

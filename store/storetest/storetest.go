@@ -1,0 +1,260 @@
+// Package storetest tests storage backends: one suite that every backend passes, and a
+// backend that fails on purpose.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Run tests every sentence of the contract of [backend.Backend]. open opens an empty
+// backend for one test. reopen closes it and opens what it has stored anew; it is nil
+// if nothing outlives the backend. An open that wants to check more of what a test
+// leaves behind does so in t.Cleanup; some tests have closed the backend by then.
+//
+// Each test ends with a comparison of all that the backend holds with what was put in,
+// before and after reopening.
+func Run(t *testing.T, open func(t *testing.T) (b backend.Backend, reopen func() backend.Backend)) {
+	for _, c := range slices.Concat(appendCases, readCases, sharedCases, lifeCases, concurrentCases) {
+		t.Run(c.name, func(t *testing.T) {
+			b, reopen := open(t)
+			s := &suite{T: t, Backend: b, want: newModel()}
+			c.run(s)
+			if s.closed {
+				return
+			}
+			s.check()
+			if reopen != nil {
+				s.Backend = reopen()
+				s.check()
+			}
+		})
+	}
+}
+
+type testCase struct {
+	name string
+	run  func(s *suite)
+}
+
+var ctx = context.Background()
+
+// suite is one test: a backend, and what it must hold.
+type suite struct {
+	*testing.T
+	backend.Backend
+	want   model
+	closed bool // the test has closed the backend
+}
+
+// model is a backend's content, plainly.
+type model struct {
+	sessions map[string]*modelSession
+	shared   map[string]string
+	ids      map[string]bool // all that were ever used
+}
+
+type modelSession struct {
+	creation string
+	meta     string
+	records  []string
+	ids      map[string]uint64
+}
+
+func newModel() model {
+	return model{map[string]*modelSession{}, map[string]string{}, map[string]bool{}}
+}
+
+// append does to the model what an accepted batch does.
+func (m model) append(name string, b backend.Batch) {
+	s := m.sessions[name]
+	if b.Create {
+		s = &modelSession{creation: b.Creation, meta: string(b.Meta), ids: map[string]uint64{}}
+		m.sessions[name] = s
+	}
+	for _, r := range b.Records {
+		s.records = append(s.records, string(r.Data))
+		for _, id := range r.IDs {
+			s.ids[id] = r.Seq
+			m.ids[id] = true
+		}
+	}
+	for _, v := range b.Shared {
+		m.shared[v.Name] = string(v.Data)
+	}
+}
+
+// put appends a batch that must be accepted.
+func (s *suite) put(name string, b backend.Batch) {
+	s.Helper()
+	if err := s.Append(ctx, name, b); err != nil {
+		s.Fatalf("Append to %q: %v", name, err)
+	}
+	s.want.append(name, b)
+}
+
+// refuse appends a batch that must be refused with the given error, or with any if
+// that is nil. That it did nothing shows in check.
+func (s *suite) refuse(want error, name string, b backend.Batch) {
+	s.Helper()
+	err := s.Append(ctx, name, b)
+	if err == nil || want != nil && !errors.Is(err, want) {
+		s.Errorf("Append to %q: %v, want %v", name, err, want)
+	}
+	if errors.Is(err, backend.ErrUnknown) {
+		s.Errorf("Append to %q: the outcome of a refusal is known, but got %v", name, err)
+	}
+	s.check()
+}
+
+// remove deletes a session that is there.
+func (s *suite) remove(name string) {
+	s.Helper()
+	if err := s.Delete(ctx, name); err != nil {
+		s.Fatalf("Delete %q: %v", name, err)
+	}
+	delete(s.want.sessions, name)
+}
+
+// create returns a batch that creates a session with n records.
+func create(creation string, n int) backend.Batch {
+	return backend.Batch{Creation: creation, Create: true, Meta: []byte("meta of " + creation), Records: records(0, n)}
+}
+
+// extend returns a batch that appends n records.
+func extend(creation string, after uint64, n int) backend.Batch {
+	return backend.Batch{Creation: creation, After: after, Records: records(after, n)}
+}
+
+func records(after uint64, n int) []backend.Record {
+	var out []backend.Record
+	for seq := after + 1; seq <= after+uint64(n); seq++ {
+		out = append(out, backend.Record{Seq: seq, IDs: []string{fmt.Sprint("id", seq)}, Data: fmt.Appendf(nil, "record %d", seq)})
+	}
+	return out
+}
+
+// check compares all that the backend holds with the model.
+func (s *suite) check() {
+	s.Helper()
+	listed, err := s.List(ctx, "", "", 1<<20)
+	if err != nil {
+		s.Fatalf("List: %v", err)
+	}
+	var names []string
+	for _, l := range listed {
+		names = append(names, l.Session)
+		if want, ok := s.want.sessions[l.Session]; ok {
+			s.sameHead(l.Head, want, l.Session)
+		}
+	}
+	if want := slices.Sorted(maps.Keys(s.want.sessions)); !slices.Equal(names, want) {
+		s.Fatalf("List: sessions %q, want %q", names, want)
+	}
+	for name, want := range s.want.sessions {
+		s.checkSession(name, want)
+	}
+	values, err := s.Shared(ctx, "")
+	if err != nil {
+		s.Fatalf("Shared: %v", err)
+	}
+	s.sameShared(values, slices.Sorted(maps.Keys(s.want.shared)))
+}
+
+func (s *suite) sameHead(got backend.Head, want *modelSession, name string) {
+	s.Helper()
+	if got.Creation != want.creation || string(got.Meta) != want.meta || got.Last != uint64(len(want.records)) {
+		s.Errorf("head of %q: creation %q, meta %q, last %d; want %q, %q, %d", name,
+			got.Creation, clip(got.Meta), got.Last, want.creation, clip([]byte(want.meta)), len(want.records))
+	}
+}
+
+func (s *suite) checkSession(name string, want *modelSession) {
+	s.Helper()
+	head, err := s.Head(ctx, name)
+	if err != nil {
+		s.Fatalf("Head of %q: %v", name, err)
+	}
+	s.sameHead(head, want, name)
+	s.sameRecords(s.read(name, want.creation, 1, 1<<30, 1<<30), want, 1, len(want.records))
+
+	ids := slices.Sorted(maps.Keys(s.want.ids))
+	seqs, err := s.Lookup(ctx, name, want.creation, ids)
+	if err != nil {
+		s.Fatalf("Lookup in %q: %v", name, err)
+	}
+	if len(seqs) != len(ids) {
+		s.Fatalf("Lookup in %q: %d seqs for %d ids", name, len(seqs), len(ids))
+	}
+	for i, id := range ids {
+		if seqs[i] != want.ids[id] {
+			s.Errorf("Lookup in %q: id %q has seq %d, want %d", name, clip([]byte(id)), seqs[i], want.ids[id])
+		}
+	}
+}
+
+func (s *suite) read(name, creation string, from uint64, maxRecords, maxBytes int) []backend.Record {
+	s.Helper()
+	got, err := s.Read(ctx, name, creation, from, maxRecords, maxBytes)
+	if err != nil {
+		s.Fatalf("Read of %q from %d: %v", name, from, err)
+	}
+	return got
+}
+
+// sameRecords compares with the n records of the session from seq from on.
+func (s *suite) sameRecords(got []backend.Record, want *modelSession, from, n int) {
+	s.Helper()
+	if len(got) != n {
+		s.Errorf("%d records from %d on, want %d", len(got), from, n)
+		return
+	}
+	for i, r := range got {
+		if seq := from + i; r.Seq != uint64(seq) || string(r.Data) != want.records[seq-1] {
+			s.Errorf("record %d with data %q, want record %d with %q", r.Seq, clip(r.Data), seq, clip([]byte(want.records[seq-1])))
+		}
+	}
+}
+
+// sameShared compares with the model's shared values of the given names.
+func (s *suite) sameShared(got []backend.Value, names []string) {
+	s.Helper()
+	var gotNames []string
+	for _, v := range got {
+		gotNames = append(gotNames, v.Name)
+		if want := s.want.shared[v.Name]; string(v.Data) != want {
+			s.Errorf("shared value %q is %q, want %q", v.Name, clip(v.Data), clip([]byte(want)))
+		}
+	}
+	if !slices.Equal(gotNames, names) {
+		s.Errorf("shared values %q, want %q", gotNames, names)
+	}
+}
+
+func (s *suite) is(err, want error, call string) {
+	s.Helper()
+	if !errors.Is(err, want) {
+		s.Errorf("%s: %v, want %v", call, err, want)
+	}
+}
+
+func clip(data []byte) string {
+	const most = 60
+	if len(data) <= most {
+		return string(data)
+	}
+	return string(data[:most]) + "…"
+}
+
+// scramble overwrites a slice that its owner may overwrite.
+func scramble(data []byte) { copy(data, bytes.Repeat([]byte{'!'}, len(data))) }
+
+func big(n int) []byte { return []byte(strings.Repeat("0123456789abcdef", n/16+1)[:n]) }

@@ -1,0 +1,444 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Committed is what a write put into the log.
+type Committed struct {
+	// Records are the records as they are logged, with seqs, ids and times, in the
+	// order of the call; for a retry those that were there. Partial events are not
+	// among them. They are set too if the error matches [ErrOutcomeUnknown], so that
+	// the call can be repeated with the same ids.
+	Records []patch.Record
+
+	// View is the session's view after the write.
+	View fold.View
+}
+
+// AppendOptions say what an append expects. The zero value expects nothing.
+type AppendOptions struct {
+	// IfSeq, if not nil, is the seq that the log's last record must have, 0 for an
+	// empty log; else the error is a *[SeqError]. A call of which all is in the log
+	// already, or that has nothing to log, expects nothing.
+	IfSeq *uint64
+
+	// Creation, if not empty, is the id of the session's creation; a session that was
+	// deleted and created again gives [ErrNotFound].
+	Creation string
+}
+
+// AppendEvents appends events to the end of the session's log, all of them in one
+// durable commit or none. A missing id gets a UUID, a missing timestamp the time of the
+// call; temp: keys are not logged, partial events neither; app: and user: keys go to
+// the shared scopes in the same commit.
+//
+// Retrying is safe: an event whose id is in the log already, as an event with the same
+// content, is skipped, and the record that is there is returned. This is looked at
+// before anything else. Errors match [ErrNotFound], [ErrDuplicateID], [ErrConflict],
+// [ErrTooLarge] or [ErrOutcomeUnknown]; nothing was written then, but for the last,
+// where that is not known.
+func (s *Store) AppendEvents(ctx context.Context, key Key, opts AppendOptions, events ...*patch.Event) (Committed, error) {
+	records := make([]patch.Record, 0, len(events))
+	for i, e := range events {
+		switch {
+		case e == nil:
+			return Committed{}, fmt.Errorf("%w: event %d of the call is nil", ErrInvalid, i)
+		case !e.Partial():
+			records = append(records, patch.Record{Event: e})
+		}
+	}
+	return s.write(ctx, key, opts.Creation, records, func(w *write) error {
+		if last := w.view.Seq(); len(w.missing) > 0 && opts.IfSeq != nil && *opts.IfSeq != last {
+			return &SeqError{Expected: *opts.IfSeq, Last: last}
+		}
+		for _, i := range w.missing {
+			if err := w.add(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// PatchOptions say what the author of a patch has seen, and which rules it is not held
+// to.
+type PatchOptions struct {
+	// On is the view that the patch was made from: its PatchSeq becomes the base of a
+	// patch that has none.
+	On fold.View
+
+	// AsOfNow says that indices mean the log as it is at the time of the call. Without
+	// it, a patch with indices needs a base, or On.
+	AsOfNow bool
+
+	// AllowOrphans is [fold.CheckOptions.AllowOrphans].
+	AllowOrphans bool
+}
+
+// ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
+// [fold.View.Check] on the log as the ones before leave it; of the bases only the
+// first patch's is checked, since the call's own patches count as seen.
+//
+// Ids, times, temp: keys, shared scopes and retries are as for [Store.AppendEvents],
+// for the events inside a patch too. A refusal matches [ErrDuplicateID], [ErrConflict],
+// [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrOrphanedCall],
+// [ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
+func (s *Store) ApplyPatch(ctx context.Context, key Key, opts PatchOptions, patches ...*patch.PatchEvent) (Committed, error) {
+	records := make([]patch.Record, len(patches))
+	for i, p := range patches {
+		if p == nil {
+			return Committed{}, fmt.Errorf("%w: patch %d of the call is nil", ErrInvalid, i)
+		}
+		records[i] = patch.Record{Patch: p}
+	}
+	return s.write(ctx, key, opts.On.Creation(), records, func(w *write) error {
+		for _, i := range w.missing {
+			check, err := w.base(i, opts)
+			if err != nil {
+				return err
+			}
+			if err := w.view.Check(w.records[i].Patch, check); err != nil {
+				return err
+			}
+			if err := w.add(i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Preview returns what the patch would do, and writes nothing. Options, judgement and
+// errors are as for [Store.ApplyPatch]; a patch that is in the log already would do
+// nothing.
+func (s *Store) Preview(ctx context.Context, key Key, opts PatchOptions, p *patch.PatchEvent) (fold.Preview, error) {
+	if p == nil {
+		return fold.Preview{}, fmt.Errorf("%w: the patch is nil", ErrInvalid)
+	}
+	if err := key.Validate(); err != nil {
+		return fold.Preview{}, err
+	}
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	view, err := s.view(ctx, h)
+	if err != nil {
+		return fold.Preview{}, err
+	}
+	w := write{store: s, handle: h, records: []patch.Record{{Patch: p}}}
+	if err := w.begin(view, opts.On.Creation()); err != nil {
+		return fold.Preview{}, err
+	}
+	if err := w.settle(ctx); err != nil {
+		return fold.Preview{}, err
+	}
+	if len(w.missing) == 0 {
+		return fold.Preview{View: view}, nil
+	}
+	preview, err := w.preview(opts)
+	if err != nil {
+		return fold.Preview{}, fmt.Errorf("session %s: %w", key, err)
+	}
+	return preview, nil
+}
+
+func (w *write) preview(opts PatchOptions) (fold.Preview, error) {
+	check, err := w.base(0, opts)
+	if err != nil {
+		return fold.Preview{}, err
+	}
+	preview, err := w.view.Preview(w.records[0].Patch, check)
+	if err != nil {
+		return fold.Preview{}, err
+	}
+	return preview, w.add(0)
+}
+
+// base gives the patch with index i, if it has no base, the one that the options say,
+// and says how it is to be checked. Of a call only the first base is checked; later
+// patches have seen those before them.
+func (w *write) base(i int, opts PatchOptions) (fold.CheckOptions, error) {
+	p := w.records[i].Patch
+	first := i == w.missing[0]
+	_, has := p.Base()
+	malformed, there := p.Field("base")
+	switch {
+	case has:
+	case there && string(malformed) != "null": // the form check will say so
+	case opts.On.Creation() != "" && first:
+		p = p.WithBase(opts.On.PatchSeq())
+	case opts.On.Creation() != "":
+		p = p.WithBase(w.view.PatchSeq())
+	case p.IsIndexed() && !opts.AsOfNow:
+		return fold.CheckOptions{}, &patch.FieldError{Field: "base", Problem: "a patch with indices must say which view they count from: " +
+			"give it a base, pass the view in On, or set AsOfNow"}
+	}
+	w.records[i].Patch = p
+	return fold.CheckOptions{AllowOrphans: opts.AllowOrphans, AnyBase: !first || w.seen(p)}, nil
+}
+
+// seen reports whether the log's newest patch is one of the call's own, logged by an
+// earlier try, and the author of the first that is missing had seen all before those.
+func (w *write) seen(p *patch.PatchEvent) bool {
+	base, ok := p.Base()
+	own := false
+	for _, r := range w.records[:w.missing[0]] {
+		if b, based := r.Patch.Base(); based && b <= base {
+			base, own = r.Seq, true
+		}
+	}
+	return ok && own && base == w.view.PatchSeq()
+}
+
+// write is a commit in the making. Its handle is locked.
+type write struct {
+	store   *Store
+	handle  *handle
+	view    fold.View // with what the write adds
+	records []patch.Record
+	missing []int // indices of the records that are not in the log yet
+	batch   backend.Batch
+}
+
+// write puts records into a session's log. plan adds those that are missing, or
+// refuses.
+func (s *Store) write(ctx context.Context, key Key, creation string, records []patch.Record, plan func(*write) error) (Committed, error) {
+	if err := key.Validate(); err != nil {
+		return Committed{}, err
+	}
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	if err := h.lock(ctx); err != nil {
+		return Committed{}, err
+	}
+	defer h.unlock()
+	view, err := s.lockedView(ctx, h)
+	if err != nil {
+		return Committed{}, err
+	}
+	w := write{store: s, handle: h, records: records}
+	if err := w.begin(view, creation); err != nil {
+		return Committed{}, err
+	}
+	if err := w.settle(ctx); err != nil {
+		return Committed{}, err
+	}
+	if err := plan(&w); err != nil {
+		return Committed{}, fmt.Errorf("session %s: %w", key, err)
+	}
+	switch err := w.commit(ctx); {
+	case err == nil:
+		return Committed{w.records, w.view}, nil
+	case errors.Is(err, ErrOutcomeUnknown):
+		return Committed{Records: w.records}, err
+	default:
+		return Committed{}, err
+	}
+}
+
+// begin takes the session's newest view, which must be of the given creation unless
+// that is empty.
+func (w *write) begin(newest fold.View, creation string) error {
+	if creation != "" && creation != newest.Creation() {
+		return fmt.Errorf("session %s: %w: it was created again since", w.handle.key, ErrNotFound)
+	}
+	w.view = newest
+	w.batch = backend.Batch{Creation: newest.Creation(), After: newest.Seq()}
+	return nil
+}
+
+// settle completes the records and finds out which are in the log already.
+func (w *write) settle(ctx context.Context) error {
+	offered := w.records
+	w.complete()
+	var ids []string
+	inCall := map[string]bool{}
+	for i := range w.records {
+		for id := range w.records[i].IDs() {
+			if inCall[id] {
+				return w.duplicate(id, 0)
+			}
+			inCall[id] = true
+			ids = append(ids, id)
+		}
+	}
+	seqs, err := w.lookup(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, r := range w.records {
+		own := seqs[r.ID()]
+		if own == 0 {
+			for id := range r.IDs() {
+				if seqs[id] != 0 {
+					return w.duplicate(id, seqs[id])
+				}
+			}
+			w.missing = append(w.missing, i)
+			continue
+		}
+		there, err := w.store.record(ctx, w.handle.key, w.view.Creation(), own)
+		if err != nil {
+			return err
+		}
+		if there.ID() != r.ID() || !patch.Same(there, offered[i]) {
+			return w.duplicate(r.ID(), own)
+		}
+		w.records[i] = there
+	}
+	return nil
+}
+
+// complete gives the records what they lack.
+func (w *write) complete() {
+	now := w.store.opts.Now()
+	offered := w.records
+	w.records = make([]patch.Record, len(offered))
+	for i, r := range offered {
+		w.records[i] = patch.Complete(r, w.store.opts.NewID, now)
+	}
+}
+
+func (w *write) duplicate(id string, seq uint64) error {
+	return fmt.Errorf("session %s: %w", w.handle.key, &DuplicateIDError{ID: id, Seq: seq})
+}
+
+// lookup returns the seqs of the records that take the ids, of those that are taken.
+func (w *write) lookup(ctx context.Context, ids []string) (map[string]uint64, error) {
+	seqs, err := w.store.backend.Lookup(ctx, w.handle.key.name(), w.view.Creation(), ids)
+	if err != nil {
+		return nil, fromBackend(w.handle.key, err)
+	}
+	taken := map[string]uint64{}
+	for i, seq := range seqs {
+		if seq != 0 {
+			taken[ids[i]] = seq
+		}
+	}
+	return taken, nil
+}
+
+// add puts the record with index i at the end of the write's view and batch.
+func (w *write) add(i int) error {
+	r := &w.records[i]
+	r.Seq = w.view.Seq() + 1
+	data, err := patch.AppendRecord(nil, *r)
+	if err != nil {
+		return err
+	}
+	if most := w.store.opts.MaxRecordBytes; len(data) > most {
+		return fmt.Errorf("%w: record %q takes %d bytes; the limit is %d", ErrTooLarge, r.ID(), len(data), most)
+	}
+	if r.Patch != nil {
+		// A patch's identity is not checked when it is made. What cannot be read back
+		// must not be written.
+		if _, err := patch.DecodeRecord(data); err != nil {
+			return &patch.FieldError{Problem: fmt.Sprintf("patch %.40q would not come back from storage: %v", r.ID(), err)}
+		}
+	}
+	if w.view, err = w.view.Apply(*r); err != nil {
+		return err
+	}
+	raw := backend.Record{Seq: r.Seq, Data: data}
+	for id := range r.IDs() {
+		raw.IDs = append(raw.IDs, id)
+	}
+	w.batch.Records = append(w.batch.Records, raw)
+	return w.share(slices.Collect(r.SharedChanges()))
+}
+
+// share adds changes of shared scopes to the batch.
+func (w *write) share(changes []patch.Change) error {
+	for _, c := range changes {
+		name := sharedName(w.handle.key, c.Key)
+		if len(name) > backend.MaxNameBytes {
+			return fmt.Errorf("%w: state key %.40q has %d bytes", ErrTooLarge, c.Key, len(c.Key))
+		}
+		data, err := c.Value.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		if most := w.store.opts.MaxRecordBytes; len(data) > most {
+			return fmt.Errorf("%w: the value of state key %.40q takes %d bytes; the limit is %d", ErrTooLarge, c.Key, len(data), most)
+		}
+		w.batch.Shared = append(w.batch.Shared, backend.Value{Name: name, Data: data})
+	}
+	return nil
+}
+
+// commit makes the write durable and publishes its view.
+func (w *write) commit(ctx context.Context) error {
+	if len(w.batch.Records) == 0 && !w.batch.Create {
+		return nil
+	}
+	key := w.handle.key
+	err := w.store.backend.Append(ctx, key.name(), w.batch)
+	if err == nil {
+		view := w.view
+		w.handle.view.Store(&view)
+		return nil
+	}
+	// What is in memory may no longer be what is stored: read it again.
+	w.handle.view.Store(nil)
+	switch {
+	case errors.Is(err, backend.ErrUnknown):
+		err = w.findOut(ctx, err)
+	case errors.Is(err, backend.ErrMoved):
+		err = fmt.Errorf("%w: someone else writes to the storage", ErrConflict)
+	}
+	return fromBackend(key, err)
+}
+
+// findOut asks the backend whether a batch took place whose commit failed. It returns
+// nil if it did.
+func (w *write) findOut(ctx context.Context, failure error) error {
+	// The caller may be gone; the question is still worth an answer.
+	landed, err := w.landed(context.WithoutCancel(ctx))
+	switch {
+	case err != nil:
+		return stillUnknown(failure, err)
+	case !landed:
+		return fmt.Errorf("the commit failed and wrote nothing: %w", causeOf(failure))
+	}
+	w.store.opts.Logger.Warn("patchlog: a commit failed but took place", "session", w.handle.key.String(), "error", failure)
+	return nil
+}
+
+// landed reports whether the batch is in the log. A batch is atomic, so the id of its
+// first record tells; its seq does not, since another writer may have taken it.
+func (w *write) landed(ctx context.Context) (bool, error) {
+	name := w.handle.key.name()
+	head, err := w.store.backend.Head(ctx, name)
+	switch {
+	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != w.batch.Creation:
+		return false, nil
+	case err != nil:
+		return false, err
+	case len(w.batch.Records) == 0: // it was to create the session
+		return true, nil
+	}
+	first := w.batch.Records[0]
+	seqs, err := w.store.backend.Lookup(ctx, name, head.Creation, first.IDs[:1])
+	return err == nil && seqs[0] == first.Seq, err
+}
+
+// stillUnknown is the error of a commit whose outcome could not be found out.
+func stillUnknown(failure, err error) error {
+	return &backend.UnknownError{Cause: fmt.Errorf("%w; and asking failed: %w", causeOf(failure), err)}
+}
+
+// causeOf returns why a commit failed, without the claim that its outcome is unknown.
+func causeOf(failure error) error {
+	var unknown *backend.UnknownError
+	if errors.As(failure, &unknown) {
+		return unknown.Cause
+	}
+	return errors.New(failure.Error())
+}
