@@ -170,15 +170,25 @@ func (r *batchRows) load(tx *bbolt.Tx, session uint64) int {
 	return len(r.filter[session])
 }
 
-// noRows is no index: a lower bound, since nothing is checked. Its find and load read
-// the records, as an index in memory alone would have to.
+// noRows is no index in the file. With a filter, which an opened session gets by reading
+// all its records, ids that the filter has are searched for in the records. Without,
+// nothing is checked: a lower bound.
 type noRows struct {
 	inFile
 	records recordRows
+	filter  filter
 }
 
-func (noRows) taken(*bbolt.Tx, *event) bool { return false }
-func (noRows) add(*bbolt.Tx, *event) error  { return nil }
+func (n noRows) taken(tx *bbolt.Tx, e *event) bool {
+	return n.filter.has(e.session, hash64(e.id)) && n.find(tx, e.session, e.id) > 0
+}
+
+func (n noRows) add(_ *bbolt.Tx, e *event) error {
+	if n.filter != nil {
+		n.filter.add(e.session, hash64(e.id))
+	}
+	return nil
+}
 
 func (n noRows) find(tx *bbolt.Tx, session uint64, id string) (found uint64) {
 	n.records.read(tx, session, func(seq uint64, record []byte) bool {
@@ -191,10 +201,13 @@ func (n noRows) find(tx *bbolt.Tx, session uint64, id string) (found uint64) {
 }
 
 func (n noRows) load(tx *bbolt.Tx, session uint64) int {
-	f := filter{}
+	if n.filter == nil {
+		return 0
+	}
+	delete(n.filter, session)
 	n.records.read(tx, session, func(_ uint64, record []byte) bool {
-		f.add(session, hash64(idOf(record)))
+		n.filter.add(session, hash64(idOf(record)))
 		return true
 	})
-	return len(f[session])
+	return len(n.filter[session])
 }

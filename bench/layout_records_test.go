@@ -28,10 +28,10 @@ type layout interface {
 	load(tx *bbolt.Tx, session uint64) int
 }
 
-// A name is how records are keyed + how ids are found.
+// A name is how records are keyed + how ids are kept.
 const noIDs = "session+none"
 
-var layoutNames = []string{"session+id", "session+hash", "session+batch", "global+hash", "batch+batch", noIDs}
+var layoutNames = []string{"session+id", "session+hash", "session+batch", "global+hash", "batch+batch", "session+filter", noIDs}
 
 func newLayout(name string) layout {
 	h, s := heads{}, bySession{}
@@ -47,6 +47,8 @@ func newLayout(name string) layout {
 		return &perEvent{heads: h, records: g, ids: newHashRows(g)}
 	case "batch+batch":
 		return &perBatch{heads: h, filter: filter{}}
+	case "session+filter":
+		return &perEvent{heads: h, records: s, ids: noRows{records: s, filter: filter{}}}
 	case noIDs:
 		return &perEvent{heads: h, records: s, ids: noRows{records: s}}
 	}

@@ -7,6 +7,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
+// Meaning is the version of what records mean to the fold. It changes when a log can fold
+// to another view than before, as when a patch type becomes known. A snapshot made
+// under another meaning is not to be trusted.
+const Meaning = 1
+
 // Skeleton is a view without the bodies of its events: what a snapshot keeps. Records
 // hold the bodies; a skeleton says which. It shares nothing with its view that anyone
 // may change.

@@ -292,18 +292,20 @@ func (r *recordReader) members(of *identity) (members []member, types []goType) 
 	if n%2 != 0 {
 		r.fail("a field without a value")
 	}
+	seen := map[string]bool{}
 	for range n / 2 {
 		m := member{r.str(), read(r, r.dec.DecodeBytes)}
 		if r.err != nil {
 			return nil, nil
 		}
 		if err := jsontext.CheckCompact(m.text); err != nil {
-			r.fail("field %q: %w", m.name, err)
+			r.fail("field %q: %s", clip(m.name), clip(err.Error()))
 			return nil, nil
 		}
-		if findMember(members, m.name) != nil || of.has(m) {
-			r.fail("field %q is there twice", m.name)
+		if seen[m.name] || of.has(m) {
+			r.fail("field %q is there twice", clip(m.name))
 		}
+		seen[m.name] = true
 		members = append(members, m)
 	}
 	n = r.array()
@@ -342,7 +344,7 @@ func checkTypes(members []member, types []goType) error {
 	n := notes{types: types}
 	for _, m := range members {
 		if inside := n.take(m.name); len(inside.types) > 0 {
-			if _, err := decodeAny(m.text, inside, numberAsFloat); err != nil {
+			if _, err := decodeAny(jsontext.NewCursor(m.text), inside, numberAsFloat); err != nil {
 				return err
 			}
 		}
@@ -393,7 +395,7 @@ func (r *recordReader) patch() *PatchEvent {
 	for _, m := range p.members {
 		twice := slices.Contains(patchNames, m.name) && p.has(m.name) && m.name != "patchId"
 		if d, taken := p.takeField(m); twice || taken && d == nil {
-			r.fail("field %q is there twice", m.name)
+			r.fail("field %q is there twice", clip(m.name))
 			return nil
 		}
 	}

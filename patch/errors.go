@@ -3,6 +3,7 @@ package patch
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 var (
@@ -29,7 +30,7 @@ func (e *FieldError) Error() string {
 	if e.Field == "" {
 		return "invalid: " + e.Problem
 	}
-	return fmt.Sprintf("invalid: field %q: %s", e.Field, e.Problem)
+	return fmt.Sprintf("invalid: field %q: %s", clip(e.Field), e.Problem)
 }
 
 // Is reports whether target is [ErrInvalid].
@@ -37,4 +38,13 @@ func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
 func fieldErr(field, format string, args ...any) *FieldError {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// clip returns the start of a text, for an error message.
+func clip[T string | []byte](text T) string {
+	const most = 200
+	if len(text) <= most {
+		return string(text)
+	}
+	return strings.ToValidUTF8(string(text[:most]), "") + "…"
 }

@@ -238,7 +238,7 @@ func decodeTyped(field string, text []byte, types notes, into any) error {
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.UseNumber()
 		if err := d.Decode(into); err != nil {
-			return fieldErr(field, "%v", err)
+			return fieldErr(field, "%s", clip(err.Error()))
 		}
 		floatNumbers(target.Elem())
 	}

@@ -180,7 +180,7 @@ func (w *goWriter) typed(v reflect.Value) error {
 	case reflect.String:
 		if t == numberType {
 			if !jsontext.IsNumber(v.String()) {
-				return w.fail("json.Number %q is not a number", v.String())
+				return w.fail("json.Number %q is not a number", clip(v.String()))
 			}
 			w.raw(v.String())
 			return nil

@@ -92,7 +92,7 @@ func (n notes) end() error {
 	if len(n.types) == 0 {
 		return nil
 	}
-	return fmt.Errorf("a Go type is noted for %q, where nothing of that kind is", n.types[0].pointer)
+	return fmt.Errorf("a Go type is noted for %q, where nothing of that kind is", clip(n.types[0].pointer))
 }
 
 // Base types that come back by name. float64, bool and string need no note.
@@ -163,49 +163,50 @@ func typeByName(name string) (reflect.Type, bool) {
 	return nil, false
 }
 
-// decodeAny decodes checked JSON text for an `any`, with the Go types that are noted.
-// Where none is, objects become map[string]any, arrays []any, and a number what number
-// makes of its literal.
-func decodeAny(text []byte, n notes, number func(literal string) any) (any, error) {
+// decodeAny decodes the next value at a cursor for an `any`, with the Go types that
+// are noted. Where none is, objects become map[string]any, arrays []any, and a number
+// what number makes of its literal.
+func decodeAny(c *jsontext.Cursor, n notes, number func(literal string) any) (any, error) {
 	if name, inside, ok := n.here(); ok {
 		t, known := typeByName(name)
 		if !known {
-			return nil, fmt.Errorf("unknown Go type %.100q noted for %q", name, n.types[0].pointer)
+			return nil, fmt.Errorf("unknown Go type %q noted for %q", clip(name), clip(n.types[0].pointer))
 		}
 		v := reflect.New(t).Elem()
-		err := decodeAs(v, text, inside, number)
+		err := decodeAs(v, c.Value(), inside, number)
 		return v.Interface(), err
 	}
-	var out any
-	switch jsontext.KindOf(text) {
-	case jsontext.Bool:
-		out = text[0] == 't'
-	case jsontext.String:
-		out = jsontext.Unquote(text)
-	case jsontext.Number:
-		out = number(string(text))
+	switch c.Kind() {
 	case jsontext.Array:
 		list := []any{}
-		for i, v := range jsontext.Elements(text) {
-			elem, err := decodeAny(v, n.takeElement(i), number)
+		for c.Enter(); c.More(); {
+			v, err := decodeAny(c, n.takeElement(len(list)), number)
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, elem)
+			list = append(list, v)
 		}
-		out = list
+		return list, n.end()
 	case jsontext.Object:
 		object := map[string]any{}
-		for k, v := range jsontext.Members(text) {
-			elem, err := decodeAny(v, n.take(k), number)
+		for c.Enter(); c.More(); {
+			key := c.Key()
+			v, err := decodeAny(c, n.take(key), number)
 			if err != nil {
 				return nil, err
 			}
-			object[k] = elem
+			object[key] = v
 		}
-		out = object
+		return object, n.end()
+	case jsontext.Bool:
+		return c.Value()[0] == 't', n.end()
+	case jsontext.String:
+		return jsontext.Unquote(c.Value()), n.end()
+	case jsontext.Number:
+		return number(string(c.Value())), n.end()
 	}
-	return out, n.end()
+	c.Value() // null
+	return nil, n.end()
 }
 
 // decodeAs decodes into a value of a type that has a name. encoding/json does it but
@@ -223,7 +224,7 @@ func decodeAs(v reflect.Value, text []byte, n notes, number func(string) any) er
 			return err
 		}
 	case t == holder:
-		elem, err := decodeAny(text, n, number)
+		elem, err := decodeAny(jsontext.NewCursor(text), n, number)
 		if err != nil || elem == nil {
 			return err
 		}
@@ -249,7 +250,7 @@ func decodeAs(v reflect.Value, text []byte, n notes, number func(string) any) er
 			v.SetMapIndex(reflect.ValueOf(k), elem)
 		}
 	default:
-		return fmt.Errorf("%.40s is no %s", text, t)
+		return fmt.Errorf("%s is no %s", clip(text), t)
 	}
 	return n.end()
 }
@@ -265,7 +266,7 @@ func (n notes) restore(target reflect.Value, text []byte) error {
 		if target.NumMethod() > 0 {
 			return nil
 		}
-		v, err := decodeAny(text, n, numberAsFloat)
+		v, err := decodeAny(jsontext.NewCursor(text), n, numberAsFloat)
 		if err != nil || v == nil {
 			return err
 		}

@@ -165,7 +165,7 @@ func parseTime(v []byte) (time.Time, error) {
 		text := jsontext.Unquote(v)
 		var err error
 		if t, err = time.Parse(time.RFC3339Nano, text); err != nil {
-			return t, fieldErr("timestamp", "%v", err)
+			return t, fieldErr("timestamp", "%s", clip(err.Error()))
 		}
 		const digits = "0123456789"
 		if point := strings.IndexAny(text, ".,"); point >= 0 {

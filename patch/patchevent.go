@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
@@ -341,15 +340,6 @@ func nestedEvent(field string, text []byte) (*Event, *Defect) {
 		return nil, &Defect{field, "an event inside a patch has no seq", WrongField}
 	}
 	return rec.Event, nil
-}
-
-// clip returns the start of a text for an error message.
-func clip(text []byte) string {
-	const most = 40
-	if len(text) <= most {
-		return string(text)
-	}
-	return strings.ToValidUTF8(string(text[:most]), "") + "…"
 }
 
 // MarshalJSON returns the patch in the text form: its identity and patchType first,

@@ -144,7 +144,7 @@ func (e *Event) complete(newID func() string, now time.Time) *Event {
 	c := *e
 	c.identity.complete(newID, now)
 	if c.temp {
-		c.members, c.temp = withoutTemp(e.members), false
+		c.members, c.temp = e.lasting(), false
 		c.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
 			return strings.HasPrefix(t.pointer, "/actions/stateDelta/"+PrefixTemp)
 		})
@@ -152,30 +152,29 @@ func (e *Event) complete(newID func() string, now time.Time) *Event {
 	return &c
 }
 
-// withoutTemp returns the members with the temp: keys of actions.stateDelta left out.
-func withoutTemp(members []member) []member {
-	out := slices.Clone(members)
-	for i, m := range out {
-		if m.name != "actions" {
+// lasting returns the members without the temp: keys of actions.stateDelta.
+func (e *Event) lasting() []member {
+	if !e.temp {
+		return e.members
+	}
+	out := slices.Clone(e.members)
+	i := slices.IndexFunc(out, func(m member) bool { return m.name == "actions" })
+	b := []byte{'{'}
+	for name, v := range jsontext.Members(out[i].text) {
+		b = appendKey(b, name)
+		if name != "stateDelta" {
+			b = append(b, v...)
 			continue
 		}
-		b := []byte{'{'}
-		for name, v := range jsontext.Members(m.text) {
-			b = appendKey(b, name)
-			if name != "stateDelta" || jsontext.KindOf(v) != jsontext.Object {
-				b = append(b, v...)
-				continue
+		b = append(b, '{')
+		for key, value := range jsontext.Members(v) {
+			if !strings.HasPrefix(key, PrefixTemp) {
+				b = append(appendKey(b, key), value...)
 			}
-			b = append(b, '{')
-			for key, value := range jsontext.Members(v) {
-				if !strings.HasPrefix(key, PrefixTemp) {
-					b = append(appendKey(b, key), value...)
-				}
-			}
-			b = append(b, '}')
 		}
-		out[i].text = append(b, '}')
+		b = append(b, '}')
 	}
+	out[i].text = append(b, '}')
 	return out
 }
 
@@ -202,20 +201,19 @@ func (e *identity) same(offered *identity) bool {
 }
 
 func sameEvent(logged, offered *Event) bool {
-	members := offered.members
-	if offered.temp {
-		members = withoutTemp(members)
-	}
-	return logged.identity.same(&offered.identity) && sameMembers(logged.members, members)
+	return logged.identity.same(&offered.identity) && sameMembers(logged.lasting(), offered.lasting())
 }
 
 func sameMembers(a, b []member) bool {
 	if len(a) != len(b) {
 		return false
 	}
+	named := make(map[string][]byte, len(b))
+	for _, m := range b {
+		named[m.name] = m.text
+	}
 	for _, m := range a {
-		other := findMember(b, m.name)
-		if other == nil || !jsontext.Equal(m.text, other) {
+		if other, ok := named[m.name]; !ok || !jsontext.Equal(m.text, other) {
 			return false
 		}
 	}

@@ -107,7 +107,7 @@ func wantField(t testing.TB, err error, field string) {
 		t.Errorf("error %v is about field %q, want %q", err, at.Field, field)
 	case !errors.Is(err, patch.ErrInvalid):
 		t.Errorf("error %v does not match ErrInvalid", err)
-	case field != "" && !strings.Contains(err.Error(), field):
+	case !strings.Contains(err.Error(), field[:min(len(field), 200)]): // a longer one is clipped
 		t.Errorf("the text %q does not name %q", err, field)
 	}
 }

@@ -71,7 +71,7 @@ func (p *PatchEvent) Validate() error {
 func (p *PatchEvent) validate() *Defect {
 	own, ok := ownFields[p.typ]
 	if !ok {
-		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before and summarise", p.typ), UnknownType}
+		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before and summarise", clip(string(p.typ))), UnknownType}
 	}
 	if p.defect != nil {
 		return p.defect
@@ -101,7 +101,7 @@ func (p *PatchEvent) validate() *Defect {
 		}
 	}
 	if p.state != nil && *p.state != Drop && *p.state != Keep {
-		return &Defect{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", *p.state), WrongField}
+		return &Defect{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(string(*p.state))), WrongField}
 	}
 	for i, e := range p.replacement {
 		if e.partial {

@@ -48,7 +48,7 @@ func (v Value) Any() any {
 	if v.text == nil {
 		return nil
 	}
-	out, err := decodeAny(v.text, v.types, numberByKind)
+	out, err := decodeAny(jsontext.NewCursor(v.text), v.types, numberByKind)
 	if err != nil {
 		panic("patch: " + err.Error()) // NewValue noted the types, or DecodeRecord checked them
 	}

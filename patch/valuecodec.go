@@ -43,7 +43,11 @@ func (v *Value) UnmarshalBinary(form []byte) error {
 	case len(members) != 1 || members[0].name != "value":
 		return fmt.Errorf("%w: value: not a value's form", ErrCorrupt)
 	}
-	*v = Value{members[0].text, notesAt(types, "value")}
+	value := Value{members[0].text, notesAt(types, "value")}
+	if again, err := value.MarshalBinary(); err != nil || !bytes.Equal(again, form) {
+		return fmt.Errorf("%w: value: its bytes are not as they are written", ErrCorrupt)
+	}
+	*v = value
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/store/internal/line"
 )
 
 // handle is a session in use or cached: its writer lock and its newest view. Readers
@@ -16,6 +17,8 @@ type handle struct {
 	view   atomic.Pointer[fold.View]
 	writer chan struct{} // holds a token while someone writes or replays
 	users  int           // guarded by cache.mu
+
+	line line.Line[*request] // writes that wait for the lock
 }
 
 func (h *handle) lock(ctx context.Context) error {

@@ -201,46 +201,11 @@ func (w *write) seen(p *patch.PatchEvent) bool {
 type write struct {
 	store   *Store
 	handle  *handle
-	view    fold.View // with what the write adds
-	records []patch.Record
-	missing []int // indices of the records that are not in the log yet
+	view    fold.View      // with what the write adds
+	records []patch.Record // as they are or will be logged
+	offered []patch.Record // as the caller gave them
+	missing []int          // indices of the records that are not in the log yet
 	batch   backend.Batch
-}
-
-// write puts records into a session's log. plan adds those that are missing, or
-// refuses.
-func (s *Store) write(ctx context.Context, key Key, creation string, records []patch.Record, plan func(*write) error) (Committed, error) {
-	if err := key.Validate(); err != nil {
-		return Committed{}, err
-	}
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	if err := h.lock(ctx); err != nil {
-		return Committed{}, err
-	}
-	defer h.unlock()
-	view, err := s.lockedView(ctx, h)
-	if err != nil {
-		return Committed{}, err
-	}
-	w := write{store: s, handle: h, records: records}
-	if err := w.begin(view, creation); err != nil {
-		return Committed{}, err
-	}
-	if err := w.settle(ctx); err != nil {
-		return Committed{}, err
-	}
-	if err := plan(&w); err != nil {
-		return Committed{}, fmt.Errorf("session %s: %w", key, err)
-	}
-	switch err := w.commit(ctx); {
-	case err == nil:
-		return Committed{w.records, w.view}, nil
-	case errors.Is(err, ErrOutcomeUnknown):
-		return Committed{Records: w.records}, err
-	default:
-		return Committed{}, err
-	}
 }
 
 // begin takes the session's newest view, which must be of the given creation unless
@@ -256,23 +221,49 @@ func (w *write) begin(newest fold.View, creation string) error {
 
 // settle completes the records and finds out which are in the log already.
 func (w *write) settle(ctx context.Context) error {
-	offered := w.records
 	w.complete()
-	var ids []string
-	inCall := map[string]bool{}
-	for i := range w.records {
-		for id := range w.records[i].IDs() {
-			if inCall[id] {
-				return w.duplicate(id, 0)
-			}
-			inCall[id] = true
-			ids = append(ids, id)
-		}
+	ids, err := w.ids()
+	if err != nil {
+		return err
 	}
 	seqs, err := w.lookup(ctx, ids)
 	if err != nil {
 		return err
 	}
+	return w.match(seqs, func(seq uint64) (patch.Record, error) {
+		return w.store.record(ctx, w.handle.key, w.view.Creation(), seq)
+	})
+}
+
+// complete gives the records what they lack.
+func (w *write) complete() {
+	now := w.store.opts.Now()
+	w.offered = w.records
+	w.records = make([]patch.Record, len(w.offered))
+	for i, r := range w.offered {
+		w.records[i] = patch.Complete(r, w.store.opts.NewID, now)
+	}
+}
+
+// ids returns all ids that the records take.
+func (w *write) ids() ([]string, error) {
+	var ids []string
+	seen := map[string]bool{}
+	for i := range w.records {
+		for id := range w.records[i].IDs() {
+			if seen[id] {
+				return nil, w.duplicate(id, 0)
+			}
+			seen[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// match sorts the records into those that are in the log, by the seqs of the ids that
+// are taken, and those that are missing.
+func (w *write) match(seqs map[string]uint64, logged func(seq uint64) (patch.Record, error)) error {
 	for i, r := range w.records {
 		own := seqs[r.ID()]
 		if own == 0 {
@@ -284,26 +275,16 @@ func (w *write) settle(ctx context.Context) error {
 			w.missing = append(w.missing, i)
 			continue
 		}
-		there, err := w.store.record(ctx, w.handle.key, w.view.Creation(), own)
+		there, err := logged(own)
 		if err != nil {
 			return err
 		}
-		if there.ID() != r.ID() || !patch.Same(there, offered[i]) {
+		if there.ID() != r.ID() || !patch.Same(there, w.offered[i]) {
 			return w.duplicate(r.ID(), own)
 		}
 		w.records[i] = there
 	}
 	return nil
-}
-
-// complete gives the records what they lack.
-func (w *write) complete() {
-	now := w.store.opts.Now()
-	offered := w.records
-	w.records = make([]patch.Record, len(offered))
-	for i, r := range offered {
-		w.records[i] = patch.Complete(r, w.store.opts.NewID, now)
-	}
 }
 
 func (w *write) duplicate(id string, seq uint64) error {

@@ -21,6 +21,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/line"
 )
 
 // Options of [Open]. The zero value means the defaults.
@@ -62,7 +63,8 @@ const initialMmapSize = 1 << 30
 type Backend struct {
 	path   string
 	opts   Options
-	writer chan struct{} // holds a token while someone writes
+	line   line.Line[*pending] // batches that wait for the writer's place
+	writer chan struct{}       // holds a token while someone writes
 
 	mu     sync.RWMutex // held for reading while db is used
 	db     *bbolt.DB
@@ -254,16 +256,25 @@ func (b *Backend) lockWriter(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// update commits what f does. An error of f means that nothing was done; an error of
-// the commit itself means that the outcome is unknown.
+// update commits what f does, in a transaction of its own.
 func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	unlock, err := b.lockWriter(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	return b.write(f)
+}
+
+// write commits what f does, for a caller that holds the writer's place. An error of f
+// means that nothing was done; an error of the commit itself means that the outcome is
+// unknown.
+func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	committing := false
-	err = b.use(ctx, func(db *bbolt.DB) error {
+	err := b.use(context.Background(), func(db *bbolt.DB) error {
 		tx, err := db.Begin(true)
 		if err != nil {
 			return err

@@ -111,62 +111,6 @@ func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err
 	return head, err
 }
 
-// Append implements [backend.Backend].
-func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
-	return b.update(ctx, func(tx *bbolt.Tx) error {
-		s, err := b.target(tx, name, batch)
-		if err != nil {
-			return err
-		}
-		last := s.last(tx)
-		if last != batch.After {
-			return backend.ErrMoved
-		}
-		records, ids := tx.Bucket(bucketRecords), tx.Bucket(bucketIDs)
-		records.FillPercent = fillPercent
-		for _, r := range batch.Records {
-			if last++; r.Seq != last {
-				return fmt.Errorf("a record of the batch has seq %d, want %d", r.Seq, last)
-			}
-			if err := records.Put(s.key(number(r.Seq)), r.Data); err != nil {
-				return err
-			}
-			for _, id := range r.IDs {
-				if err := ids.Put(s.key([]byte(id)), number(r.Seq)); err != nil {
-					return err
-				}
-			}
-		}
-		shared := tx.Bucket(bucketShared)
-		for _, v := range batch.Shared {
-			if err := shared.Put([]byte(v.Name), v.Data); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// target finds the session that a batch goes to, or creates it.
-func (b *Backend) target(tx *bbolt.Tx, name string, batch backend.Batch) (session, error) {
-	if !batch.Create {
-		return findCreated(tx, name, batch.Creation)
-	}
-	if len(batch.Creation) > backend.MaxNameBytes {
-		return session{}, fmt.Errorf("a creation id of %d bytes; at most %d are allowed", len(batch.Creation), backend.MaxNameBytes)
-	}
-	sessions := tx.Bucket(bucketSessions)
-	if sessions.Get([]byte(name)) != nil {
-		return session{}, backend.ErrExists
-	}
-	n, err := sessions.NextSequence()
-	if err != nil {
-		return session{}, err
-	}
-	s := session{number(n), batch.Creation, batch.Meta}
-	return s, sessions.Put([]byte(name), encodeSession(name, s))
-}
-
 // Read implements [backend.Backend].
 func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) (out []backend.Record, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {

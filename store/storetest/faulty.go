@@ -34,15 +34,17 @@ type Faulty struct {
 	mu     sync.Mutex
 	plan   Plan
 	writes int // since the plan was made
-	calls  int // to fail from now on
+	pass   int // calls that do not fail from now on
+	calls  int // calls that fail after those
 }
 
 // Plan says what a [Faulty] backend shall do.
 type Plan struct {
 	Write   int     // which write fails, counted from 1; 0 for none
 	Failure Failure // how
-	Then    int     // how many calls after it fail, reads too, with Err
-	Err     error   // of those calls; nil means [ErrInjected]
+	Pass    int     // how many calls after it, reads too, do not fail
+	Then    int     // how many calls after those fail with Err
+	Err     error   // nil means [ErrInjected]
 
 	// During, if not nil, is called as the write fails: after it took place, or in its
 	// stead.
@@ -53,7 +55,7 @@ type Plan struct {
 func (f *Faulty) Plan(p Plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.plan, f.writes, f.calls = p, 0, 0
+	f.plan, f.writes, f.pass, f.calls = p, 0, 0, 0
 }
 
 // Writes returns how many writes there were since the plan was made.
@@ -67,6 +69,10 @@ func (f *Faulty) Writes() int {
 func (f *Faulty) later() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.pass > 0 {
+		f.pass--
+		return nil
+	}
 	if f.calls == 0 {
 		return nil
 	}
@@ -104,7 +110,7 @@ func (f *Faulty) write(do func() error) error {
 		plan.During()
 	}
 	f.mu.Lock()
-	f.calls = plan.Then
+	f.pass, f.calls = plan.Pass, plan.Then
 	f.mu.Unlock()
 	return err
 }

@@ -120,8 +120,7 @@ func (s *scanner) value(depth int) *Error {
 	case c == '[':
 		return s.array(depth)
 	case c == '"':
-		_, err := s.str()
-		return err
+		return s.str()
 	case c == '-' || c >= '0' && c <= '9':
 		return s.number()
 	case c == 't':
@@ -185,11 +184,10 @@ func (s *scanner) object(depth int) *Error {
 			return s.fail("want a string as key in the object")
 		}
 		start := s.pos
-		escaped, err := s.str()
-		if err != nil {
+		if err := s.str(); err != nil {
 			return err
 		}
-		key := keyText(s.text[start:s.pos], escaped)
+		key := Unquote(s.text[start:s.pos])
 		repeated := false
 		switch {
 		case many != nil:
@@ -235,33 +233,31 @@ func (s *scanner) object(depth int) *Error {
 	}
 }
 
-// str passes a string and reports whether it has escapes.
-func (s *scanner) str() (escaped bool, err *Error) {
+func (s *scanner) str() *Error {
 	s.pos++
 	for s.pos < len(s.text) {
 		c := s.text[s.pos]
 		switch {
 		case c == '"':
 			s.pos++
-			return escaped, nil
+			return nil
 		case c == '\\':
-			escaped = true
 			if err := s.escape(); err != nil {
-				return escaped, err
+				return err
 			}
 		case c < 0x20:
-			return escaped, s.fail(fmt.Sprintf("control character %U in a string; write it as an escape", c))
+			return s.fail(fmt.Sprintf("control character %U in a string; write it as an escape", c))
 		case c < utf8.RuneSelf:
 			s.pos++
 		default:
 			r, size := utf8.DecodeRune(s.text[s.pos:])
 			if r == utf8.RuneError && size == 1 {
-				return escaped, s.fail(fmt.Sprintf("byte 0x%02x is not UTF-8", c))
+				return s.fail(fmt.Sprintf("byte 0x%02x is not UTF-8", c))
 			}
 			s.pos += size
 		}
 	}
-	return escaped, s.fail("text ends inside a string")
+	return s.fail("text ends inside a string")
 }
 
 func (s *scanner) escape() *Error {

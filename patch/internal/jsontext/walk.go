@@ -49,12 +49,10 @@ func Members(object []byte) iter.Seq2[string, []byte] {
 		if KindOf(object) != Object {
 			return
 		}
-		w := walker{text: object, pos: 1}
-		for w.next('}') {
-			key := w.skip()
-			escaped := bytes.IndexByte(key, '\\') >= 0
-			w.next('}') // the colon
-			if !yield(keyText(key, escaped), w.skip()) {
+		c := Cursor{text: object}
+		c.Enter()
+		for c.More() {
+			if !yield(c.Key(), c.Value()) {
 				return
 			}
 		}
@@ -68,9 +66,10 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 		if KindOf(array) != Array {
 			return
 		}
-		w := walker{text: array, pos: 1}
-		for i := 0; w.next(']'); i++ {
-			if !yield(i, w.skip()) {
+		c := Cursor{text: array}
+		c.Enter()
+		for i := 0; c.More(); i++ {
+			if !yield(i, c.Value()) {
 				return
 			}
 		}
@@ -90,12 +89,12 @@ func Member(object []byte, key string) []byte {
 // Depth returns how deeply arrays and objects nest in a checked value: 0 in a number,
 // 1 in an empty array.
 func Depth(value []byte) int {
-	w := walker{text: value}
+	c := Cursor{text: value}
 	depth, deepest := 0, 0
-	for w.pos < len(w.text) {
-		switch w.text[w.pos] {
+	for c.pos < len(c.text) {
+		switch c.text[c.pos] {
 		case '"':
-			w.str()
+			c.str()
 			continue
 		case '{', '[':
 			depth++
@@ -103,81 +102,104 @@ func Depth(value []byte) int {
 		case '}', ']':
 			depth--
 		}
-		w.pos++
+		c.pos++
 	}
 	return deepest
 }
 
-// walker steps through checked text.
-type walker struct {
+// Cursor steps through a checked value. One that enters arrays and objects passes
+// each byte once, however deeply they nest.
+type Cursor struct {
 	text []byte
 	pos  int
 }
 
-// next passes white space, commas and colons and reports whether another value
-// stands before the closing bracket.
-func (w *walker) next(closing byte) bool {
-	for w.pos < len(w.text) {
-		switch c := w.text[w.pos]; c {
+// NewCursor returns a cursor before a checked value without white space around it.
+func NewCursor(value []byte) *Cursor { return &Cursor{text: value} }
+
+// Kind returns the kind of the next value.
+func (c *Cursor) Kind() Kind { return KindOf(c.text[c.pos:]) }
+
+// Enter goes into the array or object that comes next. [Cursor.More] must be called
+// before each of its elements or keys, until it reports that there is none.
+func (c *Cursor) Enter() { c.pos++ }
+
+// More reports whether another element or key comes. If none does it leaves the array
+// or object.
+func (c *Cursor) More() bool {
+	for {
+		switch c.text[c.pos] {
 		case ' ', '\t', '\n', '\r', ',', ':':
-			w.pos++
+			c.pos++
+		case ']', '}':
+			c.pos++
+			return false
 		default:
-			return c != closing
+			return true
 		}
 	}
-	return false
 }
 
-// skip passes one value and returns it.
-func (w *walker) skip() []byte {
-	start := w.pos
-	switch KindOf(w.text[w.pos:]) {
+// Key passes a key of an object and returns its text.
+func (c *Cursor) Key() string {
+	quoted := c.Value()
+	c.More() // the colon
+	return Unquote(quoted)
+}
+
+// Value passes the next value and returns it.
+func (c *Cursor) Value() []byte {
+	start := c.pos
+	switch c.Kind() {
 	case String:
-		w.str()
+		c.str()
 	case Object, Array:
 		depth := 0
 	scan:
-		for w.pos < len(w.text) {
-			switch w.text[w.pos] {
+		for {
+			switch c.text[c.pos] {
 			case '"':
-				w.str()
+				c.str()
 				continue
 			case '{', '[':
 				depth++
 			case '}', ']':
 				depth--
 				if depth == 0 {
-					w.pos++
+					c.pos++
 					break scan
 				}
 			}
-			w.pos++
+			c.pos++
 		}
 	default:
 	plain:
-		for w.pos < len(w.text) {
-			switch w.text[w.pos] {
+		for c.pos < len(c.text) {
+			switch c.text[c.pos] {
 			case ',', ':', '}', ']', ' ', '\t', '\n', '\r':
 				break plain
 			}
-			w.pos++
+			c.pos++
 		}
 	}
-	return w.text[start:w.pos:w.pos]
+	return c.text[start:c.pos:c.pos]
 }
 
-func (w *walker) str() {
-	w.pos++
-	for w.pos < len(w.text) {
-		switch w.text[w.pos] {
-		case '\\':
-			w.pos += 2
-		case '"':
-			w.pos++
-			return
-		default:
-			w.pos++
+// str passes a string. A search for its end is much faster than a walk.
+func (c *Cursor) str() {
+	c.pos++
+	quote := c.pos
+	for {
+		quote += bytes.IndexByte(c.text[quote:], '"')
+		for c.pos <= quote {
+			escape := bytes.IndexByte(c.text[c.pos:quote], '\\')
+			if escape < 0 {
+				c.pos = quote + 1
+				return
+			}
+			c.pos += escape + len(`\"`)
 		}
+		quote = c.pos
 	}
 }
 
@@ -190,13 +212,6 @@ func Compact(value []byte) []byte {
 		panic("jsontext: Compact wants checked text: " + err.Error())
 	}
 	return b.Bytes()
-}
-
-func keyText(quoted []byte, escaped bool) string {
-	if !escaped {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	return Unquote(quoted)
 }
 
 // Unquote returns the text of a checked JSON string.

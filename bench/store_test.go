@@ -1,0 +1,123 @@
+package bench_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	bbolt "go.etcd.io/bbolt"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// eventOf returns an event whose JSON has about size bytes.
+func eventOf(tb testing.TB, size int) *patch.Event {
+	tb.Helper()
+	text := strings.Repeat("x", max(size-230, 1))
+	e, err := patch.NewEvent(patch.Fields{
+		ID: uuid.NewString(), InvocationID: "e-" + uuid.NewString(), Author: "agent", Timestamp: time.Now(),
+		Content: genai.NewContentFromText(text, "model"),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return e
+}
+
+func openStore(tb testing.TB, opts store.Options) *store.Store {
+	tb.Helper()
+	s, err := store.Open(filepath.Join(tb.TempDir(), "bench.db"), opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	return s
+}
+
+func sessionKey(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint(i)} }
+
+// BenchmarkAppend appends events of 512 bytes, ids checked, one a call: each writer
+// waits for its commit before it goes on. The baseline puts as many bytes into bbolt
+// with nothing around, one writer.
+func BenchmarkAppend(b *testing.B) {
+	ctx := context.Background()
+	for _, c := range []struct{ writers, sessions int }{{1, 1}, {16, 1}, {64, 1}, {256, 1}, {64, 1000}, {256, 1000}} {
+		b.Run(fmt.Sprintf("how=store/writers=%d/sessions=%d", c.writers, c.sessions), func(b *testing.B) {
+			s := openStore(b, store.Options{})
+			for i := range c.sessions {
+				if _, err := s.Create(ctx, sessionKey(i), nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			events := make([]*patch.Event, b.N)
+			for i := range events {
+				events[i] = eventOf(b, 512)
+			}
+			inParallel(b, c.writers, func(i int) error {
+				_, err := s.AppendEvents(ctx, sessionKey(i%c.sessions), store.AppendOptions{}, events[i])
+				return err
+			})
+		})
+	}
+	b.Run("how=bbolt/writers=1", func(b *testing.B) {
+		db, err := bbolt.Open(filepath.Join(b.TempDir(), "bare.db"), 0o600, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer db.Close()
+		form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: eventOf(b, 512)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		inParallel(b, 1, func(i int) error {
+			return db.Update(func(tx *bbolt.Tx) error {
+				bucket, err := tx.CreateBucketIfNotExists([]byte("records"))
+				if err != nil {
+					return err
+				}
+				return bucket.Put(binary.BigEndian.AppendUint64(nil, uint64(i)), form)
+			})
+		})
+	})
+}
+
+// inParallel does b.N calls from so many goroutines and reports events/s and the 99th
+// percentile.
+func inParallel(b *testing.B, writers int, do func(i int) error) {
+	b.Helper()
+	var next atomic.Int64
+	times := make([]time.Duration, b.N)
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for range writers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= b.N {
+					return
+				}
+				start := time.Now()
+				if err := do(i); err != nil {
+					b.Error(err)
+					return
+				}
+				times[i] = time.Since(start)
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	slices.Sort(times)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(times[b.N*99/100].Microseconds()), "p99-µs")
+}

@@ -1,0 +1,180 @@
+package patch_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// sampleRecords are records with something in every field of the byte form.
+func sampleRecords(t testing.TB) []patch.Record {
+	e := newEvent(t, patch.Fields{
+		ID: "e", Author: "a", Content: genai.NewContentFromText("hi 𝄞", genai.RoleUser),
+		Actions: patch.Actions{StateDelta: map[string]any{"n": 5, "app:b": []byte{1}}},
+	})
+	splice, err := patch.NewSplice(0, 1, e).WithID("p").WithBase(3).WithState(patch.Keep).WithCustomMetadata(map[string]any{"n": int8(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []patch.Record{
+		{Seq: 1, Event: e},
+		{Event: newEvent(t, patch.Fields{})},
+		{Seq: 1 << 40, Event: parseEvent(t, `{"id":"e","invocationId":"v","branch":"","timestamp":-1.5,"x":{"y":[1e400]}}`)},
+		{Seq: 2, Patch: splice},
+		{Seq: 3, Patch: patch.NewTruncateBefore("e")},
+		{Seq: 4, Patch: patch.NewSummarise(0, 1, e)},
+		{Seq: 5, Patch: parsePatch(t, `{"patchType":"later","start":"x","replacement":null,"author":null}`)},
+	}
+}
+
+func TestAppendRecordAppends(t *testing.T) {
+	for _, rec := range sampleRecords(t) {
+		form := encode(t, rec)
+		before := []byte("before")
+		dst := append(make([]byte, 0, 4096), before...)
+		out, err := patch.AppendRecord(dst, rec)
+		if err != nil || !bytes.Equal(out, append(before, form...)) {
+			t.Errorf("appended %x, %v, want %x", out, err, form)
+		}
+		stored(t, rec)
+	}
+}
+
+// A log that was written once is read for ever.
+func TestRecordFormStays(t *testing.T) {
+	want := map[int]string{
+		0: "01e59e301a93010098a165a0a161a0a0c094a7636f6e74656e74c42c7b227061727473223a5b7b2274657874223a22686920f09d849e227d5d2c2272" +
+			"6f6c65223a2275736572227da7616374696f6e73c4257b22737461746544656c7461223a7b226170703a62223a2241513d3d222c226e223a357d7d94" +
+			"b92f616374696f6e732f737461746544656c74612f6170703a62a75b5d75696e7438b52f616374696f6e732f737461746544656c74612f6ea3696e74",
+		3: "0146f70e46930201dc0010a170a0a0a0a0c0a673706c69636500019198a165a0a161a0a0c094a7636f6e74656e74c42c7b227061727473223a5b7b22" +
+			"74657874223a22686920f09d849e227d5d2c22726f6c65223a2275736572227da7616374696f6e73c4257b22737461746544656c7461223a7b226170" +
+			"703a62223a2241513d3d222c226e223a357d7d94b92f616374696f6e732f737461746544656c74612f6170703a62a75b5d75696e7438b52f61637469" +
+			"6f6e732f737461746544656c74612f6ea3696e74c0c003a46b65657092ae637573746f6d4d65746164617461c4077b226e223a317d92b12f63757374" +
+			"6f6d4d657461646174612f6ea4696e7438",
+	}
+	for i, rec := range sampleRecords(t) {
+		if text, ok := want[i]; ok && hex.EncodeToString(encode(t, rec)) != text {
+			t.Errorf("record %d is written as\n%x, was\n%s", i, encode(t, rec), text)
+		}
+	}
+}
+
+func TestRecordWithoutContentIsNotEncoded(t *testing.T) {
+	dst := []byte("before")
+	out, err := patch.AppendRecord(dst, patch.Record{Seq: 1})
+	if !errors.Is(err, patch.ErrInvalid) || string(out) != "before" {
+		t.Errorf("a record of nothing is %x, %v", out, err)
+	}
+	if _, err := (patch.Record{Seq: 1}).MarshalJSON(); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("a record of nothing as JSON: %v", err)
+	}
+	rec := patch.Record{}
+	if rec.ID() != "" || rec.Size() != 0 {
+		t.Errorf("a record of nothing has id %q, size %d", rec.ID(), rec.Size())
+	}
+	for range rec.SharedChanges() {
+		t.Error("a record of nothing has shared changes")
+	}
+}
+
+func TestRecordOverTheLimitIsNotEncoded(t *testing.T) {
+	e := newEvent(t, patch.Fields{ID: "big", Extra: map[string]any{"x": strings.Repeat("x", patch.MaxRecordBytes)}})
+	out, err := patch.AppendRecord([]byte("before"), patch.Record{Event: e})
+	if !errors.Is(err, patch.ErrTooLarge) || string(out) != "before" || !strings.Contains(err.Error(), `"big"`) {
+		t.Errorf("a record of 64 MiB: %d bytes, %v", len(out), err)
+	}
+	if _, err := patch.DecodeRecord(make([]byte, patch.MaxRecordBytes+1)); !errors.Is(err, patch.ErrCorrupt) {
+		t.Errorf("a form of 64 MiB: %v", err)
+	}
+}
+
+func TestEverySingleBitFlipIsRefused(t *testing.T) {
+	for _, rec := range sampleRecords(t) {
+		form := encode(t, rec)
+		for i := range form {
+			for bit := range 8 {
+				form[i] ^= 1 << bit
+				if _, err := patch.DecodeRecord(form); !errors.Is(err, patch.ErrCorrupt) {
+					t.Errorf("bit %d of byte %d flipped: %v", bit, i, err)
+				}
+				form[i] ^= 1 << bit
+			}
+		}
+	}
+}
+
+func TestEveryTruncationIsRefused(t *testing.T) {
+	for _, rec := range sampleRecords(t) {
+		form := encode(t, rec)
+		for n := range form {
+			if _, err := patch.DecodeRecord(form[:n]); !errors.Is(err, patch.ErrCorrupt) {
+				t.Errorf("%d of %d bytes: %v", n, len(form), err)
+			}
+			// The checksum is right, and still there is too little.
+			if n >= 5 {
+				if _, err := patch.DecodeRecord(seal(form[5:n])); !errors.Is(err, patch.ErrCorrupt) {
+					t.Errorf("%d of %d bytes, sealed: %v", n, len(form), err)
+				}
+			}
+		}
+		if _, err := patch.DecodeRecord(seal(append(form[5:len(form):len(form)], 0xc0))); !errors.Is(err, patch.ErrCorrupt) {
+			t.Errorf("a byte more: %v", err)
+		}
+	}
+}
+
+func TestNewerVersionIsRefusedSayingSo(t *testing.T) {
+	form := encode(t, sampleRecords(t)[0])
+	form[0] = patch.RecordVersion + 1
+	_, err := patch.DecodeRecord(form)
+	if !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), "version 2") || !strings.Contains(err.Error(), "newer") {
+		t.Errorf("a newer version: %v", err)
+	}
+}
+
+func TestRecordIDsAndSharedChanges(t *testing.T) {
+	e := parseEvent(t, `{"id":"e","actions":{"stateDelta":{"user:b":1,"k":2,"app:a":3,"temp:x":4,"a":5}}}`)
+	f := parseEvent(t, `{"id":"f","actions":{"stateDelta":{"app:a":6}}}`)
+	for _, c := range []struct {
+		rec         patch.Record
+		ids, shared string
+	}{
+		{patch.Record{Event: e}, "e", "app:a=3 user:b=1"},
+		{patch.Record{Patch: patch.NewSplice(0, 1, e, f).WithID("p")}, "p e f", "app:a=3 user:b=1 app:a=6"},
+		{patch.Record{Patch: patch.NewSplice(0, 1).WithID("p")}, "p", ""},
+		{patch.Record{Patch: patch.NewSummarise(0, 1, f)}, " f", "app:a=6"},
+		{patch.Record{Patch: patch.NewTruncateBefore("e").WithID("p")}, "p", ""},
+	} {
+		var ids, shared []string
+		for id := range c.rec.IDs() {
+			ids = append(ids, id)
+		}
+		for change := range c.rec.SharedChanges() {
+			shared = append(shared, change.Key+"="+change.Value.String())
+		}
+		if strings.Join(ids, " ") != c.ids || strings.Join(shared, " ") != c.shared {
+			t.Errorf("ids %q, shared %q, want %q, %q", ids, shared, c.ids, c.shared)
+		}
+		for range c.rec.IDs() {
+			break
+		}
+		for range c.rec.SharedChanges() {
+			break
+		}
+	}
+	var own []string
+	for c := range e.Changes() {
+		own = append(own, c.Key+"="+c.Value.String())
+	}
+	if strings.Join(own, " ") != "a=5 k=2" || !e.HasDelta() || !f.HasDelta() {
+		t.Errorf("own changes %q", own)
+	}
+	for range (patch.Record{Patch: patch.NewSplice(0, 1, e, f)}).IDs() {
+	}
+}

@@ -1,0 +1,172 @@
+package patch_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func ExampleNewEvent() {
+	event, err := patch.NewEvent(patch.Fields{
+		ID:           "e1",
+		InvocationID: "inv1",
+		Author:       "user",
+		Timestamp:    time.Date(2025, 5, 29, 9, 11, 14, 0, time.UTC),
+		Content:      genai.NewContentFromText("Is my flight on time?", genai.RoleUser),
+		Actions:      patch.Actions{StateDelta: map[string]any{"turns": 1, "temp:typing": true}},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(event)
+	fmt.Printf("%#v\n", event.StateDelta()["turns"])
+
+	// A value that would not come back is refused, naming the field.
+	_, err = patch.NewEvent(patch.Fields{Actions: patch.Actions{StateDelta: map[string]any{"at": time.Now()}}})
+	fmt.Println(err)
+	// Output:
+	// {"id":"e1","invocationId":"inv1","author":"user","timestamp":"2025-05-29T09:11:14Z","content":{"parts":[{"text":"Is my flight on time?"}],"role":"user"},"actions":{"stateDelta":{"temp:typing":true,"turns":1}}}
+	// 1
+	// invalid: field "actions/stateDelta/at": a value of Go type time.Time does not come back from storage as it is; use booleans, numbers, strings, slices and maps with string keys
+}
+
+func ExampleParseEvent() {
+	event, err := patch.ParseEvent([]byte(`{
+		"id": "e2", "author": "agent", "timestamp": 1748509874.25,
+		"content": {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "status", "args": {}}}]},
+		"turnComplete": true
+	}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for part := range event.FunctionParts() {
+		fmt.Println(part.Name, part.ID, part.Response)
+	}
+	fmt.Println(event) // what this version does not know is kept, too
+
+	_, err = patch.ParseEvent([]byte(`{"actions": {"stateDelta": {"price": 1, "price": 2}}}`))
+	fmt.Println(err)
+	// Output:
+	// status c1 false
+	// {"id":"e2","author":"agent","timestamp":"2025-05-29T09:11:14.25Z","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"status","args":{}}}]},"turnComplete":true}
+	// invalid: field "actions/stateDelta/price": the key is there twice (byte 40)
+}
+
+func ExampleNewSplice() {
+	redacted, err := patch.ParseEvent([]byte(`{"id": "e9", "author": "user", "content": {"role": "user", "parts": [{"text": "My card is [removed]."}]}}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(patch.NewSplice(4, 1, redacted).WithID("p1").WithBase(0))
+
+	err = patch.NewSplice(4, 0).Validate()
+	fmt.Println(err)
+	// Output:
+	// {"id":"p1","patchType":"splice","start":4,"count":1,"replacement":[{"id":"e9","author":"user","content":{"role":"user","parts":[{"text":"My card is [removed]."}]}}],"base":0}
+	// invalid patch: splice that neither removes nor adds: field "count": it is 0 and there is no replacement
+}
+
+func ExampleNewTruncateBefore() {
+	p := patch.NewTruncateBefore("e7")
+	fmt.Println(p, p.StatePolicy())
+	fmt.Println(p.WithState(patch.Keep))
+	// Output:
+	// {"patchType":"truncate_before","eventId":"e7"} drop
+	// {"patchType":"truncate_before","eventId":"e7","state":"keep"}
+}
+
+func ExampleNewSummarise() {
+	summary, err := patch.NewEvent(patch.Fields{
+		ID:      "s1",
+		Author:  "user",
+		Content: genai.NewContentFromText("The flight is on time.", genai.RoleUser),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p := patch.NewSummarise(0, 12, summary)
+	fmt.Println(p, p.StatePolicy(), p.Validate())
+	// Output:
+	// {"patchType":"summarise","start":0,"count":12,"summaryEvent":{"id":"s1","author":"user","content":{"parts":[{"text":"The flight is on time."}],"role":"user"}}} keep <nil>
+}
+
+func ExampleDecoder() {
+	const file = `{"patchlog": 1, "initialState": {"tenant": "t1"}}
+{"seq": 1, "id": "e1", "author": "user"}
+{"seq": 2, "id": "p1", "patchType": "truncate_before", "eventId": "e1"}
+{"seq": 3, "id": "e1"}
+`
+	d := patch.NewDecoder(strings.NewReader(file), "session.jsonl")
+	state, _, err := d.InitialState()
+	fmt.Println(state["tenant"], err)
+	for {
+		rec, err := d.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			fmt.Println(err, errors.Is(err, patch.ErrInvalid))
+			break
+		}
+		fmt.Println(d.Line(), rec.Seq, rec.ID(), rec.Patch != nil)
+	}
+	// Output:
+	// "t1" <nil>
+	// 2 1 e1 false
+	// 3 2 p1 true
+	// session.jsonl:4: invalid: field "id": "e1" is on line 2 already; an id is there once in a log true
+}
+
+func ExampleEncoder() {
+	tenant, err := patch.NewValue("t1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	event, err := patch.NewEvent(patch.Fields{ID: "e1", Author: "user"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	enc := patch.NewEncoder(os.Stdout)
+	for _, err := range []error{
+		enc.Header(map[string]patch.Value{"tenant": tenant}),
+		enc.Record(patch.Record{Seq: 1, Event: event}),
+		enc.Record(patch.Record{Seq: 2, Patch: patch.NewTruncateBefore("e1").WithID("p1")}),
+	} {
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// {"patchlog":1,"initialState":{"tenant":"t1"}}
+	// {"seq":1,"id":"e1","author":"user"}
+	// {"seq":2,"id":"p1","patchType":"truncate_before","eventId":"e1"}
+}
+
+func ExampleSame() {
+	parse := func(text string) patch.Record {
+		rec, err := patch.ParseRecord([]byte(text))
+		if err != nil {
+			fmt.Println(err)
+		}
+		return rec
+	}
+	logged := parse(`{"seq": 7, "id": "e1", "timestamp": "2025-05-29T09:11:14Z", "actions": {"stateDelta": {"a": 100.0, "b": [1]}}}`)
+	retry := parse(`{"id": "e1", "actions": {"stateDelta": {"b": [1], "a": 1e2, "temp:x": true}}}`)
+	other := parse(`{"id": "e1", "actions": {"stateDelta": {"b": [1], "a": 100}}}`)
+	fmt.Println(patch.Same(logged, retry), patch.Same(logged, other))
+	// Output:
+	// true false
+}

@@ -1,0 +1,36 @@
+package jsontext_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// Values in one group are equal, and to none of another group.
+var equalGroups = [][]string{
+	{`null`}, {`true`}, {`false`}, {`""`}, {`{}`}, {`[]`},
+	{`"a"`, `"\u0061"`}, {`"/"`, `"\/"`}, {`"𝄞"`, `"\ud834\uDD1E"`},
+	{`1`}, {`-1`}, {`1.0`, `1e0`, `1E-0`, `10e-1`, `0.1e+1`}, {`0`}, {`-0`}, {`0.0`, `0e9`}, {`-0.0`, `-0e-9`},
+	{`10`}, {`100`}, {`1e1`, `10.0`}, {`1e2`, `100.0`, `1e02`},
+	{`1e400`, `10e399`}, {`1e999999999999999999999`, `10e999999999999999999998`},
+	{`1e` + strings.Repeat("9", 100)}, {`2e` + strings.Repeat("9", 100)}, {`10e` + strings.Repeat("9", 100)},
+	{`9007199254740993`}, {`9007199254740992`}, {`123456789012345678901234567890`},
+	{`[1,2]`}, {`[2,1]`}, {`[1,2,2]`}, {`[[1,2]]`}, {`[1.0,2]`, `[1e0,2]`},
+	{`{"a":1,"b":[]}`, `{"b":[],"a":1}`, `{"\u0062":[],"a":1}`}, {`{"a":1}`}, {`{"a":1,"c":[]}`}, {`{"a":1,"b":[0]}`}, {`{"a":null}`}, {`{"b":1}`},
+	{`{"x":{"a":{"b":1.50,"c":"d"}}}`, `{"x":{"a":{"c":"\u0064","b":15e-1}}}`},
+}
+
+func TestEqual(t *testing.T) {
+	for i, as := range equalGroups {
+		for j, bs := range equalGroups {
+			for _, a := range as {
+				for _, b := range bs {
+					if got := jsontext.Equal([]byte(a), []byte(b)); got != (i == j) {
+						t.Errorf("%.80s equal to %.80s: %v", a, b, got)
+					}
+				}
+			}
+		}
+	}
+}

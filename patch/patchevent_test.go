@@ -1,0 +1,195 @@
+package patch_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func textEvent(t testing.TB, id, text string) *patch.Event {
+	t.Helper()
+	return newEvent(t, patch.Fields{ID: id, Author: "model", Content: genai.NewContentFromText(text, genai.RoleModel)})
+}
+
+func TestPatchConstructors(t *testing.T) {
+	a, b := textEvent(t, "a", "x"), textEvent(t, "b", "y")
+	splice := patch.NewSplice(1, 2, a, b)
+	truncate := patch.NewTruncateBefore("e")
+	summarise := patch.NewSummarise(0, 3, a)
+	for _, c := range []struct {
+		p       *patch.PatchEvent
+		typ     patch.Type
+		indexed bool
+		state   patch.StatePolicy
+		line    string
+	}{
+		{splice, patch.Splice, true, patch.Drop, `{"patchType":"splice","start":1,"count":2,"replacement":[` + a.String() + `,` + b.String() + `]}`},
+		{patch.NewSplice(0, 1), patch.Splice, true, patch.Drop, `{"patchType":"splice","start":0,"count":1,"replacement":[]}`},
+		{truncate, patch.TruncateBefore, false, patch.Drop, `{"patchType":"truncate_before","eventId":"e"}`},
+		{summarise, patch.Summarise, true, patch.Keep, `{"patchType":"summarise","start":0,"count":3,"summaryEvent":` + a.String() + `}`},
+	} {
+		if err := c.p.Validate(); err != nil {
+			t.Errorf("%s: %v", c.line, err)
+		}
+		if got := c.p.String(); got != c.line || c.p.Size() != len(c.line) {
+			t.Errorf("the patch is %s, of size %d, want %s", got, c.p.Size(), c.line)
+		}
+		if c.p.Type() != c.typ || c.p.IsIndexed() != c.indexed || c.p.StatePolicy() != c.state {
+			t.Errorf("%s: type %s, indexed %v, state %s", c.line, c.p.Type(), c.p.IsIndexed(), c.p.StatePolicy())
+		}
+		if seq, ok := c.p.Base(); ok || seq != 0 {
+			t.Errorf("%s: base %d", c.line, seq)
+		}
+		rec := patch.Record{Seq: 9, Patch: c.p}
+		for _, back := range []patch.Record{parse(t, marshal(t, rec)), stored(t, rec)} {
+			if back.Seq != 9 || marshal(t, back) != marshal(t, rec) || !patch.Same(rec, back) {
+				t.Errorf("came back as %s", marshal(t, back))
+			}
+		}
+	}
+	if splice.Start() != 1 || splice.Count() != 2 || !slices.Equal(splice.Replacement(), []*patch.Event{a, b}) || !slices.Equal(splice.NewEvents(), splice.Replacement()) {
+		t.Errorf("the splice says %d, %d, %v", splice.Start(), splice.Count(), splice.Replacement())
+	}
+	if truncate.EventID() != "e" || truncate.NewEvents() != nil || truncate.Summary() != nil || truncate.Start() != 0 {
+		t.Errorf("the truncate_before says %s, %v", truncate.EventID(), truncate.NewEvents())
+	}
+	if summarise.Summary() != a || !slices.Equal(summarise.NewEvents(), []*patch.Event{a}) || summarise.Replacement() != nil {
+		t.Errorf("the summarise says %v", summarise.Summary())
+	}
+}
+
+func TestPatchIsImmutable(t *testing.T) {
+	a, b := textEvent(t, "a", "x"), textEvent(t, "b", "y")
+	events := []*patch.Event{a, b}
+	p := patch.NewSplice(0, 1, events...)
+	was := p.String()
+	events[0] = b
+	p.Replacement()[0] = b
+	p.NewEvents()[0] = b
+	metadata := map[string]any{"k": []any{1}}
+	at := time.Date(2024, 1, 1, 0, 0, 0, 1, time.UTC)
+	full := p.WithID("i").WithAuthor("a").WithInvocationID("v").WithTimestamp(at).WithBase(0).WithState(patch.Keep)
+	full, err := full.WithCustomMetadata(metadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata["k"].([]any)[0] = 2
+	if p.String() != was {
+		t.Errorf("the patch became %s, was %s", p, was)
+	}
+	want := strings.Replace(was, `{`, `{"id":"i","invocationId":"v","author":"a","timestamp":"2024-01-01T00:00:00.000000001Z",`, 1)
+	want = strings.TrimSuffix(want, `}`) + `,"base":0,"state":"keep","customMetadata":{"k":[1]}}`
+	if got := full.String(); got != want || full.Size() != len(want) {
+		t.Errorf("the copy is\n%s, want\n%s", got, want)
+	}
+	if seq, ok := full.Base(); seq != 0 || !ok || full.StatePolicy() != patch.Keep || full.ID() != "i" || !full.Timestamp().Equal(at) {
+		t.Errorf("the copy says base %d, %v, state %s", seq, ok, full.StatePolicy())
+	}
+	back := stored(t, patch.Record{Patch: full}).Patch
+	wantEqual(t, "custom metadata", back.CustomMetadata(), map[string]any{"k": []any{1}})
+	back.CustomMetadata()["k"] = 0
+	wantEqual(t, "custom metadata", back.CustomMetadata(), map[string]any{"k": []any{1}})
+
+	// Another value takes the place of the first.
+	again, err := full.WithBase(7).WithState(patch.Drop).WithCustomMetadata(map[string]any{"n": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.NewReplacer(`"base":0`, `"base":7`, `"keep"`, `"drop"`, `{"k":[1]}`, `{"n":1}`).Replace(want); again.String() != want {
+		t.Errorf("the second copy is\n%s, want\n%s", again, want)
+	}
+	if none, err := full.WithCustomMetadata(nil); err != nil || none.CustomMetadata() != nil || strings.Contains(none.String(), "Metadata") {
+		t.Errorf("without metadata the patch is %v, %v", none, err)
+	}
+	wantEqual(t, "custom metadata", full.CustomMetadata(), map[string]any{"k": []any{1}})
+}
+
+// A field that came as null or malformed is not there beside one that is set.
+func TestSettingAFieldReplacesWhatCame(t *testing.T) {
+	p := parsePatch(t, `{"patchType":"splice","start":0,"count":1,"author":null,"invocationId":"","id":"","timestamp":null,"base":"x","state":5,"customMetadata":null,"count2":{}}`)
+	var d *patch.Defect
+	if !errors.As(p.Validate(), &d) || d.Field != "base" {
+		t.Errorf("the defect is %v", d)
+	}
+	if !errors.As(p.WithBase(1).Validate(), &d) || d.Field != "state" {
+		t.Errorf("after base is set the defect is %v", d)
+	}
+	full, err := p.WithBase(1).WithState(patch.Keep).WithAuthor("a").WithInvocationID("v").WithID("i").WithTimestamp(time.Unix(0, 0)).WithCustomMetadata(map[string]any{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"id":"i","invocationId":"v","author":"a","timestamp":"1970-01-01T00:00:00Z","patchType":"splice","start":0,"count":1,"base":1,"state":"keep","count2":{},"customMetadata":{}}`
+	if full.String() != want || full.Validate() != nil {
+		t.Errorf("the patch is\n%s, want\n%s (%v)", full, want, full.Validate())
+	}
+	stored(t, parse(t, want))
+	if got := p.WithState(patch.Drop).String(); !strings.Contains(got, `"base":"x"`) {
+		t.Errorf("another malformed field is gone: %s", got)
+	}
+}
+
+func TestPatchesInJSON(t *testing.T) {
+	for name, c := range map[string]struct{ line, want string }{
+		"splice": {`{"start":1,"count":2,"patchType":"splice","replacement":[{"text":1}]}`,
+			`{"patchType":"splice","start":1,"count":2,"replacement":[{"text":1}]}`},
+		"proposal's splice": {`{"patch_type":"splice","start":1,"count":2,"replacement":[]}`,
+			`{"patchType":"splice","start":1,"count":2,"replacement":[]}`},
+		"proposal's truncate_before": {`{"patch_type":"truncate_before","event_id":"e\u0031"}`,
+			`{"patchType":"truncate_before","eventId":"e1"}`},
+		"proposal's summarise": {`{"summary_event":{"x":1.0},"start":0,"patch_type":"summarise","count":1}`,
+			`{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"x":1.0}}`},
+		"both mixed": {`{"patchType":"truncate_before","event_id":"e"}`,
+			`{"patchType":"truncate_before","eventId":"e"}`},
+		"identity, base and state": {`{"seq":4,"base":0,"state":"keep","patchType":"truncate_before","eventId":"","id":"p","invocationId":"v","author":"a","branch":"b","isolationScope":"s","timestamp":1.5}`,
+			`{"seq":4,"id":"p","invocationId":"v","author":"a","branch":"b","isolationScope":"s","timestamp":"1970-01-01T00:00:01.5Z","patchType":"truncate_before","eventId":"","base":0,"state":"keep"}`},
+		"unknown fields": {`{"patchType":"splice","start":0,"count":1,"why":{"deep":[1e400]},"customMetadata":{"a":1.0},"usageMetadata":[]}`,
+			`{"patchType":"splice","start":0,"count":1,"why":{"deep":[1e400]},"customMetadata":{"a":1.0},"usageMetadata":[]}`},
+		"nulls": {`{"patchType":"splice","start":0,"count":1,"eventId":null,"summaryEvent":null,"base":null,"state":null,"replacement":null,"patchId":null,"author":null}`,
+			`{"patchType":"splice","start":0,"count":1,"eventId":null,"summaryEvent":null,"base":null,"state":null,"replacement":null,"patchId":null,"author":null}`},
+		"largest numbers": {`{"patchType":"splice","start":9223372036854775807,"count":-9223372036854775808,"base":18446744073709551615}`,
+			`{"patchType":"splice","start":9223372036854775807,"count":-9223372036854775808,"base":18446744073709551615}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := parse(t, c.line)
+			if rec.Patch == nil {
+				t.Fatal("it is no patch")
+			}
+			for _, back := range []patch.Record{rec, stored(t, rec), parse(t, marshal(t, rec))} {
+				if got := marshal(t, back); got != c.want {
+					t.Errorf("came back as\n%s, want\n%s", got, c.want)
+				}
+			}
+			for _, e := range rec.Patch.NewEvents() {
+				if _, err := e.Content(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	why, ok := parsePatch(t, `{"patchType":"x","why":[1.0]}`).Field("why")
+	if string(why) != "[1.0]" || !ok {
+		t.Errorf("the unknown field is %s, %v", why, ok)
+	}
+}
+
+func TestTwoSpellingsOfAFieldAreRefused(t *testing.T) {
+	for line, field := range map[string]string{
+		`{"patchType":"splice","patch_type":"splice"}`:                        "patch_type",
+		`{"patch_type":"splice","patchType":"splice"}`:                        "patch_type",
+		`{"patchType":"truncate_before","eventId":"a","event_id":"a"}`:        "eventId",
+		`{"patchType":"truncate_before","event_id":null,"eventId":"a"}`:       "eventId",
+		`{"patchType":"summarise","summaryEvent":{},"summary_event":{}}`:      "summaryEvent",
+		`{"patchType":"unheard of","summary_event":1,"summaryEvent":{"a":1}}`: "summaryEvent",
+	} {
+		_, err := patch.ParseRecord([]byte(line))
+		wantField(t, err, field)
+	}
+	_, err := patch.ParseRecord([]byte(`{"patchType":"splice","id":"` + strings.Repeat("i", patch.MaxIDBytes+1) + `"}`))
+	wantField(t, err, "id")
+}

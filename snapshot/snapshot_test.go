@@ -1,0 +1,255 @@
+package snapshot_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+)
+
+// initial is a view's initial state, which a snapshot leaves to its keeper.
+var initial = map[string]patch.Value{"tenant": mustValue("t1"), "k": mustValue(int8(3))}
+
+func mustValue(v any) patch.Value {
+	value, err := patch.NewValue(v)
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+// restore gives the view that a snapshot was made of, from the records of its log.
+func restore(data []byte, creation string, records []patch.Record) (fold.View, error) {
+	s, err := snapshot.Decode(data, creation, uint64(len(records)))
+	if err != nil {
+		return fold.View{}, err
+	}
+	s.Initial = fold.New("", initial).Skeleton().Initial
+	return s.Restore(func(n fold.NodeRef) (*patch.Event, error) {
+		r := records[n.Seq-1]
+		switch {
+		case r.Event != nil && n.Index == 0:
+			return r.Event, nil
+		case r.Patch != nil && n.Index < len(r.Patch.NewEvents()):
+			return r.Patch.NewEvents()[n.Index], nil
+		}
+		return nil, fmt.Errorf("%w: record %d has no event %d", patch.ErrCorrupt, n.Seq, n.Index)
+	}, func() ([]patch.Skip, error) {
+		v, err := fold.Fold(fold.New("", initial), records[:s.Seq])
+		if err != nil {
+			return nil, err
+		}
+		return v.Skipped()
+	})
+}
+
+// Fold(snapshot(k), records k+1 … n) equals Fold(records 1 … n) for every k, and no
+// patch tells the two apart.
+func TestPropertySnapshotAnywhere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Max: 50}).Draw(t, "records")
+		n := len(records)
+		whole := fold.New("creation", initial)
+		views := []fold.View{whole}
+		for _, r := range records {
+			var err error
+			if whole, err = whole.Apply(r); err != nil {
+				t.Fatal(err)
+			}
+			views = append(views, whole)
+		}
+		ref := fuzz.NewReference(initial)
+		for _, r := range records {
+			ref.Apply(r)
+		}
+		p := fuzz.Patch("the patch", ref.Visible()).Draw(t, "patch")
+		want := fmt.Sprint(whole.Check(p, fold.CheckOptions{}))
+		after := fuzz.NewReference(initial)
+		for _, r := range append(records[:n:n], patch.Record{Seq: uint64(n + 1), Patch: p}) {
+			after.Apply(r)
+		}
+		for k, v := range views {
+			data, err := snapshot.Encode(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := restore(data, "creation", records)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := snapshot.Encode(got)
+			if err != nil || !bytes.Equal(data, again) {
+				t.Fatalf("snapshot %d of %d: made again it differs (%v)", k, n, err)
+			}
+			if got, err = fold.Fold(got, records[k:]); err != nil {
+				t.Fatal(err)
+			}
+			if err := fuzz.Compare(got, ref); err != nil {
+				t.Fatalf("snapshot %d of %d: %v\n%s", k, n, err, fuzz.Text(records, initial))
+			}
+			if refusal := fmt.Sprint(got.Check(p, fold.CheckOptions{})); refusal != want {
+				t.Fatalf("snapshot %d of %d: %v is judged %s, want %s", k, n, p, refusal, want)
+			}
+			next, err := got.Apply(patch.Record{Seq: uint64(n + 1), Patch: p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := fuzz.Compare(next, after); err != nil {
+				t.Fatalf("snapshot %d of %d, then %v: %v", k, n, p, err)
+			}
+		}
+	})
+}
+
+func someLog(t testing.TB) []patch.Record {
+	t.Helper()
+	var records []patch.Record
+	for i := range 40 {
+		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), InvocationID: "inv", Actions: patch.Actions{StateDelta: map[string]any{"k": i}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, patch.Record{Seq: uint64(i + 1), Event: e})
+	}
+	for _, p := range []*patch.PatchEvent{
+		patch.NewSplice(3, 5).WithState(patch.Keep), patch.NewSplice(20, 1, records[0].Event, records[1].Event), patch.NewSplice(99, 1), patch.NewSplice(10, 1),
+	} {
+		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
+	}
+	return records
+}
+
+// Damage of any one bit, a cut at any place, another version, another session, a longer
+// log: all are unusable, and none panics.
+func TestUnusable(t *testing.T) {
+	records := someLog(t)
+	v, err := fold.Fold(fold.New("creation", initial), records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := snapshot.Encode(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := restore(data, "creation", records); err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		for bit := range 8 {
+			bad := bytes.Clone(data)
+			bad[i] ^= 1 << bit
+			if _, err := restore(bad, "creation", records); !errors.Is(err, snapshot.ErrUnusable) {
+				t.Fatalf("byte %d, bit %d: %v", i, bit, err)
+			}
+		}
+		if _, err := restore(data[:i], "creation", records); !errors.Is(err, snapshot.ErrUnusable) {
+			t.Fatalf("cut at %d: %v", i, err)
+		}
+	}
+	if _, err := restore(data, "another", records); !errors.Is(err, snapshot.ErrUnusable) {
+		t.Errorf("another creation: %v", err)
+	}
+	if _, err := snapshot.Decode(data, "creation", uint64(len(records)-1)); !errors.Is(err, snapshot.ErrUnusable) {
+		t.Errorf("a shorter log: %v", err)
+	}
+}
+
+// A snapshot's size goes with what is visible and how broken up it is, not with what is
+// hidden.
+func TestSize(t *testing.T) {
+	var records []patch.Record
+	for i := range 10_000 {
+		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, patch.Record{Seq: uint64(i + 1), Event: e})
+	}
+	v, err := fold.Fold(fold.New("c", nil), records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := snapshot.Encode(v)
+	if err != nil || len(data) > 40 {
+		t.Errorf("10,000 events that no patch touched take %d bytes (%v)", len(data), err)
+	}
+	for range 3000 { // markers pile up between two events
+		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: patch.NewSplice(50, 3)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, err = snapshot.Encode(v); err != nil || len(data) > 60 {
+		t.Errorf("after 3,000 cuts at one place %d bytes (%v)", len(data), err)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	for _, c := range []struct {
+		policy  snapshot.Policy
+		visible int
+		grown   uint64
+		want    bool
+	}{
+		{snapshot.Policy{}, 10, 255, false}, {snapshot.Policy{}, 10, 256, true},
+		{snapshot.Policy{}, 100_000, 256, false}, {snapshot.Policy{}, 100_000, 10_000, true},
+		{snapshot.Policy{Every: 10}, 0, 10, true}, {snapshot.Policy{Every: -1}, 0, 1 << 40, false},
+		{snapshot.Policy{Every: 1, Share: 100}, 50, 49, false}, {snapshot.Policy{Every: 1, Share: 100}, 50, 50, true},
+	} {
+		if got := c.policy.Due(c.visible, c.grown); got != c.want {
+			t.Errorf("%+v, %d visible, grown by %d: %v", c.policy, c.visible, c.grown, got)
+		}
+	}
+	if err := (snapshot.Policy{Share: -1}).Validate(); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("a share below 0: %v", err)
+	}
+	if err := (snapshot.Policy{}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Bytes of any kind cost memory in proportion to the log, and never a panic.
+func FuzzDecode(f *testing.F) {
+	records := someLog(f)
+	v, err := fold.Fold(fold.New("creation", initial), records)
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := snapshot.Encode(v)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		data = snapshot.Signed(data)
+		s, err := snapshot.Decode(data, "creation", uint64(len(records)))
+		if err != nil {
+			if !errors.Is(err, snapshot.ErrUnusable) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if len(s.Nodes) > len(records)+len(data) {
+			t.Fatalf("%d nodes of %d bytes", len(s.Nodes), len(data))
+		}
+		if _, err := restore(data, "creation", records); err != nil && !errors.Is(err, patch.ErrCorrupt) {
+			t.Fatal(err)
+		}
+	})
+}
+
+func Example() {
+	v, _ := fold.Fold(fold.New("creation", nil), []patch.Record{
+		{Seq: 1, Event: new(patch.Event)}, {Seq: 2, Event: new(patch.Event)}, {Seq: 3, Patch: patch.NewSplice(0, 1)},
+	})
+	data, _ := snapshot.Encode(v)
+	s, err := snapshot.Decode(data, "creation", 3)
+	fmt.Println(s.Seq, s.PatchSeq, len(s.Nodes), err)
+	// Output: 3 3 2 <nil>
+}

@@ -1,0 +1,153 @@
+package bolt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// pending is a batch that waits for its commit. All that wait go into one transaction,
+// whichever sessions they are of: a commit costs two syncs, however much it holds.
+type pending struct {
+	name  string
+	batch backend.Batch
+	size  int
+	err   error
+}
+
+// So many batches, or so many bytes, make a transaction that is large enough.
+const (
+	maxGroup      = 4096
+	maxGroupBytes = 32 << 20
+)
+
+func fitting(waiting []*pending) int {
+	n, size := 0, 0
+	for n < len(waiting) && n < maxGroup && size < maxGroupBytes {
+		size += waiting[n].size
+		n++
+	}
+	return n
+}
+
+// Append implements [backend.Backend].
+func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
+	p := &pending{name: name, batch: batch}
+	for _, r := range batch.Records {
+		p.size += len(r.Data)
+	}
+	for _, v := range batch.Shared {
+		p.size += len(v.Data)
+	}
+	if err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
+		return err
+	}
+	return p.err
+}
+
+// commitGroup commits batches together. One that is refused does not keep the others
+// from being written. The caller holds the writer's place.
+func (b *Backend) commitGroup(group []*pending) {
+	err := b.write(func(tx *bbolt.Tx) error {
+		for _, p := range group {
+			s, err := admit(tx, p.name, p.batch)
+			if p.err = err; err != nil {
+				continue // refused, with nothing written
+			}
+			if err := s.put(tx, p.name, p.batch); err != nil {
+				return fmt.Errorf("session %q: %w", p.name, err)
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		return
+	}
+	for _, p := range group {
+		if p.err == nil {
+			p.err = err
+		}
+	}
+}
+
+// admit judges a batch and writes nothing. It returns the session that the batch goes to,
+// without a number if it has still to be created.
+func admit(tx *bbolt.Tx, name string, batch backend.Batch) (s session, err error) {
+	switch {
+	case !batch.Create:
+		if s, err = findCreated(tx, name, batch.Creation); err == nil && s.last(tx) != batch.After {
+			err = backend.ErrMoved
+		}
+	case tx.Bucket(bucketSessions).Get([]byte(name)) != nil:
+		err = backend.ErrExists
+	case batch.After != 0:
+		err = backend.ErrMoved
+	default:
+		s = session{creation: batch.Creation, meta: batch.Meta}
+	}
+	if err == nil {
+		err = wellFormed(name, batch)
+	}
+	return s, err
+}
+
+// wellFormed reports whether bbolt will take the batch.
+func wellFormed(name string, batch backend.Batch) error {
+	fits := func(what, name string, least int) error {
+		if len(name) < least || len(name) > backend.MaxNameBytes {
+			return fmt.Errorf("%s of %d bytes; %d to %d are allowed", what, len(name), least, backend.MaxNameBytes)
+		}
+		return nil
+	}
+	errs := []error{fits("a session name", name, 1), fits("a creation id", batch.Creation, 0)}
+	for i, r := range batch.Records {
+		if want := batch.After + uint64(i) + 1; r.Seq != want {
+			errs = append(errs, fmt.Errorf("a record of the batch has seq %d, want %d", r.Seq, want))
+		}
+		for _, id := range r.IDs {
+			errs = append(errs, fits("an id", id, 0))
+		}
+	}
+	for _, v := range batch.Shared {
+		errs = append(errs, fits("a shared name", v.Name, 1))
+	}
+	return errors.Join(errs...)
+}
+
+// put writes a batch that has been admitted.
+func (s session) put(tx *bbolt.Tx, name string, batch backend.Batch) error {
+	if s.number == nil {
+		sessions := tx.Bucket(bucketSessions)
+		n, err := sessions.NextSequence()
+		if err != nil {
+			return err
+		}
+		s.number = number(n)
+		if err := sessions.Put([]byte(name), encodeSession(name, s)); err != nil {
+			return err
+		}
+	}
+	records, ids := tx.Bucket(bucketRecords), tx.Bucket(bucketIDs)
+	records.FillPercent = fillPercent
+	for _, r := range batch.Records {
+		if err := records.Put(s.key(number(r.Seq)), r.Data); err != nil {
+			return err
+		}
+		for _, id := range r.IDs {
+			if err := ids.Put(s.key([]byte(id)), number(r.Seq)); err != nil {
+				return err
+			}
+		}
+	}
+	shared := tx.Bucket(bucketShared)
+	for _, v := range batch.Shared {
+		if err := shared.Put([]byte(v.Name), v.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

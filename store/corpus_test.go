@@ -1,0 +1,102 @@
+package store_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// corpus is where real sessions lie, beside the module.
+const corpus = "../../shared/corpus"
+
+// Real sessions come back as they came, line by line.
+func TestCorpusComesBack(t *testing.T) {
+	var files []string
+	err := filepath.WalkDir(corpus, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".jsonl") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) == 0 {
+		t.Skipf("the corpus of sessions is not at %s beside the module: %v", corpus, err)
+	}
+	onEach(t, func(e *env) {
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			e.no(err)
+			k := store.Key{App: "corpus", User: filepath.Base(filepath.Dir(file)), Session: filepath.Base(file)}
+			_, err = e.store.Import(ctx, k, bytes.NewReader(text), store.ImportOptions{Name: file})
+			e.no(err)
+			var out bytes.Buffer
+			e.no(e.store.Export(ctx, k, &out, store.ExportOptions{}))
+			e.sameLines(file, text, out.Bytes())
+			// And again, elsewhere.
+			imported, err := e.store.Import(ctx, k, bytes.NewReader(text), store.ImportOptions{Name: file})
+			e.no(err)
+			if imported.Added != 0 {
+				e.Errorf("%s: importing again added %d", file, imported.Added)
+			}
+		}
+		if len(files) != 91 {
+			e.Errorf("%d sessions, want 91", len(files))
+		}
+	})
+}
+
+func (e *env) sameLines(file string, came, gave []byte) {
+	e.Helper()
+	want, got := jsonLines(e, came), jsonLines(e, gave)
+	if len(got) != len(want)+1 {
+		e.Errorf("%s: %d lines, want %d and a header", file, len(got), len(want))
+		return
+	}
+	for i, line := range want {
+		back := got[i+1]
+		if seq := back["seq"]; seq != json.Number(itoa(i+1)) {
+			e.Errorf("%s:%d: seq %v", file, i+1, seq)
+		}
+		delete(back, "seq")
+		for _, l := range []map[string]any{line, back} {
+			at, err := time.Parse(time.RFC3339Nano, l["timestamp"].(string))
+			e.no(err)
+			l["timestamp"] = at.UTC().String()
+		}
+		a, _ := json.Marshal(line)
+		b, _ := json.Marshal(back)
+		if !bytes.Equal(a, b) {
+			e.Errorf("%s:%d: came\n%s\nand went\n%s", file, i+1, a, b)
+			return
+		}
+	}
+}
+
+func itoa(n int) string {
+	text, _ := json.Marshal(n)
+	return string(text)
+}
+
+// jsonLines reads lines with their number literals.
+func jsonLines(e *env, text []byte) (out []map[string]any) {
+	e.Helper()
+	s := bufio.NewScanner(bytes.NewReader(text))
+	s.Buffer(nil, len(text)+1)
+	for s.Scan() {
+		d := json.NewDecoder(bytes.NewReader(s.Bytes()))
+		d.UseNumber()
+		var line map[string]any
+		e.no(d.Decode(&line))
+		out = append(out, line)
+	}
+	e.no(s.Err())
+	return slices.Clip(out)
+}

@@ -1,0 +1,379 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// elsewhere returns the key of another session of another user.
+var elsewhere = store.Key{App: "app2", User: "user2", Session: "elsewhere"}
+
+func (e *env) importInto(key store.Key, text string, opts store.ImportOptions) (store.Imported, error) {
+	return e.store.Import(ctx, key, strings.NewReader(text), opts)
+}
+
+func TestExportThenImport(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(map[string]any{"k0": []any{"x", 1, 2.5}, "null": nil, "app:x": 1})
+		e.fill(50)
+		e.append(sets("scopes", `{"app:x":2,"user:x":3,"k":1}`))
+		// A log may hold what cannot be applied.
+		e.importText("f", e.export()+`{"id":"skipped","patchType":"splice","start":99,"count":1}
+{"id":"wrong","patchType":"summarise","start":"x"}
+{"id":"after"}
+`)
+		text := e.export()
+		imported, err := e.importInto(elsewhere, text, store.ImportOptions{})
+		e.no(err)
+		if n := strings.Count(text, "\n") - 1; !imported.Created || imported.Added != n || imported.Present != 0 || len(imported.Records) != n {
+			e.Errorf("created %t, %d added, %d present, %d records; want %d", imported.Created, imported.Added, imported.Present, len(imported.Records), n)
+		}
+		there, err := e.store.Get(ctx, elsewhere)
+		e.no(err)
+		e.same("view", withoutCreation(viewText(there.View)), withoutCreation(viewText(e.view())))
+		if n := len(skipped(there.View)); n != 2 {
+			e.Errorf("%d skipped, want 2", n)
+		}
+		e.same("returned view", viewText(imported.View), viewText(there.View))
+		e.same("shared", e.shared(elsewhere), "")
+		var again strings.Builder
+		e.no(e.store.Export(ctx, elsewhere, &again, store.ExportOptions{}))
+		e.same("text", again.String(), text)
+
+		// Once more.
+		stored := e.dump()
+		for _, k := range []store.Key{key, elsewhere} {
+			imported, err = e.importInto(k, text, store.ImportOptions{})
+			e.no(err)
+			if imported.Created || imported.Added != 0 || imported.Present != len(imported.Records) {
+				e.Errorf("created %t, %d added, %d present", imported.Created, imported.Added, imported.Present)
+			}
+		}
+		e.same("stored", e.dump(), stored)
+	})
+}
+
+func TestExport(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(map[string]any{"b": 1.0, "a": "x"})
+		e.append(event(`{"id":"e1","timestamp":1763634600.25,"odd":{"n":1e2}}`), event(`{"id":"e2","timestamp":"2025-11-20T10:30:01+01:00"}`))
+		_, err := e.store.ApplyPatch(ctx, key, asOfNow, parsePatch(`{"id":"p","patch_type":"splice","start":0,"count":1,"replacement":[{"id":"r"}],"note":"kept"}`))
+		e.no(err)
+		e.same("text", e.export(), `{"patchlog":1,"initialState":{"a":"x","b":1.0}}
+{"seq":1,"id":"e1","timestamp":"2025-11-20T10:30:00.25Z","odd":{"n":1e2}}
+{"seq":2,"id":"e2","timestamp":"2025-11-20T09:30:01Z"}
+{"seq":3,"id":"p","timestamp":"2025-11-20T10:30:00.123456789Z","patchType":"splice","start":0,"count":1,"replacement":[{"id":"r","timestamp":"2025-11-20T10:30:00.123456789Z"}],"note":"kept"}
+`)
+		var b strings.Builder
+		e.no(e.store.Export(ctx, key, &b, store.ExportOptions{Visible: true}))
+		e.same("visible", b.String(), `{"id":"r","timestamp":"2025-11-20T10:30:00.123456789Z"}
+{"id":"e2","timestamp":"2025-11-20T09:30:01Z"}
+`)
+		// It forgets what was hidden.
+		imported, err := e.importInto(elsewhere, b.String(), store.ImportOptions{})
+		e.no(err)
+		e.same("visible elsewhere", ids(imported.View), "r e2")
+		if imported.View.PatchSeq() != 0 {
+			e.Error("there is a patch")
+		}
+		// Errors of the writer come back.
+		full := errors.New("disk full")
+		for _, visible := range []bool{false, true} {
+			e.is(e.store.Export(ctx, key, failingWriter{full}, store.ExportOptions{Visible: visible}), full)
+		}
+	})
+}
+
+type failingWriter struct{ err error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
+
+// An export is of one creation, whatever happens meanwhile.
+func TestExportOfDeletedSession(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(map[string]any{"creation": 1})
+		for i := range 700 {
+			e.append(event(`{"id":"a%d","content":{"parts":[{"text":"%0200d"}]}}`, i, i))
+		}
+		out := &replacing{e: e}
+		err := e.store.Export(ctx, key, out, store.ExportOptions{})
+		e.is(err, store.ErrNotFound, key.String())
+		if strings.Contains(out.text.String(), `"b0"`) {
+			e.Error("the export holds records of another creation")
+		}
+	})
+}
+
+// replacing is a writer that deletes the session, and creates it anew, when it first
+// gets something.
+type replacing struct {
+	e    *env
+	text strings.Builder
+	done bool
+}
+
+func (w *replacing) Write(p []byte) (int, error) {
+	if !w.done {
+		w.done = true
+		w.e.no(w.e.store.Delete(ctx, key))
+		w.e.create(map[string]any{"creation": 2})
+		for i := range 700 {
+			w.e.append(event(`{"id":"b%d"}`, i))
+		}
+	}
+	return w.text.Write(p)
+}
+
+func TestImportForms(t *testing.T) {
+	for _, c := range []struct {
+		name, text, visible, state string
+	}{
+		{"empty", "", "", "{}"},
+		{"blank lines", "\n \r\n", "", "{}"},
+		{"header alone", `{"patchlog":1,"initialState":{"k":1.0}}`, "", `{"k":1.0}`},
+		{"header without state", `{"patchlog":1}` + "\n" + `{"id":"a"}`, "a", "{}"},
+		{"no header", `{"id":"a"}` + "\n" + `{"id":"b","actions":{"stateDelta":{"k":null}}}`, "a b", `{"k":null}`},
+		{"no newline at the end, CRLF, blank lines", "\r\n" + `{"id":"a"}` + "\r\n\r\n" + `{"id":"b"}`, "a b", "{}"},
+		{"partial events dropped", `{"id":"a"}` + "\n" + `{"id":"x","partial":true}` + "\n" + `{"id":"b","partial":false}`, "a b", "{}"},
+		{"proposal's spellings", `{"id":"a"}
+{"id":"b"}
+{"id":"p1","patch_type":"truncate_before","event_id":"b"}
+{"id":"p2","patch_type":"summarise","start":0,"count":1,"summary_event":{"id":"s","content":{"parts":[{"text":"s"}]}}}`, "s", "{}"},
+		{"seqs", `{"seq":1,"id":"a"}` + "\n" + `{"id":"b"}` + "\n" + `{"seq":3,"id":"c"}`, "a b c", "{}"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEach(t, func(e *env) {
+				imported := e.importText("f", c.text)
+				if !imported.Created {
+					e.Error("not created")
+				}
+				e.same("visible", ids(e.view()), c.visible)
+				e.same("state", e.state(), c.state)
+				if again := e.importText("f", c.text); again.Created || again.Added != 0 {
+					e.Errorf("importing again created %t and added %d", again.Created, again.Added)
+				}
+			})
+		})
+	}
+}
+
+// Lines without ids and times get ids that importing again finds.
+func TestImportWithoutIDs(t *testing.T) {
+	const text = `{"author":"a"}
+{"author":"a"}
+{"patchType":"splice","start":0,"count":1,"replacement":[{"author":"r"},{"author":"r"}]}
+`
+	onEach(t, func(e *env) {
+		first := e.importText("f", text)
+		seen := map[string]bool{}
+		for _, r := range first.Records {
+			for id := range r.IDs() {
+				if seen[id] || len(id) != 36 {
+					e.Errorf("id %q", id)
+				}
+				seen[id] = true
+			}
+		}
+		if len(seen) != 5 {
+			e.Errorf("%d ids, want 5", len(seen))
+		}
+		if at := first.Records[0].Event.Timestamp(); !at.Equal(now) {
+			e.Errorf("time %v", at)
+		}
+		if again := e.importText("g", text); again.Added != 0 {
+			e.Errorf("importing again added %d", again.Added)
+		}
+		// Elsewhere they are the same, so that the two can be compared.
+		there, err := e.importInto(elsewhere, text, store.ImportOptions{})
+		e.no(err)
+		for i, r := range there.Records {
+			e.same("id", r.ID(), first.Records[i].ID())
+		}
+	})
+}
+
+func TestImportRefusesMalformed(t *testing.T) {
+	long := strings.Repeat("x", 400_000)
+	for _, c := range []struct {
+		name, text string
+		target     error
+		says       string
+	}{
+		{"garbage", "{\"id\":\"a\"}\nhello\n{\"id\":\"b\"}", store.ErrInvalid, "trip.jsonl:2"},
+		{"cut off", "{\"id\":\"a\"}\n{\"id\":\"b\"}\n{\"id\":", store.ErrInvalid, "trip.jsonl:3"},
+		{"an array", "[]", store.ErrInvalid, "trip.jsonl:1"},
+		{"two on a line", `{"id":"a"} {"id":"b"}`, store.ErrInvalid, "trip.jsonl:1"},
+		{"binary", "\x00\x01\x02\xff", store.ErrInvalid, "trip.jsonl:1"},
+		{"not UTF-8", "{\"id\":\"a\"}\n\n{\"id\":\"b\xff\"}", store.ErrInvalid, "trip.jsonl:3"},
+		{"repeated key", `{"id":"a","author":"x","author":"y"}`, store.ErrInvalid, "author"},
+		{"id twice", "{\"id\":\"a\"}\n{\"id\":\"b\"}\n{\"id\":\"a\"}", store.ErrInvalid, "trip.jsonl:3"},
+		{"nested id twice", "{\"id\":\"a\"}\n{\"id\":\"p\",\"patchType\":\"splice\",\"start\":0,\"count\":1,\"replacement\":[{\"id\":\"a\"}]}", store.ErrInvalid, "trip.jsonl:2"},
+		{"wrong seq", "{\"seq\":1,\"id\":\"a\"}\n{\"seq\":3,\"id\":\"b\"}", store.ErrInvalid, "trip.jsonl:2"},
+		{"seq from elsewhere", "{\"seq\":5,\"id\":\"a\"}", store.ErrInvalid, "5"},
+		{"seq 0", "{\"seq\":0,\"id\":\"a\"}", store.ErrInvalid, "trip.jsonl:1"},
+		{"newer version", "{\"patchlog\":2}\n{\"id\":\"a\"}", store.ErrInvalid, "trip.jsonl:1"},
+		{"header's state", "{\"patchlog\":1,\"initialState\":[]}", store.ErrInvalid, "initialState"},
+		{"header not first", "{\"id\":\"a\"}\n{\"patchlog\":1,\"initialState\":{}}", store.ErrInvalid, "trip.jsonl:2"},
+		{"long record", "{\"id\":\"a\"}\n{\"id\":\"b\",\"author\":\"" + long[:150_000] + "\"}", store.ErrTooLarge, "trip.jsonl:2"},
+		{"long line", "{\"id\":\"a\"}\n{\"id\":\"b\",\"author\":\"" + long + "\"}", store.ErrTooLarge, "trip.jsonl:2"},
+		{"long initial state", "{\"patchlog\":1,\"initialState\":{\"k\":\"" + long[:150_000] + "\"}}", store.ErrTooLarge, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEachWith(t, store.Options{MaxRecordBytes: 100_000}, func(e *env) {
+				imported, err := e.importInto(key, c.text, store.ImportOptions{Name: "trip.jsonl"})
+				e.is(err, c.target, c.says)
+				if imported.Created || len(imported.Records) > 0 {
+					e.Errorf("a refusal imported %+v", imported)
+				}
+				_, err = e.store.Get(ctx, key)
+				e.is(err, store.ErrNotFound)
+				// Nor into a session that is there.
+				e.create(nil)
+				e.append(say("z"))
+				stored := e.dump()
+				_, err = e.importInto(key, c.text, store.ImportOptions{})
+				if err == nil || c.name != "header's state" && c.name != "long initial state" && errors.Is(err, store.ErrConflict) {
+					e.Errorf("error %v", err)
+				}
+				e.same("stored", e.dump(), stored)
+			})
+		})
+	}
+}
+
+func TestImportErrorsOfTheReader(t *testing.T) {
+	onEach(t, func(e *env) {
+		broken := errors.New("broken pipe")
+		_, err := e.store.Import(ctx, key, io.MultiReader(strings.NewReader("{\"id\":\"a\"}\n"), iotest.ErrReader(broken)), store.ImportOptions{})
+		e.is(err, broken, "input:2")
+		cancelled, cancel := context.WithCancel(ctx)
+		defer cancel()
+		text := strings.Repeat("{}\n", 1000)
+		_, err = e.store.Import(cancelled, key, strings.NewReader(text), store.ImportOptions{Progress: func(int) { cancel() }})
+		e.is(err, context.Canceled)
+		_, err = e.store.Get(ctx, key)
+		e.is(err, store.ErrNotFound)
+		var lines []int
+		_, err = e.store.Import(ctx, key, strings.NewReader(text), store.ImportOptions{Progress: func(n int) { lines = append(lines, n) }})
+		e.no(err)
+		e.same("progress", fmt.Sprint(lines), "[256 512 768]")
+	})
+}
+
+// Events without patches: those that are not there are appended.
+func TestImportMergesEvents(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(say("a1"), say("b1"), say("a2"))
+		lines := func(events ...*patch.Event) string {
+			var b strings.Builder
+			for _, ev := range events {
+				fmt.Fprintln(&b, ev)
+			}
+			return b.String()
+		}
+		imported, err := e.importInto(key, lines(say("a2"), say("c1"), say("a1"), say("c2")), store.ImportOptions{})
+		e.no(err)
+		if imported.Added != 2 || imported.Present != 2 || imported.Created {
+			e.Errorf("%d added, %d present, created %t", imported.Added, imported.Present, imported.Created)
+		}
+		e.same("visible", ids(e.view()), "a1 b1 a2 c1 c2")
+		_, err = e.importInto(key, lines(event(`{"id":"a1"}`)), store.ImportOptions{})
+		e.is(err, store.ErrDuplicateID, "a1")
+		e.apply(patch.NewSplice(0, 1, say("r")).WithID("p"))
+		_, err = e.importInto(key, lines(say("r")), store.ImportOptions{})
+		e.is(err, store.ErrDuplicateID, "r")
+		_, err = e.importInto(key, lines(say("p")), store.ImportOptions{})
+		e.is(err, store.ErrDuplicateID, "p")
+	})
+}
+
+// With a patch in the file order matters: the log that is there must be a prefix.
+func TestImportWithPatchesIntoLog(t *testing.T) {
+	const text = `{"id":"a1"}
+{"id":"a2"}
+{"id":"p1","patchType":"splice","start":0,"count":1,"replacement":[{"id":"r1"}]}
+{"id":"a3"}
+`
+	lines := strings.SplitAfter(text, "\n")
+	onEach(t, func(e *env) {
+		for n := range len(lines) { // each prefix, none to all
+			if n > 0 {
+				e.no(e.store.Delete(ctx, key))
+			}
+			e.create(nil)
+			e.importText("f", strings.Join(lines[:n], ""))
+			imported := e.importText("f", text)
+			if imported.Present != n || imported.Added != 4-n {
+				e.Errorf("after %d lines: %d present, %d added", n, imported.Present, imported.Added)
+			}
+			e.same("visible", ids(e.view()), "r1 a2 a3")
+		}
+		// What came after does not hinder importing again.
+		e.append(say("later"))
+		if imported := e.importText("f", text); imported.Added != 0 || imported.Present != 4 {
+			e.Errorf("%d added, %d present", imported.Added, imported.Present)
+		}
+		stored := e.dump()
+		for _, c := range []struct{ name, text, says string }{
+			{"other order", lines[1] + lines[0] + lines[2], "f:1"},
+			{"other content", lines[0] + `{"id":"a2","author":"x"}` + "\n" + lines[2], "f:2"},
+			{"one left out", lines[0] + lines[2], "f:2"},
+			{"other patch", lines[0] + lines[1] + `{"id":"p1","patchType":"splice","start":1,"count":1}`, "f:3"},
+			{"something else after", text + `{"id":"new"}`, "f:5"},
+		} {
+			_, err := e.importInto(key, c.text, store.ImportOptions{Name: "f"})
+			e.is(err, store.ErrConflict, c.says, key.String())
+			e.same(c.name+": stored", e.dump(), stored)
+		}
+	})
+}
+
+func TestImportInitialState(t *testing.T) {
+	const text = `{"patchlog":1,"initialState":{"k":1,"app:x":1}}
+{"id":"a1"}
+`
+	onEach(t, func(e *env) {
+		e.importText("f", text)
+		e.same("state", e.state(), `{"k":1}`)
+		e.importText("again", text)
+		_, err := e.importInto(key, strings.Replace(text, `"k":1`, `"k":1.0`, 1), store.ImportOptions{Name: "f"})
+		e.is(err, store.ErrConflict, "initial state", key.String())
+		_, err = e.importInto(key, strings.Replace(text, `"k":1`, `"j":1`, 1), store.ImportOptions{})
+		e.is(err, store.ErrConflict)
+		_, err = e.importInto(key, strings.Replace(text, `"k":1,`, ``, 1), store.ImportOptions{})
+		e.is(err, store.ErrConflict)
+		_, err = e.importInto(key, `{"id":"a2"}`, store.ImportOptions{State: map[string]any{"k": 2}})
+		e.is(err, store.ErrConflict, "initial state")
+		e.importText("no header", `{"id":"a3"}`)
+
+		// State stands in for the header's, also when the same file comes again.
+		opts := store.ImportOptions{State: map[string]any{"mine": true, "user:x": 1, "temp:y": 2}}
+		imported, err := e.importInto(elsewhere, text, opts)
+		e.no(err)
+		v, ok := imported.View.Value("mine")
+		if _, k := imported.View.Value("k"); !ok || v.String() != "true" || k {
+			e.Errorf("state %v", imported.View.State())
+		}
+		imported, err = e.importInto(elsewhere, text, opts)
+		e.no(err)
+		if imported.Added != 0 {
+			e.Errorf("%d added", imported.Added)
+		}
+		e.same("shared", e.shared(elsewhere), "")
+		_, err = e.importInto(elsewhere, text, store.ImportOptions{})
+		e.is(err, store.ErrConflict)
+		_, err = e.importInto(store.Key{App: "a", User: "b", Session: "c"}, text, store.ImportOptions{State: map[string]any{"bad": make(chan int)}})
+		e.is(err, store.ErrInvalid, "bad")
+		_, err = e.importInto(elsewhere, text, store.ImportOptions{State: map[string]any{"bad": make(chan int)}})
+		e.is(err, store.ErrInvalid, "bad")
+	})
+}

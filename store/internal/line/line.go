@@ -1,0 +1,89 @@
+// Package line lets callers who wait for the same resource share one turn at it: whoever
+// gets the resource does the work of all who wait. A lone caller is not delayed, and the
+// busier the resource, the larger the groups.
+package line
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Line is callers who wait. The zero Line is empty.
+type Line[T any] struct {
+	mu      sync.Mutex
+	waiting []*entry[T]
+}
+
+type entry[T any] struct {
+	item T
+	done chan struct{}
+}
+
+// Do puts item in the line and returns when it has been worked on, by this caller or by
+// another. Who can send on resource holds it: it calls work with items from the head of
+// the line, this caller's own perhaps not among them, and then receives. fits says how
+// many of the waiting items, at least one, make a group. work puts results into the
+// items, which are therefore pointers.
+//
+// If ctx ends while the item waits, it is taken out of the line and the error is the
+// context's. Once someone works on it, Do waits for the end.
+func (l *Line[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e := &entry[T]{item, make(chan struct{})}
+	l.mu.Lock()
+	l.waiting = append(l.waiting, e)
+	l.mu.Unlock()
+	for {
+		select {
+		case <-e.done:
+			return nil
+		case resource <- struct{}{}:
+			l.lead(resource, fits, work)
+		case <-ctx.Done():
+			if l.leave(e) {
+				return ctx.Err()
+			}
+			<-e.done
+			return nil
+		}
+	}
+}
+
+func (l *Line[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {
+	defer func() { <-resource }()
+	l.mu.Lock()
+	items := make([]T, len(l.waiting))
+	for i, e := range l.waiting {
+		items[i] = e.item
+	}
+	n := 0
+	if len(items) > 0 {
+		n = fits(items)
+	}
+	group := slices.Clone(l.waiting[:n])
+	l.waiting = slices.Delete(l.waiting, 0, n)
+	l.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	// Also if work panics: then nobody is left waiting.
+	defer func() {
+		for _, e := range group {
+			close(e.done)
+		}
+	}()
+	work(items[:n])
+}
+
+func (l *Line[T]) leave(e *entry[T]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.waiting, e)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	}
+	return i >= 0
+}

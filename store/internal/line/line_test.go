@@ -1,0 +1,93 @@
+package line_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store/internal/line"
+)
+
+type job struct {
+	n    int
+	done int
+}
+
+func all(waiting []*job) int { return len(waiting) }
+
+// Many callers are all served once, in groups, and never two groups at a time.
+func TestGroups(t *testing.T) {
+	var l line.Line[*job]
+	resource := make(chan struct{}, 1)
+	var working, groups atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for k := range 50 {
+				j := &job{n: i*1000 + k}
+				err := l.Do(context.Background(), resource, j, func(w []*job) int { return min(len(w), 8) }, func(group []*job) {
+					if working.Add(1) != 1 || len(group) > 8 {
+						t.Error("two groups at a time, or one too large")
+					}
+					groups.Add(1)
+					time.Sleep(50 * time.Microsecond) // let others come
+					for _, j := range group {
+						j.done++
+					}
+					working.Add(-1)
+				})
+				if err != nil || j.done != 1 {
+					t.Errorf("job %d: done %d times, %v", j.n, j.done, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := groups.Load(); n >= 64*50 {
+		t.Errorf("%d groups for %d jobs: nobody shared a turn", n, 64*50)
+	}
+}
+
+// A caller who gives up while waiting is not served; one whose work has begun is.
+func TestGivingUp(t *testing.T) {
+	var l line.Line[*job]
+	resource := make(chan struct{}, 1)
+	resource <- struct{}{} // somebody else holds it
+	ctx, cancel := context.WithCancel(context.Background())
+	j := &job{}
+	result := make(chan error)
+	go func() { result <- l.Do(ctx, resource, j, all, func(g []*job) { g[0].done++ }) }()
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	<-resource
+	if err := l.Do(ctx, resource, j, all, func([]*job) { t.Error("worked for nobody") }); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	begun := &job{}
+	ctx, cancel = context.WithCancel(context.Background())
+	if err := l.Do(ctx, resource, begun, all, func(g []*job) { cancel(); g[0].done++ }); err != nil || begun.done != 1 || j.done != 0 {
+		t.Fatalf("%v, done %d times and %d", err, begun.done, j.done)
+	}
+}
+
+// If the work panics, the panic is the leader's, and no one waits for ever.
+func TestPanic(t *testing.T) {
+	var l line.Line[*job]
+	resource := make(chan struct{}, 1)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is gone")
+			}
+		}()
+		_ = l.Do(context.Background(), resource, &job{}, all, func([]*job) { panic("at work") })
+	}()
+	if err := l.Do(context.Background(), resource, &job{}, all, func([]*job) {}); err != nil {
+		t.Fatal(err)
+	}
+}
