@@ -98,8 +98,8 @@ func under(bucket *bbolt.Bucket, session uint64) iter.Seq2[[]byte, []byte] {
 func fromLast(bucket *bbolt.Bucket, session uint64) iter.Seq2[[]byte, []byte] {
 	return func(yield func(k, v []byte) bool) {
 		c, prefix := bucket.Cursor(), number(session)
-		k, v := c.Seek(number(session + 1))
-		if k == nil {
+		var k, v []byte
+		if next, _ := c.Seek(number(session + 1)); next == nil {
 			k, v = c.Last()
 		} else {
 			k, v = c.Prev()

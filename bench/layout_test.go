@@ -41,7 +41,7 @@ func (c layoutCase) before() int {
 }
 
 func (c layoutCase) during() int {
-	n := map[int]int{1: 1_500, 16: 8_000, 64: 20_000, 256: 30_000}[c.writers]
+	n := map[int]int{1: 1_000, 16: 6_000, 64: 15_000, 256: 20_000}[c.writers]
 	if c.bytes > 4096 {
 		n /= 4
 	}
@@ -54,8 +54,9 @@ func (c layoutCase) during() int {
 // An iteration appends a fixed number of events, so -benchtime=1x is enough. The order
 // puts the layouts next to each other in time, since other load comes and goes.
 //
-//   - B-written/event counts the pages that bbolt has written, meta pages included: its
-//     own count, which /proc/self/io confirms (wchar) where there is such a thing.
+//   - B-written/event counts the pages that bbolt has written, meta pages included: by its
+//     own statistics, which wchar in /proc/self/io confirms to the byte. (write_bytes
+//     there is no use: it counts whole folios and what the file system adds.)
 //   - open-ms is opening the file again and reading 100 records of a session.
 //   - read-ns/event is reading every session from its start, cached.
 //   - find-µs is finding an id by the file alone, filter-ms making the filter of ids of

@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -80,8 +81,8 @@ var clock = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 // A cache of one session or none makes dropped views part of every run.
 func (m *machine) options(i int) store.Options {
 	return store.Options{
-		CachedSessions: 1 - 2*(m.ids%2),
-		Now:            func() time.Time { return clock },
+		CacheBytes: int64(20_000*(m.ids%2) - 1), Snapshots: snapshot.Policy{Every: 1 + m.ids%5, Share: 1},
+		Now: func() time.Time { return clock },
 		NewID: func() string {
 			m.filled[i]++
 			return fmt.Sprintf("filled %d", m.filled[i])
@@ -501,7 +502,7 @@ func (m *machine) reopen(t *rapid.T) {
 	if err := m.stores[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.stores[0].Get(context.Background(), m.key); !errors.Is(err, store.ErrClosed) && m.options(0).CachedSessions < 0 {
+	if _, err := m.stores[0].Get(context.Background(), m.key); !errors.Is(err, store.ErrClosed) && m.options(0).CacheBytes < 0 {
 		t.Fatalf("reading a closed store: %v", err)
 	}
 	m.openFile(t)

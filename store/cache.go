@@ -1,6 +1,7 @@
 package store
 
 import (
+	"container/list"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -15,10 +16,17 @@ import (
 type handle struct {
 	key    Key
 	view   atomic.Pointer[fold.View]
-	writer chan struct{} // holds a token while someone writes or replays
-	users  int           // guarded by cache.mu
+	writer chan struct{}       // holds a token while someone writes or replays
+	line   line.Line[*request] // writes that wait for the lock
 
-	line line.Line[*request] // writes that wait for the lock
+	size     atomic.Int64  // about how many bytes the view's events take
+	snapshot atomic.Uint64 // the seq of the newest snapshot
+	queued   atomic.Bool   // for a new one
+
+	// Guarded by the cache's lock.
+	users   int
+	counted int64         // the size that the cache's total has
+	idle    *list.Element // in the cache's list while there are no users
 }
 
 func (h *handle) lock(ctx context.Context) error {
@@ -35,15 +43,34 @@ func (h *handle) lock(ctx context.Context) error {
 
 func (h *handle) unlock() { <-h.writer }
 
-// cache has one handle for each session in use, and keeps some that are not.
-type cache struct {
-	mu      sync.Mutex
-	most    int
-	handles map[Key]*handle
+// publish makes a view that is committed, or was read, the newest. grown is how many
+// bytes of records it has more than the one before.
+func (h *handle) publish(v fold.View, grown int64) {
+	h.size.Add(grown)
+	h.view.Store(&v)
 }
 
-func newCache(most int) cache {
-	return cache{most: most, handles: map[Key]*handle{}}
+// drop forgets the view: what is in memory may no longer be what is stored.
+func (h *handle) drop() {
+	h.view.Store(nil)
+	h.size.Store(0)
+}
+
+// recordOverhead is about how many bytes an event takes in memory besides its JSON.
+const recordOverhead = 512
+
+// cache has one handle for each session in use, and keeps those that are not, the least
+// recently used one the shortest, within a number of bytes.
+type cache struct {
+	mu      sync.Mutex
+	limit   int64
+	total   int64
+	handles map[Key]*handle
+	idle    *list.List // of handles without users, the last used first
+}
+
+func newCache(limit int64) cache {
+	return cache{limit: max(limit, 0), handles: map[Key]*handle{}, idle: list.New()}
 }
 
 // acquire returns the session's handle. The caller must release it.
@@ -55,6 +82,10 @@ func (c *cache) acquire(key Key) *handle {
 		h = &handle{key: key, writer: make(chan struct{}, 1)}
 		c.handles[key] = h
 	}
+	if h.idle != nil {
+		c.idle.Remove(h.idle)
+		h.idle = nil
+	}
 	h.users++
 	return h
 }
@@ -62,17 +93,23 @@ func (c *cache) acquire(key Key) *handle {
 func (c *cache) release(h *handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h.users--
-	if h.users == 0 && h.view.Load() == nil {
-		delete(c.handles, h.key)
-	}
-	if len(c.handles) <= max(c.most, 0) {
-		return
-	}
-	for key, old := range c.handles { // any will do; map order is as good as random
-		if old.users == 0 {
-			delete(c.handles, key)
-			return
+	size := h.size.Load()
+	c.total += size - h.counted
+	h.counted = size
+	if h.users--; h.users == 0 {
+		if h.view.Load() == nil {
+			c.forget(h)
+		} else {
+			h.idle = c.idle.PushFront(h)
 		}
 	}
+	for c.total > c.limit && c.idle.Len() > 0 {
+		oldest := c.idle.Remove(c.idle.Back()).(*handle)
+		c.forget(oldest)
+	}
+}
+
+func (c *cache) forget(h *handle) {
+	delete(c.handles, h.key)
+	c.total -= h.counted
 }

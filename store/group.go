@@ -24,8 +24,14 @@ type request struct {
 	committed Committed
 	err       error
 
-	write *write // while it is planned; nil once it is refused
+	write   *write
+	refusal error // the plan's
+	rests   bool  // acceptance or refusal rests on what the group adds
 }
+
+// errAbandoned is what becomes of a write whose leader panicked in a function of its
+// caller's.
+var errAbandoned = errors.New("abandoned: a call that shared the commit panicked")
 
 // So many writes, or so many bytes, make a group that is large enough.
 const (
@@ -65,17 +71,19 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 	// The leader works for others too: that it is no longer waited for must not fail
 	// their writes.
 	ctx = context.WithoutCancel(ctx)
+	fail(requests, errAbandoned) // unless they are told otherwise
 	view, err := s.lockedView(ctx, h)
 	if err != nil {
 		fail(requests, err)
 		return
 	}
-	g := group{store: s, handle: h, view: view}
+	g := group{store: s, handle: h, before: view, view: view}
 	g.batch = backend.Batch{Creation: g.view.Creation(), After: g.view.Seq()}
 	g.begin(ctx, requests)
 	for _, r := range g.requests {
-		if err := g.plan(ctx, r); err != nil {
-			r.err, r.write = err, nil
+		r.rests = len(g.added) > 0
+		if r.refusal = g.plan(ctx, r); r.refusal == nil {
+			r.rests = g.holds(r.write)
 		}
 	}
 	g.commit(ctx)
@@ -85,6 +93,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 type group struct {
 	store    *Store
 	handle   *handle
+	before   fold.View
 	view     fold.View // with what the group adds so far
 	batch    backend.Batch
 	taken    map[string]uint64 // ids in the log or in the batch → seq
@@ -159,8 +168,8 @@ func (g *group) plan(ctx context.Context, r *request) error {
 	return nil
 }
 
-// rests reports whether the outcome of a request depends on the group's commit.
-func (g *group) rests(w *write) bool {
+// holds reports whether the group adds some of what a write returns.
+func (g *group) holds(w *write) bool {
 	return slices.ContainsFunc(w.records, func(r patch.Record) bool { return r.Seq > g.batch.After })
 }
 
@@ -171,13 +180,17 @@ func (g *group) commit(ctx context.Context) {
 	err := w.commit(ctx)
 	for _, r := range g.requests {
 		switch {
-		case r.write == nil: // refused
-		case err == nil || !g.rests(r.write):
-			r.committed = Committed{r.write.records, r.write.view}
-		case errors.Is(err, ErrOutcomeUnknown):
-			r.committed, r.err = Committed{Records: r.write.records}, err
-		default:
+		case err != nil && r.rests: // a refusal too: what it was judged on may not be there
 			r.err = err
+			if errors.Is(err, ErrOutcomeUnknown) {
+				r.committed = Committed{Records: r.write.records}
+			}
+		case r.refusal != nil:
+			r.err = r.refusal
+		case err != nil: // all of it was in the log before
+			r.committed, r.err = Committed{r.write.records, g.before}, nil
+		default:
+			r.committed, r.err = Committed{r.write.records, r.write.view}, nil
 		}
 	}
 }

@@ -227,10 +227,10 @@ func TestOptions(t *testing.T) {
 }
 
 // What is kept in memory changes nothing but speed.
-func TestCachedSessions(t *testing.T) {
-	for _, most := range []int{-1, 1, 3, 0} {
-		t.Run(fmt.Sprint("most=", most), func(t *testing.T) {
-			onEachWith(t, store.Options{CachedSessions: most}, func(e *env) {
+func TestCacheBytes(t *testing.T) {
+	for _, most := range []int64{-1, 1, 3_000, 0} {
+		t.Run(fmt.Sprint("bytes=", most), func(t *testing.T) {
+			onEachWith(t, store.Options{CacheBytes: most}, func(e *env) {
 				k := func(i int) store.Key { return store.Key{App: "a", User: "u", Session: fmt.Sprint(i)} }
 				for i := range 8 {
 					_, err := e.store.Create(ctx, k(i), map[string]any{"n": i})

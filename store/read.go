@@ -25,14 +25,11 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 	if err := key.Validate(); err != nil {
 		return fold.View{}, err
 	}
-	head, m, err := s.head(ctx, key)
-	if err != nil {
-		return fold.View{}, err
+	if seq == newest {
+		seq-- // no log is so long
 	}
-	if seq > head.Last {
-		return fold.View{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
-	}
-	return s.foldUpTo(ctx, key, fold.New(head.Creation, m.initial), seq)
+	r, err := s.replay(ctx, key, seq)
+	return r.view, err
 }
 
 // RawEvents yields the records of the session's log from fromSeq on (0 and 1 both mean
@@ -57,7 +54,7 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 				yield(patch.Record{}, err)
 				return
 			}
-			for _, r := range page {
+			for _, r := range page.records {
 				if !yield(r, nil) {
 					return
 				}
@@ -89,55 +86,41 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
 	return head, m, nil
 }
 
-// replay folds the session's whole log.
-func (s *Store) replay(ctx context.Context, key Key) (fold.View, error) {
-	head, m, err := s.head(ctx, key)
-	if err != nil {
-		return fold.View{}, err
-	}
-	return s.foldUpTo(ctx, key, fold.New(head.Creation, m.initial), head.Last)
-}
-
-func (s *Store) foldUpTo(ctx context.Context, key Key, v fold.View, last uint64) (fold.View, error) {
-	for page, err := range s.pages(ctx, key, v.Creation(), v.Seq()+1, last) {
-		if err != nil {
-			return fold.View{}, err
-		}
-		if v, err = fold.Fold(v, page); err != nil {
-			return fold.View{}, &CorruptError{Key: key, Seq: v.Seq() + 1, Err: err}
-		}
-	}
-	return v, nil
+// page is a stretch of a log, as one read transaction copied it out.
+type page struct {
+	records []patch.Record
+	size    int64 // about what the records take in memory
 }
 
 // pages yields the records from one seq to another, a page at a time.
-func (s *Store) pages(ctx context.Context, key Key, creation string, from, last uint64) iter.Seq2[[]patch.Record, error] {
-	return func(yield func([]patch.Record, error) bool) {
+func (s *Store) pages(ctx context.Context, key Key, creation string, from, last uint64) iter.Seq2[page, error] {
+	return func(yield func(page, error) bool) {
 		for from <= last {
 			most := int(min(last-from+1, pageRecords))
 			raw, err := s.backend.Read(ctx, key.name(), creation, from, most, pageBytes)
 			if err != nil {
-				yield(nil, fromBackend(key, err))
+				yield(page{}, fromBackend(key, err))
 				return
 			}
 			if len(raw) == 0 {
-				yield(nil, &CorruptError{Key: key, Seq: from, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)})
+				yield(page{}, &CorruptError{Key: key, Seq: from, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)})
 				return
 			}
-			page := make([]patch.Record, len(raw))
+			p := page{records: make([]patch.Record, len(raw))}
 			for i, r := range raw {
-				if page[i], err = decode(key, from+uint64(i), r); err != nil {
+				p.size += int64(len(r.Data)) + recordOverhead
+				if p.records[i], err = decode(key, from+uint64(i), r); err != nil {
 					// What comes before the damage can be read.
-					if i == 0 || yield(page[:i], nil) {
-						yield(nil, err)
+					if p.records = p.records[:i]; i == 0 || yield(p, nil) {
+						yield(page{}, err)
 					}
 					return
 				}
 			}
-			if !yield(page, nil) {
+			if !yield(p, nil) {
 				return
 			}
-			from += uint64(len(page))
+			from += uint64(len(raw))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -23,10 +24,15 @@ type Options struct {
 	// most is [patch.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// CachedSessions is of how many sessions the store keeps the newest view in
-	// memory. 0 means 1024; below 0 none is kept. A session that is in use is kept
-	// in any case.
-	CachedSessions int
+	// CacheBytes is about how much memory the views of sessions that are not in use
+	// may take. 0 means 256 MiB; below 0 none is kept.
+	CacheBytes int64
+
+	// Snapshots says when a session's snapshot is written.
+	Snapshots snapshot.Policy
+
+	// Durability is what an acknowledged write survives. The zero value is Synced.
+	Durability Durability
 
 	// LockTimeout is how long [Open] waits for another holder of the file. 0 means
 	// one second.
@@ -44,7 +50,22 @@ type Options struct {
 // Defaults of [Options].
 const (
 	DefaultMaxRecordBytes = 16 << 20
-	DefaultCachedSessions = 1024
+	DefaultCacheBytes     = 256 << 20
+)
+
+// Durability is what an acknowledged write survives.
+type Durability int
+
+const (
+	// Synced writes are on disk when they are acknowledged: they survive the process,
+	// the system and the power.
+	Synced Durability = iota
+
+	// Relaxed writes are with the operating system when they are acknowledged. They
+	// survive the end of the process, however it ends. If the system or the power fails,
+	// the writes of the last moments may be lost, and since their pages reach the disk
+	// in any order the file may be damaged as a whole. For data that can be made again.
+	Relaxed
 )
 
 // Validate reports whether the options make sense. The error matches [ErrInvalid] and
@@ -56,6 +77,10 @@ func (o Options) Validate() error {
 	switch {
 	case o.MaxRecordBytes < 0 || o.MaxRecordBytes > patch.MaxRecordBytes:
 		return bad("MaxRecordBytes", "%d is not between 0 and %d", o.MaxRecordBytes, patch.MaxRecordBytes)
+	case o.Snapshots.Validate() != nil:
+		return fmt.Errorf("Options.Snapshots: %w", o.Snapshots.Validate())
+	case o.Durability < Synced || o.Durability > Relaxed:
+		return bad("Durability", "%d is neither Synced nor Relaxed", o.Durability)
 	case o.LockTimeout < 0:
 		return bad("LockTimeout", "%v is below 0", o.LockTimeout)
 	}
@@ -66,8 +91,8 @@ func (o Options) withDefaults() Options {
 	if o.MaxRecordBytes == 0 {
 		o.MaxRecordBytes = DefaultMaxRecordBytes
 	}
-	if o.CachedSessions == 0 {
-		o.CachedSessions = DefaultCachedSessions
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -86,6 +111,8 @@ type Store struct {
 	backend backend.Backend
 	opts    Options
 	cache   cache
+
+	snapshots snapshotter
 }
 
 // Open opens the store in the bbolt file at path, and creates the file if it is not
@@ -96,7 +123,7 @@ func Open(path string, opts Options) (*Store, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := bolt.Open(path, bolt.Options{LockTimeout: opts.LockTimeout})
+	b, err := bolt.Open(path, bolt.Options{LockTimeout: opts.LockTimeout, NoSync: opts.Durability == Relaxed})
 	if err != nil {
 		return nil, fromBackend(Key{}, err)
 	}
@@ -114,12 +141,13 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	return &Store{backend: b, opts: opts, cache: newCache(opts.CachedSessions)}, nil
+	return &Store{backend: b, opts: opts, cache: newCache(opts.CacheBytes)}, nil
 }
 
 // Close closes the store. Calls under way end first or fail with [ErrClosed], as all
-// later ones do. Views stay usable.
+// later ones do. Snapshots that are due are written first. Views stay usable.
 func (s *Store) Close() error {
+	s.snapshots.writing.Wait()
 	return fromBackend(Key{}, s.backend.Close())
 }
 
@@ -198,7 +226,7 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 		return err
 	}
 	defer h.unlock()
-	h.view.Store(nil)
+	h.drop()
 	err := s.backend.Delete(ctx, key.name())
 	if errors.Is(err, backend.ErrUnknown) {
 		// The caller may be gone; the question is still worth an answer.
@@ -231,10 +259,13 @@ func (s *Store) lockedView(ctx context.Context, h *handle) (fold.View, error) {
 	if v := h.view.Load(); v != nil {
 		return *v, nil
 	}
-	v, err := s.replay(ctx, h.key)
+	r, err := s.replay(ctx, h.key, newest)
 	if err != nil {
 		return fold.View{}, err
 	}
-	h.view.Store(&v)
-	return v, nil
+	h.snapshot.Store(r.snapshot)
+	h.size.Store(0)
+	h.publish(r.view, r.size)
+	s.maybeSnapshot(h, r.view)
+	return r.view, nil
 }

@@ -1,6 +1,4 @@
 package store_test
 
-
-
 func appendUntilKilled(path string) error { return nil }
 func appendAndRetry(path string) error    { return nil }

@@ -247,7 +247,7 @@ func (w *write) settlePrefix(ctx context.Context, f file) error {
 		if err != nil {
 			return err
 		}
-		for _, there := range page {
+		for _, there := range page.records {
 			if there.ID() != offered[i].ID() || !patch.Same(there, offered[i]) {
 				return f.at(i, fmt.Errorf("session %s: %w: the file has a patch in it, and its record %d is not the one that is there", key, ErrConflict, i+1))
 			}
@@ -300,7 +300,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 		if err != nil {
 			return err
 		}
-		for _, r := range page {
+		for _, r := range page.records {
 			if err := enc.Record(r); err != nil {
 				return err
 			}

@@ -362,12 +362,16 @@ func (w *write) commit(ctx context.Context) error {
 	key := w.handle.key
 	err := w.store.backend.Append(ctx, key.name(), w.batch)
 	if err == nil {
-		view := w.view
-		w.handle.view.Store(&view)
+		grown := int64(0)
+		for _, r := range w.batch.Records {
+			grown += int64(len(r.Data)) + recordOverhead
+		}
+		w.handle.publish(w.view, grown)
+		w.store.maybeSnapshot(w.handle, w.view)
 		return nil
 	}
 	// What is in memory may no longer be what is stored: read it again.
-	w.handle.view.Store(nil)
+	w.handle.drop()
 	switch {
 	case errors.Is(err, backend.ErrUnknown):
 		err = w.findOut(ctx, err)

@@ -80,6 +80,14 @@ type Backend interface {
 	// after, in name order.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
+	// PutSnapshot stores bytes beside the session, in place of those that are there. They
+	// need not be durable when it returns. It fails with ErrNotFound as Append does.
+	PutSnapshot(ctx context.Context, session, creation string, data []byte) error
+
+	// Snapshot returns what PutSnapshot stored, or nil. It fails with ErrNotFound as
+	// Append does.
+	Snapshot(ctx context.Context, session, creation string) ([]byte, error)
+
 	// Delete removes the session and all it holds, or fails with ErrNotFound.
 	Delete(ctx context.Context, session string) error
 

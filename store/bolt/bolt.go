@@ -42,14 +42,15 @@ const FileVersion = 1
 // Buckets. Inside records and ids a session goes by a number of eight bytes, big
 // endian, that is never used again.
 var (
-	bucketMeta     = []byte("patchlog") // "version" → FileVersion, eight bytes
-	bucketSessions = []byte("sessions") // session name → entry: see session
-	bucketRecords  = []byte("records")  // number ‖ seq → record
-	bucketIDs      = []byte("ids")      // number ‖ id → seq
-	bucketShared   = []byte("shared")   // name → value
-	keyVersion     = []byte("version")
+	bucketMeta      = []byte("patchlog")  // "version" → FileVersion, eight bytes
+	bucketSessions  = []byte("sessions")  // session name → entry: see session
+	bucketRecords   = []byte("records")   // number ‖ seq → record
+	bucketIDs       = []byte("ids")       // number ‖ id → seq
+	bucketSnapshots = []byte("snapshots") // number → snapshot
+	bucketShared    = []byte("shared")    // name → value
+	keyVersion      = []byte("version")
 
-	buckets = [][]byte{bucketSessions, bucketRecords, bucketIDs, bucketShared}
+	buckets = [][]byte{bucketSessions, bucketRecords, bucketIDs, bucketSnapshots, bucketShared}
 )
 
 // Keys of records ascend within a session: full pages are better than half-full ones.

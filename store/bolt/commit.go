@@ -13,10 +13,11 @@ import (
 // pending is a batch that waits for its commit. All that wait go into one transaction,
 // whichever sessions they are of: a commit costs two syncs, however much it holds.
 type pending struct {
-	name  string
-	batch backend.Batch
-	size  int
-	err   error
+	name     string
+	batch    backend.Batch
+	snapshot []byte // if set, it is to be stored, and the batch says only the creation
+	size     int
+	err      error
 }
 
 // So many batches, or so many bytes, make a transaction that is large enough.
@@ -49,16 +50,26 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	return p.err
 }
 
+// PutSnapshot implements [backend.Backend]. The snapshot shares the commit of whatever is
+// written at the time.
+func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, data []byte) error {
+	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: append([]byte{}, data...), size: len(data)}
+	if err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
+		return err
+	}
+	return p.err
+}
+
 // commitGroup commits batches together. One that is refused does not keep the others
 // from being written. The caller holds the writer's place.
 func (b *Backend) commitGroup(group []*pending) {
 	err := b.write(func(tx *bbolt.Tx) error {
 		for _, p := range group {
-			s, err := admit(tx, p.name, p.batch)
+			s, err := p.admit(tx)
 			if p.err = err; err != nil {
 				continue // refused, with nothing written
 			}
-			if err := s.put(tx, p.name, p.batch); err != nil {
+			if err := p.put(tx, s); err != nil {
 				return fmt.Errorf("session %q: %w", p.name, err)
 			}
 		}
@@ -72,6 +83,20 @@ func (b *Backend) commitGroup(group []*pending) {
 			p.err = err
 		}
 	}
+}
+
+func (p *pending) admit(tx *bbolt.Tx) (session, error) {
+	if p.snapshot != nil {
+		return findCreated(tx, p.name, p.batch.Creation)
+	}
+	return admit(tx, p.name, p.batch)
+}
+
+func (p *pending) put(tx *bbolt.Tx, s session) error {
+	if p.snapshot != nil {
+		return tx.Bucket(bucketSnapshots).Put(s.number, p.snapshot)
+	}
+	return s.put(tx, p.name, p.batch)
 }
 
 // admit judges a batch and writes nothing. It returns the session that the batch goes to,

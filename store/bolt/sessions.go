@@ -156,6 +156,18 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 	return seqs, err
 }
 
+// Snapshot implements [backend.Backend].
+func (b *Backend) Snapshot(ctx context.Context, name, creation string) (data []byte, err error) {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
+		s, err := findCreated(tx, name, creation)
+		if err == nil {
+			data = bytes.Clone(tx.Bucket(bucketSnapshots).Get(s.number))
+		}
+		return err
+	})
+	return data, err
+}
+
 // Shared implements [backend.Backend].
 func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Value, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
@@ -197,7 +209,7 @@ func (b *Backend) Delete(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		for _, bucket := range [][]byte{bucketRecords, bucketIDs} {
+		for _, bucket := range [][]byte{bucketRecords, bucketIDs, bucketSnapshots} {
 			c := tx.Bucket(bucket).Cursor()
 			for k, _ := c.Seek(s.number); bytes.HasPrefix(k, s.number); k, _ = c.Seek(s.number) {
 				if err := c.Delete(); err != nil {

@@ -28,6 +28,7 @@ type session struct {
 	creation string
 	meta     []byte
 	records  [][]byte
+	snapshot []byte
 	ids      map[string]uint64
 }
 
@@ -148,6 +149,28 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 		seqs[i] = s.ids[id]
 	}
 	return seqs, nil
+}
+
+// PutSnapshot implements [backend.Backend].
+func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, data []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, err := b.findCreated(ctx, name, creation)
+	if err == nil {
+		s.snapshot = bytes.Clone(data)
+	}
+	return err
+}
+
+// Snapshot implements [backend.Backend].
+func (b *Backend) Snapshot(ctx context.Context, name, creation string) ([]byte, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s, err := b.findCreated(ctx, name, creation)
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Clone(s.snapshot), nil
 }
 
 // Shared implements [backend.Backend].

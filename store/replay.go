@@ -1,0 +1,204 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// replayed is a view that was read from the storage.
+type replayed struct {
+	view     fold.View
+	snapshot uint64 // the seq that it was read from on; 0 is the first record
+	size     int64  // of the records that were read
+}
+
+// replay reads the session's view at a seq, or its newest if seq is newest: from the
+// snapshot if there is one that will do, else from the first record.
+func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, error) {
+	head, m, err := s.head(ctx, key)
+	switch {
+	case err != nil:
+		return replayed{}, err
+	case seq == newest:
+		seq = head.Last
+	case seq > head.Last:
+		return replayed{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
+	}
+	empty := fold.New(head.Creation, m.initial)
+	r, err := s.fromSnapshot(ctx, key, empty, head.Last, seq)
+	if err != nil {
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+			return replayed{}, err
+		}
+		// A snapshot is a cache: whatever is wrong with it, the log has the answer.
+		s.opts.Logger.Warn("patchlog: a snapshot is not usable; reading the log from its first record",
+			"session", key.String(), "error", err)
+		r = replayed{view: empty}
+	}
+	return r, s.foldUpTo(ctx, key, &r, seq)
+}
+
+const newest = ^uint64(0)
+
+// fromSnapshot returns the view of the session's snapshot, or the empty one if there is
+// none that stands at seq or before. last is the log's last seq.
+func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, last, seq uint64) (replayed, error) {
+	r := replayed{view: empty}
+	data, err := s.backend.Snapshot(ctx, key.name(), empty.Creation())
+	if err != nil || data == nil {
+		return r, fromBackend(key, err)
+	}
+	skeleton, err := snapshot.Decode(data, empty.Creation(), last)
+	if err != nil || skeleton.Seq > seq {
+		return r, err
+	}
+	skeleton.Initial = empty.Skeleton().Initial
+	records, err := s.recordsOf(ctx, key, skeleton, &r.size)
+	if err != nil {
+		return r, err
+	}
+	view, err := skeleton.Restore(
+		func(n fold.NodeRef) (*patch.Event, error) { return eventOf(records[n.Seq], n) },
+		func() ([]patch.Skip, error) { return s.skippedUpTo(context.Background(), key, empty, skeleton.Seq) },
+	)
+	if err != nil {
+		return r, err
+	}
+	r.view, r.snapshot = view, skeleton.Seq
+	return r, nil
+}
+
+// recordsOf reads the records that a skeleton refers to, and no others.
+func (s *Store) recordsOf(ctx context.Context, key Key, skeleton fold.Skeleton, size *int64) (map[uint64]patch.Record, error) {
+	var seqs []uint64
+	for _, n := range skeleton.Nodes {
+		if n.Seq != 0 {
+			seqs = append(seqs, n.Seq)
+		}
+	}
+	slices.Sort(seqs)
+	seqs = slices.Compact(seqs)
+	records := make(map[uint64]patch.Record, len(seqs))
+	for len(seqs) > 0 {
+		n := 1
+		for n < len(seqs) && seqs[n] == seqs[0]+uint64(n) {
+			n++
+		}
+		for page, err := range s.pages(ctx, key, skeleton.Creation, seqs[0], seqs[n-1]) {
+			if err != nil {
+				return nil, err
+			}
+			*size += page.size
+			for _, r := range page.records {
+				records[r.Seq] = r
+			}
+		}
+		seqs = seqs[n:]
+	}
+	return records, nil
+}
+
+// eventOf returns the event of a record that a node refers to.
+func eventOf(r patch.Record, n fold.NodeRef) (*patch.Event, error) {
+	switch {
+	case r.Event != nil && n.Index == 0:
+		return r.Event, nil
+	case r.Patch != nil:
+		if events := r.Patch.NewEvents(); n.Index < len(events) {
+			return events[n.Index], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: record %d has no event %d", ErrCorrupt, n.Seq, n.Index)
+}
+
+// skippedUpTo returns the patches that the fold of the first records skips.
+func (s *Store) skippedUpTo(ctx context.Context, key Key, empty fold.View, seq uint64) ([]patch.Skip, error) {
+	r := replayed{view: empty}
+	if err := s.foldUpTo(ctx, key, &r, seq); err != nil {
+		return nil, err
+	}
+	return r.view.Skipped()
+}
+
+// foldUpTo folds the records that follow the view, up to the one with the given seq.
+func (s *Store) foldUpTo(ctx context.Context, key Key, r *replayed, last uint64) error {
+	for page, err := range s.pages(ctx, key, r.view.Creation(), r.view.Seq()+1, last) {
+		if err != nil {
+			return err
+		}
+		r.size += page.size
+		if r.view, err = fold.Fold(r.view, page.records); err != nil {
+			return &CorruptError{Key: key, Seq: r.view.Seq() + 1, Err: err}
+		}
+	}
+	return nil
+}
+
+// snapshotter writes snapshots in the background, one at a time, while any are due.
+type snapshotter struct {
+	mu      sync.Mutex
+	due     []*handle // each in use, and there once
+	running bool
+	writing sync.WaitGroup
+}
+
+// maybeSnapshot has the session's snapshot written if it is due. It does not wait.
+func (s *Store) maybeSnapshot(h *handle, v fold.View) {
+	at := h.snapshot.Load()
+	if v.Seq() < at || !s.opts.Snapshots.Due(v.Len(), v.Seq()-at) || !h.queued.CompareAndSwap(false, true) {
+		return
+	}
+	s.cache.acquire(h.key) // gives this handle: it is in use
+	n := &s.snapshots
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.due = append(n.due, h)
+	if !n.running {
+		n.running = true
+		n.writing.Go(s.writeSnapshots)
+	}
+}
+
+func (s *Store) writeSnapshots() {
+	n := &s.snapshots
+	for {
+		n.mu.Lock()
+		if len(n.due) == 0 {
+			n.running = false
+			n.mu.Unlock()
+			return
+		}
+		h := n.due[0]
+		n.due = n.due[1:]
+		n.mu.Unlock()
+		s.writeSnapshot(h)
+	}
+}
+
+// writeSnapshot writes the snapshot of a session that was due.
+func (s *Store) writeSnapshot(h *handle) {
+	defer s.cache.release(h)
+	h.queued.Store(false)
+	v := h.view.Load()
+	if v == nil {
+		return
+	}
+	data, err := snapshot.Encode(*v)
+	if err == nil {
+		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), data)
+	}
+	switch {
+	case err == nil:
+		h.snapshot.Store(v.Seq())
+	case !errors.Is(err, backend.ErrNotFound): // deleted meanwhile
+		s.opts.Logger.Warn("patchlog: writing a snapshot failed", "session", h.key.String(), "error", err)
+	}
+}
