@@ -87,6 +87,9 @@ func openBoltAt(t *testing.T, path string) backend.Backend {
 	return b
 }
 
+// check looks for damage in the file of a backend.
+func check(b backend.Backend) error { return b.(*bolt.Backend).Check(ctx) }
+
 // unclosed is a backend in memory that outlives its store.
 type unclosed struct{ backend.Backend }
 
@@ -146,7 +149,7 @@ func (e *env) checkAll() {
 		return
 	}
 	b := openBoltAt(e.T, e.path)
-	if err := b.(*bolt.Backend).Check(ctx); err != nil {
+	if err := check(b); err != nil {
 		e.Errorf("the file is damaged: %v", err)
 	}
 	e.no(b.Close())

@@ -8,7 +8,7 @@ import (
 // command is an entry of the command table.
 type command struct {
 	name     string   // the words after patchlog
-	operands []string // what must stand there besides flags
+	operands []string // what stands there besides flags; in brackets what need not
 	flags    string   // as the usage line shows them
 	short    string   // one line
 	long     string   // what a user has to know
@@ -24,6 +24,15 @@ type command struct {
 // action is what a command does, once its flags are parsed.
 type action func(ctx context.Context, a *app, operands []string) error
 
+// required returns how many operands must be there: those not in brackets.
+func (c *command) required() int {
+	n := 0
+	for n < len(c.operands) && c.operands[n][0] != '[' {
+		n++
+	}
+	return n
+}
+
 func (c *command) flagSet(a *app) (*flag.FlagSet, action) {
 	fs := newFlagSet(c.name)
 	if !c.noDatabase {
@@ -38,7 +47,7 @@ func (c *command) flagSet(a *app) (*flag.FlagSet, action) {
 // commands is the command table, in the order of the help.
 func commands() []command {
 	var all []command
-	for _, some := range [][]command{demoCommands(), transferCommands(), viewCommands(), sessionCommands(), patchCommands(), foldCommands(), completionCommands()} {
+	for _, some := range [][]command{demoCommands(), transferCommands(), viewCommands(), sessionCommands(), patchCommands(), foldCommands(), verifyCommands(), completionCommands()} {
 		all = append(all, some...)
 	}
 	return all

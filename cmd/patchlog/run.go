@@ -115,7 +115,7 @@ func (a *app) dispatch(ctx context.Context, args []string) error {
 		return a.commandHelp(cmd)
 	case err != nil:
 		return &usageError{cmd.name, flagProblem(err)}
-	case len(operands) < len(cmd.operands):
+	case len(operands) < cmd.required():
 		return &usageError{cmd.name, cmd.operands[len(operands)] + " is missing"}
 	case len(operands) > len(cmd.operands):
 		return &usageError{cmd.name, fmt.Sprintf("unexpected argument %q", operands[len(cmd.operands)])}

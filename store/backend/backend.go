@@ -130,3 +130,10 @@ type Listed struct {
 	Session string
 	Head
 }
+
+// Checker is a backend that can look its own structure over.
+type Checker interface {
+	// Check reads all there is and reports what does not fit together; nil means that
+	// nothing was found. What the records say is not its matter.
+	Check(ctx context.Context) error
+}

@@ -45,7 +45,7 @@ var (
 	bucketMeta      = []byte("patchlog")  // "version" → FileVersion, eight bytes
 	bucketSessions  = []byte("sessions")  // session name → entry: see session
 	bucketRecords   = []byte("records")   // number ‖ seq → record
-	bucketIDs       = []byte("ids")       // number ‖ id → seq
+	bucketIDs       = []byte("ids")       // number ‖ hash of id → seq
 	bucketSnapshots = []byte("snapshots") // number → snapshot
 	bucketShared    = []byte("shared")    // name → value
 	keyVersion      = []byte("version")
@@ -73,7 +73,10 @@ type Backend struct {
 	closed bool
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Checker = (*Backend)(nil)
+)
 
 // Open opens the file at path, and creates it if it is not there. It fails with
 // [backend.ErrLocked] if another holder does not let go of it in time, and with

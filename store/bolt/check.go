@@ -73,12 +73,12 @@ func checkSessions(tx *bbolt.Tx) (found []error) {
 		last[string(k[:8])] = seq
 	}
 	for k, v := range pairs(tx.Bucket(bucketIDs)) {
-		if len(k) < 8 || len(v) != 8 {
+		if len(k) != 8+idHashBytes || len(v) != 8 {
 			report("id key %x with %d bytes", k, len(v))
 			continue
 		}
 		if seq := binary.BigEndian.Uint64(v); seq == 0 || seq > last[string(k[:8])] {
-			report("session number %x: id %q is in record %d, which is not there", k[:8], k[8:], seq)
+			report("session number %x: the id with hash %x is in record %d, which is not there", k[:8], k[8:], seq)
 		}
 	}
 	return found

@@ -163,7 +163,7 @@ func (s session) put(tx *bbolt.Tx, name string, batch backend.Batch) error {
 			return err
 		}
 		for _, id := range r.IDs {
-			if err := ids.Put(s.key([]byte(id)), number(r.Seq)); err != nil {
+			if err := ids.Put(s.idKey(id), number(r.Seq)); err != nil {
 				return err
 			}
 		}

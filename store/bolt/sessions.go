@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -99,6 +100,16 @@ func (s session) key(suffix []byte) []byte {
 	return append(bytes.Clone(s.number), suffix...)
 }
 
+// Of an id the index holds a hash: rows are half as long, and ids of any length fit. That
+// two ids of a session have one hash of 128 bits does not happen; if it did, the second
+// would be taken for used.
+const idHashBytes = 16
+
+func (s session) idKey(id string) []byte {
+	hash := sha256.Sum256([]byte(id))
+	return s.key(hash[:idHashBytes])
+}
+
 // Head implements [backend.Backend].
 func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
@@ -146,7 +157,7 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 		bucket := tx.Bucket(bucketIDs)
 		for _, id := range ids {
 			var seq uint64
-			if v := bucket.Get(s.key([]byte(id))); len(v) == 8 {
+			if v := bucket.Get(s.idKey(id)); len(v) == 8 {
 				seq = binary.BigEndian.Uint64(v)
 			}
 			seqs = append(seqs, seq)

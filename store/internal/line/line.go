@@ -5,6 +5,7 @@ package line
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 )
@@ -54,6 +55,9 @@ func (l *Line[T]) Do(ctx context.Context, resource chan struct{}, item T, fits f
 
 func (l *Line[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {
 	defer func() { <-resource }()
+	// Those whose turn has just ended come again at once, if they are let: else two halves
+	// of the callers take turns, each in a group of its own.
+	runtime.Gosched()
 	l.mu.Lock()
 	items := make([]T, len(l.waiting))
 	for i, e := range l.waiting {

@@ -1,4 +1,0 @@
-package store_test
-
-func appendUntilKilled(path string) error { return nil }
-func appendAndRetry(path string) error    { return nil }

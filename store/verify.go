@@ -1,0 +1,216 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Problem is something that [Store.Verify] found wrong.
+type Problem struct {
+	Key Key    // of the session; the zero Key is the storage as a whole
+	Seq uint64 // of the record; 0 is the session as a whole
+	Err error
+}
+
+func (p Problem) String() string {
+	switch {
+	case p.Key == (Key{}):
+		return p.Err.Error()
+	case p.Seq == 0:
+		return fmt.Sprintf("session %s: %v", p.Key, p.Err)
+	}
+	return fmt.Sprintf("session %s, record %d: %v", p.Key, p.Seq, p.Err)
+}
+
+// VerifyOptions say what to verify. The zero value means everything.
+type VerifyOptions struct {
+	// Key, if not zero, is the one session to verify; the storage's own structure is
+	// left out then.
+	Key Key
+
+	// Progress, if not nil, is called with each session before it is verified.
+	Progress func(Key)
+}
+
+// Verify reads all there is and yields what is wrong: damage of the storage's structure,
+// records that cannot be read or are not at their place, ids that the index does not
+// know, snapshots and cached views that differ from a fold of the whole log. It yields
+// an error, and ends, if it could not go on. Others may read and write meanwhile.
+//
+// A snapshot that does not fit is reported though it harms nothing: it is not used.
+func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
+	return func(yield func(Problem, error) bool) {
+		v := verification{store: s, yield: yield}
+		if opts.Key != (Key{}) {
+			if err := opts.Key.Validate(); err != nil {
+				yield(Problem{}, err)
+				return
+			}
+			v.session(ctx, opts.Key)
+			return
+		}
+		if c, ok := s.backend.(backend.Checker); ok {
+			if err := c.Check(ctx); err != nil && !v.report(Key{}, 0, err) {
+				return
+			}
+		}
+		for info, err := range s.List(ctx, ListOptions{}) {
+			if err != nil {
+				yield(Problem{}, err)
+				return
+			}
+			if opts.Progress != nil {
+				opts.Progress(info.Key)
+			}
+			if !v.session(ctx, info.Key) {
+				return
+			}
+		}
+	}
+}
+
+// verification is a run of Verify.
+type verification struct {
+	store *Store
+	yield func(Problem, error) bool
+}
+
+func (v *verification) report(key Key, seq uint64, err error) (goOn bool) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrClosed) {
+		v.yield(Problem{}, err)
+		return false
+	}
+	return v.yield(Problem{key, seq, err}, nil)
+}
+
+// session verifies one session, and reports whether to go on.
+func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
+	head, m, err := v.store.head(ctx, key)
+	if errors.Is(err, ErrNotFound) { // deleted meanwhile
+		return true
+	}
+	if err != nil {
+		return v.report(key, 0, err)
+	}
+	data, err := v.store.backend.Snapshot(ctx, key.name(), head.Creation)
+	if err != nil {
+		return v.report(key, 0, fromBackend(Key{}, err))
+	}
+	var skeleton fold.Skeleton
+	if data != nil {
+		if skeleton, err = snapshot.Decode(data, head.Creation, head.Last); err != nil {
+			data = nil
+			if !v.report(key, 0, err) {
+				return false
+			}
+		}
+	}
+	cached := v.store.cachedView(key)
+
+	view, whole := fold.New(head.Creation, m.initial), true
+	check := func() bool {
+		if data != nil && view.Seq() == skeleton.Seq {
+			if again, err := snapshot.Encode(view); err != nil || !bytes.Equal(again, data) {
+				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, skeleton.Seq))
+			}
+		}
+		if cached != nil && cached.Creation() == head.Creation && view.Seq() == cached.Seq() && !sameView(view, *cached) {
+			return v.report(key, 0, fmt.Errorf("%w: the view in memory at record %d is not what the log folds to", ErrCorrupt, view.Seq()))
+		}
+		return true
+	}
+	if !check() {
+		return false
+	}
+	for seq := uint64(1); seq <= head.Last; {
+		raw, err := v.store.backend.Read(ctx, key.name(), head.Creation, seq, pageRecords, pageBytes)
+		if errors.Is(err, backend.ErrNotFound) {
+			return true
+		}
+		if err == nil && len(raw) == 0 {
+			err = fmt.Errorf("%w: the log ends before record %d", ErrCorrupt, head.Last)
+		}
+		if err != nil {
+			return v.report(key, seq, fromBackend(Key{}, err))
+		}
+		for _, r := range raw {
+			if seq > head.Last {
+				break
+			}
+			rec, err := decode(key, seq, r)
+			switch {
+			case err != nil:
+				whole = false
+				var corrupt *CorruptError
+				if errors.As(err, &corrupt) {
+					err = corrupt.Err
+				}
+			case whole:
+				if view, err = view.Apply(rec); err == nil {
+					err = v.ids(ctx, key, head.Creation, rec)
+				}
+			default: // there is nothing to fold onto
+				err = v.ids(ctx, key, head.Creation, rec)
+			}
+			if err != nil && !v.report(key, seq, err) || whole && !check() {
+				return false
+			}
+			seq++
+		}
+	}
+	return true
+}
+
+// ids reports whether the index knows the ids of a record.
+func (v *verification) ids(ctx context.Context, key Key, creation string, rec patch.Record) error {
+	var ids []string
+	for id := range rec.IDs() {
+		ids = append(ids, id)
+	}
+	seqs, err := v.store.backend.Lookup(ctx, key.name(), creation, ids)
+	if err != nil {
+		return fromBackend(Key{}, err)
+	}
+	for i, seq := range seqs {
+		if seq != rec.Seq {
+			return fmt.Errorf("%w: the index says of id %q that record %d has it", ErrCorrupt, ids[i], seq)
+		}
+	}
+	return nil
+}
+
+// cachedView returns the session's view that is in memory, or nil.
+func (s *Store) cachedView(key Key) *fold.View {
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	return h.view.Load()
+}
+
+// sameView reports whether two views are equal: the same nodes with the same carries,
+// and the same state.
+func sameView(a, b fold.View) bool {
+	formA, errA := snapshot.Encode(a)
+	formB, errB := snapshot.Encode(b)
+	if errA != nil || errB != nil || !bytes.Equal(formA, formB) {
+		return false
+	}
+	n := 0
+	for key, value := range a.Values() {
+		if other, ok := b.Value(key); !ok || !other.Equal(value) {
+			return false
+		}
+		n++
+	}
+	for range b.Values() {
+		n--
+	}
+	return n == 0
+}
