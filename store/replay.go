@@ -88,20 +88,20 @@ func (s *Store) recordsOf(ctx context.Context, key Key, skeleton fold.Skeleton, 
 	seqs = slices.Compact(seqs)
 	records := make(map[uint64]patch.Record, len(seqs))
 	for len(seqs) > 0 {
-		n := 1
-		for n < len(seqs) && seqs[n] == seqs[0]+uint64(n) {
-			n++
+		raw, err := s.backend.Pick(ctx, key.name(), skeleton.Creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
+		if err != nil {
+			return nil, fromBackend(key, err)
 		}
-		for page, err := range s.pages(ctx, key, skeleton.Creation, seqs[0], seqs[n-1]) {
-			if err != nil {
+		if len(raw) == 0 {
+			return nil, &CorruptError{Key: key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+		}
+		for i, r := range raw {
+			*size += int64(len(r.Data)) + recordOverhead
+			if records[seqs[i]], err = decode(key, seqs[i], r); err != nil {
 				return nil, err
 			}
-			*size += page.size
-			for _, r := range page.records {
-				records[r.Seq] = r
-			}
 		}
-		seqs = seqs[n:]
+		seqs = seqs[len(raw):]
 	}
 	return records, nil
 }

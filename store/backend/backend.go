@@ -69,6 +69,11 @@ type Backend interface {
 	// what comes before. It fails with ErrNotFound as Append does.
 	Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]Record, error)
 
+	// Pick returns the records with the given seqs, which ascend, until maxBytes is
+	// reached, but at least one if there is one. A seq without a record ends it. It fails
+	// with ErrNotFound as Append does.
+	Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
+
 	// Lookup returns for each id the seq of the record that takes it, or 0. It fails
 	// with ErrNotFound as Append does.
 	Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error)

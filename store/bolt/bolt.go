@@ -71,6 +71,8 @@ type Backend struct {
 	db     *bbolt.DB
 	broken error // the failed commit after which db must not be used
 	closed bool
+
+	commit func(*bbolt.Tx) error // a test may make it fail
 }
 
 var (
@@ -82,7 +84,7 @@ var (
 // [backend.ErrLocked] if another holder does not let go of it in time, and with
 // [backend.ErrDamaged] if it is not such a file.
 func Open(path string, opts Options) (*Backend, error) {
-	b := &Backend{path: path, opts: opts, writer: make(chan struct{}, 1)}
+	b := &Backend{path: path, opts: opts, writer: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}
 	_, statErr := os.Stat(path)
 	if err := b.open(); err != nil {
 		return nil, err
@@ -288,7 +290,7 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 			return err
 		}
 		committing = true
-		return tx.Commit()
+		return b.commit(tx)
 	})
 	if err == nil || !committing {
 		return err

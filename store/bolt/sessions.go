@@ -147,6 +147,27 @@ func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, 
 	return out, err
 }
 
+// Pick implements [backend.Backend].
+func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
+		s, err := findCreated(tx, name, creation)
+		if err != nil {
+			return err
+		}
+		size := 0
+		records := tx.Bucket(bucketRecords)
+		for _, seq := range seqs {
+			v := records.Get(s.key(number(seq)))
+			if size += len(v); v == nil || len(out) > 0 && size > maxBytes {
+				break
+			}
+			out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(v)})
+		}
+		return nil
+	})
+	return out, err
+}
+
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) (seqs []uint64, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {

@@ -136,6 +136,29 @@ func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, 
 	return out, nil
 }
 
+// Pick implements [backend.Backend].
+func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	s, err := b.findCreated(ctx, name, creation)
+	if err != nil {
+		return nil, err
+	}
+	var out []backend.Record
+	size := 0
+	for _, seq := range seqs {
+		if seq == 0 || seq > uint64(len(s.records)) {
+			break
+		}
+		data := s.records[seq-1]
+		if size += len(data); len(out) > 0 && size > maxBytes {
+			break
+		}
+		out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(data)})
+	}
+	return out, nil
+}
+
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) ([]uint64, error) {
 	b.mu.RLock()

@@ -149,6 +149,23 @@ func (f *Faulty) Lookup(ctx context.Context, session, creation string, ids []str
 	return f.Backend.Lookup(ctx, session, creation, ids)
 }
 
+// PutSnapshot implements [backend.Backend]. It is no write that a plan counts, since a
+// store may write snapshots when it likes.
+func (f *Faulty) PutSnapshot(ctx context.Context, session, creation string, data []byte) error {
+	if err := f.later(); err != nil {
+		return err
+	}
+	return f.Backend.PutSnapshot(ctx, session, creation, data)
+}
+
+// Snapshot implements [backend.Backend].
+func (f *Faulty) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+	if err := f.later(); err != nil {
+		return nil, err
+	}
+	return f.Backend.Snapshot(ctx, session, creation)
+}
+
 // Shared implements [backend.Backend].
 func (f *Faulty) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
 	if err := f.later(); err != nil {

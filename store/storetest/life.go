@@ -125,6 +125,8 @@ func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map
 	_, errs["Lookup"] = s.Lookup(ctx, name, b.Creation, []string{"id1"})
 	_, errs["Shared"] = s.Backend.Shared(ctx, "")
 	_, errs["List"] = s.List(ctx, "", "", 9)
+	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, []byte("x"))
+	_, errs["Snapshot"] = s.Snapshot(ctx, name, b.Creation)
 	errs["Delete"] = s.Delete(ctx, name)
 	return errs
 }

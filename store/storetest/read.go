@@ -55,6 +55,32 @@ var readCases = []testCase{
 			s.sameRecords(all, want, 1, 10)
 		}
 	}},
+	{"Pick", func(s *suite) {
+		s.put("a", create("c1", 10))
+		want := s.want.sessions["a"]
+		for _, c := range []struct {
+			seqs  []uint64
+			bytes int
+			want  []uint64
+		}{
+			{[]uint64{1, 3, 4, 10}, 1 << 20, []uint64{1, 3, 4, 10}},
+			{[]uint64{2, 5}, 0, []uint64{2}}, // at least one
+			{[]uint64{9, 11, 12}, 1 << 20, []uint64{9}},
+			{[]uint64{11}, 1 << 20, nil}, {nil, 1 << 20, nil},
+		} {
+			got, err := s.Pick(ctx, "a", "c1", c.seqs, c.bytes)
+			s.is(err, nil, "Pick")
+			if len(got) != len(c.want) {
+				s.Errorf("Pick %v: %d records, want %v", c.seqs, len(got), c.want)
+				continue
+			}
+			for i, r := range got {
+				s.sameRecords([]backend.Record{r}, want, int(c.want[i]), 1)
+			}
+		}
+		_, err := s.Pick(ctx, "a", "c2", []uint64{1}, 1)
+		s.is(err, backend.ErrNotFound, "Pick of another creation")
+	}},
 	{"Read/not found", func(s *suite) {
 		s.put("a", create("c1", 2))
 		for _, c := range []struct{ name, creation string }{{"b", "c1"}, {"a", "c2"}, {"a", "c"}, {"a", ""}, {"", "c1"}} {

@@ -23,7 +23,7 @@ import (
 // Each test ends with a comparison of all that the backend holds with what was put in,
 // before and after reopening.
 func Run(t *testing.T, open func(t *testing.T) (b backend.Backend, reopen func() backend.Backend)) {
-	for _, c := range slices.Concat(appendCases, readCases, sharedCases, lifeCases, concurrentCases) {
+	for _, c := range slices.Concat(appendCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases) {
 		t.Run(c.name, func(t *testing.T) {
 			b, reopen := open(t)
 			s := &suite{T: t, Backend: b, want: newModel()}
@@ -66,6 +66,7 @@ type modelSession struct {
 	creation string
 	meta     string
 	records  []string
+	snapshot string
 	ids      map[string]uint64
 }
 
@@ -186,6 +187,13 @@ func (s *suite) checkSession(name string, want *modelSession) {
 	s.sameHead(head, want, name)
 	s.sameRecords(s.read(name, want.creation, 1, 1<<30, 1<<30), want, 1, len(want.records))
 
+	snapshot, err := s.Snapshot(ctx, name, want.creation)
+	if err != nil {
+		s.Fatalf("Snapshot of %q: %v", name, err)
+	}
+	if string(snapshot) != want.snapshot {
+		s.Errorf("snapshot of %q is %q, want %q", name, clip(snapshot), clip([]byte(want.snapshot)))
+	}
 	ids := slices.Sorted(maps.Keys(s.want.ids))
 	seqs, err := s.Lookup(ctx, name, want.creation, ids)
 	if err != nil {

@@ -1,0 +1,114 @@
+package bolt_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+// Each row does one damage that Check must find.
+func TestCheck(t *testing.T) {
+	num := func(n ...uint64) (out []byte) {
+		for _, v := range n {
+			out = binary.BigEndian.AppendUint64(out, v)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name, bucket string
+		damage       func(b *bbolt.Bucket) error
+		says         string // "" means that nothing is wrong
+	}{
+		{"none", "records", func(b *bbolt.Bucket) error { return nil }, ""},
+		{"record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(num(1, 2)) }, "record 3 after record 1"},
+		{"first record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(num(1, 1)) }, "record 2 after record 0"},
+		{"last record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(num(1, 3)) }, "record 3, which is not there"},
+		{"record of nobody", "records", func(b *bbolt.Bucket) error { return b.Put(num(7, 1), nil) }, "session number 0000000000000007"},
+		{"record key", "records", func(b *bbolt.Bucket) error { return b.Put([]byte("short"), nil) }, "record key"},
+		{"id of nobody", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(7), make([]byte, 16)...), num(1)) }, "session number 0000000000000007"},
+		{"id key", "ids", func(b *bbolt.Bucket) error { return b.Put([]byte("short"), num(1)) }, "id key"},
+		{"id value", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(1), make([]byte, 16)...), []byte("x")) }, "id key"},
+		{"id of record 0", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(1), make([]byte, 16)...), num(0)) }, "record 0"},
+		{"id of a later record", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(1), make([]byte, 16)...), num(4)) }, "record 4"},
+		{"session entry", "sessions", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), []byte("garbage of some length")) }, `"a"`},
+		{"session entry cut off", "sessions", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), []byte("x")) }, `"a"`},
+		{"session renamed", "sessions", func(b *bbolt.Bucket) error {
+			return errors.Join(b.Put([]byte("c"), b.Get([]byte("a"))), b.Delete([]byte("a")))
+		}, `"c"`},
+		{"session removed", "sessions", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "which is not there"},
+		{"numbers given out", "sessions", func(b *bbolt.Bucket) error { return b.SetSequence(1) }, "has not been given out"},
+		{"snapshot of nobody", "snapshots", func(b *bbolt.Bucket) error { return b.Put(num(7), []byte("s")) }, "session number 0000000000000007"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, path := openWith(t)
+			err := errors.Join(b.Append(ctx, "a", batch(1)), b.Append(ctx, "a", batch(2)),
+				b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}),
+				b.PutSnapshot(ctx, "b", "c", []byte("s")), b.Close())
+			if err != nil {
+				t.Fatal(err)
+			}
+			db, err := bbolt.Open(path, 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(db.Update(func(tx *bbolt.Tx) error { return c.damage(tx.Bucket([]byte(c.bucket))) }), db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			b, err = bolt.Open(path, bolt.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch err := b.Check(ctx); {
+			case c.says == "" && err != nil:
+				t.Errorf("Check: %v", err)
+			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("Check: %v, want it to say %q", err, c.says)
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestCheckManyFindings(t *testing.T) {
+	b, path := openWith(t)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for i := range byte(100) {
+			if err := tx.Bucket([]byte("records")).Put([]byte{'x', i}, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err = bolt.Open(path, bolt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), "and 80 more") || strings.Count(err.Error(), "\n") > 30 {
+		t.Errorf("Check: %v", err)
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := b.Check(cancelled); !errors.Is(err, context.Canceled) {
+		t.Errorf("Check: %v, want %v", err, context.Canceled)
+	}
+}

@@ -1,0 +1,348 @@
+package bolt_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+var (
+	ctx     = context.Background()
+	errDisk = errors.New("the disk is gone")
+)
+
+func record(seq uint64) backend.Record {
+	return backend.Record{Seq: seq, IDs: []string{fmt.Sprint("id", seq)}, Data: fmt.Append(nil, "record ", seq)}
+}
+
+func batch(after uint64) backend.Batch {
+	return backend.Batch{Creation: "c", After: after, Records: []backend.Record{record(after + 1)}}
+}
+
+// openWith opens a file with a session "a" of one record.
+func openWith(t *testing.T) (b *bolt.Backend, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "log.db")
+	b, err := bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Append(ctx, "a", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}); err != nil {
+		t.Fatal(err)
+	}
+	return b, path
+}
+
+func last(t *testing.T, b *bolt.Backend, name string) uint64 {
+	t.Helper()
+	head, err := b.Head(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head.Last
+}
+
+func closeAndCheck(t *testing.T, b *bolt.Backend, path string) {
+	t.Helper()
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	b, err := bolt.Open(path, bolt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.Check(ctx), b.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// ways are the ways in which a commit fails.
+var ways = map[string]struct {
+	commit func(tx *bbolt.Tx) error
+	landed bool
+}{
+	"lost":              {func(tx *bbolt.Tx) error { return errors.Join(tx.Rollback(), errDisk) }, false},
+	"landed":            {func(tx *bbolt.Tx) error { return errors.Join(tx.Commit(), errDisk) }, true},
+	"panics":            {func(tx *bbolt.Tx) error { panic("page 7 already freed") }, false},
+	"panics after that": {func(tx *bbolt.Tx) error { _ = tx.Commit(); panic("page 7 already freed") }, true},
+}
+
+// After a failed commit the outcome is unknown, the file is opened anew, and the next
+// call sees what there is.
+func TestFailedCommit(t *testing.T) {
+	for name, way := range ways {
+		for call, do := range map[string]func(b *bolt.Backend) error{
+			"Append":      func(b *bolt.Backend) error { return b.Append(ctx, "a", batch(1)) },
+			"Delete":      func(b *bolt.Backend) error { return b.Delete(ctx, "a") },
+			"PutSnapshot": func(b *bolt.Backend) error { return b.PutSnapshot(ctx, "a", "c", []byte("snapshot")) },
+		} {
+			t.Run(call+" "+name, func(t *testing.T) {
+				b, path := openWith(t)
+				var used []*bbolt.DB
+				b.SetCommit(func(tx *bbolt.Tx) error {
+					used = append(used, tx.DB())
+					if len(used) == 1 {
+						return way.commit(tx)
+					}
+					return tx.Commit()
+				})
+				err := do(b)
+				var unknown *backend.UnknownError
+				if !errors.Is(err, backend.ErrUnknown) || !errors.As(err, &unknown) || unknown.Cause == nil {
+					t.Fatalf("error %v, want %v", err, backend.ErrUnknown)
+				}
+				if strings.HasPrefix(name, "panics") == errors.Is(err, errDisk) {
+					t.Errorf("error %v does not say why", err)
+				}
+				head, headErr := b.Head(ctx, "a")
+				snapshot, _ := b.Snapshot(ctx, "a", "c")
+				landed := head.Last == 2 || errors.Is(headErr, backend.ErrNotFound) || snapshot != nil
+				if landed != way.landed {
+					t.Errorf("landed: %t, want %t", landed, way.landed)
+				}
+				// It goes on, with another handle.
+				if err := b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}); err != nil {
+					t.Fatal(err)
+				}
+				if len(used) != 2 || used[0] == used[1] {
+					t.Error("the handle that failed is still used")
+				}
+				b.SetCommit(nil)
+				closeAndCheck(t, b, path)
+			})
+		}
+	}
+}
+
+// Writers that were waiting when a commit failed do not go on with the handle that
+// failed, and each learns what became of its own batch.
+func TestFailedCommitOfMany(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, path := openWith(t)
+				free := make(chan struct{})
+				var used []*bbolt.DB
+				b.SetCommit(func(tx *bbolt.Tx) error {
+					used = append(used, tx.DB())
+					if len(used) == 1 { // the first waits, so that the others line up
+						<-free
+						return tx.Commit()
+					}
+					if len(used) == 2 {
+						return way.commit(tx)
+					}
+					return tx.Commit()
+				})
+				var wg sync.WaitGroup
+				errs := make([]error, 8)
+				start := func(i int, do func() error) {
+					wg.Go(func() { errs[i] = do() })
+					synctest.Wait()
+				}
+				start(0, func() error { return b.Append(ctx, "a", batch(1)) })
+				for i := 1; i <= 3; i++ {
+					start(i, func() error { return b.Append(ctx, "a", batch(uint64(i)+1)) })
+				}
+				start(4, func() error { return b.Append(ctx, "a", batch(1)) }) // moved
+				start(5, func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
+				start(6, func() error { return b.Append(ctx, "none", batch(0)) })
+				start(7, func() error { return b.Delete(ctx, "none") }) // in a commit of its own
+				close(free)
+				wg.Wait()
+
+				if errs[0] != nil {
+					t.Errorf("the first: %v", errs[0])
+				}
+				for _, i := range []int{1, 2, 3, 5} {
+					if !errors.Is(errs[i], backend.ErrUnknown) {
+						t.Errorf("batch %d: %v, want %v", i, errs[i], backend.ErrUnknown)
+					}
+				}
+				for i, want := range map[int]error{4: backend.ErrMoved, 6: backend.ErrNotFound, 7: backend.ErrNotFound} {
+					if !errors.Is(errs[i], want) || errors.Is(errs[i], backend.ErrUnknown) {
+						t.Errorf("batch %d: %v, want %v", i, errs[i], want)
+					}
+				}
+				want := uint64(2)
+				if way.landed {
+					want = 5
+				}
+				if n := last(t, b, "a"); n != want {
+					t.Errorf("%d records, want %d", n, want)
+				}
+				if _, err := b.Head(ctx, "new"); (err == nil) != way.landed {
+					t.Errorf("the new session: %v", err)
+				}
+				if err := b.Append(ctx, "a", batch(want)); err != nil {
+					t.Error(err)
+				}
+				if n := len(used); n != 3 || used[1] == used[2] {
+					t.Errorf("%d commits; with the handle that failed: %t", n, n == 3 && used[1] == used[2])
+				}
+				closeAndCheck(t, b, path)
+			})
+		})
+	}
+}
+
+// Batches that wait share a commit, and one that is refused hurts none beside it.
+func TestSharedCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, path := openWith(t)
+		free := make(chan struct{})
+		commits := 0
+		b.SetCommit(func(tx *bbolt.Tx) error {
+			if commits++; commits == 1 {
+				<-free
+			}
+			return tx.Commit()
+		})
+		var wg sync.WaitGroup
+		results := map[string]error{}
+		var mu sync.Mutex
+		start := func(name string, do func() error) {
+			wg.Go(func() {
+				err := do()
+				mu.Lock()
+				defer mu.Unlock()
+				results[name] = err
+			})
+			synctest.Wait()
+		}
+		cancelled, cancel := context.WithCancel(ctx)
+		long := strings.Repeat("x", backend.MaxNameBytes+1)
+		start("first", func() error { return b.Append(ctx, "a", batch(1)) })
+		start("next", func() error { return b.Append(ctx, "a", batch(2)) })
+		start("moved", func() error { return b.Append(ctx, "a", batch(2)) })
+		start("gap", func() error {
+			return b.Append(ctx, "a", backend.Batch{Creation: "c", After: 3, Records: []backend.Record{record(9)}})
+		})
+		start("long id", func() error {
+			return b.Append(ctx, "a", backend.Batch{Creation: "c", After: 3, Records: []backend.Record{{Seq: 4, IDs: []string{long}}}})
+		})
+		start("long name", func() error { return b.Append(ctx, long, backend.Batch{Creation: "c", Create: true}) })
+		start("no name", func() error { return b.Append(ctx, "", backend.Batch{Creation: "c", Create: true}) })
+		start("long shared name", func() error {
+			return b.Append(ctx, "a", backend.Batch{Creation: "c", After: 3, Shared: []backend.Value{{Name: long}}})
+		})
+		start("gone", func() error { return b.Append(cancelled, "a", batch(3)) })
+		start("new", func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
+		start("new again", func() error { return b.Append(ctx, "new", backend.Batch{Creation: "m", Create: true}) })
+		start("last", func() error { return b.Append(ctx, "a", batch(3)) })
+		start("snapshot", func() error { return b.PutSnapshot(ctx, "a", "c", []byte("s")) })
+		start("snapshot of none", func() error { return b.PutSnapshot(ctx, "none", "c", []byte("s")) })
+		cancel()
+		synctest.Wait()
+		close(free)
+		wg.Wait()
+		for name, want := range map[string]error{
+			"first": nil, "next": nil, "new": nil, "last": nil, "snapshot": nil,
+			"moved": backend.ErrMoved, "gone": context.Canceled, "new again": backend.ErrExists, "snapshot of none": backend.ErrNotFound,
+		} {
+			if !errors.Is(results[name], want) || want == nil && results[name] != nil {
+				t.Errorf("%s: %v, want %v", name, results[name], want)
+			}
+		}
+		for _, name := range []string{"gap", "long id", "long name", "no name", "long shared name"} {
+			if results[name] == nil || errors.Is(results[name], backend.ErrUnknown) {
+				t.Errorf("%s: %v, want a refusal", name, results[name])
+			}
+		}
+		if commits != 2 {
+			t.Errorf("%d commits, want 2", commits)
+		}
+		if n := last(t, b, "a"); n != 4 {
+			t.Errorf("%d records, want 4", n)
+		}
+		closeAndCheck(t, b, path)
+	})
+}
+
+// If the file cannot be opened anew, calls say so, and go on once it can.
+func TestReopenFails(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		block func(t *testing.T, path string) (unblock func())
+		want  error
+	}{
+		{"damaged", func(t *testing.T, path string) func() {
+			if err := os.WriteFile(path, []byte(strings.Repeat("garbage", 10_000)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return func() {}
+		}, backend.ErrDamaged},
+		{"locked", func(t *testing.T, path string) func() {
+			other, err := bolt.Open(path, bolt.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := other.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, backend.ErrLocked},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, path := openWith(t)
+			unblock := func() {}
+			b.SetCommit(func(tx *bbolt.Tx) error {
+				err := errors.Join(tx.Commit(), errDisk)
+				if err := os.Rename(path, path+".away"); err != nil {
+					t.Error(err)
+				}
+				unblock = c.block(t, path)
+				return err
+			})
+			if err := b.Append(ctx, "a", batch(1)); !errors.Is(err, backend.ErrUnknown) {
+				t.Errorf("error %v, want %v", err, backend.ErrUnknown)
+			}
+			for range 2 {
+				_, err := b.Head(ctx, "a")
+				if !errors.Is(err, c.want) || !errors.Is(err, errDisk) {
+					t.Errorf("error %v, want %v and why", err, c.want)
+				}
+				if err := b.Append(ctx, "a", batch(2)); !errors.Is(err, c.want) || errors.Is(err, backend.ErrUnknown) {
+					t.Errorf("error %v, want %v", err, c.want)
+				}
+			}
+			unblock()
+			if err := os.Rename(path+".away", path); err != nil {
+				t.Fatal(err)
+			}
+			b.SetCommit(nil)
+			if err := b.Append(ctx, "a", batch(2)); err != nil {
+				t.Error(err)
+			}
+			if n := last(t, b, "a"); n != 3 {
+				t.Errorf("%d records, want 3", n)
+			}
+			closeAndCheck(t, b, path)
+		})
+	}
+	t.Run("closed", func(t *testing.T) {
+		b, path := openWith(t)
+		b.SetCommit(ways["lost"].commit)
+		if err := b.Append(ctx, "a", batch(1)); !errors.Is(err, backend.ErrUnknown) {
+			t.Errorf("error %v, want %v", err, backend.ErrUnknown)
+		}
+		b.SetCommit(nil)
+		closeAndCheck(t, b, path)
+		if _, err := b.Head(ctx, "a"); !errors.Is(err, backend.ErrClosed) {
+			t.Errorf("error %v, want %v", err, backend.ErrClosed)
+		}
+	})
+}

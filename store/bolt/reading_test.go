@@ -1,0 +1,99 @@
+package bolt_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+// While code of the caller's runs no read transaction is open: with one, the file would
+// grow with every commit.
+func TestNoTransactionWhileCallersRun(t *testing.T) {
+	ctx := context.Background()
+	b, err := bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.New(b, store.Options{Snapshots: snapshot.Policy{Every: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	look := func(where string) {
+		t.Helper()
+		if n := b.OpenReads(); n != 0 {
+			t.Errorf("%s: %d read transactions are open", where, n)
+		}
+	}
+	if err := b.InRead(func() {
+		if n := b.OpenReads(); n != 1 {
+			t.Fatalf("in a read transaction %d are open; the test tests nothing", n)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	if _, err := s.Import(ctx, key, lookingReader{strings.NewReader(strings.Repeat("{}\n", 1200)), func() { look("Import's reader") }},
+		store.ImportOptions{Progress: func(int) { look("Import's progress") }}); err != nil {
+		t.Fatal(err)
+	}
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Seq%100 == 0 {
+			look("body of RawEvents")
+			// So the body may write.
+			if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Export(ctx, key, lookingWriter{func() { look("Export's writer") }}, store.ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range s.List(ctx, store.ListOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		look("body of List")
+	}
+	session, err := s.Get(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range session.View.Events() {
+		look("body of View.Events")
+		break
+	}
+}
+
+type lookingReader struct {
+	io.Reader
+	look func()
+}
+
+func (r lookingReader) Read(p []byte) (int, error) {
+	r.look()
+	return r.Reader.Read(p[:min(len(p), 100)])
+}
+
+type lookingWriter struct{ look func() }
+
+func (w lookingWriter) Write(p []byte) (int, error) {
+	w.look()
+	return len(p), nil
+}

@@ -1,0 +1,61 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// keep stores a snapshot that must be taken.
+func (s *suite) keep(name, data string) {
+	s.Helper()
+	if err := s.PutSnapshot(ctx, name, s.want.sessions[name].creation, []byte(data)); err != nil {
+		s.Fatalf("PutSnapshot of %q: %v", name, err)
+	}
+	s.want.sessions[name].snapshot = data
+}
+
+var snapshotCases = []testCase{
+	{"Snapshot", func(s *suite) {
+		s.put("a", create("c1", 3))
+		s.put("b", create("c2", 3))
+		s.check() // none yet
+		s.keep("a", "first")
+		s.keep("a", "second")
+		s.keep("b", string(big(300_000)))
+		s.put("a", extend("c1", 3, 2))
+		s.check()
+		s.keep("b", "shorter")
+	}},
+	{"Snapshot/not found", func(s *suite) {
+		s.put("a", create("c1", 1))
+		s.keep("a", "kept")
+		for _, c := range []struct{ name, creation string }{{"b", "c1"}, {"a", "c2"}, {"a", ""}} {
+			s.is(s.PutSnapshot(ctx, c.name, c.creation, []byte("x")), backend.ErrNotFound, fmt.Sprintf("PutSnapshot of %q, created as %q", c.name, c.creation))
+			_, err := s.Snapshot(ctx, c.name, c.creation)
+			s.is(err, backend.ErrNotFound, fmt.Sprintf("Snapshot of %q, created as %q", c.name, c.creation))
+		}
+	}},
+	{"Snapshot/deleted", func(s *suite) {
+		s.put("a", create("c1", 1))
+		s.keep("a", "of the first")
+		s.remove("a")
+		s.put("a", create("c2", 1))
+		if data, err := s.Snapshot(ctx, "a", "c2"); err != nil || data != nil {
+			s.Errorf("Snapshot of a new session: %q, %v; want none", data, err)
+		}
+		s.is(s.PutSnapshot(ctx, "a", "c1", []byte("late")), backend.ErrNotFound, "PutSnapshot for the deleted creation")
+	}},
+	{"Snapshot/slices", func(s *suite) {
+		s.put("a", create("c1", 1))
+		data := []byte("as it was")
+		if err := s.PutSnapshot(ctx, "a", "c1", data); err != nil {
+			s.Fatalf("PutSnapshot: %v", err)
+		}
+		s.want.sessions["a"].snapshot = "as it was"
+		scramble(data)
+		got, _ := s.Snapshot(ctx, "a", "c1")
+		scramble(got)
+		_ = append(got, "tail"...)
+	}},
+}
