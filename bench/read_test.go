@@ -121,7 +121,7 @@ func fillWithCuts(b *testing.B, s *store.Store, key store.Key, n int) {
 	b.Helper()
 	patches := []*patch.PatchEvent{patch.NewSplice(0, n-2000).WithState(patch.Keep)}
 	for i := range 200 {
-		patches = append(patches, patch.NewSplice(i, 9).WithState(patch.Keep))
+		patches = append(patches, patch.NewSplice(i, 9))
 	}
 	opts := store.PatchOptions{AsOfNow: true, AllowOrphans: true}
 	if _, err := s.ApplyPatch(context.Background(), key, opts, patches...); err != nil {
@@ -130,7 +130,7 @@ func fillWithCuts(b *testing.B, s *store.Store, key store.Key, n int) {
 	// One more record than the policy asks for makes a snapshot due.
 	fill2 := make([]*patch.PatchEvent, 0, snapshot.DefaultEvery+1)
 	for i := range snapshot.DefaultEvery + 1 {
-		fill2 = append(fill2, patch.NewSplice(i%200, 1, mustEvent(b, patch.Fields{Author: "agent"})).WithState(patch.Keep))
+		fill2 = append(fill2, patch.NewSplice(i%200, 1, mustEvent(b, patch.Fields{Author: "agent"})))
 	}
 	if _, err := s.ApplyPatch(context.Background(), key, opts, fill2...); err != nil {
 		b.Fatal(err)

@@ -37,8 +37,8 @@ func (b *Backend) Check(ctx context.Context) error {
 }
 
 // checkSessions checks that each session has a number of its own that has been given
-// out, its records no gap, and that no record or index row is without its session or
-// record.
+// out, its records no gap, and that no record, index row or snapshot is without its
+// session or record.
 func checkSessions(tx *bbolt.Tx) (found []error) {
 	report := func(format string, args ...any) { found = append(found, fmt.Errorf(format, args...)) }
 	sessions := tx.Bucket(bucketSessions)
@@ -79,6 +79,11 @@ func checkSessions(tx *bbolt.Tx) (found []error) {
 		}
 		if seq := binary.BigEndian.Uint64(v); seq == 0 || seq > last[string(k[:8])] {
 			report("session number %x: the id with hash %x is in record %d, which is not there", k[:8], k[8:], seq)
+		}
+	}
+	for k := range pairs(tx.Bucket(bucketSnapshots)) {
+		if _, ok := last[string(k)]; !ok {
+			report("snapshot of session number %x, which is not there", k)
 		}
 	}
 	return found
