@@ -234,7 +234,6 @@ func decodeTyped(field string, text []byte, types notes, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		// A literal beyond float64 in an `any` is the one thing that checked text of
 		// the right shape can fail for; it becomes a json.Number.
-		target.Elem().SetZero()
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.UseNumber()
 		if err := d.Decode(into); err != nil {

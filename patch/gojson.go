@@ -360,9 +360,13 @@ func (w *goWriter) float(f float64, bits int) error {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return w.fail("JSON cannot carry the number %v", f)
 	}
-	from := len(w.buf)
-	w.buf = strconv.AppendFloat(w.buf, f, 'g', -1, bits)
-	if !slices.ContainsFunc(w.buf[from:], func(c byte) bool { return c == '.' || c == 'e' }) {
+	// Exponents stand where encoding/json has them.
+	format, whole := byte('f'), f == math.Trunc(f)
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format, whole = 'e', false
+	}
+	w.buf = strconv.AppendFloat(w.buf, f, format, -1, bits)
+	if whole {
 		w.raw(".0")
 	}
 	return nil

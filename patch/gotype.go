@@ -272,9 +272,7 @@ func (n notes) restore(target reflect.Value, text []byte) error {
 		}
 		target.Set(reflect.ValueOf(v))
 	case reflect.Pointer:
-		if !target.IsNil() {
-			return n.restore(target.Elem(), text)
-		}
+		return n.restore(target.Elem(), text) // of nil there is nothing to restore
 	case reflect.Struct:
 		for name, v := range jsontext.Members(text) {
 			inside := n.take(name)

@@ -2,6 +2,7 @@ package patch_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -125,6 +126,17 @@ func TestTimes(t *testing.T) {
 	}
 }
 
+// A short literal may denote a number that takes long to compute.
+func TestTimesCostLittle(t *testing.T) {
+	start := time.Now()
+	for range 100 {
+		parseEvent(t, `{"timestamp":1e-999999}`)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
 func TestNumbersOfJSONKeepKindAndValue(t *testing.T) {
 	e := storedEvent(t, parseEvent(t, `{"actions":{"stateDelta":{"int":9007199254740993,"max":18446744073709551615,
 		"float":1.0,"exp":1e2,"huge":1e400,"neg":-0,"negf":-0.0,"null":null,"list":[1,1.5,{}],"text":"1"}},
@@ -188,14 +200,52 @@ func TestDecodeOfAFieldWithAnotherShape(t *testing.T) {
 	var typed struct {
 		A float64
 		B [1]int
-		C interface{ M() } `json:"-"`
 	}
 	if err := made.Decode("x", &typed); err != nil || typed.A != 1 || typed.B[0] != 2 {
 		t.Errorf("decoded %+v, %v", typed, err)
 	}
+	var stringer struct{ S fmt.Stringer }
+	if err := newEvent(t, patch.Fields{Extra: map[string]any{"x": map[string]any{"s": []any(nil)}}}).Decode("x", &stringer); err != nil || stringer.S != nil {
+		t.Errorf("decoded %+v, %v", stringer, err)
+	}
+	var short []any
+	if err := newEvent(t, patch.Fields{Extra: map[string]any{"x": []any{1, nil, int8(3)}}}).Decode("x", &short); err != nil {
+		t.Error(err)
+	}
+	wantEqual(t, "list", short, []any{1, nil, int8(3)})
+	var byNumber map[int]any
+	if err := newEvent(t, patch.Fields{Extra: map[string]any{"x": map[string]any{"1": 2}}}).Decode("x", &byNumber); err != nil || byNumber[1] != 2.0 {
+		t.Errorf("decoded %v, %v", byNumber, err)
+	}
+	var pointer *map[string]any
+	if err := newEvent(t, patch.Fields{Extra: map[string]any{"x": map[string]any{"a": 2}}}).Decode("x", &pointer); err != nil || (*pointer)["a"] != 2 {
+		t.Errorf("decoded %v, %v", pointer, err)
+	}
+	var forgetful struct {
+		Map     forgetfulMap
+		Pointer *forgetfulPointer
+	}
+	forgetting := map[string]any{"map": map[string]any{"a": 1}, "pointer": map[string]any{"inner": map[string]any{"a": 1}}}
+	if err := newEvent(t, patch.Fields{Extra: map[string]any{"x": forgetting}}).Decode("x", &forgetful); err != nil {
+		t.Error(err)
+	}
+	merged := map[string]any{"kept": 1}
+	if err := parseEvent(t, `{"x":{"a":1e400,"b":2}}`).Decode("x", &merged); err != nil {
+		t.Error(err)
+	}
+	wantEqual(t, "merged map", merged, map[string]any{"kept": 1, "a": json.Number("1e400"), "b": 2.0})
 	var byLevel map[level]any
 	if err := made.Decode("x", &byLevel); err != nil {
 		t.Error(err)
 	}
 	wantEqual(t, "map", byLevel, map[level]any{"a": 1, "b": []any{int8(2), "s"}, "c": 3})
 }
+
+// Types that read their JSON with code of their own may leave out what they like.
+type (
+	forgetfulMap     map[string]any
+	forgetfulPointer struct{ Inner *map[string]any }
+)
+
+func (m *forgetfulMap) UnmarshalJSON([]byte) error     { *m = forgetfulMap{}; return nil }
+func (p *forgetfulPointer) UnmarshalJSON([]byte) error { return nil }

@@ -198,6 +198,13 @@ var lineSpace = uuid.MustParse("a3c6a1c4-6d0c-5c9e-8a55-2f1b8e0c7d11")
 
 // fillIDs gives ids that depend on the line's number and content alone.
 func (d *Decoder) fillIDs(rec Record, text []byte) Record {
+	complete := true
+	for id := range rec.IDs() {
+		complete = complete && id != ""
+	}
+	if complete {
+		return rec
+	}
 	text = jsontext.Compact(text)
 	n := 0
 	next := func() string {

@@ -76,6 +76,9 @@ func (r *reader) single() fold.NodeRef {
 		return n
 	}
 	members := object.Members()
+	if len(members) == 0 && r.err == nil {
+		r.err = errors.New("it carries no changes where it says that it does")
+	}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		n.Carries = append(n.Carries, patch.Change{Key: key, Value: members[key]})
 	}

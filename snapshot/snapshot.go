@@ -174,7 +174,11 @@ func Decode(data []byte, creation string, last uint64) (fold.Skeleton, error) {
 			}
 			continue
 		}
-		s.Nodes = append(s.Nodes, r.single())
+		n := r.single()
+		if n.Seq > s.Seq {
+			return unusable("an event of record %d, at record %d", n.Seq, s.Seq)
+		}
+		s.Nodes = append(s.Nodes, n)
 	}
 	if r.err != nil {
 		return unusable("%v", r.err)

@@ -42,14 +42,13 @@ func TestDamagedRecord(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 5)...)
 		e.apply(patch.NewSplice(0, 1).WithID("p"))
-		whole := e.backend.Backend
-		read, err := whole.Read(ctx, e.nameOf(store.Info{Key: key, Creation: e.view().Creation()}), e.view().Creation(), 3, 1, 1<<20)
+		read, err := e.engine.Read(ctx, e.nameOf(store.Info{Key: key, Creation: e.view().Creation()}), e.view().Creation(), 3, 1, 1<<20)
 		e.no(err)
 		form := read[0].Data
-		d := &damaged{Backend: whole, seq: 3}
+		d := &damaged{Backend: e.engine, seq: 3}
+		e.backend.Backend = d
 		for at := range form { // each byte
 			d.change = func(r *backend.Record) { r.Data[at] ^= 1 << (at % 8) }
-			e.backend.Backend = d
 			e.open() // forgets the view
 			e.isDamagedAt(3)
 		}
@@ -73,8 +72,7 @@ func TestDamagedRecord(t *testing.T) {
 				e.Errorf("… with the record %s", name)
 			}
 		}
-		e.backend.Backend = whole
-		e.open()
+		e.reopen()
 		e.same("visible", ids(e.view()), "a2 a3 a4 a5")
 	})
 }

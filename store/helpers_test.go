@@ -35,6 +35,7 @@ type env struct {
 	*testing.T
 	store   *store.Store
 	backend *storetest.Faulty // what it runs on
+	engine  backend.Backend   // in the end
 	path    string            // of the file; "" in memory
 	opts    store.Options
 }
@@ -63,7 +64,7 @@ func onEachWith(t *testing.T, opts store.Options, run func(e *env)) {
 	} {
 		t.Run(engine.name, func(t *testing.T) {
 			b, path := engine.open(t)
-			e := &env{T: t, backend: &storetest.Faulty{Backend: b}, path: path, opts: opts}
+			e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, path: path, opts: opts}
 			e.open()
 			run(e)
 			e.backend.Plan(storetest.Plan{})
@@ -104,15 +105,29 @@ func (e *env) open() {
 	e.store = s
 }
 
+// with returns the env for a part of the test.
+func (e *env) with(t *testing.T) *env {
+	part := *e
+	part.T = t
+	return &part
+}
+
 // reopen closes the store and opens anew what it has stored.
 func (e *env) reopen() {
+	e.Helper()
+	e.reopenOn(func(b backend.Backend) backend.Backend { return b })
+}
+
+// reopenOn is reopen with something between the store and the engine.
+func (e *env) reopenOn(wrap func(engine backend.Backend) backend.Backend) {
 	e.Helper()
 	if err := e.store.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
 		e.Fatal(err)
 	}
 	if e.path != "" {
-		e.backend.Backend = openBoltAt(e.T, e.path)
+		e.engine = openBoltAt(e.T, e.path)
 	}
+	e.backend.Backend = wrap(e.engine)
 	e.open()
 }
 

@@ -44,7 +44,7 @@ func TestDuplicateIDsOfPatches(t *testing.T) {
 		e.apply(patch.NewSummarise(0, 1, summary("s1")).WithID("p2"))
 		for _, c := range cases {
 			e.Run(c.name, func(t *testing.T) {
-				e := &env{t, e.store, e.backend, e.path, e.opts}
+				e := e.with(t)
 				err := e.refuse(store.PatchOptions{On: e.view(), AllowOrphans: true}, c.patches, store.ErrDuplicateID, `"`+c.id+`"`)
 				if got := as[*store.DuplicateIDError](e, err); got.ID != c.id || got.Seq != c.seq {
 					e.Errorf("id %q of record %d, want %q of %d", got.ID, got.Seq, c.id, c.seq)

@@ -121,7 +121,7 @@ func TestClosed(t *testing.T) {
 		e.is(e.store.Close(), store.ErrClosed)
 		e.same("view", ids(v), "a1 a2 a3") // views stay usable
 		if e.path == "" {
-			e.backend.Backend = unclosed{&memory.Backend{}}
+			e.engine = unclosed{&memory.Backend{}}
 		}
 	})
 }

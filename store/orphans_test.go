@@ -85,7 +85,7 @@ func TestRefusesOrphans(t *testing.T) {
 	onEach(t, func(e *env) {
 		for i, c := range cases {
 			e.Run(c.name, func(t *testing.T) {
-				e := &env{t, e.store, e.backend, e.path, e.opts}
+				e := e.with(t)
 				if i > 0 {
 					e.no(e.store.Delete(ctx, key))
 				}

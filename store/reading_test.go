@@ -28,16 +28,16 @@ func pull(e *env, seq iter.Seq2[patch.Record, error]) (next func() patch.Record,
 	}, stop
 }
 
-// fill gives the session a log of n records with patches of each type in it.
+// fill lets the session's log grow to n records, with patches of each type in it.
 func (e *env) fill(n int) {
 	e.Helper()
-	rnd := rand.New(rand.NewPCG(1, 2))
-	for i := 0; uint64(i) < uint64(n); i++ {
+	rnd := rand.New(rand.NewPCG(1, uint64(n)))
+	for {
 		v := e.view()
-		if uint64(n) <= v.Seq() {
+		i, l := int(v.Seq()), v.Len()
+		if i >= n {
 			return
 		}
-		l := v.Len()
 		id := fmt.Sprint("f", i)
 		switch k := rnd.IntN(10); {
 		case k == 0 && l > 3:

@@ -120,7 +120,7 @@ func TestRefusesInvalidPatches(t *testing.T) {
 		e.append(says("a", 5)...)
 		for _, c := range cases {
 			e.Run(c.name, func(t *testing.T) {
-				e := &env{t, e.store, e.backend, e.path, e.opts}
+				e := e.with(t)
 				err := e.refuse(asOfNow, one(parsePatch(`{"id":"p",%s}`, c.fields)), store.ErrInvalid, c.field)
 				defect := as[*patch.Defect](e, err)
 				if defect.Flaw != c.flaw {
@@ -190,7 +190,7 @@ func TestRefusesOutOfRange(t *testing.T) {
 		e.append(says("a", 5)...)
 		for _, c := range cases {
 			e.Run(c.name, func(t *testing.T) {
-				e := &env{t, e.store, e.backend, e.path, e.opts}
+				e := e.with(t)
 				e.refuse(asOfNow, one(c.patch.WithID("p")), store.ErrOutOfRange, c.names...)
 				e.refuse(store.PatchOptions{On: e.view()}, one(c.patch.WithID("p")), store.ErrOutOfRange, c.names...)
 			})

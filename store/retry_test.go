@@ -56,7 +56,7 @@ func TestRetryOfEvents(t *testing.T) {
 		before := e.dump()
 		for _, c := range cases {
 			e.Run(c.name, func(t *testing.T) {
-				e := &env{t, e.store, e.backend, e.path, e.opts}
+				e := e.with(t)
 				c, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, event("%s", c.text))
 				e.retried(before, c, err, 2)
 			})

@@ -23,12 +23,22 @@ var often = store.Options{Snapshots: snapshot.Policy{Every: 1}, CacheBytes: -1}
 // can count.
 type snapshots struct {
 	backend.Backend
+	read atomic.Int64 // records
+
+	mu     sync.Mutex
 	change func(data []byte) ([]byte, error)
-	read   atomic.Int64 // records
+}
+
+func (s *snapshots) set(change func(data []byte) ([]byte, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change = change
 }
 
 func (s *snapshots) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
 	data, err := s.Backend.Snapshot(ctx, session, creation)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil || s.change == nil {
 		return data, err
 	}
@@ -41,10 +51,14 @@ func (s *snapshots) Read(ctx context.Context, session, creation string, from uin
 	return records, err
 }
 
-// wrap puts the wrapper between the store and the engine.
-func (e *env) wrap() *snapshots {
-	s := &snapshots{Backend: e.backend.Backend}
-	e.backend.Backend = s
+// watch opens the store anew on a backend whose snapshots can be changed.
+func (e *env) watch() *snapshots {
+	e.Helper()
+	var s *snapshots
+	e.reopenOn(func(engine backend.Backend) backend.Backend {
+		s = &snapshots{Backend: engine}
+		return s
+	})
 	return s
 }
 
@@ -107,12 +121,9 @@ func TestUnusableSnapshots(t *testing.T) {
 		e.create(map[string]any{"k0": "initial"})
 		e.fill(12)
 		e.reopen()
-		w := e.wrap()
 		early := e.snapshotOf()
 		e.fill(24)
-		e.reopen()
-		w.Backend = e.backend.Backend
-		e.backend.Backend = w
+		w := e.watch()
 		whole := e.snapshotOf()
 		if bytes.Equal(early, whole) || len(whole) == 0 {
 			e.Fatal("there is no new snapshot")
@@ -122,7 +133,7 @@ func TestUnusableSnapshots(t *testing.T) {
 		e.no(err)
 		try := func(name string, data []byte, failure error) {
 			e.Helper()
-			w.change = func([]byte) ([]byte, error) { return data, failure }
+			w.set(func([]byte) ([]byte, error) { return data, failure })
 			e.same(name, viewText(e.view()), want)
 			// Writing goes on too.
 			_, err := e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 1))
@@ -143,9 +154,7 @@ func TestUnusableSnapshots(t *testing.T) {
 		try("garbage", bytes.Repeat([]byte{0xc1}, 1000), nil)
 		try("unreadable", nil, fmt.Errorf("%w: page 9", backend.ErrDamaged))
 		try("failing", nil, storetest.ErrInjected)
-		w.change = nil
 		try("whole", whole, nil)
-		w.change = nil
 	})
 }
 
@@ -167,8 +176,7 @@ func TestSnapshotSparesHiddenRecords(t *testing.T) {
 		}
 		e.apply(patch.NewSummarise(0, 990, summary("s")))
 		e.append(say("last"))
-		e.reopen()
-		w := e.wrap()
+		w := e.watch()
 		v := e.view()
 		if v.Len() != 12 || v.Seq() != 1002 {
 			e.Fatalf("%d visible events at record %d", v.Len(), v.Seq())
@@ -178,26 +186,26 @@ func TestSnapshotSparesHiddenRecords(t *testing.T) {
 		}
 		// A hidden record that cannot be read does not hinder the view, but is not hidden
 		// from who reads it.
-		e.backend.Backend = &damaged{Backend: w, seq: 500, change: func(r *backend.Record) { r.Data[len(r.Data)-1] ^= 1 }}
+		e.reopenOn(func(engine backend.Backend) backend.Backend {
+			return &damaged{Backend: engine, seq: 500, change: func(r *backend.Record) { r.Data[len(r.Data)-1] ^= 1 }}
+		})
 		e.same("view", viewText(e.view()), viewText(v))
 		var err error
 		for _, err = range e.store.RawEvents(ctx, key, 1) {
 		}
 		e.is(err, store.ErrCorrupt, "500")
-		e.backend.Backend = w.Backend
 	})
 }
 
 // Snapshots that cannot be written change nothing either.
 func TestSnapshotsThatCannotBeWritten(t *testing.T) {
 	onEachWith(t, often, func(e *env) {
-		e.backend.Backend = &unwritable{e.backend.Backend}
+		e.reopenOn(func(engine backend.Backend) backend.Backend { return &unwritable{engine} })
 		e.create(nil)
 		e.fill(20)
 		if data := e.snapshotOf(); data != nil {
 			e.Error("there is a snapshot")
 		}
-		e.backend.Backend = e.backend.Backend.(*unwritable).Backend
 	})
 }
 

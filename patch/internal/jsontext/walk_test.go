@@ -84,8 +84,12 @@ func TestQuoteAndUnquoteAreInverse(t *testing.T) {
 			t.Errorf("%s is %q, want %q", quoted, got, text)
 		}
 	}
+	ascii := make([]byte, 128)
+	for i := range ascii {
+		ascii[i] = byte(i)
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.String().Draw(t, "text")
+		text := rapid.OneOf(rapid.String(), rapid.Just(string(ascii))).Draw(t, "text")
 		quoted := jsontext.AppendQuote([]byte("x"), text)[1:]
 		if err := jsontext.CheckCompact(quoted); err != nil {
 			t.Fatalf("%s: %v", quoted, err)
