@@ -144,12 +144,14 @@ type embedding struct {
 	Shadow  string  // hides inner's Go name, not its JSON name
 	Quoted  int64   `json:",string"`
 	Quoted2 *string `json:"quoted2,string"`
-	Dash    string  `json:"-,"`
-	Any     any
-	Array   [2]any
-	Keyed   map[level]float32
-	Omit    map[string]int `json:"omit,omitzero"`
-	Zone    level          `json:"in'valid"`
+	//lint:ignore SA5008 encoding/json takes it for the name "-"
+	Dash  string `json:"-,"`
+	Any   any
+	Array [2]any
+	Keyed map[level]float32
+	Omit  map[string]int `json:"omit,omitzero"`
+	//lint:ignore SA5008 encoding/json does not take the name
+	Zone    level `json:"in'valid"`
 	skipped string
 	Skipped string `json:"-"`
 }

@@ -141,14 +141,42 @@ func (e *Event) complete(newID func() string, now time.Time) *Event {
 	if e.id != "" && e.timed && !e.temp {
 		return e
 	}
-	c := *e
+	c := *e.withoutTemp()
 	c.identity.complete(newID, now)
-	if c.temp {
-		c.members, c.temp = e.lasting(), false
-		c.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
-			return strings.HasPrefix(t.pointer, "/actions/stateDelta/"+PrefixTemp)
-		})
+	return &c
+}
+
+// WithoutTemp returns the record without temp: keys, as it would be logged, but with ids
+// and times as they are. It does not change r, and returns r itself if there are none.
+func WithoutTemp(r Record) Record {
+	if r.Event != nil {
+		r.Event = r.Event.withoutTemp()
 	}
+	p := r.Patch
+	if p == nil || !slices.ContainsFunc(p.NewEvents(), func(e *Event) bool { return e.temp }) {
+		return r
+	}
+	r.Patch = p.with(func(p *PatchEvent) {
+		if p.summary != nil {
+			p.summary = p.summary.withoutTemp()
+		}
+		p.replacement = slices.Clone(p.replacement)
+		for i, e := range p.replacement {
+			p.replacement[i] = e.withoutTemp()
+		}
+	})
+	return r
+}
+
+func (e *Event) withoutTemp() *Event {
+	if !e.temp {
+		return e
+	}
+	c := *e
+	c.members, c.temp = e.lasting(), false
+	c.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
+		return strings.HasPrefix(t.pointer, "/actions/stateDelta/"+PrefixTemp)
+	})
 	return &c
 }
 

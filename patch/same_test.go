@@ -176,3 +176,28 @@ func TestCompleteOfAnEventFromGo(t *testing.T) {
 	wantEqual(t, "custom metadata", logged.Event.CustomMetadata(), delta())
 	wantEqual(t, "offered state delta", rec.Event.StateDelta(), delta())
 }
+
+// A log never holds temp: keys; WithoutTemp takes them out and leaves the rest.
+func TestWithoutTemp(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`{"actions":{"stateDelta":{"temp:a":1,"b":2}}}`, `{"actions":{"stateDelta":{"b":2}}}`},
+		{`{"id":"e","actions":{"stateDelta":{"b":2}}}`, `{"id":"e","actions":{"stateDelta":{"b":2}}}`},
+		{`{"patchType":"splice","start":0,"count":0,"replacement":[{"actions":{"stateDelta":{"temp:a":1}}},{"author":"x"}]}`,
+			`{"patchType":"splice","start":0,"count":0,"replacement":[{"actions":{"stateDelta":{}}},{"author":"x"}]}`},
+		{`{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"actions":{"stateDelta":{"temp:a":1}}}}`,
+			`{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"actions":{"stateDelta":{}}}}`},
+	} {
+		r, err := patch.ParseRecord([]byte(c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, _ := r.MarshalJSON()
+		got, err := patch.WithoutTemp(r).MarshalJSON()
+		if err != nil || string(got) != c.want {
+			t.Errorf("got %s (%v), want %s", got, err, c.want)
+		}
+		if after, _ := r.MarshalJSON(); string(after) != string(before) {
+			t.Errorf("the record became %s", after)
+		}
+	}
+}

@@ -50,10 +50,12 @@ func (h *handle) publish(v fold.View, grown int64) {
 	h.view.Store(&v)
 }
 
-// drop forgets the view: what is in memory may no longer be what is stored.
+// drop forgets the view: what is in memory may no longer be what is stored. A session
+// that is created again has no snapshot yet.
 func (h *handle) drop() {
 	h.view.Store(nil)
 	h.size.Store(0)
+	h.snapshot.Store(0)
 }
 
 // recordOverhead is about how many bytes an event takes in memory besides its JSON.

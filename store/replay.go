@@ -33,9 +33,9 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 		return replayed{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
 	}
 	empty := fold.New(head.Creation, m.initial)
-	r, err := s.fromSnapshot(ctx, key, empty, head.Last, seq)
+	r, err := s.fromSnapshot(ctx, key, empty, seq)
 	if err != nil {
-		if ctx.Err() != nil || errors.Is(err, ErrClosed) {
+		if ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotFound) { // deleted meanwhile
 			return replayed{}, err
 		}
 		// A snapshot is a cache: whatever is wrong with it, the log has the answer.
@@ -49,12 +49,12 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 const newest = ^uint64(0)
 
 // fromSnapshot returns the view of the session's snapshot, or the empty one if there is
-// none that stands at seq or before. last is the log's last seq.
-func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, last, seq uint64) (replayed, error) {
+// none that stands at seq or before.
+func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq uint64) (replayed, error) {
 	r := replayed{view: empty}
-	data, err := s.backend.Snapshot(ctx, key.name(), empty.Creation())
+	data, last, err := s.snapshotOf(ctx, key, empty.Creation())
 	if err != nil || data == nil {
-		return r, fromBackend(key, err)
+		return r, err
 	}
 	skeleton, err := snapshot.Decode(data, empty.Creation(), last)
 	if err != nil || skeleton.Seq > seq {
@@ -74,6 +74,21 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, last
 	}
 	r.view, r.snapshot = view, skeleton.Seq
 	return r, nil
+}
+
+// snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no
+// sound snapshot is above.
+func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (data []byte, last uint64, err error) {
+	data, err = s.backend.Snapshot(ctx, key.name(), creation)
+	if err != nil || data == nil {
+		return nil, 0, fromBackend(key, err)
+	}
+	// Looked at only now: while others write, log and snapshot may both have grown.
+	head, err := s.backend.Head(ctx, key.name())
+	if err == nil && head.Creation != creation {
+		err = backend.ErrNotFound
+	}
+	return data, head.Last, fromBackend(key, err)
 }
 
 // recordsOf reads the records that a skeleton refers to, and no others.
@@ -147,7 +162,17 @@ type snapshotter struct {
 	mu      sync.Mutex
 	due     []*handle // each in use, and there once
 	running bool
+	closed  bool
 	writing sync.WaitGroup
+}
+
+// close lets no more snapshots become due and waits until those that are have been
+// written.
+func (n *snapshotter) close() {
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	n.writing.Wait()
 }
 
 // maybeSnapshot has the session's snapshot written if it is due. It does not wait.
@@ -156,10 +181,13 @@ func (s *Store) maybeSnapshot(h *handle, v fold.View) {
 	if v.Seq() < at || !s.opts.Snapshots.Due(v.Len(), v.Seq()-at) || !h.queued.CompareAndSwap(false, true) {
 		return
 	}
-	s.cache.acquire(h.key) // gives this handle: it is in use
 	n := &s.snapshots
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.closed {
+		return
+	}
+	s.cache.acquire(h.key) // gives this handle: it is in use
 	n.due = append(n.due, h)
 	if !n.running {
 		n.running = true

@@ -147,7 +147,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 // Close closes the store. Calls under way end first or fail with [ErrClosed], as all
 // later ones do. Snapshots that are due are written first. Views stay usable.
 func (s *Store) Close() error {
-	s.snapshots.writing.Wait()
+	s.snapshots.close()
 	return fromBackend(Key{}, s.backend.Close())
 }
 

@@ -58,7 +58,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 			return
 		}
 		if c, ok := s.backend.(backend.Checker); ok {
-			if err := c.Check(ctx); err != nil && !v.report(Key{}, 0, err) {
+			if err := c.Check(ctx); err != nil && !v.report(Key{}, 0, fromBackend(Key{}, err)) {
 				return
 			}
 		}
@@ -100,13 +100,16 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	if err != nil {
 		return v.report(key, 0, err)
 	}
-	data, err := v.store.backend.Snapshot(ctx, key.name(), head.Creation)
+	data, last, err := v.store.snapshotOf(ctx, key, head.Creation)
+	if errors.Is(err, ErrNotFound) {
+		return true
+	}
 	if err != nil {
-		return v.report(key, 0, fromBackend(Key{}, err))
+		return v.report(key, 0, err)
 	}
 	var skeleton fold.Skeleton
 	if data != nil {
-		if skeleton, err = snapshot.Decode(data, head.Creation, head.Last); err != nil {
+		if skeleton, err = snapshot.Decode(data, head.Creation, last); err != nil {
 			data = nil
 			if !v.report(key, 0, err) {
 				return false
