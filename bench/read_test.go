@@ -3,6 +3,7 @@ package bench_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -137,7 +138,8 @@ func fillWithCuts(b *testing.B, s *store.Store, key store.Key, n int) {
 	}
 }
 
-// BenchmarkOpen opens a file of about a gigabyte that is in the page cache.
+// BenchmarkOpen opens a file of about a gigabyte that is in the page cache, filled in
+// bulk, and says how large it is beside the events' JSON.
 func BenchmarkOpen(b *testing.B) {
 	if testing.Short() {
 		b.Skip("it writes a gigabyte")
@@ -154,10 +156,27 @@ func BenchmarkOpen(b *testing.B) {
 		}
 		fill(b, s, sessionKey(i), each)
 	}
+	text := 0
+	for r, err := range s.RawEvents(context.Background(), sessionKey(0), 1) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		line, err := r.Event.MarshalJSON()
+		if err != nil {
+			b.Fatal(err)
+		}
+		text += len(line) + 1
+	}
 	if err := s.Close(); err != nil {
 		b.Fatal(err)
 	}
+	info, err := os.Stat(path)
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.Run(fmt.Sprintf("events=%d", sessions*each), func(b *testing.B) {
+		b.ReportMetric(float64(info.Size())/float64(text*sessions), "file-B/JSON-B")
+		b.ReportMetric(float64(info.Size())/(1<<20), "file-MiB")
 		for b.Loop() {
 			s, err := store.Open(path, store.Options{})
 			if err != nil {

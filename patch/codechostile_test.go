@@ -184,7 +184,7 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 			if !errors.Is(err, patch.ErrCorrupt) || len(err.Error()) > 1000 {
 				t.Errorf("the error is %.1000v", err)
 			}
-			if most := uint64(1<<20 + 8*len(form)); after.TotalAlloc-before.TotalAlloc > most {
+			if most := uint64(1<<20 + 12*len(form)); after.TotalAlloc-before.TotalAlloc > most {
 				t.Errorf("%d bytes cost %d bytes of memory", len(form), after.TotalAlloc-before.TotalAlloc)
 			}
 			if took > 5*time.Second {

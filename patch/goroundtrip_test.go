@@ -144,14 +144,10 @@ type embedding struct {
 	Shadow  string  // hides inner's Go name, not its JSON name
 	Quoted  int64   `json:",string"`
 	Quoted2 *string `json:"quoted2,string"`
-	//lint:ignore SA5008 encoding/json takes it for the name "-"
-	Dash  string `json:"-,"`
-	Any   any
-	Array [2]any
-	Keyed map[level]float32
-	Omit  map[string]int `json:"omit,omitzero"`
-	//lint:ignore SA5008 encoding/json does not take the name
-	Zone    level `json:"in'valid"`
+	Any     any
+	Array   [2]any
+	Keyed   map[level]float32
+	Omit    map[string]int `json:"omit,omitzero"`
 	skipped string
 	Skipped string `json:"-"`
 }
@@ -197,6 +193,26 @@ func TestExtraFieldsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, "embedding", got.B, want)
+}
+
+func TestTagsThatNameNothing(t *testing.T) {
+	field := func(name, tag string) reflect.StructField {
+		return reflect.StructField{Name: name, Type: reflect.TypeFor[string](), Tag: reflect.StructTag(`json:"` + tag + `"`)}
+	}
+	v := reflect.New(reflect.StructOf([]reflect.StructField{
+		field("A", "-"), field("B", "-,"), field("C", "in'valid"), field("D", ",omitempty"), field("E", "q\\\"q"), field("F", "é/:~"),
+	}))
+	for i := range v.Elem().NumField() {
+		v.Elem().Field(i).SetString("x")
+	}
+	want, err := json.Marshal(v.Interface())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := newEvent(t, patch.Fields{Extra: map[string]any{"x": v.Interface()}}).Field("x")
+	if canonical(t, string(got)) != canonical(t, string(want)) {
+		t.Errorf("written %s, want %s", got, want)
+	}
 }
 
 func TestRawJSONComesBackAsItIs(t *testing.T) {

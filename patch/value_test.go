@@ -88,7 +88,7 @@ func toAny[T any](g *rapid.Generator[T]) *rapid.Generator[any] {
 	return rapid.Map(g, func(v T) any { return v })
 }
 
-func TestAnyTreesComeBackDeepEqual(t *testing.T) {
+func TestPropertyAnyTreesComeBackDeepEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := anyTree.Draw(t, "tree")
 		value, err := patch.NewValue(v)

@@ -19,14 +19,30 @@ type handle struct {
 	writer chan struct{}       // holds a token while someone writes or replays
 	line   line.Line[*request] // writes that wait for the lock
 
-	size     atomic.Int64  // about how many bytes the view's events take
-	snapshot atomic.Uint64 // the seq of the newest snapshot
-	queued   atomic.Bool   // for a new one
+	size     atomic.Int64 // about how many bytes the view's events take
+	snapshot atomic.Pointer[snapshotMark]
+	queued   atomic.Bool // for a new one
 
 	// Guarded by the cache's lock.
 	users   int
 	counted int64         // the size that the cache's total has
 	idle    *list.Element // in the cache's list while there are no users
+}
+
+// snapshotMark says where a session's newest snapshot stands. The handle outlives the
+// session: one that is created again has no snapshot yet.
+type snapshotMark struct {
+	creation string
+	seq      uint64
+}
+
+// snapshotSeq returns the seq of the newest snapshot of the session that was created
+// under the given id, or 0.
+func (h *handle) snapshotSeq(creation string) uint64 {
+	if m := h.snapshot.Load(); m != nil && m.creation == creation {
+		return m.seq
+	}
+	return 0
 }
 
 func (h *handle) lock(ctx context.Context) error {
@@ -50,12 +66,10 @@ func (h *handle) publish(v fold.View, grown int64) {
 	h.view.Store(&v)
 }
 
-// drop forgets the view: what is in memory may no longer be what is stored. A session
-// that is created again has no snapshot yet.
+// drop forgets the view: what is in memory may no longer be what is stored.
 func (h *handle) drop() {
 	h.view.Store(nil)
 	h.size.Store(0)
-	h.snapshot.Store(0)
 }
 
 // recordOverhead is about how many bytes an event takes in memory besides its JSON.

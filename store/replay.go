@@ -54,7 +54,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 	r := replayed{view: empty}
 	data, last, err := s.snapshotOf(ctx, key, empty.Creation())
 	if err != nil || data == nil {
-		return r, err
+		return r, fromBackend(key, err)
 	}
 	skeleton, err := snapshot.Decode(data, empty.Creation(), last)
 	if err != nil || skeleton.Seq > seq {
@@ -77,18 +77,18 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 }
 
 // snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no
-// sound snapshot is above.
+// sound snapshot is above. Errors are the backend's.
 func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (data []byte, last uint64, err error) {
 	data, err = s.backend.Snapshot(ctx, key.name(), creation)
 	if err != nil || data == nil {
-		return nil, 0, fromBackend(key, err)
+		return nil, 0, err
 	}
 	// Looked at only now: while others write, log and snapshot may both have grown.
 	head, err := s.backend.Head(ctx, key.name())
 	if err == nil && head.Creation != creation {
 		err = backend.ErrNotFound
 	}
-	return data, head.Last, fromBackend(key, err)
+	return data, head.Last, err
 }
 
 // recordsOf reads the records that a skeleton refers to, and no others.
@@ -177,7 +177,7 @@ func (n *snapshotter) close() {
 
 // maybeSnapshot has the session's snapshot written if it is due. It does not wait.
 func (s *Store) maybeSnapshot(h *handle, v fold.View) {
-	at := h.snapshot.Load()
+	at := h.snapshotSeq(v.Creation())
 	if v.Seq() < at || !s.opts.Snapshots.Due(v.Len(), v.Seq()-at) || !h.queued.CompareAndSwap(false, true) {
 		return
 	}
@@ -225,7 +225,7 @@ func (s *Store) writeSnapshot(h *handle) {
 	}
 	switch {
 	case err == nil:
-		h.snapshot.Store(v.Seq())
+		h.snapshot.Store(&snapshotMark{v.Creation(), v.Seq()})
 	case !errors.Is(err, backend.ErrNotFound): // deleted meanwhile
 		s.opts.Logger.Warn("patchlog: writing a snapshot failed", "session", h.key.String(), "error", err)
 	}

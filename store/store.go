@@ -263,7 +263,7 @@ func (s *Store) lockedView(ctx context.Context, h *handle) (fold.View, error) {
 	if err != nil {
 		return fold.View{}, err
 	}
-	h.snapshot.Store(r.snapshot)
+	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
 	h.size.Store(0)
 	h.publish(r.view, r.size)
 	s.maybeSnapshot(h, r.view)

@@ -43,7 +43,8 @@ type VerifyOptions struct {
 // Verify reads all there is and yields what is wrong: damage of the storage's structure,
 // records that cannot be read or are not at their place, ids that the index does not
 // know, snapshots and cached views that differ from a fold of the whole log. It yields
-// an error, and ends, if it could not go on. Others may read and write meanwhile.
+// an error, and ends, if it could not go on, and where opts.Key is of no session, one
+// that matches [ErrNotFound]. Others may read and write meanwhile.
 //
 // A snapshot that does not fit is reported though it harms nothing: it is not used.
 func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
@@ -52,6 +53,10 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 		if opts.Key != (Key{}) {
 			if err := opts.Key.Validate(); err != nil {
 				yield(Problem{}, err)
+				return
+			}
+			if _, err := s.backend.Head(ctx, opts.Key.name()); errors.Is(err, backend.ErrNotFound) {
+				yield(Problem{}, fromBackend(opts.Key, err))
 				return
 			}
 			v.session(ctx, opts.Key)
@@ -93,23 +98,26 @@ func (v *verification) report(key Key, seq uint64, err error) (goOn bool) {
 
 // session verifies one session, and reports whether to go on.
 func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
-	head, m, err := v.store.head(ctx, key)
-	if errors.Is(err, ErrNotFound) { // deleted meanwhile
+	var m meta
+	var data []byte
+	head, err := v.store.backend.Head(ctx, key.name())
+	if err == nil {
+		m, err = decodeMeta(head.Meta)
+	}
+	if err == nil {
+		var last uint64
+		data, last, err = v.store.snapshotOf(ctx, key, head.Creation)
+		head.Last = max(head.Last, last)
+	}
+	if errors.Is(err, backend.ErrNotFound) { // deleted meanwhile
 		return true
 	}
 	if err != nil {
-		return v.report(key, 0, err)
-	}
-	data, last, err := v.store.snapshotOf(ctx, key, head.Creation)
-	if errors.Is(err, ErrNotFound) {
-		return true
-	}
-	if err != nil {
-		return v.report(key, 0, err)
+		return v.report(key, 0, fromBackend(Key{}, err))
 	}
 	var skeleton fold.Skeleton
 	if data != nil {
-		if skeleton, err = snapshot.Decode(data, head.Creation, last); err != nil {
+		if skeleton, err = snapshot.Decode(data, head.Creation, head.Last); err != nil {
 			data = nil
 			if !v.report(key, 0, err) {
 				return false
@@ -162,6 +170,9 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 				}
 			default: // there is nothing to fold onto
 				err = v.ids(ctx, key, head.Creation, rec)
+			}
+			if errors.Is(err, ErrNotFound) {
+				return true
 			}
 			if err != nil && !v.report(key, seq, err) || whole && !check() {
 				return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -25,6 +26,10 @@ const (
 	maxGroup      = 4096
 	maxGroupBytes = 32 << 20
 )
+
+// A store that writes at all commits within this time; one that does not has no append
+// that a snapshot's commit could delay.
+const snapshotPatience = 10 * time.Millisecond
 
 func fitting(waiting []*pending) int {
 	n, size := 0, 0
@@ -51,10 +56,10 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 }
 
 // PutSnapshot implements [backend.Backend]. The snapshot shares the commit of whatever is
-// written at the time.
+// written at the time. Only if nothing is, it takes a commit of its own.
 func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, data []byte) error {
 	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: append([]byte{}, data...), size: len(data)}
-	if err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
+	if err := b.line.DoLater(ctx, snapshotPatience, b.writer, p, fitting, b.commitGroup); err != nil {
 		return err
 	}
 	return p.err

@@ -76,7 +76,7 @@ func TestEscapeStep(t *testing.T) {
 	}
 }
 
-func TestQuoteAndUnquoteAreInverse(t *testing.T) {
+func TestPropertyQuoteAndUnquoteAreInverse(t *testing.T) {
 	for quoted, text := range map[string]string{
 		`""`: "", `"\"\\\/\b\f\n\r\t\u0000"`: "\"\\/\b\f\n\r\t\x00", `"\u00E9\u20ac\uD834\uDD1e\u2028"`: "é€𝄞\u2028", `"a\u0062c"`: "abc", `"\ufffd"`: "\ufffd",
 	} {

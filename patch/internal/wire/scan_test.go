@@ -75,7 +75,7 @@ func skip(b []byte) error {
 	return nil
 }
 
-func TestScanTakesWhatTheLibraryWrites(t *testing.T) {
+func TestPropertyScanTakesWhatTheLibraryWrites(t *testing.T) {
 	scalar := rapid.OneOf(
 		rapid.Just[any](nil), asAny(rapid.Bool()), asAny(rapid.Int64()), asAny(rapid.Uint64()), asAny(rapid.Int8()), asAny(rapid.Float32()), asAny(rapid.Float64()),
 		asAny(rapid.String()), asAny(rapid.SliceOf(rapid.Byte())), asAny(rapid.Map(rapid.IntRange(0, 70_000), func(n int) string { return strings.Repeat("x", n) })),

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Line is callers who wait. The zero Line is empty.
@@ -30,6 +31,12 @@ type entry[T any] struct {
 // If ctx ends while the item waits, it is taken out of the line and the error is the
 // context's. Once someone works on it, Do waits for the end.
 func (l *Line[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
+	return l.DoLater(ctx, 0, resource, item, fits, work)
+}
+
+// DoLater is Do for what is not urgent: it leaves the work to the other callers for a
+// while, and takes the resource itself only if none came.
+func (l *Line[T]) DoLater(ctx context.Context, patience time.Duration, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -37,6 +44,14 @@ func (l *Line[T]) Do(ctx context.Context, resource chan struct{}, item T, fits f
 	l.mu.Lock()
 	l.waiting = append(l.waiting, e)
 	l.mu.Unlock()
+	if patience > 0 {
+		select {
+		case <-e.done:
+			return nil
+		case <-time.After(patience):
+		case <-ctx.Done():
+		}
+	}
 	for {
 		select {
 		case <-e.done:

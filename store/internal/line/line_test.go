@@ -91,3 +91,41 @@ func TestPanic(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What is not urgent leaves the turn to others, and is done all the same if none come.
+func TestLater(t *testing.T) {
+	var l line.Line[*job]
+	resource := make(chan struct{}, 1)
+	patient, urgent := &job{}, &job{}
+	joined, result := make(chan struct{}), make(chan error)
+	go func() {
+		close(joined)
+		result <- l.DoLater(context.Background(), time.Minute, resource, patient, all, func([]*job) { t.Error("it led") })
+	}()
+	<-joined
+	for patient.done == 0 {
+		if err := l.Do(context.Background(), resource, urgent, all, func(g []*job) {
+			for _, j := range g {
+				j.done++
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(result) == 1 {
+			break
+		}
+	}
+	if err := <-result; err != nil || patient.done != 1 {
+		t.Fatalf("%v, done %d times", err, patient.done)
+	}
+	alone := &job{}
+	if err := l.DoLater(context.Background(), time.Microsecond, resource, alone, all, func(g []*job) { g[0].done++ }); err != nil || alone.done != 1 {
+		t.Fatalf("%v, done %d times", err, alone.done)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	resource <- struct{}{}
+	time.AfterFunc(time.Millisecond, cancel)
+	if err := l.DoLater(ctx, time.Minute, resource, alone, all, func([]*job) {}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+}
