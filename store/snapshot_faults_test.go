@@ -1,9 +1,11 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -133,9 +135,9 @@ func TestCloseWhileSnapshotsBecomeDue(t *testing.T) {
 // While others write and delete, and snapshots come and go, no reader takes one for
 // damaged, and Verify finds nothing.
 func TestSnapshotsWhileOthersWrite(t *testing.T) {
-	writes := 400
+	writes := 200
 	if testing.Short() {
-		writes = 100
+		writes = 60
 	}
 	onEachWithSnapshots(t, func(e *env, _ *warnings) {
 		e.create(nil)
@@ -194,4 +196,90 @@ func TestSnapshotsWhileOthersWrite(t *testing.T) {
 		close(done)
 		wg.Wait()
 	})
+}
+
+// warnings counts what a store warns of.
+type warnings struct {
+	slog.Handler
+	mu    sync.Mutex
+	lines []string
+}
+
+func (w *warnings) Enabled(context.Context, slog.Level) bool { return true }
+
+func (w *warnings) Handle(_ context.Context, r slog.Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	w.lines = append(w.lines, text)
+	return nil
+}
+
+// take returns the warnings since the last call.
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lines := w.lines
+	w.lines = nil
+	return lines
+}
+
+// watched is a backend that tells which records were read, and may fail or stall where
+// snapshots are concerned.
+type watched struct {
+	backend.Backend
+	afterPut func()
+
+	mu   sync.Mutex
+	err  error
+	seqs []uint64
+}
+
+func (b *watched) note(records []backend.Record, err error) ([]backend.Record, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range records {
+		b.seqs = append(b.seqs, r.Seq)
+	}
+	return records, err
+}
+
+// take returns the seqs of the records that were read since the last call.
+func (b *watched) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slices.Sort(b.seqs)
+	text := fmt.Sprint(slices.Compact(b.seqs))
+	b.seqs = nil
+	return text
+}
+
+func (b *watched) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+	return b.note(b.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes))
+}
+
+func (b *watched) Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	return b.note(b.Backend.Pick(ctx, session, creation, seqs, maxBytes))
+}
+
+func (b *watched) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	return b.Backend.Snapshot(ctx, session, creation)
+}
+
+func (b *watched) PutSnapshot(ctx context.Context, session, creation string, data []byte) error {
+	if b.err != nil {
+		return b.err
+	}
+	err := b.Backend.PutSnapshot(ctx, session, creation, data)
+	if b.afterPut != nil {
+		b.afterPut()
+	}
+	return err
 }

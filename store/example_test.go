@@ -1,0 +1,314 @@
+package store_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var exampleKey = store.Key{App: "shop", User: "ada", Session: "s1"}
+
+// exampleStore returns a store in memory with a session of four events.
+func exampleStore() *store.Store {
+	s, err := store.OpenMemory(store.Options{Now: func() time.Time { return time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC) }})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR"}); err != nil {
+		log.Fatal(err)
+	}
+	for i, text := range []string{"hello", "hi, what can I do?", "a red bicycle, please", "I found three"} {
+		e, err := patch.NewEvent(patch.Fields{
+			ID:      fmt.Sprint("e", i+1),
+			Author:  []string{"ada", "agent"}[i%2],
+			Content: genai.NewContentFromText(text, genai.RoleUser),
+			Actions: patch.Actions{StateDelta: map[string]any{"turn": i + 1}},
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if _, err := s.AppendEvents(context.Background(), exampleKey, store.AppendOptions{}, e); err != nil {
+			log.Fatal(err)
+		}
+	}
+	return s
+}
+
+func printVisible(v interface{ Len() int }, at func(i int) *patch.Event) {
+	for i := range v.Len() {
+		e := at(i)
+		c, err := e.Content()
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: %s\n", e.ID(), c.Parts[0].Text)
+	}
+}
+
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "patchlog")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "sessions.db")
+
+	s, err := store.Open(path, store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = s.Create(context.Background(), exampleKey, nil)
+	fmt.Println("created:", err == nil)
+
+	// One store at a time holds the file.
+	_, err = store.Open(path, store.Options{LockTimeout: time.Millisecond})
+	fmt.Println("locked:", errors.Is(err, store.ErrLocked))
+
+	if err := s.Close(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// created: true
+	// locked: true
+}
+
+func ExampleOpenMemory() {
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Get(context.Background(), exampleKey)
+	fmt.Println(err)
+	// Output: session shop/ada/s1: not found
+}
+
+func ExampleStore_Create() {
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	session, err := s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR", "app:motd": "sale!", "temp:draft": 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(session.State())
+
+	_, err = s.Create(context.Background(), exampleKey, nil)
+	fmt.Println(err)
+	// Output:
+	// map[app:motd:sale! currency:EUR]
+	// session shop/ada/s1: session exists
+}
+
+func ExampleStore_Get() {
+	s := exampleStore()
+	defer s.Close()
+	session, err := s.Get(context.Background(), exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(session.State())
+	for i, e := range session.View.Last(2).Events() {
+		fmt.Println(i, e.ID(), e.Author())
+	}
+	// Output:
+	// map[currency:EUR turn:4]
+	// 2 e3 ada
+	// 3 e4 agent
+}
+
+func ExampleStore_AppendEvents() {
+	s := exampleStore()
+	defer s.Close()
+	e, err := patch.NewEvent(patch.Fields{ID: "e5", Author: "ada", Content: genai.NewContentFromText("the second one", genai.RoleUser)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// The second call is a retry: it writes nothing.
+	for range 2 {
+		c, err := s.AppendEvents(context.Background(), exampleKey, store.AppendOptions{}, e)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("record", c.Records[0].Seq, "of", c.View.Seq())
+	}
+	// Output:
+	// record 5 of 5
+	// record 5 of 5
+}
+
+func ExampleStore_ApplyPatch() {
+	s := exampleStore()
+	defer s.Close()
+	seen, err := s.Get(context.Background(), exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Author: "summariser", Content: genai.NewContentFromText("They greeted.", genai.RoleUser)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{On: seen.View}, patch.NewSummarise(0, 2, summary))
+	if err != nil {
+		log.Fatal(err)
+	}
+	printVisible(c.View, c.View.At)
+
+	// Who has not seen that patch must look again.
+	_, err = s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{On: seen.View}, patch.NewSplice(0, 1))
+	var conflict *store.ConflictError
+	if errors.As(err, &conflict) {
+		fmt.Println("conflict with record", conflict.Newest)
+	}
+	// Output:
+	// s1: They greeted.
+	// e3: a red bicycle, please
+	// e4: I found three
+	// conflict with record 5
+}
+
+func ExampleStore_Preview() {
+	s := exampleStore()
+	defer s.Close()
+	p, err := s.Preview(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e3"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("would remove", len(p.Removed), "events and leave", p.View.Len())
+	session, err := s.Get(context.Background(), exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("there are", session.View.Len())
+	// Output:
+	// would remove 2 events and leave 2
+	// there are 4
+}
+
+func ExampleStore_ViewAt() {
+	s := exampleStore()
+	defer s.Close()
+	if _, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3)); err != nil {
+		log.Fatal(err)
+	}
+	v, err := s.ViewAt(context.Background(), exampleKey, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	printVisible(v, v.At)
+	fmt.Println(v.State())
+	// Output:
+	// e1: hello
+	// e2: hi, what can I do?
+	// map[currency:EUR turn:2]
+}
+
+func ExampleStore_RawEvents() {
+	s := exampleStore()
+	defer s.Close()
+	if _, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3).WithID("p1")); err != nil {
+		log.Fatal(err)
+	}
+	for r, err := range s.RawEvents(context.Background(), exampleKey, 3) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(r.Seq, r.ID(), r.Patch != nil)
+	}
+	// Output:
+	// 3 e3 false
+	// 4 e4 false
+	// 5 p1 true
+}
+
+func ExampleStore_List() {
+	s := exampleStore()
+	defer s.Close()
+	for _, key := range []store.Key{{App: "shop", User: "bob", Session: "s1"}, {App: "help", User: "ada", Session: "s1"}} {
+		if _, err := s.Create(context.Background(), key, nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+	for info, err := range s.List(context.Background(), store.ListOptions{App: "shop"}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(info.Key, info.Seq)
+	}
+	// Output:
+	// shop/ada/s1 4
+	// shop/bob/s1 0
+}
+
+func ExampleStore_Delete() {
+	s := exampleStore()
+	defer s.Close()
+	if err := s.Delete(context.Background(), exampleKey); err != nil {
+		log.Fatal(err)
+	}
+	_, err := s.Get(context.Background(), exampleKey)
+	fmt.Println(errors.Is(err, store.ErrNotFound))
+	// Output: true
+}
+
+func ExampleStore_Import() {
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	const text = `{"patchlog":1,"initialState":{"currency":"EUR"}}
+{"id":"e1","author":"ada"}
+{"id":"e2","author":"agent"}
+{"id":"p1","patchType":"splice","start":0,"count":1}
+`
+	for range 2 {
+		done, err := s.Import(context.Background(), exampleKey, strings.NewReader(text), store.ImportOptions{Name: "s1.jsonl"})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(done.Added, "added,", done.Present, "there already,", done.View.Len(), "visible")
+	}
+	_, err = s.Import(context.Background(), exampleKey, strings.NewReader("{}\nhello\n"), store.ImportOptions{Name: "broken.jsonl"})
+	var line *patch.LineError
+	if errors.As(err, &line) {
+		fmt.Println(line.File, line.Line)
+	}
+	// Output:
+	// 3 added, 0 there already, 1 visible
+	// 0 added, 3 there already, 1 visible
+	// broken.jsonl 2
+}
+
+func ExampleStore_Export() {
+	s := exampleStore()
+	defer s.Close()
+	if _, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e4").WithID("p1")); err != nil {
+		log.Fatal(err)
+	}
+	var whole, visible bytes.Buffer
+	if err := s.Export(context.Background(), exampleKey, &whole, store.ExportOptions{}); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Export(context.Background(), exampleKey, &visible, store.ExportOptions{Visible: true}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(strings.Count(whole.String(), "\n"), "lines")
+	fmt.Print(visible.String())
+	// Output:
+	// 6 lines
+	// {"id":"e4","author":"agent","timestamp":"2025-01-02T03:04:05Z","content":{"parts":[{"text":"I found three"}],"role":"user"},"actions":{"stateDelta":{"turn":4}}}
+}
