@@ -175,8 +175,6 @@ func BenchmarkOpen(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Run(fmt.Sprintf("events=%d", sessions*each), func(b *testing.B) {
-		b.ReportMetric(float64(info.Size())/float64(text*sessions), "file-B/JSON-B")
-		b.ReportMetric(float64(info.Size())/(1<<20), "file-MiB")
 		for b.Loop() {
 			s, err := store.Open(path, store.Options{})
 			if err != nil {
@@ -186,5 +184,7 @@ func BenchmarkOpen(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+		b.ReportMetric(float64(info.Size())/float64(text*sessions), "file-B/JSON-B")
+		b.ReportMetric(float64(info.Size())/(1<<20), "file-MiB")
 	})
 }

@@ -312,3 +312,18 @@ func ExampleStore_Export() {
 	// 6 lines
 	// {"id":"e4","author":"agent","timestamp":"2025-01-02T03:04:05Z","content":{"parts":[{"text":"I found three"}],"role":"user"},"actions":{"stateDelta":{"turn":4}}}
 }
+
+func ExampleStore_Verify() {
+	s := exampleStore()
+	defer s.Close()
+	problems := 0
+	for p, err := range s.Verify(context.Background(), store.VerifyOptions{}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(p)
+		problems++
+	}
+	fmt.Println(problems, "problems")
+	// Output: 0 problems
+}

@@ -1,344 +1,246 @@
 package store_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// eager has a snapshot written after each record of a log with up to 100 visible events.
-var eager = snapshot.Policy{Every: 1, Share: 1}
+var often = store.Options{Snapshots: snapshot.Policy{Every: 1}, CacheBytes: -1}
 
-// onEachWithSnapshots runs a test as onEach does, with snapshots after each record. A
-// warning that the test has not taken fails it.
-func onEachWithSnapshots(t *testing.T, run func(e *env, w *warnings)) {
-	t.Helper()
-	w := &warnings{Handler: slog.DiscardHandler}
-	onEachWith(t, store.Options{Snapshots: eager, Logger: slog.New(w)}, func(e *env) {
-		run(e, w)
-		if lines := w.take(); len(lines) > 0 {
-			e.Errorf("warnings: %q", lines)
-		}
+// snapshots is a backend whose snapshots a test can see and change, and whose reads it
+// can count.
+type snapshots struct {
+	backend.Backend
+	read atomic.Int64 // records
+
+	mu     sync.Mutex
+	change func(data []byte) ([]byte, error)
+}
+
+func (s *snapshots) set(change func(data []byte) ([]byte, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.change = change
+}
+
+func (s *snapshots) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+	data, err := s.Backend.Snapshot(ctx, session, creation)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil || s.change == nil {
+		return data, err
+	}
+	return s.change(data)
+}
+
+func (s *snapshots) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+	records, err := s.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes)
+	s.read.Add(int64(len(records)))
+	return records, err
+}
+
+// watch opens the store anew on a backend whose snapshots can be changed.
+func (e *env) watch() *snapshots {
+	e.Helper()
+	var s *snapshots
+	e.reopenOn(func(engine backend.Backend) backend.Backend {
+		s = &snapshots{Backend: engine}
+		return s
 	})
+	return s
 }
 
-// anew opens a store on what is stored, once all snapshots that are due are written. It
-// remembers no view.
-func (e *env) anew(policy snapshot.Policy) {
+func (e *env) snapshotOf() []byte {
 	e.Helper()
-	e.opts.Snapshots = policy
-	e.reopen()
-}
-
-// snapshot returns the session's stored snapshot.
-func (e *env) snapshot() []byte {
-	e.Helper()
-	info := store.Info{Key: key, Creation: e.creation()}
-	data, err := e.backend.Snapshot(ctx, e.nameOf(info), info.Creation)
+	v := e.view()
+	data, err := e.backend.Snapshot(ctx, e.nameOf(store.Info{Key: key, Creation: v.Creation()}), v.Creation())
 	e.no(err)
 	return data
 }
 
-func (e *env) putSnapshot(data []byte) {
-	e.Helper()
-	info := store.Info{Key: key, Creation: e.creation()}
-	e.no(e.backend.PutSnapshot(ctx, e.nameOf(info), info.Creation, data))
-}
-
-// creation returns the session's creation id, and makes no store read its view.
-func (e *env) creation() string {
-	e.Helper()
-	for info, err := range e.store.List(ctx, store.ListOptions{}) {
-		e.no(err)
-		if info.Key == key {
-			return info.Creation
+// A store with snapshots that are read all the time, and one without, show the same.
+func TestSnapshotsChangeNothing(t *testing.T) {
+	var want []string
+	grow := func(e *env, each func()) {
+		e.create(map[string]any{"k0": "initial", "tenant": "t1"})
+		for n := 5; n <= 60; n += 5 {
+			e.fill(n)
+			each()
+		}
+		// What cannot be applied stays listed.
+		e.importText("f", e.export()+`{"id":"skipped","timestamp":"2025-01-01T00:00:00Z","patchType":"splice","start":999,"count":1}`+"\n")
+		for n := 70; n <= 90; n += 5 {
+			e.fill(n)
+			each()
 		}
 	}
-	e.Fatal("the session is not there")
-	return ""
-}
-
-// snapshotSeq returns where the session's stored snapshot stands.
-func (e *env) snapshotSeq() uint64 {
-	e.Helper()
-	s, err := snapshot.Decode(e.snapshot(), e.creation(), 1<<40)
-	e.no(err)
-	return s.Seq
-}
-
-// refold folds the session's log from its first record.
-func (e *env) refold(records []patch.Record) fold.View {
-	e.Helper()
-	initial, err := e.store.InitialState(ctx, key)
-	e.no(err)
-	v, err := fold.Fold(fold.New(e.creation(), initial), records)
-	e.no(err)
-	return v
-}
-
-// At each length of a log, what is read from the snapshot is what the log folds to.
-func TestSnapshotAtEveryLength(t *testing.T) {
-	onEachWithSnapshots(t, func(e *env, _ *warnings) {
-		records, initial := fuzz.Records(fuzz.Options{Max: 16, Accepted: true}), fuzz.InitialState()
-		if e.path == "" {
-			rapid.Check(e.T, func(t *rapid.T) {
-				e.snapshotAtEveryLength(t, records.Draw(t, "records"), initial.Draw(t, "initial"))
-			})
-			return
-		}
-		whole := e.backend.Backend
-		e.backend.Backend = unclosed{whole} // opening the file each time would take long
-		for seed := range 8 {
-			if seed == 2 && testing.Short() {
-				break
-			}
-			e.snapshotAtEveryLength(e, records.Example(seed), initial.Example(seed))
-		}
-		e.backend.Backend = whole
+	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
+		want = nil
+		grow(e, func() { want = append(want, withoutCreation(viewText(e.view()))) })
 	})
-}
-
-func (e *env) snapshotAtEveryLength(t rapid.TB, records []patch.Record, initial map[string]patch.Value) {
-	no := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, fuzz.Text(records, initial))
+	onEachWith(t, often, func(e *env) {
+		i := 0
+		grow(e, func() {
+			e.reopen() // waits for the snapshot
+			e.same(fmt.Sprint("view ", i), withoutCreation(viewText(e.view())), want[i])
+			i++
+		})
+		if len(e.snapshotOf()) == 0 {
+			e.Error("there is no snapshot; the test tests nothing")
 		}
-	}
-	open := func() *store.Store {
-		s, err := store.New(e.backend, e.opts)
-		no(err)
-		return s
-	}
-	state := map[string]any{}
-	for k, v := range initial {
-		state[k] = v
-	}
-	s := open()
-	if err := s.Delete(ctx, key); !errors.Is(err, store.ErrNotFound) {
-		no(err)
-	}
-	_, err := s.Create(ctx, key, state)
-	no(err)
-	ref := fuzz.NewReference(initial)
-	for _, r := range records {
-		var c store.Committed
-		if r.Patch != nil {
-			c, err = s.ApplyPatch(ctx, key, asOfNow, r.Patch)
-		} else {
-			c, err = s.AppendEvents(ctx, key, store.AppendOptions{}, r.Event)
-		}
-		no(err)
-		no(s.Close())
-		listed, err := e.backend.List(ctx, "", "", 1)
-		no(err)
-		data, err := e.backend.Snapshot(ctx, listed[0].Session, listed[0].Creation)
-		no(err)
-		skeleton, err := snapshot.Decode(data, listed[0].Creation, r.Seq)
-		no(err)
-		if skeleton.Seq != r.Seq {
-			t.Fatalf("after record %d the snapshot stands at %d", r.Seq, skeleton.Seq)
-		}
-		ref.Apply(c.Records[0])
-		s = open()
-		read, err := s.Get(ctx, key)
-		no(err)
-		no(fuzz.Compare(read.View, ref))
-	}
-}
-
-// cutLog makes a log of 40 records: most of the first 30 are hidden, two are skipped.
-func (e *env) cutLog() {
-	e.Helper()
-	e.create(map[string]any{"tenant": "t1"})
-	var text strings.Builder
-	for i := range 30 {
-		fmt.Fprintf(&text, "%s\n", sets(fmt.Sprint("a", i+1), fmt.Sprintf(`{"k":%d}`, i)))
-	}
-	text.WriteString(`{"id":"p1","patchType":"summarise","start":0,"count":20,"summaryEvent":{"id":"s1","content":{"role":"user","parts":[{"text":"x"}]}}}` + "\n")
-	text.WriteString(`{"id":"p2","patchType":"splice","start":99,"count":1}` + "\n")
-	text.WriteString(`{"id":"p3","patchType":"splice","start":3,"count":2,"replacement":[{"id":"r1"}]}` + "\n")
-	text.WriteString(`{"id":"p4","patchType":"truncate_before","eventId":"a1"}` + "\n")
-	e.importText("log", text.String())
-	e.append(says("b", 6)...)
-}
-
-func TestUnusableSnapshots(t *testing.T) {
-	onEachWithSnapshots(t, func(e *env, w *warnings) {
-		e.cutLog()
-		want := viewText(e.view())
-		e.anew(eager)
-		good := e.snapshot()
-		if e.snapshotSeq() != 40 {
-			e.Fatalf("the snapshot stands at %d", e.snapshotSeq())
-		}
-		encode := func(v fold.View, err error) []byte {
-			e.no(err)
-			data, err := snapshot.Encode(v)
-			e.no(err)
-			return data
-		}
-		whole := e.refold(e.records(key))
-		of := func(n fold.NodeRef) []byte {
-			s := fold.Skeleton{Creation: whole.Creation(), Seq: 40, PatchSeq: 34, Nodes: []fold.NodeRef{n}}
-			return encode(s.Restore(func(fold.NodeRef) (*patch.Event, error) { return say("x"), nil }, nil))
-		}
-		damage := slices.Clone(good)
-		damage[len(damage)/2] ^= 16
-		old := slices.Clone(good)
-		old[0]--
-		for name, data := range map[string][]byte{
-			"damaged":           damage,
-			"truncated":         good[:len(good)-1],
-			"empty":             {},
-			"of old version":    old,
-			"of another":        encode(fold.Fold(fold.New("another", nil), e.records(key))),
-			"future":            encode(whole.Apply(patch.Record{Seq: 41, Event: say("future")})),
-			"of no such event":  of(fold.NodeRef{Seq: 3, Index: 1}),
-			"of no new event":   of(fold.NodeRef{Seq: 33, Index: 1}),
-			"of a cut's events": of(fold.NodeRef{Seq: 34}),
-		} {
-			e.putSnapshot(data)
-			e.anew(eager)
-			for range 2 {
-				e.same("view with a snapshot "+name, viewText(e.view()), want)
-			}
-			e.anew(snapshot.Policy{Every: -1})
-			if lines := w.take(); len(lines) != 1 || !strings.Contains(lines[0], "snapshot") || !strings.Contains(lines[0], key.String()) {
-				e.Errorf("with a snapshot %s: warnings %q", name, lines)
-			}
-			if got := e.snapshot(); string(got) != string(good) {
-				e.Errorf("the snapshot %s was not replaced: %x", name, got)
-			}
-		}
-	})
-}
-
-func TestSnapshotOfDeletedSession(t *testing.T) {
-	onEachWithSnapshots(t, func(e *env, w *warnings) {
-		// The session's handle stays in use, since its snapshot is still being written.
-		put, goOn := make(chan struct{}), make(chan struct{})
-		whole := e.backend.Backend
-		once := sync.OnceFunc(func() { close(put); <-goOn })
-		e.backend.Backend = &watched{Backend: whole, afterPut: once}
-		e.create(nil)
-		e.append(says("a", 20)...)
-		<-put
-		old := e.snapshot()
-		e.no(e.store.Delete(ctx, key))
-		e.create(nil)
-		if data := e.snapshot(); data != nil {
-			e.Errorf("a session without records has the snapshot %x", data)
-		}
-		close(goOn)
-		for _, event := range says("b", 5) {
-			e.append(event)
-		}
-		e.same("visible", ids(e.view()), "b1 b2 b3 b4 b5")
-		e.no(e.store.Close())
-		e.backend.Backend = whole
-		e.anew(snapshot.Policy{Every: -1})
-		if seq := e.snapshotSeq(); seq != 5 {
-			e.Errorf("the new session's snapshot stands at %d", seq)
-		}
-		e.putSnapshot(old)
-		e.anew(snapshot.Policy{Every: -1})
-		e.same("visible", ids(e.view()), "b1 b2 b3 b4 b5")
-		if lines := w.take(); len(lines) != 1 || !strings.Contains(lines[0], "another session") {
-			e.Errorf("warnings %q", lines)
-		}
-		e.anew(eager) // has it replaced
-		e.view()
-		w.take()
-	})
-}
-
-// A cold read costs the visible log: what is hidden is not read, nor are skipped patches
-// until someone asks for them.
-func TestColdRead(t *testing.T) {
-	onEachWithSnapshots(t, func(e *env, _ *warnings) {
-		e.cutLog()
-		e.anew(snapshot.Policy{Every: -1})
-		e.append(says("c", 2)...)
-		want := e.refold(e.records(key))
-		e.reopen()
-		b := &watched{Backend: e.backend.Backend}
-		e.backend.Backend = b
-		read := func() string {
-			e.open()
-			b.take()
-			e.view()
-			return b.take()
-		}
-		// s1, of record 31; a21, a22; r1, of 33; a25 to a30; b1 to b6; then what the
-		// snapshot has not seen.
-		e.same("records read", read(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40 41 42]")
-		v := e.view()
-		if v.SkippedCount() != 2 || b.take() != "[]" {
-			e.Error("counting the skipped patches reads records")
-		}
-		e.same("view", viewText(v), viewText(want))
-		if !strings.Contains(b.take(), "1 2 3") {
-			e.Error("the skipped patches were not read from the log")
-		}
-		// A view that stands before the snapshot is folded from the first record.
-		_, err := e.store.ViewAt(ctx, key, 3)
-		e.no(err)
-		e.same("records read for a view at 3", b.take(), "[1 2 3]")
-		_, err = e.store.ViewAt(ctx, key, 40)
-		e.no(err)
-		e.same("records read for a view at 40", b.take(), "[21 22 25 26 27 28 29 30 31 33 35 36 37 38 39 40]")
-		// Without a snapshot all is read.
-		b.err = storetest.ErrInjected
-		e.opts.Logger = slog.New(slog.DiscardHandler)
-		if got := read(); strings.Count(got, " ") != 41 {
-			e.Errorf("without a snapshot records %s were read", got)
-		}
-		// What is read later is of the session that the view is of.
-		b.err = nil
-		e.open()
-		v = e.view()
-		e.no(e.store.Delete(ctx, key))
-		e.create(nil)
-		if _, err := v.Skipped(); !errors.Is(err, store.ErrNotFound) {
-			e.Errorf("skipped patches of a deleted session: error %v", err)
-		}
-		e.backend.Backend = b.Backend
-	})
-}
-
-func TestViewAtAroundSnapshot(t *testing.T) {
-	onEachWithSnapshots(t, func(e *env, _ *warnings) {
-		e.cutLog()
-		e.anew(snapshot.Policy{Every: -1})
-		e.append(says("c", 3)...)
-		e.apply(patch.NewSplice(0, 2).WithID("p5"))
-		if e.snapshotSeq() != 40 {
-			e.Fatalf("the snapshot stands at %d", e.snapshotSeq())
-		}
+		// Also of a time before the snapshot, or after it.
 		records := e.records(key)
-		for n := range len(records) + 1 {
-			v, err := e.store.ViewAt(ctx, key, uint64(n))
+		v, err := e.store.ViewAt(ctx, key, 0)
+		e.no(err)
+		for _, r := range records {
+			if v, err = v.Apply(r); err != nil {
+				e.Fatal(err)
+			}
+			at, err := e.store.ViewAt(ctx, key, r.Seq)
 			e.no(err)
-			e.same(fmt.Sprint("view at ", n), viewText(v), viewText(e.refold(records[:n])))
+			e.same(fmt.Sprint("view at ", r.Seq), viewText(at), viewText(v))
 		}
-		_, err := e.store.ViewAt(ctx, key, 45)
-		e.is(err, store.ErrNotFound, "45")
-		if len(records) != 44 {
-			e.Errorf("%d raw records, want 44", len(records))
+	})
+}
+
+// Whatever is wrong with a snapshot, the answer is the same.
+func TestUnusableSnapshots(t *testing.T) {
+	onEachWith(t, often, func(e *env) {
+		e.create(map[string]any{"k0": "initial"})
+		e.fill(12)
+		e.reopen()
+		early := e.snapshotOf()
+		e.fill(24)
+		w := e.watch()
+		whole := e.snapshotOf()
+		if bytes.Equal(early, whole) || len(whole) == 0 {
+			e.Fatal("there is no new snapshot")
 		}
+		want := viewText(e.view())
+		other, err := snapshot.Encode(e.otherView())
+		e.no(err)
+		try := func(name string, data []byte, failure error) {
+			e.Helper()
+			w.set(func([]byte) ([]byte, error) { return data, failure })
+			e.same(name, viewText(e.view()), want)
+			// Writing goes on too.
+			_, err := e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 1))
+			e.no(err)
+		}
+		for i := range whole {
+			data := bytes.Clone(whole)
+			data[i] ^= 1 << (i % 8)
+			try(fmt.Sprint("byte ", i), data, nil)
+		}
+		for n := range len(whole) {
+			try(fmt.Sprint("cut to ", n), whole[:n], nil)
+		}
+		try("longer", append(bytes.Clone(whole), 0), nil)
+		try("missing", nil, nil)
+		try("stale", early, nil)
+		try("of another session", other, nil)
+		try("garbage", bytes.Repeat([]byte{0xc1}, 1000), nil)
+		try("unreadable", nil, fmt.Errorf("%w: page 9", backend.ErrDamaged))
+		try("failing", nil, storetest.ErrInjected)
+		try("whole", whole, nil)
+	})
+}
+
+func (e *env) otherView() fold.View {
+	e.Helper()
+	_, err := e.store.Create(ctx, elsewhere, nil)
+	e.no(err)
+	c, err := e.store.AppendEvents(ctx, elsewhere, store.AppendOptions{}, says("o", 3)...)
+	e.no(err)
+	return c.View
+}
+
+// A cold read costs what is visible, not what was ever logged.
+func TestSnapshotSparesHiddenRecords(t *testing.T) {
+	onEachWith(t, often, func(e *env) {
+		e.create(map[string]any{"tenant": "t1"})
+		for i := range 10 {
+			e.append(says(fmt.Sprint("a", i, "-"), 100)...)
+		}
+		e.apply(patch.NewSummarise(0, 990, summary("s")))
+		e.append(say("last"))
+		w := e.watch()
+		v := e.view()
+		if v.Len() != 12 || v.Seq() != 1002 {
+			e.Fatalf("%d visible events at record %d", v.Len(), v.Seq())
+		}
+		if n := w.read.Load(); n > 30 {
+			e.Errorf("a cold read of 12 events read %d records", n)
+		}
+		// A hidden record that cannot be read does not hinder the view, but is not hidden
+		// from who reads it.
+		e.reopenOn(func(engine backend.Backend) backend.Backend {
+			return &damaged{Backend: engine, seq: 500, change: func(r *backend.Record) { r.Data[len(r.Data)-1] ^= 1 }}
+		})
+		e.same("view", viewText(e.view()), viewText(v))
+		var err error
+		for _, err = range e.store.RawEvents(ctx, key, 1) {
+		}
+		e.is(err, store.ErrCorrupt, "500")
+	})
+}
+
+// Snapshots that cannot be written change nothing either.
+func TestSnapshotsThatCannotBeWritten(t *testing.T) {
+	onEachWith(t, often, func(e *env) {
+		e.reopenOn(func(engine backend.Backend) backend.Backend { return &unwritable{engine} })
+		e.create(nil)
+		e.fill(20)
+		if data := e.snapshotOf(); data != nil {
+			e.Error("there is a snapshot")
+		}
+	})
+}
+
+type unwritable struct{ backend.Backend }
+
+func (u *unwritable) PutSnapshot(context.Context, string, string, []byte) error {
+	return storetest.ErrInjected
+}
+
+// Closing waits for snapshots, and does not mind writers that go on.
+func TestCloseWhileWritingSnapshots(t *testing.T) {
+	onEachWith(t, often, func(e *env) {
+		e.create(nil)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{}`))
+					if errors.Is(err, store.ErrClosed) {
+						return
+					}
+					if err != nil {
+						e.Error(err)
+						return
+					}
+					if e.path == "" && e.view().Seq() > 50 { // memory outlives its store here
+						return
+					}
+				}
+			})
+		}
+		for e.path != "" && e.view().Seq() < 20 {
+		}
+		e.no(e.store.Close())
+		wg.Wait()
+		e.reopen()
 	})
 }

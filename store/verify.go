@@ -32,8 +32,8 @@ func (p Problem) String() string {
 
 // VerifyOptions say what to verify. The zero value means everything.
 type VerifyOptions struct {
-	// Key, if not zero, is the one session to verify; the storage's own structure is
-	// left out then.
+	// Key, if not zero, is the one session to verify, else the error is [ErrNotFound];
+	// the storage's own structure is left out then.
 	Key Key
 
 	// Progress, if not nil, is called with each session before it is verified.

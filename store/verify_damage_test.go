@@ -1,0 +1,320 @@
+package store_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+func (e *env) isHealthy(opts store.VerifyOptions) {
+	e.Helper()
+	if found := e.verify(opts); len(found) > 0 {
+		e.Errorf("problems: %v", found)
+	}
+}
+
+func TestVerifyHealthy(t *testing.T) {
+	onEachWithSnapshots(t, func(e *env, _ *warnings) {
+		e.isHealthy(store.VerifyOptions{})
+		for i := range 10 {
+			k := store.Key{App: "app", User: "user", Session: fmt.Sprint(i)}
+			_, err := e.store.Create(ctx, k, map[string]any{"k": i, "app:x": i})
+			e.no(err)
+			for _, r := range fuzz.Records(fuzz.Options{Max: 30, Accepted: true}).Example(i) {
+				if r.Patch != nil {
+					_, err = e.store.ApplyPatch(ctx, k, asOfNow, r.Patch)
+				} else {
+					_, err = e.store.AppendEvents(ctx, k, store.AppendOptions{}, r.Event)
+				}
+				e.no(err)
+			}
+			if i%4 == 3 {
+				e.no(e.store.Delete(ctx, k))
+			}
+		}
+		e.cutLog()
+		e.isHealthy(store.VerifyOptions{})
+		e.reopen()
+		seen := 0
+		e.isHealthy(store.VerifyOptions{Progress: func(store.Key) { seen++ }})
+		if seen != 9 {
+			e.Errorf("%d sessions were verified, want 9", seen)
+		}
+		e.view() // is in memory now
+		e.isHealthy(store.VerifyOptions{Key: key})
+		e.anew(snapshot.Policy{Every: -1}) // the snapshot stands in the middle
+		e.append(says("late", 600)...)     // and the log has more than one page
+		e.isHealthy(store.VerifyOptions{})
+	})
+}
+
+// Another program's record is no problem, even if it cannot be applied.
+func TestVerifyForeignRecord(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		e.view()
+		info := store.Info{Key: key, Creation: e.creation()}
+		data, err := patch.AppendRecord(nil, patch.Record{Seq: 4, Patch: parsePatch(`{"id":"p","patchType":"splice","start":70,"count":1}`)})
+		e.no(err)
+		e.no(e.backend.Append(ctx, e.nameOf(info), backend.Batch{
+			Creation: info.Creation, After: 3, Records: []backend.Record{{Seq: 4, IDs: []string{"p"}, Data: data}},
+		}))
+		e.isHealthy(store.VerifyOptions{})
+		e.reopen()
+		e.isHealthy(store.VerifyOptions{})
+	})
+}
+
+// changeRows changes the rows of the session that was created first: those of a bucket
+// whose keys begin with its number.
+func changeRows(bucket string, change func(k, v []byte) []byte) func(t *testing.T, path string) {
+	return func(t *testing.T, path string) {
+		makeBoltChange(t, path, bucket, func(k, v []byte) []byte {
+			if binary.BigEndian.Uint64(k) == 1 {
+				return change(k[8:], v)
+			}
+			return v
+		})
+	}
+}
+
+func changeRecord(seq uint64, change func(v []byte) []byte) func(t *testing.T, path string) {
+	return changeRows("records", func(k, v []byte) []byte {
+		if binary.BigEndian.Uint64(k) == seq {
+			return change(v)
+		}
+		return v
+	})
+}
+
+// changeID changes the row of the id of record 4.
+func changeID(change func(v []byte) []byte) func(t *testing.T, path string) {
+	return changeRows("ids", func(_, v []byte) []byte {
+		if binary.BigEndian.Uint64(v) == 4 {
+			return change(v)
+		}
+		return v
+	})
+}
+
+// swapRecords has the records 2 and 3 change places.
+func swapRecords(t *testing.T, path string) {
+	rows := map[uint64][]byte{}
+	changeRows("records", func(k, v []byte) []byte {
+		rows[binary.BigEndian.Uint64(k)] = v
+		return v
+	})(t, path)
+	changeRecord(2, func([]byte) []byte { return rows[3] })(t, path)
+	changeRecord(3, func([]byte) []byte { return rows[2] })(t, path)
+}
+
+func swapSnapshots(t *testing.T, path string) {
+	var other []byte
+	makeBoltChange(t, path, "snapshots", func(k, v []byte) []byte {
+		if binary.BigEndian.Uint64(k) == 2 {
+			other = v
+		}
+		return v
+	})
+	changeRows("snapshots", func(_, _ []byte) []byte { return other })(t, path)
+}
+
+func damageEntry(t *testing.T, path string) {
+	makeBoltChange(t, path, "sessions", func(_, v []byte) []byte {
+		if binary.BigEndian.Uint64(v) == 1 {
+			v[len(v)-1] ^= 1
+		}
+		return v
+	})
+}
+
+// Each row damages a file in one way.
+func TestVerifyFindsDamageOfFile(t *testing.T) {
+	removed := func([]byte) []byte { return nil }
+	for _, c := range []struct {
+		name   string
+		damage func(t *testing.T, path string)
+		whole  bool   // the problem is one of the storage as a whole
+		seq    uint64 // of the problem
+		says   string // "" is no problem
+	}{
+		{"none", func(*testing.T, string) {}, false, 0, ""},
+		{"flipped bit", changeRecord(3, func(v []byte) []byte { v[len(v)/2] ^= 4; return v }), false, 3, "checksum"},
+		{"swapped", swapRecords, false, 2, "record 3 stands at place 2"},
+		{"swapped, the other one", swapRecords, false, 3, "record 2 stands at place 3"},
+		{"missing record", changeRecord(3, removed), false, 3, "missing"},
+		{"missing record, structure", changeRecord(3, removed), true, 0, "record 4 after record 2"},
+		{"missing first record", changeRecord(1, removed), false, 1, "missing"},
+		{"missing last record", changeRecord(6, removed), true, 0, "record 6, which is not there"},
+		{"missing id row", changeID(removed), false, 4, `of id "a4" that record 0 has it`},
+		{"wrong id row", changeID(func(v []byte) []byte { v[7] = 2; return v }), false, 4, `of id "a4" that record 2 has it`},
+		{"id row beyond the log", changeID(func(v []byte) []byte { v[7] = 99; return v }), true, 0, "record 99, which is not there"},
+		{"damaged snapshot", changeRows("snapshots", func(_, v []byte) []byte { v[len(v)-1] ^= 1; return v }), false, 0, "checksum"},
+		{"snapshot of another session", swapSnapshots, false, 0, "another session"},
+		{"session entry", damageEntry, true, 0, "the checksum of the entry"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db")}
+			e.opts = store.Options{Snapshots: eager, Logger: slog.New(slog.DiscardHandler)}
+			e.fillTwo()
+			c.damage(t, e.path)
+			var err error
+			e.store, err = store.Open(e.path, e.opts)
+			e.no(err)
+			defer e.store.Close()
+			var found []store.Problem
+			for p, err := range e.store.Verify(ctx, store.VerifyOptions{}) {
+				if err != nil {
+					e.is(err, store.ErrCorrupt) // a damaged entry ends the listing
+				} else {
+					found = append(found, p)
+				}
+			}
+			want := store.Key{}
+			if !c.whole {
+				want = key
+			}
+			if c.says == "" && len(found) == 0 {
+				return
+			}
+			if !slices.ContainsFunc(found, func(p store.Problem) bool {
+				return p.Key == want && p.Seq == c.seq && strings.Contains(p.Err.Error(), c.says)
+			}) {
+				e.Errorf("problems %v, want one of %q, record %d, that says %q", found, want, c.seq, c.says)
+			}
+			for _, p := range found {
+				if p.Key == elsewhere || strings.Count(p.String(), "session app/") > 1 {
+					e.Errorf("problem %s", p)
+				}
+			}
+			e.isHealthy(store.VerifyOptions{Key: elsewhere})
+			for _, p := range e.verify(store.VerifyOptions{Key: key}) {
+				if p.Key != key {
+					e.Errorf("of one session: problem %s", p)
+				}
+			}
+		})
+	}
+}
+
+// fillTwo makes a file with two sessions, and with snapshots if the options want them.
+func (e *env) fillTwo() {
+	e.Helper()
+	var err error
+	e.store, err = store.Open(e.path, e.opts)
+	e.no(err)
+	e.create(map[string]any{"tenant": "t1"})
+	e.append(says("a", 5)...)
+	e.apply(patch.NewSplice(0, 1).WithID("p"))
+	_, err = e.store.Create(ctx, elsewhere, nil)
+	e.no(err)
+	_, err = e.store.AppendEvents(ctx, elsewhere, store.AppendOptions{}, says("a", 5)...)
+	e.no(err)
+	e.no(e.store.Close())
+}
+
+// A snapshot that is whole and of the right session, but says what the log does not.
+func TestVerifySnapshotThatDiffers(t *testing.T) {
+	onEachWithSnapshots(t, func(e *env, _ *warnings) {
+		e.anew(snapshot.Policy{Every: -1})
+		e.create(map[string]any{"k": 1})
+		e.append(says("a", 4)...)
+		records := e.records(key)
+		for name, differs := range map[string]fold.View{
+			"at the end":    e.refold(slices.Concat(records[:3], []patch.Record{{Seq: 4, Patch: patch.NewSplice(0, 1)}})),
+			"in the middle": e.refold(slices.Concat(records[:2], []patch.Record{{Seq: 3, Patch: patch.NewSplice(0, 1)}})),
+			"invocation":    e.refold([]patch.Record{{Seq: 1, Event: event(`{"invocationId":"another"}`)}}),
+		} {
+			data, err := snapshot.Encode(differs)
+			e.no(err)
+			e.putSnapshot(data)
+			says := fmt.Sprintf("the snapshot at record %d", differs.Seq())
+			if found := e.verify(store.VerifyOptions{}); len(found) != 1 || found[0].Key != key || !strings.Contains(found[0].String(), says) {
+				e.Errorf("%s: problems %v", name, found)
+			}
+		}
+		data, err := snapshot.Encode(e.refold(records))
+		e.no(err)
+		e.putSnapshot(data)
+		e.isHealthy(store.VerifyOptions{})
+	})
+}
+
+// amiss is a backend with something wrong in its structure.
+type amiss struct{ backend.Backend }
+
+var errAmiss = errors.New("a page is amiss")
+
+func (amiss) Check(context.Context) error { return errAmiss }
+
+// What a backend finds wrong is a problem of no session, and the sessions are verified
+// nevertheless, unless only one of them is.
+func TestVerifyReportsCheck(t *testing.T) {
+	e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db")}
+	e.fillTwo()
+	b, err := bolt.Open(e.path, bolt.Options{})
+	e.no(err)
+	e.store, err = store.New(amiss{b}, e.opts)
+	e.no(err)
+	defer e.store.Close()
+	seen := 0
+	found := e.verify(store.VerifyOptions{Progress: func(store.Key) { seen++ }})
+	if len(found) != 1 || found[0].Key != (store.Key{}) || found[0].String() != errAmiss.Error() || seen != 2 {
+		e.Errorf("%d sessions, problems %q", seen, found)
+	}
+	e.isHealthy(store.VerifyOptions{Key: key})
+}
+
+// Where Verify cannot go on it yields one error, and no problem.
+func TestVerifyEnds(t *testing.T) {
+	e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db")}
+	e.fillTwo()
+	ends := func(s *store.Store, ctx context.Context, opts store.VerifyOptions, want error) {
+		t.Helper()
+		n := 0
+		for p, err := range s.Verify(ctx, opts) {
+			if n++; n > 1 || p != (store.Problem{}) {
+				t.Errorf("yield %d: problem %v", n, p)
+			}
+			e.is(err, want)
+		}
+		if n != 1 {
+			t.Errorf("%d yields, want one with an error", n)
+		}
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	file, err := store.Open(e.path, e.opts)
+	e.no(err)
+	memory, err := store.OpenMemory(e.opts)
+	e.no(err)
+	_, err = memory.Create(ctx, key, nil)
+	e.no(err)
+	for _, s := range []*store.Store{file, memory} {
+		for _, opts := range []store.VerifyOptions{{}, {Key: key}} {
+			ends(s, cancelled, opts, context.Canceled)
+		}
+		ends(s, ctx, store.VerifyOptions{Key: store.Key{App: "a", User: "u", Session: "none"}}, store.ErrNotFound)
+		halfway, cancel := context.WithCancel(ctx)
+		ends(s, halfway, store.VerifyOptions{Progress: func(store.Key) { cancel() }}, context.Canceled)
+		e.no(s.Close())
+		for _, opts := range []store.VerifyOptions{{}, {Key: key}} {
+			ends(s, ctx, opts, store.ErrClosed)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+func (e *env) verify(opts store.VerifyOptions) (found []store.Problem) {
+	e.Helper()
+	for p, err := range e.store.Verify(ctx, opts) {
+		e.no(err)
+		found = append(found, p)
+	}
+	return found
+}
+
+// forgetful is a backend whose index does not know an id.
+type forgetful struct {
+	backend.Backend
+	id string
+}
+
+func (f *forgetful) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
+	seqs, err := f.Backend.Lookup(ctx, session, creation, ids)
+	if i := slices.Index(ids, f.id); i >= 0 && err == nil {
+		seqs[i] = 0
+	}
+	return seqs, err
+}
+
+func TestVerify(t *testing.T) {
+	keys := []store.Key{{App: "a", User: "u", Session: "1"}, {App: "a", User: "u", Session: "2"}}
+	for _, c := range []struct {
+		name   string
+		damage func(e *env, engine backend.Backend) backend.Backend
+		want   []string // key and seq of each problem, and what it says
+	}{
+		{"nothing", func(e *env, engine backend.Backend) backend.Backend { return engine }, nil},
+		{"record", func(e *env, engine backend.Backend) backend.Backend {
+			return &damaged{Backend: engine, seq: 3, change: func(r *backend.Record) { r.Data[9] ^= 1 }}
+		}, []string{"a/u/1 3 checksum", "a/u/2 3 checksum"}},
+		{"record in another's place", func(e *env, engine backend.Backend) backend.Backend {
+			return &damaged{Backend: engine, seq: 5, change: func(r *backend.Record) {
+				r.Data, _ = patch.AppendRecord(nil, patch.Record{Seq: 4, Event: say("x")})
+			}}
+		}, []string{"a/u/1 5 place", "a/u/2 5 place"}},
+		{"two damages", func(e *env, engine backend.Backend) backend.Backend {
+			return &damaged{Backend: &damaged{Backend: engine, seq: 1, change: func(r *backend.Record) { r.Data = nil }},
+				seq: 4, change: func(r *backend.Record) { r.Data[0] = 99 }}
+		}, []string{"a/u/1 1 ", "a/u/1 4 version", "a/u/2 1 ", "a/u/2 4 version"}},
+		{"id not known", func(e *env, engine backend.Backend) backend.Backend {
+			return &forgetful{engine, "e2"}
+		}, []string{"a/u/1 2 e2", "a/u/2 2 e2"}},
+		{"nested id not known", func(e *env, engine backend.Backend) backend.Backend {
+			return &forgetful{engine, "r"}
+		}, []string{"a/u/1 6 r", "a/u/2 6 r"}},
+		{"snapshot damaged", func(e *env, engine backend.Backend) backend.Backend {
+			e.putSnapshotOf(engine, keys[1], []byte("garbage"))
+			return engine
+		}, []string{"a/u/2 0 snapshot"}},
+		{"snapshot of another fold", func(e *env, engine backend.Backend) backend.Backend {
+			s, err := e.store.Get(ctx, keys[1])
+			e.no(err)
+			v, err := s.View.Apply(patch.Record{Seq: s.View.Seq() + 1, Patch: patch.NewSplice(0, 1)})
+			e.no(err)
+			_, err = e.store.AppendEvents(ctx, keys[1], store.AppendOptions{}, say("other"))
+			e.no(err)
+			data, err := snapshot.Encode(v)
+			e.no(err)
+			e.putSnapshotOf(engine, keys[1], data)
+			return engine
+		}, []string{"a/u/2 0 snapshot at record 7"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			onEach(t, func(e *env) {
+				for _, k := range keys {
+					_, err := e.store.Create(ctx, k, map[string]any{"tenant": "t1"})
+					e.no(err)
+					_, err = e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("e", 5)...)
+					e.no(err)
+					_, err = e.store.ApplyPatch(ctx, k, asOfNow, patch.NewSplice(0, 1, say("r")).WithID("p"))
+					e.no(err)
+				}
+				e.backend.Backend = c.damage(e, e.engine)
+				e.open()
+				var seen []string
+				found := e.verify(store.VerifyOptions{Progress: func(k store.Key) { seen = append(seen, k.String()) }})
+				e.problems(found, c.want)
+				e.same("progress", strings.Join(seen, " "), "a/u/1 a/u/2")
+				// One session alone.
+				e.problems(e.verify(store.VerifyOptions{Key: keys[1]}),
+					slices.DeleteFunc(slices.Clone(c.want), func(w string) bool { return !strings.HasPrefix(w, "a/u/2") }))
+				for range e.store.Verify(ctx, store.VerifyOptions{}) {
+					break // it can be left
+				}
+				e.reopen()
+				for _, k := range keys {
+					e.no(e.store.Delete(ctx, k)) // with what was damaged for good
+				}
+			})
+		})
+	}
+}
+
+func (e *env) putSnapshotOf(engine backend.Backend, k store.Key, data []byte) {
+	e.Helper()
+	for info, err := range e.store.List(ctx, store.ListOptions{}) {
+		e.no(err)
+		if info.Key == k {
+			e.no(engine.PutSnapshot(ctx, e.nameOf(info), info.Creation, data))
+		}
+	}
+}
+
+func (e *env) problems(found []store.Problem, want []string) {
+	e.Helper()
+	if len(found) != len(want) {
+		e.Errorf("problems %v, want %q", found, want)
+		return
+	}
+	for i, p := range found {
+		place, says := want[i][:strings.LastIndex(want[i][:len("a/u/1 0 ")], " ")], want[i][len("a/u/1 0 "):]
+		if got := fmt.Sprint(p.Key, " ", p.Seq); got != place {
+			e.Errorf("problem at %s, want %s", got, place)
+		}
+		if !strings.Contains(p.String(), says) || !strings.Contains(p.String(), p.Key.String()) {
+			e.Errorf("problem %q does not say %q", p, says)
+		}
+	}
+}
+
+// A view in memory that is not what is stored: someone changed what was logged.
+func TestVerifyCachedViews(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		e.view()
+		e.backend.Backend = &damaged{Backend: e.engine, seq: 2, change: func(r *backend.Record) {
+			r.Data, _ = patch.AppendRecord(nil, patch.Record{Seq: 2, Event: sets("a2", `{"k":1}`)})
+		}}
+		found := e.verify(store.VerifyOptions{})
+		if len(found) != 1 || found[0].Key != key || !strings.Contains(found[0].String(), "view in memory") {
+			e.Errorf("problems %v, want one of the view in memory", found)
+		}
+	})
+}
+
+func TestVerifyStructure(t *testing.T) {
+	onFile(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		e.no(e.store.Close())
+		makeBoltChange(t, e.path, "ids", func(k, v []byte) []byte {
+			v[7] = 77
+			return v
+		})
+		var err error
+		e.store, err = store.Open(e.path, e.opts)
+		e.no(err)
+		found := e.verify(store.VerifyOptions{})
+		if len(found) != 4 || found[0].Key != (store.Key{}) || !strings.Contains(found[0].String(), "record 77") {
+			e.Errorf("problems %v, want one of the file and three of records", found)
+		}
+		if found := e.verify(store.VerifyOptions{Key: key}); len(found) != 3 {
+			e.Errorf("problems %v, want three of records", found)
+		}
+	})
+}
+
+func TestVerifyCannotGoOn(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		ends := func(ctx context.Context, opts store.VerifyOptions, want error) {
+			e.Helper()
+			var last error
+			for p, err := range e.store.Verify(ctx, opts) {
+				if last = err; err == nil {
+					e.Errorf("problem %v", p)
+				}
+			}
+			e.is(last, want)
+		}
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		ends(cancelled, store.VerifyOptions{}, context.Canceled)
+		ends(cancelled, store.VerifyOptions{Key: key}, context.Canceled)
+		ends(ctx, store.VerifyOptions{Key: store.Key{App: "a"}}, store.ErrInvalid)
+		ends(ctx, store.VerifyOptions{Key: elsewhere}, store.ErrNotFound)
+		if e.path != "" {
+			e.no(e.store.Close())
+			ends(ctx, store.VerifyOptions{}, store.ErrClosed)
+			if errors.Is(e.store.Close(), store.ErrClosed) {
+				e.reopen()
+			}
+		}
+	})
+}
