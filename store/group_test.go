@@ -19,8 +19,16 @@ import (
 // behind it make a group.
 type held struct {
 	backend.Backend
-	once sync.Once
-	free chan struct{}
+	once    sync.Once
+	free    chan struct{}
+	planned func() // called when the group's ids are looked up
+}
+
+func (h *held) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
+	if len(ids) > 1 && h.planned != nil {
+		h.planned()
+	}
+	return h.Backend.Lookup(ctx, session, creation, ids)
 }
 
 func (h *held) Append(ctx context.Context, session string, batch backend.Batch) error {
@@ -33,8 +41,13 @@ func (h *held) Append(ctx context.Context, session string, batch backend.Batch) 
 // happens to the group's commit.
 func (e *env) inGroup(plan storetest.Plan, writes ...func()) {
 	e.Helper()
+	e.inGroupWith(plan, nil, writes...)
+}
+
+func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func()) {
+	e.Helper()
 	whole := e.backend.Backend
-	h := &held{Backend: whole}
+	h := &held{Backend: whole, planned: planned}
 	synctest.Test(e.T, func(t *testing.T) {
 		h.free = make(chan struct{})
 		e.backend.Backend = h
@@ -247,6 +260,30 @@ func TestGroupWithCancelledWrites(t *testing.T) {
 		e.no(out[2].err)
 		e.no(out[3].err)
 		e.same("visible", ids(e.view()), "first b1 b3 b4")
+	})
+}
+
+// Who writes for others goes on when it is itself no longer waited for.
+func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		leaders, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var out [12]outcome
+		var writes []func()
+		for i := range out {
+			c := leaders
+			if i == 5 {
+				c = ctx
+			}
+			writes = append(writes, func() {
+				out[i].Committed, out[i].err = e.store.AppendEvents(c, key, store.AppendOptions{}, say(fmt.Sprint("b", i)))
+			})
+		}
+		e.inGroupWith(storetest.Plan{}, cancel, writes...)
+		for i := range out {
+			e.no(out[i].err) // all had begun
+		}
 	})
 }
 

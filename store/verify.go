@@ -147,7 +147,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 			return true
 		}
 		if err == nil && len(raw) == 0 {
-			err = fmt.Errorf("%w: the log ends before record %d", ErrCorrupt, head.Last)
+			err = fmt.Errorf("%w: it is missing; the log goes on to record %d", ErrCorrupt, head.Last)
 		}
 		if err != nil {
 			return v.report(key, seq, fromBackend(Key{}, err))

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 
 	bbolt "go.etcd.io/bbolt"
 )
@@ -24,6 +25,7 @@ func (b *Backend) Check(ctx context.Context) error {
 	defer unlock()
 	var found []error
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
+		found = append(found, walk(tx)...)
 		for err := range tx.Check() { // to be read to its end
 			found = append(found, err)
 		}
@@ -34,6 +36,27 @@ func (b *Backend) Check(ctx context.Context) error {
 		found = append(found[:maxFindings], fmt.Errorf("and %d more", len(found)-maxFindings))
 	}
 	return errors.Join(append(found, err)...)
+}
+
+// walk reads each key and value, and looks each key up. bbolt's own check runs in another
+// goroutine, where a fault of the memory map ends the process; what makes it fault is
+// met here first, where it is recovered from.
+func walk(tx *bbolt.Tx) (found []error) {
+	sum := uint32(0)
+	err := tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
+		seek := bucket.Cursor()
+		return bucket.ForEach(func(k, v []byte) error {
+			sum = crc32.Update(crc32.Update(sum, castagnoli, k), castagnoli, v)
+			if at, _ := seek.Seek(k); !bytes.Equal(at, k) {
+				found = append(found, fmt.Errorf("bucket %q: key %x is there, but not to be found", name, k))
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		found = append(found, err)
+	}
+	return found
 }
 
 // checkSessions checks that each session has a number of its own that has been given
