@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"os"
 
 	bbolt "go.etcd.io/bbolt"
 )
@@ -25,6 +26,11 @@ func (b *Backend) Check(ctx context.Context) error {
 	defer unlock()
 	var found []error
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
+		// What the later checks would not survive is looked for first.
+		if err := errors.Join(overlong(tx), b.tangled(tx)); err != nil {
+			found = append(found, err)
+			return nil
+		}
 		found = append(found, walk(tx)...)
 		for err := range tx.Check() { // to be read to its end
 			found = append(found, err)
@@ -57,6 +63,75 @@ func walk(tx *bbolt.Tx) (found []error) {
 		found = append(found, err)
 	}
 	return found
+}
+
+// overlong returns an error if a page claims to go on beyond the end of the file. bbolt's
+// own check would take note of each of the pages claimed, of which there may be billions.
+func overlong(tx *bbolt.Tx) error {
+	pages := int(tx.Size()) / tx.DB().Info().PageSize
+	for id := 0; id < pages; id++ {
+		p, err := tx.Page(id)
+		switch {
+		case err != nil:
+			return err
+		case p == nil || p.Type == "free": // what is in it does not count
+		case p.OverflowCount >= pages-id:
+			return fmt.Errorf("page %d claims %d more of %d", id, p.OverflowCount, pages)
+		default:
+			id += p.OverflowCount
+		}
+	}
+	return nil
+}
+
+// tangled returns an error if a page is reached by two ways, which may be a circle. It
+// reads the file: whatever a page says, that does not fault.
+func (b *Backend) tangled(tx *bbolt.Tx) error {
+	file, err := os.Open(b.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	const headerBytes, elementBytes, branch = 16, 16, 1
+	pageSize := tx.DB().Info().PageSize
+	seen := map[uint64]bool{}
+	var visit func(id uint64) error
+	visit = func(id uint64) error {
+		switch {
+		case id >= uint64(tx.Size())/uint64(pageSize):
+			return fmt.Errorf("page %d is beyond the end", id)
+		case seen[id]:
+			return fmt.Errorf("page %d is reached by two ways", id)
+		}
+		seen[id] = true
+		at := int64(id) * int64(pageSize)
+		header := make([]byte, headerBytes)
+		if _, err := file.ReadAt(header, at); err != nil {
+			return err
+		}
+		if binary.NativeEndian.Uint16(header[8:]) != branch {
+			return nil
+		}
+		elements := make([]byte, int(binary.NativeEndian.Uint16(header[10:]))*elementBytes)
+		if _, err := file.ReadAt(elements, at+headerBytes); err != nil {
+			return err
+		}
+		for ; len(elements) > 0; elements = elements[elementBytes:] {
+			if err := visit(binary.NativeEndian.Uint64(elements[8:])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := visit(uint64(tx.Cursor().Bucket().Root())); err != nil {
+		return err
+	}
+	return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
+		if root := uint64(bucket.Root()); root != 0 { // 0: it stands in its parent's page
+			return visit(root)
+		}
+		return nil
+	})
 }
 
 // checkSessions checks that each session has a number of its own that has been given

@@ -112,3 +112,39 @@ func TestCheckManyFindings(t *testing.T) {
 		t.Errorf("Check: %v, want %v", err, context.Canceled)
 	}
 }
+
+// Where damage has left a gap, Read gives what comes before it, and from there nothing.
+func TestReadStopsAtGap(t *testing.T) {
+	b, path := openWith(t)
+	err := errors.Join(b.Append(ctx, "a", batch(1)), b.Append(ctx, "a", batch(2)), b.Append(ctx, "a", batch(3)), b.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	third := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), 3)
+	if err := errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(third) }), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err = bolt.Open(path, bolt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for from, want := range map[uint64]int{1: 2, 2: 1, 3: 0, 4: 1} {
+		got, err := b.Read(ctx, "a", "c", from, 99, 1<<20)
+		if err != nil || len(got) != want {
+			t.Errorf("from %d: %d records, %v; want %d", from, len(got), err, want)
+		}
+		for i, r := range got {
+			if r.Seq != from+uint64(i) || string(r.Data) != string(record(r.Seq).Data) {
+				t.Errorf("from %d: record %d with data %q", from, r.Seq, r.Data)
+			}
+		}
+	}
+	if n := last(t, b, "a"); n != 4 {
+		t.Errorf("the last record is %d, want 4", n)
+	}
+}

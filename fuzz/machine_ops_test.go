@@ -1,0 +1,341 @@
+package fuzz_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (m *machine) event(t *rapid.T, id string) *patch.Event {
+	return fuzz.Event(id, m.reference().Visible()).Draw(t, "event")
+}
+
+func (m *machine) append(t *rapid.T) {
+	var events []*patch.Event
+	var offered []patch.Record
+	for range rapid.IntRange(1, 4).Draw(t, "events") {
+		id := m.newID()
+		if rapid.IntRange(0, 9).Draw(t, "without id") == 0 {
+			id = ""
+		}
+		e := m.event(t, id)
+		events = append(events, e)
+		if !e.Partial() {
+			offered = append(offered, patch.Record{Event: e})
+		}
+	}
+	m.done(t, "", offered, func(s *store.Store) (store.Committed, error) {
+		return s.AppendEvents(context.Background(), m.key, store.AppendOptions{}, events...)
+	})
+}
+
+func (m *machine) drawPatch(t *rapid.T, visible []*patch.Event) *patch.PatchEvent {
+	return fuzz.Patch(m.newID(), visible).Draw(t, "patch")
+}
+
+// patchOptions draws how an author says what it has seen, and says by what base the
+// model is to judge.
+func (m *machine) patchOptions(t *rapid.T, p *patch.PatchEvent) (opts store.PatchOptions, judged *patch.PatchEvent, kind string) {
+	opts.AllowOrphans = rapid.Bool().Draw(t, "allow orphans")
+	based := saysBase(p)
+	switch rapid.SampledFrom([]string{"on", "as of now", "neither"}).Draw(t, "seen") {
+	case "on":
+		opts.On = rapid.SampledFrom(m.views).Draw(t, "view")
+		if !based {
+			return opts, p.WithBase(opts.On.PatchSeq()), ""
+		}
+	case "as of now":
+		opts.AsOfNow = true
+	default:
+		if !based && p.IsIndexed() {
+			return opts, p, fuzz.Invalid
+		}
+	}
+	return opts, p, ""
+}
+
+// saysBase reports whether the patch has a base, be it a malformed one.
+func saysBase(p *patch.PatchEvent) bool {
+	_, ok := p.Base()
+	text, malformed := p.Field("base")
+	return ok || malformed && string(text) != "null"
+}
+
+func (m *machine) judge(ref *fuzz.Reference, p *patch.PatchEvent, allow bool) string {
+	err := ref.Check(p, allow)
+	var refusal *fuzz.Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Kind
+	}
+	return ""
+}
+
+func (m *machine) patch(t *rapid.T) {
+	ref := m.reference()
+	p := m.drawPatch(t, ref.Visible())
+	opts, judged, kind := m.patchOptions(t, p)
+	if kind == "" {
+		kind = m.judge(ref, judged, opts.AllowOrphans)
+	}
+	m.done(t, kind, []patch.Record{{Patch: p}}, func(s *store.Store) (store.Committed, error) {
+		return s.ApplyPatch(context.Background(), m.key, m.of(s, opts), p)
+	})
+}
+
+// of gives the options a view of the store's own session: creation ids differ.
+func (m *machine) of(s *store.Store, opts store.PatchOptions) store.PatchOptions {
+	if opts.On.Creation() == "" || s == m.stores[0] {
+		return opts
+	}
+	v, err := s.ViewAt(context.Background(), m.key, opts.On.Seq())
+	if err != nil {
+		panic(err)
+	}
+	opts.On = v
+	return opts
+}
+
+// patchBatch applies several patches at once: all or none, each judged on what those
+// before it leave, only the first base checked.
+func (m *machine) patchBatch(t *rapid.T) {
+	var patches []*patch.PatchEvent
+	var offered []patch.Record
+	ref := m.reference()
+	kind := ""
+	var opts store.PatchOptions
+	for i := range rapid.IntRange(2, 3).Draw(t, "patches") {
+		p := m.drawPatch(t, ref.Visible())
+		judged := p
+		if i == 0 {
+			var why string
+			opts, judged, why = m.patchOptions(t, p)
+			kind = why
+		} else if !saysBase(p) && p.IsIndexed() && opts.On.Creation() == "" && !opts.AsOfNow && kind == "" {
+			kind = fuzz.Invalid
+		}
+		if _, ok := p.Base(); i > 0 && (ok || !saysBase(p)) {
+			judged = p.WithBase(ref.PatchSeq()) // any base passes here, but a malformed one
+		}
+		if kind == "" {
+			kind = m.judge(ref, judged, opts.AllowOrphans)
+		}
+		patches = append(patches, p)
+		offered = append(offered, patch.Record{Patch: p})
+		if kind == "" {
+			var sofar []patch.Record
+			for j, q := range patches {
+				sofar = append(sofar, patch.Record{Seq: uint64(len(m.records) + j + 1), Patch: q})
+			}
+			ref = m.reference(sofar...)
+		}
+	}
+	m.done(t, kind, offered, func(s *store.Store) (store.Committed, error) {
+		return s.ApplyPatch(context.Background(), m.key, m.of(s, opts), patches...)
+	})
+}
+
+// retry offers records that are there once more, among new ones.
+func (m *machine) retry(t *rapid.T) {
+	var events []*patch.Event
+	var offered []patch.Record
+	for i, r := range m.offered {
+		if r.Event != nil && r.ID() != "" && len(events) < 3 && rapid.Bool().Draw(t, "again") {
+			events = append(events, r.Event)
+			offered = append(offered, m.offered[i])
+		}
+		if r.Patch != nil && r.ID() != "" && rapid.IntRange(0, 3).Draw(t, "patch again") == 0 {
+			m.done(t, "", []patch.Record{r}, func(s *store.Store) (store.Committed, error) {
+				return s.ApplyPatch(context.Background(), m.key, store.PatchOptions{}, r.Patch)
+			})
+		}
+	}
+	if e := m.event(t, m.newID()); !e.Partial() {
+		events = append(events, e)
+		offered = append(offered, patch.Record{Event: e})
+	}
+	m.done(t, "", offered, func(s *store.Store) (store.Committed, error) {
+		return s.AppendEvents(context.Background(), m.key, store.AppendOptions{}, events...)
+	})
+}
+
+// duplicate offers a used id with other content, which must write nothing.
+func (m *machine) duplicate(t *rapid.T) {
+	var ids []string
+	for _, r := range m.records {
+		ids = slices.AppendSeq(ids, r.IDs())
+	}
+	if len(ids) == 0 {
+		t.Skip("an empty log")
+	}
+	id := rapid.SampledFrom(ids).Draw(t, "used id")
+	if rapid.Bool().Draw(t, "in a patch") {
+		e, err := patch.NewEvent(patch.Fields{ID: id, Author: "a duplicate"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := patch.NewSplice(0, 0, e).WithID(m.newID())
+		m.done(t, "duplicate", nil, func(s *store.Store) (store.Committed, error) {
+			return s.ApplyPatch(context.Background(), m.key, store.PatchOptions{AsOfNow: true}, p)
+		})
+		return
+	}
+	e, err := patch.NewEvent(patch.Fields{ID: id, Author: "a duplicate"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := patch.NewEvent(patch.Fields{ID: m.newID(), Author: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.done(t, "duplicate", nil, func(s *store.Store) (store.Committed, error) {
+		return s.AppendEvents(context.Background(), m.key, store.AppendOptions{}, fresh, e)
+	})
+}
+
+func (m *machine) preview(t *rapid.T) {
+	ref := m.reference()
+	p := m.drawPatch(t, ref.Visible())
+	opts, judged, kind := m.patchOptions(t, p)
+	if kind == "" {
+		kind = m.judge(ref, judged, opts.AllowOrphans)
+	}
+	would := patch.Complete(patch.Record{Seq: uint64(len(m.records) + 1), Patch: p}, m.newID, clock)
+	after := m.reference(would)
+	for i, s := range m.stores {
+		pre, err := s.Preview(context.Background(), m.key, m.of(s, opts), p)
+		if got := kindOf(err); got != kind {
+			t.Fatalf("store %d: preview of %v: %v, want %q\n%s", i, p, err, kind, m.log())
+		}
+		if err != nil {
+			continue
+		}
+		if err := fuzz.Compare(pre.View, after); err != nil {
+			t.Fatalf("store %d: preview of %v: %v\n%s", i, p, err, m.log())
+		}
+	}
+}
+
+func (m *machine) asOf(t *rapid.T) {
+	seq := rapid.IntRange(0, len(m.records)).Draw(t, "seq")
+	ref := fuzz.NewReference(m.initial)
+	for _, r := range m.records[:seq] {
+		ref.Apply(r)
+	}
+	for i, s := range m.stores {
+		v, err := s.ViewAt(context.Background(), m.key, uint64(seq))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fuzz.Compare(v, ref); err != nil {
+			t.Fatalf("store %d: as of %d: %v\n%s", i, seq, err, m.log())
+		}
+		if _, err := s.ViewAt(context.Background(), m.key, uint64(len(m.records)+1)); !errors.Is(err, store.ErrNotFound) {
+			t.Fatalf("store %d: a view beyond the end: %v", i, err)
+		}
+	}
+}
+
+func (m *machine) raw(t *rapid.T) {
+	from := rapid.IntRange(0, len(m.records)+1).Draw(t, "from")
+	for _, s := range m.stores {
+		var got []patch.Record
+		for r, err := range s.RawEvents(context.Background(), m.key, uint64(from)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, r)
+		}
+		compareRecords(t, m.records[max(from, 1)-1:], got)
+	}
+}
+
+func (m *machine) reopen(t *rapid.T) {
+	if err := m.stores[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.stores[0].Get(context.Background(), m.key); !errors.Is(err, store.ErrClosed) && m.options(0).CacheBytes < 0 {
+		t.Fatalf("reading a closed store: %v", err)
+	}
+	m.openFile(t)
+}
+
+// twoWriters lets two goroutines patch the bbolt store from one view: one wins, and the
+// other sees a conflict. The store in memory then gets what won.
+func (m *machine) twoWriters(t *rapid.T) {
+	if m.judge(m.reference(), patch.NewSplice(0, 0, m.plainEvent(t)), true) != "" {
+		t.Skip("the log takes no patches")
+	}
+	session, err := m.stores[0].Get(context.Background(), m.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := rapid.IntRange(0, session.View.Len()).Draw(t, "at")
+	var wg sync.WaitGroup
+	errs, patches := make([]error, 2), make([]*patch.PatchEvent, 2)
+	for i := range patches {
+		patches[i] = patch.NewSplice(at, 0, m.plainEvent(t)).WithID(m.newID()).WithTimestamp(clock)
+		wg.Go(func() {
+			_, errs[i] = m.stores[0].ApplyPatch(context.Background(), m.key, store.PatchOptions{On: session.View, AllowOrphans: true}, patches[i])
+		})
+	}
+	wg.Wait()
+	winner := 0
+	if errs[0] != nil {
+		winner = 1
+	}
+	if errs[winner] != nil || !errors.Is(errs[1-winner], store.ErrConflict) {
+		t.Fatalf("two writers on one base: %v, %v", errs[0], errs[1])
+	}
+	p := patches[winner].WithBase(session.View.PatchSeq())
+	if _, err := m.stores[1].ApplyPatch(context.Background(), m.key, store.PatchOptions{AllowOrphans: true}, p); err != nil {
+		t.Fatal(err)
+	}
+	m.records = append(m.records, patch.Record{Seq: uint64(len(m.records) + 1), Patch: p})
+	m.offered = append(m.offered, patch.Record{Patch: p})
+}
+
+func (m *machine) plainEvent(t *rapid.T) *patch.Event {
+	e, err := patch.NewEvent(patch.Fields{ID: m.newID(), Author: "agent", Timestamp: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// delete deletes the session and creates it again; its old views are refused.
+func (m *machine) delete(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "really") > 0 {
+		t.Skip("seldom")
+	}
+	old := m.views[len(m.views)-1]
+	for _, s := range m.stores {
+		if err := s.Delete(context.Background(), m.key); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(context.Background(), m.key); !errors.Is(err, store.ErrNotFound) {
+			t.Fatalf("a deleted session: %v", err)
+		}
+	}
+	m.create(t)
+	_, err := m.stores[0].ApplyPatch(context.Background(), m.key, store.PatchOptions{On: old}, patch.NewSplice(0, 0, m.plainEvent(t)))
+	if !errors.Is(err, store.ErrNotFound) {
+		t.Fatalf("a patch on a deleted session's view: %v", err)
+	}
+}
+
+func (m *machine) unexpectedPlace(t *rapid.T) {
+	wrong := uint64(len(m.records) + 1)
+	for _, s := range m.stores {
+		_, err := s.AppendEvents(context.Background(), m.key, store.AppendOptions{IfSeq: &wrong}, m.plainEvent(t))
+		if !errors.Is(err, store.ErrConflict) {
+			t.Fatalf("an append that expects seq %d: %v", wrong, err)
+		}
+	}
+}
