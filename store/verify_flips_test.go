@@ -17,7 +17,7 @@ import (
 // Whatever bit of a page's beginning flips, where pages say what they hold: Verify ends,
 // does not bring the process down, and finds what can no longer be read.
 func TestVerifyFlippedBits(t *testing.T) {
-	flips := 250
+	flips := 200
 	if testing.Short() {
 		flips = 50
 	}

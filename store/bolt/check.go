@@ -32,7 +32,7 @@ func (b *Backend) Check(ctx context.Context) error {
 			return nil
 		}
 		found = append(found, walk(tx)...)
-		for err := range tx.Check() { // to be read to its end
+		for err := range tx.Check(bbolt.WithKVStringer(beginnings{})) { // to be read to its end
 			found = append(found, err)
 		}
 		found = append(found, checkSessions(tx)...)
@@ -43,6 +43,13 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	return errors.Join(append(found, err)...)
 }
+
+// beginnings shows of a key or value its beginning alone: a damaged one may claim to go
+// on beyond the end of the file.
+type beginnings struct{}
+
+func (beginnings) KeyToString(k []byte) string   { return fmt.Sprintf("%x", k[:min(len(k), 32)]) }
+func (beginnings) ValueToString(v []byte) string { return fmt.Sprintf("%x", v[:min(len(v), 32)]) }
 
 // walk reads each key and value, and looks each key up. bbolt's own check runs in another
 // goroutine, where a fault of the memory map ends the process; what makes it fault is
