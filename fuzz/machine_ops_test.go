@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
 func (m *machine) event(t *rapid.T, id string) *patch.Event {
@@ -299,6 +300,34 @@ func (m *machine) twoWriters(t *rapid.T) {
 	}
 	m.records = append(m.records, patch.Record{Seq: uint64(len(m.records) + 1), Patch: p})
 	m.offered = append(m.offered, patch.Record{Patch: p})
+}
+
+// failingCommit lets the commit of an append fail in one store. If it took place the call
+// succeeds; if it did not, nothing is there, and trying again lands it once.
+func (m *machine) failingCommit(t *rapid.T) {
+	e := m.plainEvent(t)
+	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(t, "failure")
+	write := func(s *store.Store) (store.Committed, error) {
+		return s.AppendEvents(context.Background(), m.key, store.AppendOptions{}, e)
+	}
+	m.faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
+	_, err := write(m.stores[1])
+	m.faulty.Plan(storetest.Plan{})
+	if (err == nil) != (failure == storetest.Landed) || errors.Is(err, store.ErrOutcomeUnknown) {
+		t.Fatalf("a commit that was %v: %v", failure, err)
+	}
+	session, err := m.stores[1].Get(context.Background(), m.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := m.reference()
+	if failure == storetest.Landed {
+		want.Apply(patch.Record{Seq: uint64(len(m.records) + 1), Event: e})
+	}
+	if err := fuzz.Compare(session.View, want); err != nil {
+		t.Fatalf("after a commit that was %v: %v\n%s", failure, err, m.log())
+	}
+	m.done(t, "", []patch.Record{{Event: e}}, write)
 }
 
 func (m *machine) plainEvent(t *rapid.T) *patch.Event {

@@ -18,6 +18,8 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/memory"
+	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
 // A store on bbolt, one in memory, and the reference model go through the same random
@@ -43,6 +45,7 @@ func TestPropertyStoresAreReference(t *testing.T) {
 			"raw":              m.raw,
 			"reopen":           m.reopen,
 			"two writers":      m.twoWriters,
+			"failing commit":   m.failingCommit,
 			"delete":           m.delete,
 			"export, import":   m.exportImport,
 			"unexpected place": m.unexpectedPlace,
@@ -53,7 +56,8 @@ func TestPropertyStoresAreReference(t *testing.T) {
 // machine is the stores under test and what the model knows of them.
 type machine struct {
 	path    string
-	stores  []*store.Store // on bbolt, in memory
+	stores  []*store.Store    // on bbolt, in memory
+	faulty  *storetest.Faulty // the latter's backend
 	key     store.Key
 	initial map[string]patch.Value
 	shared  map[string]patch.Value
@@ -68,7 +72,8 @@ func newMachine(t *rapid.T, path string) *machine {
 	m := &machine{path: path, key: store.Key{App: "app", User: "user/1", Session: "s"}, stores: make([]*store.Store, 2), shared: map[string]patch.Value{}}
 	m.openFile(t)
 	var err error
-	if m.stores[1], err = store.OpenMemory(m.options(1)); err != nil {
+	m.faulty = &storetest.Faulty{Backend: &memory.Backend{}}
+	if m.stores[1], err = store.New(m.faulty, m.options(1)); err != nil {
 		t.Fatal(err)
 	}
 	m.create(t)

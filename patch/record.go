@@ -210,7 +210,7 @@ func (e *Event) lasting() []member {
 // it again is a retry (semantics, section 2): the order of keys is free, numbers are
 // compared by kind and value, times as instants; temp: keys and Go types do not
 // count; ids, times and the base that the log filled in are compared only if offered
-// has them. Seqs are not compared.
+// has them; no replacement is as good as an empty one. Seqs are not compared.
 func Same(logged, offered Record) bool {
 	switch {
 	case logged.Event != nil && offered.Event != nil:
@@ -250,7 +250,7 @@ func sameMembers(a, b []member) bool {
 
 func samePatch(logged, offered *PatchEvent) bool {
 	if !logged.identity.same(&offered.identity) || logged.typ != offered.typ ||
-		logged.replaces != offered.replaces || len(logged.replacement) != len(offered.replacement) ||
+		len(logged.replacement) != len(offered.replacement) ||
 		(logged.summary == nil) != (offered.summary == nil) ||
 		offered.base != nil && (logged.base == nil || *logged.base != *offered.base) ||
 		!samePtr(logged.start, offered.start) || !samePtr(logged.count, offered.count) ||

@@ -141,6 +141,14 @@ func (f *Faulty) Read(ctx context.Context, session, creation string, from uint64
 	return f.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes)
 }
 
+// Pick implements [backend.Backend].
+func (f *Faulty) Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	if err := f.later(); err != nil {
+		return nil, err
+	}
+	return f.Backend.Pick(ctx, session, creation, seqs, maxBytes)
+}
+
 // Lookup implements [backend.Backend].
 func (f *Faulty) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
 	if err := f.later(); err != nil {

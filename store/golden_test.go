@@ -1,0 +1,153 @@
+package store_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// With this flag the golden files are written anew. That is for a new version of the
+// format, under a new name: files of old versions must be read for ever.
+var writeGolden = flag.Bool("write-golden", false, "write the golden database")
+
+const (
+	goldenDB   = "testdata/v1.db.gz" // a database as version 1 wrote it
+	goldenText = "testdata/v1.jsonl" // what its session exports
+)
+
+var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
+
+// A database that the first version of the format wrote is read as it was written:
+// records of both kinds, Go types, ids, shared state, a snapshot.
+func TestGoldenFileOfVersion1(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "golden.db")
+	if *writeGolden {
+		makeGolden(t, path)
+	}
+	packed, err := os.Open(goldenDB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	ctx := context.Background()
+	s, err := store.Open(path, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("%v (%v)", p, err)
+	}
+	var text bytes.Buffer
+	if err := s.Export(ctx, goldenKey, &text, store.ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(goldenText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(text.Bytes(), want) {
+		t.Errorf("it exports\n%s\nwant\n%s", text.Bytes(), want)
+	}
+	session, err := s.Get(ctx, goldenKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := fmt.Sprintf("%#v", session.State()["count"]); state != "7" {
+		t.Errorf("count is %s, want an int 7", state)
+	}
+	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
+		t.Errorf("user:name is %v", v)
+	}
+	// A retry finds the ids where version 1 put them.
+	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: genai.NewContentFromText("hello", "user")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, e)
+	if err != nil || c.Records[0].Seq != 1 {
+		t.Errorf("a retry: %v, %v", c.Records, err)
+	}
+}
+
+func makeGolden(t *testing.T, path string) {
+	t.Helper()
+	ctx := context.Background()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 6_000_007, time.UTC)
+	s, err := store.Open(path, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = s.Create(ctx, goldenKey, map[string]any{"tenant": "t1", "user:name": "Ann", "tags": []string{"a", "b"}})
+	check(err)
+	event := func(f patch.Fields) *patch.Event {
+		e, err := patch.NewEvent(f)
+		check(err)
+		return e
+	}
+	call := &genai.Content{Role: "model", Parts: []*genai.Part{{FunctionCall: &genai.FunctionCall{ID: "c1", Name: "look", Args: map[string]any{"n": int8(3)}}}}}
+	_, err = s.AppendEvents(ctx, goldenKey, store.AppendOptions{},
+		event(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: genai.NewContentFromText("hello", "user")}),
+		event(patch.Fields{ID: "e2", InvocationID: "inv1", Author: "agent", Branch: "a.b", Content: call, LongRunningToolIDs: []string{}}),
+		event(patch.Fields{ID: "e3", InvocationID: "inv1", Author: "agent", Content: &genai.Content{Role: "user", Parts: []*genai.Part{
+			{FunctionResponse: &genai.FunctionResponse{ID: "c1", Name: "look", Response: map[string]any{"found": true}}}}}}),
+		event(patch.Fields{ID: "e4", InvocationID: "inv2", Author: "agent", Actions: patch.Actions{StateDelta: map[string]any{"count": 7, "x": nil}}}),
+	)
+	check(err)
+	foreign, err := patch.ParseEvent([]byte(`{"id":"e5","author":"agent","timestamp":1700000000.25,"content":{"parts":[],"novel":[1.0,1e2,9007199254740993]},"unknown":{"a":{}}}`))
+	check(err)
+	_, err = s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, foreign)
+	check(err)
+	summary := event(patch.Fields{ID: "s1", Author: "user", Content: genai.NewContentFromText("they looked", "user"),
+		Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: 1, EndTimestamp: 2.5}}})
+	_, err = s.ApplyPatch(ctx, goldenKey, store.PatchOptions{AsOfNow: true},
+		patch.NewSummarise(1, 2, summary).WithID("p1"), patch.NewTruncateBefore("s1").WithID("p2").WithState(patch.Keep))
+	check(err)
+	check(s.Close())
+
+	s, err = store.Open(path, store.Options{})
+	check(err)
+	var text bytes.Buffer
+	check(s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
+	check(s.Close())
+	check(os.WriteFile(goldenText, text.Bytes(), 0o600))
+	data, err := os.ReadFile(path)
+	check(err)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err = w.Write(data)
+	check(err)
+	check(w.Close())
+	check(os.WriteFile(goldenDB, packed.Bytes(), 0o600))
+}
