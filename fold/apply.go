@@ -80,11 +80,15 @@ func (f *folding) record(r patch.Record) error {
 }
 
 func (f *folding) flush() {
-	if len(f.pending) > 0 {
-		n := f.view.root.len()
-		f.view.root = f.view.root.splice(f.own, n, n, f.pending)
-		f.pending = f.pending[:0] // the tree has copies
+	rest := f.pending
+	if f.own != nil {
+		rest = f.view.root.appendInPlace(f.own, rest)
 	}
+	if len(rest) > 0 {
+		n := f.view.root.len()
+		f.view.root = f.view.root.splice(f.own, n, n, rest)
+	}
+	f.pending = f.pending[:0] // the tree has copies
 }
 
 func (v *View) skip(reason patch.Flaw) {

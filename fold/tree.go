@@ -188,6 +188,35 @@ func (t *tree) spliceInPlace(own *owner, lo, hi int, others []node) bool {
 	return true
 }
 
+// appendInPlace adds nodes at the end of a tree of own's as long as there is room for
+// them, and returns those for which there was none.
+func (t *tree) appendInPlace(own *owner, nodes []node) (rest []node) {
+	if t == nil || t.owner != own {
+		return nodes
+	}
+	if t.kids == nil {
+		n := min(maxFill-len(t.nodes), len(nodes))
+		t.nodes = append(t.nodes, nodes[:n]...)
+		t.size += n
+		t.visible += countVisible(nodes[:n])
+		return nodes[n:]
+	}
+	last := t.kids[len(t.kids)-1]
+	visible, size := last.visible, last.size
+	rest = last.appendInPlace(own, nodes)
+	t.visible += last.visible - visible
+	t.size += last.size - size
+	for last.kids == nil && len(rest) > 0 && len(t.kids) < maxFill {
+		n := min(maxFill, len(rest))
+		leaf := newLeaf(own, append(make([]node, 0, maxFill), rest[:n]...))
+		t.kids = append(t.kids, leaf)
+		t.size += leaf.size
+		t.visible += leaf.visible
+		rest = rest[n:]
+	}
+	return rest
+}
+
 // edit returns the vertices, as deep as t, that take t's place.
 func (t *tree) edit(own *owner, lo, hi int, others []node) []*tree {
 	switch {

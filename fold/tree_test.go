@@ -83,7 +83,12 @@ func TestPropertyTreeIsSlice(t *testing.T) {
 					others[i].event = someEvent
 				}
 			}
-			tr = tr.splice(own, lo, hi, others)
+			if own != nil && lo == len(plain) && rapid.Bool().Draw(t, "append") {
+				rest := tr.appendInPlace(own, others)
+				tr = tr.splice(own, tr.len(), tr.len(), rest)
+			} else {
+				tr = tr.splice(own, lo, hi, others)
+			}
 			plain = slices.Concat(plain[:lo], others, plain[hi:])
 			if own == nil {
 				versions = append(versions, version{tr, plain})
