@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -155,78 +154,4 @@ func (s *Store) foldUpTo(ctx context.Context, key Key, r *replayed, last uint64)
 		}
 	}
 	return nil
-}
-
-// snapshotter writes snapshots in the background, one at a time, while any are due.
-type snapshotter struct {
-	mu      sync.Mutex
-	due     []*handle // each in use, and there once
-	running bool
-	closed  bool
-	writing sync.WaitGroup
-}
-
-// close lets no more snapshots become due and waits until those that are have been
-// written.
-func (n *snapshotter) close() {
-	n.mu.Lock()
-	n.closed = true
-	n.mu.Unlock()
-	n.writing.Wait()
-}
-
-// maybeSnapshot has the session's snapshot written if it is due. It does not wait.
-func (s *Store) maybeSnapshot(h *handle, v fold.View) {
-	at := h.snapshotSeq(v.Creation())
-	if v.Seq() < at || !s.opts.Snapshots.Due(v.Len(), v.Seq()-at) || !h.queued.CompareAndSwap(false, true) {
-		return
-	}
-	n := &s.snapshots
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return
-	}
-	s.cache.acquire(h.key) // gives this handle: it is in use
-	n.due = append(n.due, h)
-	if !n.running {
-		n.running = true
-		n.writing.Go(s.writeSnapshots)
-	}
-}
-
-func (s *Store) writeSnapshots() {
-	n := &s.snapshots
-	for {
-		n.mu.Lock()
-		if len(n.due) == 0 {
-			n.running = false
-			n.mu.Unlock()
-			return
-		}
-		h := n.due[0]
-		n.due = n.due[1:]
-		n.mu.Unlock()
-		s.writeSnapshot(h)
-	}
-}
-
-// writeSnapshot writes the snapshot of a session that was due.
-func (s *Store) writeSnapshot(h *handle) {
-	defer s.cache.release(h)
-	h.queued.Store(false)
-	v := h.view.Load()
-	if v == nil {
-		return
-	}
-	data, err := snapshot.Encode(*v)
-	if err == nil {
-		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), data)
-	}
-	switch {
-	case err == nil:
-		h.snapshot.Store(&snapshotMark{v.Creation(), v.Seq()})
-	case !errors.Is(err, backend.ErrNotFound): // deleted meanwhile
-		s.opts.Logger.Warn("patchlog: writing a snapshot failed", "session", h.key.String(), "error", err)
-	}
 }
