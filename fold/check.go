@@ -59,7 +59,7 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 
 // Preview is what a patch would do.
 type Preview struct {
-	View    View           // as it would stand after the patch
+	View    View           // as it would stand after the patch; to look at, not to make patches from
 	Start   int            // the index of the first event that goes or comes
 	Removed []*patch.Event // the visible events that go, in order
 	Added   []*patch.Event // the visible events that come in their place
