@@ -9,6 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/line"
 )
 
 // request is a write that waits for its session's turn. Writers of one session do not
@@ -54,17 +55,13 @@ func (s *Store) write(ctx context.Context, key Key, creation string, records []p
 	return r.committed, r.err
 }
 
-// fitting returns how many of the requests that wait make a group.
-func fitting(waiting []*request) int {
-	n, size := 0, 0
-	for n < len(waiting) && n < maxGroup && size < maxGroupBytes {
-		for _, rec := range waiting[n].records {
-			size += rec.Size()
-		}
-		n++
+var fitting = line.Fit(maxGroup, maxGroupBytes, func(r *request) int {
+	size := 0
+	for _, rec := range r.records {
+		size += rec.Size()
 	}
-	return n
-}
+	return size
+})
 
 // lead writes one group of the session's requests. The caller holds the handle's lock.
 func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {

@@ -9,6 +9,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/line"
 )
 
 // pending is a batch that waits for its commit. All that wait go into one transaction,
@@ -31,14 +32,7 @@ const (
 // that a snapshot's commit could delay.
 const snapshotPatience = 10 * time.Millisecond
 
-func fitting(waiting []*pending) int {
-	n, size := 0, 0
-	for n < len(waiting) && n < maxGroup && size < maxGroupBytes {
-		size += waiting[n].size
-		n++
-	}
-	return n
-}
+var fitting = line.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.size })
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {

@@ -22,6 +22,19 @@ type entry[T any] struct {
 	done chan struct{}
 }
 
+// Fit returns a function for Do that makes groups of at most so many items, and ends one
+// with the item that brings its size to total.
+func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
+	return func(waiting []T) int {
+		n, sum := 0, 0
+		for n < len(waiting) && n < items && sum < total {
+			sum += size(waiting[n])
+			n++
+		}
+		return n
+	}
+}
+
 // Do puts item in the line and returns when it has been worked on, by this caller or by
 // another. Who can send on resource holds it: it calls work with items from the head of
 // the line, this caller's own perhaps not among them, and then receives. fits says how

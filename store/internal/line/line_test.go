@@ -129,3 +129,17 @@ func TestLater(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+func TestFit(t *testing.T) {
+	fits := line.Fit(3, 10, func(n int) int { return n })
+	for _, c := range []struct {
+		waiting []int
+		want    int
+	}{
+		{nil, 0}, {[]int{1}, 1}, {[]int{99}, 1}, {[]int{1, 1, 1, 1}, 3}, {[]int{4, 5, 1}, 3}, {[]int{4, 6, 1}, 2}, {[]int{99, 1}, 1},
+	} {
+		if got := fits(c.waiting); got != c.want {
+			t.Errorf("%v: %d, want %d", c.waiting, got, c.want)
+		}
+	}
+}
