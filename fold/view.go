@@ -60,12 +60,15 @@ func (v View) Len() int { return v.root.visibleLen() }
 
 // At returns the visible event with index i. It panics if i is out of range, as
 // indexing a slice does.
-func (v View) At(i int) *patch.Event {
+func (v View) At(i int) *patch.Event { return v.node(i).event }
+
+// node returns the i-th visible node, or panics.
+func (v View) node(i int) *node {
 	if i < 0 || i >= v.Len() {
 		panic(fmt.Sprintf("fold: index %d of a visible log of %d events", i, v.Len()))
 	}
 	n, _ := v.root.at(i)
-	return n.event
+	return n
 }
 
 // Events yields the visible events in order, each with its index.
@@ -107,18 +110,13 @@ func (v View) Find(eventID string) (index int, ok bool) {
 // summarise put in, or an event with actions.compaction. It panics if i is out of
 // range.
 func (v View) IsSummary(i int) bool {
-	e := v.At(i)
-	n, _ := v.root.at(i)
-	return n.summary || e.IsSummary()
+	n := v.node(i)
+	return n.summary || n.event.IsSummary()
 }
 
 // SeqOf returns the seq of the record that put the visible event with index i into
 // the log. It panics if i is out of range.
-func (v View) SeqOf(i int) uint64 {
-	_ = v.At(i)
-	n, _ := v.root.at(i)
-	return n.seq
-}
+func (v View) SeqOf(i int) uint64 { return v.node(i).seq }
 
 func (v View) net() delta {
 	if v.state == nil { // the zero View
