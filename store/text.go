@@ -147,18 +147,12 @@ func (f file) at(i int, err error) error {
 // are there.
 func (w *write) beginImport(ctx context.Context, f file, opts ImportOptions) (created bool, err error) {
 	key := w.handle.key
-	head, err := w.store.backend.Head(ctx, key.name())
-	switch err = fromBackend(key, err); {
+	_, m, err := w.store.head(ctx, key)
+	switch {
 	case errors.Is(err, ErrNotFound):
 		return true, w.createForImport(f, opts)
 	case err != nil:
 		return false, err
-	}
-	m, err := decodeMeta(head.Meta)
-	if err != nil {
-		return false, fmt.Errorf("session %s: %w", key, err)
-	}
-	switch {
 	case opts.State != nil:
 		own, _, err := splitState(opts.State)
 		if err != nil {
@@ -239,23 +233,22 @@ func sameState(a, b map[string]patch.Value) bool {
 // file must be a prefix of the other.
 func (w *write) settlePrefix(ctx context.Context, f file) error {
 	key := w.handle.key
-	offered := w.records
 	w.complete()
-	n := min(len(offered), int(w.view.Seq()))
+	n := min(len(w.offered), int(w.view.Seq()))
 	i := 0
 	for page, err := range w.store.pages(ctx, key, w.view.Creation(), 1, uint64(n)) {
 		if err != nil {
 			return err
 		}
 		for _, there := range page.records {
-			if there.ID() != offered[i].ID() || !patch.Same(there, offered[i]) {
+			if there.ID() != w.offered[i].ID() || !patch.Same(there, w.offered[i]) {
 				return f.at(i, fmt.Errorf("session %s: %w: the file has a patch in it, and its record %d is not the one that is there", key, ErrConflict, i+1))
 			}
 			w.records[i] = there
 			i++
 		}
 	}
-	for ; i < len(offered); i++ {
+	for ; i < len(w.offered); i++ {
 		w.missing = append(w.missing, i)
 	}
 	return nil
