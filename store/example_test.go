@@ -234,6 +234,18 @@ func ExampleStore_RawEvents() {
 	// 5 p1 true
 }
 
+func ExampleStore_Info() {
+	s := exampleStore()
+	defer s.Close()
+	info, err := s.Info(context.Background(), store.Key{App: "shop", User: "ada", Session: "s1"})
+	fmt.Println(info.Key, info.Seq, err)
+	_, err = s.Info(context.Background(), store.Key{App: "shop", User: "ada", Session: "s2"})
+	fmt.Println(errors.Is(err, store.ErrNotFound))
+	// Output:
+	// shop/ada/s1 4 <nil>
+	// true
+}
+
 func ExampleStore_List() {
 	s := exampleStore()
 	defer s.Close()

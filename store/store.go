@@ -152,7 +152,7 @@ func (s *Store) Close() error {
 	return fromBackend(Key{}, s.backend.Close())
 }
 
-// Info says what a listing knows of a session.
+// Info is what a listing knows of a session.
 type Info struct {
 	Key      Key
 	Creation string    // differs for a session that is deleted and created again
@@ -201,6 +201,19 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 			}
 		}
 	}
+}
+
+// Info returns what a listing would say of one session. It fails with [ErrNotFound] if
+// there is no such session.
+func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
+	if err := key.Validate(); err != nil {
+		return Info{}, err
+	}
+	head, m, err := s.head(ctx, key)
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{Key: key, Creation: head.Creation, Created: m.created, Seq: head.Last}, nil
 }
 
 func infoOf(l backend.Listed) (Info, error) {

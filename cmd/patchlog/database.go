@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -55,14 +54,4 @@ func parseKey(text string) (store.Key, error) {
 		return store.Key{}, usagef("%v", err)
 	}
 	return key, nil
-}
-
-// info finds out what a listing knows of a session.
-func info(ctx context.Context, s *store.Store, key store.Key) (store.Info, error) {
-	for i, err := range s.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
-		if err != nil || i.Key == key {
-			return i, err
-		}
-	}
-	return store.Info{}, fmt.Errorf("session %s: %w", key, store.ErrNotFound)
 }

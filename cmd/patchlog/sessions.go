@@ -124,7 +124,7 @@ type stats struct {
 
 // measure reads the whole log.
 func (a *app) measure(ctx context.Context, s *store.Store, key store.Key) (stats, error) {
-	i, err := info(ctx, s, key)
+	i, err := s.Info(ctx, key)
 	if err != nil {
 		return stats{}, err
 	}
