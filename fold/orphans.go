@@ -158,7 +158,7 @@ func (s span) after(key callKey, before []part) (parts []part, was []int) {
 	for _, e := range s.added {
 		for p := range e.FunctionParts() {
 			if keyOf(p) == key {
-				parts, was = append(parts, part{p, -1, e}), append(was, unpaired)
+				parts, was = append(parts, part{FunctionPart: p, pos: -1, event: e}), append(was, unpaired)
 			}
 		}
 	}
@@ -258,7 +258,7 @@ func callsOf(e *patch.Event, pos int, problem string) []Orphan {
 	var out []Orphan
 	for p := range e.FunctionParts() {
 		if !p.Response {
-			out = append(out, part{p, pos, e}.orphan(problem))
+			out = append(out, part{FunctionPart: p, pos: pos, event: e}.orphan(problem))
 		}
 	}
 	return out

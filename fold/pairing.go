@@ -25,12 +25,15 @@ type part struct {
 	patch.FunctionPart
 	pos   int // of its event in the visible log; -1 if the event is not in it yet
 	event *patch.Event
+	place int // among all parts of the visible log
 }
 
 // pairing knows the function parts of a visible log by key, and pairs them. Parts of
 // different keys never meet, so a change is judged by the keys that it touches.
 type pairing struct {
 	byKey map[callKey][]part // in the order of the visible log
+	calls int
+	parts int
 }
 
 // pairingCache holds a view's pairing once it has been asked for.
@@ -52,7 +55,11 @@ func newPairing(v View) pairing {
 	for i, e := range v.Events() {
 		for fp := range e.FunctionParts() {
 			key := keyOf(fp)
-			p.byKey[key] = append(p.byKey[key], part{fp, i, e})
+			p.byKey[key] = append(p.byKey[key], part{fp, i, e, p.parts})
+			p.parts++
+			if !fp.Response {
+				p.calls++
+			}
 		}
 	}
 	return p
@@ -68,6 +75,9 @@ const unpaired = -1
 // same branch first), the first such call; failing that it amends the latest earlier
 // call; else it is unpaired.
 func pair(parts []part) []int {
+	if len(parts) == 2 && !parts[0].Response && parts[1].Response && parts[0].pos != parts[1].pos {
+		return []int{1, 0} // as nearly all are
+	}
 	partner := make([]int, len(parts))
 	var open openCalls
 	lastCall := unpaired

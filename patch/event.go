@@ -39,6 +39,8 @@ type Event struct {
 	parts       []FunctionPart
 	longRunning []string
 	role        string
+	tokens      int // estimated, of the content
+	prompt      int // usageMetadata.promptTokenCount
 	partial     bool
 	temp        bool // stateDelta has temp: keys
 	content     bool // content with at least one part

@@ -229,6 +229,8 @@ func (e *Event) derive() error {
 			}
 		case "partial":
 			e.partial = string(m.text) == "true"
+		case "usageMetadata":
+			e.prompt = promptTokens(m.text)
 		case "longRunningToolIds":
 			if kind == jsontext.Array {
 				e.longRunning = []string{}
@@ -263,6 +265,7 @@ func (e *identity) check() error {
 }
 
 func (e *Event) deriveContent(content []byte) {
+	e.tokens = contentTokens(content)
 	for name, v := range jsontext.Members(content) {
 		switch name {
 		case "role":

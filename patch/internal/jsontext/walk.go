@@ -258,6 +258,28 @@ func Unquote(quoted []byte) string {
 	return string(out)
 }
 
+// RuneLen returns how many runes [Unquote] would return, without making the text.
+func RuneLen(quoted []byte) int {
+	body := quoted[1 : len(quoted)-1]
+	n := 0
+	for {
+		i := bytes.IndexByte(body, '\\')
+		if i < 0 {
+			return n + utf8.RuneCount(body)
+		}
+		n += utf8.RuneCount(body[:i]) + 1
+		if body[i+1] != 'u' {
+			body = body[i+2:]
+			continue
+		}
+		unit, _ := hex4(body[i:])
+		body = body[i+6:]
+		if utf16.IsSurrogate(rune(unit)) {
+			body = body[6:]
+		}
+	}
+}
+
 // QuotedLen returns how many bytes [AppendQuote] appends for s.
 func QuotedLen(s string) int {
 	n := len(s) + len(`""`)

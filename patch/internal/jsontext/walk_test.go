@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -83,6 +84,9 @@ func TestPropertyQuoteAndUnquoteAreInverse(t *testing.T) {
 		if got := jsontext.Unquote([]byte(quoted)); got != text {
 			t.Errorf("%s is %q, want %q", quoted, got, text)
 		}
+		if got, want := jsontext.RuneLen([]byte(quoted)), utf8.RuneCountInString(text); got != want {
+			t.Errorf("RuneLen(%s) = %d, want %d", quoted, got, want)
+		}
 	}
 	ascii := make([]byte, 128)
 	for i := range ascii {
@@ -103,6 +107,9 @@ func TestPropertyQuoteAndUnquoteAreInverse(t *testing.T) {
 		theirs, err := json.Marshal(text)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if got, want := jsontext.RuneLen(theirs), utf8.RuneCountInString(text); got != want {
+			t.Fatalf("RuneLen(%s) = %d, want %d", theirs, got, want)
 		}
 		if got := jsontext.Unquote(theirs); got != text {
 			t.Fatalf("%s came back as %q, was %q", theirs, got, text)

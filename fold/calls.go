@@ -1,0 +1,36 @@
+package fold
+
+// Call is a function call in a visible log, and what answers it (semantics, section 4).
+type Call struct {
+	Index     int    // of its event in the visible log
+	Part      int    // among the parts of the event's content
+	ID        string // the call id; may be empty
+	Name      string // of the function
+	Responses []int  // indices of the events that answer or amend it, in order; nil if none does
+}
+
+// Calls returns the function calls of the visible log in their order, each with its
+// responses. The slice is the caller's own. It takes time linear in the number of visible
+// events, most of it once for each view.
+func (v View) Calls() []Call {
+	p := v.pairing()
+	calls := make([]Call, 0, p.calls)
+	at := make([]int, 0, p.parts) // each part's place in calls; that of a response says nothing
+	for i, e := range v.Events() {
+		for fp := range e.FunctionParts() {
+			at = append(at, len(calls))
+			if !fp.Response {
+				calls = append(calls, Call{Index: i, Part: fp.Index, ID: fp.ID, Name: fp.Name})
+			}
+		}
+	}
+	for _, parts := range p.byKey {
+		for i, partner := range pair(parts) {
+			if parts[i].Response && partner != unpaired {
+				c := &calls[at[parts[partner].place]]
+				c.Responses = append(c.Responses, parts[i].pos)
+			}
+		}
+	}
+	return calls
+}

@@ -1,0 +1,74 @@
+package patch
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// RunesPerToken is how many runes of text the estimate takes for a token. It is about
+// right for English; text in other scripts and dense JSON take more tokens.
+const RunesPerToken = 4
+
+// DataTokens is what the estimate takes for a part that holds data or names a file: what
+// Gemini takes for a small image.
+const DataTokens = 258
+
+// EstimatedTokens estimates how many tokens the event takes in a model's prompt: the
+// runes of its texts, of the names and arguments of its function calls, of the names
+// and results of its function responses, and of executable code with its output, over
+// [RunesPerToken], rounded up; and [DataTokens] for each part with data or a file. It
+// is 0 for an event without content. This is the one estimate of the whole module; it
+// costs nothing, for it is made when the event is.
+func (e *Event) EstimatedTokens() int { return e.tokens }
+
+// PromptTokens returns how long the prompt was, in tokens, that the event answers, as
+// the model measured it (usageMetadata.promptTokenCount), or 0 if the event does not
+// say.
+func (e *Event) PromptTokens() int { return e.prompt }
+
+// EstimateTextTokens returns what [Event.EstimatedTokens] would be for an event with the
+// given text alone.
+func EstimateTextTokens(text string) int { return tokensOf(utf8.RuneCountInString(text)) }
+
+func tokensOf(runes int) int { return (runes + RunesPerToken - 1) / RunesPerToken }
+
+func contentTokens(content []byte) int {
+	runes, data := 0, 0
+	for _, part := range jsontext.Elements(jsontext.Member(content, "parts")) {
+		for kind, v := range jsontext.Members(part) {
+			switch kind {
+			case "text":
+				runes += textRunes(v)
+			case "functionCall", "functionResponse", "executableCode", "codeExecutionResult":
+				for field, v := range jsontext.Members(v) {
+					if field != "id" {
+						runes += textRunes(v)
+					}
+				}
+			case "inlineData", "fileData":
+				if jsontext.KindOf(v) == jsontext.Object {
+					data++
+				}
+			}
+		}
+	}
+	return tokensOf(runes) + data*DataTokens
+}
+
+// textRunes counts the runes of a text, or of the JSON of any other value.
+func textRunes(v []byte) int {
+	if jsontext.KindOf(v) == jsontext.String {
+		return jsontext.RuneLen(v)
+	}
+	return utf8.RuneCount(v)
+}
+
+func promptTokens(usage []byte) int {
+	n, err := strconv.Atoi(string(jsontext.Member(usage, "promptTokenCount")))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
