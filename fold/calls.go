@@ -15,21 +15,26 @@ type Call struct {
 func (v View) Calls() []Call {
 	p := v.pairing()
 	calls := make([]Call, 0, p.calls)
-	at := make([]int, 0, p.parts) // each part's place in calls; that of a response says nothing
+	at := make([]int32, 0, p.parts) // each part's place in calls; that of a response says nothing
 	for i, e := range v.Events() {
 		for fp := range e.FunctionParts() {
-			at = append(at, len(calls))
+			at = append(at, int32(len(calls)))
 			if !fp.Response {
 				calls = append(calls, Call{Index: i, Part: fp.Index, ID: fp.ID, Name: fp.Name})
 			}
 		}
 	}
+	responses := make([]int, p.parts-p.calls) // the calls' lists, one after the other
 	for _, parts := range p.byKey {
 		for i, partner := range pair(parts) {
-			if parts[i].Response && partner != unpaired {
-				c := &calls[at[parts[partner].place]]
-				c.Responses = append(c.Responses, parts[i].pos)
+			if !parts[i].Response || partner == unpaired {
+				continue
 			}
+			c := &calls[at[parts[partner].place]]
+			if c.Responses == nil {
+				c.Responses, responses = responses[:0:1], responses[1:]
+			}
+			c.Responses = append(c.Responses, parts[i].pos)
 		}
 	}
 	return calls

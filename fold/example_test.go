@@ -89,3 +89,20 @@ func ExampleView_Skipped() {
 	fmt.Println(v.Skipped())
 	// Output: [{5 out of range}] <nil>
 }
+
+func ExampleView_Calls() {
+	for _, c := range exampleView().Calls() {
+		fmt.Println("call", c.ID, "in event", c.Index, "is answered by", c.Responses)
+	}
+	// Output: call c1 in event 1 is answered by [2]
+}
+
+func ExampleView_Entries() {
+	v, _ := exampleView().Apply(patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 3, event("s", "text:told"))})
+	for i, e := range v.Entries() {
+		fmt.Println(i, e.Event.ID(), "by record", e.Seq, "summary:", e.Summary)
+	}
+	// Output:
+	// 0 s by record 5 summary: true
+	// 1 answer by record 4 summary: false
+}

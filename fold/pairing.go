@@ -67,16 +67,19 @@ func newPairing(v View) pairing {
 
 const unpaired = -1
 
+// oneEach is how a call and the response after it are paired.
+var oneEach = []int{1, 0}
+
 // pair returns for each part the index of its partner: for a response that of the
 // call that it answers or amends, for a call that of the response that answered it
-// first. parts must be of one key and in order; parts of one event must be adjacent.
+// first. The result is not to be changed. parts must be of one key and in order; parts of one event must be adjacent.
 //
 // A response answers, in the latest earlier event that has an unanswered call (the
 // same branch first), the first such call; failing that it amends the latest earlier
 // call; else it is unpaired.
 func pair(parts []part) []int {
 	if len(parts) == 2 && !parts[0].Response && parts[1].Response && parts[0].pos != parts[1].pos {
-		return []int{1, 0} // as nearly all are
+		return oneEach // as nearly all are
 	}
 	partner := make([]int, len(parts))
 	var open openCalls

@@ -95,6 +95,28 @@ func (v View) EventsFrom(i int) iter.Seq2[int, *patch.Event] {
 	}
 }
 
+// Entry is an event of a visible log with what a view knows of it.
+type Entry struct {
+	Event   *patch.Event
+	Seq     uint64 // as of [View.SeqOf]
+	Summary bool   // as of [View.IsSummary]
+}
+
+// Entries yields the visible log with what the view knows of each event: what
+// [View.Events], [View.SeqOf] and [View.IsSummary] tell, for those who want it of all.
+func (v View) Entries() iter.Seq2[int, Entry] {
+	return func(yield func(int, Entry) bool) {
+		i := 0
+		v.root.walk(0, v.root.len(), func(n *node) bool {
+			if n.event == nil {
+				return true
+			}
+			i++
+			return yield(i-1, Entry{n.event, n.seq, n.isSummary()})
+		})
+	}
+}
+
 // Find returns the index of the first visible event with the given id. It takes time
 // linear in the number of visible events.
 func (v View) Find(eventID string) (index int, ok bool) {
@@ -110,9 +132,10 @@ func (v View) Find(eventID string) (index int, ok bool) {
 // summarise put in, or an event with actions.compaction. It panics if i is out of
 // range.
 func (v View) IsSummary(i int) bool {
-	n := v.node(i)
-	return n.summary || n.event.IsSummary()
+	return v.node(i).isSummary()
 }
+
+func (n *node) isSummary() bool { return n.summary || n.event.IsSummary() }
 
 // SeqOf returns the seq of the record that put the visible event with index i into
 // the log. It panics if i is out of range.

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -196,6 +197,31 @@ func ExampleStore_Preview() {
 	// Output:
 	// would remove 2 events and leave 2
 	// there are 4
+}
+
+func ExampleStore_View() {
+	s := exampleStore()
+	defer s.Close()
+	v, err := s.View(context.Background(), exampleKey)
+	fmt.Println(v.Len(), "visible events,", v.Seq(), "records", err)
+	// Output: 4 visible events, 4 records <nil>
+}
+
+func ExampleStore_ApplyOn() {
+	s := exampleStore()
+	defer s.Close()
+	seen, err := s.View(context.Background(), exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	v, err := s.ApplyOn(context.Background(), exampleKey, seen, fold.CheckOptions{}, patch.NewSplice(0, 3))
+	fmt.Println(v.Len(), err)
+	// What was seen is not what is there any more.
+	_, err = s.ApplyOn(context.Background(), exampleKey, seen, fold.CheckOptions{}, patch.NewSplice(0, 1))
+	fmt.Println(errors.Is(err, store.ErrConflict))
+	// Output:
+	// 1 <nil>
+	// true
 }
 
 func ExampleStore_ViewAt() {

@@ -1,0 +1,69 @@
+package fold_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestCalls(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		log  []string
+		want string // index/part id[responses], in order
+	}{
+		{"none", []string{"a text:hi"}, ""},
+		{"open", []string{"a call:x"}, "0/0 x[]"},
+		{"answered", []string{"a call:x", "b resp:x"}, "0/0 x[1]"},
+		{"after a text part", []string{"a text:so call:x call:y", "b resp:y"}, "0/1 x[] 0/2 y[1]"},
+		{"parallel, answered by one event", []string{"a call:x call:y", "b resp:x resp:y"}, "0/0 x[1] 0/1 y[1]"},
+		{"a placeholder, then the final response", []string{"a call:x", "b resp:x", "c text:so", "d resp:x"}, "0/0 x[1 3]"},
+		{"the id used again", []string{"a call:x", "b resp:x", "c call:x", "d resp:x"}, "0/0 x[1] 2/0 x[3]"},
+		{"the latest is answered first", []string{"a call:x", "b call:x", "c resp:x"}, "0/0 x[] 1/0 x[2]"},
+		{"not by a response in the same event", []string{"a call:x resp:x"}, "0/0 x[]"},
+		{"a response without call", []string{"a resp:x", "b call:y"}, "1/0 y[]"},
+	} {
+		var got []string
+		for _, call := range view(t, c.log...).Calls() {
+			if call.Name != "f" {
+				t.Errorf("%s: the function is %q", c.name, call.Name)
+			}
+			got = append(got, fmt.Sprintf("%d/%d %s%v", call.Index, call.Part, call.ID, call.Responses))
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestCallsAreTheCallersOwn(t *testing.T) {
+	v := view(t, "a call:x", "b resp:x", "c call:y", "d resp:y", "e resp:x")
+	first := v.Calls()
+	for i := range first {
+		first[i].Responses = append(first[i].Responses, 99)
+		first[i].Responses[0] = 99
+	}
+	if got := fmt.Sprint(v.Calls()); got != "[{0 0 x f [1 4]} {2 0 y f [3]}]" {
+		t.Errorf("after a caller changed its slice: %s", got)
+	}
+	if got := fmt.Sprint(first[1].Responses); got != "[99 99]" {
+		t.Errorf("one call's responses are written over by another's: %s", got)
+	}
+}
+
+func TestEntries(t *testing.T) {
+	v := view(t, "a text:1", "b text:2 summary:", "c text:3")
+	var got []string
+	for i, e := range v.Entries() {
+		got = append(got, fmt.Sprintf("%d %s %d %v", i, e.Event.ID(), e.Seq, e.Summary))
+		if e.Event != v.At(i) || e.Seq != v.SeqOf(i) || e.Summary != v.IsSummary(i) {
+			t.Errorf("entry %d is %v", i, e)
+		}
+		if i == 1 {
+			break
+		}
+	}
+	if strings.Join(got, "; ") != "0 a 1 false; 1 b 2 true" {
+		t.Error(got)
+	}
+}
