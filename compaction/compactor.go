@@ -1,0 +1,334 @@
+package compaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Compactor compacts the sessions of a log by one configuration. It is safe for use by
+// any number of goroutines; of two that compact one session at once, one writes and the
+// other sees a conflict and stops.
+type Compactor[K comparable] struct {
+	log  Log[K]
+	cfg  Config
+	opts Options[K]
+
+	counters counters
+
+	mu      sync.Mutex
+	backoff map[K]backoff
+	given   int // calls that were given up and have not returned
+}
+
+// Options of a [Compactor]. The zero value means the defaults.
+type Options[K comparable] struct {
+	// Pin, if not nil, returns the ids of events that stay raw in the given view, besides
+	// those of [Run.Pinned].
+	Pin func(fold.View) []string
+
+	// Observe, if not nil, is called with each attempt, failed ones too, when it has
+	// ended: metrics can be fed from it. It is called from the goroutine that compacts
+	// and should return soon.
+	Observe func(Attempt[K])
+
+	// Logger gets one line for each failure. nil means [slog.Default].
+	Logger *slog.Logger
+
+	// NewID makes ids; nil means random UUIDs. It may be called from several goroutines.
+	NewID func() string
+}
+
+// Outcome is how an attempt to compact ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Wrote    Outcome = "wrote"    // a patch was logged
+	Declined Outcome = "declined" // the summarizer had nothing to say
+	Conflict Outcome = "conflict" // another patch was logged meanwhile
+	Failed   Outcome = "failed"   // nothing was written; Attempt.Err says why
+)
+
+// Attempt says how one pass of compaction went.
+type Attempt[K comparable] struct {
+	Key     K
+	Outcome Outcome
+	Written *Written // if Outcome is Wrote
+	Err     error    // if Outcome is Failed
+
+	Trigger Trigger
+	Took    time.Duration // with the calls of the summarizer
+}
+
+// Written says what one pass of compaction put into a log. The same is in the patch's
+// customMetadata["patchlog"], under the names of the JSON tags.
+type Written struct {
+	PatchID      string        `json:"-"`
+	Trigger      Trigger       `json:"trigger"`
+	Level        int           `json:"level"`        // of the summaries, the highest
+	EventsBefore int           `json:"eventsBefore"` // visible events that went
+	EventsAfter  int           `json:"eventsAfter"`  // summaries that came
+	TokensBefore int           `json:"tokensBefore"` // estimated, of the events that went
+	TokensAfter  int           `json:"tokensAfter"`  // estimated, of the summaries
+	Ratio        float64       `json:"ratio"`        // TokensAfter over TokensBefore; 0 if nothing went
+	Model        string        `json:"model,omitempty"`
+	Took         time.Duration `json:"-"` // with the calls of the summarizer
+
+	// Usage is what the summarizer measured, added up over its calls.
+	Usage Usage `json:"usage"`
+}
+
+// Usage counts the tokens of a summarizer's calls, where it measures them.
+type Usage struct {
+	Calls        int `json:"calls"`
+	PromptTokens int `json:"promptTokens"`
+	AnswerTokens int `json:"answerTokens"`
+}
+
+func (u *Usage) add(r *genai.GenerateContentResponseUsageMetadata) {
+	u.Calls++
+	if r != nil {
+		u.PromptTokens += int(r.PromptTokenCount)
+		u.AnswerTokens += int(r.CandidatesTokenCount + r.ThoughtsTokenCount)
+	}
+}
+
+// New returns a compactor of the log's sessions. The error is that of [Config.Validate].
+func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.NewID == nil {
+		opts.NewID = uuid.NewString
+	}
+	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}}, nil
+}
+
+// MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
+// returns what was written, or nil if nothing was. It is for a session in which no
+// invocation is running.
+//
+// A summary takes the events' place only if the summarizer's answer is whole: not empty,
+// without a function call, not over [Config.MaxSummaryTokens], and at most half as long
+// as what it replaces. Else the session stays as it is, and the error is a
+// *[SummarizerError]; one that declines gives no error. After a failure or a refusal to
+// answer, the session is left alone, without error, until it has grown by so many
+// records as there were failures in a row, doubled each time up to 64. Where another
+// patch was logged while a summary was made, that one stands, and MaybeCompact stops
+// without error. Other errors are the log's own. What earlier passes have written is
+// returned in any case.
+func (c *Compactor[K]) MaybeCompact(ctx context.Context, key K) ([]Written, error) {
+	return c.Compact(ctx, key, Run{})
+}
+
+// Compact is [Compactor.MaybeCompact] for a session of which the caller knows more, such
+// as the invocation that is running.
+func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, error) {
+	if !c.cfg.Enabled {
+		return nil, nil
+	}
+	view, err := c.log.View(ctx, key)
+	if err != nil {
+		return nil, c.ended(ctx, Attempt[K]{Key: key}, err)
+	}
+	var done []Written
+	for {
+		if err := ctx.Err(); err != nil {
+			return done, err
+		}
+		if c.waits(key, view.Seq()) {
+			return done, nil
+		}
+		now := run
+		if c.opts.Pin != nil {
+			now.Pinned = append(c.opts.Pin(view), run.Pinned...)
+		}
+		d := plan(view, c.cfg, now)
+		if d.Window == nil {
+			return done, nil
+		}
+		start := time.Now()
+		w, next, err := c.pass(ctx, key, view, d.Window, now)
+		a := Attempt[K]{Key: key, Trigger: d.Window.Trigger, Took: time.Since(start)}
+		if err == nil {
+			w.Took = a.Took
+			a.Written = &w
+			done = append(done, w)
+			c.succeeded(key)
+		} else if ctx.Err() == nil && !errors.Is(err, fold.ErrConflict) {
+			c.failed(key, view.Seq())
+		}
+		if err = c.ended(ctx, a, err); err != nil || a.Written == nil {
+			return done, err
+		}
+		view = next
+	}
+}
+
+// ended counts, logs and reports an attempt, and returns the error that is the caller's
+// business.
+func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error {
+	switch {
+	case err == nil:
+		a.Outcome = Wrote
+	case ctx.Err() != nil:
+		return ctx.Err() // the caller gave up
+	case errors.Is(err, fold.ErrConflict):
+		a.Outcome = Conflict
+	case errors.Is(err, errDeclined):
+		a.Outcome = Declined
+	default:
+		a.Outcome, a.Err = Failed, err
+		c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "compaction failed", slog.Any("session", a.Key),
+			slog.String("trigger", string(a.Trigger)), slog.Any("error", err))
+	}
+	c.counters.count(a.Outcome, a.Written)
+	if c.opts.Observe != nil {
+		c.opts.Observe(a)
+	}
+	return a.Err
+}
+
+// pass has a window summarised and logs the patches.
+func (c *Compactor[K]) pass(ctx context.Context, key K, v fold.View, w *Window, run Run) (Written, fold.View, error) {
+	out := Written{PatchID: c.opts.NewID(), Trigger: w.Trigger, TokensBefore: w.Tokens, EventsBefore: w.Count, Level: 1}
+	for _, a := range w.Also {
+		out.EventsBefore += a.Count
+	}
+	// Whatever the summary will be, a log with a patch of unknown type takes no patches.
+	if err := v.Check(patch.NewSplice(w.Start, w.Count), fold.CheckOptions{AllowOrphans: true}); err != nil {
+		return out, v, err
+	}
+	start := time.Now()
+	log := bound{
+		raw: func(ctx context.Context, from uint64) iter.Seq2[patch.Record, error] {
+			return c.log.RawEvents(ctx, key, from)
+		},
+		viewAt: func(ctx context.Context, seq uint64) (fold.View, error) { return c.log.ViewAt(ctx, key, seq) },
+	}
+	var texts []written
+	for _, g := range w.Groups {
+		t := written{group: g}
+		var err error
+		if !w.Merge {
+			if t.again, err = log.shownAgain(ctx, v, g, c.cfg.OverlapSize); err != nil {
+				return out, v, err
+			}
+		}
+		req := request(v, w, g, t.again, c.cfg)
+		resp, err := c.summarize(ctx, c.summarizer(key), req)
+		out.Usage.add(resp.Usage)
+		if err == nil {
+			t.text, err = answer(resp, req.MaxTokens)
+		}
+		if err != nil {
+			return out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
+		}
+		out.Model = resp.Model
+		texts = append(texts, t)
+	}
+	summaries, err := summaryEvents(v, newVisible(v, run), w, texts, c.cfg, c.opts.NewID)
+	if err != nil {
+		return out, v, err
+	}
+	for _, s := range summaries {
+		out.TokensAfter += s.EstimatedTokens()
+		out.Level = max(out.Level, LineageOf(s).Level)
+	}
+	out.EventsAfter = len(summaries)
+	if out.TokensBefore > 0 {
+		out.Ratio = float64(out.TokensAfter) / float64(out.TokensBefore)
+	}
+	patches, err := w.patches(summaries, out.PatchID, out.metadata(time.Since(start)))
+	if err != nil {
+		return out, v, err
+	}
+	// A call goes in the same commit as the response in the span that it is tied to. Only
+	// between the patches is it split.
+	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{AllowOrphans: len(w.Also) > 0 && !w.Merge}, patches...)
+	return out, next, err
+}
+
+func (w Written) metadata(took time.Duration) map[string]any {
+	m := map[string]any{
+		"trigger": string(w.Trigger), "level": w.Level,
+		"eventsBefore": w.EventsBefore, "eventsAfter": w.EventsAfter,
+		"tokensBefore": w.TokensBefore, "tokensAfter": w.TokensAfter, "ratio": w.Ratio,
+		"durationMs": took.Milliseconds(),
+		"usage": map[string]any{
+			"calls": w.Usage.Calls, "promptTokens": w.Usage.PromptTokens, "answerTokens": w.Usage.AnswerTokens,
+		},
+	}
+	if w.Model != "" {
+		m["model"] = w.Model
+	}
+	return m
+}
+
+// So many calls of a summarizer may have been given up and not have returned before no
+// more are made.
+const maxGivenUp = 4
+
+// summarize calls a summarizer, for as long as the configuration allows. A call that
+// does not return in time is given up.
+func (c *Compactor[K]) summarize(ctx context.Context, s Summarizer, req Request) (Response, error) {
+	c.mu.Lock()
+	busy := c.given >= maxGivenUp
+	c.mu.Unlock()
+	if busy {
+		return Response{}, fmt.Errorf("%w: %d calls that were given up are still under way", ErrSummarizerBusy, maxGivenUp)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	type result struct {
+		resp Response
+		err  error
+	}
+	out := make(chan result, 1)
+	go func() {
+		defer cancel()
+		var r result
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("%w: %v\n%s", ErrSummarizerPanic, p, debug.Stack())
+			}
+			out <- r
+		}()
+		r.resp, r.err = s.Summarize(ctx, req)
+	}()
+	select {
+	case r := <-out:
+		return r.resp, r.err
+	case <-ctx.Done():
+	}
+	// It may have returned at the last moment.
+	select {
+	case r := <-out:
+		return r.resp, r.err
+	default:
+	}
+	c.mu.Lock()
+	c.given++
+	c.mu.Unlock()
+	go func() {
+		<-out
+		c.mu.Lock()
+		c.given--
+		c.mu.Unlock()
+	}()
+	return Response{}, fmt.Errorf("given up after %v: %w", c.cfg.Timeout, context.Cause(ctx))
+}

@@ -1,0 +1,71 @@
+package compaction_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func TestDefaultConfig(t *testing.T) {
+	c := compaction.DefaultConfig()
+	if !c.Enabled || c.CompactionInterval != 5 || c.OverlapSize != 2 || !strings.Contains(c.PromptTemplate, "{conversation_history}") || c.Summarizer != nil {
+		t.Errorf("%+v", c)
+	}
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (compaction.Config{}).Validate(); err != nil {
+		t.Error("the zero Config, in which compaction is off:", err)
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	for _, row := range []struct {
+		field  string // at fault; "" is none
+		change func(*compaction.Config)
+	}{
+		{"", func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 100, 1 }},
+		{"", func(c *compaction.Config) { c.CompactionInterval, c.TokenThreshold, c.EventRetentionSize = 0, 100, 1 }},
+		{"", func(c *compaction.Config) { c.PromptTemplate = "" }},
+		{"CompactionInterval", func(c *compaction.Config) { c.CompactionInterval = -1 }},
+		{"CompactionInterval", func(c *compaction.Config) { c.CompactionInterval = 0 }},
+		{"OverlapSize", func(c *compaction.Config) { c.OverlapSize = -1 }},
+		{"TokenThreshold", func(c *compaction.Config) { c.TokenThreshold = -1 }},
+		{"TokenThreshold", func(c *compaction.Config) { c.EventRetentionSize = 1 }},
+		{"EventRetentionSize", func(c *compaction.Config) { c.TokenThreshold = 1 }},
+		{"EventRetentionSize", func(c *compaction.Config) { c.EventRetentionSize = -1 }},
+		{"MaxInputTokens", func(c *compaction.Config) { c.MaxInputTokens = -1 }},
+		{"MaxSummaries", func(c *compaction.Config) { c.MaxSummaries = -1 }},
+		{"MaxSummaries", func(c *compaction.Config) { c.MaxSummaries = 1 }},
+		{"MaxSummaryTokens", func(c *compaction.Config) { c.MaxSummaryTokens = -1 }},
+		{"MaxOpenCalls", func(c *compaction.Config) { c.MaxOpenCalls = -1 }},
+		{"FallbackAfter", func(c *compaction.Config) { c.FallbackAfter = -1 }},
+		{"Timeout", func(c *compaction.Config) { c.Timeout = -time.Second }},
+		{"PromptTemplate", func(c *compaction.Config) { c.PromptTemplate = "summarise!" }},
+	} {
+		c := with(compaction.DefaultConfig(), row.change)
+		err := c.Validate()
+		if (err == nil) != (row.field == "") || err != nil && (!errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), ": "+row.field+":")) {
+			t.Errorf("want %q: %v", row.field, err)
+		}
+		if _, planErr := compaction.Plan(script(t, "u1"), c, compaction.Run{}); (planErr == nil) != (err == nil) {
+			t.Errorf("%s: Plan says %v", row.field, planErr)
+		}
+		if _, newErr := compaction.New(newSession(t, "").store, c, compaction.Options[store.Key]{}); (newErr == nil) != (err == nil) {
+			t.Errorf("%s: New says %v", row.field, newErr)
+		}
+	}
+}
+
+func TestOffMeansOff(t *testing.T) {
+	s := newSession(t, "u1 u2 u3")
+	sum := &scripted{}
+	if done := s.compact(compaction.Config{CompactionInterval: 1, Summarizer: sum}); done != nil || sum.calls() != 0 {
+		t.Errorf("%v, %d calls", done, sum.calls())
+	}
+}

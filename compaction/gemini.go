@@ -1,0 +1,236 @@
+package compaction
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+)
+
+// Defaults of [GeminiOptions].
+const (
+	DefaultGeminiModel        = "gemini-3.8-flash"
+	DefaultGeminiAttempts     = 3
+	DefaultGeminiInitialDelay = time.Second
+)
+
+// Sizes of what a model may write.
+const (
+	// thinkingTokens is room for what a model thinks before it writes. It counts
+	// against the limit on its output, and models of today cannot all be told not to.
+	thinkingTokens = 8192
+
+	// modelTokensPerToken is how many tokens of a model one estimated token can be: an
+	// estimated one is four runes, and in some scripts each of them is a token.
+	modelTokensPerToken = 4
+
+	// maxOutputTokens is the most that Gemini models take as a limit.
+	maxOutputTokens = 65536
+
+	// maxAPIErrorRunes is how much of an error from outside is shown.
+	maxAPIErrorRunes = 500
+)
+
+// ErrNoAPIKey: there is no key for the Gemini API, in the options or the environment.
+var ErrNoAPIKey = errors.New("no API key")
+
+// GeminiOptions are the options of [NewGemini]. A zero field means its default.
+type GeminiOptions struct {
+	// APIKey is the key for the Gemini API. The default is what the environment says in
+	// GOOGLE_API_KEY, or else in GEMINI_API_KEY.
+	APIKey string
+
+	// Model names the model; the default is [DefaultGeminiModel].
+	Model string
+
+	// ThinkingLevel is how much the model thinks before it writes. The default is low
+	// for the default model, and for every other the model's own: not all models know
+	// levels, and one that does not answers with an error.
+	ThinkingLevel genai.ThinkingLevel
+
+	// MaxAttempts is how often a request is sent at most, the first time included; the
+	// default is [DefaultGeminiAttempts].
+	MaxAttempts int
+
+	// InitialDelay is about how long to wait before the second attempt, if the service
+	// does not say. It doubles with each further one, up to half a minute. The default
+	// is [DefaultGeminiInitialDelay].
+	InitialDelay time.Duration
+
+	// BaseURL is where the API is, for proxies and tests, such as
+	// "https://proxy.example/gemini/". The default is genai's: GOOGLE_GEMINI_BASE_URL of
+	// the environment if set, else Google's own.
+	BaseURL string
+
+	// HTTPClient sends the requests; the default is a client of its own. It is copied.
+	// Unless it has a policy of its own, redirects are not followed: they would take
+	// the key to another place.
+	HTTPClient *http.Client
+}
+
+// Validate reports what is wrong with the options, and names the field at fault. A
+// missing key is for [NewGemini] to report.
+func (o GeminiOptions) Validate() error {
+	switch {
+	case strings.ContainsFunc(o.Model, notInModelName) || strings.Contains(o.Model, ".."):
+		return fmt.Errorf("GeminiOptions.Model: %q is no model's name", o.Model)
+	case o.MaxAttempts < 0:
+		return fmt.Errorf("GeminiOptions.MaxAttempts: %d is below 0", o.MaxAttempts)
+	case o.InitialDelay < 0:
+		return fmt.Errorf("GeminiOptions.InitialDelay: %v is below 0", o.InitialDelay)
+	case o.BaseURL != "":
+		u, err := url.Parse(o.BaseURL)
+		if err != nil {
+			return fmt.Errorf("GeminiOptions.BaseURL: %w", err)
+		}
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("GeminiOptions.BaseURL: %q is not an http or https URL", u.Redacted())
+		}
+	}
+	return nil
+}
+
+// notInModelName keeps a name from becoming another path or a query.
+func notInModelName(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`?&#%\`, r)
+}
+
+// Gemini is a [Summarizer] that asks a Gemini model. It is safe for concurrent use.
+type Gemini struct {
+	client   *genai.Client
+	apiKey   string
+	model    string
+	thinking genai.ThinkingLevel
+	attempts int
+	delay    time.Duration
+}
+
+var _ Summarizer = (*Gemini)(nil)
+
+// NewGemini returns a summarizer that asks a Gemini model through the Gemini API,
+// whatever the environment says about other backends. It sends nothing yet; ctx is for
+// making the client alone. The error matches [ErrNoAPIKey] if there is no key.
+func NewGemini(ctx context.Context, opts GeminiOptions) (*Gemini, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Gemini{
+		apiKey:   strings.TrimSpace(cmp.Or(opts.APIKey, os.Getenv("GOOGLE_API_KEY"), os.Getenv("GEMINI_API_KEY"))),
+		model:    cmp.Or(opts.Model, DefaultGeminiModel),
+		thinking: opts.ThinkingLevel,
+		attempts: cmp.Or(opts.MaxAttempts, DefaultGeminiAttempts),
+		delay:    cmp.Or(opts.InitialDelay, DefaultGeminiInitialDelay),
+	}
+	if g.apiKey == "" {
+		return nil, fmt.Errorf("gemini: %w: set GeminiOptions.APIKey, or GOOGLE_API_KEY or GEMINI_API_KEY in the environment", ErrNoAPIKey)
+	}
+	if g.thinking == "" && g.model == DefaultGeminiModel {
+		g.thinking = genai.ThinkingLevelLow
+	}
+	client, err := genai.NewClient(ctx, &genai.ClientConfig{
+		APIKey:      g.apiKey,
+		Backend:     genai.BackendGeminiAPI,
+		HTTPClient:  watched(opts.HTTPClient),
+		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL, RetryOptions: once()},
+	})
+	if err != nil {
+		return nil, g.fail("make a client", err)
+	}
+	g.client = client
+	return g, nil
+}
+
+// once tells the SDK to leave retrying to us. It does not look at Retry-After.
+func once() *genai.HTTPRetryOptions {
+	return &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](1)}
+}
+
+// Summarize sends req.Prompt to the model as the one message, with no tools, and returns
+// what it wrote. Room is left for req.MaxTokens in any script, and for thinking; how long
+// the answer is after all is for the compactor to judge.
+//
+// A request that fails for a passing reason (a connection that breaks, the statuses 408,
+// 429, 500, 502, 503 and 504) is sent again, as [GeminiOptions] say, after a pause with
+// jitter, or after as long as the service asks for with Retry-After or RetryInfo. If that
+// is longer than ctx has left, or than a minute, the call ends at once and says so.
+//
+// The error matches [ErrRefusedAnswer] if the service answered and the answer is of no
+// use: the prompt or the answer blocked, no candidate, nothing in it, cut off, or not the
+// API's JSON. It wraps a genai.APIError if the service reported an error, and ctx's error
+// if ctx ended. Its text never holds the API key.
+func (g *Gemini) Summarize(ctx context.Context, req Request) (Response, error) {
+	answer, err := g.generate(ctx, req)
+	if err != nil {
+		return Response{}, g.fail("summarise", err)
+	}
+	if feedback := answer.PromptFeedback; feedback != nil && feedback.BlockReason != "" && feedback.BlockReason != genai.BlockedReasonUnspecified {
+		return Response{}, g.fail("summarise", refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage))
+	}
+	if len(answer.Candidates) == 0 || answer.Candidates[0] == nil {
+		return Response{}, g.fail("summarise", refused("there is no candidate in it"))
+	}
+	candidate := answer.Candidates[0]
+	reason := candidate.FinishReason
+	switch reason {
+	case genai.FinishReasonStop, "":
+	case genai.FinishReasonUnspecified:
+		reason = ""
+	default:
+		return Response{}, g.fail("summarise", refused("the model stopped with %s %s", reason, candidate.FinishMessage))
+	}
+	if candidate.Content == nil || len(candidate.Content.Parts) == 0 {
+		return Response{}, g.fail("summarise", refused("the candidate is empty"))
+	}
+	return Response{
+		Content:      candidate.Content,
+		Model:        cmp.Or(answer.ModelVersion, g.model),
+		FinishReason: reason,
+		Usage:        answer.UsageMetadata,
+	}, nil
+}
+
+// generationConfig sets no temperature and the like: newer models ignore them, and are
+// announced to refuse them.
+func (g *Gemini) generationConfig(req Request) *genai.GenerateContentConfig {
+	config := &genai.GenerateContentConfig{MaxOutputTokens: outputTokens(req.MaxTokens)}
+	if g.thinking != "" {
+		config.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: g.thinking}
+	}
+	return config
+}
+
+// outputTokens is the limit on a model's output for an answer of so many estimated
+// tokens.
+func outputTokens(estimated int) int32 {
+	room := (maxOutputTokens - thinkingTokens) / modelTokensPerToken
+	return int32(thinkingTokens + modelTokensPerToken*min(max(estimated, 0), room))
+}
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrRefusedAnswer, strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+// geminiError is an error with a text of its own: on one line, not too long, and without
+// the key, which a service may repeat and the SDK shows at times.
+type geminiError struct {
+	text string
+	err  error
+}
+
+func (e *geminiError) Error() string { return e.text }
+func (e *geminiError) Unwrap() error { return e.err }
+
+func (g *Gemini) fail(doing string, err error) error {
+	text := strings.ReplaceAll(err.Error(), g.apiKey, "[API key]")
+	return &geminiError{
+		text: fmt.Sprintf("gemini: %s with %s: %s", doing, g.model, cutRunes(oneLine(text), maxAPIErrorRunes)),
+		err:  err,
+	}
+}

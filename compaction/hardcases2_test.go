@@ -1,0 +1,103 @@
+package compaction_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+)
+
+func TestHardCase24_AnswersThatCannotBeUsed(t *testing.T) {
+	content := func(parts ...*genai.Part) compaction.Response {
+		return compaction.Response{Content: &genai.Content{Role: genai.RoleModel, Parts: parts}}
+	}
+	thought := &genai.Part{Text: "hm", Thought: true}
+	call := &genai.Part{FunctionCall: &genai.FunctionCall{Name: "delete_all"}}
+	cutOff, blocked := says("told"), says("told")
+	cutOff.FinishReason, blocked.FinishReason = genai.FinishReasonMaxTokens, genai.FinishReasonSafety
+	for name, resp := range map[string]compaction.Response{
+		"a function call":                 content(call),
+		"a function call and a text":      content(&genai.Part{Text: "told"}, call),
+		"no part":                         content(),
+		"an empty text":                   content(&genai.Part{Text: " \n"}),
+		"a thought":                       content(thought),
+		"nil parts":                       content(nil, nil),
+		"cut off":                         cutOff,
+		"blocked":                         blocked,
+		"more than half of what there is": says("a text that is longer than half of what it would stand for, and so of no use"),
+	} {
+		s := newSession(t, "u1 a1 u2 a2")
+		before := s.view()
+		sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { return resp, nil }}
+		c := s.compactor(every(2, 0, sum))
+		done, err := c.MaybeCompact(t.Context(), key)
+		var refused *compaction.SummarizerError
+		if done != nil || !errors.Is(err, compaction.ErrRefusedAnswer) || !errors.As(err, &refused) || refused.Count != 4 {
+			t.Errorf("%s: %v, %v", name, done, err)
+		}
+		if after := s.view(); after.Seq() != before.Seq() || s.visible() != "e0 e1 e2 e3" {
+			t.Errorf("%s: the session changed: %s", name, s.visible())
+		}
+		if got := c.Stats(); got.Failed != 1 || got.Wrote != 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestHardCase24_ChangesItsInput(t *testing.T) {
+	s := newSession(t, "u1 a1 u2 a2 u3 a3")
+	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
+		for _, e := range r.Events {
+			if c, err := e.Content(); err == nil && c != nil {
+				c.Parts[0].Text = "forged"
+			}
+		}
+		clear(r.Events)
+		clear(r.Before)
+		return compaction.Response{}, errors.New("no")
+	}}
+	before := events(s.view())
+	if _, err := s.compactor(every(3, 1, sum)).MaybeCompact(t.Context(), key); err == nil {
+		t.Fatal("no error")
+	}
+	for i, e := range events(s.view()) {
+		if e != before[i] || e.String() != before[i].String() {
+			t.Errorf("event %d is now %s", i, e)
+		}
+	}
+}
+
+func TestHardCase25_TwoCompactors(t *testing.T) {
+	s := newSession(t, "u1 a1 u2 a2")
+	var both sync.WaitGroup
+	both.Add(2)
+	sum := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		both.Done()
+		both.Wait() // both have planned on the same view
+		return says("told"), nil
+	})
+	var wrote, conflicts uint64
+	var mu sync.Mutex
+	var ended sync.WaitGroup
+	for range 2 {
+		c := s.compactor(every(2, 0, sum))
+		ended.Go(func() {
+			if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			wrote += c.Stats().Wrote
+			conflicts += c.Stats().Conflicts
+		})
+	}
+	ended.Wait()
+	if wrote != 1 || conflicts != 1 {
+		t.Errorf("%d wrote, %d saw a conflict", wrote, conflicts)
+	}
+	s.want("S1:model")
+}

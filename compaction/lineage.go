@@ -1,0 +1,86 @@
+package compaction
+
+import (
+	"encoding/json"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Lineage is what a summary that patchlog wrote says of its origin, in its
+// customMetadata["patchlog"].
+type Lineage struct {
+	// Level is 1 for a summary of raw events; merging gives the next level.
+	Level int `json:"level"`
+
+	// Windows is how many summaries of raw events went into it.
+	Windows int `json:"windows"`
+
+	// Passes is how many summarisations the fact that went through most of them did.
+	Passes int `json:"passes"`
+
+	// Events is how many raw events it stands for.
+	Events int `json:"events"`
+
+	// Recent are the seqs of the raw events that it stands for of its last invocations:
+	// what the next window's summarizer is shown again. Each element is a range, both
+	// ends included.
+	Recent [][2]uint64 `json:"recent,omitempty"`
+}
+
+const lineageKey = "patchlog"
+
+// LineageOf returns the lineage of a summary. Of one that says nothing about it, such as
+// a summary made by hand, it is that of a summary of raw events that says nothing more.
+func LineageOf(summary *patch.Event) Lineage {
+	if l, ok := saidLineage(summary); ok {
+		return l
+	}
+	return Lineage{Level: 1, Windows: 1, Passes: 1}
+}
+
+// saidLineage returns what a summary says of its origin, if it does.
+func saidLineage(summary *patch.Event) (l Lineage, ok bool) {
+	text, ok := summary.Field("customMetadata")
+	if !ok {
+		return l, false
+	}
+	var metadata map[string]json.RawMessage
+	if json.Unmarshal(text, &metadata) != nil || json.Unmarshal(metadata[lineageKey], &l) != nil {
+		return l, false
+	}
+	return l, l.Level > 0 && l.Windows > 0 && l.Passes > 0
+}
+
+// levelOf is the level of a summary into which so many windows went, where k summaries
+// of one level make one of the next.
+func levelOf(windows, k int) int {
+	level := 1
+	for ; windows >= k; windows /= k {
+		level++
+	}
+	return level
+}
+
+// merged is the lineage of the summary that some summaries make.
+func merged(of []Lineage, k int) Lineage {
+	var l Lineage
+	for _, o := range of {
+		l.Windows += o.Windows
+		l.Events += o.Events
+		l.Passes = max(l.Passes, o.Passes+1)
+		if len(o.Recent) > 0 {
+			l.Recent = o.Recent
+		}
+	}
+	l.Level = levelOf(l.Windows, k)
+	return l
+}
+
+// addSeq adds a seq to ranges of seqs.
+func addSeq(ranges [][2]uint64, seq uint64) [][2]uint64 {
+	if last := len(ranges) - 1; last >= 0 && ranges[last][1]+1 == seq {
+		ranges[last][1] = seq
+		return ranges
+	}
+	return append(ranges, [2]uint64{seq, seq})
+}

@@ -1,0 +1,147 @@
+package compaction
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/fold"
+)
+
+// Trigger is what asks for a compaction.
+type Trigger string
+
+// The triggers.
+const (
+	ByInterval Trigger = "interval" // so many invocations are not summarised yet
+	ByTokens   Trigger = "tokens"   // the prompt is too large
+	ByTiers    Trigger = "tiers"    // so many summaries of one level stand side by side
+)
+
+// Span is a stretch [Start, Start+Count) of a visible log.
+type Span struct {
+	Start int
+	Count int
+}
+
+// Window is what one pass of compaction covers.
+type Window struct {
+	Trigger Trigger
+
+	// Span is where the summaries will stand, one for each of Groups.
+	Span
+
+	// Also are earlier stretches that go with it, in order: calls whose last response
+	// stands in Span, and what else is tied to them; or, when summaries are merged, those
+	// of the same branch that stand between summaries of others.
+	Also []Span
+
+	// Merge says that the events are summaries.
+	Merge bool
+
+	// Groups are the events by branch and isolation scope, which are never mixed in one
+	// text, in the order of their last events.
+	Groups []Group
+
+	// Invocations are the ids of the raw events' invocations, in order. Events without
+	// one add nothing.
+	Invocations []string
+
+	// Tokens is the estimate for all the events.
+	Tokens int
+}
+
+// Group is the part of a window that one summary stands for.
+type Group struct {
+	Branch  string // without what tells runs apart, unless all are of one run
+	Scope   string
+	Indices []int // of the visible events, in order
+}
+
+// Decision is what [Plan] found.
+type Decision struct {
+	// Window is the next pass, or nil if there is nothing to do.
+	Window *Window
+
+	// Reason says why this window, or why none.
+	Reason string
+
+	// PromptTokens is the size of the prompt; Measured, whether that rests on a
+	// measurement. See [PromptTokens]. They are 0 if compaction is off.
+	PromptTokens int
+	Measured     bool
+}
+
+// So much of TokenThreshold must be there to be covered before the token trigger fires
+// again, lest a tail that alone reaches the threshold costs a call with every event.
+const worthwhile = 16
+
+// Plan decides what to compact next in a view, if anything, and says why. It is pure:
+// the same view, config and run give the same decision, and nothing is changed. After a
+// window has been applied, Plan on the new view gives the next pass; passes come to an
+// end, for each leaves fewer raw events or fewer summaries.
+//
+// The rules, in docs/COMPACTION.md: the interval trigger before the token trigger before
+// merging; the oldest stretch first; never an open call, a pinned event, the live
+// question, or half of what a call and its responses tie together. The error is that of
+// [Config.Validate].
+func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
+	if err := cfg.Validate(); err != nil {
+		return Decision{}, err
+	}
+	return plan(v, cfg.withDefaults(), run), nil
+}
+
+func plan(v fold.View, cfg Config, run Run) Decision {
+	if !cfg.Enabled {
+		return Decision{Reason: "compaction is off"}
+	}
+	d := Decision{}
+	s := newVisible(v, run)
+	d.PromptTokens, d.Measured = promptTokens(s.entries, v.PatchSeq())
+
+	waiting, reason := 0, "no trigger is set"
+	if cfg.CompactionInterval > 0 {
+		s.number()
+		// What the trigger would count if nothing had to stay. Finding out what does is
+		// the dearer part.
+		if waiting = s.invocations(func(i int) bool { return s.invocation[i] != s.live || s.live == noInvocation }); waiting >= cfg.CompactionInterval {
+			s.settle(cfg.MaxOpenCalls, func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live })
+			waiting = s.invocations(s.coverable)
+			if waiting >= cfg.CompactionInterval {
+				if d.Window = s.window(ByInterval, cfg); d.Window != nil {
+					d.Reason = fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
+					return d
+				}
+			}
+		}
+		reason = fmt.Sprintf("%d of %d invocations", waiting, cfg.CompactionInterval)
+	}
+	over := cfg.TokenThreshold > 0 && d.PromptTokens >= cfg.TokenThreshold
+	if over {
+		tail := s.tail(cfg.EventRetentionSize)
+		s.settle(cfg.MaxOpenCalls, func(i int) bool { return i >= tail })
+		there := s.coverableTokens()
+		if there*worthwhile >= cfg.TokenThreshold {
+			if d.Window = s.window(ByTokens, cfg); d.Window != nil {
+				d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", d.PromptTokens, cfg.TokenThreshold)
+				return d
+			}
+		}
+		reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it",
+			d.PromptTokens, cfg.TokenThreshold, there)
+	} else if cfg.TokenThreshold > 0 {
+		reason += fmt.Sprintf("; %d of %d tokens", d.PromptTokens, cfg.TokenThreshold)
+	}
+	chains := s.chains()
+	if d.Window = s.tierMerge(chains, cfg.MaxSummaries); d.Window != nil {
+		d.Reason = fmt.Sprintf("%d summaries of one level stand side by side", cfg.MaxSummaries)
+		return d
+	}
+	if over {
+		if d.Window = s.forcedMerge(chains, cfg.MaxSummaries); d.Window != nil {
+			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, and only summaries are left to merge", d.PromptTokens, cfg.TokenThreshold)
+			return d
+		}
+	}
+	d.Reason = "nothing to do: " + reason
+	return d
+}

@@ -1,0 +1,107 @@
+package compaction
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Parts longer than so many runes are cut in a prompt.
+const maxPartRunes = 4_000
+
+// A summary of less than so many tokens may be as long as what it replaces, if merging
+// needs it.
+const tinyTokens = 256
+
+// A summary should take this part of what it stands for, but need not take fewer than so
+// many tokens. A model that goes over it by half is not refused yet.
+const (
+	aimOfEvents    = 1.0 / 6
+	aimOfSummaries = 1.0 / 3
+	leastAim       = 48
+)
+
+// request makes what the summarizer is asked for a group of a window. again are the raw
+// events that it is shown again.
+func request(v fold.View, w *Window, g Group, again []*patch.Event, cfg Config) Request {
+	r := Request{Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg)}
+	for _, i := range g.Indices {
+		r.Events = append(r.Events, v.At(i))
+	}
+	if !w.Merge {
+		r.Before = append(summariesBefore(v, g), again...)
+	}
+	share := aimOfEvents
+	if w.Merge {
+		share = aimOfSummaries
+	}
+	r.AimTokens = min(r.MaxTokens, max(leastAim, int(share*float64(tokensAt(v, g.Indices)))))
+	// One pass, for the transcript may hold anything.
+	r.Prompt = strings.NewReplacer(
+		History, history(r, cfg.MaxInputTokens), Words, strconv.Itoa(max(1, r.AimTokens*3/4)),
+	).Replace(cfg.PromptTemplate)
+	return r
+}
+
+// maxAnswer is how long the summary of a group may be.
+func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
+	covered := tokensAt(v, g.Indices)
+	if w.Merge && covered < tinyTokens {
+		return min(covered, cfg.MaxSummaryTokens)
+	}
+	return min(covered/2, cfg.MaxSummaryTokens)
+}
+
+func tokensAt(v fold.View, indices []int) int {
+	n := 0
+	for _, i := range indices {
+		n += v.At(i).EstimatedTokens()
+	}
+	return n
+}
+
+// summariesBefore returns the visible summaries of a group's branch before its events.
+func summariesBefore(v fold.View, g Group) []*patch.Event {
+	var out []*patch.Event
+	for i, e := range v.Events() {
+		if i >= g.Indices[0] {
+			break
+		}
+		if v.IsSummary(i) && groupOf(e) == (group{stripRuns(g.Branch), g.Scope}) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func history(r Request, maxTokens int) string {
+	limit := maxTokens * patch.RunesPerToken
+	var b strings.Builder
+	if len(r.Before) > 0 {
+		fmt.Fprintf(&b, "[For context, summarised already]\n%s[To summarise]\n", fitting(r.Before, limit/4))
+	}
+	b.WriteString(fitting(r.Events, limit))
+	return b.String()
+}
+
+// fitting is a transcript of at most so many runes: the longest parts are cut first, and
+// if that is not enough, the middle of the whole.
+func fitting(events []*patch.Event, limit int) string {
+	text := ""
+	for most := maxPartRunes; most >= 100; most /= 2 {
+		if text = Transcript(events, most); utf8.RuneCountInString(text) <= limit {
+			return text
+		}
+	}
+	n := utf8.RuneCountInString(text)
+	if n <= limit {
+		return text
+	}
+	runes := []rune(text)
+	half := limit / 2
+	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s\n", string(runes[:half]), n-2*half, strings.TrimSuffix(string(runes[n-half:]), "\n"))
+}

@@ -1,0 +1,155 @@
+package compaction_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var key = store.Key{App: "app", User: "user", Session: "s"}
+
+// session is a session of a store in memory, written in the words of [script].
+type session struct {
+	t     testing.TB
+	store *store.Store
+	words int
+}
+
+func newSession(t testing.TB, words string) *session {
+	st, err := store.OpenMemory(store.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { st.Close() })
+	if _, err := st.Create(t.Context(), key, nil); err != nil {
+		t.Fatal(err)
+	}
+	s := &session{t: t, store: st}
+	s.append(words)
+	return s
+}
+
+// append appends the events that words stand for; the ids go on counting.
+func (s *session) append(words string) {
+	var events []*patch.Event
+	for _, w := range strings.Fields(words) {
+		e, level := parseWord(s.t, w, s.words)
+		if level > 0 {
+			s.t.Fatalf("a summary is not appended: %q", w)
+		}
+		events = append(events, parseEvent(s.t, e))
+		s.words++
+	}
+	if _, err := s.store.AppendEvents(s.t.Context(), key, store.AppendOptions{}, events...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *session) view() fold.View {
+	v, err := s.store.View(s.t.Context(), key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return v
+}
+
+// visible writes the visible log: ids of events, and summaries as S with their level and
+// the role of their content.
+func (s *session) visible() string {
+	var out []string
+	v := s.view()
+	for i, e := range v.Events() {
+		if v.IsSummary(i) {
+			out = append(out, fmt.Sprintf("S%d:%s", compaction.LineageOf(e).Level, e.Role()))
+			continue
+		}
+		out = append(out, e.ID())
+	}
+	return strings.Join(out, " ")
+}
+
+func (s *session) compactor(cfg compaction.Config) *compaction.Compactor[store.Key] {
+	c, err := compaction.New(s.store, cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return c
+}
+
+// compact compacts until nothing is left to do.
+func (s *session) compact(cfg compaction.Config) []compaction.Written {
+	done, err := s.compactor(cfg).MaybeCompact(s.t.Context(), key)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return done
+}
+
+func (s *session) patch(p *patch.PatchEvent) {
+	s.t.Helper()
+	if _, err := s.store.ApplyPatch(s.t.Context(), key, store.PatchOptions{On: s.view()}, p); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *session) state() string { return fmt.Sprint(s.view().State()) }
+
+// scripted is a summarizer that notes what it is asked, and answers with a short text or
+// as it is told.
+type scripted struct {
+	mu       sync.Mutex
+	requests []compaction.Request
+	reply    func(compaction.Request) (compaction.Response, error)
+}
+
+func (s *scripted) Summarize(_ context.Context, r compaction.Request) (compaction.Response, error) {
+	s.mu.Lock()
+	s.requests = append(s.requests, r)
+	s.mu.Unlock()
+	if s.reply != nil {
+		return s.reply(r)
+	}
+	return says("told"), nil
+}
+
+func (s *scripted) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.requests)
+}
+
+func says(text string) compaction.Response {
+	return compaction.Response{Content: genai.NewContentFromText(text, genai.RoleModel), Model: "scripted", FinishReason: genai.FinishReasonStop}
+}
+
+func ids(events []*patch.Event) string {
+	var out []string
+	for _, e := range events {
+		if compaction.IsCompactionEvent(e) {
+			out = append(out, "S")
+			continue
+		}
+		out = append(out, e.ID())
+	}
+	return strings.Join(out, " ")
+}
+
+// every is a configuration with the interval trigger alone.
+func every(interval, overlap int, s compaction.Summarizer) compaction.Config {
+	return compaction.Config{Enabled: true, CompactionInterval: interval, OverlapSize: overlap, Summarizer: s}
+}
+
+func with(c compaction.Config, change func(*compaction.Config)) compaction.Config {
+	change(&c)
+	return c
+}

@@ -1,0 +1,100 @@
+package compaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Summarizer turns a stretch of a session into a short text. It is called from several
+// goroutines at once, and should return soon after ctx is done: a call that does not is
+// left alone, and what it says then is not used.
+//
+// A Response without content, and no error, means that it declines. The compactor
+// judges an answer before it uses it; see [Compactor.MaybeCompact].
+type Summarizer interface {
+	Summarize(ctx context.Context, req Request) (Response, error)
+}
+
+// SummarizerFunc is a function that is a [Summarizer].
+type SummarizerFunc func(ctx context.Context, req Request) (Response, error)
+
+// Summarize calls f.
+func (f SummarizerFunc) Summarize(ctx context.Context, req Request) (Response, error) {
+	return f(ctx, req)
+}
+
+// Request is what a [Summarizer] is asked for. It is the summarizer's own: changing it
+// changes nothing else.
+type Request struct {
+	// Events are what the summary will stand for, in the order of the log: raw events of
+	// one branch, or, if Merge is set, the summaries of one branch.
+	Events []*patch.Event
+
+	// Merge says that Events are summaries.
+	Merge bool
+
+	// Before is shown for context alone: the visible summaries of the branch that stand
+	// before Events, then the last raw events that those hide already.
+	Before []*patch.Event
+
+	// Prompt is the whole prompt: the template with the transcript of Before and Events
+	// in it.
+	Prompt string
+
+	// AimTokens is how long an answer should be; 0 says nothing. The prompt asks for it
+	// where the template has [Words].
+	AimTokens int
+
+	// MaxTokens is how long an answer may be, as [patch.EstimateTextTokens] counts; a
+	// longer one is refused.
+	MaxTokens int
+}
+
+// Response is a summarizer's answer.
+type Response struct {
+	// Content is the summary: texts, of which thoughts are left out.
+	Content *genai.Content
+
+	// Model names what wrote it, for the record.
+	Model string
+
+	// FinishReason is why the model stopped, as the model's API says. Other reasons than
+	// STOP and none mean that the answer is not whole, and it is refused.
+	FinishReason genai.FinishReason
+
+	// Usage is what the model measured, if it did.
+	Usage *genai.GenerateContentResponseUsageMetadata
+}
+
+// Errors about summarizers. A compactor's error about one matches one of them, or is
+// the summarizer's own, in a *[SummarizerError].
+var (
+	// ErrRefusedAnswer: the answer cannot stand for what it should. The text says why.
+	ErrRefusedAnswer = errors.New("answer refused")
+
+	// ErrSummarizerPanic: the summarizer panicked.
+	ErrSummarizerPanic = errors.New("summarizer panicked")
+
+	// ErrSummarizerBusy: too many calls that were given up have not returned yet.
+	ErrSummarizerBusy = errors.New("summarizer does not return")
+)
+
+// SummarizerError says that a summary was not made, and that the session is as it was.
+type SummarizerError struct {
+	Trigger Trigger
+	Start   int // of the window in the visible log
+	Count   int
+	Err     error
+}
+
+func (e *SummarizerError) Error() string {
+	return fmt.Sprintf("summary of visible events %d to %d (%s): %v", e.Start, e.Start+e.Count-1, e.Trigger, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *SummarizerError) Unwrap() error { return e.Err }

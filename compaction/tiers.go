@@ -1,0 +1,126 @@
+package compaction
+
+import "slices"
+
+// chain is summaries of one branch and isolation scope among which only other summaries
+// stand, in order.
+type chain struct {
+	indices []int
+	lineage []Lineage
+
+	// levels never rise along the chain: a summary of a lower level than one behind it
+	// is merged with that one's. Such come side by side when an open call between them
+	// is closed and covered.
+	levels []int
+}
+
+// chains returns the chains of the visible log, the oldest first.
+func (s *visible) chains() []*chain {
+	var all []*chain
+	var current map[group]*chain
+	for i, entry := range s.entries {
+		e := entry.Event
+		if !entry.Summary || s.pinned[e.ID()] {
+			current = nil
+			continue
+		}
+		if current == nil {
+			current = map[group]*chain{}
+		}
+		key := groupOf(e)
+		c := current[key]
+		if c == nil {
+			c = &chain{}
+			current[key] = c
+			all = append(all, c)
+		}
+		c.indices = append(c.indices, i)
+		c.lineage = append(c.lineage, LineageOf(e))
+	}
+	return all
+}
+
+func (c *chain) setLevels(k int) {
+	c.levels = make([]int, len(c.indices))
+	highest := 0
+	for i := len(c.indices) - 1; i >= 0; i-- {
+		highest = max(highest, levelOf(c.lineage[i].Windows, k))
+		c.levels[i] = highest
+	}
+}
+
+// runs yields the stretches [from, to) of one level, the lowest level first.
+func (c *chain) runs(yield func(from, to int) bool) {
+	to := len(c.levels)
+	for to > 0 {
+		from := to - 1
+		for from > 0 && c.levels[from-1] == c.levels[to-1] {
+			from--
+		}
+		if !yield(from, to) {
+			return
+		}
+		to = from
+	}
+}
+
+// tierMerge returns a window over the oldest k summaries of the lowest level of which so
+// many stand side by side, or nil.
+func (s *visible) tierMerge(chains []*chain, k int) *Window {
+	var best *chain
+	var at int
+	for _, c := range chains {
+		c.setLevels(k)
+		for from, to := range c.runs {
+			if to-from >= k && (best == nil || c.levels[from] < best.levels[at]) {
+				best, at = c, from
+			}
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return s.merge(ByTiers, best.indices[at:at+k])
+}
+
+// forcedMerge returns a window over summaries that would not be merged yet: those of one
+// level that stand side by side, of the lowest level that there is; failing that, the
+// two of the lowest levels. It returns nil if each chain has only one summary.
+func (s *visible) forcedMerge(chains []*chain, k int) *Window {
+	var best []int
+	lowest := 0
+	offer := func(level int, indices []int) {
+		if best == nil || level < lowest {
+			best, lowest = indices, level
+		}
+	}
+	for _, c := range chains {
+		c.setLevels(k)
+		for from, to := range c.runs {
+			if to-from >= 2 {
+				offer(c.levels[from], c.indices[from:to])
+			}
+		}
+	}
+	if best == nil {
+		for _, c := range chains {
+			if n := len(c.indices); n >= 2 {
+				offer(c.levels[n-2], c.indices[n-2:])
+			}
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return s.merge(ByTokens, best)
+}
+
+// merge returns the window over summaries of one chain.
+func (s *visible) merge(by Trigger, indices []int) *Window {
+	spans := spansOf(indices)
+	last := len(spans) - 1
+	s.number()
+	w := &Window{Trigger: by, Span: spans[last], Also: spans[:last], Merge: true}
+	s.fill(w, slices.Clone(indices))
+	return w
+}

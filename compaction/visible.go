@@ -1,0 +1,224 @@
+package compaction
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Run says of a session what its log does not. The zero Run is a session in which no
+// invocation is under way.
+type Run struct {
+	// Invocation is the id of the invocation that is running, or "". Its newest message
+	// of the user stays visible, and the interval trigger leaves its events alone.
+	Invocation string
+
+	// Pinned are ids of events that stay raw.
+	Pinned []string
+}
+
+// group names what must not be mixed in one text: a branch, without the suffixes that
+// tell its runs apart, and an isolation scope.
+type group struct {
+	branch string
+	scope  string
+}
+
+func groupOf(e *patch.Event) group {
+	return group{stripRuns(e.Branch()), e.IsolationScope()}
+}
+
+// stripRuns removes what stands behind an @ in each element of a branch: ADK's workflows
+// number their runs so.
+func stripRuns(branch string) string {
+	if !strings.Contains(branch, "@") {
+		return branch
+	}
+	elements := strings.Split(branch, ".")
+	for i, e := range elements {
+		elements[i], _, _ = strings.Cut(e, "@")
+	}
+	return strings.Join(elements, ".")
+}
+
+// visible is what planning knows of the events of a visible log. All slices are by
+// visible index.
+type visible struct {
+	view    fold.View
+	entries []fold.Entry
+	pinned  map[string]bool // by event id
+	liveID  string          // the running invocation's
+
+	// invocation numbers the invocations in the order in which they are first seen. That
+	// of a summary is noInvocation. See number.
+	invocation []int32
+	count      int32 // of invocations
+	live       int32 // the one that is running; noInvocation if none is
+	newest     int32 // that of the last raw event
+
+	// stays are the events that no summary may cover.
+	stays []bool
+
+	// last is, for each event, the last event that is tied to it by calls and responses:
+	// itself for most. Tied events are covered together or not at all.
+	last []int32
+
+	// attached are the events whose last stands behind an event that stays. They are not
+	// part of a window's span; they go when their last goes.
+	attached []bool
+}
+
+const noInvocation = -1
+
+// newVisible reads the visible log. What invocations there are is for number to find out,
+// what stays for settle.
+func newVisible(v fold.View, run Run) *visible {
+	s := &visible{view: v, entries: make([]fold.Entry, 0, v.Len()), pinned: make(map[string]bool, len(run.Pinned))}
+	for _, e := range v.Entries() {
+		s.entries = append(s.entries, e)
+	}
+	for _, id := range run.Pinned {
+		s.pinned[id] = true
+	}
+	s.liveID = run.Invocation
+	return s
+}
+
+// number finds out which invocation each event belongs to: the one that it names, else
+// that of the event before it; one of the user without begins one.
+func (s *visible) number() {
+	if s.invocation != nil {
+		return
+	}
+	s.invocation = make([]int32, len(s.entries))
+	s.live, s.newest = noInvocation, noInvocation
+	numbers := make(map[string]int32, len(s.entries)/8)
+	current, name := int32(noInvocation), ""
+	begin := func() {
+		current = s.count
+		s.count++
+	}
+	for i, e := range s.entries {
+		if e.Summary {
+			s.invocation[i], current, name = noInvocation, noInvocation, ""
+			continue
+		}
+		switch id := e.Event.InvocationID(); {
+		case id != "" && id == name:
+		case id != "":
+			number, known := numbers[id]
+			if known {
+				current = number
+			} else {
+				begin()
+				numbers[id] = current
+			}
+			name = id
+		case e.Event.Author() == "user" || current == noInvocation:
+			begin()
+			name = ""
+		}
+		s.invocation[i], s.newest = current, current
+	}
+	if number, ok := numbers[s.liveID]; ok && s.liveID != "" {
+		s.live = number
+	}
+}
+
+// raw reports whether the event is one that no summary stands for yet.
+func (s *visible) raw(i int) bool { return !s.entries[i].Summary }
+
+// settle finds out what stays and what is tied together. holds says which raw events
+// the trigger leaves alone.
+func (s *visible) settle(maxOpenCalls int, holds func(i int) bool) {
+	s.number()
+	n := len(s.entries)
+	s.stays, s.attached, s.last = make([]bool, n), make([]bool, n), make([]int32, n)
+	calls := s.view.Calls()
+	s.holdOpenCalls(calls, maxOpenCalls)
+	for i, e := range s.entries {
+		s.stays[i] = s.stays[i] || e.Summary || holds(i) || len(s.pinned) > 0 && s.pinned[e.Event.ID()]
+	}
+	if i := s.liveQuestion(); i >= 0 {
+		s.stays[i] = true
+	}
+	s.tie(calls)
+
+	// From the end, for an attached event divides the run that it stands in, and what was
+	// tied over it is then attached too.
+	end := int32(n)
+	for i := n - 1; i >= 0; i-- {
+		switch {
+		case s.stays[i]:
+			end = int32(i)
+		case s.last[i] >= end:
+			s.attached[i] = true
+			end = int32(i)
+		}
+	}
+}
+
+// tie fills last, and lets all that is tied to an event that stays stay too.
+func (s *visible) tie(calls []fold.Call) {
+	root := make([]int32, len(s.entries))
+	for i := range root {
+		root[i] = int32(i)
+	}
+	find := func(i int32) int32 {
+		for root[i] != i {
+			root[i] = root[root[i]]
+			i = root[i]
+		}
+		return i
+	}
+	// The root is the last of those tied.
+	for _, c := range calls {
+		for _, r := range c.Responses {
+			a, b := find(int32(c.Index)), find(int32(r))
+			root[min(a, b)] = max(a, b)
+		}
+	}
+	for i := range root {
+		s.last[i] = find(int32(i))
+		s.stays[s.last[i]] = s.stays[s.last[i]] || s.stays[i]
+	}
+	for i := range root {
+		s.stays[i] = s.stays[i] || s.stays[s.last[i]]
+	}
+}
+
+// liveQuestion returns the index of what the running invocation was last asked: its
+// newest message of the user that says more than what a function returned.
+func (s *visible) liveQuestion() int {
+	if s.live == noInvocation {
+		return -1
+	}
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		e := s.entries[i].Event
+		if s.raw(i) && s.invocation[i] == s.live && e.Author() == "user" && e.HasContent() && !onlyResponses(e) {
+			return i
+		}
+	}
+	return -1
+}
+
+func onlyResponses(e *patch.Event) bool {
+	responses, parts := 0, 0
+	for p := range e.FunctionParts() {
+		if p.Response {
+			responses++
+		}
+	}
+	if responses == 0 {
+		return false
+	}
+	var content struct {
+		Parts []json.RawMessage `json:"parts"`
+	}
+	if e.Decode("content", &content) == nil {
+		parts = len(content.Parts)
+	}
+	return responses == parts
+}

@@ -1,0 +1,235 @@
+package compaction
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// coverable reports whether a window may hold the event, settled as things are.
+func (s *visible) coverable(i int) bool { return !s.stays[i] }
+
+// invocations counts those that have a raw event for which counts is true.
+func (s *visible) invocations(counts func(i int) bool) int {
+	seen := make([]bool, len(s.entries)+1)
+	n := 0
+	for i, number := range s.invocation {
+		if s.raw(i) && !seen[number] && counts(i) {
+			seen[number] = true
+			n++
+		}
+	}
+	return n
+}
+
+func (s *visible) coverableTokens() int {
+	n := 0
+	for i, e := range s.entries {
+		if s.coverable(i) {
+			n += e.Event.EstimatedTokens()
+		}
+	}
+	return n
+}
+
+// tail returns the index from which on there are n raw events.
+func (s *visible) tail(n int) int {
+	i := len(s.entries)
+	for i > 0 && n > 0 {
+		i--
+		if s.raw(i) {
+			n--
+		}
+	}
+	return i
+}
+
+// A window of fewer tokens waits while there is a larger one. A model's answer to so
+// little is easily longer than what it was to replace, and a window that is refused must
+// not keep all others waiting.
+const smallWindow = 128
+
+// window returns the oldest stretch that can be covered, as far as the summarizer's
+// input reaches, or nil if there is none. Small ones come last.
+func (s *visible) window(by Trigger, cfg Config) *Window {
+	attachedTo := map[int32][]int{}
+	for i, a := range s.attached {
+		if a {
+			attachedTo[s.last[i]] = append(attachedTo[s.last[i]], i)
+		}
+	}
+	var small *Window
+	for start := 0; start < len(s.entries); {
+		if s.stays[start] || s.attached[start] {
+			start++
+			continue
+		}
+		end := start
+		for end < len(s.entries) && !s.stays[end] && !s.attached[end] {
+			end++
+		}
+		to := s.reach(start, end, attachedTo, cfg.MaxInputTokens)
+		w := s.covering(by, start, to, attachedTo)
+		switch {
+		case w == nil:
+		case w.Tokens >= smallWindow:
+			return w
+		case small == nil:
+			small = w
+		}
+		start = end
+	}
+	return small
+}
+
+// reach returns how far from start a window goes: over as many closed units as the
+// limit allows, at least one, and where that is not the whole run, over whole
+// invocations if there is one.
+func (s *visible) reach(start, end int, attachedTo map[int32][]int, limit int) int {
+	tokens, fits, whole := 0, start, start
+	closed := int32(start)
+	for i := start; i < end; i++ {
+		tokens += s.entries[i].Event.EstimatedTokens()
+		for _, a := range attachedTo[int32(i)] {
+			tokens += s.entries[a].Event.EstimatedTokens()
+		}
+		closed = max(closed, s.last[i])
+		if int(closed) > i {
+			continue // a call's response is still to come
+		}
+		if tokens > limit && fits > start {
+			if whole > start {
+				return whole
+			}
+			return fits
+		}
+		fits = i + 1
+		if i+1 == end || s.invocation[i+1] != s.invocation[i] {
+			whole = i + 1
+		}
+	}
+	return end
+}
+
+// covering returns the window over [start, end) and what goes with it, or nil if a
+// patch that gives it would leave a log that a model's API refuses.
+func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]int) *Window {
+	w := &Window{Trigger: by, Span: Span{start, end - start}}
+	var indices []int
+	for i := start; i < end; i++ {
+		indices = append(indices, attachedTo[int32(i)]...)
+	}
+	slices.Sort(indices)
+	w.Also = spansOf(indices)
+	for i := start; i < end; i++ {
+		indices = append(indices, i)
+	}
+	s.fill(w, indices)
+	gone := w.Also
+	if len(w.Groups) == 0 {
+		gone = append(slices.Clone(gone), w.Span)
+	}
+	if !s.endurable(w, gone) {
+		return nil
+	}
+	return w
+}
+
+// fill says what the events with the given indices, in order, are to a window.
+func (s *visible) fill(w *Window, indices []int) {
+	var groups []Group
+	at := map[group]int{}
+	g := -1
+	named := map[int32]bool{}
+	last := int32(noInvocation)
+	for _, i := range indices {
+		e := s.entries[i].Event
+		w.Tokens += e.EstimatedTokens()
+		if number := s.invocation[i]; number != last && !named[number] && e.InvocationID() != "" && s.raw(i) {
+			named[number], last = true, number
+			w.Invocations = append(w.Invocations, e.InvocationID())
+		}
+		if g < 0 || groups[g].Branch != e.Branch() || groups[g].Scope != e.IsolationScope() {
+			key := groupOf(e)
+			known := false
+			if g, known = at[key]; !known {
+				g = len(groups)
+				at[key] = g
+				groups = append(groups, Group{Branch: e.Branch(), Scope: e.IsolationScope()})
+			} else if groups[g].Branch != e.Branch() {
+				groups[g].Branch = key.branch
+			}
+		}
+		groups[g].Indices = append(groups[g].Indices, i)
+	}
+	// A branch that only changed the state has nothing to summarise, and goes along.
+	w.Groups = slices.DeleteFunc(groups, func(g Group) bool {
+		return !slices.ContainsFunc(g.Indices, func(i int) bool { return hasTranscript(s.entries[i].Event) })
+	})
+	slices.SortFunc(w.Groups, func(a, b Group) int {
+		return cmp.Compare(a.Indices[len(a.Indices)-1], b.Indices[len(b.Indices)-1])
+	})
+}
+
+// endurable reports whether the log is still one that a model's API accepts after the
+// given spans are gone without a summary in their place: no function call comes first,
+// or directly after a summary of role model, where it did not before.
+func (s *visible) endurable(w *Window, gone []Span) bool {
+	summarised := len(w.Groups) > 0
+	var left []int
+	removed := make([]bool, len(s.entries))
+	for _, g := range gone {
+		for i := g.Start; i < g.Start+g.Count; i++ {
+			removed[i] = true
+		}
+	}
+	for _, g := range gone {
+		after := g.Start + g.Count
+		for after < len(s.entries) && removed[after] {
+			after++
+		}
+		before := g.Start - 1
+		for before >= 0 && removed[before] {
+			before--
+		}
+		left = append(left, before, after)
+	}
+	inWindow := func(i int) bool { return summarised && i >= w.Start && i < w.Start+w.Count }
+	for i := 0; i < len(left); i += 2 {
+		before, after := left[i], left[i+1]
+		if after == len(s.entries) || inWindow(after) || !calls(s.entries[after].Event) {
+			continue
+		}
+		if before < 0 {
+			return false
+		}
+		// The window's own summaries take the role that fits what follows them.
+		if !inWindow(before) && s.entries[before].Summary && s.entries[before].Event.Role() == "model" {
+			return false
+		}
+	}
+	return true
+}
+
+func calls(e *patch.Event) bool {
+	for p := range e.FunctionParts() {
+		if !p.Response {
+			return true
+		}
+	}
+	return false
+}
+
+// spansOf returns the stretches that indices, in order, make.
+func spansOf(indices []int) []Span {
+	var spans []Span
+	for _, i := range indices {
+		if last := len(spans) - 1; last >= 0 && spans[last].Start+spans[last].Count == i {
+			spans[last].Count++
+			continue
+		}
+		spans = append(spans, Span{i, 1})
+	}
+	return spans
+}

@@ -1,0 +1,214 @@
+package compaction
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Defaults of [WorkerOptions].
+const (
+	DefaultQueue    = 1024
+	DefaultParallel = 2
+)
+
+// WorkerOptions are options of a [Worker]. The zero value means the defaults.
+type WorkerOptions struct {
+	// Queue is how many sessions may wait; 0 means [DefaultQueue].
+	Queue int
+
+	// Parallel is how many sessions are compacted at once; 0 means [DefaultParallel].
+	Parallel int
+}
+
+// Validate reports whether the options make sense. The error matches [patch.ErrInvalid]
+// and names the option at fault.
+func (o WorkerOptions) Validate() error {
+	switch {
+	case o.Queue < 0:
+		return fmt.Errorf("%w worker options: Queue: %d is below 0", patch.ErrInvalid, o.Queue)
+	case o.Parallel < 0:
+		return fmt.Errorf("%w worker options: Parallel: %d is below 0", patch.ErrInvalid, o.Parallel)
+	}
+	return nil
+}
+
+// Worker compacts sessions in the background: tell it with [Worker.Notify] that a session
+// has grown, after each invocation. A session is compacted by one goroutine at a time.
+// What goes wrong is the [Compactor]'s to log and count, and never reaches whoever
+// notified. It is safe for use by any number of goroutines.
+type Worker[K comparable] struct {
+	compactor *Compactor[K]
+	parallel  int
+	capacity  int
+
+	ctx    context.Context // ended when Close has no more patience
+	cancel context.CancelFunc
+	idle   sync.WaitGroup // of the goroutines that compact
+
+	mu      sync.Mutex
+	closed  bool
+	running int
+	queue   []K
+	state   map[K]stage // of the sessions that wait or run
+	stats   WorkerStats
+}
+
+// stage is where a session is in a worker.
+type stage int
+
+const (
+	queued stage = iota + 1
+	runs
+	runsAndAgain // notified while it runs
+)
+
+// WorkerStats counts what a worker was told, besides what its compactor did.
+type WorkerStats struct {
+	Stats
+
+	Notified uint64 // calls of Notify
+	Merged   uint64 // of these, for a session that waited already
+	Dropped  uint64 // of these, refused: the queue was full or the worker closed
+	Ended    uint64 // sessions that were looked at
+	Waiting  int    // sessions that wait now
+	Running  int    // sessions that are being compacted now
+}
+
+// NewWorker returns a worker. The error is that of [WorkerOptions.Validate]. It starts
+// goroutines when there is something to do, and has none otherwise.
+func NewWorker[K comparable](c *Compactor[K], opts WorkerOptions) (*Worker[K], error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	w := &Worker[K]{compactor: c, parallel: opts.Parallel, capacity: opts.Queue, state: map[K]stage{}}
+	if w.parallel == 0 {
+		w.parallel = DefaultParallel
+	}
+	if w.capacity == 0 {
+		w.capacity = DefaultQueue
+	}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// Notify says that a session has grown, and returns at once. It reports whether the
+// worker will look at the session: not if as many sessions wait as may, or the worker is
+// closed. The session is looked at the next time that it is told of, then; nothing is
+// lost but time.
+func (w *Worker[K]) Notify(key K) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats.Notified++
+	switch stage := w.state[key]; {
+	case w.closed:
+	case stage == queued || stage == runsAndAgain:
+		w.stats.Merged++
+		return true
+	case stage == runs:
+		w.state[key] = runsAndAgain
+		return true
+	case len(w.queue) < w.capacity:
+		w.push(key)
+		return true
+	}
+	w.stats.Dropped++
+	return false
+}
+
+// push lets a session wait, and sees that somebody takes it. The mutex is held.
+func (w *Worker[K]) push(key K) {
+	w.state[key] = queued
+	w.queue = append(w.queue, key)
+	if w.running < w.parallel {
+		w.running++
+		w.idle.Add(1)
+		go w.run()
+	}
+}
+
+// run compacts sessions until none waits.
+func (w *Worker[K]) run() {
+	defer w.idle.Done()
+	for {
+		key, ok := w.next()
+		if !ok {
+			return
+		}
+		w.compact(key)
+		w.done(key)
+	}
+}
+
+func (w *Worker[K]) next() (key K, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		w.running--
+		return key, false
+	}
+	key = w.queue[0]
+	w.queue = w.queue[1:]
+	w.state[key] = runs
+	return key, true
+}
+
+func (w *Worker[K]) done(key K) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats.Ended++
+	again := w.state[key] == runsAndAgain
+	delete(w.state, key)
+	if again && w.ctx.Err() == nil {
+		w.push(key)
+	}
+}
+
+func (w *Worker[K]) compact(key K) {
+	if w.ctx.Err() != nil {
+		return
+	}
+	// What goes wrong has been logged, counted and observed.
+	_, _ = w.compactor.MaybeCompact(w.ctx, key)
+}
+
+// Stats returns the counters and how many sessions wait and run.
+func (w *Worker[K]) Stats() WorkerStats {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.stats
+	s.Stats = w.compactor.Stats()
+	s.Waiting = len(w.queue)
+	for _, stage := range w.state {
+		if stage != queued {
+			s.Running++
+		}
+	}
+	return s
+}
+
+// Close takes no more sessions and waits until those that wait or run are done. When ctx
+// ends first, it cancels them, waits until they have stopped, and returns ctx's error;
+// their sessions are as if they had not been looked at, or have the summaries that were
+// written. Closing again waits as well.
+func (w *Worker[K]) Close(ctx context.Context) error {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		w.idle.Wait()
+		close(ended)
+	}()
+	defer w.cancel()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	w.cancel()
+	<-ended
+	return ctx.Err()
+}
