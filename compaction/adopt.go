@@ -1,0 +1,125 @@
+package compaction
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/google/uuid"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Adoption is how the compaction records of a foreign log become summaries.
+type Adoption struct {
+	// Patches put a summary in the place of what each record stands for, and cut the
+	// record. They are to be applied in one go, in their order, to the view that they
+	// were made from.
+	Patches []*patch.PatchEvent
+
+	// Adopted are the ids of the records that the patches take over.
+	Adopted []string
+
+	// Left are the records that stay as they are.
+	Left []LeftRecord
+}
+
+// LeftRecord is a compaction record that cannot be adopted.
+type LeftRecord struct {
+	EventID string
+	Reason  string
+}
+
+// Adopt plans how the compaction records in a view's visible log, such as ADK writes
+// (see [IsCompactionEvent]), become summaries: for each, the visible raw events before it
+// whose times lie in its range are summarised by its compacted content, under a new id,
+// and the record is cut; both keep the state. A record whose events do not stand side by
+// side, or of which nothing is left, or whose summary would split a function call from
+// its response, is left as it is, with the reason. Summaries that say their [Lineage]
+// are no records.
+func Adopt(v fold.View) Adoption {
+	var out Adoption
+	base := v.PatchSeq()
+	for _, id := range records(v) {
+		patches, next, err := adopt(v, id, base)
+		if err != nil {
+			out.Left = append(out.Left, LeftRecord{id, err.Error()})
+			continue
+		}
+		v = next
+		out.Patches = append(out.Patches, patches...)
+		out.Adopted = append(out.Adopted, id)
+	}
+	return out
+}
+
+// records returns the ids of the visible events that are records of a foreign log.
+func records(v fold.View) []string {
+	var ids []string
+	for _, e := range v.Events() {
+		if _, ours := saidLineage(e); IsCompactionEvent(e) && !ours {
+			ids = append(ids, e.ID())
+		}
+	}
+	return ids
+}
+
+// adopt returns the patches that take over one record, and the view after them.
+func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
+	at, _ := v.Find(id)
+	record := v.At(at)
+	c, _ := CompactionOf(record)
+	text, err := answer(Response{Content: c.CompactedContent}, math.MaxInt)
+	if err != nil {
+		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
+	}
+	var covered []int
+	for i, e := range v.Events() {
+		if i == at {
+			break
+		}
+		if !v.IsSummary(i) && !IsCompactionEvent(e) && InCompactedRange(e, c) {
+			covered = append(covered, i)
+		}
+	}
+	switch spans := spansOf(covered); {
+	case len(spans) == 0:
+		return nil, v, errors.New("no visible raw event before it lies in its range")
+	case len(spans) > 1:
+		return nil, v, fmt.Errorf("the visible raw events in its range are not side by side: other events stand between number %d and number %d",
+			spans[0].Start+spans[0].Count-1, spans[1].Start)
+	}
+	start, count := covered[0], len(covered)
+	after := turnsFrom(v, start+count, func(i int) bool { return i != at })
+	summary, err := patch.NewEvent(patch.Fields{
+		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
+		Branch: record.Branch(), IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(),
+		Content:        genai.NewContentFromText(text, genai.Role(roleBefore(after, record.Branch()))),
+		Actions:        patch.Actions{Compaction: &c},
+		CustomMetadata: map[string]any{lineageKey: Lineage{Level: 1, Windows: 1, Passes: 1, Events: count}.metadata()},
+	})
+	if err != nil {
+		return nil, v, err
+	}
+	about := map[string]any{lineageKey: map[string]any{"adopted": id}}
+	patches := []*patch.PatchEvent{
+		patch.NewSummarise(start, count, summary),
+		patch.NewSplice(at-count+1, 1).WithState(patch.Keep),
+	}
+	for i, p := range patches {
+		if p, err = p.WithID(uuid.NewString()).WithAuthor(author).WithBase(base).WithCustomMetadata(about); err != nil {
+			return nil, v, err
+		}
+		if err := v.Check(p, fold.CheckOptions{AnyBase: true}); err != nil {
+			return nil, v, err
+		}
+		next, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
+		if err != nil {
+			return nil, v, err
+		}
+		v, patches[i] = next, p
+	}
+	return patches, v, nil
+}

@@ -1,0 +1,311 @@
+package compaction_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var table = flag.Bool("table", false, "print docs/COMPACTION.md's table of the corpus")
+
+const corpus = "../../shared/corpus"
+
+// The configurations of the table: of sessions of ten and more invocations, and of one
+// long one.
+var (
+	tableInterval = compaction.Config{Enabled: true, CompactionInterval: 2, OverlapSize: 1, TokenThreshold: 4_000, EventRetentionSize: 6, MaxSummaryTokens: 600}
+	tableTokens   = compaction.Config{Enabled: true, TokenThreshold: 16_000, EventRetentionSize: 10}
+)
+
+// recorded is a recorded session.
+type recorded struct {
+	name        string
+	events      []*patch.Event
+	invocations []string // in the order in which they begin
+}
+
+func recordedSessions(t testing.TB) []recorded {
+	files, err := filepath.Glob(filepath.Join(corpus, "*", "*.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Skip("the corpus is not there")
+	}
+	var all []recorded
+	for _, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _ := filepath.Rel(corpus, file)
+		r := recorded{name: strings.TrimSuffix(filepath.ToSlash(name), ".jsonl")}
+		seen := map[string]bool{}
+		for d := patch.NewDecoder(bufio.NewReader(f), name); ; {
+			rec, err := d.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.events = append(r.events, rec.Event)
+			if id := rec.Event.InvocationID(); !seen[id] {
+				seen[id] = true
+				r.invocations = append(r.invocations, id)
+			}
+		}
+		f.Close()
+		all = append(all, r)
+	}
+	return all
+}
+
+// lived is a session as it was after its events had been appended and compacted on the
+// way.
+type lived struct {
+	raw, visible             int // tokens, estimated
+	rawEvents, visibleEvents int
+	most                     int // the largest visible log on the way, in tokens
+	state                    string
+}
+
+// live appends a session's events one by one. It compacts after each invocation, and,
+// if during, also after each event, as a running agent would.
+func live(t testing.TB, r recorded, cfg compaction.Config, during bool) lived {
+	st, err := store.OpenMemory(store.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Create(t.Context(), key, nil); err != nil {
+		t.Fatal(err)
+	}
+	c, err := compaction.New(st, cfg, compaction.Options[store.Key]{Logger: slog.New(slog.NewTextHandler(testWriter{t}, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out lived
+	for i, e := range r.events {
+		if _, err := st.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+			t.Fatal(err)
+		}
+		out.raw += e.EstimatedTokens()
+		ended := i+1 == len(r.events) || r.events[i+1].InvocationID() != e.InvocationID()
+		switch {
+		case during:
+			_, err = c.Compact(t.Context(), key, compaction.Run{Invocation: e.InvocationID()})
+		case ended:
+			_, err = c.MaybeCompact(t.Context(), key)
+		default:
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s after event %d: %v", r.name, i, err)
+		}
+		v, err := st.View(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.visible = 0
+		for _, e := range v.Events() {
+			out.visible += e.EstimatedTokens()
+		}
+		out.most = max(out.most, out.visible)
+		out.visibleEvents, out.state = v.Len(), fmt.Sprint(v.State())
+	}
+	out.rawEvents = len(r.events)
+	n := 0
+	for rec, err := range st.RawEvents(t.Context(), key, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Event != nil {
+			if !patch.Same(rec, patch.Record{Event: r.events[n]}) {
+				t.Fatalf("%s: raw event %d is not what was appended", r.name, n)
+			}
+			n++
+		}
+	}
+	if n != len(r.events) {
+		t.Fatalf("%s: %d raw events, of %d", r.name, n, len(r.events))
+	}
+	return out
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	w.t.Logf("%s", b)
+	return len(b), nil
+}
+
+// TestCorpus compacts every recorded session as it grows. With -table it prints the
+// table of docs/COMPACTION.md.
+func TestCorpus(t *testing.T) {
+	if *table {
+		fmt.Println("| session | invocations | events | raw tokens | visible tokens | visible events | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
+	}
+	for _, r := range recordedSessions(t) {
+		long := len(r.invocations) >= 10
+		oneTask := len(r.invocations) == 1 && len(r.events) > 20
+		if !long && !oneTask {
+			continue
+		}
+		cfg := tableInterval
+		if oneTask {
+			cfg = tableTokens
+		}
+		got := live(t, r, cfg, oneTask)
+		ratio := float64(got.visible) / float64(got.raw)
+		if *table {
+			fmt.Printf("| %s | %d | %d | %d | %d | %d | %.1f %% |\n", r.name, len(r.invocations), got.rawEvents, got.raw, got.visible, got.visibleEvents, 100*ratio)
+		}
+		if long && ratio > 0.30 {
+			t.Errorf("%s: %d of %d tokens are visible, %.1f %%", r.name, got.visible, got.raw, 100*ratio)
+		}
+		if oneTask && got.visible > cfg.TokenThreshold {
+			t.Logf("%s: %d tokens are visible, the threshold is %d", r.name, got.visible, cfg.TokenThreshold)
+		}
+	}
+}
+
+// TestLargestSessionIsBounded takes the largest recorded session, and ten thousand
+// invocations made from the recorded ones.
+func TestLargestSessionIsBounded(t *testing.T) {
+	var largest recorded
+	for _, r := range recordedSessions(t) {
+		if len(r.events) > len(largest.events) {
+			largest = r
+		}
+	}
+	got := live(t, largest, tableInterval, false)
+	t.Logf("%s: %d events of %d tokens; at most %d tokens visible after an invocation, %d at the end", largest.name, got.rawEvents, got.raw, got.most, got.visible)
+	// What the token trigger leaves may be long: the last events, as they come.
+	tail := 0
+	for i := range largest.events {
+		n := 0
+		for _, e := range largest.events[i:min(len(largest.events), i+tableInterval.EventRetentionSize)] {
+			n += e.EstimatedTokens()
+		}
+		tail = max(tail, n)
+	}
+	if bound := tableInterval.TokenThreshold + tableInterval.TokenThreshold/16 + tail; got.most > bound {
+		t.Errorf("%d tokens were visible, the bound is %d", got.most, bound)
+	}
+}
+
+func TestTenThousandInvocations(t *testing.T) {
+	invocations := 10_000
+	if testing.Short() {
+		invocations = 500
+	}
+	cfg := compaction.DefaultConfig()
+	s := newSession(t, "")
+	c := s.compactor(cfg)
+	most, mostEvents := 0, 0
+	const fact = "my name is Ada Lovelace and my customer number is 4711-0815"
+	for i := range invocations {
+		said := fmt.Sprintf("please look at order %d", 1000+i)
+		if i == 0 {
+			said = fact
+		}
+		var events []*patch.Event
+		for j, e := range []event{
+			{"author": "user", "content": textOf("user", said)},
+			{"author": "agent", "content": contentOf("model", map[string]any{"functionCall": map[string]any{"id": fmt.Sprint("c", i), "name": "find_order", "args": map[string]any{"order": 1000 + i}}})},
+			{"author": "agent", "content": contentOf("user", map[string]any{"functionResponse": map[string]any{"id": fmt.Sprint("c", i), "name": "find_order", "response": map[string]any{"state": "sent", "note": strings.Repeat("parcel ", 20)}}})},
+			{"author": "agent", "content": textOf("model", fmt.Sprintf("Order %d has been sent, it should be with you in %d days.", 1000+i, 1+i%7)), "actions": map[string]any{"stateDelta": map[string]any{"last": i}}},
+		} {
+			e["id"], e["invocationId"] = fmt.Sprintf("e%d-%d", i, j), fmt.Sprintf("inv%d", i)
+			events = append(events, parseEvent(t, e))
+		}
+		if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		v := s.view()
+		tokens, _ := compaction.PromptTokens(v)
+		most, mostEvents = max(most, tokens), max(mostEvents, v.Len())
+	}
+	v := s.view()
+	windows := 0
+	for _, e := range v.Entries() {
+		if e.Summary {
+			windows += compaction.LineageOf(e.Event).Windows
+		}
+	}
+	const k = compaction.DefaultMaxSummaries
+	levels := 1 + int(math.Log(float64(windows))/math.Log(k)+1e-9)
+	first := compaction.LineageOf(v.At(0))
+	if first.Passes > levels {
+		t.Errorf("turn 1 passed through %d summarisations, want at most 1 + log_%d(%d) = %d", first.Passes, k, windows, levels)
+	}
+	if bound := (k-1)*levels + 1 + 4*cfg.CompactionInterval; mostEvents > bound {
+		t.Errorf("%d events were visible, want at most %d", mostEvents, bound)
+	}
+	if !strings.Contains(v.At(0).String(), "4711-0815") {
+		t.Errorf("what was told in turn 1 is gone: %s", v.At(0))
+	}
+	if got := v.State()["last"]; fmt.Sprint(got) != fmt.Sprint(invocations-1) {
+		t.Errorf("the state's last is %v", got)
+	}
+	t.Logf("%d invocations: at most %d events and %d tokens visible, turn 1 in %d passes, %d windows", invocations, mostEvents, most, first.Passes, windows)
+}
+
+func textOf(role, s string) map[string]any { return contentOf(role, map[string]any{"text": s}) }
+
+func contentOf(role string, part map[string]any) map[string]any {
+	return map[string]any{"role": role, "parts": []any{part}}
+}
+
+func TestHardCase19_OneLongInvocation(t *testing.T) {
+	var longest recorded
+	for _, r := range recordedSessions(t) {
+		if len(r.invocations) == 1 && len(r.events) > len(longest.events) {
+			longest = r
+		}
+	}
+	interval := live(t, longest, compaction.DefaultConfig(), true)
+	if interval.visibleEvents != interval.rawEvents {
+		t.Errorf("the interval fired inside one invocation: %d of %d events are visible", interval.visibleEvents, interval.rawEvents)
+	}
+	cfg := tableTokens
+	got := live(t, longest, cfg, true)
+	t.Logf("%s: %d events, %d tokens; at most %d visible", longest.name, got.rawEvents, got.raw, got.most)
+	if got.most > cfg.TokenThreshold+cfg.TokenThreshold/16 {
+		t.Errorf("%d tokens were visible at once, the threshold is %d", got.most, cfg.TokenThreshold)
+	}
+	s := newSession(t, "")
+	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, longest.events...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.compactor(cfg).Compact(t.Context(), key, compaction.Run{Invocation: longest.invocations[0]}); err != nil {
+		t.Fatal(err)
+	}
+	task := longest.events[0]
+	for _, e := range longest.events {
+		if e.Author() == "user" && e.HasContent() {
+			task = e
+			break
+		}
+	}
+	if at, ok := s.view().Find(task.ID()); !ok {
+		t.Error("the task message is hidden")
+	} else if at > 1 {
+		t.Errorf("the task message is event %d", at)
+	}
+}

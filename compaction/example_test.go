@@ -1,0 +1,258 @@
+package compaction_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var exampleKey = store.Key{App: "shop", User: "ann", Session: "1"}
+
+// exampleStore holds a session of three invocations: question and answer each.
+func exampleStore() *store.Store {
+	db, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	if _, err := db.Create(ctx, exampleKey, nil); err != nil {
+		log.Fatal(err)
+	}
+	for i, said := range []string{"I am Ann, order 4711 is missing", "ask the carrier", "and refund me"} {
+		for _, role := range []genai.Role{"user", "model"} {
+			author := "user"
+			if role == "model" {
+				author, said = "clerk", "It has been taken care of: "+said
+			}
+			e, err := patch.NewEvent(patch.Fields{
+				ID: fmt.Sprintf("e%d-%s", i+1, role), InvocationID: fmt.Sprintf("inv%d", i+1), Author: author,
+				Content: genai.NewContentFromText(said, role),
+			})
+			if err != nil {
+				log.Fatal(err)
+			}
+			if _, err := db.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	return db
+}
+
+// clerk is a summarizer in place of a model.
+var clerk = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+	text := fmt.Sprintf("Ann misses order 4711. (%d events)", len(r.Events))
+	return compaction.Response{Content: genai.NewContentFromText(text, genai.RoleModel)}, nil
+})
+
+func ExamplePlan() {
+	db := exampleStore()
+	defer db.Close()
+	view, err := db.View(context.Background(), exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cfg := compaction.DefaultConfig()
+	for _, cfg.CompactionInterval = range []int{5, 3} {
+		d, err := compaction.Plan(view, cfg, compaction.Run{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if d.Window == nil {
+			fmt.Println(d.Reason)
+			continue
+		}
+		fmt.Printf("visible events %d to %d of %v: %s\n", d.Window.Start, d.Window.Start+d.Window.Count-1, d.Window.Invocations, d.Reason)
+	}
+	// Output:
+	// nothing to do: 3 of 5 invocations
+	// visible events 0 to 5 of [inv1 inv2 inv3]: 3 invocations have events that are not summarised, the interval is 3
+}
+
+func ExampleCompactor_MaybeCompact() {
+	db := exampleStore()
+	defer db.Close()
+	ctx := context.Background()
+	cfg := compaction.DefaultConfig()
+	cfg.CompactionInterval, cfg.Summarizer = 3, clerk
+	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	written, err := c.MaybeCompact(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, w := range written {
+		fmt.Printf("%s: %d events became %d, %d tokens %d\n", w.Trigger, w.EventsBefore, w.EventsAfter, w.TokensBefore, w.TokensAfter)
+	}
+	view, err := db.View(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(view.Len(), "visible of", view.Seq(), "records")
+	// Output:
+	// interval: 6 events became 1, 52 tokens 9
+	// 1 visible of 7 records
+}
+
+func ExampleCompactor_Compact() {
+	db := exampleStore()
+	defer db.Close()
+	c, err := compaction.New(db, compaction.Config{
+		Enabled: true, TokenThreshold: 40, EventRetentionSize: 1, Summarizer: clerk,
+	}, compaction.Options[store.Key]{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// inv3 is running: what it was asked stays.
+	if _, err := c.Compact(context.Background(), exampleKey, compaction.Run{Invocation: "inv3"}); err != nil {
+		log.Fatal(err)
+	}
+	view, err := db.View(context.Background(), exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(compaction.Transcript(events(view), 0))
+	// Output:
+	// summary of earlier events: Ann misses order 4711. (4 events)
+	// user: and refund me
+	// clerk: It has been taken care of: and refund me
+}
+
+func ExampleWorker() {
+	db := exampleStore()
+	defer db.Close()
+	cfg := compaction.DefaultConfig()
+	cfg.CompactionInterval, cfg.Summarizer = 3, clerk
+	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, err := compaction.NewWorker(c, compaction.WorkerOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	w.Notify(exampleKey) // after each invocation; it does not wait
+	if err := w.Close(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	s := w.Stats()
+	fmt.Println(s.Ended, "session looked at,", s.Wrote, "summary,", s.EventsCovered, "events")
+	// Output: 1 session looked at, 1 summary, 6 events
+}
+
+func ExampleClearToolResults() {
+	db := exampleStore()
+	defer db.Close()
+	ctx := context.Background()
+	call := genai.NewContentFromFunctionCall("track", map[string]any{"order": 4711}, genai.RoleModel)
+	result := genai.NewContentFromFunctionResponse("track", map[string]any{"log": "left Berlin, left Halle, left Fulda, left Mainz"}, genai.RoleUser)
+	for _, content := range []*genai.Content{call, result} {
+		e, err := patch.NewEvent(patch.Fields{Author: "clerk", Content: content})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if _, err := db.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e); err != nil {
+			log.Fatal(err)
+		}
+	}
+	view, err := db.View(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	patches, err := compaction.ClearToolResults(view, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if view, err = db.ApplyOn(ctx, exampleKey, view, fold.CheckOptions{}, patches...); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(compaction.Transcript(events(view)[6:], 0))
+	// Output:
+	// clerk calls track {"order":4711}
+	// track returns to clerk: {"result":"[old tool result cleared]"}
+}
+
+func ExampleAdopt() {
+	db := exampleStore()
+	defer db.Close()
+	ctx := context.Background()
+	view, err := db.View(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// A record such as ADK writes, of what the first two events said.
+	seconds := func(i int) float64 { return float64(view.At(i).Timestamp().UnixNano()) / 1e9 }
+	record, err := patch.NewEvent(patch.Fields{ID: "record", Author: "user", Actions: patch.Actions{Compaction: &patch.EventCompaction{
+		StartTimestamp: seconds(0) - 0.0001, EndTimestamp: (seconds(1) + seconds(2)) / 2,
+		CompactedContent: genai.NewContentFromText("Ann misses order 4711.", genai.RoleModel),
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := db.AppendEvents(ctx, exampleKey, store.AppendOptions{}, record); err != nil {
+		log.Fatal(err)
+	}
+	if view, err = db.View(ctx, exampleKey); err != nil {
+		log.Fatal(err)
+	}
+	a := compaction.Adopt(view)
+	fmt.Println("adopted", a.Adopted, "left", a.Left)
+	if view, err = db.ApplyOn(ctx, exampleKey, view, fold.CheckOptions{}, a.Patches...); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(view.Len(), "visible, a summary first:", view.IsSummary(0))
+	// Output:
+	// adopted [record] left []
+	// 5 visible, a summary first: true
+}
+
+func ExampleFilterEventsForLLM() {
+	var foreign []*patch.Event
+	for _, line := range []string{
+		`{"id":"a","author":"user","timestamp":1,"content":{"role":"user","parts":[{"text":"hello"}]}}`,
+		`{"id":"b","author":"clerk","timestamp":2,"content":{"role":"model","parts":[{"text":"hello, who is there?"}]}}`,
+		`{"id":"c","author":"user","timestamp":3,"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2,
+			"compactedContent":{"role":"model","parts":[{"text":"They greeted each other."}]}}}}`,
+		`{"id":"d","author":"user","timestamp":4,"content":{"role":"user","parts":[{"text":"it is Ann"}]}}`,
+	} {
+		e, err := patch.ParseEvent([]byte(line))
+		if err != nil {
+			log.Fatal(err)
+		}
+		foreign = append(foreign, e)
+	}
+	fmt.Print(compaction.Transcript(compaction.FilterEventsForLLM(foreign), 0))
+	// Output:
+	// user: They greeted each other.
+	// user: it is Ann
+}
+
+func ExamplePromptTokens() {
+	db := exampleStore()
+	defer db.Close()
+	view, err := db.View(context.Background(), exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	tokens, measured := compaction.PromptTokens(view)
+	fmt.Println(tokens, "tokens, measured:", measured)
+	// Output: 52 tokens, measured: false
+}
+
+// events returns the visible events of a view.
+func events(v fold.View) []*patch.Event {
+	var out []*patch.Event
+	for _, e := range v.Events() {
+		out = append(out, e)
+	}
+	return out
+}
