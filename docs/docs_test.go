@@ -28,8 +28,9 @@ var arrows = map[string][]string{
 	"store/memory":        {"store/backend"},
 	"store":               {"patch", "fold", "snapshot", "store/backend", "store/bolt", "store/internal/line", "store/memory"},
 	"store/storetest":     {"store/backend"},
+	"compaction":          {"patch", "fold"},
 	"fuzz":                {"patch"},
-	"cmd/patchlog":        {"patch", "fold", "store"},
+	"cmd/patchlog":        {"patch", "fold", "store", "compaction"},
 }
 
 // Other modules that a package may import, by the first elements of their paths.
@@ -37,6 +38,7 @@ var outside = map[string][]string{
 	"patch":        {"github.com/vmihailenco/msgpack", "google.golang.org/genai", "github.com/google/uuid"},
 	"store":        {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
 	"store/bolt":   {"go.etcd.io/bbolt"},
+	"compaction":   {"google.golang.org/genai", "github.com/google/uuid"},
 	"fuzz":         {"pgregory.net/rapid", "google.golang.org/genai"},
 	"cmd/patchlog": {"github.com/google/uuid", "google.golang.org/genai"},
 }

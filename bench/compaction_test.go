@@ -1,0 +1,168 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// turns gives so many events of turns of four: question, call, response, answer.
+func turns(b *testing.B, from, n int) []*patch.Event {
+	b.Helper()
+	events := make([]*patch.Event, n)
+	for i := range events {
+		turn := (from + i) / 4
+		id := fmt.Sprintf("call-%d", turn)
+		f := patch.Fields{ID: fmt.Sprintf("e%d", from+i), InvocationID: fmt.Sprintf("inv%d", turn), Author: "agent"}
+		switch (from + i) % 4 {
+		case 0:
+			f.Author, f.Content = "user", genai.NewContentFromText("where is my order and when will it come", genai.RoleUser)
+		case 1:
+			f.Content = genai.NewContentFromFunctionCall("find_order", map[string]any{"order": turn}, genai.RoleModel)
+			f.Content.Parts[0].FunctionCall.ID = id
+		case 2:
+			f.Content = genai.NewContentFromFunctionResponse("find_order", map[string]any{"state": "on its way", "day": "Tuesday"}, genai.RoleUser)
+			f.Content.Parts[0].FunctionResponse.ID = id
+		default:
+			f.Content = genai.NewContentFromText("it is on its way and comes on Tuesday", genai.RoleModel)
+		}
+		e, err := patch.NewEvent(f)
+		if err != nil {
+			b.Fatal(err)
+		}
+		events[i] = e
+	}
+	return events
+}
+
+func viewOf(b *testing.B, events []*patch.Event) fold.View {
+	b.Helper()
+	records := make([]patch.Record, len(events))
+	for i, e := range events {
+		records[i] = patch.Record{Seq: uint64(i + 1), Event: e}
+	}
+	v, err := fold.Fold(fold.New("", nil), records)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return v
+}
+
+func told(context.Context, compaction.Request) (compaction.Response, error) {
+	return compaction.Response{Content: genai.NewContentFromText("told", genai.RoleModel)}, nil
+}
+
+// BenchmarkPlan is planning alone, on a view that has been planned on before.
+func BenchmarkPlan(b *testing.B) {
+	interval := compaction.DefaultConfig()
+	tokens := compaction.Config{Enabled: true, TokenThreshold: 1_000, EventRetentionSize: 20}
+	high := compaction.Config{Enabled: true, TokenThreshold: 1_000_000, EventRetentionSize: 20}
+	for _, c := range []struct {
+		name string
+		cfg  compaction.Config
+	}{{"interval", interval}, {"tokens", tokens}, {"nothing", high}} {
+		for _, n := range []int{100, 1_000, 10_000} {
+			b.Run(fmt.Sprintf("trigger=%s/events=%d", c.name, n), func(b *testing.B) {
+				v := viewOf(b, turns(b, 0, n))
+				for b.Loop() {
+					if _, err := compaction.Plan(v, c.cfg, compaction.Run{}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPlanAndApply plans on a view that has been planned on before, judges the patch,
+// and applies it: all that a pass computes besides the summary. The window is all but the
+// last 20 events, or the first 1,000 tokens of it. A patch made by hand is the baseline.
+func BenchmarkPlanAndApply(b *testing.B) {
+	summary, err := patch.NewEvent(patch.Fields{ID: "summary", Author: "user", Content: genai.NewContentFromText("told", genai.RoleModel)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, n := range []int{100, 1_000, 10_000} {
+		v := viewOf(b, turns(b, 0, n))
+		apply := func(start, count int) {
+			p := patch.NewSummarise(start, count, summary).WithBase(v.PatchSeq())
+			if err := v.Check(p, fold.CheckOptions{}); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for _, input := range []int{1_000, 1_000_000} {
+			cfg := compaction.Config{Enabled: true, TokenThreshold: 500, EventRetentionSize: 20, MaxInputTokens: input}
+			first, err := compaction.Plan(v, cfg, compaction.Run{})
+			if err != nil || first.Window == nil {
+				b.Fatal(first, err)
+			}
+			b.Run(fmt.Sprintf("events=%d/covered=%d/how=plan", n, first.Window.Count), func(b *testing.B) {
+				for b.Loop() {
+					d, err := compaction.Plan(v, cfg, compaction.Run{})
+					if err != nil {
+						b.Fatal(err)
+					}
+					apply(d.Window.Start, d.Window.Count)
+				}
+			})
+			b.Run(fmt.Sprintf("events=%d/covered=%d/how=hand", n, first.Window.Count), func(b *testing.B) {
+				for b.Loop() {
+					apply(first.Window.Start, first.Window.Count)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkNothingToCompact is what an invocation costs after which no trigger fires, in
+// a session of so many invocations that has been compacted all along.
+func BenchmarkNothingToCompact(b *testing.B) {
+	ctx := context.Background()
+	for _, n := range []int{100, 2_000} {
+		b.Run(fmt.Sprintf("invocations=%d", n), func(b *testing.B) {
+			st, err := store.OpenMemory(store.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer st.Close()
+			key := store.Key{App: "a", User: "u", Session: "s"}
+			if _, err := st.Create(ctx, key, nil); err != nil {
+				b.Fatal(err)
+			}
+			cfg := compaction.DefaultConfig()
+			cfg.Summarizer = compaction.SummarizerFunc(told)
+			c, err := compaction.New(st, cfg, compaction.Options[store.Key]{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for i := range n + 2 {
+				if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, turns(b, 4*i, 4)...); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := c.MaybeCompact(ctx, key); err != nil {
+					b.Fatal(err)
+				}
+			}
+			v, err := st.View(ctx, key)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(v.Len()), "visible")
+			for b.Loop() {
+				if done, err := c.MaybeCompact(ctx, key); err != nil || done != nil {
+					b.Fatal(done, err)
+				}
+			}
+		})
+	}
+}
