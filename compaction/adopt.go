@@ -72,6 +72,9 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 	record := v.At(at)
 	c, _ := CompactionOf(record)
 	text, err := answer(Response{Content: c.CompactedContent}, math.MaxInt)
+	if errors.Is(err, errDeclined) {
+		return nil, v, errors.New("it has no compacted content")
+	}
 	if err != nil {
 		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
 	}

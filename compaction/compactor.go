@@ -77,6 +77,7 @@ type Attempt[K comparable] struct {
 type Written struct {
 	PatchID      string        `json:"-"`
 	Trigger      Trigger       `json:"trigger"`
+	Merged       bool          `json:"merged"`       // summaries went, not raw events
 	Level        int           `json:"level"`        // of the summaries, the highest
 	EventsBefore int           `json:"eventsBefore"` // visible events that went
 	EventsAfter  int           `json:"eventsAfter"`  // summaries that came
@@ -206,7 +207,7 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 
 // pass has a window summarised and logs the patches.
 func (c *Compactor[K]) pass(ctx context.Context, key K, v fold.View, w *Window, run Run) (Written, fold.View, error) {
-	out := Written{PatchID: c.opts.NewID(), Trigger: w.Trigger, TokensBefore: w.Tokens, EventsBefore: w.Count, Level: 1}
+	out := Written{PatchID: c.opts.NewID(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count, Level: 1}
 	for _, a := range w.Also {
 		out.EventsBefore += a.Count
 	}
@@ -266,7 +267,7 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, v fold.View, w *Window, 
 
 func (w Written) metadata(took time.Duration) map[string]any {
 	m := map[string]any{
-		"trigger": string(w.Trigger), "level": w.Level,
+		"trigger": string(w.Trigger), "merged": w.Merged, "level": w.Level,
 		"eventsBefore": w.EventsBefore, "eventsAfter": w.EventsAfter,
 		"tokensBefore": w.TokensBefore, "tokensAfter": w.TokensAfter, "ratio": w.Ratio,
 		"durationMs": took.Milliseconds(),

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Defaults of [GeminiOptions].
@@ -75,23 +77,23 @@ type GeminiOptions struct {
 	HTTPClient *http.Client
 }
 
-// Validate reports what is wrong with the options, and names the field at fault. A
-// missing key is for [NewGemini] to report.
+// Validate reports what is wrong with the options, and names the field at fault. The
+// error matches [patch.ErrInvalid]. A missing key is for [NewGemini] to report.
 func (o GeminiOptions) Validate() error {
 	switch {
 	case strings.ContainsFunc(o.Model, notInModelName) || strings.Contains(o.Model, ".."):
-		return fmt.Errorf("GeminiOptions.Model: %q is no model's name", o.Model)
+		return fmt.Errorf("%w GeminiOptions.Model: %q is no model's name", patch.ErrInvalid, o.Model)
 	case o.MaxAttempts < 0:
-		return fmt.Errorf("GeminiOptions.MaxAttempts: %d is below 0", o.MaxAttempts)
+		return fmt.Errorf("%w GeminiOptions.MaxAttempts: %d is below 0", patch.ErrInvalid, o.MaxAttempts)
 	case o.InitialDelay < 0:
-		return fmt.Errorf("GeminiOptions.InitialDelay: %v is below 0", o.InitialDelay)
+		return fmt.Errorf("%w GeminiOptions.InitialDelay: %v is below 0", patch.ErrInvalid, o.InitialDelay)
 	case o.BaseURL != "":
 		u, err := url.Parse(o.BaseURL)
 		if err != nil {
-			return fmt.Errorf("GeminiOptions.BaseURL: %w", err)
+			return fmt.Errorf("%w GeminiOptions.BaseURL: %w", patch.ErrInvalid, err)
 		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("GeminiOptions.BaseURL: %q is not an http or https URL", u.Redacted())
+			return fmt.Errorf("%w GeminiOptions.BaseURL: %q is not an http or https URL", patch.ErrInvalid, u.Redacted())
 		}
 	}
 	return nil

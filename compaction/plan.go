@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
 )
@@ -98,7 +99,7 @@ func plan(v fold.View, cfg Config, run Run) Decision {
 	s := newVisible(v, run)
 	d.PromptTokens, d.Measured = promptTokens(s.entries, v.PatchSeq())
 
-	waiting, reason := 0, "no trigger is set"
+	waiting, reason := 0, ""
 	if cfg.CompactionInterval > 0 {
 		s.number()
 		// What the trigger would count if nothing had to stay. Finding out what does is
@@ -113,7 +114,7 @@ func plan(v fold.View, cfg Config, run Run) Decision {
 				}
 			}
 		}
-		reason = fmt.Sprintf("%d of %d invocations", waiting, cfg.CompactionInterval)
+		reason = fmt.Sprintf("%d of %d invocations; ", waiting, cfg.CompactionInterval)
 	}
 	over := cfg.TokenThreshold > 0 && d.PromptTokens >= cfg.TokenThreshold
 	if over {
@@ -129,7 +130,7 @@ func plan(v fold.View, cfg Config, run Run) Decision {
 		reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it",
 			d.PromptTokens, cfg.TokenThreshold, there)
 	} else if cfg.TokenThreshold > 0 {
-		reason += fmt.Sprintf("; %d of %d tokens", d.PromptTokens, cfg.TokenThreshold)
+		reason += fmt.Sprintf("%d of %d tokens", d.PromptTokens, cfg.TokenThreshold)
 	}
 	chains := s.chains()
 	if d.Window = s.tierMerge(chains, cfg.MaxSummaries); d.Window != nil {
@@ -142,6 +143,6 @@ func plan(v fold.View, cfg Config, run Run) Decision {
 			return d
 		}
 	}
-	d.Reason = "nothing to do: " + reason
+	d.Reason = "nothing to do: " + strings.TrimSuffix(reason, "; ")
 	return d
 }

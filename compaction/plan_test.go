@@ -98,6 +98,10 @@ func TestWindows(t *testing.T) {
 		{"runs of a branch are one", "A@1/u1 A@2/u2", interval(2), none, "interval 0-1"},
 		{"a branch with state alone gets no summary", "A/d1 u1 A/d2 u2", interval(2), none, "interval 0-3"},
 
+		// Records of foreign logs.
+		{"a record whose text no model sees stays", "u1 C u2", interval(2), none, "interval 0-0"},
+		{"and is not merged", "S S S C", interval(9), none, "none"},
+
 		// Tiers.
 		{"three summaries of a level", "S S S u9", interval(9), none, "none"},
 		{"four summaries of a level", "S S S S u9", interval(9), none, "tiers 0-3 merged"},

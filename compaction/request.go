@@ -13,8 +13,8 @@ import (
 // Parts longer than so many runes are cut in a prompt.
 const maxPartRunes = 4_000
 
-// A summary of less than so many tokens may be as long as what it replaces, if merging
-// needs it.
+// Summaries of fewer tokens than so many, together, may be merged into one of three
+// quarters of that, since little can be left out of them.
 const tinyTokens = 256
 
 // A summary should take this part of what it stands for, but need not take fewer than so
@@ -51,7 +51,7 @@ func request(v fold.View, w *Window, g Group, again []*patch.Event, cfg Config) 
 func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
 	covered := tokensAt(v, g.Indices)
 	if w.Merge && covered < tinyTokens {
-		return min(covered, cfg.MaxSummaryTokens)
+		return min(covered*3/4, cfg.MaxSummaryTokens)
 	}
 	return min(covered/2, cfg.MaxSummaryTokens)
 }

@@ -90,6 +90,9 @@ func parseWord(t testing.TB, w string, i int) (e event, level int) {
 	case "d":
 		e["actions"] = map[string]any{"stateDelta": map[string]any{fmt.Sprintf("k%d", i%3): i}}
 		role = ""
+	case "C":
+		e["actions"] = map[string]any{"compaction": map[string]any{"startTimestamp": 1, "endTimestamp": 2, "compactedContent": map[string]any{"role": "model", "parts": []any{map[string]any{"text": text}}}}}
+		role = ""
 	case "S":
 		level, _ = strconv.Atoi(inv)
 		level = max(level, 1)

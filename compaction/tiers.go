@@ -20,7 +20,7 @@ func (s *visible) chains() []*chain {
 	var current map[group]*chain
 	for i, entry := range s.entries {
 		e := entry.Event
-		if !entry.Summary || s.pinned[e.ID()] {
+		if !entry.Summary || s.pinned[e.ID()] || isRecord(e) {
 			current = nil
 			continue
 		}

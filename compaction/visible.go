@@ -139,7 +139,7 @@ func (s *visible) settle(maxOpenCalls int, holds func(i int) bool) {
 	calls := s.view.Calls()
 	s.holdOpenCalls(calls, maxOpenCalls)
 	for i, e := range s.entries {
-		s.stays[i] = s.stays[i] || e.Summary || holds(i) || len(s.pinned) > 0 && s.pinned[e.Event.ID()]
+		s.stays[i] = s.stays[i] || e.Summary || holds(i) || len(s.pinned) > 0 && s.pinned[e.Event.ID()] || isRecord(e.Event)
 	}
 	if i := s.liveQuestion(); i >= 0 {
 		s.stays[i] = true
@@ -159,6 +159,10 @@ func (s *visible) settle(maxOpenCalls int, holds func(i int) bool) {
 		}
 	}
 }
+
+// isRecord reports whether the event is a compaction record of a foreign log that holds
+// its text where no model sees it. It stays as it is until it is adopted.
+func isRecord(e *patch.Event) bool { return !e.HasContent() && IsCompactionEvent(e) }
 
 // tie fills last, and lets all that is tied to an event that stays stay too.
 func (s *visible) tie(calls []fold.Call) {
