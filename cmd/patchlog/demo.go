@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"flag"
@@ -20,7 +21,7 @@ var demoSession []byte
 func demoCommands() []command {
 	return []command{{
 		name:  "demo",
-		short: "Show on a real session what patches do",
+		short: "Show on real sessions what patches and compaction do",
 		long: `It runs commands such as you would type, on a database in a temporary directory that is
 removed at the end. With --json it writes only the figures after each step.`,
 		examples:   []string{"patchlog demo", "patchlog demo --json | jq .steps"},
@@ -37,14 +38,18 @@ const demoKey = "airline/omar_davis/downgrade"
 type demoStep struct {
 	name  string
 	text  string
+	key   string // of the session; "" means demoKey
 	args  []string
 	stdin []byte
 	shell string // what the command line looks like, if not as args
 	fails bool   // the command refuses, as it should
 }
 
-// The demo's session is fixed, and so are indices and ids in it.
-func demoSteps() []demoStep {
+// demoSteps are patches made by hand, then compaction.
+func demoSteps() []demoStep { return append(demoPatches(), demoCompaction()...) }
+
+// The demo's sessions are fixed, and so are indices and ids in them.
+func demoPatches() []demoStep {
 	const note = `{"author":"airline_agent","content":{"role":"model","parts":[{"text":"(Twelve flight searches were cleared from here; their prices are in the calculation below.)"}]}}`
 	const summary = "Omar's bookings: JG7FMM, LQ940Q, 2FBBAH, X7BYG1, EQ1G6C and BOH180. LQ940Q is in economy already; the other five are in business class."
 	return []demoStep{{
@@ -108,8 +113,10 @@ const demoTruncateAt = "a3f67c64-8e2a-5c4d-a3c2-3a8ce6ebaaa1"
 
 // demoFigures are what a step left.
 type demoFigures struct {
+	Session string `json:"session"`
 	Step    string `json:"step"`
 	Records uint64 `json:"records"`
+	Events  int    `json:"events"` // of the records, those that are no patch
 	Visible int    `json:"visible"`
 	Bytes   int    `json:"bytes"`
 	Tokens  int    `json:"tokens"`
@@ -125,7 +132,7 @@ func (a *app) demo(ctx context.Context) (err error) {
 			err = removeErr
 		}
 	}()
-	d := demo{app: a, db: filepath.Join(dir, "demo.db")}
+	d := demo{app: a, db: filepath.Join(dir, "demo.db"), state: map[string]string{}}
 	for i, step := range demoSteps() {
 		if err := d.step(ctx, i+1, step); err != nil {
 			return err
@@ -139,7 +146,7 @@ type demo struct {
 	app     *app
 	db      string
 	figures []demoFigures
-	state   string // after the import
+	state   map[string]string // by session, as its events left it
 }
 
 func (d *demo) step(ctx context.Context, n int, step demoStep) error {
@@ -200,15 +207,15 @@ func (d *demo) command(ctx context.Context, step demoStep) (refusal, err error) 
 	return refusal, nil
 }
 
-// measure notes the figures if the step has changed them, and checks that the state is
-// as it was.
+// measure notes the figures if the step has changed them, and checks that no patch has
+// changed the state.
 func (d *demo) measure(ctx context.Context, step demoStep) error {
 	s, err := store.Open(d.db, d.app.options)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	key, err := store.ParseKey(demoKey)
+	key, err := store.ParseKey(cmp.Or(step.key, demoKey))
 	if err != nil {
 		return err
 	}
@@ -216,17 +223,29 @@ func (d *demo) measure(ctx context.Context, step demoStep) error {
 	if err != nil {
 		return err
 	}
-	f := demoFigures{Step: step.name, Records: session.View.Seq(), Visible: session.View.Len()}
+	f := demoFigures{Session: key.String(), Step: step.name, Records: session.View.Seq(), Visible: session.View.Len()}
 	f.Bytes, f.Tokens = sizeOf(session.View)
-	if n := len(d.figures); n > 0 && d.figures[n-1].Records == f.Records {
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return err
+		}
+		if r.Event != nil {
+			f.Events++
+		}
+	}
+	last := demoFigures{}
+	if n := len(d.figures); n > 0 {
+		last = d.figures[n-1]
+	}
+	if last.Session == f.Session && last.Records == f.Records {
 		return nil
 	}
 	d.figures = append(d.figures, f)
 	state := fmt.Sprint(valuesOf(session.View))
-	if d.state == "" {
-		d.state = state
+	if step.args[0] == "import" {
+		d.state[f.Session] = state
 	}
-	if d.state != state {
+	if d.state[f.Session] != state {
 		return fmt.Errorf("demo: step %q has changed the state", step.name)
 	}
 	return nil
@@ -240,16 +259,14 @@ func (d *demo) end(ctx context.Context) error {
 		}{d.figures})
 	}
 	out.line(out.paint(bold, "What it comes to"), "\n")
-	t := newTable("after", "records", "visible events", "bytes", "tokens, about").numbers(5)
+	t := newTable("after", "records", "events logged", "events visible", "bytes visible", "tokens, about").numbers(6)
 	t.right[0] = false
 	for _, f := range d.figures {
-		t.add(cell{f.Step, plain}, cell{grouped(f.Records), plain}, cell{grouped(f.Visible), plain},
+		t.add(cell{f.Step, plain}, cell{grouped(f.Records), plain}, cell{grouped(f.Events), plain}, cell{grouped(f.Visible), plain},
 			cell{grouped(f.Bytes), plain}, cell{grouped(f.Tokens), plain})
 	}
 	if err := out.table(t); err != nil {
 		return err
 	}
-	first, last := d.figures[0], d.figures[len(d.figures)-1]
-	return out.linef("\nThe model's prompt went from about %s to %s tokens; the log has all %d events, and the state is the same.",
-		grouped(first.Tokens), grouped(last.Tokens), first.Records)
+	return out.line("\nThe prompts have become short; the logs have every event, and no patch has changed the state.")
 }

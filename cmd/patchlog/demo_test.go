@@ -43,9 +43,14 @@ func TestDemo(t *testing.T) {
 		"16 events hidden, 1 added; 15 visible events now",
 		"last 3 of 61 visible events after record 61",
 		"hid 16 visible events: index 1 to 16",
-		"import          61              61",
-		"summarise       64              15",
-		"and the state is the same.",
+		"5 invocations have events that are not summarised, the interval is 5",
+		"22 → 1 visible event,",
+		"23 records added, 22 there already; the log ends at record 46",
+		"2 visible events after record 47",
+		"import                61             61              61",
+		"summarise             64             61              15",
+		"compact again         47             45               2",
+		"no patch has changed the state.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing", want)
@@ -65,8 +70,11 @@ func TestDemoJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(runDemo(t, "--json")), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if len(doc.Steps) != 4 || doc.Steps[0].Visible != 61 || doc.Steps[3].Visible != 15 || doc.Steps[3].Tokens*3 > doc.Steps[0].Tokens {
+	if len(doc.Steps) != 8 || doc.Steps[0].Visible != 61 || doc.Steps[3].Visible != 15 || doc.Steps[3].Tokens*3 > doc.Steps[0].Tokens {
 		t.Errorf("figures %+v", doc.Steps)
+	}
+	if last := doc.Steps[7]; last.Session != demoBookingKey || last.Events != 45 || last.Visible != 2 {
+		t.Errorf("figures %+v", last)
 	}
 }
 

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"iter"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// part is a part of an event's content, as far as people and the estimate need it.
+// part is a part of an event's content, as far as people need it.
 type part struct {
 	Text         *string         `json:"text"`
 	Thought      bool            `json:"thought"`
@@ -48,24 +48,13 @@ func partsOf(e *patch.Event) []part {
 	return content.Parts
 }
 
-// estimateTokens estimates how many tokens events take in a model's prompt: a quarter
-// of the number of runes in their texts, tool call arguments and tool responses.
+// estimateTokens estimates how many tokens events take in a model's prompt.
 func estimateTokens(events iter.Seq[*patch.Event]) int {
-	runes := 0
+	n := 0
 	for e := range events {
-		for _, p := range partsOf(e) {
-			if p.Text != nil {
-				runes += utf8.RuneCountInString(*p.Text)
-			}
-			if p.Call != nil {
-				runes += utf8.RuneCount(p.Call.Args)
-			}
-			if p.Response != nil {
-				runes += utf8.RuneCount(p.Response.Response)
-			}
-		}
+		n += e.EstimatedTokens()
 	}
-	return runes / 4
+	return n
 }
 
 // textBytes returns how many bytes the events take in the text form.
@@ -118,6 +107,13 @@ func describe(e *patch.Event) string {
 			say("(code result) ", string(p.CodeResponse))
 		default:
 			say("(other part)", "")
+		}
+	}
+	if c, ok := compaction.CompactionOf(e); ok && len(said) == 0 && c.CompactedContent != nil {
+		for _, p := range c.CompactedContent.Parts {
+			if p != nil {
+				say("(compaction record) ", p.Text)
+			}
 		}
 	}
 	if len(said) == 0 {

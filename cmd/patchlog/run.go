@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -28,6 +29,8 @@ type app struct {
 	env     func(string) string
 	options store.Options // clock and ids, which tests set
 
+	extractive compaction.Summarizer // tests set another
+
 	db   string
 	json bool
 }
@@ -39,7 +42,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string) *app {
-	return &app{stdin: stdin, out: newOutput(stdout, env), errs: newOutput(stderr, env), env: env}
+	return &app{stdin: stdin, out: newOutput(stdout, env), errs: newOutput(stderr, env), env: env, extractive: compaction.Extractive{}}
 }
 
 func (a *app) run(ctx context.Context, args []string) int {

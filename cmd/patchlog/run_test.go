@@ -74,12 +74,12 @@ func TestSharedState(t *testing.T) {
 func TestControlCharacters(t *testing.T) {
 	t.Chdir(t.TempDir())
 	evil := `\u001b[2J\u0007\u009b31m\u202e\u2028\u0000\r\n`
-	line := fmt.Sprintf(`{"id":"%[1]sid","author":"%[1]sauthor","content":{"role":"user","parts":[{"text":"%[1]stext"},{"functionCall":{"name":"%[1]sname","args":{"%[1]s":1}}}]},"actions":{"stateDelta":{"%[1]skey":"%[1]svalue"}}}`, evil)
+	line := fmt.Sprintf(`{"id":"%[1]sid","invocationId":"%[1]sinvocation","branch":"%[1]sbranch","author":"%[1]sauthor","content":{"role":"user","parts":[{"text":"%[1]stext"},{"functionCall":{"name":"%[1]sname","args":{"%[1]s":1}}}]},"actions":{"stateDelta":{"%[1]skey":"%[1]svalue"}}}`, evil)
 	line += "\n" + fmt.Sprintf(`{"id":"p","author":"%[1]s","patchType":"%[1]stype","x":1}`, evil)
 	must(t, line, "import", "a/u%1b%5b2J/s", "-")
 	var out strings.Builder
 	for _, command := range [][]string{
-		{"log"}, {"audit"}, {"state"}, {"stats"}, {"log", "--at", "1"},
+		{"log"}, {"audit"}, {"state"}, {"stats"}, {"log", "--at", "1"}, {"compact", "--plan", "--interval", "1"}, {"compact", "--interval", "1"}, {"stats"},
 	} {
 		out.WriteString(must(t, "", append(command, "a/u%1b%5b2J/s")...))
 	}
@@ -168,7 +168,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range [][]string{
-		{"log", "a/u/s"}, {"log", "a/u/s", "--json"}, {"audit", "a/u/s"}, {"state", "a/u/s"}, {"state", "a/u/s", "--at", "1"}, {"sessions"}, {"stats", "a/u/s"},
+		{"log", "a/u/s"}, {"log", "a/u/s", "--json"}, {"audit", "a/u/s"}, {"state", "a/u/s"}, {"state", "a/u/s", "--at", "1"}, {"sessions"}, {"stats", "a/u/s"}, {"compact", "a/u/s"}, {"compact", "a/u/s", "--plan"},
 		{"export", "a/u/s"}, {"delete", "a/u/s", "--yes"}, {"patch", "splice", "a/u/s", "--start", "0", "--count", "1"}, {"fold", "-"},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -14,6 +14,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -25,8 +29,8 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 // behind a line "-- name --". With -update, the expected lines are written anew.
 //
 // Commands are patchlog itself, cat FILE, cmp FILE FILE, rm FILE, and missing FILE,
-// with < and > as in a shell. The clock stands still, and new ids show as new-1, new-2
-// and so on, in the order in which the script shows them first.
+// with < and > as in a shell. The clock stands still, summaries are inShort's, and new
+// ids show as new-1, new-2 and so on, in the order in which the script shows them first.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(scripts) == 0 {
@@ -122,7 +126,10 @@ func newShell() *shell {
 	return &shell{env: map[string]string{}, shown: map[string]string{}}
 }
 
-var madeID = regexp.MustCompile(`made-\d+`)
+// madeID matches the ids that the shell makes, and random UUIDs.
+var madeID = regexp.MustCompile(`made-\d+|[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
+
+var duration = regexp.MustCompile(`("durationMs":)\d+`)
 
 // show returns a line of output as a script expects it.
 func (sh *shell) show(mark, line string) string {
@@ -132,6 +139,7 @@ func (sh *shell) show(mark, line string) string {
 		}
 		return sh.shown[id]
 	})
+	line = duration.ReplaceAllString(line, "${1}0")
 	return strings.TrimSpace(mark + " " + strings.TrimSuffix(line, "\n"))
 }
 
@@ -144,7 +152,14 @@ func (sh *shell) app(stdin string, stdout, stderr *bytes.Buffer) *app {
 		sh.made++
 		return fmt.Sprintf("made-%d", sh.made)
 	}
+	a.extractive = compaction.SummarizerFunc(inShort)
 	return a
+}
+
+// inShort is a summarizer whose words do not change when the real one becomes better.
+func inShort(_ context.Context, r compaction.Request) (compaction.Response, error) {
+	text := fmt.Sprintf("%s to %s in short", r.Events[0].ID(), r.Events[len(r.Events)-1].ID())
+	return compaction.Response{Content: genai.NewContentFromText(text, genai.RoleModel), Model: extractive}, nil
 }
 
 // run runs a line of a script and returns what came of it, as the script would expect

@@ -39,11 +39,14 @@ func sessionCommands() []command {
 		operands: []string{"KEY"},
 		short:    "Show how large a session is, and how much of it a model sees",
 		long: `Bytes are those of the text form: raw of the whole log, visible of the events that a model
-sees. Tokens are estimated, a quarter of the runes of texts, tool call arguments and tool
-responses: raw as if no patch had been made.`,
+sees. Tokens are estimated, a quarter of the runes of texts, tool calls and results: raw as
+if no patch had been made. The prompt is the visible log's size, resting on the newest count
+that an event brought from its model (usageMetadata), if no patch was logged since. Below it
+stands what 'patchlog compact', or a program with the same means, has done.`,
 		examples: []string{
 			"patchlog stats shop/ada/4711",
 			"patchlog stats shop/ada/4711 --json | jq .tokens.visible",
+			"patchlog stats shop/ada/4711 --json | jq .compaction.last.ratio",
 		},
 		setup: func(fs *flag.FlagSet) action {
 			return func(ctx context.Context, a *app, operands []string) error {
@@ -120,6 +123,8 @@ type stats struct {
 	Bytes     sizes              `json:"bytes"`
 	Tokens    sizes              `json:"tokens"`
 	StateKeys int                `json:"stateKeys"`
+
+	Compaction compactionStats `json:"compaction"`
 }
 
 // measure reads the whole log.
@@ -135,7 +140,7 @@ func (a *app) measure(ctx context.Context, s *store.Store, key store.Key) (stats
 	v := session.View
 	st := stats{
 		Key: key.String(), Created: i.Created, Records: v.Seq(), Patches: map[patch.Type]int{},
-		Skipped: v.SkippedCount(), Visible: v.Len(), StateKeys: len(session.Values()),
+		Skipped: v.SkippedCount(), Visible: v.Len(), StateKeys: len(session.Values()), Compaction: compactionOf(v),
 	}
 	st.Bytes.Visible, st.Tokens.Visible = sizeOf(v)
 	bar := a.progress("stats")
@@ -147,6 +152,7 @@ func (a *app) measure(ctx context.Context, s *store.Store, key store.Key) (stats
 			}
 			if r.Patch != nil {
 				st.Patches[r.Patch.Type()]++
+				st.Compaction.add(r)
 			}
 			st.Bytes.Raw += recordBytes(r)
 			bar.update(int64(r.Seq), int64(st.Records), counted(r.Seq, "record"))
@@ -191,6 +197,7 @@ func (a *app) stats(ctx context.Context, keyText string) error {
 		row("bytes", visibleOf(st.Bytes))
 		row("tokens, about", visibleOf(st.Tokens))
 		row("state keys", grouped(st.StateKeys))
+		st.Compaction.rows(row)
 		return a.out.table(t)
 	})
 }

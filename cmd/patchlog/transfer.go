@@ -11,22 +11,28 @@ func transferCommands() []command {
 	return []command{{
 		name:     "import",
 		operands: []string{"KEY", "FILE"},
-		flags:    "[--state JSON]",
+		flags:    "[--state JSON] [--adopt-compactions]",
 		short:    "Read a file into a session",
 		long: `FILE holds events and patches, one JSON object a line; - is standard input. The session
 is created if it is not there. Either the whole file is taken or nothing, and repeating an
 import adds nothing. If the file has a patch in it, the log that is there must be a prefix
-of the file. Values that sessions share (app: and user: keys) are not written.`,
+of the file. Values that sessions share (app: and user: keys) are not written.
+
+--adopt-compactions makes summaries of the compaction records that ADK leaves in a log: each
+takes the place of the events in its range, if these stand side by side, and the record goes.
+Those that stay are listed with the reason.`,
 		examples: []string{
 			"patchlog import shop/ada/4711 session.jsonl",
 			`patchlog import shop/ada/4711 session.jsonl --state '{"tenant":"t1"}'`,
+			"patchlog import shop/ada/4711 adk-session.jsonl --adopt-compactions",
 			"patchlog export shop/ada/4711 --db old.db | patchlog import shop/ada/4711 - --db new.db",
 		},
 		setup: func(fs *flag.FlagSet) action {
 			var state stateFlag
 			fs.Var(&state, "state", "the initial state, a `JSON` object; else that of the file's header")
+			adopting := fs.Bool("adopt-compactions", false, "make summaries of the compaction records in the log")
 			return func(ctx context.Context, a *app, operands []string) error {
-				return a.importFile(ctx, operands[0], operands[1], state)
+				return a.importFile(ctx, operands[0], operands[1], state, *adopting)
 			}
 		},
 	}, {
@@ -50,7 +56,7 @@ output is the same.`,
 	}}
 }
 
-func (a *app) importFile(ctx context.Context, keyText, name string, state stateFlag) error {
+func (a *app) importFile(ctx context.Context, keyText, name string, state stateFlag, adopting bool) error {
 	key, err := parseKey(keyText)
 	if err != nil {
 		return err
@@ -74,6 +80,10 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 		},
 	})
 	bar.end()
+	var adopted *adoption
+	if err == nil && adopting {
+		adopted, done.View, err = adopt(ctx, s, key, done.View)
+	}
 	if closeErr := s.Close(); err == nil {
 		err = closeErr
 	}
@@ -88,7 +98,8 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 			Added   int    `json:"added"`
 			Present int    `json:"present"`
 			Seq     uint64 `json:"seq"`
-		}{key.String(), done.Created, done.Added, done.Present, seq})
+			*adoption
+		}{key.String(), done.Created, done.Added, done.Present, seq, adopted})
 	}
 	what := counted(done.Added, "record") + " added"
 	switch {
@@ -101,7 +112,11 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 	if done.Created {
 		created = "created, "
 	}
-	return a.out.linef("%s: %s%s; the log ends at record %d", key, created, what, seq)
+	a.out.linef("%s: %s%s; the log ends at record %d", key, created, what, seq)
+	if adopted == nil {
+		return nil
+	}
+	return a.showAdoption(adopted)
 }
 
 func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptions) error {

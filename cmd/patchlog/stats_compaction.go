@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// compactionStats are a session's figures of compaction.
+type compactionStats struct {
+	Passes    int         `json:"passes"`    // patches that compaction logged
+	Last      *lastPass   `json:"last"`      // null if there is none
+	Summaries map[int]int `json:"summaries"` // visible ones, by level
+	Prompt    promptSize  `json:"prompt"`
+}
+
+// lastPass is what the newest pass says of itself.
+type lastPass struct {
+	Seq  uint64    `json:"seq"`
+	Time time.Time `json:"time"`
+	compaction.Written
+}
+
+// compactionOf returns the figures that a view knows; those of the log are added record by
+// record.
+func compactionOf(v fold.View) compactionStats {
+	c := compactionStats{Summaries: map[int]int{}}
+	for _, e := range v.Entries() {
+		if e.Summary {
+			c.Summaries[compaction.LineageOf(e.Event).Level]++
+		}
+	}
+	c.Prompt.Tokens, c.Prompt.Measured = compaction.PromptTokens(v)
+	return c
+}
+
+// add counts a patch, if compaction logged it.
+func (c *compactionStats) add(r patch.Record) {
+	w, ok := writtenBy(r.Patch)
+	if !ok {
+		return
+	}
+	c.Passes++
+	c.Last = &lastPass{r.Seq, r.Patch.Timestamp(), w}
+}
+
+func (c *compactionStats) rows(row func(name, text string)) {
+	row("prompt", c.Prompt.String())
+	row("compactions", grouped(c.Passes))
+	if l := c.Last; l != nil {
+		row("  last", fmt.Sprintf("%s, record %s, by %s", l.Time.Format(time.RFC3339), grouped(l.Seq), printable(string(l.Trigger))))
+		row("  events", eventsText(l.EventsBefore, l.EventsAfter, l.Level))
+		row("  tokens", tokensText(l.TokensBefore, l.TokensAfter, l.Ratio))
+		if l.Model != "" {
+			row("  model", printable(l.Model))
+		}
+	}
+	row("visible summaries", levelsText(c.Summaries))
+}
+
+// writtenBy returns what a patch says of the pass of compaction that logged it, if one
+// did.
+func writtenBy(p *patch.PatchEvent) (w compaction.Written, ok bool) {
+	text, ok := p.Field("customMetadata")
+	if !ok {
+		return w, false
+	}
+	var metadata struct {
+		Pass compaction.Written `json:"patchlog"`
+	}
+	if json.Unmarshal(text, &metadata) != nil {
+		return w, false
+	}
+	return metadata.Pass, metadata.Pass.Trigger != ""
+}
+
+func levelsText(byLevel map[int]int) string {
+	var levels []string
+	n := 0
+	for _, level := range slices.Sorted(maps.Keys(byLevel)) {
+		levels = append(levels, fmt.Sprintf("%s of level %d", grouped(byLevel[level]), level))
+		n += byLevel[level]
+	}
+	if n == 0 {
+		return "0"
+	}
+	return grouped(n) + ": " + strings.Join(levels, ", ")
+}
