@@ -38,6 +38,11 @@ type Options[K comparable] struct {
 	// those of [Run.Pinned].
 	Pin func(fold.View) []string
 
+	// Running, if not nil, returns the id of the invocation that is running in a session,
+	// or "", for calls whose [Run] does not say. It is asked after the view is read, so
+	// that a message in the view is known to be live if its invocation runs.
+	Running func(key K) string
+
 	// Observe, if not nil, is called with each attempt, failed ones too, when it has
 	// ended: metrics can be fed from it. It is called from the goroutine that compacts
 	// and should return soon.
@@ -122,7 +127,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 
 // MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
 // returns what was written, or nil if nothing was. It is for a session in which no
-// invocation is running.
+// invocation is running, or [Options.Running] tells which.
 //
 // A summary takes the events' place only if the summarizer's answer is whole: not empty,
 // without a function call, not over [Config.MaxSummaryTokens], and at most half as long
@@ -156,6 +161,9 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			return done, nil
 		}
 		now := run
+		if now.Invocation == "" && c.opts.Running != nil {
+			now.Invocation = c.opts.Running(key)
+		}
 		if c.opts.Pin != nil {
 			now.Pinned = append(c.opts.Pin(view), run.Pinned...)
 		}

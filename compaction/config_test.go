@@ -40,6 +40,7 @@ func TestConfigValidate(t *testing.T) {
 		{"EventRetentionSize", func(c *compaction.Config) { c.TokenThreshold = 1 }},
 		{"EventRetentionSize", func(c *compaction.Config) { c.EventRetentionSize = -1 }},
 		{"MaxInputTokens", func(c *compaction.Config) { c.MaxInputTokens = -1 }},
+		{"MaxInputTokens", func(c *compaction.Config) { c.MaxInputTokens = 99 }},
 		{"MaxSummaries", func(c *compaction.Config) { c.MaxSummaries = -1 }},
 		{"MaxSummaries", func(c *compaction.Config) { c.MaxSummaries = 1 }},
 		{"MaxSummaryTokens", func(c *compaction.Config) { c.MaxSummaryTokens = -1 }},

@@ -38,10 +38,10 @@ func TestHardCase3_AppendedWhileSummarised(t *testing.T) {
 }
 
 func TestHardCase8_SummariseThenTruncate(t *testing.T) {
-	log := "d1 u2 d3 u4 u5 d6 u7"
+	log := "d1 u2*60 d3 u4*30 u5*30 d6 u7"
 	s, plain := newSession(t, log), newSession(t, log)
-	s.compact(with(every(4, 0, &scripted{}), func(c *compaction.Config) { c.MaxInputTokens = 6 }))
-	if v := s.view(); !v.IsSummary(0) || v.IsSummary(1) {
+	s.compact(with(every(4, 0, &scripted{}), func(c *compaction.Config) { c.MaxInputTokens = 100 }))
+	if v := s.view(); v.Len() < 2 || !v.IsSummary(0) || v.IsSummary(1) {
 		t.Fatalf("visible is %q", s.visible())
 	}
 	s.patch(patch.NewTruncateBefore("e5"))

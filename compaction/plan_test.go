@@ -69,10 +69,10 @@ func TestWindows(t *testing.T) {
 		{"a response without call is like any event", "u1 r1(x) u2", interval(2), none, "interval 0-2"},
 
 		// The summarizer's input.
-		{"as far as the input reaches, by invocations", "u1*10 a1*10 u2*10 a2*10 u3*10", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 35 }), none, "interval 0-1"},
-		{"within an invocation if one alone is too long", "u1*10 a1*10 a1*10 a1*10 u2*10", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 35 }), none, "interval 0-2"},
-		{"at least one unit, however long", "u1 c1(x)*50 a1 r1(x)*50 u2", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 20 }), none, "interval 0-0"},
-		{"a unit is not divided", "c1(x)*50 a1 r1(x)*50 u2 a2", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 20 }), none, "interval 0-2"},
+		{"as far as the input reaches, by invocations", "u1*50 a1*50 u2*50 a2*50 u3*50", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 175 }), none, "interval 0-1"},
+		{"within an invocation if one alone is too long", "u1*50 a1*50 a1*50 a1*50 u2*50", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 175 }), none, "interval 0-2"},
+		{"at least one unit, however long", "u1*130 c1(x)*150 a1 r1(x)*150 u2", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 0-0"},
+		{"a unit is not divided", "c1(x)*150 a1 r1(x)*150 u2 a2", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 0-2"},
 
 		{"a small stretch waits for a larger one", "u1 c9(x) u2*99 a2*99", interval(2), none, "interval 2-3"},
 

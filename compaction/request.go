@@ -88,12 +88,18 @@ func history(r Request, maxTokens int) string {
 	return b.String()
 }
 
-// fitting is a transcript of at most so many runes: the longest parts are cut first, and
-// if that is not enough, the middle of the whole.
+// fitting is a transcript of at most so many runes: long arguments and results are cut
+// first, then texts too, so that something of each event is shown as long as there is
+// room; then the middle of the whole.
 func fitting(events []*patch.Event, limit int) string {
 	text := ""
 	for most := maxPartRunes; most >= 100; most /= 2 {
-		if text = Transcript(events, most); utf8.RuneCountInString(text) <= limit {
+		if text = transcript(events, most, 0); utf8.RuneCountInString(text) <= limit {
+			return text
+		}
+	}
+	for most := maxPartRunes; most >= 10; most /= 2 {
+		if text = transcript(events, min(most, 100), most); utf8.RuneCountInString(text) <= limit {
 			return text
 		}
 	}

@@ -18,6 +18,11 @@ import (
 // with an id that none of the events answers is marked. Thoughts are left out, and so are
 // events with nothing to say.
 func Transcript(events []*patch.Event, maxRunes int) string {
+	return transcript(events, maxRunes, 0)
+}
+
+// transcript cuts texts that are longer than maxText too, if that is above 0.
+func transcript(events []*patch.Event, maxRunes, maxText int) string {
 	answered := map[string]bool{}
 	for _, e := range events {
 		for p := range e.FunctionParts() {
@@ -26,7 +31,7 @@ func Transcript(events []*patch.Event, maxRunes int) string {
 	}
 	var b strings.Builder
 	for _, e := range events {
-		writeEvent(&b, e, maxRunes, answered)
+		writeEvent(&b, e, maxRunes, maxText, answered)
 	}
 	return b.String()
 }
@@ -77,7 +82,7 @@ func partsOf(e *patch.Event) []transcriptPart {
 	return content.Parts
 }
 
-func writeEvent(b *strings.Builder, e *patch.Event, maxRunes int, answered map[string]bool) {
+func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answered map[string]bool) {
 	who := oneLine(e.Author())
 	if who == "" {
 		who = "unknown"
@@ -88,7 +93,7 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes int, answered map[s
 	for _, p := range partsOf(e) {
 		switch {
 		case p.Text != nil && !p.Thought && strings.TrimSpace(*p.Text) != "":
-			fmt.Fprintf(b, "%s: %s\n", who, oneLine(strings.TrimSpace(*p.Text)))
+			fmt.Fprintf(b, "%s: %s\n", who, cutRunes(oneLine(strings.TrimSpace(*p.Text)), maxText))
 		case p.Call != nil:
 			fmt.Fprintf(b, "%s calls %s%s", who, oneLine(p.Call.Name), idNote(p.Call.ID))
 			if len(p.Call.Args) > 0 {
@@ -136,7 +141,7 @@ func hasTranscript(e *patch.Event) bool {
 		return false
 	}
 	var b strings.Builder
-	writeEvent(&b, e, 1, nil)
+	writeEvent(&b, e, 1, 1, nil)
 	return b.Len() > 0
 }
 

@@ -69,12 +69,22 @@ func TestTranscriptFits(t *testing.T) {
 	if !strings.Contains(r.Prompt, "more characters]") {
 		t.Errorf("it does not say what is missing: %s", r.Prompt)
 	}
-	// Texts are cut last, in the middle of the whole.
+	// Texts are cut next, and something of each event is shown.
 	s = newSession(t, "u1*3000 u2")
 	sum = &scripted{}
 	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.MaxInputTokens = 500; c.PromptTemplate = compaction.History }))
-	if r := sum.requests[0]; patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "characters of the transcript are left out") {
+	if r := sum.requests[0]; patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "more characters]") {
 		t.Errorf("%d tokens: %.300s", patch.EstimateTextTokens(r.Prompt), r.Prompt)
+	}
+}
+
+// Only where there are too many events to show something of each is the middle left out.
+func TestTranscriptOfTooManyEvents(t *testing.T) {
+	s := newSession(t, "c1(x) "+strings.Repeat("a1 ", 500)+"r1(x) u2 a2")
+	sum := &scripted{}
+	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.MaxInputTokens = 500; c.PromptTemplate = compaction.History }))
+	if r := sum.requests[0]; len(r.Events) != 502 || patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "characters of the transcript are left out") {
+		t.Errorf("%d events, %d tokens: %.300s", len(r.Events), patch.EstimateTextTokens(r.Prompt), r.Prompt)
 	}
 }
 
