@@ -18,10 +18,10 @@ const maxPartRunes = 4_000
 const tinyTokens = 256
 
 // A summary should take this part of what it stands for, but need not take fewer than so
-// many tokens. A model that goes over it by half is not refused yet.
+// many tokens. One that is a little longer is not refused yet.
 const (
-	aimOfEvents    = 1.0 / 6
-	aimOfSummaries = 1.0 / 3
+	aimOfEvents    = 0.2
+	aimOfSummaries = 0.45
 	leastAim       = 48
 )
 
