@@ -1,5 +1,7 @@
 package fold
 
+import "slices"
+
 // Call is a function call in a visible log, and what answers it (semantics, section 4).
 type Call struct {
 	Index     int    // of its event in the visible log
@@ -7,6 +9,10 @@ type Call struct {
 	ID        string // the call id; may be empty
 	Name      string // of the function
 	Responses []int  // indices of the events that answer or amend it, in order; nil if none does
+
+	// Held says that a patch must not hide it: it is long-running and the user's side
+	// has not answered, or it is of the newest invocation and nothing has.
+	Held bool
 }
 
 // Calls returns the function calls of the visible log in their order, each with its
@@ -35,6 +41,14 @@ func (v View) Calls() []Call {
 				c.Responses, responses = responses[:0:1], responses[1:]
 			}
 			c.Responses = append(c.Responses, parts[i].pos)
+		}
+	}
+	for i := range calls {
+		c := &calls[i]
+		if e := v.At(c.Index); isLongRunning(e, c.ID) {
+			c.Held = !slices.ContainsFunc(c.Responses, func(r int) bool { return v.At(r).Author() == "user" })
+		} else if c.Responses == nil {
+			c.Held = v.isNewest(c.Index)
 		}
 	}
 	return calls

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 func TestCalls(t *testing.T) {
@@ -43,11 +46,42 @@ func TestCallsAreTheCallersOwn(t *testing.T) {
 		first[i].Responses = append(first[i].Responses, 99)
 		first[i].Responses[0] = 99
 	}
-	if got := fmt.Sprint(v.Calls()); got != "[{0 0 x f [1 4]} {2 0 y f [3]}]" {
+	if got := fmt.Sprint(v.Calls()); got != "[{0 0 x f [1 4] false} {2 0 y f [3] false}]" {
 		t.Errorf("after a caller changed its slice: %s", got)
 	}
 	if got := fmt.Sprint(first[1].Responses); got != "[99 99]" {
 		t.Errorf("one call's responses are written over by another's: %s", got)
+	}
+}
+
+func TestCallsHeld(t *testing.T) {
+	for _, c := range []struct {
+		log  []string
+		want string // ids of the calls that are held
+	}{
+		{[]string{"a call:x", "b @1 text:so"}, ""},
+		{[]string{"a @1 call:x", "b @2 call:y"}, "y"},
+		{[]string{"a @1 call:x", "b @2 call:y", "c resp:y"}, ""},
+		{[]string{"a @2 text:so", "b call:x", "c call:y by:user"}, "x y"},
+		{[]string{"a @1 call:x long:x", "b resp:x", "c @2 text:so"}, "x"},
+		{[]string{"a @1 call:x long:x", "b resp:x by:user", "c @2 text:so"}, ""},
+		{[]string{"a @1 call:x", "b @2 text:so", "c @1 text:so"}, "x"},
+	} {
+		var got []string
+		v := view(t, c.log...)
+		for _, call := range v.Calls() {
+			if call.Held {
+				got = append(got, call.ID)
+			}
+			// It is what the check refuses.
+			err := v.Check(patch.NewSplice(call.Index, 1), fold.CheckOptions{})
+			if hidden := err != nil && strings.Contains(err.Error(), "still open"); hidden != call.Held {
+				t.Errorf("%v: call %s is held: %v, but the check says %v", c.log, call.ID, call.Held, err)
+			}
+		}
+		if got := strings.Join(got, " "); got != c.want {
+			t.Errorf("%v: held are %q, want %q", c.log, got, c.want)
+		}
 	}
 }
 

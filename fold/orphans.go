@@ -202,7 +202,7 @@ func (s span) orphansOf(key callKey) []Orphan {
 // it: what the tool itself returned is a placeholder.
 func (s span) mustStay(parts []part, partner []int, i int) bool {
 	call := parts[i]
-	if call.ID != "" && call.event.IsLongRunning(call.ID) {
+	if isLongRunning(call.event, call.ID) {
 		for j, p := range parts {
 			if p.Response && partner[j] == i && p.event.Author() == "user" {
 				return false
@@ -210,14 +210,23 @@ func (s span) mustStay(parts []part, partner []int, i int) bool {
 		}
 		return true
 	}
-	return partner[i] == unpaired && s.view.invocation != "" && s.invocationAt(call.pos) == s.view.invocation
+	return partner[i] == unpaired && s.view.isNewest(call.pos)
+}
+
+func isLongRunning(e *patch.Event, callID string) bool {
+	return callID != "" && e.IsLongRunning(callID)
+}
+
+// isNewest reports whether a visible event belongs to the newest invocation.
+func (v View) isNewest(pos int) bool {
+	return v.invocation != "" && v.invocationAt(pos) == v.invocation
 }
 
 // invocationAt returns the invocation of a visible event: its own, else that of the
 // event before it.
-func (s span) invocationAt(pos int) string {
+func (v View) invocationAt(pos int) string {
 	for ; pos >= 0; pos-- {
-		if id := s.view.At(pos).InvocationID(); id != "" {
+		if id := v.At(pos).InvocationID(); id != "" {
 			return id
 		}
 	}

@@ -17,8 +17,8 @@ const DataTokens = 258
 
 // EstimatedTokens estimates how many tokens the event takes in a model's prompt: the
 // runes of its texts, of the names and arguments of its function calls, of the names
-// and results of its function responses, and of executable code with its output, over
-// [RunesPerToken], rounded up; and [DataTokens] for each part with data or a file. It
+// and results of its function responses, of executable code with its output, and of the
+// JSON of parts of other kinds, over [RunesPerToken], rounded up; and [DataTokens] for each part with data or a file. It
 // is 0 for an event without content. This is the one estimate of the whole module; it
 // costs nothing, for it is made when the event is.
 func (e *Event) EstimatedTokens() int { return e.tokens }
@@ -39,8 +39,7 @@ func contentTokens(content []byte) int {
 	for _, part := range jsontext.Elements(jsontext.Member(content, "parts")) {
 		for kind, v := range jsontext.Members(part) {
 			switch kind {
-			case "text":
-				runes += textRunes(v)
+			case "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata":
 			case "functionCall", "functionResponse", "executableCode", "codeExecutionResult":
 				for field, v := range jsontext.Members(v) {
 					if field != "id" {
@@ -51,6 +50,8 @@ func contentTokens(content []byte) int {
 				if jsontext.KindOf(v) == jsontext.Object {
 					data++
 				}
+			default: // text, and kinds that there may be
+				runes += textRunes(v)
 			}
 		}
 	}

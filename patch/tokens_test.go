@@ -29,6 +29,8 @@ func TestEstimatedTokens(t *testing.T) {
 		{`{"parts":[{"inlineData":{"data":"AAAA","mimeType":"image/png"}}]}`, patch.DataTokens},
 		{`{"parts":[{"fileData":{"fileUri":"gs://x"}},{"text":"what is it"}]}`, patch.DataTokens + 3},
 		{`{"parts":[{"inlineData":null}]}`, 0},
+		{`{"parts":[{"text":"abcd","thoughtSignature":"AAAAAAAAAAAAAAAA"}]}`, 1},
+		{`{"parts":[{"toolCall":{"id":"t","args":{}}}]}`, (len(`{"id":"t","args":{}}`) + 3) / 4},
 		{`{"parts":[{"text":"` + strings.Repeat("x", 400_000) + `"}]}`, 100_000},
 	} {
 		e, err := patch.ParseEvent([]byte(`{"author":"a","content":` + c.content + `}`))
