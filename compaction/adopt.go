@@ -99,7 +99,7 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
 		Branch: record.Branch(), IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(),
-		Content:        genai.NewContentFromText(text, genai.Role(roleBefore(after, record.Branch()))),
+		Content:        genai.NewContentFromText(text, genai.Role(roleBetween(turnsBefore(v, &Window{Span: Span{start, count}}), after, record.Branch()))),
 		Actions:        patch.Actions{Compaction: &c},
 		CustomMetadata: map[string]any{lineageKey: Lineage{Level: 1, Windows: 1, Passes: 1, Events: count}.metadata()},
 	})

@@ -1,30 +1,50 @@
 package compaction
 
-import "sync/atomic"
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/patchlog-dev/patchlog/fold"
+)
 
 // backoff is what a compactor remembers of a session for which no summary was had.
 type backoff struct {
-	failures int
+	creation string // of the session; one that was created again starts anew
+	failures int    // in a row
+	answers  int    // of these, those of the summarizer
 	until    uint64 // nothing is tried before the log has a record with this seq
 }
+
+// So many sessions are remembered; past that all are forgotten, and tried once more.
+const maxRemembered = 1 << 16
 
 // A session has to grow by at most so many records before the next attempt.
 const maxBackoff = 64
 
 // waits reports whether a session has not grown enough since the last failure.
-func (c *Compactor[K]) waits(key K, seq uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return seq < c.backoff[key].until
-}
-
-// failed notes a failure.
-func (c *Compactor[K]) failed(key K, seq uint64) {
+func (c *Compactor[K]) waits(key K, v fold.View) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.backoff[key]
+	return b.creation == v.Creation() && v.Seq() < b.until
+}
+
+// failed notes a failure.
+func (c *Compactor[K]) failed(key K, v fold.View, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.backoff[key]
+	if b.creation != v.Creation() {
+		b = backoff{creation: v.Creation()}
+	}
 	b.failures++
-	b.until = seq + min(maxBackoff, uint64(1)<<min(b.failures-1, 30))
+	if answered := (*SummarizerError)(nil); errors.As(err, &answered) {
+		b.answers++
+	}
+	if len(c.backoff) >= maxRemembered {
+		clear(c.backoff)
+	}
+	b.until = v.Seq() + min(maxBackoff, uint64(1)<<min(b.failures-1, 30))
 	c.backoff[key] = b
 }
 
@@ -34,14 +54,20 @@ func (c *Compactor[K]) succeeded(key K) {
 	delete(c.backoff, key)
 }
 
-// summarizer returns who is to be asked for a session.
-func (c *Compactor[K]) summarizer(key K) Summarizer {
+// writer is a summarizer and its calls that were given up and have not returned.
+type writer struct {
+	Summarizer
+	given int // guarded by the compactor's mutex
+}
+
+// writer returns who is to be asked for a session.
+func (c *Compactor[K]) writer(key K) *writer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cfg.Fallback != nil && c.backoff[key].failures >= c.cfg.FallbackAfter {
-		return c.cfg.Fallback
+	if c.cfg.Fallback != nil && c.backoff[key].answers >= c.cfg.FallbackAfter {
+		return &c.fallback
 	}
-	return c.cfg.Summarizer
+	return &c.first
 }
 
 // Stats counts what a compactor has done.

@@ -27,9 +27,11 @@ type Compactor[K comparable] struct {
 
 	counters counters
 
+	first    writer // the configuration's Summarizer
+	fallback writer
+
 	mu      sync.Mutex
 	backoff map[K]backoff
-	given   int // calls that were given up and have not returned
 }
 
 // Options of a [Compactor]. The zero value means the defaults.
@@ -122,7 +124,9 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	if opts.NewID == nil {
 		opts.NewID = uuid.NewString
 	}
-	return &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}}, nil
+	c := &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}}
+	c.first.Summarizer, c.fallback.Summarizer = c.cfg.Summarizer, c.cfg.Fallback
+	return c, nil
 }
 
 // MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
@@ -157,7 +161,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		if err := ctx.Err(); err != nil {
 			return done, err
 		}
-		if c.waits(key, view.Seq()) {
+		if c.waits(key, view) {
 			return done, nil
 		}
 		now := run
@@ -180,7 +184,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			done = append(done, w)
 			c.succeeded(key)
 		} else if ctx.Err() == nil && !errors.Is(err, fold.ErrConflict) {
-			c.failed(key, view.Seq())
+			c.failed(key, view, err)
 		}
 		if err = c.ended(ctx, a, err); err != nil || a.Written == nil {
 			return done, err
@@ -240,7 +244,7 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, v fold.View, w *Window, 
 			}
 		}
 		req := request(v, w, g, t.again, c.cfg)
-		resp, err := c.summarize(ctx, c.summarizer(key), req)
+		resp, err := c.summarize(ctx, c.writer(key), req)
 		out.Usage.add(resp.Usage)
 		if err == nil {
 			t.text, err = answer(resp, req.MaxTokens)
@@ -295,9 +299,9 @@ const maxGivenUp = 4
 
 // summarize calls a summarizer, for as long as the configuration allows. A call that
 // does not return in time is given up.
-func (c *Compactor[K]) summarize(ctx context.Context, s Summarizer, req Request) (Response, error) {
+func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (Response, error) {
 	c.mu.Lock()
-	busy := c.given >= maxGivenUp
+	busy := s.given >= maxGivenUp
 	c.mu.Unlock()
 	if busy {
 		return Response{}, fmt.Errorf("%w: %d calls that were given up are still under way", ErrSummarizerBusy, maxGivenUp)
@@ -331,12 +335,12 @@ func (c *Compactor[K]) summarize(ctx context.Context, s Summarizer, req Request)
 	default:
 	}
 	c.mu.Lock()
-	c.given++
+	s.given++
 	c.mu.Unlock()
 	go func() {
 		<-out
 		c.mu.Lock()
-		c.given--
+		s.given--
 		c.mu.Unlock()
 	}()
 	return Response{}, fmt.Errorf("given up after %v: %w", c.cfg.Timeout, context.Cause(ctx))

@@ -3,12 +3,15 @@ package compaction_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 func TestHardCase24_AnswersThatCannotBeUsed(t *testing.T) {
@@ -68,6 +71,43 @@ func TestHardCase24_ChangesItsInput(t *testing.T) {
 		if e != before[i] || e.String() != before[i].String() {
 			t.Errorf("event %d is now %s", i, e)
 		}
+	}
+}
+
+func TestTinyBranchKeepsNobodyWaiting(t *testing.T) {
+	s := newSession(t, "u1*500 a1*500 B/a1*1 u2*500 a2*500")
+	if done := s.compact(every(2, 0, &scripted{})); len(done) != 1 || done[0].EventsAfter != 2 {
+		t.Errorf("%+v", done)
+	}
+}
+
+// A tail that alone is over the threshold must not make a rolling summary of what is in
+// front of it.
+func TestNoRollingSummary(t *testing.T) {
+	s := newSession(t, "")
+	sum := &scripted{}
+	c := s.compactor(compaction.Config{Enabled: true, TokenThreshold: 100, EventRetentionSize: 2, Summarizer: sum})
+	for i := range 60 {
+		s.append(fmt.Sprintf("u%d*50 a%d*50", i, i))
+		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := compaction.LineageOf(s.view().At(0))
+	if first.Passes > 4 {
+		t.Errorf("turn 1 passed through %d summarisations: %s", first.Passes, s.visible())
+	}
+}
+
+func TestCallWithoutRole(t *testing.T) {
+	s := newSession(t, "u1 a1 u2 a2")
+	call := parseEvent(t, event{"author": "agent", "invocationId": "inv3", "content": map[string]any{"parts": []any{map[string]any{"functionCall": map[string]any{"id": "x", "name": "tool"}}}}})
+	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, call); err != nil {
+		t.Fatal(err)
+	}
+	s.compact(every(2, 0, &scripted{}))
+	if !strings.HasPrefix(s.visible(), "S1:user ") {
+		t.Errorf("visible is %q", s.visible())
 	}
 }
 

@@ -73,7 +73,7 @@ func TestHardCase14_Overlap(t *testing.T) {
 			}
 			s.append("u3 u4 u5")
 			s.compact(every(2, 1, sum))
-			s.want("S1:model S1:model")
+			s.want("S1:model S1:user")
 			last := sum.requests[len(sum.requests)-1]
 			if got := ids(last.Events); got != "e4 e5 e6" {
 				t.Errorf("covered are %s", got)
@@ -127,13 +127,13 @@ func TestHardCase16_OpenCallInTheMiddle(t *testing.T) {
 func TestHardCase17_Confirmation(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x) q1(y:x) u2 a2 u3")
 	s.compact(every(1, 0, &scripted{}))
-	s.want("S1:user e1 e2 e3 S1:model")
+	s.want("S1:user e1 e2 e3 S1:user")
 	s.append("R4(y)")
 	s.compact(every(1, 0, &scripted{}))
-	s.want("S1:user e1 e2 e3 S1:model e7") // confirmed, but not returned
+	s.want("S1:user e1 e2 e3 S1:user e7") // confirmed, but not returned
 	s.append("r4(x) u5")
 	s.compact(every(1, 0, &scripted{}))
-	s.want("S1:user S1:model S1:model")
+	s.want("S1:user S1:user S1:model")
 }
 
 func TestHardCase18_DeadCallAtTheHead(t *testing.T) {
@@ -143,7 +143,7 @@ func TestHardCase18_DeadCallAtTheHead(t *testing.T) {
 	}
 	s := newSession(t, log)
 	s.compact(every(5, 2, &scripted{}))
-	s.want("e0 S1:model")
+	s.want("e0 S1:user")
 }
 
 func TestHardCase20_Bounded(t *testing.T) {
@@ -392,5 +392,5 @@ func TestHardCase30_PlaceholderAndFinalResponse(t *testing.T) {
 	}
 	s.append("u5")
 	s.compact(every(2, 0, &scripted{}))
-	s.want("S1:user S1:model S1:model")
+	s.want("S1:user S1:model S1:user")
 }

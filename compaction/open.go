@@ -17,14 +17,19 @@ const (
 
 // holdOpenCalls lets the events of open calls stay. A call is open while nothing answers
 // it; one that is long-running or asks the user, until the user's side does: what the
-// tool itself returned is a placeholder. A call that the user is asked about, and
-// the asking, are open until that is answered and the call itself has returned since. Of calls that nobody
-// answered in invocations that are over, the newest maxOpenCalls stay.
+// tool itself returned is a placeholder. A call that the user is asked about is open
+// until that is answered and the call itself has returned since, and the asking stays
+// for as long as the call does. Of calls that nobody answered in invocations that are
+// over, the newest maxOpenCalls stay.
 func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 	byID := map[string]int{} // the newest call of an id so far
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
+	askedAbout := map[int]int{} // answered requests, and the calls that have to return yet
 	for i, c := range calls {
+		if c.Held {
+			s.stays[c.Index] = true
+		}
 		asks := c.Name == askConfirmation || c.Name == askCredential || c.Name == askInput
 		if !asks && (c.ID == "" || !s.entries[c.Index].Event.IsLongRunning(c.ID)) {
 			unanswered[i] = len(c.Responses) == 0
@@ -36,8 +41,9 @@ func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 				switch {
 				case pending[i]:
 					pending[about] = true
-				case !slices.ContainsFunc(concerned.Responses, func(r int) bool { return r > c.Responses[answer] }):
-					unanswered[about], unanswered[i] = true, true
+				case !slices.ContainsFunc(concerned.Responses, func(r int) bool { return r >= c.Responses[answer] }):
+					unanswered[about] = true
+					askedAbout[i] = about
 				}
 			}
 		}
@@ -52,11 +58,16 @@ func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 		case pending[i]:
 			s.stays[at] = true
 		case !unanswered[i]:
-		case s.invocation[at] == s.live && s.live != noInvocation, s.invocation[at] == s.newest:
+		case calls[i].Held, s.invocation[at] == s.live && s.live != noInvocation, s.invocation[at] == s.newest:
 			s.stays[at] = true
 		case kept < maxOpenCalls:
 			kept++
 			s.stays[at] = true
+		}
+	}
+	for i, about := range askedAbout {
+		if s.stays[calls[about].Index] {
+			s.stays[calls[i].Index] = true
 		}
 	}
 }

@@ -138,7 +138,7 @@ func plan(v fold.View, cfg Config, run Run) Decision {
 		return d
 	}
 	if over {
-		if d.Window = s.forcedMerge(chains, cfg.MaxSummaries); d.Window != nil {
+		if d.Window = s.forcedMerge(chains, cfg.MaxSummaries, d.PromptTokens, cfg.TokenThreshold); d.Window != nil {
 			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, and only summaries are left to merge", d.PromptTokens, cfg.TokenThreshold)
 			return d
 		}

@@ -66,6 +66,10 @@ func TestWindows(t *testing.T) {
 		{"confirmed and returned", "u1 c1(x) r1(x) q1(y:x) R2(y) r2(x) u3", interval(2), none, "interval 0-6"},
 		{"dead calls over the limit are covered", "c1(x) c2(y) u3 a3 u4", with(interval(2), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 0-0"},
 		{"the newest invocation's open call is not dead", "c1(x) u1 c2(y)", with(interval(1), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 1-1"},
+		{"what would have gone from before it would bring a call first", "c1(x) l1(y) r1(x) u2 a2", interval(2), none, "interval 3-4"},
+		{"a late answer does not keep what is behind it waiting", "l1(x) r1(x) c1(y) R2(x) a2 u3 a3", interval(2), none, "interval 4-6"},
+		{"nor does a first slice that cannot go", "d1 c2(x)*80 r2(x)*80 u3 a3", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 1-2"},
+		{"an open call of the newest invocation that was named", "c1(x) c1(y) u a u a", with(interval(2), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 2-5"},
 		{"a response without call is like any event", "u1 r1(x) u2", interval(2), none, "interval 0-2"},
 
 		// The summarizer's input.

@@ -53,7 +53,10 @@ func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
 	if w.Merge && covered < tinyTokens {
 		return min(covered*3/4, cfg.MaxSummaryTokens)
 	}
-	return min(covered/2, cfg.MaxSummaryTokens)
+	// A branch that said little gets room from what the window saves on the others, lest
+	// it keep them all waiting.
+	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
+	return min(max(covered/2, least), cfg.MaxSummaryTokens)
 }
 
 func tokensAt(v fold.View, indices []int) int {

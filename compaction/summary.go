@@ -66,13 +66,14 @@ func summaryEvents(v fold.View, s *visible, w *Window, texts []written, cfg Conf
 	events := make([]*patch.Event, len(texts))
 	s.number()
 	next := turnsFrom(v, w.Start+w.Count, func(int) bool { return true })
+	last := turnsBefore(v, w)
 	if len(next) == 0 && s.live != noInvocation {
 		next = append(next, turn{genai.RoleModel, ""}) // the model goes on from here
 	}
 	// From the last, for the role of a summary depends on what follows it.
 	for i := len(texts) - 1; i >= 0; i-- {
 		t := texts[i]
-		role := roleBefore(next, t.group.Branch)
+		role := roleBetween(last, next, t.group.Branch)
 		e, err := patch.NewEvent(patch.Fields{
 			ID:             newID(),
 			InvocationID:   newID(),
@@ -98,6 +99,31 @@ type turn struct {
 	branch string
 }
 
+// turnsBefore returns the turns before a window's summaries, the last first.
+func turnsBefore(v fold.View, w *Window) []turn {
+	var turns []turn
+	also := len(w.Also) - 1
+	for i := w.Start - 1; i >= 0 && len(turns) < lookAhead; i-- {
+		for also >= 0 && i < w.Also[also].Start {
+			also--
+		}
+		goes := also >= 0 && i < w.Also[also].Start+w.Also[also].Count
+		if e := v.At(i); e.HasContent() && !goes {
+			turns = append(turns, turnOf(e))
+		}
+	}
+	return turns
+}
+
+// turnOf says whose turn an event is. A function call is the model's, whatever its role.
+func turnOf(e *patch.Event) turn {
+	role := e.Role()
+	if calls(e) {
+		role = genai.RoleModel
+	}
+	return turn{role, e.Branch()}
+}
+
 // turnsFrom returns the turns from a visible event on, of those events that are shown.
 func turnsFrom(v fold.View, i int, shown func(i int) bool) []turn {
 	var turns []turn
@@ -106,7 +132,7 @@ func turnsFrom(v fold.View, i int, shown func(i int) bool) []turn {
 			break
 		}
 		if e.HasContent() && shown(i) {
-			turns = append(turns, turn{e.Role(), e.Branch()})
+			turns = append(turns, turnOf(e))
 		}
 	}
 	return turns
@@ -116,19 +142,21 @@ func turnsFrom(v fold.View, i int, shown func(i int) bool) []turn {
 // branch reads next.
 const lookAhead = 64
 
-// roleBefore returns the role that a summary has before the given turns. Two turns of the
-// model in a row, or a function call after one, are refused by a model's API; two of the
-// user are not.
-func roleBefore(next []turn, branch string) string {
-	if len(next) > 0 && next[0].role == genai.RoleModel {
-		return genai.RoleUser
-	}
-	for _, t := range next {
-		if related(t.branch, branch) {
-			if t.role == genai.RoleModel {
-				return genai.RoleUser
+// roleBetween returns the role that a summary has between the turns before it, the last
+// first, and those after it. Two turns of the model in a row, or a function call after
+// one, are refused by a model's API; two of the user are not.
+func roleBetween(last, next []turn, branch string) string {
+	for _, turns := range [][]turn{last, next} {
+		if len(turns) > 0 && turns[0].role == genai.RoleModel {
+			return genai.RoleUser
+		}
+		for _, t := range turns {
+			if related(t.branch, branch) {
+				if t.role == genai.RoleModel {
+					return genai.RoleUser
+				}
+				break
 			}
-			break
 		}
 	}
 	return genai.RoleModel

@@ -85,12 +85,19 @@ func (s *visible) tierMerge(chains []*chain, k int) *Window {
 
 // forcedMerge returns a window over summaries that would not be merged yet: those of one
 // level that stand side by side, of the lowest level that there is; failing that, the
-// two of the lowest levels. It returns nil if each chain has only one summary.
-func (s *visible) forcedMerge(chains []*chain, k int) *Window {
+// two of the lowest levels. It returns nil if nothing is left to merge that brings the
+// prompt under the threshold, or is worth a call.
+func (s *visible) forcedMerge(chains []*chain, k, prompt, threshold int) *Window {
 	var best []int
 	lowest := 0
 	offer := func(level int, indices []int) {
-		if best == nil || level < lowest {
+		saved := 0
+		for _, i := range indices {
+			saved += s.entries[i].Event.EstimatedTokens()
+		}
+		saved /= 2 // at least, or the answer is refused
+		worth := prompt-saved < threshold || saved*worthwhile >= threshold
+		if worth && (best == nil || level < lowest) {
 			best, lowest = indices, level
 		}
 	}

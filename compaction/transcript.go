@@ -64,6 +64,32 @@ type transcriptPart struct {
 		Type string `json:"mimeType"`
 		URI  string `json:"fileUri"`
 	} `json:"fileData"`
+
+	other string // JSON of a part of another kind
+}
+
+// Fields of a part that say something about it, and nothing by themselves.
+var partNotes = []string{"text", "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata"}
+
+func (p *transcriptPart) UnmarshalJSON(text []byte) error {
+	type plain transcriptPart // without this method
+	if err := json.Unmarshal(text, (*plain)(p)); err != nil {
+		return err
+	}
+	if p.Text != nil || p.Call != nil || p.Response != nil || p.Code != nil || p.CodeResult != nil || p.Data != nil || p.File != nil {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return err
+	}
+	for _, note := range partNotes {
+		delete(fields, note)
+	}
+	if len(fields) > 0 {
+		p.other = string(text)
+	}
+	return nil
 }
 
 // partsOf returns the parts of an event's content. Content of a shape of its own has
@@ -113,6 +139,8 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 			fmt.Fprintf(b, "%s sends data:%s\n", who, spaced(p.Data.Type, p.Data.Name))
 		case p.File != nil:
 			fmt.Fprintf(b, "%s sends a file:%s\n", who, spaced(p.File.Type, p.File.URI))
+		case p.other != "":
+			fmt.Fprintf(b, "%s sends: %s\n", who, cutRunes(oneLine(p.other), maxRunes))
 		}
 	}
 }

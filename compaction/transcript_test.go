@@ -33,6 +33,8 @@ func TestTranscript(t *testing.T) {
 			"summary of earlier events: told\n"},
 		{"code, data, files", `{"author":"a","content":{"parts":[{"executableCode":{"code":"print(1)\n"}},{"codeExecutionResult":{"output":"1\n"}},{"inlineData":{"mimeType":"image/png","data":"AAAA"}},{"fileData":{"mimeType":"text/plain","fileUri":"gs://x/y"}}]}}`, 0,
 			"a runs code: print(1)\\n\ncode returns to a: 1\\n\na sends data: image/png\na sends a file: text/plain gs://x/y\n"},
+		{"a part of another kind", `{"author":"a","content":{"parts":[{"toolCall":{"id":"t","args":{"q":1}}},{"thoughtSignature":"AAAA"},{}]}}`, 0,
+			"a sends: {\"toolCall\":{\"id\":\"t\",\"args\":{\"q\":1}}}\n"},
 		{"no author", `{"content":{"parts":[{"text":"so"}]}}`, 0, "unknown: so\n"},
 		{"control characters", `{"author":"a","content":{"parts":[{"text":"\u001b[2Jx\u0000"}]}}`, 0, "a: \\u001b[2Jx\\u0000\n"},
 	} {

@@ -145,11 +145,16 @@ func (s *visible) settle(maxOpenCalls int, holds func(i int) bool) {
 		s.stays[i] = true
 	}
 	s.tie(calls)
+	s.attach()
+}
 
+// attach fills attached.
+func (s *visible) attach() {
+	clear(s.attached)
 	// From the end, for an attached event divides the run that it stands in, and what was
 	// tied over it is then attached too.
-	end := int32(n)
-	for i := n - 1; i >= 0; i-- {
+	end := int32(len(s.entries))
+	for i := len(s.entries) - 1; i >= 0; i-- {
 		switch {
 		case s.stays[i]:
 			end = int32(i)

@@ -53,6 +53,26 @@ const smallWindow = 128
 // window returns the oldest stretch that can be covered, as far as the summarizer's
 // input reaches, or nil if there is none. Small ones come last.
 func (s *visible) window(by Trigger, cfg Config) *Window {
+	for {
+		w, refused := s.oldest(by, cfg)
+		if w != nil || len(refused) == 0 {
+			return w
+		}
+		// What would have gone from before the window cannot, and neither what it is tied to.
+		tied := map[int32]bool{}
+		for _, span := range refused {
+			tied[s.last[span.Start]] = true
+		}
+		for i, last := range s.last {
+			s.stays[i] = s.stays[i] || tied[last]
+		}
+		s.attach()
+	}
+}
+
+// oldest returns the oldest window, or else of one that a model's API would refuse what
+// would have gone from before it.
+func (s *visible) oldest(by Trigger, cfg Config) (w *Window, refused []Span) {
 	attachedTo := map[int32][]int{}
 	for i, a := range s.attached {
 		if a {
@@ -70,17 +90,21 @@ func (s *visible) window(by Trigger, cfg Config) *Window {
 			end++
 		}
 		to := s.reach(start, end, attachedTo, cfg.MaxInputTokens)
-		w := s.covering(by, start, to, attachedTo)
-		switch {
-		case w == nil:
-		case w.Tokens >= smallWindow:
-			return w
-		case small == nil:
+		w, endures := s.covering(by, start, to, attachedTo)
+		if !endures {
+			refused = append(refused, w.Also...)
+			start = to
+			continue
+		}
+		if w.Tokens >= smallWindow {
+			return w, nil
+		}
+		if small == nil {
 			small = w
 		}
 		start = end
 	}
-	return small
+	return small, refused
 }
 
 // reach returns how far from start a window goes: over as many closed units as the
@@ -90,9 +114,9 @@ func (s *visible) reach(start, end int, attachedTo map[int32][]int, limit int) i
 	tokens, fits, whole := 0, start, start
 	closed := int32(start)
 	for i := start; i < end; i++ {
-		tokens += s.entries[i].Event.EstimatedTokens()
+		tokens += shownTokens(s.entries[i].Event)
 		for _, a := range attachedTo[int32(i)] {
-			tokens += s.entries[a].Event.EstimatedTokens()
+			tokens += shownTokens(s.entries[a].Event)
 		}
 		closed = max(closed, s.last[i])
 		if int(closed) > i {
@@ -112,10 +136,20 @@ func (s *visible) reach(start, end int, attachedTo map[int32][]int, limit int) i
 	return end
 }
 
-// covering returns the window over [start, end) and what goes with it, or nil if a
-// patch that gives it would leave a log that a model's API refuses.
-func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]int) *Window {
-	w := &Window{Trigger: by, Span: Span{start, end - start}}
+// shownTokens is about what an event takes in a transcript: its content, and on each line
+// who says it and which call it is.
+func shownTokens(e *patch.Event) int {
+	runes := len(e.Author()) + len(": \n")
+	for p := range e.FunctionParts() {
+		runes += len(e.Author()) + len(p.ID) + len(" returns () to : (never answered)\n")
+	}
+	return e.EstimatedTokens() + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
+}
+
+// covering returns the window over [start, end) and what goes with it, and whether it
+// leaves a log that a model's API accepts.
+func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]int) (w *Window, endures bool) {
+	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
 	for i := start; i < end; i++ {
 		indices = append(indices, attachedTo[int32(i)]...)
@@ -130,10 +164,7 @@ func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]in
 	if len(w.Groups) == 0 {
 		gone = append(slices.Clone(gone), w.Span)
 	}
-	if !s.endurable(w, gone) {
-		return nil
-	}
-	return w
+	return w, s.endurable(w, gone)
 }
 
 // fill says what the events with the given indices, in order, are to a window.

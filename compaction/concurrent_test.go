@@ -1,0 +1,270 @@
+package compaction_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// told is a slow summarizer whose answers name the request, and which remembers which
+// events each request showed.
+type told struct {
+	mu    sync.Mutex
+	shown map[string][]string // ids of events, by answer
+	slow  time.Duration       // at most
+}
+
+func (s *told) Summarize(_ context.Context, r compaction.Request) (compaction.Response, error) {
+	s.mu.Lock()
+	if s.shown == nil {
+		s.shown = map[string][]string{}
+	}
+	text := fmt.Sprintf("s%d", len(s.shown))
+	for _, e := range r.Events {
+		s.shown[text] = append(s.shown[text], e.ID())
+	}
+	s.mu.Unlock()
+	if s.slow > 0 {
+		time.Sleep(rand.N(s.slow))
+	}
+	return says(text), nil
+}
+
+// judgeLog reads the raw log from its start and holds each patch of the compactor
+// against what its summarizers were shown. It returns how many there are.
+func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int) {
+	t.Helper()
+	v := fold.New("", nil)
+	for r, err := range st.RawEvents(context.Background(), k, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := v.Apply(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Patch != nil && r.Patch.Author() == "compaction" {
+			patches++
+			var gone, shown []string
+			for i := r.Patch.Start(); i < r.Patch.Start()+r.Patch.Count(); i++ {
+				gone = append(gone, v.At(i).ID())
+			}
+			for _, s := range r.Patch.NewEvents() {
+				c, err := s.Content()
+				if err != nil {
+					t.Fatal(err)
+				}
+				shown = append(shown, by.shown[c.Parts[0].Text]...)
+			}
+			if !slices.Equal(gone, shown) {
+				t.Errorf("record %d hides %v, its summary saw %v", r.Seq, gone, shown)
+			}
+		}
+		v = next
+	}
+	if v.SkippedCount() > 0 {
+		t.Errorf("%d patches do not apply", v.SkippedCount())
+	}
+	return patches
+}
+
+// Appenders, patchers by hand and compactors on one session.
+func TestConcurrentOnOneSession(t *testing.T) {
+	rounds := 2000
+	if testing.Short() {
+		rounds = 400
+	}
+	s := newSession(t, "")
+	by := &told{slow: 200 * time.Microsecond}
+	cfg := every(3, 1, by)
+	cfg.MaxSummaries = 3
+	compactors := []*compaction.Compactor[store.Key]{s.compactor(cfg), s.compactor(cfg)}
+
+	var appended, byHand atomic.Int64
+	var others, appenders sync.WaitGroup
+	stop := make(chan struct{})
+	loop := func(f func()) {
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					f()
+				}
+			}
+		})
+	}
+	for range 2 {
+		appenders.Go(func() {
+			for range rounds / 2 {
+				n := appended.Add(1)
+				e := parseEvent(t, event{
+					"id": fmt.Sprintf("e%d", n), "author": "user", "invocationId": fmt.Sprintf("inv%d", n/2),
+					"content": content("user", map[string]any{"text": strings.Repeat("abc ", 10)}),
+				})
+				if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+					t.Errorf("append: %v", err)
+				}
+			}
+		})
+	}
+	loop(func() {
+		v := s.view()
+		if v.Len() < 4 {
+			return
+		}
+		p := patch.NewSplice(rand.N(v.Len()-1), 1).WithState(patch.Keep)
+		switch _, err := s.store.ApplyPatch(t.Context(), key, store.PatchOptions{On: v}, p); {
+		case err == nil:
+			byHand.Add(1)
+		case !errors.Is(err, store.ErrConflict):
+			t.Errorf("patch: %v", err)
+		}
+		time.Sleep(rand.N(10 * time.Millisecond))
+	})
+	for _, c := range compactors {
+		loop(func() {
+			if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+				t.Errorf("MaybeCompact: %v", err)
+			}
+		})
+	}
+	appenders.Wait()
+	close(stop)
+	others.Wait()
+
+	wrote, conflicts := uint64(0), uint64(0)
+	for _, c := range compactors {
+		wrote, conflicts = wrote+c.Stats().Wrote, conflicts+c.Stats().Conflicts
+	}
+	patches := judgeLog(t, s.store, key, by)
+	if uint64(patches) != wrote {
+		t.Errorf("%d patches are logged, %d are said to be", patches, wrote)
+	}
+	if records := int64(s.view().Seq()); records != appended.Load()+byHand.Load()+int64(patches) {
+		t.Errorf("%d records for %d events, %d patches by hand, and %d of compaction", records, appended.Load(), byHand.Load(), patches)
+	}
+	if wrote == 0 || conflicts == 0 || byHand.Load() == 0 {
+		t.Errorf("%d summaries, %d conflicts, %d patches by hand: nothing was at stake", wrote, conflicts, byHand.Load())
+	}
+	t.Logf("%d summaries, %d conflicts, %d patches by hand", wrote, conflicts, byHand.Load())
+}
+
+// Two compactors that have both been told a summary of the same events: one lands.
+func TestConcurrentOneOfTwoLands(t *testing.T) {
+	rounds := 200
+	if testing.Short() {
+		rounds = 40
+	}
+	for round := range rounds {
+		s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
+		var both sync.WaitGroup
+		both.Add(2)
+		sum := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+			both.Done()
+			both.Wait() // the other is there too
+			return says("told"), nil
+		})
+		var wg sync.WaitGroup
+		var wrote, conflicts atomic.Uint64
+		for range 2 {
+			c := s.compactor(every(2, 0, sum))
+			wg.Go(func() {
+				if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+					t.Error(err)
+				}
+				wrote.Add(c.Stats().Wrote)
+				conflicts.Add(c.Stats().Conflicts)
+			})
+		}
+		wg.Wait()
+		if wrote.Load() != 1 || conflicts.Load() != 1 || s.visible() != "S1:model" {
+			t.Fatalf("round %d: %d written, %d conflicts: %s", round, wrote.Load(), conflicts.Load(), s.visible())
+		}
+	}
+}
+
+// A worker that is told from many goroutines of several sessions that grow, with a
+// second worker on the same log, both closed while busy.
+func TestConcurrentWorkers(t *testing.T) {
+	const sessions = 4
+	rounds := 300
+	if testing.Short() {
+		rounds = 60
+	}
+	s := newSession(t, "")
+	for i := range sessions {
+		if _, err := s.store.Create(t.Context(), keyOf(i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	by := &told{slow: 200 * time.Microsecond}
+	var workers []*compaction.Worker[store.Key]
+	for range 2 {
+		c, err := compaction.New(s.store, every(2, 1, by), compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := compaction.NewWorker(c, compaction.WorkerOptions{Queue: 2, Parallel: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers = append(workers, w)
+	}
+	var wg sync.WaitGroup
+	var notified atomic.Uint64
+	for i := range sessions {
+		for part := range 2 {
+			wg.Go(func() {
+				for n := range rounds {
+					id := fmt.Sprintf("e%d-%d-%d", i, part, n)
+					e := parseEvent(t, event{"id": id, "author": "user", "invocationId": "inv" + id, "content": content("user", map[string]any{"text": strings.Repeat("abc ", 10)})})
+					if _, err := s.store.AppendEvents(t.Context(), keyOf(i), store.AppendOptions{}, e); err != nil {
+						t.Errorf("append: %v", err)
+					}
+					for _, w := range workers {
+						w.Notify(keyOf(i))
+						notified.Add(1)
+						_ = w.Stats()
+					}
+				}
+			})
+		}
+	}
+	// The first is closed in the midst of it, without patience.
+	expired, cancel := context.WithCancel(context.Background())
+	cancel()
+	time.Sleep(5 * time.Millisecond)
+	_ = workers[0].Close(expired)
+	wg.Wait()
+	closed(t, workers[1])
+
+	patches, total := 0, compaction.WorkerStats{}
+	for i := range sessions {
+		patches += judgeLog(t, s.store, keyOf(i), by)
+	}
+	for _, w := range workers {
+		st := w.Stats()
+		total.Wrote, total.Conflicts, total.Notified, total.Failed = total.Wrote+st.Wrote, total.Conflicts+st.Conflicts, total.Notified+st.Notified, total.Failed+st.Failed
+		if st.Running != 0 || st.Waiting != 0 {
+			t.Errorf("closed, counted is %+v", st)
+		}
+	}
+	if total.Wrote == 0 || total.Wrote != uint64(patches) || total.Notified != notified.Load() || total.Failed != 0 {
+		t.Errorf("%d patches are logged, %d calls of Notify, counted is %+v", patches, notified.Load(), total)
+	}
+}

@@ -1,0 +1,348 @@
+package compaction_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var errModel = errors.New("model is away")
+
+// misbehaviour is what a summarizer may do instead of answering.
+type misbehaviour struct {
+	name      string
+	summarize compaction.SummarizerFunc
+	want      error  // what the error matches; nil: there is none
+	says      string // what its text holds
+}
+
+func answers(c *genai.Content) compaction.SummarizerFunc {
+	return func(context.Context, compaction.Request) (compaction.Response, error) {
+		return compaction.Response{Content: c}, nil
+	}
+}
+
+func stopped(reason genai.FinishReason) compaction.SummarizerFunc {
+	return func(context.Context, compaction.Request) (compaction.Response, error) {
+		r := says("told")
+		r.FinishReason = reason
+		return r, nil
+	}
+}
+
+func misbehaviours(release <-chan struct{}) []misbehaviour {
+	refused := compaction.ErrRefusedAnswer
+	part := func(p ...*genai.Part) *genai.Content { return &genai.Content{Role: "model", Parts: p} }
+	return []misbehaviour{
+		{"error", func(context.Context, compaction.Request) (compaction.Response, error) {
+			return says("told"), errModel
+		}, errModel, "model is away"},
+		{"panic", func(context.Context, compaction.Request) (compaction.Response, error) {
+			panic("out of cheese")
+		}, compaction.ErrSummarizerPanic, "out of cheese"},
+		{"runtime error", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+			return says(r.Events[len(r.Events)].ID()), nil
+		}, compaction.ErrSummarizerPanic, "index out of range"},
+		{"hangs until its context ends", func(ctx context.Context, _ compaction.Request) (compaction.Response, error) {
+			<-ctx.Done()
+			return compaction.Response{}, ctx.Err()
+		}, context.DeadlineExceeded, ""},
+		{"hangs whatever its context", func(context.Context, compaction.Request) (compaction.Response, error) {
+			<-release
+			return says("told"), nil
+		}, context.DeadlineExceeded, "given up"},
+		{"declines", answers(nil), nil, ""},
+		{"no parts", answers(&genai.Content{}), refused, "empty"},
+		{"nil parts", answers(part(nil, nil)), refused, "empty"},
+		{"blank text", answers(part(genai.NewPartFromText(" \n\t"))), refused, "empty"},
+		{"only thoughts", answers(part(&genai.Part{Text: "hm", Thought: true})), refused, "thoughts"},
+		{"a function call", answers(part(genai.NewPartFromText("told"), genai.NewPartFromFunctionCall("delete_all", nil))), refused, "delete_all"},
+		{"a thought that is a function call", answers(part(&genai.Part{Thought: true, FunctionCall: &genai.FunctionCall{Name: "delete_all"}}, genai.NewPartFromText("told"))), refused, "delete_all"},
+		{"a function response alone", answers(part(genai.NewPartFromFunctionResponse("tool", map[string]any{"a": 1}))), refused, "empty"},
+		{"an image alone", answers(part(genai.NewPartFromBytes([]byte{1}, "image/png"))), refused, "empty"},
+		{"cut off", stopped(genai.FinishReasonMaxTokens), refused, "MAX_TOKENS"},
+		{"blocked", stopped(genai.FinishReasonSafety), refused, "SAFETY"},
+		{"stopped for a reason that is not known", stopped("SOMETHING_NEW"), refused, "SOMETHING_NEW"},
+		{"longer than a summary may be", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+			return says(strings.Repeat("abcd", r.MaxTokens+1)), nil
+		}, refused, "may take"},
+		{"longer than half of what it replaces", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+			tokens := 0
+			for _, e := range r.Events {
+				tokens += e.EstimatedTokens()
+			}
+			return says(strings.Repeat("abcd", tokens/2+1)), nil
+		}, refused, "may take"},
+	}
+}
+
+// sessionText is all there is of a session.
+func sessionText(t testing.TB, s *session) string {
+	var b bytes.Buffer
+	if err := s.store.Export(t.Context(), key, &b, store.ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String() + s.visible() + s.state()
+}
+
+// Whatever a summarizer does, the session is as it was, one line is logged, and the
+// number of calls stays small while the session grows.
+func TestFailingSummarizers(t *testing.T) {
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	for _, m := range misbehaviours(release) {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			timeout := time.Minute
+			if strings.HasPrefix(m.name, "hangs") {
+				timeout = 5 * time.Millisecond
+			}
+			var calls atomic.Int32
+			var lines bytes.Buffer
+			var seen []compaction.Attempt[store.Key]
+			s := newSession(t, "u1*20 d1 a1*20 u2*20 a2*20")
+			c, err := compaction.New(s.store, compaction.Config{
+				Enabled: true, CompactionInterval: 2, Timeout: timeout,
+				Summarizer: compaction.SummarizerFunc(func(ctx context.Context, r compaction.Request) (compaction.Response, error) {
+					calls.Add(1)
+					return m.summarize(ctx, r)
+				}),
+			}, compaction.Options[store.Key]{
+				Logger:  slog.New(slog.NewTextHandler(&lines, nil)),
+				Observe: func(a compaction.Attempt[store.Key]) { seen = append(seen, a) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := sessionText(t, s)
+			done, err := c.MaybeCompact(t.Context(), key)
+			var failure *compaction.SummarizerError
+			if done != nil || !errors.Is(err, m.want) || m.want != nil && (!errors.As(err, &failure) || !strings.Contains(err.Error(), m.says)) {
+				t.Errorf("MaybeCompact: %v, %v", done, err)
+			}
+			if after := sessionText(t, s); after != before {
+				t.Errorf("the session was\n%s\nand is\n%s", before, after)
+			}
+			failed, outcome := uint64(1), compaction.Failed
+			if m.want == nil {
+				failed, outcome = 0, compaction.Declined
+			}
+			if n := strings.Count(lines.String(), "\n"); n != int(failed) {
+				t.Errorf("%d lines are logged:\n%s", n, lines.String())
+			}
+			if got := c.Stats(); got.Failed != failed || got.Declined != 1-failed || got.Wrote != 0 {
+				t.Errorf("counted is %+v", got)
+			}
+			if len(seen) != 1 || seen[0].Outcome != outcome || seen[0].Key != key || (seen[0].Err == nil) != (m.want == nil) {
+				t.Errorf("observed is %+v", seen)
+			}
+			if calls.Load() != 1 {
+				t.Errorf("%d calls, want 1", calls.Load())
+			}
+
+			for i := range 200 {
+				if i%2 == 0 {
+					s.append(fmt.Sprintf("u%d*5", i))
+				}
+				before := s.view().Seq()
+				if done, _ := c.MaybeCompact(t.Context(), key); done != nil || s.view().Seq() != before {
+					t.Fatalf("after %d more events something was written: %v", i, done)
+				}
+			}
+			// At the doubling distances 1, 2, 4 … 64 in 100 more records: six more.
+			if n := calls.Load(); n < 3 || n > 8 {
+				t.Errorf("%d calls for 100 more events", n)
+			}
+		})
+	}
+}
+
+// A summarizer that changes what it is given changes nothing else.
+func TestSummarizerChangesItsInput(t *testing.T) {
+	s := newSession(t, "u1*20 c1(x)*20 r1(x)*20 d1 u2*20 a2*20 u3*20 a3*20")
+	vandal := compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+		for _, events := range [][]*patch.Event{r.Events, r.Before} {
+			for i, e := range events {
+				for _, field := range []string{"content", "actions", "id"} {
+					text, _ := e.Field(field)
+					for j := range text {
+						text[j] = '!'
+					}
+				}
+				if c, err := e.Content(); err == nil && c != nil {
+					c.Parts[0].Text = "changed"
+					c.Parts = nil
+				}
+				clear(e.StateDelta())
+				clear(e.CustomMetadata())
+				events[i] = nil
+			}
+		}
+		return compaction.Response{}, errModel
+	})
+	before := sessionText(t, s)
+	c := s.compactor(every(2, 1, vandal))
+	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, errModel) {
+		t.Fatal(err)
+	}
+	if after := sessionText(t, s); after != before {
+		t.Errorf("the session was\n%s\nand is\n%s", before, after)
+	}
+	s.compact(every(2, 1, &scripted{}))
+	for i := 4; i < 8; i++ {
+		s.append(fmt.Sprintf("u%d*20 a%d*20", i, i))
+	}
+	before = sessionText(t, s)
+	if _, err := s.compactor(every(2, 2, vandal)).MaybeCompact(t.Context(), key); !errors.Is(err, errModel) {
+		t.Fatal(err)
+	}
+	if after := sessionText(t, s); after != before {
+		t.Errorf("with events shown again, the session was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// Text that is not Unicode is repaired, and parts that are no text are left out.
+func TestAnswerIsRepaired(t *testing.T) {
+	s := newSession(t, "u1*50 a1*50 u2*50 a2*50")
+	s.compact(every(2, 0, answers(&genai.Content{Parts: []*genai.Part{
+		nil, {Text: "hm", Thought: true}, {Text: " to\xffld\x00 "}, {InlineData: &genai.Blob{Data: []byte{1}}}, {Text: "\u2028more"},
+	}})))
+	c, err := s.view().At(0).Content()
+	if err != nil || len(c.Parts) != 1 || c.Parts[0].Text != "to\uFFFDld\x00 \n\u2028more" && c.Parts[0].Text != "to\uFFFDld\x00\nmore" {
+		t.Errorf("the summary is %q, %v", c.Parts[0].Text, err)
+	}
+}
+
+// When calls that were given up do not return, no more are made, whatever the session;
+// once they have, it goes on.
+func TestSummarizerBusy(t *testing.T) {
+	release := make(chan struct{})
+	var calls atomic.Int32
+	cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		if calls.Add(1) <= 4 {
+			<-release
+		}
+		return says("told"), nil
+	}))
+	cfg.Timeout = time.Millisecond
+	s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
+	c := s.compactor(cfg)
+	busy := 0
+	for range 200 {
+		s.append("a2")
+		if _, err := c.MaybeCompact(t.Context(), key); errors.Is(err, compaction.ErrSummarizerBusy) {
+			busy++
+		}
+	}
+	if calls.Load() != 4 || busy == 0 {
+		t.Errorf("%d calls, %d times busy; want 4 calls and then busy", calls.Load(), busy)
+	}
+	close(release)
+	cfg.Timeout = time.Minute
+	for i := 0; c.Stats().Wrote == 0 && i < 300; i++ {
+		s.append("a2")
+		if _, err := c.MaybeCompact(t.Context(), key); err != nil && !errors.Is(err, compaction.ErrSummarizerBusy) && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		runtime.Gosched()
+	}
+	if c.Stats().Wrote == 0 {
+		t.Error("it does not go on after the calls have returned")
+	}
+}
+
+// After so many failures in a row the fallback is asked, and after its answer the
+// summarizer has the first try again.
+func TestFallback(t *testing.T) {
+	var calls atomic.Int32
+	var well atomic.Bool
+	fallback := &scripted{}
+	cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		calls.Add(1)
+		if well.Load() {
+			return says("well"), nil
+		}
+		return compaction.Response{}, errModel
+	}))
+	cfg.Fallback, cfg.FallbackAfter = fallback, 2
+	s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
+	c := s.compactor(cfg)
+	grow := func(until func() bool) {
+		t.Helper()
+		for i := 0; !until(); i++ {
+			if i == 300 {
+				t.Fatalf("nothing comes: %d calls, %d of the fallback", calls.Load(), fallback.calls())
+			}
+			s.append(fmt.Sprintf("u%d*20 a%d*20", s.words, s.words))
+			_, _ = c.MaybeCompact(t.Context(), key)
+		}
+	}
+	grow(func() bool { return fallback.calls() == 1 })
+	if calls.Load() != 2 || c.Stats().Wrote != 1 {
+		t.Errorf("the fallback was asked after %d failures, and %d were written; want 2, and 1", calls.Load(), c.Stats().Wrote)
+	}
+	grow(func() bool { return fallback.calls() == 2 })
+	if calls.Load() != 4 {
+		t.Errorf("asked again, the summarizer failed %d times before the fallback was, want 2", calls.Load()-2)
+	}
+	well.Store(true)
+	grow(func() bool { return calls.Load() > 6 })
+	if fallback.calls() != 2 {
+		t.Errorf("the fallback was asked %d times after the summarizer was well", fallback.calls()-2)
+	}
+}
+
+// A summarizer that hangs for good does not keep the fallback from being asked.
+func TestFallbackOfOneThatHangs(t *testing.T) {
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	fallback := &scripted{}
+	cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		<-release
+		return compaction.Response{}, nil
+	}))
+	cfg.Timeout, cfg.Fallback = time.Millisecond, fallback
+	s := newSession(t, "")
+	c := s.compactor(cfg)
+	for i := range 100 {
+		s.append(fmt.Sprintf("u%d*20 a%d*20", i, i))
+		_, _ = c.MaybeCompact(t.Context(), key)
+	}
+	if n := s.view().Len(); n > 60 || fallback.calls() < 3 {
+		t.Errorf("%d events are visible, the fallback was asked %d times", n, fallback.calls())
+	}
+}
+
+// A session that is deleted and created again does not wait for what the old one owed.
+func TestBackoffEndsWithTheSession(t *testing.T) {
+	s := newSession(t, strings.Repeat("u1*20 a1*20 u2*20 a2*20 ", 50))
+	sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { return compaction.Response{}, errModel }}
+	c := s.compactor(every(2, 0, sum))
+	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, errModel) {
+		t.Fatal(err)
+	}
+	if err := s.store.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.store.Create(t.Context(), key, nil); err != nil {
+		t.Fatal(err)
+	}
+	sum.reply = nil
+	s.append("u1*20 a1*20 u2*20 a2*20")
+	if done, err := c.MaybeCompact(t.Context(), key); len(done) != 1 || err != nil {
+		t.Errorf("%v, %v", done, err)
+	}
+}

@@ -1,0 +1,331 @@
+package compaction_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// gate is a summarizer whose calls wait until they are let through.
+type gate struct {
+	entered chan string   // gets the first event's id of each call
+	pass    chan struct{} // lets one call through, or all when it is closed
+}
+
+func newGate() *gate { return &gate{entered: make(chan string, 1000), pass: make(chan struct{})} }
+
+func (g *gate) Summarize(ctx context.Context, r compaction.Request) (compaction.Response, error) {
+	g.entered <- r.Events[0].ID()
+	select {
+	case <-g.pass:
+		return says("told"), nil
+	case <-ctx.Done():
+		return compaction.Response{}, ctx.Err()
+	}
+}
+
+func (g *gate) wait(t *testing.T) string {
+	t.Helper()
+	select {
+	case id := <-g.entered:
+		return id
+	case <-time.After(10 * time.Second):
+		t.Fatal("no call comes")
+		return ""
+	}
+}
+
+func keyOf(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint("w", i)} }
+
+// newWorker is a worker over a store with n sessions, each of which is due.
+func newWorker(t *testing.T, n int, s compaction.Summarizer, opts compaction.WorkerOptions) (*session, *compaction.Worker[store.Key]) {
+	t.Helper()
+	env := newSession(t, "")
+	for i := range n {
+		if _, err := env.store.Create(t.Context(), keyOf(i), nil); err != nil {
+			t.Fatal(err)
+		}
+		due(t, env, i)
+	}
+	w, err := compaction.NewWorker(env.compactor(every(2, 0, s)), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env, w
+}
+
+// due appends two invocations to a session.
+func due(t *testing.T, env *session, i int) {
+	t.Helper()
+	for _, word := range []string{"u1*20", "a1*20", "u2*20", "a2*20"} {
+		inv := word[1:2]
+		e, _ := parseWord(t, word, env.words)
+		e["invocationId"] = fmt.Sprintf("inv%s-%d", inv, env.words/4)
+		env.words++
+		if _, err := env.store.AppendEvents(t.Context(), keyOf(i), store.AppendOptions{}, parseEvent(t, e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func summaries(t *testing.T, env *session, i int) int {
+	t.Helper()
+	v, err := env.store.View(context.Background(), keyOf(i))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for i := range v.Len() {
+		if v.IsSummary(i) {
+			n++
+		}
+	}
+	return n
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 2000 {
+		if ok() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("it never comes that %s", what)
+}
+
+func closed(t *testing.T, w *compaction.Worker[store.Key]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := w.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+func TestWorkerQueue(t *testing.T) {
+	g := newGate()
+	env, w := newWorker(t, 5, g, compaction.WorkerOptions{Queue: 2, Parallel: 1})
+	notify := func(i int, want bool) {
+		t.Helper()
+		if got := w.Notify(keyOf(i)); got != want {
+			t.Errorf("Notify(%d) is %v", i, got)
+		}
+	}
+	notify(0, true)
+	g.wait(t) // it runs
+	notify(1, true)
+	notify(2, true)
+	notify(3, false) // two wait already
+	notify(1, true)  // waits already
+	notify(0, true)  // runs, and will again
+	notify(0, true)  // will again already
+	if s := w.Stats(); s.Notified != 7 || s.Dropped != 1 || s.Merged != 2 || s.Waiting != 2 || s.Running != 1 || s.Ended != 0 {
+		t.Errorf("counted is %+v", s)
+	}
+	close(g.pass)
+	closed(t, w)
+	if s := w.Stats(); s.Wrote != 3 || s.Ended != 4 || s.Waiting != 0 || s.Running != 0 {
+		t.Errorf("at the end, counted is %+v; want 3 written, and session 0 looked at twice", s)
+	}
+	for i, want := range []int{1, 1, 1, 0, 0} {
+		if got := summaries(t, env, i); got != want {
+			t.Errorf("session %d has %d summaries, want %d", i, got, want)
+		}
+	}
+}
+
+// Notified while it runs, a session is looked at again, and what was appended meanwhile
+// is compacted.
+func TestWorkerRunsAgain(t *testing.T) {
+	g := newGate()
+	env, w := newWorker(t, 1, g, compaction.WorkerOptions{})
+	w.Notify(keyOf(0))
+	g.wait(t)
+	due(t, env, 0)
+	w.Notify(keyOf(0))
+	close(g.pass)
+	eventually(t, "two are written", func() bool { return w.Stats().Wrote == 2 })
+	if n := summaries(t, env, 0); n != 2 {
+		t.Errorf("%d summaries", n)
+	}
+	closed(t, w)
+}
+
+func TestWorkerParallel(t *testing.T) {
+	g := newGate()
+	_, w := newWorker(t, 5, g, compaction.WorkerOptions{Parallel: 3})
+	for i := range 5 {
+		w.Notify(keyOf(i))
+	}
+	for range 3 {
+		g.wait(t) // none of them was let through
+	}
+	if s := w.Stats(); s.Running != 3 || s.Waiting != 2 {
+		t.Errorf("counted is %+v", s)
+	}
+	close(g.pass)
+	closed(t, w)
+}
+
+// Each session is compacted by one goroutine at a time, and no more sessions at once than
+// may be.
+func TestWorkerOneAtATime(t *testing.T) {
+	const sessions, parallel = 6, 3
+	var mu sync.Mutex
+	busy, most := map[string]int{}, 0
+	sum := compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+		_, of, _ := strings.Cut(r.Events[0].InvocationID(), "-")
+		mu.Lock()
+		busy[of]++
+		if busy[of] > 1 {
+			t.Errorf("two goroutines compact what begins with invocation %s", of)
+		}
+		most = max(most, len(busy))
+		mu.Unlock()
+		time.Sleep(time.Millisecond)
+		mu.Lock()
+		delete(busy, of)
+		mu.Unlock()
+		return says("told"), nil
+	})
+	env, w := newWorker(t, sessions, sum, compaction.WorkerOptions{Parallel: parallel})
+	var wg sync.WaitGroup
+	for i := range sessions {
+		for range 4 {
+			wg.Go(func() {
+				for range 50 {
+					w.Notify(keyOf(i))
+					runtime.Gosched()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	closed(t, w)
+	for i := range sessions {
+		if summaries(t, env, i) != 1 {
+			t.Errorf("session %d is not compacted", i)
+		}
+	}
+	if most > parallel {
+		t.Errorf("%d sessions were compacted at once, want %d", most, parallel)
+	}
+	if s := w.Stats(); s.Conflicts != 0 || s.Notified != sessions*4*50 || s.Dropped != 0 {
+		t.Errorf("counted is %+v", s)
+	}
+}
+
+func TestWorkerClose(t *testing.T) {
+	t.Run("waits", func(t *testing.T) {
+		g := newGate()
+		env, w := newWorker(t, 3, g, compaction.WorkerOptions{Parallel: 1})
+		for i := range 3 {
+			w.Notify(keyOf(i))
+		}
+		g.wait(t)
+		var done atomic.Bool
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			closed(t, w)
+			done.Store(true)
+		}()
+		eventually(t, "Notify refuses", func() bool { return !w.Notify(keyOf(0)) })
+		if done.Load() {
+			t.Error("Close has not waited")
+		}
+		close(g.pass)
+		<-ended
+		for i := range 3 {
+			if summaries(t, env, i) != 1 {
+				t.Errorf("session %d was left", i)
+			}
+		}
+		closed(t, w) // again
+		if w.Notify(keyOf(0)) {
+			t.Error("Notify is accepted after Close")
+		}
+	})
+	t.Run("with expired context", func(t *testing.T) {
+		g := newGate()
+		env, w := newWorker(t, 3, g, compaction.WorkerOptions{Parallel: 1})
+		for i := range 3 {
+			w.Notify(keyOf(i))
+		}
+		w.Notify(keyOf(0))
+		g.wait(t)
+		w.Notify(keyOf(0)) // would run again
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := w.Close(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Close: %v", err)
+		}
+		for i := range 3 {
+			if summaries(t, env, i) != 0 {
+				t.Errorf("session %d was compacted", i)
+			}
+		}
+		if s := w.Stats(); s.Running != 0 || s.Waiting != 0 || s.Failed != 0 {
+			t.Errorf("counted is %+v", s)
+		}
+		if len(g.entered) != 0 {
+			t.Error("another call was made")
+		}
+		closed(t, w)
+	})
+	t.Run("unused", func(t *testing.T) {
+		_, w := newWorker(t, 0, newGate(), compaction.WorkerOptions{})
+		closed(t, w)
+		closed(t, w)
+	})
+}
+
+// A worker with nothing to do has no goroutines, neither before nor after.
+func TestWorkerIdle(t *testing.T) {
+	before := runtime.NumGoroutine()
+	env, w := newWorker(t, 4, &scripted{}, compaction.WorkerOptions{Parallel: 4})
+	for i := range 4 {
+		w.Notify(keyOf(i))
+	}
+	eventually(t, "all are written", func() bool { return w.Stats().Wrote == 4 })
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	if s := w.Stats(); s.Running != 0 || s.Waiting != 0 {
+		t.Errorf("counted is %+v", s)
+	}
+	due(t, env, 0)
+	w.Notify(keyOf(0))
+	eventually(t, "it has started again", func() bool { return w.Stats().Wrote == 5 })
+	closed(t, w)
+}
+
+// What goes wrong is counted and does not end the worker.
+func TestWorkerGoesOn(t *testing.T) {
+	sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { panic("out of cheese") }}
+	env, w := newWorker(t, 2, sum, compaction.WorkerOptions{Parallel: 1})
+	w.Notify(keyOf(0))
+	w.Notify(store.Key{App: "app", User: "user", Session: "not there"})
+	w.Notify(store.Key{})
+	w.Notify(keyOf(1))
+	closed(t, w)
+	if s := w.Stats(); s.Failed != 4 || s.Ended != 4 || summaries(t, env, 0) != 0 {
+		t.Errorf("counted is %+v", s)
+	}
+}
+
+func TestWorkerOptions(t *testing.T) {
+	for _, o := range []compaction.WorkerOptions{{Queue: -1}, {Parallel: -1}} {
+		if _, err := compaction.NewWorker[store.Key](nil, o); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
