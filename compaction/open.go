@@ -26,11 +26,12 @@ func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
 	askedAbout := map[int]int{} // answered requests, and the calls that have to return yet
+	anyAsks := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
 		if c.Held {
 			s.stays[c.Index] = true
 		}
-		asks := c.Name == askConfirmation || c.Name == askCredential || c.Name == askInput
+		asks := asksUser(c)
 		if !asks && (c.ID == "" || !s.entries[c.Index].Event.IsLongRunning(c.ID)) {
 			unanswered[i] = len(c.Responses) == 0
 		} else {
@@ -47,7 +48,7 @@ func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 				}
 			}
 		}
-		if c.ID != "" {
+		if anyAsks && c.ID != "" {
 			byID[c.ID] = i
 		}
 	}
@@ -70,6 +71,10 @@ func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 			s.stays[calls[i].Index] = true
 		}
 	}
+}
+
+func asksUser(c fold.Call) bool {
+	return c.Name == askConfirmation || c.Name == askCredential || c.Name == askInput
 }
 
 // concerns returns the id of the call that the user is asked about, or "".

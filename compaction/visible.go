@@ -94,7 +94,7 @@ func (s *visible) number() {
 	}
 	s.invocation = make([]int32, len(s.entries))
 	s.live, s.newest = noInvocation, noInvocation
-	numbers := make(map[string]int32, len(s.entries)/8)
+	numbers := make(map[string]int32, len(s.entries)/3)
 	current, name := int32(noInvocation), ""
 	begin := func() {
 		current = s.count

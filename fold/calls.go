@@ -17,8 +17,30 @@ type Call struct {
 
 // Calls returns the function calls of the visible log in their order, each with its
 // responses. The slice is the caller's own. It takes time linear in the number of visible
-// events, most of it once for each view.
+// events once for each view, and then in the number of calls.
 func (v View) Calls() []Call {
+	var known []Call
+	if v.pairs == nil { // the zero View
+		known = v.findCalls()
+	} else {
+		v.pairs.callsOnce.Do(func() { v.pairs.calls = v.findCalls() })
+		known = v.pairs.calls
+	}
+	calls := slices.Clone(known)
+	total := 0
+	for _, c := range known {
+		total += len(c.Responses)
+	}
+	responses := make([]int, total) // the calls' lists, one after the other
+	for i, c := range known {
+		if n := copy(responses, c.Responses); n > 0 {
+			calls[i].Responses, responses = responses[:n:n], responses[n:]
+		}
+	}
+	return calls
+}
+
+func (v View) findCalls() []Call {
 	p := v.pairing()
 	calls := make([]Call, 0, p.calls)
 	at := make([]int32, 0, p.parts) // each part's place in calls; that of a response says nothing

@@ -40,6 +40,9 @@ type pairing struct {
 type pairingCache struct {
 	once    sync.Once
 	pairing pairing
+
+	callsOnce sync.Once
+	calls     []Call
 }
 
 func (v View) pairing() pairing {
