@@ -2,6 +2,8 @@ package compaction
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -13,6 +15,10 @@ type backoff struct {
 	failures int    // in a row
 	answers  int    // of these, those of the summarizer
 	until    uint64 // nothing is tried before the log has a record with this seq
+
+	// over are ids of events in small windows for which no answer could be used, and the
+	// seq from which on they may be tried again.
+	over map[string]uint64
 }
 
 // So many sessions are remembered; past that all are forgotten, and tried once more.
@@ -29,20 +35,24 @@ func (c *Compactor[K]) waits(key K, v fold.View) bool {
 	return b.creation == v.Creation() && v.Seq() < b.until
 }
 
-// failed notes a failure.
-func (c *Compactor[K]) failed(key K, v fold.View, err error) {
+// failed notes a failure for a window.
+func (c *Compactor[K]) failed(key K, v fold.View, w *Window, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := c.backoff[key]
-	if b.creation != v.Creation() {
-		b = backoff{creation: v.Creation()}
-	}
+	b := c.remembered(key, v)
 	b.failures++
 	if answered := (*SummarizerError)(nil); errors.As(err, &answered) {
 		b.answers++
 	}
-	if len(c.backoff) >= maxRemembered {
-		clear(c.backoff)
+	if useless := errors.Is(err, errDeclined) || errors.Is(err, ErrRefusedAnswer); useless && w.Tokens < smallWindow {
+		if b.over == nil {
+			b.over = map[string]uint64{}
+		}
+		for _, g := range w.Groups {
+			for _, i := range g.Indices {
+				b.over[v.At(i).ID()] = v.Seq() + maxBackoff
+			}
+		}
 	}
 	b.until = v.Seq() + min(maxBackoff, uint64(1)<<min(b.failures-1, 30))
 	c.backoff[key] = b
@@ -51,7 +61,34 @@ func (c *Compactor[K]) failed(key K, v fold.View, err error) {
 func (c *Compactor[K]) succeeded(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if b := c.backoff[key]; len(b.over) > 0 {
+		c.backoff[key] = backoff{creation: b.creation, over: b.over}
+		return
+	}
 	delete(c.backoff, key)
+}
+
+// passedOver returns the ids of the events of windows that are passed over.
+func (c *Compactor[K]) passedOver(key K, v fold.View) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.backoff[key]
+	if b.creation != v.Creation() {
+		return nil
+	}
+	maps.DeleteFunc(b.over, func(_ string, until uint64) bool { return v.Seq() >= until })
+	return slices.Collect(maps.Keys(b.over))
+}
+
+// remembered returns what is remembered of a session. The mutex is held.
+func (c *Compactor[K]) remembered(key K, v fold.View) backoff {
+	if b := c.backoff[key]; b.creation == v.Creation() {
+		return b
+	}
+	if len(c.backoff) >= maxRemembered {
+		clear(c.backoff)
+	}
+	return backoff{creation: v.Creation()}
 }
 
 // writer is a summarizer and its calls that were given up and have not returned.

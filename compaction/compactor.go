@@ -46,9 +46,9 @@ type Options[K comparable] struct {
 	Running func(key K) string
 
 	// Observe, if not nil, is called with each attempt, failed ones too, when it has
-	// ended: metrics can be fed from it. It is called from the goroutine that compacts
-	// and should return soon.
-	Observe func(Attempt[K])
+	// ended: metrics can be fed from it. It is called from the goroutine that compacts,
+	// with its context, and should return soon.
+	Observe func(context.Context, Attempt[K])
 
 	// Logger gets one line for each failure. nil means [slog.Default].
 	Logger *slog.Logger
@@ -138,7 +138,9 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 // as what it replaces. Else the session stays as it is, and the error is a
 // *[SummarizerError]; one that declines gives no error. After a failure or a refusal to
 // answer, the session is left alone, without error, until it has grown by so many
-// records as there were failures in a row, doubled each time up to 64. Where another
+// records as there were failures in a row, doubled each time up to 64; a window of few
+// tokens for which no answer could be used is passed over until it has grown by 64.
+// Where another
 // patch was logged while a summary was made, that one stands, and MaybeCompact stops
 // without error. Other errors are the log's own. What earlier passes have written is
 // returned in any case.
@@ -165,11 +167,12 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			return done, nil
 		}
 		now := run
+		now.Pinned = append(c.passedOver(key, view), run.Pinned...)
 		if now.Invocation == "" && c.opts.Running != nil {
 			now.Invocation = c.opts.Running(key)
 		}
 		if c.opts.Pin != nil {
-			now.Pinned = append(c.opts.Pin(view), run.Pinned...)
+			now.Pinned = append(now.Pinned, c.opts.Pin(view)...)
 		}
 		d := plan(view, c.cfg, now)
 		if d.Window == nil {
@@ -178,20 +181,26 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		start := time.Now()
 		w, next, err := c.pass(ctx, key, view, d.Window, now)
 		a := Attempt[K]{Key: key, Trigger: d.Window.Trigger, Took: time.Since(start)}
-		if err == nil {
+		switch {
+		case err == nil:
 			w.Took = a.Took
 			a.Written = &w
 			done = append(done, w)
 			c.succeeded(key)
-		} else if ctx.Err() == nil && !errors.Is(err, fold.ErrConflict) {
-			c.failed(key, view, err)
+			view = next
+		case gaveUp(ctx) || errors.Is(err, fold.ErrConflict):
+		default:
+			c.failed(key, view, d.Window, err)
 		}
 		if err = c.ended(ctx, a, err); err != nil || a.Written == nil {
 			return done, err
 		}
-		view = next
 	}
 }
+
+// gaveUp reports whether the caller wants no more. One whose time is up has waited for a
+// summary in vain.
+func gaveUp(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // ended counts, logs and reports an attempt, and returns the error that is the caller's
 // business.
@@ -199,8 +208,8 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 	switch {
 	case err == nil:
 		a.Outcome = Wrote
-	case ctx.Err() != nil:
-		return ctx.Err() // the caller gave up
+	case gaveUp(ctx):
+		return ctx.Err()
 	case errors.Is(err, fold.ErrConflict):
 		a.Outcome = Conflict
 	case errors.Is(err, errDeclined):
@@ -212,7 +221,7 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 	}
 	c.counters.count(a.Outcome, a.Written)
 	if c.opts.Observe != nil {
-		c.opts.Observe(a)
+		c.opts.Observe(ctx, a)
 	}
 	return a.Err
 }

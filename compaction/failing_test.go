@@ -122,7 +122,7 @@ func TestFailingSummarizers(t *testing.T) {
 				}),
 			}, compaction.Options[store.Key]{
 				Logger:  slog.New(slog.NewTextHandler(&lines, nil)),
-				Observe: func(a compaction.Attempt[store.Key]) { seen = append(seen, a) },
+				Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { seen = append(seen, a) },
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -81,6 +81,32 @@ func TestTinyBranchKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
+// A window of so little that no answer can be used does not keep the others waiting.
+func TestSmallWindowIsPassedOver(t *testing.T) {
+	s := newSession(t, "u1*1 u2*50 a2*50 u3*50 a3*50")
+	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
+		return says("an answer of some length, but less than half of what is worth it"), nil
+	}}
+	c := s.compactor(every(1, 0, sum))
+	pinned := compaction.Run{Pinned: []string{"e1"}}
+	small := 0
+	for i := range 60 {
+		_, err := c.Compact(t.Context(), key, pinned)
+		if errors.Is(err, compaction.ErrRefusedAnswer) {
+			small++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		s.append(fmt.Sprintf("u%d*50 a%d*50", 9+i, 9+i))
+	}
+	if small > 3 {
+		t.Errorf("the small window was refused %d times", small)
+	}
+	if n := s.view().Len(); n > 20 {
+		t.Errorf("%d events are visible: %s", n, s.visible())
+	}
+}
+
 // A tail that alone is over the threshold must not make a rolling summary of what is in
 // front of it.
 func TestNoRollingSummary(t *testing.T) {

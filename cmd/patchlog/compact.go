@@ -100,7 +100,7 @@ type compacting struct {
 
 func (c *compacting) run(ctx context.Context, f compactFlags) error {
 	compactor, err := compaction.New(c.store, f.cfg, compaction.Options[store.Key]{
-		Observe: func(at compaction.Attempt[store.Key]) { c.observe(ctx, at) },
+		Observe: c.observe,
 		Logger:  slog.New(slog.DiscardHandler), // what goes wrong is this command's error
 		NewID:   c.app.options.NewID,
 	})
