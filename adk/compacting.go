@@ -1,0 +1,167 @@
+package adk
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// compacting is a service's automatic compaction, as the package says under Compaction. A
+// nil one is off.
+type compacting struct {
+	store  *store.Store
+	worker *compaction.Worker[store.Key]
+	runs   runs
+
+	inRun     *compaction.Compactor[store.Key] // nil: in the background alone
+	threshold int                              // of tokens
+	timeout   time.Duration
+}
+
+func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, error) {
+	c := &compacting{store: s, threshold: opts.Compaction.TokenThreshold, timeout: opts.CompactionTimeout}
+	if c.timeout == 0 {
+		c.timeout = DefaultCompactionTimeout
+	}
+	observe := func(ctx context.Context, a compaction.Attempt[store.Key]) {
+		t.compacted(ctx, a)
+		if opts.OnCompaction != nil {
+			opts.OnCompaction(a)
+		}
+	}
+	log := compactedLog{s, t}
+	background, err := compaction.New(log, opts.Compaction, compaction.Options[store.Key]{
+		Pin:     pins,
+		Running: c.runs.live,
+		Logger:  opts.Logger,
+		Observe: observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.worker, err = compaction.NewWorker(background, opts.CompactionWorker); err != nil {
+		return nil, err
+	}
+	if c.threshold == 0 || c.timeout < 0 {
+		return c, nil
+	}
+	cfg := opts.Compaction
+	cfg.CompactionInterval = 0
+	// A summarizer that takes too long should have failed before the time is up, so that
+	// it is not asked again at once.
+	if most := c.timeout - c.timeout/10; cfg.Timeout == 0 || cfg.Timeout > most {
+		cfg.Timeout = min(most, compaction.DefaultTimeout)
+	}
+	c.inRun, err = compaction.New(log, cfg, compaction.Options[store.Key]{
+		Pin:     pins,
+		Logger:  opts.Logger,
+		Observe: observe,
+	})
+	return c, err
+}
+
+// appends says that an event is about to be appended. It comes before the event can be
+// seen, so that whoever compacts knows that its invocation is under way.
+func (c *compacting) appends(key store.Key, e *session.Event) {
+	if c != nil && e.InvocationID != "" {
+		c.runs.began(key, e.InvocationID)
+	}
+}
+
+// appended compacts the session, at once or in the background, if the event asks for it.
+// first says that nothing was appended through the handle before.
+func (c *compacting) appended(ctx context.Context, handle *Session, e *session.Event, first bool) {
+	if c == nil {
+		return
+	}
+	// What the user answers, a run that is resumed reads from the log after this.
+	resumes := first && e.Author == userAuthor
+	if c.inRun != nil && hasResponse(e) && !inNode(e) && !resumes {
+		c.compactInRun(ctx, handle, e.InvocationID)
+	}
+	if e.Author != userAuthor && e.IsFinalResponse() && !c.runs.watched(handle.key) {
+		c.worker.Notify(handle.key)
+	}
+}
+
+func hasResponse(e *session.Event) bool {
+	if e.Content == nil {
+		return false
+	}
+	for _, p := range e.Content.Parts {
+		if p != nil && p.FunctionResponse != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// compactInRun compacts the session of an invocation that is under way, and moves the
+// handle to what comes of it. It waits for as long as the invocation has patience: time
+// in which nothing came of it is taken from that.
+func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
+	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < c.threshold {
+		return
+	}
+	left := c.timeout - handle.waitedIn(invocation)
+	if left <= 0 {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	began := time.Now()
+	written, err := c.inRun.Compact(limited, handle.key, compaction.Run{Invocation: invocation})
+	if err != nil || len(written) == 0 {
+		handle.waitInVain(invocation, time.Since(began))
+	}
+	if len(written) == 0 {
+		return
+	}
+	view, err := c.store.View(context.WithoutCancel(ctx), handle.key)
+	if err == nil && view.Creation() == handle.View().Creation() {
+		handle.advance(view)
+	}
+}
+
+// waitedIn returns how long an invocation was kept waiting in vain.
+func (s *Session) waitedIn(invocation string) time.Duration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.waiter != invocation {
+		return 0
+	}
+	return s.waited
+}
+
+func (s *Session) waitInVain(invocation string, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiter != invocation {
+		s.waiter, s.waited = invocation, 0
+	}
+	s.waited += d
+}
+
+// compactedLog is a store whose patches are reported.
+type compactedLog struct {
+	*store.Store
+	telemetry *telemetry
+}
+
+// ApplyOn is as [store.Store.ApplyOn].
+func (l compactedLog) ApplyOn(ctx context.Context, key store.Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (v fold.View, err error) {
+	ctx, op := l.telemetry.start(ctx, opPatch, key)
+	defer func() { op.end(ctx, err) }()
+	done, err := l.Store.ApplyPatch(ctx, key, store.PatchOptions{On: on, AsOfNow: opts.AnyBase, AllowOrphans: opts.AllowOrphans}, patches...)
+	if err != nil {
+		return done.View, err
+	}
+	op.logged(ctx, done.Records)
+	return done.View, nil
+}

@@ -1,0 +1,207 @@
+package adk
+
+import (
+	"reflect"
+	"sync"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// copyEvent returns an event that shares nothing with e that anyone may change. The event
+// must be one that the log gave.
+func copyEvent(e *session.Event) *session.Event {
+	c := *e
+	copier{}.own(reflect.ValueOf(&c).Elem(), 0)
+	return &c
+}
+
+// plainEvent returns a copy of e in which values inside an `any` that do not come back
+// from storage as they are have given place to what their JSON says.
+func plainEvent(e *session.Event) *session.Event {
+	c := *e
+	if !plainCopier.own(reflect.ValueOf(&c).Elem(), 0) {
+		return e
+	}
+	return &c
+}
+
+// plainMap is plainEvent for a state.
+func plainMap(m map[string]any) map[string]any {
+	c := m
+	if !plainCopier.own(reflect.ValueOf(&c).Elem(), 0) {
+		return m
+	}
+	return c
+}
+
+var plainCopier copier
+
+func init() { plainCopier.dynamic = plainValue } // which refers to plainCopier
+
+// plainValue returns what the JSON of v says, or an error's text. It returns v itself if
+// it comes back from storage as it is, or if JSON cannot carry it. It is a copier's
+// dynamic.
+func plainValue(v any, depth int) (plain any, ok bool) {
+	if _, err := patch.NewValue(v); err == nil {
+		return v, true
+	}
+	if err, isError := v.(error); isError {
+		return err.Error(), true
+	}
+	own := reflect.New(reflect.TypeOf(v)).Elem()
+	own.Set(reflect.ValueOf(v))
+	if !plainCopier.own(own, depth) {
+		return nil, false
+	}
+	// A field of an event may be of any Go type that JSON can carry.
+	const name = "value"
+	e, err := patch.NewEvent(patch.Fields{Extra: map[string]any{name: own.Interface()}})
+	if err != nil {
+		return v, true
+	}
+	text, _ := e.Field(name)
+	value, err := patch.ParseValue(text)
+	if err != nil {
+		return v, true
+	}
+	return value.Any(), true
+}
+
+// copier makes a value that was copied shallowly the owner of what it refers to.
+type copier struct {
+	// dynamic, if not nil, gives what takes the place of a value in an `any` that is
+	// neither a map[string]any nor an []any, and reports whether it could; see own.
+	dynamic func(v any, depth int) (any, bool)
+}
+
+// maxCopyDepth is more than events can have.
+const maxCopyDepth = 4096
+
+// own copies what an addressable value refers to, and puts the copies into it. It gives
+// up, and reports false, on what is nested deeper than any event, or is inside itself.
+func (c copier) own(v reflect.Value, depth int) bool {
+	if depth++; depth > maxCopyDepth {
+		return false
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, i := range referring(v.Type()) {
+			if !c.own(v.Field(i), depth) {
+				return false
+			}
+		}
+	case reflect.Array:
+		return c.ownElements(v, depth)
+	case reflect.Pointer:
+		if v.IsNil() {
+			return true
+		}
+		p := reflect.New(v.Type().Elem())
+		p.Elem().Set(v.Elem())
+		v.Set(p)
+		return c.own(p.Elem(), depth)
+	case reflect.Slice:
+		if v.IsNil() {
+			return true
+		}
+		s := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		reflect.Copy(s, v)
+		v.Set(s)
+		return c.ownElements(s, depth)
+	case reflect.Map:
+		if v.IsNil() {
+			return true
+		}
+		m := reflect.MakeMapWithSize(v.Type(), v.Len())
+		elem := reflect.New(v.Type().Elem()).Elem()
+		for entries := v.MapRange(); entries.Next(); {
+			elem.Set(entries.Value())
+			if !c.own(elem, depth) {
+				return false
+			}
+			m.SetMapIndex(entries.Key(), elem)
+		}
+		v.Set(m)
+	case reflect.Interface:
+		return v.IsNil() || c.ownDynamic(v, depth)
+	}
+	return true
+}
+
+// ownElements is own for the elements of an array or a slice.
+func (c copier) ownElements(v reflect.Value, depth int) bool {
+	if !refers(v.Type().Elem()) {
+		return true
+	}
+	for i := range v.Len() {
+		if !c.own(v.Index(i), depth) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownDynamic is own for an interface that is not nil.
+func (c copier) ownDynamic(v reflect.Value, depth int) bool {
+	switch x := v.Interface().(type) {
+	case string, bool, float64:
+		return true
+	case map[string]any, []any:
+	default:
+		if c.dynamic == nil || v.NumMethod() > 0 { // where another value may not fit
+			break
+		}
+		plain, ok := c.dynamic(x, depth)
+		if !ok {
+			return false
+		}
+		if plain == nil {
+			v.SetZero()
+			return true
+		}
+		v.Set(reflect.ValueOf(plain))
+	}
+	if !refers(v.Elem().Type()) {
+		return true
+	}
+	elem := reflect.New(v.Elem().Type()).Elem()
+	elem.Set(v.Elem())
+	if !c.own(elem, depth) {
+		return false
+	}
+	v.Set(elem)
+	return true
+}
+
+var referringFields sync.Map // reflect.Type of a struct → []int
+
+// referring returns the indices of a struct's fields that a copy of the struct may share
+// something by. What is not exported nobody changes.
+func referring(t reflect.Type) []int {
+	if cached, ok := referringFields.Load(t); ok {
+		return cached.([]int)
+	}
+	var indices []int
+	for i := range t.NumField() {
+		if f := t.Field(i); f.IsExported() && refers(f.Type) {
+			indices = append(indices, i)
+		}
+	}
+	referringFields.Store(t, indices)
+	return indices
+}
+
+// refers reports whether a copy of a value of the type may share something with it.
+func refers(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
+		return true
+	case reflect.Struct:
+		return len(referring(t)) > 0
+	case reflect.Array:
+		return refers(t.Elem())
+	}
+	return false
+}

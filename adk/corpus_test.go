@@ -1,0 +1,63 @@
+package adk_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// The corpus of recorded sessions lies beside the repository, and not in it.
+var corpus = filepath.Join("..", "..", "shared", "corpus")
+
+// Recorded events are read as ADK reads them, whether they went through the service or
+// were imported as they are.
+func TestCorpus(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(corpus, "*", "*.jsonl"))
+	no(t, err)
+	if len(files) == 0 {
+		t.Skipf("the session corpus is not at %s", corpus)
+	}
+	if testing.Short() {
+		files = files[:10]
+	}
+	path := filepath.Join(t.TempDir(), "corpus.db")
+	db := opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
+	svc := newService(t, db)
+	want := map[string][]*session.Event{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		no(t, err)
+		sess := create(t, svc, file, nil)
+		for line := range bytes.Lines(text) {
+			var e session.Event
+			d := json.NewDecoder(bytes.NewReader(line))
+			d.DisallowUnknownFields()
+			no(t, d.Decode(&e))
+			want[file] = append(want[file], &e)
+			no(t, svc.AppendEvent(t.Context(), sess, &e))
+		}
+		key := store.Key{App: "app", User: "user", Session: "imported " + file}
+		_, err = db.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{Name: file})
+		no(t, err)
+	}
+	no(t, db.Close())
+	db = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
+	svc, err = adk.NewService(db, adk.Options{CacheBytes: -1})
+	no(t, err)
+	for file, events := range want {
+		for _, id := range []string{file, "imported " + file} {
+			got := get(t, svc, id).Events()
+			equal(t, id, got.Len(), len(events))
+			for i, e := range events {
+				equal(t, id, got.At(i), e)
+			}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+// Package adk runs agents built on Google's Agent Development Kit for Go on patchlog.
+//
+// [NewService] gives a session.Service over a store, for runner.Config or ADK's REST
+// server in place of session.InMemoryService:
+//
+//	db, err := store.Open("sessions.db", store.Options{})
+//	sessions, err := adk.NewService(db, adk.Options{})
+//	r, err := runner.New(runner.Config{AppName: "app", Agent: agent, SessionService: sessions})
+//
+// Its sessions show the visible log and the replayed state. Every event stays in the
+// audit log, whatever patches hide from the model: [Service.ApplyPatch],
+// [Service.Preview], [Service.RawEvents] and [Service.ViewAt] work on that.
+//
+// # What differs from ADK's own services
+//
+//   - An append goes to the end of the log whatever was logged since the session was got:
+//     there is no stale session.
+//   - After an append a session shows what others logged meanwhile, patches too, unless
+//     the append is a workflow node's (see [Service.AppendEvent]).
+//   - An event's id is used once in a session. Appending an event again that is there
+//     already, with the same content, does nothing, so retrying is safe.
+//   - A Go value in the state, or anywhere else where ADK has an `any`, comes back with its
+//     Go type if that is made of booleans, numbers, strings, slices and maps with string
+//     keys; another comes back as what its JSON says (see [NewEvent]).
+//   - What a caller does to an event that a session gave it changes nothing.
+//
+// # Compaction
+//
+// With [Options.Compaction] sessions are compacted by themselves:
+//
+//	sessions, err := adk.NewService(db, adk.Options{Compaction: compaction.DefaultConfig()})
+//	defer sessions.Close(ctx) // before db
+//
+// Summaries are made by [compaction.Extractive] unless the configuration names another
+// summarizer, such as any model that ADK can use: see [Summarizer]. A summary's event has
+// the author user.
+//
+//   - In the background, after each turn. The service sees from the events that a turn has
+//     ended; [Service.Plugin] tells it better. The newest invocation counts as running
+//     until the next one begins, or the plugin says that it has ended: its last message of
+//     the user stays, and the interval trigger leaves its events alone.
+//   - Inside a run, where TokenThreshold is set: after an event with a function's response
+//     was appended, so that the model's next prompt is the shorter one. The run waits for
+//     that, but for no longer than [Options.CompactionTimeout] an invocation, not counting
+//     what a summary came of. Runs of workflow nodes, tasks, and agents with a branch of
+//     their own are left to the background.
+//
+// No failure of a summarizer reaches a run.
+//
+// What ADK looks for in a session to decide who goes on, and with what, stays raw: the
+// newest event of each agent, so that messages go on to the sub-agent that was handed the
+// conversation; where the user is being asked something, what a run resumed by the answer
+// is rebuilt from; of each task, the call that began it or the event that ended it.
+//
+// Only one process at a time may run a session: another one's runs are not known.
+//
+// # Telemetry
+//
+// With an OpenTelemetry provider, in [Options] or the global one, the service reports
+// spans, which carry gen_ai.conversation.id (the session id), patchlog.app_name and,
+// where they failed, error.type:
+//
+//   - append_event: AppendEvent; patchlog.event.id, patchlog.seq
+//   - apply_patch: ApplyPatch, and each patch of compaction; patchlog.patch.id, patchlog.patch.type, patchlog.seq
+//   - fold_session: Get, and each session of List; patchlog.seq, patchlog.visible_events
+//   - compact_events <trigger>: an attempt to compact, by the trigger interval, tokens or
+//     tiers; gen_ai.compaction.outcome (wrote, declined, conflict or failed) and
+//     gen_ai.compaction.trigger, and where a summary was written patchlog.patch.id and
+//     gen_ai.compaction.merged (summaries were summarised), .level, .events_before,
+//     .events_after, .tokens_before, .tokens_after (estimated), .ratio, .calls,
+//     .prompt_tokens, .answer_tokens (measured, of the summarizer) and .model. One inside a
+//     run belongs to the run's trace; where the session could not be read, the name is
+//     compact_events alone
+//
+// and metrics:
+//
+//   - patchlog.operation.duration: histogram, seconds; patchlog.operation (the span's name),
+//     and error.type where it failed
+//   - patchlog.records: counter, records that were acknowledged; patchlog.record.kind (event or
+//     patch)
+//   - patchlog.conflicts: counter, writes refused since another had been logged
+//   - patchlog.visible_events: histogram, visible events of a session when it was got
+//   - patchlog.compactions: counter, attempts to compact; gen_ai.compaction.outcome,
+//     gen_ai.compaction.trigger and error.type, as for the span
+//   - patchlog.compaction.tokens_saved: counter, tokens, estimated, that summaries take less
+//     than what they stand for
+//   - patchlog.compaction.duration: histogram, seconds; attributes as for patchlog.compactions
+//
+// The values of error.type are not_found, exists, conflict, duplicate_id, invalid,
+// out_of_range, event_not_found, orphaned_call, unknown_patch, too_large, corrupt,
+// outcome_unknown, closed, answer_refused, summarizer_panic, summarizer_busy, canceled,
+// deadline_exceeded and _OTHER.
+package adk

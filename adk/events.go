@@ -1,0 +1,65 @@
+package adk
+
+import (
+	"iter"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// visible is the visible log of a view as ADK's events. It never changes; every event
+// that it gives is the caller's own.
+type visible struct {
+	view    fold.View
+	decoded *decoded
+}
+
+func (v visible) Len() int { return v.view.Len() }
+
+// At returns the event with index i, or nil if there is none.
+func (v visible) At(i int) *session.Event {
+	if i < 0 || i >= v.view.Len() {
+		return nil
+	}
+	return v.decoded.event(v.view.At(i))
+}
+
+func (v visible) All() iter.Seq[*session.Event] {
+	return func(yield func(*session.Event) bool) {
+		for _, e := range v.view.Events() {
+			if !yield(v.decoded.event(e)) {
+				return
+			}
+		}
+	}
+}
+
+// selected are some of a visible log's events, otherwise as [visible].
+type selected struct {
+	events  []*patch.Event
+	decoded *decoded
+}
+
+func (s selected) Len() int { return len(s.events) }
+
+// At returns the event with index i, or nil if there is none.
+func (s selected) At(i int) *session.Event {
+	if i < 0 || i >= len(s.events) {
+		return nil
+	}
+	return s.decoded.event(s.events[i])
+}
+
+func (s selected) All() iter.Seq[*session.Event] {
+	return func(yield func(*session.Event) bool) {
+		for _, e := range s.events {
+			if !yield(s.decoded.event(e)) {
+				return
+			}
+		}
+	}
+}
+
+var _, _ session.Events = visible{}, selected{}

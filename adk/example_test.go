@@ -1,0 +1,180 @@
+package adk_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// counter is a model that says how long its prompt is.
+type counter struct{}
+
+func (counter) Name() string { return "counter" }
+
+func (counter) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool) iter.Seq2[*model.LLMResponse, error] {
+	answer := genai.NewContentFromText(fmt.Sprintf("I see %d messages.", len(req.Contents)), "model")
+	return func(yield func(*model.LLMResponse, error) bool) {
+		yield(&model.LLMResponse{Content: answer}, nil)
+	}
+}
+
+// An ADK agent whose sessions are in a file, and are compacted every five turns. The
+// model's prompts stay short; the file has every event.
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "patchlog")
+	check(err)
+	defer os.RemoveAll(dir)
+
+	db, err := store.Open(filepath.Join(dir, "sessions.db"), store.Options{})
+	check(err)
+	defer db.Close()
+	sessions, err := adk.NewService(db, adk.Options{Compaction: compaction.DefaultConfig()})
+	check(err)
+	assistant, err := llmagent.New(llmagent.Config{Name: "assistant", Model: counter{}})
+	check(err)
+	r, err := runner.New(runner.Config{
+		AppName: "app", Agent: assistant, SessionService: sessions, AutoCreateSession: true,
+	})
+	check(err)
+
+	for i := range 6 {
+		msg := genai.NewContentFromText(fmt.Sprintf("Question %d: how far is it from Aix to Zug, by train number %d?", i, 100+i), genai.RoleUser)
+		for _, err := range r.Run(ctx, "user", "chat", msg, agent.RunConfig{}) {
+			check(err)
+		}
+	}
+	check(sessions.Close(ctx)) // waits for the compaction in the background
+
+	got, err := sessions.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "chat"})
+	check(err)
+	logged := 0
+	for r, err := range sessions.RawEvents(ctx, got.Session, 1) {
+		check(err)
+		if r.Event != nil {
+			logged++
+		}
+	}
+	visible := got.Session.Events().Len()
+	fmt.Println(logged, "events were logged; less than half as many are visible:", visible < logged/2)
+	// Output: 12 events were logged; less than half as many are visible: true
+}
+
+// chat is a session of three events in memory.
+func chat() (*adk.Service, session.Session) {
+	ctx := context.Background()
+	db, err := store.OpenMemory(store.Options{})
+	check(err)
+	sessions, err := adk.NewService(db, adk.Options{})
+	check(err)
+	r, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "chat"})
+	check(err)
+	for i, words := range []string{"My password is 1234.", "Noted!", "What's the weather?"} {
+		e := session.NewEvent(ctx, fmt.Sprint("inv", i/2))
+		e.ID, e.Author = fmt.Sprint("e", i+1), []string{"user", "assistant"}[i%2]
+		e.Content = genai.NewContentFromText(words, []genai.Role{"user", "model"}[i%2])
+		check(sessions.AppendEvent(ctx, r.Session, e))
+	}
+	return sessions, r.Session
+}
+
+// Events that the model must not see again are cut out of the visible log.
+func ExampleService_ApplyPatch() {
+	sessions, sess := chat()
+	done, err := sessions.ApplyPatch(context.Background(), sess, patch.NewTruncateBefore("e3"))
+	check(err)
+	fmt.Println("logged as record", done.Records[0].Seq)
+	for e := range sess.Events().All() {
+		fmt.Println(e.ID, e.Content.Parts[0].Text)
+	}
+	// Output:
+	// logged as record 4
+	// e3 What's the weather?
+}
+
+func ExampleService_Preview() {
+	sessions, sess := chat()
+	preview, err := sessions.Preview(context.Background(), sess, patch.NewSplice(0, 2))
+	check(err)
+	fmt.Println("would remove", len(preview.Removed), "of", sess.Events().Len())
+	// Output: would remove 2 of 3
+}
+
+// The audit log has everything, whatever was cut.
+func ExampleService_RawEvents() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	_, err := sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 2))
+	check(err)
+	for r, err := range sessions.RawEvents(ctx, sess, 1) {
+		check(err)
+		if r.Patch != nil {
+			fmt.Println(r.Seq, r.Patch.Type())
+			continue
+		}
+		e, err := adk.SessionEvent(r.Event)
+		check(err)
+		fmt.Println(r.Seq, e.Content.Parts[0].Text)
+	}
+	// Output:
+	// 1 My password is 1234.
+	// 2 Noted!
+	// 3 What's the weather?
+	// 4 splice
+}
+
+func ExampleService_ViewAt() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	_, err := sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 2))
+	check(err)
+	before, err := sessions.ViewAt(ctx, sess, 3)
+	check(err)
+	fmt.Println(before.Len(), "then,", sess.Events().Len(), "now")
+	// Output: 3 then, 1 now
+}
+
+// Events of ADK become those of a patch.
+func ExampleNewEvent() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	note := session.NewEvent(ctx, "redaction")
+	note.Author = "user"
+	note.Content = genai.NewContentFromText("(a secret was removed)", genai.RoleUser)
+	e, err := adk.NewEvent(note)
+	check(err)
+	_, err = sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 1, e))
+	check(err)
+	fmt.Println(sess.Events().At(0).Content.Parts[0].Text)
+	// Output: (a secret was removed)
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// A patch counts from the view that its session stands at.
+func ExampleSession_View() {
+	_, sess := chat()
+	view := sess.(*adk.Session).View()
+	i, ok := view.Find("e3")
+	fmt.Println(i, ok, view.SeqOf(i), view.State())
+	// Output: 2 true 3 map[]
+}

@@ -1,0 +1,185 @@
+package adk_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// opener opens a store, the same one with each call.
+type opener func(t *testing.T) *store.Store
+
+// backends are the storages that tests run on.
+var backends = []struct {
+	name string
+	make func(t *testing.T) opener
+}{
+	{"memory", func(*testing.T) opener {
+		var s *store.Store
+		return func(t *testing.T) *store.Store {
+			if s == nil {
+				s = opened(t)(store.OpenMemory(store.Options{}))
+			}
+			return s
+		}
+	}},
+	{"bolt", func(t *testing.T) opener {
+		path := filepath.Join(t.TempDir(), "sessions.db")
+		var s *store.Store
+		return func(t *testing.T) *store.Store {
+			if s == nil {
+				s = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
+			}
+			return s
+		}
+	}},
+	{"bolt reopened", func(t *testing.T) opener {
+		path := filepath.Join(t.TempDir(), "sessions.db")
+		var s *store.Store
+		return func(t *testing.T) *store.Store {
+			if s != nil {
+				no(t, s.Close())
+			}
+			s = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
+			return s
+		}
+	}},
+}
+
+func opened(t *testing.T) func(*store.Store, error) *store.Store {
+	return func(s *store.Store, err error) *store.Store {
+		t.Helper()
+		no(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+}
+
+// onEach runs a test on each backend. Each operation of the service that it gets is on a
+// store that may have been closed and opened again since the last.
+func onEach(t *testing.T, test func(t *testing.T, s service)) {
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) { test(t, service{t, b.make(t)}) })
+	}
+}
+
+// service opens the store anew for each operation. Sessions outlive the store that they
+// came from.
+type service struct {
+	t    *testing.T
+	open opener
+}
+
+func (s service) now() *adk.Service { return newService(s.t, s.open(s.t)) }
+
+func (s service) Create(ctx context.Context, r *session.CreateRequest) (*session.CreateResponse, error) {
+	return s.now().Create(ctx, r)
+}
+
+func (s service) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
+	return s.now().Get(ctx, r)
+}
+
+func (s service) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
+	return s.now().List(ctx, r)
+}
+
+func (s service) Delete(ctx context.Context, r *session.DeleteRequest) error {
+	return s.now().Delete(ctx, r)
+}
+
+func (s service) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
+	return s.now().AppendEvent(ctx, sess, e)
+}
+
+func newService(t *testing.T, s *store.Store) *adk.Service {
+	t.Helper()
+	svc, err := adk.NewService(s, adk.Options{})
+	no(t, err)
+	return svc
+}
+
+// inMemory is a service on a store in memory.
+func inMemory(t *testing.T) *adk.Service {
+	t.Helper()
+	return newService(t, opened(t)(store.OpenMemory(store.Options{})))
+}
+
+func create(t *testing.T, s session.Service, id string, state map[string]any) session.Session {
+	t.Helper()
+	r, err := s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: id, State: state})
+	no(t, err)
+	return r.Session
+}
+
+func get(t *testing.T, s session.Service, id string) session.Session {
+	t.Helper()
+	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: id})
+	no(t, err)
+	return r.Session
+}
+
+// text is an event that says something.
+func text(id, author, words string) *session.Event {
+	role := genai.Role(genai.RoleModel)
+	if author == "user" {
+		role = genai.RoleUser
+	}
+	return &session.Event{
+		ID: id, Author: author, InvocationID: "inv-" + id,
+		Timestamp:   time.Date(2026, 1, 2, 3, 4, 5, 6789, time.UTC),
+		LLMResponse: model.LLMResponse{Content: genai.NewContentFromText(words, role)},
+	}
+}
+
+// delta is an event that changes the state.
+func delta(id string, state map[string]any) *session.Event {
+	return &session.Event{ID: id, Author: "agent", Actions: session.EventActions{StateDelta: state}}
+}
+
+func ids(sess session.Session) []string {
+	out := []string{}
+	for e := range sess.Events().All() {
+		out = append(out, e.ID)
+	}
+	return out
+}
+
+func stateOf(sess session.Session) map[string]any {
+	out := map[string]any{}
+	for k, v := range sess.State().All() {
+		out[k] = v
+	}
+	return out
+}
+
+func no(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s: got\n%#v\nwant\n%#v", what, got, want)
+	}
+}
+
+func fails(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got the error %v, want %v", err, want)
+	}
+}

@@ -1,0 +1,47 @@
+package adk
+
+import (
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/plugin"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Plugin returns a plugin for runner.PluginConfig that tells the service when a run begins
+// and ends, whichever way it ends. Automatic compaction works without: the service then
+// takes an agent's final response for the end of a turn, and counts the newest invocation
+// as running until the next one begins. With the plugin the invocation that has just ended
+// is counted too, and failed runs are noticed.
+//
+// It delays nothing, changes nothing, and does nothing if compaction is off. Closing it
+// does not close the service.
+func (s *Service) Plugin() *plugin.Plugin {
+	cfg := plugin.Config{Name: "patchlog"}
+	if c := s.compacting; c != nil {
+		cfg.BeforeRunCallback = func(ctx agent.InvocationContext) (*genai.Content, error) {
+			if key, ok := s.keyOf(ctx.Session()); ok {
+				c.runs.watch(key, ctx.InvocationID())
+			}
+			return nil, nil
+		}
+		cfg.AfterRunCallback = func(ctx agent.InvocationContext) {
+			if key, ok := s.keyOf(ctx.Session()); ok {
+				c.runs.ended(key, ctx.InvocationID())
+				c.worker.Notify(key)
+			}
+		}
+	}
+	p, _ := plugin.New(cfg) // it has no reason to fail
+	return p
+}
+
+// keyOf returns the key of a session, if it is one of the service's.
+func (s *Service) keyOf(sess session.Session) (store.Key, bool) {
+	handle, ok := sess.(*Session)
+	if !ok || handle == nil || handle.decoded != s.decoded {
+		return store.Key{}, false
+	}
+	return handle.key, true
+}

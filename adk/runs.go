@@ -1,0 +1,83 @@
+package adk
+
+import (
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// runs knows which invocation is under way in a session, as far as one can tell: it is the
+// one of the newest event that was appended, until the plugin says that it has ended. Of
+// sessions in which nothing happens while so many others are used, it forgets; they are
+// only asked about after something was appended. It is safe for use by any number of
+// goroutines.
+type runs struct {
+	mu         sync.Mutex
+	young, old map[store.Key]invocation
+}
+
+type invocation struct {
+	id      string
+	watched bool // the plugin will say when it has ended
+}
+
+const runsKept = 4096
+
+func (r *runs) find(key store.Key) invocation {
+	if run, ok := r.young[key]; ok {
+		return run
+	}
+	return r.old[key]
+}
+
+func (r *runs) keep(key store.Key, run invocation) {
+	if len(r.young) >= runsKept {
+		r.old, r.young = r.young, nil
+	}
+	if r.young == nil {
+		r.young = map[store.Key]invocation{}
+	}
+	r.young[key] = run
+}
+
+// began says that an invocation appends.
+func (r *runs) began(key store.Key, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	run := r.find(key)
+	if run.id != id {
+		run = invocation{id: id}
+	}
+	r.keep(key, run)
+}
+
+// watch says that the end of an invocation will be told.
+func (r *runs) watch(key store.Key, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keep(key, invocation{id: id, watched: true})
+}
+
+// ended says that an invocation has ended.
+func (r *runs) ended(key store.Key, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.find(key).id == id {
+		delete(r.young, key)
+		delete(r.old, key)
+	}
+}
+
+// live returns the id of the invocation that is under way, or "".
+func (r *runs) live(key store.Key) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.find(key).id
+}
+
+// watched reports whether the end of the invocation will be told.
+func (r *runs) watched(key store.Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.find(key).watched
+}

@@ -1,0 +1,39 @@
+package adk
+
+import (
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// selection is what a session shows that was got with a filter: the events that the
+// filter chose, as long as they are visible, and all that was logged since.
+type selection struct {
+	chosen map[uint64]bool // by the seqs of the records that put them in
+	since  uint64          // what has a higher seq was logged since
+	events []*patch.Event
+	view   fold.View // that events are of
+}
+
+// choose selects what a reading of a view has.
+func choose(r fold.Reading) *selection {
+	s := &selection{chosen: map[uint64]bool{}, since: r.View.Seq(), view: r.View}
+	for i, e := range r.Events() {
+		s.chosen[r.View.SeqOf(i)] = true
+		s.events = append(s.events, e)
+	}
+	return s
+}
+
+// advance makes the selection one of a newer view.
+func (s *selection) advance(v fold.View) {
+	from := s.view.Len()
+	if v.PatchSeq() != s.view.PatchSeq() {
+		from, s.events = 0, nil
+	}
+	for i, e := range v.EventsFrom(from) {
+		if seq := v.SeqOf(i); seq > s.since || s.chosen[seq] {
+			s.events = append(s.events, e)
+		}
+	}
+	s.view = v
+}

@@ -1,0 +1,249 @@
+package adk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/adk/v2/platform"
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Options of a service. The zero value means the defaults.
+type Options struct {
+	// TracerProvider and MeterProvider get what the package says under Telemetry. nil
+	// means OpenTelemetry's global ones.
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+
+	// CacheBytes is about how much JSON of events, twice over, is kept in decoded form,
+	// which takes some times as much memory. 0 means 16 MiB; below 0 nothing is kept.
+	CacheBytes int
+
+	// Logger gets what an operator should know. nil means [slog.Default].
+	Logger *slog.Logger
+
+	// Compaction says when sessions are compacted, and how, as the package says under
+	// Compaction. In the zero value, compaction is off.
+	Compaction compaction.Config
+
+	// CompactionTimeout is how long an invocation may be kept waiting in vain while its
+	// own session is compacted; 0 means [DefaultCompactionTimeout]. Below 0, sessions are
+	// compacted in the background alone.
+	CompactionTimeout time.Duration
+
+	// CompactionWorker are options of what compacts in the background.
+	CompactionWorker compaction.WorkerOptions
+
+	// OnCompaction, if not nil, is called with each attempt to compact a session when it
+	// has ended, one that failed too. It should return soon, and may be called from
+	// several goroutines at once.
+	OnCompaction func(compaction.Attempt[store.Key])
+}
+
+// DefaultCompactionTimeout is the default of [Options.CompactionTimeout].
+const DefaultCompactionTimeout = 10 * time.Second
+
+// Validate reports whether the options make sense. The error matches [patch.ErrInvalid]
+// and names the option at fault.
+func (o Options) Validate() error {
+	if err := o.Compaction.Validate(); err != nil {
+		return err
+	}
+	for _, s := range []compaction.Summarizer{o.Compaction.Summarizer, o.Compaction.Fallback} {
+		if s, ok := s.(summarizer); ok && s.llm == nil {
+			return errNoModel
+		}
+	}
+	return o.CompactionWorker.Validate()
+}
+
+// Service is a session.Service over a store. It is safe for use by any number of
+// goroutines. Its errors wrap the store's, and say which session they are about.
+type Service struct {
+	store      *store.Store
+	decoded    *decoded
+	telemetry  *telemetry
+	compacting *compacting // nil: compaction is off
+}
+
+// NewService returns a service over a store, which the caller closes after the service's
+// last use and, where compaction is on, after [Service.Close]. The error matches
+// [patch.ErrInvalid] if there is no store, or is that of [Options.Validate] or of a
+// provider that cannot make an instrument.
+func NewService(s *store.Store, opts Options) (*Service, error) {
+	if s == nil {
+		return nil, fmt.Errorf("%w: the store is nil", patch.ErrInvalid)
+	}
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	t, err := newTelemetry(opts.TracerProvider, opts.MeterProvider)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	if opts.CacheBytes == 0 {
+		opts.CacheBytes = defaultCacheBytes
+	}
+	svc := &Service{
+		store:     s,
+		decoded:   &decoded{limit: opts.CacheBytes, logger: opts.Logger},
+		telemetry: t,
+	}
+	if opts.Compaction.Enabled {
+		if svc.compacting, err = newCompacting(s, t, opts); err != nil {
+			return nil, err
+		}
+	}
+	return svc, nil
+}
+
+// Close ends automatic compaction: it takes no more sessions, and waits until those that
+// wait or are being compacted are done. When ctx ends first, they are left as they are,
+// and the error is ctx's. The service can be used afterwards; only the background is
+// quiet. It does nothing where compaction is off. The store is the caller's to close,
+// afterwards.
+func (s *Service) Close(ctx context.Context) error {
+	if s.compacting == nil {
+		return nil
+	}
+	return s.compacting.worker.Close(ctx)
+}
+
+const defaultCacheBytes = 16 << 20
+
+// Create creates a session. Without an id it gets one. Keys of the initial state with
+// prefix app: or user: go to the shared scopes, those with prefix temp: are dropped;
+// values are as for [NewEvent]. It fails with [store.ErrExists] if the session is there.
+func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
+	if req == nil {
+		return nil, errNoRequest
+	}
+	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
+	if key.Session == "" {
+		key.Session = platform.NewUUID(ctx)
+	}
+	stored, err := s.store.Create(ctx, key, plainMap(withoutTemp(req.State)))
+	if err != nil {
+		return nil, fmt.Errorf("create session: %w", err)
+	}
+	handle, err := s.open(ctx, stored)
+	if err != nil {
+		return nil, err
+	}
+	return &session.CreateResponse{Session: handle}, nil
+}
+
+// Get returns a session with its newest view. A filter in the request (the last events,
+// events not before a time) selects events and leaves the state as it is. It fails with
+// [store.ErrNotFound] if there is no such session.
+func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
+	if req == nil {
+		return nil, errNoRequest
+	}
+	handle, err := s.get(ctx, store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID})
+	if err != nil {
+		return nil, fmt.Errorf("get session: %w", err)
+	}
+	if req.NumRecentEvents > 0 || !req.After.IsZero() {
+		handle.selection = choose(filter(handle.stored.View, req))
+	}
+	return &session.GetResponse{Session: handle}, nil
+}
+
+func filter(v fold.View, req *session.GetRequest) fold.Reading {
+	switch {
+	case req.NumRecentEvents <= 0:
+		return v.Since(req.After)
+	case req.After.IsZero():
+		return v.Last(req.NumRecentEvents)
+	}
+	return v.Last(req.NumRecentEvents).Since(req.After)
+}
+
+// List returns the sessions of an app, of one user or, without one, of all. They have
+// their state and, as with ADK's own services, no events. It folds each of them.
+func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
+	if req == nil {
+		return nil, errNoRequest
+	}
+	if req.AppName == "" {
+		return nil, fmt.Errorf("list sessions: %w: the app's name is empty", patch.ErrInvalid)
+	}
+	out := &session.ListResponse{Sessions: []session.Session{}}
+	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID}) {
+		if err != nil {
+			return nil, fmt.Errorf("list sessions: %w", err)
+		}
+		handle, err := s.get(ctx, info.Key)
+		if errors.Is(err, store.ErrNotFound) { // deleted meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list sessions: %w", err)
+		}
+		handle.selection = choose(handle.stored.View.Last(0))
+		out.Sessions = append(out.Sessions, handle)
+	}
+	return out, nil
+}
+
+// Delete removes a session with its whole log. The shared scopes stay as they are. That
+// there is no such session is no error.
+func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {
+	if req == nil {
+		return errNoRequest
+	}
+	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
+	if err := s.store.Delete(ctx, key); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("delete session: %w", err)
+	}
+	return nil
+}
+
+var errNoRequest = fmt.Errorf("%w: the request is nil", patch.ErrInvalid)
+
+// get reads a session.
+func (s *Service) get(ctx context.Context, key store.Key) (handle *Session, err error) {
+	ctx, op := s.telemetry.start(ctx, opFold, key)
+	defer func() { op.end(ctx, err) }()
+	stored, err := s.store.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	op.folded(ctx, stored.View)
+	return s.open(ctx, stored)
+}
+
+// open makes a session of one that was read.
+func (s *Service) open(ctx context.Context, stored store.Session) (*Session, error) {
+	updated, err := s.lastUpdate(ctx, stored)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{key: stored.Key, decoded: s.decoded, stored: stored, updated: updated, overlay: map[string]any{}}, nil
+}
+
+func (s *Service) lastUpdate(ctx context.Context, stored store.Session) (time.Time, error) {
+	if n := stored.View.Len(); n > 0 {
+		if t := stored.View.At(n - 1).Timestamp(); !t.IsZero() {
+			return t, nil
+		}
+	}
+	info, err := s.store.Info(ctx, stored.Key)
+	return info.Created, err
+}
+
+var _ session.Service = (*Service)(nil)

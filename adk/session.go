@@ -1,0 +1,142 @@
+package adk
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Session is a session as a [Service] gives it: a view of its log that moves on when
+// something is appended or patched through it, and an overlay of state that is never
+// stored. It is safe for use by any number of goroutines.
+type Session struct {
+	key     store.Key
+	decoded *decoded
+
+	mu        sync.RWMutex
+	stored    store.Session
+	selection *selection // nil: all that is visible
+	updated   time.Time
+
+	// held, if not nil, is what is shown while nodes run: see grow.
+	held []*patch.Event
+
+	// begun says that something was appended.
+	begun bool
+
+	// waited is how long the invocation with the id waiter was kept waiting in vain.
+	waited time.Duration
+	waiter string
+
+	// overlay is state that this session shows and its stored form does not: what was
+	// set, temp: keys, and its own appends' values that are not in stored. Values that are
+	// a patch.Value are shown as its Any gives them.
+	overlay map[string]any
+}
+
+// ID returns the session's id.
+func (s *Session) ID() string { return s.key.Session }
+
+// AppName returns the name of the app.
+func (s *Session) AppName() string { return s.key.App }
+
+// UserID returns the id of the user.
+func (s *Session) UserID() string { return s.key.User }
+
+// Events returns the visible log as it stands: what the model should see. A session that
+// was got with a filter shows what that chose and what was logged since; one from a list
+// only the latter. The list never changes; its events are the caller's own, and At gives
+// nil for an index out of range.
+func (s *Session) Events() session.Events {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.events()
+}
+
+// events returns what is shown. The lock is held.
+func (s *Session) events() session.Events {
+	switch {
+	case s.held != nil:
+		return selected{s.held, s.decoded}
+	case s.selection != nil:
+		return selected{s.selection.events, s.decoded}
+	}
+	return visible{s.stored.View, s.decoded}
+}
+
+// State returns the session's state: the overlay, else the state replayed from the log,
+// else the scopes shared with other sessions as they were when the session was got. It
+// moves on with the session. Its Set writes to the overlay alone: what is to be stored
+// goes into an event's state delta. Its Get returns session.ErrStateKeyNotExist if the key
+// is not there.
+func (s *Session) State() session.State { return state{s} }
+
+// LastUpdateTime returns the time of the newest visible event, or that of the session's
+// creation if there is none that has a time.
+func (s *Session) LastUpdateTime() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.updated
+}
+
+// View returns the view that the session stands at, whatever it was filtered by. A patch
+// made from it is applied with [Service.ApplyPatch].
+func (s *Session) View() fold.View {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.stored.View
+}
+
+// advance moves the session to a view that a write of its own gave, unless another has
+// moved it further.
+func (s *Session) advance(v fold.View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = nil
+	s.advanceLocked(v)
+}
+
+func (s *Session) advanceLocked(v fold.View) {
+	if v.Seq() <= s.stored.View.Seq() {
+		return
+	}
+	s.stored.View = v
+	if s.selection != nil {
+		s.selection.advance(v)
+	}
+}
+
+// appended moves the session to the view after an event of its own was logged. It reports
+// whether that was its first.
+func (s *Session) appended(done store.Committed, e *session.Event) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, s.begun = !s.begun, true
+	switch {
+	case !inNode(e):
+		s.held = nil
+	case s.held != nil || done.View.PatchSeq() != s.stored.View.PatchSeq():
+		s.grow(done.Records)
+	}
+	s.advanceLocked(done.View)
+	if !e.Timestamp.IsZero() {
+		s.updated = e.Timestamp
+	}
+	for key, value := range e.Actions.StateDelta {
+		stored, err := patch.NewValue(value)
+		switch {
+		case err != nil: // its Go type does not come back: it is shown while the run lasts
+			s.overlay[key] = value
+		case patch.ScopeOf(key) == patch.ScopeSession:
+			delete(s.overlay, key)
+		default:
+			s.overlay[key] = stored
+		}
+	}
+	return first
+}

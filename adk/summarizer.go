@@ -1,0 +1,76 @@
+package adk
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Summarizer makes a summarizer of a model, any that ADK can use. The model gets the
+// prompt as the one message and nothing else: no tools, schemas, limits or instructions
+// of the agent, whose callbacks are not called. It is not streamed.
+//
+// An answer that the model marks as interrupted or as an error, that it does not end, or
+// that says nothing is an error that matches [compaction.ErrRefusedAnswer]; the model's
+// own error is returned as it is. llm must not be nil: [NewService] refuses such a
+// summarizer, and its Summarize returns an error that matches [patch.ErrInvalid].
+func Summarizer(llm model.LLM) compaction.Summarizer { return summarizer{llm} }
+
+type summarizer struct{ llm model.LLM }
+
+var errNoModel = fmt.Errorf("%w summarizer: the model is nil", patch.ErrInvalid)
+
+// Summarize asks the model.
+func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
+	if s.llm == nil {
+		return compaction.Response{}, errNoModel
+	}
+	out := compaction.Response{Model: s.llm.Name()}
+	refuse := func(format string, args ...any) (compaction.Response, error) {
+		out.Content = nil
+		return out, fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, fmt.Sprintf(format, args...))
+	}
+	ask := &model.LLMRequest{
+		Model:    s.llm.Name(),
+		Contents: []*genai.Content{genai.NewContentFromText(req.Prompt, genai.RoleUser)},
+		Config:   &genai.GenerateContentConfig{},
+	}
+	for r, err := range s.llm.GenerateContent(ctx, ask, false) {
+		if err != nil {
+			return compaction.Response{Model: out.Model, Usage: out.Usage}, err
+		}
+		if r == nil || r.Partial {
+			continue
+		}
+		if r.UsageMetadata != nil {
+			out.Usage = r.UsageMetadata
+		}
+		if r.ModelVersion != "" {
+			out.Model = r.ModelVersion
+		}
+		if r.FinishReason != "" {
+			out.FinishReason = r.FinishReason
+		}
+		switch {
+		case r.ErrorCode != "" || r.ErrorMessage != "":
+			return refuse("the model reports %s: %s", r.ErrorCode, r.ErrorMessage)
+		case r.Interrupted:
+			return refuse("it was interrupted")
+		case r.Content != nil:
+			out.Content = r.Content
+		}
+	}
+	if out.Content == nil {
+		// Without one, the answer would pass for a summarizer that declines.
+		if err := ctx.Err(); err != nil {
+			return out, err
+		}
+		return refuse("the model said nothing")
+	}
+	return out, nil
+}

@@ -1,0 +1,158 @@
+package adk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+const scope = "github.com/patchlog-dev/patchlog/adk"
+
+// Operations, by the names of their spans.
+const (
+	opAppend = "append_event"
+	opPatch  = "apply_patch"
+	opFold   = "fold_session"
+)
+
+// telemetry reports what the service does, as the package says under Telemetry.
+type telemetry struct {
+	tracer    trace.Tracer
+	duration  metric.Float64Histogram
+	records   metric.Int64Counter
+	conflicts metric.Int64Counter
+	visible   metric.Int64Histogram
+
+	compaction compactionMetrics
+}
+
+// newTelemetry makes the instruments; nil providers are the global ones.
+func newTelemetry(tracers trace.TracerProvider, meters metric.MeterProvider) (*telemetry, error) {
+	if tracers == nil {
+		tracers = otel.GetTracerProvider()
+	}
+	if meters == nil {
+		meters = otel.GetMeterProvider()
+	}
+	meter := meters.Meter(scope)
+	t := &telemetry{tracer: tracers.Tracer(scope)}
+	var errs [5]error
+	t.duration, errs[0] = meter.Float64Histogram("patchlog.operation.duration", metric.WithUnit("s"),
+		metric.WithDescription("How long an operation on a session took."))
+	t.records, errs[1] = meter.Int64Counter("patchlog.records", metric.WithUnit("{record}"),
+		metric.WithDescription("Records that were acknowledged."))
+	t.conflicts, errs[2] = meter.Int64Counter("patchlog.conflicts", metric.WithUnit("{conflict}"),
+		metric.WithDescription("Writes that were refused since another had been logged."))
+	t.visible, errs[3] = meter.Int64Histogram("patchlog.visible_events", metric.WithUnit("{event}"),
+		metric.WithDescription("Visible events of a session when it was got."))
+	t.compaction, errs[4] = newCompactionMetrics(meter)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("telemetry: %w", err)
+	}
+	return t, nil
+}
+
+// operation is one that is under way.
+type operation struct {
+	*telemetry
+	name  string
+	span  trace.Span
+	began time.Time
+}
+
+func (t *telemetry) start(ctx context.Context, name string, key store.Key) (context.Context, operation) {
+	ctx, span := t.tracer.Start(ctx, name, trace.WithAttributes(sessionAttributes(key)...))
+	return ctx, operation{telemetry: t, name: name, span: span, began: time.Now()}
+}
+
+func sessionAttributes(key store.Key) []attribute.KeyValue {
+	return []attribute.KeyValue{
+		attribute.String("gen_ai.conversation.id", key.Session),
+		attribute.String("patchlog.app_name", key.App),
+	}
+}
+
+// folded says what a session shows that was got.
+func (o operation) folded(ctx context.Context, v fold.View) {
+	o.visible.Record(ctx, int64(v.Len()))
+	o.span.SetAttributes(
+		attribute.Int64("patchlog.seq", int64(v.Seq())),
+		attribute.Int("patchlog.visible_events", v.Len()))
+}
+
+// logged says which records were acknowledged.
+func (o operation) logged(ctx context.Context, records []patch.Record) {
+	for _, r := range records {
+		kind := "event"
+		if r.Patch != nil {
+			kind = "patch"
+			o.span.SetAttributes(attribute.String("patchlog.patch.type", string(r.Patch.Type())))
+		}
+		o.span.SetAttributes(
+			attribute.String("patchlog."+kind+".id", r.ID()),
+			attribute.Int64("patchlog.seq", int64(r.Seq)))
+		o.records.Add(ctx, 1, metric.WithAttributes(attribute.String("patchlog.record.kind", kind)))
+	}
+}
+
+// end ends the operation, which failed if err is not nil.
+func (o operation) end(ctx context.Context, err error) {
+	attrs := []attribute.KeyValue{attribute.String("patchlog.operation", o.name)}
+	if err != nil {
+		failure := attribute.String("error.type", errorType(err))
+		attrs = append(attrs, failure)
+		o.span.SetAttributes(failure)
+		o.span.SetStatus(codes.Error, err.Error())
+		if errors.Is(err, store.ErrConflict) {
+			o.conflicts.Add(ctx, 1)
+		}
+	}
+	o.duration.Record(ctx, time.Since(o.began).Seconds(), metric.WithAttributes(attrs...))
+	o.span.End()
+}
+
+// errorTypes are the values of error.type. Of several that match the first is meant.
+var errorTypes = []struct {
+	err  error
+	name string
+}{
+	{store.ErrOutcomeUnknown, "outcome_unknown"},
+	{store.ErrNotFound, "not_found"},
+	{store.ErrExists, "exists"},
+	{store.ErrDuplicateID, "duplicate_id"},
+	{store.ErrConflict, "conflict"},
+	{store.ErrUnknownPatch, "unknown_patch"},
+	{store.ErrOutOfRange, "out_of_range"},
+	{store.ErrEventNotFound, "event_not_found"},
+	{store.ErrOrphanedCall, "orphaned_call"},
+	{store.ErrTooLarge, "too_large"},
+	{store.ErrInvalid, "invalid"},
+	{store.ErrCorrupt, "corrupt"},
+	{store.ErrClosed, "closed"},
+	{compaction.ErrRefusedAnswer, "answer_refused"},
+	{compaction.ErrSummarizerPanic, "summarizer_panic"},
+	{compaction.ErrSummarizerBusy, "summarizer_busy"},
+	{context.Canceled, "canceled"},
+	{context.DeadlineExceeded, "deadline_exceeded"},
+}
+
+func errorType(err error) string {
+	for _, t := range errorTypes {
+		if errors.Is(err, t.err) {
+			return t.name
+		}
+	}
+	return "_OTHER"
+}

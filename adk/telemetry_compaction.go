@@ -1,0 +1,75 @@
+package adk
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// compactionMetrics are what is measured of compaction.
+type compactionMetrics struct {
+	attempts metric.Int64Counter
+	saved    metric.Int64Counter
+	duration metric.Float64Histogram
+}
+
+func newCompactionMetrics(meter metric.Meter) (m compactionMetrics, err error) {
+	var errs [3]error
+	m.attempts, errs[0] = meter.Int64Counter("patchlog.compactions", metric.WithUnit("{attempt}"),
+		metric.WithDescription("Attempts to compact a session."))
+	m.saved, errs[1] = meter.Int64Counter("patchlog.compaction.tokens_saved", metric.WithUnit("{token}"),
+		metric.WithDescription("Tokens, estimated, that summaries take less than what they stand for."))
+	m.duration, errs[2] = meter.Float64Histogram("patchlog.compaction.duration", metric.WithUnit("s"),
+		metric.WithDescription("How long an attempt to compact a session took, with the summarizer's calls."))
+	return m, errors.Join(errs[:]...)
+}
+
+// compacted reports an attempt to compact, which has just ended.
+func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Key]) {
+	const prefix = "gen_ai.compaction."
+	kind := []attribute.KeyValue{attribute.String(prefix+"outcome", string(a.Outcome))}
+	name := "compact_events"
+	if a.Trigger != "" { // it is empty if the session could not be read
+		name += " " + string(a.Trigger)
+		kind = append(kind, attribute.String(prefix+"trigger", string(a.Trigger)))
+	}
+	if a.Err != nil {
+		kind = append(kind, attribute.String("error.type", errorType(a.Err)))
+	}
+	t.compaction.attempts.Add(ctx, 1, metric.WithAttributes(kind...))
+	t.compaction.duration.Record(ctx, a.Took.Seconds(), metric.WithAttributes(kind...))
+
+	end := time.Now()
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-a.Took)), trace.WithAttributes(sessionAttributes(a.Key)...))
+	span.SetAttributes(kind...)
+	if a.Err != nil {
+		span.SetStatus(codes.Error, a.Err.Error())
+	}
+	if w := a.Written; w != nil {
+		t.compaction.saved.Add(ctx, int64(max(0, w.TokensBefore-w.TokensAfter)))
+		span.SetAttributes(
+			attribute.String("patchlog.patch.id", w.PatchID),
+			attribute.Bool(prefix+"merged", w.Merged),
+			attribute.Int(prefix+"level", w.Level),
+			attribute.Int(prefix+"events_before", w.EventsBefore),
+			attribute.Int(prefix+"events_after", w.EventsAfter),
+			attribute.Int(prefix+"tokens_before", w.TokensBefore),
+			attribute.Int(prefix+"tokens_after", w.TokensAfter),
+			attribute.Float64(prefix+"ratio", w.Ratio),
+			attribute.Int(prefix+"calls", w.Usage.Calls),
+			attribute.Int(prefix+"prompt_tokens", w.Usage.PromptTokens),
+			attribute.Int(prefix+"answer_tokens", w.Usage.AnswerTokens))
+		if w.Model != "" {
+			span.SetAttributes(attribute.String(prefix+"model", w.Model))
+		}
+	}
+	span.End(trace.WithTimestamp(end))
+}

@@ -1,0 +1,172 @@
+package adk_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func TestTelemetry(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	reader := metric.NewManualReader()
+	svc, err := adk.NewService(opened(t)(store.OpenMemory(store.Options{})), adk.Options{
+		TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)),
+		MeterProvider:  metric.NewMeterProvider(metric.WithReader(reader)),
+	})
+	no(t, err)
+	ctx := t.Context()
+	sess := create(t, svc, "s", nil)
+	no(t, svc.AppendEvent(ctx, sess, text("e1", "user", "hi")))
+	no(t, svc.AppendEvent(ctx, sess, text("e2", "user", "hi")))
+	stale := get(t, svc, "s")
+	done, err := svc.ApplyPatch(ctx, sess, patch.NewSplice(0, 1).WithID("p1"))
+	no(t, err)
+	equal(t, "seq", done.Records[0].Seq, uint64(3))
+	_, err = svc.ApplyPatch(ctx, stale, patch.NewSplice(0, 1))
+	fails(t, err, store.ErrConflict)
+	_, err = svc.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: "none"})
+	fails(t, err, store.ErrNotFound)
+
+	var got []string
+	for _, s := range spans.GetSpans() {
+		line := s.Name
+		for _, a := range s.Attributes {
+			line += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
+		}
+		if s.Status.Code == codes.Error {
+			line += " failed"
+		}
+		got = append(got, line)
+	}
+	const of = " gen_ai.conversation.id=s patchlog.app_name=app"
+	equal(t, "spans", got, []string{
+		"append_event" + of + " patchlog.event.id=e1 patchlog.seq=1",
+		"append_event" + of + " patchlog.event.id=e2 patchlog.seq=2",
+		"fold_session" + of + " patchlog.seq=2 patchlog.visible_events=2",
+		"apply_patch" + of + " patchlog.patch.type=splice patchlog.patch.id=p1 patchlog.seq=3",
+		"apply_patch" + of + " error.type=conflict failed",
+		"fold_session gen_ai.conversation.id=none patchlog.app_name=app error.type=not_found failed",
+	})
+	equal(t, "metrics", collect(t, reader), []string{
+		"patchlog.conflicts{} 1",
+		"patchlog.operation.duration{error.type=conflict,patchlog.operation=apply_patch} 1",
+		"patchlog.operation.duration{error.type=not_found,patchlog.operation=fold_session} 1",
+		"patchlog.operation.duration{patchlog.operation=append_event} 2",
+		"patchlog.operation.duration{patchlog.operation=apply_patch} 1",
+		"patchlog.operation.duration{patchlog.operation=fold_session} 1",
+		"patchlog.records{patchlog.record.kind=event} 2",
+		"patchlog.records{patchlog.record.kind=patch} 1",
+		"patchlog.visible_events{} 1",
+	})
+}
+
+// Attempts to compact are reported, those of a run as part of what the run does.
+func TestCompactionTelemetry(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	reader := metric.NewManualReader()
+	failing := true
+	cfg := inRun
+	cfg.Summarizer = compaction.SummarizerFunc(func(ctx context.Context, req compaction.Request) (compaction.Response, error) {
+		if failing {
+			failing = false
+			return compaction.Response{}, compaction.ErrRefusedAnswer
+		}
+		return adk.Summarizer(shortener{}).Summarize(ctx, req)
+	})
+	tracers := trace.NewTracerProvider(trace.WithSyncer(spans))
+	svc := compacted(t, adk.Options{
+		TracerProvider: tracers, MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)), Compaction: cfg,
+	})
+	ctx, parent := tracers.Tracer("test").Start(t.Context(), "run")
+	sess := create(t, svc, "s", nil)
+	for i := range 3 {
+		measured := func(e *session.Event) {
+			e.UsageMetadata = &genai.GenerateContentResponseUsageMetadata{PromptTokenCount: 2000}
+			e.Content.Parts = append(e.Content.Parts, genai.NewPartFromText(strings.Repeat("word ", 120)))
+		}
+		id := fmt.Sprint("c", i)
+		no(t, svc.AppendEvent(ctx, sess, said("call"+id, "1", "app", calling(id, "lookup"), measured)))
+		no(t, svc.AppendEvent(ctx, sess, said("resp"+id, "1", "app", returning(id, "lookup", nil))))
+	}
+	var got []string
+	for _, s := range spans.GetSpans() {
+		if !strings.HasPrefix(s.Name, "compact_events") {
+			continue
+		}
+		line := s.Name
+		for _, a := range s.Attributes {
+			if a.Key == "patchlog.patch.id" {
+				continue
+			}
+			line += fmt.Sprintf(" %s=%s", strings.TrimPrefix(string(a.Key), "gen_ai.compaction."), a.Value.String())
+		}
+		if s.Parent.SpanID() != parent.SpanContext().SpanID() {
+			t.Errorf("%s is not part of the run", line)
+		}
+		got = append(got, line)
+	}
+	const of = "compact_events tokens gen_ai.conversation.id=s patchlog.app_name=app"
+	equal(t, "spans", got, []string{
+		of + " outcome=failed trigger=tokens error.type=answer_refused",
+		of + " outcome=wrote trigger=tokens merged=false level=1 events_before=4 events_after=1" +
+			" tokens_before=312 tokens_after=4 ratio=0.01282051282051282 calls=1 prompt_tokens=0 answer_tokens=0 model=shortener",
+	})
+	measured := slices.DeleteFunc(collect(t, reader), func(line string) bool { return !strings.Contains(line, "compaction") })
+	equal(t, "metrics", measured, []string{
+		"patchlog.compaction.duration{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=tokens} 1",
+		"patchlog.compaction.duration{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=tokens} 1",
+		"patchlog.compaction.tokens_saved{} 308",
+		"patchlog.compactions{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=tokens} 1",
+		"patchlog.compactions{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=tokens} 1",
+	})
+	if !slices.Contains(collect(t, reader), "patchlog.records{patchlog.record.kind=patch} 1") {
+		t.Error("the patch is not counted")
+	}
+}
+
+// collect returns what was measured: counters with their sums, histograms with how many
+// values they have.
+func collect(t *testing.T, reader *metric.ManualReader) (out []string) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	no(t, reader.Collect(t.Context(), &all))
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		add := func(attrs attribute.Set, n any) {
+			out = append(out, fmt.Sprintf("%s{%s} %d", m.Name, attrs.Encoded(attribute.DefaultEncoder()), n))
+		}
+		switch data := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				add(p.Attributes, p.Value)
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				add(p.Attributes, p.Count)
+			}
+		case metricdata.Histogram[int64]:
+			for _, p := range data.DataPoints {
+				add(p.Attributes, p.Count)
+			}
+		default:
+			t.Fatalf("%s is a %T", m.Name, data)
+		}
+	}
+	slices.SortFunc(out, strings.Compare)
+	return out
+}

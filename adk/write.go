@@ -1,0 +1,173 @@
+package adk
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// AppendEvent appends an event to the end of the session's log. When it has returned
+// without error the event is durable, and the session shows it, its state changes, and
+// whatever others logged meanwhile. temp: keys go to the session's overlay and are not
+// logged. A partial event is accepted and does nothing. If the event has no id, it is
+// given the one that it was logged under, also if the outcome is unknown. Where compaction
+// is on, the session may be compacted before AppendEvent returns (see the package's
+// documentation); what goes wrong then is no error of AppendEvent.
+//
+// While a node of a workflow appends, which has its place in the list of events, that list
+// only grows: patches that others logged show after the first event that is none of a
+// node's, or when the session is got again.
+//
+// The session must be one that a [Service] gave; if it was deleted since, or deleted and
+// created again, the error matches [store.ErrNotFound]. Other errors are as for
+// [store.Store.AppendEvents] and [NewEvent]. Retrying with the same event is safe.
+func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
+	handle, err := handleOf(sess)
+	if err != nil {
+		return fmt.Errorf("append event: %w", err)
+	}
+	switch {
+	case e == nil:
+		return fmt.Errorf("append event: %w: the event is nil", patch.ErrInvalid)
+	case e.Partial:
+		return nil
+	}
+	s.compacting.appends(handle.key, e)
+	first, err := s.append(ctx, handle, e)
+	if err != nil {
+		return fmt.Errorf("append event %q: %w", e.ID, err)
+	}
+	s.compacting.appended(ctx, handle, e, first)
+	return nil
+}
+
+// append reports whether the event was the first that was appended through the session.
+func (s *Service) append(ctx context.Context, handle *Session, e *session.Event) (first bool, err error) {
+	ctx, op := s.telemetry.start(ctx, opAppend, handle.key)
+	defer func() { op.end(ctx, err) }()
+	lasting := *e
+	lasting.Actions.StateDelta = withoutTemp(e.Actions.StateDelta)
+	event, err := NewEvent(&lasting)
+	if err != nil {
+		return false, err
+	}
+	done, err := s.store.AppendEvents(ctx, handle.key, store.AppendOptions{Creation: handle.View().Creation()}, event)
+	if e.ID == "" && len(done.Records) > 0 {
+		e.ID = done.Records[0].ID()
+	}
+	if err != nil {
+		return false, err
+	}
+	first = handle.appended(done, e)
+	op.logged(ctx, done.Records)
+	return first, nil
+}
+
+// ApplyPatch logs a patch made from the session's view. A patch without a base gets that
+// view's, so that it is refused as a conflict if another was logged since. When it has
+// returned without error the patch is durable and the session stands at the view that it
+// gives. After a refusal the session stands where it stood, and nothing was written; get
+// the session again to look again. Errors are as for [store.Store.ApplyPatch].
+func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, p *patch.PatchEvent) (done store.Committed, err error) {
+	handle, err := handleOf(sess)
+	if err != nil {
+		return done, fmt.Errorf("apply patch: %w", err)
+	}
+	ctx, op := s.telemetry.start(ctx, opPatch, handle.key)
+	defer func() { op.end(ctx, err) }()
+	done, err = s.store.ApplyPatch(ctx, handle.key, store.PatchOptions{On: handle.View()}, p)
+	if err != nil {
+		return done, fmt.Errorf("apply patch: %w", err)
+	}
+	handle.advance(done.View)
+	op.logged(ctx, done.Records)
+	return done, nil
+}
+
+// Preview returns what [Service.ApplyPatch] would do, and writes nothing. The session
+// stands where it stood.
+func (s *Service) Preview(ctx context.Context, sess session.Session, p *patch.PatchEvent) (fold.Preview, error) {
+	handle, err := handleOf(sess)
+	if err != nil {
+		return fold.Preview{}, fmt.Errorf("preview patch: %w", err)
+	}
+	preview, err := s.store.Preview(ctx, handle.key, store.PatchOptions{On: handle.View()}, p)
+	if err != nil {
+		return fold.Preview{}, fmt.Errorf("preview patch: %w", err)
+	}
+	return preview, nil
+}
+
+// RawEvents yields the session's audit log from a seq on: every record, patches and what
+// they hide included. It is as [store.Store.RawEvents]. [SessionEvent] gives a record's
+// event as ADK knows it.
+func (s *Service) RawEvents(ctx context.Context, sess session.Session, fromSeq uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		handle, err := handleOf(sess)
+		if err == nil {
+			err = s.stillThere(ctx, handle)
+		}
+		if err != nil {
+			yield(patch.Record{}, fmt.Errorf("raw events: %w", err))
+			return
+		}
+		for r, err := range s.store.RawEvents(ctx, handle.key, fromSeq) {
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// stillThere reports whether the session is the one that the handle was made for.
+func (s *Service) stillThere(ctx context.Context, handle *Session) error {
+	info, err := s.store.Info(ctx, handle.key)
+	if err != nil {
+		return err
+	}
+	return handle.sameCreation(info.Creation)
+}
+
+// ViewAt returns the session's view as it stood after the record with the given seq. It is
+// as [store.Store.ViewAt].
+func (s *Service) ViewAt(ctx context.Context, sess session.Session, seq uint64) (fold.View, error) {
+	handle, err := handleOf(sess)
+	if err != nil {
+		return fold.View{}, fmt.Errorf("view at %d: %w", seq, err)
+	}
+	view, err := s.store.ViewAt(ctx, handle.key, seq)
+	if err == nil {
+		err = handle.sameCreation(view.Creation())
+	}
+	if err != nil {
+		return fold.View{}, fmt.Errorf("view at %d: %w", seq, err)
+	}
+	return view, nil
+}
+
+func (s *Session) sameCreation(creation string) error {
+	if creation != s.View().Creation() {
+		return fmt.Errorf("session %s: %w: it was created again since", s.key, store.ErrNotFound)
+	}
+	return nil
+}
+
+// handleOf returns the session as one of this package's.
+func handleOf(sess session.Session) (*Session, error) {
+	switch s := sess.(type) {
+	case nil:
+		return nil, fmt.Errorf("%w: the session is nil", patch.ErrInvalid)
+	case *Session:
+		if s != nil {
+			return s, nil
+		}
+		return nil, fmt.Errorf("%w: the session is nil", patch.ErrInvalid)
+	}
+	return nil, fmt.Errorf("%w: session %q is a %T, which is of another session service", patch.ErrInvalid, sess.ID(), sess)
+}

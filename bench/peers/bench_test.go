@@ -1,0 +1,140 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"google.golang.org/adk/v2/session"
+)
+
+// BenchmarkAppend appends an event, to one session or to 64 from a goroutine each. What a
+// call returned of is durable, but in memory.
+func BenchmarkAppend(b *testing.B) {
+	for _, p := range all {
+		for _, sessions := range []int{1, 64} {
+			b.Run(fmt.Sprintf("service=%s/sessions=%d", p.name, sessions), func(b *testing.B) {
+				s, done := p.open(b, b.TempDir(), false)
+				defer done()
+				handles := make([]session.Session, sessions)
+				for i := range handles {
+					handles[i] = create(b, s, fmt.Sprint(i))
+				}
+				var next atomic.Int64
+				var group sync.WaitGroup
+				b.ResetTimer()
+				for _, h := range handles {
+					group.Go(func() {
+						for i := int(next.Add(1)); i <= b.N; i = int(next.Add(1)) {
+							if err := s.AppendEvent(context.Background(), h, event(i)); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				group.Wait()
+			})
+		}
+	}
+}
+
+// lengths are the events that sessions have.
+var lengths = []int{100, 1000, 10_000}
+
+// BenchmarkGet gets a session that is in use. read=all also reads each of its events, which
+// ADK's services have decoded and share with whoever gets them; patchlog gives copies.
+func BenchmarkGet(b *testing.B) {
+	for _, n := range lengths {
+		for _, p := range all {
+			b.Run(fmt.Sprintf("events=%d/service=%s", n, p.name), func(b *testing.B) {
+				s, done := p.filled(b, b.TempDir(), n)
+				defer done()
+				readAll(b, get(b, s, "s"), n)
+				b.Run("read=none", func(b *testing.B) {
+					for b.Loop() {
+						get(b, s, "s")
+					}
+				})
+				b.Run("read=all", func(b *testing.B) {
+					for b.Loop() {
+						readAll(b, get(b, s, "s"), n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkGetAfterOpen opens a file, which is in the page cache, and gets a session.
+func BenchmarkGetAfterOpen(b *testing.B) {
+	for _, n := range lengths {
+		for _, p := range all {
+			if !p.kept {
+				continue
+			}
+			b.Run(fmt.Sprintf("events=%d/service=%s", n, p.name), func(b *testing.B) {
+				dir := b.TempDir()
+				_, done := p.filled(b, dir, n)
+				done()
+				for _, read := range []string{"none", "all"} {
+					b.Run("read="+read, func(b *testing.B) {
+						for b.Loop() {
+							s, done := p.open(b, dir, false)
+							if sess := get(b, s, "s"); read == "all" {
+								readAll(b, sess, n)
+							}
+							done()
+						}
+					})
+				}
+			})
+		}
+	}
+}
+
+func readAll(b *testing.B, sess session.Session, want int) {
+	b.Helper()
+	n := 0
+	for e := range sess.Events().All() {
+		if e.Content != nil {
+			n++
+		}
+	}
+	if n != want {
+		b.Fatalf("%d events, want %d", n, want)
+	}
+}
+
+// BenchmarkSize says what a session of 10,000 events takes, in memory once all of it was
+// read, and in the file. Its time means nothing.
+func BenchmarkSize(b *testing.B) {
+	const n = 10_000
+	for _, p := range all {
+		b.Run(fmt.Sprintf("events=%d/service=%s", n, p.name), func(b *testing.B) {
+			for range b.N {
+				dir := b.TempDir()
+				before := heap()
+				s, done := p.filled(b, dir, n)
+				readAll(b, get(b, s, "s"), n)
+				b.ReportMetric(float64(heap()-before)/n, "heap-B/event")
+				runtime.KeepAlive(s)
+				done()
+				if p.kept {
+					b.ReportMetric(float64(fileSize(b, dir))/n, "file-B/event")
+				}
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

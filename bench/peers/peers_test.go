@@ -1,0 +1,181 @@
+package peers
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/glebarez/sqlite"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/session/database"
+	"google.golang.org/genai"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// peer is a session service that can be opened, and opened again on its file.
+type peer struct {
+	name string
+	// open returns the service and what closes it. If the service keeps nothing, it is a
+	// new one each time. fast gives up durability, to fill a file.
+	open func(tb testing.TB, dir string, fast bool) (session.Service, func())
+	kept bool
+}
+
+var all = []peer{
+	{name: "inmemory", open: func(testing.TB, string, bool) (session.Service, func()) {
+		return session.InMemoryService(), func() {}
+	}},
+	{name: "sqlite", kept: true, open: openSQLite(false)},
+	{name: "sqlite-wal", kept: true, open: openSQLite(true)},
+	{name: "patchlog", kept: true, open: openPatchlog},
+}
+
+func openPatchlog(tb testing.TB, dir string, fast bool) (session.Service, func()) {
+	tb.Helper()
+	var opts store.Options
+	if fast {
+		opts.Durability = store.Relaxed
+	}
+	s, err := store.Open(filepath.Join(dir, "sessions.db"), opts)
+	no(tb, err)
+	svc, err := adk.NewService(s, adk.Options{})
+	no(tb, err)
+	return svc, func() { no(tb, s.Close()) }
+}
+
+// openSQLite opens the SQL service as gorm opens it, with what it takes not to fail where
+// writers meet: transactions that wait for the lock when they begin. Tuned, it has a
+// write-ahead log and one connection, on which the writers queue up.
+func openSQLite(tuned bool) func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
+	return func(tb testing.TB, dir string, fast bool) (session.Service, func()) {
+		tb.Helper()
+		journal, synchronous := "delete", "full"
+		if tuned {
+			journal = "wal"
+		}
+		if fast {
+			synchronous = "off"
+		}
+		const form = "%s?_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=journal_mode(%s)&_pragma=synchronous(%s)"
+		db, err := sql.Open(sqlite.DriverName, fmt.Sprintf(form, filepath.Join(dir, "sessions.db"), journal, synchronous))
+		no(tb, err)
+		if tuned {
+			db.SetMaxOpenConns(1)
+		}
+		svc, err := database.NewSessionService(sqlite.Dialector{Conn: db}, &gorm.Config{
+			Logger: logger.Default.LogMode(logger.Silent),
+		})
+		no(tb, err)
+		no(tb, database.AutoMigrate(svc))
+		return svc, func() { no(tb, db.Close()) }
+	}
+}
+
+// event is a model's turn of about 600 bytes that changes the state.
+func event(i int) *session.Event {
+	return &session.Event{
+		ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), InvocationID: fmt.Sprint("inv", i/4), Author: "agent",
+		Timestamp: time.Now(),
+		Actions:   session.EventActions{StateDelta: map[string]any{fmt.Sprint("key", i%20): i}},
+		LLMResponse: model.LLMResponse{
+			Content:       genai.NewContentFromText(strings.Repeat("x", 280), "model"),
+			UsageMetadata: &genai.GenerateContentResponseUsageMetadata{PromptTokenCount: int32(i), TotalTokenCount: int32(i) + 70},
+		},
+	}
+}
+
+func create(tb testing.TB, s session.Service, id string) session.Session {
+	tb.Helper()
+	r, err := s.Create(context.Background(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: id})
+	no(tb, err)
+	return r.Session
+}
+
+func get(tb testing.TB, s session.Service, id string) session.Session {
+	tb.Helper()
+	r, err := s.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: id})
+	no(tb, err)
+	return r.Session
+}
+
+// fill creates a session of n events.
+func fill(tb testing.TB, s session.Service, id string, n int) {
+	tb.Helper()
+	sess := create(tb, s, id)
+	for i := range n {
+		no(tb, s.AppendEvent(context.Background(), sess, event(i)))
+	}
+}
+
+// filled opens a service with a session "s" of n events.
+func (p peer) filled(tb testing.TB, dir string, n int) (session.Service, func()) {
+	tb.Helper()
+	s, done := p.open(tb, dir, true)
+	fill(tb, s, "s", n)
+	if !p.kept {
+		return s, done
+	}
+	done()
+	return p.open(tb, dir, false)
+}
+
+func fileSize(tb testing.TB, dir string) (size int64) {
+	tb.Helper()
+	entries, err := os.ReadDir(dir)
+	no(tb, err)
+	for _, e := range entries {
+		info, err := e.Info()
+		no(tb, err)
+		size += info.Size()
+	}
+	return size
+}
+
+// Each service does what is measured.
+func TestPeers(t *testing.T) {
+	for _, p := range all {
+		t.Run(p.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, done := p.filled(t, dir, 20)
+			defer func() { done() }()
+			for range 2 {
+				sess := get(t, s, "s")
+				if n := sess.Events().Len(); n != 20 {
+					t.Fatalf("%d events, want 20", n)
+				}
+				for e := range sess.Events().All() {
+					if e.Content.Parts[0].Text == "" {
+						t.Fatal("an event without text")
+					}
+				}
+				if v, err := sess.State().Get("key7"); err != nil || fmt.Sprint(v) != "7" {
+					t.Fatalf("key7 is %v, %v", v, err)
+				}
+				if p.kept {
+					done()
+					s, done = p.open(t, dir, false)
+				}
+			}
+			if p.kept && fileSize(t, dir) == 0 {
+				t.Error("the file is empty")
+			}
+		})
+	}
+}
+
+func no(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
