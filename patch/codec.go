@@ -156,6 +156,9 @@ func (w *recordWriter) patch(p *PatchEvent) {
 	}
 	writeOptional(w, p.base, w.uint)
 	writeOptional(w, p.state, func(s StatePolicy) { w.str(string(s)) })
+	if text := p.patchIDText(); p.typ == Revert && !utf8.Valid(text) {
+		w.do(fieldErr(patchIDName, "the text %.40q is not valid UTF-8", text))
+	}
 	w.members(p.members, p.types)
 }
 

@@ -29,6 +29,7 @@ func sampleRecords(t testing.TB) []patch.Record {
 		{Seq: 2, Patch: splice},
 		{Seq: 3, Patch: patch.NewTruncateBefore("e")},
 		{Seq: 4, Patch: patch.NewSummarise(0, 1, e)},
+		{Seq: 6, Patch: patch.NewRevert("p").WithBase(5)},
 		{Seq: 5, Patch: parsePatch(t, `{"patchType":"later","start":"x","replacement":null,"author":null}`)},
 	}
 }
@@ -176,5 +177,28 @@ func TestRecordIDsAndSharedChanges(t *testing.T) {
 		t.Errorf("own changes %q", own)
 	}
 	for range (patch.Record{Patch: patch.NewSplice(0, 1, e, f)}).IDs() {
+	}
+}
+
+// Before a revert had a meaning, one could be logged as a patch of unknown type, under
+// either spelling. Its bytes are still read, and now say what they always said.
+func TestRevertOfAnOlderLog(t *testing.T) {
+	for _, old := range []string{
+		"01a43e39c2930201dc0010a172a0a0a0a0c0a6726576657274c0c0c0c0c0c0c094a3776879c40131a770617463684964c40322702290",
+		"01c500f5bc930201dc0010a172a0a0a0a0c0a6726576657274c0c0c0c0c0c0c092a870617463685f6964c40322702290",
+	} {
+		form, err := hex.DecodeString(old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := patch.DecodeRecord(form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []patch.Record{rec, parse(t, marshal(t, rec))} {
+			if p := r.Patch; p == nil || p.Type() != patch.Revert || p.PatchID() != "p" || p.Validate() != nil {
+				t.Errorf("%s became %v", old, p)
+			}
+		}
 	}
 }

@@ -85,6 +85,15 @@ func ExampleNewTruncateBefore() {
 	// {"patchType":"truncate_before","eventId":"e7","state":"keep"}
 }
 
+func ExampleNewRevert() {
+	p := patch.NewRevert("p1").WithID("p2")
+	fmt.Println(p, p.PatchID())
+	fmt.Println(p.WithState(patch.Keep).Validate())
+	// Output:
+	// {"id":"p2","patchType":"revert","patchId":"p1"} p1
+	// invalid patch: field of another patch type: field "state": a revert has no such field
+}
+
 func ExampleNewSummarise() {
 	summary, err := patch.NewEvent(patch.Fields{
 		ID:      "s1",

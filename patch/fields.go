@@ -51,10 +51,17 @@ var (
 	identityNames = []string{"id", "invocationId", "author", "branch", "isolationScope", "timestamp"}
 	fieldNames    = []string{"content", "partial", "actions", "longRunningToolIds", "usageMetadata", "customMetadata"}
 	actionNames   = []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"}
-	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", "patchId", "base", "state"}
+	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", patchIDName, "base", "state"}
 
 	// What the proposal calls patchType, eventId and summaryEvent.
 	proposalSpellings = []string{"patch_type", "event_id", "summary_event"}
+)
+
+// The id of the patch that a revert takes back, and how the proposal would spell it. An
+// event may have a field of the latter name.
+const (
+	patchIDName         = "patchId"
+	proposalPatchIDName = "patch_id"
 )
 
 // NewEvent makes an event from Go values. It copies them: changing f, or anything in

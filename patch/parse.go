@@ -36,7 +36,8 @@ func ParseEvent(text []byte) (*Event, error) {
 //
 // A patch whose own fields are malformed is still a record, for a log may hold one;
 // [PatchEvent.Validate] tells. The proposal's spellings patch_type, event_id and
-// summary_event are understood on a patch. The error is a *[FieldError].
+// summary_event are understood on a patch, and patch_id on a revert. The error is a
+// *[FieldError].
 func ParseRecord(text []byte) (Record, error) {
 	if err := checkText(text); err != nil {
 		return Record{}, err

@@ -18,6 +18,7 @@ const (
 	Splice         Type = "splice"          // V[:start] ++ replacement ++ V[start+count:]
 	TruncateBefore Type = "truncate_before" // V[i:], where V[i] is the event with the patch's event id
 	Summarise      Type = "summarise"       // V[:start] ++ [summary] ++ V[start+count:]
+	Revert         Type = "revert"          // what the patch with the patch id took out stands again, in place of what it put in
 )
 
 // StatePolicy says what becomes of the state deltas of the events that a patch
@@ -34,8 +35,8 @@ const (
 // PatchEvent is a record that says how the visible log changes. It is immutable and
 // may be shared between goroutines. It is never visible itself.
 //
-// Patches are made by [NewSplice], [NewTruncateBefore] and [NewSummarise], changed by
-// the With methods, which return a changed copy, and read from text by
+// Patches are made by [NewSplice], [NewTruncateBefore], [NewSummarise] and [NewRevert],
+// changed by the With methods, which return a changed copy, and read from text by
 // [ParseRecord]. A patch may be malformed, since a log may hold one that another
 // writer put there: [PatchEvent.Validate] tells. Of a malformed field the accessor
 // returns what it returns of an absent one.
@@ -89,6 +90,13 @@ func NewTruncateBefore(eventID string) *PatchEvent {
 // index start on by a summary event, and keeps the state that they set.
 func NewSummarise(start, count int, summary *Event) *PatchEvent {
 	return &PatchEvent{typ: Summarise, start: &start, count: &count, summary: summary}
+}
+
+// NewRevert returns a patch that takes back the patch with the given id: what that put
+// in goes, and what it took out stands again (semantics, section 9). A revert can be
+// reverted. It has no state policy: the state becomes what the nodes say.
+func NewRevert(patchID string) *PatchEvent {
+	return &PatchEvent{typ: Revert, members: []member{{patchIDName, jsontext.AppendQuote(nil, patchID)}}}
 }
 
 func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
@@ -171,6 +179,28 @@ func (p *PatchEvent) Replacement() []*Event { return slices.Clone(p.replacement)
 // truncate_before.
 func (p *PatchEvent) EventID() string { return deref(p.eventID) }
 
+// PatchID returns the id of the patch that a revert takes back.
+//
+// It stands among the other fields, as it came: logs had such fields before they had a
+// meaning, and their records keep their bytes.
+func (p *PatchEvent) PatchID() string {
+	if text := p.patchIDText(); p.typ == Revert && text != nil && jsontext.KindOf(text) == jsontext.String {
+		return jsontext.Unquote(text)
+	}
+	return ""
+}
+
+// patchIDText returns the JSON text of a revert's patchId, or nil. A record from before
+// the field had a meaning may have it under the other name.
+func (p *PatchEvent) patchIDText() []byte {
+	for _, name := range []string{patchIDName, proposalPatchIDName} {
+		if text := findMember(p.members, name); text != nil && string(text) != "null" {
+			return text
+		}
+	}
+	return nil
+}
+
 // Summary returns the event that a summarise puts in, or nil.
 func (p *PatchEvent) Summary() *Event { return p.summary }
 
@@ -178,7 +208,8 @@ func (p *PatchEvent) Summary() *Event { return p.summary }
 // says so.
 func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base != nil }
 
-// StatePolicy returns the policy in force: the one given, else the type's default.
+// StatePolicy returns the policy in force: the one given, else the type's default. A
+// revert has none; for it the value means nothing.
 func (p *PatchEvent) StatePolicy() StatePolicy {
 	switch {
 	case p.state != nil:
@@ -194,7 +225,7 @@ func (p *PatchEvent) StatePolicy() StatePolicy {
 func (p *PatchEvent) CustomMetadata() map[string]any { return customMetadata(p.members, p.types) }
 
 // Field returns the JSON text of a top-level field that has no meaning for a patch,
-// or a meaning but the wrong type. The bytes are the caller's own.
+// or a meaning but the wrong type, and of patchId. The bytes are the caller's own.
 func (p *PatchEvent) Field(name string) (json.RawMessage, bool) {
 	text := findMember(p.members, name)
 	return bytes.Clone(text), text != nil

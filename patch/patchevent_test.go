@@ -22,6 +22,7 @@ func TestPatchConstructors(t *testing.T) {
 	splice := patch.NewSplice(1, 2, a, b)
 	truncate := patch.NewTruncateBefore("e")
 	summarise := patch.NewSummarise(0, 3, a)
+	revert := patch.NewRevert("p\"1")
 	for _, c := range []struct {
 		p       *patch.PatchEvent
 		typ     patch.Type
@@ -33,6 +34,7 @@ func TestPatchConstructors(t *testing.T) {
 		{patch.NewSplice(0, 1), patch.Splice, true, patch.Drop, `{"patchType":"splice","start":0,"count":1,"replacement":[]}`},
 		{truncate, patch.TruncateBefore, false, patch.Drop, `{"patchType":"truncate_before","eventId":"e"}`},
 		{summarise, patch.Summarise, true, patch.Keep, `{"patchType":"summarise","start":0,"count":3,"summaryEvent":` + a.String() + `}`},
+		{revert, patch.Revert, false, patch.Drop, `{"patchType":"revert","patchId":"p\"1"}`},
 	} {
 		if err := c.p.Validate(); err != nil {
 			t.Errorf("%s: %v", c.line, err)
@@ -61,6 +63,9 @@ func TestPatchConstructors(t *testing.T) {
 	}
 	if summarise.Summary() != a || !slices.Equal(summarise.NewEvents(), []*patch.Event{a}) || summarise.Replacement() != nil {
 		t.Errorf("the summarise says %v", summarise.Summary())
+	}
+	if revert.PatchID() != `p"1` || revert.NewEvents() != nil || splice.PatchID() != "" {
+		t.Errorf("the revert says %s, %v, the splice %s", revert.PatchID(), revert.NewEvents(), splice.PatchID())
 	}
 }
 
@@ -144,6 +149,10 @@ func TestPatchesInJSON(t *testing.T) {
 			`{"patchType":"truncate_before","eventId":"e1"}`},
 		"proposal's summarise": {`{"summary_event":{"x":1.0},"start":0,"patch_type":"summarise","count":1}`,
 			`{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"x":1.0}}`},
+		"proposal's revert": {`{"patch_type":"revert","patch_id":"p\u0031"}`,
+			`{"patchType":"revert","patchId":"p\u0031"}`},
+		"another patch's patch_id": {`{"patchType":"splice","start":0,"count":1,"patch_id":5}`,
+			`{"patchType":"splice","start":0,"count":1,"patch_id":5}`},
 		"both mixed": {`{"patchType":"truncate_before","event_id":"e"}`,
 			`{"patchType":"truncate_before","eventId":"e"}`},
 		"identity, base and state": {`{"seq":4,"base":0,"state":"keep","patchType":"truncate_before","eventId":"","id":"p","invocationId":"v","author":"a","branch":"b","isolationScope":"s","timestamp":1.5}`,
@@ -186,6 +195,7 @@ func TestTwoSpellingsOfAFieldAreRefused(t *testing.T) {
 		`{"patchType":"truncate_before","event_id":null,"eventId":"a"}`:       "eventId",
 		`{"patchType":"summarise","summaryEvent":{},"summary_event":{}}`:      "summaryEvent",
 		`{"patchType":"unheard of","summary_event":1,"summaryEvent":{"a":1}}`: "summaryEvent",
+		`{"patchType":"revert","patchId":"p","patch_id":"p"}`:                 "patchId",
 	} {
 		_, err := patch.ParseRecord([]byte(line))
 		wantField(t, err, field)

@@ -21,6 +21,10 @@ func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) 
 			m.name = "eventId"
 		case "summary_event":
 			m.name = "summaryEvent"
+		case proposalPatchIDName:
+			if p.typ == Revert {
+				m.name = patchIDName
+			}
 		}
 		if seen[m.name] {
 			return nil, fieldErr(m.name, "the field is there in two spellings")

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
 )
 
 // Flaw is the kind of thing that can be wrong with a patch.
@@ -26,6 +28,8 @@ const (
 const (
 	OutOfRange    Flaw = "out of range"
 	EventNotFound Flaw = "event not found"
+	PatchNotFound Flaw = "patch not found" // no applied patch has the id
+	RevertBlocked Flaw = "revert blocked"  // a later patch stands on the one to take back
 )
 
 // Skip is a patch in a log that changed nothing, since it could not be applied.
@@ -56,6 +60,7 @@ var ownFields = map[Type]struct {
 	Splice:         {[]string{"start", "count", "replacement"}, 2},
 	TruncateBefore: {[]string{"eventId"}, 1},
 	Summarise:      {[]string{"start", "count", "summaryEvent"}, 3},
+	Revert:         {[]string{patchIDName}, 1},
 }
 
 // Validate reports whether the patch is well-formed, as far as that can be said
@@ -71,7 +76,7 @@ func (p *PatchEvent) Validate() error {
 func (p *PatchEvent) validate() *Defect {
 	own, ok := ownFields[p.typ]
 	if !ok {
-		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before and summarise", clip(string(p.typ))), UnknownType}
+		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise and revert", clip(string(p.typ))), UnknownType}
 	}
 	if p.defect != nil {
 		return p.defect
@@ -84,7 +89,7 @@ func (p *PatchEvent) validate() *Defect {
 		return &Defect{"eventId", "it is not valid UTF-8", WrongField}
 	}
 	for _, name := range patchNames {
-		if name == "patchType" || name == "base" || name == "state" {
+		if name == "patchType" || name == "base" || name == "state" && p.typ != Revert {
 			continue
 		}
 		i := slices.Index(own.fields, name)
@@ -112,6 +117,13 @@ func (p *PatchEvent) validate() *Defect {
 	case Splice:
 		if *p.count == 0 && len(p.replacement) == 0 {
 			return &Defect{"count", "it is 0 and there is no replacement", NoEffect}
+		}
+	case Revert:
+		switch text := p.patchIDText(); {
+		case jsontext.KindOf(text) != jsontext.String:
+			return &Defect{patchIDName, "want a string, not " + clip(text), WrongField}
+		case !utf8.Valid(text):
+			return &Defect{patchIDName, "it is not valid UTF-8", WrongField}
 		}
 	case Summarise:
 		switch {
@@ -145,6 +157,9 @@ func (p *PatchEvent) has(name string) bool {
 		return p.base != nil
 	case "state":
 		return p.state != nil
+	}
+	if p.typ == Revert && name == patchIDName {
+		return p.patchIDText() != nil
 	}
 	m := findMember(p.members, name)
 	return m != nil && string(m) != "null"

@@ -21,7 +21,6 @@ func TestMalformedPatches(t *testing.T) {
 	}{
 		{"unknown type", `{"patchType":"rewind","start":"x"}`, "patchType", patch.UnknownType},
 		{"empty type", `{"patchType":""}`, "patchType", patch.UnknownType},
-		{"revert", `{"patchType":"revert","patchId":"p"}`, "patchType", patch.UnknownType},
 
 		{"splice without start", `{"patchType":"splice","count":1}`, "start", patch.MissingField},
 		{"splice without count", `{"patchType":"splice","start":1}`, "count", patch.MissingField},
@@ -51,6 +50,15 @@ func TestMalformedPatches(t *testing.T) {
 		{"summary a text", `{"patchType":"summarise","start":0,"count":1,"summaryEvent":"s"}`, "summaryEvent", patch.WrongField},
 		{"summary partial", `{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"partial":true,"content":{"parts":[{"text":"s"}]}}}`, "summaryEvent/partial", patch.WrongField},
 		{"the first of two", `{"patchType":"splice","count":"y","start":"x"}`, "count", patch.WrongField},
+
+		{"revert without patchId", `{"patchType":"revert"}`, "patchId", patch.MissingField},
+		{"patchId null", `{"patchType":"revert","patchId":null}`, "patchId", patch.MissingField},
+		{"patchId a number", `{"patchType":"revert","patchId":5}`, "patchId", patch.WrongField},
+		{"revert with state", `{"patchType":"revert","patchId":"p","state":"keep"}`, "state", patch.ForeignField},
+		{"revert with start", `{"patchType":"revert","patchId":"p","start":0}`, "start", patch.ForeignField},
+		{"revert with eventId", `{"patchType":"revert","patchId":"p","eventId":"e"}`, "eventId", patch.ForeignField},
+		{"revert with replacement", `{"patchType":"revert","patchId":"p","replacement":[]}`, "replacement", patch.ForeignField},
+		{"revert with content", `{"patchType":"revert","patchId":"p","content":{}}`, "content", patch.ForeignField},
 
 		{"splice with eventId", `{"patchType":"splice","start":0,"count":1,"eventId":"e"}`, "eventId", patch.ForeignField},
 		{"splice with summaryEvent", `{"patchType":"splice","start":0,"count":1,` + summary + `}`, "summaryEvent", patch.ForeignField},
@@ -105,6 +113,9 @@ func wantDefect(t *testing.T, p *patch.PatchEvent, field string, flaw patch.Flaw
 // Of a malformed field the accessor returns what it returns of an absent one.
 func TestAccessorsOfMalformedFields(t *testing.T) {
 	p := parsePatch(t, `{"patchType":"splice","start":"x","count":1.5,"base":-1,"state":5,"eventId":1,"replacement":[5],"summaryEvent":[]}`)
+	if revert := parsePatch(t, `{"patchType":"revert","patchId":5}`); revert.PatchID() != "" {
+		t.Errorf("the patch id is %q", revert.PatchID())
+	}
 	if p.Start() != 0 || p.Count() != 0 || p.EventID() != "" || p.Replacement() != nil || p.Summary() != nil || p.NewEvents() != nil {
 		t.Errorf("the accessors say %d %d %q %v %v", p.Start(), p.Count(), p.EventID(), p.Replacement(), p.Summary())
 	}
@@ -130,6 +141,7 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 		{patch.NewSummarise(0, 1, nil), "summaryEvent", patch.MissingField},
 		{patch.NewSummarise(0, 1, newEvent(t, patch.Fields{Content: &genai.Content{}})), "summaryEvent/content", patch.NoContent},
 		{patch.NewTruncateBefore("e").WithState("all"), "state", patch.WrongField},
+		{patch.NewRevert("p").WithState(patch.Drop), "state", patch.ForeignField},
 	} {
 		wantDefect(t, c.p, c.field, c.flaw)
 		wantDefect(t, stored(t, patch.Record{Patch: c.p}).Patch, c.field, c.flaw)
@@ -142,6 +154,7 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 		field string
 	}{
 		{patch.NewTruncateBefore("\xff"), "eventId"},
+		{patch.NewRevert("\xff"), "patchId"},
 		{patch.NewTruncateBefore("e").WithID("\xff"), "id"},
 		{patch.NewTruncateBefore("e").WithID(long), "id"},
 		{patch.NewTruncateBefore("e").WithAuthor("\xff"), "author"},
