@@ -2,22 +2,26 @@ package fuzz
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Kinds of a [Refusal], in the order in which they are looked for. OutOfRange and
-// NotFound are reasons of a [patch.Skip] too.
+// Kinds of a [Refusal], in the order in which they are looked for. OutOfRange,
+// NotFound and Blocked are reasons of a [patch.Skip] too.
 const (
 	UnknownInLog = "unknown patch in log"
 	Conflict     = "conflict"
 	Invalid      = "invalid"
 	OutOfRange   = "out of range"
 	NotFound     = "event not found"
+	Blocked      = "revert blocked"
 	OrphanedCall = "orphaned call"
 )
+
+// PatchNotFound is the reason of a [patch.Skip] for a revert of a patch that was not
+// applied; a [Refusal] calls that Invalid.
+const PatchNotFound = "patch not found"
 
 // Refusal says why a patch must not be applied.
 type Refusal struct {
@@ -27,6 +31,8 @@ type Refusal struct {
 	// they stand in the visible log after the patch, then calls that it hides, then
 	// events that would stand where none with a call may.
 	Orphans []Orphan
+	// Blocking is the seq of the patch that is in the way of a revert, if that is why.
+	Blocking uint64
 }
 
 func (r *Refusal) Error() string { return r.Kind + ": " + r.Text }
@@ -57,17 +63,24 @@ func (r *Reference) Check(p *patch.PatchEvent, allowOrphans bool) error {
 	if err := p.Validate(); err != nil {
 		return refuse(Invalid, "%v", err)
 	}
-	start, count, reason := r.span(p)
+	s, reason := r.step(p)
 	switch reason {
 	case OutOfRange:
 		return refuse(reason, "start %d, count %d of %d visible events", p.Start(), p.Count(), len(r.visible()))
 	case NotFound:
 		return refuse(reason, "%q", p.EventID())
+	case PatchNotFound:
+		return refuse(Invalid, "no applied patch has the id %q", p.PatchID())
+	case Blocked:
+		_, _, blocking := r.reverted(p)
+		refusal := refuse(reason, "the patch %q stands in the way", blocking.id)
+		refusal.Blocking = blocking.seq
+		return refusal
 	}
 	if allowOrphans {
 		return nil
 	}
-	if found := r.orphansOf(p, start, count); len(found) > 0 {
+	if found := orphans(r.visible(), visibleOf(s.after), r.newestInvocation()); len(found) > 0 {
 		var text []string
 		for _, o := range found {
 			text = append(text, o.text)
@@ -82,14 +95,12 @@ func (r *Reference) Check(p *patch.PatchEvent, allowOrphans bool) error {
 // orphansOf returns what the patch would break if it took out count visible events
 // from index start on.
 func (r *Reference) orphansOf(p *patch.PatchEvent, start, count int) []Orphan {
-	before := r.visible()
-	after := slices.Concat(before[:start], newNodes(p), before[start+count:])
-	return orphans(before, after, r.newestInvocation())
+	return orphans(r.visible(), visibleOf(r.spliced(p, start, count).after), r.newestInvocation())
 }
 
 // formAndBounds returns the patch's own span of visible events, if it has one.
 func (r *Reference) formAndBounds(p *patch.PatchEvent) (start, count int, ok bool) {
-	if p.Validate() != nil {
+	if p.Validate() != nil || p.Type() == patch.Revert {
 		return 0, 0, false
 	}
 	start, count, reason := r.span(p)

@@ -25,7 +25,7 @@ func judge(t *testing.T, script string, allowOrphans bool) *Refusal {
 }
 
 func TestCheck(t *testing.T) {
-	const unknown = `{"id":"a","patchType":"revert","patchId":"p1"}`
+	const unknown = `{"id":"a","patchType":"rewind","patchId":"p1"}`
 	for _, test := range []struct {
 		name, log string
 		kind      string // "" if it is not refused
@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 		{"form goes before bounds", "e1\n" + `{"patchType":"splice","start":5,"count":1,"state":"x"}`, Invalid, `"x"`},
 		{"bounds go before orphans", "e1\ne2 call:c\ne3 resp:c\ncut 2+2", OutOfRange, "2"},
 
-		{"unknown type", "e1\n" + unknown, Invalid, "revert"},
+		{"unknown type", "e1\n" + unknown, Invalid, "rewind"},
 		{"field missing", "e1\n" + `{"patchType":"splice","start":0}`, Invalid, "count"},
 		{"no effect", "e1\ncut 0+0", Invalid, "count"},
 		{"summary with state", "e1\nsum 0+1 | S k=1", Invalid, "stateDelta"},

@@ -35,6 +35,48 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 	})
 }
 
+// Revert generates a revert with the given id of one of the patches with the given ids,
+// mostly of a late one, or now and then of none of them; some are malformed.
+func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
+	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
+		d := patchDraft{t: t, f: object{"id": id, "author": "user", "timestamp": timestamp(t)}, id: id}
+		d.f["patchType"] = "revert"
+		d.f["patchId"] = "nobody"
+		if n := len(patchIDs); n > 0 && !oneIn(t, 16, "of no patch") {
+			back := rapid.IntRange(0, n-1).Draw(t, "back")
+			if !oneIn(t, 3, "of any patch") {
+				back = min(back, rapid.IntRange(0, 3).Draw(t, "a little back"))
+			}
+			d.f["patchId"] = patchIDs[n-1-back]
+		}
+		if oneIn(t, 8, "has a base") {
+			d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(t, "base")
+		}
+		if oneIn(t, 24, "is malformed") {
+			rapid.SampledFrom([]func(){
+				func() { d.f["state"] = "keep" },
+				func() { d.f["patchId"] = json.RawMessage("5") },
+				func() { delete(d.f, "patchId") },
+			}).Draw(t, "flaw")()
+		}
+		if oneIn(t, 5, "is spelled otherwise") {
+			d.respell()
+		}
+		return d.patch()
+	})
+}
+
+// PatchOn generates a patch of any type, with the given id, for the session as the model
+// has it: one as from [Patch], or one as from [Revert].
+func PatchOn(id string, ref *Reference) *rapid.Generator[*patch.PatchEvent] {
+	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
+		if ids := ref.PatchIDs(); len(ids) > 0 && oneIn(t, 3, "is a revert") {
+			return Revert(id, ids).Draw(t, "revert")
+		}
+		return Patch(id, ref.Visible()).Draw(t, "patch")
+	})
+}
+
 // The kinds of patches, common ones several times.
 var patchKinds = []func(*patchDraft){
 	(*patchDraft).cut, (*patchDraft).cut,
@@ -166,7 +208,7 @@ func (d *patchDraft) unknownEvent() {
 // respell draws other spellings that mean the same, and fields without a meaning.
 func (d *patchDraft) respell() {
 	for from, to := range map[string]string{
-		"patchType": "patch_type", "eventId": "event_id", "summaryEvent": "summary_event",
+		"patchType": "patch_type", "eventId": "event_id", "summaryEvent": "summary_event", "patchId": "patch_id",
 	} {
 		if v, ok := d.f[from]; ok {
 			delete(d.f, from)
@@ -174,7 +216,9 @@ func (d *patchDraft) respell() {
 		}
 	}
 	d.f["unknown"] = object{"patchType": "splice"}
-	d.f["patchId"] = nil
+	if d.f["patch_type"] != "revert" {
+		d.f["patchId"] = nil
+	}
 	d.f["customMetadata"] = object{"why": "none"}
 }
 
@@ -212,7 +256,7 @@ var malformations = []func(*patchDraft){
 	func(d *patchDraft) { // an inner event that cannot be one
 		inner := rapid.SampledFrom([]object{
 			{"id": "in", "patchType": "splice", "start": 0, "count": 1},
-			{"id": "in", "patch_type": "revert"},
+			{"id": "in", "patch_type": "rewind"},
 			{"id": "in", "partial": true, "content": content("user", textPart("x"))},
 			{"id": "in", "seq": 1},
 		}).Draw(d.t, "inner")
@@ -246,9 +290,6 @@ var malformations = []func(*patchDraft){
 		}
 	},
 	func(d *patchDraft) { // an unknown type
-		d.f["patchType"] = rapid.SampledFrom([]string{"revert", "compact", "", "Splice"}).Draw(d.t, "type")
-		if d.f["patchType"] == "revert" {
-			d.f["patchId"] = "p1"
-		}
+		d.f["patchType"] = rapid.SampledFrom([]string{"rewind", "compact", "", "Splice"}).Draw(d.t, "type")
 	},
 }

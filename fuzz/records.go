@@ -70,7 +70,7 @@ func (s *session) next(t *rapid.T) patch.Record {
 	visible := s.ref.Visible()
 	if oneIn(t, 3, "is a patch") {
 		for range 3 {
-			p := Patch(s.newID(t, "p", seq), visible).Draw(t, "patch")
+			p := PatchOn(s.newID(t, "p", seq), s.ref).Draw(t, "patch")
 			if p.Validate() == nil && oneIn(t, 4, "has the newest base") {
 				p = p.WithBase(s.ref.PatchSeq())
 			}

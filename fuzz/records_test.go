@@ -54,15 +54,16 @@ func TestRecordsCoverage(t *testing.T) {
 			want = append(want, "passes: "+string(typ)+" "+string(policy))
 		}
 	}
+	want = append(want, "passes: revert drop", "a redo", "a redo taken back")
 	for _, flaw := range []patch.Flaw{
 		patch.UnknownType, patch.MissingField, patch.WrongField, patch.ForeignField, patch.NestedPatch,
-		patch.SummaryDelta, patch.NoContent, patch.NoEffect, OutOfRange, NotFound,
+		patch.SummaryDelta, patch.NoContent, patch.NoEffect, OutOfRange, NotFound, PatchNotFound, Blocked,
 	} {
 		want = append(want, "skipped: "+string(flaw))
 	}
 	want = append(want,
 		"refused: "+UnknownInLog, "refused: "+Conflict, "refused: "+Invalid, "refused: "+OutOfRange,
-		"refused: "+NotFound, "refused: "+OrphanedCall,
+		"refused: "+NotFound, "refused: "+Blocked, "refused: "+OrphanedCall,
 		"orphan: "+LostCall, "orphan: "+OtherCall, "orphan: "+LostResponse, "orphan: "+HiddenCall, "orphan: "+BarePosition,
 		"a suggested span", "no span to suggest", "a suggested event",
 		"an insertion", "a cut", "a replacement by two", "a truncation of nothing", "a base that holds",
@@ -130,6 +131,11 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 		if p.Type() == patch.TruncateBefore {
 			seen["a truncation of nothing"] += count(r.Visible()[0].ID() == p.EventID())
 		}
+		for n := 0; p != nil && p.Type() == patch.Revert; n++ {
+			seen["a redo"] += count(n == 1)
+			seen["a redo taken back"] += count(n == 2)
+			p = patchIn(r.log, p.PatchID())
+		}
 		return
 	}
 	var refusal *Refusal
@@ -149,6 +155,15 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 		seen["no span to suggest"] += count(p.Type() != patch.TruncateBefore && !span)
 		seen["a suggested event"] += count(earlier)
 	}
+}
+
+func patchIn(log []patch.Record, id string) *patch.PatchEvent {
+	for _, rec := range log {
+		if rec.Patch != nil && rec.ID() == id {
+			return rec.Patch
+		}
+	}
+	return nil
 }
 
 func countPairs(seen map[string]int, p pairing) {

@@ -9,22 +9,24 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reference is the fold as the semantics describe it (sections 3 and 4): a slice of
+// Reference is the fold as the semantics describe it (sections 3, 4 and 9): a slice of
 // nodes, and everything else computed from it anew whenever it is asked for. It is
 // slow, it is for tests, and it is for one goroutine.
 type Reference struct {
 	initial map[string]patch.Value
 	log     []patch.Record
 	nodes   []*node
+	applied []*applied
 	skipped []patch.Skip
 }
 
 // node is an event, a summary or a marker. A node is the same node as long as it is
 // the same pointer.
 type node struct {
-	event   *patch.Event           // nil: a marker
-	put     bool                   // put in by a summarise
-	carries map[string]patch.Value // what it carries for the run that it replaced
+	event    *patch.Event           // nil: a marker
+	put      bool                   // put in by a summarise
+	ofRevert bool                   // the marker of a revert
+	carries  map[string]patch.Value // what it carries for the run that it replaced
 }
 
 // NewReference returns the fold of an empty log. Of the initial state only the
@@ -54,26 +56,43 @@ func (r *Reference) Apply(rec patch.Record) {
 	case rec.Event != nil:
 		r.nodes = append(r.nodes, &node{event: rec.Event})
 	case rec.Patch != nil:
-		nodes, reason := r.patched(rec.Patch)
+		s, reason := r.step(rec.Patch)
 		if reason != "" {
 			r.skipped = append(r.skipped, patch.Skip{Seq: rec.Seq, Reason: patch.Flaw(reason)})
 			return
 		}
-		r.nodes = nodes
+		r.nodes = s.after
+		r.applied = append(r.applied, &applied{rec.Seq, rec.Patch.ID(), s.in, s.out})
 	}
 }
 
-// patched returns the nodes as the patch leaves them, or why it cannot be applied.
-func (r *Reference) patched(p *patch.PatchEvent) (nodes []*node, skip string) {
+// step is what a patch does: the nodes as it leaves them, those that it puts in, and
+// those that it takes out.
+type step struct {
+	after, in, out []*node
+}
+
+// step returns what the patch does, or why it cannot be applied.
+func (r *Reference) step(p *patch.PatchEvent) (s step, skip string) {
 	if err := p.Validate(); err != nil {
 		var defect *patch.Defect
 		errors.As(err, &defect)
-		return nil, string(defect.Flaw)
+		return step{}, string(defect.Flaw)
+	}
+	if p.Type() == patch.Revert {
+		s, reason, _ := r.reverted(p)
+		return s, reason
 	}
 	start, count, reason := r.span(p)
 	if reason != "" {
-		return nil, reason
+		return step{}, reason
 	}
+	return r.spliced(p, start, count), ""
+}
+
+// spliced returns what the patch does if it takes out count visible events from index
+// start on.
+func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	from, to := r.run(p, start, count)
 	put := newNodes(p)
 	if len(put) == 0 {
@@ -82,7 +101,7 @@ func (r *Reference) patched(p *patch.PatchEvent) (nodes []*node, skip string) {
 	if p.StatePolicy() == patch.Keep {
 		put[0].carries = net(nil, r.nodes[from:to])
 	}
-	return slices.Concat(r.nodes[:from], put, r.nodes[to:]), ""
+	return step{slices.Concat(r.nodes[:from], put, r.nodes[to:]), put, slices.Clone(r.nodes[from:to])}
 }
 
 // span returns which visible events a well-formed patch takes out.
@@ -158,9 +177,11 @@ func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
 	return out
 }
 
-func (r *Reference) visible() []*node {
+func (r *Reference) visible() []*node { return visibleOf(r.nodes) }
+
+func visibleOf(nodes []*node) []*node {
 	var visible []*node
-	for _, n := range r.nodes {
+	for _, n := range nodes {
 		if n.event != nil {
 			visible = append(visible, n)
 		}

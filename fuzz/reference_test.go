@@ -249,7 +249,7 @@ func TestFold(t *testing.T) {
 	}, {
 		name: "what is malformed changes nothing",
 		log: `e1
-		      {"id":"a","patchType":"revert","patchId":"p1"}
+		      {"id":"a","patchType":"rewind","patchId":"p1"}
 		      {"id":"b","patchType":"splice","start":0}
 		      {"id":"c","patchType":"splice","start":0,"count":"1"}
 		      {"id":"d","patchType":"splice","start":0,"count":1,"eventId":"e1"}
@@ -319,7 +319,7 @@ func TestSeqs(t *testing.T) {
 		{"no patch", "e1\ne2", 2, 0},
 		{"a patch", "e1\ncut 0+1\ne2", 3, 2},
 		{"a skipped patch is the newest patch", "e1\ncut 0+1\ne2\ncut 7+1\ne3", 5, 4},
-		{"so is one of an unknown type", "e1\n" + `{"id":"a","patchType":"revert"}`, 2, 2},
+		{"so is one of an unknown type", "e1\n" + `{"id":"a","patchType":"rewind"}`, 2, 2},
 	} {
 		r := fold(t, nil, test.log)
 		if r.Seq() != test.seq || r.PatchSeq() != test.patchSeq {

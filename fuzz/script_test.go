@@ -17,8 +17,9 @@ import (
 //	cut 1+2 keep                 a splice of V[1:3] without replacement
 //	put 1+0 | r1 k=2 | r2        a splice with a replacement
 //	before e3                    a truncate_before
+//	revert p3                    a revert
 //	sum 0+2 drop | S1 role:model a summarise
-//	{"patchType":"revert"}       a line of the text form
+//	{"patchType":"rewind"}       a line of the text form
 //
 // An event is an id and what it has: state, invocation, branch, author, role, calls
 // and responses by id (or, after two colons, by name alone), long-running ids. A patch
@@ -89,6 +90,9 @@ func scriptRecord(t *testing.T, line string, seq uint64) map[string]any {
 		}
 		start, count, _ := strings.Cut(words[1], "+")
 		f["start"], f["count"] = json.RawMessage(start), json.RawMessage(count)
+	case "revert":
+		f["patchType"] = "revert"
+		f["patchId"] = words[1]
 	case "before":
 		f["patchType"] = "truncate_before"
 		f["eventId"] = words[1]

@@ -1,0 +1,188 @@
+package fuzz
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Section 9, in small.
+func TestRevert(t *testing.T) {
+	for _, test := range []struct {
+		name, log      string
+		visible, state string
+		skipped        string
+		blocking       uint64 // the patch that the last, skipped, revert is blocked by
+	}{{
+		name:    "a cut",
+		log:     "e1 k=1\ne2 k=2\ne3\ncut 0+2\nrevert p4",
+		visible: "e1 e2 e3", state: "k=2",
+	}, {
+		name:    "a summary, days later",
+		log:     "e1 k=1\ne2\ne3\nsum 0+2 | S1\ne4 k=4\ncut 1+1\nrevert p4",
+		visible: "e1 e2 e4", state: "k=4",
+	}, {
+		name:    "a truncation",
+		log:     "e1 k=1\ne2\nbefore e2\ne3\nrevert p3",
+		visible: "e1 e2 e3", state: "k=1",
+	}, {
+		name:    "a truncation of nothing",
+		log:     "e1\nbefore e1\nrevert p2\nrevert p3\nrevert p4",
+		visible: "e1",
+	}, {
+		name:    "a replacement, with events appended since",
+		log:     "e1 k=1\nput 0+1 keep | r1 | r2 k=2\ne2 j=3\nrevert p2",
+		visible: "e1 e2", state: "j=3 k=1",
+	}, {
+		name:    "an insertion",
+		log:     "e1\ne2\nput 1+0 | r k=1\nrevert p3",
+		visible: "e1 e2",
+	}, {
+		name:    "redo",
+		log:     "e1 k=1\ne2\ncut 0+1\nrevert p3\nrevert p4",
+		visible: "e2",
+	}, {
+		name:    "undo, redo, undo",
+		log:     "e1 k=1\ne2\nsum 0+2 | S\nrevert p3\nrevert p4\nrevert p5\ne3",
+		visible: "e1 e2 e3", state: "k=1",
+	}, {
+		name:    "undo, redo, undo the first again",
+		log:     "e1 k=1\ne2\ncut 0+2\nrevert p3\nrevert p4\nrevert p3",
+		visible: "e1 e2", state: "k=1",
+	}, {
+		name:    "nested: the outer first",
+		log:     "e1 k=1\ne2\ne3\nsum 0+2 | S1\nsum 0+2 | S2\nrevert p5\nrevert p4",
+		visible: "e1 e2 e3", state: "k=1",
+	}, {
+		name:    "nested: the inner is blocked by the outer",
+		log:     "e1\ne2\ne3\nsum 0+2 | S1\nsum 0+2 | S2\nrevert p4",
+		visible: "S2", skipped: "6: revert blocked", blocking: 5,
+	}, {
+		name:    "by what took out one of the two that were put in",
+		log:     "e1\nput 0+1 | r1 | r2\ncut 1+1\nrevert p2",
+		visible: "r1", skipped: "4: revert blocked", blocking: 3,
+	}, {
+		name:    "by what took out what took it out",
+		log:     "e1\ne2\ne3\nsum 0+1 | S1\ncut 0+1\nbefore e3\nrevert p4",
+		visible: "e3", skipped: "7: revert blocked", blocking: 6,
+	}, {
+		name:    "a reverted patch: by its revert",
+		log:     "e1\ncut 0+1\nrevert p2\nrevert p2",
+		visible: "e1", skipped: "4: revert blocked", blocking: 3,
+	}, {
+		name:    "a revert: by what took out some of what it brought back",
+		log:     "e1\ne2\ncut 0+2\nrevert p3\ncut 1+1\nrevert p4",
+		visible: "e1", skipped: "6: revert blocked", blocking: 5,
+	}, {
+		name:    "by what stands between",
+		log:     "put 0+0 | r1 | r2\nput 1+0 | x\nrevert p1",
+		visible: "r1 x r2", skipped: "3: revert blocked", blocking: 2,
+	}, {
+		name:    "by the marker of a cut between",
+		log:     "put 0+0 | r1 | r2\nput 1+0 | x\ncut 1+1\nrevert p1",
+		visible: "r1 r2", skipped: "4: revert blocked", blocking: 3,
+	}, {
+		name:    "by what a redo put between again",
+		log:     "put 0+0 | r1 | r2\nput 1+0 | x\nrevert p2\nrevert p3\nrevert p1",
+		visible: "r1 x r2", skipped: "5: revert blocked", blocking: 4,
+	}, {
+		name:    "not by markers of reverts",
+		log:     "e1 k=1\nput 0+1 | r1 | r2\nput 1+0 | x\nrevert p3\nrevert p2",
+		visible: "e1", state: "k=1",
+	}, {
+		name:    "a marker carries on where it was",
+		log:     "e1 k=1\ne2\ne3 k=3\ncut 0+1 keep\nsum 0+2 | S\nbefore S\nrevert p6\nrevert p4",
+		visible: "e1 S", state: "k=3",
+	}, {
+		name: "of no patch that was applied",
+		log: `e1
+		      cut 5+5
+		      revert p2
+		      revert e1
+		      revert p5
+		      {"id":"x","patchType":"revert","patchId":"e1","state":"drop"}`,
+		visible: "e1",
+		skipped: "2: out of range, 3: patch not found, 4: patch not found, 5: patch not found, 6: field of another patch type",
+	}, {
+		name: "of a repeated id: the first one applied",
+		log: `e1
+		      e2
+		      {"id":"p","patchType":"splice","start":9,"count":1}
+		      {"id":"p","patchType":"splice","start":0,"count":1}
+		      {"id":"p","patchType":"splice","start":0,"count":1}
+		      revert p`,
+		visible: "e1", skipped: "3: out of range",
+	}} {
+		t.Run(test.name, func(t *testing.T) {
+			recs := records(t, test.log)
+			before, r := NewReference(nil), NewReference(nil)
+			for i, rec := range recs {
+				r.Apply(rec)
+				if i < len(recs)-1 {
+					before.Apply(rec)
+				}
+			}
+			if got := showVisible(r); got != test.visible {
+				t.Errorf("visible: %s\n   want: %s", got, test.visible)
+			}
+			if got := showState(r.State()); got != test.state {
+				t.Errorf("state: %s\n want: %s", got, test.state)
+			}
+			if got := showSkipped(r); got != test.skipped {
+				t.Errorf("skipped: %s\n   want: %s", got, test.skipped)
+			}
+			last := recs[len(recs)-1].Patch
+			if last == nil {
+				return
+			}
+			var refusal *Refusal
+			errors.As(before.Check(last, true), &refusal)
+			if blocked := refusal != nil && refusal.Kind == Blocked; blocked != (test.blocking > 0) || blocked && refusal.Blocking != test.blocking {
+				t.Errorf("the last one is refused as %v, want blocked by %d", refusal, test.blocking)
+			}
+		})
+	}
+}
+
+// A revert directly after a patch gives the view before it, state included; reverting
+// that gives the view after it. What blocks a revert stands, and is later.
+func TestLawRevert(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		initial := InitialState().Draw(t, "initial")
+		r := NewReference(initial)
+		apply := func(p *patch.PatchEvent) { r.Apply(patch.Record{Seq: r.Seq() + 1, Patch: p}) }
+		for _, rec := range Records(Options{}).Draw(t, "records") {
+			r.Apply(rec)
+		}
+		for i := range 4 {
+			before, stateBefore := r.Visible(), showState(r.State())
+			id := string(rune('A' + i))
+			p := PatchOn(id, r).Draw(t, "patch")
+			if p.ID() != id || r.Check(p.WithBase(r.PatchSeq()), true) != nil {
+				continue
+			}
+			apply(p)
+			after, stateAfter := r.Visible(), showState(r.State())
+			apply(patch.NewRevert(id).WithID(id + "r"))
+			if !slices.Equal(before, r.Visible()) || showState(r.State()) != stateBefore {
+				t.Fatalf("%v was reverted to %s, %s, want the state %s\n%s", p, showVisible(r), showState(r.State()), stateBefore, Text(r.log, initial))
+			}
+			apply(patch.NewRevert(id + "r").WithID(id + "rr"))
+			if !slices.Equal(after, r.Visible()) || showState(r.State()) != stateAfter {
+				t.Fatalf("%v was redone to %s, %s, want the state %s\n%s", p, showVisible(r), showState(r.State()), stateAfter, Text(r.log, initial))
+			}
+		}
+		for _, id := range r.PatchIDs() {
+			var refusal *Refusal
+			if errors.As(r.Check(patch.NewRevert(id).WithBase(r.PatchSeq()), true), &refusal) && refusal.Kind == Blocked {
+				if refusal.Blocking < r.patchOf(id).seq {
+					t.Fatalf("the patch at seq %d is blocked by that at seq %d\n%s", r.patchOf(id).seq, refusal.Blocking, Text(r.log, initial))
+				}
+			}
+		}
+	})
+}
