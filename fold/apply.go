@@ -3,12 +3,14 @@ package fold
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Fold returns the view after all the given records, in their order. The error
-// matches [ErrSeq] if they do not follow the view and each other without a gap.
+// Fold returns the view after all the given records, in their order. The error matches
+// [ErrSeq] if they do not follow the view and each other without a gap, and
+// [ErrSource] as that of [View.Apply] does.
 func Fold(v View, records []patch.Record) (View, error) {
 	if len(records) == 0 {
 		return v, nil
@@ -26,7 +28,8 @@ func Fold(v View, records []patch.Record) (View, error) {
 // Apply returns the view after one more record. Whatever the record says, it is
 // total: a patch that cannot be applied is listed in [View.Skipped] and changes
 // nothing else but Seq and PatchSeq. The error matches [ErrSeq] if the record's seq is
-// not the view's next one.
+// not the view's next one, and [ErrSource] if what a revert brings back is not in memory
+// and cannot be read.
 func (v View) Apply(r patch.Record) (View, error) {
 	f := folding{view: v}
 	if err := f.record(r); err != nil {
@@ -67,12 +70,17 @@ func (f *folding) record(r patch.Record) error {
 	case r.Patch != nil:
 		f.flush()
 		e, err := v.edit(r.Patch)
+		if errors.Is(err, ErrSource) {
+			return err
+		}
 		v.seq, v.patchSeq = r.Seq, r.Seq
 		if err != nil {
 			v.skip(reasonOf(err))
 			return nil
 		}
-		v.root = v.root.splice(f.own, e.lo, e.hi, e.nodes(v, r.Seq))
+		nodes := e.nodes(v, r.Seq)
+		v.root = v.root.splice(f.own, e.lo, e.hi, nodes)
+		v.patches = &patchList{nodes[0].cut, v.patches}
 	default:
 		return fmt.Errorf("%w: record %d holds neither event nor patch", patch.ErrInvalid, r.Seq)
 	}
@@ -103,6 +111,8 @@ func reasonOf(err error) patch.Flaw {
 		return defect.Flaw
 	case errors.Is(err, ErrEventNotFound):
 		return patch.EventNotFound
+	case errors.Is(err, errBlocked):
+		return patch.RevertBlocked
 	default:
 		return patch.OutOfRange
 	}
@@ -113,12 +123,19 @@ type edit struct {
 	patch      *patch.PatchEvent
 	first, end int // the visible events that it removes
 	lo, hi     int // the nodes that it removes
+
+	target *cut   // of a revert: the patch that it takes back
+	back   []node // and what that had taken out
 }
 
-// edit finds out what a patch does, or why it cannot be applied.
+// edit finds out what a patch does, or why it cannot be applied; an error that matches
+// [ErrSource] leaves that open.
 func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	if err := p.Validate(); err != nil {
 		return edit{}, err
+	}
+	if p.Type() == patch.Revert {
+		return v.revertEdit(p)
 	}
 	e := edit{patch: p}
 	if p.Type() == patch.TruncateBefore {
@@ -157,16 +174,35 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	return e, nil
 }
 
-// nodes returns what the patch with the given seq puts in: its events, or a marker.
+// nodes returns what the patch with the given seq puts in: its events, or a marker; a
+// revert's marker and what it brings back.
 func (e edit) nodes(v *View, seq uint64) []node {
-	events := e.patch.NewEvents()
-	if len(events) == 0 {
-		events = []*patch.Event{nil}
+	if e.target != nil {
+		marker := node{seq: seq, cut: newRevertCut(e.patch, seq, v.root, e.lo, e.hi, e.back)}
+		return append([]node{marker}, e.back...)
 	}
+	nodes := e.added()
+	if len(nodes) == 0 {
+		nodes = []node{{}}
+	}
+	c := newCut(e.patch, seq, v.root, e.lo, e.hi)
+	c.made = int32(len(nodes))
+	for i := range nodes {
+		nodes[i].seq, nodes[i].index, nodes[i].cut = seq, int32(i), c
+	}
+	return nodes
+}
+
+// added returns the visible nodes that the patch puts in; only those that a revert brings
+// back say where they come from.
+func (e edit) added() []node {
+	if e.target != nil {
+		return slices.DeleteFunc(slices.Clone(e.back), func(n node) bool { return n.event == nil })
+	}
+	events := e.patch.NewEvents()
 	nodes := make([]node, len(events))
 	for i, event := range events {
-		nodes[i] = node{event: event, seq: seq, index: int32(i), summary: e.patch.Type() == patch.Summarise}
+		nodes[i] = node{event: event, summary: e.patch.Type() == patch.Summarise}
 	}
-	nodes[0].cut = newCut(e.patch.StatePolicy() == patch.Keep, v.root.slice(e.lo, e.hi))
 	return nodes
 }

@@ -1,6 +1,8 @@
 package fold
 
 import (
+	"errors"
+
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -23,8 +25,11 @@ type CheckOptions struct {
 //     [patch.ErrInvalid] if the base is above the log's last seq; a patch without base
 //     means the log as the view has it;
 //   - a *[patch.Defect], which matches [patch.ErrInvalid], if its form is wrong;
-//   - [ErrOutOfRange] or [ErrEventNotFound];
+//   - [ErrOutOfRange] or [ErrEventNotFound]; for a revert a *[patch.Defect] if there is
+//     no such patch, or a *[BlockedError];
 //   - an *[OrphanError].
+//
+// An error that matches [ErrSource] leaves it open whether a revert may be logged.
 //
 // Check takes time linear in the number of visible events, once for each view, and
 // then in the number of events that the patch touches.
@@ -46,6 +51,9 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 		}
 	}
 	e, err := v.edit(p)
+	if errors.Is(err, errBlocked) {
+		err = v.blockedError(p)
+	}
 	if err != nil {
 		return edit{}, err
 	}
@@ -60,9 +68,12 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 // Preview is what a patch would do.
 type Preview struct {
 	View    View           // as it would stand after the patch; to look at, not to make patches from
-	Start   int            // the index of the first event that goes or comes
+	Start   int            // the index of the first event that goes or comes; a provider's prompt cache can reuse what is before it
 	Removed []*patch.Event // the visible events that go, in order
 	Added   []*patch.Event // the visible events that come in their place
+
+	StateChanged []string // the state keys that are set otherwise, come or go, in order
+	TokensSaved  int      // about how many tokens a model's prompt gets shorter; below 0 if it gets longer
 }
 
 // Preview returns what the patch would do, or the error of [View.Check]. It changes
@@ -76,12 +87,17 @@ func (v View) Preview(p *patch.PatchEvent, opts CheckOptions) (Preview, error) {
 	if err != nil {
 		return Preview{}, err
 	}
-	pre := Preview{View: next, Start: e.first, Added: p.NewEvents()}
+	pre := Preview{View: next, Start: e.first, StateChanged: v.net().changed(next.net())}
+	for _, n := range e.added() {
+		pre.Added = append(pre.Added, n.event)
+		pre.TokensSaved -= n.event.EstimatedTokens()
+	}
 	for i, removed := range v.EventsFrom(e.first) {
 		if i == e.end {
 			break
 		}
 		pre.Removed = append(pre.Removed, removed)
+		pre.TokensSaved += removed.EstimatedTokens()
 	}
 	return pre, nil
 }

@@ -7,8 +7,10 @@
 // [View.Check] judges a patch before it is logged, by the same step that Apply would
 // take, and by the rules that only an author has to keep: what it must have seen, and
 // that no function call is split from its response. The contract is docs/SEMANTICS.md,
-// sections 3 to 6.
+// sections 3 to 6 and 9.
 //
 // Views share structure: a view costs what changed since the one that it was made
-// from, and one that is dropped costs nothing.
+// from, and one that is dropped costs nothing. What patches hide stays at hand, since it
+// can be taken back; where the log is kept elsewhere, [View.Release] lets go of it until
+// then.
 package fold

@@ -27,6 +27,14 @@ var (
 	// know, so that indices into the visible log cannot be trusted.
 	ErrUnknownPatch = errors.New("log holds a patch of unknown type")
 
+	// ErrBlocked: a revert cannot be applied before a later patch is reverted. The error
+	// is a *[BlockedError].
+	ErrBlocked = errors.New("revert blocked")
+
+	// ErrSource: what a revert needs is not in memory, and reading it failed. This says
+	// nothing of the patch.
+	ErrSource = errors.New("reading what a revert needs")
+
 	// ErrSeq: a record was applied to a view that it does not follow.
 	ErrSeq = errors.New("record out of sequence")
 )
@@ -43,6 +51,24 @@ func (e *ConflictError) Error() string {
 
 // Is reports whether target is [ErrConflict].
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
+
+// errBlocked stands for a [BlockedError] that has not been made yet.
+var errBlocked = errors.New("revert blocked")
+
+// BlockedError says which patch is in the way of a revert: what the revert would take
+// back does not stand whole any more. It matches [ErrBlocked].
+type BlockedError struct {
+	PatchID     string // the patch that was to be reverted
+	Blocking    string // the newest patch in the way
+	BlockingSeq uint64 // its seq
+}
+
+func (e *BlockedError) Error() string {
+	return fmt.Sprintf("revert blocked: patch %q (record %d) stands on what patch %q put in; revert %q first", e.Blocking, e.BlockingSeq, e.PatchID, e.Blocking)
+}
+
+// Is reports whether target is [ErrBlocked].
+func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
 
 // invalidBase is the refusal of a base that cannot have been seen.
 func invalidBase(base, last uint64) error {

@@ -106,3 +106,32 @@ func ExampleView_Entries() {
 	// 0 s by record 5 summary: true
 	// 1 answer by record 4 summary: false
 }
+
+func ExampleView_Release() {
+	records := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
+	v, _ := fold.Fold(fold.New("", nil), records)
+	v = v.Release(source(records)) // e1 is not in memory any more
+
+	v, err := v.Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("p")})
+	fmt.Println(v.Len(), v.At(0).ID(), err)
+	// Output: 2 e1 <nil>
+}
+
+func ExampleView_Diff() {
+	before := exampleView()
+	after, _ := before.Apply(patch.Record{Seq: 5, Patch: patch.NewSplice(1, 2)})
+	after, _ = after.Apply(patch.Record{Seq: 6, Event: event("later")})
+	d := before.Diff(after)
+	for _, e := range d.Removed {
+		fmt.Println("-", e.Index, e.Event.ID())
+	}
+	for _, e := range d.Added {
+		fmt.Println("+", e.Index, e.Event.ID())
+	}
+	fmt.Println("from", d.First, "on;", len(d.StateChanged), "state keys")
+	// Output:
+	// - 1 call
+	// - 2 response
+	// + 2 later
+	// from 1 on; 0 state keys
+}

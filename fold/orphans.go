@@ -44,6 +44,8 @@ type OrphanError struct {
 	Start     int
 	Count     int
 	EventID   string
+
+	fixed bool // a revert's span is what it is
 }
 
 func (e *OrphanError) Error() string {
@@ -61,6 +63,7 @@ func (e *OrphanError) Error() string {
 		b.WriteString(o.String())
 	}
 	switch {
+	case e.fixed:
 	case !e.Suggested:
 		b.WriteString("; no wider span passes")
 	case e.EventID != "":
@@ -89,17 +92,20 @@ type span struct {
 	view       View
 	pairs      pairing
 	first, end int
-	added      []*patch.Event
-	summarises bool
+	added      []node
+	fixed      bool // it cannot be another span: a revert's
 }
 
 func (v View) checkOrphans(e edit) error {
-	s := span{v, v.pairing(), e.first, e.end, e.patch.NewEvents(), e.patch.Type() == patch.Summarise}
+	s := span{v, v.pairing(), e.first, e.end, e.added(), e.target != nil}
 	orphans := s.orphans()
 	if len(orphans) == 0 {
 		return nil
 	}
-	err := &OrphanError{Orphans: orphans}
+	err := &OrphanError{Orphans: orphans, fixed: s.fixed}
+	if s.fixed {
+		return err
+	}
 	if e.patch.Type() == patch.TruncateBefore {
 		if i, ok := s.nearestEarlier(); ok {
 			err.Suggested, err.EventID = true, v.At(i).ID()
@@ -142,8 +148,8 @@ func (s span) touchedKeys() map[callKey]struct{} {
 		}
 		add(e)
 	}
-	for _, e := range s.added {
-		add(e)
+	for _, n := range s.added {
+		add(n.event)
 	}
 	return keys
 }
@@ -155,10 +161,10 @@ func (s span) after(key callKey, before []part) (parts []part, was []int) {
 	for ; i < len(before) && before[i].pos < s.first; i++ {
 		parts, was = append(parts, before[i]), append(was, i)
 	}
-	for _, e := range s.added {
-		for p := range e.FunctionParts() {
+	for _, n := range s.added {
+		for p := range n.event.FunctionParts() {
 			if keyOf(p) == key {
-				parts, was = append(parts, part{FunctionPart: p, pos: -1, event: e}), append(was, unpaired)
+				parts, was = append(parts, part{FunctionPart: p, pos: -1, event: n.event}), append(was, unpaired)
 			}
 		}
 	}
@@ -244,12 +250,12 @@ func (s span) misplacedCalls() []Orphan {
 			problem = problemAfter
 		}
 	}
-	for _, e := range s.added {
+	for _, n := range s.added {
 		if problem != "" {
-			out = append(out, callsOf(e, -1, problem)...)
+			out = append(out, callsOf(n.event, -1, problem)...)
 		}
 		problem = ""
-		if e.Role() == "model" && (s.summarises || e.IsSummary()) {
+		if n.event.Role() == "model" && n.isSummary() {
 			problem = problemAfter
 		}
 	}

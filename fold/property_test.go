@@ -1,7 +1,10 @@
 package fold_test
 
 import (
+	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -65,6 +68,9 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 					t.Fatalf("%v\n%s", err, fuzz.Text(records[:i], initialState))
 				}
 			}
+			if rapid.Bool().Draw(t, "let go of what is hidden") {
+				v = v.Release(source(records))
+			}
 			kept = append(kept, v)
 		}
 		for _, v := range kept {
@@ -77,6 +83,17 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 			}
 		}
 	})
+}
+
+// source is a log as a view's source.
+type source []patch.Record
+
+func (s source) Records(_ context.Context, seqs []uint64) ([]patch.Record, error) {
+	var records []patch.Record
+	for _, seq := range seqs {
+		records = append(records, s[seq-1])
+	}
+	return records, nil
 }
 
 // Check refuses exactly what the reference model refuses, for the same reason and with
@@ -93,7 +110,7 @@ func TestPropertyCheckIsReference(t *testing.T) {
 			ref.Apply(r)
 		}
 		for range 4 {
-			p := fuzz.Patch("the patch", ref.Visible()).Draw(t, "patch")
+			p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
 			if rapid.Bool().Draw(t, "with base") {
 				p = p.WithBase(rapid.Uint64Range(v.PatchSeq(), v.Seq()+1).Draw(t, "base"))
 			}
@@ -103,15 +120,30 @@ func TestPropertyCheckIsReference(t *testing.T) {
 			if kindOf(got) != kindOf(want) {
 				t.Fatalf("patch %v: got %v, want %v\n%s", p, got, want, fuzz.Text(records, nil))
 			}
+			compareBlocking(t, p, got, want, records)
 			compareSuggestion(t, v, ref, p, got, records)
 			comparePreview(t, v, ref, p, allow, got, records)
 		}
 	})
 }
 
+func compareBlocking(t *rapid.T, p *patch.PatchEvent, got, want error, records []patch.Record) {
+	var blocked *fold.BlockedError
+	var refusal *fuzz.Refusal
+	if errors.As(got, &blocked) && errors.As(want, &refusal) && (blocked.BlockingSeq != refusal.Blocking || blocked.PatchID != p.PatchID()) {
+		t.Fatalf("patch %v: got %v, want it blocked by the patch at seq %d\n%s", p, got, refusal.Blocking, fuzz.Text(records, nil))
+	}
+}
+
 func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, err error, records []patch.Record) {
 	var orphans *fold.OrphanError
 	if !errors.As(err, &orphans) {
+		return
+	}
+	if p.Type() == patch.Revert {
+		if orphans.Suggested {
+			t.Fatalf("patch %v: suggests %d+%d, but a revert is what it is", p, orphans.Start, orphans.Count)
+		}
 		return
 	}
 	if p.Type() == patch.TruncateBefore {
@@ -149,6 +181,15 @@ func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Patch
 	if pre.View.SkippedCount() != v.SkippedCount() {
 		t.Fatalf("%v was accepted, and skipped", p)
 	}
+	diff := v.Diff(pre.View)
+	if !slices.Equal(eventsOf(diff.Removed), pre.Removed) || !slices.Equal(eventsOf(diff.Added), pre.Added) ||
+		len(pre.Removed)+len(pre.Added) > 0 && diff.First != pre.Start ||
+		!slices.Equal(diff.StateChanged, pre.StateChanged) || diff.TokensSaved != pre.TokensSaved {
+		t.Fatalf("%v: the preview is %+v, but the views differ by %+v\n%s", p, pre, diff, fuzz.Text(records, nil))
+	}
+	if changed := changedKeys(ref.State(), after.State()); !slices.Equal(changed, pre.StateChanged) {
+		t.Fatalf("%v: the preview says that %q change, but %q do\n%s", p, pre.StateChanged, changed, fuzz.Text(records, nil))
+	}
 	before, now := ref.Visible(), after.Visible()
 	if len(before)-len(pre.Removed)+len(pre.Added) != len(now) {
 		t.Fatalf("preview removes %d and adds %d, but %d visible events become %d", len(pre.Removed), len(pre.Added), len(before), len(now))
@@ -163,6 +204,28 @@ func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Patch
 			t.Fatalf("preview says that %v comes, but visible event %d is %v", e, pre.Start+i, now[pre.Start+i])
 		}
 	}
+}
+
+func eventsOf(visible []fold.Visible) []*patch.Event {
+	var events []*patch.Event
+	for _, e := range visible {
+		events = append(events, e.Event)
+	}
+	return events
+}
+
+func changedKeys(before, after map[string]patch.Value) []string {
+	var changed []string
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		old, was := before[key]
+		now, is := after[key]
+		if was != is || !old.Equal(now) {
+			changed = append(changed, key)
+		}
+	}
+	return changed
 }
 
 // kindOf names what both sides call a refusal.
@@ -183,6 +246,8 @@ func kindOf(err error) string {
 		return "out of range"
 	case errors.Is(err, fold.ErrEventNotFound):
 		return "event not found"
+	case errors.Is(err, fold.ErrBlocked):
+		return "revert blocked"
 	case errors.Is(err, fold.ErrOrphanedCall):
 		return "orphaned call"
 	}

@@ -1,8 +1,9 @@
 package fold
 
 import (
+	"context"
 	"fmt"
-	"slices"
+	"math"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -10,7 +11,7 @@ import (
 // Meaning is the version of what records mean to the fold. It changes when a log can fold
 // to another view than before, as when a patch type becomes known. A snapshot made
 // under another meaning is not to be trusted.
-const Meaning = 1
+const Meaning = 2
 
 // Skeleton is a view without the bodies of its events: what a snapshot keeps. Records
 // hold the bodies; a skeleton says which. It shares nothing with its view that anyone
@@ -27,11 +28,12 @@ type Skeleton struct {
 }
 
 // NodeRef says where an element of the fold's sequence comes from. Markers that stand
-// side by side are one, since no cut ever parts them.
+// side by side are one: only a revert tells them apart, and then the log does.
 type NodeRef struct {
 	Seq     uint64 // of the record that put it in; 0 for a marker
 	Index   int    // among the events that the record put in
 	Summary bool   // put in by a summarise
+	Pos     uint64 // what the sequence is sorted by; a regular event's is its seq
 	Carries []patch.Change
 }
 
@@ -44,10 +46,11 @@ func (v View) Skeleton() Skeleton {
 	}
 	s.Nodes = make([]NodeRef, 0, v.Len())
 	v.root.walk(0, v.root.len(), func(n *node) bool {
-		ref := NodeRef{Carries: n.cut.net()}
+		ref := NodeRef{Pos: n.pos(), Carries: n.carries()}
 		if n.event != nil {
 			ref.Seq, ref.Index, ref.Summary = n.seq, int(n.index), n.summary
 		} else if last := len(s.Nodes) - 1; last >= 0 && s.Nodes[last].Seq == 0 {
+			s.Nodes[last].Pos = ref.Pos
 			s.Nodes[last].Carries = delta(s.Nodes[last].Carries).then(ref.Carries)
 			return true
 		}
@@ -57,46 +60,66 @@ func (v View) Skeleton() Skeleton {
 	return s
 }
 
-// Restore gives the view that has this skeleton. event is asked for each event, in
-// order; skips, if not nil, for the skipped patches once someone wants to see them. The
-// first error of event is the result; one that a skeleton cannot have matches
-// [patch.ErrCorrupt].
-func (s Skeleton) Restore(event func(NodeRef) (*patch.Event, error), skips func() ([]patch.Skip, error)) (View, error) {
-	v := View{
-		creation: s.Creation, initial: s.Initial, seq: s.Seq, patchSeq: s.PatchSeq,
-		invocation: s.Invocation, unknown: s.Unknown,
-	}
-	if s.PatchSeq > s.Seq || s.Skips < 0 {
+// Restore gives the view that has this skeleton. Its visible events are read from the
+// source at once, and no others. What else the view is made of, which patches took out
+// what and which were skipped, is folded from the source's records if it is asked for: by
+// a revert, or by [View.Skipped]. The error matches [ErrSource] if the source fails, and
+// [patch.ErrCorrupt] if there cannot be such a skeleton of what it reads.
+func (s Skeleton) Restore(ctx context.Context, source Source) (View, error) {
+	if s.PatchSeq > s.Seq || s.Skips < 0 || s.Skips > 0 && s.PatchSeq == 0 {
 		return View{}, fmt.Errorf("%w: a skeleton at seq %d with patch seq %d and %d skips", patch.ErrCorrupt, s.Seq, s.PatchSeq, s.Skips)
 	}
-	if s.Skips > 0 {
-		v.skipped = &skipList{len: s.Skips, load: skips}
+	v := View{
+		creation: s.Creation, initial: s.Initial, seq: s.Seq, patchSeq: s.PatchSeq,
+		invocation: s.Invocation, unknown: s.Unknown, released: s.PatchSeq,
 	}
-	nodes := make([]node, len(s.Nodes))
-	for i, ref := range s.Nodes {
-		if len(ref.Carries) > 0 {
-			nodes[i].cut = carrying(ref.Carries)
-		}
-		if ref.Seq == 0 {
-			continue
-		}
-		if ref.Seq > s.Seq || ref.Index < 0 {
-			return View{}, fmt.Errorf("%w: a skeleton at seq %d with an event of record %d, index %d", patch.ErrCorrupt, s.Seq, ref.Seq, ref.Index)
-		}
-		e, err := event(ref)
-		if err != nil {
-			return View{}, err
-		}
-		nodes[i].event, nodes[i].seq, nodes[i].index, nodes[i].summary = e, ref.Seq, int32(ref.Index), ref.Summary
+	if s.PatchSeq > 0 {
+		empty := View{creation: s.Creation, initial: s.Initial}
+		v.past = &past{empty: empty.fresh(), seq: s.Seq, source: source}
+	}
+	if s.Skips > 0 {
+		v.skipped = &skipList{len: s.Skips, load: v.past.skipped}
+	}
+	nodes, err := s.nodes(ctx, source, v.past)
+	if err != nil {
+		return View{}, err
 	}
 	v.root = v.root.splice(nil, 0, 0, nodes)
 	return v.fresh(), nil
 }
 
-// carrying returns a cut of which only the net delta is known.
-func carrying(changes []patch.Change) *cut {
-	c := &cut{keep: true}
-	net := netOf(slices.Clone(changes))
-	c.carry.Store(&net)
-	return c
+// nodes returns the skeleton's nodes, with their events, in the order of the sequence.
+func (s Skeleton) nodes(ctx context.Context, source Source, p *past) ([]node, error) {
+	var seqs []uint64
+	pos := uint64(0)
+	for _, ref := range s.Nodes {
+		raw := ref.Seq > 0 && ref.Pos == ref.Seq && ref.Index == 0 && !ref.Summary && len(ref.Carries) == 0
+		if ref.Seq > s.Seq || ref.Index < 0 || ref.Index > math.MaxInt32 || ref.Pos > s.Seq || ref.Pos < pos || !raw && p == nil {
+			return nil, fmt.Errorf("%w: a skeleton at seq %d with a node of record %d, index %d, place %d", patch.ErrCorrupt, s.Seq, ref.Seq, ref.Index, ref.Pos)
+		}
+		pos = ref.Pos
+		if ref.Seq > 0 {
+			seqs = append(seqs, ref.Seq)
+		}
+	}
+	events, err := loadEvents(ctx, source, seqs)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]node, len(s.Nodes))
+	for i, ref := range s.Nodes {
+		n := node{seq: ref.Seq, index: int32(ref.Index), summary: ref.Summary}
+		if ref.Pos != ref.Seq || ref.Seq == 0 {
+			n.cut = &cut{seq: ref.Seq, pos: ref.Pos}
+			n.cut.carries(ref.Carries)
+		}
+		if ref.Seq == 0 {
+			n.cut.past, n.cut.gap = p, p.gaps
+			p.gaps++
+		} else if n.event, err = events.at(n.seq, n.index); err != nil {
+			return nil, err
+		}
+		nodes[i] = n
+	}
+	return nodes, nil
 }

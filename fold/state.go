@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -57,53 +56,10 @@ func (d delta) find(key string) (patch.Value, bool) {
 	return d[i].Value, true
 }
 
-// cut is what a patch did to the sequence: the run that it took out, and whether the
-// run's state still counts.
-type cut struct {
-	keep  bool
-	out   []node
-	depth int // of cuts inside out whose carry may not be computed yet
-	carry atomic.Pointer[delta]
-}
-
-// Carries are computed when someone asks for the state. A chain of cuts, each holding
-// the one before, is not let grow deeper than this without computing.
-const maxLazyCarry = 64
-
-func newCut(keep bool, out []node) *cut {
-	c := &cut{keep: keep, out: out}
-	if !keep {
-		return c
-	}
-	for i := range out {
-		if out[i].cut != nil {
-			c.depth = max(c.depth, out[i].cut.depth+1)
-		}
-	}
-	if c.depth > maxLazyCarry {
-		c.net()
-		c.depth = 0
-	}
-	return c
-}
-
-// net returns what the first node that the patch put in carries.
-func (c *cut) net() delta {
-	if c == nil || !c.keep {
-		return nil
-	}
-	if known := c.carry.Load(); known != nil {
-		return *known
-	}
-	net := netOfNodes(c.out)
-	c.carry.Store(&net)
-	return net
-}
-
 func netOfNodes(nodes []node) delta {
 	var changes []patch.Change
 	for i := range nodes {
-		changes = append(changes, nodes[i].cut.net()...)
+		changes = append(changes, nodes[i].carries()...)
 		if nodes[i].event != nil {
 			changes = slices.AppendSeq(changes, nodes[i].event.Changes())
 		}

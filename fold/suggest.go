@@ -78,8 +78,8 @@ func (s span) forced(budget *int) (span, bool) {
 
 // addedOf counts the calls and responses of a key among the events that come.
 func (s span) addedOf(key callKey) (calls, responses int) {
-	for _, e := range s.added {
-		for p := range e.FunctionParts() {
+	for _, n := range s.added {
+		for p := range n.event.FunctionParts() {
 			switch {
 			case keyOf(p) != key:
 			case p.Response:

@@ -2,20 +2,41 @@ package fold
 
 import (
 	"slices"
+	"sort"
 	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // node is an element of the sequence that the fold keeps (semantics, section 3): a
-// visible event or summary, or a marker. Nodes have identity: the record that put
-// them in, and their place among those that it put in.
+// visible event or summary, or a marker. Nodes have identity: the record that made
+// them, and their place among those that it made.
 type node struct {
 	event   *patch.Event // nil in a marker
 	seq     uint64
 	index   int32
-	summary bool // put in by a summarise
-	cut     *cut // in the first node that a patch put in: what the patch took out
+	summary bool // made by a summarise
+	cut     *cut // of the patch that made it; nil in a regular event
+}
+
+// pos is a number by which the whole sequence is sorted, though several nodes may have the
+// same: a regular event's is its seq, since events are only ever added at the end; a
+// patch's nodes have that of the last node that it took out, or else of the one before
+// them; a revert's marker has that of the node before it. So a node that comes back, or
+// what stands for it, fits in where it was, and any node is found by its pos.
+func (n *node) pos() uint64 {
+	if n.cut == nil {
+		return n.seq
+	}
+	return n.cut.pos
+}
+
+// carries returns the net delta of the run that the node replaced, if that still counts.
+func (n *node) carries() delta {
+	if n.cut == nil || n.index != 0 {
+		return nil
+	}
+	return n.cut.net()
 }
 
 // tree is a persistent sequence of nodes: a B+ tree whose vertices are never changed
@@ -301,6 +322,59 @@ func (t *tree) at(i int) (n *node, rank int) {
 		i--
 	}
 	panic("fold: visible index out of range")
+}
+
+// byRank returns the node at a place among all nodes.
+func (t *tree) byRank(rank int) *node {
+	for t.kids != nil {
+		for _, k := range t.kids {
+			if rank < k.size {
+				t = k
+				break
+			}
+			rank -= k.size
+		}
+	}
+	return &t.nodes[rank]
+}
+
+// visibleBefore returns how many visible nodes stand before a place among all nodes.
+func (t *tree) visibleBefore(rank int) int {
+	visible := 0
+	for t != nil && rank < t.size {
+		if t.kids == nil {
+			return visible + countVisible(t.nodes[:rank])
+		}
+		i := 0
+		for ; rank >= t.kids[i].size; i++ {
+			rank -= t.kids[i].size
+			visible += t.kids[i].visible
+		}
+		t = t.kids[i]
+	}
+	return visible + t.visibleLen()
+}
+
+// seek returns the place of the first node with a pos from pos on, or the end.
+func (t *tree) seek(pos uint64) (rank int) {
+	for t != nil && t.kids != nil {
+		i := sort.Search(len(t.kids)-1, func(i int) bool { return t.kids[i].lastPos() >= pos })
+		for _, k := range t.kids[:i] {
+			rank += k.size
+		}
+		t = t.kids[i]
+	}
+	if t == nil {
+		return rank
+	}
+	return rank + sort.Search(len(t.nodes), func(i int) bool { return t.nodes[i].pos() >= pos })
+}
+
+func (t *tree) lastPos() uint64 {
+	for t.kids != nil {
+		t = t.kids[len(t.kids)-1]
+	}
+	return t.nodes[len(t.nodes)-1].pos()
 }
 
 // walk calls visit with each node from lo up to hi, until it returns false.

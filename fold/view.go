@@ -22,7 +22,10 @@ type View struct {
 	patchSeq   uint64
 	invocation string // of the newest regular event that has one
 	skipped    *skipList
-	unknown    bool // a patch of unknown type was skipped
+	unknown    bool       // a patch of unknown type was skipped
+	patches    *patchList // that were applied, since the past
+	past       *past      // before them, of a view that was restored and not made whole since
+	released   uint64     // up to this patch, bodies of hidden events have been let go of
 }
 
 // New returns the view of a session without records. The initial state's keys that
@@ -140,6 +143,18 @@ func (n *node) isSummary() bool { return n.summary || n.event.IsSummary() }
 // SeqOf returns the seq of the record that put the visible event with index i into
 // the log. It panics if i is out of range.
 func (v View) SeqOf(i int) uint64 { return v.node(i).seq }
+
+// Release returns the view, and lets go of the bodies of the events that patches have
+// hidden, in it and in all views that share them. Should a revert bring them back, they
+// are read from the source, which must have all records up to the view's. It is for
+// views of logs that are kept elsewhere; others keep what they hide.
+func (v View) Release(source Source) View {
+	for l := v.patches; l != nil && l.cut.seq > v.released; l = l.older {
+		l.cut.release(source)
+	}
+	v.released = v.patchSeq
+	return v
+}
 
 func (v View) net() delta {
 	if v.state == nil { // the zero View

@@ -37,8 +37,8 @@ func (m *machine) append(t *rapid.T) {
 	})
 }
 
-func (m *machine) drawPatch(t *rapid.T, visible []*patch.Event) *patch.PatchEvent {
-	return fuzz.Patch(m.newID(), visible).Draw(t, "patch")
+func (m *machine) drawPatch(t *rapid.T, ref *fuzz.Reference) *patch.PatchEvent {
+	return fuzz.PatchOn(m.newID(), ref).Draw(t, "patch")
 }
 
 // patchOptions draws how an author says what it has seen, and says by what base the
@@ -80,7 +80,7 @@ func (m *machine) judge(ref *fuzz.Reference, p *patch.PatchEvent, allow bool) st
 
 func (m *machine) patch(t *rapid.T) {
 	ref := m.reference()
-	p := m.drawPatch(t, ref.Visible())
+	p := m.drawPatch(t, ref)
 	opts, judged, kind := m.patchOptions(t, p)
 	if kind == "" {
 		kind = m.judge(ref, judged, opts.AllowOrphans)
@@ -112,7 +112,7 @@ func (m *machine) patchBatch(t *rapid.T) {
 	kind := ""
 	var opts store.PatchOptions
 	for i := range rapid.IntRange(2, 3).Draw(t, "patches") {
-		p := m.drawPatch(t, ref.Visible())
+		p := m.drawPatch(t, ref)
 		judged := p
 		if i == 0 {
 			var why string
@@ -202,7 +202,7 @@ func (m *machine) duplicate(t *rapid.T) {
 
 func (m *machine) preview(t *rapid.T) {
 	ref := m.reference()
-	p := m.drawPatch(t, ref.Visible())
+	p := m.drawPatch(t, ref)
 	opts, judged, kind := m.patchOptions(t, p)
 	if kind == "" {
 		kind = m.judge(ref, judged, opts.AllowOrphans)

@@ -247,7 +247,7 @@ func kindOf(err error) string {
 	}{
 		{store.ErrDuplicateID, "duplicate"}, {store.ErrUnknownPatch, fuzz.UnknownInLog}, {store.ErrConflict, fuzz.Conflict},
 		{store.ErrInvalid, fuzz.Invalid}, {store.ErrOutOfRange, fuzz.OutOfRange}, {store.ErrEventNotFound, fuzz.NotFound},
-		{store.ErrOrphanedCall, fuzz.OrphanedCall}, {store.ErrNotFound, "no session"},
+		{store.ErrBlocked, fuzz.Blocked}, {store.ErrOrphanedCall, fuzz.OrphanedCall}, {store.ErrNotFound, "no session"},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind

@@ -201,7 +201,7 @@ func TestRecordsAccepted(t *testing.T) {
 			t.Fatalf("skipped %v, last seq %d", r.Skipped(), r.Seq())
 		}
 	}
-	for _, typ := range []patch.Type{patch.Splice, patch.TruncateBefore, patch.Summarise} {
+	for _, typ := range []patch.Type{patch.Splice, patch.TruncateBefore, patch.Summarise, patch.Revert} {
 		if seen[string(typ)] < 50 {
 			t.Errorf("%d times %s", seen[string(typ)], typ)
 		}
@@ -210,7 +210,7 @@ func TestRecordsAccepted(t *testing.T) {
 
 // A failing log shrinks to the records that it fails for.
 func TestRecordsShrink(t *testing.T) {
-	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.seed": "1"} {
+	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.seed": "1", "rapid.checks": "2000"} {
 		f := flag.Lookup(name)
 		before := f.Value.String()
 		if err := f.Value.Set(value); err != nil {

@@ -8,7 +8,14 @@ import (
 // Signed gives bytes the header that lets Decode look at the rest.
 func Signed(data []byte) []byte {
 	data = append(bytes.Clone(data), make([]byte, max(0, headerBytes-len(data)))...)
-	data[0], data[1] = Version, 1
+	data[0], data[1] = Version, 2
+	binary.LittleEndian.PutUint32(data[2:], checksum(data))
+	return data
+}
+
+// Resigned gives changed bytes the checksum that they need.
+func Resigned(data []byte) []byte {
+	data = bytes.Clone(data)
 	binary.LittleEndian.PutUint32(data[2:], checksum(data))
 	return data
 }

@@ -1,6 +1,7 @@
 package snapshot_test
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -87,22 +88,26 @@ func TestMalformed(t *testing.T) {
 		"event without seq":           at.uints(event),
 		"event without index":         at.uints(event, 1),
 		"event without flags":         at.uints(event, 1, 0),
-		"event of record 0":           at.uints(event, 0, 0, 0),
-		"event beyond seq":            at.uints(event, last+1, 0, 0),
-		"event of the largest record": at.uints(event, math.MaxUint64, 0, 0),
-		"index too large":             at.uints(event, 1, math.MaxInt32+1, 0),
-		"largest index":               at.uints(event, 1, math.MaxUint64, 0),
+		"event of record 0":           at.uints(event, 0, 0, 0, 1),
+		"event beyond seq":            at.uints(event, last+1, 0, 0, 1),
+		"event of the largest record": at.uints(event, math.MaxUint64, 0, 0, 1),
+		"index too large":             at.uints(event, 1, math.MaxInt32+1, 0, 1),
+		"largest index":               at.uints(event, 1, math.MaxUint64, 0, 1),
 		"marker without flags":        at.uints(marker),
-		"carries nothing":             at.uints(marker, carries),
-		"carries cut off":             at.uints(marker, carries, 9),
-		"carries longer than all":     at.uints(marker, carries, math.MaxUint64),
-		"carries of no bytes":         at.uints(marker, carries, 0),
-		"carries garbage":             at.uints(marker, carries).text("\xff\xff\xff\xff\xff"),
-		"carries a text":              at.uints(marker, carries).value(t, "text"),
-		"carries a list":              at.uints(marker, carries).value(t, []any{1}),
-		"carries null":                at.uints(marker, carries).value(t, nil),
-		"carries no changes":          at.uints(marker, carries).value(t, map[string]any{}),
-		"bad node after a good one":   at.uints(event, 1, 0, 0, 7),
+		"marker without place":        at.uints(marker, 0),
+		"event without place":         at.uints(event, 1, 0, 0),
+		"marker placed beyond seq":    at.uints(marker, 0, last+1),
+		"event placed beyond seq":     at.uints(event, 1, 0, 0, last+1),
+		"carries nothing":             at.uints(marker, carries, 1),
+		"carries cut off":             at.uints(marker, carries, 1, 9),
+		"carries longer than all":     at.uints(marker, carries, 1, math.MaxUint64),
+		"carries of no bytes":         at.uints(marker, carries, 1, 0),
+		"carries garbage":             at.uints(marker, carries, 1).text("\xff\xff\xff\xff\xff"),
+		"carries a text":              at.uints(marker, carries, 1).value(t, "text"),
+		"carries a list":              at.uints(marker, carries, 1).value(t, []any{1}),
+		"carries null":                at.uints(marker, carries, 1).value(t, nil),
+		"carries no changes":          at.uints(marker, carries, 1).value(t, map[string]any{}),
+		"bad node after a good one":   at.uints(event, 1, 0, 0, 1, 7),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s, err := snapshot.Decode(p.signed(), "creation", last); !errors.Is(err, snapshot.ErrUnusable) {
@@ -115,9 +120,9 @@ func TestMalformed(t *testing.T) {
 		"empty log":     head(0, 0, 0),
 		"whole range":   at.uints(events, 1, last),
 		"range at seq":  at.uints(events, last, 1),
-		"event":         at.uints(event, last, math.MaxInt32, 1),
-		"marker":        at.uints(marker, 0),
-		"what it keeps": at.uints(marker, carries).value(t, map[string]any{"b": 1, "a": 2}),
+		"event":         at.uints(event, last, math.MaxInt32, 1, last-1),
+		"marker":        at.uints(marker, 0, 0),
+		"what it keeps": at.uints(marker, carries, 1).value(t, map[string]any{"b": 1, "a": 2}),
 	} {
 		if _, err := snapshot.Decode(p.signed(), "creation", last); err != nil {
 			t.Errorf("%s: %v; the rows that are refused may be so for other reasons", name, err)
@@ -130,8 +135,11 @@ func TestMalformedHeader(t *testing.T) {
 	for name, at := range map[string]int{"version": 0, "meaning": 1} {
 		data := append([]byte{}, whole...)
 		data[at]++
-		_, err := snapshot.Decode(data, "creation", last)
-		if !errors.Is(err, snapshot.ErrUnusable) || !strings.Contains(err.Error(), "version") {
+		if _, err := snapshot.Decode(data, "creation", last); !errors.Is(err, snapshot.ErrUnusable) || errors.Is(err, snapshot.ErrOutdated) {
+			t.Errorf("%s damaged: %v", name, err)
+		}
+		_, err := snapshot.Decode(snapshot.Resigned(data), "creation", last)
+		if !errors.Is(err, snapshot.ErrUnusable) || !errors.Is(err, snapshot.ErrOutdated) || !strings.Contains(err.Error(), "version") {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
@@ -151,8 +159,8 @@ func TestMalformedCostsLittle(t *testing.T) {
 		"range":   {head(last, 0, 0).uints(events, 1, 1<<40), last},
 		"ranges":  {head(1000, 0, 0).uints(events, 1, 1000, events, 1, 1000, events, 1, 1000), 1000},
 		"text":    {payload{}.uints(1 << 40), last},
-		"carries": {head(last, 0, 0).uints(marker, carries, 1<<40), last},
-		"value":   {head(last, 0, 0).uints(marker, carries).text("\xdf\xff\xff\xff\xff"), last},
+		"carries": {head(last, 0, 0).uints(marker, carries, 1, 1<<40), last},
+		"value":   {head(last, 0, 0).uints(marker, carries, 1).text("\xdf\xff\xff\xff\xff"), last},
 	} {
 		data := c.p.signed()
 		var before, after runtime.MemStats
@@ -172,8 +180,8 @@ func TestMalformedCostsLittle(t *testing.T) {
 // in order.
 func TestDecode(t *testing.T) {
 	p := payload{}.text("creation").uints(9, 8).text("inv").uints(1, 2).
-		uints(event, 8, 3, 1).uints(events, 2, 2).uints(marker, carries).value(t, map[string]any{"b": 1, "a": nil}).
-		uints(event, 9, 0, 1|carries).value(t, map[string]any{"x": 1})
+		uints(event, 8, 3, 1, 1).uints(events, 2, 2).uints(marker, carries, 4).value(t, map[string]any{"b": 1, "a": nil}).
+		uints(event, 9, 0, 1|carries, 7).value(t, map[string]any{"x": 1})
 	s, err := snapshot.Decode(p.signed(), "creation", 9)
 	if err != nil {
 		t.Fatal(err)
@@ -182,16 +190,16 @@ func TestDecode(t *testing.T) {
 		t.Errorf("skeleton %+v", s)
 	}
 	want := []fold.NodeRef{
-		{Seq: 8, Index: 3, Summary: true}, {Seq: 2}, {Seq: 3},
-		{Carries: []patch.Change{{Key: "a", Value: mustValue(nil)}, {Key: "b", Value: mustValue(1)}}},
-		{Seq: 9, Summary: true, Carries: []patch.Change{{Key: "x", Value: mustValue(1)}}},
+		{Seq: 8, Index: 3, Summary: true, Pos: 1}, {Seq: 2, Pos: 2}, {Seq: 3, Pos: 3},
+		{Pos: 4, Carries: []patch.Change{{Key: "a", Value: mustValue(nil)}, {Key: "b", Value: mustValue(1)}}},
+		{Seq: 9, Summary: true, Pos: 7, Carries: []patch.Change{{Key: "x", Value: mustValue(1)}}},
 	}
 	if len(s.Nodes) != len(want) {
 		t.Fatalf("%d nodes, want %d", len(s.Nodes), len(want))
 	}
 	for i, n := range s.Nodes {
 		w := want[i]
-		same := n.Seq == w.Seq && n.Index == w.Index && n.Summary == w.Summary && len(n.Carries) == len(w.Carries)
+		same := n.Seq == w.Seq && n.Pos == w.Pos && n.Index == w.Index && n.Summary == w.Summary && len(n.Carries) == len(w.Carries)
 		for k := 0; same && k < len(n.Carries); k++ {
 			same = n.Carries[k].Key == w.Carries[k].Key && n.Carries[k].Value.Equal(w.Carries[k].Value)
 		}
@@ -225,8 +233,8 @@ func TestUnknownPatchType(t *testing.T) {
 // A state key that is not UTF-8 cannot be written; such a snapshot is refused when it
 // is made, and not made unreadable.
 func TestEncodeRefusesKey(t *testing.T) {
-	s := fold.Skeleton{Creation: "creation", Seq: 1, Nodes: []fold.NodeRef{{Carries: []patch.Change{{Key: "k\xff", Value: mustValue(1)}}}}}
-	v, err := s.Restore(nil, nil)
+	s := fold.Skeleton{Creation: "creation", Seq: 1, PatchSeq: 1, Nodes: []fold.NodeRef{{Carries: []patch.Change{{Key: "k\xff", Value: mustValue(1)}}}}}
+	v, err := s.Restore(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

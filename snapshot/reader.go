@@ -65,6 +65,7 @@ func (r *reader) single() fold.NodeRef {
 	}
 	flags := r.uint()
 	n.Summary = flags&flagSummary != 0
+	n.Pos = r.uint()
 	if flags&flagCarries == 0 || r.err != nil {
 		return n
 	}

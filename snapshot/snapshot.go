@@ -17,12 +17,17 @@ import (
 )
 
 // Version is the version of the byte form. What the bytes mean also depends on
-// [fold.Meaning]; both stand in every snapshot.
-const Version = 1
+// [fold.Meaning]; both stand in every snapshot. Version 1 did not say where patches' nodes
+// are sorted in.
+const Version = 2
 
 // ErrUnusable is what the errors of [Decode] match: the snapshot is damaged, of another
 // version, or of another session or log. Whoever sees it folds from the first record.
 var ErrUnusable = errors.New("unusable snapshot")
+
+// ErrOutdated is what an error of [Decode] matches besides if the snapshot is whole, but
+// another version of the program made it.
+var ErrOutdated = errors.New("snapshot of another version")
 
 // Byte 0 is the version, byte 1 the meaning, bytes 2 to 5 the CRC32C, little endian, of
 // all the others.
@@ -37,8 +42,8 @@ func checksum(data []byte) uint32 {
 // Kinds of runs, which the nodes are written in.
 const (
 	runEvents = 0 // regular events of consecutive records: first seq, count
-	runEvent  = 1 // one event: seq, index, flags, what it carries
-	runMarker = 2 // flags, what it carries
+	runEvent  = 1 // one event: seq, index, flags, pos, what it carries
+	runMarker = 2 // flags, pos, what it carries
 )
 
 const (
@@ -86,7 +91,7 @@ func Encode(v fold.View) ([]byte, error) {
 
 // plain reports whether a node is a regular event that carries nothing.
 func plain(n fold.NodeRef) bool {
-	return n.Seq != 0 && n.Index == 0 && !n.Summary && len(n.Carries) == 0
+	return n.Seq != 0 && n.Pos == n.Seq && n.Index == 0 && !n.Summary && len(n.Carries) == 0
 }
 
 type writer []byte
@@ -114,6 +119,7 @@ func (w *writer) single(n fold.NodeRef) error {
 		w.uint(uint64(n.Index))
 	}
 	w.uint(flags)
+	w.uint(n.Pos)
 	if len(n.Carries) == 0 {
 		return nil
 	}
@@ -141,11 +147,12 @@ func Decode(data []byte, creation string, last uint64) (fold.Skeleton, error) {
 	if len(data) < headerBytes {
 		return unusable("%d bytes", len(data))
 	}
-	if data[0] != Version || data[1] != fold.Meaning {
-		return unusable("version %d with meaning %d; this program makes %d with %d", data[0], data[1], Version, fold.Meaning)
-	}
 	if sum, want := checksum(data), binary.LittleEndian.Uint32(data[2:]); sum != want {
 		return unusable("checksum %08x, want %08x", sum, want)
+	}
+	if data[0] != Version || data[1] != fold.Meaning {
+		return fold.Skeleton{}, fmt.Errorf("%w: %w: version %d with meaning %d; this program makes %d with %d",
+			ErrUnusable, ErrOutdated, data[0], data[1], Version, fold.Meaning)
 	}
 	r := reader{rest: data[headerBytes:]}
 	s := fold.Skeleton{Creation: r.text(), Seq: r.uint(), PatchSeq: r.uint(), Invocation: r.text()}
@@ -170,13 +177,13 @@ func Decode(data []byte, creation string, last uint64) (fold.Skeleton, error) {
 				return unusable("a range of %d events from record %d on, at record %d", count, first, s.Seq)
 			}
 			for i := range count {
-				s.Nodes = append(s.Nodes, fold.NodeRef{Seq: first + i})
+				s.Nodes = append(s.Nodes, fold.NodeRef{Seq: first + i, Pos: first + i})
 			}
 			continue
 		}
 		n := r.single()
-		if n.Seq > s.Seq {
-			return unusable("an event of record %d, at record %d", n.Seq, s.Seq)
+		if n.Seq > s.Seq || n.Pos > s.Seq {
+			return unusable("an event of record %d, place %d, at record %d", n.Seq, n.Pos, s.Seq)
 		}
 		s.Nodes = append(s.Nodes, n)
 	}

@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -32,22 +33,18 @@ func restore(data []byte, creation string, records []patch.Record) (fold.View, e
 		return fold.View{}, err
 	}
 	s.Initial = fold.New("", initial).Skeleton().Initial
-	return s.Restore(func(n fold.NodeRef) (*patch.Event, error) {
-		r := records[n.Seq-1]
-		switch {
-		case r.Event != nil && n.Index == 0:
-			return r.Event, nil
-		case r.Patch != nil && n.Index < len(r.Patch.NewEvents()):
-			return r.Patch.NewEvents()[n.Index], nil
-		}
-		return nil, fmt.Errorf("%w: record %d has no event %d", patch.ErrCorrupt, n.Seq, n.Index)
-	}, func() ([]patch.Skip, error) {
-		v, err := fold.Fold(fold.New("", initial), records[:s.Seq])
-		if err != nil {
-			return nil, err
-		}
-		return v.Skipped()
-	})
+	return s.Restore(context.Background(), source(records))
+}
+
+// source is a log as a view's source.
+type source []patch.Record
+
+func (s source) Records(_ context.Context, seqs []uint64) ([]patch.Record, error) {
+	var records []patch.Record
+	for _, seq := range seqs {
+		records = append(records, s[seq-1])
+	}
+	return records, nil
 }
 
 // Fold(snapshot(k), records k+1 … n) equals Fold(records 1 … n) for every k, and no
@@ -69,7 +66,7 @@ func TestPropertySnapshotAnywhere(t *testing.T) {
 		for _, r := range records {
 			ref.Apply(r)
 		}
-		p := fuzz.Patch("the patch", ref.Visible()).Draw(t, "patch")
+		p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
 		want := fmt.Sprint(whole.Check(p, fold.CheckOptions{}))
 		after := fuzz.NewReference(initial)
 		for _, r := range append(records[:n:n], patch.Record{Seq: uint64(n + 1), Patch: p}) {

@@ -44,12 +44,15 @@ var (
 	ErrEventNotFound = fold.ErrEventNotFound
 	ErrOrphanedCall  = fold.ErrOrphanedCall
 	ErrUnknownPatch  = fold.ErrUnknownPatch
+	ErrBlocked       = fold.ErrBlocked
 )
 
 // Errors with details that other packages define.
 type (
 	// ConflictError names the newest patch that the author had seen and the log's.
 	ConflictError = fold.ConflictError
+	// BlockedError names the patch that is in the way of a revert.
+	BlockedError = fold.BlockedError
 	// OrphanError lists split function calls and suggests a span that passes.
 	OrphanError = fold.OrphanError
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -60,18 +60,11 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 		return r, err
 	}
 	skeleton.Initial = empty.Skeleton().Initial
-	records, err := s.recordsOf(ctx, key, skeleton, &r.size)
-	if err != nil {
+	from := &source{store: s, key: key, creation: empty.Creation()}
+	if r.view, err = skeleton.Restore(ctx, from); err != nil {
 		return r, err
 	}
-	view, err := skeleton.Restore(
-		func(n fold.NodeRef) (*patch.Event, error) { return eventOf(records[n.Seq], n) },
-		func() ([]patch.Skip, error) { return s.skippedUpTo(context.Background(), key, empty, skeleton.Seq) },
-	)
-	if err != nil {
-		return r, err
-	}
-	r.view, r.snapshot = view, skeleton.Seq
+	r.snapshot, r.size = skeleton.Seq, from.size.Load()
 	return r, nil
 }
 
@@ -90,56 +83,36 @@ func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (data 
 	return data, head.Last, err
 }
 
-// recordsOf reads the records that a skeleton refers to, and no others.
-func (s *Store) recordsOf(ctx context.Context, key Key, skeleton fold.Skeleton, size *int64) (map[uint64]patch.Record, error) {
-	var seqs []uint64
-	for _, n := range skeleton.Nodes {
-		if n.Seq != 0 {
-			seqs = append(seqs, n.Seq)
-		}
-	}
-	slices.Sort(seqs)
-	seqs = slices.Compact(seqs)
-	records := make(map[uint64]patch.Record, len(seqs))
+// source is a session's log as its views read it again.
+type source struct {
+	store    *Store
+	key      Key
+	creation string
+	size     atomic.Int64 // about what the records take in memory that were read
+}
+
+// Records implements [fold.Source].
+func (s *source) Records(ctx context.Context, seqs []uint64) ([]patch.Record, error) {
+	records := make([]patch.Record, 0, len(seqs))
 	for len(seqs) > 0 {
-		raw, err := s.backend.Pick(ctx, key.name(), skeleton.Creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
+		raw, err := s.store.backend.Pick(ctx, s.key.name(), s.creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
 		if err != nil {
-			return nil, fromBackend(key, err)
+			return nil, fromBackend(s.key, err)
 		}
 		if len(raw) == 0 {
-			return nil, &CorruptError{Key: key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+			return nil, &CorruptError{Key: s.key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
 		}
 		for i, r := range raw {
-			*size += int64(len(r.Data)) + recordOverhead
-			if records[seqs[i]], err = decode(key, seqs[i], r); err != nil {
+			s.size.Add(int64(len(r.Data)) + recordOverhead)
+			rec, err := decode(s.key, seqs[i], r)
+			if err != nil {
 				return nil, err
 			}
+			records = append(records, rec)
 		}
 		seqs = seqs[len(raw):]
 	}
 	return records, nil
-}
-
-// eventOf returns the event of a record that a node refers to.
-func eventOf(r patch.Record, n fold.NodeRef) (*patch.Event, error) {
-	switch {
-	case r.Event != nil && n.Index == 0:
-		return r.Event, nil
-	case r.Patch != nil:
-		if events := r.Patch.NewEvents(); n.Index < len(events) {
-			return events[n.Index], nil
-		}
-	}
-	return nil, fmt.Errorf("%w: record %d has no event %d", ErrCorrupt, n.Seq, n.Index)
-}
-
-// skippedUpTo returns the patches that the fold of the first records skips.
-func (s *Store) skippedUpTo(ctx context.Context, key Key, empty fold.View, seq uint64) ([]patch.Skip, error) {
-	r := replayed{view: empty}
-	if err := s.foldUpTo(ctx, key, &r, seq); err != nil {
-		return nil, err
-	}
-	return r.view.Skipped()
 }
 
 // foldUpTo folds the records that follow the view, up to the one with the given seq.
@@ -149,9 +122,14 @@ func (s *Store) foldUpTo(ctx context.Context, key Key, r *replayed, last uint64)
 			return err
 		}
 		r.size += page.size
-		if r.view, err = fold.Fold(r.view, page.records); err != nil {
+		next, err := fold.Fold(r.view, page.records)
+		if errors.Is(err, fold.ErrSource) {
+			return err
+		}
+		if err != nil {
 			return &CorruptError{Key: key, Seq: r.view.Seq() + 1, Err: err}
 		}
+		r.view = next.Release(&source{store: s, key: key, creation: next.Creation()})
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -194,7 +195,7 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 		whole := e.refold(e.records(key))
 		of := func(n fold.NodeRef) []byte {
 			s := fold.Skeleton{Creation: whole.Creation(), Seq: 40, PatchSeq: 34, Nodes: []fold.NodeRef{n}}
-			return encode(s.Restore(func(fold.NodeRef) (*patch.Event, error) { return say("x"), nil }, nil))
+			return encode(s.Restore(context.Background(), anySource{}))
 		}
 		damage := slices.Clone(good)
 		damage[len(damage)/2] ^= 16
@@ -341,4 +342,15 @@ func TestViewAtAroundSnapshot(t *testing.T) {
 			e.Errorf("%d raw records, want 44", len(records))
 		}
 	})
+}
+
+// anySource has two events in any record.
+type anySource struct{}
+
+func (anySource) Records(_ context.Context, seqs []uint64) ([]patch.Record, error) {
+	var records []patch.Record
+	for _, seq := range seqs {
+		records = append(records, patch.Record{Seq: seq, Patch: patch.NewSplice(0, 0, say("x"), say("y"))})
+	}
+	return records, nil
 }

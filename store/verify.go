@@ -46,7 +46,8 @@ type VerifyOptions struct {
 // an error, and ends, if it could not go on, and where opts.Key is of no session, one
 // that matches [ErrNotFound]. Others may read and write meanwhile.
 //
-// A snapshot that does not fit is reported though it harms nothing: it is not used.
+// A snapshot that does not fit is reported though it harms nothing: it is not used. One
+// that another version of the program made is left out.
 func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
 	return func(yield func(Problem, error) bool) {
 		v := verification{store: s, yield: yield}
@@ -119,7 +120,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	if data != nil {
 		if skeleton, err = snapshot.Decode(data, head.Creation, head.Last); err != nil {
 			data = nil
-			if !v.report(key, 0, err) {
+			if !errors.Is(err, snapshot.ErrOutdated) && !v.report(key, 0, err) {
 				return false
 			}
 		}

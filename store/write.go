@@ -230,7 +230,7 @@ func (w *write) commit(ctx context.Context) error {
 		for _, r := range w.batch.Records {
 			grown += int64(len(r.Data)) + recordOverhead
 		}
-		w.handle.publish(w.view, grown)
+		w.handle.publish(w.view.Release(&source{store: w.store, key: key, creation: w.view.Creation()}), grown)
 		w.store.maybeSnapshot(w.handle, w.view)
 		return nil
 	}

@@ -1,0 +1,154 @@
+package fold
+
+import (
+	"sync/atomic"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// cut is what a patch did to the sequence: the nodes that it put in, and the run that it
+// took out (semantics, section 9). All nodes that it made know it; the first of them
+// carries the run's net delta if the patch keeps it.
+//
+// The nodes that were restored from a snapshot have cuts that know only seq, pos and
+// carry; those of the list of patches know all.
+type cut struct {
+	id     string // the patch's
+	seq    uint64 // the patch's
+	pos    uint64 // of the nodes that the patch made; see [node.pos]
+	made   int32  // how many nodes the patch made: its events, or a marker
+	keep   bool
+	revert bool
+
+	back *run                // a revert's: what it brought back, behind its marker; no bodies
+	out  atomic.Pointer[run] // what the patch took out
+
+	depth int // of cuts inside out whose carry may not be computed yet
+	carry atomic.Pointer[delta]
+
+	past *past // of a restored marker, which has no seq and stands for several
+	gap  int   // which of the past's stretches of markers these are
+}
+
+// Carries are computed when someone asks for the state. A chain of cuts, each holding
+// the one before, is not let grow deeper than this without computing.
+const maxLazyCarry = 64
+
+// newCut returns the cut of a patch that takes out the run from lo up to hi of a
+// sequence.
+func newCut(p *patch.PatchEvent, seq uint64, root *tree, lo, hi int) *cut {
+	nodes := root.slice(lo, hi)
+	c := &cut{id: p.ID(), seq: seq, made: 1}
+	c.out.Store(&run{nodes: nodes})
+	switch {
+	case len(nodes) > 0:
+		c.pos = nodes[len(nodes)-1].pos()
+	case lo > 0:
+		c.pos = root.byRank(lo - 1).pos()
+	}
+	if c.keep = p.StatePolicy() == patch.Keep; !c.keep {
+		return c
+	}
+	for i := range nodes {
+		if nodes[i].cut != nil {
+			c.depth = max(c.depth, nodes[i].cut.depth+1)
+		}
+	}
+	if c.depth > maxLazyCarry {
+		c.net()
+		c.depth = 0
+	}
+	return c
+}
+
+// newRevertCut returns the cut of a revert that brings nodes back. Its marker must stand
+// before whatever the nodes, and those that they stand for, are sorted by.
+func newRevertCut(p *patch.PatchEvent, seq uint64, root *tree, lo, hi int, back []node) *cut {
+	c := &cut{id: p.ID(), seq: seq, made: 1, revert: true, back: compact(back, nil)}
+	c.out.Store(&run{nodes: root.slice(lo, hi)})
+	if lo > 0 {
+		c.pos = root.byRank(lo - 1).pos()
+	}
+	return c
+}
+
+// carries lets a cut of which nothing else is known carry the changes.
+func (c *cut) carries(changes []patch.Change) {
+	c.keep = len(changes) > 0
+	net := netOf(append(delta(nil), changes...))
+	c.carry.Store(&net)
+}
+
+// net returns what the first node that the patch made carries.
+func (c *cut) net() delta {
+	if !c.keep {
+		return nil
+	}
+	if known := c.carry.Load(); known != nil {
+		return *known
+	}
+	r := c.out.Load()
+	if r.nodes == nil && r.size > 0 { // let go of meanwhile, when the carry was known
+		return *c.carry.Load()
+	}
+	net := netOfNodes(r.nodes)
+	c.carry.Store(&net)
+	return net
+}
+
+// release lets go of the bodies of the events that the patch took out. They can be read
+// from the source again.
+func (c *cut) release(source Source) {
+	if r := c.out.Load(); r.nodes != nil {
+		c.net()
+		c.out.Store(compact(r.nodes, source))
+	}
+}
+
+// in yields the nodes that the patch put in, in their order: those that it made, and
+// those that a revert brought back. They may be without bodies.
+func (c *cut) in(yield func(node) bool) {
+	for i := range c.made {
+		if !yield(node{seq: c.seq, index: i, cut: c}) {
+			return
+		}
+	}
+	if c.back != nil {
+		c.back.each(yield)
+	}
+}
+
+// tookOut yields the nodes that the patch took out, in their order. They may be without
+// bodies.
+func (c *cut) tookOut(yield func(node) bool) { c.out.Load().each(yield) }
+
+// patchList is the patches that a view applied, newest first. Views share its tail.
+type patchList struct {
+	cut   *cut
+	older *patchList
+}
+
+// find returns the first applied patch with the id, or nil.
+func (l *patchList) find(id string) *cut {
+	var first *cut
+	for ; l != nil; l = l.older {
+		if l.cut.id == id {
+			first = l.cut
+		}
+	}
+	return first
+}
+
+// ascending returns the patches in the order of the log.
+func (l *patchList) ascending() []*cut {
+	n := 0
+	for at := l; at != nil; at = at.older {
+		n++
+	}
+	cuts := make([]*cut, n)
+	for at := l; at != nil; at = at.older {
+		n--
+		cuts[n] = at.cut
+	}
+	return cuts
+}

@@ -1,0 +1,90 @@
+package fold
+
+import (
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Difference says what has become of a view in another one of the same session.
+type Difference struct {
+	First   int       // the first visible index that differs; both lengths if none does
+	Removed []Visible // visible events that the other view does not show, in order
+	Added   []Visible // visible events that only the other view shows, in order
+
+	StateChanged []string // keys that are set otherwise, or in one view only, in order
+	TokensSaved  int      // about how many tokens less the other view takes in a model's prompt
+}
+
+// Visible is a visible event and its index in the view that shows it.
+type Visible struct {
+	Index int
+	Event *patch.Event
+}
+
+// Diff returns how another view of the same session differs from v. It takes time in the
+// number of events that are visible in either. Events that are in both never change
+// their order.
+func (v View) Diff(other View) Difference {
+	var d Difference
+	before, after := v.visibleNodes(), other.visibleNodes()
+	for d.First < min(len(before), len(after)) && before[d.First].id() == after[d.First].id() {
+		d.First++
+	}
+	d.Removed = without(before, after)
+	d.Added = without(after, before)
+	d.StateChanged = v.net().changed(other.net())
+	d.TokensSaved = tokensOf(d.Removed) - tokensOf(d.Added)
+	return d
+}
+
+func (v View) visibleNodes() []*node {
+	nodes := make([]*node, 0, v.Len())
+	v.root.walk(0, v.root.len(), func(n *node) bool {
+		if n.event != nil {
+			nodes = append(nodes, n)
+		}
+		return true
+	})
+	return nodes
+}
+
+// without returns the nodes that are not among the others.
+func without(nodes, others []*node) []Visible {
+	known := make(map[nodeID]bool, len(others))
+	for _, n := range others {
+		known[n.id()] = true
+	}
+	var out []Visible
+	for i, n := range nodes {
+		if !known[n.id()] {
+			out = append(out, Visible{i, n.event})
+		}
+	}
+	return out
+}
+
+// changed returns the keys of which the other delta says something else, in order.
+func (d delta) changed(other delta) []string {
+	var keys []string
+	for len(d) > 0 || len(other) > 0 {
+		switch {
+		case len(other) == 0 || len(d) > 0 && d[0].Key < other[0].Key:
+			keys, d = append(keys, d[0].Key), d[1:]
+		case len(d) == 0 || other[0].Key < d[0].Key:
+			keys, other = append(keys, other[0].Key), other[1:]
+		default:
+			if !d[0].Value.Equal(other[0].Value) {
+				keys = append(keys, d[0].Key)
+			}
+			d, other = d[1:], other[1:]
+		}
+	}
+	return keys
+}
+
+func tokensOf(events []Visible) int {
+	n := 0
+	for _, e := range events {
+		n += e.Event.EstimatedTokens()
+	}
+	return n
+}
