@@ -182,10 +182,10 @@ func (e edit) nodes(v *View, seq uint64) []node {
 		return append([]node{marker}, e.back...)
 	}
 	nodes := e.added()
-	if len(nodes) == 0 {
+	c := newCut(e.patch, seq, v.root, e.lo, e.hi)
+	if c.puts = len(nodes) > 0; !c.puts {
 		nodes = []node{{}}
 	}
-	c := newCut(e.patch, seq, v.root, e.lo, e.hi)
 	c.made = int32(len(nodes))
 	for i := range nodes {
 		nodes[i].seq, nodes[i].index, nodes[i].cut = seq, int32(i), c

@@ -18,6 +18,7 @@ type cut struct {
 	pos    uint64 // of the nodes that the patch made; see [node.pos]
 	made   int32  // how many nodes the patch made: its events, or a marker
 	keep   bool
+	puts   bool // the nodes that the patch made are events
 	revert bool
 
 	back *run                // a revert's: what it brought back, behind its marker; no bodies

@@ -135,3 +135,20 @@ func ExampleView_Diff() {
 	// + 2 later
 	// from 1 on; 0 state keys
 }
+
+func ExampleView_Rewind() {
+	v := exampleView()
+	v, _ = v.Apply(patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 4, event("summary", "text:all")).WithID("p1")})
+	patches, err := v.Rewind(4) // to before the answer
+	fmt.Println(err)
+	for _, p := range patches {
+		fmt.Println(p)
+		v, _ = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
+	}
+	fmt.Println(v.Len(), v.State())
+	// Output:
+	// <nil>
+	// {"patchType":"revert","patchId":"p1"}
+	// {"patchType":"splice","start":3,"count":1,"replacement":[],"state":"drop"}
+	// 3 map[step:3]
+}

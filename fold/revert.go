@@ -2,6 +2,7 @@ package fold
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -77,44 +78,40 @@ func (t *tree) stretch(c *cut) (lo, hi int, ok bool) {
 	return lo, hi, len(rest) == 0
 }
 
-// blockedError says which patch is in the way of a revert that cannot be applied: the
-// newest standing one that took out, at any depth, a node that the revert needs, or that
-// put in one that stands in between. It takes time linear in all that patches ever did.
+// blockedError says which patch is in the way of a revert that cannot be applied.
 func (v *View) blockedError(p *patch.PatchEvent) error {
-	target := v.patches.find(p.PatchID())
-	wanted := map[nodeID]bool{}
+	by := v.blocking(v.patches.find(p.PatchID()), v.seq)
+	return &BlockedError{PatchID: p.PatchID(), Blocking: by.id, BlockingSeq: by.seq}
+}
+
+// blocking returns the patch, of those up to a seq, that is in the way of reverting one:
+// the newest standing one that took out, at any depth, a node that the revert needs, or
+// that put in one that stands in between. There is one if the revert cannot be applied. It
+// takes time linear in all that patches ever did.
+func (v *View) blocking(target *cut, upTo uint64) *cut {
+	needs := map[nodeID]bool{}
 	for n := range target.in {
-		wanted[n.id()] = true
+		needs[n.id()] = true
 	}
-	first, last, rank := -1, -1, 0
-	standing := make(map[nodeID]int, v.root.len())
-	v.root.walk(0, v.root.len(), func(n *node) bool {
-		standing[n.id()] = rank
-		if wanted[n.id()] {
-			if first < 0 {
-				first = rank
-			}
-			last = rank
-		}
-		rank++
-		return true
-	})
+	missing := maps.Clone(needs) // and later what stands for such a node
+	standing := make(map[nodeID]bool, v.root.len())
 	between := map[nodeID]bool{}
-	if first >= 0 {
-		v.root.walk(first, last, func(n *node) bool {
-			if !wanted[n.id()] && !n.isRevertMarker() {
-				between[n.id()] = true
+	var behind []nodeID // what stands behind the last node found that is needed
+	for n := range v.root.all {
+		id := n.id()
+		standing[id] = true
+		switch {
+		case needs[id]:
+			for _, other := range behind {
+				between[other] = true
 			}
-			return true
-		})
-	}
-	missing := map[nodeID]bool{} // and the nodes that stand for such
-	for n := range target.in {
-		if _, ok := standing[n.id()]; !ok {
-			missing[n.id()] = true
+			behind = nil
+			delete(missing, id)
+		case len(missing) < len(needs) && !n.isRevertMarker():
+			behind = append(behind, id)
 		}
 	}
-	blocked := &BlockedError{PatchID: p.PatchID()}
+	var newest *cut
 	for _, c := range v.patches.ascending() {
 		holds := false
 		for n := range c.tookOut {
@@ -122,16 +119,15 @@ func (v *View) blockedError(p *patch.PatchEvent) error {
 		}
 		stands, parts := false, false
 		for n := range c.in {
-			_, there := standing[n.id()]
-			stands = stands || there
+			stands = stands || standing[n.id()]
 			parts = parts || between[n.id()]
 			if holds {
 				missing[n.id()] = true
 			}
 		}
-		if stands && (holds || parts) {
-			blocked.Blocking, blocked.BlockingSeq = c.id, c.seq
+		if stands && (holds || parts) && c.seq <= upTo {
+			newest = c
 		}
 	}
-	return blocked
+	return newest
 }

@@ -403,6 +403,9 @@ func (t *tree) walk(lo, hi int, visit func(*node) bool) bool {
 	return true
 }
 
+// all yields the nodes in order.
+func (t *tree) all(yield func(*node) bool) { t.walk(0, t.len(), yield) }
+
 // slice returns a copy of the nodes from lo up to hi.
 func (t *tree) slice(lo, hi int) []node {
 	if lo == hi {

@@ -62,7 +62,10 @@ func (r *Reference) Apply(rec patch.Record) {
 			return
 		}
 		r.nodes = s.after
-		r.applied = append(r.applied, &applied{rec.Seq, rec.Patch.ID(), s.in, s.out})
+		r.applied = append(r.applied, &applied{
+			rec.Seq, rec.Patch.ID(), s.in, s.out,
+			max(len(newNodes(rec.Patch)), 1), s.in[0].event == nil && !s.in[0].ofRevert, rec.Patch.StatePolicy() == patch.Drop,
+		})
 	}
 }
 

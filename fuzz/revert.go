@@ -12,6 +12,9 @@ type applied struct {
 	seq     uint64
 	id      string
 	in, out []*node
+	made    int  // so many of in, the first ones, are its own; the others a revert brought back
+	cuts    bool // it took events out and made a marker of them
+	drops   bool // what it took out no longer counts
 }
 
 // patchOf returns the patch with the id, the first if several have it, or nil.
@@ -41,20 +44,7 @@ func (r *Reference) reverted(p *patch.PatchEvent) (s step, reason string, blocki
 	if target == nil {
 		return step{}, PatchNotFound, nil
 	}
-	from, to := len(r.nodes), -1
-	var missing, between []*node
-	for _, n := range target.in {
-		if i := slices.Index(r.nodes, n); i >= 0 {
-			from, to = min(from, i), max(to, i)
-		} else {
-			missing = append(missing, n)
-		}
-	}
-	for i := from; i <= to; i++ {
-		if n := r.nodes[i]; !slices.Contains(target.in, n) && !n.ofRevert {
-			between = append(between, n)
-		}
-	}
+	from, to, missing, between := r.stretch(target)
 	if len(missing)+len(between) > 0 {
 		return step{}, Blocked, r.blocking(missing, between)
 	}
@@ -62,6 +52,25 @@ func (r *Reference) reverted(p *patch.PatchEvent) (s step, reason string, blocki
 	s.in = slices.Concat([]*node{{ofRevert: true}}, target.out)
 	s.after = slices.Concat(r.nodes[:from], s.in, r.nodes[to+1:])
 	return s, "", nil
+}
+
+// stretch returns from where to where the nodes stand that the patch put in, which of
+// them do not, and what else stands between but markers of reverts.
+func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node) {
+	from, to = len(r.nodes), -1
+	for _, n := range a.in {
+		if i := slices.Index(r.nodes, n); i >= 0 {
+			from, to = min(from, i), max(to, i)
+		} else {
+			missing = append(missing, n)
+		}
+	}
+	for i := from; i <= to; i++ {
+		if n := r.nodes[i]; !slices.Contains(a.in, n) && !n.ofRevert {
+			between = append(between, n)
+		}
+	}
+	return from, to, missing, between
 }
 
 // blocking returns the newest standing patch that took out, at any depth, one of the

@@ -1,0 +1,254 @@
+package fold_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// rewound applies what Rewind plans, as a store does.
+func rewound(t rapid.TB, v fold.View, from uint64) (fold.View, []patch.Record) {
+	t.Helper()
+	patches, err := v.Rewind(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []patch.Record
+	for _, p := range patches {
+		p = p.WithID(fmt.Sprint("rewind ", v.Seq()+1))
+		if err := v.Check(p, fold.CheckOptions{AllowOrphans: true}); err != nil {
+			t.Fatalf("%v was planned: %v", p, err)
+		}
+		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: p})
+		if v, err = v.Apply(records[len(records)-1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v, records
+}
+
+// A rewind gives the visible log and the state that the model says; a second one has
+// nothing to do; where no patch came since, it gives the view from before.
+func TestPropertyRewindIsReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := plainLog(t)
+		if rapid.Bool().Draw(t, "hard log") {
+			records = fuzz.Records(fuzz.Options{Accepted: true}).Draw(t, "records")
+		}
+		ref := fuzz.NewReference(initialState)
+		for _, r := range records {
+			ref.Apply(r)
+		}
+		v, err := fold.Fold(fold.New("creation", initialState), records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := rapid.Uint64Range(1, uint64(len(records)+1)).Draw(t, "from")
+		after, more := rewound(t, v, from)
+		explain := func() string {
+			return fmt.Sprintf("rewound to %d:\n%s", from, fuzz.Text(append(records[:len(records):len(records)], more...), initialState))
+		}
+		visible, state := ref.Rewind(from)
+		if got := slices.Collect(eventsIn(after)); !slices.Equal(got, visible) {
+			t.Fatalf("visible are %s, want %d events\n%s", ids(after), len(visible), explain())
+		}
+		for key, value := range after.Values() {
+			if want, ok := state[key]; !ok || !value.Equal(want) {
+				t.Fatalf("%s is %v, want %v\n%s", key, value, want, explain())
+			}
+			delete(state, key)
+		}
+		if len(state) > 0 {
+			t.Fatalf("not there: %v\n%s", state, explain())
+		}
+
+		if again, err := after.Rewind(from); err != nil || len(again) > 0 {
+			t.Fatalf("again: %v, %v\n%s", again, err, explain())
+		}
+		if v.PatchSeq() < from {
+			before, err := fold.Fold(fold.New("creation", initialState), records[:from-1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := before.Diff(after); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 {
+				t.Fatalf("no patch came since, but %+v\n%s", d, explain())
+			}
+		}
+		undone := after
+		for i, r := range slices.Backward(more) {
+			p := patch.NewRevert(r.ID()).WithID(fmt.Sprint("undo ", i))
+			if undone, err = undone.Apply(patch.Record{Seq: undone.Seq() + 1, Patch: p}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := v.Diff(undone); len(d.Removed)+len(d.Added)+len(d.StateChanged) > 0 || undone.SkippedCount() > v.SkippedCount() {
+			t.Fatalf("undone, it differs by %+v\n%s", d, explain())
+		}
+	})
+}
+
+func eventsIn(v fold.View) func(func(*patch.Event) bool) {
+	return func(yield func(*patch.Event) bool) {
+		for _, e := range v.Events() {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Where patches only ever kept the state, a rewind gives the state from before.
+func TestPropertyRewindKeepsKeptState(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var records []patch.Record
+		v := fold.New("", nil)
+		add := func(e *patch.Event, p *patch.PatchEvent) {
+			r := patch.Record{Seq: v.Seq() + 1, Event: e, Patch: p}
+			var err error
+			if v, err = v.Apply(r); err != nil {
+				t.Fatal(err)
+			}
+			records = append(records, r)
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "records") {
+			n := len(records) + 1
+			if v.Len() == 0 || rapid.IntRange(0, 2).Draw(t, "is an event") > 0 {
+				add(event(fmt.Sprint("e", n), fmt.Sprintf("k%d=%d", rapid.IntRange(0, 2).Draw(t, "key"), n)), nil)
+				continue
+			}
+			start := rapid.IntRange(0, v.Len()-1).Draw(t, "start")
+			count := rapid.IntRange(1, v.Len()-start).Draw(t, "count")
+			p := patch.NewSummarise(start, count, event(fmt.Sprint("s", n), "text:a"))
+			switch rapid.IntRange(0, 2).Draw(t, "kind") {
+			case 1:
+				p = patch.NewSplice(start, count).WithState(patch.Keep)
+			case 2:
+				p = patch.NewTruncateBefore(v.At(start).ID()).WithState(patch.Keep)
+			}
+			add(nil, p.WithID(fmt.Sprint("p", n)))
+		}
+		from := rapid.IntRange(1, len(records)).Draw(t, "from")
+		before, err := fold.Fold(fold.New("", nil), records[:from-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, more := rewound(t, v, uint64(from))
+		if d := before.Diff(after); len(d.StateChanged) > 0 {
+			t.Fatalf("rewound to %d, the state is %v, was %v\n%s", from, after.State(), before.State(), fuzz.Text(append(records, more...), nil))
+		}
+	})
+}
+
+func TestRewind(t *testing.T) {
+	type log []any // lines of events, and patches
+	text := event("S", "text:what was said", "role:user")
+	for name, c := range map[string]struct {
+		log     log
+		from    uint64
+		want    string
+		state   string
+		records int
+	}{
+		"no patch at all": {log{"e1 a=1", "e2 b=2", "e3 a=3"}, 2, "e1", "map[a:1]", 1},
+		"to the start":    {log{"e1 a=1", "e2"}, 1, "", "map[]", 1},
+		"beyond the end":  {log{"e1 a=1", "e2"}, 3, "e1 e2", "map[a:1]", 0},
+		"a later summary of older events stays": {
+			log{"e1 a=1", "e2", "e3", patch.NewSummarise(0, 2, text), "e5"}, 3, "S", "map[a:1]", 1},
+		"the middle of a summary": {
+			log{"e1 a=1", "e2 b=2", "e3 a=3", patch.NewSummarise(0, 3, text), "e5"}, 3, "e1 e2", "map[a:1 b:2]", 2},
+		"a summary of later events goes": {
+			log{"e1 a=1", "e2 b=2", "e3 a=3", patch.NewSummarise(1, 2, text), "e5"}, 2, "e1", "map[a:1]", 1},
+		"a drop-cut across stays": {
+			log{"e1 a=1", "e2 b=2", "e3 a=3", "e4", patch.NewSplice(1, 2)}, 3, "e1", "map[a:1]", 1},
+		"a truncation across stays": {
+			log{"e1 a=1", "e2 b=2", "e3 a=3", "e4", patch.NewTruncateBefore("e4")}, 3, "", "map[]", 1},
+		"a keep-cut across is cut again": {
+			log{"e1 a=1", "e2 b=2", "e3 a=3", "e4", patch.NewSplice(1, 2).WithState(patch.Keep)}, 3, "e1", "map[a:1 b:2]", 3},
+		"a keep-truncation across is cut again": {
+			log{"e1 a=1", "e2 b=2", "e3 a=3", "e4", patch.NewTruncateBefore("e4").WithState(patch.Keep)}, 3, "", "map[a:1 b:2]", 3},
+		"a replacement across goes": {
+			log{"e1 a=1", "e2 b=2", "e3 a=3", patch.NewSplice(1, 2, event("r", "c=9"))}, 3, "e1 e2", "map[a:1 b:2]", 2},
+		"an insertion between older events": {
+			log{"e1", "e2", "e3", patch.NewSplice(1, 0, event("x", "a=1")), "e5"}, 3, "e1 e2", "map[]", 2},
+		"an older insertion stays": {
+			log{"e1", patch.NewSplice(0, 0, event("x", "a=1")), "e3"}, 3, "x e1", "map[a:1]", 1},
+		"what a newer cut carries goes": {
+			log{"e1 a=1", "e2 a=2", "e3 b=3", patch.NewSplice(1, 2).WithState(patch.Keep), "e5"}, 2, "e1", "map[a:1]", 2},
+		"a revert of an older patch stays": {
+			log{"e1 a=1", "e2", patch.NewSummarise(0, 2, text), "e4", patch.NewRevert("p3")}, 4, "e1 e2", "map[a:1]", 1},
+		"a reverted patch is not put in force": {
+			log{"e1 a=1", "e2", "e3", patch.NewSplice(0, 2), patch.NewRevert("p4")}, 2, "e1", "map[a:1]", 1},
+		"nested summaries across": {
+			log{"e1 a=1", "e2", "e3 b=3", patch.NewSummarise(1, 2, text), patch.NewSummarise(0, 2, event("T", "text:more"))}, 3, "e1 e2", "map[a:1]", 3},
+		"a summary within a keep-cut across stays hidden": {
+			log{"e1", "e2 a=1", "e3 b=3", patch.NewSummarise(1, 2, text), patch.NewSplice(1, 1).WithState(patch.Keep)}, 3, "e1", "map[a:1]", 4},
+		"a drop-cut in the way": {
+			log{"e1 a=1", "e2 b=2", "e3 a=3", patch.NewSplice(1, 2, event("r"), event("s")), patch.NewSplice(0, 2)}, 3, "e2", "map[b:2]", 4},
+		"a drop-cut in the way, within a keep-cut": {
+			log{"e1 a=1", "e2 b=2", "e3 c=3", "e4", "e5", patch.NewSplice(2, 3, event("r"), event("s")), patch.NewSplice(1, 2), patch.NewSplice(0, 2).WithState(patch.Keep)},
+			5, "", "map[a:1 c:3]", 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := fold.New("", nil)
+			for i, r := range c.log {
+				switch r := r.(type) {
+				case string:
+					v = extend(t, v, r)
+				case *patch.PatchEvent:
+					v = apply(t, v, r.WithID(fmt.Sprint("p", i+1)))
+				}
+			}
+			after, records := rewound(t, v, c.from)
+			if got := ids(after); got != c.want {
+				t.Errorf("visible are %q, want %q", got, c.want)
+			}
+			if got := fmt.Sprint(after.State()); got != c.state {
+				t.Errorf("the state is %s, want %s", got, c.state)
+			}
+			if len(records) != c.records {
+				t.Errorf("%d patches, want %d: %v", len(records), c.records, records)
+			}
+		})
+	}
+}
+
+// A patch whose id another one has too cannot be named, and so not be reverted.
+func TestRewindOfRepeatedIDs(t *testing.T) {
+	v := view(t, "e1", "e2", "e3")
+	v = apply(t, v, patch.NewSplice(0, 1).WithID("p"))
+	v = apply(t, v, patch.NewSummarise(0, 2, event("S", "text:a")).WithID("p"))
+	if _, err := v.Rewind(3); err == nil || !strings.Contains(err.Error(), `"p"`) {
+		t.Errorf("rewound: %v", err)
+	}
+}
+
+func TestRewindOfBrokenSource(t *testing.T) {
+	v := view(t, "e1", "e2", "e3")
+	v = apply(t, v, patch.NewSummarise(0, 3, event("S", "text:a")).WithID("p"))
+	if _, err := v.Release(nil).Rewind(3); err == nil {
+		t.Error("rewound without what has to come back")
+	}
+	records := source{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
+		{Seq: 4, Patch: patch.NewSummarise(0, 3, event("S", "text:a")).WithID("p")}}
+	flaky := &flakySource{good: records}
+	restored, err := v.Skeleton().Restore(context.Background(), flaky)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flaky.broken = true
+	if _, err := restored.Rewind(3); err == nil {
+		t.Error("rewound without knowing what has to come back")
+	}
+	flaky.broken = false
+	if after, _ := rewound(t, restored, 3); ids(after) != "e1 e2" {
+		t.Errorf("visible are %s", ids(after))
+	}
+}
