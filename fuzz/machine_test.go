@@ -43,6 +43,8 @@ func TestPropertyStoresAreReference(t *testing.T) {
 			"preview":          m.preview,
 			"as of":            m.asOf,
 			"raw":              m.raw,
+			"rewind":           m.rewind,
+			"fork":             m.fork,
 			"reopen":           m.reopen,
 			"two writers":      m.twoWriters,
 			"failing commit":   m.failingCommit,

@@ -224,6 +224,75 @@ func ExampleStore_ApplyOn() {
 	// true
 }
 
+func ExampleStore_Revert() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	cut, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3).WithID("p1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(cut.View.Len(), cut.View.State())
+	back, err := s.Revert(ctx, exampleKey, store.PatchOptions{On: cut.View}, "p1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(back.View.Len(), back.View.State())
+
+	// Only what stands can be taken back.
+	_, err = s.Revert(ctx, exampleKey, store.PatchOptions{}, "p1")
+	fmt.Println(errors.Is(err, store.ErrBlocked))
+	// Output:
+	// 1 map[currency:EUR turn:4]
+	// 4 map[currency:EUR turn:4]
+	// true
+}
+
+func ExampleStore_Rewind() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	for _, text := range []string{"a blue one", "I found two"} {
+		e, err := patch.NewEvent(patch.Fields{InvocationID: "inv2", Content: genai.NewContentFromText(text, genai.RoleUser)})
+		if err != nil {
+			log.Fatal(err)
+		}
+		if _, err := s.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e); err != nil {
+			log.Fatal(err)
+		}
+	}
+	would, err := s.PreviewRewind(ctx, exampleKey, store.RewindOptions{}, "inv2")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("would remove", len(would.Before.Diff(would.View).Removed), "events")
+	c, err := s.Rewind(ctx, exampleKey, store.RewindOptions{On: would.Before}, "inv2")
+	if err != nil {
+		log.Fatal(err)
+	}
+	printVisible(c.View, c.View.At)
+	// Output:
+	// would remove 2 events
+	// e1: hello
+	// e2: hi, what can I do?
+	// e3: a red bicycle, please
+	// e4: I found three
+}
+
+func ExampleStore_Fork() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	two := uint64(2)
+	fork, err := s.Fork(ctx, exampleKey, store.Key{App: "shop", User: "ada", Session: "what if"}, store.ForkOptions{At: &two})
+	if err != nil {
+		log.Fatal(err)
+	}
+	printVisible(fork.View, fork.View.At)
+	fmt.Println(fork.State())
+	// Output:
+	// e1: hello
+	// e2: hi, what can I do?
+	// map[currency:EUR turn:2]
+}
+
 func ExampleStore_ViewAt() {
 	s := exampleStore()
 	defer s.Close()

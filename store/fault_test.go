@@ -44,6 +44,14 @@ var steps = []step{
 			patch.NewSplice(0, 1, sets("r1", `{"app:y":1}`)).WithID("p1").WithBase(0), patch.NewSummarise(1, 2, summary("s1")).WithID("p2").WithBase(0))
 		return err
 	}, nil},
+	{"revert", func(e *env) error {
+		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewRevert("p2").WithID("p3").WithBase(7))
+		return err
+	}, nil},
+	{"fork", func(e *env) error {
+		_, err := e.store.Fork(ctx, key, store.Key{App: "app", User: "user", Session: "fork"}, store.ForkOptions{})
+		return err
+	}, store.ErrExists},
 	{"import, created", func(e *env) error {
 		_, err := e.importInto(elsewhere, importedText, store.ImportOptions{WriteShared: true})
 		return err

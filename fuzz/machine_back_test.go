@@ -1,0 +1,104 @@
+package fuzz_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// rewind rewinds to an invocation of the log, or to none.
+func (m *machine) rewind(t *rapid.T) {
+	invocations := []string{"nobody"}
+	for _, r := range m.records {
+		if r.Event != nil && r.Event.InvocationID() != "" {
+			invocations = append(invocations, r.Event.InvocationID())
+		}
+	}
+	to := rapid.SampledFrom(invocations).Draw(t, "invocation")
+	from := uint64(0)
+	for _, r := range slices.Backward(m.records) {
+		if r.Event != nil && r.Event.InvocationID() == to {
+			from = r.Seq
+		}
+	}
+	ref := m.reference()
+	visible, state := ref.Rewind(max(from, 1))
+	var logged [2][]patch.Record
+	for i, s := range m.stores {
+		c, err := s.Rewind(context.Background(), m.key, store.RewindOptions{Author: "ann"}, to)
+		switch {
+		case from == 0:
+			if !errors.Is(err, store.ErrEventNotFound) {
+				t.Fatalf("store %d: rewound to no invocation: %v", i, err)
+			}
+			continue
+		case hasUnknown(ref):
+			if len(c.Records) > 0 {
+				t.Fatalf("store %d: rewound a log with a patch of unknown type", i)
+			}
+			continue
+		case err != nil:
+			t.Fatalf("store %d: rewinding to %s: %v\n%s", i, to, err, m.log())
+		}
+		for n, e := range c.View.Events() {
+			if n >= len(visible) || e.String() != visible[n].String() {
+				t.Fatalf("store %d: rewound to %s, visible event %d is %v\n%s", i, to, n, e, m.log())
+			}
+		}
+		for key, value := range c.View.Values() {
+			if !value.Equal(state[key]) {
+				t.Fatalf("store %d: rewound to %s, %s is %v, want %v\n%s", i, to, key, value, state[key], m.log())
+			}
+		}
+		if c.View.Len() != len(visible) || len(c.View.State()) != len(state) {
+			t.Fatalf("store %d: rewound to %s, %d events are visible, want %d\n%s", i, to, c.View.Len(), len(visible), m.log())
+		}
+		logged[i] = c.Records
+	}
+	if len(logged[0]) != len(logged[1]) {
+		t.Fatalf("one store rewinds by %v, the other by %v", logged[0], logged[1])
+	}
+	m.records = append(m.records, logged[0]...)
+	for _, r := range logged[0] {
+		m.offered = append(m.offered, patch.Record{Patch: r.Patch})
+	}
+}
+
+func hasUnknown(ref *fuzz.Reference) bool {
+	return slices.ContainsFunc(ref.Skipped(), func(s patch.Skip) bool { return s.Reason == patch.UnknownType })
+}
+
+// fork forks the session at a record, changes the fork, and deletes it: the session
+// stays as it is.
+func (m *machine) fork(t *rapid.T) {
+	at := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "at"))
+	key := m.key
+	key.Session = fmt.Sprint("fork ", m.newID())
+	ref := fuzz.NewReference(m.initial)
+	for _, r := range m.records[:at] {
+		ref.Apply(r)
+	}
+	e := m.plainEvent(t)
+	for i, s := range m.stores {
+		fork, err := s.Fork(context.Background(), m.key, key, store.ForkOptions{At: &at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fuzz.Compare(fork.View, ref); err != nil {
+			t.Fatalf("store %d: a fork at %d: %v\n%s", i, at, err, m.log())
+		}
+		if _, err := s.AppendEvents(context.Background(), key, store.AppendOptions{}, e); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Delete(context.Background(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

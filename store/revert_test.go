@@ -1,0 +1,285 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+// turn returns an invocation's events: what the user says, a call, its response, which
+// sets the key last, and an answer.
+func turn(n int) []*patch.Event {
+	inv := fmt.Sprint("inv", n)
+	return []*patch.Event{
+		event(`{"id":"q%d","invocationId":%q,"author":"user","content":{"role":"user","parts":[{"text":"?"}]}}`, n, inv),
+		call(fmt.Sprint("c", n), inv, fmt.Sprint("call", n)),
+		event(`{"id":"r%d","invocationId":%q,"author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"call%d","name":"tool"}}]},"actions":{"stateDelta":{"last":%d}}}`, n, inv, n, n),
+		event(`{"id":"a%d","invocationId":%q,"author":"agent","content":{"role":"model","parts":[{"text":"!"}]}}`, n, inv),
+	}
+}
+
+// With snapshots or without, in memory or read anew, a revert brings back what was
+// hidden long ago, and a second one hides it again.
+func TestRevertDaysLater(t *testing.T) {
+	for name, policy := range map[string]snapshot.Policy{"no snapshots": {Every: -1}, "snapshots": eager} {
+		t.Run(name, func(t *testing.T) {
+			onEachWith(t, store.Options{Snapshots: policy}, func(e *env) {
+				e.create(map[string]any{"last": 0})
+				e.append(turn(1)...)
+				e.append(turn(2)...)
+				before := e.view()
+				e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1"))
+				e.apply(patch.NewTruncateBefore("q2").WithID("p2"))
+				e.same("visible", ids(e.view()), "q2 c2 r2 a2")
+				e.reopen()
+				e.append(turn(3)...)
+				_, err := e.store.Revert(ctx, key, store.PatchOptions{}, "p1")
+				e.is(err, store.ErrBlocked, "p2", "p1", key.String())
+				if blocked := as[*store.BlockedError](e, err); blocked.Blocking != "p2" || blocked.BlockingSeq != 10 {
+					e.Errorf("blocked by %+v", blocked)
+				}
+				c, err := e.store.Revert(ctx, key, store.PatchOptions{On: e.view()}, "p2")
+				e.no(err)
+				if base, ok := c.Records[0].Patch.Base(); !ok || base != 10 || c.Records[0].ID() == "" {
+					e.Errorf("logged %v", c.Records[0])
+				}
+				_, err = e.store.Revert(ctx, key, store.PatchOptions{On: before}, "p1")
+				e.is(err, store.ErrConflict)
+				e.reopen()
+				_, err = e.store.Revert(ctx, key, store.PatchOptions{}, "p1")
+				e.no(err)
+				e.same("visible", ids(e.view()), ids(before)+" q3 c3 r3 a3")
+				e.reopen()
+				e.same("visible", ids(e.view()), ids(before)+" q3 c3 r3 a3")
+				_, err = e.store.Revert(ctx, key, store.PatchOptions{}, c.Records[0].ID())
+				e.is(err, store.ErrBlocked)
+				_, err = e.store.Revert(ctx, key, store.PatchOptions{}, "q1")
+				e.is(err, store.ErrInvalid, "q1")
+			})
+		})
+	}
+}
+
+// What a revert needs and cannot read is a failure to read: nothing is written, and no
+// view leaves the revert out.
+func TestRevertOfUnreadableRecords(t *testing.T) {
+	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 4)...)
+		e.apply(patch.NewSplice(0, 2).WithID("p1"))
+		e.append(says("b", 2)...)
+		stored := e.dump()
+		whole := e.backend.Backend
+		e.backend.Backend = unpickable{whole}
+		_, err := e.store.Revert(ctx, key, store.PatchOptions{AsOfNow: true}, "p1")
+		e.backend.Backend = whole
+		e.is(err, fold.ErrSource, "no such sector")
+		e.same("stored", e.dump(), stored)
+		_, err = e.store.Revert(ctx, key, store.PatchOptions{}, "p1")
+		e.no(err)
+		e.same("visible", ids(e.view()), "a1 a2 a3 a4 b1 b2")
+	})
+}
+
+// unpickable is a backend that cannot read single records.
+type unpickable struct{ backend.Backend }
+
+func (unpickable) Pick(context.Context, string, string, []uint64, int) ([]backend.Record, error) {
+	return nil, errors.New("no such sector")
+}
+
+func TestRewind(t *testing.T) {
+	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
+		e.create(map[string]any{"last": 0})
+		for n := range 4 {
+			e.append(turn(n + 1)...)
+		}
+		e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1"))       // older than the rewind
+		e.apply(patch.NewSummarise(1, 8, summary("s2")).WithID("p2"))       // across
+		e.append(event(`{"id":"x","invocationId":"inv3","author":"user"}`)) // inv3 goes on
+		e.append(event(`{"id":"y","invocationId":"inv5","author":"user"}`), call("z", "inv5", "open"))
+		before := e.view()
+
+		preview, err := e.store.PreviewRewind(ctx, key, store.RewindOptions{}, "inv3")
+		e.no(err)
+		e.same("previewed", ids(preview.View), "s1 q2 c2 r2 a2")
+		e.same("visible after a preview", ids(e.view()), ids(before))
+
+		_, err = e.store.Rewind(ctx, key, store.RewindOptions{}, "inv9")
+		e.is(err, store.ErrEventNotFound, "inv9", key.String())
+		_, err = e.store.Rewind(ctx, key, store.RewindOptions{}, "")
+		e.is(err, store.ErrInvalid)
+		_, err = e.store.Rewind(ctx, elsewhere, store.RewindOptions{}, "inv3")
+		e.is(err, store.ErrNotFound)
+		older, err := e.store.ViewAt(ctx, key, 17)
+		e.no(err)
+		_, err = e.store.Rewind(ctx, key, store.RewindOptions{On: older}, "inv3")
+		e.is(err, store.ErrConflict, "17", "18")
+
+		c, err := e.store.Rewind(ctx, key, store.RewindOptions{On: before, Author: "ann"}, "inv3")
+		e.no(err)
+		e.same("visible", ids(e.view()), "s1 q2 c2 r2 a2")
+		e.same("state", e.state(), `{"last":2}`)
+		if len(c.Records) != len(preview.Patches) || c.View.Seq() != e.view().Seq() {
+			e.Errorf("%d patches at seq %d, previewed were %d", len(c.Records), c.View.Seq(), len(preview.Patches))
+		}
+		seen := before.PatchSeq()
+		for _, r := range c.Records {
+			if base, ok := r.Patch.Base(); !ok || base != seen || r.Patch.Author() != "ann" {
+				e.Errorf("logged %v, want base %d", r, seen)
+			}
+			seen = r.Seq
+		}
+		e.reopen()
+		e.same("visible", ids(e.view()), "s1 q2 c2 r2 a2")
+		again, err := e.store.Rewind(ctx, key, store.RewindOptions{}, "inv3")
+		e.no(err)
+		if len(again.Records) > 0 || again.View.Seq() != c.View.Seq() {
+			e.Errorf("a second rewind logs %v", again.Records)
+		}
+		for i := range c.Records {
+			_, err := e.store.Revert(ctx, key, store.PatchOptions{AllowOrphans: true}, c.Records[len(c.Records)-1-i].ID())
+			e.no(err)
+		}
+		e.same("taken back", ids(e.view()), ids(before))
+	})
+}
+
+// A rewind is logged as a whole or not at all.
+func TestRewindIsAtomic(t *testing.T) {
+	for _, c := range []struct {
+		plan storetest.Plan
+		want error
+	}{
+		{storetest.Plan{Failure: storetest.Refused}, storetest.ErrInjected},
+		{storetest.Plan{Failure: storetest.Lost}, storetest.ErrInjected},
+		{storetest.Plan{Failure: storetest.Landed}, nil},
+		{storetest.Plan{Failure: storetest.Landed, Then: 1}, store.ErrOutcomeUnknown},
+	} {
+		onEach(t, func(e *env) {
+			e.create(nil)
+			for n := range 3 {
+				e.append(turn(n + 1)...)
+			}
+			e.apply(patch.NewSummarise(0, 8, summary("s")))
+			before := e.view()
+			c.plan.Write = 1
+			e.backend.Plan(c.plan)
+			done, err := e.store.Rewind(ctx, key, store.RewindOptions{}, "inv2")
+			e.backend.Plan(storetest.Plan{})
+			if c.want != nil {
+				e.is(err, c.want)
+			} else {
+				e.no(err)
+			}
+			if c.want == store.ErrOutcomeUnknown && len(done.Records) != 2 {
+				e.Errorf("the unknown outcome has the records %v", done.Records)
+			}
+			want := ids(before)
+			if c.plan.Failure == storetest.Landed {
+				want = "q1 c1 r1 a1"
+			}
+			e.same(fmt.Sprint("visible after ", c.plan), ids(e.view()), want)
+			e.reopen()
+			e.same("visible after reopening", ids(e.view()), want)
+		})
+	}
+}
+
+func TestFork(t *testing.T) {
+	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
+		e.create(map[string]any{"last": 0, "app:x": 1, "user:y": 1})
+		e.append(turn(1)...)
+		e.append(sets("s", `{"app:x":2,"user:y":2}`))
+		e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1")) // record 6
+		at, six, none, beyond := e.view(), uint64(6), uint64(0), uint64(99)
+		e.append(turn(2)...)
+		e.append(sets("t", `{"app:x":3}`))
+
+		fork := store.Key{App: "app", User: "user", Session: "fork"}
+		session, err := e.store.Fork(ctx, key, fork, store.ForkOptions{At: &six})
+		e.no(err)
+		e.same("the fork", withoutCreation(viewText(session.View)), withoutCreation(viewText(at)))
+		if session.View.Creation() == at.Creation() || session.Key != fork {
+			e.Errorf("the fork is %s, created as %s", session.Key, session.View.Creation())
+		}
+		// The shared scopes are as they are now.
+		if x, _ := session.Value("app:x"); x.Any() != int64(3) && fmt.Sprint(x) != "3" {
+			e.Errorf("app:x is %v in the fork", x)
+		}
+		for _, c := range []struct {
+			from, to store.Key
+			opts     store.ForkOptions
+			want     error
+		}{
+			{key, fork, store.ForkOptions{}, store.ErrExists}, {key, key, store.ForkOptions{}, store.ErrExists},
+			{elsewhere, store.Key{App: "a", User: "b", Session: "c"}, store.ForkOptions{}, store.ErrNotFound},
+			{key, elsewhere, store.ForkOptions{At: &beyond}, store.ErrNotFound},
+			{key, store.Key{}, store.ForkOptions{}, store.ErrInvalid}, {store.Key{}, elsewhere, store.ForkOptions{}, store.ErrInvalid},
+		} {
+			_, err := e.store.Fork(ctx, c.from, c.to, c.opts)
+			e.is(err, c.want)
+		}
+
+		// They go their own ways.
+		whole := viewText(e.view())
+		_, err = e.store.Revert(ctx, fork, store.PatchOptions{}, "p1")
+		e.no(err)
+		_, err = e.store.AppendEvents(ctx, fork, store.AppendOptions{}, say("q2")) // an id of the other's
+		e.no(err)
+		e.same("the session after changes of its fork", viewText(e.view()), whole)
+		e.apply(patch.NewSplice(0, 1))
+		view, err := e.store.ViewAt(ctx, fork, 8)
+		e.no(err)
+		e.same("the fork", ids(view), "q1 c1 r1 a1 s q2")
+		e.reopen()
+		e.no(e.store.Delete(ctx, key))
+		other, err := e.store.Get(ctx, fork)
+		e.no(err)
+		e.same("the fork without its origin", ids(other.View), "q1 c1 r1 a1 s q2")
+		if records := e.records(fork); len(records) != 8 || records[5].ID() != "p1" {
+			e.Errorf("the fork's log is %v", records)
+		}
+
+		_, err = e.store.Fork(ctx, fork, key, store.ForkOptions{At: &none})
+		e.no(err)
+		if v := e.view(); v.Seq() != 0 || fmt.Sprint(v.State()) != "map[last:0]" {
+			e.Errorf("a fork at 0: seq %d, %v", v.Seq(), v.State())
+		}
+		e.no(e.store.Delete(ctx, fork))
+		e.append(say("first"))
+	})
+}
+
+// A fork of a log longer than a page, and a cancelled one.
+func TestForkOfLongLog(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 1300)...)
+		e.apply(patch.NewSplice(0, 1200).WithID("p"))
+		fork := store.Key{App: "other app", User: "u", Session: "fork"}
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := e.store.Fork(cancelled, key, fork, store.ForkOptions{})
+		e.is(err, context.Canceled)
+		_, err = e.store.Get(ctx, fork)
+		e.is(err, store.ErrNotFound)
+		session, err := e.store.Fork(ctx, key, fork, store.ForkOptions{})
+		e.no(err)
+		e.same("the fork", ids(session.View), ids(e.view()))
+		c, err := e.store.Revert(ctx, fork, store.PatchOptions{}, "p")
+		e.no(err)
+		if got := strings.Fields(ids(c.View)); len(got) != 1300 || got[0] != "a1" || got[1299] != "a1300" {
+			e.Errorf("%d events are back", len(got))
+		}
+	})
+}
