@@ -141,7 +141,11 @@ func patchText(p *patch.PatchEvent) string {
 	case patch.TruncateBefore:
 		text = "event " + printable(p.EventID()) + ", "
 	}
-	text += "state " + printable(string(p.StatePolicy()))
+	if p.Type() == patch.Revert {
+		text = "patch " + printable(p.PatchID())
+	} else {
+		text += "state " + printable(string(p.StatePolicy()))
+	}
 	if base, ok := p.Base(); ok {
 		text += fmt.Sprintf(", base %d", base)
 	}

@@ -47,7 +47,7 @@ func (c *command) flagSet(a *app) (*flag.FlagSet, action) {
 // commands is the command table, in the order of the help.
 func commands() []command {
 	var all []command
-	for _, some := range [][]command{demoCommands(), transferCommands(), viewCommands(), sessionCommands(), patchCommands(), compactCommands(), foldCommands(), verifyCommands(), completionCommands()} {
+	for _, some := range [][]command{demoCommands(), transferCommands(), viewCommands(), sessionCommands(), patchCommands(), takeBackCommands(), compactCommands(), foldCommands(), verifyCommands(), completionCommands()} {
 		all = append(all, some...)
 	}
 	return all

@@ -37,7 +37,7 @@ func TestCompletion(t *testing.T) {
 		return
 	}
 	for typed, want := range map[string]string{
-		"patchlog ''":                     "demo import export log audit state sessions stats delete patch compact fold verify completion help",
+		"patchlog ''":                     "demo import export log audit state sessions stats delete patch revert rewind fork diff compact fold verify completion help",
 		"patchlog s":                      "state sessions stats",
 		"patchlog patch ''":               "splice truncate-before summarise",
 		"patchlog patch su":               "summarise",

@@ -15,7 +15,9 @@ const diffContext = 2
 
 // showPreview shows what a patch would do.
 func (a *app) showPreview(key store.Key, p *patch.PatchEvent, before fold.View, preview fold.Preview) error {
-	preview.Added = p.NewEvents() // without ids that would be others when it is written
+	if p.Type() != patch.Revert {
+		preview.Added = p.NewEvents() // without ids that would be others when it is written
+	}
 	after := preview.View
 	state := changeOf(before, after)
 	tokensBefore, tokensAfter := estimateTokens(visible(before)), estimateTokens(visible(after))

@@ -193,8 +193,8 @@ func (a *app) patch(ctx context.Context, keyText string, rules patchFlags, build
 // showPatched says what a patch did.
 func (a *app) showPatched(key store.Key, before fold.View, done store.Committed) error {
 	r, visible := done.Records[0], done.View.Len()
-	added := len(r.Patch.NewEvents())
-	hidden := before.Len() + added - visible
+	d := before.Diff(done.View)
+	hidden, added := len(d.Removed), len(d.Added)
 	if a.json {
 		return a.out.document(struct {
 			Key     string     `json:"key"`
