@@ -18,21 +18,29 @@ import (
 // fill appends n events of about 512 bytes, in large batches.
 func fill(b *testing.B, s *store.Store, key store.Key, n int) {
 	b.Helper()
-	text := strings.Repeat("x", 280)
 	for from := 0; from < n; from += 1000 {
-		var batch []*patch.Event
-		for i := from; i < min(from+1000, n); i++ {
-			batch = append(batch, mustEvent(b, patch.Fields{
-				ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), InvocationID: fmt.Sprint("inv", i/4), Author: "agent",
-				Content: genai.NewContentFromText(text, "model"),
-				Actions: patch.Actions{StateDelta: map[string]any{fmt.Sprint("key", i%20): i}},
-			}))
-		}
-		if _, err := s.AppendEvents(context.Background(), key, store.AppendOptions{}, batch...); err != nil {
-			b.Fatal(err)
-		}
+		fillFrom(b, s, key, from, min(1000, n-from))
 	}
 }
+
+// fillFrom appends n such events in one batch, numbered from a number on.
+func fillFrom(b *testing.B, s *store.Store, key store.Key, from, n int) {
+	b.Helper()
+	text := strings.Repeat("x", 280)
+	var batch []*patch.Event
+	for i := from; i < from+n; i++ {
+		batch = append(batch, mustEvent(b, patch.Fields{
+			ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), InvocationID: fmt.Sprint("inv", i/4), Author: "agent",
+			Content: textContent(text),
+			Actions: patch.Actions{StateDelta: map[string]any{fmt.Sprint("key", i%20): i}},
+		}))
+	}
+	if _, err := s.AppendEvents(context.Background(), key, store.AppendOptions{}, batch...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func textContent(text string) *genai.Content { return genai.NewContentFromText(text, "model") }
 
 // BenchmarkGetAfterAppend appends one event and gets the session with its state's size:
 // what that costs must not depend on how long the session is. The append is not timed.

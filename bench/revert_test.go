@@ -1,0 +1,145 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// BenchmarkRevert takes a cut back in a view that is in memory: what that costs must
+// depend on the run that comes back, not on the session. The baseline folds the log
+// without the cut.
+func BenchmarkRevert(b *testing.B) {
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		for _, run := range []int{10, 1_000} {
+			if run == n {
+				continue
+			}
+			records := recordsOf(events(b, n))
+			whole, err := fold.Fold(fold.View{}, records)
+			if err != nil {
+				b.Fatal(err)
+			}
+			cut, err := whole.Apply(patch.Record{Seq: uint64(n + 1), Patch: patch.NewSplice(n/2-run/2, run).WithID("p")})
+			if err != nil {
+				b.Fatal(err)
+			}
+			back := patch.Record{Seq: uint64(n + 2), Patch: patch.NewRevert("p")}
+			b.Run(fmt.Sprintf("events=%d/run=%d/how=revert", n, run), func(b *testing.B) {
+				for b.Loop() {
+					v, err := cut.Apply(back)
+					if err != nil || v.Len() != n {
+						b.Fatal(v.Len(), err)
+					}
+				}
+			})
+			b.Run(fmt.Sprintf("events=%d/run=%d/how=refold", n, run), func(b *testing.B) {
+				for b.Loop() {
+					v, err := fold.Fold(fold.View{}, records)
+					if err != nil || v.Len() != n {
+						b.Fatal(v.Len(), err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkRevertStored takes a cut of 100 events back in a store, and the revert, and so
+// on: the events are read from the log again, for judging and for applying. Writes are
+// not synced. The baseline appends an event in the same way.
+func BenchmarkRevertStored(b *testing.B) {
+	ctx := context.Background()
+	for _, n := range []int{1_000, 100_000} {
+		open := func(b *testing.B) (*store.Store, store.Key) {
+			s := openStore(b, store.Options{Durability: store.Relaxed, Snapshots: snapshot.Policy{Every: -1}})
+			key := sessionKey(0)
+			if _, err := s.Create(ctx, key, nil); err != nil {
+				b.Fatal(err)
+			}
+			fill(b, s, key, n)
+			p := patch.NewSplice(n/2, 100).WithID("last")
+			if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, p); err != nil {
+				b.Fatal(err)
+			}
+			return s, key
+		}
+		b.Run(fmt.Sprintf("events=%d/how=revert", n), func(b *testing.B) {
+			s, key := open(b)
+			id := "last"
+			for b.Loop() {
+				c, err := s.Revert(ctx, key, store.PatchOptions{AllowOrphans: true}, id)
+				if err != nil {
+					b.Fatal(err)
+				}
+				id = c.Records[0].ID()
+			}
+		})
+		b.Run(fmt.Sprintf("events=%d/how=append", n), func(b *testing.B) {
+			s, key := open(b)
+			e := mustEvent(b, patch.Fields{Author: "agent"})
+			for b.Loop() {
+				if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkHotMemory measures what a session in memory takes that shows 200 events of
+// about 512 bytes: with nothing hidden, which is the baseline, and with 100,000 events
+// hidden by 1,000 cuts that keep the state and summaries, in turn. It is not about time.
+func BenchmarkHotMemory(b *testing.B) {
+	ctx := context.Background()
+	for _, hidden := range []int{0, 100_000} {
+		b.Run(fmt.Sprintf("visible=200/hidden=%d", hidden), func(b *testing.B) {
+			for b.Loop() {
+				s := openStore(b, store.Options{Durability: store.Relaxed, Snapshots: snapshot.Policy{Every: -1}})
+				before := heap()
+				key := sessionKey(0)
+				if _, err := s.Create(ctx, key, nil); err != nil {
+					b.Fatal(err)
+				}
+				for i := range hidden / 100 {
+					fillFrom(b, s, key, i*100, 100)
+					p := patch.NewSplice(0, 100).WithState(patch.Keep)
+					if i%2 == 1 {
+						p = patch.NewSummarise(0, 100, mustEvent(b, patch.Fields{Content: textContent("a summary")}))
+						if i > 1 {
+							p = patch.NewSummarise(0, 101, mustEvent(b, patch.Fields{Content: textContent("a summary of more")}))
+						}
+					}
+					if i%2 == 0 && i > 0 {
+						p = patch.NewSplice(1, 100).WithState(patch.Keep)
+					}
+					if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p); err != nil {
+						b.Fatal(err)
+					}
+				}
+				fillFrom(b, s, key, hidden, 200)
+				session, err := s.Get(ctx, key)
+				if err != nil || session.View.Len() > 201 {
+					b.Fatal(session.View.Len(), err)
+				}
+				b.ReportMetric(float64(heap()-before)/1024, "KiB")
+				runtime.KeepAlive(s)
+			}
+		})
+	}
+}
+
+// heap returns how much memory is in use, in bytes.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
