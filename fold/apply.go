@@ -37,7 +37,7 @@ func (v View) Apply(r patch.Record) (View, error) {
 	}
 	f.flush()
 	next := f.view
-	next.pairs = &pairingCache{}
+	next.pairs, next.ahead = &pairingCache{}, &readAhead{}
 	switch {
 	case r.Event != nil && v.state != nil:
 		next.state = v.state.appended(r.Event)

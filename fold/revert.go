@@ -35,7 +35,7 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	if !ok {
 		return edit{}, errBlocked
 	}
-	back, err := target.out.Load().load()
+	back, err := v.ahead.load(target.out.Load())
 	if err != nil {
 		return edit{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -322,4 +323,77 @@ func TestInsertionBehindRestoredMarkers(t *testing.T) {
 			t.Errorf("after reverting %s: %s, want %s", step.id, got, step.want)
 		}
 	}
+}
+
+// What judging a revert reads is not read again to apply it.
+func TestRevertReadsOnce(t *testing.T) {
+	log := source{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}
+	v, err := fold.Fold(fold.New("", nil), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := 0
+	v = v.Release(brokenSource(func(seqs []uint64) ([]patch.Record, error) {
+		reads++
+		return log.Records(context.Background(), seqs)
+	}))
+	for n := range 3 {
+		if after := apply(t, v, patch.NewRevert("p")); ids(after) != "e1 e2" || reads != n+1 {
+			t.Errorf("after %d reads: %s", reads, ids(after))
+		}
+	}
+}
+
+// Views that share what they hide may be read, changed and released at the same time.
+func TestConcurrentReverts(t *testing.T) {
+	var log source
+	v := fold.New("", nil)
+	add := func(e *patch.Event, p *patch.PatchEvent) {
+		r := patch.Record{Seq: v.Seq() + 1, Event: e, Patch: p}
+		log = append(log, r)
+		var err error
+		if v, err = v.Apply(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 40 {
+		add(event(fmt.Sprint("e", n), fmt.Sprintf("k%d=%d", n%3, n)), nil)
+	}
+	for n := range 8 {
+		add(nil, patch.NewSplice(2*n, 3, event(fmt.Sprint("r", n))).WithState(patch.Keep).WithID(fmt.Sprint("p", n)))
+		add(nil, patch.NewSplice(2*n+1, 1).WithState(patch.Keep).WithID(fmt.Sprint("q", n)))
+	}
+	restored, err := v.Skeleton().Restore(context.Background(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprint(v.Skeleton())
+	var wg sync.WaitGroup
+	for n := range 8 {
+		for _, v := range []fold.View{v, restored} {
+			wg.Go(func() {
+				mine := v
+				if n%2 == 0 {
+					mine = v.Release(log)
+				}
+				for _, id := range []string{fmt.Sprint("q", n), fmt.Sprint("p", n)} {
+					p := patch.NewRevert(id).WithID("r" + id)
+					if err := mine.Check(p, fold.CheckOptions{}); err != nil {
+						t.Error(err)
+					}
+					next, err := mine.Apply(patch.Record{Seq: mine.Seq() + 1, Patch: p})
+					if err != nil || next.Len() <= mine.Len() || len(next.State()) != 3 {
+						t.Error(next.Len(), err)
+					}
+					mine = next
+				}
+			})
+			wg.Go(func() {
+				if got := fmt.Sprint(v.Skeleton()); got != want {
+					t.Error("the skeleton changed")
+				}
+			})
+		}
+	}
+	wg.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -111,6 +112,33 @@ func (r *run) load() ([]node, error) {
 		}
 	}
 	return nodes, nil
+}
+
+// readAhead holds what judging a revert has read until the revert is applied to the same
+// view, so that it is read once.
+type readAhead struct {
+	mu    sync.Mutex
+	run   *run
+	nodes []node
+}
+
+// load is [run.load], but for a run that it has loaded just before.
+func (a *readAhead) load(r *run) ([]node, error) {
+	if a == nil || r.pieces == nil {
+		return r.load()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.run == r {
+		nodes := a.nodes
+		a.run, a.nodes = nil, nil
+		return nodes, nil
+	}
+	nodes, err := r.load()
+	if err == nil {
+		a.run, a.nodes = r, nodes
+	}
+	return nodes, err
 }
 
 // loaded is records by seq.

@@ -18,6 +18,7 @@ type View struct {
 	root       *tree
 	state      *stateCache
 	pairs      *pairingCache
+	ahead      *readAhead
 	seq        uint64
 	patchSeq   uint64
 	invocation string // of the newest regular event that has one
@@ -44,7 +45,7 @@ func New(creation string, initial map[string]patch.Value) View {
 
 // fresh gives the view caches of its own.
 func (v View) fresh() View {
-	v.state, v.pairs = &stateCache{}, &pairingCache{}
+	v.state, v.pairs, v.ahead = &stateCache{}, &pairingCache{}, &readAhead{}
 	return v
 }
 
