@@ -59,7 +59,7 @@ var errBlocked = errors.New("revert blocked")
 // back does not stand whole any more. It matches [ErrBlocked].
 type BlockedError struct {
 	PatchID     string // the patch that was to be reverted
-	Blocking    string // the newest patch in the way
+	Blocking    string // the newest of the patches that must be reverted before
 	BlockingSeq uint64 // its seq
 }
 

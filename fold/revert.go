@@ -2,7 +2,6 @@ package fold
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -80,54 +79,66 @@ func (t *tree) stretch(c *cut) (lo, hi int, ok bool) {
 
 // blockedError says which patch is in the way of a revert that cannot be applied.
 func (v *View) blockedError(p *patch.PatchEvent) error {
-	by := v.blocking(v.patches.find(p.PatchID()), v.seq)
+	by := v.blocking(v.patches.find(p.PatchID()))
 	return &BlockedError{PatchID: p.PatchID(), Blocking: by.id, BlockingSeq: by.seq}
 }
 
-// blocking returns the patch, of those up to a seq, that is in the way of reverting one:
-// the newest standing one that took out, at any depth, a node that the revert needs, or
-// that put in one that stands in between. There is one if the revert cannot be applied. It
-// takes time linear in all that patches ever did.
-func (v *View) blocking(target *cut, upTo uint64) *cut {
+// blocking returns the patch that is in the way of reverting one. What the revert needs
+// and does not find, some patch has taken out: that one must be reverted first, and for
+// that what it put in must stand. So must be reverted what made a node that stands in
+// between; a regular event there came back in place of a node that is missing. Of all
+// that must be, it is the newest, which nothing else has taken anything from. It takes
+// time linear in all that patches ever did.
+func (v *View) blocking(target *cut) *cut {
 	needs := map[nodeID]bool{}
 	for n := range target.in {
 		needs[n.id()] = true
 	}
-	missing := maps.Clone(needs) // and later what stands for such a node
-	standing := make(map[nodeID]bool, v.root.len())
-	between := map[nodeID]bool{}
-	var behind []nodeID // what stands behind the last node found that is needed
+	found := 0
+	between := map[uint64]bool{} // the seqs of patches that made what stands in between
+	var behind []uint64          // and behind the last node found that is needed
 	for n := range v.root.all {
 		id := n.id()
-		standing[id] = true
 		switch {
 		case needs[id]:
 			for _, other := range behind {
 				between[other] = true
 			}
 			behind = nil
-			delete(missing, id)
-		case len(missing) < len(needs) && !n.isRevertMarker():
-			behind = append(behind, id)
+			found++
+		case found > 0 && !n.isRevertMarker():
+			behind = append(behind, id.seq)
 		}
 	}
-	var newest *cut
+	holder := map[nodeID]*cut{} // of each node that does not stand: what took it out
+	var must []*cut
 	for _, c := range v.patches.ascending() {
-		holds := false
 		for n := range c.tookOut {
-			holds = holds || missing[n.id()]
+			holder[n.id()] = c
 		}
-		stands, parts := false, false
 		for n := range c.in {
-			stands = stands || standing[n.id()]
-			parts = parts || between[n.id()]
-			if holds {
-				missing[n.id()] = true
+			delete(holder, n.id())
+		}
+		if between[c.seq] {
+			must = append(must, c)
+		}
+	}
+	seen := map[*cut]bool{}
+	var newest *cut
+	for c := target; ; c, must = must[len(must)-1], must[:len(must)-1] {
+		if !seen[c] {
+			seen[c] = true
+			if c != target && (newest == nil || c.seq > newest.seq) {
+				newest = c
+			}
+			for n := range c.in {
+				if by := holder[n.id()]; by != nil {
+					must = append(must, by)
+				}
 			}
 		}
-		if stands && (holds || parts) && c.seq <= upTo {
-			newest = c
+		if len(must) == 0 {
+			return newest
 		}
 	}
-	return newest
 }

@@ -142,8 +142,11 @@ func (w *rewinding) revert(c *cut) error {
 		if _, _, ok := w.view.root.stretch(c); ok {
 			break
 		}
-		// A patch in the way is later than this one, so this ends.
-		if err := w.revert(w.view.blocking(c, w.last)); err != nil {
+		by := w.view.blocking(c)
+		if by == nil || by.seq <= c.seq || by.seq > w.last { // what is in the way is later; so this ends
+			return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, which cannot be reverted", ErrBlocked, w.from, c.seq)
+		}
+		if err := w.revert(by); err != nil {
 			return err
 		}
 	}

@@ -73,20 +73,40 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 	return from, to, missing, between
 }
 
-// blocking returns the newest standing patch that took out, at any depth, one of the
-// missing nodes, or that put in one of those between. A patch stands if a node that it
-// put in does.
+// blocking returns the newest patch that must be reverted before: what holds a missing
+// node, what made one of those between, and so on for the nodes that these put in and
+// that do not stand.
 func (r *Reference) blocking(missing, between []*node) *applied {
-	var holding []*applied // those that took out a missing node, or one that stood for it
-	var newest *applied
+	holder := map[*node]*applied{}
 	for _, a := range r.applied {
-		holds := overlap(a.out, missing) ||
-			slices.ContainsFunc(holding, func(earlier *applied) bool { return overlap(earlier.in, a.out) })
-		if holds {
-			holding = append(holding, a)
+		for _, n := range a.out {
+			holder[n] = a
 		}
-		if (holds || overlap(a.in, between)) && overlap(a.in, r.nodes) {
-			newest = a
+		for _, n := range a.in {
+			delete(holder, n)
+		}
+	}
+	for _, n := range r.nodes { // a rewind under way has brought back some
+		delete(holder, n)
+	}
+	var must []*applied
+	for _, n := range between {
+		if by := r.maker(n); by != nil { // a raw event came back in place of a node that is missing
+			must = append(must, by)
+		}
+	}
+	for _, n := range missing {
+		must = append(must, holder[n])
+	}
+	newest := must[0]
+	for i := 0; i < len(must); i++ {
+		if must[i].seq > newest.seq {
+			newest = must[i]
+		}
+		for _, n := range must[i].in {
+			if by := holder[n]; by != nil && !slices.Contains(must, by) {
+				must = append(must, by)
+			}
 		}
 	}
 	return newest

@@ -146,7 +146,8 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 
 // Close closes the store. Calls under way end first or fail with [ErrClosed], as all
 // later ones do. Snapshots that are due are written first. Views stay usable, but for what
-// one that came from a snapshot loads when it is asked: [fold.View.Skipped].
+// they read from the log when they are asked: [fold.View.Skipped] of one that came from a
+// snapshot, and what a revert brings back.
 func (s *Store) Close() error {
 	s.snapshots.close()
 	return fromBackend(Key{}, s.backend.Close())
