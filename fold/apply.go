@@ -80,7 +80,7 @@ func (f *folding) record(r patch.Record) error {
 		}
 		nodes := e.nodes(v, r.Seq)
 		v.root = v.root.splice(f.own, e.lo, e.hi, nodes)
-		v.patches = &patchList{nodes[0].cut, v.patches}
+		v.patches = v.patches.with(nodes[0].cut)
 	default:
 		return fmt.Errorf("%w: record %d holds neither event nor patch", patch.ErrInvalid, r.Seq)
 	}

@@ -123,18 +123,53 @@ func (c *cut) in(yield func(node) bool) {
 // bodies.
 func (c *cut) tookOut(yield func(node) bool) { c.out.Load().each(yield) }
 
-// patchList is the patches that a view applied, newest first. Views share its tail.
+// patchList is the patches that a view applied, newest first. Views share its tail. A nil
+// list is empty.
 type patchList struct {
 	cut   *cut
 	older *patchList
+	len   int
+	index *patchIndex // of all but the newest len%indexPage patches
+}
+
+// patchIndex finds patches by id, so many at a time.
+type patchIndex struct {
+	first map[string]*cut // of those with the same id, the first
+	older *patchIndex
+}
+
+const indexPage = 256
+
+// with returns the list with one more patch.
+func (l *patchList) with(c *cut) *patchList {
+	next := &patchList{cut: c, older: l, len: 1}
+	if l != nil {
+		next.len, next.index = l.len+1, l.index
+	}
+	if next.len%indexPage == 0 {
+		first := make(map[string]*cut, indexPage)
+		for at, n := next, indexPage; n > 0; at, n = at.older, n-1 {
+			first[at.cut.id] = at.cut
+		}
+		next.index = &patchIndex{first, next.index}
+	}
+	return next
 }
 
 // find returns the first applied patch with the id, or nil.
 func (l *patchList) find(id string) *cut {
+	if l == nil {
+		return nil
+	}
 	var first *cut
-	for ; l != nil; l = l.older {
-		if l.cut.id == id {
-			first = l.cut
+	for at, n := l, l.len%indexPage; n > 0; at, n = at.older, n-1 {
+		if at.cut.id == id {
+			first = at.cut
+		}
+	}
+	for index := l.index; index != nil; index = index.older {
+		if c := index.first[id]; c != nil {
+			first = c
 		}
 	}
 	return first
@@ -142,14 +177,12 @@ func (l *patchList) find(id string) *cut {
 
 // ascending returns the patches in the order of the log.
 func (l *patchList) ascending() []*cut {
-	n := 0
-	for at := l; at != nil; at = at.older {
-		n++
+	if l == nil {
+		return nil
 	}
-	cuts := make([]*cut, n)
+	cuts := make([]*cut, l.len)
 	for at := l; at != nil; at = at.older {
-		n--
-		cuts[n] = at.cut
+		cuts[at.len-1] = at.cut
 	}
 	return cuts
 }

@@ -102,7 +102,7 @@ func (v *View) makeWhole() error {
 	v.root = (*tree)(nil).splice(nil, 0, 0, nodes)
 	patches := v.past.view.patches
 	for _, c := range v.patches.ascending() {
-		patches = &patchList{c, patches}
+		patches = patches.with(c)
 	}
 	v.patches, v.past = patches, nil
 	return nil

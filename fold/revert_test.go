@@ -397,3 +397,30 @@ func TestConcurrentReverts(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Among thousands of patches the first with an id is found.
+func TestRevertAmongManyPatches(t *testing.T) {
+	v := view(t, "e1", "e2")
+	if err := v.Check(patch.NewRevert("p"), fold.CheckOptions{}); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("without any patch: %v", err)
+	}
+	const n = 1500
+	for i := range n {
+		id := fmt.Sprint("p", i)
+		if i%700 == 3 {
+			id = "again" // 3, 703 and 1403
+		}
+		v = apply(t, v, patch.NewSplice(1, 0, event(fmt.Sprint("x", i))).WithID(id))
+	}
+	for _, i := range []int{0, 1, 254, 255, 256, 257, 511, 512, 1279, 1280, 1281, n - 1} {
+		after := apply(t, v, patch.NewRevert(fmt.Sprint("p", i)))
+		if _, ok := after.Find(fmt.Sprint("x", i)); ok || after.Len() != v.Len()-1 {
+			t.Errorf("reverting p%d leaves it there", i)
+		}
+	}
+	if after := apply(t, v, patch.NewRevert("again")); after.Len() != v.Len()-1 {
+		t.Error("the first of those with one id was not reverted")
+	} else if _, ok := after.Find("x3"); ok {
+		t.Error("a later one of those with one id was reverted")
+	}
+}
