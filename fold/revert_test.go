@@ -286,7 +286,13 @@ func TestMalformedSkeletons(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// That its markers are others shows when they are needed.
+	// That its places are others, or its markers, shows when they are needed.
+	misplaced := fold.Skeleton{Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 3, Pos: 0}, {Seq: 2, Pos: 2}}}
+	if v, err := misplaced.Restore(context.Background(), records); err != nil {
+		t.Error(err)
+	} else if err := v.Check(patch.NewRevert("p"), fold.CheckOptions{}); !errors.Is(err, patch.ErrCorrupt) {
+		t.Errorf("a node at another place: %v", err)
+	}
 	s := fold.Skeleton{Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 3}, {Seq: 2, Pos: 2}, {Pos: 2}}}
 	v, err := s.Restore(context.Background(), records)
 	if err != nil {

@@ -111,6 +111,10 @@ func (s *Store) PreviewRewind(ctx context.Context, key Key, opts RewindOptions, 
 	}
 	preview := RewindPreview{Patches: patches, Before: view, View: view}
 	for _, p := range patches {
+		err := preview.View.Check(p, fold.CheckOptions{AllowOrphans: true})
+		if err != nil {
+			return RewindPreview{}, fmt.Errorf("session %s: %w", key, err)
+		}
 		if preview.View, err = preview.View.Apply(patch.Record{Seq: preview.View.Seq() + 1, Patch: p}); err != nil {
 			return RewindPreview{}, fmt.Errorf("session %s: %w", key, err)
 		}

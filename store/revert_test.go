@@ -154,6 +154,22 @@ func TestRewind(t *testing.T) {
 	})
 }
 
+// Onto a log with a patch of a type that is not known nothing is rewound.
+func TestRewindAfterUnknownPatch(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.importText("log", `{"id":"e1","invocationId":"inv1"}
+{"id":"e2","invocationId":"inv2"}
+{"id":"p","patchType":"later"}
+`)
+		_, err := e.store.Rewind(ctx, key, store.RewindOptions{}, "inv2")
+		e.is(err, store.ErrUnknownPatch)
+		_, err = e.store.PreviewRewind(ctx, key, store.RewindOptions{}, "inv2")
+		e.is(err, store.ErrUnknownPatch)
+		e.same("visible", ids(e.view()), "e1 e2")
+	})
+}
+
 // A rewind is logged as a whole or not at all.
 func TestRewindIsAtomic(t *testing.T) {
 	for _, c := range []struct {
