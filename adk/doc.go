@@ -9,7 +9,8 @@
 //
 // Its sessions show the visible log and the replayed state. Every event stays in the
 // audit log, whatever patches hide from the model: [Service.ApplyPatch],
-// [Service.Preview], [Service.RawEvents] and [Service.ViewAt] work on that.
+// [Service.Preview], [Service.Revert], [Service.Rewind], [Service.RawEvents] and
+// [Service.ViewAt] work on that.
 //
 // # What differs from ADK's own services
 //
