@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +79,54 @@ func TestTinyBranchKeepsNobodyWaiting(t *testing.T) {
 	s := newSession(t, "u1*500 a1*500 B/a1*1 u2*500 a2*500")
 	if done := s.compact(every(2, 0, &scripted{})); len(done) != 1 || done[0].EventsAfter != 2 {
 		t.Errorf("%+v", done)
+	}
+}
+
+// What compaction wrote can be taken back, newest first, also where a window went in as
+// several patches; the view is then as it was.
+func TestCompactionIsTakenBack(t *testing.T) {
+	s := newSession(t, "u1 l1(x) r1(x) d1 a1 u2 d2 a2 u3 a3")
+	c := s.compactor(every(2, 1, &scripted{}))
+	compact := func() {
+		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	compact()
+	s.append("R4(x) a4 d4 u5 a5")
+	before, state := s.visible(), s.state()
+	compact()
+	if s.visible() == before || s.state() != state {
+		t.Fatalf("visible is %s, state %s", s.visible(), s.state())
+	}
+	var ids []string
+	for r, err := range s.store.RawEvents(t.Context(), key, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Patch != nil {
+			ids = append(ids, r.ID())
+		}
+	}
+	split := 0
+	for _, id := range slices.Backward(ids) {
+		if _, err := s.store.Revert(t.Context(), key, store.PatchOptions{AsOfNow: true}, id); err != nil {
+			t.Fatalf("revert of %s: %v", id, err)
+		}
+		split++
+		if s.state() != state {
+			t.Fatalf("the state is %s, was %s", s.state(), state)
+		}
+		if s.visible() == before {
+			break
+		}
+	}
+	if s.visible() != before || split < 2 {
+		t.Errorf("after %d reverts visible is %s, was %s", split, s.visible(), before)
+	}
+	compact()
+	if s.state() != state || s.visible() == before {
+		t.Errorf("compacted again, visible is %s, state %s", s.visible(), s.state())
 	}
 }
 
