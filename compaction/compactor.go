@@ -174,12 +174,13 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		if c.opts.Pin != nil {
 			now.Pinned = append(now.Pinned, c.opts.Pin(view)...)
 		}
-		d := plan(view, c.cfg, now)
+		s := newVisible(view, now)
+		d := s.plan(c.cfg)
 		if d.Window == nil {
 			return done, nil
 		}
 		start := time.Now()
-		w, next, err := c.pass(ctx, key, view, d.Window, now)
+		w, next, err := c.pass(ctx, key, s, d.Window)
 		a := Attempt[K]{Key: key, Trigger: d.Window.Trigger, Took: time.Since(start)}
 		switch {
 		case err == nil:
@@ -227,7 +228,8 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 }
 
 // pass has a window summarised and logs the patches.
-func (c *Compactor[K]) pass(ctx context.Context, key K, v fold.View, w *Window, run Run) (Written, fold.View, error) {
+func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (Written, fold.View, error) {
+	v := s.view
 	out := Written{PatchID: c.opts.NewID(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count, Level: 1}
 	for _, a := range w.Also {
 		out.EventsBefore += a.Count
@@ -264,7 +266,7 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, v fold.View, w *Window, 
 		out.Model = resp.Model
 		texts = append(texts, t)
 	}
-	summaries, err := summaryEvents(v, newVisible(v, run), w, texts, c.cfg, c.opts.NewID)
+	summaries, err := s.summaries(w, texts, c.cfg, c.opts.NewID)
 	if err != nil {
 		return out, v, err
 	}

@@ -88,16 +88,15 @@ func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
 	if err := cfg.Validate(); err != nil {
 		return Decision{}, err
 	}
-	return plan(v, cfg.withDefaults(), run), nil
+	return newVisible(v, run).plan(cfg.withDefaults()), nil
 }
 
-func plan(v fold.View, cfg Config, run Run) Decision {
+func (s *visible) plan(cfg Config) Decision {
 	if !cfg.Enabled {
 		return Decision{Reason: "compaction is off"}
 	}
 	d := Decision{}
-	s := newVisible(v, run)
-	d.PromptTokens, d.Measured = promptTokens(s.entries, v.PatchSeq())
+	d.PromptTokens, d.Measured = promptTokens(s.entries, s.view.PatchSeq())
 
 	waiting, reason := 0, ""
 	if cfg.CompactionInterval > 0 {

@@ -61,8 +61,9 @@ type written struct {
 	again []*patch.Event // shown, but not covered
 }
 
-// summaryEvents makes the events that will stand in a window's place.
-func summaryEvents(v fold.View, s *visible, w *Window, texts []written, cfg Config, newID func() string) ([]*patch.Event, error) {
+// summaries makes the events that will stand in a window's place.
+func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func() string) ([]*patch.Event, error) {
+	v := s.view
 	events := make([]*patch.Event, len(texts))
 	s.number()
 	next := turnsFrom(v, w.Start+w.Count, func(int) bool { return true })
