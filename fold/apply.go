@@ -178,7 +178,7 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 // revert's marker and what it brings back.
 func (e edit) nodes(v *View, seq uint64) []node {
 	if e.target != nil {
-		marker := node{seq: seq, cut: newRevertCut(e.patch, seq, v.root, e.lo, e.hi, e.back)}
+		marker := node{seq: seq, cut: newRevertCut(e.patch, seq, v.root, e.lo, e.hi, e.target)}
 		return append([]node{marker}, e.back...)
 	}
 	nodes := e.added()

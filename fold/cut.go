@@ -21,8 +21,8 @@ type cut struct {
 	puts   bool // the nodes that the patch made are events
 	revert bool
 
-	back *run                // a revert's: what it brought back, behind its marker; no bodies
-	out  atomic.Pointer[run] // what the patch took out
+	target *cut                // a revert's: the patch whose run it brought back, behind its marker
+	out    atomic.Pointer[run] // what the patch took out
 
 	depth int // of cuts inside out whose carry may not be computed yet
 	carry atomic.Pointer[delta]
@@ -62,10 +62,10 @@ func newCut(p *patch.PatchEvent, seq uint64, root *tree, lo, hi int) *cut {
 	return c
 }
 
-// newRevertCut returns the cut of a revert that brings nodes back. Its marker must stand
+// newRevertCut returns the cut of a revert that brings back what a patch took out. Its marker must stand
 // before whatever the nodes, and those that they stand for, are sorted by.
-func newRevertCut(p *patch.PatchEvent, seq uint64, root *tree, lo, hi int, back []node) *cut {
-	c := &cut{id: p.ID(), seq: seq, made: 1, revert: true, back: compact(back, nil)}
+func newRevertCut(p *patch.PatchEvent, seq uint64, root *tree, lo, hi int, target *cut) *cut {
+	c := &cut{id: p.ID(), seq: seq, made: 1, revert: true, target: target}
 	c.out.Store(&run{nodes: root.slice(lo, hi)})
 	if lo > 0 {
 		c.pos = root.byRank(lo - 1).pos()
@@ -114,8 +114,8 @@ func (c *cut) in(yield func(node) bool) {
 			return
 		}
 	}
-	if c.back != nil {
-		c.back.each(yield)
+	if c.target != nil {
+		c.target.tookOut(yield)
 	}
 }
 

@@ -69,7 +69,8 @@ type known struct {
 }
 
 // learn finds out what a patch stands for: the raw events that it took out, at any depth.
-// What a revert brought back stands for itself. Patches must come in their order.
+// What a revert brought back stands for itself, and so do events that a patch put in
+// without taking any out, at that patch's seq. Patches must come in their order.
 func (w *rewinding) learn(c *cut) {
 	k := known{cut: c}
 	for n := range c.tookOut {
@@ -79,6 +80,9 @@ func (w *rewinding) learn(c *cut) {
 			k.hasNew = k.hasNew || n.seq >= w.from
 		case !n.cut.revert:
 			inner := w.known[n.seq]
+			if !inner.hasOld && !inner.hasNew && inner.puts { // what was inserted stands for itself
+				inner.hasOld, inner.hasNew = n.seq < w.from, n.seq >= w.from
+			}
 			k.hasOld = k.hasOld || inner.hasOld
 			k.hasNew = k.hasNew || inner.hasNew
 		}

@@ -68,14 +68,19 @@ func (w *rewinding) age(a *applied) age {
 }
 
 // raw returns the seqs of the raw events that the patch took out, at any depth. What a
-// revert brought back stands for itself.
+// revert brought back stands for itself, and so do events that a patch put in without
+// taking any out, at that patch's seq.
 func (w *rewinding) raw(a *applied) []uint64 {
 	var seqs []uint64
 	for _, n := range a.out {
 		if by := w.maker(n); by == nil {
 			seqs = append(seqs, w.seqOf(n))
 		} else if !n.ofRevert {
-			seqs = append(seqs, w.raw(by)...)
+			inner := w.raw(by)
+			if len(inner) == 0 && n.event != nil {
+				inner = []uint64{by.seq}
+			}
+			seqs = append(seqs, inner...)
 		}
 	}
 	return seqs

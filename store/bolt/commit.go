@@ -1,9 +1,11 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	bbolt "go.etcd.io/bbolt"
@@ -157,14 +159,25 @@ func (s session) put(tx *bbolt.Tx, name string, batch backend.Batch) error {
 	}
 	records, ids := tx.Bucket(bucketRecords), tx.Bucket(bucketIDs)
 	records.FillPercent = fillPercent
+	type idAt struct {
+		key []byte
+		seq uint64
+	}
+	var taken []idAt
 	for _, r := range batch.Records {
 		if err := records.Put(s.key(number(r.Seq)), r.Data); err != nil {
 			return err
 		}
 		for _, id := range r.IDs {
-			if err := ids.Put(s.idKey(id), number(r.Seq)); err != nil {
-				return err
-			}
+			taken = append(taken, idAt{s.idKey(id), r.Seq})
+		}
+	}
+	// In their order: until the commit, bbolt keeps each leaf as one slice, however long it
+	// grows, and moves all behind a key that it puts in.
+	slices.SortFunc(taken, func(a, b idAt) int { return bytes.Compare(a.key, b.key) })
+	for _, t := range taken {
+		if err := ids.Put(t.key, number(t.seq)); err != nil {
+			return err
 		}
 	}
 	shared := tx.Bucket(bucketShared)
