@@ -6,11 +6,13 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Revert takes a patch back, a summary of compaction's too: what it hid shows again, and
-// what it set holds again. The session stands at the view that this gives. The patch is
+// Revert takes a patch back, a summary of compaction's too, with the patches that belong
+// to the same window ([compaction.TakeBack]): what it hid shows again, and what it set
+// holds again. The session stands at the view that this gives. The patch is
 // named by its id, which is in [store.Committed] and in [Service.RawEvents]. A revert is a
 // patch with an id of its own and can be reverted. After a refusal nothing was written;
 // errors are as for [store.Store.Revert].
@@ -21,7 +23,10 @@ func (s *Service) Revert(ctx context.Context, sess session.Session, patchID stri
 	}
 	ctx, op := s.telemetry.start(ctx, opPatch, handle.key)
 	defer func() { op.end(ctx, err) }()
-	done, err = s.store.Revert(ctx, handle.key, store.PatchOptions{On: handle.View()}, patchID)
+	reverts, err := compaction.TakeBack(s.store.RawEvents(ctx, handle.key, 1), patchID)
+	if err == nil {
+		done, err = s.store.ApplyPatch(ctx, handle.key, store.PatchOptions{On: handle.View()}, reverts...)
+	}
 	if err != nil {
 		return done, fmt.Errorf("revert: %w", err)
 	}

@@ -35,7 +35,8 @@ type LeftRecord struct {
 // Adopt plans how the compaction records in a view's visible log, such as ADK writes
 // (see [IsCompactionEvent]), become summaries: for each, the visible raw events before it
 // whose times lie in its range are summarised by its compacted content, under a new id,
-// and the record is cut; both keep the state. A record whose events do not stand side by
+// and the record is cut; both keep the state. Summaries of earlier records whose ranges lie
+// in a record's go with the events. A record whose events do not stand side by
 // side, or of which nothing is left, or whose summary would split a function call from
 // its response, is left as it is, with the reason. Summaries that say their [Lineage]
 // are no records.
@@ -55,11 +56,28 @@ func Adopt(v fold.View) Adoption {
 	return out
 }
 
+// within reports whether one record's range lies in another's.
+func within(inner, outer patch.EventCompaction) bool {
+	return outer.StartTimestamp <= inner.StartTimestamp && inner.EndTimestamp <= outer.EndTimestamp
+}
+
+// superseding is the lineage of a record's summary that stands for so many raw events and
+// for the summaries of earlier records.
+func superseding(earlier []Lineage, raw int) Lineage {
+	l := Lineage{Level: 1, Windows: 1, Passes: 1, Events: raw}
+	for _, e := range earlier {
+		l.Windows += e.Windows
+		l.Events += e.Events
+		l.Passes = max(l.Passes, e.Passes+1)
+	}
+	return l
+}
+
 // records returns the ids of the visible events that are records of a foreign log.
 func records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
-		if _, ours := saidLineage(e); IsCompactionEvent(e) && !ours {
+		if _, ours := saidLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
 			ids = append(ids, e.ID())
 		}
 	}
@@ -70,7 +88,10 @@ func records(v fold.View) []string {
 func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
 	at, _ := v.Find(id)
 	record := v.At(at)
-	c, _ := CompactionOf(record)
+	c, ok := CompactionOf(record)
+	if !ok {
+		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
+	}
 	text, err := answer(Response{Content: c.CompactedContent}, math.MaxInt)
 	if errors.Is(err, errDeclined) {
 		return nil, v, errors.New("it has no compacted content")
@@ -79,12 +100,21 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
 	}
 	var covered []int
+	var earlier []Lineage
+	raw := 0
 	for i, e := range v.Events() {
 		if i == at {
 			break
 		}
-		if !v.IsSummary(i) && !IsCompactionEvent(e) && InCompactedRange(e, c) {
+		of, isRecord := CompactionOf(e)
+		l, ours := saidLineage(e)
+		switch {
+		case ours && isRecord && within(of, c): // an earlier record, which this one supersedes
 			covered = append(covered, i)
+			earlier = append(earlier, l)
+		case !v.IsSummary(i) && !isRecord && InCompactedRange(e, c):
+			covered = append(covered, i)
+			raw++
 		}
 	}
 	switch spans := spansOf(covered); {
@@ -101,7 +131,7 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		Branch: record.Branch(), IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(),
 		Content:        genai.NewContentFromText(text, genai.Role(roleBetween(turnsBefore(v, &Window{Span: Span{start, count}}), after, record.Branch()))),
 		Actions:        patch.Actions{Compaction: &c},
-		CustomMetadata: map[string]any{lineageKey: Lineage{Level: 1, Windows: 1, Passes: 1, Events: count}.metadata()},
+		CustomMetadata: map[string]any{lineageKey: superseding(earlier, raw).metadata()},
 	})
 	if err != nil {
 		return nil, v, err

@@ -217,8 +217,11 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 		a.Outcome = Declined
 	default:
 		a.Outcome, a.Err = Failed, err
-		c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "compaction failed", slog.Any("session", a.Key),
-			slog.String("trigger", string(a.Trigger)), slog.Any("error", err))
+		attrs := []slog.Attr{slog.Any("session", a.Key), slog.String("trigger", string(a.Trigger)), slog.Any("error", err)}
+		if panicked := (*panicError)(nil); errors.As(err, &panicked) {
+			attrs = append(attrs, slog.String("stack", string(panicked.stack)))
+		}
+		c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "compaction failed", attrs...)
 	}
 	c.counters.count(a.Outcome, a.Written)
 	if c.opts.Observe != nil {
@@ -328,7 +331,7 @@ func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (R
 		var r result
 		defer func() {
 			if p := recover(); p != nil {
-				r.err = fmt.Errorf("%w: %v\n%s", ErrSummarizerPanic, p, debug.Stack())
+				r.err = &panicError{p, debug.Stack()}
 			}
 			out <- r
 		}()

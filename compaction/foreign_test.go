@@ -149,6 +149,8 @@ func TestAdopt(t *testing.T) {
 		{"in the metadata", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, true)}, "S1:model e2 e3", ""},
 		{"two that overlap", "u1 a1 u2 a2 u3", []*patch.Event{record(t, "r", 0, 2, false), record(t, "s", 2, 3, false)}, "S1:user S1:model e4", ""},
 		{"a change of state goes along", "u1 d1 a1 u2", []*patch.Event{record(t, "r", 0, 2, false)}, "S1:model e3", ""},
+		{"one that supersedes another", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 2, false)}, "S1:user e3", ""},
+		{"one again over the same range", "u1 a1 u2", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 1, false)}, "S1:model e2", ""},
 		{"it would split a call", "u1 c1(x) r1(x) a1", []*patch.Event{record(t, "r", 0, 1, false)}, "e0 e1 S1: e2 e3", "orphaned"},
 		{"nothing in its range", "u1 a1", []*patch.Event{record(t, "r", 20, 1, false)}, "e0 e1 S1:", "no visible raw event"},
 	} {
@@ -192,6 +194,17 @@ func TestAdoptNotSideBySide(t *testing.T) {
 	}
 	a := compaction.Adopt(s.view())
 	if len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "number 2 and number 4") {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestAdoptOfAnotherShape(t *testing.T) {
+	s := newSession(t, "u1")
+	r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{"startTimestamp": "soon"}}})
+	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, r); err != nil {
+		t.Fatal(err)
+	}
+	if a := compaction.Adopt(s.view()); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "shape") {
 		t.Errorf("%+v", a)
 	}
 }

@@ -110,10 +110,14 @@ func TestCompactionIsTakenBack(t *testing.T) {
 	}
 	split := 0
 	for _, id := range slices.Backward(ids) {
-		if _, err := s.store.Revert(t.Context(), key, store.PatchOptions{AsOfNow: true}, id); err != nil {
+		reverts, err := compaction.TakeBack(s.store.RawEvents(t.Context(), key, 1), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.store.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, reverts...); err != nil {
 			t.Fatalf("revert of %s: %v", id, err)
 		}
-		split++
+		split += len(reverts)
 		if s.state() != state {
 			t.Fatalf("the state is %s, was %s", s.state(), state)
 		}

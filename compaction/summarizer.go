@@ -84,6 +84,17 @@ var (
 	ErrSummarizerBusy = errors.New("summarizer does not return")
 )
 
+// panicError is a summarizer's panic. It matches [ErrSummarizerPanic].
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", ErrSummarizerPanic, e.value) }
+
+// Is reports whether target is [ErrSummarizerPanic].
+func (e *panicError) Is(target error) bool { return target == ErrSummarizerPanic }
+
 // SummarizerError says that a summary was not made, and that the session is as it was.
 type SummarizerError struct {
 	Trigger Trigger

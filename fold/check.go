@@ -79,6 +79,7 @@ type Preview struct {
 // Preview returns what the patch would do, or the error of [View.Check]. It changes
 // nothing, and costs nothing when dropped.
 func (v View) Preview(p *patch.PatchEvent, opts CheckOptions) (Preview, error) {
+	v.ahead = &readAhead{} // what a preview reads is not for keeping
 	e, err := v.check(p, opts)
 	if err != nil {
 		return Preview{}, err

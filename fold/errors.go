@@ -61,9 +61,13 @@ type BlockedError struct {
 	PatchID     string // the patch that was to be reverted
 	Blocking    string // the newest of the patches that must be reverted before
 	BlockingSeq uint64 // its seq
+	TakenBack   bool   // Blocking is a revert of the patch, which is taken back already
 }
 
 func (e *BlockedError) Error() string {
+	if e.TakenBack {
+		return fmt.Sprintf("revert blocked: patch %q has been taken back already, by revert %q (record %d)", e.PatchID, e.Blocking, e.BlockingSeq)
+	}
 	return fmt.Sprintf("revert blocked: patch %q (record %d) stands on what patch %q put in; revert %q first", e.Blocking, e.BlockingSeq, e.PatchID, e.Blocking)
 }
 

@@ -79,11 +79,12 @@ func (t *tree) stretch(c *cut) (lo, hi int, ok bool) {
 
 // blockedError says which patch is in the way of a revert that cannot be applied.
 func (v *View) blockedError(p *patch.PatchEvent) error {
-	by := v.blocking(v.patches.find(p.PatchID()))
+	target := v.patches.find(p.PatchID())
+	by := v.blocking(target)
 	if by == nil { // nothing is, but the nodes are not where the log says
 		return fmt.Errorf("%w: %w: the view's snapshot has nodes at other places than the log", ErrSource, patch.ErrCorrupt)
 	}
-	return &BlockedError{PatchID: p.PatchID(), Blocking: by.id, BlockingSeq: by.seq}
+	return &BlockedError{PatchID: p.PatchID(), Blocking: by.id, BlockingSeq: by.seq, TakenBack: by.target == target}
 }
 
 // blocking returns the patch that is in the way of reverting one. What the revert needs

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -20,8 +21,8 @@ func takeBackCommands() []command {
 		short:    "Take a patch back",
 		long: `What the patch hid is visible again, in the place of what it put in, and what that set in
 the state counts again. If a later patch stands on it, the message names the one to revert
-first. A revert is on record as any patch, and can be reverted itself. The audit shows the
-ids of patches.`,
+first. Patches that compaction logged together are reverted together. A revert is on record
+as any patch, and can be reverted itself. The audit shows the ids of patches.`,
 		examples: []string{
 			"patchlog revert shop/ada/4711 --patch-id p7 --dry-run",
 			"patchlog revert shop/ada/4711 --patch-id p7 --base 62",
@@ -36,9 +37,7 @@ ids of patches.`,
 				if *id == "" {
 					return usagef("--patch-id is missing")
 				}
-				return a.patch(ctx, operands[0], rules, func(fold.View) (*patch.PatchEvent, error) {
-					return patch.NewRevert(*id), nil
-				})
+				return a.revert(ctx, operands[0], rules, *id)
 			}
 		},
 	}, {
@@ -107,6 +106,50 @@ in the first view only, those with + in the second, each with its index there.`,
 			}
 		},
 	}}
+}
+
+// revert takes a patch back, and with it the patches that belong to the same window of
+// compaction.
+func (a *app) revert(ctx context.Context, keyText string, rules patchFlags, id string) error {
+	var reverts []*patch.PatchEvent
+	err := a.withSession(keyText, func(s *store.Store, key store.Key) (err error) {
+		reverts, err = compaction.TakeBack(s.RawEvents(ctx, key, 1), id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(reverts) == 1 {
+		return a.patch(ctx, keyText, rules, func(fold.View) (*patch.PatchEvent, error) { return reverts[0], nil })
+	}
+	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+		before, err := s.View(ctx, key)
+		if err != nil {
+			return err
+		}
+		base := before.PatchSeq()
+		if rules.base.given {
+			base = rules.base.n
+		}
+		after := before
+		for i, p := range reverts {
+			reverts[i] = p.WithAuthor(patchAuthor).WithBase(base)
+			if err := after.Check(reverts[i], fold.CheckOptions{AllowOrphans: rules.allowOrphans, AnyBase: i > 0}); err != nil {
+				return err
+			}
+			if after, err = after.Apply(patch.Record{Seq: after.Seq() + 1, Patch: reverts[i]}); err != nil {
+				return err
+			}
+		}
+		head := fmt.Sprintf("%s: dry run of %s, nothing is written", key, counted(len(reverts), "revert"))
+		if !rules.dryRun {
+			if after, err = s.ApplyOn(ctx, key, before, fold.CheckOptions{AllowOrphans: rules.allowOrphans}, reverts...); err != nil {
+				return err
+			}
+			head = fmt.Sprintf("%s: taken back with %s, up to record %d", key, counted(len(reverts), "revert"), after.Seq())
+		}
+		return a.showDifference(head, before, after)
+	})
 }
 
 func (a *app) rewind(ctx context.Context, keyText, invocation string, dryRun bool) error {
