@@ -84,8 +84,8 @@ type Config struct {
 	FallbackAfter int
 
 	// MaxInputTokens is how many tokens of events one summary covers at most, as
-	// estimated; 0 means [DefaultMaxInputTokens], and 100 is the least. A stretch that cannot be divided is
-	// taken whole, and its transcript cut.
+	// estimated; 0 means [DefaultMaxInputTokens], and [LeastInputTokens] is the least. A
+	// stretch that cannot be divided is taken whole, and its transcript cut.
 	MaxInputTokens int
 
 	// MaxSummaries is how many summaries of one level may stand side by side before they
@@ -136,8 +136,8 @@ func (c Config) Validate() error {
 		return bad("EventRetentionSize", "it must be set with TokenThreshold, which is %d", c.TokenThreshold)
 	case c.TokenThreshold == 0 && c.EventRetentionSize > 0:
 		return bad("TokenThreshold", "it must be set with EventRetentionSize, which is %d", c.EventRetentionSize)
-	case c.MaxInputTokens > 0 && c.MaxInputTokens < leastInputTokens:
-		return bad("MaxInputTokens", "%d is too little to show the summarizer anything; the least is %d", c.MaxInputTokens, leastInputTokens)
+	case c.MaxInputTokens > 0 && c.MaxInputTokens < LeastInputTokens:
+		return bad("MaxInputTokens", "%d is too little to show the summarizer anything; the least is %d", c.MaxInputTokens, LeastInputTokens)
 	case c.MaxSummaries == 1:
 		return bad("MaxSummaries", "1 would merge each summary with itself; the least is 2")
 	case c.PromptTemplate != "" && !strings.Contains(c.PromptTemplate, History):
@@ -148,7 +148,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-const leastInputTokens = 100
+// LeastInputTokens is the least that [Config.MaxInputTokens] may be.
+const LeastInputTokens = 100
 
 // withDefaults fills what is zero and has a default.
 func (c Config) withDefaults() Config {

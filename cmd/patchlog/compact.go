@@ -198,7 +198,7 @@ func passText(r patch.Record, w compaction.Written) string {
 	if more := w.EventsBefore - r.Patch.Count(); more > 0 {
 		fmt.Fprintf(&b, " and %s before", grouped(more))
 	}
-	fmt.Fprintf(&b, ": %s, %s", eventsText(w.EventsBefore, w.EventsAfter, w.Level), tokensText(w.TokensBefore, w.TokensAfter, w.Ratio))
+	fmt.Fprintf(&b, ": %s, %s", eventsText(w.Merged, w.EventsBefore, w.EventsAfter, w.Level), tokensText(w.TokensBefore, w.TokensAfter, w.Ratio))
 	if w.Model != "" {
 		b.WriteString(", by " + printable(w.Model))
 	}
@@ -216,12 +216,16 @@ func percent(ratio float64) string {
 	return fmt.Sprintf("%.0f %%", 100*ratio)
 }
 
-func eventsText(before, after, level int) string {
+func eventsText(merged bool, before, after, level int) string {
+	what := counted(before, "event")
+	if merged {
+		what = grouped(before) + " summaries"
+	}
 	summaries := "summaries"
 	if after == 1 {
 		summaries = "summary"
 	}
-	return fmt.Sprintf("%s → %s %s of level %d", counted(before, "event"), grouped(after), summaries, level)
+	return fmt.Sprintf("%s → %s %s of level %d", what, grouped(after), summaries, level)
 }
 
 func tokensText(before, after int, ratio float64) string {

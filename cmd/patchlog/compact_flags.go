@@ -28,7 +28,7 @@ func (f *compactFlags) declare(fs *flag.FlagSet) {
 	fs.Var(&bounded{&f.cfg.OverlapSize, 0}, "overlap", "show the summarizer `N` invocations before these again")
 	fs.Var(&bounded{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
 	fs.Var(&bounded{&f.cfg.EventRetentionSize, 0}, "retain", "leave the last `N` events when the prompt takes too many tokens")
-	fs.Var(&bounded{&f.cfg.MaxInputTokens, 1}, "max-input-tokens", "let one summary stand for at most `N` tokens of events")
+	fs.Var(&bounded{&f.cfg.MaxInputTokens, compaction.LeastInputTokens}, "max-input-tokens", "let one summary stand for at most `N` tokens of events")
 	fs.Var(&bounded{&f.cfg.MaxSummaries, 2}, "max-summaries", "merge `N` summaries of one level that stand side by side")
 	fs.Var(&bounded{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
 	fs.DurationVar(&f.cfg.Timeout, "timeout", compaction.DefaultTimeout, "give up a call of the summarizer after this `TIME`")

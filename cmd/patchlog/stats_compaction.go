@@ -56,7 +56,7 @@ func (c *compactionStats) rows(row func(name, text string)) {
 	row("compactions", grouped(c.Passes))
 	if l := c.Last; l != nil {
 		row("  last", fmt.Sprintf("%s, record %s, by %s", l.Time.Format(time.RFC3339), grouped(l.Seq), printable(string(l.Trigger))))
-		row("  events", eventsText(l.EventsBefore, l.EventsAfter, l.Level))
+		row("  events", eventsText(l.Merged, l.EventsBefore, l.EventsAfter, l.Level))
 		row("  tokens", tokensText(l.TokensBefore, l.TokensAfter, l.Ratio))
 		if l.Model != "" {
 			row("  model", printable(l.Model))
