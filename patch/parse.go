@@ -266,7 +266,7 @@ func (e *identity) check() error {
 }
 
 func (e *Event) deriveContent(content []byte) {
-	e.tokens = contentTokens(content)
+	var size promptSize
 	for name, v := range jsontext.Members(content) {
 		switch name {
 		case "role":
@@ -277,6 +277,7 @@ func (e *Event) deriveContent(content []byte) {
 			for i, part := range jsontext.Elements(v) {
 				e.content = true
 				for kind, f := range jsontext.Members(part) {
+					size.add(kind, f)
 					if kind != "functionCall" && kind != "functionResponse" || jsontext.KindOf(f) != jsontext.Object {
 						continue
 					}
@@ -297,6 +298,7 @@ func (e *Event) deriveContent(content []byte) {
 			}
 		}
 	}
+	e.tokens = size.tokens()
 }
 
 // Kinds of the known fields of actions.

@@ -34,29 +34,32 @@ func EstimateTextTokens(text string) int { return tokensOf(utf8.RuneCountInStrin
 
 func tokensOf(runes int) int { return (runes + RunesPerToken - 1) / RunesPerToken }
 
-func contentTokens(content []byte) int {
-	runes, data := 0, 0
-	for _, part := range jsontext.Elements(jsontext.Member(content, "parts")) {
-		for kind, v := range jsontext.Members(part) {
-			switch kind {
-			case "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata":
-			case "functionCall", "functionResponse", "executableCode", "codeExecutionResult":
-				for field, v := range jsontext.Members(v) {
-					if field != "id" {
-						runes += textRunes(v)
-					}
-				}
-			case "inlineData", "fileData":
-				if jsontext.KindOf(v) == jsontext.Object {
-					data++
-				}
-			default: // text, and kinds that there may be
-				runes += textRunes(v)
+// promptSize is what an event's parts take in a prompt, so far.
+type promptSize struct {
+	runes int
+	data  int // parts with data or a file
+}
+
+// add counts a field of a part.
+func (s *promptSize) add(kind string, v []byte) {
+	switch kind {
+	case "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata":
+	case "functionCall", "functionResponse", "executableCode", "codeExecutionResult":
+		for field, v := range jsontext.Members(v) {
+			if field != "id" {
+				s.runes += textRunes(v)
 			}
 		}
+	case "inlineData", "fileData":
+		if jsontext.KindOf(v) == jsontext.Object {
+			s.data++
+		}
+	default: // text, and kinds that there may be
+		s.runes += textRunes(v)
 	}
-	return tokensOf(runes) + data*DataTokens
 }
+
+func (s promptSize) tokens() int { return tokensOf(s.runes) + s.data*DataTokens }
 
 // textRunes counts the runes of a text, or of the JSON of any other value.
 func textRunes(v []byte) int {
