@@ -74,16 +74,23 @@ func (s *Service) append(ctx context.Context, handle *Session, e *session.Event)
 // returned without error the patch is durable and the session stands at the view that it
 // gives. After a refusal the session stands where it stood, and nothing was written; get
 // the session again to look again. Errors are as for [store.Store.ApplyPatch].
-func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, p *patch.PatchEvent) (done store.Committed, err error) {
+func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, p *patch.PatchEvent) (store.Committed, error) {
+	return s.patching(ctx, sess, "apply patch", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
+		return s.store.ApplyPatch(ctx, key, store.PatchOptions{On: on}, p)
+	})
+}
+
+// patching logs patches made from the session's view, and moves the session to the view
+// that they give.
+func (s *Service) patching(ctx context.Context, sess session.Session, doing string, log func(context.Context, store.Key, fold.View) (store.Committed, error)) (done store.Committed, err error) {
 	handle, err := handleOf(sess)
 	if err != nil {
-		return done, fmt.Errorf("apply patch: %w", err)
+		return done, fmt.Errorf("%s: %w", doing, err)
 	}
 	ctx, op := s.telemetry.start(ctx, opPatch, handle.key)
 	defer func() { op.end(ctx, err) }()
-	done, err = s.store.ApplyPatch(ctx, handle.key, store.PatchOptions{On: handle.View()}, p)
-	if err != nil {
-		return done, fmt.Errorf("apply patch: %w", err)
+	if done, err = log(ctx, handle.key, handle.View()); err != nil {
+		return done, fmt.Errorf("%s: %w", doing, err)
 	}
 	handle.advance(done.View)
 	op.logged(ctx, done.Records)
