@@ -18,30 +18,46 @@ func (a *app) showPreview(key store.Key, p *patch.PatchEvent, before fold.View, 
 	if p.Type() != patch.Revert {
 		preview.Added = p.NewEvents() // without ids that would be others when it is written
 	}
-	after := preview.View
-	state := changeOf(before, after)
-	tokensBefore, tokensAfter := estimateTokens(visible(before)), estimateTokens(visible(after))
+	d := differenceOf(before, preview.View)
 	if a.json {
-		return a.out.document(struct {
-			Removed       []logLine   `json:"removed"`
-			Added         []logLine   `json:"added"`
-			VisibleBefore int         `json:"visibleBefore"`
-			VisibleAfter  int         `json:"visibleAfter"`
-			State         stateChange `json:"state"`
-			TokensBefore  int         `json:"tokensBefore"`
-			TokensAfter   int         `json:"tokensAfter"`
-		}{
-			logLines(preview.Start, preview.Removed), logLines(preview.Start, preview.Added),
-			before.Len(), after.Len(), state, tokensBefore, tokensAfter,
-		})
+		return a.out.document(d.with(logLines(preview.Start, preview.Removed), logLines(preview.Start, preview.Added)))
 	}
 	a.out.linef("%s: dry run of %s, nothing is written", key, p.Type())
 	if err := a.out.diff(before, preview); err != nil {
 		return err
 	}
-	a.out.stateDiff(before, state)
-	a.out.linef("visible events  %s -> %s", grouped(before.Len()), grouped(after.Len()))
-	return a.out.linef("tokens, about   %s -> %s", grouped(tokensBefore), grouped(tokensAfter))
+	return a.out.difference(before, d)
+}
+
+// difference is how two views of a session differ.
+type difference struct {
+	Removed       []logLine   `json:"removed"`
+	Added         []logLine   `json:"added"`
+	VisibleBefore int         `json:"visibleBefore"`
+	VisibleAfter  int         `json:"visibleAfter"`
+	State         stateChange `json:"state"`
+	TokensBefore  int         `json:"tokensBefore"`
+	TokensAfter   int         `json:"tokensAfter"`
+}
+
+// differenceOf returns all of the difference but the events.
+func differenceOf(before, after fold.View) difference {
+	return difference{
+		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: changeOf(before, after),
+		TokensBefore: estimateTokens(visible(before)), TokensAfter: estimateTokens(visible(after)),
+	}
+}
+
+func (d difference) with(removed, added []logLine) difference {
+	d.Removed, d.Added = removed, added
+	return d
+}
+
+// difference writes all of the difference but the events.
+func (o *output) difference(before fold.View, d difference) error {
+	o.stateDiff(before, d.State)
+	o.linef("visible events  %s -> %s", grouped(d.VisibleBefore), grouped(d.VisibleAfter))
+	return o.linef("tokens, about   %s -> %s", grouped(d.TokensBefore), grouped(d.TokensAfter))
 }
 
 func logLines(start int, events []*patch.Event) []logLine {

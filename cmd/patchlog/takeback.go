@@ -248,18 +248,9 @@ func (a *app) diff(ctx context.Context, keyText string, from, to seq) error {
 
 // showDifference shows how two views of a session differ.
 func (a *app) showDifference(head string, before, after fold.View) error {
-	d, state := before.Diff(after), changeOf(before, after)
-	tokensBefore, tokensAfter := estimateTokens(visible(before)), estimateTokens(visible(after))
+	events, d := before.Diff(after), differenceOf(before, after)
 	if a.json {
-		return a.out.document(struct {
-			Removed       []logLine   `json:"removed"`
-			Added         []logLine   `json:"added"`
-			VisibleBefore int         `json:"visibleBefore"`
-			VisibleAfter  int         `json:"visibleAfter"`
-			State         stateChange `json:"state"`
-			TokensBefore  int         `json:"tokensBefore"`
-			TokensAfter   int         `json:"tokensAfter"`
-		}{visibleLines(d.Removed), visibleLines(d.Added), before.Len(), after.Len(), state, tokensBefore, tokensAfter})
+		return a.out.document(d.with(visibleLines(events.Removed), visibleLines(events.Added)))
 	}
 	a.out.line(head)
 	t := newTable("", "index", "id", "author", "event")
@@ -269,7 +260,7 @@ func (a *app) showDifference(head string, before, after fold.View) error {
 		style  style
 		view   fold.View
 		events []fold.Visible
-	}{{"-", red, before, d.Removed}, {"+", green, after, d.Added}} {
+	}{{"-", red, before, events.Removed}, {"+", green, after, events.Added}} {
 		for _, e := range side.events {
 			cells := append([]cell{{side.mark, side.style}, {grouped(e.Index), side.style}}, eventCells(e.Event, side.view.IsSummary(e.Index))...)
 			for i := range cells {
@@ -283,9 +274,7 @@ func (a *app) showDifference(head string, before, after fold.View) error {
 	} else if err := a.out.table(t); err != nil {
 		return err
 	}
-	a.out.stateDiff(before, state)
-	a.out.linef("visible events  %s -> %s", grouped(before.Len()), grouped(after.Len()))
-	return a.out.linef("tokens, about   %s -> %s", grouped(tokensBefore), grouped(tokensAfter))
+	return a.out.difference(before, d)
 }
 
 func visibleLines(events []fold.Visible) []logLine {
