@@ -17,7 +17,7 @@ func (l bound) shownAgain(ctx context.Context, v fold.View, g Group, n int) ([]*
 	}
 	var events []*patch.Event // of the summaries looked at so far
 	for i := g.Indices[0] - 1; i >= 0; i-- {
-		if !v.IsSummary(i) || groupOf(v.At(i)) != (group{stripRuns(g.Branch), g.Scope}) {
+		if !v.IsSummary(i) || groupOf(v.At(i)) != g.key() {
 			continue
 		}
 		hidden, err := l.hiddenBy(ctx, v, i)

@@ -74,7 +74,7 @@ func summariesBefore(v fold.View, g Group) []*patch.Event {
 		if i >= g.Indices[0] {
 			break
 		}
-		if v.IsSummary(i) && groupOf(e) == (group{stripRuns(g.Branch), g.Scope}) {
+		if v.IsSummary(i) && groupOf(e) == g.key() {
 			out = append(out, e)
 		}
 	}

@@ -30,6 +30,9 @@ func groupOf(e *patch.Event) group {
 	return group{stripRuns(e.Branch()), e.IsolationScope()}
 }
 
+// key returns what the group's events and their summaries have in common.
+func (g Group) key() group { return group{stripRuns(g.Branch), g.Scope} }
+
 // stripRuns removes what stands behind an @ in each element of a branch: ADK's workflows
 // number their runs so.
 func stripRuns(branch string) string {
