@@ -159,6 +159,9 @@ func (w *recordWriter) patch(p *PatchEvent) {
 	if text := p.patchIDText(); p.typ == Revert && !utf8.Valid(text) {
 		w.do(fieldErr(patchIDName, "the text %.40q is not valid UTF-8", text))
 	}
+	if text := p.groupText(); !utf8.Valid(text) {
+		w.do(fieldErr(groupName, "the text %.40q is not valid UTF-8", text))
+	}
 	w.members(p.members, p.types)
 }
 

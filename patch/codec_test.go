@@ -30,6 +30,8 @@ func sampleRecords(t testing.TB) []patch.Record {
 		{Seq: 3, Patch: patch.NewTruncateBefore("e")},
 		{Seq: 4, Patch: patch.NewSummarise(0, 1, e)},
 		{Seq: 6, Patch: patch.NewRevert("p").WithBase(5)},
+		{Seq: 7, Patch: patch.NewPin("e").WithGroup("g")},
+		{Seq: 8, Patch: patch.NewUnpin("e")},
 		{Seq: 5, Patch: parsePatch(t, `{"patchType":"later","start":"x","replacement":null,"author":null}`)},
 	}
 }

@@ -94,6 +94,20 @@ func ExampleNewRevert() {
 	// invalid patch: field of another patch type: field "state": a revert has no such field
 }
 
+func ExampleNewPin() {
+	fmt.Println(patch.NewPin("e7"))
+	fmt.Println(patch.NewUnpin("e7"))
+	// Output:
+	// {"patchType":"pin","eventId":"e7"}
+	// {"patchType":"unpin","eventId":"e7"}
+}
+
+func ExamplePatchEvent_WithGroup() {
+	fmt.Println(patch.NewSplice(0, 2).WithGroup("window 3"))
+	// Output:
+	// {"patchType":"splice","start":0,"count":2,"replacement":[],"group":"window 3"}
+}
+
 func ExampleNewSummarise() {
 	summary, err := patch.NewEvent(patch.Fields{
 		ID:      "s1",

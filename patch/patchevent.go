@@ -18,6 +18,8 @@ const (
 	Splice         Type = "splice"          // V[:start] ++ replacement ++ V[start+count:]
 	TruncateBefore Type = "truncate_before" // V[i:], where V[i] is the event with the patch's event id
 	Summarise      Type = "summarise"       // V[:start] ++ [summary] ++ V[start+count:]
+	Pin            Type = "pin"             // V stays; the event with the patch's event id is pinned
+	Unpin          Type = "unpin"           // V stays; the event with the patch's event id is pinned no longer
 	Revert         Type = "revert"          // what the patch with the patch id took out stands again, in place of what it put in
 )
 
@@ -35,8 +37,8 @@ const (
 // PatchEvent is a record that says how the visible log changes. It is immutable and
 // may be shared between goroutines. It is never visible itself.
 //
-// Patches are made by [NewSplice], [NewTruncateBefore], [NewSummarise] and [NewRevert],
-// changed by the With methods, which return a changed copy, and read from text by
+// Patches are made by [NewSplice], [NewTruncateBefore], [NewSummarise], [NewPin],
+// [NewUnpin] and [NewRevert], changed by the With methods, which return a changed copy, and read from text by
 // [ParseRecord]. A patch may be malformed, since a log may hold one that another
 // writer put there: [PatchEvent.Validate] tells. Of a malformed field the accessor
 // returns what it returns of an absent one.
@@ -91,6 +93,15 @@ func NewTruncateBefore(eventID string) *PatchEvent {
 func NewSummarise(start, count int, summary *Event) *PatchEvent {
 	return &PatchEvent{typ: Summarise, start: &start, count: &count, summary: summary}
 }
+
+// NewPin returns a patch that pins the visible event with the given id: a patch that
+// would hide it is refused, unless its author overrides that by hand. A pin changes
+// neither the visible log nor the state, and has no state policy.
+func NewPin(eventID string) *PatchEvent { return &PatchEvent{typ: Pin, eventID: &eventID} }
+
+// NewUnpin returns a patch that ends what a pin of the visible event with the given id
+// asked for.
+func NewUnpin(eventID string) *PatchEvent { return &PatchEvent{typ: Unpin, eventID: &eventID} }
 
 // NewRevert returns a patch that takes back the patch with the given id: what that put
 // in goes, and what it took out stands again (semantics, section 9). A revert can be
@@ -175,8 +186,8 @@ func (p *PatchEvent) Count() int { return deref(p.count) }
 // Replacement returns the events that a splice puts in. The slice is the caller's own.
 func (p *PatchEvent) Replacement() []*Event { return slices.Clone(p.replacement) }
 
-// EventID returns the id of the event that becomes the first visible one in a
-// truncate_before.
+// EventID returns the id of the event that a truncate_before makes the first visible
+// one, or that a pin or unpin is about.
 func (p *PatchEvent) EventID() string { return deref(p.eventID) }
 
 // PatchID returns the id of the patch that a revert takes back.
@@ -209,7 +220,7 @@ func (p *PatchEvent) Summary() *Event { return p.summary }
 func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base != nil }
 
 // StatePolicy returns the policy in force: the one given, else the type's default. A
-// revert has none; for it the value means nothing.
+// revert, a pin and an unpin have none; for them the value means nothing.
 func (p *PatchEvent) StatePolicy() StatePolicy {
 	switch {
 	case p.state != nil:

@@ -35,6 +35,10 @@ func TestPatchConstructors(t *testing.T) {
 		{truncate, patch.TruncateBefore, false, patch.Drop, `{"patchType":"truncate_before","eventId":"e"}`},
 		{summarise, patch.Summarise, true, patch.Keep, `{"patchType":"summarise","start":0,"count":3,"summaryEvent":` + a.String() + `}`},
 		{revert, patch.Revert, false, patch.Drop, `{"patchType":"revert","patchId":"p\"1"}`},
+		{patch.NewPin("e"), patch.Pin, false, patch.Drop, `{"patchType":"pin","eventId":"e"}`},
+		{patch.NewUnpin("e"), patch.Unpin, false, patch.Drop, `{"patchType":"unpin","eventId":"e"}`},
+		{patch.NewPin("e").WithGroup("g").WithGroup("g\"1"), patch.Pin, false, patch.Drop, `{"patchType":"pin","eventId":"e","group":"g\"1"}`},
+		{patch.NewPin("e").WithGroup("g").WithGroup(""), patch.Pin, false, patch.Drop, `{"patchType":"pin","eventId":"e"}`},
 	} {
 		if err := c.p.Validate(); err != nil {
 			t.Errorf("%s: %v", c.line, err)

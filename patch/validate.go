@@ -60,8 +60,13 @@ var ownFields = map[Type]struct {
 	Splice:         {[]string{"start", "count", "replacement"}, 2},
 	TruncateBefore: {[]string{"eventId"}, 1},
 	Summarise:      {[]string{"start", "count", "summaryEvent"}, 3},
+	Pin:            {[]string{"eventId"}, 1},
+	Unpin:          {[]string{"eventId"}, 1},
 	Revert:         {[]string{patchIDName}, 1},
 }
+
+// hasState reports whether patches of the type may say what becomes of a state.
+func (t Type) hasState() bool { return t == Splice || t == TruncateBefore || t == Summarise }
 
 // Validate reports whether the patch is well-formed, as far as that can be said
 // without a log: whether its indices are in range and its event is there is the
@@ -76,7 +81,7 @@ func (p *PatchEvent) Validate() error {
 func (p *PatchEvent) validate() *Defect {
 	own, ok := ownFields[p.typ]
 	if !ok {
-		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise and revert", clip(string(p.typ))), UnknownType}
+		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise, pin, unpin and revert", clip(string(p.typ))), UnknownType}
 	}
 	if p.defect != nil {
 		return p.defect
@@ -89,7 +94,7 @@ func (p *PatchEvent) validate() *Defect {
 		return &Defect{"eventId", "it is not valid UTF-8", WrongField}
 	}
 	for _, name := range patchNames {
-		if name == "patchType" || name == "base" || name == "state" && p.typ != Revert {
+		if name == "patchType" || name == "base" || name == "state" && p.typ.hasState() {
 			continue
 		}
 		i := slices.Index(own.fields, name)
@@ -104,6 +109,9 @@ func (p *PatchEvent) validate() *Defect {
 		if findMember(p.members, name) != nil {
 			return &Defect{name, "a patch has no such field; it is never visible and sets no state", ForeignField}
 		}
+	}
+	if d := p.groupDefect(); d != nil {
+		return d
 	}
 	if p.state != nil && *p.state != Drop && *p.state != Keep {
 		return &Defect{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(string(*p.state))), WrongField}

@@ -119,6 +119,15 @@ func TestAccessorsOfMalformedFields(t *testing.T) {
 	if p.Start() != 0 || p.Count() != 0 || p.EventID() != "" || p.Replacement() != nil || p.Summary() != nil || p.NewEvents() != nil {
 		t.Errorf("the accessors say %d %d %q %v %v", p.Start(), p.Count(), p.EventID(), p.Replacement(), p.Summary())
 	}
+	if pin := parsePatch(t, `{"patchType":"pin","eventId":"e","group":5}`); pin.Group() != "" {
+		t.Errorf("the group is %q", pin.Group())
+	}
+	if pin := parsePatch(t, `{"patchType":"pin","eventId":"e","group":null}`); pin.Group() != "" || pin.Validate() != nil {
+		t.Errorf("a group that is null: %q, %v", pin.Group(), pin.Validate())
+	}
+	if pin := parsePatch(t, `{"patchType":"pin","eventId":"e","group":"a\u0062"}`); pin.Group() != "ab" {
+		t.Errorf("the group is %q", pin.Group())
+	}
 	if seq, ok := p.Base(); seq != 0 || ok || p.StatePolicy() != patch.Drop {
 		t.Errorf("base %d, %v, state %s", seq, ok, p.StatePolicy())
 	}
@@ -142,6 +151,12 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 		{patch.NewSummarise(0, 1, newEvent(t, patch.Fields{Content: &genai.Content{}})), "summaryEvent/content", patch.NoContent},
 		{patch.NewTruncateBefore("e").WithState("all"), "state", patch.WrongField},
 		{patch.NewRevert("p").WithState(patch.Drop), "state", patch.ForeignField},
+		{patch.NewPin("e").WithState(patch.Keep), "state", patch.ForeignField},
+		{patch.NewUnpin("e").WithState(patch.Keep), "state", patch.ForeignField},
+		{parsePatch(t, `{"patchType":"pin","eventId":"e","start":1}`), "start", patch.ForeignField},
+		{parsePatch(t, `{"patchType":"unpin"}`), "eventId", patch.MissingField},
+		{parsePatch(t, `{"patchType":"pin","eventId":"e","group":5}`), "group", patch.WrongField},
+		{parsePatch(t, `{"patchType":"pin","eventId":"e","group":""}`), "group", patch.WrongField},
 	} {
 		wantDefect(t, c.p, c.field, c.flaw)
 		wantDefect(t, stored(t, patch.Record{Patch: c.p}).Patch, c.field, c.flaw)
@@ -155,6 +170,7 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 	}{
 		{patch.NewTruncateBefore("\xff"), "eventId"},
 		{patch.NewRevert("\xff"), "patchId"},
+		{patch.NewPin("e").WithGroup("\xff"), "group"},
 		{patch.NewTruncateBefore("e").WithID("\xff"), "id"},
 		{patch.NewTruncateBefore("e").WithID(long), "id"},
 		{patch.NewTruncateBefore("e").WithAuthor("\xff"), "author"},
