@@ -9,35 +9,51 @@ import (
 )
 
 // Fold returns the view after all the given records, in their order. The error matches
-// [ErrSeq] if they do not follow the view and each other without a gap, and
-// [ErrSource] as that of [View.Apply] does.
+// [ErrSeq] if they do not follow the view and each other without a gap; the view is the
+// one that was given then. It is a *[NeedError] if one of them is a revert that needs
+// other records; the view then stands before it, and folding can go on from there.
 func Fold(v View, records []patch.Record) (View, error) {
 	if len(records) == 0 {
 		return v, nil
 	}
 	f := folding{view: v, own: &owner{}}
+	var need *NeedError
 	for _, r := range records {
-		if err := f.record(r); err != nil {
+		err := f.record(r)
+		if errors.As(err, &need) {
+			break
+		}
+		if err != nil {
 			return v, err
 		}
 	}
 	f.flush()
+	if need != nil {
+		return f.view.fresh(), need
+	}
 	return f.view.fresh(), nil
 }
 
 // Apply returns the view after one more record. Whatever the record says, it is
 // total: a patch that cannot be applied is listed in [View.Skipped] and changes
 // nothing else but Seq and PatchSeq. The error matches [ErrSeq] if the record's seq is
-// not the view's next one, and [ErrSource] if what a revert brings back is not in memory
-// and cannot be read.
+// not the view's next one. It is a *[NeedError] if the record is a revert, and what it
+// brings back is not at hand.
 func (v View) Apply(r patch.Record) (View, error) {
+	next, err := v.apply(r)
+	next.hand = nil
+	return next, err
+}
+
+// apply is Apply, but the view keeps what it has at hand.
+func (v View) apply(r patch.Record) (View, error) {
 	f := folding{view: v}
 	if err := f.record(r); err != nil {
 		return v, err
 	}
 	f.flush()
 	next := f.view
-	next.pairs, next.ahead = &pairingCache{}, &readAhead{}
+	next.pairs = &pairingCache{}
 	switch {
 	case r.Event != nil && v.state != nil:
 		next.state = v.state.appended(r.Event)
@@ -70,7 +86,8 @@ func (f *folding) record(r patch.Record) error {
 	case r.Patch != nil:
 		f.flush()
 		e, err := v.edit(r.Patch)
-		if errors.Is(err, ErrSource) {
+		var need *NeedError
+		if errors.As(err, &need) || errors.Is(err, patch.ErrCorrupt) {
 			return err
 		}
 		v.seq, v.patchSeq = r.Seq, r.Seq
@@ -78,9 +95,13 @@ func (f *folding) record(r patch.Record) error {
 			v.skip(reasonOf(err))
 			return nil
 		}
-		nodes := e.nodes(v, r.Seq)
-		v.root = v.root.splice(f.own, e.lo, e.hi, nodes)
-		v.patches = v.patches.with(nodes[0].cut)
+		c := newCut(v, e, r.Seq)
+		if e.pin == nil {
+			v.root = v.root.splice(f.own, e.lo, e.hi, e.nodes(c))
+		} else {
+			v.pins = v.pins.with(*e.pin)
+		}
+		v.patches = v.patches.with(c)
 	default:
 		return fmt.Errorf("%w: record %d holds neither event nor patch", patch.ErrInvalid, r.Seq)
 	}
@@ -126,22 +147,27 @@ type edit struct {
 
 	target *cut   // of a revert: the patch that it takes back
 	back   []node // and what that had taken out
+
+	pin *pinChange // of a pin, an unpin, and the revert of one, which remove nothing
 }
 
-// edit finds out what a patch does, or why it cannot be applied; an error that matches
-// [ErrSource] leaves that open.
+// edit finds out what a patch does, or why it cannot be applied. An error that is a
+// *[NeedError] leaves that open.
 func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	if err := p.Validate(); err != nil {
 		return edit{}, err
 	}
-	if p.Type() == patch.Revert {
+	switch p.Type() {
+	case patch.Revert:
 		return v.revertEdit(p)
+	case patch.Pin, patch.Unpin:
+		return v.pinEdit(p)
 	}
 	e := edit{patch: p}
 	if p.Type() == patch.TruncateBefore {
 		i, ok := v.Find(p.EventID())
 		if !ok {
-			return edit{}, fmt.Errorf("%w: no visible event has the id %q", ErrEventNotFound, p.EventID())
+			return edit{}, notVisible(p)
 		}
 		_, e.hi = v.root.at(i)
 		e.end = i
@@ -174,21 +200,19 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	return e, nil
 }
 
-// nodes returns what the patch with the given seq puts in: its events, or a marker; a
-// revert's marker and what it brings back.
-func (e edit) nodes(v *View, seq uint64) []node {
+// nodes returns what the patch of the cut puts in: its events, or a marker; a revert's
+// marker and what it brings back.
+func (e edit) nodes(c *cut) []node {
 	if e.target != nil {
-		marker := node{seq: seq, cut: newRevertCut(e.patch, seq, v.root, e.lo, e.hi, e.target)}
-		return append([]node{marker}, e.back...)
+		return append([]node{{seq: c.seq, cut: c}}, e.back...)
 	}
 	nodes := e.added()
-	c := newCut(e.patch, seq, v.root, e.lo, e.hi)
 	if c.puts = len(nodes) > 0; !c.puts {
 		nodes = []node{{}}
 	}
 	c.made = int32(len(nodes))
 	for i := range nodes {
-		nodes[i].seq, nodes[i].index, nodes[i].cut = seq, int32(i), c
+		nodes[i].seq, nodes[i].index, nodes[i].cut = c.seq, int32(i), c
 	}
 	return nodes
 }

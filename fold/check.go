@@ -12,13 +12,16 @@ type CheckOptions struct {
 	// leaves a visible log that a model's API refuses.
 	AllowOrphans bool
 
-	// AnyBase accepts a patch whatever its base: it means the log as the view has it.
-	AnyBase bool
+	// AllowPinned accepts a patch that hides a pinned event.
+	AllowPinned bool
+
+	// AsOfNow accepts a patch whatever its base: it means the log as the view has it.
+	AsOfNow bool
 }
 
 // Check reports whether an author may log the patch after the view's newest record;
-// nil means that [View.Apply] will do what the patch says. It judges in this order
-// (semantics, section 4), and the first refusal is the error:
+// nil means that [View.Apply] will do what the patch says. It judges in this order, and
+// the first refusal is the error:
 //
 //   - [ErrUnknownPatch], whatever the patch, if the log holds a patch of unknown type;
 //   - a *[ConflictError] if the log's newest patch is above the patch's base, and
@@ -27,9 +30,12 @@ type CheckOptions struct {
 //   - a *[patch.Defect], which matches [patch.ErrInvalid], if its form is wrong;
 //   - [ErrOutOfRange] or [ErrEventNotFound]; for a revert a *[patch.Defect] if there is
 //     no such patch, or a *[BlockedError];
+//   - a *[PinnedError] if it is no revert;
 //   - an *[OrphanError].
 //
-// An error that matches [ErrSource] leaves it open whether a revert may be logged.
+// The error is a *[NeedError] if the view cannot tell before it is given more of its log,
+// which happens for reverts alone. Whether the log holds the patch's id or group already
+// is for whoever keeps the log to say.
 //
 // Check takes time linear in the number of visible events, once for each view, and
 // then in the number of events that the patch touches.
@@ -42,7 +48,7 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 	if v.unknown {
 		return edit{}, ErrUnknownPatch
 	}
-	if base, ok := p.Base(); ok && !opts.AnyBase {
+	if base, ok := p.Base(); ok && !opts.AsOfNow {
 		if base > v.seq {
 			return edit{}, invalidBase(base, v.seq)
 		}
@@ -52,12 +58,15 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 	}
 	e, err := v.edit(p)
 	if errors.Is(err, errBlocked) {
-		err = v.blockedError(p)
+		err = v.blockedError(v.patches.find(p.PatchID()))
 	}
 	if err != nil {
 		return edit{}, err
 	}
-	if !opts.AllowOrphans {
+	if pinned := v.pinnedIn(e); len(pinned) > 0 && !opts.AllowPinned {
+		return edit{}, &PinnedError{pinned}
+	}
+	if !opts.AllowOrphans && e.pin == nil {
 		if err := v.checkOrphans(e); err != nil {
 			return edit{}, err
 		}
@@ -65,40 +74,28 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 	return e, nil
 }
 
-// Preview is what a patch would do.
-type Preview struct {
-	View    View           // as it would stand after the patch; to look at, not to make patches from
-	Start   int            // the index of the first event that goes or comes; a provider's prompt cache can reuse what is before it
-	Removed []*patch.Event // the visible events that go, in order
-	Added   []*patch.Event // the visible events that come in their place
-
-	StateChanged []string // the state keys that are set otherwise, come or go, in order
-	TokensSaved  int      // about how many tokens a model's prompt gets shorter; below 0 if it gets longer
-}
-
 // Preview returns what the patch would do, or the error of [View.Check]. It changes
-// nothing, and costs nothing when dropped.
-func (v View) Preview(p *patch.PatchEvent, opts CheckOptions) (Preview, error) {
-	v.ahead = &readAhead{} // what a preview reads is not for keeping
+// nothing, and costs nothing when dropped. The difference's After is to look at, not to
+// make patches from.
+func (v View) Preview(p *patch.PatchEvent, opts CheckOptions) (Difference, error) {
 	e, err := v.check(p, opts)
 	if err != nil {
-		return Preview{}, err
+		return Difference{}, err
 	}
 	next, err := v.Apply(patch.Record{Seq: v.seq + 1, Patch: p})
 	if err != nil {
-		return Preview{}, err
+		return Difference{}, err
 	}
-	pre := Preview{View: next, Start: e.first, StateChanged: v.net().changed(next.net())}
-	for _, n := range e.added() {
-		pre.Added = append(pre.Added, n.event)
-		pre.TokensSaved -= n.event.EstimatedTokens()
+	d := Difference{Before: v, After: next, First: e.first, StateChanged: v.net().changed(next.net())}
+	for i, n := range e.added() {
+		d.Added = append(d.Added, Visible{e.first + i, n.event})
 	}
-	for i, removed := range v.EventsFrom(e.first) {
+	for i, event := range v.EventsFrom(e.first) {
 		if i == e.end {
 			break
 		}
-		pre.Removed = append(pre.Removed, removed)
-		pre.TokensSaved += removed.EstimatedTokens()
+		d.Removed = append(d.Removed, Visible{i, event})
 	}
-	return pre, nil
+	d.TokensSaved = tokensOf(d.Removed) - tokensOf(d.Added)
+	return d, nil
 }

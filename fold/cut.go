@@ -6,69 +6,66 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// cut is what a patch did to the sequence: the nodes that it put in, and the run that it
-// took out (semantics, section 9). All nodes that it made know it; the first of them
-// carries the run's net delta if the patch keeps it.
+// cut is what an applied patch did to the sequence: the nodes that it put in, and the run
+// that it took out. All nodes that it made know it; the first of them carries the run's
+// net delta if the patch keeps it. A pin, an unpin, and the revert of one put in and take
+// out nothing.
 //
-// The nodes that were restored from a snapshot have cuts that know only seq, pos and
+// The nodes that were restored from a skeleton have cuts that know only seq, pos and
 // carry; those of the list of patches know all.
 type cut struct {
 	id     string // the patch's
+	group  string // the patch's, or ""
 	seq    uint64 // the patch's
 	pos    uint64 // of the nodes that the patch made; see [node.pos]
 	made   int32  // how many nodes the patch made: its events, or a marker
 	keep   bool
 	puts   bool // the nodes that the patch made are events
+	splice bool
 	revert bool
 
-	target *cut                // a revert's: the patch whose run it brought back, behind its marker
-	out    atomic.Pointer[run] // what the patch took out
+	target *cut // a revert's: the patch that it took back, whose run stands behind its marker
+	out    run  // what the patch took out
+	pin    *pinChange
 
 	depth int // of cuts inside out whose carry may not be computed yet
 	carry atomic.Pointer[delta]
-
-	past *past // of a restored marker, which has no seq and stands for several
-	gap  int   // which of the past's stretches of markers these are
 }
 
-// Carries are computed when someone asks for the state. A chain of cuts, each holding
-// the one before, is not let grow deeper than this without computing.
+// Carries are computed when someone asks for the state, but for lean cuts, which could
+// not. A chain of cuts, each holding the one before, is not let grow deeper than this
+// without computing.
 const maxLazyCarry = 64
 
-// newCut returns the cut of a patch that takes out the run from lo up to hi of a
-// sequence.
-func newCut(p *patch.PatchEvent, seq uint64, root *tree, lo, hi int) *cut {
-	nodes := root.slice(lo, hi)
-	c := &cut{id: p.ID(), seq: seq, made: 1}
-	c.out.Store(&run{nodes: nodes})
-	switch {
-	case len(nodes) > 0:
-		c.pos = nodes[len(nodes)-1].pos()
-	case lo > 0:
-		c.pos = root.byRank(lo - 1).pos()
-	}
-	if c.keep = p.StatePolicy() == patch.Keep; !c.keep {
+// newCut returns the cut of a patch that does an edit of a view.
+func newCut(v *View, e edit, seq uint64) *cut {
+	p := e.patch
+	c := &cut{id: p.ID(), group: p.Group(), seq: seq, splice: p.Type() == patch.Splice, revert: e.target != nil, target: e.target, pin: e.pin}
+	if e.pin != nil {
 		return c
 	}
-	for i := range nodes {
-		if nodes[i].cut != nil {
-			c.depth = max(c.depth, nodes[i].cut.depth+1)
+	nodes := v.root.slice(e.lo, e.hi)
+	c.made = 1
+	switch {
+	case len(nodes) > 0 && !c.revert:
+		c.pos = nodes[len(nodes)-1].pos()
+	case e.lo > 0: // a revert's marker stands before whatever its nodes are sorted by
+		c.pos = v.root.byRank(e.lo - 1).pos()
+	}
+	c.out = run{nodes: nodes}
+	if c.keep = !c.revert && p.StatePolicy() == patch.Keep; c.keep {
+		for i := range nodes {
+			if nodes[i].cut != nil {
+				c.depth = max(c.depth, nodes[i].cut.depth+1)
+			}
+		}
+		if v.lean || c.depth > maxLazyCarry {
+			c.net()
+			c.depth = 0
 		}
 	}
-	if c.depth > maxLazyCarry {
-		c.net()
-		c.depth = 0
-	}
-	return c
-}
-
-// newRevertCut returns the cut of a revert that brings back what a patch took out. Its marker must stand
-// before whatever the nodes, and those that they stand for, are sorted by.
-func newRevertCut(p *patch.PatchEvent, seq uint64, root *tree, lo, hi int, target *cut) *cut {
-	c := &cut{id: p.ID(), seq: seq, made: 1, revert: true, target: target}
-	c.out.Store(&run{nodes: root.slice(lo, hi)})
-	if lo > 0 {
-		c.pos = root.byRank(lo - 1).pos()
+	if v.lean {
+		c.out = lean(nodes)
 	}
 	return c
 }
@@ -88,22 +85,9 @@ func (c *cut) net() delta {
 	if known := c.carry.Load(); known != nil {
 		return *known
 	}
-	r := c.out.Load()
-	if r.nodes == nil && r.size > 0 { // let go of meanwhile, when the carry was known
-		return *c.carry.Load()
-	}
-	net := netOfNodes(r.nodes)
+	net := netOfNodes(c.out.nodes)
 	c.carry.Store(&net)
 	return net
-}
-
-// release lets go of the bodies of the events that the patch took out. They can be read
-// from the source again.
-func (c *cut) release(source Source) {
-	if r := c.out.Load(); r.nodes != nil {
-		c.net()
-		c.out.Store(compact(r.nodes, source))
-	}
 }
 
 // in yields the nodes that the patch put in, in their order: those that it made, and
@@ -121,7 +105,7 @@ func (c *cut) in(yield func(node) bool) {
 
 // tookOut yields the nodes that the patch took out, in their order. They may be without
 // bodies.
-func (c *cut) tookOut(yield func(node) bool) { c.out.Load().each(yield) }
+func (c *cut) tookOut(yield func(node) bool) { c.out.each(yield) }
 
 // patchList is the patches that a view applied, newest first. Views share its tail. A nil
 // list is empty.

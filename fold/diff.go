@@ -4,9 +4,12 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Difference says what has become of a view in another one of the same session.
+// Difference says what has become of a view in another one of the same session, or
+// would become of it by a patch.
 type Difference struct {
-	First   int       // the first visible index that differs; both lengths if none does
+	Before, After View
+
+	First   int       // the first visible index at which an event goes or comes; a provider's prompt cache can reuse what is before it
 	Removed []Visible // visible events that the other view does not show, in order
 	Added   []Visible // visible events that only the other view shows, in order
 
@@ -24,7 +27,7 @@ type Visible struct {
 // number of events that are visible in either. Events that are in both never change
 // their order.
 func (v View) Diff(other View) Difference {
-	var d Difference
+	d := Difference{Before: v, After: other}
 	before, after := v.visibleNodes(), other.visibleNodes()
 	for d.First < min(len(before), len(after)) && before[d.First].id() == after[d.First].id() {
 		d.First++

@@ -3,6 +3,7 @@ package fold
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -19,6 +20,9 @@ var (
 	// ErrEventNotFound: the event that the patch names is not visible.
 	ErrEventNotFound = errors.New("event not found")
 
+	// ErrPinned: the patch would hide a pinned event. The error is a *[PinnedError].
+	ErrPinned = errors.New("pinned")
+
 	// ErrOrphanedCall: the patch would split a function call from its response, or
 	// leave a visible log that a model's API refuses. The error is an *[OrphanError].
 	ErrOrphanedCall = errors.New("orphaned function call")
@@ -30,10 +34,6 @@ var (
 	// ErrBlocked: a revert cannot be applied before a later patch is reverted. The error
 	// is a *[BlockedError].
 	ErrBlocked = errors.New("revert blocked")
-
-	// ErrSource: what a revert needs is not in memory, and reading it failed. This says
-	// nothing of the patch.
-	ErrSource = errors.New("reading what a revert needs")
 
 	// ErrSeq: a record was applied to a view that it does not follow.
 	ErrSeq = errors.New("record out of sequence")
@@ -73,6 +73,32 @@ func (e *BlockedError) Error() string {
 
 // Is reports whether target is [ErrBlocked].
 func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
+
+// PinnedError lists the pinned events that a patch would hide. It matches [ErrPinned].
+type PinnedError struct {
+	Events []Visible // in order
+}
+
+func (e *PinnedError) Error() string {
+	const most = 5
+	text := "pinned: the patch would hide"
+	for i, p := range e.Events {
+		if i == most {
+			text += fmt.Sprintf(" and %d more", len(e.Events)-most)
+			break
+		}
+		text += fmt.Sprintf(" visible event %d (id %q),", p.Index, p.Event.ID())
+	}
+	return strings.TrimSuffix(text, ",") + "; unpin it, leave it in sight, or allow pinned events to be hidden"
+}
+
+// Is reports whether target is [ErrPinned].
+func (e *PinnedError) Is(target error) bool { return target == ErrPinned }
+
+// notVisible is the refusal of a patch whose event is not there.
+func notVisible(p *patch.PatchEvent) error {
+	return fmt.Errorf("%w: no visible event has the id %q", ErrEventNotFound, p.EventID())
+}
 
 // invalidBase is the refusal of a base that cannot have been seen.
 func invalidBase(base, last uint64) error {

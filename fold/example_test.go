@@ -1,6 +1,7 @@
 package fold_test
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -48,11 +49,11 @@ func ExampleView_Check() {
 }
 
 func ExampleView_Preview() {
-	pre, err := exampleView().Preview(patch.NewSplice(1, 2), fold.CheckOptions{})
-	for _, e := range pre.Removed {
-		fmt.Println("goes:", e.ID())
+	d, err := exampleView().Preview(patch.NewSplice(1, 2), fold.CheckOptions{})
+	for _, e := range d.Removed {
+		fmt.Println("goes:", e.Event.ID())
 	}
-	fmt.Println(pre.View.Len(), err)
+	fmt.Println(d.After.Len(), err)
 	// Output:
 	// goes: call
 	// goes: response
@@ -107,14 +108,54 @@ func ExampleView_Entries() {
 	// 1 answer by record 4 summary: false
 }
 
-func ExampleView_Release() {
-	records := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
-	v, _ := fold.Fold(fold.New("", nil), records)
-	v = v.Release(source(records)) // e1 is not in memory any more
+func ExampleView_Lean() {
+	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
+	v, _ := fold.Fold(fold.New("", nil).Lean(), log) // e1 is not in memory any more
 
-	v, err := v.Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("p")})
+	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
+	_, err := v.Apply(revert)
+	fmt.Println(err)
+	var need *fold.NeedError
+	if errors.As(err, &need) {
+		v, err = v.With(log[need.Seqs[0]-1:]).Apply(revert)
+	}
 	fmt.Println(v.Len(), v.At(0).ID(), err)
-	// Output: 2 e1 <nil>
+	// Output:
+	// the view lacks 1 records, from record 1 on; hand them in
+	// 2 e1 <nil>
+}
+
+func ExampleView_CheckAll() {
+	v := exampleView()
+	call, response := patch.NewSplice(1, 1).WithGroup("g"), patch.NewSplice(1, 1).WithGroup("g")
+	fmt.Println(v.Check(call, fold.CheckOptions{}) == nil) // alone it would split a call from its response
+	after, err := v.CheckAll([]*patch.PatchEvent{call, response}, fold.CheckOptions{})
+	fmt.Println(after.Len(), err)
+	// Output:
+	// false
+	// 2 <nil>
+}
+
+func ExampleView_IsPinned() {
+	v, _ := exampleView().Apply(patch.Record{Seq: 5, Patch: patch.NewPin("question").WithID("p")})
+	fmt.Println(v.IsPinned(0), v.IsPinned(1))
+	fmt.Println(v.Check(patch.NewSplice(0, 1), fold.CheckOptions{}))
+	fmt.Println(v.Check(patch.NewSplice(0, 1), fold.CheckOptions{AllowPinned: true, AllowOrphans: true}))
+	// Output:
+	// true false
+	// pinned: the patch would hide visible event 0 (id "question"); unpin it, leave it in sight, or allow pinned events to be hidden
+	// <nil>
+}
+
+func ExampleView_Standing() {
+	v := exampleView()
+	for i, p := range []*patch.PatchEvent{
+		patch.NewSplice(3, 1).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g"), patch.NewRevert("p0"),
+	} {
+		v, _ = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p.WithID(fmt.Sprint("p", i))})
+	}
+	fmt.Println(v.Standing("p1")) // p0 has been taken back
+	// Output: [p1] <nil>
 }
 
 func ExampleView_Diff() {

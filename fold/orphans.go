@@ -124,13 +124,17 @@ func (s span) orphans() []Orphan {
 		out = append(out, s.orphansOf(key)...)
 	}
 	out = append(out, s.misplacedCalls()...)
-	slices.SortStableFunc(out, func(a, b Orphan) int {
+	sortOrphans(out)
+	return out
+}
+
+func sortOrphans(orphans []Orphan) {
+	slices.SortStableFunc(orphans, func(a, b Orphan) int {
 		if a.Index != b.Index {
 			return a.Index - b.Index
 		}
 		return strings.Compare(a.CallID, b.CallID)
 	})
-	return out
 }
 
 // touchedKeys are the keys of parts that go or come. Parts of other keys stay paired as
@@ -178,36 +182,52 @@ func (s span) after(key callKey, before []part) (parts []part, was []int) {
 
 func (s span) orphansOf(key callKey) []Orphan {
 	before := s.pairs.byKey[key]
-	partnerBefore := pair(before)
-	parts, was := s.after(key, before)
-	partner := pair(parts)
-
-	var out []Orphan
-	for i, p := range parts {
-		old := was[i]
-		switch {
-		case p.Response && partner[i] == unpaired && (old == unpaired || partnerBefore[old] != unpaired):
-			out = append(out, p.orphan(problemUnpaired))
-		case p.Response && old != unpaired && partnerBefore[old] != unpaired && was[partner[i]] != unpaired &&
-			was[partner[i]] != partnerBefore[old]:
-			out = append(out, p.orphan(problemOtherCall))
-		case !p.Response && old != unpaired && partnerBefore[old] != unpaired && partner[i] == unpaired:
-			out = append(out, p.orphan(problemNoAnswer))
-		}
-	}
+	c := pairChange{before: before, partnerWas: pair(before)}
+	c.after, c.was = s.after(key, before)
+	c.partner = pair(c.after)
+	out := c.orphans()
 	for i, p := range before {
-		if !p.Response && p.pos >= s.first && p.pos < s.end && s.mustStay(before, partnerBefore, i) {
+		if !p.Response && p.pos >= s.first && p.pos < s.end && s.view.mustStay(before, c.partnerWas, i) {
 			out = append(out, p.orphan(problemOpen))
 		}
 	}
 	return out
 }
 
-// mustStay reports whether the call with index i is open, and of the newest invocation
-// or long-running. A long-running call stays open until the user's side has answered
-// it: what the tool itself returned is a placeholder.
-func (s span) mustStay(parts []part, partner []int, i int) bool {
+// pairChange is the parts of a key before and after a change, and how they pair.
+type pairChange struct {
+	before, after       []part
+	was                 []int // for each part after, its index among those before, or unpaired if it is new
+	partnerWas, partner []int
+}
+
+// orphans lists the responses that would answer nothing, or another call, and the calls
+// that would lose their response. What was unpaired before does not count.
+func (c pairChange) orphans() []Orphan {
+	var out []Orphan
+	for i, p := range c.after {
+		old := c.was[i]
+		wasPaired := old != unpaired && c.partnerWas[old] != unpaired
+		switch {
+		case p.Response && c.partner[i] == unpaired && (old == unpaired || wasPaired):
+			out = append(out, p.orphan(problemUnpaired))
+		case p.Response && wasPaired && c.was[c.partner[i]] != unpaired && c.was[c.partner[i]] != c.partnerWas[old]:
+			out = append(out, p.orphan(problemOtherCall))
+		case !p.Response && wasPaired && c.partner[i] == unpaired:
+			out = append(out, p.orphan(problemNoAnswer))
+		}
+	}
+	return out
+}
+
+// mustStay reports whether a part is a call that no patch may hide: one that is open, and
+// of the newest invocation or long-running. A long-running call stays open until the
+// user's side has answered it: what the tool itself returned is a placeholder.
+func (v View) mustStay(parts []part, partner []int, i int) bool {
 	call := parts[i]
+	if call.Response {
+		return false
+	}
 	if isLongRunning(call.event, call.ID) {
 		for j, p := range parts {
 			if p.Response && partner[j] == i && p.event.Author() == "user" {
@@ -216,7 +236,7 @@ func (s span) mustStay(parts []part, partner []int, i int) bool {
 		}
 		return true
 	}
-	return partner[i] == unpaired && s.view.isNewest(call.pos)
+	return partner[i] == unpaired && v.isNewest(call.pos)
 }
 
 func isLongRunning(e *patch.Event, callID string) bool {

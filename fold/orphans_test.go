@@ -182,7 +182,7 @@ func TestBaseIsChecked(t *testing.T) {
 	if err := v.Check(p.WithBase(6), fold.CheckOptions{}); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "6") {
 		t.Errorf("a base above the last seq: %v", err)
 	}
-	if err := v.Check(p.WithBase(0), fold.CheckOptions{AnyBase: true}); err != nil {
+	if err := v.Check(p.WithBase(0), fold.CheckOptions{AsOfNow: true}); err != nil {
 		t.Errorf("any base: %v", err)
 	}
 	// Base comes before form, form before bounds, bounds before orphans.

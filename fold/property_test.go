@@ -1,7 +1,6 @@
 package fold_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -46,15 +45,19 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{Max: 60}).Draw(t, "records")
 		ref := fuzz.NewReference(initialState)
 		v := fold.New("", initialState)
+		if rapid.Bool().Draw(t, "let go of what is hidden") {
+			v = v.Lean()
+		}
+		k := &keeper{t: t, log: records, initial: initialState}
 		var kept []fold.View
 		for i := 0; i < len(records); {
 			var err error
 			n := 1
 			if rapid.Bool().Draw(t, "piece") {
 				n = rapid.IntRange(1, len(records)-i).Draw(t, "length")
-				v, err = fold.Fold(v, records[i:i+n])
+				v = k.fold(v, records[i:i+n])
 			} else {
-				v, err = v.Apply(records[i])
+				v, err = k.apply(v, records[i])
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -68,9 +71,6 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 					t.Fatalf("%v\n%s", err, fuzz.Text(records[:i], initialState))
 				}
 			}
-			if rapid.Bool().Draw(t, "let go of what is hidden") {
-				v = v.Release(source(records))
-			}
 			kept = append(kept, v)
 		}
 		for _, v := range kept {
@@ -83,17 +83,6 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 			}
 		}
 	})
-}
-
-// source is a log as a view's source.
-type source []patch.Record
-
-func (s source) Records(_ context.Context, seqs []uint64) ([]patch.Record, error) {
-	var records []patch.Record
-	for _, seq := range seqs {
-		records = append(records, s[seq-1])
-	}
-	return records, nil
 }
 
 // Check refuses exactly what the reference model refuses, for the same reason and with
@@ -175,15 +164,15 @@ func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Patch
 	for _, r := range append(records[:len(records):len(records)], patch.Record{Seq: v.Seq() + 1, Patch: p}) {
 		after.Apply(r)
 	}
-	if err := fuzz.Compare(pre.View, after); err != nil {
+	if err := fuzz.Compare(pre.After, after); err != nil {
 		t.Fatalf("preview of %v: %v\n%s", p, err, fuzz.Text(records, nil))
 	}
-	if pre.View.SkippedCount() != v.SkippedCount() {
+	if pre.After.SkippedCount() != v.SkippedCount() {
 		t.Fatalf("%v was accepted, and skipped", p)
 	}
-	diff := v.Diff(pre.View)
-	if !slices.Equal(eventsOf(diff.Removed), pre.Removed) || !slices.Equal(eventsOf(diff.Added), pre.Added) ||
-		len(pre.Removed)+len(pre.Added) > 0 && diff.First != pre.Start ||
+	diff := v.Diff(pre.After)
+	if !slices.Equal(diff.Removed, pre.Removed) || !slices.Equal(diff.Added, pre.Added) ||
+		len(pre.Removed)+len(pre.Added) > 0 && diff.First != pre.First ||
 		!slices.Equal(diff.StateChanged, pre.StateChanged) || diff.TokensSaved != pre.TokensSaved {
 		t.Fatalf("%v: the preview is %+v, but the views differ by %+v\n%s", p, pre, diff, fuzz.Text(records, nil))
 	}
@@ -195,23 +184,15 @@ func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Patch
 		t.Fatalf("preview removes %d and adds %d, but %d visible events become %d", len(pre.Removed), len(pre.Added), len(before), len(now))
 	}
 	for i, e := range pre.Removed {
-		if before[pre.Start+i] != e {
-			t.Fatalf("preview says that %v goes, but visible event %d is %v", e, pre.Start+i, before[pre.Start+i])
+		if before[pre.First+i] != e.Event || e.Index != pre.First+i {
+			t.Fatalf("preview says that %v goes, but visible event %d is %v", e, pre.First+i, before[pre.First+i])
 		}
 	}
 	for i, e := range pre.Added {
-		if now[pre.Start+i] != e {
-			t.Fatalf("preview says that %v comes, but visible event %d is %v", e, pre.Start+i, now[pre.Start+i])
+		if now[pre.First+i] != e.Event || e.Index != pre.First+i {
+			t.Fatalf("preview says that %v comes, but visible event %d is %v", e, pre.First+i, now[pre.First+i])
 		}
 	}
-}
-
-func eventsOf(visible []fold.Visible) []*patch.Event {
-	var events []*patch.Event
-	for _, e := range visible {
-		events = append(events, e.Event)
-	}
-	return events
 }
 
 func changedKeys(before, after map[string]patch.Value) []string {
@@ -248,6 +229,8 @@ func kindOf(err error) string {
 		return "event not found"
 	case errors.Is(err, fold.ErrBlocked):
 		return "revert blocked"
+	case errors.Is(err, fold.ErrPinned):
+		return "pinned"
 	case errors.Is(err, fold.ErrOrphanedCall):
 		return "orphaned call"
 	}

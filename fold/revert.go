@@ -20,21 +20,25 @@ func (n node) id() nodeID { return nodeID{n.seq, n.index} }
 // anywhere and means nothing.
 func (n *node) isRevertMarker() bool { return n.event == nil && n.cut.revert }
 
-// revertEdit finds out what a revert does (semantics, section 9). It makes the view
-// whole. Errors are as those of [View.edit].
+// revertEdit finds out what a revert does: all that its patch put in must stand, with
+// nothing between but markers of reverts; that stretch makes room for what the patch had
+// taken out. Errors are as those of [View.edit].
 func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
-	if err := v.makeWhole(); err != nil {
-		return edit{}, err
+	if v.restored {
+		return edit{}, &NeedError{Log: true}
 	}
 	target := v.patches.find(p.PatchID())
-	if target == nil {
-		return edit{}, &patch.Defect{Field: "patchId", Problem: fmt.Sprintf("no patch %q has been applied", p.PatchID()), Flaw: patch.PatchNotFound}
+	switch {
+	case target == nil:
+		return edit{}, patchNotFound(p.PatchID())
+	case target.pin != nil:
+		return v.unpinEdit(p, target)
 	}
 	lo, hi, ok := v.root.stretch(target)
 	if !ok {
 		return edit{}, errBlocked
 	}
-	back, err := v.ahead.load(target.out.Load())
+	back, err := v.bodies(target.out)
 	if err != nil {
 		return edit{}, err
 	}
@@ -78,13 +82,15 @@ func (t *tree) stretch(c *cut) (lo, hi int, ok bool) {
 }
 
 // blockedError says which patch is in the way of a revert that cannot be applied.
-func (v *View) blockedError(p *patch.PatchEvent) error {
-	target := v.patches.find(p.PatchID())
+func (v *View) blockedError(target *cut) error {
 	by := v.blocking(target)
-	if by == nil { // nothing is, but the nodes are not where the log says
-		return fmt.Errorf("%w: %w: the view's snapshot has nodes at other places than the log", ErrSource, patch.ErrCorrupt)
+	if target.pin != nil {
+		by = v.blockingPin(target)
 	}
-	return &BlockedError{PatchID: p.PatchID(), Blocking: by.id, BlockingSeq: by.seq, TakenBack: by.target == target}
+	if by == nil { // nothing is, but the nodes are not where the log says
+		return fmt.Errorf("%w: the view has nodes at other places than the log", patch.ErrCorrupt)
+	}
+	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq, TakenBack: by.target == target}
 }
 
 // blocking returns the patch that is in the way of reverting one. What the revert needs

@@ -1,7 +1,6 @@
 package fold_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -67,31 +66,29 @@ func TestPropertyRevertsInLongLogs(t *testing.T) {
 		records := plainLog(t)
 		ref := fuzz.NewReference(initialState)
 		v := fold.New("creation", initialState)
+		if rapid.Bool().Draw(t, "let go of what is hidden") {
+			v = v.Lean()
+		}
+		k := &keeper{t: t, log: records, initial: initialState}
 		for i := 0; i < len(records); {
 			n := rapid.IntRange(1, len(records)-i).Draw(t, "piece")
-			var err error
 			if n == 1 {
-				v, err = v.Apply(records[i])
+				var err error
+				if v, err = k.apply(v, records[i]); err != nil {
+					t.Fatal(err)
+				}
 			} else {
-				v, err = fold.Fold(v, records[i:i+n])
-			}
-			if err != nil {
-				t.Fatal(err)
+				v = k.fold(v, records[i:i+n])
 			}
 			for _, r := range records[i : i+n] {
 				ref.Apply(r)
 			}
 			i += n
-			switch rapid.IntRange(0, 2).Draw(t, "then") {
-			case 1:
-				v = v.Release(source(records))
-			case 2:
-				if v, err = v.Skeleton().Restore(context.Background(), source(records)); err != nil {
-					t.Fatal(err)
-				}
+			if rapid.IntRange(0, 2).Draw(t, "then") == 0 {
+				v = k.restore(v)
 			}
 		}
-		if err := fuzz.Compare(v, ref); err != nil {
+		if err := fuzz.Compare(asked{v, k}, ref); err != nil {
 			t.Fatalf("%v\n%s", err, fuzz.Text(records, initialState))
 		}
 		whole, err := fold.Fold(fold.New("creation", initialState), records)
@@ -103,7 +100,7 @@ func TestPropertyRevertsInLongLogs(t *testing.T) {
 		}
 		for _, id := range ref.PatchIDs() {
 			p := patch.NewRevert(id)
-			got, want := v.Check(p, fold.CheckOptions{}), ref.Check(p, false)
+			got, want := k.check(v, p, fold.CheckOptions{}), ref.Check(p, false)
 			if kindOf(got) != kindOf(want) {
 				t.Fatalf("%v: got %v, want %v\n%s", p, got, want, fuzz.Text(records, initialState))
 			}
@@ -153,123 +150,9 @@ func TestRevertOrphans(t *testing.T) {
 	}
 }
 
-// brokenSource fails, or gives records that are not those of the log.
-type brokenSource func(seqs []uint64) ([]patch.Record, error)
-
-func (s brokenSource) Records(_ context.Context, seqs []uint64) ([]patch.Record, error) {
-	return s(seqs)
-}
-
-var errBroken = errors.New("the disk is broken")
-
-// Whatever a source does, a revert that needs it fails as a whole, and can be tried
-// again: it is never skipped.
-func TestBrokenSources(t *testing.T) {
-	var records []patch.Record
-	add := func(e *patch.Event, p *patch.PatchEvent) {
-		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Event: e, Patch: p})
-	}
-	for _, e := range events("e1 a=1", "e2 b=2", "e3", "e4") {
-		add(e, nil)
-	}
-	add(nil, patch.NewSplice(1, 1, event("r1"), event("r2", "c=3")).WithID("p1"))
-	add(nil, patch.NewSplice(0, 9).WithID("skipped"))
-	add(nil, patch.NewSplice(1, 3).WithID("p2"))
-	add(nil, patch.NewRevert("p2").WithID("p3"))
-	broken := func(fail func(source) brokenSource) brokenSource { return fail(source(records)) }
-	for name, s := range map[string]fold.Source{
-		"none":  nil,
-		"fails": broken(func(source) brokenSource { return func([]uint64) ([]patch.Record, error) { return nil, errBroken } }),
-		"gives too little": broken(func(good source) brokenSource {
-			return func(seqs []uint64) ([]patch.Record, error) {
-				return good.Records(context.Background(), seqs[:len(seqs)-1])
-			}
-		}),
-		"gives others": broken(func(good source) brokenSource {
-			return func(seqs []uint64) ([]patch.Record, error) {
-				out, err := good.Records(context.Background(), seqs)
-				for i := range out {
-					out[i].Seq++
-				}
-				return out, err
-			}
-		}),
-		"gives other content": broken(func(good source) brokenSource {
-			return func(seqs []uint64) ([]patch.Record, error) {
-				out, err := good.Records(context.Background(), seqs)
-				for i := range out {
-					out[i].Event, out[i].Patch = nil, patch.NewRevert("x")
-				}
-				return out, err
-			}
-		}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			v, err := fold.Fold(fold.New("", nil), records[:7])
-			if err != nil {
-				t.Fatal(err)
-			}
-			skeleton := v.Skeleton()
-			v = v.Release(s)
-			for range 2 {
-				next, err := v.Apply(records[7])
-				if !errors.Is(err, fold.ErrSource) || next.Seq() != 7 || next.SkippedCount() != 1 {
-					t.Errorf("applied: %v, at seq %d", err, next.Seq())
-				}
-				if _, err := fold.Fold(v, records[7:]); !errors.Is(err, fold.ErrSource) {
-					t.Errorf("folded: %v", err)
-				}
-				if err := v.Check(records[7].Patch, fold.CheckOptions{}); !errors.Is(err, fold.ErrSource) || errors.Is(err, patch.ErrInvalid) {
-					t.Errorf("checked: %v", err)
-				}
-				if _, err := v.Preview(records[7].Patch, fold.CheckOptions{}); !errors.Is(err, fold.ErrSource) {
-					t.Errorf("previewed: %v", err)
-				}
-			}
-			if _, err := skeleton.Restore(context.Background(), s); !errors.Is(err, fold.ErrSource) {
-				t.Errorf("restored: %v", err)
-			}
-			flaky := &flakySource{good: source(records), bad: s}
-			restored, err := skeleton.Restore(context.Background(), flaky)
-			if err != nil {
-				t.Fatal(err)
-			}
-			flaky.broken = true
-			if next, err := restored.Apply(records[7]); !errors.Is(err, fold.ErrSource) || next.Seq() != 7 {
-				t.Errorf("applied to a restored view: %v, at seq %d", err, next.Seq())
-			}
-			if _, err := restored.Skipped(); !errors.Is(err, fold.ErrSource) {
-				t.Errorf("skipped patches: %v", err)
-			}
-			flaky.broken = false
-			if next, err := restored.Apply(records[7]); err != nil || ids(next) != "e1 r1 r2 e3 e4" {
-				t.Errorf("tried again: %v, %s", err, ids(next))
-			}
-			if skipped, err := restored.Skipped(); err != nil || len(skipped) != 1 || skipped[0].Seq != 6 {
-				t.Errorf("skipped patches: %v, %v", skipped, err)
-			}
-		})
-	}
-}
-
-type flakySource struct {
-	good, bad fold.Source
-	broken    bool
-}
-
-func (s *flakySource) Records(ctx context.Context, seqs []uint64) ([]patch.Record, error) {
-	switch {
-	case !s.broken:
-		return s.good.Records(ctx, seqs)
-	case s.bad == nil:
-		return nil, errBroken
-	}
-	return s.bad.Records(ctx, seqs)
-}
-
 // A skeleton that no view has, or not of this log, gives an error, not a view or a panic.
 func TestMalformedSkeletons(t *testing.T) {
-	records := source{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1, event("r")).WithID("p")}}
+	records := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1, event("r")).WithID("p")}}
 	for name, s := range map[string]fold.Skeleton{
 		"patch seq beyond seq":  {Seq: 1, PatchSeq: 2},
 		"skips without a patch": {Seq: 3, Skips: 1},
@@ -282,46 +165,46 @@ func TestMalformedSkeletons(t *testing.T) {
 		"no such event":         {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 3, Index: 1}}},
 		"no such event either":  {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 2, Index: 1}}},
 	} {
-		if _, err := s.Restore(context.Background(), records); !errors.Is(err, patch.ErrCorrupt) {
+		if _, err := s.Restore(records); !errors.Is(err, patch.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// That its places are others, or its markers, shows when they are needed.
-	misplaced := fold.Skeleton{Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 3, Pos: 0}, {Seq: 2, Pos: 2}}}
-	if v, err := misplaced.Restore(context.Background(), records); err != nil {
-		t.Error(err)
-	} else if err := v.Check(patch.NewRevert("p"), fold.CheckOptions{}); !errors.Is(err, patch.ErrCorrupt) {
-		t.Errorf("a node at another place: %v", err)
+	for _, s := range []fold.Skeleton{
+		{Seq: 2, Nodes: []fold.NodeRef{{Seq: 2, Pos: 2}}},
+		{Seq: 2, Nodes: []fold.NodeRef{{Seq: 1, Pos: 1}, {Seq: 2, Pos: 2}}},
+	} {
+		if _, err := s.Restore(records[:1]); !errors.Is(err, patch.ErrCorrupt) {
+			t.Errorf("without the records that it needs: %v", err)
+		}
 	}
-	s := fold.Skeleton{Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 3}, {Seq: 2, Pos: 2}, {Pos: 2}}}
-	v, err := s.Restore(context.Background(), records)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := v.Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("p")}); !errors.Is(err, patch.ErrCorrupt) {
-		t.Errorf("markers that the log does not have: %v", err)
+	// That its places are others, or its markers, does no harm: what depends on it is
+	// asked of the log.
+	k := &keeper{t: t, log: records}
+	for _, nodes := range [][]fold.NodeRef{{{Seq: 3, Pos: 0}, {Seq: 2, Pos: 2}}, {{Seq: 3}, {Seq: 2, Pos: 2}, {Pos: 2}}} {
+		v, err := fold.Skeleton{Seq: 3, PatchSeq: 3, Nodes: nodes}.Restore(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err = k.apply(v, patch.Record{Seq: 4, Patch: patch.NewRevert("p")}); err != nil || ids(v) != "e1 e2" {
+			t.Errorf("reverted on misplaced nodes: %v, %s", err, ids(v))
+		}
 	}
 }
 
 // Of markers side by side a skeleton has the last one's place: what is put in behind them
 // on a restored view is found there when they are told apart again.
 func TestInsertionBehindRestoredMarkers(t *testing.T) {
-	v := view(t, "e1", "e2", "e3", "e4", "e5")
-	var log source
-	for i, e := range events("e1", "e2", "e3", "e4", "e5") {
-		log = append(log, patch.Record{Seq: uint64(i + 1), Event: e})
-	}
+	k, v := kept(t, "e1", "e2", "e3", "e4", "e5", patch.NewSplice(0, 2).WithID("p1"), patch.NewSplice(0, 2).WithID("p2"))
 	add := func(p *patch.PatchEvent) {
 		t.Helper()
-		v = apply(t, v, p)
-		log = append(log, patch.Record{Seq: v.Seq(), Patch: p})
+		r := patch.Record{Seq: v.Seq() + 1, Patch: p}
+		var err error
+		if v, err = k.apply(v, r); err != nil {
+			t.Fatal(err)
+		}
+		k.log = append(k.log, r)
 	}
-	add(patch.NewSplice(0, 2).WithID("p1"))
-	add(patch.NewSplice(0, 2).WithID("p2"))
-	v, err := v.Skeleton().Restore(context.Background(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v = k.restore(v)
 	add(patch.NewSplice(0, 0, event("x")).WithID("p3"))
 	for _, step := range []struct{ id, want string }{{"p2", "e3 e4 x e5"}, {"p3", "e3 e4 e5"}, {"p1", "e1 e2 e3 e4 e5"}} {
 		add(patch.NewRevert(step.id).WithID("r" + step.id))
@@ -331,67 +214,35 @@ func TestInsertionBehindRestoredMarkers(t *testing.T) {
 	}
 }
 
-// What judging a revert reads is not read again to apply it.
-func TestRevertReadsOnce(t *testing.T) {
-	log := source{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}
-	v, err := fold.Fold(fold.New("", nil), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reads := 0
-	v = v.Release(brokenSource(func(seqs []uint64) ([]patch.Record, error) {
-		reads++
-		return log.Records(context.Background(), seqs)
-	}))
-	for n := range 3 {
-		if after := apply(t, v, patch.NewRevert("p")); ids(after) != "e1 e2" || reads != n+1 {
-			t.Errorf("after %d reads: %s", reads, ids(after))
-		}
-	}
-}
-
-// Views that share what they hide may be read, changed and released at the same time.
+// Views that share what they hide may be read and changed at the same time.
 func TestConcurrentReverts(t *testing.T) {
-	var log source
-	v := fold.New("", nil)
-	add := func(e *patch.Event, p *patch.PatchEvent) {
-		r := patch.Record{Seq: v.Seq() + 1, Event: e, Patch: p}
-		log = append(log, r)
-		var err error
-		if v, err = v.Apply(r); err != nil {
-			t.Fatal(err)
-		}
-	}
+	var log []any
 	for n := range 40 {
-		add(event(fmt.Sprint("e", n), fmt.Sprintf("k%d=%d", n%3, n)), nil)
+		log = append(log, fmt.Sprintf("e%d k%d=%d", n, n%3, n))
 	}
 	for n := range 8 {
-		add(nil, patch.NewSplice(2*n, 3, event(fmt.Sprint("r", n))).WithState(patch.Keep).WithID(fmt.Sprint("p", n)))
-		add(nil, patch.NewSplice(2*n+1, 1).WithState(patch.Keep).WithID(fmt.Sprint("q", n)))
+		log = append(log, patch.NewSplice(2*n, 3, event(fmt.Sprint("r", n))).WithState(patch.Keep).WithID(fmt.Sprint("p", n)))
+		log = append(log, patch.NewSplice(2*n+1, 1).WithState(patch.Keep).WithID(fmt.Sprint("q", n)))
 	}
-	restored, err := v.Skeleton().Restore(context.Background(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, v := kept(t, log...)
+	restored := k.restore(v)
 	want := fmt.Sprint(v.Skeleton())
 	var wg sync.WaitGroup
 	for n := range 8 {
 		for _, v := range []fold.View{v, restored} {
 			wg.Go(func() {
-				mine := v
-				if n%2 == 0 {
-					mine = v.Release(log)
-				}
+				k, mine := &keeper{t: t, log: k.log}, v
 				for _, id := range []string{fmt.Sprint("q", n), fmt.Sprint("p", n)} {
 					p := patch.NewRevert(id).WithID("r" + id)
-					if err := mine.Check(p, fold.CheckOptions{}); err != nil {
+					if err := k.check(mine, p, fold.CheckOptions{}); err != nil {
 						t.Error(err)
 					}
-					next, err := mine.Apply(patch.Record{Seq: mine.Seq() + 1, Patch: p})
+					r := patch.Record{Seq: mine.Seq() + 1, Patch: p}
+					next, err := k.apply(mine, r)
 					if err != nil || next.Len() <= mine.Len() || len(next.State()) != 3 {
 						t.Error(next.Len(), err)
 					}
-					mine = next
+					mine, k.log = next, append(k.log[:r.Seq-1:r.Seq-1], r)
 				}
 			})
 			wg.Go(func() {

@@ -8,102 +8,152 @@ import (
 )
 
 // Rewind returns the patches that take the session back to where it was before the
-// record with seq from: the first event of the invocation to rewind to (semantics,
-// section 9). They are to be logged together, in their order, directly after the view's
-// last record, and without being held to the rules for function calls: a rewind may
-// reopen a call. There are none if nothing is left of what came since.
+// record with seq from: the first event of the invocation to rewind to. They are to be
+// logged together, in their order, directly after the view's last record, and without
+// being held to the rules for function calls and pins: a rewind may reopen a call. There
+// are none if nothing is left of what came since.
+//
+// What a patch put in is as old as the raw events that it took out, at any depth, and as
+// an event that it inserted without taking any out; patches of a group that put in
+// events are one in this.
 //
 //   - What patches took out of older events stays out, also if they came later.
-//   - A summary or replacement that stands for older and newer events alike is reverted.
-//     So is a cut that keeps the state, and its older part is cut again, with keep. A cut
-//     that drops stays, unless it took out only some of what such a patch had put in.
+//   - What stands for older and newer events alike is reverted, and so is a cut of newer
+//     ones that keeps their state. A cut of both that drops the state stays.
 //   - All that is newer is cut, and its state with it.
+//   - The older part of a cut that was reverted is cut again, with its own policy. So is
+//     that of a splice that had put others in the place of what it dropped.
+//   - Pins are as they were.
 //
-// Errors match [ErrSource], or [patch.ErrInvalid] where a log holds an id twice and the
-// patch that has to be reverted cannot be named. Rewind takes time linear in all that
-// patches ever did.
+// The error is a *[NeedError] if the view was restored from a skeleton, and matches
+// [patch.ErrInvalid] where a log holds an id twice and the patch that has to be reverted
+// cannot be named. Rewind takes time linear in all that patches ever did.
 func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
-	if err := v.makeWhole(); err != nil {
-		return nil, err
+	if v.restored {
+		return nil, &NeedError{Log: true}
 	}
-	w := &rewinding{view: v, from: from, last: v.seq, known: map[uint64]known{}, dropped: map[nodeID]bool{}, kept: map[nodeID]bool{}}
-	for _, c := range v.patches.ascending() {
-		w.learn(c)
+	w := &rewinding{
+		view: v, start: v, from: from,
+		known: map[uint64]age{}, makers: map[uint64]*cut{}, groups: map[string][]*cut{},
+		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
 	}
+	w.view.plan = &needs{} // the bodies do not matter
+	w.learn()
 	if err := w.revertMixed(); err != nil {
 		return nil, err
 	}
-	for _, c := range w.reverted {
-		if c.isCut() {
-			w.cover(c)
-		}
-	}
-	if err := w.cut(w.kept, patch.Keep); err != nil {
+	if err := w.cutAll(w.runs(w.isNew, nil), patch.Drop); err != nil {
 		return nil, err
 	}
-	if err := w.cutNew(); err != nil {
+	if err := w.cutAgain(); err != nil {
+		return nil, err
+	}
+	if err := w.unpin(); err != nil {
 		return nil, err
 	}
 	return w.patches, nil
 }
 
-// isCut reports whether the patch took events out and put none in.
-func (c *cut) isCut() bool { return !c.revert && !c.puts }
-
 // rewinding is a rewind in the making.
 type rewinding struct {
+	start    View   // to be rewound
 	view     View   // with what the patches so far do
 	from     uint64 // what is from here on is new
-	last     uint64 // of the view's patches, before the rewind's own
 	patches  []*patch.PatchEvent
 	reverted []*cut // of the view's patches, in the order of their reverts
-	known    map[uint64]known
 
-	kept, dropped map[nodeID]bool // old nodes to hide again, by what becomes of their state
+	undone map[*cut]bool
+	makers map[uint64]*cut   // patches by seq
+	known  map[uint64]age    // and how old what they put in is
+	groups map[string][]*cut // patches that are one, since some of them put in events
+
+	drop, keep map[nodeID]bool // old nodes to cut again
 }
 
-// known is a patch, and how old what it put in is.
-type known struct {
-	*cut
-	hasOld, hasNew bool // it stands for raw events before from; for others
-}
+// age is what a patch stands for: raw events before the rewind's first record, others.
+type age struct{ hasOld, hasNew bool }
 
-// learn finds out what a patch stands for: the raw events that it took out, at any depth.
-// What a revert brought back stands for itself, and so do events that a patch put in
-// without taking any out, at that patch's seq. Patches must come in their order.
-func (w *rewinding) learn(c *cut) {
-	k := known{cut: c}
-	for n := range c.tookOut {
-		switch {
-		case n.cut == nil:
-			k.hasOld = k.hasOld || n.seq < w.from
-			k.hasNew = k.hasNew || n.seq >= w.from
-		case !n.cut.revert:
-			inner := w.known[n.seq]
-			if !inner.hasOld && !inner.hasNew && inner.puts { // what was inserted stands for itself
-				inner.hasOld, inner.hasNew = n.seq < w.from, n.seq >= w.from
-			}
-			k.hasOld = k.hasOld || inner.hasOld
-			k.hasNew = k.hasNew || inner.hasNew
+func (a age) and(b age) age { return age{a.hasOld || b.hasOld, a.hasNew || b.hasNew} }
+func (a age) isMixed() bool { return a.hasOld && a.hasNew }
+func (a age) isNone() bool  { return !a.hasOld && !a.hasNew }
+
+// isCut reports whether the patch took out events and put none in.
+func (c *cut) isCut() bool { return !c.revert && c.pin == nil && !c.puts }
+
+// ageOf returns how old a record is.
+func (w *rewinding) ageOf(seq uint64) age { return age{seq < w.from, seq >= w.from} }
+
+// learn finds out which patches are one, and how old what patches put in is.
+func (w *rewinding) learn() {
+	w.undone = w.start.patches.undone()
+	all := w.start.patches.ascending()
+	puts := map[string]bool{}
+	for _, c := range all {
+		w.makers[c.seq] = c
+		if c.group != "" && !c.revert && c.pin == nil && !w.undone[c] {
+			w.groups[c.group] = append(w.groups[c.group], c)
+			puts[c.group] = puts[c.group] || c.puts
 		}
 	}
-	w.known[c.seq] = k
+	for group := range w.groups {
+		if !puts[group] {
+			delete(w.groups, group)
+		}
+	}
+	rounds := 1
+	if len(w.groups) > 0 {
+		rounds = 2 // a patch before a group's last may have taken out what the group put in
+	}
+	for range rounds {
+		for _, c := range all {
+			if c.revert || c.pin != nil {
+				continue
+			}
+			a := age{}
+			for n := range c.tookOut {
+				a = a.and(w.standsFor(n))
+			}
+			for _, member := range w.groups[c.group] {
+				a = a.and(w.known[member.seq])
+			}
+			w.known[c.seq] = a
+			for _, member := range w.groups[c.group] {
+				w.known[member.seq] = a
+			}
+		}
+	}
 }
 
-func (k known) isMixed() bool { return k.hasOld && k.hasNew }
+// standsFor returns how old the events are that a node stands for. An event that a patch
+// inserted stands for itself; the marker of a revert stands for nothing, and that of a cut
+// only if it keeps their state.
+func (w *rewinding) standsFor(n node) age {
+	if n.cut == nil {
+		return w.ageOf(n.seq)
+	}
+	c := w.makers[n.seq]
+	switch {
+	case c == nil || c.revert || c.isCut() && !c.keep:
+		return age{}
+	case c.puts && w.known[n.seq].isNone():
+		return w.ageOf(n.seq)
+	}
+	return w.known[n.seq]
+}
+
+// isOwn reports whether a node is one of the view's, and none of the rewind's.
+func (w *rewinding) isOwn(n *node) bool { return n.seq <= w.start.seq }
 
 // isNew reports whether a node is to go.
 func (w *rewinding) isNew(n *node) bool {
-	switch k := w.known[n.seq]; {
-	case n.cut == nil:
-		return n.seq >= w.from
-	case n.cut.revert || n.seq > w.last:
+	if !w.isOwn(n) || n.isRevertMarker() {
 		return false
-	case !k.hasOld && !k.hasNew:
-		return n.seq >= w.from
-	default:
-		return !k.hasOld
 	}
+	a := w.ageOf(n.seq)
+	if n.cut != nil && !w.known[n.seq].isNone() {
+		a = w.known[n.seq]
+	}
+	return !a.hasOld
 }
 
 // do applies a patch to the view in the making.
@@ -119,23 +169,36 @@ func (w *rewinding) do(p *patch.PatchEvent) error {
 	return nil
 }
 
-// revertMixed reverts, newest first, what stands for older and newer events alike.
+// revertMixed reverts, newest first, what stands for older and newer events alike, and
+// cuts that keep the state of newer ones.
 func (w *rewinding) revertMixed() error {
 	for {
 		var newest *cut
 		for n := range w.view.root.all {
-			if n.cut == nil || n.cut.revert || newest != nil && n.seq <= newest.seq {
+			c := w.makers[n.seq]
+			if n.cut == nil || c == nil || c.revert || newest != nil && c.seq <= newest.seq {
 				continue
 			}
-			if k := w.known[n.seq]; k.isMixed() && !(k.isCut() && !k.keep) {
-				newest = k.cut
+			switch one := len(w.groups[c.group]) > 0; {
+			case w.known[c.seq].isMixed() && (one || !c.isCut() || c.keep),
+				c.isCut() && c.keep && w.isNew(n):
+				newest = c
 			}
 		}
 		if newest == nil {
 			return nil
 		}
-		if err := w.revert(newest); err != nil {
-			return err
+		members := []*cut{newest}
+		if group := w.groups[newest.group]; len(group) > 0 && w.known[newest.seq].isMixed() {
+			members = slices.Clone(group)
+			slices.Reverse(members)
+		}
+		for _, c := range members {
+			if !slices.Contains(w.reverted, c) {
+				if err := w.revert(c); err != nil {
+					return err
+				}
+			}
 		}
 	}
 }
@@ -147,139 +210,203 @@ func (w *rewinding) revert(c *cut) error {
 			break
 		}
 		by := w.view.blocking(c)
-		if by == nil || by.seq <= c.seq || by.seq > w.last { // what is in the way is later; so this ends
+		if by == nil || by.seq <= c.seq || by.seq > w.start.seq { // what is in the way is later; so this ends
 			return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, which cannot be reverted", ErrBlocked, w.from, c.seq)
 		}
 		if err := w.revert(by); err != nil {
 			return err
 		}
 	}
+	w.reverted = append(w.reverted, c)
+	return w.doRevert(c)
+}
+
+func (w *rewinding) doRevert(c *cut) error {
 	if named := w.view.patches.find(c.id); named != c {
 		return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, but its id %q is that of patch %d too", patch.ErrInvalid, w.from, c.seq, c.id, named.seq)
 	}
-	w.reverted = append(w.reverted, c)
 	return w.do(patch.NewRevert(c.id))
 }
 
-// cover marks to be hidden again what a reverted cut had taken out, and what patches had
-// taken out all of whose nodes it had taken out.
-func (w *rewinding) cover(c *cut) {
-	hidden := map[nodeID]bool{}
-	for n := range c.tookOut {
-		hidden[n.id()] = true
+// cutAgain cuts what reverted cuts had taken out. What several of them took out together
+// stays out too; it keeps its state, unless all of them dropped theirs.
+func (w *rewinding) cutAgain() error {
+	var all []*cut
+	together := map[nodeID]bool{}
+	policy := patch.Drop
+	for _, c := range w.reverted {
+		removal := c.isCut() || c.splice && !c.keep
+		if c.revert || !removal || len(w.groups[c.group]) > 0 {
+			continue
+		}
+		all = append(all, c)
+		if c.keep {
+			policy = patch.Keep
+		}
+		for n := range c.tookOut {
+			together[n.id()] = true
+		}
 	}
+	if len(all) == 0 {
+		return nil
+	}
+	for _, c := range all {
+		hidden := map[nodeID]bool{}
+		for n := range c.tookOut {
+			hidden[n.id()] = true
+		}
+		w.close(hidden)
+		for id := range hidden {
+			if c.keep {
+				w.keep[id] = true
+			} else {
+				w.drop[id] = true
+			}
+		}
+	}
+	w.close(together)
+	for id := range together {
+		switch {
+		case w.keep[id] || w.drop[id]:
+		case policy == patch.Keep:
+			w.keep[id] = true
+		default:
+			w.drop[id] = true
+		}
+	}
+	if err := w.dropAgain(); err != nil {
+		return err
+	}
+	inKeep := func(n *node) bool { return w.keep[n.id()] && !w.drop[n.id()] }
+	return w.cutAll(w.runs(inKeep, nil), patch.Keep)
+}
+
+// close adds to hidden nodes what patches had taken out, or groups, all of whose visible
+// nodes are among them.
+func (w *rewinding) close(hidden map[nodeID]bool) {
 	for again := true; again; {
 		again = false
-		for _, inner := range w.reverted {
-			all := true
-			for n := range inner.in {
-				all = all && hidden[n.id()]
-			}
-			if !all {
+		for _, c := range w.reverted {
+			if c.revert {
 				continue
 			}
-			for n := range inner.tookOut {
-				again = again || !hidden[n.id()]
-				hidden[n.id()] = true
+			members := w.groups[c.group]
+			if len(members) == 0 {
+				members = []*cut{c}
+			}
+			if !allHidden(members, hidden) {
+				continue
+			}
+			for _, member := range members {
+				for n := range member.tookOut {
+					again = again || !hidden[n.id()]
+					hidden[n.id()] = true
+				}
 			}
 		}
 	}
-	for id := range hidden {
-		if c.keep {
-			w.kept[id] = true
-		} else {
-			w.dropped[id] = true
+}
+
+// allHidden reports whether all nodes that the patches put in are hidden: their events, or
+// where they put in none, their markers.
+func allHidden(members []*cut, hidden map[nodeID]bool) bool {
+	events := slices.ContainsFunc(members, func(c *cut) bool { return c.puts })
+	for _, c := range members {
+		if events && !c.puts {
+			continue
+		}
+		for n := range c.in {
+			if !hidden[n.id()] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// dropAgain cuts the old nodes that are to be dropped again. A cut takes no marker beyond
+// its first or last event: where such a marker, of those that are to go, carries state,
+// its patch is reverted first, and what that brings back goes.
+func (w *rewinding) dropAgain() error {
+	goes := func(n *node) bool { return w.drop[n.id()] }
+	for {
+		var outside []*cut
+		all := w.runs(goes, &outside)
+		if len(outside) == 0 {
+			return w.cutAll(all, patch.Drop)
+		}
+		for n := range outside[0].tookOut {
+			w.drop[n.id()] = true
+		}
+		if err := w.doRevert(outside[0]); err != nil {
+			return err
 		}
 	}
 }
 
-// stretch is a run of nodes to cut: visible indices, and what carries state outside them.
-type stretch struct {
-	first, end int
-	outside    []*node
-}
+// span is a run of nodes to cut, as visible indices.
+type indices struct{ first, end int }
 
-// stretches returns the runs of nodes that are to go, as long as can be. Markers of
-// reverts belong to any.
-func (w *rewinding) stretches(goes func(*node) bool) []stretch {
-	var all []stretch
+// runs returns the runs of visible nodes that are to go, as long as can be. Markers belong
+// to any run, but none that carries state and is not to go. Those that carry, are to go,
+// and stand in no run are added to outside.
+func (w *rewinding) runs(goes func(*node) bool, outside *[]*cut) []indices {
+	var all []indices
 	open := false
 	visible := 0
-	var trailing []*node // that carry state, behind the last visible node of the open one
-	shut := func() {
-		if open {
-			last := &all[len(all)-1]
-			last.outside = append(last.outside, trailing...)
+	var trailing []*cut
+	leave := func() {
+		if outside != nil {
+			*outside = append(*outside, trailing...)
 		}
-		open, trailing = false, nil
+		trailing = nil
 	}
 	for n := range w.view.root.all {
+		carries := n.event == nil && len(n.carries()) > 0
 		switch {
-		case n.isRevertMarker():
-			continue
+		case n.event == nil && !carries:
 		case !goes(n):
-			shut()
-		case !open:
-			all, open = append(all, stretch{first: visible, end: visible}), true
+			open = false
+			leave()
+		case carries:
+			trailing = append(trailing, n.cut)
+			if !open {
+				leave()
+			}
+		case open:
+			all[len(all)-1].end, trailing = visible+1, nil
+		default:
+			leave()
+			all, open = append(all, indices{visible, visible + 1}), true
 		}
 		if n.event != nil {
 			visible++
 		}
-		if !open {
-			continue
-		}
-		last := &all[len(all)-1]
-		switch {
-		case n.event != nil:
-			if last.end == last.first { // markers before it stay outside
-				last.outside = append(last.outside, trailing...)
-			}
-			last.end, trailing = visible, nil
-		case len(n.carries()) > 0:
-			trailing = append(trailing, n)
-		}
 	}
-	shut()
+	leave()
 	return all
 }
 
-// cut cuts what is in the set and not new, with a policy.
-func (w *rewinding) cut(set map[nodeID]bool, policy patch.StatePolicy) error {
-	if len(set) == 0 {
-		return nil
-	}
-	all := w.stretches(func(n *node) bool { return set[n.id()] && !w.dropped[n.id()] && !w.isNew(n) })
-	return w.cutAll(all, policy)
-}
-
-func (w *rewinding) cutAll(all []stretch, policy patch.StatePolicy) error {
-	for _, s := range slices.Backward(all) { // so that earlier indices stay
-		if s.end == s.first {
-			continue
-		}
-		if err := w.do(patch.NewSplice(s.first, s.end-s.first).WithState(policy)); err != nil {
+func (w *rewinding) cutAll(all []indices, policy patch.StatePolicy) error {
+	for _, run := range slices.Backward(all) { // so that earlier indices stay
+		if err := w.do(patch.NewSplice(run.first, run.end-run.first).WithState(policy)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// cutNew cuts what is new, and what is to be dropped again. A cut takes no marker beyond
-// its first or last event: what such a one carries goes by reverting its patch first, and
-// cutting what that brings back.
-func (w *rewinding) cutNew() error {
-	for {
-		all := w.stretches(func(n *node) bool { return w.dropped[n.id()] || w.isNew(n) })
-		i := slices.IndexFunc(all, func(s stretch) bool { return len(s.outside) > 0 })
-		if i < 0 {
-			return w.cutAll(all, patch.Drop)
+// unpin takes back, newest first, what pins and unpins have changed since. A revert of a
+// later pin has undone it already.
+func (w *rewinding) unpin() error {
+	for l := w.start.patches; l != nil && l.cut.seq >= w.from; l = l.older {
+		c := l.cut
+		if c.pin == nil || w.undone[c] || c.revert && c.target.seq >= w.from {
+			continue
 		}
-		marker := w.known[all[i].outside[0].seq].cut
-		for n := range marker.tookOut {
-			w.dropped[n.id()] = true
-		}
-		if err := w.revert(marker); err != nil {
+		if err := w.doRevert(c); err != nil {
 			return err
 		}
 	}
+	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// node is an element of the sequence that the fold keeps (semantics, section 3): a
+// node is an element of the sequence that the fold keeps a
 // visible event or summary, or a marker. Nodes have identity: the record that made
 // them, and their place among those that it made.
 type node struct {

@@ -18,15 +18,17 @@ type View struct {
 	root       *tree
 	state      *stateCache
 	pairs      *pairingCache
-	ahead      *readAhead
 	seq        uint64
 	patchSeq   uint64
 	invocation string // of the newest regular event that has one
 	skipped    *skipList
 	unknown    bool       // a patch of unknown type was skipped
-	patches    *patchList // that were applied, since the past
-	past       *past      // before them, of a view that was restored and not made whole since
-	released   uint64     // up to this patch, bodies of hidden events have been let go of
+	patches    *patchList // that were applied; of a restored view, since then
+	pins       pins       // nodes that are pinned; of a restored view, those in sight then
+	restored   bool       // from a skeleton, which says nothing of earlier patches
+	lean       bool       // patches keep no bodies of what they take out
+	hand       hand
+	plan       *needs // of a view inside a plan
 }
 
 // New returns the view of a session without records. The initial state's keys that
@@ -45,7 +47,7 @@ func New(creation string, initial map[string]patch.Value) View {
 
 // fresh gives the view caches of its own.
 func (v View) fresh() View {
-	v.state, v.pairs, v.ahead = &stateCache{}, &pairingCache{}, &readAhead{}
+	v.state, v.pairs, v.hand = &stateCache{}, &pairingCache{}, nil
 	return v
 }
 
@@ -104,10 +106,11 @@ type Entry struct {
 	Event   *patch.Event
 	Seq     uint64 // as of [View.SeqOf]
 	Summary bool   // as of [View.IsSummary]
+	Pinned  bool   // as of [View.IsPinned]
 }
 
 // Entries yields the visible log with what the view knows of each event: what
-// [View.Events], [View.SeqOf] and [View.IsSummary] tell, for those who want it of all.
+// [View.Events], [View.SeqOf], [View.IsSummary] and [View.IsPinned] tell, for those who want it of all.
 func (v View) Entries() iter.Seq2[int, Entry] {
 	return func(yield func(int, Entry) bool) {
 		i := 0
@@ -116,7 +119,7 @@ func (v View) Entries() iter.Seq2[int, Entry] {
 				return true
 			}
 			i++
-			return yield(i-1, Entry{n.event, n.seq, n.isSummary()})
+			return yield(i-1, Entry{n.event, n.seq, n.isSummary(), v.pins.has(n.id())})
 		})
 	}
 }
@@ -144,18 +147,6 @@ func (n *node) isSummary() bool { return n.summary || n.event.IsSummary() }
 // SeqOf returns the seq of the record that put the visible event with index i into
 // the log. It panics if i is out of range.
 func (v View) SeqOf(i int) uint64 { return v.node(i).seq }
-
-// Release returns the view, and lets go of the bodies of the events that patches have
-// hidden, in it and in all views that share them. Should a revert bring them back, they
-// are read from the source, which must have all records up to the view's. It is for
-// views of logs that are kept elsewhere; others keep what they hide.
-func (v View) Release(source Source) View {
-	for l := v.patches; l != nil && l.cut.seq > v.released; l = l.older {
-		l.cut.release(source)
-	}
-	v.released = v.patchSeq
-	return v
-}
 
 func (v View) net() delta {
 	if v.state == nil { // the zero View
@@ -192,12 +183,11 @@ func (v View) Value(key string) (value patch.Value, ok bool) {
 }
 
 // skipList holds the skipped patches, newest first. Views share its tail. The oldest
-// entry of a restored view stands for all before it, which are loaded when needed.
+// entry of a restored view stands for all before it.
 type skipList struct {
 	skip  patch.Skip
 	older *skipList
 	len   int
-	load  func() ([]patch.Skip, error)
 }
 
 func (l *skipList) count() int {
@@ -210,24 +200,15 @@ func (l *skipList) count() int {
 // SkippedCount returns how many patches of the log could not be applied.
 func (v View) SkippedCount() int { return v.skipped.count() }
 
-// Skipped returns the patches that could not be applied, in seq order. A view that was
-// restored from a snapshot reads those from before when it is asked; the error is that
-// of reading, and nil for every other view.
+// Skipped returns the patches that could not be applied, in seq order. The error is a
+// *[NeedError] if the view was restored from a skeleton that counts some.
 func (v View) Skipped() ([]patch.Skip, error) {
 	out := make([]patch.Skip, v.skipped.count())
 	for l := v.skipped; l != nil; l = l.older {
-		if l.load == nil {
-			out[l.len-1] = l.skip
-			continue
+		if l.skip.Seq == 0 {
+			return nil, &NeedError{Log: true}
 		}
-		older, err := l.load()
-		if err != nil {
-			return nil, err
-		}
-		if len(older) != l.len {
-			return nil, fmt.Errorf("%w: %d skipped patches were read, want %d", patch.ErrCorrupt, len(older), l.len)
-		}
-		copy(out, older)
+		out[l.len-1] = l.skip
 	}
 	return out, nil
 }

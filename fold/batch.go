@@ -1,0 +1,158 @@
+package fold
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// CheckAll reports whether an author may log the patches together, in their order, and
+// returns the view after them; nil patches are none. Each is judged as [View.Check] does,
+// on the log as the ones before leave it, but for two things: only the first one's base
+// is looked at, since its author has seen the others; and neighbours of one group are
+// judged as one patch in whether they orphan calls.
+func (v View) CheckAll(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
+	at := v
+	for i := 0; i < len(patches); {
+		end := i + 1
+		for group := patches[i].Group(); group != "" && end < len(patches) && patches[end].Group() == group; {
+			end++
+		}
+		next, err := at.checkGroup(patches[i:end], opts)
+		if err != nil {
+			return View{}, err
+		}
+		at, i, opts.AsOfNow = next, end, true
+	}
+	at.hand = nil
+	return at, nil
+}
+
+// checkGroup judges patches as one.
+func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
+	if len(patches) == 1 {
+		if _, err := v.check(patches[0], opts); err != nil {
+			return View{}, err
+		}
+		return v.apply(patch.Record{Seq: v.seq + 1, Patch: patches[0]})
+	}
+	each := opts
+	each.AllowOrphans = true
+	at := v
+	at.plan = &needs{} // so that all that has to be handed in is known at once
+	for _, p := range patches {
+		if _, err := at.check(p, each); err != nil {
+			return View{}, err
+		}
+		next, err := at.apply(patch.Record{Seq: at.seq + 1, Patch: p})
+		if err != nil {
+			return View{}, err
+		}
+		at, each.AsOfNow = next, true
+	}
+	if seqs := at.plan.seqs; len(seqs) > 0 {
+		slices.Sort(seqs)
+		return View{}, &NeedError{Seqs: slices.Compact(seqs)}
+	}
+	at.plan = nil
+	if !opts.AllowOrphans {
+		if orphans := v.orphansIn(at); len(orphans) > 0 {
+			return View{}, &OrphanError{Orphans: orphans, fixed: true}
+		}
+	}
+	return at, nil
+}
+
+// partID is a function part's identity.
+type partID struct {
+	nodeID
+	part int
+}
+
+func (v View) partIDs(parts []part, nodes []*node) []partID {
+	ids := make([]partID, len(parts))
+	for i, p := range parts {
+		ids[i] = partID{nodes[p.pos].id(), p.Index}
+	}
+	return ids
+}
+
+// orphansIn lists what a change of the view into another one does to function calls that
+// no patch may do: what [span.orphans] lists for a single patch.
+func (v View) orphansIn(after View) []Orphan {
+	var out []Orphan
+	was, is := v.visibleNodes(), after.visibleNodes()
+	pairsWas, pairsIs := v.pairing(), newPairing(after)
+	keys := map[callKey]struct{}{}
+	for key := range pairsWas.byKey {
+		keys[key] = struct{}{}
+	}
+	for key := range pairsIs.byKey {
+		keys[key] = struct{}{}
+	}
+	for _, key := range sortedKeys(keys) {
+		before, parts := pairsWas.byKey[key], pairsIs.byKey[key]
+		idsWas, idsIs := v.partIDs(before, was), after.partIDs(parts, is)
+		if slices.Equal(idsWas, idsIs) {
+			continue // nothing of it has changed
+		}
+		place := map[partID]int{}
+		for i, id := range idsWas {
+			place[id] = i
+		}
+		change := pairChange{before: before, after: parts, was: make([]int, len(parts)), partnerWas: pair(before), partner: pair(parts)}
+		for i, id := range idsIs {
+			change.was[i] = unpaired
+			if old, ok := place[id]; ok {
+				change.was[i] = old
+				delete(place, id)
+				parts[i].pos = before[old].pos // as orphans are named
+			} else {
+				parts[i].pos = -1
+			}
+		}
+		out = append(out, change.orphans()...)
+		for _, i := range slices.Sorted(maps.Values(place)) {
+			if v.mustStay(before, change.partnerWas, i) {
+				out = append(out, before[i].orphan(problemOpen))
+			}
+		}
+	}
+	out = append(out, misplacedIn(was, is)...)
+	sortOrphans(out)
+	return out
+}
+
+// misplacedIn lists function calls of nodes that stand where a model's API accepts none,
+// and did not before.
+func misplacedIn(was, is []*node) []Orphan {
+	place := make(map[nodeID]int, len(was))
+	for i, n := range was {
+		place[n.id()] = i
+	}
+	problem := func(nodes []*node, i int) string {
+		switch {
+		case i == 0:
+			return problemFirst
+		case nodes[i-1].event.Role() == "model" && nodes[i-1].isSummary():
+			return problemAfter
+		}
+		return ""
+	}
+	var out []Orphan
+	for i, n := range is {
+		now := problem(is, i)
+		if now == "" {
+			continue
+		}
+		old, stood := place[n.id()]
+		switch {
+		case !stood:
+			out = append(out, callsOf(n.event, -1, now)...)
+		case problem(was, old) == "":
+			out = append(out, callsOf(n.event, old, now)...)
+		}
+	}
+	return out
+}

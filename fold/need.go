@@ -1,0 +1,115 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// NeedError says what a view must be given before it can answer: records of its log
+// that it does not hold. It says nothing of the patch that was asked about. Whoever
+// keeps the log reads them, gives them to the view, and asks again.
+type NeedError struct {
+	// Log says that the view was restored from a skeleton, which leaves out what the
+	// patches before it did. A view that was folded from the log's first record up to the
+	// same seq answers in its place; the two are equal.
+	Log bool
+
+	// Seqs are the records to hand in by [View.With], ascending.
+	Seqs []uint64
+}
+
+func (e *NeedError) Error() string {
+	if e.Log {
+		return "the view was restored from a snapshot and lacks what earlier patches did; fold the log from its first record"
+	}
+	return fmt.Sprintf("the view lacks %d records, from record %d on; hand them in", len(e.Seqs), e.Seqs[0])
+}
+
+// hand is records that were handed in, by ascending seq.
+type hand []patch.Record
+
+// With returns the view with records of its log at hand, for judging and applying
+// patches that need them: see [NeedError]. The view that [View.Apply] gives has none at
+// hand. The records may come in any order; the slice is not kept.
+func (v View) With(records []patch.Record) View {
+	v.hand = slices.Clone(records)
+	slices.SortStableFunc(v.hand, func(a, b patch.Record) int { return compareSeqs(a.Seq, b.Seq) })
+	return v
+}
+
+func compareSeqs(a, b uint64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// event returns an event of a record at hand, or nil if the record is not there. The
+// error matches [patch.ErrCorrupt] if the record has no such event.
+func (h hand) event(seq uint64, index int32) (*patch.Event, error) {
+	i, ok := slices.BinarySearchFunc(h, seq, func(r patch.Record, seq uint64) int { return compareSeqs(r.Seq, seq) })
+	if !ok {
+		return nil, nil
+	}
+	switch r := h[i]; {
+	case r.Event != nil && index == 0:
+		return r.Event, nil
+	case r.Patch != nil:
+		if events := r.Patch.NewEvents(); int(index) < len(events) {
+			return events[index], nil
+		}
+	}
+	return nil, fmt.Errorf("%w: record %d has no event %d", patch.ErrCorrupt, seq, index)
+}
+
+// Lean returns the view as one that lets go of what patches hide: it, and the views made
+// from it, keep of hidden events only which records hold them. A revert then needs
+// these records handed in. Views of logs that are kept elsewhere should be lean; others
+// keep what they hide. It changes nothing that the view already hides.
+func (v View) Lean() View {
+	v.lean = true
+	return v
+}
+
+// Whole reports whether the view knows what all patches of its log did: whether it was
+// folded from the first record, or restored before the first patch.
+func (v View) Whole() bool { return !v.restored }
+
+// needs collects what a plan would have to read, where the plan itself can do without
+// the bodies.
+type needs struct{ seqs []uint64 }
+
+// unread stands in a plan for the body of an event that is not at hand.
+var unread = func() *patch.Event {
+	e, err := patch.NewEvent(patch.Fields{})
+	if err != nil {
+		panic(err)
+	}
+	return e
+}()
+
+// bodies returns a run's nodes with their events, or, in a plan, with placeholders.
+func (v *View) bodies(r run) ([]node, error) {
+	nodes, err := r.with(v.hand)
+	need, ok := err.(*NeedError)
+	if !ok || v.plan == nil {
+		return nodes, err
+	}
+	v.plan.seqs = append(v.plan.seqs, need.Seqs...)
+	nodes = slices.Collect(r.each)
+	at := 0
+	for _, p := range r.pieces {
+		for i := range max(p.events, 1) {
+			if p.events > 0 {
+				nodes[at+i].event = unread
+			}
+		}
+		at += max(p.events, 1)
+	}
+	return nodes, nil
+}

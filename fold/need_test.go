@@ -1,0 +1,240 @@
+package fold_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// keeper keeps a log, and gives views what they need of it, as a store does.
+type keeper struct {
+	t       rapid.TB
+	log     []patch.Record
+	initial map[string]patch.Value
+	reads   int // records handed in
+}
+
+// ask asks a view until it needs nothing more, and returns its answer.
+func (k *keeper) ask(v fold.View, question func(fold.View) error) error {
+	for range 10 {
+		err := question(v)
+		var need *fold.NeedError
+		switch {
+		case !errors.As(err, &need):
+			return err
+		case need.Log:
+			v = k.fold(fold.New(v.Creation(), k.initial).Lean(), k.log[:v.Seq()])
+		default:
+			v = v.With(k.pick(need.Seqs))
+		}
+	}
+	k.t.Fatal("the view needs more and more")
+	return nil
+}
+
+func (k *keeper) pick(seqs []uint64) []patch.Record {
+	var records []patch.Record
+	for _, seq := range seqs {
+		records = append(records, k.log[seq-1])
+		k.reads++
+	}
+	return records
+}
+
+func (k *keeper) apply(v fold.View, r patch.Record) (next fold.View, err error) {
+	err = k.ask(v, func(v fold.View) (err error) {
+		next, err = v.Apply(r)
+		return err
+	})
+	return next, err
+}
+
+func (k *keeper) check(v fold.View, p *patch.PatchEvent, opts fold.CheckOptions) error {
+	return k.ask(v, func(v fold.View) error { return v.Check(p, opts) })
+}
+
+func (k *keeper) fold(v fold.View, records []patch.Record) fold.View {
+	k.t.Helper()
+	for len(records) > 0 {
+		from := v.Seq()
+		next, err := fold.Fold(v, records)
+		var need *fold.NeedError
+		switch {
+		case err == nil:
+			return next
+		case !errors.As(err, &need):
+			k.t.Fatal(err)
+		case need.Log:
+			next = k.fold(fold.New(v.Creation(), k.initial).Lean(), k.log[:next.Seq()])
+		default:
+			next = next.With(k.pick(need.Seqs))
+		}
+		records = records[next.Seq()-from:]
+		v = next
+	}
+	return v
+}
+
+func (k *keeper) restore(v fold.View) fold.View {
+	k.t.Helper()
+	s := v.Skeleton()
+	v, err := s.Restore(k.pick(s.Needs()))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return v
+}
+
+// asked is a view that says which patches were skipped, wherever it comes from.
+type asked struct {
+	fold.View
+	*keeper
+}
+
+func (a asked) Skipped() (skipped []patch.Skip, err error) {
+	err = a.ask(a.View, func(v fold.View) (err error) {
+		skipped, err = v.Skipped()
+		return err
+	})
+	return skipped, err
+}
+
+// kept returns the log of events and patches and its lean view.
+func kept(t rapid.TB, log ...any) (*keeper, fold.View) {
+	t.Helper()
+	k := &keeper{t: t}
+	v := fold.New("", nil).Lean()
+	for i, r := range log {
+		rec := patch.Record{Seq: uint64(i + 1)}
+		switch r := r.(type) {
+		case string:
+			rec.Event = event(strings.Fields(r)...)
+		case *patch.PatchEvent:
+			if rec.Patch = r; r.ID() == "" {
+				rec.Patch = r.WithID(fmt.Sprint("p", i+1))
+			}
+		}
+		k.log = append(k.log, rec)
+		v = k.fold(v, k.log[i:])
+	}
+	return k, v
+}
+
+// A view that does not hold what a revert brings back says what it needs, as often as it
+// is asked, and skips nothing; given that, it answers.
+func TestNeeds(t *testing.T) {
+	k, v := kept(t, "e1 a=1", "e2 b=2", "e3", "e4",
+		patch.NewSplice(1, 1, event("r1"), event("r2", "c=3")), patch.NewSplice(0, 9), patch.NewSplice(1, 3))
+	revert := patch.NewRevert("p7").WithID("p8")
+	for name, v := range map[string]fold.View{"lean": v, "restored": k.restore(v)} {
+		t.Run(name, func(t *testing.T) {
+			want := "lacks 2 records, from record 3 on"
+			if name == "restored" {
+				want = "fold the log from its first record"
+			}
+			for range 2 {
+				next, err := v.Apply(patch.Record{Seq: 8, Patch: revert})
+				isNeed(t, err, want)
+				if next.Seq() != 7 || next.SkippedCount() != 1 {
+					t.Errorf("at seq %d, %d skipped", next.Seq(), next.SkippedCount())
+				}
+				next, err = fold.Fold(v, []patch.Record{{Seq: 8, Event: event("e8")}, {Seq: 9, Patch: revert}})
+				isNeed(t, err, want)
+				if next.Seq() != 8 {
+					t.Errorf("folded up to record %d, want 8", next.Seq())
+				}
+				isNeed(t, v.Check(revert, fold.CheckOptions{}), want)
+				_, err = v.Preview(revert, fold.CheckOptions{})
+				isNeed(t, err, want)
+				_, err = v.CheckAll([]*patch.PatchEvent{revert.WithGroup("g"), patch.NewRevert("p5").WithGroup("g")}, fold.CheckOptions{})
+				if name == "lean" {
+					want = "lacks 3 records, from record 2 on" // of both at once
+				}
+				isNeed(t, err, want)
+				if name == "lean" {
+					want = "lacks 2 records, from record 3 on"
+				}
+			}
+			next, err := k.apply(v, patch.Record{Seq: 8, Patch: revert})
+			if err != nil || ids(next) != "e1 r1 r2 e3 e4" || fmt.Sprint(next.State()) != "map[a:1 c:3]" {
+				t.Errorf("applied: %v, %s", err, ids(next))
+			}
+			var skipped []patch.Skip
+			err = k.ask(v, func(v fold.View) (err error) {
+				skipped, err = v.Skipped()
+				return err
+			})
+			if err != nil || len(skipped) != 1 || skipped[0].Seq != 6 {
+				t.Errorf("skipped are %v, %v", skipped, err)
+			}
+		})
+	}
+	_, err := k.restore(v).Skipped()
+	isNeed(t, err, "fold the log from its first record")
+	_, err = k.restore(v).Standing("p7")
+	isNeed(t, err, "fold the log from its first record")
+	_, err = k.restore(v).Rewind(2)
+	isNeed(t, err, "fold the log from its first record")
+}
+
+func isNeed(t *testing.T, err error, want string) {
+	t.Helper()
+	var need *fold.NeedError
+	if !errors.As(err, &need) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want a need: %s", err, want)
+	}
+}
+
+// Too few records are not enough, and others are an error; a view that was given records
+// does not pass them on.
+func TestWrongRecordsAtHand(t *testing.T) {
+	k, v := kept(t, "e1", "e2", "e3", patch.NewSplice(0, 2))
+	revert := patch.Record{Seq: 5, Patch: patch.NewRevert("p4")}
+	_, err := v.With(k.log[:1]).Apply(revert)
+	isNeed(t, err, "2 records")
+	if _, err := v.With([]patch.Record{k.log[0], {Seq: 2, Patch: patch.NewRevert("x")}}).Apply(revert); !errors.Is(err, patch.ErrCorrupt) {
+		t.Errorf("with other content: %v", err)
+	}
+	next, err := v.With([]patch.Record{k.log[1], k.log[0]}).Apply(revert) // in any order
+	if err != nil || ids(next) != "e1 e2 e3" {
+		t.Errorf("%v, %s", err, ids(next))
+	}
+	next, err = v.With(k.log).Apply(patch.Record{Seq: 5, Event: event("e5")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	revert.Seq = 6
+	_, err = next.Apply(revert)
+	isNeed(t, err, "2 records")
+}
+
+// A plan of a rewind needs no bodies: it says which patches, and judging those says what
+// has to be read.
+func TestRewindOfLeanView(t *testing.T) {
+	k, v := kept(t, "e1 a=1", "e2", "e3", patch.NewSummarise(0, 3, event("S", "text:a")))
+	for name, v := range map[string]fold.View{"lean": v, "restored": k.restore(v)} {
+		k.reads = 0
+		var patches []*patch.PatchEvent
+		err := k.ask(v, func(v fold.View) (err error) {
+			patches, err = v.Rewind(3)
+			return err
+		})
+		if err != nil || len(patches) != 2 || k.reads > 0 {
+			t.Fatalf("%s: %v, %v, after reading %d records", name, patches, err, k.reads)
+		}
+		var after fold.View
+		err = k.ask(v, func(v fold.View) (err error) {
+			after, err = v.CheckAll(patches, fold.CheckOptions{AllowOrphans: true})
+			return err
+		})
+		if err != nil || ids(after) != "e1 e2" {
+			t.Errorf("%s: %v, %s", name, err, ids(after))
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package fold
+
+import (
+	"maps"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// pins is the nodes that are pinned. It is never changed. A pin belongs to the node, not
+// to its place: a node that is hidden and comes back is pinned as before.
+type pins map[nodeID]struct{}
+
+func (p pins) has(id nodeID) bool {
+	_, ok := p[id]
+	return ok
+}
+
+// with returns the pins after a change.
+func (p pins) with(c pinChange) pins {
+	if p.has(c.node) == c.pinned {
+		return p
+	}
+	next := maps.Clone(p)
+	switch {
+	case !c.pinned:
+		delete(next, c.node)
+	case next == nil:
+		next = pins{c.node: {}}
+	default:
+		next[c.node] = struct{}{}
+	}
+	return next
+}
+
+// pinChange is what a pin, an unpin, or the revert of one leaves.
+type pinChange struct {
+	node   nodeID
+	pinned bool
+}
+
+// IsPinned reports whether the visible event with index i is pinned: whether the newest
+// pin or unpin of it that has not been taken back is a pin. It panics if i is out of
+// range.
+func (v View) IsPinned(i int) bool { return v.pins.has(v.node(i).id()) }
+
+func (v *View) pinEdit(p *patch.PatchEvent) (edit, error) {
+	i, ok := v.Find(p.EventID())
+	if !ok {
+		return edit{}, notVisible(p)
+	}
+	return v.pinning(p, pinChange{v.node(i).id(), p.Type() == patch.Pin}), nil
+}
+
+func (v *View) pinning(p *patch.PatchEvent, c pinChange) edit {
+	n := v.Len()
+	return edit{patch: p, first: n, end: n, pin: &c}
+}
+
+// unpinEdit finds out what the revert of a pin, of an unpin, or of such a revert does. It
+// applies if the event is pinned, or not, as that patch left it. The event is then as
+// the newest pin or unpin says that is not taken back.
+func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
+	undone := v.patches.undone()
+	c := *target.pin
+	if undone[target] || v.pins.has(c.node) != c.pinned {
+		return edit{}, errBlocked
+	}
+	undone[target] = true
+	for r := target; r.revert; r = r.target { // what it took back stands again, and so on
+		undone[r.target] = !undone[r]
+	}
+	c.pinned = false
+	for l := v.patches; l != nil; l = l.older {
+		if by := l.cut; by.pin != nil && by.pin.node == c.node && !by.revert && !undone[by] {
+			c.pinned = by.pin.pinned
+			break
+		}
+	}
+	e := v.pinning(p, c)
+	e.target = target
+	return e, nil
+}
+
+// blockingPin returns the patch that is in the way of reverting a pin, an unpin, or the
+// revert of one: the newest one about the same event that stands.
+func (v *View) blockingPin(target *cut) *cut {
+	undone := v.patches.undone()
+	for l := v.patches; l != nil; l = l.older {
+		if c := l.cut; c != target && c.pin != nil && c.pin.node == target.pin.node && !undone[c] {
+			return c
+		}
+	}
+	return nil
+}
+
+// pinnedIn returns the pinned ones of the visible events that an edit removes.
+func (v *View) pinnedIn(e edit) []Visible {
+	if len(v.pins) == 0 || e.target != nil {
+		return nil
+	}
+	var out []Visible
+	for i, event := range v.EventsFrom(e.first) {
+		if i >= e.end {
+			break
+		}
+		if v.IsPinned(i) {
+			out = append(out, Visible{i, event})
+		}
+	}
+	return out
+}

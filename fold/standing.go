@@ -1,0 +1,56 @@
+package fold
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// undone returns the patches that reverts have taken back, by reverts that are not taken
+// back themselves.
+func (l *patchList) undone() map[*cut]bool {
+	undone := map[*cut]bool{}
+	for at := l; at != nil; at = at.older {
+		if c := at.cut; c.revert && !undone[c] {
+			undone[c.target] = true
+		}
+	}
+	return undone
+}
+
+// Standing returns the ids of the patches that taking back the given one takes back,
+// newest first: itself, or all patches of its group, without those that have been taken
+// back already. A patch whose revert was reverted stands again.
+//
+// The error matches [patch.ErrInvalid] if no applied patch has the id, or if a patch of
+// the group cannot be named, since an earlier one has its id; it is a *[BlockedError] if
+// none of them stands, and a *[NeedError] if the view was restored from a skeleton.
+func (v View) Standing(patchID string) ([]string, error) {
+	if v.restored {
+		return nil, &NeedError{Log: true}
+	}
+	target := v.patches.find(patchID)
+	if target == nil {
+		return nil, patchNotFound(patchID)
+	}
+	var ids []string
+	undone := v.patches.undone()
+	for l := v.patches; l != nil; l = l.older {
+		c := l.cut
+		if undone[c] || c != target && (target.group == "" || c.group != target.group) {
+			continue
+		}
+		if named := v.patches.find(c.id); named != c {
+			return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
+		}
+		ids = append(ids, c.id)
+	}
+	if len(ids) == 0 {
+		return nil, v.blockedError(target)
+	}
+	return ids, nil
+}
+
+func patchNotFound(id string) error {
+	return &patch.Defect{Field: "patchId", Problem: fmt.Sprintf("no patch %q has been applied", id), Flaw: patch.PatchNotFound}
+}
