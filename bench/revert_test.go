@@ -74,7 +74,7 @@ func BenchmarkRevertStored(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				if _, err := s.Revert(ctx, key, store.PatchOptions{AllowOrphans: true}, cut.Records[0].ID()); err != nil {
+				if _, err := s.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, cut.Records[0].ID()); err != nil {
 					b.Fatal(err)
 				}
 			}

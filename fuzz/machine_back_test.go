@@ -32,7 +32,7 @@ func (m *machine) rewind(t *rapid.T) {
 	visible, state := ref.Rewind(max(from, 1))
 	var logged [2][]patch.Record
 	for i, s := range m.stores {
-		c, err := s.Rewind(context.Background(), m.key, store.RewindOptions{Author: "ann"}, to)
+		c, err := s.Rewind(context.Background(), m.key, store.BackOptions{Author: "ann"}, to)
 		switch {
 		case from == 0:
 			if !errors.Is(err, store.ErrEventNotFound) {

@@ -3,12 +3,14 @@ package snapshot
 import (
 	"bytes"
 	"encoding/binary"
+
+	"github.com/patchlog-dev/patchlog/fold"
 )
 
 // Signed gives bytes the header that lets Decode look at the rest.
 func Signed(data []byte) []byte {
 	data = append(bytes.Clone(data), make([]byte, max(0, headerBytes-len(data)))...)
-	data[0], data[1] = Version, 2
+	data[0], data[1] = Version, fold.Meaning
 	binary.LittleEndian.PutUint32(data[2:], checksum(data))
 	return data
 }

@@ -1,7 +1,6 @@
 package snapshot_test
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -98,6 +97,7 @@ func TestMalformed(t *testing.T) {
 		"event without place":         at.uints(event, 1, 0, 0),
 		"marker placed beyond seq":    at.uints(marker, 0, last+1),
 		"event placed beyond seq":     at.uints(event, 1, 0, 0, last+1),
+		"a pinned marker":             at.uints(marker, 4, 1),
 		"carries nothing":             at.uints(marker, carries, 1),
 		"carries cut off":             at.uints(marker, carries, 1, 9),
 		"carries longer than all":     at.uints(marker, carries, 1, math.MaxUint64),
@@ -181,7 +181,7 @@ func TestMalformedCostsLittle(t *testing.T) {
 func TestDecode(t *testing.T) {
 	p := payload{}.text("creation").uints(9, 8).text("inv").uints(1, 2).
 		uints(event, 8, 3, 1, 1).uints(events, 2, 2).uints(marker, carries, 4).value(t, map[string]any{"b": 1, "a": nil}).
-		uints(event, 9, 0, 1|carries, 7).value(t, map[string]any{"x": 1})
+		uints(event, 9, 0, 1|carries|4, 7).value(t, map[string]any{"x": 1})
 	s, err := snapshot.Decode(p.signed(), "creation", 9)
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestDecode(t *testing.T) {
 	want := []fold.NodeRef{
 		{Seq: 8, Index: 3, Summary: true, Pos: 1}, {Seq: 2, Pos: 2}, {Seq: 3, Pos: 3},
 		{Pos: 4, Carries: []patch.Change{{Key: "a", Value: mustValue(nil)}, {Key: "b", Value: mustValue(1)}}},
-		{Seq: 9, Summary: true, Pos: 7, Carries: []patch.Change{{Key: "x", Value: mustValue(1)}}},
+		{Seq: 9, Summary: true, Pinned: true, Pos: 7, Carries: []patch.Change{{Key: "x", Value: mustValue(1)}}},
 	}
 	if len(s.Nodes) != len(want) {
 		t.Fatalf("%d nodes, want %d", len(s.Nodes), len(want))
@@ -234,7 +234,7 @@ func TestUnknownPatchType(t *testing.T) {
 // is made, and not made unreadable.
 func TestEncodeRefusesKey(t *testing.T) {
 	s := fold.Skeleton{Creation: "creation", Seq: 1, PatchSeq: 1, Nodes: []fold.NodeRef{{Carries: []patch.Change{{Key: "k\xff", Value: mustValue(1)}}}}}
-	v, err := s.Restore(context.Background(), nil)
+	v, err := s.Restore(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,10 @@ func (r *reader) single() fold.NodeRef {
 		r.err = fmt.Errorf("a run of unknown kind %d", r.kind)
 	}
 	flags := r.uint()
-	n.Summary = flags&flagSummary != 0
+	n.Summary, n.Pinned = flags&flagSummary != 0, flags&flagPinned != 0
+	if n.Pinned && n.Seq == 0 && r.err == nil {
+		r.err = errors.New("a pinned marker")
+	}
 	n.Pos = r.uint()
 	if flags&flagCarries == 0 || r.err != nil {
 		return n

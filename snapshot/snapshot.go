@@ -49,6 +49,7 @@ const (
 const (
 	flagSummary = 1
 	flagCarries = 2
+	flagPinned  = 4
 )
 
 const flagUnknown = 1
@@ -89,9 +90,9 @@ func Encode(v fold.View) ([]byte, error) {
 	return w, nil
 }
 
-// plain reports whether a node is a regular event that carries nothing.
+// plain reports whether a node is a regular event that carries nothing and is not pinned.
 func plain(n fold.NodeRef) bool {
-	return n.Seq != 0 && n.Pos == n.Seq && n.Index == 0 && !n.Summary && len(n.Carries) == 0
+	return n.Seq != 0 && n.Pos == n.Seq && n.Index == 0 && !n.Summary && !n.Pinned && len(n.Carries) == 0
 }
 
 type writer []byte
@@ -110,6 +111,9 @@ func (w *writer) single(n fold.NodeRef) error {
 	}
 	if len(n.Carries) > 0 {
 		flags |= flagCarries
+	}
+	if n.Pinned {
+		flags |= flagPinned
 	}
 	if n.Seq == 0 {
 		w.uint(runMarker)

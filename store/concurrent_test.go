@@ -152,7 +152,7 @@ func TestViewsWhileOthersWrite(t *testing.T) {
 		e.create(map[string]any{"k": "initial"})
 		e.append(says("a", 20)...)
 		held := e.view()
-		text := viewText(held)
+		text := e.viewText(held)
 		done := make(chan struct{})
 		var readers sync.WaitGroup
 		for range 3 {
@@ -173,7 +173,7 @@ func TestViewsWhileOthersWrite(t *testing.T) {
 					}
 					last = s.View.Seq()
 					readView(s.View)
-					if viewText(held) != text {
+					if e.viewText(held) != text {
 						e.Error("a held view has changed")
 					}
 					_ = held.Check(patch.NewSplice(2, 3), fold.CheckOptions{})

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -207,26 +208,26 @@ func TestPreview(t *testing.T) {
 			{patch.NewSplice(1, 2).WithState(patch.Keep), 1, "a2 a3", "", "a1 a4", "2"},
 			{patch.NewSplice(4, 0, say("r")), 4, "", "r", "a1 a2 a3 a4 r", "2"},
 			{patch.NewTruncateBefore("a3"), 0, "a1 a2", "", "a3 a4", "2"},
-			{patch.NewTruncateBefore("a1"), 0, "", "", "a1 a2 a3 a4", "2"},
+			{patch.NewTruncateBefore("a1"), 4, "", "", "a1 a2 a3 a4", "2"},
 			{patch.NewSummarise(0, 4, summary("s")), 0, "a1 a2 a3 a4", "s", "s", "2"},
 		} {
 			p, err := e.store.Preview(ctx, key, store.PatchOptions{On: seen}, c.patch.WithID("p"))
 			e.no(err)
-			if p.Start != c.start {
-				e.Errorf("start %d, want %d", p.Start, c.start)
+			if p.First != c.start {
+				e.Errorf("start %d, want %d", p.First, c.start)
 			}
-			e.same("removed", idsOf(p.Removed), c.removed)
-			e.same("added", idsOf(p.Added), c.added)
-			e.same("visible", ids(p.View), c.visible)
-			k, _ := p.View.Value("k")
+			e.same("removed", visibleIDs(p.Removed), c.removed)
+			e.same("added", visibleIDs(p.Added), c.added)
+			e.same("visible", ids(p.After), c.visible)
+			k, _ := p.After.Value("k")
 			e.same("k", k.String(), c.k)
 			e.same("stored", e.dump(), stored)
-			e.same("view", viewText(e.view()), viewText(seen))
+			e.same("view", e.viewText(e.view()), e.viewText(seen))
 			// Nothing is taken: the patch can be applied now. (Elsewhere, that is.)
 			applied, err := seen.Apply(patch.Record{Seq: seen.Seq() + 1, Patch: c.patch.WithID("p").WithBase(0).WithTimestamp(now)})
 			e.no(err)
 			if c.added == "" {
-				e.same("preview", viewText(p.View), viewText(applied))
+				e.same("preview", e.viewText(p.After), e.viewText(applied))
 			}
 		}
 		_, err := e.store.Preview(ctx, key, asOfNow, nil)
@@ -239,19 +240,19 @@ func TestPreview(t *testing.T) {
 		e.apply(patch.NewSplice(0, 1).WithID("p"))
 		p, err := e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 1).WithID("p"))
 		e.no(err)
-		e.same("preview of a retry", viewText(p.View), viewText(e.view()))
+		e.same("preview of a retry", e.viewText(p.After), e.viewText(e.view()))
 		if len(p.Removed)+len(p.Added) != 0 {
 			e.Errorf("a retry would remove %d events and add %d", len(p.Removed), len(p.Added))
 		}
 	})
 }
 
-func idsOf(events []*patch.Event) string {
-	v, err := fold.Fold(fold.New("", nil), recordsOf(events))
-	if err != nil {
-		panic(err)
+func visibleIDs(events []fold.Visible) string {
+	var ids []string
+	for _, e := range events {
+		ids = append(ids, e.Event.ID())
 	}
-	return ids(v)
+	return strings.Join(ids, " ")
 }
 
 func recordsOf(events []*patch.Event) []patch.Record {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -28,7 +30,7 @@ func (e *env) checkAll() {
 		e.no(err)
 		session, err := e.store.Get(ctx, info.Key)
 		e.no(err)
-		shown[info.Key] = viewText(session.View)
+		shown[info.Key] = e.viewText(session.View)
 	}
 	e.reopen()
 	e.same("problems", fmt.Sprint(e.verify(store.VerifyOptions{})), "[]")
@@ -38,7 +40,7 @@ func (e *env) checkAll() {
 		session, err := e.store.Get(ctx, info.Key)
 		e.no(err)
 		if before, ok := shown[info.Key]; ok {
-			e.same("view of "+info.Key.String()+" read anew", viewText(session.View), before)
+			e.same("view of "+info.Key.String()+" read anew", e.viewText(session.View), before)
 		}
 		ids += e.checkSession(info, session.View)
 	}
@@ -67,7 +69,7 @@ func (e *env) checkSession(info store.Info, v fold.View) int {
 	e.no(err)
 	want, err := fold.Fold(fold.New(info.Creation, initial), records)
 	e.no(err)
-	e.same("view of "+info.Key.String(), viewText(v), viewText(want))
+	e.same("view of "+info.Key.String(), e.viewText(v), e.viewText(want))
 
 	taken := map[string]uint64{}
 	for _, r := range records {
@@ -76,6 +78,12 @@ func (e *env) checkSession(info store.Info, v fold.View) int {
 				e.Errorf("session %s: id %q is in records %d and %d", info.Key, id, taken[id], r.Seq)
 			}
 			taken[id] = r.Seq
+		}
+		if r.Patch != nil && r.Patch.Group() != "" {
+			group := strings.Repeat("\x00", patch.MaxIDBytes+1) + r.Patch.Group()
+			if taken[group] == 0 {
+				taken[group] = r.Seq
+			}
 		}
 	}
 	ids := slices.Sorted(maps.Keys(taken))

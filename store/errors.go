@@ -45,6 +45,7 @@ var (
 	ErrOrphanedCall  = fold.ErrOrphanedCall
 	ErrUnknownPatch  = fold.ErrUnknownPatch
 	ErrBlocked       = fold.ErrBlocked
+	ErrPinned        = fold.ErrPinned
 )
 
 // Errors with details that other packages define.
@@ -53,6 +54,8 @@ type (
 	ConflictError = fold.ConflictError
 	// BlockedError names the patch that is in the way of a revert.
 	BlockedError = fold.BlockedError
+	// PinnedError lists pinned events that a patch would hide.
+	PinnedError = fold.PinnedError
 	// OrphanError lists split function calls and suggests a span that passes.
 	OrphanError = fold.OrphanError
 )

@@ -188,7 +188,7 @@ func ExampleStore_Preview() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("would remove", len(p.Removed), "events and leave", p.View.Len())
+	fmt.Println("would remove", len(p.Removed), "events and leave", p.After.Len())
 	session, err := s.Get(context.Background(), exampleKey)
 	if err != nil {
 		log.Fatal(err)
@@ -232,14 +232,14 @@ func ExampleStore_Revert() {
 		log.Fatal(err)
 	}
 	fmt.Println(cut.View.Len(), cut.View.State())
-	back, err := s.Revert(ctx, exampleKey, store.PatchOptions{On: cut.View}, "p1")
+	back, err := s.Revert(ctx, exampleKey, store.BackOptions{On: cut.View}, "p1")
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(back.View.Len(), back.View.State())
 
 	// Only what stands can be taken back.
-	_, err = s.Revert(ctx, exampleKey, store.PatchOptions{}, "p1")
+	_, err = s.Revert(ctx, exampleKey, store.BackOptions{}, "p1")
 	fmt.Println(errors.Is(err, store.ErrBlocked))
 	// Output:
 	// 1 map[currency:EUR turn:4]
@@ -259,12 +259,12 @@ func ExampleStore_Rewind() {
 			log.Fatal(err)
 		}
 	}
-	would, err := s.PreviewRewind(ctx, exampleKey, store.RewindOptions{}, "inv2")
+	would, err := s.PreviewRewind(ctx, exampleKey, store.BackOptions{}, "inv2")
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("would remove", len(would.Before.Diff(would.View).Removed), "events")
-	c, err := s.Rewind(ctx, exampleKey, store.RewindOptions{On: would.Before}, "inv2")
+	fmt.Println("would remove", len(would.Before.Diff(would.After).Removed), "events")
+	c, err := s.Rewind(ctx, exampleKey, store.BackOptions{On: would.Before}, "inv2")
 	if err != nil {
 		log.Fatal(err)
 	}

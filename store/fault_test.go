@@ -91,7 +91,7 @@ func (e *env) views() string {
 		e.no(err)
 		s, err := e.store.Get(ctx, info.Key)
 		e.no(err)
-		b.WriteString(viewText(s.View))
+		b.WriteString(e.viewText(s.View))
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -52,26 +53,38 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	if _, err := s.backend.Head(ctx, newKey.name()); err == nil { // before reading a long log
 		return Session{}, fromBackend(newKey, backend.ErrExists)
 	}
-	w := write{store: s, handle: h}
-	if err := w.create(m.initial); err != nil {
-		return Session{}, err
-	}
-	for page, err := range s.pages(ctx, key, head.Creation, 1, last) {
-		if err != nil {
-			return Session{}, err
-		}
-		for _, r := range page.records {
-			w.records = append(w.records, r)
-			if err := w.add(len(w.records) - 1); err != nil {
-				return Session{}, err
-			}
-		}
-	}
-	w.batch.Shared = nil
-	// The shared scopes are read first: after the commit nothing must fail.
-	out, err := s.session(ctx, newKey, w.view)
+	scopes, err := s.scopes(ctx, newKey)
 	if err != nil {
 		return Session{}, err
 	}
-	return out, w.commit(ctx)
+	d, err := s.create(ctx, h, m.initial, nil, forking{s, key, head.Creation, last})
+	if err != nil {
+		return Session{}, err
+	}
+	return Session{Key: newKey, View: d.view, shared: scopes}, nil
+}
+
+// forking is the plan to copy the first records of another session.
+type forking struct {
+	store    *Store
+	key      Key
+	creation string
+	last     uint64
+}
+
+func (p forking) offers() []patch.Record { return nil }
+
+func (p forking) draft(d *draft) error {
+	for page, err := range p.store.pages(d.ctx, p.key, p.creation, 1, p.last) {
+		if err != nil {
+			return err
+		}
+		for _, r := range page.records {
+			d.missing = append(d.missing, len(d.records))
+			d.records = append(d.records, r)
+		}
+	}
+	err := d.addMissing()
+	d.shared = nil // they are not part of a session
+	return err
 }

@@ -150,24 +150,38 @@ func (e *env) dump() string {
 }
 
 // viewText says all that a view shows.
-func viewText(v fold.View) string {
+func (e *env) viewText(v fold.View) string {
+	e.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "seq %d, patch %d, creation %s\n", v.Seq(), v.PatchSeq(), v.Creation())
-	for i, e := range v.Events() {
-		fmt.Fprintf(&b, "%d %d %t %s\n", i, v.SeqOf(i), v.IsSummary(i), e)
+	for i, event := range v.Events() {
+		fmt.Fprintf(&b, "%d %d %t %t %s\n", i, v.SeqOf(i), v.IsSummary(i), v.IsPinned(i), event)
 	}
 	for k, value := range v.Values() {
 		fmt.Fprintf(&b, "%q = %s (%#v)\n", k, value, value.Any())
 	}
-	fmt.Fprintln(&b, skipped(v))
+	fmt.Fprintln(&b, e.skipped(v))
 	return b.String()
 }
 
-func skipped(v fold.View) []patch.Skip {
-	out, err := v.Skipped()
-	if err != nil {
-		panic(err)
+func (e *env) skipped(v fold.View) []patch.Skip {
+	e.Helper()
+	if v.SkippedCount() == 0 {
+		return nil
 	}
+	if !v.Whole() {
+		for info, err := range e.store.List(ctx, store.ListOptions{}) {
+			e.no(err)
+			if info.Creation != v.Creation() {
+				continue
+			}
+			v, err = e.store.Whole(ctx, info.Key, v)
+			e.no(err)
+			break
+		}
+	}
+	out, err := v.Skipped()
+	e.no(err)
 	return out
 }
 

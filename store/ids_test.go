@@ -76,7 +76,7 @@ func TestDuplicateIDsOfEvents(t *testing.T) {
 		e.create(nil)
 		e.append(say("a1"), sets("n", `{"k":1}`), event(`{"id":"t","timestamp":"2025-01-01T00:00:00Z"}`))
 		e.apply(patch.NewSplice(0, 1, say("r1")).WithID("p1"))
-		stored, view := e.dump(), viewText(e.view())
+		stored, view := e.dump(), e.viewText(e.view())
 		for _, c := range cases {
 			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, c.events...)
 			e.is(err, store.ErrDuplicateID, c.id, key.String())
@@ -84,7 +84,7 @@ func TestDuplicateIDsOfEvents(t *testing.T) {
 				e.Errorf("%s: id %q of record %d, want %q of %d", c.name, got.ID, got.Seq, c.id, c.seq)
 			}
 			e.same(c.name+": stored", e.dump(), stored)
-			e.same(c.name+": view", viewText(e.view()), view)
+			e.same(c.name+": view", e.viewText(e.view()), view)
 		}
 		e.append(say("b1")) // was not taken by what was refused
 	})

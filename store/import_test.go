@@ -38,11 +38,11 @@ func TestExportThenImport(t *testing.T) {
 		}
 		there, err := e.store.Get(ctx, elsewhere)
 		e.no(err)
-		e.same("view", withoutCreation(viewText(there.View)), withoutCreation(viewText(e.view())))
-		if n := len(skipped(there.View)); n != 2 {
+		e.same("view", withoutCreation(e.viewText(there.View)), withoutCreation(e.viewText(e.view())))
+		if n := len(e.skipped(there.View)); n != 2 {
 			e.Errorf("%d skipped, want 2", n)
 		}
-		e.same("returned view", viewText(imported.View), viewText(there.View))
+		e.same("returned view", e.viewText(imported.View), e.viewText(there.View))
 		e.same("shared", e.shared(elsewhere), "")
 		var again strings.Builder
 		e.no(e.store.Export(ctx, elsewhere, &again, store.ExportOptions{}))

@@ -24,7 +24,7 @@ func TestCreate(t *testing.T) {
 		if s.Key != key || s.View.Seq() != 0 || s.View.Len() != 0 || s.View.Creation() == "" {
 			e.Errorf("session %+v", s)
 		}
-		e.same("view", viewText(e.view()), viewText(s.View))
+		e.same("view", e.viewText(e.view()), e.viewText(s.View))
 		_, err = e.store.Create(ctx, key, map[string]any{"k": 2, "app:x": 1})
 		e.is(err, store.ErrExists, key.String())
 		e.same("state", e.state(), `{"k":1}`)

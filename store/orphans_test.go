@@ -99,14 +99,14 @@ func TestRefusesOrphans(t *testing.T) {
 				if suggested := suggestion(c.patch, c.suggest); suggested != nil {
 					p, err := e.store.Preview(ctx, key, store.PatchOptions{On: e.view()}, suggested)
 					e.no(err)
-					if p.View.Len() == 0 && c.patch.Type() != patch.Splice {
+					if p.After.Len() == 0 && c.patch.Type() != patch.Splice {
 						e.Error("the suggestion leaves nothing")
 					}
 				}
 				n := e.view().Len()
 				c2, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view(), AllowOrphans: true}, c.patch.WithID("p"))
 				e.no(err)
-				if skipped := skipped(c2.View); len(skipped) > 0 || c2.View.Len() == n && c.patch.Count() != len(c.patch.NewEvents()) {
+				if skipped := e.skipped(c2.View); len(skipped) > 0 || c2.View.Len() == n && c.patch.Count() != len(c.patch.NewEvents()) {
 					e.Errorf("allowed, but %d events became %d, skipped %v", n, c2.View.Len(), skipped)
 				}
 			})

@@ -25,11 +25,11 @@ func TestReopen(t *testing.T) {
 		other := store.Key{App: "app", User: "user", Session: "other"}
 		_, err := e.store.Create(ctx, other, nil)
 		e.no(err)
-		view, state, text, stored, list := viewText(e.view()), e.state(), e.export(), e.dump(), e.list(store.ListOptions{})
+		view, state, text, stored, list := e.viewText(e.view()), e.state(), e.export(), e.dump(), e.list(store.ListOptions{})
 		for range 2 {
 			e.reopen()
 			e.same("listing", e.list(store.ListOptions{}), list)
-			e.same("view", viewText(e.view()), view)
+			e.same("view", e.viewText(e.view()), view)
 			e.same("state", e.state(), state)
 			e.same("text", e.export(), text)
 			e.same("stored", e.dump(), stored)
@@ -58,7 +58,7 @@ func TestOpen(t *testing.T) {
 	e := &env{T: t, store: s}
 	e.create(map[string]any{"k": 1})
 	e.append(says("a", 3)...)
-	view := viewText(e.view())
+	view := e.viewText(e.view())
 	e.no(s.Close())
 	info, err := os.Stat(path)
 	e.no(err)
@@ -67,7 +67,7 @@ func TestOpen(t *testing.T) {
 	}
 	e.store, err = store.Open(path, store.Options{})
 	e.no(err)
-	e.same("view", viewText(e.view()), view)
+	e.same("view", e.viewText(e.view()), view)
 	e.no(e.store.Close())
 }
 

@@ -63,7 +63,7 @@ func TestViewAtEverySeq(t *testing.T) {
 		for k := uint64(0); ; k++ {
 			v, err := e.store.ViewAt(ctx, key, k)
 			e.no(err)
-			e.same(fmt.Sprint("view at ", k), viewText(v), viewText(want))
+			e.same(fmt.Sprint("view at ", k), e.viewText(v), e.viewText(want))
 			if k == uint64(len(records)) {
 				break
 			}
@@ -71,7 +71,7 @@ func TestViewAtEverySeq(t *testing.T) {
 				e.Fatal(err)
 			}
 		}
-		e.same("newest", viewText(e.view()), viewText(want))
+		e.same("newest", e.viewText(e.view()), e.viewText(want))
 		last := uint64(len(records))
 		for _, k := range []uint64{last + 1, 1 << 63} {
 			_, err = e.store.ViewAt(ctx, key, k)

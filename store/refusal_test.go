@@ -17,7 +17,7 @@ var asOfNow = store.PatchOptions{AsOfNow: true}
 // names what is at fault; that nothing was written; and that Preview says the same.
 func (e *env) refuse(opts store.PatchOptions, patches []*patch.PatchEvent, target error, names ...string) error {
 	e.Helper()
-	stored, view := e.dump(), viewText(e.view())
+	stored, view := e.dump(), e.viewText(e.view())
 	taken := e.taken(patches)
 	c, err := e.store.ApplyPatch(ctx, key, opts, patches...)
 	e.is(err, target, append(names, key.String())...)
@@ -25,7 +25,7 @@ func (e *env) refuse(opts store.PatchOptions, patches []*patch.PatchEvent, targe
 		e.Errorf("a refusal returned %d records and a view at %d, and the error %v", len(c.Records), c.View.Seq(), err)
 	}
 	e.same("stored after a refusal", e.dump(), stored)
-	e.same("view after a refusal", viewText(e.view()), view)
+	e.same("view after a refusal", e.viewText(e.view()), view)
 	if after := e.taken(patches); after != taken {
 		e.Errorf("ids after a refusal: %q, before %q", after, taken)
 	}
@@ -225,7 +225,7 @@ func TestRefusesOntoUnknownPatch(t *testing.T) {
 {"id":"x","patchType":"rotate","by":2}
 `)
 		v := e.view()
-		if s := skipped(v); len(s) != 1 || s[0].Seq != 5 || v.PatchSeq() != 5 {
+		if s := e.skipped(v); len(s) != 1 || s[0].Seq != 5 || v.PatchSeq() != 5 {
 			e.Fatalf("skipped %v, newest patch %d", s, v.PatchSeq())
 		}
 		for _, p := range []*patch.PatchEvent{
@@ -281,10 +281,10 @@ func TestLargestRecord(t *testing.T) {
 		e.create(nil)
 		e.append(largest)
 		text := e.export()
-		view := viewText(e.view())
+		view := e.viewText(e.view())
 		e.no(e.store.Delete(ctx, key))
 		e.importText("f", text)
-		e.same("view", withoutCreation(viewText(e.view())), withoutCreation(view))
+		e.same("view", withoutCreation(e.viewText(e.view())), withoutCreation(view))
 	})
 	onEachWith(t, store.Options{MaxRecordBytes: len(form) - 1}, func(e *env) {
 		e.create(nil)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -31,7 +29,7 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 	case seq > head.Last:
 		return replayed{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
 	}
-	empty := fold.New(head.Creation, m.initial)
+	empty := fold.New(head.Creation, m.initial).Lean()
 	r, err := s.fromSnapshot(ctx, key, empty, seq)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotFound) { // deleted meanwhile
@@ -42,6 +40,24 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 			"session", key.String(), "error", err)
 		r = replayed{view: empty}
 	}
+	err = s.foldUpTo(ctx, key, &r, seq)
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) { // a revert after the snapshot
+		r = replayed{view: empty}
+		err = s.foldUpTo(ctx, key, &r, seq)
+	}
+	return r, err
+}
+
+// foldWhole reads the session's view at a seq from the first record.
+func (s *Store) foldWhole(ctx context.Context, key Key, creation string, seq uint64) (replayed, error) {
+	head, m, err := s.head(ctx, key)
+	if err != nil {
+		return replayed{}, err
+	}
+	if head.Creation != creation {
+		return replayed{}, fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
+	}
+	r := replayed{view: fold.New(creation, m.initial).Lean()}
 	return r, s.foldUpTo(ctx, key, &r, seq)
 }
 
@@ -60,12 +76,15 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 		return r, err
 	}
 	skeleton.Initial = empty.Skeleton().Initial
-	from := &source{store: s, key: key, creation: empty.Creation()}
-	if r.view, err = skeleton.Restore(ctx, from); err != nil {
+	records, size, err := s.pick(ctx, key, empty.Creation(), skeleton.Needs())
+	if err != nil {
 		return r, err
 	}
-	r.snapshot, r.size = skeleton.Seq, from.size.Load()
-	return r, nil
+	restored, err := skeleton.Restore(records)
+	if err != nil {
+		return r, err
+	}
+	return replayed{restored.Lean(), skeleton.Seq, size}, nil
 }
 
 // snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no
@@ -83,53 +102,33 @@ func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (data 
 	return data, head.Last, err
 }
 
-// source is a session's log as its views read it again.
-type source struct {
-	store    *Store
-	key      Key
-	creation string
-	size     atomic.Int64 // about what the records take in memory that were read
-}
-
-// Records implements [fold.Source].
-func (s *source) Records(ctx context.Context, seqs []uint64) ([]patch.Record, error) {
-	records := make([]patch.Record, 0, len(seqs))
-	for len(seqs) > 0 {
-		raw, err := s.store.backend.Pick(ctx, s.key.name(), s.creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
-		if err != nil {
-			return nil, fromBackend(s.key, err)
-		}
-		if len(raw) == 0 {
-			return nil, &CorruptError{Key: s.key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
-		}
-		for i, r := range raw {
-			s.size.Add(int64(len(r.Data)) + recordOverhead)
-			rec, err := decode(s.key, seqs[i], r)
-			if err != nil {
-				return nil, err
-			}
-			records = append(records, rec)
-		}
-		seqs = seqs[len(raw):]
-	}
-	return records, nil
-}
-
-// foldUpTo folds the records that follow the view, up to the one with the given seq.
+// foldUpTo folds the records that follow the view, up to the one with the given seq. The
+// error is a *[fold.NeedError] if the view was restored, and one of them is a revert.
 func (s *Store) foldUpTo(ctx context.Context, key Key, r *replayed, last uint64) error {
 	for page, err := range s.pages(ctx, key, r.view.Creation(), r.view.Seq()+1, last) {
 		if err != nil {
 			return err
 		}
 		r.size += page.size
-		next, err := fold.Fold(r.view, page.records)
-		if errors.Is(err, fold.ErrSource) {
-			return err
+		for records := page.records; len(records) > 0; {
+			next, err := fold.Fold(r.view, records)
+			records = records[next.Seq()-r.view.Seq():]
+			r.view = next
+			var need *fold.NeedError
+			switch {
+			case err == nil:
+			case errors.As(err, &need) && !need.Log:
+				back, _, err := s.pick(ctx, key, next.Creation(), need.Seqs)
+				if err != nil {
+					return err
+				}
+				r.view = next.With(back)
+			case need != nil:
+				return err
+			default:
+				return &CorruptError{Key: key, Seq: next.Seq() + 1, Err: err}
+			}
 		}
-		if err != nil {
-			return &CorruptError{Key: key, Seq: r.view.Seq() + 1, Err: err}
-		}
-		r.view = next.Release(&source{store: s, key: key, creation: next.Creation()})
 	}
 	return nil
 }

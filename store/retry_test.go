@@ -20,7 +20,7 @@ func (e *env) retried(before string, c store.Committed, err error, seqs ...uint6
 	}
 	e.same("records of a retry", fmt.Sprint(got), fmt.Sprint(seqs))
 	e.same("stored after a retry", e.dump(), before)
-	e.same("view after a retry", viewText(c.View), viewText(e.view()))
+	e.same("view after a retry", e.viewText(c.View), e.viewText(e.view()))
 }
 
 func TestRetryOfEvents(t *testing.T) {

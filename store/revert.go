@@ -2,169 +2,168 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Revert takes a patch back (semantics, section 9): what it put in goes, and what it took
-// out stands again, state included, however long ago that was. A revert is a patch too,
-// is logged by [Store.ApplyPatch] with a new id, and can be reverted.
-//
-// The error matches [ErrInvalid] if no applied patch has the id, and [ErrBlocked], naming
-// the patch to revert first, if a later patch stands on the one to take back; the others
-// are those of ApplyPatch.
-func (s *Store) Revert(ctx context.Context, key Key, opts PatchOptions, patchID string) (Committed, error) {
-	return s.ApplyPatch(ctx, key, opts, patch.NewRevert(patchID))
-}
-
-// RewindOptions say what the author of a rewind has seen. The zero value means the log as
-// it is at the time of the call.
-type RewindOptions struct {
+// BackOptions say what the author of a revert or a rewind has seen. The zero value means
+// the log as it is at the time of the call.
+type BackOptions struct {
 	// On is the view that the author looked at: the error matches [ErrConflict] if a
 	// patch has been logged since. Events that were appended since are rewound too.
 	On fold.View
 
 	// Author is the author of the patches.
 	Author string
+
+	// AllowOrphans accepts a revert that splits a function call from its response. A
+	// rewind is never held to that.
+	AllowOrphans bool
+}
+
+// Revert takes a patch back, and with it all patches of its group that stand: what they
+// put in goes, and what they took out stands again, state included, however long ago
+// that was. It logs a revert for each, newest first, in one durable commit, or none.
+// These are a group in turn, so a Revert of one of them does all of it again.
+//
+// It reads what comes back, and the whole log if the session was last read from a
+// snapshot, under ctx and without making other writers wait. Whether calls are split is
+// judged for all of it at once.
+//
+// The error matches [ErrInvalid] if no applied patch has the id, [ErrBlocked] if a later
+// patch stands on one of them, naming the patch to revert first, or if all have been
+// taken back; the others are those of [Store.ApplyPatch].
+func (s *Store) Revert(ctx context.Context, key Key, opts BackOptions, patchID string) (Committed, error) {
+	return s.commit(ctx, key, opts.On.Creation(), reverting{opts, patchID})
+}
+
+// PreviewRevert returns what [Store.Revert] would do, and writes nothing.
+func (s *Store) PreviewRevert(ctx context.Context, key Key, opts BackOptions, patchID string) (Preview, error) {
+	return s.previewOf(ctx, key, opts.On.Creation(), reverting{opts, patchID})
+}
+
+// reverting is the plan to take a patch back.
+type reverting struct {
+	opts    BackOptions
+	patchID string
+}
+
+func (p reverting) offers() []patch.Record { return nil }
+
+func (p reverting) draft(d *draft) error {
+	if err := p.opts.conflict(d.view); err != nil {
+		return err
+	}
+	ids, err := d.view.Standing(p.patchID)
+	if err != nil {
+		return err
+	}
+	patches := make([]*patch.PatchEvent, len(ids))
+	for i, id := range ids {
+		patches[i] = patch.NewRevert(id)
+	}
+	return p.opts.draft(d, patches, fold.CheckOptions{AllowOrphans: p.opts.AllowOrphans})
+}
+
+// conflict reports whether a patch has been logged that the author has not seen.
+func (o BackOptions) conflict(v fold.View) error {
+	if base := o.On.PatchSeq(); o.On.Creation() != "" && base < v.PatchSeq() {
+		return &ConflictError{Base: base, Newest: v.PatchSeq()}
+	}
+	return nil
+}
+
+// draft adds patches that the plan has made from the draft's view.
+func (o BackOptions) draft(d *draft, patches []*patch.PatchEvent, check fold.CheckOptions) error {
+	group := ""
+	if len(patches) > 1 {
+		group = d.store.opts.NewID()
+	}
+	base := d.view.PatchSeq()
+	for i, p := range patches {
+		if o.Author != "" {
+			p = p.WithAuthor(o.Author)
+		}
+		patches[i] = p.WithBase(base).WithGroup(group)
+		base = d.view.Seq() + 1 + uint64(i)
+	}
+	if err := d.propose(patches); err != nil {
+		return err
+	}
+	return d.addPatches(check)
 }
 
 // Rewind takes the session back to where it was before the first event of an invocation,
 // as [fold.View.Rewind] plans it: all of its patches are logged in one durable commit, or
-// none. None are needed, and none logged, if nothing is left of what came since. Shared
-// scopes stay as they are. Calls without a response that this brings back are accepted.
+// none. They are a group, which [Store.Revert] takes back as one. None are needed, and
+// none logged, if nothing is left of what came since. Shared scopes stay as they are.
+// Calls without a response that this brings back are accepted, and pins do not hinder it.
 //
 // The error matches [ErrEventNotFound] if no event of the log belongs to the invocation;
 // the others are those of [Store.ApplyPatch].
-func (s *Store) Rewind(ctx context.Context, key Key, opts RewindOptions, invocationID string) (Committed, error) {
-	creation, from, err := s.firstOf(ctx, key, invocationID)
+func (s *Store) Rewind(ctx context.Context, key Key, opts BackOptions, invocationID string) (Committed, error) {
+	creation, p, err := s.rewinding(ctx, key, opts, invocationID)
 	if err != nil {
 		return Committed{}, err
 	}
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	if err := h.lock(ctx); err != nil {
-		return Committed{}, err
-	}
-	defer h.unlock()
-	view, err := s.lockedView(ctx, h)
-	if err != nil {
-		return Committed{}, err
-	}
-	patches, err := s.planRewind(key, view, creation, from, opts)
-	if err != nil {
-		return Committed{}, err
-	}
-	w := write{store: s, handle: h}
-	for _, p := range patches {
-		w.records = append(w.records, patch.Record{Patch: p})
-	}
-	if err := w.begin(view, creation); err != nil {
-		return Committed{}, err
-	}
-	if err := w.settle(ctx); err != nil {
-		return Committed{}, err
-	}
-	for _, i := range w.missing {
-		w.records[i].Patch = w.records[i].Patch.WithBase(w.view.PatchSeq())
-		if err := w.view.Check(w.records[i].Patch, fold.CheckOptions{AllowOrphans: true}); err != nil {
-			return Committed{}, fmt.Errorf("session %s: %w", key, err)
-		}
-		if err := w.add(i); err != nil {
-			return Committed{}, err
-		}
-	}
-	switch err := w.commit(ctx); {
-	case errors.Is(err, ErrOutcomeUnknown):
-		return Committed{Records: w.records}, err
-	case err != nil:
-		return Committed{}, err
-	}
-	return Committed{w.records, w.view}, nil
+	return s.commit(ctx, key, creation, p)
 }
 
-// RewindPreview is what a rewind would do.
-type RewindPreview struct {
-	Patches []*patch.PatchEvent // that it would log, without ids and times
-	Before  fold.View
-	View    fold.View // as it would stand after them; to look at, not to make patches from
+// PreviewRewind returns what [Store.Rewind] would do, and writes nothing.
+func (s *Store) PreviewRewind(ctx context.Context, key Key, opts BackOptions, invocationID string) (Preview, error) {
+	creation, p, err := s.rewinding(ctx, key, opts, invocationID)
+	if err != nil {
+		return Preview{}, err
+	}
+	return s.previewOf(ctx, key, creation, p)
 }
 
-// PreviewRewind returns what [Store.Rewind] would do, and writes nothing. Options and
-// errors are as there.
-func (s *Store) PreviewRewind(ctx context.Context, key Key, opts RewindOptions, invocationID string) (RewindPreview, error) {
-	creation, from, err := s.firstOf(ctx, key, invocationID)
-	if err != nil {
-		return RewindPreview{}, err
-	}
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	view, err := s.view(ctx, h)
-	if err != nil {
-		return RewindPreview{}, err
-	}
-	patches, err := s.planRewind(key, view, creation, from, opts)
-	if err != nil {
-		return RewindPreview{}, err
-	}
-	preview := RewindPreview{Patches: patches, Before: view, View: view}
-	for _, p := range patches {
-		err := preview.View.Check(p, fold.CheckOptions{AllowOrphans: true})
-		if err != nil {
-			return RewindPreview{}, fmt.Errorf("session %s: %w", key, err)
-		}
-		if preview.View, err = preview.View.Apply(patch.Record{Seq: preview.View.Seq() + 1, Patch: p}); err != nil {
-			return RewindPreview{}, fmt.Errorf("session %s: %w", key, err)
-		}
-	}
-	return preview, nil
+// rewinding is the plan to rewind to before a record.
+type rewinding struct {
+	opts BackOptions
+	from uint64
 }
 
-// firstOf returns the seq of the first event of an invocation, and of which creation of
-// the session it is.
-func (s *Store) firstOf(ctx context.Context, key Key, invocationID string) (creation string, seq uint64, err error) {
+func (p rewinding) offers() []patch.Record { return nil }
+
+func (p rewinding) draft(d *draft) error {
+	if err := p.opts.conflict(d.view); err != nil {
+		return err
+	}
+	patches, err := d.view.Rewind(p.from)
+	if err != nil {
+		return err
+	}
+	return p.opts.draft(d, patches, fold.CheckOptions{AllowOrphans: true, AllowPinned: true})
+}
+
+// rewinding finds the first event of an invocation, and of which creation of the session
+// it is.
+func (s *Store) rewinding(ctx context.Context, key Key, opts BackOptions, invocationID string) (creation string, p rewinding, err error) {
 	if err := key.Validate(); err != nil {
-		return "", 0, err
+		return "", p, err
 	}
 	if invocationID == "" {
-		return "", 0, fmt.Errorf("%w: the invocation to rewind to has no id", ErrInvalid)
+		return "", p, fmt.Errorf("%w: the invocation to rewind to has no id", ErrInvalid)
 	}
 	head, err := s.backend.Head(ctx, key.name())
 	if err != nil {
-		return "", 0, fromBackend(key, err)
+		return "", p, fromBackend(key, err)
+	}
+	if c := opts.On.Creation(); c != "" && c != head.Creation {
+		return "", p, fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
 	}
 	for page, err := range s.pages(ctx, key, head.Creation, 1, head.Last) {
 		if err != nil {
-			return "", 0, err
+			return "", p, err
 		}
 		for _, r := range page.records {
 			if r.Event != nil && r.Event.InvocationID() == invocationID {
-				return head.Creation, r.Seq, nil
+				return head.Creation, rewinding{opts, r.Seq}, nil
 			}
 		}
 	}
-	return "", 0, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, ErrEventNotFound, invocationID)
-}
-
-// planRewind returns the patches of a rewind of the view, which must be the newest.
-func (s *Store) planRewind(key Key, view fold.View, creation string, from uint64, opts RewindOptions) ([]*patch.PatchEvent, error) {
-	on := opts.On
-	if view.Creation() != creation || on.Creation() != "" && on.Creation() != creation {
-		return nil, fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
-	}
-	if on.Creation() != "" && on.PatchSeq() < view.PatchSeq() {
-		return nil, fmt.Errorf("session %s: %w", key, &ConflictError{Base: on.PatchSeq(), Newest: view.PatchSeq()})
-	}
-	patches, err := view.Rewind(from)
-	if err != nil {
-		return nil, fmt.Errorf("session %s: %w", key, err)
-	}
-	for i, p := range patches {
-		if opts.Author != "" {
-			patches[i] = p.WithAuthor(opts.Author)
-		}
-	}
-	return patches, nil
+	return "", p, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, ErrEventNotFound, invocationID)
 }

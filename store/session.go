@@ -66,25 +66,19 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any) (Sess
 		return Session{}, err
 	}
 	defer h.unlock()
-	w := write{store: s, handle: h}
-	if err := w.create(own); err != nil {
-		return Session{}, err
-	}
-	if err := w.share(shared); err != nil {
-		return Session{}, err
-	}
 	// The shared scopes are read first: after the commit nothing must fail.
-	out, err := s.session(ctx, key, w.view)
+	scopes, err := s.scopes(ctx, key)
 	if err != nil {
 		return Session{}, err
 	}
-	if err := w.commit(ctx); err != nil {
+	d, err := s.create(ctx, h, own, shared, nil)
+	if err != nil {
 		return Session{}, err
 	}
 	for _, c := range shared {
-		out.shared[c.Key] = c.Value
+		scopes[c.Key] = c.Value
 	}
-	return out, nil
+	return Session{Key: key, View: d.view, shared: scopes}, nil
 }
 
 // Get returns the session with its newest view: whatever was acknowledged before the
@@ -105,22 +99,28 @@ func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 
 // session adds the shared scopes to a view.
 func (s *Store) session(ctx context.Context, key Key, v fold.View) (Session, error) {
-	out := Session{Key: key, View: v, shared: map[string]patch.Value{}}
+	scopes, err := s.scopes(ctx, key)
+	return Session{Key: key, View: v, shared: scopes}, err
+}
+
+// scopes reads the state that a session shares with others.
+func (s *Store) scopes(ctx context.Context, key Key) (map[string]patch.Value, error) {
+	scopes := map[string]patch.Value{}
 	for _, prefix := range []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)} {
 		values, err := s.backend.Shared(ctx, prefix)
 		if err != nil {
-			return Session{}, fromBackend(key, err)
+			return nil, fromBackend(key, err)
 		}
 		for _, raw := range values {
 			var value patch.Value
 			stateKey := raw.Name[len(prefix):]
 			if err := value.UnmarshalBinary(raw.Data); err != nil {
-				return Session{}, fmt.Errorf("session %s: shared state %q: %w", key, stateKey, err)
+				return nil, fmt.Errorf("session %s: shared state %q: %w", key, stateKey, err)
 			}
-			out.shared[stateKey] = value
+			scopes[stateKey] = value
 		}
 	}
-	return out, nil
+	return scopes, nil
 }
 
 // sharedName is the name of a shared value in the backend.
@@ -131,16 +131,29 @@ func sharedName(key Key, stateKey string) string {
 	return prefixOf("user", key.App, key.User) + stateKey
 }
 
-// create makes the write one that creates its session.
-func (w *write) create(own map[string]patch.Value) error {
-	data, err := encodeMeta(meta{w.store.opts.Now().UTC(), own})
+// create creates a session in one commit, with the records of a plan if it is not nil.
+// The caller holds the handle's lock.
+func (s *Store) create(ctx context.Context, h *handle, own map[string]patch.Value, shared []patch.Change, p plan) (*draft, error) {
+	data, err := encodeMeta(meta{s.opts.Now().UTC(), own})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if most := w.store.opts.MaxRecordBytes; len(data) > most {
-		return fmt.Errorf("session %s: %w: the initial state takes %d bytes; the limit is %d", w.handle.key, ErrTooLarge, len(data), most)
+	if most := s.opts.MaxRecordBytes; len(data) > most {
+		return nil, fmt.Errorf("session %s: %w: the initial state takes %d bytes; the limit is %d", h.key, ErrTooLarge, len(data), most)
 	}
-	w.batch = backend.Batch{Creation: uuid.NewString(), Create: true, Meta: data}
-	w.view = fold.New(w.batch.Creation, own)
-	return nil
+	creation := uuid.NewString()
+	d := &draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(creation, own).Lean()}
+	if err := d.share(shared); err != nil {
+		return nil, err
+	}
+	if p != nil {
+		if _, err := d.offer(p.offers()); err != nil {
+			return d, err
+		}
+		if err := p.draft(d); err != nil {
+			return d, err
+		}
+	}
+	batch := backend.Batch{Creation: creation, Create: true, Meta: data, Records: d.batch, Shared: d.shared}
+	return d, s.write(ctx, h, d.view, batch)
 }

@@ -1,7 +1,6 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -180,7 +179,7 @@ func (e *env) cutLog() {
 func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 	onEachWithSnapshots(t, func(e *env, w *warnings) {
 		e.cutLog()
-		want := viewText(e.view())
+		want := e.viewText(e.view())
 		e.anew(eager)
 		good := e.snapshot()
 		if e.snapshotSeq() != 40 {
@@ -195,7 +194,7 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 		whole := e.refold(e.records(key))
 		of := func(n fold.NodeRef) []byte {
 			s := fold.Skeleton{Creation: whole.Creation(), Seq: 40, PatchSeq: 34, Nodes: []fold.NodeRef{n}}
-			return encode(s.Restore(context.Background(), anySource{}))
+			return encode(s.Restore(anyRecords(s.Needs())))
 		}
 		damage := slices.Clone(good)
 		damage[len(damage)/2] ^= 16
@@ -215,7 +214,7 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 			e.putSnapshot(data)
 			e.anew(eager)
 			for range 2 {
-				e.same("view with a snapshot "+name, viewText(e.view()), want)
+				e.same("view with a snapshot "+name, e.viewText(e.view()), want)
 			}
 			e.anew(snapshot.Policy{Every: -1})
 			if lines := w.take(); len(lines) != 1 || !strings.Contains(lines[0], "snapshot") || !strings.Contains(lines[0], key.String()) {
@@ -291,7 +290,7 @@ func TestColdRead(t *testing.T) {
 		if v.SkippedCount() != 2 || b.take() != "[]" {
 			e.Error("counting the skipped patches reads records")
 		}
-		e.same("view", viewText(v), viewText(want))
+		e.same("view", e.viewText(v), e.viewText(want))
 		if !strings.Contains(b.take(), "1 2 3") {
 			e.Error("the skipped patches were not read from the log")
 		}
@@ -314,7 +313,7 @@ func TestColdRead(t *testing.T) {
 		v = e.view()
 		e.no(e.store.Delete(ctx, key))
 		e.create(nil)
-		if _, err := v.Skipped(); !errors.Is(err, store.ErrNotFound) {
+		if _, err := e.store.Whole(ctx, key, v); !errors.Is(err, store.ErrNotFound) {
 			e.Errorf("skipped patches of a deleted session: error %v", err)
 		}
 		e.backend.Backend = b.Backend
@@ -334,7 +333,7 @@ func TestViewAtAroundSnapshot(t *testing.T) {
 		for n := range len(records) + 1 {
 			v, err := e.store.ViewAt(ctx, key, uint64(n))
 			e.no(err)
-			e.same(fmt.Sprint("view at ", n), viewText(v), viewText(e.refold(records[:n])))
+			e.same(fmt.Sprint("view at ", n), e.viewText(v), e.viewText(e.refold(records[:n])))
 		}
 		_, err := e.store.ViewAt(ctx, key, 45)
 		e.is(err, store.ErrNotFound, "45")
@@ -344,13 +343,11 @@ func TestViewAtAroundSnapshot(t *testing.T) {
 	})
 }
 
-// anySource has two events in any record.
-type anySource struct{}
-
-func (anySource) Records(_ context.Context, seqs []uint64) ([]patch.Record, error) {
+// anyRecords returns records with two events each.
+func anyRecords(seqs []uint64) []patch.Record {
 	var records []patch.Record
 	for _, seq := range seqs {
 		records = append(records, patch.Record{Seq: seq, Patch: patch.NewSplice(0, 0, say("x"), say("y"))})
 	}
-	return records, nil
+	return records
 }

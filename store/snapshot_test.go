@@ -88,13 +88,13 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 	}
 	onEachWith(t, store.Options{Snapshots: snapshot.Policy{Every: -1}}, func(e *env) {
 		want = nil
-		grow(e, func() { want = append(want, withoutCreation(viewText(e.view()))) })
+		grow(e, func() { want = append(want, withoutCreation(e.viewText(e.view()))) })
 	})
 	onEachWith(t, often, func(e *env) {
 		i := 0
 		grow(e, func() {
 			e.reopen() // waits for the snapshot
-			e.same(fmt.Sprint("view ", i), withoutCreation(viewText(e.view())), want[i])
+			e.same(fmt.Sprint("view ", i), withoutCreation(e.viewText(e.view())), want[i])
 			i++
 		})
 		if len(e.snapshotOf()) == 0 {
@@ -110,7 +110,7 @@ func TestSnapshotsChangeNothing(t *testing.T) {
 			}
 			at, err := e.store.ViewAt(ctx, key, r.Seq)
 			e.no(err)
-			e.same(fmt.Sprint("view at ", r.Seq), viewText(at), viewText(v))
+			e.same(fmt.Sprint("view at ", r.Seq), e.viewText(at), e.viewText(v))
 		}
 	})
 }
@@ -128,13 +128,13 @@ func TestUnusableSnapshots(t *testing.T) {
 		if bytes.Equal(early, whole) || len(whole) == 0 {
 			e.Fatal("there is no new snapshot")
 		}
-		want := viewText(e.view())
+		want := e.viewText(e.view())
 		other, err := snapshot.Encode(e.otherView())
 		e.no(err)
 		try := func(name string, data []byte, failure error) {
 			e.Helper()
 			w.set(func([]byte) ([]byte, error) { return data, failure })
-			e.same(name, viewText(e.view()), want)
+			e.same(name, e.viewText(e.view()), want)
 			// Writing goes on too.
 			_, err := e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 1))
 			e.no(err)
@@ -189,7 +189,7 @@ func TestSnapshotSparesHiddenRecords(t *testing.T) {
 		e.reopenOn(func(engine backend.Backend) backend.Backend {
 			return &damaged{Backend: engine, seq: 500, change: func(r *backend.Record) { r.Data[len(r.Data)-1] ^= 1 }}
 		})
-		e.same("view", viewText(e.view()), viewText(v))
+		e.same("view", e.viewText(e.view()), e.viewText(v))
 		var err error
 		for _, err = range e.store.RawEvents(ctx, key, 1) {
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -60,38 +61,120 @@ func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOpt
 	if err != nil {
 		return Imported{}, err
 	}
+	for {
+		done, err := s.importInto(ctx, key, f, opts)
+		if errors.Is(err, errCreated) { // or deleted, since this call looked
+			continue
+		}
+		return done, err
+	}
+}
+
+// errCreated is what an import meets that found no session, and now there is one.
+var errCreated = errors.New("created meanwhile")
+
+// importInto imports into the session as it is, or creates it.
+func (s *Store) importInto(ctx context.Context, key Key, f file, opts ImportOptions) (Imported, error) {
+	head, m, err := s.head(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return s.importNew(ctx, key, f, opts)
+	}
+	if err == nil {
+		err = f.fits(key, m, opts)
+	}
+	if err != nil {
+		return Imported{}, err
+	}
+	p := &importing{file: f, opts: opts, existing: true}
+	done, err := s.commit(ctx, key, head.Creation, p)
+	switch {
+	case errors.Is(err, ErrOutcomeUnknown):
+		return Imported{Committed: done}, err
+	case err != nil:
+		return Imported{}, f.atDuplicate(err)
+	}
+	return Imported{done, false, p.added, len(done.Records) - p.added}, nil
+}
+
+// importNew creates a session with the file's records.
+func (s *Store) importNew(ctx context.Context, key Key, f file, opts ImportOptions) (Imported, error) {
+	state := opts.State
+	if state == nil {
+		state = map[string]any{}
+		for k, v := range f.initial {
+			state[k] = v
+		}
+	}
+	own, shared, err := splitState(state)
+	if err != nil {
+		return Imported{}, err
+	}
+	if !opts.WriteShared {
+		shared = nil
+	}
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	if err := h.lock(ctx); err != nil {
 		return Imported{}, err
 	}
 	defer h.unlock()
-	w := write{store: s, handle: h, records: f.records}
-	created, err := w.beginImport(ctx, f, opts)
-	if err != nil {
-		return Imported{}, err
-	}
-	for _, i := range w.missing {
-		if err := w.add(i); err != nil {
-			return Imported{}, f.at(i, err)
-		}
-	}
-	for i, rec := range w.records {
-		if want := f.records[i].Seq; want != 0 && want != rec.Seq {
-			return Imported{}, f.at(i, fmt.Errorf("%w: its seq is %d, but its place in session %s is %d", ErrInvalid, want, key, rec.Seq))
-		}
-	}
-	if !opts.WriteShared {
-		w.batch.Shared = nil
-	}
-	switch err := w.commit(ctx); {
+	p := &importing{file: f, opts: opts}
+	d, err := s.create(ctx, h, own, shared, p)
+	switch {
+	case errors.Is(err, ErrExists):
+		return Imported{}, errCreated
 	case errors.Is(err, ErrOutcomeUnknown):
-		return Imported{Committed: Committed{Records: w.records}}, err
+		return Imported{Committed: Committed{Records: d.records}}, err
 	case err != nil:
-		return Imported{}, err
+		return Imported{}, f.atDuplicate(err)
 	}
-	added := len(w.missing)
-	return Imported{Committed{w.records, w.view}, created, added, len(w.records) - added}, nil
+	return Imported{Committed{d.records, d.view}, true, p.added, 0}, nil
+}
+
+// importing is the plan to import a file.
+type importing struct {
+	file
+	opts     ImportOptions
+	existing bool // the session is there
+	added    int  // how many records it adds
+}
+
+func (p *importing) offers() []patch.Record { return p.records }
+
+func (p *importing) draft(d *draft) error {
+	var err error
+	switch {
+	case !p.existing:
+		for i := range d.records {
+			d.missing = append(d.missing, i)
+		}
+	case p.hasPatch:
+		err = p.matchPrefix(d)
+	default:
+		err = d.match()
+	}
+	if err != nil {
+		return err
+	}
+	for _, i := range d.missing {
+		var need *fold.NeedError
+		switch err := d.addUnjudged(i); {
+		case errors.As(err, &need):
+			return err
+		case err != nil:
+			return p.at(i, err)
+		}
+	}
+	for i, rec := range d.records {
+		if want := p.records[i].Seq; want != 0 && want != rec.Seq {
+			return p.at(i, fmt.Errorf("%w: its seq is %d, but its place in session %s is %d", ErrInvalid, want, d.handle.key, rec.Seq))
+		}
+	}
+	if !p.opts.WriteShared {
+		d.shared = nil
+	}
+	p.added = len(d.missing)
+	return nil
 }
 
 // file is the content of a file of the text form.
@@ -143,38 +226,20 @@ func (f file) at(i int, err error) error {
 	return &patch.LineError{File: f.name, Line: f.lines[i], Err: err}
 }
 
-// beginImport opens or creates the session, and finds out which of the file's records
-// are there.
-func (w *write) beginImport(ctx context.Context, f file, opts ImportOptions) (created bool, err error) {
-	key := w.handle.key
-	_, m, err := w.store.head(ctx, key)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return true, w.createForImport(f, opts)
-	case err != nil:
-		return false, err
-	case opts.State != nil:
+// fits reports whether the file may be imported into a session that is there.
+func (f file) fits(key Key, m meta, opts ImportOptions) error {
+	if opts.State != nil {
 		own, _, err := splitState(opts.State)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if !sameState(m.initial, own) {
-			return false, fmt.Errorf("session %s: %w: it was created with another initial state", key, ErrConflict)
+			return fmt.Errorf("session %s: %w: it was created with another initial state", key, ErrConflict)
 		}
-	case f.header && !sameState(m.initial, f.initial):
-		return false, fmt.Errorf("session %s: %w: %s begins with another initial state", key, ErrConflict, f.name)
+	} else if f.header && !sameState(m.initial, f.initial) {
+		return fmt.Errorf("session %s: %w: %s begins with another initial state", key, ErrConflict, f.name)
 	}
-	view, err := w.store.lockedView(ctx, w.handle)
-	if err != nil {
-		return false, err
-	}
-	if err := w.begin(view, ""); err != nil {
-		return false, err
-	}
-	if f.hasPatch {
-		return false, w.settlePrefix(ctx, f)
-	}
-	return false, f.atDuplicate(w.settle(ctx))
+	return nil
 }
 
 // atDuplicate says which line an error is about, if it is about an id.
@@ -188,31 +253,6 @@ func (f file) atDuplicate(err error) error {
 		}
 	}
 	return err
-}
-
-func (w *write) createForImport(f file, opts ImportOptions) error {
-	state := opts.State
-	if state == nil {
-		state = map[string]any{}
-		for k, v := range f.initial {
-			state[k] = v
-		}
-	}
-	own, shared, err := splitState(state)
-	if err != nil {
-		return err
-	}
-	if err := w.create(own); err != nil {
-		return err
-	}
-	if err := w.share(shared); err != nil {
-		return err
-	}
-	w.complete()
-	for i := range w.records {
-		w.missing = append(w.missing, i)
-	}
-	return nil
 }
 
 func sameState(a, b map[string]patch.Value) bool {
@@ -229,27 +269,25 @@ func sameState(a, b map[string]patch.Value) bool {
 	return n == len(a)
 }
 
-// settlePrefix is settle for a file with patches: order matters, so one of log and
+// matchPrefix is [draft.match] for a file with patches: order matters, so one of log and
 // file must be a prefix of the other.
-func (w *write) settlePrefix(ctx context.Context, f file) error {
-	key := w.handle.key
-	w.complete()
-	n := min(len(w.offered), int(w.view.Seq()))
+func (p *importing) matchPrefix(d *draft) error {
+	n := min(len(d.offered), int(d.view.Seq()))
 	i := 0
-	for page, err := range w.store.pages(ctx, key, w.view.Creation(), 1, uint64(n)) {
+	for page, err := range d.store.pages(d.ctx, d.handle.key, d.view.Creation(), 1, uint64(n)) {
 		if err != nil {
 			return err
 		}
 		for _, there := range page.records {
-			if there.ID() != w.offered[i].ID() || !patch.Same(there, w.offered[i]) {
-				return f.at(i, fmt.Errorf("session %s: %w: the file has a patch in it, and its record %d is not the one that is there", key, ErrConflict, i+1))
+			if there.ID() != d.offered[i].ID() || !patch.Same(there, d.offered[i]) {
+				return p.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
 			}
-			w.records[i] = there
+			d.records[i] = there
 			i++
 		}
 	}
-	for ; i < len(w.offered); i++ {
-		w.missing = append(w.missing, i)
+	for ; i < len(d.offered); i++ {
+		d.missing = append(d.missing, i)
 	}
 	return nil
 }

@@ -1,0 +1,257 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// plan is what a call wants to be logged.
+type plan interface {
+	// offers returns the records that the caller gave, which may be in the log already.
+	offers() []patch.Record
+
+	// draft adds records to a draft, or refuses, by what the draft's view says. The error
+	// is a *[fold.NeedError] if the view must be given more of its log first; the plan is
+	// then drafted anew.
+	draft(d *draft) error
+}
+
+// draft is what a plan would write, on the log as it is and as the drafts before it in
+// the group leave it. It is judged in memory; only ids are looked up.
+type draft struct {
+	*group
+	ctx  context.Context
+	have []patch.Record // of the log, ascending: what the plan needed when it was last tried
+
+	view    fold.View      // with what the draft adds
+	offered []patch.Record // as the caller gave them
+	records []patch.Record // as they are or will be logged
+	missing []int          // indices of the records that are not in the log yet
+	adds    []patch.Record
+	batch   []backend.Record // of what it adds
+	shared  []backend.Value
+}
+
+// found returns those of the records with the given seqs that are at hand.
+func (d *draft) found(seqs []uint64) []patch.Record {
+	var records []patch.Record
+	for _, seq := range seqs {
+		if r, ok := d.find(seq); ok {
+			records = append(records, r)
+		}
+	}
+	return records
+}
+
+func (d *draft) find(seq uint64) (patch.Record, bool) {
+	for _, records := range [][]patch.Record{d.added, d.adds, d.have} {
+		i, ok := slices.BinarySearchFunc(records, seq, func(r patch.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+		if ok {
+			return records[i], true
+		}
+	}
+	return patch.Record{}, false
+}
+
+// offer takes what the caller gave, completed, and returns the ids that it takes.
+func (d *draft) offer(records []patch.Record) (ids []string, err error) {
+	now := d.store.opts.Now()
+	d.offered = records
+	d.records = make([]patch.Record, len(records))
+	seen := map[string]bool{}
+	for i, r := range records {
+		d.records[i] = patch.Complete(r, d.store.opts.NewID, now)
+		for id := range d.records[i].IDs() {
+			if seen[id] {
+				return nil, d.duplicate(id, 0)
+			}
+			seen[id] = true
+			ids = append(ids, id)
+		}
+		if p := r.Patch; p != nil && p.Group() != "" {
+			ids = append(ids, groupID(p.Group()))
+		}
+	}
+	return ids, nil
+}
+
+// groupID is what a group takes in the index of ids: longer than any id may be.
+func groupID(group string) string { return strings.Repeat("\x00", patch.MaxIDBytes+1) + group }
+
+// match sorts the records into those that are in the log and those that are missing.
+func (d *draft) match() error {
+	for i, r := range d.records {
+		own := d.taken[r.ID()]
+		if own == 0 {
+			for id := range r.IDs() {
+				if d.taken[id] != 0 {
+					return d.duplicate(id, d.taken[id])
+				}
+			}
+			d.missing = append(d.missing, i)
+			continue
+		}
+		there, err := d.logged(own)
+		if err != nil {
+			return err
+		}
+		if there.ID() != r.ID() || !patch.Same(there, d.offered[i]) {
+			return d.duplicate(r.ID(), own)
+		}
+		d.records[i] = there
+	}
+	return nil
+}
+
+// logged returns a record of the log, or of a draft before this one.
+func (d *draft) logged(seq uint64) (patch.Record, error) {
+	if r, ok := d.find(seq); ok {
+		return r, nil
+	}
+	return d.store.record(d.ctx, d.handle.key, d.view.Creation(), seq)
+}
+
+func (d *draft) duplicate(id string, seq uint64) error {
+	return fmt.Errorf("session %s: %w", d.handle.key, &DuplicateIDError{ID: id, Seq: seq})
+}
+
+// propose takes patches that the plan itself has made, whose ids are new.
+func (d *draft) propose(patches []*patch.PatchEvent) error {
+	records := make([]patch.Record, len(patches))
+	for i, p := range patches {
+		records[i] = patch.Record{Patch: p}
+	}
+	ids, err := d.offer(records)
+	if err != nil {
+		return err
+	}
+	seqs, err := d.store.lookup(d.ctx, d.handle.key, d.view.Creation(), ids)
+	if err != nil {
+		return err
+	}
+	maps.Copy(d.taken, seqs)
+	return d.match()
+}
+
+// apply returns the draft's view after one more record.
+func (d *draft) apply(r patch.Record) (fold.View, error) {
+	next, err := d.view.Apply(r)
+	var need *fold.NeedError
+	if errors.As(err, &need) && !need.Log {
+		return d.view.With(d.found(need.Seqs)).Apply(r)
+	}
+	return next, err
+}
+
+// addMissing adds all that is missing, without judging it.
+func (d *draft) addMissing() error {
+	for _, i := range d.missing {
+		if err := d.addUnjudged(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *draft) addUnjudged(i int) error {
+	r := &d.records[i]
+	r.Seq = d.view.Seq() + 1
+	next, err := d.apply(*r)
+	if err == nil {
+		err = d.add(*r)
+	}
+	if err == nil {
+		d.view = next
+	}
+	return err
+}
+
+// addPatches judges the missing patches and adds them.
+func (d *draft) addPatches(opts fold.CheckOptions) error {
+	patches := make([]*patch.PatchEvent, len(d.missing))
+	for n, i := range d.missing {
+		patches[n] = d.records[i].Patch
+		if err := d.newGroup(patches[n].Group()); err != nil {
+			return err
+		}
+	}
+	after, err := d.view.CheckAll(patches, opts)
+	var need *fold.NeedError
+	if errors.As(err, &need) && !need.Log {
+		after, err = d.view.With(d.found(need.Seqs)).CheckAll(patches, opts)
+	}
+	if err != nil {
+		return err
+	}
+	for n, i := range d.missing {
+		d.records[i].Seq = d.view.Seq() + 1 + uint64(n)
+		if err := d.add(d.records[i]); err != nil {
+			return err
+		}
+	}
+	d.view = after
+	return nil
+}
+
+// newGroup reports whether a patch may be the first of its group to be logged.
+func (d *draft) newGroup(group string) error {
+	if seq := d.taken[groupID(group)]; group != "" && seq != 0 {
+		return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q since record %d; take an id of your own", group, seq)}
+	}
+	return nil
+}
+
+// add puts a record, which has its seq, at the end of the draft.
+func (d *draft) add(r patch.Record) error {
+	data, err := patch.AppendRecord(nil, r)
+	if err != nil {
+		return err
+	}
+	if most := d.store.opts.MaxRecordBytes; len(data) > most {
+		return fmt.Errorf("%w: record %q takes %d bytes; the limit is %d", ErrTooLarge, r.ID(), len(data), most)
+	}
+	raw := backend.Record{Seq: r.Seq, Data: data}
+	for id := range r.IDs() {
+		raw.IDs = append(raw.IDs, id)
+	}
+	if r.Patch != nil && r.Patch.Group() != "" && d.isFirst(r.Patch.Group()) {
+		raw.IDs = append(raw.IDs, groupID(r.Patch.Group()))
+	}
+	d.adds, d.batch = append(d.adds, r), append(d.batch, raw)
+	return d.share(slices.Collect(r.SharedChanges()))
+}
+
+// isFirst reports whether a group has no record so far.
+func (d *draft) isFirst(group string) bool {
+	return d.taken[groupID(group)] == 0 && !slices.ContainsFunc(d.adds, func(r patch.Record) bool {
+		return r.Patch != nil && r.Patch.Group() == group
+	})
+}
+
+// share adds changes of shared scopes to the batch.
+func (d *draft) share(changes []patch.Change) error {
+	for _, c := range changes {
+		name := sharedName(d.handle.key, c.Key)
+		if len(name) > backend.MaxNameBytes {
+			return fmt.Errorf("%w: state key %.40q has %d bytes", ErrTooLarge, c.Key, len(c.Key))
+		}
+		data, err := c.Value.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		if most := d.store.opts.MaxRecordBytes; len(data) > most {
+			return fmt.Errorf("%w: the value of state key %.40q takes %d bytes; the limit is %d", ErrTooLarge, c.Key, len(data), most)
+		}
+		d.shared = append(d.shared, backend.Value{Name: name, Data: data})
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// provide gets what a view needs of its log: records, which it adds to those at hand, or a
+// whole view in place of the session's restored one.
+func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, have []patch.Record) ([]patch.Record, error) {
+	v, err := s.view(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if need.Log {
+		return have, s.makeWhole(ctx, h, v)
+	}
+	records, _, err := s.pick(ctx, h.key, v.Creation(), need.Seqs)
+	if err != nil {
+		return nil, err
+	}
+	have = append(slices.Clone(have), records...)
+	slices.SortStableFunc(have, func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return have, nil
+}
+
+// pick reads records of a log, whose seqs ascend. size is about what they take in memory.
+func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) (records []patch.Record, size int64, err error) {
+	records = make([]patch.Record, 0, len(seqs))
+	for len(seqs) > 0 {
+		raw, err := s.backend.Pick(ctx, key.name(), creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
+		if err != nil {
+			return nil, 0, fromBackend(key, err)
+		}
+		if len(raw) == 0 {
+			return nil, 0, &CorruptError{Key: key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+		}
+		for i, r := range raw {
+			size += int64(len(r.Data)) + recordOverhead
+			rec, err := decode(key, seqs[i], r)
+			if err != nil {
+				return nil, 0, err
+			}
+			records = append(records, rec)
+		}
+		seqs = seqs[len(raw):]
+	}
+	return records, size, nil
+}
+
+// makeWhole puts a view that knows what all patches did in the place of the session's
+// newest one, which was restored from a snapshot. The two are equal. The log is read
+// with no lock held; what was logged meanwhile is read under the session's lock.
+func (s *Store) makeWhole(ctx context.Context, h *handle, restored fold.View) error {
+	r, err := s.foldWhole(ctx, h.key, restored.Creation(), restored.Seq())
+	if err != nil {
+		return err
+	}
+	if err := h.lock(ctx); err != nil {
+		return err
+	}
+	defer h.unlock()
+	newest, err := s.lockedView(ctx, h)
+	if err != nil || newest.Creation() != restored.Creation() || newest.Whole() {
+		return err
+	}
+	if err := s.foldUpTo(ctx, h.key, &r, newest.Seq()); err != nil {
+		return err
+	}
+	h.size.Store(0)
+	h.publish(r.view, r.size)
+	return nil
+}
+
+// Whole returns a view that is equal to one that the store gave, and knows what all
+// patches before it did: see [fold.NeedError]. It reads the log from its first record if
+// the view was restored from a snapshot. It fails with [ErrNotFound] if the session is
+// gone.
+func (s *Store) Whole(ctx context.Context, key Key, v fold.View) (fold.View, error) {
+	if v.Whole() {
+		return v, nil
+	}
+	r, err := s.foldWhole(ctx, key, v.Creation(), v.Seq())
+	return r.view, err
+}

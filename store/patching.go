@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// PatchOptions say what the author of a patch has seen, and which rules it is not held
+// to.
+type PatchOptions struct {
+	// On is the view that the patch was made from: its PatchSeq becomes the base of a
+	// patch that has none.
+	On fold.View
+
+	// AsOfNow says that indices mean the log as it is at the time of the call. Without
+	// it, a patch with indices needs a base, or On.
+	AsOfNow bool
+
+	// AllowOrphans is [fold.CheckOptions.AllowOrphans], and AllowPinned is
+	// [fold.CheckOptions.AllowPinned].
+	AllowOrphans bool
+	AllowPinned  bool
+}
+
+// ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
+// [fold.View.CheckAll] on the log as the ones before leave it; of the bases only the
+// first patch's is checked, since the call's own patches count as seen. Patches of one
+// group are judged as one, and the log must not hold that group yet.
+//
+// Ids, times, temp: keys, shared scopes and retries are as for [Store.AppendEvents],
+// for the events inside a patch too. A refusal matches [ErrDuplicateID], [ErrConflict],
+// [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned], [ErrOrphanedCall],
+// [ErrBlocked], [ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
+func (s *Store) ApplyPatch(ctx context.Context, key Key, opts PatchOptions, patches ...*patch.PatchEvent) (Committed, error) {
+	p, err := newPatching(opts, patches)
+	if err != nil {
+		return Committed{}, err
+	}
+	return s.commit(ctx, key, opts.On.Creation(), p)
+}
+
+// Preview is what a write would do: how the view after it differs from the one before,
+// and the patches that it would log, with ids and times that a later call would not
+// have. The difference's After is to look at, not to make patches from.
+type Preview struct {
+	fold.Difference
+	Patches []*patch.PatchEvent
+}
+
+// Preview returns what [Store.ApplyPatch] would do, and writes nothing. Options,
+// judgement and errors are as there; patches that are in the log already would do
+// nothing.
+func (s *Store) Preview(ctx context.Context, key Key, opts PatchOptions, patches ...*patch.PatchEvent) (Preview, error) {
+	p, err := newPatching(opts, patches)
+	if err != nil {
+		return Preview{}, err
+	}
+	return s.previewOf(ctx, key, opts.On.Creation(), p)
+}
+
+// previewOf returns what a plan would do.
+func (s *Store) previewOf(ctx context.Context, key Key, creation string, p plan) (Preview, error) {
+	before, d, err := s.preview(ctx, key, creation, p)
+	if err != nil {
+		return Preview{}, err
+	}
+	out := Preview{Difference: before.Diff(d.view)}
+	for _, r := range d.adds {
+		if r.Patch != nil {
+			out.Patches = append(out.Patches, r.Patch)
+		}
+	}
+	return out, nil
+}
+
+// patching is the plan to log patches.
+type patching struct {
+	opts    PatchOptions
+	patches []patch.Record
+}
+
+func newPatching(opts PatchOptions, patches []*patch.PatchEvent) (patching, error) {
+	p := patching{opts: opts, patches: make([]patch.Record, len(patches))}
+	for i, one := range patches {
+		if one == nil {
+			return patching{}, fmt.Errorf("%w: patch %d of the call is nil", ErrInvalid, i)
+		}
+		p.patches[i] = patch.Record{Patch: one}
+	}
+	return p, nil
+}
+
+func (p patching) offers() []patch.Record { return p.patches }
+
+func (p patching) draft(d *draft) error {
+	if err := d.match(); err != nil {
+		return err
+	}
+	if len(d.missing) == 0 {
+		return nil
+	}
+	for n, i := range d.missing {
+		based, err := p.base(d.records[i].Patch, d.view, n)
+		if err != nil {
+			return err
+		}
+		d.records[i].Patch = based
+	}
+	check := fold.CheckOptions{AllowOrphans: p.opts.AllowOrphans, AllowPinned: p.opts.AllowPinned, AsOfNow: d.seen()}
+	return d.addPatches(check)
+}
+
+// base gives a patch, the n-th that is missing, the base that the options say if it has
+// none. Later patches of a call have seen those before them.
+func (p patching) base(one *patch.PatchEvent, v fold.View, n int) (*patch.PatchEvent, error) {
+	_, has := one.Base()
+	malformed, there := one.Field("base")
+	switch {
+	case has:
+	case there && string(malformed) != "null": // the form check will say so
+	case p.opts.On.Creation() != "" && n == 0:
+		return one.WithBase(p.opts.On.PatchSeq()), nil
+	case p.opts.On.Creation() != "":
+		return one.WithBase(v.Seq() + uint64(n)), nil
+	case one.IsIndexed() && !p.opts.AsOfNow:
+		return nil, &patch.FieldError{Field: "base", Problem: "a patch with indices must say which view they count from: " +
+			"give it a base, pass the view in On, or set AsOfNow"}
+	}
+	return one, nil
+}
+
+// seen reports whether the log's newest patch is one of the call's own, logged by an
+// earlier try, and the author of the first that is missing had seen all before those.
+func (d *draft) seen() bool {
+	base, ok := d.records[d.missing[0]].Patch.Base()
+	own := false
+	for _, r := range d.records[:d.missing[0]] {
+		if b, based := r.Patch.Base(); based && b <= base {
+			base, own = r.Seq, true
+		}
+	}
+	return ok && own && base == d.view.PatchSeq()
+}
+
+// View returns the session's newest view: what [Store.Get] finds, without the state that
+// sessions share. It fails with [ErrNotFound] if there is no such session.
+func (s *Store) View(ctx context.Context, key Key) (fold.View, error) {
+	session, err := s.Get(ctx, key)
+	return session.View, err
+}
+
+// ApplyOn is [Store.ApplyPatch] for authors that know views and patches but no store,
+// such as package compaction: it logs patches that were made from the view on, all of
+// them or none, and returns the view after them.
+func (s *Store) ApplyOn(ctx context.Context, key Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
+	done, err := s.ApplyPatch(ctx, key, PatchOptions{On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned}, patches...)
+	return done.View, err
+}
