@@ -91,7 +91,7 @@ func (m *machine) fork(t *rapid.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := fuzz.Compare(fork.View, ref); err != nil {
+		if err := fuzz.Compare(stored{fork.View, s, key}, ref); err != nil {
 			t.Fatalf("store %d: a fork at %d: %v\n%s", i, at, err, m.log())
 		}
 		if _, err := s.AppendEvents(context.Background(), key, store.AppendOptions{}, e); err != nil {

@@ -217,7 +217,7 @@ func (m *machine) preview(t *rapid.T) {
 		if err != nil {
 			continue
 		}
-		if err := fuzz.Compare(pre.View, after); err != nil {
+		if err := fuzz.Compare(stored{pre.After, s, m.key}, after); err != nil {
 			t.Fatalf("store %d: preview of %v: %v\n%s", i, p, err, m.log())
 		}
 	}
@@ -234,7 +234,7 @@ func (m *machine) asOf(t *rapid.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := fuzz.Compare(v, ref); err != nil {
+		if err := fuzz.Compare(stored{v, s, m.key}, ref); err != nil {
 			t.Fatalf("store %d: as of %d: %v\n%s", i, seq, err, m.log())
 		}
 		if _, err := s.ViewAt(context.Background(), m.key, uint64(len(m.records)+1)); !errors.Is(err, store.ErrNotFound) {
@@ -324,7 +324,7 @@ func (m *machine) failingCommit(t *rapid.T) {
 	if failure == storetest.Landed {
 		want.Apply(patch.Record{Seq: uint64(len(m.records) + 1), Event: e})
 	}
-	if err := fuzz.Compare(session.View, want); err != nil {
+	if err := fuzz.Compare(stored{session.View, m.stores[1], m.key}, want); err != nil {
 		t.Fatalf("after a commit that was %v: %v\n%s", failure, err, m.log())
 	}
 	m.done(t, "", []patch.Record{{Event: e}}, write)
