@@ -175,24 +175,26 @@ func (d *draft) addUnjudged(i int) error {
 	return err
 }
 
-// addPatches judges the missing patches and adds them.
-func (d *draft) addPatches(opts fold.CheckOptions) error {
-	patches := make([]*patch.PatchEvent, len(d.missing))
-	for n, i := range d.missing {
+// addPatches judges patches that are missing, all of one group or a single one, and adds
+// them.
+func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
+	patches := make([]*patch.PatchEvent, len(indices))
+	for n, i := range indices {
 		patches[n] = d.records[i].Patch
-		if err := d.newGroup(patches[n].Group()); err != nil {
-			return err
-		}
 	}
 	after, err := d.view.CheckAll(patches, opts)
 	var need *fold.NeedError
 	if errors.As(err, &need) && !need.Log {
 		after, err = d.view.With(d.found(need.Seqs)).CheckAll(patches, opts)
 	}
+	// Whether the log holds the group is a matter of form: after the base, before all else.
+	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
+		err = errors.Join(d.newGroup(patches[0].Group()), err)
+	}
 	if err != nil {
 		return err
 	}
-	for n, i := range d.missing {
+	for n, i := range indices {
 		d.records[i].Seq = d.view.Seq() + 1 + uint64(n)
 		if err := d.add(d.records[i]); err != nil {
 			return err
@@ -204,10 +206,10 @@ func (d *draft) addPatches(opts fold.CheckOptions) error {
 
 // newGroup reports whether a patch may be the first of its group to be logged.
 func (d *draft) newGroup(group string) error {
-	if seq := d.taken[groupID(group)]; group != "" && seq != 0 {
-		return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q since record %d; take an id of your own", group, seq)}
+	if group == "" || d.isFirst(group) {
+		return nil
 	}
-	return nil
+	return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
 }
 
 // add puts a record, which has its seq, at the end of the draft.

@@ -99,30 +99,43 @@ func (p patching) draft(d *draft) error {
 	if err := d.match(); err != nil {
 		return err
 	}
-	if len(d.missing) == 0 {
-		return nil
-	}
-	for n, i := range d.missing {
-		based, err := p.base(d.records[i].Patch, d.view, n)
-		if err != nil {
+	check := fold.CheckOptions{AllowOrphans: p.opts.AllowOrphans, AllowPinned: p.opts.AllowPinned}
+	for from := 0; from < len(d.missing); {
+		to := from
+		for group := ""; to < len(d.missing); to++ { // patches of one group are judged as one
+			one := &d.records[d.missing[to]]
+			if to > from && (group == "" || one.Patch.Group() != group) {
+				break
+			}
+			group = one.Patch.Group()
+			based, err := p.base(one.Patch, d.view, to-from, to == 0)
+			if err != nil {
+				return err
+			}
+			one.Patch = based
+		}
+		check.AsOfNow = from > 0 || d.seen()
+		if err := d.addPatches(d.missing[from:to], check); err != nil {
 			return err
 		}
-		d.records[i].Patch = based
+		from = to
 	}
-	check := fold.CheckOptions{AllowOrphans: p.opts.AllowOrphans, AllowPinned: p.opts.AllowPinned, AsOfNow: d.seen()}
-	return d.addPatches(check)
+	return nil
 }
 
-// base gives a patch, the n-th that is missing, the base that the options say if it has
-// none. Later patches of a call have seen those before them.
-func (p patching) base(one *patch.PatchEvent, v fold.View, n int) (*patch.PatchEvent, error) {
+// base gives a patch the base that the options say if it has none. It is the n-th from the
+// view on; only the first of a call is based on what its author saw, since later ones have
+// seen those before them.
+func (p patching) base(one *patch.PatchEvent, v fold.View, n int, first bool) (*patch.PatchEvent, error) {
 	_, has := one.Base()
 	malformed, there := one.Field("base")
 	switch {
 	case has:
 	case there && string(malformed) != "null": // the form check will say so
-	case p.opts.On.Creation() != "" && n == 0:
+	case p.opts.On.Creation() != "" && first:
 		return one.WithBase(p.opts.On.PatchSeq()), nil
+	case p.opts.On.Creation() != "" && n == 0:
+		return one.WithBase(v.PatchSeq()), nil
 	case p.opts.On.Creation() != "":
 		return one.WithBase(v.Seq() + uint64(n)), nil
 	case one.IsIndexed() && !p.opts.AsOfNow:

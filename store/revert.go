@@ -89,10 +89,13 @@ func (o BackOptions) draft(d *draft, patches []*patch.PatchEvent, check fold.Che
 		patches[i] = p.WithBase(base).WithGroup(group)
 		base = d.view.Seq() + 1 + uint64(i)
 	}
+	if len(patches) == 0 {
+		return nil
+	}
 	if err := d.propose(patches); err != nil {
 		return err
 	}
-	return d.addPatches(check)
+	return d.addPatches(d.missing, check)
 }
 
 // Rewind takes the session back to where it was before the first event of an invocation,
