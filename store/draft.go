@@ -189,7 +189,9 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	}
 	// Whether the log holds the group is a matter of form: after the base, before all else.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
-		err = errors.Join(d.newGroup(patches[0].Group()), err)
+		if held := d.newGroup(patches[0].Group()); held != nil {
+			return held
+		}
 	}
 	if err != nil {
 		return err
