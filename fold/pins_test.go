@@ -1,0 +1,197 @@
+package fold_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// pinned returns the ids of the visible events that are pinned.
+func pinned(v fold.View) string {
+	var out []string
+	for i, e := range v.Entries() {
+		if e.Pinned != v.IsPinned(i) {
+			panic("Entries and IsPinned differ")
+		}
+		if e.Pinned {
+			out = append(out, e.Event.ID())
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// A pin changes neither the visible log nor the state; it goes with the event, hidden or
+// not; reverts of pins, unpins and such reverts work as for other patches.
+func TestPins(t *testing.T) {
+	revert := patch.NewRevert
+	for name, c := range map[string]struct {
+		patches []*patch.PatchEvent // p1, p2, …, on e1 e2 e3
+		want    string              // pinned
+		visible string
+		skipped int
+	}{
+		"one":                         {[]*patch.PatchEvent{patch.NewPin("e2")}, "e2", "e1 e2 e3", 0},
+		"again changes nothing":       {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewPin("e2")}, "e2", "e1 e2 e3", 0},
+		"unpinned":                    {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewUnpin("e2")}, "", "e1 e2 e3", 0},
+		"never pinned":                {[]*patch.PatchEvent{patch.NewUnpin("e2")}, "", "e1 e2 e3", 0},
+		"pin reverted":                {[]*patch.PatchEvent{patch.NewPin("e2"), revert("p1")}, "", "e1 e2 e3", 0},
+		"unpin reverted":              {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewUnpin("e2"), revert("p2")}, "e2", "e1 e2 e3", 0},
+		"revert reverted":             {[]*patch.PatchEvent{patch.NewPin("e2"), revert("p1"), revert("p2")}, "e2", "e1 e2 e3", 0},
+		"and that again":              {[]*patch.PatchEvent{patch.NewPin("e2"), revert("p1"), revert("p2"), revert("p3")}, "", "e1 e2 e3", 0},
+		"a second pin reverted":       {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewPin("e2"), revert("p2")}, "e2", "e1 e2 e3", 0},
+		"the first of two reverted":   {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewPin("e2"), revert("p1")}, "e2", "e1 e2 e3", 0},
+		"a pin under an unpin":        {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewUnpin("e2"), revert("p1")}, "", "e1 e2 e3", 1},
+		"reverted twice":              {[]*patch.PatchEvent{patch.NewPin("e2"), revert("p1"), patch.NewPin("e2"), revert("p1")}, "e2", "e1 e2 e3", 1},
+		"no such event":               {[]*patch.PatchEvent{patch.NewPin("e9")}, "", "e1 e2 e3", 1},
+		"hidden and back":             {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewSplice(1, 1), revert("p2")}, "e2", "e1 e2 e3", 0},
+		"unpinned while it is hidden": {[]*patch.PatchEvent{patch.NewPin("e2"), patch.NewSplice(1, 1), revert("p1"), revert("p2")}, "", "e1 e2 e3", 0},
+		"hidden cannot be pinned":     {[]*patch.PatchEvent{patch.NewSplice(1, 1), patch.NewPin("e2")}, "", "e1 e3", 1},
+		"a summary": {[]*patch.PatchEvent{patch.NewSummarise(0, 2, event("S", "text:a")), patch.NewPin("S")}, "S", "S e3", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := view(t, "e1 a=1", "e2 a=2", "e3")
+			for i, p := range c.patches {
+				next, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p.WithID(fmt.Sprint("p", i+1))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if typ := p.Type(); (typ == patch.Pin || typ == patch.Unpin) && (ids(next) != ids(v) || fmt.Sprint(next.State()) != fmt.Sprint(v.State())) {
+					t.Errorf("%v changed the view", p)
+				}
+				v = next
+			}
+			if got := pinned(v); got != c.want || ids(v) != c.visible || v.SkippedCount() != c.skipped {
+				t.Errorf("pinned %q of %q, %d skipped", got, ids(v), v.SkippedCount())
+			}
+		})
+	}
+}
+
+// What would hide a pinned event is refused, by whatever patch, unless that is allowed; a
+// revert is not.
+func TestPinnedIsNotHidden(t *testing.T) {
+	v := view(t, "e1", "e2", "e3", "e4")
+	v = apply(t, v, patch.NewSplice(3, 1, event("r", "text:a")).WithID("p1"))
+	v = apply(t, v, patch.NewPin("e2").WithID("p2"))
+	v = apply(t, v, patch.NewPin("r").WithID("p3"))
+	for _, c := range []struct {
+		p    *patch.PatchEvent
+		hits string
+	}{
+		{patch.NewSplice(1, 1), "e2"},
+		{patch.NewSplice(0, 4), "e2 r"},
+		{patch.NewSummarise(0, 2, event("S", "text:a")), "e2"},
+		{patch.NewTruncateBefore("e3"), "e2"},
+		{patch.NewTruncateBefore("e2"), ""},
+		{patch.NewSplice(0, 1), ""},
+		{patch.NewSplice(2, 1), ""},
+		{patch.NewSplice(2, 0, event("x")), ""},
+		{patch.NewPin("e2"), ""},
+		{patch.NewRevert("p1"), ""},
+	} {
+		err := v.Check(c.p, fold.CheckOptions{})
+		var refusal *fold.PinnedError
+		if c.hits == "" {
+			if err != nil {
+				t.Errorf("%v: %v", c.p, err)
+			}
+			continue
+		}
+		if !errors.Is(err, fold.ErrPinned) || !errors.As(err, &refusal) {
+			t.Errorf("%v: %v", c.p, err)
+			continue
+		}
+		var hit []string
+		for _, e := range refusal.Events {
+			hit = append(hit, e.Event.ID())
+			if v.At(e.Index) != e.Event || !strings.Contains(err.Error(), fmt.Sprintf("%d (id %q)", e.Index, e.Event.ID())) {
+				t.Errorf("%v names %d %s", err, e.Index, e.Event.ID())
+			}
+		}
+		if strings.Join(hit, " ") != c.hits {
+			t.Errorf("%v would hide %v, want %s", c.p, hit, c.hits)
+		}
+		if err := v.Check(c.p, fold.CheckOptions{AllowPinned: true}); err != nil {
+			t.Errorf("%v, allowed: %v", c.p, err)
+		}
+	}
+	// Pinned goes before orphans.
+	v = view(t, "q", "c call:c1", "r resp:c1")
+	v = apply(t, v, patch.NewPin("r").WithID("p1"))
+	if err := v.Check(patch.NewSplice(2, 1), fold.CheckOptions{}); !errors.Is(err, fold.ErrPinned) {
+		t.Errorf("pinned and orphaned: %v", err)
+	}
+	if err := v.Check(patch.NewSplice(2, 1), fold.CheckOptions{AllowPinned: true}); !errors.Is(err, fold.ErrOrphanedCall) {
+		t.Errorf("allowed and orphaned: %v", err)
+	}
+}
+
+// A long list of pinned events is cut in the message.
+func TestPinnedMessage(t *testing.T) {
+	v := view(t, "e1", "e2", "e3", "e4", "e5", "e6", "e7")
+	for i := range 7 {
+		v = apply(t, v, patch.NewPin(fmt.Sprint("e", i+1)).WithID(fmt.Sprint("p", i)))
+	}
+	err := v.Check(patch.NewSplice(0, 7), fold.CheckOptions{})
+	if text := fmt.Sprint(err); !strings.Contains(text, `"e5"`) || strings.Contains(text, `"e6"`) || !strings.Contains(text, "2 more") {
+		t.Error(text)
+	}
+}
+
+func TestRevertOfPinBlocked(t *testing.T) {
+	v := view(t, "e1", "e2")
+	for _, p := range []*patch.PatchEvent{
+		patch.NewPin("e1").WithID("p1"), patch.NewUnpin("e1").WithID("p2"), patch.NewUnpin("e1").WithID("p3"),
+		patch.NewPin("e2").WithID("q1"), patch.NewRevert("q1").WithID("q2"),
+	} {
+		v = apply(t, v, p)
+	}
+	for id, want := range map[string]fold.BlockedError{
+		"p1": {PatchID: "p1", Blocking: "p3", BlockingSeq: 5},
+		"q1": {PatchID: "q1", Blocking: "q2", BlockingSeq: 7, TakenBack: true},
+	} {
+		var blocked *fold.BlockedError
+		if err := v.Check(patch.NewRevert(id), fold.CheckOptions{}); !errors.As(err, &blocked) || *blocked != want {
+			t.Errorf("reverting %s: %v", id, err)
+		}
+	}
+}
+
+// A rewind leaves pins as they were, also of what is hidden, however they were changed.
+func TestRewindOfPins(t *testing.T) {
+	for name, c := range map[string]struct {
+		log  []any
+		from uint64
+		want string
+	}{
+		"later pin goes":            {[]any{"e1", "e2", patch.NewPin("e1")}, 2, ""},
+		"earlier pin stays":         {[]any{"e1", patch.NewPin("e1"), "e3"}, 3, "e1"},
+		"later unpin goes":          {[]any{"e1", patch.NewPin("e1"), "e3", patch.NewUnpin("e1")}, 3, "e1"},
+		"later revert goes":         {[]any{"e1", patch.NewPin("e1"), "e3", patch.NewRevert("p2")}, 3, "e1"},
+		"pinned and taken back":     {[]any{"e1", "e2", patch.NewPin("e1"), patch.NewRevert("p3")}, 2, ""},
+		"unpinned and pinned again": {[]any{"e1", patch.NewPin("e1"), "e3", patch.NewUnpin("e1"), patch.NewPin("e1")}, 3, "e1"},
+		"revert, then another pin":  {[]any{"e1", patch.NewPin("e1"), "e3", patch.NewRevert("p2"), patch.NewPin("e1")}, 3, "e1"},
+		"hidden by a summary":       {[]any{"e1", "e2", patch.NewPin("e2"), "e4", patch.NewSummarise(0, 3, event("S", "text:a"))}, 4, "e2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, v := kept(t, c.log...)
+			k, _ := kept(t, c.log...)
+			patches, err := v.Rewind(c.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var after fold.View
+			err = k.ask(v, func(v fold.View) (err error) {
+				after, err = v.CheckAll(patches, fold.CheckOptions{AllowOrphans: true, AllowPinned: true})
+				return err
+			})
+			if err != nil || pinned(after) != c.want {
+				t.Errorf("%v: pinned are %q, want %q", err, pinned(after), c.want)
+			}
+		})
+	}
+}
