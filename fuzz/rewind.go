@@ -47,6 +47,7 @@ type rewinding struct {
 	from     uint64
 	standing []*applied // when it began
 	ages     map[*applied]age
+	steps    int
 }
 
 // What a patch put in is old if all raw events that it stands for are, young if none is.
@@ -125,13 +126,10 @@ func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 // takeBackMixed takes back, newest first, mixed patches that stand, but for cuts that
 // drop; and new cuts that keep.
 func (w *rewinding) takeBackMixed() {
-	for steps := 0; ; steps++ {
+	for {
 		i := slices.IndexFunc(w.newestFirst(), w.mustGo)
 		if i < 0 {
 			return
-		}
-		if steps > 10*len(w.ages)+10 {
-			panic("fuzz: a rewind comes to no end")
 		}
 		if a := w.newestFirst()[i]; w.ages[a] == mixed {
 			w.takeBackOne(a)
@@ -150,9 +148,8 @@ func (w *rewinding) newestFirst() []*applied {
 
 // mustGo reports whether something of the patch is there and has to be taken back.
 func (w *rewinding) mustGo(a *applied) bool {
-	inSight := slices.ContainsFunc(a.in, func(n *node) bool { return n.by == a && slices.Contains(w.nodes, n) })
 	switch {
-	case !inSight, a.of != nil, a.pin != nil:
+	case !w.stands(a), a.of != nil, a.pin != nil:
 		return false
 	case w.ages[a] == mixed:
 		return !a.isCut() || !a.drops || w.groupOf(a) != nil
@@ -169,17 +166,20 @@ func (w *rewinding) takeBackOne(a *applied) {
 	}
 }
 
-// takeBack takes back the patch, and before it what is in the way.
+// takeBack takes back the patch, and before it what is in the way; what a redo did is
+// that of the patch that it made to stand again.
 func (w *rewinding) takeBack(a *applied) {
 	for w.stands(a) {
-		s, reason, blocking := w.reverted(a)
-		switch {
-		case reason == "":
+		if w.steps++; w.steps > 10*len(w.ages)+10 {
+			panic("fuzz: a rewind comes to no end")
+		}
+		if s, reason, _ := w.reverted(a); reason == "" {
 			w.commit(s, applied{seq: w.next()})
-		case w.stands(blocking.root()):
-			w.takeBackOne(blocking.root())
-		default:
-			w.takeBack(blocking)
+			return
+		}
+		_, _, missing, between := w.stretch(a)
+		for _, b := range w.nodesMust(missing, between) {
+			w.takeBackOne(b.root())
 		}
 	}
 }
