@@ -55,7 +55,7 @@ func TestPropertyRewindIsReference(t *testing.T) {
 		explain := func() string {
 			return fmt.Sprintf("rewound to %d:\n%s", from, fuzz.Text(append(records[:len(records):len(records)], more...), initialState))
 		}
-		visible, state := ref.Rewind(from)
+		visible, state, _ := ref.Rewind(from)
 		if got := slices.Collect(eventsIn(after)); !slices.Equal(got, visible) {
 			t.Fatalf("visible are %s, want %d events\n%s", ids(after), len(visible), explain())
 		}

@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -16,6 +17,7 @@ const (
 	OutOfRange   = "out of range"
 	NotFound     = "event not found"
 	Blocked      = "revert blocked"
+	Pinned       = "pinned"
 	OrphanedCall = "orphaned call"
 )
 
@@ -31,6 +33,8 @@ type Refusal struct {
 	// they stand in the visible log after the patch, then calls that it hides, then
 	// events that would stand where none with a call may.
 	Orphans []Orphan
+	// Pinned are the ids of the pinned events that the patch would hide, if that is why.
+	Pinned []string
 	// Blocking is the seq of the patch that is in the way of a revert, if that is why.
 	Blocking uint64
 }
@@ -41,66 +45,148 @@ func refuse(kind, format string, args ...any) *Refusal {
 	return &Refusal{Kind: kind, Text: fmt.Sprintf(format, args...)}
 }
 
+// Allow is a reason for which a patch is not to be refused.
+type Allow int
+
+const (
+	AllowOrphans Allow = iota // breaking what belongs together
+	AllowPinned               // hiding pinned events
+)
+
 // Check says whether a store that holds the log so far must refuse the patch
 // (semantics, sections 4 and 5): nil if it must not, else a *[Refusal] with the first
-// reason in the order unknown patch in log, base, form, bounds, orphans. What a store
-// says about ids and sizes is not judged. With allowOrphans the last is left out.
-// Check changes nothing.
-func (r *Reference) Check(p *patch.PatchEvent, allowOrphans bool) error {
+// reason in the order unknown patch in log, base, form, bounds, pinned, orphans. A
+// group that the log holds already is a fault of form. What a store says about ids and
+// sizes is not judged. With allowOrphans the last is left out, and so is what else is
+// allowed. Check changes nothing.
+func (r *Reference) Check(p *patch.PatchEvent, allowOrphans bool, allowed ...Allow) error {
+	_, err := r.CheckBatch([]*patch.PatchEvent{p}, allowOrphans, allowed...)
+	return err
+}
+
+// CheckBatch says whether a store must refuse the patches if they are given to it in
+// one batch: each is judged as by [Reference.Check] on what those before it leave,
+// except that only the base of the first one is, and that they may name one group.
+// The error is of the patch at the index.
+func (r *Reference) CheckBatch(patches []*patch.PatchEvent, allowOrphans bool, allowed ...Allow) (int, error) {
+	if allowOrphans {
+		allowed = append(slices.Clone(allowed), AllowOrphans)
+	}
+	now := r.clone()
+	for i, p := range patches {
+		s, err := now.judge(p, r, allowed)
+		if err == nil && !slices.Contains(allowed, AllowOrphans) {
+			err = orphanRefusal(orphans(now.visible(), visibleOf(s.after), r.newestInvocation()))
+		}
+		if err != nil {
+			return i, err
+		}
+		now.Apply(patch.Record{Seq: now.next(), Patch: p})
+	}
+	return 0, nil
+}
+
+// CheckAll says whether a store must refuse the patches if they mean one thing, as what
+// [Reference.RevertAll] says does: as [Reference.CheckBatch], but what they would break
+// is judged for all together, by what is visible before the first and after the last.
+func (r *Reference) CheckAll(patches []*patch.PatchEvent, allowed ...Allow) error {
+	now := r.clone()
+	for _, p := range patches {
+		if _, err := now.judge(p, r, allowed); err != nil {
+			return err
+		}
+		now.Apply(patch.Record{Seq: now.next(), Patch: p})
+	}
+	if slices.Contains(allowed, AllowOrphans) {
+		return nil
+	}
+	return orphanRefusal(orphans(r.visible(), now.visible(), r.newestInvocation()))
+}
+
+// judge judges all but orphans. before is the model before the patch's batch.
+func (r *Reference) judge(p *patch.PatchEvent, before *Reference, allowed []Allow) (step, error) {
 	for _, s := range r.skipped {
 		if s.Reason == patch.UnknownType {
-			return refuse(UnknownInLog, "the patch at seq %d", s.Seq)
+			return step{}, refuse(UnknownInLog, "the patch at seq %d", s.Seq)
 		}
 	}
-	if base, ok := p.Base(); ok {
+	if base, ok := p.Base(); ok && r.next() == before.next() {
 		switch {
 		case r.PatchSeq() > base:
-			return refuse(Conflict, "the newest patch has seq %d, the base is %d", r.PatchSeq(), base)
+			return step{}, refuse(Conflict, "the newest patch has seq %d, the base is %d", r.PatchSeq(), base)
 		case base > r.Seq():
-			return refuse(Invalid, "the base is %d, the last seq is %d", base, r.Seq())
+			return step{}, refuse(Invalid, "the base is %d, the last seq is %d", base, r.Seq())
 		}
 	}
 	if err := p.Validate(); err != nil {
-		return refuse(Invalid, "%v", err)
+		return step{}, refuse(Invalid, "%v", err)
 	}
-	s, reason := r.step(p)
+	if before.holdsGroup(p.Group()) {
+		return step{}, refuse(Invalid, "the log has a group %q already", p.Group())
+	}
+	s, reason, blocking := r.step(p)
 	switch reason {
 	case OutOfRange:
-		return refuse(reason, "start %d, count %d of %d visible events", p.Start(), p.Count(), len(r.visible()))
+		return s, refuse(reason, "start %d, count %d of %d visible events", p.Start(), p.Count(), len(r.visible()))
 	case NotFound:
-		return refuse(reason, "%q", p.EventID())
+		return s, refuse(reason, "%q", p.EventID())
 	case PatchNotFound:
-		return refuse(Invalid, "no applied patch has the id %q", p.PatchID())
+		return s, refuse(Invalid, "no applied patch has the id %q", p.PatchID())
 	case Blocked:
-		_, _, blocking := r.reverted(p)
 		refusal := refuse(reason, "the patch %q stands in the way", blocking.id)
 		refusal.Blocking = blocking.seq
-		return refusal
+		return s, refusal
 	}
-	if allowOrphans {
-		return nil
+	if hidden := r.hidesPinned(s); len(hidden) > 0 && !slices.Contains(allowed, AllowPinned) {
+		refusal := refuse(Pinned, "%q", hidden)
+		refusal.Pinned = hidden
+		return s, refusal
 	}
-	if found := orphans(r.visible(), visibleOf(s.after), r.newestInvocation()); len(found) > 0 {
-		var text []string
-		for _, o := range found {
-			text = append(text, o.text)
-		}
-		refusal := refuse(OrphanedCall, "%s", strings.Join(text, "; "))
-		refusal.Orphans = found
-		return refusal
-	}
-	return nil
+	return s, nil
 }
 
-// orphansOf returns what the patch would break if it took out count visible events
-// from index start on.
-func (r *Reference) orphansOf(p *patch.PatchEvent, start, count int) []Orphan {
-	return orphans(r.visible(), visibleOf(r.spliced(p, start, count).after), r.newestInvocation())
+// hidesPinned returns the ids of the pinned events that the step hides. A revert may.
+func (r *Reference) hidesPinned(s step) []string {
+	var ids []string
+	for _, n := range s.out {
+		if s.of == nil && n.event != nil && r.isPinned(n) {
+			ids = append(ids, n.event.ID())
+		}
+	}
+	return ids
+}
+
+// holdsGroup reports whether a patch in the log, be it skipped, names the group.
+func (r *Reference) holdsGroup(group string) bool {
+	return group != "" && slices.ContainsFunc(r.log, func(rec patch.Record) bool {
+		return rec.Patch != nil && rec.Patch.Group() == group
+	})
+}
+
+func orphanRefusal(found []Orphan) error {
+	if len(found) == 0 {
+		return nil
+	}
+	var text []string
+	for _, o := range found {
+		text = append(text, o.text)
+	}
+	refusal := refuse(OrphanedCall, "%s", strings.Join(text, "; "))
+	refusal.Orphans = found
+	return refusal
+}
+
+// passes reports whether the patch would neither break anything nor hide what is pinned
+// if it took out count visible events from index start on.
+func (r *Reference) passes(p *patch.PatchEvent, start, count int, allowed []Allow) bool {
+	s := r.spliced(p, start, count)
+	return len(orphans(r.visible(), visibleOf(s.after), r.newestInvocation())) == 0 &&
+		(slices.Contains(allowed, AllowPinned) || len(r.hidesPinned(s)) == 0)
 }
 
 // formAndBounds returns the patch's own span of visible events, if it has one.
 func (r *Reference) formAndBounds(p *patch.PatchEvent) (start, count int, ok bool) {
-	if p.Validate() != nil || p.Type() == patch.Revert {
+	if p.Validate() != nil || p.Type() == patch.Revert || p.Type() == patch.Pin || p.Type() == patch.Unpin {
 		return 0, 0, false
 	}
 	start, count, reason := r.span(p)
@@ -109,10 +195,10 @@ func (r *Reference) formAndBounds(p *patch.PatchEvent) (start, count int, ok boo
 
 // SmallestSpan returns the smallest span that contains the patch's own [start,
 // start+count) and for which a splice or summarise that puts in the same events passes
-// the orphan check; of equally small ones that with the lowest start. It is the
-// patch's own span if that passes. ok is false if there is none, if the patch is
-// malformed or out of range, and for other types.
-func (r *Reference) SmallestSpan(p *patch.PatchEvent) (start, count int, ok bool) {
+// the checks for pinned events, unless allowed, and for orphans; of equally small ones
+// that with the lowest start. It is the patch's own span if that passes. ok is false if
+// there is none, if the patch is malformed or out of range, and for other types.
+func (r *Reference) SmallestSpan(p *patch.PatchEvent, allowed ...Allow) (start, count int, ok bool) {
 	ownStart, ownCount, ok := r.formAndBounds(p)
 	if !ok || p.Type() == patch.TruncateBefore {
 		return 0, 0, false
@@ -121,7 +207,7 @@ func (r *Reference) SmallestSpan(p *patch.PatchEvent) (start, count int, ok bool
 	for count := ownCount; count <= n; count++ {
 		for start := 0; start+count <= n; start++ {
 			contains := start <= ownStart && ownStart+ownCount <= start+count
-			if contains && len(r.orphansOf(p, start, count)) == 0 {
+			if contains && r.passes(p, start, count, allowed) {
 				return start, count, true
 			}
 		}
@@ -130,11 +216,11 @@ func (r *Reference) SmallestSpan(p *patch.PatchEvent) (start, count int, ok bool
 }
 
 // NearestEarlier returns the id of the nearest visible event before that of a
-// truncate_before, for which the patch would pass the orphan check. Events whose id an
-// earlier visible event has too are not named by it and passed over. ok is false if
-// there is none, if the patch is malformed or its event is not visible, and for other
-// types.
-func (r *Reference) NearestEarlier(p *patch.PatchEvent) (eventID string, ok bool) {
+// truncate_before, for which the patch would pass the checks for pinned events, unless
+// allowed, and for orphans. Events whose id an earlier visible event has too are not
+// named by it and passed over. ok is false if there is none, if the patch is malformed
+// or its event is not visible, and for other types.
+func (r *Reference) NearestEarlier(p *patch.PatchEvent, allowed ...Allow) (eventID string, ok bool) {
 	_, own, ok := r.formAndBounds(p)
 	if !ok || p.Type() != patch.TruncateBefore {
 		return "", false
@@ -142,7 +228,7 @@ func (r *Reference) NearestEarlier(p *patch.PatchEvent) (eventID string, ok bool
 	for i := own - 1; i >= 0; i-- {
 		id := r.visible()[i].event.ID()
 		_, first, _ := r.span(patch.NewTruncateBefore(id))
-		if first == i && len(r.orphansOf(p, 0, i)) == 0 {
+		if first == i && r.passes(p, 0, i, allowed) {
 			return id, true
 		}
 	}

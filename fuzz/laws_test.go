@@ -51,6 +51,7 @@ func TestLawVisible(t *testing.T) {
 			case len(r.Skipped()) > skipped:
 			case p.Type() == patch.Revert:
 				continue // see TestLawRevert
+			case p.Type() == patch.Pin, p.Type() == patch.Unpin:
 			case p.Type() == patch.TruncateBefore:
 				want = v[slices.IndexFunc(v, func(e *patch.Event) bool { return e.ID() == p.EventID() }):]
 			default:

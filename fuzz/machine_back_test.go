@@ -29,7 +29,7 @@ func (m *machine) rewind(t *rapid.T) {
 		}
 	}
 	ref := m.reference()
-	visible, state := ref.Rewind(max(from, 1))
+	visible, state, _ := ref.Rewind(max(from, 1))
 	var logged [2][]patch.Record
 	for i, s := range m.stores {
 		c, err := s.Rewind(context.Background(), m.key, store.BackOptions{Author: "ann"}, to)

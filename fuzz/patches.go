@@ -19,11 +19,14 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
 		d := patchDraft{t: t, f: object{"id": id, "author": "compactor", "timestamp": timestamp(t)}, id: id, visible: visible}
 		rapid.SampledFrom(patchKinds).Draw(t, "kind")(&d)
-		if policy := rapid.SampledFrom([]string{"", "keep", "drop"}).Draw(t, "state"); policy != "" {
+		if policy := rapid.SampledFrom([]string{"", "keep", "drop"}).Draw(t, "state"); policy != "" && !d.isPin() {
 			d.f["state"] = policy
 		}
 		if oneIn(t, 8, "has a base") {
 			d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(t, "base")
+		}
+		if oneIn(t, 12, "is of a group") {
+			d.f["group"] = rapid.SampledFrom([]string{"g1", "g2", "g3"}).Draw(t, "group")
 		}
 		if oneIn(t, 5, "is malformed") {
 			rapid.SampledFrom(malformations).Draw(t, "flaw")(&d)
@@ -55,12 +58,67 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 		if oneIn(t, 24, "is malformed") {
 			rapid.SampledFrom([]func(){
 				func() { d.f["state"] = "keep" },
+				func() { d.f["eventId"] = "e1" },
+				func() { d.f["group"] = json.RawMessage("5") },
 				func() { d.f["patchId"] = json.RawMessage("5") },
 				func() { delete(d.f, "patchId") },
 			}).Draw(t, "flaw")()
 		}
 		if oneIn(t, 5, "is spelled otherwise") {
 			d.respell()
+		}
+		return d.patch()
+	})
+}
+
+// Group generates a batch of two to four patches of one group, made of the given id as
+// theirs are, for the session as the model has it: mostly one that shortens the session
+// in several places, each where it is after those before; or, as [Reference.RevertAll]
+// says, one that takes back a patch with its group. A few hold other patches too.
+func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
+	return rapid.Custom(func(t *rapid.T) []*patch.PatchEvent {
+		now, group := ref.clone(), "group "+id
+		var patches []*patch.PatchEvent
+		add := func(p *patch.PatchEvent) {
+			if p.Group() == "" {
+				p = p.WithGroup(group)
+			}
+			patches = append(patches, p)
+			now.Apply(patch.Record{Seq: now.next(), Patch: p})
+		}
+		memberID := func() string { return fmt.Sprintf("%s.%c", id, 'a'+len(patches)) }
+		if all := ref.PatchIDs(); len(all) > 0 && oneIn(t, 3, "is taken back") {
+			back := min(rapid.IntRange(0, len(all)-1).Draw(t, "back"), rapid.IntRange(0, 5).Draw(t, "a little back"))
+			if ids, _, ok := ref.RevertAll(all[len(all)-1-back]); ok {
+				for _, id := range ids {
+					add(patch.NewRevert(id).WithID(memberID()))
+				}
+				return patches
+			}
+		}
+		for range rapid.IntRange(2, 4).Draw(t, "members") {
+			if oneIn(t, 10, "is any patch") {
+				add(PatchOn(memberID(), now).Draw(t, "patch"))
+			} else {
+				add(member(memberID(), now.Visible()).Draw(t, "member"))
+			}
+		}
+		return patches
+	})
+}
+
+// member generates a patch that takes out one to three visible events and mostly keeps
+// their state, if events are visible.
+func member(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
+	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
+		d := patchDraft{t: t, f: object{"id": id, "author": "compactor", "timestamp": timestamp(t)}, id: id, visible: visible}
+		d.widest = 3
+		rapid.SampledFrom([]func(*patchDraft){
+			(*patchDraft).summarise, (*patchDraft).cut, (*patchDraft).replace, (*patchDraft).cut,
+		}).Draw(t, "kind")(&d)
+		d.f["state"] = "keep"
+		if oneIn(t, 5, "drops") {
+			d.f["state"] = "drop"
 		}
 		return d.patch()
 	})
@@ -84,6 +142,7 @@ var patchKinds = []func(*patchDraft){
 	(*patchDraft).summarise, (*patchDraft).summarise, (*patchDraft).summarise,
 	(*patchDraft).replace, (*patchDraft).replace, (*patchDraft).replace,
 	(*patchDraft).insert,
+	(*patchDraft).pin, (*patchDraft).pin, (*patchDraft).unpin,
 	(*patchDraft).outOfRange,
 	(*patchDraft).unknownEvent,
 }
@@ -94,7 +153,10 @@ type patchDraft struct {
 	f       object
 	id      string
 	visible []*patch.Event
+	widest  int // spans are not wider, unless it is 0
 }
+
+func (d *patchDraft) isPin() bool { return d.f["patchType"] == "pin" || d.f["patchType"] == "unpin" }
 
 func (d *patchDraft) patch() *patch.PatchEvent {
 	rec, err := patch.ParseRecord(d.f.text())
@@ -110,7 +172,11 @@ func (d *patchDraft) span(atLeast int) {
 	atLeast = min(atLeast, n)
 	start := rapid.IntRange(0, n-atLeast).Draw(d.t, "start")
 	d.f["start"] = start
-	d.f["count"] = rapid.IntRange(atLeast, n-start).Draw(d.t, "count")
+	most := n - start
+	if d.widest > 0 {
+		most = min(most, d.widest)
+	}
+	d.f["count"] = rapid.IntRange(atLeast, most).Draw(d.t, "count")
 }
 
 func (d *patchDraft) cut() {
@@ -168,6 +234,25 @@ func (d *patchDraft) truncate() {
 	d.f["eventId"] = rapid.SampledFrom(d.visible).Draw(d.t, "first").ID()
 }
 
+// pin draws mostly one of the first events, so that one event is pinned several times.
+func (d *patchDraft) pin() {
+	d.f["patchType"] = "pin"
+	if len(d.visible) == 0 {
+		d.f["eventId"] = "e1"
+		return
+	}
+	i := rapid.IntRange(0, len(d.visible)-1).Draw(d.t, "which")
+	if !oneIn(d.t, 3, "is any") {
+		i = min(i, 1)
+	}
+	d.f["eventId"] = d.visible[i].ID()
+}
+
+func (d *patchDraft) unpin() {
+	d.pin()
+	d.f["patchType"] = "unpin"
+}
+
 func (d *patchDraft) summarise() {
 	d.f["patchType"] = "summarise"
 	d.span(1)
@@ -201,7 +286,7 @@ func (d *patchDraft) outOfRange() {
 }
 
 func (d *patchDraft) unknownEvent() {
-	d.f["patchType"] = "truncate_before"
+	d.f["patchType"] = rapid.SampledFrom([]string{"truncate_before", "pin", "unpin"}).Draw(d.t, "of type")
 	d.f["eventId"] = rapid.SampledFrom([]string{"e1", "e2", "e3", "p2.1", "p3", "", "none"}).Draw(d.t, "id")
 }
 
@@ -234,10 +319,15 @@ var malformations = []func(*patchDraft){
 			{"start", `"0"`}, {"start", `0.0`}, {"count", `1e0`}, {"count", `[1]`}, {"count", `99999999999999999999`},
 			{"eventId", `1`}, {"replacement", `{}`}, {"replacement", `[1]`}, {"replacement", `[{"content":"x"}]`},
 			{"summaryEvent", `"x"`}, {"summaryEvent", `{"id":1}`}, {"base", `-1`}, {"base", `"0"`}, {"state", `true`},
+			{"group", `5`}, {"group", `""`}, {"group", `["g1"]`},
 		}).Draw(d.t, "wrong")
 		d.f[wrong.name] = json.RawMessage(wrong.text)
 	},
-	func(d *patchDraft) { // a policy that is none
+	func(d *patchDraft) { // a policy that is none, or where none may be
+		if d.isPin() {
+			d.f["state"] = "keep"
+			return
+		}
 		d.f["state"] = rapid.SampledFrom([]string{"", "purge", "Keep"}).Draw(d.t, "policy")
 	},
 	func(d *patchDraft) { // a field of another type, or of an event

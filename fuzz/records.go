@@ -15,8 +15,8 @@ const DefaultMax = 40
 type Options struct {
 	Max int // at most so many records; 0 means [DefaultMax]
 
-	// Accepted leaves out what a store would refuse: ids are given once, and every
-	// patch passes [Reference.Check] without allowing orphans.
+	// Accepted leaves out what a store would refuse: ids are given once, and patches
+	// pass [Reference.CheckBatch] without allowing anything.
 	Accepted bool
 }
 
@@ -24,8 +24,9 @@ type Options struct {
 // what is hard about them: parallel, long-running, reused and unanswered calls, calls
 // without id, branches, state under few keys, events without content or invocation,
 // equal and backward times ([Event]); and patches of every type and policy, in range
-// and not, well-formed and not ([Patch]). Unless Accepted is set an id now and then is
-// there already. Logs shrink record by record.
+// and not, well-formed and not, alone and in groups ([PatchOn], [Group]). Unless
+// Accepted is set an id now and then is there already. Logs shrink record by record,
+// and groups as one. [Batches] says what was logged together.
 func Records(opts Options) *rapid.Generator[[]patch.Record] {
 	if opts.Max == 0 {
 		opts.Max = DefaultMax
@@ -34,11 +35,13 @@ func Records(opts Options) *rapid.Generator[[]patch.Record] {
 		s := session{opts: opts, ref: NewReference(nil)}
 		next := rapid.Custom(s.next)
 		for len(s.records) < opts.Max {
-			rec := next.Draw(t, "record")
-			if rec.Seq == 0 {
+			recs := next.Draw(t, "record")
+			if len(recs) == 0 {
 				break
 			}
-			s.add(rec)
+			for _, rec := range recs {
+				s.add(rec)
+			}
 		}
 		return s.records
 	})
@@ -60,26 +63,44 @@ func (s *session) add(rec patch.Record) {
 	}
 }
 
-// next draws the next record, without a seq if there shall be none.
-func (s *session) next(t *rapid.T) patch.Record {
+// next draws the next record, or those of a group; none if there shall be no more.
+func (s *session) next(t *rapid.T) []patch.Record {
 	// Zeros end the log: so it shrinks from the end first.
 	if rapid.IntRange(0, 31).Draw(t, "more") == 0 && rapid.IntRange(0, 3).Draw(t, "more still") == 0 {
-		return patch.Record{}
+		return nil
 	}
 	seq := uint64(len(s.records) + 1)
 	visible := s.ref.Visible()
 	if oneIn(t, 3, "is a patch") {
 		for range 3 {
-			p := PatchOn(s.newID(t, "p", seq), s.ref).Draw(t, "patch")
-			if p.Validate() == nil && oneIn(t, 4, "has the newest base") {
-				p = p.WithBase(s.ref.PatchSeq())
+			patches := s.patches(t, seq)
+			if patches[0].Validate() == nil && oneIn(t, 4, "has the newest base") {
+				patches[0] = patches[0].WithBase(s.ref.PatchSeq())
 			}
-			if !s.opts.Accepted || s.ref.Check(p, false) == nil {
-				return patch.Record{Seq: seq, Patch: p}
+			if s.opts.Accepted {
+				if _, err := s.ref.CheckBatch(patches, false); err != nil {
+					continue
+				}
 			}
+			var recs []patch.Record
+			for i, p := range patches {
+				recs = append(recs, patch.Record{Seq: seq + uint64(i), Patch: p})
+			}
+			return recs
 		}
 	}
-	return patch.Record{Seq: seq, Event: Event(s.newID(t, "e", seq), visible).Draw(t, "event")}
+	return []patch.Record{{Seq: seq, Event: Event(s.newID(t, "e", seq), visible).Draw(t, "event")}}
+}
+
+// patches draws a patch, or those of a group.
+func (s *session) patches(t *rapid.T, seq uint64) []*patch.PatchEvent {
+	id := s.newID(t, "p", seq)
+	if oneIn(t, 5, "is a group") {
+		if group := Group(id, s.ref).Draw(t, "group"); len(s.records)+len(group) <= s.opts.Max {
+			return group
+		}
+	}
+	return []*patch.PatchEvent{PatchOn(id, s.ref).Draw(t, "patch")}
 }
 
 func (s *session) newID(t *rapid.T, prefix string, seq uint64) string {
@@ -87,6 +108,22 @@ func (s *session) newID(t *rapid.T, prefix string, seq uint64) string {
 		return rapid.SampledFrom(s.ids).Draw(t, "id")
 	}
 	return fmt.Sprintf("%s%d", prefix, seq)
+}
+
+// Batches splits a log into what was logged together: each record by itself, but for
+// patches of one group that follow each other.
+func Batches(records []patch.Record) [][]patch.Record {
+	var batches [][]patch.Record
+	for i, rec := range records {
+		if i > 0 && rec.Patch != nil && rec.Patch.Group() != "" &&
+			records[i-1].Patch != nil && records[i-1].Patch.Group() == rec.Patch.Group() {
+			last := len(batches) - 1
+			batches[last] = append(batches[last], rec)
+			continue
+		}
+		batches = append(batches, records[i:i+1:i+1])
+	}
+	return batches
 }
 
 // oneIn draws true about once in n times; it shrinks to false.

@@ -182,7 +182,8 @@ func TestRecordsAccepted(t *testing.T) {
 	for seed := range 200 {
 		r := NewReference(nil)
 		ids := map[string]bool{}
-		for _, rec := range Records(Options{Max: 25, Accepted: true}).Example(seed) {
+		recs := Records(Options{Max: 25, Accepted: true}).Example(seed)
+		for _, rec := range recs {
 			for id := range rec.IDs() {
 				if id == "" || ids[id] {
 					t.Fatalf("id %q is there twice, or empty", id)
@@ -190,20 +191,33 @@ func TestRecordsAccepted(t *testing.T) {
 				ids[id] = true
 			}
 			if rec.Patch != nil {
-				if err := r.Check(rec.Patch, false); err != nil {
-					t.Fatalf("%v is refused: %v", rec.Patch, err)
-				}
 				seen[string(rec.Patch.Type())]++
 			}
-			r.Apply(rec)
+		}
+		for _, batch := range Batches(recs) {
+			var patches []*patch.PatchEvent
+			for _, rec := range batch {
+				if rec.Patch != nil {
+					patches = append(patches, rec.Patch)
+				}
+			}
+			if i, err := r.CheckBatch(patches, false); err != nil {
+				t.Fatalf("%v is refused: %v", patches[i], err)
+			}
+			for _, rec := range batch {
+				r.Apply(rec)
+			}
+			seen["group"] += count(len(batch) > 1)
 		}
 		if len(r.Skipped()) > 0 || r.Seq() > 25 {
 			t.Fatalf("skipped %v, last seq %d", r.Skipped(), r.Seq())
 		}
 	}
-	for _, typ := range []patch.Type{patch.Splice, patch.TruncateBefore, patch.Summarise, patch.Revert} {
-		if seen[string(typ)] < 50 {
-			t.Errorf("%d times %s", seen[string(typ)], typ)
+	for what, least := range map[string]int{
+		"splice": 50, "truncate_before": 50, "summarise": 50, "pin": 50, "unpin": 20, "revert": 50, "group": 50,
+	} {
+		if seen[what] < least {
+			t.Errorf("%d times %s", seen[what], what)
 		}
 	}
 }

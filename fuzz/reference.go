@@ -10,7 +10,7 @@ import (
 )
 
 // Reference is the fold as the semantics describe it (sections 3, 4 and 9): a slice of
-// nodes, and everything else computed from it anew whenever it is asked for. It is
+// nodes, what each patch did to them, and everything else computed from it anew whenever it is asked for. It is
 // slow, it is for tests, and it is for one goroutine.
 type Reference struct {
 	initial map[string]patch.Value
@@ -24,6 +24,8 @@ type Reference struct {
 // the same pointer.
 type node struct {
 	event    *patch.Event           // nil: a marker
+	seq      uint64                 // of the record that it is, if no patch put it in
+	by       *applied               // the patch that put it in, if one did
 	put      bool                   // put in by a summarise
 	ofRevert bool                   // the marker of a revert
 	carries  map[string]patch.Value // what it carries for the run that it replaced
@@ -54,18 +56,14 @@ func (r *Reference) Apply(rec patch.Record) {
 	r.log = append(r.log, rec)
 	switch {
 	case rec.Event != nil:
-		r.nodes = append(r.nodes, &node{event: rec.Event})
+		r.nodes = append(r.nodes, &node{event: rec.Event, seq: rec.Seq})
 	case rec.Patch != nil:
-		s, reason := r.step(rec.Patch)
+		s, reason, _ := r.step(rec.Patch)
 		if reason != "" {
 			r.skipped = append(r.skipped, patch.Skip{Seq: rec.Seq, Reason: patch.Flaw(reason)})
 			return
 		}
-		r.nodes = s.after
-		r.applied = append(r.applied, &applied{
-			rec.Seq, rec.Patch.ID(), s.in, s.out,
-			max(len(newNodes(rec.Patch)), 1), s.in[0].event == nil && !s.in[0].ofRevert, rec.Patch.StatePolicy() == patch.Drop,
-		})
+		r.commit(s, applied{seq: rec.Seq, id: rec.Patch.ID(), group: rec.Patch.Group()})
 	}
 }
 
@@ -73,24 +71,67 @@ func (r *Reference) Apply(rec patch.Record) {
 // those that it takes out.
 type step struct {
 	after, in, out []*node
+	made           int      // so many of in, the first ones, are new; the others a revert brings back
+	drops          bool     // what is taken out no longer counts
+	of             *applied // what a revert takes back
+	pin            *node    // what a pin, an unpin, or a revert of one is about
+	pins           bool     // it is a pin, not an unpin
 }
 
-// step returns what the patch does, or why it cannot be applied.
-func (r *Reference) step(p *patch.PatchEvent) (s step, skip string) {
+// commit makes the step, and remembers it under the name.
+func (r *Reference) commit(s step, name applied) *applied {
+	a := &name
+	a.step = s
+	a.after = nil
+	for _, n := range s.in[:s.made] {
+		n.by = a
+	}
+	r.nodes = s.after
+	r.applied = append(r.applied, a)
+	if a.pin != nil {
+		a.leftPinned = r.isPinned(a.pin)
+		a.leftStanding = r.stands(a.root())
+	}
+	return a
+}
+
+// clone returns a copy that can be changed by itself.
+func (r *Reference) clone() *Reference {
+	return &Reference{r.initial, slices.Clone(r.log), slices.Clone(r.nodes), slices.Clone(r.applied), slices.Clone(r.skipped)}
+}
+
+// step returns what the patch does, or why it cannot be applied; if it is a revert that
+// is blocked, also by which patch.
+func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *applied) {
 	if err := p.Validate(); err != nil {
 		var defect *patch.Defect
 		errors.As(err, &defect)
-		return step{}, string(defect.Flaw)
+		return step{}, string(defect.Flaw), nil
 	}
-	if p.Type() == patch.Revert {
-		s, reason, _ := r.reverted(p)
-		return s, reason
+	switch p.Type() {
+	case patch.Revert:
+		target := r.patchOf(p.PatchID())
+		if target == nil {
+			return step{}, PatchNotFound, nil
+		}
+		return r.reverted(target)
+	case patch.Pin, patch.Unpin:
+		i := r.indexOfID(p.EventID())
+		if i < 0 {
+			return step{}, NotFound, nil
+		}
+		return step{after: r.nodes, pin: r.visible()[i], pins: p.Type() == patch.Pin}, "", nil
 	}
 	start, count, reason := r.span(p)
 	if reason != "" {
-		return step{}, reason
+		return step{}, reason, nil
 	}
-	return r.spliced(p, start, count), ""
+	return r.spliced(p, start, count), "", nil
+}
+
+// indexOfID returns the index of the first visible event with the id, or -1.
+func (r *Reference) indexOfID(id string) int {
+	return slices.IndexFunc(r.visible(), func(n *node) bool { return n.event.ID() == id })
 }
 
 // spliced returns what the patch does if it takes out count visible events from index
@@ -104,17 +145,18 @@ func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	if p.StatePolicy() == patch.Keep {
 		put[0].carries = net(nil, r.nodes[from:to])
 	}
-	return step{slices.Concat(r.nodes[:from], put, r.nodes[to:]), put, slices.Clone(r.nodes[from:to])}
+	return step{
+		after: slices.Concat(r.nodes[:from], put, r.nodes[to:]), in: put, out: slices.Clone(r.nodes[from:to]),
+		made: len(put), drops: p.StatePolicy() == patch.Drop,
+	}
 }
 
 // span returns which visible events a well-formed patch takes out.
 func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) {
 	visible := r.visible()
 	if p.Type() == patch.TruncateBefore {
-		for i, n := range visible {
-			if n.event.ID() == p.EventID() {
-				return 0, i, ""
-			}
+		if i := r.indexOfID(p.EventID()); i >= 0 {
+			return 0, i, ""
 		}
 		return 0, 0, NotFound
 	}

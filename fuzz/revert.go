@@ -1,20 +1,47 @@
 package fuzz
 
-import (
-	"slices"
+import "slices"
 
-	"github.com/patchlog-dev/patchlog/patch"
-)
-
-// applied is a patch that the fold applied: the nodes that it put in, and those that it
-// took out (semantics, section 9).
+// applied is a patch that the fold applied, and what it did (semantics, section 9).
 type applied struct {
-	seq     uint64
-	id      string
-	in, out []*node
-	made    int  // so many of in, the first ones, are its own; the others a revert brought back
-	cuts    bool // it took events out and made a marker of them
-	drops   bool // what it took out no longer counts
+	seq   uint64
+	id    string
+	group string
+	step
+	leftPinned, leftStanding bool // for a patch with a pin: whether the event was pinned after it, and its root stood
+}
+
+// isCut reports whether the patch took nodes out and put in a marker of them.
+func (a *applied) isCut() bool { return a.of == nil && a.pin == nil && a.in[0].event == nil }
+
+// isPut reports whether the patch put in events.
+func (a *applied) isPut() bool { return a.of == nil && a.pin == nil && a.in[0].event != nil }
+
+// root returns the patch that is taken back, or made to stand again, in the end.
+func (a *applied) root() *applied {
+	for a.of != nil {
+		a = a.of
+	}
+	return a
+}
+
+// stands reports whether the patch has no revert, or none but such as were reverted.
+func (r *Reference) stands(a *applied) bool { return r.stoodBefore(a, r.next()) }
+
+// stoodBefore says whether the patch stood before the record with the seq.
+func (r *Reference) stoodBefore(a *applied, seq uint64) bool {
+	return !slices.ContainsFunc(r.applied, func(b *applied) bool {
+		return b.of == a && b.seq < seq && r.stoodBefore(b, seq)
+	})
+}
+
+// next returns a seq after all that is there. (A rewind adds patches to no record.)
+func (r *Reference) next() uint64 {
+	seq := r.Seq()
+	for _, a := range r.applied {
+		seq = max(seq, a.seq)
+	}
+	return seq + 1
 }
 
 // patchOf returns the patch with the id, the first if several have it, or nil.
@@ -37,21 +64,63 @@ func (r *Reference) PatchIDs() []string {
 	return ids
 }
 
-// reverted returns the nodes as a revert leaves them, or why it cannot be applied; if it
-// is blocked, also by which patch.
-func (r *Reference) reverted(p *patch.PatchEvent) (s step, reason string, blocking *applied) {
-	target := r.patchOf(p.PatchID())
+// RevertAll returns what taking back the patch with the id writes: a revert of each of
+// these ids, in this order. For a patch of a group they are the members that stand,
+// newest first; for another patch it is itself. If something stands in the way, ok is
+// false and blocked is the id of the newest patch that must be reverted before. If all
+// is taken back already, that is a revert of the group. blocked is "" if no patch with
+// the id was applied.
+func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok bool) {
+	target := r.patchOf(patchID)
 	if target == nil {
-		return step{}, PatchNotFound, nil
+		return nil, "", false
+	}
+	now := r.clone()
+	var newest *applied // the newest revert of a member
+	for _, a := range slices.Backward(r.applied) {
+		if a != target && (a.group == "" || a.group != target.group) {
+			continue
+		}
+		// Taking back a member that is a revert lets what it reverted stand again.
+		if !now.stands(a) {
+			for _, b := range r.applied {
+				if b.of == a && r.stands(b) && (newest == nil || b.seq > newest.seq) {
+					newest = b
+				}
+			}
+			continue
+		}
+		s, reason, blocking := now.reverted(a)
+		if reason != "" {
+			return nil, blocking.id, false
+		}
+		now.commit(s, applied{seq: now.next()})
+		ids = append(ids, a.id)
+	}
+	if len(ids) == 0 {
+		return nil, newest.id, false
+	}
+	return ids, "", true
+}
+
+// reverted returns what a revert of the patch does, or why it cannot be applied and by
+// which patch it is blocked.
+func (r *Reference) reverted(target *applied) (s step, reason string, blocking *applied) {
+	if target.pin != nil {
+		if must := r.pinMust(target); len(must) > 0 {
+			return step{}, Blocked, r.newestMust(must)
+		}
+		return step{after: r.nodes, of: target, pin: target.pin}, "", nil
 	}
 	from, to, missing, between := r.stretch(target)
 	if len(missing)+len(between) > 0 {
-		return step{}, Blocked, r.blocking(missing, between)
+		return step{}, Blocked, r.newestMust(r.nodesMust(missing, between))
 	}
-	s.out = slices.Clone(r.nodes[from : to+1])
-	s.in = slices.Concat([]*node{{ofRevert: true}}, target.out)
-	s.after = slices.Concat(r.nodes[:from], s.in, r.nodes[to+1:])
-	return s, "", nil
+	in := slices.Concat([]*node{{ofRevert: true}}, target.out)
+	return step{
+		after: slices.Concat(r.nodes[:from], in, r.nodes[to+1:]), in: in, out: slices.Clone(r.nodes[from : to+1]),
+		made: 1, of: target,
+	}, "", nil
 }
 
 // stretch returns from where to where the nodes stand that the patch put in, which of
@@ -73,45 +142,57 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 	return from, to, missing, between
 }
 
-// blocking returns the newest patch that must be reverted before: what holds a missing
-// node, what made one of those between, and so on for the nodes that these put in and
-// that do not stand.
-func (r *Reference) blocking(missing, between []*node) *applied {
-	holder := map[*node]*applied{}
-	for _, a := range r.applied {
-		for _, n := range a.out {
-			holder[n] = a
-		}
-		for _, n := range a.in {
-			delete(holder, n)
-		}
-	}
-	for _, n := range r.nodes { // a rewind under way has brought back some
-		delete(holder, n)
-	}
+// nodesMust returns the patches that must be reverted before, for some nodes to stand
+// and others not to stand between them: what last took out a missing one, and what put
+// in one of those between.
+func (r *Reference) nodesMust(missing, between []*node) []*applied {
 	var must []*applied
 	for _, n := range between {
-		if by := r.maker(n); by != nil { // a raw event came back in place of a node that is missing
-			must = append(must, by)
+		if n.by != nil { // a raw event came back in place of a node that is missing
+			must = append(must, n.by)
 		}
 	}
 	for _, n := range missing {
-		must = append(must, holder[n])
+		must = append(must, r.holder(n))
 	}
+	return must
+}
+
+// holder returns the patch that took the node out, or nil if it stands.
+func (r *Reference) holder(n *node) *applied {
+	for _, a := range slices.Backward(r.applied) {
+		switch {
+		case slices.Contains(a.in, n):
+			return nil
+		case slices.Contains(a.out, n):
+			return a
+		}
+	}
+	return nil
+}
+
+// newestMust returns the newest of the patches that must be reverted before: the given
+// ones, and so on for what is in the way of these.
+func (r *Reference) newestMust(must []*applied) *applied {
 	newest := must[0]
 	for i := 0; i < len(must); i++ {
 		if must[i].seq > newest.seq {
 			newest = must[i]
 		}
+		var more []*applied
+		if must[i].pin != nil {
+			more = r.pinMust(must[i])
+		}
 		for _, n := range must[i].in {
-			if by := holder[n]; by != nil && !slices.Contains(must, by) {
-				must = append(must, by)
+			if by := r.holder(n); by != nil {
+				more = append(more, by)
+			}
+		}
+		for _, a := range more {
+			if !slices.Contains(must, a) {
+				must = append(must, a)
 			}
 		}
 	}
 	return newest
-}
-
-func overlap(a, b []*node) bool {
-	return slices.ContainsFunc(a, func(n *node) bool { return slices.Contains(b, n) })
 }

@@ -179,7 +179,7 @@ func TestLawRevert(t *testing.T) {
 		}
 		var ids []string // not of reverts: two may each need what the other has taken out
 		for _, a := range r.applied {
-			if !a.in[0].ofRevert {
+			if a.of == nil {
 				ids = append(ids, a.id)
 			}
 		}

@@ -6,41 +6,48 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewind returns the visible log and the state that the session has after it was
-// rewound to the invocation whose first event has seq from (semantics, section 9). It
-// changes nothing, and says nothing of the patches that bring it about.
-func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value) {
-	w := rewinding{r, from, slices.Clone(r.nodes), map[*applied]bool{}}
-	for _, a := range slices.Backward(r.applied) {
-		if w.stands(a) && w.age(a) == mixed && !(a.cuts && a.drops) {
-			w.takeBack(a)
+// Rewind returns the visible log, the state, and for each visible event whether it is
+// pinned, as the session has them after it was rewound to the invocation whose first
+// event has seq from (semantics, section 9). It changes nothing, and says nothing of
+// the patches that bring it about.
+func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value, pinned []bool) {
+	after := r.rewound(from)
+	return after.Visible(), after.State(), after.Pinned()
+}
+
+// rewound returns the model as it is after the rewind. The patches in it are none that
+// a log could hold: they cut node by node.
+func (r *Reference) rewound(from uint64) *Reference {
+	w := rewinding{Reference: r.clone(), from: from, ages: map[*applied]age{}}
+	for _, a := range r.applied {
+		if r.stands(a) {
+			w.standing = append(w.standing, a)
 		}
 	}
-	kept, dropped := map[*node]bool{}, map[*node]bool{}
-	for _, a := range slices.Backward(r.applied) {
-		if w.reverted[a] && a.cuts {
-			w.cover(a, kept, dropped)
+	for _, a := range r.applied {
+		w.ages[a] = w.ageOf(w.seqsOf(a, nil), a)
+	}
+	w.takeBackMixed()
+	marks := w.marks()
+	for _, n := range slices.Clone(w.nodes) {
+		switch policy, cut := marks[n]; {
+		case w.isNew(n):
+			w.cut(n, patch.Drop)
+		case cut && (policy == patch.Drop || n.event != nil): // a marker that carries goes on
+			w.cut(n, policy)
 		}
 	}
-	state = net(r.initial, nil)
-	for _, n := range w.nodes {
-		switch by := r.maker(n); {
-		case dropped[n], by == nil && r.seqOf(n) >= from, by != nil && !n.ofRevert && w.age(by) == young:
-			continue
-		case n.event != nil && !kept[n]:
-			visible = append(visible, n.event)
-		}
-		state = net(state, []*node{n})
-	}
-	return visible, state
+	w.pinAsBefore()
+	return w.Reference
 }
 
 // rewinding is a rewind under way.
 type rewinding struct {
 	*Reference
 	from     uint64
-	nodes    []*node
-	reverted map[*applied]bool
+	standing []*applied // when it began
+	ages     map[*applied]age
+	steps    int
 }
 
 // What a patch put in is old if all raw events that it stands for are, young if none is.
@@ -52,9 +59,9 @@ const (
 	mixed
 )
 
-func (w *rewinding) age(a *applied) age {
+func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
 	var hasOld, hasYoung bool
-	for _, seq := range w.raw(a) {
+	for _, seq := range seqs {
 		hasOld = hasOld || seq < w.from
 		hasYoung = hasYoung || seq >= w.from
 	}
@@ -67,91 +74,188 @@ func (w *rewinding) age(a *applied) age {
 	return old
 }
 
-// raw returns the seqs of the raw events that the patch took out, at any depth. What a
-// revert brought back stands for itself, and so do events that a patch put in without
-// taking any out, at that patch's seq.
-func (w *rewinding) raw(a *applied) []uint64 {
+// one returns the patches that are one with the patch in a rewind: those of its group
+// that stand, if one of them puts in events, else the patch alone.
+func (w *rewinding) one(a *applied) []*applied {
+	if group := w.groupOf(a); group != nil {
+		return group
+	}
+	return []*applied{a}
+}
+
+// groupOf returns the patches of the patch's group that stand, or nil if it has none or
+// none of them puts in events.
+func (w *rewinding) groupOf(a *applied) []*applied {
+	var group []*applied
+	for _, b := range w.standing {
+		if a.group != "" && b.group == a.group && (b.isCut() || b.isPut()) {
+			group = append(group, b)
+		}
+	}
+	if slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).isPut) {
+		return group
+	}
+	return nil
+}
+
+// seqsOf returns the seqs of the raw events that the patch stands for: those that it,
+// and what is one with it, took out, at any depth. An insertion stands for itself, at
+// its patch's seq. Of the patches in within it is to be found out just now.
+func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
+	one := w.one(a)
+	within = slices.Concat(within, one)
 	var seqs []uint64
-	for _, n := range a.out {
-		if by := w.maker(n); by == nil {
-			seqs = append(seqs, w.seqOf(n))
-		} else if !n.ofRevert {
-			inner := w.raw(by)
-			if len(inner) == 0 && n.event != nil {
-				inner = []uint64{by.seq}
+	for _, b := range one {
+		for _, n := range b.out {
+			switch {
+			case n.by == nil:
+				seqs = append(seqs, n.seq)
+			case n.ofRevert, n.by.isCut() && n.by.drops, slices.Contains(within, n.by):
+			default:
+				inner := w.seqsOf(n.by, within)
+				if len(inner) == 0 && n.event != nil {
+					inner = []uint64{n.by.seq}
+				}
+				seqs = append(seqs, inner...)
 			}
-			seqs = append(seqs, inner...)
 		}
 	}
 	return seqs
 }
 
-// maker returns the patch that made a node, or nil if a record did.
-func (r *Reference) maker(n *node) *applied {
-	for _, a := range r.applied {
-		if slices.Contains(a.in[:a.made], n) {
-			return a
-		}
-	}
-	return nil
-}
-
-// seqOf returns the seq of the record that made a node.
-func (r *Reference) seqOf(n *node) uint64 {
-	for _, rec := range r.log {
-		if rec.Event == n.event {
-			return rec.Seq
-		}
-	}
-	return 0
-}
-
-// stands reports whether something that the patch made is there. A revert makes nothing.
-func (w *rewinding) stands(a *applied) bool {
-	return !a.in[0].ofRevert && overlap(a.in[:a.made], w.nodes)
-}
-
-// takeBack puts what the patch took out in the place of what it put in; what is in the
-// way is taken back first.
-func (w *rewinding) takeBack(a *applied) {
+// takeBackMixed takes back, newest first, mixed patches that stand, but for cuts that
+// drop; and new cuts that keep.
+func (w *rewinding) takeBackMixed() {
 	for {
-		now := *w.Reference
-		now.nodes = w.nodes
-		from, to, missing, between := now.stretch(a)
-		if len(missing)+len(between) == 0 {
-			w.nodes = slices.Concat(w.nodes[:from], a.out, w.nodes[to+1:])
-			w.reverted[a] = true
+		i := slices.IndexFunc(w.newestFirst(), w.mustGo)
+		if i < 0 {
 			return
 		}
-		w.takeBack(now.blocking(missing, between))
+		if a := w.newestFirst()[i]; w.ages[a] == mixed {
+			w.takeBackOne(a)
+		} else {
+			w.takeBack(a)
+		}
 	}
 }
 
-// cover hides the old nodes again that a cut had taken out, and what patches had taken
-// out all of whose nodes it had taken out.
-func (w *rewinding) cover(cut *applied, kept, dropped map[*node]bool) {
-	hidden := slices.Clone(cut.out)
+// newestFirst returns what the log has, without what the rewind adds.
+func (w *rewinding) newestFirst() []*applied {
+	patches := slices.DeleteFunc(slices.Clone(w.applied), func(a *applied) bool { _, ok := w.ages[a]; return !ok })
+	slices.Reverse(patches)
+	return patches
+}
+
+// mustGo reports whether something of the patch is there and has to be taken back.
+func (w *rewinding) mustGo(a *applied) bool {
+	switch {
+	case !w.stands(a), a.of != nil, a.pin != nil:
+		return false
+	case w.ages[a] == mixed:
+		return !a.isCut() || !a.drops || w.groupOf(a) != nil
+	}
+	return w.ages[a] == young && a.isCut() && !a.drops
+}
+
+// takeBackOne takes back the patch and what is one with it, newest first.
+func (w *rewinding) takeBackOne(a *applied) {
+	for _, b := range slices.Backward(w.one(a)) {
+		if w.stands(b) {
+			w.takeBack(b)
+		}
+	}
+}
+
+// takeBack takes back the patch, and before it what is in the way; what a redo did is
+// that of the patch that it made to stand again.
+func (w *rewinding) takeBack(a *applied) {
+	for w.stands(a) {
+		if w.steps++; w.steps > 10*len(w.ages)+10 {
+			panic("fuzz: a rewind comes to no end")
+		}
+		if s, reason, _ := w.reverted(a); reason == "" {
+			w.commit(s, applied{seq: w.next()})
+			return
+		}
+		_, _, missing, between := w.stretch(a)
+		for _, b := range w.nodesMust(missing, between) {
+			w.takeBackOne(b.root())
+		}
+	}
+}
+
+// marks says of nodes by what policy they are cut again: those that a cut had taken out
+// which was taken back, and those for which patches stand whose visible nodes are all
+// cut again.
+func (w *rewinding) marks() map[*node]patch.StatePolicy {
+	marks := map[*node]patch.StatePolicy{}
+	mark := func(nodes []*node, drop bool) (changed bool) {
+		for _, n := range nodes {
+			policy := patch.Keep
+			if drop || marks[n] == patch.Drop {
+				policy = patch.Drop
+			}
+			changed = changed || marks[n] != policy
+			marks[n] = policy
+		}
+		return changed
+	}
+	for _, a := range w.standing {
+		onPurpose := a.isCut() || a.isPut() && !a.in[0].put && a.drops && w.ages[a] == mixed
+		if onPurpose && !w.stands(a) && w.groupOf(a) == nil {
+			mark(a.out, a.drops)
+		}
+	}
 	for again := true; again; {
 		again = false
-		for _, a := range w.applied {
-			if !w.reverted[a] || !overlap(a.in, hidden) || slices.ContainsFunc(a.in, func(n *node) bool { return !slices.Contains(hidden, n) }) {
+		for _, a := range w.standing {
+			if !a.isCut() && !a.isPut() {
 				continue
 			}
-			for _, n := range a.out {
-				if !slices.Contains(hidden, n) {
-					hidden, again = append(hidden, n), true
+			var in, out []*node
+			for _, b := range w.one(a) {
+				out = append(out, b.out...)
+				if w.groupOf(a) == nil || b.isPut() {
+					in = append(in, b.in...)
 				}
+			}
+			isCut := func(n *node) bool { return marks[n] != "" }
+			isKept := func(n *node) bool { return marks[n] != patch.Drop }
+			if !slices.ContainsFunc(in, func(n *node) bool { return !isCut(n) }) {
+				again = mark(out, !slices.ContainsFunc(in, isKept)) || again
 			}
 		}
 	}
-	for _, n := range hidden {
-		if n.ofRevert {
+	return marks
+}
+
+func (w *rewinding) isNew(n *node) bool {
+	if n.by == nil {
+		return n.seq >= w.from
+	}
+	return n.event != nil && w.ages[n.by] == young
+}
+
+// cut puts a marker in the place of the node.
+func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
+	marker := &node{}
+	if policy == patch.Keep {
+		marker.carries = net(nil, []*node{n})
+	}
+	i := slices.Index(w.nodes, n)
+	after := slices.Clone(w.nodes)
+	after[i] = marker
+	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.next()})
+}
+
+// pinAsBefore makes each event pinned that was, and no other.
+func (w *rewinding) pinAsBefore() {
+	for _, a := range slices.Clone(w.applied) {
+		if a.pin == nil {
 			continue
 		}
-		if cut.drops {
-			dropped[n] = true
-		} else {
-			kept[n] = true
+		if was := w.wasPinnedBefore(a.pin, w.from); was != w.isPinned(a.pin) {
+			w.commit(step{after: w.nodes, pin: a.pin, pins: was}, applied{seq: w.next()})
 		}
 	}
 }
