@@ -22,6 +22,13 @@ type View interface {
 	Skipped() ([]patch.Skip, error)         // seqs and reasons of the skipped patches, in log order
 }
 
+// PinView is a [View] that says what is pinned. [Compare] looks at that too where a view
+// is one.
+type PinView interface {
+	View
+	Pinned(i int) bool // of the visible event at an index
+}
+
 // Check folds the records from the initial state with fold and with a [Reference] and
 // compares the two. The error names the first difference and shows the log in the text
 // form; an error of fold's own is wrapped. fold gets copies of the map and the slice.
@@ -72,7 +79,23 @@ func Compare(view View, ref *Reference) error {
 	if err := compareEvents(view, ref); err != nil {
 		return err
 	}
+	if err := comparePins(view, ref); err != nil {
+		return err
+	}
 	return compareState(view, ref)
+}
+
+func comparePins(view View, ref *Reference) error {
+	pins, ok := view.(PinView)
+	if !ok {
+		return nil
+	}
+	for i, want := range ref.Pinned() {
+		if got := pins.Pinned(i); got != want {
+			return fmt.Errorf("visible event %d, %q, is pinned: %v, want %v", i, view.At(i).ID(), got, want)
+		}
+	}
+	return nil
 }
 
 func compareSkips(view View, ref *Reference) error {

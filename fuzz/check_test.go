@@ -55,6 +55,14 @@ func (v wrongView) Skipped() ([]patch.Skip, error) {
 	return skips, err
 }
 
+// wrongPins is a view that takes one pinned event for another, or the other way round.
+type wrongPins struct {
+	modelView
+	at int
+}
+
+func (v wrongPins) Pinned(i int) bool { return v.modelView.Pinned(i) != (i == v.at) }
+
 func TestCompareSaysTheDifference(t *testing.T) {
 	fromGo, err := patch.NewEvent(patch.Fields{ID: "e2", Actions: patch.Actions{StateDelta: map[string]any{"j": int32(1)}}})
 	if err != nil {
@@ -64,7 +72,7 @@ func TestCompareSaysTheDifference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recs := records(t, "e1 k=1\ncut 7+1\ne3")
+	recs := records(t, "e1 k=1\ncut 7+1\ne3\npin e1")
 	recs[2].Event = fromGo
 	ref := NewReference(nil)
 	for _, rec := range recs {
@@ -87,13 +95,15 @@ func TestCompareSaysTheDifference(t *testing.T) {
 		{wrongView{View: right}, ""},
 		{wrongView{View: right, len: -1}, "the view has 1 visible events, want 2"},
 		{wrongView{View: right, len: 1}, "the view has 3 visible events, want 2"},
-		{wrongView{View: right, seq: 1}, "stands at seq 4, want 3"},
-		{wrongView{View: right, patchSeq: -2}, "newest patch of the view has seq 0, want 2"},
+		{wrongView{View: right, seq: 1}, "stands at seq 5, want 4"},
+		{wrongView{View: right, patchSeq: -4}, "newest patch of the view has seq 0, want 4"},
 		{wrongView{View: right, at: func(int) *patch.Event { return right.At(1) }}, `visible event 0 is "e2", want "e1"`},
 		{wrongView{View: right, at: func(int) *patch.Event { return nil }}, "visible event 0 is nil"},
 		{wrongView{View: right, at: func(i int) *patch.Event { return []*patch.Event{other, fromGo}[i] }}, `"stateDelta":{"k":2}`},
 		{wrongView{View: right, at: func(i int) *patch.Event { return []*patch.Event{right.At(0), fromJSON}[i] }}, "Go types"},
 		{wrongView{View: right, twice: true}, "twice"},
+		{wrongPins{right, 0}, `visible event 0, "e1", is pinned: false, want true`},
+		{wrongPins{right, 1}, `visible event 1, "e2", is pinned: true, want false`},
 		{wrongView{View: right, values: func(s map[string]patch.Value) { delete(s, "k") }}, `does not have key "k", want 1`},
 		{wrongView{View: right, values: func(s map[string]patch.Value) { s["l"] = value("2") }}, `has key "l" with 2`},
 		{wrongView{View: right, values: func(s map[string]patch.Value) { s["k"] = value("1.0") }}, `has 1.0 for key "k", want 1`},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // judge checks the patch in a script's last line against the log before it.
@@ -65,6 +67,34 @@ func TestCheck(t *testing.T) {
 		{"hidden events do not count", "e1\ne2\ncut 0+1\ncut 1+1", OutOfRange, "1"},
 		{"the sum overflows", "e1\ncut 9223372036854775807+9223372036854775807", OutOfRange, ""},
 		{"a summary of nothing", "e1\nsum 0+0 | S", OutOfRange, "0"},
+		{"a cut of a pinned event", "e1\ne2\npin e2\ncut 0+2", Pinned, `"e2"`},
+		{"a truncation of one", "e1\ne2\npin e1\nbefore e2", Pinned, `"e1"`},
+		{"a summary of one", "e1\npin e1\nsum 0+1 | S", Pinned, `"e1"`},
+		{"a replacement of one", "e1\npin e1\nput 0+1 | r", Pinned, `"e1"`},
+		{"a pinned summary", "e1\nsum 0+1 | S\npin S\ncut 0+1", Pinned, `"S"`},
+		{"an insertion at one", "e1\npin e1\nput 0+0 | r", "", ""},
+		{"beside one", "e1\ne2\npin e2\ncut 0+1", "", ""},
+		{"one that is pinned no longer", "e1\npin e1\nunpin e1\ncut 0+1", "", ""},
+		{"one whose pin was reverted", "e1\npin e1\nrevert p2\ncut 0+1", "", ""},
+		{"one that was pinned while it was another's", "e1\npin e1\ne1\ncut 1+1", "", ""},
+		{"a revert may hide one", "put 0+0 | r\npin r\nrevert p1", "", ""},
+		{"pinning what is pinned", "e1\npin e1\npin e1", "", ""},
+		{"unpinning what is not", "e1\nunpin e1", "", ""},
+		{"a pin on an older base", "e1\npin e1\npin e1 base:0", Conflict, ""},
+		{"a cut planned before a pin", "e1\npin e1\ncut 0+1 base:0", Conflict, ""},
+		{"a pin of no event", "e1\npin e2", NotFound, `"e2"`},
+		{"an unpin of a hidden event", "e1\ncut 0+1\nunpin e1", NotFound, `"e1"`},
+		{"a pin of a patch", "e1\ne2\ncut 0+1\npin p3", NotFound, `"p3"`},
+		{"a pin with a state", "e1\npin e1 keep", Invalid, "state"},
+		{"bounds go before pins", "e1\npin e1\ncut 0+2", OutOfRange, "2"},
+		{"pins go before orphans", "e0\ne1 call:c\ne2 resp:c\npin e1\ncut 1+1", Pinned, `"e1"`},
+
+		{"a new group", "e1\ne2\ncut 0+1 group:g", "", ""},
+		{"a group that is there", "e1\ne2\ncut 0+1 group:g\ncut 0+1 group:g", Invalid, `"g"`},
+		{"a group that only a skipped patch names", "e1\ncut 5+1 group:g\ncut 0+1 group:g", Invalid, `"g"`},
+		{"a base goes before the group", "e1\ne2\ncut 0+1 group:g\ncut 0+1 group:g base:0", Conflict, ""},
+		{"the group goes before bounds", "e1\ne2\ncut 0+1 group:g\ncut 5+1 group:g", Invalid, `"g"`},
+
 		{"no such event", "e1\nbefore e2", NotFound, `"e2"`},
 		{"a hidden event", "e1\ne2\ncut 0+1\nbefore e1", NotFound, `"e1"`},
 		{"a patch is no event", "e1\ne2\ncut 0+1\nbefore p3", NotFound, `"p3"`},
@@ -76,6 +106,62 @@ func TestCheck(t *testing.T) {
 				t.Fatalf("not refused, want %s", test.kind)
 			case got != nil && (got.Kind != test.kind || !strings.Contains(got.Text, test.text)):
 				t.Fatalf("%v, want %q with %q", got, test.kind, test.text)
+			}
+		})
+	}
+}
+
+// What is allowed is asked for by name; in a batch each is judged on what those before
+// it leave; patches that mean one thing are judged for orphans together.
+func TestCheckAllows(t *testing.T) {
+	for _, test := range []struct {
+		name, log, batch    string
+		pinned, orphans     bool // are allowed
+		one, each, together string
+	}{
+		{"hiding what is pinned", "e1\npin e1", "cut 0+1", true, false, "", "", ""},
+		{"allowing orphans does not allow it", "e1\npin e1", "cut 0+1", false, true, Pinned, Pinned, Pinned},
+		{"allowing it does not allow orphans", "e0\ne1 call:c\ne2 resp:c\npin e1", "cut 1+1", true, false, OrphanedCall, OrphanedCall, OrphanedCall},
+		{"a batch names one group", "e1\ne2", "cut 0+1 group:g\ncut 0+1 group:g", false, false, "", "", ""},
+		{"a group that is there", "e1\ne2\npin e2 group:g", "cut 0+1\nunpin e2 group:g", false, false, "", Invalid, Invalid},
+		{"only the first base counts", "e1\ne2", "cut 0+1 base:0\ncut 0+1 base:0", false, false, "", "", ""},
+		{"the first base counts", "e1\ne2\npin e1", "cut 1+1 base:0\npin e1", false, false, Conflict, Conflict, Conflict},
+		{"unpinned in the batch", "e1\npin e1", "unpin e1\ncut 0+1", false, false, "", "", ""},
+		{"pinned in the batch", "e1", "pin e1\ncut 0+1", false, false, "", Pinned, Pinned},
+		{"a call, then its response", "e0\ne1 call:c\ne2 resp:c", "cut 1+1\ncut 1+1", false, false, OrphanedCall, OrphanedCall, ""},
+		{"two cuts are taken back", "e0\ne1 call:c\ne2\ne3 resp:c\ncut 1+1 group:g\ncut 2+1 group:g", "revert p6\nrevert p5", false, false, OrphanedCall, OrphanedCall, ""},
+		{"what both break", "e0\ne1\ne2 call:c\ne3 resp:c", "cut 0+1\ncut 0+1", false, false, "", OrphanedCall, OrphanedCall},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := fold(t, nil, test.log)
+			var patches []*patch.PatchEvent
+			for i, line := range strings.Split(test.batch, "\n") {
+				patches = append(patches, record(t, line, r.Seq()+uint64(i)+1).Patch)
+			}
+			var allowed, all []Allow
+			if test.pinned {
+				allowed = append(allowed, AllowPinned)
+			}
+			all = allowed
+			if test.orphans {
+				all = append(all, AllowOrphans)
+			}
+			_, each := r.CheckBatch(patches, test.orphans, allowed...)
+			for what, c := range map[string]struct {
+				err  error
+				want string
+			}{
+				"alone": {r.Check(patches[0], test.orphans, allowed...), test.one}, "each": {each, test.each},
+				"together": {r.CheckAll(patches, all...), test.together},
+			} {
+				var refusal *Refusal
+				got := ""
+				if errors.As(c.err, &refusal) {
+					got = refusal.Kind
+				}
+				if got != c.want {
+					t.Errorf("%s: %v, want %q", what, c.err, c.want)
+				}
 			}
 		})
 	}
@@ -358,6 +444,12 @@ func TestSuggestions(t *testing.T) {
 		{"e0\ne1 call:c\ne2 resp:c", "put 2+0 | r call:d | r2 resp:d", "2+0"},
 		{"e0 resp:c\ne1 call:c\ne2", "cut 0+1", "0+2"},
 		{"e0\nS role:model compaction\ne2\ne3 call:c", "cut 2+1", "1+2"}, // 2+2 passes too
+
+		{session + "\npin e2", "cut 3+1", "3+2"},
+		{session + "\npin e0", "cut 0+1", "none"},
+		{session + "\npin e1", "cut 2+1", "none"}, // it takes e1
+		{session + "\npin e0", "before e2", "e0"},
+		{"e0\ne1\ne2 call:c\npin e0", "before e2", "e0"}, // not e1
 
 		{session, "before e1", "e0"},
 		{session, "before e2", "e0"},

@@ -16,6 +16,7 @@ type modelView struct{ *Reference }
 
 func (v modelView) Len() int              { return len(v.Visible()) }
 func (v modelView) At(i int) *patch.Event { return v.Visible()[i] }
+func (v modelView) Pinned(i int) bool     { return v.Reference.Pinned()[i] }
 
 func (v modelView) Values() iter.Seq2[string, patch.Value] {
 	return func(yield func(string, patch.Value) bool) {
@@ -189,6 +190,103 @@ func TestLawSuggestions(t *testing.T) {
 		if id, ok := r.NearestEarlier(p); ok {
 			if err := r.Check(patch.NewTruncateBefore(id), false); err != nil {
 				t.Fatalf("%q was suggested for %v: %v\n%s", id, p, err, Text(r.log, nil))
+			}
+		}
+	})
+}
+
+// A group is taken back as a whole by any member, and as a whole made to stand again.
+func TestLawRevertOfGroup(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := hardLog(t)
+		apply := func(patches []*patch.PatchEvent) (ids []string) {
+			for _, p := range patches {
+				r.Apply(patch.Record{Seq: r.Seq() + 1, Patch: p})
+				ids = append(ids, p.ID())
+			}
+			return ids
+		}
+		group := Group("the group", r).Draw(t, "group")
+		if _, err := r.CheckBatch(group, true, AllowPinned); err != nil {
+			t.Skip("refused")
+		}
+		before := describe(r)
+		ids := apply(group)
+		after := describe(r)
+		for i, want := range []string{before, after, before} {
+			var reverts []*patch.PatchEvent
+			back, blocked, ok := r.RevertAll(rapid.SampledFrom(ids).Draw(t, "member"))
+			for j, id := range back {
+				reverts = append(reverts, patch.NewRevert(id).WithID(fmt.Sprint("back ", i, j)).WithGroup(fmt.Sprint("back ", i)))
+			}
+			if group[0].Group() != "group the group" || slices.ContainsFunc(group, func(p *patch.PatchEvent) bool { return p.Group() != group[0].Group() }) {
+				t.Skip("of several groups")
+			}
+			if !ok || r.CheckAll(reverts, AllowOrphans) != nil {
+				t.Fatalf("blocked by %q, %v\n%s", blocked, r.CheckAll(reverts, AllowOrphans), Text(r.log, r.initial))
+			}
+			ids = apply(reverts)
+			if got := describe(r); got != want {
+				t.Fatalf("the group was taken back %d times to %s\nwant %s\n%s", i+1, got, want, Text(r.log, r.initial))
+			}
+		}
+	})
+}
+
+// Reverting all patches that stand, newest first, gives the raw log, and nothing pinned.
+func TestLawRevertAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := denseLog(t, denseKinds)
+		var raw []*patch.Event
+		for _, rec := range r.log {
+			if rec.Event != nil {
+				raw = append(raw, rec.Event)
+			}
+		}
+		for _, a := range slices.Backward(slices.Clone(r.applied)) {
+			if a.of != nil {
+				continue
+			}
+			for r.stands(a) {
+				s, reason, blocking := r.reverted(a)
+				if reason != "" {
+					s, reason, _ = r.reverted(blocking)
+				}
+				if reason != "" || r.next() > 1000 {
+					t.Fatalf("%q cannot be taken back: %s\n%s", a.id, reason, Text(r.log, nil))
+				}
+				r.commit(s, applied{seq: r.next()})
+			}
+		}
+		if !slices.Equal(r.Visible(), raw) || slices.Contains(r.Pinned(), true) {
+			t.Fatalf("%s\n%s", describe(r), Text(r.log, nil))
+		}
+	})
+}
+
+// No patch that is allowed hides what is pinned, but a revert.
+func TestLawPinned(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := NewReference(nil)
+		for _, rec := range Records(Options{}).Draw(t, "records") {
+			before := r.visible()
+			var pinned []*node
+			for i, is := range r.Pinned() {
+				if is {
+					pinned = append(pinned, before[i])
+				}
+			}
+			allowed := rec.Patch == nil || r.Check(rec.Patch, true) == nil
+			r.Apply(rec)
+			for _, n := range pinned {
+				hidden := indexOf(r.visible(), n) < 0
+				if hidden && allowed && rec.Patch.Type() != patch.Revert {
+					t.Fatalf("seq %d hides %s\n%s", rec.Seq, n.event.ID(), Text(r.log, nil))
+				}
+				turned := rec.Patch != nil && (rec.Patch.Type() == patch.Unpin || rec.Patch.Type() == patch.Revert)
+				if !turned && !r.isPinned(n) {
+					t.Fatalf("seq %d unpins %s\n%s", rec.Seq, n.event.ID(), Text(r.log, nil))
+				}
 			}
 		}
 	})

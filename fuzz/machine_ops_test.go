@@ -70,7 +70,10 @@ func saysBase(p *patch.PatchEvent) bool {
 }
 
 func (m *machine) judge(ref *fuzz.Reference, p *patch.PatchEvent, allow bool) string {
-	err := ref.Check(p, allow)
+	return refusalKind(ref.Check(p, allow))
+}
+
+func refusalKind(err error) string {
 	var refusal *fuzz.Refusal
 	if errors.As(err, &refusal) {
 		return refusal.Kind
@@ -111,8 +114,20 @@ func (m *machine) patchBatch(t *rapid.T) {
 	ref := m.reference()
 	kind := ""
 	var opts store.PatchOptions
-	for i := range rapid.IntRange(2, 3).Draw(t, "patches") {
-		p := m.drawPatch(t, ref)
+	var group []*patch.PatchEvent
+	n := rapid.IntRange(2, 3).Draw(t, "patches")
+	if rapid.Bool().Draw(t, "is a group") {
+		group = fuzz.Group(m.newID(), ref).Draw(t, "group")
+		n = len(group)
+	}
+	var judgedSoFar []*patch.PatchEvent
+	for i := range n {
+		var p *patch.PatchEvent
+		if group != nil {
+			p = group[i]
+		} else {
+			p = m.drawPatch(t, ref)
+		}
 		judged := p
 		if i == 0 {
 			var why string
@@ -121,11 +136,10 @@ func (m *machine) patchBatch(t *rapid.T) {
 		} else if !saysBase(p) && p.IsIndexed() && opts.On.Creation() == "" && !opts.AsOfNow && kind == "" {
 			kind = fuzz.Invalid
 		}
-		if _, ok := p.Base(); i > 0 && (ok || !saysBase(p)) {
-			judged = p.WithBase(ref.PatchSeq()) // any base passes here, but a malformed one
-		}
+		judgedSoFar = append(judgedSoFar, judged)
 		if kind == "" {
-			kind = m.judge(ref, judged, opts.AllowOrphans)
+			_, err := m.reference().CheckBatch(judgedSoFar, opts.AllowOrphans)
+			kind = refusalKind(err)
 		}
 		patches = append(patches, p)
 		offered = append(offered, patch.Record{Patch: p})

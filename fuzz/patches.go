@@ -71,7 +71,7 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
-// Group generates a batch of two to four patches of one group, made of the given id as
+// Group generates a batch of up to four patches of one group, made of the given id as
 // theirs are, for the session as the model has it: mostly one that shortens the session
 // in several places, each where it is after those before; or, as [Reference.RevertAll]
 // says, one that takes back a patch with its group. A few hold other patches too.
@@ -87,8 +87,20 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 			now.Apply(patch.Record{Seq: now.next(), Patch: p})
 		}
 		memberID := func() string { return fmt.Sprintf("%s.%c", id, 'a'+len(patches)) }
-		if all := ref.PatchIDs(); len(all) > 0 && oneIn(t, 3, "is taken back") {
-			back := min(rapid.IntRange(0, len(all)-1).Draw(t, "back"), rapid.IntRange(0, 5).Draw(t, "a little back"))
+		if all := ref.PatchIDs(); len(all) > 0 && rapid.Bool().Draw(t, "is taken back") {
+			var grouped []string
+			for _, a := range ref.applied {
+				if a.group != "" {
+					grouped = append(grouped, a.id)
+				}
+			}
+			if len(grouped) > 0 && !oneIn(t, 4, "is any") {
+				all = grouped
+			}
+			back := 0
+			if oneIn(t, 3, "is not the last") {
+				back = rapid.IntRange(0, len(all)-1).Draw(t, "back")
+			}
 			if ids, _, ok := ref.RevertAll(all[len(all)-1-back]); ok {
 				for _, id := range ids {
 					add(patch.NewRevert(id).WithID(memberID()))
@@ -96,7 +108,7 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 				return patches
 			}
 		}
-		for range rapid.IntRange(2, 4).Draw(t, "members") {
+		for range rapid.IntRange(1, 4).Draw(t, "members") {
 			if oneIn(t, 10, "is any patch") {
 				add(PatchOn(memberID(), now).Draw(t, "patch"))
 			} else {
@@ -234,16 +246,16 @@ func (d *patchDraft) truncate() {
 	d.f["eventId"] = rapid.SampledFrom(d.visible).Draw(d.t, "first").ID()
 }
 
-// pin draws mostly one of the first events, so that one event is pinned several times.
+// pin draws mostly the first event, so that one event is pinned several times.
 func (d *patchDraft) pin() {
 	d.f["patchType"] = "pin"
 	if len(d.visible) == 0 {
 		d.f["eventId"] = "e1"
 		return
 	}
-	i := rapid.IntRange(0, len(d.visible)-1).Draw(d.t, "which")
-	if !oneIn(d.t, 3, "is any") {
-		i = min(i, 1)
+	i := 0
+	if oneIn(d.t, 3, "is any") {
+		i = rapid.IntRange(0, len(d.visible)-1).Draw(d.t, "which")
 	}
 	d.f["eventId"] = d.visible[i].ID()
 }

@@ -14,7 +14,7 @@ import (
 
 // Every interesting thing comes often enough in a fixed number of draws.
 func TestRecordsCoverage(t *testing.T) {
-	const draws = 400
+	const draws = 600
 	seen := map[string]int{}
 	for seed := range draws {
 		recs := Records(Options{}).Example(seed)
@@ -35,6 +35,9 @@ func TestRecordsCoverage(t *testing.T) {
 			}
 			r.Apply(rec)
 		}
+		for _, batch := range Batches(recs) {
+			countGroup(seen, r, batch)
+		}
 		seen["records"] += len(recs)
 		seen["an empty log"] += count(len(recs) == 0)
 		for _, s := range r.Skipped() {
@@ -54,7 +57,10 @@ func TestRecordsCoverage(t *testing.T) {
 			want = append(want, "passes: "+string(typ)+" "+string(policy))
 		}
 	}
-	want = append(want, "passes: revert drop", "a redo", "a redo taken back")
+	want = append(want, "passes: revert drop", "a redo", "a redo taken back",
+		"passes: pin drop", "passes: unpin drop", "a pin again", "a pinned summary", "a revert of a pin", "a revert of an unpin",
+		"a group of several", "a group of several with events", "a group taken back", "a group made to stand again", "a group that is there",
+	)
 	for _, flaw := range []patch.Flaw{
 		patch.UnknownType, patch.MissingField, patch.WrongField, patch.ForeignField, patch.NestedPatch,
 		patch.SummaryDelta, patch.NoContent, patch.NoEffect, OutOfRange, NotFound, PatchNotFound, Blocked,
@@ -63,7 +69,7 @@ func TestRecordsCoverage(t *testing.T) {
 	}
 	want = append(want,
 		"refused: "+UnknownInLog, "refused: "+Conflict, "refused: "+Invalid, "refused: "+OutOfRange,
-		"refused: "+NotFound, "refused: "+Blocked, "refused: "+OrphanedCall,
+		"refused: "+NotFound, "refused: "+Blocked, "refused: "+Pinned, "refused: "+OrphanedCall,
 		"orphan: "+LostCall, "orphan: "+OtherCall, "orphan: "+LostResponse, "orphan: "+HiddenCall, "orphan: "+BarePosition,
 		"a suggested span", "no span to suggest", "a suggested event",
 		"an insertion", "a cut", "a replacement by two", "a truncation of nothing", "a base that holds",
@@ -131,6 +137,13 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 		if p.Type() == patch.TruncateBefore {
 			seen["a truncation of nothing"] += count(r.Visible()[0].ID() == p.EventID())
 		}
+		seen["a pin again"] += count(p.Type() == patch.Pin && r.Pinned()[r.indexOfID(p.EventID())])
+		seen["a pinned summary"] += count(p.Type() == patch.Pin && r.visible()[r.indexOfID(p.EventID())].by != nil)
+		if p.Type() == patch.Revert {
+			of := r.patchOf(p.PatchID())
+			seen["a revert of a pin"] += count(of.pin != nil && of.of == nil && of.pins)
+			seen["a revert of an unpin"] += count(of.pin != nil && of.of == nil && !of.pins)
+		}
 		for n := 0; p != nil && p.Type() == patch.Revert; n++ {
 			seen["a redo"] += count(n == 1)
 			seen["a redo taken back"] += count(n == 2)
@@ -141,6 +154,7 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 	var refusal *Refusal
 	errors.As(err, &refusal)
 	seen["refused: "+refusal.Kind]++
+	seen["a group that is there"] += count(r.holdsGroup(p.Group()))
 	rules := map[string]bool{}
 	for _, o := range refusal.Orphans {
 		rules[o.Rule] = true
@@ -155,6 +169,30 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 		seen["no span to suggest"] += count(p.Type() != patch.TruncateBefore && !span)
 		seen["a suggested event"] += count(earlier)
 	}
+}
+
+// countGroup counts what a batch was, given the fold of the log that has it.
+func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
+	var puts, reverts, redos int
+	for _, rec := range batch {
+		for _, a := range r.applied {
+			if a.seq != rec.Seq || len(batch) == 1 {
+				continue
+			}
+			switch {
+			case a.of != nil && a.of.of != nil:
+				redos++
+			case a.of != nil:
+				reverts++
+			case a.isPut():
+				puts++
+			}
+		}
+	}
+	seen["a group of several"] += count(len(batch) > 1)
+	seen["a group of several with events"] += count(puts > 0)
+	seen["a group taken back"] += count(reverts > 1)
+	seen["a group made to stand again"] += count(redos > 1)
 }
 
 func patchIn(log []patch.Record, id string) *patch.PatchEvent {
@@ -214,7 +252,7 @@ func TestRecordsAccepted(t *testing.T) {
 		}
 	}
 	for what, least := range map[string]int{
-		"splice": 50, "truncate_before": 50, "summarise": 50, "pin": 50, "unpin": 20, "revert": 50, "group": 50,
+		"splice": 50, "truncate_before": 50, "summarise": 50, "pin": 50, "unpin": 20, "revert": 50, "group": 30,
 	} {
 		if seen[what] < least {
 			t.Errorf("%d times %s", seen[what], what)

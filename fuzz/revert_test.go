@@ -160,21 +160,21 @@ func TestLawRevert(t *testing.T) {
 			r.Apply(rec)
 		}
 		for i := range 4 {
-			before, stateBefore := r.Visible(), showState(r.State())
+			before, stateBefore := r.Visible(), describe(r)
 			id := string(rune('A' + i))
 			p := PatchOn(id, r).Draw(t, "patch")
 			if p.ID() != id || r.Check(p.WithBase(r.PatchSeq()), true) != nil {
 				continue
 			}
 			apply(p)
-			after, stateAfter := r.Visible(), showState(r.State())
+			after, stateAfter := r.Visible(), describe(r)
 			apply(patch.NewRevert(id).WithID(id + "r"))
-			if !slices.Equal(before, r.Visible()) || showState(r.State()) != stateBefore {
-				t.Fatalf("%v was reverted to %s, %s, want the state %s\n%s", p, showVisible(r), showState(r.State()), stateBefore, Text(r.log, initial))
+			if !slices.Equal(before, r.Visible()) || describe(r) != stateBefore {
+				t.Fatalf("%v was reverted to %s, %s, want %s\n%s", p, showVisible(r), describe(r), stateBefore, Text(r.log, initial))
 			}
 			apply(patch.NewRevert(id + "r").WithID(id + "rr"))
-			if !slices.Equal(after, r.Visible()) || showState(r.State()) != stateAfter {
-				t.Fatalf("%v was redone to %s, %s, want the state %s\n%s", p, showVisible(r), showState(r.State()), stateAfter, Text(r.log, initial))
+			if !slices.Equal(after, r.Visible()) || describe(r) != stateAfter {
+				t.Fatalf("%v was redone to %s, %s, want %s\n%s", p, showVisible(r), describe(r), stateAfter, Text(r.log, initial))
 			}
 		}
 		var ids []string // not of reverts: two may each need what the other has taken out

@@ -17,13 +17,14 @@ import (
 //	cut 1+2 keep                 a splice of V[1:3] without replacement
 //	put 1+0 | r1 k=2 | r2        a splice with a replacement
 //	before e3                    a truncate_before
+//	pin e3                       a pin; unpin likewise
 //	revert p3                    a revert
 //	sum 0+2 drop | S1 role:model a summarise
 //	{"patchType":"rewind"}       a line of the text form
 //
 // An event is an id and what it has: state, invocation, branch, author, role, calls
 // and responses by id (or, after two colons, by name alone), long-running ids. A patch
-// may have base:N. Its id is p and its seq.
+// may have base:N and group:g. Its id is p and its seq.
 
 // fold folds a script.
 func fold(t *testing.T, initial map[string]patch.Value, script string) *Reference {
@@ -96,12 +97,17 @@ func scriptRecord(t *testing.T, line string, seq uint64) map[string]any {
 	case "before":
 		f["patchType"] = "truncate_before"
 		f["eventId"] = words[1]
+	case "pin", "unpin":
+		f["patchType"] = words[0]
+		f["eventId"] = words[1]
 	default:
 		return scriptEvent(t, words)
 	}
 	for _, w := range words[2:] {
 		if base, ok := strings.CutPrefix(w, "base:"); ok {
 			f["base"] = json.RawMessage(base)
+		} else if group, ok := strings.CutPrefix(w, "group:"); ok {
+			f["group"] = group
 		} else {
 			f["state"] = w
 		}
@@ -156,6 +162,17 @@ func showVisible(r *Reference) string {
 	var ids []string
 	for _, e := range r.Visible() {
 		ids = append(ids, e.ID())
+	}
+	return strings.Join(ids, " ")
+}
+
+// showPinned writes the ids of the visible events that are pinned.
+func showPinned(r *Reference) string {
+	var ids []string
+	for i, e := range r.Visible() {
+		if r.Pinned()[i] {
+			ids = append(ids, e.ID())
+		}
 	}
 	return strings.Join(ids, " ")
 }

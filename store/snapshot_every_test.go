@@ -134,10 +134,15 @@ func (e *env) snapshotAtEveryLength(t rapid.TB, records []patch.Record, initial 
 	_, err := s.Create(ctx, key, state)
 	no(err)
 	ref := fuzz.NewReference(initial)
-	for _, r := range records {
+	for _, batch := range fuzz.Batches(records) {
 		var c store.Committed
+		var patches []*patch.PatchEvent
+		for _, r := range batch {
+			patches = append(patches, r.Patch)
+		}
+		r := batch[len(batch)-1]
 		if r.Patch != nil {
-			c, err = s.ApplyPatch(ctx, key, asOfNow, r.Patch)
+			c, err = s.ApplyPatch(ctx, key, asOfNow, patches...)
 		} else {
 			c, err = s.AppendEvents(ctx, key, store.AppendOptions{}, r.Event)
 		}
@@ -152,7 +157,9 @@ func (e *env) snapshotAtEveryLength(t rapid.TB, records []patch.Record, initial 
 		if skeleton.Seq != r.Seq {
 			t.Fatalf("after record %d the snapshot stands at %d", r.Seq, skeleton.Seq)
 		}
-		ref.Apply(c.Records[0])
+		for _, r := range c.Records {
+			ref.Apply(r)
+		}
 		s = open()
 		read, err := s.Get(ctx, key)
 		no(err)

@@ -34,11 +34,15 @@ func TestVerifyHealthy(t *testing.T) {
 			k := store.Key{App: "app", User: "user", Session: fmt.Sprint(i)}
 			_, err := e.store.Create(ctx, k, map[string]any{"k": i, "app:x": i})
 			e.no(err)
-			for _, r := range fuzz.Records(fuzz.Options{Max: 30, Accepted: true}).Example(i) {
-				if r.Patch != nil {
-					_, err = e.store.ApplyPatch(ctx, k, asOfNow, r.Patch)
-				} else {
+			for _, batch := range fuzz.Batches(fuzz.Records(fuzz.Options{Max: 30, Accepted: true}).Example(i)) {
+				var patches []*patch.PatchEvent
+				for _, r := range batch {
+					patches = append(patches, r.Patch)
+				}
+				if r := batch[0]; r.Event != nil {
 					_, err = e.store.AppendEvents(ctx, k, store.AppendOptions{}, r.Event)
+				} else {
+					_, err = e.store.ApplyPatch(ctx, k, asOfNow, patches...)
 				}
 				e.no(err)
 			}
