@@ -113,10 +113,13 @@ func (w *rewinding) learn() {
 			for n := range c.tookOut {
 				a = a.and(w.standsFor(n))
 			}
+			w.known[c.seq] = a
+			if w.undone[c] {
+				continue
+			}
 			for _, member := range w.groups[c.group] {
 				a = a.and(w.known[member.seq])
 			}
-			w.known[c.seq] = a
 			for _, member := range w.groups[c.group] {
 				w.known[member.seq] = a
 			}
@@ -169,56 +172,74 @@ func (w *rewinding) do(p *patch.PatchEvent) error {
 	return nil
 }
 
-// revertMixed reverts, newest first, what stands for older and newer events alike, and
-// cuts that keep the state of newer ones.
+// isYoung reports whether all that a patch stands for is new.
+func (w *rewinding) isYoung(c *cut) bool {
+	a := w.known[c.seq]
+	return a.hasNew && !a.hasOld || a.isNone() && c.seq >= w.from
+}
+
+// revertMixed reverts, newest first, what stands for older and newer events alike, in
+// sight or not, and cuts that keep the state of newer ones.
 func (w *rewinding) revertMixed() error {
-	for {
-		var newest *cut
-		for n := range w.view.root.all {
-			c := w.makers[n.seq]
-			if n.cut == nil || c == nil || c.revert || newest != nil && c.seq <= newest.seq {
-				continue
-			}
-			switch one := len(w.groups[c.group]) > 0; {
-			case w.known[c.seq].isMixed() && (one || !c.isCut() || c.keep),
-				c.isCut() && c.keep && w.isNew(n):
-				newest = c
-			}
+	for l := w.start.patches; l != nil; l = l.older {
+		c := l.cut
+		mixed := w.known[c.seq].isMixed() && (!c.isCut() || c.keep || len(w.groups[c.group]) > 0)
+		if c.revert || c.pin != nil || !w.stands(c) {
+			continue
 		}
-		if newest == nil {
-			return nil
+		var err error
+		switch {
+		case mixed:
+			err = w.revertOne(c)
+		case c.isCut() && c.keep && w.isYoung(c):
+			err = w.revert(c)
 		}
-		members := []*cut{newest}
-		if group := w.groups[newest.group]; len(group) > 0 && w.known[newest.seq].isMixed() {
-			members = slices.Clone(group)
-			slices.Reverse(members)
+		if err != nil {
+			return err
 		}
-		for _, c := range members {
-			if !slices.Contains(w.reverted, c) {
-				if err := w.revert(c); err != nil {
-					return err
-				}
+	}
+	return nil
+}
+
+// stands reports whether one of the view's patches has not been taken back, by the rewind
+// either.
+func (w *rewinding) stands(c *cut) bool { return !w.undone[c] && !slices.Contains(w.reverted, c) }
+
+// revertOne reverts a patch and what is one with it, newest first.
+func (w *rewinding) revertOne(c *cut) error {
+	members := w.groups[c.group]
+	if len(members) == 0 {
+		members = []*cut{c}
+	}
+	for _, member := range slices.Backward(members) {
+		if w.stands(member) {
+			if err := w.revert(member); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
 }
 
 // revert reverts one of the view's patches, and first what is in the way of that.
 func (w *rewinding) revert(c *cut) error {
-	for {
+	for w.stands(c) {
 		if _, _, ok := w.view.root.stretch(c); ok {
-			break
+			w.reverted = append(w.reverted, c)
+			return w.doRevert(c)
 		}
 		by := w.view.blocking(c)
-		if by == nil || by.seq <= c.seq || by.seq > w.start.seq { // what is in the way is later; so this ends
+		for by != nil && by.revert { // what a redo did is that of the patch that it made to stand again
+			by = by.target
+		}
+		if by == nil || by.seq <= c.seq || by.seq > w.start.seq || !w.stands(by) { // what is in the way is later; so this ends
 			return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, which cannot be reverted", ErrBlocked, w.from, c.seq)
 		}
-		if err := w.revert(by); err != nil {
+		if err := w.revertOne(by); err != nil {
 			return err
 		}
 	}
-	w.reverted = append(w.reverted, c)
-	return w.doRevert(c)
+	return nil // something in the way was one with it
 }
 
 func (w *rewinding) doRevert(c *cut) error {
@@ -235,7 +256,7 @@ func (w *rewinding) cutAgain() error {
 	together := map[nodeID]bool{}
 	policy := patch.Drop
 	for _, c := range w.reverted {
-		removal := c.isCut() || c.splice && !c.keep
+		removal := c.isCut() || c.splice && !c.keep && w.known[c.seq].isMixed()
 		if c.revert || !removal || len(w.groups[c.group]) > 0 {
 			continue
 		}

@@ -50,14 +50,25 @@ func TestPropertyRewindIsReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		from := rapid.Uint64Range(1, uint64(len(records)+1)).Draw(t, "from")
+		var starts []uint64 // an invocation begins with an event
+		for _, r := range records {
+			if r.Event != nil {
+				starts = append(starts, r.Seq)
+			}
+		}
+		from := rapid.SampledFrom(append(starts, uint64(len(records)+1))).Draw(t, "from")
 		after, more := rewound(t, v, from)
 		explain := func() string {
 			return fmt.Sprintf("rewound to %d:\n%s", from, fuzz.Text(append(records[:len(records):len(records)], more...), initialState))
 		}
-		visible, state, _ := ref.Rewind(from)
+		visible, state, pins := ref.Rewind(from)
 		if got := slices.Collect(eventsIn(after)); !slices.Equal(got, visible) {
 			t.Fatalf("visible are %s, want %d events\n%s", ids(after), len(visible), explain())
+		}
+		for i, want := range pins {
+			if after.IsPinned(i) != want {
+				t.Fatalf("visible event %d is pinned: %v\n%s", i, !want, explain())
+			}
 		}
 		for key, value := range after.Values() {
 			if want, ok := state[key]; !ok || !value.Equal(want) {
