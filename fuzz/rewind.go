@@ -152,7 +152,7 @@ func (w *rewinding) mustGo(a *applied) bool {
 	case !w.stands(a), a.of != nil, a.pin != nil:
 		return false
 	case w.ages[a] == mixed:
-		return !a.isCut() || !a.drops || w.groupOf(a) != nil
+		return !a.isCut() || !a.drops // a group that puts in events goes with these
 	}
 	return w.ages[a] == young && a.isCut() && !a.drops
 }
