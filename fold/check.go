@@ -67,7 +67,7 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 		return edit{}, &PinnedError{pinned}
 	}
 	if !opts.AllowOrphans && e.pin == nil {
-		if err := v.checkOrphans(e); err != nil {
+		if err := v.checkOrphans(e, opts.AllowPinned); err != nil {
 			return edit{}, err
 		}
 	}

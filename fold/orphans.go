@@ -94,10 +94,12 @@ type span struct {
 	first, end int
 	added      []node
 	fixed      bool // it cannot be another span: a revert's
+
+	allowPinned bool // a suggested span may hide what is pinned
 }
 
-func (v View) checkOrphans(e edit) error {
-	s := span{v, v.pairing(), e.first, e.end, e.added(), e.target != nil}
+func (v View) checkOrphans(e edit, allowPinned bool) error {
+	s := span{v, v.pairing(), e.first, e.end, e.added(), e.target != nil, allowPinned}
 	orphans := s.orphans()
 	if len(orphans) == 0 {
 		return nil

@@ -65,10 +65,7 @@ func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	if undone[target] || v.pins.has(c.node) != c.pinned {
 		return edit{}, errBlocked
 	}
-	undone[target] = true
-	for r := target; r.revert; r = r.target { // what it took back stands again, and so on
-		undone[r.target] = !undone[r]
-	}
+	takeBack(undone, target)
 	c.pinned = false
 	for l := v.patches; l != nil; l = l.older {
 		if by := l.cut; by.pin != nil && by.pin.node == c.node && !by.revert && !undone[by] {

@@ -107,14 +107,19 @@ func TestPropertyCheckIsReference(t *testing.T) {
 				p = p.WithBase(rapid.Uint64Range(v.PatchSeq(), v.Seq()+1).Draw(t, "base"))
 			}
 			allow := rapid.Bool().Draw(t, "allow orphans")
-			got := v.Check(p, fold.CheckOptions{AllowOrphans: allow})
-			want := ref.Check(p, allow)
+			opts := fold.CheckOptions{AllowOrphans: allow, AllowPinned: rapid.Bool().Draw(t, "allow pinned")}
+			var allowed []fuzz.Allow
+			if opts.AllowPinned {
+				allowed = append(allowed, fuzz.AllowPinned)
+			}
+			got := v.Check(p, opts)
+			want := ref.Check(p, allow, allowed...)
 			if kindOf(got) != kindOf(want) {
 				t.Fatalf("patch %v: got %v, want %v\n%s", p, got, want, fuzz.Text(records, nil))
 			}
 			compareBlocking(t, p, got, want, records)
-			compareSuggestion(t, v, ref, p, got, records)
-			comparePreview(t, v, ref, p, allow, got, records)
+			compareSuggestion(t, v, ref, p, allowed, got, records)
+			comparePreview(t, v, ref, p, opts, got, records)
 		}
 	})
 }
@@ -131,7 +136,7 @@ func compareBlocking(t *rapid.T, p *patch.PatchEvent, got, want error, records [
 	}
 }
 
-func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, err error, records []patch.Record) {
+func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, allowed []fuzz.Allow, err error, records []patch.Record) {
 	var orphans *fold.OrphanError
 	if !errors.As(err, &orphans) {
 		return
@@ -143,13 +148,13 @@ func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Pa
 		return
 	}
 	if p.Type() == patch.TruncateBefore {
-		id, ok := ref.NearestEarlier(p)
+		id, ok := ref.NearestEarlier(p, allowed...)
 		if ok != orphans.Suggested || id != orphans.EventID {
 			t.Fatalf("patch %v: suggests %v %q, want %v %q\n%s", p, orphans.Suggested, orphans.EventID, ok, id, fuzz.Text(records, nil))
 		}
 		return
 	}
-	start, count, ok := ref.SmallestSpan(p)
+	start, count, ok := ref.SmallestSpan(p, allowed...)
 	if ok != orphans.Suggested || start != orphans.Start || count != orphans.Count {
 		t.Fatalf("patch %v: suggests %v %d+%d, want %v %d+%d\n%s", p, orphans.Suggested, orphans.Start, orphans.Count,
 			ok, start, count, fuzz.Text(records, nil))
@@ -159,8 +164,8 @@ func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Pa
 	}
 }
 
-func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, allow bool, refused error, records []patch.Record) {
-	pre, err := v.Preview(p, fold.CheckOptions{AllowOrphans: allow})
+func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, opts fold.CheckOptions, refused error, records []patch.Record) {
+	pre, err := v.Preview(p, opts)
 	if (err == nil) != (refused == nil) {
 		t.Fatalf("preview: %v, check: %v", err, refused)
 	}

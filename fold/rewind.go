@@ -96,7 +96,7 @@ func (w *rewinding) learn() {
 		}
 	}
 	for group := range w.groups {
-		if !puts[group] {
+		if !puts[group] || len(w.groups[group]) == 1 {
 			delete(w.groups, group)
 		}
 	}

@@ -18,9 +18,19 @@ func (l *patchList) undone() map[*cut]bool {
 	return undone
 }
 
+// takeBack notes that a patch is taken back: what it took back itself stands again, and so
+// on.
+func takeBack(undone map[*cut]bool, c *cut) {
+	undone[c] = true
+	for ; c.revert; c = c.target {
+		undone[c.target] = !undone[c]
+	}
+}
+
 // Standing returns the ids of the patches that taking back the given one takes back,
 // newest first: itself, or all patches of its group, without those that have been taken
-// back already. A patch whose revert was reverted stands again.
+// back already. A patch whose revert was reverted stands again, also if that revert is of the
+// same group.
 //
 // The error matches [patch.ErrInvalid] if no applied patch has the id, or if a patch of
 // the group cannot be named, since an earlier one has its id; it is a *[BlockedError] if
@@ -44,6 +54,7 @@ func (v View) Standing(patchID string) ([]string, error) {
 			return nil, fmt.Errorf("%w: patch %d of group %q has the id %q of patch %d", patch.ErrInvalid, c.seq, c.group, c.id, named.seq)
 		}
 		ids = append(ids, c.id)
+		takeBack(undone, c)
 	}
 	if len(ids) == 0 {
 		return nil, v.blockedError(target)

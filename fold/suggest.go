@@ -21,12 +21,25 @@ func (s span) smallestPassing() (wider span, ok bool) {
 			if budget -= c.cost(); budget < 0 {
 				return s, false
 			}
-			if len(c.orphans()) == 0 {
+			if len(c.orphans()) == 0 && !c.hidesPinned() {
 				return c, true
 			}
 		}
 	}
 	return s, false
+}
+
+// hidesPinned reports whether a pinned event is in the span, where that matters.
+func (s span) hidesPinned() bool {
+	if s.allowPinned || len(s.view.pins) == 0 {
+		return false
+	}
+	for i := s.first; i < s.end; i++ {
+		if s.view.IsPinned(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // cost is about how many function parts judging the span looks at.
@@ -111,7 +124,7 @@ func (s span) nearestEarlier() (index int, ok bool) {
 		if budget -= s.cost(); budget < 0 {
 			return 0, false
 		}
-		if len(s.orphans()) > 0 {
+		if len(s.orphans()) > 0 || s.hidesPinned() {
 			continue
 		}
 		// Of a repeated id, a truncate_before would find the first event.

@@ -26,7 +26,7 @@ type View interface {
 // is one.
 type PinView interface {
 	View
-	Pinned(i int) bool // of the visible event at an index
+	IsPinned(i int) bool // of the visible event at an index
 }
 
 // Check folds the records from the initial state with fold and with a [Reference] and
@@ -91,7 +91,7 @@ func comparePins(view View, ref *Reference) error {
 		return nil
 	}
 	for i, want := range ref.Pinned() {
-		if got := pins.Pinned(i); got != want {
+		if got := pins.IsPinned(i); got != want {
 			return fmt.Errorf("visible event %d, %q, is pinned: %v, want %v", i, view.At(i).ID(), got, want)
 		}
 	}

@@ -61,7 +61,7 @@ type wrongPins struct {
 	at int
 }
 
-func (v wrongPins) Pinned(i int) bool { return v.modelView.Pinned(i) != (i == v.at) }
+func (v wrongPins) IsPinned(i int) bool { return v.modelView.IsPinned(i) != (i == v.at) }
 
 func TestCompareSaysTheDifference(t *testing.T) {
 	fromGo, err := patch.NewEvent(patch.Fields{ID: "e2", Actions: patch.Actions{StateDelta: map[string]any{"j": int32(1)}}})

@@ -16,7 +16,7 @@ type modelView struct{ *Reference }
 
 func (v modelView) Len() int              { return len(v.Visible()) }
 func (v modelView) At(i int) *patch.Event { return v.Visible()[i] }
-func (v modelView) Pinned(i int) bool     { return v.Reference.Pinned()[i] }
+func (v modelView) IsPinned(i int) bool   { return v.Reference.Pinned()[i] }
 
 func (v modelView) Values() iter.Seq2[string, patch.Value] {
 	return func(yield func(string, patch.Value) bool) {

@@ -29,7 +29,7 @@ func (m *machine) rewind(t *rapid.T) {
 		}
 	}
 	ref := m.reference()
-	visible, state, _ := ref.Rewind(max(from, 1))
+	visible, state, pins := ref.Rewind(max(from, 1))
 	var logged [2][]patch.Record
 	for i, s := range m.stores {
 		c, err := s.Rewind(context.Background(), m.key, store.BackOptions{Author: "ann"}, to)
@@ -48,6 +48,9 @@ func (m *machine) rewind(t *rapid.T) {
 			t.Fatalf("store %d: rewinding to %s: %v\n%s", i, to, err, m.log())
 		}
 		for n, e := range c.View.Events() {
+			if n < len(pins) && c.View.IsPinned(n) != pins[n] {
+				t.Fatalf("store %d: rewound to %s, visible event %d is pinned: %v\n%s", i, to, n, !pins[n], m.log())
+			}
 			if n >= len(visible) || e.String() != visible[n].String() {
 				t.Fatalf("store %d: rewound to %s, visible event %d is %v\n%s", i, to, n, e, m.log())
 			}
@@ -65,8 +68,53 @@ func (m *machine) rewind(t *rapid.T) {
 	if len(logged[0]) != len(logged[1]) {
 		t.Fatalf("one store rewinds by %v, the other by %v", logged[0], logged[1])
 	}
-	m.records = append(m.records, logged[0]...)
-	for _, r := range logged[0] {
+	m.took(logged[0])
+}
+
+// takeBack takes a patch of the log back, and its group with it, or none.
+func (m *machine) takeBack(t *rapid.T) {
+	ref := m.reference()
+	id := rapid.SampledFrom(append(ref.PatchIDs(), "nobody")).Draw(t, "patch")
+	allow := rapid.Bool().Draw(t, "allow orphans")
+	ids, _, ok := ref.RevertAll(id)
+	want := ""
+	switch {
+	case hasUnknown(ref):
+		want = fuzz.UnknownInLog
+	case !slices.Contains(ref.PatchIDs(), id):
+		want = fuzz.Invalid
+	case !ok:
+		want = fuzz.Blocked
+	case !allow:
+		var reverts []*patch.PatchEvent
+		for i, id := range ids {
+			reverts = append(reverts, patch.NewRevert(id).WithID(fmt.Sprint("would be ", i)))
+		}
+		want = refusalKind(ref.CheckAll(reverts))
+	}
+	var logged [2][]patch.Record
+	for i, s := range m.stores {
+		c, err := s.Revert(context.Background(), m.key, store.BackOptions{Author: "ann", AllowOrphans: allow}, id)
+		if got := kindOf(err); got != want {
+			t.Fatalf("store %d: taking back %s: %v, want %q\n%s", i, id, err, want, m.log())
+		}
+		logged[i] = c.Records
+		for n, r := range c.Records {
+			if r.Patch.PatchID() != ids[n] {
+				t.Fatalf("store %d: taking back %s reverts %v, want %v\n%s", i, id, c.Records, ids, m.log())
+			}
+		}
+	}
+	if len(logged[0]) != len(logged[1]) || want == "" && len(logged[0]) != len(ids) {
+		t.Fatalf("one store takes back by %v, the other by %v, want %v", logged[0], logged[1], ids)
+	}
+	m.took(logged[0])
+}
+
+// took adds what the stores have logged of their own.
+func (m *machine) took(records []patch.Record) {
+	m.records = append(m.records, records...)
+	for _, r := range records {
 		m.offered = append(m.offered, patch.Record{Patch: r.Patch})
 	}
 }

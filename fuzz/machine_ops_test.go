@@ -45,6 +45,7 @@ func (m *machine) drawPatch(t *rapid.T, ref *fuzz.Reference) *patch.PatchEvent {
 // model is to judge.
 func (m *machine) patchOptions(t *rapid.T, p *patch.PatchEvent) (opts store.PatchOptions, judged *patch.PatchEvent, kind string) {
 	opts.AllowOrphans = rapid.Bool().Draw(t, "allow orphans")
+	opts.AllowPinned = rapid.IntRange(0, 3).Draw(t, "allow hiding what is pinned") == 0
 	based := saysBase(p)
 	switch rapid.SampledFrom([]string{"on", "as of now", "neither"}).Draw(t, "seen") {
 	case "on":
@@ -69,8 +70,18 @@ func saysBase(p *patch.PatchEvent) bool {
 	return ok || malformed && string(text) != "null"
 }
 
-func (m *machine) judge(ref *fuzz.Reference, p *patch.PatchEvent, allow bool) string {
-	return refusalKind(ref.Check(p, allow))
+func (m *machine) judge(ref *fuzz.Reference, p *patch.PatchEvent, opts store.PatchOptions) string {
+	return refusalKind(ref.Check(p, false, allowed(opts)...))
+}
+
+func allowed(opts store.PatchOptions) (allowed []fuzz.Allow) {
+	if opts.AllowOrphans {
+		allowed = append(allowed, fuzz.AllowOrphans)
+	}
+	if opts.AllowPinned {
+		allowed = append(allowed, fuzz.AllowPinned)
+	}
+	return allowed
 }
 
 func refusalKind(err error) string {
@@ -86,7 +97,7 @@ func (m *machine) patch(t *rapid.T) {
 	p := m.drawPatch(t, ref)
 	opts, judged, kind := m.patchOptions(t, p)
 	if kind == "" {
-		kind = m.judge(ref, judged, opts.AllowOrphans)
+		kind = m.judge(ref, judged, opts)
 	}
 	m.done(t, kind, []patch.Record{{Patch: p}}, func(s *store.Store) (store.Committed, error) {
 		return s.ApplyPatch(context.Background(), m.key, m.of(s, opts), p)
@@ -137,8 +148,12 @@ func (m *machine) patchBatch(t *rapid.T) {
 			kind = fuzz.Invalid
 		}
 		judgedSoFar = append(judgedSoFar, judged)
-		if kind == "" {
-			_, err := m.reference().CheckBatch(judgedSoFar, opts.AllowOrphans)
+		if len(group) > 1 { // judged as one
+			if i == n-1 && kind == "" {
+				kind = refusalKind(m.reference().CheckAll(judgedSoFar, allowed(opts)...))
+			}
+		} else if kind == "" {
+			_, err := m.reference().CheckBatch(judgedSoFar, false, allowed(opts)...)
 			kind = refusalKind(err)
 		}
 		patches = append(patches, p)
@@ -219,7 +234,7 @@ func (m *machine) preview(t *rapid.T) {
 	p := m.drawPatch(t, ref)
 	opts, judged, kind := m.patchOptions(t, p)
 	if kind == "" {
-		kind = m.judge(ref, judged, opts.AllowOrphans)
+		kind = m.judge(ref, judged, opts)
 	}
 	would := patch.Complete(patch.Record{Seq: uint64(len(m.records) + 1), Patch: p}, m.newID, clock)
 	after := m.reference(would)
@@ -284,7 +299,7 @@ func (m *machine) reopen(t *rapid.T) {
 // twoWriters lets two goroutines patch the bbolt store from one view: one wins, and the
 // other sees a conflict. The store in memory then gets what won.
 func (m *machine) twoWriters(t *rapid.T) {
-	if m.judge(m.reference(), patch.NewSplice(0, 0, m.plainEvent(t)), true) != "" {
+	if m.judge(m.reference(), patch.NewSplice(0, 0, m.plainEvent(t)), store.PatchOptions{AllowOrphans: true}) != "" {
 		t.Skip("the log takes no patches")
 	}
 	session, err := m.stores[0].Get(context.Background(), m.key)

@@ -44,6 +44,7 @@ func TestPropertyStoresAreReference(t *testing.T) {
 			"as of":            m.asOf,
 			"raw":              m.raw,
 			"rewind":           m.rewind,
+			"take back":        m.takeBack,
 			"fork":             m.fork,
 			"reopen":           m.reopen,
 			"two writers":      m.twoWriters,
@@ -273,7 +274,7 @@ func kindOf(err error) string {
 	}{
 		{store.ErrDuplicateID, "duplicate"}, {store.ErrUnknownPatch, fuzz.UnknownInLog}, {store.ErrConflict, fuzz.Conflict},
 		{store.ErrInvalid, fuzz.Invalid}, {store.ErrOutOfRange, fuzz.OutOfRange}, {store.ErrEventNotFound, fuzz.NotFound},
-		{store.ErrBlocked, fuzz.Blocked}, {store.ErrOrphanedCall, fuzz.OrphanedCall}, {store.ErrNotFound, "no session"},
+		{store.ErrBlocked, fuzz.Blocked}, {store.ErrPinned, fuzz.Pinned}, {store.ErrOrphanedCall, fuzz.OrphanedCall}, {store.ErrNotFound, "no session"},
 	} {
 		if errors.Is(err, k.err) {
 			return k.kind

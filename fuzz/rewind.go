@@ -83,8 +83,8 @@ func (w *rewinding) one(a *applied) []*applied {
 	return []*applied{a}
 }
 
-// groupOf returns the patches of the patch's group that stand, or nil if it has none or
-// none of them puts in events.
+// groupOf returns the patches of the patch's group that stand, or nil if it has none, it
+// stands alone, or none of them puts in events.
 func (w *rewinding) groupOf(a *applied) []*applied {
 	var group []*applied
 	for _, b := range w.standing {
@@ -92,7 +92,7 @@ func (w *rewinding) groupOf(a *applied) []*applied {
 			group = append(group, b)
 		}
 	}
-	if slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).isPut) {
+	if len(group) > 1 && slices.Contains(group, a) && slices.ContainsFunc(group, (*applied).isPut) {
 		return group
 	}
 	return nil

@@ -50,7 +50,7 @@ func TestRewind(t *testing.T) {
 		{"all members that put in events were dropped", "e1 k=1\ne2\ne3 f\nsum 0+1 group:g | S1\nsum 1+2 group:g | S2\ncut 0+2", "", "", ""},
 		{"all that a mixed group shows was dropped", "e1 k=1\ne2\ne3 f\ncut 0+1 keep group:g\nsum 0+2 group:g | S\ncut 0+1", "", "", ""},
 		{"a drop of a mixed group is none of its own", "e1 k=1\ne2 f\ne3\nput 0+2 group:g | r\ncut 1+1 group:g", "e1", "k=1", ""},
-		{"a group of one is a group", "e1 k=1\ne2 f\nput 0+2 group:g | r", "e1", "k=1", ""},
+		{"a group of one is its patch", "e1 k=1\ne2 f\nput 0+2 group:g | r", "", "", ""},
 		{"under a new cut of what a mixed group dropped", "e1 k=1\ne2 f\ne3\nsum 0+1 group:g | S\ncut 0+2 group:g\nput 0+1 group:h | r\nbefore r group:h", "e1", "k=1", ""},
 
 		{"pins are as before", "e1\ne2\npin e1\nunpin e1\npin e2\ne3 f\nunpin e2\npin e1\npin e3", "e1 e2", "", "e2"},

@@ -19,6 +19,7 @@ type request struct {
 	ctx      context.Context
 	creation string // that the session must have, or ""
 	plan     plan
+	records  []patch.Record // what the plan offers, completed when it is first tried
 	have     []patch.Record // see [draft.have]
 
 	// Set when the turn is over.
@@ -56,9 +57,8 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 	}
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	var have []patch.Record
+	r := &request{ctx: ctx, creation: creation, plan: p}
 	for {
-		r := &request{ctx: ctx, creation: creation, plan: p, have: have}
 		if err := h.line.Do(ctx, h.writer, r, fitting, func(group []*request) { s.lead(ctx, h, group) }); err != nil {
 			return Committed{}, err
 		}
@@ -66,10 +66,11 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 		if !errors.As(r.err, &need) {
 			return r.committed, r.err
 		}
-		var err error
-		if have, err = s.provide(ctx, h, need, have); err != nil {
+		have, err := s.provide(ctx, h, need, r.have)
+		if err != nil {
 			return Committed{}, err
 		}
+		r = &request{ctx: ctx, creation: creation, plan: p, records: r.records, have: have}
 	}
 }
 
@@ -80,13 +81,12 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 	}
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	var have []patch.Record
+	r := &request{ctx: ctx, creation: creation, plan: p}
 	for {
 		if before, err = s.view(ctx, h); err != nil {
 			return fold.View{}, nil, err
 		}
 		g := group{store: s, handle: h, view: before}
-		r := &request{ctx: ctx, creation: creation, plan: p, have: have}
 		g.begin(ctx, []*request{r})
 		if err = r.err; err == nil {
 			err = g.take(r)
@@ -95,9 +95,11 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 		if !errors.As(err, &need) {
 			return before, r.draft, err
 		}
-		if have, err = s.provide(ctx, h, need, have); err != nil {
+		have, err := s.provide(ctx, h, need, r.have)
+		if err != nil {
 			return fold.View{}, nil, err
 		}
+		r = &request{ctx: ctx, creation: creation, plan: p, records: r.records, have: have}
 	}
 }
 
@@ -142,7 +144,7 @@ type group struct {
 	requests []*request        // those that have not failed
 }
 
-// begin completes what the plans offer, and looks all ids up at once.
+// begin looks up at once all ids that the plans offer.
 func (g *group) begin(ctx context.Context, requests []*request) {
 	var ids []string
 	for _, r := range requests {
@@ -153,7 +155,10 @@ func (g *group) begin(ctx context.Context, requests []*request) {
 			err = fmt.Errorf("session %s: %w: it was created again since", g.handle.key, ErrNotFound)
 		}
 		if err == nil {
-			own, err = d.offer(r.plan.offers())
+			if r.records == nil {
+				r.records = g.store.complete(r.plan.offers())
+			}
+			own, err = d.offer(r.plan.offers(), r.records)
 		}
 		if r.err = err; err != nil {
 			continue

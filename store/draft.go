@@ -63,14 +63,11 @@ func (d *draft) find(seq uint64) (patch.Record, bool) {
 }
 
 // offer takes what the caller gave, completed, and returns the ids that it takes.
-func (d *draft) offer(records []patch.Record) (ids []string, err error) {
-	now := d.store.opts.Now()
-	d.offered = records
-	d.records = make([]patch.Record, len(records))
+func (d *draft) offer(offered, completed []patch.Record) (ids []string, err error) {
+	d.offered, d.records = offered, slices.Clone(completed)
 	seen := map[string]bool{}
-	for i, r := range records {
-		d.records[i] = patch.Complete(r, d.store.opts.NewID, now)
-		for id := range d.records[i].IDs() {
+	for _, r := range completed {
+		for id := range r.IDs() {
 			if seen[id] {
 				return nil, d.duplicate(id, 0)
 			}
@@ -82,6 +79,16 @@ func (d *draft) offer(records []patch.Record) (ids []string, err error) {
 		}
 	}
 	return ids, nil
+}
+
+// complete gives records what they lack: ids and times.
+func (s *Store) complete(records []patch.Record) []patch.Record {
+	now := s.opts.Now()
+	out := make([]patch.Record, len(records))
+	for i, r := range records {
+		out[i] = patch.Complete(r, s.opts.NewID, now)
+	}
+	return out
 }
 
 // groupID is what a group takes in the index of ids: longer than any id may be.
@@ -130,7 +137,7 @@ func (d *draft) propose(patches []*patch.PatchEvent) error {
 	for i, p := range patches {
 		records[i] = patch.Record{Patch: p}
 	}
-	ids, err := d.offer(records)
+	ids, err := d.offer(records, d.store.complete(records))
 	if err != nil {
 		return err
 	}
@@ -206,9 +213,9 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	return nil
 }
 
-// newGroup reports whether a patch may be the first of its group to be logged.
+// newGroup reports whether patches of a group may be logged: whether none has been.
 func (d *draft) newGroup(group string) error {
-	if group == "" || d.isFirst(group) {
+	if group == "" || d.taken[groupID(group)] == 0 {
 		return nil
 	}
 	return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}

@@ -147,7 +147,7 @@ func (s *Store) create(ctx context.Context, h *handle, own map[string]patch.Valu
 		return nil, err
 	}
 	if p != nil {
-		if _, err := d.offer(p.offers()); err != nil {
+		if _, err := d.offer(p.offers(), s.complete(p.offers())); err != nil {
 			return d, err
 		}
 		if err := p.draft(d); err != nil {

@@ -125,9 +125,6 @@ func TestGroupIsNew(t *testing.T) {
 			}
 			_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patch.NewSplice(0, 1).WithGroup("w"))
 			e.is(err, store.ErrInvalid, "group", "w")
-			_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()},
-				patch.NewPin("s2").WithGroup("x"), patch.NewPin("q3"), patch.NewUnpin("s2").WithGroup("x"))
-			e.is(err, store.ErrInvalid, "group", "x")
 			_, err = e.store.Preview(ctx, key, store.PatchOptions{On: e.view()}, patch.NewPin("s2").WithGroup("w"))
 			e.is(err, store.ErrInvalid, "group", "w")
 			retry, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{}, done.Records[0].Patch, done.Records[1].Patch)
