@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"io"
 
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -42,7 +43,7 @@ Those that stay are listed with the reason.`,
 		short:    "Write a session as text",
 		long: `Every record is written with its seq, one JSON object a line, behind a header with the
 initial state. Importing that elsewhere gives an equal session. With or without --json the
-output is the same.`,
+output is the same. On a terminal, characters that could drive it are written as escapes.`,
 		examples: []string{
 			"patchlog export shop/ada/4711 > session.jsonl",
 			"patchlog export shop/ada/4711 --visible > what-the-model-sees.jsonl",
@@ -123,7 +124,11 @@ func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptio
 	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
 		bar := a.quietProgress("export")
 		defer bar.end()
-		out := &countingLines{w: a.out.w, after: func(lines int64) {
+		var w io.Writer = a.out.w
+		if a.out.screen {
+			w = &safeJSON{w: w}
+		}
+		out := &countingLines{w: w, after: func(lines int64) {
 			bar.update(0, 0, counted(lines, "record"))
 		}}
 		return s.Export(ctx, key, out, opts)
