@@ -49,7 +49,8 @@ type Decoder struct {
 	ids     map[string]int // the line that each id was on
 	initial map[string]Value
 	header  bool
-	pending []byte // the first line, if it was no header
+	owner   rowOwner // of the rows
+	pending []byte   // the first line, if it was no header
 	started bool
 	err     error
 }
@@ -88,9 +89,16 @@ func (d *Decoder) Next() (Record, error) {
 			return Record{}, d.fail(err)
 		}
 	}
-	rec, err := ParseRecord(text)
+	rec, owner, err := parseLine(text)
 	if err != nil {
 		return Record{}, d.fail(err)
+	}
+	if owner != (rowOwner{}) {
+		if d.owner == (rowOwner{}) {
+			d.owner = owner
+		} else if d.owner != owner {
+			return Record{}, d.fail(fieldErr("session_id", "the row is of %s, and rows before it are of %s; a file has one session", owner, d.owner))
+		}
 	}
 	if rec.Event != nil && findMember(rec.Event.members, "patchlog") != nil {
 		return Record{}, d.fail(fieldErr("patchlog", "a header stands on the first line only"))

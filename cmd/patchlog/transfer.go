@@ -14,7 +14,8 @@ func transferCommands() []command {
 		operands: []string{"KEY", "FILE"},
 		flags:    "[--state JSON] [--adopt-compactions]",
 		short:    "Read a file into a session",
-		long: `FILE holds events and patches, one JSON object a line; - is standard input. The session
+		long: `FILE holds events and patches, one JSON object a line; - is standard input. Events may be
+as ADK for Python stores them, rows of its table of events included. The session
 is created if it is not there. Either the whole file is taken or nothing, and repeating an
 import adds nothing. If the file has a patch in it, the log that is there must be a prefix
 of the file. Values that sessions share (app: and user: keys) are not written.
