@@ -113,8 +113,12 @@ func (u *Usage) add(r *genai.GenerateContentResponseUsageMetadata) {
 	}
 }
 
-// New returns a compactor of the log's sessions. The error is that of [Config.Validate].
+// New returns a compactor of the log's sessions. The error matches [patch.ErrInvalid] if
+// there is no log, or is that of [Config.Validate].
 func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], error) {
+	if isNil(log) {
+		return nil, fmt.Errorf("%w: the log is nil", patch.ErrInvalid)
+	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

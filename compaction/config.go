@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -132,6 +133,10 @@ func (c Config) Validate() error {
 		}
 	}
 	switch {
+	case c.Summarizer != nil && isNil(c.Summarizer):
+		return bad("Summarizer", "it is a nil %T; leave it out to have the default", c.Summarizer)
+	case c.Fallback != nil && isNil(c.Fallback):
+		return bad("Fallback", "it is a nil %T; leave it out to have none", c.Fallback)
 	case c.TokenThreshold > 0 && c.EventRetentionSize == 0:
 		return bad("EventRetentionSize", "it must be set with TokenThreshold, which is %d", c.TokenThreshold)
 	case c.TokenThreshold == 0 && c.EventRetentionSize > 0:
@@ -146,6 +151,18 @@ func (c Config) Validate() error {
 		return bad("CompactionInterval", "neither it nor TokenThreshold is set, so nothing would ever be compacted; switch Enabled off if that is meant")
 	}
 	return nil
+}
+
+// isNil reports whether v is nil, or something that is nil in an interface.
+func isNil(v any) bool {
+	rv := reflect.ValueOf(v)
+	switch rv.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map:
+		return rv.IsNil()
+	}
+	return false
 }
 
 // LeastInputTokens is the least that [Config.MaxInputTokens] may be.

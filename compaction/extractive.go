@@ -3,6 +3,7 @@ package compaction
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/genai"
@@ -38,6 +39,9 @@ var _ Summarizer = Extractive{}
 func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) {
 	if err := ctx.Err(); err != nil {
 		return Response{}, err
+	}
+	if i := slices.Index(req.Events, nil); i >= 0 {
+		return Response{}, fmt.Errorf("%w: event %d of the request is nil", patch.ErrInvalid, i)
 	}
 	var lines []*extractLine
 	if req.Merge {

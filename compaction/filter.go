@@ -1,6 +1,8 @@
 package compaction
 
 import (
+	"slices"
+
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -10,12 +12,15 @@ import (
 // compaction records (see [IsCompactionEvent]): each record becomes an event with the
 // record's compacted content, at the place where the first event in its range stood, or
 // its own if there is none; the events before it whose times lie in its range are left
-// out. A record whose range lies within a later record's is left out too. Events and
-// their order are else as they were; a log without records comes back as it is.
+// out. A record whose range lies within a later record's is left out too, and so is nil.
+// Events and their order are else as they were; a log without records comes back as it is.
 //
 // It is for logs that patchlog has not folded: in a [fold.View] a patch has put the
 // summary in the events' place already, whatever their times are.
 func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
+	if slices.Contains(events, nil) {
+		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
+	}
 	type record struct {
 		at int
 		c  patch.EventCompaction

@@ -20,8 +20,11 @@ func IsCompactionEvent(e *patch.Event) bool {
 }
 
 // CompactionOf returns what a summary event says about what it stands for, and whether
-// it is one. A record of another shape than [patch.EventCompaction]'s is none.
+// it is one. A record of another shape than [patch.EventCompaction]'s is none, and so is nil.
 func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) {
+	if e == nil {
+		return patch.EventCompaction{}, false
+	}
 	if c, err := e.Compaction(); err == nil && c != nil {
 		return *c, true
 	}
@@ -44,6 +47,9 @@ func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) {
 // record of a foreign log claims, both ends included. patchlog itself never decides by
 // time what a summary stands for.
 func InCompactedRange(e *patch.Event, c patch.EventCompaction) bool {
+	if e == nil {
+		return false
+	}
 	t := unixSeconds(e.Timestamp())
 	return c.StartTimestamp <= t && t <= c.EndTimestamp
 }

@@ -40,6 +40,9 @@ func LineageOf(summary *patch.Event) Lineage {
 
 // saidLineage returns what a summary says of its origin, if it does.
 func saidLineage(summary *patch.Event) (l Lineage, ok bool) {
+	if summary == nil {
+		return l, false
+	}
 	text, ok := summary.Field("customMetadata")
 	if !ok {
 		return l, false

@@ -3,6 +3,7 @@ package compaction
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -16,8 +17,11 @@ import (
 // returned cannot pass for somebody's turn. Arguments and results of functions longer
 // than maxRunes, if that is above 0, are cut, with a note of how much is missing. A call
 // with an id that none of the events answers is marked. Thoughts are left out, and so are
-// events with nothing to say.
+// events with nothing to say, and nil.
 func Transcript(events []*patch.Event, maxRunes int) string {
+	if slices.Contains(events, nil) {
+		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
+	}
 	return transcript(events, maxRunes, 0)
 }
 

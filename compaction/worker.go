@@ -77,9 +77,13 @@ type WorkerStats struct {
 	Running  int    // sessions that are being compacted now
 }
 
-// NewWorker returns a worker. The error is that of [WorkerOptions.Validate]. It starts
-// goroutines when there is something to do, and has none otherwise.
+// NewWorker returns a worker. The error matches [patch.ErrInvalid] if there is no
+// compactor, or is that of [WorkerOptions.Validate]. It starts goroutines when there is
+// something to do, and has none otherwise.
 func NewWorker[K comparable](c *Compactor[K], opts WorkerOptions) (*Worker[K], error) {
+	if c == nil {
+		return nil, fmt.Errorf("%w: the compactor is nil", patch.ErrInvalid)
+	}
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}

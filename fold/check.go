@@ -2,6 +2,7 @@ package fold
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -20,6 +21,7 @@ type CheckOptions struct {
 // nil means that [View.Apply] will do what the patch says. It judges in this order
 // (semantics, section 4), and the first refusal is the error:
 //
+//   - [patch.ErrInvalid] if the patch is nil;
 //   - [ErrUnknownPatch], whatever the patch, if the log holds a patch of unknown type;
 //   - a *[ConflictError] if the log's newest patch is above the patch's base, and
 //     [patch.ErrInvalid] if the base is above the log's last seq; a patch without base
@@ -39,6 +41,9 @@ func (v View) Check(p *patch.PatchEvent, opts CheckOptions) error {
 }
 
 func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
+	if p == nil {
+		return edit{}, fmt.Errorf("%w: the patch is nil", patch.ErrInvalid)
+	}
 	if v.unknown {
 		return edit{}, ErrUnknownPatch
 	}

@@ -47,6 +47,9 @@ func refuse(kind, format string, args ...any) *Refusal {
 // says about ids and sizes is not judged. With allowOrphans the last is left out.
 // Check changes nothing.
 func (r *Reference) Check(p *patch.PatchEvent, allowOrphans bool) error {
+	if p == nil {
+		return refuse(Invalid, "the patch is nil")
+	}
 	for _, s := range r.skipped {
 		if s.Reason == patch.UnknownType {
 			return refuse(UnknownInLog, "the patch at seq %d", s.Seq)

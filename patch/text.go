@@ -57,7 +57,11 @@ type Decoder struct {
 
 // NewDecoder returns a decoder that reads r. file is the name that errors call it by.
 func NewDecoder(r io.Reader, file string) *Decoder {
-	return &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[string]int{}}
+	d := &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[string]int{}}
+	if r == nil {
+		d.fail(fieldErr("", "the reader is nil"))
+	}
+	return d
 }
 
 // InitialState reads the header, if there is one, and returns its initial state. ok
@@ -298,6 +302,9 @@ func (e *Encoder) Record(r Record) error {
 }
 
 func (e *Encoder) line(text []byte) error {
+	if e.w == nil {
+		return fieldErr("", "the writer is nil")
+	}
 	_, err := e.w.Write(append(text, '\n'))
 	return err
 }

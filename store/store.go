@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -135,8 +136,12 @@ func OpenMemory(opts Options) (*Store, error) {
 	return New(&memory.Backend{}, opts)
 }
 
-// New opens a store on any backend, which it closes when it is closed itself.
+// New opens a store on any backend, which it closes when it is closed itself. The error
+// matches [ErrInvalid] if there is no backend, or is that of [Options.Validate].
 func New(b backend.Backend, opts Options) (*Store, error) {
+	if v := reflect.ValueOf(b); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: the backend is nil", ErrInvalid)
+	}
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}

@@ -56,6 +56,9 @@ func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOpt
 	if err := key.Validate(); err != nil {
 		return Imported{}, err
 	}
+	if r == nil {
+		return Imported{}, fmt.Errorf("%w: the reader is nil", ErrInvalid)
+	}
 	f, err := s.readFile(ctx, r, opts)
 	if err != nil {
 		return Imported{}, err
@@ -265,6 +268,9 @@ type ExportOptions struct {
 // view. The session may be written to meanwhile; the export ends with the record that
 // was the last when it started.
 func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportOptions) error {
+	if out == nil {
+		return fmt.Errorf("%w: the writer is nil", ErrInvalid)
+	}
 	buf := bufio.NewWriterSize(out, 64<<10)
 	enc := patch.NewEncoder(buf)
 	if opts.Visible {
