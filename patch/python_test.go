@@ -83,6 +83,7 @@ func TestPythonSpelling(t *testing.T) {
 		// A patch, and the events in it.
 		`{"patch_type":"splice","invocation_id":"i","start":0,"count":0,"replacement":[{"invocation_id":"j","actions":{"state_delta":{"a_b":1}}}]}`: `{"invocationId":"i","patchType":"splice","start":0,"count":0,"replacement":[{"invocationId":"j","actions":{"stateDelta":{"a_b":1}}}]}`,
 		`{"patch_type":"summarise","start":0,"count":1,"summary_event":{"content":{"parts":[{"function_call":{"name":"f"}}]}}}`:                     `{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"content":{"parts":[{"functionCall":{"name":"f"}}]}}}`,
+		`{"patchType":"pin","events":[],"lastUpdateTime":1,"event_data":{"invocation_id":1}}`:                                                       `{"patchType":"pin","events":[],"lastUpdateTime":1,"event_data":{"invocation_id":1}}`,
 		// What is no field of the schema, or of another shape, stays.
 		`{"new_field":{"invocation_id":1},"content":{"new_field":{"function_call":1},"parts":[{"new_field":1}]}}`: `{"new_field":{"invocation_id":1},"content":{"new_field":{"function_call":1},"parts":[{"new_field":1}]}}`,
 		`{"Invocation_id":"i","_invocation_id":"i","invocation__id":"i","Error_code":1}`:                          `{"Invocation_id":"i","_invocation_id":"i","invocation__id":"i","Error_code":1}`,

@@ -14,9 +14,15 @@ type rowOwner [3]string
 
 // unwrapRow returns the event in a row of the tables in which ADK for Python keeps events:
 // an object with the event in event_data, or its JSON as a text, beside columns that repeat
-// its id, invocation and time and name its session. Any other text is returned as it is.
+// its id, invocation and time and name its session. Any other text, such as that of a patch,
+// is returned as it is.
 // Refused by name is what looks like an event of ADK for Python and cannot be read as one.
 func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
+	for name := range jsontext.Members(text) {
+		if name == "patchType" || name == "patch_type" {
+			return text, owner, nil
+		}
+	}
 	event = jsontext.Member(text, "event_data")
 	if event == nil {
 		return text, owner, refuseForeign(text)

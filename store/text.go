@@ -56,9 +56,6 @@ func (s *Store) Import(ctx context.Context, key Key, r io.Reader, opts ImportOpt
 	if err := key.Validate(); err != nil {
 		return Imported{}, err
 	}
-	if r == nil {
-		return Imported{}, fmt.Errorf("%w: the reader is nil", ErrInvalid)
-	}
 	f, err := s.readFile(ctx, r, opts)
 	if err != nil {
 		return Imported{}, err
