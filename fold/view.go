@@ -27,6 +27,7 @@ type View struct {
 	patches    *patchList // that were applied, since the past
 	past       *past      // before them, of a view that was restored and not made whole since
 	released   uint64     // up to this patch, bodies of hidden events have been let go of
+	held       int        // about how many bytes the patches up to that one keep in memory
 }
 
 // New returns the view of a session without records. The initial state's keys that
@@ -152,6 +153,7 @@ func (v View) SeqOf(i int) uint64 { return v.node(i).seq }
 func (v View) Release(source Source) View {
 	for l := v.patches; l != nil && l.cut.seq > v.released; l = l.older {
 		l.cut.release(source)
+		v.held += l.cut.footprint()
 	}
 	v.released = v.patchSeq
 	return v

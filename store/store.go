@@ -24,8 +24,10 @@ type Options struct {
 	// most is [patch.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// CacheBytes is about how much memory the views of sessions that are not in use
-	// may take. 0 means 256 MiB; below 0 none is kept.
+	// CacheBytes is about how much memory the views of all sessions may take before
+	// those of sessions that are not in use are dropped, the least recently used first. A
+	// session counts for half of it at most: one or two that are larger are kept too, and
+	// take what they take. 0 means 256 MiB; below 0 none is kept.
 	CacheBytes int64
 
 	// Snapshots says when a session's snapshot is written.
@@ -279,8 +281,7 @@ func (s *Store) lockedView(ctx context.Context, h *handle) (fold.View, error) {
 		return fold.View{}, err
 	}
 	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-	h.size.Store(0)
-	h.publish(r.view, r.size)
+	h.publish(r.view)
 	s.maybeSnapshot(h, r.view)
 	return r.view, nil
 }
