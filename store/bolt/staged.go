@@ -96,13 +96,12 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 		}
 		return next.putRecords(tx, records)
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		b.staged.put(creation, &next)
-	case begun || errors.Is(err, backend.ErrUnknown):
+	} else if begun {
 		b.staged.remove(creation)
 	}
-	return err
+	return err // if the outcome is unknown, the same records may be staged again
 }
 
 // putRecords puts records behind those that are staged, and takes note of their ids.

@@ -315,6 +315,41 @@ func TestStagingFails(t *testing.T) {
 	}
 }
 
+// A creation of which the outcome is unknown uses up what was staged: another one does not
+// get the same records.
+func TestCreatingStagedFails(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			b, path := openWith(t)
+			stageAll(t, b, "s", 20, 20)
+			commits := 0
+			b.SetCommit(func(tx *bbolt.Tx) error {
+				if commits++; commits == 2 { // after the ids
+					return way.commit(tx)
+				}
+				return tx.Commit()
+			})
+			staged := backend.Batch{Creation: "s", Create: true, After: 20}
+			if err := b.Append(ctx, "staged", staged); !errors.Is(err, backend.ErrUnknown) {
+				t.Errorf("error %v, want %v", err, backend.ErrUnknown)
+			}
+			b.SetCommit(nil)
+			if err := b.Append(ctx, "other", staged); !errors.Is(err, backend.ErrMoved) {
+				t.Errorf("another session: %v, want %v", err, backend.ErrMoved)
+			}
+			records := 1
+			if _, err := b.Head(ctx, "staged"); (err == nil) != way.landed {
+				t.Errorf("the session: %v", err)
+			}
+			if way.landed {
+				records += 20
+			}
+			closeAndCheck(t, b, path)
+			recovers(t, path, records)
+		})
+	}
+}
+
 // An unlinked number that damage has made a session's is left alone, and found.
 func TestDamagedUnlinkedNumber(t *testing.T) {
 	b, path := openWith(t)
