@@ -245,7 +245,7 @@ func TestForkHoldsWhatIsVisible(t *testing.T) {
 		s.between = func(int) { most = max(most, heap()) }
 		fork, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
 		e.no(err)
-		if s.steps < 20 || most > before+8<<20 {
+		if s.steps < 10 || most > before+8<<20 {
 			e.Errorf("%d steps; the fork of a log of 25 MB takes %d bytes", s.steps, most-before)
 		}
 		e.same("the fork", ids(fork.View), ids(e.view()))
