@@ -64,6 +64,13 @@ func TestFootprint(t *testing.T) {
 		t.Errorf("%d bytes when all is back, %d before", n, full)
 	}
 	add(patch.Record{Patch: patch.NewSplice(0, 100).WithState(patch.Keep).WithID("p3")})
+	restored, err := v.Skeleton().Restore(context.Background(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := restored.Footprint() - empty; n < 100*len(text) || n > full {
+		t.Errorf("%d bytes of a view from a snapshot", n)
+	}
 	if n := v.Footprint() - empty; n < 100*len(text) || n > full {
 		t.Errorf("%d bytes when the state of 100 keys of %d bytes is kept", n, len(text))
 	}

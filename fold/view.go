@@ -3,6 +3,7 @@ package fold
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -216,10 +217,10 @@ func (v View) SkippedCount() int { return v.skipped.count() }
 // restored from a snapshot reads those from before when it is asked; the error is that
 // of reading, and nil for every other view.
 func (v View) Skipped() ([]patch.Skip, error) {
-	out := make([]patch.Skip, v.skipped.count())
+	out := []patch.Skip{} // the newest first
 	for l := v.skipped; l != nil; l = l.older {
 		if l.load == nil {
-			out[l.len-1] = l.skip
+			out = append(out, l.skip)
 			continue
 		}
 		older, err := l.load()
@@ -229,8 +230,10 @@ func (v View) Skipped() ([]patch.Skip, error) {
 		if len(older) != l.len {
 			return nil, fmt.Errorf("%w: %d skipped patches were read, want %d", patch.ErrCorrupt, len(older), l.len)
 		}
-		copy(out, older)
+		slices.Reverse(older)
+		out = append(out, older...)
 	}
+	slices.Reverse(out)
 	return out, nil
 }
 
