@@ -18,7 +18,7 @@ import (
 // stepped is a backend that calls between after each step of staging a session, and
 // knows what is staged.
 type stepped struct {
-	backend.Backend
+	*storetest.Faulty
 	steps   int
 	most    int // records in a step, or in a commit that creates a session
 	staged  map[string]bool
@@ -26,7 +26,7 @@ type stepped struct {
 }
 
 func (s *stepped) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
-	err := s.Backend.Stage(ctx, creation, after, records)
+	err := s.Faulty.Stage(ctx, creation, after, records)
 	if err == nil {
 		s.staged[creation] = true
 	}
@@ -38,7 +38,7 @@ func (s *stepped) Stage(ctx context.Context, creation string, after uint64, reco
 }
 
 func (s *stepped) Unstage(creation string) {
-	s.Backend.Unstage(creation)
+	s.Faulty.Unstage(creation)
 	delete(s.staged, creation)
 }
 
@@ -46,7 +46,7 @@ func (s *stepped) Append(ctx context.Context, session string, b backend.Batch) e
 	if b.Create {
 		s.most = max(s.most, len(b.Records))
 	}
-	return s.Backend.Append(ctx, session, b)
+	return s.Faulty.Append(ctx, session, b)
 }
 
 var forkKey = store.Key{App: "app", User: "user", Session: "fork"}
@@ -57,7 +57,7 @@ func onSteps(t *testing.T, run func(e *env, s *stepped)) {
 	onEach(t, func(e *env) {
 		s := &stepped{staged: map[string]bool{}}
 		e.reopenOn(func(engine backend.Backend) backend.Backend {
-			s.Backend = engine
+			s.Faulty = &storetest.Faulty{Backend: engine}
 			return s
 		})
 		e.create(map[string]any{"k": 1})
@@ -191,14 +191,12 @@ func TestForkCutShort(t *testing.T) {
 func TestForkWhoseStepsFail(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
 		onSteps(t, func(e *env, s *stepped) {
-			faulty := &storetest.Faulty{Backend: s.Backend}
-			s.Backend = faulty
 			for step := 1; ; step++ {
-				faulty.Plan(storetest.Plan{Write: step, Failure: how})
+				s.Plan(storetest.Plan{Write: step, Failure: how})
 				s.steps = 0
 				_, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
-				last := faulty.Writes() == step && s.steps == step-1
-				faulty.Plan(storetest.Plan{})
+				last := s.Writes() == step && s.steps == step-1
+				s.Plan(storetest.Plan{})
 				if last && how == storetest.Landed {
 					e.no(err)
 					break

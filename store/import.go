@@ -17,7 +17,7 @@ type ImportOptions struct {
 	Name string
 
 	// MaxBytes is how long the input may be; 0 means 256 MiB. What is read is kept in
-	// memory, where it takes about four times as much.
+	// memory, where it takes about seven times as much.
 	MaxBytes int64
 
 	// State is the initial state of a session that the import creates, and must be that

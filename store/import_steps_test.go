@@ -53,7 +53,7 @@ func TestImportInSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onSteps(t, func(e *env, s *stepped) {
 				e.opts.MaxRecordBytes = 50_000
-				e.reopenOn(func(engine backend.Backend) backend.Backend { s.Backend = engine; return s })
+				e.reopenOn(func(engine backend.Backend) backend.Backend { s.Faulty = &storetest.Faulty{Backend: engine}; return s })
 				s.steps, s.most = 0, 0
 				cut, cancel := context.WithCancel(ctx)
 				defer cancel()

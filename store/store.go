@@ -147,7 +147,8 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 }
 
 // Close closes the store. Calls under way end first or fail with [ErrClosed], as all
-// later ones do. Snapshots that are due are written first. Views stay usable, but for what
+// later ones do. Snapshots that are due are written first, and what is left of deleted
+// sessions is removed. Views stay usable, but for what
 // they read from the log when they are asked: [fold.View.Skipped] of one that came from a
 // snapshot, and what a revert brings back.
 func (s *Store) Close() error {
@@ -231,8 +232,10 @@ func infoOf(l backend.Listed) (Info, error) {
 	return Info{Key: key, Creation: l.Creation, Created: m.created, Seq: l.Last}, nil
 }
 
-// Delete removes a session with its whole log. The shared scopes stay as they are. It
-// fails with [ErrNotFound] if there is no such session.
+// Delete removes a session with its whole log. The session is gone when it returns; the
+// room that a large one takes up in the file comes free in the background, while others
+// write. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
+// such session.
 func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err := key.Validate(); err != nil {
 		return err
