@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"time"
+	"unsafe"
 
 	"google.golang.org/genai"
 
@@ -303,6 +304,26 @@ func (e *Event) String() string {
 
 // Size returns how many bytes the event takes as JSON.
 func (e *Event) Size() int { return objectSize(e.identity.size() + membersSize(e.members)) }
+
+// Footprint returns about how many bytes of memory the event takes. It takes less time
+// than [Event.Size], and is larger.
+func (e *Event) Footprint() int {
+	n := int(unsafe.Sizeof(*e)) + len(e.id) + len(e.invocationID) + len(e.author) + len(e.branch) + len(e.scope)
+	n += len(e.members)*int(unsafe.Sizeof(member{})) + len(e.parts)*int(unsafe.Sizeof(FunctionPart{}))
+	for i := range e.members {
+		n += len(e.members[i].name) + len(e.members[i].text)
+	}
+	return n + ChangesFootprint(e.delta) + ChangesFootprint(e.shared)
+}
+
+// ChangesFootprint returns about how many bytes of memory changes take.
+func ChangesFootprint(changes []Change) int {
+	n := len(changes) * int(unsafe.Sizeof(Change{}))
+	for i := range changes {
+		n += len(changes[i].Key) + len(changes[i].Value.text)
+	}
+	return n
+}
 
 // objectSize is the size of an object whose members, with a comma each, take n bytes.
 func objectSize(n int) int { return len("{}") + max(n-len(","), 0) }

@@ -25,8 +25,10 @@ type Options struct {
 	// most is [patch.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// CacheBytes is about how much memory the views of sessions that are not in use
-	// may take. 0 means 256 MiB; below 0 none is kept.
+	// CacheBytes is about how much memory the views of all sessions may take before
+	// those of sessions that are not in use are dropped, the least recently used first. A
+	// session counts for half of it at most: one or two that are larger are kept too, and
+	// take what they take. 0 means 256 MiB; below 0 none is kept.
 	CacheBytes int64
 
 	// Snapshots says when a session's snapshot is written.
@@ -150,7 +152,8 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 }
 
 // Close closes the store. Calls under way end first or fail with [ErrClosed], as all
-// later ones do. Snapshots that are due are written first. Views stay usable, but for what
+// later ones do. Snapshots that are due are written first, and what is left of deleted
+// sessions is removed. Views stay usable, but for what
 // they read from the log when they are asked: [fold.View.Skipped] of one that came from a
 // snapshot, and what a revert brings back.
 func (s *Store) Close() error {
@@ -234,8 +237,10 @@ func infoOf(l backend.Listed) (Info, error) {
 	return Info{Key: key, Creation: l.Creation, Created: m.created, Seq: l.Last}, nil
 }
 
-// Delete removes a session with its whole log. The shared scopes stay as they are. It
-// fails with [ErrNotFound] if there is no such session.
+// Delete removes a session with its whole log. The session is gone when it returns; the
+// room that a large one takes up in the file comes free in the background, while others
+// write. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
+// such session.
 func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err := key.Validate(); err != nil {
 		return err
@@ -284,8 +289,7 @@ func (s *Store) lockedView(ctx context.Context, h *handle) (fold.View, error) {
 		return fold.View{}, err
 	}
 	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-	h.size.Store(0)
-	h.publish(r.view, r.size)
+	h.publish(r.view)
 	s.maybeSnapshot(h, r.view)
 	return r.view, nil
 }

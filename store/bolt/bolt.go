@@ -67,6 +67,9 @@ type Backend struct {
 	line   line.Line[*pending] // batches that wait for the writer's place
 	writer chan struct{}       // holds a token while someone writes
 
+	staged  staging
+	sweeper sweeper
+
 	mu     sync.RWMutex // held for reading while db is used
 	db     *bbolt.DB
 	broken error // the failed commit after which db must not be used
@@ -155,7 +158,10 @@ func (b *Backend) recoverDamage(err *error, cleanUp func()) func() {
 	}
 }
 
-var errNew = errors.New("new file")
+var (
+	errNew     = errors.New("new file")
+	errNothing = errors.New("nothing to write")
+)
 
 // check reports whether the file is whole, one of ours, and of a version that we know.
 func check(tx *bbolt.Tx, file *os.File) error {
@@ -279,7 +285,7 @@ func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error 
 // means that nothing was done; an error of the commit itself means that the outcome is
 // unknown.
 func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
-	committing := false
+	committing, left := false, false
 	err := b.use(context.Background(), func(db *bbolt.DB) error {
 		tx, err := db.Begin(true)
 		if err != nil {
@@ -289,9 +295,16 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 		if err := f(tx); err != nil {
 			return err
 		}
+		for range b.swept(tx) {
+			left = true
+			break
+		}
 		committing = true
 		return b.commit(tx)
 	})
+	if err == nil && left {
+		b.sweep()
+	}
 	if err == nil || !committing {
 		return err
 	}
@@ -301,8 +314,10 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	return &backend.UnknownError{Cause: err}
 }
 
-// Close implements [backend.Backend].
+// Close implements [backend.Backend]. It waits until the rows of deleted sessions are
+// removed.
 func (b *Backend) Close() error {
+	b.sweeper.close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

@@ -29,3 +29,14 @@ func (b *Backend) InRead(f func()) error {
 		return nil
 	})
 }
+
+// InTx calls f with a read transaction.
+func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
+	return b.view(context.Background(), func(tx *bbolt.Tx) error {
+		f(tx)
+		return nil
+	})
+}
+
+// WaitForSweep waits until nothing is being swept.
+func (b *Backend) WaitForSweep() { b.sweeper.sweeps.Wait() }
