@@ -218,15 +218,6 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 		_, err := store.Open(path("none/log.db"), store.Options{})
 		e.is(err, os.ErrNotExist, "none")
 	})
-	// A file without content is a store that has yet to be made.
-	t.Run("empty", func(t *testing.T) {
-		e := &env{T: t}
-		s, err := store.Open(write("empty", nil), store.Options{})
-		e.no(err)
-		e.store = s
-		e.create(nil)
-		e.no(s.Close())
-	})
 }
 
 func makeBolt(t *testing.T, path string, change func(tx *bbolt.Tx) error) {

@@ -19,7 +19,7 @@ func (b *Backend) SetCommit(f func(tx *bbolt.Tx) error) {
 func (b *Backend) OpenReads() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.db.Stats().OpenTxN
+	return b.handle.db.Stats().OpenTxN
 }
 
 // InRead calls f in a read transaction.
