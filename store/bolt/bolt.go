@@ -38,6 +38,8 @@ type Options struct {
 
 	// Logger gets what an operator should know. nil means [slog.Default].
 	Logger *slog.Logger
+
+	settle func(durableFile, *metaPage) error // a test may make it fail
 }
 
 func (o Options) withDefaults() Options {
@@ -46,6 +48,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.settle == nil {
+		o.settle = settle
 	}
 	return o
 }

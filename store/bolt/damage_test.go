@@ -234,6 +234,9 @@ func TestDamagedMetaUnderAnOpenFile(t *testing.T) {
 		newer = 1
 	}
 	for bit := int64(0); bit < end*8; bit++ {
+		if bit%8 != bit/8%8 && !*everyBit { // else one of each byte
+			continue
+		}
 		for _, damaged := range [][]int64{{newer}, {1 - newer}, {0, 1}} {
 			path := fmt.Sprint(path, bit, damaged) // each in its own: maps of abandoned files stay
 			if err := os.WriteFile(path, whole, 0o600); err != nil {
@@ -266,7 +269,7 @@ func TestDamagedMetaUnderAnOpenFile(t *testing.T) {
 			} else if bit%2 == 0 {
 				first = []string{"PutSnapshot"}
 			}
-			if bit%16 == 0 {
+			if bit%3 == 0 {
 				_ = calls(b)[first[0]]()
 				isLetGo(t, path)
 			}

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"context"
+	"io"
 
 	bbolt "go.etcd.io/bbolt"
 )
@@ -28,4 +29,28 @@ func (b *Backend) InRead(f func()) error {
 		f()
 		return nil
 	})
+}
+
+// Settle settles what a file shows.
+func Settle(file interface {
+	io.ReaderAt
+	io.WriterAt
+	Sync() error
+}) error {
+	metas, err := readMetas(file)
+	if err != nil {
+		return err
+	}
+	return settle(file, metas.current())
+}
+
+// FailSettling makes b unable to settle its file until restore is called.
+func FailSettling(b *Backend, err error) (restore func()) {
+	set := func(f func(durableFile, *metaPage) error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.opts.settle = f
+	}
+	set(func(durableFile, *metaPage) error { return err })
+	return func() { set(settle) }
 }

@@ -118,7 +118,7 @@ func (h *handle) prepare(opts Options) error {
 		err = syncDir(filepath.Dir(target))
 	}
 	if err == nil {
-		err = settle(h.file, current)
+		err = opts.settle(h.file, current)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: make durable what it holds: %w", h.path, err)

@@ -8,6 +8,11 @@ import (
 	"syscall"
 )
 
+type durableFile interface {
+	io.WriterAt
+	Sync() error
+}
+
 // settle makes the transaction durable that the meta page names. After a sync that failed,
 // or a process that was killed before its sync, the system may show a meta page that is
 // not on disk, and take it for written: a further sync would leave it out. So it is
@@ -15,10 +20,7 @@ import (
 //
 // Until that is done nothing may be said of what the file holds, nor written on top: the
 // pages that an older tree needs, the one on disk, would be overwritten.
-func settle(file interface {
-	io.WriterAt
-	Sync() error
-}, current *metaPage) error {
+func settle(file durableFile, current *metaPage) error {
 	if _, err := file.WriteAt(current.bytes[:], current.at); err != nil {
 		return err
 	}
