@@ -78,7 +78,10 @@ func init() {
 func (d *disk) failThenCut(strace, call string, n, steps int, unsettled bool) (acks, lost int, injected bool) {
 	t := d.t
 	t.Helper()
-	path := filepath.Join(d.dir, fmt.Sprintf("%s-%d-%t.db", call, n, unsettled))
+	path := filepath.Join(d.dir, "log.db")
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
 	s, err := store.Open(path, settleOptions())
 	if err != nil {
 		t.Fatal(err)
@@ -94,9 +97,8 @@ func (d *disk) failThenCut(strace, call string, n, steps int, unsettled bool) (a
 	if unsettled {
 		args = append(args, "-e", "inject=fsync:retval=0")
 	}
-	cmd := child(t, "settle", path, args...)
-	// The steps of one process go through one thread: strace counts calls of each.
-	cmd.Env = append(cmd.Env, "GOMAXPROCS=1", "GOGC=off", fmt.Sprint("PATCHLOG_TEST_STEPS=", steps))
+	cmd := tracedChild(t, "settle", path, args...)
+	cmd.Env = append(cmd.Env, fmt.Sprint("PATCHLOG_TEST_STEPS=", steps))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -132,7 +134,7 @@ func TestSyncFailsThenPowerCut(t *testing.T) {
 	strace := needStrace(t)
 	d := newDisk(t)
 	injected, acknowledged := 0, 0
-	run := func(call string, n, steps int) {
+	run := func(call string, n, steps int) bool {
 		acks, lost, hit := d.failThenCut(strace, call, n, steps, false)
 		if lost > 0 {
 			t.Errorf("with %s %d failing, %d of %d acknowledged writes are lost", call, n, lost, acks)
@@ -141,9 +143,15 @@ func TestSyncFailsThenPowerCut(t *testing.T) {
 			injected++
 		}
 		acknowledged += acks
+		return hit
 	}
 	for n := 1; n <= 2*len(settleSteps); n++ {
-		run("fdatasync", n, (n+1)/2)
+		tries := 0
+		for !run("fdatasync", n, (n+1)/2) { // the calls were made by several threads
+			if tries++; tries == 5 {
+				t.Fatalf("sync %d does not fail; the test tests nothing", n)
+			}
+		}
 	}
 	if *everyCall {
 		for n := 1; n <= 30; n++ {
@@ -152,8 +160,8 @@ func TestSyncFailsThenPowerCut(t *testing.T) {
 			}
 		}
 	}
-	if injected < len(settleSteps) || acknowledged == 0 {
-		t.Errorf("%d calls failed, %d writes were acknowledged; the test tests nothing", injected, acknowledged)
+	if acknowledged == 0 {
+		t.Error("nothing was acknowledged; the test tests nothing")
 	}
 	lost := 0
 	for _, n := range []int{2, 4} { // the control

@@ -50,11 +50,14 @@ func openHandle(path string, opts Options, was os.FileInfo) (h *handle, err erro
 		},
 	})
 	var system syscall.Errno
+	var named *fs.PathError
 	switch {
 	case refused != nil:
 		return nil, refused
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
+	case errors.As(err, &named):
+		return nil, err
 	case errors.As(err, &system):
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	case err != nil: // what bbolt itself finds wrong
