@@ -169,9 +169,8 @@ func TestSyncFailsThenPowerCut(t *testing.T) {
 		t.Error("nothing was acknowledged; the test tests nothing")
 	}
 	lost := 0
-	for _, n := range []int{2, 4} { // the control
-		_, gone, _ := d.failThenCut(strace, "fdatasync", n, n/2, true)
-		lost += gone
+	for try := 0; try < 10 && lost == 0; try++ { // the control; several threads may have made the calls
+		_, lost, _ = d.failThenCut(strace, "fdatasync", 2, 1, true)
 	}
 	if lost == 0 {
 		t.Error("without settling nothing is lost; the test tests nothing")
