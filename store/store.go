@@ -41,6 +41,11 @@ type Options struct {
 	// one second.
 	LockTimeout time.Duration
 
+	// ReadOnly is for [Open]: the file must be there, and not a byte of it is changed.
+	// Calls that would write fail with [ErrReadOnly]. Several such stores may have a file
+	// open at a time, while none has it open for writing.
+	ReadOnly bool
+
 	// Logger gets what an operator should know. nil means [slog.Default].
 	Logger *slog.Logger
 
@@ -119,14 +124,21 @@ type Store struct {
 }
 
 // Open opens the store in the bbolt file at path, and creates the file if it is not
-// there. One Store at a time, in one process, holds a file: another Open fails with
-// [ErrLocked] after Options.LockTimeout. A file that is not a store's, or damaged,
-// gives [ErrCorrupt].
+// there. One Store at a time, in one process, holds a file, or several with
+// Options.ReadOnly: another Open fails with [ErrLocked] after Options.LockTimeout. A file
+// that is not a store's, or damaged, or empty, gives [ErrCorrupt], and is left as it is.
+// If one of the two pages that name the file's last commit is damaged, Options.Logger
+// gets a warning: that commit may be missing.
+//
+// If the file is damaged or replaced while it is open, calls fail with [ErrCorrupt] from
+// then on, until it is opened anew.
 func Open(path string, opts Options) (*Store, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := bolt.Open(path, bolt.Options{LockTimeout: opts.LockTimeout, NoSync: opts.Durability == Relaxed})
+	b, err := bolt.Open(path, bolt.Options{
+		LockTimeout: opts.LockTimeout, NoSync: opts.Durability == Relaxed, ReadOnly: opts.ReadOnly, Logger: opts.Logger,
+	})
 	if err != nil {
 		return nil, fromBackend(Key{}, err)
 	}

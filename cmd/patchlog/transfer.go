@@ -133,7 +133,7 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 }
 
 func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptions) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		bar := a.quietProgress("export")
 		defer bar.end()
 		var w io.Writer = a.out.w

@@ -24,6 +24,9 @@ var (
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("locked by another holder")
 
+	// ErrReadOnly: the backend was opened for reading.
+	ErrReadOnly = errors.New("opened for reading only")
+
 	// ErrUnknown: the commit failed in a way that leaves open whether it took place.
 	// The next call that succeeds sees which it was.
 	ErrUnknown = errors.New("outcome unknown")

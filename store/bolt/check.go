@@ -25,6 +25,15 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	defer unlock()
 	var found []error
+	if err := b.use(ctx, func(h *handle) error {
+		if metas, err := readMetas(h.file); err == nil {
+			return metas.doubt()
+		} else {
+			return err
+		}
+	}); err != nil {
+		found = append(found, err)
+	}
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		// What the later checks would not survive is looked for first.
 		if err := errors.Join(overlong(tx), b.tangled(tx)); err != nil {
