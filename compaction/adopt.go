@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/google/uuid"
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -125,11 +124,10 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 			spans[0].Start+spans[0].Count-1, spans[1].Start)
 	}
 	start, count := covered[0], len(covered)
-	after := turnsFrom(v, start+count, func(i int) bool { return i != at })
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
 		Branch: record.Branch(), IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(),
-		Content:        genai.NewContentFromText(text, genai.Role(roleBetween(turnsBefore(v, &Window{Span: Span{start, count}}), after, record.Branch()))),
+		Content:        visibleContent(text),
 		Actions:        patch.Actions{Compaction: &c},
 		CustomMetadata: map[string]any{lineageKey: superseding(earlier, raw).metadata()},
 	})

@@ -192,7 +192,7 @@ func TestConcurrentOneOfTwoLands(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if wrote.Load() != 1 || conflicts.Load() != 1 || s.visible() != "S1:model" {
+		if wrote.Load() != 1 || conflicts.Load() != 1 || s.visible() != "S1:user" {
 			t.Fatalf("round %d: %d written, %d conflicts: %s", round, wrote.Load(), conflicts.Load(), s.visible())
 		}
 	}

@@ -218,5 +218,5 @@ func TestHardCase25_TwoCompactors(t *testing.T) {
 	if wrote != 1 || conflicts != 1 {
 		t.Errorf("%d wrote, %d saw a conflict", wrote, conflicts)
 	}
-	s.want("S1:model")
+	s.want("S1:user")
 }

@@ -65,23 +65,14 @@ type written struct {
 func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func() string) ([]*patch.Event, error) {
 	v := s.view
 	events := make([]*patch.Event, len(texts))
-	s.number()
-	next := turnsFrom(v, w.Start+w.Count, func(int) bool { return true })
-	last := turnsBefore(v, w)
-	if len(next) == 0 && s.live != noInvocation {
-		next = append(next, turn{genai.RoleModel, ""}) // the model goes on from here
-	}
-	// From the last, for the role of a summary depends on what follows it.
-	for i := len(texts) - 1; i >= 0; i-- {
-		t := texts[i]
-		role := roleBetween(last, next, t.group.Branch)
+	for i, t := range texts {
 		e, err := patch.NewEvent(patch.Fields{
 			ID:             newID(),
 			InvocationID:   newID(),
 			Author:         "user",
 			Branch:         t.group.Branch,
 			IsolationScope: t.group.Scope,
-			Content:        genai.NewContentFromText(t.text, genai.Role(role)),
+			Content:        visibleContent(t.text),
 			Actions:        patch.Actions{Compaction: compactionOf(v, t)},
 			CustomMetadata: map[string]any{lineageKey: s.lineage(w, t.group, cfg).metadata()},
 		})
@@ -89,84 +80,16 @@ func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func()
 			return nil, fmt.Errorf("summary: %w", err)
 		}
 		events[i] = e
-		next = append([]turn{{role, t.group.Branch}}, next...)
 	}
 	return events, nil
 }
 
-// turn is what the role of a summary before it depends on.
-type turn struct {
-	role   string
-	branch string
-}
-
-// turnsBefore returns the turns before a window's summaries, the last first.
-func turnsBefore(v fold.View, w *Window) []turn {
-	var turns []turn
-	also := len(w.Also) - 1
-	for i := w.Start - 1; i >= 0 && len(turns) < lookAhead; i-- {
-		for also >= 0 && i < w.Also[also].Start {
-			also--
-		}
-		goes := also >= 0 && i < w.Also[also].Start+w.Also[also].Count
-		if e := v.At(i); e.HasContent() && !goes {
-			turns = append(turns, turnOf(e))
-		}
-	}
-	return turns
-}
-
-// turnOf says whose turn an event is. A function call is the model's, whatever its role.
-func turnOf(e *patch.Event) turn {
-	role := e.Role()
-	if calls(e) {
-		role = genai.RoleModel
-	}
-	return turn{role, e.Branch()}
-}
-
-// turnsFrom returns the turns from a visible event on, of those events that are shown.
-func turnsFrom(v fold.View, i int, shown func(i int) bool) []turn {
-	var turns []turn
-	for i, e := range v.EventsFrom(i) {
-		if len(turns) == lookAhead {
-			break
-		}
-		if e.HasContent() && shown(i) {
-			turns = append(turns, turnOf(e))
-		}
-	}
-	return turns
-}
-
-// So many events after a window are looked at to find the one that an agent of a
-// branch reads next.
-const lookAhead = 64
-
-// roleBetween returns the role that a summary has between the turns before it, the last
-// first, and those after it. Two turns of the model in a row, or a function call after
-// one, are refused by a model's API; two of the user are not.
-func roleBetween(last, next []turn, branch string) string {
-	for _, turns := range [][]turn{last, next} {
-		if len(turns) > 0 && turns[0].role == genai.RoleModel {
-			return genai.RoleUser
-		}
-		for _, t := range turns {
-			if related(t.branch, branch) {
-				if t.role == genai.RoleModel {
-					return genai.RoleUser
-				}
-				break
-			}
-		}
-	}
-	return genai.RoleModel
-}
-
-// related reports whether an agent may read events of both branches: one is the other,
-// above it, or none.
-func related(a, b string) bool {
-	return a == b || a == "" || b == "" || strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
+// visibleContent is a summary as a model sees it. It always is the user's: whatever stands
+// beside it in the log, in the prompt it may come first or have a function call behind it,
+// where a model's API refuses a turn of the model. Two turns of the user in a row it
+// accepts.
+func visibleContent(text string) *genai.Content {
+	return genai.NewContentFromText(text, genai.RoleUser)
 }
 
 // compactionOf says what a summary stands for, as ADK does: the least and the greatest

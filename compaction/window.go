@@ -235,7 +235,7 @@ func (s *visible) endurable(w *Window, gone []Span) bool {
 		if before < 0 {
 			return false
 		}
-		// The window's own summaries take the role that fits what follows them.
+		// The window's own summaries are the user's.
 		if !inWindow(before) && s.entries[before].Summary && s.entries[before].Event.Role() == "model" {
 			return false
 		}
