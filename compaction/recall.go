@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -90,30 +91,40 @@ func unanswerable(v fold.View, answers []*patch.Event) (map[callName]int, error)
 			return nil, err
 		}
 	}
+	unpaired := unpairedResponses(then)
+	wanted := make(map[callName]int, len(unpaired))
+	for _, i := range slices.Sorted(maps.Keys(unpaired)) {
+		for _, name := range unpaired[i] {
+			if _, known := wanted[name]; !known {
+				wanted[name] = min(i, v.Len())
+			}
+		}
+	}
+	return wanted, nil
+}
+
+// unpairedResponses returns what the responses that answer no visible call are named by,
+// by the indices of their events.
+func unpairedResponses(v fold.View) map[int][]callName {
 	type answer struct {
 		index int
 		call  callName
 	}
 	paired := map[answer]bool{}
-	for _, c := range then.Calls() {
+	for _, c := range v.Calls() {
 		for _, r := range c.Responses {
 			paired[answer{r, nameOf(patch.FunctionPart{ID: c.ID, Name: c.Name})}] = true
 		}
 	}
-	var wanted map[callName]int
-	for i, e := range then.Events() {
+	unpaired := map[int][]callName{}
+	for i, e := range v.Events() {
 		for p := range e.FunctionParts() {
-			name := nameOf(p)
-			if _, known := wanted[name]; known || !p.Response || paired[answer{i, name}] {
-				continue
+			if name := nameOf(p); p.Response && !paired[answer{i, name}] {
+				unpaired[i] = append(unpaired[i], name)
 			}
-			if wanted == nil {
-				wanted = map[callName]int{}
-			}
-			wanted[name] = min(i, v.Len())
 		}
 	}
-	return wanted, nil
+	return unpaired
 }
 
 func eventsOf(r patch.Record) []*patch.Event {
