@@ -6,6 +6,7 @@
 package bolt
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -36,21 +38,28 @@ type Options struct {
 
 const defaultLockTimeout = time.Second
 
-// FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
-const FileVersion = 1
+// FileVersion is the version of the file's layout. A file of version 1 is read as it is,
+// and becomes one of this version with the first write. Docs: docs/FORMAT.md.
+const FileVersion = 2
+
+const oldVersion = 1
 
 // Buckets. Inside records and ids a session goes by a number of eight bytes, big
-// endian, that is never used again.
+// endian, that is never used again. Whatever has a name has it in two buckets.
 var (
-	bucketMeta      = []byte("patchlog")  // "version" → FileVersion, eight bytes
-	bucketSessions  = []byte("sessions")  // session name → entry: see session
-	bucketRecords   = []byte("records")   // number ‖ seq → record
-	bucketIDs       = []byte("ids")       // number ‖ hash of id → seq
-	bucketSnapshots = []byte("snapshots") // number → snapshot
-	bucketShared    = []byte("shared")    // name → value
-	keyVersion      = []byte("version")
+	bucketMeta        = []byte("patchlog")    // "version" → FileVersion, "numbers" → the last number given out
+	bucketSessions    = []byte("sessions")    // session name → entry: see session
+	bucketHeads       = []byte("heads")       // session name → head: see head
+	bucketRecords     = []byte("records")     // number ‖ seq → record
+	bucketIDs         = []byte("ids")         // number ‖ hash of id → seq
+	bucketSnapshots   = []byte("snapshots")   // number → snapshot
+	bucketShared      = []byte("shared")      // name → checksum ‖ value
+	bucketSharedNames = []byte("sharednames") // name → checksum
+	keyVersion        = []byte("version")
+	keyNumbers        = []byte("numbers")
 
-	buckets = [][]byte{bucketSessions, bucketRecords, bucketIDs, bucketSnapshots, bucketShared}
+	oldBuckets = [][]byte{bucketSessions, bucketRecords, bucketIDs, bucketSnapshots, bucketShared}
+	newBuckets = [][]byte{bucketHeads, bucketSharedNames}
 )
 
 // Keys of records ascend within a session: full pages are better than half-full ones.
@@ -66,6 +75,7 @@ type Backend struct {
 	opts   Options
 	line   line.Line[*pending] // batches that wait for the writer's place
 	writer chan struct{}       // holds a token while someone writes
+	counts counts              // of the rows of ids
 
 	mu     sync.RWMutex // held for reading while db is used
 	db     *bbolt.DB
@@ -171,8 +181,12 @@ func check(tx *bbolt.Tx, file *os.File) error {
 		}
 		return errNew
 	}
-	if v := meta.Get(keyVersion); len(v) != 8 || binary.BigEndian.Uint64(v) != FileVersion {
-		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, v, FileVersion)
+	buckets := oldBuckets
+	switch v := meta.Get(keyVersion); {
+	case bytes.Equal(v, number(FileVersion)):
+		buckets = slices.Concat(oldBuckets, newBuckets)
+	case !bytes.Equal(v, number(oldVersion)):
+		return fmt.Errorf("%w: file version %x; this program knows versions %d and %d, a newer one may know it", backend.ErrDamaged, v, oldVersion, FileVersion)
 	}
 	for _, name := range buckets {
 		if tx.Bucket(name) == nil {
@@ -183,16 +197,12 @@ func check(tx *bbolt.Tx, file *os.File) error {
 }
 
 func initialise(tx *bbolt.Tx) error {
-	meta, err := tx.CreateBucket(bucketMeta)
-	if err != nil {
-		return err
-	}
-	for _, name := range buckets {
+	for _, name := range slices.Concat([][]byte{bucketMeta}, oldBuckets, newBuckets) {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err
 		}
 	}
-	return meta.Put(keyVersion, number(FileVersion))
+	return setVersion(tx, 0)
 }
 
 // syncDir makes a file's name in its directory durable, which bbolt leaves to others.

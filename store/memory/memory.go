@@ -28,6 +28,7 @@ type session struct {
 	creation string
 	meta     []byte
 	records  [][]byte
+	chain    backend.Chain
 	snapshot []byte
 	ids      map[string]uint64
 }
@@ -62,7 +63,7 @@ func (b *Backend) findCreated(ctx context.Context, name, creation string) (*sess
 }
 
 func (s *session) head() backend.Head {
-	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records))}
+	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Chain: s.chain}
 }
 
 // Head implements [backend.Backend].
@@ -102,6 +103,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	}
 	for _, r := range batch.Records {
 		s.records = append(s.records, bytes.Clone(r.Data))
+		s.chain = s.chain.Add(r.Sum)
 		for _, id := range r.IDs {
 			s.ids[id] = r.Seq
 		}
