@@ -56,7 +56,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	if err := w.create(m.initial); err != nil {
 		return Session{}, err
 	}
-	for page, err := range s.pages(ctx, key, head.Creation, 1, last) {
+	for page, err := range s.pages(ctx, key, head, 1, last) {
 		if err != nil {
 			return Session{}, err
 		}

@@ -236,7 +236,7 @@ func (w *write) settlePrefix(ctx context.Context, f file) error {
 	w.complete()
 	n := min(len(w.offered), int(w.view.Seq()))
 	i := 0
-	for page, err := range w.store.pages(ctx, key, w.view.Creation(), 1, uint64(n)) {
+	for page, err := range w.store.pages(ctx, key, w.logHead(), 1, uint64(n)) {
 		if err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	if err := enc.Header(m.initial); err != nil {
 		return err
 	}
-	for page, err := range s.pages(ctx, key, head.Creation, 1, head.Last) {
+	for page, err := range s.pages(ctx, key, head, 1, head.Last) {
 		if err != nil {
 			return err
 		}

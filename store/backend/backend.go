@@ -84,7 +84,8 @@ type Backend interface {
 	Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
 
 	// Lookup returns for each id the seq of the record that takes it, or 0. It fails
-	// with ErrNotFound as Append does, and with ErrIndex if the index has lost something.
+	// with ErrNotFound as Append does, and with ErrIndex if the index is not what was
+	// written; what it says all the same is returned too.
 	Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error)
 
 	// Shared returns the shared values whose names begin with prefix, in name order. One

@@ -141,8 +141,8 @@ func admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (session, error) {
 	switch _, err := find(tx, name); {
 	case err == nil:
 		return session{}, backend.ErrExists
-	case !errors.Is(err, backend.ErrNotFound):
-		return session{}, err
+	case !errors.Is(err, backend.ErrNotFound): // there is something, and nothing is put over it
+		return session{}, fmt.Errorf("%w: %w", backend.ErrExists, err)
 	case batch.After != 0:
 		return session{}, backend.ErrMoved
 	}

@@ -160,14 +160,13 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) (seqs []uint64, err error) {
+	var damage error
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
 		}
-		if err := b.checkIndex(tx, name, s); err != nil {
-			return err
-		}
+		damage = b.checkIndex(tx, name, s)
 		bucket := tx.Bucket(bucketIDs)
 		for _, id := range ids {
 			var seq uint64
@@ -178,6 +177,9 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 		}
 		return nil
 	})
+	if err == nil {
+		err = damage
+	}
 	return seqs, err
 }
 
