@@ -77,6 +77,8 @@ type Backend struct {
 	writer chan struct{}       // holds a token while someone writes
 	counts counts              // of the rows of ids
 
+	written counts // of sessions: the pages that they are written to are known to be whole
+
 	mu     sync.RWMutex // held for reading while db is used
 	db     *bbolt.DB
 	broken error // the failed commit after which db must not be used

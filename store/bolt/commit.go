@@ -73,6 +73,9 @@ func (b *Backend) commitGroup(group []*pending) {
 		}
 		for _, p := range group {
 			s, err := p.admit(tx)
+			if err == nil {
+				err = b.checkWays(tx, p, s)
+			}
 			if p.err = err; err != nil {
 				continue // refused, with nothing written
 			}
@@ -110,6 +113,41 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending, s session) error {
 	h := *s.head
 	h.index = b.indexBefore(tx, s)
 	return s.put(tx, p.name, h, p.batch)
+}
+
+// checkWays looks over the pages that a write will write anew, a session's when it is
+// first written to.
+func (b *Backend) checkWays(tx *bbolt.Tx, p *pending, s session) error {
+	type way struct{ bucket, key []byte }
+	var ways []way
+	_, known := b.written.get(tx.DB(), s.number)
+	switch name := []byte(p.name); {
+	case p.snapshot != nil:
+		ways = append(ways, way{bucketSnapshots, s.number})
+	case p.batch.Create:
+		ways = append(ways, way{bucketSessions, name}, way{bucketMeta, keyNumbers})
+		fallthrough
+	case !known:
+		ways = append(ways, way{bucketHeads, name}, way{bucketRecords, s.key(number(p.batch.After + 1))}, way{bucketIDs, s.number})
+	}
+	for _, v := range p.batch.Shared {
+		ways = append(ways, way{bucketShared, []byte(v.Name)}, way{bucketSharedNames, []byte(v.Name)})
+	}
+	if len(ways) == 0 {
+		return nil
+	}
+	err := b.checkPaths(tx, func(paths paths) error {
+		for _, w := range ways {
+			if err := paths.sound(tx.Bucket(w.bucket), w.bucket, w.key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && p.snapshot == nil {
+		b.written.put(tx.DB(), s.number, countedAt{})
+	}
+	return err
 }
 
 // admit judges a batch and writes nothing. It returns the session that the batch goes to,
