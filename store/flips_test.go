@@ -6,8 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -27,6 +29,7 @@ var allFlips = flag.Bool("flips.all", false, "flip every bit of the file")
 // flipped is a small file in which one bit after the other is flipped, and what it holds.
 type flipped struct {
 	*testing.T
+	n     int // events of a session
 	path  string
 	data  []byte
 	keys  []store.Key
@@ -44,21 +47,23 @@ var flipOptions = store.Options{
 	Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now },
 }
 
-func flipEvents(k store.Key) []*patch.Event {
-	events := says(k.Session, 4)
-	return append(events, sets(k.Session+"5", `{"own":"5","app:x":"x of `+k.App+`","user:y":"y of `+k.User+`"}`))
+// events are what each session holds.
+func (f *flipped) events(k store.Key) []*patch.Event {
+	events := says(k.Session, f.n-1)
+	return append(events, sets(k.Session+fmt.Sprint(f.n), `{"own":"5","app:x":"x of `+k.App+`","user:y":"y of `+k.User+`"}`))
 }
 
-func newFlipped(t *testing.T) *flipped {
+// newFlipped makes a file with three sessions of n events.
+func newFlipped(t *testing.T, n int) *flipped {
 	f := &flipped{
-		T: t, path: filepath.Join(t.TempDir(), "log.db"), texts: map[store.Key]string{}, sees: map[store.Key]string{}, content: map[int]bool{},
+		T: t, n: n, path: filepath.Join(t.TempDir(), "log.db"), texts: map[store.Key]string{}, sees: map[store.Key]string{}, content: map[int]bool{},
 		keys: []store.Key{{App: "app1", User: "ann", Session: "a"}, {App: "app1", User: "bob", Session: "b"}, {App: "app2", User: "cid", Session: "c"}},
 	}
 	s := f.open()
 	for _, k := range f.keys {
 		_, err := s.Create(ctx, k, map[string]any{"tenant": "of " + k.Session})
 		f.no(err)
-		for _, e := range flipEvents(k) {
+		for _, e := range f.events(k) {
 			_, err := s.AppendEvents(ctx, k, store.AppendOptions{}, e)
 			f.no(err)
 		}
@@ -87,9 +92,20 @@ func newFlipped(t *testing.T) *flipped {
 		}
 	}), "\n")
 	f.no(s.Close())
+	f.compact()
 	f.records = rowsOf(f.path)
 	f.layout()
 	return f
+}
+
+// compact puts the pages of the file in order, so that they are the same each time.
+func (f *flipped) compact() {
+	packed := f.path + ".packed"
+	from, err := bbolt.Open(f.path, 0o600, nil)
+	f.no(err)
+	to, err := bbolt.Open(packed, 0o600, nil)
+	f.no(err)
+	f.no(errors.Join(bbolt.Compact(to, from, 0), to.Close(), from.Close(), os.Rename(packed, f.path)))
 }
 
 func (f *flipped) no(err error) {
@@ -177,27 +193,45 @@ func (f *flipped) layout() {
 // Whatever bit of the file flips: what can be read is true, what cannot says so, and
 // nothing that is written then makes it worse.
 func TestAnyFlippedBit(t *testing.T) {
-	f := newFlipped(t)
-	tried, wrong := 0, 0
-	for i, at := range f.live {
+	f := newFlipped(t, 5)
+	f.flips(f.live, 5)
+}
+
+// In a file of more pages, each bit of what says where pages and keys are.
+func TestAnyFlippedBitOfTheTree(t *testing.T) {
+	f := newFlipped(t, 60)
+	f.flips(slices.DeleteFunc(slices.Clone(f.live), func(at int) bool { return f.content[at] }), 37)
+}
+
+// The key of a log's last record: the log's end was what it says.
+func TestFlippedKeyOfTheLastRecord(t *testing.T) {
+	f := newFlipped(t, 5)
+	for _, k := range slices.Sorted(maps.Keys(f.records))[4:5] {
+		at := bytes.Index(f.data, []byte(k+f.records[k]))
+		for i := range 128 {
+			f.flip(at+i/8, 1<<(i%8))
+		}
+	}
+}
+
+// flips flips a bit of one of so many bytes, or all bits of all.
+func (f *flipped) flips(places []int, every int) {
+	f.Helper()
+	tried, changed := 0, 0
+	for i, at := range places {
 		for bit := range 8 {
-			if !*allFlips && (i%11 != 0 || bit != i/11%8) {
-				continue
-			}
-			tried++
-			before := f.Failed()
-			if f.flip(at, 1<<bit) {
-				wrong++
-			}
-			if f.Failed() && !before {
-				t.Logf("… first with bit %d of byte %d flipped, in page %d", bit, at, at/os.Getpagesize())
+			if *allFlips || i%every == 0 && bit == i/every%8 {
+				tried++
+				if f.flip(at, 1<<bit) {
+					changed++
+				}
 			}
 		}
 	}
-	if wrong < tried/4 {
-		t.Errorf("of %d flips only %d changed an answer; the test tests little", tried, wrong)
+	if changed < tried/4 {
+		f.Errorf("of %d flips only %d changed an answer; the test tests little", tried, changed)
 	}
-	t.Logf("%d bytes are in use; of %d flips %d changed an answer", len(f.live), tried, wrong)
+	f.Logf("%d bytes are in use; of %d flips in %d of them %d changed an answer", len(f.live), tried, len(places), changed)
 }
 
 // flip tries one flip, and reports whether it changed an answer.
@@ -223,8 +257,9 @@ func (f *flipped) flip(at int, mask byte) (changed bool) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
-		f.Fatalf("%s: it hangs", c.what)
+	case <-time.After(30 * time.Second):
+		stacks := make([]byte, 1<<20)
+		f.Fatalf("%s: it hangs\n%s", c.what, stacks[:runtime.Stack(stacks, true)])
 	}
 	return c.damaged > 0
 }
@@ -271,14 +306,14 @@ func (c *flipCase) read(content bool) {
 		n := uint64(0)
 		for r, err := range c.s.RawEvents(ctx, k, 1) {
 			if c.corrupt(err, "RawEvents", k) {
-				n = 5
+				n = uint64(c.n)
 				break
 			}
 			if n++; r.Seq != n || r.ID() != fmt.Sprint(k.Session, n) {
 				c.Errorf("%s: record %d of %s is %d, %s", c.what, n, k, r.Seq, r.ID())
 			}
 		}
-		if n != 5 {
+		if n != uint64(c.n) {
 			c.Errorf("%s: %d records of %s, and no error", c.what, n, k)
 		}
 	}
@@ -316,7 +351,7 @@ func (c *flipCase) read(content bool) {
 func (c *flipCase) write() {
 	c.added = map[store.Key]bool{}
 	for _, k := range c.keys {
-		for i, e := range flipEvents(k) {
+		for i, e := range c.events(k) {
 			done, err := c.s.AppendEvents(ctx, k, store.AppendOptions{}, e)
 			if !c.corrupt(err, "a retry", k) && done.Records[0].Seq != uint64(i+1) {
 				c.Errorf("%s: a retry of %s, event %d, landed at %d", c.what, k, i+1, done.Records[0].Seq)
@@ -329,7 +364,7 @@ func (c *flipCase) write() {
 		if !c.corrupt(err, "Import", k) && (imported.Created || imported.Added != 0) {
 			c.Errorf("%s: Import of %s: %+v", c.what, k, imported)
 		}
-		_, err = c.s.AppendEvents(ctx, k, store.AppendOptions{}, say(k.Session+"6"))
+		_, err = c.s.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint(k.Session, c.n+1)))
 		c.added[k] = !c.corrupt(err, "AppendEvents", k)
 	}
 	other := store.Key{App: "app1", User: "ann", Session: "new"}
@@ -358,10 +393,10 @@ func (c *flipCase) after() {
 				c.Errorf("%s: afterwards record %d of %s is %s", c.what, n, k, r.ID())
 			}
 		}
-		switch want := 5; {
-		case c.added[k] && (failure != nil || n != 6):
+		switch {
+		case c.added[k] && (failure != nil || n != c.n+1):
 			c.Errorf("%s: afterwards %d records of %s, %v, where one was added", c.what, n, k, failure)
-		case failure == nil && n < want:
+		case failure == nil && n < c.n:
 			c.Errorf("%s: afterwards %d records of %s, and no error", c.what, n, k)
 		}
 	}

@@ -176,6 +176,9 @@ func check(tx *bbolt.Tx, file *os.File) error {
 	} else if info.Size() < tx.Size() {
 		return fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), tx.Size())
 	}
+	if err := pathsOf(tx, file).smallBuckets(tx.ID()); err != nil {
+		return err
+	}
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil {
 		if k, _ := tx.Cursor().First(); k != nil {

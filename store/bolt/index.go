@@ -106,10 +106,15 @@ func (c *counts) put(db *bbolt.DB, number []byte, at countedAt) {
 // counted when they are first asked for; what is lost while the file is open is not seen.
 func (b *Backend) checkIndex(tx *bbolt.Tx, name string, s session) error {
 	switch _, ok := b.counts.get(tx.DB(), s.number); {
-	case s.old || ok && s.head != nil:
+	case ok && s.head != nil, s.old:
 		return nil
 	case s.head == nil:
 		return fmt.Errorf("%w: session %q has lost its head", backend.ErrIndex, name)
+	}
+	// Rows that are there count for nothing if a search does not find them.
+	ways := func(p paths) error { return p.sound(tx.Bucket(bucketIDs), bucketIDs, s.number) }
+	if err := b.checkPaths(tx, ways); err != nil {
+		return fmt.Errorf("%w: session %q: %w", backend.ErrIndex, name, err)
 	}
 	x := s.countIndex(tx)
 	if want := s.head.index; want != uncounted && want != x {

@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
@@ -21,7 +22,10 @@ const (
 	pageElement = 16
 	flagBranch  = 1
 	flagLeaf    = 2
-	maxDepth    = 64 // of a tree; a deeper one goes in a circle
+	// A bucket's value is the number of its root page, 0 if it is small, its sequence, and
+	// then, if it is small, its page.
+	bucketHeader = 16
+	maxDepth     = 64 // of a tree; a deeper one goes in a circle
 )
 
 // paths looks pages over as they are on disk. Whatever a page says, reading the file does
@@ -33,6 +37,12 @@ type paths struct {
 	root  uint64
 }
 
+// pathsOf returns the paths of the file as the transaction found it.
+func pathsOf(tx *bbolt.Tx, file *os.File) paths {
+	size := uint64(tx.DB().Info().PageSize)
+	return paths{file, size, uint64(tx.Size()) / size, uint64(tx.Cursor().Bucket().Root())}
+}
+
 // checkPaths calls check with the paths of the file as the transaction found it.
 func (b *Backend) checkPaths(tx *bbolt.Tx, check func(p paths) error) error {
 	file, err := os.Open(b.path)
@@ -40,8 +50,36 @@ func (b *Backend) checkPaths(tx *bbolt.Tx, check func(p paths) error) error {
 		return err
 	}
 	defer file.Close()
-	size := uint64(tx.DB().Info().PageSize)
-	return check(paths{file, size, uint64(tx.Size()) / size, uint64(tx.Cursor().Bucket().Root())})
+	return check(pathsOf(tx, file))
+}
+
+// smallBuckets reports whether what the buckets in the root page hold is within them.
+// bbolt may copy these buckets to the heap, where a pointer to what is beyond them ends
+// the process.
+func (p paths) smallBuckets(txid int) error {
+	g, err := p.read(p.root)
+	if err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
+	}
+	elements, leaf, err := p.elements(g)
+	if err == nil && len(elements) == 0 && txid > 1 {
+		err = errors.New("it is empty, and was not when it was written")
+	}
+	for i := 0; err == nil && leaf && i < len(elements); i++ {
+		var value []byte
+		if value, err = p.bytes(g, elements[i].value, elements[i].size); err != nil || elements[i].flags == 0 {
+			continue
+		}
+		if len(value) < bucketHeader {
+			err = fmt.Errorf("bucket %q is cut off", elements[i].key)
+		} else if inline := value[bucketHeader:]; len(inline) > 0 {
+			_, _, err = p.elements(page{data: inline, size: uint64(len(inline))})
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the root page: %w", backend.ErrDamaged, err)
+	}
+	return nil
 }
 
 // sound reports whether the ways to the keys of a bucket that begin with prefix, and to
@@ -173,6 +211,7 @@ func (p paths) look(g page, b bounds, prefix []byte, flat bool, inline func([]by
 	case len(elements) > 0 && b.first != nil && !bytes.Equal(elements[0].key, b.first):
 		return fmt.Errorf("page %d begins with key %.64x, and should with %.64x", g.id, elements[0].key, b.first)
 	}
+	past := false // a child beyond the prefix has been looked at
 	for i, e := range elements {
 		end := b.end
 		if i+1 < len(elements) {
@@ -186,24 +225,18 @@ func (p paths) look(g page, b bounds, prefix []byte, flat bool, inline func([]by
 			return fmt.Errorf("page %d: key %.64x has the flags %#x", g.id, e.key, e.flags)
 		case leaf && !flat && bytes.Equal(e.key, prefix):
 			value, err := p.bytes(g, e.value, e.size)
-			if err != nil || len(value) < 16 {
+			if err != nil || len(value) < bucketHeader {
 				return fmt.Errorf("page %d: bucket %q is cut off", g.id, e.key)
 			}
-			return inline(value[16:])
-		case !leaf && leads(e.key, end, i == 0, prefix):
+			return inline(value[bucketHeader:])
+		case !leaf && !past && (end == nil || bytes.Compare(end, prefix) > 0):
+			// The child behind those that the prefix leads to is looked at too: whether its key
+			// is right, only its page tells.
+			past = i > 0 && bytes.Compare(e.key, prefix) > 0 && !bytes.HasPrefix(e.key, prefix)
 			if err := p.visitAt(e.child, bounds{e.key, end}, prefix, flat, inline, depth+1); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// leads reports whether a child with keys from first to end has a key that begins with
-// prefix, or is where prefix would be put.
-func leads(first, end []byte, leftmost bool, prefix []byte) bool {
-	if end != nil && bytes.Compare(end, prefix) <= 0 {
-		return false
-	}
-	return leftmost || bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)
 }
