@@ -203,7 +203,7 @@ func (s session) room(tx *bbolt.Tx, name string, batch backend.Batch) error {
 		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
 			backend.ErrDamaged, batch.After, name, next, last)
 	}
-	for _, r := range batch.Records {
+	for _, r := range batch.Records[min(1, len(batch.Records)):] { // the first one is next
 		if k, _ := c.Seek(s.key(number(r.Seq))); s.seqOf(k) == r.Seq {
 			return fmt.Errorf("%w: record %d is behind the end of session %q", backend.ErrDamaged, r.Seq, name)
 		}
