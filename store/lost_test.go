@@ -2,15 +2,19 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // changeFile closes the store, changes rows of its file and opens it again.
@@ -156,4 +160,43 @@ func TestDamagedSharedValue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A record with a checksum of its own that is not the one that was written there.
+func TestRecordOfAnotherLog(t *testing.T) {
+	onFile(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 5)...)
+		e.changeFile(changeRecord(3, func([]byte) []byte {
+			data, _ := patch.AppendRecord(nil, patch.Record{Seq: 3, Event: sets("a3", `{"other":1}`)})
+			return data
+		}))
+		_, err := e.store.Get(ctx, key)
+		e.is(err, store.ErrCorrupt, key.String(), "another chain")
+		e.is(e.store.Export(ctx, key, new(bytes.Buffer), store.ExportOptions{}), store.ErrCorrupt, "another chain")
+	})
+}
+
+// wrongIndex says of every id that record 2 has it.
+type wrongIndex struct{ backend.Backend }
+
+func (w wrongIndex) Lookup(_ context.Context, _, _ string, ids []string) ([]uint64, error) {
+	return slices.Repeat([]uint64{2}, len(ids)), nil
+}
+
+// An index that turns out wrong while the file is open is not believed either.
+func TestRetryOverIndexThatGoesWrong(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.opts.Logger = slog.New(slog.DiscardHandler)
+		e.create(nil)
+		e.append(says("a", 3)...)
+		e.backend.Backend = wrongIndex{e.engine}
+		e.open()
+		if done := e.append(say("a3")); done.Records[0].Seq != 3 {
+			e.Errorf("a retry landed at %d", done.Records[0].Seq)
+		}
+		e.append(say("a4"))
+		e.backend.Backend = e.engine
+		e.same("visible", ids(e.view()), "a1 a2 a3 a4")
+	})
 }
