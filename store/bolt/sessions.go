@@ -146,7 +146,11 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 			}
 			k, v := c.Seek(s.key(number(seq)))
 			if s.seqOf(k) != seq {
-				_, v = s.lostRecord(c, seq)
+				k, v = s.lostRecord(c, seq)
+			}
+			// Damage may have given another session's record this key; then it is elsewhere.
+			if before, _ := c.Prev(); k == nil || seq > 1 && s.seqOf(before) != seq-1 {
+				break
 			}
 			if size += len(v); v == nil || len(out) > 0 && size > maxBytes {
 				break
