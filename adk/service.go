@@ -71,6 +71,7 @@ func (o Options) Validate() error {
 // goroutines. Its errors wrap the store's, and say which session they are about.
 type Service struct {
 	store      *store.Store
+	logger     *slog.Logger
 	decoded    *decoded
 	telemetry  *telemetry
 	compacting *compacting // nil: compaction is off
@@ -99,6 +100,7 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 	}
 	svc := &Service{
 		store:     s,
+		logger:    opts.Logger,
 		decoded:   &decoded{limit: opts.CacheBytes, logger: opts.Logger},
 		telemetry: t,
 	}
@@ -174,7 +176,9 @@ func filter(v fold.View, req *session.GetRequest) fold.Reading {
 }
 
 // List returns the sessions of an app, of one user or, without one, of all. They have
-// their state and, as with ADK's own services, no events. It folds each of them.
+// their state and, as with ADK's own services, no events. It folds each of them. One that
+// is damaged is left out, with a warning to the logger: the others are still to be had. If
+// there are no others, its error is returned.
 func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
@@ -183,19 +187,27 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 		return nil, fmt.Errorf("list sessions: %w: the app's name is empty", patch.ErrInvalid)
 	}
 	out := &session.ListResponse{Sessions: []session.Session{}}
+	var damage error
 	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID}) {
-		if err != nil {
-			return nil, fmt.Errorf("list sessions: %w", err)
+		var handle *Session
+		if err == nil {
+			handle, err = s.get(ctx, info.Key)
 		}
-		handle, err := s.get(ctx, info.Key)
-		if errors.Is(err, store.ErrNotFound) { // deleted meanwhile
+		switch {
+		case errors.Is(err, store.ErrNotFound): // deleted meanwhile
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, store.ErrCorrupt):
+			damage = err
+			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
+			continue
+		case err != nil:
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
 		handle.selection = choose(handle.stored.View.Last(0))
 		out.Sessions = append(out.Sessions, handle)
+	}
+	if damage != nil && len(out.Sessions) == 0 {
+		return nil, fmt.Errorf("list sessions: %w", damage)
 	}
 	return out, nil
 }

@@ -126,7 +126,7 @@ func fromBackend(key Key, err error) error {
 func named(err error) error {
 	for _, e := range []struct{ from, to error }{
 		{backend.ErrNotFound, ErrNotFound}, {backend.ErrExists, ErrExists}, {backend.ErrClosed, ErrClosed},
-		{backend.ErrLocked, ErrLocked}, {backend.ErrDamaged, ErrCorrupt},
+		{backend.ErrLocked, ErrLocked}, {backend.ErrDamaged, ErrCorrupt}, {backend.ErrIndex, ErrCorrupt},
 		{backend.ErrReadOnly, ErrReadOnly},
 	} {
 		switch {

@@ -47,7 +47,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	if err := enc.Header(m.initial); err != nil {
 		return err
 	}
-	for page, err := range s.pages(ctx, key, head.Creation, 1, head.Last) {
+	for page, err := range s.pages(ctx, key, head, 1, head.Last) {
 		if err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	// What patches hide is let go of, and read again from where it stands: in the log that
 	// is copied, and in the copy once that is whole.
 	log := &source{store: s, key: key, creation: head.Creation}
-	if err := w.copy(ctx, log, last); err != nil {
+	if err := w.copy(ctx, log, head, last); err != nil {
 		return Session{}, err
 	}
 	// The shared scopes are read first: after the commit nothing must fail.
@@ -93,8 +93,8 @@ func (s *Store) absent(ctx context.Context, key Key) error {
 
 // copy puts the records of another log, up to the one with the given seq, into the
 // write's batch, which creates a session.
-func (w *write) copy(ctx context.Context, log *source, last uint64) error {
-	for page, err := range w.store.pages(ctx, log.key, log.creation, 1, last) {
+func (w *write) copy(ctx context.Context, log *source, head backend.Head, last uint64) error {
+	for page, err := range w.store.pages(ctx, log.key, head, 1, last) {
 		if err != nil {
 			return err
 		}

@@ -141,12 +141,18 @@ func (g *group) plan(ctx context.Context, r *request) error {
 	w := r.write
 	w.view = g.view
 	w.batch.After = g.view.Seq()
-	err := w.match(g.taken, func(seq uint64) (patch.Record, error) {
+	logged := func(seq uint64) (patch.Record, error) {
 		if i := seq - g.batch.After - 1; seq > g.batch.After && i < uint64(len(g.added)) {
 			return g.added[i], nil
 		}
 		return g.store.record(ctx, g.handle.key, g.view.Creation(), seq)
-	})
+	}
+	err := w.match(g.taken, logged)
+	if errors.Is(err, backend.ErrIndex) {
+		if err = g.lookAgain(ctx, w, err); err == nil {
+			err = w.match(g.taken, logged)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -160,6 +166,25 @@ func (g *group) plan(ctx context.Context, r *request) error {
 		g.added = append(g.added, w.records[i])
 		for id := range w.records[i].IDs() {
 			g.taken[id] = w.records[i].Seq
+		}
+	}
+	return nil
+}
+
+// lookAgain looks in the log for the ids of a write that the index is wrong about.
+func (g *group) lookAgain(ctx context.Context, w *write, cause error) error {
+	ids, err := w.ids()
+	if err != nil {
+		return err
+	}
+	before := write{store: g.store, handle: g.handle, view: g.before}
+	taken, err := before.search(ctx, ids, cause)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if g.taken[id] <= g.batch.After { // the group's own are right
+			g.taken[id] = taken[id]
 		}
 	}
 	return nil

@@ -337,7 +337,7 @@ func (w *write) settlePrefix(ctx context.Context, t *Text) error {
 	w.complete()
 	n := min(len(w.offered), int(w.view.Seq()))
 	i := 0
-	for page, err := range w.store.pages(ctx, key, w.view.Creation(), 1, uint64(n)) {
+	for page, err := range w.store.pages(ctx, key, w.logHead(), 1, uint64(n)) {
 		if err != nil {
 			return err
 		}

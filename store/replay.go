@@ -40,7 +40,7 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 			"session", key.String(), "error", err)
 		r = replayed{view: empty}
 	}
-	return r, s.foldUpTo(ctx, key, &r, seq)
+	return r, s.foldUpTo(ctx, key, head, &r, seq)
 }
 
 const newest = ^uint64(0)
@@ -112,8 +112,8 @@ func (s *source) Records(ctx context.Context, seqs []uint64) ([]patch.Record, er
 }
 
 // foldUpTo folds the records that follow the view, up to the one with the given seq.
-func (s *Store) foldUpTo(ctx context.Context, key Key, r *replayed, last uint64) error {
-	for page, err := range s.pages(ctx, key, r.view.Creation(), r.view.Seq()+1, last) {
+func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64) error {
+	for page, err := range s.pages(ctx, key, head, r.view.Seq()+1, last) {
 		if err != nil {
 			return err
 		}

@@ -135,7 +135,7 @@ func (s *Store) firstOf(ctx context.Context, key Key, invocationID string) (crea
 	if err != nil {
 		return "", 0, fromBackend(key, err)
 	}
-	for page, err := range s.pages(ctx, key, head.Creation, 1, head.Last) {
+	for page, err := range s.pages(ctx, key, head, 1, head.Last) {
 		if err != nil {
 			return "", 0, err
 		}

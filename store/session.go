@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -112,15 +113,25 @@ func (s *Store) session(ctx context.Context, key Key, v fold.View) (Session, err
 			return Session{}, fromBackend(key, err)
 		}
 		for _, raw := range values {
-			var value patch.Value
-			stateKey := raw.Name[len(prefix):]
-			if err := value.UnmarshalBinary(raw.Data); err != nil {
-				return Session{}, fmt.Errorf("session %s: shared state %q: %w", key, stateKey, err)
+			value, err := sharedValue(raw)
+			if err != nil {
+				return Session{}, fmt.Errorf("session %s: %w", key, err)
 			}
-			out.shared[stateKey] = value
+			out.shared[raw.Name[len(prefix):]] = value
 		}
 	}
 	return out, nil
+}
+
+// sharedValue reads a shared value. The error names its scope and key.
+func sharedValue(raw backend.Value) (value patch.Value, err error) {
+	if err = named(raw.Err); err == nil {
+		err = value.UnmarshalBinary(raw.Data)
+	}
+	if err != nil {
+		err = fmt.Errorf("shared state %q: %w", strings.ReplaceAll(raw.Name, partEnd, "/"), err)
+	}
+	return value, err
 }
 
 // sharedName is the name of a shared value in the backend.

@@ -191,6 +191,10 @@ const listPage = 256
 
 // List yields the sessions in the order of their keys. Sessions that are created or
 // deleted meanwhile may or may not be among them.
+//
+// A session that is damaged is yielded with an error that matches [ErrCorrupt], its key as
+// far as that is known, and List goes on with the next one. After an error of another kind
+// it ends.
 func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		prefix := ""
@@ -210,10 +214,10 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 			for _, l := range page {
 				after = l.Session
 				info, err := infoOf(l)
-				if err == nil && opts.User != "" && info.Key.User != opts.User {
+				if opts.User != "" && info.Key.User != opts.User && info.Key != (Key{}) {
 					continue
 				}
-				if !yield(info, err) || err != nil {
+				if !yield(info, err) {
 					return
 				}
 			}
@@ -225,7 +229,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 }
 
 // Info returns what a listing would say of one session. It fails with [ErrNotFound] if
-// there is no such session.
+// there is no such session, and with a *[CorruptError] if the end of its log is in doubt.
 func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	if err := key.Validate(); err != nil {
 		return Info{}, err
@@ -234,17 +238,27 @@ func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	if head.Damaged != 0 {
+		return Info{}, inDoubt(key, head)
+	}
 	return Info{Key: key, Creation: head.Creation, Created: m.created, Seq: head.Last}, nil
 }
 
+// infoOf returns at least the key, if that is known, where there is an error.
 func infoOf(l backend.Listed) (Info, error) {
 	key, err := keyOf(l.Session)
 	if err != nil {
 		return Info{}, err
 	}
+	switch {
+	case l.Damaged != 0:
+		return Info{Key: key}, inDoubt(key, l.Head)
+	case l.Err != nil:
+		return Info{Key: key}, fromBackend(key, l.Err)
+	}
 	m, err := decodeMeta(l.Meta)
 	if err != nil {
-		return Info{}, fmt.Errorf("session %s: %w", key, err)
+		return Info{Key: key}, fmt.Errorf("session %s: %w", key, err)
 	}
 	return Info{Key: key, Creation: l.Creation, Created: m.created, Seq: l.Last}, nil
 }

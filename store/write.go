@@ -102,9 +102,15 @@ func (w *write) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.match(seqs, func(seq uint64) (patch.Record, error) {
+	logged := func(seq uint64) (patch.Record, error) {
 		return w.store.record(ctx, w.handle.key, w.view.Creation(), seq)
-	})
+	}
+	if err = w.match(seqs, logged); errors.Is(err, backend.ErrIndex) {
+		if seqs, err = w.search(ctx, ids, err); err == nil {
+			err = w.match(seqs, logged)
+		}
+	}
+	return err
 }
 
 // complete gives the records what they lack.
@@ -134,25 +140,30 @@ func (w *write) ids() ([]string, error) {
 }
 
 // match sorts the records into those that are in the log, by the seqs of the ids that
-// are taken, and those that are missing.
+// are taken, and those that are missing. It fails with [backend.ErrIndex] if a record has
+// not the id that it should.
 func (w *write) match(seqs map[string]uint64, logged func(seq uint64) (patch.Record, error)) error {
+	w.missing = nil
 	for i, r := range w.records {
-		own := seqs[r.ID()]
-		if own == 0 {
-			for id := range r.IDs() {
-				if seqs[id] != 0 {
-					return w.duplicate(id, seqs[id])
-				}
+		id := r.ID()
+		for other := range r.IDs() {
+			if seqs[id] == 0 {
+				id = other
 			}
+		}
+		at := seqs[id]
+		if at == 0 {
 			w.missing = append(w.missing, i)
 			continue
 		}
-		there, err := logged(own)
-		if err != nil {
+		there, err := logged(at)
+		switch {
+		case err != nil:
 			return err
-		}
-		if there.ID() != r.ID() || !patch.Same(there, w.offered[i]) {
-			return w.duplicate(r.ID(), own)
+		case !slices.Contains(slices.Collect(there.IDs()), id):
+			return fmt.Errorf("%w: %w: it says that record %d has id %q", ErrCorrupt, backend.ErrIndex, at, id)
+		case there.ID() != r.ID() || !patch.Same(there, w.offered[i]):
+			return w.duplicate(id, at)
 		}
 		w.records[i] = there
 	}
@@ -166,6 +177,9 @@ func (w *write) duplicate(id string, seq uint64) error {
 // lookup returns the seqs of the records that take the ids, of those that are taken.
 func (w *write) lookup(ctx context.Context, ids []string) (map[string]uint64, error) {
 	seqs, err := w.store.backend.Lookup(ctx, w.handle.key.name(), w.view.Creation(), ids)
+	if errors.Is(err, backend.ErrIndex) {
+		return w.search(ctx, ids, err)
+	}
 	if err != nil {
 		return nil, fromBackend(w.handle.key, err)
 	}
@@ -176,6 +190,36 @@ func (w *write) lookup(ctx context.Context, ids []string) (map[string]uint64, er
 		}
 	}
 	return taken, nil
+}
+
+// search is lookup where the index is damaged: the log has the answer.
+func (w *write) search(ctx context.Context, ids []string, cause error) (map[string]uint64, error) {
+	key := w.handle.key
+	w.store.opts.Logger.Warn("patchlog: the index of ids is damaged; each write reads the log for them", "session", key.String(), "error", cause)
+	wanted := map[string]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	taken := map[string]uint64{}
+	for page, err := range w.store.pages(ctx, key, w.logHead(), 1, w.view.Seq()) {
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.records {
+			for id := range r.IDs() {
+				if wanted[id] {
+					taken[id] = r.Seq
+				}
+			}
+		}
+	}
+	return taken, nil
+}
+
+// logHead is the head of the log that the write's view is of, as much as reading a part of
+// it takes.
+func (w *write) logHead() backend.Head {
+	return backend.Head{Creation: w.view.Creation(), Last: newest}
 }
 
 // add puts the record with index i at the end of the write's view and batch.
@@ -198,7 +242,7 @@ func (w *write) add(i int) error {
 
 // put adds a record to the batch. data is its byte form.
 func (w *write) put(r patch.Record, data []byte) {
-	raw := backend.Record{Seq: r.Seq, Data: data}
+	raw := backend.Record{Seq: r.Seq, Sum: patch.Checksum(data), Data: data}
 	for id := range r.IDs() {
 		raw.IDs = append(raw.IDs, id)
 	}
@@ -297,6 +341,10 @@ func (w *write) landed(ctx context.Context) (bool, error) {
 	}
 	first := w.batch.Records[0]
 	seqs, err := w.store.backend.Lookup(ctx, name, head.Creation, first.IDs[:1])
+	if errors.Is(err, backend.ErrIndex) { // then the record itself tells
+		there, err := w.store.record(ctx, w.handle.key, head.Creation, first.Seq)
+		return err == nil && there.ID() == first.IDs[0], err
+	}
 	return err == nil && seqs[0] == first.Seq, err
 }
 

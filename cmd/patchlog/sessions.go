@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"iter"
@@ -77,8 +78,16 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 	return a.withStore(reads, func(s *store.Store) error {
 		t := newTable("session", "records", "created")
 		t.right[1] = true
+		damaged := 0
 		for i, err := range s.List(ctx, opts) {
-			if err != nil {
+			switch {
+			case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
+				damaged++
+				if err := a.errs.line(a.errs.paint(red, "patchlog:"), " ", printable(err.Error())); err != nil {
+					return err
+				}
+				continue
+			case err != nil:
 				return err
 			}
 			if a.json {
@@ -96,13 +105,18 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 			}
 			t.add(cell{i.Key.String(), cyan}, cell{grouped(i.Seq), plain}, cell{i.Created.Format(time.RFC3339), dim})
 		}
+		var err error
 		switch {
 		case a.json:
-			return nil
-		case len(t.rows) == 0:
-			return a.out.line("no sessions")
+		case len(t.rows) > 0:
+			err = a.out.table(t)
+		case damaged == 0:
+			err = a.out.line("no sessions")
 		}
-		return a.out.table(t)
+		if err == nil && damaged > 0 {
+			err = fmt.Errorf("%s: %w; patchlog verify says more", counted(damaged, "damaged session"), store.ErrCorrupt)
+		}
+		return err
 	})
 }
 

@@ -55,21 +55,28 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
-const FileVersion = 1
+// FileVersion is the version of the file's layout. A file of version 1 is read as it is,
+// and becomes one of this version with the first write. Docs: docs/FORMAT.md.
+const FileVersion = 2
+
+const oldVersion = 1
 
 // Buckets. Inside records and ids a session goes by a number of eight bytes, big
-// endian, that is never used again.
+// endian, that is never used again. Whatever has a name has it in two buckets.
 var (
-	bucketMeta      = []byte("patchlog")  // "version" → FileVersion, eight bytes
-	bucketSessions  = []byte("sessions")  // session name → entry: see session
-	bucketRecords   = []byte("records")   // number ‖ seq → record
-	bucketIDs       = []byte("ids")       // number ‖ hash of id → seq
-	bucketSnapshots = []byte("snapshots") // number → snapshot
-	bucketShared    = []byte("shared")    // name → value
-	keyVersion      = []byte("version")
+	bucketMeta        = []byte("patchlog")    // "version" → FileVersion, "numbers" → the last number given out
+	bucketSessions    = []byte("sessions")    // session name → entry: see session
+	bucketHeads       = []byte("heads")       // session name → head: see head
+	bucketRecords     = []byte("records")     // number ‖ seq → record
+	bucketIDs         = []byte("ids")         // number ‖ hash of id → seq
+	bucketSnapshots   = []byte("snapshots")   // number → snapshot
+	bucketShared      = []byte("shared")      // name → checksum ‖ value
+	bucketSharedNames = []byte("sharednames") // name → checksum
+	keyVersion        = []byte("version")
+	keyNumbers        = []byte("numbers")
 
-	buckets = [][]byte{bucketSessions, bucketRecords, bucketIDs, bucketSnapshots, bucketShared}
+	oldBuckets = [][]byte{bucketSessions, bucketRecords, bucketIDs, bucketSnapshots, bucketShared}
+	newBuckets = [][]byte{bucketHeads, bucketSharedNames}
 )
 
 // Keys of records ascend within a session: full pages are better than half-full ones.
@@ -82,6 +89,9 @@ type Backend struct {
 	file   os.FileInfo         // which file was opened
 	line   line.Line[*pending] // batches that wait for the writer's place
 	writer chan struct{}       // holds a token while someone writes
+	counts counts              // of the rows of ids
+
+	written counts // of sessions: the pages that they are written to are known to be whole
 
 	staged  staging
 	sweeper sweeper

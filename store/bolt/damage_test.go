@@ -61,6 +61,9 @@ type listedSession struct{ name, creation, meta string }
 func list(b *bolt.Backend) (out []listedSession, err error) {
 	all, err := b.List(ctx, "", "", 99)
 	for _, l := range all {
+		if l.Err != nil { // the session is named, and said to be damaged
+			return nil, l.Err
+		}
 		out = append(out, listedSession{l.Session, l.Creation, string(l.Meta)})
 	}
 	return out, err

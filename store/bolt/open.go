@@ -1,13 +1,14 @@
 package bolt
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 
 	bbolt "go.etcd.io/bbolt"
@@ -136,6 +137,11 @@ func check(tx *bbolt.Tx, file *os.File) error {
 	} else if info.Size() < tx.Size() {
 		return fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), tx.Size())
 	}
+	// First: bbolt would read beyond a bucket that says so.
+	p := pages{tx: tx, file: file, size: uint64(tx.DB().Info().PageSize), seen: map[uint64]bool{}}
+	if err := p.roots(uint64(tx.Cursor().Bucket().Root())); err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
+	}
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil {
 		if k, _ := tx.Cursor().First(); k != nil {
@@ -143,17 +149,17 @@ func check(tx *bbolt.Tx, file *os.File) error {
 		}
 		return fmt.Errorf("%w: a bbolt file without a bucket, which is not how a store begins", backend.ErrDamaged)
 	}
-	if v := meta.Get(keyVersion); len(v) != 8 || binary.BigEndian.Uint64(v) != FileVersion {
-		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, v, FileVersion)
+	buckets := oldBuckets
+	switch v := meta.Get(keyVersion); {
+	case bytes.Equal(v, number(FileVersion)):
+		buckets = slices.Concat(oldBuckets, newBuckets)
+	case !bytes.Equal(v, number(oldVersion)):
+		return fmt.Errorf("%w: file version %x; this program knows versions %d and %d, a newer one may know it", backend.ErrDamaged, v, oldVersion, FileVersion)
 	}
 	for _, name := range buckets {
 		if tx.Bucket(name) == nil {
 			return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, name)
 		}
-	}
-	p := pages{tx: tx, file: file, size: uint64(tx.DB().Info().PageSize), seen: map[uint64]bool{}}
-	if err := p.roots(uint64(tx.Cursor().Bucket().Root())); err != nil {
-		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
 	}
 	return nil
 }
@@ -218,16 +224,12 @@ func build(path string) (err error) {
 }
 
 func initialise(tx *bbolt.Tx) error {
-	meta, err := tx.CreateBucket(bucketMeta)
-	if err != nil {
-		return err
-	}
-	for _, name := range buckets {
+	for _, name := range slices.Concat([][]byte{bucketMeta}, oldBuckets, newBuckets) {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err
 		}
 	}
-	return meta.Put(keyVersion, number(FileVersion))
+	return setVersion(tx, 0)
 }
 
 // publish gives a file its name, unless the name is taken.

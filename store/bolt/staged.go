@@ -19,13 +19,20 @@ import (
 type staged struct {
 	number []byte
 	last   uint64
-	ids    []idRow
+	chain  backend.Chain
+	ids    []stagedID
+	index  index // of the rows, once they have been written
 }
 
-// idRow is a row of the index of ids, without the number.
-type idRow struct {
+// stagedID is a row of the index of ids, without the number.
+type stagedID struct {
 	hash [idHashBytes]byte
 	seq  uint64
+}
+
+// head is the head of the session that what is staged becomes.
+func (st *staged) head() head {
+	return head{number: st.number, last: st.last, chain: st.chain, index: st.index}
 }
 
 // staging is the sessions that are being staged, by creation id.
@@ -84,8 +91,14 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 			return err
 		}
 		if next.number == nil {
+			if err := upgrade(tx); err != nil {
+				return err
+			}
 			var err error
-			if next.number, err = newNumber(tx); err != nil {
+			if next.number, err = nextNumber(tx); err != nil {
+				return err
+			}
+			if err := takeNumber(tx); err != nil {
 				return err
 			}
 			if err := unlink(tx, next.number); err != nil {
@@ -114,8 +127,9 @@ func (st *staged) putRecords(tx *bbolt.Tx, records []backend.Record) error {
 			return err
 		}
 		for _, id := range r.IDs {
-			st.ids = append(st.ids, idRow{idHash(id), r.Seq})
+			st.ids = append(st.ids, stagedID{idHash(id), r.Seq})
 		}
+		st.chain = st.chain.Add(r.Sum)
 	}
 	st.last += uint64(len(records))
 	return nil
@@ -152,8 +166,15 @@ func (b *Backend) indexStaged(ctx context.Context, creation string) error {
 	if st == nil || len(st.ids) == 0 {
 		return nil
 	}
-	slices.SortFunc(st.ids, func(a, b idRow) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+	slices.SortStableFunc(st.ids, func(a, b stagedID) int { return bytes.Compare(a.hash[:], b.hash[:]) })
 	s := session{number: st.number}
+	x := index{}
+	for i, row := range st.ids {
+		if i+1 == len(st.ids) || row.hash != st.ids[i+1].hash { // an id that is there twice is where it is last
+			x = x.add(s.key(row.hash[:]), number(row.seq))
+		}
+	}
+	st.index = x
 	for rest := st.ids; len(rest) > 0; {
 		some := rest[:min(len(rest), stagedIDs)]
 		err := b.update(ctx, func(tx *bbolt.Tx) error {

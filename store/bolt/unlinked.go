@@ -38,8 +38,14 @@ func (r *room) take(size int) bool {
 // removes a large one's rows in part only; the sweeper removes the others.
 func (b *Backend) Delete(ctx context.Context, name string) error {
 	return b.update(ctx, func(tx *bbolt.Tx) error {
+		if err := upgrade(tx); err != nil {
+			return err
+		}
 		s, err := find(tx, name)
 		if err != nil {
+			return err
+		}
+		if err := tx.Bucket(bucketHeads).Delete([]byte(name)); err != nil {
 			return err
 		}
 		if err := tx.Bucket(bucketSessions).Delete([]byte(name)); err != nil {

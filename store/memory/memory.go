@@ -29,6 +29,7 @@ type session struct {
 	creation string
 	meta     []byte
 	records  [][]byte
+	chain    backend.Chain
 	snapshot []byte
 	ids      map[string]uint64
 }
@@ -63,7 +64,7 @@ func (b *Backend) findCreated(ctx context.Context, name, creation string) (*sess
 }
 
 func (s *session) head() backend.Head {
-	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records))}
+	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Chain: s.chain}
 }
 
 // Head implements [backend.Backend].
@@ -128,6 +129,7 @@ func (s *session) append(after uint64, records []backend.Record) error {
 	}
 	for _, r := range records {
 		s.records = append(s.records, bytes.Clone(r.Data))
+		s.chain = s.chain.Add(r.Sum)
 		for _, id := range r.IDs {
 			s.ids[id] = r.Seq
 		}

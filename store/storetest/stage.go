@@ -20,7 +20,9 @@ func (s *suite) createStaged(name string, n int, b backend.Batch) {
 	s.Helper()
 	b.After = uint64(n)
 	for i := range b.Records {
-		b.Records[i].Seq += uint64(n)
+		if b.Records[i].Seq += uint64(n); b.Records[i].Sum != 0 { // as from records
+			b.Records[i] = records(b.Records[i].Seq-1, 1)[0]
+		}
 	}
 	if err := s.Append(ctx, name, b); err != nil {
 		s.Fatalf("Append to %q after what is staged: %v", name, err)
