@@ -69,7 +69,7 @@ func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func()
 		e, err := patch.NewEvent(patch.Fields{
 			ID:             newID(),
 			InvocationID:   newID(),
-			Author:         "user",
+			Author:         s.author(t.group),
 			Branch:         t.group.Branch,
 			IsolationScope: t.group.Scope,
 			Content:        visibleContent(t.text),
@@ -82,6 +82,20 @@ func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func()
 		events[i] = e
 	}
 	return events, nil
+}
+
+// author returns who says a group's summary: who said all that it stands for, or else the
+// user. For an agent that is shown the turn that runs alone, ADK goes back to the newest
+// event of somebody else: were a summary of what the agent itself has done since to pass
+// for such, the agent would no longer see what it was asked.
+func (s *visible) author(g Group) string {
+	author := s.entries[g.Indices[0]].Event.Author()
+	for _, i := range g.Indices {
+		if a := s.entries[i].Event.Author(); a != author || a == "" {
+			return "user"
+		}
+	}
+	return author
 }
 
 // visibleContent is a summary as a model sees it. It always is the user's: whatever stands
