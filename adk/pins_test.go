@@ -71,6 +71,11 @@ func TestPins(t *testing.T) {
 			said("u0", "0", "user"), said("u1", "1", "user"), said("out", "1", "n", outputs), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
 			said("yes", "1", "user", returning("c", "adk_request_input", nil)),
 		}, []string{"u1", "out", "ask", "yes"}},
+		{"a request that is answered after others came, and goes on", []*session.Event{
+			said("u1", "1", "user"), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
+			said("u2", "2", "user"), said("n2", "2", "n"),
+			said("yes", "1", "user", returning("c", "adk_request_input", nil)), said("n1", "1", "n"),
+		}, []string{"u1", "ask", "yes", "n1"}},
 		{"a request that is answered, and over", []*session.Event{
 			said("u1", "1", "user"), said("out", "1", "n", outputs), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
 			said("yes", "1", "user", returning("c", "adk_request_input", nil)), said("u2", "2", "user"), said("n2", "2", "n"),

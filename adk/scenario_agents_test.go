@@ -82,7 +82,7 @@ func (p *player) answer() []*genai.Part {
 	}
 	id := func(n string) string { return fmt.Sprintf("%s-%d%s", p.role.Name, p.made, n) }
 	key := map[string]any{"key": id("") + padding}
-	sum := map[string]any{"sum": float64(p.made)}
+	sum := map[string]any{"sum": float64(p.made), "to": "x"}
 	pick := func(names []string) string { return names[p.made%len(names)] }
 	switch {
 	case m == tiny:

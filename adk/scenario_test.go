@@ -109,13 +109,16 @@ func (r role) parallel() bool {
 }
 
 // steady takes out what is chance where agents run at a time: how far the others get when
-// one fails, and whose event is the newest, which is where the turn begins for an agent
-// that is shown it alone.
+// one fails; which of them calls the tool that the user has confirmed; and whose event is
+// the newest, which is where the turn begins for an agent that is shown it alone.
 func (r *role) steady() {
 	r.None = false
 	for i, m := range r.Moves {
-		if m == breaks {
+		switch m {
+		case breaks:
 			r.Moves[i] = tells
+		case pays, paysBoth, paysAnd:
+			r.Moves[i] = twice
 		}
 	}
 	for i := range r.Subs {
