@@ -3,6 +3,7 @@ package compaction
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
 
@@ -24,7 +25,7 @@ const Cleared = "[old tool result cleared]"
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	s := newVisible(v, Run{})
-	s.settle(0, func(int) bool { return false })
+	s.settle(Config{MaxWaitingCalls: math.MaxInt}, func(int) bool { return false })
 	type place struct{ index, part int }
 	var responses []place
 	for i, e := range s.entries {

@@ -64,7 +64,7 @@ type Outcome string
 const (
 	Wrote    Outcome = "wrote"    // a patch was logged
 	Declined Outcome = "declined" // the summarizer had nothing to say
-	Conflict Outcome = "conflict" // another patch was logged meanwhile
+	Conflict Outcome = "conflict" // another patch was logged meanwhile, or an answer to a call that was to go
 	Failed   Outcome = "failed"   // nothing was written; Attempt.Err says why
 )
 
@@ -189,7 +189,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			done = append(done, w)
 			c.succeeded(key)
 			view = next
-		case gaveUp(ctx) || errors.Is(err, fold.ErrConflict):
+		case gaveUp(ctx) || overtaken(err):
 		default:
 			c.failed(key, view, d.Window, err)
 		}
@@ -197,6 +197,14 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			return done, err
 		}
 	}
+}
+
+// errGrown: the log has got a record that the window does not fit.
+var errGrown = errors.New("the log has grown meanwhile")
+
+// overtaken reports whether others were quicker.
+func overtaken(err error) bool {
+	return errors.Is(err, fold.ErrConflict) || errors.Is(err, errGrown)
 }
 
 // gaveUp reports whether the caller wants no more. One whose time is up has waited for a
@@ -211,7 +219,7 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 		a.Outcome = Wrote
 	case gaveUp(ctx):
 		return ctx.Err()
-	case errors.Is(err, fold.ErrConflict):
+	case overtaken(err):
 		a.Outcome = Conflict
 	case errors.Is(err, errDeclined):
 		a.Outcome = Declined
@@ -285,9 +293,15 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 	if err != nil {
 		return out, v, err
 	}
-	// A call goes in the same commit as the response in the span that it is tied to. Only
-	// between the patches is it split.
-	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{AllowOrphans: len(w.Also) > 0 && !w.Merge}, patches...)
+	// What waits for the user's side may go: planning has let the newest stay.
+	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{HideWaiting: true, Together: true}, patches...)
+	if errors.Is(err, fold.ErrOrphanedCall) {
+		// Planning splits no call. Unless it was answered meanwhile: then the log is to be
+		// looked at again.
+		if now, viewErr := c.log.View(ctx, key); viewErr == nil && now.Seq() > v.Seq() {
+			err = fmt.Errorf("%w: %w", errGrown, err)
+		}
+	}
 	return out, next, err
 }
 

@@ -105,7 +105,7 @@ func (s *visible) plan(cfg Config) Decision {
 		// What the trigger would count if nothing had to stay. Finding out what does is
 		// the dearer part.
 		if waiting = s.invocations(func(i int) bool { return s.invocation[i] != s.live || s.live == noInvocation }); waiting >= cfg.CompactionInterval {
-			s.settle(cfg.MaxOpenCalls, func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live })
+			s.settle(cfg, func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live })
 			waiting = s.invocations(s.coverable)
 			if waiting >= cfg.CompactionInterval {
 				if d.Window = s.window(ByInterval, cfg); d.Window != nil {
@@ -119,7 +119,7 @@ func (s *visible) plan(cfg Config) Decision {
 	over := cfg.TokenThreshold > 0 && d.PromptTokens >= cfg.TokenThreshold
 	if over {
 		tail := s.tail(cfg.EventRetentionSize)
-		s.settle(cfg.MaxOpenCalls, func(i int) bool { return i >= tail })
+		s.settle(cfg, func(i int) bool { return i >= tail })
 		there := s.coverableTokens()
 		if there*worthwhile >= cfg.TokenThreshold {
 			if d.Window = s.window(ByTokens, cfg); d.Window != nil {

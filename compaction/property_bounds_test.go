@@ -76,8 +76,9 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 // alone.
 func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens bool) []int {
 	stays := make([]bool, v.Len())
-	pending, dead, _, asking := openCalls(v, run)
-	for _, i := range append(pending, dead[max(0, len(dead)-cfg.MaxOpenCalls):]...) {
+	pending, waiting, dead, _, asking := openCalls(v, run)
+	newest := append(dead[max(0, len(dead)-cfg.MaxOpenCalls):], waiting[max(0, len(waiting)-cfg.MaxWaitingCalls):]...)
+	for _, i := range append(pending, newest...) {
 		stays[i] = true
 	}
 	if q := liveQuestion(v, run); q >= 0 {

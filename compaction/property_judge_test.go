@@ -78,14 +78,21 @@ func (p pass) pairs() {
 // Pending calls stay, and so do all but the oldest of those that nobody answers.
 func (p pass) openCalls() {
 	left := eventIDs(p.after)
-	pending, dead, either, _ := openCalls(p.before, p.m.run)
+	pending, waiting, dead, either, _ := openCalls(p.before, p.m.run)
 	for _, i := range pending {
 		if _, visible := left[p.before.At(i).ID()]; !visible {
 			p.fail("the open call in %s was hidden", p.before.At(i).ID())
 		}
 	}
-	stay := 0
-	for _, i := range slices.Backward(dead) {
+	p.newestStay("unanswered", dead, either, p.m.cfg.MaxOpenCalls)
+	p.newestStay("waiting", waiting, nil, p.m.cfg.MaxWaitingCalls)
+}
+
+// newestStay checks that of some calls at most the oldest beyond a limit went. either may
+// count besides.
+func (p pass) newestStay(kind string, calls, either []int, limit int) {
+	left, stay := eventIDs(p.after), 0
+	for _, i := range slices.Backward(calls) {
 		later := 0
 		for _, j := range either {
 			if j > i {
@@ -95,18 +102,20 @@ func (p pass) openCalls() {
 		switch _, visible := left[p.before.At(i).ID()]; {
 		case visible:
 			stay++
-		case stay+later < p.m.cfg.MaxOpenCalls:
-			p.fail("the unanswered call in %s was hidden, only %d later ones stay", p.before.At(i).ID(), stay)
+		case stay+later < limit:
+			p.fail("the %s call in %s was hidden, only %d later ones stay", kind, p.before.At(i).ID(), stay)
 		}
 	}
 }
 
 // openCalls returns the events, once for each call, of calls that must stay whatever
-// there is, and of those of which only so many stay. Either are of the former: calls in
+// there is, and of those of which only so many stay: that wait for the user's side, or
+// that nobody answers. Either are of the former: calls in
 // an event that names no invocation, which may count as the newest's or not. Asking are
-// answered requests to the user, each with the call that it is about and that has not
-// returned since: it stays as long as the call does.
-func openCalls(v fold.View, run compaction.Run) (pending, dead, either []int, asking [][2]int) {
+// requests to the user, each with the call that it is about: answered ones, where the call
+// has not returned since and they stay as long as it does; and, the other way round,
+// unanswered ones, where the call stays as long as they do.
+func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either []int, asking [][2]int) {
 	owner := owners(v)
 	newest, named := "", v.Skeleton().Invocation
 	for i := range v.Len() {
@@ -134,10 +143,13 @@ func openCalls(v fold.View, run compaction.Run) (pending, dead, either []int, as
 				continue
 			}
 			if answer < 0 {
-				waits[j] = "pending"
+				asking = append(asking, [2]int{calls[j].Index, c.Index})
+				if waits[j] == "dead" {
+					waits[j] = "asked about"
+				}
 			} else if calls[j].Responses == nil || slices.Max(calls[j].Responses) < c.Responses[answer] {
 				asking = append(asking, [2]int{c.Index, calls[j].Index})
-				if waits[j] == "" {
+				if waits[j] == "" || waits[j] == "asked about" {
 					waits[j] = "dead"
 				}
 			}
@@ -146,17 +158,21 @@ func openCalls(v fold.View, run compaction.Run) (pending, dead, either []int, as
 	}
 	for i, c := range calls {
 		over := owner[c.Index] != newest && (owner[c.Index] != run.Invocation || run.Invocation == "")
+		named := nearestNamed(v, c.Index) == named
 		switch {
-		case waits[i] == "pending", waits[i] == "dead" && !over:
+		case waits[i] == "" || waits[i] == "asked about":
+		case !over, named:
 			pending = append(pending, c.Index)
-		case waits[i] == "dead" && nearestNamed(v, c.Index) == named:
-			pending = append(pending, c.Index)
-			either = append(either, c.Index)
-		case waits[i] == "dead":
+			if over && waits[i] == "dead" {
+				either = append(either, c.Index)
+			}
+		case waits[i] == "pending":
+			waiting = append(waiting, c.Index)
+		default:
 			dead = append(dead, c.Index)
 		}
 	}
-	return pending, dead, either, asking
+	return pending, waiting, dead, either, asking
 }
 
 // nearestNamed returns the invocation that the event names or else the nearest before it
