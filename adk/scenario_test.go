@@ -2,6 +2,7 @@ package adk_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"pgregory.net/rapid"
@@ -186,25 +187,31 @@ func (d *drawing) root() role {
 	}
 }
 
-var anyMove = []move{tells, tiny, looksUp, twice, pays, paysBoth, paysAnd, asks, asksBoth, asksAnd, transfer, delegate, breaks}
+var anyMove = []move{tells, tiny, looksUp, twice, pays, paysBoth, paysAnd, asks, asksBoth, asksAnd, breaks}
 
 // chatty draws an agent that talks, and its sub-agents.
 func (d *drawing) chatty(depth int) role {
 	r := role{Name: d.name(), Kind: chatAgent, None: rapid.IntRange(0, 3).Draw(d.t, "none") == 0}
-	r.Moves = rapid.SliceOfN(rapid.SampledFrom(anyMove), 1, 12).Draw(d.t, "moves")
-	if depth == 0 {
-		return r
-	}
-	for range rapid.IntRange(0, 2).Draw(d.t, "subs") {
-		switch k := rapid.SampledFrom([]kind{chatAgent, taskAgent, taskAgent, sequentialAgent}).Draw(d.t, "sub"); k {
-		case chatAgent:
-			r.Subs = append(r.Subs, d.chatty(depth-1))
-		case taskAgent:
-			r.Subs = append(r.Subs, d.tasked())
-		default:
-			r.Subs = append(r.Subs, d.workflow(k, depth-1))
+	moves := slices.Clone(anyMove)
+	if depth > 0 {
+		for range rapid.IntRange(0, 2).Draw(d.t, "subs") {
+			switch k := rapid.SampledFrom([]kind{chatAgent, taskAgent, taskAgent, sequentialAgent}).Draw(d.t, "sub"); k {
+			case taskAgent:
+				r.Subs = append(r.Subs, d.tasked())
+				moves = append(moves, delegate, delegate, delegate)
+			case chatAgent:
+				r.Subs = append(r.Subs, d.chatty(depth-1))
+				moves = append(moves, transfer, transfer)
+			default:
+				r.Subs = append(r.Subs, d.workflow(k, depth-1))
+				moves = append(moves, transfer, transfer)
+			}
 		}
 	}
+	if depth < 2 { // there may be an agent above to go back to
+		moves = append(moves, transfer)
+	}
+	r.Moves = rapid.SliceOfN(rapid.SampledFrom(moves), 1, 12).Draw(d.t, "moves")
 	return r
 }
 
