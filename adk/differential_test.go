@@ -28,7 +28,7 @@ import (
 // same agents say the same, the state is the same, and the models get prompts that a
 // model's API accepts as much as those without compaction, with what the user has asked.
 //
-// The long run: go test -run TestScenarios -rapid.checks=500 -rapid.seed=0
+// The long run: go test -run TestScenarios -rapid.checks=500
 func TestScenarios(t *testing.T) {
 	quickly(t, "40")
 	log.SetOutput(io.Discard) // the runner's, of agents that it does not know
@@ -48,14 +48,16 @@ type counts struct {
 	Prompts, Compacted, Summaries, Errors int
 }
 
-// quickly lets rapid draw the same few scenarios each time, unless it is told otherwise.
+// quickly lets rapid draw the same few scenarios each time, unless it is told how many.
 func quickly(t *testing.T, checks string) {
 	t.Helper()
+	if f := flag.Lookup("rapid.checks"); f.Value.String() != f.DefValue {
+		return
+	}
 	for name, value := range map[string]string{"rapid.checks": checks, "rapid.seed": "1", "rapid.nofailfile": "true"} {
-		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
-			no(t, f.Value.Set(value))
-			t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
-		}
+		f := flag.Lookup(name)
+		no(t, f.Value.Set(value))
+		t.Cleanup(func() { _ = f.Value.Set(f.DefValue) })
 	}
 }
 
@@ -84,6 +86,15 @@ func (s scenario) compare(t *testing.T, total *counts) string {
 			return fmt.Sprintf("turn %d, without compaction: %s", i+1, problem)
 		}
 	}
+	// ADK leaves out of a prompt what came between a call and the answer that is its last.
+	said := map[string]bool{}
+	for _, p := range want {
+		for _, prompts := range p.prompts {
+			for _, prompt := range prompts {
+				maps.Copy(said, parts(prompt))
+			}
+		}
+	}
 	for m, mode := range s.Compact {
 		var mu sync.Mutex
 		failed, wrote := "", 0
@@ -104,7 +115,7 @@ func (s scenario) compare(t *testing.T, total *counts) string {
 			return fmt.Sprintf("compaction %d: %s", m+1, failed)
 		}
 		for i := range want {
-			if problem := want[i].changed(got[i], i+1, total); problem != "" {
+			if problem := want[i].changed(got[i], i+1, said, total); problem != "" {
 				return fmt.Sprintf("turn %d, compaction %d: %s", i+1, m+1, problem)
 			}
 		}
@@ -147,7 +158,7 @@ func (p played) wentOtherwise(q played) string {
 }
 
 // changed says how a turn that was compacted differs from what it may be.
-func (p played) changed(q played, turn int, total *counts) string {
+func (p played) changed(q played, turn int, said map[string]bool, total *counts) string {
 	if problem := p.wentOtherwise(q); problem != "" {
 		return problem
 	}
@@ -158,7 +169,7 @@ func (p played) changed(q played, turn int, total *counts) string {
 			if len(got) < len(want) {
 				total.Compacted++
 			}
-			if problem := worse(want, got, turn); problem != "" {
+			if problem := worse(want, got, turn, said); problem != "" {
 				return fmt.Sprintf("prompt %d of %s %s:\n%s\nwithout compaction\n%s", i, name, problem,
 					strings.Join(inWords(got, false), "\n"), strings.Join(inWords(want, false), "\n"))
 			}
@@ -167,8 +178,9 @@ func (p played) changed(q played, turn int, total *counts) string {
 	return ""
 }
 
-// worse says what a compacted prompt has that one that is not has not, or lacks.
-func worse(want, got []*genai.Content, turn int) string {
+// worse says what is wrong with a compacted prompt that is not with the other, what of this
+// turn it lacks, and what it has that nobody said.
+func worse(want, got []*genai.Content, turn int, said map[string]bool) string {
 	faults := map[string]int{}
 	for _, f := range faultsOf(want) {
 		faults[f]++
@@ -178,16 +190,7 @@ func worse(want, got []*genai.Content, turn int) string {
 			return f
 		}
 	}
-	said := func(prompt []*genai.Content) map[string]bool {
-		all := map[string]bool{}
-		for _, c := range prompt {
-			for _, p := range c.Parts {
-				all[part(p)] = true
-			}
-		}
-		return all
-	}
-	before, after := said(want), said(got)
+	before, after := parts(want), parts(got)
 	for words := range before {
 		live := words == fmt.Sprintf("%q", question(turn)) || words == fmt.Sprintf("%q", question(turn)+padding) ||
 			strings.Contains(words, fmt.Sprintf("answer of turn %d\"", turn))
@@ -196,11 +199,22 @@ func worse(want, got []*genai.Content, turn int) string {
 		}
 	}
 	for words := range after {
-		if !before[words] && !strings.Contains(words, "In short:") && !strings.HasPrefix(words, "\"Continue processing") {
+		if !said[words] && !strings.Contains(words, "In short:") && !strings.HasPrefix(words, "\"Continue processing") {
 			return fmt.Sprintf("has %s, which nobody said", words)
 		}
 	}
 	return ""
+}
+
+// parts are a prompt's parts in words.
+func parts(prompt []*genai.Content) map[string]bool {
+	all := map[string]bool{}
+	for _, c := range prompt {
+		for _, p := range c.Parts {
+			all[part(p)] = true
+		}
+	}
+	return all
 }
 
 func part(p *genai.Part) string {

@@ -3,6 +3,7 @@ package adk
 import (
 	"google.golang.org/adk/v2/tool/toolconfirmation"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -13,7 +14,7 @@ import (
 //   - the newest event of each agent. The runner hands a message to the author of the
 //     newest event that is not the user's, or, where that agent cannot be addressed, of
 //     the newest one before it that can.
-//   - where the user is being asked something, and in the newest invocation, which may be
+//   - where the user is being asked something that compaction lets stay, and in the newest invocation, which may be
 //     one that goes on after an answer: that request, the call that it is about with its
 //     responses, the user's messages and what workflow nodes returned. A run that is
 //     resumed is rebuilt from these. Did it see that the user has confirmed a call, but
@@ -22,11 +23,11 @@ import (
 //     is over; or, while the task is open, the call that began it, which is what its agent
 //     is told first.
 //
-// They are bounded by the number of agents, of open requests and of scopes.
-func pins(v fold.View) []string {
+// They are bounded by the number of agents, by MaxWaitingCalls, and by the number of scopes.
+func pins(v fold.View, cfg compaction.Config) []string {
 	p := pinning{view: v, pinned: map[int]bool{}}
 	p.agents()
-	p.requests()
+	p.requests(compaction.Waiting(v, cfg, compaction.Run{}))
 	p.confirmed()
 	p.scopes()
 	var ids []string
@@ -58,12 +59,10 @@ func (p pinning) agents() {
 	}
 }
 
-func (p pinning) requests() {
+func (p pinning) requests(waiting []fold.Call) {
 	goesOn := map[string]bool{} // by invocation id
-	for _, c := range p.view.Calls() {
-		if e := p.view.At(c.Index); asksUser(e, c) && !p.userAnswered(c) {
-			goesOn[e.InvocationID()] = true
-		}
+	for _, c := range waiting {
+		goesOn[p.view.At(c.Index).InvocationID()] = true
 	}
 	newest, asked := "", map[string]bool{}
 	for _, e := range p.view.Entries() {
@@ -111,24 +110,6 @@ func confirms(e *patch.Event, part int) string {
 		return ""
 	}
 	return call.ID
-}
-
-// asksUser reports whether a call waits for an answer by the user's side.
-func asksUser(e *patch.Event, c fold.Call) bool {
-	switch c.Name {
-	case toolconfirmation.FunctionCallName, "adk_request_credential", "adk_request_input":
-		return true
-	}
-	return c.ID != "" && e.IsLongRunning(c.ID)
-}
-
-func (p pinning) userAnswered(c fold.Call) bool {
-	for _, r := range c.Responses {
-		if p.view.At(r).Author() == userAuthor {
-			return true
-		}
-	}
-	return false
 }
 
 // isOutput reports whether the event says what a workflow node returned.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -102,7 +103,7 @@ func TestPins(t *testing.T) {
 			for _, e := range c.events {
 				no(t, svc.AppendEvent(t.Context(), sess, e))
 			}
-			equal(t, "pinned", adk.Pins(sess.(*adk.Session).View()), c.want)
+			equal(t, "pinned", adk.Pins(sess.(*adk.Session).View(), compaction.Config{}), c.want)
 		})
 	}
 }
@@ -118,7 +119,7 @@ func TestPinsOfSummaries(t *testing.T) {
 	_, err = svc.ApplyPatch(t.Context(), sess, patch.NewSummarise(1, 1, s))
 	no(t, err)
 	no(t, svc.AppendEvent(t.Context(), sess, said("a2", "2", "a")))
-	got := adk.Pins(sess.(*adk.Session).View())
+	got := adk.Pins(sess.(*adk.Session).View(), compaction.Config{})
 	if !slices.Equal(got, []string{"go", "a2"}) {
 		t.Errorf("pinned: %v", got)
 	}

@@ -35,6 +35,7 @@ type played struct {
 type stage interface {
 	session.Service
 	plugins() []*plugin.Plugin
+	answers(msg *genai.Content)
 	between() // turns
 	after()   // an event
 }
@@ -43,6 +44,7 @@ type stage interface {
 type reference struct{ session.Service }
 
 func (reference) plugins() []*plugin.Plugin { return nil }
+func (reference) answers(*genai.Content)    {}
 func (reference) between()                  {}
 func (reference) after()                    {}
 
@@ -107,6 +109,12 @@ func (o *ours) plugins() []*plugin.Plugin {
 	return nil
 }
 
+func (o *ours) answers(msg *genai.Content) {
+	if msg.Parts[0].FunctionResponse != nil {
+		no(o.t, o.Recall(o.t.Context(), get(o.t, o, "s"), msg))
+	}
+}
+
 func (o *ours) between() {
 	o.settle()
 	if o.restart == turns {
@@ -146,6 +154,7 @@ func (s scenario) play(t *testing.T, on stage) (all []played) {
 		no(t, err)
 		var msg *genai.Content
 		msg, open = u.message(n+1, open)
+		on.answers(msg)
 		p := played{said: map[string][]string{}, prompts: map[string][][]*genai.Content{}}
 		events := 0
 		for e, err := range r.Run(ctx, "user", "s", msg, agent.RunConfig{}) {

@@ -20,6 +20,9 @@ import (
 // is on, the session may be compacted before AppendEvent returns (see the package's
 // documentation); what goes wrong then is no error of AppendEvent.
 //
+// An event that answers a call which a summary hides brings the call back into sight, just
+// before itself (see [Service.Recall]).
+//
 // While a node of a workflow appends, which has its place in the list of events, that list
 // only grows: patches that others logged show after the first event that is none of a
 // node's, or when the session is got again.
@@ -55,6 +58,9 @@ func (s *Service) append(ctx context.Context, handle *Session, e *session.Event)
 	lasting.Actions.StateDelta = withoutTemp(e.Actions.StateDelta)
 	event, err := NewEvent(&lasting)
 	if err != nil {
+		return false, err
+	}
+	if err := s.recall(ctx, handle, event); err != nil {
 		return false, err
 	}
 	done, err := s.store.AppendEvents(ctx, handle.key, store.AppendOptions{Creation: handle.View().Creation()}, event)
