@@ -53,7 +53,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 		return Session{}, fromBackend(newKey, backend.ErrExists)
 	}
 	w := write{store: s, handle: h}
-	if err := w.create(m.initial); err != nil {
+	if err := w.create(m.initial, w.store.opts.Now()); err != nil {
 		return Session{}, err
 	}
 	for page, err := range s.pages(ctx, key, head.Creation, 1, last) {

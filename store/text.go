@@ -202,7 +202,7 @@ func (w *write) createForImport(f file, opts ImportOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := w.create(own); err != nil {
+	if err := w.create(own, w.store.opts.Now()); err != nil {
 		return err
 	}
 	if err := w.share(shared); err != nil {
