@@ -136,13 +136,15 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 // A summary takes the events' place only if the summarizer's answer is whole: not empty,
 // without a function call, not over [Config.MaxSummaryTokens], and at most half as long
 // as what it replaces. Else the session stays as it is, and the error is a
-// *[SummarizerError]; one that declines gives no error. After a failure or a refusal to
+// *[SummarizerError]; one that declines gives no error. What takes fewer than 32 tokens is
+// shown to no summarizer, and its summary says it word for word; so does one of fewer than
+// 128 for which the answer is too long. After a failure or a refusal to
 // answer, the session is left alone, without error, until it has grown by so many
-// records as there were failures in a row, doubled each time up to 64; a window of few
-// tokens for which no answer could be used is passed over until it has grown by 64.
-// Where another
-// patch was logged while a summary was made, that one stands, and MaybeCompact stops
-// without error. Other errors are the log's own. What earlier passes have written is
+// records as there were failures in a row, doubled each time up to 64; from
+// [Config.FallbackAfter] failures on, a window for which no answer can be used is passed
+// over until it has grown by 64. Where another patch, or an answer to a call that was to go,
+// was logged while a summary was made, that one stands, and MaybeCompact stops without
+// error. Other errors are the log's own. What earlier passes have written is
 // returned in any case.
 func (c *Compactor[K]) MaybeCompact(ctx context.Context, key K) ([]Written, error) {
 	return c.Compact(ctx, key, Run{})
@@ -187,7 +189,9 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			w.Took = a.Took
 			a.Written = &w
 			done = append(done, w)
-			c.succeeded(key)
+			if w.Usage.Calls > 0 {
+				c.succeeded(key)
+			}
 			view = next
 		case gaveUp(ctx) || overtaken(err):
 		default:
@@ -260,21 +264,14 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 	for _, g := range w.Groups {
 		t := written{group: g}
 		var err error
-		if !w.Merge {
+		if !w.Merge && tokensAt(v, g.Indices) >= briefTokens {
 			if t.again, err = log.shownAgain(ctx, v, g, c.cfg.OverlapSize); err != nil {
 				return out, v, err
 			}
 		}
-		req := request(v, w, g, t.again, c.cfg)
-		resp, err := c.summarize(ctx, c.writer(key), req)
-		out.Usage.add(resp.Usage)
-		if err == nil {
-			t.text, err = answer(resp, req.MaxTokens)
-		}
-		if err != nil {
+		if t.text, err = c.text(ctx, key, request(v, w, g, t.again, c.cfg), tokensAt(v, g.Indices), &out); err != nil {
 			return out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
 		}
-		out.Model = resp.Model
 		texts = append(texts, t)
 	}
 	summaries, err := s.summaries(w, texts, c.cfg, c.opts.NewID)
@@ -303,6 +300,32 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 		}
 	}
 	return out, next, err
+}
+
+// text returns what the summary of a request says that covers so many tokens: what a
+// summarizer does, or, if that is too little to be made shorter, what the events do.
+func (c *Compactor[K]) text(ctx context.Context, key K, req Request, covered int, out *Written) (string, error) {
+	own := ""
+	if covered < shortTokens {
+		own = wordForWord(req)
+		if patch.EstimateTextTokens(own) > c.cfg.MaxSummaryTokens {
+			own = ""
+		}
+	}
+	if own != "" && covered < briefTokens {
+		return own, nil
+	}
+	resp, err := c.summarize(ctx, c.writer(key), req)
+	out.Usage.add(resp.Usage)
+	if err != nil {
+		return "", err
+	}
+	text, err := answer(resp, req.MaxTokens)
+	if errors.Is(err, errTooLong) && own != "" {
+		return own, nil
+	}
+	out.Model = resp.Model
+	return text, err
 }
 
 func (w Written) metadata(took time.Duration) map[string]any {

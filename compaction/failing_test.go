@@ -113,7 +113,7 @@ func TestFailingSummarizers(t *testing.T) {
 			var calls atomic.Int32
 			var lines bytes.Buffer
 			var seen []compaction.Attempt[store.Key]
-			s := newSession(t, "u1*20 d1 a1*20 u2*20 a2*20")
+			s := newSession(t, "u1*60 d1 a1*60 u2*60 a2*60")
 			c, err := compaction.New(s.store, compaction.Config{
 				Enabled: true, CompactionInterval: 2, Timeout: timeout,
 				Summarizer: compaction.SummarizerFunc(func(ctx context.Context, r compaction.Request) (compaction.Response, error) {
@@ -155,7 +155,7 @@ func TestFailingSummarizers(t *testing.T) {
 
 			for i := range 200 {
 				if i%2 == 0 {
-					s.append(fmt.Sprintf("u%d*5", i))
+					s.append(fmt.Sprintf("u%d*150", i))
 				}
 				before := s.view().Seq()
 				if done, _ := c.MaybeCompact(t.Context(), key); done != nil || s.view().Seq() != before {

@@ -76,6 +76,9 @@ type Decision struct {
 // again, lest a tail that alone reaches the threshold costs a call with every event.
 const worthwhile = 16
 
+// fraction is the least that is worth a call under a threshold.
+func fraction(threshold int) int { return threshold/worthwhile + min(1, threshold%worthwhile) }
+
 // Plan decides what to compact next in a view, if anything, and says why. It is pure:
 // the same view, config and run give the same decision, and nothing is changed. After a
 // window has been applied, Plan on the new view gives the next pass; passes come to an
@@ -106,12 +109,11 @@ func (s *visible) plan(cfg Config) Decision {
 		// the dearer part.
 		if waiting = s.invocations(func(i int) bool { return s.invocation[i] != s.live || s.live == noInvocation }); waiting >= cfg.CompactionInterval {
 			s.settle(cfg, func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live })
-			waiting = s.invocations(s.coverable)
-			if waiting >= cfg.CompactionInterval {
-				if d.Window = s.window(ByInterval, cfg); d.Window != nil {
-					d.Reason = fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
-					return d
-				}
+			w := s.window(ByInterval, cfg)
+			if waiting = s.invocations(s.coverable); waiting >= cfg.CompactionInterval {
+				d.Window = w
+				d.Reason = fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
+				return d
 			}
 		}
 		reason = fmt.Sprintf("%d of %d invocations; ", waiting, cfg.CompactionInterval)
@@ -120,12 +122,12 @@ func (s *visible) plan(cfg Config) Decision {
 	if over {
 		tail := s.tail(cfg.EventRetentionSize)
 		s.settle(cfg, func(i int) bool { return i >= tail })
+		w := s.window(ByTokens, cfg)
 		there := s.coverableTokens()
-		if there*worthwhile >= cfg.TokenThreshold {
-			if d.Window = s.window(ByTokens, cfg); d.Window != nil {
-				d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", d.PromptTokens, cfg.TokenThreshold)
-				return d
-			}
+		if w != nil && there >= fraction(cfg.TokenThreshold) {
+			d.Window = w
+			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", d.PromptTokens, cfg.TokenThreshold)
+			return d
 		}
 		reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it",
 			d.PromptTokens, cfg.TokenThreshold, there)

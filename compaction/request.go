@@ -17,6 +17,15 @@ const maxPartRunes = 4_000
 // quarters of that, since little can be left out of them.
 const tinyTokens = 256
 
+// What takes fewer tokens than so many is not shown to a summarizer: its answer would
+// hardly be shorter. The summary says it word for word, and goes with its neighbours when
+// summaries are merged.
+const briefTokens = 32
+
+// Of what takes fewer tokens than so many, a summary that turned out too long is not used,
+// and the summary says it word for word.
+const shortTokens = 128
+
 // A summary should take this part of what it stands for, but need not take fewer than so
 // many tokens. One that is a little longer is not refused yet.
 const (
@@ -50,13 +59,41 @@ func request(v fold.View, w *Window, g Group, again []*patch.Event, cfg Config) 
 // maxAnswer is how long the summary of a group may be.
 func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
 	covered := tokensAt(v, g.Indices)
-	if w.Merge && covered < tinyTokens {
-		return min(covered*3/4, cfg.MaxSummaryTokens)
+	if w.Merge {
+		return min(longestMerged(covered), cfg.MaxSummaryTokens)
 	}
 	// A branch that said little gets room from what the window saves on the others, lest
 	// it keep them all waiting.
 	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
 	return min(max(covered/2, least), cfg.MaxSummaryTokens)
+}
+
+// longestMerged is how long a summary of summaries may be that take so many tokens.
+func longestMerged(tokens int) int {
+	switch {
+	case tokens < briefTokens:
+		return tokens
+	case tokens < tinyTokens:
+		return tokens * 3 / 4
+	}
+	return tokens / 2
+}
+
+// wordForWord returns a text that says all that the events of a request do. Names and ids
+// may be longer than what was said: that is cut then.
+func wordForWord(r Request) string {
+	if !r.Merge {
+		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*patch.RunesPerToken))
+	}
+	var texts []string
+	for _, e := range r.Events {
+		for _, p := range partsOf(e) {
+			if p.Text != nil && !p.Thought {
+				texts = append(texts, *p.Text)
+			}
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 func tokensAt(v fold.View, indices []int) int {

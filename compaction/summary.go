@@ -16,6 +16,9 @@ import (
 // written.
 var errDeclined = errors.New("declined")
 
+// errTooLong: the summarizer's answer is one, but for its length.
+var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
+
 // answer returns the text of a summarizer's answer, or why it cannot be used.
 func answer(r Response, maxTokens int) (string, error) {
 	if r.Content == nil {
@@ -48,7 +51,7 @@ func answer(r Response, maxTokens int) (string, error) {
 	case text == "":
 		return refuse("it is empty")
 	case patch.EstimateTextTokens(text) > maxTokens:
-		return refuse("it takes %d tokens, and may take %d", patch.EstimateTextTokens(text), maxTokens)
+		return "", fmt.Errorf("%w: it takes %d tokens, and may take %d", errTooLong, patch.EstimateTextTokens(text), maxTokens)
 	default:
 		return text, nil
 	}
