@@ -44,7 +44,7 @@ func (c *Compactor[K]) failed(key K, v fold.View, w *Window, err error) {
 	if answered := (*SummarizerError)(nil); errors.As(err, &answered) {
 		b.answers++
 	}
-	if useless := errors.Is(err, errDeclined) || errors.Is(err, ErrRefusedAnswer); useless && b.failures >= c.cfg.FallbackAfter {
+	if useless := errors.Is(err, errDeclined) || errors.Is(err, ErrRefusedAnswer); useless && w != nil && b.failures >= c.cfg.FallbackAfter {
 		if b.over == nil {
 			b.over = map[string]uint64{}
 		}

@@ -168,22 +168,15 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		if c.waits(key, view) {
 			return done, nil
 		}
-		now := run
-		now.Pinned = append(c.passedOver(key, view), run.Pinned...)
-		if now.Invocation == "" && c.opts.Running != nil {
-			now.Invocation = c.opts.Running(key)
-		}
-		if c.opts.Pin != nil {
-			now.Pinned = append(now.Pinned, c.opts.Pin(view)...)
-		}
-		s := newVisible(view, now)
-		d := s.plan(c.cfg)
-		if d.Window == nil {
+		start := time.Now()
+		window, w, next, err := c.try(ctx, key, view, run)
+		if window == nil && err == nil {
 			return done, nil
 		}
-		start := time.Now()
-		w, next, err := c.pass(ctx, key, s, d.Window)
-		a := Attempt[K]{Key: key, Trigger: d.Window.Trigger, Took: time.Since(start)}
+		a := Attempt[K]{Key: key, Took: time.Since(start)}
+		if window != nil {
+			a.Trigger = window.Trigger
+		}
 		switch {
 		case err == nil:
 			w.Took = a.Took
@@ -195,12 +188,34 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			view = next
 		case gaveUp(ctx) || overtaken(err):
 		default:
-			c.failed(key, view, d.Window, err)
+			c.failed(key, view, window, err)
 		}
 		if err = c.ended(ctx, a, err); err != nil || a.Written == nil {
 			return done, err
 		}
 	}
+}
+
+// try plans a window and carries it out. There is none if there is nothing to do. A panic
+// on the way is an error.
+func (c *Compactor[K]) try(ctx context.Context, key K, view fold.View, run Run) (window *Window, out Written, next fold.View, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{ErrPanic, p, debug.Stack()}
+		}
+	}()
+	run.Pinned = append(c.passedOver(key, view), run.Pinned...)
+	if run.Invocation == "" && c.opts.Running != nil {
+		run.Invocation = c.opts.Running(key)
+	}
+	if c.opts.Pin != nil {
+		run.Pinned = append(run.Pinned, c.opts.Pin(view)...)
+	}
+	s := newVisible(view, run)
+	if window = s.plan(c.cfg).Window; window != nil {
+		out, next, err = c.pass(ctx, key, s, window)
+	}
+	return window, out, next, err
 }
 
 // errGrown: the log has got a record that the window does not fit.
@@ -229,17 +244,27 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 		a.Outcome = Declined
 	default:
 		a.Outcome, a.Err = Failed, err
-		attrs := []slog.Attr{slog.Any("session", a.Key), slog.String("trigger", string(a.Trigger)), slog.Any("error", err)}
-		if panicked := (*panicError)(nil); errors.As(err, &panicked) {
-			attrs = append(attrs, slog.String("stack", string(panicked.stack)))
-		}
-		c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "compaction failed", attrs...)
+		c.logFailure(ctx, a)
 	}
 	c.counters.count(a.Outcome, a.Written)
 	if c.opts.Observe != nil {
 		c.opts.Observe(ctx, a)
 	}
 	return a.Err
+}
+
+func (c *Compactor[K]) logFailure(ctx context.Context, a Attempt[K]) {
+	attrs := []slog.Attr{slog.Any("session", a.Key), slog.String("trigger", string(a.Trigger)), slog.Any("error", a.Err)}
+	if panicked := (*panicError)(nil); errors.As(a.Err, &panicked) {
+		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
+	}
+	c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "compaction failed", attrs...)
+}
+
+// panicked logs and counts a panic that no attempt has.
+func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
+	c.counters.count(Failed, nil)
+	c.logFailure(ctx, Attempt[K]{Key: key, Err: err})
 }
 
 // pass has a window summarised and logs the patches.
@@ -357,6 +382,7 @@ func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (R
 	if busy {
 		return Response{}, fmt.Errorf("%w: %d calls that were given up are still under way", ErrSummarizerBusy, maxGivenUp)
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	type result struct {
 		resp Response
@@ -368,7 +394,7 @@ func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (R
 		var r result
 		defer func() {
 			if p := recover(); p != nil {
-				r.err = &panicError{p, debug.Stack()}
+				r.err = &panicError{ErrSummarizerPanic, p, debug.Stack()}
 			}
 			out <- r
 		}()
@@ -394,5 +420,8 @@ func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (R
 		s.given--
 		c.mu.Unlock()
 	}()
+	if caller.Err() != nil {
+		return Response{}, fmt.Errorf("given up, since the caller's time was over: %w", context.Cause(caller))
+	}
 	return Response{}, fmt.Errorf("given up after %v: %w", c.cfg.Timeout, context.Cause(ctx))
 }

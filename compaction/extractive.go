@@ -49,7 +49,7 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if req.AimTokens > 0 {
 		budget = min(budget, req.AimTokens)
 	}
-	text := fitLines(lines, budget*patch.RunesPerToken)
+	text := fitLines(lines, runesOf(budget))
 	if text == "" {
 		return Response{}, nil
 	}

@@ -73,6 +73,11 @@ func misbehaviours(release <-chan struct{}) []misbehaviour {
 		{"a thought that is a function call", answers(part(&genai.Part{Thought: true, FunctionCall: &genai.FunctionCall{Name: "delete_all"}}, genai.NewPartFromText("told"))), refused, "delete_all"},
 		{"a function response alone", answers(part(genai.NewPartFromFunctionResponse("tool", map[string]any{"a": 1}))), refused, "empty"},
 		{"an image alone", answers(part(genai.NewPartFromBytes([]byte{1}, "image/png"))), refused, "empty"},
+		{"a zero-width space", answers(part(genai.NewPartFromText("\u200b"))), refused, "no letter"},
+		{"NUL and ESC", answers(part(genai.NewPartFromText("\x00\x1b"))), refused, "empty"},
+		{"a soft hyphen", answers(part(genai.NewPartFromText("\u00ad"))), refused, "no letter"},
+		{"no Unicode", answers(part(genai.NewPartFromText("\xff\xfe"))), refused, "no letter"},
+		{"an ellipsis", answers(part(genai.NewPartFromText("…"), genai.NewPartFromText("--"))), refused, "no letter"},
 		{"cut off", stopped(genai.FinishReasonMaxTokens), refused, "MAX_TOKENS"},
 		{"blocked", stopped(genai.FinishReasonSafety), refused, "SAFETY"},
 		{"stopped for a reason that is not known", stopped("SOMETHING_NEW"), refused, "SOMETHING_NEW"},
@@ -214,14 +219,15 @@ func TestSummarizerChangesItsInput(t *testing.T) {
 	}
 }
 
-// Text that is not Unicode is repaired, and parts that are no text are left out.
+// Text that is not Unicode is repaired, and control characters and parts that are no text
+// are left out.
 func TestAnswerIsRepaired(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50 u2*50 a2*50")
 	s.compact(every(2, 0, answers(&genai.Content{Parts: []*genai.Part{
 		nil, {Text: "hm", Thought: true}, {Text: " to\xffld\x00 "}, {InlineData: &genai.Blob{Data: []byte{1}}}, {Text: "\u2028more"},
 	}})))
 	c, err := s.view().At(0).Content()
-	if err != nil || len(c.Parts) != 1 || c.Parts[0].Text != "to\uFFFDld\x00 \n\u2028more" && c.Parts[0].Text != "to\uFFFDld\x00\nmore" {
+	if err != nil || len(c.Parts) != 1 || c.Parts[0].Text != "to\uFFFDld\nmore" {
 		t.Errorf("the summary is %q, %v", c.Parts[0].Text, err)
 	}
 }

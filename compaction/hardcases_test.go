@@ -82,8 +82,8 @@ func TestHardCase14_Overlap(t *testing.T) {
 				t.Errorf("shown before are %s", got)
 			}
 			c, _ := compaction.CompactionOf(s.view().At(1))
-			if from, to := c.StartTimestamp-1767225600, c.EndTimestamp-1767225600; from != 2 || to != 6 {
-				t.Errorf("the range is %v to %v, want 2 to 6: inv2 to inv5", from, to)
+			if from, to := c.StartTimestamp-1767225600, c.EndTimestamp-1767225600; from != 4 || to != 6 || len(c.ExcludedEvents) > 0 {
+				t.Errorf("the range is %v to %v without %v, want 4 to 6: inv3 to inv5", from, to, c.ExcludedEvents)
 			}
 		})
 	}

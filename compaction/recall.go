@@ -89,30 +89,37 @@ func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error
 			return nil, err
 		}
 	}
+	wanted := map[callName]bool{}
+	for _, names := range unpairedResponses(then) {
+		for _, name := range names {
+			wanted[name] = true
+		}
+	}
+	return wanted, nil
+}
+
+// unpairedResponses returns what the responses that answer no visible call are named by,
+// by the indices of their events.
+func unpairedResponses(v fold.View) map[int][]callName {
 	type answer struct {
 		index int
 		call  callName
 	}
 	paired := map[answer]bool{}
-	for _, c := range then.Calls() {
+	for _, c := range v.Calls() {
 		for _, r := range c.Responses {
 			paired[answer{r, nameOf(patch.FunctionPart{ID: c.ID, Name: c.Name})}] = true
 		}
 	}
-	var wanted map[callName]bool
-	for i, e := range then.Events() {
+	unpaired := map[int][]callName{}
+	for i, e := range v.Events() {
 		for p := range e.FunctionParts() {
-			name := nameOf(p)
-			if !p.Response || paired[answer{i, name}] {
-				continue
+			if name := nameOf(p); p.Response && !paired[answer{i, name}] {
+				unpaired[i] = append(unpaired[i], name)
 			}
-			if wanted == nil {
-				wanted = map[callName]bool{}
-			}
-			wanted[name] = true
 		}
 	}
-	return wanted, nil
+	return unpaired
 }
 
 func eventsOf(r patch.Record) []*patch.Event {

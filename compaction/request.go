@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -119,7 +120,7 @@ func summariesBefore(v fold.View, g Group) []*patch.Event {
 }
 
 func history(r Request, maxTokens int) string {
-	limit := maxTokens * patch.RunesPerToken
+	limit := runesOf(maxTokens)
 	var b strings.Builder
 	if len(r.Before) > 0 {
 		fmt.Fprintf(&b, "[For context, summarised already]\n%s[To summarise]\n", fitting(r.Before, limit/4))
@@ -128,9 +129,15 @@ func history(r Request, maxTokens int) string {
 	return b.String()
 }
 
+// runesOf is how many runes so many tokens have, or the most that there is.
+func runesOf(tokens int) int {
+	return min(tokens, math.MaxInt/patch.RunesPerToken) * patch.RunesPerToken
+}
+
 // fitting is a transcript of at most so many runes: long arguments and results are cut
 // first, then texts too, so that something of each event is shown as long as there is
-// room; then the middle of the whole.
+// room; then the middle of the whole, up to the end of a line, lest what stands in a line
+// passes for a turn.
 func fitting(events []*patch.Event, limit int) string {
 	text := ""
 	for most := maxPartRunes; most >= 100; most /= 2 {
@@ -149,5 +156,9 @@ func fitting(events []*patch.Event, limit int) string {
 	}
 	runes := []rune(text)
 	half := limit / 2
-	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s\n", string(runes[:half]), n-2*half, strings.TrimSuffix(string(runes[n-half:]), "\n"))
+	rest := string(runes[n-half:])
+	if runes[n-half-1] != '\n' {
+		_, rest, _ = strings.Cut(rest, "\n")
+	}
+	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", string(runes[:half]), n-half-utf8.RuneCountInString(rest), rest)
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"unicode"
 
 	"google.golang.org/genai"
 
@@ -41,8 +43,8 @@ func answer(r Response, maxTokens int) (string, error) {
 			return refuse("it calls the function %q", p.FunctionCall.Name)
 		case p.Thought:
 			thoughts = true
-		case strings.TrimSpace(p.Text) != "":
-			texts = append(texts, strings.TrimSpace(strings.ToValidUTF8(p.Text, "\uFFFD")))
+		case clean(p.Text) != "":
+			texts = append(texts, clean(p.Text))
 		}
 	}
 	switch text := strings.Join(texts, "\n"); {
@@ -50,11 +52,28 @@ func answer(r Response, maxTokens int) (string, error) {
 		return refuse("it holds only thoughts")
 	case text == "":
 		return refuse("it is empty")
+	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }):
+		return refuse("it has no letter and no digit")
 	case patch.EstimateTextTokens(text) > maxTokens:
 		return "", fmt.Errorf("%w: it takes %d tokens, and may take %d", errTooLong, patch.EstimateTextTokens(text), maxTokens)
 	default:
 		return text, nil
 	}
+}
+
+// clean is a text without what a terminal or a reader of the log would take for a command:
+// control characters other than line breaks and tabs, and those that turn the direction of
+// writing. What is no Unicode becomes U+FFFD.
+func clean(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069:
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
 // written is a summary's text, and what it was made from.
@@ -68,6 +87,12 @@ type written struct {
 func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func() string) ([]*patch.Event, error) {
 	v := s.view
 	events := make([]*patch.Event, len(texts))
+	gone := map[int]bool{}
+	for _, span := range append(slices.Clone(w.Also), w.Span) {
+		for i := span.Start; i < span.Start+span.Count; i++ {
+			gone[i] = true
+		}
+	}
 	for i, t := range texts {
 		e, err := patch.NewEvent(patch.Fields{
 			ID:             newID(),
@@ -76,7 +101,7 @@ func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func()
 			Branch:         t.group.Branch,
 			IsolationScope: t.group.Scope,
 			Content:        visibleContent(t.text),
-			Actions:        patch.Actions{Compaction: compactionOf(v, t)},
+			Actions:        patch.Actions{Compaction: compactionOf(v, t, gone)},
 			CustomMetadata: map[string]any{lineageKey: s.lineage(w, t.group, cfg).metadata()},
 		})
 		if err != nil {
@@ -109,9 +134,10 @@ func visibleContent(text string) *genai.Content {
 	return genai.NewContentFromText(text, genai.RoleUser)
 }
 
-// compactionOf says what a summary stands for, as ADK does: the least and the greatest
-// time of what it covers and what was shown.
-func compactionOf(v fold.View, t written) *patch.EventCompaction {
+// compactionOf says what a summary stands for, as ADK does: the least and the greatest time
+// of what it covers, and which visible events in between it does not stand for. gone are
+// the events that go along with those.
+func compactionOf(v fold.View, t written, gone map[int]bool) *patch.EventCompaction {
 	c := &patch.EventCompaction{CompactedContent: genai.NewContentFromText(t.text, genai.RoleModel)}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	see := func(e *patch.Event) {
@@ -125,10 +151,16 @@ func compactionOf(v fold.View, t written) *patch.EventCompaction {
 	for _, i := range t.group.Indices {
 		see(v.At(i))
 	}
-	for _, e := range t.again {
-		see(e)
-	}
 	c.StartTimestamp, c.EndTimestamp = least, greatest
+	for i, e := range v.Events() {
+		if gone[i] {
+			continue
+		}
+		of, isSummary := CompactionOf(e)
+		if InCompactedRange(e, *c) || isSummary && within(of, *c) && !excludes(*c, e) {
+			c.ExcludedEvents = append(c.ExcludedEvents, refTo(e))
+		}
+	}
 	return c
 }
 
