@@ -93,14 +93,28 @@ func callsInSight(v fold.View, e *patch.Event) bool {
 }
 
 // recalled moves the session to the view after calls came back. Inside a workflow's node
-// they are added to what it shows.
+// those are added to what it shows that it does not show anyway.
 func (s *Session) recalled(done store.Committed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held != nil {
-		for _, r := range done.Records {
-			if r.Patch != nil {
-				s.held = append(s.held, r.Patch.NewEvents()...)
+	shown := map[patch.FunctionPart]bool{}
+	for _, e := range s.held {
+		for p := range e.FunctionParts() {
+			p.Index = 0
+			shown[p] = true
+		}
+	}
+	for _, r := range done.Records {
+		if s.held == nil || r.Patch == nil {
+			continue
+		}
+		for _, e := range r.Patch.NewEvents() {
+			for p := range e.FunctionParts() {
+				p.Index = 0
+				if !shown[p] {
+					s.held = append(s.held, e)
+					break
+				}
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -83,6 +84,49 @@ func TestAnswerToACompactedCall(t *testing.T) {
 			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), nil))
 			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), genai.NewContentFromText("x", "user")))
 			equal(t, "records", get(t, sessions, "s").(*adk.Session).View().Seq(), before)
+		})
+	}
+}
+
+// Inside a workflow's node a call that comes back is shown once, whether the node has seen
+// it before or not.
+func TestRecallInsideANode(t *testing.T) {
+	node := func(e *session.Event) { e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"} }
+	for _, seen := range []bool{false, true} {
+		t.Run(fmt.Sprint("seen ", seen), func(t *testing.T) {
+			svc := inMemory(t)
+			sess := create(t, svc, "s", nil)
+			no(t, svc.AppendEvent(t.Context(), sess, said("q", "1", "user")))
+			no(t, svc.AppendEvent(t.Context(), sess, said("ask", "1", "n", calling("c", "lookup"))))
+			no(t, svc.AppendEvent(t.Context(), sess, said("u", "2", "user")))
+			summarise := func() {
+				e, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", Content: genai.NewContentFromText("in short", "user")})
+				no(t, err)
+				_, err = svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSummarise(0, 2, e))
+				no(t, err)
+			}
+			if !seen {
+				summarise()
+			}
+			run := get(t, svc, "s")
+			no(t, svc.AppendEvent(t.Context(), run, said("n0", "2", "n", node)))
+			if seen {
+				summarise()
+			} else {
+				_, err := svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(1, 1)) // what the node goes on seeing
+				no(t, err)
+			}
+			no(t, svc.AppendEvent(t.Context(), run, said("n1", "2", "n", node)))
+			no(t, svc.AppendEvent(t.Context(), run, said("late", "1", "n", node, returning("c", "lookup", map[string]any{"a": 1}))))
+			calls := map[string]int{}
+			for name, s := range map[string]session.Session{"the run": run, "got": get(t, svc, "s")} {
+				for e := range s.Events().All() {
+					if f := e.Content.Parts[0].FunctionCall; f != nil {
+						calls[name]++
+					}
+				}
+			}
+			equal(t, "calls in sight", calls, map[string]int{"the run": 1, "got": 1})
 		})
 	}
 }
