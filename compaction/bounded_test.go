@@ -29,7 +29,7 @@ func TestHardCase32_LoneTinyEvents(t *testing.T) {
 		}, 60, compaction.DefaultMaxOpenCalls + 2, 1, 40},
 		{"one dead call a turn", 800, both, func(i int) string { return fmt.Sprintf("c%d(x%d)*1", i, i) },
 			40, compaction.DefaultMaxOpenCalls + compaction.DefaultInterval, 0.5, 20},
-		{"one dead call a turn, and a question", 800, both, func(i int) string { return fmt.Sprintf("u%d*1 c%d(x%d)*1", i, i, i) },
+		{"one dead call a turn, and a question", 250, both, func(i int) string { return fmt.Sprintf("u%d*1 c%d(x%d)*1", i, i, i) },
 			60, compaction.DefaultMaxOpenCalls + compaction.DefaultInterval, 0.75, 30},
 		{"a sub-agent that says little at every seventh turn", 420, both, func(i int) string {
 			if i%7 == 0 {

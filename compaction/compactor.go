@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -311,7 +312,11 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 	if out.TokensBefore > 0 {
 		out.Ratio = float64(out.TokensAfter) / float64(out.TokensBefore)
 	}
-	patches, err := w.patches(summaries, out.PatchID, out.metadata(time.Since(start)))
+	about := out.metadata(time.Since(start))
+	if about[recentKey], err = c.recents(ctx, s, w, summaries, log); err != nil {
+		return out, v, err
+	}
+	patches, err := w.patches(summaries, out.PatchID, about)
 	if err != nil {
 		return out, v, err
 	}
@@ -351,6 +356,32 @@ func (c *Compactor[K]) text(ctx context.Context, key K, req Request, covered int
 	}
 	out.Model = resp.Model
 	return text, err
+}
+
+// recents says of a window's summaries which events of theirs are recent, by their ids. A
+// summary of summaries has what the last of these has.
+func (c *Compactor[K]) recents(ctx context.Context, s *visible, w *Window, summaries []*patch.Event, log bound) (map[string]any, error) {
+	out := map[string]any{}
+	for i, g := range w.Groups {
+		if !w.Merge {
+			out[summaries[i].ID()] = s.recent(g, c.cfg.OverlapSize).metadata()
+			continue
+		}
+		for _, of := range slices.Backward(g.Indices) {
+			p, err := log.patchOf(ctx, s.view, of)
+			if err != nil {
+				return nil, err
+			}
+			if p == nil {
+				continue
+			}
+			if r, said := saidRecent(p, s.view.At(of).ID()); said {
+				out[summaries[i].ID()] = r.metadata()
+				break
+			}
+		}
+	}
+	return out, nil
 }
 
 func (w Written) metadata(took time.Duration) map[string]any {

@@ -99,7 +99,9 @@ func TestCutTranscriptForgesNoTurn(t *testing.T) {
 		s.compact(compaction.Config{Enabled: true, TokenThreshold: 100, EventRetentionSize: 1, MaxInputTokens: 100 + shift, PromptTemplate: compaction.History, Summarizer: sum})
 		for _, r := range sum.requests {
 			for line := range strings.Lines(r.Prompt) {
-				begins := func(with string) bool { return strings.HasPrefix(line, with) || strings.HasPrefix(with, strings.TrimSpace(line)) }
+				begins := func(with string) bool {
+					return strings.HasPrefix(line, with) || strings.HasPrefix(with, strings.TrimSpace(line))
+				}
 				if !slices.ContainsFunc([]string{"user: abc", "agent", "tool returns", "[", "summary of earlier events: "}, begins) {
 					t.Fatalf("limit %d: a line of the prompt is %q", 100+shift, line)
 				}

@@ -80,6 +80,28 @@ func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 	}
 }
 
+// A summary says which calls nobody has answered; what the tool of a long-running one
+// returned at once is no answer.
+func TestSummarySaysWhatWaits(t *testing.T) {
+	for _, row := range []struct {
+		log  string
+		open bool
+	}{
+		{"u1*20 l1(x)*20 r1(x)*20 a1", true},
+		{"u1*20 l1(x)*20 r1(x)*20 R1(x) a1", false},
+		{"u1*20 c1(x)*20 r1(x)*20 a1", false},
+	} {
+		all := events(script(t, row.log))
+		if got := strings.Contains(compaction.Transcript(all, 0), "never answered"); got != row.open {
+			t.Errorf("%s: the transcript says so: %v", row.log, got)
+		}
+		r, err := compaction.Extractive{}.Summarize(t.Context(), compaction.Request{Events: all, MaxTokens: 500})
+		if got := strings.Contains(r.Content.Parts[0].Text, "unanswered: tool"); err != nil || got != row.open {
+			t.Errorf("%s: the summary says so: %v, %v: %s", row.log, got, err, r.Content.Parts[0].Text)
+		}
+	}
+}
+
 func TestRecall(t *testing.T) {
 	for _, row := range []struct {
 		name    string

@@ -173,33 +173,30 @@ func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
 		}
 		return merged(of, cfg.MaxSummaries)
 	}
-	l := Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices)}
+	return Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices)}
+}
+
+// recent are the raw events of a group that are of its last n invocations.
+func (s *visible) recent(g Group, n int) recent {
 	seen := map[int32]bool{}
 	from := len(g.Indices)
 	for from > 0 {
 		number := s.invocation[g.Indices[from-1]]
-		if !seen[number] && len(seen) == cfg.OverlapSize {
+		if !seen[number] && len(seen) == n {
 			break
 		}
 		seen[number] = true
 		from--
 	}
+	var events []recentEvent
 	for _, i := range g.Indices[from:] {
-		l.Recent = addSeq(l.Recent, s.view.SeqOf(i))
+		events = append(events, recentEvent{s.view.SeqOf(i), s.entries[i].Event.ID()})
 	}
-	return l
+	return recentOf(events)
 }
 
 func (l Lineage) metadata() map[string]any {
-	m := map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}
-	if len(l.Recent) > 0 {
-		ranges := make([]any, len(l.Recent))
-		for i, r := range l.Recent {
-			ranges[i] = []any{r[0], r[1]}
-		}
-		m["recent"] = ranges
-	}
-	return m
+	return map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}
 }
 
 // patches returns what puts summaries in a window's place, in the order in which they
