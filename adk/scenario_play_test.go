@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -156,25 +157,7 @@ func (s scenario) play(t *testing.T, on stage) (all []played) {
 		msg, open = u.message(n+1, open)
 		on.answers(msg)
 		p := played{said: map[string][]string{}, prompts: map[string][][]*genai.Content{}}
-		events := 0
-		for e, err := range r.Run(ctx, "user", "s", msg, agent.RunConfig{}) {
-			if err != nil {
-				p.said["error"] = append(p.said["error"], anonymous(err.Error()))
-				continue
-			}
-			p.said[e.Author] = append(p.said[e.Author], transcript(e))
-			if e.Content != nil {
-				for _, part := range e.Content.Parts {
-					if f := part.FunctionCall; f != nil && slices.Contains(e.LongRunningToolIDs, f.ID) {
-						open = append(open, request{f.ID, f.Name, e.Author})
-					}
-				}
-			}
-			on.after()
-			if events++; events == u.Stop {
-				break
-			}
-		}
+		open = append(open, p.turn(r.Run(ctx, "user", "s", msg, agent.RunConfig{}), u.Stop, on)...)
 		on.between()
 		for name, m := range c.players {
 			if prompts := m.newTurn(); len(prompts) > 0 {
@@ -185,6 +168,38 @@ func (s scenario) play(t *testing.T, on stage) (all []played) {
 		all = append(all, p)
 	}
 	return all
+}
+
+// turn takes down a run's events, as far as they are wanted, and returns the requests to the
+// user in them. ADK itself panics in places, such as when the error that a prompt cannot be
+// made ends a loop agent's run.
+func (p *played) turn(events iter.Seq2[*session.Event, error], stop int, on stage) (open []request) {
+	fails := func(what string) { p.said["error"] = append(p.said["error"], anonymous(what)) }
+	defer func() {
+		if r := recover(); r != nil {
+			fails(fmt.Sprint("panic: ", r))
+		}
+	}()
+	n := 0
+	for e, err := range events {
+		if err != nil {
+			fails(err.Error())
+			continue
+		}
+		p.said[e.Author] = append(p.said[e.Author], transcript(e))
+		if e.Content != nil {
+			for _, part := range e.Content.Parts {
+				if f := part.FunctionCall; f != nil && slices.Contains(e.LongRunningToolIDs, f.ID) {
+					open = append(open, request{f.ID, f.Name, e.Author})
+				}
+			}
+		}
+		on.after()
+		if n++; n == stop {
+			break
+		}
+	}
+	return open
 }
 
 // message is what the user says in a turn, and the requests that are open afterwards.
