@@ -36,8 +36,9 @@ func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, err
 		}
 	}
 	log := compactedLog{s, t}
+	pin := func(v fold.View) []string { return pins(v, opts.Compaction) }
 	background, err := compaction.New(log, opts.Compaction, compaction.Options[store.Key]{
-		Pin:     pins,
+		Pin:     pin,
 		Running: c.runs.live,
 		Logger:  opts.Logger,
 		Observe: observe,
@@ -59,7 +60,7 @@ func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, err
 		cfg.Timeout = min(most, compaction.DefaultTimeout)
 	}
 	c.inRun, err = compaction.New(log, cfg, compaction.Options[store.Key]{
-		Pin:     pins,
+		Pin:     pin,
 		Logger:  opts.Logger,
 		Observe: observe,
 	})

@@ -12,6 +12,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.45.0
 	google.golang.org/adk/v2 v2.2.0
 	google.golang.org/genai v1.77.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
@@ -42,6 +43,7 @@ require (
 	go.opentelemetry.io/otel/sdk/log v0.20.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/api v0.291.0 // indirect

@@ -27,7 +27,8 @@ type Span struct {
 type Window struct {
 	Trigger Trigger
 
-	// Span is where the summaries will stand, one for each of Groups.
+	// Span is the stretch itself. The summaries, one for each of Groups, stand where the
+	// last of the group's events stood: in Span, or in one of Also.
 	Span
 
 	// Also are earlier stretches that go with it, in order: calls whose last response

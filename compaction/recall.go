@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -20,50 +19,49 @@ import (
 // their order. There are none if every response has its call in sight, or if no summary
 // hides the call: what was cut by hand stays cut.
 //
-// For each event whose calls are answered, a patch puts a copy of it directly before the
-// answer, or at the end where the answer is still to come. The copy has a new id and only
-// the calls that are answered, with no text and no change of the state, so that nothing is
-// said twice and the state stays. The summaries stay too. Reverting what hid the call would
-// bring back all that went with it, and of every summary that this one was merged into.
+// For each event whose calls are answered, a patch puts a copy of it directly behind the
+// summary that stands for it: there it comes in its order, and after a turn of the user's,
+// without which a model's API refuses a call. With it come copies of the responses that it
+// has had, such as a placeholder. A copy has a new id and only the calls, or the responses,
+// in question, with no text and no change of the state, so that nothing is said twice and
+// the state stays. The summaries stay too. Reverting what hid the call would bring back all
+// that went with it, and of every summary that this one was merged into.
 //
-// It reads the log twice, and nothing if there is no call to look for.
+// It reads the log a few times, and nothing if there is no call to look for.
 func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {
 	wanted, err := unanswerable(on, answers)
 	if err != nil || len(wanted) == 0 {
 		return nil, err
 	}
-	candidates := map[callName][]askedIn{}
+	parts := map[callName][]part{} // calls and responses, in the log's order
 	for r, err := range log.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return nil, err
 		}
+		if r.Seq > on.Seq() {
+			break
+		}
 		for _, e := range eventsOf(r) {
 			for p := range e.FunctionParts() {
-				name := nameOf(p)
-				if _, asked := wanted[name]; asked && !p.Response && r.Seq <= on.Seq() {
-					candidates[name] = append(candidates[name], askedIn{e, r.Seq})
+				if name := nameOf(p); wanted[name] {
+					parts[name] = append(parts[name], part{e, r.Seq, p.Response})
 				}
 			}
 		}
 	}
 	copies := map[string]*copied{} // by the id of the event
-	for name, at := range wanted {
-		for _, c := range slices.Backward(candidates[name]) {
-			hidden, err := hiddenBySummary(ctx, log, key, on, c)
-			if err != nil {
-				return nil, err
-			}
-			if !hidden {
-				continue
-			}
-			known := copies[c.event.ID()]
+	for name := range wanted {
+		hidden, summary, err := hiddenCall(ctx, log, key, on, parts[name])
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range hidden {
+			known := copies[p.event.ID()]
 			if known == nil {
-				known = &copied{event: c.event, seq: c.seq, at: at}
-				copies[c.event.ID()] = known
+				known = &copied{part: p, at: summary + 1}
+				copies[p.event.ID()] = known
 			}
-			known.at = min(known.at, at)
-			known.calls = append(known.calls, name)
-			break
+			known.names = append(known.names, name)
 		}
 	}
 	return recalling(on, copies)
@@ -82,8 +80,8 @@ func nameOf(p patch.FunctionPart) callName {
 }
 
 // unanswerable returns the calls of which a response is in sight, or about to be, and no
-// call, with the place of the first such response.
-func unanswerable(v fold.View, answers []*patch.Event) (map[callName]int, error) {
+// call.
+func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error) {
 	then := v
 	for _, e := range answers {
 		var err error
@@ -91,13 +89,10 @@ func unanswerable(v fold.View, answers []*patch.Event) (map[callName]int, error)
 			return nil, err
 		}
 	}
-	unpaired := unpairedResponses(then)
-	wanted := make(map[callName]int, len(unpaired))
-	for _, i := range slices.Sorted(maps.Keys(unpaired)) {
-		for _, name := range unpaired[i] {
-			if _, known := wanted[name]; !known {
-				wanted[name] = min(i, v.Len())
-			}
+	wanted := map[callName]bool{}
+	for _, names := range unpairedResponses(then) {
+		for _, name := range names {
+			wanted[name] = true
 		}
 	}
 	return wanted, nil
@@ -134,32 +129,65 @@ func eventsOf(r patch.Record) []*patch.Event {
 	return r.Patch.NewEvents()
 }
 
-// askedIn is an event with a call, and the record that it came with.
-type askedIn struct {
-	event *patch.Event
-	seq   uint64
+// part is a call or a response: its event, and the seq of the record that it came with.
+type part struct {
+	event    *patch.Event
+	seq      uint64
+	response bool
 }
 
-// hiddenBySummary reports whether a visible summary stands for an event: compaction took
-// it out, or took out the summary that did, and so on.
-func hiddenBySummary[K comparable](ctx context.Context, log Log[K], key K, on fold.View, asked askedIn) (bool, error) {
+// hiddenCall returns, of the calls and responses of one name, the newest call that a summary
+// hides, with those of its responses that one hides, and the index of the call's summary.
+func hiddenCall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, parts []part) (hidden []part, summary int, err error) {
+	for i, p := range slices.Backward(parts) {
+		if p.response {
+			continue
+		}
+		summary, err = hiddenBy(ctx, log, key, on, p)
+		if err != nil {
+			return nil, -1, err
+		}
+		if summary < 0 {
+			continue
+		}
+		hidden = append(hidden, p)
+		for _, r := range parts[i+1:] {
+			if !r.response {
+				break
+			}
+			by, err := hiddenBy(ctx, log, key, on, r)
+			if err != nil {
+				return nil, -1, err
+			}
+			if by >= 0 {
+				hidden = append(hidden, r)
+			}
+		}
+		return hidden, summary, nil
+	}
+	return nil, -1, nil
+}
+
+// hiddenBy returns the index of the visible summary that stands for an event, or -1:
+// compaction took the event out, or took out the summary that did, and so on.
+func hiddenBy[K comparable](ctx context.Context, log Log[K], key K, on fold.View, asked part) (int, error) {
 	v, err := log.ViewAt(ctx, key, asked.seq)
 	if err != nil {
-		return false, err
+		return -1, err
 	}
 	// What stood for the event, the event first. Of these at most one is visible.
 	stood := []string{asked.event.ID()}
 	byPatch := map[string]string{} // the summaries for its group that patches put in
 	for r, err := range log.RawEvents(ctx, key, asked.seq+1) {
 		if err != nil {
-			return false, err
+			return -1, err
 		}
 		if r.Seq > on.Seq() {
 			break
 		}
 		before := v
 		if v, err = v.Apply(r); err != nil {
-			return false, err
+			return -1, err
 		}
 		if r.Patch == nil {
 			continue
@@ -184,8 +212,15 @@ func hiddenBySummary[K comparable](ctx context.Context, log Log[K], key K, on fo
 			stood = append(stood, summary)
 		}
 	}
-	n := visibleOf(v, stood)
-	return n > 0, nil
+	if visibleOf(v, stood) < 1 {
+		return -1, nil
+	}
+	for i, e := range v.Events() {
+		if e.ID() == stood[len(stood)-1] {
+			return i, nil
+		}
+	}
+	return -1, nil
 }
 
 // visibleOf returns the index of the last of some ids whose event is visible, or -1.
@@ -199,10 +234,9 @@ func visibleOf(v fold.View, ids []string) int {
 
 // copied is an event of which a copy comes back.
 type copied struct {
-	event *patch.Event
-	seq   uint64
-	at    int // the visible index of the first answer
-	calls []callName
+	part
+	at    int // a visible index, the summary's next
+	names []callName
 }
 
 // recalling returns the patches that put the copies in, from the end of the log, so that
@@ -223,7 +257,7 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 		at := all[0].at
 		var here []*patch.Event
 		for len(all) > 0 && all[0].at == at {
-			e, err := onlyCalls(all[0].event, all[0].calls)
+			e, err := all[0].copy()
 			if err != nil {
 				return nil, fmt.Errorf("event %q, which is to come back: %w", all[0].event.ID(), err)
 			}
@@ -234,9 +268,10 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 	return patches, nil
 }
 
-// onlyCalls returns a copy of an event, under a new id, that has nothing but some of its
-// calls.
-func onlyCalls(e *patch.Event, calls []callName) (*patch.Event, error) {
+// copy returns a copy of the event, under a new id, that has nothing but some of its calls,
+// or of its responses.
+func (c *copied) copy() (*patch.Event, error) {
+	e := c.event
 	text, err := e.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -254,11 +289,11 @@ func onlyCalls(e *patch.Event, calls []callName) (*patch.Event, error) {
 	}
 	var longRunning []string
 	for p := range e.FunctionParts() {
-		if p.Response || !slices.Contains(calls, nameOf(p)) {
+		if p.Response != c.response || !slices.Contains(c.names, nameOf(p)) {
 			continue
 		}
 		kept = append(kept, parts[p.Index])
-		if p.ID != "" && e.IsLongRunning(p.ID) {
+		if !p.Response && p.ID != "" && e.IsLongRunning(p.ID) {
 			longRunning = append(longRunning, p.ID)
 		}
 	}

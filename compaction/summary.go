@@ -97,7 +97,7 @@ func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func()
 		e, err := patch.NewEvent(patch.Fields{
 			ID:             newID(),
 			InvocationID:   newID(),
-			Author:         "user",
+			Author:         s.author(t.group),
 			Branch:         t.group.Branch,
 			IsolationScope: t.group.Scope,
 			Content:        visibleContent(t.text),
@@ -110,6 +110,20 @@ func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func()
 		events[i] = e
 	}
 	return events, nil
+}
+
+// author returns who says a group's summary: who said all that it stands for, or else the
+// user. For an agent that is shown the turn that runs alone, ADK goes back to the newest
+// event of somebody else: were a summary of what the agent itself has done since to pass
+// for such, the agent would no longer see what it was asked.
+func (s *visible) author(g Group) string {
+	author := s.entries[g.Indices[0]].Event.Author()
+	for _, i := range g.Indices {
+		if a := s.entries[i].Event.Author(); a != author || a == "" {
+			return "user"
+		}
+	}
+	return author
 }
 
 // visibleContent is a summary as a model sees it. It always is the user's: whatever stands
@@ -187,21 +201,39 @@ func (l Lineage) metadata() map[string]any {
 
 // patches returns what puts summaries in a window's place, in the order in which they
 // apply: from the end of the log, so that none shifts the next. It takes the first
-// patch's id.
+// patch's id. A summary stands where the last event stood that it stands for: behind what
+// followed that in its branch and scope it would pass for news.
 func (w *Window) patches(summaries []*patch.Event, id string, about map[string]any) ([]*patch.PatchEvent, error) {
-	first := patch.NewSplice(w.Start, w.Count, summaries...)
-	if len(summaries) == 1 {
-		first = patch.NewSummarise(w.Start, w.Count, summaries[0])
+	at := func(s Span) []*patch.Event {
+		var standing []*patch.Event
+		for i, g := range w.Groups {
+			if last := g.Indices[len(g.Indices)-1]; s.Start <= last && last < s.Start+s.Count {
+				standing = append(standing, summaries[i])
+			}
+		}
+		return standing
 	}
-	first, err := first.WithID(id).WithAuthor(author).WithState(patch.Keep).WithCustomMetadata(map[string]any{lineageKey: about})
-	if err != nil {
-		return nil, fmt.Errorf("patch: %w", err)
-	}
-	out := []*patch.PatchEvent{first}
-	for i := len(w.Also) - 1; i >= 0; i-- {
-		p := patch.NewSplice(w.Also[i].Start, w.Also[i].Count).WithAuthor(author).WithState(patch.Keep)
-		if p, err = p.WithCustomMetadata(map[string]any{lineageKey: map[string]any{"partOf": id}}); err != nil {
+	put := func(s Span, metadata map[string]any) (*patch.PatchEvent, error) {
+		standing := at(s)
+		p := patch.NewSplice(s.Start, s.Count, standing...)
+		if len(standing) == 1 {
+			p = patch.NewSummarise(s.Start, s.Count, standing[0])
+		}
+		p, err := p.WithAuthor(author).WithState(patch.Keep).WithCustomMetadata(map[string]any{lineageKey: metadata})
+		if err != nil {
 			return nil, fmt.Errorf("patch: %w", err)
+		}
+		return p, nil
+	}
+	first, err := put(w.Span, about)
+	if err != nil {
+		return nil, err
+	}
+	out := []*patch.PatchEvent{first.WithID(id)}
+	for i := len(w.Also) - 1; i >= 0; i-- {
+		p, err := put(w.Also[i], map[string]any{"partOf": id})
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, p)
 	}

@@ -53,7 +53,7 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	h := s.cache.acquire(newKey)
 	defer s.cache.release(h)
 	w := write{store: s, handle: h}
-	if err := w.create(m.initial); err != nil {
+	if err := w.create(m.initial, w.store.opts.Now()); err != nil {
 		return Session{}, err
 	}
 	defer s.backend.Unstage(w.batch.Creation) // after the commit it does nothing

@@ -303,7 +303,7 @@ func (w *write) createForImport(t *Text) error {
 	if err != nil {
 		return err
 	}
-	if err := w.create(own); err != nil {
+	if err := w.create(own, w.store.opts.Now()); err != nil {
 		return err
 	}
 	if err := w.share(shared); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -54,6 +55,11 @@ func (s Session) Value(key string) (value patch.Value, ok bool) {
 // dropped. Values are such as [patch.NewValue] takes, or a [patch.Value]. It fails with
 // [ErrExists] if the session is there.
 func (s *Store) Create(ctx context.Context, key Key, state map[string]any) (Session, error) {
+	return s.CreateAt(ctx, key, state, s.opts.Now())
+}
+
+// CreateAt is as [Store.Create], and says when the session was created: see [Info].
+func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, created time.Time) (Session, error) {
 	if err := key.Validate(); err != nil {
 		return Session{}, err
 	}
@@ -68,7 +74,7 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any) (Sess
 	}
 	defer h.unlock()
 	w := write{store: s, handle: h}
-	if err := w.create(own); err != nil {
+	if err := w.create(own, created); err != nil {
 		return Session{}, err
 	}
 	if err := w.share(shared); err != nil {
@@ -143,8 +149,8 @@ func sharedName(key Key, stateKey string) string {
 }
 
 // create makes the write one that creates its session.
-func (w *write) create(own map[string]patch.Value) error {
-	data, err := encodeMeta(meta{w.store.opts.Now().UTC(), own})
+func (w *write) create(own map[string]patch.Value, created time.Time) error {
+	data, err := encodeMeta(meta{created.UTC(), own})
 	if err != nil {
 		return err
 	}
