@@ -25,9 +25,11 @@ bench: ## benchmarks, each with its baseline beside it
 
 FUZZTIME ?= 1m
 CHECKS ?= 20000
+SCENARIOS ?= 500
 
 fuzz: ## a long run: every native fuzz target, and the properties with many draws
 	@for p in $$(go list ./...); do \
 	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
 	    echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
 	go test -run Property ./... -rapid.checks=$(CHECKS)
+	cd adk && go test -run TestScenarios -rapid.checks=$(SCENARIOS)

@@ -36,8 +36,9 @@ func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, err
 		}
 	}
 	log := compactedLog{s, t}
+	pin := func(v fold.View) []string { return pins(v, opts.Compaction) }
 	background, err := compaction.New(log, opts.Compaction, compaction.Options[store.Key]{
-		Pin:     pins,
+		Pin:     pin,
 		Running: c.runs.live,
 		Logger:  opts.Logger,
 		Observe: observe,
@@ -59,7 +60,7 @@ func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, err
 		cfg.Timeout = min(most, compaction.DefaultTimeout)
 	}
 	c.inRun, err = compaction.New(log, cfg, compaction.Options[store.Key]{
-		Pin:     pins,
+		Pin:     pin,
 		Logger:  opts.Logger,
 		Observe: observe,
 	})
@@ -158,7 +159,7 @@ type compactedLog struct {
 func (l compactedLog) ApplyOn(ctx context.Context, key store.Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (v fold.View, err error) {
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()
-	done, err := l.Store.ApplyPatch(ctx, key, store.PatchOptions{On: on, AsOfNow: opts.AnyBase, AllowOrphans: opts.AllowOrphans}, patches...)
+	done, err := l.Store.ApplyPatch(ctx, key, store.PatchOptions{On: on, AsOfNow: opts.AnyBase, AllowOrphans: opts.AllowOrphans, HideWaiting: opts.HideWaiting, Together: opts.Together}, patches...)
 	if err != nil {
 		return done.View, err
 	}

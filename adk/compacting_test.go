@@ -38,7 +38,7 @@ func compacted(t *testing.T, opts adk.Options) *adk.Service {
 
 // toolLoop runs one invocation that calls a tool so many times, one after the other, and
 // returns the prompts.
-func toolLoop(t *testing.T, sessions session.Service, steps int, question string) (prompts [][]*genai.Content) {
+func toolLoop(t *testing.T, sessions session.Service, steps int, question string, change ...func(*llmagent.Config)) (prompts [][]*genai.Content) {
 	t.Helper()
 	m := &scriptedModel{agent: "app"}
 	step := 0
@@ -51,7 +51,11 @@ func toolLoop(t *testing.T, sessions session.Service, steps int, question string
 		usage := &genai.GenerateContentResponseUsageMetadata{PromptTokenCount: int32(100 * len(req.Contents))}
 		return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}, UsageMetadata: usage})(ctx, req)
 	})
-	a, err := llmagent.New(llmagent.Config{Name: "app", Model: loop, Tools: tools(t)})
+	cfg := llmagent.Config{Name: "app", Model: loop, Tools: tools(t)}
+	for _, c := range change {
+		c(&cfg)
+	}
+	a, err := llmagent.New(cfg)
 	no(t, err)
 	r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, AutoCreateSession: true})
 	no(t, err)
@@ -95,6 +99,31 @@ func TestCompactionInsideARun(t *testing.T) {
 		}
 	}
 	equal(t, "events in the audit log", events, 1+2*40+1)
+}
+
+// An agent that is shown the turn that runs alone sees what it was asked, and what it has
+// done since, though that was summarised.
+func TestCompactionInsideATurnShownAlone(t *testing.T) {
+	cfg := inRun
+	cfg.Summarizer = adk.Summarizer(shortener{})
+	sessions := compacted(t, adk.Options{Compaction: cfg})
+	alone := func(c *llmagent.Config) { c.IncludeContents = llmagent.IncludeContentsNone }
+	toolLoop(t, sessions, 1, "what was asked before", alone)
+	summarised := 0
+	for i, prompt := range toolLoop(t, sessions, 30, "the question", alone) {
+		if faults := faultsOf(prompt); len(faults) > 0 {
+			t.Errorf("prompt %d %s", i, faults)
+		}
+		if prompt[0].Parts[0].Text != "the question" {
+			t.Fatalf("prompt %d begins with %q", i, prompt[0].Parts[0].Text)
+		}
+		if len(prompt) > 1 && isSummary(prompt[1]) {
+			summarised++
+		}
+	}
+	if summarised < 10 {
+		t.Errorf("only %d prompts have a summary after the question", summarised)
+	}
 }
 
 // It can be left to the background.

@@ -25,6 +25,11 @@
 //     keys; another comes back as what its JSON says (see [NewEvent]).
 //   - What a caller does to an event that a session gave it changes nothing.
 //
+// Where ADK's service in memory refuses, this one does in the same words, and a session's
+// time of the last update is the same. Drawn conversations of many kinds of agents, played
+// on both with restarts between and within turns, go the same way, errors included; so they
+// do where sessions are compacted.
+//
 // # Compaction
 //
 // With [Options.Compaction] sessions are compacted by themselves:
@@ -34,7 +39,9 @@
 //
 // Summaries are made by [compaction.Extractive] unless the configuration names another
 // summarizer, such as any model that ADK can use: see [Summarizer]. A summary's event has
-// the author user.
+// the author of all that it stands for, or user where several had a say: for an agent with
+// IncludeContents none the turn begins at the newest event of somebody else, and a summary
+// of what the agent has done since must not pass for that.
 //
 //   - In the background, after each turn. The service sees from the events that a turn has
 //     ended; [Service.Plugin] tells it better. The newest invocation counts as running
@@ -51,7 +58,19 @@
 // What ADK looks for in a session to decide who goes on, and with what, stays raw: the
 // newest event of each agent, so that messages go on to the sub-agent that was handed the
 // conversation; where the user is being asked something, what a run resumed by the answer
-// is rebuilt from; of each task, the call that began it or the event that ended it.
+// is rebuilt from, with the call that is to be confirmed; of each task, the call that began
+// it or the event that ended it.
+//
+// What waits for the user stays for the newest MaxWaitingCalls requests. An older one that
+// a summary hides is in sight again when it is answered: AppendEvent sees to it that the
+// prompt has the call. A runner looks for the call before that, to find out which agent
+// made it and which invocation goes on; for that, call [Service.Recall] before Run:
+//
+//	err := sessions.Recall(ctx, sess, answer)
+//	for event, err := range r.Run(ctx, userID, sessionID, answer, cfg) {
+//
+// Without, the agent that spoke last gets the answer, in an invocation of its own, and if it
+// is not the one that made the call, ADK ends the run with an error.
 //
 // Only one process at a time may run a session: another one's runs are not known.
 //

@@ -41,6 +41,9 @@ func NewEvent(e *session.Event) (*patch.Event, error) {
 // Then the error matches [patch.ErrInvalid] and names the fields, and the event that is
 // returned has the others.
 func SessionEvent(p *patch.Event) (*session.Event, error) {
+	if p == nil {
+		return nil, fmt.Errorf("%w: the event is nil", patch.ErrInvalid)
+	}
 	e := &session.Event{
 		ID: p.ID(), InvocationID: p.InvocationID(), Author: p.Author(),
 		Branch: p.Branch(), IsolationScope: p.IsolationScope(), Timestamp: p.Timestamp(),

@@ -3,6 +3,7 @@ package adk
 import (
 	"google.golang.org/adk/v2/tool/toolconfirmation"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -13,18 +14,21 @@ import (
 //   - the newest event of each agent. The runner hands a message to the author of the
 //     newest event that is not the user's, or, where that agent cannot be addressed, of
 //     the newest one before it that can.
-//   - where the user is being asked something, and in the newest invocation, which may be
-//     one that goes on after an answer: that request, the user's messages and what
-//     workflow nodes returned. A run that is resumed is rebuilt from these.
+//   - where the user is being asked something that compaction lets stay, and in the newest invocation, which may be
+//     one that goes on after an answer: that request, the call that it is about with its
+//     responses, the user's messages and what workflow nodes returned. A run that is
+//     resumed is rebuilt from these. Did it see that the user has confirmed a call, but
+//     not that the call has returned, it would make the call again.
 //   - of each isolation scope the end of its task, lest later messages go to a task that
 //     is over; or, while the task is open, the call that began it, which is what its agent
 //     is told first.
 //
-// They are bounded by the number of agents, of open requests and of scopes.
-func pins(v fold.View) []string {
+// They are bounded by the number of agents, by MaxWaitingCalls, and by the number of scopes.
+func pins(v fold.View, cfg compaction.Config) []string {
 	p := pinning{view: v, pinned: map[int]bool{}}
 	p.agents()
-	p.requests()
+	p.requests(compaction.Waiting(v, cfg, compaction.Run{}))
+	p.confirmed()
 	p.scopes()
 	var ids []string
 	for i, e := range v.Events() {
@@ -55,28 +59,23 @@ func (p pinning) agents() {
 	}
 }
 
-func (p pinning) requests() {
+func (p pinning) requests(waiting []fold.Call) {
 	goesOn := map[string]bool{} // by invocation id
-	for _, c := range p.view.Calls() {
-		if e := p.view.At(c.Index); asksUser(e, c) && !p.userAnswered(c) {
-			goesOn[e.InvocationID()] = true
-		}
+	for _, c := range waiting {
+		goesOn[p.view.At(c.Index).InvocationID()] = true
 	}
-	newest, asked := "", false
+	newest, asked := "", map[string]bool{}
 	for _, e := range p.view.Entries() {
-		switch id := e.Event.InvocationID(); {
-		case e.Summary || id == "":
-			continue
-		case id != newest:
-			newest, asked = id, false
+		if id := e.Event.InvocationID(); !e.Summary && id != "" {
+			newest = id // others may stand between what is asked and what is answered
+			asked[id] = asked[id] || len(e.Event.LongRunningToolIDs()) > 0
 		}
-		asked = asked || len(e.Event.LongRunningToolIDs()) > 0
 	}
 	for i, e := range p.view.Entries() {
 		id := e.Event.InvocationID()
 		switch {
 		case e.Summary || id == "":
-		case goesOn[id] || id == newest && asked:
+		case goesOn[id] || id == newest && asked[id]:
 			p.pinned[i] = p.pinned[i] || e.Event.Author() == userAuthor || len(e.Event.LongRunningToolIDs()) > 0 || isOutput(e.Event)
 		case id == newest:
 			p.pinned[i] = p.pinned[i] || isOutput(e.Event) // it may yet ask
@@ -84,22 +83,33 @@ func (p pinning) requests() {
 	}
 }
 
-// asksUser reports whether a call waits for an answer by the user's side.
-func asksUser(e *patch.Event, c fold.Call) bool {
-	switch c.Name {
-	case toolconfirmation.FunctionCallName, "adk_request_credential", "adk_request_input":
-		return true
-	}
-	return c.ID != "" && e.IsLongRunning(c.ID)
-}
-
-func (p pinning) userAnswered(c fold.Call) bool {
-	for _, r := range c.Responses {
-		if p.view.At(r).Author() == userAuthor {
-			return true
+// confirmed pins the calls that pinned requests for confirmation are about. Their responses
+// stay with them.
+func (p pinning) confirmed() {
+	at := map[string]int{} // the newest call of an id so far
+	for _, c := range p.view.Calls() {
+		if c.Name == toolconfirmation.FunctionCallName && p.pinned[c.Index] {
+			if i, ok := at[confirms(p.view.At(c.Index), c.Part)]; ok {
+				p.pinned[i] = true
+			}
+		}
+		if c.ID != "" {
+			at[c.ID] = c.Index
 		}
 	}
-	return false
+}
+
+// confirms returns the id of the call that a request for confirmation is about, or "".
+func confirms(e *patch.Event, part int) string {
+	content, err := e.Content()
+	if err != nil || content == nil || part >= len(content.Parts) {
+		return ""
+	}
+	call, err := toolconfirmation.OriginalCallFrom(content.Parts[part].FunctionCall)
+	if err != nil || call == nil {
+		return ""
+	}
+	return call.ID
 }
 
 // isOutput reports whether the event says what a workflow node returned.

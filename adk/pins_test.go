@@ -8,6 +8,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -71,6 +72,11 @@ func TestPins(t *testing.T) {
 			said("u0", "0", "user"), said("u1", "1", "user"), said("out", "1", "n", outputs), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
 			said("yes", "1", "user", returning("c", "adk_request_input", nil)),
 		}, []string{"u1", "out", "ask", "yes"}},
+		{"a request that is answered after others came, and goes on", []*session.Event{
+			said("u1", "1", "user"), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
+			said("u2", "2", "user"), said("n2", "2", "n"),
+			said("yes", "1", "user", returning("c", "adk_request_input", nil)), said("n1", "1", "n"),
+		}, []string{"u1", "ask", "yes", "n1"}},
 		{"a request that is answered, and over", []*session.Event{
 			said("u1", "1", "user"), said("out", "1", "n", outputs), said("ask", "1", "n", calling("c", "adk_request_input", "c")),
 			said("yes", "1", "user", returning("c", "adk_request_input", nil)), said("u2", "2", "user"), said("n2", "2", "n"),
@@ -97,7 +103,7 @@ func TestPins(t *testing.T) {
 			for _, e := range c.events {
 				no(t, svc.AppendEvent(t.Context(), sess, e))
 			}
-			equal(t, "pinned", adk.Pins(sess.(*adk.Session).View()), c.want)
+			equal(t, "pinned", adk.Pins(sess.(*adk.Session).View(), compaction.Config{}), c.want)
 		})
 	}
 }
@@ -113,7 +119,7 @@ func TestPinsOfSummaries(t *testing.T) {
 	_, err = svc.ApplyPatch(t.Context(), sess, patch.NewSummarise(1, 1, s))
 	no(t, err)
 	no(t, svc.AppendEvent(t.Context(), sess, said("a2", "2", "a")))
-	got := adk.Pins(sess.(*adk.Session).View())
+	got := adk.Pins(sess.(*adk.Session).View(), compaction.Config{})
 	if !slices.Equal(got, []string{"go", "a2"}) {
 		t.Errorf("pinned: %v", got)
 	}

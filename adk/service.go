@@ -68,9 +68,11 @@ func (o Options) Validate() error {
 }
 
 // Service is a session.Service over a store. It is safe for use by any number of
-// goroutines. Its errors wrap the store's, and say which session they are about.
+// goroutines. Its errors wrap the store's, and say which session they are about; where
+// ADK's service in memory has words for one, they have these.
 type Service struct {
 	store      *store.Store
+	logger     *slog.Logger
 	decoded    *decoded
 	telemetry  *telemetry
 	compacting *compacting // nil: compaction is off
@@ -99,6 +101,7 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 	}
 	svc := &Service{
 		store:     s,
+		logger:    opts.Logger,
 		decoded:   &decoded{limit: opts.CacheBytes, logger: opts.Logger},
 		telemetry: t,
 	}
@@ -126,18 +129,22 @@ const defaultCacheBytes = 16 << 20
 
 // Create creates a session. Without an id it gets one. Keys of the initial state with
 // prefix app: or user: go to the shared scopes, those with prefix temp: are dropped;
-// values are as for [NewEvent]. It fails with [store.ErrExists] if the session is there.
+// values are as for [NewEvent]. It is created at the time of ADK's platform clock. It fails
+// with [store.ErrExists] if the session is there.
 func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*session.CreateResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
+	}
+	if req.AppName == "" || req.UserID == "" {
+		return nil, inWords(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	if key.Session == "" {
 		key.Session = platform.NewUUID(ctx)
 	}
-	stored, err := s.store.Create(ctx, key, plainMap(withoutTemp(req.State)))
+	stored, err := s.store.CreateAt(ctx, key, plainMap(withoutTemp(req.State)), platform.Now(ctx))
 	if err != nil {
-		return nil, fmt.Errorf("create session: %w", err)
+		return nil, createError(err, key.Session)
 	}
 	handle, err := s.open(ctx, stored)
 	if err != nil {
@@ -153,9 +160,12 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	if req == nil {
 		return nil, errNoRequest
 	}
+	if err := keyed(req.AppName, req.UserID, req.SessionID); err != nil {
+		return nil, err
+	}
 	handle, err := s.get(ctx, store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID})
 	if err != nil {
-		return nil, fmt.Errorf("get session: %w", err)
+		return nil, getError(err, req.SessionID)
 	}
 	if req.NumRecentEvents > 0 || !req.After.IsZero() {
 		handle.selection = choose(filter(handle.stored.View, req))
@@ -174,28 +184,38 @@ func filter(v fold.View, req *session.GetRequest) fold.Reading {
 }
 
 // List returns the sessions of an app, of one user or, without one, of all. They have
-// their state and, as with ADK's own services, no events. It folds each of them.
+// their state and, as with ADK's own services, no events. It folds each of them. One that
+// is damaged is left out, with a warning to the logger: the others are still to be had. If
+// there are no others, its error is returned.
 func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.ListResponse, error) {
 	if req == nil {
 		return nil, errNoRequest
 	}
 	if req.AppName == "" {
-		return nil, fmt.Errorf("list sessions: %w: the app's name is empty", patch.ErrInvalid)
+		return nil, inWords(patch.ErrInvalid, "app_name is required, got app_name: %q", req.AppName)
 	}
 	out := &session.ListResponse{Sessions: []session.Session{}}
+	var damage error
 	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID}) {
-		if err != nil {
-			return nil, fmt.Errorf("list sessions: %w", err)
+		var handle *Session
+		if err == nil {
+			handle, err = s.get(ctx, info.Key)
 		}
-		handle, err := s.get(ctx, info.Key)
-		if errors.Is(err, store.ErrNotFound) { // deleted meanwhile
+		switch {
+		case errors.Is(err, store.ErrNotFound): // deleted meanwhile
 			continue
-		}
-		if err != nil {
+		case errors.Is(err, store.ErrCorrupt):
+			damage = err
+			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
+			continue
+		case err != nil:
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
 		handle.selection = choose(handle.stored.View.Last(0))
 		out.Sessions = append(out.Sessions, handle)
+	}
+	if damage != nil && len(out.Sessions) == 0 {
+		return nil, fmt.Errorf("list sessions: %w", damage)
 	}
 	return out, nil
 }
@@ -205,6 +225,9 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error {
 	if req == nil {
 		return errNoRequest
+	}
+	if err := keyed(req.AppName, req.UserID, req.SessionID); err != nil {
+		return err
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
 	if err := s.store.Delete(ctx, key); err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -236,10 +259,22 @@ func (s *Service) open(ctx context.Context, stored store.Session) (*Session, err
 	return &Session{key: stored.Key, decoded: s.decoded, stored: stored, updated: updated, overlay: map[string]any{}}, nil
 }
 
+// lastUpdate returns the time of the event that was appended last, visible or not, or that
+// of the session's creation.
 func (s *Service) lastUpdate(ctx context.Context, stored store.Session) (time.Time, error) {
-	if n := stored.View.Len(); n > 0 {
-		if t := stored.View.At(n - 1).Timestamp(); !t.IsZero() {
-			return t, nil
+	v := stored.View
+	if n := v.Len(); n > 0 && v.SeqOf(n-1) == v.Seq() && v.Seq() != v.PatchSeq() {
+		return v.At(n - 1).Timestamp(), nil
+	}
+	for seq := v.Seq(); seq > 0; seq-- {
+		for r, err := range s.store.RawEvents(ctx, stored.Key, seq) {
+			switch {
+			case err != nil:
+				return time.Time{}, err
+			case r.Event != nil:
+				return r.Event.Timestamp(), nil
+			}
+			break // it is a patch
 		}
 	}
 	info, err := s.store.Info(ctx, stored.Key)

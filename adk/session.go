@@ -76,8 +76,8 @@ func (s *Session) events() session.Events {
 // is not there.
 func (s *Session) State() session.State { return state{s} }
 
-// LastUpdateTime returns the time of the newest visible event, or that of the session's
-// creation if there is none that has a time.
+// LastUpdateTime returns the time of the event that was appended last, whatever patches
+// hide, or that of the session's creation if there is none.
 func (s *Session) LastUpdateTime() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -124,9 +124,7 @@ func (s *Session) appended(done store.Committed, e *session.Event) (first bool) 
 		s.grow(done.Records)
 	}
 	s.advanceLocked(done.View)
-	if !e.Timestamp.IsZero() {
-		s.updated = e.Timestamp
-	}
+	s.updated = e.Timestamp
 	for key, value := range e.Actions.StateDelta {
 		stored, err := patch.NewValue(value)
 		switch {

@@ -166,26 +166,6 @@ func TestListedSessions(t *testing.T) {
 	})
 }
 
-func TestLastUpdateTime(t *testing.T) {
-	svc := inMemory(t)
-	began := time.Now().Add(-time.Second)
-	sess := create(t, svc, "s", nil)
-	created := sess.LastUpdateTime()
-	if created.Before(began) || created.After(time.Now()) {
-		t.Errorf("a new session was updated at %v", created)
-	}
-	zero := text("zero", "user", "x")
-	zero.Timestamp = time.Time{}
-	no(t, svc.AppendEvent(t.Context(), sess, zero))
-	equal(t, "after an event without time", sess.LastUpdateTime(), created)
-	equal(t, "after an event without time, got anew", get(t, svc, "s").LastUpdateTime(), created)
-	e := text("e", "user", "x")
-	no(t, svc.AppendEvent(t.Context(), sess, e))
-	for _, s := range []session.Session{sess, get(t, svc, "s")} {
-		equal(t, "after an event", s.LastUpdateTime(), e.Timestamp)
-	}
-}
-
 func TestRequestsThatAreRefused(t *testing.T) {
 	svc := inMemory(t)
 	ctx := t.Context()

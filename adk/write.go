@@ -20,6 +20,9 @@ import (
 // is on, the session may be compacted before AppendEvent returns (see the package's
 // documentation); what goes wrong then is no error of AppendEvent.
 //
+// An event that answers a call which a summary hides brings the call back into sight, just
+// before itself (see [Service.Recall]).
+//
 // While a node of a workflow appends, which has its place in the list of events, that list
 // only grows: patches that others logged show after the first event that is none of a
 // node's, or when the session is got again.
@@ -28,20 +31,22 @@ import (
 // created again, the error matches [store.ErrNotFound]. Other errors are as for
 // [store.Store.AppendEvents] and [NewEvent]. Retrying with the same event is safe.
 func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *session.Event) error {
-	handle, err := handleOf(sess)
-	if err != nil {
-		return fmt.Errorf("append event: %w", err)
-	}
 	switch {
+	case sess == nil:
+		return errNoSession
 	case e == nil:
-		return fmt.Errorf("append event: %w: the event is nil", patch.ErrInvalid)
+		return inWords(patch.ErrInvalid, "event is nil")
 	case e.Partial:
 		return nil
+	}
+	handle, err := handleOf(sess)
+	if err != nil {
+		return err
 	}
 	s.compacting.appends(handle.key, e)
 	first, err := s.append(ctx, handle, e)
 	if err != nil {
-		return fmt.Errorf("append event %q: %w", e.ID, err)
+		return appendError(err, e)
 	}
 	s.compacting.appended(ctx, handle, e, first)
 	return nil
@@ -55,6 +60,9 @@ func (s *Service) append(ctx context.Context, handle *Session, e *session.Event)
 	lasting.Actions.StateDelta = withoutTemp(e.Actions.StateDelta)
 	event, err := NewEvent(&lasting)
 	if err != nil {
+		return false, err
+	}
+	if err := s.recall(ctx, handle, event); err != nil {
 		return false, err
 	}
 	done, err := s.store.AppendEvents(ctx, handle.key, store.AppendOptions{Creation: handle.View().Creation()}, event)
@@ -167,14 +175,14 @@ func (s *Session) sameCreation(creation string) error {
 
 // handleOf returns the session as one of this package's.
 func handleOf(sess session.Session) (*Session, error) {
-	switch s := sess.(type) {
-	case nil:
-		return nil, fmt.Errorf("%w: the session is nil", patch.ErrInvalid)
-	case *Session:
-		if s != nil {
-			return s, nil
-		}
-		return nil, fmt.Errorf("%w: the session is nil", patch.ErrInvalid)
+	s, own := sess.(*Session)
+	switch {
+	case sess == nil, own && s == nil:
+		return nil, errNoSession
+	case own:
+		return s, nil
 	}
-	return nil, fmt.Errorf("%w: session %q is a %T, which is of another session service", patch.ErrInvalid, sess.ID(), sess)
+	return nil, inWords(patch.ErrInvalid, "unexpected session type %T for session ID %s", sess, sess.ID())
 }
+
+var errNoSession = inWords(patch.ErrInvalid, "session is nil")

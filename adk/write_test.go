@@ -132,7 +132,7 @@ func TestSessionOfAnotherService(t *testing.T) {
 		"view at": second(svc.ViewAt(ctx, other, 1)),
 	} {
 		fails(t, err, store.ErrInvalid)
-		if !strings.Contains(err.Error(), "*session.session") || !strings.Contains(err.Error(), `"s"`) {
+		if !strings.Contains(err.Error(), "*session.session") || !strings.HasSuffix(err.Error(), " session ID s") {
 			t.Errorf("%s: the error %q does not name the session's type and id", name, err)
 		}
 	}

@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ const (
 	DefaultMaxSummaries     = 4
 	DefaultMaxSummaryTokens = 2_000
 	DefaultMaxOpenCalls     = 8
+	DefaultMaxWaitingCalls  = 8
 	DefaultTimeout          = time.Minute
 	DefaultFallbackAfter    = 3
 )
@@ -98,9 +100,14 @@ type Config struct {
 
 	// MaxOpenCalls is how many function calls that nobody has answered, of invocations
 	// that are over, stay visible; older ones are summarised as unanswered. 0 means
-	// [DefaultMaxOpenCalls]. Long-running calls and requests to the user do not count
-	// and always stay.
+	// [DefaultMaxOpenCalls].
 	MaxOpenCalls int
+
+	// MaxWaitingCalls is the same for calls that wait for the user's side, which do not
+	// count as those: long-running calls and requests for confirmation, credentials or
+	// input. 0 means [DefaultMaxWaitingCalls]. [Recall] brings an older one back when its
+	// answer comes.
+	MaxWaitingCalls int
 
 	// Timeout is how long one call of a summarizer may take; 0 means [DefaultTimeout].
 	Timeout time.Duration
@@ -124,7 +131,7 @@ func (c Config) Validate() error {
 	}{
 		{"CompactionInterval", c.CompactionInterval}, {"OverlapSize", c.OverlapSize}, {"TokenThreshold", c.TokenThreshold},
 		{"EventRetentionSize", c.EventRetentionSize}, {"FallbackAfter", c.FallbackAfter}, {"MaxInputTokens", c.MaxInputTokens},
-		{"MaxSummaries", c.MaxSummaries}, {"MaxSummaryTokens", c.MaxSummaryTokens}, {"MaxOpenCalls", c.MaxOpenCalls},
+		{"MaxSummaries", c.MaxSummaries}, {"MaxSummaryTokens", c.MaxSummaryTokens}, {"MaxOpenCalls", c.MaxOpenCalls}, {"MaxWaitingCalls", c.MaxWaitingCalls},
 		{"Timeout", int(c.Timeout)},
 	} {
 		if f.value < 0 {
@@ -132,6 +139,10 @@ func (c Config) Validate() error {
 		}
 	}
 	switch {
+	case c.Summarizer != nil && isNil(c.Summarizer):
+		return bad("Summarizer", "it is a nil %T; leave it out to have the default", c.Summarizer)
+	case c.Fallback != nil && isNil(c.Fallback):
+		return bad("Fallback", "it is a nil %T; leave it out to have none", c.Fallback)
 	case c.TokenThreshold > 0 && c.EventRetentionSize == 0:
 		return bad("EventRetentionSize", "it must be set with TokenThreshold, which is %d", c.TokenThreshold)
 	case c.TokenThreshold == 0 && c.EventRetentionSize > 0:
@@ -146,6 +157,18 @@ func (c Config) Validate() error {
 		return bad("CompactionInterval", "neither it nor TokenThreshold is set, so nothing would ever be compacted; switch Enabled off if that is meant")
 	}
 	return nil
+}
+
+// isNil reports whether v is nil, or something that is nil in an interface.
+func isNil(v any) bool {
+	rv := reflect.ValueOf(v)
+	switch rv.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map:
+		return rv.IsNil()
+	}
+	return false
 }
 
 // LeastInputTokens is the least that [Config.MaxInputTokens] may be.
@@ -163,6 +186,7 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxSummaries, DefaultMaxSummaries)
 	set(&c.MaxSummaryTokens, DefaultMaxSummaryTokens)
 	set(&c.MaxOpenCalls, DefaultMaxOpenCalls)
+	set(&c.MaxWaitingCalls, DefaultMaxWaitingCalls)
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

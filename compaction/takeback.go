@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 
@@ -11,8 +12,12 @@ import (
 // the patch with the given id, and before it those of the patches that belong to the same
 // window ([Window.Also]) and stand, the newest first. Of any other patch it is that
 // patch's revert alone. They are to be applied in one go, in their order. records is the
-// session's raw log, such as Store.RawEvents yields; its error is the result's.
+// session's raw log, such as Store.RawEvents yields; its error is the result's. The error
+// matches [patch.ErrInvalid] if it is nil.
 func TakeBack(records iter.Seq2[patch.Record, error], patchID string) ([]*patch.PatchEvent, error) {
+	if records == nil {
+		return nil, fmt.Errorf("%w: the records are nil", patch.ErrInvalid)
+	}
 	var parts []string
 	for r, err := range records {
 		switch {

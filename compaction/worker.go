@@ -3,6 +3,7 @@ package compaction
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -77,9 +78,13 @@ type WorkerStats struct {
 	Running  int    // sessions that are being compacted now
 }
 
-// NewWorker returns a worker. The error is that of [WorkerOptions.Validate]. It starts
-// goroutines when there is something to do, and has none otherwise.
+// NewWorker returns a worker. The error matches [patch.ErrInvalid] if there is no
+// compactor, or is that of [WorkerOptions.Validate]. It starts goroutines when there is
+// something to do, and has none otherwise.
 func NewWorker[K comparable](c *Compactor[K], opts WorkerOptions) (*Worker[K], error) {
+	if c == nil {
+		return nil, fmt.Errorf("%w: the compactor is nil", patch.ErrInvalid)
+	}
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -170,7 +175,13 @@ func (w *Worker[K]) compact(key K) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	// What goes wrong has been logged, counted and observed.
+	// What goes wrong has been logged, counted and observed. What is left may be a panic in
+	// what observes, or in the log.
+	defer func() {
+		if p := recover(); p != nil {
+			w.compactor.panicked(w.ctx, key, &panicError{ErrPanic, p, debug.Stack()})
+		}
+	}()
 	_, _ = w.compactor.MaybeCompact(w.ctx, key)
 }
 

@@ -102,6 +102,9 @@ func (f *folding) record(r patch.Record) error {
 			v.pins = v.pins.with(*e.pin)
 		}
 		v.patches = v.patches.with(c)
+		if v.lean {
+			v.held += c.footprint()
+		}
 	default:
 		return fmt.Errorf("%w: record %d holds neither event nor patch", patch.ErrInvalid, r.Seq)
 	}

@@ -56,12 +56,22 @@ func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, 
 		return View{}, &NeedError{Seqs: slices.Compact(seqs)}
 	}
 	at.plan = nil
-	if !opts.AllowOrphans {
-		if orphans := v.orphansIn(at); len(orphans) > 0 {
-			return View{}, &OrphanError{Orphans: orphans, fixed: true}
-		}
+	return at, v.CheckOrphans(at, opts)
+}
+
+// CheckOrphans reports whether several patches, which lead from the view to after, leave a
+// function call or response as no patch may; nil means that they do not. It judges what
+// they do together: a call that one takes out and a response that another does are no
+// orphans. The error is an *[OrphanError] without a suggestion. It takes time linear in
+// the number of visible events of both views.
+func (v View) CheckOrphans(after View, opts CheckOptions) error {
+	if opts.AllowOrphans {
+		return nil
 	}
-	return at, nil
+	if orphans := v.orphansIn(after, opts); len(orphans) > 0 {
+		return &OrphanError{Orphans: orphans, fixed: true}
+	}
+	return nil
 }
 
 // partID is a function part's identity.
@@ -80,7 +90,7 @@ func (v View) partIDs(parts []part, nodes []*node) []partID {
 
 // orphansIn lists what a change of the view into another one does to function calls that
 // no patch may do: what [span.orphans] lists for a single patch.
-func (v View) orphansIn(after View) []Orphan {
+func (v View) orphansIn(after View, opts CheckOptions) []Orphan {
 	var out []Orphan
 	was, is := v.visibleNodes(), after.visibleNodes()
 	pairsWas, pairsIs := v.pairing(), newPairing(after)
@@ -114,7 +124,7 @@ func (v View) orphansIn(after View) []Orphan {
 		}
 		out = append(out, change.orphans()...)
 		for _, i := range slices.Sorted(maps.Values(place)) {
-			if v.mustStay(before, change.partnerWas, i) {
+			if v.mustStay(before, change.partnerWas, i, opts) {
 				out = append(out, before[i].orphan(problemOpen))
 			}
 		}

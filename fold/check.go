@@ -2,6 +2,7 @@ package fold
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -15,6 +16,11 @@ type CheckOptions struct {
 	// AllowPinned accepts a patch that hides a pinned event.
 	AllowPinned bool
 
+	// HideWaiting accepts a patch that hides a long-running call which the user's side
+	// has not answered, unless it is of the newest invocation. Whoever sets it sees to it
+	// that the call is in sight again when its answer comes.
+	HideWaiting bool
+
 	// AsOfNow accepts a patch whatever its base: it means the log as the view has it.
 	AsOfNow bool
 }
@@ -23,6 +29,7 @@ type CheckOptions struct {
 // nil means that [View.Apply] will do what the patch says. It judges in this order, and
 // the first refusal is the error:
 //
+//   - [patch.ErrInvalid] if the patch is nil;
 //   - [ErrUnknownPatch], whatever the patch, if the log holds a patch of unknown type;
 //   - a *[ConflictError] if the log's newest patch is above the patch's base, and
 //     [patch.ErrInvalid] if the base is above the log's last seq; a patch without base
@@ -45,6 +52,9 @@ func (v View) Check(p *patch.PatchEvent, opts CheckOptions) error {
 }
 
 func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
+	if p == nil {
+		return edit{}, fmt.Errorf("%w: the patch is nil", patch.ErrInvalid)
+	}
 	if v.unknown {
 		return edit{}, ErrUnknownPatch
 	}
@@ -67,7 +77,7 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 		return edit{}, &PinnedError{pinned}
 	}
 	if !opts.AllowOrphans && e.pin == nil {
-		if err := v.checkOrphans(e, opts.AllowPinned); err != nil {
+		if err := v.checkOrphans(e, opts); err != nil {
 			return edit{}, err
 		}
 	}

@@ -84,7 +84,13 @@ func (k *keeper) fold(v fold.View, records []patch.Record) fold.View {
 func (k *keeper) restore(v fold.View) fold.View {
 	k.t.Helper()
 	s := v.Skeleton()
-	v, err := s.Restore(k.pick(s.Needs()))
+	var seqs []uint64
+	for _, stretch := range s.Needs() {
+		for seq := stretch.First; seq <= stretch.Last; seq++ {
+			seqs = append(seqs, seq)
+		}
+	}
+	v, err := s.Restore(k.pick(seqs))
 	if err != nil {
 		k.t.Fatal(err)
 	}

@@ -95,11 +95,11 @@ type span struct {
 	added      []node
 	fixed      bool // it cannot be another span: a revert's
 
-	allowPinned bool // a suggested span may hide what is pinned
+	opts CheckOptions // what a suggested span may hide
 }
 
-func (v View) checkOrphans(e edit, allowPinned bool) error {
-	s := span{v, v.pairing(), e.first, e.end, e.added(), e.target != nil, allowPinned}
+func (v View) checkOrphans(e edit, opts CheckOptions) error {
+	s := span{v, v.pairing(), e.first, e.end, e.added(), e.target != nil, opts}
 	orphans := s.orphans()
 	if len(orphans) == 0 {
 		return nil
@@ -189,7 +189,7 @@ func (s span) orphansOf(key callKey) []Orphan {
 	c.partner = pair(c.after)
 	out := c.orphans()
 	for i, p := range before {
-		if !p.Response && p.pos >= s.first && p.pos < s.end && s.view.mustStay(before, c.partnerWas, i) {
+		if !p.Response && p.pos >= s.first && p.pos < s.end && s.view.mustStay(before, c.partnerWas, i, s.opts) {
 			out = append(out, p.orphan(problemOpen))
 		}
 	}
@@ -225,20 +225,20 @@ func (c pairChange) orphans() []Orphan {
 // mustStay reports whether a part is a call that no patch may hide: one that is open, and
 // of the newest invocation or long-running. A long-running call stays open until the
 // user's side has answered it: what the tool itself returned is a placeholder.
-func (v View) mustStay(parts []part, partner []int, i int) bool {
+func (v View) mustStay(parts []part, partner []int, i int, opts CheckOptions) bool {
 	call := parts[i]
-	if call.Response {
+	switch {
+	case call.Response:
 		return false
+	case !isLongRunning(call.event, call.ID):
+		return partner[i] == unpaired && v.isNewest(call.pos)
 	}
-	if isLongRunning(call.event, call.ID) {
-		for j, p := range parts {
-			if p.Response && partner[j] == i && p.event.Author() == "user" {
-				return false
-			}
+	for j, p := range parts {
+		if p.Response && partner[j] == i && p.event.Author() == "user" {
+			return false
 		}
-		return true
 	}
-	return partner[i] == unpaired && v.isNewest(call.pos)
+	return !opts.HideWaiting || v.isNewest(call.pos)
 }
 
 func isLongRunning(e *patch.Event, callID string) bool {

@@ -31,7 +31,7 @@ func (s span) smallestPassing() (wider span, ok bool) {
 
 // hidesPinned reports whether a pinned event is in the span, where that matters.
 func (s span) hidesPinned() bool {
-	if s.allowPinned || len(s.view.pins) == 0 {
+	if s.opts.AllowPinned || len(s.view.pins) == 0 {
 		return false
 	}
 	for i := s.first; i < s.end; i++ {
@@ -67,7 +67,7 @@ func (s span) forced(budget *int) (span, bool) {
 			calls, responses := s.addedOf(key)
 			for i, p := range parts {
 				if inside(p) {
-					if !p.Response && s.view.mustStay(parts, partner, i) {
+					if !p.Response && s.view.mustStay(parts, partner, i, s.opts) {
 						return s, false
 					}
 					continue

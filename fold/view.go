@@ -3,6 +3,7 @@ package fold
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -27,6 +28,7 @@ type View struct {
 	pins       pins       // nodes that are pinned; of a restored view, those in sight then
 	restored   bool       // from a skeleton, which says nothing of earlier patches
 	lean       bool       // patches keep no bodies of what they take out
+	held       int        // about how many bytes patches keep in memory of what they took out
 	hand       hand
 	plan       *needs // of a view inside a plan
 }
@@ -203,13 +205,14 @@ func (v View) SkippedCount() int { return v.skipped.count() }
 // Skipped returns the patches that could not be applied, in seq order. The error is a
 // *[NeedError] if the view was restored from a skeleton that counts some.
 func (v View) Skipped() ([]patch.Skip, error) {
-	out := make([]patch.Skip, v.skipped.count())
+	out := []patch.Skip{} // the newest first
 	for l := v.skipped; l != nil; l = l.older {
 		if l.skip.Seq == 0 {
 			return nil, &NeedError{Log: true}
 		}
-		out[l.len-1] = l.skip
+		out = append(out, l.skip)
 	}
+	slices.Reverse(out)
 	return out, nil
 }
 

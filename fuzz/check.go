@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -34,6 +35,9 @@ type PinView interface {
 // form; an error of fold's own is wrapped. fold gets copies of the map and the slice.
 func Check(records []patch.Record, initial map[string]patch.Value,
 	fold func(initial map[string]patch.Value, records []patch.Record) (View, error)) error {
+	if fold == nil {
+		return errors.New("the fold to check is nil")
+	}
 	ref := NewReference(initial)
 	for _, rec := range records {
 		ref.Apply(rec)
@@ -67,6 +71,12 @@ func Text(records []patch.Record, initial map[string]patch.Value) string {
 // log, or nil. Events and values must be alike to the letter: their JSON text and the
 // Go types that they were made from.
 func Compare(view View, ref *Reference) error {
+	switch {
+	case view == nil:
+		return errors.New("the view to compare is nil")
+	case ref == nil:
+		return errors.New("the reference to compare with is nil")
+	}
 	if got, want := view.Seq(), ref.Seq(); got != want {
 		return fmt.Errorf("the view stands at seq %d, want %d", got, want)
 	}

@@ -105,6 +105,9 @@ func (r *Reference) CheckAll(patches []*patch.PatchEvent, allowed ...Allow) erro
 
 // judge judges all but orphans. before is the model before the patch's batch.
 func (r *Reference) judge(p *patch.PatchEvent, before *Reference, allowed []Allow) (step, error) {
+	if p == nil {
+		return step{}, refuse(Invalid, "the patch is nil")
+	}
 	for _, s := range r.skipped {
 		if s.Reason == patch.UnknownType {
 			return step{}, refuse(UnknownInLog, "the patch at seq %d", s.Seq)

@@ -60,6 +60,15 @@ func AppendRecord(dst []byte, r Record) ([]byte, error) {
 	return dst, nil
 }
 
+// Checksum returns the checksum that a record's byte form carries, or 0 if the form is too
+// short to be one. Whether it is the right one, [DecodeRecord] knows.
+func Checksum(form []byte) uint32 {
+	if len(form) < formHeader {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(form[1:])
+}
+
 // recordSum is the checksum over all of the form but itself.
 func recordSum(form []byte) uint32 {
 	sum := crc32.Update(0, castagnoli, form[:1])

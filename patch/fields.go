@@ -29,7 +29,8 @@ type Fields struct {
 	CustomMetadata     map[string]any
 
 	// Extra are further top-level fields under their JSON names. A value may be of
-	// any Go type that encoding/json can write and read back.
+	// any Go type that encoding/json can write and read back. Fields that ADK or genai
+	// have are spelled as in ADK's JSON, not as in Python.
 	Extra map[string]any
 }
 
@@ -127,6 +128,13 @@ func NewEvent(f Fields) (*Event, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, m := range e.members {
+		if _, extra := f.Extra[m.name]; extra || m.name == "actions" && f.Actions.Extra != nil {
+			if err := checkSpelling(m); err != nil {
+				return nil, err
+			}
+		}
 	}
 	e.types = w.types
 	if err := e.derive(); err != nil {

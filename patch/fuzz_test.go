@@ -57,6 +57,8 @@ func FuzzParseRecord(f *testing.F) {
 		`{"patch_type":"summarise","start":0,"count":2,"summary_event":{"content":{"parts":[{"text":"s"}]}}}`,
 		`{"patchType":"truncate_before","event_id":"e","base":null,"author":null}`,
 		`{"patchType":"splice","start":"0","replacement":[{"patchType":"x"}],"summaryEvent":5}`,
+		`{"id":"e","session_id":"s","timestamp":1.5,"event_data":{"invocation_id":"i","content":{"parts":[{"inline_data":{"data":"-_8="}}]},"actions":{"state_delta":{"a_b":1}}}}`,
+		`{"event_data":"{\"node_info\":{\"output_for\":[]},\"new_field\":1}"}`,
 		`{"a":1,"\u0061":2}`, `{"longRunningToolIds":["c"],"usageMetadata":{"promptTokenCount":5},"customMetadata":{"a":[]}}`,
 	} {
 		f.Add([]byte(seed))

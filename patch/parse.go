@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
 )
 
-// ParseEvent makes an event from one JSON object in ADK's event JSON. It keeps no
-// reference to text. Unknown fields are kept at any depth. Refused, with a
+// ParseEvent makes an event from one JSON object in ADK's event JSON, or as ADK for Python
+// stores it (see [ParseRecord]). It keeps no reference to text. Unknown fields are kept at any depth. Refused, with a
 // *[FieldError] that names the field, are repeated keys, text that is not Unicode,
 // known fields of another type than ADK's, and patches.
 func ParseEvent(text []byte) (*Event, error) {
@@ -36,20 +36,35 @@ func ParseEvent(text []byte) (*Event, error) {
 //
 // A patch whose own fields are malformed is still a record, for a log may hold one;
 // [PatchEvent.Validate] tells. The proposal's spellings patch_type, event_id and
-// summary_event are understood on a patch, and patch_id on a revert. The error is a
+// summary_event are understood on a patch, and patch_id on a revert.
+//
+// Events are read as ADK for Python stores them, too: a row of its table of events, whose
+// event_data is the event, and the names of ADK's and genai's fields in snake_case, with
+// bytes in base64's alphabet for URLs. They become as ADK's JSON has them. The same name
+// in keys of arguments, responses, state or metadata is data, and stays. The error is a
 // *[FieldError].
 func ParseRecord(text []byte) (Record, error) {
+	rec, _, err := parseLine(text)
+	return rec, err
+}
+
+// parseLine is ParseRecord, and says which session a row is of.
+func parseLine(text []byte) (Record, rowOwner, error) {
 	if err := checkText(text); err != nil {
-		return Record{}, err
+		return Record{}, rowOwner{}, err
 	}
-	rec, err := parseChecked(jsontext.Compact(text))
+	text, owner, err := unwrapRow(jsontext.Compact(text))
 	if err != nil {
-		return Record{}, err
+		return Record{}, owner, err
+	}
+	rec, err := parseChecked(text)
+	if err != nil {
+		return Record{}, owner, err
 	}
 	if rec.Event != nil && jsontext.Depth(text) > maxValueDepth+1 {
-		return Record{}, fieldErr("", "nested deeper than %d", maxValueDepth+1)
+		return Record{}, owner, fieldErr("", "nested deeper than %d", maxValueDepth+1)
 	}
-	return rec, nil
+	return rec, owner, nil
 }
 
 func checkText(text []byte) error {
@@ -64,6 +79,10 @@ func checkText(text []byte) error {
 func parseChecked(text []byte) (Record, error) {
 	if jsontext.KindOf(text) != jsontext.Object {
 		return Record{}, fieldErr("", "a record is a JSON object, not %s", clip(text))
+	}
+	text, err := respell(text)
+	if err != nil {
+		return Record{}, err
 	}
 	var rec Record
 	var id identity

@@ -49,14 +49,19 @@ type Decoder struct {
 	ids     map[string]int // the line that each id was on
 	initial map[string]Value
 	header  bool
-	pending []byte // the first line, if it was no header
+	owner   rowOwner // of the rows
+	pending []byte   // the first line, if it was no header
 	started bool
 	err     error
 }
 
 // NewDecoder returns a decoder that reads r. file is the name that errors call it by.
 func NewDecoder(r io.Reader, file string) *Decoder {
-	return &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[string]int{}}
+	d := &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[string]int{}}
+	if r == nil {
+		d.fail(fieldErr("", "the reader is nil"))
+	}
+	return d
 }
 
 // InitialState reads the header, if there is one, and returns its initial state. ok
@@ -88,9 +93,16 @@ func (d *Decoder) Next() (Record, error) {
 			return Record{}, d.fail(err)
 		}
 	}
-	rec, err := ParseRecord(text)
+	rec, owner, err := parseLine(text)
 	if err != nil {
 		return Record{}, d.fail(err)
+	}
+	if owner != (rowOwner{}) {
+		if d.owner == (rowOwner{}) {
+			d.owner = owner
+		} else if d.owner != owner {
+			return Record{}, d.fail(fieldErr("session_id", "the row is of %s, and rows before it are of %s; a file has one session", owner, d.owner))
+		}
 	}
 	if rec.Event != nil && findMember(rec.Event.members, "patchlog") != nil {
 		return Record{}, d.fail(fieldErr("patchlog", "a header stands on the first line only"))
@@ -290,6 +302,9 @@ func (e *Encoder) Record(r Record) error {
 }
 
 func (e *Encoder) line(text []byte) error {
+	if e.w == nil {
+		return fieldErr("", "the writer is nil")
+	}
 	_, err := e.w.Write(append(text, '\n'))
 	return err
 }

@@ -79,6 +79,9 @@ func (p *PatchEvent) Validate() error {
 }
 
 func (p *PatchEvent) validate() *Defect {
+	if p == nil {
+		return &Defect{"patch", "it is nil", MissingField}
+	}
 	own, ok := ownFields[p.typ]
 	if !ok {
 		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise, pin, unpin and revert", clip(string(p.typ))), UnknownType}

@@ -86,7 +86,7 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 		if before, err = s.view(ctx, h); err != nil {
 			return fold.View{}, nil, err
 		}
-		g := group{store: s, handle: h, view: before}
+		g := group{store: s, handle: h, before: before, view: before}
 		g.begin(ctx, []*request{r})
 		if err = r.err; err == nil {
 			err = g.take(r)
@@ -168,7 +168,7 @@ func (g *group) begin(ctx context.Context, requests []*request) {
 		g.requests = append(g.requests, r)
 	}
 	var err error
-	if g.taken, err = g.store.lookup(ctx, g.handle.key, g.view.Creation(), ids); err != nil {
+	if g.taken, err = g.store.lookup(ctx, g.handle.key, g.before, ids); err != nil {
 		fail(g.requests, err)
 		g.requests = nil
 	}
@@ -227,11 +227,7 @@ func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch back
 	}
 	err := s.backend.Append(ctx, h.key.name(), batch)
 	if err == nil {
-		grown := int64(0)
-		for _, r := range batch.Records {
-			grown += int64(len(r.Data)) + recordOverhead
-		}
-		h.publish(next, grown)
+		h.publish(next)
 		s.maybeSnapshot(h, next)
 		return nil
 	}
@@ -275,6 +271,10 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 	}
 	first := batch.Records[0]
 	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, first.IDs[:1])
+	if errors.Is(err, backend.ErrIndex) { // then the record itself tells
+		there, err := s.record(ctx, key, head.Creation, first.Seq)
+		return err == nil && there.ID() == first.IDs[0], err
+	}
 	return err == nil && seqs[0] == first.Seq, err
 }
 
@@ -292,16 +292,48 @@ func causeOf(failure error) error {
 	return errors.New(failure.Error())
 }
 
-// lookup returns the seqs of the records that take the ids, of those that are taken.
-func (s *Store) lookup(ctx context.Context, key Key, creation string, ids []string) (map[string]uint64, error) {
-	taken := map[string]uint64{}
-	seqs, err := s.backend.Lookup(ctx, key.name(), creation, ids)
+// lookup returns the seqs of the records of a view's log that take the ids, of those that
+// are taken.
+func (s *Store) lookup(ctx context.Context, key Key, v fold.View, ids []string) (map[string]uint64, error) {
+	seqs, err := s.backend.Lookup(ctx, key.name(), v.Creation(), ids)
+	if errors.Is(err, backend.ErrIndex) {
+		return s.search(ctx, key, v, ids, err)
+	}
 	if err != nil {
 		return nil, fromBackend(key, err)
 	}
+	taken := map[string]uint64{}
 	for i, seq := range seqs {
 		if seq != 0 {
 			taken[ids[i]] = seq
+		}
+	}
+	return taken, nil
+}
+
+// search is lookup where the index is damaged: the log has the answer.
+func (s *Store) search(ctx context.Context, key Key, v fold.View, ids []string, cause error) (map[string]uint64, error) {
+	s.opts.Logger.Warn("patchlog: the index of ids is damaged; each write reads the log for them", "session", key.String(), "error", cause)
+	taken := map[string]uint64{}
+	for _, id := range ids {
+		taken[id] = 0
+	}
+	take := func(id string, seq uint64) {
+		if at, wanted := taken[id]; wanted && at == 0 {
+			taken[id] = seq
+		}
+	}
+	for page, err := range s.pages(ctx, key, logOf(v), 1, v.Seq()) {
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.records {
+			for id := range r.IDs() {
+				take(id, r.Seq)
+			}
+			if r.Patch != nil && r.Patch.Group() != "" {
+				take(groupID(r.Patch.Group()), r.Seq)
+			}
 		}
 	}
 	return taken, nil

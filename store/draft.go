@@ -38,6 +38,8 @@ type draft struct {
 	missing []int          // indices of the records that are not in the log yet
 	adds    []patch.Record
 	batch   []backend.Record // of what it adds
+	size    int              // of the batch, in bytes
+	groups  map[string]bool  // of the patches that it adds
 	shared  []backend.Value
 }
 
@@ -94,25 +96,53 @@ func (s *Store) complete(records []patch.Record) []patch.Record {
 // groupID is what a group takes in the index of ids: longer than any id may be.
 func groupID(group string) string { return strings.Repeat("\x00", patch.MaxIDBytes+1) + group }
 
-// match sorts the records into those that are in the log and those that are missing.
+// match sorts the records into those that are in the log and those that are missing. Where
+// the index of ids is wrong about one, the log has the answer.
 func (d *draft) match() error {
+	err := d.matchIndexed()
+	if !errors.Is(err, backend.ErrIndex) {
+		return err
+	}
+	ids, idErr := d.offer(d.offered, d.records)
+	if idErr != nil {
+		return idErr
+	}
+	taken, err := d.store.search(d.ctx, d.handle.key, d.before, ids, err)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if d.taken[id] <= d.before.Seq() { // the group's own are right
+			d.taken[id] = taken[id]
+		}
+	}
+	return d.matchIndexed()
+}
+
+// matchIndexed is match by what the index of ids says. It fails with [backend.ErrIndex] if
+// a record has not the id that it should.
+func (d *draft) matchIndexed() error {
+	d.missing = nil
 	for i, r := range d.records {
-		own := d.taken[r.ID()]
-		if own == 0 {
-			for id := range r.IDs() {
-				if d.taken[id] != 0 {
-					return d.duplicate(id, d.taken[id])
-				}
+		id := r.ID()
+		for other := range r.IDs() {
+			if d.taken[id] == 0 {
+				id = other
 			}
+		}
+		at := d.taken[id]
+		if at == 0 {
 			d.missing = append(d.missing, i)
 			continue
 		}
-		there, err := d.logged(own)
-		if err != nil {
+		there, err := d.logged(at)
+		switch {
+		case err != nil:
 			return err
-		}
-		if there.ID() != r.ID() || !patch.Same(there, d.offered[i]) {
-			return d.duplicate(r.ID(), own)
+		case !slices.Contains(slices.Collect(there.IDs()), id):
+			return fmt.Errorf("%w: %w: it says that record %d has id %q", ErrCorrupt, backend.ErrIndex, at, id)
+		case there.ID() != r.ID() || !patch.Same(there, d.offered[i]):
+			return d.duplicate(id, at)
 		}
 		d.records[i] = there
 	}
@@ -141,7 +171,7 @@ func (d *draft) propose(patches []*patch.PatchEvent) error {
 	if err != nil {
 		return err
 	}
-	seqs, err := d.store.lookup(d.ctx, d.handle.key, d.view.Creation(), ids)
+	seqs, err := d.store.lookup(d.ctx, d.handle.key, d.before, ids)
 	if err != nil {
 		return err
 	}
@@ -230,22 +260,28 @@ func (d *draft) add(r patch.Record) error {
 	if most := d.store.opts.MaxRecordBytes; len(data) > most {
 		return fmt.Errorf("%w: record %q takes %d bytes; the limit is %d", ErrTooLarge, r.ID(), len(data), most)
 	}
-	raw := backend.Record{Seq: r.Seq, Data: data}
-	for id := range r.IDs() {
-		raw.IDs = append(raw.IDs, id)
-	}
-	if r.Patch != nil && r.Patch.Group() != "" && d.isFirst(r.Patch.Group()) {
-		raw.IDs = append(raw.IDs, groupID(r.Patch.Group()))
-	}
-	d.adds, d.batch = append(d.adds, r), append(d.batch, raw)
+	d.put(r, data)
+	d.adds = append(d.adds, r)
 	return d.share(slices.Collect(r.SharedChanges()))
 }
 
-// isFirst reports whether a group has no record so far.
-func (d *draft) isFirst(group string) bool {
-	return d.taken[groupID(group)] == 0 && !slices.ContainsFunc(d.adds, func(r patch.Record) bool {
-		return r.Patch != nil && r.Patch.Group() == group
-	})
+// put puts a record into the draft's batch. data is its byte form.
+func (d *draft) put(r patch.Record, data []byte) {
+	raw := backend.Record{Seq: r.Seq, Sum: patch.Checksum(data), Data: data}
+	for id := range r.IDs() {
+		raw.IDs = append(raw.IDs, id)
+	}
+	if r.Patch != nil && r.Patch.Group() != "" {
+		if group := r.Patch.Group(); d.taken[groupID(group)] == 0 && !d.groups[group] { // its first record
+			raw.IDs = append(raw.IDs, groupID(group))
+			if d.groups == nil {
+				d.groups = map[string]bool{}
+			}
+			d.groups[group] = true
+		}
+	}
+	d.batch = append(d.batch, raw)
+	d.size += len(data)
 }
 
 // share adds changes of shared scopes to the batch.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	bbolt "go.etcd.io/bbolt"
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -24,20 +26,86 @@ import (
 var writeGolden = flag.Bool("write-golden", false, "write the golden database")
 
 const (
-	goldenDB   = "testdata/v1.db.gz" // a database as version 1 wrote it
-	goldenText = "testdata/v1.jsonl" // what its session exports
+	goldenDB   = "testdata/v2.db.gz" // a database as version 2 wrote it
+	oldDB      = "testdata/v1.db.gz" // the same as version 1 wrote it
+	goldenText = "testdata/v1.jsonl" // what the session in them exports
 )
 
 var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
 
-// A database that the first version of the format wrote is read as it was written:
-// records of both kinds, Go types, ids, shared state, a snapshot.
-func TestGoldenFileOfVersion1(t *testing.T) {
+// A database that a version of the format wrote is read as it was written: records of both
+// kinds, Go types, ids, shared state, a snapshot.
+func TestGoldenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "golden.db")
 	if *writeGolden {
 		makeGolden(t, path)
 	}
-	packed, err := os.Open(goldenDB)
+	readGolden(t, goldenDB, path)
+}
+
+// Reading a database of version 1 leaves it as it is. The first write makes it one of
+// version 2, in which all is as it was.
+func TestGoldenFileOfVersion1(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "golden.db")
+	before := readGolden(t, oldDB, path)
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := os.ReadFile(path)
+	check(err)
+	if !bytes.Equal(before, after) {
+		t.Fatal("reading has changed the file")
+	}
+	ctx := context.Background()
+	other := store.Key{App: "app", User: "a user/b", Session: "other"}
+	s, err := store.Open(path, store.Options{})
+	check(err)
+	_, err = s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, sets("late", `{"user:late":1}`))
+	check(err)
+	_, err = s.Create(ctx, other, nil)
+	check(err)
+	check(s.Close())
+	if v := versionOf(t, path); v != 2 {
+		t.Errorf("after a write the file is of version %d, want 2", v)
+	}
+	s, err = store.Open(path, store.Options{})
+	check(err)
+	defer s.Close()
+	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("after a write: %v (%v)", p, err)
+	}
+	var text bytes.Buffer
+	check(s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
+	want, err := os.ReadFile(goldenText)
+	check(err)
+	if !bytes.HasPrefix(text.Bytes(), want) || bytes.Count(text.Bytes(), []byte("\n")) != bytes.Count(want, []byte("\n"))+1 {
+		t.Errorf("after a write it exports\n%s", text.Bytes())
+	}
+	session, err := s.Get(ctx, other)
+	check(err)
+	for name, want := range map[string]string{"user:name": "Ann", "user:late": "1"} {
+		if v, ok := session.Value(name); !ok || fmt.Sprint(v.Any()) != want {
+			t.Errorf("%s is %v, want %s", name, v, want)
+		}
+	}
+}
+
+func versionOf(t *testing.T, path string) (version uint64) {
+	t.Helper()
+	makeBolt(t, path, func(tx *bbolt.Tx) error {
+		version = binary.BigEndian.Uint64(tx.Bucket([]byte("patchlog")).Get([]byte("version")))
+		return nil
+	})
+	return version
+}
+
+// readGolden unpacks a database to a path, reads it there, and returns its bytes.
+func readGolden(t *testing.T, packedPath, path string) []byte {
+	t.Helper()
+	packed, err := os.Open(packedPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +152,7 @@ func TestGoldenFileOfVersion1(t *testing.T) {
 	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
 		t.Errorf("user:name is %v", v)
 	}
-	// A retry finds the ids where version 1 put them.
+	// A retry finds the ids where that version put them.
 	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: genai.NewContentFromText("hello", "user")})
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +161,7 @@ func TestGoldenFileOfVersion1(t *testing.T) {
 	if err != nil || c.Records[0].Seq != 1 {
 		t.Errorf("a retry: %v, %v", c.Records, err)
 	}
+	return data
 }
 
 func makeGolden(t *testing.T, path string) {
@@ -141,7 +210,11 @@ func makeGolden(t *testing.T, path string) {
 	var text bytes.Buffer
 	check(s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
 	check(s.Close())
-	check(os.WriteFile(goldenText, text.Bytes(), 0o600))
+	want, err := os.ReadFile(goldenText)
+	check(err)
+	if !bytes.Equal(text.Bytes(), want) {
+		t.Fatalf("the new file's session exports\n%s, and the old one's\n%s", text.Bytes(), want)
+	}
 	data, err := os.ReadFile(path)
 	check(err)
 	var packed bytes.Buffer

@@ -71,18 +71,20 @@ func (k Key) name() string {
 	return prefixOf(k.App, k.User, k.Session)
 }
 
+const partEnd = "\x00\x01"
+
 func prefixOf(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString(strings.ReplaceAll(p, "\x00", "\x00\xff"))
-		b.WriteString("\x00\x01")
+		b.WriteString(partEnd)
 	}
 	return b.String()
 }
 
 // partsOf reads what prefixOf writes.
 func partsOf(name string) []string {
-	parts := strings.Split(name, "\x00\x01")
+	parts := strings.Split(name, partEnd)
 	for i, p := range parts {
 		parts[i] = strings.ReplaceAll(p, "\x00\xff", "\x00")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // provide gets what a view needs of its log: records, which it adds to those at hand, or a
@@ -20,7 +21,7 @@ func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, ha
 	if need.Log {
 		return have, s.makeWhole(ctx, h, v)
 	}
-	records, _, err := s.pick(ctx, h.key, v.Creation(), need.Seqs)
+	records, err := s.pick(ctx, h.key, v.Creation(), need.Seqs)
 	if err != nil {
 		return nil, err
 	}
@@ -29,28 +30,51 @@ func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, ha
 	return have, nil
 }
 
-// pick reads records of a log, whose seqs ascend. size is about what they take in memory.
-func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) (records []patch.Record, size int64, err error) {
-	records = make([]patch.Record, 0, len(seqs))
+// pick reads records of a log, whose seqs ascend.
+func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) ([]patch.Record, error) {
+	records := make([]patch.Record, 0, min(len(seqs), pageRecords))
 	for len(seqs) > 0 {
 		raw, err := s.backend.Pick(ctx, key.name(), creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
 		if err != nil {
-			return nil, 0, fromBackend(key, err)
+			return nil, fromBackend(key, err)
 		}
 		if len(raw) == 0 {
-			return nil, 0, &CorruptError{Key: key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+			return nil, &CorruptError{Key: key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
 		}
 		for i, r := range raw {
-			size += int64(len(r.Data)) + recordOverhead
 			rec, err := decode(key, seqs[i], r)
 			if err != nil {
-				return nil, 0, err
+				return nil, err
 			}
 			records = append(records, rec)
 		}
 		seqs = seqs[len(raw):]
 	}
-	return records, size, nil
+	return records, nil
+}
+
+// pickStretches is pick for stretches, which may claim far more than there is.
+func (s *Store) pickStretches(ctx context.Context, key Key, creation string, stretches []fold.Stretch) ([]patch.Record, error) {
+	var records []patch.Record
+	var seqs []uint64
+	read := func() error {
+		some, err := s.pick(ctx, key, creation, seqs)
+		records, seqs = append(records, some...), nil
+		return err
+	}
+	for _, stretch := range stretches {
+		for seq := stretch.First; ; seq++ {
+			if seqs = append(seqs, seq); len(seqs) == pageRecords {
+				if err := read(); err != nil {
+					return nil, err
+				}
+			}
+			if seq == stretch.Last {
+				break
+			}
+		}
+	}
+	return records, read()
 }
 
 // makeWhole puts a view that knows what all patches did in the place of the session's
@@ -69,11 +93,10 @@ func (s *Store) makeWhole(ctx context.Context, h *handle, restored fold.View) er
 	if err != nil || newest.Creation() != restored.Creation() || newest.Whole() {
 		return err
 	}
-	if err := s.foldUpTo(ctx, h.key, &r, newest.Seq()); err != nil {
+	if err := s.foldUpTo(ctx, h.key, logOf(newest), &r, newest.Seq()); err != nil {
 		return err
 	}
-	h.size.Store(0)
-	h.publish(r.view, r.size)
+	h.publish(r.view)
 	return nil
 }
 
@@ -88,3 +111,6 @@ func (s *Store) Whole(ctx context.Context, key Key, v fold.View) (fold.View, err
 	r, err := s.foldWhole(ctx, key, v.Creation(), v.Seq())
 	return r.view, err
 }
+
+// logOf is the head of the log that a view is of, as much as reading a part of it takes.
+func logOf(v fold.View) backend.Head { return backend.Head{Creation: v.Creation(), Last: newest} }

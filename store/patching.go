@@ -19,10 +19,12 @@ type PatchOptions struct {
 	// it, a patch with indices needs a base, or On.
 	AsOfNow bool
 
-	// AllowOrphans is [fold.CheckOptions.AllowOrphans], and AllowPinned is
-	// [fold.CheckOptions.AllowPinned].
+	// AllowOrphans and AllowPinned are as in [fold.CheckOptions].
 	AllowOrphans bool
 	AllowPinned  bool
+
+	// HideWaiting is [fold.CheckOptions.HideWaiting].
+	HideWaiting bool
 }
 
 // ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
@@ -99,7 +101,7 @@ func (p patching) draft(d *draft) error {
 	if err := d.match(); err != nil {
 		return err
 	}
-	check := fold.CheckOptions{AllowOrphans: p.opts.AllowOrphans, AllowPinned: p.opts.AllowPinned}
+	check := fold.CheckOptions{AllowOrphans: p.opts.AllowOrphans, AllowPinned: p.opts.AllowPinned, HideWaiting: p.opts.HideWaiting}
 	for from := 0; from < len(d.missing); {
 		to := from
 		for group := ""; to < len(d.missing); to++ { // patches of one group are judged as one
@@ -169,6 +171,6 @@ func (s *Store) View(ctx context.Context, key Key) (fold.View, error) {
 // such as package compaction: it logs patches that were made from the view on, all of
 // them or none, and returns the view after them.
 func (s *Store) ApplyOn(ctx context.Context, key Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
-	done, err := s.ApplyPatch(ctx, key, PatchOptions{On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned}, patches...)
+	done, err := s.ApplyPatch(ctx, key, PatchOptions{On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, HideWaiting: opts.HideWaiting}, patches...)
 	return done.View, err
 }

@@ -37,7 +37,7 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 // the iteration starts. No transaction is open while the loop's body runs, so it may
 // take its time and write to the store. It ends with [ErrNotFound] if there is no such
 // session or the session is deleted meanwhile, and with a *[CorruptError] at a record
-// that cannot be read.
+// that cannot be read, or where it is in doubt whether the log goes on.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		if err := key.Validate(); err != nil {
@@ -49,7 +49,7 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 			yield(patch.Record{}, fromBackend(key, err))
 			return
 		}
-		for page, err := range s.pages(ctx, key, head.Creation, max(fromSeq, 1), head.Last) {
+		for page, err := range s.pages(ctx, key, head, max(fromSeq, 1), head.Last) {
 			if err != nil {
 				yield(patch.Record{}, err)
 				return
@@ -73,7 +73,8 @@ func (s *Store) InitialState(ctx context.Context, key Key) (map[string]patch.Val
 	return m.initial, err
 }
 
-// head returns what the session is, and how far its log goes.
+// head returns what the session is, and how far its log goes. That damage leaves this in
+// doubt is no error yet: what comes before can be read.
 func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
 	head, err := s.backend.Head(ctx, key.name())
 	if err != nil {
@@ -89,15 +90,22 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
 // page is a stretch of a log, as one read transaction copied it out.
 type page struct {
 	records []patch.Record
-	size    int64 // about what the records take in memory
+	data    [][]byte // their byte forms
 }
 
-// pages yields the records from one seq to another, a page at a time.
-func (s *Store) pages(ctx context.Context, key Key, creation string, from, last uint64) iter.Seq2[page, error] {
+// pages yields the records from one seq to another, a page at a time. At the log's end it
+// yields an error if that is in doubt, or if the records do not make the head's chain.
+func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
-		for from <= last {
-			most := int(min(last-from+1, pageRecords))
-			raw, err := s.backend.Read(ctx, key.name(), creation, from, most, pageBytes)
+		chain := backend.Chain{Since: head.Chain.Since}
+		chained := from <= chain.Since+1
+		end := last
+		if head.Damaged != 0 {
+			end = min(last, head.Damaged-1)
+		}
+		for from <= end {
+			most := int(min(end-from+1, pageRecords))
+			raw, err := s.backend.Read(ctx, key.name(), head.Creation, from, most, pageBytes)
 			if err != nil {
 				yield(page{}, fromBackend(key, err))
 				return
@@ -106,9 +114,9 @@ func (s *Store) pages(ctx context.Context, key Key, creation string, from, last 
 				yield(page{}, &CorruptError{Key: key, Seq: from, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)})
 				return
 			}
-			p := page{records: make([]patch.Record, len(raw))}
+			p := page{make([]patch.Record, len(raw)), make([][]byte, len(raw))}
 			for i, r := range raw {
-				p.size += int64(len(r.Data)) + recordOverhead
+				p.data[i] = r.Data
 				if p.records[i], err = decode(key, from+uint64(i), r); err != nil {
 					// What comes before the damage can be read.
 					if p.records = p.records[:i]; i == 0 || yield(p, nil) {
@@ -116,13 +124,33 @@ func (s *Store) pages(ctx context.Context, key Key, creation string, from, last 
 					}
 					return
 				}
+				if p.records[i].Seq > chain.Since {
+					chain = chain.Add(patch.Checksum(r.Data))
+				}
 			}
 			if !yield(p, nil) {
 				return
 			}
 			from += uint64(len(raw))
 		}
+		switch {
+		case last < head.Last:
+		case head.Damaged != 0:
+			yield(page{}, inDoubt(key, head))
+		case chained && last == head.Last && chain != head.Chain:
+			yield(page{}, &CorruptError{Key: key, Seq: last, Err: errChain(head)})
+		}
 	}
+}
+
+// inDoubt is the error of a log whose end damage leaves in doubt.
+func inDoubt(key Key, head backend.Head) error {
+	return &CorruptError{Key: key, Seq: head.Damaged, Err: named(head.Err())}
+}
+
+func errChain(head backend.Head) error {
+	return fmt.Errorf("%w: the records from %d to %d are not those that were written: their checksums make another chain",
+		ErrCorrupt, head.Chain.Since+1, head.Last)
 }
 
 func decode(key Key, seq uint64, raw backend.Record) (patch.Record, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -14,7 +15,6 @@ import (
 type replayed struct {
 	view     fold.View
 	snapshot uint64 // the seq that it was read from on; 0 is the first record
-	size     int64  // of the records that were read
 }
 
 // replay reads the session's view at a seq, or its newest if seq is newest: from the
@@ -40,10 +40,10 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 			"session", key.String(), "error", err)
 		r = replayed{view: empty}
 	}
-	err = s.foldUpTo(ctx, key, &r, seq)
+	err = s.foldUpTo(ctx, key, head, &r, seq)
 	if need := (*fold.NeedError)(nil); errors.As(err, &need) { // a revert after the snapshot
 		r = replayed{view: empty}
-		err = s.foldUpTo(ctx, key, &r, seq)
+		err = s.foldUpTo(ctx, key, head, &r, seq)
 	}
 	return r, err
 }
@@ -58,7 +58,7 @@ func (s *Store) foldWhole(ctx context.Context, key Key, creation string, seq uin
 		return replayed{}, fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
 	}
 	r := replayed{view: fold.New(creation, m.initial).Lean()}
-	return r, s.foldUpTo(ctx, key, &r, seq)
+	return r, s.foldUpTo(ctx, key, head, &r, seq)
 }
 
 const newest = ^uint64(0)
@@ -76,7 +76,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 		return r, err
 	}
 	skeleton.Initial = empty.Skeleton().Initial
-	records, size, err := s.pick(ctx, key, empty.Creation(), skeleton.Needs())
+	records, err := s.pickStretches(ctx, key, empty.Creation(), skeleton.Needs())
 	if err != nil {
 		return r, err
 	}
@@ -84,7 +84,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 	if err != nil {
 		return r, err
 	}
-	return replayed{restored.Lean(), skeleton.Seq, size}, nil
+	return replayed{restored.Lean(), skeleton.Seq}, nil
 }
 
 // snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no
@@ -104,31 +104,38 @@ func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (data 
 
 // foldUpTo folds the records that follow the view, up to the one with the given seq. The
 // error is a *[fold.NeedError] if the view was restored, and one of them is a revert.
-func (s *Store) foldUpTo(ctx context.Context, key Key, r *replayed, last uint64) error {
-	for page, err := range s.pages(ctx, key, r.view.Creation(), r.view.Seq()+1, last) {
+func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64) error {
+	for page, err := range s.pages(ctx, key, head, r.view.Seq()+1, last) {
 		if err != nil {
 			return err
 		}
-		r.size += page.size
-		for records := page.records; len(records) > 0; {
-			next, err := fold.Fold(r.view, records)
-			records = records[next.Seq()-r.view.Seq():]
-			r.view = next
-			var need *fold.NeedError
-			switch {
-			case err == nil:
-			case errors.As(err, &need) && !need.Log:
-				back, _, err := s.pick(ctx, key, next.Creation(), need.Seqs)
-				if err != nil {
-					return err
-				}
-				r.view = next.With(back)
-			case need != nil:
-				return err
-			default:
-				return &CorruptError{Key: key, Seq: next.Seq() + 1, Err: err}
-			}
+		if r.view, err = s.foldRecords(ctx, key, head.Creation, r.view, page.records); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// foldRecords folds records that follow the view. What reverts among them bring back is
+// read from the log of the session with the given key and creation.
+func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fold.View, records []patch.Record) (fold.View, error) {
+	for len(records) > 0 {
+		next, err := fold.Fold(v, records)
+		var need *fold.NeedError
+		switch {
+		case err == nil:
+			return next, nil
+		case !errors.As(err, &need):
+			return v, &CorruptError{Key: key, Seq: v.Seq() + 1, Err: err}
+		case need.Log:
+			return v, need
+		}
+		back, err := s.pick(ctx, key, creation, need.Seqs)
+		if err != nil {
+			return v, err
+		}
+		records = records[next.Seq()-v.Seq():]
+		v = next.With(back)
+	}
+	return v, nil
 }

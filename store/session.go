@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
-
-	"github.com/google/uuid"
+	"strings"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -53,6 +53,11 @@ func (s Session) Value(key string) (value patch.Value, ok bool) {
 // dropped. Values are such as [patch.NewValue] takes, or a [patch.Value]. It fails with
 // [ErrExists] if the session is there.
 func (s *Store) Create(ctx context.Context, key Key, state map[string]any) (Session, error) {
+	return s.CreateAt(ctx, key, state, s.opts.Now())
+}
+
+// CreateAt is as [Store.Create], and says when the session was created: see [Info].
+func (s *Store) CreateAt(ctx context.Context, key Key, state map[string]any, created time.Time) (Session, error) {
 	if err := key.Validate(); err != nil {
 		return Session{}, err
 	}
@@ -66,19 +71,25 @@ func (s *Store) Create(ctx context.Context, key Key, state map[string]any) (Sess
 		return Session{}, err
 	}
 	defer h.unlock()
+	c, err := s.newSession(ctx, h, own, created)
+	if err == nil {
+		err = c.share(shared)
+	}
+	if err != nil {
+		return Session{}, err
+	}
 	// The shared scopes are read first: after the commit nothing must fail.
 	scopes, err := s.scopes(ctx, key)
 	if err != nil {
 		return Session{}, err
 	}
-	d, err := s.create(ctx, h, own, shared, nil)
-	if err != nil {
+	if err := c.commit(); err != nil {
 		return Session{}, err
 	}
-	for _, c := range shared {
-		scopes[c.Key] = c.Value
+	for _, change := range shared {
+		scopes[change.Key] = change.Value
 	}
-	return Session{Key: key, View: d.view, shared: scopes}, nil
+	return Session{Key: key, View: c.view, shared: scopes}, nil
 }
 
 // Get returns the session with its newest view: whatever was acknowledged before the
@@ -112,15 +123,25 @@ func (s *Store) scopes(ctx context.Context, key Key) (map[string]patch.Value, er
 			return nil, fromBackend(key, err)
 		}
 		for _, raw := range values {
-			var value patch.Value
-			stateKey := raw.Name[len(prefix):]
-			if err := value.UnmarshalBinary(raw.Data); err != nil {
-				return nil, fmt.Errorf("session %s: shared state %q: %w", key, stateKey, err)
+			value, err := sharedValue(raw)
+			if err != nil {
+				return nil, fmt.Errorf("session %s: %w", key, err)
 			}
-			scopes[stateKey] = value
+			scopes[raw.Name[len(prefix):]] = value
 		}
 	}
 	return scopes, nil
+}
+
+// sharedValue reads a shared value. The error names its scope and key.
+func sharedValue(raw backend.Value) (value patch.Value, err error) {
+	if err = named(raw.Err); err == nil {
+		err = value.UnmarshalBinary(raw.Data)
+	}
+	if err != nil {
+		err = fmt.Errorf("shared state %q: %w", strings.ReplaceAll(raw.Name, partEnd, "/"), err)
+	}
+	return value, err
 }
 
 // sharedName is the name of a shared value in the backend.
@@ -129,31 +150,4 @@ func sharedName(key Key, stateKey string) string {
 		return prefixOf("app", key.App) + stateKey
 	}
 	return prefixOf("user", key.App, key.User) + stateKey
-}
-
-// create creates a session in one commit, with the records of a plan if it is not nil.
-// The caller holds the handle's lock.
-func (s *Store) create(ctx context.Context, h *handle, own map[string]patch.Value, shared []patch.Change, p plan) (*draft, error) {
-	data, err := encodeMeta(meta{s.opts.Now().UTC(), own})
-	if err != nil {
-		return nil, err
-	}
-	if most := s.opts.MaxRecordBytes; len(data) > most {
-		return nil, fmt.Errorf("session %s: %w: the initial state takes %d bytes; the limit is %d", h.key, ErrTooLarge, len(data), most)
-	}
-	creation := uuid.NewString()
-	d := &draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(creation, own).Lean()}
-	if err := d.share(shared); err != nil {
-		return nil, err
-	}
-	if p != nil {
-		if _, err := d.offer(p.offers(), s.complete(p.offers())); err != nil {
-			return d, err
-		}
-		if err := p.draft(d); err != nil {
-			return d, err
-		}
-	}
-	batch := backend.Batch{Creation: creation, Create: true, Meta: data, Records: d.batch, Shared: d.shared}
-	return d, s.write(ctx, h, d.view, batch)
 }

@@ -351,10 +351,12 @@ func TestViewAtAroundSnapshot(t *testing.T) {
 }
 
 // anyRecords returns records with two events each.
-func anyRecords(seqs []uint64) []patch.Record {
+func anyRecords(stretches []fold.Stretch) []patch.Record {
 	var records []patch.Record
-	for _, seq := range seqs {
-		records = append(records, patch.Record{Seq: seq, Patch: patch.NewSplice(0, 0, say("x"), say("y"))})
+	for _, stretch := range stretches {
+		for seq := stretch.First; seq <= stretch.Last; seq++ {
+			records = append(records, patch.Record{Seq: seq, Patch: patch.NewSplice(0, 0, say("x"), say("y"))})
+		}
 	}
 	return records
 }

@@ -41,10 +41,12 @@ type VerifyOptions struct {
 }
 
 // Verify reads all there is and yields what is wrong: damage of the storage's structure,
-// records that cannot be read or are not at their place, ids that the index does not
-// know, snapshots and cached views that differ from a fold of the whole log. It yields
-// an error, and ends, if it could not go on, and where opts.Key is of no session, one
-// that matches [ErrNotFound]. Others may read and write meanwhile.
+// records that cannot be read, are not at their place or are not those that were written,
+// ids that the index does not know, snapshots and cached views that differ from a fold of
+// the whole log, shared values that cannot be read. Damage in one place does not keep it
+// from looking at the others. It yields an error, and ends, if it could not go on, and
+// where opts.Key is of no session, one that matches [ErrNotFound]. Others may read and
+// write meanwhile.
 //
 // A snapshot that does not fit is reported though it harms nothing: it is not used. One
 // that another version of the program made is left out.
@@ -69,9 +71,15 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 			}
 		}
 		for info, err := range s.List(ctx, ListOptions{}) {
-			if err != nil {
+			switch {
+			case err != nil && !errors.Is(err, ErrCorrupt):
 				yield(Problem{}, err)
 				return
+			case err != nil && !s.known(ctx, info.Key):
+				if !v.report(Key{}, 0, err) {
+					return
+				}
+				continue
 			}
 			if opts.Progress != nil {
 				opts.Progress(info.Key)
@@ -80,6 +88,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 				return
 			}
 		}
+		v.shared(ctx)
 	}
 }
 
@@ -97,10 +106,34 @@ func (v *verification) report(key Key, seq uint64, err error) (goOn bool) {
 	return v.yield(Problem{key, seq, err}, nil)
 }
 
+// known reports whether the backend knows of a session, which a damaged name may not be of.
+func (s *Store) known(ctx context.Context, key Key) bool {
+	if key.Validate() != nil {
+		return false
+	}
+	_, err := s.backend.Head(ctx, key.name())
+	return !errors.Is(err, backend.ErrNotFound)
+}
+
+// shared verifies the values that sessions share.
+func (v *verification) shared(ctx context.Context) {
+	values, err := v.store.backend.Shared(ctx, "")
+	if err != nil {
+		v.report(Key{}, 0, fromBackend(Key{}, err))
+		return
+	}
+	for _, raw := range values {
+		if _, err := sharedValue(raw); err != nil && !v.report(Key{}, 0, err) {
+			return
+		}
+	}
+}
+
 // session verifies one session, and reports whether to go on.
 func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	var m meta
 	var data []byte
+	var end uint64 // of the head's chain
 	head, err := v.store.backend.Head(ctx, key.name())
 	if err == nil {
 		m, err = decodeMeta(head.Meta)
@@ -108,6 +141,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	if err == nil {
 		var last uint64
 		data, last, err = v.store.snapshotOf(ctx, key, head.Creation)
+		end = head.Last
 		head.Last = max(head.Last, last)
 	}
 	if errors.Is(err, backend.ErrNotFound) { // deleted meanwhile
@@ -128,6 +162,8 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	cached := v.store.cachedView(key)
 
 	view, whole := fold.New(head.Creation, m.initial), true
+	chain := backend.Chain{Since: head.Chain.Since}
+	var index indexed
 	check := func() bool {
 		if data != nil && view.Seq() == skeleton.Seq {
 			if again, err := snapshot.Encode(view); err != nil || !bytes.Equal(again, data) {
@@ -157,6 +193,9 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 			if seq > head.Last {
 				break
 			}
+			if seq > chain.Since {
+				chain = chain.Add(patch.Checksum(r.Data))
+			}
 			rec, err := decode(key, seq, r)
 			switch {
 			case err != nil:
@@ -167,10 +206,10 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 				}
 			case whole:
 				if view, err = view.Apply(rec); err == nil {
-					err = v.ids(ctx, key, head.Creation, rec)
+					err = v.ids(ctx, key, head.Creation, rec, &index)
 				}
 			default: // there is nothing to fold onto
-				err = v.ids(ctx, key, head.Creation, rec)
+				err = v.ids(ctx, key, head.Creation, rec, &index)
 			}
 			if errors.Is(err, ErrNotFound) {
 				return true
@@ -178,24 +217,43 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 			if err != nil && !v.report(key, seq, err) || whole && !check() {
 				return false
 			}
+			if whole && seq == end && chain != head.Chain && head.Damaged == 0 && !v.report(key, seq, errChain(head)) {
+				return false
+			}
 			seq++
 		}
+	}
+	if index.damage != nil && !index.said && !v.report(key, 0, index.damage) {
+		return false
+	}
+	if head.Damaged != 0 {
+		return v.report(key, head.Damaged, named(head.Err()))
 	}
 	return true
 }
 
+// indexed is what is found of an index of ids beside what is said of single records.
+type indexed struct {
+	damage error
+	said   bool // of a record, that the index is wrong about it
+}
+
 // ids reports whether the index knows the ids of a record.
-func (v *verification) ids(ctx context.Context, key Key, creation string, rec patch.Record) error {
+func (v *verification) ids(ctx context.Context, key Key, creation string, rec patch.Record, index *indexed) error {
 	var ids []string
 	for id := range rec.IDs() {
 		ids = append(ids, id)
 	}
 	seqs, err := v.store.backend.Lookup(ctx, key.name(), creation, ids)
-	if err != nil {
+	switch {
+	case errors.Is(err, backend.ErrIndex):
+		index.damage = named(err)
+	case err != nil:
 		return fromBackend(Key{}, err)
 	}
 	for i, seq := range seqs {
 		if seq != rec.Seq {
+			index.said = true
 			return fmt.Errorf("%w: the index says of id %q that record %d has it", ErrCorrupt, ids[i], seq)
 		}
 	}

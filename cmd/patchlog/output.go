@@ -7,10 +7,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
-// output is a buffered stream that knows whether a person looks at it.
+// output is a buffered stream that knows whether a person looks at it. Nothing that it
+// writes can drive a terminal but its own colours and its progress bar: see safe.go.
 type output struct {
 	w       *bufio.Writer
 	enc     *json.Encoder
@@ -24,7 +24,7 @@ const defaultColumns = 120
 
 func newOutput(w io.Writer, env func(string) string) *output {
 	o := &output{w: bufio.NewWriterSize(w, 64<<10), columns: defaultColumns}
-	o.enc = json.NewEncoder(o.w)
+	o.enc = json.NewEncoder(&safeJSON{w: o.w})
 	o.enc.SetEscapeHTML(false)
 	if columns, ok := terminal(w); ok {
 		o.screen = true
@@ -41,10 +41,15 @@ func newOutput(w io.Writer, env func(string) string) *output {
 
 func (o *output) flush() error { return o.w.Flush() }
 
-// line writes a line of text.
-func (o *output) line(text ...string) error {
-	for _, t := range text {
-		o.w.WriteString(t)
+// line writes a line of texts: strings, which may have lines of their own, and what
+// [output.paint] made.
+func (o *output) line(texts ...any) error {
+	for _, t := range texts {
+		if p, ok := t.(painted); ok {
+			o.w.WriteString(string(p))
+		} else {
+			o.w.WriteString(safeText(fmt.Sprint(t)))
+		}
 	}
 	return o.w.WriteByte('\n') // a bufio.Writer keeps its first error
 }
@@ -53,7 +58,8 @@ func (o *output) linef(format string, args ...any) error {
 	return o.line(fmt.Sprintf(format, args...))
 }
 
-// document writes v as one line of JSON. Literals and characters stay as they are.
+// document writes v as one line of JSON. Literals stay as they are, and so do characters
+// that cannot drive a terminal; those that can are written as escapes, which say the same.
 func (o *output) document(v any) error { return o.enc.Encode(v) }
 
 // style is a terminal's code for how text looks; empty is plain.
@@ -70,48 +76,15 @@ const (
 	cyan    style = "36"
 )
 
-func (o *output) paint(s style, text string) string {
+// painted is text that is safe but for the colours it has.
+type painted string
+
+func (o *output) paint(s style, text string) painted {
+	text = safeText(text)
 	if !o.colours || s == plain || text == "" {
-		return text
+		return painted(text)
 	}
-	return "\x1b[" + string(s) + "m" + text + "\x1b[0m"
-}
-
-// printable returns the text as one line that cannot drive a terminal: white space
-// becomes a blank, and what is not printable an escape.
-func printable(text string) string {
-	return printableUpTo(text, len(text))
-}
-
-// printableUpTo is printable for the first runes of the text, at least most of them.
-func printableUpTo(text string, most int) string {
-	var b strings.Builder
-	blank := true // leading white space goes
-	n := 0
-	for i, r := range text {
-		if n >= most {
-			break
-		}
-		n++
-		switch {
-		case r == unicode.ReplacementChar && !strings.HasPrefix(text[i:], string(r)):
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case '\t' <= r && r <= '\r', unicode.Is(unicode.Zs, r):
-			if !blank {
-				b.WriteByte(' ')
-			}
-			blank = true
-			continue
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-		blank = false
-	}
-	return strings.TrimSuffix(b.String(), " ")
+	return painted("\x1b[" + string(s) + "m" + text + "\x1b[0m")
 }
 
 // cut returns the text with at most most runes; what is cut off shows as "…".

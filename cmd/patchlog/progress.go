@@ -55,7 +55,7 @@ func (p *progress) update(done, total int64, words string) {
 		full := int(share * barColumns)
 		bar = fmt.Sprintf("[%s%s] %3.0f%%  ", strings.Repeat("#", full), strings.Repeat(".", barColumns-full), share*100)
 	}
-	text := cut(p.label+"  "+bar+words, p.out.columns-1)
+	text := cut(safeText(p.label+"  "+bar+words), p.out.columns-1)
 	fmt.Fprintf(p.out.w, "\r%s\x1b[K", text)
 	p.out.flush()
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -67,36 +66,6 @@ func TestSharedState(t *testing.T) {
 	}
 	if got, want := must(t, "", "state", "a/u/s", "--at", "0", "--json"), `{"own":1}`+"\n"; got != want {
 		t.Errorf("got %s want %s", got, want)
-	}
-}
-
-// TestControlCharacters checks that what a tool returned cannot drive the terminal.
-func TestControlCharacters(t *testing.T) {
-	t.Chdir(t.TempDir())
-	evil := `\u001b[2J\u0007\u009b31m\u202e\u2028\u0000\r\n`
-	line := fmt.Sprintf(`{"id":"%[1]sid","invocationId":"%[1]sinvocation","branch":"%[1]sbranch","author":"%[1]sauthor","content":{"role":"user","parts":[{"text":"%[1]stext"},{"functionCall":{"name":"%[1]sname","args":{"%[1]s":1}}}]},"actions":{"stateDelta":{"%[1]skey":"%[1]svalue"}}}`, evil)
-	line += "\n" + fmt.Sprintf(`{"id":"p","author":"%[1]s","patchType":"%[1]stype","x":1}`, evil)
-	must(t, line, "import", "a/u%1b%5b2J/s", "-")
-	var out strings.Builder
-	for _, command := range [][]string{
-		{"log"}, {"audit"}, {"state"}, {"stats"}, {"log", "--at", "1"}, {"compact", "--plan", "--interval", "1"}, {"compact", "--interval", "1"}, {"stats"},
-	} {
-		out.WriteString(must(t, "", append(command, "a/u%1b%5b2J/s")...))
-	}
-	out.WriteString(must(t, "", "sessions"))
-	out.WriteString(must(t, line, "fold", "-"))
-	var stdout, stderr bytes.Buffer
-	newShell().app("", &stdout, &stderr).run(t.Context(), []string{"import", "a/u/s", "\x1b[2Jnofile\n"})
-	out.WriteString(stderr.String())
-	event, _, _ := strings.Cut(line, "\n")
-	must(t, event, "import", "a/u/s", "-")
-	splice := []string{"patch", "splice", "a/u/s", "--start", "0", "--count", "1", "--allow-orphans"}
-	out.WriteString(must(t, "", append(splice, "--dry-run")...))
-	out.WriteString(must(t, "", splice...))
-	for i, r := range out.String() {
-		if r != '\n' && (r < ' ' || 0x7f <= r && r < 0xa0 || r == 0x202e || r == 0x2028) {
-			t.Fatalf("%U in %q", r, out.String()[max(0, i-40):i+10])
-		}
 	}
 }
 

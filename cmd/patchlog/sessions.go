@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"iter"
@@ -74,11 +75,19 @@ share (app: and user: keys) stay.`,
 }
 
 func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
-	return a.withStore(func(s *store.Store) error {
+	return a.withStore(reads, func(s *store.Store) error {
 		t := newTable("session", "records", "created")
 		t.right[1] = true
+		damaged := 0
 		for i, err := range s.List(ctx, opts) {
-			if err != nil {
+			switch {
+			case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
+				damaged++
+				if err := a.errs.line(a.errs.paint(red, "patchlog:"), " ", printable(err.Error())); err != nil {
+					return err
+				}
+				continue
+			case err != nil:
 				return err
 			}
 			if a.json {
@@ -96,13 +105,18 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 			}
 			t.add(cell{i.Key.String(), cyan}, cell{grouped(i.Seq), plain}, cell{i.Created.Format(time.RFC3339), dim})
 		}
+		var err error
 		switch {
 		case a.json:
-			return nil
-		case len(t.rows) == 0:
-			return a.out.line("no sessions")
+		case len(t.rows) > 0:
+			err = a.out.table(t)
+		case damaged == 0:
+			err = a.out.line("no sessions")
 		}
-		return a.out.table(t)
+		if err == nil && damaged > 0 {
+			err = fmt.Errorf("%s: %w; patchlog verify says more", counted(damaged, "damaged session"), store.ErrCorrupt)
+		}
+		return err
 	})
 }
 
@@ -176,7 +190,7 @@ func recordBytes(r patch.Record) int {
 }
 
 func (a *app) stats(ctx context.Context, keyText string) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		st, err := a.measure(ctx, s, key)
 		if err != nil {
 			return err
@@ -211,7 +225,7 @@ func visibleOf(s sizes) string {
 }
 
 func (a *app) delete(ctx context.Context, keyText string) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, writes, func(s *store.Store, key store.Key) error {
 		if err := s.Delete(ctx, key); err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func (o *output) table(t *table) error {
 	return nil
 }
 
-func (o *output) row(row []cell, widths []int, right []bool) string {
+func (o *output) row(row []cell, widths []int, right []bool) painted {
 	var b strings.Builder
 	gap := 0 // blanks that are due before the next text
 	for i, c := range row {
@@ -82,7 +82,7 @@ func (o *output) row(row []cell, widths []int, right []bool) string {
 		}
 		if text != "" {
 			b.WriteString(strings.Repeat(" ", gap))
-			b.WriteString(o.paint(c.style, text))
+			b.WriteString(string(o.paint(c.style, text)))
 			gap = 0
 		} else {
 			space = widths[i]
@@ -92,5 +92,5 @@ func (o *output) row(row []cell, widths []int, right []bool) string {
 		}
 		gap += space + 2
 	}
-	return b.String()
+	return painted(b.String())
 }

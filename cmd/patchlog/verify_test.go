@@ -102,3 +102,24 @@ func TestVerifyFindsDamagedStructure(t *testing.T) {
 		t.Errorf("problems %q", lines)
 	}
 }
+
+// A damaged session is named, the others are listed, and the exit code is 1.
+func TestSessionsBesideADamagedOne(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	must(t, twoEvents, "import", "a/u/t", "-")
+	damageDatabase(t, "records", func(b *bbolt.Bucket, k, v []byte) error {
+		if binary.BigEndian.Uint64(k[8:]) == 2 {
+			return b.Delete(k)
+		}
+		return nil
+	})
+	var stdout, stderr bytes.Buffer
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"sessions"})
+	if code != 1 || !strings.Contains(stderr.String(), "session a/u/s, record 2: corrupt") || !strings.Contains(stderr.String(), "1 damaged session") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+	if !strings.Contains(stdout.String(), "a/u/t") || strings.Contains(stdout.String(), "a/u/s") {
+		t.Errorf("it lists\n%s", stdout.String())
+	}
+}

@@ -11,6 +11,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // MaxNameBytes is how long names and ids may be.
@@ -24,12 +25,19 @@ var (
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("locked by another holder")
 
+	// ErrReadOnly: the backend was opened for reading.
+	ErrReadOnly = errors.New("opened for reading only")
+
 	// ErrUnknown: the commit failed in a way that leaves open whether it took place.
 	// The next call that succeeds sees which it was.
 	ErrUnknown = errors.New("outcome unknown")
 
 	// ErrDamaged: what is stored cannot be read.
 	ErrDamaged = errors.New("damaged")
+
+	// ErrIndex: the session's index of ids is not what was written. The records have the
+	// answer.
+	ErrIndex = errors.New("the index of ids is damaged")
 )
 
 // UnknownError is a commit's failure that leaves open whether it took place. It matches
@@ -53,15 +61,35 @@ func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 // caller or holds a transaction open after it has returned. A cancelled context ends
 // a call before its commit point or not at all.
 type Backend interface {
-	// Head returns the session's creation id, meta and last seq (0 if its log is
-	// empty), or ErrNotFound.
+	// Head returns the session's creation id, meta, last seq (0 if its log is empty) and
+	// chain, or ErrNotFound. A session of which damage has left anything is never not
+	// found: if too little is left the error is ErrDamaged, and if only the end of the log
+	// is in doubt, Head.Damaged says so.
 	Head(ctx context.Context, session string) (Head, error)
 
 	// Append adds the batch to the end of the session's log, all of it or nothing,
 	// durably before it returns. It fails with ErrMoved if the last seq is not
 	// batch.After, and with ErrNotFound if the session is not there or was created
-	// under another id; with batch.Create set, with ErrExists if the session is there.
+	// under another id; with batch.Create set, with ErrExists if the session is there. It
+	// fails with ErrDamaged where something is in its way that should not be there: a
+	// record or an id that is stored is never put over.
+	//
+	// A batch that creates a session may have records staged for it: After is then the
+	// last seq that is staged under its creation id, else the error is ErrMoved. The
+	// session is there with all of them and the batch's own, or not at all.
 	Append(ctx context.Context, session string, batch Batch) error
+
+	// Stage adds records to those staged for a session that is still to be created, under
+	// the creation id that it will have. It is for more records than one commit should
+	// have: each call is atomic, others write between calls, and nobody sees what is
+	// staged. It fails with ErrMoved if the last seq that is staged is not after. What is
+	// staged goes with Unstage, and when the backend is closed or the process ends. The
+	// caller staging a session makes one call at a time, of these and of the Append.
+	Stage(ctx context.Context, creation string, after uint64, records []Record) error
+
+	// Unstage drops what is staged under a creation id. Where there is nothing, or it has
+	// become a session, it does nothing. What is dropped may take up room for a while.
+	Unstage(creation string)
 
 	// Read returns the records from seq from on (0 and 1 both mean the first), in order
 	// and without a gap, until the end of the log or until maxRecords or maxBytes is
@@ -75,14 +103,16 @@ type Backend interface {
 	Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
 
 	// Lookup returns for each id the seq of the record that takes it, or 0. It fails
-	// with ErrNotFound as Append does.
+	// with ErrNotFound as Append does, and with ErrIndex if the index is not what was
+	// written; what it says all the same is returned too.
 	Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error)
 
-	// Shared returns the shared values whose names begin with prefix, in name order.
+	// Shared returns the shared values whose names begin with prefix, in name order. One
+	// that is damaged is among them, with Err.
 	Shared(ctx context.Context, prefix string) ([]Value, error)
 
 	// List returns up to limit sessions whose names begin with prefix and are above
-	// after, in name order.
+	// after, in name order. One that is damaged is among them, with Err.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
 	// PutSnapshot stores bytes beside the session, in place of those that are there. They
@@ -93,10 +123,13 @@ type Backend interface {
 	// Append does.
 	Snapshot(ctx context.Context, session, creation string) ([]byte, error)
 
-	// Delete removes the session and all it holds, or fails with ErrNotFound.
+	// Delete removes the session and all it holds, or fails with ErrNotFound. When it
+	// returns the session is gone, and one of the same name can be created; what a large
+	// one held may take up room for a while. Others wait no longer than for a write.
 	Delete(ctx context.Context, session string) error
 
-	// Close frees what the backend holds. Every later call fails with ErrClosed.
+	// Close frees what the backend holds, and waits until the room is free that deleted
+	// sessions took up. Every later call fails with ErrClosed.
 	Close() error
 }
 
@@ -105,12 +138,27 @@ type Head struct {
 	Creation string
 	Meta     []byte
 	Last     uint64
+	Chain    Chain // over the checksums of the records after Chain.Since, up to Last
+
+	// Damaged is 0, or the first seq at which damage leaves in doubt whether the log goes
+	// on. Last is then the furthest that it may go. The records before can be read, nothing
+	// can be appended.
+	Damaged uint64
+}
+
+// Err returns nil, or an error that matches [ErrDamaged] and says where damage leaves the
+// log's end in doubt.
+func (h Head) Err() error {
+	if h.Damaged == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: it is in doubt whether the log goes on at record %d", ErrDamaged, h.Damaged)
 }
 
 // Batch is what one commit does to a session.
 type Batch struct {
 	Creation string   // of the session as the caller knows it
-	Create   bool     // the session is new, with Meta; After is 0
+	Create   bool     // the session is new, with Meta; After is 0 unless records are staged
 	Meta     []byte   // with Create only
 	After    uint64   // the last seq as the caller knows it
 	Records  []Record // with seqs After+1, After+2, …
@@ -121,6 +169,7 @@ type Batch struct {
 type Record struct {
 	Seq  uint64
 	IDs  []string // all ids that the record takes; set for Append, not by Read
+	Sum  uint32   // the record's own checksum, for the chain; set for Append, not by Read
 	Data []byte
 }
 
@@ -128,12 +177,14 @@ type Record struct {
 type Value struct {
 	Name string
 	Data []byte
+	Err  error // not nil if it is damaged; then there is no Data
 }
 
 // Listed is a session in a listing.
 type Listed struct {
 	Session string
 	Head
+	Err error // not nil if damage keeps the session, or the end of its log, from being known
 }
 
 // Checker is a backend that can look its own structure over.

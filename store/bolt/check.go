@@ -16,7 +16,7 @@ import (
 const maxFindings = 20
 
 // Check reads the whole file and reports what does not fit together: pages, sessions,
-// records and the index of ids. nil means that nothing was found. Writers wait
+// records, the index of ids and shared values. nil means that nothing was found. Writers wait
 // meanwhile. What records say is not looked at.
 func (b *Backend) Check(ctx context.Context) error {
 	unlock, err := b.lockWriter(ctx)
@@ -25,6 +25,15 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	defer unlock()
 	var found []error
+	if err := b.use(ctx, func(h *handle) error {
+		if metas, err := readMetas(h.file); err == nil {
+			return metas.doubt()
+		} else {
+			return err
+		}
+	}); err != nil {
+		found = append(found, err)
+	}
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		// What the later checks would not survive is looked for first.
 		if err := errors.Join(overlong(tx), b.tangled(tx)); err != nil {
@@ -36,6 +45,7 @@ func (b *Backend) Check(ctx context.Context) error {
 			found = append(found, err)
 		}
 		found = append(found, checkSessions(tx)...)
+		found = append(found, checkShared(tx)...)
 		return nil
 	})
 	if len(found) > maxFindings {
@@ -139,59 +149,6 @@ func (b *Backend) tangled(tx *bbolt.Tx) error {
 		}
 		return nil
 	})
-}
-
-// checkSessions checks that each session has a number of its own that has been given
-// out, its records no gap, and that no record, index row or snapshot is without its
-// session or record.
-func checkSessions(tx *bbolt.Tx) (found []error) {
-	report := func(format string, args ...any) { found = append(found, fmt.Errorf(format, args...)) }
-	sessions := tx.Bucket(bucketSessions)
-	last := map[string]uint64{} // by number
-	for k, v := range pairs(sessions) {
-		s, err := decodeSession(string(k), v)
-		if err != nil {
-			found = append(found, err)
-			continue
-		}
-		if _, ok := last[string(s.number)]; ok {
-			report("session %q: its number %x is another's too", k, s.number)
-		}
-		if n := binary.BigEndian.Uint64(s.number); n == 0 || n > sessions.Sequence() {
-			report("session %q: its number %d has not been given out", k, n)
-		}
-		last[string(s.number)] = 0
-	}
-	for k := range pairs(tx.Bucket(bucketRecords)) {
-		if len(k) != 16 {
-			report("record key %x", k)
-			continue
-		}
-		n, ok := last[string(k[:8])]
-		seq := binary.BigEndian.Uint64(k[8:])
-		switch {
-		case !ok:
-			report("record %d of session number %x, which is not there", seq, k[:8])
-		case seq != n+1:
-			report("session number %x: record %d after record %d", k[:8], seq, n)
-		}
-		last[string(k[:8])] = seq
-	}
-	for k, v := range pairs(tx.Bucket(bucketIDs)) {
-		if len(k) != 8+idHashBytes || len(v) != 8 {
-			report("id key %x with %d bytes", k, len(v))
-			continue
-		}
-		if seq := binary.BigEndian.Uint64(v); seq == 0 || seq > last[string(k[:8])] {
-			report("session number %x: the id with hash %x is in record %d, which is not there", k[:8], k[8:], seq)
-		}
-	}
-	for k := range pairs(tx.Bucket(bucketSnapshots)) {
-		if _, ok := last[string(k)]; !ok {
-			report("snapshot of session number %x, which is not there", k)
-		}
-	}
-	return found
 }
 
 func pairs(bucket *bbolt.Bucket) func(yield func(k, v []byte) bool) {

@@ -44,12 +44,23 @@ func TestCheck(t *testing.T) {
 		}, `"c"`},
 		{"session removed", "sessions", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "which is not there"},
 		{"numbers given out", "sessions", func(b *bbolt.Bucket) error { return b.SetSequence(1) }, "has not been given out"},
+		{"head removed", "heads", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "has no head"},
+		{"head of nobody", "heads", func(b *bbolt.Bucket) error { return b.Put([]byte("c"), b.Get([]byte("a"))) }, `head of session "c"`},
+		{"head", "heads", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), b.Get([]byte("b"))) }, `head of session "a"`},
+		{"records appended", "records", func(b *bbolt.Bucket) error { return b.Put(num(1, 4), nil) }, "its last record is 4, and its head says 3"},
+		{"id row removed", "ids", func(b *bbolt.Bucket) error { k, _ := b.Cursor().First(); return b.Delete(k) }, "has 2 rows"},
+		{"id row added", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(1), make([]byte, 16)...), num(1)) }, "has 4 rows"},
+		{"numbers noted", "patchlog", func(b *bbolt.Bucket) error { return b.Put([]byte("numbers"), num(9)) }, "the last one given out is 2, or 0000000000000009"},
+		{"shared value", "shared", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("12345")) }, `the checksum of shared value "v"`},
+		{"shared value removed", "shared", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing`},
+		{"shared name", "sharednames", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("1234")) }, `the checksum of the name of shared value "v"`},
+		{"shared name removed", "sharednames", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v": its name is missing`},
 		{"snapshot of nobody", "snapshots", func(b *bbolt.Bucket) error { return b.Put(num(7), []byte("s")) }, "session number 0000000000000007"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, path := openWith(t)
 			err := errors.Join(b.Append(ctx, "a", batch(1)), b.Append(ctx, "a", batch(2)),
-				b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}),
+				b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}, Shared: []backend.Value{{Name: "v", Data: []byte("x")}}}),
 				b.PutSnapshot(ctx, "b", "c", []byte("s")), b.Close())
 			if err != nil {
 				t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 type pending struct {
 	name     string
 	batch    backend.Batch
+	staging  *staging
 	snapshot []byte // if set, it is to be stored, and the batch says only the creation
 	size     int
 	err      error
@@ -38,7 +39,14 @@ var fitting = line.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
-	p := &pending{name: name, batch: batch}
+	if batch.Create && batch.After > 0 {
+		return b.appendStaged(ctx, name, batch)
+	}
+	return b.append(ctx, name, batch)
+}
+
+func (b *Backend) append(ctx context.Context, name string, batch backend.Batch) error {
+	p := &pending{name: name, batch: batch, staging: &b.staged}
 	for _, r := range batch.Records {
 		p.size += len(r.Data)
 	}
@@ -65,12 +73,21 @@ func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, data [
 // from being written. The caller holds the writer's place.
 func (b *Backend) commitGroup(group []*pending) {
 	err := b.write(func(tx *bbolt.Tx) error {
+		// A snapshot alone, which reading may bring about, leaves a file of version 1 as it is.
+		if slices.ContainsFunc(group, func(p *pending) bool { return p.snapshot == nil }) {
+			if err := upgrade(tx); err != nil {
+				return err
+			}
+		}
 		for _, p := range group {
-			s, err := p.admit(tx)
+			s, err := b.admitPending(tx, p)
+			if err == nil {
+				err = b.checkWays(tx, p, s)
+			}
 			if p.err = err; err != nil {
 				continue // refused, with nothing written
 			}
-			if err := p.put(tx, s); err != nil {
+			if err := b.put(tx, p, s); err != nil {
 				return fmt.Errorf("session %q: %w", p.name, err)
 			}
 		}
@@ -86,39 +103,138 @@ func (b *Backend) commitGroup(group []*pending) {
 	}
 }
 
-func (p *pending) admit(tx *bbolt.Tx) (session, error) {
+func (b *Backend) admitPending(tx *bbolt.Tx, p *pending) (session, error) {
 	if p.snapshot != nil {
 		return findCreated(tx, p.name, p.batch.Creation)
 	}
-	return admit(tx, p.name, p.batch)
+	return b.admit(tx, p.name, p.batch)
 }
 
-func (p *pending) put(tx *bbolt.Tx, s session) error {
-	if p.snapshot != nil {
+// put writes what has been admitted.
+func (b *Backend) put(tx *bbolt.Tx, p *pending, s session) error {
+	switch {
+	case p.snapshot != nil:
 		return tx.Bucket(bucketSnapshots).Put(s.number, p.snapshot)
+	case p.batch.Create:
+		return s.create(tx, p.name, p.batch)
 	}
-	return s.put(tx, p.name, p.batch)
+	h := *s.head
+	h.index = b.indexBefore(tx, s)
+	return s.put(tx, p.name, h, p.batch)
+}
+
+// checkWays looks over the pages that a write will write anew, a session's when it is
+// first written to.
+func (b *Backend) checkWays(tx *bbolt.Tx, p *pending, s session) error {
+	type way struct{ bucket, key []byte }
+	var ways []way
+	_, known := b.written.get(tx.DB(), s.number)
+	switch name := []byte(p.name); {
+	case p.snapshot != nil:
+		ways = append(ways, way{bucketSnapshots, s.number})
+	case p.batch.Create:
+		ways = append(ways, way{bucketSessions, name}, way{bucketMeta, keyNumbers})
+		fallthrough
+	case !known:
+		ways = append(ways, way{bucketHeads, name}, way{bucketRecords, s.key(number(p.batch.After + 1))}, way{bucketIDs, s.number})
+	}
+	for _, v := range p.batch.Shared {
+		ways = append(ways, way{bucketShared, []byte(v.Name)}, way{bucketSharedNames, []byte(v.Name)})
+	}
+	if len(ways) == 0 {
+		return nil
+	}
+	err := b.checkPaths(tx, func(paths paths) error {
+		for _, w := range ways {
+			if err := paths.sound(tx.Bucket(w.bucket), w.bucket, w.key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && p.snapshot == nil {
+		b.written.put(tx.DB(), s.number, countedAt{})
+	}
+	return err
 }
 
 // admit judges a batch and writes nothing. It returns the session that the batch goes to,
-// without a number if it has still to be created.
-func admit(tx *bbolt.Tx, name string, batch backend.Batch) (s session, err error) {
-	switch {
-	case !batch.Create:
-		if s, err = findCreated(tx, name, batch.Creation); err == nil && s.last(tx) != batch.After {
+// with the number that it will have, and the head of what is staged for it, if it has
+// still to be created.
+func (b *Backend) admit(tx *bbolt.Tx, name string, batch backend.Batch) (s session, err error) {
+	if batch.Create {
+		s, err = b.admitNew(tx, name, batch)
+	} else {
+		s, err = findCreated(tx, name, batch.Creation)
+		switch {
+		case err != nil:
+		case s.head == nil:
+			err = fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
+		case s.head.last != batch.After:
 			err = backend.ErrMoved
 		}
-	case tx.Bucket(bucketSessions).Get([]byte(name)) != nil:
-		err = backend.ErrExists
-	case batch.After != 0:
-		err = backend.ErrMoved
-	default:
-		s = session{creation: batch.Creation, meta: batch.Meta}
 	}
 	if err == nil {
 		err = wellFormed(name, batch)
 	}
+	if err == nil {
+		s.rows = s.idRows(batch.Records)
+		err = s.room(tx, name, batch)
+	}
 	return s, err
+}
+
+func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (session, error) {
+	switch _, err := find(tx, name); {
+	case err == nil:
+		return session{}, backend.ErrExists
+	case !errors.Is(err, backend.ErrNotFound): // there is something, and nothing is put over it
+		return session{}, fmt.Errorf("%w: %w", backend.ErrExists, err)
+	}
+	s := session{creation: batch.Creation, meta: batch.Meta, head: &head{}}
+	if st := b.staged.get(batch.Creation); st != nil {
+		s.number, *s.head = st.number, st.head()
+	}
+	if s.head.last != batch.After {
+		return session{}, backend.ErrMoved
+	}
+	if s.number == nil {
+		var err error
+		if s.number, err = nextNumber(tx); err != nil {
+			return session{}, err
+		}
+		s.head.number = s.number
+	}
+	return s, nil
+}
+
+// room reports whether the batch's records and ids can be put without anything being put
+// over: the log ends where it should, as a search finds it, and nothing stands behind.
+func (s session) room(tx *bbolt.Tx, name string, batch backend.Batch) error {
+	c := tx.Bucket(bucketRecords).Cursor()
+	next, _ := c.Seek(s.key(number(batch.After + 1)))
+	var last []byte
+	if next == nil {
+		last, _ = c.Last()
+	} else {
+		last, _ = c.Prev()
+	}
+	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != batch.After {
+		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
+			backend.ErrDamaged, batch.After, name, next, last)
+	}
+	for _, r := range batch.Records[min(1, len(batch.Records)):] { // the first one is next
+		if k, _ := c.Seek(s.key(number(r.Seq))); s.seqOf(k) == r.Seq {
+			return fmt.Errorf("%w: record %d is behind the end of session %q", backend.ErrDamaged, r.Seq, name)
+		}
+	}
+	ids := tx.Bucket(bucketIDs)
+	for _, row := range s.rows {
+		if v := ids.Get(row.key); v != nil {
+			return fmt.Errorf("%w: session %q has an id of record %d in record %x already", backend.ErrDamaged, name, row.seq, v)
+		}
+	}
+	return nil
 }
 
 // wellFormed reports whether bbolt will take the batch.
@@ -144,47 +260,47 @@ func wellFormed(name string, batch backend.Batch) error {
 	return errors.Join(errs...)
 }
 
-// put writes a batch that has been admitted.
-func (s session) put(tx *bbolt.Tx, name string, batch backend.Batch) error {
-	if s.number == nil {
-		sessions := tx.Bucket(bucketSessions)
-		n, err := sessions.NextSequence()
-		if err != nil {
-			return err
-		}
-		s.number = number(n)
-		if err := sessions.Put([]byte(name), encodeSession(name, s)); err != nil {
-			return err
-		}
+// create writes a batch that creates its session and has been admitted.
+func (s session) create(tx *bbolt.Tx, name string, batch backend.Batch) error {
+	var err error
+	if batch.After > 0 { // its number was given out when it was staged
+		err = tx.Bucket(bucketUnlinked).Delete(s.number)
+	} else {
+		err = takeNumber(tx)
 	}
+	if err != nil {
+		return err
+	}
+	if err := tx.Bucket(bucketSessions).Put([]byte(name), encodeSession(name, s)); err != nil {
+		return err
+	}
+	return s.put(tx, name, *s.head, batch)
+}
+
+// put writes a batch that has been admitted to a session with the given head.
+func (s session) put(tx *bbolt.Tx, name string, h head, batch backend.Batch) error {
 	records, ids := tx.Bucket(bucketRecords), tx.Bucket(bucketIDs)
 	records.FillPercent = fillPercent
-	type idAt struct {
-		key []byte
-		seq uint64
-	}
-	var taken []idAt
 	for _, r := range batch.Records {
 		if err := records.Put(s.key(number(r.Seq)), r.Data); err != nil {
 			return err
 		}
-		for _, id := range r.IDs {
-			taken = append(taken, idAt{s.idKey(id), r.Seq})
-		}
+		h.last, h.chain = r.Seq, h.chain.Add(r.Sum)
 	}
-	// In their order: until the commit, bbolt keeps each leaf as one slice, however long it
-	// grows, and moves all behind a key that it puts in.
-	slices.SortFunc(taken, func(a, b idAt) int { return bytes.Compare(a.key, b.key) })
-	for _, t := range taken {
-		if err := ids.Put(t.key, number(t.seq)); err != nil {
+	for i, row := range s.rows {
+		if i+1 < len(s.rows) && bytes.Equal(row.key, s.rows[i+1].key) {
+			continue // an id that the batch has twice is where it is last
+		}
+		at := number(row.seq)
+		if err := ids.Put(row.key, at); err != nil {
+			return err
+		}
+		h.index = h.index.add(row.key, at)
+	}
+	if batch.Create || len(batch.Records) > 0 {
+		if err := tx.Bucket(bucketHeads).Put([]byte(name), encodeHead(name, h)); err != nil {
 			return err
 		}
 	}
-	shared := tx.Bucket(bucketShared)
-	for _, v := range batch.Shared {
-		if err := shared.Put([]byte(v.Name), v.Data); err != nil {
-			return err
-		}
-	}
-	return nil
+	return putShared(tx, batch.Shared)
 }

@@ -3,10 +3,10 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -18,6 +18,10 @@ type session struct {
 	number   []byte
 	creation string
 	meta     []byte
+
+	old  bool    // it is in a file of version 1, in which sessions have no head
+	head *head   // nil if it is old, or damage has taken its head
+	rows []idRow // of the ids of the batch that is to be written
 }
 
 // An entry is number ‖ checksum ‖ length of the creation id ‖ creation id ‖ meta.
@@ -58,56 +62,17 @@ func decodeSession(name string, entry []byte) (session, error) {
 	return session{number: entry[:entryNumber:entryNumber], creation: string(entry[entryCreation:end]), meta: entry[end:]}, nil
 }
 
-// find returns a session.
-func find(tx *bbolt.Tx, name string) (session, error) {
-	entry := tx.Bucket(bucketSessions).Get([]byte(name))
-	if entry == nil {
-		return session{}, backend.ErrNotFound
+func (s session) portHead(tx *bbolt.Tx) backend.Head {
+	h := backend.Head{Creation: s.creation, Meta: s.meta}
+	h.Last, h.Damaged = s.end(tx)
+	if h.Chain.Since = h.Last; s.head != nil {
+		h.Chain = s.head.chain
 	}
-	return decodeSession(name, entry)
-}
-
-// findCreated returns a session that must have been created under the given id.
-func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
-	s, err := find(tx, name)
-	if err == nil && s.creation != creation {
-		err = backend.ErrNotFound
-	}
-	return s, err
-}
-
-// last returns the session's last seq.
-func (s session) last(tx *bbolt.Tx) uint64 {
-	c := tx.Bucket(bucketRecords).Cursor()
-	next := number(binary.BigEndian.Uint64(s.number) + 1)
-	k, _ := c.Seek(next)
-	if k == nil {
-		k, _ = c.Last()
-	} else {
-		k, _ = c.Prev()
-	}
-	if !bytes.HasPrefix(k, s.number) {
-		return 0
-	}
-	return binary.BigEndian.Uint64(k[8:])
-}
-
-func (s session) head(tx *bbolt.Tx) backend.Head {
-	return backend.Head{Creation: s.creation, Meta: s.meta, Last: s.last(tx)}
+	return h
 }
 
 func (s session) key(suffix []byte) []byte {
 	return append(bytes.Clone(s.number), suffix...)
-}
-
-// Of an id the index holds a hash: rows are half as long, and ids of any length fit. That
-// two ids of a session have one hash of 128 bits does not happen; if it did, the second
-// would be taken for used.
-const idHashBytes = 16
-
-func (s session) idKey(id string) []byte {
-	hash := sha256.Sum256([]byte(id))
-	return s.key(hash[:idHashBytes])
 }
 
 // Head implements [backend.Backend].
@@ -115,7 +80,7 @@ func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := find(tx, name)
 		if err == nil {
-			head = s.head(tx)
+			head = s.portHead(tx)
 		}
 		return err
 	})
@@ -129,15 +94,18 @@ func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, 
 		if err != nil {
 			return err
 		}
-		seq := max(from, 1)
+		limit := s.limit()
 		size := 0
 		c := tx.Bucket(bucketRecords).Cursor()
-		for k, v := c.Seek(s.key(number(seq))); bytes.HasPrefix(k, s.number); k, v = c.Next() {
+		seq := max(from, 1)
+		for k, v := c.Seek(s.key(number(seq))); seq <= limit; k, v = c.Next() {
+			if s.seqOf(k) != seq {
+				if k, v = s.lostRecord(c, seq); k == nil {
+					break // a gap
+				}
+			}
 			if size += len(v); len(out) > 0 && (len(out) >= maxRecords || size > maxBytes) {
 				break
-			}
-			if binary.BigEndian.Uint64(k[8:]) != seq {
-				break // a gap
 			}
 			out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(v)})
 			seq++
@@ -145,6 +113,22 @@ func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, 
 		return nil
 	})
 	return out, err
+}
+
+// limit returns a seq that the log does not go beyond.
+func (s session) limit() uint64 {
+	if s.head == nil {
+		return math.MaxUint64
+	}
+	return s.head.last
+}
+
+// lostRecord finds a record that is not where it should be, and moves the cursor to it.
+func (s session) lostRecord(c *bbolt.Cursor, seq uint64) (k, v []byte) {
+	if s.head == nil {
+		return nil, nil // it may well be behind the log's end
+	}
+	return near(c, s.key(number(seq)))
 }
 
 // Pick implements [backend.Backend].
@@ -155,9 +139,19 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 			return err
 		}
 		size := 0
-		records := tx.Bucket(bucketRecords)
+		c := tx.Bucket(bucketRecords).Cursor()
 		for _, seq := range seqs {
-			v := records.Get(s.key(number(seq)))
+			if seq > s.limit() {
+				break
+			}
+			k, v := c.Seek(s.key(number(seq)))
+			if s.seqOf(k) != seq {
+				k, v = s.lostRecord(c, seq)
+			}
+			// Damage may have given another session's record this key; then it is elsewhere.
+			if before, _ := c.Prev(); k == nil || seq > 1 && s.seqOf(before) != seq-1 {
+				break
+			}
 			if size += len(v); v == nil || len(out) > 0 && size > maxBytes {
 				break
 			}
@@ -170,11 +164,13 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) (seqs []uint64, err error) {
+	var damage error
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
 		}
+		damage = b.checkIndex(tx, name, s)
 		bucket := tx.Bucket(bucketIDs)
 		for _, id := range ids {
 			var seq uint64
@@ -185,6 +181,9 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 		}
 		return nil
 	})
+	if err == nil {
+		err = damage
+	}
 	return seqs, err
 }
 
@@ -200,55 +199,22 @@ func (b *Backend) Snapshot(ctx context.Context, name, creation string) (data []b
 	return data, err
 }
 
-// Shared implements [backend.Backend].
-func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Value, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		c := tx.Bucket(bucketShared).Cursor()
-		for k, v := c.Seek([]byte(prefix)); bytes.HasPrefix(k, []byte(prefix)) && k != nil; k, v = c.Next() {
-			out = append(out, backend.Value{Name: string(k), Data: bytes.Clone(v)})
-		}
-		return nil
-	})
-	return out, err
-}
-
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (out []backend.Listed, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		c := tx.Bucket(bucketSessions).Cursor()
-		for k, v := c.Seek([]byte(max(prefix, after))); k != nil && len(out) < limit; k, v = c.Next() {
-			if !bytes.HasPrefix(k, []byte(prefix)) {
+		for name, rows := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after) {
+			if len(out) >= limit {
 				break
 			}
-			if string(k) == after {
-				continue
+			l := backend.Listed{Session: name}
+			s, err := assemble(tx, name, rows[0], rows[1])
+			if l.Err = err; err == nil {
+				l.Head = s.portHead(tx)
+				l.Err = l.Head.Err()
 			}
-			s, err := decodeSession(string(k), v)
-			if err != nil {
-				return err
-			}
-			out = append(out, backend.Listed{Session: string(k), Head: s.head(tx)})
+			out = append(out, l)
 		}
 		return nil
 	})
 	return out, err
-}
-
-// Delete implements [backend.Backend].
-func (b *Backend) Delete(ctx context.Context, name string) error {
-	return b.update(ctx, func(tx *bbolt.Tx) error {
-		s, err := find(tx, name)
-		if err != nil {
-			return err
-		}
-		for _, bucket := range [][]byte{bucketRecords, bucketIDs, bucketSnapshots} {
-			c := tx.Bucket(bucket).Cursor()
-			for k, _ := c.Seek(s.number); bytes.HasPrefix(k, s.number); k, _ = c.Seek(s.number) {
-				if err := c.Delete(); err != nil {
-					return err
-				}
-			}
-		}
-		return tx.Bucket(bucketSessions).Delete([]byte(name))
-	})
 }

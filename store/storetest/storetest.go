@@ -23,7 +23,7 @@ import (
 // Each test ends with a comparison of all that the backend holds with what was put in,
 // before and after reopening.
 func Run(t *testing.T, open func(t *testing.T) (b backend.Backend, reopen func() backend.Backend)) {
-	for _, c := range slices.Concat(appendCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases) {
+	for _, c := range slices.Concat(appendCases, stageCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases) {
 		t.Run(c.name, func(t *testing.T) {
 			b, reopen := open(t)
 			s := &suite{T: t, Backend: b, want: newModel()}
@@ -66,6 +66,7 @@ type modelSession struct {
 	creation string
 	meta     string
 	records  []string
+	chain    backend.Chain
 	snapshot string
 	ids      map[string]uint64
 }
@@ -83,6 +84,7 @@ func (m model) append(name string, b backend.Batch) {
 	}
 	for _, r := range b.Records {
 		s.records = append(s.records, string(r.Data))
+		s.chain = s.chain.Add(r.Sum)
 		for _, id := range r.IDs {
 			s.ids[id] = r.Seq
 			m.ids[id] = true
@@ -138,7 +140,7 @@ func extend(creation string, after uint64, n int) backend.Batch {
 func records(after uint64, n int) []backend.Record {
 	var out []backend.Record
 	for seq := after + 1; seq <= after+uint64(n); seq++ {
-		out = append(out, backend.Record{Seq: seq, IDs: []string{fmt.Sprint("id", seq)}, Data: fmt.Appendf(nil, "record %d", seq)})
+		out = append(out, backend.Record{Seq: seq, IDs: []string{fmt.Sprint("id", seq)}, Sum: uint32(seq * 0x9e3779b1), Data: fmt.Appendf(nil, "record %d", seq)})
 	}
 	return out
 }
@@ -153,6 +155,7 @@ func (s *suite) check() {
 	var names []string
 	for _, l := range listed {
 		names = append(names, l.Session)
+		s.is(l.Err, nil, "List of "+clip([]byte(l.Session)))
 		if want, ok := s.want.sessions[l.Session]; ok {
 			s.sameHead(l.Head, want, l.Session)
 		}
@@ -175,6 +178,9 @@ func (s *suite) sameHead(got backend.Head, want *modelSession, name string) {
 	if got.Creation != want.creation || string(got.Meta) != want.meta || got.Last != uint64(len(want.records)) {
 		s.Errorf("head of %q: creation %q, meta %q, last %d; want %q, %q, %d", name,
 			got.Creation, clip(got.Meta), got.Last, want.creation, clip([]byte(want.meta)), len(want.records))
+	}
+	if got.Chain != want.chain || got.Damaged != 0 {
+		s.Errorf("head of %q: chain %v, damaged at %d; want chain %v and no damage", name, got.Chain, got.Damaged, want.chain)
 	}
 }
 
@@ -238,6 +244,7 @@ func (s *suite) sameShared(got []backend.Value, names []string) {
 	var gotNames []string
 	for _, v := range got {
 		gotNames = append(gotNames, v.Name)
+		s.is(v.Err, nil, "Shared value "+clip([]byte(v.Name)))
 		if want := s.want.shared[v.Name]; string(v.Data) != want {
 			s.Errorf("shared value %q is %q, want %q", v.Name, clip(v.Data), clip([]byte(want)))
 		}

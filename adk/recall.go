@@ -1,0 +1,122 @@
+package adk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Recall brings calls that summaries hide back into sight, if a message is about to answer
+// them ([compaction.Recall]). [Service.AppendEvent] does so by itself, but a runner looks
+// earlier for the call, to find out which agent made it and which invocation goes on. Where
+// sessions are compacted, call Recall before Run with a message that has a function's
+// response. The session stands at the view that this gives; if there is nothing to bring
+// back, nothing is written.
+func (s *Service) Recall(ctx context.Context, sess session.Session, msg *genai.Content) error {
+	handle, err := handleOf(sess)
+	if err != nil {
+		return fmt.Errorf("recall: %w", err)
+	}
+	if msg == nil {
+		return nil
+	}
+	e, err := patch.NewEvent(patch.Fields{ID: "answer", Author: userAuthor, Content: msg})
+	if err == nil {
+		err = s.recall(ctx, handle, e)
+	}
+	if err != nil {
+		return fmt.Errorf("recall: %w", err)
+	}
+	return nil
+}
+
+// recall brings back the calls that an event answers, if they are not in sight.
+func (s *Service) recall(ctx context.Context, handle *Session, e *patch.Event) error {
+	if callsInSight(handle.View(), e) {
+		return nil
+	}
+	for {
+		view, err := s.store.View(ctx, handle.key)
+		if err != nil {
+			return err
+		}
+		if err := handle.sameCreation(view.Creation()); err != nil {
+			return err
+		}
+		patches, err := compaction.Recall(ctx, compactedLog{s.store, s.telemetry}, handle.key, view, e)
+		if err != nil {
+			return err
+		}
+		if len(patches) == 0 {
+			return nil
+		}
+		done, err := s.store.ApplyPatch(ctx, handle.key, store.PatchOptions{On: view}, patches...)
+		switch {
+		case errors.Is(err, fold.ErrConflict):
+			continue // somebody has patched meanwhile
+		case errors.Is(err, fold.ErrUnknownPatch):
+			return nil // the log takes no patches, but it takes events
+		case err != nil:
+			return err
+		}
+		handle.recalled(done)
+		return nil
+	}
+}
+
+// callsInSight reports whether each response in an event has its call in a view.
+func callsInSight(v fold.View, e *patch.Event) bool {
+	var missing []patch.FunctionPart
+	for p := range e.FunctionParts() {
+		if p.Response {
+			missing = append(missing, p)
+		}
+	}
+	for i := v.Len() - 1; i >= 0 && len(missing) > 0; i-- {
+		for p := range v.At(i).FunctionParts() {
+			for j := len(missing) - 1; j >= 0 && !p.Response; j-- {
+				if m := missing[j]; m.ID == p.ID && (m.ID != "" || m.Name == p.Name) {
+					missing = append(missing[:j], missing[j+1:]...)
+				}
+			}
+		}
+	}
+	return len(missing) == 0
+}
+
+// recalled moves the session to the view after calls came back. Inside a workflow's node
+// those are added to what it shows that it does not show anyway.
+func (s *Session) recalled(done store.Committed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shown := map[patch.FunctionPart]bool{}
+	for _, e := range s.held {
+		for p := range e.FunctionParts() {
+			p.Index = 0
+			shown[p] = true
+		}
+	}
+	for _, r := range done.Records {
+		if s.held == nil || r.Patch == nil {
+			continue
+		}
+		for _, e := range r.Patch.NewEvents() {
+			for p := range e.FunctionParts() {
+				p.Index = 0
+				if !shown[p] {
+					s.held = append(s.held, e)
+					break
+				}
+			}
+		}
+	}
+	s.advanceLocked(done.View)
+}

@@ -1,0 +1,183 @@
+package adk_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool/functiontool"
+	"google.golang.org/adk/v2/tool/toolconfirmation"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Long-running calls that nobody answers are compacted when they are old. One that is
+// answered after all is in sight again, for its agent and in its invocation where Recall
+// was called before the run, and in any case for the prompt.
+func TestAnswerToACompactedCall(t *testing.T) {
+	for _, recalls := range []bool{false, true} {
+		t.Run(fmt.Sprint("recalls ", recalls), func(t *testing.T) {
+			cfg := compaction.Config{Enabled: true, CompactionInterval: 2, MaxWaitingCalls: 2, Summarizer: adk.Summarizer(shortener{})}
+			sessions := compacted(t, adk.Options{Compaction: cfg})
+			var prompt []*genai.Content
+			turn := 0
+			m := replying(func(p []*genai.Content) *genai.Part {
+				prompt = p
+				if faults := faultsOf(p); len(faults) > 0 {
+					t.Errorf("turn %d: the prompt %s", turn, faults)
+				}
+				if endsWithResponse(p) || turn%2 == 0 {
+					return &genai.Part{Text: "said" + padding}
+				}
+				return call(fmt.Sprint("ask", turn), "approve", nil)
+			})
+			a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: tools(t)})
+			no(t, err)
+			asked := "" // the invocation of the first call
+			most := 0
+			for turn = 1; turn <= 60; turn++ {
+				for _, e := range ask(t, a, sessions, genai.NewContentFromText(question(turn)+padding, "user")) {
+					if turn == 1 {
+						asked = e.InvocationID
+					}
+				}
+				most = max(most, get(t, sessions, "s").Events().Len())
+			}
+			if most > 40 {
+				t.Errorf("%d events were visible", most)
+			}
+			msg := genai.NewContentFromFunctionResponse("approve", map[string]any{"status": "approved"}, "user")
+			msg.Parts[0].FunctionResponse.ID = "ask1"
+			if recalls {
+				no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), msg))
+			}
+			events := ask(t, a, sessions, msg)
+			equal(t, "what the answer led to", events[len(events)-1].Content.Parts[0].Text, "said"+padding)
+			found := 0
+			for _, c := range prompt {
+				for _, p := range c.Parts {
+					if f := p.FunctionResponse; f != nil && f.ID == "ask1" {
+						equal(t, "the answer in the prompt", f.Response["status"], any("approved"))
+						found++
+					}
+				}
+			}
+			equal(t, "answers in the prompt", found, 1)
+			if in := events[0].InvocationID == asked; in != recalls {
+				t.Errorf("in the call's invocation: %v", in)
+			}
+			// Nothing is brought back twice, nor what there never was.
+			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), msg))
+			before := get(t, sessions, "s").(*adk.Session).View().Seq()
+			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), msg))
+			msg.Parts[0].FunctionResponse.ID = "never"
+			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), msg))
+			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), nil))
+			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), genai.NewContentFromText("x", "user")))
+			equal(t, "records", get(t, sessions, "s").(*adk.Session).View().Seq(), before)
+		})
+	}
+}
+
+// Inside a workflow's node a call that comes back is shown once, whether the node has seen
+// it before or not.
+func TestRecallInsideANode(t *testing.T) {
+	node := func(e *session.Event) { e.NodeInfo = &session.NodeInfo{Path: "wf@1/n@1"} }
+	for _, seen := range []bool{false, true} {
+		t.Run(fmt.Sprint("seen ", seen), func(t *testing.T) {
+			svc := inMemory(t)
+			sess := create(t, svc, "s", nil)
+			no(t, svc.AppendEvent(t.Context(), sess, said("q", "1", "user")))
+			no(t, svc.AppendEvent(t.Context(), sess, said("ask", "1", "n", calling("c", "lookup"))))
+			no(t, svc.AppendEvent(t.Context(), sess, said("u", "2", "user")))
+			summarise := func() {
+				e, err := patch.NewEvent(patch.Fields{ID: "S", Author: "user", Content: genai.NewContentFromText("in short", "user")})
+				no(t, err)
+				_, err = svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSummarise(0, 2, e))
+				no(t, err)
+			}
+			if !seen {
+				summarise()
+			}
+			run := get(t, svc, "s")
+			no(t, svc.AppendEvent(t.Context(), run, said("n0", "2", "n", node)))
+			if seen {
+				summarise()
+			} else {
+				_, err := svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(1, 1)) // what the node goes on seeing
+				no(t, err)
+			}
+			no(t, svc.AppendEvent(t.Context(), run, said("n1", "2", "n", node)))
+			no(t, svc.AppendEvent(t.Context(), run, said("late", "1", "n", node, returning("c", "lookup", map[string]any{"a": 1}))))
+			calls := map[string]int{}
+			for name, s := range map[string]session.Session{"the run": run, "got": get(t, svc, "s")} {
+				for e := range s.Events().All() {
+					if f := e.Content.Parts[0].FunctionCall; f != nil {
+						calls[name]++
+					}
+				}
+			}
+			equal(t, "calls in sight", calls, map[string]int{"the run": 1, "got": 1})
+		})
+	}
+}
+
+// A call that the user has confirmed is made once, though the run that makes it is
+// compacted while it goes on.
+func TestConfirmedCallIsMadeOnce(t *testing.T) {
+	cfg := inRun
+	cfg.TokenThreshold, cfg.Summarizer = 200, adk.Summarizer(shortener{})
+	written := 0
+	sessions := compacted(t, adk.Options{Compaction: cfg, OnCompaction: func(a compaction.Attempt[store.Key]) {
+		if a.Outcome == compaction.Wrote {
+			written++
+		}
+	}})
+	made := 0
+	pay, err := functiontool.New(functiontool.Config{Name: "pay", RequireConfirmation: true},
+		func(agent.Context, payment) (map[string]any, error) {
+			made++
+			return map[string]any{"paid": true}, nil
+		})
+	no(t, err)
+	step := 0
+	m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
+		part := &genai.Part{Text: "done"}
+		switch step++; {
+		case step == 1:
+			part = call("pay1", "pay", map[string]any{"sum": 1.0, "to": "x"})
+		case step < 20:
+			part = call(fmt.Sprint("c", step), "lookup", map[string]any{"key": fmt.Sprint(step) + padding})
+		}
+		return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}})(ctx, req)
+	})
+	a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: append(tools(t), pay)})
+	no(t, err)
+	r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, AutoCreateSession: true})
+	no(t, err)
+	turn := func(msg *genai.Content) (last *session.Event) {
+		for e, err := range r.Run(t.Context(), "user", "s", msg, agent.RunConfig{}) {
+			no(t, err)
+			last = e
+		}
+		return last
+	}
+	request := turn(genai.NewContentFromText("pay", "user")).Content.Parts[0].FunctionCall
+	equal(t, "the request", request.Name, toolconfirmation.FunctionCallName)
+	yes := genai.NewContentFromFunctionResponse(request.Name, map[string]any{"confirmed": true}, "user")
+	yes.Parts[0].FunctionResponse.ID = request.ID
+	equal(t, "the last words", turn(yes).Content.Parts[0].Text, "done")
+	equal(t, "payments", made, 1)
+	if written == 0 {
+		t.Error("nothing was compacted")
+	}
+}

@@ -1,0 +1,318 @@
+package compaction
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Recall plans how calls that summaries hide come back into sight when they are answered:
+// a model's API refuses a response without its call, and a resume looks for it. answers
+// are events that are about to be appended to the view's session; those that the view
+// shows are looked at in any case. The patches are to be applied to the view in one go, in
+// their order. There are none if every response has its call in sight, or if no summary
+// hides the call: what was cut by hand stays cut.
+//
+// For each event whose calls are answered, a patch puts a copy of it directly behind the
+// summary that stands for it: there it comes in its order, and after a turn of the user's,
+// without which a model's API refuses a call. With it come copies of the responses that it
+// has had, such as a placeholder. A copy has a new id and only the calls, or the responses,
+// in question, with no text and no change of the state, so that nothing is said twice and
+// the state stays. The summaries stay too. Reverting what hid the call would bring back all
+// that went with it, and of every summary that this one was merged into.
+//
+// It reads the log a few times, and nothing if there is no call to look for.
+func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {
+	wanted, err := unanswerable(on, answers)
+	if err != nil || len(wanted) == 0 {
+		return nil, err
+	}
+	parts := map[callName][]part{} // calls and responses, in the log's order
+	for r, err := range log.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return nil, err
+		}
+		if r.Seq > on.Seq() {
+			break
+		}
+		for _, e := range eventsOf(r) {
+			for p := range e.FunctionParts() {
+				if name := nameOf(p); wanted[name] {
+					parts[name] = append(parts[name], part{e, r.Seq, p.Response})
+				}
+			}
+		}
+	}
+	copies := map[string]*copied{} // by the id of the event
+	for name := range wanted {
+		hidden, summary, err := hiddenCall(ctx, log, key, on, parts[name])
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range hidden {
+			known := copies[p.event.ID()]
+			if known == nil {
+				known = &copied{part: p, at: summary + 1}
+				copies[p.event.ID()] = known
+			}
+			known.names = append(known.names, name)
+		}
+	}
+	return recalling(on, copies)
+}
+
+// callName is what a call and its responses have in common.
+type callName struct {
+	id, name string // the name only where there is no id
+}
+
+func nameOf(p patch.FunctionPart) callName {
+	if p.ID != "" {
+		return callName{id: p.ID}
+	}
+	return callName{name: p.Name}
+}
+
+// unanswerable returns the calls of which a response is in sight, or about to be, and no
+// call.
+func unanswerable(v fold.View, answers []*patch.Event) (map[callName]bool, error) {
+	then := v
+	for _, e := range answers {
+		var err error
+		if then, err = then.Apply(patch.Record{Seq: then.Seq() + 1, Event: e}); err != nil {
+			return nil, err
+		}
+	}
+	wanted := map[callName]bool{}
+	for _, names := range unpairedResponses(then) {
+		for _, name := range names {
+			wanted[name] = true
+		}
+	}
+	return wanted, nil
+}
+
+// unpairedResponses returns what the responses that answer no visible call are named by,
+// by the indices of their events.
+func unpairedResponses(v fold.View) map[int][]callName {
+	type answer struct {
+		index int
+		call  callName
+	}
+	paired := map[answer]bool{}
+	for _, c := range v.Calls() {
+		for _, r := range c.Responses {
+			paired[answer{r, nameOf(patch.FunctionPart{ID: c.ID, Name: c.Name})}] = true
+		}
+	}
+	unpaired := map[int][]callName{}
+	for i, e := range v.Events() {
+		for p := range e.FunctionParts() {
+			if name := nameOf(p); p.Response && !paired[answer{i, name}] {
+				unpaired[i] = append(unpaired[i], name)
+			}
+		}
+	}
+	return unpaired
+}
+
+func eventsOf(r patch.Record) []*patch.Event {
+	if r.Event != nil {
+		return []*patch.Event{r.Event}
+	}
+	return r.Patch.NewEvents()
+}
+
+// part is a call or a response: its event, and the seq of the record that it came with.
+type part struct {
+	event    *patch.Event
+	seq      uint64
+	response bool
+}
+
+// hiddenCall returns, of the calls and responses of one name, the newest call that a summary
+// hides, with those of its responses that one hides, and the index of the call's summary.
+func hiddenCall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, parts []part) (hidden []part, summary int, err error) {
+	for i, p := range slices.Backward(parts) {
+		if p.response {
+			continue
+		}
+		summary, err = hiddenBy(ctx, log, key, on, p)
+		if err != nil {
+			return nil, -1, err
+		}
+		if summary < 0 {
+			continue
+		}
+		hidden = append(hidden, p)
+		for _, r := range parts[i+1:] {
+			if !r.response {
+				break
+			}
+			by, err := hiddenBy(ctx, log, key, on, r)
+			if err != nil {
+				return nil, -1, err
+			}
+			if by >= 0 {
+				hidden = append(hidden, r)
+			}
+		}
+		return hidden, summary, nil
+	}
+	return nil, -1, nil
+}
+
+// hiddenBy returns the index of the visible summary that stands for an event, or -1:
+// compaction took the event out, or took out the summary that did, and so on.
+func hiddenBy[K comparable](ctx context.Context, log Log[K], key K, on fold.View, asked part) (int, error) {
+	v, err := log.ViewAt(ctx, key, asked.seq)
+	if err != nil {
+		return -1, err
+	}
+	// What stood for the event, the event first. Of these at most one is visible.
+	stood := []string{asked.event.ID()}
+	byPatch := map[string]string{} // the summaries for its group that patches put in
+	for r, err := range log.RawEvents(ctx, key, asked.seq+1) {
+		if err != nil {
+			return -1, err
+		}
+		if r.Seq > on.Seq() {
+			break
+		}
+		before := v
+		if v, err = v.Apply(r); err != nil {
+			return -1, err
+		}
+		if r.Patch == nil {
+			continue
+		}
+		for _, e := range r.Patch.NewEvents() {
+			if groupOf(e) == groupOf(asked.event) && (r.Patch.Type() == patch.Summarise || e.IsSummary()) {
+				byPatch[r.ID()] = e.ID()
+			}
+		}
+		if n := visibleOf(v, stood); n >= 0 {
+			stood = stood[:n+1]
+			continue
+		}
+		if visibleOf(before, stood) != len(stood)-1 {
+			continue
+		}
+		summary, summarised := byPatch[r.ID()]
+		if !summarised {
+			summary, summarised = byPatch[partOf(r.Patch)]
+		}
+		if summarised {
+			stood = append(stood, summary)
+		}
+	}
+	if visibleOf(v, stood) < 1 {
+		return -1, nil
+	}
+	for i, e := range v.Events() {
+		if e.ID() == stood[len(stood)-1] {
+			return i, nil
+		}
+	}
+	return -1, nil
+}
+
+// visibleOf returns the index of the last of some ids whose event is visible, or -1.
+func visibleOf(v fold.View, ids []string) int {
+	last := -1
+	for _, e := range v.Events() {
+		last = max(last, slices.Index(ids, e.ID()))
+	}
+	return last
+}
+
+// copied is an event of which a copy comes back.
+type copied struct {
+	part
+	at    int // a visible index, the summary's next
+	names []callName
+}
+
+// recalling returns the patches that put the copies in, from the end of the log, so that
+// none shifts the next.
+func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, error) {
+	var all []*copied
+	for _, c := range copies {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *copied) int {
+		if a.at != b.at {
+			return b.at - a.at
+		}
+		return int(a.seq) - int(b.seq)
+	})
+	var patches []*patch.PatchEvent
+	for len(all) > 0 {
+		at := all[0].at
+		var here []*patch.Event
+		for len(all) > 0 && all[0].at == at {
+			e, err := all[0].copy()
+			if err != nil {
+				return nil, fmt.Errorf("event %q, which is to come back: %w", all[0].event.ID(), err)
+			}
+			here, all = append(here, e), all[1:]
+		}
+		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithAuthor(author).WithBase(on.PatchSeq()))
+	}
+	return patches, nil
+}
+
+// copy returns a copy of the event, under a new id, that has nothing but some of its calls,
+// or of its responses.
+func (c *copied) copy() (*patch.Event, error) {
+	e := c.event
+	text, err := e.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var fields, content map[string]json.RawMessage
+	var parts, kept []json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(fields["content"], &content); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(content["parts"], &parts); err != nil {
+		return nil, err
+	}
+	var longRunning []string
+	for p := range e.FunctionParts() {
+		if p.Response != c.response || !slices.Contains(c.names, nameOf(p)) {
+			continue
+		}
+		kept = append(kept, parts[p.Index])
+		if !p.Response && p.ID != "" && e.IsLongRunning(p.ID) {
+			longRunning = append(longRunning, p.ID)
+		}
+	}
+	if content["parts"], err = json.Marshal(kept); err != nil {
+		return nil, err
+	}
+	own := map[string]any{
+		"id": uuid.NewString(), "content": content, "customMetadata": map[string]any{lineageKey: map[string]any{"recalled": e.ID()}},
+	}
+	if len(longRunning) > 0 {
+		own["longRunningToolIds"] = longRunning
+	}
+	for _, name := range []string{"invocationId", "author", "branch", "isolationScope", "timestamp"} {
+		if v, there := fields[name]; there {
+			own[name] = v
+		}
+	}
+	if text, err = json.Marshal(own); err != nil {
+		return nil, err
+	}
+	return patch.ParseEvent(text)
+}

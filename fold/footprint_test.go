@@ -1,0 +1,57 @@
+package fold_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// What a lean view says that it takes grows with the visible events, and shrinks when
+// patches hide them. What patches carry counts.
+func TestFootprint(t *testing.T) {
+	k := &keeper{t: t}
+	v := fold.New("c", nil).Lean()
+	add := func(r patch.Record) {
+		r.Seq = v.Seq() + 1
+		k.log = append(k.log, r)
+		v = k.fold(v, k.log[r.Seq-1:])
+	}
+	text := strings.Repeat("x", 500)
+	state := 0
+	fill := func(n int) (size int) {
+		for i := range n {
+			e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":%q,"actions":{"stateDelta":{"k%d":%q}}}`, len(k.log), text, i, text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += e.Size()
+			add(patch.Record{Event: e})
+		}
+		state += n
+		return size
+	}
+	empty := v.Footprint()
+	size := fill(100)
+	full := v.Footprint() - empty
+	if full < size || full > 4*size {
+		t.Errorf("%d bytes for events of %d", full, size)
+	}
+	add(patch.Record{Patch: patch.NewSplice(0, 100).WithState(patch.Drop).WithID("p1")})
+	if n := v.Footprint() - empty; n < 100 || n > size/20 {
+		t.Errorf("%d bytes when all is hidden", n)
+	}
+	add(patch.Record{Patch: patch.NewRevert("p1").WithID("p2")})
+	if n := v.Footprint() - empty; n < full || n > full+size/20 {
+		t.Errorf("%d bytes when all is back, %d before", n, full)
+	}
+	add(patch.Record{Patch: patch.NewSplice(0, 100).WithState(patch.Keep).WithID("p3")})
+	if n := k.restore(v).Footprint() - empty; n < 100*len(text) || n > full {
+		t.Errorf("%d bytes of a view from a snapshot", n)
+	}
+	if n := v.Footprint() - empty; n < 100*len(text) || n > full {
+		t.Errorf("%d bytes when the state of 100 keys of %d bytes is kept", n, len(text))
+	}
+}

@@ -1,0 +1,191 @@
+package patch_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// TestPython reads what ADK for Python stores: rows of its table with the event as an
+// object and as a text, and a bare event. It comes out as ADK's JSON, and that comes back.
+func TestPython(t *testing.T) {
+	file, err := os.ReadFile("testdata/adk-python.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile("testdata/adk-python.want.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, _, err := patch.NewDecoder(bytes.NewReader(file), "f").ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	enc := patch.NewEncoder(&got)
+	for _, r := range records {
+		if err := enc.Record(r); err != nil {
+			t.Fatal(err)
+		}
+		if again := marshal(t, stored(t, r)); again != marshal(t, r) {
+			t.Errorf("came back from the store as %s", again)
+		}
+		if again := marshal(t, parse(t, marshal(t, r))); again != marshal(t, r) {
+			t.Errorf("came back from the text form as %s", again)
+		}
+	}
+	if got.String() != string(want) {
+		t.Fatalf("got\n%swant\n%s", got.String(), want)
+	}
+	call, answer := records[1].Event, records[2].Event
+	if p := slices.Collect(call.FunctionParts()); len(p) != 1 || p[0] != (patch.FunctionPart{ID: "adk-1", Name: "book_item"}) {
+		t.Errorf("calls %v", p)
+	}
+	if p := slices.Collect(answer.FunctionParts()); len(p) != 1 || p[0] != (patch.FunctionPart{ID: "adk-1", Name: "book_item", Response: true}) {
+		t.Errorf("responses %v", p)
+	}
+	if !call.IsLongRunning("adk-1") {
+		t.Error("the call is not long-running")
+	}
+	if d := answer.StateDelta(); len(d) != 4 || d["last_order"] != int64(7) {
+		t.Errorf("state delta %v", d)
+	}
+	c, err := call.Content()
+	if err != nil || !bytes.Equal(c.Parts[0].ThoughtSignature, []byte{0xff, 0xef}) {
+		t.Errorf("content %+v, %v", c, err)
+	}
+}
+
+// TestPythonSpelling checks names where the schema has a field, and where there is data.
+func TestPythonSpelling(t *testing.T) {
+	for in, want := range map[string]string{
+		// The event.
+		`{"isolation_scope":"s","turn_complete":true,"error_code":"E","error_message":"m","avg_logprobs":-0.5,"interaction_id":"i","session_resumption_handle":"h"}`:                    `{"isolationScope":"s","turnComplete":true,"errorCode":"E","errorMessage":"m","avgLogprobs":-0.5,"interactionId":"i","sessionResumptionHandle":"h"}`,
+		`{"grounding_metadata":{"grounding_chunks":[{"retrieved_context":{"document_name":"d"},"web":{"uri":"u_v"}}],"search_entry_point":{"rendered_content":"c","sdk_blob":"_w=="}}}`: `{"groundingMetadata":{"groundingChunks":[{"retrievedContext":{"documentName":"d"},"web":{"uri":"u_v"}}],"searchEntryPoint":{"renderedContent":"c","sdkBlob":"/w=="}}}`,
+		`{"citation_metadata":{"citations":[{"start_index":1}]},"logprobs_result":{"top_candidates":[{"candidates":[{"log_probability":-1,"token_id":2}]}]}}`:                           `{"citationMetadata":{"citations":[{"startIndex":1}]},"logprobsResult":{"topCandidates":[{"candidates":[{"logProbability":-1,"tokenId":2}]}]}}`,
+		`{"cache_metadata":{"expire_time":1.5,"contents_count":2,"created_at":3},"input_transcription":{"text":"a_b"},"actions":{"compaction":{"excluded_events":["e_1"]}}}`:            `{"cacheMetadata":{"expireTime":1.5,"contentsCount":2,"createdAt":3},"inputTranscription":{"text":"a_b"},"actions":{"compaction":{"excludedEvents":["e_1"]}}}`,
+		`{"cache_metadata":{"cache_name":"n","invocations_used":1},"live_session_resumption_update":{"new_handle":"h"},"output_transcription":{"text":"a_b"}}`:                          `{"cacheMetadata":{"cacheName":"n","invocationsUsed":1},"liveSessionResumptionUpdate":{"newHandle":"h"},"outputTranscription":{"text":"a_b"}}`,
+		`{"node_info":{"path":"a_b@1","output_for":["x_y"],"message_as_output":true},"output":{"node_info":1}}`:                                                                         `{"nodeInfo":{"path":"a_b@1","outputFor":["x_y"],"messageAsOutput":true},"output":{"node_info":1}}`,
+		`{"requested_input":{"interrupt_id":"i","payload":{"interrupt_id":1},"response_schema":{"one_of":[]}}}`:                                                                         `{"requestedInput":{"interruptId":"i","payload":{"interrupt_id":1},"responseSchema":{"one_of":[]}}}`,
+		// Parts.
+		`{"content":{"parts":[{"executable_code":{"code":"a_b","language":"PYTHON"}},{"code_execution_result":{"outcome":"OUTCOME_OK"}},{"file_data":{"file_uri":"u","mime_type":"m","display_name":"d"}},{"video_metadata":{"start_offset":"1s"}}]}}`: `{"content":{"parts":[{"executableCode":{"code":"a_b","language":"PYTHON"}},{"codeExecutionResult":{"outcome":"OUTCOME_OK"}},{"fileData":{"fileUri":"u","mimeType":"m","displayName":"d"}},{"videoMetadata":{"startOffset":"1s"}}]}}`,
+		`{"content":{"parts":[{"function_call":{"name":"f","will_continue":true,"partial_args":[{"json_path":"$.a_b","string_value":"x"}]}},{"function_response":{"name":"f","parts":[{"inline_data":{"data":"AA=="}}]}}]}}`:                           `{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true,"partialArgs":[{"jsonPath":"$.a_b","stringValue":"x"}]}},{"functionResponse":{"name":"f","parts":[{"inlineData":{"data":"AA=="}}]}}]}}`,
+		`{"content":{"parts":[{"part_metadata":{"function_call":1},"tool_call":{"args":{"inline_data":{"data":"_w=="}}}}]}}`:                                                                                                                           `{"content":{"parts":[{"partMetadata":{"function_call":1},"toolCall":{"args":{"inline_data":{"data":"_w=="}}}}]}}`,
+		// Actions.
+		`{"actions":{"compaction":{"start_timestamp":1.5,"end_timestamp":2.5,"compacted_content":{"parts":[{"thought_signature":"_w=="}]}},"rewind_before_invocation_id":"i"}}`: `{"actions":{"compaction":{"startTimestamp":1.5,"endTimestamp":2.5,"compactedContent":{"parts":[{"thoughtSignature":"/w=="}]}},"rewindBeforeInvocationId":"i"}}`,
+		`{"actions":{"requested_tool_confirmations":{"call_id":{"hint":"h","payload":{"state_delta":1}}},"set_model_response":{"a_b":1},"render_ui_widgets":[{"a_b":1}]}}`:      `{"actions":{"requestedToolConfirmations":{"call_id":{"hint":"h","payload":{"state_delta":1}}},"setModelResponse":{"a_b":1},"renderUiWidgets":[{"a_b":1}]}}`,
+		// A patch, and the events in it.
+		`{"patch_type":"splice","invocation_id":"i","start":0,"count":0,"replacement":[{"invocation_id":"j","actions":{"state_delta":{"a_b":1}}}]}`: `{"invocationId":"i","patchType":"splice","start":0,"count":0,"replacement":[{"invocationId":"j","actions":{"stateDelta":{"a_b":1}}}]}`,
+		`{"patch_type":"summarise","start":0,"count":1,"summary_event":{"content":{"parts":[{"function_call":{"name":"f"}}]}}}`:                     `{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"content":{"parts":[{"functionCall":{"name":"f"}}]}}}`,
+		`{"patchType":"pin","events":[],"lastUpdateTime":1,"event_data":{"invocation_id":1}}`:                                                       `{"patchType":"pin","events":[],"lastUpdateTime":1,"event_data":{"invocation_id":1}}`,
+		// What is no field of the schema, or of another shape, stays.
+		`{"new_field":{"invocation_id":1},"content":{"new_field":{"function_call":1},"parts":[{"new_field":1}]}}`: `{"new_field":{"invocation_id":1},"content":{"new_field":{"function_call":1},"parts":[{"new_field":1}]}}`,
+		`{"Invocation_id":"i","_invocation_id":"i","invocation__id":"i","Error_code":1}`:                          `{"Invocation_id":"i","_invocation_id":"i","invocation__id":"i","Error_code":1}`,
+		`{"node_info":[{"output_for":1}],"cache_metadata":"cache_name"}`:                                          `{"nodeInfo":[{"output_for":1}],"cacheMetadata":"cache_name"}`,
+		// Bytes: ADK's REST servers write them in the same alphabet under JSON's names.
+		`{"content":{"parts":[{"inlineData":{"data":"-_-_"}},{"inlineData":{"data":"+/+/"}},{"text":"-_-_"}]}}`: `{"content":{"parts":[{"inlineData":{"data":"+/+/"}},{"inlineData":{"data":"+/+/"}},{"text":"-_-_"}]}}`,
+	} {
+		if got := marshal(t, parse(t, in)); got != want {
+			t.Errorf("%s became\n%s, want\n%s", in, got, want)
+		}
+	}
+}
+
+// TestPythonRefused checks that what cannot be read is refused by name.
+func TestPythonRefused(t *testing.T) {
+	for line, field := range map[string]string{
+		`{"invocationId":"i","invocation_id":"i"}`:                                              "invocation_id",
+		`{"invocation_id":"i","invocationId":null}`:                                             "invocationId",
+		`{"actions":{"state_delta":{},"stateDelta":{}}}`:                                        "actions/stateDelta",
+		`{"content":{"parts":[{},{"functionCall":{"name":"f"},"function_call":{"name":"f"}}]}}`: "content/parts/1/function_call",
+		`{"patchType":"pin","invocationId":"i","invocation_id":"i"}`:                            "invocation_id",
+		`{"long_running_tool_ids":"x"}`:                                                         "longRunningToolIds",
+		`{"content":{"parts":[{"inline_data":{"data":"_-8"}}]}}`:                                "content",
+		`{"content":{"parts":[{"inline_data":{"data":"_+8="}}]}}`:                               "content",
+		`{"actions":"gASV","long_running_tool_ids_json":null}`:                                  "long_running_tool_ids_json",
+		`{"id":"s","app_name":"a","user_id":"u","events":[],"last_update_time":1.5}`:            "events",
+		`{"id":"s","appName":"a","userId":"u","events":[],"lastUpdateTime":1.5}`:                "events",
+		`{"event_data":null}`:                                      "event_data",
+		`{"event_data":"[]"}`:                                      "event_data",
+		`{"event_data":"{"}`:                                       "event_data",
+		`{"event_data":"{\"a\":{\"b\":1,\"b\":2}}"}`:               "event_data/a/b",
+		`{"event_data":{},"author":"a"}`:                           "author",
+		`{"event_data":{},"app_name":1}`:                           "app_name",
+		`{"event_data":{"id":"e1"},"id":"e2"}`:                     "id",
+		`{"event_data":{"invocation_id":"i"},"invocation_id":"j"}`: "invocation_id",
+		`{"event_data":{},"timestamp":"2025-06-01 10:00:00"}`:      "timestamp",
+		`{"event_data":{"invocation_id":"i","invocationId":"i"}}`:  "invocationId",
+		`{"event_data":{"event_data":{"author":"a"}}}`:             "event_data/event_data",
+		`{"event_data":"{\"event_data\":1}"}`:                      "event_data/event_data",
+	} {
+		_, err := patch.ParseRecord([]byte(line))
+		var f *patch.FieldError
+		if !errors.As(err, &f) || f.Field != field || !errors.Is(err, patch.ErrInvalid) {
+			t.Errorf("%s: %v, want an error that names %q", line, err, field)
+		}
+	}
+}
+
+// TestPythonRows checks what the columns of a row say beside the event.
+func TestPythonRows(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"id":"e1","invocation_id":"i","timestamp":1.5,"event_data":{"author":"a"}}`:                                              `{"id":"e1","invocationId":"i","author":"a","timestamp":"1970-01-01T00:00:01.5Z"}`,
+		`{"id":"e1","timestamp":"2025-06-01T10:00:00+02:00","event_data":"{\"author\":\"a\"}"}`:                                    `{"id":"e1","author":"a","timestamp":"2025-06-01T08:00:00Z"}`,
+		`{"id":"e1","invocation_id":"i","timestamp":"2025-06-01 10:00","event_data":{"invocationId":"i","id":"e1","timestamp":2}}`: `{"id":"e1","invocationId":"i","timestamp":"1970-01-01T00:00:02Z"}`,
+		`{"id":null,"event_data":{"id":"e1"}}`:                                                                                     `{"id":"e1"}`,
+		`{"id":null,"timestamp":null,"event_data":{"author":"a"}}`:                                                                 `{"author":"a"}`,
+	} {
+		if got := marshal(t, parse(t, in)); got != want {
+			t.Errorf("%s became\n%s, want\n%s", in, got, want)
+		}
+	}
+	row := func(session string) string {
+		text, err := json.Marshal(map[string]any{"app_name": "a", "user_id": "u", "session_id": session, "event_data": map[string]any{"author": "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text) + "\n"
+	}
+	if _, _, err := patch.NewDecoder(strings.NewReader(row("s")+`{"author":"x"}`+"\n"+row("s")), "f").ReadAll(); err != nil {
+		t.Error(err)
+	}
+	_, _, err := patch.NewDecoder(strings.NewReader(row("s")+row("other")), "f").ReadAll()
+	var line *patch.LineError
+	if !errors.As(err, &line) || line.Line != 2 || !strings.Contains(err.Error(), `"session_id"`) || !strings.Contains(err.Error(), `"other"`) {
+		t.Errorf("rows of two sessions: %v", err)
+	}
+}
+
+// TestSpellingOfExtra checks that no event is made of Go values that the text form would
+// read back as another.
+func TestSpellingOfExtra(t *testing.T) {
+	for name, f := range map[string]patch.Fields{
+		"error_code":          {Extra: map[string]any{"error_code": "x"}},
+		"event_data":          {Extra: map[string]any{"event_data": map[string]any{}}},
+		"nodeInfo/output_for": {Extra: map[string]any{"nodeInfo": map[string]any{"output_for": nil}}},
+		"groundingMetadata/searchEntryPoint/sdkBlob": {Extra: map[string]any{"groundingMetadata": map[string]any{"searchEntryPoint": map[string]any{"sdkBlob": "_w=="}}}},
+		"actions/end_of_agent":                       {Actions: patch.Actions{Extra: map[string]any{"end_of_agent": true}}},
+	} {
+		_, err := patch.NewEvent(f)
+		var field *patch.FieldError
+		if !errors.As(err, &field) || field.Field != name {
+			t.Errorf("%v, want an error that names %q", err, name)
+		}
+	}
+	e, err := patch.NewEvent(patch.Fields{
+		Extra:   map[string]any{"errorCode": "a_b", "own_field": 1, "output": map[string]any{"node_info": "_w=="}, "nodeInfo": map[string]any{"outputFor": []any{"a_b"}}},
+		Actions: patch.Actions{StateDelta: map[string]any{"state_delta": 1}, Extra: map[string]any{"endOfAgent": true, "agentState": map[string]any{"a_b": 1}, "own_field": 1}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := parse(t, e.String()); again.Event.String() != e.String() {
+		t.Errorf("%s came back as %s", e, again.Event)
+	}
+}

@@ -1,0 +1,103 @@
+package patch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// rowOwner says which session the row of a table belongs to: app, user and session. It is
+// the zero value for a line that is no row.
+type rowOwner [3]string
+
+// unwrapRow returns the event in a row of the tables in which ADK for Python keeps events:
+// an object with the event in event_data, or its JSON as a text, beside columns that repeat
+// its id, invocation and time and name its session. Any other text, such as that of a patch,
+// is returned as it is.
+// Refused by name is what looks like an event of ADK for Python and cannot be read as one.
+func unwrapRow(text []byte) (event []byte, owner rowOwner, err error) {
+	for name := range jsontext.Members(text) {
+		if name == "patchType" || name == "patch_type" {
+			return text, owner, nil
+		}
+	}
+	event = jsontext.Member(text, "event_data")
+	if event == nil {
+		return text, owner, refuseForeign(text)
+	}
+	switch jsontext.KindOf(event) {
+	case jsontext.String:
+		event = []byte(jsontext.Unquote(event))
+		if err := checkText(event); err != nil {
+			return nil, owner, within("event_data", err)
+		}
+		event = jsontext.Compact(event)
+	case jsontext.Object:
+	default:
+		return nil, owner, fieldErr("event_data", "want an object, or its JSON as a text, not %s", clip(event))
+	}
+	if jsontext.KindOf(event) != jsontext.Object {
+		return nil, owner, fieldErr("event_data", "want an event's object, not %s", clip(event))
+	}
+	if jsontext.Member(event, "event_data") != nil {
+		return nil, owner, fieldErr("event_data/event_data", "an event in a row is not a row")
+	}
+	b := []byte{'{'}
+	for column, v := range jsontext.Members(text) {
+		at := slices.Index([]string{"app_name", "user_id", "session_id"}, column)
+		name := map[string]string{"id": "id", "invocation_id": "invocationId", "timestamp": "timestamp"}[column]
+		switch {
+		case column == "event_data":
+		case at >= 0 && jsontext.KindOf(v) == jsontext.String:
+			owner[at] = jsontext.Unquote(v)
+		case at >= 0 || name == "":
+			return nil, owner, fieldErr(jsontext.EscapeStep(column), "beside event_data only the columns of ADK's table are known: texts app_name, user_id and session_id, and id, invocation_id and timestamp")
+		default:
+			repeated := jsontext.Member(event, name)
+			if repeated == nil {
+				repeated = jsontext.Member(event, column)
+			}
+			switch {
+			case jsontext.KindOf(v) == jsontext.Null:
+			case repeated == nil:
+				b = append(appendKey(b, name), v...)
+			case name != "timestamp" && !jsontext.Equal(v, repeated): // a column's time says no time zone
+				return nil, owner, fieldErr(column, "the column says %s, and event_data says %s", clip(v), clip(repeated))
+			}
+		}
+	}
+	for name, v := range jsontext.Members(event) {
+		b = append(appendKey(b, name), v...)
+	}
+	return append(b, '}'), owner, nil
+}
+
+// refuseForeign refuses what would pass for an event with unknown fields.
+func refuseForeign(text []byte) error {
+	const older = "long_running_tool_ids_json"
+	if jsontext.Member(text, older) != nil {
+		return fieldErr(older, "this is a row of the tables of older versions of ADK for Python, whose actions no JSON has; migrate the database with ADK first")
+	}
+	if jsontext.KindOf(jsontext.Member(text, "events")) == jsontext.Array {
+		for _, name := range []string{"lastUpdateTime", "last_update_time"} {
+			if jsontext.Member(text, name) != nil {
+				return fieldErr("events", "this is a session of ADK as one object; write its events one a line")
+			}
+		}
+	}
+	return nil
+}
+
+// within says that what an error names is inside a field.
+func within(field string, err error) error {
+	if e, ok := err.(*FieldError); ok {
+		return &FieldError{strings.TrimSuffix(field+"/"+e.Field, "/"), e.Problem}
+	}
+	return err
+}
+
+func (o rowOwner) String() string {
+	return fmt.Sprintf("app %q, user %q, session %q", o[0], o[1], o[2])
+}

@@ -1,0 +1,143 @@
+package bolt
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// index is what a session's rows in bucketIDs add up to, in whatever order: their number
+// and the sum of their checksums.
+type index struct {
+	rows uint64
+	sum  uint32
+}
+
+// uncounted is the index of a session of a file of version 1 that has not been written to
+// since: its rows are believed as they are.
+var uncounted = index{rows: math.MaxUint64}
+
+func (x index) add(key, value []byte) index {
+	return index{x.rows + 1, x.sum + sumOf(key, value)}
+}
+
+// countIndex adds up the session's rows.
+func (s session) countIndex(tx *bbolt.Tx) (x index) {
+	c := tx.Bucket(bucketIDs).Cursor()
+	for k, v := c.Seek(s.number); bytes.HasPrefix(k, s.number); k, v = c.Next() {
+		x = x.add(k, v)
+	}
+	return x
+}
+
+// Of an id the index holds a hash: rows are half as long, and ids of any length fit. That
+// two ids of a session have one hash of 128 bits does not happen; if it did, the second
+// would be taken for used.
+const idHashBytes = 16
+
+func (s session) idKey(id string) []byte {
+	hash := idHash(id)
+	return s.key(hash[:])
+}
+
+func idHash(id string) [idHashBytes]byte {
+	hash := sha256.Sum256([]byte(id))
+	return [idHashBytes]byte(hash[:idHashBytes])
+}
+
+// idRow is a row of bucketIDs.
+type idRow struct {
+	key []byte
+	seq uint64
+}
+
+// idRows returns the rows of the ids that the records take, in the order of their keys:
+// until the commit, bbolt keeps each leaf as one slice, however long it grows, and moves
+// all behind a key that it puts in.
+func (s session) idRows(records []backend.Record) []idRow {
+	var rows []idRow
+	for _, r := range records {
+		for _, id := range r.IDs {
+			rows = append(rows, idRow{s.idKey(id), r.Seq})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b idRow) int { return bytes.Compare(a.key, b.key) })
+	return rows
+}
+
+// counts remembers which sessions' rows have been counted since the file was opened, and
+// found to be whole. It forgets all when it has so many.
+type counts struct {
+	mu sync.Mutex
+	db *bbolt.DB // after a failed commit there is another one
+	at map[uint64]countedAt
+}
+
+const maxCounts = 1 << 16
+
+// countedAt is what a session's rows added up to when it had the given last record.
+type countedAt struct {
+	index
+	last uint64
+}
+
+func (c *counts) get(db *bbolt.DB, number []byte) (at countedAt, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.db == db {
+		at, ok = c.at[binary.BigEndian.Uint64(number)]
+	}
+	return at, ok
+}
+
+func (c *counts) put(db *bbolt.DB, number []byte, at countedAt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.db != db || len(c.at) == maxCounts {
+		c.db, c.at = db, map[uint64]countedAt{}
+	}
+	c.at[binary.BigEndian.Uint64(number)] = at
+}
+
+// checkIndex reports whether the session's rows are those that were written. They are
+// counted when they are first asked for; what is lost while the file is open is not seen.
+func (b *Backend) checkIndex(tx *bbolt.Tx, name string, s session) error {
+	switch _, ok := b.counts.get(tx.DB(), s.number); {
+	case ok && s.head != nil, s.old:
+		return nil
+	case s.head == nil:
+		return fmt.Errorf("%w: session %q has lost its head", backend.ErrIndex, name)
+	}
+	// Rows that are there count for nothing if a search does not find them.
+	ways := func(p paths) error { return p.sound(tx.Bucket(bucketIDs), bucketIDs, s.number) }
+	if err := b.checkPaths(tx, ways); err != nil {
+		return fmt.Errorf("%w: session %q: %w", backend.ErrIndex, name, err)
+	}
+	x := s.countIndex(tx)
+	if want := s.head.index; want != uncounted && want != x {
+		return fmt.Errorf("%w: session %q has %d rows of sum %08x, want %d of sum %08x", backend.ErrIndex, name, x.rows, x.sum, want.rows, want.sum)
+	}
+	b.counts.put(tx.DB(), s.number, countedAt{x, s.head.last})
+	return nil
+}
+
+// indexBefore returns what the session's rows add up to before a write.
+func (b *Backend) indexBefore(tx *bbolt.Tx, s session) index {
+	if s.head.index != uncounted {
+		return s.head.index
+	}
+	// Whoever looked the ids up has counted the rows, in a transaction that kept no writer
+	// waiting.
+	if at, ok := b.counts.get(tx.DB(), s.number); ok && at.last == s.head.last {
+		return at.index
+	}
+	return s.countIndex(tx)
+}

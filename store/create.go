@@ -1,0 +1,65 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// creating is a session in the making: a draft on an empty log. If it has more records
+// than one commit should have, the others are staged: the backend keeps them where nobody
+// sees them.
+type creating struct {
+	draft
+	creation string
+	meta     []byte
+	after    uint64 // the last seq that is staged
+}
+
+// newSession begins to create a session. Its shared changes are to be added by
+// [draft.share].
+func (s *Store) newSession(ctx context.Context, h *handle, own map[string]patch.Value, created time.Time) (*creating, error) {
+	data, err := encodeMeta(meta{created.UTC(), own})
+	if err != nil {
+		return nil, err
+	}
+	if most := s.opts.MaxRecordBytes; len(data) > most {
+		return nil, fmt.Errorf("session %s: %w: the initial state takes %d bytes; the limit is %d", h.key, ErrTooLarge, len(data), most)
+	}
+	c := &creating{creation: uuid.NewString(), meta: data}
+	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.creation, own).Lean()}
+	return c, nil
+}
+
+// stage has the backend keep the draft's records, if they are as many as one commit should
+// have. Who calls it calls Unstage if the session is not created.
+func (c *creating) stage() error {
+	if len(c.batch) < pageRecords && c.size < pageBytes {
+		return nil
+	}
+	err := c.store.backend.Stage(c.ctx, c.creation, c.after, c.batch)
+	if errors.Is(err, backend.ErrUnknown) {
+		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))
+	}
+	if err != nil {
+		return fromBackend(c.handle.key, err)
+	}
+	c.after += uint64(len(c.batch))
+	c.batch, c.size = nil, 0
+	return nil
+}
+
+// commit makes the session be there, with all of its records. The caller holds the
+// handle's lock.
+func (c *creating) commit() error {
+	return c.store.write(c.ctx, c.handle, c.view, backend.Batch{
+		Creation: c.creation, Create: true, Meta: c.meta, After: c.after, Records: c.batch, Shared: c.shared,
+	})
+}
