@@ -130,6 +130,9 @@ func (m *machine) patchBatch(t *rapid.T) {
 	if rapid.Bool().Draw(t, "is a group") {
 		group = fuzz.Group(m.newID(), ref).Draw(t, "group")
 		n = len(group)
+		for i, p := range group { // all of one, so that they are judged as one
+			group[i] = p.WithGroup(group[n-1].Group())
+		}
 	}
 	var judgedSoFar []*patch.PatchEvent
 	for i := range n {

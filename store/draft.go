@@ -216,13 +216,15 @@ func (d *draft) addUnjudged(i int) error {
 // them.
 func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	patches := make([]*patch.PatchEvent, len(indices))
+	own := make([]patch.Record, len(indices)) // which a revert among them may need
 	for n, i := range indices {
-		patches[n] = d.records[i].Patch
+		d.records[i].Seq = d.view.Seq() + 1 + uint64(n)
+		patches[n], own[n] = d.records[i].Patch, d.records[i]
 	}
 	after, err := d.view.CheckAll(patches, opts)
 	var need *fold.NeedError
 	if errors.As(err, &need) && !need.Log {
-		after, err = d.view.With(d.found(need.Seqs)).CheckAll(patches, opts)
+		after, err = d.view.With(append(d.found(need.Seqs), own...)).CheckAll(patches, opts)
 	}
 	// Whether the log holds the group is a matter of form: after the base, before all else.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
@@ -233,8 +235,7 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	if err != nil {
 		return err
 	}
-	for n, i := range indices {
-		d.records[i].Seq = d.view.Seq() + 1 + uint64(n)
+	for _, i := range indices {
 		if err := d.add(d.records[i]); err != nil {
 			return err
 		}

@@ -21,7 +21,9 @@ func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, ha
 	if need.Log {
 		return have, s.makeWhole(ctx, h, v)
 	}
-	records, err := s.pick(ctx, h.key, v.Creation(), need.Seqs)
+	// A plan has its own records at hand.
+	logged := slices.DeleteFunc(slices.Clone(need.Seqs), func(seq uint64) bool { return seq > v.Seq() })
+	records, err := s.pick(ctx, h.key, v.Creation(), logged)
 	if err != nil {
 		return nil, err
 	}
