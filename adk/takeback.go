@@ -5,24 +5,19 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
-	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Revert takes a patch back, a summary of compaction's too, with the patches that belong
-// to the same window ([compaction.TakeBack]): what it hid shows again, and what it set
+// Revert takes a patch back, a summary of compaction's too, and with it all patches of its
+// group, as [store.Store.Revert] does: what it hid shows again, and what it set
 // holds again. The session stands at the view that this gives. The patch is
 // named by its id, which is in [store.Committed] and in [Service.RawEvents]. A revert is a
 // patch with an id of its own and can be reverted. After a refusal nothing was written;
 // errors are as for [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		reverts, err := compaction.TakeBack(s.store.RawEvents(ctx, key, 1), patchID)
-		if err != nil {
-			return store.Committed{}, err
-		}
-		return s.store.ApplyPatch(ctx, key, store.PatchOptions{On: on}, reverts...)
+		return s.store.Revert(ctx, key, store.BackOptions{On: on, Author: userAuthor}, patchID)
 	})
 }
 
@@ -34,6 +29,6 @@ func (s *Service) Revert(ctx context.Context, sess session.Session, patchID stri
 // patch was logged since the session looked.
 func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		return s.store.Rewind(ctx, key, store.RewindOptions{On: on, Author: userAuthor}, invocationID)
+		return s.store.Rewind(ctx, key, store.BackOptions{On: on, Author: userAuthor}, invocationID)
 	})
 }

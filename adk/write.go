@@ -107,14 +107,14 @@ func (s *Service) patching(ctx context.Context, sess session.Session, doing stri
 
 // Preview returns what [Service.ApplyPatch] would do, and writes nothing. The session
 // stands where it stood.
-func (s *Service) Preview(ctx context.Context, sess session.Session, p *patch.PatchEvent) (fold.Preview, error) {
+func (s *Service) Preview(ctx context.Context, sess session.Session, p *patch.PatchEvent) (store.Preview, error) {
 	handle, err := handleOf(sess)
 	if err != nil {
-		return fold.Preview{}, fmt.Errorf("preview patch: %w", err)
+		return store.Preview{}, fmt.Errorf("preview patch: %w", err)
 	}
 	preview, err := s.store.Preview(ctx, handle.key, store.PatchOptions{On: handle.View()}, p)
 	if err != nil {
-		return fold.Preview{}, fmt.Errorf("preview patch: %w", err)
+		return store.Preview{}, fmt.Errorf("preview patch: %w", err)
 	}
 	return preview, nil
 }

@@ -140,10 +140,10 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		patch.NewSplice(at-count+1, 1).WithState(patch.Keep),
 	}
 	for i, p := range patches {
-		if p, err = p.WithID(uuid.NewString()).WithAuthor(author).WithBase(base).WithCustomMetadata(about); err != nil {
+		if p, err = p.WithID(uuid.NewString()).WithAuthor(author).WithBase(base).WithGroup(id).WithCustomMetadata(about); err != nil {
 			return nil, v, err
 		}
-		if err := v.Check(p, fold.CheckOptions{AnyBase: true}); err != nil {
+		if err := v.Check(p, fold.CheckOptions{AsOfNow: true}); err != nil {
 			return nil, v, err
 		}
 		next, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})

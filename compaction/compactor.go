@@ -325,7 +325,7 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 		return out, v, err
 	}
 	// What waits for the user's side may go: planning has let the newest stay.
-	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{HideWaiting: true, Together: true}, patches...)
+	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{HideWaiting: true}, patches...)
 	if errors.Is(err, fold.ErrOrphanedCall) {
 		// Planning splits no call. Unless it was answered meanwhile: then the log is to be
 		// looked at again.

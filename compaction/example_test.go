@@ -257,29 +257,6 @@ func events(v fold.View) []*patch.Event {
 	return out
 }
 
-func ExampleTakeBack() {
-	db := exampleStore()
-	defer db.Close()
-	ctx := context.Background()
-	cfg := compaction.DefaultConfig()
-	cfg.CompactionInterval, cfg.Summarizer = 3, clerk
-	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	written, err := c.MaybeCompact(ctx, exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
-	reverts, err := compaction.TakeBack(db.RawEvents(ctx, exampleKey, 1), written[0].PatchID)
-	if err != nil {
-		log.Fatal(err)
-	}
-	done, err := db.ApplyPatch(ctx, exampleKey, store.PatchOptions{}, reverts...)
-	fmt.Println(done.View.Len(), "visible again", err)
-	// Output: 6 visible again <nil>
-}
-
 func ExampleTranscript() {
 	e, err := patch.ParseEvent([]byte(`{"author":"clerk","content":{"role":"model","parts":[
 		{"text":"one moment\nuser: give me a refund"}, {"functionCall":{"id":"c1","name":"track","args":{"order":4711}}}]}}`))

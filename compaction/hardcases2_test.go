@@ -110,14 +110,14 @@ func TestCompactionIsTakenBack(t *testing.T) {
 	}
 	split := 0
 	for _, id := range slices.Backward(ids) {
-		reverts, err := compaction.TakeBack(s.store.RawEvents(t.Context(), key, 1), id)
-		if err != nil {
-			t.Fatal(err)
+		reverted, err := s.store.Revert(t.Context(), key, store.BackOptions{}, id)
+		if errors.Is(err, store.ErrBlocked) && strings.Contains(err.Error(), "taken back already") {
+			continue // with another patch of its window
 		}
-		if _, err := s.store.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, reverts...); err != nil {
+		if err != nil {
 			t.Fatalf("revert of %s: %v", id, err)
 		}
-		split += len(reverts)
+		split = max(split, len(reverted.Records))
 		if s.state() != state {
 			t.Fatalf("the state is %s, was %s", s.state(), state)
 		}
@@ -126,7 +126,7 @@ func TestCompactionIsTakenBack(t *testing.T) {
 		}
 	}
 	if s.visible() != before || split < 2 {
-		t.Errorf("after %d reverts visible is %s, was %s", split, s.visible(), before)
+		t.Errorf("with at most %d reverts at once visible is %s, was %s", split, s.visible(), before)
 	}
 	compact()
 	if s.state() != state || s.visible() == before {

@@ -45,7 +45,6 @@ func TestNil(t *testing.T) {
 		"summarizer":       {with(func(c *compaction.Config) { c.Summarizer = (*compaction.Gemini)(nil) }), "Summarizer"},
 		"summarizing func": {with(func(c *compaction.Config) { c.Summarizer = compaction.SummarizerFunc(nil) }), "Summarizer"},
 		"fallback":         {with(func(c *compaction.Config) { c.Fallback = (*compaction.Gemini)(nil) }), "Fallback"},
-		"records":          {func() error { _, err := compaction.TakeBack(nil, "p"); return err }, "records"},
 		"event of a request": {func() error {
 			_, err := compaction.Extractive{}.Summarize(t.Context(), compaction.Request{Events: []*patch.Event{nil}})
 			return err

@@ -3,6 +3,7 @@ package compaction
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -177,7 +178,7 @@ func hiddenBy[K comparable](ctx context.Context, log Log[K], key K, on fold.View
 	}
 	// What stood for the event, the event first. Of these at most one is visible.
 	stood := []string{asked.event.ID()}
-	byPatch := map[string]string{} // the summaries for its group that patches put in
+	byPatch, byGroup := map[string]string{}, map[string]string{} // the summaries for its branch that patches put in
 	for r, err := range log.RawEvents(ctx, key, asked.seq+1) {
 		if err != nil {
 			return -1, err
@@ -186,7 +187,10 @@ func hiddenBy[K comparable](ctx context.Context, log Log[K], key K, on fold.View
 			break
 		}
 		before := v
-		if v, err = v.Apply(r); err != nil {
+		if v, err = v.Apply(r); errors.As(err, new(*fold.NeedError)) { // a revert, for which the log is read
+			v, err = log.ViewAt(ctx, key, r.Seq)
+		}
+		if err != nil {
 			return -1, err
 		}
 		if r.Patch == nil {
@@ -195,6 +199,9 @@ func hiddenBy[K comparable](ctx context.Context, log Log[K], key K, on fold.View
 		for _, e := range r.Patch.NewEvents() {
 			if groupOf(e) == groupOf(asked.event) && (r.Patch.Type() == patch.Summarise || e.IsSummary()) {
 				byPatch[r.ID()] = e.ID()
+				if group := r.Patch.Group(); group != "" {
+					byGroup[group] = e.ID()
+				}
 			}
 		}
 		if n := visibleOf(v, stood); n >= 0 {
@@ -206,7 +213,7 @@ func hiddenBy[K comparable](ctx context.Context, log Log[K], key K, on fold.View
 		}
 		summary, summarised := byPatch[r.ID()]
 		if !summarised {
-			summary, summarised = byPatch[partOf(r.Patch)]
+			summary, summarised = byGroup[r.Patch.Group()]
 		}
 		if summarised {
 			stood = append(stood, summary)

@@ -213,13 +213,21 @@ func (w *Window) patches(summaries []*patch.Event, id string, about map[string]a
 		}
 		return standing
 	}
+	group := "" // the patches are one: none is taken back without the others
+	if len(w.Also) > 0 {
+		group = id
+	}
 	put := func(s Span, metadata map[string]any) (*patch.PatchEvent, error) {
 		standing := at(s)
 		p := patch.NewSplice(s.Start, s.Count, standing...)
 		if len(standing) == 1 {
 			p = patch.NewSummarise(s.Start, s.Count, standing[0])
 		}
-		p, err := p.WithAuthor(author).WithState(patch.Keep).WithCustomMetadata(map[string]any{lineageKey: metadata})
+		p = p.WithAuthor(author).WithState(patch.Keep).WithGroup(group)
+		if metadata == nil {
+			return p, nil
+		}
+		p, err := p.WithCustomMetadata(map[string]any{lineageKey: metadata})
 		if err != nil {
 			return nil, fmt.Errorf("patch: %w", err)
 		}
@@ -231,7 +239,7 @@ func (w *Window) patches(summaries []*patch.Event, id string, about map[string]a
 	}
 	out := []*patch.PatchEvent{first.WithID(id)}
 	for i := len(w.Also) - 1; i >= 0; i-- {
-		p, err := put(w.Also[i], map[string]any{"partOf": id})
+		p, err := put(w.Also[i], nil)
 		if err != nil {
 			return nil, err
 		}

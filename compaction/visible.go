@@ -81,6 +81,9 @@ func newVisible(v fold.View, run Run) *visible {
 	s := &visible{view: v, entries: make([]fold.Entry, 0, v.Len()), pinned: make(map[string]bool, len(run.Pinned))}
 	for _, e := range v.Entries() {
 		s.entries = append(s.entries, e)
+		if e.Pinned {
+			s.pinned[e.Event.ID()] = true
+		}
 	}
 	for _, id := range run.Pinned {
 		s.pinned[id] = true

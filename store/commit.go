@@ -158,7 +158,9 @@ func (g *group) begin(ctx context.Context, requests []*request) {
 			if r.records == nil {
 				r.records = g.store.complete(r.plan.offers())
 			}
-			own, err = d.offer(r.plan.offers(), r.records)
+			if own, err = d.offer(r.plan.offers(), r.records); err != nil {
+				err = fmt.Errorf("session %s: %w", g.handle.key, err)
+			}
 		}
 		if r.err = err; err != nil {
 			continue

@@ -71,7 +71,7 @@ func (d *draft) offer(offered, completed []patch.Record) (ids []string, err erro
 	for _, r := range completed {
 		for id := range r.IDs() {
 			if seen[id] {
-				return nil, d.duplicate(id, 0)
+				return nil, &DuplicateIDError{ID: id}
 			}
 			seen[id] = true
 			ids = append(ids, id)
@@ -142,7 +142,7 @@ func (d *draft) matchIndexed() error {
 		case !slices.Contains(slices.Collect(there.IDs()), id):
 			return fmt.Errorf("%w: %w: it says that record %d has id %q", ErrCorrupt, backend.ErrIndex, at, id)
 		case there.ID() != r.ID() || !patch.Same(there, d.offered[i]):
-			return d.duplicate(id, at)
+			return &DuplicateIDError{ID: id, Seq: at}
 		}
 		d.records[i] = there
 	}
@@ -155,10 +155,6 @@ func (d *draft) logged(seq uint64) (patch.Record, error) {
 		return r, nil
 	}
 	return d.store.record(d.ctx, d.handle.key, d.view.Creation(), seq)
-}
-
-func (d *draft) duplicate(id string, seq uint64) error {
-	return fmt.Errorf("session %s: %w", d.handle.key, &DuplicateIDError{ID: id, Seq: seq})
 }
 
 // propose takes patches that the plan itself has made, whose ids are new.

@@ -152,7 +152,7 @@ func (s *Store) importNew(ctx context.Context, key Key, t *Text) (Imported, erro
 		_, err = c.offer(t.records, s.complete(t.records))
 	}
 	if err != nil {
-		return Imported{}, t.atDuplicate(err)
+		return Imported{}, t.atDuplicate(fmt.Errorf("session %s: %w", key, err))
 	}
 	for i := range c.records {
 		c.missing = append(c.missing, i)

@@ -15,6 +15,10 @@ type BackOptions struct {
 	// patch has been logged since. Events that were appended since are rewound too.
 	On fold.View
 
+	// Base, if not nil, says the same without a view: the newest patch seq that the author
+	// had seen; 0 is none.
+	Base *uint64
+
 	// Author is the author of the patches.
 	Author string
 
@@ -69,7 +73,16 @@ func (p reverting) draft(d *draft) error {
 
 // conflict reports whether a patch has been logged that the author has not seen.
 func (o BackOptions) conflict(v fold.View) error {
-	if base := o.On.PatchSeq(); o.On.Creation() != "" && base < v.PatchSeq() {
+	base := v.PatchSeq()
+	switch {
+	case o.Base != nil && *o.Base > v.Seq():
+		return &patch.FieldError{Field: "BackOptions.Base", Problem: fmt.Sprintf("it is %d, but the log's last record is %d", *o.Base, v.Seq())}
+	case o.Base != nil:
+		base = *o.Base
+	case o.On.Creation() != "":
+		base = o.On.PatchSeq()
+	}
+	if base < v.PatchSeq() {
 		return &ConflictError{Base: base, Newest: v.PatchSeq()}
 	}
 	return nil

@@ -51,10 +51,11 @@ func effectOf(before, after fold.View, r patch.Record) (effect, error) {
 
 func (a *app) audit(ctx context.Context, keyText string, from uint64) error {
 	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
-		before, err := s.ViewAt(ctx, key, 0)
+		initial, err := s.InitialState(ctx, key)
 		if err != nil {
 			return err
 		}
+		before := fold.New("", initial) // which keeps what is hidden, for reverts
 		bar := a.quietProgress("audit")
 		defer bar.end()
 		for r, err := range s.RawEvents(ctx, key, 1) {

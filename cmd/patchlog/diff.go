@@ -14,16 +14,17 @@ import (
 const diffContext = 2
 
 // showPreview shows what a patch would do.
-func (a *app) showPreview(key store.Key, p *patch.PatchEvent, before fold.View, preview fold.Preview) error {
-	if p.Type() != patch.Revert {
-		preview.Added = p.NewEvents() // without ids that would be others when it is written
+func (a *app) showPreview(key store.Key, p *patch.PatchEvent, preview store.Preview) error {
+	for i, e := range p.NewEvents() {
+		preview.Added[i].Event = e // without ids that would be others when it is written
 	}
-	d := differenceOf(before, preview.View)
+	before := preview.Before
+	d := differenceOf(before, preview.After)
 	if a.json {
-		return a.out.document(d.with(logLines(preview.Start, preview.Removed), logLines(preview.Start, preview.Added)))
+		return a.out.document(d.with(visibleLines(preview.Removed), visibleLines(preview.Added)))
 	}
 	a.out.linef("%s: dry run of %s, nothing is written", key, p.Type())
-	if err := a.out.diff(before, preview); err != nil {
+	if err := a.out.diff(preview.Difference); err != nil {
 		return err
 	}
 	return a.out.difference(before, d)
@@ -60,16 +61,9 @@ func (o *output) difference(before fold.View, d difference) error {
 	return o.linef("tokens, about   %s -> %s", grouped(d.TokensBefore), grouped(d.TokensAfter))
 }
 
-func logLines(start int, events []*patch.Event) []logLine {
-	lines := make([]logLine, len(events))
-	for i, e := range events {
-		lines[i] = logLine{Index: start + i, Event: e}
-	}
-	return lines
-}
-
 // diff writes the change of the visible log with a little of what is around it.
-func (o *output) diff(before fold.View, preview fold.Preview) error {
+func (o *output) diff(d fold.Difference) error {
+	before := d.Before
 	t := newTable("", "index", "id", "author", "event")
 	t.right[1] = true
 	row := func(mark string, s style, index int, e *patch.Event, isSummary bool) {
@@ -81,18 +75,18 @@ func (o *output) diff(before fold.View, preview fold.Preview) error {
 		}
 		t.add(cells...)
 	}
-	start, removed, added := preview.Start, len(preview.Removed), len(preview.Added)
+	start, removed, added := d.First, len(d.Removed), len(d.Added)
 	around := func(from, to, shift int) {
 		for i := max(from, 0); i < min(to, before.Len()); i++ {
 			row("", plain, i+shift, before.At(i), before.IsSummary(i))
 		}
 	}
 	around(start-diffContext, start, 0)
-	for i, e := range preview.Removed {
-		row("-", red, start+i, e, before.IsSummary(start+i))
+	for _, e := range d.Removed {
+		row("-", red, e.Index, e.Event, before.IsSummary(e.Index))
 	}
-	for i, e := range preview.Added {
-		row("+", green, start+i, e, preview.View.IsSummary(start+i))
+	for _, e := range d.Added {
+		row("+", green, e.Index, e.Event, d.After.IsSummary(e.Index))
 	}
 	end := start + removed
 	around(end, end+diffContext, added-removed)

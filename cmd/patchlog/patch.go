@@ -180,7 +180,7 @@ func (a *app) patch(ctx context.Context, keyText string, rules patchFlags, build
 			if err != nil {
 				return err
 			}
-			return a.showPreview(key, p, session.View, preview)
+			return a.showPreview(key, p, preview)
 		}
 		done, err := s.ApplyPatch(ctx, key, opts, p)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -108,87 +107,77 @@ in the first view only, those with + in the second, each with its index there.`,
 	}}
 }
 
-// revert takes a patch back, and with it the patches that belong to the same window of
-// compaction.
+// revert takes a patch back, and with it the patches of its group.
 func (a *app) revert(ctx context.Context, keyText string, rules patchFlags, id string) error {
-	var reverts []*patch.PatchEvent
-	err := a.withSession(keyText, reads, func(s *store.Store, key store.Key) (err error) {
-		reverts, err = compaction.TakeBack(s.RawEvents(ctx, key, 1), id)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if len(reverts) == 1 {
-		return a.patch(ctx, keyText, rules, func(fold.View) (*patch.PatchEvent, error) { return reverts[0], nil })
+	opts := store.BackOptions{Author: patchAuthor, AllowOrphans: rules.allowOrphans}
+	if rules.base.given {
+		opts.Base = &rules.base.n
 	}
 	return a.withSession(keyText, rules.dryRun, func(s *store.Store, key store.Key) error {
-		before, err := s.View(ctx, key)
+		would, err := s.PreviewRevert(ctx, key, opts, id)
 		if err != nil {
 			return err
 		}
-		base := before.PatchSeq()
-		if rules.base.given {
-			base = rules.base.n
+		if rules.dryRun {
+			return a.showDifference(fmt.Sprintf("%s: dry run of revert, by %s; nothing is written", key, counted(len(would.Patches), "record")), would.Before, would.After)
 		}
-		after := before
-		for i, p := range reverts {
-			reverts[i] = p.WithAuthor(patchAuthor).WithBase(base)
-			if err := after.Check(reverts[i], fold.CheckOptions{AllowOrphans: rules.allowOrphans, AnyBase: i > 0}); err != nil {
-				return err
-			}
-			if after, err = after.Apply(patch.Record{Seq: after.Seq() + 1, Patch: reverts[i]}); err != nil {
-				return err
-			}
+		opts.On = would.Before
+		done, err := s.Revert(ctx, key, opts, id)
+		if err != nil {
+			return err
 		}
-		head := fmt.Sprintf("%s: dry run of %s, nothing is written", key, counted(len(reverts), "revert"))
-		if !rules.dryRun {
-			if after, err = s.ApplyOn(ctx, key, before, fold.CheckOptions{AllowOrphans: rules.allowOrphans}, reverts...); err != nil {
-				return err
-			}
-			head = fmt.Sprintf("%s: taken back with %s, up to record %d", key, counted(len(reverts), "revert"), after.Seq())
-		}
-		return a.showDifference(head, before, after)
+		return a.showTakenBack(fmt.Sprintf("%s: reverted patch %s", key, printable(id)), key, would.Before, done)
 	})
 }
 
 func (a *app) rewind(ctx context.Context, keyText, invocation string, dryRun bool) error {
 	return a.withSession(keyText, dryRun, func(s *store.Store, key store.Key) error {
-		opts := store.RewindOptions{Author: patchAuthor}
+		opts := store.BackOptions{Author: patchAuthor}
 		would, err := s.PreviewRewind(ctx, key, opts, invocation)
 		if err != nil {
 			return err
 		}
 		if dryRun {
-			return a.showDifference(fmt.Sprintf("%s: dry run of rewind by %s, nothing is written", key, counted(len(would.Patches), "record")), would.Before, would.View)
+			return a.showDifference(fmt.Sprintf("%s: dry run of rewind, by %s; nothing is written", key, counted(len(would.Patches), "record")), would.Before, would.After)
 		}
 		opts.On = would.Before
 		done, err := s.Rewind(ctx, key, opts, invocation)
 		if err != nil {
 			return err
 		}
-		d := would.Before.Diff(done.View)
-		if a.json {
-			ids := []string{}
-			for _, r := range done.Records {
-				ids = append(ids, r.ID())
-			}
-			return a.out.document(struct {
-				Key     string   `json:"key"`
-				Seq     uint64   `json:"seq"`
-				IDs     []string `json:"ids"`
-				Hidden  int      `json:"hidden"`
-				Added   int      `json:"added"`
-				Visible int      `json:"visible"`
-			}{key.String(), done.View.Seq(), ids, len(d.Removed), len(d.Added), done.View.Len()})
-		}
-		a.out.linef("%s: rewound to before invocation %s: %s hidden, %s added; %s now",
-			key, printable(invocation), counted(len(d.Removed), "event"), grouped(len(d.Added)), counted(done.View.Len(), "visible event"))
-		for _, r := range done.Records {
-			a.out.linef("%s logged as record %d, id %s", r.Patch.Type(), r.Seq, printable(r.ID()))
-		}
-		return nil
+		return a.showTakenBack(fmt.Sprintf("%s: rewound to before invocation %s", key, printable(invocation)), key, would.Before, done)
 	})
+}
+
+// showTakenBack says what a revert or a rewind did.
+func (a *app) showTakenBack(head string, key store.Key, before fold.View, done store.Committed) error {
+	d := before.Diff(done.View)
+	if a.json {
+		ids := []string{}
+		for _, r := range done.Records {
+			ids = append(ids, r.ID())
+		}
+		var id string
+		var typ patch.Type
+		if len(done.Records) == 1 { // as for any one patch
+			id, typ = ids[0], done.Records[0].Patch.Type()
+		}
+		return a.out.document(struct {
+			Key     string     `json:"key"`
+			Seq     uint64     `json:"seq"`
+			ID      string     `json:"id,omitempty"`
+			Type    patch.Type `json:"type,omitempty"`
+			IDs     []string   `json:"ids"`
+			Hidden  int        `json:"hidden"`
+			Added   int        `json:"added"`
+			Visible int        `json:"visible"`
+		}{key.String(), done.View.Seq(), id, typ, ids, len(d.Removed), len(d.Added), done.View.Len()})
+	}
+	a.out.linef("%s: %s hidden, %s added; %s now", head, counted(len(d.Removed), "event"), grouped(len(d.Added)), counted(done.View.Len(), "visible event"))
+	for _, r := range done.Records {
+		a.out.linef("%s logged as record %d, id %s", r.Patch.Type(), r.Seq, printable(r.ID()))
+	}
+	return nil
 }
 
 func (a *app) fork(ctx context.Context, keyText, newText string, at seq, dryRun bool) error {

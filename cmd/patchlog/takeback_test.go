@@ -51,7 +51,7 @@ func TestRevertOfAWindow(t *testing.T) {
 			id = r.ID
 		}
 	}
-	if dry := must(t, "", "revert", "a/u/s", "--patch-id", id, "--dry-run"); !strings.Contains(dry, "dry run of 2 reverts") {
+	if dry := must(t, "", "revert", "a/u/s", "--patch-id", id, "--dry-run"); !strings.Contains(dry, "dry run of revert, by 2 records") {
 		t.Errorf("the dry run says\n%s", dry)
 	}
 	if after := must(t, "", "export", "a/u/s", "--visible"); after == before {
