@@ -61,7 +61,7 @@ func TestPatchMeanwhile(t *testing.T) {
 
 		preview, err := s.now().Preview(ctx, other, patch.NewSplice(0, 1))
 		no(t, err)
-		equal(t, "events of a preview", preview.View.Len(), 1)
+		equal(t, "events of a preview", preview.After.Len(), 1)
 		equal(t, "events after a preview", ids(other), []string{"e4", "e5"})
 
 		view, err := s.now().ViewAt(ctx, run, 3)

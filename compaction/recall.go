@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,10 +43,10 @@ func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, 
 		if r.Seq > on.Seq() {
 			break
 		}
-		for _, e := range eventsOf(r) {
+		for i, e := range eventsOf(r) {
 			for p := range e.FunctionParts() {
 				if name := nameOf(p); wanted[name] {
-					parts[name] = append(parts[name], part{e, r.Seq, p.Response})
+					parts[name] = append(parts[name], part{e, r.Seq, i, p.Response})
 				}
 			}
 		}
@@ -134,6 +135,7 @@ func eventsOf(r patch.Record) []*patch.Event {
 type part struct {
 	event    *patch.Event
 	seq      uint64
+	index    int // among the events of its record
 	response bool
 }
 
@@ -257,7 +259,7 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 		if a.at != b.at {
 			return b.at - a.at
 		}
-		return int(a.seq) - int(b.seq)
+		return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.index, b.index))
 	})
 	var patches []*patch.PatchEvent
 	for len(all) > 0 {
@@ -271,6 +273,12 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 			here, all = append(here, e), all[1:]
 		}
 		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithAuthor(author).WithBase(on.PatchSeq()))
+	}
+	if len(patches) > 1 { // a call may come back in one place, and its response in another
+		group := uuid.NewString()
+		for i, p := range patches {
+			patches[i] = p.WithGroup(group)
+		}
 	}
 	return patches, nil
 }
