@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"compaction":          {"patch", "fold"},
 	"fuzz":                {"patch"},
 	"cmd/patchlog":        {"patch", "fold", "store", "compaction"},
+	"internal/recorded":   {},
 }
 
 // Other modules that a package may import, by the first elements of their paths.
