@@ -150,3 +150,19 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		}
 	}
 }
+
+// make help lists what has a comment, so every target has one.
+func TestMakeTargetsAreExplained(t *testing.T) {
+	makefile := read(t, "../Makefile")
+	_, phony, _ := strings.Cut(makefile, ".PHONY: ")
+	phony, _, _ = strings.Cut(phony, "\n")
+	targets := strings.Fields(phony)
+	if !slices.Contains(targets, "test") {
+		t.Fatalf("the targets are %q", targets)
+	}
+	for _, target := range targets {
+		if !regexp.MustCompile(`(?m)^` + target + `:.*## \S`).MatchString(makefile) {
+			t.Errorf("make %s has no ## comment", target)
+		}
+	}
+}
