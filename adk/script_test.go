@@ -161,7 +161,7 @@ func checkPrompt(t *testing.T, prompt []*genai.Content) (inARow int) {
 		switch {
 		case len(c.Parts) == 0:
 			t.Fatalf("content %d of the prompt is empty", i)
-		case c.Role != "user" && c.Role != "model", i == 0 && c.Role != "user" && !isSummary(c), len(calls) > 0 && role != "user":
+		case c.Role != "user" && c.Role != "model", i == 0 && c.Role != "user", len(calls) > 0 && role != "user":
 			t.Fatalf("content %d of the prompt has role %q after %q", i, c.Role, role)
 		case fmt.Sprint(responses) != fmt.Sprint(open):
 			t.Fatalf("content %d of the prompt has responses %v to calls %v", i, responses, open)

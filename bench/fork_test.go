@@ -9,8 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkFork forks a session, all of it in one commit: on bbolt, and in memory as the
-// baseline. Time should grow with the events.
+// BenchmarkFork forks a session, in steps: on bbolt, and in memory as the baseline. Time
+// should grow with the events.
 func BenchmarkFork(b *testing.B) {
 	ctx := context.Background()
 	for _, n := range []int{10_000, 40_000} {

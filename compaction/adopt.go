@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/google/uuid"
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -87,8 +86,8 @@ func records(v fold.View) []string {
 // adopt returns the patches that take over one record, and the view after them.
 func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
 	at, _ := v.Find(id)
-	record := v.At(at)
-	c, ok := CompactionOf(record)
+	said := v.At(at)
+	c, ok := CompactionOf(said)
 	if !ok {
 		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
 	}
@@ -109,7 +108,7 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		of, isRecord := CompactionOf(e)
 		l, ours := saidLineage(e)
 		switch {
-		case ours && isRecord && within(of, c): // an earlier record, which this one supersedes
+		case ours && isRecord && within(of, c) && !excludes(c, e): // an earlier record, which this one supersedes
 			covered = append(covered, i)
 			earlier = append(earlier, l)
 		case !v.IsSummary(i) && !isRecord && InCompactedRange(e, c):
@@ -125,11 +124,10 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 			spans[0].Start+spans[0].Count-1, spans[1].Start)
 	}
 	start, count := covered[0], len(covered)
-	after := turnsFrom(v, start+count, func(i int) bool { return i != at })
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
-		Branch: record.Branch(), IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(),
-		Content:        genai.NewContentFromText(text, genai.Role(roleBetween(turnsBefore(v, &Window{Span: Span{start, count}}), after, record.Branch()))),
+		Branch: said.Branch(), IsolationScope: said.IsolationScope(), Timestamp: said.Timestamp(),
+		Content:        visibleContent(text),
 		Actions:        patch.Actions{Compaction: &c},
 		CustomMetadata: map[string]any{lineageKey: superseding(earlier, raw).metadata()},
 	})

@@ -16,8 +16,8 @@ type backoff struct {
 	answers  int    // of these, those of the summarizer
 	until    uint64 // nothing is tried before the log has a record with this seq
 
-	// over are ids of events in small windows for which no answer could be used, and the
-	// seq from which on they may be tried again.
+	// over are ids of events in windows for which no answer could be used so often that the
+	// others shall not wait for it, and the seq from which on they may be tried again.
 	over map[string]uint64
 }
 
@@ -44,7 +44,7 @@ func (c *Compactor[K]) failed(key K, v fold.View, w *Window, err error) {
 	if answered := (*SummarizerError)(nil); errors.As(err, &answered) {
 		b.answers++
 	}
-	if useless := errors.Is(err, errDeclined) || errors.Is(err, ErrRefusedAnswer); useless && w.Tokens < smallWindow {
+	if useless := errors.Is(err, errDeclined) || errors.Is(err, ErrRefusedAnswer); useless && w != nil && b.failures >= c.cfg.FallbackAfter {
 		if b.over == nil {
 			b.over = map[string]uint64{}
 		}

@@ -3,6 +3,7 @@ package compaction
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/google/uuid"
 
@@ -19,16 +20,18 @@ const Cleared = "[old tool result cleared]"
 // it stands, their place and all else but their ids. Responses that are short already, or
 // that an open long-running call may still need, are left as they are. The patches are
 // to be applied to v in one go, in their order; there are none if there is nothing to
-// clear. keepLast below 0 counts as 0.
+// clear. An event with a response that answers no visible call is left as it is too, for a
+// patch may not put such a one in. keepLast below 0 counts as 0.
 //
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	s := newVisible(v, Run{})
-	s.settle(0, func(int) bool { return false })
+	s.settle(Config{MaxWaitingCalls: math.MaxInt}, func(int) bool { return false })
 	type place struct{ index, part int }
 	var responses []place
+	unpaired := unpairedResponses(v)
 	for i, e := range s.entries {
-		if e.Summary {
+		if e.Summary || unpaired[i] != nil { // a patch may not put in what answers no call
 			continue
 		}
 		for p := range e.Event.FunctionParts() {

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,7 +65,7 @@ type Outcome string
 const (
 	Wrote    Outcome = "wrote"    // a patch was logged
 	Declined Outcome = "declined" // the summarizer had nothing to say
-	Conflict Outcome = "conflict" // another patch was logged meanwhile
+	Conflict Outcome = "conflict" // another patch was logged meanwhile, or an answer to a call that was to go
 	Failed   Outcome = "failed"   // nothing was written; Attempt.Err says why
 )
 
@@ -140,13 +141,15 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 // A summary takes the events' place only if the summarizer's answer is whole: not empty,
 // without a function call, not over [Config.MaxSummaryTokens], and at most half as long
 // as what it replaces. Else the session stays as it is, and the error is a
-// *[SummarizerError]; one that declines gives no error. After a failure or a refusal to
+// *[SummarizerError]; one that declines gives no error. What takes fewer than 32 tokens is
+// shown to no summarizer, and its summary says it word for word; so does one of fewer than
+// 128 for which the answer is too long. After a failure or a refusal to
 // answer, the session is left alone, without error, until it has grown by so many
-// records as there were failures in a row, doubled each time up to 64; a window of few
-// tokens for which no answer could be used is passed over until it has grown by 64.
-// Where another
-// patch was logged while a summary was made, that one stands, and MaybeCompact stops
-// without error. Other errors are the log's own. What earlier passes have written is
+// records as there were failures in a row, doubled each time up to 64; from
+// [Config.FallbackAfter] failures on, a window for which no answer can be used is passed
+// over until it has grown by 64. Where another patch, or an answer to a call that was to go,
+// was logged while a summary was made, that one stands, and MaybeCompact stops without
+// error. Other errors are the log's own. What earlier passes have written is
 // returned in any case.
 func (c *Compactor[K]) MaybeCompact(ctx context.Context, key K) ([]Written, error) {
 	return c.Compact(ctx, key, Run{})
@@ -170,37 +173,62 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		if c.waits(key, view) {
 			return done, nil
 		}
-		now := run
-		now.Pinned = append(c.passedOver(key, view), run.Pinned...)
-		if now.Invocation == "" && c.opts.Running != nil {
-			now.Invocation = c.opts.Running(key)
-		}
-		if c.opts.Pin != nil {
-			now.Pinned = append(now.Pinned, c.opts.Pin(view)...)
-		}
-		s := newVisible(view, now)
-		d := s.plan(c.cfg)
-		if d.Window == nil {
+		start := time.Now()
+		window, w, next, err := c.try(ctx, key, view, run)
+		if window == nil && err == nil {
 			return done, nil
 		}
-		start := time.Now()
-		w, next, err := c.pass(ctx, key, s, d.Window)
-		a := Attempt[K]{Key: key, Trigger: d.Window.Trigger, Took: time.Since(start)}
+		a := Attempt[K]{Key: key, Took: time.Since(start)}
+		if window != nil {
+			a.Trigger = window.Trigger
+		}
 		switch {
 		case err == nil:
 			w.Took = a.Took
 			a.Written = &w
 			done = append(done, w)
-			c.succeeded(key)
+			if w.Usage.Calls > 0 {
+				c.succeeded(key)
+			}
 			view = next
-		case gaveUp(ctx) || errors.Is(err, fold.ErrConflict):
+		case gaveUp(ctx) || overtaken(err):
 		default:
-			c.failed(key, view, d.Window, err)
+			c.failed(key, view, window, err)
 		}
 		if err = c.ended(ctx, a, err); err != nil || a.Written == nil {
 			return done, err
 		}
 	}
+}
+
+// try plans a window and carries it out. There is none if there is nothing to do. A panic
+// on the way is an error.
+func (c *Compactor[K]) try(ctx context.Context, key K, view fold.View, run Run) (window *Window, out Written, next fold.View, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &panicError{ErrPanic, p, debug.Stack()}
+		}
+	}()
+	run.Pinned = append(c.passedOver(key, view), run.Pinned...)
+	if run.Invocation == "" && c.opts.Running != nil {
+		run.Invocation = c.opts.Running(key)
+	}
+	if c.opts.Pin != nil {
+		run.Pinned = append(run.Pinned, c.opts.Pin(view)...)
+	}
+	s := newVisible(view, run)
+	if window = s.plan(c.cfg).Window; window != nil {
+		out, next, err = c.pass(ctx, key, s, window)
+	}
+	return window, out, next, err
+}
+
+// errGrown: the log has got a record that the window does not fit.
+var errGrown = errors.New("the log has grown meanwhile")
+
+// overtaken reports whether others were quicker.
+func overtaken(err error) bool {
+	return errors.Is(err, fold.ErrConflict) || errors.Is(err, errGrown)
 }
 
 // gaveUp reports whether the caller wants no more. One whose time is up has waited for a
@@ -215,23 +243,33 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 		a.Outcome = Wrote
 	case gaveUp(ctx):
 		return ctx.Err()
-	case errors.Is(err, fold.ErrConflict):
+	case overtaken(err):
 		a.Outcome = Conflict
 	case errors.Is(err, errDeclined):
 		a.Outcome = Declined
 	default:
 		a.Outcome, a.Err = Failed, err
-		attrs := []slog.Attr{slog.Any("session", a.Key), slog.String("trigger", string(a.Trigger)), slog.Any("error", err)}
-		if panicked := (*panicError)(nil); errors.As(err, &panicked) {
-			attrs = append(attrs, slog.String("stack", string(panicked.stack)))
-		}
-		c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "compaction failed", attrs...)
+		c.logFailure(ctx, a)
 	}
 	c.counters.count(a.Outcome, a.Written)
 	if c.opts.Observe != nil {
 		c.opts.Observe(ctx, a)
 	}
 	return a.Err
+}
+
+func (c *Compactor[K]) logFailure(ctx context.Context, a Attempt[K]) {
+	attrs := []slog.Attr{slog.Any("session", a.Key), slog.String("trigger", string(a.Trigger)), slog.Any("error", a.Err)}
+	if panicked := (*panicError)(nil); errors.As(a.Err, &panicked) {
+		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
+	}
+	c.opts.Logger.LogAttrs(ctx, slog.LevelWarn, "compaction failed", attrs...)
+}
+
+// panicked logs and counts a panic that no attempt has.
+func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
+	c.counters.count(Failed, nil)
+	c.logFailure(ctx, Attempt[K]{Key: key, Err: err})
 }
 
 // pass has a window summarised and logs the patches.
@@ -256,21 +294,14 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 	for _, g := range w.Groups {
 		t := written{group: g}
 		var err error
-		if !w.Merge {
+		if !w.Merge && tokensAt(v, g.Indices) >= briefTokens {
 			if t.again, err = log.shownAgain(ctx, v, g, c.cfg.OverlapSize); err != nil {
 				return out, v, err
 			}
 		}
-		req := request(v, w, g, t.again, c.cfg)
-		resp, err := c.summarize(ctx, c.writer(key), req)
-		out.Usage.add(resp.Usage)
-		if err == nil {
-			t.text, err = answer(resp, req.MaxTokens)
-		}
-		if err != nil {
+		if t.text, err = c.text(ctx, key, request(v, w, g, t.again, c.cfg), tokensAt(v, g.Indices), &out); err != nil {
 			return out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
 		}
-		out.Model = resp.Model
 		texts = append(texts, t)
 	}
 	summaries, err := s.summaries(w, texts, c.cfg, c.opts.NewID)
@@ -285,14 +316,76 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 	if out.TokensBefore > 0 {
 		out.Ratio = float64(out.TokensAfter) / float64(out.TokensBefore)
 	}
-	patches, err := w.patches(summaries, out.PatchID, out.metadata(time.Since(start)))
+	about := out.metadata(time.Since(start))
+	if about[recentKey], err = c.recents(ctx, s, w, summaries, log); err != nil {
+		return out, v, err
+	}
+	patches, err := w.patches(summaries, out.PatchID, about)
 	if err != nil {
 		return out, v, err
 	}
-	// A call goes in the same commit as the response in the span that it is tied to. Only
-	// between the patches is it split.
-	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{AllowOrphans: len(w.Also) > 0 && !w.Merge}, patches...)
+	// What waits for the user's side may go: planning has let the newest stay.
+	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{HideWaiting: true, Together: true}, patches...)
+	if errors.Is(err, fold.ErrOrphanedCall) {
+		// Planning splits no call. Unless it was answered meanwhile: then the log is to be
+		// looked at again.
+		if now, viewErr := c.log.View(ctx, key); viewErr == nil && now.Seq() > v.Seq() {
+			err = fmt.Errorf("%w: %w", errGrown, err)
+		}
+	}
 	return out, next, err
+}
+
+// text returns what the summary of a request says that covers so many tokens: what a
+// summarizer does, or, if that is too little to be made shorter, what the events do.
+func (c *Compactor[K]) text(ctx context.Context, key K, req Request, covered int, out *Written) (string, error) {
+	own := ""
+	if covered < shortTokens {
+		own = wordForWord(req)
+		if patch.EstimateTextTokens(own) > c.cfg.MaxSummaryTokens {
+			own = ""
+		}
+	}
+	if own != "" && covered < briefTokens {
+		return own, nil
+	}
+	resp, err := c.summarize(ctx, c.writer(key), req)
+	out.Usage.add(resp.Usage)
+	if err != nil {
+		return "", err
+	}
+	text, err := answer(resp, req.MaxTokens)
+	if errors.Is(err, errTooLong) && own != "" {
+		return own, nil
+	}
+	out.Model = resp.Model
+	return text, err
+}
+
+// recents says of a window's summaries which events of theirs are recent, by their ids. A
+// summary of summaries has what the last of these has.
+func (c *Compactor[K]) recents(ctx context.Context, s *visible, w *Window, summaries []*patch.Event, log bound) (map[string]any, error) {
+	out := map[string]any{}
+	for i, g := range w.Groups {
+		if !w.Merge {
+			out[summaries[i].ID()] = s.recent(g, c.cfg.OverlapSize).metadata()
+			continue
+		}
+		for _, of := range slices.Backward(g.Indices) {
+			p, err := log.patchOf(ctx, s.view, of)
+			if err != nil {
+				return nil, err
+			}
+			if p == nil {
+				continue
+			}
+			if r, said := saidRecent(p, s.view.At(of).ID()); said {
+				out[summaries[i].ID()] = r.metadata()
+				break
+			}
+		}
+	}
+	return out, nil
 }
 
 func (w Written) metadata(took time.Duration) map[string]any {
@@ -324,6 +417,7 @@ func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (R
 	if busy {
 		return Response{}, fmt.Errorf("%w: %d calls that were given up are still under way", ErrSummarizerBusy, maxGivenUp)
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	type result struct {
 		resp Response
@@ -335,7 +429,7 @@ func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (R
 		var r result
 		defer func() {
 			if p := recover(); p != nil {
-				r.err = &panicError{p, debug.Stack()}
+				r.err = &panicError{ErrSummarizerPanic, p, debug.Stack()}
 			}
 			out <- r
 		}()
@@ -361,5 +455,8 @@ func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (R
 		s.given--
 		c.mu.Unlock()
 	}()
+	if caller.Err() != nil {
+		return Response{}, fmt.Errorf("given up, since the caller's time was over: %w", context.Cause(caller))
+	}
 	return Response{}, fmt.Errorf("given up after %v: %w", c.cfg.Timeout, context.Cause(ctx))
 }

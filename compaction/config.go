@@ -17,6 +17,7 @@ const (
 	DefaultMaxSummaries     = 4
 	DefaultMaxSummaryTokens = 2_000
 	DefaultMaxOpenCalls     = 8
+	DefaultMaxWaitingCalls  = 8
 	DefaultTimeout          = time.Minute
 	DefaultFallbackAfter    = 3
 )
@@ -99,9 +100,14 @@ type Config struct {
 
 	// MaxOpenCalls is how many function calls that nobody has answered, of invocations
 	// that are over, stay visible; older ones are summarised as unanswered. 0 means
-	// [DefaultMaxOpenCalls]. Long-running calls and requests to the user do not count
-	// and always stay.
+	// [DefaultMaxOpenCalls].
 	MaxOpenCalls int
+
+	// MaxWaitingCalls is the same for calls that wait for the user's side, which do not
+	// count as those: long-running calls and requests for confirmation, credentials or
+	// input. 0 means [DefaultMaxWaitingCalls]. [Recall] brings an older one back when its
+	// answer comes.
+	MaxWaitingCalls int
 
 	// Timeout is how long one call of a summarizer may take; 0 means [DefaultTimeout].
 	Timeout time.Duration
@@ -125,7 +131,7 @@ func (c Config) Validate() error {
 	}{
 		{"CompactionInterval", c.CompactionInterval}, {"OverlapSize", c.OverlapSize}, {"TokenThreshold", c.TokenThreshold},
 		{"EventRetentionSize", c.EventRetentionSize}, {"FallbackAfter", c.FallbackAfter}, {"MaxInputTokens", c.MaxInputTokens},
-		{"MaxSummaries", c.MaxSummaries}, {"MaxSummaryTokens", c.MaxSummaryTokens}, {"MaxOpenCalls", c.MaxOpenCalls},
+		{"MaxSummaries", c.MaxSummaries}, {"MaxSummaryTokens", c.MaxSummaryTokens}, {"MaxOpenCalls", c.MaxOpenCalls}, {"MaxWaitingCalls", c.MaxWaitingCalls},
 		{"Timeout", int(c.Timeout)},
 	} {
 		if f.value < 0 {
@@ -180,6 +186,7 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxSummaries, DefaultMaxSummaries)
 	set(&c.MaxSummaryTokens, DefaultMaxSummaryTokens)
 	set(&c.MaxOpenCalls, DefaultMaxOpenCalls)
+	set(&c.MaxWaitingCalls, DefaultMaxWaitingCalls)
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

@@ -53,7 +53,7 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if req.AimTokens > 0 {
 		budget = min(budget, req.AimTokens)
 	}
-	text := fitLines(lines, budget*patch.RunesPerToken)
+	text := fitLines(lines, runesOf(budget))
 	if text == "" {
 		return Response{}, nil
 	}
@@ -93,6 +93,7 @@ type extractTurn struct {
 // openCall is a call that waits for its response.
 type openCall struct {
 	name     string
+	user     bool // it waits for the user's side: what the tool returns is a placeholder
 	answered bool
 }
 
@@ -141,13 +142,13 @@ func (t *extractTurn) add(e *patch.Event, waiting map[string][]*openCall) {
 		case p.Call != nil:
 			name := functionName(p.Call.Name)
 			t.calls.add(name, argsText(p.Call.Args))
-			call := &openCall{name: name}
+			call := &openCall{name: name, user: p.Call.ID != "" && e.IsLongRunning(p.Call.ID)}
 			t.open = append(t.open, call)
 			key := callKey(p.Call.ID, p.Call.Name)
 			waiting[key] = append(waiting[key], call)
 		case p.Response != nil:
 			key := callKey(p.Response.ID, p.Response.Name)
-			if open := waiting[key]; len(open) > 0 {
+			if open := waiting[key]; len(open) > 0 && (user || !open[len(open)-1].user) {
 				open[len(open)-1].answered = true
 				waiting[key] = open[:len(open)-1]
 			}

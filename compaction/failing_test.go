@@ -73,6 +73,11 @@ func misbehaviours(release <-chan struct{}) []misbehaviour {
 		{"a thought that is a function call", answers(part(&genai.Part{Thought: true, FunctionCall: &genai.FunctionCall{Name: "delete_all"}}, genai.NewPartFromText("told"))), refused, "delete_all"},
 		{"a function response alone", answers(part(genai.NewPartFromFunctionResponse("tool", map[string]any{"a": 1}))), refused, "empty"},
 		{"an image alone", answers(part(genai.NewPartFromBytes([]byte{1}, "image/png"))), refused, "empty"},
+		{"a zero-width space", answers(part(genai.NewPartFromText("\u200b"))), refused, "no letter"},
+		{"NUL and ESC", answers(part(genai.NewPartFromText("\x00\x1b"))), refused, "empty"},
+		{"a soft hyphen", answers(part(genai.NewPartFromText("\u00ad"))), refused, "no letter"},
+		{"no Unicode", answers(part(genai.NewPartFromText("\xff\xfe"))), refused, "no letter"},
+		{"an ellipsis", answers(part(genai.NewPartFromText("…"), genai.NewPartFromText("--"))), refused, "no letter"},
 		{"cut off", stopped(genai.FinishReasonMaxTokens), refused, "MAX_TOKENS"},
 		{"blocked", stopped(genai.FinishReasonSafety), refused, "SAFETY"},
 		{"stopped for a reason that is not known", stopped("SOMETHING_NEW"), refused, "SOMETHING_NEW"},
@@ -113,7 +118,7 @@ func TestFailingSummarizers(t *testing.T) {
 			var calls atomic.Int32
 			var lines bytes.Buffer
 			var seen []compaction.Attempt[store.Key]
-			s := newSession(t, "u1*20 d1 a1*20 u2*20 a2*20")
+			s := newSession(t, "u1*60 d1 a1*60 u2*60 a2*60")
 			c, err := compaction.New(s.store, compaction.Config{
 				Enabled: true, CompactionInterval: 2, Timeout: timeout,
 				Summarizer: compaction.SummarizerFunc(func(ctx context.Context, r compaction.Request) (compaction.Response, error) {
@@ -155,7 +160,7 @@ func TestFailingSummarizers(t *testing.T) {
 
 			for i := range 200 {
 				if i%2 == 0 {
-					s.append(fmt.Sprintf("u%d*5", i))
+					s.append(fmt.Sprintf("u%d*150", i))
 				}
 				before := s.view().Seq()
 				if done, _ := c.MaybeCompact(t.Context(), key); done != nil || s.view().Seq() != before {
@@ -214,14 +219,15 @@ func TestSummarizerChangesItsInput(t *testing.T) {
 	}
 }
 
-// Text that is not Unicode is repaired, and parts that are no text are left out.
+// Text that is not Unicode is repaired, and control characters and parts that are no text
+// are left out.
 func TestAnswerIsRepaired(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50 u2*50 a2*50")
 	s.compact(every(2, 0, answers(&genai.Content{Parts: []*genai.Part{
 		nil, {Text: "hm", Thought: true}, {Text: " to\xffld\x00 "}, {InlineData: &genai.Blob{Data: []byte{1}}}, {Text: "\u2028more"},
 	}})))
 	c, err := s.view().At(0).Content()
-	if err != nil || len(c.Parts) != 1 || c.Parts[0].Text != "to\uFFFDld\x00 \n\u2028more" && c.Parts[0].Text != "to\uFFFDld\x00\nmore" {
+	if err != nil || len(c.Parts) != 1 || c.Parts[0].Text != "to\uFFFDld\nmore" {
 		t.Errorf("the summary is %q, %v", c.Parts[0].Text, err)
 	}
 }

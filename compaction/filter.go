@@ -2,18 +2,22 @@ package compaction
 
 import (
 	"slices"
+	"strings"
 
 	"google.golang.org/genai"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // FilterEventsForLLM returns what a model should see of a foreign log that holds
-// compaction records (see [IsCompactionEvent]): each record becomes an event with the
-// record's compacted content, at the place where the first event in its range stood, or
-// its own if there is none; the events before it whose times lie in its range are left
-// out. A record whose range lies within a later record's is left out too, and so is nil.
-// Events and their order are else as they were; a log without records comes back as it is.
+// compaction records (see [IsCompactionEvent]): each record becomes an event of role user
+// with the texts of its compacted content and nothing else, at the place where the first
+// event that it stands for stood, or its own if there is none. What it stands for is left
+// out: the events before it whose times lie in its range and that it does not exclude. A
+// record whose range lies within a later record's is left out too, and so is nil. A call and its responses are
+// left out together or not at all; a record without text stands for nothing. Events and
+// their order are else as they were; a log without records comes back as it is.
 //
 // It is for logs that patchlog has not folded: in a [fold.View] a patch has put the
 // summary in the events' place already, whatever their times are.
@@ -21,37 +25,54 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	if slices.Contains(events, nil) {
 		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
 	}
-	type record struct {
-		at int
-		c  patch.EventCompaction
+	type claim struct {
+		at   int
+		c    patch.EventCompaction
+		text string
 	}
-	var records []record
+	var claims []claim
 	for i, e := range events {
-		if c, ok := CompactionOf(e); ok && c.CompactedContent != nil {
-			records = append(records, record{i, c})
+		if c, ok := CompactionOf(e); ok {
+			claims = append(claims, claim{i, c, textOf(c.CompactedContent)})
 		}
 	}
-	if len(records) == 0 {
+	if len(claims) == 0 {
 		return events
 	}
+	tied := tiedEvents(events)
 	covered := make([]bool, len(events))
 	shown := map[int][]*patch.Event{} // before the event with this index
-	for n := len(records) - 1; n >= 0; n-- {
-		r := records[n]
+	for _, r := range slices.Backward(claims) {
 		if covered[r.at] {
 			continue
 		}
+		covered[r.at] = true
+		if r.text == "" {
+			continue
+		}
+		goes := slices.Clone(covered)
+		for i, e := range events[:r.at] {
+			if of, ok := CompactionOf(e); ok {
+				goes[i] = goes[i] || within(of, r.c) && !excludes(r.c, e)
+			} else {
+				goes[i] = goes[i] || InCompactedRange(e, r.c)
+			}
+		}
+		for _, together := range tied {
+			if slices.ContainsFunc(together, func(i int) bool { return !goes[i] }) {
+				for _, i := range together {
+					goes[i] = covered[i]
+				}
+			}
+		}
 		place := r.at
 		for i := r.at - 1; i >= 0; i-- {
-			if other, ok := CompactionOf(events[i]); ok {
-				covered[i] = covered[i] || r.c.StartTimestamp <= other.StartTimestamp && other.EndTimestamp <= r.c.EndTimestamp
-			} else if !covered[i] && InCompactedRange(events[i], r.c) {
-				covered[i] = true
+			if goes[i] && !covered[i] && !IsCompactionEvent(events[i]) {
 				place = i
 			}
 		}
-		covered[r.at] = true
-		if e := compactedEvent(events[r.at], r.c.CompactedContent); e != nil {
+		covered = goes
+		if e := compactedEvent(events[r.at], r.text); e != nil {
 			shown[place] = append([]*patch.Event{e}, shown[place]...)
 		}
 	}
@@ -65,11 +86,54 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	return out
 }
 
+// tiedEvents returns the indices of events that calls and their responses tie together.
+func tiedEvents(events []*patch.Event) [][]int {
+	var records []patch.Record
+	for i, e := range events {
+		records = append(records, patch.Record{Seq: uint64(i) + 1, Event: e})
+	}
+	v, err := fold.Fold(fold.New("", nil), records)
+	if err != nil {
+		return nil // events alone always fold
+	}
+	s := newVisible(v, Run{})
+	s.stays, s.last = make([]bool, len(events)), make([]int32, len(events))
+	s.tie(v.Calls())
+	byLast := map[int32][]int{}
+	for i, last := range s.last {
+		byLast[last] = append(byLast[last], i)
+	}
+	var tied [][]int
+	for _, together := range byLast {
+		if len(together) > 1 {
+			tied = append(tied, together)
+		}
+	}
+	return tied
+}
+
+// textOf returns the texts of a record's content, without thoughts.
+func textOf(content *genai.Content) string {
+	if content == nil {
+		return ""
+	}
+	var texts []string
+	for _, p := range content.Parts {
+		if p == nil || p.Thought {
+			continue
+		}
+		if text := clean(p.Text); text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
 // compactedEvent is a record as an event that a model sees; nil if it cannot be one.
-func compactedEvent(record *patch.Event, content *genai.Content) *patch.Event {
+func compactedEvent(record *patch.Event, text string) *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{
 		ID: record.ID(), InvocationID: record.InvocationID(), Author: record.Author(), Branch: record.Branch(),
-		IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(), Content: content,
+		IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(), Content: visibleContent(text),
 	})
 	if err != nil {
 		return nil

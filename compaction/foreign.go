@@ -2,7 +2,10 @@ package compaction
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
+
+	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -25,33 +28,78 @@ func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) {
 	if e == nil {
 		return patch.EventCompaction{}, false
 	}
-	if c, err := e.Compaction(); err == nil && c != nil {
-		return *c, true
+	for _, at := range [][2]string{{"actions", "compaction"}, {"customMetadata", adkMetadata}} {
+		text, ok := e.Field(at[0])
+		if !ok {
+			continue
+		}
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(text, &fields) != nil {
+			continue
+		}
+		var r *record
+		if text := fields[at[1]]; text != nil && json.Unmarshal(text, &r) == nil && r != nil {
+			return r.compaction(), true
+		}
 	}
-	text, ok := e.Field("customMetadata")
-	if !ok {
-		return patch.EventCompaction{}, false
+	return patch.EventCompaction{}, false
+}
+
+// record is a compaction record as any version of ADK writes it.
+type record struct {
+	StartTimestamp   instant        `json:"startTimestamp"`
+	EndTimestamp     instant        `json:"endTimestamp"`
+	CompactedContent *genai.Content `json:"compactedContent"`
+	ExcludedEvents   []struct {
+		InvocationID string  `json:"invocationId"`
+		Timestamp    instant `json:"timestamp"`
+	} `json:"excludedEvents"`
+}
+
+func (r record) compaction() patch.EventCompaction {
+	c := patch.EventCompaction{StartTimestamp: float64(r.StartTimestamp), EndTimestamp: float64(r.EndTimestamp), CompactedContent: r.CompactedContent}
+	for _, e := range r.ExcludedEvents {
+		c.ExcludedEvents = append(c.ExcludedEvents, patch.EventRef{InvocationID: e.InvocationID, Timestamp: float64(e.Timestamp)})
 	}
-	var metadata map[string]json.RawMessage
-	if json.Unmarshal(text, &metadata) != nil {
-		return patch.EventCompaction{}, false
+	return c
+}
+
+// instant is a time in Unix seconds, as ADK for Python writes it, or by RFC 3339, as ADK
+// for Go does.
+type instant float64
+
+func (i *instant) UnmarshalJSON(text []byte) error {
+	var seconds float64
+	if err := json.Unmarshal(text, &seconds); err == nil {
+		*i = instant(seconds)
+		return nil
 	}
-	var c *patch.EventCompaction
-	if record := metadata[adkMetadata]; record == nil || json.Unmarshal(record, &c) != nil || c == nil {
-		return patch.EventCompaction{}, false
+	var t time.Time
+	if err := json.Unmarshal(text, &t); err != nil {
+		return err
 	}
-	return *c, true
+	*i = instant(unixSeconds(t))
+	return nil
 }
 
 // InCompactedRange reports whether the event's time lies in the range that a compaction
-// record of a foreign log claims, both ends included. patchlog itself never decides by
-// time what a summary stands for.
+// record of a foreign log claims, both ends included, and the record does not exclude it.
+// patchlog itself never decides by time what a summary stands for.
 func InCompactedRange(e *patch.Event, c patch.EventCompaction) bool {
 	if e == nil {
 		return false
 	}
 	t := unixSeconds(e.Timestamp())
-	return c.StartTimestamp <= t && t <= c.EndTimestamp
+	return c.StartTimestamp <= t && t <= c.EndTimestamp && !excludes(c, e)
+}
+
+func excludes(c patch.EventCompaction, e *patch.Event) bool {
+	return slices.Contains(c.ExcludedEvents, refTo(e))
+}
+
+// refTo names an event as an exclusion does.
+func refTo(e *patch.Event) patch.EventRef {
+	return patch.EventRef{InvocationID: e.InvocationID(), Timestamp: unixSeconds(e.Timestamp())}
 }
 
 // unixSeconds is a time as ADK writes it.

@@ -144,13 +144,13 @@ func TestAdopt(t *testing.T) {
 		left    string // reasons
 	}{
 		{"no records", "u1 a1 u2", nil, "e0 e1 e2", ""},
-		{"one", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, false)}, "S1:model e2 e3", ""},
+		{"one", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, false)}, "S1:user e2 e3", ""},
 		{"before a model turn", "u1 a1 a1 a2", []*patch.Event{record(t, "r", 0, 1, false)}, "S1:user e2 e3", ""},
-		{"in the metadata", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, true)}, "S1:model e2 e3", ""},
-		{"two that overlap", "u1 a1 u2 a2 u3", []*patch.Event{record(t, "r", 0, 2, false), record(t, "s", 2, 3, false)}, "S1:user S1:model e4", ""},
-		{"a change of state goes along", "u1 d1 a1 u2", []*patch.Event{record(t, "r", 0, 2, false)}, "S1:model e3", ""},
+		{"in the metadata", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, true)}, "S1:user e2 e3", ""},
+		{"two that overlap", "u1 a1 u2 a2 u3", []*patch.Event{record(t, "r", 0, 2, false), record(t, "s", 2, 3, false)}, "S1:user S1:user e4", ""},
+		{"a change of state goes along", "u1 d1 a1 u2", []*patch.Event{record(t, "r", 0, 2, false)}, "S1:user e3", ""},
 		{"one that supersedes another", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 2, false)}, "S1:user e3", ""},
-		{"one again over the same range", "u1 a1 u2", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 1, false)}, "S1:model e2", ""},
+		{"one again over the same range", "u1 a1 u2", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 1, false)}, "S1:user e2", ""},
 		{"it would split a call", "u1 c1(x) r1(x) a1", []*patch.Event{record(t, "r", 0, 1, false)}, "e0 e1 S1: e2 e3", "orphaned"},
 		{"nothing in its range", "u1 a1", []*patch.Event{record(t, "r", 20, 1, false)}, "e0 e1 S1:", "no visible raw event"},
 	} {

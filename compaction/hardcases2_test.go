@@ -32,9 +32,9 @@ func TestHardCase24_AnswersThatCannotBeUsed(t *testing.T) {
 		"nil parts":                       content(nil, nil),
 		"cut off":                         cutOff,
 		"blocked":                         blocked,
-		"more than half of what there is": says("a text that is longer than half of what it would stand for, and so of no use"),
+		"more than half of what there is": says(strings.Repeat("a text that is longer than half of what it would stand for, and so of no use ", 5)),
 	} {
-		s := newSession(t, "u1 a1 u2 a2")
+		s := newSession(t, "u1*40 a1*40 u2*40 a2*40")
 		before := s.view()
 		sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { return resp, nil }}
 		c := s.compactor(every(2, 0, sum))
@@ -218,5 +218,59 @@ func TestHardCase25_TwoCompactors(t *testing.T) {
 	if wrote != 1 || conflicts != 1 {
 		t.Errorf("%d wrote, %d saw a conflict", wrote, conflicts)
 	}
-	s.want("S1:model")
+	s.want("S1:user")
+}
+
+// A window whose answers are refused again and again does not keep the others waiting.
+func TestRefusedWindowIsPassedOver(t *testing.T) {
+	s := newSession(t, "u1*200 a1*200")
+	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
+		if r.Events[0].ID() == "e0" {
+			resp := says("told")
+			resp.FinishReason = genai.FinishReasonSafety
+			return resp, nil
+		}
+		return says("told"), nil
+	}}
+	c := s.compactor(every(1, 0, sum))
+	refused := 0
+	for i := range 60 {
+		_, err := c.MaybeCompact(t.Context(), key)
+		if errors.Is(err, compaction.ErrRefusedAnswer) {
+			refused++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		s.append(fmt.Sprintf("c%d(x%d)*50 r%d(x%d)*50", 9+i, i, 9+i, i))
+	}
+	if n := s.view().Len(); n > 40 || refused > 10 {
+		t.Errorf("%d events are visible after %d refusals: %s", n, refused, s.visible())
+	}
+}
+
+// A response that comes while the call's window is summarised keeps its call, also where
+// the window goes in as several patches.
+func TestAnsweredWhileSummarised(t *testing.T) {
+	for _, row := range []struct{ log, late, want string }{
+		{"u1*20 c1(x)*20 u2*20 c2(z) u3*20", "r4(x)", "x→ e5, z→"},
+		// The first part of c1(x,y), tied to r3(x), goes from before c2(z), which stays.
+		{"u1*20 c1(x,y)*20 c2(z) u3*20 r3(x)*20 u4*20", "r5(y)", "x→ e4, y→ e6, z→"},
+	} {
+		s := newSession(t, row.log)
+		sum := &scripted{}
+		asked := 0
+		sum.reply = func(compaction.Request) (compaction.Response, error) {
+			if asked++; asked == 1 {
+				s.append(row.late)
+			}
+			return says("told"), nil
+		}
+		c := s.compactor(with(every(2, 0, sum), func(c *compaction.Config) { c.MaxOpenCalls = 1 }))
+		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.paired(); got != row.want || c.Stats().Conflicts != 1 {
+			t.Errorf("%s, then %s: calls are %q, want %q; %+v", row.log, row.late, got, row.want, c.Stats())
+		}
+	}
 }

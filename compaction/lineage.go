@@ -20,11 +20,6 @@ type Lineage struct {
 
 	// Events is how many raw events it stands for.
 	Events int `json:"events"`
-
-	// Recent are the seqs of the raw events that it stands for of its last invocations:
-	// what the next window's summarizer is shown again. Each element is a range, both
-	// ends included.
-	Recent [][2]uint64 `json:"recent,omitempty"`
 }
 
 const lineageKey = "patchlog"
@@ -71,19 +66,7 @@ func merged(of []Lineage, k int) Lineage {
 		l.Windows += o.Windows
 		l.Events += o.Events
 		l.Passes = max(l.Passes, o.Passes+1)
-		if len(o.Recent) > 0 {
-			l.Recent = o.Recent
-		}
 	}
 	l.Level = levelOf(l.Windows, k)
 	return l
-}
-
-// addSeq adds a seq to ranges of seqs.
-func addSeq(ranges [][2]uint64, seq uint64) [][2]uint64 {
-	if last := len(ranges) - 1; last >= 0 && ranges[last][1]+1 == seq {
-		ranges[last][1] = seq
-		return ranges
-	}
-	return append(ranges, [2]uint64{seq, seq})
 }

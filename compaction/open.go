@@ -15,22 +15,42 @@ const (
 	askInput        = "adk_request_input"
 )
 
+// Waiting returns the visible calls that wait for the user's side and that compaction lets
+// stay: of long-running calls and requests to the user that the user's side has not
+// answered, those of the running and of the newest invocation, and of the others the
+// newest [Config.MaxWaitingCalls]. Whoever pins what a resume needs ([Options.Pin]) pins it
+// for these: older ones are summarised as unanswered, and [Recall] brings them back when
+// their answer comes.
+func Waiting(v fold.View, cfg Config, run Run) []fold.Call {
+	s := newVisible(v, run)
+	s.number()
+	calls := v.Calls()
+	var waiting []fold.Call
+	for _, i := range s.holdOpenCalls(calls, cfg.withDefaults()) {
+		waiting = append(waiting, calls[i])
+	}
+	slices.Reverse(waiting)
+	return waiting
+}
+
 // holdOpenCalls lets the events of open calls stay. A call is open while nothing answers
 // it; one that is long-running or asks the user, until the user's side does: what the
 // tool itself returned is a placeholder. A call that the user is asked about is open
 // until that is answered and the call itself has returned since, and the asking stays
 // for as long as the call does. Of calls that nobody answered in invocations that are
-// over, the newest maxOpenCalls stay.
-func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
+// over, the newest few stay. It returns those that wait for the user's side and stay, the
+// last first.
+func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
+	if s.stays == nil {
+		s.stays = make([]bool, len(s.entries))
+	}
 	byID := map[string]int{} // the newest call of an id so far
 	pending := make([]bool, len(calls))
 	unanswered := make([]bool, len(calls))
+	concerned := map[int]int{}  // pending requests, and the calls that they are about
 	askedAbout := map[int]int{} // answered requests, and the calls that have to return yet
 	anyAsks := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
-		if c.Held {
-			s.stays[c.Index] = true
-		}
 		asks := asksUser(c)
 		if !asks && (c.ID == "" || !s.entries[c.Index].Event.IsLongRunning(c.ID)) {
 			unanswered[i] = len(c.Responses) == 0
@@ -38,11 +58,11 @@ func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 			answer := slices.IndexFunc(c.Responses, func(r int) bool { return s.entries[r].Event.Author() == "user" })
 			pending[i] = answer < 0
 			if about, ok := byID[s.concerns(c)]; ok && asks {
-				concerned := calls[about]
 				switch {
 				case pending[i]:
-					pending[about] = true
-				case !slices.ContainsFunc(concerned.Responses, func(r int) bool { return r >= c.Responses[answer] }):
+					concerned[i] = about
+					unanswered[about] = false // it goes when the request goes
+				case !slices.ContainsFunc(calls[about].Responses, func(r int) bool { return r >= c.Responses[answer] }):
 					unanswered[about] = true
 					askedAbout[i] = about
 				}
@@ -52,18 +72,28 @@ func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 			byID[c.ID] = i
 		}
 	}
-	kept := 0
-	for i := len(calls) - 1; i >= 0; i-- {
-		at := calls[i].Index
+	kept, keptWaiting := 0, 0
+	for i, c := range slices.Backward(calls) {
+		goesOn := c.Newest || s.invocation[c.Index] == s.live && s.live != noInvocation || s.invocation[c.Index] == s.newest
 		switch {
 		case pending[i]:
-			s.stays[at] = true
+			if !goesOn {
+				if keptWaiting == cfg.MaxWaitingCalls {
+					continue
+				}
+				keptWaiting++
+			}
+			waiting = append(waiting, i)
+			s.stays[c.Index] = true
+			if about, ok := concerned[i]; ok {
+				s.stays[calls[about].Index] = true
+			}
 		case !unanswered[i]:
-		case calls[i].Held, s.invocation[at] == s.live && s.live != noInvocation, s.invocation[at] == s.newest:
-			s.stays[at] = true
-		case kept < maxOpenCalls:
+		case goesOn:
+			s.stays[c.Index] = true
+		case kept < cfg.MaxOpenCalls:
 			kept++
-			s.stays[at] = true
+			s.stays[c.Index] = true
 		}
 	}
 	for i, about := range askedAbout {
@@ -71,6 +101,7 @@ func (s *visible) holdOpenCalls(calls []fold.Call, maxOpenCalls int) {
 			s.stays[calls[i].Index] = true
 		}
 	}
+	return waiting
 }
 
 func asksUser(c fold.Call) bool {

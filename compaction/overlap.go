@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -10,7 +11,7 @@ import (
 
 // shownAgain returns the raw events of the last n invocations before a window's group
 // that nothing but visible summaries hides, in order. What a manual patch removed is not
-// among them: a summary's lineage names only what was visible when it was made.
+// among them: only what was visible when a summary was made is named or looked up.
 func (l bound) shownAgain(ctx context.Context, v fold.View, g Group, n int) ([]*patch.Event, error) {
 	if n == 0 {
 		return nil, nil
@@ -34,21 +35,36 @@ func (l bound) shownAgain(ctx context.Context, v fold.View, g Group, n int) ([]*
 }
 
 // hiddenBy returns raw events that the summary with index i stands for: those of its last
-// invocations, or all of a summary that was made by hand.
+// invocations, or all of one of which the log does not say which these are. A summary that
+// no patch of this log put in stands for nothing here.
 func (l bound) hiddenBy(ctx context.Context, v fold.View, i int) ([]*patch.Event, error) {
-	lineage, said := saidLineage(v.At(i))
-	seqs := lineage.Recent
-	if !said {
-		var err error
-		if seqs, err = l.coveredByHand(ctx, v, i); err != nil {
-			return nil, err
+	p, err := l.patchOf(ctx, v, i)
+	if p == nil || err != nil {
+		return nil, err
+	}
+	if r, said := saidRecent(p, v.At(i).ID()); said {
+		events, err := l.named(ctx, r)
+		if events != nil || err != nil {
+			return events, err
 		}
 	}
-	if len(seqs) == 0 {
-		return nil, nil
+	return l.tookOut(ctx, v, i, p)
+}
+
+// patchOf returns the patch that put the visible event with index i in, or nil.
+func (l bound) patchOf(ctx context.Context, v fold.View, i int) (*patch.PatchEvent, error) {
+	for r, err := range l.raw(ctx, v.SeqOf(i)) {
+		return r.Patch, err
 	}
-	slices.SortFunc(seqs, func(a, b [2]uint64) int { return int(a[0]) - int(b[0]) })
+	return nil, nil
+}
+
+// named returns the events that are named as recent, or nil if the log has others there.
+func (l bound) named(ctx context.Context, of recent) ([]*patch.Event, error) {
+	seqs := slices.Clone(of.Seqs)
+	slices.SortFunc(seqs, func(a, b [2]uint64) int { return cmp.Compare(a[0], b[0]) })
 	var events []*patch.Event
+	byOrder := map[uint64]string{}
 	at := 0
 	for r, err := range l.raw(ctx, seqs[0][0]) {
 		if err != nil {
@@ -62,35 +78,38 @@ func (l bound) hiddenBy(ctx context.Context, v fold.View, i int) ([]*patch.Event
 		}
 		if r.Event != nil && seqs[at][0] <= r.Seq {
 			events = append(events, r.Event)
+			byOrder[r.Seq] = r.Event.ID()
 		}
+	}
+	var there []recentEvent
+	for _, s := range of.Seqs {
+		for seq := s[0]; seq <= s[1] && len(there) < len(byOrder); seq++ {
+			there = append(there, recentEvent{seq, byOrder[seq]})
+		}
+	}
+	if recentOf(there).IDs != of.IDs {
+		return nil, nil
 	}
 	return events, nil
 }
 
-// coveredByHand returns the seqs of the raw events that the patch which put the summary
-// with index i in took out.
-func (l bound) coveredByHand(ctx context.Context, v fold.View, i int) ([][2]uint64, error) {
-	seq := v.SeqOf(i)
-	for r, err := range l.raw(ctx, seq) {
-		if err != nil {
-			return nil, err
-		}
-		if r.Patch == nil || r.Patch.Type() != patch.Summarise {
-			return nil, nil
-		}
-		before, err := l.viewAt(ctx, seq-1)
-		if err != nil {
-			return nil, err
-		}
-		var seqs [][2]uint64
-		for j := r.Patch.Start(); j < min(r.Patch.Start()+r.Patch.Count(), before.Len()); j++ {
-			if !before.IsSummary(j) && groupOf(before.At(j)) == groupOf(v.At(i)) {
-				seqs = addSeq(seqs, before.SeqOf(j))
-			}
-		}
-		return seqs, nil
+// tookOut returns the raw events of its group that the summary with index i took the place
+// of in the log before its patch.
+func (l bound) tookOut(ctx context.Context, v fold.View, i int, p *patch.PatchEvent) ([]*patch.Event, error) {
+	if p.Type() != patch.Summarise && p.Type() != patch.Splice {
+		return nil, nil
 	}
-	return nil, nil
+	before, err := l.viewAt(ctx, v.SeqOf(i)-1)
+	if err != nil {
+		return nil, err
+	}
+	var events []*patch.Event
+	for j := p.Start(); j < min(p.Start()+p.Count(), before.Len()); j++ {
+		if !before.IsSummary(j) && groupOf(before.At(j)) == groupOf(v.At(i)) {
+			events = append(events, before.At(j))
+		}
+	}
+	return events, nil
 }
 
 // lastInvocations returns the events of the last n invocations, and whether there are

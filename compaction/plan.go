@@ -75,6 +75,9 @@ type Decision struct {
 // again, lest a tail that alone reaches the threshold costs a call with every event.
 const worthwhile = 16
 
+// fraction is the least that is worth a call under a threshold.
+func fraction(threshold int) int { return threshold/worthwhile + min(1, threshold%worthwhile) }
+
 // Plan decides what to compact next in a view, if anything, and says why. It is pure:
 // the same view, config and run give the same decision, and nothing is changed. After a
 // window has been applied, Plan on the new view gives the next pass; passes come to an
@@ -104,13 +107,12 @@ func (s *visible) plan(cfg Config) Decision {
 		// What the trigger would count if nothing had to stay. Finding out what does is
 		// the dearer part.
 		if waiting = s.invocations(func(i int) bool { return s.invocation[i] != s.live || s.live == noInvocation }); waiting >= cfg.CompactionInterval {
-			s.settle(cfg.MaxOpenCalls, func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live })
-			waiting = s.invocations(s.coverable)
-			if waiting >= cfg.CompactionInterval {
-				if d.Window = s.window(ByInterval, cfg); d.Window != nil {
-					d.Reason = fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
-					return d
-				}
+			s.settle(cfg, func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live })
+			w := s.window(ByInterval, cfg)
+			if waiting = s.invocations(s.coverable); waiting >= cfg.CompactionInterval {
+				d.Window = w
+				d.Reason = fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
+				return d
 			}
 		}
 		reason = fmt.Sprintf("%d of %d invocations; ", waiting, cfg.CompactionInterval)
@@ -118,13 +120,13 @@ func (s *visible) plan(cfg Config) Decision {
 	over := cfg.TokenThreshold > 0 && d.PromptTokens >= cfg.TokenThreshold
 	if over {
 		tail := s.tail(cfg.EventRetentionSize)
-		s.settle(cfg.MaxOpenCalls, func(i int) bool { return i >= tail })
+		s.settle(cfg, func(i int) bool { return i >= tail })
+		w := s.window(ByTokens, cfg)
 		there := s.coverableTokens()
-		if there*worthwhile >= cfg.TokenThreshold {
-			if d.Window = s.window(ByTokens, cfg); d.Window != nil {
-				d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", d.PromptTokens, cfg.TokenThreshold)
-				return d
-			}
+		if w != nil && there >= fraction(cfg.TokenThreshold) {
+			d.Window = w
+			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", d.PromptTokens, cfg.TokenThreshold)
+			return d
 		}
 		reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it",
 			d.PromptTokens, cfg.TokenThreshold, there)

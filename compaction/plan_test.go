@@ -66,7 +66,8 @@ func TestWindows(t *testing.T) {
 		{"confirmed and returned", "u1 c1(x) r1(x) q1(y:x) R2(y) r2(x) u3", interval(2), none, "interval 0-6"},
 		{"dead calls over the limit are covered", "c1(x) c2(y) u3 a3 u4", with(interval(2), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 0-0"},
 		{"the newest invocation's open call is not dead", "c1(x) u1 c2(y)", with(interval(1), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 1-1"},
-		{"what would have gone from before it would bring a call first", "c1(x) l1(y) r1(x) u2 a2", interval(2), none, "interval 3-4"},
+		{"what would have gone from before it would bring a call first", "c1(x) l1(y) r1(x) u2 a2 u3", interval(2), none, "interval 3-5"},
+		{"and does not count as waiting", "c1(x) l1(y) r1(x) u2 a2", interval(2), none, "none"},
 		{"a late answer does not keep what is behind it waiting", "l1(x) r1(x) c1(y) R2(x) a2 u3 a3", interval(2), none, "interval 4-6"},
 		{"nor does a first slice that cannot go", "d1 c2(x)*80 r2(x)*80 u3 a3", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 1-2"},
 		{"an open call of the newest invocation that was named", "c1(x) c1(y) u a u a", with(interval(2), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 2-5"},
@@ -78,7 +79,7 @@ func TestWindows(t *testing.T) {
 		{"at least one unit, however long", "u1*130 c1(x)*150 a1 r1(x)*150 u2", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 0-0"},
 		{"a unit is not divided", "c1(x)*150 a1 r1(x)*150 u2 a2", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 0-2"},
 
-		{"a small stretch waits for a larger one", "u1 c9(x) u2*99 a2*99", interval(2), none, "interval 2-3"},
+		{"the oldest stretch first, however small", "u1*1 c9(x) u2*99 a2*99", interval(2), none, "interval 0-0"},
 
 		// The token trigger.
 		{"under the threshold", "u1*10 a1*10 u2*10 a2*10", tokens(41, 1), none, "none"},
@@ -92,7 +93,7 @@ func TestWindows(t *testing.T) {
 		{"measured: and there is something to gain", "u1*40 a1=900 u2", tokens(500, 1), none, "tokens 0-1"},
 		{"inside a running invocation, the question stays", "u1*10 a1*10 a1*10 a1*10", tokens(40, 1), live("inv1"), "tokens 1-2"},
 		{"the question before stays if the newest only answers a call", "u1*10 c1(x)*10 r1(x)*10 R1(y)*10 a1*10", tokens(40, 1), live("inv1"), "tokens 1-3"},
-		{"too little to be worth a call", "u1 a1*99 a1*99", tokens(100, 2), none, "none"},
+		{"too little to be worth a call", "u1*3 a1*99 a1*99", tokens(100, 2), none, "none"},
 		{"both triggers: the interval first", "u1*10 a1*10 u2*10 a2*10", both(2, 40, 1), none, "interval 0-3"},
 		{"both triggers: the tokens if the interval is not reached", "u1*10 a1*10 u2*10 a2*10", both(3, 40, 1), none, "tokens 0-2"},
 

@@ -63,7 +63,15 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 		}
 		for _, c := range chains {
 			if n := len(c); n > 1 {
-				saved := (v.At(c[n-1]).EstimatedTokens() + v.At(c[n-2]).EstimatedTokens()) / 2
+				saved := v.At(c[n-1]).EstimatedTokens() + v.At(c[n-2]).EstimatedTokens()
+				switch { // of little, little can be left out
+				case saved < 32:
+					saved = 0
+				case saved < 256:
+					saved -= saved * 3 / 4
+				default:
+					saved /= 2
+				}
 				if size-saved < cfg.TokenThreshold || saved*16 >= cfg.TokenThreshold {
 					fail("the prompt takes %d tokens, and merging two summaries would save %d", size, saved)
 				}
@@ -76,8 +84,9 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 // alone.
 func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens bool) []int {
 	stays := make([]bool, v.Len())
-	pending, dead, _, asking := openCalls(v, run)
-	for _, i := range append(pending, dead[max(0, len(dead)-cfg.MaxOpenCalls):]...) {
+	pending, waiting, dead, _, asking := openCalls(v, run)
+	newest := append(dead[max(0, len(dead)-cfg.MaxOpenCalls):], waiting[max(0, len(waiting)-cfg.MaxWaitingCalls):]...)
+	for _, i := range append(pending, newest...) {
 		stays[i] = true
 	}
 	if q := liveQuestion(v, run); q >= 0 {

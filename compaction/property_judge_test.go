@@ -78,14 +78,21 @@ func (p pass) pairs() {
 // Pending calls stay, and so do all but the oldest of those that nobody answers.
 func (p pass) openCalls() {
 	left := eventIDs(p.after)
-	pending, dead, either, _ := openCalls(p.before, p.m.run)
+	pending, waiting, dead, either, _ := openCalls(p.before, p.m.run)
 	for _, i := range pending {
 		if _, visible := left[p.before.At(i).ID()]; !visible {
 			p.fail("the open call in %s was hidden", p.before.At(i).ID())
 		}
 	}
-	stay := 0
-	for _, i := range slices.Backward(dead) {
+	p.newestStay("unanswered", dead, either, p.m.cfg.MaxOpenCalls)
+	p.newestStay("waiting", waiting, nil, p.m.cfg.MaxWaitingCalls)
+}
+
+// newestStay checks that of some calls at most the oldest beyond a limit went. either may
+// count besides.
+func (p pass) newestStay(kind string, calls, either []int, limit int) {
+	left, stay := eventIDs(p.after), 0
+	for _, i := range slices.Backward(calls) {
 		later := 0
 		for _, j := range either {
 			if j > i {
@@ -95,18 +102,20 @@ func (p pass) openCalls() {
 		switch _, visible := left[p.before.At(i).ID()]; {
 		case visible:
 			stay++
-		case stay+later < p.m.cfg.MaxOpenCalls:
-			p.fail("the unanswered call in %s was hidden, only %d later ones stay", p.before.At(i).ID(), stay)
+		case stay+later < limit:
+			p.fail("the %s call in %s was hidden, only %d later ones stay", kind, p.before.At(i).ID(), stay)
 		}
 	}
 }
 
 // openCalls returns the events, once for each call, of calls that must stay whatever
-// there is, and of those of which only so many stay. Either are of the former: calls in
+// there is, and of those of which only so many stay: that wait for the user's side, or
+// that nobody answers. Either are of the former: calls in
 // an event that names no invocation, which may count as the newest's or not. Asking are
-// answered requests to the user, each with the call that it is about and that has not
-// returned since: it stays as long as the call does.
-func openCalls(v fold.View, run compaction.Run) (pending, dead, either []int, asking [][2]int) {
+// requests to the user, each with the call that it is about: answered ones, where the call
+// has not returned since and they stay as long as it does; and, the other way round,
+// unanswered ones, where the call stays as long as they do.
+func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either []int, asking [][2]int) {
 	owner := owners(v)
 	newest, named := "", v.Skeleton().Invocation
 	for i := range v.Len() {
@@ -134,10 +143,13 @@ func openCalls(v fold.View, run compaction.Run) (pending, dead, either []int, as
 				continue
 			}
 			if answer < 0 {
-				waits[j] = "pending"
+				asking = append(asking, [2]int{calls[j].Index, c.Index})
+				if waits[j] == "dead" {
+					waits[j] = "asked about"
+				}
 			} else if calls[j].Responses == nil || slices.Max(calls[j].Responses) < c.Responses[answer] {
 				asking = append(asking, [2]int{c.Index, calls[j].Index})
-				if waits[j] == "" {
+				if waits[j] == "" || waits[j] == "asked about" {
 					waits[j] = "dead"
 				}
 			}
@@ -146,17 +158,21 @@ func openCalls(v fold.View, run compaction.Run) (pending, dead, either []int, as
 	}
 	for i, c := range calls {
 		over := owner[c.Index] != newest && (owner[c.Index] != run.Invocation || run.Invocation == "")
+		named := nearestNamed(v, c.Index) == named
 		switch {
-		case waits[i] == "pending", waits[i] == "dead" && !over:
+		case waits[i] == "" || waits[i] == "asked about":
+		case !over, named:
 			pending = append(pending, c.Index)
-		case waits[i] == "dead" && nearestNamed(v, c.Index) == named:
-			pending = append(pending, c.Index)
-			either = append(either, c.Index)
-		case waits[i] == "dead":
+			if over && waits[i] == "dead" {
+				either = append(either, c.Index)
+			}
+		case waits[i] == "pending":
+			waiting = append(waiting, c.Index)
+		default:
 			dead = append(dead, c.Index)
 		}
 	}
-	return pending, dead, either, asking
+	return pending, waiting, dead, either, asking
 }
 
 // nearestNamed returns the invocation that the event names or else the nearest before it
@@ -227,6 +243,13 @@ func (p pass) covered() {
 				p.fail("%s was summarised with Merge %v", e.ID(), r.Merge)
 			}
 		}
+		covered := 0
+		for _, e := range r.Events {
+			covered += e.EstimatedTokens()
+		}
+		if covered < 32 {
+			p.fail("a summarizer was asked for a summary of %d tokens", covered)
+		}
 		limit := p.m.cfg.MaxInputTokens
 		tokens := patch.EstimateTextTokens(compaction.Transcript(r.Events, 0))
 		for _, e := range r.Events {
@@ -237,10 +260,56 @@ func (p pass) covered() {
 		}
 	}
 	for i, e := range p.before.Events() {
-		if _, visible := left[e.ID()]; !visible && !shown[e.ID()] && (compaction.Transcript([]*patch.Event{e}, 0) != "" || p.before.IsSummary(i)) {
+		if _, visible := left[e.ID()]; !visible && !shown[e.ID()] && !p.saidWordForWord(e) && (compaction.Transcript([]*patch.Event{e}, 0) != "" || p.before.IsSummary(i)) {
 			p.fail("%s was covered and not shown", e.ID())
 		}
 	}
+}
+
+// saidWordForWord reports whether a new summary that nobody was asked for says all that the
+// event does.
+func (p pass) saidWordForWord(e *patch.Event) bool {
+	was := eventIDs(p.before)
+	for _, s := range p.after.Events() {
+		if _, there := was[s.ID()]; !there && groupName(s) == groupName(e) && p.isWordForWord(textOfSummary(s), groupName(s)) {
+			return true
+		}
+	}
+	return false
+}
+
+func textOfSummary(e *patch.Event) string {
+	c, err := e.Content()
+	if err != nil || c == nil || len(c.Parts) == 0 {
+		return ""
+	}
+	return c.Parts[0].Text
+}
+
+// isWordForWord reports whether the text, which nobody was asked for, says all that the
+// events of a group that went do, and these are too few words for a summarizer.
+func (p pass) isWordForWord(text, group string) bool {
+	if _, asked := p.asked[text]; asked {
+		return false
+	}
+	left, tokens := eventIDs(p.after), 0
+	for i, e := range p.before.Events() {
+		if _, visible := left[e.ID()]; visible || groupName(e) != group {
+			continue
+		}
+		tokens += e.EstimatedTokens()
+		said := textOfSummary(e)
+		if !p.before.IsSummary(i) {
+			said = compaction.Transcript([]*patch.Event{e}, 0)
+		}
+		for line := range strings.Lines(said) {
+			// Whether a call is answered, other events say.
+			if !strings.Contains(text, strings.TrimSpace(strings.ReplaceAll(line, " (never answered)", ""))) {
+				return false
+			}
+		}
+	}
+	return tokens < 32
 }
 
 func hasText(e *patch.Event, text string) bool {
@@ -261,6 +330,9 @@ func (p pass) summaries() {
 			p.fail("%v", err)
 		}
 		r, asked := p.asked[c.Parts[0].Text]
+		if !asked && p.after.IsSummary(i) && p.isWordForWord(c.Parts[0].Text, groupName(e)) {
+			continue
+		}
 		if !asked || !p.after.IsSummary(i) {
 			p.fail("%s came, which nobody wrote", e.ID())
 		}
@@ -308,9 +380,8 @@ func liveQuestion(v fold.View, run compaction.Run) int {
 	return question
 }
 
-// No function call comes first or directly after a summary of role model where it did
-// not before; a new summary has role user where the next event with content is the
-// model's.
+// A new summary has role user. No function call comes first, or directly after a summary
+// of role model, which somebody may have made by hand, where it did not before.
 func (p pass) roles() {
 	bare := func(v fold.View, i int) bool {
 		return i == 0 || v.IsSummary(i-1) && v.At(i-1).Role() == "model"
@@ -322,14 +393,9 @@ func (p pass) roles() {
 			p.fail("the call in %s stands first or after a summary of role model", p.after.At(c.Index).ID())
 		}
 	}
-	next := ""
-	for i := p.after.Len() - 1; i >= 0; i-- {
-		e := p.after.At(i)
-		if _, there := was[e.ID()]; !there && next == "model" && e.Role() != "user" {
-			p.fail("summary %d has role %s before a turn of the model", i, e.Role())
-		}
-		if e.HasContent() {
-			next = e.Role()
+	for i, e := range p.after.Events() {
+		if _, there := was[e.ID()]; !there && e.Role() != "user" {
+			p.fail("summary %d has role %s", i, e.Role())
 		}
 	}
 }

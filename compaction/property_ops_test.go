@@ -23,7 +23,7 @@ func oneIn(t *rapid.T, n int, label string) bool {
 }
 
 func (m *machine) configure(t *rapid.T) {
-	cfg := compaction.Config{Enabled: true, MaxOpenCalls: rapid.IntRange(1, 4).Draw(t, "open calls"), MaxSummaries: rapid.IntRange(2, 5).Draw(t, "K")}
+	cfg := compaction.Config{Enabled: true, MaxOpenCalls: rapid.IntRange(1, 4).Draw(t, "open calls"), MaxWaitingCalls: rapid.IntRange(1, 4).Draw(t, "waiting calls"), MaxSummaries: rapid.IntRange(2, 5).Draw(t, "K")}
 	which := rapid.IntRange(0, 2).Draw(t, "triggers")
 	if which != 1 {
 		cfg.CompactionInterval = rapid.IntRange(1, 4).Draw(t, "interval")

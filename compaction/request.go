@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -16,6 +17,15 @@ const maxPartRunes = 4_000
 // Summaries of fewer tokens than so many, together, may be merged into one of three
 // quarters of that, since little can be left out of them.
 const tinyTokens = 256
+
+// What takes fewer tokens than so many is not shown to a summarizer: its answer would
+// hardly be shorter. The summary says it word for word, and goes with its neighbours when
+// summaries are merged.
+const briefTokens = 32
+
+// Of what takes fewer tokens than so many, a summary that turned out too long is not used,
+// and the summary says it word for word.
+const shortTokens = 128
 
 // A summary should take this part of what it stands for, but need not take fewer than so
 // many tokens. One that is a little longer is not refused yet.
@@ -50,13 +60,41 @@ func request(v fold.View, w *Window, g Group, again []*patch.Event, cfg Config) 
 // maxAnswer is how long the summary of a group may be.
 func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
 	covered := tokensAt(v, g.Indices)
-	if w.Merge && covered < tinyTokens {
-		return min(covered*3/4, cfg.MaxSummaryTokens)
+	if w.Merge {
+		return min(longestMerged(covered), cfg.MaxSummaryTokens)
 	}
 	// A branch that said little gets room from what the window saves on the others, lest
 	// it keep them all waiting.
 	least := min(leastAim, w.Tokens/(4*len(w.Groups)))
 	return min(max(covered/2, least), cfg.MaxSummaryTokens)
+}
+
+// longestMerged is how long a summary of summaries may be that take so many tokens.
+func longestMerged(tokens int) int {
+	switch {
+	case tokens < briefTokens:
+		return tokens
+	case tokens < tinyTokens:
+		return tokens * 3 / 4
+	}
+	return tokens / 2
+}
+
+// wordForWord returns a text that says all that the events of a request do. Names and ids
+// may be longer than what was said: that is cut then.
+func wordForWord(r Request) string {
+	if !r.Merge {
+		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*patch.RunesPerToken))
+	}
+	var texts []string
+	for _, e := range r.Events {
+		for _, p := range partsOf(e) {
+			if p.Text != nil && !p.Thought {
+				texts = append(texts, *p.Text)
+			}
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 func tokensAt(v fold.View, indices []int) int {
@@ -82,7 +120,7 @@ func summariesBefore(v fold.View, g Group) []*patch.Event {
 }
 
 func history(r Request, maxTokens int) string {
-	limit := maxTokens * patch.RunesPerToken
+	limit := runesOf(maxTokens)
 	var b strings.Builder
 	if len(r.Before) > 0 {
 		fmt.Fprintf(&b, "[For context, summarised already]\n%s[To summarise]\n", fitting(r.Before, limit/4))
@@ -91,9 +129,15 @@ func history(r Request, maxTokens int) string {
 	return b.String()
 }
 
+// runesOf is how many runes so many tokens have, or the most that there is.
+func runesOf(tokens int) int {
+	return min(tokens, math.MaxInt/patch.RunesPerToken) * patch.RunesPerToken
+}
+
 // fitting is a transcript of at most so many runes: long arguments and results are cut
 // first, then texts too, so that something of each event is shown as long as there is
-// room; then the middle of the whole.
+// room; then the middle of the whole, up to the end of a line, lest what stands in a line
+// passes for a turn.
 func fitting(events []*patch.Event, limit int) string {
 	text := ""
 	for most := maxPartRunes; most >= 100; most /= 2 {
@@ -112,5 +156,9 @@ func fitting(events []*patch.Event, limit int) string {
 	}
 	runes := []rune(text)
 	half := limit / 2
-	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s\n", string(runes[:half]), n-2*half, strings.TrimSuffix(string(runes[n-half:]), "\n"))
+	rest := string(runes[n-half:])
+	if runes[n-half-1] != '\n' {
+		_, rest, _ = strings.Cut(rest, "\n")
+	}
+	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", string(runes[:half]), n-half-utf8.RuneCountInString(rest), rest)
 }

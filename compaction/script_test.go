@@ -35,7 +35,7 @@ var word = regexp.MustCompile(`^(?:(\w[\w.@]*)(!?)/)?([uacrRlqdtSC])(\d*)(?:\(([
 type event map[string]any
 
 // parseWord gives the event that a word stands for, and of a summary the level.
-func parseWord(t testing.TB, w string, i int) (e event, level int) {
+func parseWord(t tester, w string, i int) (e event, level int) {
 	m := word.FindStringSubmatch(w)
 	if m == nil {
 		t.Fatalf("no word of a log: %q", w)
@@ -50,7 +50,7 @@ func parseWord(t testing.TB, w string, i int) (e event, level int) {
 	if inv != "" {
 		e["invocationId"] = "inv" + inv
 	}
-	text := strings.Repeat("abc ", 3)
+	text := strings.Repeat("abc ", 16)
 	if size != "" {
 		n, _ := strconv.Atoi(size)
 		text = strings.Repeat("abc ", n)
@@ -111,7 +111,7 @@ func at(i int) string {
 	return time.Date(2026, 1, 1, 0, 0, i, 0, time.UTC).Format(time.RFC3339)
 }
 
-func parseEvent(t testing.TB, e event) *patch.Event {
+func parseEvent(t tester, e event) *patch.Event {
 	text, err := json.Marshal(e)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func script(t testing.TB, words string) fold.View {
 			for range level - 1 {
 				windows *= 4
 			}
-			e["content"] = map[string]any{"role": "model", "parts": []any{map[string]any{"text": strings.Repeat("sum ", 5)}}}
+			e["content"] = map[string]any{"role": "model", "parts": []any{map[string]any{"text": strings.Repeat("sum ", 20)}}}
 			e["author"] = "user"
 			e["actions"] = map[string]any{"compaction": map[string]any{"startTimestamp": 1, "endTimestamp": 2}}
 			e["customMetadata"] = map[string]any{"patchlog": map[string]any{"level": level, "windows": windows, "passes": level, "events": windows}}

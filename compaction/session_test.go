@@ -20,23 +20,36 @@ var key = store.Key{App: "app", User: "user", Session: "s"}
 
 // session is a session of a store in memory, written in the words of [script].
 type session struct {
-	t     testing.TB
+	t     tester
 	store *store.Store
 	words int
 }
 
 func newSession(t testing.TB, words string) *session {
+	s := openSession(t)
+	t.Cleanup(func() { s.store.Close() })
+	s.append(words)
+	return s
+}
+
+// tester is a test, or a case of a property.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Context() context.Context
+}
+
+func openSession(t tester) *session {
 	st, err := store.OpenMemory(store.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { st.Close() })
 	if _, err := st.Create(t.Context(), key, nil); err != nil {
 		t.Fatal(err)
 	}
-	s := &session{t: t, store: st}
-	s.append(words)
-	return s
+	return &session{t: t, store: st}
 }
 
 // append appends the events that words stand for; the ids go on counting.

@@ -80,20 +80,24 @@ var (
 	// ErrSummarizerPanic: the summarizer panicked.
 	ErrSummarizerPanic = errors.New("summarizer panicked")
 
+	// ErrPanic: something else did, such as a function of [Options], or compaction itself.
+	ErrPanic = errors.New("compaction panicked")
+
 	// ErrSummarizerBusy: too many calls that were given up have not returned yet.
 	ErrSummarizerBusy = errors.New("summarizer does not return")
 )
 
-// panicError is a summarizer's panic. It matches [ErrSummarizerPanic].
+// panicError is a panic. It matches [ErrSummarizerPanic] or [ErrPanic].
 type panicError struct {
+	of    error
 	value any
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", ErrSummarizerPanic, e.value) }
+func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", e.of, e.value) }
 
-// Is reports whether target is [ErrSummarizerPanic].
-func (e *panicError) Is(target error) bool { return target == ErrSummarizerPanic }
+// Is reports whether target is whose panic it is.
+func (e *panicError) Is(target error) bool { return target == e.of }
 
 // SummarizerError says that a summary was not made, and that the session is as it was.
 type SummarizerError struct {

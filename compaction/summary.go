@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"unicode"
 
 	"google.golang.org/genai"
 
@@ -15,6 +17,9 @@ import (
 // errDeclined: the summarizer had nothing to say. It is no failure, but nothing is
 // written.
 var errDeclined = errors.New("declined")
+
+// errTooLong: the summarizer's answer is one, but for its length.
+var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
 
 // answer returns the text of a summarizer's answer, or why it cannot be used.
 func answer(r Response, maxTokens int) (string, error) {
@@ -38,8 +43,8 @@ func answer(r Response, maxTokens int) (string, error) {
 			return refuse("it calls the function %q", p.FunctionCall.Name)
 		case p.Thought:
 			thoughts = true
-		case strings.TrimSpace(p.Text) != "":
-			texts = append(texts, strings.TrimSpace(strings.ToValidUTF8(p.Text, "\uFFFD")))
+		case clean(p.Text) != "":
+			texts = append(texts, clean(p.Text))
 		}
 	}
 	switch text := strings.Join(texts, "\n"); {
@@ -47,11 +52,28 @@ func answer(r Response, maxTokens int) (string, error) {
 		return refuse("it holds only thoughts")
 	case text == "":
 		return refuse("it is empty")
+	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }):
+		return refuse("it has no letter and no digit")
 	case patch.EstimateTextTokens(text) > maxTokens:
-		return refuse("it takes %d tokens, and may take %d", patch.EstimateTextTokens(text), maxTokens)
+		return "", fmt.Errorf("%w: it takes %d tokens, and may take %d", errTooLong, patch.EstimateTextTokens(text), maxTokens)
 	default:
 		return text, nil
 	}
+}
+
+// clean is a text without what a terminal or a reader of the log would take for a command:
+// control characters other than line breaks and tabs, and those that turn the direction of
+// writing. What is no Unicode becomes U+FFFD.
+func clean(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case unicode.IsControl(r), r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069:
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
 // written is a summary's text, and what it was made from.
@@ -65,113 +87,43 @@ type written struct {
 func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func() string) ([]*patch.Event, error) {
 	v := s.view
 	events := make([]*patch.Event, len(texts))
-	s.number()
-	next := turnsFrom(v, w.Start+w.Count, func(int) bool { return true })
-	last := turnsBefore(v, w)
-	if len(next) == 0 && s.live != noInvocation {
-		next = append(next, turn{genai.RoleModel, ""}) // the model goes on from here
+	gone := map[int]bool{}
+	for _, span := range append(slices.Clone(w.Also), w.Span) {
+		for i := span.Start; i < span.Start+span.Count; i++ {
+			gone[i] = true
+		}
 	}
-	// From the last, for the role of a summary depends on what follows it.
-	for i := len(texts) - 1; i >= 0; i-- {
-		t := texts[i]
-		role := roleBetween(last, next, t.group.Branch)
+	for i, t := range texts {
 		e, err := patch.NewEvent(patch.Fields{
 			ID:             newID(),
 			InvocationID:   newID(),
 			Author:         "user",
 			Branch:         t.group.Branch,
 			IsolationScope: t.group.Scope,
-			Content:        genai.NewContentFromText(t.text, genai.Role(role)),
-			Actions:        patch.Actions{Compaction: compactionOf(v, t)},
+			Content:        visibleContent(t.text),
+			Actions:        patch.Actions{Compaction: compactionOf(v, t, gone)},
 			CustomMetadata: map[string]any{lineageKey: s.lineage(w, t.group, cfg).metadata()},
 		})
 		if err != nil {
 			return nil, fmt.Errorf("summary: %w", err)
 		}
 		events[i] = e
-		next = append([]turn{{role, t.group.Branch}}, next...)
 	}
 	return events, nil
 }
 
-// turn is what the role of a summary before it depends on.
-type turn struct {
-	role   string
-	branch string
+// visibleContent is a summary as a model sees it. It always is the user's: whatever stands
+// beside it in the log, in the prompt it may come first or have a function call behind it,
+// where a model's API refuses a turn of the model. Two turns of the user in a row it
+// accepts.
+func visibleContent(text string) *genai.Content {
+	return genai.NewContentFromText(text, genai.RoleUser)
 }
 
-// turnsBefore returns the turns before a window's summaries, the last first.
-func turnsBefore(v fold.View, w *Window) []turn {
-	var turns []turn
-	also := len(w.Also) - 1
-	for i := w.Start - 1; i >= 0 && len(turns) < lookAhead; i-- {
-		for also >= 0 && i < w.Also[also].Start {
-			also--
-		}
-		goes := also >= 0 && i < w.Also[also].Start+w.Also[also].Count
-		if e := v.At(i); e.HasContent() && !goes {
-			turns = append(turns, turnOf(e))
-		}
-	}
-	return turns
-}
-
-// turnOf says whose turn an event is. A function call is the model's, whatever its role.
-func turnOf(e *patch.Event) turn {
-	role := e.Role()
-	if calls(e) {
-		role = genai.RoleModel
-	}
-	return turn{role, e.Branch()}
-}
-
-// turnsFrom returns the turns from a visible event on, of those events that are shown.
-func turnsFrom(v fold.View, i int, shown func(i int) bool) []turn {
-	var turns []turn
-	for i, e := range v.EventsFrom(i) {
-		if len(turns) == lookAhead {
-			break
-		}
-		if e.HasContent() && shown(i) {
-			turns = append(turns, turnOf(e))
-		}
-	}
-	return turns
-}
-
-// So many events after a window are looked at to find the one that an agent of a
-// branch reads next.
-const lookAhead = 64
-
-// roleBetween returns the role that a summary has between the turns before it, the last
-// first, and those after it. Two turns of the model in a row, or a function call after
-// one, are refused by a model's API; two of the user are not.
-func roleBetween(last, next []turn, branch string) string {
-	for _, turns := range [][]turn{last, next} {
-		if len(turns) > 0 && turns[0].role == genai.RoleModel {
-			return genai.RoleUser
-		}
-		for _, t := range turns {
-			if related(t.branch, branch) {
-				if t.role == genai.RoleModel {
-					return genai.RoleUser
-				}
-				break
-			}
-		}
-	}
-	return genai.RoleModel
-}
-
-// related reports whether an agent may read events of both branches: one is the other,
-// above it, or none.
-func related(a, b string) bool {
-	return a == b || a == "" || b == "" || strings.HasPrefix(a, b+".") || strings.HasPrefix(b, a+".")
-}
-
-// compactionOf says what a summary stands for, as ADK does: the least and the greatest
-// time of what it covers and what was shown.
-func compactionOf(v fold.View, t written) *patch.EventCompaction {
+// compactionOf says what a summary stands for, as ADK does: the least and the greatest time
+// of what it covers, and which visible events in between it does not stand for. gone are
+// the events that go along with those.
+func compactionOf(v fold.View, t written, gone map[int]bool) *patch.EventCompaction {
 	c := &patch.EventCompaction{CompactedContent: genai.NewContentFromText(t.text, genai.RoleModel)}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	see := func(e *patch.Event) {
@@ -185,10 +137,16 @@ func compactionOf(v fold.View, t written) *patch.EventCompaction {
 	for _, i := range t.group.Indices {
 		see(v.At(i))
 	}
-	for _, e := range t.again {
-		see(e)
-	}
 	c.StartTimestamp, c.EndTimestamp = least, greatest
+	for i, e := range v.Events() {
+		if gone[i] {
+			continue
+		}
+		of, isSummary := CompactionOf(e)
+		if InCompactedRange(e, *c) || isSummary && within(of, *c) && !excludes(*c, e) {
+			c.ExcludedEvents = append(c.ExcludedEvents, refTo(e))
+		}
+	}
 	return c
 }
 
@@ -201,33 +159,30 @@ func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
 		}
 		return merged(of, cfg.MaxSummaries)
 	}
-	l := Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices)}
+	return Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices)}
+}
+
+// recent are the raw events of a group that are of its last n invocations.
+func (s *visible) recent(g Group, n int) recent {
 	seen := map[int32]bool{}
 	from := len(g.Indices)
 	for from > 0 {
 		number := s.invocation[g.Indices[from-1]]
-		if !seen[number] && len(seen) == cfg.OverlapSize {
+		if !seen[number] && len(seen) == n {
 			break
 		}
 		seen[number] = true
 		from--
 	}
+	var events []recentEvent
 	for _, i := range g.Indices[from:] {
-		l.Recent = addSeq(l.Recent, s.view.SeqOf(i))
+		events = append(events, recentEvent{s.view.SeqOf(i), s.entries[i].Event.ID()})
 	}
-	return l
+	return recentOf(events)
 }
 
 func (l Lineage) metadata() map[string]any {
-	m := map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}
-	if len(l.Recent) > 0 {
-		ranges := make([]any, len(l.Recent))
-		for i, r := range l.Recent {
-			ranges[i] = []any{r[0], r[1]}
-		}
-		m["recent"] = ranges
-	}
-	return m
+	return map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}
 }
 
 // patches returns what puts summaries in a window's place, in the order in which they

@@ -95,8 +95,8 @@ func (s *visible) forcedMerge(chains []*chain, k, prompt, threshold int) *Window
 		for _, i := range indices {
 			saved += s.entries[i].Event.EstimatedTokens()
 		}
-		saved /= 2 // at least, or the answer is refused
-		worth := prompt-saved < threshold || saved*worthwhile >= threshold
+		saved -= longestMerged(saved) // at least, or the answer is refused
+		worth := prompt-saved < threshold || saved >= fraction(threshold)
 		if worth && (best == nil || level < lowest) {
 			best, lowest = indices, level
 		}

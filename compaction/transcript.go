@@ -16,8 +16,9 @@ import (
 // all other line separators and control characters are escaped, so that what a tool
 // returned cannot pass for somebody's turn. Arguments and results of functions longer
 // than maxRunes, if that is above 0, are cut, with a note of how much is missing. A call
-// with an id that none of the events answers is marked. Thoughts are left out, and so are
-// events with nothing to say, and nil.
+// with an id that none of the events answers is marked; of a long-running one, what the tool
+// itself returned is no answer. Thoughts are left out, and so are events with nothing to
+// say, and nil.
 func Transcript(events []*patch.Event, maxRunes int) string {
 	if slices.Contains(events, nil) {
 		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
@@ -27,10 +28,14 @@ func Transcript(events []*patch.Event, maxRunes int) string {
 
 // transcript cuts texts that are longer than maxText too, if that is above 0.
 func transcript(events []*patch.Event, maxRunes, maxText int) string {
-	answered := map[string]bool{}
+	answered, waits := map[string]bool{}, map[string]bool{}
 	for _, e := range events {
+		for _, id := range e.LongRunningToolIDs() {
+			waits[id] = true
+		}
 		for p := range e.FunctionParts() {
-			answered[p.ID] = answered[p.ID] || p.Response || p.ID == ""
+			placeholder := waits[p.ID] && e.Author() != "user"
+			answered[p.ID] = answered[p.ID] || p.Response && !placeholder || p.ID == ""
 		}
 	}
 	var b strings.Builder

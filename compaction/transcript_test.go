@@ -91,10 +91,10 @@ func TestTranscriptOfTooManyEvents(t *testing.T) {
 }
 
 func TestPromptTemplate(t *testing.T) {
-	s := newSession(t, "u1 a1 u2")
+	s := newSession(t, "u1*3 a1*3 u2*30")
 	sum := &scripted{}
 	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.PromptTemplate = "<<" + compaction.History + ">>" }))
-	if got, want := sum.requests[0].Prompt, "<<user: abc abc abc\nagent: abc abc abc\nuser: abc abc abc\n>>"; got != want {
+	if got, want := sum.requests[0].Prompt, "<<user: abc abc abc\nagent: abc abc abc\nuser: abc"+strings.Repeat(" abc", 29)+"\n>>"; got != want {
 		t.Errorf("the prompt is %q, want %q", got, want)
 	}
 }

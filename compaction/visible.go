@@ -135,12 +135,12 @@ func (s *visible) raw(i int) bool { return !s.entries[i].Summary }
 
 // settle finds out what stays and what is tied together. holds says which raw events
 // the trigger leaves alone.
-func (s *visible) settle(maxOpenCalls int, holds func(i int) bool) {
+func (s *visible) settle(cfg Config, holds func(i int) bool) {
 	s.number()
 	n := len(s.entries)
 	s.stays, s.attached, s.last = make([]bool, n), make([]bool, n), make([]int32, n)
 	calls := s.view.Calls()
-	s.holdOpenCalls(calls, maxOpenCalls)
+	s.holdOpenCalls(calls, cfg)
 	for i, e := range s.entries {
 		s.stays[i] = s.stays[i] || e.Summary || holds(i) || len(s.pinned) > 0 && s.pinned[e.Event.ID()] || isRecord(e.Event)
 	}

@@ -45,23 +45,19 @@ func (s *visible) tail(n int) int {
 	return i
 }
 
-// A window of fewer tokens waits while there is a larger one. A model's answer to so
-// little is easily longer than what it was to replace, and a window that is refused must
-// not keep all others waiting.
-const smallWindow = 128
-
 // window returns the oldest stretch that can be covered, as far as the summarizer's
-// input reaches, or nil if there is none. Small ones come last.
+// input reaches, or nil if there is none. What cannot be covered stays from now on, so that
+// it does not count as waiting.
 func (s *visible) window(by Trigger, cfg Config) *Window {
 	for {
-		w, refused := s.oldest(by, cfg)
-		if w != nil || len(refused) == 0 {
-			return w
+		oldest, refused := s.windows(by, cfg)
+		if len(refused) == 0 {
+			return oldest
 		}
-		// What would have gone from before the window cannot, and neither what it is tied to.
+		// Neither can what it is tied to.
 		tied := map[int32]bool{}
-		for _, span := range refused {
-			tied[s.last[span.Start]] = true
+		for _, i := range refused {
+			tied[s.last[i]] = true
 		}
 		for i, last := range s.last {
 			s.stays[i] = s.stays[i] || tied[last]
@@ -70,16 +66,15 @@ func (s *visible) window(by Trigger, cfg Config) *Window {
 	}
 }
 
-// oldest returns the oldest window, or else of one that a model's API would refuse what
-// would have gone from before it.
-func (s *visible) oldest(by Trigger, cfg Config) (w *Window, refused []Span) {
+// windows returns the oldest window, and events that cannot go: those that would go from
+// before a window, or without a summary, and leave a log that a model's API refuses.
+func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int) {
 	attachedTo := map[int32][]int{}
 	for i, a := range s.attached {
 		if a {
 			attachedTo[s.last[i]] = append(attachedTo[s.last[i]], i)
 		}
 	}
-	var small *Window
 	for start := 0; start < len(s.entries); {
 		if s.stays[start] || s.attached[start] {
 			start++
@@ -90,21 +85,18 @@ func (s *visible) oldest(by Trigger, cfg Config) (w *Window, refused []Span) {
 			end++
 		}
 		to := s.reach(start, end, attachedTo, cfg.MaxInputTokens)
-		w, endures := s.covering(by, start, to, attachedTo)
-		if !endures {
-			refused = append(refused, w.Also...)
-			start = to
-			continue
+		w, gone := s.covering(by, start, to, attachedTo)
+		switch {
+		case !s.endurable(w, gone):
+			for _, span := range gone {
+				refused = append(refused, span.Start)
+			}
+		case oldest == nil:
+			oldest = w
 		}
-		if w.Tokens >= smallWindow {
-			return w, nil
-		}
-		if small == nil {
-			small = w
-		}
-		start = end
+		start = to
 	}
-	return small, refused
+	return oldest, refused
 }
 
 // reach returns how far from start a window goes: over as many closed units as the
@@ -146,9 +138,9 @@ func shownTokens(e *patch.Event) int {
 	return e.EstimatedTokens() + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
-// covering returns the window over [start, end) and what goes with it, and whether it
-// leaves a log that a model's API accepts.
-func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]int) (w *Window, endures bool) {
+// covering returns the window over [start, end) and what goes with it, and which of it goes
+// without a summary in its place.
+func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]int) (w *Window, gone []Span) {
 	w = &Window{Trigger: by, Span: Span{start, end - start}}
 	var indices []int
 	for i := start; i < end; i++ {
@@ -160,11 +152,11 @@ func (s *visible) covering(by Trigger, start, end int, attachedTo map[int32][]in
 		indices = append(indices, i)
 	}
 	s.fill(w, indices)
-	gone := w.Also
+	gone = w.Also
 	if len(w.Groups) == 0 {
 		gone = append(slices.Clone(gone), w.Span)
 	}
-	return w, s.endurable(w, gone)
+	return w, gone
 }
 
 // fill says what the events with the given indices, in order, are to a window.
@@ -207,6 +199,9 @@ func (s *visible) fill(w *Window, indices []int) {
 // given spans are gone without a summary in their place: no function call comes first,
 // or directly after a summary of role model, where it did not before.
 func (s *visible) endurable(w *Window, gone []Span) bool {
+	if len(gone) == 0 {
+		return true
+	}
 	summarised := len(w.Groups) > 0
 	var left []int
 	removed := make([]bool, len(s.entries))
@@ -235,7 +230,7 @@ func (s *visible) endurable(w *Window, gone []Span) bool {
 		if before < 0 {
 			return false
 		}
-		// The window's own summaries take the role that fits what follows them.
+		// The window's own summaries are the user's.
 		if !inWindow(before) && s.entries[before].Summary && s.entries[before].Event.Role() == "model" {
 			return false
 		}

@@ -3,6 +3,7 @@ package compaction
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -174,7 +175,13 @@ func (w *Worker[K]) compact(key K) {
 	if w.ctx.Err() != nil {
 		return
 	}
-	// What goes wrong has been logged, counted and observed.
+	// What goes wrong has been logged, counted and observed. What is left may be a panic in
+	// what observes, or in the log.
+	defer func() {
+		if p := recover(); p != nil {
+			w.compactor.panicked(w.ctx, key, &panicError{ErrPanic, p, debug.Stack()})
+		}
+	}()
 	_, _ = w.compactor.MaybeCompact(w.ctx, key)
 }
 

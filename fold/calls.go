@@ -13,6 +13,10 @@ type Call struct {
 	// Held says that a patch must not hide it: it is long-running and the user's side
 	// has not answered, or it is of the newest invocation and nothing has.
 	Held bool
+
+	// Newest says that it is of the newest invocation, answered or not: that of the newest
+	// regular event of the raw log that names one.
+	Newest bool
 }
 
 // Calls returns the function calls of the visible log in their order, each with its
@@ -67,10 +71,11 @@ func (v View) findCalls() []Call {
 	}
 	for i := range calls {
 		c := &calls[i]
+		c.Newest = v.isNewest(c.Index)
 		if e := v.At(c.Index); isLongRunning(e, c.ID) {
 			c.Held = !slices.ContainsFunc(c.Responses, func(r int) bool { return v.At(r).Author() == "user" })
 		} else if c.Responses == nil {
-			c.Held = v.isNewest(c.Index)
+			c.Held = c.Newest
 		}
 	}
 	return calls

@@ -46,7 +46,7 @@ func TestCallsAreTheCallersOwn(t *testing.T) {
 		first[i].Responses = append(first[i].Responses, 99)
 		first[i].Responses[0] = 99
 	}
-	if got := fmt.Sprint(v.Calls()); got != "[{0 0 x f [1 4] false} {2 0 y f [3] false}]" {
+	if got := fmt.Sprint(v.Calls()); got != "[{0 0 x f [1 4] false false} {2 0 y f [3] false false}]" {
 		t.Errorf("after a caller changed its slice: %s", got)
 	}
 	if got := fmt.Sprint(first[1].Responses); got != "[99 99]" {

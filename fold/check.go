@@ -13,6 +13,16 @@ type CheckOptions struct {
 	// leaves a visible log that a model's API refuses.
 	AllowOrphans bool
 
+	// HideWaiting accepts a patch that hides a long-running call which the user's side
+	// has not answered, unless it is of the newest invocation. Whoever sets it sees to it
+	// that the call is in sight again when its answer comes.
+	HideWaiting bool
+
+	// Together says that the patches of a call mean one thing together: they are judged
+	// for orphans by what all of them do, as [View.CheckOrphans] does, and not one by one.
+	// For [View.Check], which has one patch, it means nothing.
+	Together bool
+
 	// AnyBase accepts a patch whatever its base: it means the log as the view has it.
 	AnyBase bool
 }
@@ -63,7 +73,7 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 		return edit{}, err
 	}
 	if !opts.AllowOrphans {
-		if err := v.checkOrphans(e); err != nil {
+		if err := v.checkOrphans(e, opts); err != nil {
 			return edit{}, err
 		}
 	}

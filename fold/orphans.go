@@ -94,10 +94,11 @@ type span struct {
 	first, end int
 	added      []node
 	fixed      bool // it cannot be another span: a revert's
+	hides      bool // it may hide calls that wait for the user's side
 }
 
-func (v View) checkOrphans(e edit) error {
-	s := span{v, v.pairing(), e.first, e.end, e.added(), e.target != nil}
+func (v View) checkOrphans(e edit, opts CheckOptions) error {
+	s := span{v, v.pairing(), e.first, e.end, e.added(), e.target != nil, opts.HideWaiting}
 	orphans := s.orphans()
 	if len(orphans) == 0 {
 		return nil
@@ -178,10 +179,15 @@ func (s span) after(key callKey, before []part) (parts []part, was []int) {
 
 func (s span) orphansOf(key callKey) []Orphan {
 	before := s.pairs.byKey[key]
-	partnerBefore := pair(before)
 	parts, was := s.after(key, before)
-	partner := pair(parts)
+	gone := func(p part) bool { return p.pos >= s.first && p.pos < s.end }
+	return s.view.orphansOf(before, parts, was, gone, s.hides)
+}
 
+// orphansOf lists what is wrong with the parts of one key as they would stand, where was
+// tells for each its index among those before, or unpaired if it is new.
+func (v View) orphansOf(before, parts []part, was []int, gone func(part) bool, hides bool) []Orphan {
+	partnerBefore, partner := pair(before), pair(parts)
 	var out []Orphan
 	for i, p := range parts {
 		old := was[i]
@@ -196,7 +202,7 @@ func (s span) orphansOf(key callKey) []Orphan {
 		}
 	}
 	for i, p := range before {
-		if !p.Response && p.pos >= s.first && p.pos < s.end && s.mustStay(before, partnerBefore, i) {
+		if !p.Response && gone(p) && v.mustStay(before, partnerBefore, i, hides) {
 			out = append(out, p.orphan(problemOpen))
 		}
 	}
@@ -205,18 +211,19 @@ func (s span) orphansOf(key callKey) []Orphan {
 
 // mustStay reports whether the call with index i is open, and of the newest invocation
 // or long-running. A long-running call stays open until the user's side has answered
-// it: what the tool itself returned is a placeholder.
-func (s span) mustStay(parts []part, partner []int, i int) bool {
+// it: what the tool itself returned is a placeholder. hides says that such a one is like
+// any other.
+func (v View) mustStay(parts []part, partner []int, i int, hides bool) bool {
 	call := parts[i]
-	if isLongRunning(call.event, call.ID) {
-		for j, p := range parts {
-			if p.Response && partner[j] == i && p.event.Author() == "user" {
-				return false
-			}
-		}
-		return true
+	if !isLongRunning(call.event, call.ID) {
+		return partner[i] == unpaired && v.isNewest(call.pos)
 	}
-	return partner[i] == unpaired && s.view.isNewest(call.pos)
+	for j, p := range parts {
+		if p.Response && partner[j] == i && p.event.Author() == "user" {
+			return false
+		}
+	}
+	return !hides || v.isNewest(call.pos)
 }
 
 func isLongRunning(e *patch.Event, callID string) bool {

@@ -79,6 +79,13 @@ func TestOrphans(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			v := view(t, c.log...)
 			err := v.Check(c.patch, fold.CheckOptions{})
+			after := apply(t, v, c.patch)
+			if together := v.CheckOrphans(after, fold.CheckOptions{}); orphansOf(together) != c.orphans {
+				t.Errorf("judged as one of several: %q, want %q", orphansOf(together), c.orphans)
+			}
+			if err := v.CheckOrphans(after, fold.CheckOptions{AllowOrphans: true}); err != nil {
+				t.Errorf("orphans allowed, judged as one of several: %v", err)
+			}
 			if c.orphans == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -122,6 +129,14 @@ func describe(e *fold.OrphanError) string {
 		out = append(out, fmt.Sprintf("%s %s %s %s", kind, o.CallID, o.EventID, o.Problem))
 	}
 	return strings.Join(out, "; ")
+}
+
+func orphansOf(err error) string {
+	var e *fold.OrphanError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return describe(e)
 }
 
 func suggestion(e *fold.OrphanError) string {

@@ -104,6 +104,7 @@ func (v *View) makeWhole() error {
 	for _, c := range v.patches.ascending() {
 		patches = patches.with(c)
 	}
+	v.held += v.past.view.held
 	v.patches, v.past = patches, nil
 	return nil
 }

@@ -280,6 +280,10 @@ func TestMalformedSkeletons(t *testing.T) {
 		"places go back":        {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 2, Pos: 2}, {Seq: 1, Pos: 1}}},
 		"a marker, no patch":    {Seq: 3, Nodes: []fold.NodeRef{{}}},
 		"no such event":         {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 3, Index: 1}}},
+		"more beyond seq":       {Seq: 1, Nodes: []fold.NodeRef{{Seq: 1, Pos: 1, More: 1}}},
+		"more of a summary":     {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 1, Pos: 1, More: 1, Summary: true}}},
+		"stretches overlap":     {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 1, Pos: 1, More: 1}, {Seq: 1, Pos: 1}}},
+		"skips beyond seq":      {Seq: 3, PatchSeq: 3, Skips: 4},
 		"no such event either":  {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 2, Index: 1}}},
 	} {
 		if _, err := s.Restore(context.Background(), records); !errors.Is(err, patch.ErrCorrupt) {

@@ -28,13 +28,20 @@ type Skeleton struct {
 }
 
 // NodeRef says where an element of the fold's sequence comes from. Markers that stand
-// side by side are one: only a revert tells them apart, and then the log does.
+// side by side are one: only a revert tells them apart, and then the log does. Regular
+// events of consecutive records, which carry nothing, are one too.
 type NodeRef struct {
 	Seq     uint64 // of the record that put it in; 0 for a marker
+	More    uint64 // how many regular events follow it, each of the next record
 	Index   int    // among the events that the record put in
 	Summary bool   // put in by a summarise
 	Pos     uint64 // what the sequence is sorted by; a regular event's is its seq
 	Carries []patch.Change
+}
+
+// plain reports whether it may be a regular event that carries nothing.
+func (n NodeRef) plain() bool {
+	return n.Seq > 0 && n.Pos == n.Seq && n.Index == 0 && !n.Summary && len(n.Carries) == 0
 }
 
 // Skeleton returns the view's skeleton. It takes time in the number of visible events,
@@ -44,20 +51,31 @@ func (v View) Skeleton() Skeleton {
 		Creation: v.creation, Initial: v.initial, Seq: v.seq, PatchSeq: v.patchSeq,
 		Invocation: v.invocation, Unknown: v.unknown, Skips: v.skipped.count(),
 	}
-	s.Nodes = make([]NodeRef, 0, v.Len())
 	v.root.walk(0, v.root.len(), func(n *node) bool {
 		ref := NodeRef{Pos: n.pos(), Carries: n.carries()}
 		if n.event != nil {
 			ref.Seq, ref.Index, ref.Summary = n.seq, int(n.index), n.summary
-		} else if last := len(s.Nodes) - 1; last >= 0 && s.Nodes[last].Seq == 0 {
-			s.Nodes[last].Pos = ref.Pos
-			s.Nodes[last].Carries = delta(s.Nodes[last].Carries).then(ref.Carries)
-			return true
 		}
-		s.Nodes = append(s.Nodes, ref)
+		if len(s.Nodes) == 0 || !s.Nodes[len(s.Nodes)-1].takes(ref) {
+			s.Nodes = append(s.Nodes, ref)
+		}
 		return true
 	})
 	return s
+}
+
+// takes makes one of n and the node behind it, if that may be, and reports whether.
+func (n *NodeRef) takes(next NodeRef) bool {
+	switch {
+	case n.Seq == 0 && next.Seq == 0:
+		n.Pos = next.Pos
+		n.Carries = delta(n.Carries).then(next.Carries)
+	case n.plain() && next.plain() && next.Seq == n.Seq+n.More+1:
+		n.More++
+	default:
+		return false
+	}
+	return true
 }
 
 // Restore gives the view that has this skeleton. Its visible events are read from the
@@ -66,7 +84,7 @@ func (v View) Skeleton() Skeleton {
 // a revert, or by [View.Skipped]. The error matches [ErrSource] if the source fails, and
 // [patch.ErrCorrupt] if there cannot be such a skeleton of what it reads.
 func (s Skeleton) Restore(ctx context.Context, source Source) (View, error) {
-	if s.PatchSeq > s.Seq || s.Skips < 0 || s.Skips > 0 && s.PatchSeq == 0 {
+	if s.PatchSeq > s.Seq || s.Skips < 0 || uint64(s.Skips) > s.Seq || s.Skips > 0 && s.PatchSeq == 0 {
 		return View{}, fmt.Errorf("%w: a skeleton at seq %d with patch seq %d and %d skips", patch.ErrCorrupt, s.Seq, s.PatchSeq, s.Skips)
 	}
 	v := View{
@@ -80,25 +98,31 @@ func (s Skeleton) Restore(ctx context.Context, source Source) (View, error) {
 	if s.Skips > 0 {
 		v.skipped = &skipList{len: s.Skips, load: v.past.skipped}
 	}
-	nodes, err := s.nodes(ctx, source, v.past)
+	for _, ref := range s.Nodes {
+		if len(ref.Carries) > 0 {
+			v.held += cutBytes + patch.ChangesFootprint(ref.Carries)
+		}
+	}
+	var err error
+	v.root, err = s.sequence(ctx, source, v.past)
 	if err != nil {
 		return View{}, err
 	}
-	v.root = v.root.splice(nil, 0, 0, nodes)
 	return v.fresh(), nil
 }
 
-// nodes returns the skeleton's nodes, with their events, in the order of the sequence.
-func (s Skeleton) nodes(ctx context.Context, source Source, p *past) ([]node, error) {
+// sequence returns the skeleton's nodes, with their events. What a skeleton says may be
+// far more than there is: stretches of events are read a page at a time, so that the first
+// record that is missing ends it.
+func (s Skeleton) sequence(ctx context.Context, source Source, p *past) (*tree, error) {
 	var seqs []uint64
 	pos := uint64(0)
 	for _, ref := range s.Nodes {
-		raw := ref.Seq > 0 && ref.Pos == ref.Seq && ref.Index == 0 && !ref.Summary && len(ref.Carries) == 0
-		if ref.Seq > s.Seq || ref.Index < 0 || ref.Index > math.MaxInt32 || ref.Pos > s.Seq || ref.Pos < pos || !raw && p == nil {
-			return nil, fmt.Errorf("%w: a skeleton at seq %d with a node of record %d, index %d, place %d", patch.ErrCorrupt, s.Seq, ref.Seq, ref.Index, ref.Pos)
+		if !s.has(ref) || ref.Pos < pos || !ref.plain() && p == nil {
+			return nil, fmt.Errorf("%w: a skeleton at seq %d with a node of record %d and %d more, index %d, place %d", patch.ErrCorrupt, s.Seq, ref.Seq, ref.More, ref.Index, ref.Pos)
 		}
-		pos = ref.Pos
-		if ref.Seq > 0 {
+		pos = ref.Pos + ref.More
+		if ref.Seq > 0 && !ref.plain() {
 			seqs = append(seqs, ref.Seq)
 		}
 	}
@@ -106,20 +130,78 @@ func (s Skeleton) nodes(ctx context.Context, source Source, p *past) ([]node, er
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]node, len(s.Nodes))
-	for i, ref := range s.Nodes {
-		n := node{seq: ref.Seq, index: int32(ref.Index), summary: ref.Summary}
-		if ref.Pos != ref.Seq || ref.Seq == 0 {
-			n.cut = &cut{seq: ref.Seq, pos: ref.Pos}
-			n.cut.carries(ref.Carries)
+	f := folding{own: &owner{}}
+	for i, refs := 0, s.Nodes; i < len(refs); {
+		if !refs[i].plain() {
+			n, err := refs[i].node(events, p)
+			if err != nil {
+				return nil, err
+			}
+			f.pending = append(f.pending, n)
+			i++
+			continue
 		}
-		if ref.Seq == 0 {
-			n.cut.past, n.cut.gap = p, p.gaps
-			p.gaps++
-		} else if n.event, err = events.at(n.seq, n.index); err != nil {
+		n, err := f.plainEvents(ctx, source, refs[i:])
+		if err != nil {
 			return nil, err
 		}
-		nodes[i] = n
+		i += n
 	}
-	return nodes, nil
+	f.flush()
+	return f.view.root, nil
+}
+
+// has reports whether a node of the view that has the skeleton can be such a one.
+func (s Skeleton) has(ref NodeRef) bool {
+	return ref.Seq <= s.Seq && ref.Pos <= s.Seq && ref.Index >= 0 && ref.Index <= math.MaxInt32 &&
+		(ref.More == 0 || ref.plain() && ref.More <= s.Seq-ref.Seq)
+}
+
+// plainEvents adds the events of the plain nodes that refs begins with, and returns how
+// many these are.
+func (f *folding) plainEvents(ctx context.Context, source Source, refs []NodeRef) (n int, err error) {
+	var seqs []uint64
+	read := func() error {
+		events, err := loadEvents(ctx, source, seqs)
+		if err != nil {
+			return err
+		}
+		for _, seq := range seqs {
+			e, err := events.at(seq, 0)
+			if err != nil {
+				return err
+			}
+			f.pending = append(f.pending, node{event: e, seq: seq})
+		}
+		f.flush()
+		seqs = nil
+		return nil
+	}
+	for ; n < len(refs) && refs[n].plain(); n++ {
+		for more := range refs[n].More + 1 {
+			if seqs = append(seqs, refs[n].Seq+more); len(seqs) == pastPage {
+				if err := read(); err != nil {
+					return 0, err
+				}
+			}
+		}
+	}
+	return n, read()
+}
+
+// node returns a node that is not plain. The records that were read have its event.
+func (n NodeRef) node(events loaded, p *past) (node, error) {
+	out := node{seq: n.Seq, index: int32(n.Index), summary: n.Summary}
+	if n.Pos != n.Seq || n.Seq == 0 {
+		out.cut = &cut{seq: n.Seq, pos: n.Pos}
+		out.cut.carries(n.Carries)
+	}
+	if n.Seq == 0 {
+		out.cut.past, out.cut.gap = p, p.gaps
+		p.gaps++
+		return out, nil
+	}
+	var err error
+	out.event, err = events.at(out.seq, out.index)
+	return out, err
 }

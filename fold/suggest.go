@@ -54,7 +54,7 @@ func (s span) forced(budget *int) (span, bool) {
 			calls, responses := s.addedOf(key)
 			for i, p := range parts {
 				if inside(p) {
-					if !p.Response && s.mustStay(parts, partner, i) {
+					if !p.Response && s.view.mustStay(parts, partner, i, s.hides) {
 						return s, false
 					}
 					continue

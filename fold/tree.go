@@ -42,13 +42,45 @@ func (n *node) carries() delta {
 // once a view has them, so that views share them. A nil tree is the empty sequence. All
 // leaves are equally deep.
 type tree struct {
-	owner   *owner  // whoever made the vertex may still change it
-	nodes   []node  // of a leaf; 1 to maxFill
-	kids    []*tree // of an inner vertex; 1 to maxFill
-	size    int     // nodes below, markers included
-	visible int     // nodes below that have an event
-	net     atomic.Pointer[delta]
+	owner *owner  // whoever made the vertex may still change it
+	nodes []node  // of a leaf; 1 to maxFill
+	kids  []*tree // of an inner vertex; 1 to maxFill
+	sums
+	net atomic.Pointer[delta]
 }
+
+// sums is how much stands below a vertex.
+type sums struct {
+	size    int // nodes, markers included
+	visible int // nodes that have an event
+	bytes   int // about what they take in memory
+}
+
+func (s *sums) add(o sums) {
+	s.size += o.size
+	s.visible += o.visible
+	s.bytes += o.bytes
+}
+
+func (s *sums) subtract(o sums) {
+	s.size -= o.size
+	s.visible -= o.visible
+	s.bytes -= o.bytes
+}
+
+func sumsOf(nodes []node) sums {
+	s := sums{size: len(nodes), visible: countVisible(nodes), bytes: len(nodes) * nodeBytes}
+	for i := range nodes {
+		if e := nodes[i].event; e != nil {
+			s.bytes += e.Footprint()
+		}
+	}
+	return s
+}
+
+// nodeBytes is about what a node takes in memory besides its event, with its share of the
+// vertices.
+const nodeBytes = 64
 
 // owner is the right to change vertices in place. A fold of many records has one until
 // it is done: no one else has seen the vertices that it made.
@@ -74,7 +106,7 @@ func (t *tree) visibleLen() int {
 }
 
 func newLeaf(own *owner, nodes []node) *tree {
-	return &tree{owner: own, nodes: nodes, size: len(nodes), visible: countVisible(nodes)}
+	return &tree{owner: own, nodes: nodes, sums: sumsOf(nodes)}
 }
 
 func countVisible(nodes []node) int {
@@ -90,8 +122,7 @@ func countVisible(nodes []node) int {
 func newInner(own *owner, kids []*tree) *tree {
 	t := &tree{owner: own, kids: kids}
 	for _, k := range kids {
-		t.size += k.size
-		t.visible += k.visible
+		t.add(k.sums)
 	}
 	return t
 }
@@ -105,6 +136,14 @@ func chunks(n int, piece func(from, to int)) {
 	}
 }
 
+// leafRoom is how many nodes a new leaf of n nodes gets room for: an owner may add some.
+func leafRoom(own *owner, n int) int {
+	if own != nil {
+		return maxFill
+	}
+	return n
+}
+
 func leavesOf(own *owner, pieces ...[]node) []*tree {
 	n := 0
 	for _, p := range pieces {
@@ -112,11 +151,7 @@ func leavesOf(own *owner, pieces ...[]node) []*tree {
 	}
 	out := make([]*tree, 0, n/maxFill+1)
 	chunks(n, func(from, to int) {
-		room := to - from
-		if own != nil {
-			room = maxFill
-		}
-		leaf := make([]node, 0, room)
+		leaf := make([]node, 0, leafRoom(own, to-from))
 		for len(leaf) < to-from {
 			for len(pieces[0]) == 0 {
 				pieces = pieces[1:]
@@ -135,7 +170,10 @@ func leavesOf(own *owner, pieces ...[]node) []*tree {
 func (t *tree) appended(own *owner, nodes []node) []*tree {
 	out := []*tree{t}
 	if room := min(maxFill-len(t.nodes), len(nodes)); room > 0 {
-		out = leavesOf(own, t.nodes, nodes[:room])
+		full := &tree{owner: own, sums: t.sums, nodes: make([]node, 0, leafRoom(own, len(t.nodes)+room))}
+		full.nodes = append(append(full.nodes, t.nodes...), nodes[:room]...)
+		full.add(sumsOf(nodes[:room]))
+		out[0] = full
 		nodes = nodes[room:]
 	}
 	for len(nodes) > 0 {
@@ -189,9 +227,9 @@ func (t *tree) spliceInPlace(own *owner, lo, hi int, others []node) bool {
 		if n < minFill || n > maxFill {
 			return false
 		}
-		t.visible += countVisible(others) - countVisible(t.nodes[lo:hi])
+		t.add(sumsOf(others))
+		t.subtract(sumsOf(t.nodes[lo:hi]))
 		t.nodes = slices.Replace(t.nodes, lo, hi, others...)
-		t.size = n
 		return true
 	}
 	i, offset := t.kidFor(lo)
@@ -199,12 +237,12 @@ func (t *tree) spliceInPlace(own *owner, lo, hi int, others []node) bool {
 	if hi > offset+kid.size {
 		return false
 	}
-	visible, size := kid.visible, kid.size
+	before := kid.sums
 	if !kid.spliceInPlace(own, lo-offset, hi-offset, others) {
 		return false
 	}
-	t.visible += kid.visible - visible
-	t.size += kid.size - size
+	t.subtract(before)
+	t.add(kid.sums)
 	return true
 }
 
@@ -217,21 +255,19 @@ func (t *tree) appendInPlace(own *owner, nodes []node) (rest []node) {
 	if t.kids == nil {
 		n := min(maxFill-len(t.nodes), len(nodes))
 		t.nodes = append(t.nodes, nodes[:n]...)
-		t.size += n
-		t.visible += countVisible(nodes[:n])
+		t.add(sumsOf(nodes[:n]))
 		return nodes[n:]
 	}
 	last := t.kids[len(t.kids)-1]
-	visible, size := last.visible, last.size
+	before := last.sums
 	rest = last.appendInPlace(own, nodes)
-	t.visible += last.visible - visible
-	t.size += last.size - size
+	t.subtract(before)
+	t.add(last.sums)
 	for last.kids == nil && len(rest) > 0 && len(t.kids) < maxFill {
 		n := min(maxFill, len(rest))
 		leaf := newLeaf(own, append(make([]node, 0, maxFill), rest[:n]...))
 		t.kids = append(t.kids, leaf)
-		t.size += leaf.size
-		t.visible += leaf.visible
+		t.add(leaf.sums)
 		rest = rest[n:]
 	}
 	return rest

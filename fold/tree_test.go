@@ -24,12 +24,12 @@ func (t *tree) check() (depth int, err error) {
 	if t == nil {
 		return 0, nil
 	}
-	size, visible := 0, 0
+	var below sums
 	switch {
 	case t.fill() == 0 || t.fill() > maxFill || len(t.nodes) > 0 && len(t.kids) > 0:
 		return 0, fmt.Errorf("a vertex with %d nodes and %d kids", len(t.nodes), len(t.kids))
 	case t.kids == nil:
-		size, visible = len(t.nodes), countVisible(t.nodes)
+		below = sumsOf(t.nodes)
 	}
 	for i, k := range t.kids {
 		d, err := k.check()
@@ -40,11 +40,10 @@ func (t *tree) check() (depth int, err error) {
 			return 0, fmt.Errorf("leaves at depths %d and %d", depth, d)
 		}
 		depth = d
-		size += k.size
-		visible += k.visible
+		below.add(k.sums)
 	}
-	if size != t.size || visible != t.visible {
-		return 0, fmt.Errorf("a vertex says %d nodes, %d visible; below it are %d, %d", t.size, t.visible, size, visible)
+	if below != t.sums {
+		return 0, fmt.Errorf("a vertex says %+v; below it are %+v", t.sums, below)
 	}
 	return depth + 1, nil
 }

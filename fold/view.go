@@ -3,6 +3,7 @@ package fold
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -27,6 +28,7 @@ type View struct {
 	patches    *patchList // that were applied, since the past
 	past       *past      // before them, of a view that was restored and not made whole since
 	released   uint64     // up to this patch, bodies of hidden events have been let go of
+	held       int        // about how many bytes the patches up to that one keep in memory
 }
 
 // New returns the view of a session without records. The initial state's keys that
@@ -152,6 +154,7 @@ func (v View) SeqOf(i int) uint64 { return v.node(i).seq }
 func (v View) Release(source Source) View {
 	for l := v.patches; l != nil && l.cut.seq > v.released; l = l.older {
 		l.cut.release(source)
+		v.held += l.cut.footprint()
 	}
 	v.released = v.patchSeq
 	return v
@@ -214,10 +217,10 @@ func (v View) SkippedCount() int { return v.skipped.count() }
 // restored from a snapshot reads those from before when it is asked; the error is that
 // of reading, and nil for every other view.
 func (v View) Skipped() ([]patch.Skip, error) {
-	out := make([]patch.Skip, v.skipped.count())
+	out := []patch.Skip{} // the newest first
 	for l := v.skipped; l != nil; l = l.older {
 		if l.load == nil {
-			out[l.len-1] = l.skip
+			out = append(out, l.skip)
 			continue
 		}
 		older, err := l.load()
@@ -227,8 +230,10 @@ func (v View) Skipped() ([]patch.Skip, error) {
 		if len(older) != l.len {
 			return nil, fmt.Errorf("%w: %d skipped patches were read, want %d", patch.ErrCorrupt, len(older), l.len)
 		}
-		copy(out, older)
+		slices.Reverse(older)
+		out = append(out, older...)
 	}
+	slices.Reverse(out)
 	return out, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
@@ -150,8 +151,41 @@ func TestMalformedHeader(t *testing.T) {
 	}
 }
 
-// A few bytes that claim much must not cost much.
+// A few bytes that claim much must not cost much, also where a log is said to be as long as
+// that.
 func TestMalformedCostsLittle(t *testing.T) {
+	const far = 1 << 40
+	const furthest = math.MaxUint64
+	for name, c := range map[string]struct {
+		p    payload
+		last uint64
+	}{
+		"events":              {head(far, 0, 0).uints(events, 1, far), far},
+		"events at the end":   {head(furthest, 0, 0).uints(events, furthest-1<<30, 1<<30), furthest},
+		"all events":          {head(furthest, 0, 0).uints(events, 1, furthest), furthest},
+		"events and a marker": {head(far, far, 0).uints(events, 1, far/2, marker, 0, far/2, events, far/2+1, far/2), far},
+		"skips":               {head(far, far, far), far},
+		"a far event":         {head(far, 0, 0).uints(event, far, 0, 0, far), far},
+	} {
+		data := c.p.signed()
+		cost := allocated(func() {
+			s, err := snapshot.Decode(data, "creation", c.last)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			v, err := s.Restore(context.Background(), records(1000))
+			if err == nil {
+				_, err = v.Skipped()
+			}
+			if !errors.Is(err, fold.ErrSource) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		if cost > 2<<20 { // what the log's records cost among it
+			t.Errorf("%s: %d bytes of memory for %d", name, cost, len(data))
+		}
+	}
 	for name, c := range map[string]struct {
 		p    payload
 		last uint64
@@ -163,17 +197,42 @@ func TestMalformedCostsLittle(t *testing.T) {
 		"value":   {head(last, 0, 0).uints(marker, carries, 1).text("\xdf\xff\xff\xff\xff"), last},
 	} {
 		data := c.p.signed()
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := snapshot.Decode(data, "creation", c.last)
-		runtime.ReadMemStats(&after)
-		if !errors.Is(err, snapshot.ErrUnusable) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if grown := after.TotalAlloc - before.TotalAlloc; grown > 1<<20 {
-			t.Errorf("%s: %d bytes of memory for %d", name, grown, len(data))
+		cost := allocated(func() {
+			if _, err := snapshot.Decode(data, "creation", c.last); !errors.Is(err, snapshot.ErrUnusable) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+		if cost > 1<<20 {
+			t.Errorf("%s: %d bytes of memory for %d", name, cost, len(data))
 		}
 	}
+}
+
+// allocated returns how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// records is the source of a log of so many events.
+type records uint64
+
+func (n records) Records(_ context.Context, seqs []uint64) ([]patch.Record, error) {
+	var out []patch.Record
+	for _, seq := range seqs {
+		if seq > uint64(n) {
+			return nil, fmt.Errorf("record %d is missing", seq)
+		}
+		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint(seq)})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, patch.Record{Seq: seq, Event: e})
+	}
+	return out, nil
 }
 
 // What the bytes say comes back node by node, in order; of what is carried the keys are
@@ -190,7 +249,7 @@ func TestDecode(t *testing.T) {
 		t.Errorf("skeleton %+v", s)
 	}
 	want := []fold.NodeRef{
-		{Seq: 8, Index: 3, Summary: true, Pos: 1}, {Seq: 2, Pos: 2}, {Seq: 3, Pos: 3},
+		{Seq: 8, Index: 3, Summary: true, Pos: 1}, {Seq: 2, Pos: 2, More: 1},
 		{Pos: 4, Carries: []patch.Change{{Key: "a", Value: mustValue(nil)}, {Key: "b", Value: mustValue(1)}}},
 		{Seq: 9, Summary: true, Pos: 7, Carries: []patch.Change{{Key: "x", Value: mustValue(1)}}},
 	}
@@ -199,7 +258,7 @@ func TestDecode(t *testing.T) {
 	}
 	for i, n := range s.Nodes {
 		w := want[i]
-		same := n.Seq == w.Seq && n.Pos == w.Pos && n.Index == w.Index && n.Summary == w.Summary && len(n.Carries) == len(w.Carries)
+		same := n.Seq == w.Seq && n.More == w.More && n.Pos == w.Pos && n.Index == w.Index && n.Summary == w.Summary && len(n.Carries) == len(w.Carries)
 		for k := 0; same && k < len(n.Carries); k++ {
 			same = n.Carries[k].Key == w.Carries[k].Key && n.Carries[k].Value.Equal(w.Carries[k].Value)
 		}

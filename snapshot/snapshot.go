@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -69,27 +70,22 @@ func Encode(v fold.View) ([]byte, error) {
 		w.uint(0)
 	}
 	w.uint(uint64(s.Skips))
-	for i := 0; i < len(s.Nodes); {
-		n := s.Nodes[i]
+	for _, n := range s.Nodes {
 		if !plain(n) {
 			if err := w.single(n); err != nil {
 				return nil, err
 			}
-			i++
 			continue
-		}
-		from := i
-		for i++; i < len(s.Nodes) && plain(s.Nodes[i]) && s.Nodes[i].Seq == n.Seq+uint64(i-from); i++ {
 		}
 		w.uint(runEvents)
 		w.uint(n.Seq)
-		w.uint(uint64(i - from))
+		w.uint(n.More + 1)
 	}
 	binary.LittleEndian.PutUint32(w[2:], checksum(w))
 	return w, nil
 }
 
-// plain reports whether a node is a regular event that carries nothing.
+// plain reports whether a node is a regular event that carries nothing, or several.
 func plain(n fold.NodeRef) bool {
 	return n.Seq != 0 && n.Pos == n.Seq && n.Index == 0 && !n.Summary && len(n.Carries) == 0
 }
@@ -138,8 +134,9 @@ func (w *writer) single(n fold.NodeRef) error {
 
 // Decode returns the skeleton of the view that a snapshot was made of, without the
 // initial state, which the caller knows. creation is the id of the session's creation and
-// last its log's last seq: a snapshot of another session, or of a longer log, is refused,
-// and none costs more memory than last allows. The error matches [ErrUnusable].
+// last its log's last seq: a snapshot of another session, or of a longer log, is refused.
+// Whatever the bytes say, they cost time and memory linear in their number. The error
+// matches [ErrUnusable].
 func Decode(data []byte, creation string, last uint64) (fold.Skeleton, error) {
 	unusable := func(format string, args ...any) (fold.Skeleton, error) {
 		return fold.Skeleton{}, fmt.Errorf("%w: %s", ErrUnusable, fmt.Sprintf(format, args...))
@@ -165,20 +162,18 @@ func Decode(data []byte, creation string, last uint64) (fold.Skeleton, error) {
 		return unusable("it is of another session, created as %q", s.Creation)
 	case s.Seq > last:
 		return unusable("it stands at record %d, but the log ends at %d", s.Seq, last)
-	case s.PatchSeq > s.Seq || skips > s.Seq:
+	case s.PatchSeq > s.Seq || skips > s.Seq || skips > math.MaxInt:
 		return unusable("at record %d it counts %d skipped patches and a patch %d", s.Seq, skips, s.PatchSeq)
 	}
 	s.Skips = int(skips)
-	ranged := uint64(0) // events in ranges, which cost memory without costing bytes
+	ranged := uint64(0) // events in ranges
 	for len(r.rest) > 0 && r.err == nil {
 		if r.uint() == runEvents && r.err == nil {
 			first, count := r.uint(), r.uint()
 			if ranged += count; count == 0 || count > s.Seq || ranged > s.Seq || first == 0 || first > s.Seq-count+1 {
 				return unusable("a range of %d events from record %d on, at record %d", count, first, s.Seq)
 			}
-			for i := range count {
-				s.Nodes = append(s.Nodes, fold.NodeRef{Seq: first + i, Pos: first + i})
-			}
+			s.Nodes = append(s.Nodes, fold.NodeRef{Seq: first, Pos: first, More: count - 1})
 			continue
 		}
 		n := r.single()

@@ -21,10 +21,15 @@ type PatchOptions struct {
 
 	// AllowOrphans is [fold.CheckOptions.AllowOrphans].
 	AllowOrphans bool
+
+	// HideWaiting and Together are as in [fold.CheckOptions].
+	HideWaiting bool
+	Together    bool
 }
 
 // ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
-// [fold.View.Check] on the log as the ones before leave it; of the bases only the
+// [fold.View.Check] on the log as the ones before leave it, and, with opts.Together, all
+// of them by [fold.View.CheckOrphans]; of the bases only the
 // first patch's is checked, since the call's own patches count as seen.
 //
 // Ids, times, temp: keys, shared scopes and retries are as for [Store.AppendEvents],
@@ -40,11 +45,13 @@ func (s *Store) ApplyPatch(ctx context.Context, key Key, opts PatchOptions, patc
 		records[i] = patch.Record{Patch: p}
 	}
 	return s.write(ctx, key, opts.On.Creation(), records, func(w *write) error {
+		before := w.view
 		for _, i := range w.missing {
 			check, err := w.base(i, opts)
 			if err != nil {
 				return err
 			}
+			check.AllowOrphans = check.AllowOrphans || opts.Together
 			if err := w.view.Check(w.records[i].Patch, check); err != nil {
 				return err
 			}
@@ -52,7 +59,10 @@ func (s *Store) ApplyPatch(ctx context.Context, key Key, opts PatchOptions, patc
 				return err
 			}
 		}
-		return nil
+		if !opts.Together {
+			return nil
+		}
+		return before.CheckOrphans(w.view, fold.CheckOptions{AllowOrphans: opts.AllowOrphans, HideWaiting: opts.HideWaiting})
 	})
 }
 
@@ -121,7 +131,7 @@ func (w *write) base(i int, opts PatchOptions) (fold.CheckOptions, error) {
 			"give it a base, pass the view in On, or set AsOfNow"}
 	}
 	w.records[i].Patch = p
-	return fold.CheckOptions{AllowOrphans: opts.AllowOrphans, AnyBase: !first || w.seen(p)}, nil
+	return fold.CheckOptions{AllowOrphans: opts.AllowOrphans, HideWaiting: opts.HideWaiting, AnyBase: !first || w.seen(p)}, nil
 }
 
 // seen reports whether the log's newest patch is one of the call's own, logged by an

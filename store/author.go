@@ -18,6 +18,6 @@ func (s *Store) View(ctx context.Context, key Key) (fold.View, error) {
 // such as package compaction: it logs patches that were made from the view on, all of
 // them or none, and returns the view after them.
 func (s *Store) ApplyOn(ctx context.Context, key Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
-	done, err := s.ApplyPatch(ctx, key, PatchOptions{On: on, AsOfNow: opts.AnyBase, AllowOrphans: opts.AllowOrphans}, patches...)
+	done, err := s.ApplyPatch(ctx, key, PatchOptions{On: on, AsOfNow: opts.AnyBase, AllowOrphans: opts.AllowOrphans, HideWaiting: opts.HideWaiting, Together: opts.Together}, patches...)
 	return done.View, err
 }

@@ -19,7 +19,7 @@ type handle struct {
 	writer chan struct{}       // holds a token while someone writes or replays
 	line   line.Line[*request] // writes that wait for the lock
 
-	size     atomic.Int64 // about how many bytes the view's events take
+	size     atomic.Int64 // about how many bytes the view takes
 	snapshot atomic.Pointer[snapshotMark]
 	queued   atomic.Bool // for a new one
 
@@ -59,10 +59,9 @@ func (h *handle) lock(ctx context.Context) error {
 
 func (h *handle) unlock() { <-h.writer }
 
-// publish makes a view that is committed, or was read, the newest. grown is how many
-// bytes of records it has more than the one before.
-func (h *handle) publish(v fold.View, grown int64) {
-	h.size.Add(grown)
+// publish makes a view that is committed, or was read, the newest.
+func (h *handle) publish(v fold.View) {
+	h.size.Store(int64(v.Footprint()))
 	h.view.Store(&v)
 }
 
@@ -72,11 +71,10 @@ func (h *handle) drop() {
 	h.size.Store(0)
 }
 
-// recordOverhead is about how many bytes an event takes in memory besides its JSON.
-const recordOverhead = 512
-
 // cache has one handle for each session in use, and keeps those that are not, the least
-// recently used one the shortest, within a number of bytes.
+// recently used one the shortest, within a number of bytes. None counts for more than half
+// of them: the last used one is always kept, and beside small ones a large one is, which
+// else would be read again at each call.
 type cache struct {
 	mu      sync.Mutex
 	limit   int64
@@ -109,7 +107,7 @@ func (c *cache) acquire(key Key) *handle {
 func (c *cache) release(h *handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	size := h.size.Load()
+	size := min(h.size.Load(), (c.limit+1)/2)
 	c.total += size - h.counted
 	h.counted = size
 	if h.users--; h.users == 0 {
@@ -119,7 +117,7 @@ func (c *cache) release(h *handle) {
 			h.idle = c.idle.PushFront(h)
 		}
 	}
-	for c.total > c.limit && c.idle.Len() > 0 {
+	for (c.total > c.limit || c.limit == 0) && c.idle.Len() > 0 {
 		oldest := c.idle.Remove(c.idle.Back()).(*handle)
 		c.forget(oldest)
 	}

@@ -273,6 +273,13 @@ func (d *disk) mount() error {
 	return nil
 }
 
+func (d *disk) remountReadOnly() error {
+	if out, err := exec.Command("mount", "-o", "remount,ro", d.dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("mount: %w\n%s", err, out)
+	}
+	return nil
+}
+
 func (d *disk) unmount() {
 	d.t.Helper()
 	// A process that has just been killed may hold it a moment longer.

@@ -7,9 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -136,7 +134,6 @@ func checkAfterKill(t *testing.T, path string, tried []string, acknowledged map[
 // appendAndRetry writes a log, trying again whatever fails, and then reads it. It says
 // how often a call failed.
 func appendAndRetry(path string) error {
-	runtime.LockOSThread() // strace counts calls of each thread
 	failures := 0
 	again := func(call func() error, fine ...error) error {
 		for try := 0; ; try++ {
@@ -210,21 +207,11 @@ func appendAndRetry(path string) error {
 
 // Each sync of a file's life fails once: whatever was tried again is there once.
 func TestFailingSyncs(t *testing.T) {
-	strace, err := exec.LookPath("strace")
-	if err != nil || runtime.GOOS != "linux" {
-		t.Skip("needs strace, to make the system call fail")
-	}
-	if testing.Short() {
-		t.Skip("slow")
-	}
-	probe := exec.Command(strace, "-f", "-o", os.DevNull, "-e", "trace=fdatasync", "true")
-	if out, err := probe.CombinedOutput(); err != nil {
-		t.Skipf("strace may not trace here: %v\n%s", err, out)
-	}
+	strace := needStrace(t)
 	failed := 0
 	for n := 1; n <= 18; n++ {
 		path := filepath.Join(t.TempDir(), "log.db")
-		cmd := child(t, "retry", path, strace, "-f", "-o", os.DevNull, "-e", "trace=fdatasync",
+		cmd := tracedChild(t, "retry", path, strace, "-f", "-o", os.DevNull, "-e", "trace=fdatasync",
 			"-e", fmt.Sprintf("inject=fdatasync:error=EIO:when=%d", n))
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -24,6 +24,9 @@ var (
 	// ErrClosed: the store has been closed.
 	ErrClosed = errors.New("store is closed")
 
+	// ErrReadOnly: the store was opened with Options.ReadOnly, and the call would write.
+	ErrReadOnly = errors.New("store is opened for reading only")
+
 	// ErrOutcomeUnknown: a write failed in a way that leaves open whether it took
 	// place, and the store could not find out. Retry with the ids that the call
 	// returned: a retry adds nothing that is there.
@@ -124,6 +127,7 @@ func named(err error) error {
 	for _, e := range []struct{ from, to error }{
 		{backend.ErrNotFound, ErrNotFound}, {backend.ErrExists, ErrExists}, {backend.ErrClosed, ErrClosed},
 		{backend.ErrLocked, ErrLocked}, {backend.ErrDamaged, ErrCorrupt},
+		{backend.ErrReadOnly, ErrReadOnly},
 	} {
 		switch {
 		case err == e.from:

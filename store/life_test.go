@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"strings"
@@ -223,34 +222,6 @@ func TestOptions(t *testing.T) {
 				t.Errorf("%+v: %v", c.opts, err)
 			}
 		}
-	}
-}
-
-// What is kept in memory changes nothing but speed.
-func TestCacheBytes(t *testing.T) {
-	for _, most := range []int64{-1, 1, 3_000, 0} {
-		t.Run(fmt.Sprint("bytes=", most), func(t *testing.T) {
-			onEachWith(t, store.Options{CacheBytes: most}, func(e *env) {
-				k := func(i int) store.Key { return store.Key{App: "a", User: "u", Session: fmt.Sprint(i)} }
-				for i := range 8 {
-					_, err := e.store.Create(ctx, k(i), map[string]any{"n": i})
-					e.no(err)
-				}
-				for round := range 3 {
-					for i := range 8 {
-						_, err := e.store.AppendEvents(ctx, k(i), store.AppendOptions{}, say(fmt.Sprint("e", round)))
-						e.no(err)
-						s, err := e.store.Get(ctx, k(i))
-						e.no(err)
-						if s.View.Len() != round+1 {
-							e.Errorf("session %d has %d events, want %d", i, s.View.Len(), round+1)
-						}
-						_, err = e.store.Get(ctx, k(100+i))
-						e.is(err, store.ErrNotFound)
-					}
-				}
-			})
-		})
 	}
 }
 

@@ -170,6 +170,8 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	unmade := path("unmade")
+	makeBolt(t, unmade, func(*bbolt.Tx) error { return nil })
 	lacking := copyOf(t, newer, path("lacking"))
 	makeBolt(t, newer, func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("patchlog")).Put([]byte("version"), []byte{0, 0, 0, 0, 0, 0, 0, 99})
@@ -179,12 +181,14 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 		name, path string
 		says       string
 	}{
+		{"empty", write("empty", nil), "empty"},
 		{"text", write("text", []byte("hello, this is no store\n")), ""},
 		{"one byte", write("byte", []byte("x")), ""},
 		{"zeros", write("zeros", make([]byte, 100_000)), ""},
 		{"noise", write("noise", []byte(strings.Repeat("\xde\xad\xbe\xef\x01", 20_000))), ""},
 		{"noise of two pages", write("two pages", []byte(strings.Repeat("0123456789abcdef", 512))), ""},
 		{"another program's", foreign, "another program"},
+		{"no buckets", unmade, "without a bucket"},
 		{"newer version", newer, "version"},
 		{"bucket missing", lacking, `"ids"`},
 	} {
@@ -217,15 +221,6 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 		e := &env{T: t}
 		_, err := store.Open(path("none/log.db"), store.Options{})
 		e.is(err, os.ErrNotExist, "none")
-	})
-	// A file without content is a store that has yet to be made.
-	t.Run("empty", func(t *testing.T) {
-		e := &env{T: t}
-		s, err := store.Open(write("empty", nil), store.Options{})
-		e.no(err)
-		e.store = s
-		e.create(nil)
-		e.no(s.Close())
 	})
 }
 

@@ -89,7 +89,7 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
 // page is a stretch of a log, as one read transaction copied it out.
 type page struct {
 	records []patch.Record
-	size    int64 // about what the records take in memory
+	data    [][]byte // their byte forms
 }
 
 // pages yields the records from one seq to another, a page at a time.
@@ -106,9 +106,9 @@ func (s *Store) pages(ctx context.Context, key Key, creation string, from, last 
 				yield(page{}, &CorruptError{Key: key, Seq: from, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)})
 				return
 			}
-			p := page{records: make([]patch.Record, len(raw))}
+			p := page{make([]patch.Record, len(raw)), make([][]byte, len(raw))}
 			for i, r := range raw {
-				p.size += int64(len(r.Data)) + recordOverhead
+				p.data[i] = r.Data
 				if p.records[i], err = decode(key, from+uint64(i), r); err != nil {
 					// What comes before the damage can be read.
 					if p.records = p.records[:i]; i == 0 || yield(p, nil) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -16,7 +15,6 @@ import (
 type replayed struct {
 	view     fold.View
 	snapshot uint64 // the seq that it was read from on; 0 is the first record
-	size     int64  // of the records that were read
 }
 
 // replay reads the session's view at a seq, or its newest if seq is newest: from the
@@ -64,7 +62,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 	if r.view, err = skeleton.Restore(ctx, from); err != nil {
 		return r, err
 	}
-	r.snapshot, r.size = skeleton.Seq, from.size.Load()
+	r.snapshot = skeleton.Seq
 	return r, nil
 }
 
@@ -88,7 +86,6 @@ type source struct {
 	store    *Store
 	key      Key
 	creation string
-	size     atomic.Int64 // about what the records take in memory that were read
 }
 
 // Records implements [fold.Source].
@@ -103,7 +100,6 @@ func (s *source) Records(ctx context.Context, seqs []uint64) ([]patch.Record, er
 			return nil, &CorruptError{Key: s.key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
 		}
 		for i, r := range raw {
-			s.size.Add(int64(len(r.Data)) + recordOverhead)
 			rec, err := decode(s.key, seqs[i], r)
 			if err != nil {
 				return nil, err
@@ -121,15 +117,20 @@ func (s *Store) foldUpTo(ctx context.Context, key Key, r *replayed, last uint64)
 		if err != nil {
 			return err
 		}
-		r.size += page.size
-		next, err := fold.Fold(r.view, page.records)
-		if errors.Is(err, fold.ErrSource) {
-			return err
-		}
+		next, err := foldPage(key, r.view, page.records)
 		if err != nil {
-			return &CorruptError{Key: key, Seq: r.view.Seq() + 1, Err: err}
+			return err
 		}
 		r.view = next.Release(&source{store: s, key: key, creation: next.Creation()})
 	}
 	return nil
+}
+
+// foldPage folds records that were read from a session's log.
+func foldPage(key Key, v fold.View, records []patch.Record) (fold.View, error) {
+	next, err := fold.Fold(v, records)
+	if err != nil && !errors.Is(err, fold.ErrSource) {
+		err = &CorruptError{Key: key, Seq: v.Seq() + 1, Err: err}
+	}
+	return next, err
 }

@@ -30,6 +30,9 @@ func (n *snapshotter) close() {
 
 // maybeSnapshot has the session's snapshot written if it is due. It does not wait.
 func (s *Store) maybeSnapshot(h *handle, v fold.View) {
+	if s.opts.ReadOnly {
+		return
+	}
 	at := h.snapshotSeq(v.Creation())
 	if v.Seq() < at || !s.opts.Snapshots.Due(v.Len(), v.Seq()-at) || !h.queued.CompareAndSwap(false, true) {
 		return

@@ -25,8 +25,10 @@ type Options struct {
 	// most is [patch.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// CacheBytes is about how much memory the views of sessions that are not in use
-	// may take. 0 means 256 MiB; below 0 none is kept.
+	// CacheBytes is about how much memory the views of all sessions may take before
+	// those of sessions that are not in use are dropped, the least recently used first. A
+	// session counts for half of it at most: one or two that are larger are kept too, and
+	// take what they take. 0 means 256 MiB; below 0 none is kept.
 	CacheBytes int64
 
 	// Snapshots says when a session's snapshot is written.
@@ -38,6 +40,11 @@ type Options struct {
 	// LockTimeout is how long [Open] waits for another holder of the file. 0 means
 	// one second.
 	LockTimeout time.Duration
+
+	// ReadOnly is for [Open]: the file must be there, and not a byte of it is changed.
+	// Calls that would write fail with [ErrReadOnly]. Several such stores may have a file
+	// open at a time, while none has it open for writing.
+	ReadOnly bool
 
 	// Logger gets what an operator should know. nil means [slog.Default].
 	Logger *slog.Logger
@@ -117,14 +124,21 @@ type Store struct {
 }
 
 // Open opens the store in the bbolt file at path, and creates the file if it is not
-// there. One Store at a time, in one process, holds a file: another Open fails with
-// [ErrLocked] after Options.LockTimeout. A file that is not a store's, or damaged,
-// gives [ErrCorrupt].
+// there. One Store at a time, in one process, holds a file, or several with
+// Options.ReadOnly: another Open fails with [ErrLocked] after Options.LockTimeout. A file
+// that is not a store's, or damaged, or empty, gives [ErrCorrupt], and is left as it is.
+// If one of the two pages that name the file's last commit is damaged, Options.Logger
+// gets a warning: that commit may be missing.
+//
+// If the file is damaged or replaced while it is open, calls fail with [ErrCorrupt] from
+// then on, until it is opened anew.
 func Open(path string, opts Options) (*Store, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := bolt.Open(path, bolt.Options{LockTimeout: opts.LockTimeout, NoSync: opts.Durability == Relaxed})
+	b, err := bolt.Open(path, bolt.Options{
+		LockTimeout: opts.LockTimeout, NoSync: opts.Durability == Relaxed, ReadOnly: opts.ReadOnly, Logger: opts.Logger,
+	})
 	if err != nil {
 		return nil, fromBackend(Key{}, err)
 	}
@@ -150,7 +164,8 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 }
 
 // Close closes the store. Calls under way end first or fail with [ErrClosed], as all
-// later ones do. Snapshots that are due are written first. Views stay usable, but for what
+// later ones do. Snapshots that are due are written first, and what is left of deleted
+// sessions is removed. Views stay usable, but for what
 // they read from the log when they are asked: [fold.View.Skipped] of one that came from a
 // snapshot, and what a revert brings back.
 func (s *Store) Close() error {
@@ -234,8 +249,10 @@ func infoOf(l backend.Listed) (Info, error) {
 	return Info{Key: key, Creation: l.Creation, Created: m.created, Seq: l.Last}, nil
 }
 
-// Delete removes a session with its whole log. The shared scopes stay as they are. It
-// fails with [ErrNotFound] if there is no such session.
+// Delete removes a session with its whole log. The session is gone when it returns; the
+// room that a large one takes up in the file comes free in the background, while others
+// write. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
+// such session.
 func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err := key.Validate(); err != nil {
 		return err
@@ -284,8 +301,7 @@ func (s *Store) lockedView(ctx context.Context, h *handle) (fold.View, error) {
 		return fold.View{}, err
 	}
 	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-	h.size.Store(0)
-	h.publish(r.view, r.size)
+	h.publish(r.view)
 	s.maybeSnapshot(h, r.view)
 	return r.view, nil
 }

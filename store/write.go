@@ -77,6 +77,7 @@ type write struct {
 	offered []patch.Record // as the caller gave them
 	missing []int          // indices of the records that are not in the log yet
 	batch   backend.Batch
+	size    int // of the batch's records, in bytes
 }
 
 // begin takes the session's newest view, which must be of the given creation unless
@@ -191,12 +192,37 @@ func (w *write) add(i int) error {
 	if w.view, err = w.view.Apply(*r); err != nil {
 		return err
 	}
+	w.put(*r, data)
+	return w.share(slices.Collect(r.SharedChanges()))
+}
+
+// put adds a record to the batch. data is its byte form.
+func (w *write) put(r patch.Record, data []byte) {
 	raw := backend.Record{Seq: r.Seq, Data: data}
 	for id := range r.IDs() {
 		raw.IDs = append(raw.IDs, id)
 	}
 	w.batch.Records = append(w.batch.Records, raw)
-	return w.share(slices.Collect(r.SharedChanges()))
+	w.size += len(data)
+}
+
+// stage has the backend keep the batch's records where nobody sees them, if they are as
+// many as one commit should have. The batch must be one that creates its session, and who
+// calls stage must call Unstage if the session is not created.
+func (w *write) stage(ctx context.Context) error {
+	if len(w.batch.Records) < pageRecords && w.size < pageBytes {
+		return nil
+	}
+	err := w.store.backend.Stage(ctx, w.batch.Creation, w.batch.After, w.batch.Records)
+	if errors.Is(err, backend.ErrUnknown) {
+		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))
+	}
+	if err != nil {
+		return fromBackend(w.handle.key, err)
+	}
+	w.batch.After += uint64(len(w.batch.Records))
+	w.batch.Records, w.size = nil, 0
+	return nil
 }
 
 // share adds changes of shared scopes to the batch.
@@ -226,11 +252,7 @@ func (w *write) commit(ctx context.Context) error {
 	key := w.handle.key
 	err := w.store.backend.Append(ctx, key.name(), w.batch)
 	if err == nil {
-		grown := int64(0)
-		for _, r := range w.batch.Records {
-			grown += int64(len(r.Data)) + recordOverhead
-		}
-		w.handle.publish(w.view.Release(&source{store: w.store, key: key, creation: w.view.Creation()}), grown)
+		w.handle.publish(w.view.Release(&source{store: w.store, key: key, creation: w.view.Creation()}))
 		w.store.maybeSnapshot(w.handle, w.view)
 		return nil
 	}

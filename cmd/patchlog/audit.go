@@ -50,7 +50,7 @@ func effectOf(before, after fold.View, r patch.Record) (effect, error) {
 }
 
 func (a *app) audit(ctx context.Context, keyText string, from uint64) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		before, err := s.ViewAt(ctx, key, 0)
 		if err != nil {
 			return err

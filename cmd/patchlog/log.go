@@ -90,7 +90,7 @@ func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.Vi
 }
 
 func (a *app) log(ctx context.Context, keyText string, last number, at seq) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		v, err := viewAt(ctx, s, key, at)
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ func (o *output) eventTable(v fold.View, events iter.Seq2[int, *patch.Event]) er
 }
 
 func (a *app) state(ctx context.Context, keyText string, at seq) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		var values map[string]patch.Value
 		if at.given {
 			v, err := s.ViewAt(ctx, key, at.n)

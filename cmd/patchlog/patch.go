@@ -155,7 +155,7 @@ func (a *app) patch(ctx context.Context, keyText string, rules patchFlags, build
 	if rules.keep && rules.drop {
 		return usagef("--keep-state and --drop-state exclude each other")
 	}
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, rules.dryRun, func(s *store.Store, key store.Key) error {
 		session, err := s.Get(ctx, key)
 		if err != nil {
 			return err

@@ -74,7 +74,7 @@ share (app: and user: keys) stay.`,
 }
 
 func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
-	return a.withStore(func(s *store.Store) error {
+	return a.withStore(reads, func(s *store.Store) error {
 		t := newTable("session", "records", "created")
 		t.right[1] = true
 		for i, err := range s.List(ctx, opts) {
@@ -176,7 +176,7 @@ func recordBytes(r patch.Record) int {
 }
 
 func (a *app) stats(ctx context.Context, keyText string) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		st, err := a.measure(ctx, s, key)
 		if err != nil {
 			return err
@@ -211,7 +211,7 @@ func visibleOf(s sizes) string {
 }
 
 func (a *app) delete(ctx context.Context, keyText string) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, writes, func(s *store.Store, key store.Key) error {
 		if err := s.Delete(ctx, key); err != nil {
 			return err
 		}

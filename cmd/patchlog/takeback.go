@@ -112,7 +112,7 @@ in the first view only, those with + in the second, each with its index there.`,
 // compaction.
 func (a *app) revert(ctx context.Context, keyText string, rules patchFlags, id string) error {
 	var reverts []*patch.PatchEvent
-	err := a.withSession(keyText, func(s *store.Store, key store.Key) (err error) {
+	err := a.withSession(keyText, reads, func(s *store.Store, key store.Key) (err error) {
 		reverts, err = compaction.TakeBack(s.RawEvents(ctx, key, 1), id)
 		return err
 	})
@@ -122,7 +122,7 @@ func (a *app) revert(ctx context.Context, keyText string, rules patchFlags, id s
 	if len(reverts) == 1 {
 		return a.patch(ctx, keyText, rules, func(fold.View) (*patch.PatchEvent, error) { return reverts[0], nil })
 	}
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, rules.dryRun, func(s *store.Store, key store.Key) error {
 		before, err := s.View(ctx, key)
 		if err != nil {
 			return err
@@ -153,7 +153,7 @@ func (a *app) revert(ctx context.Context, keyText string, rules patchFlags, id s
 }
 
 func (a *app) rewind(ctx context.Context, keyText, invocation string, dryRun bool) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, dryRun, func(s *store.Store, key store.Key) error {
 		opts := store.RewindOptions{Author: patchAuthor}
 		would, err := s.PreviewRewind(ctx, key, opts, invocation)
 		if err != nil {
@@ -196,7 +196,7 @@ func (a *app) fork(ctx context.Context, keyText, newText string, at seq, dryRun 
 	if err != nil {
 		return err
 	}
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, dryRun, func(s *store.Store, key store.Key) error {
 		var opts store.ForkOptions
 		if at.given {
 			opts.At = &at.n
@@ -233,7 +233,7 @@ func (a *app) fork(ctx context.Context, keyText, newText string, at seq, dryRun 
 }
 
 func (a *app) diff(ctx context.Context, keyText string, from, to seq) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		before, err := s.ViewAt(ctx, key, from.n)
 		if err != nil {
 			return err

@@ -12,13 +12,15 @@ func transferCommands() []command {
 	return []command{{
 		name:     "import",
 		operands: []string{"KEY", "FILE"},
-		flags:    "[--state JSON] [--adopt-compactions]",
+		flags:    "[--state JSON] [--max-bytes N] [--adopt-compactions]",
 		short:    "Read a file into a session",
 		long: `FILE holds events and patches, one JSON object a line; - is standard input. Events may be
 as ADK for Python stores them, rows of its table of events included. The session
 is created if it is not there. Either the whole file is taken or nothing, and repeating an
 import adds nothing. If the file has a patch in it, the log that is there must be a prefix
 of the file. Values that sessions share (app: and user: keys) are not written.
+
+The whole input is read, into memory, before the database is opened: others use it meanwhile.
 
 --adopt-compactions makes summaries of the compaction records that ADK leaves in a log: each
 takes the place of the events in its range, if these stand side by side, and the record goes.
@@ -32,9 +34,13 @@ Those that stay are listed with the reason.`,
 		setup: func(fs *flag.FlagSet) action {
 			var state stateFlag
 			fs.Var(&state, "state", "the initial state, a `JSON` object; else that of the file's header")
+			most := fs.Int64("max-bytes", store.DefaultImportBytes, "how many `bytes` the input may have")
 			adopting := fs.Bool("adopt-compactions", false, "make summaries of the compaction records in the log")
 			return func(ctx context.Context, a *app, operands []string) error {
-				return a.importFile(ctx, operands[0], operands[1], state, *adopting)
+				if *most < 1 {
+					return usagef("--max-bytes is %d, below 1", *most)
+				}
+				return a.importFile(ctx, operands[0], operands[1], state, *most, *adopting)
 			}
 		},
 	}, {
@@ -58,7 +64,7 @@ output is the same. On a terminal, characters that could drive it are written as
 	}}
 }
 
-func (a *app) importFile(ctx context.Context, keyText, name string, state stateFlag, adopting bool) error {
+func (a *app) importFile(ctx context.Context, keyText, name string, state stateFlag, most int64, adopting bool) error {
 	key, err := parseKey(keyText)
 	if err != nil {
 		return err
@@ -68,20 +74,25 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 		return err
 	}
 	defer in.close()
-	s, err := a.create()
-	if err != nil {
-		return err
-	}
 	bar := a.progress("import")
 	r := &counting{r: in.r}
-	done, err := s.Import(ctx, key, r, store.ImportOptions{
-		Name:  in.name,
-		State: state.options(),
+	text, err := store.ReadText(ctx, r, store.ImportOptions{
+		Name:     in.name,
+		MaxBytes: most,
+		State:    state.options(),
 		Progress: func(lines int) {
 			bar.update(r.n, in.size, counted(lines, "line"))
 		},
 	})
 	bar.end()
+	if err != nil {
+		return err
+	}
+	s, err := a.create() // only now: it locks the file
+	if err != nil {
+		return err
+	}
+	done, err := s.ImportText(ctx, key, text)
 	var adopted *adoption
 	if err == nil && adopting {
 		adopted, done.View, err = adopt(ctx, s, key, done.View)
@@ -122,7 +133,7 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 }
 
 func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptions) error {
-	return a.withSession(keyText, func(s *store.Store, key store.Key) error {
+	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		bar := a.quietProgress("export")
 		defer bar.end()
 		var w io.Writer = a.out.w

@@ -31,7 +31,7 @@ structure. What is wrong is listed, and the exit code is 1. With --json each lin
 					}
 					opts.Key = key
 				}
-				return a.withStore(func(s *store.Store) error { return a.verify(ctx, s, opts) })
+				return a.withStore(reads, func(s *store.Store) error { return a.verify(ctx, s, opts) })
 			}
 		},
 	}}

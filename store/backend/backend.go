@@ -24,6 +24,9 @@ var (
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("locked by another holder")
 
+	// ErrReadOnly: the backend was opened for reading.
+	ErrReadOnly = errors.New("opened for reading only")
+
 	// ErrUnknown: the commit failed in a way that leaves open whether it took place.
 	// The next call that succeeds sees which it was.
 	ErrUnknown = errors.New("outcome unknown")
@@ -61,7 +64,23 @@ type Backend interface {
 	// durably before it returns. It fails with ErrMoved if the last seq is not
 	// batch.After, and with ErrNotFound if the session is not there or was created
 	// under another id; with batch.Create set, with ErrExists if the session is there.
+	//
+	// A batch that creates a session may have records staged for it: After is then the
+	// last seq that is staged under its creation id, else the error is ErrMoved. The
+	// session is there with all of them and the batch's own, or not at all.
 	Append(ctx context.Context, session string, batch Batch) error
+
+	// Stage adds records to those staged for a session that is still to be created, under
+	// the creation id that it will have. It is for more records than one commit should
+	// have: each call is atomic, others write between calls, and nobody sees what is
+	// staged. It fails with ErrMoved if the last seq that is staged is not after. What is
+	// staged goes with Unstage, and when the backend is closed or the process ends. The
+	// caller staging a session makes one call at a time, of these and of the Append.
+	Stage(ctx context.Context, creation string, after uint64, records []Record) error
+
+	// Unstage drops what is staged under a creation id. Where there is nothing, or it has
+	// become a session, it does nothing. What is dropped may take up room for a while.
+	Unstage(creation string)
 
 	// Read returns the records from seq from on (0 and 1 both mean the first), in order
 	// and without a gap, until the end of the log or until maxRecords or maxBytes is
@@ -93,10 +112,13 @@ type Backend interface {
 	// Append does.
 	Snapshot(ctx context.Context, session, creation string) ([]byte, error)
 
-	// Delete removes the session and all it holds, or fails with ErrNotFound.
+	// Delete removes the session and all it holds, or fails with ErrNotFound. When it
+	// returns the session is gone, and one of the same name can be created; what a large
+	// one held may take up room for a while. Others wait no longer than for a write.
 	Delete(ctx context.Context, session string) error
 
-	// Close frees what the backend holds. Every later call fails with ErrClosed.
+	// Close frees what the backend holds, and waits until the room is free that deleted
+	// sessions took up. Every later call fails with ErrClosed.
 	Close() error
 }
 
@@ -110,7 +132,7 @@ type Head struct {
 // Batch is what one commit does to a session.
 type Batch struct {
 	Creation string   // of the session as the caller knows it
-	Create   bool     // the session is new, with Meta; After is 0
+	Create   bool     // the session is new, with Meta; After is 0 unless records are staged
 	Meta     []byte   // with Create only
 	After    uint64   // the last seq as the caller knows it
 	Records  []Record // with seqs After+1, After+2, …

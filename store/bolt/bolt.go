@@ -1,8 +1,8 @@
 // Package bolt is the storage port on bbolt, an embedded B+ tree in one file. It is
 // the only code that knows a page, a bucket or a sync.
 //
-// A file is held by one open at a time; within it, any number of goroutines read
-// while one writes. Transactions end before a method returns.
+// A file is held by one open at a time, or by several that only read; within it, any
+// number of goroutines read while one writes. Transactions end before a method returns.
 package bolt
 
 import (
@@ -10,15 +10,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
-	"path/filepath"
-	"runtime/debug"
 	"sync"
-	"syscall"
 	"time"
 
 	bbolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/line"
@@ -30,11 +28,32 @@ type Options struct {
 	// second.
 	LockTimeout time.Duration
 
-	// NoSync leaves out the syncs that make commits durable. For tests.
+	// NoSync leaves out the syncs that make commits durable.
 	NoSync bool
+
+	// ReadOnly opens a file that is there for reading: not a byte of it is changed, and
+	// what would write fails with [backend.ErrReadOnly]. Several may read a file so at a
+	// time, while nobody has it open for writing.
+	ReadOnly bool
+
+	// Logger gets what an operator should know. nil means [slog.Default].
+	Logger *slog.Logger
+
+	settle func(durableFile, *metaPage) error // a test may make it fail
 }
 
-const defaultLockTimeout = time.Second
+func (o Options) withDefaults() Options {
+	if o.LockTimeout <= 0 {
+		o.LockTimeout = time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.settle == nil {
+		o.settle = settle
+	}
+	return o
+}
 
 // FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
 const FileVersion = 1
@@ -56,20 +75,20 @@ var (
 // Keys of records ascend within a session: full pages are better than half-full ones.
 const fillPercent = 0.9
 
-// On 64-bit systems the map is virtual: a large one costs nothing, and a small one
-// makes writer and readers wait for each other when the file outgrows it.
-const initialMmapSize = 1 << 30
-
 // Backend keeps sessions in a bbolt file.
 type Backend struct {
 	path   string
 	opts   Options
+	file   os.FileInfo         // which file was opened
 	line   line.Line[*pending] // batches that wait for the writer's place
 	writer chan struct{}       // holds a token while someone writes
 
-	mu     sync.RWMutex // held for reading while db is used
-	db     *bbolt.DB
-	broken error // the failed commit after which db must not be used
+	staged  staging
+	sweeper sweeper
+
+	mu     sync.RWMutex // held for reading while handle is used
+	handle *handle      // nil if the file was closed after a failed commit
+	broken error        // the failed commit after which handle must not be used
 	closed bool
 
 	commit func(*bbolt.Tx) error // a test may make it fail
@@ -80,135 +99,42 @@ var (
 	_ backend.Checker = (*Backend)(nil)
 )
 
-// Open opens the file at path, and creates it if it is not there. It fails with
-// [backend.ErrLocked] if another holder does not let go of it in time, and with
-// [backend.ErrDamaged] if it is not such a file.
+// Open opens the file at path, and creates it if it is not there and not to be read only.
+// What it then shows is durable. It fails with [backend.ErrLocked] if another holder does
+// not let go of the file in time, and with [backend.ErrDamaged] if it is not such a file;
+// an empty one is not.
+//
+// A file that others than its owner may read is closed to them when it is opened for
+// writing.
 func Open(path string, opts Options) (*Backend, error) {
-	b := &Backend{path: path, opts: opts, writer: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}
-	_, statErr := os.Stat(path)
-	if err := b.open(); err != nil {
+	opts = opts.withDefaults()
+	h, err := openHandle(path, opts, nil)
+	for try := 0; errors.Is(err, fs.ErrNotExist) && !opts.ReadOnly && try < maxCreations; try++ {
+		if err = create(path); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		h, err = openHandle(path, opts, nil)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if errors.Is(statErr, os.ErrNotExist) {
-		if err := syncDir(filepath.Dir(path)); err != nil {
-			return nil, errors.Join(err, b.db.Close())
-		}
+	b := &Backend{path: path, opts: opts, handle: h, writer: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}
+	if b.file, err = h.file.Stat(); err != nil {
+		return nil, errors.Join(err, h.close())
 	}
 	return b, nil
 }
 
-// open opens the file.
-func (b *Backend) open() (err error) {
-	var file *os.File
-	defer b.recoverDamage(&err, func() { release(file) })()
-	timeout := b.opts.LockTimeout
-	if timeout <= 0 {
-		timeout = defaultLockTimeout
-	}
-	db, err := bbolt.Open(b.path, 0o600, &bbolt.Options{
-		Timeout:         timeout,
-		FreelistType:    bbolt.FreelistMapType,
-		InitialMmapSize: initialMmapSize,
-		NoSync:          b.opts.NoSync,
-		OpenFile: func(name string, flag int, perm os.FileMode) (f *os.File, err error) {
-			file, err = os.OpenFile(name, flag, perm)
-			return file, err
-		},
-	})
-	var system syscall.Errno
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, b.path, timeout)
-	case errors.As(err, &system):
-		return fmt.Errorf("open %s: %w", b.path, err)
-	case err != nil: // what bbolt itself finds wrong
-		return fmt.Errorf("%w: %s: %w", backend.ErrDamaged, b.path, err)
-	}
-	// Most opens find all in place; they write nothing.
-	err = db.View(func(tx *bbolt.Tx) error { return check(tx, file) })
-	if errors.Is(err, errNew) {
-		err = db.Update(initialise)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s: %w", b.path, err), db.Close())
-	}
-	b.db = db
-	return nil
-}
+// A file that was there, is gone, and is there again, so often, is not waited for.
+const maxCreations = 3
 
-// recoverDamage returns a function to be deferred that turns a panic into an error, and
-// calls cleanUp then. bbolt panics on some damage, and where pages are missing the
-// memory map faults.
-func (b *Backend) recoverDamage(err *error, cleanUp func()) func() {
-	before := debug.SetPanicOnFault(true)
-	return func() {
-		debug.SetPanicOnFault(before)
-		p := recover()
-		if p == nil {
-			return
-		}
-		if fault, ok := p.(interface{ Addr() uintptr }); ok {
-			p = fmt.Sprintf("no page at address %#x", fault.Addr())
-		}
-		*err = fmt.Errorf("%w: %s: %v", backend.ErrDamaged, b.path, p)
-		cleanUp()
-	}
-}
-
-var errNew = errors.New("new file")
-
-// check reports whether the file is whole, one of ours, and of a version that we know.
-func check(tx *bbolt.Tx, file *os.File) error {
-	if info, err := file.Stat(); err != nil {
-		return err
-	} else if info.Size() < tx.Size() {
-		return fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), tx.Size())
-	}
-	meta := tx.Bucket(bucketMeta)
-	if meta == nil {
-		if k, _ := tx.Cursor().First(); k != nil {
-			return fmt.Errorf("%w: a bbolt file of another program", backend.ErrDamaged)
-		}
-		return errNew
-	}
-	if v := meta.Get(keyVersion); len(v) != 8 || binary.BigEndian.Uint64(v) != FileVersion {
-		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, v, FileVersion)
-	}
-	for _, name := range buckets {
-		if tx.Bucket(name) == nil {
-			return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, name)
-		}
-	}
-	return nil
-}
-
-func initialise(tx *bbolt.Tx) error {
-	meta, err := tx.CreateBucket(bucketMeta)
-	if err != nil {
-		return err
-	}
-	for _, name := range buckets {
-		if _, err := tx.CreateBucket(name); err != nil {
-			return err
-		}
-	}
-	return meta.Put(keyVersion, number(FileVersion))
-}
-
-// syncDir makes a file's name in its directory durable, which bbolt leaves to others.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+var errNothing = errors.New("nothing to write")
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// use calls f with the open database. After a failed commit it opens the file anew
-// first: the handle that failed may show pages that are not on disk.
-func (b *Backend) use(ctx context.Context, f func(db *bbolt.DB) error) (err error) {
+// use calls f with the open file. After a failed commit it opens the file anew first: the
+// handle that failed may show pages that are not on disk.
+func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -224,31 +150,34 @@ func (b *Backend) use(ctx context.Context, f func(db *bbolt.DB) error) (err erro
 	if b.closed {
 		return backend.ErrClosed
 	}
-	defer b.recoverDamage(&err, func() {})()
-	return f(b.db)
+	return f(b.handle)
 }
 
+// reopen opens the file again, the one that was open: none is created, and another that
+// has taken its place is refused. Opening makes durable what the failed commit left, and
+// only then can it be said what that is.
 func (b *Backend) reopen() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed || b.broken == nil {
 		return nil
 	}
-	if b.db != nil {
-		if err := b.db.Close(); err != nil {
+	if b.handle != nil {
+		if err := b.handle.close(); err != nil {
 			return fmt.Errorf("close %s after a failed commit (%w): %w", b.path, b.broken, err)
 		}
-		b.db = nil
+		b.handle = nil
 	}
-	if err := b.open(); err != nil {
+	h, err := openHandle(b.path, b.opts, b.file)
+	if err != nil {
 		return fmt.Errorf("open again after a failed commit (%w): %w", b.broken, err)
 	}
-	b.broken = nil
+	b.handle, b.broken = h, nil
 	return nil
 }
 
 func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
-	return b.use(ctx, func(db *bbolt.DB) error { return db.View(f) })
+	return b.use(ctx, func(h *handle) error { return h.view(f) })
 }
 
 // lockWriter lets one writer at a time come to the database, so that after a failed
@@ -279,38 +208,49 @@ func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error 
 // means that nothing was done; an error of the commit itself means that the outcome is
 // unknown.
 func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
-	committing := false
-	err := b.use(context.Background(), func(db *bbolt.DB) error {
-		tx, err := db.Begin(true)
-		if err != nil {
-			return err
-		}
-		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-		if err := f(tx); err != nil {
-			return err
-		}
-		committing = true
-		return b.commit(tx)
+	if b.opts.ReadOnly {
+		return backend.ErrReadOnly
+	}
+	committing, left := false, false
+	err := b.use(context.Background(), func(h *handle) (err error) {
+		committing, err = h.write(func(tx *bbolt.Tx) error {
+			if err := f(tx); err != nil {
+				return err
+			}
+			for range b.swept(tx) {
+				left = true
+				break
+			}
+			return nil
+		}, b.commit)
+		return err
 	})
+	if err == nil && left {
+		b.sweep()
+	}
 	if err == nil || !committing {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.broken = err
+	if !b.handle.abandoned() { // that is for good
+		b.broken = err
+	}
 	return &backend.UnknownError{Cause: err}
 }
 
-// Close implements [backend.Backend].
+// Close implements [backend.Backend]. It waits until the rows of deleted sessions are
+// removed.
 func (b *Backend) Close() error {
+	b.sweeper.close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return backend.ErrClosed
 	}
 	b.closed = true
-	if b.db == nil {
+	if b.handle == nil {
 		return nil
 	}
-	return b.db.Close()
+	return b.handle.close()
 }

@@ -25,6 +25,15 @@ func (b *Backend) Check(ctx context.Context) error {
 	}
 	defer unlock()
 	var found []error
+	if err := b.use(ctx, func(h *handle) error {
+		if metas, err := readMetas(h.file); err == nil {
+			return metas.doubt()
+		} else {
+			return err
+		}
+	}); err != nil {
+		found = append(found, err)
+	}
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		// What the later checks would not survive is looked for first.
 		if err := errors.Join(overlong(tx), b.tangled(tx)); err != nil {
@@ -162,10 +171,14 @@ func checkSessions(tx *bbolt.Tx) (found []error) {
 		}
 		last[string(s.number)] = 0
 	}
+	unlinked := checkUnlinked(tx, last, report)
 	for k := range pairs(tx.Bucket(bucketRecords)) {
 		if len(k) != 16 {
 			report("record key %x", k)
 			continue
+		}
+		if unlinked[string(k[:8])] {
+			continue // whatever is left
 		}
 		n, ok := last[string(k[:8])]
 		seq := binary.BigEndian.Uint64(k[8:])
@@ -182,16 +195,42 @@ func checkSessions(tx *bbolt.Tx) (found []error) {
 			report("id key %x with %d bytes", k, len(v))
 			continue
 		}
+		if unlinked[string(k[:8])] {
+			continue
+		}
 		if seq := binary.BigEndian.Uint64(v); seq == 0 || seq > last[string(k[:8])] {
 			report("session number %x: the id with hash %x is in record %d, which is not there", k[:8], k[8:], seq)
 		}
 	}
 	for k := range pairs(tx.Bucket(bucketSnapshots)) {
-		if _, ok := last[string(k)]; !ok {
+		if _, ok := last[string(k)]; !ok && !unlinked[string(k)] {
 			report("snapshot of session number %x, which is not there", k)
 		}
 	}
 	return found
+}
+
+// checkUnlinked checks that no unlinked number is a session's, and returns them all.
+func checkUnlinked(tx *bbolt.Tx, sessions map[string]uint64, report func(format string, args ...any)) map[string]bool {
+	numbers := map[string]bool{}
+	bucket := tx.Bucket(bucketUnlinked)
+	if bucket == nil {
+		return numbers
+	}
+	for k, v := range pairs(bucket) {
+		if !wholeUnlinked(k, v) {
+			report("the checksum of the unlinked number %x", k)
+			continue
+		}
+		numbers[string(k)] = true
+		if _, ok := sessions[string(k)]; ok {
+			report("number %x is unlinked, but a session's", k)
+		}
+		if n := binary.BigEndian.Uint64(k); n == 0 || n > tx.Bucket(bucketSessions).Sequence() {
+			report("number %d is unlinked, but has not been given out", n)
+		}
+	}
+	return numbers
 }
 
 func pairs(bucket *bbolt.Bucket) func(yield func(k, v []byte) bool) {

@@ -19,6 +19,7 @@ import (
 type pending struct {
 	name     string
 	batch    backend.Batch
+	staging  *staging
 	snapshot []byte // if set, it is to be stored, and the batch says only the creation
 	size     int
 	err      error
@@ -38,7 +39,14 @@ var fitting = line.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
-	p := &pending{name: name, batch: batch}
+	if batch.Create && batch.After > 0 {
+		return b.appendStaged(ctx, name, batch)
+	}
+	return b.append(ctx, name, batch)
+}
+
+func (b *Backend) append(ctx context.Context, name string, batch backend.Batch) error {
+	p := &pending{name: name, batch: batch, staging: &b.staged}
 	for _, r := range batch.Records {
 		p.size += len(r.Data)
 	}
@@ -90,7 +98,7 @@ func (p *pending) admit(tx *bbolt.Tx) (session, error) {
 	if p.snapshot != nil {
 		return findCreated(tx, p.name, p.batch.Creation)
 	}
-	return admit(tx, p.name, p.batch)
+	return p.staging.admit(tx, p.name, p.batch)
 }
 
 func (p *pending) put(tx *bbolt.Tx, s session) error {
@@ -101,8 +109,8 @@ func (p *pending) put(tx *bbolt.Tx, s session) error {
 }
 
 // admit judges a batch and writes nothing. It returns the session that the batch goes to,
-// without a number if it has still to be created.
-func admit(tx *bbolt.Tx, name string, batch backend.Batch) (s session, err error) {
+// without a number if it has still to be created and nothing is staged for it.
+func (g *staging) admit(tx *bbolt.Tx, name string, batch backend.Batch) (s session, err error) {
 	switch {
 	case !batch.Create:
 		if s, err = findCreated(tx, name, batch.Creation); err == nil && s.last(tx) != batch.After {
@@ -110,10 +118,15 @@ func admit(tx *bbolt.Tx, name string, batch backend.Batch) (s session, err error
 		}
 	case tx.Bucket(bucketSessions).Get([]byte(name)) != nil:
 		err = backend.ErrExists
-	case batch.After != 0:
-		err = backend.ErrMoved
 	default:
 		s = session{creation: batch.Creation, meta: batch.Meta}
+		last := uint64(0)
+		if st := g.get(batch.Creation); st != nil {
+			s.number, last = st.number, st.last
+		}
+		if last != batch.After {
+			err = backend.ErrMoved
+		}
 	}
 	if err == nil {
 		err = wellFormed(name, batch)
@@ -146,14 +159,17 @@ func wellFormed(name string, batch backend.Batch) error {
 
 // put writes a batch that has been admitted.
 func (s session) put(tx *bbolt.Tx, name string, batch backend.Batch) error {
-	if s.number == nil {
-		sessions := tx.Bucket(bucketSessions)
-		n, err := sessions.NextSequence()
+	if batch.Create {
+		var err error
+		if s.number == nil {
+			s.number, err = newNumber(tx)
+		} else {
+			err = tx.Bucket(bucketUnlinked).Delete(s.number)
+		}
 		if err != nil {
 			return err
 		}
-		s.number = number(n)
-		if err := sessions.Put([]byte(name), encodeSession(name, s)); err != nil {
+		if err := tx.Bucket(bucketSessions).Put([]byte(name), encodeSession(name, s)); err != nil {
 			return err
 		}
 	}
@@ -187,4 +203,10 @@ func (s session) put(tx *bbolt.Tx, name string, batch backend.Batch) error {
 		}
 	}
 	return nil
+}
+
+// newNumber returns a number that was never used.
+func newNumber(tx *bbolt.Tx) ([]byte, error) {
+	n, err := tx.Bucket(bucketSessions).NextSequence()
+	return number(n), err
 }

@@ -2,6 +2,7 @@ package bolt
 
 import (
 	"context"
+	"io"
 
 	bbolt "go.etcd.io/bbolt"
 )
@@ -19,7 +20,7 @@ func (b *Backend) SetCommit(f func(tx *bbolt.Tx) error) {
 func (b *Backend) OpenReads() int {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.db.Stats().OpenTxN
+	return b.handle.db.Stats().OpenTxN
 }
 
 // InRead calls f in a read transaction.
@@ -28,4 +29,39 @@ func (b *Backend) InRead(f func()) error {
 		f()
 		return nil
 	})
+}
+
+// InTx calls f with a read transaction.
+func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
+	return b.view(context.Background(), func(tx *bbolt.Tx) error {
+		f(tx)
+		return nil
+	})
+}
+
+// WaitForSweep waits until nothing is being swept.
+func (b *Backend) WaitForSweep() { b.sweeper.sweeps.Wait() }
+
+// Settle settles what a file shows.
+func Settle(file interface {
+	io.ReaderAt
+	io.WriterAt
+	Sync() error
+}) error {
+	metas, err := readMetas(file)
+	if err != nil {
+		return err
+	}
+	return settle(file, metas.current())
+}
+
+// FailSettling makes b unable to settle its file until restore is called.
+func FailSettling(b *Backend, err error) (restore func()) {
+	set := func(f func(durableFile, *metaPage) error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.opts.settle = f
+	}
+	set(func(durableFile, *metaPage) error { return err })
+	return func() { set(settle) }
 }

@@ -284,7 +284,7 @@ func TestReopenFails(t *testing.T) {
 			}
 			return func() {}
 		}, backend.ErrDamaged},
-		{"locked", func(t *testing.T, path string) func() {
+		{"another's", func(t *testing.T, path string) func() {
 			other, err := bolt.Open(path, bolt.Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -294,7 +294,14 @@ func TestReopenFails(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}, backend.ErrLocked},
+		}, backend.ErrDamaged},
+		{"not there", func(t *testing.T, path string) func() {
+			return func() {
+				if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("a file was created: %v", err)
+				}
+			}
+		}, os.ErrNotExist},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, path := openWith(t)
@@ -320,7 +327,17 @@ func TestReopenFails(t *testing.T) {
 				}
 			}
 			unblock()
+			other, err := bolt.Open(path+".away", bolt.Options{NoSync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
 			if err := os.Rename(path+".away", path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Head(ctx, "a"); !errors.Is(err, backend.ErrLocked) || !errors.Is(err, errDisk) {
+				t.Errorf("error %v, want %v and why", err, backend.ErrLocked)
+			}
+			if err := other.Close(); err != nil {
 				t.Fatal(err)
 			}
 			b.SetCommit(nil)

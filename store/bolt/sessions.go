@@ -106,8 +106,13 @@ func (s session) key(suffix []byte) []byte {
 const idHashBytes = 16
 
 func (s session) idKey(id string) []byte {
+	hash := idHash(id)
+	return s.key(hash[:])
+}
+
+func idHash(id string) [idHashBytes]byte {
 	hash := sha256.Sum256([]byte(id))
-	return s.key(hash[:idHashBytes])
+	return [idHashBytes]byte(hash[:idHashBytes])
 }
 
 // Head implements [backend.Backend].
@@ -232,23 +237,4 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 		return nil
 	})
 	return out, err
-}
-
-// Delete implements [backend.Backend].
-func (b *Backend) Delete(ctx context.Context, name string) error {
-	return b.update(ctx, func(tx *bbolt.Tx) error {
-		s, err := find(tx, name)
-		if err != nil {
-			return err
-		}
-		for _, bucket := range [][]byte{bucketRecords, bucketIDs, bucketSnapshots} {
-			c := tx.Bucket(bucket).Cursor()
-			for k, _ := c.Seek(s.number); bytes.HasPrefix(k, s.number); k, _ = c.Seek(s.number) {
-				if err := c.Delete(); err != nil {
-					return err
-				}
-			}
-		}
-		return tx.Bucket(bucketSessions).Delete([]byte(name))
-	})
 }

@@ -20,6 +20,7 @@ type Backend struct {
 	closed   bool
 	sessions map[string]*session
 	shared   map[string][]byte
+	staged   map[string]*session // by creation id
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -85,26 +86,20 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	case batch.Create && err == nil:
 		return backend.ErrExists
 	case batch.Create && err == backend.ErrNotFound:
-		s = &session{creation: batch.Creation, meta: bytes.Clone(batch.Meta), ids: map[string]uint64{}}
+		if s = b.staged[batch.Creation]; s == nil {
+			s = newSession(batch.Creation)
+		}
 	case err != nil:
 		return err
 	case s.creation != batch.Creation:
 		return backend.ErrNotFound
 	}
-	last := uint64(len(s.records))
-	if last != batch.After {
-		return backend.ErrMoved
+	if err := s.append(batch.After, batch.Records); err != nil {
+		return err
 	}
-	for i, r := range batch.Records {
-		if r.Seq != last+1+uint64(i) {
-			return fmt.Errorf("record %d of the batch has seq %d after %d", i, r.Seq, last)
-		}
-	}
-	for _, r := range batch.Records {
-		s.records = append(s.records, bytes.Clone(r.Data))
-		for _, id := range r.IDs {
-			s.ids[id] = r.Seq
-		}
+	if batch.Create {
+		s.meta = bytes.Clone(batch.Meta)
+		delete(b.staged, batch.Creation)
 	}
 	if b.sessions == nil {
 		b.sessions, b.shared = map[string]*session{}, map[string][]byte{}
@@ -114,6 +109,58 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		b.shared[v.Name] = bytes.Clone(v.Data)
 	}
 	return nil
+}
+
+func newSession(creation string) *session {
+	return &session{creation: creation, ids: map[string]uint64{}}
+}
+
+// append adds records to the log, all or none.
+func (s *session) append(after uint64, records []backend.Record) error {
+	last := uint64(len(s.records))
+	if last != after {
+		return backend.ErrMoved
+	}
+	for i, r := range records {
+		if r.Seq != last+1+uint64(i) {
+			return fmt.Errorf("record %d of the batch has seq %d after %d", i, r.Seq, last)
+		}
+	}
+	for _, r := range records {
+		s.records = append(s.records, bytes.Clone(r.Data))
+		for _, id := range r.IDs {
+			s.ids[id] = r.Seq
+		}
+	}
+	return nil
+}
+
+// Stage implements [backend.Backend].
+func (b *Backend) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	s, ok := b.staged[creation]
+	if !ok {
+		s = newSession(creation)
+	}
+	if err := s.append(after, records); err != nil {
+		return err
+	}
+	if b.staged == nil {
+		b.staged = map[string]*session{}
+	}
+	b.staged[creation] = s
+	return nil
+}
+
+// Unstage implements [backend.Backend].
+func (b *Backend) Unstage(creation string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.staged, creation)
 }
 
 // Read implements [backend.Backend].
@@ -250,6 +297,6 @@ func (b *Backend) Close() error {
 		return backend.ErrClosed
 	}
 	b.closed = true
-	b.sessions, b.shared = nil, nil
+	b.sessions, b.shared, b.staged = nil, nil, nil
 	return nil
 }

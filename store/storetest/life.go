@@ -28,6 +28,19 @@ var lifeCases = []testCase{
 		s.check()
 		s.put("a", create("c3", 10))
 	}},
+	{"Delete/very large", func(s *suite) {
+		for range 3 {
+			s.put("a", create("c1", 6000))
+			s.keep("a", "snapshot")
+			s.put("b", create("c2", 2))
+			s.remove("a")
+			s.put("a", create("c3", 3)) // at once, while the old one's rows may still be there
+			s.check()
+			s.remove("b")
+			s.remove("a")
+			s.check()
+		}
+	}},
 	{"Delete/create again", func(s *suite) {
 		s.put("a", create("c1", 3))
 		s.remove("a")
@@ -127,6 +140,7 @@ func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map
 	_, errs["List"] = s.List(ctx, "", "", 9)
 	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, []byte("x"))
 	_, errs["Snapshot"] = s.Snapshot(ctx, name, b.Creation)
+	errs["Stage"] = s.Stage(ctx, "staged", 0, records(0, 1))
 	errs["Delete"] = s.Delete(ctx, name)
 	return errs
 }

@@ -23,7 +23,7 @@ import (
 // Each test ends with a comparison of all that the backend holds with what was put in,
 // before and after reopening.
 func Run(t *testing.T, open func(t *testing.T) (b backend.Backend, reopen func() backend.Backend)) {
-	for _, c := range slices.Concat(appendCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases) {
+	for _, c := range slices.Concat(appendCases, stageCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases) {
 		t.Run(c.name, func(t *testing.T) {
 			b, reopen := open(t)
 			s := &suite{T: t, Backend: b, want: newModel()}

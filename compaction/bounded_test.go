@@ -1,0 +1,75 @@
+package compaction_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+)
+
+// Agents that would let the visible log grow if a lone short event could keep the
+// triggers waiting.
+func TestHardCase32_LoneTinyEvents(t *testing.T) {
+	both := with(compaction.DefaultConfig(), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 4_000, 6 })
+	for _, row := range []struct {
+		name          string
+		turns         int
+		cfg           compaction.Config
+		turn          func(i int) string
+		events        int // visible at any time, at most
+		open          int // calls, at most
+		callsPerTurn  float64
+		mostSummaries int
+	}{
+		{"a call that nobody answers at every third turn", 300, both, func(i int) string {
+			if i%3 == 0 {
+				return fmt.Sprintf("u%d*12 c%d(x%d)*2", i, i, i)
+			}
+			return fmt.Sprintf("u%d*12 a%d*30", i, i)
+		}, 60, compaction.DefaultMaxOpenCalls + 2, 1, 40},
+		{"one dead call a turn", 800, both, func(i int) string { return fmt.Sprintf("c%d(x%d)*1", i, i) },
+			40, compaction.DefaultMaxOpenCalls + compaction.DefaultInterval, 0.5, 20},
+		{"one dead call a turn, and a question", 250, both, func(i int) string { return fmt.Sprintf("u%d*1 c%d(x%d)*1", i, i, i) },
+			60, compaction.DefaultMaxOpenCalls + compaction.DefaultInterval, 0.75, 30},
+		{"a sub-agent that says little at every seventh turn", 420, both, func(i int) string {
+			if i%7 == 0 {
+				return fmt.Sprintf("u%d*12 sub/a%d*1 a%d*30", i, i, i)
+			}
+			return fmt.Sprintf("u%d*12 a%d*30", i, i)
+		}, 60, 0, 1, 30},
+	} {
+		for _, summarizer := range []string{"short", "long"} {
+			t.Run(row.name+", answers "+summarizer, func(t *testing.T) {
+				s := newSession(t, "")
+				sum := &scripted{}
+				if summarizer == "long" { // as a model's are to very little
+					sum.reply = func(r compaction.Request) (compaction.Response, error) {
+						return says(fmt.Sprintf("%0*d", 4*max(20, r.AimTokens*3/4), 7)), nil
+					}
+				}
+				row.cfg.Summarizer = sum
+				c := s.compactor(row.cfg)
+				events, open, summaries := 0, 0, 0
+				for i := range row.turns {
+					s.append(row.turn(i))
+					if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+						t.Fatalf("turn %d: %v", i, err)
+					}
+					v := s.view()
+					events, open = max(events, v.Len()), max(open, len(v.Calls()))
+					n := 0
+					for _, e := range v.Entries() {
+						if e.Summary {
+							n++
+						}
+					}
+					summaries = max(summaries, n)
+				}
+				t.Logf("at most %d events visible, %d open calls, %d summaries; %d calls of the summarizer", events, open, summaries, sum.calls())
+				if events > row.events || open > row.open || summaries > row.mostSummaries || float64(sum.calls()) > row.callsPerTurn*float64(row.turns) {
+					t.Errorf("want at most %d events, %d open calls, %d summaries, %v calls a turn", row.events, row.open, row.mostSummaries, row.callsPerTurn)
+				}
+			})
+		}
+	}
+}

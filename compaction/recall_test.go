@@ -1,0 +1,177 @@
+package compaction_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// recall brings back what the visible log's responses need, and returns how many patches
+// that took.
+func (s *session) recall(answers ...*patch.Event) int {
+	s.t.Helper()
+	v := s.view()
+	patches, err := compaction.Recall(s.t.Context(), compaction.Log[store.Key](s.store), key, v, answers...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(patches) > 0 {
+		if _, err := s.store.ApplyPatch(s.t.Context(), key, store.PatchOptions{On: v}, patches...); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return len(patches)
+}
+
+// paired says how the visible calls are answered: id of the call, and the events.
+func (s *session) paired() string {
+	var out []string
+	v := s.view()
+	for _, c := range v.Calls() {
+		word := c.ID + "→"
+		for _, r := range c.Responses {
+			word += " " + v.At(r).ID()
+		}
+		out = append(out, word)
+	}
+	return strings.Join(out, ", ")
+}
+
+var hideAll = compaction.Config{Enabled: true, CompactionInterval: 2, MaxOpenCalls: 1, MaxWaitingCalls: 1}
+
+// A long-running call that nobody answers is compacted when it is old, with its
+// placeholder, and is in sight again before its answer.
+func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
+	s := newSession(t, "")
+	c := s.compactor(with(hideAll, func(c *compaction.Config) { c.MaxWaitingCalls = 0 }))
+	most := 0
+	for i := range 60 {
+		s.append(fmt.Sprintf("u%d*20 l%d(x%d)*20 r%d(x%d)*20 a%d*20", i, i, i, i, i, i))
+		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, s.view().Len())
+	}
+	waiting := compaction.Waiting(s.view(), compaction.DefaultConfig(), compaction.Run{})
+	if open := s.view().Calls(); len(open) > compaction.DefaultMaxWaitingCalls+2 || len(waiting) > compaction.DefaultMaxWaitingCalls+1 || most > 120 {
+		t.Errorf("%d calls are open, %d wait, at most %d events were visible of 240", len(open), len(waiting), most)
+	}
+	state := s.state()
+	s.append("R70(x5)")
+	if n := s.recall(); n != 1 {
+		t.Fatalf("%d patches", n)
+	}
+	if got := s.paired(); !strings.HasSuffix(got, "x5→ e240") {
+		t.Errorf("calls are %s", got)
+	}
+	if s.state() != state {
+		t.Errorf("the state is %s, was %s", s.state(), state)
+	}
+	if s.recall() != 0 {
+		t.Error("recalled twice")
+	}
+}
+
+// A summary says which calls nobody has answered; what the tool of a long-running one
+// returned at once is no answer.
+func TestSummarySaysWhatWaits(t *testing.T) {
+	for _, row := range []struct {
+		log  string
+		open bool
+	}{
+		{"u1*20 l1(x)*20 r1(x)*20 a1", true},
+		{"u1*20 l1(x)*20 r1(x)*20 R1(x) a1", false},
+		{"u1*20 c1(x)*20 r1(x)*20 a1", false},
+	} {
+		all := events(script(t, row.log))
+		if got := strings.Contains(compaction.Transcript(all, 0), "never answered"); got != row.open {
+			t.Errorf("%s: the transcript says so: %v", row.log, got)
+		}
+		r, err := compaction.Extractive{}.Summarize(t.Context(), compaction.Request{Events: all, MaxTokens: 500})
+		if got := strings.Contains(r.Content.Parts[0].Text, "unanswered: tool"); err != nil || got != row.open {
+			t.Errorf("%s: the summary says so: %v, %v: %s", row.log, got, err, r.Content.Parts[0].Text)
+		}
+	}
+}
+
+func TestRecall(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		log     string
+		first   func(s *session) // what happens before the first compaction
+		hidden  func(s *session) // and after
+		answers string
+		want    string
+	}{
+		{"one of parallel calls", "u1 l1(x,y)*20 r1(x,y) a1 u2 l2(z) u3 a3", nil, nil, "R4(y)", "z→, y→ e8"},
+		{"both", "u1 l1(x,y)*20 r1(x,y) a1 u2 l2(z) u3 a3", nil, nil, "R4(x) R4(y)", "z→, x→ e8, y→ e9"},
+		{"an ordinary call, answered late", "u1 c1(x)*20 u2 c2(z) u3 a3", nil, nil, "r4(x)", "z→, x→ e6"},
+		{"a call of no summary", "u1 a1 u2 a2", nil, nil, "R4(x)", ""},
+		{"one that is in sight", "u1 a1 u2 a2 u3 l3(z)", nil, nil, "R4(z)", "z→ e6"},
+		{"a second answer", "u1 c1(x)*20 r1(x) u2 a2", nil, nil, "r4(x)", "x→ e5"},
+		{"a summary of summaries", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
+			cfg := with(hideAll, func(c *compaction.Config) { c.MaxSummaries = 2 })
+			for i := range 8 {
+				s.append(fmt.Sprintf("u%d*20 a%d*20", 4+i, 4+i))
+				s.compact(cfg)
+			}
+		}, "R20(x)", "z→, x→ e24"},
+		{"cut by hand", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
+			s.patch(patch.NewSplice(0, 1, parseEvent(s.t, event{"id": "note", "author": "user", "content": content("user", map[string]any{"text": "a note"})})))
+		}, "R4(x)", "z→"},
+		{"cut by hand before the summary", "u1 c1(x)*20 u2 c2(z) u3 a3", func(s *session) { s.patch(patch.NewSplice(1, 1)) }, nil, "r4(x)", "z→"},
+		{"what hid it was taken back", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
+			for r := range s.store.RawEvents(s.t.Context(), key, 1) {
+				if r.Patch != nil {
+					if _, err := s.store.Revert(s.t.Context(), key, store.PatchOptions{AsOfNow: true}, r.ID()); err != nil {
+						s.t.Fatal(err)
+					}
+				}
+			}
+		}, "R4(x)", "x→ e2 e8, z→"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for _, before := range []bool{false, true} {
+				s := newSession(t, row.log)
+				if row.first != nil {
+					row.first(s)
+				}
+				s.compact(hideAll)
+				if row.hidden != nil {
+					row.hidden(s)
+				}
+				visible := s.visible()
+				if before {
+					var answers []*patch.Event
+					for i, w := range strings.Fields(row.answers) {
+						e, _ := parseWord(t, w, s.words+i)
+						answers = append(answers, parseEvent(t, e))
+					}
+					s.recall(answers...)
+					s.append(row.answers)
+				} else {
+					s.append(row.answers)
+					s.recall()
+				}
+				if got := s.paired(); got != row.want {
+					t.Errorf("before=%v: calls are %q, want %q; visible was %s, is %s", before, got, row.want, visible, s.visible())
+				}
+				for i, e := range s.view().Events() {
+					if !strings.Contains(e.String(), "recalled") {
+						continue
+					}
+					c, err := e.Content()
+					for _, p := range c.Parts {
+						if err != nil || p.FunctionCall == nil || e.HasDelta() || !strings.Contains(row.want, p.FunctionCall.ID) {
+							t.Errorf("the copy at %d is %s, %v", i, e, err)
+						}
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// handle is one opening of the file.
+//
+// bbolt panics on some damage, in the midst of what it holds locked, and whoever needs
+// the lock then waits for ever. So the steps that take bbolt's locks are waited for only
+// until the handle is abandoned, which it is when such a step panics: bbolt is not called
+// again then, not even to close the file, and every call fails with the reason.
+type handle struct {
+	path string
+	db   *bbolt.DB
+	file *os.File // the one that db has
+
+	metas metaPages     // as the last commit left them; used by writers alone
+	last  atomic.Uint64 // the transaction that was committed last
+
+	gone   chan struct{} // closed when the handle is abandoned
+	lost   error         // why; set before that
+	ending sync.Once
+}
+
+// abandon gives the handle up. The file and its lock are let go of; the memory map stays,
+// since others may be reading it.
+func (h *handle) abandon(cause error) error {
+	h.ending.Do(func() {
+		h.lost = fmt.Errorf("%w; the file is no longer used; to try again, close the store and open it", cause)
+		close(h.gone)
+		release(h.file)
+	})
+	return h.lost
+}
+
+func (h *handle) abandoned() bool {
+	select {
+	case <-h.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// step calls f, which takes locks of bbolt's. It returns early if the handle is abandoned
+// meanwhile: f may wait for ever then.
+func (h *handle) step(f func() error) error {
+	if h.abandoned() {
+		return h.lost
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := errors.New("the step did not end")
+		defer func() { done <- err }()
+		defer recoverDamage(h.path, &err)()
+		err = f()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-h.gone:
+		select {
+		case err := <-done: // it had ended before
+			return err
+		default:
+			return h.lost
+		}
+	}
+}
+
+// lockingStep is step for what leaves locks held if it panics.
+func (h *handle) lockingStep(f func() error) error {
+	err := h.step(f)
+	if p := (*panicError)(nil); errors.As(err, &p) {
+		return h.abandon(err)
+	}
+	return err
+}
+
+func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
+	started := make(chan *bbolt.Tx, 1)
+	if err := h.lockingStep(func() error {
+		tx, err := h.db.Begin(writable)
+		started <- tx
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return <-started, nil
+}
+
+// end ends a transaction if its commit has not.
+func (h *handle) end(tx *bbolt.Tx, err *error) {
+	if h.abandoned() || tx.DB() == nil {
+		return
+	}
+	stepErr := h.lockingStep(func() error {
+		_ = tx.Rollback()
+		return nil
+	})
+	if stepErr != nil {
+		*err = stepErr
+	}
+}
+
+// view calls f in a read transaction. A panic of f's harms no other call: the transaction
+// is ended as ever.
+func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
+	defer recoverDamage(h.path, &err)()
+	before := h.last.Load()
+	tx, err := h.begin(false)
+	if err != nil {
+		return err
+	}
+	defer h.end(tx, &err)
+	// A commit under way may be visible already.
+	if id := uint64(tx.ID()); id < before || id > h.last.Load()+1 {
+		return h.abandon(h.changed(id))
+	}
+	return f(tx)
+}
+
+// write commits what f does. committing says that an error is of the commit itself. The
+// caller is the only writer.
+func (h *handle) write(f, commit func(tx *bbolt.Tx) error) (committing bool, err error) {
+	defer recoverDamage(h.path, &err)()
+	if h.abandoned() {
+		return false, h.lost
+	}
+	metas, err := readMetas(h.file)
+	if err != nil {
+		return false, err
+	}
+	if metas != h.metas {
+		id := uint64(0)
+		if current := metas.current(); current != nil {
+			id = current.txid()
+		}
+		return false, h.abandon(h.changed(id))
+	}
+	tx, err := h.begin(true)
+	if err != nil {
+		return false, err
+	}
+	defer h.end(tx, &err)
+	id := uint64(tx.ID())
+	if id != h.last.Load()+1 {
+		return false, h.abandon(h.changed(id - 1))
+	}
+	if err := f(tx); err != nil {
+		return false, err
+	}
+	if err := h.step(func() error { return commit(tx) }); err != nil {
+		return true, err
+	}
+	h.last.Store(id)
+	if metas, err := readMetas(h.file); err == nil && metas.current() != nil && metas.current().txid() == id {
+		h.metas = metas
+	} // else the next write will find it
+	return false, nil
+}
+
+// changed is the error of a file whose last transaction is not this program's.
+func (h *handle) changed(id uint64) error {
+	return fmt.Errorf("%w: %s: it was changed from outside while it was open: its last transaction is %d, and was %d",
+		backend.ErrDamaged, h.path, id, h.last.Load())
+}
+
+func (h *handle) close() error {
+	if h.abandoned() {
+		return nil
+	}
+	return h.lockingStep(h.db.Close)
+}
+
+// panicError is a panic that damage made bbolt, or the memory map, raise.
+type panicError struct {
+	path   string
+	reason any
+}
+
+func (e *panicError) Error() string {
+	return fmt.Sprintf("%v: %s: %v", backend.ErrDamaged, e.path, e.reason)
+}
+
+func (e *panicError) Unwrap() error { return backend.ErrDamaged }
+
+// recoverDamage returns a function to be deferred that turns a panic into an error.
+// bbolt panics on some damage, and where pages are missing the memory map faults.
+func recoverDamage(path string, err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		p := recover()
+		if p == nil {
+			return
+		}
+		if fault, ok := p.(interface{ Addr() uintptr }); ok {
+			p = fmt.Sprintf("no page at address %#x", fault.Addr())
+		}
+		*err = &panicError{path, p}
+	}
+}

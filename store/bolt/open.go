@@ -1,0 +1,272 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	bbolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// On 64-bit systems the map is virtual: a large one costs nothing, and a small one
+// makes writer and readers wait for each other when the file outgrows it.
+const initialMmapSize = 1 << 30
+
+// openHandle opens the file, which must be there and, if was is not nil, be that one.
+// What it shows is durable then, unless opts say otherwise.
+func openHandle(path string, opts Options, was os.FileInfo) (h *handle, err error) {
+	var file *os.File
+	defer func() {
+		if p := (*panicError)(nil); errors.As(err, &p) && file != nil {
+			release(file)
+		}
+	}()
+	defer recoverDamage(path, &err)()
+	var refused error
+	db, err := bbolt.Open(path, 0, &bbolt.Options{
+		Timeout:         opts.LockTimeout,
+		FreelistType:    bbolt.FreelistMapType,
+		PreLoadFreelist: true,
+		InitialMmapSize: initialMmapSize,
+		NoSync:          opts.NoSync,
+		ReadOnly:        opts.ReadOnly,
+		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
+			if file, err = os.OpenFile(name, flag&^os.O_CREATE, perm); err != nil {
+				return nil, err
+			}
+			if refused = acceptable(file, path, was); refused != nil {
+				_ = file.Close()
+				return nil, refused
+			}
+			return file, nil
+		},
+	})
+	var system syscall.Errno
+	var named *fs.PathError
+	switch {
+	case refused != nil:
+		return nil, refused
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
+	case errors.As(err, &named):
+		return nil, err
+	case errors.As(err, &system):
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	case err != nil: // what bbolt itself finds wrong
+		return nil, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, path, err)
+	}
+	h = &handle{path: path, db: db, file: file, gone: make(chan struct{})}
+	if err := h.prepare(opts); err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
+}
+
+// acceptable reports whether bbolt may have the file: it would make an empty one new.
+func acceptable(file *os.File, path string, was os.FileInfo) error {
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir(): // which can be opened for reading
+		return &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
+	case was != nil && !os.SameFile(info, was):
+		return fmt.Errorf("%w: %s: another file has taken the place of the one that was open", backend.ErrDamaged, path)
+	case info.Mode().IsRegular() && info.Size() == 0:
+		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it and a new one will be made", backend.ErrDamaged, path)
+	}
+	return nil
+}
+
+// prepare checks the file and, if it is to be written, makes durable what it shows.
+func (h *handle) prepare(opts Options) error {
+	metas, err := readMetas(h.file)
+	if err != nil {
+		return err
+	}
+	current := metas.current()
+	if current == nil {
+		return fmt.Errorf("%w: %s: both meta pages", backend.ErrDamaged, h.path)
+	}
+	h.metas = metas
+	h.last.Store(current.txid())
+	if err := h.view(func(tx *bbolt.Tx) error { return check(tx, h.file) }); err != nil {
+		if p := (*panicError)(nil); errors.As(err, &p) {
+			return err
+		}
+		return fmt.Errorf("%s: %w", h.path, err)
+	}
+	if doubt := metas.doubt(); doubt != nil {
+		opts.Logger.Warn("patchlog: a file is read in spite of damage", "file", h.path, "error", doubt)
+	}
+	if opts.ReadOnly {
+		return nil
+	}
+	if err := tighten(h.file, opts); err != nil {
+		return err
+	}
+	if opts.NoSync {
+		return nil
+	}
+	target, err := resolve(h.path)
+	if err == nil {
+		err = syncDir(filepath.Dir(target))
+	}
+	if err == nil {
+		err = opts.settle(h.file, current)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: make durable what it holds: %w", h.path, err)
+	}
+	return nil
+}
+
+// check reports whether the file is whole, one of ours, and of a version that we know.
+func check(tx *bbolt.Tx, file *os.File) error {
+	if info, err := file.Stat(); err != nil {
+		return err
+	} else if info.Size() < tx.Size() {
+		return fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), tx.Size())
+	}
+	meta := tx.Bucket(bucketMeta)
+	if meta == nil {
+		if k, _ := tx.Cursor().First(); k != nil {
+			return fmt.Errorf("%w: a bbolt file of another program", backend.ErrDamaged)
+		}
+		return fmt.Errorf("%w: a bbolt file without a bucket, which is not how a store begins", backend.ErrDamaged)
+	}
+	if v := meta.Get(keyVersion); len(v) != 8 || binary.BigEndian.Uint64(v) != FileVersion {
+		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, v, FileVersion)
+	}
+	for _, name := range buckets {
+		if tx.Bucket(name) == nil {
+			return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, name)
+		}
+	}
+	p := pages{tx: tx, file: file, size: uint64(tx.DB().Info().PageSize), seen: map[uint64]bool{}}
+	if err := p.roots(uint64(tx.Cursor().Bucket().Root())); err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
+	}
+	return nil
+}
+
+// tighten takes from others than the owner what access they have. Who may write the file
+// but does not own it goes on without.
+func tighten(file *os.File, opts Options) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	mode := info.Mode().Perm()
+	if runtime.GOOS == "windows" || !info.Mode().IsRegular() || mode&0o077 == 0 {
+		return nil
+	}
+	switch err := file.Chmod(mode &^ 0o077); {
+	case errors.Is(err, fs.ErrPermission):
+		opts.Logger.Warn("patchlog: others have access to a file, and it is not ours to change that", "file", file.Name(), "mode", mode.String())
+	case err != nil:
+		return err
+	default:
+		opts.Logger.Warn("patchlog: others had access to a file; now its owner alone has", "file", file.Name(), "mode", mode.String())
+	}
+	return nil
+}
+
+// create makes a new file at path, which must not be there. Whenever it is cut short, by
+// an error or a crash, there is no such file or a whole one: it is built under another
+// name beside it, synced, and given its own then. It fails with [fs.ErrExist] if someone
+// else was first. A symbolic link to nothing is followed: the file is made where it points.
+func create(path string) (err error) {
+	target, err := resolve(path)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(target)
+	draft, err := os.CreateTemp(dir, "."+filepath.Base(target)+".new-*") // for its owner alone
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if removeErr := os.Remove(draft.Name()); !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
+		}
+	}()
+	if err := errors.Join(build(draft.Name()), draft.Sync(), draft.Close()); err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	if err := publish(draft.Name(), target); err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	return syncDir(dir)
+}
+
+// build makes an empty store in an empty file.
+func build(path string) (err error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(db.Update(initialise), db.Close())
+}
+
+func initialise(tx *bbolt.Tx) error {
+	meta, err := tx.CreateBucket(bucketMeta)
+	if err != nil {
+		return err
+	}
+	for _, name := range buckets {
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	return meta.Put(keyVersion, number(FileVersion))
+}
+
+// publish gives a file its name, unless the name is taken.
+func publish(draft, target string) error {
+	err := os.Link(draft, target)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	// Not every file system has hard links. A rename would replace, so it is looked first.
+	if _, statErr := os.Lstat(target); !errors.Is(statErr, fs.ErrNotExist) {
+		return errors.Join(err, statErr)
+	}
+	if renameErr := os.Rename(draft, target); renameErr != nil {
+		return errors.Join(err, renameErr)
+	}
+	return nil
+}
+
+// So many symbolic links in a row are a circle.
+const maxLinks = 40
+
+// resolve follows symbolic links at the end of path, also to what is not there.
+func resolve(path string) (string, error) {
+	for range maxLinks {
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
+			return path, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
+}

@@ -1,0 +1,203 @@
+package bolt_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+// Several may read a file at a time, without the right to write it and while nobody
+// writes it; nothing changes in it.
+func TestReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "log.db")
+	fill(t, path)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(path, 0o400), os.Chmod(dir, 0o500)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+	readers := make([]*bolt.Backend, 3)
+	for i := range readers {
+		if readers[i], err = bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, b := range readers {
+		if got, err := list(b); err != nil || len(got) != 2 {
+			t.Errorf("sessions %v, %v", got, err)
+		}
+		for name, call := range calls(b) {
+			want := map[string]error{"Append": backend.ErrReadOnly, "Delete": backend.ErrReadOnly, "PutSnapshot": backend.ErrReadOnly}[name]
+			if err := call(); !errors.Is(err, want) || want == nil && err != nil {
+				t.Errorf("%s: %v, want %v", name, err, want)
+			}
+		}
+		if err := b.Check(ctx); err != nil {
+			t.Errorf("Check: %v", err)
+		}
+	}
+	if os.Geteuid() == 0 { // whom the mode does not keep out
+		if _, err := bolt.Open(path, bolt.Options{LockTimeout: time.Millisecond}); !errors.Is(err, backend.ErrLocked) {
+			t.Errorf("a writer beside readers: %v, want %v", err, backend.ErrLocked)
+		}
+	}
+	for _, b := range readers {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+	if err := errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := bolt.Open(path, bolt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond}); !errors.Is(err, backend.ErrLocked) {
+		t.Errorf("a reader beside a writer: %v, want %v", err, backend.ErrLocked)
+	}
+	if err := writer.Close(); err != nil {
+		t.Error(err)
+	}
+	absent := filepath.Join(dir, "absent.db")
+	for range 2 {
+		if _, err := bolt.Open(absent, bolt.Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("a file that is not there: %v", err)
+		}
+	}
+	if _, err := bolt.Open(dir, bolt.Options{ReadOnly: true}); err == nil || errors.Is(err, backend.ErrDamaged) {
+		t.Errorf("a directory: %v", err)
+	}
+}
+
+// A file that others may read is closed to them when it is opened for writing, which the
+// log says; one that is only read is left as it is.
+func TestModeIsTightened(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no such modes here")
+	}
+	path := filepath.Join(t.TempDir(), "log.db")
+	fill(t, path)
+	mode := func() fs.FileMode {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Mode().Perm()
+	}
+	if mode() != 0o600 {
+		t.Errorf("a new file has mode %v", mode())
+	}
+	for _, c := range []struct {
+		before   fs.FileMode
+		readOnly bool
+		after    fs.FileMode
+	}{{0o600, false, 0o600}, {0o644, false, 0o600}, {0o640, false, 0o600}, {0o666, false, 0o600}, {0o601, false, 0o600}, {0o700, false, 0o700}, {0o644, true, 0o644}} {
+		if err := os.Chmod(path, c.before); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		b, err := bolt.Open(path, bolt.Options{ReadOnly: c.readOnly, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if mode() != c.after {
+			t.Errorf("mode %v, was %v, want %v", mode(), c.before, c.after)
+		}
+		if says := strings.Contains(log.String(), path) && strings.Contains(log.String(), c.before.String()); says != (c.before != c.after) {
+			t.Errorf("mode %v: the log says %q", c.before, &log)
+		}
+	}
+}
+
+// Those that create a file at the same time get the same one, and nothing else is left in
+// the directory.
+func TestCreatedByMany(t *testing.T) {
+	for range 5 {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "log.db")
+		var wg sync.WaitGroup
+		const n = 8
+		for i := range n {
+			wg.Go(func() {
+				b, err := bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: time.Minute})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := errors.Join(b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true}), b.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		b, err := bolt.Open(path, bolt.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := list(b)
+		if err := errors.Join(err, b.Close()); err != nil || len(got) != n {
+			t.Errorf("%d sessions, want %d; %v", len(got), n, err)
+		}
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+			t.Errorf("in the directory are %v, %v", entries, err)
+		}
+	}
+}
+
+// A link to a file that is not there has it made where it points; a circle is refused.
+func TestCreatedThroughALink(t *testing.T) {
+	dir, far := t.TempDir(), t.TempDir()
+	link := filepath.Join(dir, "log.db")
+	target := filepath.Join(far, "data.db")
+	if err := errors.Join(os.Symlink("second", link), os.Symlink(target, filepath.Join(dir, "second"))); err != nil {
+		t.Skipf("no symbolic links here: %v", err)
+	}
+	for range 2 {
+		b, err := bolt.Open(link, bolt.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if info, err := os.Lstat(target); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the target: %v", err)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("the link: %v", err)
+	}
+	circle := filepath.Join(dir, "circle")
+	if err := os.Symlink(circle, circle); err != nil {
+		t.Fatal(err)
+	}
+	inTime(t, "Open", func() {
+		if _, err := bolt.Open(circle, bolt.Options{}); err == nil {
+			t.Error("a circle of links was opened")
+		}
+	})
+}

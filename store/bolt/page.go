@@ -1,0 +1,154 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	bbolt "go.etcd.io/bbolt"
+)
+
+// bbolt's pages have no checksum, but they have a form: a page says its own number, and
+// keys and values stand without a gap behind the elements that say where. A header with
+// another count is out of form, one that counts nothing too, so that what is there cannot
+// pass for empty.
+const (
+	pageHeaderBytes   = 16 // id 8, flags 2, count 2, overflow 4
+	elementBytes      = 16
+	branchFlag        = 1
+	leafFlag          = 2
+	bucketFlag        = 1  // of a leaf's element
+	bucketHeaderBytes = 16 // page of the root, sequence; the root itself follows if that page is 0
+)
+
+// entry is what a page holds at a place: in a leaf key and value, in a branch key and page.
+type entry struct {
+	flags      uint32
+	key, value []byte
+	page       uint64
+}
+
+// entries reads a leaf or a branch, which begins with its header and may be longer than
+// what it holds. end is where that ends.
+func entries(page []byte) (branch bool, out []entry, end int, err error) {
+	flags, count := binary.NativeEndian.Uint16(page[8:]), int(binary.NativeEndian.Uint16(page[10:]))
+	if flags != branchFlag && flags != leafFlag {
+		return false, nil, 0, fmt.Errorf("a page with flags %#x", flags)
+	}
+	branch = flags == branchFlag
+	end = pageHeaderBytes + count*elementBytes
+	if end > len(page) || branch && count == 0 {
+		return branch, nil, 0, fmt.Errorf("a page of %d bytes that counts %d entries", len(page), count)
+	}
+	for i := range count {
+		at := pageHeaderBytes + i*elementBytes
+		word := func(i int) uint32 { return binary.NativeEndian.Uint32(page[at+4*i:]) }
+		e := entry{flags: word(0)}
+		pos, keyLen, valueLen := uint64(word(1)), uint64(word(2)), uint64(word(3))
+		if branch {
+			pos, keyLen, valueLen = uint64(word(0)), uint64(word(1)), 0
+			e.flags, e.page = 0, binary.NativeEndian.Uint64(page[at+8:])
+		}
+		if uint64(at)+pos != uint64(end) || uint64(end)+keyLen+valueLen > uint64(len(page)) {
+			return branch, nil, 0, fmt.Errorf("entry %d of %d stands at byte %d with %d bytes, not at byte %d of %d", i, count, uint64(at)+pos, keyLen+valueLen, end, len(page))
+		}
+		e.key, e.value = page[end:end+int(keyLen)], page[end+int(keyLen):end+int(keyLen+valueLen)]
+		out = append(out, e)
+		end += int(keyLen + valueLen)
+	}
+	if count == 0 {
+		for _, b := range page[end:min(end+elementBytes, len(page))] {
+			if b != 0 {
+				return branch, nil, 0, fmt.Errorf("a page that counts no entry, but holds some")
+			}
+		}
+	}
+	return branch, out, end, nil
+}
+
+// pages reads the pages of a transaction from the file.
+type pages struct {
+	tx   *bbolt.Tx
+	file io.ReaderAt
+	size uint64          // of a page
+	seen map[uint64]bool // a page belongs to one place
+}
+
+// read returns the page with the given number, which must be in use, in form and read
+// for the first time.
+func (p *pages) read(id uint64) (branch bool, out []entry, err error) {
+	fail := func(err error) (bool, []entry, error) { return false, nil, fmt.Errorf("page %d: %w", id, err) }
+	high := uint64(p.tx.Size()) / p.size
+	if id < 2 || id >= high {
+		return fail(fmt.Errorf("there are pages 2 to %d", high-1))
+	}
+	if p.seen[id] {
+		return fail(fmt.Errorf("it is reached by two ways"))
+	}
+	p.seen[id] = true
+	if info, err := p.tx.Page(int(id)); err != nil || info.Type == "free" {
+		return fail(fmt.Errorf("it is in use and on the list of free pages"))
+	}
+	header := make([]byte, pageHeaderBytes)
+	if _, err := p.file.ReadAt(header, int64(id*p.size)); err != nil {
+		return fail(err)
+	}
+	own, overflow := binary.NativeEndian.Uint64(header), uint64(binary.NativeEndian.Uint32(header[12:]))
+	if own != id || overflow >= high-id {
+		return fail(fmt.Errorf("it says that it is page %d and goes on for %d", own, overflow))
+	}
+	page := make([]byte, (overflow+1)*p.size)
+	if _, err := p.file.ReadAt(page, int64(id*p.size)); err != nil {
+		return fail(err)
+	}
+	branch, out, end, err := entries(page)
+	if err == nil && uint64(end-1)/p.size != overflow {
+		err = fmt.Errorf("it holds %d bytes and goes on for %d pages", end, overflow)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return branch, out, nil
+}
+
+// roots checks the pages that lead to the buckets, and each bucket's own root. Deeper
+// pages are looked at by [Backend.Check].
+func (p *pages) roots(id uint64) error {
+	branch, all, err := p.read(id)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		switch {
+		case branch:
+			err = p.roots(e.page)
+		case e.flags != bucketFlag || len(e.value) < bucketHeaderBytes:
+			err = fmt.Errorf("bucket %.40q: flags %#x and %d bytes", e.key, e.flags, len(e.value))
+		default:
+			err = p.bucket(e.value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pages) bucket(value []byte) error {
+	if root := binary.NativeEndian.Uint64(value); root != 0 {
+		if len(value) != bucketHeaderBytes {
+			return fmt.Errorf("a bucket with its root in page %d has %d bytes more", root, len(value)-bucketHeaderBytes)
+		}
+		_, _, err := p.read(root)
+		return err
+	}
+	inline := value[bucketHeaderBytes:]
+	if len(inline) < pageHeaderBytes {
+		return fmt.Errorf("a bucket without a root")
+	}
+	branch, _, end, err := entries(inline)
+	if err == nil && (branch || end != len(inline)) {
+		err = fmt.Errorf("a bucket's root of %d bytes holds %d", len(inline), end)
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package bolt_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+// cached is a file as the system shows it and as it is on disk. When a sync fails, what it
+// was to write counts as written all the same.
+type cached struct {
+	shown, disk []byte
+	dirty       map[int]bool // pages that a sync writes
+	failing     bool
+	writes      bool // else a write fails too
+}
+
+var errSync = errors.New("sync failed")
+
+func (c *cached) WriteAt(p []byte, at int64) (int, error) {
+	if !c.writes {
+		return 0, errSync
+	}
+	for i := range p {
+		c.shown[int(at)+i] = p[i]
+		c.dirty[(int(at)+i)/os.Getpagesize()] = true
+	}
+	return len(p), nil
+}
+
+func (c *cached) ReadAt(p []byte, at int64) (int, error) {
+	return bytes.NewReader(c.shown).ReadAt(p, at)
+}
+
+func (c *cached) Sync() error {
+	defer clear(c.dirty)
+	if c.failing {
+		return errSync
+	}
+	for page := range c.dirty {
+		copy(c.disk[page*os.Getpagesize():][:os.Getpagesize()], c.shown[page*os.Getpagesize():])
+	}
+	return nil
+}
+
+// A commit whose last sync failed is on disk once it is settled; another sync alone does
+// not get it there.
+func TestSettle(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	fill(t, path)
+	durable, err := os.ReadFile(path) // all but the last commit's meta page
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bolt.Open(path, bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.Delete(ctx, "third"), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	durable = append(durable, make([]byte, len(after)-len(durable))...)
+	copy(durable[2*os.Getpagesize():], after[2*os.Getpagesize():])
+	onDisk := func(c *cached) (sessions int) {
+		disk := filepath.Join(t.TempDir(), "disk.db")
+		if err := os.WriteFile(disk, c.disk, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b, err := bolt.Open(disk, bolt.Options{ReadOnly: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := list(b)
+		if err := errors.Join(err, b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return len(got)
+	}
+	c := &cached{shown: bytes.Clone(after), disk: bytes.Clone(durable), dirty: map[int]bool{}, writes: true}
+	if err := c.Sync(); err != nil || onDisk(c) != 2 {
+		t.Fatalf("a sync alone: %d sessions, %v; the test tests nothing", onDisk(c), err)
+	}
+	for _, way := range []struct{ failing, writes bool }{{true, true}, {false, false}} {
+		c.failing, c.writes = way.failing, way.writes
+		if err := bolt.Settle(c); !errors.Is(err, errSync) || onDisk(c) != 2 {
+			t.Errorf("%+v: %v, %d sessions on disk", way, err, onDisk(c))
+		}
+	}
+	c.failing, c.writes = false, true
+	if err := bolt.Settle(c); err != nil || onDisk(c) != 1 {
+		t.Errorf("settled: %v, %d sessions on disk, want 1", err, onDisk(c))
+	}
+	if !bytes.Equal(c.shown, after) {
+		t.Error("settling changed what the file holds")
+	}
+}
+
+// A file that cannot be made durable is not opened, and a store whose commit failed does
+// nothing more until it can.
+func TestSettlingFails(t *testing.T) {
+	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": ways["lost"].commit, "landed": ways["landed"].commit} {
+		t.Run(name, func(t *testing.T) {
+			first, path := openWith(t)
+			if err := first.Close(); err != nil {
+				t.Fatal(err)
+			}
+			b, err := bolt.Open(path, bolt.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.SetCommit(commit)
+			if err := b.Append(ctx, "a", batch(1)); err == nil {
+				t.Fatal("no error")
+			}
+			b.SetCommit(nil)
+			restore := bolt.FailSettling(b, errSync)
+			for range 2 {
+				if _, err := b.Head(ctx, "a"); !errors.Is(err, errSync) || !errors.Is(err, errDisk) {
+					t.Errorf("Head: %v", err)
+				}
+				if err := b.Append(ctx, "a", batch(1)); !errors.Is(err, errSync) {
+					t.Errorf("Append: %v", err)
+				}
+			}
+			restore()
+			if n := last(t, b, "a"); (n == 2) != (name == "landed") {
+				t.Errorf("%d records", n)
+			}
+			closeAndCheck(t, b, path)
+		})
+	}
+}

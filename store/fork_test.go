@@ -1,0 +1,258 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+// stepped is a backend that calls between after each step of staging a session, and
+// knows what is staged.
+type stepped struct {
+	*storetest.Faulty
+	steps   int
+	most    int // records in a step, or in a commit that creates a session
+	staged  map[string]bool
+	between func(step int)
+}
+
+func (s *stepped) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
+	err := s.Faulty.Stage(ctx, creation, after, records)
+	if err == nil {
+		s.staged[creation] = true
+	}
+	s.most = max(s.most, len(records))
+	if s.steps++; s.between != nil {
+		s.between(s.steps)
+	}
+	return err
+}
+
+func (s *stepped) Unstage(creation string) {
+	s.Faulty.Unstage(creation)
+	delete(s.staged, creation)
+}
+
+func (s *stepped) Append(ctx context.Context, session string, b backend.Batch) error {
+	if b.Create {
+		s.most = max(s.most, len(b.Records))
+	}
+	return s.Faulty.Append(ctx, session, b)
+}
+
+var forkKey = store.Key{App: "app", User: "user", Session: "fork"}
+
+// onSteps runs a test on a session with a log of several pages, in which events were
+// hidden and brought back.
+func onSteps(t *testing.T, run func(e *env, s *stepped)) {
+	onEach(t, func(e *env) {
+		s := &stepped{staged: map[string]bool{}}
+		e.reopenOn(func(engine backend.Backend) backend.Backend {
+			s.Faulty = &storetest.Faulty{Backend: engine}
+			return s
+		})
+		e.create(map[string]any{"k": 1})
+		e.append(says("a", 700)...)
+		e.apply(patch.NewSplice(10, 600).WithID("p1"))
+		e.append(says("b", 700)...)
+		e.apply(patch.NewSplice(100, 650).WithID("p2"))
+		e.apply(patch.NewRevert("p1"))
+		e.append(sets("s", `{"k":2}`))
+		e.append(says("c", 400)...)
+		run(e, s)
+		if len(s.staged) > 0 {
+			e.Errorf("%d sessions are still staged", len(s.staged))
+		}
+	})
+}
+
+// absentFork checks that nothing of the fork is to be seen.
+func (e *env) absentFork() {
+	e.Helper()
+	_, err := e.store.Get(ctx, forkKey)
+	e.is(err, store.ErrNotFound)
+	for info, err := range e.store.List(ctx, store.ListOptions{}) {
+		e.no(err)
+		if info.Key == forkKey {
+			e.Error("the fork is listed")
+		}
+	}
+}
+
+// A long log is forked in steps. Between any two nobody sees the fork, and everybody
+// writes, to the session that is being forked too.
+func TestForkInSteps(t *testing.T) {
+	onSteps(t, func(e *env, s *stepped) {
+		before := e.view()
+		soon, cancel := context.WithTimeout(ctx, time.Minute) // it would wait for ever
+		defer cancel()
+		s.between = func(step int) {
+			e.absentFork()
+			for _, k := range []store.Key{key, elsewhere} {
+				if k == elsewhere && step == 1 {
+					_, err := e.store.Create(soon, k, nil)
+					e.no(err)
+				}
+				_, err := e.store.AppendEvents(soon, k, store.AppendOptions{}, say(fmt.Sprint("meanwhile", step)))
+				e.no(err)
+			}
+		}
+		fork, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
+		e.no(err)
+		if s.steps < 3 || s.most > 512 {
+			e.Errorf("%d steps, of up to %d records", s.steps, s.most)
+		}
+		e.same("the fork", withoutCreation(viewText(fork.View)), withoutCreation(viewText(before)))
+		if n := len(e.records(key)); n != int(before.Seq())+s.steps {
+			e.Errorf("%d records in the session, want %d more than the fork's %d", n, s.steps, before.Seq())
+		}
+		// It stands on its own: what patches hid comes from its own log.
+		e.no(e.store.Delete(ctx, key))
+		done, err := e.store.Revert(ctx, forkKey, store.PatchOptions{}, "p2")
+		e.no(err)
+		if n := done.View.Len(); n != before.Len()+650 {
+			e.Errorf("%d visible events, want %d", n, before.Len()+650)
+		}
+		e.reopen()
+		there, err := e.store.Get(ctx, forkKey)
+		e.no(err)
+		e.same("after reopening", viewText(there.View), viewText(done.View))
+		for _, id := range []string{"a1", "b700", "c400", "p1"} {
+			_, err := e.store.AppendEvents(ctx, forkKey, store.AppendOptions{}, event(`{"id":%q}`, id))
+			e.is(err, store.ErrDuplicateID, id)
+		}
+	})
+}
+
+// Whatever ends a fork before its last step, nothing of it is left, and it can be done
+// again.
+func TestForkCutShort(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   func(e *env, cancel func())
+		want error
+	}{
+		"cancelled":      {func(_ *env, cancel func()) { cancel() }, context.Canceled},
+		"origin deleted": {func(e *env, _ func()) { e.no(e.store.Delete(ctx, key)) }, store.ErrNotFound},
+		"origin created again": {func(e *env, _ func()) {
+			e.no(e.store.Delete(ctx, key))
+			e.create(nil)
+			e.append(says("new", 900)...)
+			e.append(says("new2", 900)...)
+		}, store.ErrNotFound},
+		"created by another": {func(e *env, _ func()) {
+			_, err := e.store.Create(ctx, forkKey, map[string]any{"own": 1})
+			e.no(err)
+		}, store.ErrExists},
+	} {
+		for _, step := range []int{1, 3} {
+			t.Run(fmt.Sprint(name, "/", step), func(t *testing.T) {
+				onSteps(t, func(e *env, s *stepped) {
+					c1, cancel := context.WithCancel(ctx)
+					defer cancel()
+					s.between = func(n int) {
+						if n == step {
+							c.at(e, cancel)
+						}
+					}
+					_, err := e.store.Fork(c1, key, forkKey, store.ForkOptions{})
+					e.is(err, c.want)
+					s.between = nil
+					if c.want == store.ErrExists {
+						there, err := e.store.Get(ctx, forkKey)
+						e.no(err)
+						e.same("the other's", fmt.Sprint(there.State(), there.View.Len()), "map[own:1] 0")
+						e.no(e.store.Delete(ctx, forkKey))
+					}
+					e.absentFork()
+					if len(s.staged) > 0 {
+						e.Error("something is still staged")
+					}
+					if c.want == store.ErrNotFound {
+						return
+					}
+					_, err = e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
+					e.no(err)
+				})
+			})
+		}
+	}
+}
+
+// A step that fails, in any way, fails the fork; that of the last decides.
+func TestForkWhoseStepsFail(t *testing.T) {
+	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
+		onSteps(t, func(e *env, s *stepped) {
+			for step := 1; ; step++ {
+				s.Plan(storetest.Plan{Write: step, Failure: how})
+				s.steps = 0
+				_, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
+				last := s.Writes() == step && s.steps == step-1
+				s.Plan(storetest.Plan{})
+				if last && how == storetest.Landed {
+					e.no(err)
+					break
+				}
+				e.is(err, storetest.ErrInjected)
+				if errors.Is(err, store.ErrOutcomeUnknown) {
+					e.Errorf("step %d: error %v, but the outcome is known", step, err)
+				}
+				e.absentFork()
+				if last {
+					break
+				}
+			}
+			if how != storetest.Landed {
+				_, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
+				e.no(err)
+			}
+			fork, err := e.store.Get(ctx, forkKey)
+			e.no(err)
+			e.same("the fork", ids(fork.View), ids(e.view()))
+		})
+	}
+}
+
+// Of a log that hides most of what is in it a fork holds only what is visible, while it
+// copies too.
+func TestForkHoldsWhatIsVisible(t *testing.T) {
+	onSteps(t, func(e *env, s *stepped) {
+		if e.path == "" {
+			return // its storage is in memory
+		}
+		long := strings.Repeat("x", 50_000)
+		for round := range 20 {
+			var events []*patch.Event
+			for i := range 25 {
+				events = append(events, event(`{"id":"e%d-%d","author":%q}`, round, i, long))
+			}
+			e.append(events...)
+			view := e.view()
+			_, err := e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(view.Len()-25, 25))
+			e.no(err)
+		}
+		before, most := heap(), uint64(0)
+		s.between = func(int) { most = max(most, heap()) }
+		fork, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
+		e.no(err)
+		if s.steps < 10 || most > before+8<<20 {
+			e.Errorf("%d steps; the fork of a log of 25 MB takes %d bytes", s.steps, most-before)
+		}
+		e.same("the fork", ids(fork.View), ids(e.view()))
+	})
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
