@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
@@ -89,57 +88,26 @@ func TestFallbackAfterIsADefault(t *testing.T) {
 	}
 }
 
-// A merge under token pressure has to bring the prompt under the threshold, or save a
-// sixteenth of it. What it saves is what the longest answer that is accepted leaves.
-func TestForcedMergeIsWorthItsCall(t *testing.T) {
-	tokens := func(threshold int) compaction.Config {
-		return compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 1, MaxSummaries: 20}
-	}
-	many := strings.Repeat("S ", 13) // 260 tokens, of which half is saved
-	for _, row := range []struct {
-		name, log string
-		threshold int
-		want      string
-	}{
-		{"a quarter saved of two short ones: no sixteenth", "S S u9*300", 161, "none"},
-		{"a sixteenth", "S S u9*300", 160, "tokens 0-1 merged"},
-		{"down to the threshold", "S S u9*300", 330, "none"},
-		{"under it", "S S u9*300", 331, "tokens 0-1 merged"},
-		{"half saved of long ones: no sixteenth", many + "u9*2300", 2081, "none"},
-		{"a sixteenth of long ones", many + "u9*2300", 2080, "tokens 0-12 merged"},
-		{"long ones down to the threshold", many + "u9*2300", 2430, "none"},
-		{"long ones under it", many + "u9*2300", 2431, "tokens 0-12 merged"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			d, err := compaction.Plan(script(t, row.log), tokens(row.threshold), compaction.Run{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := decided(d); got != row.want {
-				t.Errorf("log %q\n got %s (%s)\nwant %s", row.log, got, d.Reason, row.want)
-			}
-		})
-	}
-}
-
-// What the token trigger takes has to be a sixteenth of the threshold.
-func TestTokenTriggerIsWorthItsCall(t *testing.T) {
-	for _, row := range []struct {
-		log       string
-		threshold int
-		want      string
-	}{
-		{"u1*6 a1*99 a1*99", 97, "none"},
-		{"u1*7 a1*99 a1*99", 97, "tokens 0-0"},
-		{"u1*6 a1*99 a1*99", 96, "tokens 0-0"},
-	} {
-		cfg := compaction.Config{Enabled: true, TokenThreshold: row.threshold, EventRetentionSize: 2}
-		d, err := compaction.Plan(script(t, row.log), cfg, compaction.Run{})
-		if err != nil {
-			t.Fatal(err)
+// The counters add up what was written.
+func TestStatsAddUp(t *testing.T) {
+	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
+	c := s.compactor(every(2, 0, &scripted{}))
+	var want compaction.Stats
+	for range 3 {
+		done, err := c.MaybeCompact(t.Context(), key)
+		if err != nil || len(done) == 0 {
+			t.Fatalf("%v, %v", done, err)
 		}
-		if got := decided(d); got != row.want {
-			t.Errorf("log %q, threshold %d\n got %s (%s)\nwant %s", row.log, row.threshold, got, d.Reason, row.want)
+		for _, w := range done {
+			want.Wrote++
+			want.EventsCovered += uint64(w.EventsBefore)
+			want.TokensBefore += uint64(w.TokensBefore)
+			want.TokensAfter += uint64(w.TokensAfter)
+			want.Calls += uint64(w.Usage.Calls)
 		}
+		s.append("u3*200 a4*300")
+	}
+	if got := c.Stats(); got != want || got.TokensBefore == 0 || got.TokensAfter == 0 {
+		t.Errorf("counted is %+v, want %+v", got, want)
 	}
 }
