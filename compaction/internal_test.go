@@ -187,3 +187,29 @@ func TestWorkerDefaults(t *testing.T) {
 		t.Errorf("%d at a time, %d that wait; want %d and %d", w.parallel, w.capacity, DefaultParallel, DefaultQueue)
 	}
 }
+
+// The pause doubles with each attempt up to a bound; its second half is left to chance.
+func TestPauseAfterAttempts(t *testing.T) {
+	g := &Gemini{delay: time.Second}
+	for attempt := 1; attempt <= 12; attempt++ {
+		whole := min(time.Second<<(attempt-1), maxRetryDelay)
+		for range 20 {
+			if d := g.pauseAfter(attempt, exchange{}, errors.New("no answer")); d < whole/2 || d > whole {
+				t.Errorf("after attempt %d the pause is %v, want from %v to %v", attempt, d, whole/2, whole)
+			}
+		}
+	}
+	if d := g.pauseAfter(1, exchange{retryAfter: "7"}, errors.New("no answer")); d != 7*time.Second {
+		t.Errorf("asked for 7 s, the pause is %v", d)
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\tb": "a b", "a\tb\n": `a b\n`, "\r": `\r`, "a\u2028\x1b": `a\u2028\u001b`, "plain": "plain",
+	} {
+		if got := oneLine(text); got != want {
+			t.Errorf("%q is written as %q, want %q", text, got, want)
+		}
+	}
+}
