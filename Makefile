@@ -2,7 +2,12 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod' 2>/dev/null || echo go.mod))
 MODULES := $(patsubst go.mod,.,$(MODULES))
 
-.PHONY: test race lint cover bench fuzz
+.PHONY: help test race lint cover bench fuzz
+
+# The first target is what make alone does.
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "  make fuzz FUZZTIME=10s CHECKS=1000 is a shorter run of it"
 
 test: ## run every module's tests
 	@for m in $(MODULES); do (cd $$m && go test ./...) || exit 1; done

@@ -10,23 +10,20 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/internal/recorded"
 	"github.com/patchlog-dev/patchlog/store"
 )
-
-// The corpus of recorded sessions lies beside the repository, and not in it.
-var corpus = filepath.Join("..", "..", "shared", "corpus")
 
 // Recorded events are read as ADK reads them, whether they went through the service or
 // were imported as they are.
 func TestCorpus(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(corpus, "*", "*.jsonl"))
-	no(t, err)
-	if len(files) == 0 {
-		t.Skipf("the session corpus is not at %s", corpus)
+	for _, set := range recorded.Sets(t) {
+		t.Run(set.Name, func(t *testing.T) { readAsADKDoes(t, set.Sample(t, 9)) })
 	}
-	if testing.Short() {
-		files = files[:10]
-	}
+}
+
+func readAsADKDoes(t *testing.T, files []string) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "corpus.db")
 	db := opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
 	svc := newService(t, db)
@@ -49,7 +46,7 @@ func TestCorpus(t *testing.T) {
 	}
 	no(t, db.Close())
 	db = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
-	svc, err = adk.NewService(db, adk.Options{CacheBytes: -1})
+	svc, err := adk.NewService(db, adk.Options{CacheBytes: -1})
 	no(t, err)
 	for file, events := range want {
 		for _, id := range []string{file, "imported " + file} {

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // BenchmarkFileSize fills a file in bulk and says how large it is beside the events' JSON:
-// with events of 512 bytes, and with recorded sessions if they are there.
+// with events of 512 bytes, and with recorded sessions: those that the
+// repository carries and, where it is there, the large corpus.
 func BenchmarkFileSize(b *testing.B) {
 	ctx := context.Background()
 	b.Run("events=512B", func(b *testing.B) {
@@ -34,30 +36,32 @@ func BenchmarkFileSize(b *testing.B) {
 			return text
 		})
 	})
-	files, err := filepath.Glob("../../shared/corpus/*/*.jsonl")
-	if err != nil || len(files) == 0 {
-		b.Skip("the corpus of recorded sessions is not here")
-	}
-	b.Run("events=recorded", func(b *testing.B) {
-		fileSize(b, func(s *store.Store) (text int) {
-			for round := range 20 { // enough that the file's steps of growth do not count
-				for _, name := range files {
-					f, err := os.Open(name)
-					if err != nil {
-						b.Fatal(err)
-					}
-					key := store.Key{App: "app", User: fmt.Sprint(round), Session: filepath.Base(name)}
-					done, err := s.Import(ctx, key, f, store.ImportOptions{})
-					if err != nil {
-						b.Fatal(err)
-					}
-					f.Close()
-					text += textOf(b, done.Records)
-				}
+	for _, set := range recorded.Sets(b) {
+		b.Run("events=recorded/set="+set.Name, func(b *testing.B) {
+			rounds := 20 // enough that the file's steps of growth do not count
+			if !set.Large {
+				rounds = 400
 			}
-			return text
+			fileSize(b, func(s *store.Store) (text int) {
+				for round := range rounds {
+					for _, name := range set.Files {
+						f, err := os.Open(name)
+						if err != nil {
+							b.Fatal(err)
+						}
+						key := store.Key{App: "app", User: fmt.Sprint(round), Session: filepath.Base(name)}
+						done, err := s.Import(ctx, key, f, store.ImportOptions{})
+						if err != nil {
+							b.Fatal(err)
+						}
+						f.Close()
+						text += textOf(b, done.Records)
+					}
+				}
+				return text
+			})
 		})
-	})
+	}
 }
 
 func fileSize(b *testing.B, fill func(*store.Store) (text int)) {

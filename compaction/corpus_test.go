@@ -1,25 +1,22 @@
 package compaction_test
 
 import (
-	"bufio"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 var table = flag.Bool("table", false, "print docs/COMPACTION.md's table of the corpus")
-
-const corpus = "../../shared/corpus"
 
 // The configurations of the table: of sessions of ten and more invocations, and of one
 // long one.
@@ -28,48 +25,36 @@ var (
 	tableTokens   = compaction.Config{Enabled: true, TokenThreshold: 16_000, EventRetentionSize: 10}
 )
 
-// recorded is a recorded session.
-type recorded struct {
+// conversation is a recorded session.
+type conversation struct {
 	name        string
 	events      []*patch.Event
 	invocations []string // in the order in which they begin
 }
 
-func recordedSessions(t testing.TB) []recorded {
-	files, err := filepath.Glob(filepath.Join(corpus, "*", "*.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) == 0 {
-		t.Skip("the corpus is not there")
-	}
-	var all []recorded
-	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		name, _ := filepath.Rel(corpus, file)
-		r := recorded{name: strings.TrimSuffix(filepath.ToSlash(name), ".jsonl")}
-		seen := map[string]bool{}
-		for d := patch.NewDecoder(bufio.NewReader(f), name); ; {
-			rec, err := d.Next()
-			if err == io.EOF {
-				break
+// onRecorded runs a test on each set of recorded sessions.
+func onRecorded(t *testing.T, run func(t *testing.T, set recorded.Set, all []conversation)) {
+	t.Helper()
+	for _, set := range recorded.Sets(t) {
+		t.Run(set.Name, func(t *testing.T) {
+			var all []conversation
+			for _, file := range set.Files {
+				name, err := filepath.Rel(set.Dir, file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := conversation{name: strings.TrimSuffix(filepath.ToSlash(name), ".jsonl")}
+				c.events, _ = extSession(t, file)
+				for _, e := range c.events {
+					if id := e.InvocationID(); !slices.Contains(c.invocations, id) {
+						c.invocations = append(c.invocations, id)
+					}
+				}
+				all = append(all, c)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.events = append(r.events, rec.Event)
-			if id := rec.Event.InvocationID(); !seen[id] {
-				seen[id] = true
-				r.invocations = append(r.invocations, id)
-			}
-		}
-		f.Close()
-		all = append(all, r)
+			run(t, set, all)
+		})
 	}
-	return all
 }
 
 // lived is a session as it was after its events had been appended and compacted on the
@@ -83,7 +68,7 @@ type lived struct {
 
 // live appends a session's events one by one. It compacts after each invocation, and,
 // if during, also after each event, as a running agent would.
-func live(t testing.TB, r recorded, cfg compaction.Config, during bool) lived {
+func live(t testing.TB, r conversation, cfg compaction.Config, during bool) lived {
 	st, err := store.OpenMemory(store.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -152,58 +137,66 @@ func (w testWriter) Write(b []byte) (int, error) {
 }
 
 // TestCorpus compacts every recorded session as it grows. With -table it prints the
-// table of docs/COMPACTION.md.
+// table of docs/COMPACTION.md, which is that of the large corpus.
 func TestCorpus(t *testing.T) {
-	if *table {
-		fmt.Println("| session | invocations | events | raw tokens | visible tokens | visible events | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
-	}
-	for _, r := range recordedSessions(t) {
-		long := len(r.invocations) >= 10
-		oneTask := len(r.invocations) == 1 && len(r.events) > 20
-		if !long && !oneTask {
-			continue
+	onRecorded(t, func(t *testing.T, set recorded.Set, all []conversation) {
+		printed := *table && set.Large
+		if printed {
+			fmt.Println("| session | invocations | events | raw tokens | visible tokens | visible events | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
 		}
-		cfg := tableInterval
-		if oneTask {
-			cfg = tableTokens
+		for _, r := range all {
+			long := len(r.invocations) >= 10
+			oneTask := len(r.invocations) == 1 && len(r.events) > 20
+			if !long && !oneTask {
+				continue
+			}
+			cfg := tableInterval
+			if oneTask {
+				cfg = tableTokens
+			}
+			got := live(t, r, cfg, oneTask)
+			ratio := float64(got.visible) / float64(got.raw)
+			if printed {
+				fmt.Printf("| %s | %d | %d | %d | %d | %d | %.1f %% |\n", r.name, len(r.invocations), got.rawEvents, got.raw, got.visible, got.visibleEvents, 100*ratio)
+			}
+			if long && ratio > 0.30 {
+				t.Errorf("%s: %d of %d tokens are visible, %.1f %%", r.name, got.visible, got.raw, 100*ratio)
+			}
+			if oneTask && got.visible > cfg.TokenThreshold {
+				t.Logf("%s: %d tokens are visible, the threshold is %d", r.name, got.visible, cfg.TokenThreshold)
+			}
 		}
-		got := live(t, r, cfg, oneTask)
-		ratio := float64(got.visible) / float64(got.raw)
-		if *table {
-			fmt.Printf("| %s | %d | %d | %d | %d | %d | %.1f %% |\n", r.name, len(r.invocations), got.rawEvents, got.raw, got.visible, got.visibleEvents, 100*ratio)
-		}
-		if long && ratio > 0.30 {
-			t.Errorf("%s: %d of %d tokens are visible, %.1f %%", r.name, got.visible, got.raw, 100*ratio)
-		}
-		if oneTask && got.visible > cfg.TokenThreshold {
-			t.Logf("%s: %d tokens are visible, the threshold is %d", r.name, got.visible, cfg.TokenThreshold)
-		}
-	}
+	})
 }
 
-// TestLargestSessionIsBounded takes the largest recorded session, and ten thousand
-// invocations made from the recorded ones.
+// The visible log of the session with the most events stays under a bound all along.
 func TestLargestSessionIsBounded(t *testing.T) {
-	var largest recorded
-	for _, r := range recordedSessions(t) {
-		if len(r.events) > len(largest.events) {
-			largest = r
+	onRecorded(t, func(t *testing.T, _ recorded.Set, all []conversation) {
+		largest := longestOf(all, func(conversation) bool { return true })
+		got := live(t, largest, tableInterval, false)
+		t.Logf("%s: %d events of %d tokens; at most %d tokens visible after an invocation, %d at the end", largest.name, got.rawEvents, got.raw, got.most, got.visible)
+		// What the token trigger leaves may be long: the last events, as they come.
+		tail := 0
+		for i := range largest.events {
+			n := 0
+			for _, e := range largest.events[i:min(len(largest.events), i+tableInterval.EventRetentionSize)] {
+				n += e.EstimatedTokens()
+			}
+			tail = max(tail, n)
+		}
+		if bound := tableInterval.TokenThreshold + tableInterval.TokenThreshold/16 + tail; got.most > bound {
+			t.Errorf("%d tokens were visible, the bound is %d", got.most, bound)
+		}
+	})
+}
+
+func longestOf(all []conversation, counts func(conversation) bool) (longest conversation) {
+	for _, r := range all {
+		if counts(r) && len(r.events) > len(longest.events) {
+			longest = r
 		}
 	}
-	got := live(t, largest, tableInterval, false)
-	t.Logf("%s: %d events of %d tokens; at most %d tokens visible after an invocation, %d at the end", largest.name, got.rawEvents, got.raw, got.most, got.visible)
-	// What the token trigger leaves may be long: the last events, as they come.
-	tail := 0
-	for i := range largest.events {
-		n := 0
-		for _, e := range largest.events[i:min(len(largest.events), i+tableInterval.EventRetentionSize)] {
-			n += e.EstimatedTokens()
-		}
-		tail = max(tail, n)
-	}
-	if bound := tableInterval.TokenThreshold + tableInterval.TokenThreshold/16 + tail; got.most > bound {
-		t.Errorf("%d tokens were visible, the bound is %d", got.most, bound)
-	}
+	return longest
 }
 
 func TestTenThousandInvocations(t *testing.T) {
@@ -273,12 +266,13 @@ func contentOf(role string, part map[string]any) map[string]any {
 }
 
 func TestHardCase19_OneLongInvocation(t *testing.T) {
-	var longest recorded
-	for _, r := range recordedSessions(t) {
-		if len(r.invocations) == 1 && len(r.events) > len(longest.events) {
-			longest = r
-		}
-	}
+	onRecorded(t, func(t *testing.T, _ recorded.Set, all []conversation) {
+		oneLongInvocation(t, longestOf(all, func(r conversation) bool { return len(r.invocations) == 1 }))
+	})
+}
+
+func oneLongInvocation(t *testing.T, longest conversation) {
+	t.Helper()
 	interval := live(t, longest, compaction.DefaultConfig(), true)
 	if interval.visibleEvents != interval.rawEvents {
 		t.Errorf("the interval fired inside one invocation: %d of %d events are visible", interval.visibleEvents, interval.rawEvents)

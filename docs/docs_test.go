@@ -31,6 +31,7 @@ var arrows = map[string][]string{
 	"compaction":          {"patch", "fold"},
 	"fuzz":                {"patch"},
 	"cmd/patchlog":        {"patch", "fold", "store", "compaction"},
+	"internal/recorded":   {},
 }
 
 // Other modules that a package may import, by the first elements of their paths.
@@ -146,6 +147,22 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(file), link[1])); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
+		}
+	}
+}
+
+// make help lists what has a comment, so every target has one.
+func TestMakeTargetsAreExplained(t *testing.T) {
+	makefile := read(t, "../Makefile")
+	_, phony, _ := strings.Cut(makefile, ".PHONY: ")
+	phony, _, _ = strings.Cut(phony, "\n")
+	targets := strings.Fields(phony)
+	if !slices.Contains(targets, "test") {
+		t.Fatalf("the targets are %q", targets)
+	}
+	for _, target := range targets {
+		if !regexp.MustCompile(`(?m)^` + target + `:.*## \S`).MatchString(makefile) {
+			t.Errorf("make %s has no ## comment", target)
 		}
 	}
 }

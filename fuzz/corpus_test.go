@@ -4,78 +4,81 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// corpus returns the recorded sessions, which stand beside the repository if at all.
-func corpus(t *testing.T) map[string][]patch.Record {
+func readRecords(t *testing.T, file string) []patch.Record {
 	t.Helper()
-	files, err := filepath.Glob("../../shared/corpus/*/*.jsonl")
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) == 0 {
-		t.Skip("the corpus of recorded sessions is not here")
+	records, _, err := patch.NewDecoder(f, file).ReadAll()
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
 	}
-	sessions := map[string][]patch.Record{}
-	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		records, _, err := patch.NewDecoder(f, file).ReadAll()
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
-		for i := range records {
-			records[i].Seq = uint64(i + 1)
-		}
-		sessions[file] = records
+	for i := range records {
+		records[i].Seq = uint64(i + 1)
 	}
-	return sessions
+	return records
 }
 
 // Recorded sessions fold as the model folds them, and patches on them are judged and
 // applied as the model does.
 func TestCorpusFoldsAsReference(t *testing.T) {
-	for file, records := range corpus(t) {
-		if testing.Short() && len(records) > 100 {
-			continue
+	for _, set := range recorded.Sets(t) {
+		t.Run(set.Name, func(t *testing.T) {
+			long := 0
+			for _, file := range set.Files {
+				records := readRecords(t, file)
+				if testing.Short() && len(records) > 100 {
+					long++
+					continue
+				}
+				foldsAsReference(t, file, records)
+			}
+			if long > 0 {
+				t.Logf("left out, for the run is short: %d sessions of more than 100 events", long)
+			}
+		})
+	}
+}
+
+func foldsAsReference(t *testing.T, file string, records []patch.Record) {
+	t.Helper()
+	v, err := fold.Fold(fold.New("", nil), records)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	ref := fuzz.NewReference(nil)
+	for _, r := range records {
+		ref.Apply(r)
+	}
+	if err := fuzz.Compare(v, ref); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	for i := range 6 {
+		p := fuzz.Patch(fmt.Sprint("p", i), ref.Visible()).Example(i)
+		got, want := kindOf(v.Check(p, fold.CheckOptions{})), ""
+		var refusal *fuzz.Refusal
+		if err := ref.Check(p, false); errors.As(err, &refusal) {
+			want = refusal.Kind
 		}
-		v, err := fold.Fold(fold.New("", nil), records)
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
+		if got != want {
+			t.Fatalf("%s: %v: got %q, want %q", file, p, got, want)
 		}
-		ref := fuzz.NewReference(nil)
-		for _, r := range records {
-			ref.Apply(r)
+		r := patch.Record{Seq: v.Seq() + 1, Patch: p}
+		if v, err = v.Apply(r); err != nil {
+			t.Fatal(err)
 		}
+		ref.Apply(r)
 		if err := fuzz.Compare(v, ref); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		for i := range 6 {
-			p := fuzz.Patch(fmt.Sprint("p", i), ref.Visible()).Example(i)
-			got, want := kindOf(v.Check(p, fold.CheckOptions{})), ""
-			var refusal *fuzz.Refusal
-			if err := ref.Check(p, false); errors.As(err, &refusal) {
-				want = refusal.Kind
-			}
-			if got != want {
-				t.Fatalf("%s: %v: got %q, want %q", file, p, got, want)
-			}
-			r := patch.Record{Seq: v.Seq() + 1, Patch: p}
-			if v, err = v.Apply(r); err != nil {
-				t.Fatal(err)
-			}
-			ref.Apply(r)
-			if err := fuzz.Compare(v, ref); err != nil {
-				t.Fatalf("%s, after %v: %v", file, p, err)
-			}
+			t.Fatalf("%s, after %v: %v", file, p, err)
 		}
 	}
 }

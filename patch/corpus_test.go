@@ -3,75 +3,81 @@ package patch_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 )
-
-// The corpus of real sessions lies beside the repository, and not in it.
-var corpusDir = filepath.Join("..", "..", "shared", "corpus")
 
 const (
 	corpusSessions = 91
 	corpusEvents   = 6400
 )
 
-// corpus calls visit with each session file; in short runs with every eighth.
-func corpus(t *testing.T, visit func(t *testing.T, file string, text []byte)) {
+// onRecorded runs a test on each set of recorded sessions, with the events that each must
+// have, or 0 where that is not known.
+func onRecorded(t *testing.T, run func(t *testing.T, files []string, events int)) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(corpusDir, "*", "*.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(corpusDir); errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("the session corpus is not at %s", corpusDir)
-	}
-	if len(files) != corpusSessions {
-		t.Fatalf("%d sessions in the corpus, want %d", len(files), corpusSessions)
-	}
-	for i, file := range files {
-		if testing.Short() && i%8 > 0 {
-			continue
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		visit(t, file, text)
+	for _, set := range recorded.Sets(t) {
+		t.Run(set.Name, func(t *testing.T) {
+			events := 0
+			if set.Large {
+				if len(set.Files) != corpusSessions {
+					t.Fatalf("%d sessions in the corpus, want %d", len(set.Files), corpusSessions)
+				}
+				if !testing.Short() {
+					events = corpusEvents
+				}
+			}
+			run(t, set.Sample(t, 8), events)
+		})
 	}
 }
 
+func readFile(t *testing.T, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func TestCorpusComesBackAsItCame(t *testing.T) {
-	events := 0
-	corpus(t, func(t *testing.T, file string, text []byte) {
-		for line := range bytes.Lines(text) {
-			rec := parse(t, string(line))
-			want := canonical(t, string(line))
-			if got := canonical(t, marshal(t, rec)); got != want {
-				t.Fatalf("%s: the line\n%s\ncame back as\n%s", file, want, got)
+	onRecorded(t, func(t *testing.T, files []string, want int) {
+		events := 0
+		for _, file := range files {
+			for line := range bytes.Lines(readFile(t, file)) {
+				comesBack(t, file, line)
+				events++
 			}
-			back := stored(t, rec)
-			if got, want := marshal(t, back), marshal(t, rec); got != want {
-				t.Fatalf("%s: stored, the record is\n%s, was\n%s", file, got, want)
-			}
-			if !patch.Same(back, rec) || !patch.Same(rec, back) {
-				t.Fatalf("%s: a stored record is not the same as offered: %s", file, want)
-			}
-			if got := len(marshal(t, rec)); got != rec.Size() {
-				t.Fatalf("%s: Size is %d, the JSON has %d bytes", file, rec.Size(), got)
-			}
-			checkDerived(t, file, line, rec.Event)
-			events++
+		}
+		if events != want && want > 0 {
+			t.Errorf("%d events, want %d", events, want)
 		}
 	})
-	if events != corpusEvents && !testing.Short() {
-		t.Errorf("%d events, want %d", events, corpusEvents)
+}
+
+func comesBack(t *testing.T, file string, line []byte) {
+	t.Helper()
+	rec := parse(t, string(line))
+	want := canonical(t, string(line))
+	if got := canonical(t, marshal(t, rec)); got != want {
+		t.Fatalf("%s: the line\n%s\ncame back as\n%s", file, want, got)
 	}
+	back := stored(t, rec)
+	if got, want := marshal(t, back), marshal(t, rec); got != want {
+		t.Fatalf("%s: stored, the record is\n%s, was\n%s", file, got, want)
+	}
+	if !patch.Same(back, rec) || !patch.Same(rec, back) {
+		t.Fatalf("%s: a stored record is not the same as offered: %s", file, want)
+	}
+	if got := len(marshal(t, rec)); got != rec.Size() {
+		t.Fatalf("%s: Size is %d, the JSON has %d bytes", file, rec.Size(), got)
+	}
+	checkDerived(t, file, line, rec.Event)
 }
 
 // checkDerived compares what an event says of itself with what its JSON says.
@@ -112,35 +118,43 @@ func checkDerived(t *testing.T, file string, line []byte, e *patch.Event) {
 }
 
 func TestCorpusReadAsText(t *testing.T) {
-	corpus(t, func(t *testing.T, file string, text []byte) {
-		d := patch.NewDecoder(bytes.NewReader(text), file)
-		records, _, err := d.ReadAll()
+	onRecorded(t, func(t *testing.T, files []string, _ int) {
+		for _, file := range files {
+			readAsText(t, file)
+		}
+	})
+}
+
+func readAsText(t *testing.T, file string) {
+	t.Helper()
+	text := readFile(t, file)
+	d := patch.NewDecoder(bytes.NewReader(text), file)
+	records, _, err := d.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := bytes.Count(text, []byte("\n")); len(records) != want || d.Line() != want {
+		t.Fatalf("%s: %d records, last line %d, want %d", file, len(records), d.Line(), want)
+	}
+	var out bytes.Buffer
+	enc := patch.NewEncoder(&out)
+	for i, rec := range records {
+		rec.Seq = uint64(i + 1)
+		if err := enc.Record(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d = patch.NewDecoder(&out, file)
+	for i, rec := range records {
+		back, err := d.Next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := bytes.Count(text, []byte("\n")); len(records) != want || d.Line() != want {
-			t.Fatalf("%s: %d records, last line %d, want %d", file, len(records), d.Line(), want)
+		if back.Seq != uint64(i+1) || !patch.Same(rec, back) {
+			t.Fatalf("%s: record %d came back as %s", file, i+1, marshal(t, back))
 		}
-		var out bytes.Buffer
-		enc := patch.NewEncoder(&out)
-		for i, rec := range records {
-			rec.Seq = uint64(i + 1)
-			if err := enc.Record(rec); err != nil {
-				t.Fatal(err)
-			}
-		}
-		d = patch.NewDecoder(&out, file)
-		for i, rec := range records {
-			back, err := d.Next()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if back.Seq != uint64(i+1) || !patch.Same(rec, back) {
-				t.Fatalf("%s: record %d came back as %s", file, i+1, marshal(t, back))
-			}
-		}
-		if _, err := d.Next(); err != io.EOF {
-			t.Fatalf("after the last record: %v", err)
-		}
-	})
+	}
+	if _, err := d.Next(); err != io.EOF {
+		t.Fatalf("after the last record: %v", err)
+	}
 }

@@ -4,40 +4,30 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/recorded"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// corpus is where real sessions lie, beside the module.
-const corpus = "../../shared/corpus"
-
 // Real sessions come back as they came, line by line.
 func TestCorpusComesBack(t *testing.T) {
-	var files []string
-	err := filepath.WalkDir(corpus, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(path, ".jsonl") {
-			files = append(files, path)
+	for _, set := range recorded.Sets(t) {
+		if set.Large && len(set.Files) != 91 {
+			t.Errorf("%d sessions, want 91", len(set.Files))
 		}
-		return err
-	})
-	if err != nil || len(files) == 0 {
-		t.Skipf("the corpus of sessions is not at %s beside the module: %v", corpus, err)
+		t.Run(set.Name, func(t *testing.T) { comeBack(t, set.Sample(t, 9)) })
 	}
-	if len(files) != 91 {
-		t.Errorf("%d sessions, want 91", len(files))
-	}
-	if testing.Short() {
-		files = files[:10]
-	}
+}
+
+func comeBack(t *testing.T, files []string) {
+	t.Helper()
 	onEach(t, func(e *env) {
 		for _, file := range files {
 			text, err := os.ReadFile(file)

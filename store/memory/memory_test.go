@@ -1,6 +1,8 @@
 package memory_test
 
 import (
+	"context"
+	"slices"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -19,4 +21,38 @@ func TestFaultyBackend(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		return &storetest.Faulty{Backend: &memory.Backend{}}, nil
 	})
+}
+
+// Pick takes as many bytes as it may, to the byte, and a seq without a record ends it,
+// whether it lies before the log or behind it.
+func TestPickEnds(t *testing.T) {
+	var b memory.Backend
+	ctx := context.Background()
+	records := []backend.Record{{Seq: 1, Data: make([]byte, 100)}, {Seq: 2, Data: make([]byte, 50)}, {Seq: 3, Data: make([]byte, 1)}}
+	if err := b.Append(ctx, "a", backend.Batch{Creation: "c", Create: true, Records: records}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		seqs  []uint64
+		bytes int
+		want  []uint64
+	}{
+		{[]uint64{1, 2, 3}, 149, []uint64{1}},
+		{[]uint64{1, 2, 3}, 150, []uint64{1, 2}},
+		{[]uint64{1, 2, 3}, 151, []uint64{1, 2, 3}},
+		{[]uint64{0, 1}, 1 << 20, nil},
+		{[]uint64{3, 4}, 1 << 20, []uint64{3}},
+	} {
+		picked, err := b.Pick(ctx, "a", "c", c.seqs, c.bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []uint64
+		for _, r := range picked {
+			got = append(got, r.Seq)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("of %d in %d bytes Pick gives %d, want %d", c.seqs, c.bytes, got, c.want)
+		}
+	}
 }

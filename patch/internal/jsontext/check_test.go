@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -17,7 +18,7 @@ func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", 
 func TestCheckAccepts(t *testing.T) {
 	for _, text := range []string{
 		`null`, `true`, `false`, `""`, `0`, `-0`, `-0.0`, `10`, `1.5e+10`, `1E-2`, `1e400`, `{}`, `[]`, " [ 1 , { \"a\" : \"b\" } ]\r\n\t",
-		`{"a":1,"b":{"a":1},"A":1,"":2}`, `["\u0000\u001F\ud834\udd1e\uFFFF\"\\\/\b\f\n\r\t"]`, "\"\u2028\U0010ffff\x7f\"",
+		`{"a":1,"b":{"a":1},"A":1,"":2}`, `"\ud800\udc00\udbff\udfff\ue000"`, `["\u0000\u001F\ud834\udd1e\uFFFF\"\\\/\b\f\n\r\t"]`, "\"\u2028\U0010ffff\x7f\"",
 		nested(jsontext.MaxDepth), strings.Repeat(`{"a":`, jsontext.MaxDepth) + "0" + strings.Repeat("}", jsontext.MaxDepth),
 	} {
 		if err := jsontext.Check([]byte(text)); err != nil {
@@ -36,10 +37,10 @@ func TestCheckRefuses(t *testing.T) {
 	}{
 		{``, "", 0}, {` `, "", 1}, {`nul`, "", 0}, {`nulll`, "", 4}, {`tru`, "", 0}, {`falsy`, "", 0}, {`x`, "", 0}, {`,`, "", 0}, {`'a'`, "", 0},
 		{`1 2`, "", 2}, {`{}}`, "", 2}, {`+1`, "", 0}, {`-`, "", 0}, {`.5`, "", 0}, {`1.`, "", 0}, {`1.e1`, "", 0}, {`1e`, "", 0}, {`1e+`, "", 0}, {`-a`, "", 0},
-		{`01`, "", 0}, {`-01`, "", 0}, {`00`, "", 0}, {`0x1`, "", 1}, {`NaN`, "", 0}, {`1_0`, "", 1},
+		{`01`, "", 0}, {`-01`, "", 0}, {`00`, "", 0}, {`0x1`, "", 1}, {`09`, "", 0}, {`1:2`, "", 1}, {`0:1`, "", 1}, {`NaN`, "", 0}, {`1_0`, "", 1},
 		{`"`, "", 1}, {`"a`, "", 2}, {`"\`, "", 1}, {`"\"`, "", 3}, {`"\x"`, "", 1}, {`"\u12"`, "", 1}, {`"\u12g4"`, "", 1}, {`"\U0041"`, "", 1},
 		{"\"\n\"", "", 1}, {"\"\x1f\"", "", 1}, {"\"\xff\"", "", 1}, {"\"a\xc3\"", "", 2}, {"\"\xed\xa0\x80\"", "", 1}, {"\"\xc0\x80\"", "", 1}, {"\"\xf4\x90\x80\x80\"", "", 1},
-		{`"\ud800"`, "", 1}, {`"\ud800\u0041"`, "", 1}, {`"\ud800\ud800"`, "", 1}, {`"\udc00"`, "", 1}, {`"\ud834x\udd1e"`, "", 1}, {`"\ud834\udd1"`, "", 1},
+		{`"\ud800"`, "", 1}, {`"\ud800\u0041"`, "", 1}, {`"\ud800\ud800"`, "", 1}, {`"\udc00"`, "", 1}, {`"\ud800\ue000"`, "", 1}, {`"\ud834xudd1e"`, "", 1}, {`"\ud834\xdd1e"`, "", 1}, {`"\ud834`, "", 1}, {`"\ud834\udd1`, "", 1}, {`[tr`, "/0", 1}, {`[fals`, "/0", 1}, {`"\ud834x\udd1e"`, "", 1}, {`"\ud834\udd1"`, "", 1},
 		{`[`, "/0", 1}, {`[1`, "", 2}, {`[1,`, "/1", 3}, {`[1,]`, "/1", 3}, {`[1 2]`, "", 3}, {`[,1]`, "/0", 1}, {`[1}`, "", 2},
 		{`{`, "", 1}, {`{a`, "", 1}, {`{"a"`, "/a", 4}, {`{"a":`, "/a", 5}, {`{"a" 1}`, "/a", 5}, {`{"a":1`, "", 6}, {`{"a":1,`, "", 7}, {`{"a":1,}`, "", 7}, {`{"a":1 "b":2}`, "", 7}, {`{1:2}`, "", 1},
 		{`{"a":1,"a":1}`, "/a", 7}, {`{"a":{"b/~":[0,{"":1,"":2}]}}`, "/a/b~1~0/1/", 21}, {`{"a":1,"\u0061":1}`, "/a", 7}, {`{"é":1,"\u00e9":1}`, "/é", 8},
@@ -48,7 +49,7 @@ func TestCheckRefuses(t *testing.T) {
 		{strings.Repeat(`{"a":`, jsontext.MaxDepth+1), strings.Repeat("/a", jsontext.MaxDepth), 5 * jsontext.MaxDepth},
 		{strings.Repeat("[", 1<<20), strings.Repeat("/0", jsontext.MaxDepth), jsontext.MaxDepth},
 	} {
-		err := jsontext.Check([]byte(c.text))
+		err := jsontext.Check(slices.Clip([]byte(c.text))) // nothing behind the end may be read
 		var at *jsontext.Error
 		if !errors.As(err, &at) || at.Pointer != c.pointer || at.Offset != c.offset || at.Problem == "" {
 			t.Errorf("%.100s: %.200v, want one at %.100q, byte %d", c.text, err, c.pointer, c.offset)
@@ -56,6 +57,19 @@ func TestCheckRefuses(t *testing.T) {
 		}
 		if text := err.Error(); !strings.HasPrefix(text, at.Pointer) || !strings.Contains(text, at.Problem) {
 			t.Errorf("the text %.200q names not %.100q", text, at.Pointer)
+		}
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	deep := strings.Repeat("/0", jsontext.MaxDepth) + ": nested deeper than 1000 (byte 1000)"
+	for text, want := range map[string]string{
+		`-`:                           "malformed number (byte 0)",
+		`["\x"]`:                      `/0: unknown escape \x (byte 2)`,
+		nested(jsontext.MaxDepth + 1): deep,
+	} {
+		if err := jsontext.Check([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%.50s: %.300v, want %.300s", text, err, want)
 		}
 	}
 }
@@ -95,7 +109,7 @@ func TestCheckCompact(t *testing.T) {
 func TestIsNumber(t *testing.T) {
 	for text, is := range map[string]bool{
 		"0": true, "-0": true, "12.50e-3": true, "1E5": true,
-		"": false, "-": false, "1 ": false, " 1": false, "01": false, "1.": false, "1e": false, "NaN": false, "0x1": false, "1,2": false, "+1": false,
+		"": false, "-": false, "1 ": false, " 1": false, "01": false, "1.": false, "1e": false, "NaN": false, "0x1": false, "1,2": false, "+1": false, "1:": false, "09": false,
 	} {
 		if jsontext.IsNumber(text) != is {
 			t.Errorf("%q is a number: %v", text, !is)

@@ -59,9 +59,20 @@ func TestMembersAndElements(t *testing.T) {
 	}
 }
 
+func TestKindOf(t *testing.T) {
+	for text, kind := range map[string]jsontext.Kind{
+		"": jsontext.Null, "null": jsontext.Null, "true": jsontext.Bool, "false": jsontext.Bool,
+		"-1": jsontext.Number, "0": jsontext.Number, `""`: jsontext.String, "[]": jsontext.Array, "{}": jsontext.Object,
+	} {
+		if got := jsontext.KindOf([]byte(text)); got != kind {
+			t.Errorf("the kind of %q is %d, want %d", text, got, kind)
+		}
+	}
+}
+
 func TestDepth(t *testing.T) {
 	for text, depth := range map[string]int{
-		`1`: 0, `"[[["`: 0, `[]`: 1, `{"a":{}}`: 2, `[[],{"a":[1]},[]]`: 3, `["]\"[",{"[":"{"}]`: 2, nested(1000): 1000,
+		`1`: 0, `"[[["`: 0, `[]`: 1, `{"a":{}}`: 2, `[[],{"a":[1]},[]]`: 3, `["]\"[",{"[":"{"}]`: 2, `[["a"],["b"],["c"]]`: 2, nested(1000): 1000,
 	} {
 		if got := jsontext.Depth([]byte(text)); got != depth {
 			t.Errorf("the depth of %.50s is %d, want %d", text, got, depth)

@@ -31,6 +31,10 @@ func TestScan(t *testing.T) {
 		{"ext8", "\xc7\x03tabc", nil}, {"ext16", "\xc8\x00\x03tabc", nil}, {"ext32", "\xc9\x00\x00\x00\x03tabc", nil}, {"ext8 empty", "\xc7\x00t", nil},
 		{"fixarray empty", "\x90", nil}, {"fixarray", "\x93\x01\xa1a\xc0", nil}, {"array16", "\xdc\x00\x02\x01\x02", nil}, {"array32", "\xdd\x00\x00\x00\x01\x01", nil}, {"array16 empty", "\xdc\x00\x00", nil},
 		{"fixmap empty", "\x80", nil}, {"fixmap", "\x82\xa1a\x01\xa1b\x02", nil}, {"map16", "\xde\x00\x01\xa1a\x01", nil}, {"map32", "\xdf\x00\x00\x00\x01\xa1a\x01", nil},
+		// What stands in a text is no value, and what stands in an array need not be one byte.
+		{"str8 of no values", "\xd9\x03\xc1\xc1\xc1", nil}, {"str16 of no values", "\xda\x00\x03\xc1\xc1\xc1", nil}, {"str32 of no values", "\xdb\x00\x00\x00\x03\xc1\xc1\xc1", nil},
+		{"bin8 of no values", "\xc4\x03\xc1\xc1\xc1", nil}, {"bin16 of no values", "\xc5\x00\x03\xc1\xc1\xc1", nil}, {"bin32 of no values", "\xc6\x00\x00\x00\x03\xc1\xc1\xc1", nil},
+		{"array16 of texts", "\xdc\x00\x02\xa1a\xa1b", nil}, {"array32 of texts", "\xdd\x00\x00\x00\x02\xa1a\xa1b", nil},
 		{"containers in containers", "\x92\x91\x81\x90\x80\x92\xa1a\x93\x01\x90\x02", nil},
 		{"128 levels", x("\x91", wire.MaxDepth) + "\xc0", nil}, {"128 levels, the last empty", x("\x91", wire.MaxDepth) + "\x90", nil},
 		{"129 levels", x("\x91", wire.MaxDepth+1) + "\xc0", wire.ErrDeep}, {"129 levels of maps", x("\x81\xc0", wire.MaxDepth+1) + "\xc0", wire.ErrDeep},

@@ -28,7 +28,12 @@ func TestGroups(t *testing.T) {
 		wg.Go(func() {
 			for k := range 50 {
 				j := &job{n: i*1000 + k}
-				err := l.Do(context.Background(), resource, j, func(w []*job) int { return min(len(w), 8) }, func(group []*job) {
+				err := l.Do(context.Background(), resource, j, func(w []*job) int {
+					if len(w) == 0 {
+						t.Error("nobody waits, and a group is asked for")
+					}
+					return min(len(w), 8)
+				}, func(group []*job) {
 					if working.Add(1) != 1 || len(group) > 8 {
 						t.Error("two groups at a time, or one too large")
 					}

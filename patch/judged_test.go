@@ -1,0 +1,149 @@
+package patch_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func TestScopeOf(t *testing.T) {
+	for key, want := range map[string]patch.Scope{
+		"app:k": patch.ScopeApp, "user:k": patch.ScopeUser, "temp:k": patch.ScopeTemp, "app:": patch.ScopeApp,
+		"k": patch.ScopeSession, "": patch.ScopeSession, "app": patch.ScopeSession, "xapp:k": patch.ScopeSession, "App:k": patch.ScopeSession,
+	} {
+		if got := patch.ScopeOf(key); got != want {
+			t.Errorf("the scope of %q is %d, want %d", key, got, want)
+		}
+	}
+}
+
+func TestOwnFieldsAreRead(t *testing.T) {
+	for _, base := range []uint64{0, 10, 11, math.MaxUint64} {
+		p := patch.NewSplice(0, 1).WithBase(base)
+		if got, ok := parsePatch(t, p.String()).Base(); got != base || !ok {
+			t.Errorf("base %d is read as %d, %v", base, got, ok)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"patchType":"revert","patchId":"p"}`: "p", `{"patchType":"revert","patchId":5}`: "", `{"patchType":"revert","patchId":""}`: "",
+		`{"patchType":"revert"}`: "", `{"patchType":"splice","start":0,"count":1,"patchId":"p"}`: "",
+	} {
+		if got := parsePatch(t, text).PatchID(); got != want {
+			t.Errorf("%s reverts %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A prompt's size that no machine has is none.
+func TestPromptTokensOfOddCounts(t *testing.T) {
+	for text, want := range map[string]int{
+		"0": 0, "10": 10, "1": 1, "-1": 0, "99999999999999999999": 0, "-99999999999999999999": 0, "1.5": 0, `"7"`: 0, "null": 0,
+	} {
+		if got := parseEvent(t, `{"usageMetadata":{"promptTokenCount":`+text+`}}`).PromptTokens(); got != want {
+			t.Errorf("a promptTokenCount of %s is %d, want %d", text, got, want)
+		}
+	}
+}
+
+// Completing looks at each part: a patch of which only an event inside lacks something is
+// completed too.
+func TestCompleteInside(t *testing.T) {
+	now := time.Unix(1, 0)
+	for offered, logged := range map[string]string{
+		`{"id":"p","timestamp":0,"patchType":"summarise","start":0,"count":1,"summaryEvent":{"timestamp":0}}`:                                 `{"id":"p","timestamp":"1970-01-01T00:00:00Z","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"new","timestamp":"1970-01-01T00:00:00Z"}}`,
+		`{"id":"p","timestamp":0,"patchType":"splice","start":0,"count":1,"replacement":[{"id":"a","timestamp":0},{"id":"b"}]}`:               `{"id":"p","timestamp":"1970-01-01T00:00:00Z","patchType":"splice","start":0,"count":1,"replacement":[{"id":"a","timestamp":"1970-01-01T00:00:00Z"},{"id":"b","timestamp":"1970-01-01T00:00:01Z"}]}`,
+		`{"timestamp":0,"patchType":"splice","start":0,"count":1,"replacement":[{"id":"a","timestamp":0}]}`:                                   `{"id":"new","timestamp":"1970-01-01T00:00:00Z","patchType":"splice","start":0,"count":1,"replacement":[{"id":"a","timestamp":"1970-01-01T00:00:00Z"}]}`,
+		`{"id":"p","timestamp":0,"patchType":"splice","start":0,"count":1,"replacement":[]}`:                                                  `{"id":"p","timestamp":"1970-01-01T00:00:00Z","patchType":"splice","start":0,"count":1,"replacement":[]}`,
+		`{"id":"p","timestamp":0,"patchType":"splice","start":0,"count":1,"replacement":[{"id":"a","timestamp":0},{"id":"b","timestamp":0}]}`: `{"id":"p","timestamp":"1970-01-01T00:00:00Z","patchType":"splice","start":0,"count":1,"replacement":[{"id":"a","timestamp":"1970-01-01T00:00:00Z"},{"id":"b","timestamp":"1970-01-01T00:00:00Z"}]}`,
+	} {
+		if got := marshal(t, patch.Complete(parse(t, offered), func() string { return "new" }, now)); got != logged {
+			t.Errorf("logged is\n%s, want\n%s", got, logged)
+		}
+	}
+}
+
+// What has no temp: keys is handed back as it is, and not as a copy.
+func TestWithoutTempOfWhatHasNone(t *testing.T) {
+	for _, text := range []string{
+		`{"id":"e","actions":{"stateDelta":{"a":1}}}`,
+		`{"patchType":"splice","start":0,"count":1,"replacement":[{"actions":{"stateDelta":{"a":1}}}]}`,
+		`{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s"}}`,
+		`{"patchType":"truncate_before","eventId":"x"}`,
+	} {
+		rec := parse(t, text)
+		if got := patch.WithoutTemp(rec); got != rec {
+			t.Errorf("%s was copied", text)
+		}
+	}
+}
+
+func TestSameLooksAtEveryField(t *testing.T) {
+	for _, c := range [][2]string{
+		{`{"id":"i","x":null}`, `{"id":"i","y":null}`},
+		{`{"id":"p","author":"a","patchType":"splice","start":0,"count":1}`, `{"id":"p","author":"b","patchType":"splice","start":0,"count":1}`},
+		{`{"id":"p","patchType":"splice","start":0,"count":1}`, `{"id":"p","patchType":"other","start":0,"count":1}`},
+		{`{"id":"p","patchType":"splice","start":0,"count":1,"x":null}`, `{"id":"p","patchType":"splice","start":0,"count":1,"y":null}`},
+		{`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"a"}]}`, `{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"b"}]}`},
+		{`{"id":"p","patchType":"splice","start":0,"count":1}`, `{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"b"}]}`},
+		{`{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"a"}}`, `{"id":"p","patchType":"summarise","start":0,"count":1}`},
+	} {
+		a, b := parse(t, c[0]), parse(t, c[1])
+		if patch.Same(a, b) || patch.Same(b, a) {
+			t.Errorf("%s and %s are the same", c[0], c[1])
+		}
+		if !patch.Same(a, a) || !patch.Same(b, b) {
+			t.Errorf("%s or %s is not itself", c[0], c[1])
+		}
+	}
+}
+
+// The errors of forms and headers name the value at fault.
+func TestErrorsNameTheValue(t *testing.T) {
+	form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: parseEvent(t, `{"id":"e"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := append([]byte{patch.RecordVersion + 1}, form[1:]...)
+	flipped := append([]byte(nil), form...)
+	flipped[len(flipped)-1] ^= 1
+	for _, c := range []struct {
+		form []byte
+		want string
+	}{
+		{newer, "version 2; this program knows version 1"}, {flipped, "checksum"}, {form[:4], "a form of 4 bytes"},
+	} {
+		if _, err := patch.DecodeRecord(c.form); !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"patchlog":2}` + "\n":                               "version 2 of the text form; this program knows version 1",
+		`{"patchlog":1,"initialState":[]}` + "\n":             `field "initialState": want an object, not []`,
+		pythonRow("a", "u", "s") + pythonRow("b", "u", "s"):   `app "b", user "u", session "s"`,
+		pythonRow("a", "u1", "s") + pythonRow("a", "u2", "s"): `app "a", user "u2", session "s"`,
+	} {
+		if _, _, err := patch.NewDecoder(strings.NewReader(text), "f").ReadAll(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func pythonRow(app, user, session string) string {
+	return `{"app_name":"` + app + `","user_id":"` + user + `","session_id":"` + session + `","event_data":{"author":"x"}}` + "\n"
+}
+
+// White space of a header is none of its values'.
+func TestHeaderIsCompacted(t *testing.T) {
+	_, initial, err := patch.NewDecoder(strings.NewReader(`{ "patchlog" : 1 , "initialState" : { "a" : [ 1 , { "b" : 2 } ] } }`+"\n"), "f").ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := initial["a"]
+	if got := marshal(t, a); got != `[1,{"b":2}]` {
+		t.Errorf("the value is %s", got)
+	}
+}

@@ -1,0 +1,108 @@
+package line_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store/internal/line"
+)
+
+// Who gives up leaves the line: whoever leads next does not work for it.
+func TestWhoGaveUpIsNotServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l line.Line[*job]
+		resource := make(chan struct{}, 1)
+		resource <- struct{}{} // somebody else holds it
+		jobs := []*job{{n: 0}, {n: 1}, {n: 2}}
+		ctx, cancel := context.WithCancel(t.Context())
+		results := make([]chan error, len(jobs))
+		var group []int
+		for i, j := range jobs {
+			results[i] = make(chan error, 1)
+			of := t.Context()
+			if i == 1 {
+				of = ctx
+			}
+			go func() {
+				results[i] <- l.Do(of, resource, j, all, func(g []*job) {
+					for _, j := range g {
+						group = append(group, j.n)
+					}
+				})
+			}()
+			synctest.Wait() // it stands in the line
+		}
+		cancel()
+		if err := <-results[1]; !errors.Is(err, context.Canceled) {
+			t.Errorf("who gave up got %v", err)
+		}
+		<-resource
+		if a, b := <-results[0], <-results[2]; a != nil || b != nil {
+			t.Errorf("the others got %v and %v", a, b)
+		}
+		if len(group) != 2 || group[0] != 0 || group[1] != 2 {
+			t.Errorf("worked for %v, want 0 and 2 in one group", group)
+		}
+	})
+}
+
+// Who gives up while others work for it waits for their end, and has no error.
+func TestGivingUpTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l line.Line[*job]
+		resource := make(chan struct{}, 1)
+		resource <- struct{}{}
+		release := make(chan struct{})
+		work := func(g []*job) {
+			<-release
+			for _, j := range g {
+				j.done++
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		lead, follow := &job{}, &job{}
+		led, followed := make(chan error, 1), make(chan error, 1)
+		// The follower holds a resource of its own that is taken, so it never leads.
+		taken := make(chan struct{}, 1)
+		taken <- struct{}{}
+		go func() { led <- l.Do(t.Context(), resource, lead, all, work) }()
+		synctest.Wait()
+		go func() { followed <- l.Do(ctx, taken, follow, all, work) }()
+		synctest.Wait()
+		<-resource
+		synctest.Wait() // the work has begun
+		cancel()
+		synctest.Wait()
+		if len(followed) > 0 {
+			t.Error("who gave up did not wait for the work on its item")
+		}
+		close(release)
+		if a, b := <-led, <-followed; a != nil || b != nil || lead.done != 1 || follow.done != 1 {
+			t.Errorf("%v and %v, done %d times and %d", a, b, lead.done, follow.done)
+		}
+	})
+}
+
+// Do takes a free resource at once; DoLater after its patience, and not before.
+func TestPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l line.Line[*job]
+		resource := make(chan struct{}, 1)
+		for _, patience := range []time.Duration{0, time.Nanosecond, time.Second} {
+			start := time.Now()
+			var began time.Duration
+			j := &job{}
+			work := func([]*job) { began = time.Since(start) }
+			do := func() error { return l.DoLater(t.Context(), patience, resource, j, all, work) }
+			if patience == 0 {
+				do = func() error { return l.Do(t.Context(), resource, j, all, work) }
+			}
+			if err := do(); err != nil || began != patience {
+				t.Errorf("with a patience of %v the work began after %v, %v", patience, began, err)
+			}
+		}
+	})
+}
