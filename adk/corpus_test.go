@@ -10,7 +10,7 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/adk"
-	"github.com/patchlog-dev/patchlog/internal/recorded"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/store"
 )
 

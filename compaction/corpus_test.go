@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/internal/recorded"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )

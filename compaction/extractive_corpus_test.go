@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/internal/recorded"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 

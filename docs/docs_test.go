@@ -31,7 +31,7 @@ var arrows = map[string][]string{
 	"compaction":          {"patch", "fold"},
 	"fuzz":                {"patch"},
 	"cmd/patchlog":        {"patch", "fold", "store", "compaction"},
-	"internal/recorded":   {},
+	"fuzz/recorded":       {},
 }
 
 // Other modules that a package may import, by the first elements of their paths.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/internal/recorded"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 

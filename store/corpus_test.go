@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/internal/recorded"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/store"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/internal/recorded"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 )
 
 // The set that the repository carries is whole: every source, with its licence and its
