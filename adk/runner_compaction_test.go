@@ -158,9 +158,9 @@ func startWith(t *testing.T, sessions *adk.Service, withPlugin bool) *process {
 	return p
 }
 
-// Hard case 28: a transfer to a sub-agent, then everything compacted. The runner's next
+// A transfer to a sub-agent, then everything compacted. The runner's next
 // turn still goes to the sub-agent.
-func TestHardCase28(t *testing.T) {
+func TestTransferCompactedAway(t *testing.T) {
 	db := opened(t)(store.OpenMemory(store.Options{}))
 	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(shortener{})}
 	sessions, err := adk.NewService(db, adk.Options{Compaction: cfg})

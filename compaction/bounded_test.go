@@ -9,7 +9,7 @@ import (
 
 // Agents that would let the visible log grow if a lone short event could keep the
 // triggers waiting.
-func TestHardCase32_LoneTinyEvents(t *testing.T) {
+func TestLoneTinyEvents(t *testing.T) {
 	both := with(compaction.DefaultConfig(), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 4_000, 6 })
 	for _, row := range []struct {
 		name          string

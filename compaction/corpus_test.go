@@ -265,7 +265,7 @@ func contentOf(role string, part map[string]any) map[string]any {
 	return map[string]any{"role": role, "parts": []any{part}}
 }
 
-func TestHardCase19_OneLongInvocation(t *testing.T) {
+func TestOneLongInvocation(t *testing.T) {
 	onRecorded(t, func(t *testing.T, _ recorded.Set, all []conversation) {
 		oneLongInvocation(t, longestOf(all, func(r conversation) bool { return len(r.invocations) == 1 }))
 	})

@@ -6,9 +6,9 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 )
 
-// Hard case 33. A summary stands where the last event stood that it stands for, though the
+// A summary stands where the last event stood that it stands for, though the
 // window that it was made for is behind that: what ends a task stays the last of its scope.
-func TestHardCase33_SummaryBehindTheEndOfATask(t *testing.T) {
+func TestSummaryBehindTheEndOfATask(t *testing.T) {
 	for _, row := range []struct{ log, pin string }{
 		// The call in the task is answered from outside, after the task's end.
 		{"u1 T!/l1(x) T!/c1(f) T!/r1(f) a1 R2(x) a2", "e3"},

@@ -2,7 +2,7 @@ package fold
 
 import "slices"
 
-// Call is a function call in a visible log, and what answers it (semantics, section 4).
+// Call is a function call in a visible log, and what answers it.
 type Call struct {
 	Index     int    // of its event in the visible log
 	Part      int    // among the parts of the event's content

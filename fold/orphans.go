@@ -118,8 +118,8 @@ func (v View) checkOrphans(e edit, opts CheckOptions) error {
 	return err
 }
 
-// orphans lists what is wrong with the visible log that the span's replacement gives
-// (semantics, section 4), by position.
+// orphans lists the calls and responses that the span's replacement parts, hides or
+// misplaces, by position.
 func (s span) orphans() []Orphan {
 	var out []Orphan
 	for _, key := range sortedKeys(s.touchedKeys()) {

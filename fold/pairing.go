@@ -7,7 +7,7 @@ import (
 )
 
 // callKey is what a function call and its response have in common: the call id, or
-// the function's name where there is no id (semantics, section 4).
+// the function's name where there is no id.
 type callKey struct {
 	text   string
 	byName bool

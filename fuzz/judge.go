@@ -53,8 +53,7 @@ const (
 	AllowPinned               // hiding pinned events
 )
 
-// Check says whether a store that holds the log so far must refuse the patch
-// (semantics, sections 4 and 5): nil if it must not, else a *[Refusal] with the first
+// Check says whether a store that holds the log so far must refuse the patch: nil if it must not, else a *[Refusal] with the first
 // reason in the order unknown patch in log, base, form, bounds, pinned, orphans. A
 // group that the log holds already is a fault of form. What a store says about ids and
 // sizes is not judged. With allowOrphans the last is left out, and so is what else is

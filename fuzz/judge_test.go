@@ -212,7 +212,7 @@ func TestOrphans(t *testing.T) {
 		      e2 resp:c
 		      put 1+1 | r call:c`,
 	}, {
-		name: "hard case 4: the second pair of a reused id leaves the first whole",
+		name: "the second pair of a reused id leaves the first whole",
 		log: `e0
 		      e1 call:c
 		      e2 resp:c
@@ -260,7 +260,7 @@ func TestOrphans(t *testing.T) {
 		      e3 resp:c
 		      cut 2+1`,
 	}, {
-		name: "hard case 5: only the call that loses its response is named, not the open one",
+		name: "only the call that loses its response is named, not the open one",
 		log: `e0
 		      e1 call:a call:b call:c
 		      e2 resp:a
@@ -268,7 +268,7 @@ func TestOrphans(t *testing.T) {
 		      cut 3+1`,
 		want: []string{"e1 c: " + LostResponse},
 	}, {
-		name: "hard case 5: all of them cut, the open one of an old invocation",
+		name: "all of them cut, the open one of an old invocation",
 		log: `e0 @i1
 		      e1 call:a call:b call:c @i1
 		      e2 resp:a @i1

@@ -38,7 +38,7 @@ func foldModel(initial map[string]patch.Value, records []patch.Record) (View, er
 	return modelView{r}, nil
 }
 
-// The table of section 3, on the visible log alone.
+// What each type of patch makes of the visible log, without regard to state.
 func TestLawVisible(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewReference(nil)
@@ -65,7 +65,7 @@ func TestLawVisible(t *testing.T) {
 	})
 }
 
-// Compaction never changes the state (section 3).
+// Compaction never changes the state.
 func TestLawKeep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		initial := InitialState().Draw(t, "initial")
@@ -85,7 +85,7 @@ func TestLawKeep(t *testing.T) {
 }
 
 // Where a later patch addresses the summary as it would have addressed the events in
-// it, summarising first and cutting later gives the state of cutting alone (section 3).
+// it, summarising first and cutting later gives the state of cutting alone.
 func TestLawKeepThenDrop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 8).Draw(t, "events")

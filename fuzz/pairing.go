@@ -65,7 +65,9 @@ type pairing struct {
 	responses map[place][]part // by call: its answer, then what amends it
 }
 
-// pair reads the visible log part by part (semantics, section 4).
+// pair reads the visible log part by part. A response answers an unanswered call of
+// its key before it, of its own branch sooner than of another; if there is none, it
+// amends the newest call of its key.
 func pair(visible []*node) pairing {
 	p := pairing{partsOf(visible), map[place]part{}, map[place][]part{}}
 	for _, r := range p.parts {
@@ -136,7 +138,7 @@ func isLongRunning(call part) bool {
 	return call.ID != "" && call.node.event.IsLongRunning(call.ID)
 }
 
-// Rules of section 4 that an [Orphan] breaks.
+// Rules that an [Orphan] breaks.
 const (
 	LostCall     = "the response would have no call"
 	OtherCall    = "the response would answer another call"

@@ -39,7 +39,7 @@ func TestPair(t *testing.T) {
 		      e3 call:b`,
 		want: "e1:0>- e2:0>-",
 	}, {
-		name: "hard case 4: a call id used again",
+		name: "a call id used again",
 		log: `e1 call:a
 		      e2 resp:a
 		      e3 call:a
@@ -66,7 +66,7 @@ func TestPair(t *testing.T) {
 		      e4 resp:a #x`,
 		want: "e3:0>e1:0 e4:0>e2:0",
 	}, {
-		name: "hard case 30: a second response amends the first one's call",
+		name: "a second response amends the first one's call",
 		log: `e1 call:a
 		      e2 resp:a
 		      e3 resp:a

@@ -172,20 +172,20 @@ func TestFold(t *testing.T) {
 		      sum 0+1 | S1`,
 		visible: "S1", state: "j=1",
 	}, {
-		name: "hard case 1: equal times on both sides of a cut",
+		name: "equal times on both sides of a cut",
 		log: `{"id":"e1","timestamp":5}
 		      {"id":"e2","timestamp":5}
 		      before e2`,
 		visible: "e2",
 	}, {
-		name: "hard case 2: log order holds whatever the times say",
+		name: "log order holds whatever the times say",
 		log: `{"id":"e1","timestamp":5}
 		      {"id":"e2","timestamp":1}
 		      {"id":"e3","timestamp":3}
 		      cut 1+1`,
 		visible: "e1 e3",
 	}, {
-		name: "hard case 8: summarise, then truncate with drop",
+		name: "summarise, then truncate with drop",
 		log: `e1 k=1
 		      e2
 		      e3 k=3
@@ -196,7 +196,7 @@ func TestFold(t *testing.T) {
 		      before e6`,
 		visible: "e6", state: "m=6",
 	}, {
-		name: "hard case 8: truncating alone",
+		name: "truncating alone",
 		log: `e1 k=1
 		      e2
 		      e3 k=3
@@ -206,7 +206,7 @@ func TestFold(t *testing.T) {
 		      before e6`,
 		visible: "e6", state: "m=6",
 	}, {
-		name: "hard case 8: a kept splice, then truncate before it",
+		name: "a kept splice, then truncate before it",
 		log: `e1 k=1
 		      e2 j=2
 		      e3
@@ -263,7 +263,7 @@ func TestFold(t *testing.T) {
 			"6: patch inside a replacement, 7: wrong-typed field, 8: field of another patch type, " +
 			"9: summary with a state delta, 10: summary without content",
 	}, {
-		name: "the proposal's spellings and unknown fields",
+		name: "spellings in snake_case and unknown fields",
 		log: `e1 k=1
 		      e2
 		      {"id":"a","patch_type":"truncate_before","event_id":"e2","later":1}
@@ -291,7 +291,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Hard case 7, and the scopes of section 2.
+// Patches leave the initial state as it is; keys of temp: are never in it.
 func TestInitialStateStays(t *testing.T) {
 	initial := map[string]patch.Value{}
 	for _, key := range []string{"tenant", "k", "app:k", "user:k", "temp:k"} {

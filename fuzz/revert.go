@@ -2,7 +2,7 @@ package fuzz
 
 import "slices"
 
-// applied is a patch that the fold applied, and what it did (semantics, section 9).
+// applied is a patch that the fold applied, and what it did.
 type applied struct {
 	seq   uint64
 	id    string

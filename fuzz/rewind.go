@@ -8,7 +8,7 @@ import (
 
 // Rewind returns the visible log, the state, and for each visible event whether it is
 // pinned, as the session has them after it was rewound to the invocation whose first
-// event has seq from (semantics, section 9). It changes nothing, and says nothing of
+// event has seq from. It changes nothing, and says nothing of
 // the patches that bring it about.
 func (r *Reference) Rewind(from uint64) (visible []*patch.Event, state map[string]patch.Value, pinned []bool) {
 	after := r.rewound(from)

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
 )
 
-// Prefixes of state keys, as ADK has them (semantics, section 2).
+// Prefixes of state keys, as ADK has them.
 const (
 	PrefixApp  = "app:"  // shared by all users and sessions of an app
 	PrefixUser = "user:" // shared by all sessions of a user of an app
@@ -27,8 +27,7 @@ const (
 // between goroutines; what its methods return is the caller's own.
 //
 // Events are made from Go values by [NewEvent] and from JSON by [ParseEvent]. A
-// round trip loses nothing either way (semantics, section 2): Go values come back
-// deep-equal, JSON with its unknown fields, empty lists and number literals.
+// round trip loses nothing either way: Go values come back deep-equal, JSON with its unknown fields, empty lists and number literals.
 type Event struct {
 	identity
 	members []member // the other top-level fields, in the order they came

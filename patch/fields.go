@@ -54,15 +54,15 @@ var (
 	actionNames   = []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"}
 	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", patchIDName, "base", "state"}
 
-	// What the proposal calls patchType, eventId and summaryEvent.
-	proposalSpellings = []string{"patch_type", "event_id", "summary_event"}
+	// Other spellings of patchType, eventId and summaryEvent.
+	snakeSpellings = []string{"patch_type", "event_id", "summary_event"}
 )
 
-// The id of the patch that a revert takes back, and how the proposal would spell it. An
+// The id of the patch that a revert takes back, and its other spelling. An
 // event may have a field of the latter name.
 const (
-	patchIDName         = "patchId"
-	proposalPatchIDName = "patch_id"
+	patchIDName      = "patchId"
+	snakePatchIDName = "patch_id"
 )
 
 // NewEvent makes an event from Go values. It copies them: changing f, or anything in
@@ -121,7 +121,7 @@ func NewEvent(f Fields) (*Event, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Extra)) {
 		if slices.Contains(identityNames, name) || slices.Contains(fieldNames, name) ||
-			slices.Contains(patchNames, name) || slices.Contains(proposalSpellings, name) || name == "seq" {
+			slices.Contains(patchNames, name) || slices.Contains(snakeSpellings, name) || name == "seq" {
 			return nil, fieldErr(jsontext.EscapeStep(name), "the name has a meaning of its own and cannot be in Extra")
 		}
 		add(name, f.Extra[name])

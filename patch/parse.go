@@ -31,12 +31,12 @@ func ParseEvent(text []byte) (*Event, error) {
 	return rec.Event, nil
 }
 
-// ParseRecord makes a record from one line of the text form (semantics, section 8):
+// ParseRecord makes a record from one line of the text form:
 // a patch if it has a string patchType, else an event. Seq is 0 if the line has none.
 //
 // A patch whose own fields are malformed is still a record, for a log may hold one;
-// [PatchEvent.Validate] tells. The proposal's spellings patch_type, event_id and
-// summary_event are understood on a patch, and patch_id on a revert.
+// [PatchEvent.Validate] tells. The spellings patch_type, event_id and summary_event
+// are understood on a patch, and patch_id on a revert.
 //
 // Events are read as ADK for Python stores them, too: a row of its table of events, whose
 // event_data is the event, and the names of ADK's and genai's fields in snake_case, with
@@ -119,7 +119,7 @@ func parseChecked(text []byte) (Record, error) {
 		rec.Patch = p
 		return rec, err
 	}
-	for _, spelling := range proposalSpellings {
+	for _, spelling := range snakeSpellings {
 		if findMember(members, spelling) != nil {
 			return Record{}, fieldErr(spelling, "it is a patch's field, and there is no patchType")
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
 )
 
-// Type says what a patch does to the visible log V (semantics, section 3).
+// Type says what a patch does to the visible log V.
 type Type string
 
 // The types of patches.
@@ -104,7 +104,7 @@ func NewPin(eventID string) *PatchEvent { return &PatchEvent{typ: Pin, eventID: 
 func NewUnpin(eventID string) *PatchEvent { return &PatchEvent{typ: Unpin, eventID: &eventID} }
 
 // NewRevert returns a patch that takes back the patch with the given id: what that put
-// in goes, and what it took out stands again (semantics, section 9). A revert can be
+// in goes, and what it took out stands again. A revert can be
 // reverted. It has no state policy: the state becomes what the nodes say.
 func NewRevert(patchID string) *PatchEvent {
 	return &PatchEvent{typ: Revert, members: []member{{patchIDName, jsontext.AppendQuote(nil, patchID)}}}
@@ -148,7 +148,8 @@ func (p *PatchEvent) WithTimestamp(t time.Time) *PatchEvent {
 }
 
 // WithBase returns a copy whose author had seen all patches up to the one with seq
-// base; 0 means that it had seen none (semantics, section 5).
+// base; 0 means that it had seen none. A store refuses the patch if a
+// newer one is logged by then, for its places may mean other events.
 func (p *PatchEvent) WithBase(base uint64) *PatchEvent {
 	return p.set("base", func(p *PatchEvent) { p.base = &base })
 }
@@ -204,7 +205,7 @@ func (p *PatchEvent) PatchID() string {
 // patchIDText returns the JSON text of a revert's patchId, or nil. A record from before
 // the field had a meaning may have it under the other name.
 func (p *PatchEvent) patchIDText() []byte {
-	for _, name := range []string{patchIDName, proposalPatchIDName} {
+	for _, name := range []string{patchIDName, snakePatchIDName} {
 		if text := findMember(p.members, name); text != nil && string(text) != "null" {
 			return text
 		}

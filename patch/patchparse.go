@@ -21,7 +21,7 @@ func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) 
 			m.name = "eventId"
 		case "summary_event":
 			m.name = "summaryEvent"
-		case proposalPatchIDName:
+		case snakePatchIDName:
 			if p.typ == Revert {
 				m.name = patchIDName
 			}

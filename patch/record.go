@@ -100,7 +100,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return append(b, text[1:]...), nil
 }
 
-// Complete returns the record as it is logged (semantics, section 2): missing ids get
+// Complete returns the record as it is logged: missing ids get
 // one from newID, missing times are now, and temp: keys are gone, in the events
 // inside a patch too. It does not change r, and returns r itself if nothing is missing.
 func Complete(r Record, newID func() string, now time.Time) Record {
@@ -207,7 +207,7 @@ func (e *Event) lasting() []member {
 }
 
 // Same reports whether offered says the same as the logged record, so that appending
-// it again is a retry (semantics, section 2): the order of keys is free, numbers are
+// it again is a retry: the order of keys is free, numbers are
 // compared by kind and value, times as instants; temp: keys and Go types do not
 // count; ids, times and the base that the log filled in are compared only if offered
 // has them; no replacement is as good as an empty one. Seqs are not compared.

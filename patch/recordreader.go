@@ -149,7 +149,7 @@ func (e *identity) has(m member) bool {
 			return f.value != "" || string(m.text) != "null" && string(m.text) != `""`
 		}
 	}
-	return slices.Contains(proposalSpellings, m.name)
+	return slices.Contains(snakeSpellings, m.name)
 }
 
 // checkTypes reports whether each Go type fits what is at its place.

@@ -60,7 +60,7 @@ func TestSame(t *testing.T) {
 		{"splice: other replacement", splice, `{"patchType":"splice","start":0,"count":2,"replacement":[{"author":"b"}]}`, false},
 		{"splice: other id within", splice, `{"patchType":"splice","start":0,"count":2,"replacement":[{"id":"q","author":"a"}]}`, false},
 		{"splice: unknown field", splice, `{"patchType":"splice","start":0,"count":2,"replacement":[{"author":"a"}],"x":1}`, false},
-		{"splice: in the proposal's spelling", splice, `{"patch_type":"splice","start":0,"count":2,"replacement":[{"author":"a"}]}`, true},
+		{"splice: in snake_case", splice, `{"patch_type":"splice","start":0,"count":2,"replacement":[{"author":"a"}]}`, true},
 		{"another type", splice, `{"patchType":"truncate_before","eventId":"x"}`, false},
 		{"truncate_before: another event", `{"patchType":"truncate_before","eventId":"y"}`, `{"patchType":"truncate_before","event_id":"x"}`, false},
 		{"summarise: itself", summary, summary, true},

@@ -37,7 +37,7 @@ func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.L
 // Unwrap returns the reason.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Decoder reads the text form of a log (semantics, section 8): one JSON object a line,
+// Decoder reads the text form of a log: one JSON object a line,
 // with or without a header line. It is for one goroutine.
 type Decoder struct {
 	// MaxLineBytes is how long a line may be; 0 means [DefaultMaxLineBytes].

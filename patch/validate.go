@@ -12,7 +12,7 @@ import (
 // Flaw is the kind of thing that can be wrong with a patch.
 type Flaw string
 
-// Flaws of a patch's form (semantics, section 4).
+// Flaws of a patch's form.
 const (
 	UnknownType  Flaw = "unknown type"
 	MissingField Flaw = "missing field"

@@ -1,7 +1,7 @@
 // Package snapshot turns a view into bytes and back, so that reading a session need not
 // start at its first record.
 //
-// A snapshot is a cache (semantics, section 7): it may be missing, stale, of another
+// A snapshot is a cache: it may be missing, stale, of another
 // version or damaged, and the answer is the same, only slower. It holds no event: it
 // says by seq and index which records do, mostly as ranges.
 package snapshot

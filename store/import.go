@@ -51,7 +51,7 @@ const progressEvery = 256
 // field names and escapes are spelled out.
 func maxLine(maxRecord int) int { return 2*maxRecord + 64<<10 }
 
-// Import reads a file of the text form (semantics, section 8) into a session, which it
+// Import reads a file of the text form into a session, which it
 // creates if it is not there: all of it, or nothing. Importing the same file again adds
 // nothing. Others read and write the session while the input is read.
 //

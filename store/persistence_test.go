@@ -119,7 +119,7 @@ func openFile(path string) error {
 	return s.Close()
 }
 
-func TestHardCase12FileHeldByAnotherProcess(t *testing.T) {
+func TestFileHeldByAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	e := &env{T: t}
 	holder := child(t, "hold", path)

@@ -12,9 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// The hard cases of compaction, by their numbers in the contract. Case 28, a transfer to
-// a sub-agent, is the ADK service's, which pins the event.
-
 func (s *session) want(visible string) {
 	s.t.Helper()
 	if got := s.visible(); got != visible {
@@ -22,7 +19,7 @@ func (s *session) want(visible string) {
 	}
 }
 
-func TestHardCase3_AppendedWhileSummarised(t *testing.T) {
+func TestAppendedWhileSummarised(t *testing.T) {
 	s := newSession(t, "u1 a1 u2 a2")
 	sum := &scripted{}
 	sum.reply = func(compaction.Request) (compaction.Response, error) {
@@ -37,7 +34,7 @@ func TestHardCase3_AppendedWhileSummarised(t *testing.T) {
 	s.want("S1:user late")
 }
 
-func TestHardCase8_SummariseThenTruncate(t *testing.T) {
+func TestSummariseThenTruncate(t *testing.T) {
 	log := "d1 u2*60 d3 u4*30 u5*30 d6 u7"
 	s, plain := newSession(t, log), newSession(t, log)
 	s.compact(with(every(4, 0, &scripted{}), func(c *compaction.Config) { c.MaxInputTokens = 100 }))
@@ -51,7 +48,7 @@ func TestHardCase8_SummariseThenTruncate(t *testing.T) {
 	}
 }
 
-func TestHardCase13_NothingSummarisedYet(t *testing.T) {
+func TestNothingSummarisedYet(t *testing.T) {
 	s := newSession(t, "u1 u2 u3 u4")
 	sum := &scripted{}
 	s.compact(every(2, 1, sum))
@@ -61,7 +58,7 @@ func TestHardCase13_NothingSummarisedYet(t *testing.T) {
 	}
 }
 
-func TestHardCase14_Overlap(t *testing.T) {
+func TestOverlap(t *testing.T) {
 	for _, byHand := range []bool{false, true} {
 		t.Run(fmt.Sprintf("byHand=%v", byHand), func(t *testing.T) {
 			s := newSession(t, "u1 a1 u2 a2")
@@ -89,7 +86,7 @@ func TestHardCase14_Overlap(t *testing.T) {
 	}
 }
 
-func TestHardCase14_OverlapLeavesOutWhatWasRemoved(t *testing.T) {
+func TestOverlapLeavesOutWhatWasRemoved(t *testing.T) {
 	s := newSession(t, "u1 u2 a2 a2")
 	sum := &scripted{}
 	s.patch(patch.NewSplice(2, 1)) // e2
@@ -101,7 +98,7 @@ func TestHardCase14_OverlapLeavesOutWhatWasRemoved(t *testing.T) {
 	}
 }
 
-func TestHardCase15_TooFewAndNothingSaid(t *testing.T) {
+func TestTooFewAndNothingSaid(t *testing.T) {
 	s := newSession(t, "u1 u2")
 	sum := &scripted{}
 	if done := s.compact(every(3, 0, sum)); done != nil || sum.calls() != 0 {
@@ -115,7 +112,7 @@ func TestHardCase15_TooFewAndNothingSaid(t *testing.T) {
 	s.want("e0")
 }
 
-func TestHardCase16_OpenCallInTheMiddle(t *testing.T) {
+func TestOpenCallInTheMiddle(t *testing.T) {
 	s := newSession(t, "u1 c2(x) u3")
 	s.compact(every(2, 0, &scripted{}))
 	s.want("S1:user e1 e2")
@@ -124,7 +121,7 @@ func TestHardCase16_OpenCallInTheMiddle(t *testing.T) {
 	s.want("S1:user")
 }
 
-func TestHardCase17_Confirmation(t *testing.T) {
+func TestConfirmation(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x) q1(y:x) u2 a2 u3")
 	s.compact(every(1, 0, &scripted{}))
 	s.want("S1:user e1 e2 e3 S1:user")
@@ -136,7 +133,7 @@ func TestHardCase17_Confirmation(t *testing.T) {
 	s.want("S1:user S1:user S1:user")
 }
 
-func TestHardCase18_DeadCallAtTheHead(t *testing.T) {
+func TestDeadCallAtTheHead(t *testing.T) {
 	log := "c1(x)"
 	for i := range 10 {
 		log += fmt.Sprintf(" u%d a%d", i+2, i+2)
@@ -146,7 +143,7 @@ func TestHardCase18_DeadCallAtTheHead(t *testing.T) {
 	s.want("e0 S1:user")
 }
 
-func TestHardCase20_Bounded(t *testing.T) {
+func TestBounded(t *testing.T) {
 	tokens := func(threshold, retain int) func(*compaction.Config) {
 		return func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = threshold, retain }
 	}
@@ -210,7 +207,7 @@ func TestHardCase20_Bounded(t *testing.T) {
 	}
 }
 
-func TestHardCase21_PromptSize(t *testing.T) {
+func TestPromptSize(t *testing.T) {
 	for _, row := range []struct {
 		log      string
 		want     int
@@ -229,7 +226,7 @@ func TestHardCase21_PromptSize(t *testing.T) {
 	}
 }
 
-func TestHardCase22_TheTailAloneIsOver(t *testing.T) {
+func TestTheTailAloneIsOver(t *testing.T) {
 	s := newSession(t, "u1*60 a1*60 u2*60 a2*100 u3*100 a3*100")
 	sum := &scripted{}
 	c := s.compactor(compaction.Config{Enabled: true, TokenThreshold: 250, EventRetentionSize: 3, Summarizer: sum})
@@ -253,7 +250,7 @@ func TestHardCase22_TheTailAloneIsOver(t *testing.T) {
 	}
 }
 
-func TestHardCase22_FailingSummarizer(t *testing.T) {
+func TestFailingSummarizer(t *testing.T) {
 	s := newSession(t, "u1 u2")
 	sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) {
 		return compaction.Response{}, context.DeadlineExceeded
@@ -274,7 +271,7 @@ func TestHardCase22_FailingSummarizer(t *testing.T) {
 	}
 }
 
-func TestHardCase23_ForgedTurn(t *testing.T) {
+func TestForgedTurn(t *testing.T) {
 	s := newSession(t, "u1")
 	for _, separator := range []string{"\n", "\r\n", "\r", "\v", "\f", "\u0085", "\u2028", "\u2029"} {
 		e := parseEvent(t, event{"author": "tool" + separator + "user", "invocationId": "inv2", "content": map[string]any{"role": "user", "parts": []any{
@@ -292,7 +289,7 @@ func TestHardCase23_ForgedTurn(t *testing.T) {
 	_ = s
 }
 
-func TestHardCase26_AlternatingBranches(t *testing.T) {
+func TestAlternatingBranches(t *testing.T) {
 	s := newSession(t, "")
 	sum := &scripted{}
 	c := s.compactor(every(3, 1, sum))
@@ -317,7 +314,7 @@ func TestHardCase26_AlternatingBranches(t *testing.T) {
 	}
 }
 
-func TestHardCase27_NobodyAnswers(t *testing.T) {
+func TestNobodyAnswers(t *testing.T) {
 	s := newSession(t, "")
 	sum := &scripted{}
 	c := s.compactor(every(3, 1, sum))
@@ -345,7 +342,7 @@ func TestHardCase27_NobodyAnswers(t *testing.T) {
 	}
 }
 
-func TestHardCase29_RoleOfASummary(t *testing.T) {
+func TestRoleOfASummary(t *testing.T) {
 	pinned := func(log, pin string) string {
 		s := newSession(t, log)
 		if _, err := s.compactor(every(1, 0, &scripted{})).Compact(t.Context(), key, compaction.Run{Pinned: []string{pin}}); err != nil {
@@ -376,7 +373,7 @@ func TestHardCase29_RoleOfASummary(t *testing.T) {
 	}
 }
 
-func TestHardCase30_PlaceholderAndFinalResponse(t *testing.T) {
+func TestPlaceholderAndFinalResponse(t *testing.T) {
 	s := newSession(t, "u1 l1(x) r1(x) a1 u2 a2 u3 a3")
 	s.compact(every(2, 0, &scripted{}))
 	s.want("S1:user e1 e2 S1:user")

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func TestHardCase24_AnswersThatCannotBeUsed(t *testing.T) {
+func TestAnswersThatCannotBeUsed(t *testing.T) {
 	content := func(parts ...*genai.Part) compaction.Response {
 		return compaction.Response{Content: &genai.Content{Role: genai.RoleModel, Parts: parts}}
 	}
@@ -52,7 +52,7 @@ func TestHardCase24_AnswersThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestHardCase24_ChangesItsInput(t *testing.T) {
+func TestChangesItsInput(t *testing.T) {
 	s := newSession(t, "u1 a1 u2 a2 u3 a3")
 	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
 		for _, e := range r.Events {
@@ -190,7 +190,7 @@ func TestCallWithoutRole(t *testing.T) {
 	}
 }
 
-func TestHardCase25_TwoCompactors(t *testing.T) {
+func TestTwoCompactors(t *testing.T) {
 	s := newSession(t, "u1 a1 u2 a2")
 	var both sync.WaitGroup
 	both.Add(2)
