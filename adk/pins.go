@@ -145,15 +145,11 @@ func (p pinning) scopes() {
 // response of finish_task in it says that all went well.
 func endsTask(e *patch.Event) bool {
 	const name, success = "finish_task", "Task completed."
-	for f := range e.FunctionParts() {
-		if !f.Response || f.Name != name {
-			continue
+	for _, p := range e.Content().Parts() {
+		if p.Kind() == patch.PartResponse && p.Name() == name {
+			said, err := patch.ParseValue(p.Response())
+			return err == nil && said.Members()["result"].Any() == success
 		}
-		content, err := e.Content()
-		if err != nil || content == nil || f.Index >= len(content.Parts) || content.Parts[f.Index].FunctionResponse == nil {
-			return false
-		}
-		return content.Parts[f.Index].FunctionResponse.Response["result"] == success
 	}
 	return false
 }

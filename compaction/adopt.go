@@ -92,7 +92,11 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 	if !ok {
 		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
 	}
-	text, err := answer(Response{Content: c.CompactedContent}, math.MaxInt)
+	var content *genai.Content
+	if err := c.CompactedContent.Decode(&content); err != nil {
+		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
+	}
+	text, err := answer(Response{Content: content}, math.MaxInt)
 	if errors.Is(err, errDeclined) {
 		return nil, v, errors.New("it has no compacted content")
 	}
@@ -129,7 +133,7 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
 		Branch: record.Branch(), IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(),
-		Content:        genai.NewContentFromText(text, genai.Role(roleBetween(turnsBefore(v, &Window{Span: Span{start, count}}), after, record.Branch()))),
+		Content:        patch.Text(roleBetween(turnsBefore(v, &Window{Span: Span{start, count}}), after, record.Branch()), text),
 		Actions:        patch.Actions{Compaction: &c},
 		CustomMetadata: map[string]any{lineageKey: superseding(earlier, raw).metadata()},
 	})

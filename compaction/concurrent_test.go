@@ -63,11 +63,7 @@ func judgeLog(t *testing.T, st *store.Store, k store.Key, by *told) (patches int
 				gone = append(gone, v.At(i).ID())
 			}
 			for _, s := range r.Patch.NewEvents() {
-				c, err := s.Content()
-				if err != nil {
-					t.Fatal(err)
-				}
-				shown = append(shown, by.shown[c.Parts[0].Text]...)
+				shown = append(shown, by.shown[firstText(s)]...)
 			}
 			if !slices.Equal(gone, shown) {
 				t.Errorf("record %d hides %v, its summary saw %v", r.Seq, gone, shown)

@@ -1,10 +1,6 @@
 package compaction
 
-import (
-	"google.golang.org/genai"
-
-	"github.com/patchlog-dev/patchlog/patch"
-)
+import "github.com/patchlog-dev/patchlog/patch"
 
 // FilterEventsForLLM returns what a model should see of a foreign log that holds
 // compaction records (see [IsCompactionEvent]): each record becomes an event with the
@@ -22,7 +18,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	}
 	var records []record
 	for i, e := range events {
-		if c, ok := CompactionOf(e); ok && c.CompactedContent != nil {
+		if c, ok := CompactionOf(e); ok && !c.CompactedContent.IsZero() {
 			records = append(records, record{i, c})
 		}
 	}
@@ -61,7 +57,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 }
 
 // compactedEvent is a record as an event that a model sees; nil if it cannot be one.
-func compactedEvent(record *patch.Event, content *genai.Content) *patch.Event {
+func compactedEvent(record *patch.Event, content patch.Content) *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{
 		ID: record.ID(), InvocationID: record.InvocationID(), Author: record.Author(), Branch: record.Branch(),
 		IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(), Content: content,

@@ -256,11 +256,7 @@ func (p pass) summaries() {
 		if _, there := was[e.ID()]; there {
 			continue
 		}
-		c, err := e.Content()
-		if err != nil {
-			p.fail("%v", err)
-		}
-		r, asked := p.asked[c.Parts[0].Text]
+		r, asked := p.asked[firstText(e)]
 		if !asked || !p.after.IsSummary(i) {
 			p.fail("%s came, which nobody wrote", e.ID())
 		}

@@ -124,6 +124,14 @@ func parseEvent(t testing.TB, e event) *patch.Event {
 }
 
 // script gives the view of a log written in words.
+// firstText is the text of an event's first part.
+func firstText(e *patch.Event) string {
+	for _, p := range e.Content().Parts() {
+		return p.Text()
+	}
+	return ""
+}
+
 func script(t testing.TB, words string) fold.View {
 	v := fold.New("", nil)
 	apply := func(r patch.Record) {

@@ -81,7 +81,7 @@ func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func()
 			Author:         "user",
 			Branch:         t.group.Branch,
 			IsolationScope: t.group.Scope,
-			Content:        genai.NewContentFromText(t.text, genai.Role(role)),
+			Content:        patch.Text(role, t.text),
 			Actions:        patch.Actions{Compaction: compactionOf(v, t)},
 			CustomMetadata: map[string]any{lineageKey: s.lineage(w, t.group, cfg).metadata()},
 		})
@@ -172,7 +172,7 @@ func related(a, b string) bool {
 // compactionOf says what a summary stands for, as ADK does: the least and the greatest
 // time of what it covers and what was shown.
 func compactionOf(v fold.View, t written) *patch.EventCompaction {
-	c := &patch.EventCompaction{CompactedContent: genai.NewContentFromText(t.text, genai.RoleModel)}
+	c := &patch.EventCompaction{CompactedContent: patch.Text("model", t.text)}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	see := func(e *patch.Event) {
 		from := unixSeconds(e.Timestamp())

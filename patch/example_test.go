@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -19,7 +17,7 @@ func ExampleNewEvent() {
 		InvocationID: "inv1",
 		Author:       "user",
 		Timestamp:    time.Date(2025, 5, 29, 9, 11, 14, 0, time.UTC),
-		Content:      genai.NewContentFromText("Is my flight on time?", genai.RoleUser),
+		Content:      patch.Text("user", "Is my flight on time?"),
 		Actions:      patch.Actions{StateDelta: map[string]any{"turns": 1, "temp:typing": true}},
 	})
 	if err != nil {
@@ -112,7 +110,7 @@ func ExampleNewSummarise() {
 	summary, err := patch.NewEvent(patch.Fields{
 		ID:      "s1",
 		Author:  "user",
-		Content: genai.NewContentFromText("The flight is on time.", genai.RoleUser),
+		Content: patch.Text("user", "The flight is on time."),
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -109,11 +109,9 @@ func describe(e *patch.Event) string {
 			say("(other part)", "")
 		}
 	}
-	if c, ok := compaction.CompactionOf(e); ok && len(said) == 0 && c.CompactedContent != nil {
-		for _, p := range c.CompactedContent.Parts {
-			if p != nil {
-				say("(compaction record) ", p.Text)
-			}
+	if c, ok := compaction.CompactionOf(e); ok && len(said) == 0 {
+		for _, p := range c.CompactedContent.Parts() {
+			say("(compaction record) ", p.Text())
 		}
 	}
 	if len(said) == 0 {
