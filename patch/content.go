@@ -57,7 +57,7 @@ func newContent(text []byte, types notes) (Content, error) {
 	if jsontext.KindOf(text) == jsontext.Null {
 		return Content{}, nil
 	}
-	if err := contentShape(text); err != nil {
+	if err := contentShape.check(text); err != nil {
 		return Content{}, err
 	}
 	return Content{value: Value{text, types}}, nil

@@ -144,6 +144,12 @@ var (
 // must not come with this package into programs that do not.
 const genaiPath = "google.golang.org/genai"
 
+// isGenaiContent reports whether v is a *genai.Content.
+func isGenaiContent(v any) bool {
+	t := reflect.TypeOf(v)
+	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == genaiPath && t.Elem().Name() == "Content"
+}
+
 // date is the underlying type of a date in such a type.
 type date struct {
 	Year  int

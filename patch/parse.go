@@ -268,7 +268,7 @@ func (e *identity) check() error {
 // checkContent refuses a content with a known field of another type than ADK's. It is for
 // events from outside; what a store gives back was checked before.
 func (e *Event) checkContent() error {
-	if err := contentShape(findMember(e.members, "content")); err != nil {
+	if err := contentShape.check(findMember(e.members, "content")); err != nil {
 		return err.within("/content")
 	}
 	return nil

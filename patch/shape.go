@@ -10,9 +10,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
 )
 
-// shape reports what is wrong with a value, or nil. Anything may be null, which is as good
-// as absent.
-type shape func(v []byte) *FieldError
+// shape passes the next value at a cursor and reports what is wrong with it, or nil.
+// Anything may be null, which is as good as absent.
+type shape func(c *jsontext.Cursor) *FieldError
+
+// check is the shape's judgement of a checked value.
+func (s shape) check(v []byte) *FieldError {
+	if v == nil {
+		return nil
+	}
+	return s(jsontext.NewCursor(v))
+}
 
 var (
 	// contentShape is that of a content whose known fields, at any depth, have the types
@@ -22,7 +30,7 @@ var (
 	contentShape = objectOf(fields{"role": aString, "parts": listOf(partShape)})
 
 	partShape = objectOf(fields{
-		"text": aString, "thought": aBool, "thoughtSignature": isBase64, "partMetadata": anObject, "mediaProcessing": aString,
+		"text": aString, "thought": aBool, "thoughtSignature": isData, "partMetadata": anObject, "mediaProcessing": aString,
 		"functionCall": objectOf(fields{
 			"id": aString, "name": aString, "args": anObject, "willContinue": aBool,
 			"partialArgs": listOf(objectOf(fields{
@@ -47,7 +55,7 @@ var (
 		}),
 	})
 
-	dataShape = objectOf(fields{"data": isBase64, "displayName": aString, "mimeType": aString})
+	dataShape = objectOf(fields{"data": isData, "displayName": aString, "mimeType": aString})
 	fileShape = objectOf(fields{"fileUri": aString, "displayName": aString, "mimeType": aString})
 
 	aString  = ofKind(jsontext.String, "a string")
@@ -62,10 +70,21 @@ var (
 		_, err := strconv.ParseInt(literal, 10, 32)
 		return err == nil
 	})
+	isByte = numberThat("an integer from 0 to 255", func(literal string) bool {
+		_, err := strconv.ParseUint(literal, 10, 8)
+		return err == nil
+	})
 	isBase64 = stringThat("base64", func(text string) bool {
 		_, err := base64.StdEncoding.DecodeString(text)
 		return err == nil
 	})
+	isData = shape(func(c *jsontext.Cursor) *FieldError {
+		if c.Kind() == jsontext.Array {
+			return bytesShape(c) // encoding/json reads it
+		}
+		return isBase64(c)
+	})
+	bytesShape = listOf(isByte)
 	isDuration = stringThat(`a duration such as "1.5s"`, func(text string) bool {
 		_, err := time.ParseDuration(text)
 		return text == "" || err == nil
@@ -75,12 +94,12 @@ var (
 type fields map[string]shape
 
 // named returns the shape of the field that a name means, or nil.
-func (f fields) named(name string) shape {
-	if s, ok := f[name]; ok {
+func (f fields) named(name []byte) shape {
+	if s, ok := f[string(name)]; ok {
 		return s
 	}
 	for known, s := range f {
-		if strings.EqualFold(known, name) {
+		if strings.EqualFold(known, string(name)) {
 			return s
 		}
 	}
@@ -88,15 +107,19 @@ func (f fields) named(name string) shape {
 }
 
 func objectOf(known fields) shape {
-	return func(v []byte) *FieldError {
-		if err := anObject(v); err != nil {
-			return err
+	return func(c *jsontext.Cursor) *FieldError {
+		if c.Kind() != jsontext.Object {
+			return anObject(c)
 		}
-		for name, v := range jsontext.Members(v) {
-			if check := known.named(name); check != nil {
-				if err := check(v); err != nil {
-					return err.within("/" + jsontext.EscapeStep(name))
-				}
+		for c.Enter(); c.More(); {
+			name := c.KeyText()
+			check := known.named(name)
+			if check == nil {
+				c.Value()
+				continue
+			}
+			if err := check(c); err != nil {
+				return err.within("/" + jsontext.EscapeStep(string(name)))
 			}
 		}
 		return nil
@@ -105,12 +128,13 @@ func objectOf(known fields) shape {
 
 func listOf(element shape) shape {
 	aList := ofKind(jsontext.Array, "a list")
-	return func(v []byte) *FieldError {
-		if err := aList(v); err != nil {
-			return err
+	return func(c *jsontext.Cursor) *FieldError {
+		if c.Kind() != jsontext.Array {
+			return aList(c)
 		}
-		for i, v := range jsontext.Elements(v) {
-			if err := element(v); err != nil {
+		c.Enter()
+		for i := 0; c.More(); i++ {
+			if err := element(c); err != nil {
 				return err.within("/" + strconv.Itoa(i))
 			}
 		}
@@ -119,37 +143,22 @@ func listOf(element shape) shape {
 }
 
 func ofKind(kind jsontext.Kind, want string) shape {
-	return func(v []byte) *FieldError {
-		if is := jsontext.KindOf(v); is != kind && is != jsontext.Null {
-			return fieldErr("", "want %s, not %s", want, clip(v))
-		}
-		return nil
-	}
+	return valueThat(kind, want, func([]byte) bool { return true })
 }
 
 func stringThat(want string, holds func(text string) bool) shape {
-	return func(v []byte) *FieldError {
-		switch jsontext.KindOf(v) {
-		case jsontext.Null:
-			return nil
-		case jsontext.String:
-			if holds(jsontext.Unquote(v)) {
-				return nil
-			}
-		}
-		return fieldErr("", "want %s, not %s", want, clip(v))
-	}
+	return valueThat(jsontext.String, want, func(v []byte) bool { return holds(jsontext.Unquote(v)) })
 }
 
 func numberThat(want string, holds func(literal string) bool) shape {
-	return func(v []byte) *FieldError {
-		switch jsontext.KindOf(v) {
-		case jsontext.Null:
+	return valueThat(jsontext.Number, want, func(v []byte) bool { return holds(string(v)) })
+}
+
+func valueThat(kind jsontext.Kind, want string, holds func(v []byte) bool) shape {
+	return func(c *jsontext.Cursor) *FieldError {
+		v := c.Value()
+		if is := jsontext.KindOf(v); is == jsontext.Null || is == kind && holds(v) {
 			return nil
-		case jsontext.Number:
-			if holds(string(v)) {
-				return nil
-			}
 		}
 		return fieldErr("", "want %s, not %s", want, clip(v))
 	}
