@@ -287,7 +287,7 @@ func (e *Event) deriveContent(content []byte) {
 				e.content = true
 				size.add(p)
 				if p.kind == PartCall || p.kind == PartResponse {
-					e.parts = append(e.parts, FunctionPart{Index: i, Response: p.kind == PartResponse, ID: p.ID(), Name: p.Name()})
+					e.parts = append(e.parts, p.function(i))
 				}
 			}
 		}

@@ -143,6 +143,21 @@ func (p Part) Name() string {
 	return ""
 }
 
+// function is a call or a response as an event has it at hand.
+func (p Part) function(index int) FunctionPart {
+	f := FunctionPart{Index: index, Response: p.kind == PartResponse}
+	for name, v := range jsontext.Members(p.value) { // once, which is cheaper than ID and Name
+		switch {
+		case jsontext.KindOf(v) != jsontext.String:
+		case name == "id":
+			f.ID = jsontext.Unquote(v)
+		case name == "name":
+			f.Name = jsontext.Unquote(v)
+		}
+	}
+	return f
+}
+
 // Args returns the JSON of a function call's arguments, or nil.
 func (p Part) Args() json.RawMessage { return p.member(PartCall, "args") }
 
