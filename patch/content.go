@@ -133,7 +133,7 @@ func (w *goWriter) content(c Content) error {
 	case c.IsZero():
 		w.raw("null")
 		return nil
-	case w.depth+jsontext.Depth(c.value.text) > maxValueDepth:
+	case w.depth-1+jsontext.Depth(c.value.text) > maxValueDepth: // the depth counts the content itself
 		return w.fail("nested deeper than %d", maxValueDepth)
 	}
 	w.buf = append(w.buf, c.value.text...)

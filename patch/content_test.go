@@ -159,6 +159,14 @@ func TestContentIsReadFromJSON(t *testing.T) {
 	}
 }
 
+// A content that is as deep as one may be is too deep inside actions.
+func TestContentIsAsDeepAsALineMayBe(t *testing.T) {
+	c := parseEvent(t, `{"content":{"a":`+strings.Repeat("[", 996)+strings.Repeat("]", 996)+`}}`).Content()
+	parseEvent(t, newEvent(t, patch.Fields{Content: c}).String())
+	_, err := patch.NewEvent(patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: c}}})
+	wantField(t, err, "actions/compaction/compactedContent")
+}
+
 func TestParts(t *testing.T) {
 	for _, c := range []struct {
 		parts string

@@ -43,7 +43,6 @@ type promptSize struct {
 // add counts a part.
 func (s *promptSize) add(p Part) {
 	switch p.kind {
-	case PartEmpty:
 	case PartCall, PartResponse, PartCode, PartCodeResult:
 		for field, v := range jsontext.Members(p.value) {
 			if field != "id" {
@@ -52,7 +51,7 @@ func (s *promptSize) add(p Part) {
 		}
 	case PartData, PartFile:
 		s.data++
-	default:
+	default: // an empty part has no value
 		s.runes += textRunes(p.value)
 	}
 }
