@@ -2,6 +2,7 @@ package adk
 
 import (
 	"google.golang.org/adk/v2/tool/toolconfirmation"
+	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -101,8 +102,8 @@ func (p pinning) confirmed() {
 
 // confirms returns the id of the call that a request for confirmation is about, or "".
 func confirms(e *patch.Event, part int) string {
-	content, err := e.Content()
-	if err != nil || content == nil || part >= len(content.Parts) {
+	var content *genai.Content
+	if err := e.Decode("content", &content); err != nil || content == nil || part >= len(content.Parts) {
 		return ""
 	}
 	call, err := toolconfirmation.OriginalCallFrom(content.Parts[part].FunctionCall)
@@ -155,15 +156,11 @@ func (p pinning) scopes() {
 // response of finish_task in it says that all went well.
 func endsTask(e *patch.Event) bool {
 	const name, success = "finish_task", "Task completed."
-	for f := range e.FunctionParts() {
-		if !f.Response || f.Name != name {
-			continue
+	for _, p := range e.Content().Parts() {
+		if p.Kind() == patch.PartResponse && p.Name() == name {
+			said, err := patch.ParseValue(p.Response())
+			return err == nil && said.Members()["result"].Any() == success
 		}
-		content, err := e.Content()
-		if err != nil || content == nil || f.Index >= len(content.Parts) || content.Parts[f.Index].FunctionResponse == nil {
-			return false
-		}
-		return content.Parts[f.Index].FunctionResponse.Response["result"] == success
 	}
 	return false
 }

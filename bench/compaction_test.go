@@ -23,15 +23,14 @@ func turns(b *testing.B, from, n int) []*patch.Event {
 		f := patch.Fields{ID: fmt.Sprintf("e%d", from+i), InvocationID: fmt.Sprintf("inv%d", turn), Author: "agent"}
 		switch (from + i) % 4 {
 		case 0:
-			f.Author, f.Content = "user", genai.NewContentFromText("where is my order and when will it come", genai.RoleUser)
+			f.Author, f.Content = "user", patch.Text("user", "where is my order and when will it come")
 		case 1:
-			f.Content = genai.NewContentFromFunctionCall("find_order", map[string]any{"order": turn}, genai.RoleModel)
-			f.Content.Parts[0].FunctionCall.ID = id
+			f.Content = content("model", "functionCall", map[string]any{"id": id, "name": "find_order", "args": map[string]any{"order": turn}})
 		case 2:
-			f.Content = genai.NewContentFromFunctionResponse("find_order", map[string]any{"state": "on its way", "day": "Tuesday"}, genai.RoleUser)
-			f.Content.Parts[0].FunctionResponse.ID = id
+			response := map[string]any{"state": "on its way", "day": "Tuesday"}
+			f.Content = content("user", "functionResponse", map[string]any{"id": id, "name": "find_order", "response": response})
 		default:
-			f.Content = genai.NewContentFromText("it is on its way and comes on Tuesday", genai.RoleModel)
+			f.Content = patch.Text("model", "it is on its way and comes on Tuesday")
 		}
 		e, err := patch.NewEvent(f)
 		if err != nil {
@@ -40,6 +39,11 @@ func turns(b *testing.B, from, n int) []*patch.Event {
 		events[i] = e
 	}
 	return events
+}
+
+// content is a content of one part.
+func content(role, kind string, value any) map[string]any {
+	return map[string]any{"role": role, "parts": []any{map[string]any{kind: value}}}
 }
 
 func viewOf(b *testing.B, events []*patch.Event) fold.View {
@@ -85,7 +89,7 @@ func BenchmarkPlan(b *testing.B) {
 // and applies it: all that a pass computes besides the summary. The window is all but the
 // last 20 events, or the first 1,000 tokens of it. A patch made by hand is the baseline.
 func BenchmarkPlanAndApply(b *testing.B) {
-	summary, err := patch.NewEvent(patch.Fields{ID: "summary", Author: "user", Content: genai.NewContentFromText("told", genai.RoleModel)})
+	summary, err := patch.NewEvent(patch.Fields{ID: "summary", Author: "user", Content: patch.Text("model", "told")})
 	if err != nil {
 		b.Fatal(err)
 	}

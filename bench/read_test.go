@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -40,7 +38,7 @@ func fillFrom(b *testing.B, s *store.Store, key store.Key, from, n int) {
 	}
 }
 
-func textContent(text string) *genai.Content { return genai.NewContentFromText(text, "model") }
+func textContent(text string) patch.Content { return patch.Text("model", text) }
 
 // BenchmarkGetAfterAppend appends one event and gets the session with its state's size:
 // what that costs must not depend on how long the session is. The append is not timed.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 	bbolt "go.etcd.io/bbolt"
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -26,7 +25,7 @@ func eventOf(tb testing.TB, size int) *patch.Event {
 	text := strings.Repeat("x", max(size-230, 1))
 	e, err := patch.NewEvent(patch.Fields{
 		ID: uuid.NewString(), InvocationID: "e-" + uuid.NewString(), Author: "agent", Timestamp: time.Now(),
-		Content: genai.NewContentFromText(text, "model"),
+		Content: patch.Text("model", text),
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/google/uuid"
+	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -91,7 +92,11 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 	if !ok {
 		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
 	}
-	text, err := answer(Response{Content: c.CompactedContent}, math.MaxInt)
+	var content *genai.Content
+	if err := c.CompactedContent.Decode(&content); err != nil {
+		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
+	}
+	text, err := answer(Response{Content: content}, math.MaxInt)
 	if errors.Is(err, errDeclined) {
 		return nil, v, errors.New("it has no compacted content")
 	}

@@ -367,7 +367,7 @@ func TestRoleOfASummary(t *testing.T) {
 	}
 	s.want("e0 S1:user e3")
 	for i, e := range s.view().Events() {
-		if c, err := e.Compaction(); s.view().IsSummary(i) && (err != nil || c.CompactedContent.Role != "model" || e.Author() != "agent" || e.InvocationID() == "" || e.InvocationID() == "inv1" || e.HasDelta()) {
+		if c, err := e.Compaction(); s.view().IsSummary(i) && (err != nil || c.CompactedContent.Role() != "model" || e.Author() != "agent" || e.InvocationID() == "" || e.InvocationID() == "inv1" || e.HasDelta()) {
 			t.Errorf("the summary is %s", e)
 		}
 	}

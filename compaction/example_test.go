@@ -193,7 +193,7 @@ func ExampleAdopt() {
 	seconds := func(i int) float64 { return float64(view.At(i).Timestamp().UnixNano()) / 1e9 }
 	record, err := patch.NewEvent(patch.Fields{ID: "record", Author: "user", Actions: patch.Actions{Compaction: &patch.EventCompaction{
 		StartTimestamp: seconds(0) - 0.0001, EndTimestamp: (seconds(1) + seconds(2)) / 2,
-		CompactedContent: genai.NewContentFromText("Ann misses order 4711.", genai.RoleModel),
+		CompactedContent: patch.Text("model", "Ann misses order 4711."),
 	}}})
 	if err != nil {
 		log.Fatal(err)

@@ -135,30 +135,30 @@ func invocationLines(events []*patch.Event) []*extractLine {
 func (t *extractTurn) add(e *patch.Event, waiting map[string][]*openCall) {
 	user := e.Author() == "user"
 	var said []string
-	for _, p := range partsOf(e) {
-		switch {
-		case p.Text != nil && !p.Thought:
-			said = append(said, *p.Text)
-		case p.Call != nil:
-			name := functionName(p.Call.Name)
-			t.calls.add(name, argsText(p.Call.Args))
-			call := &openCall{name: name, user: p.Call.ID != "" && e.IsLongRunning(p.Call.ID)}
+	for _, p := range e.Content().Parts() {
+		switch p.Kind() {
+		case patch.PartText:
+			said = append(said, p.Text())
+		case patch.PartCall:
+			name := functionName(p.Name())
+			t.calls.add(name, argsText(p.Args()))
+			call := &openCall{name: name, user: p.ID() != "" && e.IsLongRunning(p.ID())}
 			t.open = append(t.open, call)
-			key := callKey(p.Call.ID, p.Call.Name)
+			key := callKey(p.ID(), p.Name())
 			waiting[key] = append(waiting[key], call)
-		case p.Response != nil:
-			key := callKey(p.Response.ID, p.Response.Name)
+		case patch.PartResponse:
+			key := callKey(p.ID(), p.Name())
 			if open := waiting[key]; len(open) > 0 && (user || !open[len(open)-1].user) {
 				open[len(open)-1].answered = true
 				waiting[key] = open[:len(open)-1]
 			}
-			t.addResult(functionName(p.Response.Name), p.Response.Response)
-		case p.Code != nil:
-			t.calls.add("code", newPassage(p.Code.Code).cut(maxValueWidth))
-		case p.Data != nil:
-			said = append(said, fmt.Sprintf("[%s %s]", p.Data.Type, p.Data.Name))
-		case p.File != nil:
-			said = append(said, fmt.Sprintf("[%s %s]", p.File.Type, p.File.URI))
+			t.addResult(functionName(p.Name()), p.Response())
+		case patch.PartCode:
+			t.calls.add("code", newPassage(p.Text()).cut(maxValueWidth))
+		case patch.PartData:
+			said = append(said, fmt.Sprintf("[%s %s]", p.MIMEType(), p.Name()))
+		case patch.PartFile:
+			said = append(said, fmt.Sprintf("[%s %s]", p.MIMEType(), p.URI()))
 		}
 	}
 	if text := strings.Join(said, " "); strings.TrimSpace(text) != "" {
@@ -298,11 +298,11 @@ func mergedLines(summaries []*patch.Event) []*extractLine {
 // textLines are the lines of an event's texts.
 func textLines(e *patch.Event) []string {
 	lines := []string{}
-	for _, p := range partsOf(e) {
-		if p.Text == nil || p.Thought {
+	for _, p := range e.Content().Parts() {
+		if p.Kind() != patch.PartText {
 			continue
 		}
-		for line := range strings.Lines(*p.Text) {
+		for line := range strings.Lines(p.Text()) {
 			if line = newPassage(line).text; line != "" {
 				lines = append(lines, line)
 			}

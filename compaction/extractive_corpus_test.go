@@ -143,18 +143,11 @@ func extIDs(t *testing.T, events []*patch.Event) map[string]bool {
 		if e.Author() != "user" {
 			continue
 		}
-		content, err := e.Content()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if content == nil {
-			continue
-		}
-		for _, p := range content.Parts {
-			if len(p.Text) > 2000 {
+		for _, p := range e.Content().Parts() {
+			if len(p.Text()) > 2000 {
 				continue // a task with files in it
 			}
-			for _, word := range strings.Fields(p.Text) {
+			for _, word := range strings.Fields(p.Text()) {
 				word = strings.Trim(word, ".,;:!?()\"'*`#")
 				if strings.ContainsAny(word, "0123456789") && strings.ContainsAny(strings.ToLower(word), "abcdefghijklmnopqrstuvwxyz") && !strings.ContainsAny(word, "()[]{}<>\"'`,;=") && len(word) >= 5 {
 					ids[word] = true

@@ -48,7 +48,7 @@ func extResult(invocation, id, name string, response map[string]any) *patch.Even
 
 // extSummary is a summary as a log holds it.
 func extSummary(text string) *patch.Event {
-	content := &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: text}}}
+	content := patch.Text("model", text)
 	e, err := patch.NewEvent(patch.Fields{Author: "user", Content: content, Actions: patch.Actions{
 		Compaction: &patch.EventCompaction{CompactedContent: content},
 	}})

@@ -187,9 +187,9 @@ func TestSummarizerChangesItsInput(t *testing.T) {
 						text[j] = '!'
 					}
 				}
-				if c, err := e.Content(); err == nil && c != nil {
-					c.Parts[0].Text = "changed"
-					c.Parts = nil
+				for _, p := range e.Content().Parts() {
+					clear(p.JSON())
+					clear(p.Value())
 				}
 				clear(e.StateDelta())
 				clear(e.CustomMetadata())
@@ -226,8 +226,8 @@ func TestAnswerIsRepaired(t *testing.T) {
 	s.compact(every(2, 0, answers(&genai.Content{Parts: []*genai.Part{
 		nil, {Text: "hm", Thought: true}, {Text: " to\xffld\x00 "}, {InlineData: &genai.Blob{Data: []byte{1}}}, {Text: "\u2028more"},
 	}})))
-	c, err := s.view().At(0).Content()
-	if err != nil || len(c.Parts) != 1 || c.Parts[0].Text != "to\uFFFDld\nmore" {
+	var c genai.Content
+	if err := s.view().At(0).Decode("content", &c); err != nil || len(c.Parts) != 1 || c.Parts[0].Text != "to\uFFFDld\nmore" {
 		t.Errorf("the summary is %q, %v", c.Parts[0].Text, err)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -113,16 +111,13 @@ func tiedEvents(events []*patch.Event) [][]int {
 }
 
 // textOf returns the texts of a record's content, without thoughts.
-func textOf(content *genai.Content) string {
-	if content == nil {
-		return ""
-	}
+func textOf(content patch.Content) string {
 	var texts []string
-	for _, p := range content.Parts {
-		if p == nil || p.Thought {
+	for _, p := range content.Parts() {
+		if p.Kind() != patch.PartText {
 			continue
 		}
-		if text := clean(p.Text); text != "" {
+		if text := clean(p.Text()); text != "" {
 			texts = append(texts, text)
 		}
 	}

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -47,9 +45,9 @@ func CompactionOf(e *patch.Event) (patch.EventCompaction, bool) {
 
 // record is a compaction record as any version of ADK writes it.
 type record struct {
-	StartTimestamp   instant        `json:"startTimestamp"`
-	EndTimestamp     instant        `json:"endTimestamp"`
-	CompactedContent *genai.Content `json:"compactedContent"`
+	StartTimestamp   instant       `json:"startTimestamp"`
+	EndTimestamp     instant       `json:"endTimestamp"`
+	CompactedContent patch.Content `json:"compactedContent"`
 	ExcludedEvents   []struct {
 		InvocationID string  `json:"invocationId"`
 		Timestamp    instant `json:"timestamp"`

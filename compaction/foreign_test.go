@@ -84,12 +84,11 @@ func TestFilterEventsForLLM(t *testing.T) {
 				out = append(out, e.ID())
 				continue
 			}
-			c, _ := e.Content()
-			if c == nil {
+			if !e.HasContent() {
 				out = append(out, e.ID()+":?")
 				continue
 			}
-			out = append(out, strings.ReplaceAll(c.Parts[0].Text, " ", "-"))
+			out = append(out, strings.ReplaceAll(firstText(e), " ", "-"))
 		}
 		return strings.Join(out, " ")
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Functions that an agent calls to ask the user, by their names in ADK. The user's side
@@ -113,10 +114,6 @@ func (s *visible) concerns(c fold.Call) string {
 	if c.Name != askConfirmation && c.Name != askCredential {
 		return ""
 	}
-	parts := partsOf(s.entries[c.Index].Event)
-	if c.Part >= len(parts) || parts[c.Part].Call == nil {
-		return ""
-	}
 	var args struct {
 		Original struct {
 			ID string `json:"id"`
@@ -124,8 +121,10 @@ func (s *visible) concerns(c fold.Call) string {
 		ID    string `json:"functionCallId"`
 		Snake string `json:"function_call_id"`
 	}
-	if json.Unmarshal(parts[c.Part].Call.Args, &args) != nil {
-		return ""
+	for i, p := range s.entries[c.Index].Event.Content().Parts() {
+		if i == c.Part && p.Kind() == patch.PartCall && json.Unmarshal(p.Args(), &args) != nil {
+			return ""
+		}
 	}
 	for _, id := range []string{args.Original.ID, args.ID, args.Snake} {
 		if id != "" {

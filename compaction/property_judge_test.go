@@ -271,19 +271,11 @@ func (p pass) covered() {
 func (p pass) saidWordForWord(e *patch.Event) bool {
 	was := eventIDs(p.before)
 	for _, s := range p.after.Events() {
-		if _, there := was[s.ID()]; !there && groupName(s) == groupName(e) && p.isWordForWord(textOfSummary(s), groupName(s)) {
+		if _, there := was[s.ID()]; !there && groupName(s) == groupName(e) && p.isWordForWord(firstText(s), groupName(s)) {
 			return true
 		}
 	}
 	return false
-}
-
-func textOfSummary(e *patch.Event) string {
-	c, err := e.Content()
-	if err != nil || c == nil || len(c.Parts) == 0 {
-		return ""
-	}
-	return c.Parts[0].Text
 }
 
 // isWordForWord reports whether the text, which nobody was asked for, says all that the
@@ -298,7 +290,7 @@ func (p pass) isWordForWord(text, group string) bool {
 			continue
 		}
 		tokens += e.EstimatedTokens()
-		said := textOfSummary(e)
+		said := firstText(e)
 		if !p.before.IsSummary(i) {
 			said = compaction.Transcript([]*patch.Event{e}, 0)
 		}
@@ -325,12 +317,9 @@ func (p pass) summaries() {
 		if _, there := was[e.ID()]; there {
 			continue
 		}
-		c, err := e.Content()
-		if err != nil {
-			p.fail("%v", err)
-		}
-		r, asked := p.asked[c.Parts[0].Text]
-		if !asked && p.after.IsSummary(i) && p.isWordForWord(c.Parts[0].Text, groupName(e)) {
+		text := firstText(e)
+		r, asked := p.asked[text]
+		if !asked && p.after.IsSummary(i) && p.isWordForWord(text, groupName(e)) {
 			continue
 		}
 		if !asked || !p.after.IsSummary(i) {

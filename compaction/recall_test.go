@@ -168,16 +168,10 @@ func TestRecall(t *testing.T) {
 					if !strings.Contains(e.String(), "recalled") {
 						continue
 					}
-					c, err := e.Content()
-					for _, p := range c.Parts {
-						id := ""
-						if p.FunctionCall != nil {
-							id = p.FunctionCall.ID
-						} else if p.FunctionResponse != nil {
-							id = p.FunctionResponse.ID
-						}
-						if err != nil || e.HasDelta() || id == "" || !strings.Contains(row.want, id+"→") {
-							t.Errorf("the copy at %d is %s, %v", i, e, err)
+					for _, p := range e.Content().Parts() {
+						id := p.ID()
+						if e.HasDelta() || id == "" || !strings.Contains(row.want, id+"→") {
+							t.Errorf("the copy at %d is %s", i, e)
 						}
 					}
 				}

@@ -88,9 +88,9 @@ func wordForWord(r Request) string {
 	}
 	var texts []string
 	for _, e := range r.Events {
-		for _, p := range partsOf(e) {
-			if p.Text != nil && !p.Thought {
-				texts = append(texts, *p.Text)
+		for _, p := range e.Content().Parts() {
+			if p.Kind() == patch.PartText {
+				texts = append(texts, p.Text())
 			}
 		}
 	}

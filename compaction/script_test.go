@@ -123,6 +123,14 @@ func parseEvent(t tester, e event) *patch.Event {
 	return out
 }
 
+// firstText is the text of an event's first part.
+func firstText(e *patch.Event) string {
+	for _, p := range e.Content().Parts() {
+		return p.Text()
+	}
+	return ""
+}
+
 // script gives the view of a log written in words.
 func script(t testing.TB, words string) fold.View {
 	v := fold.New("", nil)

@@ -130,15 +130,15 @@ func (s *visible) author(g Group) string {
 // beside it in the log, in the prompt it may come first or have a function call behind it,
 // where a model's API refuses a turn of the model. Two turns of the user in a row it
 // accepts.
-func visibleContent(text string) *genai.Content {
-	return genai.NewContentFromText(text, genai.RoleUser)
+func visibleContent(text string) patch.Content {
+	return patch.Text("user", text)
 }
 
 // compactionOf says what a summary stands for, as ADK does: the least and the greatest time
 // of what it covers, and which visible events in between it does not stand for. gone are
 // the events that go along with those.
 func compactionOf(v fold.View, t written, gone map[int]bool) *patch.EventCompaction {
-	c := &patch.EventCompaction{CompactedContent: genai.NewContentFromText(t.text, genai.RoleModel)}
+	c := &patch.EventCompaction{CompactedContent: patch.Text("model", t.text)}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	see := func(e *patch.Event) {
 		from := unixSeconds(e.Timestamp())

@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,78 +44,6 @@ func transcript(events []*patch.Event, maxRunes, maxText int) string {
 	return b.String()
 }
 
-// transcriptPart is a part of an event's content as far as a transcript needs it.
-type transcriptPart struct {
-	Text    *string `json:"text"`
-	Thought bool    `json:"thought"`
-	Call    *struct {
-		ID   string          `json:"id"`
-		Name string          `json:"name"`
-		Args json.RawMessage `json:"args"`
-	} `json:"functionCall"`
-	Response *struct {
-		ID       string          `json:"id"`
-		Name     string          `json:"name"`
-		Response json.RawMessage `json:"response"`
-	} `json:"functionResponse"`
-	Code *struct {
-		Code string `json:"code"`
-	} `json:"executableCode"`
-	CodeResult *struct {
-		Output string `json:"output"`
-	} `json:"codeExecutionResult"`
-	Data *struct {
-		Type string `json:"mimeType"`
-		Name string `json:"displayName"`
-	} `json:"inlineData"`
-	File *struct {
-		Type string `json:"mimeType"`
-		URI  string `json:"fileUri"`
-	} `json:"fileData"`
-
-	other string // JSON of a part of another kind
-}
-
-// Fields of a part that say something about it, and nothing by themselves.
-var partNotes = []string{"text", "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata"}
-
-func (p *transcriptPart) UnmarshalJSON(text []byte) error {
-	type plain transcriptPart // without this method
-	if err := json.Unmarshal(text, (*plain)(p)); err != nil {
-		return err
-	}
-	if p.Text != nil || p.Call != nil || p.Response != nil || p.Code != nil || p.CodeResult != nil || p.Data != nil || p.File != nil {
-		return nil
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return err
-	}
-	for _, note := range partNotes {
-		delete(fields, note)
-	}
-	if len(fields) > 0 {
-		p.other = string(text)
-	}
-	return nil
-}
-
-// partsOf returns the parts of an event's content. Content of a shape of its own has
-// none.
-func partsOf(e *patch.Event) []transcriptPart {
-	text, ok := e.Field("content")
-	if !ok {
-		return nil
-	}
-	var content struct {
-		Parts []transcriptPart `json:"parts"`
-	}
-	if json.Unmarshal(text, &content) != nil {
-		return nil
-	}
-	return content.Parts
-}
-
 func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answered map[string]bool) {
 	who := oneLine(e.Author())
 	if who == "" {
@@ -125,31 +52,33 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 	if IsCompactionEvent(e) {
 		who = "summary of earlier events"
 	}
-	for _, p := range partsOf(e) {
-		switch {
-		case p.Text != nil && !p.Thought && strings.TrimSpace(*p.Text) != "":
-			fmt.Fprintf(b, "%s: %s\n", who, cutRunes(oneLine(strings.TrimSpace(*p.Text)), maxText))
-		case p.Call != nil:
-			fmt.Fprintf(b, "%s calls %s%s", who, oneLine(p.Call.Name), idNote(p.Call.ID))
-			if len(p.Call.Args) > 0 {
-				b.WriteString(" " + cutRunes(oneLine(string(p.Call.Args)), maxRunes))
+	for _, p := range e.Content().Parts() {
+		switch p.Kind() {
+		case patch.PartText:
+			if text := strings.TrimSpace(p.Text()); text != "" {
+				fmt.Fprintf(b, "%s: %s\n", who, cutRunes(oneLine(text), maxText))
 			}
-			if !answered[p.Call.ID] {
+		case patch.PartCall:
+			fmt.Fprintf(b, "%s calls %s%s", who, oneLine(p.Name()), idNote(p.ID()))
+			if args := p.Args(); len(args) > 0 {
+				b.WriteString(" " + cutRunes(oneLine(string(args)), maxRunes))
+			}
+			if !answered[p.ID()] {
 				b.WriteString(" (never answered)")
 			}
 			b.WriteByte('\n')
-		case p.Response != nil:
-			fmt.Fprintf(b, "%s returns%s to %s: %s\n", oneLine(p.Response.Name), idNote(p.Response.ID), who, cutRunes(oneLine(string(p.Response.Response)), maxRunes))
-		case p.Code != nil:
-			fmt.Fprintf(b, "%s runs code: %s\n", who, cutRunes(oneLine(p.Code.Code), maxRunes))
-		case p.CodeResult != nil:
-			fmt.Fprintf(b, "code returns to %s: %s\n", who, cutRunes(oneLine(p.CodeResult.Output), maxRunes))
-		case p.Data != nil:
-			fmt.Fprintf(b, "%s sends data:%s\n", who, spaced(p.Data.Type, p.Data.Name))
-		case p.File != nil:
-			fmt.Fprintf(b, "%s sends a file:%s\n", who, spaced(p.File.Type, p.File.URI))
-		case p.other != "":
-			fmt.Fprintf(b, "%s sends: %s\n", who, cutRunes(oneLine(p.other), maxRunes))
+		case patch.PartResponse:
+			fmt.Fprintf(b, "%s returns%s to %s: %s\n", oneLine(p.Name()), idNote(p.ID()), who, cutRunes(oneLine(string(p.Response())), maxRunes))
+		case patch.PartCode:
+			fmt.Fprintf(b, "%s runs code: %s\n", who, cutRunes(oneLine(p.Text()), maxRunes))
+		case patch.PartCodeResult:
+			fmt.Fprintf(b, "code returns to %s: %s\n", who, cutRunes(oneLine(p.Text()), maxRunes))
+		case patch.PartData:
+			fmt.Fprintf(b, "%s sends data:%s\n", who, spaced(p.MIMEType(), p.Name()))
+		case patch.PartFile:
+			fmt.Fprintf(b, "%s sends a file:%s\n", who, spaced(p.MIMEType(), p.URI()))
+		case patch.PartOther:
+			fmt.Fprintf(b, "%s sends: %s\n", who, cutRunes(oneLine(string(p.JSON())), maxRunes))
 		}
 	}
 }

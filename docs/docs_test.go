@@ -36,12 +36,12 @@ var arrows = map[string][]string{
 
 // Other modules that a package may import, by the first elements of their paths.
 var outside = map[string][]string{
-	"patch":        {"github.com/vmihailenco/msgpack", "google.golang.org/genai", "github.com/google/uuid"},
+	"patch":        {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
 	"store":        {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
 	"store/bolt":   {"go.etcd.io/bbolt"},
 	"compaction":   {"google.golang.org/genai", "github.com/google/uuid"},
-	"fuzz":         {"pgregory.net/rapid", "google.golang.org/genai"},
-	"cmd/patchlog": {"github.com/google/uuid", "google.golang.org/genai"},
+	"fuzz":         {"pgregory.net/rapid"},
+	"cmd/patchlog": {"github.com/google/uuid"},
 }
 
 func TestArrowsPointOneWay(t *testing.T) {
@@ -89,6 +89,39 @@ func TestArrowsPointOneWay(t *testing.T) {
 	if seen < len(arrows) {
 		t.Errorf("%d packages, but the drawing has %d", seen, len(arrows))
 	}
+}
+
+// What comes with the packages that every program with a log needs: these modules and the
+// standard library.
+func TestLogBringsNoSDK(t *testing.T) {
+	modules := []string{"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys"}
+	deps := func(names ...string) []string {
+		list := exec.Command("go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, names...)...)
+		list.Dir = ".."
+		list.Stderr = os.Stderr
+		out, err := list.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths := strings.Fields(string(out))
+		slices.Sort(paths)
+		return slices.Compact(paths)
+	}
+	own := strings.TrimSuffix(module, "/")
+	if got, want := deps("./patch", "./fold", "./snapshot", "./store"), append(slices.Clone(modules), own); !equalSets(got, want) {
+		t.Errorf("patch, fold, snapshot and store bring %v, want %v", got, want)
+	}
+	for _, path := range deps("./fuzz") {
+		if path != own && path != "pgregory.net/rapid" && !slices.Contains(modules, path) {
+			t.Errorf("fuzz brings %s", path)
+		}
+	}
+}
+
+func equalSets(a, b []string) bool {
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
 }
 
 // ownerOf returns the package of the drawing that a package belongs to.

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -19,7 +17,9 @@ import (
 // The first is the id; calls and responses without id have only the function name f.
 func event(words ...string) *patch.Event {
 	f := patch.Fields{ID: words[0], Author: "agent", Timestamp: time.Unix(1, 0)}
-	content := &genai.Content{Role: "model"}
+	role := "model"
+	var parts []any
+	part := func(kind string, value any) { parts = append(parts, map[string]any{kind: value}) }
 	for _, w := range words[1:] {
 		kind, arg, _ := strings.Cut(w, ":")
 		key, val, isState := strings.Cut(w, "=")
@@ -36,13 +36,13 @@ func event(words ...string) *patch.Event {
 		case kind == "by":
 			f.Author = arg
 		case kind == "role":
-			content.Role = arg
+			role = arg
 		case kind == "text":
-			content.Parts = append(content.Parts, genai.NewPartFromText(arg))
+			part("text", arg)
 		case kind == "call":
-			content.Parts = append(content.Parts, &genai.Part{FunctionCall: &genai.FunctionCall{ID: arg, Name: "f"}})
+			part("functionCall", map[string]any{"id": arg, "name": "f"})
 		case kind == "resp":
-			content.Parts = append(content.Parts, &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: arg, Name: "f"}})
+			part("functionResponse", map[string]any{"id": arg, "name": "f"})
 		case kind == "long":
 			f.LongRunningToolIDs = append(f.LongRunningToolIDs, arg)
 		case kind == "summary":
@@ -55,8 +55,8 @@ func event(words ...string) *patch.Event {
 			panic("unknown word " + w)
 		}
 	}
-	if len(content.Parts) > 0 || content.Role != "model" {
-		f.Content = content
+	if len(parts) > 0 || role != "model" {
+		f.Content = map[string]any{"role": role, "parts": parts}
 	}
 	e, err := patch.NewEvent(f)
 	if err != nil {

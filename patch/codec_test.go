@@ -7,15 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // sampleRecords are records with something in every field of the byte form.
 func sampleRecords(t testing.TB) []patch.Record {
 	e := newEvent(t, patch.Fields{
-		ID: "e", Author: "a", Content: genai.NewContentFromText("hi 𝄞", genai.RoleUser),
+		ID: "e", Author: "a", Content: patch.Text("user", "hi 𝄞"),
 		Actions: patch.Actions{StateDelta: map[string]any{"n": 5, "app:b": []byte{1}}},
 	})
 	splice, err := patch.NewSplice(0, 1, e).WithID("p").WithBase(3).WithState(patch.Keep).WithCustomMetadata(map[string]any{"n": int8(1)})

@@ -36,6 +36,20 @@ func (e *FieldError) Error() string {
 // Is reports whether target is [ErrInvalid].
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 
+// within returns the error as it is about a field inside the value that a JSON pointer
+// leads to.
+func (e *FieldError) within(pointer string) *FieldError {
+	field := strings.TrimPrefix(pointer, "/")
+	if field != "" && e.Field != "" {
+		field += "/"
+	}
+	return &FieldError{Field: field + e.Field, Problem: e.Problem}
+}
+
+func notUTF8(field, text string) *FieldError {
+	return fieldErr(field, "the text %.40q is not valid UTF-8; store bytes as []byte", text)
+}
+
 func fieldErr(field, format string, args ...any) *FieldError {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }

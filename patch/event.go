@@ -10,8 +10,6 @@ import (
 	"time"
 	"unsafe"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
 )
 
@@ -103,9 +101,9 @@ type FunctionPart struct {
 // EventCompaction is what a summary event says about what it stands for, under
 // ADK's JSON names.
 type EventCompaction struct {
-	StartTimestamp   float64        `json:"startTimestamp"` // least time covered, Unix seconds
-	EndTimestamp     float64        `json:"endTimestamp"`   // greatest time covered, Unix seconds
-	CompactedContent *genai.Content `json:"compactedContent,omitempty"`
+	StartTimestamp   float64 `json:"startTimestamp"` // least time covered, Unix seconds
+	EndTimestamp     float64 `json:"endTimestamp"`   // greatest time covered, Unix seconds
+	CompactedContent Content `json:"compactedContent,omitzero"`
 
 	// ExcludedEvents are the events whose times lie in the range and for which the summary
 	// does not stand.
@@ -173,26 +171,9 @@ func anyMap(text []byte, types notes) map[string]any {
 	return out
 }
 
-// Content returns the event's content, the caller's own copy, or nil if there is
-// none. Of an event made from JSON it says what genai's types can say; all that was
-// there is in [Event.Field]. The error is nil for every event made by this package's
-// functions; it is there for the decoder's sake.
-func (e *Event) Content() (*genai.Content, error) {
-	var c *genai.Content
-	if err := e.Decode("content", &c); err != nil {
-		return nil, err
-	}
-	return c, nil
-}
-
-// UsageMetadata returns the tokens that the model reported, or nil. The error
-// matches [ErrInvalid] if the field is there and has another shape.
-func (e *Event) UsageMetadata() (*genai.GenerateContentResponseUsageMetadata, error) {
-	var u *genai.GenerateContentResponseUsageMetadata
-	if err := e.Decode("usageMetadata", &u); err != nil {
-		return nil, err
-	}
-	return u, nil
+// Content returns the event's content, or none.
+func (e *Event) Content() Content {
+	return contentAt(findMember(e.members, "content"), notesAt(e.types, "content"))
 }
 
 // CustomMetadata returns the event's custom metadata, or nil if it has none.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -19,7 +17,7 @@ func ExampleNewEvent() {
 		InvocationID: "inv1",
 		Author:       "user",
 		Timestamp:    time.Date(2025, 5, 29, 9, 11, 14, 0, time.UTC),
-		Content:      genai.NewContentFromText("Is my flight on time?", genai.RoleUser),
+		Content:      patch.Text("user", "Is my flight on time?"),
 		Actions:      patch.Actions{StateDelta: map[string]any{"turns": 1, "temp:typing": true}},
 	})
 	if err != nil {
@@ -59,6 +57,93 @@ func ExampleParseEvent() {
 	// status c1 false
 	// {"id":"e2","author":"agent","timestamp":"2025-05-29T09:11:14.25Z","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"status","args":{}}}]},"turnComplete":true}
 	// invalid: field "actions/stateDelta/price": the key is there twice (byte 40)
+}
+
+func ExampleContent_Parts() {
+	event, err := patch.ParseEvent([]byte(`{"author": "agent", "content": {"role": "model", "parts": [
+		{"text": "They want the status.", "thought": true},
+		{"text": "I look it up."},
+		{"functionCall": {"id": "c1", "name": "status", "args": {"flight": "LX 1"}}},
+		{"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+	]}}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i, part := range event.Content().Parts() {
+		switch part.Kind() {
+		case patch.PartText:
+			fmt.Println(i, "says", part.Text())
+		case patch.PartCall:
+			fmt.Println(i, "calls", part.Name(), string(part.Args()))
+		case patch.PartData:
+			fmt.Println(i, "sends", part.DataLen(), "bytes of", part.MIMEType())
+		default:
+			fmt.Println(i, "is a", part.Kind())
+		}
+	}
+	// Output:
+	// 0 is a thought
+	// 1 says I look it up.
+	// 2 calls status {"flight":"LX 1"}
+	// 3 sends 8 bytes of image/png
+}
+
+func ExampleContent_Decode() {
+	content, err := patch.NewContent(map[string]any{"role": "model", "parts": []any{
+		map[string]any{"functionCall": map[string]any{"name": "find", "args": map[string]any{"limit": 5, "price": 5.0}}},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// A type of one's own, or of an SDK, such as genai.Content.
+	var message struct {
+		Role  string
+		Parts []struct {
+			FunctionCall struct{ Args map[string]any }
+		}
+	}
+	if err := content.Decode(&message); err != nil {
+		fmt.Println(err)
+		return
+	}
+	args := message.Parts[0].FunctionCall.Args
+	fmt.Printf("%s: %#v %T\n", message.Role, args["limit"], args["price"]) // as they were made
+	// Output:
+	// model: 5 float64
+}
+
+func ExampleNewContent() {
+	type part struct {
+		Text string         `json:"text,omitempty"`
+		Call map[string]any `json:"functionCall,omitempty"`
+	}
+	type message struct {
+		Role  string `json:"role"`
+		Parts []part `json:"parts"`
+	}
+	content, err := patch.NewContent(message{"model", []part{
+		{Text: "I look it up."},
+		{Call: map[string]any{"id": "c1", "name": "find", "args": map[string]any{"limit": 5}}},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(content)
+
+	_, err = patch.NewContent(map[string]any{"parts": []any{map[string]any{"text": 5}}})
+	fmt.Println(err)
+	// Output:
+	// {"role":"model","parts":[{"text":"I look it up."},{"functionCall":{"args":{"limit":5},"id":"c1","name":"find"}}]}
+	// invalid: field "parts/0/text": want a string, not 5
+}
+
+func ExampleText() {
+	fmt.Println(patch.Text("user", "Is my flight on time?"))
+	// Output:
+	// {"parts":[{"text":"Is my flight on time?"}],"role":"user"}
 }
 
 func ExampleNewSplice() {
@@ -112,7 +197,7 @@ func ExampleNewSummarise() {
 	summary, err := patch.NewEvent(patch.Fields{
 		ID:      "s1",
 		Author:  "user",
-		Content: genai.NewContentFromText("The flight is on time.", genai.RoleUser),
+		Content: patch.Text("user", "The flight is on time."),
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
 )
 
@@ -21,11 +19,18 @@ type Fields struct {
 	Timestamp      time.Time // the time of the append if zero, unless ZeroTime is set
 	ZeroTime       bool      // Timestamp is meant, even if it is the zero time
 
-	Content            *genai.Content
+	// Content is what the event says: a [Content], such as [Text] returns, a
+	// *genai.Content, or whatever else [NewContent] takes.
+	Content any
+
+	// UsageMetadata is what the model measured: a
+	// *genai.GenerateContentResponseUsageMetadata, or anything whose JSON is an object
+	// with such fields. Whatever writes null is left out.
+	UsageMetadata any
+
 	Partial            bool
 	Actions            Actions
 	LongRunningToolIDs []string
-	UsageMetadata      *genai.GenerateContentResponseUsageMetadata
 	CustomMetadata     map[string]any
 
 	// Extra are further top-level fields under their JSON names. A value may be of
@@ -92,6 +97,9 @@ func NewEvent(f Fields) (*Event, error) {
 			if err := w.top(v); err != nil {
 				return err
 			}
+			if string(w.buf) == "null" && slices.Contains(fieldNames, name) {
+				return nil // a nil pointer, say
+			}
 			e.members = append(e.members, member{name, w.buf})
 			return nil
 		})
@@ -139,6 +147,11 @@ func NewEvent(f Fields) (*Event, error) {
 	e.types = w.types
 	if err := e.derive(); err != nil {
 		return nil, err
+	}
+	if !isGenaiContent(f.Content) { // which is of the shape
+		if err := e.checkContent(); err != nil {
+			return nil, err
+		}
 	}
 	return e, nil
 }

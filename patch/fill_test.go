@@ -8,6 +8,10 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // filler sets every exported field of a value, at any depth, to something that is not
@@ -39,6 +43,15 @@ func (f *filler) fill(v reflect.Value) {
 		return
 	case reflect.TypeFor[map[string]any]():
 		v.Set(reflect.ValueOf(oddMap(f.n)))
+		return
+	case reflect.TypeFor[patch.Content]():
+		c := new(genai.Content)
+		f.fill(reflect.ValueOf(c).Elem())
+		content, err := patch.NewContent(c)
+		if err != nil {
+			panic(err)
+		}
+		v.Set(reflect.ValueOf(content))
 		return
 	}
 	switch v.Kind() {

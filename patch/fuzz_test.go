@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genai"
+
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // readEverything calls every accessor that decodes. It returns whether all contents
-// are such as genai's types can hold.
+// are of the shape that lines must have.
 func readEverything(rec patch.Record) bool {
 	sound := true
 	events := []*patch.Event{rec.Event}
@@ -24,10 +26,14 @@ func readEverything(rec patch.Record) bool {
 		if e == nil {
 			continue
 		}
-		if _, err := e.Content(); err != nil {
+		c := e.Content()
+		if _, err := patch.NewContent(c); err != nil {
 			sound = false
 		}
-		e.UsageMetadata()
+		if err := c.Decode(new(*genai.Content)); err != nil && sound {
+			panic("a content of the right shape: " + err.Error() + ": " + c.String())
+		}
+		readParts(c)
 		e.Compaction()
 		e.CustomMetadata()
 		e.StateDelta()
@@ -46,6 +52,20 @@ func readEverything(rec patch.Record) bool {
 		e.Decode("x", new(any))
 	}
 	return sound
+}
+
+func readParts(c patch.Content) {
+	for _, p := range c.Parts() {
+		_ = p.Kind().String() + p.Text() + p.ID() + p.Name() + p.MIMEType() + p.URI()
+		if p.DataLen() < 0 || p.Thought() && p.Kind() == patch.PartText {
+			panic("a part of " + c.String())
+		}
+		for _, raw := range []json.RawMessage{p.Args(), p.Response(), p.Value(), p.JSON()} {
+			if raw != nil && !json.Valid(raw) {
+				panic("no JSON in " + c.String())
+			}
+		}
+	}
 }
 
 func FuzzParseRecord(f *testing.F) {

@@ -12,8 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
 )
 
@@ -23,7 +21,7 @@ import (
 //   - a field tagged omitempty is left out only if it is its type's zero value, so an
 //     empty map and a nil one stay apart;
 //   - a float is written with a point or an exponent, so that its kind is seen;
-//   - durations and dates of genai types keep all they say;
+//   - durations and dates in types of Google's SDK keep all they say;
 //   - the Go types of values in an `any` that JSON does not bring back are noted;
 //   - what cannot come back (structs and errors in an `any`, keys that are not
 //     strings, NaN, text that is not UTF-8) is refused, naming the field.
@@ -59,7 +57,7 @@ func (w *goWriter) raw(s string) { w.buf = append(w.buf, s...) }
 
 func (w *goWriter) str(s string) error {
 	if !utf8.ValidString(s) {
-		return w.fail("the text %.40q is not valid UTF-8; store bytes as []byte", s)
+		return notUTF8(strings.TrimPrefix(w.pointer(), "/"), s)
 	}
 	w.buf = jsontext.AppendQuote(w.buf, s)
 	return nil
@@ -129,14 +127,35 @@ func (w *goWriter) any(v any) error {
 
 var (
 	durationType   = reflect.TypeFor[time.Duration]()
-	dateType       = reflect.TypeFor[genai.InternalDateJSON]()
+	dateType       = reflect.TypeFor[date]()
 	int64sType     = reflect.TypeFor[[]int64]()
 	numberType     = reflect.TypeFor[json.Number]()
 	textMarshaler  = reflect.TypeFor[encoding.TextMarshaler]()
 	marshalerType  = reflect.TypeFor[json.Marshaler]()
-	genaiPkgPath   = reflect.TypeFor[genai.Content]().PkgPath()
 	bytesSliceType = reflect.TypeFor[[]byte]()
+	contentType    = reflect.TypeFor[Content]()
 )
+
+// genaiPath is Google's SDK, whose types are written by a rule of their own. Those with
+// methods for JSON write durations without fractions of a second and leave out what is
+// empty, but read all of it: durations as in "1.5s", dates as objects, integers in lists as
+// strings. So they are written field by field, as they read. The rule goes by the name
+// of the package, since it must hold for programs that hand such types in, and the SDK
+// must not come with this package into programs that do not.
+const genaiPath = "google.golang.org/genai"
+
+// isGenaiContent reports whether v is a *genai.Content.
+func isGenaiContent(v any) bool {
+	t := reflect.TypeOf(v)
+	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == genaiPath && t.Elem().Name() == "Content"
+}
+
+// date is the underlying type of a date in such a type.
+type date struct {
+	Year  int
+	Month time.Month
+	Day   int
+}
 
 func isMarshaler(t reflect.Type) bool {
 	p := reflect.PointerTo(t) // has the methods of t too
@@ -156,7 +175,10 @@ func (w *goWriter) typed(v reflect.Value) error {
 		return w.fail("nested deeper than %d; is there a cycle?", maxValueDepth)
 	}
 	t := v.Type()
-	if t != numberType && t.PkgPath() != genaiPkgPath && t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && isMarshaler(t) {
+	if t == contentType {
+		return w.content(v.Interface().(Content))
+	}
+	if t != numberType && t.PkgPath() != genaiPath && t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && isMarshaler(t) {
 		return w.marshaled(v)
 	}
 	switch t.Kind() {
@@ -228,7 +250,7 @@ func (w *goWriter) marshaled(v reflect.Value) error {
 }
 
 func (w *goWriter) structure(v reflect.Value) error {
-	ofGenai := v.Type().PkgPath() == genaiPkgPath && isMarshaler(v.Type())
+	ofGenai := v.Type().PkgPath() == genaiPath && isMarshaler(v.Type())
 	w.raw("{")
 	first := true
 	for _, f := range jsonFields(v.Type()) {
@@ -269,7 +291,7 @@ func (w *goWriter) genai(v reflect.Value) bool {
 	case t == durationType:
 		w.raw(`"` + durationText(time.Duration(v.Int())) + `"`)
 	case t.ConvertibleTo(dateType):
-		d := v.Convert(dateType).Interface().(genai.InternalDateJSON)
+		d := v.Convert(dateType).Interface().(date)
 		w.raw(`{"year":` + strconv.Itoa(d.Year) + `,"month":` + strconv.Itoa(int(d.Month)) + `,"day":` + strconv.Itoa(d.Day) + `}`)
 	case t == int64sType && !v.IsNil():
 		w.raw("[")

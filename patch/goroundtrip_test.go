@@ -26,14 +26,28 @@ func both(t *testing.T, f patch.Fields, check func(*testing.T, *patch.Event)) {
 	t.Run("stored", func(t *testing.T) { check(t, storedEvent(t, e)) })
 }
 
+// decoded is a field of an event in a type, or nil.
+func decoded[T any](t *testing.T, e *patch.Event, field string) (v *T) {
+	t.Helper()
+	if err := e.Decode(field, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func newContent(t *testing.T, v any) patch.Content {
+	t.Helper()
+	c, err := patch.NewContent(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func TestContentComesBackDeepEqual(t *testing.T) {
 	want := fill[genai.Content](t)
 	both(t, patch.Fields{Content: fill[genai.Content](t)}, func(t *testing.T, e *patch.Event) {
-		got, err := e.Content()
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantEqual(t, "content", got, want)
+		wantEqual(t, "content", decoded[genai.Content](t, e, "content"), want)
 	})
 }
 
@@ -48,11 +62,7 @@ func TestEmptyAndNilStayDistinct(t *testing.T) {
 	}
 	for _, c := range []*genai.Content{nil, {}, {Parts: []*genai.Part{}}, hollow()} {
 		both(t, patch.Fields{Content: c}, func(t *testing.T, e *patch.Event) {
-			got, err := e.Content()
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantEqual(t, "content", got, c)
+			wantEqual(t, "content", decoded[genai.Content](t, e, "content"), c)
 		})
 	}
 	for _, m := range []map[string]any{nil, {}, {"a": map[string]any{}, "b": map[string]any(nil), "c": nil}} {
@@ -77,10 +87,7 @@ func TestStateAndMetadataComeBackDeepEqual(t *testing.T) {
 	both(t, f, func(t *testing.T, e *patch.Event) {
 		wantEqual(t, "state delta", e.StateDelta(), oddMap(1))
 		wantEqual(t, "custom metadata", e.CustomMetadata(), oddMap(2))
-		usage, err := e.UsageMetadata()
-		if err != nil {
-			t.Fatal(err)
-		}
+		usage := decoded[genai.GenerateContentResponseUsageMetadata](t, e, "usageMetadata")
 		wantEqual(t, "usage metadata", usage, fill[genai.GenerateContentResponseUsageMetadata](t))
 		n := 0
 		for c := range e.Changes() {
@@ -226,7 +233,7 @@ func TestRawJSONComesBackAsItIs(t *testing.T) {
 }
 
 func TestActionsComeBack(t *testing.T) {
-	compaction := patch.EventCompaction{StartTimestamp: 1748509874.123456, EndTimestamp: 1748509875, CompactedContent: fill[genai.Content](t)}
+	compaction := patch.EventCompaction{StartTimestamp: 1748509874.123456, EndTimestamp: 1748509875, CompactedContent: newContent(t, fill[genai.Content](t))}
 	f := patch.Fields{Actions: patch.Actions{
 		StateDelta: map[string]any{"k": 1}, ArtifactDelta: map[string]int64{"f": 1<<53 + 1}, SkipSummarization: true,
 		TransferToAgent: "b", Escalate: true, Compaction: &compaction,
@@ -242,6 +249,11 @@ func TestActionsComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantEqual(t, "compaction", c, &compaction)
+		var content genai.Content
+		if err := c.CompactedContent.Decode(&content); err != nil {
+			t.Error(err)
+		}
+		wantEqual(t, "compacted content", &content, fill[genai.Content](t))
 		if !e.IsSummary() {
 			t.Error("an event with actions.compaction is a summary")
 		}
@@ -286,8 +298,8 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 	}
 
 	// What is returned is the caller's own, too.
-	content, _ := e.Content()
-	usage, _ := e.UsageMetadata()
+	content := decoded[genai.Content](t, e, "content")
+	usage := decoded[genai.GenerateContentResponseUsageMetadata](t, e, "usageMetadata")
 	for _, v := range []any{&content, &usage, ptr(e.StateDelta()), ptr(e.CustomMetadata()), ptr(e.LongRunningToolIDs())} {
 		wreck(reflect.ValueOf(v).Elem())
 	}
@@ -300,11 +312,7 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 	if e.String() != was {
 		t.Error("changing returned values changed the event")
 	}
-	again, err := e.Content()
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantEqual(t, "content", again, fill[genai.Content](t))
+	wantEqual(t, "content", decoded[genai.Content](t, e, "content"), fill[genai.Content](t))
 	wantEqual(t, "state delta", e.StateDelta(), oddMap(1))
 	wantEqual(t, "ids", e.LongRunningToolIDs(), []string{"call"})
 	if !e.IsLongRunning("call") || e.IsLongRunning("other") {

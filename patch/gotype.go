@@ -87,6 +87,18 @@ func (n notes) under(key string) []goType {
 	return out
 }
 
+// detached returns the notes as they are for the value by itself.
+func (n notes) detached() notes {
+	if n.skip == 0 {
+		return n
+	}
+	var own notes
+	for _, t := range n.types {
+		own.types = append(own.types, goType{t.pointer[n.skip:], t.name})
+	}
+	return own
+}
+
 // end returns an error if something is noted that the walk has not met.
 func (n notes) end() error {
 	if len(n.types) == 0 {
@@ -258,8 +270,11 @@ func decodeAs(v reflect.Value, text []byte, n notes, number func(string) any) er
 // restore gives what is inside the `any`s of a target that encoding/json has decoded
 // text into the Go types noted for it. Elsewhere the target's own types hold.
 func (n notes) restore(target reflect.Value, text []byte) error {
-	if len(n.types) == 0 {
-		return nil
+	if len(n.types) == 0 || !target.IsValid() {
+		return nil // there is nothing to restore, or a nil pointer to restore it in
+	}
+	if _, inside, ok := n.here(); ok && target.Kind() != reflect.Interface && target.Kind() != reflect.Pointer && target.Type() != contentType {
+		n = inside // the target's own type holds
 	}
 	switch target.Kind() {
 	case reflect.Interface:
@@ -272,8 +287,12 @@ func (n notes) restore(target reflect.Value, text []byte) error {
 		}
 		target.Set(reflect.ValueOf(v))
 	case reflect.Pointer:
-		return n.restore(target.Elem(), text) // of nil there is nothing to restore
+		return n.restore(target.Elem(), text)
 	case reflect.Struct:
+		if target.Type() == contentType {
+			target.Set(reflect.ValueOf(contentAt(text, n)))
+			return nil
+		}
 		for name, v := range jsontext.Members(text) {
 			inside := n.take(name)
 			if field, ok := fieldByJSONName(target, name); ok {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genai"
+
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -51,7 +53,7 @@ func TestJSONComesBackAsItCame(t *testing.T) {
 			if rec.Size() != len(line) {
 				t.Errorf("Size is %d, want %d", rec.Size(), len(line))
 			}
-			if _, err := rec.Event.Content(); err != nil {
+			if err := rec.Event.Content().Decode(new(genai.Content)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -146,10 +148,7 @@ func TestNumbersOfJSONKeepKindAndValue(t *testing.T) {
 		"huge": json.Number("1e400"), "neg": math.Copysign(0, -1), "negf": math.Copysign(0, -1), "null": nil,
 		"list": []any{int64(1), 1.5, map[string]any{}}, "text": "1",
 	})
-	c, err := e.Content()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := decoded[genai.Content](t, e, "content")
 	// Arguments are as encoding/json gives them, but that nothing is out of range.
 	wantEqual(t, "arguments", c.Parts[0].FunctionCall.Args,
 		map[string]any{"int": 1.0, "huge": []any{json.Number("1e400"), map[string]any{"x": 2.0}}, "null": nil})
@@ -187,9 +186,8 @@ func TestDecodeOfAFieldWithAnotherShape(t *testing.T) {
 	if raw, ok := e.Field("absent"); ok || raw != nil {
 		t.Errorf("an absent field is %q", raw)
 	}
-	_, err := e.UsageMetadata()
-	wantField(t, err, "usageMetadata")
-	_, err = e.Compaction()
+	wantField(t, e.Decode("usageMetadata", new(genai.GenerateContentResponseUsageMetadata)), "usageMetadata")
+	_, err := e.Compaction()
 	wantField(t, err, "actions/compaction")
 	if c, err := parseEvent(t, `{"actions":{"compaction":null}}`).Compaction(); c != nil || err != nil {
 		t.Errorf("no compaction is %v, %v", c, err)

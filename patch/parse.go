@@ -128,7 +128,7 @@ func parseChecked(text []byte) (Record, error) {
 	if err := e.derive(); err != nil {
 		return Record{}, err
 	}
-	if _, err := e.Content(); err != nil {
+	if err := e.checkContent(); err != nil {
 		return Record{}, err
 	}
 	rec.Event = e
@@ -284,6 +284,15 @@ func (e *identity) check() error {
 	return nil
 }
 
+// checkContent refuses a content with a known field of another type than ADK's. It is for
+// events from outside; what a store gives back was checked before.
+func (e *Event) checkContent() error {
+	if err := contentShape.check(findMember(e.members, "content")); err != nil {
+		return err.within("/content")
+	}
+	return nil
+}
+
 func (e *Event) deriveContent(content []byte) {
 	var size promptSize
 	for name, v := range jsontext.Members(content) {
@@ -293,26 +302,11 @@ func (e *Event) deriveContent(content []byte) {
 				e.role = jsontext.Unquote(v)
 			}
 		case "parts":
-			for i, part := range jsontext.Elements(v) {
+			for i, p := range partsIn(v) {
 				e.content = true
-				for kind, f := range jsontext.Members(part) {
-					size.add(kind, f)
-					if kind != "functionCall" && kind != "functionResponse" || jsontext.KindOf(f) != jsontext.Object {
-						continue
-					}
-					p := FunctionPart{Index: i, Response: kind == "functionResponse"}
-					for k, v := range jsontext.Members(f) {
-						if jsontext.KindOf(v) != jsontext.String {
-							continue
-						}
-						switch k {
-						case "id":
-							p.ID = jsontext.Unquote(v)
-						case "name":
-							p.Name = jsontext.Unquote(v)
-						}
-					}
-					e.parts = append(e.parts, p)
+				size.add(p)
+				if p.kind == PartCall || p.kind == PartResponse {
+					e.parts = append(e.parts, p.function(i))
 				}
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/genai"
+
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -56,8 +58,8 @@ func TestPython(t *testing.T) {
 	if d := answer.StateDelta(); len(d) != 4 || d["last_order"] != int64(7) {
 		t.Errorf("state delta %v", d)
 	}
-	c, err := call.Content()
-	if err != nil || !bytes.Equal(c.Parts[0].ThoughtSignature, []byte{0xff, 0xef}) {
+	var c genai.Content
+	if err := call.Decode("content", &c); err != nil || !bytes.Equal(c.Parts[0].ThoughtSignature, []byte{0xff, 0xef}) {
 		t.Errorf("content %+v, %v", c, err)
 	}
 }
@@ -106,8 +108,8 @@ func TestPythonRefused(t *testing.T) {
 		`{"content":{"parts":[{},{"functionCall":{"name":"f"},"function_call":{"name":"f"}}]}}`: "content/parts/1/function_call",
 		`{"patchType":"pin","invocationId":"i","invocation_id":"i"}`:                            "invocation_id",
 		`{"long_running_tool_ids":"x"}`:                                                         "longRunningToolIds",
-		`{"content":{"parts":[{"inline_data":{"data":"_-8"}}]}}`:                                "content",
-		`{"content":{"parts":[{"inline_data":{"data":"_+8="}}]}}`:                               "content",
+		`{"content":{"parts":[{"inline_data":{"data":"_-8"}}]}}`:                                "content/parts/0/inlineData/data",
+		`{"content":{"parts":[{"inline_data":{"data":"_+8="}}]}}`:                               "content/parts/0/inlineData/data",
 		`{"actions":"gASV","long_running_tool_ids_json":null}`:                                  "long_running_tool_ids_json",
 		`{"id":"s","app_name":"a","user_id":"u","events":[],"last_update_time":1.5}`:            "events",
 		`{"id":"s","appName":"a","userId":"u","events":[],"lastUpdateTime":1.5}`:                "events",

@@ -1,7 +1,5 @@
 package patch
 
-import "google.golang.org/genai"
-
 // The fields of ADK's session event whose names can be spelled in two ways, or that have
 // such fields in them. Only names and types count: a struct has fields that ADK or genai
 // names, a map has keys that are data, and what is in a datum is data too.
@@ -9,30 +7,30 @@ type (
 	datum = any
 
 	eventSchema struct {
-		InvocationID       datum                                      `json:"invocationId"`
-		IsolationScope     datum                                      `json:"isolationScope"`
-		LongRunningToolIDs datum                                      `json:"longRunningToolIds"`
-		Content            genai.Content                              `json:"content"`
-		Actions            actionsSchema                              `json:"actions"`
-		UsageMetadata      genai.GenerateContentResponseUsageMetadata `json:"usageMetadata"`
-		CustomMetadata     datum                                      `json:"customMetadata"`
-		GroundingMetadata  genai.GroundingMetadata                    `json:"groundingMetadata"`
-		CitationMetadata   genai.CitationMetadata                     `json:"citationMetadata"`
-		LogprobsResult     genai.LogprobsResult                       `json:"logprobsResult"`
-		AvgLogprobs        datum                                      `json:"avgLogprobs"`
-		InputTranscript    genai.Transcription                        `json:"inputTranscription"`
-		OutputTranscript   genai.Transcription                        `json:"outputTranscription"`
-		ResumptionUpdate   genai.LiveServerSessionResumptionUpdate    `json:"liveSessionResumptionUpdate"`
-		ResumptionHandle   datum                                      `json:"sessionResumptionHandle"`
-		CacheMetadata      cacheSchema                                `json:"cacheMetadata"`
-		ModelVersion       datum                                      `json:"modelVersion"`
-		InteractionID      datum                                      `json:"interactionId"`
-		TurnComplete       datum                                      `json:"turnComplete"`
-		FinishReason       datum                                      `json:"finishReason"`
-		ErrorCode          datum                                      `json:"errorCode"`
-		ErrorMessage       datum                                      `json:"errorMessage"`
-		RequestedInput     requestedInputSchema                       `json:"requestedInput"`
-		NodeInfo           nodeSchema                                 `json:"nodeInfo"`
+		InvocationID       datum                                     `json:"invocationId"`
+		IsolationScope     datum                                     `json:"isolationScope"`
+		LongRunningToolIDs datum                                     `json:"longRunningToolIds"`
+		Content            genaiContent                              `json:"content"`
+		Actions            actionsSchema                             `json:"actions"`
+		UsageMetadata      genaiGenerateContentResponseUsageMetadata `json:"usageMetadata"`
+		CustomMetadata     datum                                     `json:"customMetadata"`
+		GroundingMetadata  genaiGroundingMetadata                    `json:"groundingMetadata"`
+		CitationMetadata   genaiCitationMetadata                     `json:"citationMetadata"`
+		LogprobsResult     genaiLogprobsResult                       `json:"logprobsResult"`
+		AvgLogprobs        datum                                     `json:"avgLogprobs"`
+		InputTranscript    genaiTranscription                        `json:"inputTranscription"`
+		OutputTranscript   genaiTranscription                        `json:"outputTranscription"`
+		ResumptionUpdate   genaiLiveServerSessionResumptionUpdate    `json:"liveSessionResumptionUpdate"`
+		ResumptionHandle   datum                                     `json:"sessionResumptionHandle"`
+		CacheMetadata      cacheSchema                               `json:"cacheMetadata"`
+		ModelVersion       datum                                     `json:"modelVersion"`
+		InteractionID      datum                                     `json:"interactionId"`
+		TurnComplete       datum                                     `json:"turnComplete"`
+		FinishReason       datum                                     `json:"finishReason"`
+		ErrorCode          datum                                     `json:"errorCode"`
+		ErrorMessage       datum                                     `json:"errorMessage"`
+		RequestedInput     requestedInputSchema                      `json:"requestedInput"`
+		NodeInfo           nodeSchema                                `json:"nodeInfo"`
 	}
 
 	actionsSchema struct {
@@ -51,10 +49,10 @@ type (
 	}
 
 	compactionSchema struct {
-		StartTimestamp   datum         `json:"startTimestamp"`
-		EndTimestamp     datum         `json:"endTimestamp"`
-		CompactedContent genai.Content `json:"compactedContent"`
-		ExcludedEvents   datum         `json:"excludedEvents"`
+		StartTimestamp   datum        `json:"startTimestamp"`
+		EndTimestamp     datum        `json:"endTimestamp"`
+		CompactedContent genaiContent `json:"compactedContent"`
+		ExcludedEvents   datum        `json:"excludedEvents"`
 	}
 
 	cacheSchema struct {

@@ -40,22 +40,19 @@ type promptSize struct {
 	data  int // parts with data or a file
 }
 
-// add counts a field of a part.
-func (s *promptSize) add(kind string, v []byte) {
-	switch kind {
-	case "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata":
-	case "functionCall", "functionResponse", "executableCode", "codeExecutionResult":
-		for field, v := range jsontext.Members(v) {
+// add counts a part.
+func (s *promptSize) add(p Part) {
+	switch p.kind {
+	case PartCall, PartResponse, PartCode, PartCodeResult:
+		for field, v := range jsontext.Members(p.value) {
 			if field != "id" {
 				s.runes += textRunes(v)
 			}
 		}
-	case "inlineData", "fileData":
-		if jsontext.KindOf(v) == jsontext.Object {
-			s.data++
-		}
-	default: // text, and kinds that there may be
-		s.runes += textRunes(v)
+	case PartData, PartFile:
+		s.data++
+	default: // an empty part has no value
+		s.runes += textRunes(p.value)
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -148,7 +146,7 @@ func TestMadePatchesThatAreMalformed(t *testing.T) {
 		{patch.NewSplice(0, 1, nil), "replacement/0", patch.WrongField},
 		{patch.NewSplice(0, 0), "count", patch.NoEffect},
 		{patch.NewSummarise(0, 1, nil), "summaryEvent", patch.MissingField},
-		{patch.NewSummarise(0, 1, newEvent(t, patch.Fields{Content: &genai.Content{}})), "summaryEvent/content", patch.NoContent},
+		{patch.NewSummarise(0, 1, newEvent(t, patch.Fields{Content: map[string]any{}})), "summaryEvent/content", patch.NoContent},
 		{patch.NewTruncateBefore("e").WithState("all"), "state", patch.WrongField},
 		{patch.NewRevert("p").WithState(patch.Drop), "state", patch.ForeignField},
 		{patch.NewPin("e").WithState(patch.Keep), "state", patch.ForeignField},

@@ -48,8 +48,8 @@ func TestTypesOfGenaiAreWrittenInFull(t *testing.T) {
 		if text := e.String(); d != 0 && !strings.Contains(text, `"startOffset":`+want) {
 			t.Errorf("%d nanoseconds are written in %s, want %s", d, text, want)
 		}
-		c, err := e.Content()
-		if err != nil || c.Parts[0].VideoMetadata.StartOffset != d {
+		var c *genai.Content
+		if err := e.Decode("content", &c); err != nil || c.Parts[0].VideoMetadata.StartOffset != d {
 			t.Errorf("%v comes back as %v, %v", d, c, err)
 		}
 	}

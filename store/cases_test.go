@@ -211,8 +211,8 @@ func TestOddText(t *testing.T) {
 		e.reopen()
 		v := e.view()
 		for i, s := range []string{odd, long} {
-			c, err := v.At(i).Content()
-			e.no(err)
+			var c genai.Content
+			e.no(v.At(i).Decode("content", &c))
 			r := c.Parts[0].FunctionResponse.Response
 			if r["output"] != s || !reflect.DeepEqual(r[odd], []any{s}) || v.At(i).Author() != odd {
 				e.Errorf("event %d came back as %.80q", i, r)

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -33,7 +31,7 @@ func exampleStore() *store.Store {
 		e, err := patch.NewEvent(patch.Fields{
 			ID:      fmt.Sprint("e", i+1),
 			Author:  []string{"ada", "agent"}[i%2],
-			Content: genai.NewContentFromText(text, genai.RoleUser),
+			Content: patch.Text("user", text),
 			Actions: patch.Actions{StateDelta: map[string]any{"turn": i + 1}},
 		})
 		if err != nil {
@@ -49,11 +47,9 @@ func exampleStore() *store.Store {
 func printVisible(v interface{ Len() int }, at func(i int) *patch.Event) {
 	for i := range v.Len() {
 		e := at(i)
-		c, err := e.Content()
-		if err != nil {
-			log.Fatal(err)
+		for _, part := range e.Content().Parts() {
+			fmt.Printf("%s: %s\n", e.ID(), part.Text())
 		}
-		fmt.Printf("%s: %s\n", e.ID(), c.Parts[0].Text)
 	}
 }
 
@@ -134,7 +130,7 @@ func ExampleStore_Get() {
 func ExampleStore_AppendEvents() {
 	s := exampleStore()
 	defer s.Close()
-	e, err := patch.NewEvent(patch.Fields{ID: "e5", Author: "ada", Content: genai.NewContentFromText("the second one", genai.RoleUser)})
+	e, err := patch.NewEvent(patch.Fields{ID: "e5", Author: "ada", Content: patch.Text("user", "the second one")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -158,7 +154,7 @@ func ExampleStore_ApplyPatch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Author: "summariser", Content: genai.NewContentFromText("They greeted.", genai.RoleUser)})
+	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Author: "summariser", Content: patch.Text("user", "They greeted.")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -251,7 +247,7 @@ func ExampleStore_Rewind() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	for _, text := range []string{"a blue one", "I found two"} {
-		e, err := patch.NewEvent(patch.Fields{InvocationID: "inv2", Content: genai.NewContentFromText(text, genai.RoleUser)})
+		e, err := patch.NewEvent(patch.Fields{InvocationID: "inv2", Content: patch.Text("user", text)})
 		if err != nil {
 			log.Fatal(err)
 		}

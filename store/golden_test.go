@@ -153,7 +153,7 @@ func readGolden(t *testing.T, packedPath, path string) []byte {
 		t.Errorf("user:name is %v", v)
 	}
 	// A retry finds the ids where that version put them.
-	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: genai.NewContentFromText("hello", "user")})
+	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func makeGolden(t *testing.T, path string) {
 	}
 	call := &genai.Content{Role: "model", Parts: []*genai.Part{{FunctionCall: &genai.FunctionCall{ID: "c1", Name: "look", Args: map[string]any{"n": int8(3)}}}}}
 	_, err = s.AppendEvents(ctx, goldenKey, store.AppendOptions{},
-		event(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: genai.NewContentFromText("hello", "user")}),
+		event(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")}),
 		event(patch.Fields{ID: "e2", InvocationID: "inv1", Author: "agent", Branch: "a.b", Content: call, LongRunningToolIDs: []string{}}),
 		event(patch.Fields{ID: "e3", InvocationID: "inv1", Author: "agent", Content: &genai.Content{Role: "user", Parts: []*genai.Part{
 			{FunctionResponse: &genai.FunctionResponse{ID: "c1", Name: "look", Response: map[string]any{"found": true}}}}}}),
@@ -198,7 +198,7 @@ func makeGolden(t *testing.T, path string) {
 	check(err)
 	_, err = s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, foreign)
 	check(err)
-	summary := event(patch.Fields{ID: "s1", Author: "user", Content: genai.NewContentFromText("they looked", "user"),
+	summary := event(patch.Fields{ID: "s1", Author: "user", Content: patch.Text("user", "they looked"),
 		Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: 1, EndTimestamp: 2.5}}})
 	_, err = s.ApplyPatch(ctx, goldenKey, store.PatchOptions{AsOfNow: true},
 		patch.NewSummarise(1, 2, summary).WithID("p1"), patch.NewTruncateBefore("s1").WithID("p2").WithState(patch.Keep))

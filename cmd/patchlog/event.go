@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"iter"
 	"strings"
 
@@ -9,44 +8,6 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
-
-// part is a part of an event's content, as far as people need it.
-type part struct {
-	Text         *string         `json:"text"`
-	Thought      bool            `json:"thought"`
-	Call         *functionCall   `json:"functionCall"`
-	Response     *functionResult `json:"functionResponse"`
-	InlineData   json.RawMessage `json:"inlineData"`
-	FileData     json.RawMessage `json:"fileData"`
-	Code         json.RawMessage `json:"executableCode"`
-	CodeResponse json.RawMessage `json:"codeExecutionResult"`
-}
-
-type functionCall struct {
-	Name string          `json:"name"`
-	Args json.RawMessage `json:"args"`
-}
-
-type functionResult struct {
-	Name     string          `json:"name"`
-	Response json.RawMessage `json:"response"`
-}
-
-// partsOf returns the parts of the event's content. Content of a shape of its own has
-// none.
-func partsOf(e *patch.Event) []part {
-	text, ok := e.Field("content")
-	if !ok {
-		return nil
-	}
-	var content struct {
-		Parts []part `json:"parts"`
-	}
-	if json.Unmarshal(text, &content) != nil {
-		return nil
-	}
-	return content.Parts
-}
 
 // estimateTokens estimates how many tokens events take in a model's prompt.
 func estimateTokens(events iter.Seq[*patch.Event]) int {
@@ -87,33 +48,31 @@ func describe(e *patch.Event) string {
 	say := func(kind, text string) {
 		said = append(said, strings.TrimSpace(kind+printableUpTo(text, describedRunes)))
 	}
-	for _, p := range partsOf(e) {
-		switch {
-		case p.Call != nil:
-			say("call "+printable(p.Call.Name)+" ", string(p.Call.Args))
-		case p.Response != nil:
-			say("result "+printable(p.Response.Name)+" ", string(p.Response.Response))
-		case p.Text != nil && p.Thought:
-			say("(thought) ", *p.Text)
-		case p.Text != nil:
-			say("", *p.Text)
-		case p.InlineData != nil:
+	for _, p := range e.Content().Parts() {
+		switch p.Kind() {
+		case patch.PartCall:
+			say("call "+printable(p.Name())+" ", string(p.Args()))
+		case patch.PartResponse:
+			say("result "+printable(p.Name())+" ", string(p.Response()))
+		case patch.PartThought:
+			say("(thought) ", p.Text())
+		case patch.PartText:
+			say("", p.Text())
+		case patch.PartData:
 			say("(inline data)", "")
-		case p.FileData != nil:
-			say("(file) ", string(p.FileData))
-		case p.Code != nil:
-			say("(code) ", string(p.Code))
-		case p.CodeResponse != nil:
-			say("(code result) ", string(p.CodeResponse))
+		case patch.PartFile:
+			say("(file) ", string(p.Value()))
+		case patch.PartCode:
+			say("(code) ", string(p.Value()))
+		case patch.PartCodeResult:
+			say("(code result) ", string(p.Value()))
 		default:
 			say("(other part)", "")
 		}
 	}
-	if c, ok := compaction.CompactionOf(e); ok && len(said) == 0 && c.CompactedContent != nil {
-		for _, p := range c.CompactedContent.Parts {
-			if p != nil {
-				say("(compaction record) ", p.Text)
-			}
+	if c, ok := compaction.CompactionOf(e); ok && len(said) == 0 {
+		for _, p := range c.CompactedContent.Parts() {
+			say("(compaction record) ", p.Text())
 		}
 	}
 	if len(said) == 0 {

@@ -9,7 +9,6 @@ import (
 	"math"
 
 	"github.com/google/uuid"
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -52,12 +51,12 @@ func (a *app) replacement(ctx context.Context, name string) ([]*patch.Event, err
 // that is out of range is the engine's to refuse.
 func (a *app) summarise(v fold.View, start, count int, text string) (*patch.PatchEvent, error) {
 	// Two model turns in a row are what a model's API refuses.
-	role := genai.Role(genai.RoleModel)
+	role := "model"
 	end := start + count
-	if start >= 0 && end >= start && end < v.Len() && v.At(end).Role() == genai.RoleModel {
-		role = genai.RoleUser
+	if start >= 0 && end >= start && end < v.Len() && v.At(end).Role() == role {
+		role = "user"
 	}
-	c := patch.EventCompaction{CompactedContent: genai.NewContentFromText(text, genai.RoleModel)}
+	c := patch.EventCompaction{CompactedContent: patch.Text("model", text)}
 	c.StartTimestamp, c.EndTimestamp = timesOf(v, start, end)
 	newID := a.options.NewID
 	if newID == nil {
@@ -66,7 +65,7 @@ func (a *app) summarise(v fold.View, start, count int, text string) (*patch.Patc
 	summary, err := patch.NewEvent(patch.Fields{
 		InvocationID: newID(),
 		Author:       "user",
-		Content:      genai.NewContentFromText(text, role),
+		Content:      patch.Text(role, text),
 		Actions:      patch.Actions{Compaction: &c},
 	})
 	if err != nil {

@@ -141,10 +141,17 @@ func (c *Cursor) More() bool {
 }
 
 // Key passes a key of an object and returns its text.
-func (c *Cursor) Key() string {
+func (c *Cursor) Key() string { return string(c.KeyText()) }
+
+// KeyText is Key for a caller that changes nothing: the text is part of the object's own
+// bytes where it can be.
+func (c *Cursor) KeyText() []byte {
 	quoted := c.Value()
 	c.More() // the colon
-	return Unquote(quoted)
+	if bytes.IndexByte(quoted, '\\') >= 0 {
+		return []byte(Unquote(quoted))
+	}
+	return quoted[1 : len(quoted)-1]
 }
 
 // Value passes the next value and returns it.

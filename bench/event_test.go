@@ -1,0 +1,69 @@
+package bench_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// BenchmarkEvent makes events of about 512 bytes: of an SDK's types, of a patch.Content, of
+// JSON, and of a store's bytes.
+func BenchmarkEvent(b *testing.B) {
+	text := genai.NewContentFromText(longText, "model")
+	call := genai.NewContentFromParts([]*genai.Part{
+		genai.NewPartFromText(longText[:100]),
+		genai.NewPartFromFunctionCall("find_order", map[string]any{"order": 4711, "tags": []string{"a", "b"}, "deep": map[string]any{"x": 1.5, "y": longText[:60]}}),
+	}, "model")
+	for _, c := range []struct {
+		name    string
+		content *genai.Content
+	}{{"text", text}, {"call", call}} {
+		f := patch.Fields{
+			ID: "00000000-0000-0000-0000-000000000001", InvocationID: "inv1", Author: "agent", Content: c.content,
+			Actions: patch.Actions{StateDelta: map[string]any{"key": 1}},
+		}
+		e := mustEvent(b, f)
+		line := []byte(e.String())
+		form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: e})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("content="+c.name+"/from=genai", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				mustEvent(b, f)
+			}
+		})
+		b.Run("content="+c.name+"/from=content", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				g := f
+				if g.Content = patch.Text("model", longText); c.name == "call" {
+					g.Content = e.Content()
+				}
+				mustEvent(b, g)
+			}
+		})
+		b.Run("content="+c.name+"/from=json", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := patch.ParseEvent(line); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("content="+c.name+"/from=store", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := patch.DecodeRecord(form); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+var longText = strings.Repeat("x", 280)

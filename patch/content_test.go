@@ -1,0 +1,254 @@
+package patch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func TestTextSaysWhatGenaiSays(t *testing.T) {
+	for _, text := range []string{"hi", "a\x00\n\"\\\u2028𝄞", strings.Repeat("long ", 1000)} {
+		for _, role := range []string{"user", "model", "", "\n"} {
+			ours := newEvent(t, patch.Fields{Content: patch.Text(role, text)})
+			theirs := newEvent(t, patch.Fields{Content: genai.NewContentFromText(text, genai.Role(role))})
+			if role == "" {
+				theirs = newEvent(t, patch.Fields{Content: &genai.Content{Parts: []*genai.Part{{Text: text}}}})
+			}
+			wantEqual(t, "the event", ours.String(), theirs.String())
+			if ours.Role() != role || patch.Text(role, text).Role() != role {
+				t.Errorf("the role is %q, want %q", ours.Role(), role)
+			}
+		}
+	}
+	if got := patch.Text("user", "").String(); got != `{"parts":[{"text":""}],"role":"user"}` {
+		t.Errorf("an empty text is %s", got)
+	}
+}
+
+// What is not UTF-8 is in no way altered, and never comes into an event.
+func TestTextThatIsNotUTF8IsRefusedWhereItIsWritten(t *testing.T) {
+	for field, c := range map[string]patch.Content{"parts/0/text": patch.Text("user", "a\xff"), "role": patch.Text("\xff", "a")} {
+		_, err := patch.NewEvent(patch.Fields{Content: c})
+		wantField(t, err, "content/"+field)
+		_, err = patch.NewEvent(patch.Fields{Content: &c})
+		wantField(t, err, "content/"+field)
+		_, err = patch.NewEvent(patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: c}}})
+		wantField(t, err, "actions/compaction/compactedContent/"+field)
+		_, err = patch.NewEvent(patch.Fields{Extra: map[string]any{"x": []patch.Content{{}, c}}})
+		wantField(t, err, "x/1/"+field)
+		_, err = patch.NewContent(c)
+		wantField(t, err, field)
+		_, err = c.MarshalJSON()
+		wantField(t, err, field)
+		wantField(t, c.Decode(new(any)), field)
+		if c.IsZero() {
+			t.Error("it passes for none")
+		}
+	}
+}
+
+func TestWhatWritesNullIsNoContent(t *testing.T) {
+	var c *genai.Content
+	var u *genai.GenerateContentResponseUsageMetadata
+	for _, none := range []any{nil, c, u, patch.Content{}, (*patch.Content)(nil), &patch.Content{}, map[string]any(nil), json.RawMessage("null")} {
+		if got := newEvent(t, patch.Fields{Content: none, UsageMetadata: none}).String(); got != "{}" {
+			t.Errorf("%T makes %s", none, got)
+		}
+		if got := newContent(t, none); !got.IsZero() {
+			t.Errorf("%T is %s", none, got)
+		}
+	}
+	for _, e := range []*patch.Event{newEvent(t, patch.Fields{}), parseEvent(t, `{"content":null}`)} {
+		none := e.Content()
+		if !none.IsZero() || none.String() != "null" || none.Role() != "" {
+			t.Errorf("the content of %s is %s", e, none)
+		}
+		for range none.Parts() {
+			t.Error("it has parts")
+		}
+		kept := 5
+		if err := none.Decode(&kept); err != nil || kept != 5 {
+			t.Errorf("decoded %v, %v", kept, err)
+		}
+	}
+	if e := newEvent(t, patch.Fields{Content: &genai.Content{}}); e.Content().IsZero() || e.String() != `{"content":{}}` || e.HasContent() {
+		t.Errorf("an empty content makes %s", e)
+	}
+}
+
+func TestContentOfAnyGoValueComesBack(t *testing.T) {
+	type call struct {
+		Name string         `json:"name"`
+		Args map[string]any `json:"args"`
+	}
+	type part struct {
+		Call *call  `json:"functionCall,omitempty"`
+		Text string `json:"text,omitempty"`
+	}
+	type own struct {
+		Who   string `json:"role"`
+		Parts []part `json:"parts"`
+	}
+	want := own{"model", []part{{Text: "a"}, {Call: &call{"f", oddMap(3)}}}}
+	byKey := map[string]any{"role": "model", "parts": []map[string]any{{"text": "a"}, {"functionCall": map[string]any{"name": "f", "args": oddMap(3)}}}}
+	for name, v := range map[string]any{
+		"a struct": want, "a pointer": &want, "a map": byKey, "a content": newContent(t, want), "a pointer to a content": ptr(newContent(t, byKey)),
+		"a content of an event": newEvent(t, patch.Fields{Content: byKey}).Content(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			both(t, patch.Fields{Content: v, Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: newContent(t, v)}}}, func(t *testing.T, e *patch.Event) {
+				c, err := e.Compaction()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, content := range []patch.Content{e.Content(), c.CompactedContent} {
+					var got own
+					if err := content.Decode(&got); err != nil {
+						t.Fatal(err)
+					}
+					wantEqual(t, "content", got, want)
+				}
+				wantEqual(t, "the same content elsewhere", c.CompactedContent, e.Content())
+			})
+		})
+	}
+	wantEqual(t, "raw JSON", newContent(t, json.RawMessage(` {"role":"user", "new":[1.0,1e400]} `)).String(), `{"role":"user","new":[1.0,1e400]}`)
+	for field, v := range map[string]any{
+		"": 5, "parts": map[string]any{"parts": 1}, "parts/1/text": map[string]any{"parts": []any{nil, map[string]any{"text": 1}}},
+		"parts/0/functionCall/args/f": map[string]any{"parts": []any{map[string]any{"functionCall": map[string]any{"args": map[string]any{"f": errors.New("e")}}}}},
+	} {
+		_, err := patch.NewContent(v)
+		wantField(t, err, field)
+		_, err = patch.NewEvent(patch.Fields{Content: v})
+		wantField(t, err, strings.TrimSuffix("content/"+field, "/"))
+	}
+}
+
+func TestContentIsReadFromJSON(t *testing.T) {
+	var c patch.Content
+	if err := json.Unmarshal([]byte(` { "role" : "user" , "parts" : [ {"text":"a"} ] , "n":1e400}`), &c); err != nil || c.String() != `{"role":"user","parts":[{"text":"a"}],"n":1e400}` {
+		t.Errorf("read as %s, %v", c, err)
+	}
+	was := c.String()
+	for text, field := range map[string]string{
+		`{"role":1}`: "role", `{"a":1,"a":2}`: "a", `{"parts":[{"text":"\ud800"}]}`: "parts/0/text", `[]`: "", `{`: "",
+		`{"a":` + strings.Repeat("[", 998) + strings.Repeat("]", 998) + `}`: "",
+	} {
+		wantField(t, c.UnmarshalJSON([]byte(text)), field)
+	}
+	if err := json.Unmarshal([]byte("null"), &c); err != nil || c.String() != was {
+		t.Errorf("after what was refused, and null, it is %s, %v", c, err)
+	}
+	text := []byte(was)
+	if err := c.UnmarshalJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	clear(text)
+	if again, err := json.Marshal(struct{ C patch.Content }{c}); err != nil || string(again) != `{"C":`+was+`}` {
+		t.Errorf("written %s, %v", again, err)
+	}
+	if text, err := json.Marshal(patch.EventCompaction{}); err != nil || strings.Contains(string(text), "Content") {
+		t.Errorf("no compacted content is written as %s, %v", text, err)
+	}
+}
+
+// A content that is as deep as one may be is too deep inside actions.
+func TestContentIsAsDeepAsALineMayBe(t *testing.T) {
+	c := parseEvent(t, `{"content":{"a":`+strings.Repeat("[", 996)+strings.Repeat("]", 996)+`}}`).Content()
+	parseEvent(t, newEvent(t, patch.Fields{Content: c}).String())
+	_, err := patch.NewEvent(patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: c}}})
+	wantField(t, err, "actions/compaction/compactedContent")
+}
+
+func TestParts(t *testing.T) {
+	for _, c := range []struct {
+		parts string
+		want  []string // index, kind, and what the part says
+	}{
+		{`null`, nil},
+		{`[]`, nil},
+		{`[{"text":"a\nb"},{"text":""},{"text":"hm","thought":true},{"thought":false,"text":"x"}]`,
+			[]string{`0 text "a\nb"`, `1 text ""`, `2 thought "hm" thought`, `3 text "x"`}},
+		{`[{"functionCall":{"name":"f","args":{"a":[1.0]},"id":"c","response":{},"code":"x","mimeType":"m"}},{"functionCall":{},"thought":true}]`,
+			[]string{`0 function call c f args={"a":[1.0]}`, `1 function call thought`}},
+		{`[{"functionResponse":{"id":"c","name":"f","response":{"r":1},"args":{}}}]`, []string{`0 function response c f response={"r":1}`}},
+		{`[{"inlineData":{"data":"QUJD","mimeType":"image/png","displayName":"d","fileUri":"u"}},{"inlineData":{"data":"QQ=="}},{"inlineData":{"data":"QUI="}},{"inlineData":{"data":""}},{"inlineData":{}}]`,
+			[]string{`0 data d image/png 3 bytes`, `1 data 1 bytes`, `2 data 2 bytes`, `3 data`, `4 data`}},
+		{`[{"inlineData":{"data":"\/w=="}}]`, []string{`0 data 1 bytes`}},
+		{`[{"fileData":{"fileUri":"gs://x","mimeType":"text/plain","displayName":"d","data":"QUJD"}}]`, []string{`0 file d text/plain gs://x`}},
+		{`[{"executableCode":{"code":"1+1","language":"PYTHON","id":"k"}},{"codeExecutionResult":{"output":"2","id":"k"}}]`,
+			[]string{`0 code "1+1" k`, `1 code result "2" k`}},
+		{`[{"toolCall":{"id":"t","args":{"a":1},"name":"n"}},{"new":[1]}]`, []string{`0 other t toolCall`, `1 other new`}},
+		{`[{},null,{"text":null},{"thoughtSignature":"AAAA"},{"videoMetadata":{},"mediaResolution":{},"mediaProcessing":"STATIC","speechMetadata":{},"partMetadata":{}}]`,
+			[]string{`0 empty`, `1 empty`, `2 empty`, `3 empty`, `4 empty`}},
+		{`[{"text":"a"},{"functionCall":{"name":"f"},"text":"b","new":1,"functionResponse":{"name":"g"},"inlineData":null}]`,
+			[]string{`0 text "a"`, `1 function call f`, `1 text "b"`, `1 other new`, `1 function response g`}},
+	} {
+		e := parseEvent(t, `{"content":{"role":"model","parts":`+c.parts+`}}`)
+		var got []string
+		for i, p := range e.Content().Parts() {
+			said := fmt.Sprint(i, " ", p.Kind())
+			say := func(format string, v any) {
+				if !reflect.ValueOf(v).IsZero() {
+					said += fmt.Sprintf(" "+format, v)
+				}
+			}
+			if k := p.Kind(); k == patch.PartText || k == patch.PartThought || k == patch.PartCode || k == patch.PartCodeResult {
+				said += fmt.Sprintf(" %q", p.Text())
+			} else if p.Text() != "" {
+				t.Errorf("a %s with a text", k)
+			}
+			say("%s", p.ID())
+			say("%s", p.Name())
+			say("%s", p.MIMEType())
+			say("%s", p.URI())
+			say("%d bytes", p.DataLen())
+			say("args=%s", p.Args())
+			say("response=%s", p.Response())
+			if p.Thought() {
+				said += " thought"
+			}
+			got = append(got, said)
+			if whole := string(p.JSON()); !strings.Contains(c.parts, whole) || !strings.Contains(whole, string(p.Value())) || (p.Value() == nil) != (p.Kind() == patch.PartEmpty) {
+				t.Errorf("part %d is %s, its value %s", i, whole, p.Value())
+			}
+			for _, raw := range []json.RawMessage{p.JSON(), p.Value(), p.Args(), p.Response()} {
+				clear(raw) // it is the caller's own
+			}
+		}
+		wantEqual(t, "parts of "+c.parts, got, c.want)
+		if want := `{"content":{"role":"model","parts":` + c.parts + `}}`; e.String() != want {
+			t.Errorf("the event has become %s, was %s", e, want)
+		}
+		for range e.Content().Parts() {
+			break
+		}
+	}
+	if got := patch.PartKind(99).String() + patch.PartKind(-1).String(); got != "unknownunknown" {
+		t.Error(got)
+	}
+}
+
+// Function parts, tokens and whether there is content come of the same parts.
+func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
+	const parts = `[{"text":"four","functionCall":{"id":"c","name":"f","args":{}}},{"text":null},{"functionResponse":{"id":"r","name":"g","response":{}}},{"fileData":{}}]`
+	e := parseEvent(t, `{"content":{"parts":`+parts+`}}`)
+	var got []patch.FunctionPart
+	for p := range e.FunctionParts() {
+		got = append(got, p)
+	}
+	wantEqual(t, "function parts", got, []patch.FunctionPart{{Index: 0, ID: "c", Name: "f"}, {Index: 2, Response: true, ID: "r", Name: "g"}})
+	if want := (len("four") + len("f{}") + len("g{}") + 3) / 4; !e.HasContent() || e.EstimatedTokens() != want+patch.DataTokens {
+		t.Errorf("content %v, %d tokens, want %d", e.HasContent(), e.EstimatedTokens(), want+patch.DataTokens)
+	}
+	if e := parseEvent(t, `{"content":{"parts":[null]}}`); !e.HasContent() || e.EstimatedTokens() != 0 {
+		t.Errorf("content %v, %d tokens", e.HasContent(), e.EstimatedTokens())
+	}
+}

@@ -1,0 +1,165 @@
+package patch
+
+import (
+	"encoding/base64"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// shape passes the next value at a cursor and reports what is wrong with it, or nil.
+// Anything may be null, which is as good as absent.
+type shape func(c *jsontext.Cursor) *FieldError
+
+// check is the shape's judgement of a checked value.
+func (s shape) check(v []byte) *FieldError {
+	if v == nil {
+		return nil
+	}
+	return s(jsontext.NewCursor(v))
+}
+
+var (
+	// contentShape is that of a content whose known fields, at any depth, have the types
+	// that Gemini's API and ADK give them, so that whoever reads it with types for these
+	// fields can. Unknown fields may be anything. Names are matched as encoding/json
+	// matches them: of the same case first.
+	contentShape = objectOf(fields{"role": aString, "parts": listOf(partShape)})
+
+	partShape = objectOf(fields{
+		"text": aString, "thought": aBool, "thoughtSignature": isData, "partMetadata": anObject, "mediaProcessing": aString,
+		"functionCall": objectOf(fields{
+			"id": aString, "name": aString, "args": anObject, "willContinue": aBool,
+			"partialArgs": listOf(objectOf(fields{
+				"jsonPath": aString, "boolValue": aBool, "nullValue": aString, "numberValue": isFloat64, "stringValue": aString, "willContinue": aBool,
+			})),
+		}),
+		"functionResponse": objectOf(fields{
+			"id": aString, "name": aString, "response": anObject, "willContinue": aBool, "scheduling": aString,
+			"parts": listOf(objectOf(fields{"inlineData": dataShape, "fileData": fileShape, "mediaProcessing": aString})),
+		}),
+		"inlineData": dataShape, "fileData": fileShape,
+		"executableCode":      objectOf(fields{"id": aString, "code": aString, "language": aString}),
+		"codeExecutionResult": objectOf(fields{"id": aString, "outcome": aString, "output": aString}),
+		"toolCall":            objectOf(fields{"id": aString, "toolType": aString, "args": anObject}),
+		"toolResponse":        objectOf(fields{"id": aString, "toolType": aString, "response": anObject}),
+		"videoMetadata":       objectOf(fields{"startOffset": isDuration, "endOffset": isDuration, "fps": isFloat64}),
+		"mediaResolution":     objectOf(fields{"level": aString, "numTokens": isInt32}),
+		"speechMetadata":      objectOf(fields{"speaker": aString, "style": aString}),
+		"audioTranscription": objectOf(fields{
+			"text": aString, "finished": aBool, "languageCode": aString, "speakerLabel": aString, "startOffset": isDuration, "endOffset": isDuration,
+			"words": listOf(objectOf(fields{"word": aString, "startOffset": aString, "endOffset": aString})),
+		}),
+	})
+
+	dataShape = objectOf(fields{"data": isData, "displayName": aString, "mimeType": aString})
+	fileShape = objectOf(fields{"fileUri": aString, "displayName": aString, "mimeType": aString})
+
+	aString  = ofKind(jsontext.String, "a string")
+	aBool    = ofKind(jsontext.Bool, "true or false")
+	anObject = ofKind(jsontext.Object, "an object")
+
+	isFloat64 = numberThat("a number that a float64 can hold", func(literal string) bool {
+		f, err := strconv.ParseFloat(literal, 64)
+		return err == nil && !math.IsInf(f, 0)
+	})
+	isInt32 = numberThat("an integer of 32 bits", func(literal string) bool {
+		_, err := strconv.ParseInt(literal, 10, 32)
+		return err == nil
+	})
+	isByte = numberThat("an integer from 0 to 255", func(literal string) bool {
+		_, err := strconv.ParseUint(literal, 10, 8)
+		return err == nil
+	})
+	isBase64 = stringThat("base64", func(text string) bool {
+		_, err := base64.StdEncoding.DecodeString(text)
+		return err == nil
+	})
+	isData = shape(func(c *jsontext.Cursor) *FieldError {
+		if c.Kind() == jsontext.Array {
+			return bytesShape(c) // encoding/json reads it
+		}
+		return isBase64(c)
+	})
+	bytesShape = listOf(isByte)
+	isDuration = stringThat(`a duration such as "1.5s"`, func(text string) bool {
+		_, err := time.ParseDuration(text)
+		return text == "" || err == nil
+	})
+)
+
+type fields map[string]shape
+
+// named returns the shape of the field that a name means, or nil.
+func (f fields) named(name []byte) shape {
+	if s, ok := f[string(name)]; ok {
+		return s
+	}
+	for known, s := range f {
+		if strings.EqualFold(known, string(name)) {
+			return s
+		}
+	}
+	return nil
+}
+
+func objectOf(known fields) shape {
+	return func(c *jsontext.Cursor) *FieldError {
+		if c.Kind() != jsontext.Object {
+			return anObject(c)
+		}
+		for c.Enter(); c.More(); {
+			name := c.KeyText()
+			check := known.named(name)
+			if check == nil {
+				c.Value()
+				continue
+			}
+			if err := check(c); err != nil {
+				return err.within("/" + jsontext.EscapeStep(string(name)))
+			}
+		}
+		return nil
+	}
+}
+
+func listOf(element shape) shape {
+	aList := ofKind(jsontext.Array, "a list")
+	return func(c *jsontext.Cursor) *FieldError {
+		if c.Kind() != jsontext.Array {
+			return aList(c)
+		}
+		c.Enter()
+		for i := 0; c.More(); i++ {
+			if err := element(c); err != nil {
+				return err.within("/" + strconv.Itoa(i))
+			}
+		}
+		return nil
+	}
+}
+
+func ofKind(kind jsontext.Kind, want string) shape {
+	return valueThat(kind, want, func([]byte) bool { return true })
+}
+
+func stringThat(want string, holds func(text string) bool) shape {
+	return valueThat(jsontext.String, want, func(v []byte) bool { return holds(jsontext.Unquote(v)) })
+}
+
+func numberThat(want string, holds func(literal string) bool) shape {
+	return valueThat(jsontext.Number, want, func(v []byte) bool { return holds(string(v)) })
+}
+
+func valueThat(kind jsontext.Kind, want string, holds func(v []byte) bool) shape {
+	return func(c *jsontext.Cursor) *FieldError {
+		v := c.Value()
+		if is := jsontext.KindOf(v); is == jsontext.Null || is == kind && holds(v) {
+			return nil
+		}
+		return fieldErr("", "want %s, not %s", want, clip(v))
+	}
+}
