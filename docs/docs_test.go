@@ -1,5 +1,5 @@
-// Package docs_test holds the documentation true: the arrows between packages, the
-// README's example, and the links.
+// Package docs_test holds the documentation true: the arrows between packages, what they
+// reach out for, the README's example, the walks and recipes, and the links.
 package docs_test
 
 import (
@@ -174,7 +174,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, "../README.md") {
+	for _, file := range append(files, "../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md") {
 		text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(read(t, file), "") // code has no links
 		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(file), link[1])); err != nil {

@@ -11,6 +11,6 @@
 //
 // Views share structure: a view costs what changed since the one that it was made
 // from, and one that is dropped costs nothing. What patches hide stays at hand, since it
-// can be taken back; where the log is kept elsewhere, [View.Release] lets go of it until
-// then.
+// can be taken back. Where the log is kept elsewhere, a [View.Lean] view lets go of it; a
+// view never reads, and says by a [NeedError] what it must be given then.
 package fold

@@ -1,0 +1,144 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// sourcesOf returns the product files of a folder and those below it, by their paths from
+// the root.
+func sourcesOf(t *testing.T, folder string) map[string]*ast.File {
+	t.Helper()
+	files := map[string]*ast.File{}
+	err := fs.WalkDir(os.DirFS(".."), folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files[path], err = parser.ParseFile(token.NewFileSet(), filepath.Join("..", path), nil, parser.SkipObjectResolution)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatalf("there is no source in %s", folder)
+	}
+	return files
+}
+
+// What the packages that only compute keep away from: files, the network, other processes,
+// who waits for an answer, and streams, which stand for any of these.
+var outward = regexp.MustCompile(`^(bufio|context|database|embed|io|log|net|os|syscall)(/.*)?$`)
+
+// They know no clock but what they are told: of package time, only what computes.
+var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+
+// Package fmt's functions that use the process's own streams.
+var streams = regexp.MustCompile(`^(Print|Scan)(f|ln)?$`)
+
+// The one exception: the text form is read from a stream and written to one.
+var streaming = map[string][]string{"patch/text.go": {"bufio", "io"}}
+
+// The files of compaction that plan.
+var planning = []string{"backoff.go", "lineage.go", "open.go", "plan.go", "recent.go", "request.go", "summary.go", "tiers.go", "visible.go", "window.go"}
+
+func TestWhatComputesReachesOutForNothing(t *testing.T) {
+	files := map[string]*ast.File{}
+	for _, folder := range []string{"patch", "fold", "snapshot"} {
+		for path, f := range sourcesOf(t, folder) {
+			files[path] = f
+		}
+	}
+	compaction := sourcesOf(t, "compaction")
+	for _, name := range planning {
+		f, there := compaction["compaction/"+name]
+		if !there {
+			t.Errorf("compaction/%s is not there; name the files that plan", name)
+			continue
+		}
+		files["compaction/"+name] = f
+	}
+	for path, f := range files {
+		for _, reach := range reaches(f, streaming[path]) {
+			t.Errorf("%s %s", path, reach)
+		}
+	}
+	for path, but := range streaming {
+		if len(reaches(files[path], nil)) < len(but) {
+			t.Errorf("%s needs no exception for each of %q", path, but)
+		}
+	}
+}
+
+// reaches says what a file reaches out for, but for some packages.
+func reaches(f *ast.File, but []string) []string {
+	var out []string
+	for _, i := range f.Imports {
+		if path := strings.Trim(i.Path.Value, `"`); outward.MatchString(path) && !slices.Contains(but, path) {
+			out = append(out, "imports "+path)
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		s, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		switch x, _ := s.X.(*ast.Ident); {
+		case x == nil:
+		case x.Name == "time" && slices.Contains(clocks, s.Sel.Name):
+			out = append(out, "reads the clock by time."+s.Sel.Name)
+		case x.Name == "fmt" && streams.MatchString(s.Sel.Name):
+			out = append(out, "uses the terminal by fmt."+s.Sel.Name)
+		}
+		return true
+	})
+	return out
+}
+
+// A view is a value and nothing behind it: no interface that could read for it. (Values
+// of functions would do the same; what a view holds is data.)
+func TestViewsHoldNothingThatReads(t *testing.T) {
+	for _, folder := range []string{"fold", "snapshot"} {
+		for path, f := range sourcesOf(t, folder) {
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.InterfaceType:
+					if len(n.Methods.List) > 0 {
+						t.Errorf("%s declares an interface with methods", path)
+					}
+				case *ast.StructType:
+					for _, field := range n.Fields.List {
+						if _, is := field.Type.(*ast.FuncType); is {
+							t.Errorf("%s has a struct that holds a function", path)
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+func TestReachesAreFound(t *testing.T) {
+	const source = `package p
+import ("context"; "os/exec"; "io"; "time"; "fmt")
+var _, _ = time.Now(), fmt.Println
+var _ = fmt.Sprint(time.Second)
+`
+	f, err := parser.ParseFile(token.NewFileSet(), "p.go", source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"imports context", "imports os/exec", "reads the clock by time.Now", "uses the terminal by fmt.Println"}
+	if got := reaches(f, []string{"io"}); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
