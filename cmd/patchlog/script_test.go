@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,8 +30,12 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 // The clock stands still, summaries are inShort's, and new ids show as new-1, new-2 and so
 // on, in the order in which the script shows them first.
 func TestScripts(t *testing.T) {
+	dir, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.RunT(inTurn{t}, testscript.Params{
-		Dir:           "testdata",
+		Dir:           dir,
 		UpdateScripts: *update,
 		Setup: func(e *testscript.Env) error {
 			e.Values["shell"] = newShell()
