@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -15,13 +16,11 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func compactCommands() []command {
-	return []command{{
-		name:     "compact",
-		operands: []string{"KEY"},
-		flags:    "[--plan] [--summarizer NAME] [--model MODEL] [--interval N --overlap N] [--token-threshold N --retain N] [--live INVOCATION] [--pin ID]...",
-		short:    "Summarise the older part of a session, if that is due",
-		long: `It is due when --interval invocations are not summarised yet, or when the prompt takes
+func (a *app) compactCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "compact KEY",
+		Short: "Summarise the older part of a session, if that is due",
+		Long: `It is due when --interval invocations are not summarised yet, or when the prompt takes
 --token-threshold tokens. Then the oldest events give way to a summary, pass by pass until
 nothing is due; summaries that pile up are merged. The log keeps every event, the state
 stays as it is, and a tool call never parts from its result.
@@ -33,23 +32,24 @@ stays as the passes before have left it.
 With --json each pass is a line {"key","seq","id","summarizer","start","count","trigger",
 "level","eventsBefore","eventsAfter","tokensBefore","tokensAfter","ratio","model","usage",
 "durationMs"}. With --plan it is one object {"key","window","reason","prompt"}.`,
-		examples: []string{
+		Example: examples(
 			"patchlog compact shop/ada/4711 --plan",
 			"patchlog compact shop/ada/4711",
 			"patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30",
 			"patchlog compact shop/ada/4711 --summarizer gemini --pin e17",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var f compactFlags
-			f.declare(fs)
-			return func(ctx context.Context, a *app, operands []string) error {
-				if err := f.check(); err != nil {
-					return err
-				}
-				return a.compact(ctx, operands[0], f)
-			}
-		},
-	}}
+		),
+	}
+	fs := cmd.Flags()
+	var f compactFlags
+	f.declare(fs)
+	cmd.RegisterFlagCompletionFunc("summarizer", cobra.FixedCompletions([]cobra.Completion{gemini, extractive}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		return a.compact(cmd.Context(), args[0], f)
+	}
+	return cmd
 }
 
 func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error {

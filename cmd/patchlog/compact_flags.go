@@ -1,8 +1,7 @@
 package main
 
 import (
-	"flag"
-	"strconv"
+	"github.com/spf13/pflag"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 )
@@ -16,7 +15,7 @@ type compactFlags struct {
 	plan       bool
 }
 
-func (f *compactFlags) declare(fs *flag.FlagSet) {
+func (f *compactFlags) declare(fs *pflag.FlagSet) {
 	f.cfg = compaction.DefaultConfig()
 	f.cfg.MaxInputTokens = compaction.DefaultMaxInputTokens
 	f.cfg.MaxSummaries = compaction.DefaultMaxSummaries
@@ -24,16 +23,16 @@ func (f *compactFlags) declare(fs *flag.FlagSet) {
 	fs.BoolVar(&f.plan, "plan", false, "show what would be summarised next and why, and write nothing")
 	fs.StringVar(&f.summarizer, "summarizer", "", "who writes the summaries: `NAME` is gemini or extractive")
 	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+compaction.DefaultGeminiModel+" unless given")
-	fs.Var(&bounded{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
-	fs.Var(&bounded{&f.cfg.OverlapSize, 0}, "overlap", "show the summarizer `N` invocations before these again")
-	fs.Var(&bounded{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
-	fs.Var(&bounded{&f.cfg.EventRetentionSize, 0}, "retain", "leave the last `N` events when the prompt takes too many tokens")
-	fs.Var(&bounded{&f.cfg.MaxInputTokens, compaction.LeastInputTokens}, "max-input-tokens", "let one summary stand for at most `N` tokens of events")
-	fs.Var(&bounded{&f.cfg.MaxSummaries, 2}, "max-summaries", "merge `N` summaries of one level that stand side by side")
-	fs.Var(&bounded{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
+	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
+	fs.Var(number{&f.cfg.OverlapSize, 0}, "overlap", "show the summarizer `N` invocations before these again")
+	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
+	fs.Var(number{&f.cfg.EventRetentionSize, 0}, "retain", "leave the last `N` events when the prompt takes too many tokens")
+	fs.Var(number{&f.cfg.MaxInputTokens, compaction.LeastInputTokens}, "max-input-tokens", "let one summary stand for at most `N` tokens of events")
+	fs.Var(number{&f.cfg.MaxSummaries, 2}, "max-summaries", "merge `N` summaries of one level that stand side by side")
+	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
 	fs.DurationVar(&f.cfg.Timeout, "timeout", compaction.DefaultTimeout, "give up a call of the summarizer after this `TIME`")
 	fs.StringVar(&f.run.Invocation, "live", "", "the id of the `INVOCATION` that is running: what it was asked stays")
-	fs.Var((*words)(&f.run.Pinned), "pin", "the `ID` of an event that stays; may be repeated")
+	fs.StringArrayVar(&f.run.Pinned, "pin", nil, "the `ID` of an event that stays; may be repeated")
 }
 
 // check finds what no flag alone has wrong.
@@ -54,40 +53,5 @@ func (f *compactFlags) check() error {
 	case f.cfg.Timeout <= 0:
 		return usagef("--timeout wants a time above 0, such as 30s")
 	}
-	return nil
-}
-
-// bounded is a flag that takes an integer from a least one on.
-type bounded struct {
-	n     *int
-	least int
-}
-
-func (f *bounded) String() string {
-	if f.n == nil {
-		return ""
-	}
-	return strconv.Itoa(*f.n)
-}
-
-func (f *bounded) Set(text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return errNotNumber
-	}
-	if n < f.least {
-		return flagError("want an integer from " + strconv.Itoa(f.least) + " on")
-	}
-	*f.n = n
-	return nil
-}
-
-// words is a flag that may be repeated.
-type words []string
-
-func (f *words) String() string { return "" }
-
-func (f *words) Set(text string) error {
-	*f = append(*f, text)
 	return nil
 }

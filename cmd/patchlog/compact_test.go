@@ -61,7 +61,9 @@ func compactWith(ctx context.Context, t *testing.T, m *model, args ...string) (c
 	t.Chdir(t.TempDir())
 	must(t, fiveTurns(), "import", "a/u/s", "-")
 	sh := newShell()
-	sh.env["GEMINI_API_KEY"], sh.env["GOOGLE_GEMINI_BASE_URL"] = "a-key", m.URL
+	sh.env = func(name string) string {
+		return map[string]string{"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": m.URL}[name]
+	}
 	var out, errs bytes.Buffer
 	code = sh.app("", &out, &errs).run(ctx, append([]string{"compact", "a/u/s"}, args...))
 	return code, out.String(), errs.String()

@@ -5,12 +5,13 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -18,18 +19,18 @@ import (
 //go:embed demo/session.jsonl
 var demoSession []byte
 
-func demoCommands() []command {
-	return []command{{
-		name:  "demo",
-		short: "Show on real sessions what patches and compaction do",
-		long: `It runs commands such as you would type, on a database in a temporary directory that is
+func (a *app) demoCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show on real sessions what patches and compaction do",
+		Long: `It runs commands such as you would type, on a database in a temporary directory that is
 removed at the end. With --json it writes only the figures after each step.`,
-		examples:   []string{"patchlog demo", "patchlog demo --json | jq .steps"},
-		noDatabase: true,
-		setup: func(fs *flag.FlagSet) action {
-			return func(ctx context.Context, a *app, _ []string) error { return a.demo(ctx) }
-		},
-	}}
+		Example: examples("patchlog demo", "patchlog demo --json | jq .steps"),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.demo(cmd.Context())
+	}
+	return cmd
 }
 
 const demoKey = "airline/omar_davis/downgrade"
@@ -200,7 +201,7 @@ func (d *demo) command(ctx context.Context, step demoStep) (refusal, err error) 
 		sub.json = false
 		sub.out = newOutput(&quiet, sub.env)
 	}
-	refusal = sub.dispatch(ctx, step.args)
+	refusal = sub.execute(ctx, step.args)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

@@ -1,77 +1,34 @@
 package main
 
 import (
-	"flag"
-	"io"
+	"errors"
+	"fmt"
 	"math"
-	"regexp"
 	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
-func newFlagSet(name string) *flag.FlagSet {
-	fs := flag.NewFlagSet(name, flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.Usage = func() {}
-	return fs
-}
-
-// parseFlags parses flags that stand before, between and after the operands, which it
-// returns. What follows "--" is operands alone.
-func parseFlags(fs *flag.FlagSet, args []string) (operands []string, err error) {
-	for {
-		if err := fs.Parse(args); err != nil {
-			return nil, err
-		}
-		rest := fs.Args()
-		if len(rest) == 0 {
-			return operands, nil
-		}
-		if taken := len(args) - len(rest); taken > 0 && args[taken-1] == "--" {
-			return append(operands, rest...), nil
-		}
-		operands = append(operands, rest[0])
-		args = rest[1:]
-	}
-}
-
-var oneDash = regexp.MustCompile(`(for flag|not defined:|an argument:) -(\w)`)
-
-// flagProblem is what a flag set says is wrong, with flags spelled as in the help.
-func flagProblem(err error) string {
-	return oneDash.ReplaceAllString(err.Error(), "$1 --$2")
-}
-
-const defaultDatabase = "patchlog.db"
-
-func (a *app) databaseFlag(fs *flag.FlagSet) {
-	path := a.db
-	if path == "" {
-		path = a.env("PATCHLOG_DB")
-	}
-	if path == "" {
-		path = defaultDatabase
-	}
-	fs.StringVar(&a.db, "db", path, "the database `FILE`; also from the environment variable PATCHLOG_DB")
-}
-
-func (a *app) jsonFlag(fs *flag.FlagSet) {
-	fs.BoolVar(&a.json, "json", a.json, "write JSON, for programs")
-}
-
-// number is a flag that takes an integer and knows whether it was given.
+// number is a flag that takes an integer from a least one on.
 type number struct {
-	n     int
-	given bool
+	n     *int
+	least int
 }
 
-func (f *number) String() string { return "" }
+func (f number) Type() string   { return "int" }
+func (f number) String() string { return fmt.Sprint(*f.n) }
 
-func (f *number) Set(text string) error {
+func (f number) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return errNotNumber
+		return errors.New("want an integer")
 	}
-	f.n, f.given = n, true
+	if n < f.least {
+		return fmt.Errorf("want an integer from %d on", f.least)
+	}
+	*f.n = n
 	return nil
 }
 
@@ -81,12 +38,13 @@ type seq struct {
 	given bool
 }
 
+func (f *seq) Type() string   { return "seq" }
 func (f *seq) String() string { return "" }
 
 func (f *seq) Set(text string) error {
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return errNotSeq
+		return errors.New("want an integer from 0 on")
 	}
 	f.n, f.given = n, true
 	return nil
@@ -100,11 +58,55 @@ func (f *seq) limit() uint64 {
 	return math.MaxUint64
 }
 
-type flagError string
+// filled is a flag that takes a text, and not an empty one.
+type filled string
 
-func (e flagError) Error() string { return string(e) }
+func (f *filled) Type() string   { return "text" }
+func (f *filled) String() string { return "" }
 
-const (
-	errNotNumber = flagError("want an integer")
-	errNotSeq    = flagError("want an integer from 0 on")
-)
+func (f *filled) Set(text string) error {
+	if text == "" {
+		return errors.New("want a text")
+	}
+	*f = filled(text)
+	return nil
+}
+
+// required declares a flag that has to be given.
+func required(fs *pflag.FlagSet, value pflag.Value, name, usage string) {
+	fs.Var(value, name, usage)
+	cobra.MarkFlagRequired(fs, name)
+}
+
+// twoDashes returns arguments in which every flag has two dashes: one is accepted, too.
+// A flag's value is let be.
+func twoDashes(root *cobra.Command, args []string) []string {
+	root.InitDefaultHelpFlag()
+	flags := flagsOf(root)
+	args = append([]string{}, args...)
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		name, _, valued := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		f := flags.Lookup(name)
+		if f == nil || !strings.HasPrefix(args[i], "-") {
+			continue
+		}
+		if !strings.HasPrefix(args[i], "--") {
+			args[i] = "-" + args[i]
+		}
+		if !valued && f.NoOptDefVal == "" {
+			i++
+		}
+	}
+	return args
+}
+
+// flagsOf returns the flags of a command and of those below it.
+func flagsOf(cmd *cobra.Command) *pflag.FlagSet {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.AddFlagSet(cmd.PersistentFlags())
+	all.AddFlagSet(cmd.Flags())
+	for _, c := range cmd.Commands() {
+		all.AddFlagSet(flagsOf(c))
+	}
+	return all
+}

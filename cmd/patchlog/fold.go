@@ -2,44 +2,42 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
+
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-func foldCommands() []command {
-	return []command{{
-		name:     "fold",
-		operands: []string{"FILE"},
-		flags:    "[--state JSON] [--at SEQ]",
-		short:    "Show what a model would see of a file, without a database",
-		long: `FILE holds events and patches, one JSON object a line, with or without a header; - is
+func (a *app) foldCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fold FILE",
+		Short: "Show what a model would see of a file, without a database",
+		Long: `FILE holds events and patches, one JSON object a line, with or without a header; - is
 standard input. A line's seq, if it has one, must be its place in the file: 1, 2, 3 and so
 on. Partial events are not logged and take no place. With --json the output is one object:
 {"seq","patchSeq","visible","state","skipped"}.`,
-		examples: []string{
+		Example: examples(
 			"patchlog fold session.jsonl",
 			"patchlog fold session.jsonl --at 61 --json | jq .state",
 			`patchlog export shop/ada/4711 | patchlog fold - --json`,
-		},
-		noDatabase: true,
-		setup: func(fs *flag.FlagSet) action {
-			var state stateFlag
-			var at seq
-			fs.Var(&state, "state", "the initial state, a `JSON` object, in place of that of the file's header")
-			fs.Var(&at, "at", "stop after the record with this `SEQ`")
-			return func(ctx context.Context, a *app, operands []string) error {
-				v, err := a.foldFile(ctx, operands[0], state, at)
-				if err != nil {
-					return err
-				}
-				return a.showFold(v)
-			}
-		},
-	}}
+		),
+	}
+	fs := cmd.Flags()
+	var state stateFlag
+	var at seq
+	fs.Var(&state, "state", "the initial state, a `JSON` object, in place of that of the file's header")
+	fs.Var(&at, "at", "stop after the record with this `SEQ`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		v, err := a.foldFile(cmd.Context(), args[0], state, at)
+		if err != nil {
+			return err
+		}
+		return a.showFold(v)
+	}
+	return cmd
 }
 
 // Records are folded so many at a time.

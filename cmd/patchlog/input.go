@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -95,6 +96,7 @@ type stateFlag struct {
 	values map[string]patch.Value // nil if the flag was not given
 }
 
+func (f *stateFlag) Type() string   { return "JSON" }
 func (f *stateFlag) String() string { return "" }
 
 func (f *stateFlag) Set(text string) error {
@@ -103,7 +105,7 @@ func (f *stateFlag) Set(text string) error {
 		return err
 	}
 	if f.values = value.Members(); f.values == nil {
-		return flagError("want a JSON object")
+		return errors.New("want a JSON object")
 	}
 	return nil
 }

@@ -2,82 +2,82 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"iter"
+
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func viewCommands() []command {
-	return []command{{
-		name:     "log",
-		operands: []string{"KEY"},
-		flags:    "[--last N] [--at SEQ]",
-		short:    "Show the events that a model sees",
-		long: `The index in front is what patches count by. With --json each line is
+func (a *app) logCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log KEY",
+		Short: "Show the events that a model sees",
+		Long: `The index in front is what patches count by. With --json each line is
 {"index","seq","event"}, where seq is of the record that brought the event.`,
-		examples: []string{
+		Example: examples(
 			"patchlog log shop/ada/4711",
 			"patchlog log shop/ada/4711 --last 10",
 			"patchlog log shop/ada/4711 --at 61        # as it stood after record 61",
 			"patchlog log shop/ada/4711 --json | jq -r .event.author",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var last number
-			var at seq
-			fs.Var(&last, "last", "only the last `N` visible events")
-			fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
-			return func(ctx context.Context, a *app, operands []string) error {
-				if last.given && last.n < 1 {
-					return usagef("--last wants an integer from 1 on")
-				}
-				return a.log(ctx, operands[0], last, at)
-			}
-		},
-	}, {
-		name:     "audit",
-		operands: []string{"KEY"},
-		flags:    "[--from SEQ]",
-		short:    "Show everything that was logged, and what each patch hid",
-		long: `With --json each line is {"seq","record","applied","reason","hid","added"}: hid are the
+		),
+	}
+	fs := cmd.Flags()
+	var last int // 0 means all
+	var at seq
+	fs.Var(number{&last, 1}, "last", "only the last `N` visible events")
+	fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.log(cmd.Context(), args[0], last, at)
+	}
+	return cmd
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit KEY",
+		Short: "Show everything that was logged, and what each patch hid",
+		Long: `With --json each line is {"seq","record","applied","reason","hid","added"}: hid are the
 visible events that the record took out, with the index that they had, and added the ids
 of those that it put in. A patch that could not be applied says why in reason.`,
-		examples: []string{
+		Example: examples(
 			"patchlog audit shop/ada/4711",
 			"patchlog audit shop/ada/4711 --from 62",
 			"patchlog audit shop/ada/4711 --json | jq 'select(.hid != [])'",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var from seq
-			fs.Var(&from, "from", "begin with the record with this `SEQ`")
-			return func(ctx context.Context, a *app, operands []string) error {
-				return a.audit(ctx, operands[0], from.n)
-			}
-		},
-	}, {
-		name:     "state",
-		operands: []string{"KEY"},
-		flags:    "[--at SEQ]",
-		short:    "Show a session's state",
-		long: `The state is replayed from the initial state and the events that still count. Values that
+		),
+	}
+	fs := cmd.Flags()
+	var from seq
+	fs.Var(&from, "from", "begin with the record with this `SEQ`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.audit(cmd.Context(), args[0], from.n)
+	}
+	return cmd
+}
+
+func (a *app) stateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "state KEY",
+		Short: "Show a session's state",
+		Long: `The state is replayed from the initial state and the events that still count. Values that
 sessions share (app: and user: keys) are shown as they are now; with --at they are left
 out, since they have no past. With --json it is one object.`,
-		examples: []string{
+		Example: examples(
 			"patchlog state shop/ada/4711",
 			"patchlog state shop/ada/4711 --at 61",
 			"patchlog state shop/ada/4711 --json | jq .tenant",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var at seq
-			fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
-			return func(ctx context.Context, a *app, operands []string) error {
-				return a.state(ctx, operands[0], at)
-			}
-		},
-	}}
+		),
+	}
+	fs := cmd.Flags()
+	var at seq
+	fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.state(cmd.Context(), args[0], at)
+	}
+	return cmd
 }
 
 // viewAt returns the newest view, or an earlier one.
@@ -89,15 +89,15 @@ func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.Vi
 	return session.View, err
 }
 
-func (a *app) log(ctx context.Context, keyText string, last number, at seq) error {
+func (a *app) log(ctx context.Context, keyText string, last int, at seq) error {
 	return a.withSession(keyText, reads, func(s *store.Store, key store.Key) error {
 		v, err := viewAt(ctx, s, key, at)
 		if err != nil {
 			return err
 		}
 		events, n := v.Events(), v.Len()
-		if last.given && last.n < n {
-			events, n = v.Last(last.n).Events(), last.n
+		if 0 < last && last < n {
+			events, n = v.Last(last).Events(), last
 		}
 		if a.json {
 			return a.logLines(ctx, v, events)

@@ -62,6 +62,17 @@ func (o *output) linef(format string, args ...any) error {
 // that cannot drive a terminal; those that can are written as escapes, which say the same.
 func (o *output) document(v any) error { return o.enc.Encode(v) }
 
+// Write writes text of the command's own, such as its help. Its tabs stay.
+func (o *output) Write(text []byte) (int, error) {
+	for i, piece := range strings.Split(string(text), "\t") {
+		if i > 0 {
+			o.w.WriteByte('\t')
+		}
+		o.w.WriteString(safeText(piece))
+	}
+	return len(text), nil // a bufio.Writer keeps its first error, for flush
+}
+
 // style is a terminal's code for how text looks; empty is plain.
 type style string
 

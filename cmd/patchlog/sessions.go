@@ -3,75 +3,79 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func sessionCommands() []command {
-	return []command{{
-		name:  "sessions",
-		flags: "[--app A] [--user U]",
-		short: "List the sessions",
-		long: `They come in the order of app, user and session. With --json each line is
+func (a *app) sessionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List the sessions",
+		Long: `They come in the order of app, user and session. With --json each line is
 {"key","app","user","session","seq","created"}, where seq is of the last record.`,
-		examples: []string{
+		Example: examples(
 			"patchlog sessions",
 			"patchlog sessions --app shop --user ada",
 			"patchlog sessions --json | jq -r .key",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var opts store.ListOptions
-			fs.StringVar(&opts.App, "app", "", "this `APP`'s alone")
-			fs.StringVar(&opts.User, "user", "", "this `USER`'s alone")
-			return func(ctx context.Context, a *app, _ []string) error {
-				return a.sessions(ctx, opts)
-			}
-		},
-	}, {
-		name:     "stats",
-		operands: []string{"KEY"},
-		short:    "Show how large a session is, and how much of it a model sees",
-		long: `Bytes are those of the text form: raw of the whole log, visible of the events that a model
+		),
+	}
+	fs := cmd.Flags()
+	var opts store.ListOptions
+	fs.StringVar(&opts.App, "app", "", "this `APP`'s alone")
+	fs.StringVar(&opts.User, "user", "", "this `USER`'s alone")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.sessions(cmd.Context(), opts)
+	}
+	return cmd
+}
+
+func (a *app) statsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stats KEY",
+		Short: "Show how large a session is, and how much of it a model sees",
+		Long: `Bytes are those of the text form: raw of the whole log, visible of the events that a model
 sees. Tokens are estimated, a quarter of the runes of texts, tool calls and results: raw as
 if no patch had been made. The prompt is the visible log's size, resting on the newest count
 that an event brought from its model (usageMetadata), if no patch was logged since. Below it
 stands what 'patchlog compact', or a program with the same means, has done.`,
-		examples: []string{
+		Example: examples(
 			"patchlog stats shop/ada/4711",
 			"patchlog stats shop/ada/4711 --json | jq .tokens.visible",
 			"patchlog stats shop/ada/4711 --json | jq .compaction.last.ratio",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			return func(ctx context.Context, a *app, operands []string) error {
-				return a.stats(ctx, operands[0])
-			}
-		},
-	}, {
-		name:     "delete",
-		operands: []string{"KEY"},
-		flags:    "--yes",
-		short:    "Delete a session with its whole log",
-		long: `This cannot be undone: what patches have hidden is gone as well. Values that sessions
+		),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.stats(cmd.Context(), args[0])
+	}
+	return cmd
+}
+
+func (a *app) deleteCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete KEY",
+		Short: "Delete a session with its whole log",
+		Long: `This cannot be undone: what patches have hidden is gone as well. Values that sessions
 share (app: and user: keys) stay.`,
-		examples: []string{"patchlog delete shop/ada/4711 --yes"},
-		setup: func(fs *flag.FlagSet) action {
-			yes := fs.Bool("yes", false, "you mean it")
-			return func(ctx context.Context, a *app, operands []string) error {
-				if !*yes {
-					return usagef("deleting cannot be undone; --yes is missing")
-				}
-				return a.delete(ctx, operands[0])
-			}
-		},
-	}}
+		Example: examples("patchlog delete shop/ada/4711 --yes"),
+	}
+	fs := cmd.Flags()
+	yes := fs.Bool("yes", false, "you mean it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*yes {
+			return usagef("deleting cannot be undone; --yes is missing")
+		}
+		return a.delete(cmd.Context(), args[0])
+	}
+	return cmd
 }
 
 func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {

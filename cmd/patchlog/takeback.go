@@ -3,8 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -12,99 +13,95 @@ import (
 )
 
 // takeBackCommands are the commands that take patches and turns back, or go another way.
-func takeBackCommands() []command {
-	return []command{{
-		name:     "revert",
-		operands: []string{"KEY"},
-		flags:    "--patch-id ID [--base SEQ] [--allow-orphans] [--dry-run]",
-		short:    "Take a patch back",
-		long: `What the patch hid is visible again, in the place of what it put in, and what that set in
+func (a *app) revertCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revert KEY",
+		Short: "Take a patch back",
+		Long: `What the patch hid is visible again, in the place of what it put in, and what that set in
 the state counts again. If a later patch stands on it, the message names the one to revert
 first. Patches that compaction logged together are reverted together. A revert is on record
 as any patch, and can be reverted itself. The audit shows the ids of patches.`,
-		examples: []string{
+		Example: examples(
 			"patchlog revert shop/ada/4711 --patch-id p7 --dry-run",
 			"patchlog revert shop/ada/4711 --patch-id p7 --base 62",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var rules patchFlags
-			id := fs.String("patch-id", "", "the `ID` of the patch to take back")
-			fs.Var(&rules.base, "base", "refuse if a patch above `SEQ` has been logged, which you have not seen")
-			fs.BoolVar(&rules.allowOrphans, "allow-orphans", false, "accept split tool calls")
-			fs.BoolVar(&rules.dryRun, "dry-run", false, "show what would change, and write nothing")
-			return func(ctx context.Context, a *app, operands []string) error {
-				if *id == "" {
-					return usagef("--patch-id is missing")
-				}
-				return a.revert(ctx, operands[0], rules, *id)
-			}
-		},
-	}, {
-		name:     "rewind",
-		operands: []string{"KEY"},
-		flags:    "--invocation ID [--dry-run]",
-		short:    "Go back to before an invocation",
-		long: `What came from the invocation's first event on is hidden, and what it set in the state no
+		),
+	}
+	fs := cmd.Flags()
+	var rules patchFlags
+	var id filled
+	required(fs, &id, "patch-id", "the `ID` of the patch to take back")
+	rules.declareCommon(fs)
+	rules.declareOrphans(fs)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.revert(cmd.Context(), args[0], rules, string(id))
+	}
+	return cmd
+}
+
+func (a *app) rewindCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rewind KEY",
+		Short: "Go back to before an invocation",
+		Long: `What came from the invocation's first event on is hidden, and what it set in the state no
 longer counts. Summaries of older events stay; one that also stands for newer ones is taken
 back. All patches that this takes are logged together. Reverting them, the last one first,
 takes the rewind back. Values that sessions share (app: and user: keys) stay.`,
-		examples: []string{
+		Example: examples(
 			"patchlog rewind shop/ada/4711 --invocation inv7 --dry-run",
 			"patchlog rewind shop/ada/4711 --invocation inv7",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			invocation := fs.String("invocation", "", "the `ID` of the invocation to go back to")
-			dryRun := fs.Bool("dry-run", false, "show what would change, and write nothing")
-			return func(ctx context.Context, a *app, operands []string) error {
-				if *invocation == "" {
-					return usagef("--invocation is missing")
-				}
-				return a.rewind(ctx, operands[0], *invocation, *dryRun)
-			}
-		},
-	}, {
-		name:     "fork",
-		operands: []string{"KEY", "NEWKEY"},
-		flags:    "[--at SEQ] [--dry-run]",
-		short:    "Begin a new session with another one's log",
-		long: `The new session has the other's initial state and its records up to --at, or all of them.
+		),
+	}
+	fs := cmd.Flags()
+	var invocation filled
+	required(fs, &invocation, "invocation", "the `ID` of the invocation to go back to")
+	dryRun := fs.Bool("dry-run", false, "show what would change, and write nothing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.rewind(cmd.Context(), args[0], string(invocation), *dryRun)
+	}
+	return cmd
+}
+
+func (a *app) forkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fork KEY NEWKEY",
+		Short: "Begin a new session with another one's log",
+		Long: `The new session has the other's initial state and its records up to --at, or all of them.
 From there on each goes its own way. Values that sessions share (app: and user: keys) are
 not copied.`,
-		examples: []string{
+		Example: examples(
 			"patchlog fork shop/ada/4711 shop/ada/what-if",
 			"patchlog fork shop/ada/4711 shop/ada/what-if --at 61",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var at seq
-			fs.Var(&at, "at", "up to the record with this `SEQ`")
-			dryRun := fs.Bool("dry-run", false, "show what the new session would be, and write nothing")
-			return func(ctx context.Context, a *app, operands []string) error {
-				return a.fork(ctx, operands[0], operands[1], at, *dryRun)
-			}
-		},
-	}, {
-		name:     "diff",
-		operands: []string{"KEY"},
-		flags:    "--from SEQ [--to SEQ]",
-		short:    "Show how a session differs between two records",
-		long: `Compared is what a model sees after the one record and after the other: events with - are
+		),
+	}
+	fs := cmd.Flags()
+	var at seq
+	fs.Var(&at, "at", "up to the record with this `SEQ`")
+	dryRun := fs.Bool("dry-run", false, "show what the new session would be, and write nothing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.fork(cmd.Context(), args[0], args[1], at, *dryRun)
+	}
+	return cmd
+}
+
+func (a *app) diffCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "diff KEY",
+		Short: "Show how a session differs between two records",
+		Long: `Compared is what a model sees after the one record and after the other: events with - are
 in the first view only, those with + in the second, each with its index there.`,
-		examples: []string{
+		Example: examples(
 			"patchlog diff shop/ada/4711 --from 61 --to 62",
 			"patchlog diff shop/ada/4711 --from 61            # up to now",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var from, to seq
-			fs.Var(&from, "from", "compare as it stood after the record with this `SEQ`")
-			fs.Var(&to, "to", "with how it stood after the record with this `SEQ`; the last one if left out")
-			return func(ctx context.Context, a *app, operands []string) error {
-				if !from.given {
-					return usagef("--from is missing")
-				}
-				return a.diff(ctx, operands[0], from, to)
-			}
-		},
-	}}
+		),
+	}
+	fs := cmd.Flags()
+	var from, to seq
+	required(fs, &from, "from", "compare as it stood after the record with this `SEQ`")
+	fs.Var(&to, "to", "with how it stood after the record with this `SEQ`; the last one if left out")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.diff(cmd.Context(), args[0], from, to)
+	}
+	return cmd
 }
 
 // revert takes a patch back, and with it the patches of its group.

@@ -2,19 +2,18 @@ package main
 
 import (
 	"context"
-	"flag"
 	"io"
+
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func transferCommands() []command {
-	return []command{{
-		name:     "import",
-		operands: []string{"KEY", "FILE"},
-		flags:    "[--state JSON] [--max-bytes N] [--adopt-compactions]",
-		short:    "Read a file into a session",
-		long: `FILE holds events and patches, one JSON object a line; - is standard input. Events may be
+func (a *app) importCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import KEY FILE",
+		Short: "Read a file into a session",
+		Long: `FILE holds events and patches, one JSON object a line; - is standard input. Events may be
 as ADK for Python stores them, rows of its table of events included. The session
 is created if it is not there. Either the whole file is taken or nothing, and repeating an
 import adds nothing. If the file has a patch in it, the log that is there must be a prefix
@@ -25,43 +24,45 @@ The whole input is read, into memory, before the database is opened: others use 
 --adopt-compactions makes summaries of the compaction records that ADK leaves in a log: each
 takes the place of the events in its range, if these stand side by side, and the record goes.
 Those that stay are listed with the reason.`,
-		examples: []string{
+		Example: examples(
 			"patchlog import shop/ada/4711 session.jsonl",
 			`patchlog import shop/ada/4711 session.jsonl --state '{"tenant":"t1"}'`,
 			"patchlog import shop/ada/4711 adk-session.jsonl --adopt-compactions",
 			"patchlog export shop/ada/4711 --db old.db | patchlog import shop/ada/4711 - --db new.db",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			var state stateFlag
-			fs.Var(&state, "state", "the initial state, a `JSON` object; else that of the file's header")
-			most := fs.Int64("max-bytes", store.DefaultImportBytes, "how many `bytes` the input may have")
-			adopting := fs.Bool("adopt-compactions", false, "make summaries of the compaction records in the log")
-			return func(ctx context.Context, a *app, operands []string) error {
-				if *most < 1 {
-					return usagef("--max-bytes is %d, below 1", *most)
-				}
-				return a.importFile(ctx, operands[0], operands[1], state, *most, *adopting)
-			}
-		},
-	}, {
-		name:     "export",
-		operands: []string{"KEY"},
-		flags:    "[--visible]",
-		short:    "Write a session as text",
-		long: `Every record is written with its seq, one JSON object a line, behind a header with the
+		),
+	}
+	fs := cmd.Flags()
+	var state stateFlag
+	fs.Var(&state, "state", "the initial state, a `JSON` object; else that of the file's header")
+	most := fs.Int64("max-bytes", store.DefaultImportBytes, "how many `bytes` the input may have")
+	adopting := fs.Bool("adopt-compactions", false, "make summaries of the compaction records in the log")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *most < 1 {
+			return usagef("--max-bytes is %d, below 1", *most)
+		}
+		return a.importFile(cmd.Context(), args[0], args[1], state, *most, *adopting)
+	}
+	return cmd
+}
+
+func (a *app) exportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "export KEY",
+		Short: "Write a session as text",
+		Long: `Every record is written with its seq, one JSON object a line, behind a header with the
 initial state. Importing that elsewhere gives an equal session. With or without --json the
 output is the same. On a terminal, characters that could drive it are written as escapes.`,
-		examples: []string{
+		Example: examples(
 			"patchlog export shop/ada/4711 > session.jsonl",
 			"patchlog export shop/ada/4711 --visible > what-the-model-sees.jsonl",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
-			return func(ctx context.Context, a *app, operands []string) error {
-				return a.export(ctx, operands[0], store.ExportOptions{Visible: *visible})
-			}
-		},
-	}}
+		),
+	}
+	fs := cmd.Flags()
+	visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.export(cmd.Context(), args[0], store.ExportOptions{Visible: *visible})
+	}
+	return cmd
 }
 
 func (a *app) importFile(ctx context.Context, keyText, name string, state stateFlag, most int64, adopting bool) error {

@@ -2,39 +2,38 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
+
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func verifyCommands() []command {
-	return []command{{
-		name:     "verify",
-		operands: []string{"[KEY]"},
-		short:    "Check that all that is stored fits together",
-		long: `Every record is read, its checksum and place and the index of its ids are checked, and
+func (a *app) verifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [KEY]",
+		Short: "Check that all that is stored fits together",
+		Long: `Every record is read, its checksum and place and the index of its ids are checked, and
 snapshots are compared with a fold of the whole log; without KEY also the file's own
 structure. What is wrong is listed, and the exit code is 1. With --json each line is
 {"key","seq","problem"}; seq is left out where no record is at fault.`,
-		examples: []string{
+		Example: examples(
 			"patchlog verify",
 			"patchlog verify shop/ada/4711",
-		},
-		setup: func(fs *flag.FlagSet) action {
-			return func(ctx context.Context, a *app, operands []string) error {
-				var opts store.VerifyOptions
-				if len(operands) > 0 {
-					key, err := parseKey(operands[0])
-					if err != nil {
-						return err
-					}
-					opts.Key = key
-				}
-				return a.withStore(reads, func(s *store.Store) error { return a.verify(ctx, s, opts) })
+		),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts store.VerifyOptions
+		if len(args) > 0 {
+			key, err := parseKey(args[0])
+			if err != nil {
+				return err
 			}
-		},
-	}}
+			opts.Key = key
+		}
+		return a.withStore(reads, func(s *store.Store) error { return a.verify(cmd.Context(), s, opts) })
+	}
+	return cmd
 }
 
 type problemDocument struct {

@@ -1,10 +1,10 @@
-//go:build !linux && !darwin
-
 package main
 
 import (
 	"io"
 	"os"
+
+	"golang.org/x/term"
 )
 
 // terminal reports whether w is a terminal, and how many columns it has; 0 means that
@@ -14,8 +14,8 @@ func terminal(w io.Writer) (columns int, ok bool) {
 	case interface{ terminalColumns() int }:
 		return w.terminalColumns(), true
 	case *os.File:
-		info, err := w.Stat()
-		return 0, err == nil && info.Mode()&os.ModeCharDevice != 0 && w.Name() != os.DevNull
+		columns, _, _ = term.GetSize(int(w.Fd()))
+		return columns, term.IsTerminal(int(w.Fd()))
 	}
 	return 0, false
 }
