@@ -3,6 +3,8 @@ package bench_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -88,6 +90,74 @@ func BenchmarkRevertStored(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkRevertCold takes a cut of 100 events back in a session that was read from a
+// snapshot, which does not say what the cut took out: the log is folded from its first
+// record. The baseline takes it back in the same session when it is whole already.
+func BenchmarkRevertCold(b *testing.B) {
+	ctx := context.Background()
+	opts := store.Options{Durability: store.Relaxed}
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		made := filepath.Join(b.TempDir(), "made.db")
+		s, err := store.Open(made, opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		key := sessionKey(0)
+		if _, err := s.Create(ctx, key, nil); err != nil {
+			b.Fatal(err)
+		}
+		fill(b, s, key, n)
+		patches := []*patch.PatchEvent{patch.NewSplice(0, n-300).WithState(patch.Keep), patch.NewSplice(0, 100).WithID("p")}
+		for i := range snapshot.DefaultEvery { // so that a snapshot is due
+			patches = append(patches, patch.NewSplice(100+i%100, 1, mustEvent(b, patch.Fields{Author: "agent"})))
+		}
+		if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patches...); err != nil {
+			b.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		data, err := os.ReadFile(made)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, how := range []string{"cold", "whole"} {
+			b.Run(fmt.Sprintf("events=%d/how=%s", n, how), func(b *testing.B) {
+				path := filepath.Join(b.TempDir(), "bench.db")
+				for b.Loop() {
+					b.StopTimer()
+					if err := os.WriteFile(path, data, 0o600); err != nil {
+						b.Fatal(err)
+					}
+					s, err := store.Open(path, opts)
+					if err != nil {
+						b.Fatal(err)
+					}
+					v, err := s.View(ctx, key)
+					if err != nil || v.Whole() || v.Len() != 200 {
+						b.Fatal(v.Len(), err, "not read from a snapshot")
+					}
+					if how == "whole" { // a preview has the log read all the same
+						if _, err := s.PreviewRevert(ctx, key, store.BackOptions{}, "p"); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.StartTimer()
+					done, err := s.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, "p")
+					b.StopTimer()
+					if err != nil || done.View.Len() != 300 {
+						b.Fatal(err)
+					}
+					if err := s.Close(); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+				}
+			})
+		}
 	}
 }
 

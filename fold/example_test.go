@@ -3,6 +3,7 @@ package fold_test
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -192,4 +193,88 @@ func ExampleView_Rewind() {
 	// {"patchType":"revert","patchId":"p1"}
 	// {"patchType":"splice","start":3,"count":1,"replacement":[],"state":"drop"}
 	// 3 map[step:3]
+}
+
+func ExampleView_EventsFrom() {
+	v, _ := exampleView().Apply(patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 3, event("summary", "text:all"))})
+	for i, e := range v.EventsFrom(0) {
+		fmt.Println(i, e.ID(), "of record", v.SeqOf(i), v.IsSummary(i))
+	}
+	// Output:
+	// 0 summary of record 5 true
+	// 1 answer of record 4 false
+}
+
+func ExampleView_Values() {
+	v := fold.New("created-1", nil)
+	v, _ = v.Apply(patch.Record{Seq: 1, Event: event("e1", "b=2", "a=1")})
+	for key, value := range v.Values() {
+		fmt.Println(key, value)
+	}
+	fmt.Println(v.Creation())
+	// Output:
+	// a "1"
+	// b "2"
+	// created-1
+}
+
+func ExampleView_Since() {
+	noon := time.Date(2025, 1, 2, 12, 0, 0, 0, time.UTC)
+	v := fold.New("", nil)
+	for i := range 3 {
+		e, _ := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i+1), Timestamp: noon.Add(time.Duration(i) * time.Hour)})
+		v, _ = v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e})
+	}
+	for i, e := range v.Since(noon.Add(time.Hour)).Events() {
+		fmt.Println(i, e.ID())
+	}
+	// Output:
+	// 1 e2
+	// 2 e3
+}
+
+// Two cuts that are no group are judged as one afterwards.
+func ExampleView_CheckOrphans() {
+	before := exampleView()
+	half, _ := before.Apply(patch.Record{Seq: 5, Patch: patch.NewSplice(1, 1)})
+	fmt.Println(before.CheckOrphans(half, fold.CheckOptions{}))
+	whole, _ := half.Apply(patch.Record{Seq: 6, Patch: patch.NewSplice(1, 1)})
+	fmt.Println(before.CheckOrphans(whole, fold.CheckOptions{}))
+	// Output:
+	// orphaned function call: response "c1" of function "f" in visible event 2 (id "response") would answer no call
+	// <nil>
+}
+
+// A lean view is handed the records that a revert brings back, wherever they are kept.
+func ExampleView_With() {
+	log := map[uint64]patch.Record{1: {Seq: 1, Event: event("e1")}, 2: {Seq: 2, Event: event("e2")}, 3: {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}
+	v := fold.New("", nil).Lean()
+	for seq := range uint64(3) {
+		v, _ = v.Apply(log[seq+1])
+	}
+	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
+	after, err := v.Apply(revert)
+	for need := (*fold.NeedError)(nil); errors.As(err, &need) && !need.Log; {
+		var records []patch.Record
+		for _, seq := range need.Seqs {
+			records = append(records, log[seq])
+		}
+		after, err = v.With(records).Apply(revert)
+	}
+	fmt.Println(v.Len(), after.Len(), err)
+	// Output: 0 2 <nil>
+}
+
+// A view that was restored from a snapshot does not know what patches did before.
+func ExampleView_Whole() {
+	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
+	v, _ := fold.Fold(fold.New("", nil), log)
+	restored, err := v.Skeleton().Restore(log[1:2]) // the records of what is visible
+	fmt.Println(v.Whole(), restored.Whole(), restored.Len(), err)
+	_, err = restored.Standing("p")
+	var need *fold.NeedError
+	fmt.Println(errors.As(err, &need) && need.Log)
+	// Output:
+	// true false 1 <nil>
+	// true
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/memory"
 )
 
 var exampleKey = store.Key{App: "shop", User: "ada", Session: "s1"}
@@ -429,4 +430,87 @@ func ExampleStore_Verify() {
 	}
 	fmt.Println(problems, "problems")
 	// Output: 0 problems
+}
+
+func ExampleStore_CreateAt() {
+	s, err := store.New(&memory.Backend{}, store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	then := time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
+	if _, err := s.CreateAt(context.Background(), exampleKey, map[string]any{"currency": "EUR", "user:name": "Ada"}, then); err != nil {
+		log.Fatal(err)
+	}
+	info, err := s.Info(context.Background(), exampleKey)
+	fmt.Println(info.Created, err)
+	initial, err := s.InitialState(context.Background(), exampleKey) // without what sessions share
+	fmt.Println(initial, err)
+	// Output:
+	// 2024-05-06 07:08:09 +0000 UTC <nil>
+	// map[currency:"EUR"] <nil>
+}
+
+func ExampleParseKey() {
+	key, err := store.ParseKey("shop/ada/s1")
+	fmt.Println(key == exampleKey, err)
+	// Output: true <nil>
+}
+
+// Patches of a group are taken back together, by the id of any of them.
+func ExampleStore_PreviewRevert() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	first, last := patch.NewSplice(0, 1).WithID("p1").WithGroup("tidy"), patch.NewSplice(2, 1).WithID("p2").WithGroup("tidy")
+	if _, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, first, last); err != nil {
+		log.Fatal(err)
+	}
+	would, err := s.PreviewRevert(ctx, exampleKey, store.BackOptions{}, "p1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(would.Patches), "reverts would bring", len(would.Added), "events back")
+	done, err := s.Revert(ctx, exampleKey, store.BackOptions{On: would.Before}, "p1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(done.View.Len(), "events;", len(done.Records), "records")
+	// Output:
+	// 2 reverts would bring 2 events back
+	// 4 events; 2 records
+}
+
+// A view that was read from a snapshot is made whole before it is asked what stands.
+func ExampleStore_Whole() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	if _, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p1")); err != nil {
+		log.Fatal(err)
+	}
+	v, err := s.View(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if v, err = s.Whole(ctx, exampleKey, v); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(v.Standing("p1"))
+	// Output: [p1] <nil>
+}
+
+// The text is read and checked before a store is opened, which locks its file.
+func ExampleReadText() {
+	ctx := context.Background()
+	text, err := store.ReadText(ctx, strings.NewReader(`{"id":"e1","author":"ada"}`), store.ImportOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	done, err := s.ImportText(ctx, exampleKey, text)
+	fmt.Println(done.Added, done.Created, err)
+	// Output: 1 true <nil>
 }

@@ -1,0 +1,110 @@
+// Command agent is an agent of ADK whose sessions patchlog keeps. Its model is played from
+// a script, so that it runs without a network: it looks a lamp up, then answers.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"log"
+	"os"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool"
+	"google.golang.org/adk/v2/tool/functiontool"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// scripted calls the tool for a question, and answers with what came of it.
+type scripted struct{}
+
+func (scripted) Name() string { return "scripted" }
+
+func (scripted) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool) iter.Seq2[*model.LLMResponse, error] {
+	part := genai.NewPartFromFunctionCall("find", map[string]any{"what": "lamp"})
+	last := req.Contents[len(req.Contents)-1].Parts
+	if r := last[len(last)-1].FunctionResponse; r != nil {
+		part = genai.NewPartFromText(fmt.Sprintf("I see %d messages, and the price is %v.", len(req.Contents), r.Response["price"]))
+	}
+	content := genai.NewContentFromParts([]*genai.Part{part}, genai.RoleModel)
+	return func(yield func(*model.LLMResponse, error) bool) { yield(&model.LLMResponse{Content: content}, nil) }
+}
+
+type wanted struct {
+	What string `json:"what"`
+}
+
+type offer struct {
+	Price int `json:"price"`
+}
+
+func run(ctx context.Context, w io.Writer) error {
+	find, err := functiontool.New(functiontool.Config{Name: "find", Description: "finds a thing in the shop"},
+		func(_ agent.Context, in wanted) (offer, error) { return offer{len(in.What) * 10}, nil })
+	if err != nil {
+		return err
+	}
+	clerk, err := llmagent.New(llmagent.Config{Name: "clerk", Model: scripted{}, Tools: []tool.Tool{find}})
+	if err != nil {
+		return err
+	}
+	db, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	sessions, err := adk.NewService(db, adk.Options{})
+	if err != nil {
+		return err
+	}
+	defer sessions.Close(ctx)
+	r, err := runner.New(runner.Config{AppName: "shop", Agent: clerk, SessionService: sessions, AutoCreateSession: true})
+	if err != nil {
+		return err
+	}
+	ask := func(question string) (invocation string, err error) {
+		for event, err := range r.Run(ctx, "ann", "1", genai.NewContentFromText(question, genai.RoleUser), agent.RunConfig{}) {
+			if err != nil {
+				return "", err
+			}
+			if text := event.Content.Parts[0].Text; text != "" {
+				fmt.Fprintln(w, text)
+			}
+			invocation = event.InvocationID
+		}
+		return invocation, nil
+	}
+	if _, err := ask("What is the lamp?"); err != nil {
+		return err
+	}
+	second, err := ask("And once more?")
+	if err != nil {
+		return err
+	}
+
+	// The second turn is taken out of the model's sight; the log keeps it.
+	got, err := sessions.Get(ctx, &session.GetRequest{AppName: "shop", UserID: "ann", SessionID: "1"})
+	if err != nil {
+		return err
+	}
+	if _, err := sessions.Rewind(ctx, got.Session, second); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, got.Session.Events().Len(), "events are left")
+	_, err = ask("Instead, the shade?")
+	return err
+}
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,134 @@
+// Command service keeps sessions behind HTTP: a session is a path, /app/user/session.
+//
+//	POST /{app}/{user}/{session}/events   appends the event in the body
+//	GET  /{app}/{user}/{session}          the visible log, as JSON lines
+//	POST /{app}/{user}/{session}/patches  logs the patch in the body
+//	POST /{app}/{user}/{session}/revert/{patch}
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+const maxBody = 1 << 20
+
+// routes serves the sessions of a store. It knows no users: put your own check before it.
+func routes(db *store.Store) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /{app}/{user}/{session}/events", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
+		e, err := parsed(r, patch.ParseEvent)
+		if err != nil {
+			return store.Committed{}, err
+		}
+		if _, err := db.Create(ctx, key, nil); err != nil && !errors.Is(err, store.ErrExists) {
+			return store.Committed{}, err
+		}
+		return db.AppendEvents(ctx, key, store.AppendOptions{}, e)
+	}))
+	mux.Handle("POST /{app}/{user}/{session}/patches", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
+		record, err := parsed(r, patch.ParseRecord)
+		if err != nil {
+			return store.Committed{}, err
+		}
+		return db.ApplyPatch(ctx, key, store.PatchOptions{}, record.Patch) // nil is refused
+	}))
+	mux.Handle("POST /{app}/{user}/{session}/revert/{patch}", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
+		return db.Revert(ctx, key, store.BackOptions{}, r.PathValue("patch"))
+	}))
+	mux.HandleFunc("GET /{app}/{user}/{session}", func(w http.ResponseWriter, r *http.Request) {
+		v, err := db.View(r.Context(), keyOf(r))
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/jsonl")
+		for _, e := range v.Events() {
+			fmt.Fprintln(w, e)
+		}
+	})
+	return mux
+}
+
+func keyOf(r *http.Request) store.Key {
+	return store.Key{App: r.PathValue("app"), User: r.PathValue("user"), Session: r.PathValue("session")}
+}
+
+// parsed reads a request's body.
+func parsed[T any](r *http.Request, parse func([]byte) (T, error)) (T, error) {
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if err == nil && len(text) > maxBody {
+		err = store.ErrTooLarge
+	}
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return parse(text)
+}
+
+// answer says what a write has done.
+type answer struct {
+	Seq      uint64 `json:"seq"`
+	ID       string `json:"id"`
+	Visible  int    `json:"visible"`
+	PatchSeq uint64 `json:"patchSeq"` // the base of the next patch
+}
+
+// reply answers with what a write has done.
+func reply(write func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		done, err := write(r.Context(), keyOf(r), r)
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		a := answer{Seq: done.View.Seq(), Visible: done.View.Len(), PatchSeq: done.View.PatchSeq()}
+		if len(done.Records) > 0 {
+			a.Seq, a.ID = done.Records[0].Seq, done.Records[0].ID()
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(a)
+	})
+}
+
+// refuse says what is wrong, by status and in words.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	for _, known := range []struct {
+		err    error
+		status int
+	}{
+		{store.ErrNotFound, http.StatusNotFound},
+		{store.ErrConflict, http.StatusConflict},
+		{store.ErrDuplicateID, http.StatusConflict},
+		{store.ErrOrphanedCall, http.StatusUnprocessableEntity},
+		{store.ErrPinned, http.StatusUnprocessableEntity},
+		{store.ErrBlocked, http.StatusUnprocessableEntity},
+		{store.ErrTooLarge, http.StatusRequestEntityTooLarge},
+		{store.ErrInvalid, http.StatusBadRequest},
+	} {
+		if errors.Is(err, known.err) {
+			status = known.status
+			break
+		}
+	}
+	http.Error(w, err.Error(), status)
+}
+
+func main() {
+	db, err := store.Open("sessions.db", store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	log.Print(http.ListenAndServe("localhost:8080", routes(db)))
+}

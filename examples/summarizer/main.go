@@ -1,0 +1,109 @@
+// Command summarizer compacts a session with a summarizer of its own: here one that keeps
+// the order numbers of what it is shown. A model of your own takes its place.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var order = regexp.MustCompile(`order \d+`)
+
+// orders answers with the orders that the transcript in the prompt names.
+func orders(_ context.Context, r compaction.Request) (compaction.Response, error) {
+	var found []string
+	for _, e := range r.Events {
+		text, _ := e.Field("content")
+		found = append(found, order.FindAllString(string(text), -1)...)
+	}
+	slices.Sort(found)
+	text := "They spoke of " + strings.Join(slices.Compact(found), ", ") + "."
+	return compaction.Response{Content: genai.NewContentFromText(text, genai.RoleModel), Model: "orders"}, nil
+}
+
+func run(ctx context.Context, w io.Writer) error {
+	db, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	key := store.Key{App: "shop", User: "ann", Session: "1"}
+	if _, err := db.Create(ctx, key, nil); err != nil {
+		return err
+	}
+	cfg := compaction.DefaultConfig()
+	cfg.Summarizer = compaction.SummarizerFunc(orders)
+	cfg.CompactionInterval, cfg.OverlapSize = 4, 0
+	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{})
+	if err != nil {
+		return err
+	}
+	pass := ""
+	for i := range 4 {
+		turn := []string{
+			fmt.Sprintf(`{"invocationId":"inv%d","author":"user","content":{"role":"user","parts":[{"text":"Where is order %d, which I sent for so long ago, and why does nobody tell me?"}]}}`, i, 4711+i),
+			fmt.Sprintf(`{"invocationId":"inv%d","author":"clerk","content":{"role":"model","parts":[{"text":"I have asked the carrier about order %d, and shall write as soon as they answer."}]}}`, i, 4711+i),
+		}
+		for _, text := range turn {
+			e, err := patch.ParseEvent([]byte(text))
+			if err != nil {
+				return err
+			}
+			if _, err := db.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
+				return err
+			}
+		}
+		done, err := c.MaybeCompact(ctx, key)
+		if err != nil {
+			return err
+		}
+		for _, d := range done {
+			fmt.Fprintf(w, "turn %d: %d events became %d\n", i+1, d.EventsBefore, d.EventsAfter)
+			pass = d.PatchID
+		}
+	}
+	if err := show(ctx, w, db, key); err != nil {
+		return err
+	}
+	// A pass is taken back by its id.
+	if _, err := db.Revert(ctx, key, store.BackOptions{}, pass); err != nil {
+		return err
+	}
+	v, err := db.View(ctx, key)
+	fmt.Fprintln(w, v.Len(), "events after taking it back")
+	return err
+}
+
+func show(ctx context.Context, w io.Writer, db *store.Store, key store.Key) error {
+	v, err := db.View(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, e := range v.Entries() {
+		if e.Summary {
+			text, _ := e.Event.Field("content")
+			fmt.Fprintf(w, "%s: %s\n", e.Event.Author(), text)
+			continue
+		}
+		fmt.Fprintf(w, "%s: raw, record %d\n", e.Event.Author(), e.Seq)
+	}
+	return nil
+}
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
