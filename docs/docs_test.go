@@ -41,7 +41,7 @@ var outside = map[string][]string{
 	"store/bolt":   {"go.etcd.io/bbolt"},
 	"compaction":   {"google.golang.org/genai", "github.com/google/uuid"},
 	"fuzz":         {"pgregory.net/rapid"},
-	"cmd/patchlog": {"github.com/google/uuid"},
+	"cmd/patchlog": {"github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
 }
 
 func TestArrowsPointOneWay(t *testing.T) {

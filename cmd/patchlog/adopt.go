@@ -45,7 +45,7 @@ func (a *app) showAdoption(d *adoption) error {
 	if n == 0 {
 		return a.out.line("no compaction records to adopt")
 	}
-	if err := a.out.linef("%s of %s adopted", grouped(len(d.Adopted)), counted(n, "compaction record")); err != nil {
+	if err := a.out.linef("%d of %s adopted", len(d.Adopted), counted(n, "compaction record")); err != nil {
 		return err
 	}
 	for _, l := range d.Left {

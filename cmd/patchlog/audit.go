@@ -90,13 +90,18 @@ func (a *app) auditLine(f effect) error {
 		return a.out.document(f.json())
 	}
 	if e := f.record.Event; e != nil {
-		cells := eventCells(e, e.IsSummary())
+		cells := eventCells(fold.Entry{Event: e, Summary: e.IsSummary()})
 		return a.auditRow(f.record.Seq, cell{"event", plain}, cells[0], cells[1], cells[2])
 	}
 	p := f.record.Patch
 	text := cell{patchText(p), plain}
 	if err := a.auditRow(f.record.Seq, cell{printable(string(p.Type())), bold}, cell{printable(p.ID()), dim}, cell{authorText(p.Author()), cyan}, text); err != nil {
 		return err
+	}
+	if group := p.Group(); group != "" {
+		if err := a.auditNote(dim, "group "+printable(group)); err != nil {
+			return err
+		}
 	}
 	if !f.applied {
 		return a.auditNote(red, "skipped: "+string(f.reason))
@@ -109,7 +114,7 @@ func (a *app) auditLine(f effect) error {
 		return err
 	}
 	for i, e := range f.added {
-		text := eventCells(e, p.Type() == patch.Summarise || e.IsSummary())[2].text
+		text := eventCells(fold.Entry{Event: e, Summary: p.Type() == patch.Summarise || e.IsSummary()})[2].text
 		if err := a.auditNote(plain, fmt.Sprintf("added at index %d, id %s: %s", f.start+i, printable(e.ID()), text)); err != nil {
 			return err
 		}
@@ -124,7 +129,7 @@ const seqColumns = 7
 func (a *app) auditRow(seq uint64, kind, id, author, text cell) error {
 	widths := []int{seqColumns, len("truncate_before"), 36, 14, 0}
 	widths[4] = max(a.out.columns-widths[0]-widths[1]-widths[2]-widths[3]-8, leastLast)
-	return a.out.line(a.out.row([]cell{{grouped(seq), plain}, kind, id, author, text}, widths, []bool{true, false, false, false, false}))
+	return a.out.line(a.out.row([]cell{{fmt.Sprint(seq), plain}, kind, id, author, text}, widths, []bool{true, false, false, false, false}))
 }
 
 // auditNote writes what came of a patch below its row.
@@ -135,17 +140,16 @@ func (a *app) auditNote(s style, text string) error {
 
 // patchText says in one printable line what a patch asks for.
 func patchText(p *patch.PatchEvent) string {
-	text := ""
+	text := "state " + printable(string(p.StatePolicy()))
 	switch p.Type() {
 	case patch.Splice, patch.Summarise:
-		text = fmt.Sprintf("start %d, count %d, ", p.Start(), p.Count())
+		text = fmt.Sprintf("start %d, count %d, ", p.Start(), p.Count()) + text
 	case patch.TruncateBefore:
-		text = "event " + printable(p.EventID()) + ", "
-	}
-	if p.Type() == patch.Revert {
+		text = "event " + printable(p.EventID()) + ", " + text
+	case patch.Pin, patch.Unpin:
+		text = "event " + printable(p.EventID())
+	case patch.Revert:
 		text = "patch " + printable(p.PatchID())
-	} else {
-		text += "state " + printable(string(p.StatePolicy()))
 	}
 	if base, ok := p.Base(); ok {
 		text += fmt.Sprintf(", base %d", base)
@@ -155,9 +159,9 @@ func patchText(p *patch.PatchEvent) string {
 
 func indexRange(start, n int) string {
 	if n == 1 {
-		return grouped(start)
+		return fmt.Sprint(start)
 	}
-	return grouped(start) + " to " + grouped(start+n-1)
+	return fmt.Sprintf("%d to %d", start, start+n-1)
 }
 
 // hidden names an event that went.

@@ -173,8 +173,8 @@ func (c *compacting) showEnd(ctx context.Context, before fold.View, d compaction
 		out.linef("stopped: %s", c.stopped)
 	}
 	tokens, _ := compaction.PromptTokens(after)
-	return out.linef("%s: compacted by %s; %s → %s, prompt about %s → %s tokens; the log ends at record %d", c.key, c.summarizer,
-		grouped(before.Len()), counted(after.Len(), "visible event"), grouped(d.PromptTokens), grouped(tokens), after.Seq())
+	return out.linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", c.key, c.summarizer,
+		before.Len(), counted(after.Len(), "visible event"), grouped(d.PromptTokens), grouped(tokens), after.Seq())
 }
 
 // find returns the record of a patch that has just been logged.
@@ -196,7 +196,7 @@ func passText(r patch.Record, w compaction.Written) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "record %d, %s: index %s", r.Seq, w.Trigger, indexRange(r.Patch.Start(), r.Patch.Count()))
 	if more := w.EventsBefore - r.Patch.Count(); more > 0 {
-		fmt.Fprintf(&b, " and %s before", grouped(more))
+		fmt.Fprintf(&b, " and %d before", more)
 	}
 	fmt.Fprintf(&b, ": %s, %s", eventsText(w.Merged, w.EventsBefore, w.EventsAfter, w.Level), tokensText(w.TokensBefore, w.TokensAfter, w.Ratio))
 	if w.Model != "" {
@@ -219,13 +219,13 @@ func percent(ratio float64) string {
 func eventsText(merged bool, before, after, level int) string {
 	what := counted(before, "event")
 	if merged {
-		what = grouped(before) + " summaries"
+		what = fmt.Sprint(before) + " summaries"
 	}
 	summaries := "summaries"
 	if after == 1 {
 		summaries = "summary"
 	}
-	return fmt.Sprintf("%s → %s %s of level %d", what, grouped(after), summaries, level)
+	return fmt.Sprintf("%s → %d %s of level %d", what, after, summaries, level)
 }
 
 func tokensText(before, after int, ratio float64) string {

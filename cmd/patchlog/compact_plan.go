@@ -127,7 +127,7 @@ func ends(ids []string) string {
 	if len(ids) == 1 {
 		return "1: " + first
 	}
-	return fmt.Sprintf("%s: %s to %s", grouped(len(ids)), first, last)
+	return fmt.Sprintf("%d: %s to %s", len(ids), first, last)
 }
 
 // Of an id in a line of text, so many runes are shown.

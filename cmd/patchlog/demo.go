@@ -263,7 +263,7 @@ func (d *demo) end(ctx context.Context) error {
 	t := newTable("after", "records", "events logged", "events visible", "bytes visible", "tokens, about").numbers(6)
 	t.right[0] = false
 	for _, f := range d.figures {
-		t.add(cell{f.Step, plain}, cell{grouped(f.Records), plain}, cell{grouped(f.Events), plain}, cell{grouped(f.Visible), plain},
+		t.add(cell{f.Step, plain}, cell{fmt.Sprint(f.Records), plain}, cell{fmt.Sprint(f.Events), plain}, cell{fmt.Sprint(f.Visible), plain},
 			cell{grouped(f.Bytes), plain}, cell{grouped(f.Tokens), plain})
 	}
 	if err := out.table(t); err != nil {

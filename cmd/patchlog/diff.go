@@ -39,14 +39,31 @@ type difference struct {
 	State         stateChange `json:"state"`
 	TokensBefore  int         `json:"tokensBefore"`
 	TokensAfter   int         `json:"tokensAfter"`
+	Pinned        []string    `json:"pinned,omitempty"` // ids of visible events
+	Unpinned      []string    `json:"unpinned,omitempty"`
 }
 
 // differenceOf returns all of the difference but the events.
 func differenceOf(before, after fold.View) difference {
-	return difference{
+	d := difference{
 		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: changeOf(before, after),
 		TokensBefore: estimateTokens(visible(before)), TokensAfter: estimateTokens(visible(after)),
 	}
+	was := map[*patch.Event]bool{}
+	for _, e := range before.Entries() {
+		if e.Pinned {
+			was[e.Event] = true
+		}
+	}
+	for _, e := range after.Entries() {
+		switch {
+		case e.Pinned && !was[e.Event]:
+			d.Pinned = append(d.Pinned, e.Event.ID())
+		case !e.Pinned && was[e.Event]:
+			d.Unpinned = append(d.Unpinned, e.Event.ID())
+		}
+	}
+	return d
 }
 
 func (d difference) with(removed, added []logLine) difference {
@@ -56,8 +73,14 @@ func (d difference) with(removed, added []logLine) difference {
 
 // difference writes all of the difference but the events.
 func (o *output) difference(before fold.View, d difference) error {
+	for _, id := range d.Pinned {
+		o.line("pinned: ", printable(id))
+	}
+	for _, id := range d.Unpinned {
+		o.line("no longer pinned: ", printable(id))
+	}
 	o.stateDiff(before, d.State)
-	o.linef("visible events  %s -> %s", grouped(d.VisibleBefore), grouped(d.VisibleAfter))
+	o.linef("visible events  %d -> %d", d.VisibleBefore, d.VisibleAfter)
 	return o.linef("tokens, about   %s -> %s", grouped(d.TokensBefore), grouped(d.TokensAfter))
 }
 
@@ -66,8 +89,8 @@ func (o *output) diff(d fold.Difference) error {
 	before := d.Before
 	t := newTable("", "index", "id", "author", "event")
 	t.right[1] = true
-	row := func(mark string, s style, index int, e *patch.Event, isSummary bool) {
-		cells := append([]cell{{mark, s}, {grouped(index), plain}}, eventCells(e, isSummary)...)
+	row := func(mark string, s style, index int, e fold.Entry) {
+		cells := append([]cell{{mark, s}, {fmt.Sprint(index), plain}}, eventCells(e)...)
 		if s != plain {
 			for i := range cells {
 				cells[i].style = s
@@ -75,20 +98,25 @@ func (o *output) diff(d fold.Difference) error {
 		}
 		t.add(cells...)
 	}
-	start, removed, added := d.First, len(d.Removed), len(d.Added)
+	removed, added := len(d.Removed), len(d.Added)
+	if removed+added == 0 {
+		return o.line("the same events are visible")
+	}
 	around := func(from, to, shift int) {
 		for i := max(from, 0); i < min(to, before.Len()); i++ {
-			row("", plain, i+shift, before.At(i), before.IsSummary(i))
+			row("", plain, i+shift, entryAt(before, i))
 		}
 	}
-	around(start-diffContext, start, 0)
+	around(d.First-diffContext, d.First, 0)
 	for _, e := range d.Removed {
-		row("-", red, e.Index, e.Event, before.IsSummary(e.Index))
+		row("-", red, e.Index, entryAt(before, e.Index))
 	}
 	for _, e := range d.Added {
-		row("+", green, e.Index, e.Event, d.After.IsSummary(e.Index))
+		entry := entryAt(d.After, e.Index)
+		entry.Event = e.Event
+		row("+", green, e.Index, entry)
 	}
-	end := start + removed
+	end := d.First + removed
 	around(end, end+diffContext, added-removed)
 	return o.table(t)
 }

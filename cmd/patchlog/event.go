@@ -89,8 +89,14 @@ func describe(e *patch.Event) string {
 	return strings.Join(said, "; ")
 }
 
+// entryAt returns a visible event with what its view knows of it.
+func entryAt(v fold.View, i int) fold.Entry {
+	return fold.Entry{Event: v.At(i), Seq: v.SeqOf(i), Summary: v.IsSummary(i), Pinned: v.IsPinned(i)}
+}
+
 // eventCells are the cells that say id, author and content of an event.
-func eventCells(e *patch.Event, isSummary bool) []cell {
+func eventCells(entry fold.Entry) []cell {
+	e := entry.Event
 	id := cell{printable(e.ID()), dim}
 	if e.ID() == "" {
 		id.text = "(new)"
@@ -101,8 +107,11 @@ func eventCells(e *patch.Event, isSummary bool) []cell {
 		text.style = yellow
 		isResponse = p.Response
 	}
-	if isSummary {
+	if entry.Summary {
 		text = cell{"summary: " + text.text, magenta}
+	}
+	if entry.Pinned {
+		text.text = "pinned: " + text.text
 	}
 	author := cell{authorText(e.Author()), cyan}
 	if e.Author() == "user" && !isResponse {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -95,46 +94,50 @@ func (a *app) log(ctx context.Context, keyText string, last int, at seq) error {
 		if err != nil {
 			return err
 		}
-		events, n := v.Events(), v.Len()
+		n := v.Len()
 		if 0 < last && last < n {
-			events, n = v.Last(last).Events(), last
+			n = last
 		}
 		if a.json {
-			return a.logLines(ctx, v, events)
+			return a.logLines(ctx, v, n)
 		}
 		which := counted(n, "visible event")
 		if n < v.Len() {
-			which = fmt.Sprintf("last %s of %s", grouped(n), counted(v.Len(), "visible event"))
+			which = fmt.Sprintf("last %d of %s", n, counted(v.Len(), "visible event"))
 		}
 		a.out.linef("%s: %s after record %d", key, which, v.Seq())
-		return a.out.eventTable(v, events)
+		return a.out.eventTable(v, n)
 	})
 }
 
 // logLine is a line of the visible log as JSON.
 type logLine struct {
-	Index int          `json:"index"`
-	Seq   uint64       `json:"seq,omitempty"`
-	Event *patch.Event `json:"event"`
+	Index  int          `json:"index"`
+	Seq    uint64       `json:"seq,omitempty"`
+	Event  *patch.Event `json:"event"`
+	Pinned bool         `json:"pinned,omitempty"`
 }
 
-func (a *app) logLines(ctx context.Context, v fold.View, events iter.Seq2[int, *patch.Event]) error {
-	for i, e := range events {
+// logLines writes the last n events of a view for programs.
+func (a *app) logLines(ctx context.Context, v fold.View, n int) error {
+	for i := v.Len() - n; i < v.Len(); i++ {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := a.out.document(logLine{i, v.SeqOf(i), e}); err != nil {
+		e := entryAt(v, i)
+		if err := a.out.document(logLine{i, e.Seq, e.Event, e.Pinned}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// eventTable writes events of a view for people.
-func (o *output) eventTable(v fold.View, events iter.Seq2[int, *patch.Event]) error {
+// eventTable writes the last n events of a view for people.
+func (o *output) eventTable(v fold.View, n int) error {
 	t := newTable("index", "seq", "id", "author", "event").numbers(2)
-	for i, e := range events {
-		t.add(append([]cell{{grouped(i), plain}, {grouped(v.SeqOf(i)), dim}}, eventCells(e, v.IsSummary(i))...)...)
+	for i := v.Len() - n; i < v.Len(); i++ {
+		e := entryAt(v, i)
+		t.add(append([]cell{{fmt.Sprint(i), plain}, {fmt.Sprint(e.Seq), dim}}, eventCells(e)...)...)
 	}
 	if len(t.rows) == 0 {
 		return nil

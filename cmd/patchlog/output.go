@@ -7,6 +7,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // output is a buffered stream that knows whether a person looks at it. Nothing that it
@@ -98,22 +100,22 @@ func (o *output) paint(s style, text string) painted {
 	return painted("\x1b[" + string(s) + "m" + text + "\x1b[0m")
 }
 
-// cut returns the text with at most most runes; what is cut off shows as "…".
+// terminalWidth says how many columns of a terminal characters take: none, one or two.
+// It does not depend on the environment.
+var terminalWidth runewidth.Condition
+
+func columnsOf(text string) int { return terminalWidth.StringWidth(text) }
+
+// cut returns the text in at most most columns; what is cut off shows as "…".
 func cut(text string, most int) string {
-	n := 0
-	keep := 0 // bytes of the first most-1 runes
-	for i := range text {
-		if n == most-1 {
-			keep = i
-		}
-		if n++; n > most {
-			return strings.TrimRight(text[:keep], " ") + "…"
-		}
+	if columnsOf(text) <= most {
+		return text
 	}
-	return text
+	return strings.TrimRight(terminalWidth.Truncate(text, most-1, ""), " ") + "…"
 }
 
-// grouped writes a number with commas between thousands.
+// grouped writes a size, in bytes or tokens, with commas between thousands. What a person
+// may type back, seqs, indices and counts, is written as it is typed.
 func grouped[N int | int64 | uint64](n N) string {
 	s := strconv.FormatInt(int64(n), 10)
 	digits := strings.TrimPrefix(s, "-")
@@ -131,5 +133,5 @@ func counted[N int | int64 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
-	return grouped(n) + " " + thing + "s"
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -97,7 +100,7 @@ func TestPrintable(t *testing.T) {
 		in   string
 		most int
 		want string
-	}{{"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöüß", 3, "äö…"}, {"a bcd", 3, "a…"}, {"", 3, ""}} {
+	}{{"日本語", 6, "日本語"}, {"日本語", 5, "日本…"}, {"日本語", 4, "日…"}, {"e\u0301e\u0301e\u0301", 3, "e\u0301e\u0301e\u0301"}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöüß", 3, "äö…"}, {"a bcd", 3, "a…"}, {"", 3, ""}} {
 		if got := cut(c.in, c.most); got != c.want {
 			t.Errorf("cut(%q, %d) = %q, want %q", c.in, c.most, got, c.want)
 		}
@@ -106,6 +109,51 @@ func TestPrintable(t *testing.T) {
 		if got := grouped(n); got != want {
 			t.Errorf("grouped(%d) = %q, want %q", n, got, want)
 		}
+	}
+}
+
+// Columns stand below one another, whatever width their characters have.
+func TestColumns(t *testing.T) {
+	s := &screen{columns: 40}
+	o := newOutput(s, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] })
+	tab := newTable("", "", "")
+	for _, text := range []string{"ab", "日本", "e\u0301", "🙂"} {
+		tab.add(cell{text, plain}, cell{text, plain}, cell{strings.Repeat("語", 40), plain})
+	}
+	if err := errors.Join(o.table(tab), o.flush()); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(s.String()) {
+		at := columnsOf(line[:strings.Index(line, "語")])
+		if all := columnsOf(strings.TrimSuffix(line, "\n")); at != 12 || all > 40 || all < 38 {
+			t.Errorf("the last column begins at %d and ends at %d: %q", at, all, line)
+		}
+	}
+}
+
+// What can be typed back, a seq, an index or a count, is printed as it is typed.
+func TestNumbersAsTyped(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var text strings.Builder
+	for i := range 1234 {
+		fmt.Fprintf(&text, `{"id":"e%d","author":"user","content":{"role":"user","parts":[{"text":"%d words"}]}}`+"\n", i, i)
+	}
+	out := must(t, text.String(), "import", "a/u/s", "-") + must(t, "", "log", "a/u/s", "--last", "1001") + must(t, "", "sessions") +
+		must(t, "", "patch", "splice", "a/u/s", "--start", "10", "--count", "1100", "--dry-run") +
+		must(t, "", "patch", "splice", "a/u/s", "--start", "10", "--count", "1100") + must(t, "", "audit", "a/u/s", "--from", "1234")
+	thousands := regexp.MustCompile(`\d,\d\d\d`)
+	for line := range strings.Lines(out) {
+		if thousands.MatchString(line) && !strings.HasPrefix(line, "tokens, about") {
+			t.Errorf("a number that cannot be typed back: %s", line)
+		}
+	}
+	for _, want := range []string{"1234 records added", "last 1001 of 1234 visible events", " 1233  1234  e1233 ", "1100 events hidden", "index 10 to 1109", "\n   1235  splice"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	if stats := must(t, "", "stats", "a/u/s"); !thousands.MatchString(stats) {
+		t.Errorf("bytes are hard to read:\n%s", stats)
 	}
 }
 

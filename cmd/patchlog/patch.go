@@ -228,6 +228,6 @@ func (a *app) showPatched(key store.Key, before fold.View, done store.Committed)
 			Visible int        `json:"visible"`
 		}{key.String(), r.Seq, r.ID(), r.Patch.Type(), hidden, added, visible})
 	}
-	return a.out.linef("%s: %s logged as record %d, id %s: %s hidden, %s added; %s now",
-		key, r.Patch.Type(), r.Seq, printable(r.ID()), counted(hidden, "event"), grouped(added), counted(visible, "visible event"))
+	return a.out.linef("%s: %s logged as record %d, id %s: %s hidden, %d added; %s now",
+		key, r.Patch.Type(), r.Seq, printable(r.ID()), counted(hidden, "event"), added, counted(visible, "visible event"))
 }

@@ -126,7 +126,7 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
 		text += ", did you mean " + strings.Join(meant, " or ") + "?"
-	} else if cmd.HasParent() {
+	} else if cmd.HasParent() && cmd.HasSubCommands() {
 		text += ", want one of " + strings.Join(namesOf(cmd.Commands()), ", ")
 	}
 	return usagef("%s", text)

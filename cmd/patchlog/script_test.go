@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 // compared with are written anew.
 //
 // The clock stands still, summaries are inShort's, and new ids show as new-1, new-2 and so
-// on, in the order in which the script shows them first.
+// on, in the order in which the script shows them first, and can be typed so.
 func TestScripts(t *testing.T) {
 	dir, err := filepath.Abs("testdata")
 	if err != nil {
@@ -75,6 +75,11 @@ func scriptPatchlog(ts *testscript.TestScript, fails bool, args []string) {
 	}
 	to := redirect(">")
 	var stdout, stderr bytes.Buffer
+	for id, shown := range sh.shown {
+		if i := slices.Index(args, shown); i >= 0 {
+			args[i] = id
+		}
+	}
 	sh.env = ts.Getenv
 	sh.code = sh.app(stdin, &stdout, &stderr).run(context.Background(), args)
 	if to != "" {

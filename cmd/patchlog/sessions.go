@@ -107,7 +107,7 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 					return err
 				}
 			}
-			t.add(cell{i.Key.String(), cyan}, cell{grouped(i.Seq), plain}, cell{i.Created.Format(time.RFC3339), dim})
+			t.add(cell{i.Key.String(), cyan}, cell{fmt.Sprint(i.Seq), plain}, cell{i.Created.Format(time.RFC3339), dim})
 		}
 		var err error
 		switch {
@@ -206,15 +206,15 @@ func (a *app) stats(ctx context.Context, keyText string) error {
 		row := func(name, text string) { t.add(cell{name, dim}, cell{text, plain}) }
 		row("session", st.Key)
 		row("created", st.Created.Format(time.RFC3339))
-		row("records", grouped(st.Records))
+		row("records", fmt.Sprint(st.Records))
 		for _, kind := range slices.Sorted(maps.Keys(st.Patches)) {
-			row("  "+printable(string(kind)), grouped(st.Patches[kind]))
+			row("  "+printable(string(kind)), fmt.Sprint(st.Patches[kind]))
 		}
-		row("skipped patches", grouped(st.Skipped))
-		row("visible events", grouped(st.Visible))
+		row("skipped patches", fmt.Sprint(st.Skipped))
+		row("visible events", fmt.Sprint(st.Visible))
 		row("bytes", visibleOf(st.Bytes))
 		row("tokens, about", visibleOf(st.Tokens))
-		row("state keys", grouped(st.StateKeys))
+		row("state keys", fmt.Sprint(st.StateKeys))
 		st.Compaction.rows(row)
 		return a.out.table(t)
 	})

@@ -53,9 +53,9 @@ func (c *compactionStats) add(r patch.Record) {
 
 func (c *compactionStats) rows(row func(name, text string)) {
 	row("prompt", c.Prompt.String())
-	row("compactions", grouped(c.Passes))
+	row("compactions", fmt.Sprint(c.Passes))
 	if l := c.Last; l != nil {
-		row("  last", fmt.Sprintf("%s, record %s, by %s", l.Time.Format(time.RFC3339), grouped(l.Seq), printable(string(l.Trigger))))
+		row("  last", fmt.Sprintf("%s, record %d, by %s", l.Time.Format(time.RFC3339), l.Seq, printable(string(l.Trigger))))
 		row("  events", eventsText(l.Merged, l.EventsBefore, l.EventsAfter, l.Level))
 		row("  tokens", tokensText(l.TokensBefore, l.TokensAfter, l.Ratio))
 		if l.Model != "" {
@@ -85,11 +85,11 @@ func levelsText(byLevel map[int]int) string {
 	var levels []string
 	n := 0
 	for _, level := range slices.Sorted(maps.Keys(byLevel)) {
-		levels = append(levels, fmt.Sprintf("%s of level %d", grouped(byLevel[level]), level))
+		levels = append(levels, fmt.Sprintf("%d of level %d", byLevel[level], level))
 		n += byLevel[level]
 	}
 	if n == 0 {
 		return "0"
 	}
-	return grouped(n) + ": " + strings.Join(levels, ", ")
+	return fmt.Sprint(n) + ": " + strings.Join(levels, ", ")
 }

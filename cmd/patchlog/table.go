@@ -1,9 +1,6 @@
 package main
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 // cell is a field of a table. Its text is printable.
 type cell struct {
@@ -34,7 +31,7 @@ func (t *table) add(cells ...cell) {
 	t.rows = append(t.rows, cells)
 }
 
-// Of the last column, so many runes are shown, however narrow the terminal.
+// The last column has so many columns of the terminal, however narrow the terminal.
 const leastLast = 24
 
 func (o *output) table(t *table) error {
@@ -51,7 +48,7 @@ func (o *output) table(t *table) error {
 	widths := make([]int, len(t.heads))
 	for _, row := range rows {
 		for i, c := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+			widths[i] = max(widths[i], columnsOf(c.text))
 		}
 	}
 	last := len(t.heads) - 1
@@ -76,7 +73,7 @@ func (o *output) row(row []cell, widths []int, right []bool) painted {
 		if i == len(widths)-1 {
 			text = cut(text, widths[i])
 		}
-		space := max(widths[i]-utf8.RuneCountInString(text), 0)
+		space := max(widths[i]-columnsOf(text), 0)
 		if right[i] {
 			gap, space = gap+space, 0
 		}

@@ -170,7 +170,7 @@ func (a *app) showTakenBack(head string, key store.Key, before fold.View, done s
 			Visible int        `json:"visible"`
 		}{key.String(), done.View.Seq(), id, typ, ids, len(d.Removed), len(d.Added), done.View.Len()})
 	}
-	a.out.linef("%s: %s hidden, %s added; %s now", head, counted(len(d.Removed), "event"), grouped(len(d.Added)), counted(done.View.Len(), "visible event"))
+	a.out.linef("%s: %s hidden, %d added; %s now", head, counted(len(d.Removed), "event"), len(d.Added), counted(done.View.Len(), "visible event"))
 	for _, r := range done.Records {
 		a.out.linef("%s logged as record %d, id %s", r.Patch.Type(), r.Seq, printable(r.ID()))
 	}
@@ -248,7 +248,7 @@ func (a *app) showDifference(head string, before, after fold.View) error {
 		events []fold.Visible
 	}{{"-", red, before, events.Removed}, {"+", green, after, events.Added}} {
 		for _, e := range side.events {
-			cells := append([]cell{{side.mark, side.style}, {grouped(e.Index), side.style}}, eventCells(e.Event, side.view.IsSummary(e.Index))...)
+			cells := append([]cell{{side.mark, side.style}, {fmt.Sprint(e.Index), side.style}}, eventCells(entryAt(side.view, e.Index))...)
 			for i := range cells {
 				cells[i].style = side.style
 			}

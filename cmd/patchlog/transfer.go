@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -120,7 +121,7 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 	case done.Added == 0 && done.Present > 0:
 		what = "nothing to add, " + counted(done.Present, "record") + " there already"
 	case done.Present > 0:
-		what += ", " + grouped(done.Present) + " there already"
+		what += ", " + fmt.Sprintf("%d there already", done.Present)
 	}
 	created := ""
 	if done.Created {
