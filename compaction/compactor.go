@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -106,12 +105,10 @@ type Usage struct {
 	AnswerTokens int `json:"answerTokens"`
 }
 
-func (u *Usage) add(r *genai.GenerateContentResponseUsageMetadata) {
+func (u *Usage) add(t Tokens) {
 	u.Calls++
-	if r != nil {
-		u.PromptTokens += int(r.PromptTokenCount)
-		u.AnswerTokens += int(r.CandidatesTokenCount + r.ThoughtsTokenCount)
-	}
+	u.PromptTokens += t.Prompt
+	u.AnswerTokens += t.Answer
 }
 
 // New returns a compactor of the log's sessions. The error matches [patch.ErrInvalid] if

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -23,33 +21,18 @@ var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
 
 // answer returns the text of a summarizer's answer, or why it cannot be used.
 func answer(r Response, maxTokens int) (string, error) {
-	if r.Content == nil {
-		return "", errDeclined
-	}
 	refuse := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrRefusedAnswer, fmt.Sprintf(format, args...))
 	}
 	switch r.FinishReason {
-	case "", genai.FinishReasonStop, genai.FinishReasonUnspecified:
+	case "", FinishStop:
 	default:
 		return refuse("it is not whole, the model stopped with %s", r.FinishReason)
 	}
-	var texts []string
-	thoughts := false
-	for _, p := range r.Content.Parts {
-		switch {
-		case p == nil:
-		case p.FunctionCall != nil:
-			return refuse("it calls the function %q", p.FunctionCall.Name)
-		case p.Thought:
-			thoughts = true
-		case clean(p.Text) != "":
-			texts = append(texts, clean(p.Text))
-		}
+	if r.Text == "" {
+		return "", errDeclined
 	}
-	switch text := strings.Join(texts, "\n"); {
-	case text == "" && thoughts:
-		return refuse("it holds only thoughts")
+	switch text := clean(r.Text); {
 	case text == "":
 		return refuse("it is empty")
 	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }):
