@@ -59,15 +59,15 @@ func clean(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
-// written is a summary's text, and what it was made from.
-type written struct {
+// summaryText is a summary's text, and what it was made from.
+type summaryText struct {
 	group Group
 	text  string
 	again []*patch.Event // shown, but not covered
 }
 
 // summaries makes the events that will stand in a window's place.
-func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func() string) ([]*patch.Event, error) {
+func (s *visible) summaries(w *Window, texts []summaryText, cfg Config, newID func() string) ([]*patch.Event, error) {
 	v := s.view
 	events := make([]*patch.Event, len(texts))
 	gone := map[int]bool{}
@@ -120,7 +120,7 @@ func visibleContent(text string) patch.Content {
 // compactionOf says what a summary stands for, as ADK does: the least and the greatest time
 // of what it covers, and which visible events in between it does not stand for. gone are
 // the events that go along with those.
-func compactionOf(v fold.View, t written, gone map[int]bool) *patch.EventCompaction {
+func compactionOf(v fold.View, t summaryText, gone map[int]bool) *patch.EventCompaction {
 	c := &patch.EventCompaction{CompactedContent: patch.Text("model", t.text)}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	see := func(e *patch.Event) {
