@@ -21,6 +21,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -167,7 +168,7 @@ func TestSummarizersThatDoNoHarm(t *testing.T) {
 			return compaction.Response{}, ctx.Err()
 		}, nil},
 		{"calls a function", func(context.Context, compaction.Request) (compaction.Response, error) {
-			return compaction.Response{Content: &genai.Content{Parts: []*genai.Part{call("x", "y", nil)}}}, nil
+			return gemini.Response("", &genai.Content{Parts: []*genai.Part{call("x", "y", nil)}}, "", nil)
 		}, compaction.ErrRefusedAnswer},
 	} {
 		t.Run(c.name, func(t *testing.T) {

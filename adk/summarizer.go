@@ -8,6 +8,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -30,10 +31,16 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 	if s.llm == nil {
 		return compaction.Response{}, errNoModel
 	}
-	out := compaction.Response{Model: s.llm.Name()}
+	name := s.llm.Name()
+	var content *genai.Content
+	var reason genai.FinishReason
+	var usage *genai.GenerateContentResponseUsageMetadata
+	failed := func(err error) (compaction.Response, error) {
+		resp, _ := gemini.Response(name, nil, reason, usage)
+		return resp, err
+	}
 	refuse := func(format string, args ...any) (compaction.Response, error) {
-		out.Content = nil
-		return out, fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, fmt.Sprintf(format, args...))
+		return failed(fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, fmt.Sprintf(format, args...)))
 	}
 	ask := &model.LLMRequest{
 		Model:    s.llm.Name(),
@@ -42,19 +49,19 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 	}
 	for r, err := range s.llm.GenerateContent(ctx, ask, false) {
 		if err != nil {
-			return compaction.Response{Model: out.Model, Usage: out.Usage}, err
+			return failed(err)
 		}
 		if r == nil || r.Partial {
 			continue
 		}
 		if r.UsageMetadata != nil {
-			out.Usage = r.UsageMetadata
+			usage = r.UsageMetadata
 		}
 		if r.ModelVersion != "" {
-			out.Model = r.ModelVersion
+			name = r.ModelVersion
 		}
 		if r.FinishReason != "" {
-			out.FinishReason = r.FinishReason
+			reason = r.FinishReason
 		}
 		switch {
 		case r.ErrorCode != "" || r.ErrorMessage != "":
@@ -62,15 +69,15 @@ func (s summarizer) Summarize(ctx context.Context, req compaction.Request) (comp
 		case r.Interrupted:
 			return refuse("it was interrupted")
 		case r.Content != nil:
-			out.Content = r.Content
+			content = r.Content
 		}
 	}
-	if out.Content == nil {
+	if content == nil {
 		// Without one, the answer would pass for a summarizer that declines.
 		if err := ctx.Err(); err != nil {
-			return out, err
+			return failed(err)
 		}
 		return refuse("the model said nothing")
 	}
-	return out, nil
+	return gemini.Response(name, content, reason, usage)
 }

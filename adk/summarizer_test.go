@@ -42,13 +42,13 @@ func TestSummarizer(t *testing.T) {
 			equal(t, "model", got.Model, c.as)
 			if c.err != nil {
 				fails(t, err, c.err)
-				if got.Content != nil {
-					t.Errorf("with the error came %v", got.Content)
+				if got.Text != "" {
+					t.Errorf("with the error came %q", got.Text)
 				}
 				return
 			}
 			no(t, err)
-			equal(t, "answer", got.Content, said(c.want))
+			equal(t, "answer", got.Text, c.want)
 		})
 	}
 }
@@ -64,7 +64,7 @@ func TestSummarizerRequest(t *testing.T) {
 	})
 	resp, err := adk.Summarizer(m).Summarize(t.Context(), compaction.Request{Prompt: "the prompt", MaxTokens: 3})
 	no(t, err)
-	equal(t, "finish reason", resp.FinishReason, genai.FinishReasonMaxTokens)
+	equal(t, "finish reason", resp.FinishReason, compaction.FinishReason("MAX_TOKENS"))
 	equal(t, "request", got, &model.LLMRequest{
 		Model:    "func",
 		Contents: []*genai.Content{genai.NewContentFromText("the prompt", "user")},

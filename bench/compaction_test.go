@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -60,7 +58,7 @@ func viewOf(b *testing.B, events []*patch.Event) fold.View {
 }
 
 func told(context.Context, compaction.Request) (compaction.Response, error) {
-	return compaction.Response{Content: genai.NewContentFromText("told", genai.RoleModel)}, nil
+	return compaction.Response{Text: "told"}, nil
 }
 
 // BenchmarkPlan is planning alone, on a view that has been planned on before.

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/google/uuid"
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -92,14 +91,10 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 	if !ok {
 		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
 	}
-	var content *genai.Content
-	if err := c.CompactedContent.Decode(&content); err != nil {
-		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
-	}
-	text, err := answer(Response{Content: content}, math.MaxInt)
-	if errors.Is(err, errDeclined) {
+	if c.CompactedContent.IsZero() {
 		return nil, v, errors.New("it has no compacted content")
 	}
+	text, err := summaryOf(c.CompactedContent)
 	if err != nil {
 		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
 	}
@@ -158,4 +153,23 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		v, patches[i] = next, p
 	}
 	return patches, v, nil
+}
+
+// summaryOf returns the text of a record's content if it can be a summary.
+func summaryOf(content patch.Content) (string, error) {
+	thoughts := false
+	for _, p := range content.Parts() {
+		if p.Kind() == patch.PartCall {
+			return "", fmt.Errorf("%w: it calls the function %q", ErrRefusedAnswer, p.Name())
+		}
+		thoughts = thoughts || p.Thought()
+	}
+	text := textOf(content)
+	switch {
+	case text == "" && thoughts:
+		return "", fmt.Errorf("%w: it holds only thoughts", ErrRefusedAnswer)
+	case text == "":
+		return "", fmt.Errorf("%w: it is empty", ErrRefusedAnswer)
+	}
+	return answer(Response{Text: text}, math.MaxInt)
 }

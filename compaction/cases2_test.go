@@ -16,28 +16,28 @@ import (
 )
 
 func TestAnswersThatCannotBeUsed(t *testing.T) {
-	content := func(parts ...*genai.Part) compaction.Response {
-		return compaction.Response{Content: &genai.Content{Role: genai.RoleModel, Parts: parts}}
+	content := func(parts ...*genai.Part) compaction.SummarizerFunc {
+		return answers(&genai.Content{Role: genai.RoleModel, Parts: parts})
 	}
 	thought := &genai.Part{Text: "hm", Thought: true}
 	call := &genai.Part{FunctionCall: &genai.FunctionCall{Name: "delete_all"}}
-	cutOff, blocked := says("told"), says("told")
-	cutOff.FinishReason, blocked.FinishReason = genai.FinishReasonMaxTokens, genai.FinishReasonSafety
-	for name, resp := range map[string]compaction.Response{
+	long := func(context.Context, compaction.Request) (compaction.Response, error) {
+		return says(strings.Repeat("a text that is longer than half of what it would stand for, and so of no use ", 5)), nil
+	}
+	for name, answer := range map[string]compaction.SummarizerFunc{
 		"a function call":                 content(call),
 		"a function call and a text":      content(&genai.Part{Text: "told"}, call),
 		"no part":                         content(),
 		"an empty text":                   content(&genai.Part{Text: " \n"}),
 		"a thought":                       content(thought),
 		"nil parts":                       content(nil, nil),
-		"cut off":                         cutOff,
-		"blocked":                         blocked,
-		"more than half of what there is": says(strings.Repeat("a text that is longer than half of what it would stand for, and so of no use ", 5)),
+		"cut off":                         stopped("MAX_TOKENS"),
+		"blocked":                         stopped("SAFETY"),
+		"more than half of what there is": long,
 	} {
 		s := newSession(t, "u1*40 a1*40 u2*40 a2*40")
 		before := s.view()
-		sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { return resp, nil }}
-		c := s.compactor(every(2, 0, sum))
+		c := s.compactor(every(2, 0, answer))
 		done, err := c.MaybeCompact(t.Context(), key)
 		var refused *compaction.SummarizerError
 		if done != nil || !errors.Is(err, compaction.ErrRefusedAnswer) || !errors.As(err, &refused) || refused.Count != 4 {
@@ -227,7 +227,7 @@ func TestRefusedWindowIsPassedOver(t *testing.T) {
 	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
 		if r.Events[0].ID() == "e0" {
 			resp := says("told")
-			resp.FinishReason = genai.FinishReasonSafety
+			resp.FinishReason = "SAFETY"
 			return resp, nil
 		}
 		return says("told"), nil

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -78,40 +77,6 @@ type Attempt[K comparable] struct {
 
 	Trigger Trigger
 	Took    time.Duration // with the calls of the summarizer
-}
-
-// Written says what one pass of compaction put into a log. The same is in the patch's
-// customMetadata["patchlog"], under the names of the JSON tags.
-type Written struct {
-	PatchID      string        `json:"-"`
-	Trigger      Trigger       `json:"trigger"`
-	Merged       bool          `json:"merged"`       // summaries went, not raw events
-	Level        int           `json:"level"`        // of the summaries, the highest
-	EventsBefore int           `json:"eventsBefore"` // visible events that went
-	EventsAfter  int           `json:"eventsAfter"`  // summaries that came
-	TokensBefore int           `json:"tokensBefore"` // estimated, of the events that went
-	TokensAfter  int           `json:"tokensAfter"`  // estimated, of the summaries
-	Ratio        float64       `json:"ratio"`        // TokensAfter over TokensBefore; 0 if nothing went
-	Model        string        `json:"model,omitempty"`
-	Took         time.Duration `json:"-"` // with the calls of the summarizer
-
-	// Usage is what the summarizer measured, added up over its calls.
-	Usage Usage `json:"usage"`
-}
-
-// Usage counts the tokens of a summarizer's calls, where it measures them.
-type Usage struct {
-	Calls        int `json:"calls"`
-	PromptTokens int `json:"promptTokens"`
-	AnswerTokens int `json:"answerTokens"`
-}
-
-func (u *Usage) add(r *genai.GenerateContentResponseUsageMetadata) {
-	u.Calls++
-	if r != nil {
-		u.PromptTokens += int(r.PromptTokenCount)
-		u.AnswerTokens += int(r.CandidatesTokenCount + r.ThoughtsTokenCount)
-	}
 }
 
 // New returns a compactor of the log's sessions. The error matches [patch.ErrInvalid] if
@@ -290,9 +255,9 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 		},
 		viewAt: func(ctx context.Context, seq uint64) (fold.View, error) { return c.log.ViewAt(ctx, key, seq) },
 	}
-	var texts []written
+	var texts []summaryText
 	for _, g := range w.Groups {
-		t := written{group: g}
+		t := summaryText{group: g}
 		var err error
 		if !w.Merge && tokensAt(v, g.Indices) >= briefTokens {
 			if t.again, err = log.shownAgain(ctx, v, g, c.cfg.OverlapSize); err != nil {
@@ -316,11 +281,11 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 	if out.TokensBefore > 0 {
 		out.Ratio = float64(out.TokensAfter) / float64(out.TokensBefore)
 	}
-	about := out.metadata(time.Since(start))
-	if about[recentKey], err = c.recents(ctx, s, w, summaries, log); err != nil {
+	about := patchMetadata{Written: out, DurationMs: time.Since(start).Milliseconds()}
+	if about.Recent, err = c.recents(ctx, s, w, summaries, log); err != nil {
 		return out, v, err
 	}
-	patches, err := w.patches(summaries, out.PatchID, about)
+	patches, err := w.patches(summaries, out.PatchID, about.metadata())
 	if err != nil {
 		return out, v, err
 	}
@@ -364,11 +329,11 @@ func (c *Compactor[K]) text(ctx context.Context, key K, req Request, covered int
 
 // recents says of a window's summaries which events of theirs are recent, by their ids. A
 // summary of summaries has what the last of these has.
-func (c *Compactor[K]) recents(ctx context.Context, s *visible, w *Window, summaries []*patch.Event, log bound) (map[string]any, error) {
-	out := map[string]any{}
+func (c *Compactor[K]) recents(ctx context.Context, s *visible, w *Window, summaries []*patch.Event, log bound) (map[string]recent, error) {
+	out := map[string]recent{}
 	for i, g := range w.Groups {
 		if !w.Merge {
-			out[summaries[i].ID()] = s.recent(g, c.cfg.OverlapSize).metadata()
+			out[summaries[i].ID()] = s.recent(g, c.cfg.OverlapSize)
 			continue
 		}
 		for _, of := range slices.Backward(g.Indices) {
@@ -380,28 +345,12 @@ func (c *Compactor[K]) recents(ctx context.Context, s *visible, w *Window, summa
 				continue
 			}
 			if r, said := saidRecent(p, s.view.At(of).ID()); said {
-				out[summaries[i].ID()] = r.metadata()
+				out[summaries[i].ID()] = r
 				break
 			}
 		}
 	}
 	return out, nil
-}
-
-func (w Written) metadata(took time.Duration) map[string]any {
-	m := map[string]any{
-		"trigger": string(w.Trigger), "merged": w.Merged, "level": w.Level,
-		"eventsBefore": w.EventsBefore, "eventsAfter": w.EventsAfter,
-		"tokensBefore": w.TokensBefore, "tokensAfter": w.TokensAfter, "ratio": w.Ratio,
-		"durationMs": took.Milliseconds(),
-		"usage": map[string]any{
-			"calls": w.Usage.Calls, "promptTokens": w.Usage.PromptTokens, "answerTokens": w.Usage.AnswerTokens,
-		},
-	}
-	if w.Model != "" {
-		m["model"] = w.Model
-	}
-	return m
 }
 
 // So many calls of a summarizer may have been given up and not have returned before no

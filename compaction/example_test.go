@@ -49,7 +49,7 @@ func exampleStore() *store.Store {
 // clerk is a summarizer in place of a model.
 var clerk = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	text := fmt.Sprintf("Ann misses order 4711. (%d events)", len(r.Events))
-	return compaction.Response{Content: genai.NewContentFromText(text, genai.RoleModel)}, nil
+	return compaction.Response{Text: text}, nil
 })
 
 func ExamplePlan() {

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/genai"
-
+	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -57,10 +56,7 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if text == "" {
 		return Response{}, nil
 	}
-	return Response{
-		Content: &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: text}}},
-		Model:   extractiveModel,
-	}, nil
+	return Response{Text: text, Model: extractiveModel}, nil
 }
 
 // Beginnings of lines, and of what follows in them.
@@ -196,7 +192,7 @@ func (t *extractTurn) addResult(name string, response []byte) {
 }
 
 func functionName(name string) string {
-	return cutRunes(newPassage(name).text, maxNameWidth)
+	return oneline.Cut(newPassage(name).text, maxNameWidth)
 }
 
 // callKey is what a response has in common with its call.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
 )
 
 // callList is the function calls of an invocation, those of one function together. Cut
@@ -204,7 +206,7 @@ func leavesOf(text json.RawMessage) []leaf {
 				leaves = append(leaves, leaf{key, value, len(levels), true})
 			}
 		case json.Number:
-			leaves = append(leaves, leaf{key, cutRunes(token.String(), maxValueWidth), len(levels), false})
+			leaves = append(leaves, leaf{key, oneline.Cut(token.String(), maxValueWidth), len(levels), false})
 		case bool:
 			leaves = append(leaves, leaf{key, fmt.Sprint(token), len(levels), false})
 		}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
 )
 
 // passage is text on one line that can be cut short without losing what is worth most
@@ -38,7 +40,7 @@ const (
 
 // newPassage puts the text on one line, with single spaces.
 func newPassage(text string) *passage {
-	text = oneLine(strings.Join(strings.Fields(text), " "))
+	text = oneline.Escape(strings.Join(strings.Fields(text), " "))
 	return &passage{text: text, runes: utf8.RuneCountInString(text), facts: findFacts(text)}
 }
 

@@ -68,13 +68,13 @@ func extract(t interface {
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	if resp.Content == nil {
+	if resp.Text == "" {
 		return ""
 	}
-	if resp.Model != "extractive" || resp.Content.Role != genai.RoleModel || len(resp.Content.Parts) != 1 || resp.FinishReason != "" || resp.Usage != nil {
+	if resp.Model != "extractive" || resp.FinishReason != "" || resp.Usage != (compaction.Tokens{}) {
 		t.Fatalf("the response is %+v", resp)
 	}
-	return resp.Content.Parts[0].Text
+	return resp.Text
 }
 
 type object = map[string]any
@@ -462,7 +462,7 @@ func ExampleExtractive() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(resp.Content.Parts[0].Text)
+	fmt.Println(resp.Text)
 	// Output:
 	// - User: Where is my order 4711? → did: track(order=4711) → outcome: It was sent yesterday.; ids: parcel=RX-20-77
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -31,16 +32,20 @@ type misbehaviour struct {
 
 func answers(c *genai.Content) compaction.SummarizerFunc {
 	return func(context.Context, compaction.Request) (compaction.Response, error) {
-		return compaction.Response{Content: c}, nil
+		return gemini.Response("", c, "", nil)
 	}
 }
 
-func stopped(reason genai.FinishReason) compaction.SummarizerFunc {
+func stopped(reason compaction.FinishReason) compaction.SummarizerFunc {
 	return func(context.Context, compaction.Request) (compaction.Response, error) {
 		r := says("told")
 		r.FinishReason = reason
 		return r, nil
 	}
+}
+
+func stoppedShort(context.Context, compaction.Request) (compaction.Response, error) {
+	return compaction.Response{FinishReason: "MAX_TOKENS"}, nil
 }
 
 func misbehaviours(release <-chan struct{}) []misbehaviour {
@@ -65,6 +70,8 @@ func misbehaviours(release <-chan struct{}) []misbehaviour {
 			return says("told"), nil
 		}, context.DeadlineExceeded, "given up"},
 		{"declines", answers(nil), nil, ""},
+		{"stops short of any text", stoppedShort, refused, "MAX_TOKENS"},
+		{"white space", func(context.Context, compaction.Request) (compaction.Response, error) { return says(" \n"), nil }, refused, "empty"},
 		{"no parts", answers(&genai.Content{}), refused, "empty"},
 		{"nil parts", answers(part(nil, nil)), refused, "empty"},
 		{"blank text", answers(part(genai.NewPartFromText(" \n\t"))), refused, "empty"},
@@ -78,8 +85,8 @@ func misbehaviours(release <-chan struct{}) []misbehaviour {
 		{"a soft hyphen", answers(part(genai.NewPartFromText("\u00ad"))), refused, "no letter"},
 		{"no Unicode", answers(part(genai.NewPartFromText("\xff\xfe"))), refused, "no letter"},
 		{"an ellipsis", answers(part(genai.NewPartFromText("…"), genai.NewPartFromText("--"))), refused, "no letter"},
-		{"cut off", stopped(genai.FinishReasonMaxTokens), refused, "MAX_TOKENS"},
-		{"blocked", stopped(genai.FinishReasonSafety), refused, "SAFETY"},
+		{"cut off", stopped("MAX_TOKENS"), refused, "MAX_TOKENS"},
+		{"blocked", stopped("SAFETY"), refused, "SAFETY"},
 		{"stopped for a reason that is not known", stopped("SOMETHING_NEW"), refused, "SOMETHING_NEW"},
 		{"longer than a summary may be", func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 			return says(strings.Repeat("abcd", r.MaxTokens+1)), nil

@@ -214,7 +214,30 @@ func TestAdoptWithoutText(t *testing.T) {
 	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, r); err != nil {
 		t.Fatal(err)
 	}
-	if a := compaction.Adopt(s.view()); len(a.Patches) != 0 || len(a.Left) != 1 {
+	if a := compaction.Adopt(s.view()); len(a.Patches) != 0 || len(a.Left) != 1 || a.Left[0].Reason != "it has no compacted content" {
 		t.Errorf("%+v", a)
+	}
+}
+
+// A record whose content is no summary stays, and says why.
+func TestAdoptOfNoSummary(t *testing.T) {
+	text, thought := map[string]any{"text": "told"}, map[string]any{"text": "hm", "thought": true}
+	call := map[string]any{"functionCall": map[string]any{"name": "delete_all"}}
+	for why, parts := range map[string][]any{
+		`calls the function "delete_all"`: {text, call},
+		"only thoughts":                   {thought, map[string]any{"text": " "}},
+		"is empty":                        {map[string]any{"text": " "}},
+		"no letter":                       {map[string]any{"text": "--"}},
+	} {
+		s := newSession(t, "u1")
+		r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{
+			"startTimestamp": epoch(0), "endTimestamp": epoch(9), "compactedContent": content("model", parts...),
+		}}})
+		if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, r); err != nil {
+			t.Fatal(err)
+		}
+		if a := compaction.Adopt(s.view()); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, why) {
+			t.Errorf("%s: %+v", why, a)
+		}
 	}
 }

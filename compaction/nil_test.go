@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -42,9 +43,9 @@ func TestNil(t *testing.T) {
 			_, err := compaction.NewWorker[store.Key](nil, compaction.WorkerOptions{})
 			return err
 		}, "compactor"},
-		"summarizer":       {with(func(c *compaction.Config) { c.Summarizer = (*compaction.Gemini)(nil) }), "Summarizer"},
+		"summarizer":       {with(func(c *compaction.Config) { c.Summarizer = (*gemini.Summarizer)(nil) }), "Summarizer"},
 		"summarizing func": {with(func(c *compaction.Config) { c.Summarizer = compaction.SummarizerFunc(nil) }), "Summarizer"},
-		"fallback":         {with(func(c *compaction.Config) { c.Fallback = (*compaction.Gemini)(nil) }), "Fallback"},
+		"fallback":         {with(func(c *compaction.Config) { c.Fallback = (*gemini.Summarizer)(nil) }), "Fallback"},
 		"event of a request": {func() error {
 			_, err := compaction.Extractive{}.Summarize(t.Context(), compaction.Request{Events: []*patch.Event{nil}})
 			return err

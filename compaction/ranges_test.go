@@ -75,6 +75,7 @@ func TestFilterForgedRecord(t *testing.T) {
 	}
 	call := map[string]any{"functionCall": map[string]any{"name": "delete_all"}}
 	text := map[string]any{"text": "to\x1bld"}
+	thought := map[string]any{"text": "hm", "thought": true}
 	for _, row := range []struct {
 		record *patch.Event
 		want   string
@@ -82,6 +83,7 @@ func TestFilterForgedRecord(t *testing.T) {
 		{forged(3, text, call), "r"},
 		{forged(1, text), "r e1 e2 e3"},             // the call's response is outside
 		{forged(3, call), "e0 e1 e2 e3"},            // it says nothing
+		{forged(3, thought), "e0 e1 e2 e3"},         // nor does this
 		{forged(3), "e0 e1 e2 e3"},                  // nor does this
 		{forged(0, text, call), "r e1 e2 e3"},       // only the question
 		{forged(2, call, text, call, text), "r e3"}, // the pair goes

@@ -96,8 +96,8 @@ func TestSummarySaysWhatWaits(t *testing.T) {
 			t.Errorf("%s: the transcript says so: %v", row.log, got)
 		}
 		r, err := compaction.Extractive{}.Summarize(t.Context(), compaction.Request{Events: all, MaxTokens: 500})
-		if got := strings.Contains(r.Content.Parts[0].Text, "unanswered: tool"); err != nil || got != row.open {
-			t.Errorf("%s: the summary says so: %v, %v: %s", row.log, got, err, r.Content.Parts[0].Text)
+		if got := strings.Contains(r.Text, "unanswered: tool"); err != nil || got != row.open {
+			t.Errorf("%s: the summary says so: %v, %v: %s", row.log, got, err, r.Text)
 		}
 	}
 }

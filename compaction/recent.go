@@ -3,7 +3,6 @@ package compaction
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -17,9 +16,6 @@ type recent struct {
 	Seqs [][2]uint64 `json:"seqs"` // ranges, both ends included
 	IDs  string      `json:"ids"`  // the checksum of the events' ids
 }
-
-// recentKey is where a patch's customMetadata["patchlog"] has what is recent.
-const recentKey = "recent"
 
 // recentEvent is a raw event's place in the log, and its id.
 type recentEvent struct {
@@ -57,16 +53,7 @@ func (r recent) metadata() map[string]any {
 
 // saidRecent returns what a patch says is recent of a summary that it put in, if it does.
 func saidRecent(p *patch.PatchEvent, summaryID string) (r recent, ok bool) {
-	text, ok := p.Field("customMetadata")
-	if !ok {
-		return r, false
-	}
-	var metadata map[string]struct {
-		Recent map[string]recent `json:"recent"`
-	}
-	if json.Unmarshal(text, &metadata) != nil {
-		return r, false
-	}
-	r, ok = metadata[lineageKey].Recent[summaryID]
+	m, _ := metadataOf(p)
+	r, ok = m.Recent[summaryID]
 	return r, ok && len(r.Seqs) > 0
 }

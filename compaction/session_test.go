@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -142,7 +140,7 @@ func (s *scripted) calls() int {
 }
 
 func says(text string) compaction.Response {
-	return compaction.Response{Content: genai.NewContentFromText(text, genai.RoleModel), Model: "scripted", FinishReason: genai.FinishReasonStop}
+	return compaction.Response{Text: text, Model: "scripted", FinishReason: compaction.FinishStop}
 }
 
 func ids(events []*patch.Event) string {

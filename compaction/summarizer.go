@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -14,7 +12,7 @@ import (
 // goroutines at once, and should return soon after ctx is done: a call that does not is
 // left alone, and what it says then is not used.
 //
-// A Response without content, and no error, means that it declines. The compactor
+// A Response without text, and no error, means that it declines. The compactor
 // judges an answer before it uses it; see [Compactor.MaybeCompact].
 type Summarizer interface {
 	Summarize(ctx context.Context, req Request) (Response, error)
@@ -57,18 +55,31 @@ type Request struct {
 
 // Response is a summarizer's answer.
 type Response struct {
-	// Content is the summary: texts, of which thoughts are left out.
-	Content *genai.Content
+	// Text is the summary. What is no UTF-8 in it is repaired, and control characters are
+	// left out.
+	Text string
 
 	// Model names what wrote it, for the record.
 	Model string
 
-	// FinishReason is why the model stopped, as the model's API says. Other reasons than
-	// STOP and none mean that the answer is not whole, and it is refused.
-	FinishReason genai.FinishReason
+	// FinishReason is why the model stopped. Other reasons than [FinishStop] and none mean
+	// that the answer is not whole, and it is refused.
+	FinishReason FinishReason
 
-	// Usage is what the model measured, if it did.
-	Usage *genai.GenerateContentResponseUsageMetadata
+	// Usage is what the model measured; zero if it did not.
+	Usage Tokens
+}
+
+// FinishReason is why a model stopped, as its API says.
+type FinishReason string
+
+// FinishStop: the model had said what it had to say.
+const FinishStop FinishReason = "STOP"
+
+// Tokens are what one call of a model took.
+type Tokens struct {
+	Prompt int
+	Answer int // with what the model thought before it
 }
 
 // Errors about summarizers. A compactor's error about one matches one of them, or is

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unicode"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -23,33 +21,18 @@ var errTooLong = fmt.Errorf("%w: it is too long", ErrRefusedAnswer)
 
 // answer returns the text of a summarizer's answer, or why it cannot be used.
 func answer(r Response, maxTokens int) (string, error) {
-	if r.Content == nil {
-		return "", errDeclined
-	}
 	refuse := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("%w: %s", ErrRefusedAnswer, fmt.Sprintf(format, args...))
 	}
 	switch r.FinishReason {
-	case "", genai.FinishReasonStop, genai.FinishReasonUnspecified:
+	case "", FinishStop:
 	default:
 		return refuse("it is not whole, the model stopped with %s", r.FinishReason)
 	}
-	var texts []string
-	thoughts := false
-	for _, p := range r.Content.Parts {
-		switch {
-		case p == nil:
-		case p.FunctionCall != nil:
-			return refuse("it calls the function %q", p.FunctionCall.Name)
-		case p.Thought:
-			thoughts = true
-		case clean(p.Text) != "":
-			texts = append(texts, clean(p.Text))
-		}
+	if r.Text == "" {
+		return "", errDeclined
 	}
-	switch text := strings.Join(texts, "\n"); {
-	case text == "" && thoughts:
-		return refuse("it holds only thoughts")
+	switch text := clean(r.Text); {
 	case text == "":
 		return refuse("it is empty")
 	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }):
@@ -76,15 +59,15 @@ func clean(text string) string {
 	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
 
-// written is a summary's text, and what it was made from.
-type written struct {
+// summaryText is a summary's text, and what it was made from.
+type summaryText struct {
 	group Group
 	text  string
 	again []*patch.Event // shown, but not covered
 }
 
 // summaries makes the events that will stand in a window's place.
-func (s *visible) summaries(w *Window, texts []written, cfg Config, newID func() string) ([]*patch.Event, error) {
+func (s *visible) summaries(w *Window, texts []summaryText, cfg Config, newID func() string) ([]*patch.Event, error) {
 	v := s.view
 	events := make([]*patch.Event, len(texts))
 	gone := map[int]bool{}
@@ -137,7 +120,7 @@ func visibleContent(text string) patch.Content {
 // compactionOf says what a summary stands for, as ADK does: the least and the greatest time
 // of what it covers, and which visible events in between it does not stand for. gone are
 // the events that go along with those.
-func compactionOf(v fold.View, t written, gone map[int]bool) *patch.EventCompaction {
+func compactionOf(v fold.View, t summaryText, gone map[int]bool) *patch.EventCompaction {
 	c := &patch.EventCompaction{CompactedContent: patch.Text("model", t.text)}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	see := func(e *patch.Event) {

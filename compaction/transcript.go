@@ -4,9 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -45,7 +44,7 @@ func transcript(events []*patch.Event, maxRunes, maxText int) string {
 }
 
 func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answered map[string]bool) {
-	who := oneLine(e.Author())
+	who := oneline.Escape(e.Author())
 	if who == "" {
 		who = "unknown"
 	}
@@ -56,29 +55,29 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 		switch p.Kind() {
 		case patch.PartText:
 			if text := strings.TrimSpace(p.Text()); text != "" {
-				fmt.Fprintf(b, "%s: %s\n", who, cutRunes(oneLine(text), maxText))
+				fmt.Fprintf(b, "%s: %s\n", who, oneline.Cut(oneline.Escape(text), maxText))
 			}
 		case patch.PartCall:
-			fmt.Fprintf(b, "%s calls %s%s", who, oneLine(p.Name()), idNote(p.ID()))
+			fmt.Fprintf(b, "%s calls %s%s", who, oneline.Escape(p.Name()), idNote(p.ID()))
 			if args := p.Args(); len(args) > 0 {
-				b.WriteString(" " + cutRunes(oneLine(string(args)), maxRunes))
+				b.WriteString(" " + oneline.Cut(oneline.Escape(string(args)), maxRunes))
 			}
 			if !answered[p.ID()] {
 				b.WriteString(" (never answered)")
 			}
 			b.WriteByte('\n')
 		case patch.PartResponse:
-			fmt.Fprintf(b, "%s returns%s to %s: %s\n", oneLine(p.Name()), idNote(p.ID()), who, cutRunes(oneLine(string(p.Response())), maxRunes))
+			fmt.Fprintf(b, "%s returns%s to %s: %s\n", oneline.Escape(p.Name()), idNote(p.ID()), who, oneline.Cut(oneline.Escape(string(p.Response())), maxRunes))
 		case patch.PartCode:
-			fmt.Fprintf(b, "%s runs code: %s\n", who, cutRunes(oneLine(p.Text()), maxRunes))
+			fmt.Fprintf(b, "%s runs code: %s\n", who, oneline.Cut(oneline.Escape(p.Text()), maxRunes))
 		case patch.PartCodeResult:
-			fmt.Fprintf(b, "code returns to %s: %s\n", who, cutRunes(oneLine(p.Text()), maxRunes))
+			fmt.Fprintf(b, "code returns to %s: %s\n", who, oneline.Cut(oneline.Escape(p.Text()), maxRunes))
 		case patch.PartData:
 			fmt.Fprintf(b, "%s sends data:%s\n", who, spaced(p.MIMEType(), p.Name()))
 		case patch.PartFile:
 			fmt.Fprintf(b, "%s sends a file:%s\n", who, spaced(p.MIMEType(), p.URI()))
 		case patch.PartOther:
-			fmt.Fprintf(b, "%s sends: %s\n", who, cutRunes(oneLine(string(p.JSON())), maxRunes))
+			fmt.Fprintf(b, "%s sends: %s\n", who, oneline.Cut(oneline.Escape(string(p.JSON())), maxRunes))
 		}
 	}
 }
@@ -87,7 +86,7 @@ func idNote(callID string) string {
 	if callID == "" {
 		return ""
 	}
-	return " (" + oneLine(callID) + ")"
+	return " (" + oneline.Escape(callID) + ")"
 }
 
 // spaced writes what is there of some words, each after a space.
@@ -95,7 +94,7 @@ func spaced(all ...string) string {
 	var b strings.Builder
 	for _, w := range all {
 		if w != "" {
-			b.WriteString(" " + oneLine(w))
+			b.WriteString(" " + oneline.Escape(w))
 		}
 	}
 	return b.String()
@@ -109,56 +108,4 @@ func hasTranscript(e *patch.Event) bool {
 	var b strings.Builder
 	writeEvent(&b, e, 1, 1, nil)
 	return b.Len() > 0
-}
-
-// oneLine escapes what would end a line or steer a terminal. U+2028 and U+2029 separate
-// lines; NEL, VT and FF do for some readers, and are control characters.
-func oneLine(s string) string {
-	clean := true
-	for _, r := range s {
-		if breaksLine(r) {
-			clean = false
-			break
-		}
-	}
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\t':
-			b.WriteByte(' ')
-		case breaksLine(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func breaksLine(r rune) bool {
-	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
-}
-
-// cutRunes cuts a text to so many runes and says how many are missing; 0 is no limit.
-func cutRunes(s string, limit int) string {
-	if limit <= 0 || len(s) <= limit {
-		return s
-	}
-	n := utf8.RuneCountInString(s)
-	if n <= limit {
-		return s
-	}
-	end := 0
-	for range limit {
-		_, size := utf8.DecodeRuneInString(s[end:])
-		end += size
-	}
-	return fmt.Sprintf("%s [… %d more characters]", s[:end], n-limit)
 }

@@ -42,7 +42,7 @@ With --json each pass is a line {"key","seq","id","summarizer","start","count","
 	fs := cmd.Flags()
 	var f compactFlags
 	f.declare(fs)
-	cmd.RegisterFlagCompletionFunc("summarizer", cobra.FixedCompletions([]cobra.Completion{gemini, extractive}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("summarizer", cobra.FixedCompletions([]cobra.Completion{byGemini, extractive}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err

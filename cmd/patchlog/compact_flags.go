@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
 )
 
 // compactFlags say when a session is compacted, and by whom.
@@ -22,7 +23,7 @@ func (f *compactFlags) declare(fs *pflag.FlagSet) {
 	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens
 	fs.BoolVar(&f.plan, "plan", false, "show what would be summarised next and why, and write nothing")
 	fs.StringVar(&f.summarizer, "summarizer", "", "who writes the summaries: `NAME` is gemini or extractive")
-	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+compaction.DefaultGeminiModel+" unless given")
+	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+gemini.DefaultModel+" unless given")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
 	fs.Var(number{&f.cfg.OverlapSize, 0}, "overlap", "show the summarizer `N` invocations before these again")
 	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
@@ -38,11 +39,11 @@ func (f *compactFlags) declare(fs *pflag.FlagSet) {
 // check finds what no flag alone has wrong.
 func (f *compactFlags) check() error {
 	switch {
-	case f.summarizer != "" && f.summarizer != gemini && f.summarizer != extractive:
-		return usagef("--summarizer: unknown name %q; one of %s, %s", f.summarizer, gemini, extractive)
+	case f.summarizer != "" && f.summarizer != byGemini && f.summarizer != extractive:
+		return usagef("--summarizer: unknown name %q; one of %s, %s", f.summarizer, byGemini, extractive)
 	case f.model != "" && f.summarizer == extractive:
-		return usagef("--model is for --summarizer %s", gemini)
-	case compaction.GeminiOptions{Model: f.model}.Validate() != nil:
+		return usagef("--model is for --summarizer %s", byGemini)
+	case gemini.Options{Model: f.model}.Validate() != nil:
 		return usagef("--model: %q is no model's name", f.model)
 	case f.cfg.TokenThreshold > 0 && f.cfg.EventRetentionSize == 0:
 		return usagef("--token-threshold goes with --retain, from 1 on")

@@ -79,7 +79,7 @@ func TestCompactGemini(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if doc.Key != "a/u/s" || doc.Seq != 11 || doc.Summarizer != gemini || doc.Start != 0 || doc.Count != 10 || doc.EventsBefore != 10 ||
+	if doc.Key != "a/u/s" || doc.Seq != 11 || doc.Summarizer != byGemini || doc.Start != 0 || doc.Count != 10 || doc.EventsBefore != 10 ||
 		doc.EventsAfter != 1 || doc.Trigger != compaction.ByInterval || doc.Usage != (compaction.Usage{Calls: 1, PromptTokens: 321, AnswerTokens: 12}) {
 		t.Errorf("got %+v", doc)
 	}
@@ -166,7 +166,7 @@ func TestCompactStops(t *testing.T) {
 	} {
 		var stdout bytes.Buffer
 		a := newShell().app("", &stdout, &stdout)
-		on := compacting{app: a, store: s, key: key, summarizer: gemini, passes: c.passes}
+		on := compacting{app: a, store: s, key: key, summarizer: byGemini, passes: c.passes}
 		on.observe(t.Context(), compaction.Attempt[store.Key]{Key: key, Outcome: c.outcome})
 		if err := on.showEnd(t.Context(), v, compaction.Decision{}); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 )
@@ -143,5 +142,5 @@ func (sh *shell) app(stdin string, stdout, stderr *bytes.Buffer) *app {
 // inShort is a summarizer whose words do not change when the real one becomes better.
 func inShort(_ context.Context, r compaction.Request) (compaction.Response, error) {
 	text := fmt.Sprintf("%s to %s in short", r.Events[0].ID(), r.Events[len(r.Events)-1].ID())
-	return compaction.Response{Content: genai.NewContentFromText(text, genai.RoleModel), Model: extractive}, nil
+	return compaction.Response{Text: text, Model: extractive}, nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,7 +42,7 @@ func compactionOf(v fold.View) compactionStats {
 
 // add counts a patch, if compaction logged it.
 func (c *compactionStats) add(r patch.Record) {
-	w, ok := writtenBy(r.Patch)
+	w, ok := compaction.WrittenBy(r.Patch)
 	if !ok {
 		return
 	}
@@ -63,22 +62,6 @@ func (c *compactionStats) rows(row func(name, text string)) {
 		}
 	}
 	row("visible summaries", levelsText(c.Summaries))
-}
-
-// writtenBy returns what a patch says of the pass of compaction that logged it, if one
-// did.
-func writtenBy(p *patch.PatchEvent) (w compaction.Written, ok bool) {
-	text, ok := p.Field("customMetadata")
-	if !ok {
-		return w, false
-	}
-	var metadata struct {
-		Pass compaction.Written `json:"patchlog"`
-	}
-	if json.Unmarshal(text, &metadata) != nil {
-		return w, false
-	}
-	return metadata.Pass, metadata.Pass.Trigger != ""
 }
 
 func levelsText(byLevel map[int]int) string {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
 )
 
 // The summarizers, by the names that --summarizer takes.
 const (
-	gemini     = "gemini"
+	byGemini   = "gemini"
 	extractive = "extractive"
 )
 
@@ -22,7 +22,7 @@ func (a *app) useSummarizer(ctx context.Context, f *compactFlags) (string, error
 	switch {
 	case name != "":
 	case key != "" || f.model != "":
-		name = gemini
+		name = byGemini
 	default:
 		name = extractive
 	}
@@ -33,7 +33,7 @@ func (a *app) useSummarizer(ctx context.Context, f *compactFlags) (string, error
 	if key == "" {
 		return "", errors.New("gemini wants an API key, in the environment variable GOOGLE_API_KEY or GEMINI_API_KEY; --summarizer extractive needs none")
 	}
-	g, err := compaction.NewGemini(ctx, compaction.GeminiOptions{
+	g, err := gemini.New(ctx, gemini.Options{
 		APIKey: key, Model: f.model, BaseURL: a.env("GOOGLE_GEMINI_BASE_URL"),
 	})
 	if err != nil {

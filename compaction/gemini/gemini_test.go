@@ -1,4 +1,4 @@
-package compaction_test
+package gemini_test
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
 )
 
 const (
@@ -115,10 +115,10 @@ func geminiRequest() compaction.Request {
 	return compaction.Request{Prompt: geminiPrompt, MaxTokens: 100}
 }
 
-func newGemini(t *testing.T, opts compaction.GeminiOptions) *compaction.Gemini {
+func newGemini(t *testing.T, opts gemini.Options) *gemini.Summarizer {
 	t.Helper()
 	opts.APIKey = geminiKey
-	g, err := compaction.NewGemini(context.Background(), opts)
+	g, err := gemini.New(context.Background(), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestGemini(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			url, calls := geminiServer(t, tt.replies...)
-			g := newGemini(t, compaction.GeminiOptions{BaseURL: url, InitialDelay: time.Millisecond})
+			g := newGemini(t, gemini.Options{BaseURL: url, InitialDelay: time.Millisecond})
 			timeout := tt.timeout
 			if timeout == 0 {
 				timeout = time.Minute
@@ -194,7 +194,7 @@ func TestGemini(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := resp.Content.Parts[0].Text; got != "Order 4711 was changed." {
+				if got := resp.Text; got != "Order 4711 was changed." {
 					t.Errorf("it says %q", got)
 				}
 				return
@@ -225,21 +225,21 @@ func TestGemini(t *testing.T) {
 
 func TestGeminiResponse(t *testing.T) {
 	url, _ := geminiServer(t, geminiReply{status: 200, body: geminiGood})
-	resp, err := newGemini(t, compaction.GeminiOptions{BaseURL: url + "/"}).Summarize(context.Background(), geminiRequest())
+	resp, err := newGemini(t, gemini.Options{BaseURL: url + "/"}).Summarize(context.Background(), geminiRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.Model != "gemini-3.8-flash-001" || resp.FinishReason != genai.FinishReasonStop || resp.Content.Role != "model" ||
-		resp.Usage == nil || resp.Usage.PromptTokenCount != 12 || resp.Usage.CandidatesTokenCount != 6 || resp.Usage.ThoughtsTokenCount != 30 {
-		t.Errorf("the response is %+v, usage %+v", resp, resp.Usage)
+	if resp.Model != "gemini-3.8-flash-001" || resp.FinishReason != compaction.FinishStop ||
+		resp.Usage != (compaction.Tokens{Prompt: 12, Answer: 36}) {
+		t.Errorf("the response is %+v", resp)
 	}
 
 	url, _ = geminiServer(t, geminiReply{status: 200, body: geminiNoReason})
-	resp, err = newGemini(t, compaction.GeminiOptions{BaseURL: url}).Summarize(context.Background(), geminiRequest())
+	resp, err = newGemini(t, gemini.Options{BaseURL: url}).Summarize(context.Background(), geminiRequest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.Model != compaction.DefaultGeminiModel || resp.FinishReason != "" || resp.Usage != nil {
+	if resp.Model != gemini.DefaultModel || resp.FinishReason != "" || resp.Usage != (compaction.Tokens{}) {
 		t.Errorf("the response is %+v", resp)
 	}
 }
@@ -305,7 +305,7 @@ func TestGeminiPauses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				script := &geminiScript{replies: tt.replies, start: time.Now()}
-				g := newGemini(t, compaction.GeminiOptions{HTTPClient: &http.Client{Transport: script}, MaxAttempts: 4})
+				g := newGemini(t, gemini.Options{HTTPClient: &http.Client{Transport: script}, MaxAttempts: 4})
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				if tt.timeout > 0 {
@@ -342,7 +342,7 @@ func TestGeminiPauses(t *testing.T) {
 func TestGeminiCancelledWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		script := &geminiScript{replies: []geminiReply{{status: 503, retryAfter: "30"}}, start: time.Now()}
-		g := newGemini(t, compaction.GeminiOptions{HTTPClient: &http.Client{Transport: script}})
+		g := newGemini(t, gemini.Options{HTTPClient: &http.Client{Transport: script}})
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(3*time.Second, cancel)
 		_, err := g.Summarize(ctx, geminiRequest())
@@ -356,26 +356,26 @@ func TestGeminiCancelledWhileWaiting(t *testing.T) {
 func TestGeminiOptions(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		opts compaction.GeminiOptions
+		opts gemini.Options
 		text string
 	}{
-		{"defaults", compaction.GeminiOptions{}, ""},
-		{"all set", compaction.GeminiOptions{APIKey: "k", Model: "tunedModels/my-model_1.5", MaxAttempts: 1, InitialDelay: 1, BaseURL: "http://localhost:1/a/"}, ""},
-		{"model with a query", compaction.GeminiOptions{Model: "m?alt=x"}, "Model"},
-		{"model with another path", compaction.GeminiOptions{Model: "../m"}, "Model"},
-		{"attempts", compaction.GeminiOptions{MaxAttempts: -1}, "MaxAttempts"},
-		{"delay", compaction.GeminiOptions{InitialDelay: -1}, "InitialDelay"},
-		{"no URL", compaction.GeminiOptions{BaseURL: "http://%"}, "BaseURL"},
-		{"relative URL", compaction.GeminiOptions{BaseURL: "localhost"}, "BaseURL"},
-		{"URL of another kind", compaction.GeminiOptions{BaseURL: "ftp://localhost"}, "BaseURL"},
+		{"defaults", gemini.Options{}, ""},
+		{"all set", gemini.Options{APIKey: "k", Model: "tunedModels/my-model_1.5", MaxAttempts: 1, InitialDelay: 1, BaseURL: "http://localhost:1/a/"}, ""},
+		{"model with a query", gemini.Options{Model: "m?alt=x"}, "Model"},
+		{"model with another path", gemini.Options{Model: "../m"}, "Model"},
+		{"attempts", gemini.Options{MaxAttempts: -1}, "MaxAttempts"},
+		{"delay", gemini.Options{InitialDelay: -1}, "InitialDelay"},
+		{"no URL", gemini.Options{BaseURL: "http://%"}, "BaseURL"},
+		{"relative URL", gemini.Options{BaseURL: "localhost"}, "BaseURL"},
+		{"URL of another kind", gemini.Options{BaseURL: "ftp://localhost"}, "BaseURL"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.opts.Validate()
-			if tt.text == "" && err != nil || tt.text != "" && (err == nil || !strings.Contains(err.Error(), "GeminiOptions."+tt.text)) {
+			if tt.text == "" && err != nil || tt.text != "" && (err == nil || !strings.Contains(err.Error(), "gemini.Options."+tt.text)) {
 				t.Errorf("the error is %v, want one about %q", err, tt.text)
 			}
 			tt.opts.APIKey = geminiKey
-			if _, newErr := compaction.NewGemini(context.Background(), tt.opts); (newErr == nil) != (err == nil) {
+			if _, newErr := gemini.New(context.Background(), tt.opts); (newErr == nil) != (err == nil) {
 				t.Errorf("NewGemini says %v, Validate says %v", newErr, err)
 			}
 		})
@@ -397,9 +397,9 @@ func TestGeminiKeyFromEnvironment(t *testing.T) {
 			t.Setenv("GEMINI_API_KEY", tt.gemini)
 			t.Setenv("GOOGLE_GENAI_USE_VERTEXAI", "true") // is not for us
 			url, calls := geminiServer(t, geminiReply{status: 200, body: geminiGood})
-			g, err := compaction.NewGemini(context.Background(), compaction.GeminiOptions{APIKey: tt.opts, BaseURL: url})
+			g, err := gemini.New(context.Background(), gemini.Options{APIKey: tt.opts, BaseURL: url})
 			if tt.want == "" {
-				if !errors.Is(err, compaction.ErrNoAPIKey) {
+				if !errors.Is(err, gemini.ErrNoAPIKey) {
 					t.Errorf("the error is %v", err)
 				}
 				return
@@ -418,7 +418,7 @@ func TestGeminiKeyFromEnvironment(t *testing.T) {
 func TestGeminiHTTPClient(t *testing.T) {
 	script := &geminiScript{replies: []geminiReply{{status: 200, body: geminiGood}}}
 	client := &http.Client{Transport: script}
-	g := newGemini(t, compaction.GeminiOptions{HTTPClient: client, Model: "gemini-2.5-flash"})
+	g := newGemini(t, gemini.Options{HTTPClient: client, Model: "gemini-2.5-flash"})
 	for range 2 {
 		if _, err := g.Summarize(context.Background(), geminiRequest()); err != nil {
 			t.Fatal(err)
@@ -434,7 +434,7 @@ func TestGeminiService(t *testing.T) {
 	if os.Getenv("PATCHLOG_TEST_GEMINI") == "" || os.Getenv("GOOGLE_API_KEY") == "" {
 		t.Skip("PATCHLOG_TEST_GEMINI and GOOGLE_API_KEY are not both set")
 	}
-	g, err := compaction.NewGemini(context.Background(), compaction.GeminiOptions{})
+	g, err := gemini.New(context.Background(), gemini.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,18 +447,18 @@ func TestGeminiService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := slices.ContainsFunc(resp.Content.Parts, func(p *genai.Part) bool { return strings.Contains(p.Text, "4711") })
-	if !said || resp.Usage == nil || resp.FinishReason != genai.FinishReasonStop {
+	said := strings.Contains(resp.Text, "4711")
+	if !said || resp.Usage == (compaction.Tokens{}) || resp.FinishReason != compaction.FinishStop {
 		t.Errorf("the response is %+v", resp)
 	}
 }
 
-func ExampleNewGemini() {
-	gemini, err := compaction.NewGemini(context.Background(), compaction.GeminiOptions{
+func ExampleNew() {
+	model, err := gemini.New(context.Background(), gemini.Options{
 		Model:       "gemini-3.8-flash",
 		MaxAttempts: 5,
 	})
-	if errors.Is(err, compaction.ErrNoAPIKey) {
+	if errors.Is(err, gemini.ErrNoAPIKey) {
 		fmt.Println("no key: summarise offline instead")
 		return
 	}
@@ -466,5 +466,5 @@ func ExampleNewGemini() {
 		fmt.Println(err)
 		return
 	}
-	var _ compaction.Summarizer = gemini
+	var _ compaction.Summarizer = model
 }

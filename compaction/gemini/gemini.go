@@ -1,4 +1,5 @@
-package compaction
+// Package gemini has a Gemini model write the summaries of compaction.
+package gemini
 
 import (
 	"cmp"
@@ -13,14 +14,16 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Defaults of [GeminiOptions].
+// Defaults of [Options].
 const (
-	DefaultGeminiModel        = "gemini-3.8-flash"
-	DefaultGeminiAttempts     = 3
-	DefaultGeminiInitialDelay = time.Second
+	DefaultModel        = "gemini-3.8-flash"
+	DefaultAttempts     = 3
+	DefaultInitialDelay = time.Second
 )
 
 // Sizes of what a model may write.
@@ -43,13 +46,13 @@ const (
 // ErrNoAPIKey: there is no key for the Gemini API, in the options or the environment.
 var ErrNoAPIKey = errors.New("no API key")
 
-// GeminiOptions are the options of [NewGemini]. A zero field means its default.
-type GeminiOptions struct {
+// Options are the options of [New]. A zero field means its default.
+type Options struct {
 	// APIKey is the key for the Gemini API. The default is what the environment says in
 	// GOOGLE_API_KEY, or else in GEMINI_API_KEY.
 	APIKey string
 
-	// Model names the model; the default is [DefaultGeminiModel].
+	// Model names the model; the default is [DefaultModel].
 	Model string
 
 	// ThinkingLevel is how much the model thinks before it writes. The default is low
@@ -58,12 +61,12 @@ type GeminiOptions struct {
 	ThinkingLevel genai.ThinkingLevel
 
 	// MaxAttempts is how often a request is sent at most, the first time included; the
-	// default is [DefaultGeminiAttempts].
+	// default is [DefaultAttempts].
 	MaxAttempts int
 
 	// InitialDelay is about how long to wait before the second attempt, if the service
 	// does not say. It doubles with each further one, up to half a minute. The default
-	// is [DefaultGeminiInitialDelay].
+	// is [DefaultInitialDelay].
 	InitialDelay time.Duration
 
 	// BaseURL is where the API is, for proxies and tests, such as
@@ -78,22 +81,22 @@ type GeminiOptions struct {
 }
 
 // Validate reports what is wrong with the options, and names the field at fault. The
-// error matches [patch.ErrInvalid]. A missing key is for [NewGemini] to report.
-func (o GeminiOptions) Validate() error {
+// error matches [patch.ErrInvalid]. A missing key is for [New] to report.
+func (o Options) Validate() error {
 	switch {
 	case strings.ContainsFunc(o.Model, notInModelName) || strings.Contains(o.Model, ".."):
-		return fmt.Errorf("%w GeminiOptions.Model: %q is no model's name", patch.ErrInvalid, o.Model)
+		return fmt.Errorf("%w gemini.Options.Model: %q is no model's name", patch.ErrInvalid, o.Model)
 	case o.MaxAttempts < 0:
-		return fmt.Errorf("%w GeminiOptions.MaxAttempts: %d is below 0", patch.ErrInvalid, o.MaxAttempts)
+		return fmt.Errorf("%w gemini.Options.MaxAttempts: %d is below 0", patch.ErrInvalid, o.MaxAttempts)
 	case o.InitialDelay < 0:
-		return fmt.Errorf("%w GeminiOptions.InitialDelay: %v is below 0", patch.ErrInvalid, o.InitialDelay)
+		return fmt.Errorf("%w gemini.Options.InitialDelay: %v is below 0", patch.ErrInvalid, o.InitialDelay)
 	case o.BaseURL != "":
 		u, err := url.Parse(o.BaseURL)
 		if err != nil {
-			return fmt.Errorf("%w GeminiOptions.BaseURL: %w", patch.ErrInvalid, err)
+			return fmt.Errorf("%w gemini.Options.BaseURL: %w", patch.ErrInvalid, err)
 		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("%w GeminiOptions.BaseURL: %q is not an http or https URL", patch.ErrInvalid, u.Redacted())
+			return fmt.Errorf("%w gemini.Options.BaseURL: %q is not an http or https URL", patch.ErrInvalid, u.Redacted())
 		}
 	}
 	return nil
@@ -104,8 +107,8 @@ func notInModelName(r rune) bool {
 	return r <= ' ' || r > '~' || strings.ContainsRune(`?&#%\`, r)
 }
 
-// Gemini is a [Summarizer] that asks a Gemini model. It is safe for concurrent use.
-type Gemini struct {
+// Summarizer is a [compaction.Summarizer] that asks a Gemini model. It is safe for concurrent use.
+type Summarizer struct {
 	client   *genai.Client
 	apiKey   string
 	model    string
@@ -114,26 +117,26 @@ type Gemini struct {
 	delay    time.Duration
 }
 
-var _ Summarizer = (*Gemini)(nil)
+var _ compaction.Summarizer = (*Summarizer)(nil)
 
-// NewGemini returns a summarizer that asks a Gemini model through the Gemini API,
+// New returns a summarizer that asks a Gemini model through the Gemini API,
 // whatever the environment says about other backends. It sends nothing yet; ctx is for
 // making the client alone. The error matches [ErrNoAPIKey] if there is no key.
-func NewGemini(ctx context.Context, opts GeminiOptions) (*Gemini, error) {
+func New(ctx context.Context, opts Options) (*Summarizer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Gemini{
+	g := &Summarizer{
 		apiKey:   strings.TrimSpace(cmp.Or(opts.APIKey, os.Getenv("GOOGLE_API_KEY"), os.Getenv("GEMINI_API_KEY"))),
-		model:    cmp.Or(opts.Model, DefaultGeminiModel),
+		model:    cmp.Or(opts.Model, DefaultModel),
 		thinking: opts.ThinkingLevel,
-		attempts: cmp.Or(opts.MaxAttempts, DefaultGeminiAttempts),
-		delay:    cmp.Or(opts.InitialDelay, DefaultGeminiInitialDelay),
+		attempts: cmp.Or(opts.MaxAttempts, DefaultAttempts),
+		delay:    cmp.Or(opts.InitialDelay, DefaultInitialDelay),
 	}
 	if g.apiKey == "" {
-		return nil, fmt.Errorf("gemini: %w: set GeminiOptions.APIKey, or GOOGLE_API_KEY or GEMINI_API_KEY in the environment", ErrNoAPIKey)
+		return nil, fmt.Errorf("gemini: %w: set gemini.Options.APIKey, or GOOGLE_API_KEY or GEMINI_API_KEY in the environment", ErrNoAPIKey)
 	}
-	if g.thinking == "" && g.model == DefaultGeminiModel {
+	if g.thinking == "" && g.model == DefaultModel {
 		g.thinking = genai.ThinkingLevelLow
 	}
 	client, err := genai.NewClient(ctx, &genai.ClientConfig{
@@ -159,48 +162,44 @@ func once() *genai.HTTPRetryOptions {
 // the answer is after all is for the compactor to judge.
 //
 // A request that fails for a passing reason (a connection that breaks, the statuses 408,
-// 429, 500, 502, 503 and 504) is sent again, as [GeminiOptions] say, after a pause with
+// 429, 500, 502, 503 and 504) is sent again, as [Options] say, after a pause with
 // jitter, or after as long as the service asks for with Retry-After or RetryInfo. If that
 // is longer than ctx has left, or than a minute, the call ends at once and says so.
 //
-// The error matches [ErrRefusedAnswer] if the service answered and the answer is of no
+// The error matches [compaction.ErrRefusedAnswer] if the service answered and the answer is of no
 // use: the prompt or the answer blocked, no candidate, nothing in it, cut off, or not the
 // API's JSON. It wraps a genai.APIError if the service reported an error, and ctx's error
 // if ctx ended. Its text never holds the API key.
-func (g *Gemini) Summarize(ctx context.Context, req Request) (Response, error) {
+func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	answer, err := g.generate(ctx, req)
 	if err != nil {
-		return Response{}, g.fail("summarise", err)
+		return compaction.Response{}, g.fail("summarise", err)
 	}
 	if feedback := answer.PromptFeedback; feedback != nil && feedback.BlockReason != "" && feedback.BlockReason != genai.BlockedReasonUnspecified {
-		return Response{}, g.fail("summarise", refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage))
+		return compaction.Response{}, g.fail("summarise", refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage))
 	}
 	if len(answer.Candidates) == 0 || answer.Candidates[0] == nil {
-		return Response{}, g.fail("summarise", refused("there is no candidate in it"))
+		return compaction.Response{}, g.fail("summarise", refused("there is no candidate in it"))
 	}
 	candidate := answer.Candidates[0]
-	reason := candidate.FinishReason
-	switch reason {
-	case genai.FinishReasonStop, "":
-	case genai.FinishReasonUnspecified:
-		reason = ""
+	switch reason := candidate.FinishReason; reason {
+	case genai.FinishReasonStop, genai.FinishReasonUnspecified, "":
 	default:
-		return Response{}, g.fail("summarise", refused("the model stopped with %s %s", reason, candidate.FinishMessage))
+		return compaction.Response{}, g.fail("summarise", refused("the model stopped with %s %s", reason, candidate.FinishMessage))
 	}
 	if candidate.Content == nil || len(candidate.Content.Parts) == 0 {
-		return Response{}, g.fail("summarise", refused("the candidate is empty"))
+		return compaction.Response{}, g.fail("summarise", refused("the candidate is empty"))
 	}
-	return Response{
-		Content:      candidate.Content,
-		Model:        cmp.Or(answer.ModelVersion, g.model),
-		FinishReason: reason,
-		Usage:        answer.UsageMetadata,
-	}, nil
+	resp, err := Response(cmp.Or(answer.ModelVersion, g.model), candidate.Content, candidate.FinishReason, answer.UsageMetadata)
+	if err != nil {
+		return resp, g.fail("summarise", err)
+	}
+	return resp, nil
 }
 
 // generationConfig sets no temperature and the like: newer models ignore them, and are
 // announced to refuse them.
-func (g *Gemini) generationConfig(req Request) *genai.GenerateContentConfig {
+func (g *Summarizer) generationConfig(req compaction.Request) *genai.GenerateContentConfig {
 	config := &genai.GenerateContentConfig{MaxOutputTokens: outputTokens(req.MaxTokens)}
 	if g.thinking != "" {
 		config.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: g.thinking}
@@ -216,23 +215,23 @@ func outputTokens(estimated int) int32 {
 }
 
 func refused(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrRefusedAnswer, strings.TrimSpace(fmt.Sprintf(format, args...)))
+	return fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-// geminiError is an error with a text of its own: on one line, not too long, and without
+// apiError is an error with a text of its own: on one line, not too long, and without
 // the key, which a service may repeat and the SDK shows at times.
-type geminiError struct {
+type apiError struct {
 	text string
 	err  error
 }
 
-func (e *geminiError) Error() string { return e.text }
-func (e *geminiError) Unwrap() error { return e.err }
+func (e *apiError) Error() string { return e.text }
+func (e *apiError) Unwrap() error { return e.err }
 
-func (g *Gemini) fail(doing string, err error) error {
+func (g *Summarizer) fail(doing string, err error) error {
 	text := strings.ReplaceAll(err.Error(), g.apiKey, "[API key]")
-	return &geminiError{
-		text: fmt.Sprintf("gemini: %s with %s: %s", doing, g.model, cutRunes(oneLine(text), maxAPIErrorRunes)),
+	return &apiError{
+		text: fmt.Sprintf("gemini: %s with %s: %s", doing, g.model, oneline.Cut(oneline.Escape(text), maxAPIErrorRunes)),
 		err:  err,
 	}
 }

@@ -1,4 +1,4 @@
-package compaction
+package gemini
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 )
 
 // generate asks until there is an answer, a lasting error, or no attempt left.
-func (g *Gemini) generate(ctx context.Context, req Request) (*genai.GenerateContentResponse, error) {
+func (g *Summarizer) generate(ctx context.Context, req compaction.Request) (*genai.GenerateContentResponse, error) {
 	for attempt := 1; ; attempt++ {
 		var seen exchange
 		answer, err := g.client.Models.GenerateContent(
@@ -39,7 +41,7 @@ func (g *Gemini) generate(ctx context.Context, req Request) (*genai.GenerateCont
 			return nil, fmt.Errorf("%w (attempt %d: %w)", ctx.Err(), attempt, err)
 		}
 		if seen.status/100 == 2 {
-			return nil, fmt.Errorf("%w: it is not the API's JSON: %w", ErrRefusedAnswer, err)
+			return nil, fmt.Errorf("%w: it is not the API's JSON: %w", compaction.ErrRefusedAnswer, err)
 		}
 		if !seen.passing() {
 			return nil, err
@@ -55,7 +57,7 @@ func (g *Gemini) generate(ctx context.Context, req Request) (*genai.GenerateCont
 
 // pauseAfter is how long to wait after a failed attempt: what the service asks for, or
 // else the delay, doubled with each attempt, of which the second half is left to chance.
-func (g *Gemini) pauseAfter(attempt int, seen exchange, err error) time.Duration {
+func (g *Summarizer) pauseAfter(attempt int, seen exchange, err error) time.Duration {
 	if d, ok := retryAfter(seen.retryAfter, time.Now()); ok {
 		return d
 	}
@@ -165,7 +167,7 @@ func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if len(body) > maxAnswerBytes {
 		seen.tooLarge = true
-		return nil, fmt.Errorf("%w: it is longer than %d bytes", ErrRefusedAnswer, maxAnswerBytes)
+		return nil, fmt.Errorf("%w: it is longer than %d bytes", compaction.ErrRefusedAnswer, maxAnswerBytes)
 	}
 	seen.status, seen.retryAfter = resp.StatusCode, resp.Header.Get("Retry-After")
 	resp.Body = io.NopCloser(bytes.NewReader(body))

@@ -1,0 +1,57 @@
+package gemini
+
+import (
+	"strings"
+
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+)
+
+// Response is what a model answered, as compaction takes it: the texts of the content, one
+// below the other, without thoughts. Without content its text is empty. Usage may be nil.
+//
+// The error matches [compaction.ErrRefusedAnswer] if the content calls a function or has no
+// text. The response says then, too, what the answer took.
+func Response(model string, content *genai.Content, reason genai.FinishReason, usage *genai.GenerateContentResponseUsageMetadata) (compaction.Response, error) {
+	resp := compaction.Response{Model: model, FinishReason: compaction.FinishReason(reason)}
+	if reason == genai.FinishReasonUnspecified {
+		resp.FinishReason = ""
+	}
+	if usage != nil {
+		resp.Usage.Prompt = int(usage.PromptTokenCount)
+		resp.Usage.Answer = int(usage.CandidatesTokenCount + usage.ThoughtsTokenCount)
+	}
+	if content == nil {
+		return resp, nil
+	}
+	var err error
+	resp.Text, err = textOf(content)
+	if err != nil && resp.FinishReason != "" && resp.FinishReason != compaction.FinishStop {
+		err = refused("it is not whole, the model stopped with %s", resp.FinishReason)
+	}
+	return resp, err
+}
+
+func textOf(content *genai.Content) (string, error) {
+	var texts []string
+	thoughts := false
+	for _, p := range content.Parts {
+		switch {
+		case p == nil:
+		case p.FunctionCall != nil:
+			return "", refused("it calls the function %q", p.FunctionCall.Name)
+		case p.Thought:
+			thoughts = true
+		case strings.TrimSpace(p.Text) != "":
+			texts = append(texts, strings.TrimSpace(p.Text))
+		}
+	}
+	switch {
+	case len(texts) > 0:
+		return strings.Join(texts, "\n"), nil
+	case thoughts:
+		return "", refused("it holds only thoughts")
+	}
+	return "", refused("it is empty")
+}

@@ -1,0 +1,61 @@
+// Package oneline keeps text from outside on one line, and short.
+package oneline
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Escape escapes what would end a line or steer a terminal. U+2028 and U+2029 separate
+// lines; NEL, VT and FF do for some readers, and are control characters.
+func Escape(s string) string {
+	clean := true
+	for _, r := range s {
+		if breaksLine(r) {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\r':
+			b.WriteString(`\r`)
+		case r == '\t':
+			b.WriteByte(' ')
+		case breaksLine(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func breaksLine(r rune) bool {
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029'
+}
+
+// Cut cuts a text to so many runes and says how many are missing; 0 is no limit.
+func Cut(s string, limit int) string {
+	if limit <= 0 || len(s) <= limit {
+		return s
+	}
+	n := utf8.RuneCountInString(s)
+	if n <= limit {
+		return s
+	}
+	end := 0
+	for range limit {
+		_, size := utf8.DecodeRuneInString(s[end:])
+		end += size
+	}
+	return fmt.Sprintf("%s [… %d more characters]", s[:end], n-limit)
+}
