@@ -161,7 +161,7 @@ func (w *write) match(seqs map[string]uint64, logged func(seq uint64) (patch.Rec
 		case err != nil:
 			return err
 		case !slices.Contains(slices.Collect(there.IDs()), id):
-			return fmt.Errorf("%w: %w: it says that record %d has id %q", ErrCorrupt, backend.ErrIndex, at, id)
+			return fmt.Errorf("session %s: %w: %w: it says that record %d has id %q", w.handle.key, ErrCorrupt, backend.ErrIndex, at, id)
 		case there.ID() != r.ID() || !patch.Same(there, w.offered[i]):
 			return w.duplicate(id, at)
 		}
