@@ -140,7 +140,7 @@ func (d *draft) matchIndexed() error {
 		case err != nil:
 			return err
 		case !slices.Contains(slices.Collect(there.IDs()), id):
-			return fmt.Errorf("%w: %w: it says that record %d has id %q", ErrCorrupt, backend.ErrIndex, at, id)
+			return fmt.Errorf("session %s: %w: %w: it says that record %d has id %q", d.handle.key, ErrCorrupt, backend.ErrIndex, at, id)
 		case there.ID() != r.ID() || !patch.Same(there, d.offered[i]):
 			return &DuplicateIDError{ID: id, Seq: at}
 		}

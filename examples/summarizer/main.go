@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -30,7 +28,7 @@ func orders(_ context.Context, r compaction.Request) (compaction.Response, error
 	}
 	slices.Sort(found)
 	text := "They spoke of " + strings.Join(slices.Compact(found), ", ") + "."
-	return compaction.Response{Content: genai.NewContentFromText(text, genai.RoleModel), Model: "orders"}, nil
+	return compaction.Response{Text: text, Model: "orders"}, nil
 }
 
 func run(ctx context.Context, w io.Writer) error {

@@ -98,6 +98,7 @@ type Backend struct {
 
 	mu     sync.RWMutex // held for reading while handle is used
 	handle *handle      // nil if the file was closed after a failed commit
+	last   uint64       // its last transaction then
 	broken error        // the failed commit after which handle must not be used
 	closed bool
 
@@ -164,8 +165,8 @@ func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) 
 }
 
 // reopen opens the file again, the one that was open: none is created, and another that
-// has taken its place is refused. Opening makes durable what the failed commit left, and
-// only then can it be said what that is.
+// has taken its place, or another one's content in it, is refused. Opening makes durable
+// what the failed commit left, and only then can it be said what that is.
 func (b *Backend) reopen() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,9 +177,10 @@ func (b *Backend) reopen() error {
 		if err := b.handle.close(); err != nil {
 			return fmt.Errorf("close %s after a failed commit (%w): %w", b.path, b.broken, err)
 		}
+		b.last = b.handle.last.Load()
 		b.handle = nil
 	}
-	h, err := openHandle(b.path, b.opts, b.file)
+	h, err := openHandle(b.path, b.opts, &opened{b.file, b.last})
 	if err != nil {
 		return fmt.Errorf("open again after a failed commit (%w): %w", b.broken, err)
 	}

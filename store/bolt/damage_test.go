@@ -340,6 +340,9 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 				}
 				var wg, started sync.WaitGroup
 				for i := range 6 {
+					if i < 2 && strings.Contains(name, "page") {
+						continue // a commit under way might write a meta page, or the root, where it was
+					}
 					started.Add(1)
 					wg.Go(func() {
 						for k := uint64(1); ; k++ {

@@ -16,9 +16,14 @@ import (
 // handle is one opening of the file.
 //
 // bbolt panics on some damage, in the midst of what it holds locked, and whoever needs
-// the lock then waits for ever. So the steps that take bbolt's locks are waited for only
-// until the handle is abandoned, which it is when such a step panics: bbolt is not called
-// again then, not even to close the file, and every call fails with the reason.
+// the lock then waits for ever. Such a panic abandons the handle: bbolt is not called
+// again then, not even to close the file, and every call fails with the reason. Nor does
+// a call that is under way wait for ever:
+//
+// A transaction that is to read, and panics as it begins, leaves held what others need to
+// begin or to end, and what a commit needs. So transactions begin and end one at a time,
+// in a place that such a panic never gives back. A commit cannot wait for the place, for
+// it takes long; it is waited for from outside, as long as the handle is not abandoned.
 type handle struct {
 	path string
 	db   *bbolt.DB
@@ -27,9 +32,14 @@ type handle struct {
 	metas metaPages     // as the last commit left them; used by writers alone
 	last  atomic.Uint64 // the transaction that was committed last
 
+	place  chan struct{} // holds a token while a transaction begins
 	gone   chan struct{} // closed when the handle is abandoned
 	lost   error         // why; set before that
 	ending sync.Once
+
+	tasks   chan func()   // for work, if it is idle
+	closed  chan struct{} // closed when the file is
+	closing sync.Once
 }
 
 // abandon gives the handle up. The file and its lock are let go of; the memory map stays,
@@ -52,19 +62,23 @@ func (h *handle) abandoned() bool {
 	}
 }
 
-// step calls f, which takes locks of bbolt's. It returns early if the handle is abandoned
-// meanwhile: f may wait for ever then.
+// step calls f, which waits for locks of bbolt's. It returns early if the handle is
+// abandoned meanwhile: f may wait for ever then.
 func (h *handle) step(f func() error) error {
 	if h.abandoned() {
 		return h.lost
 	}
 	done := make(chan error, 1)
-	go func() {
+	task := func() {
 		err := errors.New("the step did not end")
 		defer func() { done <- err }()
-		defer recoverDamage(h.path, &err)()
-		err = f()
-	}()
+		err = h.guard(f)
+	}
+	select {
+	case h.tasks <- task:
+	default:
+		go task()
+	}
 	select {
 	case err := <-done:
 		return err
@@ -78,9 +92,30 @@ func (h *handle) step(f func() error) error {
 	}
 }
 
-// lockingStep is step for what leaves locks held if it panics.
-func (h *handle) lockingStep(f func() error) error {
-	err := h.step(f)
+// work does one task after the other. A new goroutine for each would cost a small commit
+// a fifth of its time: it has to get its stack, and often another thread.
+func (h *handle) work() {
+	for {
+		select {
+		case task := <-h.tasks:
+			task()
+		case <-h.gone:
+			return
+		case <-h.closed:
+			return
+		}
+	}
+}
+
+// guard calls f, and makes a panic that damage brings about an error.
+func (h *handle) guard(f func() error) (err error) {
+	defer recoverDamage(h.path, &err)()
+	return f()
+}
+
+// locking is guard for what leaves locks held if it panics.
+func (h *handle) locking(f func() error) error {
+	err := h.guard(f)
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		return h.abandon(err)
 	}
@@ -88,15 +123,21 @@ func (h *handle) lockingStep(f func() error) error {
 }
 
 func (h *handle) begin(writable bool) (tx *bbolt.Tx, err error) {
-	started := make(chan *bbolt.Tx, 1)
-	if err := h.lockingStep(func() error {
-		tx, err := h.db.Begin(writable)
-		started <- tx
+	select {
+	case h.place <- struct{}{}:
+	case <-h.gone:
+	}
+	if h.abandoned() {
+		return nil, h.lost
+	}
+	if err := h.locking(func() (err error) {
+		tx, err = h.db.Begin(writable)
+		<-h.place
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	return <-started, nil
+	return tx, nil
 }
 
 // end ends a transaction if its commit has not.
@@ -104,10 +145,20 @@ func (h *handle) end(tx *bbolt.Tx, err *error) {
 	if h.abandoned() || tx.DB() == nil {
 		return
 	}
-	stepErr := h.lockingStep(func() error {
-		_ = tx.Rollback()
-		return nil
-	})
+	rollback := func() error {
+		return h.locking(func() error {
+			_ = tx.Rollback()
+			return nil
+		})
+	}
+	var stepErr error
+	select {
+	case h.place <- struct{}{}: // nothing begins, so that nothing is left held meanwhile
+		stepErr = rollback()
+		<-h.place
+	default: // what begins may be waiting for this one to end
+		stepErr = h.step(rollback)
+	}
 	if stepErr != nil {
 		*err = stepErr
 	}
@@ -137,7 +188,7 @@ func (h *handle) write(f, commit func(tx *bbolt.Tx) error) (committing bool, err
 	if h.abandoned() {
 		return false, h.lost
 	}
-	metas, err := readMetas(h.file)
+	metas, err := h.metas.again(h.file)
 	if err != nil {
 		return false, err
 	}
@@ -164,7 +215,7 @@ func (h *handle) write(f, commit func(tx *bbolt.Tx) error) (committing bool, err
 		return true, err
 	}
 	h.last.Store(id)
-	if metas, err := readMetas(h.file); err == nil && metas.current() != nil && metas.current().txid() == id {
+	if metas, err := h.metas.written(h.file, id); err == nil && metas.current() != nil && metas.current().txid() == id {
 		h.metas = metas
 	} // else the next write will find it
 	return false, nil
@@ -180,7 +231,8 @@ func (h *handle) close() error {
 	if h.abandoned() {
 		return nil
 	}
-	return h.lockingStep(h.db.Close)
+	defer h.closing.Do(func() { close(h.closed) })
+	return h.step(func() error { return h.locking(h.db.Close) })
 }
 
 // panicError is a panic that damage made bbolt, or the memory map, raise.

@@ -66,6 +66,26 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 	return m, nil
 }
 
+// again reads the pages from where they were, in one piece: it is done at each write.
+func (m *metaPages) again(file io.ReaderAt) (metaPages, error) {
+	again := metaPages{{at: m[0].at}, {at: m[1].at}}
+	both := make([]byte, m[1].at+metaEnd)
+	if _, err := file.ReadAt(both, 0); err != nil && err != io.EOF {
+		return again, err
+	}
+	for i := range again {
+		copy(again[i].bytes[:], both[again[i].at:])
+	}
+	return again, nil
+}
+
+// written reads the page that a transaction has written.
+func (m metaPages) written(file io.ReaderAt, id uint64) (metaPages, error) {
+	page := &m[id%2]
+	_, err := file.ReadAt(page.bytes[:], page.at)
+	return m, err
+}
+
 // current returns the page that bbolt goes by, or nil.
 func (m *metaPages) current() *metaPage {
 	var newest *metaPage

@@ -21,9 +21,15 @@ import (
 // makes writer and readers wait for each other when the file outgrows it.
 const initialMmapSize = 1 << 30
 
-// openHandle opens the file, which must be there and, if was is not nil, be that one.
-// What it shows is durable then, unless opts say otherwise.
-func openHandle(path string, opts Options, was os.FileInfo) (h *handle, err error) {
+// opened is what a file was when it was open before.
+type opened struct {
+	info os.FileInfo
+	last uint64 // transaction; the one after may have been committed, or not
+}
+
+// openHandle opens the file, which must be there and, if was is not nil, be that one, with
+// what it held. What it shows is durable then, unless opts say otherwise.
+func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
 	var file *os.File
 	defer func() {
 		if p := (*panicError)(nil); errors.As(err, &p) && file != nil {
@@ -64,22 +70,23 @@ func openHandle(path string, opts Options, was os.FileInfo) (h *handle, err erro
 	case err != nil: // what bbolt itself finds wrong
 		return nil, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, path, err)
 	}
-	h = &handle{path: path, db: db, file: file, gone: make(chan struct{})}
-	if err := h.prepare(opts); err != nil {
+	h = &handle{path: path, db: db, file: file, place: make(chan struct{}, 1), tasks: make(chan func()), closed: make(chan struct{}), gone: make(chan struct{})}
+	go h.work()
+	if err := h.prepare(opts, was); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
 	return h, nil
 }
 
 // acceptable reports whether bbolt may have the file: it would make an empty one new.
-func acceptable(file *os.File, path string, was os.FileInfo) error {
+func acceptable(file *os.File, path string, was *opened) error {
 	info, err := file.Stat()
 	switch {
 	case err != nil:
 		return err
 	case info.IsDir(): // which can be opened for reading
 		return &fs.PathError{Op: "open", Path: path, Err: syscall.EISDIR}
-	case was != nil && !os.SameFile(info, was):
+	case was != nil && !os.SameFile(info, was.info):
 		return fmt.Errorf("%w: %s: another file has taken the place of the one that was open", backend.ErrDamaged, path)
 	case info.Mode().IsRegular() && info.Size() == 0:
 		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it and a new one will be made", backend.ErrDamaged, path)
@@ -88,7 +95,7 @@ func acceptable(file *os.File, path string, was os.FileInfo) error {
 }
 
 // prepare checks the file and, if it is to be written, makes durable what it shows.
-func (h *handle) prepare(opts Options) error {
+func (h *handle) prepare(opts Options, was *opened) error {
 	metas, err := readMetas(h.file)
 	if err != nil {
 		return err
@@ -97,8 +104,13 @@ func (h *handle) prepare(opts Options) error {
 	if current == nil {
 		return fmt.Errorf("%w: %s: both meta pages", backend.ErrDamaged, h.path)
 	}
+	id := current.txid()
+	if was != nil && id != was.last && id != was.last+1 { // nothing is written over it
+		h.last.Store(was.last)
+		return h.changed(id)
+	}
 	h.metas = metas
-	h.last.Store(current.txid())
+	h.last.Store(id)
 	if err := h.view(func(tx *bbolt.Tx) error { return check(tx, h.file) }); err != nil {
 		if p := (*panicError)(nil); errors.As(err, &p) {
 			return err

@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 
@@ -42,14 +43,14 @@ func pathsOf(tx *bbolt.Tx, file *os.File) paths {
 	return paths{file, size, uint64(tx.Size()) / size, uint64(tx.Cursor().Bucket().Root())}
 }
 
-// checkPaths calls check with the paths of the file as the transaction found it.
+// checkPaths calls check with the paths of the file as the transaction found it. The
+// caller is within use.
 func (b *Backend) checkPaths(tx *bbolt.Tx, check func(p paths) error) error {
-	file, err := os.Open(b.path)
-	if err != nil {
-		return err
+	err := check(pathsOf(tx, b.handle.file))
+	if errors.Is(err, os.ErrClosed) && b.handle.abandoned() {
+		return b.handle.lost
 	}
-	defer file.Close()
-	return check(pathsOf(tx, file))
+	return err
 }
 
 // sound reports whether the ways to the keys of a bucket that begin with prefix, and to

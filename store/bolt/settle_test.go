@@ -5,10 +5,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
@@ -139,4 +141,44 @@ func TestSettlingFails(t *testing.T) {
 			closeAndCheck(t, b, path)
 		})
 	}
+}
+
+// An older copy that is put over the file while a commit fails does not pass for what the
+// commit left: nothing is read from it, and nothing is written over it.
+func TestReplacedWhileACommitFails(t *testing.T) {
+	b, path := openWith(t)
+	backup, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(3) {
+		if err := b.Append(ctx, "a", batch(1+i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.SetCommit(func(tx *bbolt.Tx) error {
+		return errors.Join(tx.Rollback(), os.WriteFile(path, backup, 0o600), errDisk)
+	})
+	if err := b.Append(ctx, "a", batch(4)); !errors.Is(err, errDisk) {
+		t.Fatalf("error %v, want %v", err, errDisk)
+	}
+	for name, call := range map[string]func() error{
+		"Append": func() error { return b.Append(ctx, "a", batch(1)) },
+		"Head":   func() error { _, err := b.Head(ctx, "a"); return err },
+	} {
+		if err := call(); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: error %v, want %v of %s", name, err, backend.ErrDamaged, path)
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, backup) {
+		t.Errorf("the file was written to; %v", err)
+	}
+	b, err = bolt.Open(path, bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAndCheck(t, b, path)
 }
