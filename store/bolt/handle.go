@@ -36,10 +36,6 @@ type handle struct {
 	gone   chan struct{} // closed when the handle is abandoned
 	lost   error         // why; set before that
 	ending sync.Once
-
-	tasks   chan func()   // for work, if it is idle
-	closed  chan struct{} // closed when the file is
-	closing sync.Once
 }
 
 // abandon gives the handle up. The file and its lock are let go of; the memory map stays,
@@ -69,16 +65,11 @@ func (h *handle) step(f func() error) error {
 		return h.lost
 	}
 	done := make(chan error, 1)
-	task := func() {
+	go func() {
 		err := errors.New("the step did not end")
 		defer func() { done <- err }()
 		err = h.guard(f)
-	}
-	select {
-	case h.tasks <- task:
-	default:
-		go task()
-	}
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -88,21 +79,6 @@ func (h *handle) step(f func() error) error {
 			return err
 		default:
 			return h.lost
-		}
-	}
-}
-
-// work does one task after the other. A new goroutine for each would cost a small commit
-// a fifth of its time: it has to get its stack, and often another thread.
-func (h *handle) work() {
-	for {
-		select {
-		case task := <-h.tasks:
-			task()
-		case <-h.gone:
-			return
-		case <-h.closed:
-			return
 		}
 	}
 }
@@ -231,7 +207,6 @@ func (h *handle) close() error {
 	if h.abandoned() {
 		return nil
 	}
-	defer h.closing.Do(func() { close(h.closed) })
 	return h.step(func() error { return h.locking(h.db.Close) })
 }
 

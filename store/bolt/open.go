@@ -70,8 +70,7 @@ func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
 	case err != nil: // what bbolt itself finds wrong
 		return nil, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, path, err)
 	}
-	h = &handle{path: path, db: db, file: file, place: make(chan struct{}, 1), tasks: make(chan func()), closed: make(chan struct{}), gone: make(chan struct{})}
-	go h.work()
+	h = &handle{path: path, db: db, file: file, place: make(chan struct{}, 1), gone: make(chan struct{})}
 	if err := h.prepare(opts, was); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
