@@ -60,7 +60,7 @@ func (v *View) pinning(p *patch.PatchEvent, c pinChange) edit {
 // applies if the event is pinned, or not, as that patch left it. The event is then as
 // the newest pin or unpin says that is not taken back.
 func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
-	undone := v.patches.undone()
+	undone := v.patches.undone(0)
 	c := *target.pin
 	if undone[target] || v.pins.has(c.node) != c.pinned {
 		return edit{}, errBlocked
@@ -81,7 +81,7 @@ func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 // blockingPin returns the patch that is in the way of reverting a pin, an unpin, or the
 // revert of one: the newest one about the same event that stands.
 func (v *View) blockingPin(target *cut) *cut {
-	undone := v.patches.undone()
+	undone := v.patches.undone(0)
 	for l := v.patches; l != nil; l = l.older {
 		if c := l.cut; c != target && c.pin != nil && c.pin.node == target.pin.node && !undone[c] {
 			return c

@@ -85,7 +85,7 @@ func (w *rewinding) ageOf(seq uint64) age { return age{seq < w.from, seq >= w.fr
 
 // learn finds out which patches are one, and how old what patches put in is.
 func (w *rewinding) learn() {
-	w.undone = w.start.patches.undone()
+	w.undone = w.start.patches.undone(0)
 	all := w.start.patches.ascending()
 	puts := map[string]bool{}
 	for _, c := range all {

@@ -6,11 +6,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// undone returns the patches that reverts have taken back, by reverts that are not taken
-// back themselves.
-func (l *patchList) undone() map[*cut]bool {
+// undone returns the patches from seq from on that reverts have taken back, by reverts
+// that are not taken back themselves.
+func (l *patchList) undone(from uint64) map[*cut]bool {
 	undone := map[*cut]bool{}
-	for at := l; at != nil; at = at.older {
+	for at := l; at != nil && at.cut.seq >= from; at = at.older {
 		if c := at.cut; c.revert && !undone[c] {
 			undone[c.target] = true
 		}
@@ -43,11 +43,20 @@ func (v View) Standing(patchID string) ([]string, error) {
 	if target == nil {
 		return nil, patchNotFound(patchID)
 	}
+	isMember := func(c *cut) bool { return c == target || target.group != "" && c.group == target.group }
+	oldest := target.seq
+	if target.group != "" {
+		for l := v.patches; l != nil; l = l.older {
+			if isMember(l.cut) {
+				oldest = l.cut.seq
+			}
+		}
+	}
 	var ids []string
-	undone := v.patches.undone()
-	for l := v.patches; l != nil; l = l.older {
+	undone := v.patches.undone(oldest)
+	for l := v.patches; l != nil && l.cut.seq >= oldest; l = l.older {
 		c := l.cut
-		if undone[c] || c != target && (target.group == "" || c.group != target.group) {
+		if undone[c] || !isMember(c) {
 			continue
 		}
 		if named := v.patches.find(c.id); named != c {

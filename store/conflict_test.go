@@ -254,11 +254,3 @@ func visibleIDs(events []fold.Visible) string {
 	}
 	return strings.Join(ids, " ")
 }
-
-func recordsOf(events []*patch.Event) []patch.Record {
-	var out []patch.Record
-	for i, e := range events {
-		out = append(out, patch.Record{Seq: uint64(i + 1), Event: e})
-	}
-	return out
-}
