@@ -108,7 +108,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 		{"patch", "summarise", "a/u/plain", "--start", "0", "--count", "1", "--dry-run", "--summary", hostile},
 		{"pin", "a/u/plain", "--event-id", hostile}, {"pin", "a/u/plain", "--event-id", hostile + "e1", "--dry-run"}, {"pin", "a/u/plain", "--event-id", hostile + "e1"}, {"log", "a/u/plain"}, {"audit", "a/u/plain"},
 		{"patch", "splice", "a/u/plain", "--start", "0", "--count", "1"}, {"unpin", "a/u/plain", "--event-id", hostile + "e1", "--dry-run"}, {"unpin", "a/u/plain", "--event-id", hostile + "e1"},
-		{"docs", "man", nul}, {"docs", hostile}, {"completion", "bash", hostile}, {"help", "patch", hostile}, {"-" + hostile}, {"--db=" + hostile, hostile},
+		{"__complete", "log", hostile}, {"__complete", hostile, ""}, {"docs", "man", nul}, {"docs", hostile}, {"completion", "bash", hostile}, {"help", "patch", hostile}, {"-" + hostile}, {"--db=" + hostile, hostile},
 		{"compact", "a/u/plain", "--plan", "--interval", "1"}, {"compact", "a/u/plain", "--interval", "1"}, {"compact", "a/u/plain", "--summarizer", hostile},
 		{"revert", "a/u/plain", "--patch-id", hostile}, {"revert", "a/u/plain", "--patch-id", patchID, "--dry-run"}, {"revert", "a/u/plain", "--patch-id", patchID},
 		{"rewind", "a/u/plain", "--invocation", hostile}, {"rewind", "a/u/plain", "--invocation", hostile + "i3", "--dry-run"}, {"rewind", "a/u/plain", "--invocation", hostile + "i3"},
@@ -129,7 +129,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 				out, errs := runHostile(t, terminal, c)
 				checkSafe(t, c, out, terminal)
 				checkSafe(t, c, errs, terminal)
-				if asJSON && c[1] != "help" && c[1] != "completion" && c[len(c)-1] != "--help" {
+				if asJSON && c[1] != "help" && c[1] != "completion" && c[1] != "__complete" && c[len(c)-1] != "--help" {
 					for line := range strings.Lines(out) {
 						if !json.Valid([]byte(line)) {
 							t.Errorf("%q: not JSON: %q", c, line)
