@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -49,7 +50,7 @@ func TestTranscript(t *testing.T) {
 			}
 			events = append(events, e)
 		}
-		if got := compaction.Transcript(events, row.limit); got != row.want {
+		if got := transcript.Of(events, row.limit); got != row.want {
 			t.Errorf("%s:\n got %q\nwant %q", row.name, got, row.want)
 		}
 	}
