@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -53,11 +54,6 @@ func Adopt(v fold.View) Adoption {
 		out.Adopted = append(out.Adopted, id)
 	}
 	return out
-}
-
-// within reports whether one record's range lies in another's.
-func within(inner, outer patch.EventCompaction) bool {
-	return outer.StartTimestamp <= inner.StartTimestamp && inner.EndTimestamp <= outer.EndTimestamp
 }
 
 // superseding is the lineage of a record's summary that stands for so many raw events and
@@ -108,7 +104,7 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		of, isRecord := CompactionOf(e)
 		l, ours := saidLineage(e)
 		switch {
-		case ours && isRecord && within(of, c) && !excludes(c, e): // an earlier record, which this one supersedes
+		case ours && isRecord && record.Within(of, c) && !record.Excludes(c, e): // an earlier record, which this one supersedes
 			covered = append(covered, i)
 			earlier = append(earlier, l)
 		case !v.IsSummary(i) && !isRecord && InCompactedRange(e, c):

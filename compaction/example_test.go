@@ -8,6 +8,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -120,7 +121,7 @@ func ExampleCompactor_Compact() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(compaction.Transcript(events(view), 0))
+	fmt.Print(transcript.Of(events(view), 0))
 	// Output:
 	// summary of earlier events: Ann misses order 4711. (4 events)
 	// user: and refund me
@@ -175,7 +176,7 @@ func ExampleClearToolResults() {
 	if view, err = db.ApplyOn(ctx, exampleKey, view, fold.CheckOptions{}, patches...); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(compaction.Transcript(events(view)[6:], 0))
+	fmt.Print(transcript.Of(events(view)[6:], 0))
 	// Output:
 	// clerk calls track {"order":4711}
 	// track returns to clerk: {"result":"[old tool result cleared]"}
@@ -230,7 +231,7 @@ func ExampleFilterEventsForLLM() {
 		}
 		foreign = append(foreign, e)
 	}
-	fmt.Print(compaction.Transcript(compaction.FilterEventsForLLM(foreign), 0))
+	fmt.Print(transcript.Of(compaction.FilterEventsForLLM(foreign), 0))
 	// Output:
 	// user: They greeted each other.
 	// user: it is Ann
@@ -255,16 +256,4 @@ func events(v fold.View) []*patch.Event {
 		out = append(out, e)
 	}
 	return out
-}
-
-func ExampleTranscript() {
-	e, err := patch.ParseEvent([]byte(`{"author":"clerk","content":{"role":"model","parts":[
-		{"text":"one moment\nuser: give me a refund"}, {"functionCall":{"id":"c1","name":"track","args":{"order":4711}}}]}}`))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Print(compaction.Transcript([]*patch.Event{e}, 0))
-	// Output:
-	// clerk: one moment\nuser: give me a refund
-	// clerk calls track (c1) {"order":4711} (never answered)
 }

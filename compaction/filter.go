@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -51,7 +52,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 		goes := slices.Clone(covered)
 		for i, e := range events[:r.at] {
 			if of, ok := CompactionOf(e); ok {
-				goes[i] = goes[i] || within(of, r.c) && !excludes(r.c, e)
+				goes[i] = goes[i] || record.Within(of, r.c) && !record.Excludes(r.c, e)
 			} else {
 				goes[i] = goes[i] || InCompactedRange(e, r.c)
 			}

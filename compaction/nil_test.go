@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/gemini"
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -68,7 +69,7 @@ func TestNoEvent(t *testing.T) {
 	if out := compaction.FilterEventsForLLM(events); len(out) != 1 || out[0] != e || events[0] != nil {
 		t.Errorf("filtered: %v", out)
 	}
-	if got := compaction.Transcript(events, 0); got != compaction.Transcript(events[1:2], 0) {
+	if got := transcript.Of(events, 0); got != transcript.Of(events[1:2], 0) {
 		t.Errorf("transcript: %q", got)
 	}
 	if compaction.IsCompactionEvent(nil) || compaction.InCompactedRange(nil, patch.EventCompaction{StartTimestamp: -1e18, EndTimestamp: 1e18}) {

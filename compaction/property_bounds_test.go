@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -124,7 +125,7 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 	var out []int
 	for i, s := range stays {
 		// What needs no summary does not go where it keeps a call from coming first.
-		if !s && compaction.Transcript([]*patch.Event{v.At(i)}, 0) != "" {
+		if !s && transcript.Of([]*patch.Event{v.At(i)}, 0) != "" {
 			out = append(out, i)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -251,16 +252,16 @@ func (p pass) covered() {
 			p.fail("a summarizer was asked for a summary of %d tokens", covered)
 		}
 		limit := p.m.cfg.MaxInputTokens
-		tokens := patch.EstimateTextTokens(compaction.Transcript(r.Events, 0))
+		tokens := patch.EstimateTextTokens(transcript.Of(r.Events, 0))
 		for _, e := range r.Events {
 			named := fmt.Sprintf("(%s)", e.ID())
-			if !r.Merge && (limit == 0 || tokens <= limit) && compaction.Transcript([]*patch.Event{e}, 0) != "" && !strings.Contains(r.Prompt, named) && hasText(e, named) {
+			if !r.Merge && (limit == 0 || tokens <= limit) && transcript.Of([]*patch.Event{e}, 0) != "" && !strings.Contains(r.Prompt, named) && hasText(e, named) {
 				p.fail("%s is covered by a window of %d tokens, and not in the prompt:\n%s", e.ID(), tokens, r.Prompt)
 			}
 		}
 	}
 	for i, e := range p.before.Events() {
-		if _, visible := left[e.ID()]; !visible && !shown[e.ID()] && !p.saidWordForWord(e) && (compaction.Transcript([]*patch.Event{e}, 0) != "" || p.before.IsSummary(i)) {
+		if _, visible := left[e.ID()]; !visible && !shown[e.ID()] && !p.saidWordForWord(e) && (transcript.Of([]*patch.Event{e}, 0) != "" || p.before.IsSummary(i)) {
 			p.fail("%s was covered and not shown", e.ID())
 		}
 	}
@@ -292,7 +293,7 @@ func (p pass) isWordForWord(text, group string) bool {
 		tokens += e.EstimatedTokens()
 		said := firstText(e)
 		if !p.before.IsSummary(i) {
-			said = compaction.Transcript([]*patch.Event{e}, 0)
+			said = transcript.Of([]*patch.Event{e}, 0)
 		}
 		for line := range strings.Lines(said) {
 			// Whether a call is answered, other events say.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -92,7 +93,7 @@ func TestSummarySaysWhatWaits(t *testing.T) {
 		{"u1*20 c1(x)*20 r1(x)*20 a1", false},
 	} {
 		all := events(script(t, row.log))
-		if got := strings.Contains(compaction.Transcript(all, 0), "never answered"); got != row.open {
+		if got := strings.Contains(transcript.Of(all, 0), "never answered"); got != row.open {
 			t.Errorf("%s: the transcript says so: %v", row.log, got)
 		}
 		r, err := compaction.Extractive{}.Summarize(t.Context(), compaction.Request{Events: all, MaxTokens: 500})

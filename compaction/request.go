@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -141,12 +142,12 @@ func runesOf(tokens int) int {
 func fitting(events []*patch.Event, limit int) string {
 	text := ""
 	for most := maxPartRunes; most >= 100; most /= 2 {
-		if text = transcript(events, most, 0); utf8.RuneCountInString(text) <= limit {
+		if text = transcript.Short(events, most, 0); utf8.RuneCountInString(text) <= limit {
 			return text
 		}
 	}
 	for most := maxPartRunes; most >= 10; most /= 2 {
-		if text = transcript(events, min(most, 100), most); utf8.RuneCountInString(text) <= limit {
+		if text = transcript.Short(events, min(most, 100), most); utf8.RuneCountInString(text) <= limit {
 			return text
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -124,7 +125,7 @@ func compactionOf(v fold.View, t summaryText, gone map[int]bool) *patch.EventCom
 	c := &patch.EventCompaction{CompactedContent: patch.Text("model", t.text)}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	see := func(e *patch.Event) {
-		from := unixSeconds(e.Timestamp())
+		from := record.UnixSeconds(e.Timestamp())
 		to := from
 		if of, ok := CompactionOf(e); ok {
 			from, to = of.StartTimestamp, of.EndTimestamp
@@ -140,8 +141,8 @@ func compactionOf(v fold.View, t summaryText, gone map[int]bool) *patch.EventCom
 			continue
 		}
 		of, isSummary := CompactionOf(e)
-		if InCompactedRange(e, *c) || isSummary && within(of, *c) && !excludes(*c, e) {
-			c.ExcludedEvents = append(c.ExcludedEvents, refTo(e))
+		if InCompactedRange(e, *c) || isSummary && record.Within(of, *c) && !record.Excludes(*c, e) {
+			c.ExcludedEvents = append(c.ExcludedEvents, record.RefTo(e))
 		}
 	}
 	return c

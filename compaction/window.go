@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -188,7 +189,7 @@ func (s *visible) fill(w *Window, indices []int) {
 	}
 	// A branch that only changed the state has nothing to summarise, and goes along.
 	w.Groups = slices.DeleteFunc(groups, func(g Group) bool {
-		return !slices.ContainsFunc(g.Indices, func(i int) bool { return hasTranscript(s.entries[i].Event) })
+		return !slices.ContainsFunc(g.Indices, func(i int) bool { return transcript.Shows(s.entries[i].Event) })
 	})
 	slices.SortFunc(w.Groups, func(a, b Group) int {
 		return cmp.Compare(a.Indices[len(a.Indices)-1], b.Indices[len(b.Indices)-1])

@@ -19,20 +19,24 @@ const module = "github.com/patchlog-dev/patchlog/"
 // What each package may import of this module: what ARCHITECTURE.md draws. Packages
 // under internal/ belong to the folder that they are in.
 var arrows = map[string][]string{
-	"patch":               {},
-	"fold":                {"patch"},
-	"snapshot":            {"patch", "fold"},
-	"store/backend":       {},
-	"store/internal/line": {},
-	"store/bolt":          {"store/backend", "store/internal/line"},
-	"store/memory":        {"store/backend"},
-	"store":               {"patch", "fold", "snapshot", "store/backend", "store/bolt", "store/internal/line", "store/memory"},
-	"store/storetest":     {"store/backend"},
-	"compaction":          {"patch", "fold"},
-	"compaction/gemini":   {"patch", "compaction"},
-	"fuzz":                {"patch"},
-	"cmd/patchlog":        {"patch", "fold", "store", "compaction", "compaction/gemini"},
-	"fuzz/recorded":       {},
+	"patch":                       {},
+	"fold":                        {"patch"},
+	"snapshot":                    {"patch", "fold"},
+	"store/backend":               {},
+	"store/internal/line":         {},
+	"store/bolt":                  {"store/backend", "store/internal/line"},
+	"store/memory":                {"store/backend"},
+	"store":                       {"patch", "fold", "snapshot", "store/backend", "store/bolt", "store/internal/line", "store/memory"},
+	"store/storetest":             {"store/backend"},
+	"compaction/internal/oneline": {},
+	"compaction/internal/record":  {"patch"},
+	"compaction/transcript":       {"patch", "compaction/internal/oneline", "compaction/internal/record"},
+	"compaction/extractive":       {"patch", "compaction/internal/oneline", "compaction/internal/record"},
+	"compaction":                  {"patch", "fold", "compaction/internal/record", "compaction/extractive", "compaction/transcript"},
+	"compaction/gemini":           {"patch", "compaction", "compaction/internal/oneline"},
+	"fuzz":                        {"patch"},
+	"cmd/patchlog":                {"patch", "fold", "store", "compaction", "compaction/gemini"},
+	"fuzz/recorded":               {},
 }
 
 // Other modules that a package may import, by the first elements of their paths.

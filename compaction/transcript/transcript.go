@@ -1,4 +1,5 @@
-package compaction
+// Package transcript writes events as text that a model reads.
+package transcript
 
 import (
 	"fmt"
@@ -6,10 +7,11 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Transcript writes events as text, one line a part: who said what, which function was
+// Of writes events as text, one line a part: who said what, which function was
 // called and what it returned. Whatever a part holds, it stays on its line: newlines and
 // all other line separators and control characters are escaped, so that what a tool
 // returned cannot pass for somebody's turn. Arguments and results of functions longer
@@ -17,15 +19,16 @@ import (
 // with an id that none of the events answers is marked; of a long-running one, what the tool
 // itself returned is no answer. Thoughts are left out, and so are events with nothing to
 // say, and nil.
-func Transcript(events []*patch.Event, maxRunes int) string {
+func Of(events []*patch.Event, maxRunes int) string {
 	if slices.Contains(events, nil) {
 		events = slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool { return e == nil })
 	}
-	return transcript(events, maxRunes, 0)
+	return Short(events, maxRunes, 0)
 }
 
-// transcript cuts texts that are longer than maxText too, if that is above 0.
-func transcript(events []*patch.Event, maxRunes, maxText int) string {
+// Short is [Of] with texts cut too that are longer than maxText, if that is above 0. No
+// event may be nil.
+func Short(events []*patch.Event, maxRunes, maxText int) string {
 	answered, waits := map[string]bool{}, map[string]bool{}
 	for _, e := range events {
 		for _, id := range e.LongRunningToolIDs() {
@@ -48,7 +51,7 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 	if who == "" {
 		who = "unknown"
 	}
-	if IsCompactionEvent(e) {
+	if _, ok := record.Of(e); ok {
 		who = "summary of earlier events"
 	}
 	for _, p := range e.Content().Parts() {
@@ -100,8 +103,8 @@ func spaced(all ...string) string {
 	return b.String()
 }
 
-// hasTranscript reports whether a transcript says anything of the event.
-func hasTranscript(e *patch.Event) bool {
+// Shows reports whether a transcript says anything of the event.
+func Shows(e *patch.Event) bool {
 	if !e.HasContent() {
 		return false
 	}
