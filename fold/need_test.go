@@ -244,3 +244,24 @@ func TestRewindOfLeanView(t *testing.T) {
 		}
 	}
 }
+
+// A plan counts what is not at hand as the events that it is.
+func TestPlanCountsWhatItLacks(t *testing.T) {
+	v, err := fold.Fold(fold.New("", nil).Lean(), []patch.Record{
+		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
+		{Seq: 4, Patch: patch.NewSplice(1, 1).WithID("p")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := []*patch.PatchEvent{patch.NewRevert("p").WithGroup("g"), patch.NewSplice(0, 3).WithGroup("g")}
+	_, err = v.CheckAll(group, fold.CheckOptions{AsOfNow: true})
+	var need *fold.NeedError
+	if !errors.As(err, &need) || len(need.Seqs) != 1 || need.Seqs[0] != 2 {
+		t.Fatalf("got %v, want record 2 to be asked for", err)
+	}
+	after, err := v.With([]patch.Record{{Seq: 2, Event: event("e2")}}).CheckAll(group, fold.CheckOptions{AsOfNow: true})
+	if err != nil || after.Len() != 0 {
+		t.Fatal(after.Len(), err)
+	}
+}
