@@ -57,12 +57,17 @@ func (v *View) pinning(p *patch.PatchEvent, c pinChange) edit {
 }
 
 // unpinEdit finds out what the revert of a pin, of an unpin, or of such a revert does. It
-// applies if the event is pinned, or not, as that patch left it. The event is then as
-// the newest pin or unpin says that is not taken back.
+// applies if that patch left the event as it is, pinned or not, and the pin or unpin that
+// all is about as it is, taken back or not. The event is then as the newest pin or unpin
+// says that is not taken back.
 func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	undone := v.patches.undone(0)
 	c := *target.pin
-	if undone[target] || v.pins.has(c.node) != c.pinned {
+	root, takenBack := target, false
+	for ; root.revert; root = root.target {
+		takenBack = !takenBack
+	}
+	if undone[target] || undone[root] != takenBack || v.pins.has(c.node) != c.pinned {
 		return edit{}, errBlocked
 	}
 	takeBack(undone, target)

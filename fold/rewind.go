@@ -67,7 +67,7 @@ type rewinding struct {
 	known  map[uint64]age    // and how old what they put in is
 	groups map[string][]*cut // patches that are one, since some of them put in events
 
-	drop, keep map[nodeID]bool // old nodes to cut again
+	drop, keep map[nodeID]bool // old nodes to cut again; keep has those to drop too
 }
 
 // age is what a patch stands for: raw events before the rewind's first record, others.
@@ -249,52 +249,26 @@ func (w *rewinding) doRevert(c *cut) error {
 	return w.do(patch.NewRevert(c.id))
 }
 
-// cutAgain cuts what reverted cuts had taken out. What several of them took out together
-// stays out too; it keeps its state, unless all of them dropped theirs.
+// cutAgain cuts what reverted cuts had taken out, each alone or several together. What
+// they dropped without the help of one that keeps is dropped, and the rest keeps its state.
 func (w *rewinding) cutAgain() error {
-	var all []*cut
-	together := map[nodeID]bool{}
-	policy := patch.Drop
 	for _, c := range w.reverted {
 		removal := c.isCut() || c.splice && !c.keep && w.known[c.seq].isMixed()
 		if c.revert || !removal || len(w.groups[c.group]) > 0 {
 			continue
 		}
-		all = append(all, c)
-		if c.keep {
-			policy = patch.Keep
-		}
 		for n := range c.tookOut {
-			together[n.id()] = true
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	for _, c := range all {
-		hidden := map[nodeID]bool{}
-		for n := range c.tookOut {
-			hidden[n.id()] = true
-		}
-		w.close(hidden)
-		for id := range hidden {
-			if c.keep {
-				w.keep[id] = true
-			} else {
-				w.drop[id] = true
+			w.keep[n.id()] = true
+			if !c.keep {
+				w.drop[n.id()] = true
 			}
 		}
 	}
-	w.close(together)
-	for id := range together {
-		switch {
-		case w.keep[id] || w.drop[id]:
-		case policy == patch.Keep:
-			w.keep[id] = true
-		default:
-			w.drop[id] = true
-		}
+	if len(w.keep) == 0 {
+		return nil
 	}
+	w.close(w.drop)
+	w.close(w.keep)
 	if err := w.dropAgain(); err != nil {
 		return err
 	}
