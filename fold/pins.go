@@ -71,16 +71,23 @@ func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 		return edit{}, errBlocked
 	}
 	takeBack(undone, target)
-	c.pinned = false
-	for l := v.patches; l != nil; l = l.older {
-		if by := l.cut; by.pin != nil && by.pin.node == c.node && !by.revert && !undone[by] {
-			c.pinned = by.pin.pinned
-			break
-		}
-	}
+	c.pinned = v.patches.pins(c.node, undone)
 	e := v.pinning(p, c)
 	e.target = target
 	return e, nil
+}
+
+// pinned reports whether a node is pinned after these patches.
+func (l *patchList) pinned(node nodeID) bool { return l.pins(node, l.undone(0)) }
+
+// pins reports whether the newest pin or unpin of a node that is not undone is a pin.
+func (l *patchList) pins(node nodeID, undone map[*cut]bool) bool {
+	for ; l != nil; l = l.older {
+		if c := l.cut; c.pin != nil && c.pin.node == node && !c.revert && !undone[c] {
+			return c.pin.pinned
+		}
+	}
+	return false
 }
 
 // blockingPin returns the patch that is in the way of reverting a pin, an unpin, or the

@@ -111,7 +111,9 @@ func (w *rewinding) learn() {
 			}
 			a := age{}
 			for n := range c.tookOut {
-				a = a.and(w.standsFor(n))
+				if by := w.makers[n.seq]; n.cut == nil || !w.areOne(by, c) {
+					a = a.and(w.standsFor(n))
+				}
 			}
 			w.known[c.seq] = a
 			if w.undone[c] {
@@ -125,6 +127,13 @@ func (w *rewinding) learn() {
 			}
 		}
 	}
+}
+
+// areOne reports whether patches are of a group that is one. What such a group put in and
+// took out again is nothing that it stands for.
+func (w *rewinding) areOne(a, b *cut) bool {
+	members := w.groups[b.group]
+	return slices.Contains(members, a) && slices.Contains(members, b)
 }
 
 // standsFor returns how old the events are that a node stands for. An event that a patch
@@ -391,16 +400,33 @@ func (w *rewinding) cutAll(all []indices, policy patch.StatePolicy) error {
 	return nil
 }
 
-// unpin takes back, newest first, what pins and unpins have changed since. A revert of a
-// later pin has undone it already.
+// unpin takes back what pins and unpins have changed since: for each event that is not
+// pinned as it was, newest first, until it is.
 func (w *rewinding) unpin() error {
-	for l := w.start.patches; l != nil && l.cut.seq >= w.from; l = l.older {
-		c := l.cut
-		if c.pin == nil || w.undone[c] || c.revert && c.target.seq >= w.from {
+	before := w.start.patches
+	for before != nil && before.cut.seq >= w.from {
+		before = before.older
+	}
+	for l := w.start.patches; l != before; l = l.older {
+		if l.cut.pin == nil {
 			continue
 		}
-		if err := w.doRevert(c); err != nil {
-			return err
+		node := l.cut.pin.node
+		for was := before.pinned(node); w.view.pins.has(node) != was; {
+			if err := w.doRevert(w.newestPin(node)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// newestPin returns the newest of the view's patches about the pin of a node that stands.
+func (w *rewinding) newestPin(node nodeID) *cut {
+	undone := w.view.patches.undone(0)
+	for l := w.start.patches; l != nil; l = l.older {
+		if c := l.cut; c.pin != nil && c.pin.node == node && !undone[c] {
+			return c
 		}
 	}
 	return nil
