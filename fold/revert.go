@@ -93,13 +93,46 @@ func (v *View) blockedError(target *cut) error {
 	return &BlockedError{PatchID: target.id, Blocking: by.id, BlockingSeq: by.seq, TakenBack: by.target == target}
 }
 
-// blocking returns the patch that is in the way of reverting one. What the revert needs
-// and does not find, some patch has taken out: that one must be reverted first, and for
-// that what it put in must stand. So must be reverted what made a node that stands in
-// between; a regular event there came back in place of a node that is missing. Of all
-// that must be, it is the newest, which nothing else has taken anything from. It takes
-// time linear in all that patches ever did.
+// blocking returns the patch that is in the way of reverting one: the newest of those that
+// must be reverted first, and so on for these, which nothing else has taken anything from.
+// It takes time linear in all that patches ever did.
 func (v *View) blocking(target *cut) *cut {
+	must, holder := v.obstacles(target)
+	seen := map[*cut]bool{}
+	var newest *cut
+	for len(must) > 0 {
+		c := must[len(must)-1]
+		must = must[:len(must)-1]
+		if seen[c] {
+			continue
+		}
+		seen[c] = true
+		if newest == nil || c.seq > newest.seq {
+			newest = c
+		}
+		must = holder.of(c, must)
+	}
+	return newest
+}
+
+// holders says of each node that does not stand what took it out.
+type holders map[nodeID]*cut
+
+// of adds to must what took out nodes that a patch put in.
+func (h holders) of(c *cut, must []*cut) []*cut {
+	for n := range c.in {
+		if by := h[n.id()]; by != nil {
+			must = append(must, by)
+		}
+	}
+	return must
+}
+
+// obstacles returns the patches that must be reverted before one can be. What the revert
+// needs and does not find, some patch has taken out: that one must be reverted first. So
+// must be what made a node that stands in between; a regular event there came back in
+// place of a node that is missing.
+func (v *View) obstacles(target *cut) (must []*cut, holder holders) {
 	needs := map[nodeID]bool{}
 	for n := range target.in {
 		needs[n.id()] = true
@@ -120,8 +153,7 @@ func (v *View) blocking(target *cut) *cut {
 			behind = append(behind, id.seq)
 		}
 	}
-	holder := map[nodeID]*cut{} // of each node that does not stand: what took it out
-	var must []*cut
+	holder = holders{}
 	for _, c := range v.patches.ascending() {
 		for n := range c.tookOut {
 			holder[n.id()] = c
@@ -133,22 +165,5 @@ func (v *View) blocking(target *cut) *cut {
 			must = append(must, c)
 		}
 	}
-	seen := map[*cut]bool{}
-	var newest *cut
-	for c := target; ; c, must = must[len(must)-1], must[:len(must)-1] {
-		if !seen[c] {
-			seen[c] = true
-			if c != target && (newest == nil || c.seq > newest.seq) {
-				newest = c
-			}
-			for n := range c.in {
-				if by := holder[n.id()]; by != nil {
-					must = append(must, by)
-				}
-			}
-		}
-		if len(must) == 0 {
-			return newest
-		}
-	}
+	return holder.of(target, must), holder
 }

@@ -237,15 +237,22 @@ func (w *rewinding) revert(c *cut) error {
 			w.reverted = append(w.reverted, c)
 			return w.doRevert(c)
 		}
-		by := w.view.blocking(c)
-		for by != nil && by.revert { // what a redo did is that of the patch that it made to stand again
-			by = by.target
+		must, _ := w.view.obstacles(c)
+		cleared := false
+		for _, by := range must {
+			for by.revert { // what a redo did is that of the patch that it made to stand again
+				by = by.target
+			}
+			if by.seq <= c.seq || by.seq > w.start.seq || !w.stands(by) { // what is in the way is later; so this ends
+				continue
+			}
+			if err := w.revertOne(by); err != nil {
+				return err
+			}
+			cleared = true
 		}
-		if by == nil || by.seq <= c.seq || by.seq > w.start.seq || !w.stands(by) { // what is in the way is later; so this ends
+		if !cleared {
 			return fmt.Errorf("%w: a rewind to record %d has to revert patch %d, which cannot be reverted", ErrBlocked, w.from, c.seq)
-		}
-		if err := w.revertOne(by); err != nil {
-			return err
 		}
 	}
 	return nil // something in the way was one with it
