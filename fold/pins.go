@@ -2,6 +2,7 @@ package fold
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -63,10 +64,7 @@ func (v *View) pinning(p *patch.PatchEvent, c pinChange) edit {
 func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	undone := v.patches.undone(0)
 	c := *target.pin
-	root, takenBack := target, false
-	for ; root.revert; root = root.target {
-		takenBack = !takenBack
-	}
+	root, takenBack := target.root()
 	if undone[target] || undone[root] != takenBack || v.pins.has(c.node) != c.pinned {
 		return edit{}, errBlocked
 	}
@@ -82,24 +80,84 @@ func (l *patchList) pinned(node nodeID) bool { return l.pins(node, l.undone(0)) 
 
 // pins reports whether the newest pin or unpin of a node that is not undone is a pin.
 func (l *patchList) pins(node nodeID, undone map[*cut]bool) bool {
-	for ; l != nil; l = l.older {
-		if c := l.cut; c.pin != nil && c.pin.node == node && !c.revert && !undone[c] {
-			return c.pin.pinned
-		}
-	}
-	return false
+	c := l.decider(node, undone)
+	return c != nil && c.pin.pinned
 }
 
-// blockingPin returns the patch that is in the way of reverting a pin, an unpin, or the
-// revert of one: the newest one about the same event that stands.
-func (v *View) blockingPin(target *cut) *cut {
-	undone := v.patches.undone(0)
-	for l := v.patches; l != nil; l = l.older {
-		if c := l.cut; c != target && c.pin != nil && c.pin.node == target.pin.node && !undone[c] {
+// decider returns the newest pin or unpin of a node that is not undone, or nil.
+func (l *patchList) decider(node nodeID, undone map[*cut]bool) *cut {
+	for ; l != nil; l = l.older {
+		if c := l.cut; c.pin != nil && c.pin.node == node && !c.revert && !undone[c] {
 			return c
 		}
 	}
 	return nil
+}
+
+// before returns the patches before the record with a seq.
+func (l *patchList) before(seq uint64) *patchList {
+	for l != nil && l.cut.seq >= seq {
+		l = l.older
+	}
+	return l
+}
+
+// root returns the patch that a revert takes back, or makes to stand again, in the end,
+// and whether it took it back when it was applied. Of another patch it returns itself.
+func (c *cut) root() (root *cut, takenBack bool) {
+	for ; c.revert; c = c.target {
+		takenBack = !takenBack
+	}
+	return c, takenBack
+}
+
+// blockingPin returns the patch that is in the way of reverting a pin, an unpin, or the
+// revert of one: the newest of those that must be reverted first, and so on for these.
+func (v *View) blockingPin(target *cut) *cut {
+	undone := v.patches.undone(0)
+	must := v.pinObstacles(target, undone)
+	var newest *cut
+	for i := 0; i < len(must); i++ {
+		if newest == nil || must[i].seq > newest.seq {
+			newest = must[i]
+		}
+		for _, by := range v.pinObstacles(must[i], undone) {
+			if !slices.Contains(must, by) {
+				must = append(must, by)
+			}
+		}
+	}
+	return newest
+}
+
+// pinObstacles returns the patches that must be reverted before one about a pin can be:
+// what has taken it back, and what has changed since whether the pin or unpin that it is
+// about stands, and whether the event is pinned.
+func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
+	var must []*cut
+	last := map[*cut]*cut{} // what made a pin or unpin stand or not
+	for _, c := range v.patches.ascending() {
+		if c.pin == nil {
+			continue
+		}
+		root, _ := c.root()
+		last[root] = c
+		if c.revert && c.target == target && !undone[c] {
+			must = append(must, c)
+		}
+	}
+	if root, takenBack := target.root(); undone[root] != takenBack {
+		must = append(must, last[root])
+	}
+	if node := target.pin.node; v.pins.has(node) != target.pin.pinned {
+		then := v.patches.before(target.seq + 1)
+		for _, d := range []*cut{v.patches.decider(node, undone), then.decider(node, then.undone(0))} {
+			if d != nil && last[d].seq > target.seq {
+				must = append(must, last[d])
+			}
+		}
+	}
+	return must
 }
 
 // pinnedIn returns the pinned ones of the visible events that an edit removes.

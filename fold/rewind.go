@@ -410,10 +410,7 @@ func (w *rewinding) cutAll(all []indices, policy patch.StatePolicy) error {
 // unpin takes back what pins and unpins have changed since: for each event that is not
 // pinned as it was, newest first, until it is.
 func (w *rewinding) unpin() error {
-	before := w.start.patches
-	for before != nil && before.cut.seq >= w.from {
-		before = before.older
-	}
+	before := w.start.patches.before(w.from)
 	for l := w.start.patches; l != before; l = l.older {
 		if l.cut.pin == nil {
 			continue
