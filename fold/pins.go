@@ -64,8 +64,8 @@ func (v *View) pinning(p *patch.PatchEvent, c pinChange) edit {
 func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	undone := v.patches.undone(0)
 	c := *target.pin
-	root, takenBack := target.root()
-	if undone[target] || undone[root] != takenBack || v.pins.has(c.node) != c.pinned {
+	root := target.root()
+	if undone[target] || undone[root] != v.patches.before(target.seq + 1).undone(0)[root] || v.pins.has(c.node) != c.pinned {
 		return edit{}, errBlocked
 	}
 	takeBack(undone, target)
@@ -102,13 +102,13 @@ func (l *patchList) before(seq uint64) *patchList {
 	return l
 }
 
-// root returns the patch that a revert takes back, or makes to stand again, in the end,
-// and whether it took it back when it was applied. Of another patch it returns itself.
-func (c *cut) root() (root *cut, takenBack bool) {
-	for ; c.revert; c = c.target {
-		takenBack = !takenBack
+// root returns the patch that a revert takes back, or makes to stand again, in the end. Of
+// another patch it returns itself.
+func (c *cut) root() *cut {
+	for c.revert {
+		c = c.target
 	}
-	return c, takenBack
+	return c
 }
 
 // blockingPin returns the patch that is in the way of reverting a pin, an unpin, or the
@@ -140,18 +140,18 @@ func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 		if c.pin == nil {
 			continue
 		}
-		root, _ := c.root()
-		last[root] = c
+		last[c.root()] = c
 		if c.revert && c.target == target && !undone[c] {
 			must = append(must, c)
 		}
 	}
-	if root, takenBack := target.root(); undone[root] != takenBack {
+	then := v.patches.before(target.seq + 1)
+	undoneThen := then.undone(0)
+	if root := target.root(); undone[root] != undoneThen[root] {
 		must = append(must, last[root])
 	}
 	if node := target.pin.node; v.pins.has(node) != target.pin.pinned {
-		then := v.patches.before(target.seq + 1)
-		for _, d := range []*cut{v.patches.decider(node, undone), then.decider(node, then.undone(0))} {
+		for _, d := range []*cut{v.patches.decider(node, undone), then.decider(node, undoneThen)} {
 			if d != nil && last[d].seq > target.seq {
 				must = append(must, last[d])
 			}
