@@ -52,15 +52,27 @@ func (v View) apply(r patch.Record) (View, error) {
 		return v, err
 	}
 	f.flush()
-	next := f.view
-	next.pairs = &pairingCache{}
+	return f.view.derived(v, r.Event), nil
+}
+
+// edited returns the view after a patch that does the edit.
+func (v View) edited(e edit) View {
+	f := folding{view: v}
+	f.edit(e, v.seq+1)
+	return f.view.derived(v, nil)
+}
+
+// derived gives a view the caches of the one before it, as far as they hold. event is
+// what was appended, if that is all.
+func (v View) derived(before View, event *patch.Event) View {
+	v.pairs = &pairingCache{}
 	switch {
-	case r.Event != nil && v.state != nil:
-		next.state = v.state.appended(r.Event)
-	case next.root != v.root || next.state == nil:
-		next.state = &stateCache{}
+	case event != nil && before.state != nil:
+		v.state = before.state.appended(event)
+	case v.root != before.root || v.state == nil:
+		v.state = &stateCache{}
 	}
-	return next, nil
+	return v
 }
 
 // folding is a fold under way: a view, and events that its tree has still to get.
@@ -90,25 +102,32 @@ func (f *folding) record(r patch.Record) error {
 		if errors.As(err, &need) || errors.Is(err, patch.ErrCorrupt) {
 			return err
 		}
-		v.seq, v.patchSeq = r.Seq, r.Seq
-		if err != nil {
-			v.skip(reasonOf(err))
+		if err == nil {
+			f.edit(e, r.Seq)
 			return nil
 		}
-		c := newCut(v, e, r.Seq)
-		if e.pin == nil {
-			v.root = v.root.splice(f.own, e.lo, e.hi, e.nodes(c))
-		} else {
-			v.pins = v.pins.with(*e.pin)
-		}
-		v.patches = v.patches.with(c)
-		if v.lean {
-			v.held += c.footprint()
-		}
+		v.seq, v.patchSeq = r.Seq, r.Seq
+		v.skip(reasonOf(err))
 	default:
 		return fmt.Errorf("%w: record %d holds neither event nor patch", patch.ErrInvalid, r.Seq)
 	}
 	return nil
+}
+
+// edit does what the patch with the seq does.
+func (f *folding) edit(e edit, seq uint64) {
+	v := &f.view
+	v.seq, v.patchSeq = seq, seq
+	c := newCut(v, e, seq)
+	if e.pin == nil {
+		v.root = v.root.splice(f.own, e.lo, e.hi, e.nodes(c))
+	} else {
+		v.pins = v.pins.with(*e.pin)
+	}
+	v.patches = v.patches.with(c)
+	if v.lean {
+		v.held += c.footprint()
+	}
 }
 
 func (f *folding) flush() {

@@ -32,24 +32,22 @@ func (v View) CheckAll(patches []*patch.PatchEvent, opts CheckOptions) (View, er
 // checkGroup judges patches as one.
 func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
 	if len(patches) == 1 {
-		if _, err := v.check(patches[0], opts); err != nil {
+		e, err := v.check(patches[0], opts)
+		if err != nil {
 			return View{}, err
 		}
-		return v.apply(patch.Record{Seq: v.seq + 1, Patch: patches[0]})
+		return v.edited(e), nil
 	}
 	each := opts
 	each.AllowOrphans = true
 	at := v
 	at.plan = &needs{} // so that all that has to be handed in is known at once
 	for _, p := range patches {
-		if _, err := at.check(p, each); err != nil {
-			return View{}, err
-		}
-		next, err := at.apply(patch.Record{Seq: at.seq + 1, Patch: p})
+		e, err := at.check(p, each)
 		if err != nil {
 			return View{}, err
 		}
-		at, each.AsOfNow = next, true
+		at, each.AsOfNow = at.edited(e), true
 	}
 	if seqs := at.plan.seqs; len(seqs) > 0 {
 		slices.Sort(seqs)

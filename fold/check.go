@@ -92,10 +92,8 @@ func (v View) Preview(p *patch.PatchEvent, opts CheckOptions) (Difference, error
 	if err != nil {
 		return Difference{}, err
 	}
-	next, err := v.Apply(patch.Record{Seq: v.seq + 1, Patch: p})
-	if err != nil {
-		return Difference{}, err
-	}
+	next := v.edited(e)
+	next.hand = nil
 	d := Difference{Before: v, After: next, First: e.first, StateChanged: v.net().changed(next.net())}
 	for i, n := range e.added() {
 		d.Added = append(d.Added, Visible{e.first + i, n.event})

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -35,24 +36,14 @@ type hand []patch.Record
 // hand. The records may come in any order; the slice is not kept.
 func (v View) With(records []patch.Record) View {
 	v.hand = slices.Clone(records)
-	slices.SortStableFunc(v.hand, func(a, b patch.Record) int { return compareSeqs(a.Seq, b.Seq) })
+	slices.SortStableFunc(v.hand, func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
 	return v
-}
-
-func compareSeqs(a, b uint64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // event returns an event of a record at hand, or nil if the record is not there. The
 // error matches [patch.ErrCorrupt] if the record has no such event.
 func (h hand) event(seq uint64, index int32) (*patch.Event, error) {
-	i, ok := slices.BinarySearchFunc(h, seq, func(r patch.Record, seq uint64) int { return compareSeqs(r.Seq, seq) })
+	i, ok := slices.BinarySearchFunc(h, seq, func(r patch.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	if !ok {
 		return nil, nil
 	}

@@ -75,9 +75,6 @@ func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	return e, nil
 }
 
-// pinned reports whether a node is pinned after these patches.
-func (l *patchList) pinned(node nodeID) bool { return l.pins(node, l.undone(0)) }
-
 // pins reports whether the newest pin or unpin of a node that is not undone is a pin.
 func (l *patchList) pins(node nodeID, undone map[*cut]bool) bool {
 	c := l.decider(node, undone)

@@ -60,7 +60,7 @@ type rewinding struct {
 	view     View   // with what the patches so far do
 	from     uint64 // what is from here on is new
 	patches  []*patch.PatchEvent
-	reverted []*cut // of the view's patches, in the order of their reverts
+	reverted []*cut // of the view's patches, none a revert, in the order of their reverts
 
 	undone map[*cut]bool
 	makers map[uint64]*cut   // patches by seq
@@ -270,7 +270,7 @@ func (w *rewinding) doRevert(c *cut) error {
 func (w *rewinding) cutAgain() error {
 	for _, c := range w.reverted {
 		removal := c.isCut() || c.splice && !c.keep && w.known[c.seq].isMixed()
-		if c.revert || !removal || len(w.groups[c.group]) > 0 {
+		if !removal || len(w.groups[c.group]) > 0 {
 			continue
 		}
 		for n := range c.tookOut {
@@ -298,9 +298,6 @@ func (w *rewinding) close(hidden map[nodeID]bool) {
 	for again := true; again; {
 		again = false
 		for _, c := range w.reverted {
-			if c.revert {
-				continue
-			}
 			members := w.groups[c.group]
 			if len(members) == 0 {
 				members = []*cut{c}
@@ -335,88 +332,17 @@ func allHidden(members []*cut, hidden map[nodeID]bool) bool {
 	return true
 }
 
-// dropAgain cuts the old nodes that are to be dropped again. A cut takes no marker beyond
-// its first or last event: where such a marker, of those that are to go, carries state,
-// its patch is reverted first, and what that brings back goes.
-func (w *rewinding) dropAgain() error {
-	goes := func(n *node) bool { return w.drop[n.id()] }
-	for {
-		var outside []*cut
-		all := w.runs(goes, &outside)
-		if len(outside) == 0 {
-			return w.cutAll(all, patch.Drop)
-		}
-		for n := range outside[0].tookOut {
-			w.drop[n.id()] = true
-		}
-		if err := w.doRevert(outside[0]); err != nil {
-			return err
-		}
-	}
-}
-
-// span is a run of nodes to cut, as visible indices.
-type indices struct{ first, end int }
-
-// runs returns the runs of visible nodes that are to go, as long as can be. Markers belong
-// to any run, but none that carries state and is not to go. Those that carry, are to go,
-// and stand in no run are added to outside.
-func (w *rewinding) runs(goes func(*node) bool, outside *[]*cut) []indices {
-	var all []indices
-	open := false
-	visible := 0
-	var trailing []*cut
-	leave := func() {
-		if outside != nil {
-			*outside = append(*outside, trailing...)
-		}
-		trailing = nil
-	}
-	for n := range w.view.root.all {
-		carries := n.event == nil && len(n.carries()) > 0
-		switch {
-		case n.event == nil && !carries:
-		case !goes(n):
-			open = false
-			leave()
-		case carries:
-			trailing = append(trailing, n.cut)
-			if !open {
-				leave()
-			}
-		case open:
-			all[len(all)-1].end, trailing = visible+1, nil
-		default:
-			leave()
-			all, open = append(all, indices{visible, visible + 1}), true
-		}
-		if n.event != nil {
-			visible++
-		}
-	}
-	leave()
-	return all
-}
-
-func (w *rewinding) cutAll(all []indices, policy patch.StatePolicy) error {
-	for _, run := range slices.Backward(all) { // so that earlier indices stay
-		if err := w.do(patch.NewSplice(run.first, run.end-run.first).WithState(policy)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // unpin takes back what pins and unpins have changed since: for each event that is not
 // pinned as it was, newest first, until it is.
 func (w *rewinding) unpin() error {
 	before := w.start.patches.before(w.from)
+	undone := before.undone(0)
 	for l := w.start.patches; l != before; l = l.older {
 		if l.cut.pin == nil {
 			continue
 		}
 		node := l.cut.pin.node
-		for was := before.pinned(node); w.view.pins.has(node) != was; {
+		for was := before.pins(node, undone); w.view.pins.has(node) != was; {
 			if err := w.doRevert(w.newestPin(node)); err != nil {
 				return err
 			}
