@@ -62,16 +62,26 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 		if err := h.line.Do(ctx, h.writer, r, fitting, func(group []*request) { s.lead(ctx, h, group) }); err != nil {
 			return Committed{}, err
 		}
-		var need *fold.NeedError
-		if !errors.As(r.err, &need) {
-			return r.committed, r.err
+		next, err := s.furnished(h, r, r.err)
+		if next == nil {
+			return r.committed, err
 		}
-		have, err := s.provide(ctx, h, need, r.have)
-		if err != nil {
-			return Committed{}, err
-		}
-		r = &request{ctx: ctx, creation: creation, plan: p, records: r.records, have: have}
+		r = next
 	}
+}
+
+// furnished returns the request to try next: the same, with the records at hand that its
+// plan needs, if that is what the error says. Else it returns none, and the error.
+func (s *Store) furnished(h *handle, r *request, err error) (*request, error) {
+	var need *fold.NeedError
+	if !errors.As(err, &need) {
+		return nil, err
+	}
+	have, err := s.provide(r.ctx, h, need, r.have)
+	if err != nil {
+		return nil, err
+	}
+	return &request{ctx: r.ctx, creation: r.creation, plan: r.plan, records: r.records, have: have}, nil
 }
 
 // preview drafts a plan on the newest view, without committing it.
@@ -91,15 +101,11 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 		if err = r.err; err == nil {
 			err = g.take(r)
 		}
-		var need *fold.NeedError
-		if !errors.As(err, &need) {
+		next, err := s.furnished(h, r, err)
+		if next == nil {
 			return before, r.draft, err
 		}
-		have, err := s.provide(ctx, h, need, r.have)
-		if err != nil {
-			return fold.View{}, nil, err
-		}
-		r = &request{ctx: ctx, creation: creation, plan: p, records: r.records, have: have}
+		r = next
 	}
 }
 
@@ -333,8 +339,8 @@ func (s *Store) search(ctx context.Context, key Key, v fold.View, ids []string, 
 			for id := range r.IDs() {
 				take(id, r.Seq)
 			}
-			if r.Patch != nil && r.Patch.Group() != "" {
-				take(groupID(r.Patch.Group()), r.Seq)
+			if id := groupOf(r); id != "" {
+				take(id, r.Seq)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ type draft struct {
 	adds    []patch.Record
 	batch   []backend.Record // of what it adds
 	size    int              // of the batch, in bytes
-	groups  map[string]bool  // of the patches that it adds
+	groups  map[string]bool  // of the patches that it adds, by their ids in the index
 	shared  []backend.Value
 }
 
@@ -76,8 +76,8 @@ func (d *draft) offer(offered, completed []patch.Record) (ids []string, err erro
 			seen[id] = true
 			ids = append(ids, id)
 		}
-		if p := r.Patch; p != nil && p.Group() != "" {
-			ids = append(ids, groupID(p.Group()))
+		if id := groupOf(r); id != "" {
+			ids = append(ids, id)
 		}
 	}
 	return ids, nil
@@ -93,8 +93,14 @@ func (s *Store) complete(records []patch.Record) []patch.Record {
 	return out
 }
 
-// groupID is what a group takes in the index of ids: longer than any id may be.
-func groupID(group string) string { return strings.Repeat("\x00", patch.MaxIDBytes+1) + group }
+// groupOf returns the id that a record's group takes in the index of ids, longer than any
+// other may be, or "" if it has no group.
+func groupOf(r patch.Record) string {
+	if r.Patch == nil || r.Patch.Group() == "" {
+		return ""
+	}
+	return strings.Repeat("\x00", patch.MaxIDBytes+1) + r.Patch.Group()
+}
 
 // match sorts the records into those that are in the log and those that are missing. Where
 // the index of ids is wrong about one, the log has the answer.
@@ -224,7 +230,7 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	}
 	// Whether the log holds the group is a matter of form: after the base, before all else.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
-		if held := d.newGroup(patches[0].Group()); held != nil {
+		if held := d.newGroup(own[0]); held != nil {
 			return held
 		}
 	}
@@ -240,12 +246,12 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	return nil
 }
 
-// newGroup reports whether patches of a group may be logged: whether none has been.
-func (d *draft) newGroup(group string) error {
-	if group == "" || d.taken[groupID(group)] == 0 {
+// newGroup reports whether patches of a record's group may be logged: whether none has been.
+func (d *draft) newGroup(r patch.Record) error {
+	if id := groupOf(r); id == "" || d.taken[id] == 0 {
 		return nil
 	}
-	return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", group)}
+	return &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", r.Patch.Group())}
 }
 
 // add puts a record, which has its seq, at the end of the draft.
@@ -268,14 +274,12 @@ func (d *draft) put(r patch.Record, data []byte) {
 	for id := range r.IDs() {
 		raw.IDs = append(raw.IDs, id)
 	}
-	if r.Patch != nil && r.Patch.Group() != "" {
-		if group := r.Patch.Group(); d.taken[groupID(group)] == 0 && !d.groups[group] { // its first record
-			raw.IDs = append(raw.IDs, groupID(group))
-			if d.groups == nil {
-				d.groups = map[string]bool{}
-			}
-			d.groups[group] = true
+	if id := groupOf(r); id != "" && d.taken[id] == 0 && !d.groups[id] { // the group's first record
+		raw.IDs = append(raw.IDs, id)
+		if d.groups == nil {
+			d.groups = map[string]bool{}
 		}
+		d.groups[id] = true
 	}
 	d.batch = append(d.batch, raw)
 	d.size += len(data)
