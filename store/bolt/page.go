@@ -21,6 +21,16 @@ const (
 	bucketHeaderBytes = 16 // page of the root, sequence; the root itself follows if that page is 0
 )
 
+// overflowOf returns for how many pages more a page goes on, as its header says, which must
+// be that of page id. high is how many pages there are.
+func overflowOf(header []byte, id, high uint64) (uint64, error) {
+	own, overflow := binary.NativeEndian.Uint64(header), uint64(binary.NativeEndian.Uint32(header[12:]))
+	if own != id || overflow >= high-id {
+		return 0, fmt.Errorf("it says that it is page %d and goes on for %d more, of %d", own, overflow, high)
+	}
+	return overflow, nil
+}
+
 // entry is what a page holds at a place: in a leaf key and value, in a branch key and page.
 type entry struct {
 	flags      uint32
@@ -93,9 +103,9 @@ func (p *pages) read(id uint64) (branch bool, out []entry, err error) {
 	if _, err := p.file.ReadAt(header, int64(id*p.size)); err != nil {
 		return fail(err)
 	}
-	own, overflow := binary.NativeEndian.Uint64(header), uint64(binary.NativeEndian.Uint32(header[12:]))
-	if own != id || overflow >= high-id {
-		return fail(fmt.Errorf("it says that it is page %d and goes on for %d", own, overflow))
+	overflow, err := overflowOf(header, id, high)
+	if err != nil {
+		return fail(err)
 	}
 	page := make([]byte, (overflow+1)*p.size)
 	if _, err := p.file.ReadAt(page, int64(id*p.size)); err != nil {

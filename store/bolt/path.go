@@ -17,16 +17,7 @@ import (
 // or puts keys where nothing finds them, and damage spreads to what was whole. So the way
 // is looked over before it is written to for the first time.
 
-const (
-	pageHeader  = 16
-	pageElement = 16
-	flagBranch  = 1
-	flagLeaf    = 2
-	// A bucket's value is the number of its root page, 0 if it is small, its sequence, and
-	// then, if it is small, its page.
-	bucketHeader = 16
-	maxDepth     = 64 // of a tree; a deeper one goes in a circle
-)
+const maxDepth = 64 // of a tree; a deeper one goes in a circle
 
 // paths looks pages over as they are on disk. Whatever a page says, reading the file does
 // not fault.
@@ -88,12 +79,9 @@ func (p paths) read(id uint64) (page, error) {
 	if _, err := p.file.ReadAt(data, int64(id*p.size)); err != nil {
 		return page{}, err
 	}
-	overflow := uint64(binary.NativeEndian.Uint32(data[12:]))
-	switch {
-	case binary.NativeEndian.Uint64(data) != id:
-		return page{}, fmt.Errorf("page %d says that it is page %d", id, binary.NativeEndian.Uint64(data))
-	case overflow >= p.pages-id:
-		return page{}, fmt.Errorf("page %d claims %d more of %d", id, overflow, p.pages)
+	overflow, err := overflowOf(data, id, p.pages)
+	if err != nil {
+		return page{}, fmt.Errorf("page %d: %w", id, err)
 	}
 	return page{id: id, data: data, size: p.size * (1 + overflow)}, nil
 }
@@ -134,19 +122,19 @@ type element struct {
 
 // elements returns what the page holds.
 func (p paths) elements(g page) (out []element, leaf bool, err error) {
-	if len(g.data) < pageHeader {
+	if len(g.data) < pageHeaderBytes {
 		return nil, false, fmt.Errorf("page %d is cut off", g.id)
 	}
 	flags, count := binary.NativeEndian.Uint16(g.data[8:]), uint64(binary.NativeEndian.Uint16(g.data[10:]))
-	if leaf = flags == flagLeaf; !leaf && flags != flagBranch {
+	if leaf = flags == leafFlag; !leaf && flags != branchFlag {
 		return nil, false, fmt.Errorf("page %d has the flags %#x", g.id, flags)
 	}
-	table, err := p.bytes(g, pageHeader, count*pageElement)
+	table, err := p.bytes(g, pageHeaderBytes, count*elementBytes)
 	if err != nil {
 		return nil, false, err
 	}
 	for i := range count {
-		e, at := table[i*pageElement:], pageHeader+i*pageElement
+		e, at := table[i*elementBytes:], pageHeaderBytes+i*elementBytes
 		var el element
 		var keyBytes uint64
 		if leaf {
@@ -158,7 +146,7 @@ func (p paths) elements(g page) (out []element, leaf bool, err error) {
 			at += uint64(binary.NativeEndian.Uint32(e))
 			keyBytes, el.child = uint64(binary.NativeEndian.Uint32(e[4:])), binary.NativeEndian.Uint64(e[8:])
 		}
-		if at < pageHeader+count*pageElement || at+keyBytes+el.size > g.size || keyBytes == 0 {
+		if at < pageHeaderBytes+count*elementBytes || at+keyBytes+el.size > g.size || keyBytes == 0 {
 			return nil, false, fmt.Errorf("page %d: element %d is not within it", g.id, i)
 		}
 		if el.key, err = p.bytes(g, at, keyBytes); err != nil {
@@ -196,10 +184,10 @@ func (p paths) look(g page, b bounds, prefix []byte, flat bool, inline func([]by
 			return fmt.Errorf("page %d: key %.64x has the flags %#x", g.id, e.key, e.flags)
 		case leaf && !flat && bytes.Equal(e.key, prefix):
 			value, err := p.bytes(g, e.value, e.size)
-			if err != nil || len(value) < bucketHeader {
+			if err != nil || len(value) < bucketHeaderBytes {
 				return fmt.Errorf("page %d: bucket %q is cut off", g.id, e.key)
 			}
-			return inline(value[bucketHeader:])
+			return inline(value[bucketHeaderBytes:])
 		case !leaf && !past && (end == nil || bytes.Compare(end, prefix) > 0):
 			// The child behind those that the prefix leads to is looked at too: whether its key
 			// is right, only its page tells.
