@@ -38,15 +38,15 @@ func saidLineage(summary *patch.Event) (l Lineage, ok bool) {
 	if summary == nil {
 		return l, false
 	}
-	text, ok := summary.Field("customMetadata")
-	if !ok {
-		return l, false
-	}
-	var metadata map[string]json.RawMessage
-	if json.Unmarshal(text, &metadata) != nil || json.Unmarshal(metadata[lineageKey], &l) != nil {
-		return l, false
-	}
-	return l, l.Level > 0 && l.Windows > 0 && l.Passes > 0
+	text, _ := summary.Field("customMetadata")
+	return l, unmarshalOwn(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
+}
+
+// unmarshalOwn reads what compaction has put into custom metadata, and reports whether
+// there is such.
+func unmarshalOwn(customMetadata json.RawMessage, into any) bool {
+	var all map[string]json.RawMessage
+	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[lineageKey], into) == nil
 }
 
 // levelOf is the level of a summary into which so many windows went, where k summaries

@@ -43,7 +43,7 @@ func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, 
 		if r.Seq > on.Seq() {
 			break
 		}
-		for i, e := range eventsOf(r) {
+		for i, e := range r.Events() {
 			for p := range e.FunctionParts() {
 				if name := nameOf(p); wanted[name] {
 					parts[name] = append(parts[name], part{e, r.Seq, i, p.Response})
@@ -122,13 +122,6 @@ func unpairedResponses(v fold.View) map[int][]callName {
 		}
 	}
 	return unpaired
-}
-
-func eventsOf(r patch.Record) []*patch.Event {
-	if r.Event != nil {
-		return []*patch.Event{r.Event}
-	}
-	return r.Patch.NewEvents()
 }
 
 // part is a call or a response: its event, and the seq of the record that it came with.

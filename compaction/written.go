@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -75,12 +74,7 @@ func metadataOf(p *patch.PatchEvent) (m patchMetadata, ok bool) {
 	if p == nil {
 		return m, false
 	}
-	text, ok := p.Field("customMetadata")
-	if !ok {
-		return m, false
-	}
-	var all map[string]json.RawMessage
-	if json.Unmarshal(text, &all) != nil || json.Unmarshal(all[lineageKey], &m) != nil {
+	if text, _ := p.Field("customMetadata"); !unmarshalOwn(text, &m) {
 		return patchMetadata{}, false
 	}
 	m.PatchID, m.Took = p.ID(), time.Duration(m.DurationMs)*time.Millisecond

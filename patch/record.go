@@ -46,17 +46,23 @@ func (r Record) IDs() iter.Seq[string] {
 	}
 }
 
+// Events returns the events that the record holds: its own, or those that its patch puts
+// in, in their order. The slice is the caller's own.
+func (r Record) Events() []*Event {
+	switch {
+	case r.Event != nil:
+		return []*Event{r.Event}
+	case r.Patch != nil:
+		return r.Patch.NewEvents()
+	}
+	return nil
+}
+
 // SharedChanges yields what logging the record sets in the scopes that sessions
 // share: by the event, or by the events inside the patch, in their order.
 func (r Record) SharedChanges() iter.Seq[Change] {
 	return func(yield func(Change) bool) {
-		var events []*Event
-		if r.Event != nil {
-			events = []*Event{r.Event}
-		} else if r.Patch != nil {
-			events = r.Patch.NewEvents()
-		}
-		for _, e := range events {
+		for _, e := range r.Events() {
 			for _, c := range e.shared {
 				if !yield(c) {
 					return
