@@ -110,39 +110,40 @@ func (a *app) revert(ctx context.Context, keyText string, rules patchFlags, id s
 	if rules.base.given {
 		opts.Base = &rules.base.n
 	}
-	return a.withSession(keyText, rules.dryRun, func(s *store.Store, key store.Key) error {
-		would, err := s.PreviewRevert(ctx, key, opts, id)
-		if err != nil {
-			return err
-		}
-		if rules.dryRun {
-			return a.showDifference(fmt.Sprintf("%s: dry run of revert, by %s; nothing is written", key, counted(len(would.Patches), "record")), would.Before, would.After)
-		}
-		opts.On = would.Before
-		done, err := s.Revert(ctx, key, opts, id)
-		if err != nil {
-			return err
-		}
-		return a.showTakenBack(fmt.Sprintf("%s: reverted patch %s", key, printable(id)), key, would.Before, done)
+	return a.takeBack(ctx, keyText, id, rules.dryRun, opts, takingBack{
+		"revert", "reverted patch", (*store.Store).PreviewRevert, (*store.Store).Revert,
 	})
 }
 
 func (a *app) rewind(ctx context.Context, keyText, invocation string, dryRun bool) error {
+	return a.takeBack(ctx, keyText, invocation, dryRun, store.BackOptions{Author: patchAuthor}, takingBack{
+		"rewind", "rewound to before invocation", (*store.Store).PreviewRewind, (*store.Store).Rewind,
+	})
+}
+
+// takingBack is a revert or a rewind.
+type takingBack struct {
+	name, done string
+	preview    func(s *store.Store, ctx context.Context, key store.Key, opts store.BackOptions, id string) (store.Preview, error)
+	do         func(s *store.Store, ctx context.Context, key store.Key, opts store.BackOptions, id string) (store.Committed, error)
+}
+
+// takeBack does what the preview on the same view said, or shows it.
+func (a *app) takeBack(ctx context.Context, keyText, id string, dryRun bool, opts store.BackOptions, t takingBack) error {
 	return a.withSession(keyText, dryRun, func(s *store.Store, key store.Key) error {
-		opts := store.BackOptions{Author: patchAuthor}
-		would, err := s.PreviewRewind(ctx, key, opts, invocation)
+		would, err := t.preview(s, ctx, key, opts, id)
 		if err != nil {
 			return err
 		}
 		if dryRun {
-			return a.showDifference(fmt.Sprintf("%s: dry run of rewind, by %s; nothing is written", key, counted(len(would.Patches), "record")), would.Before, would.After)
+			return a.showDifference(fmt.Sprintf("%s: dry run of %s, by %s; nothing is written", key, t.name, counted(len(would.Patches), "record")), would.Before, would.After)
 		}
 		opts.On = would.Before
-		done, err := s.Rewind(ctx, key, opts, invocation)
+		done, err := t.do(s, ctx, key, opts, id)
 		if err != nil {
 			return err
 		}
-		return a.showTakenBack(fmt.Sprintf("%s: rewound to before invocation %s", key, printable(invocation)), key, would.Before, done)
+		return a.showTakenBack(fmt.Sprintf("%s: %s %s", key, t.done, printable(id)), key, would.Before, done)
 	})
 }
 
