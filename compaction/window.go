@@ -81,21 +81,29 @@ func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int
 			start++
 			continue
 		}
-		end := start
-		for end < len(s.entries) && !s.stays[end] && !s.attached[end] {
-			end++
-		}
-		to := s.reach(start, end, attachedTo, cfg.MaxInputTokens)
-		w, gone := s.covering(by, start, to, attachedTo)
-		switch {
-		case !s.endurable(w, gone):
-			for _, span := range gone {
-				refused = append(refused, span.Start)
+		end, alone := start, start // from alone on, nothing is attached
+		for ; end < len(s.entries) && !s.stays[end] && !s.attached[end]; end++ {
+			if attachedTo[int32(end)] != nil {
+				alone = end + 1
 			}
-		case oldest == nil:
-			oldest = w
 		}
-		start = to
+		// Behind the oldest window, only such can be refused as take something along from
+		// before them, or leave a summary of role model before a call. To find out what the
+		// others hold would be the dearer part.
+		for start < end && (oldest == nil || start < alone || s.modelSummary(start-1)) {
+			to := s.reach(start, end, attachedTo, cfg.MaxInputTokens)
+			w, gone := s.covering(by, start, to, attachedTo)
+			switch {
+			case !s.endurable(w, gone):
+				for _, span := range gone {
+					refused = append(refused, span.Start)
+				}
+			case oldest == nil:
+				oldest = w
+			}
+			start = to
+		}
+		start = end
 	}
 	return oldest, refused
 }
@@ -232,11 +240,15 @@ func (s *visible) endurable(w *Window, gone []Span) bool {
 			return false
 		}
 		// The window's own summaries are the user's.
-		if !inWindow(before) && s.entries[before].Summary && s.entries[before].Event.Role() == "model" {
+		if !inWindow(before) && s.modelSummary(before) {
 			return false
 		}
 	}
 	return true
+}
+
+func (s *visible) modelSummary(i int) bool {
+	return s.entries[i].Summary && s.entries[i].Event.Role() == "model"
 }
 
 func calls(e *patch.Event) bool {
