@@ -159,7 +159,7 @@ type compactedLog struct {
 func (l compactedLog) ApplyOn(ctx context.Context, key store.Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (v fold.View, err error) {
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()
-	done, err := l.Store.ApplyPatch(ctx, key, store.PatchOptions{On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, HideWaiting: opts.HideWaiting}, patches...)
+	done, err := l.Store.ApplyPatch(ctx, key, store.PatchOptions{On: on}.With(opts), patches...)
 	if err != nil {
 		return done.View, err
 	}

@@ -27,6 +27,18 @@ type PatchOptions struct {
 	HideWaiting bool
 }
 
+// With returns the options of the same author under a check's rules.
+func (o PatchOptions) With(rules fold.CheckOptions) PatchOptions {
+	o.AsOfNow, o.AllowOrphans, o.AllowPinned, o.HideWaiting = rules.AsOfNow, rules.AllowOrphans, rules.AllowPinned, rules.HideWaiting
+	return o
+}
+
+// check returns the options as a check's rules, but for AsOfNow: whether the patches have
+// seen the log's newest is for the draft to find out.
+func (o PatchOptions) check() fold.CheckOptions {
+	return fold.CheckOptions{AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned, HideWaiting: o.HideWaiting}
+}
+
 // ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
 // [fold.View.CheckAll] on the log as the ones before leave it; of the bases only the
 // first patch's is checked, since the call's own patches count as seen. Patches of one
@@ -101,7 +113,7 @@ func (p patching) draft(d *draft) error {
 	if err := d.match(); err != nil {
 		return err
 	}
-	check := fold.CheckOptions{AllowOrphans: p.opts.AllowOrphans, AllowPinned: p.opts.AllowPinned, HideWaiting: p.opts.HideWaiting}
+	check := p.opts.check()
 	for from := 0; from < len(d.missing); {
 		to := from
 		for group := ""; to < len(d.missing); to++ { // patches of one group are judged as one
@@ -171,6 +183,6 @@ func (s *Store) View(ctx context.Context, key Key) (fold.View, error) {
 // such as package compaction: it logs patches that were made from the view on, all of
 // them or none, and returns the view after them.
 func (s *Store) ApplyOn(ctx context.Context, key Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
-	done, err := s.ApplyPatch(ctx, key, PatchOptions{On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, HideWaiting: opts.HideWaiting}, patches...)
+	done, err := s.ApplyPatch(ctx, key, PatchOptions{On: on}.With(opts), patches...)
 	return done.View, err
 }
