@@ -91,14 +91,14 @@ func (c *Compactor[K]) remembered(key K, v fold.View) backoff {
 	return backoff{creation: v.Creation()}
 }
 
-// writer is a summarizer and its calls that were given up and have not returned.
-type writer struct {
+// asked is a summarizer and its calls that were given up and have not returned.
+type asked struct {
 	Summarizer
-	given int // guarded by the compactor's mutex
+	givenUp int // guarded by the compactor's mutex
 }
 
-// writer returns who is to be asked for a session.
-func (c *Compactor[K]) writer(key K) *writer {
+// toAsk returns who is to be asked for a session.
+func (c *Compactor[K]) toAsk(key K) *asked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cfg.Fallback != nil && c.backoff[key].answers >= c.cfg.FallbackAfter {

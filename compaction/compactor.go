@@ -27,8 +27,8 @@ type Compactor[K comparable] struct {
 
 	counters counters
 
-	first    writer // the configuration's Summarizer
-	fallback writer
+	first    asked // the configuration's Summarizer
+	fallback asked
 
 	mu      sync.Mutex
 	backoff map[K]backoff
@@ -314,7 +314,7 @@ func (c *Compactor[K]) text(ctx context.Context, key K, req Request, covered int
 	if own != "" && covered < briefTokens {
 		return own, nil
 	}
-	resp, err := c.summarize(ctx, c.writer(key), req)
+	resp, err := c.summarize(ctx, c.toAsk(key), req)
 	out.Usage.add(resp.Usage)
 	if err != nil {
 		return "", err
@@ -359,9 +359,9 @@ const maxGivenUp = 4
 
 // summarize calls a summarizer, for as long as the configuration allows. A call that
 // does not return in time is given up.
-func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (Response, error) {
+func (c *Compactor[K]) summarize(ctx context.Context, s *asked, req Request) (Response, error) {
 	c.mu.Lock()
-	busy := s.given >= maxGivenUp
+	busy := s.givenUp >= maxGivenUp
 	c.mu.Unlock()
 	if busy {
 		return Response{}, fmt.Errorf("%w: %d calls that were given up are still under way", ErrSummarizerBusy, maxGivenUp)
@@ -396,12 +396,12 @@ func (c *Compactor[K]) summarize(ctx context.Context, s *writer, req Request) (R
 	default:
 	}
 	c.mu.Lock()
-	s.given++
+	s.givenUp++
 	c.mu.Unlock()
 	go func() {
 		<-out
 		c.mu.Lock()
-		s.given--
+		s.givenUp--
 		c.mu.Unlock()
 	}()
 	if caller.Err() != nil {
