@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -56,7 +57,7 @@ func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 		if cleared == nil {
 			continue
 		}
-		patches = append(patches, patch.NewSplice(i, 1, cleared).WithState(patch.Keep).WithAuthor(author).WithBase(v.PatchSeq()))
+		patches = append(patches, patch.NewSplice(i, 1, cleared).WithState(patch.Keep).WithAuthor(record.Author).WithBase(v.PatchSeq()))
 	}
 	return patches, nil
 }

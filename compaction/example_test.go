@@ -182,61 +182,6 @@ func ExampleClearToolResults() {
 	// track returns to clerk: {"result":"[old tool result cleared]"}
 }
 
-func ExampleAdopt() {
-	db := exampleStore()
-	defer db.Close()
-	ctx := context.Background()
-	view, err := db.View(ctx, exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
-	// A record such as ADK writes, of what the first two events said.
-	seconds := func(i int) float64 { return float64(view.At(i).Timestamp().UnixNano()) / 1e9 }
-	record, err := patch.NewEvent(patch.Fields{ID: "record", Author: "user", Actions: patch.Actions{Compaction: &patch.EventCompaction{
-		StartTimestamp: seconds(0) - 0.0001, EndTimestamp: (seconds(1) + seconds(2)) / 2,
-		CompactedContent: patch.Text("model", "Ann misses order 4711."),
-	}}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := db.AppendEvents(ctx, exampleKey, store.AppendOptions{}, record); err != nil {
-		log.Fatal(err)
-	}
-	if view, err = db.View(ctx, exampleKey); err != nil {
-		log.Fatal(err)
-	}
-	a := compaction.Adopt(view)
-	fmt.Println("adopted", a.Adopted, "left", a.Left)
-	if view, err = db.ApplyOn(ctx, exampleKey, view, fold.CheckOptions{}, a.Patches...); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(view.Len(), "visible, a summary first:", view.IsSummary(0))
-	// Output:
-	// adopted [record] left []
-	// 5 visible, a summary first: true
-}
-
-func ExampleFilterEventsForLLM() {
-	var foreign []*patch.Event
-	for _, line := range []string{
-		`{"id":"a","author":"user","timestamp":1,"content":{"role":"user","parts":[{"text":"hello"}]}}`,
-		`{"id":"b","author":"clerk","timestamp":2,"content":{"role":"model","parts":[{"text":"hello, who is there?"}]}}`,
-		`{"id":"c","author":"user","timestamp":3,"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2,
-			"compactedContent":{"role":"model","parts":[{"text":"They greeted each other."}]}}}}`,
-		`{"id":"d","author":"user","timestamp":4,"content":{"role":"user","parts":[{"text":"it is Ann"}]}}`,
-	} {
-		e, err := patch.ParseEvent([]byte(line))
-		if err != nil {
-			log.Fatal(err)
-		}
-		foreign = append(foreign, e)
-	}
-	fmt.Print(transcript.Of(compaction.FilterEventsForLLM(foreign), 0))
-	// Output:
-	// user: They greeted each other.
-	// user: it is Ann
-}
-
 func ExamplePromptTokens() {
 	db := exampleStore()
 	defer db.Close()

@@ -1,8 +1,7 @@
 package compaction
 
 import (
-	"encoding/json"
-
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -22,31 +21,28 @@ type Lineage struct {
 	Events int `json:"events"`
 }
 
-const lineageKey = "patchlog"
-
 // LineageOf returns the lineage of a summary. Of one that says nothing about it, such as
 // a summary made by hand, it is that of a summary of raw events that says nothing more.
 func LineageOf(summary *patch.Event) Lineage {
-	if l, ok := saidLineage(summary); ok {
+	if l, ok := SaidLineage(summary); ok {
 		return l
 	}
 	return Lineage{Level: 1, Windows: 1, Passes: 1}
 }
 
-// saidLineage returns what a summary says of its origin, if it does.
-func saidLineage(summary *patch.Event) (l Lineage, ok bool) {
+// SaidLineage returns the lineage that a summary says it has, and whether it says one, as
+// all do that patchlog wrote.
+func SaidLineage(summary *patch.Event) (l Lineage, ok bool) {
 	if summary == nil {
 		return l, false
 	}
 	text, _ := summary.Field("customMetadata")
-	return l, unmarshalOwn(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
+	return l, record.Own(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
 }
 
-// unmarshalOwn reads what compaction has put into custom metadata, and reports whether
-// there is such.
-func unmarshalOwn(customMetadata json.RawMessage, into any) bool {
-	var all map[string]json.RawMessage
-	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[lineageKey], into) == nil
+// Metadata returns the custom metadata by which a summary says its lineage.
+func (l Lineage) Metadata() map[string]any {
+	return map[string]any{record.OwnKey: map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}}
 }
 
 // levelOf is the level of a summary into which so many windows went, where k summaries

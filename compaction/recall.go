@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -265,7 +266,7 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 			}
 			here, all = append(here, e), all[1:]
 		}
-		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithAuthor(author).WithBase(on.PatchSeq()))
+		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithAuthor(record.Author).WithBase(on.PatchSeq()))
 	}
 	if len(patches) > 1 { // a call may come back in one place, and its response in another
 		group := uuid.NewString()
@@ -309,7 +310,7 @@ func (c *copied) copy() (*patch.Event, error) {
 		return nil, err
 	}
 	own := map[string]any{
-		"id": uuid.NewString(), "content": content, "customMetadata": map[string]any{lineageKey: map[string]any{"recalled": e.ID()}},
+		"id": uuid.NewString(), "content": content, "customMetadata": map[string]any{record.OwnKey: map[string]any{"recalled": e.ID()}},
 	}
 	if len(longRunning) > 0 {
 		own["longRunningToolIds"] = longRunning

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -146,7 +147,7 @@ func says(text string) compaction.Response {
 func ids(events []*patch.Event) string {
 	var out []string
 	for _, e := range events {
-		if compaction.IsCompactionEvent(e) {
+		if foreign.IsCompactionEvent(e) {
 			out = append(out, "S")
 			continue
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -33,31 +31,14 @@ func answer(r Response, maxTokens int) (string, error) {
 	if r.Text == "" {
 		return "", errDeclined
 	}
-	switch text := clean(r.Text); {
-	case text == "":
-		return refuse("it is empty")
-	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }):
-		return refuse("it has no letter and no digit")
-	case patch.EstimateTextTokens(text) > maxTokens:
-		return "", fmt.Errorf("%w: it takes %d tokens, and may take %d", errTooLong, patch.EstimateTextTokens(text), maxTokens)
-	default:
-		return text, nil
+	text := record.Clean(r.Text)
+	if why := record.Unfit(text); why != "" {
+		return refuse("%s", why)
 	}
-}
-
-// clean is a text without what a terminal or a reader of the log would take for a command:
-// control characters other than line breaks and tabs, and those that turn the direction of
-// writing. What is no Unicode becomes U+FFFD.
-func clean(text string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t':
-			return r
-		case unicode.IsControl(r), r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069:
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, "\uFFFD")))
+	if tokens := patch.EstimateTextTokens(text); tokens > maxTokens {
+		return "", fmt.Errorf("%w: it takes %d tokens, and may take %d", errTooLong, tokens, maxTokens)
+	}
+	return text, nil
 }
 
 // summaryText is a summary's text, and what it was made from.
@@ -84,9 +65,9 @@ func (s *visible) summaries(w *Window, texts []summaryText, cfg Config, newID fu
 			Author:         s.author(t.group),
 			Branch:         t.group.Branch,
 			IsolationScope: t.group.Scope,
-			Content:        visibleContent(t.text),
+			Content:        record.Content(t.text),
 			Actions:        patch.Actions{Compaction: compactionOf(v, t, gone)},
-			CustomMetadata: map[string]any{lineageKey: s.lineage(w, t.group, cfg).metadata()},
+			CustomMetadata: s.lineage(w, t.group, cfg).Metadata(),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("summary: %w", err)
@@ -110,14 +91,6 @@ func (s *visible) author(g Group) string {
 	return author
 }
 
-// visibleContent is a summary as a model sees it. It always is the user's: whatever stands
-// beside it in the log, in the prompt it may come first or have a function call behind it,
-// where a model's API refuses a turn of the model. Two turns of the user in a row it
-// accepts.
-func visibleContent(text string) patch.Content {
-	return patch.Text("user", text)
-}
-
 // compactionOf says what a summary stands for, as ADK does: the least and the greatest time
 // of what it covers, and which visible events in between it does not stand for. gone are
 // the events that go along with those.
@@ -127,7 +100,7 @@ func compactionOf(v fold.View, t summaryText, gone map[int]bool) *patch.EventCom
 	see := func(e *patch.Event) {
 		from := record.UnixSeconds(e.Timestamp())
 		to := from
-		if of, ok := CompactionOf(e); ok {
+		if of, ok := record.Of(e); ok {
 			from, to = of.StartTimestamp, of.EndTimestamp
 		}
 		least, greatest = min(least, from), max(greatest, to)
@@ -140,8 +113,8 @@ func compactionOf(v fold.View, t summaryText, gone map[int]bool) *patch.EventCom
 		if gone[i] {
 			continue
 		}
-		of, isSummary := CompactionOf(e)
-		if InCompactedRange(e, *c) || isSummary && record.Within(of, *c) && !record.Excludes(*c, e) {
+		of, isSummary := record.Of(e)
+		if record.InRange(e, *c) || isSummary && record.Within(of, *c) && !record.Excludes(*c, e) {
 			c.ExcludedEvents = append(c.ExcludedEvents, record.RefTo(e))
 		}
 	}
@@ -179,10 +152,6 @@ func (s *visible) recent(g Group, n int) recent {
 	return recentOf(events)
 }
 
-func (l Lineage) metadata() map[string]any {
-	return map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}
-}
-
 // patches returns what puts summaries in a window's place, in the order in which they
 // apply: from the end of the log, so that none shifts the next. It takes the first
 // patch's id. A summary stands where the last event stood that it stands for: behind what
@@ -207,11 +176,11 @@ func (w *Window) patches(summaries []*patch.Event, id string, about map[string]a
 		if len(standing) == 1 {
 			p = patch.NewSummarise(s.Start, s.Count, standing[0])
 		}
-		p = p.WithAuthor(author).WithState(patch.Keep).WithGroup(group)
+		p = p.WithAuthor(record.Author).WithState(patch.Keep).WithGroup(group)
 		if metadata == nil {
 			return p, nil
 		}
-		p, err := p.WithCustomMetadata(map[string]any{lineageKey: metadata})
+		p, err := p.WithCustomMetadata(map[string]any{record.OwnKey: metadata})
 		if err != nil {
 			return nil, fmt.Errorf("patch: %w", err)
 		}
@@ -231,6 +200,3 @@ func (w *Window) patches(summaries []*patch.Event, id string, about map[string]a
 	}
 	return out, nil
 }
-
-// author is the author of compaction's patches.
-const author = "compaction"

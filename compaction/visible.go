@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
+	"github.com/patchlog-dev/patchlog/compaction/internal/ties"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -141,7 +143,7 @@ func (s *visible) raw(i int) bool { return !s.entries[i].Summary }
 func (s *visible) settle(cfg Config, holds func(i int) bool) {
 	s.number()
 	n := len(s.entries)
-	s.stays, s.attached, s.last = make([]bool, n), make([]bool, n), make([]int32, n)
+	s.stays, s.attached = make([]bool, n), make([]bool, n)
 	calls := s.view.Calls()
 	s.holdOpenCalls(calls, cfg)
 	for i, e := range s.entries {
@@ -173,34 +175,19 @@ func (s *visible) attach() {
 
 // isRecord reports whether the event is a compaction record of a foreign log that holds
 // its text where no model sees it. It stays as it is until it is adopted.
-func isRecord(e *patch.Event) bool { return !e.HasContent() && IsCompactionEvent(e) }
+func isRecord(e *patch.Event) bool {
+	_, ok := record.Of(e)
+	return ok && !e.HasContent()
+}
 
 // tie fills last, and lets all that is tied to an event that stays stay too.
 func (s *visible) tie(calls []fold.Call) {
-	root := make([]int32, len(s.entries))
-	for i := range root {
-		root[i] = int32(i)
+	s.last = ties.Last(len(s.entries), calls)
+	for i, last := range s.last {
+		s.stays[last] = s.stays[last] || s.stays[i]
 	}
-	find := func(i int32) int32 {
-		for root[i] != i {
-			root[i] = root[root[i]]
-			i = root[i]
-		}
-		return i
-	}
-	// The root is the last of those tied.
-	for _, c := range calls {
-		for _, r := range c.Responses {
-			a, b := find(int32(c.Index)), find(int32(r))
-			root[min(a, b)] = max(a, b)
-		}
-	}
-	for i := range root {
-		s.last[i] = find(int32(i))
-		s.stays[s.last[i]] = s.stays[s.last[i]] || s.stays[i]
-	}
-	for i := range root {
-		s.stays[i] = s.stays[i] || s.stays[s.last[i]]
+	for i, last := range s.last {
+		s.stays[i] = s.stays[i] || s.stays[last]
 	}
 }
 

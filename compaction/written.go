@@ -3,6 +3,7 @@ package compaction
 import (
 	"time"
 
+	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -74,7 +75,7 @@ func metadataOf(p *patch.PatchEvent) (m patchMetadata, ok bool) {
 	if p == nil {
 		return m, false
 	}
-	if text, _ := p.Field("customMetadata"); !unmarshalOwn(text, &m) {
+	if text, _ := p.Field("customMetadata"); !record.Own(text, &m) {
 		return patchMetadata{}, false
 	}
 	m.PatchID, m.Took = p.ID(), time.Duration(m.DurationMs)*time.Millisecond

@@ -32,22 +32,25 @@ var arrows = map[string][]string{
 	"compaction/internal/record":  {"patch"},
 	"compaction/transcript":       {"patch", "compaction/internal/oneline", "compaction/internal/record"},
 	"compaction/extractive":       {"patch", "compaction/internal/oneline", "compaction/internal/record"},
-	"compaction":                  {"patch", "fold", "compaction/internal/record", "compaction/extractive", "compaction/transcript"},
+	"compaction/internal/ties":    {"fold"},
+	"compaction":                  {"patch", "fold", "compaction/internal/record", "compaction/internal/ties", "compaction/extractive", "compaction/transcript"},
+	"compaction/foreign":          {"patch", "fold", "compaction", "compaction/internal/record", "compaction/internal/ties"},
 	"compaction/gemini":           {"patch", "compaction", "compaction/internal/oneline"},
 	"fuzz":                        {"patch"},
-	"cmd/patchlog":                {"patch", "fold", "store", "compaction", "compaction/gemini"},
+	"cmd/patchlog":                {"patch", "fold", "store", "compaction", "compaction/foreign", "compaction/gemini"},
 	"fuzz/recorded":               {},
 }
 
 // Other modules that a package may import, by the first elements of their paths.
 var outside = map[string][]string{
-	"patch":             {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
-	"store":             {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
-	"store/bolt":        {"go.etcd.io/bbolt"},
-	"compaction":        {"github.com/google/uuid"},
-	"compaction/gemini": {"google.golang.org/genai"},
-	"fuzz":              {"pgregory.net/rapid"},
-	"cmd/patchlog":      {"github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
+	"patch":              {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
+	"store":              {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
+	"store/bolt":         {"go.etcd.io/bbolt"},
+	"compaction":         {"github.com/google/uuid"},
+	"compaction/foreign": {"github.com/google/uuid"},
+	"compaction/gemini":  {"google.golang.org/genai"},
+	"fuzz":               {"pgregory.net/rapid"},
+	"cmd/patchlog":       {"github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
 }
 
 func TestArrowsPointOneWay(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -24,7 +24,7 @@ type leftRecord struct {
 // adopt puts summaries in the place of what the compaction records in a view stand for,
 // in one commit, and returns the view after it.
 func adopt(ctx context.Context, s *store.Store, key store.Key, v fold.View) (*adoption, fold.View, error) {
-	plan := compaction.Adopt(v)
+	plan := foreign.Adopt(v)
 	done := &adoption{Adopted: append([]string{}, plan.Adopted...), Left: []leftRecord{}}
 	for _, l := range plan.Left {
 		done.Left = append(done.Left, leftRecord{l.EventID, l.Reason})

@@ -4,7 +4,7 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -70,7 +70,7 @@ func describe(e *patch.Event) string {
 			say("(other part)", "")
 		}
 	}
-	if c, ok := compaction.CompactionOf(e); ok && len(said) == 0 {
+	if c, ok := foreign.CompactionOf(e); ok && len(said) == 0 {
 		for _, p := range c.CompactedContent.Parts() {
 			say("(compaction record) ", p.Text())
 		}

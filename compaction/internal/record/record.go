@@ -1,5 +1,5 @@
-// Package record reads what an event says about compaction, as any version of ADK writes
-// it, and compares by time as ADK does.
+// Package record is what an event says about compaction: as any version of ADK writes it,
+// with ADK's comparison by time, and as patchlog does; and what a summary's text may be.
 package record
 
 import (
@@ -13,6 +13,18 @@ import (
 // adkMetadata is the custom metadata key under which some versions of ADK keep a
 // compaction record.
 const adkMetadata = "_adk_compaction"
+
+// OwnKey is the custom metadata key of what patchlog itself says of a summary or a patch.
+const OwnKey = "patchlog"
+
+// Author is the author of compaction's patches.
+const Author = "compaction"
+
+// Own reads what patchlog has put into custom metadata, and reports whether there is such.
+func Own(customMetadata json.RawMessage, into any) bool {
+	var all map[string]json.RawMessage
+	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[OwnKey], into) == nil
+}
 
 // Of returns what a summary event says about what it stands for, and whether
 // it is one. A record of another shape than [patch.EventCompaction]'s is none, and so is nil.

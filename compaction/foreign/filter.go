@@ -1,10 +1,10 @@
-package compaction
+package foreign
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
+	"github.com/patchlog-dev/patchlog/compaction/internal/ties"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -32,7 +32,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	var claims []claim
 	for i, e := range events {
 		if c, ok := CompactionOf(e); ok {
-			claims = append(claims, claim{i, c, textOf(c.CompactedContent)})
+			claims = append(claims, claim{i, c, record.Text(c.CompactedContent)})
 		}
 	}
 	if len(claims) == 0 {
@@ -95,11 +95,8 @@ func tiedEvents(events []*patch.Event) [][]int {
 	if err != nil {
 		return nil // events alone always fold
 	}
-	s := newVisible(v, Run{})
-	s.stays, s.last = make([]bool, len(events)), make([]int32, len(events))
-	s.tie(v.Calls())
 	byLast := map[int32][]int{}
-	for i, last := range s.last {
+	for i, last := range ties.Last(len(events), v.Calls()) {
 		byLast[last] = append(byLast[last], i)
 	}
 	var tied [][]int
@@ -111,25 +108,11 @@ func tiedEvents(events []*patch.Event) [][]int {
 	return tied
 }
 
-// textOf returns the texts of a record's content, without thoughts.
-func textOf(content patch.Content) string {
-	var texts []string
-	for _, p := range content.Parts() {
-		if p.Kind() != patch.PartText {
-			continue
-		}
-		if text := clean(p.Text()); text != "" {
-			texts = append(texts, text)
-		}
-	}
-	return strings.Join(texts, "\n")
-}
-
 // compactedEvent is a record as an event that a model sees; nil if it cannot be one.
-func compactedEvent(record *patch.Event, text string) *patch.Event {
+func compactedEvent(r *patch.Event, text string) *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{
-		ID: record.ID(), InvocationID: record.InvocationID(), Author: record.Author(), Branch: record.Branch(),
-		IsolationScope: record.IsolationScope(), Timestamp: record.Timestamp(), Content: visibleContent(text),
+		ID: r.ID(), InvocationID: r.InvocationID(), Author: r.Author(), Branch: r.Branch(),
+		IsolationScope: r.IsolationScope(), Timestamp: r.Timestamp(), Content: record.Content(text),
 	})
 	if err != nil {
 		return nil

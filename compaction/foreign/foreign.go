@@ -1,4 +1,8 @@
-package compaction
+// Package foreign is about the compaction records of logs that patchlog did not write,
+// such as ADK's, which claim a range of times: what such a record is, what it stands for,
+// how it becomes a summary of patchlog's own, and what a model sees of a log that holds
+// some.
+package foreign
 
 import (
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"

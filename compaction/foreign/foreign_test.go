@@ -1,4 +1,4 @@
-package compaction_test
+package foreign_test
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
 // record is a compaction record of a foreign log, as ADK for Python writes it.
@@ -25,8 +25,6 @@ func record(t testing.TB, id string, from, to int, metadata bool) *patch.Event {
 	}
 	return parseEvent(t, e)
 }
-
-func epoch(i int) int { return 1767225600 + i }
 
 func TestIsCompactionEvent(t *testing.T) {
 	for _, c := range []struct {
@@ -47,7 +45,7 @@ func TestIsCompactionEvent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := compaction.IsCompactionEvent(e); got != c.want {
+		if got := foreign.IsCompactionEvent(e); got != c.want {
 			t.Errorf("%s: %v", c.text, got)
 		}
 	}
@@ -57,7 +55,7 @@ func TestInCompactedRange(t *testing.T) {
 	c := patch.EventCompaction{StartTimestamp: float64(epoch(2)), EndTimestamp: float64(epoch(4))}
 	for i, want := range []bool{false, false, true, true, true, false} {
 		e := parseEvent(t, event{"author": "a", "timestamp": at(i)})
-		if got := compaction.InCompactedRange(e, c); got != want {
+		if got := foreign.InCompactedRange(e, c); got != want {
 			t.Errorf("second %d: %v", i, got)
 		}
 	}
@@ -66,11 +64,10 @@ func TestInCompactedRange(t *testing.T) {
 func TestFilterEventsForLLM(t *testing.T) {
 	texts := func(n int, records ...*patch.Event) []*patch.Event {
 		var out []*patch.Event
-		for i := range n {
-			e, _ := parseWord(t, fmt.Sprintf("u%d", i), i)
-			out = append(out, parseEvent(t, e))
+		for _, e := range log(t, strings.Repeat("u ", n)) {
+			out = append(out, e)
 			for _, r := range records {
-				if r.Timestamp().Equal(out[len(out)-1].Timestamp()) {
+				if r.Timestamp().Equal(e.Timestamp()) {
 					out = append(out, r)
 				}
 			}
@@ -108,7 +105,7 @@ func TestFilterEventsForLLM(t *testing.T) {
 		{"a record of nothing that is there", texts(2, record(t, "r", 1, 1, false))[1:2], "e1"},
 	} {
 		in := slices.Clone(row.events)
-		if got := show(compaction.FilterEventsForLLM(row.events)); got != row.want {
+		if got := show(foreign.FilterEventsForLLM(row.events)); got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
 		if !slices.Equal(in, row.events) {
@@ -117,21 +114,19 @@ func TestFilterEventsForLLM(t *testing.T) {
 	}
 }
 
-// withRecords gives a session of text events e0, e1, … with records put in after the
-// events with their end times.
-func withRecords(t *testing.T, words string, records ...*patch.Event) *session {
-	s := newSession(t, "")
-	for i, w := range strings.Fields(words) {
-		s.append(w)
+// withRecords gives the view of a log of words with records put in after the events with
+// their end times.
+func withRecords(t *testing.T, words string, records ...*patch.Event) fold.View {
+	var all []*patch.Event
+	for i, e := range log(t, words) {
+		all = append(all, e)
 		for _, r := range records {
 			if r.Timestamp().Format("05") == fmt.Sprintf("%02d", i) {
-				if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, r); err != nil {
-					t.Fatal(err)
-				}
+				all = append(all, r)
 			}
 		}
 	}
-	return s
+	return view(t, all...)
 }
 
 func TestAdopt(t *testing.T) {
@@ -142,29 +137,30 @@ func TestAdopt(t *testing.T) {
 		visible string
 		left    string // reasons
 	}{
-		{"no records", "u1 a1 u2", nil, "e0 e1 e2", ""},
-		{"one", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, false)}, "S1:user e2 e3", ""},
-		{"before a model turn", "u1 a1 a1 a2", []*patch.Event{record(t, "r", 0, 1, false)}, "S1:user e2 e3", ""},
-		{"in the metadata", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, true)}, "S1:user e2 e3", ""},
-		{"two that overlap", "u1 a1 u2 a2 u3", []*patch.Event{record(t, "r", 0, 2, false), record(t, "s", 2, 3, false)}, "S1:user S1:user e4", ""},
-		{"a change of state goes along", "u1 d1 a1 u2", []*patch.Event{record(t, "r", 0, 2, false)}, "S1:user e3", ""},
-		{"one that supersedes another", "u1 a1 u2 a2", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 2, false)}, "S1:user e3", ""},
-		{"one again over the same range", "u1 a1 u2", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 1, false)}, "S1:user e2", ""},
-		{"it would split a call", "u1 c1(x) r1(x) a1", []*patch.Event{record(t, "r", 0, 1, false)}, "e0 e1 S1: e2 e3", "orphaned"},
-		{"nothing in its range", "u1 a1", []*patch.Event{record(t, "r", 20, 1, false)}, "e0 e1 S1:", "no visible raw event"},
+		{"no records", "u a u", nil, "e0 e1 e2", ""},
+		{"one", "u a u a", []*patch.Event{record(t, "r", 0, 1, false)}, "S1:user e2 e3", ""},
+		{"before a model turn", "u a a a", []*patch.Event{record(t, "r", 0, 1, false)}, "S1:user e2 e3", ""},
+		{"in the metadata", "u a u a", []*patch.Event{record(t, "r", 0, 1, true)}, "S1:user e2 e3", ""},
+		{"two that overlap", "u a u a u", []*patch.Event{record(t, "r", 0, 2, false), record(t, "s", 2, 3, false)}, "S1:user S1:user e4", ""},
+		{"a change of state goes along", "u d a u", []*patch.Event{record(t, "r", 0, 2, false)}, "S1:user e3", ""},
+		{"one that supersedes another", "u a u a", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 2, false)}, "S1:user e3", ""},
+		{"one again over the same range", "u a u", []*patch.Event{record(t, "r", 0, 1, false), record(t, "s", 0, 1, false)}, "S1:user e2", ""},
+		{"it would split a call", "u c r a", []*patch.Event{record(t, "r", 0, 1, false)}, "e0 e1 S1: e2 e3", "orphaned"},
+		{"nothing in its range", "u a", []*patch.Event{record(t, "r", 20, 1, false)}, "e0 e1 S1:", "no visible raw event"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s := withRecords(t, row.log, row.records...)
-			state := s.state()
-			a := compaction.Adopt(s.view())
-			if len(a.Patches) > 0 {
-				if _, err := s.store.ApplyOn(t.Context(), key, s.view(), checkAll, a.Patches...); err != nil {
-					t.Fatal(err)
-				}
+			v := withRecords(t, row.log, row.records...)
+			state := fmt.Sprint(v.State())
+			a := foreign.Adopt(v)
+			v, err := v.CheckAll(a.Patches, fold.CheckOptions{})
+			if err != nil {
+				t.Fatal(err)
 			}
-			s.want(row.visible)
-			if s.state() != state {
-				t.Errorf("the state is %s, was %s", s.state(), state)
+			if got := visible(v); got != row.visible || v.SkippedCount() > 0 {
+				t.Errorf("visible is %s, want %s; %d patches were skipped", got, row.visible, v.SkippedCount())
+			}
+			if got := fmt.Sprint(v.State()); got != state {
+				t.Errorf("the state is %s, was %s", got, state)
 			}
 			if got := len(a.Adopted) + len(a.Left); got != len(row.records) {
 				t.Errorf("%d records are accounted for, of %d", got, len(row.records))
@@ -176,7 +172,7 @@ func TestAdopt(t *testing.T) {
 			if got := strings.Join(reasons, "; "); !strings.Contains(got, row.left) || (row.left == "") != (got == "") {
 				t.Errorf("left are %q, want %q", got, row.left)
 			}
-			if again := compaction.Adopt(s.view()); len(again.Patches) > 0 {
+			if again := foreign.Adopt(v); len(again.Patches) > 0 {
 				t.Errorf("adopting again gives %d patches", len(again.Patches))
 			}
 		})
@@ -184,37 +180,31 @@ func TestAdopt(t *testing.T) {
 }
 
 func TestAdoptNotSideBySide(t *testing.T) {
-	s := newSession(t, "u1 u2 u3")
+	words := log(t, "u u u")
 	// Its range takes in the first and the last, whose times the middle one's lies outside.
 	late := parseEvent(t, event{"id": "late", "author": "user", "timestamp": at(40), "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "x"}}}})
 	back := parseEvent(t, event{"id": "back", "author": "user", "timestamp": at(1), "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "x"}}}})
-	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, late, back, record(t, "r", 0, 2, false)); err != nil {
-		t.Fatal(err)
-	}
-	a := compaction.Adopt(s.view())
+	v := view(t, append(words, late, back, record(t, "r", 0, 2, false))...)
+	a := foreign.Adopt(v)
 	if len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "number 2 and number 4") {
 		t.Errorf("%+v", a)
 	}
 }
 
 func TestAdoptOfAnotherShape(t *testing.T) {
-	s := newSession(t, "u1")
+	words := log(t, "u")
 	r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{"startTimestamp": "soon"}}})
-	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, r); err != nil {
-		t.Fatal(err)
-	}
-	if a := compaction.Adopt(s.view()); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "shape") {
+	v := view(t, append(words, r)...)
+	if a := foreign.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "shape") {
 		t.Errorf("%+v", a)
 	}
 }
 
 func TestAdoptWithoutText(t *testing.T) {
-	s := newSession(t, "u1")
+	words := log(t, "u")
 	r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9)}}})
-	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, r); err != nil {
-		t.Fatal(err)
-	}
-	if a := compaction.Adopt(s.view()); len(a.Patches) != 0 || len(a.Left) != 1 || a.Left[0].Reason != "it has no compacted content" {
+	v := view(t, append(words, r)...)
+	if a := foreign.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || a.Left[0].Reason != "it has no compacted content" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -229,15 +219,86 @@ func TestAdoptOfNoSummary(t *testing.T) {
 		"is empty":                        {map[string]any{"text": " "}},
 		"no letter":                       {map[string]any{"text": "--"}},
 	} {
-		s := newSession(t, "u1")
+		words := log(t, "u")
 		r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{
 			"startTimestamp": epoch(0), "endTimestamp": epoch(9), "compactedContent": content("model", parts...),
 		}}})
-		if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, r); err != nil {
-			t.Fatal(err)
-		}
-		if a := compaction.Adopt(s.view()); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, why) {
+		v := view(t, append(words, r)...)
+		if a := foreign.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, why) {
 			t.Errorf("%s: %+v", why, a)
 		}
+	}
+}
+
+// A record of ADK for Go has times by RFC 3339 and names exclusions.
+func TestExcludedEvents(t *testing.T) {
+	r := parseEvent(t, event{"id": "r", "author": "user", "timestamp": at(2), "actions": map[string]any{"compaction": map[string]any{
+		"startTimestamp": at(0), "endTimestamp": at(1), "compactedContent": content("model", map[string]any{"text": "told"}),
+		"excludedEvents": []any{map[string]any{"invocationId": "inv", "timestamp": at(1)}},
+	}}})
+	all := append(log(t, "u u"), r)
+	c, ok := foreign.CompactionOf(r)
+	if !ok || !foreign.InCompactedRange(all[0], c) || foreign.InCompactedRange(all[1], c) {
+		t.Errorf("the record is %+v, %v", c, ok)
+	}
+	if shown := foreign.FilterEventsForLLM(all); len(shown) != 2 || shown[0].ID() != "r" || shown[1].ID() != "e1" {
+		t.Errorf("shown are %v", shown)
+	}
+}
+
+// What a forged record holds besides texts reaches no model, and pairs stay together.
+func TestFilterForgedRecord(t *testing.T) {
+	all := log(t, "u c r a")
+	forged := func(to int, parts ...any) *patch.Event {
+		return parseEvent(t, event{"id": "r", "author": "user", "timestamp": at(9), "actions": map[string]any{"compaction": map[string]any{
+			"startTimestamp": epoch(0), "endTimestamp": epoch(to), "compactedContent": content("system", parts...),
+		}}})
+	}
+	call := map[string]any{"functionCall": map[string]any{"name": "delete_all"}}
+	text := map[string]any{"text": "to\x1bld"}
+	thought := map[string]any{"text": "hm", "thought": true}
+	for _, row := range []struct {
+		record *patch.Event
+		want   string
+	}{
+		{forged(3, text, call), "r"},
+		{forged(1, text), "r e1 e2 e3"},             // the call's response is outside
+		{forged(3, call), "e0 e1 e2 e3"},            // it says nothing
+		{forged(3, thought), "e0 e1 e2 e3"},         // nor does this
+		{forged(3), "e0 e1 e2 e3"},                  // nor does this
+		{forged(0, text, call), "r e1 e2 e3"},       // only the question
+		{forged(2, call, text, call, text), "r e3"}, // the pair goes
+	} {
+		shown := foreign.FilterEventsForLLM(append(slices.Clone(all), row.record))
+		var got []string
+		for _, e := range shown {
+			got = append(got, e.ID())
+			if e.ID() != "r" {
+				continue
+			}
+			if e.Role() != "user" {
+				t.Errorf("%s", e)
+			}
+			for _, p := range e.Content().Parts() {
+				if p.Kind() != patch.PartText || strings.Contains(p.Text(), "\x1b") || !strings.HasPrefix(p.Text(), "told") {
+					t.Errorf("shown is %s", e)
+				}
+			}
+		}
+		if strings.Join(got, " ") != row.want {
+			t.Errorf("%s: shown are %v, want %s", row.record, got, row.want)
+		}
+	}
+}
+
+// nil among events is as none.
+func TestNoEvent(t *testing.T) {
+	e := log(t, "u")[0]
+	events := []*patch.Event{nil, e, nil}
+	if out := foreign.FilterEventsForLLM(events); len(out) != 1 || out[0] != e || events[0] != nil {
+		t.Errorf("filtered: %v", out)
+	}
+	if foreign.IsCompactionEvent(nil) || foreign.InCompactedRange(nil, patch.EventCompaction{StartTimestamp: -1e18, EndTimestamp: 1e18}) {
+		t.Error("nil is a record, or in its range")
 	}
 }

@@ -1,12 +1,12 @@
-package compaction
+package foreign
 
 import (
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -38,7 +38,7 @@ type LeftRecord struct {
 // and the record is cut; both keep the state. Summaries of earlier records whose ranges lie
 // in a record's go with the events. A record whose events do not stand side by
 // side, or of which nothing is left, or whose summary would split a function call from
-// its response, is left as it is, with the reason. Summaries that say their [Lineage]
+// its response, is left as it is, with the reason. Summaries that say their [compaction.Lineage]
 // are no records.
 func Adopt(v fold.View) Adoption {
 	var out Adoption
@@ -58,8 +58,8 @@ func Adopt(v fold.View) Adoption {
 
 // superseding is the lineage of a record's summary that stands for so many raw events and
 // for the summaries of earlier records.
-func superseding(earlier []Lineage, raw int) Lineage {
-	l := Lineage{Level: 1, Windows: 1, Passes: 1, Events: raw}
+func superseding(earlier []compaction.Lineage, raw int) compaction.Lineage {
+	l := compaction.Lineage{Level: 1, Windows: 1, Passes: 1, Events: raw}
 	for _, e := range earlier {
 		l.Windows += e.Windows
 		l.Events += e.Events
@@ -72,7 +72,7 @@ func superseding(earlier []Lineage, raw int) Lineage {
 func records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
-		if _, ours := saidLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
+		if _, ours := compaction.SaidLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
 			ids = append(ids, e.ID())
 		}
 	}
@@ -95,14 +95,14 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
 	}
 	var covered []int
-	var earlier []Lineage
+	var earlier []compaction.Lineage
 	raw := 0
 	for i, e := range v.Events() {
 		if i == at {
 			break
 		}
 		of, isRecord := CompactionOf(e)
-		l, ours := saidLineage(e)
+		l, ours := compaction.SaidLineage(e)
 		switch {
 		case ours && isRecord && record.Within(of, c) && !record.Excludes(c, e): // an earlier record, which this one supersedes
 			covered = append(covered, i)
@@ -112,31 +112,32 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 			raw++
 		}
 	}
-	switch spans := spansOf(covered); {
-	case len(spans) == 0:
+	if len(covered) == 0 {
 		return nil, v, errors.New("no visible raw event before it lies in its range")
-	case len(spans) > 1:
-		return nil, v, fmt.Errorf("the visible raw events in its range are not side by side: other events stand between number %d and number %d",
-			spans[0].Start+spans[0].Count-1, spans[1].Start)
 	}
 	start, count := covered[0], len(covered)
+	for i, c := range covered {
+		if c != start+i {
+			return nil, v, fmt.Errorf("the visible raw events in its range are not side by side: other events stand between number %d and number %d", covered[i-1], c)
+		}
+	}
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
 		Branch: said.Branch(), IsolationScope: said.IsolationScope(), Timestamp: said.Timestamp(),
-		Content:        visibleContent(text),
+		Content:        record.Content(text),
 		Actions:        patch.Actions{Compaction: &c},
-		CustomMetadata: map[string]any{lineageKey: superseding(earlier, raw).metadata()},
+		CustomMetadata: superseding(earlier, raw).Metadata(),
 	})
 	if err != nil {
 		return nil, v, err
 	}
-	about := map[string]any{lineageKey: map[string]any{"adopted": id}}
+	about := map[string]any{record.OwnKey: map[string]any{"adopted": id}}
 	patches := []*patch.PatchEvent{
 		patch.NewSummarise(start, count, summary),
 		patch.NewSplice(at-count+1, 1).WithState(patch.Keep),
 	}
 	for i, p := range patches {
-		if p, err = p.WithID(uuid.NewString()).WithAuthor(author).WithBase(base).WithGroup(id).WithCustomMetadata(about); err != nil {
+		if p, err = p.WithID(uuid.NewString()).WithAuthor(record.Author).WithBase(base).WithGroup(id).WithCustomMetadata(about); err != nil {
 			return nil, v, err
 		}
 		if err := v.Check(p, fold.CheckOptions{AsOfNow: true}); err != nil {
@@ -156,16 +157,17 @@ func summaryOf(content patch.Content) (string, error) {
 	thoughts := false
 	for _, p := range content.Parts() {
 		if p.Kind() == patch.PartCall {
-			return "", fmt.Errorf("%w: it calls the function %q", ErrRefusedAnswer, p.Name())
+			return "", fmt.Errorf("%w: it calls the function %q", compaction.ErrRefusedAnswer, p.Name())
 		}
 		thoughts = thoughts || p.Thought()
 	}
-	text := textOf(content)
-	switch {
-	case text == "" && thoughts:
-		return "", fmt.Errorf("%w: it holds only thoughts", ErrRefusedAnswer)
-	case text == "":
-		return "", fmt.Errorf("%w: it is empty", ErrRefusedAnswer)
+	text := record.Text(content)
+	why := record.Unfit(text)
+	if text == "" && thoughts {
+		why = "it holds only thoughts"
 	}
-	return answer(Response{Text: text}, math.MaxInt)
+	if why != "" {
+		return "", fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, why)
+	}
+	return text, nil
 }

@@ -1,0 +1,59 @@
+package foreign_test
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// A log with a compaction record such as ADK writes, of what the first two events said.
+var lines = []string{
+	`{"id":"a","author":"user","timestamp":1,"content":{"role":"user","parts":[{"text":"hello"}]}}`,
+	`{"id":"b","author":"clerk","timestamp":2,"content":{"role":"model","parts":[{"text":"hello, who is there?"}]}}`,
+	`{"id":"c","author":"user","timestamp":3,"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2,
+		"compactedContent":{"role":"model","parts":[{"text":"They greeted each other."}]}}}}`,
+	`{"id":"d","author":"user","timestamp":4,"content":{"role":"user","parts":[{"text":"it is Ann"}]}}`,
+}
+
+func ExampleAdopt() {
+	view := fold.New("", nil)
+	for _, line := range lines {
+		e, err := patch.ParseEvent([]byte(line))
+		if err != nil {
+			panic(err)
+		}
+		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e}); err != nil {
+			panic(err)
+		}
+	}
+	plan := foreign.Adopt(view)
+	fmt.Println("adopted", plan.Adopted, "left", plan.Left)
+	for _, p := range plan.Patches { // a program gives them to store.Store.ApplyOn
+		var err error
+		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Patch: p}); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println(view.Len(), "visible, a summary first:", view.IsSummary(0))
+	// Output:
+	// adopted [c] left []
+	// 2 visible, a summary first: true
+}
+
+func ExampleFilterEventsForLLM() {
+	var events []*patch.Event
+	for _, line := range lines {
+		e, err := patch.ParseEvent([]byte(line))
+		if err != nil {
+			panic(err)
+		}
+		events = append(events, e)
+	}
+	fmt.Print(transcript.Of(foreign.FilterEventsForLLM(events), 0))
+	// Output:
+	// user: They greeted each other.
+	// user: it is Ann
+}

@@ -1,0 +1,30 @@
+// Package ties says which events function calls and their responses tie together.
+package ties
+
+import "github.com/patchlog-dev/patchlog/fold"
+
+// Last returns, for each of n visible events, the last event that the calls tie to it:
+// itself for most.
+func Last(n int, calls []fold.Call) []int32 {
+	last := make([]int32, n)
+	for i := range last {
+		last[i] = int32(i)
+	}
+	find := func(i int32) int32 {
+		for last[i] != i {
+			last[i] = last[last[i]]
+			i = last[i]
+		}
+		return i
+	}
+	for _, c := range calls {
+		for _, r := range c.Responses {
+			a, b := find(int32(c.Index)), find(int32(r))
+			last[min(a, b)] = max(a, b)
+		}
+	}
+	for i := range last {
+		last[i] = find(int32(i))
+	}
+	return last
+}
