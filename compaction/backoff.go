@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/fold"
 )
@@ -120,33 +119,30 @@ type Stats struct {
 	Calls         uint64 // of summarizers, in passes that logged a summary
 }
 
-type counters struct {
-	wrote, declined, conflicts, failed       atomic.Uint64
-	events, tokensBefore, tokensAfter, calls atomic.Uint64
-}
-
-func (c *counters) count(o Outcome, w *Written) {
+// count counts an attempt.
+func (c *Compactor[K]) count(o Outcome, w *Written) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &c.stats
 	switch o {
 	case Declined:
-		c.declined.Add(1)
+		s.Declined++
 	case Conflict:
-		c.conflicts.Add(1)
+		s.Conflicts++
 	case Failed:
-		c.failed.Add(1)
+		s.Failed++
 	case Wrote:
-		c.wrote.Add(1)
-		c.events.Add(uint64(w.EventsBefore))
-		c.tokensBefore.Add(uint64(w.TokensBefore))
-		c.tokensAfter.Add(uint64(w.TokensAfter))
-		c.calls.Add(uint64(w.Usage.Calls))
+		s.Wrote++
+		s.EventsCovered += uint64(w.EventsBefore)
+		s.TokensBefore += uint64(w.TokensBefore)
+		s.TokensAfter += uint64(w.TokensAfter)
+		s.Calls += uint64(w.Usage.Calls)
 	}
 }
 
-// Stats returns the counters. They are read one by one while others count.
+// Stats returns the counters.
 func (c *Compactor[K]) Stats() Stats {
-	n := &c.counters
-	return Stats{
-		Wrote: n.wrote.Load(), Declined: n.declined.Load(), Conflicts: n.conflicts.Load(), Failed: n.failed.Load(),
-		EventsCovered: n.events.Load(), TokensBefore: n.tokensBefore.Load(), TokensAfter: n.tokensAfter.Load(), Calls: n.calls.Load(),
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
 }

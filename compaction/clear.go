@@ -68,12 +68,8 @@ func clearParts(e *patch.Event, parts []int) (*patch.Event, error) {
 	if len(parts) == 0 {
 		return nil, nil
 	}
-	var content map[string]json.RawMessage
-	var all []json.RawMessage
-	if err := e.Decode("content", &content); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(content["parts"], &all); err != nil {
+	content, all, err := contentOf(e)
+	if err != nil {
 		return nil, err
 	}
 	placeholder, err := json.Marshal(map[string]string{"result": Cleared})
@@ -111,15 +107,28 @@ func clearParts(e *patch.Event, parts []int) (*patch.Event, error) {
 	return rebuilt(e, content)
 }
 
+// contentOf returns the members of an event's content, and its parts.
+func contentOf(e *patch.Event) (content map[string]json.RawMessage, parts []json.RawMessage, err error) {
+	if err = e.Decode("content", &content); err == nil {
+		err = json.Unmarshal(content["parts"], &parts)
+	}
+	return content, parts, err
+}
+
+// fieldsOf returns all of an event's fields.
+func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
+	text, err := e.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	return fields, err
+}
+
 // rebuilt returns the event with other content, a new id, and no state delta: what the
 // event set is kept by the patch.
 func rebuilt(e *patch.Event, content map[string]json.RawMessage) (*patch.Event, error) {
-	text, err := e.MarshalJSON()
+	fields, err := fieldsOf(e)
 	if err != nil {
-		return nil, err
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
 	if fields["id"], err = json.Marshal(uuid.NewString()); err != nil {
@@ -135,7 +144,8 @@ func rebuilt(e *patch.Event, content map[string]json.RawMessage) (*patch.Event, 
 			return nil, err
 		}
 	}
-	if text, err = json.Marshal(fields); err != nil {
+	text, err := json.Marshal(fields)
+	if err != nil {
 		return nil, err
 	}
 	return patch.ParseEvent(text)

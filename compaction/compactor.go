@@ -25,13 +25,12 @@ type Compactor[K comparable] struct {
 	cfg  Config
 	opts Options[K]
 
-	counters counters
-
 	first    asked // the configuration's Summarizer
 	fallback asked
 
 	mu      sync.Mutex
 	backoff map[K]backoff
+	stats   Stats
 }
 
 // Options of a [Compactor]. The zero value means the defaults.
@@ -216,7 +215,7 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 		a.Outcome, a.Err = Failed, err
 		c.logFailure(ctx, a)
 	}
-	c.counters.count(a.Outcome, a.Written)
+	c.count(a.Outcome, a.Written)
 	if c.opts.Observe != nil {
 		c.opts.Observe(ctx, a)
 	}
@@ -233,7 +232,7 @@ func (c *Compactor[K]) logFailure(ctx context.Context, a Attempt[K]) {
 
 // panicked logs and counts a panic that no attempt has.
 func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
-	c.counters.count(Failed, nil)
+	c.count(Failed, nil)
 	c.logFailure(ctx, Attempt[K]{Key: key, Err: err})
 }
 

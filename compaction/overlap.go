@@ -124,12 +124,18 @@ func lastInvocations(events []*patch.Event, n int) (last []*patch.Event, whole b
 		}
 		invocations = append(invocations, id)
 	}
-	seen := map[string]bool{}
-	for i := len(events) - 1; i >= 0; i-- {
-		if !seen[invocations[i]] && len(seen) == n {
-			return events[i+1:], true
+	from := lastOf(invocations, n)
+	return events[from:], from > 0
+}
+
+// lastOf returns from which index on there are the last n different ones.
+func lastOf[K comparable](all []K, n int) int {
+	seen := map[K]bool{}
+	for i, one := range slices.Backward(all) {
+		if !seen[one] && len(seen) == n {
+			return i + 1
 		}
-		seen[invocations[i]] = true
+		seen[one] = true
 	}
-	return events, false
+	return 0
 }

@@ -281,21 +281,15 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 // or of its responses.
 func (c *copied) copy() (*patch.Event, error) {
 	e := c.event
-	text, err := e.MarshalJSON()
+	fields, err := fieldsOf(e)
 	if err != nil {
 		return nil, err
 	}
-	var fields, content map[string]json.RawMessage
-	var parts, kept []json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
+	content, parts, err := contentOf(e)
+	if err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(fields["content"], &content); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(content["parts"], &parts); err != nil {
-		return nil, err
-	}
+	var kept []json.RawMessage
 	var longRunning []string
 	for p := range e.FunctionParts() {
 		if p.Response != c.response || !slices.Contains(c.names, nameOf(p)) {
@@ -320,7 +314,8 @@ func (c *copied) copy() (*patch.Event, error) {
 			own[name] = v
 		}
 	}
-	if text, err = json.Marshal(own); err != nil {
+	text, err := json.Marshal(own)
+	if err != nil {
 		return nil, err
 	}
 	return patch.ParseEvent(text)

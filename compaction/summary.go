@@ -113,8 +113,7 @@ func compactionOf(v fold.View, t summaryText, gone map[int]bool) *patch.EventCom
 		if gone[i] {
 			continue
 		}
-		of, isSummary := record.Of(e)
-		if record.InRange(e, *c) || isSummary && record.Within(of, *c) && !record.Excludes(*c, e) {
+		if record.InRange(e, *c) || record.Supersedes(*c, e) {
 			c.ExcludedEvents = append(c.ExcludedEvents, record.RefTo(e))
 		}
 	}
@@ -135,16 +134,11 @@ func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
 
 // recent are the raw events of a group that are of its last n invocations.
 func (s *visible) recent(g Group, n int) recent {
-	seen := map[int32]bool{}
-	from := len(g.Indices)
-	for from > 0 {
-		number := s.invocation[g.Indices[from-1]]
-		if !seen[number] && len(seen) == n {
-			break
-		}
-		seen[number] = true
-		from--
+	var invocations []int32 // of each event
+	for _, i := range g.Indices {
+		invocations = append(invocations, s.invocation[i])
 	}
+	from := lastOf(invocations, n)
 	var events []recentEvent
 	for _, i := range g.Indices[from:] {
 		events = append(events, recentEvent{s.view.SeqOf(i), s.entries[i].Event.ID()})

@@ -211,36 +211,26 @@ func (s *visible) endurable(w *Window, gone []Span) bool {
 	if len(gone) == 0 {
 		return true
 	}
-	summarised := len(w.Groups) > 0
-	var left []int
 	removed := make([]bool, len(s.entries))
 	for _, g := range gone {
 		for i := g.Start; i < g.Start+g.Count; i++ {
 			removed[i] = true
 		}
 	}
+	// The window's own summaries are the user's.
+	summarised := func(i int) bool { return len(w.Groups) > 0 && i >= w.Start && i < w.Start+w.Count }
 	for _, g := range gone {
-		after := g.Start + g.Count
-		for after < len(s.entries) && removed[after] {
-			after++
-		}
-		before := g.Start - 1
+		before, after := g.Start-1, g.Start+g.Count
 		for before >= 0 && removed[before] {
 			before--
 		}
-		left = append(left, before, after)
-	}
-	inWindow := func(i int) bool { return summarised && i >= w.Start && i < w.Start+w.Count }
-	for i := 0; i < len(left); i += 2 {
-		before, after := left[i], left[i+1]
-		if after == len(s.entries) || inWindow(after) || !calls(s.entries[after].Event) {
+		for after < len(s.entries) && removed[after] {
+			after++
+		}
+		if after == len(s.entries) || summarised(after) || !calls(s.entries[after].Event) {
 			continue
 		}
-		if before < 0 {
-			return false
-		}
-		// The window's own summaries are the user's.
-		if !inWindow(before) && s.modelSummary(before) {
+		if before < 0 || !summarised(before) && s.modelSummary(before) {
 			return false
 		}
 	}

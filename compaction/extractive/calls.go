@@ -79,25 +79,21 @@ func (g *callGroup) bare() int {
 // worth is that of a passage without facts.
 func (l *callList) worth() int { return 0 }
 
-// least is the width of the names, or what is reasonable of it.
-func (l *callList) least() int {
-	n := 0
-	for i, g := range l.groups {
+// names is the width of the list without arguments.
+func (l *callList) names() int {
+	n := 2 * max(0, len(l.groups)-1)
+	for _, g := range l.groups {
 		n += g.bare()
-		if i > 0 {
-			n += 2
-		}
 	}
-	return min(n, maxNamesWidth)
+	return n
 }
 
+// least is the width of the names, or what is reasonable of it.
+func (l *callList) least() int { return min(l.names(), maxNamesWidth) }
+
 func (l *callList) width() int {
-	n := 0
-	for i, g := range l.groups {
-		n += g.bare()
-		if i > 0 {
-			n += 2
-		}
+	n := l.names()
+	for _, g := range l.groups {
 		if len(g.args) > 0 {
 			n += 2 + g.passage().width()
 		}

@@ -101,13 +101,12 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		if i == at {
 			break
 		}
-		of, isRecord := CompactionOf(e)
 		l, ours := compaction.SaidLineage(e)
 		switch {
-		case ours && isRecord && record.Within(of, c) && !record.Excludes(c, e): // an earlier record, which this one supersedes
+		case ours && record.Supersedes(c, e): // an earlier record, which this one supersedes
 			covered = append(covered, i)
 			earlier = append(earlier, l)
-		case !v.IsSummary(i) && !isRecord && InCompactedRange(e, c):
+		case !v.IsSummary(i) && InCompactedRange(e, c) && !IsCompactionEvent(e):
 			covered = append(covered, i)
 			raw++
 		}

@@ -51,11 +51,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 		}
 		goes := slices.Clone(covered)
 		for i, e := range events[:r.at] {
-			if of, ok := CompactionOf(e); ok {
-				goes[i] = goes[i] || record.Within(of, r.c) && !record.Excludes(r.c, e)
-			} else {
-				goes[i] = goes[i] || InCompactedRange(e, r.c)
-			}
+			goes[i] = goes[i] || InCompactedRange(e, r.c) && !IsCompactionEvent(e) || record.Supersedes(r.c, e)
 		}
 		for _, together := range tied {
 			if slices.ContainsFunc(together, func(i int) bool { return !goes[i] }) {

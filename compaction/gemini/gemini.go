@@ -171,30 +171,35 @@ func once() *genai.HTTPRetryOptions {
 // API's JSON. It wraps a genai.APIError if the service reported an error, and ctx's error
 // if ctx ended. Its text never holds the API key.
 func (g *Summarizer) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
+	var resp compaction.Response
 	answer, err := g.generate(ctx, req)
-	if err != nil {
-		return compaction.Response{}, g.fail("summarise", err)
+	if err == nil {
+		resp, err = g.response(answer)
 	}
+	if err != nil {
+		return resp, g.fail("summarise", err)
+	}
+	return resp, nil
+}
+
+// response returns what the model wrote, or why that is of no use.
+func (g *Summarizer) response(answer *genai.GenerateContentResponse) (resp compaction.Response, err error) {
 	if feedback := answer.PromptFeedback; feedback != nil && feedback.BlockReason != "" && feedback.BlockReason != genai.BlockedReasonUnspecified {
-		return compaction.Response{}, g.fail("summarise", refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage))
+		return resp, refused("the prompt was blocked: %s %s", feedback.BlockReason, feedback.BlockReasonMessage)
 	}
 	if len(answer.Candidates) == 0 || answer.Candidates[0] == nil {
-		return compaction.Response{}, g.fail("summarise", refused("there is no candidate in it"))
+		return resp, refused("there is no candidate in it")
 	}
 	candidate := answer.Candidates[0]
 	switch reason := candidate.FinishReason; reason {
 	case genai.FinishReasonStop, genai.FinishReasonUnspecified, "":
 	default:
-		return compaction.Response{}, g.fail("summarise", refused("the model stopped with %s %s", reason, candidate.FinishMessage))
+		return resp, refused("the model stopped with %s %s", reason, candidate.FinishMessage)
 	}
 	if candidate.Content == nil || len(candidate.Content.Parts) == 0 {
-		return compaction.Response{}, g.fail("summarise", refused("the candidate is empty"))
+		return resp, refused("the candidate is empty")
 	}
-	resp, err := Response(cmp.Or(answer.ModelVersion, g.model), candidate.Content, candidate.FinishReason, answer.UsageMetadata)
-	if err != nil {
-		return resp, g.fail("summarise", err)
-	}
-	return resp, nil
+	return Response(cmp.Or(answer.ModelVersion, g.model), candidate.Content, candidate.FinishReason, answer.UsageMetadata)
 }
 
 // generationConfig sets no temperature and the like: newer models ignore them, and are

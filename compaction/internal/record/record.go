@@ -93,11 +93,11 @@ func InRange(e *patch.Event, c patch.EventCompaction) bool {
 		return false
 	}
 	t := UnixSeconds(e.Timestamp())
-	return c.StartTimestamp <= t && t <= c.EndTimestamp && !Excludes(c, e)
+	return c.StartTimestamp <= t && t <= c.EndTimestamp && !excludes(c, e)
 }
 
-// Excludes reports whether the record names the event as one that it does not stand for.
-func Excludes(c patch.EventCompaction, e *patch.Event) bool {
+// excludes reports whether the record names the event as one that it does not stand for.
+func excludes(c patch.EventCompaction, e *patch.Event) bool {
 	return slices.Contains(c.ExcludedEvents, RefTo(e))
 }
 
@@ -111,7 +111,9 @@ func UnixSeconds(t time.Time) float64 {
 	return float64(t.Unix()) + float64(t.Nanosecond())/1e9
 }
 
-// Within reports whether one record's range lies in another's.
-func Within(inner, outer patch.EventCompaction) bool {
-	return outer.StartTimestamp <= inner.StartTimestamp && inner.EndTimestamp <= outer.EndTimestamp
+// Supersedes reports whether the event is a record itself whose range lies in that of
+// another, which does not exclude it.
+func Supersedes(c patch.EventCompaction, e *patch.Event) bool {
+	of, ok := Of(e)
+	return ok && c.StartTimestamp <= of.StartTimestamp && of.EndTimestamp <= c.EndTimestamp && !excludes(c, e)
 }
