@@ -176,8 +176,11 @@ func (s *visible) attach() {
 // isRecord reports whether the event is a compaction record of a foreign log that holds
 // its text where no model sees it. It stays as it is until it is adopted.
 func isRecord(e *patch.Event) bool {
+	if e.HasContent() {
+		return false
+	}
 	_, ok := record.Of(e)
-	return ok && !e.HasContent()
+	return ok
 }
 
 // tie fills last, and lets all that is tied to an event that stays stay too.
