@@ -83,7 +83,7 @@ func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int
 		}
 		end, alone := start, start // from alone on, nothing is attached
 		for ; end < len(s.entries) && !s.stays[end] && !s.attached[end]; end++ {
-			if attachedTo[int32(end)] != nil {
+			if len(attachedTo) > 0 && attachedTo[int32(end)] != nil {
 				alone = end + 1
 			}
 		}
