@@ -77,7 +77,7 @@ func (s *Store) writeSnapshot(h *handle) {
 	}
 	data, err := snapshot.Encode(*v)
 	if err == nil {
-		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), data)
+		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), v.Seq(), data)
 	}
 	switch {
 	case err == nil:

@@ -277,20 +277,29 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 		return err
 	}
 	defer h.unlock()
+	head, err := s.backend.Head(ctx, key.name())
+	if err != nil {
+		return fromBackend(key, err)
+	}
 	h.drop()
-	err := s.backend.Delete(ctx, key.name())
-	if errors.Is(err, backend.ErrUnknown) {
-		// The caller may be gone; the question is still worth an answer.
-		switch _, headErr := s.backend.Head(context.WithoutCancel(ctx), key.name()); {
-		case errors.Is(headErr, backend.ErrNotFound):
-			return nil
-		case headErr == nil:
-			err = fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(err))
-		default:
-			err = stillUnknown(err, headErr)
-		}
+	if err = s.backend.Delete(ctx, key.name(), head.Creation); errors.Is(err, backend.ErrUnknown) {
+		err = s.deleted(ctx, key, head.Creation, err)
 	}
 	return fromBackend(key, err)
+}
+
+// deleted finds out whether a session is gone whose deletion failed. It returns nil if it
+// is.
+func (s *Store) deleted(ctx context.Context, key Key, creation string, failure error) error {
+	// The caller may be gone; the question is still worth an answer.
+	head, err := s.backend.Head(context.WithoutCancel(ctx), key.name())
+	switch {
+	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != creation:
+		return nil
+	case err != nil:
+		return stillUnknown(failure, err)
+	}
+	return fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(failure))
 }
 
 // view returns the session's newest view, from memory if it is there.
