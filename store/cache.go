@@ -7,15 +7,16 @@ import (
 	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/line"
 )
 
 // handle is a session in use or cached: its writer lock and its newest view. Readers
-// take no lock: they load the view, and find it nil or the newest that has been
-// committed.
+// take no lock: they load the view, and find it nil or the newest that this store has
+// committed or read.
 type handle struct {
 	key    Key
-	view   atomic.Pointer[fold.View]
+	newest atomic.Pointer[current]
 	writer chan struct{}       // holds a token while someone writes or replays
 	line   line.Line[*request] // writes that wait for the lock
 
@@ -59,16 +60,41 @@ func (h *handle) lock(ctx context.Context) error {
 
 func (h *handle) unlock() { <-h.writer }
 
-// publish makes a view that is committed, or was read, the newest.
-func (h *handle) publish(v fold.View) {
-	h.size.Store(int64(v.Footprint()))
-	h.view.Store(&v)
+// current is a session's view, and by what the backend knows how far it goes.
+type current struct {
+	view  fold.View
+	token backend.Token
+	chain backend.Chain
+}
+
+// publish makes a view that is committed, or was read, the newest, unless there is a newer
+// one.
+func (h *handle) publish(c current) {
+	for {
+		old := h.newest.Load()
+		if old != nil && old.view.Creation() == c.view.Creation() && old.view.Seq() > c.view.Seq() {
+			return
+		}
+		if h.newest.CompareAndSwap(old, &c) {
+			h.size.Store(int64(c.view.Footprint()))
+			return
+		}
+	}
 }
 
 // drop forgets the view: what is in memory may no longer be what is stored.
 func (h *handle) drop() {
-	h.view.Store(nil)
+	h.newest.Store(nil)
 	h.size.Store(0)
+}
+
+// dropSeen is drop, unless there is a newer view than the one that was seen.
+func (h *handle) dropSeen(seen current) {
+	if c := h.newest.Load(); c != nil && c.view.Creation() == seen.view.Creation() && c.view.Seq() == seen.view.Seq() {
+		if h.newest.CompareAndSwap(c, nil) {
+			h.size.Store(0)
+		}
+	}
 }
 
 // cache has one handle for each session in use, and keeps those that are not, the least
@@ -111,7 +137,7 @@ func (c *cache) release(h *handle) {
 	c.total += size - h.counted
 	h.counted = size
 	if h.users--; h.users == 0 {
-		if h.view.Load() == nil {
+		if h.newest.Load() == nil {
 			c.forget(h)
 		} else {
 			h.idle = c.idle.PushFront(h)

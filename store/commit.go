@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -93,10 +95,12 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 	defer s.cache.release(h)
 	r := &request{ctx: ctx, creation: creation, plan: p}
 	for {
-		if before, err = s.view(ctx, h); err != nil {
+		c, _, err := s.newest(ctx, h)
+		if err != nil {
 			return fold.View{}, nil, err
 		}
-		g := group{store: s, handle: h, before: before, view: before}
+		before = c.view
+		g := group{store: s, handle: h, before: c, view: before, lookUp: true}
 		g.begin(ctx, []*request{r})
 		if err = r.err; err == nil {
 			err = g.take(r)
@@ -111,25 +115,73 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 
 // lead writes one group of the session's requests. The caller holds the handle's lock.
 func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
-	// The leader works for others too: that it is no longer waited for must not fail
-	// their writes.
-	ctx = context.WithoutCancel(ctx)
+	ctx, done := s.forAll(ctx, requests)
+	defer done()
 	fail(requests, errAbandoned) // unless they are told otherwise
-	view, err := s.lockedView(ctx, h)
-	if err != nil {
-		fail(requests, err)
+	// Where others write to the backend, the group is drafted on what was seen last, and
+	// drafted again if that was out of date: who is not ahead of it learns of it then.
+	for lookUp := !s.shared; ; {
+		c, err := s.lockedCurrent(ctx, h)
+		if err != nil {
+			fail(requests, err)
+			return
+		}
+		g := group{store: s, handle: h, before: c, view: c.view, lookUp: lookUp}
+		g.batch = backend.Batch{Creation: c.view.Creation(), After: c.view.Seq(), Seen: c.token, Chain: c.chain}
+		g.begin(ctx, requests)
+		for _, r := range g.requests {
+			r.rests = len(g.added) > 0
+			if r.refusal = g.take(r); r.refusal == nil {
+				r.rests = g.holds(r.draft)
+			}
+		}
+		if !lookUp && g.refuses() {
+			lookUp = true
+			continue
+		}
+		err = s.write(ctx, h, g.view, g.batch)
+		taken := errors.Is(err, backend.ErrTaken) && !lookUp
+		if s.shared && (taken || len(g.batch.Records) == 0 || errors.Is(err, backend.ErrMoved) || errors.Is(err, backend.ErrNotFound)) {
+			now, _, nowErr := s.newestOf(ctx, h, s.lockedCurrent, nil)
+			if nowErr != nil {
+				fail(requests, nowErr)
+				return
+			}
+			if taken || now.token != c.token || now.view.Creation() != c.view.Creation() {
+				lookUp = lookUp || taken
+				continue
+			}
+		}
+		g.end(fromBackend(h.key, err))
 		return
 	}
-	g := group{store: s, handle: h, before: view, view: view}
-	g.batch = backend.Batch{Creation: view.Creation(), After: view.Seq()}
-	g.begin(ctx, requests)
-	for _, r := range g.requests {
-		r.rests = len(g.added) > 0
-		if r.refusal = g.take(r); r.refusal == nil {
-			r.rests = g.holds(r.draft)
-		}
+}
+
+// forAll returns the context for work on the requests of a group. That the leader is no
+// longer waited for must not fail the writes of others. Where the backend may take long to
+// answer, the context ends when nobody waits any more.
+func (s *Store) forAll(ctx context.Context, requests []*request) (all context.Context, done func()) {
+	ctx = context.WithoutCancel(ctx)
+	if !s.shared {
+		return ctx, func() {}
 	}
-	g.end(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	waiting := new(atomic.Int64)
+	waiting.Store(int64(len(requests)))
+	stops := make([]func() bool, len(requests))
+	for i, r := range requests {
+		stops[i] = context.AfterFunc(r.ctx, func() {
+			if waiting.Add(-1) == 0 {
+				cancel()
+			}
+		})
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
 }
 
 func fail(requests []*request, err error) {
@@ -142,8 +194,9 @@ func fail(requests []*request, err error) {
 type group struct {
 	store    *Store
 	handle   *handle
-	before   fold.View
+	before   current
 	view     fold.View // with what the group adds so far
+	lookUp   bool      // whether to ask for the ids first, or leave it to the backend's refusal
 	batch    backend.Batch
 	taken    map[string]uint64 // ids in the log or in the batch → seq
 	added    []patch.Record    // the batch's records
@@ -176,10 +229,19 @@ func (g *group) begin(ctx context.Context, requests []*request) {
 		g.requests = append(g.requests, r)
 	}
 	var err error
-	if g.taken, err = g.store.lookup(ctx, g.handle.key, g.before, ids); err != nil {
+	if g.taken, err = g.lookup(ctx, ids); err != nil {
 		fail(g.requests, err)
 		g.requests = nil
 	}
+}
+
+// lookup returns the seqs of the records in the log that take the ids, of those that are
+// taken and looked up.
+func (g *group) lookup(ctx context.Context, ids []string) (map[string]uint64, error) {
+	if !g.lookUp {
+		return map[string]uint64{}, nil
+	}
+	return g.store.lookup(ctx, g.handle.key, g.before.view, ids)
 }
 
 // take drafts a request's plan on what those before it leave, and takes what it adds.
@@ -201,15 +263,19 @@ func (g *group) take(r *request) error {
 	return nil
 }
 
+// refuses reports whether a plan with records of its caller's was refused, which may be in
+// the log already.
+func (g *group) refuses() bool {
+	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.records) > 0 })
+}
+
 // holds reports whether the group adds some of what a draft says.
 func (g *group) holds(d *draft) bool {
 	return slices.ContainsFunc(d.records, func(r patch.Record) bool { return r.Seq > g.batch.After })
 }
 
-// end makes the group durable, publishes its view, and says to each request what came of
-// it.
-func (g *group) end(ctx context.Context) {
-	err := g.store.write(ctx, g.handle, g.view, g.batch)
+// end says to each request what came of it, with the error of the group's write.
+func (g *group) end(err error) {
 	for _, r := range g.requests {
 		switch {
 		case err != nil && r.rests: // a refusal too: what it was judged on may not be there
@@ -220,7 +286,7 @@ func (g *group) end(ctx context.Context) {
 		case r.refusal != nil:
 			r.err = r.refusal
 		case err != nil: // all of it was in the log before
-			r.committed, r.err = Committed{r.draft.records, g.before}, nil
+			r.committed, r.err = Committed{r.draft.records, g.before.view}, nil
 		default:
 			r.committed, r.err = Committed{r.draft.records, r.draft.view}, nil
 		}
@@ -228,33 +294,50 @@ func (g *group) end(ctx context.Context) {
 }
 
 // write makes a batch durable and publishes the view that it gives. The caller holds the
-// handle's lock.
+// handle's lock. Errors are the backend's.
 func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch backend.Batch) error {
 	if len(batch.Records) == 0 && !batch.Create {
 		return nil
 	}
+	batch.Next = newToken()
 	err := s.backend.Append(ctx, h.key.name(), batch)
-	if err == nil {
-		h.publish(next)
+	switch {
+	case err == nil:
+		h.publish(current{next, batch.Next, chainOf(batch.Chain, batch.Records)})
 		s.maybeSnapshot(h, next)
 		return nil
+	case s.shared && (errors.Is(err, backend.ErrMoved) || errors.Is(err, backend.ErrTaken)):
+		return err
 	}
 	// What is in memory may no longer be what is stored: read it again.
 	h.drop()
-	switch {
-	case errors.Is(err, backend.ErrUnknown):
+	if errors.Is(err, backend.ErrUnknown) {
 		err = s.findOut(ctx, h.key, batch, err)
-	case errors.Is(err, backend.ErrMoved):
-		err = fmt.Errorf("%w: someone else writes to the storage", ErrConflict)
 	}
-	return fromBackend(h.key, err)
+	return err
 }
 
-// findOut asks the backend whether a batch took place whose commit failed. It returns
-// nil if it did.
+// newToken draws a token.
+func newToken() backend.Token {
+	for {
+		if t := backend.Token(rand.Uint64()); t != 0 {
+			return t
+		}
+	}
+}
+
+// findOut asks the backend whether a batch took place whose commit failed, and sees to it
+// first that it takes place no more. The error is nil if it did.
 func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failure error) error {
-	// The caller may be gone; the question is still worth an answer.
-	landed, err := s.landed(context.WithoutCancel(ctx), key, batch)
+	if !s.shared {
+		// The caller may be gone; the question is still worth an answer.
+		ctx = context.WithoutCancel(ctx)
+	}
+	landed := false
+	err := s.backend.Fence(ctx, key.name(), batch.Creation, batch.Seen, newToken())
+	if err == nil {
+		landed, err = s.landed(ctx, key, batch)
+	}
 	switch {
 	case err != nil:
 		return stillUnknown(failure, err)
@@ -270,6 +353,8 @@ func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failu
 func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool, error) {
 	head, err := s.backend.Head(ctx, key.name())
 	switch {
+	case err == nil && s.shared && head.Token == batch.Next:
+		return true, nil
 	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != batch.Creation:
 		return false, nil
 	case err != nil:

@@ -20,7 +20,8 @@ type creating struct {
 	draft
 	creation string
 	meta     []byte
-	after    uint64 // the last seq that is staged
+	after    uint64        // the last seq that is staged
+	chain    backend.Chain // of what is staged
 }
 
 // newSession begins to create a session. Its shared changes are to be added by
@@ -52,6 +53,7 @@ func (c *creating) stage() error {
 		return fromBackend(c.handle.key, err)
 	}
 	c.after += uint64(len(c.batch))
+	c.chain = chainOf(c.chain, c.batch)
 	c.batch, c.size = nil, 0
 	return nil
 }
@@ -59,7 +61,7 @@ func (c *creating) stage() error {
 // commit makes the session be there, with all of its records. The caller holds the
 // handle's lock.
 func (c *creating) commit() error {
-	return c.store.write(c.ctx, c.handle, c.view, backend.Batch{
-		Creation: c.creation, Create: true, Meta: c.meta, After: c.after, Records: c.batch, Shared: c.shared,
-	})
+	return fromBackend(c.handle.key, c.store.write(c.ctx, c.handle, c.view, backend.Batch{
+		Creation: c.creation, Create: true, Meta: c.meta, After: c.after, Chain: c.chain, Records: c.batch, Shared: c.shared,
+	}))
 }

@@ -113,12 +113,12 @@ func (d *draft) match() error {
 	if idErr != nil {
 		return idErr
 	}
-	taken, err := d.store.search(d.ctx, d.handle.key, d.before, ids, err)
+	taken, err := d.store.search(d.ctx, d.handle.key, d.before.view, ids, err)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if d.taken[id] <= d.before.Seq() { // the group's own are right
+		if d.taken[id] <= d.before.view.Seq() { // the group's own are right
 			d.taken[id] = taken[id]
 		}
 	}
@@ -173,7 +173,7 @@ func (d *draft) propose(patches []*patch.PatchEvent) error {
 	if err != nil {
 		return err
 	}
-	seqs, err := d.store.lookup(d.ctx, d.handle.key, d.before, ids)
+	seqs, err := d.lookup(d.ctx, ids)
 	if err != nil {
 		return err
 	}

@@ -514,3 +514,21 @@ func ExampleReadText() {
 	fmt.Println(done.Added, done.Created, err)
 	// Output: 1 true <nil>
 }
+
+// A lease keeps two processes from doing the same work.
+func ExampleStore_Lease() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	held, err := s.Lease(ctx, exampleKey, "report", time.Minute)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if held {
+		fmt.Println("writing the report")
+		_, err = s.Lease(ctx, exampleKey, "report", 0)
+	}
+	fmt.Println(err)
+	// Output:
+	// writing the report
+	// <nil>
+}

@@ -145,8 +145,12 @@ func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 	stored, views := e.dump(), e.views()
 	e.backend.Plan(plan)
 	err := s.do(e)
-	if n := e.backend.Writes(); n != 1 {
-		e.Errorf("%s made %d writes, want 1", s.name, n)
+	writes := 1
+	if s.name == "delete" && !e.engine.Exclusive() && plan.Failure != storetest.Refused && plan.Then == 0 {
+		writes, want = 2, nil // asking is not enough there: it is deleted once more
+	}
+	if n := e.backend.Writes(); n != writes {
+		e.Errorf("%s made %d writes, want %d", s.name, n, writes)
 	}
 	e.backend.Plan(storetest.Plan{})
 	if want == nil {
@@ -322,8 +326,12 @@ func TestAnotherWriterIsAConflict(t *testing.T) {
 		_, err = other.AppendEvents(ctx, key, store.AppendOptions{}, say("x1"))
 		e.no(err)
 		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("a2"))
-		e.is(err, store.ErrConflict, key.String())
-		e.append(say("a2"))
+		if e.engine.Exclusive() { // there must be no other
+			e.is(err, store.ErrConflict, key.String())
+			e.append(say("a2"))
+		} else {
+			e.no(err)
+		}
 		e.same("visible", ids(e.view()), "a1 x1 a2")
 	})
 }

@@ -21,7 +21,7 @@ type held struct {
 	backend.Backend
 	once    sync.Once
 	free    chan struct{}
-	planned func() // called when the group's ids are looked up
+	planned func() // called when the group's ids are looked up, or else when it is written
 }
 
 func (h *held) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
@@ -33,6 +33,9 @@ func (h *held) Lookup(ctx context.Context, session, creation string, ids []strin
 
 func (h *held) Append(ctx context.Context, session string, batch backend.Batch) error {
 	h.once.Do(func() { <-h.free })
+	if len(batch.Records) > 1 && h.planned != nil && !h.Exclusive() {
+		h.planned()
+	}
 	return h.Backend.Append(ctx, session, batch)
 }
 

@@ -14,10 +14,11 @@ import (
 // provide gets what a view needs of its log: records, which it adds to those at hand, or a
 // whole view in place of the session's restored one.
 func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, have []patch.Record) ([]patch.Record, error) {
-	v, err := s.view(ctx, h)
+	c, err := s.current(ctx, h)
 	if err != nil {
 		return nil, err
 	}
+	v := c.view
 	if need.Log {
 		return have, s.makeWhole(ctx, h, v)
 	}
@@ -91,14 +92,14 @@ func (s *Store) makeWhole(ctx context.Context, h *handle, restored fold.View) er
 		return err
 	}
 	defer h.unlock()
-	newest, err := s.lockedView(ctx, h)
-	if err != nil || newest.Creation() != restored.Creation() || newest.Whole() {
+	c, err := s.lockedCurrent(ctx, h)
+	if err != nil || c.view.Creation() != restored.Creation() || c.view.Whole() {
 		return err
 	}
-	if err := s.foldUpTo(ctx, h.key, logOf(newest), &r, newest.Seq()); err != nil {
+	if err := s.foldUpTo(ctx, h.key, logOf(c.view), &r, c.view.Seq()); err != nil {
 		return err
 	}
-	h.publish(r.view)
+	h.publish(current{r.view, c.token, c.chain})
 	return nil
 }
 

@@ -14,7 +14,8 @@ import (
 // replayed is a view that was read from the storage.
 type replayed struct {
 	view     fold.View
-	snapshot uint64 // the seq that it was read from on; 0 is the first record
+	snapshot uint64       // the seq that it was read from on; 0 is the first record
+	head     backend.Head // of the log when reading began
 }
 
 // replay reads the session's view at a seq, or its newest if seq is newest: from the
@@ -40,9 +41,10 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 			"session", key.String(), "error", err)
 		r = replayed{view: empty}
 	}
+	r.head = head
 	err = s.foldUpTo(ctx, key, head, &r, seq)
 	if need := (*fold.NeedError)(nil); errors.As(err, &need) { // a revert after the snapshot
-		r = replayed{view: empty}
+		r = replayed{view: empty, head: head}
 		err = s.foldUpTo(ctx, key, head, &r, seq)
 	}
 	return r, err
@@ -84,7 +86,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 	if err != nil {
 		return r, err
 	}
-	return replayed{restored.Lean(), skeleton.Seq}, nil
+	return replayed{view: restored.Lean(), snapshot: skeleton.Seq}, nil
 }
 
 // snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no

@@ -101,11 +101,12 @@ func (s *Store) Get(ctx context.Context, key Key) (Session, error) {
 	}
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	v, err := s.view(ctx, h)
+	c, values, err := s.newest(ctx, h, scopePrefixes(key)...)
 	if err != nil {
 		return Session{}, err
 	}
-	return s.session(ctx, key, v)
+	scopes, err := scopesOf(key, values)
+	return Session{Key: key, View: c.view, shared: scopes}, err
 }
 
 // session adds the shared scopes to a view.
@@ -116,13 +117,23 @@ func (s *Store) session(ctx context.Context, key Key, v fold.View) (Session, err
 
 // scopes reads the state that a session shares with others.
 func (s *Store) scopes(ctx context.Context, key Key) (map[string]patch.Value, error) {
+	values, err := s.sharedValues(ctx, scopePrefixes(key))
+	if err != nil {
+		return nil, fromBackend(key, err)
+	}
+	return scopesOf(key, values)
+}
+
+// scopePrefixes are the prefixes of the names that a session's shared values have.
+func scopePrefixes(key Key) []string {
+	return []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)}
+}
+
+// scopesOf reads the values that were found under a session's prefixes.
+func scopesOf(key Key, values [][]backend.Value) (map[string]patch.Value, error) {
 	scopes := map[string]patch.Value{}
-	for _, prefix := range []string{prefixOf("app", key.App), prefixOf("user", key.App, key.User)} {
-		values, err := s.backend.Shared(ctx, prefix)
-		if err != nil {
-			return nil, fromBackend(key, err)
-		}
-		for _, raw := range values {
+	for i, prefix := range scopePrefixes(key) {
+		for _, raw := range values[i] {
 			value, err := sharedValue(raw)
 			if err != nil {
 				return nil, fmt.Errorf("session %s: %w", key, err)

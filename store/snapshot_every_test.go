@@ -55,7 +55,9 @@ func (e *env) snapshot() []byte {
 func (e *env) putSnapshot(data []byte) {
 	e.Helper()
 	info := store.Info{Key: key, Creation: e.creation()}
-	e.no(e.backend.PutSnapshot(ctx, e.nameOf(info), info.Creation, data))
+	head, err := e.backend.Head(ctx, e.nameOf(info))
+	e.no(err)
+	e.no(e.backend.PutSnapshot(ctx, e.nameOf(info), info.Creation, head.Last, data))
 }
 
 // creation returns the session's creation id, and makes no store read its view.

@@ -273,11 +273,11 @@ func (b *watched) Snapshot(ctx context.Context, session, creation string) ([]byt
 	return b.Backend.Snapshot(ctx, session, creation)
 }
 
-func (b *watched) PutSnapshot(ctx context.Context, session, creation string, data []byte) error {
+func (b *watched) PutSnapshot(ctx context.Context, session, creation string, seq uint64, data []byte) error {
 	if b.err != nil {
 		return b.err
 	}
-	err := b.Backend.PutSnapshot(ctx, session, creation, data)
+	err := b.Backend.PutSnapshot(ctx, session, creation, seq, data)
 	if b.afterPut != nil {
 		b.afterPut()
 	}

@@ -211,7 +211,7 @@ func TestSnapshotsThatCannotBeWritten(t *testing.T) {
 
 type unwritable struct{ backend.Backend }
 
-func (u *unwritable) PutSnapshot(context.Context, string, string, []byte) error {
+func (u *unwritable) PutSnapshot(context.Context, string, string, uint64, []byte) error {
 	return storetest.ErrInjected
 }
 

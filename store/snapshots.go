@@ -71,13 +71,14 @@ func (s *Store) writeSnapshots() {
 func (s *Store) writeSnapshot(h *handle) {
 	defer s.cache.release(h)
 	h.queued.Store(false)
-	v := h.view.Load()
-	if v == nil {
+	c := h.newest.Load()
+	if c == nil {
 		return
 	}
-	data, err := snapshot.Encode(*v)
+	v := c.view
+	data, err := snapshot.Encode(v)
 	if err == nil {
-		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), data)
+		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), v.Seq(), data)
 	}
 	switch {
 	case err == nil:

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -117,6 +116,8 @@ func (o Options) withDefaults() Options {
 // Store keeps sessions. It is safe for use by any number of goroutines.
 type Store struct {
 	backend backend.Backend
+	shared  bool   // others write to the backend too
+	owner   string // of the leases that this store takes
 	opts    Options
 	cache   cache
 
@@ -160,7 +161,9 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	return &Store{backend: b, opts: opts, cache: newCache(opts.CacheBytes)}, nil
+	return &Store{
+		backend: b, shared: !b.Exclusive(), owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes),
+	}, nil
 }
 
 // Close closes the store. Calls under way end first or fail with [ErrClosed], as all
@@ -277,45 +280,36 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 		return err
 	}
 	defer h.unlock()
+	head, err := s.backend.Head(ctx, key.name())
+	if err != nil {
+		return fromBackend(key, err)
+	}
 	h.drop()
-	err := s.backend.Delete(ctx, key.name())
-	if errors.Is(err, backend.ErrUnknown) {
-		// The caller may be gone; the question is still worth an answer.
-		switch _, headErr := s.backend.Head(context.WithoutCancel(ctx), key.name()); {
-		case errors.Is(headErr, backend.ErrNotFound):
-			return nil
-		case headErr == nil:
-			err = fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(err))
-		default:
-			err = stillUnknown(err, headErr)
+	err = s.backend.Delete(ctx, key.name(), head.Creation)
+	switch {
+	case errors.Is(err, backend.ErrUnknown) && s.shared:
+		// It may take place yet, and harms no other creation: once more makes sure.
+		if again := s.backend.Delete(ctx, key.name(), head.Creation); again == nil || errors.Is(again, backend.ErrNotFound) {
+			err = nil
+		} else {
+			err = stillUnknown(err, again)
 		}
+	case errors.Is(err, backend.ErrUnknown):
+		err = s.deleted(ctx, key, head.Creation, err)
 	}
 	return fromBackend(key, err)
 }
 
-// view returns the session's newest view, from memory if it is there.
-func (s *Store) view(ctx context.Context, h *handle) (fold.View, error) {
-	if v := h.view.Load(); v != nil {
-		return *v, nil
+// deleted finds out whether a session is gone whose deletion failed. It returns nil if it
+// is.
+func (s *Store) deleted(ctx context.Context, key Key, creation string, failure error) error {
+	// The caller may be gone; the question is still worth an answer.
+	head, err := s.backend.Head(context.WithoutCancel(ctx), key.name())
+	switch {
+	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != creation:
+		return nil
+	case err != nil:
+		return stillUnknown(failure, err)
 	}
-	if err := h.lock(ctx); err != nil {
-		return fold.View{}, err
-	}
-	defer h.unlock()
-	return s.lockedView(ctx, h)
-}
-
-// lockedView is view for a caller that holds the handle's lock.
-func (s *Store) lockedView(ctx context.Context, h *handle) (fold.View, error) {
-	if v := h.view.Load(); v != nil {
-		return *v, nil
-	}
-	r, err := s.replay(ctx, h.key, newest)
-	if err != nil {
-		return fold.View{}, err
-	}
-	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-	h.publish(r.view)
-	s.maybeSnapshot(h, r.view)
-	return r.view, nil
+	return fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(failure))
 }

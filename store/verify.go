@@ -264,7 +264,10 @@ func (v *verification) ids(ctx context.Context, key Key, creation string, rec pa
 func (s *Store) cachedView(key Key) *fold.View {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	return h.view.Load()
+	if c := h.newest.Load(); c != nil {
+		return &c.view
+	}
+	return nil
 }
 
 // sameView reports whether two views are equal: the same nodes with the same carries,

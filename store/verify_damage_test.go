@@ -77,8 +77,10 @@ func TestVerifyForeignRecord(t *testing.T) {
 		info := store.Info{Key: key, Creation: e.creation()}
 		data, err := patch.AppendRecord(nil, patch.Record{Seq: 4, Patch: parsePatch(`{"id":"p","patchType":"splice","start":70,"count":1}`)})
 		e.no(err)
+		head, err := e.backend.Head(ctx, e.nameOf(info))
+		e.no(err)
 		e.no(e.backend.Append(ctx, e.nameOf(info), backend.Batch{
-			Creation: info.Creation, After: 3, Records: []backend.Record{{Seq: 4, IDs: []string{"p"}, Sum: patch.Checksum(data), Data: data}},
+			Creation: info.Creation, After: 3, Seen: head.Token, Next: head.Token + 2, Chain: head.Chain, Records: []backend.Record{{Seq: 4, IDs: []string{"p"}, Sum: patch.Checksum(data), Data: data}},
 		}))
 		e.isHealthy(store.VerifyOptions{})
 		e.reopen()

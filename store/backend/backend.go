@@ -6,12 +6,17 @@
 // Beside the sessions stand shared values, by name. Everything is bytes and strings
 // of any content; order is byte order. Names have 1 to [MaxNameBytes] bytes, ids and
 // creation ids 0 to so many.
+//
+// A backend is exclusive or shared. Others may write to a shared one, from this process or
+// another, while it is open: what was read of a session is out of date then, and each
+// commit says what it was planned on, by a [Token].
 package backend
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // MaxNameBytes is how long names and ids may be.
@@ -21,15 +26,19 @@ const MaxNameBytes = 32_000
 var (
 	ErrNotFound = errors.New("no such session")
 	ErrExists   = errors.New("session exists")
-	ErrMoved    = errors.New("the log has moved on") // Batch.After is not the last seq
+	ErrMoved    = errors.New("the log has moved on") // it is not as Batch.After and Batch.Seen say
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("locked by another holder")
 
 	// ErrReadOnly: the backend was opened for reading.
 	ErrReadOnly = errors.New("opened for reading only")
 
-	// ErrUnknown: the commit failed in a way that leaves open whether it took place.
-	// The next call that succeeds sees which it was.
+	// ErrTaken: an id of the batch is in the log already. Lookup says where.
+	ErrTaken = errors.New("an id is taken")
+
+	// ErrUnknown: the commit failed in a way that leaves open whether it took place. If
+	// the backend is exclusive, the next call that succeeds sees which it was. If it is
+	// shared, the commit may still take place until Fence returns.
 	ErrUnknown = errors.New("outcome unknown")
 
 	// ErrDamaged: what is stored cannot be read.
@@ -61,18 +70,29 @@ func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 // caller or holds a transaction open after it has returned. A cancelled context ends
 // a call before its commit point or not at all.
 type Backend interface {
+	// Exclusive reports whether nobody else writes to what the backend holds while it is
+	// open. It is always the same.
+	Exclusive() bool
+
 	// Head returns the session's creation id, meta, last seq (0 if its log is empty) and
 	// chain, or ErrNotFound. A session of which damage has left anything is never not
 	// found: if too little is left the error is ErrDamaged, and if only the end of the log
 	// is in doubt, Head.Damaged says so.
 	Head(ctx context.Context, session string) (Head, error)
 
+	// Since returns what whoever has seen a session up to a seq has not seen of it, and the
+	// shared values whose names begin with one of the prefixes: all as of one moment after
+	// the call began. It fails with ErrNotFound if the session is not there.
+	Since(ctx context.Context, session string, seen Seen, prefixes ...string) (News, error)
+
 	// Append adds the batch to the end of the session's log, all of it or nothing,
-	// durably before it returns. It fails with ErrMoved if the last seq is not
-	// batch.After, and with ErrNotFound if the session is not there or was created
-	// under another id; with batch.Create set, with ErrExists if the session is there. It
-	// fails with ErrDamaged where something is in its way that should not be there: a
-	// record or an id that is stored is never put over.
+	// durably before it returns, and then batch.Next is the session's token. It fails with
+	// ErrMoved if the last seq is not batch.After, or, in a shared backend, the token not
+	// batch.Seen; and with ErrNotFound if the session is not there or was created under
+	// another id; with batch.Create set, with ErrExists if the session is there. A record
+	// or an id that is stored is never put over: if one is in the way, a shared backend
+	// fails with ErrTaken, and an exclusive one, whose caller has looked for the ids, with
+	// ErrDamaged.
 	//
 	// A batch that creates a session may have records staged for it: After is then the
 	// last seq that is staged under its creation id, else the error is ErrMoved. The
@@ -115,22 +135,61 @@ type Backend interface {
 	// after, in name order. One that is damaged is among them, with Err.
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
-	// PutSnapshot stores bytes beside the session, in place of those that are there. They
-	// need not be durable when it returns. It fails with ErrNotFound as Append does.
-	PutSnapshot(ctx context.Context, session, creation string, data []byte) error
+	// Fence settles a commit whose outcome is unknown. A batch for the session of this
+	// creation that names seen and has not taken place when Fence returns never will: the
+	// session's token is next then, if it was seen. The head, read after it, says which it
+	// was. seen is 0 for a batch that was to create the session without staged records. In
+	// an exclusive backend nothing is left to settle, and Fence does nothing.
+	Fence(ctx context.Context, session, creation string, seen, next Token) error
+
+	// PutSnapshot stores bytes beside the session, in place of those that are there, unless
+	// the backend is shared and those are of a later seq. They need not be durable when it
+	// returns. It fails with ErrNotFound as Append does.
+	PutSnapshot(ctx context.Context, session, creation string, seq uint64, data []byte) error
 
 	// Snapshot returns what PutSnapshot stored, or nil. It fails with ErrNotFound as
 	// Append does.
 	Snapshot(ctx context.Context, session, creation string) ([]byte, error)
 
-	// Delete removes the session and all it holds, or fails with ErrNotFound. When it
-	// returns the session is gone, and one of the same name can be created; what a large
-	// one held may take up room for a while. Others wait no longer than for a write.
-	Delete(ctx context.Context, session string) error
+	// Delete removes the session and all it holds, or fails with ErrNotFound as Append
+	// does. When it returns the session is gone, and one of the same name can be created;
+	// what a large one held may take up room for a while. Others wait no longer than for a
+	// write. After ErrUnknown it can be called again: it never takes another session's
+	// creation.
+	Delete(ctx context.Context, session, creation string) error
+
+	// Lease reports whether owner holds the lease of this name from now on for as long as
+	// ttl. It does not while another owner holds it, whose ttl has not passed; the holder
+	// may take it again, to hold it longer. A ttl of 0 gives it up. Time is the backend's.
+	Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error)
 
 	// Close frees what the backend holds, and waits until the room is free that deleted
 	// sessions took up. Every later call fails with ErrClosed.
 	Close() error
+}
+
+// Token is a number that each commit to a session in a shared backend draws at random. Who
+// knows a session's token has seen all that was committed to it. It is never 0 in a shared
+// backend, and always in an exclusive one.
+type Token uint64
+
+// Seen is what a caller has seen of a session.
+type Seen struct {
+	Creation string
+	Last     uint64 // the seq of the last record seen
+}
+
+// News is what a caller has not seen of a session.
+type News struct {
+	// Head is the session's head. Its Meta is nil if Creation is the one that was seen.
+	Head
+	// Records are those after the seq that was seen, in order and without a gap: to the
+	// end of the log, or as many as one read should have. There are none if the creation
+	// is another one.
+	Records []Record
+	// Shared are the shared values that were asked for, as Backend.Shared has them: of each
+	// prefix in turn.
+	Shared [][]Value
 }
 
 // Head is what a session is, and how far its log goes.
@@ -138,6 +197,7 @@ type Head struct {
 	Creation string
 	Meta     []byte
 	Last     uint64
+	Token    Token
 	Chain    Chain // over the checksums of the records after Chain.Since, up to Last
 
 	// Damaged is 0, or the first seq at which damage leaves in doubt whether the log goes
@@ -161,6 +221,9 @@ type Batch struct {
 	Create   bool     // the session is new, with Meta; After is 0 unless records are staged
 	Meta     []byte   // with Create only
 	After    uint64   // the last seq as the caller knows it
+	Seen     Token    // the session's token as the caller knows it; 0 with Create
+	Next     Token    // the session's token after the commit
+	Chain    Chain    // the head's chain as the caller knows it; in a shared backend only
 	Records  []Record // with seqs After+1, After+2, …
 	Shared   []Value  // written in the same commit
 }

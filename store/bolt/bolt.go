@@ -95,6 +95,7 @@ type Backend struct {
 
 	staged  staging
 	sweeper sweeper
+	leases  backend.Leases
 
 	mu     sync.RWMutex // held for reading while handle is used
 	handle *handle      // nil if the file was closed after a failed commit
@@ -249,6 +250,23 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 		b.broken = err
 	}
 	return &backend.UnknownError{Cause: err}
+}
+
+// Exclusive implements [backend.Backend]: the file's lock sees to it.
+func (b *Backend) Exclusive() bool { return true }
+
+// Fence implements [backend.Backend].
+func (b *Backend) Fence(ctx context.Context, _, _ string, _, _ backend.Token) error {
+	return b.use(ctx, func(*handle) error { return nil })
+}
+
+// Lease implements [backend.Backend].
+func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
+	err = b.use(ctx, func(*handle) error {
+		held = b.leases.Take(name, owner, ttl)
+		return nil
+	})
+	return held, err
 }
 
 // Close implements [backend.Backend]. It waits until the rows of deleted sessions are

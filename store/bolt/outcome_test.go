@@ -85,8 +85,8 @@ func TestFailedCommit(t *testing.T) {
 	for name, way := range ways {
 		for call, do := range map[string]func(b *bolt.Backend) error{
 			"Append":      func(b *bolt.Backend) error { return b.Append(ctx, "a", batch(1)) },
-			"Delete":      func(b *bolt.Backend) error { return b.Delete(ctx, "a") },
-			"PutSnapshot": func(b *bolt.Backend) error { return b.PutSnapshot(ctx, "a", "c", []byte("snapshot")) },
+			"Delete":      func(b *bolt.Backend) error { return b.Delete(ctx, "a", "c") },
+			"PutSnapshot": func(b *bolt.Backend) error { return b.PutSnapshot(ctx, "a", "c", 1, []byte("snapshot")) },
 		} {
 			t.Run(call+" "+name, func(t *testing.T) {
 				b, path := openWith(t)
@@ -159,7 +159,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 				start(4, func() error { return b.Append(ctx, "a", batch(1)) }) // moved
 				start(5, func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
 				start(6, func() error { return b.Append(ctx, "none", batch(0)) })
-				start(7, func() error { return b.Delete(ctx, "none") }) // in a commit of its own
+				start(7, func() error { return b.Delete(ctx, "none", "c") }) // in a commit of its own
 				close(free)
 				wg.Wait()
 
@@ -242,8 +242,8 @@ func TestSharedCommit(t *testing.T) {
 		start("new", func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
 		start("new again", func() error { return b.Append(ctx, "new", backend.Batch{Creation: "m", Create: true}) })
 		start("last", func() error { return b.Append(ctx, "a", batch(3)) })
-		start("snapshot", func() error { return b.PutSnapshot(ctx, "a", "c", []byte("s")) })
-		start("snapshot of none", func() error { return b.PutSnapshot(ctx, "none", "c", []byte("s")) })
+		start("snapshot", func() error { return b.PutSnapshot(ctx, "a", "c", 1, []byte("s")) })
+		start("snapshot of none", func() error { return b.PutSnapshot(ctx, "none", "c", 1, []byte("s")) })
 		cancel()
 		synctest.Wait()
 		close(free)

@@ -91,28 +91,57 @@ func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err
 func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) (out []backend.Record, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
+		if err == nil {
+			out = s.read(tx, max(from, 1), maxRecords, maxBytes)
+		}
+		return err
+	})
+	return out, err
+}
+
+func (s session) read(tx *bbolt.Tx, seq uint64, maxRecords, maxBytes int) (out []backend.Record) {
+	limit := s.limit()
+	size := 0
+	c := tx.Bucket(bucketRecords).Cursor()
+	for k, v := c.Seek(s.key(number(seq))); seq <= limit; k, v = c.Next() {
+		if s.seqOf(k) != seq {
+			if k, v = s.lostRecord(c, seq); k == nil {
+				break // a gap
+			}
+		}
+		if size += len(v); len(out) > 0 && (len(out) >= maxRecords || size > maxBytes) {
+			break
+		}
+		out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(v)})
+		seq++
+	}
+	return out
+}
+
+// Since reads at most so much of a log.
+const (
+	sinceRecords = 512
+	sinceBytes   = 1 << 20
+)
+
+// Since implements [backend.Backend].
+func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, prefixes ...string) (news backend.News, err error) {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
+		s, err := find(tx, name)
 		if err != nil {
 			return err
 		}
-		limit := s.limit()
-		size := 0
-		c := tx.Bucket(bucketRecords).Cursor()
-		seq := max(from, 1)
-		for k, v := c.Seek(s.key(number(seq))); seq <= limit; k, v = c.Next() {
-			if s.seqOf(k) != seq {
-				if k, v = s.lostRecord(c, seq); k == nil {
-					break // a gap
-				}
-			}
-			if size += len(v); len(out) > 0 && (len(out) >= maxRecords || size > maxBytes) {
-				break
-			}
-			out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(v)})
-			seq++
+		news.Head = s.portHead(tx)
+		if s.creation == seen.Creation {
+			news.Meta = nil
+			news.Records = s.read(tx, seen.Last+1, sinceRecords, sinceBytes)
+		}
+		for _, prefix := range prefixes {
+			news.Shared = append(news.Shared, sharedValues(tx, prefix))
 		}
 		return nil
 	})
-	return out, err
+	return news, err
 }
 
 // limit returns a seq that the log does not go beyond.

@@ -41,15 +41,20 @@ func nameMark(name []byte) []byte { return binary.BigEndian.AppendUint32(nil, su
 // Shared implements [backend.Backend].
 func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Value, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		for name, rows := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "") {
-			v := backend.Value{Name: name}
-			if v.Data, v.Err = sharedData(tx, name, rows[0], rows[1]); v.Err != nil || v.Data != nil {
-				out = append(out, v)
-			}
-		}
+		out = sharedValues(tx, prefix)
 		return nil
 	})
 	return out, err
+}
+
+func sharedValues(tx *bbolt.Tx, prefix string) (out []backend.Value) {
+	for name, rows := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "") {
+		v := backend.Value{Name: name}
+		if v.Data, v.Err = sharedData(tx, name, rows[0], rows[1]); v.Err != nil || v.Data != nil {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 // sharedData returns the data of a shared value by its row and its name's mark as they

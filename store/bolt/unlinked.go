@@ -36,12 +36,12 @@ func (r *room) take(size int) bool {
 
 // Delete implements [backend.Backend]. The session is gone with the first commit, which
 // removes a large one's rows in part only; the sweeper removes the others.
-func (b *Backend) Delete(ctx context.Context, name string) error {
+func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 	return b.update(ctx, func(tx *bbolt.Tx) error {
 		if err := upgrade(tx); err != nil {
 			return err
 		}
-		s, err := find(tx, name)
+		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
 		}

@@ -10,27 +10,68 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Backend keeps sessions in memory. The zero value is empty and ready.
+// Backend keeps sessions in memory. The zero value is empty and ready. It is a shared
+// backend: see [Backend.Peer].
 type Backend struct {
+	first  sync.Once
+	closed bool // guarded by the lock of what it holds
+	*content
+}
+
+// content is what a backend and its peers hold.
+type content struct {
 	mu       sync.RWMutex
-	closed   bool
+	open     int // backends that have not been closed
 	sessions map[string]*session
 	shared   map[string][]byte
 	staged   map[string]*session // by creation id
+	fenced   map[string]bool     // creation ids of sessions that must not be created any more
+	leases   backend.Leases
 }
 
 var _ backend.Backend = (*Backend)(nil)
 
+// Peer returns another backend that holds the same sessions, as another process has that
+// uses the same database. Each is to be closed. The sessions are there until all are.
+func (b *Backend) Peer() *Backend {
+	b.lock()
+	defer b.mu.Unlock()
+	b.open++
+	p := &Backend{content: b.content}
+	p.first.Do(func() {})
+	return p
+}
+
+// lock locks the content for writing, and makes it first if need be.
+func (b *Backend) lock() {
+	b.init()
+	b.mu.Lock()
+}
+
+func (b *Backend) rlock() {
+	b.init()
+	b.mu.RLock()
+}
+
+func (b *Backend) init() {
+	b.first.Do(func() {
+		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, staged: map[string]*session{}, fenced: map[string]bool{}}
+	})
+}
+
 type session struct {
 	creation string
+	token    backend.Token
 	meta     []byte
 	records  [][]byte
 	chain    backend.Chain
 	snapshot []byte
+	standing uint64 // the snapshot's seq
 	ids      map[string]uint64
 }
 
@@ -64,12 +105,12 @@ func (b *Backend) findCreated(ctx context.Context, name, creation string) (*sess
 }
 
 func (s *session) head() backend.Head {
-	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Chain: s.chain}
+	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Token: s.token, Chain: s.chain}
 }
 
 // Head implements [backend.Backend].
 func (b *Backend) Head(ctx context.Context, name string) (backend.Head, error) {
-	b.mu.RLock()
+	b.rlock()
 	defer b.mu.RUnlock()
 	s, err := b.find(ctx, name)
 	if err != nil {
@@ -80,12 +121,14 @@ func (b *Backend) Head(ctx context.Context, name string) (backend.Head, error) {
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
-	b.mu.Lock()
+	b.lock()
 	defer b.mu.Unlock()
 	s, err := b.find(ctx, name)
 	switch {
 	case batch.Create && err == nil:
 		return backend.ErrExists
+	case batch.Create && err == backend.ErrNotFound && b.fenced[batch.Creation]:
+		return backend.ErrMoved
 	case batch.Create && err == backend.ErrNotFound:
 		if s = b.staged[batch.Creation]; s == nil {
 			s = newSession(batch.Creation)
@@ -94,6 +137,8 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		return err
 	case s.creation != batch.Creation:
 		return backend.ErrNotFound
+	case s.token != batch.Seen:
+		return backend.ErrMoved
 	}
 	if err := s.append(batch.After, batch.Records); err != nil {
 		return err
@@ -102,9 +147,7 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		s.meta = bytes.Clone(batch.Meta)
 		delete(b.staged, batch.Creation)
 	}
-	if b.sessions == nil {
-		b.sessions, b.shared = map[string]*session{}, map[string][]byte{}
-	}
+	s.token = batch.Next
 	b.sessions[name] = s
 	for _, v := range batch.Shared {
 		b.shared[v.Name] = bytes.Clone(v.Data)
@@ -126,6 +169,11 @@ func (s *session) append(after uint64, records []backend.Record) error {
 		if r.Seq != last+1+uint64(i) {
 			return fmt.Errorf("record %d of the batch has seq %d after %d", i, r.Seq, last)
 		}
+		for _, id := range r.IDs {
+			if s.ids[id] != 0 {
+				return backend.ErrTaken
+			}
+		}
 	}
 	for _, r := range records {
 		s.records = append(s.records, bytes.Clone(r.Data))
@@ -139,7 +187,7 @@ func (s *session) append(after uint64, records []backend.Record) error {
 
 // Stage implements [backend.Backend].
 func (b *Backend) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
-	b.mu.Lock()
+	b.lock()
 	defer b.mu.Unlock()
 	if err := b.ready(ctx); err != nil {
 		return err
@@ -151,43 +199,68 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 	if err := s.append(after, records); err != nil {
 		return err
 	}
-	if b.staged == nil {
-		b.staged = map[string]*session{}
-	}
 	b.staged[creation] = s
 	return nil
 }
 
 // Unstage implements [backend.Backend].
 func (b *Backend) Unstage(creation string) {
-	b.mu.Lock()
+	b.lock()
 	defer b.mu.Unlock()
 	delete(b.staged, creation)
 }
 
 // Read implements [backend.Backend].
 func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	b.mu.RLock()
+	b.rlock()
 	defer b.mu.RUnlock()
 	s, err := b.findCreated(ctx, name, creation)
 	if err != nil {
 		return nil, err
 	}
-	var out []backend.Record
+	return s.read(max(from, 1), maxRecords, maxBytes), nil
+}
+
+func (s *session) read(from uint64, maxRecords, maxBytes int) (out []backend.Record) {
 	size := 0
-	for seq := max(from, 1); seq <= uint64(len(s.records)); seq++ {
+	for seq := from; seq <= uint64(len(s.records)); seq++ {
 		data := s.records[seq-1]
 		if size += len(data); len(out) > 0 && (len(out) >= maxRecords || size > maxBytes) {
 			break
 		}
 		out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(data)})
 	}
-	return out, nil
+	return out
+}
+
+// Since reads at most so much of a log.
+const (
+	sinceRecords = 512
+	sinceBytes   = 1 << 20
+)
+
+// Since implements [backend.Backend].
+func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, prefixes ...string) (news backend.News, err error) {
+	b.rlock()
+	defer b.mu.RUnlock()
+	s, err := b.find(ctx, name)
+	if err != nil {
+		return news, err
+	}
+	news.Head = s.head()
+	if s.creation == seen.Creation {
+		news.Meta = nil
+		news.Records = s.read(seen.Last+1, sinceRecords, sinceBytes)
+	}
+	for _, prefix := range prefixes {
+		news.Shared = append(news.Shared, b.sharedValues(prefix))
+	}
+	return news, nil
 }
 
 // Pick implements [backend.Backend].
 func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	b.mu.RLock()
+	b.rlock()
 	defer b.mu.RUnlock()
 	s, err := b.findCreated(ctx, name, creation)
 	if err != nil {
@@ -210,7 +283,7 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) ([]uint64, error) {
-	b.mu.RLock()
+	b.rlock()
 	defer b.mu.RUnlock()
 	s, err := b.findCreated(ctx, name, creation)
 	if err != nil {
@@ -224,19 +297,19 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 }
 
 // PutSnapshot implements [backend.Backend].
-func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, data []byte) error {
-	b.mu.Lock()
+func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, seq uint64, data []byte) error {
+	b.lock()
 	defer b.mu.Unlock()
 	s, err := b.findCreated(ctx, name, creation)
-	if err == nil {
-		s.snapshot = bytes.Clone(data)
+	if err == nil && seq >= s.standing {
+		s.snapshot, s.standing = bytes.Clone(data), seq
 	}
 	return err
 }
 
 // Snapshot implements [backend.Backend].
 func (b *Backend) Snapshot(ctx context.Context, name, creation string) ([]byte, error) {
-	b.mu.RLock()
+	b.rlock()
 	defer b.mu.RUnlock()
 	s, err := b.findCreated(ctx, name, creation)
 	if err != nil {
@@ -247,23 +320,26 @@ func (b *Backend) Snapshot(ctx context.Context, name, creation string) ([]byte, 
 
 // Shared implements [backend.Backend].
 func (b *Backend) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
-	b.mu.RLock()
+	b.rlock()
 	defer b.mu.RUnlock()
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	var out []backend.Value
-	for _, name := range slices.Sorted(maps.Keys(b.shared)) {
+	return b.sharedValues(prefix), nil
+}
+
+func (c *content) sharedValues(prefix string) (out []backend.Value) {
+	for _, name := range slices.Sorted(maps.Keys(c.shared)) {
 		if strings.HasPrefix(name, prefix) {
-			out = append(out, backend.Value{Name: name, Data: bytes.Clone(b.shared[name])})
+			out = append(out, backend.Value{Name: name, Data: bytes.Clone(c.shared[name])})
 		}
 	}
-	return out, nil
+	return out
 }
 
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
-	b.mu.RLock()
+	b.rlock()
 	defer b.mu.RUnlock()
 	if err := b.ready(ctx); err != nil {
 		return nil, err
@@ -281,24 +357,55 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 }
 
 // Delete implements [backend.Backend].
-func (b *Backend) Delete(ctx context.Context, name string) error {
-	b.mu.Lock()
+func (b *Backend) Delete(ctx context.Context, name, creation string) error {
+	b.lock()
 	defer b.mu.Unlock()
-	if _, err := b.find(ctx, name); err != nil {
+	if _, err := b.findCreated(ctx, name, creation); err != nil {
 		return err
 	}
 	delete(b.sessions, name)
 	return nil
 }
 
+// Exclusive implements [backend.Backend].
+func (b *Backend) Exclusive() bool { return false }
+
+// Fence implements [backend.Backend].
+func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next backend.Token) error {
+	b.lock()
+	defer b.mu.Unlock()
+	s, err := b.find(ctx, name)
+	switch {
+	case err != nil && err != backend.ErrNotFound:
+		return err
+	case seen == 0 && (err != nil || s.creation != creation):
+		b.fenced[creation] = true
+	case err == nil && s.creation == creation && s.token == seen:
+		s.token = next
+	}
+	return nil
+}
+
+// Lease implements [backend.Backend].
+func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (bool, error) {
+	b.rlock()
+	defer b.mu.RUnlock()
+	if err := b.ready(ctx); err != nil {
+		return false, err
+	}
+	return b.leases.Take(name, owner, ttl), nil
+}
+
 // Close implements [backend.Backend].
 func (b *Backend) Close() error {
-	b.mu.Lock()
+	b.lock()
 	defer b.mu.Unlock()
 	if b.closed {
 		return backend.ErrClosed
 	}
 	b.closed = true
-	b.sessions, b.shared, b.staged = nil, nil, nil
+	if b.open--; b.open == 0 {
+		b.sessions, b.shared, b.staged, b.fenced = nil, nil, nil, nil
+	}
 	return nil
 }

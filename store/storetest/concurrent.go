@@ -98,7 +98,7 @@ var concurrentCases = []testCase{
 				}
 			}
 			if i%2 == 0 {
-				if err := s.Delete(ctx, name); err != nil {
+				if err := s.Delete(ctx, name, name); err != nil {
 					s.Errorf("Delete: %v", err)
 				}
 			}
@@ -143,7 +143,12 @@ var concurrentCases = []testCase{
 			cancelled, cancel := context.WithCancel(ctx)
 			go cancel()
 			b := extend("c1", last, 1)
-			switch err := s.Append(cancelled, "a", b); {
+			b = s.upToDate("a", b)
+			err := s.Backend.Append(cancelled, "a", b)
+			if errors.Is(err, backend.ErrUnknown) && !s.Exclusive() {
+				err = s.settle("a", b, err)
+			}
+			switch {
 			case err == nil:
 				s.want.append("a", b)
 				last++
@@ -153,6 +158,23 @@ var concurrentCases = []testCase{
 			cancel()
 		}
 	}},
+}
+
+// settle finds out whether a batch took place whose outcome is unknown. It returns nil if it
+// did, and else the error.
+func (s *suite) settle(name string, b backend.Batch, unknown error) error {
+	s.Helper()
+	if err := s.Fence(ctx, name, b.Creation, b.Seen, b.Next+2); err != nil {
+		s.Fatalf("Fence: %v", err)
+	}
+	head, err := s.Head(ctx, name)
+	if err != nil {
+		s.Fatalf("Head: %v", err)
+	}
+	if head.Token == b.Next {
+		return nil
+	}
+	return unknown
 }
 
 // readWhile reads until done is closed: pages have no gap, and the log only grows.

@@ -126,8 +126,8 @@ func (f *Faulty) Stage(ctx context.Context, creation string, after uint64, recor
 }
 
 // Delete implements [backend.Backend].
-func (f *Faulty) Delete(ctx context.Context, session string) error {
-	return f.write(func() error { return f.Backend.Delete(ctx, session) })
+func (f *Faulty) Delete(ctx context.Context, session, creation string) error {
+	return f.write(func() error { return f.Backend.Delete(ctx, session, creation) })
 }
 
 // Head implements [backend.Backend].
@@ -164,11 +164,27 @@ func (f *Faulty) Lookup(ctx context.Context, session, creation string, ids []str
 
 // PutSnapshot implements [backend.Backend]. It is no write that a plan counts, since a
 // store may write snapshots when it likes.
-func (f *Faulty) PutSnapshot(ctx context.Context, session, creation string, data []byte) error {
+func (f *Faulty) PutSnapshot(ctx context.Context, session, creation string, seq uint64, data []byte) error {
 	if err := f.later(); err != nil {
 		return err
 	}
-	return f.Backend.PutSnapshot(ctx, session, creation, data)
+	return f.Backend.PutSnapshot(ctx, session, creation, seq, data)
+}
+
+// Since implements [backend.Backend].
+func (f *Faulty) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
+	if err := f.later(); err != nil {
+		return backend.News{}, err
+	}
+	return f.Backend.Since(ctx, session, seen, prefixes...)
+}
+
+// Fence implements [backend.Backend].
+func (f *Faulty) Fence(ctx context.Context, session, creation string, seen, next backend.Token) error {
+	if err := f.later(); err != nil {
+		return err
+	}
+	return f.Backend.Fence(ctx, session, creation, seen, next)
 }
 
 // Snapshot implements [backend.Backend].

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -14,8 +15,8 @@ var lifeCases = []testCase{
 		}
 		s.remove("b")
 		s.check()
-		s.is(s.Delete(ctx, "b"), backend.ErrNotFound, "Delete again")
-		s.is(s.Delete(ctx, "never"), backend.ErrNotFound, "Delete of what was never there")
+		s.is(s.Delete(ctx, "b", "c2"), backend.ErrNotFound, "Delete again")
+		s.is(s.Delete(ctx, "never", "c"), backend.ErrNotFound, "Delete of what was never there")
 		_, err := s.Head(ctx, "b")
 		s.is(err, backend.ErrNotFound, "Head after Delete")
 		s.remove("a")
@@ -138,9 +139,12 @@ func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map
 	_, errs["Lookup"] = s.Lookup(ctx, name, b.Creation, []string{"id1"})
 	_, errs["Shared"] = s.Backend.Shared(ctx, "")
 	_, errs["List"] = s.List(ctx, "", "", 9)
-	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, []byte("x"))
+	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, b.After, []byte("x"))
 	_, errs["Snapshot"] = s.Snapshot(ctx, name, b.Creation)
 	errs["Stage"] = s.Stage(ctx, "staged", 0, records(0, 1))
-	errs["Delete"] = s.Delete(ctx, name)
+	errs["Delete"] = s.Delete(ctx, name, b.Creation)
+	_, errs["Since"] = s.Since(ctx, name, backend.Seen{Creation: b.Creation}, "")
+	errs["Fence"] = s.Fence(ctx, name, b.Creation, 1, 2)
+	_, errs["Lease"] = s.Lease(ctx, "lease", "owner", time.Minute)
 	return errs
 }

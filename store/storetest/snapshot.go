@@ -9,7 +9,7 @@ import (
 // keep stores a snapshot that must be taken.
 func (s *suite) keep(name, data string) {
 	s.Helper()
-	if err := s.PutSnapshot(ctx, name, s.want.sessions[name].creation, []byte(data)); err != nil {
+	if err := s.PutSnapshot(ctx, name, s.want.sessions[name].creation, uint64(len(s.want.sessions[name].records)), []byte(data)); err != nil {
 		s.Fatalf("PutSnapshot of %q: %v", name, err)
 	}
 	s.want.sessions[name].snapshot = data
@@ -31,7 +31,7 @@ var snapshotCases = []testCase{
 		s.put("a", create("c1", 1))
 		s.keep("a", "kept")
 		for _, c := range []struct{ name, creation string }{{"b", "c1"}, {"a", "c2"}, {"a", ""}} {
-			s.is(s.PutSnapshot(ctx, c.name, c.creation, []byte("x")), backend.ErrNotFound, fmt.Sprintf("PutSnapshot of %q, created as %q", c.name, c.creation))
+			s.is(s.PutSnapshot(ctx, c.name, c.creation, 1, []byte("x")), backend.ErrNotFound, fmt.Sprintf("PutSnapshot of %q, created as %q", c.name, c.creation))
 			_, err := s.Snapshot(ctx, c.name, c.creation)
 			s.is(err, backend.ErrNotFound, fmt.Sprintf("Snapshot of %q, created as %q", c.name, c.creation))
 		}
@@ -44,12 +44,12 @@ var snapshotCases = []testCase{
 		if data, err := s.Snapshot(ctx, "a", "c2"); err != nil || data != nil {
 			s.Errorf("Snapshot of a new session: %q, %v; want none", data, err)
 		}
-		s.is(s.PutSnapshot(ctx, "a", "c1", []byte("late")), backend.ErrNotFound, "PutSnapshot for the deleted creation")
+		s.is(s.PutSnapshot(ctx, "a", "c1", 1, []byte("late")), backend.ErrNotFound, "PutSnapshot for the deleted creation")
 	}},
 	{"Snapshot/slices", func(s *suite) {
 		s.put("a", create("c1", 1))
 		data := []byte("as it was")
-		if err := s.PutSnapshot(ctx, "a", "c1", data); err != nil {
+		if err := s.PutSnapshot(ctx, "a", "c1", 1, data); err != nil {
 			s.Fatalf("PutSnapshot: %v", err)
 		}
 		s.want.sessions["a"].snapshot = "as it was"

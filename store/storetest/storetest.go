@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ import (
 // Each test ends with a comparison of all that the backend holds with what was put in,
 // before and after reopening.
 func Run(t *testing.T, open func(t *testing.T) (b backend.Backend, reopen func() backend.Backend)) {
-	for _, c := range slices.Concat(appendCases, stageCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases) {
+	for _, c := range slices.Concat(appendCases, stageCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases, sharingCases) {
 		t.Run(c.name, func(t *testing.T) {
 			b, reopen := open(t)
 			s := &suite{T: t, Backend: b, want: newModel()}
@@ -64,6 +65,7 @@ type model struct {
 
 type modelSession struct {
 	creation string
+	token    backend.Token // 0 if it is not known
 	meta     string
 	records  []string
 	chain    backend.Chain
@@ -93,12 +95,30 @@ func (m model) append(name string, b backend.Batch) {
 	for _, v := range b.Shared {
 		m.shared[v.Name] = string(v.Data)
 	}
+	s.token = b.Next
+}
+
+// Append appends a batch as one who knows the session as it is now.
+func (s *suite) Append(ctx context.Context, name string, b backend.Batch) error {
+	return s.Backend.Append(ctx, name, s.upToDate(name, b))
+}
+
+// upToDate gives a batch the tokens and the chain that it needs, if it has none.
+func (s *suite) upToDate(name string, b backend.Batch) backend.Batch {
+	if b.Next == 0 {
+		b.Next = backend.Token(rand.Uint64() | 1)
+	}
+	if head, err := s.Head(ctx, name); err == nil && !b.Create && b.Seen == 0 {
+		b.Seen, b.Chain = head.Token, head.Chain
+	}
+	return b
 }
 
 // put appends a batch that must be accepted.
 func (s *suite) put(name string, b backend.Batch) {
 	s.Helper()
-	if err := s.Append(ctx, name, b); err != nil {
+	b = s.upToDate(name, b)
+	if err := s.Backend.Append(ctx, name, b); err != nil {
 		s.Fatalf("Append to %q: %v", name, err)
 	}
 	s.want.append(name, b)
@@ -121,7 +141,7 @@ func (s *suite) refuse(want error, name string, b backend.Batch) {
 // remove deletes a session that is there.
 func (s *suite) remove(name string) {
 	s.Helper()
-	if err := s.Delete(ctx, name); err != nil {
+	if err := s.Delete(ctx, name, s.want.sessions[name].creation); err != nil {
 		s.Fatalf("Delete %q: %v", name, err)
 	}
 	delete(s.want.sessions, name)
@@ -178,6 +198,9 @@ func (s *suite) sameHead(got backend.Head, want *modelSession, name string) {
 	if got.Creation != want.creation || string(got.Meta) != want.meta || got.Last != uint64(len(want.records)) {
 		s.Errorf("head of %q: creation %q, meta %q, last %d; want %q, %q, %d", name,
 			got.Creation, clip(got.Meta), got.Last, want.creation, clip([]byte(want.meta)), len(want.records))
+	}
+	if s.Exclusive() && got.Token != 0 || !s.Exclusive() && (got.Token == 0 || want.token != 0 && got.Token != want.token) {
+		s.Errorf("head of %q: token %d, want %d", name, got.Token, want.token)
 	}
 	if got.Chain != want.chain || got.Damaged != 0 {
 		s.Errorf("head of %q: chain %v, damaged at %d; want chain %v and no damage", name, got.Chain, got.Damaged, want.chain)

@@ -1,4 +1,4 @@
-package fuzz_test
+package machine
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ func (m *machine) exportImport(t *rapid.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	key := store.Key{App: "elsewhere", User: "u", Session: "copy"}
+	key := store.Key{App: m.key.App + " elsewhere", User: "u", Session: "copy"}
 	for i := range 2 {
 		got, err := other.Import(ctx, key, bytes.NewReader(text), store.ImportOptions{})
 		if err != nil {

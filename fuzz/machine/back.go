@@ -1,4 +1,4 @@
-package fuzz_test
+package machine
 
 import (
 	"context"
@@ -95,7 +95,7 @@ func (m *machine) takeBack(t *rapid.T) {
 	var logged [2][]patch.Record
 	for i, s := range m.stores {
 		c, err := s.Revert(context.Background(), m.key, store.BackOptions{Author: "ann", AllowOrphans: allow}, id)
-		if got := kindOf(err); got != want {
+		if got := KindOf(err); got != want {
 			t.Fatalf("store %d: taking back %s: %v, want %q\n%s", i, id, err, want, m.log())
 		}
 		logged[i] = c.Records

@@ -1,4 +1,4 @@
-package fuzz_test
+package machine
 
 import (
 	"context"
@@ -243,7 +243,7 @@ func (m *machine) preview(t *rapid.T) {
 	after := m.reference(would)
 	for i, s := range m.stores {
 		pre, err := s.Preview(context.Background(), m.key, m.of(s, opts), p)
-		if got := kindOf(err); got != kind {
+		if got := KindOf(err); got != kind {
 			t.Fatalf("store %d: preview of %v: %v, want %q\n%s", i, p, err, kind, m.log())
 		}
 		if err != nil {
@@ -342,9 +342,9 @@ func (m *machine) failingCommit(t *rapid.T) {
 	write := func(s *store.Store) (store.Committed, error) {
 		return s.AppendEvents(context.Background(), m.key, store.AppendOptions{}, e)
 	}
-	m.faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
+	m.peers[m.turn].faulty.Plan(storetest.Plan{Write: 1, Failure: failure})
 	_, err := write(m.stores[1])
-	m.faulty.Plan(storetest.Plan{})
+	m.peers[m.turn].faulty.Plan(storetest.Plan{})
 	if (err == nil) != (failure == storetest.Landed) || errors.Is(err, store.ErrOutcomeUnknown) {
 		t.Fatalf("a commit that was %v: %v", failure, err)
 	}

@@ -1,0 +1,43 @@
+package backend
+
+import (
+	"sync"
+	"time"
+)
+
+// Leases are leases as [Backend.Lease] has them, in memory: for a backend that only one
+// process has open. The zero value has none. It is safe for use by any number of
+// goroutines.
+type Leases struct {
+	mu   sync.Mutex
+	held map[string]lease
+}
+
+type lease struct {
+	owner string
+	until time.Time
+}
+
+// Take is [Backend.Lease].
+func (l *Leases) Take(name, owner string, ttl time.Duration) (held bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if other, ok := l.held[name]; ok && other.owner != owner && now.Before(other.until) {
+		return false
+	}
+	if ttl <= 0 {
+		delete(l.held, name)
+		return false
+	}
+	if l.held == nil {
+		l.held = map[string]lease{}
+	}
+	l.held[name] = lease{owner, now.Add(ttl)}
+	for name, other := range l.held { // what has passed is not kept
+		if !now.Before(other.until) {
+			delete(l.held, name)
+		}
+	}
+	return true
+}

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// newest returns the session's view, and the shared values with each of the prefixes, as
+// they are at a moment after the call began. Where others write to the backend, the view in
+// memory is looked over each time: one look at the backend gives what it lacks. A caller
+// who waited while another one read the view looks again.
+func (s *Store) newest(ctx context.Context, h *handle, prefixes ...string) (current, [][]backend.Value, error) {
+	return s.newestOf(ctx, h, s.current, prefixes)
+}
+
+// newestOf is newest with a way to read what is not in memory.
+func (s *Store) newestOf(ctx context.Context, h *handle, read func(context.Context, *handle) (current, error), prefixes []string) (current, [][]backend.Value, error) {
+	for {
+		c, err := read(ctx, h)
+		if err != nil {
+			return current{}, nil, err
+		}
+		if !s.shared {
+			values, err := s.sharedValues(ctx, prefixes)
+			return c, values, fromBackend(h.key, err)
+		}
+		news, err := s.backend.Since(ctx, h.key.name(), backend.Seen{Creation: c.view.Creation(), Last: c.view.Seq()}, prefixes...)
+		if err != nil {
+			if errors.Is(err, backend.ErrNotFound) {
+				h.dropSeen(c)
+			}
+			return current{}, nil, fromBackend(h.key, err)
+		}
+		next, err := s.advance(ctx, h, c, news)
+		if err == nil {
+			return next, news.Shared, nil
+		}
+		h.dropSeen(c)
+		if !errors.Is(err, errElsewhere) {
+			return current{}, nil, err
+		}
+	}
+}
+
+// errElsewhere: a view cannot be carried on by what is new, since the session was created
+// again, or its log is not the one that was read, or records are needed that are not there.
+var errElsewhere = errors.New("the log is not the one that the view is of")
+
+// advance returns the view after what is new, and publishes it.
+func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.News) (current, error) {
+	head, v := news.Head, c.view
+	switch {
+	case head.Creation != v.Creation() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.chain:
+		return c, errElsewhere // a server that took over may have lost what was acknowledged
+	case head.Token == c.token:
+		return c, nil
+	}
+	records := make([]patch.Record, len(news.Records))
+	for i, raw := range news.Records {
+		r, err := decode(h.key, v.Seq()+1+uint64(i), raw)
+		if err != nil {
+			return c, err
+		}
+		records[i] = r
+		c.chain = c.chain.Add(patch.Checksum(raw.Data))
+	}
+	v, err := s.foldRecords(ctx, h.key, head.Creation, v, records)
+	if err == nil && v.Seq() < head.Last {
+		for page, pageErr := range s.pages(ctx, h.key, logOf(v), v.Seq()+1, head.Last) {
+			if err = pageErr; err != nil {
+				break
+			}
+			for _, data := range page.data {
+				c.chain = c.chain.Add(patch.Checksum(data))
+			}
+			if v, err = s.foldRecords(ctx, h.key, head.Creation, v, page.records); err != nil {
+				break
+			}
+		}
+	}
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) || err == nil && c.chain != head.Chain {
+		return c, errElsewhere
+	}
+	if err != nil {
+		return c, err
+	}
+	next := current{v, head.Token, head.Chain}
+	h.publish(next)
+	s.maybeSnapshot(h, v)
+	return next, nil
+}
+
+// current returns the session's view from memory, or reads it. Where others write to the
+// backend, it may be out of date.
+func (s *Store) current(ctx context.Context, h *handle) (current, error) {
+	if c := h.newest.Load(); c != nil {
+		return *c, nil
+	}
+	if err := h.lock(ctx); err != nil {
+		return current{}, err
+	}
+	defer h.unlock()
+	return s.lockedCurrent(ctx, h)
+}
+
+// lockedCurrent is current for a caller that holds the handle's lock.
+func (s *Store) lockedCurrent(ctx context.Context, h *handle) (current, error) {
+	if c := h.newest.Load(); c != nil {
+		return *c, nil
+	}
+	r, err := s.replay(ctx, h.key, newest)
+	if err != nil {
+		return current{}, err
+	}
+	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
+	c := current{r.view, r.head.Token, r.head.Chain}
+	h.publish(c)
+	s.maybeSnapshot(h, c.view)
+	return c, nil
+}
+
+// sharedValues returns the shared values with each of the prefixes. Errors are the
+// backend's.
+func (s *Store) sharedValues(ctx context.Context, prefixes []string) (values [][]backend.Value, err error) {
+	for _, prefix := range prefixes {
+		some, err := s.backend.Shared(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, some)
+	}
+	return values, nil
+}
+
+// chainOf is a log's chain with more records.
+func chainOf(chain backend.Chain, records []backend.Record) backend.Chain {
+	for _, r := range records {
+		chain = chain.Add(r.Sum)
+	}
+	return chain
+}

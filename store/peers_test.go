@@ -1,0 +1,387 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/memory"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+// counted is a backend that counts calls, by name, and may be made to lose one.
+type counted struct {
+	backend.Backend
+	mu    sync.Mutex
+	calls []string
+
+	// late, if not nil, takes an Append instead of the backend, whose outcome is then
+	// unknown: the network broke, and the server may get it yet.
+	late func(do func() error)
+}
+
+func (c *counted) count(call string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, call)
+}
+
+// took returns the calls since the last time.
+func (c *counted) took() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	calls := strings.Join(c.calls, " ")
+	c.calls = nil
+	return calls
+}
+
+func (c *counted) Append(ctx context.Context, session string, b backend.Batch) error {
+	c.count("Append")
+	if late := c.late; late != nil {
+		c.late = nil
+		late(func() error { return c.Backend.Append(context.Background(), session, b) })
+		return &backend.UnknownError{Cause: errors.New("connection reset")}
+	}
+	return c.Backend.Append(ctx, session, b)
+}
+
+func (c *counted) Head(ctx context.Context, session string) (backend.Head, error) {
+	c.count("Head")
+	return c.Backend.Head(ctx, session)
+}
+
+func (c *counted) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
+	c.count("Since")
+	return c.Backend.Since(ctx, session, seen, prefixes...)
+}
+
+func (c *counted) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
+	c.count("Lookup")
+	return c.Backend.Lookup(ctx, session, creation, ids)
+}
+
+func (c *counted) Read(ctx context.Context, session, creation string, from uint64, records, bytes int) ([]backend.Record, error) {
+	c.count("Read")
+	return c.Backend.Read(ctx, session, creation, from, records, bytes)
+}
+
+func (c *counted) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+	c.count("Snapshot")
+	return c.Backend.Snapshot(ctx, session, creation)
+}
+
+func (c *counted) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
+	c.count("Shared")
+	return c.Backend.Shared(ctx, prefix)
+}
+
+func (c *counted) Delete(ctx context.Context, session, creation string) error {
+	c.count("Delete")
+	return c.Backend.Delete(ctx, session, creation)
+}
+
+// onPeers runs a test on two stores that share what one backend in memory holds, as two
+// processes share a database. mine is the first one's backend.
+func onPeers(t *testing.T, run func(e *env, other *env, mine *counted)) {
+	t.Helper()
+	first := &memory.Backend{}
+	envOf := func(b backend.Backend) *env {
+		e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, opts: store.Options{
+			Now: func() time.Time { return now }, Snapshots: snapshot.Policy{Every: -1}, Logger: slog.New(slog.DiscardHandler),
+		}}
+		s, err := store.New(b, e.opts)
+		e.no(err)
+		e.store = s
+		t.Cleanup(func() { _ = s.Close() })
+		return e
+	}
+	mine := &counted{Backend: first}
+	e := envOf(mine)
+	e.create(map[string]any{"k": 1, "app:x": 1})
+	e.append(says("a", 3)...)
+	other := envOf(first.Peer())
+	other.view()
+	mine.took()
+	run(e, other, mine)
+	for problem, err := range e.store.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("%v %v", problem, err)
+	}
+	if mine, theirs := e.viewText(e.view()), other.viewText(other.view()); mine != theirs {
+		t.Errorf("two stores show\n%s\nand\n%s", mine, theirs)
+	}
+}
+
+// What another store has acknowledged is in every later answer, and one look is what that
+// costs.
+func TestPeersSeeEachOther(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		e.same("visible", ids(e.view()), "a1 a2 a3")
+		e.same("calls of a Get with nothing new", mine.took(), "Since")
+		other.append(event(`{"id":"b1","actions":{"stateDelta":{"app:x":2,"k":3}}}`))
+		session := e.get()
+		e.same("visible", ids(session.View), "a1 a2 a3 b1")
+		if x, _ := session.Value("app:x"); x.String() != "2" {
+			e.Errorf("app:x is %v", x)
+		}
+		e.same("calls of a Get with something new", mine.took(), "Since")
+		other.apply(patch.NewSplice(0, 2))
+		e.same("visible", ids(e.view()), "a3 b1")
+		other.append(says("c", 1500)...) // more than one look gives
+		e.same("visible", ids(e.view()), ids(other.view()))
+		e.no(other.store.Delete(ctx, key))
+		_, err := e.store.Get(ctx, key)
+		e.is(err, store.ErrNotFound)
+		other.create(nil)
+		other.append(say("new"))
+		e.same("visible", ids(e.view()), "new")
+	})
+}
+
+// An append costs one round trip, and is not refused because another store was faster: it
+// is planned again, with the ids and times that it drew.
+func TestPeersAppend(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		e.append(say("m1"))
+		e.same("calls of an append", mine.took(), "Append")
+		other.append(say("o1"))
+		drawn := 0
+		e.opts.NewID = func() string { drawn++; return fmt.Sprint("drawn", drawn) }
+		s, err := store.New(mine, e.opts)
+		e.no(err)
+		e.store = s
+		e.view()
+		other.append(say("o2"))
+		mine.took()
+		e.append(event(`{"author":"x"}`))
+		e.same("calls of an append that came late", mine.took(), "Append Since Append")
+		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1 o2 drawn1")
+	})
+}
+
+func TestPeersExpectations(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		four, five := uint64(4), uint64(5)
+		other.append(say("o1"))
+		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &five}, say("m1"))
+		var seq *store.SeqError
+		if !errors.As(err, &seq) || seq.Last != 4 {
+			e.Errorf("an append after record 5 of 4: %v", err)
+		}
+		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &four}, say("m1"))
+		e.no(err)
+
+		// What is there already is found, whoever wrote it, and whatever was expected.
+		other.append(say("o2"))
+		c, err := e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &four}, say("o2"))
+		e.no(err)
+		if len(c.Records) != 1 || c.Records[0].Seq != 6 {
+			e.Errorf("a retry of another's append: %v", c.Records)
+		}
+		other.append(say("o3"))
+		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m2"), event(`{"id":"o3","author":"somebody else"}`))
+		var duplicate *store.DuplicateIDError
+		if !errors.As(err, &duplicate) || duplicate.Seq != 7 {
+			e.Errorf("another content with an id of record 7: %v", err)
+		}
+		other.append(say("o4"))
+		c, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("o4"), say("m3"))
+		e.no(err)
+		if len(c.Records) != 2 || c.Records[0].Seq != 8 || c.Records[1].Seq != 9 {
+			e.Errorf("an append of which half is there: %v", c.Records)
+		}
+
+		// A session that was created again is another one.
+		old := e.view().Creation()
+		e.no(other.store.Delete(ctx, key))
+		other.create(nil)
+		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{Creation: old}, say("late"))
+		e.is(err, store.ErrNotFound)
+		e.append(say("late"))
+		e.no(other.store.Delete(ctx, key))
+		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("later"))
+		e.is(err, store.ErrNotFound)
+		other.create(nil)
+	})
+}
+
+// A patch answers to its base, as if all stores were one.
+func TestPeersPatch(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		seen := e.view()
+		other.apply(patch.NewSplice(0, 1).WithID("p1")) // record 4
+		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(0, 1))
+		var conflict *store.ConflictError
+		if !errors.As(err, &conflict) || conflict.Newest != 4 {
+			e.Errorf("a patch made before record 4: %v", err)
+		}
+		seen = e.view()
+		other.append(say("o1")) // no patch
+		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(1, 1).WithID("p2"))
+		e.no(err)
+		e.same("visible", ids(other.view()), "a2 o1")
+
+		// An index that is out of range on what this store has seen may not be any more.
+		e.view()
+		other.append(says("b", 5)...)
+		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(5, 2).WithID("p3"))
+		e.no(err)
+		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
+		other.apply(patch.NewSplice(0, 1).WithID("p4"))
+		mine.took()
+		p, err := e.store.Preview(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))
+		e.no(err)
+		e.same("visible after what is previewed", ids(p.After), "b1 b2 b3")
+
+		// Taking back what another has logged, which this store has only been told of.
+		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p4")
+		e.no(err)
+		other.apply(patch.NewSplice(0, 1).WithID("p5"))
+		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p5")
+		e.no(err)
+		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
+		other.append(event(`{"id":"later","invocationId":"inv2"}`))
+		_, err = e.store.Rewind(ctx, key, store.BackOptions{}, "inv2")
+		e.no(err)
+		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
+	})
+}
+
+// A commit whose outcome is unknown may reach the server after the caller has asked. Once
+// the store has said that it wrote nothing, it never will.
+func TestPeersFence(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		var late func() error
+		mine.late = func(do func() error) { late = do }
+		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
+		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
+			e.Errorf("an append that was cut off: %v", err)
+		}
+		e.is(late(), backend.ErrMoved)
+		e.same("visible", ids(e.view()), "a1 a2 a3")
+		e.append(say("m1"))
+
+		// Another store was faster.
+		mine.late = func(do func() error) { other.append(say("o1")); late = do }
+		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m2"))
+		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
+			e.Errorf("an append that was cut off: %v", err)
+		}
+		e.is(late(), backend.ErrMoved)
+
+		// It landed, and another's after it.
+		mine.late = func(do func() error) { e.no(do()); other.append(say("o2")) }
+		e.append(say("m3"))
+		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1 m3 o2")
+
+		// A session that was to be created.
+		mine.late = func(do func() error) { late = do }
+		_, err = e.store.Create(ctx, elsewhere, nil)
+		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
+			e.Errorf("a creation that was cut off: %v", err)
+		}
+		e.is(late(), backend.ErrMoved)
+		_, err = e.store.Get(ctx, elsewhere)
+		e.is(err, store.ErrNotFound)
+		mine.late = func(do func() error) { e.no(do()) }
+		_, err = e.store.Create(ctx, elsewhere, nil)
+		e.no(err)
+	})
+}
+
+// A reader that waits while another one reads the session looks again when it has it: what
+// was acknowledged when it began is in its view.
+func TestPeersReadAtOnce(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		synctest.Test(e.T, func(t *testing.T) {
+			slow := &slowHead{Backend: mine, read: make(chan struct{})}
+			s, err := store.New(slow, e.opts)
+			e.no(err)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				_, err := s.Get(ctx, key)
+				e.no(err)
+			})
+			synctest.Wait() // it has the head, and has not read on
+			other.append(say("o1"))
+			wg.Go(func() {
+				session, err := s.Get(ctx, key)
+				e.no(err)
+				e.same("visible", ids(session.View), "a1 a2 a3 o1")
+			})
+			synctest.Wait()
+			close(slow.read)
+			wg.Wait()
+		})
+	})
+}
+
+// slowHead is a backend whose first answer about a head takes long to come.
+type slowHead struct {
+	backend.Backend
+	once sync.Once
+	read chan struct{}
+}
+
+func (s *slowHead) Head(ctx context.Context, session string) (backend.Head, error) {
+	head, err := s.Backend.Head(ctx, session)
+	s.once.Do(func() { <-s.read })
+	return head, err
+}
+
+// What a server that took over has lost is lost in every later view, also where as many
+// records have been written since.
+func TestPeersAfterLostHistory(t *testing.T) {
+	for _, again := range []string{"", "x", "x y", "x y z"} {
+		onPeers(t, func(e, other *env, mine *counted) {
+			before := mine.Backend
+			info, err := e.store.Info(ctx, key)
+			e.no(err)
+			e.append(says("lost", 2)...)
+			mine.Backend = lostHistory(e, before, info)
+			for _, id := range strings.Fields(again) {
+				e.no(func() error {
+					s, err := store.New(mine.Backend, e.opts)
+					e.no(err)
+					_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
+					return err
+				}())
+			}
+			e.same("visible", ids(e.view()), strings.TrimSpace("a1 a2 a3 "+again))
+			e.append(say("m1"))
+			e.same("visible", ids(e.view()), strings.TrimSpace("a1 a2 a3 "+again)+" m1")
+			mine.Backend = before
+		})
+	}
+}
+
+// lostHistory is a backend with the session as it was when info was had of it.
+func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend {
+	name := e.nameOf(info)
+	head, err := from.Head(ctx, name)
+	e.no(err)
+	records, err := from.Read(ctx, name, info.Creation, 1, int(info.Seq), 1<<30)
+	e.no(err)
+	chain := backend.Chain{}
+	for i, r := range records {
+		records[i].Sum = patch.Checksum(r.Data)
+		rec, err := patch.DecodeRecord(r.Data)
+		e.no(err)
+		for id := range rec.IDs() {
+			records[i].IDs = append(records[i].IDs, id)
+		}
+		chain = chain.Add(records[i].Sum)
+	}
+	b := &memory.Backend{}
+	e.no(b.Append(ctx, name, backend.Batch{Creation: info.Creation, Create: true, Meta: head.Meta, Next: head.Token ^ 1, Records: records}))
+	return b
+}

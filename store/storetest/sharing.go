@@ -1,0 +1,206 @@
+package storetest
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// since asks for what is new and compares it with what the session holds.
+func (s *suite) since(name string, seen backend.Seen, prefixes ...string) backend.News {
+	s.Helper()
+	news, err := s.Since(ctx, name, seen, prefixes...)
+	if err != nil {
+		s.Fatalf("Since %v of %q: %v", seen, name, err)
+	}
+	want := s.want.sessions[name]
+	n := 0
+	if seen.Creation == want.creation {
+		if news.Meta != nil {
+			s.Errorf("Since %v of %q gives the meta that was seen", seen, name)
+		}
+		news.Meta = []byte(want.meta)
+		n = max(len(want.records)-int(seen.Last), 0)
+	}
+	s.sameHead(news.Head, want, name)
+	if len(news.Records) > 0 && len(news.Records) < n { // as many as one read should have
+		n = len(news.Records)
+	}
+	s.sameRecords(news.Records, want, int(seen.Last)+1, n)
+	if len(news.Shared) != len(prefixes) {
+		s.Fatalf("Since with prefixes %q gives shared values of %d", prefixes, len(news.Shared))
+	}
+	return news
+}
+
+// sharingCases are of what sharing takes. An exclusive backend has a part of it.
+var sharingCases = []testCase{
+	{"Since", func(s *suite) {
+		s.put("a", create("c1", 0))
+		s.since("a", backend.Seen{Creation: "c1"})
+		s.since("a", backend.Seen{})
+		b := extend("c1", 0, 5)
+		b.Shared = []backend.Value{{Name: "x/1", Data: []byte("1")}, {Name: "x/2", Data: []byte("2")}, {Name: "y", Data: []byte("3")}}
+		s.put("a", b)
+		for last := range uint64(8) {
+			s.since("a", backend.Seen{Creation: "c1", Last: last})
+		}
+		s.since("a", backend.Seen{Creation: "c1", Last: 1 << 62})
+		s.since("a", backend.Seen{Creation: "c0", Last: 3})
+		news := s.since("a", backend.Seen{Creation: "c1", Last: 5}, "x/", "none", "y", "")
+		s.sameShared(news.Shared[0], []string{"x/1", "x/2"})
+		s.sameShared(news.Shared[1], nil)
+		s.sameShared(news.Shared[2], []string{"y"})
+		s.sameShared(news.Shared[3], []string{"x/1", "x/2", "y"})
+		_, err := s.Since(ctx, "b", backend.Seen{Creation: "c1"}, "x/")
+		s.is(err, backend.ErrNotFound, "Since of no session")
+		s.remove("a")
+		_, err = s.Since(ctx, "a", backend.Seen{Creation: "c1"})
+		s.is(err, backend.ErrNotFound, "Since of a deleted session")
+		s.put("a", create("c2", 2))
+		s.since("a", backend.Seen{Creation: "c1", Last: 1})
+	}},
+	{"Since/many", func(s *suite) {
+		s.put("a", create("c1", 3000))
+		last := uint64(10)
+		for last < 3000 {
+			news := s.since("a", backend.Seen{Creation: "c1", Last: last})
+			if len(news.Records) == 0 {
+				s.Fatalf("Since record %d of 3000 gives none", last)
+			}
+			last += uint64(len(news.Records))
+		}
+		b := backend.Batch{Creation: "c2", Create: true}
+		for i := range 6 {
+			b.Records = append(b.Records, backend.Record{Seq: uint64(i + 1), Data: big(1 << 20)})
+		}
+		s.put("large", b)
+		for last := range uint64(6) {
+			if news := s.since("large", backend.Seen{Creation: "c2", Last: last}); len(news.Records) == 0 {
+				s.Errorf("Since record %d of 6 large ones gives none", last)
+			}
+		}
+	}},
+	{"Token", func(s *suite) {
+		s.put("a", create("c1", 1))
+		head, err := s.Head(ctx, "a")
+		s.is(err, nil, "Head")
+		if s.Exclusive() {
+			return
+		}
+		b := backend.Batch{Creation: "c1", After: 1, Seen: head.Token + 1, Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}
+		s.refuse(backend.ErrMoved, "a", b)
+		b.Seen = head.Token
+		s.put("a", b) // nothing but a shared value and a token
+		s.refuse(backend.ErrMoved, "a", b)
+	}},
+	{"Append/taken", func(s *suite) {
+		if s.Exclusive() {
+			return
+		}
+		s.put("a", create("c1", 3))
+		s.put("b", create("c2", 1))
+		b := extend("c1", 3, 2)
+		b.Records[1].IDs = []string{"new", "id2"}
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
+		s.refuse(backend.ErrTaken, "a", b)
+		b.Records[1].IDs = []string{"new"}
+		s.put("a", b)
+	}},
+	{"Fence", func(s *suite) {
+		s.put("a", create("c1", 1))
+		late := s.upToDate("a", extend("c1", 1, 1))
+		if s.Exclusive() {
+			s.is(s.Fence(ctx, "a", "c1", late.Seen, 7), nil, "Fence")
+			return
+		}
+		s.is(s.Fence(ctx, "a", "c1", late.Seen, 7), nil, "Fence")
+		s.want.sessions["a"].token = 7
+		s.refuse(backend.ErrMoved, "a", late)
+		s.is(s.Fence(ctx, "a", "c1", late.Seen, 9), nil, "Fence of what has moved on")
+		s.is(s.Fence(ctx, "a", "c0", 7, 9), nil, "Fence of another creation")
+		s.is(s.Fence(ctx, "b", "c1", 7, 9), nil, "Fence of no session")
+		s.check()
+		s.put("a", extend("c1", 1, 1))
+	}},
+	{"Fence/create", func(s *suite) {
+		if s.Exclusive() {
+			return
+		}
+		s.is(s.Fence(ctx, "a", "c1", 0, 7), nil, "Fence")
+		s.is(s.Fence(ctx, "a", "c1", 0, 8), nil, "Fence again")
+		s.check()
+		s.refuse(backend.ErrMoved, "a", create("c1", 2))
+		s.put("a", create("c2", 2))
+		s.is(s.Fence(ctx, "a", "c2", 0, 9), nil, "Fence of what has been created")
+		s.put("a", extend("c2", 2, 1))
+		s.stage("c3", 0, 2)
+		s.is(s.Fence(ctx, "b", "c3", 0, 7), nil, "Fence of what is staged")
+		b := create("c3", 0)
+		b.After = 2
+		s.refuse(backend.ErrMoved, "b", b)
+		s.Unstage("c3")
+		s.remove("a")
+		s.refuse(backend.ErrMoved, "a", create("c1", 2))
+	}},
+	{"Snapshot/older", func(s *suite) {
+		s.put("a", create("c1", 5))
+		s.is(s.PutSnapshot(ctx, "a", "c1", 4, []byte("at 4")), nil, "PutSnapshot")
+		if !s.Exclusive() {
+			s.is(s.PutSnapshot(ctx, "a", "c1", 3, []byte("at 3")), nil, "PutSnapshot of an older one")
+		}
+		s.want.sessions["a"].snapshot = "at 4"
+		s.check()
+		s.is(s.PutSnapshot(ctx, "a", "c1", 4, []byte("at 4 again")), nil, "PutSnapshot")
+		s.want.sessions["a"].snapshot = "at 4 again"
+		s.check()
+		s.remove("a")
+		s.put("a", create("c2", 1))
+		s.is(s.PutSnapshot(ctx, "a", "c2", 1, []byte("at 1")), nil, "PutSnapshot")
+		s.want.sessions["a"].snapshot = "at 1"
+	}},
+	{"Delete/creation", func(s *suite) {
+		s.put("a", create("c1", 2))
+		s.is(s.Delete(ctx, "a", "c2"), backend.ErrNotFound, "Delete of another creation")
+		s.is(s.Delete(ctx, "a", ""), backend.ErrNotFound, "Delete of another creation")
+		s.check()
+		s.remove("a")
+	}},
+	{"Lease", func(s *suite) {
+		lease := func(name, owner string, ttl time.Duration, want bool) {
+			s.Helper()
+			held, err := s.Lease(ctx, name, owner, ttl)
+			if err != nil || held != want {
+				s.Errorf("Lease %q by %q for %v: %v, error %v, want %v", name, owner, ttl, held, err, want)
+			}
+		}
+		lease("l", "first", time.Hour, true)
+		lease("l", "first", time.Hour, true) // longer
+		lease("l", "second", time.Hour, false)
+		lease("l", "second", 0, false) // not its to give up
+		lease("l", "second", time.Hour, false)
+		lease("other\x00name", "second", time.Hour, true)
+		lease("l", "first", 0, false)
+		lease("l", "second", 50*time.Millisecond, true)
+		time.Sleep(80 * time.Millisecond)
+		lease("l", "first", time.Hour, true)
+		lease("", "", time.Hour, true)
+	}},
+	{"Lease/concurrent", func(s *suite) {
+		var won atomic.Int32
+		all(goroutines, func(i int) {
+			held, err := s.Lease(ctx, "l", fmt.Sprint(i), time.Hour)
+			if err != nil {
+				s.Errorf("Lease: %v", err)
+			}
+			if held {
+				won.Add(1)
+			}
+		})
+		if won.Load() != 1 {
+			s.Errorf("%d of %d hold the lease", won.Load(), goroutines)
+		}
+	}},
+}
