@@ -92,7 +92,7 @@ var sharingCases = []testCase{
 		}
 		b := backend.Batch{Creation: "c1", After: 1, Seen: head.Token + 1, Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}
 		s.refuse(backend.ErrMoved, "a", b)
-		b.Seen = head.Token
+		b.Seen, b.Chain = head.Token, head.Chain
 		s.put("a", b) // nothing but a shared value and a token
 		s.refuse(backend.ErrMoved, "a", b)
 	}},

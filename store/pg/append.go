@@ -1,0 +1,346 @@
+package pg
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// change is a batch as the database takes it.
+type change struct {
+	hash, birth []byte
+	after, last int64
+	seen, next  int64
+	chain       backend.Chain
+	records     []record
+	ids         []taking
+	shared      []value
+	bytes       int
+
+	outcome outcome
+	err     error // if it is not nil there is no outcome
+}
+
+type record struct {
+	seq  int64
+	data []byte
+}
+
+type taking struct {
+	id  [idBytes]byte
+	seq int64
+}
+
+type value struct {
+	hash, name, data []byte
+}
+
+// outcome is what the statement says of a batch. The numbers are those of appendSQL.
+type outcome int
+
+const (
+	landed   outcome = iota
+	notFound         // no session of this creation
+	hasMoved
+	taken
+	inTheWay // another transaction has the session
+)
+
+// newChange copies the batch, which is added to a log whose chain is given.
+func newChange(session string, batch backend.Batch, chain backend.Chain) (*change, error) {
+	if err := checkName("session", session); err != nil {
+		return nil, err
+	}
+	if batch.Next == 0 {
+		return nil, fmt.Errorf("%w: the batch gives the session no token", ErrInvalid)
+	}
+	c := &change{
+		hash: hash(session), seen: int64(batch.Seen), next: int64(batch.Next), chain: chain,
+	}
+	if err := c.add(batch.Creation, batch.After, batch.Records); err != nil {
+		return nil, err
+	}
+	values := map[string]int{}
+	for _, v := range batch.Shared {
+		if err := checkName("shared value", v.Name); err != nil {
+			return nil, err
+		}
+		i, again := values[v.Name]
+		if !again {
+			i = len(c.shared)
+			values[v.Name] = i
+			c.shared = append(c.shared, value{hash: hash(v.Name), name: []byte(v.Name)})
+		}
+		c.shared[i].data = bytes.Clone(data(v.Data))
+		c.bytes += len(v.Data)
+	}
+	// In one order, so that no two transactions wait for each other.
+	slices.SortFunc(c.shared, func(a, b value) int { return bytes.Compare(a.hash, b.hash) })
+	return c, nil
+}
+
+// add adds the records that follow after.
+func (c *change) add(creation string, after uint64, records []backend.Record) error {
+	c.birth = hash(creation)
+	c.after, c.last = number(after), number(after)
+	if after > math.MaxInt64-uint64(len(records)) {
+		c.after, c.last = math.MaxInt64, math.MaxInt64 // no log has so many
+		return nil
+	}
+	size := 0
+	for _, r := range records {
+		size += len(r.Data)
+	}
+	c.bytes += size
+	room := make([]byte, 0, size)
+	ids := map[[idBytes]byte]int{}
+	for i, r := range records {
+		if r.Seq != after+1+uint64(i) {
+			return fmt.Errorf("%w: record %d of the batch has seq %d after %d", ErrInvalid, i, r.Seq, after)
+		}
+		from := len(room)
+		room = append(room, r.Data...)
+		c.records = append(c.records, record{int64(r.Seq), room[from:len(room):len(room)]})
+		c.chain = c.chain.Add(r.Sum)
+		for _, id := range r.IDs {
+			if err := checkID("record's id", id); err != nil {
+				return err
+			}
+			key := idHash(id)
+			if at, again := ids[key]; again {
+				c.ids[at].seq = int64(r.Seq)
+				continue
+			}
+			ids[key] = len(c.ids)
+			c.ids = append(c.ids, taking{key, int64(r.Seq)})
+		}
+	}
+	c.last = int64(after) + int64(len(records))
+	return nil
+}
+
+// Append implements [backend.Backend]. Batches for many sessions share a statement.
+func (b *Backend) Append(ctx context.Context, session string, batch backend.Batch) error {
+	if err := b.enter(ctx); err != nil {
+		return err
+	}
+	defer b.leave()
+	if batch.Create {
+		return b.create(ctx, session, batch)
+	}
+	c, err := newChange(session, batch, batch.Chain)
+	if err != nil {
+		return err
+	}
+	switch begun, err := b.appends.do(ctx, c); {
+	case err != nil && begun:
+		return &backend.UnknownError{Cause: err}
+	case err != nil:
+		return err
+	}
+	if c.err == nil && c.outcome == inTheWay {
+		c.err = b.appendAlone(ctx, c)
+	}
+	if c.err != nil {
+		return c.err
+	}
+	switch c.outcome {
+	case landed:
+		return nil
+	case notFound:
+		return backend.ErrNotFound
+	case taken:
+		return backend.ErrTaken
+	}
+	return backend.ErrMoved
+}
+
+// A group ends with the change that brings it to so much.
+const (
+	groupChanges = 256
+	groupRows    = 4096
+	groupBytes   = 4 << 20
+)
+
+func fits(waiting []*change) int {
+	n, rows, size := 0, 0, 0
+	for n < len(waiting) && n < groupChanges && rows < groupRows && size < groupBytes {
+		c := waiting[n]
+		rows += len(c.records) + len(c.ids) + len(c.shared)
+		size += c.bytes
+		n++
+	}
+	return n
+}
+
+// appendGroup does what can be done without waiting for another writer of one of the
+// sessions. What a failure or another writer keeps from being done is in the way: its caller
+// tries again, alone.
+func (b *Backend) appendGroup(group []*change) {
+	// Its callers may leave meanwhile.
+	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, b.sql(appendSQL), appendArgs(group)...)
+		if err != nil {
+			return err
+		}
+		return scanOutcomes(rows, group)
+	})
+	if err == nil {
+		return
+	}
+	// One that is refused takes the others with it.
+	again := judge(true, err) == refused && (len(group) > 1 || isTaken(err))
+	for _, c := range group {
+		if c.err = err; again {
+			c.err, c.outcome = nil, inTheWay
+		}
+	}
+}
+
+// appendAlone waits for the session's row, while it holds nothing else, and appends then.
+func (b *Backend) appendAlone(ctx context.Context, c *change) error {
+	group := []*change{c}
+	err := b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
+		var batch pgx.Batch
+		batch.Queue(b.sql(`SELECT num FROM patchlog.sessions WHERE hash = $1 FOR NO KEY UPDATE`), c.hash)
+		batch.Queue(b.sql(appendSQL), appendArgs(group)...)
+		results := conn.SendBatch(ctx, &batch)
+		_, err := results.Exec()
+		if err == nil {
+			var rows pgx.Rows
+			if rows, err = results.Query(); err == nil {
+				err = scanOutcomes(rows, group)
+			}
+		}
+		return first(err, results.Close())
+	})
+	if isTaken(err) {
+		c.outcome, err = taken, nil
+	}
+	if err == nil && c.outcome == inTheWay {
+		err = errors.New("the session's row was locked and is not there")
+	}
+	return err
+}
+
+// isTaken reports whether a record or an id of a log was in the way.
+func isTaken(err error) bool {
+	table, _, ok := violates(err)
+	return ok && (table == "records" || table == "ids")
+}
+
+// first returns the error that came first.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scanOutcomes(rows pgx.Rows, group []*change) error {
+	var i, o int64
+	_, err := pgx.ForEachRow(rows, []any{&i, &o}, func() error {
+		group[i-1].outcome = outcome(o)
+		return nil
+	})
+	return err
+}
+
+// appendSQL appends the batches whose sessions are as they say, but for those that another
+// transaction has locked, and says of each what became of it. The statement sees the tables
+// as they were when it began. That is after the commit that a batch names was acknowledged:
+// what does not match then never will. What is locked is looked at again as it is now.
+const appendSQL = `
+WITH asked AS (
+	SELECT u.*, s.num, s.last AS was, s.token
+	FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
+		WITH ORDINALITY AS u(hash, birth, after, seen, next, head, since, sum, i)
+	LEFT JOIN patchlog.sessions s ON s.hash = u.hash AND s.birth = u.birth
+), taken AS (
+	SELECT DISTINCT a.i
+	FROM unnest($9::bigint[], $10::bytea[]) AS x(i, id)
+	JOIN asked a ON a.i = x.i
+	JOIN patchlog.ids d ON d.num = a.num AND d.id = x.id
+), locked AS (
+	SELECT s.num, a.i
+	FROM asked a JOIN patchlog.sessions s ON s.num = a.num
+	WHERE s.state = 0 AND s.last = a.after AND s.token = a.seen AND a.i NOT IN (SELECT i FROM taken)
+	ORDER BY s.num
+	FOR NO KEY UPDATE OF s SKIP LOCKED
+), done AS (
+	UPDATE patchlog.sessions s
+	SET last = a.head, token = a.next, since = a.since, sum = a.sum, touched = now()
+	FROM locked l JOIN asked a ON a.i = l.i
+	WHERE s.num = l.num
+	RETURNING a.i, s.num
+), put_records AS (
+	INSERT INTO patchlog.records (num, seq, data)
+	SELECT d.num, x.seq, x.data
+	FROM unnest($12::bigint[], $13::bigint[], $14::bytea[]) AS x(i, seq, data) JOIN done d ON d.i = x.i
+), put_ids AS (
+	INSERT INTO patchlog.ids (num, id, seq)
+	SELECT d.num, x.id, x.seq
+	FROM unnest($9::bigint[], $10::bytea[], $11::bigint[]) AS x(i, id, seq) JOIN done d ON d.i = x.i
+), put_shared AS (
+	INSERT INTO patchlog.shared (hash, name, data)
+	SELECT DISTINCT ON (x.hash) x.hash, x.name, x.data
+	FROM unnest($15::bigint[], $16::bytea[], $17::bytea[], $18::bytea[]) AS x(i, hash, name, data) JOIN done d ON d.i = x.i
+	ORDER BY x.hash, x.i DESC
+	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
+)
+SELECT a.i, (CASE
+	WHEN d.i IS NOT NULL THEN 0
+	WHEN a.num IS NULL THEN 1
+	WHEN a.was <> a.after OR a.token <> a.seen THEN 2
+	WHEN t.i IS NOT NULL THEN 3
+	ELSE 4 END)::bigint
+FROM asked a LEFT JOIN done d ON d.i = a.i LEFT JOIN taken t ON t.i = a.i`
+
+func appendArgs(group []*change) []any {
+	n := len(group)
+	hashes, births := make([][]byte, n), make([][]byte, n)
+	after, seen, next, head, since, sum := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	var rows rows
+	for i, c := range group {
+		hashes[i], births[i] = c.hash, c.birth
+		after[i], seen[i], next[i], head[i] = c.after, c.seen, c.next, c.last
+		since[i], sum[i] = int64(c.chain.Since), int64(c.chain.Sum)
+		rows.add(int64(i+1), c)
+	}
+	return []any{hashes, births, after, seen, next, head, since, sum,
+		rows.idOf, rows.ids, rows.idSeqs,
+		rows.recordOf, rows.seqs, rows.datas,
+		rows.sharedOf, rows.sharedHashes, rows.names, rows.values}
+}
+
+// rows are the rows that changes insert, column by column.
+type rows struct {
+	idOf, idSeqs                []int64
+	ids                         [][]byte
+	recordOf, seqs              []int64
+	datas                       [][]byte
+	sharedOf                    []int64
+	sharedHashes, names, values [][]byte
+}
+
+func (r *rows) add(i int64, c *change) {
+	for k := range c.ids {
+		r.idOf, r.ids, r.idSeqs = append(r.idOf, i), append(r.ids, c.ids[k].id[:]), append(r.idSeqs, c.ids[k].seq)
+	}
+	for _, x := range c.records {
+		r.recordOf, r.seqs, r.datas = append(r.recordOf, i), append(r.seqs, x.seq), append(r.datas, x.data)
+	}
+	for _, v := range c.shared {
+		r.sharedOf, r.sharedHashes = append(r.sharedOf, i), append(r.sharedHashes, v.hash)
+		r.names, r.values = append(r.names, v.name), append(r.values, v.data)
+	}
+}

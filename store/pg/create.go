@@ -1,0 +1,104 @@
+package pg
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// create creates a session, of what is staged for it if anything is.
+func (b *Backend) create(ctx context.Context, session string, batch backend.Batch) error {
+	chain, isStaged := b.staged.chain(batch.Creation)
+	c, err := newChange(session, batch, chain)
+	if err = first(err, checkID("creation id", batch.Creation)); err != nil {
+		return b.existsOr(ctx, session, err)
+	}
+	text := createSQL
+	switch {
+	case isStaged:
+		text = createStagedSQL
+	case c.after != 0:
+		return b.existsOr(ctx, session, backend.ErrMoved)
+	}
+	var created bool
+	err = b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
+		var num int64
+		err := conn.QueryRow(ctx, b.sql(text+createRestSQL), createArgs(session, batch, c)...).Scan(&num)
+		created = err == nil
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	switch table, constraint, there := violates(err); {
+	case there && constraint == "sessions_hash_key":
+		return backend.ErrExists
+	case there && table == "sessions", err == nil && !created:
+		return b.existsOr(ctx, session, backend.ErrMoved)
+	case isTaken(err):
+		return backend.ErrTaken
+	case err != nil:
+		return err
+	}
+	b.staged.drop(batch.Creation)
+	return nil
+}
+
+// existsOr returns ErrExists if the session is there, and else the other error.
+func (b *Backend) existsOr(ctx context.Context, session string, other error) error {
+	exists := false
+	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, b.sql(`SELECT count(*) > 0 FROM patchlog.sessions WHERE hash = $1`), hash(session)).Scan(&exists)
+	})
+	switch {
+	case err != nil:
+		return err
+	case exists:
+		return backend.ErrExists
+	}
+	return other
+}
+
+const createSQL = `
+WITH made AS (
+	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, since, sum)
+	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $9 WHERE $5::bigint = 0
+	RETURNING num
+)`
+
+// createStagedSQL makes a session of a staged one.
+const createStagedSQL = `
+WITH made AS (
+	UPDATE patchlog.sessions
+	SET hash = $1, name = $3, creation = $4, state = 0, last = $6, token = $7, since = $8, sum = $9, created = now(), touched = now()
+	WHERE birth = $2 AND state = 1 AND last = $5
+	RETURNING num
+)`
+
+// createRestSQL has the session's row before all others: the shared values are sorted,
+// which takes the row.
+const createRestSQL = `, put_meta AS (
+	INSERT INTO patchlog.metas (num, data) SELECT num, $10 FROM made
+), put_records AS (
+	INSERT INTO patchlog.records (num, seq, data)
+	SELECT m.num, x.seq, x.data FROM made m, unnest($11::bigint[], $12::bytea[]) AS x(seq, data)
+), put_ids AS (
+	INSERT INTO patchlog.ids (num, id, seq)
+	SELECT m.num, x.id, x.seq FROM made m, unnest($13::bytea[], $14::bigint[]) AS x(id, seq)
+), put_shared AS (
+	INSERT INTO patchlog.shared (hash, name, data)
+	SELECT x.hash, x.name, x.data FROM made m, unnest($15::bytea[], $16::bytea[], $17::bytea[]) AS x(hash, name, data)
+	ORDER BY x.hash
+	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
+)
+SELECT num FROM made`
+
+func createArgs(session string, batch backend.Batch, c *change) []any {
+	var rows rows
+	rows.add(0, c)
+	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Since), int64(c.chain.Sum),
+		data(batch.Meta), rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values}
+}

@@ -1,0 +1,31 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Lease implements [backend.Backend]. The time is the server's.
+func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
+	err = b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+		if ttl <= 0 {
+			_, err := c.Exec(ctx, b.sql(`DELETE FROM patchlog.leases WHERE hash = $1 AND owner = $2`), hash(name), []byte(owner))
+			return err
+		}
+		err := c.QueryRow(ctx, b.sql(`
+			INSERT INTO patchlog.leases AS l (hash, name, owner, until)
+			VALUES ($1, $2, $3, clock_timestamp() + $4::bigint * interval '1 microsecond')
+			ON CONFLICT (hash) DO UPDATE SET owner = excluded.owner, until = clock_timestamp() + $4::bigint * interval '1 microsecond'
+			WHERE l.owner = excluded.owner OR l.until <= clock_timestamp()
+			RETURNING true`), hash(name), []byte(name), []byte(owner), max(ttl.Microseconds(), 1)).Scan(&held)
+		if errors.Is(err, pgx.ErrNoRows) {
+			held = false
+			return nil
+		}
+		return err
+	})
+	return held && err == nil, err
+}

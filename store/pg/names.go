@@ -1,0 +1,68 @@
+package pg
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// hash is by what a name or a creation id is found.
+func hash(name string) []byte {
+	h := sha256.Sum256([]byte(name))
+	return h[:]
+}
+
+const idBytes = 16
+
+// idHash is by what an id is found.
+func idHash(id string) [idBytes]byte {
+	h := sha256.Sum256([]byte(id))
+	return [idBytes]byte(h[:])
+}
+
+// checkName reports whether a session or a shared value may have this name.
+func checkName(what, name string) error {
+	if name == "" || len(name) > backend.MaxNameBytes {
+		return fmt.Errorf("%w: a %s's name has %d bytes, and may have 1 to %d", ErrInvalid, what, len(name), backend.MaxNameBytes)
+	}
+	return nil
+}
+
+// checkID reports whether a record may take this id, or a session be created under it.
+func checkID(what, id string) error {
+	if len(id) > backend.MaxNameBytes {
+		return fmt.Errorf("%w: a %s has %d bytes, and may have %d", ErrInvalid, what, len(id), backend.MaxNameBytes)
+	}
+	return nil
+}
+
+// The indexes by prefix hold so much of a name.
+const indexedBytes = 1024
+
+// behind returns the first byte string that is above all which begin with prefix, as far as
+// it is compared with what the indexes hold.
+func behind(prefix string) []byte {
+	out := []byte(prefix)
+	for len(out) > 0 {
+		if last := len(out) - 1; out[last] != 0xff {
+			out[last]++
+			return out
+		}
+		out = out[:len(out)-1]
+	}
+	return bytes.Repeat([]byte{0xff}, indexedBytes+1)
+}
+
+// number is a seq as the database holds it. One that no log has stays one.
+func number(seq uint64) int64 { return int64(min(seq, math.MaxInt64)) }
+
+// data is bytes as the database holds them: none are not null.
+func data(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,161 @@
+package pg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Backend keeps sessions in a PostgreSQL database. It is a shared backend: any number of
+// processes may have one open on the same schema.
+type Backend struct {
+	opts    Options
+	pool    *pgxpool.Pool
+	schema  string // quoted, with the dot
+	appends *lanes[*change]
+	looks   *lanes[*look]
+	staged  staging
+
+	mu     sync.Mutex
+	closed bool
+	calls  sync.WaitGroup // those under way
+}
+
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Checker = (*Backend)(nil)
+)
+
+// How many groups of calls are worked on at a time.
+const (
+	appendLanes = 4
+	lookLanes   = 4
+)
+
+// Open opens a store on the database that dsn names: a URL or key words and values as libpq
+// has them, "" for what the PG* variables say. The store's Close closes the connections.
+func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*store.Store, error) {
+	if err := sopts.Validate(); err != nil {
+		return nil, err
+	}
+	b, err := OpenBackend(ctx, dsn, opts)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.New(b, sopts)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return s, nil
+}
+
+// OpenBackend opens the backend that [Open] makes a store of. It connects, and makes the
+// schema or brings it up to date unless opts say otherwise. It fails with a [*VersionError]
+// if it cannot use the schema that is there.
+func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error) {
+	config, err := configure(dsn, opts)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{opts: opts.withDefaults(), pool: pool}
+	b.schema = pgx.Identifier{b.opts.Schema}.Sanitize() + "."
+	b.appends = &lanes[*change]{max: min(appendLanes, int(config.MaxConns)), fits: fits, work: b.appendGroup}
+	b.looks = &lanes[*look]{max: min(lookLanes, int(config.MaxConns)), fits: fitsLooks, work: b.lookGroup}
+	if err := b.prepare(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// configure reads the connection string. No error has it, or a part of it: it may hold a
+// password.
+func configure(dsn string, opts Options) (*pgxpool.Config, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	given, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	says := func(key string) bool { _, ok := given.RuntimeParams[key]; return ok }
+	// Statements that are prepared under a name are lost behind a pooler that gives each
+	// transaction another connection.
+	if !says("default_query_exec_mode") {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	switch {
+	case opts.MaxConns > 0:
+		config.MaxConns = int32(opts.MaxConns)
+	case !says("pool_max_conns"):
+		config.MaxConns = DefaultMaxConns
+	}
+	switch {
+	case opts.ConnectTimeout > 0:
+		config.ConnConfig.ConnectTimeout = opts.ConnectTimeout
+	case !strings.Contains(dsn, "connect_timeout") && given.ConnectTimeout == 0:
+		config.ConnConfig.ConnectTimeout = DefaultConnectTimeout
+	}
+	if !says("application_name") {
+		config.ConnConfig.RuntimeParams["application_name"] = "patchlog"
+	}
+	return config, nil
+}
+
+// unreadable is the error of a connection string that cannot be read. What the driver says
+// of it quotes it, and hides only such passwords as it finds.
+func unreadable(err error) error {
+	if file := (*fs.PathError)(nil); errors.As(err, &file) {
+		return fmt.Errorf("%w: the connection string names a file that cannot be read: %w", ErrInvalid, file)
+	}
+	return fmt.Errorf("%w: the connection string cannot be read; it is not shown, since it may hold a password", ErrInvalid)
+}
+
+// sql is a statement with the name of the schema.
+func (b *Backend) sql(text string) string {
+	if b.opts.Schema == DefaultSchema {
+		return text
+	}
+	return strings.ReplaceAll(text, "patchlog.", b.schema)
+}
+
+// Exclusive implements [backend.Backend].
+func (b *Backend) Exclusive() bool { return false }
+
+// Close implements [backend.Backend]. It waits for calls under way, and drops what is
+// staged.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return backend.ErrClosed
+	}
+	b.closed = true
+	b.mu.Unlock()
+	b.calls.Wait()
+	for _, creation := range b.staged.all() {
+		b.unstage(creation)
+	}
+	b.appends.run.Wait()
+	b.looks.run.Wait()
+	b.pool.Close()
+	return nil
+}

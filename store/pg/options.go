@@ -1,0 +1,79 @@
+package pg
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Defaults of [Options].
+const (
+	DefaultSchema           = "patchlog"
+	DefaultMaxConns         = 10
+	DefaultStatementTimeout = 10 * time.Second
+	DefaultConnectTimeout   = 5 * time.Second
+)
+
+// Options say how a database is used. The zero value means the defaults.
+type Options struct {
+	// Schema is the name of the schema that holds the tables. "" means [DefaultSchema].
+	Schema string
+
+	// MaxConns is how many connections may be open at a time. 0 means what the connection
+	// string says as pool_max_conns, and [DefaultMaxConns] if it says nothing.
+	MaxConns int
+
+	// StatementTimeout is how long a call waits for a connection to be free, and then for
+	// each answer of the server. It is kept by the client, and holds for calls whose context
+	// has no deadline too. 0 means [DefaultStatementTimeout].
+	StatementTimeout time.Duration
+
+	// ConnectTimeout is how long it may take to make a connection. 0 means what the
+	// connection string says as connect_timeout, and [DefaultConnectTimeout] if it says
+	// nothing.
+	ConnectTimeout time.Duration
+
+	// NoMigrate refuses a database whose schema is not there or of an older version. Without
+	// it, opening makes the schema or brings it up to date, which the role must be allowed
+	// to do; a schema that is up to date takes no such right.
+	NoMigrate bool
+
+	// Logger gets what an operator should know. nil means [slog.Default].
+	Logger *slog.Logger
+}
+
+// ErrInvalid is the error of options or arguments that cannot be.
+var ErrInvalid = errors.New("invalid")
+
+// Validate reports the first thing wrong with the options.
+func (o Options) Validate() error {
+	switch {
+	case len(o.Schema) > 63 || !utf8.ValidString(o.Schema) || strings.ContainsRune(o.Schema, 0):
+		return fmt.Errorf("%w: Schema %q: a name has up to 63 bytes of UTF-8 without NUL", ErrInvalid, o.Schema)
+	case strings.HasPrefix(o.Schema, "pg_"):
+		return fmt.Errorf("%w: Schema %q: names that begin with pg_ are the server's own", ErrInvalid, o.Schema)
+	case o.MaxConns < 0 || o.MaxConns > 1<<16:
+		return fmt.Errorf("%w: MaxConns is %d", ErrInvalid, o.MaxConns)
+	case o.StatementTimeout < 0:
+		return fmt.Errorf("%w: StatementTimeout is %v", ErrInvalid, o.StatementTimeout)
+	case o.ConnectTimeout < 0:
+		return fmt.Errorf("%w: ConnectTimeout is %v", ErrInvalid, o.ConnectTimeout)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Schema == "" {
+		o.Schema = DefaultSchema
+	}
+	if o.StatementTimeout == 0 {
+		o.StatementTimeout = DefaultStatementTimeout
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return o
+}

@@ -1,0 +1,88 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+var ctx = context.Background()
+
+func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
+	t.Helper()
+	b, err := pg.OpenBackend(ctx, dsn, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, b) })
+	return b
+}
+
+func closed(t testing.TB, b *pg.Backend) {
+	t.Helper()
+	if err := b.Close(); err != nil && !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// suite runs the suite of all backends, each test in a schema of its own.
+func suite(t *testing.T, dsn string, opts pg.Options) {
+	n := 0
+	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
+		n++
+		opts := opts
+		opts.Schema = "test " + string(rune('a'+n/26)) + string(rune('a'+n%26))
+		b := open(t, dsn, opts)
+		t.Cleanup(func() {
+			closed(t, b)
+			if err := open(t, dsn, opts).Check(ctx); err != nil {
+				t.Errorf("Check: %v", err)
+			}
+		})
+		return b, func() backend.Backend {
+			closed(t, b)
+			b = open(t, dsn, opts)
+			return b
+		}
+	})
+}
+
+// quick returns the connection string of an empty database that need not survive a crash.
+func quick(t *testing.T) string {
+	return pgtest.Start(t, pgtest.Options{NoSync: true}).Database(t)
+}
+
+func TestBackend(t *testing.T) { suite(t, quick(t), pg.Options{}) }
+
+// TestPooled runs the suite behind a pooler that gives each transaction another connection.
+func TestPooled(t *testing.T) { suite(t, pgtest.PgBouncer(t, quick(t)), pg.Options{}) }
+
+// TestIsolation runs the suite on servers whose transactions are of each kind.
+func TestIsolation(t *testing.T) {
+	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			dsn := quick(t)
+			config, err := pgx.ParseConfig(dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET default_transaction_isolation = '"+level+"'")
+			suite(t, dsn, pg.Options{})
+		})
+	}
+}
+
+// TestPrepared runs the suite with the statements that a direct connection may keep.
+func TestPrepared(t *testing.T) {
+	suite(t, quick(t)+" default_query_exec_mode=cache_statement", pg.Options{})
+}

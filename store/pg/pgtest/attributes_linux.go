@@ -1,0 +1,11 @@
+package pgtest
+
+import "syscall"
+
+func attributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
+	if uid, gid, ok := unprivileged(); ok {
+		a.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	}
+	return a
+}

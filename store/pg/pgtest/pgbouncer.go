@@ -1,0 +1,80 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PgBouncer starts a PgBouncer in transaction mode before the database that dsn names, and
+// returns a connection string through it. It ends with the test. The test is skipped, or
+// fails, as it is without a server, if PgBouncer is not installed.
+func PgBouncer(t testing.TB, dsn string) string {
+	t.Helper()
+	program, err := find("pgbouncer")
+	if err != nil {
+		missing(t, "PgBouncer is not installed (apt-get install pgbouncer)")
+	}
+	to, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := os.MkdirTemp("", "pgbouncer")
+	if err == nil {
+		err = own(folder)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	config := filepath.Join(folder, "ini")
+	text := fmt.Sprintf(`[databases]
+%s = host=%s port=%d dbname=%s user=%s
+[pgbouncer]
+listen_addr =
+listen_port = 6432
+unix_socket_dir = %s
+auth_type = any
+pool_mode = transaction
+default_pool_size = 8
+max_client_conn = 500
+ignore_startup_parameters = extra_float_digits
+`, to.Database, to.Host, to.Port, to.Database, to.User, folder)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(folder, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	process := command(program, config)
+	process.Dir, process.Stdout, process.Stderr = folder, log, log
+	if err := launch(process); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	through := fmt.Sprintf("host=%s port=6432 user=%s dbname=%s sslmode=disable", folder, to.User, to.Database)
+	for range 200 {
+		ctx, stop := context.WithTimeout(context.Background(), time.Second)
+		c, connect := pgx.Connect(ctx, through)
+		if err = connect; err == nil {
+			_ = c.Close(ctx)
+			stop()
+			return through
+		}
+		stop()
+		time.Sleep(20 * time.Millisecond)
+	}
+	said, _ := os.ReadFile(log.Name())
+	t.Fatalf("PgBouncer does not answer: %v: %s", err, said)
+	return ""
+}

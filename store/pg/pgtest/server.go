@@ -1,0 +1,316 @@
+// Package pgtest runs PostgreSQL servers for tests. A server is a cluster of its own in a
+// temporary folder, which listens on a Unix socket there and nowhere else. It ends with the
+// test process, also if that is killed.
+//
+// Where no server is installed the test is skipped, or fails if the environment variable
+// PATCHLOG_NEED_POSTGRES is set.
+package pgtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Need is the environment variable that makes a test fail where no server is installed.
+const Need = "PATCHLOG_NEED_POSTGRES"
+
+// Options of [Start]. The zero value means the defaults.
+type Options struct {
+	// NoSync leaves out the syncs that make commits durable.
+	NoSync bool
+
+	// Settings are added to postgresql.conf.
+	Settings []string
+}
+
+// Server is a server that a test started.
+type Server struct {
+	folder   string
+	settings []string
+	programs string
+
+	mu      sync.Mutex
+	process *exec.Cmd
+	ended   chan struct{} // closed when the process has ended
+}
+
+// Start makes a cluster and starts its server. They are gone when the test ends.
+func Start(t testing.TB, opts Options) *Server {
+	t.Helper()
+	s := blank(t)
+	t.Cleanup(s.remove)
+	if err := s.start(opts); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// blank returns a server without a cluster.
+func blank(t testing.TB) *Server {
+	t.Helper()
+	programs, err := find("initdb")
+	if err != nil {
+		missing(t, "no PostgreSQL server is installed (apt-get install postgresql, or put initdb and postgres in PATH)")
+	}
+	s, err := newServer(filepath.Dir(programs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newServer(programs string) (*Server, error) {
+	folder, err := os.MkdirTemp("", "pgtest") // short, as a socket's path must be
+	if err == nil {
+		err = own(folder)
+	}
+	return &Server{folder: folder, programs: programs}, err
+}
+
+// missing skips the test, or fails it where what is missing must be there.
+func missing(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv(Need) != "" {
+		t.Fatalf("%s, and %s is set", what, Need)
+	}
+	t.Skip(what)
+}
+
+// find returns the path of a program in PATH or where Debian puts those of a server.
+func find(program string) (string, error) {
+	if path, err := exec.LookPath(program); err == nil {
+		return path, nil
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
+	more, _ := filepath.Glob("/usr/sbin/" + program)
+	found = append(found, more...)
+	if len(found) == 0 {
+		return "", exec.ErrNotFound
+	}
+	slices.SortFunc(found, func(a, b string) int { return len(a) - len(b) })
+	return found[len(found)-1], nil
+}
+
+func (s *Server) start(opts Options) error {
+	if err := s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"); err != nil {
+		return err
+	}
+	s.settings = opts.Settings
+	if opts.NoSync {
+		s.settings = append(slices.Clone(s.settings), "fsync=off")
+	}
+	return s.Start()
+}
+
+func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+
+// DSN is the connection string of one of the server's databases, as its superuser.
+func (s *Server) DSN(database string) string {
+	return fmt.Sprintf("host=%s port=5432 user=postgres dbname=%s sslmode=disable", s.folder, database)
+}
+
+// Start starts the server, which is not running.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	args := []string{"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB"}
+	for _, setting := range s.settings {
+		args = append(args, "-c", setting)
+	}
+	log, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	process := command(filepath.Join(s.programs, "postgres"), args...)
+	process.Dir, process.Stdout, process.Stderr = s.folder, log, log
+	if err := launch(process); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = process.Wait()
+		close(ended)
+	}()
+	s.process, s.ended = process, ended
+	return s.await(ended)
+}
+
+// await waits until the server takes connections.
+func (s *Server) await(ended chan struct{}) error {
+	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
+	defer stop()
+	for {
+		c, err := pgx.Connect(ctx, s.DSN("postgres"))
+		if err == nil {
+			return c.Close(ctx)
+		}
+		select {
+		case <-ended:
+			return fmt.Errorf("the server ended: %s", s.Log())
+		case <-ctx.Done():
+			return fmt.Errorf("the server does not answer: %w: %s", err, s.Log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the server in good order, with the connections that it has.
+func (s *Server) Stop() { s.end(syscall.SIGINT) }
+
+// Kill ends the server and all its processes at once, as a crash does.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+func (s *Server) end(how syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return
+	}
+	if how == syscall.SIGKILL { // the process group: those that serve connections live on else for a while
+		_ = syscall.Kill(-s.process.Process.Pid, how)
+	} else {
+		_ = s.process.Process.Signal(how)
+	}
+	<-s.ended
+	s.process = nil
+}
+
+// Restart stops the server and starts it again.
+func (s *Server) Restart() error {
+	s.Stop()
+	return s.Start()
+}
+
+// Log is the server's log.
+func (s *Server) Log() string {
+	log, _ := os.ReadFile(filepath.Join(s.folder, "log"))
+	return string(log)
+}
+
+func (s *Server) remove() {
+	s.end(syscall.SIGQUIT)
+	_ = os.RemoveAll(s.folder)
+}
+
+// Standby starts a synchronous standby of the server: a commit is acknowledged once it can
+// be seen there too. The server is restarted.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	standby := blank(t)
+	t.Cleanup(standby.remove)
+	if err := standby.follow(s); err != nil {
+		t.Fatal(err)
+	}
+	return standby
+}
+
+func (s *Server) follow(primary *Server) error {
+	if err := s.run("pg_basebackup", "-D", s.data(), "-h", primary.folder, "-p", "5432", "-U", "postgres", "-R", "-c", "fast", "--no-sync", "-X", "stream"); err != nil {
+		return err
+	}
+	conf, err := os.OpenFile(filepath.Join(s.data(), "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = fmt.Fprintf(conf, "\nprimary_conninfo = 'host=%s port=5432 user=postgres application_name=standby'\n", primary.folder)
+		err = errors.Join(err, conf.Close())
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.Start(); err != nil {
+		return err
+	}
+	primary.settings = append(slices.Clone(primary.settings), "synchronous_standby_names=standby", "synchronous_commit=remote_apply")
+	return primary.Restart()
+}
+
+// Promote makes a standby take writes.
+func (s *Server) Promote() error {
+	s.settings = append(slices.Clone(s.settings), "synchronous_standby_names=")
+	return s.run("pg_ctl", "promote", "-w", "-D", s.data())
+}
+
+// run runs one of the server's programs to its end.
+func (s *Server) run(program string, args ...string) error {
+	c := command(filepath.Join(s.programs, program), args...)
+	var out bytes.Buffer
+	c.Dir, c.Stdout, c.Stderr = s.folder, &out, &out
+	err := launch(c)
+	if err == nil {
+		err = c.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", program, err, out.String())
+	}
+	return nil
+}
+
+// command is a command in a process group of its own, which ends with the one that started
+// it.
+func command(program string, args ...string) *exec.Cmd {
+	c := exec.Command(program, args...)
+	c.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PG") }), "LC_ALL=C")
+	c.SysProcAttr = attributes()
+	return c
+}
+
+// unprivileged returns the ids of a user that a server may run as, if this process runs as
+// root, as which it may not.
+func unprivileged() (uid, gid int, ok bool) {
+	if os.Geteuid() != 0 {
+		return 0, 0, false
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, err1 := strconv.Atoi(u.Uid)
+			gid, err2 := strconv.Atoi(u.Gid)
+			if err1 == nil && err2 == nil {
+				return uid, gid, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// own gives a folder to the user that the server runs as.
+func own(folder string) error {
+	if uid, gid, ok := unprivileged(); ok {
+		return os.Chown(folder, uid, gid)
+	}
+	return nil
+}
+
+// starter starts processes. The system ends them with the thread that started them: it is
+// one that lives as long as this process does.
+var starter = sync.OnceValue(func() chan func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+func launch(c *exec.Cmd) error {
+	result := make(chan error)
+	starter() <- func() { result <- c.Start() }
+	return <-result
+}

@@ -1,0 +1,99 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var (
+	mu     sync.Mutex
+	common *Server
+	count  atomic.Int64
+)
+
+// New returns the connection string of an empty database, on a server that all tests of the
+// process share. The database is gone when the test ends.
+func New(t testing.TB) string {
+	t.Helper()
+	s := Common(t)
+	return s.Database(t)
+}
+
+// Common returns the server that the tests of the process share. A TestMain calls
+// [StopCommon] when all have ended.
+func Common(t testing.TB) *Server {
+	t.Helper()
+	mu.Lock()
+	defer mu.Unlock()
+	if common != nil {
+		return common
+	}
+	s := blank(t)
+	if err := s.start(Options{}); err != nil {
+		s.remove()
+		t.Fatal(err)
+	}
+	common = s
+	return s
+}
+
+// StopCommon ends the server that tests share, if one was started, and removes its files.
+func StopCommon() {
+	mu.Lock()
+	defer mu.Unlock()
+	if common != nil {
+		common.remove()
+		common = nil
+	}
+}
+
+// Main runs the tests of a package and ends the server that they share. It is what a
+// TestMain passes to os.Exit.
+func Main(m *testing.M) int {
+	defer StopCommon()
+	return m.Run()
+}
+
+// Database makes an empty database on the server, and returns its connection string. It is
+// dropped when the test ends.
+func (s *Server) Database(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprint("test", count.Add(1))
+	s.Exec(t, "CREATE DATABASE "+name)
+	t.Cleanup(func() {
+		c, err := pgx.Connect(context.Background(), s.DSN("postgres"))
+		if err != nil { // the test has stopped the server
+			return
+		}
+		defer c.Close(context.Background())
+		if _, err := c.Exec(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("drop the test's database: %v", err)
+		}
+	})
+	return s.DSN(name)
+}
+
+// Exec runs a statement as the superuser.
+func (s *Server) Exec(t testing.TB, sql string) {
+	t.Helper()
+	Exec(t, s.DSN("postgres"), sql)
+}
+
+// Exec runs a statement on a connection of its own.
+func Exec(t testing.TB, dsn, sql string) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if _, err := c.Exec(ctx, sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}

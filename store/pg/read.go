@@ -1,0 +1,241 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// query collects the rows of one statement that only reads.
+func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) (out []T, err error) {
+	err = b.call(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+		rows, err := c.Query(ctx, b.sql(text), args...)
+		if err == nil {
+			out, err = pgx.CollectRows(rows, scan)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// headColumns are what scanHead takes, of a session s and its meta m.
+const headColumns = `s.creation, m.data, s.last, s.token, s.since, s.sum`
+
+type listed struct {
+	name, creation, meta    []byte
+	last, token, since, sum int64
+}
+
+func (l listed) head() (backend.Head, error) {
+	h := backend.Head{Creation: string(l.creation), Meta: l.meta, Last: uint64(l.last), Token: backend.Token(l.token),
+		Chain: backend.Chain{Since: uint64(l.since), Sum: uint32(l.sum)}}
+	if l.meta == nil {
+		return backend.Head{}, fmt.Errorf("%w: the meta record is missing", backend.ErrDamaged)
+	}
+	return h, nil
+}
+
+func scanListed(row pgx.CollectableRow) (l listed, err error) {
+	err = row.Scan(&l.name, &l.creation, &l.meta, &l.last, &l.token, &l.since, &l.sum)
+	return l, err
+}
+
+// Head implements [backend.Backend].
+func (b *Backend) Head(ctx context.Context, session string) (backend.Head, error) {
+	found, err := query(ctx, b, scanListed, `
+		SELECT s.name, `+headColumns+`
+		FROM patchlog.sessions s LEFT JOIN patchlog.metas m ON m.num = s.num
+		WHERE s.hash = $1`, hash(session))
+	if err != nil {
+		return backend.Head{}, err
+	}
+	if len(found) == 0 {
+		return backend.Head{}, backend.ErrNotFound
+	}
+	return found[0].head()
+}
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
+	found, err := query(ctx, b, scanListed, `
+		SELECT s.name, `+headColumns+`
+		FROM patchlog.sessions s LEFT JOIN patchlog.metas m ON m.num = s.num
+		WHERE s.hash IS NOT NULL
+			AND substring(s.name FROM 1 FOR 1024) >= substring($1::bytea FROM 1 FOR 1024)
+			AND substring(s.name FROM 1 FOR 1024) < $2
+			AND s.name > $3 AND substring(s.name FROM 1 FOR length($4::bytea)) = $4
+		ORDER BY substring(s.name FROM 1 FOR 1024), s.name
+		LIMIT $5`, []byte(max(prefix, after)), behind(prefix), []byte(after), []byte(prefix), max(limit, 0))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]backend.Listed, len(found))
+	for i, l := range found {
+		out[i].Session = string(l.name)
+		out[i].Head, out[i].Err = l.head()
+	}
+	return out, nil
+}
+
+type found struct {
+	seq  *int64 // nil if the session is there, and nothing else
+	data []byte
+}
+
+func scanFound(row pgx.CollectableRow) (f found, err error) {
+	err = row.Scan(&f.seq, &f.data)
+	return f, err
+}
+
+// Read implements [backend.Backend].
+func (b *Backend) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+	rows, err := query(ctx, b, scanFound, `
+		SELECT r.seq, r.data
+		FROM patchlog.sessions s LEFT JOIN LATERAL (
+			SELECT seq, data FROM (
+				SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) AS bytes
+				FROM (SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq >= $3 AND seq <= s.last ORDER BY seq LIMIT $4) page
+			) measured
+			WHERE bytes <= $5 OR seq = $3
+		) r ON true
+		WHERE s.hash = $1 AND s.birth = $2
+		ORDER BY r.seq`, hash(session), hash(creation), number(max(from, 1)), max(maxRecords, 1), max(maxBytes, 0))
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, backend.ErrNotFound
+	}
+	var out []backend.Record
+	for i, r := range rows {
+		if r.seq == nil || uint64(*r.seq) != max(from, 1)+uint64(i) {
+			break
+		}
+		out = append(out, backend.Record{Seq: uint64(*r.seq), Data: r.data})
+	}
+	return out, nil
+}
+
+// Pick implements [backend.Backend].
+func (b *Backend) Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	wanted := make([]int64, len(seqs))
+	for i, seq := range seqs {
+		wanted[i] = number(seq)
+	}
+	rows, err := query(ctx, b, scanFound, `
+		SELECT r.seq, r.data
+		FROM patchlog.sessions s LEFT JOIN LATERAL (
+			SELECT seq, data FROM (
+				SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) AS bytes, row_number() OVER (ORDER BY seq) AS n
+				FROM patchlog.records WHERE num = s.num AND seq = ANY ($3::bigint[]) AND seq <= s.last
+			) measured
+			WHERE bytes <= $4 OR n = 1
+		) r ON true
+		WHERE s.hash = $1 AND s.birth = $2
+		ORDER BY r.seq`, hash(session), hash(creation), wanted, max(maxBytes, 0))
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, backend.ErrNotFound
+	}
+	var out []backend.Record
+	for i, r := range rows {
+		if r.seq == nil || uint64(*r.seq) != seqs[i] {
+			break
+		}
+		out = append(out, backend.Record{Seq: seqs[i], Data: r.data})
+	}
+	return out, nil
+}
+
+// Lookup implements [backend.Backend].
+func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
+	hashes := make([][idBytes]byte, len(ids))
+	wanted := make([][]byte, len(ids))
+	for i, id := range ids {
+		hashes[i] = idHash(id)
+		wanted[i] = hashes[i][:]
+	}
+	rows, err := query(ctx, b, scanFound, `
+		SELECT d.seq, d.id
+		FROM patchlog.sessions s LEFT JOIN patchlog.ids d ON d.num = s.num AND d.id = ANY ($3::bytea[])
+		WHERE s.hash = $1 AND s.birth = $2`, hash(session), hash(creation), wanted)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, backend.ErrNotFound
+	}
+	at := map[[idBytes]byte]uint64{}
+	for _, r := range rows {
+		if r.seq == nil {
+			continue
+		}
+		if len(r.data) != idBytes {
+			return nil, fmt.Errorf("%w: an id has %d bytes", backend.ErrIndex, len(r.data))
+		}
+		at[[idBytes]byte(r.data)] = uint64(*r.seq)
+	}
+	seqs := make([]uint64, len(ids))
+	for i, h := range hashes {
+		seqs[i] = at[h]
+	}
+	return seqs, nil
+}
+
+// Shared implements [backend.Backend].
+func (b *Backend) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
+	return query(ctx, b, func(row pgx.CollectableRow) (v backend.Value, err error) {
+		var name []byte
+		err = row.Scan(&name, &v.Data)
+		v.Name = string(name)
+		return v, err
+	}, `
+		SELECT v.name, v.data FROM patchlog.shared v
+		WHERE substring(v.name FROM 1 FOR 1024) >= substring($1::bytea FROM 1 FOR 1024)
+			AND substring(v.name FROM 1 FOR 1024) < $2
+			AND substring(v.name FROM 1 FOR length($1::bytea)) = $1
+		ORDER BY v.name`, []byte(prefix), behind(prefix))
+}
+
+// Snapshot implements [backend.Backend].
+func (b *Backend) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+	rows, err := query(ctx, b, pgx.RowTo[[]byte], `
+		SELECT p.data
+		FROM patchlog.sessions s LEFT JOIN patchlog.snapshots p ON p.num = s.num
+		WHERE s.hash = $1 AND s.birth = $2`, hash(session), hash(creation))
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, backend.ErrNotFound
+	}
+	return rows[0], nil
+}
+
+// PutSnapshot implements [backend.Backend]. The session's row is locked so that it is not
+// deleted meanwhile; appends go on.
+func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, seq uint64, snapshot []byte) error {
+	found := false
+	err := b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, b.sql(`
+			WITH held AS (
+				SELECT num FROM patchlog.sessions WHERE hash = $1 AND birth = $2 FOR KEY SHARE
+			), put AS (
+				INSERT INTO patchlog.snapshots AS p (num, seq, data) SELECT num, $3::bigint, $4::bytea FROM held
+				ON CONFLICT (num) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE p.seq <= excluded.seq
+			)
+			SELECT count(*) > 0 FROM held`), hash(session), hash(creation), number(seq), data(snapshot)).Scan(&found)
+	})
+	if err == nil && !found {
+		return backend.ErrNotFound
+	}
+	return err
+}
