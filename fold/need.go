@@ -12,7 +12,7 @@ import (
 // that it does not hold. It says nothing of the patch that was asked about. Whoever
 // keeps the log reads them, gives them to the view, and asks again.
 type NeedError struct {
-	// Log says that the view was restored from a skeleton, which leaves out what the
+	// Log says that the view was restored ([Saved.Restore]), which leaves out what the
 	// patches before it did. A view that was folded from the log's first record up to the
 	// same seq answers in its place; the two are equal.
 	Log bool

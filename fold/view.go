@@ -26,7 +26,7 @@ type View struct {
 	unknown    bool       // a patch of unknown type was skipped
 	patches    *patchList // that were applied; of a restored view, since then
 	pins       pins       // nodes that are pinned; of a restored view, those in sight then
-	restored   bool       // from a skeleton, which says nothing of earlier patches
+	restored   bool       // by [Saved.Restore], which knows nothing of earlier patches
 	lean       bool       // patches keep no bodies of what they take out
 	held       int        // about how many bytes patches keep in memory of what they took out
 	hand       hand
@@ -203,7 +203,7 @@ func (l *skipList) count() int {
 func (v View) SkippedCount() int { return v.skipped.count() }
 
 // Skipped returns the patches that could not be applied, in seq order. The error is a
-// *[NeedError] if the view was restored from a skeleton that counts some.
+// *[NeedError] if the view was restored and some were skipped before.
 func (v View) Skipped() ([]patch.Skip, error) {
 	out := []patch.Skip{} // the newest first
 	for l := v.skipped; l != nil; l = l.older {
