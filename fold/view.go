@@ -87,9 +87,14 @@ func (v View) Events() iter.Seq2[int, *patch.Event] {
 // EventsFrom yields the visible events from index i on. An index below 0 is taken as
 // 0; one beyond the end yields nothing.
 func (v View) EventsFrom(i int) iter.Seq2[int, *patch.Event] {
+	return v.eventsIn(i, v.Len())
+}
+
+// eventsIn yields the visible events from index first up to end.
+func (v View) eventsIn(first, end int) iter.Seq2[int, *patch.Event] {
 	return func(yield func(int, *patch.Event) bool) {
-		i := max(i, 0)
-		if i >= v.Len() {
+		i := max(first, 0)
+		if i >= end {
 			return
 		}
 		_, rank := v.root.at(i)
@@ -98,7 +103,7 @@ func (v View) EventsFrom(i int) iter.Seq2[int, *patch.Event] {
 				return true
 			}
 			i++
-			return yield(i-1, n.event)
+			return yield(i-1, n.event) && i < end
 		})
 	}
 }
