@@ -207,6 +207,13 @@ func TestRewind(t *testing.T) {
 		"a drop-cut in the way, within a keep-cut": {
 			log{"e1 a=1", "e2 b=2", "e3 c=3", "e4", "e5", patch.NewSplice(2, 3, event("r"), event("s")), patch.NewSplice(1, 2), patch.NewSplice(0, 2).WithState(patch.Keep)},
 			5, "", "map[a:1]", 6},
+		"what a keep-cut had kept is dropped again, behind the rest": {
+			log{"e1 a=1", "e2 b=2", "e3 c=3", patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 2, event("r"))}, 3, "", "map[]", 4},
+		"what a keep-cut had kept is dropped again, before the rest": {
+			log{"e1 a=1", "e2 b=2", "e3 c=3", patch.NewSplice(0, 0, event("x")), patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 2, event("r"))},
+			3, "", "map[]", 5},
+		"what a keep-cut had kept is dropped again, among the rest": {
+			log{"e1 a=1", "e2 b=2", "e3 c=3", "e4", patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 3, event("r"))}, 4, "", "map[]", 3},
 		"a summary of an older summary stays": {
 			log{"e1 a=1", patch.NewSummarise(0, 1, text), "e3", patch.NewSummarise(0, 1, event("T", "text:more"))}, 3, "T", "map[a:1]", 1},
 		"cuts of a group are each for itself": {

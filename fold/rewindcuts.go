@@ -45,9 +45,6 @@ func (w *rewinding) runs(goes func(*node) bool) (all []indices, outside []*cut) 
 			leave()
 		case carries:
 			trailing = append(trailing, n.cut)
-			if !open {
-				leave()
-			}
 		case open:
 			all[len(all)-1].end, trailing = visible+1, nil
 		default:

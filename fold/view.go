@@ -250,11 +250,8 @@ func (r Reading) Events() iter.Seq2[int, *patch.Event] {
 // Last returns the last n visible events, or all if there are fewer; none if n < 1.
 // The state of the reading's view is that of the whole log.
 func (v View) Last(n int) Reading {
-	if n < 1 {
-		return Reading{View: v}
-	}
 	r := Reading{View: v}
-	for i, e := range v.EventsFrom(v.Len() - n) {
+	for i, e := range v.EventsFrom(v.Len() - max(n, 0)) {
 		r.events = append(r.events, indexed{i, e})
 	}
 	return r
@@ -263,13 +260,7 @@ func (v View) Last(n int) Reading {
 // Since returns the visible events whose time is not before t, wherever in the log they
 // stand.
 func (v View) Since(t time.Time) Reading {
-	r := Reading{View: v}
-	for i, e := range v.Events() {
-		if !e.Timestamp().Before(t) {
-			r.events = append(r.events, indexed{i, e})
-		}
-	}
-	return r
+	return v.Last(v.Len()).Since(t)
 }
 
 // Since returns the events of the reading whose time is not before t.
