@@ -126,7 +126,7 @@ func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 			continue
 		}
 		last[c.root()] = c
-		if c.revert && c.target == target && !undone[c] {
+		if c.target == target && !undone[c] {
 			must = append(must, c)
 		}
 	}

@@ -214,6 +214,11 @@ func TestRewind(t *testing.T) {
 			3, "", "map[]", 5},
 		"what a keep-cut had kept is dropped again, among the rest": {
 			log{"e1 a=1", "e2 b=2", "e3 c=3", "e4", patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 3, event("r"))}, 4, "", "map[]", 3},
+		"a summary around a newer event that was dropped stays": {
+			log{"e1 a=1", "e2", "e3", patch.NewSplice(1, 0, event("x", "c=3")), patch.NewSplice(1, 1), patch.NewSummarise(0, 2, text)}, 3, "S", "map[a:1]", 1},
+		"a summary around a newer event whose state was kept goes": {
+			log{"e1 a=1", "e2", "e3", patch.NewSplice(1, 0, event("x", "c=3")), patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSummarise(0, 2, text)},
+			3, "e1 e2", "map[a:1]", 4},
 		"a summary of an older summary stays": {
 			log{"e1 a=1", patch.NewSummarise(0, 1, text), "e3", patch.NewSummarise(0, 1, event("T", "text:more"))}, 3, "T", "map[a:1]", 1},
 		"cuts of a group are each for itself": {
