@@ -2,10 +2,12 @@ package adk_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -86,4 +88,32 @@ func TestProcessesShareASession(t *testing.T) {
 		no(t, err)
 		equal(t, "lease "+name+" is free", held, free)
 	}
+}
+
+// An invocation keeps its lease for as long as it goes on appending, and ten minutes.
+func TestLeaseOfALongRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := &memory.Backend{}
+		svc, err := adk.NewService(opened(t)(store.New(first, store.Options{})), adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 1000}})
+		no(t, err)
+		defer func() { no(t, svc.Close(t.Context())) }()
+		other, err := store.New(first.Peer(), store.Options{})
+		no(t, err)
+		defer other.Close()
+		key := store.Key{App: "app", User: "user", Session: "s"}
+		sess := create(t, svc, "s", nil)
+		for i := range 5 {
+			e := text(fmt.Sprint("e", i), "user", "go on")
+			e.InvocationID = "long"
+			no(t, svc.AppendEvent(t.Context(), sess, e))
+			time.Sleep(9 * time.Minute)
+			free, err := other.Lease(t.Context(), key, "run long", -1)
+			no(t, err)
+			equal(t, "the lease is free", free, false)
+		}
+		time.Sleep(2 * time.Minute)
+		free, err := other.Lease(t.Context(), key, "run long", -1)
+		no(t, err)
+		equal(t, "the lease is free in the end", free, true)
+	})
 }
