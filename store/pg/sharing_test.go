@@ -515,3 +515,52 @@ func TestLeaks(t *testing.T) {
 	}
 	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 }
+
+// An append changes the session's row in its place, and no index.
+func TestUpdatesInPlace(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	const sessions, appends = 20, 20
+	each(sessions, func(i int) {
+		name := fmt.Sprint("s", i)
+		h := create(t, b, name, 0)
+		for range appends {
+			batch := next(h, 1)
+			if err := b.Append(ctx, name, batch); err != nil {
+				t.Errorf("Append: %v", err)
+				return
+			}
+			h = landed(h, batch)
+		}
+	})
+	closed(t, b) // the server has counted then
+	const of = " FROM pg_stat_all_tables WHERE relname = 'sessions'"
+	waitFor(t, dsn, fmt.Sprintf("SELECT (n_tup_upd >= %d)::int"+of, sessions*appends))
+	if n := number(t, dsn, "SELECT n_tup_hot_upd"+of); n < sessions*appends*8/10 {
+		t.Errorf("%d of %d updates were in place", n, sessions*appends)
+	}
+}
+
+// A fence outlives what was staged under its creation, also while that is removed.
+func TestFenceMeetsUnstage(t *testing.T) {
+	b := open(t, quick(t), pg.Options{})
+	each(30, func(i int) {
+		creation := fmt.Sprint("c", i)
+		if err := b.Stage(ctx, creation, 0, records(0, 3)); err != nil {
+			t.Error(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { b.Unstage(creation) })
+		if err := b.Fence(ctx, "s", creation, 0, 7); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		err := b.Append(ctx, fmt.Sprint("s", i), backend.Batch{Creation: creation, Create: true, Next: 5})
+		if !errors.Is(err, backend.ErrMoved) {
+			t.Errorf("Append that creates what was fenced: %v", err)
+		}
+	})
+	if err := b.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
