@@ -93,6 +93,9 @@ func role(t *testing.T, dsn, name string) string {
 
 // A role with the rights that the package names, and no more, can do everything but migrate.
 func TestRights(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite again")
+	}
 	dsn := quick(t)
 	app := role(t, dsn, "app")
 	if _, err := pg.OpenBackend(ctx, app, pg.Options{}); err == nil || errors.Is(err, backend.ErrUnknown) {
