@@ -530,6 +530,49 @@ func TestLeaks(t *testing.T) {
 	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 }
 
+// A deletion that meets appends and snapshots leaves nothing of the session behind.
+func TestDeleteMeetsAppend(t *testing.T) {
+	dsn := quick(t)
+	b, other := open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})
+	each(24, func(i int) {
+		name := fmt.Sprint("s", i)
+		h := create(t, b, name, 3)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				batch := next(h, 2)
+				if err := b.Append(ctx, name, batch); err != nil {
+					if !errors.Is(err, backend.ErrNotFound) {
+						t.Errorf("Append to a session that is deleted: %v", err)
+					}
+					return
+				}
+				h = landed(h, batch)
+			}
+		})
+		wg.Go(func() {
+			for {
+				if err := other.PutSnapshot(ctx, name, "creation of "+name, 1, []byte("x")); err != nil {
+					if !errors.Is(err, backend.ErrNotFound) {
+						t.Errorf("PutSnapshot of a session that is deleted: %v", err)
+					}
+					return
+				}
+			}
+		})
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		if err := other.Delete(ctx, name, "creation of "+name); err != nil {
+			t.Errorf("Delete: %v", err)
+		}
+		wg.Wait()
+	})
+	for _, table := range []string{"sessions", "records", "ids", "snapshots", "metas"} {
+		if n := number(t, dsn, "SELECT count(*) FROM patchlog."+table); n != 0 {
+			t.Errorf("%d rows of %s are left", n, table)
+		}
+	}
+}
+
 // An append changes the session's row in its place, and no index.
 func TestUpdatesInPlace(t *testing.T) {
 	dsn := quick(t)
