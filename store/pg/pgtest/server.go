@@ -95,7 +95,7 @@ func missing(t testing.TB, what string) {
 // find returns the path of a program in PATH or where Debian puts those of a server.
 func find(program string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
-		return path, nil
+		return filepath.EvalSymlinks(path) // beside which the others are
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
 	more, _ := filepath.Glob("/usr/sbin/" + program)
@@ -183,13 +183,42 @@ func (s *Server) end(how syscall.Signal) {
 	if s.process == nil {
 		return
 	}
-	if how == syscall.SIGKILL { // the process group: those that serve connections live on else for a while
-		_ = syscall.Kill(-s.process.Process.Pid, how)
+	if how == syscall.SIGKILL {
+		s.killAll()
 	} else {
 		_ = s.process.Process.Signal(how)
 	}
 	<-s.ended
 	s.process = nil
+}
+
+// killAll kills the server's process and those that it has started, each of which is the head
+// of a group of its own: they live on else for a while, and keep the server from being
+// started again.
+func (s *Server) killAll() {
+	pid := s.process.Process.Pid
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // it starts no more
+	var children []int
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, stat := range stats {
+		text, _ := os.ReadFile(stat)
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(pid) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+			children = append(children, child)
+		}
+	}
+	for _, child := range append(children, pid) {
+		_ = syscall.Kill(child, syscall.SIGKILL)
+	}
+	for _, child := range children {
+		for range 1000 {
+			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)); err != nil || strings.Contains(string(text), ") Z") {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 // Restart stops the server and starts it again.
