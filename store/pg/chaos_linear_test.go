@@ -370,4 +370,3 @@ func TestLinearizableControls(t *testing.T) {
 		})
 	}
 }
-

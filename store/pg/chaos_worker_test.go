@@ -340,7 +340,9 @@ func (exclusive) Exclusive() bool { return true }
 // unfenced settles nothing.
 type unfenced struct{ backend.Backend }
 
-func (unfenced) Fence(context.Context, string, string, backend.Token, backend.Token) error { return nil }
+func (unfenced) Fence(context.Context, string, string, backend.Token, backend.Token) error {
+	return nil
+}
 
 // stale gives a Get news that are up to 20 ms old.
 type stale struct {
