@@ -2,6 +2,7 @@ package adk
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"google.golang.org/adk/v2/session"
@@ -22,12 +23,16 @@ type compacting struct {
 	inRun     *compaction.Compactor[store.Key] // nil: in the background alone
 	threshold int                              // of tokens
 	timeout   time.Duration
+	logger    *slog.Logger
 }
 
 func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, error) {
-	c := &compacting{store: s, threshold: opts.Compaction.TokenThreshold, timeout: opts.CompactionTimeout}
+	c := &compacting{store: s, threshold: opts.Compaction.TokenThreshold, timeout: opts.CompactionTimeout, logger: opts.Logger}
 	if c.timeout == 0 {
 		c.timeout = DefaultCompactionTimeout
+	}
+	if c.logger == nil {
+		c.logger = slog.Default()
 	}
 	observe := func(ctx context.Context, a compaction.Attempt[store.Key]) {
 		t.compacted(ctx, a)
@@ -40,6 +45,7 @@ func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, err
 	background, err := compaction.New(log, opts.Compaction, compaction.Options[store.Key]{
 		Pin:     pin,
 		Running: c.runs.live,
+		Claim:   c.claim,
 		Logger:  opts.Logger,
 		Observe: observe,
 	})
@@ -61,6 +67,7 @@ func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, err
 	}
 	c.inRun, err = compaction.New(log, cfg, compaction.Options[store.Key]{
 		Pin:     pin,
+		Claim:   c.claim,
 		Logger:  opts.Logger,
 		Observe: observe,
 	})
@@ -68,11 +75,25 @@ func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, err
 }
 
 // appends says that an event is about to be appended. It comes before the event can be
-// seen, so that whoever compacts knows that its invocation is under way.
-func (c *compacting) appends(key store.Key, e *session.Event) {
-	if c != nil && e.InvocationID != "" {
-		c.runs.began(key, e.InvocationID)
+// seen, so that whoever compacts, here or in another process, knows that its invocation is
+// under way.
+func (c *compacting) appends(ctx context.Context, key store.Key, e *session.Event) {
+	if c == nil || e.InvocationID == "" {
+		return
 	}
+	if before, due := c.runs.began(key, e.InvocationID, time.Now().Add(leaseTime/2)); due {
+		if before != "" && before != e.InvocationID {
+			c.release(ctx, key, before)
+		}
+		c.lease(ctx, key, runLease+e.InvocationID, leaseTime)
+	}
+}
+
+// ended says that an invocation has ended.
+func (c *compacting) ended(ctx context.Context, key store.Key, invocation string) {
+	c.runs.ended(key, invocation)
+	c.release(ctx, key, invocation)
+	c.worker.Notify(key)
 }
 
 // appended compacts the session, at once or in the background, if the event asks for it.

@@ -1,8 +1,11 @@
 package adk
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"google.golang.org/adk/v2/session"
 )
 
 // Pins is for tests.
@@ -20,4 +23,9 @@ func (s *Service) Settle(t *testing.T) {
 			t.Fatal("the background does not come to rest")
 		}
 	}
+}
+
+// Ended says that an invocation has ended, as the plugin does.
+func (s *Service) Ended(ctx context.Context, sess session.Session, invocation string) {
+	s.compacting.ended(ctx, sess.(*Session).key, invocation)
 }

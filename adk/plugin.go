@@ -28,8 +28,7 @@ func (s *Service) Plugin() *plugin.Plugin {
 		}
 		cfg.AfterRunCallback = func(ctx agent.InvocationContext) {
 			if key, ok := s.keyOf(ctx.Session()); ok {
-				c.runs.ended(key, ctx.InvocationID())
-				c.worker.Notify(key)
+				c.ended(ctx, key, ctx.InvocationID())
 			}
 		}
 	}

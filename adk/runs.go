@@ -2,6 +2,7 @@ package adk
 
 import (
 	"sync"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -18,7 +19,8 @@ type runs struct {
 
 type invocation struct {
 	id      string
-	watched bool // the plugin will say when it has ended
+	watched bool      // the plugin will say when it has ended
+	leased  time.Time // when its lease is to be taken again
 }
 
 const runsKept = 4096
@@ -40,15 +42,21 @@ func (r *runs) keep(key store.Key, run invocation) {
 	r.young[key] = run
 }
 
-// began says that an invocation appends.
-func (r *runs) began(key store.Key, id string) {
+// began says that an invocation appends, and returns the one that was known before, and
+// whether its lease is due to be taken: until then it is for others to see.
+func (r *runs) began(key store.Key, id string, until time.Time) (before string, due bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := r.find(key)
+	before = run.id
 	if run.id != id {
 		run = invocation{id: id}
 	}
+	if due = time.Now().After(run.leased); due {
+		run.leased = until
+	}
 	r.keep(key, run)
+	return before, due
 }
 
 // watch says that the end of an invocation will be told.

@@ -43,7 +43,7 @@ func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *sess
 	if err != nil {
 		return err
 	}
-	s.compacting.appends(handle.key, e)
+	s.compacting.appends(ctx, handle.key, e)
 	first, err := s.append(ctx, handle, e)
 	if err != nil {
 		return appendError(err, e)

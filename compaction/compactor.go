@@ -44,6 +44,12 @@ type Options[K comparable] struct {
 	// that a message in the view is known to be live if its invocation runs.
 	Running func(key K) string
 
+	// Claim, if not nil, is asked before a window of a session is summarised, with the view
+	// that it was planned on. If ok is false the session is left alone this time: another
+	// process compacts it, say, or runs an invocation whose events must stay. Else done is
+	// called when the pass has ended.
+	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
+
 	// Observe, if not nil, is called with each attempt, failed ones too, when it has
 	// ended: metrics can be fed from it. It is called from the goroutine that compacts,
 	// with its context, and should return soon.
@@ -181,9 +187,17 @@ func (c *Compactor[K]) try(ctx context.Context, key K, view fold.View, run Run) 
 		run.Pinned = append(run.Pinned, c.opts.Pin(view)...)
 	}
 	s := newVisible(view, run)
-	if window = s.plan(c.cfg).Window; window != nil {
-		out, next, err = c.pass(ctx, key, s, window)
+	if window = s.plan(c.cfg).Window; window == nil {
+		return nil, out, view, nil
 	}
+	if c.opts.Claim != nil {
+		done, ok := c.opts.Claim(ctx, key, view)
+		if !ok {
+			return nil, out, view, nil
+		}
+		defer done()
+	}
+	out, next, err = c.pass(ctx, key, s, window)
 	return window, out, next, err
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/gemini"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -177,6 +178,49 @@ func TestFailingSummarizers(t *testing.T) {
 			// At the doubling distances 1, 2, 4 … 64 in 100 more records: six more.
 			if n := calls.Load(); n < 3 || n > 8 {
 				t.Errorf("%d calls for 100 more events", n)
+			}
+		})
+	}
+}
+
+// Who is claimed by another is left alone, and who is not is let go when the pass has ended,
+// however it ends.
+func TestClaim(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		free            bool
+		err             error
+		calls, released int
+	}{{"not free", false, nil, 0, 0}, {"free", true, nil, 1, 1}, {"free, and fails", true, errModel, 1, 1}} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSession(t, "u1*60 d1 a1*60 u2*60 a2*60")
+			calls, released := 0, 0
+			compactor, err := compaction.New(s.store, compaction.Config{
+				Enabled: true, CompactionInterval: 2,
+				Summarizer: compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+					if calls++; released > 0 {
+						t.Error("the session was let go before the summary was made")
+					}
+					return says("told"), c.err
+				}),
+			}, compaction.Options[store.Key]{
+				Logger: slog.New(slog.DiscardHandler),
+				Claim: func(_ context.Context, k store.Key, v fold.View) (func(), bool) {
+					if k != key || v.Len() != s.view().Len() {
+						t.Errorf("asked about %v with %d events", k, v.Len())
+					}
+					return func() { released++ }, c.free
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			done, err := compactor.MaybeCompact(t.Context(), key)
+			if !errors.Is(err, c.err) || len(done) > 0 != (c.free && c.err == nil) {
+				t.Errorf("MaybeCompact: %v, %v", done, err)
+			}
+			if calls != c.calls || released != c.released {
+				t.Errorf("%d calls and let go %d times, want %d and %d", calls, released, c.calls, c.released)
 			}
 		})
 	}

@@ -118,7 +118,7 @@ func (p pass) newestStay(kind string, calls, either []int, limit int) {
 // unanswered ones, where the call stays as long as they do.
 func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either []int, asking [][2]int) {
 	owner := owners(v)
-	newest, named := "", v.Skeleton().Invocation
+	newest := ""
 	for i := range v.Len() {
 		if !v.IsSummary(i) {
 			newest = owner[i]
@@ -159,10 +159,9 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 	}
 	for i, c := range calls {
 		over := owner[c.Index] != newest && (owner[c.Index] != run.Invocation || run.Invocation == "")
-		named := nearestNamed(v, c.Index) == named
 		switch {
 		case waits[i] == "" || waits[i] == "asked about":
-		case !over, named:
+		case !over, c.Newest:
 			pending = append(pending, c.Index)
 			if over && waits[i] == "dead" {
 				either = append(either, c.Index)
@@ -174,17 +173,6 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 		}
 	}
 	return pending, waiting, dead, either, asking
-}
-
-// nearestNamed returns the invocation that the event names or else the nearest before it
-// that names one, as the check of patches does.
-func nearestNamed(v fold.View, i int) string {
-	for ; i >= 0; i-- {
-		if id := v.At(i).InvocationID(); id != "" {
-			return id
-		}
-	}
-	return ""
 }
 
 func asksAbout(e *patch.Event, part int) string {

@@ -39,6 +39,7 @@ var arrows = map[string][]string{
 	"fuzz":                        {"patch"},
 	"cmd/patchlog":                {"patch", "fold", "store", "compaction", "compaction/foreign", "compaction/gemini"},
 	"fuzz/recorded":               {},
+	"fuzz/machine":                {"fuzz", "patch", "fold", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 }
 
 // Other modules that a package may import, by the first elements of their paths.
@@ -50,6 +51,7 @@ var outside = map[string][]string{
 	"compaction/foreign": {"github.com/google/uuid"},
 	"compaction/gemini":  {"google.golang.org/genai"},
 	"fuzz":               {"pgregory.net/rapid"},
+	"fuzz/machine":       {"pgregory.net/rapid"},
 	"cmd/patchlog":       {"github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
 }
 

@@ -17,21 +17,17 @@ func Fold(v View, records []patch.Record) (View, error) {
 		return v, nil
 	}
 	f := folding{view: v, own: &owner{}}
-	var need *NeedError
+	var err error
 	for _, r := range records {
-		err := f.record(r)
-		if errors.As(err, &need) {
+		if err = f.record(r); err != nil {
 			break
 		}
-		if err != nil {
-			return v, err
-		}
+	}
+	if err != nil && !errors.As(err, new(*NeedError)) {
+		return v, err
 	}
 	f.flush()
-	if need != nil {
-		return f.view.fresh(), need
-	}
-	return f.view.fresh(), nil
+	return f.view.fresh(), err
 }
 
 // Apply returns the view after one more record. Whatever the record says, it is
@@ -98,13 +94,12 @@ func (f *folding) record(r patch.Record) error {
 	case r.Patch != nil:
 		f.flush()
 		e, err := v.edit(r.Patch)
-		var need *NeedError
-		if errors.As(err, &need) || errors.Is(err, patch.ErrCorrupt) {
-			return err
-		}
 		if err == nil {
 			f.edit(e, r.Seq)
 			return nil
+		}
+		if errors.As(err, new(*NeedError)) || errors.Is(err, patch.ErrCorrupt) {
+			return err
 		}
 		v.seq, v.patchSeq = r.Seq, r.Seq
 		v.skip(reasonOf(err))

@@ -73,8 +73,10 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 	if err != nil {
 		return edit{}, err
 	}
-	if pinned := v.pinnedIn(e); len(pinned) > 0 && !opts.AllowPinned {
-		return edit{}, &PinnedError{pinned}
+	if e.target == nil && !opts.AllowPinned {
+		if pinned := v.pinnedIn(e.first, e.end); len(pinned) > 0 {
+			return edit{}, &PinnedError{pinned}
+		}
 	}
 	if !opts.AllowOrphans && e.pin == nil {
 		if err := v.checkOrphans(e, opts); err != nil {
@@ -98,10 +100,7 @@ func (v View) Preview(p *patch.PatchEvent, opts CheckOptions) (Difference, error
 	for i, n := range e.added() {
 		d.Added = append(d.Added, Visible{e.first + i, n.event})
 	}
-	for i, event := range v.EventsFrom(e.first) {
-		if i == e.end {
-			break
-		}
+	for i, event := range v.eventsIn(e.first, e.end) {
 		d.Removed = append(d.Removed, Visible{i, event})
 	}
 	d.TokensSaved = tokensOf(d.Removed) - tokensOf(d.Added)

@@ -11,7 +11,7 @@ import (
 // net delta if the patch keeps it. A pin, an unpin, and the revert of one put in and take
 // out nothing.
 //
-// The nodes that were restored from a skeleton have cuts that know only seq, pos and
+// The nodes that were restored have cuts that know only seq, pos and
 // carry; those of the list of patches know all.
 type cut struct {
 	id     string // the patch's
@@ -68,13 +68,6 @@ func newCut(v *View, e edit, seq uint64) *cut {
 		c.out = lean(nodes)
 	}
 	return c
-}
-
-// carries lets a cut of which nothing else is known carry the changes.
-func (c *cut) carries(changes []patch.Change) {
-	c.keep = len(changes) > 0
-	net := netOf(append(delta(nil), changes...))
-	c.carry.Store(&net)
 }
 
 // net returns what the first node that the patch made carries.

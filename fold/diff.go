@@ -41,12 +41,11 @@ func (v View) Diff(other View) Difference {
 
 func (v View) visibleNodes() []*node {
 	nodes := make([]*node, 0, v.Len())
-	v.root.walk(0, v.root.len(), func(n *node) bool {
+	for n := range v.root.all {
 		if n.event != nil {
 			nodes = append(nodes, n)
 		}
-		return true
-	})
+	}
 	return nodes
 }
 

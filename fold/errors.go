@@ -8,7 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Errors that [View.Check] gives, besides [patch.ErrInvalid] for a malformed patch.
+// Errors of this package. [View.Check] gives most of them, and [patch.ErrInvalid] for a
+// malformed patch.
 var (
 	// ErrConflict: another patch has been logged since the author looked. The error
 	// is a *[ConflictError].
@@ -34,6 +35,10 @@ var (
 	// ErrBlocked: a revert cannot be applied before a later patch is reverted. The error
 	// is a *[BlockedError].
 	ErrBlocked = errors.New("revert blocked")
+
+	// ErrOutdated: records meant something else to the program that wrote the binary form
+	// of a view.
+	ErrOutdated = errors.New("view of another version")
 
 	// ErrSeq: a record was applied to a view that it does not follow.
 	ErrSeq = errors.New("record out of sequence")

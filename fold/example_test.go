@@ -269,7 +269,9 @@ func ExampleView_With() {
 func ExampleView_Whole() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
 	v, _ := fold.Fold(fold.New("", nil), log)
-	restored, err := v.Skeleton().Restore(log[1:2]) // the records of what is visible
+	form, _ := v.AppendBinary(nil)
+	saved, _ := fold.ParseSaved(form)
+	restored, err := saved.Restore(fold.New("", nil), log[1:2]) // the records of what is visible
 	fmt.Println(v.Whole(), restored.Whole(), restored.Len(), err)
 	_, err = restored.Standing("p")
 	var need *fold.NeedError

@@ -9,11 +9,39 @@ import (
 // Footprint returns about how many bytes of memory the view takes, most of which it
 // shares with the session's other views: the visible events, and what its patches keep
 // of what they hid. What they hid itself, which views keep that are not lean, is not
-// counted.
+// counted. It takes time in the number of visible events, but for those that a view was asked
+// about from which this one was made.
 func (v View) Footprint() int {
-	n := int(unsafe.Sizeof(v)) + patch.ChangesFootprint(v.initial) + v.held
-	if v.root != nil {
-		n += v.root.bytes
+	return int(unsafe.Sizeof(v)) + patch.ChangesFootprint(v.initial) + v.held + v.root.footprint()
+}
+
+// nodeBytes is about what a node takes in memory besides its event, with its share of the
+// vertices.
+const nodeBytes = 64
+
+// footprint returns about what all nodes below take in memory. It is computed once, and not
+// while the tree is made: that takes a look at every event, which folding does not.
+func (t *tree) footprint() int {
+	if t == nil {
+		return 0
+	}
+	if known := t.bytes.Load(); known != 0 {
+		return int(known)
+	}
+	n := footprintOf(t.nodes)
+	for _, k := range t.kids {
+		n += k.footprint()
+	}
+	t.bytes.Store(int64(n))
+	return n
+}
+
+func footprintOf(nodes []node) int {
+	n := len(nodes) * nodeBytes
+	for i := range nodes {
+		if e := nodes[i].event; e != nil {
+			n += e.Footprint()
+		}
 	}
 	return n
 }

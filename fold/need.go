@@ -12,7 +12,7 @@ import (
 // that it does not hold. It says nothing of the patch that was asked about. Whoever
 // keeps the log reads them, gives them to the view, and asks again.
 type NeedError struct {
-	// Log says that the view was restored from a skeleton, which leaves out what the
+	// Log says that the view was restored ([Saved.Restore]), which leaves out what the
 	// patches before it did. A view that was folded from the log's first record up to the
 	// same seq answers in its place; the two are equal.
 	Log bool
@@ -86,21 +86,10 @@ var unread = func() *patch.Event {
 
 // bodies returns a run's nodes with their events, or, in a plan, with placeholders.
 func (v *View) bodies(r run) ([]node, error) {
-	nodes, err := r.with(v.hand)
-	need, ok := err.(*NeedError)
-	if !ok || v.plan == nil {
-		return nodes, err
+	nodes, err := r.with(v.hand, nil)
+	if need, ok := err.(*NeedError); ok && v.plan != nil {
+		v.plan.seqs = append(v.plan.seqs, need.Seqs...)
+		return r.with(v.hand, unread)
 	}
-	v.plan.seqs = append(v.plan.seqs, need.Seqs...)
-	nodes = slices.Collect(r.each)
-	at := 0
-	for _, p := range r.pieces {
-		for i := range max(p.events, 1) {
-			if p.events > 0 {
-				nodes[at+i].event = unread
-			}
-		}
-		at += max(p.events, 1)
-	}
-	return nodes, nil
+	return nodes, err
 }

@@ -3,6 +3,7 @@ package fold_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,14 +84,11 @@ func (k *keeper) fold(v fold.View, records []patch.Record) fold.View {
 
 func (k *keeper) restore(v fold.View) fold.View {
 	k.t.Helper()
-	s := v.Skeleton()
-	var seqs []uint64
-	for _, stretch := range s.Needs() {
-		for seq := stretch.First; seq <= stretch.Last; seq++ {
-			seqs = append(seqs, seq)
-		}
+	s, err := fold.ParseSaved(formOf(k.t, v))
+	if err != nil {
+		k.t.Fatal(err)
 	}
-	v, err := s.Restore(k.pick(seqs))
+	v, err = s.Restore(fold.New(v.Creation(), k.initial), k.pick(slices.Collect(s.Needs())))
 	if err != nil {
 		k.t.Fatal(err)
 	}

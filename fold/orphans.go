@@ -148,10 +148,7 @@ func (s span) touchedKeys() map[callKey]struct{} {
 			keys[keyOf(p)] = struct{}{}
 		}
 	}
-	for i, e := range s.view.EventsFrom(s.first) {
-		if i >= s.end {
-			break
-		}
+	for _, e := range s.view.eventsIn(s.first, s.end) {
 		add(e)
 	}
 	for _, n := range s.added {

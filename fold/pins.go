@@ -2,7 +2,6 @@ package fold
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -112,19 +111,8 @@ func (c *cut) root() *cut {
 // revert of one: the newest of those that must be reverted first, and so on for these.
 func (v *View) blockingPin(target *cut) *cut {
 	undone := v.patches.undone(0)
-	must := v.pinObstacles(target, undone)
-	var newest *cut
-	for i := 0; i < len(must); i++ {
-		if newest == nil || must[i].seq > newest.seq {
-			newest = must[i]
-		}
-		for _, by := range v.pinObstacles(must[i], undone) {
-			if !slices.Contains(must, by) {
-				must = append(must, by)
-			}
-		}
-	}
-	return newest
+	obstacles := func(c *cut) []*cut { return v.pinObstacles(c, undone) }
+	return newestOf(obstacles(target), obstacles)
 }
 
 // pinObstacles returns the patches that must be reverted before one about a pin can be:
@@ -138,7 +126,7 @@ func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 			continue
 		}
 		last[c.root()] = c
-		if c.revert && c.target == target && !undone[c] {
+		if c.target == target && !undone[c] {
 			must = append(must, c)
 		}
 	}
@@ -157,16 +145,13 @@ func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 	return must
 }
 
-// pinnedIn returns the pinned ones of the visible events that an edit removes.
-func (v *View) pinnedIn(e edit) []Visible {
-	if len(v.pins) == 0 || e.target != nil {
+// pinnedIn returns the pinned ones of the visible events from index first up to end.
+func (v View) pinnedIn(first, end int) []Visible {
+	if len(v.pins) == 0 {
 		return nil
 	}
 	var out []Visible
-	for i, event := range v.EventsFrom(e.first) {
-		if i >= e.end {
-			break
-		}
+	for i, event := range v.eventsIn(first, end) {
 		if v.IsPinned(i) {
 			out = append(out, Visible{i, event})
 		}

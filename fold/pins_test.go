@@ -197,3 +197,27 @@ func TestRewindOfPins(t *testing.T) {
 		})
 	}
 }
+
+// Where a pin was taken back again after a redo, the error names the newest revert, also if
+// the event is pinned, or not, as the patch left it.
+func TestRevertOfPinTakenBackAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		log    []*patch.PatchEvent
+		revert string
+		want   string
+	}{
+		"its own revert is older": {
+			[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewRevert("p2"), patch.NewRevert("p3"), patch.NewRevert("p2")}, "p3", "p5"},
+		"another pin stands": {
+			[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewPin("e1"), patch.NewRevert("p3"), patch.NewRevert("p4"), patch.NewRevert("p3")}, "p5", "p6"},
+	} {
+		v := view(t, "e1")
+		for i, p := range c.log {
+			v = apply(t, v, p.WithID(fmt.Sprint("p", i+2)))
+		}
+		var blocked *fold.BlockedError
+		if err := v.Check(patch.NewRevert(c.revert), fold.CheckOptions{}); !errors.As(err, &blocked) || blocked.Blocking != c.want {
+			t.Errorf("%s: %v, want it blocked by %s", name, err, c.want)
+		}
+	}
+}

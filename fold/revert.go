@@ -98,6 +98,12 @@ func (v *View) blockedError(target *cut) error {
 // It takes time linear in all that patches ever did.
 func (v *View) blocking(target *cut) *cut {
 	must, holder := v.obstacles(target)
+	return newestOf(must, holder.of)
+}
+
+// newestOf returns the newest of the patches that must be reverted, and of those that must
+// be for these, and so on.
+func newestOf(must []*cut, before func(*cut) []*cut) *cut {
 	seen := map[*cut]bool{}
 	var newest *cut
 	for len(must) > 0 {
@@ -110,7 +116,7 @@ func (v *View) blocking(target *cut) *cut {
 		if newest == nil || c.seq > newest.seq {
 			newest = c
 		}
-		must = holder.of(c, must)
+		must = append(must, before(c)...)
 	}
 	return newest
 }
@@ -118,8 +124,8 @@ func (v *View) blocking(target *cut) *cut {
 // holders says of each node that does not stand what took it out.
 type holders map[nodeID]*cut
 
-// of adds to must what took out nodes that a patch put in.
-func (h holders) of(c *cut, must []*cut) []*cut {
+// of returns what took out nodes that a patch put in.
+func (h holders) of(c *cut) (must []*cut) {
 	for n := range c.in {
 		if by := h[n.id()]; by != nil {
 			must = append(must, by)
@@ -165,5 +171,5 @@ func (v *View) obstacles(target *cut) (must []*cut, holder holders) {
 			must = append(must, c)
 		}
 	}
-	return holder.of(target, must), holder
+	return append(must, holder.of(target)...), holder
 }

@@ -1,6 +1,7 @@
 package fold_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -95,8 +96,8 @@ func TestPropertyRevertsInLongLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := fmt.Sprint(v.Skeleton()), fmt.Sprint(whole.Skeleton()); got != want {
-			t.Fatalf("the skeleton is\n%s, want\n%s\n%s", got, want, fuzz.Text(records, initialState))
+		if got, want := formOf(t, v), formOf(t, whole); !bytes.Equal(got, want) {
+			t.Fatalf("saved it is\n%x, want\n%x\n%s", got, want, fuzz.Text(records, initialState))
 		}
 		for _, id := range ref.PatchIDs() {
 			p := patch.NewRevert(id)
@@ -150,52 +151,7 @@ func TestRevertOrphans(t *testing.T) {
 	}
 }
 
-// A skeleton that no view has, or not of this log, gives an error, not a view or a panic.
-func TestMalformedSkeletons(t *testing.T) {
-	records := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1, event("r")).WithID("p")}}
-	for name, s := range map[string]fold.Skeleton{
-		"patch seq beyond seq":  {Seq: 1, PatchSeq: 2},
-		"skips without a patch": {Seq: 3, Skips: 1},
-		"skips below 0":         {Seq: 3, PatchSeq: 3, Skips: -1},
-		"node beyond seq":       {Seq: 1, PatchSeq: 1, Nodes: []fold.NodeRef{{Seq: 2, Pos: 1}}},
-		"index below 0":         {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 3, Index: -1}}},
-		"place beyond seq":      {Seq: 2, PatchSeq: 2, Nodes: []fold.NodeRef{{Seq: 2, Pos: 3}}},
-		"places go back":        {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 2, Pos: 2}, {Seq: 1, Pos: 1}}},
-		"a marker, no patch":    {Seq: 3, Nodes: []fold.NodeRef{{}}},
-		"no such event":         {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 3, Index: 1}}},
-		"more beyond seq":       {Seq: 1, Nodes: []fold.NodeRef{{Seq: 1, Pos: 1, More: 1}}},
-		"more of a summary":     {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 1, Pos: 1, More: 1, Summary: true}}},
-		"stretches overlap":     {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 1, Pos: 1, More: 1}, {Seq: 1, Pos: 1}}},
-		"skips beyond seq":      {Seq: 3, PatchSeq: 3, Skips: 4},
-		"no such event either":  {Seq: 3, PatchSeq: 3, Nodes: []fold.NodeRef{{Seq: 2, Index: 1}}},
-	} {
-		if _, err := s.Restore(records); !errors.Is(err, patch.ErrCorrupt) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for _, s := range []fold.Skeleton{
-		{Seq: 2, Nodes: []fold.NodeRef{{Seq: 2, Pos: 2}}},
-		{Seq: 2, Nodes: []fold.NodeRef{{Seq: 1, Pos: 1}, {Seq: 2, Pos: 2}}},
-	} {
-		if _, err := s.Restore(records[:1]); !errors.Is(err, patch.ErrCorrupt) {
-			t.Errorf("without the records that it needs: %v", err)
-		}
-	}
-	// That its places are others, or its markers, does no harm: what depends on it is
-	// asked of the log.
-	k := &keeper{t: t, log: records}
-	for _, nodes := range [][]fold.NodeRef{{{Seq: 3, Pos: 0}, {Seq: 2, Pos: 2}}, {{Seq: 3}, {Seq: 2, Pos: 2}, {Pos: 2}}} {
-		v, err := fold.Skeleton{Seq: 3, PatchSeq: 3, Nodes: nodes}.Restore(records)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v, err = k.apply(v, patch.Record{Seq: 4, Patch: patch.NewRevert("p")}); err != nil || ids(v) != "e1 e2" {
-			t.Errorf("reverted on misplaced nodes: %v, %s", err, ids(v))
-		}
-	}
-}
-
-// Of markers side by side a skeleton has the last one's place: what is put in behind them
+// Of markers side by side a saved view has the last one's place: what is put in behind them
 // on a restored view is found there when they are told apart again.
 func TestInsertionBehindRestoredMarkers(t *testing.T) {
 	k, v := kept(t, "e1", "e2", "e3", "e4", "e5", patch.NewSplice(0, 2).WithID("p1"), patch.NewSplice(0, 2).WithID("p2"))
@@ -230,7 +186,7 @@ func TestConcurrentReverts(t *testing.T) {
 	}
 	k, v := kept(t, log...)
 	restored := k.restore(v)
-	want := fmt.Sprint(v.Skeleton())
+	want := formOf(t, v)
 	var wg sync.WaitGroup
 	for n := range 8 {
 		for _, v := range []fold.View{v, restored} {
@@ -250,8 +206,8 @@ func TestConcurrentReverts(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if got := fmt.Sprint(v.Skeleton()); got != want {
-					t.Error("the skeleton changed")
+				if got := formOf(t, v); !bytes.Equal(got, want) {
+					t.Error("the view changed")
 				}
 			})
 		}

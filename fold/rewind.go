@@ -2,6 +2,7 @@ package fold
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -25,7 +26,7 @@ import (
 //     that of a splice that had put others in the place of what it dropped.
 //   - Pins are as they were.
 //
-// The error is a *[NeedError] if the view was restored from a skeleton, and matches
+// The error is a *[NeedError] if the view was restored, and matches
 // [patch.ErrInvalid] where a log holds an id twice and the patch that has to be reverted
 // cannot be named. Rewind takes time linear in all that patches ever did.
 func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
@@ -34,7 +35,7 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	}
 	w := &rewinding{
 		view: v, start: v, from: from,
-		known: map[uint64]age{}, makers: map[uint64]*cut{}, groups: map[string][]*cut{},
+		known: map[uint64]age{}, groups: map[string][]*cut{},
 		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
 	}
 	w.view.plan = &needs{} // the bodies do not matter
@@ -42,7 +43,7 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	if err := w.revertMixed(); err != nil {
 		return nil, err
 	}
-	if err := w.cutAll(w.runs(w.isNew, nil), patch.Drop); err != nil {
+	if err := w.cutAll(w.goes, patch.Drop); err != nil {
 		return nil, err
 	}
 	if err := w.cutAgain(); err != nil {
@@ -63,8 +64,7 @@ type rewinding struct {
 	reverted []*cut // of the view's patches, none a revert, in the order of their reverts
 
 	undone map[*cut]bool
-	makers map[uint64]*cut   // patches by seq
-	known  map[uint64]age    // and how old what they put in is
+	known  map[uint64]age    // by seq of a patch, how old what it took out is
 	groups map[string][]*cut // patches that are one, since some of them put in events
 
 	drop, keep map[nodeID]bool // old nodes to cut again; keep has those to drop too
@@ -80,38 +80,36 @@ func (a age) isNone() bool  { return !a.hasOld && !a.hasNew }
 // isCut reports whether the patch took out events and put none in.
 func (c *cut) isCut() bool { return !c.revert && c.pin == nil && !c.puts }
 
-// ageOf returns how old a record is.
-func (w *rewinding) ageOf(seq uint64) age { return age{seq < w.from, seq >= w.from} }
+// ageOf returns how old what a record stands for is. A record that took nothing out is as
+// old as itself.
+func (w *rewinding) ageOf(seq uint64) age {
+	if a := w.known[seq]; !a.isNone() {
+		return a
+	}
+	return age{seq < w.from, seq >= w.from}
+}
+
+// isNew reports whether all that a record stands for is new.
+func (w *rewinding) isNew(seq uint64) bool { return !w.ageOf(seq).hasOld }
 
 // learn finds out which patches are one, and how old what patches put in is.
 func (w *rewinding) learn() {
 	w.undone = w.start.patches.undone(0)
 	all := w.start.patches.ascending()
-	puts := map[string]bool{}
 	for _, c := range all {
-		w.makers[c.seq] = c
 		if c.group != "" && !c.revert && c.pin == nil && !w.undone[c] {
 			w.groups[c.group] = append(w.groups[c.group], c)
-			puts[c.group] = puts[c.group] || c.puts
 		}
 	}
-	for group := range w.groups {
-		if !puts[group] || len(w.groups[group]) == 1 {
-			delete(w.groups, group)
-		}
-	}
-	rounds := 1
-	if len(w.groups) > 0 {
-		rounds = 2 // a patch before a group's last may have taken out what the group put in
-	}
-	for range rounds {
+	maps.DeleteFunc(w.groups, func(_ string, members []*cut) bool { return len(members) == 1 || !putEvents(members) })
+	for range 2 { // a patch before a group's last may have taken out what the group put in
 		for _, c := range all {
 			if c.revert || c.pin != nil {
 				continue
 			}
 			a := age{}
 			for n := range c.tookOut {
-				if by := w.makers[n.seq]; n.cut == nil || !w.areOne(by, c) {
+				if !slices.Contains(w.groups[c.group], n.cut) { // what is one put that in itself
 					a = a.and(w.standsFor(n))
 				}
 			}
@@ -129,43 +127,27 @@ func (w *rewinding) learn() {
 	}
 }
 
-// areOne reports whether patches are of a group that is one. What such a group put in and
-// took out again is nothing that it stands for.
-func (w *rewinding) areOne(a, b *cut) bool {
-	members := w.groups[b.group]
-	return slices.Contains(members, a) && slices.Contains(members, b)
+// putEvents reports whether one of the patches put in events.
+func putEvents(patches []*cut) bool {
+	return slices.ContainsFunc(patches, func(c *cut) bool { return c.puts })
 }
 
 // standsFor returns how old the events are that a node stands for. An event that a patch
 // inserted stands for itself; the marker of a revert stands for nothing, and that of a cut
 // only if it keeps their state.
 func (w *rewinding) standsFor(n node) age {
-	if n.cut == nil {
-		return w.ageOf(n.seq)
-	}
-	c := w.makers[n.seq]
 	switch {
-	case c == nil || c.revert || c.isCut() && !c.keep:
-		return age{}
-	case c.puts && w.known[n.seq].isNone():
+	case n.cut == nil || n.cut.puts:
 		return w.ageOf(n.seq)
+	case n.cut.keep:
+		return w.known[n.seq]
 	}
-	return w.known[n.seq]
+	return age{}
 }
 
-// isOwn reports whether a node is one of the view's, and none of the rewind's.
-func (w *rewinding) isOwn(n *node) bool { return n.seq <= w.start.seq }
-
-// isNew reports whether a node is to go.
-func (w *rewinding) isNew(n *node) bool {
-	if !w.isOwn(n) || n.isRevertMarker() {
-		return false
-	}
-	a := w.ageOf(n.seq)
-	if n.cut != nil && !w.known[n.seq].isNone() {
-		a = w.known[n.seq]
-	}
-	return !a.hasOld
+// goes reports whether a node is one of the view's, and none of the rewind's, and new.
+func (w *rewinding) goes(n *node) bool {
+	return n.seq <= w.start.seq && !n.isRevertMarker() && w.isNew(n.seq)
 }
 
 // do applies a patch to the view in the making.
@@ -181,26 +163,17 @@ func (w *rewinding) do(p *patch.PatchEvent) error {
 	return nil
 }
 
-// isYoung reports whether all that a patch stands for is new.
-func (w *rewinding) isYoung(c *cut) bool {
-	a := w.known[c.seq]
-	return a.hasNew && !a.hasOld || a.isNone() && c.seq >= w.from
-}
-
 // revertMixed reverts, newest first, what stands for older and newer events alike, in
 // sight or not, and cuts that keep the state of newer ones.
 func (w *rewinding) revertMixed() error {
 	for l := w.start.patches; l != nil; l = l.older {
 		c := l.cut
-		mixed := w.known[c.seq].isMixed() && (!c.isCut() || c.keep || len(w.groups[c.group]) > 0)
-		if c.revert || c.pin != nil || !w.stands(c) {
-			continue
-		}
 		var err error
 		switch {
-		case mixed:
+		case c.revert || c.pin != nil || !w.stands(c):
+		case w.known[c.seq].isMixed() && (!c.isCut() || c.keep || len(w.groups[c.group]) > 0):
 			err = w.revertOne(c)
-		case c.isCut() && c.keep && w.isYoung(c):
+		case c.isCut() && c.keep && w.isNew(c.seq):
 			err = w.revert(c)
 		}
 		if err != nil {
@@ -214,13 +187,17 @@ func (w *rewinding) revertMixed() error {
 // either.
 func (w *rewinding) stands(c *cut) bool { return !w.undone[c] && !slices.Contains(w.reverted, c) }
 
+// membersOf returns what is one with a patch, itself among it.
+func (w *rewinding) membersOf(c *cut) []*cut {
+	if members := w.groups[c.group]; len(members) > 0 {
+		return members
+	}
+	return []*cut{c}
+}
+
 // revertOne reverts a patch and what is one with it, newest first.
 func (w *rewinding) revertOne(c *cut) error {
-	members := w.groups[c.group]
-	if len(members) == 0 {
-		members = []*cut{c}
-	}
-	for _, member := range slices.Backward(members) {
+	for _, member := range slices.Backward(w.membersOf(c)) {
 		if w.stands(member) {
 			if err := w.revert(member); err != nil {
 				return err
@@ -240,9 +217,7 @@ func (w *rewinding) revert(c *cut) error {
 		must, _ := w.view.obstacles(c)
 		cleared := false
 		for _, by := range must {
-			for by.revert { // what a redo did is that of the patch that it made to stand again
-				by = by.target
-			}
+			by = by.root()                                                // what a redo did is that of the patch that it made to stand again
 			if by.seq <= c.seq || by.seq > w.start.seq || !w.stands(by) { // what is in the way is later; so this ends
 				continue
 			}
@@ -289,7 +264,7 @@ func (w *rewinding) cutAgain() error {
 		return err
 	}
 	inKeep := func(n *node) bool { return w.keep[n.id()] && !w.drop[n.id()] }
-	return w.cutAll(w.runs(inKeep, nil), patch.Keep)
+	return w.cutAll(inKeep, patch.Keep)
 }
 
 // close adds to hidden nodes what patches had taken out, or groups, all of whose visible
@@ -298,10 +273,7 @@ func (w *rewinding) close(hidden map[nodeID]bool) {
 	for again := true; again; {
 		again = false
 		for _, c := range w.reverted {
-			members := w.groups[c.group]
-			if len(members) == 0 {
-				members = []*cut{c}
-			}
+			members := w.membersOf(c)
 			if !allHidden(members, hidden) {
 				continue
 			}
@@ -318,7 +290,7 @@ func (w *rewinding) close(hidden map[nodeID]bool) {
 // allHidden reports whether all nodes that the patches put in are hidden: their events, or
 // where they put in none, their markers.
 func allHidden(members []*cut, hidden map[nodeID]bool) bool {
-	events := slices.ContainsFunc(members, func(c *cut) bool { return c.puts })
+	events := putEvents(members)
 	for _, c := range members {
 		if events && !c.puts {
 			continue

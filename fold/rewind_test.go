@@ -207,16 +207,53 @@ func TestRewind(t *testing.T) {
 		"a drop-cut in the way, within a keep-cut": {
 			log{"e1 a=1", "e2 b=2", "e3 c=3", "e4", "e5", patch.NewSplice(2, 3, event("r"), event("s")), patch.NewSplice(1, 2), patch.NewSplice(0, 2).WithState(patch.Keep)},
 			5, "", "map[a:1]", 6},
+		"what a keep-cut had kept is dropped again, behind the rest": {
+			log{"e1 a=1", "e2 b=2", "e3 c=3", patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 2, event("r"))}, 3, "", "map[]", 4},
+		"what a keep-cut had kept is dropped again, before the rest": {
+			log{"e1 a=1", "e2 b=2", "e3 c=3", patch.NewSplice(0, 0, event("x")), patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 2, event("r"))},
+			3, "", "map[]", 5},
+		"what a keep-cut had kept is dropped again, among the rest": {
+			log{"e1 a=1", "e2 b=2", "e3 c=3", "e4", patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSplice(0, 3, event("r"))}, 4, "", "map[]", 3},
+		"a summary around a newer event that was dropped stays": {
+			log{"e1 a=1", "e2", "e3", patch.NewSplice(1, 0, event("x", "c=3")), patch.NewSplice(1, 1), patch.NewSummarise(0, 2, text)}, 3, "S", "map[a:1]", 1},
+		"a summary around a newer event whose state was kept goes": {
+			log{"e1 a=1", "e2", "e3", patch.NewSplice(1, 0, event("x", "c=3")), patch.NewSplice(1, 1).WithState(patch.Keep), patch.NewSummarise(0, 2, text)},
+			3, "e1 e2", "map[a:1]", 4},
+		"a summary of an older summary stays": {
+			log{"e1 a=1", patch.NewSummarise(0, 1, text), "e3", patch.NewSummarise(0, 1, event("T", "text:more"))}, 3, "T", "map[a:1]", 1},
+		"cuts of a group are each for itself": {
+			log{"e1 a=1", "e2 b=2", "e3", patch.NewSplice(2, 1).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g")}, 3, "e2", "map[b:2]", 0},
+		"summaries of a group are one": {
+			log{"e1 a=1", "e2", "e3", patch.NewSummarise(2, 1, event("T", "text:more")).WithGroup("g"), patch.NewSummarise(0, 1, text).WithGroup("g")},
+			3, "e1 e2", "map[a:1]", 3},
+		"what a group put in and took out again counts for nothing": {
+			log{"e1 a=1", "e2", patch.NewSplice(0, 0, event("x")).WithGroup("g"), patch.NewSummarise(0, 2, text).WithGroup("g")}, 2, "S", "map[a:1]", 1},
+		"a replacement across, in a group by itself": {
+			log{"e1", "e2", "e3", patch.NewSplice(1, 2, event("r")).WithGroup("g")}, 3, "e1", "map[]", 3},
+		"a replacement of what a group put in before its last": {
+			log{"e1", "e2", patch.NewSummarise(0, 1, text).WithGroup("g"), patch.NewSplice(0, 2, event("r")), "e5", patch.NewSummarise(1, 1, event("T", "text:more")).WithGroup("g")},
+			5, "e1", "map[]", 5},
+		"a cut of all events that a group put in": {
+			log{"e1", "e2", "e3", "e4", patch.NewSummarise(1, 1, text).WithGroup("g"), patch.NewSplice(3, 1).WithGroup("g"), patch.NewSplice(1, 1)},
+			4, "e1 e3", "map[]", 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := fold.New("", nil)
+			ref := fuzz.NewReference(nil)
 			for i, r := range c.log {
+				rec := patch.Record{Seq: uint64(i + 1)}
 				switch r := r.(type) {
 				case string:
+					rec.Event = event(strings.Fields(r)...)
 					v = extend(t, v, r)
 				case *patch.PatchEvent:
-					v = apply(t, v, r.WithID(fmt.Sprint("p", i+1)))
+					rec.Patch = r.WithID(fmt.Sprint("p", i+1))
+					v = apply(t, v, rec.Patch)
 				}
+				ref.Apply(rec)
+			}
+			if visible, _, _ := ref.Rewind(c.from); len(visible) != len(strings.Fields(c.want)) {
+				t.Errorf("the model shows %v", visible)
 			}
 			after, records := rewound(t, v, c.from)
 			if got := ids(after); got != c.want {

@@ -12,10 +12,9 @@ import (
 func (w *rewinding) dropAgain() error {
 	goes := func(n *node) bool { return w.drop[n.id()] }
 	for {
-		var outside []*cut
-		all := w.runs(goes, &outside)
+		_, outside := w.runs(goes)
 		if len(outside) == 0 {
-			return w.cutAll(all, patch.Drop)
+			return w.cutAll(goes, patch.Drop)
 		}
 		for n := range outside[0].tookOut {
 			w.drop[n.id()] = true
@@ -30,19 +29,13 @@ func (w *rewinding) dropAgain() error {
 type indices struct{ first, end int }
 
 // runs returns the runs of visible nodes that are to go, as long as can be. Markers belong
-// to any run, but none that carries state and is not to go. Those that carry, are to go,
-// and stand in no run are added to outside.
-func (w *rewinding) runs(goes func(*node) bool, outside *[]*cut) []indices {
-	var all []indices
+// to any run, but none that carries state and is not to go. Of those that carry and are to
+// go, outside are the patches whose markers stand in no run.
+func (w *rewinding) runs(goes func(*node) bool) (all []indices, outside []*cut) {
 	open := false
 	visible := 0
 	var trailing []*cut
-	leave := func() {
-		if outside != nil {
-			*outside = append(*outside, trailing...)
-		}
-		trailing = nil
-	}
+	leave := func() { outside, trailing = append(outside, trailing...), nil }
 	for n := range w.view.root.all {
 		carries := n.event == nil && len(n.carries()) > 0
 		switch {
@@ -52,9 +45,6 @@ func (w *rewinding) runs(goes func(*node) bool, outside *[]*cut) []indices {
 			leave()
 		case carries:
 			trailing = append(trailing, n.cut)
-			if !open {
-				leave()
-			}
 		case open:
 			all[len(all)-1].end, trailing = visible+1, nil
 		default:
@@ -66,10 +56,12 @@ func (w *rewinding) runs(goes func(*node) bool, outside *[]*cut) []indices {
 		}
 	}
 	leave()
-	return all
+	return all, outside
 }
 
-func (w *rewinding) cutAll(all []indices, policy patch.StatePolicy) error {
+// cutAll cuts the runs of nodes that are to go.
+func (w *rewinding) cutAll(goes func(*node) bool, policy patch.StatePolicy) error {
+	all, _ := w.runs(goes)
 	for _, run := range slices.Backward(all) { // so that earlier indices stay
 		if err := w.do(patch.NewSplice(run.first, run.end-run.first).WithState(policy)); err != nil {
 			return err

@@ -2,6 +2,8 @@ package fold
 
 import (
 	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // run is a stretch of nodes that a patch took out. It is never changed. While it has its
@@ -69,9 +71,9 @@ func (r run) seqs() []uint64 {
 	return slices.Compact(seqs)
 }
 
-// with returns the run's nodes with their events, which are among the records. The error
-// is a *[NeedError] if one is not.
-func (r run) with(at hand) ([]node, error) {
+// with returns the run's nodes with their events, which are among the records. In the place
+// of those that are not stands another event, or if that is nil, the error is a *[NeedError].
+func (r run) with(at hand, absent *patch.Event) ([]node, error) {
 	if r.pieces == nil {
 		return slices.Clone(r.nodes), nil
 	}
@@ -87,6 +89,9 @@ func (r run) with(at hand) ([]node, error) {
 			var err error
 			if n.event, err = at.event(n.seq, n.index); err != nil {
 				return nil, err
+			}
+			if n.event == nil {
+				n.event = absent
 			}
 			if n.event == nil {
 				return nil, &NeedError{Seqs: r.seqs()}

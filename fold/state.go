@@ -127,18 +127,14 @@ func hasChanges(e *patch.Event) bool {
 
 // get returns the state of the view that has this cache.
 func (c *stateCache) get(initial delta, root *tree) delta {
+	if state, ok := c.peek(); ok {
+		return state
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known {
-		return c.state
+	if !c.known {
+		c.learn(initial.then(root.netDelta()))
 	}
-	if earlier, ok := c.before.peek(); ok {
-		c.state = earlier.then(slices.Collect(c.last.Changes()))
-	} else {
-		c.state = initial.then(root.netDelta())
-	}
-	c.known = true
-	c.before, c.last, c.hops = nil, nil, 0
 	return c.state
 }
 
@@ -149,14 +145,17 @@ func (c *stateCache) peek() (delta, bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.known {
-		return c.state, true
+	if !c.known {
+		earlier, ok := c.before.peek()
+		if !ok {
+			return nil, false
+		}
+		c.learn(earlier.then(slices.Collect(c.last.Changes())))
 	}
-	if earlier, ok := c.before.peek(); ok {
-		c.state = earlier.then(slices.Collect(c.last.Changes()))
-		c.known = true
-		c.before, c.last, c.hops = nil, nil, 0
-		return c.state, true
-	}
-	return nil, false
+	return c.state, true
+}
+
+func (c *stateCache) learn(state delta) {
+	c.state, c.known = state, true
+	c.before, c.last, c.hops = nil, nil, 0
 }

@@ -31,15 +31,7 @@ func (s span) smallestPassing() (wider span, ok bool) {
 
 // hidesPinned reports whether a pinned event is in the span, where that matters.
 func (s span) hidesPinned() bool {
-	if s.opts.AllowPinned || len(s.view.pins) == 0 {
-		return false
-	}
-	for i := s.first; i < s.end; i++ {
-		if s.view.IsPinned(i) {
-			return true
-		}
-	}
-	return false
+	return !s.opts.AllowPinned && len(s.view.pinnedIn(s.first, s.end)) > 0
 }
 
 // cost is about how many function parts judging the span looks at.

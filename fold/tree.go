@@ -7,7 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// node is an element of the sequence that the fold keeps a
+// node is an element of the sequence that the fold keeps: a
 // visible event or summary, or a marker. Nodes have identity: the record that made
 // them, and their place among those that it made.
 type node struct {
@@ -46,41 +46,27 @@ type tree struct {
 	nodes []node  // of a leaf; 1 to maxFill
 	kids  []*tree // of an inner vertex; 1 to maxFill
 	sums
-	net atomic.Pointer[delta]
+	net   atomic.Pointer[delta]
+	bytes atomic.Int64 // about what all below takes in memory; 0 if no one has asked yet
 }
 
 // sums is how much stands below a vertex.
 type sums struct {
 	size    int // nodes, markers included
 	visible int // nodes that have an event
-	bytes   int // about what they take in memory
 }
 
 func (s *sums) add(o sums) {
 	s.size += o.size
 	s.visible += o.visible
-	s.bytes += o.bytes
 }
 
 func (s *sums) subtract(o sums) {
 	s.size -= o.size
 	s.visible -= o.visible
-	s.bytes -= o.bytes
 }
 
-func sumsOf(nodes []node) sums {
-	s := sums{size: len(nodes), visible: countVisible(nodes), bytes: len(nodes) * nodeBytes}
-	for i := range nodes {
-		if e := nodes[i].event; e != nil {
-			s.bytes += e.Footprint()
-		}
-	}
-	return s
-}
-
-// nodeBytes is about what a node takes in memory besides its event, with its share of the
-// vertices.
-const nodeBytes = 64
+func sumsOf(nodes []node) sums { return sums{len(nodes), countVisible(nodes)} }
 
 // owner is the right to change vertices in place. A fold of many records has one until
 // it is done: no one else has seen the vertices that it made.
@@ -173,6 +159,9 @@ func (t *tree) appended(own *owner, nodes []node) []*tree {
 		full := &tree{owner: own, sums: t.sums, nodes: make([]node, 0, leafRoom(own, len(t.nodes)+room))}
 		full.nodes = append(append(full.nodes, t.nodes...), nodes[:room]...)
 		full.add(sumsOf(nodes[:room]))
+		if known := t.bytes.Load(); known != 0 {
+			full.bytes.Store(known + int64(footprintOf(nodes[:room])))
+		}
 		out[0] = full
 		nodes = nodes[room:]
 	}

@@ -26,7 +26,7 @@ type View struct {
 	unknown    bool       // a patch of unknown type was skipped
 	patches    *patchList // that were applied; of a restored view, since then
 	pins       pins       // nodes that are pinned; of a restored view, those in sight then
-	restored   bool       // from a skeleton, which says nothing of earlier patches
+	restored   bool       // by [Saved.Restore], which knows nothing of earlier patches
 	lean       bool       // patches keep no bodies of what they take out
 	held       int        // about how many bytes patches keep in memory of what they took out
 	hand       hand
@@ -87,9 +87,14 @@ func (v View) Events() iter.Seq2[int, *patch.Event] {
 // EventsFrom yields the visible events from index i on. An index below 0 is taken as
 // 0; one beyond the end yields nothing.
 func (v View) EventsFrom(i int) iter.Seq2[int, *patch.Event] {
+	return v.eventsIn(i, v.Len())
+}
+
+// eventsIn yields the visible events from index first up to end.
+func (v View) eventsIn(first, end int) iter.Seq2[int, *patch.Event] {
 	return func(yield func(int, *patch.Event) bool) {
-		i := max(i, 0)
-		if i >= v.Len() {
+		i := max(first, 0)
+		if i >= end {
 			return
 		}
 		_, rank := v.root.at(i)
@@ -98,7 +103,7 @@ func (v View) EventsFrom(i int) iter.Seq2[int, *patch.Event] {
 				return true
 			}
 			i++
-			return yield(i-1, n.event)
+			return yield(i-1, n.event) && i < end
 		})
 	}
 }
@@ -121,7 +126,7 @@ func (v View) Entries() iter.Seq2[int, Entry] {
 				return true
 			}
 			i++
-			return yield(i-1, Entry{n.event, n.seq, n.isSummary(), v.pins.has(n.id())})
+			return yield(i-1, Entry{n.event, n.seq, n.isSummary(), len(v.pins) > 0 && v.pins.has(n.id())})
 		})
 	}
 }
@@ -203,7 +208,7 @@ func (l *skipList) count() int {
 func (v View) SkippedCount() int { return v.skipped.count() }
 
 // Skipped returns the patches that could not be applied, in seq order. The error is a
-// *[NeedError] if the view was restored from a skeleton that counts some.
+// *[NeedError] if the view was restored and some were skipped before.
 func (v View) Skipped() ([]patch.Skip, error) {
 	out := []patch.Skip{} // the newest first
 	for l := v.skipped; l != nil; l = l.older {
@@ -245,11 +250,8 @@ func (r Reading) Events() iter.Seq2[int, *patch.Event] {
 // Last returns the last n visible events, or all if there are fewer; none if n < 1.
 // The state of the reading's view is that of the whole log.
 func (v View) Last(n int) Reading {
-	if n < 1 {
-		return Reading{View: v}
-	}
 	r := Reading{View: v}
-	for i, e := range v.EventsFrom(v.Len() - n) {
+	for i, e := range v.EventsFrom(v.Len() - max(n, 0)) {
 		r.events = append(r.events, indexed{i, e})
 	}
 	return r
@@ -258,13 +260,7 @@ func (v View) Last(n int) Reading {
 // Since returns the visible events whose time is not before t, wherever in the log they
 // stand.
 func (v View) Since(t time.Time) Reading {
-	r := Reading{View: v}
-	for i, e := range v.Events() {
-		if !e.Timestamp().Before(t) {
-			r.events = append(r.events, indexed{i, e})
-		}
-	}
-	return r
+	return v.Last(v.Len()).Since(t)
 }
 
 // Since returns the events of the reading whose time is not before t.

@@ -10,7 +10,11 @@ import (
 // Signed gives bytes the header that lets Decode look at the rest.
 func Signed(data []byte) []byte {
 	data = append(bytes.Clone(data), make([]byte, max(0, headerBytes-len(data)))...)
-	data[0], data[1] = Version, fold.Meaning
+	form, err := fold.View{}.AppendBinary(nil)
+	if err != nil {
+		panic(err)
+	}
+	data[0], data[1] = Version, form[0]
 	binary.LittleEndian.PutUint32(data[2:], checksum(data))
 	return data
 }

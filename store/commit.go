@@ -221,7 +221,8 @@ func (g *group) begin(ctx context.Context, requests []*request) {
 				err = fmt.Errorf("session %s: %w", g.handle.key, err)
 			}
 		}
-		if r.err = err; err != nil {
+		if err != nil {
+			r.err = err
 			continue
 		}
 		ids = append(ids, own...)

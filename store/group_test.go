@@ -293,41 +293,51 @@ func TestGroupWhoseLeaderIsCancelled(t *testing.T) {
 // When a function of the options panics, the call that ran it does too. No call beside
 // it is told that it succeeded, or hangs.
 func TestGroupWithPanic(t *testing.T) {
-	bad := false
-	onEachWith(t, store.Options{NewID: func() string {
-		if bad {
-			panic("no ids today")
-		}
-		return "new"
-	}}, func(e *env) {
-		e.create(nil)
-		bad = true
-		var out [3]outcome
-		var panicked [3]bool
-		guard := func(i int, f func()) func() {
-			return func() {
-				defer func() { panicked[i] = recover() != nil }()
-				f()
+	for at := range 3 { // which of the writes has no id
+		bad := false
+		onEachWith(t, store.Options{NewID: func() string {
+			if bad {
+				panic("no ids today")
 			}
-		}
-		e.inGroup(storetest.Plan{},
-			guard(0, e.appending(&out[0], store.AppendOptions{}, say("b1"))),
-			guard(1, e.appending(&out[1], store.AppendOptions{}, event(`{"author":"x"}`))),
-			guard(2, e.appending(&out[2], store.AppendOptions{}, say("b2"))),
-		)
-		bad = false
-		n := 0
-		for i := range out {
-			if panicked[i] {
-				n++
-			} else if out[i].err == nil {
-				e.Errorf("write %d was acknowledged: %s", i, out[i].text())
+			return "new"
+		}}, func(e *env) {
+			e.create(nil)
+			bad = true
+			var out [3]outcome
+			var panicked [3]bool
+			var writes []func()
+			var all []*patch.Event
+			visible := "first"
+			for i := range out {
+				said := say(fmt.Sprint("b", i))
+				if i == at {
+					said = event(`{"author":"x"}`)
+					visible += " new"
+				} else {
+					visible += fmt.Sprint(" b", i)
+				}
+				all = append(all, said)
+				write := e.appending(&out[i], store.AppendOptions{}, said)
+				writes = append(writes, func() {
+					defer func() { panicked[i] = recover() != nil }()
+					write()
+				})
 			}
-		}
-		if n != 1 {
-			e.Errorf("%d calls panicked, want 1", n)
-		}
-		e.append(say("b1"), event(`{"author":"x"}`), say("b2"))
-		e.same("visible", ids(e.view()), "first b1 new b2")
-	})
+			e.inGroup(storetest.Plan{}, writes...)
+			bad = false
+			n := 0
+			for i := range out {
+				if panicked[i] {
+					n++
+				} else if out[i].err == nil {
+					e.Errorf("write %d was acknowledged: %s", i, out[i].text())
+				}
+			}
+			if n != 1 {
+				e.Errorf("%d calls panicked, want 1", n)
+			}
+			e.append(all...)
+			e.same("visible", ids(e.view()), visible)
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -56,8 +57,8 @@ func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint6
 	return records, nil
 }
 
-// pickStretches is pick for stretches, which may claim far more than there is.
-func (s *Store) pickStretches(ctx context.Context, key Key, creation string, stretches []fold.Stretch) ([]patch.Record, error) {
+// pickAll is pick for seqs that may be far more than there are.
+func (s *Store) pickAll(ctx context.Context, key Key, creation string, all iter.Seq[uint64]) ([]patch.Record, error) {
 	var records []patch.Record
 	var seqs []uint64
 	read := func() error {
@@ -65,15 +66,10 @@ func (s *Store) pickStretches(ctx context.Context, key Key, creation string, str
 		records, seqs = append(records, some...), nil
 		return err
 	}
-	for _, stretch := range stretches {
-		for seq := stretch.First; ; seq++ {
-			if seqs = append(seqs, seq); len(seqs) == pageRecords {
-				if err := read(); err != nil {
-					return nil, err
-				}
-			}
-			if seq == stretch.Last {
-				break
+	for seq := range all {
+		if seqs = append(seqs, seq); len(seqs) == pageRecords {
+			if err := read(); err != nil {
+				return nil, err
 			}
 		}
 	}

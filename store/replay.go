@@ -73,20 +73,19 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 	if err != nil || data == nil {
 		return r, fromBackend(key, err)
 	}
-	skeleton, err := snapshot.Decode(data, empty.Creation(), last)
-	if err != nil || skeleton.Seq > seq {
+	saved, err := snapshot.Decode(data, empty.Creation(), last)
+	if err != nil || saved.Seq() > seq {
 		return r, err
 	}
-	skeleton.Initial = empty.Skeleton().Initial
-	records, err := s.pickStretches(ctx, key, empty.Creation(), skeleton.Needs())
+	records, err := s.pickAll(ctx, key, empty.Creation(), saved.Needs())
 	if err != nil {
 		return r, err
 	}
-	restored, err := skeleton.Restore(records)
+	restored, err := saved.Restore(empty, records)
 	if err != nil {
 		return r, err
 	}
-	return replayed{view: restored.Lean(), snapshot: skeleton.Seq}, nil
+	return replayed{view: restored, snapshot: saved.Seq()}, nil
 }
 
 // snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no

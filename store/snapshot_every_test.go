@@ -78,7 +78,7 @@ func (e *env) snapshotSeq() uint64 {
 	e.Helper()
 	s, err := snapshot.Decode(e.snapshot(), e.creation(), 1<<40)
 	e.no(err)
-	return s.Seq
+	return s.Seq()
 }
 
 // refold folds the session's log from its first record.
@@ -154,10 +154,10 @@ func (e *env) snapshotAtEveryLength(t rapid.TB, records []patch.Record, initial 
 		no(err)
 		data, err := e.backend.Snapshot(ctx, listed[0].Session, listed[0].Creation)
 		no(err)
-		skeleton, err := snapshot.Decode(data, listed[0].Creation, r.Seq)
+		saved, err := snapshot.Decode(data, listed[0].Creation, r.Seq)
 		no(err)
-		if skeleton.Seq != r.Seq {
-			t.Fatalf("after record %d the snapshot stands at %d", r.Seq, skeleton.Seq)
+		if saved.Seq() != r.Seq {
+			t.Fatalf("after record %d the snapshot stands at %d", r.Seq, saved.Seq())
 		}
 		for _, r := range c.Records {
 			ref.Apply(r)
@@ -200,10 +200,12 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 			e.no(err)
 			return data
 		}
-		whole := e.refold(e.records(key))
-		of := func(n fold.NodeRef) []byte {
-			s := fold.Skeleton{Creation: whole.Creation(), Seq: 40, PatchSeq: 34, Nodes: []fold.NodeRef{n}}
-			return encode(s.Restore(anyRecords(s.Needs())))
+		records := e.records(key)
+		whole := e.refold(records)
+		of := func(seq uint64, another *patch.PatchEvent) []byte { // of a log with another record
+			records := slices.Clone(records)
+			records[seq-1] = patch.Record{Seq: seq, Patch: another}
+			return encode(e.refold(records), nil)
 		}
 		damage := slices.Clone(good)
 		damage[len(damage)/2] ^= 16
@@ -216,9 +218,9 @@ func TestUnusableSnapshotsAreReplaced(t *testing.T) {
 			"of old version":    old,
 			"of another":        encode(fold.Fold(fold.New("another", nil), e.records(key))),
 			"future":            encode(whole.Apply(patch.Record{Seq: 41, Event: say("future")})),
-			"of no such event":  of(fold.NodeRef{Seq: 3, Index: 1}),
-			"of no new event":   of(fold.NodeRef{Seq: 33, Index: 1}),
-			"of a cut's events": of(fold.NodeRef{Seq: 34}),
+			"of no such event":  of(27, patch.NewSplice(26, 0, say("x"), say("y"))),
+			"of no new event":   of(33, patch.NewSplice(3, 2, say("x"), say("y"))),
+			"of a cut's events": of(34, patch.NewSplice(1, 0, say("x"))),
 		} {
 			e.putSnapshot(data)
 			e.anew(eager)
@@ -350,15 +352,4 @@ func TestViewAtAroundSnapshot(t *testing.T) {
 			e.Errorf("%d raw records, want 44", len(records))
 		}
 	})
-}
-
-// anyRecords returns records with two events each.
-func anyRecords(stretches []fold.Stretch) []patch.Record {
-	var records []patch.Record
-	for _, stretch := range stretches {
-		for seq := stretch.First; seq <= stretch.Last; seq++ {
-			records = append(records, patch.Record{Seq: seq, Patch: patch.NewSplice(0, 0, say("x"), say("y"))})
-		}
-	}
-	return records
 }

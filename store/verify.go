@@ -150,9 +150,9 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	if err != nil {
 		return v.report(key, 0, fromBackend(Key{}, err))
 	}
-	var skeleton fold.Skeleton
+	var saved fold.Saved
 	if data != nil {
-		if skeleton, err = snapshot.Decode(data, head.Creation, head.Last); err != nil {
+		if saved, err = snapshot.Decode(data, head.Creation, head.Last); err != nil {
 			data = nil
 			if !errors.Is(err, snapshot.ErrOutdated) && !v.report(key, 0, err) {
 				return false
@@ -165,9 +165,9 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	chain := backend.Chain{Since: head.Chain.Since}
 	var index indexed
 	check := func() bool {
-		if data != nil && view.Seq() == skeleton.Seq {
+		if data != nil && view.Seq() == saved.Seq() {
 			if again, err := snapshot.Encode(view); err != nil || !bytes.Equal(again, data) {
-				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, skeleton.Seq))
+				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, saved.Seq()))
 			}
 		}
 		if cached != nil && cached.Creation() == head.Creation && view.Seq() == cached.Seq() && !sameView(view, *cached) {

@@ -160,7 +160,8 @@ type Backend interface {
 
 	// Lease reports whether owner holds the lease of this name from now on for as long as
 	// ttl. It does not while another owner holds it, whose ttl has not passed; the holder
-	// may take it again, to hold it longer. A ttl of 0 gives it up. Time is the backend's.
+	// may take it again, to hold it longer. A ttl of 0 gives it up, and one below 0 changes
+	// nothing: it asks whether owner could have it. Time is the backend's.
 	Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error)
 
 	// Close frees what the backend holds, and waits until the room is free that deleted

@@ -26,7 +26,10 @@ func (l *Leases) Take(name, owner string, ttl time.Duration) (held bool) {
 	if other, ok := l.held[name]; ok && other.owner != owner && now.Before(other.until) {
 		return false
 	}
-	if ttl <= 0 {
+	switch {
+	case ttl < 0:
+		return true
+	case ttl == 0:
 		delete(l.held, name)
 		return false
 	}

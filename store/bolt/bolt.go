@@ -92,6 +92,7 @@ type Backend struct {
 	counts counts              // of the rows of ids
 
 	written counts // of sessions: the pages that they are written to are known to be whole
+	values  sharedValues
 
 	staged  staging
 	sweeper sweeper

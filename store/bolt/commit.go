@@ -72,6 +72,9 @@ func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, _ uint
 // commitGroup commits batches together. One that is refused does not keep the others
 // from being written. The caller holds the writer's place.
 func (b *Backend) commitGroup(group []*pending) {
+	if slices.ContainsFunc(group, func(p *pending) bool { return len(p.batch.Shared) > 0 }) {
+		defer b.values.change()()
+	}
 	err := b.write(func(tx *bbolt.Tx) error {
 		// A snapshot alone, which reading may bring about, leaves a file of version 1 as it is.
 		if slices.ContainsFunc(group, func(p *pending) bool { return p.snapshot == nil }) {
@@ -116,6 +119,9 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending, s session) error {
 	case p.snapshot != nil:
 		return tx.Bucket(bucketSnapshots).Put(s.number, p.snapshot)
 	case p.batch.Create:
+		if p.batch.After == 0 { // it had no rows before these
+			b.counts.put(tx.DB(), s.number, countedAt{})
+		}
 		return s.create(tx, p.name, p.batch)
 	}
 	h := *s.head

@@ -137,7 +137,7 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 			news.Records = s.read(tx, seen.Last+1, sinceRecords, sinceBytes)
 		}
 		for _, prefix := range prefixes {
-			news.Shared = append(news.Shared, sharedValues(tx, prefix))
+			news.Shared = append(news.Shared, sharedWith(tx, prefix))
 		}
 		return nil
 	})

@@ -9,9 +9,12 @@
 // seen by others. No error and no log of this package has the connection string.
 //
 // Statements go through a pooler that gives each transaction another connection, such as
-// PgBouncer in transaction mode: no call leaves anything behind on its connection. A direct
-// connection takes default_query_exec_mode=cache_statement in the connection string, which
-// saves the server the planning; behind such a pooler it fails.
+// PgBouncer in transaction mode: no call leaves anything behind on its connection. With
+// default_query_exec_mode=cache_statement in the connection string, the server plans each
+// statement a few times per connection and not each time. Behind such a pooler that fails.
+// On a direct connection a lone append takes a third of the time, but a plan that was made
+// for small tables stays until the tables are analyzed: measured while 50,000 sessions were
+// loaded, 44 ms for an append in place of 1.3.
 //
 // Any default of the server for the isolation of transactions will do. Read committed, which
 // is PostgreSQL's own, repeats the fewest transactions. Commits are as durable as

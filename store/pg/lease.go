@@ -11,7 +11,12 @@ import (
 // Lease implements [backend.Backend]. The time is the server's.
 func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
 	err = b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
-		if ttl <= 0 {
+		if ttl < 0 {
+			return c.QueryRow(ctx, b.sql(`
+				SELECT NOT EXISTS (SELECT FROM patchlog.leases WHERE hash = $1 AND owner <> $2 AND until > clock_timestamp())`),
+				hash(name), []byte(owner)).Scan(&held)
+		}
+		if ttl == 0 {
 			_, err := c.Exec(ctx, b.sql(`DELETE FROM patchlog.leases WHERE hash = $1 AND owner = $2`), hash(name), []byte(owner))
 			return err
 		}

@@ -111,7 +111,7 @@ func configure(dsn string, opts Options) (*pgxpool.Config, error) {
 	switch {
 	case opts.ConnectTimeout > 0:
 		config.ConnConfig.ConnectTimeout = opts.ConnectTimeout
-	case !strings.Contains(dsn, "connect_timeout") && given.ConnectTimeout == 0:
+	case given.ConnectTimeout == 0:
 		config.ConnConfig.ConnectTimeout = DefaultConnectTimeout
 	}
 	if !says("application_name") {

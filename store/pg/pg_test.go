@@ -69,6 +69,9 @@ func TestPooled(t *testing.T) { suite(t, pgtest.PgBouncer(t, quick(t)), pg.Optio
 
 // TestIsolation runs the suite on servers whose transactions are of each kind.
 func TestIsolation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite three times")
+	}
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			dsn := quick(t)
@@ -84,5 +87,8 @@ func TestIsolation(t *testing.T) {
 
 // TestPrepared runs the suite with the statements that a direct connection may keep.
 func TestPrepared(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite again")
+	}
 	suite(t, quick(t)+" default_query_exec_mode=cache_statement", pg.Options{})
 }

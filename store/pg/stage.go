@@ -203,9 +203,11 @@ func (b *Backend) remove(ctx context.Context, num int64) error {
 	}
 	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		var batch pgx.Batch
-		for _, table := range []string{"snapshots", "metas", "sessions"} {
+		for _, table := range []string{"snapshots", "metas"} {
 			batch.Queue(b.sql(`DELETE FROM patchlog.`+table+` WHERE num = $1`), num)
 		}
+		// A fence may have taken the row meanwhile.
+		batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 2`), num)
 		return c.SendBatch(ctx, &batch).Close()
 	})
 }

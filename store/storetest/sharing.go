@@ -181,6 +181,10 @@ var sharingCases = []testCase{
 		lease("l", "second", time.Hour, false)
 		lease("l", "second", 0, false) // not its to give up
 		lease("l", "second", time.Hour, false)
+		lease("l", "second", -1, false)
+		lease("l", "first", -1, true)
+		lease("free", "second", -1, true)
+		lease("free", "first", time.Hour, true) // asking has not taken it
 		lease("other\x00name", "second", time.Hour, true)
 		lease("l", "first", 0, false)
 		lease("l", "second", 50*time.Millisecond, true)

@@ -64,11 +64,14 @@ func Start(t testing.TB, opts Options) *Server {
 // blank returns a server without a cluster.
 func blank(t testing.TB) *Server {
 	t.Helper()
-	programs, err := find("initdb")
+	initdb, err := find("initdb")
 	if err != nil {
 		missing(t, "no PostgreSQL server is installed (apt-get install postgresql, or put initdb and postgres in PATH)")
 	}
-	s, err := newServer(filepath.Dir(programs))
+	if real, err := filepath.EvalSymlinks(initdb); err == nil {
+		initdb = real // the other programs are beside it
+	}
+	s, err := newServer(filepath.Dir(initdb))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,8 +186,17 @@ func (s *Server) end(how syscall.Signal) {
 	if s.process == nil {
 		return
 	}
-	if how == syscall.SIGKILL { // the process group: those that serve connections live on else for a while
-		_ = syscall.Kill(-s.process.Process.Pid, how)
+	pid := s.process.Process.Pid
+	if how == syscall.SIGKILL { // those that serve connections live on else for a while
+		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		children := childrenOf(pid)
+		_ = syscall.Kill(pid, how)
+		for _, child := range children {
+			_ = syscall.Kill(child, how)
+		}
+		for _, child := range children {
+			awaitEnd(child)
+		}
 	} else {
 		_ = s.process.Process.Signal(how)
 	}

@@ -1,0 +1,82 @@
+package fold
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// A state key that is not UTF-8 cannot be written; such a view is refused when it is to be
+// saved, and not made unreadable.
+func TestAppendBinaryRefusesKey(t *testing.T) {
+	value, err := patch.NewValue(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Saved{seq: 1, patchSeq: 1, nodes: []nodeRef{{carries: delta{{Key: "k\xff", Value: value}}}}}
+	v, err := s.Restore(View{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.AppendBinary(nil); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("error %v, want one that matches %q", err, patch.ErrInvalid)
+	}
+}
+
+// Bytes of any kind cost memory in proportion to their number, whatever they claim, and
+// never a panic.
+func FuzzParseSaved(f *testing.F) {
+	var records []patch.Record
+	for i := range 40 {
+		records = append(records, patch.Record{Seq: uint64(i + 1), Event: someEvent})
+	}
+	for _, p := range []*patch.PatchEvent{
+		patch.NewSplice(3, 5).WithState(patch.Keep), patch.NewSplice(20, 1, someEvent, someEvent), patch.NewSplice(99, 1), patch.NewSplice(10, 1),
+	} {
+		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
+	}
+	v, err := Fold(New("creation", nil), records)
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := v.AppendBinary(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	for _, seq := range []uint64{1 << 40, math.MaxUint64} {
+		w := writer{meaning}
+		w.text("creation")
+		w.uint(seq)
+		w.uint(3)
+		w.text("")
+		for _, u := range []uint64{0, seq / 2, runEvents, 1, seq} {
+			w.uint(u)
+		}
+		f.Add([]byte(w))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseSaved(data)
+		if err != nil {
+			if !errors.Is(err, patch.ErrCorrupt) && !errors.Is(err, ErrOutdated) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if len(s.nodes) > len(data) {
+			t.Fatalf("%d nodes of %d bytes", len(s.nodes), len(data))
+		}
+		var at []patch.Record
+		for seq := range s.Needs() {
+			if seq > uint64(len(records)) {
+				break
+			}
+			at = append(at, records[seq-1])
+		}
+		if _, err := s.Restore(New("creation", nil), at); err != nil && !errors.Is(err, patch.ErrCorrupt) {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,368 @@
+package pg_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+func number(t *testing.T, dsn, query string) (n int) {
+	t.Helper()
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if err := c.QueryRow(ctx, query).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+func TestMigrate(t *testing.T) {
+	dsn := quick(t)
+	var none *pg.VersionError
+	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{NoMigrate: true}); !errors.As(err, &none) || none.Has != 0 {
+		t.Errorf("NoMigrate without a schema: %v", err)
+	}
+	each(8, func(int) {
+		if err := pg.Migrate(ctx, dsn, pg.Options{}); err != nil {
+			t.Errorf("Migrate at once with others: %v", err)
+		}
+	})
+	if v := number(t, dsn, "SELECT version FROM patchlog.schema_version"); v != pg.SchemaVersion {
+		t.Errorf("version %d, want %d", v, pg.SchemaVersion)
+	}
+	b := open(t, dsn, pg.Options{NoMigrate: true})
+	create(t, b, "s", 2)
+	if err := pg.Migrate(ctx, dsn, pg.Options{}); err != nil {
+		t.Errorf("Migrate what is up to date: %v", err)
+	}
+	if h := head(t, b, "s"); h.Last != 2 {
+		t.Errorf("the head is at %d", h.Last)
+	}
+
+	pgtest.Exec(t, dsn, "UPDATE patchlog.schema_version SET version = version + 1")
+	for _, opts := range []pg.Options{{}, {NoMigrate: true}} {
+		var newer *pg.VersionError
+		if _, err := pg.OpenBackend(ctx, dsn, opts); !errors.As(err, &newer) || newer.Has != pg.SchemaVersion+1 || newer.Wants != pg.SchemaVersion {
+			t.Errorf("a newer schema: %v", err)
+		}
+	}
+	if v := number(t, dsn, "SELECT version FROM patchlog.schema_version"); v != pg.SchemaVersion+1 {
+		t.Errorf("a newer schema was changed to version %d", v)
+	}
+}
+
+// A migration that was cut short leaves nothing, and is made again.
+func TestMigrateAfterFailure(t *testing.T) {
+	dsn := quick(t)
+	pgtest.Exec(t, dsn, "CREATE SCHEMA patchlog; CREATE TABLE patchlog.leases (x int)")
+	if err := pg.Migrate(ctx, dsn, pg.Options{}); err == nil {
+		t.Error("a table of another kind was taken for ours")
+	}
+	if n := number(t, dsn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'patchlog'"); n != 1 {
+		t.Errorf("a migration that failed left %d tables", n)
+	}
+	pgtest.Exec(t, dsn, "DROP TABLE patchlog.leases")
+	if err := pg.Migrate(ctx, dsn, pg.Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// role makes a role without rights, and returns the connection string with it.
+func role(t *testing.T, dsn, name string) string {
+	t.Helper()
+	pgtest.Exec(t, dsn, "CREATE ROLE "+name+" LOGIN")
+	return strings.Replace(dsn, "user=postgres", "user="+name, 1)
+}
+
+// A role with the rights that the package names, and no more, can do everything but migrate.
+func TestRights(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite again")
+	}
+	dsn := quick(t)
+	app := role(t, dsn, "app")
+	if _, err := pg.OpenBackend(ctx, app, pg.Options{}); err == nil || errors.Is(err, backend.ErrUnknown) {
+		t.Errorf("a role without rights makes the schema: %v", err)
+	}
+	n := 0
+	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
+		n++
+		opts := pg.Options{Schema: fmt.Sprint("test", n)}
+		if err := pg.Migrate(ctx, dsn, opts); err != nil {
+			t.Fatal(err)
+		}
+		pgtest.Exec(t, dsn, "GRANT USAGE ON SCHEMA "+opts.Schema+" TO app")
+		pgtest.Exec(t, dsn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+opts.Schema+" TO app")
+		b := open(t, app, opts)
+		return b, func() backend.Backend {
+			if err := b.Check(ctx); err != nil {
+				t.Error(err)
+			}
+			closed(t, b)
+			b = open(t, app, opts)
+			return b
+		}
+	})
+}
+
+// No error and no log has a password, whatever is wrong.
+func TestPasswords(t *testing.T) {
+	const secret = "s3cr%t"
+	var log bytes.Buffer
+	opts := pg.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	for _, dsn := range []string{
+		"postgres://u:" + secret + "@127.0.0.1:1/db",
+		"postgres://u:" + secret + "@127.0.0.1:port/db",
+		"postgres://u:" + secret + "/x@127.0.0.1:1/db",
+		"postgres://u:x@" + secret + ":y@127.0.0.1/db",
+		"postgres://u@127.0.0.1/db?password=" + secret,
+		"postgres://u@127.0.0.1/db?password=s3cr%25t&sslmode=nonsense",
+		"postgres://u@127.0.0.1:1/db?password=s3cr%25t",
+		"host=127.0.0.1 port=1 user=u password=" + secret,
+		"host=127.0.0.1 port=1 user=u password='" + secret,
+		"host=127.0.0.1 port=1 user=u password = '" + secret + "' sslmode=nonsense",
+		"host=127.0.0.1 port=x user=u password = 'a b " + secret + "'",
+		"host=127.0.0.1 user=u password=" + secret + " sslmode=verify-full sslrootcert=/nowhere",
+		"host=127.0.0.1 user=u password=" + secret + " pool_max_conns=many",
+		"host=127.0.0.1 user=u password=" + secret + " default_query_exec_mode=none",
+		"password " + secret, secret,
+	} {
+		b, err := pg.OpenBackend(ctx, dsn, opts)
+		if err == nil {
+			closed(t, b)
+			t.Errorf("opened %q", dsn)
+			continue
+		}
+		if said := fmt.Sprintf("%v %+v", err, err) + log.String(); strings.Contains(said, "s3cr") {
+			t.Errorf("the error of %q has the password: %s", dsn, said)
+		}
+	}
+
+	// What a server refuses.
+	dsn := quick(t)
+	pgtest.Exec(t, dsn, "CREATE ROLE u LOGIN PASSWORD 'other'")
+	_, err := pg.OpenBackend(ctx, strings.Replace(dsn, "user=postgres", "user=u password=s3cr", 1)+" dbname=none", opts)
+	if err == nil || strings.Contains(err.Error()+log.String(), "s3cr") {
+		t.Errorf("a database that is not there: %v", err)
+	}
+}
+
+// A connection string's own words are heard.
+func TestPasswordFile(t *testing.T) {
+	dsn := quick(t)
+	file := filepath.Join(t.TempDir(), "service")
+	text := "[here]\n" + strings.ReplaceAll(dsn, " ", "\n") + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PGSERVICEFILE", file)
+	t.Setenv("PGSERVICE", "here")
+	create(t, open(t, "", pg.Options{}), "s", 1)
+	create(t, open(t, "service=here pool_max_conns=1", pg.Options{}), "s2", 1)
+}
+
+func TestValidate(t *testing.T) {
+	for _, opts := range []pg.Options{
+		{Schema: strings.Repeat("x", 64)}, {Schema: "a\x00b"}, {Schema: "\xff"}, {Schema: "pg_x"},
+		{MaxConns: -1}, {StatementTimeout: -1}, {ConnectTimeout: -1},
+	} {
+		if err := opts.Validate(); !errors.Is(err, pg.ErrInvalid) {
+			t.Errorf("%+v: %v", opts, err)
+		}
+		if _, err := pg.OpenBackend(ctx, "", opts); !errors.Is(err, pg.ErrInvalid) {
+			t.Errorf("OpenBackend %+v: %v", opts, err)
+		}
+	}
+	if err := (pg.Options{}).Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (pg.Options{Schema: `Odd "name"; with. dots`}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A schema of any name holds what it is given, and no other.
+func TestSchemaNames(t *testing.T) {
+	dsn := quick(t)
+	for _, name := range []string{"patchlog", `Odd "name"; with. dots`, "patchlog.patchlog."} {
+		b := open(t, dsn, pg.Options{Schema: name})
+		create(t, b, "s", 3)
+		if err := b.Check(ctx); err != nil {
+			t.Errorf("schema %q: %v", name, err)
+		}
+		b.Unstage("none")
+		if err := b.Delete(ctx, "s", "creation of s"); err != nil {
+			t.Error(err)
+		}
+		create(t, b, "s", 1)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	dsn := quick(t)
+	if _, err := pg.Open(ctx, dsn, store.Options{MaxRecordBytes: -1}, pg.Options{}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("options that cannot be: %v", err)
+	}
+	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := pg.OpenBackend(cancelled, dsn, pg.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+}
+
+// What is not to be is refused, and does nothing.
+func TestInvalid(t *testing.T) {
+	b := open(t, quick(t), pg.Options{})
+	h := create(t, b, "s", 1)
+	long := strings.Repeat("x", backend.MaxNameBytes+1)
+	for name, change := range map[string]func(*backend.Batch){
+		"no token":     func(x *backend.Batch) { x.Next = 0 },
+		"long id":      func(x *backend.Batch) { x.Records[0].IDs = []string{long} },
+		"long value":   func(x *backend.Batch) { x.Shared = []backend.Value{{Name: long}} },
+		"no name":      func(x *backend.Batch) { x.Shared = []backend.Value{{}} },
+		"seq too high": func(x *backend.Batch) { x.Records[0].Seq++ },
+	} {
+		batch := next(h, 1)
+		change(&batch)
+		if err := b.Append(ctx, "s", batch); !errors.Is(err, pg.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", long} {
+		if err := b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}); !errors.Is(err, pg.ErrInvalid) {
+			t.Errorf("a name of %d bytes: %v", len(name), err)
+		}
+	}
+	if err := b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}); !errors.Is(err, pg.ErrInvalid) {
+		t.Errorf("a long creation id: %v", err)
+	}
+	if got := head(t, b, "s"); got.Last != 1 || got.Token != h.Token {
+		t.Errorf("the head is at %d with token %d", got.Last, got.Token)
+	}
+}
+
+// Check finds what does not fit together.
+func TestCheck(t *testing.T) {
+	for _, damage := range []string{
+		"DELETE FROM patchlog.records WHERE seq = 2",
+		"DELETE FROM patchlog.records WHERE seq = 3",
+		"DELETE FROM patchlog.records",
+		"UPDATE patchlog.records SET seq = 0 WHERE seq = 1",
+		"INSERT INTO patchlog.records SELECT num, 4, '' FROM patchlog.sessions",
+		"INSERT INTO patchlog.records VALUES (99, 1, '')",
+		"UPDATE patchlog.ids SET seq = 9 WHERE seq = 1",
+		"INSERT INTO patchlog.ids VALUES (99, '', 1)",
+		"UPDATE patchlog.snapshots SET seq = 4",
+		"INSERT INTO patchlog.snapshots VALUES (99, 1, '')",
+		"DELETE FROM patchlog.metas",
+		"INSERT INTO patchlog.metas VALUES (99, '')",
+		"UPDATE patchlog.sessions SET name = 'other'",
+		"UPDATE patchlog.sessions SET creation = 'other'",
+		"UPDATE patchlog.sessions SET state = 2",
+		"UPDATE patchlog.shared SET name = 'other'",
+		"DELETE FROM patchlog.sessions",
+	} {
+		t.Run(damage, func(t *testing.T) {
+			dsn := common(t)
+			b := open(t, dsn, pg.Options{})
+			h := create(t, b, "s\x00\xff", 2)
+			batch := next(h, 1)
+			batch.Shared = []backend.Value{{Name: "x"}}
+			if err := b.Append(ctx, "s\x00\xff", batch); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.PutSnapshot(ctx, "s\x00\xff", h.Creation, 3, nil); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Check(ctx); err != nil {
+				t.Fatalf("before the damage: %v", err)
+			}
+			pgtest.Exec(t, dsn, damage)
+			if err := b.Check(ctx); !errors.Is(err, backend.ErrDamaged) {
+				t.Errorf("Check: %v", err)
+			}
+		})
+	}
+}
+
+// common returns the connection string of an empty database on the server that tests share.
+func common(t *testing.T) string { return pgtest.New(t) }
+
+// A session without its meta record is damaged, not absent.
+func TestMetaMissing(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	create(t, b, "s", 1)
+	pgtest.Exec(t, dsn, "DELETE FROM patchlog.metas")
+	if _, err := b.Head(ctx, "s"); !errors.Is(err, backend.ErrDamaged) {
+		t.Errorf("Head: %v", err)
+	}
+	if _, err := b.Since(ctx, "s", backend.Seen{}); !errors.Is(err, backend.ErrDamaged) {
+		t.Errorf("Since: %v", err)
+	}
+	if l, err := b.List(ctx, "", "", 9); err != nil || len(l) != 1 || !errors.Is(l[0].Err, backend.ErrDamaged) {
+		t.Errorf("List: %v, %v", l, err)
+	}
+}
+
+// What a process left behind that did not live to close its backend goes in time, and what
+// is new stays.
+func TestSweep(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	create(t, b, "s", 1)
+	for _, creation := range []string{"old", "new", "dropped"} {
+		if err := b.Stage(ctx, creation, 0, records(0, 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, creation := range []string{"fence", "old fence"} {
+		if err := b.Fence(ctx, "x", creation, 0, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pgtest.Exec(t, dsn, `
+		UPDATE patchlog.sessions SET created = now() - interval '25 hours', touched = created;
+		UPDATE patchlog.sessions SET touched = now() - interval '25 hours' WHERE creation = 'old';
+		UPDATE patchlog.sessions SET touched = now() - interval '29 days' WHERE creation = 'fence';
+		UPDATE patchlog.sessions SET touched = now() - interval '31 days' WHERE creation = 'old fence';
+		UPDATE patchlog.sessions SET touched = now() - interval '2 hours', state = 2 WHERE creation = 'dropped'`)
+	other := open(t, dsn, pg.Options{})
+	if n := number(t, dsn, "SELECT count(*) FROM patchlog.sessions"); n != 3 { // s, new, fence
+		t.Errorf("%d rows of sessions, want 3", n)
+	}
+	if n := number(t, dsn, "SELECT count(*) FROM patchlog.records"); n != 4 {
+		t.Errorf("%d records, want 4", n)
+	}
+	if err := other.Check(ctx); err != nil {
+		t.Error(err)
+	}
+	closed(t, b)
+	if n := number(t, dsn, "SELECT count(*) FROM patchlog.sessions"); n != 2 {
+		t.Errorf("%d rows of sessions after Close, want 2", n)
+	}
+}

@@ -1,0 +1,623 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+// create creates a session with n records.
+func create(t testing.TB, b *pg.Backend, name string, n int) backend.Head {
+	t.Helper()
+	batch := backend.Batch{Creation: "creation of " + name, Create: true, Next: 1, Records: records(0, n)}
+	if err := b.Append(ctx, name, batch); err != nil {
+		t.Fatalf("create %q: %v", name, err)
+	}
+	return head(t, b, name)
+}
+
+func head(t testing.TB, b *pg.Backend, name string) backend.Head {
+	t.Helper()
+	h, err := b.Head(ctx, name)
+	if err != nil {
+		t.Fatalf("Head of %q: %v", name, err)
+	}
+	return h
+}
+
+func records(after uint64, n int) (out []backend.Record) {
+	for seq := after + 1; seq <= after+uint64(n); seq++ {
+		out = append(out, backend.Record{Seq: seq, IDs: []string{fmt.Sprint("id", seq)}, Sum: uint32(seq), Data: fmt.Append(nil, "record ", seq)})
+	}
+	return out
+}
+
+// next is a batch of n records that follows the head.
+func next(h backend.Head, n int) backend.Batch {
+	return backend.Batch{Creation: h.Creation, After: h.Last, Seen: h.Token, Next: backend.Token(rand.Uint64() | 1), Chain: h.Chain, Records: records(h.Last, n)}
+}
+
+// landed is the head after the batch.
+func landed(h backend.Head, b backend.Batch) backend.Head {
+	h.Last, h.Token = h.Last+uint64(len(b.Records)), b.Next
+	for _, r := range b.Records {
+		h.Chain = h.Chain.Add(r.Sum)
+	}
+	return h
+}
+
+// hold locks the session's row in a transaction that goes on until release is called.
+func hold(t *testing.T, dsn, session string) (release func()) {
+	t.Helper()
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"BEGIN", "SELECT num FROM patchlog.sessions WHERE convert_from(name, 'UTF8') = '" + session + "' FOR UPDATE"} {
+		if _, err := c.Exec(ctx, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	release = sync.OnceFunc(func() { _ = c.Close(ctx) })
+	t.Cleanup(release)
+	return release
+}
+
+// waitFor waits until a query that gives a number gives one above 0.
+func waitFor(t *testing.T, dsn, query string) {
+	t.Helper()
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	for range 500 {
+		var n int
+		if err := c.QueryRow(ctx, query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%s: stays 0", query)
+}
+
+const waitingForLock = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+// In a group each batch has its own fate, and those that are refused take none with them.
+func TestGroup(t *testing.T) {
+	b := open(t, quick(t), pg.Options{})
+	const sessions = 60
+	heads := make([]backend.Head, sessions)
+	each(sessions, func(i int) { heads[i] = create(t, b, fmt.Sprint("s", i), 3) })
+	each(sessions, func(i int) {
+		batch := next(heads[i], 2)
+		batch.Shared = []backend.Value{{Name: "hot", Data: []byte("x")}, {Name: fmt.Sprint("own", i), Data: []byte("x")}}
+		var want error
+		switch i % 6 {
+		case 1:
+			batch.Seen++
+			want = backend.ErrMoved
+		case 2:
+			batch.Creation += "x"
+			want = backend.ErrNotFound
+		case 3:
+			batch.Records[1].IDs = []string{"new", "id2"}
+			want = backend.ErrTaken
+		case 4:
+			batch.After, batch.Records = 2, records(2, 2)
+			want = backend.ErrMoved
+		}
+		if err := b.Append(ctx, fmt.Sprint("s", i), batch); !errors.Is(err, want) {
+			t.Errorf("Append %d: %v, want %v", i, err, want)
+		}
+		h := heads[i]
+		if want == nil {
+			h = landed(h, batch)
+		}
+		if got := head(t, b, fmt.Sprint("s", i)); got.Last != h.Last || got.Token != h.Token || got.Chain != h.Chain {
+			t.Errorf("session %d ends at %d with token %d, want %d and %d", i, got.Last, got.Token, h.Last, h.Token)
+		}
+		values, err := b.Shared(ctx, fmt.Sprint("own", i))
+		if err != nil || want != nil && i >= 10 && len(values) != 0 || want == nil && len(values) == 0 {
+			t.Errorf("shared values of append %d, which is %v: %v, %v", i, want, values, err)
+		}
+	})
+	if err := b.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// A record that is there already, which the head does not say, refuses its own batch alone.
+func TestGroupWithDamage(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	var heads [20]backend.Head
+	for i := range heads {
+		heads[i] = create(t, b, fmt.Sprint("s", i), 1)
+	}
+	pgtest.Exec(t, dsn, "INSERT INTO patchlog.records SELECT num, 2, 'x' FROM patchlog.sessions WHERE name = 's7'")
+	each(len(heads), func(i int) {
+		err := b.Append(ctx, fmt.Sprint("s", i), next(heads[i], 1))
+		if i == 7 && !errors.Is(err, backend.ErrTaken) || i != 7 && err != nil {
+			t.Errorf("Append %d: %v", i, err)
+		}
+	})
+}
+
+// Many writers of two backends that write the same shared values, in any order, and often
+// the same sessions: nobody meets an error but that the session moved on.
+func TestHotShared(t *testing.T) {
+	for _, level := range []string{"read committed", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"default_transaction_isolation=" + level}})
+			dsn := server.Database(t)
+			backends := []*pg.Backend{open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})}
+			const sessions, writers, appends = 24, 48, 8
+			for i := range sessions {
+				create(t, backends[0], fmt.Sprint("s", i), 0)
+			}
+			var sum [sessions]int64
+			var mu sync.Mutex
+			each(writers, func(w int) {
+				b, name := backends[w%2], fmt.Sprint("s", w%sessions)
+				for n := 0; n < appends; {
+					batch := next(head(t, b, name), 1)
+					batch.Records[0].IDs = []string{fmt.Sprint(w, "/", n)}
+					for _, k := range rand.Perm(6) {
+						batch.Shared = append(batch.Shared, backend.Value{Name: fmt.Sprint("hot", k), Data: fmt.Append(nil, w, n)})
+					}
+					switch err := b.Append(ctx, name, batch); {
+					case err == nil:
+						n++
+						mu.Lock()
+						sum[w%sessions]++
+						mu.Unlock()
+					case !errors.Is(err, backend.ErrMoved):
+						t.Errorf("Append: %v", err)
+						return
+					}
+				}
+			})
+			for i, n := range sum {
+				if h := head(t, backends[1], fmt.Sprint("s", i)); h.Last != uint64(n) {
+					t.Errorf("session %d has %d records of %d", i, h.Last, n)
+				}
+			}
+			if strings.Contains(server.Log(), "deadlock detected") {
+				t.Error("the server had to end a deadlock")
+			}
+			if err := backends[0].Check(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// An append whose row another holds waits, and others do not wait for it.
+func TestInTheWay(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	held, free := create(t, b, "held", 1), create(t, b, "free", 1)
+	release := hold(t, dsn, "held")
+	const writers = 6 // more than there are groups at a time
+	done := make(chan error, writers)
+	for range writers {
+		go func() { done <- b.Append(ctx, "held", next(held, 1)) }()
+	}
+	waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 4", 1))
+	soon, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	if err := b.Append(soon, "free", next(free, 1)); err != nil {
+		t.Errorf("Append to a session that nobody holds: %v", err)
+	}
+	select {
+	case err := <-done:
+		t.Errorf("Append to a session that another holds: %v", err)
+	default:
+	}
+	release()
+	took := 0
+	for range writers {
+		switch err := <-done; {
+		case err == nil:
+			took++
+		case !errors.Is(err, backend.ErrMoved):
+			t.Errorf("Append to a session that another held: %v", err)
+		}
+	}
+	if took != 1 {
+		t.Errorf("%d of %d appends to the same end took place", took, writers)
+	}
+}
+
+// Who leaves does so at once, however long the server takes, and learns that the outcome of
+// an append is open.
+func TestLeave(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	h := create(t, b, "held", 1)
+	release := hold(t, dsn, "held")
+	calls := map[string]func(ctx context.Context) error{
+		"Append": func(ctx context.Context) error { return b.Append(ctx, "held", next(h, 1)) },
+		"Delete": func(ctx context.Context) error { return b.Delete(ctx, "held", h.Creation) },
+		"Fence":  func(ctx context.Context) error { return b.Fence(ctx, "held", h.Creation, h.Token, 5) },
+		"PutSnapshot": func(ctx context.Context) error {
+			return b.PutSnapshot(ctx, "held", h.Creation, 1, nil)
+		},
+	}
+	for name, call := range calls {
+		bounded, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+		began := time.Now()
+		err := call(bounded)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s returned %v after its context had ended", name, took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, backend.ErrUnknown) {
+			t.Errorf("%s: %v, want %v and %v", name, err, context.DeadlineExceeded, backend.ErrUnknown)
+		}
+		stop()
+	}
+	pgtest.Exec(t, dsn, "SELECT count(*) FROM patchlog.sessions")
+	release()
+	// What was cancelled may have been done when the lock was released, or not: one fence
+	// settles it.
+	if err := b.Fence(ctx, "held", h.Creation, h.Token, 9); err != nil {
+		t.Errorf("Fence: %v", err)
+	}
+}
+
+// A server that takes connections and says nothing is waited for as long as the options say.
+func TestNoAnswer(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{StatementTimeout: 200 * time.Millisecond})
+	h := create(t, b, "held", 1)
+	hold(t, dsn, "held")
+	err := b.Append(ctx, "held", next(h, 1))
+	if !errors.Is(err, pg.ErrNoAnswer) || !errors.Is(err, backend.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Append without an answer: %v", err)
+	}
+	pgtest.Exec(t, dsn, "ALTER TABLE patchlog.metas RENAME TO gone")
+	if _, err := b.Head(ctx, "held"); err == nil || errors.Is(err, backend.ErrNotFound) {
+		t.Errorf("Head without a table: %v", err)
+	}
+
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	began := time.Now()
+	_, err = pg.OpenBackend(ctx, "sslmode=disable host=127.0.0.1 port="+fmt.Sprint(silent.Addr().(*net.TCPAddr).Port), pg.Options{ConnectTimeout: 50 * time.Millisecond, StatementTimeout: time.Second})
+	if took := time.Since(began); err == nil || took > 5*time.Second {
+		t.Errorf("a silent server: %v after %v", err, took)
+	}
+}
+
+// A fence waits for an append that holds the row or waits for it, and ends those that come
+// after.
+func TestFenceMeetsAppend(t *testing.T) {
+	for _, order := range []string{"append first", "fence first"} {
+		t.Run(order, func(t *testing.T) {
+			dsn := quick(t)
+			b, other := open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})
+			h := create(t, b, "held", 1)
+			release := hold(t, dsn, "held")
+			batch := next(h, 1)
+			const token = 77
+			calls := []func() error{
+				func() error { return b.Append(ctx, "held", batch) },
+				func() error { return other.Fence(ctx, "held", h.Creation, h.Token, token) },
+			}
+			done := []chan error{make(chan error, 1), make(chan error, 1)}
+			first := 0
+			if order == "fence first" {
+				first = 1
+			}
+			go func() { done[first] <- calls[first]() }()
+			waitFor(t, dsn, waitingForLock)
+			go func() { done[1-first] <- calls[1-first]() }()
+			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "count(*) / 2", 1))
+			release()
+			appended, fenced := <-done[0], <-done[1]
+			got := head(t, b, "held")
+			switch {
+			case fenced != nil:
+				t.Errorf("Fence: %v", fenced)
+			case first == 0 && (appended != nil || got.Token != batch.Next || got.Last != 2):
+				t.Errorf("Append before the fence: %v, and the head is at %d with token %d", appended, got.Last, got.Token)
+			case first == 1 && (!errors.Is(appended, backend.ErrMoved) || got.Token != token || got.Last != 1):
+				t.Errorf("Append after the fence: %v, and the head is at %d with token %d", appended, got.Last, got.Token)
+			}
+		})
+	}
+}
+
+// A creation that is under way when its fence comes either takes place before or never.
+func TestFenceMeetsCreate(t *testing.T) {
+	b := open(t, quick(t), pg.Options{})
+	each(40, func(i int) {
+		name, creation := fmt.Sprint("s", i), fmt.Sprint("c", i)
+		done := make(chan error, 1)
+		go func() {
+			done <- b.Append(ctx, name, backend.Batch{Creation: creation, Create: true, Next: 5, Records: records(0, 2)})
+		}()
+		if i%2 == 0 {
+			time.Sleep(time.Duration(i) * 200 * time.Microsecond)
+		}
+		if err := b.Fence(ctx, name, creation, 0, 7); err != nil {
+			t.Errorf("Fence: %v", err)
+		}
+		_, there := b.Head(ctx, name)
+		if err := <-done; (err == nil) != (there == nil) || err != nil && !errors.Is(err, backend.ErrMoved) {
+			t.Errorf("Append that creates: %v, and when the fence had returned: %v", err, there)
+		}
+	})
+	if err := b.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// What ends with its connection is unknown if it had been sent, also where the server says
+// goodbye, and reads are made again.
+func TestLostConnection(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	h := create(t, b, "held", 1)
+	release := hold(t, dsn, "held")
+	done := make(chan error, 1)
+	go func() { done <- b.Append(ctx, "held", next(h, 1)) }()
+	waitFor(t, dsn, waitingForLock)
+	pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+	if err := <-done; !errors.Is(err, backend.ErrUnknown) {
+		t.Errorf("Append on a connection that ended: %v, want %v", err, backend.ErrUnknown)
+	}
+	release()
+	for range 5 {
+		pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()")
+		if got := head(t, b, "held"); got.Last != 1 {
+			t.Errorf("the head is at %d", got.Last)
+		}
+	}
+}
+
+// While there is no server, a write did nothing; after it comes back all goes on.
+func TestRestart(t *testing.T) {
+	server := pgtest.Start(t, pgtest.Options{})
+	b := open(t, server.Database(t), pg.Options{})
+	h := create(t, b, "s", 1)
+	server.Kill()
+	if err := b.Append(ctx, "s", next(h, 1)); err == nil {
+		t.Error("an append took place without a server")
+	}
+	if err := b.Append(ctx, "s", next(h, 1)); err == nil || errors.Is(err, backend.ErrUnknown) {
+		t.Errorf("Append where nobody takes connections: %v", err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Fence(ctx, "s", h.Creation, h.Token, 3); err != nil {
+		t.Errorf("Fence: %v", err)
+	}
+	if err := b.Append(ctx, "s", next(head(t, b, "s"), 1)); err != nil {
+		t.Errorf("Append: %v", err)
+	}
+}
+
+// No acknowledged write is lost when a synchronous standby takes over.
+func TestFailover(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts two servers")
+	}
+	primary := pgtest.Start(t, pgtest.Options{})
+	dsn := primary.Database(t)
+	standby := primary.Standby(t)
+	b := open(t, dsn, pg.Options{})
+	const sessions = 16
+	var acknowledged [sessions]uint64
+	var wg sync.WaitGroup
+	for i := range sessions {
+		h := create(t, b, fmt.Sprint("s", i), 0)
+		wg.Go(func() {
+			for {
+				batch := next(h, 1)
+				if b.Append(ctx, fmt.Sprint("s", i), batch) != nil {
+					return
+				}
+				h = landed(h, batch)
+				acknowledged[i] = h.Last
+			}
+		})
+	}
+	time.Sleep(500 * time.Millisecond)
+	primary.Kill()
+	wg.Wait()
+	if err := standby.Promote(); err != nil {
+		t.Fatal(err)
+	}
+	after := open(t, standby.DSN(strings.Fields(dsn)[3][len("dbname="):]), pg.Options{})
+	for i, n := range acknowledged {
+		if h := head(t, after, fmt.Sprint("s", i)); h.Last < n || h.Last > n+1 {
+			t.Errorf("session %d ends at %d after %d appends were acknowledged", i, h.Last, n)
+		}
+	}
+	if err := after.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// Calls of Since that share a statement each have their own answer, in slices of their own.
+func TestSinceGroup(t *testing.T) {
+	b := open(t, quick(t), pg.Options{})
+	const sessions = 20
+	for i := range sessions {
+		h := create(t, b, fmt.Sprint("s", i), i)
+		batch := next(h, 1)
+		batch.Shared = []backend.Value{{Name: "app/x", Data: []byte("value")}, {Name: fmt.Sprint("user/", i), Data: []byte("own")}}
+		if err := b.Append(ctx, fmt.Sprint("s", i), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each(8*sessions, func(k int) {
+		i := k % sessions
+		name := fmt.Sprint("s", i)
+		news, err := b.Since(ctx, name, backend.Seen{Creation: "creation of " + name, Last: uint64(i / 2)}, "app/", fmt.Sprint("user/", i))
+		if err != nil || len(news.Records) != i+1-i/2 || news.Last != uint64(i+1) {
+			t.Errorf("Since of session %d: %d records, last %d, %v", i, len(news.Records), news.Last, err)
+			return
+		}
+		for n, r := range news.Records {
+			if r.Seq != uint64(i/2+1+n) {
+				t.Errorf("record %d is at place %d", r.Seq, n)
+			}
+		}
+		if len(news.Shared) != 2 || len(news.Shared[0]) != 1 || len(news.Shared[1]) < 1 || string(news.Shared[0][0].Data) != "value" {
+			t.Errorf("Since of session %d: shared values %v", i, news.Shared)
+			return
+		}
+		copy(news.Shared[0][0].Data, "other") // is the caller's own
+		if _, err := b.Since(ctx, "none", backend.Seen{}); !errors.Is(err, backend.ErrNotFound) {
+			t.Errorf("Since of no session: %v", err)
+		}
+	})
+}
+
+// After Close nothing is left: no goroutine and no connection, also of calls that were left.
+func TestLeaks(t *testing.T) {
+	dsn := quick(t)
+	setup := open(t, dsn, pg.Options{})
+	h := create(t, setup, "held", 1)
+	closed(t, setup)
+	before := runtime.NumGoroutine()
+	for range 3 {
+		b := open(t, dsn, pg.Options{})
+		release := hold(t, dsn, "held")
+		each(20, func(i int) {
+			bounded, stop := context.WithTimeout(ctx, time.Duration(i)*5*time.Millisecond)
+			defer stop()
+			_ = b.Append(bounded, "held", next(h, 1))
+			_, _ = b.Since(bounded, "held", backend.Seen{})
+		})
+		release()
+		closed(t, b)
+	}
+	var n int
+	for range 500 {
+		if n = runtime.NumGoroutine(); n <= before {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n > before {
+		stacks := make([]byte, 1<<20)
+		t.Errorf("%d goroutines, %d before: %s", n, before, stacks[:runtime.Stack(stacks, true)])
+	}
+	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+}
+
+// A deletion that meets appends and snapshots leaves nothing of the session behind.
+func TestDeleteMeetsAppend(t *testing.T) {
+	dsn := quick(t)
+	b, other := open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})
+	each(24, func(i int) {
+		name := fmt.Sprint("s", i)
+		h := create(t, b, name, 3)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				batch := next(h, 2)
+				if err := b.Append(ctx, name, batch); err != nil {
+					if !errors.Is(err, backend.ErrNotFound) {
+						t.Errorf("Append to a session that is deleted: %v", err)
+					}
+					return
+				}
+				h = landed(h, batch)
+			}
+		})
+		wg.Go(func() {
+			for {
+				if err := other.PutSnapshot(ctx, name, "creation of "+name, 1, []byte("x")); err != nil {
+					if !errors.Is(err, backend.ErrNotFound) {
+						t.Errorf("PutSnapshot of a session that is deleted: %v", err)
+					}
+					return
+				}
+			}
+		})
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		if err := other.Delete(ctx, name, "creation of "+name); err != nil {
+			t.Errorf("Delete: %v", err)
+		}
+		wg.Wait()
+	})
+	for _, table := range []string{"sessions", "records", "ids", "snapshots", "metas"} {
+		if n := number(t, dsn, "SELECT count(*) FROM patchlog."+table); n != 0 {
+			t.Errorf("%d rows of %s are left", n, table)
+		}
+	}
+}
+
+// An append changes the session's row in its place, and no index.
+func TestUpdatesInPlace(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	const sessions, appends = 20, 20
+	each(sessions, func(i int) {
+		name := fmt.Sprint("s", i)
+		h := create(t, b, name, 0)
+		for range appends {
+			batch := next(h, 1)
+			if err := b.Append(ctx, name, batch); err != nil {
+				t.Errorf("Append: %v", err)
+				return
+			}
+			h = landed(h, batch)
+		}
+	})
+	closed(t, b) // the server has counted then
+	const of = " FROM pg_stat_all_tables WHERE relname = 'sessions'"
+	waitFor(t, dsn, fmt.Sprintf("SELECT (n_tup_upd >= %d)::int"+of, sessions*appends))
+	if n := number(t, dsn, "SELECT n_tup_hot_upd"+of); n < sessions*appends*8/10 {
+		t.Errorf("%d of %d updates were in place", n, sessions*appends)
+	}
+}
+
+// A fence outlives what was staged under its creation, also while that is removed.
+func TestFenceMeetsUnstage(t *testing.T) {
+	b := open(t, quick(t), pg.Options{})
+	each(30, func(i int) {
+		creation := fmt.Sprint("c", i)
+		if err := b.Stage(ctx, creation, 0, records(0, 3)); err != nil {
+			t.Error(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { b.Unstage(creation) })
+		if err := b.Fence(ctx, "s", creation, 0, 7); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		err := b.Append(ctx, fmt.Sprint("s", i), backend.Batch{Creation: creation, Create: true, Next: 5})
+		if !errors.Is(err, backend.ErrMoved) {
+			t.Errorf("Append that creates what was fenced: %v", err)
+		}
+	})
+	if err := b.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
