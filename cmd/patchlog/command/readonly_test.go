@@ -47,13 +47,13 @@ func TestCommandsThatRead(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"state", key}, {"export", key}, {"verify"}, {"diff", key, "--from", "1"},
-		{"compact", key, "--plan"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", "splice", key, "--start", "0", "--count", "1", "--dry-run", "--allow-orphans"}, {"pin", key, "--event-id", pinned, "--dry-run"},
+		{"compact", key, "--plan"}, {"copy", "--to", path + ".copy"}, {"copy", "--to", path + ".copy"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", "splice", key, "--start", "0", "--count", "1", "--dry-run", "--allow-orphans"}, {"pin", key, "--event-id", pinned, "--dry-run"},
 	} {
 		if code, text := invoke(args...); code != exitDone {
 			t.Errorf("%v: exit code %d: %s", args, code, text)
 		}
 	}
-	for _, args := range [][]string{{"delete", key, "--yes"}, {"fork", key, "a/b/c"}, {"pin", key, "--event-id", pinned}, {"unpin", key, "--event-id", pinned}, {"patch", "splice", key, "--start", "0", "--count", "1", "--allow-orphans"}} {
+	for _, args := range [][]string{{"delete", key, "--yes"}, {"copy", "--from", path + ".copy"}, {"fork", key, "a/b/c"}, {"pin", key, "--event-id", pinned}, {"unpin", key, "--event-id", pinned}, {"patch", "splice", key, "--start", "0", "--count", "1", "--allow-orphans"}} {
 		if code, text := invoke(args...); code != exitFailed || !strings.Contains(text, "locked") {
 			t.Errorf("%v: exit code %d: %s", args, code, text)
 		}
