@@ -12,8 +12,8 @@ import (
 )
 
 // PgBouncer starts a PgBouncer in transaction mode before the database that dsn names, and
-// returns a connection string through it. It ends with the test. The test is skipped, or
-// fails, as it is without a server, if PgBouncer is not installed.
+// returns a connection string through it. It ends with the test. The test is skipped if
+// PgBouncer is not installed.
 func PgBouncer(t testing.TB, dsn string) string {
 	t.Helper()
 	program, err := find("pgbouncer")
