@@ -125,7 +125,15 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 	if err != nil {
 		return false, waiting.Err() != nil, err
 	}
-	defer c.Release()
+	defer func() {
+		// The driver takes up to 15 seconds to say goodbye on a connection that it gave up.
+		// Nobody is to wait for that: neither for its place nor for the pool's end.
+		if c.Conn().IsClosed() {
+			c.Hijack()
+		} else {
+			c.Release()
+		}
+	}()
 	working, stop := context.WithTimeout(ctx, b.opts.StatementTimeout)
 	defer stop()
 	err = work(working, c.Conn())
