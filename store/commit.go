@@ -68,6 +68,10 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 		}
 		next, err := s.furnished(h, r, r.err)
 		if next == nil {
+			// Work on a group has a context of its own, which may have ended since this one has.
+			if own := ctx.Err(); own != nil && errors.Is(err, context.Canceled) && !errors.Is(err, own) {
+				err = fmt.Errorf("%w: %w", own, err)
+			}
 			return r.committed, err
 		}
 		r = next

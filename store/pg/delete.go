@@ -20,7 +20,7 @@ func (b *Backend) Delete(ctx context.Context, session, creation string) error {
 	defer b.leave()
 	var num int64
 	var found bool
-	err := b.attempt(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
+	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
 		err := c.QueryRow(ctx, b.sql(`
 			UPDATE patchlog.sessions SET hash = NULL, name = NULL, state = 2, touched = now()
 			WHERE hash = $1 AND birth = $2

@@ -11,20 +11,20 @@ import (
 // Fence implements [backend.Backend]. It waits for a commit that holds the session's row. To
 // keep a session from being created, a row takes the place of its creation.
 func (b *Backend) Fence(ctx context.Context, session, creation string, seen, next backend.Token) error {
+	if err := b.enter(ctx); err != nil {
+		return err
+	}
+	defer b.leave()
 	if seen != 0 {
-		return b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+		return b.attemptWaiting(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 			_, err := c.Exec(ctx, b.sql(`
 				UPDATE patchlog.sessions SET token = $4, touched = now()
 				WHERE hash = $1 AND birth = $2 AND token = $3`), hash(session), hash(creation), int64(seen), int64(next))
 			return err
 		})
 	}
-	if err := b.enter(ctx); err != nil {
-		return err
-	}
-	defer b.leave()
 	b.staged.drop(creation)
-	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+	return b.attemptWaiting(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		var batch pgx.Batch
 		batch.Queue(b.sql(`
 			INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, since, sum)
