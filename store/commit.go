@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -349,14 +351,21 @@ func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failu
 	return nil
 }
 
-// landed reports whether a batch is in the log. A batch is atomic, so the id of its first
-// record tells; its seq does not, since another writer may have taken it.
+// errGone: of a session that is gone nothing says what was written to it.
+var errGone = errors.New("the session has been deleted since")
+
+// landed reports whether a batch is in the log. A batch is atomic: its first record tells
+// where nobody else writes. Where others do, one of them may have written some of the ids,
+// or all with other content, or have deleted the session with what had landed.
 func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool, error) {
 	head, err := s.backend.Head(ctx, key.name())
 	switch {
 	case err == nil && s.shared && head.Token == batch.Next:
 		return true, nil
 	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != batch.Creation:
+		if s.shared && !batch.Create {
+			return false, errGone
+		}
 		return false, nil
 	case err != nil:
 		return false, err
@@ -364,6 +373,11 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 		return true, nil
 	}
 	first := batch.Records[0]
+	if s.shared {
+		there, err := s.backend.Read(ctx, key.name(), head.Creation, first.Seq, len(batch.Records), math.MaxInt)
+		same := func(a, b backend.Record) bool { return bytes.Equal(a.Data, b.Data) }
+		return err == nil && slices.EqualFunc(there, batch.Records, same), err
+	}
 	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, first.IDs[:1])
 	if errors.Is(err, backend.ErrIndex) { // then the record itself tells
 		there, err := s.record(ctx, key, head.Creation, first.Seq)

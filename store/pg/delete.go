@@ -37,8 +37,6 @@ func (b *Backend) Delete(ctx context.Context, session, creation string) error {
 	case !found:
 		return backend.ErrNotFound
 	}
-	if err := b.remove(ctx, num); err != nil {
-		b.opts.Logger.Warn("patchlog: the rows of a deleted session are left in the database for now", "schema", b.opts.Schema, "error", err)
-	}
+	b.left(ctx, b.remove(ctx, num))
 	return nil
 }

@@ -48,5 +48,5 @@
 // Staged records go when the backend is closed; those of a process that did not live to close
 // it are removed after a day, by whoever opens a backend or begins to stage. So are the rows
 // of a deleted session that could not be removed at once, after an hour. A row that keeps a
-// session from being created stays for thirty days.
+// session from being created stays for thirty days, and a lease for a day after it ran out.
 package pg

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -345,7 +346,13 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, lease := range []string{"old", "new"} {
+		if _, err := b.Lease(ctx, lease, "owner", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
 	pgtest.Exec(t, dsn, `
+		UPDATE patchlog.leases SET until = now() - interval '25 hours' WHERE name = 'old';
 		UPDATE patchlog.sessions SET created = now() - interval '25 hours', touched = created;
 		UPDATE patchlog.sessions SET touched = now() - interval '25 hours' WHERE creation = 'old';
 		UPDATE patchlog.sessions SET touched = now() - interval '29 days' WHERE creation = 'fence';
@@ -357,6 +364,9 @@ func TestSweep(t *testing.T) {
 	}
 	if n := number(t, dsn, "SELECT count(*) FROM patchlog.records"); n != 4 {
 		t.Errorf("%d records, want 4", n)
+	}
+	if n := number(t, dsn, "SELECT count(*) FROM patchlog.leases"); n != 1 {
+		t.Errorf("%d leases, want 1", n)
 	}
 	if err := other.Check(ctx); err != nil {
 		t.Error(err)

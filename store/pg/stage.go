@@ -138,7 +138,7 @@ func (b *Backend) unstage(creation string) {
 // sweep removes some of what others have left behind: what was staged a day ago and not
 // touched since, deleted sessions whose rows are there an hour later, and after thirty days
 // the rows that keep a session from being created, when no statement can be under way any
-// more that would.
+// more that would. Leases that ran out a day ago go too.
 func (b *Backend) sweep(ctx context.Context) {
 	b.discard(ctx, `
 		UPDATE patchlog.sessions SET state = 2
@@ -152,6 +152,10 @@ func (b *Backend) sweep(ctx context.Context) {
 			LIMIT 8
 			FOR UPDATE SKIP LOCKED)
 		RETURNING num`)
+	b.left(ctx, b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, b.sql(`DELETE FROM patchlog.leases WHERE until < now() - interval '1 day'`))
+		return err
+	}))
 }
 
 // discard removes sessions of which nobody sees anything, and that mark has marked so. What
@@ -168,8 +172,13 @@ func (b *Backend) discard(ctx context.Context, mark string, args ...any) {
 	for _, num := range nums {
 		err = first(err, b.remove(ctx, num))
 	}
+	b.left(ctx, err)
+}
+
+// left tells the operator what kept something from being removed, if anything did.
+func (b *Backend) left(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
-		b.opts.Logger.Warn("patchlog: the rows of deleted sessions are left in the database for now", "schema", b.opts.Schema, "error", err)
+		b.opts.Logger.Warn("patchlog: what has no owner any more is left in the database for now", "schema", b.opts.Schema, "error", err)
 	}
 }
 
