@@ -343,20 +343,29 @@ func sameState(a, b map[string]patch.Value) bool {
 // matchPrefix is [draft.match] where order matters: one of the log and what is offered must
 // be a prefix of the other. differs is the error of a record that is not the one offered.
 func (d *draft) matchPrefix(differs func(i int) error) error {
-	n := min(len(d.offered), int(d.view.Seq()))
 	i := 0
 	d.missing = nil
-	for page, err := range d.store.pages(d.ctx, d.handle.key, logOf(d.view), 1, uint64(n)) {
+	match := func(there []patch.Record) error {
+		for _, r := range there[:min(len(there), len(d.offered)-i)] {
+			if r.ID() != d.offered[i].ID() || !patch.Same(r, d.offered[i]) {
+				return differs(i)
+			}
+			d.records[i] = r
+			i++
+		}
+		return nil
+	}
+	n := min(uint64(len(d.offered)), d.before.view.Seq())
+	for page, err := range d.store.pages(d.ctx, d.handle.key, logOf(d.view), 1, n) {
+		if err == nil {
+			err = match(page.records)
+		}
 		if err != nil {
 			return err
 		}
-		for _, there := range page.records {
-			if there.ID() != d.offered[i].ID() || !patch.Same(there, d.offered[i]) {
-				return differs(i)
-			}
-			d.records[i] = there
-			i++
-		}
+	}
+	if err := match(d.added); err != nil { // what drafts before this one add to the log
+		return err
 	}
 	for ; i < len(d.offered); i++ {
 		d.missing = append(d.missing, i)

@@ -75,7 +75,7 @@ func (c *counted) Read(ctx context.Context, session, creation string, from uint6
 	return c.Backend.Read(ctx, session, creation, from, records, bytes)
 }
 
-func (c *counted) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+func (c *counted) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
 	c.count("Snapshot")
 	return c.Backend.Snapshot(ctx, session, creation)
 }

@@ -141,7 +141,9 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	}
 	if err == nil {
 		var last uint64
-		data, last, err = v.store.snapshotOf(ctx, key, head.Creation)
+		var kept backend.Snapshot
+		kept, last, err = v.store.snapshotOf(ctx, key, head.Creation)
+		data = kept.Data
 		end = head.Last
 		head.Last = max(head.Last, last)
 	}
@@ -287,7 +289,7 @@ func (x *indexed) check(rec patch.Record) error {
 func (s *Store) cachedView(key Key) *fold.View {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	if c := h.newest.Load(); c != nil {
+	if c := h.newest.Load(); c != nil && !s.shared { // there each read looks it over
 		return &c.view
 	}
 	return nil

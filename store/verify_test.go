@@ -116,7 +116,7 @@ func (e *env) putSnapshotOf(engine backend.Backend, k store.Key, data []byte) {
 	for info, err := range e.store.List(ctx, store.ListOptions{}) {
 		e.no(err)
 		if info.Key == k {
-			e.no(engine.PutSnapshot(ctx, e.nameOf(info), info.Creation, info.Seq, data))
+			e.no(engine.PutSnapshot(ctx, e.nameOf(info), info.Creation, backend.Snapshot{Seq: info.Seq, Data: data}))
 		}
 	}
 }

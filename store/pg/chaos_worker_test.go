@@ -340,8 +340,8 @@ func (exclusive) Exclusive() bool { return true }
 // unfenced settles nothing.
 type unfenced struct{ backend.Backend }
 
-func (unfenced) Fence(context.Context, string, string, backend.Token, backend.Token) error {
-	return nil
+func (unfenced) Fence(context.Context, string, string, backend.Token, backend.Token) (bool, error) {
+	return false, nil
 }
 
 // stale gives a Get news that are up to 20 ms old.

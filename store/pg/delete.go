@@ -37,6 +37,23 @@ func (b *Backend) Delete(ctx context.Context, session, creation string) error {
 	case !found:
 		return backend.ErrNotFound
 	}
-	b.left(ctx, b.remove(ctx, num))
+	b.left(ctx, first(b.remove(ctx, num), b.forget(ctx)))
 	return nil
+}
+
+// forget removes the rows of some sessions that were deleted an hour ago, and that have
+// nothing else left. A fence that comes so late finds no statement to keep out.
+func (b *Backend) forget(ctx context.Context) error {
+	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, b.sql(`
+			DELETE FROM patchlog.sessions
+			WHERE num IN (
+				SELECT num FROM patchlog.sessions s
+				WHERE hash IS NULL AND state = 2 AND created < now() - interval '1 hour' AND touched < now() - interval '1 hour'
+					AND NOT EXISTS (SELECT FROM patchlog.metas m WHERE m.num = s.num)
+				ORDER BY created
+				LIMIT 16
+				FOR UPDATE SKIP LOCKED)`))
+		return err
+	})
 }

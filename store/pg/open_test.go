@@ -296,7 +296,7 @@ func TestCheck(t *testing.T) {
 			if err := b.Append(ctx, "s\x00\xff", batch); err != nil {
 				t.Fatal(err)
 			}
-			if err := b.PutSnapshot(ctx, "s\x00\xff", h.Creation, 3, nil); err != nil {
+			if err := b.PutSnapshot(ctx, "s\x00\xff", h.Creation, backend.Snapshot{Seq: 3, Data: nil}); err != nil {
 				t.Fatal(err)
 			}
 			if err := b.Check(ctx); err != nil {
@@ -342,7 +342,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	for _, creation := range []string{"fence", "old fence"} {
-		if err := b.Fence(ctx, "x", creation, 0, 7); err != nil {
+		if _, err := b.Fence(ctx, "x", creation, 0, 7); err != nil {
 			t.Fatal(err)
 		}
 	}

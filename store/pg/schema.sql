@@ -46,11 +46,13 @@ CREATE TABLE patchlog.ids (
     PRIMARY KEY (num, id)
 );
 
--- The newest snapshot of a session, and the seq that it is of.
+-- The newest snapshot of a session, the seq that it is of, and the log's chain up to there.
 CREATE TABLE patchlog.snapshots (
-    num  bigint PRIMARY KEY,
-    seq  bigint NOT NULL,
-    data bytea NOT NULL
+    num   bigint PRIMARY KEY,
+    seq   bigint NOT NULL,
+    since bigint NOT NULL,
+    sum   bigint NOT NULL,
+    data  bytea NOT NULL
 );
 
 -- Values beside the sessions. hash is the SHA-256 of the name.

@@ -215,8 +215,9 @@ func (b *Backend) remove(ctx context.Context, num int64) error {
 		for _, table := range []string{"snapshots", "metas"} {
 			batch.Queue(b.sql(`DELETE FROM patchlog.`+table+` WHERE num = $1`), num)
 		}
-		// A fence may have taken the row meanwhile.
-		batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 2`), num)
+		// A fence may have taken the row meanwhile. What was just deleted leaves its own for an
+		// hour, which tells a fence that the session had been there.
+		batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 2 AND touched < now() - interval '1 hour'`), num)
 		return c.SendBatch(ctx, &batch).Close()
 	})
 }

@@ -83,12 +83,12 @@ func (*readOnly) Stage(context.Context, string, uint64, []backend.Record) error 
 func (*readOnly) Unstage(string) {}
 
 // Fence implements [backend.Backend].
-func (*readOnly) Fence(context.Context, string, string, backend.Token, backend.Token) error {
-	return backend.ErrReadOnly
+func (*readOnly) Fence(context.Context, string, string, backend.Token, backend.Token) (bool, error) {
+	return false, backend.ErrReadOnly
 }
 
 // PutSnapshot implements [backend.Backend].
-func (*readOnly) PutSnapshot(context.Context, string, string, uint64, []byte) error {
+func (*readOnly) PutSnapshot(context.Context, string, string, backend.Snapshot) error {
 	return backend.ErrReadOnly
 }
 
