@@ -184,14 +184,21 @@ func fits(waiting []*change) int {
 // sessions. What a failure or another writer keeps from being done is in the way: its caller
 // tries again, alone.
 func (b *Backend) appendGroup(group []*change) {
-	// Its callers may leave meanwhile.
-	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, b.sql(appendSQL), appendArgs(group)...)
-		if err != nil {
-			return err
-		}
-		return scanOutcomes(rows, group)
-	})
+	ctx := context.Background() // its callers may leave meanwhile
+	var done bool
+	var err error
+	if len(group) == 1 {
+		done, err = b.appendLone(ctx, group[0])
+	}
+	if !done && err == nil { // or say why not
+		err = b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
+			rows, err := conn.Query(ctx, b.sql(appendSQL), appendArgs(group)...)
+			if err != nil {
+				return err
+			}
+			return scanOutcomes(rows, group)
+		})
+	}
 	if err == nil {
 		return
 	}
