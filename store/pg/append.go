@@ -183,8 +183,7 @@ func fits(waiting []*change) int {
 // appendGroup does what can be done without waiting for another writer of one of the
 // sessions. What a failure or another writer keeps from being done is in the way: its caller
 // tries again, alone.
-func (b *Backend) appendGroup(group []*change) {
-	ctx := context.Background() // its callers may leave meanwhile
+func (b *Backend) appendGroup(ctx context.Context, group []*change) {
 	var done bool
 	var err error
 	if len(group) == 1 {

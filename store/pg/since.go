@@ -87,7 +87,7 @@ JOIN patchlog.shared v ON substring(v.name FROM 1 FOR 1024) >= substring(p.prefi
 	AND substring(v.name FROM 1 FOR 1024) < p.behind
 	AND substring(v.name FROM 1 FOR length(p.prefix)) = p.prefix`
 
-func (b *Backend) lookGroup(group []*look) {
+func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 	n := len(group)
 	hashes, births, last := make([][]byte, n), make([][]byte, n), make([]int64, n)
 	places := map[string]int{} // of prefixes
@@ -110,7 +110,7 @@ func (b *Backend) lookGroup(group []*look) {
 		}
 	}
 	var values [][]backend.Value
-	err := b.attempt(context.Background(), reads, func(ctx context.Context, c *pgx.Conn) error {
+	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		values = make([][]backend.Value, len(prefixes))
 		for _, l := range group {
 			l.found, l.news, l.err = false, backend.News{}, nil
