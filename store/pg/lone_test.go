@@ -2,6 +2,7 @@ package pg_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -242,19 +245,59 @@ func TestPlansAge(t *testing.T) {
 	}
 }
 
+// A statement that was prepared on another connection of the server's is sent again.
+func TestPooledLater(t *testing.T) {
+	dsn := pgtest.PgBouncer(t, quick(t))
+	var log logged
+	opts := log.options()
+	opts.MaxConns = 1
+	b := open(t, dsn, opts)
+	h := create(t, b, "s", 0)
+	for round := range 3 {
+		batch := next(h, 1)
+		if err := b.Append(ctx, "s", batch); err != nil {
+			t.Fatalf("Append %d: %v", round, err)
+		}
+		h = landed(h, batch)
+		c, err := pgx.Connect(ctx, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(ctx)
+		if _, err := c.Exec(ctx, "BEGIN"); err != nil { // has a connection of the server's, the last one used
+			t.Fatal(err)
+		}
+	}
+	if log.count("SQLSTATE 26000") != 1 || log.count("level=INFO") != 1 {
+		t.Errorf("the log says %q", log.text.String())
+	}
+}
+
 // A connection that is lost before an append is sent leaves nothing open.
 func TestLostBeforeAppend(t *testing.T) {
 	dsn := quick(t)
-	b := open(t, dsn, pg.Options{MaxConns: 1})
-	b.SetPlanTime(0)
+	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "s", 1)
-	for range 5 {
-		pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()")
-		batch := next(h, 1)
-		if err := b.Append(ctx, "s", batch); err != nil {
-			t.Fatalf("Append: %v", err)
-		}
-		h = landed(h, batch)
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if _, err := c.Exec(ctx, "BEGIN; LOCK TABLE patchlog.records"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- b.Append(ctx, "s", next(h, 1)) }()
+	for range 2 {
+		waitFor(t, dsn, waitingForLock)
+		pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+	}
+	waitFor(t, dsn, waitingForLock)
+	if _, err := c.Exec(ctx, "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Append: %v", err)
 	}
 }
 
@@ -270,5 +313,71 @@ func TestAltered(t *testing.T) {
 			}
 		}
 		pgtest.Exec(t, dsn, "ALTER TABLE patchlog.records ALTER COLUMN seq TYPE "+kind)
+	}
+}
+
+// However many calls the server keeps waiting, each leaves when its context ends, and those
+// that stay are answered, also the one that found no lane free.
+func TestKeptWaiting(t *testing.T) {
+	dsn := quick(t)
+	b := open(t, dsn, pg.Options{})
+	h := create(t, b, "s", 1)
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	const calls = 5 // one more than there are lanes
+	for range 2 {
+		if _, err := c.Exec(ctx, "BEGIN; LOCK TABLE patchlog.sessions"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		each(2*calls, func(i int) {
+			bounded, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer stop()
+			var err error
+			if i < calls {
+				_, err = b.Since(bounded, "s", backend.Seen{})
+			} else {
+				err = b.Append(bounded, "s", next(h, 1))
+			}
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("call %d: %v, want %v", i, err, context.DeadlineExceeded)
+			}
+		})
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("calls returned %v after they had begun", took)
+		}
+		// What went on without its caller ends.
+		if _, err := c.Exec(ctx, "COMMIT"); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "(count(*) = 0)::int", 1))
+		if _, err := c.Exec(ctx, "BEGIN; LOCK TABLE patchlog.sessions"); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, calls)
+		for i := range calls {
+			go func() {
+				_, err := b.Since(ctx, "s", backend.Seen{})
+				done <- err
+			}()
+			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", fmt.Sprintf("count(*) / %d", min(i+1, calls-1)), 1))
+		}
+		time.Sleep(50 * time.Millisecond) // the last one waits for a lane
+		if _, err := c.Exec(ctx, "COMMIT"); err != nil {
+			t.Fatal(err)
+		}
+		for range calls {
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Errorf("Since: %v", err)
+				}
+			case <-time.After(8 * time.Second):
+				t.Fatal("a call that waited for a lane has no answer")
+			}
+		}
 	}
 }
