@@ -183,15 +183,21 @@ func fits(waiting []*change) int {
 // appendGroup does what can be done without waiting for another writer of one of the
 // sessions. What a failure or another writer keeps from being done is in the way: its caller
 // tries again, alone.
-func (b *Backend) appendGroup(group []*change) {
-	// Its callers may leave meanwhile.
-	err := b.attempt(context.Background(), writes, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, b.sql(appendSQL), appendArgs(group)...)
-		if err != nil {
-			return err
-		}
-		return scanOutcomes(rows, group)
-	})
+func (b *Backend) appendGroup(ctx context.Context, group []*change) {
+	var done bool
+	var err error
+	if len(group) == 1 {
+		done, err = b.appendLone(ctx, group[0])
+	}
+	if !done && err == nil { // or say why not
+		err = b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
+			rows, err := conn.Query(ctx, b.sql(appendSQL), appendArgs(group)...)
+			if err != nil {
+				return err
+			}
+			return scanOutcomes(rows, group)
+		})
+	}
 	if err == nil {
 		return
 	}

@@ -32,9 +32,11 @@ func BenchmarkInsert(b *testing.B) {
 	}
 }
 
-// modes are the ways to send statements: as is safe behind any pooler, and as a direct
-// connection may.
-var modes = []struct{ name, dsn string }{{"described", ""}, {"prepared", " default_query_exec_mode=cache_statement"}}
+// modes are the ways to send statements: by default, as behind a pooler that keeps no
+// prepared statements, and all of them prepared.
+var modes = []struct{ name, dsn string }{
+	{"default", ""}, {"described", " default_query_exec_mode=cache_describe"}, {"prepared", " default_query_exec_mode=cache_statement"},
+}
 
 func BenchmarkAppend(b *testing.B) {
 	for _, mode := range modes {

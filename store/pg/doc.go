@@ -8,13 +8,18 @@
 // and its like say. Keep the password in a password file or a variable: command lines are
 // seen by others. No error and no log of this package has the connection string.
 //
-// Statements go through a pooler that gives each transaction another connection, such as
-// PgBouncer in transaction mode: no call leaves anything behind on its connection. With
-// default_query_exec_mode=cache_statement in the connection string, the server plans each
-// statement a few times per connection and not each time. Behind such a pooler that fails.
-// On a direct connection a lone append takes a third of the time, but a plan that was made
-// for small tables stays until the tables are analyzed: measured while 50,000 sessions were
-// loaded, 44 ms for an append in place of 1.3.
+// The statements of a lone append and of a lone Since are prepared: the server plans them a
+// few times per connection, and again after five seconds, so that no plan stays that was made
+// for small tables. Other statements are planned each time; those of groups are long, and
+// serve many calls.
+//
+// All goes through a pooler that gives each transaction another connection, such as PgBouncer
+// in transaction mode: no call needs what another left behind on its connection. Where such a
+// pooler does not keep prepared statements, the first that is lost is sent again in another
+// way, which no caller sees, and so are all from then on: the log says so once. With
+// default_query_exec_mode in the connection string all statements are sent as it says, from
+// the start: cache_describe fits every pooler, and cache_statement a direct connection whose
+// tables are analyzed.
 //
 // Any default of the server for the isolation of transactions will do. Read committed, which
 // is PostgreSQL's own, repeats the fewest transactions. Commits are as durable as
@@ -34,8 +39,9 @@
 // # How calls meet
 //
 // An append is one statement and one round trip. Those of many sessions that wait at the same
-// time share one, which locks the sessions' rows but waits for none; an append whose row
-// another transaction holds goes again by itself. A transaction that waits for a session's row holds
+// time share one. It locks the sessions' rows but waits for none: an append whose row another
+// transaction holds goes again by itself. A lone append that is refused takes a second round
+// trip, which says why. A transaction that waits for a session's row holds
 // nothing else, and rows of shared values are taken in the order of their hashes: no two wait
 // for each other. Transactions that the server ends all the same, with 40001 or 40P01, are
 // made again.

@@ -12,9 +12,9 @@ import (
 // has calls that began before its work did.
 type lanes[T any] struct {
 	max  int
-	fits func(waiting []T) int // how many of the items make a group, at least one
-	work func(group []T)       // puts results into the items, which are therefore pointers
-	run  sync.WaitGroup        // the lanes at work
+	fits func(waiting []T) int                // how many of the items make a group, at least one
+	work func(ctx context.Context, group []T) // puts results into the items, which are therefore pointers
+	run  sync.WaitGroup                       // the lanes at work
 
 	mu      sync.Mutex
 	waiting []place[T]
@@ -26,17 +26,21 @@ type place[T any] struct {
 	done chan struct{}
 }
 
-// do returns nil when the item has been worked on. If ctx ends first the error is the
-// context's, and begun says whether the work may have begun; it may then go on, and the
-// item must be left alone.
+// do returns nil when the item has been worked on. An item that finds a lane free is worked on
+// here, under ctx: to wake another goroutine takes as long as some statements. One that had
+// to wait is worked on by others, and if ctx ends first the error is the context's: begun says
+// whether the work may have begun. It may then go on, and the item must be left alone.
 func (l *lanes[T]) do(ctx context.Context, item T) (begun bool, err error) {
-	p := place[T]{item, make(chan struct{})}
 	l.mu.Lock()
-	l.waiting = append(l.waiting, p)
-	if l.running < l.max {
+	if l.running < l.max { // then nobody waits
 		l.running++
-		l.run.Go(l.lane)
+		l.mu.Unlock()
+		defer l.next()
+		l.work(ctx, []T{item})
+		return true, nil
 	}
+	p := place[T]{item, make(chan struct{})}
+	l.waiting = append(l.waiting, p)
 	l.mu.Unlock()
 	select {
 	case <-p.done:
@@ -51,6 +55,17 @@ func (l *lanes[T]) do(ctx context.Context, item T) (begun bool, err error) {
 	}
 	l.waiting = slices.Delete(l.waiting, i, i+1)
 	return false, ctx.Err()
+}
+
+// next gives the caller's lane to those who wait, if any do.
+func (l *lanes[T]) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) > 0 {
+		l.run.Go(l.lane)
+	} else {
+		l.running--
+	}
 }
 
 // lane works on groups until nobody waits.
@@ -72,7 +87,7 @@ func (l *lanes[T]) lane() {
 		group := slices.Clone(l.waiting[:n])
 		l.waiting = slices.Delete(l.waiting, 0, n)
 		l.mu.Unlock()
-		l.work(items[:n])
+		l.work(context.Background(), items[:n]) // whoever leaves
 		for _, p := range group {
 			close(p.done)
 		}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,6 +28,10 @@ type Backend struct {
 	looks   *lanes[*look]
 	waiters chan struct{} // holds a token for each call that may wait for a session's row
 	staged  staging
+
+	texts    *texts
+	prepares atomic.Bool // statements of one call are prepared
+	planTime time.Duration
 
 	mu     sync.Mutex
 	closed bool
@@ -64,7 +70,7 @@ func Open(ctx context.Context, dsn string, sopts store.Options, opts Options) (*
 // schema or brings it up to date unless opts say otherwise. It fails with a [*VersionError]
 // if it cannot use the schema that is there.
 func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error) {
-	config, err := configure(dsn, opts)
+	config, modeGiven, err := configure(dsn, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -72,8 +78,10 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{opts: opts.withDefaults(), pool: pool}
+	b := &Backend{opts: opts.withDefaults(), pool: pool, planTime: planTime}
 	b.schema = pgx.Identifier{b.opts.Schema}.Sanitize() + "."
+	b.texts = newTexts(b.sql)
+	b.prepares.Store(!modeGiven)
 	b.appends = &lanes[*change]{max: min(appendLanes, int(config.MaxConns)), fits: fits, work: b.appendGroup}
 	b.looks = &lanes[*look]{max: min(lookLanes, int(config.MaxConns)), fits: fitsLooks, work: b.lookGroup}
 	b.waiters = make(chan struct{}, max(1, config.MaxConns/2))
@@ -84,24 +92,25 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	return b, nil
 }
 
-// configure reads the connection string. No error has it, or a part of it: it may hold a
-// password.
-func configure(dsn string, opts Options) (*pgxpool.Config, error) {
+// configure reads the connection string, and reports whether it says how statements are to be
+// sent. No error has it, or a part of it: it may hold a password.
+func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool, err error) {
 	if err := opts.Validate(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	given, err := pgconn.ParseConfig(dsn)
 	if err != nil {
-		return nil, unreadable(err)
+		return nil, false, unreadable(err)
 	}
-	config, err := pgxpool.ParseConfig(dsn)
+	config, err = pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return nil, unreadable(err)
+		return nil, false, unreadable(err)
 	}
 	says := func(key string) bool { _, ok := given.RuntimeParams[key]; return ok }
 	// Statements that are prepared under a name are lost behind a pooler that gives each
-	// transaction another connection.
-	if !says("default_query_exec_mode") {
+	// transaction another connection; and plans of the statements of groups do not last.
+	modeGiven = says("default_query_exec_mode")
+	if !modeGiven {
 		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	switch {
@@ -119,7 +128,7 @@ func configure(dsn string, opts Options) (*pgxpool.Config, error) {
 	if !says("application_name") {
 		config.ConnConfig.RuntimeParams["application_name"] = "patchlog"
 	}
-	return config, nil
+	return config, modeGiven, nil
 }
 
 // unreadable is the error of a connection string that cannot be read. What the driver says

@@ -81,6 +81,10 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 			return err
 		case v == conflict:
 			tries = conflictTries
+		case v == unprepared:
+			b.stopPreparing(err)
+			n--
+			continue
 		case v == moved:
 			b.pool.Reset()
 		case v == unknown && (e == writes || late || ctx.Err() != nil || n >= tries):
@@ -161,11 +165,12 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 type verdict int
 
 const (
-	refused  verdict = iota // the server says that it did nothing, and would again
-	conflict                // it did nothing, since another transaction was in the way
-	moved                   // it did nothing, since the server does not take writes any more
-	failed                  // it did not reach the server
-	unknown                 // nobody says whether it took place
+	refused    verdict = iota // the server says that it did nothing, and would again
+	conflict                  // it did nothing, since another transaction was in the way
+	moved                     // it did nothing, since the server does not take writes any more
+	unprepared                // it did nothing, and has to be sent in another way
+	failed                    // it did not reach the server
+	unknown                   // nobody says whether it took place
 )
 
 func judge(sent bool, err error) verdict {
@@ -173,7 +178,14 @@ func judge(sent bool, err error) verdict {
 	switch {
 	case !sent || pgconn.SafeToRetry(err):
 		return failed
+	case isUnprepared(err):
+		return unprepared
+	case isOutdated(err):
+		return failed
 	case !errors.As(err, &server):
+		if unsent(err) {
+			return failed
+		}
 		return unknown
 	case server.Code == serializationFailure || server.Code == deadlockDetected:
 		return conflict
@@ -183,6 +195,9 @@ func judge(sent bool, err error) verdict {
 	// server is gone, answers with an error though the commit took place.
 	case server.Severity != "ERROR" && server.SeverityUnlocalized != "ERROR",
 		server.Code == completionUnknown, strings.HasPrefix(server.Code, "08"), strings.HasPrefix(server.Code, "57P"):
+		if unsent(err) {
+			return failed
+		}
 		return unknown
 	}
 	return refused

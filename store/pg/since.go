@@ -87,7 +87,7 @@ JOIN patchlog.shared v ON substring(v.name FROM 1 FOR 1024) >= substring(p.prefi
 	AND substring(v.name FROM 1 FOR 1024) < p.behind
 	AND substring(v.name FROM 1 FOR length(p.prefix)) = p.prefix`
 
-func (b *Backend) lookGroup(group []*look) {
+func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 	n := len(group)
 	hashes, births, last := make([][]byte, n), make([][]byte, n), make([]int64, n)
 	places := map[string]int{} // of prefixes
@@ -101,34 +101,45 @@ func (b *Backend) lookGroup(group []*look) {
 			}
 		}
 	}
+	alone := n == 1 && len(prefixes) <= lonePrefixes
+	args := []any{hashes, births, last, sinceRecords, sinceBytes, prefixes, ends}
+	if alone {
+		args = append(args[:0], hashes[0], births[0], last[0])
+		for i := range prefixes {
+			args = append(args, prefixes[i], ends[i])
+		}
+	}
 	var values [][]backend.Value
-	err := b.attempt(context.Background(), reads, func(ctx context.Context, c *pgx.Conn) error {
+	err := b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
 		values = make([][]backend.Value, len(prefixes))
 		for _, l := range group {
 			l.found, l.news, l.err = false, backend.News{}, nil
-		}
-		rows, err := c.Query(ctx, b.sql(sinceSQL), hashes, births, last, sinceRecords, sinceBytes, prefixes, ends)
-		if err != nil {
-			return err
 		}
 		var kind, i int64
 		var row struct {
 			listed
 			same bool
 		}
-		_, err = pgx.ForEachRow(rows, []any{&kind, &i, &row.last, &row.token, &row.since, &row.sum, &row.creation, &row.meta, &row.same}, func() error {
-			switch kind {
-			case kindHead:
-				group[i-1].setHead(row.listed, row.same)
-			case kindRecord:
-				news := &group[i-1].news
-				news.Records = append(news.Records, backend.Record{Seq: uint64(row.last), Data: row.meta})
-			case kindShared:
-				values[i-1] = append(values[i-1], backend.Value{Name: string(row.creation), Data: row.meta})
-			}
-			return nil
-		})
-		return err
+		scan := func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&kind, &i, &row.last, &row.token, &row.since, &row.sum, &row.creation, &row.meta, &row.same}, func() error {
+				switch kind {
+				case kindHead:
+					group[i-1].setHead(row.listed, row.same)
+				case kindRecord:
+					news := &group[i-1].news
+					news.Records = append(news.Records, backend.Record{Seq: uint64(row.last), Data: row.meta})
+				case kindShared:
+					values[i-1] = append(values[i-1], backend.Value{Name: string(row.creation), Data: row.meta})
+				}
+				return nil
+			})
+			return err
+		}
+		if alone {
+			return b.lone(ctx, c, b.texts.looks[len(prefixes)], args, scan)
+		}
+		rows, err := c.Query(ctx, b.sql(sinceSQL), args...)
+		return first(err, scan(rows))
 	})
 	for _, v := range values {
 		slices.SortFunc(v, func(a, b backend.Value) int { return cmp.Compare(a.Name, b.Name) })

@@ -1,0 +1,6 @@
+package pg
+
+import "time"
+
+// SetPlanTime sets how long a statement stays prepared.
+func (b *Backend) SetPlanTime(d time.Duration) { b.planTime = d }
