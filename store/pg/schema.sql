@@ -13,7 +13,7 @@ CREATE TABLE patchlog.sessions (
     birth    bytea NOT NULL UNIQUE,     -- SHA-256 of the creation id
     name     bytea,                     -- null unless state is 0
     creation bytea NOT NULL,
-    state    smallint NOT NULL,         -- 0 a session, 1 staged, 2 deleted but for its rows, 3 a creation that must never take place
+    state    smallint NOT NULL,         -- 0 a session, 1 staged, 2 staged once and to be removed, 3 a creation that must never take place, 4 deleted
     last     bigint NOT NULL,           -- seq of the last record, 0 if there is none
     token    bigint NOT NULL,           -- of the last commit; the bits of an unsigned number
     since    bigint NOT NULL,           -- the chain begins behind this record

@@ -30,12 +30,12 @@ var lifeCases = []testCase{
 		s.put("a", create("c3", 10))
 	}},
 	{"Delete/very large", func(s *suite) {
-		for range 3 {
-			s.put("a", create("c1", 6000))
+		for i := range 3 {
+			s.put("a", create(fmt.Sprint("c1 ", i), 6000))
 			s.keep("a", "snapshot")
-			s.put("b", create("c2", 2))
+			s.put("b", create(fmt.Sprint("c2 ", i), 2))
 			s.remove("a")
-			s.put("a", create("c3", 3)) // at once, while the old one's rows may still be there
+			s.put("a", create(fmt.Sprint("c3 ", i), 3)) // at once, while the old one's rows may still be there
 			s.check()
 			s.remove("b")
 			s.remove("a")
