@@ -14,6 +14,7 @@ type lanes[T any] struct {
 	max  int
 	fits func(waiting []T) int                // how many of the items make a group, at least one
 	work func(ctx context.Context, group []T) // puts results into the items, which are therefore pointers
+	cut  bool                                 // work may be cut short when the context of its only caller ends
 	run  sync.WaitGroup                       // the lanes at work
 
 	mu      sync.Mutex
@@ -27,13 +28,16 @@ type place[T any] struct {
 }
 
 // do returns nil when the item has been worked on. An item that finds a lane free is worked on
-// here, under ctx: to wake another goroutine takes as long as some statements. One that had
-// to wait is worked on by others, and if ctx ends first the error is the context's: begun says
+// here, under ctx, if that is no harm: to wake another goroutine takes as long as some
+// statements. Any other is worked on by a lane's own goroutine, and if ctx ends first the error is the context's: begun says
 // whether the work may have begun. It may then go on, and the item must be left alone.
 func (l *lanes[T]) do(ctx context.Context, item T) (begun bool, err error) {
 	l.mu.Lock()
-	if l.running < l.max { // then nobody waits
+	free := l.running < l.max // then nobody waits
+	if free {
 		l.running++
+	}
+	if free && (l.cut || ctx.Done() == nil) {
 		l.mu.Unlock()
 		defer l.next()
 		l.work(ctx, []T{item})
@@ -41,6 +45,9 @@ func (l *lanes[T]) do(ctx context.Context, item T) (begun bool, err error) {
 	}
 	p := place[T]{item, make(chan struct{})}
 	l.waiting = append(l.waiting, p)
+	if free {
+		l.run.Go(l.lane)
+	}
 	l.mu.Unlock()
 	select {
 	case <-p.done:

@@ -83,7 +83,7 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	b.texts = newTexts(b.sql)
 	b.prepares.Store(!modeGiven)
 	b.appends = &lanes[*change]{max: min(appendLanes, int(config.MaxConns)), fits: fits, work: b.appendGroup}
-	b.looks = &lanes[*look]{max: min(lookLanes, int(config.MaxConns)), fits: fitsLooks, work: b.lookGroup}
+	b.looks = &lanes[*look]{max: min(lookLanes, int(config.MaxConns)), fits: fitsLooks, work: b.lookGroup, cut: true}
 	b.waiters = make(chan struct{}, max(1, config.MaxConns/2))
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()

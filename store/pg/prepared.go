@@ -67,11 +67,14 @@ func (b *Backend) lone(ctx context.Context, c *pgx.Conn, s statement, args []any
 		have[s.name] = time.Now()
 	}
 	rows, err := c.Query(ctx, s.name, args...)
-	if err = first(err, scan(rows)); err != nil {
-		have[s.name] = time.Time{} // it is made again, whatever has become of it
-		return &preparedError{err, false}
+	if err = first(err, scan(rows)); err == nil {
+		return nil
 	}
-	return nil
+	err = &preparedError{err, false}
+	if isOutdated(err) {
+		have[s.name] = time.Time{}
+	}
+	return err
 }
 
 // isUnprepared reports whether a statement did nothing since its connection is not always
