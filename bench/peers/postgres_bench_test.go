@@ -360,6 +360,21 @@ func BenchmarkPostgresCompact(b *testing.B) {
 	}
 }
 
+// BenchmarkPostgresLease takes a lease, as a run does when it begins and before it ends.
+func BenchmarkPostgresLease(b *testing.B) {
+	t := newTarget(b, 0)
+	s, err := pg.Open(ctx, t.at, store.Options{}, pg.Options{})
+	no(b, err)
+	defer s.Close()
+	svc, err := adk.NewService(s, adk.Options{})
+	no(b, err)
+	create(b, svc, "s")
+	inParallel(b, t, 1, func(_, i int) error {
+		_, err := s.Lease(ctx, key("s"), fmt.Sprint("run ", i/2), time.Duration((i+1)%2)*time.Minute)
+		return err
+	})
+}
+
 // inTurn gives sessions n events each, 4 at a time and all in turn, under ids as ADK's runner
 // draws them: what lies beside what in the tables, and how full their pages are, is as after
 // a time in use.
