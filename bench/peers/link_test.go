@@ -1,0 +1,118 @@
+package peers
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// link is a network between clients and a server: a TCP proxy that delivers what either
+// side sends after half the delay, in order, and counts the round trips.
+type link struct {
+	listener net.Listener
+	server   string // the server's Unix socket
+	database string
+	delay    time.Duration
+	trips    atomic.Int64
+
+	mu    sync.Mutex
+	conns []net.Conn
+	pumps sync.WaitGroup
+}
+
+// newLink returns a link to the database that dsn names, and a connection string that goes
+// through it.
+func newLink(tb testing.TB, dsn string, delay time.Duration) (*link, string) {
+	tb.Helper()
+	config, err := pgconn.ParseConfig(dsn)
+	no(tb, err)
+	l := &link{server: filepath.Join(config.Host, fmt.Sprintf(".s.PGSQL.%d", config.Port)), database: config.Database, delay: delay}
+	l.listener, err = net.Listen("tcp", "127.0.0.1:0")
+	no(tb, err)
+	l.pumps.Go(l.accept)
+	tb.Cleanup(l.close)
+	return l, fmt.Sprintf("host=127.0.0.1 port=%d user=%s dbname=%s sslmode=disable", l.listener.Addr().(*net.TCPAddr).Port, config.User, config.Database)
+}
+
+func (l *link) accept() {
+	for {
+		client, err := l.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("unix", l.server)
+		if err != nil {
+			client.Close()
+			continue
+		}
+		l.mu.Lock()
+		l.conns = append(l.conns, client, server)
+		l.mu.Unlock()
+		// What the client sends after it heard from the server is a new round trip; what
+		// it sends without waiting is not.
+		heard := new(atomic.Bool)
+		heard.Store(true)
+		l.pumps.Go(func() {
+			l.pump(server, client, func() {
+				if heard.Swap(false) {
+					l.trips.Add(1)
+				}
+			})
+		})
+		l.pumps.Go(func() { l.pump(client, server, func() { heard.Store(true) }) })
+	}
+}
+
+type chunk struct {
+	due  time.Time
+	data []byte
+}
+
+// pump delivers what from sends, and calls sent before it does.
+func (l *link) pump(to, from net.Conn, sent func()) {
+	chunks := make(chan chunk, 1024)
+	l.pumps.Go(func() {
+		defer to.Close()
+		for c := range chunks {
+			time.Sleep(time.Until(c.due))
+			sent()
+			if _, err := to.Write(c.data); err != nil {
+				break
+			}
+		}
+		for range chunks { // until the other side has noticed
+		}
+	})
+	defer close(chunks)
+	for {
+		data := make([]byte, 64<<10)
+		n, err := from.Read(data)
+		if n > 0 {
+			chunks <- chunk{time.Now().Add(l.delay / 2), data[:n]}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				from.Close()
+			}
+			return
+		}
+	}
+}
+
+func (l *link) close() {
+	l.listener.Close()
+	l.mu.Lock()
+	for _, c := range l.conns {
+		c.Close()
+	}
+	l.mu.Unlock()
+	l.pumps.Wait()
+}
