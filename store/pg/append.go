@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -59,7 +60,7 @@ func newChange(session string, batch backend.Batch, chain backend.Chain) (*chang
 		return nil, err
 	}
 	if batch.Next == 0 {
-		return nil, fmt.Errorf("%w: the batch gives the session no token", ErrInvalid)
+		return nil, fmt.Errorf("%w: the batch gives the session no token", patch.ErrInvalid)
 	}
 	c := &change{
 		hash: hash(session), seen: int64(batch.Seen), next: int64(batch.Next), chain: chain,
@@ -103,7 +104,7 @@ func (c *change) add(creation string, after uint64, records []backend.Record) er
 	ids := map[[idBytes]byte]int{}
 	for i, r := range records {
 		if r.Seq != after+1+uint64(i) {
-			return fmt.Errorf("%w: record %d of the batch has seq %d after %d", ErrInvalid, i, r.Seq, after)
+			return fmt.Errorf("%w: record %d of the batch has seq %d after %d", patch.ErrInvalid, i, r.Seq, after)
 		}
 		from := len(room)
 		room = append(room, r.Data...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -26,7 +27,7 @@ func idHash(id string) [idBytes]byte {
 // checkName reports whether a session or a shared value may have this name.
 func checkName(what, name string) error {
 	if name == "" || len(name) > backend.MaxNameBytes {
-		return fmt.Errorf("%w: a %s's name has %d bytes, and may have 1 to %d", ErrInvalid, what, len(name), backend.MaxNameBytes)
+		return fmt.Errorf("%w: a %s's name has %d bytes, and may have 1 to %d", patch.ErrInvalid, what, len(name), backend.MaxNameBytes)
 	}
 	return nil
 }
@@ -34,7 +35,7 @@ func checkName(what, name string) error {
 // checkID reports whether a record may take this id, or a session be created under it.
 func checkID(what, id string) error {
 	if len(id) > backend.MaxNameBytes {
-		return fmt.Errorf("%w: a %s has %d bytes, and may have %d", ErrInvalid, what, len(id), backend.MaxNameBytes)
+		return fmt.Errorf("%w: a %s has %d bytes, and may have %d", patch.ErrInvalid, what, len(id), backend.MaxNameBytes)
 	}
 	return nil
 }

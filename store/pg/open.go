@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -135,9 +136,9 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 // of it quotes it, and hides only such passwords as it finds.
 func unreadable(err error) error {
 	if file := (*fs.PathError)(nil); errors.As(err, &file) {
-		return fmt.Errorf("%w: the connection string names a file that cannot be read: %w", ErrInvalid, file)
+		return fmt.Errorf("%w: the connection string names a file that cannot be read: %w", patch.ErrInvalid, file)
 	}
-	return fmt.Errorf("%w: the connection string cannot be read; it is not shown, since it may hold a password", ErrInvalid)
+	return fmt.Errorf("%w: the connection string cannot be read; it is not shown, since it may hold a password", patch.ErrInvalid)
 }
 
 // sql is a statement with the name of the schema.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -184,10 +185,10 @@ func TestValidate(t *testing.T) {
 		{Schema: strings.Repeat("x", 64)}, {Schema: "a\x00b"}, {Schema: "\xff"}, {Schema: "pg_x"},
 		{MaxConns: -1}, {StatementTimeout: -1}, {ConnectTimeout: -1},
 	} {
-		if err := opts.Validate(); !errors.Is(err, pg.ErrInvalid) {
+		if err := opts.Validate(); !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("%+v: %v", opts, err)
 		}
-		if _, err := pg.OpenBackend(ctx, "", opts); !errors.Is(err, pg.ErrInvalid) {
+		if _, err := pg.OpenBackend(ctx, "", opts); !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("OpenBackend %+v: %v", opts, err)
 		}
 	}
@@ -249,16 +250,16 @@ func TestInvalid(t *testing.T) {
 	} {
 		batch := next(h, 1)
 		change(&batch)
-		if err := b.Append(ctx, "s", batch); !errors.Is(err, pg.ErrInvalid) {
+		if err := b.Append(ctx, "s", batch); !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"", long} {
-		if err := b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}); !errors.Is(err, pg.ErrInvalid) {
+		if err := b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Next: 1}); !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("a name of %d bytes: %v", len(name), err)
 		}
 	}
-	if err := b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}); !errors.Is(err, pg.ErrInvalid) {
+	if err := b.Append(ctx, "t", backend.Batch{Creation: long, Create: true, Next: 1}); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("a long creation id: %v", err)
 	}
 	if got := head(t, b, "s"); got.Last != 1 || got.Token != h.Token {

@@ -1,12 +1,13 @@
 package pg
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Defaults of [Options].
@@ -45,22 +46,23 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// ErrInvalid is the error of options or arguments that cannot be.
-var ErrInvalid = errors.New("invalid")
-
-// Validate reports the first thing wrong with the options.
+// Validate reports the first thing wrong with the options. The error matches
+// [patch.ErrInvalid] and names the option.
 func (o Options) Validate() error {
+	bad := func(field, problem string, args ...any) error {
+		return &patch.FieldError{Field: "pg.Options." + field, Problem: fmt.Sprintf(problem, args...)}
+	}
 	switch {
 	case len(o.Schema) > 63 || !utf8.ValidString(o.Schema) || strings.ContainsRune(o.Schema, 0):
-		return fmt.Errorf("%w: Schema %q: a name has up to 63 bytes of UTF-8 without NUL", ErrInvalid, o.Schema)
+		return bad("Schema", "%q is no name: that has up to 63 bytes of UTF-8 without NUL", o.Schema)
 	case strings.HasPrefix(o.Schema, "pg_"):
-		return fmt.Errorf("%w: Schema %q: names that begin with pg_ are the server's own", ErrInvalid, o.Schema)
+		return bad("Schema", "%q is no name: those that begin with pg_ are the server's own", o.Schema)
 	case o.MaxConns < 0 || o.MaxConns > 1<<16:
-		return fmt.Errorf("%w: MaxConns is %d", ErrInvalid, o.MaxConns)
+		return bad("MaxConns", "%d is not between 0 and %d", o.MaxConns, 1<<16)
 	case o.StatementTimeout < 0:
-		return fmt.Errorf("%w: StatementTimeout is %v", ErrInvalid, o.StatementTimeout)
+		return bad("StatementTimeout", "%v is below 0", o.StatementTimeout)
 	case o.ConnectTimeout < 0:
-		return fmt.Errorf("%w: ConnectTimeout is %v", ErrInvalid, o.ConnectTimeout)
+		return bad("ConnectTimeout", "%v is below 0", o.ConnectTimeout)
 	}
 	return nil
 }
