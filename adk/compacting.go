@@ -108,6 +108,9 @@ func (c *compacting) appended(ctx context.Context, handle *Session, e *session.E
 		c.compactInRun(ctx, handle, e.InvocationID)
 	}
 	if e.Author != userAuthor && e.IsFinalResponse() && !c.runs.watched(handle.key) {
+		// If it goes on all the same, its next append takes the lease again.
+		c.runs.release(handle.key, e.InvocationID)
+		c.release(ctx, handle.key, e.InvocationID)
 		c.worker.Notify(handle.key)
 	}
 }

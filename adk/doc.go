@@ -74,8 +74,9 @@
 //
 // Where processes share a storage, each may run any session. A service takes a lease for
 // each invocation that it runs, so that another one leaves the session uncompacted while
-// it lasts, and one for compacting, so that a summary is paid for once. A process that
-// ends without a word keeps others from compacting the session for ten minutes. So does
+// it lasts, and one for compacting, so that a summary is paid for once. Without the plugin
+// an agent's final response is the end of that. A process that ends without a word keeps
+// others from compacting the session for ten minutes. So does
 // an invocation that appends nothing for that long lose its protection: its events may be
 // summarised as those of one that has ended. Two runs of one session at a time append to
 // one log, in whichever order they come.

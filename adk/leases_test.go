@@ -82,11 +82,38 @@ func TestProcessesShareASession(t *testing.T) {
 	if summaries() == 0 {
 		t.Error("nobody compacts the session any more")
 	}
-	// Nothing is left held: of the invocations only the newest, which may go on.
-	for name, free := range map[string]bool{"compact": true, "run theirs": true, "run b5": true, "run b6": false} {
-		held, err := other.Lease(t.Context(), key, name, -1)
+	for _, name := range []string{"compact", "run theirs", "run b5", "run b6"} {
+		free, err := other.Lease(t.Context(), key, name, -1)
 		no(t, err)
-		equal(t, "lease "+name+" is free", held, free)
+		equal(t, "lease "+name+" is free", free, true)
+	}
+}
+
+// Processes that serve one session in turn do not keep each other from compacting it.
+func TestProcessesTakeTurns(t *testing.T) {
+	first := &memory.Backend{}
+	var services []*adk.Service
+	for _, b := range []*memory.Backend{first, first.Peer()} {
+		s, err := adk.NewService(opened(t)(store.New(b, store.Options{})), adk.Options{
+			Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})},
+		})
+		no(t, err)
+		defer func() { no(t, s.Close(t.Context())) }()
+		services = append(services, s)
+	}
+	create(t, services[0], "s", nil)
+	for i := range 12 {
+		svc := services[i%2]
+		sess := get(t, svc, "s")
+		for _, author := range []string{"user", "agent"} {
+			e := text(fmt.Sprint(i, author), author, strings.Repeat("many words of which a summary has few ", 20))
+			e.InvocationID = fmt.Sprint("inv", i)
+			no(t, svc.AppendEvent(t.Context(), sess, e))
+		}
+		svc.Settle(t)
+	}
+	if n := get(t, services[0], "s").(*adk.Session).View().Len(); n > 12 {
+		t.Errorf("after 12 turns of two events each %d are visible", n)
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 // as running until the next one begins. With the plugin the invocation that has just ended
 // is counted too, and failed runs are noticed.
 //
-// It delays nothing, changes nothing, and does nothing if compaction is off. Closing it
+// It changes nothing, and does nothing if compaction is off. Where processes share a storage,
+// the end of a run waits for an answer of its. Closing it
 // does not close the service.
 func (s *Service) Plugin() *plugin.Plugin {
 	cfg := plugin.Config{Name: "patchlog"}

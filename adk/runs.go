@@ -59,6 +59,16 @@ func (r *runs) began(key store.Key, id string, until time.Time) (before string, 
 	return before, due
 }
 
+// release says that an invocation has no lease any more.
+func (r *runs) release(key store.Key, id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if run := r.find(key); run.id == id {
+		run.leased = time.Time{}
+		r.keep(key, run)
+	}
+}
+
 // watch says that the end of an invocation will be told.
 func (r *runs) watch(key store.Key, id string) {
 	r.mu.Lock()

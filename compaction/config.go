@@ -123,7 +123,7 @@ func DefaultConfig() Config {
 // [patch.ErrInvalid] and names the field at fault.
 func (c Config) Validate() error {
 	bad := func(field, problem string, args ...any) error {
-		return fmt.Errorf("%w compaction config: %s: %s", patch.ErrInvalid, field, fmt.Sprintf(problem, args...))
+		return &patch.FieldError{Field: "Config." + field, Problem: fmt.Sprintf(problem, args...)}
 	}
 	for _, f := range []struct {
 		name  string

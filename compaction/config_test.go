@@ -51,7 +51,8 @@ func TestConfigValidate(t *testing.T) {
 	} {
 		c := with(compaction.DefaultConfig(), row.change)
 		err := c.Validate()
-		if (err == nil) != (row.field == "") || err != nil && (!errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), ": "+row.field+":")) {
+		var invalid *patch.FieldError
+		if (err == nil) != (row.field == "") || err != nil && (!errors.As(err, &invalid) || invalid.Field != "Config."+row.field) {
 			t.Errorf("want %q: %v", row.field, err)
 		}
 		if _, planErr := compaction.Plan(script(t, "u1"), c, compaction.Run{}); (planErr == nil) != (err == nil) {

@@ -29,9 +29,9 @@ type WorkerOptions struct {
 func (o WorkerOptions) Validate() error {
 	switch {
 	case o.Queue < 0:
-		return fmt.Errorf("%w worker options: Queue: %d is below 0", patch.ErrInvalid, o.Queue)
+		return &patch.FieldError{Field: "WorkerOptions.Queue", Problem: fmt.Sprintf("%d is below 0", o.Queue)}
 	case o.Parallel < 0:
-		return fmt.Errorf("%w worker options: Parallel: %d is below 0", patch.ErrInvalid, o.Parallel)
+		return &patch.FieldError{Field: "WorkerOptions.Parallel", Problem: fmt.Sprintf("%d is below 0", o.Parallel)}
 	}
 	return nil
 }

@@ -80,9 +80,7 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 		now, group := ref.clone(), "group "+id
 		var patches []*patch.PatchEvent
 		add := func(p *patch.PatchEvent) {
-			if p.Group() == "" {
-				p = p.WithGroup(group)
-			}
+			p = p.WithGroup(group)
 			patches = append(patches, p)
 			now.Apply(patch.Record{Seq: now.next(), Patch: p})
 		}

@@ -68,12 +68,16 @@ type current struct {
 }
 
 // publish makes a view that is committed, or was read, the newest, unless there is a newer
-// one.
+// one. One that is whole, which took reading the log, goes before one that is not: it is
+// carried on sooner than made again.
 func (h *handle) publish(c current) {
 	for {
 		old := h.newest.Load()
-		if old != nil && old.view.Creation() == c.view.Creation() && old.view.Seq() > c.view.Seq() {
-			return
+		if old != nil && old.view.Creation() == c.view.Creation() {
+			switch was, is := old.view.Whole(), c.view.Whole(); {
+			case was && !is, was == is && old.view.Seq() > c.view.Seq():
+				return
+			}
 		}
 		if h.newest.CompareAndSwap(old, &c) {
 			h.size.Store(int64(c.view.Footprint()))
@@ -104,13 +108,14 @@ func (h *handle) dropSeen(seen current) {
 type cache struct {
 	mu      sync.Mutex
 	limit   int64
+	shared  bool // see [Store]
 	total   int64
 	handles map[Key]*handle
 	idle    *list.List // of handles without users, the last used first
 }
 
-func newCache(limit int64) cache {
-	return cache{limit: max(limit, 0), handles: map[Key]*handle{}, idle: list.New()}
+func newCache(limit int64, shared bool) cache {
+	return cache{limit: max(limit, 0), shared: shared, handles: map[Key]*handle{}, idle: list.New()}
 }
 
 // acquire returns the session's handle. The caller must release it.
@@ -119,7 +124,7 @@ func (c *cache) acquire(key Key) *handle {
 	defer c.mu.Unlock()
 	h, ok := c.handles[key]
 	if !ok {
-		h = &handle{key: key, writer: make(chan struct{}, 1)}
+		h = &handle{key: key, writer: make(chan struct{}, 1), line: line.Line[*request]{Detached: c.shared}}
 		c.handles[key] = h
 	}
 	if h.idle != nil {

@@ -49,7 +49,7 @@ type readings struct {
 	n  map[string]int
 }
 
-func (r *readings) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+func (r *readings) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
 	r.mu.Lock()
 	r.n[session]++
 	r.mu.Unlock()

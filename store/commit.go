@@ -1,9 +1,11 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -22,7 +24,7 @@ type request struct {
 	creation string // that the session must have, or ""
 	plan     plan
 	records  []patch.Record // what the plan offers, completed when it is first tried
-	have     []patch.Record // see [draft.have]
+	have     atHand         // for [draft.have]
 
 	// Set when the turn is over.
 	committed Committed
@@ -60,12 +62,23 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	r := &request{ctx: ctx, creation: creation, plan: p}
+	if s.shared { // whose outcome may be left unknown: then they must be known
+		r.records = s.complete(p.offers())
+	}
 	for {
-		if err := h.line.Do(ctx, h.writer, r, fitting, func(group []*request) { s.lead(ctx, h, group) }); err != nil {
+		records := r.records
+		switch err := h.line.Do(ctx, h.writer, r, fitting, func(group []*request) { s.lead(ctx, h, group) }); {
+		case errors.Is(err, line.ErrBegun): // the request is its leader's now
+			return Committed{Records: records}, fromBackend(key, &backend.UnknownError{Cause: ctx.Err()})
+		case err != nil:
 			return Committed{}, err
 		}
 		next, err := s.furnished(h, r, r.err)
 		if next == nil {
+			// Work on a group has a context of its own, which may have ended since this one has.
+			if own := ctx.Err(); own != nil && errors.Is(err, context.Canceled) && !errors.Is(err, own) {
+				err = fmt.Errorf("%w: %w", own, err)
+			}
 			return r.committed, err
 		}
 		r = next
@@ -114,13 +127,14 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 }
 
 // lead writes one group of the session's requests. The caller holds the handle's lock.
+//
+// Where others write to the backend, the group is drafted on what was seen last, and again
+// if the backend or a second look says that this was out of date.
 func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 	ctx, done := s.forAll(ctx, requests)
 	defer done()
 	fail(requests, errAbandoned) // unless they are told otherwise
-	// Where others write to the backend, the group is drafted on what was seen last, and
-	// drafted again if that was out of date: who is not ahead of it learns of it then.
-	for lookUp := !s.shared; ; {
+	for lookUp := !s.shared; len(requests) > 0; {
 		c, err := s.lockedCurrent(ctx, h)
 		if err != nil {
 			fail(requests, err)
@@ -129,31 +143,33 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 		g := group{store: s, handle: h, before: c, view: c.view, lookUp: lookUp}
 		g.batch = backend.Batch{Creation: c.view.Creation(), After: c.view.Seq(), Seen: c.token, Chain: c.chain}
 		g.begin(ctx, requests)
-		for _, r := range g.requests {
-			r.rests = len(g.added) > 0
-			if r.refusal = g.take(r); r.refusal == nil {
-				r.rests = g.holds(r.draft)
-			}
-		}
+		g.takeAll()
 		if !lookUp && g.refuses() {
 			lookUp = true
 			continue
 		}
 		err = s.write(ctx, h, g.view, g.batch)
-		taken := errors.Is(err, backend.ErrTaken) && !lookUp
-		if s.shared && (taken || len(g.batch.Records) == 0 || errors.Is(err, backend.ErrMoved) || errors.Is(err, backend.ErrNotFound)) {
-			now, _, nowErr := s.newestOf(ctx, h, s.lockedCurrent, nil)
-			if nowErr != nil {
-				fail(requests, nowErr)
-				return
-			}
-			if taken || now.token != c.token || now.view.Creation() != c.view.Creation() {
-				lookUp = lookUp || taken
-				continue
-			}
+		if !s.shared || err == nil && len(g.batch.Records) > 0 {
+			g.end(fromBackend(h.key, err))
+			return
 		}
-		g.end(fromBackend(h.key, err))
-		return
+		taken := errors.Is(err, backend.ErrTaken) && !lookUp
+		if err != nil && !taken && !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrNotFound) {
+			// What rests on the view alone, which nothing has confirmed, is drafted again.
+			g.endResting(fromBackend(h.key, err))
+			requests = slices.DeleteFunc(slices.Clone(requests), func(r *request) bool { return r.rests })
+			continue
+		}
+		now, _, readErr := s.newestOf(ctx, h, s.lockedCurrent, nil)
+		if readErr != nil {
+			fail(requests, readErr)
+			return
+		}
+		if !taken && now.token == c.token && now.view.Creation() == c.view.Creation() {
+			g.end(fromBackend(h.key, err))
+			return
+		}
+		lookUp = lookUp || taken
 	}
 }
 
@@ -207,7 +223,8 @@ type group struct {
 func (g *group) begin(ctx context.Context, requests []*request) {
 	var ids []string
 	for _, r := range requests {
-		d := &draft{group: g, ctx: ctx, have: r.have}
+		d := &draft{group: g, ctx: ctx, have: r.have.of(g.view)}
+		r.rests = false
 		var own []string
 		err := r.ctx.Err()
 		if err == nil && r.creation != "" && r.creation != g.view.Creation() {
@@ -245,6 +262,16 @@ func (g *group) lookup(ctx context.Context, ids []string) (map[string]uint64, er
 	return g.store.lookup(ctx, g.handle.key, g.before.view, ids)
 }
 
+// takeAll drafts the plans in their order.
+func (g *group) takeAll() {
+	for _, r := range g.requests {
+		r.rests = len(g.added) > 0
+		if r.refusal = g.take(r); r.refusal == nil {
+			r.rests = g.holds(r.draft)
+		}
+	}
+}
+
 // take drafts a request's plan on what those before it leave, and takes what it adds.
 func (g *group) take(r *request) error {
 	d := r.draft
@@ -277,19 +304,30 @@ func (g *group) holds(d *draft) bool {
 
 // end says to each request what came of it, with the error of the group's write.
 func (g *group) end(err error) {
+	g.endResting(err)
 	for _, r := range g.requests {
 		switch {
-		case err != nil && r.rests: // a refusal too: what it was judged on may not be there
-			r.err = err
-			if errors.Is(err, ErrOutcomeUnknown) {
-				r.committed = Committed{Records: r.draft.records}
-			}
+		case err != nil && r.rests:
 		case r.refusal != nil:
 			r.err = r.refusal
 		case err != nil: // all of it was in the log before
 			r.committed, r.err = Committed{r.draft.records, g.before.view}, nil
 		default:
 			r.committed, r.err = Committed{r.draft.records, r.draft.view}, nil
+		}
+	}
+}
+
+// endResting says to the requests that rest on what the group adds that it was not written,
+// or is not known to be, if there is an error.
+func (g *group) endResting(err error) {
+	for _, r := range g.requests {
+		if err == nil || !r.rests {
+			continue
+		}
+		r.err = err // a refusal too: what it was judged on may not be there
+		if errors.Is(err, ErrOutcomeUnknown) {
+			r.committed = Committed{Records: r.draft.records}
 		}
 	}
 }
@@ -335,8 +373,8 @@ func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failu
 		ctx = context.WithoutCancel(ctx)
 	}
 	landed := false
-	err := s.backend.Fence(ctx, key.name(), batch.Creation, batch.Seen, newToken())
-	if err == nil {
+	took, err := s.backend.Fence(ctx, key.name(), batch.Creation, batch.Seen, newToken())
+	if err == nil && !took {
 		landed, err = s.landed(ctx, key, batch)
 	}
 	switch {
@@ -349,14 +387,21 @@ func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failu
 	return nil
 }
 
-// landed reports whether a batch is in the log. A batch is atomic, so the id of its first
-// record tells; its seq does not, since another writer may have taken it.
+// errGone: of a session that is gone nothing says what was written to it.
+var errGone = errors.New("the session has been deleted since")
+
+// landed reports whether a batch is in the log. A batch is atomic: its first record tells
+// where nobody else writes. Where others do, one of them may have written some of the ids,
+// or all with other content, or have deleted the session with what had landed.
 func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool, error) {
 	head, err := s.backend.Head(ctx, key.name())
 	switch {
 	case err == nil && s.shared && head.Token == batch.Next:
 		return true, nil
 	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != batch.Creation:
+		if s.shared {
+			return false, errGone
+		}
 		return false, nil
 	case err != nil:
 		return false, err
@@ -364,6 +409,11 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 		return true, nil
 	}
 	first := batch.Records[0]
+	if s.shared {
+		there, err := s.backend.Read(ctx, key.name(), head.Creation, first.Seq, len(batch.Records), math.MaxInt)
+		same := func(a, b backend.Record) bool { return bytes.Equal(a.Data, b.Data) }
+		return err == nil && slices.EqualFunc(there, batch.Records, same), err
+	}
 	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, first.IDs[:1])
 	if errors.Is(err, backend.ErrIndex) { // then the record itself tells
 		there, err := s.record(ctx, key, head.Creation, first.Seq)

@@ -130,7 +130,7 @@ func named(err error) error {
 	for _, e := range []struct{ from, to error }{
 		{backend.ErrNotFound, ErrNotFound}, {backend.ErrExists, ErrExists}, {backend.ErrClosed, ErrClosed},
 		{backend.ErrLocked, ErrLocked}, {backend.ErrDamaged, ErrCorrupt}, {backend.ErrIndex, ErrCorrupt},
-		{backend.ErrReadOnly, ErrReadOnly}, {backend.ErrTaken, ErrDuplicateID}, {backend.ErrMoved, ErrConflict},
+		{backend.ErrReadOnly, ErrReadOnly}, {backend.ErrTaken, ErrCorrupt}, {backend.ErrMoved, ErrConflict},
 	} {
 		switch {
 		case err == e.from:

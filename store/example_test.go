@@ -532,3 +532,31 @@ func ExampleStore_Lease() {
 	// writing the report
 	// <nil>
 }
+
+func ExampleStore_CopyFrom() {
+	ctx := context.Background()
+	from := exampleStore()
+	defer from.Close()
+	to, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer to.Close()
+	for range 2 { // the second time finds it all there
+		done, err := to.CopyFrom(ctx, from, exampleKey, store.CopyOptions{})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(done.Created, done.Added, done.Present)
+	}
+	// Values of users without a session are copied as well.
+	shared, err := to.CopyShared(ctx, from, store.CopyOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(shared.Added, "shared values")
+	// Output:
+	// true 4 0
+	// false 0 4
+	// 0 shared values
+}

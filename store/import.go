@@ -126,13 +126,17 @@ func (p *importing) offers() []patch.Record { return p.records }
 func (p *importing) draft(d *draft) error {
 	match := d.match
 	if p.hasPatch {
-		match = func() error { return p.matchPrefix(d) }
+		match = func() error { return d.matchPrefix(p.differs) }
 	}
 	if err := match(); err != nil {
 		return err
 	}
 	p.added = len(d.missing)
 	return p.add(d, func() error { return nil })
+}
+
+func (p *importing) differs(i int) error {
+	return p.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
 }
 
 // importNew imports into a session that it creates. The session's lock is held for the
@@ -336,22 +340,32 @@ func sameState(a, b map[string]patch.Value) bool {
 	return n == len(a)
 }
 
-// matchPrefix is [draft.match] for a text with patches: order matters, so one of log and
-// text must be a prefix of the other.
-func (p *importing) matchPrefix(d *draft) error {
-	n := min(len(d.offered), int(d.view.Seq()))
+// matchPrefix is [draft.match] where order matters: one of the log and what is offered must
+// be a prefix of the other. differs is the error of a record that is not the one offered.
+func (d *draft) matchPrefix(differs func(i int) error) error {
 	i := 0
-	for page, err := range d.store.pages(d.ctx, d.handle.key, logOf(d.view), 1, uint64(n)) {
+	d.missing = nil
+	match := func(there []patch.Record) error {
+		for _, r := range there[:min(len(there), len(d.offered)-i)] {
+			if r.ID() != d.offered[i].ID() || !patch.Same(r, d.offered[i]) {
+				return differs(i)
+			}
+			d.records[i] = r
+			i++
+		}
+		return nil
+	}
+	n := min(uint64(len(d.offered)), d.before.view.Seq())
+	for page, err := range d.store.pages(d.ctx, d.handle.key, logOf(d.view), 1, n) {
+		if err == nil {
+			err = match(page.records)
+		}
 		if err != nil {
 			return err
 		}
-		for _, there := range page.records {
-			if there.ID() != d.offered[i].ID() || !patch.Same(there, d.offered[i]) {
-				return p.at(i, fmt.Errorf("%w: the file has a patch in it, and its record %d is not the one that is there", ErrConflict, i+1))
-			}
-			d.records[i] = there
-			i++
-		}
+	}
+	if err := match(d.added); err != nil { // what drafts before this one add to the log
+		return err
 	}
 	for ; i < len(d.offered); i++ {
 		d.missing = append(d.missing, i)

@@ -12,12 +12,26 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
+// atHand are records of a log, ascending, that a plan needed when it was last tried.
+type atHand struct {
+	creation string
+	records  []patch.Record
+}
+
+// of returns those that are of a view's log. A session may have been created again since.
+func (a atHand) of(v fold.View) []patch.Record {
+	if a.creation != v.Creation() {
+		return nil
+	}
+	return a.records
+}
+
 // provide gets what a view needs of its log: records, which it adds to those at hand, or a
 // whole view in place of the session's restored one.
-func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, have []patch.Record) ([]patch.Record, error) {
+func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, have atHand) (atHand, error) {
 	c, err := s.current(ctx, h)
 	if err != nil {
-		return nil, err
+		return have, err
 	}
 	v := c.view
 	if need.Log {
@@ -27,11 +41,11 @@ func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, ha
 	logged := slices.DeleteFunc(slices.Clone(need.Seqs), func(seq uint64) bool { return seq > v.Seq() })
 	records, err := s.pick(ctx, h.key, v.Creation(), logged)
 	if err != nil {
-		return nil, err
+		return have, err
 	}
-	have = append(slices.Clone(have), records...)
-	slices.SortStableFunc(have, func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
-	return have, nil
+	records = append(slices.Clone(have.of(v)), records...)
+	slices.SortStableFunc(records, func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return atHand{v.Creation(), records}, nil
 }
 
 // pick reads records of a log, whose seqs ascend.

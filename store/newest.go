@@ -17,7 +17,8 @@ func (s *Store) newest(ctx context.Context, h *handle, prefixes ...string) (curr
 	return s.newestOf(ctx, h, s.current, prefixes)
 }
 
-// newestOf is newest with a way to read what is not in memory.
+// newestOf is newest with a way to get the view in memory: [Store.current], or
+// [Store.lockedCurrent] for a caller that holds the handle's lock.
 func (s *Store) newestOf(ctx context.Context, h *handle, read func(context.Context, *handle) (current, error), prefixes []string) (current, [][]backend.Value, error) {
 	for {
 		c, err := read(ctx, h)
@@ -63,7 +64,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	for i, raw := range news.Records {
 		r, err := decode(h.key, v.Seq()+1+uint64(i), raw)
 		if err != nil {
-			return c, err
+			return c, errElsewhere // reading it anew says what is wrong
 		}
 		records[i] = r
 		c.chain = c.chain.Add(patch.Checksum(raw.Data))
@@ -82,7 +83,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 			}
 		}
 	}
-	if need := (*fold.NeedError)(nil); errors.As(err, &need) || err == nil && c.chain != head.Chain {
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) || errors.Is(err, ErrCorrupt) || err == nil && c.chain != head.Chain {
 		return c, errElsewhere
 	}
 	if err != nil {

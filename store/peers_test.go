@@ -75,7 +75,7 @@ func (c *counted) Read(ctx context.Context, session, creation string, from uint6
 	return c.Backend.Read(ctx, session, creation, from, records, bytes)
 }
 
-func (c *counted) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+func (c *counted) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
 	c.count("Snapshot")
 	return c.Backend.Snapshot(ctx, session, creation)
 }
@@ -296,6 +296,55 @@ func TestPeersFence(t *testing.T) {
 		_, err = e.store.Create(ctx, elsewhere, nil)
 		e.no(err)
 	})
+}
+
+// A commit is not taken for another's that wrote some of the same ids, or in the same place.
+func TestPeersLandedForAnother(t *testing.T) {
+	for _, theirs := range []*patch.Event{say("m1"), event(`{"id":"m1","author":"somebody else"}`)} {
+		onPeers(t, func(e, other *env, mine *counted) {
+			var late func() error
+			mine.late = func(do func() error) { other.append(theirs); late = do }
+			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"), say("m2"))
+			if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
+				e.Errorf("an append that was cut off, while another's id was its first: %v", err)
+			}
+			e.is(late(), backend.ErrMoved)
+			e.same("visible", ids(e.view()), "a1 a2 a3 m1")
+		})
+	}
+	onPeers(t, func(e, other *env, mine *counted) {
+		mine.late = func(func() error) { other.append(event(`{"id":"m1","author":"somebody else"}`)) }
+		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
+		if err == nil || errors.Is(err, store.ErrOutcomeUnknown) {
+			e.Errorf("an append that was cut off, while another took its id: %v", err)
+		}
+	})
+}
+
+// Of a session that is gone nobody can say whether a commit reached it: others may have seen
+// what it wrote.
+func TestPeersDeletedMeanwhile(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		onPeers(t, func(e, other *env, mine *counted) {
+			mine.late = func(do func() error) {
+				e.no(do())
+				e.same("visible to another", ids(other.view()), "a1 a2 a3 m1")
+				e.no(other.store.Delete(ctx, key))
+				if again {
+					other.create(nil)
+				}
+			}
+			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
+			e.is(err, store.ErrOutcomeUnknown)
+			_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("m1"))
+			if again {
+				e.no(err)
+			} else {
+				e.is(err, store.ErrNotFound)
+				other.create(nil)
+			}
+		})
+	}
 }
 
 // A reader that waits while another one reads the session looks again when it has it: what

@@ -96,9 +96,21 @@ type page struct {
 // pages yields the records from one seq to another, a page at a time. At the log's end it
 // yields an error if that is in doubt, or if the records do not make the head's chain.
 func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
+	var before *backend.Chain
+	if from <= head.Chain.Since+1 {
+		before = &backend.Chain{Since: head.Chain.Since}
+	}
+	return s.pagesAfter(ctx, key, head, before, from, last)
+}
+
+// pagesAfter is pages with the log's chain before the first of the records, or nil if that is
+// not known.
+func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, from, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
-		chain := backend.Chain{Since: head.Chain.Since}
-		chained := from <= chain.Since+1
+		var chain backend.Chain
+		if before != nil {
+			chain = *before
+		}
 		end := last
 		if head.Damaged != 0 {
 			end = min(last, head.Damaged-1)
@@ -137,7 +149,7 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 		case last < head.Last:
 		case head.Damaged != 0:
 			yield(page{}, inDoubt(key, head))
-		case chained && last == head.Last && chain != head.Chain:
+		case before != nil && last == head.Last && chain != head.Chain:
 			yield(page{}, &CorruptError{Key: key, Seq: last, Err: errChain(head)})
 		}
 	}

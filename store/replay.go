@@ -14,8 +14,9 @@ import (
 // replayed is a view that was read from the storage.
 type replayed struct {
 	view     fold.View
-	snapshot uint64       // the seq that it was read from on; 0 is the first record
-	head     backend.Head // of the log when reading began
+	snapshot uint64        // the seq that it was read from on; 0 is the first record
+	chain    backend.Chain // of the log up to there, where others write to the backend
+	head     backend.Head  // of the log when reading began
 }
 
 // replay reads the session's view at a seq, or its newest if seq is newest: from the
@@ -43,7 +44,13 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 	}
 	r.head = head
 	err = s.foldUpTo(ctx, key, head, &r, seq)
-	if need := (*fold.NeedError)(nil); errors.As(err, &need) { // a revert after the snapshot
+	need := (*fold.NeedError)(nil)
+	lost := s.shared && errors.Is(err, ErrCorrupt)
+	if r.snapshot > 0 && (errors.As(err, &need) || lost) { // a revert after the snapshot, or another log before it
+		if lost {
+			s.opts.Logger.Warn("patchlog: a snapshot is not of this log; reading the log from its first record",
+				"session", key.String(), "error", err)
+		}
 		r = replayed{view: empty, head: head}
 		err = s.foldUpTo(ctx, key, head, &r, seq)
 	}
@@ -69,11 +76,11 @@ const newest = ^uint64(0)
 // none that stands at seq or before.
 func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq uint64) (replayed, error) {
 	r := replayed{view: empty}
-	data, last, err := s.snapshotOf(ctx, key, empty.Creation())
-	if err != nil || data == nil {
+	kept, last, err := s.snapshotOf(ctx, key, empty.Creation())
+	if err != nil || kept.Data == nil {
 		return r, fromBackend(key, err)
 	}
-	saved, err := snapshot.Decode(data, empty.Creation(), last)
+	saved, err := snapshot.Decode(kept.Data, empty.Creation(), last)
 	if err != nil || saved.Seq() > seq {
 		return r, err
 	}
@@ -85,30 +92,40 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 	if err != nil {
 		return r, err
 	}
-	return replayed{view: restored, snapshot: saved.Seq()}, nil
+	return replayed{view: restored, snapshot: saved.Seq(), chain: kept.Chain}, nil
 }
 
 // snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no
 // sound snapshot is above. Errors are the backend's.
-func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (data []byte, last uint64, err error) {
-	data, err = s.backend.Snapshot(ctx, key.name(), creation)
-	if err != nil || data == nil {
-		return nil, 0, err
+func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (kept backend.Snapshot, last uint64, err error) {
+	kept, err = s.backend.Snapshot(ctx, key.name(), creation)
+	if err != nil || kept.Data == nil {
+		return backend.Snapshot{}, 0, err
 	}
 	// Looked at only now: while others write, log and snapshot may both have grown.
 	head, err := s.backend.Head(ctx, key.name())
 	if err == nil && head.Creation != creation {
 		err = backend.ErrNotFound
 	}
-	return data, head.Last, err
+	return kept, head.Last, err
 }
 
 // foldUpTo folds the records that follow the view, up to the one with the given seq. The
 // error is a *[fold.NeedError] if the view was restored, and one of them is a revert.
+//
+// A snapshot of what a server has lost that took over since is found by the log's chain. It
+// takes the log to its end.
 func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64) error {
-	for page, err := range s.pages(ctx, key, head, r.view.Seq()+1, last) {
+	pages := s.pages(ctx, key, head, r.view.Seq()+1, last)
+	if s.shared && r.snapshot > 0 && r.view.Seq() == r.snapshot {
+		pages = s.pagesAfter(ctx, key, head, &r.chain, r.view.Seq()+1, head.Last)
+	}
+	for page, err := range pages {
 		if err != nil {
 			return err
+		}
+		for n := len(page.records); n > 0 && page.records[n-1].Seq > last; n-- {
+			page.records = page.records[:n-1]
 		}
 		if r.view, err = s.foldRecords(ctx, key, head.Creation, r.view, page.records); err != nil {
 			return err

@@ -81,9 +81,9 @@ func TestCloseWritesSnapshots(t *testing.T) {
 		listed, err := e.backend.List(ctx, "", "", 9)
 		e.no(err)
 		for _, l := range listed {
-			data, err := e.backend.Snapshot(ctx, l.Session, l.Creation)
+			kept, err := e.backend.Snapshot(ctx, l.Session, l.Creation)
 			e.no(err)
-			if data != nil {
+			if kept.Data != nil {
 				n++
 			}
 		}
@@ -266,18 +266,18 @@ func (b *watched) Pick(ctx context.Context, session, creation string, seqs []uin
 	return b.note(b.Backend.Pick(ctx, session, creation, seqs, maxBytes))
 }
 
-func (b *watched) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+func (b *watched) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
 	if b.err != nil {
-		return nil, b.err
+		return backend.Snapshot{}, b.err
 	}
 	return b.Backend.Snapshot(ctx, session, creation)
 }
 
-func (b *watched) PutSnapshot(ctx context.Context, session, creation string, seq uint64, data []byte) error {
+func (b *watched) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
 	if b.err != nil {
 		return b.err
 	}
-	err := b.Backend.PutSnapshot(ctx, session, creation, seq, data)
+	err := b.Backend.PutSnapshot(ctx, session, creation, kept)
 	if b.afterPut != nil {
 		b.afterPut()
 	}

@@ -35,14 +35,14 @@ func (s *snapshots) set(change func(data []byte) ([]byte, error)) {
 	s.change = change
 }
 
-func (s *snapshots) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
-	data, err := s.Backend.Snapshot(ctx, session, creation)
+func (s *snapshots) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
+	kept, err := s.Backend.Snapshot(ctx, session, creation)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || s.change == nil {
-		return data, err
+	if err == nil && s.change != nil {
+		kept.Data, err = s.change(kept.Data)
 	}
-	return s.change(data)
+	return kept, err
 }
 
 func (s *snapshots) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
@@ -65,9 +65,9 @@ func (e *env) watch() *snapshots {
 func (e *env) snapshotOf() []byte {
 	e.Helper()
 	v := e.view()
-	data, err := e.backend.Snapshot(ctx, e.nameOf(store.Info{Key: key, Creation: v.Creation()}), v.Creation())
+	kept, err := e.backend.Snapshot(ctx, e.nameOf(store.Info{Key: key, Creation: v.Creation()}), v.Creation())
 	e.no(err)
-	return data
+	return kept.Data
 }
 
 // A store with snapshots that are read all the time, and one without, show the same.
@@ -211,7 +211,7 @@ func TestSnapshotsThatCannotBeWritten(t *testing.T) {
 
 type unwritable struct{ backend.Backend }
 
-func (u *unwritable) PutSnapshot(context.Context, string, string, uint64, []byte) error {
+func (u *unwritable) PutSnapshot(context.Context, string, string, backend.Snapshot) error {
 	return storetest.ErrInjected
 }
 

@@ -78,7 +78,7 @@ func (s *Store) writeSnapshot(h *handle) {
 	v := c.view
 	data, err := snapshot.Encode(v)
 	if err == nil {
-		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), v.Seq(), data)
+		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), backend.Snapshot{Seq: v.Seq(), Chain: c.chain, Data: data})
 	}
 	switch {
 	case err == nil:

@@ -162,7 +162,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	}
 	opts = opts.withDefaults()
 	return &Store{
-		backend: b, shared: !b.Exclusive(), owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes),
+		backend: b, shared: !b.Exclusive(), owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, !b.Exclusive()),
 	}, nil
 }
 

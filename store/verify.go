@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -140,7 +141,9 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	}
 	if err == nil {
 		var last uint64
-		data, last, err = v.store.snapshotOf(ctx, key, head.Creation)
+		var kept backend.Snapshot
+		kept, last, err = v.store.snapshotOf(ctx, key, head.Creation)
+		data = kept.Data
 		end = head.Last
 		head.Last = max(head.Last, last)
 	}
@@ -189,14 +192,19 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 		if err != nil {
 			return v.report(key, seq, fromBackend(Key{}, err))
 		}
-		for _, r := range raw {
+		recs, errs := make([]patch.Record, len(raw)), make([]error, len(raw))
+		for i, r := range raw {
+			recs[i], errs[i] = decode(key, seq+uint64(i), r)
+		}
+		index.of(ctx, v.store.backend, key, head.Creation, recs)
+		for i, r := range raw {
 			if seq > head.Last {
 				break
 			}
 			if seq > chain.Since {
 				chain = chain.Add(patch.Checksum(r.Data))
 			}
-			rec, err := decode(key, seq, r)
+			rec, err := recs[i], errs[i]
 			switch {
 			case err != nil:
 				whole = false
@@ -206,10 +214,10 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 				}
 			case whole:
 				if view, err = view.Apply(rec); err == nil {
-					err = v.ids(ctx, key, head.Creation, rec, &index)
+					err = index.check(rec)
 				}
 			default: // there is nothing to fold onto
-				err = v.ids(ctx, key, head.Creation, rec, &index)
+				err = index.check(rec)
 			}
 			if errors.Is(err, ErrNotFound) {
 				return true
@@ -232,29 +240,46 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	return true
 }
 
-// indexed is what is found of an index of ids beside what is said of single records.
+// indexed is what the index of ids says of a page's records, and what is found of it beside
+// what is said of single records.
 type indexed struct {
+	seqs   map[string]uint64
+	err    error // what kept it from saying anything
 	damage error
 	said   bool // of a record, that the index is wrong about it
 }
 
-// ids reports whether the index knows the ids of a record.
-func (v *verification) ids(ctx context.Context, key Key, creation string, rec patch.Record, index *indexed) error {
+// of asks the index for the ids of records, at once: each question may be a way to a server.
+func (x *indexed) of(ctx context.Context, b backend.Backend, key Key, creation string, records []patch.Record) {
 	var ids []string
-	for id := range rec.IDs() {
-		ids = append(ids, id)
+	for _, rec := range records {
+		if rec.Event == nil && rec.Patch == nil { // it could not be read
+			continue
+		}
+		ids = slices.AppendSeq(ids, rec.IDs())
 	}
-	seqs, err := v.store.backend.Lookup(ctx, key.name(), creation, ids)
+	seqs, err := b.Lookup(ctx, key.name(), creation, ids)
+	x.seqs, x.err = make(map[string]uint64, len(ids)), nil
 	switch {
 	case errors.Is(err, backend.ErrIndex):
-		index.damage = named(err)
+		x.damage = named(err)
 	case err != nil:
-		return fromBackend(Key{}, err)
+		x.err = fromBackend(Key{}, err)
 	}
 	for i, seq := range seqs {
-		if seq != rec.Seq {
-			index.said = true
-			return fmt.Errorf("%w: the index says of id %q that record %d has it", ErrCorrupt, ids[i], seq)
+		x.seqs[ids[i]] = seq
+	}
+}
+
+// check reports whether the index knows the ids of a record.
+func (x *indexed) check(rec patch.Record) error {
+	if x.err != nil {
+		return x.err
+	}
+	for id := range rec.IDs() {
+		if seq, said := x.seqs[id]; said && seq != rec.Seq {
+			x.said = true
+			return fmt.Errorf("%w: the index says of id %q that record %d has it", ErrCorrupt, id, seq)
 		}
 	}
 	return nil
@@ -264,7 +289,7 @@ func (v *verification) ids(ctx context.Context, key Key, creation string, rec pa
 func (s *Store) cachedView(key Key) *fold.View {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	if c := h.newest.Load(); c != nil {
+	if c := h.newest.Load(); c != nil && !s.shared { // there each read looks it over
 		return &c.view
 	}
 	return nil

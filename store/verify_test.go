@@ -116,7 +116,7 @@ func (e *env) putSnapshotOf(engine backend.Backend, k store.Key, data []byte) {
 	for info, err := range e.store.List(ctx, store.ListOptions{}) {
 		e.no(err)
 		if info.Key == k {
-			e.no(engine.PutSnapshot(ctx, e.nameOf(info), info.Creation, info.Seq, data))
+			e.no(engine.PutSnapshot(ctx, e.nameOf(info), info.Creation, backend.Snapshot{Seq: info.Seq, Data: data}))
 		}
 	}
 }
@@ -148,6 +148,12 @@ func TestVerifyCachedViews(t *testing.T) {
 			r.Data, _ = patch.AppendRecord(nil, patch.Record{Seq: 2, Event: sets("a2", `{"k":1}`)})
 		}}
 		found := e.verify(store.VerifyOptions{})
+		if !e.engine.Exclusive() { // each read looks the view over
+			if len(found) != 1 {
+				e.Errorf("problems %v, want one of the chain", found)
+			}
+			return
+		}
 		if len(found) != 2 || found[0].Key != key || !strings.Contains(found[0].String(), "view in memory") {
 			e.Errorf("problems %v, want one of the view in memory and one of the chain", found)
 		}

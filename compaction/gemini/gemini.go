@@ -83,20 +83,23 @@ type Options struct {
 // Validate reports what is wrong with the options, and names the field at fault. The
 // error matches [patch.ErrInvalid]. A missing key is for [New] to report.
 func (o Options) Validate() error {
+	bad := func(field, problem string, args ...any) error {
+		return &patch.FieldError{Field: "gemini.Options." + field, Problem: fmt.Sprintf(problem, args...)}
+	}
 	switch {
 	case strings.ContainsFunc(o.Model, notInModelName) || strings.Contains(o.Model, ".."):
-		return fmt.Errorf("%w gemini.Options.Model: %q is no model's name", patch.ErrInvalid, o.Model)
+		return bad("Model", "%q is no model's name", o.Model)
 	case o.MaxAttempts < 0:
-		return fmt.Errorf("%w gemini.Options.MaxAttempts: %d is below 0", patch.ErrInvalid, o.MaxAttempts)
+		return bad("MaxAttempts", "%d is below 0", o.MaxAttempts)
 	case o.InitialDelay < 0:
-		return fmt.Errorf("%w gemini.Options.InitialDelay: %v is below 0", patch.ErrInvalid, o.InitialDelay)
+		return bad("InitialDelay", "%v is below 0", o.InitialDelay)
 	case o.BaseURL != "":
 		u, err := url.Parse(o.BaseURL)
 		if err != nil {
-			return fmt.Errorf("%w gemini.Options.BaseURL: %w", patch.ErrInvalid, err)
+			return bad("BaseURL", "%v", err)
 		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return fmt.Errorf("%w gemini.Options.BaseURL: %q is not an http or https URL", patch.ErrInvalid, u.Redacted())
+			return bad("BaseURL", "%q is not an http or https URL", u.Redacted())
 		}
 	}
 	return nil

@@ -136,20 +136,22 @@ type Backend interface {
 	List(ctx context.Context, prefix, after string, limit int) ([]Listed, error)
 
 	// Fence settles a commit whose outcome is unknown. A batch for the session of this
-	// creation that names seen and has not taken place when Fence returns never will: the
-	// session's token is next then, if it was seen. The head, read after it, says which it
-	// was. seen is 0 for a batch that was to create the session without staged records. In
-	// an exclusive backend nothing is left to settle, and Fence does nothing.
-	Fence(ctx context.Context, session, creation string, seen, next Token) error
+	// creation that names seen and has not taken place when Fence returns never will. took
+	// says that it has not: the session's token was seen, and is next now. Otherwise the
+	// session has moved on or is gone, by this batch or another. seen is 0 for a batch that
+	// was to create the session, staged or not; its creation id is of no use any more if
+	// took is true. In an exclusive backend nothing is left to settle, and Fence does
+	// nothing.
+	Fence(ctx context.Context, session, creation string, seen, next Token) (took bool, err error)
 
-	// PutSnapshot stores bytes beside the session, in place of those that are there, unless
-	// the backend is shared and those are of a later seq. They need not be durable when it
-	// returns. It fails with ErrNotFound as Append does.
-	PutSnapshot(ctx context.Context, session, creation string, seq uint64, data []byte) error
+	// PutSnapshot stores a snapshot beside the session, in place of the one that is there,
+	// unless the backend is shared and that is of a later seq. It need not be durable when
+	// PutSnapshot returns. It fails with ErrNotFound as Append does.
+	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
-	// Snapshot returns what PutSnapshot stored, or nil. It fails with ErrNotFound as
-	// Append does.
-	Snapshot(ctx context.Context, session, creation string) ([]byte, error)
+	// Snapshot returns what PutSnapshot stored, an exclusive backend the data alone. Data is
+	// nil if there is none. It fails with ErrNotFound as Append does.
+	Snapshot(ctx context.Context, session, creation string) (Snapshot, error)
 
 	// Delete removes the session and all it holds, or fails with ErrNotFound as Append
 	// does. When it returns the session is gone, and one of the same name can be created;
@@ -191,6 +193,13 @@ type News struct {
 	// Shared are the shared values that were asked for, as Backend.Shared has them: of each
 	// prefix in turn.
 	Shared [][]Value
+}
+
+// Snapshot is bytes that say what a log comes to, up to a record.
+type Snapshot struct {
+	Seq   uint64 // of the record
+	Chain Chain  // of the log up to it
+	Data  []byte
 }
 
 // Head is what a session is, and how far its log goes.

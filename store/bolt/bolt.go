@@ -257,8 +257,8 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 func (b *Backend) Exclusive() bool { return true }
 
 // Fence implements [backend.Backend].
-func (b *Backend) Fence(ctx context.Context, _, _ string, _, _ backend.Token) error {
-	return b.use(ctx, func(*handle) error { return nil })
+func (b *Backend) Fence(ctx context.Context, _, _ string, _, _ backend.Token) (bool, error) {
+	return false, b.use(ctx, func(*handle) error { return nil })
 }
 
 // Lease implements [backend.Backend].

@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 			b, path := openWith(t)
 			err := errors.Join(b.Append(ctx, "a", batch(1)), b.Append(ctx, "a", batch(2)),
 				b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}, Shared: []backend.Value{{Name: "v", Data: []byte("x")}}}),
-				b.PutSnapshot(ctx, "b", "c", 1, []byte("s")), b.Close())
+				b.PutSnapshot(ctx, "b", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}), b.Close())
 			if err != nil {
 				t.Fatal(err)
 			}

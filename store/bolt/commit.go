@@ -61,8 +61,8 @@ func (b *Backend) append(ctx context.Context, name string, batch backend.Batch) 
 
 // PutSnapshot implements [backend.Backend]. The snapshot shares the commit of whatever is
 // written at the time. Only if nothing is, it takes a commit of its own.
-func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, _ uint64, data []byte) error {
-	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: append([]byte{}, data...), size: len(data)}
+func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, s backend.Snapshot) error {
+	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: append([]byte{}, s.Data...), size: len(s.Data)}
 	if err := b.line.DoLater(ctx, snapshotPatience, b.writer, p, fitting, b.commitGroup); err != nil {
 		return err
 	}

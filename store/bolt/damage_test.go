@@ -38,7 +38,7 @@ func fill(t *testing.T, path string) (used int64) {
 		err = errors.Join(err, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta of " + name),
 			Shared: []backend.Value{{Name: "shared by " + name, Data: []byte("value")}}}), b.Append(ctx, name, batch(0)), b.Append(ctx, name, batch(1)))
 	}
-	err = errors.Join(err, b.PutSnapshot(ctx, "first", "c", 1, bytes.Repeat([]byte("snapshot"), 200)), b.Delete(ctx, "second", "c"), b.Close())
+	err = errors.Join(err, b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("snapshot"), 200)}), b.Delete(ctx, "second", "c"), b.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func calls(b *bolt.Backend) map[string]func() error {
 	return map[string]func() error{
 		"Append":      func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) },
 		"Delete":      func() error { return b.Delete(ctx, "third", "c") },
-		"PutSnapshot": func() error { return b.PutSnapshot(ctx, "first", "c", 1, []byte("s")) },
+		"PutSnapshot": func() error { return b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}) },
 		"Head":        func() error { _, err := b.Head(ctx, "first"); return err },
 		"Read":        func() error { _, err := b.Read(ctx, "first", "c", 1, 9, 999); return err },
 		"List":        func() error { _, err := list(b); return err },
@@ -378,7 +378,7 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 // A damaged page of data fails the calls that need it, and no other.
 func TestDamagedPageFailsOneCall(t *testing.T) {
 	b, path := openWith(t)
-	if err := b.PutSnapshot(ctx, "a", "c", 1, bytes.Repeat([]byte("s"), 9000)); err != nil { // in a page of its own
+	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil { // in a page of its own
 		t.Fatal(err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)

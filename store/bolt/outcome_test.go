@@ -84,9 +84,11 @@ var ways = map[string]struct {
 func TestFailedCommit(t *testing.T) {
 	for name, way := range ways {
 		for call, do := range map[string]func(b *bolt.Backend) error{
-			"Append":      func(b *bolt.Backend) error { return b.Append(ctx, "a", batch(1)) },
-			"Delete":      func(b *bolt.Backend) error { return b.Delete(ctx, "a", "c") },
-			"PutSnapshot": func(b *bolt.Backend) error { return b.PutSnapshot(ctx, "a", "c", 1, []byte("snapshot")) },
+			"Append": func(b *bolt.Backend) error { return b.Append(ctx, "a", batch(1)) },
+			"Delete": func(b *bolt.Backend) error { return b.Delete(ctx, "a", "c") },
+			"PutSnapshot": func(b *bolt.Backend) error {
+				return b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")})
+			},
 		} {
 			t.Run(call+" "+name, func(t *testing.T) {
 				b, path := openWith(t)
@@ -108,7 +110,7 @@ func TestFailedCommit(t *testing.T) {
 				}
 				head, headErr := b.Head(ctx, "a")
 				snapshot, _ := b.Snapshot(ctx, "a", "c")
-				landed := head.Last == 2 || errors.Is(headErr, backend.ErrNotFound) || snapshot != nil
+				landed := head.Last == 2 || errors.Is(headErr, backend.ErrNotFound) || snapshot.Data != nil
 				if landed != way.landed {
 					t.Errorf("landed: %t, want %t", landed, way.landed)
 				}
@@ -242,8 +244,8 @@ func TestSharedCommit(t *testing.T) {
 		start("new", func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
 		start("new again", func() error { return b.Append(ctx, "new", backend.Batch{Creation: "m", Create: true}) })
 		start("last", func() error { return b.Append(ctx, "a", batch(3)) })
-		start("snapshot", func() error { return b.PutSnapshot(ctx, "a", "c", 1, []byte("s")) })
-		start("snapshot of none", func() error { return b.PutSnapshot(ctx, "none", "c", 1, []byte("s")) })
+		start("snapshot", func() error { return b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}) })
+		start("snapshot of none", func() error { return b.PutSnapshot(ctx, "none", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}) })
 		cancel()
 		synctest.Wait()
 		close(free)

@@ -217,15 +217,15 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 }
 
 // Snapshot implements [backend.Backend].
-func (b *Backend) Snapshot(ctx context.Context, name, creation string) (data []byte, err error) {
+func (b *Backend) Snapshot(ctx context.Context, name, creation string) (kept backend.Snapshot, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err == nil {
-			data = bytes.Clone(tx.Bucket(bucketSnapshots).Get(s.number))
+			kept.Data = bytes.Clone(tx.Bucket(bucketSnapshots).Get(s.number))
 		}
 		return err
 	})
-	return data, err
+	return kept, err
 }
 
 // List implements [backend.Backend].

@@ -111,7 +111,7 @@ func TestCrashWhileDeleting(t *testing.T) {
 	b, path := openWith(t) // a has one record
 	const n = 5000
 	no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, n)}))
-	no(t, b.PutSnapshot(ctx, "large", "l", 1, []byte("snapshot")))
+	no(t, b.PutSnapshot(ctx, "large", "l", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}))
 	crashes := copies(t, b, path)
 	no(t, b.Delete(ctx, "large", "l"))
 	no(t, b.Close())

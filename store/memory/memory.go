@@ -31,6 +31,7 @@ type content struct {
 	shared   map[string][]byte
 	staged   map[string]*session // by creation id
 	fenced   map[string]bool     // creation ids of sessions that must not be created any more
+	gone     map[string]bool     // creation ids of sessions that have been deleted
 	leases   backend.Leases
 }
 
@@ -60,7 +61,7 @@ func (b *Backend) rlock() {
 
 func (b *Backend) init() {
 	b.first.Do(func() {
-		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, staged: map[string]*session{}, fenced: map[string]bool{}}
+		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, staged: map[string]*session{}, fenced: map[string]bool{}, gone: map[string]bool{}}
 	})
 }
 
@@ -70,8 +71,7 @@ type session struct {
 	meta     []byte
 	records  [][]byte
 	chain    backend.Chain
-	snapshot []byte
-	standing uint64 // the snapshot's seq
+	snapshot backend.Snapshot
 	ids      map[string]uint64
 }
 
@@ -297,25 +297,28 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 }
 
 // PutSnapshot implements [backend.Backend].
-func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, seq uint64, data []byte) error {
+func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, kept backend.Snapshot) error {
 	b.lock()
 	defer b.mu.Unlock()
 	s, err := b.findCreated(ctx, name, creation)
-	if err == nil && seq >= s.standing {
-		s.snapshot, s.standing = bytes.Clone(data), seq
+	if err == nil && kept.Seq >= s.snapshot.Seq {
+		kept.Data = append([]byte{}, kept.Data...)
+		s.snapshot = kept
 	}
 	return err
 }
 
 // Snapshot implements [backend.Backend].
-func (b *Backend) Snapshot(ctx context.Context, name, creation string) ([]byte, error) {
+func (b *Backend) Snapshot(ctx context.Context, name, creation string) (backend.Snapshot, error) {
 	b.rlock()
 	defer b.mu.RUnlock()
 	s, err := b.findCreated(ctx, name, creation)
 	if err != nil {
-		return nil, err
+		return backend.Snapshot{}, err
 	}
-	return bytes.Clone(s.snapshot), nil
+	kept := s.snapshot
+	kept.Data = bytes.Clone(kept.Data)
+	return kept, nil
 }
 
 // Shared implements [backend.Backend].
@@ -364,6 +367,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 		return err
 	}
 	delete(b.sessions, name)
+	b.gone[creation] = true
 	return nil
 }
 
@@ -371,19 +375,21 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 func (b *Backend) Exclusive() bool { return false }
 
 // Fence implements [backend.Backend].
-func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next backend.Token) error {
+func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next backend.Token) (took bool, err error) {
 	b.lock()
 	defer b.mu.Unlock()
 	s, err := b.find(ctx, name)
 	switch {
 	case err != nil && err != backend.ErrNotFound:
-		return err
-	case seen == 0 && (err != nil || s.creation != creation):
+		return false, err
+	case seen == 0 && !b.gone[creation] && (err != nil || s.creation != creation):
 		b.fenced[creation] = true
-	case err == nil && s.creation == creation && s.token == seen:
+		return true, nil
+	case err == nil && s.creation == creation && (s.token == seen || s.token == next):
 		s.token = next
+		return true, nil
 	}
-	return nil
+	return false, nil
 }
 
 // Lease implements [backend.Backend].
@@ -405,7 +411,7 @@ func (b *Backend) Close() error {
 	}
 	b.closed = true
 	if b.open--; b.open == 0 {
-		b.sessions, b.shared, b.staged, b.fenced = nil, nil, nil, nil
+		b.sessions, b.shared, b.staged, b.fenced, b.gone = nil, nil, nil, nil, nil
 	}
 	return nil
 }

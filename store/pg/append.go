@@ -213,7 +213,7 @@ func (b *Backend) appendGroup(ctx context.Context, group []*change) {
 // appendAlone waits for the session's row, while it holds nothing else, and appends then.
 func (b *Backend) appendAlone(ctx context.Context, c *change) error {
 	group := []*change{c}
-	err := b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
+	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
 		var batch pgx.Batch
 		batch.Queue(b.sql(`SELECT num FROM patchlog.sessions WHERE hash = $1 FOR NO KEY UPDATE`), c.hash)
 		batch.Queue(b.sql(appendSQL), appendArgs(group)...)

@@ -12,7 +12,8 @@ import (
 // Delete implements [backend.Backend]. One update takes the session's name from its row,
 // after any append that holds it, and ends all that others know of it; its rows go after
 // that, in transactions of a bounded size. If that does not succeed it is done later, by one
-// who opens a backend or begins to stage.
+// who opens a backend or begins to stage. The row itself stays for an hour: it tells a fence
+// that the session had been created.
 func (b *Backend) Delete(ctx context.Context, session, creation string) error {
 	if err := b.enter(ctx); err != nil {
 		return err
@@ -20,9 +21,9 @@ func (b *Backend) Delete(ctx context.Context, session, creation string) error {
 	defer b.leave()
 	var num int64
 	var found bool
-	err := b.attempt(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
+	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
 		err := c.QueryRow(ctx, b.sql(`
-			UPDATE patchlog.sessions SET hash = NULL, name = NULL, state = 2, touched = now()
+			UPDATE patchlog.sessions SET hash = NULL, name = NULL, state = 4, touched = now()
 			WHERE hash = $1 AND birth = $2
 			RETURNING num`), hash(session), hash(creation)).Scan(&num)
 		found = err == nil
@@ -37,6 +38,23 @@ func (b *Backend) Delete(ctx context.Context, session, creation string) error {
 	case !found:
 		return backend.ErrNotFound
 	}
-	b.left(ctx, b.remove(ctx, num))
+	b.left(ctx, first(b.remove(ctx, num, true), b.forget(ctx)))
 	return nil
+}
+
+// forget removes the rows of some sessions that were deleted an hour ago, and that have
+// nothing else left. A fence that comes so late finds no statement to keep out.
+func (b *Backend) forget(ctx context.Context) error {
+	return b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, b.sql(`
+			DELETE FROM patchlog.sessions
+			WHERE num IN (
+				SELECT num FROM patchlog.sessions s
+				WHERE hash IS NULL AND state = 4 AND created < now() - interval '1 hour' AND touched < now() - interval '1 hour'
+					AND NOT EXISTS (SELECT FROM patchlog.metas m WHERE m.num = s.num)
+				ORDER BY created
+				LIMIT 16
+				FOR UPDATE SKIP LOCKED)`))
+		return err
+	})
 }

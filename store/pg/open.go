@@ -26,6 +26,7 @@ type Backend struct {
 	schema  string // quoted, with the dot
 	appends *lanes[*change]
 	looks   *lanes[*look]
+	waiters chan struct{} // holds a token for each call that may wait for a session's row
 	staged  staging
 
 	texts    *texts
@@ -83,6 +84,7 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	b.prepares.Store(!modeGiven)
 	b.appends = &lanes[*change]{max: min(appendLanes, int(config.MaxConns)), fits: fits, work: b.appendGroup}
 	b.looks = &lanes[*look]{max: min(lookLanes, int(config.MaxConns)), fits: fitsLooks, work: b.lookGroup, cut: true}
+	b.waiters = make(chan struct{}, max(1, config.MaxConns/2))
 	if err := b.prepare(ctx); err != nil {
 		pool.Close()
 		return nil, err

@@ -212,7 +212,7 @@ func TestSchemaNames(t *testing.T) {
 		if err := b.Delete(ctx, "s", "creation of s"); err != nil {
 			t.Error(err)
 		}
-		create(t, b, "s", 1)
+		create(t, b, "another", 1)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestCheck(t *testing.T) {
 		"UPDATE patchlog.ids SET seq = 9 WHERE seq = 1",
 		"INSERT INTO patchlog.ids VALUES (99, '', 1)",
 		"UPDATE patchlog.snapshots SET seq = 4",
-		"INSERT INTO patchlog.snapshots VALUES (99, 1, '')",
+		"INSERT INTO patchlog.snapshots VALUES (99, 1, 0, 0, '')",
 		"DELETE FROM patchlog.metas",
 		"INSERT INTO patchlog.metas VALUES (99, '')",
 		"UPDATE patchlog.sessions SET name = 'other'",
@@ -296,7 +296,7 @@ func TestCheck(t *testing.T) {
 			if err := b.Append(ctx, "s\x00\xff", batch); err != nil {
 				t.Fatal(err)
 			}
-			if err := b.PutSnapshot(ctx, "s\x00\xff", h.Creation, 3, nil); err != nil {
+			if err := b.PutSnapshot(ctx, "s\x00\xff", h.Creation, backend.Snapshot{Seq: 3, Data: nil}); err != nil {
 				t.Fatal(err)
 			}
 			if err := b.Check(ctx); err != nil {
@@ -342,7 +342,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	for _, creation := range []string{"fence", "old fence"} {
-		if err := b.Fence(ctx, "x", creation, 0, 7); err != nil {
+		if _, err := b.Fence(ctx, "x", creation, 0, 7); err != nil {
 			t.Fatal(err)
 		}
 	}

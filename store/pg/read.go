@@ -206,33 +206,41 @@ func (b *Backend) Shared(ctx context.Context, prefix string) ([]backend.Value, e
 }
 
 // Snapshot implements [backend.Backend].
-func (b *Backend) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
-	rows, err := query(ctx, b, pgx.RowTo[[]byte], `
-		SELECT p.data
+func (b *Backend) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
+	read := func(row pgx.CollectableRow) (kept backend.Snapshot, err error) {
+		var seq, since, sum *int64 // null if there is none
+		if err = row.Scan(&seq, &since, &sum, &kept.Data); err == nil && seq != nil {
+			kept.Seq, kept.Chain = uint64(*seq), backend.Chain{Since: uint64(*since), Sum: uint32(*sum)}
+		}
+		return kept, err
+	}
+	rows, err := query(ctx, b, read, `
+		SELECT p.seq, p.since, p.sum, p.data
 		FROM patchlog.sessions s LEFT JOIN patchlog.snapshots p ON p.num = s.num
 		WHERE s.hash = $1 AND s.birth = $2`, hash(session), hash(creation))
 	if err != nil {
-		return nil, err
+		return backend.Snapshot{}, err
 	}
 	if len(rows) == 0 {
-		return nil, backend.ErrNotFound
+		return backend.Snapshot{}, backend.ErrNotFound
 	}
 	return rows[0], nil
 }
 
 // PutSnapshot implements [backend.Backend]. The session's row is locked so that it is not
 // deleted meanwhile; appends go on.
-func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, seq uint64, snapshot []byte) error {
+func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
 	found := false
 	err := b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, b.sql(`
 			WITH held AS (
 				SELECT num FROM patchlog.sessions WHERE hash = $1 AND birth = $2 FOR KEY SHARE
 			), put AS (
-				INSERT INTO patchlog.snapshots AS p (num, seq, data) SELECT num, $3::bigint, $4::bytea FROM held
-				ON CONFLICT (num) DO UPDATE SET seq = excluded.seq, data = excluded.data WHERE p.seq <= excluded.seq
+				INSERT INTO patchlog.snapshots AS p (num, seq, since, sum, data) SELECT num, $3::bigint, $4::bigint, $5::bigint, $6::bytea FROM held
+				ON CONFLICT (num) DO UPDATE SET seq = excluded.seq, since = excluded.since, sum = excluded.sum, data = excluded.data
+				WHERE p.seq <= excluded.seq
 			)
-			SELECT count(*) > 0 FROM held`), hash(session), hash(creation), number(seq), data(snapshot)).Scan(&found)
+			SELECT count(*) > 0 FROM held`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Since), int64(kept.Chain.Sum), data(kept.Data)).Scan(&found)
 	})
 	if err == nil && !found {
 		return backend.ErrNotFound

@@ -106,6 +106,23 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 	}
 }
 
+// attemptWaiting is attempt for work that waits for a session's row as long as another
+// transaction has it. Only some of the connections are for such work: sessions that are held
+// up hold up no others.
+func (b *Backend) attemptWaiting(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
+	late := time.NewTimer(b.opts.StatementTimeout)
+	defer late.Stop()
+	select {
+	case b.waiters <- struct{}{}:
+		defer func() { <-b.waiters }()
+		return b.attempt(ctx, e, work)
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		return fmt.Errorf("%w: %d calls wait for sessions that other transactions have locked", ErrNoAnswer, cap(b.waiters))
+	}
+}
+
 // why is the error of an attempt that is not followed by another. The context's is part of
 // it if the context has ended.
 func why(ctx context.Context, late bool, err error) error {
@@ -129,7 +146,15 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 	if err != nil {
 		return false, waiting.Err() != nil, err
 	}
-	defer c.Release()
+	defer func() {
+		// The driver takes up to 15 seconds to say goodbye on a connection that it gave up.
+		// Nobody is to wait for that: neither for its place nor for the pool's end.
+		if c.Conn().IsClosed() {
+			c.Hijack()
+		} else {
+			c.Release()
+		}
+	}()
 	working, stop := context.WithTimeout(ctx, b.opts.StatementTimeout)
 	defer stop()
 	err = work(working, c.Conn())

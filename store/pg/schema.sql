@@ -13,7 +13,7 @@ CREATE TABLE patchlog.sessions (
     birth    bytea NOT NULL UNIQUE,     -- SHA-256 of the creation id
     name     bytea,                     -- null unless state is 0
     creation bytea NOT NULL,
-    state    smallint NOT NULL,         -- 0 a session, 1 staged, 2 deleted but for its rows, 3 a creation that must never take place
+    state    smallint NOT NULL,         -- 0 a session, 1 staged, 2 staged once and to be removed, 3 a creation that must never take place, 4 deleted
     last     bigint NOT NULL,           -- seq of the last record, 0 if there is none
     token    bigint NOT NULL,           -- of the last commit; the bits of an unsigned number
     since    bigint NOT NULL,           -- the chain begins behind this record
@@ -46,11 +46,13 @@ CREATE TABLE patchlog.ids (
     PRIMARY KEY (num, id)
 );
 
--- The newest snapshot of a session, and the seq that it is of.
+-- The newest snapshot of a session, the seq that it is of, and the log's chain up to there.
 CREATE TABLE patchlog.snapshots (
-    num  bigint PRIMARY KEY,
-    seq  bigint NOT NULL,
-    data bytea NOT NULL
+    num   bigint PRIMARY KEY,
+    seq   bigint NOT NULL,
+    since bigint NOT NULL,
+    sum   bigint NOT NULL,
+    data  bytea NOT NULL
 );
 
 -- Values beside the sessions. hash is the SHA-256 of the name.

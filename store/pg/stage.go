@@ -147,6 +147,7 @@ func (b *Backend) sweep(ctx context.Context) {
 			WHERE hash IS NULL AND created < now() - interval '1 hour' AND touched < now() - CASE state
 				WHEN 1 THEN interval '1 day'
 				WHEN 2 THEN interval '1 hour'
+				WHEN 4 THEN interval '1 hour'
 				ELSE interval '30 days' END
 			ORDER BY created
 			LIMIT 8
@@ -170,7 +171,7 @@ func (b *Backend) discard(ctx context.Context, mark string, args ...any) {
 		return err
 	})
 	for _, num := range nums {
-		err = first(err, b.remove(ctx, num))
+		err = first(err, b.remove(ctx, num, false))
 	}
 	b.left(ctx, err)
 }
@@ -186,8 +187,9 @@ func (b *Backend) left(ctx context.Context, err error) {
 // what cleans the tables.
 const removeRows = 5000
 
-// remove removes a session of which nobody sees anything: its rows, and then the session's.
-func (b *Backend) remove(ctx context.Context, num int64) error {
+// remove removes a session of which nobody sees anything: its rows, and then the session's,
+// unless that is to be kept.
+func (b *Backend) remove(ctx context.Context, num int64, keep bool) error {
 	for {
 		more := false
 		err := b.attempt(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
@@ -215,8 +217,9 @@ func (b *Backend) remove(ctx context.Context, num int64) error {
 		for _, table := range []string{"snapshots", "metas"} {
 			batch.Queue(b.sql(`DELETE FROM patchlog.`+table+` WHERE num = $1`), num)
 		}
-		// A fence may have taken the row meanwhile.
-		batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 2`), num)
+		if !keep { // a fence may have taken the row meanwhile
+			batch.Queue(b.sql(`DELETE FROM patchlog.sessions WHERE num = $1 AND state = 2`), num)
+		}
 		return c.SendBatch(ctx, &batch).Close()
 	})
 }

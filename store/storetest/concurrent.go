@@ -164,17 +164,21 @@ var concurrentCases = []testCase{
 // did, and else the error.
 func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 	s.Helper()
-	if err := s.Fence(ctx, name, b.Creation, b.Seen, b.Next+2); err != nil {
+	took, err := s.Fence(ctx, name, b.Creation, b.Seen, b.Next+2)
+	if err != nil {
 		s.Fatalf("Fence: %v", err)
 	}
 	head, err := s.Head(ctx, name)
 	if err != nil {
 		s.Fatalf("Head: %v", err)
 	}
-	if head.Token == b.Next {
-		return nil
+	if landed := head.Token == b.Next; landed == took {
+		s.Errorf("a fence took: %v, and the batch landed: %v", took, landed)
 	}
-	return unknown
+	if took {
+		return unknown
+	}
+	return nil
 }
 
 // readWhile reads until done is closed: pages have no gap, and the log only grows.

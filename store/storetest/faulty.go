@@ -164,11 +164,11 @@ func (f *Faulty) Lookup(ctx context.Context, session, creation string, ids []str
 
 // PutSnapshot implements [backend.Backend]. It is no write that a plan counts, since a
 // store may write snapshots when it likes.
-func (f *Faulty) PutSnapshot(ctx context.Context, session, creation string, seq uint64, data []byte) error {
+func (f *Faulty) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
 	if err := f.later(); err != nil {
 		return err
 	}
-	return f.Backend.PutSnapshot(ctx, session, creation, seq, data)
+	return f.Backend.PutSnapshot(ctx, session, creation, kept)
 }
 
 // Since implements [backend.Backend].
@@ -180,17 +180,17 @@ func (f *Faulty) Since(ctx context.Context, session string, seen backend.Seen, p
 }
 
 // Fence implements [backend.Backend].
-func (f *Faulty) Fence(ctx context.Context, session, creation string, seen, next backend.Token) error {
+func (f *Faulty) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (bool, error) {
 	if err := f.later(); err != nil {
-		return err
+		return false, err
 	}
 	return f.Backend.Fence(ctx, session, creation, seen, next)
 }
 
 // Snapshot implements [backend.Backend].
-func (f *Faulty) Snapshot(ctx context.Context, session, creation string) ([]byte, error) {
+func (f *Faulty) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
 	if err := f.later(); err != nil {
-		return nil, err
+		return backend.Snapshot{}, err
 	}
 	return f.Backend.Snapshot(ctx, session, creation)
 }

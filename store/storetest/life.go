@@ -30,12 +30,12 @@ var lifeCases = []testCase{
 		s.put("a", create("c3", 10))
 	}},
 	{"Delete/very large", func(s *suite) {
-		for range 3 {
-			s.put("a", create("c1", 6000))
+		for i := range 3 {
+			s.put("a", create(fmt.Sprint("c1 ", i), 6000))
 			s.keep("a", "snapshot")
-			s.put("b", create("c2", 2))
+			s.put("b", create(fmt.Sprint("c2 ", i), 2))
 			s.remove("a")
-			s.put("a", create("c3", 3)) // at once, while the old one's rows may still be there
+			s.put("a", create(fmt.Sprint("c3 ", i), 3)) // at once, while the old one's rows may still be there
 			s.check()
 			s.remove("b")
 			s.remove("a")
@@ -139,12 +139,12 @@ func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map
 	_, errs["Lookup"] = s.Lookup(ctx, name, b.Creation, []string{"id1"})
 	_, errs["Shared"] = s.Backend.Shared(ctx, "")
 	_, errs["List"] = s.List(ctx, "", "", 9)
-	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, b.After, []byte("x"))
+	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, backend.Snapshot{Seq: b.After, Data: []byte("x")})
 	_, errs["Snapshot"] = s.Snapshot(ctx, name, b.Creation)
 	errs["Stage"] = s.Stage(ctx, "staged", 0, records(0, 1))
 	errs["Delete"] = s.Delete(ctx, name, b.Creation)
 	_, errs["Since"] = s.Since(ctx, name, backend.Seen{Creation: b.Creation}, "")
-	errs["Fence"] = s.Fence(ctx, name, b.Creation, 1, 2)
+	_, errs["Fence"] = s.Fence(ctx, name, b.Creation, 1, 2)
 	_, errs["Lease"] = s.Lease(ctx, "lease", "owner", time.Minute)
 	return errs
 }

@@ -35,6 +35,15 @@ func (s *suite) since(name string, seen backend.Seen, prefixes ...string) backen
 	return news
 }
 
+// fence fences, and says whether the fence must take.
+func (s *suite) fence(name, creation string, seen, next backend.Token, want bool) {
+	s.Helper()
+	took, err := s.Fence(ctx, name, creation, seen, next)
+	if err != nil || took != want {
+		s.Errorf("Fence of %q, created as %q, at %d: %v, error %v, want %v", name, creation, seen, took, err, want)
+	}
+}
+
 // sharingCases are of what sharing takes. An exclusive backend has a part of it.
 var sharingCases = []testCase{
 	{"Since", func(s *suite) {
@@ -113,15 +122,16 @@ var sharingCases = []testCase{
 		s.put("a", create("c1", 1))
 		late := s.upToDate("a", extend("c1", 1, 1))
 		if s.Exclusive() {
-			s.is(s.Fence(ctx, "a", "c1", late.Seen, 7), nil, "Fence")
+			s.fence("a", "c1", late.Seen, 7, false)
 			return
 		}
-		s.is(s.Fence(ctx, "a", "c1", late.Seen, 7), nil, "Fence")
+		s.fence("a", "c1", late.Seen, 7, true)
+		s.fence("a", "c1", late.Seen, 7, true) // again, since the answer was lost
 		s.want.sessions["a"].token = 7
 		s.refuse(backend.ErrMoved, "a", late)
-		s.is(s.Fence(ctx, "a", "c1", late.Seen, 9), nil, "Fence of what has moved on")
-		s.is(s.Fence(ctx, "a", "c0", 7, 9), nil, "Fence of another creation")
-		s.is(s.Fence(ctx, "b", "c1", 7, 9), nil, "Fence of no session")
+		s.fence("a", "c1", late.Seen, 9, false)
+		s.fence("a", "c0", 7, 9, false)
+		s.fence("b", "c1", 7, 9, false)
 		s.check()
 		s.put("a", extend("c1", 1, 1))
 	}},
@@ -129,36 +139,42 @@ var sharingCases = []testCase{
 		if s.Exclusive() {
 			return
 		}
-		s.is(s.Fence(ctx, "a", "c1", 0, 7), nil, "Fence")
-		s.is(s.Fence(ctx, "a", "c1", 0, 8), nil, "Fence again")
+		s.fence("a", "c1", 0, 7, true)
+		s.fence("a", "c1", 0, 8, true)
 		s.check()
 		s.refuse(backend.ErrMoved, "a", create("c1", 2))
 		s.put("a", create("c2", 2))
-		s.is(s.Fence(ctx, "a", "c2", 0, 9), nil, "Fence of what has been created")
+		s.fence("a", "c2", 0, 9, false)
 		s.put("a", extend("c2", 2, 1))
 		s.stage("c3", 0, 2)
-		s.is(s.Fence(ctx, "b", "c3", 0, 7), nil, "Fence of what is staged")
+		s.fence("b", "c3", 0, 7, true)
 		b := create("c3", 0)
 		b.After = 2
 		s.refuse(backend.ErrMoved, "b", b)
 		s.Unstage("c3")
 		s.remove("a")
+		s.fence("a", "c2", 0, 9, false) // it was created, and is gone
 		s.refuse(backend.ErrMoved, "a", create("c1", 2))
 	}},
 	{"Snapshot/older", func(s *suite) {
 		s.put("a", create("c1", 5))
-		s.is(s.PutSnapshot(ctx, "a", "c1", 4, []byte("at 4")), nil, "PutSnapshot")
+		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 4, Data: []byte("at 4")}), nil, "PutSnapshot")
 		if !s.Exclusive() {
-			s.is(s.PutSnapshot(ctx, "a", "c1", 3, []byte("at 3")), nil, "PutSnapshot of an older one")
+			s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 3, Data: []byte("at 3")}), nil, "PutSnapshot of an older one")
 		}
 		s.want.sessions["a"].snapshot = "at 4"
 		s.check()
-		s.is(s.PutSnapshot(ctx, "a", "c1", 4, []byte("at 4 again")), nil, "PutSnapshot")
+		placed := backend.Snapshot{Seq: 4, Chain: backend.Chain{Since: 2, Sum: 0xfffffffe}, Data: []byte("at 4")}
+		s.is(s.PutSnapshot(ctx, "a", "c1", placed), nil, "PutSnapshot")
+		if kept, err := s.Snapshot(ctx, "a", "c1"); err != nil || !s.Exclusive() && (kept.Seq != 4 || kept.Chain != placed.Chain) {
+			s.Errorf("Snapshot: %v, %v, want %v", kept, err, placed)
+		}
+		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 4, Data: []byte("at 4 again")}), nil, "PutSnapshot")
 		s.want.sessions["a"].snapshot = "at 4 again"
 		s.check()
 		s.remove("a")
 		s.put("a", create("c2", 1))
-		s.is(s.PutSnapshot(ctx, "a", "c2", 1, []byte("at 1")), nil, "PutSnapshot")
+		s.is(s.PutSnapshot(ctx, "a", "c2", backend.Snapshot{Seq: 1, Data: []byte("at 1")}), nil, "PutSnapshot")
 		s.want.sessions["a"].snapshot = "at 1"
 	}},
 	{"Delete/creation", func(s *suite) {

@@ -9,7 +9,7 @@ import (
 // keep stores a snapshot that must be taken.
 func (s *suite) keep(name, data string) {
 	s.Helper()
-	if err := s.PutSnapshot(ctx, name, s.want.sessions[name].creation, uint64(len(s.want.sessions[name].records)), []byte(data)); err != nil {
+	if err := s.PutSnapshot(ctx, name, s.want.sessions[name].creation, backend.Snapshot{Seq: uint64(len(s.want.sessions[name].records)), Data: []byte(data)}); err != nil {
 		s.Fatalf("PutSnapshot of %q: %v", name, err)
 	}
 	s.want.sessions[name].snapshot = data
@@ -31,7 +31,7 @@ var snapshotCases = []testCase{
 		s.put("a", create("c1", 1))
 		s.keep("a", "kept")
 		for _, c := range []struct{ name, creation string }{{"b", "c1"}, {"a", "c2"}, {"a", ""}} {
-			s.is(s.PutSnapshot(ctx, c.name, c.creation, 1, []byte("x")), backend.ErrNotFound, fmt.Sprintf("PutSnapshot of %q, created as %q", c.name, c.creation))
+			s.is(s.PutSnapshot(ctx, c.name, c.creation, backend.Snapshot{Seq: 1, Data: []byte("x")}), backend.ErrNotFound, fmt.Sprintf("PutSnapshot of %q, created as %q", c.name, c.creation))
 			_, err := s.Snapshot(ctx, c.name, c.creation)
 			s.is(err, backend.ErrNotFound, fmt.Sprintf("Snapshot of %q, created as %q", c.name, c.creation))
 		}
@@ -41,20 +41,21 @@ var snapshotCases = []testCase{
 		s.keep("a", "of the first")
 		s.remove("a")
 		s.put("a", create("c2", 1))
-		if data, err := s.Snapshot(ctx, "a", "c2"); err != nil || data != nil {
-			s.Errorf("Snapshot of a new session: %q, %v; want none", data, err)
+		if kept, err := s.Snapshot(ctx, "a", "c2"); err != nil || kept.Data != nil {
+			s.Errorf("Snapshot of a new session: %q, %v; want none", kept.Data, err)
 		}
-		s.is(s.PutSnapshot(ctx, "a", "c1", 1, []byte("late")), backend.ErrNotFound, "PutSnapshot for the deleted creation")
+		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 1, Data: []byte("late")}), backend.ErrNotFound, "PutSnapshot for the deleted creation")
 	}},
 	{"Snapshot/slices", func(s *suite) {
 		s.put("a", create("c1", 1))
 		data := []byte("as it was")
-		if err := s.PutSnapshot(ctx, "a", "c1", 1, data); err != nil {
+		if err := s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 1, Data: data}); err != nil {
 			s.Fatalf("PutSnapshot: %v", err)
 		}
 		s.want.sessions["a"].snapshot = "as it was"
 		scramble(data)
-		got, _ := s.Snapshot(ctx, "a", "c1")
+		kept, _ := s.Snapshot(ctx, "a", "c1")
+		got := kept.Data
 		scramble(got)
 		_ = append(got, "tail"...)
 	}},

@@ -216,10 +216,11 @@ func (s *suite) checkSession(name string, want *modelSession) {
 	s.sameHead(head, want, name)
 	s.sameRecords(s.read(name, want.creation, 1, 1<<30, 1<<30), want, 1, len(want.records))
 
-	snapshot, err := s.Snapshot(ctx, name, want.creation)
+	kept, err := s.Snapshot(ctx, name, want.creation)
 	if err != nil {
 		s.Fatalf("Snapshot of %q: %v", name, err)
 	}
+	snapshot := kept.Data
 	if string(snapshot) != want.snapshot {
 		s.Errorf("snapshot of %q is %q, want %q", name, clip(snapshot), clip([]byte(want.snapshot)))
 	}

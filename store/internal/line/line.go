@@ -5,6 +5,7 @@ package line
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
@@ -13,9 +14,18 @@ import (
 
 // Line is callers who wait. The zero Line is empty.
 type Line[T any] struct {
+	// Detached lets callers leave whose context ends while their item is worked on, also the
+	// one whose turn it is: the work has a goroutine of its own. It is for work that may take
+	// long. A panic in it is the caller's whose turn it is.
+	Detached bool
+
 	mu      sync.Mutex
 	waiting []*entry[T]
 }
+
+// ErrBegun: the context ended while the item was being worked on. It is being worked on
+// still, and must not be looked at any more.
+var ErrBegun = errors.New("the work has begun")
 
 type entry[T any] struct {
 	item T
@@ -42,7 +52,8 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 // items, which are therefore pointers.
 //
 // If ctx ends while the item waits, it is taken out of the line and the error is the
-// context's. Once someone works on it, Do waits for the end.
+// context's. Once someone works on it, Do waits for the end, unless the line is detached:
+// then the error is [ErrBegun].
 func (l *Line[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	return l.DoLater(ctx, 0, resource, item, fits, work)
 }
@@ -65,15 +76,39 @@ func (l *Line[T]) DoLater(ctx context.Context, patience time.Duration, resource 
 		case <-ctx.Done():
 		}
 	}
+	turn := resource
+	var led chan any // says that the turn has ended, and with what panic
 	for {
 		select {
 		case <-e.done:
+			if led != nil {
+				if p := <-led; p != nil {
+					panic(p)
+				}
+			}
 			return nil
 		case resource <- struct{}{}:
-			l.lead(resource, fits, work)
+			if !l.Detached {
+				l.lead(resource, fits, work)
+				continue
+			}
+			led = make(chan any, 1)
+			go func(led chan any) {
+				defer func() { led <- recover() }()
+				l.lead(turn, fits, work)
+			}(led)
+			resource = nil // until that has ended
+		case p := <-led:
+			if p != nil {
+				panic(p)
+			}
+			resource, led = turn, nil
 		case <-ctx.Done():
-			if l.leave(e) {
+			switch {
+			case l.leave(e):
 				return ctx.Err()
+			case l.Detached:
+				return ErrBegun
 			}
 			<-e.done
 			return nil

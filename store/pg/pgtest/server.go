@@ -98,7 +98,7 @@ func missing(t testing.TB, what string) {
 // find returns the path of a program in PATH or where Debian puts those of a server.
 func find(program string) (string, error) {
 	if path, err := exec.LookPath(program); err == nil {
-		return path, nil
+		return filepath.EvalSymlinks(path) // beside which the others are
 	}
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + program)
 	more, _ := filepath.Glob("/usr/sbin/" + program)

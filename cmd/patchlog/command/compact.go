@@ -1,0 +1,237 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) compactCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "compact KEY",
+		Short: "Summarise the older part of a session, if that is due",
+		Long: `It is due when --interval invocations are not summarised yet, or when the prompt takes
+--token-threshold tokens. Then the oldest events give way to a summary, pass by pass until
+nothing is due; summaries that pile up are merged. The log keeps every event, the state
+stays as it is, and a tool call never parts from its result.
+
+gemini is asked where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY; else extractive
+picks sentences, offline. If a summary cannot be had, the command fails, and the session
+stays as the passes before have left it.
+
+With --json each pass is a line {"key","seq","id","summarizer","start","count","trigger",
+"level","eventsBefore","eventsAfter","tokensBefore","tokensAfter","ratio","model","usage",
+"durationMs"}. With --plan it is one object {"key","window","reason","prompt"}.`,
+		Example: examples(
+			"patchlog compact shop/ada/4711 --plan",
+			"patchlog compact shop/ada/4711",
+			"patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30",
+			"patchlog compact shop/ada/4711 --summarizer gemini --pin e17",
+		),
+	}
+	fs := cmd.Flags()
+	var f compactFlags
+	f.declare(fs)
+	cmd.RegisterFlagCompletionFunc("summarizer", cobra.FixedCompletions([]cobra.Completion{byGemini, extractive}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		return a.compact(cmd.Context(), args[0], f)
+	}
+	return cmd
+}
+
+func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error {
+	return a.withSession(ctx, keyText, f.plan, func(s *store.Store, key store.Key) error {
+		before, err := s.View(ctx, key)
+		if err != nil {
+			return err
+		}
+		for _, id := range f.run.Pinned {
+			if _, ok := before.Find(id); !ok {
+				return fmt.Errorf("session %s: --pin: no visible event has the id %q", key, id)
+			}
+		}
+		decision, err := compaction.Plan(before, f.cfg, f.run)
+		if err != nil {
+			return err
+		}
+		if f.plan {
+			return a.showPlan(key, decision)
+		}
+		name, err := a.useSummarizer(ctx, &f)
+		if err != nil {
+			return err
+		}
+		c := compacting{app: a, store: s, key: key, summarizer: name, seq: before.Seq()}
+		if err := c.run(ctx, f); err != nil {
+			return err
+		}
+		if a.json {
+			return nil
+		}
+		return c.showEnd(ctx, before, decision)
+	})
+}
+
+// compacting is a session that is being compacted.
+type compacting struct {
+	app        *app
+	store      *store.Store
+	key        store.Key
+	summarizer string
+
+	seq     uint64 // the log is looked through up to here
+	passes  int
+	stopped string // why no more was written, if the summarizer or the log said so
+	err     error  // of showing a pass
+}
+
+func (c *compacting) run(ctx context.Context, f compactFlags) error {
+	compactor, err := compaction.New(c.store, f.cfg, compaction.Options[store.Key]{
+		Observe: c.observe,
+		Logger:  slog.New(slog.DiscardHandler), // what goes wrong is this command's error
+		NewID:   c.app.options.NewID,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = compactor.Compact(ctx, c.key, f.run)
+	var refused *compaction.SummarizerError
+	if errors.As(err, &refused) {
+		err = fmt.Errorf("session %s: %w", c.key, err) // the log's own errors say so
+	}
+	return errors.Join(err, c.err)
+}
+
+func (c *compacting) observe(ctx context.Context, at compaction.Attempt[store.Key]) {
+	switch at.Outcome {
+	case compaction.Wrote:
+		c.passes++
+		if err := c.show(ctx, *at.Written); c.err == nil {
+			c.err = err
+		}
+	case compaction.Declined:
+		c.stopped = c.summarizer + " declined to summarise"
+	case compaction.Conflict:
+		c.stopped = "another patch was logged meanwhile"
+	}
+}
+
+// passDocument is a pass as JSON.
+type passDocument struct {
+	Key        string `json:"key"`
+	Seq        uint64 `json:"seq"`
+	ID         string `json:"id"` // of the patch
+	Summarizer string `json:"summarizer"`
+	Start      int    `json:"start"`
+	Count      int    `json:"count"`
+	compaction.Written
+	Milliseconds int64 `json:"durationMs"`
+}
+
+// show writes a line about a pass as soon as it is done: a model takes its time.
+func (c *compacting) show(ctx context.Context, w compaction.Written) error {
+	r, err := c.find(ctx, w.PatchID)
+	if err != nil {
+		return err
+	}
+	out := c.app.out
+	if c.app.json {
+		err = out.document(passDocument{c.key.String(), r.Seq, w.PatchID, c.summarizer, r.Patch.Start(), r.Patch.Count(), w, w.Took.Milliseconds()})
+	} else {
+		err = out.line(passText(r, w))
+	}
+	return errors.Join(err, out.flush())
+}
+
+// showEnd says what the passes come to, or why there was none.
+func (c *compacting) showEnd(ctx context.Context, before fold.View, d compaction.Decision) error {
+	out := c.app.out
+	switch {
+	case c.passes == 0 && c.stopped != "":
+		return out.linef("%s: nothing was written: %s", c.key, c.stopped)
+	case c.passes == 0:
+		return out.linef("%s: %s", c.key, d.Reason)
+	}
+	after, err := c.store.View(ctx, c.key)
+	if err != nil {
+		return err
+	}
+	if c.stopped != "" {
+		out.linef("stopped: %s", c.stopped)
+	}
+	tokens, _ := compaction.PromptTokens(after)
+	return out.linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", c.key, c.summarizer,
+		before.Len(), counted(after.Len(), "visible event"), grouped(d.PromptTokens), grouped(tokens), after.Seq())
+}
+
+// find returns the record of a patch that has just been logged.
+func (c *compacting) find(ctx context.Context, id string) (patch.Record, error) {
+	for r, err := range c.store.RawEvents(ctx, c.key, c.seq+1) {
+		if err != nil {
+			return patch.Record{}, err
+		}
+		c.seq = r.Seq
+		if r.ID() == id {
+			return r, nil
+		}
+	}
+	return patch.Record{}, fmt.Errorf("session %s: patch %q is not in the log", c.key, id)
+}
+
+// passText says in a line what a pass did.
+func passText(r patch.Record, w compaction.Written) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "record %d, %s: index %s", r.Seq, w.Trigger, indexRange(r.Patch.Start(), r.Patch.Count()))
+	if more := w.EventsBefore - r.Patch.Count(); more > 0 {
+		fmt.Fprintf(&b, " and %d before", more)
+	}
+	fmt.Fprintf(&b, ": %s, %s", eventsText(w.Merged, w.EventsBefore, w.EventsAfter, w.Level), tokensText(w.TokensBefore, w.TokensAfter, w.Ratio))
+	if w.Model != "" {
+		b.WriteString(", by " + printable(w.Model))
+	}
+	if w.Took >= time.Second {
+		fmt.Fprintf(&b, ", %.1f s", w.Took.Seconds())
+	}
+	return b.String()
+}
+
+// percent writes a ratio. What is not nothing does not show as nothing.
+func percent(ratio float64) string {
+	if 0 < ratio && ratio < 0.01 {
+		return "under 1 %"
+	}
+	return fmt.Sprintf("%.0f %%", 100*ratio)
+}
+
+func eventsText(merged bool, before, after, level int) string {
+	what := counted(before, "event")
+	if merged {
+		what = fmt.Sprint(before) + " summaries"
+	}
+	summaries := "summaries"
+	if after == 1 {
+		summaries = "summary"
+	}
+	return fmt.Sprintf("%s → %d %s of level %d", what, after, summaries, level)
+}
+
+func tokensText(before, after int, ratio float64) string {
+	text := fmt.Sprintf("about %s → %s tokens", grouped(before), grouped(after))
+	if before > 0 {
+		text += " (" + percent(ratio) + ")"
+	}
+	return text
+}

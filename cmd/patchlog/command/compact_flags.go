@@ -1,0 +1,58 @@
+package command
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
+)
+
+// compactFlags say when a session is compacted, and by whom.
+type compactFlags struct {
+	cfg        compaction.Config // without its summarizer
+	run        compaction.Run
+	summarizer string // "" means gemini if there is a key, else extractive
+	model      string
+	plan       bool
+}
+
+func (f *compactFlags) declare(fs *pflag.FlagSet) {
+	f.cfg = compaction.DefaultConfig()
+	f.cfg.MaxInputTokens = compaction.DefaultMaxInputTokens
+	f.cfg.MaxSummaries = compaction.DefaultMaxSummaries
+	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens
+	fs.BoolVar(&f.plan, "plan", false, "show what would be summarised next and why, and write nothing")
+	fs.StringVar(&f.summarizer, "summarizer", "", "who writes the summaries: `NAME` is gemini or extractive")
+	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+gemini.DefaultModel+" unless given")
+	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
+	fs.Var(number{&f.cfg.OverlapSize, 0}, "overlap", "show the summarizer `N` invocations before these again")
+	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
+	fs.Var(number{&f.cfg.EventRetentionSize, 0}, "retain", "leave the last `N` events when the prompt takes too many tokens")
+	fs.Var(number{&f.cfg.MaxInputTokens, compaction.LeastInputTokens}, "max-input-tokens", "let one summary stand for at most `N` tokens of events")
+	fs.Var(number{&f.cfg.MaxSummaries, 2}, "max-summaries", "merge `N` summaries of one level that stand side by side")
+	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
+	fs.DurationVar(&f.cfg.Timeout, "timeout", compaction.DefaultTimeout, "give up a call of the summarizer after this `TIME`")
+	fs.StringVar(&f.run.Invocation, "live", "", "the id of the `INVOCATION` that is running: what it was asked stays")
+	fs.StringArrayVar(&f.run.Pinned, "pin", nil, "the `ID` of an event that stays; may be repeated")
+}
+
+// check finds what no flag alone has wrong.
+func (f *compactFlags) check() error {
+	switch {
+	case f.summarizer != "" && f.summarizer != byGemini && f.summarizer != extractive:
+		return usagef("--summarizer: unknown name %q; one of %s, %s", f.summarizer, byGemini, extractive)
+	case f.model != "" && f.summarizer == extractive:
+		return usagef("--model is for --summarizer %s", byGemini)
+	case gemini.Options{Model: f.model}.Validate() != nil:
+		return usagef("--model: %q is no model's name", f.model)
+	case f.cfg.TokenThreshold > 0 && f.cfg.EventRetentionSize == 0:
+		return usagef("--token-threshold goes with --retain, from 1 on")
+	case f.cfg.TokenThreshold == 0 && f.cfg.EventRetentionSize > 0:
+		return usagef("--retain goes with --token-threshold, from 1 on")
+	case f.cfg.TokenThreshold == 0 && f.cfg.CompactionInterval == 0:
+		return usagef("--interval is 0 and there is no --token-threshold: nothing would ever be summarised")
+	case f.cfg.Timeout <= 0:
+		return usagef("--timeout wants a time above 0, such as 30s")
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// fiveTurns is a session in which compaction is due.
+func fiveTurns() string {
+	var b strings.Builder
+	for i := range 5 {
+		fmt.Fprintf(&b, `{"id":"u%[1]d","invocationId":"i%[1]d","author":"user","content":{"role":"user","parts":[{"text":"question %[1]d %[2]s"}]}}`+"\n", i, strings.Repeat("about this and that ", 10))
+		fmt.Fprintf(&b, `{"id":"a%[1]d","invocationId":"i%[1]d","author":"agent","content":{"role":"model","parts":[{"text":"answer %[1]d %[2]s"}]},"actions":{"stateDelta":{"turn":%[1]d}}}`+"\n", i, strings.Repeat("such and such ", 10))
+	}
+	return b.String()
+}
+
+// model is a local server that answers as Gemini does.
+type model struct {
+	*httptest.Server
+	answer  func(w http.ResponseWriter, r *http.Request)
+	asked   []string // the paths
+	keys    []string
+	prompts []string
+}
+
+func newModel(t *testing.T, answer func(w http.ResponseWriter, r *http.Request)) *model {
+	m := &model{answer: answer}
+	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		m.asked, m.keys, m.prompts = append(m.asked, r.URL.Path), append(m.keys, r.Header.Get("X-Goog-Api-Key")), append(m.prompts, string(body))
+		m.answer(w, r)
+	}))
+	t.Cleanup(m.Close)
+	return m
+}
+
+func says(text string) func(http.ResponseWriter, *http.Request) {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"candidates":[{"content":{"role":"model","parts":[{"text":%q}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":321,"candidatesTokenCount":12},"modelVersion":"gemini-test"}`, text)
+	}
+}
+
+// compactWith runs patchlog compact on a new database with the session a/u/s, with a
+// model's key in the environment.
+func compactWith(ctx context.Context, t *testing.T, m *model, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	must(t, fiveTurns(), "import", "a/u/s", "-")
+	sh := newShell()
+	sh.env = func(name string) string {
+		return map[string]string{"GEMINI_API_KEY": "a-key", "GOOGLE_GEMINI_BASE_URL": m.URL}[name]
+	}
+	var out, errs bytes.Buffer
+	code = sh.app("", &out, &errs).run(ctx, append([]string{"compact", "a/u/s"}, args...))
+	return code, out.String(), errs.String()
+}
+
+func TestCompactGemini(t *testing.T) {
+	m := newModel(t, says("They talked about this and that."))
+	code, stdout, stderr := compactWith(t.Context(), t, m, "--json", "--model", "gemini-mine")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	var doc passDocument
+	if err := json.Unmarshal([]byte(stdout), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if doc.Key != "a/u/s" || doc.Seq != 11 || doc.Summarizer != byGemini || doc.Start != 0 || doc.Count != 10 || doc.EventsBefore != 10 ||
+		doc.EventsAfter != 1 || doc.Trigger != compaction.ByInterval || doc.Usage != (compaction.Usage{Calls: 1, PromptTokens: 321, AnswerTokens: 12}) {
+		t.Errorf("got %+v", doc)
+	}
+	if len(m.asked) != 1 || !strings.Contains(m.asked[0], "gemini-mine") || m.keys[0] != "a-key" || !strings.Contains(m.prompts[0], "question 4") {
+		t.Errorf("asked %q with the key %q: %q", m.asked, m.keys, m.prompts)
+	}
+	if got := must(t, "", "log", "a/u/s"); !strings.Contains(got, "summary: They talked about this and that.") {
+		t.Errorf("got %s", got)
+	}
+	var st struct{ Compaction compactionStats }
+	if err := json.Unmarshal([]byte(must(t, "", "stats", "a/u/s", "--json")), &st); err != nil {
+		t.Fatal(err)
+	}
+	c := st.Compaction
+	if c.Passes != 1 || c.Last == nil || c.Last.Seq != 11 || c.Last.Ratio != doc.Ratio || c.Last.Model != doc.Model || c.Summaries[1] != 1 || c.Prompt.Tokens != doc.TokensAfter {
+		t.Errorf("got %+v", c)
+	}
+	if got := must(t, "", "stats", "a/u/s"); !strings.Contains(got, "  model            "+doc.Model+"\n") {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestCompactFails(t *testing.T) {
+	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for _, c := range []struct {
+		name   string
+		answer func(http.ResponseWriter, *http.Request)
+		args   []string
+		want   string
+	}{
+		{"bad key", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}`, 400)
+		}, nil, "API key not valid"},
+		{"too long", says(strings.Repeat("very much ", 500)), nil, "answer refused"},
+		{"hangs", hangs, []string{"--timeout", "20ms"}, "20ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, stdout, stderr := compactWith(t.Context(), t, newModel(t, c.answer), c.args...)
+			if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want) ||
+				!strings.HasPrefix(stderr, "patchlog: session a/u/s: summary of visible events 0 to 9 (interval): ") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+			if got := must(t, "", "log", "a/u/s"); !strings.HasPrefix(got, "a/u/s: 10 visible events after record 10\n") {
+				t.Errorf("the session has changed:\n%s", got)
+			}
+		})
+	}
+	t.Run("interrupted", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		m := newModel(t, func(w http.ResponseWriter, r *http.Request) {
+			cancel()
+			hangs(w, r)
+		})
+		code, stdout, stderr := compactWith(ctx, t, m)
+		if code != 1 || stdout != "" || stderr != "patchlog: interrupted\n" {
+			t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+		}
+	})
+}
+
+// TestCompactStops checks what is said of outcomes that are no error.
+func TestCompactStops(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, fiveTurns(), "import", "a/u/s", "-")
+	s, err := store.Open(defaultDatabase, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	v, err := s.View(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		outcome compaction.Outcome
+		passes  int
+		want    string
+	}{
+		{compaction.Declined, 0, "a/u/s: nothing was written: gemini declined to summarise\n"},
+		{compaction.Conflict, 0, "a/u/s: nothing was written: another patch was logged meanwhile\n"},
+		{compaction.Declined, 1, "stopped: gemini declined to summarise\na/u/s: compacted by gemini; 10 → 10 visible events, "},
+	} {
+		var stdout bytes.Buffer
+		a := newShell().app("", &stdout, &stdout)
+		on := compacting{app: a, store: s, key: key, summarizer: byGemini, passes: c.passes}
+		on.observe(t.Context(), compaction.Attempt[store.Key]{Key: key, Outcome: c.outcome})
+		if err := on.showEnd(t.Context(), v, compaction.Decision{}); err != nil {
+			t.Fatal(err)
+		}
+		a.out.flush()
+		if got := stdout.String(); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s after %d passes: got %q, want %q", c.outcome, c.passes, got, c.want)
+		}
+	}
+	on := compacting{store: s, key: key}
+	if _, err := on.find(t.Context(), "nothing"); err == nil {
+		t.Error("a patch is found that is not there")
+	}
+}
+
+func TestPassText(t *testing.T) {
+	start, _ := patch.ParseRecord([]byte(`{"seq":62,"id":"p","patchType":"splice","start":7,"count":3}`))
+	for _, c := range []struct {
+		written compaction.Written
+		want    string
+	}{
+		{compaction.Written{Trigger: compaction.ByTokens, Level: 1, EventsBefore: 5, EventsAfter: 2, TokensBefore: 12345, TokensAfter: 67, Ratio: 67.0 / 12345, Model: "m\x1b", Took: 1234 * time.Millisecond},
+			`record 62, tokens: index 7 to 9 and 2 before: 5 events → 2 summaries of level 1, about 12,345 → 67 tokens (under 1 %), by m\u001b, 1.2 s`},
+		{compaction.Written{Trigger: compaction.ByInterval, Level: 1, EventsBefore: 3, Took: 900 * time.Millisecond},
+			"record 62, interval: index 7 to 9: 3 events → 0 summaries of level 1, about 0 → 0 tokens"},
+	} {
+		if got := passText(start, c.written); got != c.want {
+			t.Errorf("got %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestPlanText(t *testing.T) {
+	w := &compaction.Window{
+		Trigger: compaction.ByTokens, Span: compaction.Span{Start: 7, Count: 3}, Also: []compaction.Span{{Start: 1, Count: 2}},
+		Groups:      []compaction.Group{{Indices: []int{1, 2}}, {Branch: "a.b", Scope: "s\n", Indices: []int{7, 8, 9}}},
+		Invocations: []string{"one"}, Tokens: 1000,
+	}
+	d := compaction.Decision{Window: w, Reason: "because", PromptTokens: 2000, Measured: true}
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	for json, want := range map[bool]string{
+		false: `a/u/s: because
+trigger      tokens
+window       start 7, count 3
+  also       start 1, count 2
+  branch     no branch: 2 events
+  branch     a.b, scope s: 3 events
+invocations  1: one
+tokens       about 1,000 in the window
+prompt       about 2,000 tokens, measured, and estimated since
+Nothing was written. More passes may follow; what they cover depends on this one's summary.
+`,
+		true: `{"key":"a/u/s","window":{"trigger":"tokens","start":7,"count":3,"also":[{"start":1,"count":2}],"merge":false,"groups":[{"branch":"","scope":"","events":[1,2]},{"branch":"a.b","scope":"s\n","events":[7,8,9]}],"invocations":["one"],"tokens":1000},"reason":"because","prompt":{"tokens":2000,"measured":true}}
+`,
+	} {
+		var stdout bytes.Buffer
+		a := newShell().app("", &stdout, &stdout)
+		a.json = json
+		if err := a.showPlan(key, d); err != nil {
+			t.Fatal(err)
+		}
+		a.out.flush()
+		if got := stdout.String(); got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package command
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// everyCommand returns the commands that are no family of others.
+func everyCommand(cmd *cobra.Command) []*cobra.Command {
+	if !cmd.HasSubCommands() {
+		return []*cobra.Command{cmd}
+	}
+	var all []*cobra.Command
+	for _, c := range cmd.Commands() {
+		all = append(all, everyCommand(c)...)
+	}
+	return all
+}
+
+func testRoot() *cobra.Command {
+	var out bytes.Buffer
+	return newShell().app("", &out, &out).rootCommand()
+}
+
+// TestCompletion asks for completions as the shells' scripts do, and checks each script's
+// syntax with its shell, where that is installed.
+func TestCompletion(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for shell, flag := range map[string]string{"bash": "-n", "zsh": "-n", "fish": "--no-execute", "powershell": ""} {
+		script := must(t, "", "completion", shell)
+		if !strings.Contains(script, "patchlog") {
+			t.Errorf("%s: no script: %q", shell, script)
+		}
+		path, err := exec.LookPath(shell)
+		if err != nil || flag == "" {
+			t.Logf("%s is not installed, or cannot check: its script's syntax is not checked", shell)
+			continue
+		}
+		if err := os.WriteFile(shell+".script", []byte(script), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(path, flag, shell+".script").CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: %v: %s", shell, err, out)
+		}
+	}
+	const noFiles, files = ":4", ":0"
+	for typed, want := range map[string]string{
+		"":                         "audit compact completion copy delete demo diff docs export fold fork help import log patch pin revert rewind sessions state stats unpin verify :4",
+		"s":                        "sessions state stats " + noFiles,
+		"patch ":                   "splice summarise truncate-before " + noFiles,
+		"patch su":                 "summarise " + noFiles,
+		"patch splice a/u/s --k":   "--keep-state " + noFiles,
+		"log a/u/s --":             "--db --json --at --help --last " + noFiles,
+		"pin a/u/s --ev":           "--event-id " + noFiles,
+		"completion z":             "zsh " + noFiles,
+		"import k bas":             files,
+		"import ":                  noFiles,
+		"compact k --summarizer g": "gemini extractive " + noFiles,
+		"log --db bas":             files,
+		"docs man ":                ":16",
+	} {
+		var got, errs bytes.Buffer
+		words := strings.Split(typed, " ")
+		if code := newShell().app("", &got, &errs).run(t.Context(), append([]string{cobra.ShellCompRequestCmd}, words...)); code != 0 {
+			t.Errorf("%q: exit code %d", typed, code)
+		}
+		var choices []string
+		for line := range strings.Lines(got.String()) {
+			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			choices = append(choices, word)
+		}
+		if got := strings.Join(choices, " "); got != want {
+			t.Errorf("%q: got %q, want %q", typed, got, want)
+		}
+	}
+}
+
+// Every command explains itself, with examples, and has a manual page of its own.
+func TestDocs(t *testing.T) {
+	dir := t.TempDir()
+	must(t, "", "docs", "man", dir)
+	root := testRoot()
+	for _, cmd := range everyCommand(root) {
+		own := cmd.Name() != "help" && cmd.Parent().Name() != "completion"
+		if cmd.Short == "" || own && (!strings.Contains(cmd.Example, "patchlog") || cmd.Args == nil) {
+			t.Errorf("%s: no text, example or arguments", cmd.CommandPath())
+		}
+		if !own {
+			continue
+		}
+		page, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
+		if err != nil || !bytes.Contains(page, []byte(".SH EXAMPLE")) {
+			t.Errorf("%s: no page, or a poor one (%v)", cmd.CommandPath(), err)
+		}
+	}
+	if !slices.ContainsFunc(everyCommand(root), func(c *cobra.Command) bool { return c.Name() == "splice" }) {
+		t.Error("commands of commands are missing")
+	}
+}

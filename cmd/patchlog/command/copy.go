@@ -1,0 +1,314 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) copyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "copy [KEY...]",
+		Short: "Copy sessions from one database to another",
+		Long: `All sessions, or those named, with their whole logs as they are: seqs, ids, times, patches,
+initial states and times of creation. One of --from and --to may be left out: it is that of
+--db, or of PATCHLOG_DB. The database copied to is made if it is not there; the other one is
+only read, and may be written to meanwhile if it is on PostgreSQL.
+
+Copying again adds nothing, goes on where it was cut short, and brings what the source has
+got since. A session arrives as a whole. One that is there with another content is reported
+and left alone, the others are copied, and the exit code is 1.
+
+A session that is created or has grown brings the values of its shared scopes (app: and
+user: keys), in place of those that are there. Without KEY, values that are missing all the
+same come last, and those that differ are reported and left alone, with exit code 1.
+
+A session takes as much memory as its log, one at a time. With --json each session is a line
+{"key","status","added","present","seq","error"}, where status is created, extended,
+unchanged, ahead (the copy has gone on by itself), gone (deleted meanwhile), conflict or
+failed; the last line is {"sessions","shared","dryRun"}, by status.`,
+		Example: examples(
+			"patchlog copy --from patchlog.db --to postgres://app@db.example/agents",
+			"patchlog copy --from postgres: --to backup.db",
+			"patchlog copy --from old.db --to new.db shop/ada/4711 shop/ada/4712 --dry-run",
+		),
+	}
+	fs := cmd.Flags()
+	from := fs.String("from", "", "the `DATABASE` to read")
+	to := fs.String("to", "", "the `DATABASE` to write")
+	dryRun := fs.Bool("dry-run", false, "show what would be copied, and write nothing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := copying{app: a, from: *from, to: *to, keys: make([]store.Key, len(args)), named: len(args) > 0, counts: map[string]int{}}
+		c.opts.DryRun = *dryRun
+		switch {
+		case c.from == "" && c.to == "":
+			return usagef("--from or --to is missing")
+		case c.from != "" && c.to != "" && cmd.Flags().Changed("db"):
+			return usagef("--from and --to are the databases; --db is one too many")
+		case c.from == "":
+			c.from = a.db
+		case c.to == "":
+			c.to = a.db
+		}
+		for i, text := range args {
+			var err error
+			if c.keys[i], err = parseKey(text); err != nil {
+				return err
+			}
+		}
+		return c.run(cmd.Context())
+	}
+	return cmd
+}
+
+// copying is a run of copy.
+type copying struct {
+	*app
+	from, to string
+	keys     []store.Key
+	named    bool // by the user
+	opts     store.CopyOptions
+
+	source, target *store.Store
+	bar            *progress
+	counts         map[string]int // sessions by status
+	problems       int
+	sharedErr      error // what kept shared values from being copied, if it is no end of the run
+}
+
+// What became of a session.
+const (
+	statusCreated   = "created"
+	statusExtended  = "extended"
+	statusUnchanged = "unchanged"
+	statusAhead     = "ahead"
+	statusGone      = "gone"
+	statusConflict  = "conflict"
+	statusFailed    = "failed"
+)
+
+func (c *copying) run(ctx context.Context) (err error) {
+	if one, err := os.Stat(c.from); err == nil {
+		if other, err := os.Stat(c.to); err == nil && os.SameFile(one, other) {
+			return usagef("--from and --to are the same file")
+		}
+	}
+	opts := c.options
+	opts.CacheBytes = -1 // each session is used once
+	opts.MaxRecordBytes = patch.MaxRecordBytes
+	if c.source, err = c.openDatabase(ctx, c.from, Reading, opts); err != nil {
+		return fmt.Errorf("--from: %w", err)
+	}
+	defer func() { err = errors.Join(err, c.source.Close()) }()
+	if c.opts.DryRun {
+		c.target, err = c.openDatabase(ctx, c.to, Reading, opts)
+		if errors.Is(err, ErrNoDatabase) {
+			c.target, err = store.OpenMemory(opts)
+		}
+	} else {
+		c.target, err = c.openDatabase(ctx, c.to, Creating, opts)
+	}
+	if err != nil {
+		return fmt.Errorf("--to: %w", err)
+	}
+	defer func() { err = errors.Join(err, c.target.Close()) }()
+	c.bar = c.progress("copy")
+	defer c.bar.end()
+	return c.copyAll(ctx)
+}
+
+func (c *copying) copyAll(ctx context.Context) error {
+	if !c.named {
+		for info, err := range c.source.List(ctx, store.ListOptions{}) {
+			switch {
+			case errors.Is(err, store.ErrCorrupt): // the others are still worth a copy
+				if err := c.report(info.Key, statusFailed, store.Copied{}, err); err != nil {
+					return err
+				}
+			case err != nil:
+				return fmt.Errorf("--from: %w", err)
+			default:
+				c.keys = append(c.keys, info.Key)
+			}
+		}
+	}
+	for i, key := range c.keys {
+		c.bar.update(int64(i), int64(len(c.keys)), fmt.Sprintf("%d of %s", i, counted(len(c.keys), "session")))
+		done, err := c.target.CopyFrom(ctx, c.source, key, c.opts)
+		status := statusOf(done, err)
+		switch {
+		case status == "":
+			return err
+		case status == statusFailed && errors.Is(err, store.ErrNotFound) && !c.named:
+			status, err = statusGone, nil
+		}
+		if err := c.report(key, status, done, err); err != nil {
+			return err
+		}
+	}
+	var shared store.CopiedShared
+	if !c.named {
+		var err error
+		if shared, err = c.copyShared(ctx); err != nil {
+			return err
+		}
+	}
+	c.bar.end()
+	return c.sum(shared)
+}
+
+// statusOf returns "" for an error that ends the run: the next session would meet it too.
+func statusOf(done store.Copied, err error) string {
+	switch {
+	case errors.Is(err, store.ErrOutcomeUnknown):
+		return ""
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrDuplicateID):
+		return statusConflict
+	case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrTooLarge), errors.Is(err, store.ErrNotFound):
+		return statusFailed
+	case err != nil:
+		return ""
+	case done.Created:
+		return statusCreated
+	case done.Added > 0:
+		return statusExtended
+	case done.Seq > uint64(done.Present):
+		return statusAhead
+	}
+	return statusUnchanged
+}
+
+// copyShared copies the shared values that no session brought.
+func (c *copying) copyShared(ctx context.Context) (store.CopiedShared, error) {
+	none := c.counts[statusCreated]+c.counts[statusExtended]+c.counts[statusUnchanged]+c.counts[statusAhead] == 0
+	shared, err := c.target.CopyShared(ctx, c.source, c.opts)
+	if errors.Is(err, store.ErrNotFound) && none {
+		c.problems++
+		c.sharedErr = err
+		return store.CopiedShared{}, c.problem(fmt.Errorf("shared values: %w", err))
+	}
+	if err != nil {
+		return shared, err
+	}
+	if c.opts.DryRun {
+		return shared, nil // sessions that were not copied would have brought theirs
+	}
+	for _, name := range shared.Different {
+		c.problems++
+		if err := c.problem(fmt.Errorf("shared value %s: it is there with another value, which stays", name)); err != nil {
+			return shared, err
+		}
+	}
+	return shared, nil
+}
+
+// problem says on standard error what was not copied.
+func (c *copying) problem(err error) error {
+	c.bar.end()
+	if c.json {
+		return nil // it is in the documents
+	}
+	c.errs.line(c.errs.paint(red, "patchlog:"), " ", printable(err.Error()))
+	return c.errs.flush()
+}
+
+type copiedDocument struct {
+	Key     string `json:"key"`
+	Status  string `json:"status"`
+	Added   int    `json:"added"`
+	Present int    `json:"present"`
+	Seq     uint64 `json:"seq"`
+	Error   string `json:"error,omitempty"`
+}
+
+// report says what became of a session. One that is as it was is only counted.
+func (c *copying) report(key store.Key, status string, done store.Copied, err error) error {
+	c.counts[status]++
+	if err != nil {
+		c.problems++
+	}
+	if c.json {
+		doc := copiedDocument{key.String(), status, done.Added, done.Present, done.Seq, ""}
+		if err != nil {
+			doc.Error = err.Error()
+		}
+		return c.line(func() error { return c.out.document(doc) })
+	}
+	if err != nil {
+		return c.problem(err)
+	}
+	would := ""
+	if c.opts.DryRun {
+		would = "would be "
+	}
+	switch status {
+	case statusCreated, statusExtended:
+		return c.line(func() error {
+			return c.out.linef("%s: %s%s, %s added; the log ends at record %d", key, would, status, counted(done.Added, "record"), done.Seq)
+		})
+	case statusAhead:
+		return c.line(func() error {
+			return c.out.linef("%s: nothing to add; the copy has gone on by itself, to record %d", key, done.Seq)
+		})
+	}
+	return nil
+}
+
+// line writes where a bar may stand.
+func (c *copying) line(write func() error) error {
+	c.bar.end()
+	err := write()
+	if err == nil && c.out.screen {
+		err = c.out.flush()
+	}
+	return err
+}
+
+// sum says what the run came to.
+func (c *copying) sum(shared store.CopiedShared) error {
+	if c.json {
+		type sharedDocument struct {
+			Added     int      `json:"added"`
+			Different []string `json:"different"`
+			Error     string   `json:"error,omitempty"`
+		}
+		doc := sharedDocument{Added: shared.Added, Different: append([]string{}, shared.Different...)}
+		if c.sharedErr != nil {
+			doc.Error = c.sharedErr.Error()
+		}
+		err := c.out.document(struct {
+			Sessions map[string]int `json:"sessions"`
+			Shared   sharedDocument `json:"shared"`
+			DryRun   bool           `json:"dryRun"`
+		}{c.counts, doc, c.opts.DryRun})
+		if err != nil {
+			return err
+		}
+	} else {
+		text := counted(len(c.keys), "session")
+		for _, status := range []string{statusCreated, statusExtended, statusUnchanged, statusAhead, statusGone, statusConflict, statusFailed} {
+			if n := c.counts[status]; n > 0 {
+				text += fmt.Sprintf(", %d %s", n, status)
+			}
+		}
+		if shared.Added > 0 && !c.opts.DryRun {
+			text += ", " + counted(shared.Added, "shared value") + " added"
+		}
+		if c.opts.DryRun {
+			text += "; nothing is written"
+		}
+		if err := c.out.line(text); err != nil {
+			return err
+		}
+	}
+	if c.problems > 0 {
+		return fmt.Errorf("not all is copied: %s", counted(c.problems, "problem"))
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// number is a flag that takes an integer from a least one on.
+type number struct {
+	n     *int
+	least int
+}
+
+func (f number) Type() string   { return "int" }
+func (f number) String() string { return fmt.Sprint(*f.n) }
+
+func (f number) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return errors.New("want an integer")
+	}
+	if n < f.least {
+		return fmt.Errorf("want an integer from %d on", f.least)
+	}
+	*f.n = n
+	return nil
+}
+
+// seq is a flag that takes a seq, 0 included, and knows whether it was given.
+type seq struct {
+	n     uint64
+	given bool
+}
+
+func (f *seq) Type() string   { return "seq" }
+func (f *seq) String() string { return "" }
+
+func (f *seq) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return errors.New("want an integer from 0 on")
+	}
+	f.n, f.given = n, true
+	return nil
+}
+
+// limit returns the seq, or the highest there is if the flag was not given.
+func (f *seq) limit() uint64 {
+	if f.given {
+		return f.n
+	}
+	return math.MaxUint64
+}
+
+// filled is a flag that takes a text, and not an empty one.
+type filled string
+
+func (f *filled) Type() string   { return "text" }
+func (f *filled) String() string { return "" }
+
+func (f *filled) Set(text string) error {
+	if text == "" {
+		return errors.New("want a text")
+	}
+	*f = filled(text)
+	return nil
+}
+
+// required declares a flag that has to be given.
+func required(fs *pflag.FlagSet, value pflag.Value, name, usage string) {
+	fs.Var(value, name, usage)
+	cobra.MarkFlagRequired(fs, name)
+}
+
+// twoDashes returns arguments in which every flag has two dashes: one is accepted, too.
+// A flag's value is let be.
+func twoDashes(root *cobra.Command, args []string) []string {
+	root.InitDefaultHelpFlag()
+	flags := flagsOf(root)
+	args = append([]string{}, args...)
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		name, _, valued := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		f := flags.Lookup(name)
+		if f == nil || !strings.HasPrefix(args[i], "-") {
+			continue
+		}
+		if !strings.HasPrefix(args[i], "--") {
+			args[i] = "-" + args[i]
+		}
+		if !valued && f.NoOptDefVal == "" {
+			i++
+		}
+	}
+	return args
+}
+
+// flagsOf returns the flags of a command and of those below it.
+func flagsOf(cmd *cobra.Command) *pflag.FlagSet {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.AddFlagSet(cmd.PersistentFlags())
+	all.AddFlagSet(cmd.Flags())
+	for _, c := range cmd.Commands() {
+		all.AddFlagSet(flagsOf(c))
+	}
+	return all
+}

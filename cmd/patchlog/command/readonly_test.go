@@ -1,0 +1,65 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Commands that only read, and dry runs, run beside others that read, and leave the file
+// as it is to the last byte; those that write do not run then.
+func TestCommandsThatRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	invoke := func(args ...string) (code int, text string) {
+		var out bytes.Buffer
+		a := newApp(strings.NewReader(""), &out, &out, noEnv, Options{})
+		a.options.LockTimeout = time.Millisecond
+		code = a.run(context.Background(), append([]string{"--db", path}, args...))
+		return code, out.String()
+	}
+	if code, text := invoke("import", "shop/ada/4711", "demo/session.jsonl"); code != exitDone {
+		t.Fatal(text)
+	}
+	s, err := store.Open(path, store.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	key := "shop/ada/4711"
+	v, err := s.View(t.Context(), store.Key{App: "shop", User: "ada", Session: "4711"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := v.At(0).ID()
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"state", key}, {"export", key}, {"verify"}, {"diff", key, "--from", "1"},
+		{"compact", key, "--plan"}, {"copy", "--to", path + ".copy"}, {"copy", "--to", path + ".copy"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", "splice", key, "--start", "0", "--count", "1", "--dry-run", "--allow-orphans"}, {"pin", key, "--event-id", pinned, "--dry-run"},
+	} {
+		if code, text := invoke(args...); code != exitDone {
+			t.Errorf("%v: exit code %d: %s", args, code, text)
+		}
+	}
+	for _, args := range [][]string{{"delete", key, "--yes"}, {"copy", "--from", path + ".copy"}, {"fork", key, "a/b/c"}, {"pin", key, "--event-id", pinned}, {"unpin", key, "--event-id", pinned}, {"patch", "splice", key, "--start", "0", "--count", "1", "--allow-orphans"}} {
+		if code, text := invoke(args...); code != exitFailed || !strings.Contains(text, "locked") {
+			t.Errorf("%v: exit code %d: %s", args, code, text)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file was changed (%v)", err)
+	}
+}

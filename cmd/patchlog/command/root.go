@@ -1,0 +1,190 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+const defaultDatabase = "patchlog.db"
+
+const introduction = `patchlog keeps the sessions of LLM agents as logs that only grow. Patches say which of
+the events a model sees; nothing that was logged is ever lost.
+
+KEY is app/user/session, each part percent-escaped (a slash inside a part is %2F).
+DATABASE is a file's path, or postgres://USER@HOST:PORT/NAME; what that leaves out, and all of
+it after postgres: alone, is taken from the PG* variables, the password file and the service
+file. A password is given there or in PATCHLOG_DB, never as an argument.
+
+Flags may stand before or after the other arguments. Exit codes: 0 done, 1 refused or
+failed, 2 wrong usage.`
+
+const helpTemplate = `{{.Short}}.
+
+{{with .Long}}{{.}}
+
+{{end}}{{.UsageString}}`
+
+// rootCommand returns the tree of all commands.
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "patchlog",
+		Short: "Session logs of LLM agents, and patches to them",
+		Long:  introduction,
+		Example: examples(
+			"patchlog import shop/ada/4711 session.jsonl",
+			"patchlog log shop/ada/4711 --last 10",
+			"patchlog demo",
+		),
+		Args:          subcommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+
+		// An error of a flag that is missing is one of usage as well.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
+				return usagef("%v", err)
+			}
+			return nil
+		},
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.errs)
+	root.SetHelpTemplate(helpTemplate)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
+			return subcommand(cmd, cmd.Flags().Args())
+		}
+		return usagef("%v", err)
+	})
+	fs := root.PersistentFlags()
+	fs.StringVar(&a.db, "db", cmp.Or(a.db, a.env("PATCHLOG_DB"), defaultDatabase), "the `DATABASE`: a file, or postgres://...; also from the environment variable PATCHLOG_DB")
+	fs.Lookup("db").DefValue = defaultDatabase
+	fs.BoolVar(&a.json, "json", a.json, "write JSON, for programs")
+
+	a.addGroup(root, "Sessions", a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.copyCommand(), a.forkCommand(), a.deleteCommand())
+	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.stateCommand(), a.statsCommand(), a.diffCommand(), a.foldCommand())
+	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.unpinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand())
+	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.docsCommand())
+	root.SetCompletionCommandGroupID("More")
+	root.SetHelpCommandGroupID("More")
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Run, cmd.RunE = nil, help
+		case "completion":
+			cmd.Args, cmd.RunE = subcommand, missing
+		}
+	}
+	return root
+}
+
+// addGroup adds commands below a heading.
+func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
+	for _, cmd := range cmds {
+		cmd.GroupID = title
+		root.AddCommand(cmd)
+		for _, c := range append(cmd.Commands(), cmd) {
+			if !c.HasSubCommands() {
+				c.Args, c.ValidArgsFunction = operands, completeOperand
+			}
+		}
+	}
+}
+
+// family returns a command that is nothing without one of its subcommands.
+func family(name, short string, cmds ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, Args: subcommand, RunE: missing}
+	cmd.AddCommand(cmds...)
+	return cmd
+}
+
+func missing(cmd *cobra.Command, _ []string) error {
+	return usagef("which? one of %s", strings.Join(namesOf(cmd.Commands()), ", "))
+}
+
+func namesOf(cmds []*cobra.Command) []string {
+	var names []string
+	for _, cmd := range cmds {
+		if cmd.IsAvailableCommand() {
+			names = append(names, cmd.Name())
+		}
+	}
+	return names
+}
+
+// subcommand refuses what is no command, and names those that may have been meant.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q", args[0])
+	cmd.SuggestionsMinimumDistance = 2
+	if meant := cmd.SuggestionsFor(args[0]); len(meant) > 0 {
+		text += ", did you mean " + strings.Join(meant, " or ") + "?"
+	} else if cmd.HasParent() && cmd.HasSubCommands() {
+		text += ", want one of " + strings.Join(namesOf(cmd.Commands()), ", ")
+	}
+	return usagef("%s", text)
+}
+
+func help(cmd *cobra.Command, args []string) error {
+	target, rest, err := cmd.Root().Find(args)
+	if err == nil {
+		err = subcommand(target, rest)
+	}
+	if err != nil {
+		return err
+	}
+	target.InitDefaultHelpFlag()
+	return target.Help()
+}
+
+// operands holds the arguments to what the usage line says of them: those in brackets may
+// be left out.
+func operands(cmd *cobra.Command, args []string) error {
+	want := strings.Fields(cmd.Use)[1:]
+	switch {
+	case len(args) < len(want) && !strings.HasPrefix(want[len(args)], "["):
+		return usagef("%s is missing", want[len(args)])
+	case len(args) > len(want) && !(len(want) > 0 && strings.HasSuffix(want[len(want)-1], "...]")):
+		return usagef("unexpected argument %q", args[len(want)])
+	}
+	return nil
+}
+
+// completeOperand completes names of files where the usage line has one.
+func completeOperand(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	want := strings.Fields(cmd.Use)[1:]
+	if len(args) < len(want) && want[len(args)] == "FILE" {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	if len(args) < len(want) && want[len(args)] == "DIR" {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func examples(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
+
+func (a *app) docsCommand() *cobra.Command {
+	man := &cobra.Command{
+		Use:     "man DIR",
+		Short:   "Write a manual page for each command into a directory",
+		Example: examples("patchlog docs man ~/.local/share/man/man1"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			return doc.GenManTree(root, &doc.GenManHeader{Source: "patchlog", Manual: "patchlog"}, args[0])
+		},
+	}
+	return family("docs", "Write documentation", man)
+}

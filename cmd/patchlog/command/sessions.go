@@ -1,0 +1,244 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) sessionsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sessions",
+		Short: "List the sessions",
+		Long: `They come in the order of app, user and session. With --json each line is
+{"key","app","user","session","seq","created"}, where seq is of the last record.`,
+		Example: examples(
+			"patchlog sessions",
+			"patchlog sessions --app shop --user ada",
+			"patchlog sessions --json | jq -r .key",
+		),
+	}
+	fs := cmd.Flags()
+	var opts store.ListOptions
+	fs.StringVar(&opts.App, "app", "", "this `APP`'s alone")
+	fs.StringVar(&opts.User, "user", "", "this `USER`'s alone")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.sessions(cmd.Context(), opts)
+	}
+	return cmd
+}
+
+func (a *app) statsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "stats KEY",
+		Short: "Show how large a session is, and how much of it a model sees",
+		Long: `Bytes are those of the text form: raw of the whole log, visible of the events that a model
+sees. Tokens are estimated, a quarter of the runes of texts, tool calls and results: raw as
+if no patch had been made. The prompt is the visible log's size, resting on the newest count
+that an event brought from its model (usageMetadata), if no patch was logged since. Below it
+stands what 'patchlog compact', or a program with the same means, has done.`,
+		Example: examples(
+			"patchlog stats shop/ada/4711",
+			"patchlog stats shop/ada/4711 --json | jq .tokens.visible",
+			"patchlog stats shop/ada/4711 --json | jq .compaction.last.ratio",
+		),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.stats(cmd.Context(), args[0])
+	}
+	return cmd
+}
+
+func (a *app) deleteCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "delete KEY",
+		Short: "Delete a session with its whole log",
+		Long: `This cannot be undone: what patches have hidden is gone as well. Values that sessions
+share (app: and user: keys) stay.`,
+		Example: examples("patchlog delete shop/ada/4711 --yes"),
+	}
+	fs := cmd.Flags()
+	yes := fs.Bool("yes", false, "you mean it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*yes {
+			return usagef("deleting cannot be undone; --yes is missing")
+		}
+		return a.delete(cmd.Context(), args[0])
+	}
+	return cmd
+}
+
+func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
+	return a.withStore(ctx, reads, func(s *store.Store) error {
+		t := newTable("session", "records", "created")
+		t.right[1] = true
+		damaged := 0
+		for i, err := range s.List(ctx, opts) {
+			switch {
+			case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
+				damaged++
+				if err := a.errs.line(a.errs.paint(red, "patchlog:"), " ", printable(err.Error())); err != nil {
+					return err
+				}
+				continue
+			case err != nil:
+				return err
+			}
+			if a.json {
+				err = a.out.document(struct {
+					Key     string    `json:"key"`
+					App     string    `json:"app"`
+					User    string    `json:"user"`
+					Session string    `json:"session"`
+					Seq     uint64    `json:"seq"`
+					Created time.Time `json:"created"`
+				}{i.Key.String(), i.Key.App, i.Key.User, i.Key.Session, i.Seq, i.Created})
+				if err != nil {
+					return err
+				}
+			}
+			t.add(cell{i.Key.String(), cyan}, cell{fmt.Sprint(i.Seq), plain}, cell{i.Created.Format(time.RFC3339), dim})
+		}
+		var err error
+		switch {
+		case a.json:
+		case len(t.rows) > 0:
+			err = a.out.table(t)
+		case damaged == 0:
+			err = a.out.line("no sessions")
+		}
+		if err == nil && damaged > 0 {
+			err = fmt.Errorf("%s: %w; patchlog verify says more", counted(damaged, "damaged session"), store.ErrCorrupt)
+		}
+		return err
+	})
+}
+
+// sizes are a figure of the whole log and of the visible part.
+type sizes struct {
+	Raw     int `json:"raw"`
+	Visible int `json:"visible"`
+}
+
+// stats are the figures of a session.
+type stats struct {
+	Key       string             `json:"key"`
+	Created   time.Time          `json:"created"`
+	Records   uint64             `json:"records"`
+	Patches   map[patch.Type]int `json:"patches"`
+	Skipped   int                `json:"skipped"`
+	Visible   int                `json:"visible"`
+	Bytes     sizes              `json:"bytes"`
+	Tokens    sizes              `json:"tokens"`
+	StateKeys int                `json:"stateKeys"`
+
+	Compaction compactionStats `json:"compaction"`
+}
+
+// measure reads the whole log.
+func (a *app) measure(ctx context.Context, s *store.Store, key store.Key) (stats, error) {
+	i, err := s.Info(ctx, key)
+	if err != nil {
+		return stats{}, err
+	}
+	session, err := s.Get(ctx, key)
+	if err != nil {
+		return stats{}, err
+	}
+	v := session.View
+	st := stats{
+		Key: key.String(), Created: i.Created, Records: v.Seq(), Patches: map[patch.Type]int{},
+		Skipped: v.SkippedCount(), Visible: v.Len(), StateKeys: len(session.Values()), Compaction: compactionOf(v),
+	}
+	st.Bytes.Visible, st.Tokens.Visible = sizeOf(v)
+	bar := a.progress("stats")
+	defer bar.end()
+	events := func(yield func(*patch.Event) bool) {
+		for r, readErr := range s.RawEvents(ctx, key, 1) {
+			if err = readErr; err != nil {
+				return
+			}
+			if r.Patch != nil {
+				st.Patches[r.Patch.Type()]++
+				st.Compaction.add(r)
+			}
+			st.Bytes.Raw += recordBytes(r)
+			bar.update(int64(r.Seq), int64(st.Records), counted(r.Seq, "record"))
+			if r.Event != nil && !yield(r.Event) {
+				return
+			}
+		}
+	}
+	st.Tokens.Raw = estimateTokens(iter.Seq[*patch.Event](events))
+	return st, err
+}
+
+func sizeOf(v fold.View) (bytes, tokens int) {
+	return textBytes(visible(v)), estimateTokens(visible(v))
+}
+
+// recordBytes returns how many bytes the record takes in the text form.
+func recordBytes(r patch.Record) int {
+	text, _ := r.MarshalJSON() // it fails for an empty record alone
+	return len(text) + 1
+}
+
+func (a *app) stats(ctx context.Context, keyText string) error {
+	return a.withSession(ctx, keyText, reads, func(s *store.Store, key store.Key) error {
+		st, err := a.measure(ctx, s, key)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			return a.out.document(st)
+		}
+		t := newTable("", "")
+		row := func(name, text string) { t.add(cell{name, dim}, cell{text, plain}) }
+		row("session", st.Key)
+		row("created", st.Created.Format(time.RFC3339))
+		row("records", fmt.Sprint(st.Records))
+		for _, kind := range slices.Sorted(maps.Keys(st.Patches)) {
+			row("  "+printable(string(kind)), fmt.Sprint(st.Patches[kind]))
+		}
+		row("skipped patches", fmt.Sprint(st.Skipped))
+		row("visible events", fmt.Sprint(st.Visible))
+		row("bytes", visibleOf(st.Bytes))
+		row("tokens, about", visibleOf(st.Tokens))
+		row("state keys", fmt.Sprint(st.StateKeys))
+		st.Compaction.rows(row)
+		return a.out.table(t)
+	})
+}
+
+func visibleOf(s sizes) string {
+	text := fmt.Sprintf("%s of %s visible", grouped(s.Visible), grouped(s.Raw))
+	if s.Raw > 0 {
+		text += fmt.Sprintf(" (%.0f %%)", 100*float64(s.Visible)/float64(s.Raw))
+	}
+	return text
+}
+
+func (a *app) delete(ctx context.Context, keyText string) error {
+	return a.withSession(ctx, keyText, writes, func(s *store.Store, key store.Key) error {
+		if err := s.Delete(ctx, key); err != nil {
+			return err
+		}
+		if a.json {
+			return a.out.document(struct {
+				Key     string `json:"key"`
+				Deleted bool   `json:"deleted"`
+			}{key.String(), true})
+		}
+		return a.out.linef("%s: deleted", key)
+	})
+}

@@ -1,0 +1,84 @@
+package command
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) verifyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "verify [KEY]",
+		Short: "Check that all that is stored fits together",
+		Long: `Every record is read, its checksum and place and the index of its ids are checked, and
+snapshots are compared with a fold of the whole log; without KEY also the file's own
+structure. What is wrong is listed, and the exit code is 1. With --json each line is
+{"key","seq","problem"}; seq is left out where no record is at fault.`,
+		Example: examples(
+			"patchlog verify",
+			"patchlog verify shop/ada/4711",
+		),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts store.VerifyOptions
+		if len(args) > 0 {
+			key, err := parseKey(args[0])
+			if err != nil {
+				return err
+			}
+			opts.Key = key
+		}
+		return a.withStore(cmd.Context(), reads, func(s *store.Store) error { return a.verify(cmd.Context(), s, opts) })
+	}
+	return cmd
+}
+
+type problemDocument struct {
+	Key     string `json:"key,omitempty"`
+	Seq     uint64 `json:"seq,omitempty"`
+	Problem string `json:"problem"`
+}
+
+func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptions) error {
+	sessions, problems := int64(0), 0
+	bar := a.quietProgress("verify")
+	defer bar.end()
+	opts.Progress = func(key store.Key) {
+		sessions++
+		bar.update(sessions, 0, fmt.Sprintf("%d sessions", sessions))
+	}
+	for p, err := range s.Verify(ctx, opts) {
+		if err != nil {
+			return err
+		}
+		problems++
+		if err := a.problem(p); err != nil {
+			return err
+		}
+	}
+	bar.end()
+	if problems > 0 {
+		return fmt.Errorf("%s found", counted(problems, "problem"))
+	}
+	if a.json {
+		return nil
+	}
+	if opts.Key != (store.Key{}) {
+		return a.out.linef("%s: nothing is wrong", opts.Key)
+	}
+	return a.out.linef("%s: nothing is wrong", counted(sessions, "session"))
+}
+
+func (a *app) problem(p store.Problem) error {
+	if !a.json {
+		return a.out.line(printable(p.String()))
+	}
+	doc := problemDocument{Seq: p.Seq, Problem: p.Err.Error()}
+	if p.Key != (store.Key{}) {
+		doc.Key = p.Key.String()
+	}
+	return a.out.document(doc)
+}

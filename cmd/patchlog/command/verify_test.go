@@ -1,0 +1,125 @@
+package command
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	bbolt "go.etcd.io/bbolt"
+)
+
+// damageDatabase changes the rows of a bucket that are of the session made first.
+func damageDatabase(t *testing.T, bucket string, change func(b *bbolt.Bucket, k, v []byte) error) {
+	t.Helper()
+	db, err := bbolt.Open(defaultDatabase, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucket))
+		rows := map[string][]byte{}
+		err := b.ForEach(func(k, v []byte) error {
+			if binary.BigEndian.Uint64(k) == 1 {
+				rows[string(k)] = bytes.Clone(v)
+			}
+			return nil
+		})
+		for k, v := range rows {
+			err = errors.Join(err, change(b, []byte(k), v))
+		}
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// verifyFails runs verify, which must find something, and returns the lines it prints.
+func verifyFails(t *testing.T, says string, args ...string) []string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), append([]string{"verify"}, args...))
+	if code != 1 || stderr.String() != "patchlog: "+says+"\n" {
+		t.Errorf("verify %q: exit code %d, stderr %q, want 1, %q", args, code, stderr.String(), says)
+	}
+	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
+}
+
+// What verify finds in a damaged database is listed, and the exit code is 1.
+func TestVerifyFindsDamage(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	must(t, twoEvents, "import", "a/u/t", "-")
+	damageDatabase(t, "records", func(b *bbolt.Bucket, k, v []byte) error {
+		if binary.BigEndian.Uint64(k[8:]) == 2 {
+			v[len(v)/2] ^= 1
+		}
+		return b.Put(k, v)
+	})
+	for _, args := range [][]string{nil, {"a/u/s"}} {
+		lines := verifyFails(t, "1 problem found", args...)
+		if len(lines) != 1 || !strings.HasPrefix(lines[0], "session a/u/s, record 2: ") || !strings.Contains(lines[0], "checksum") {
+			t.Errorf("verify %q: %q", args, lines)
+		}
+		lines = verifyFails(t, "1 problem found", append(args, "--json")...)
+		var doc struct {
+			Key     string
+			Seq     uint64
+			Problem string
+		}
+		if err := json.Unmarshal([]byte(lines[0]), &doc); err != nil || len(lines) != 1 {
+			t.Fatalf("verify %q --json: %q, %v", args, lines, err)
+		}
+		if doc.Key != "a/u/s" || doc.Seq != 2 || !strings.Contains(doc.Problem, "checksum") || strings.Contains(doc.Problem, "a/u/s") {
+			t.Errorf("verify %q --json: %+v", args, doc)
+		}
+	}
+	if out := must(t, "", "verify", "a/u/t"); out != "a/u/t: nothing is wrong\n" {
+		t.Errorf("verify of the other session: %q", out)
+	}
+}
+
+// A problem of the file as a whole names no session, and has none in JSON.
+func TestVerifyFindsDamagedStructure(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	damageDatabase(t, "ids", func(b *bbolt.Bucket, k, v []byte) error {
+		return b.Put(k, binary.BigEndian.AppendUint64(nil, 77))
+	})
+	lines := verifyFails(t, "3 problems found")
+	if len(lines) != 3 || strings.HasPrefix(lines[0], "session a/u/s") || !strings.Contains(lines[0], "record 77") {
+		t.Errorf("problems %q", lines)
+	}
+	lines = verifyFails(t, "3 problems found", "--json")
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(lines[0]), &doc); err != nil || len(doc) != 1 || doc["problem"] == nil {
+		t.Errorf("problem %q, %v", lines[0], err)
+	}
+	if lines := verifyFails(t, "2 problems found", "a/u/s"); len(lines) != 2 {
+		t.Errorf("problems %q", lines)
+	}
+}
+
+// A damaged session is named, the others are listed, and the exit code is 1.
+func TestSessionsBesideADamagedOne(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	must(t, twoEvents, "import", "a/u/t", "-")
+	damageDatabase(t, "records", func(b *bbolt.Bucket, k, v []byte) error {
+		if binary.BigEndian.Uint64(k[8:]) == 2 {
+			return b.Delete(k)
+		}
+		return nil
+	})
+	var stdout, stderr bytes.Buffer
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"sessions"})
+	if code != 1 || !strings.Contains(stderr.String(), "session a/u/s, record 2: corrupt") || !strings.Contains(stderr.String(), "1 damaged session") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
+	}
+	if !strings.Contains(stdout.String(), "a/u/t") || strings.Contains(stdout.String(), "a/u/s") {
+		t.Errorf("it lists\n%s", stdout.String())
+	}
+}

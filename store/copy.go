@@ -1,0 +1,257 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// CopyOptions say how to copy. The zero value means the defaults.
+type CopyOptions struct {
+	// DryRun finds out what a copy would do, and writes nothing.
+	DryRun bool
+}
+
+// Copied says what a copy did, or would do.
+type Copied struct {
+	Created bool   // the session was not there before
+	Added   int    // records that were not there before
+	Present int    // records that were there, as they are in the source
+	Seq     uint64 // of the last record of the copy: beyond the source's if it has gone on
+}
+
+// CopyFrom copies a session of another store under the same key: every record as it is, with
+// its seq, id, time and Go types, the initial state and the time of creation. Copying again
+// adds nothing, or what the source has got since. It fails with [ErrNotFound] if the source
+// has no such session, and with [ErrConflict] if neither the log that is here nor the source's
+// is the beginning of the other, or if they were created with another initial state.
+//
+// A copy that adds something writes the values of the session's shared scopes, as the source
+// has them, in the same commit. Both logs may be written to meanwhile; the copy ends with the
+// record that was the source's last when it started. The source's log is kept in memory. As
+// with [Store.Import], what is added to a session that is here is one commit, and a session
+// that is created is here with the last of several, as a whole.
+func (s *Store) CopyFrom(ctx context.Context, from *Store, key Key, opts CopyOptions) (Copied, error) {
+	if from == nil {
+		return Copied{}, fmt.Errorf("%w: the store to copy from is nil", ErrInvalid)
+	}
+	if err := key.Validate(); err != nil {
+		return Copied{}, err
+	}
+	p, m, err := from.copying(ctx, key)
+	if err != nil {
+		return Copied{}, fmt.Errorf("read the source: %w", err)
+	}
+	for {
+		head, there, err := s.head(ctx, key)
+		switch {
+		case errors.Is(err, ErrNotFound) && opts.DryRun:
+			return Copied{true, len(p.records), 0, uint64(len(p.records))}, nil
+		case errors.Is(err, ErrNotFound):
+			err = s.copyNew(ctx, key, m, p)
+			if errors.Is(err, ErrExists) { // it was created meanwhile
+				continue
+			}
+			return Copied{true, len(p.records), 0, uint64(len(p.records))}, err
+		case err != nil:
+			return Copied{}, err
+		case !sameState(there.initial, m.initial):
+			return Copied{}, fmt.Errorf("session %s: %w: it was created with another initial state", key, ErrConflict)
+		case opts.DryRun:
+			return s.wouldCopy(ctx, key, head, p)
+		}
+		done, err := s.commit(ctx, key, head.Creation, p)
+		if err != nil {
+			return Copied{}, err
+		}
+		return Copied{false, p.added, len(p.records) - p.added, done.View.Seq()}, nil
+	}
+}
+
+// copying is the plan to copy a log into a session that is there.
+type copying struct {
+	records []patch.Record
+	shared  []patch.Change // the values of the scopes
+	added   int            // how many records it adds
+}
+
+// copying reads what a copy of a session takes.
+func (s *Store) copying(ctx context.Context, key Key) (*copying, meta, error) {
+	head, m, err := s.head(ctx, key)
+	if err != nil {
+		return nil, meta{}, err
+	}
+	p := &copying{}
+	for page, err := range s.pages(ctx, key, head, 1, head.Last) {
+		if err != nil {
+			return nil, meta{}, err
+		}
+		p.records = append(p.records, page.records...)
+	}
+	scopes, err := s.scopes(ctx, key) // after the log: what its records share is among them
+	for name, value := range scopes {
+		p.shared = append(p.shared, patch.Change{Key: name, Value: value})
+	}
+	return p, m, err
+}
+
+func (p *copying) offers() []patch.Record { return p.records }
+
+func (p *copying) draft(d *draft) error {
+	if err := d.matchPrefix(differs); err != nil {
+		return err
+	}
+	if p.added = len(d.missing); p.added == 0 {
+		return nil
+	}
+	if err := d.addMissing(); err != nil {
+		return err
+	}
+	d.shared = nil
+	return d.share(p.shared)
+}
+
+func differs(i int) error {
+	return fmt.Errorf("%w: record %d is not the one of the source", ErrConflict, i+1)
+}
+
+// copyNew copies into a session that it creates.
+func (s *Store) copyNew(ctx context.Context, key Key, m meta, p *copying) error {
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	c, err := s.newSession(ctx, h, m.initial, m.created)
+	if err == nil {
+		_, err = c.offer(p.records, p.records)
+	}
+	if err != nil {
+		return fmt.Errorf("session %s: %w", key, err)
+	}
+	defer s.backend.Unstage(c.creation) // after the commit it does nothing
+	for i := range c.records {
+		if err := c.addUnjudged(i); err != nil {
+			return fmt.Errorf("session %s, record %d: %w", key, i+1, err)
+		}
+		if err := c.stage(); err != nil {
+			return err
+		}
+	}
+	c.shared = nil
+	if err := c.share(p.shared); err != nil {
+		return fmt.Errorf("session %s: %w", key, err)
+	}
+	if err := h.lock(ctx); err != nil {
+		return err
+	}
+	defer h.unlock()
+	return c.commit()
+}
+
+// wouldCopy says what a copy into a session that is there would do.
+func (s *Store) wouldCopy(ctx context.Context, key Key, head backend.Head, p *copying) (Copied, error) {
+	i := 0
+	for page, err := range s.pages(ctx, key, head, 1, min(head.Last, uint64(len(p.records)))) {
+		if err != nil {
+			return Copied{}, err
+		}
+		for _, there := range page.records {
+			if there.ID() != p.records[i].ID() || !patch.Same(there, p.records[i]) {
+				return Copied{}, fmt.Errorf("session %s: %w", key, differs(i))
+			}
+			i++
+		}
+	}
+	return Copied{false, len(p.records) - i, i, max(head.Last, uint64(len(p.records)))}, nil
+}
+
+// CopiedShared says what a copy of shared values did, or would do.
+type CopiedShared struct {
+	Added     int      // values that were not there before
+	Different []string // names of values that are there, but not as they are in the source
+}
+
+// CopyShared copies the values of all shared scopes (app: and user: keys) that are not here,
+// those of users without a session too. A value that is here stays as it is, and is reported
+// if the source has another one. All values of both stores are kept in memory. The values are
+// one commit. It fails with [ErrNotFound] if there is something to copy and no session here,
+// on whose log the commit could be made.
+func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (CopiedShared, error) {
+	if from == nil {
+		return CopiedShared{}, fmt.Errorf("%w: the store to copy from is nil", ErrInvalid)
+	}
+	given, err := from.backend.Shared(ctx, "")
+	if err != nil {
+		return CopiedShared{}, fmt.Errorf("read the source: %w", fromBackend(Key{}, err))
+	}
+	here, err := s.backend.Shared(ctx, "")
+	if err != nil {
+		return CopiedShared{}, fromBackend(Key{}, err)
+	}
+	byName := make(map[string]backend.Value, len(here))
+	for _, v := range here {
+		byName[v.Name] = v
+	}
+	var done CopiedShared
+	var missing []backend.Value
+	for _, v := range given {
+		value, err := sharedValue(v)
+		if err != nil {
+			return CopiedShared{}, fmt.Errorf("read the source: %w", err)
+		}
+		own, there := byName[v.Name]
+		if !there {
+			missing = append(missing, backend.Value{Name: v.Name, Data: v.Data})
+			continue
+		}
+		if mine, err := sharedValue(own); err != nil || !mine.Equal(value) {
+			done.Different = append(done.Different, strings.ReplaceAll(v.Name, partEnd, "/"))
+		}
+	}
+	if done.Added = len(missing); done.Added == 0 || opts.DryRun {
+		return done, nil
+	}
+	return done, s.putShared(ctx, missing)
+}
+
+// putShared writes shared values in a commit to some session that adds no record to it.
+func (s *Store) putShared(ctx context.Context, values []backend.Value) error {
+	for info, err := range s.List(ctx, ListOptions{}) {
+		if errors.Is(err, ErrCorrupt) {
+			continue
+		}
+		if err == nil {
+			err = s.putSharedOn(ctx, info.Key, values)
+		}
+		if errors.Is(err, ErrNotFound) { // it was deleted meanwhile
+			continue
+		}
+		return err
+	}
+	return fmt.Errorf("%w: there is no session to write shared values with", ErrNotFound)
+}
+
+func (s *Store) putSharedOn(ctx context.Context, key Key, values []backend.Value) error {
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	if err := h.lock(ctx); err != nil {
+		return err
+	}
+	defer h.unlock()
+	for {
+		head, _, err := s.head(ctx, key)
+		if err != nil {
+			return err
+		}
+		h.drop() // the commit changes the session's token
+		err = s.backend.Append(ctx, key.name(), backend.Batch{
+			Creation: head.Creation, After: head.Last, Seen: head.Token, Next: newToken(), Chain: head.Chain, Shared: values,
+		})
+		if s.shared && errors.Is(err, backend.ErrMoved) {
+			continue
+		}
+		return fromBackend(key, err)
+	}
+}

@@ -1,0 +1,344 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/memory"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+// Of what landed and was then deleted with its session nobody can say that it was not written:
+// its shared values are there.
+func TestPeersLandedThenDeleted(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		mine.late = func(do func() error) { e.no(do()); e.no(other.store.Delete(ctx, key)) }
+		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{"id":"b1","actions":{"stateDelta":{"app:x":2}}}`))
+		other.create(nil)
+		x, _ := other.get().Value("app:x")
+		if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) && x.String() == "2" {
+			e.Errorf("%v; but app:x is %v", err, x)
+		}
+		// creation
+		mine.late = func(do func() error) { e.no(do()); e.no(other.store.Delete(ctx, elsewhere)) }
+		_, err = e.store.Create(ctx, elsewhere, map[string]any{"app:x": 3})
+		x, _ = other.get().Value("app:x")
+		if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) && x.String() == "3" {
+			e.Errorf("%v; but app:x is %v", err, x)
+		}
+	})
+}
+
+type heldFail struct {
+	backend.Backend
+	free chan struct{}
+	n    int
+	mid  func()
+}
+
+func (h *heldFail) Append(ctx context.Context, session string, batch backend.Batch) error {
+	h.n++
+	switch h.n {
+	case 1:
+		<-h.free
+		err := h.Backend.Append(ctx, session, batch)
+		h.mid()
+		return err
+	case 2:
+		return errors.New("no connection to the server")
+	}
+	return h.Backend.Append(ctx, session, batch)
+}
+
+// What is said without having been written is said of the log as it is, also where the write of
+// the group around it failed.
+func TestPeersSayWhatIs(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		synctest.Test(e.T, func(t *testing.T) {
+			h := &heldFail{Backend: mine, free: make(chan struct{})}
+			h.mid = func() { other.append(say("o1")) } // record 5
+			s, err := store.New(h, e.opts)
+			e.no(err)
+			_, err = s.Get(ctx, key)
+			e.no(err)
+			five := uint64(5)
+			var wg sync.WaitGroup
+			wg.Go(func() { _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, say("first")); e.no(err) }) // 4
+			synctest.Wait()
+			var refused, failed, none error
+			var nothing, retry store.Committed
+			wg.Go(func() { _, refused = s.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &five}, say("m1")) })
+			synctest.Wait()
+			wg.Go(func() { nothing, none = s.AppendEvents(ctx, key, store.AppendOptions{}) })
+			synctest.Wait()
+			wg.Go(func() { retry, _ = s.AppendEvents(ctx, key, store.AppendOptions{}, says("a", 3)...) })
+			synctest.Wait()
+			wg.Go(func() { _, failed = s.AppendEvents(ctx, key, store.AppendOptions{}, say("m2")) })
+			synctest.Wait()
+			close(h.free)
+			wg.Wait()
+			var seq *store.SeqError
+			if errors.As(refused, &seq) && seq.Last != 5 {
+				t.Errorf("a true IfSeq is refused: %v", refused)
+			}
+			if failed == nil {
+				t.Error("a write without a connection succeeded")
+			}
+			e.no(none)
+			for _, c := range []store.Committed{nothing, retry} {
+				if shown := ids(c.View); !strings.HasPrefix(shown, "a1 a2 a3 first o1") {
+					t.Errorf("acknowledged with an old view: %s", shown)
+				}
+			}
+		})
+	})
+}
+
+// What was lost is written again, later in the log.
+func TestPeersLostHistoryRetried(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		before := mine.Backend
+		info, err := e.store.Info(ctx, key)
+		e.no(err)
+		e.append(say("x"))
+		mine.Backend = lostHistory(e, before, info)
+		s, err := store.New(mine.Backend, e.opts)
+		e.no(err)
+		for _, id := range []string{"y", "x"} {
+			_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
+			e.no(err)
+		}
+		session, err := e.store.Get(ctx, key)
+		if err != nil {
+			e.Errorf("Get: %v", err)
+		} else {
+			e.same("visible", ids(session.View), "a1 a2 a3 y x")
+		}
+		mine.Backend = before
+	})
+}
+
+// A snapshot of what a server has lost that took over since may reach it late. It shows by the
+// chain that it is of another log.
+func TestPeersSnapshotOfLostHistory(t *testing.T) {
+	first := &memory.Backend{}
+	opts := store.Options{Now: func() time.Time { return now }, Snapshots: snapshot.Policy{Every: 4, Share: 1}, Logger: slog.New(slog.DiscardHandler)}
+	mine := &snapLate{counted: &counted{Backend: first}, gate: make(chan struct{}), reached: make(chan struct{})}
+	e := &env{T: t, engine: first, backend: &storetest.Faulty{Backend: first}, opts: opts}
+	s, err := store.New(mine, opts)
+	e.no(err)
+	e.store = s
+	e.create(nil)
+	e.append(says("a", 3)...)
+	info, err := e.store.Info(ctx, key)
+	e.no(err)
+	e.apply(patch.NewSplice(0, 2)) // 4
+	e.append(says("lost", 2)...)   // the snapshot is due, and waits
+	<-mine.reached
+	promoted := lostHistory(e, first, info)
+	mine.counted.Backend = promoted
+	close(mine.gate) // the snapshot reaches the new primary
+	time.Sleep(50 * time.Millisecond)
+	opts.Snapshots.Every = -1
+	s2, err := store.New(promoted, opts)
+	e.no(err)
+	_, err = s2.AppendEvents(ctx, key, store.AppendOptions{}, says("x", 3)...)
+	e.no(err)
+	_, err = s2.AppendEvents(ctx, key, store.AppendOptions{}, says("z", 2)...)
+	e.no(err)
+	want, err := s2.View(ctx, key)
+	e.no(err)
+	s3, err := store.New(promoted, opts)
+	e.no(err)
+	got, err := s3.View(ctx, key)
+	if err != nil || e.viewText(got) != e.viewText(want) {
+		e.Errorf("got %v %s, want %s\n%s\n%s", err, ids(got), ids(want), e.viewText(got), e.viewText(want))
+	}
+}
+
+type snapLate struct {
+	*counted
+	gate    chan struct{}
+	reached chan struct{}
+	once    sync.Once
+}
+
+func (s *snapLate) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
+	s.once.Do(func() { close(s.reached) })
+	<-s.gate
+	return s.counted.Backend.PutSnapshot(ctx, session, creation, kept)
+}
+
+// busy is a backend whose Reads others do not wait for.
+type busy struct {
+	backend.Backend
+	during func()
+	reads  int
+	mu     sync.Mutex
+}
+
+func (b *busy) Read(ctx context.Context, session, creation string, from uint64, records, bytes int) ([]backend.Record, error) {
+	out, err := b.Backend.Read(ctx, session, creation, from, records, bytes)
+	b.reads++
+	if b.during != nil && b.reads < 400 {
+		b.during()
+	}
+	return out, err
+}
+
+// Reading the whole log for a revert takes one pass, however busy others are meanwhile.
+func TestPeersReadWhole(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		e.opts.Snapshots = snapshot.Policy{Every: 2, Share: 1}
+		snapper, err := store.New(&nocloseB{mine.Backend}, e.opts)
+		e.no(err)
+		_, err = snapper.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 2).WithID("p1"))
+		e.no(err)
+		_, err = snapper.AppendEvents(ctx, key, store.AppendOptions{}, says("s", 4)...)
+		e.no(err)
+		e.no(snapper.Close())
+		e.opts.Snapshots = snapshot.Policy{Every: -1}
+		b := &busy{Backend: mine}
+		s, err := store.New(b, e.opts)
+		e.no(err)
+		v, err := s.View(ctx, key)
+		e.no(err)
+		if v.Whole() {
+			e.Fatal("the view was not read from the snapshot")
+		}
+		n := 0
+		b.during = func() {
+			n++
+			other.append(say("n" + time.Duration(n).String()))
+			_, err := s.Get(ctx, key)
+			e.no(err)
+		}
+		_, err = s.Revert(ctx, key, store.BackOptions{}, "p1")
+		if b.reads > 20 {
+			e.Errorf("the revert took %d reads", b.reads)
+		}
+	})
+}
+
+type nocloseB struct{ backend.Backend }
+
+func (*nocloseB) Close() error { return nil }
+
+// An import with a patch sees what goes before it in the same commit.
+func TestImportInGroup(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(say("a1"), say("first"), say("b1"))
+		e.apply(patch.NewSplice(0, 1).WithID("p1"))
+		text := e.export()
+		e.no(e.store.Delete(ctx, key))
+		e.create(nil)
+		e.append(say("a1"))
+		var out outcome
+		var err error
+		e.inGroup(storetest.Plan{},
+			e.appending(&out, store.AppendOptions{}, say("b1")),
+			func() { _, err = e.store.Import(ctx, key, strings.NewReader(text), store.ImportOptions{}) },
+		)
+		if err != nil {
+			e.Errorf("import: %v", err)
+		}
+	})
+}
+
+type stuck struct {
+	backend.Backend
+	free chan struct{}
+	n    int
+}
+
+func (h *stuck) Append(ctx context.Context, session string, batch backend.Batch) error {
+	h.n++
+	if h.n == 1 {
+		<-h.free
+	}
+	if h.n == 2 { // the server does not answer
+		select {
+		case <-ctx.Done():
+			return &backend.UnknownError{Cause: ctx.Err()}
+		case <-time.After(time.Hour):
+		}
+	}
+	return h.Backend.Append(ctx, session, batch)
+}
+
+// A call ends with its context, though it shares a commit with one that waits on.
+func TestPeersLeave(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		synctest.Test(e.T, func(t *testing.T) {
+			h := &stuck{Backend: mine, free: make(chan struct{})}
+			s, err := store.New(h, e.opts)
+			e.no(err)
+			var wg sync.WaitGroup
+			wg.Go(func() { s.AppendEvents(ctx, key, store.AppendOptions{}, say("first")) })
+			synctest.Wait()
+			began := time.Now()
+			wg.Go(func() {
+				limited, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				_, err := s.AppendEvents(limited, key, store.AppendOptions{}, say("m1"))
+				if took := time.Since(began); took > time.Minute {
+					t.Errorf("a call with a second to go took %v: %v", took, err)
+				}
+			})
+			synctest.Wait()
+			wg.Go(func() { s.AppendEvents(ctx, key, store.AppendOptions{}, say("m2")) })
+			synctest.Wait()
+			close(h.free)
+			wg.Wait()
+		})
+	})
+}
+
+type pickHook struct {
+	backend.Backend
+	during func()
+}
+
+func (p *pickHook) Pick(ctx context.Context, session, creation string, seqs []uint64, most int) ([]backend.Record, error) {
+	out, err := p.Backend.Pick(ctx, session, creation, seqs, most)
+	if d := p.during; d != nil {
+		p.during = nil
+		d()
+	}
+	return out, err
+}
+
+// Records that were read of a session that has been created again since are not taken for its.
+func TestPeersCreateAgain(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		h := &pickHook{Backend: mine}
+		s, err := store.New(h, e.opts)
+		e.no(err)
+		e.apply(patch.NewSplice(0, 1).WithID("p1"))
+		text := strings.ReplaceAll(e.export(), "this is a1", "this is the other a1")
+		_, err = s.View(ctx, key)
+		e.no(err)
+		h.during = func() {
+			e.no(other.store.Delete(ctx, key))
+			other.importText("f", text)
+		}
+		_, err = s.Revert(ctx, key, store.BackOptions{}, "p1")
+		e.no(err)
+		v, err := s.View(ctx, key)
+		e.no(err)
+		if mine, theirs := e.viewText(v), other.viewText(other.view()); mine != theirs {
+			t.Errorf("two stores show\n%s\nand\n%s", mine, theirs)
+		}
+	})
+}

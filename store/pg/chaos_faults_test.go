@@ -1,0 +1,357 @@
+// Every fault of the network at every exchange of a script. The tests take each third
+// exchange, a ninth with -short, and with PATCHLOG_CHAOS set all of them:
+//
+//	PATCHLOG_CHAOS=1s go test -run TestEveryFault -timeout 1h -v .
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+)
+
+// script is some calls through a network that breaks, each repeated until it is done.
+type script struct {
+	t     *testing.T
+	name  string
+	dsn   string // through the proxy
+	s     *store.Store
+	truth *store.Store // on a connection that does not break
+
+	unknown, failed int
+	slowest         time.Duration
+}
+
+const (
+	faultTimeout = 400 * time.Millisecond // of a statement, and of connecting
+	callTimeout  = 2 * time.Second
+)
+
+// until repeats a call until it is done. settled says which refusals mean that it was done
+// before, by a try whose outcome was unknown; nothing checks that a try which says that it
+// did nothing did not.
+func (x *script) until(what string, call func(ctx context.Context) error, settled error, nothing func() error) {
+	x.t.Helper()
+	unknown := false
+	for range 40 {
+		within, stop := context.WithTimeout(ctx, callTimeout)
+		began := time.Now()
+		err := call(within)
+		stop()
+		took := time.Since(began)
+		x.slowest = max(x.slowest, took)
+		if took > callTimeout+time.Second {
+			x.t.Errorf("%s: %s took %v", x.name, what, took)
+		}
+		switch kind := kindOf(err); {
+		case err == nil:
+			return
+		case unknown && settled != nil && errors.Is(err, settled):
+			return
+		case kind == "unknown":
+			x.unknown++
+			unknown = true
+		case kind == "failed":
+			x.failed++
+			if nothing != nil && !unknown {
+				if wrong := nothing(); wrong != nil {
+					x.t.Errorf("%s: %s says %q, but %v", x.name, what, err, wrong)
+				}
+			}
+			time.Sleep(5 * time.Millisecond)
+		default:
+			x.t.Errorf("%s: %s is refused: %v", x.name, what, err)
+			return
+		}
+	}
+	x.t.Errorf("%s: %s is never done", x.name, what)
+}
+
+func (x *script) open() {
+	x.until("open", func(ctx context.Context) (err error) {
+		x.s, err = pg.Open(ctx, x.dsn, store.Options{Snapshots: snapshot.Policy{Every: 4}, Logger: slog.New(slog.DiscardHandler)},
+			pg.Options{MaxConns: 3, StatementTimeout: faultTimeout, ConnectTimeout: faultTimeout, Logger: slog.New(slog.DiscardHandler)})
+		return err
+	}, nil, nil)
+}
+
+// absent checks that none of the ids is in the log.
+func (x *script) absent(key store.Key, ids ...string) func() error {
+	return func() error {
+		for record, err := range x.truth.RawEvents(ctx, key, 1) {
+			if err != nil {
+				return err
+			}
+			if slices.Contains(ids, record.ID()) {
+				return fmt.Errorf("%s is record %d", record.ID(), record.Seq)
+			}
+		}
+		return nil
+	}
+}
+
+func (x *script) notThere(key store.Key) func() error {
+	return func() error {
+		if _, err := x.truth.Info(ctx, key); !errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("the session is there (%v)", err)
+		}
+		return nil
+	}
+}
+
+func (x *script) run() {
+	key, forked := keyOf(x.name), keyOf(x.name+" forked")
+	key.App, forked.App = x.name, x.name
+	x.open()
+	if x.s == nil {
+		return
+	}
+	appends := func(app string, ids ...string) {
+		x.t.Helper()
+		var events []*patch.Event
+		for _, id := range ids {
+			events = append(events, chaosEvent(id, app))
+		}
+		x.until("append "+strings.Join(ids, " "), func(ctx context.Context) error {
+			_, err := x.s.AppendEvents(ctx, key, store.AppendOptions{}, events...)
+			return err
+		}, nil, x.absent(key, ids...))
+	}
+	get := func(key store.Key, want string) {
+		x.t.Helper()
+		x.until("get", func(ctx context.Context) error {
+			session, err := x.s.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			if got := visibleIDs(session); got != want {
+				x.t.Errorf("%s: a Get shows %q, want %q", x.name, got, want)
+			}
+			if hot, _ := session.Value("app:hot"); hot.Any() != x.name {
+				x.t.Errorf("%s: app:hot is %v", x.name, hot)
+			}
+			return nil
+		}, nil, nil)
+	}
+	x.until("create", func(ctx context.Context) error {
+		_, err := x.s.Create(ctx, key, map[string]any{"k": 1})
+		return err
+	}, store.ErrExists, x.notThere(key))
+	appends("", "a1", "a2")
+	appends(x.name, "a3")
+	x.until("patch", func(ctx context.Context) error {
+		_, err := x.s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p1"))
+		return err
+	}, nil, x.absent(key, "p1"))
+	x.until("revert", func(ctx context.Context) error {
+		_, err := x.s.Revert(ctx, key, store.BackOptions{}, "p1")
+		return err
+	}, store.ErrBlocked, func() error {
+		if info, err := x.truth.Info(ctx, key); err != nil || info.Seq != 4 {
+			return fmt.Errorf("the log has %d records (%v)", info.Seq, err)
+		}
+		return nil
+	})
+	get(key, "a1 a2 a3")
+	appends("", "a4", "a5", "a6")
+	_ = x.s.Close()
+	x.s = nil
+	if x.open(); x.s == nil {
+		return
+	}
+	defer x.s.Close()
+	get(key, "a1 a2 a3 a4 a5 a6")
+	x.until("fork", func(ctx context.Context) error {
+		_, err := x.s.Fork(ctx, key, forked, store.ForkOptions{})
+		return err
+	}, store.ErrExists, x.notThere(forked))
+	get(forked, "a1 a2 a3 a4 a5 a6")
+	x.until("delete", func(ctx context.Context) error { return x.s.Delete(ctx, forked) }, store.ErrNotFound, func() error {
+		_, err := x.truth.Info(ctx, forked)
+		return err
+	})
+
+	// The truth.
+	session, err := x.truth.Get(ctx, key)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if got := visibleIDs(session); got != "a1 a2 a3 a4 a5 a6" || session.View.Seq() != 8 {
+		x.t.Errorf("%s: in the end there are %s, of %d records", x.name, got, session.View.Seq())
+	}
+	if err := x.notThere(forked)(); err != nil {
+		x.t.Errorf("%s: the fork is deleted, but %v", x.name, err)
+	}
+}
+
+func visibleIDs(session store.Session) string {
+	var ids []string
+	for _, e := range session.View.Events() {
+		ids = append(ids, e.ID())
+	}
+	return strings.Join(ids, " ")
+}
+
+func TestEveryFault(t *testing.T) {
+	dsn := quick(t)
+	truth, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer truth.Close()
+	p, through := newProxy(t, dsn+" application_name=faulty")
+	run := func(name string) *script {
+		x := &script{t: t, name: name, dsn: through, truth: truth}
+		x.run()
+		return x
+	}
+	p.plan(0, "")
+	run("no fault")
+	exchanges := p.count()
+	step := 3
+	switch {
+	case os.Getenv("PATCHLOG_CHAOS") != "":
+		step = 1
+	case testing.Short():
+		step = 9
+	}
+	base := runtime.NumGoroutine()
+	for i, what := range []fault{refuse, resetBefore, resetAfter, delay, halfOpen} {
+		began := time.Now()
+		unknown, failed, cases := 0, 0, 0
+		slowest := time.Duration(0)
+		for n := 1 + i%step; n <= exchanges; n += step {
+			p.plan(n, what)
+			x := run(fmt.Sprint(what, " at ", n))
+			if p.count() >= n { // snapshots are written by the way
+				cases++
+			}
+			unknown, failed, slowest = unknown+x.unknown, failed+x.failed, max(slowest, x.slowest)
+		}
+		t.Logf("%s: at %d of %d exchanges, %d calls failed, of %d the outcome was unknown, the slowest took %v, all %v",
+			what, cases, exchanges, failed, unknown, slowest.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+		switch {
+		case cases < exchanges/step/2:
+			t.Errorf("%s: at %d of %d exchanges only", what, cases, exchanges)
+		case (what == refuse || what == resetBefore || what == halfOpen) && unknown+failed == 0:
+			t.Errorf("%s: no call failed", what)
+		}
+	}
+	p.plan(0, "")
+	p.close()
+	leaks(t, dsn, base)
+	for problem, err := range truth.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("%v %v", problem, err)
+	}
+	b := open(t, dsn, pg.Options{})
+	if err := b.Check(ctx); err != nil {
+		t.Errorf("Check: %v", err)
+	}
+}
+
+// leaks checks that there are no more goroutines than before the proxy was there, and no
+// connection through it. Its own are gone.
+func leaks(t *testing.T, dsn string, base int) {
+	t.Helper()
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	goroutines, connections := 0, 0
+	for range 500 {
+		if err := c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'faulty'").Scan(&connections); err != nil {
+			t.Fatal(err)
+		}
+		if goroutines = runtime.NumGoroutine(); goroutines <= base && connections == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	stacks := make([]byte, 1<<20)
+	t.Errorf("%d goroutines, %d before, and %d connections are left: %s", goroutines, base, connections, stacks[:runtime.Stack(stacks, true)])
+}
+
+// A call whose context ends returns soon, though nothing comes from the server any more and
+// nothing says that nothing will.
+func TestDeadlineOverDeadNetwork(t *testing.T) {
+	dsn := quick(t)
+	base := runtime.NumGoroutine()
+	p, through := newProxy(t, dsn+" application_name=faulty")
+	s, err := pg.Open(ctx, through, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := keyOf("s")
+	if _, err := s.Create(ctx, key, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent("a", "")); err != nil {
+		t.Fatal(err)
+	}
+	p.plan(1, allHalfOpen)
+	id := 0
+	for name, call := range map[string]func(ctx context.Context) error{
+		"get":    func(ctx context.Context) error { _, err := s.Get(ctx, key); return err },
+		"info":   func(ctx context.Context) error { _, err := s.Info(ctx, key); return err },
+		"delete": func(ctx context.Context) error { return s.Delete(ctx, key) },
+		"create": func(ctx context.Context) error { _, err := s.Create(ctx, keyOf("other"), nil); return err },
+		"append": func(ctx context.Context) error {
+			id++
+			_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(fmt.Sprint("b", id), ""))
+			return err
+		},
+		"patch": func(ctx context.Context) error {
+			_, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1))
+			return err
+		},
+		"fork": func(ctx context.Context) error {
+			_, err := s.Fork(ctx, key, keyOf("fork"), store.ForkOptions{})
+			return err
+		},
+		"rewind": func(ctx context.Context) error {
+			_, err := s.Rewind(ctx, key, store.BackOptions{}, "nobody's")
+			return err
+		},
+	} {
+		for _, cancelled := range []bool{false, true} {
+			within, stop := context.WithTimeout(ctx, 200*time.Millisecond)
+			wanted := context.DeadlineExceeded
+			if cancelled {
+				within, stop = context.WithCancel(ctx)
+				time.AfterFunc(200*time.Millisecond, stop)
+				wanted = context.Canceled
+			}
+			began := time.Now()
+			err := call(within)
+			stop()
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%s (cancelled: %v) took %v: %v", name, cancelled, took, err)
+			}
+			if !errors.Is(err, wanted) {
+				t.Errorf("%s (cancelled: %v): %v", name, cancelled, err)
+			}
+		}
+	}
+	began := time.Now()
+	_ = s.Close()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	p.close()
+	leaks(t, dsn, base)
+}

@@ -1,0 +1,97 @@
+package pg_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+)
+
+// A connection is lost while the server waits for the session's row on behalf of an append,
+// which it makes later all the same. The store says nothing about it that is not true.
+func TestFenceWhileServerWaits(t *testing.T) { cutWhileServerWaits(t, "", 0) }
+
+// Without a fence it says that it wrote nothing, and the model knows better.
+func TestFenceControl(t *testing.T) { cutWhileServerWaits(t, "unfenced", 1) }
+
+func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
+	dsn := quick(t)
+	p, through := newProxy(t, dsn)
+	p.uncancelled = true
+	b, err := pg.OpenBackend(ctx, through, pg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := store.New(flaw(b, flawed), store.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Close()
+	other, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	began := time.Now()
+	var history []event
+	see := func(s *store.Store, c call) {
+		c.Session = "s"
+		from := time.Since(began).Nanoseconds()
+		r, _ := do(s, c, fold.View{})
+		history = append(history, event{call: c, reply: r, from: from, to: time.Since(began).Nanoseconds()})
+		t.Log(history[len(history)-1])
+	}
+	see(mine, call{Op: "create"})
+	see(mine, call{Op: "append", IDs: []string{"a"}})
+
+	holder, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close(ctx)
+	tx, err := holder.Begin(ctx)
+	if err == nil {
+		_, err = tx.Exec(ctx, "SELECT num FROM patchlog.sessions FOR UPDATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		see(mine, call{Op: "append", IDs: []string{"x"}})
+	}()
+	waits := func(n int) {
+		for range 1000 {
+			var waiting int
+			if err := holder.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&waiting); err != nil {
+				t.Fatal(err)
+			}
+			if waiting == n {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		t.Fatalf("there are never %d statements waiting for a lock", n)
+	}
+	waits(1)
+	p.cut()
+	select {
+	case <-done: // without having waited
+	case <-time.After(500 * time.Millisecond):
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	waits(0)
+	see(other, call{Op: "get"})
+	if violations := judgeHistory(t, history); len(violations) != wanted {
+		t.Errorf("%d violations, want %d: %v", len(violations), wanted, violations)
+	}
+}

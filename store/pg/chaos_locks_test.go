@@ -1,0 +1,199 @@
+package pg_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+)
+
+// Four processes append to a thousand sessions in random groups, and each append sets the
+// same shared value: no two transactions wait for each other, and all is there in the end.
+func TestLockOrder(t *testing.T) {
+	sessions, each := 1000, 20
+	if testing.Short() {
+		sessions, each = 200, 10
+	}
+	const clients = 24
+	dsn := quick(t)
+	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for n := i; n < sessions; n += 16 {
+				if _, err := s.Create(ctx, keyOf(fmt.Sprint(n)), nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var mu sync.Mutex
+	acknowledged := make([]map[string]uint64, sessions)
+	last := map[string]bool{}
+	for n := range acknowledged {
+		acknowledged[n] = map[string]uint64{}
+	}
+	began := time.Now()
+	l := newLoad(t, dsn, "", 4, clients)
+	for i, w := range l.workers {
+		for client := range clients {
+			wg.Go(func() {
+				random := rand.New(rand.NewPCG(1, uint64(i*100+client)))
+				for k := range each {
+					n, id := random.IntN(sessions), fmt.Sprint(i, ".", client, ".", k)
+					if random.IntN(4) == 0 {
+						n %= 8 // some that all are after
+					}
+					r := w.do(call{Session: fmt.Sprint(n), Op: "append", IDs: []string{id}, App: id})
+					if r.Kind != "done" || len(r.Seqs) != 1 {
+						t.Errorf("an append: %s: %s", r.Kind, r.Err)
+						continue
+					}
+					mu.Lock()
+					acknowledged[n][id] = r.Seqs[0]
+					last[id] = true
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	took := time.Since(began)
+	records := 0
+	for n, ids := range acknowledged {
+		for record, err := range s.RawEvents(ctx, keyOf(fmt.Sprint(n)), 1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if records++; ids[record.ID()] != record.Seq {
+				t.Errorf("session %d: record %d is %s, which was acknowledged as %d", n, record.Seq, record.ID(), ids[record.ID()])
+			}
+			delete(ids, record.ID())
+		}
+		for id := range ids {
+			t.Errorf("session %d: %s was acknowledged and is not there", n, id)
+		}
+	}
+	session, err := s.Get(ctx, keyOf("0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hot, _ := session.Value("app:hot"); !last[hot.Any().(string)] {
+		t.Errorf("app:hot is %v", hot)
+	}
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	var deadlocks int
+	if err := c.QueryRow(ctx, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d records of %d sessions in %v, %d deadlocks", records, sessions, took.Round(time.Millisecond), deadlocks)
+	if deadlocks > 0 {
+		t.Errorf("the server ended %d deadlocks", deadlocks)
+	}
+}
+
+// Sessions whose rows another transaction keeps locked hold up their own writers and nobody
+// else: neither their readers, nor a session that many read, nor its writers.
+func TestSlowSessions(t *testing.T) {
+	for _, slow := range []int{1, 12} { // fewer and more than there are connections
+		t.Run(fmt.Sprint(slow), func(t *testing.T) {
+			dsn := quick(t)
+			s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			var large []string
+			for n := range 1500 {
+				large = append(large, fmt.Sprint("large", n))
+			}
+			for session, ids := range map[string][]string{"hot": {"a", "b"}, "large": large} {
+				for _, op := range []string{"create", "append"} {
+					if r, _ := do(s, call{Session: session, Op: op, IDs: ids}, store.Session{}.View); r.Kind != "done" {
+						t.Fatal(r.Err)
+					}
+				}
+			}
+			for n := range slow {
+				if r, _ := do(s, call{Session: fmt.Sprint("slow ", n), Op: "create"}, store.Session{}.View); r.Kind != "done" {
+					t.Fatal(r.Err)
+				}
+			}
+			holder, err := pgx.Connect(ctx, dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer holder.Close(ctx)
+			tx, err := holder.Begin(ctx)
+			if err == nil {
+				_, err = tx.Exec(ctx, "SELECT num FROM patchlog.sessions WHERE position('slow'::bytea IN name) > 0 FOR UPDATE")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var writers, readers sync.WaitGroup
+			for n := range slow {
+				writers.Go(func() {
+					if r, _ := do(s, call{Session: fmt.Sprint("slow ", n), Op: "append", IDs: []string{"x"}}, store.Session{}.View); r.Kind != "done" {
+						t.Errorf("the slow append: %s: %s", r.Kind, r.Err)
+					}
+				})
+			}
+			time.Sleep(200 * time.Millisecond) // they wait
+			within, stop := context.WithTimeout(ctx, 5*time.Second)
+			began := time.Now()
+			get := func(session string, times int) {
+				readers.Go(func() {
+					for range times {
+						if _, err := s.Get(within, keyOf(session)); err != nil {
+							t.Errorf("a Get of %s after %v: %v", session, time.Since(began), err)
+							return
+						}
+					}
+				})
+			}
+			for n := range 64 {
+				get("hot", 20)
+				if n < 8 {
+					get("slow 0", 5)
+					get("large", 2)
+				}
+			}
+			readers.Go(func() {
+				for n := range 20 {
+					if r, _ := do(s, call{Session: "hot", Op: "append", IDs: []string{fmt.Sprint("c", n)}, Timeout: 5 * time.Second}, store.Session{}.View); r.Kind != "done" {
+						t.Errorf("an append to the hot session: %s: %s", r.Kind, r.Err)
+					}
+				}
+			})
+			readers.Wait()
+			stop()
+			t.Logf("1376 Gets and 20 appends in %v, while %d sessions were locked", time.Since(began).Round(time.Millisecond), slow)
+			var waiting int
+			if err := tx.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&waiting); err != nil || waiting == 0 {
+				t.Errorf("%d statements wait for a lock (%v): the slow ones were not", waiting, err)
+			}
+			if err := tx.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			writers.Wait()
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package pg_test
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fuzz/machine"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/pg"
+)
+
+// checks draws a property so often, unless the command line says how often:
+//
+//	go test -run TestMachine -rapid.checks=2000 -timeout=2h
+func checks(t *testing.T, n, short int) {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
+	if given {
+		return
+	}
+	if testing.Short() {
+		n = short
+	}
+	f := flag.Lookup("rapid.checks")
+	before := f.Value.String()
+	t.Cleanup(func() { _ = f.Value.Set(before) })
+	if err := f.Value.Set(fmt.Sprint(n)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Two and three stores on one schema, one on bbolt and the reference model go through the
+// same random operations; each answer and each state in between must be the model's.
+func TestMachine(t *testing.T) {
+	for _, peers := range []int{2, 3} {
+		t.Run(fmt.Sprint(peers, " peers"), func(t *testing.T) {
+			checks(t, 6, 2)
+			dsn := quick(t)
+			machine.Check(t, func(t *rapid.T) []backend.Backend {
+				var all []backend.Backend
+				for range peers {
+					b, err := pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 4})
+					if err != nil {
+						t.Fatal(err)
+					}
+					all = append(all, b)
+				}
+				return all
+			})
+		})
+	}
+}
