@@ -247,7 +247,9 @@ func TestEveryFault(t *testing.T) {
 		switch {
 		case cases < exchanges/step/2:
 			t.Errorf("%s: at %d of %d exchanges only", what, cases, exchanges)
-		case (what == refuse || what == resetBefore || what == halfOpen) && unknown+failed == 0:
+		// What was cut off while a statement was prepared is repeated: a few exchanges may be
+		// such alone.
+		case (what == refuse || what == resetBefore && step == 1 || what == halfOpen) && unknown+failed == 0:
 			t.Errorf("%s: no call failed", what)
 		}
 	}

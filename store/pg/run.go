@@ -70,6 +70,7 @@ func (b *Backend) call(ctx context.Context, e effect, work func(ctx context.Cont
 // transaction, returns the errors of the driver as they are, and nil for every outcome that
 // is an answer.
 func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
+	open := false // whether one that is not known to have failed came before
 	for n := 1; ; n++ {
 		sent, late, err := b.once(ctx, work)
 		if err == nil {
@@ -93,9 +94,14 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 				return err
 			}
 			return &backend.UnknownError{Cause: err}
+		case v == unknown:
+			open = true
 		}
 		if n >= tries || late || ctx.Err() != nil {
-			return why(ctx, late, err)
+			if err = why(ctx, late, err); open && e == repeats {
+				err = &backend.UnknownError{Cause: err}
+			}
+			return err
 		}
 		pause := time.Millisecond << min(n, 6)
 		select {

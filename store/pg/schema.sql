@@ -70,3 +70,4 @@ CREATE TABLE patchlog.leases (
     owner bytea NOT NULL,
     until timestamptz NOT NULL
 );
+CREATE INDEX leases_until ON patchlog.leases (until);
