@@ -18,24 +18,26 @@ type costs struct {
 	walPass  int // BenchmarkPostgresCompact, wal-B/op
 	walLease int // BenchmarkPostgresLease, wal-B/op
 
-	table int // bytes of tables and indexes a record: BenchmarkPostgresSize, grown-B/event
-	heap  int // bytes in memory a visible event of a session in use: BenchmarkPostgresSize, heap-B/session / 100
+	table int     // bytes of tables and indexes a record: BenchmarkPostgresSize, grown-B/event
+	most  float64 // durable events a second, clients and server on 2 cores: BenchmarkPostgresWriters/sessions=1000/how=adk
+	heap  int     // bytes in memory a visible event of a session in use: BenchmarkPostgresSize, heap-B/session / 100
 }
 
 var measured = costs{
-	appendLone:  600 * time.Microsecond,
-	appendGroup: 50 * time.Microsecond,
-	getLone:     300 * time.Microsecond,
-	getGroup:    50 * time.Microsecond,
-	getCold:     1500 * time.Microsecond,
-	pass:        4400 * time.Microsecond,
-	lease:       300 * time.Microsecond,
-	walFirst:    5100,
-	walLater:    1150,
-	walPass:     3570,
-	walLease:    200,
-	table:       794,
-	heap:        1213,
+	appendLone:  375 * time.Microsecond,
+	appendGroup: 42 * time.Microsecond,
+	getLone:     340 * time.Microsecond,
+	getGroup:    25 * time.Microsecond,
+	getCold:     1400 * time.Microsecond,
+	pass:        3200 * time.Microsecond,
+	lease:       140 * time.Microsecond,
+	walFirst:    5080,
+	walLater:    1170,
+	walPass:     3640,
+	walLease:    235,
+	table:       790,
+	most:        20_000,
+	heap:        1210,
 }
 
 // profile is a session as the computation has it: none of this was measured.

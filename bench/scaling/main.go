@@ -19,6 +19,7 @@ type load struct {
 	events    float64 // a second
 	lone      float64 // busy cores if no two calls share a statement
 	group     float64 // and if as many do as when they were measured
+	commits   float64 // a second, if no two calls share one
 	log       float64 // bytes a second
 	hot       float64 // sessions in memory, each in one process
 	memory    float64 // bytes that these take in the clients, all together
@@ -39,9 +40,11 @@ func compute(sessions float64, c costs, p profile, s server) load {
 		events: rate * float64(p.events),
 		lone:   rate * (same + per(p.events, c.appendLone) + per(p.invocations, c.getLone)),
 		group:  rate * (same + per(p.events, c.appendGroup) + per(p.invocations, c.getGroup)),
-		log:    rate * wal,
-		hot:    rate * 2 * p.hot.Seconds(),
-		stored: sessions * float64((p.events+p.passes)*c.table),
+		// A pass is a patch, and a lease that is taken and given up.
+		commits: rate * float64(p.events+3*p.passes+2*p.invocations),
+		log:     rate * wal,
+		hot:     rate * 2 * p.hot.Seconds(),
+		stored:  sessions * float64((p.events+p.passes)*c.table),
 	}
 	l.memory = l.hot * float64(p.visible*c.heap)
 	l.processes = max(1, l.memory/each.cache)
@@ -60,6 +63,7 @@ func limits(c costs, p profile, s server, days float64) []limit {
 	return []limit{
 		{fmt.Sprintf("%.0f cores, each call by itself", s.cores), 1e6 * s.cores / l.lone},
 		{fmt.Sprintf("%.0f cores, calls that share statements", s.cores), 1e6 * s.cores / l.group},
+		{fmt.Sprintf("%s events a second, as on 2 cores", count(c.most)), 1e6 * c.most / l.events},
 		{fmt.Sprintf("%s of log a second", bytes(s.log)), 1e6 * s.log / l.log},
 		{fmt.Sprintf("%d connections, %d a process", s.connections, each.connections), 1e6 * float64(s.connections/each.connections) * each.cache / l.memory},
 		{fmt.Sprintf("%s stored, removed after %.0f days", bytes(s.storage), days), 1e6 * s.storage / (l.stored * days)},
@@ -75,8 +79,8 @@ func report(out io.Writer) {
 		fmt.Fprintln(w)
 	}
 	p := assumed
-	fmt.Fprintf(out, "A session: %d events in %v, %d invocations, %d compactions, %d cold Gets, %d events visible.\n", p.events, p.hot, p.invocations, p.passes, p.colds, p.visible)
-	fmt.Fprintf(out, "The busiest hour has %.0f times the mean. A checkpoint every %v.\n\n", p.peak, one.checkpoint)
+	fmt.Fprintf(out, "A session: %d events in %.0f h, %d invocations, %d compactions, %d cold Gets, %d events visible.\n", p.events, p.hot.Hours(), p.invocations, p.passes, p.colds, p.visible)
+	fmt.Fprintf(out, "The busiest hour has %.0f times the mean. A checkpoint every %.0f minutes.\n\n", p.peak, one.checkpoint.Minutes())
 	scales := []float64{1e4, 1e6, 1e8}
 	loads := make([]load, len(scales))
 	heads := []any{"sessions a day"}
@@ -95,6 +99,7 @@ func report(out io.Writer) {
 	row("events a second", func(l load) string { return count(l.events) })
 	row("busy cores, each call by itself", func(l load) string { return figure(l.lone) })
 	row("busy cores, calls that share statements", func(l load) string { return figure(l.group) })
+	row("commits a second, if none are shared", func(l load) string { return count(l.commits) })
 	row("log a second", func(l load) string { return bytes(l.log) })
 	row("sessions in memory", func(l load) string { return count(l.hot) })
 	row("memory of these, all processes", func(l load) string { return bytes(l.memory) })
@@ -104,7 +109,7 @@ func report(out io.Writer) {
 	w.Flush()
 	fmt.Fprintf(out, "\nOne server of %.0f cores, %s of disk:\n\n", one.cores, bytes(one.storage))
 	line("its limit", "is reached at sessions a day")
-	for _, l := range append(limits(measured, p, one, 30), limits(measured, p, one, 365)[4]) {
+	for _, l := range append(limits(measured, p, one, 30), limits(measured, p, one, 365)[5]) {
 		line(l.what, count(l.sessions))
 	}
 	w.Flush()
