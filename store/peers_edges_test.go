@@ -184,7 +184,6 @@ type busy struct {
 	backend.Backend
 	during func()
 	reads  int
-	mu     sync.Mutex
 }
 
 func (b *busy) Read(ctx context.Context, session, creation string, from uint64, records, bytes int) ([]backend.Record, error) {
@@ -224,6 +223,7 @@ func TestPeersReadWhole(t *testing.T) {
 			e.no(err)
 		}
 		_, err = s.Revert(ctx, key, store.BackOptions{}, "p1")
+		e.no(err)
 		if b.reads > 20 {
 			e.Errorf("the revert took %d reads", b.reads)
 		}
