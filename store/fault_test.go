@@ -282,6 +282,7 @@ func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 				e.is(err, store.ErrOutcomeUnknown)
 			} else { // a fence that takes says it all
 				e.is(err, storetest.ErrInjected)
+				e.backend.Plan(storetest.Plan{})
 			}
 			e.append(say("a1"), say("a2"))
 			e.same("visible", ids(e.view()), "a1 a2")

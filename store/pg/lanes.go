@@ -5,11 +5,14 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 )
 
-// lanes does the work of calls in groups, up to max groups at a time. A call that finds a
-// lane free is not delayed; the busier the lanes, the larger the groups. A group only ever
-// has calls that began before its work did.
+// lanes does the work of calls in groups, up to max groups at a time. A call that finds no
+// lane at work is not delayed; the busier the lanes, the larger the groups. Another lane
+// opens when calls have waited for as long as patience: large groups cost less, but one that
+// is slow must not hold up the others. A group only ever has calls that began before its
+// work did.
 type lanes[T any] struct {
 	max  int
 	fits func(waiting []T) int                // how many of the items make a group, at least one
@@ -17,9 +20,13 @@ type lanes[T any] struct {
 	cut  bool                                 // work may be cut short when the context of its only caller ends
 	run  sync.WaitGroup                       // the lanes at work
 
+	patience time.Duration
+
 	mu      sync.Mutex
 	waiting []place[T]
 	running int
+	served  int  // groups that have been begun
+	opening bool // a timer runs that may open a lane
 }
 
 type place[T any] struct {
@@ -29,11 +36,12 @@ type place[T any] struct {
 
 // do returns nil when the item has been worked on. An item that finds a lane free is worked on
 // here, under ctx, if that is no harm: to wake another goroutine takes as long as some
-// statements. Any other is worked on by a lane's own goroutine, and if ctx ends first the error is the context's: begun says
-// whether the work may have begun. It may then go on, and the item must be left alone.
+// statements. Any other is worked on by a lane's own goroutine, and if ctx ends first the
+// error is the context's: begun says whether the work may have begun. It may then go on, and
+// the item must be left alone.
 func (l *lanes[T]) do(ctx context.Context, item T) (begun bool, err error) {
 	l.mu.Lock()
-	free := l.running < l.max // then nobody waits
+	free := l.running == 0 || l.running < l.max && l.patience == 0 // then nobody waits
 	if free {
 		l.running++
 	}
@@ -47,6 +55,8 @@ func (l *lanes[T]) do(ctx context.Context, item T) (begun bool, err error) {
 	l.waiting = append(l.waiting, p)
 	if free {
 		l.run.Go(l.lane)
+	} else {
+		l.openLater()
 	}
 	l.mu.Unlock()
 	select {
@@ -62,6 +72,28 @@ func (l *lanes[T]) do(ctx context.Context, item T) (begun bool, err error) {
 	}
 	l.waiting = slices.Delete(l.waiting, i, i+1)
 	return false, ctx.Err()
+}
+
+// openLater has a lane opened if calls still wait after a while. The mutex is held.
+func (l *lanes[T]) openLater() {
+	if l.opening || l.running == l.max {
+		return
+	}
+	l.opening = true
+	served := l.served
+	time.AfterFunc(l.patience, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.opening = false
+		if len(l.waiting) == 0 {
+			return
+		}
+		if l.served == served && l.running < l.max { // the same calls wait as did then
+			l.running++
+			l.run.Go(l.lane)
+		}
+		l.openLater()
+	})
 }
 
 // next gives the caller's lane to those who wait, if any do.
@@ -93,6 +125,7 @@ func (l *lanes[T]) lane() {
 		n := l.fits(items)
 		group := slices.Clone(l.waiting[:n])
 		l.waiting = slices.Delete(l.waiting, 0, n)
+		l.served++
 		l.mu.Unlock()
 		l.work(context.Background(), items[:n]) // whoever leaves
 		for _, p := range group {

@@ -46,8 +46,9 @@ var (
 
 // How many groups of calls are worked on at a time.
 const (
-	appendLanes = 4
-	lookLanes   = 4
+	appendLanes    = 4
+	appendPatience = 2 * time.Millisecond // about what a commit takes
+	lookLanes      = 4
 )
 
 // Open opens a store on the database that dsn names: a URL or key words and values as libpq
@@ -83,7 +84,7 @@ func OpenBackend(ctx context.Context, dsn string, opts Options) (*Backend, error
 	b.schema = pgx.Identifier{b.opts.Schema}.Sanitize() + "."
 	b.texts = newTexts(b.sql)
 	b.prepares.Store(!modeGiven)
-	b.appends = &lanes[*change]{max: min(appendLanes, int(config.MaxConns)), fits: fits, work: b.appendGroup}
+	b.appends = &lanes[*change]{max: min(appendLanes, int(config.MaxConns)), fits: fits, work: b.appendGroup, patience: appendPatience}
 	b.looks = &lanes[*look]{max: min(lookLanes, int(config.MaxConns)), fits: fitsLooks, work: b.lookGroup, cut: true}
 	b.waiters = make(chan struct{}, max(1, config.MaxConns/2))
 	if err := b.prepare(ctx); err != nil {
