@@ -1,0 +1,59 @@
+package pg
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Calls that wait share the next group, and do not wait for longer than patience behind a
+// group that is slow, as far as there are lanes.
+func TestLanesOpenWhenOneIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var groups []int
+		l := &lanes[*int]{max: 3, patience: 2 * time.Millisecond, fits: func(w []*int) int { return len(w) },
+			work: func(_ context.Context, group []*int) {
+				mu.Lock()
+				groups = append(groups, len(group))
+				mu.Unlock()
+				time.Sleep(time.Duration(*group[0]))
+			}}
+		var calls sync.WaitGroup
+		began := time.Now()
+		call := func(work, most time.Duration) {
+			n := int(work)
+			calls.Go(func() {
+				if _, err := l.do(t.Context(), &n); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > most {
+					t.Errorf("a call took %v, want at most %v", took, most)
+				}
+			})
+			synctest.Wait()
+		}
+		call(time.Hour, time.Hour) // nobody is at work: at once
+		for range 5 {
+			call(time.Millisecond, 4*time.Millisecond)
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if len(groups) != 2 || groups[1] != 5 {
+			t.Errorf("groups of %v, want of 1 and 5", groups)
+		}
+		time.Sleep(10 * time.Millisecond)
+		began = time.Now()
+		call(time.Hour, time.Hour+5*time.Millisecond)
+		call(time.Hour, 2*time.Hour)
+		time.Sleep(10 * time.Millisecond)
+		call(0, 2*time.Hour) // all lanes are slow
+		calls.Wait()
+		l.run.Wait()
+		if l.running != 0 || l.opening {
+			t.Errorf("in the end %d lanes are at work, one opens: %v", l.running, l.opening)
+		}
+	})
+}
