@@ -22,9 +22,8 @@ func TestLanesOpenWhenOneIsSlow(t *testing.T) {
 				time.Sleep(time.Duration(*group[0]))
 			}}
 		var calls sync.WaitGroup
-		began := time.Now()
 		call := func(work, most time.Duration) {
-			n := int(work)
+			n, began := int(work), time.Now()
 			calls.Go(func() {
 				if _, err := l.do(t.Context(), &n); err != nil {
 					t.Error(err)
@@ -41,17 +40,20 @@ func TestLanesOpenWhenOneIsSlow(t *testing.T) {
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
+		mu.Lock()
 		if len(groups) != 2 || groups[1] != 5 {
 			t.Errorf("groups of %v, want of 1 and 5", groups)
 		}
+		mu.Unlock()
 		time.Sleep(10 * time.Millisecond)
-		began = time.Now()
 		call(time.Hour, time.Hour+5*time.Millisecond)
 		call(time.Hour, 2*time.Hour)
 		time.Sleep(10 * time.Millisecond)
 		call(0, 2*time.Hour) // all lanes are slow
 		calls.Wait()
 		l.run.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if l.running != 0 || l.opening {
 			t.Errorf("in the end %d lanes are at work, one opens: %v", l.running, l.opening)
 		}
