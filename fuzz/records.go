@@ -78,8 +78,8 @@ func (s *session) next(t *rapid.T) []patch.Record {
 				patches[0] = patches[0].WithBase(s.ref.PatchSeq())
 			}
 			if s.opts.Accepted {
-				if _, err := s.ref.CheckBatch(patches, false); err != nil {
-					continue
+				if _, err := s.ref.CheckBatch(patches, false); err != nil || s.ref.CheckAll(patches) != nil {
+					continue // one by one, and as one
 				}
 			}
 			var recs []patch.Record
