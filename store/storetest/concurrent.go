@@ -176,6 +176,7 @@ func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 		s.Errorf("a fence took: %v, and the batch landed: %v", took, landed)
 	}
 	if took {
+		s.want.sessions[name].token = b.Next + 2
 		return unknown
 	}
 	return nil
