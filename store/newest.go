@@ -60,6 +60,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	case head.Token == c.token:
 		return c, nil
 	}
+	chain := c.chain
 	records := make([]patch.Record, len(news.Records))
 	for i, raw := range news.Records {
 		r, err := decode(h.key, v.Seq()+1+uint64(i), raw)
@@ -67,23 +68,13 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 			return c, errElsewhere // reading it anew says what is wrong
 		}
 		records[i] = r
-		c.chain = c.chain.Add(patch.Checksum(raw.Data))
+		chain = chain.Add(patch.Checksum(raw.Data))
 	}
 	v, err := s.foldRecords(ctx, h.key, head.Creation, v, records)
-	if err == nil && v.Seq() < head.Last {
-		for page, pageErr := range s.pages(ctx, h.key, logOf(v), v.Seq()+1, head.Last) {
-			if err = pageErr; err != nil {
-				break
-			}
-			for _, data := range page.data {
-				c.chain = c.chain.Add(patch.Checksum(data))
-			}
-			if v, err = s.foldRecords(ctx, h.key, head.Creation, v, page.records); err != nil {
-				break
-			}
-		}
+	if err == nil { // what one look does not give, and whether all of it makes the head's chain
+		v, err = s.foldPages(ctx, h.key, head.Creation, v, s.pagesAfter(ctx, h.key, head, &chain, v.Seq()+1, head.Last), head.Last)
 	}
-	if need := (*fold.NeedError)(nil); errors.As(err, &need) || errors.Is(err, ErrCorrupt) || err == nil && c.chain != head.Chain {
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) || errors.Is(err, ErrCorrupt) {
 		return c, errElsewhere
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -120,18 +121,26 @@ func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *rep
 	if s.shared && r.snapshot > 0 && r.view.Seq() == r.snapshot {
 		pages = s.pagesAfter(ctx, key, head, &r.chain, r.view.Seq()+1, head.Last)
 	}
+	var err error
+	r.view, err = s.foldPages(ctx, key, head.Creation, r.view, pages, last)
+	return err
+}
+
+// foldPages folds the records of pages that follow the view, up to the one with the given
+// seq, and reads on to the pages' end. It returns as much of the view as there is in any case.
+func (s *Store) foldPages(ctx context.Context, key Key, creation string, v fold.View, pages iter.Seq2[page, error], last uint64) (fold.View, error) {
 	for page, err := range pages {
 		if err != nil {
-			return err
+			return v, err
 		}
 		for n := len(page.records); n > 0 && page.records[n-1].Seq > last; n-- {
 			page.records = page.records[:n-1]
 		}
-		if r.view, err = s.foldRecords(ctx, key, head.Creation, r.view, page.records); err != nil {
-			return err
+		if v, err = s.foldRecords(ctx, key, creation, v, page.records); err != nil {
+			return v, err
 		}
 	}
-	return nil
+	return v, nil
 }
 
 // foldRecords folds records that follow the view. What reverts among them bring back is
