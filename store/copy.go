@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -61,14 +62,22 @@ func (s *Store) CopyFrom(ctx context.Context, from *Store, key Key, opts CopyOpt
 			return Copied{}, err
 		case !sameState(there.initial, m.initial):
 			return Copied{}, fmt.Errorf("session %s: %w: it was created with another initial state", key, ErrConflict)
-		case opts.DryRun:
-			return s.wouldCopy(ctx, key, head, p)
 		}
-		done, err := s.commit(ctx, key, head.Creation, p)
+		var after fold.View
+		if opts.DryRun {
+			var d *draft
+			if _, d, err = s.preview(ctx, key, head.Creation, p); err == nil {
+				after = d.view
+			}
+		} else {
+			var done Committed
+			done, err = s.commit(ctx, key, head.Creation, p)
+			after = done.View
+		}
 		if err != nil {
 			return Copied{}, err
 		}
-		return Copied{false, p.added, len(p.records) - p.added, done.View.Seq()}, nil
+		return Copied{false, p.added, len(p.records) - p.added, after.Seq()}, nil
 	}
 }
 
@@ -148,23 +157,6 @@ func (s *Store) copyNew(ctx context.Context, key Key, m meta, p *copying) error 
 	}
 	defer h.unlock()
 	return c.commit()
-}
-
-// wouldCopy says what a copy into a session that is there would do.
-func (s *Store) wouldCopy(ctx context.Context, key Key, head backend.Head, p *copying) (Copied, error) {
-	i := 0
-	for page, err := range s.pages(ctx, key, head, 1, min(head.Last, uint64(len(p.records)))) {
-		if err != nil {
-			return Copied{}, err
-		}
-		for _, there := range page.records {
-			if there.ID() != p.records[i].ID() || !patch.Same(there, p.records[i]) {
-				return Copied{}, fmt.Errorf("session %s: %w", key, differs(i))
-			}
-			i++
-		}
-	}
-	return Copied{false, len(p.records) - i, i, max(head.Last, uint64(len(p.records)))}, nil
 }
 
 // CopiedShared says what a copy of shared values did, or would do.
