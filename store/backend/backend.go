@@ -182,13 +182,19 @@ type Seen struct {
 	Last     uint64 // the seq of the last record seen
 }
 
+// Since returns at most so much of a log, and at least one record if there is one.
+const (
+	SinceRecords = 512
+	SinceBytes   = 1 << 20
+)
+
 // News is what a caller has not seen of a session.
 type News struct {
 	// Head is the session's head. Its Meta is nil if Creation is the one that was seen.
 	Head
 	// Records are those after the seq that was seen, in order and without a gap: to the
-	// end of the log, or as many as one read should have. There are none if the creation
-	// is another one.
+	// end of the log, or as many as [SinceRecords] and [SinceBytes] say. There are none if
+	// the creation is another one.
 	Records []Record
 	// Shared are the shared values that were asked for, as Backend.Shared has them: of each
 	// prefix in turn.

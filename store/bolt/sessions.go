@@ -118,12 +118,6 @@ func (s session) read(tx *bbolt.Tx, seq uint64, maxRecords, maxBytes int) (out [
 	return out
 }
 
-// Since reads at most so much of a log.
-const (
-	sinceRecords = 512
-	sinceBytes   = 1 << 20
-)
-
 // Since implements [backend.Backend].
 func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, prefixes ...string) (news backend.News, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
@@ -134,7 +128,7 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 		news.Head = s.portHead(tx)
 		if s.creation == seen.Creation {
 			news.Meta = nil
-			news.Records = s.read(tx, seen.Last+1, sinceRecords, sinceBytes)
+			news.Records = s.read(tx, seen.Last+1, backend.SinceRecords, backend.SinceBytes)
 		}
 		for _, prefix := range prefixes {
 			news.Shared = append(news.Shared, sharedWith(tx, prefix))

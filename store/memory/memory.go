@@ -233,12 +233,6 @@ func (s *session) read(from uint64, maxRecords, maxBytes int) (out []backend.Rec
 	return out
 }
 
-// Since reads at most so much of a log.
-const (
-	sinceRecords = 512
-	sinceBytes   = 1 << 20
-)
-
 // Since implements [backend.Backend].
 func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, prefixes ...string) (news backend.News, err error) {
 	b.rlock()
@@ -250,7 +244,7 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 	news.Head = s.head()
 	if s.creation == seen.Creation {
 		news.Meta = nil
-		news.Records = s.read(seen.Last+1, sinceRecords, sinceBytes)
+		news.Records = s.read(seen.Last+1, backend.SinceRecords, backend.SinceBytes)
 	}
 	for _, prefix := range prefixes {
 		news.Shared = append(news.Shared, b.sharedValues(prefix))

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // texts are the statements of one call, which fit how much it has of each kind.
@@ -171,7 +173,7 @@ FROM patchlog.sessions s CROSS JOIN LATERAL (
 	) measured
 	WHERE before < %d
 ) r
-WHERE s.hash = $1 AND s.birth = $2 AND s.last > $3`, sinceRecords, sinceBytes)
+WHERE s.hash = $1 AND s.birth = $2 AND s.last > $3`, backend.SinceRecords, backend.SinceBytes)
 	for i := range prefixes {
 		fmt.Fprintf(&text, `
 UNION ALL

@@ -46,12 +46,6 @@ const groupLooks = 64
 
 func fitsLooks(waiting []*look) int { return min(len(waiting), groupLooks) }
 
-// Since returns at most so much of a log.
-const (
-	sinceRecords = 512
-	sinceBytes   = 1 << 20
-)
-
 // The kinds of rows that sinceSQL returns.
 const (
 	kindHead = iota
@@ -102,7 +96,7 @@ func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 		}
 	}
 	alone := n == 1 && len(prefixes) <= lonePrefixes
-	args := []any{hashes, births, last, sinceRecords, sinceBytes, prefixes, ends}
+	args := []any{hashes, births, last, backend.SinceRecords, backend.SinceBytes, prefixes, ends}
 	if alone {
 		args = append(args[:0], hashes[0], births[0], last[0])
 		for i := range prefixes {
