@@ -50,7 +50,7 @@ func effectOf(before, after fold.View, r patch.Record) (effect, error) {
 }
 
 func (a *app) audit(ctx context.Context, keyText string, from uint64) error {
-	return a.withSession(ctx, keyText, reads, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		initial, err := s.InitialState(ctx, key)
 		if err != nil {
 			return err

@@ -53,7 +53,7 @@ With --json each pass is a line {"key","seq","id","summarizer","start","count","
 }
 
 func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error {
-	return a.withSession(ctx, keyText, f.plan, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, writingUnless(f.plan), func(s *store.Store, key store.Key) error {
 		before, err := s.View(ctx, key)
 		if err != nil {
 			return err

@@ -30,13 +30,22 @@ type Engine struct {
 type Use int
 
 const (
-	// Reading changes nothing, in the database or around it, and needs no right to.
+	// Reading changes nothing, in the database or around it, needs no right to, and runs
+	// beside others that read.
 	Reading Use = iota
 	// Writing needs a database that is there.
 	Writing
 	// Creating makes the database if it is not there.
 	Creating
 )
+
+// writingUnless is the use of a command that writes, unless it is only to show what it would.
+func writingUnless(dryRun bool) Use {
+	if dryRun {
+		return Reading
+	}
+	return Writing
+}
 
 // ErrNoDatabase: there is no such database.
 var ErrNoDatabase = errors.New("no such database")
@@ -46,13 +55,6 @@ type absent string
 
 func (e absent) Error() string        { return string(e) }
 func (e absent) Is(target error) bool { return target == ErrNoDatabase }
-
-// What a command does with the database: one that only reads changes nothing in it, needs
-// no right to, and runs beside others that read.
-const (
-	reads  = true
-	writes = false
-)
 
 // openDatabase opens a database that the user has named: a file by its path, another by a URL.
 func (a *app) openDatabase(ctx context.Context, name string, use Use, opts store.Options) (*store.Store, error) {
@@ -189,11 +191,7 @@ func (a *app) create(ctx context.Context) (*store.Store, error) {
 }
 
 // withStore calls do with the database, which must be there.
-func (a *app) withStore(ctx context.Context, readOnly bool, do func(s *store.Store) error) error {
-	use := Writing
-	if readOnly {
-		use = Reading
-	}
+func (a *app) withStore(ctx context.Context, use Use, do func(s *store.Store) error) error {
 	s, err := a.openDatabase(ctx, a.db, use, a.options)
 	if err != nil {
 		return err
@@ -202,12 +200,12 @@ func (a *app) withStore(ctx context.Context, readOnly bool, do func(s *store.Sto
 }
 
 // withSession calls do with the database, which must be there, and the key.
-func (a *app) withSession(ctx context.Context, text string, readOnly bool, do func(s *store.Store, key store.Key) error) error {
+func (a *app) withSession(ctx context.Context, text string, use Use, do func(s *store.Store, key store.Key) error) error {
 	key, err := parseKey(text)
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, readOnly, func(s *store.Store) error { return do(s, key) })
+	return a.withStore(ctx, use, func(s *store.Store) error { return do(s, key) })
 }
 
 func parseKey(text string) (store.Key, error) {

@@ -89,7 +89,7 @@ func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.Vi
 }
 
 func (a *app) log(ctx context.Context, keyText string, last int, at seq) error {
-	return a.withSession(ctx, keyText, reads, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		v, err := viewAt(ctx, s, key, at)
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (o *output) eventTable(v fold.View, n int) error {
 }
 
 func (a *app) state(ctx context.Context, keyText string, at seq) error {
-	return a.withSession(ctx, keyText, reads, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		var values map[string]patch.Value
 		if at.given {
 			v, err := s.ViewAt(ctx, key, at.n)

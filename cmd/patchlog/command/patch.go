@@ -177,7 +177,7 @@ const patchAuthor = "patchlog"
 
 // patch makes a patch from the newest view, and applies it or shows what it would do.
 func (a *app) patch(ctx context.Context, keyText string, rules patchFlags, build func(fold.View) (*patch.PatchEvent, error)) error {
-	return a.withSession(ctx, keyText, rules.dryRun, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, writingUnless(rules.dryRun), func(s *store.Store, key store.Key) error {
 		session, err := s.Get(ctx, key)
 		if err != nil {
 			return err

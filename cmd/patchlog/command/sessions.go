@@ -79,7 +79,7 @@ share (app: and user: keys) stay.`,
 }
 
 func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
-	return a.withStore(ctx, reads, func(s *store.Store) error {
+	return a.withStore(ctx, Reading, func(s *store.Store) error {
 		t := newTable("session", "records", "created")
 		t.right[1] = true
 		damaged := 0
@@ -194,7 +194,7 @@ func recordBytes(r patch.Record) int {
 }
 
 func (a *app) stats(ctx context.Context, keyText string) error {
-	return a.withSession(ctx, keyText, reads, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		st, err := a.measure(ctx, s, key)
 		if err != nil {
 			return err
@@ -229,7 +229,7 @@ func visibleOf(s sizes) string {
 }
 
 func (a *app) delete(ctx context.Context, keyText string) error {
-	return a.withSession(ctx, keyText, writes, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, Writing, func(s *store.Store, key store.Key) error {
 		if err := s.Delete(ctx, key); err != nil {
 			return err
 		}

@@ -130,7 +130,7 @@ type takingBack struct {
 
 // takeBack does what the preview on the same view said, or shows it.
 func (a *app) takeBack(ctx context.Context, keyText, id string, dryRun bool, opts store.BackOptions, t takingBack) error {
-	return a.withSession(ctx, keyText, dryRun, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, writingUnless(dryRun), func(s *store.Store, key store.Key) error {
 		would, err := t.preview(s, ctx, key, opts, id)
 		if err != nil {
 			return err
@@ -183,7 +183,7 @@ func (a *app) fork(ctx context.Context, keyText, newText string, at seq, dryRun 
 	if err != nil {
 		return err
 	}
-	return a.withSession(ctx, keyText, dryRun, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, writingUnless(dryRun), func(s *store.Store, key store.Key) error {
 		var opts store.ForkOptions
 		if at.given {
 			opts.At = &at.n
@@ -220,7 +220,7 @@ func (a *app) fork(ctx context.Context, keyText, newText string, at seq, dryRun 
 }
 
 func (a *app) diff(ctx context.Context, keyText string, from, to seq) error {
-	return a.withSession(ctx, keyText, reads, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		before, err := s.ViewAt(ctx, key, from.n)
 		if err != nil {
 			return err

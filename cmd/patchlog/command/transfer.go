@@ -135,7 +135,7 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 }
 
 func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptions) error {
-	return a.withSession(ctx, keyText, reads, func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		bar := a.quietProgress("export")
 		defer bar.end()
 		var w io.Writer = a.out.w

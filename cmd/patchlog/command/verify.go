@@ -31,7 +31,7 @@ structure. What is wrong is listed, and the exit code is 1. With --json each lin
 			}
 			opts.Key = key
 		}
-		return a.withStore(cmd.Context(), reads, func(s *store.Store) error { return a.verify(cmd.Context(), s, opts) })
+		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.verify(cmd.Context(), s, opts) })
 	}
 	return cmd
 }
