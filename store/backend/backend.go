@@ -239,7 +239,7 @@ type Batch struct {
 	After    uint64   // the last seq as the caller knows it
 	Seen     Token    // the session's token as the caller knows it; 0 with Create
 	Next     Token    // the session's token after the commit
-	Chain    Chain    // the head's chain as the caller knows it; in a shared backend only
+	Chain    Chain    // of the log up to After, as the caller knows it; in a shared backend only
 	Records  []Record // with seqs After+1, After+2, …
 	Shared   []Value  // written in the same commit
 }

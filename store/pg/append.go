@@ -54,8 +54,8 @@ const (
 	inTheWay // another transaction has the session
 )
 
-// newChange copies the batch, which is added to a log whose chain is given.
-func newChange(session string, batch backend.Batch, chain backend.Chain) (*change, error) {
+// newChange copies the batch.
+func newChange(session string, batch backend.Batch) (*change, error) {
 	if err := checkName("session", session); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func newChange(session string, batch backend.Batch, chain backend.Chain) (*chang
 		return nil, fmt.Errorf("%w: the batch gives the session no token", patch.ErrInvalid)
 	}
 	c := &change{
-		hash: hash(session), seen: int64(batch.Seen), next: int64(batch.Next), chain: chain,
+		hash: hash(session), seen: int64(batch.Seen), next: int64(batch.Next), chain: batch.Chain,
 	}
 	if err := c.add(batch.Creation, batch.After, batch.Records); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (b *Backend) Append(ctx context.Context, session string, batch backend.Batc
 	if batch.Create {
 		return b.create(ctx, session, batch)
 	}
-	c, err := newChange(session, batch, batch.Chain)
+	c, err := newChange(session, batch)
 	if err != nil {
 		return err
 	}
@@ -218,15 +218,7 @@ func (b *Backend) appendAlone(ctx context.Context, c *change) error {
 		var batch pgx.Batch
 		batch.Queue(b.sql(`SELECT num FROM patchlog.sessions WHERE hash = $1 FOR NO KEY UPDATE`), c.hash)
 		batch.Queue(b.sql(appendSQL), appendArgs(group)...)
-		results := conn.SendBatch(ctx, &batch)
-		_, err := results.Exec()
-		if err == nil {
-			var rows pgx.Rows
-			if rows, err = results.Query(); err == nil {
-				err = scanOutcomes(rows, group)
-			}
-		}
-		return first(err, results.Close())
+		return secondOf(ctx, conn, &batch, func(rows pgx.Rows) error { return scanOutcomes(rows, group) })
 	})
 	if isTaken(err) {
 		c.outcome, err = taken, nil

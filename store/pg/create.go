@@ -11,14 +11,13 @@ import (
 
 // create creates a session, of what is staged for it if anything is.
 func (b *Backend) create(ctx context.Context, session string, batch backend.Batch) error {
-	chain, isStaged := b.staged.chain(batch.Creation)
-	c, err := newChange(session, batch, chain)
+	c, err := newChange(session, batch)
 	if err = first(err, checkID("creation id", batch.Creation)); err != nil {
 		return b.existsOr(ctx, session, err)
 	}
 	text := createSQL
 	switch {
-	case isStaged:
+	case b.staged.has(batch.Creation):
 		text = createStagedSQL
 	case c.after != 0:
 		return b.existsOr(ctx, session, backend.ErrMoved)

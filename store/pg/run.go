@@ -209,6 +209,20 @@ func judge(sent bool, err error) verdict {
 	return refused
 }
 
+// secondOf sends two statements in one transaction and one round trip, and scans what the
+// second one returns.
+func secondOf(ctx context.Context, c *pgx.Conn, batch *pgx.Batch, scan func(pgx.Rows) error) error {
+	results := c.SendBatch(ctx, batch)
+	_, err := results.Exec()
+	if err == nil {
+		var rows pgx.Rows
+		if rows, err = results.Query(); err == nil {
+			err = scan(rows)
+		}
+	}
+	return first(err, results.Close())
+}
+
 // violates reports whether the error is that of a row that is there already, and of which
 // table.
 func violates(err error) (table, constraint string, ok bool) {

@@ -137,36 +137,28 @@ func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 		var batch pgx.Batch
 		batch.Queue(`SELECT set_config('jit', 'off', true)`)
 		batch.Queue(b.sql(sinceSQL), args...)
-		results := c.SendBatch(ctx, &batch)
-		_, err := results.Exec()
-		if err == nil {
-			var rows pgx.Rows
-			if rows, err = results.Query(); err == nil {
-				err = scan(rows)
-			}
-		}
-		return first(err, results.Close())
+		return secondOf(ctx, c, &batch, scan)
 	})
+	if err != nil {
+		for _, l := range group {
+			l.err = err
+		}
+		return
+	}
 	for _, v := range values {
 		slices.SortFunc(v, func(a, b backend.Value) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	given := make([]bool, len(values))
 	for _, l := range group {
-		l.err = first(err, l.err)
 		l.order()
 		for _, prefix := range l.prefixes {
 			at := places[prefix]
-			var own []backend.Value
-			if err == nil {
-				own = values[at]
-			}
-			if err == nil && given[at] {
+			own := values[at]
+			if given[at] {
 				own = clone(own)
 			}
+			given[at] = true
 			l.news.Shared = append(l.news.Shared, own)
-			if err == nil {
-				given[at] = true
-			}
 		}
 	}
 }

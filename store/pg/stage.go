@@ -12,39 +12,37 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// staging is what this backend has staged: by creation id the chain so far, which the server
-// cannot compute. The zero value is empty.
+// staging is for which creation ids this backend has staged records. The zero value is empty.
 type staging struct {
-	mu     sync.Mutex
-	chains map[string]backend.Chain
+	mu  sync.Mutex
+	ids map[string]bool
 }
 
-func (s *staging) chain(creation string) (backend.Chain, bool) {
+func (s *staging) has(creation string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, ok := s.chains[creation]
-	return c, ok
+	return s.ids[creation]
 }
 
-func (s *staging) put(creation string, c backend.Chain) {
+func (s *staging) put(creation string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.chains == nil {
-		s.chains = map[string]backend.Chain{}
+	if s.ids == nil {
+		s.ids = map[string]bool{}
 	}
-	s.chains[creation] = c
+	s.ids[creation] = true
 }
 
 func (s *staging) drop(creation string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.chains, creation)
+	delete(s.ids, creation)
 }
 
 func (s *staging) all() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.chains))
+	return slices.Collect(maps.Keys(s.ids))
 }
 
 // Stage implements [backend.Backend]. What a process has staged that did not live to close
@@ -54,12 +52,11 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 		return err
 	}
 	defer b.leave()
-	chain, begun := b.staged.chain(creation)
-	c := &change{chain: chain}
+	var c change
 	if err := first(checkID("creation id", creation), c.add(creation, after, records)); err != nil {
 		return err
 	}
-	if after > 0 && !begun {
+	if after > 0 && !b.staged.has(creation) {
 		return backend.ErrMoved
 	}
 	text := stageMoreSQL
@@ -70,7 +67,7 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 	var ok bool
 	err := b.attempt(ctx, writes, func(ctx context.Context, conn *pgx.Conn) error {
 		var rows rows
-		rows.add(0, c)
+		rows.add(0, &c)
 		var num int64
 		err := conn.QueryRow(ctx, b.sql(text+stageRestSQL), c.birth, []byte(creation), c.after, c.last, rows.seqs, rows.datas, rows.ids, rows.idSeqs).Scan(&num)
 		ok = err == nil
@@ -91,7 +88,7 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 	case !ok:
 		return backend.ErrMoved
 	}
-	b.staged.put(creation, c.chain)
+	b.staged.put(creation)
 	return nil
 }
 

@@ -24,6 +24,9 @@ func (s *suite) createStaged(name string, n int, b backend.Batch) {
 			b.Records[i] = records(b.Records[i].Seq-1, 1)[0]
 		}
 	}
+	for _, r := range records(0, n) {
+		b.Chain = b.Chain.Add(r.Sum)
+	}
 	if err := s.Append(ctx, name, b); err != nil {
 		s.Fatalf("Append to %q after what is staged: %v", name, err)
 	}
