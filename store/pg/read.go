@@ -24,6 +24,15 @@ func query[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow)
 	return out, nil
 }
 
+// queryOf is query for what is of one session, which gives a row at least if that is there.
+func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRow) (T, error), text string, args ...any) ([]T, error) {
+	rows, err := query(ctx, b, scan, text, args...)
+	if err == nil && len(rows) == 0 {
+		err = backend.ErrNotFound
+	}
+	return rows, err
+}
+
 // headColumns are what scanHead takes, of a session s and its meta m.
 const headColumns = `s.creation, m.data, s.last, s.token, s.since, s.sum`
 
@@ -48,15 +57,12 @@ func scanListed(row pgx.CollectableRow) (l listed, err error) {
 
 // Head implements [backend.Backend].
 func (b *Backend) Head(ctx context.Context, session string) (backend.Head, error) {
-	found, err := query(ctx, b, scanListed, `
+	found, err := queryOf(ctx, b, scanListed, `
 		SELECT s.name, `+headColumns+`
 		FROM patchlog.sessions s LEFT JOIN patchlog.metas m ON m.num = s.num
 		WHERE s.hash = $1`, hash(session))
 	if err != nil {
 		return backend.Head{}, err
-	}
-	if len(found) == 0 {
-		return backend.Head{}, backend.ErrNotFound
 	}
 	return found[0].head()
 }
@@ -95,7 +101,7 @@ func scanFound(row pgx.CollectableRow) (f found, err error) {
 
 // Read implements [backend.Backend].
 func (b *Backend) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	rows, err := query(ctx, b, scanFound, `
+	rows, err := queryOf(ctx, b, scanFound, `
 		SELECT r.seq, r.data
 		FROM patchlog.sessions s LEFT JOIN LATERAL (
 			SELECT seq, data FROM (
@@ -108,9 +114,6 @@ func (b *Backend) Read(ctx context.Context, session, creation string, from uint6
 		ORDER BY r.seq`, hash(session), hash(creation), number(max(from, 1)), max(maxRecords, 1), max(maxBytes, 0))
 	if err != nil {
 		return nil, err
-	}
-	if len(rows) == 0 {
-		return nil, backend.ErrNotFound
 	}
 	var out []backend.Record
 	for i, r := range rows {
@@ -128,7 +131,7 @@ func (b *Backend) Pick(ctx context.Context, session, creation string, seqs []uin
 	for i, seq := range seqs {
 		wanted[i] = number(seq)
 	}
-	rows, err := query(ctx, b, scanFound, `
+	rows, err := queryOf(ctx, b, scanFound, `
 		SELECT r.seq, r.data
 		FROM patchlog.sessions s LEFT JOIN LATERAL (
 			SELECT seq, data FROM (
@@ -141,9 +144,6 @@ func (b *Backend) Pick(ctx context.Context, session, creation string, seqs []uin
 		ORDER BY r.seq`, hash(session), hash(creation), wanted, max(maxBytes, 0))
 	if err != nil {
 		return nil, err
-	}
-	if len(rows) == 0 {
-		return nil, backend.ErrNotFound
 	}
 	var out []backend.Record
 	for i, r := range rows {
@@ -163,15 +163,12 @@ func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []st
 		hashes[i] = idHash(id)
 		wanted[i] = hashes[i][:]
 	}
-	rows, err := query(ctx, b, scanFound, `
+	rows, err := queryOf(ctx, b, scanFound, `
 		SELECT d.seq, d.id
 		FROM patchlog.sessions s LEFT JOIN patchlog.ids d ON d.num = s.num AND d.id = ANY ($3::bytea[])
 		WHERE s.hash = $1 AND s.birth = $2`, hash(session), hash(creation), wanted)
 	if err != nil {
 		return nil, err
-	}
-	if len(rows) == 0 {
-		return nil, backend.ErrNotFound
 	}
 	at := map[[idBytes]byte]uint64{}
 	for _, r := range rows {
@@ -214,15 +211,12 @@ func (b *Backend) Snapshot(ctx context.Context, session, creation string) (backe
 		}
 		return kept, err
 	}
-	rows, err := query(ctx, b, read, `
+	rows, err := queryOf(ctx, b, read, `
 		SELECT p.seq, p.since, p.sum, p.data
 		FROM patchlog.sessions s LEFT JOIN patchlog.snapshots p ON p.num = s.num
 		WHERE s.hash = $1 AND s.birth = $2`, hash(session), hash(creation))
 	if err != nil {
 		return backend.Snapshot{}, err
-	}
-	if len(rows) == 0 {
-		return backend.Snapshot{}, backend.ErrNotFound
 	}
 	return rows[0], nil
 }
