@@ -1,11 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -363,122 +361,4 @@ func newToken() backend.Token {
 			return t
 		}
 	}
-}
-
-// findOut asks the backend whether a batch took place whose commit failed, and sees to it
-// first that it takes place no more. The error is nil if it did.
-func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failure error) error {
-	if !s.shared {
-		// The caller may be gone; the question is still worth an answer.
-		ctx = context.WithoutCancel(ctx)
-	}
-	landed := false
-	took, err := s.backend.Fence(ctx, key.name(), batch.Creation, batch.Seen, newToken())
-	if err == nil && !took {
-		landed, err = s.landed(ctx, key, batch)
-	}
-	switch {
-	case err != nil:
-		return stillUnknown(failure, err)
-	case !landed:
-		return fmt.Errorf("the commit failed and wrote nothing: %w", causeOf(failure))
-	}
-	s.opts.Logger.Warn("patchlog: a commit failed but took place", "session", key.String(), "error", failure)
-	return nil
-}
-
-// errGone: of a session that is gone nothing says what was written to it.
-var errGone = errors.New("the session has been deleted since")
-
-// landed reports whether a batch is in the log. A batch is atomic: its first record tells
-// where nobody else writes. Where others do, one of them may have written some of the ids,
-// or all with other content, or have deleted the session with what had landed.
-func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool, error) {
-	head, err := s.backend.Head(ctx, key.name())
-	switch {
-	case err == nil && s.shared && head.Token == batch.Next:
-		return true, nil
-	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != batch.Creation:
-		if s.shared {
-			return false, errGone
-		}
-		return false, nil
-	case err != nil:
-		return false, err
-	case len(batch.Records) == 0: // it was to create the session
-		return true, nil
-	}
-	first := batch.Records[0]
-	if s.shared {
-		there, err := s.backend.Read(ctx, key.name(), head.Creation, first.Seq, len(batch.Records), math.MaxInt)
-		same := func(a, b backend.Record) bool { return bytes.Equal(a.Data, b.Data) }
-		return err == nil && slices.EqualFunc(there, batch.Records, same), err
-	}
-	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, first.IDs[:1])
-	if errors.Is(err, backend.ErrIndex) { // then the record itself tells
-		there, err := s.record(ctx, key, head.Creation, first.Seq)
-		return err == nil && there.ID() == first.IDs[0], err
-	}
-	return err == nil && seqs[0] == first.Seq, err
-}
-
-// stillUnknown is the error of a commit whose outcome could not be found out.
-func stillUnknown(failure, err error) error {
-	return &backend.UnknownError{Cause: fmt.Errorf("%w; and asking failed: %w", causeOf(failure), err)}
-}
-
-// causeOf returns why a commit failed, without the claim that its outcome is unknown.
-func causeOf(failure error) error {
-	var unknown *backend.UnknownError
-	if errors.As(failure, &unknown) {
-		return unknown.Cause
-	}
-	return errors.New(failure.Error())
-}
-
-// lookup returns the seqs of the records of a view's log that take the ids, of those that
-// are taken.
-func (s *Store) lookup(ctx context.Context, key Key, v fold.View, ids []string) (map[string]uint64, error) {
-	seqs, err := s.backend.Lookup(ctx, key.name(), v.Creation(), ids)
-	if errors.Is(err, backend.ErrIndex) {
-		return s.search(ctx, key, v, ids, err)
-	}
-	if err != nil {
-		return nil, fromBackend(key, err)
-	}
-	taken := map[string]uint64{}
-	for i, seq := range seqs {
-		if seq != 0 {
-			taken[ids[i]] = seq
-		}
-	}
-	return taken, nil
-}
-
-// search is lookup where the index is damaged: the log has the answer.
-func (s *Store) search(ctx context.Context, key Key, v fold.View, ids []string, cause error) (map[string]uint64, error) {
-	s.opts.Logger.Warn("patchlog: the index of ids is damaged; each write reads the log for them", "session", key.String(), "error", cause)
-	taken := map[string]uint64{}
-	for _, id := range ids {
-		taken[id] = 0
-	}
-	take := func(id string, seq uint64) {
-		if at, wanted := taken[id]; wanted && at == 0 {
-			taken[id] = seq
-		}
-	}
-	for page, err := range s.pages(ctx, key, logOf(v), 1, v.Seq()) {
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range page.records {
-			for id := range r.IDs() {
-				take(id, r.Seq)
-			}
-			if id := groupOf(r); id != "" {
-				take(id, r.Seq)
-			}
-		}
-	}
-	return taken, nil
 }

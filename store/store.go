@@ -285,31 +285,8 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 		return fromBackend(key, err)
 	}
 	h.drop()
-	err = s.backend.Delete(ctx, key.name(), head.Creation)
-	switch {
-	case errors.Is(err, backend.ErrUnknown) && s.shared:
-		// It may take place yet, and harms no other creation: once more makes sure.
-		if again := s.backend.Delete(ctx, key.name(), head.Creation); again == nil || errors.Is(again, backend.ErrNotFound) {
-			err = nil
-		} else {
-			err = stillUnknown(err, again)
-		}
-	case errors.Is(err, backend.ErrUnknown):
+	if err = s.backend.Delete(ctx, key.name(), head.Creation); errors.Is(err, backend.ErrUnknown) {
 		err = s.deleted(ctx, key, head.Creation, err)
 	}
 	return fromBackend(key, err)
-}
-
-// deleted finds out whether a session is gone whose deletion failed. It returns nil if it
-// is.
-func (s *Store) deleted(ctx context.Context, key Key, creation string, failure error) error {
-	// The caller may be gone; the question is still worth an answer.
-	head, err := s.backend.Head(context.WithoutCancel(ctx), key.name())
-	switch {
-	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != creation:
-		return nil
-	case err != nil:
-		return stillUnknown(failure, err)
-	}
-	return fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(failure))
 }

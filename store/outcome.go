@@ -1,0 +1,104 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// findOut asks the backend whether a batch took place whose commit failed, and sees to it
+// first that it takes place no more. The error is nil if it did.
+func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failure error) error {
+	if !s.shared {
+		// The caller may be gone; the question is still worth an answer.
+		ctx = context.WithoutCancel(ctx)
+	}
+	landed := false
+	took, err := s.backend.Fence(ctx, key.name(), batch.Creation, batch.Seen, newToken())
+	if err == nil && !took {
+		landed, err = s.landed(ctx, key, batch)
+	}
+	switch {
+	case err != nil:
+		return stillUnknown(failure, err)
+	case !landed:
+		return fmt.Errorf("the commit failed and wrote nothing: %w", causeOf(failure))
+	}
+	s.opts.Logger.Warn("patchlog: a commit failed but took place", "session", key.String(), "error", failure)
+	return nil
+}
+
+// errGone: of a session that is gone nothing says what was written to it.
+var errGone = errors.New("the session has been deleted since")
+
+// landed reports whether a batch is in the log. A batch is atomic: its first record tells
+// where nobody else writes. Where others do, one of them may have written some of the ids,
+// or all with other content, or have deleted the session with what had landed.
+func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool, error) {
+	head, err := s.backend.Head(ctx, key.name())
+	switch {
+	case err == nil && s.shared && head.Token == batch.Next:
+		return true, nil
+	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != batch.Creation:
+		if s.shared {
+			return false, errGone
+		}
+		return false, nil
+	case err != nil:
+		return false, err
+	case len(batch.Records) == 0: // it was to create the session
+		return true, nil
+	}
+	first := batch.Records[0]
+	if s.shared {
+		there, err := s.backend.Read(ctx, key.name(), head.Creation, first.Seq, len(batch.Records), math.MaxInt)
+		same := func(a, b backend.Record) bool { return bytes.Equal(a.Data, b.Data) }
+		return err == nil && slices.EqualFunc(there, batch.Records, same), err
+	}
+	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, first.IDs[:1])
+	if errors.Is(err, backend.ErrIndex) { // then the record itself tells
+		there, err := s.record(ctx, key, head.Creation, first.Seq)
+		return err == nil && there.ID() == first.IDs[0], err
+	}
+	return err == nil && seqs[0] == first.Seq, err
+}
+
+// stillUnknown is the error of a commit whose outcome could not be found out.
+func stillUnknown(failure, err error) error {
+	return &backend.UnknownError{Cause: fmt.Errorf("%w; and asking failed: %w", causeOf(failure), err)}
+}
+
+// causeOf returns why a commit failed, without the claim that its outcome is unknown.
+func causeOf(failure error) error {
+	var unknown *backend.UnknownError
+	if errors.As(failure, &unknown) {
+		return unknown.Cause
+	}
+	return errors.New(failure.Error())
+}
+
+// deleted finds out whether a session is gone whose deletion failed. It returns nil if it
+// is.
+func (s *Store) deleted(ctx context.Context, key Key, creation string, failure error) error {
+	if s.shared {
+		// It may take place yet, and harms no other creation: once more makes sure.
+		if err := s.backend.Delete(ctx, key.name(), creation); err != nil && !errors.Is(err, backend.ErrNotFound) {
+			return stillUnknown(failure, err)
+		}
+		return nil
+	}
+	// The caller may be gone; the question is still worth an answer.
+	head, err := s.backend.Head(context.WithoutCancel(ctx), key.name())
+	switch {
+	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != creation:
+		return nil
+	case err != nil:
+		return stillUnknown(failure, err)
+	}
+	return fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(failure))
+}
