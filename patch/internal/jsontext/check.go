@@ -291,7 +291,7 @@ func (s *scanner) escape() *Error {
 	return nil
 }
 
-// hex4 reads the four digits of a \uXXXX escape at the start of b.
+// hex4 reads the four hexadecimal digits of a \u escape at the start of b.
 func hex4(b []byte) (uint32, bool) {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
