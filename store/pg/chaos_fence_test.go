@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -49,18 +47,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	see(mine, call{Op: "create"})
 	see(mine, call{Op: "append", IDs: []string{"a"}})
 
-	holder, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Close(ctx)
-	tx, err := holder.Begin(ctx)
-	if err == nil {
-		_, err = tx.Exec(ctx, "SELECT num FROM patchlog.sessions FOR UPDATE")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := holdBy(t, dsn, "SELECT num FROM patchlog.sessions FOR UPDATE")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -68,11 +55,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	}()
 	waits := func(n int) {
 		for range 1000 {
-			var waiting int
-			if err := holder.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&waiting); err != nil {
-				t.Fatal(err)
-			}
-			if waiting == n {
+			if number(t, dsn, waitingForLock) == n {
 				return
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -85,9 +68,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	case <-done: // without having waited
 	case <-time.After(500 * time.Millisecond):
 	}
-	if err := tx.Commit(ctx); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	<-done
 	waits(0)
 	see(other, call{Op: "get"})

@@ -136,18 +136,7 @@ func TestSlowSessions(t *testing.T) {
 					t.Fatal(r.Err)
 				}
 			}
-			holder, err := pgx.Connect(ctx, dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer holder.Close(ctx)
-			tx, err := holder.Begin(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "SELECT num FROM patchlog.sessions WHERE position('slow'::bytea IN name) > 0 FOR UPDATE")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			release := holdBy(t, dsn, "SELECT num FROM patchlog.sessions WHERE position('slow'::bytea IN name) > 0 FOR UPDATE")
 			var writers, readers sync.WaitGroup
 			for n := range slow {
 				writers.Go(func() {
@@ -186,13 +175,10 @@ func TestSlowSessions(t *testing.T) {
 			readers.Wait()
 			stop()
 			t.Logf("1376 Gets and 20 appends in %v, while %d sessions were locked", time.Since(began).Round(time.Millisecond), slow)
-			var waiting int
-			if err := tx.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&waiting); err != nil || waiting == 0 {
-				t.Errorf("%d statements wait for a lock (%v): the slow ones were not", waiting, err)
+			if number(t, dsn, waitingForLock) == 0 {
+				t.Error("no statement waits for a lock: the slow ones were not")
 			}
-			if err := tx.Commit(ctx); err != nil {
-				t.Fatal(err)
-			}
+			release()
 			writers.Wait()
 		})
 	}

@@ -278,14 +278,7 @@ func TestLostBeforeAppend(t *testing.T) {
 	dsn := quick(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "s", 1)
-	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(ctx)
-	if _, err := c.Exec(ctx, "BEGIN; LOCK TABLE patchlog.records"); err != nil {
-		t.Fatal(err)
-	}
+	release := holdBy(t, dsn, "LOCK TABLE patchlog.records")
 	done := make(chan error, 1)
 	go func() { done <- b.Append(ctx, "s", next(h, 1)) }()
 	for range 2 {
@@ -293,9 +286,7 @@ func TestLostBeforeAppend(t *testing.T) {
 		pgtest.Exec(t, dsn, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
 	}
 	waitFor(t, dsn, waitingForLock)
-	if _, err := c.Exec(ctx, "COMMIT"); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	if err := <-done; err != nil {
 		t.Errorf("Append: %v", err)
 	}
@@ -322,16 +313,9 @@ func TestKeptWaiting(t *testing.T) {
 	dsn := quick(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "s", 1)
-	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(ctx)
 	const calls = 5 // one more than there are lanes
 	for range 2 {
-		if _, err := c.Exec(ctx, "BEGIN; LOCK TABLE patchlog.sessions"); err != nil {
-			t.Fatal(err)
-		}
+		release := holdBy(t, dsn, "LOCK TABLE patchlog.sessions")
 		began := time.Now()
 		each(2*calls, func(i int) {
 			bounded, stop := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -350,13 +334,9 @@ func TestKeptWaiting(t *testing.T) {
 			t.Errorf("calls returned %v after they had begun", took)
 		}
 		// What went on without its caller ends.
-		if _, err := c.Exec(ctx, "COMMIT"); err != nil {
-			t.Fatal(err)
-		}
+		release()
 		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "(count(*) = 0)::int", 1))
-		if _, err := c.Exec(ctx, "BEGIN; LOCK TABLE patchlog.sessions"); err != nil {
-			t.Fatal(err)
-		}
+		release = holdBy(t, dsn, "LOCK TABLE patchlog.sessions")
 		done := make(chan error, calls)
 		for i := range calls {
 			go func() {
@@ -366,9 +346,7 @@ func TestKeptWaiting(t *testing.T) {
 			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", fmt.Sprintf("count(*) / %d", min(i+1, calls-1)), 1))
 		}
 		time.Sleep(50 * time.Millisecond) // the last one waits for a lane
-		if _, err := c.Exec(ctx, "COMMIT"); err != nil {
-			t.Fatal(err)
-		}
+		release()
 		for range calls {
 			select {
 			case err := <-done:

@@ -62,16 +62,25 @@ func landed(h backend.Head, b backend.Batch) backend.Head {
 // hold locks the session's row in a transaction that goes on until release is called.
 func hold(t *testing.T, dsn, session string) (release func()) {
 	t.Helper()
+	return holdBy(t, dsn, "SELECT num FROM patchlog.sessions WHERE convert_from(name, 'UTF8') = '"+session+"' FOR UPDATE")
+}
+
+// holdBy locks what the statement locks, as hold does.
+func holdBy(t *testing.T, dsn, statement string) (release func()) {
+	t.Helper()
 	c, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"BEGIN", "SELECT num FROM patchlog.sessions WHERE convert_from(name, 'UTF8') = '" + session + "' FOR UPDATE"} {
-		if _, err := c.Exec(ctx, text); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := c.Exec(ctx, "BEGIN; "+statement); err != nil {
+		t.Fatal(err)
 	}
-	release = sync.OnceFunc(func() { _ = c.Close(ctx) })
+	release = sync.OnceFunc(func() {
+		if _, err := c.Exec(ctx, "COMMIT"); err != nil {
+			t.Error(err)
+		}
+		_ = c.Close(ctx)
+	})
 	t.Cleanup(release)
 	return release
 }
