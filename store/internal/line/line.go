@@ -15,13 +15,16 @@ import (
 // Line is callers who wait. The zero Line is empty.
 type Line[T any] struct {
 	// Detached lets callers leave whose context ends while their item is worked on, also the
-	// one whose turn it is: the work has a goroutine of its own. It is for work that may take
-	// long. A panic in it is the caller's whose turn it is.
+	// one whose turn it is, if the work is not done in a moment: it has a goroutine of its
+	// own. It is for work that may take long. A panic in it is the caller's whose turn it is.
 	Detached bool
 
 	mu      sync.Mutex
 	waiting []*entry[T]
 }
+
+// grace is how long a caller whose context has ended waits for work that has begun.
+const grace = 250 * time.Millisecond
 
 // ErrBegun: the context ended while the item was being worked on. It is being worked on
 // still, and must not be looked at any more.
@@ -52,8 +55,8 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 // items, which are therefore pointers.
 //
 // If ctx ends while the item waits, it is taken out of the line and the error is the
-// context's. Once someone works on it, Do waits for the end, unless the line is detached:
-// then the error is [ErrBegun].
+// context's. Once someone works on it, Do waits for the end. If the line is detached, it
+// waits for a moment only, and then the error is [ErrBegun].
 func (l *Line[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	return l.DoLater(ctx, 0, resource, item, fits, work)
 }
@@ -78,15 +81,10 @@ func (l *Line[T]) DoLater(ctx context.Context, patience time.Duration, resource 
 	}
 	turn := resource
 	var led chan any // says that the turn has ended, and with what panic
-	for {
+	for waits := true; waits; {
 		select {
 		case <-e.done:
-			if led != nil {
-				if p := <-led; p != nil {
-					panic(p)
-				}
-			}
-			return nil
+			waits = false
 		case resource <- struct{}{}:
 			if !l.Detached {
 				l.lead(resource, fits, work)
@@ -104,16 +102,27 @@ func (l *Line[T]) DoLater(ctx context.Context, patience time.Duration, resource 
 			}
 			resource, led = turn, nil
 		case <-ctx.Done():
-			switch {
-			case l.leave(e):
+			if l.leave(e) {
 				return ctx.Err()
-			case l.Detached:
+			}
+			var late <-chan time.Time
+			if l.Detached {
+				late = time.After(grace)
+			}
+			select {
+			case <-e.done:
+				waits = false
+			case <-late:
 				return ErrBegun
 			}
-			<-e.done
-			return nil
 		}
 	}
+	if led != nil {
+		if p := <-led; p != nil {
+			panic(p)
+		}
+	}
+	return nil
 }
 
 func (l *Line[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {

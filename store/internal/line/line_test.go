@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/store/internal/line"
@@ -147,4 +148,56 @@ func TestFit(t *testing.T) {
 			t.Errorf("%v: %d, want %d", c.waiting, got, c.want)
 		}
 	}
+}
+
+// Where work may take long, a caller whose context ends learns what came of it if that is
+// known in a moment, and else leaves, also the one whose turn it is.
+func TestDetached(t *testing.T) {
+	for _, c := range []struct {
+		work time.Duration
+		want error
+	}{{10 * time.Millisecond, nil}, {time.Hour, line.ErrBegun}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := line.Line[*job]{Detached: true}
+			resource := make(chan struct{}, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			began := time.Now()
+			for range 2 {
+				wg.Go(func() {
+					err := l.Do(ctx, resource, &job{}, all, func([]*job) { time.Sleep(c.work) })
+					if !errors.Is(err, c.want) && !errors.Is(err, context.Canceled) {
+						t.Errorf("work of %v: %v, want %v", c.work, err, c.want)
+					}
+					if took := time.Since(began); took > time.Second {
+						t.Errorf("work of %v: the caller left after %v", c.work, took)
+					}
+				})
+				synctest.Wait() // the second one waits in the line
+			}
+			cancel()
+			wg.Wait()
+			if err := l.Do(t.Context(), resource, &job{}, all, func([]*job) {}); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(began); took < c.work {
+				t.Errorf("the next one had the resource after %v", took)
+			}
+		})
+	}
+}
+
+// A panic in work that has a goroutine of its own is the caller's whose turn it was.
+func TestDetachedPanics(t *testing.T) {
+	l := line.Line[*job]{Detached: true}
+	resource := make(chan struct{}, 1)
+	defer func() {
+		if p := recover(); p != "broken" {
+			t.Errorf("recovered %v", p)
+		}
+		if err := l.Do(t.Context(), resource, &job{}, all, func([]*job) {}); err != nil {
+			t.Error(err)
+		}
+	}()
+	_ = l.Do(t.Context(), resource, &job{}, all, func([]*job) { panic("broken") })
 }
