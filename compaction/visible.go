@@ -2,7 +2,6 @@ package compaction
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/compaction/internal/ties"
@@ -29,24 +28,11 @@ type group struct {
 }
 
 func groupOf(e *patch.Event) group {
-	return group{stripRuns(e.Branch()), e.IsolationScope()}
+	return group{patch.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
 // key returns what the group's events and their summaries have in common.
-func (g Group) key() group { return group{stripRuns(g.Branch), g.Scope} }
-
-// stripRuns removes what stands behind an @ in each element of a branch: ADK's workflows
-// number their runs so.
-func stripRuns(branch string) string {
-	if !strings.Contains(branch, "@") {
-		return branch
-	}
-	elements := strings.Split(branch, ".")
-	for i, e := range elements {
-		elements[i], _, _ = strings.Cut(e, "@")
-	}
-	return strings.Join(elements, ".")
-}
+func (g Group) key() group { return group{patch.BranchWithoutRuns(g.Branch), g.Scope} }
 
 // visible is what planning knows of the events of a visible log. All slices are by
 // visible index.

@@ -231,6 +231,7 @@ func (e edit) nodes(c *cut) []node {
 	for i := range nodes {
 		nodes[i].seq, nodes[i].index, nodes[i].cut = c.seq, int32(i), c
 	}
+	c.summaries = summariesOf(nodes)
 	return nodes
 }
 

@@ -28,6 +28,8 @@ type cut struct {
 	out    run  // what the patch took out
 	pin    *pinChange
 
+	summaries []summary // among the events that the patch put in, if these are several
+
 	depth int // of cuts inside out whose carry may not be computed yet
 	carry atomic.Pointer[delta]
 }

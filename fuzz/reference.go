@@ -74,6 +74,7 @@ type step struct {
 	made           int      // so many of in, the first ones, are new; the others a revert brings back
 	drops          bool     // what is taken out no longer counts
 	of             *applied // what a revert takes back
+	before         *node    // what stood before them, if anything did
 	pin            *node    // what a pin, an unpin, or a revert of one is about
 	pins           bool     // it is a pin, not an unpin
 }
@@ -145,10 +146,14 @@ func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	if p.StatePolicy() == patch.Keep {
 		put[0].carries = net(nil, r.nodes[from:to])
 	}
-	return step{
+	s := step{
 		after: slices.Concat(r.nodes[:from], put, r.nodes[to:]), in: put, out: slices.Clone(r.nodes[from:to]),
 		made: len(put), drops: p.StatePolicy() == patch.Drop,
 	}
+	if from > 0 {
+		s.before = r.nodes[from-1]
+	}
+	return s
 }
 
 // span returns which visible events a well-formed patch takes out.

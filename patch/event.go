@@ -7,6 +7,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -82,6 +83,19 @@ func (e *identity) Author() string { return e.author }
 
 // Branch is the path of agents, as agent_1.agent_2, that the event belongs to.
 func (e *identity) Branch() string { return e.branch }
+
+// BranchWithoutRuns returns a branch without what stands behind an @ in each of its
+// elements: ADK's workflows number their runs so. It allocates only if there is an @.
+func BranchWithoutRuns(branch string) string {
+	if !strings.Contains(branch, "@") {
+		return branch
+	}
+	elements := strings.Split(branch, ".")
+	for i, e := range elements {
+		elements[i], _, _ = strings.Cut(e, "@")
+	}
+	return strings.Join(elements, ".")
+}
 
 // IsolationScope restricts which agents see the event; "" is no restriction.
 func (e *identity) IsolationScope() string { return e.scope }

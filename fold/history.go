@@ -1,0 +1,175 @@
+package fold
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// History returns what people should see of the session: the visible log, with the events
+// that a summary stands for in the place of each summary, at any depth. What was taken out
+// in other ways, by cuts, splices and rewinds, stays out. Summaries that took out nothing,
+// as those of other programs, are there as they are. The entries are in the order of the log;
+// their indices are not those of the visible log, and no patch should be made of them. The
+// state is the view's.
+//
+// Of several summaries that one patch put in, each stands for the events of its branch and
+// isolation scope. So if one of them is cut, what it stood for is not shown. What a patch of a
+// group took out without a summary in its place, and kept the state of, belongs to the
+// summaries of the group.
+//
+// The error is a *[NeedError] if the view must be given more of its log: [View.With]
+// records, and then perhaps others, or the whole log if the view was restored. The slice
+// is the caller's own. History takes time linear in what it returns.
+func (v View) History() ([]Entry, error) {
+	if v.restored {
+		return nil, &NeedError{Log: true}
+	}
+	h := history{hand: v.hand, told: map[string]telling{}}
+	for {
+		h.nodes, h.needs, h.lacks, h.again = nil, nil, false, false
+		for n := range v.root.all {
+			h.show(*n)
+		}
+		if h.lacks {
+			slices.Sort(h.needs)
+			return nil, &NeedError{Seqs: slices.Compact(h.needs)}
+		}
+		if h.err != nil {
+			return nil, h.err
+		}
+		if !h.again {
+			break
+		}
+	}
+	if h.apart {
+		slices.SortStableFunc(h.nodes, func(a, b node) int { return cmp.Compare(a.pos(), b.pos()) })
+	}
+	entries := make([]Entry, len(h.nodes))
+	for i, n := range h.nodes {
+		entries[i] = Entry{n.event, n.seq, n.isSummary(), v.pins.has(n.id())}
+	}
+	return entries, nil
+}
+
+// history is one in the making.
+type history struct {
+	hand  hand
+	nodes []node
+	apart bool               // they came of summaries that share a run, and are not in their order
+	told  map[string]telling // by group
+	again bool               // a group became known whose markers may have been passed
+	needs []uint64           // records of hidden events, those at hand too
+	lacks bool               // some are not at hand
+	err   error
+}
+
+// telling is which summaries of a group are in sight, by the cut that put them in.
+type telling struct {
+	cut     *cut
+	inSight map[int32]bool
+}
+
+// show adds a node, or what it stands for.
+func (h *history) show(n node) {
+	switch {
+	case n.event == nil:
+		if t, ok := h.told[n.cut.group]; ok && n.cut.keep {
+			h.open(n.cut, func(of node) bool { return t.inSight[t.cut.summaryOf(of)] })
+		}
+	case n.cut == nil || !n.isSummary() || !n.cut.tookOutEvents():
+		h.nodes = append(h.nodes, n)
+	default:
+		h.tell(n)
+		h.apart = h.apart || len(n.cut.summaries) > 1
+		h.open(n.cut, func(of node) bool { return n.cut.summaryOf(of) == n.index })
+	}
+}
+
+// tell notes that a summary is in sight.
+func (h *history) tell(n node) {
+	group := n.cut.group
+	if group == "" {
+		return
+	}
+	t, ok := h.told[group]
+	if !ok {
+		t = telling{n.cut, map[int32]bool{}}
+		h.told[group] = t
+	}
+	if !t.inSight[n.index] && t.cut == n.cut {
+		t.inSight[n.index] = true
+		h.again = true
+	}
+}
+
+// open shows those of the nodes that a patch took out which belong.
+func (h *history) open(c *cut, belongs func(node) bool) {
+	h.needs = append(h.needs, c.out.seqs()...)
+	nodes, err := c.out.with(h.hand, nil)
+	switch {
+	case errors.As(err, new(*NeedError)):
+		h.lacks = true
+	case err != nil:
+		h.err = err
+	}
+	for _, n := range nodes {
+		if belongs(n) {
+			h.show(n)
+		}
+	}
+}
+
+// tookOutEvents reports whether the patch took out anything that was visible.
+func (c *cut) tookOutEvents() bool {
+	return slices.ContainsFunc(c.out.nodes, func(n node) bool { return n.event != nil }) ||
+		slices.ContainsFunc(c.out.pieces, func(p piece) bool { return p.events > 0 })
+}
+
+// lane is what must not be mixed in one summary: a branch, without the numbers of its runs,
+// and an isolation scope.
+type lane struct{ branch, scope string }
+
+func laneOf(e *patch.Event) lane {
+	return lane{patch.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
+}
+
+// summary is one of several events that a patch put in.
+type summary struct {
+	lane
+	index int32
+}
+
+// summariesOf returns the summaries among the nodes that a patch puts in, if these are
+// several.
+func summariesOf(nodes []node) []summary {
+	if len(nodes) < 2 {
+		return nil
+	}
+	var all []summary
+	for i := range nodes {
+		if nodes[i].isSummary() {
+			all = append(all, summary{laneOf(nodes[i].event), nodes[i].index})
+		}
+	}
+	return all
+}
+
+// summaryOf returns the index of the summary that stands for a node that the patch took
+// out: that of its lane, or else the first.
+func (c *cut) summaryOf(n node) int32 {
+	if len(c.summaries) == 0 {
+		return 0
+	}
+	if n.event != nil {
+		of := laneOf(n.event)
+		for _, s := range c.summaries {
+			if s.lane == of {
+				return s.index
+			}
+		}
+	}
+	return c.summaries[0].index
+}

@@ -1,0 +1,203 @@
+package fold_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// historyOf returns the ids of a view's history.
+func historyOf(t *testing.T, v fold.View) string {
+	t.Helper()
+	entries, err := v.History()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, e := range entries {
+		id := e.Event.ID()
+		if e.Summary {
+			id += "(summary)"
+		}
+		if e.Pinned {
+			id += "(pinned)"
+		}
+		ids = append(ids, id)
+	}
+	return strings.Join(ids, " ")
+}
+
+func TestHistory(t *testing.T) {
+	raw := []string{"e0", "e1 #a", "e2 #b", "e3 #a", "e4 #b", "e5"}
+	summarise := func(start, count int, id string) *patch.PatchEvent {
+		return patch.NewSummarise(start, count, event(id, "text:s")).WithID("p" + id)
+	}
+	splice := func(start, count int, lines ...string) *patch.PatchEvent {
+		return patch.NewSplice(start, count, events(lines...)...)
+	}
+	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
+	for _, c := range []struct {
+		name    string
+		patches []*patch.PatchEvent
+		want    string
+	}{
+		{"nothing is hidden", nil, "e0 e1 e2 e3 e4 e5"},
+		{"a summary", []*patch.PatchEvent{summarise(1, 3, "s")}, "e0 e1 e2 e3 e4 e5"},
+		{"a summary of summaries", []*patch.PatchEvent{summarise(0, 2, "s"), summarise(1, 2, "t"), summarise(0, 2, "u")}, "e0 e1 e2 e3 e4 e5"},
+		{"a cut stays", []*patch.PatchEvent{splice(1, 2)}, "e0 e3 e4 e5"},
+		{"a cut that keeps the state stays", []*patch.PatchEvent{keep(splice(1, 2))}, "e0 e3 e4 e5"},
+		{"a cut behind a summary stays", []*patch.PatchEvent{splice(1, 2), summarise(0, 3, "s")}, "e0 e3 e4 e5"},
+		{"a summary that was cut stays out", []*patch.PatchEvent{summarise(1, 3, "s"), splice(1, 1)}, "e0 e4 e5"},
+		{"what stands in the place of others", []*patch.PatchEvent{splice(1, 2, "r"), summarise(0, 3, "s")}, "e0 r e3 e4 e5"},
+		{"a truncation", []*patch.PatchEvent{summarise(0, 2, "s"), patch.NewTruncateBefore("e3")}, "e3 e4 e5"},
+		{"a summary taken back", []*patch.PatchEvent{summarise(1, 3, "s"), patch.NewRevert("ps")}, "e0 e1 e2 e3 e4 e5"},
+		{"one taken back behind another", []*patch.PatchEvent{summarise(1, 3, "s"), summarise(0, 2, "t").WithID("q"), patch.NewRevert("q")}, "e0 e1 e2 e3 e4 e5"},
+		{"summaries of two branches", []*patch.PatchEvent{keep(splice(1, 4, "a #a summary", "b #b summary"))}, "e0 e1 e2 e3 e4 e5"},
+		{"one of two branches is cut", []*patch.PatchEvent{keep(splice(1, 4, "a #a summary", "b #b summary")), splice(2, 1)}, "e0 e1 e3 e5"},
+		{"the other one is cut", []*patch.PatchEvent{keep(splice(0, 5, "a #a summary", "b #b summary")), splice(0, 1)}, "e2 e4 e5"},
+		{"what is of neither branch is the first one's", []*patch.PatchEvent{keep(splice(0, 5, "a #a summary", "b #b summary")), splice(1, 1)}, "e0 e1 e3 e5"},
+		{"branches apart", []*patch.PatchEvent{keep(splice(1, 4, "a #a summary", "b #b@2 summary")), summarise(2, 2, "t")}, "e0 e1 e2 e3 e4 e5"},
+		{"runs of a branch", []*patch.PatchEvent{keep(splice(0, 5, "b #b@7 summary", "a #a@1.x summary", "c #a summary")), splice(0, 2)}, "e1 e3 e5"},
+		{"a summary among other events", []*patch.PatchEvent{keep(splice(1, 4, "r", "a summary"))}, "e0 r e1 e2 e3 e4 e5"},
+		{"a summary that took nothing out", []*patch.PatchEvent{keep(splice(2, 0, "a summary"))}, "e0 e1 a(summary) e2 e3 e4 e5"},
+		{"a summary of what had been cut to nothing", []*patch.PatchEvent{splice(1, 2), keep(splice(1, 0, "a summary"))}, "e0 a(summary) e3 e4 e5"},
+		{"a pin behind a summary", []*patch.PatchEvent{patch.NewPin("e1"), summarise(0, 3, "s")}, "e0 e1(pinned) e2 e3 e4 e5"},
+		{"a group", []*patch.PatchEvent{summarise(3, 2, "s").WithGroup("g"), keep(splice(1, 1)).WithGroup("g")}, "e0 e1 e2 e3 e4 e5"},
+		{"a group whose summary comes last", []*patch.PatchEvent{keep(splice(4, 1)).WithGroup("g"), summarise(0, 2, "s").WithGroup("g")}, "e0 e1 e2 e3 e4 e5"},
+		{"a group that drops", []*patch.PatchEvent{summarise(3, 2, "s").WithGroup("g"), splice(1, 1).WithGroup("g")}, "e0 e2 e3 e4 e5"},
+		{"a group without a summary", []*patch.PatchEvent{keep(splice(3, 1)).WithGroup("g"), keep(splice(1, 1)).WithGroup("g")}, "e0 e2 e4 e5"},
+		{"a group whose summary is cut", []*patch.PatchEvent{summarise(3, 2, "s").WithGroup("g"), keep(splice(1, 1)).WithGroup("g"), splice(2, 1)}, "e0 e2 e5"},
+		{"a group whose summary is summarised", []*patch.PatchEvent{summarise(3, 2, "s").WithGroup("g"), keep(splice(0, 1)).WithGroup("g"), summarise(1, 2, "t")}, "e0 e1 e2 e3 e4 e5"},
+		{"a group of branches of which one is cut", []*patch.PatchEvent{
+			keep(splice(3, 2, "a #a summary", "b #b summary")).WithGroup("g"), keep(splice(1, 2)).WithGroup("g"), splice(1, 1)}, "e0 e2 e4 e5"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			whole, lean := view(t, raw...), view(t, raw...).Lean()
+			log := recordsOf(raw)
+			for i, p := range c.patches {
+				r := patch.Record{Seq: uint64(len(raw) + i + 1), Patch: p}
+				log = append(log, r)
+				var err error
+				if whole, err = whole.Apply(r); err != nil {
+					t.Fatal(err)
+				}
+				if lean, err = lean.With(log).Apply(r); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := whole.SkippedCount(); n > 0 {
+				t.Fatalf("%d patches are skipped", n)
+			}
+			if got := historyOf(t, whole); got != c.want {
+				t.Errorf("history %s, want %s", got, c.want)
+			}
+			if got := historyOf(t, lean.With(log)); got != c.want {
+				t.Errorf("of a lean view: %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func recordsOf(lines []string) []patch.Record {
+	var out []patch.Record
+	for i, e := range events(lines...) {
+		out = append(out, patch.Record{Seq: uint64(i + 1), Event: e})
+	}
+	return out
+}
+
+// A view that lacks what it hides says what it needs, and no more than that.
+func TestHistoryNeeds(t *testing.T) {
+	log := recordsOf([]string{"e0", "e1", "e2", "e3"})
+	log = append(log,
+		patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p")},
+		patch.Record{Seq: 6, Patch: patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q")})
+	v, err := fold.Fold(fold.New("", nil).Lean(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var need *fold.NeedError
+	if _, err := v.History(); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{3, 5}) {
+		t.Errorf("needs %v", err)
+	}
+	if _, err := v.With([]patch.Record{log[2], log[4]}).History(); !errors.As(err, &need) || !slices.Equal(need.Seqs, []uint64{1, 2, 3, 5}) {
+		t.Errorf("then needs %v", err)
+	}
+	if got := historyOf(t, v.With(log[:5])); got != "e0 e1 e2 e3" {
+		t.Errorf("history %s", got)
+	}
+	wrong := slices.Clone(log[:5])
+	wrong[4].Patch = patch.NewSplice(0, 2)
+	if _, err := v.With(wrong).History(); !errors.Is(err, patch.ErrCorrupt) {
+		t.Errorf("with another patch in the place of the record: %v", err)
+	}
+}
+
+// The history agrees with the reference model, and summaries do not change it.
+func TestPropertyHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
+		ref := fuzz.NewReference(nil)
+		for _, r := range records {
+			ref.Apply(r)
+		}
+		k := &keeper{t: t, log: records}
+		v := fold.New("", nil)
+		if rapid.Bool().Draw(t, "lean") {
+			v = v.Lean()
+		}
+		v = k.fold(v, records)
+		if rapid.Bool().Draw(t, "restored") {
+			v = k.restore(v)
+		}
+		got := k.history(v)
+		want := ref.History()
+		if !slices.Equal(idsOf(got), idsOf(want)) {
+			t.Fatalf("history %v, want %v\n%s", idsOf(got), idsOf(want), fuzz.Text(records, nil))
+		}
+		if v.Len() == 0 {
+			return
+		}
+		start := rapid.IntRange(0, v.Len()-1).Draw(t, "start")
+		p := patch.NewSummarise(start, rapid.IntRange(1, v.Len()-start).Draw(t, "count"), event("the summary", "text:s"))
+		r := patch.Record{Seq: v.Seq() + 1, Patch: p.WithID("the patch")}
+		k.log = append(slices.Clone(records), r)
+		after, err := k.apply(v, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now := k.history(after); !slices.Equal(idsOf(now), idsOf(got)) {
+			t.Fatalf("after a summary the history is %v, it was %v\n%s", idsOf(now), idsOf(got), fuzz.Text(k.log, nil))
+		}
+	})
+}
+
+func (k *keeper) history(v fold.View) (events []*patch.Event) {
+	err := k.ask(v, func(v fold.View) error {
+		entries, err := v.History()
+		events = nil
+		for _, e := range entries {
+			events = append(events, e.Event)
+		}
+		return err
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return events
+}
+
+func idsOf(events []*patch.Event) []string {
+	ids := []string{}
+	for _, e := range events {
+		ids = append(ids, e.ID())
+	}
+	return ids
+}

@@ -1,0 +1,41 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// History returns what people should see of a session as it stands in a view that the store
+// gave: the visible log with what each summary stands for in its place. It is as
+// [fold.View.History], and reads from the log what that needs: the events behind the summaries
+// and, where the view was restored from a snapshot, the log from its first record. It fails with
+// [ErrNotFound] if the session is gone.
+func (s *Store) History(ctx context.Context, key Key, v fold.View) ([]fold.Entry, error) {
+	var read []patch.Record
+	has := map[uint64]bool{}
+	for {
+		entries, err := v.With(read).History()
+		var need *fold.NeedError
+		switch {
+		case !errors.As(err, &need):
+			return entries, err
+		case need.Log:
+			v, err = s.Whole(ctx, key, v)
+		default:
+			lacking := slices.DeleteFunc(need.Seqs, func(seq uint64) bool { return has[seq] })
+			var more []patch.Record
+			more, err = s.pick(ctx, key, v.Creation(), lacking)
+			read = append(read, more...)
+			for _, seq := range lacking {
+				has[seq] = true
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
