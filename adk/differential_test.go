@@ -63,7 +63,7 @@ func quickly(t *testing.T, checks string) {
 
 // compare plays the scenario on each service, and says how one differs.
 func (s scenario) compare(t *testing.T, total *counts) string {
-	want := s.play(t, reference{session.InMemoryService()})
+	want := s.play(t, reference{session.InMemoryService(), t})
 	// Where agents run at a time, how far the others get when one fails is chance.
 	if failed := slices.IndexFunc(want, func(p played) bool { return len(p.said["error"]) > 0 }); failed >= 0 && s.Root.parallel() {
 		want, s.Turns = want[:failed], s.Turns[:failed]
@@ -138,12 +138,15 @@ func (p played) differs(q played, parallel bool) string {
 	return ""
 }
 
-// wentOtherwise says how what was said, by whom, differs, or the state.
+// wentOtherwise says how what was said, by whom, differs, or what people see of it later, or
+// the state.
 func (p played) wentOtherwise(q played) string {
-	names := slices.Sorted(maps.Keys(p.said))
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(append(names, slices.Collect(maps.Keys(q.said))...)))) {
-		if a, b := p.said[name], q.said[name]; !slices.Equal(a, b) {
-			return fmt.Sprintf("%s:\n%s\nwant\n%s", name, strings.Join(b, "\n"), strings.Join(a, "\n"))
+	for what, pair := range map[string][2]map[string][]string{"said": {p.said, q.said}, "history": {p.history, q.history}} {
+		names := slices.Concat(slices.Collect(maps.Keys(pair[0])), slices.Collect(maps.Keys(pair[1])))
+		for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+			if a, b := pair[0][name], pair[1][name]; !slices.Equal(a, b) {
+				return fmt.Sprintf("%s by %s:\n%s\nwant\n%s", what, name, strings.Join(b, "\n"), strings.Join(a, "\n"))
+			}
 		}
 	}
 	if !reflect.DeepEqual(p.state, q.state) {

@@ -81,6 +81,21 @@
 // summarised as those of one that has ended. Two runs of one session at a time append to
 // one log, in whichever order they come.
 //
+// # History
+//
+// Models see the visible log; people should see what was said. A session that is got with a
+// context of [WithHistory] shows its history, summaries replaced by what they stand for, from one
+// and the same service: [HistoryHandler] marks the requests of ADK's REST API and developer UI
+// that read, and [Service.Memory] has a memory service given histories. Runs are not marked,
+// and pay nothing. A launcher's router takes the handler where it is handed out:
+//
+//	func (l *mine) SetupSubrouters(router *mux.Router, config *launcher.Config) error {
+//		router.Use(adk.HistoryHandler)
+//
+// What reads by other requests marks its contexts itself, such as the get_session method of
+// ADK's server for Agent Engine, which is a POST. A history is read anew each time, and takes
+// reading and decoding the whole conversation.
+//
 // # Telemetry
 //
 // With an OpenTelemetry provider, in [Options] or the global one, the service reports

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"iter"
 	"log"
+	"net/http"
 	"os"
 	"path/filepath"
 
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/memory"
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
@@ -136,6 +138,52 @@ func ExampleService_RawEvents() {
 	// 2 Noted!
 	// 3 What's the weather?
 	// 4 splice
+}
+
+// A model sees the summary; people see what it stands for.
+func ExampleWithHistory() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	summary, err := adk.NewEvent(&session.Event{Author: "user", LLMResponse: model.LLMResponse{Content: genai.NewContentFromText("They gave a password.", genai.RoleUser)}})
+	check(err)
+	_, err = sessions.ApplyPatch(ctx, sess, patch.NewSummarise(0, 2, summary))
+	check(err)
+	req := &session.GetRequest{AppName: sess.AppName(), UserID: sess.UserID(), SessionID: sess.ID()}
+	for _, ctx := range []context.Context{ctx, adk.WithHistory(ctx)} {
+		got, err := sessions.Get(ctx, req)
+		check(err)
+		for e := range got.Session.Events().All() {
+			fmt.Println(e.Content.Parts[0].Text)
+		}
+		fmt.Println()
+	}
+	// Output:
+	// They gave a password.
+	// What's the weather?
+	//
+	// My password is 1234.
+	// Noted!
+	// What's the weather?
+}
+
+// A launcher hands out its router before it serves: the mark goes on it.
+func ExampleHistoryHandler() {
+	router := http.NewServeMux() // or that of a launcher: router.Use(adk.HistoryHandler)
+	server := &http.Server{Handler: adk.HistoryHandler(router)}
+	fmt.Println(server.Handler != nil)
+	// Output: true
+}
+
+// A memory gets what was said, not the summaries of it.
+func ExampleService_Memory() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	memories := sessions.Memory(memory.InMemoryService())
+	check(memories.AddSessionToMemory(ctx, sess))
+	found, err := memories.SearchMemory(ctx, &memory.SearchRequest{AppName: sess.AppName(), UserID: sess.UserID(), Query: "password"})
+	check(err)
+	fmt.Println(len(found.Memories))
+	// Output: 1
 }
 
 func ExampleService_ViewAt() {

@@ -30,6 +30,7 @@ type played struct {
 	said    map[string][]string // what the runner gave, errors too, by author
 	prompts map[string][][]*genai.Content
 	state   map[string]any
+	history map[string][]string // what people see, by author
 }
 
 // stage is what a scenario is played on.
@@ -39,15 +40,21 @@ type stage interface {
 	answers(msg *genai.Content)
 	between() // turns
 	after()   // an event
+	history() session.Session
 }
 
 // reference is ADK's own service in memory.
-type reference struct{ session.Service }
+type reference struct {
+	session.Service
+	t *testing.T
+}
 
 func (reference) plugins() []*plugin.Plugin { return nil }
 func (reference) answers(*genai.Content)    {}
 func (reference) between()                  {}
 func (reference) after()                    {}
+
+func (r reference) history() session.Session { return get(r.t, r, "s") }
 
 // ours is a service over a store, which is closed and opened again.
 type ours struct {
@@ -130,6 +137,8 @@ func (o *ours) after() {
 	}
 }
 
+func (o *ours) history() session.Session { return told(o.t, o, session.GetRequest{}) }
+
 func (o *ours) settle() {
 	if o.mode != nil {
 		o.Settle(o.t)
@@ -165,6 +174,10 @@ func (s scenario) play(t *testing.T, on stage) (all []played) {
 			}
 		}
 		p.state = stateOf(get(t, on, "s"))
+		p.history = map[string][]string{}
+		for e := range on.history().Events().All() {
+			p.history[e.Author] = append(p.history[e.Author], transcript(e))
+		}
 		all = append(all, p)
 	}
 	return all
@@ -251,6 +264,13 @@ func anonymous(s string) string { return generated.ReplaceAllString(s, "uuid") }
 // transcript is an event in words.
 func transcript(e *session.Event) string {
 	content, err := json.Marshal(e.Content)
+	var plain any // in memory, an argument may be a struct still
+	if err == nil {
+		err = json.Unmarshal(content, &plain)
+	}
+	if err == nil {
+		content, err = json.Marshal(plain)
+	}
 	if err != nil {
 		return err.Error()
 	}

@@ -155,7 +155,8 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 }
 
 // Get returns a session with its newest view. A filter in the request (the last events,
-// events not before a time) selects events and leaves the state as it is. It fails with
+// events not before a time) selects events and leaves the state as it is. With a context of
+// [WithHistory] the session shows its history. It fails with
 // [store.ErrNotFound] if there is no such session.
 func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
 	if req == nil {
@@ -170,6 +171,9 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	}
 	if req.NumRecentEvents > 0 || !req.After.IsZero() {
 		handle.selection = choose(filter(handle.stored.View, req))
+	}
+	if mark, ok := markOf(ctx); ok {
+		handle.history = s.historyOf(ctx, mark, handle.stored, req)
 	}
 	return &session.GetResponse{Session: handle}, nil
 }

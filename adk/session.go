@@ -21,6 +21,7 @@ type Session struct {
 	mu        sync.RWMutex
 	stored    stored
 	selection *selection // nil: all that is visible
+	history   *history   // if not nil, what is shown until the session moves on
 	updated   time.Time
 
 	// held, if not nil, is what is shown while nodes run: see grow.
@@ -50,7 +51,7 @@ func (s *Session) UserID() string { return s.key.User }
 
 // Events returns the visible log as it stands: what the model should see. A session that
 // was got with a filter shows what that chose and what was logged since; one from a list
-// only the latter. The list never changes; its events are the caller's own, and At gives
+// only the latter; one that was got with [WithHistory] shows its history at first. The list never changes; its events are the caller's own, and At gives
 // nil for an index out of range.
 func (s *Session) Events() session.Events {
 	s.mu.RLock()
@@ -61,6 +62,8 @@ func (s *Session) Events() session.Events {
 // events returns what is shown. The lock is held.
 func (s *Session) events() session.Events {
 	switch {
+	case s.history != nil:
+		return s.history
 	case s.held != nil:
 		return selected{s.held, s.decoded}
 	case s.selection != nil:
@@ -97,7 +100,7 @@ func (s *Session) View() fold.View {
 func (s *Session) advance(v fold.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held = nil
+	s.held, s.history = nil, nil
 	s.advanceLocked(v)
 }
 
@@ -117,6 +120,7 @@ func (s *Session) appended(done store.Committed, e *session.Event) (first bool) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first, s.begun = !s.begun, true
+	s.history = nil
 	switch {
 	case !inNode(e):
 		s.held = nil

@@ -22,6 +22,7 @@ type storage interface {
 	Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error)
 	// Get is [store.Store.Get].
 	Get(ctx context.Context, key store.Key) (stored, error)
+	History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error)
 	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
 	Info(ctx context.Context, key store.Key) (store.Info, error)
 	Delete(ctx context.Context, key store.Key) error

@@ -81,9 +81,14 @@ func (s *Service) append(ctx context.Context, handle *Session, e *session.Event)
 // view's, so that it is refused as a conflict if another was logged since. When it has
 // returned without error the patch is durable and the session stands at the view that it
 // gives. After a refusal the session stands where it stood, and nothing was written; get
-// the session again to look again. Errors are as for [store.Store.ApplyPatch].
+// the session again to look again. Errors are as for [store.Store.ApplyPatch]; one matches
+// [patch.ErrInvalid] if the session shows its history ([WithHistory]), whose indices are not
+// the view's.
 func (s *Service) ApplyPatch(ctx context.Context, sess session.Session, p *patch.PatchEvent) (store.Committed, error) {
 	return s.patching(ctx, sess, "apply patch", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
+		if err := refuseHistory(sess); err != nil {
+			return store.Committed{}, err
+		}
 		return s.store.ApplyPatch(ctx, key, store.PatchOptions{On: on}, p)
 	})
 }
@@ -109,6 +114,9 @@ func (s *Service) patching(ctx context.Context, sess session.Session, doing stri
 // stands where it stood.
 func (s *Service) Preview(ctx context.Context, sess session.Session, p *patch.PatchEvent) (store.Preview, error) {
 	handle, err := handleOf(sess)
+	if err == nil {
+		err = refuseHistory(sess)
+	}
 	if err != nil {
 		return store.Preview{}, fmt.Errorf("preview patch: %w", err)
 	}

@@ -320,3 +320,20 @@ func (c *copied) copy() (*patch.Event, error) {
 	}
 	return patch.ParseEvent(text)
 }
+
+// WithoutRecalled returns a history ([fold.View.History]) without the copies that [Recall]
+// put in of events which the history has: nobody should read those twice. The slice may be
+// that of the history, whose entries are then no longer the caller's to use.
+func WithoutRecalled(history []fold.Entry) []fold.Entry {
+	has := map[string]bool{}
+	for _, e := range history {
+		has[e.Event.ID()] = true
+	}
+	return slices.DeleteFunc(history, func(e fold.Entry) bool {
+		var own struct {
+			Recalled string `json:"recalled"`
+		}
+		metadata, _ := e.Event.Field("customMetadata")
+		return record.Own(metadata, &own) && own.Recalled != "" && has[own.Recalled]
+	})
+}

@@ -165,6 +165,22 @@ func TestRecall(t *testing.T) {
 				if got := s.paired(); got != row.want {
 					t.Errorf("before=%v: calls are %q, want %q; visible was %s, is %s", before, got, row.want, visible, s.visible())
 				}
+				history, err := s.store.History(t.Context(), key, s.view())
+				if err != nil {
+					t.Fatal(err)
+				}
+				seen := map[string]bool{}
+				for _, e := range compaction.WithoutRecalled(history) {
+					if e.Event.IsSummary() || strings.Contains(e.Event.String(), "recalled") {
+						t.Errorf("people see %s", e.Event)
+					}
+					seen[e.Event.ID()] = true
+				}
+				for i, e := range s.view().Events() {
+					if !s.view().IsSummary(i) && !strings.Contains(e.String(), "recalled") && !seen[e.ID()] {
+						t.Errorf("people do not see %s", e)
+					}
+				}
 				for i, e := range s.view().Events() {
 					if !strings.Contains(e.String(), "recalled") {
 						continue

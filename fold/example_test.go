@@ -280,3 +280,17 @@ func ExampleView_Whole() {
 	// true false 1 <nil>
 	// true
 }
+
+// A summary hides events from a model, and not from people.
+func ExampleView_History() {
+	summary, err := patch.ParseEvent([]byte(`{"id":"s","content":{"parts":[{"text":"in short"}]}}`))
+	if err != nil {
+		panic(err)
+	}
+	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
+		{Seq: 4, Patch: patch.NewSummarise(0, 2, summary)}, {Seq: 5, Patch: patch.NewSplice(1, 1)}}
+	v, _ := fold.Fold(fold.New("", nil), log)
+	history, err := v.History()
+	fmt.Println(v.Len(), "for a model, for people", len(history), err)
+	// Output: 1 for a model, for people 2 <nil>
+}

@@ -48,8 +48,8 @@ func (v View) History() ([]Entry, error) {
 		slices.SortStableFunc(h.nodes, func(a, b node) int { return cmp.Compare(a.pos(), b.pos()) })
 	}
 	entries := make([]Entry, len(h.nodes))
-	for i, n := range h.nodes {
-		entries[i] = Entry{n.event, n.seq, n.isSummary(), v.pins.has(n.id())}
+	for i := range h.nodes {
+		entries[i] = v.entry(&h.nodes[i])
 	}
 	return entries, nil
 }

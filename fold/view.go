@@ -126,9 +126,13 @@ func (v View) Entries() iter.Seq2[int, Entry] {
 				return true
 			}
 			i++
-			return yield(i-1, Entry{n.event, n.seq, n.isSummary(), len(v.pins) > 0 && v.pins.has(n.id())})
+			return yield(i-1, v.entry(n))
 		})
 	}
+}
+
+func (v View) entry(n *node) Entry {
+	return Entry{n.event, n.seq, n.isSummary(), len(v.pins) > 0 && v.pins.has(n.id())}
 }
 
 // Find returns the index of the first visible event with the given id. It takes time

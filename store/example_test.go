@@ -498,6 +498,29 @@ func ExampleStore_Whole() {
 	// Output: [p1] <nil>
 }
 
+// A model sees the summary, people see what it stands for.
+func ExampleStore_History() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Content: map[string]any{"parts": []any{map[string]any{"text": "They met."}}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	done, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, summary))
+	if err != nil {
+		log.Fatal(err)
+	}
+	history, err := s.History(ctx, exampleKey, done.View)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range history {
+		fmt.Print(e.Event.ID(), " ")
+	}
+	fmt.Println("and not", done.View.At(0).ID())
+	// Output: e1 e2 e3 e4 and not s1
+}
+
 // The text is read and checked before a store is opened, which locks its file.
 func ExampleReadText() {
 	ctx := context.Background()

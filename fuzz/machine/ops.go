@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -269,10 +270,27 @@ func (m *machine) asOf(t *rapid.T) {
 		if err := fuzz.Compare(stored{v, s, m.key}, ref); err != nil {
 			t.Fatalf("store %d: as of %d: %v\n%s", i, seq, err, m.log())
 		}
+		m.compareHistory(t, s, v, ref)
 		if _, err := s.ViewAt(context.Background(), m.key, uint64(len(m.records)+1)); !errors.Is(err, store.ErrNotFound) {
 			t.Fatalf("store %d: a view beyond the end: %v", i, err)
 		}
 	}
+}
+
+// compareHistory compares what people should see with the model.
+func (m *machine) compareHistory(t *rapid.T, s *store.Store, v fold.View, ref *fuzz.Reference) {
+	history, err := s.History(context.Background(), m.key, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []patch.Record
+	for i, e := range history {
+		got = append(got, patch.Record{Seq: uint64(i), Event: e.Event})
+	}
+	for i, e := range ref.History() {
+		want = append(want, patch.Record{Seq: uint64(i), Event: e})
+	}
+	compareRecords(t, want, got)
 }
 
 func (m *machine) raw(t *rapid.T) {

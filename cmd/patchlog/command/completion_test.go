@@ -57,7 +57,7 @@ func TestCompletion(t *testing.T) {
 		"patch ":                   "splice summarise truncate-before " + noFiles,
 		"patch su":                 "summarise " + noFiles,
 		"patch splice a/u/s --k":   "--keep-state " + noFiles,
-		"log a/u/s --":             "--db --json --at --help --last " + noFiles,
+		"log a/u/s --":             "--db --json --at --help --history --last " + noFiles,
 		"pin a/u/s --ev":           "--event-id " + noFiles,
 		"completion z":             "zsh " + noFiles,
 		"import k bas":             files,

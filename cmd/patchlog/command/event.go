@@ -94,6 +94,15 @@ func entryAt(v fold.View, i int) fold.Entry {
 	return fold.Entry{Event: v.At(i), Seq: v.SeqOf(i), Summary: v.IsSummary(i), Pinned: v.IsPinned(i)}
 }
 
+// entriesOf returns the visible log.
+func entriesOf(v fold.View) []fold.Entry {
+	var entries []fold.Entry
+	for _, e := range v.Entries() {
+		entries = append(entries, e)
+	}
+	return entries
+}
+
 // eventCells are the cells that say id, author and content of an event.
 func eventCells(entry fold.Entry) []cell {
 	e := entry.Event

@@ -132,7 +132,7 @@ func (a *app) showFold(v fold.View) error {
 		newest = fmt.Sprintf("newest patch %d", v.PatchSeq())
 	}
 	a.out.linef("%s after record %d, %s", counted(v.Len(), "visible event"), v.Seq(), newest)
-	if err := a.out.eventTable(v, v.Len()); err != nil {
+	if err := a.out.eventTable(entriesOf(v), 0, true); err != nil {
 		return err
 	}
 	a.out.line()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -16,21 +17,27 @@ func (a *app) logCommand() *cobra.Command {
 		Use:   "log KEY",
 		Short: "Show the events that a model sees",
 		Long: `The index in front is what patches count by. With --json each line is
-{"index","seq","event"}, where seq is of the record that brought the event.`,
+{"index","seq","event"}, where seq is of the record that brought the event.
+
+With --history it is what people should see: the events that summaries stand for, in place of the
+summaries. What was cut or rewound stays out. There is no index: patches are made from what a
+model sees.`,
 		Example: examples(
 			"patchlog log shop/ada/4711",
 			"patchlog log shop/ada/4711 --last 10",
 			"patchlog log shop/ada/4711 --at 61        # as it stood after record 61",
+			"patchlog log shop/ada/4711 --history",
 			"patchlog log shop/ada/4711 --json | jq -r .event.author",
 		),
 	}
 	fs := cmd.Flags()
 	var last int // 0 means all
 	var at seq
-	fs.Var(number{&last, 1}, "last", "only the last `N` visible events")
+	fs.Var(number{&last, 1}, "last", "only the last `N` events")
 	fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
+	history := fs.Bool("history", false, "what summaries stand for, in their place")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.log(cmd.Context(), args[0], last, at)
+		return a.log(cmd.Context(), args[0], last, at, *history)
 	}
 	return cmd
 }
@@ -88,56 +95,71 @@ func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.Vi
 	return session.View, err
 }
 
-func (a *app) log(ctx context.Context, keyText string, last int, at seq) error {
+func (a *app) log(ctx context.Context, keyText string, last int, at seq, history bool) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		v, err := viewAt(ctx, s, key, at)
 		if err != nil {
 			return err
 		}
-		n := v.Len()
-		if 0 < last && last < n {
-			n = last
+		entries := entriesOf(v)
+		which := counted(len(entries), "visible event")
+		if history {
+			if entries, err = s.History(ctx, key, v); err != nil {
+				return err
+			}
+			entries = compaction.WithoutRecalled(entries)
+			which = counted(len(entries), "event") + " of the history"
+		}
+		first := 0
+		if 0 < last && last < len(entries) {
+			first = len(entries) - last
 		}
 		if a.json {
-			return a.logLines(ctx, v, n)
+			return a.logLines(ctx, entries, first, !history)
 		}
-		which := counted(n, "visible event")
-		if n < v.Len() {
-			which = fmt.Sprintf("last %d of %s", n, counted(v.Len(), "visible event"))
+		if first > 0 {
+			which = fmt.Sprintf("last %d of %s", last, which)
 		}
 		a.out.linef("%s: %s after record %d", key, which, v.Seq())
-		return a.out.eventTable(v, n)
+		return a.out.eventTable(entries, first, !history)
 	})
 }
 
 // logLine is a line of the visible log as JSON.
 type logLine struct {
-	Index  int          `json:"index"`
+	Index  *int         `json:"index,omitempty"`
 	Seq    uint64       `json:"seq,omitempty"`
 	Event  *patch.Event `json:"event"`
 	Pinned bool         `json:"pinned,omitempty"`
 }
 
-// logLines writes the last n events of a view for programs.
-func (a *app) logLines(ctx context.Context, v fold.View, n int) error {
-	for i := v.Len() - n; i < v.Len(); i++ {
+// logLines writes events for programs, from one on.
+func (a *app) logLines(ctx context.Context, entries []fold.Entry, first int, indexed bool) error {
+	for i, e := range entries[first:] {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e := entryAt(v, i)
-		if err := a.out.document(logLine{i, e.Seq, e.Event, e.Pinned}); err != nil {
+		line := logLine{nil, e.Seq, e.Event, e.Pinned}
+		if i += first; indexed {
+			line.Index = &i
+		}
+		if err := a.out.document(line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// eventTable writes the last n events of a view for people.
-func (o *output) eventTable(v fold.View, n int) error {
-	t := newTable("index", "seq", "id", "author", "event").numbers(2)
-	for i := v.Len() - n; i < v.Len(); i++ {
-		e := entryAt(v, i)
-		t.add(append([]cell{{fmt.Sprint(i), plain}, {fmt.Sprint(e.Seq), dim}}, eventCells(e)...)...)
+// eventTable writes events for people, from one on.
+func (o *output) eventTable(entries []fold.Entry, first int, indexed bool) error {
+	columns := []string{"index", "seq", "id", "author", "event"}
+	if !indexed {
+		columns = columns[1:]
+	}
+	t := newTable(columns...).numbers(len(columns) - 3)
+	for i, e := range entries[first:] {
+		cells := append([]cell{{fmt.Sprint(first + i), plain}, {fmt.Sprint(e.Seq), dim}}, eventCells(e)...)
+		t.add(cells[len(cells)-len(columns):]...)
 	}
 	if len(t.rows) == 0 {
 		return nil

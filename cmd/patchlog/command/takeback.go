@@ -267,7 +267,7 @@ func (a *app) showDifference(head string, before, after fold.View) error {
 func visibleLines(events []fold.Visible) []logLine {
 	lines := make([]logLine, len(events))
 	for i, e := range events {
-		lines[i] = logLine{Index: e.Index, Event: e.Event}
+		lines[i] = logLine{Index: &e.Index, Event: e.Event}
 	}
 	return lines
 }

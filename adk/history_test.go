@@ -1,0 +1,292 @@
+package adk_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/memory"
+	"google.golang.org/adk/v2/server/adkrest"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// told returns a session that shows its history.
+func told(t *testing.T, s session.Service, req session.GetRequest) *adk.Session {
+	t.Helper()
+	req.AppName, req.UserID, req.SessionID = "app", "user", "s"
+	r, err := s.Get(adk.WithHistory(t.Context()), &req)
+	no(t, err)
+	return r.Session.(*adk.Session)
+}
+
+// summarised is a session of six messages, of which a summary hides the second to the
+// fifth, and another one that and the first.
+func summarised(t *testing.T, s *adk.Service) {
+	t.Helper()
+	sess := create(t, s, "s", map[string]any{"k": 1})
+	for i, id := range []string{"e0", "e1", "e2", "e3", "e4", "e5"} {
+		e := text(id, []string{"user", "app"}[i%2], "words of "+id)
+		e.Timestamp = time.Date(2026, 1, 2, 3, 4, i, 0, time.UTC)
+		e.Actions.StateDelta = map[string]any{"last": id}
+		no(t, s.AppendEvent(t.Context(), sess, e))
+	}
+	for i, count := range []int{4, 2} {
+		e, err := adk.NewEvent(text([]string{"s1", "s2"}[i], "user", "the summary"))
+		no(t, err)
+		_, err = s.ApplyPatch(t.Context(), sess, patch.NewSummarise(1-i, count, e))
+		no(t, err)
+	}
+	equal(t, "visible", ids(sess), []string{"s2", "e5"})
+}
+
+func TestHistory(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
+	sess := told(t, s, session.GetRequest{})
+	equal(t, "history", ids(sess), all)
+	equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
+	equal(t, "state", stateOf(sess), map[string]any{"k": 1, "last": "e5"})
+	equal(t, "at", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
+	if sess.Events().At(6) != nil || sess.Events().At(-1) != nil {
+		t.Error("there are events out of range")
+	}
+	sess.Events().At(1).Content.Parts[0].Text = "changed"
+	equal(t, "at, again", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
+	for range sess.Events().All() {
+		break
+	}
+	no(t, sess.HistoryError())
+
+	equal(t, "the last two", ids(told(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
+	equal(t, "the last ten", ids(told(t, s, session.GetRequest{NumRecentEvents: 10})), all)
+	since := time.Date(2026, 1, 2, 3, 4, 3, 0, time.UTC)
+	equal(t, "since", ids(told(t, s, session.GetRequest{After: since})), []string{"e3", "e4", "e5"})
+	equal(t, "since, of the last two", ids(told(t, s, session.GetRequest{After: since, NumRecentEvents: 2})), []string{"e4", "e5"})
+}
+
+// What a session shows from its first write on is the visible log.
+func TestHistoryEndsWithAWrite(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	sess := told(t, s, session.GetRequest{})
+	equal(t, "history", len(ids(sess)), 6)
+	no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
+	equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
+	no(t, sess.HistoryError())
+
+	filtered := told(t, s, session.GetRequest{NumRecentEvents: 1})
+	equal(t, "filtered", ids(filtered), []string{"e6"})
+	no(t, s.AppendEvent(t.Context(), filtered, text("e7", "user", "more")))
+	equal(t, "filtered, after an append", ids(filtered), []string{"e6", "e7"})
+
+	unread := told(t, s, session.GetRequest{})
+	no(t, s.AppendEvent(t.Context(), unread, text("e8", "user", "more")))
+	equal(t, "never looked at", ids(unread), []string{"s2", "e5", "e6", "e7", "e8"})
+
+	rewound := told(t, s, session.GetRequest{})
+	_, err := s.Rewind(t.Context(), rewound, "inv-e5")
+	no(t, err)
+	equal(t, "after a rewind", ids(rewound), []string{"s2"})
+	equal(t, "history after a rewind", ids(told(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
+}
+
+// A patch is not made of the indices of a history.
+func TestHistoryTakesNoPatch(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	sess := told(t, s, session.GetRequest{})
+	for range 2 { // also when it has been looked at
+		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+		fails(t, err, patch.ErrInvalid)
+		if !strings.Contains(err.Error(), "WithHistory") {
+			t.Errorf("the error is %v", err)
+		}
+		_, err = s.Preview(t.Context(), sess, patch.NewSplice(0, 1))
+		fails(t, err, patch.ErrInvalid)
+		_ = ids(sess)
+	}
+	equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
+}
+
+// A history that cannot be read is an error that the reader gets, in each way to look.
+func TestHistoryThatCannotBeRead(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := s.Get(adk.WithHistory(ctx), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+	no(t, err)
+	cancel()
+	sess := r.Session.(*adk.Session)
+	fails(t, sess.HistoryError(), context.Canceled)
+	equal(t, "events", sess.Events().Len(), 1)
+	e := sess.Events().At(0)
+	if e.ErrorCode != "HISTORY_UNREADABLE" || !strings.Contains(e.ErrorMessage, "canceled") || e.Content != nil {
+		t.Errorf("the event is %+v", e)
+	}
+	for e := range sess.Events().All() {
+		equal(t, "event", e.ErrorCode, "HISTORY_UNREADABLE")
+	}
+	no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
+	equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
+	no(t, sess.HistoryError())
+
+	gone := told(t, s, session.GetRequest{})
+	no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+	fails(t, gone.HistoryError(), store.ErrNotFound)
+}
+
+// A summary that stands for nothing in this log is not taken for the user's words.
+func TestHistoryMarksSummaries(t *testing.T) {
+	s := inMemory(t)
+	sess := create(t, s, "s", nil)
+	no(t, s.AppendEvent(t.Context(), sess, text("e0", "user", "hello")))
+	summary, err := patch.ParseEvent([]byte(`{"id":"other","author":"user","content":{"role":"user","parts":[{"text":"They said hello."}]},"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`))
+	no(t, err)
+	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 0, summary))
+	no(t, err)
+	e := told(t, s, session.GetRequest{}).Events().At(1)
+	equal(t, "author", e.Author, "summary")
+	equal(t, "role", e.Content.Role, "model")
+	e = get(t, s, "s").Events().At(1)
+	equal(t, "what a model sees", e.Author+" "+e.Content.Role, "user user")
+}
+
+// ADK's REST server shows people the history and gives models the visible log.
+func TestHistoryOverREST(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	m := &scriptedModel{agent: "app", script: script}
+	var fail bool
+	served := &unreadable{Service: s, fails: &fail}
+	rest, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: served, AgentLoader: agent.NewSingleLoader(newAgent(t, m)), SSEWriteTimeout: time.Minute})
+	no(t, err)
+	server := httptest.NewServer(adk.HistoryHandler(rest))
+	defer server.Close()
+	c := client{t, server.URL}
+	const path = "/apps/app/users/user/sessions/s"
+	eventIDs := func(sess map[string]any) (ids []string) {
+		for _, e := range sess["events"].([]any) {
+			ids = append(ids, e.(map[string]any)["id"].(string))
+		}
+		return ids
+	}
+	all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
+	equal(t, "history", eventIDs(c.do("GET", path, "", 200)), all)
+	c.list("POST", "/run", run("turn 3", false), 200)
+	prompt := m.taken()[0]
+	equal(t, "contents of the prompt", len(prompt), 3)
+	equal(t, "the prompt begins with", prompt[0].Parts[0].Text, "the summary")
+	if got := eventIDs(c.do("GET", path, "", 200)); len(got) <= 6 || !slices.Equal(got[:6], all) || slices.Contains(got, "s2") {
+		t.Errorf("history after a run: %v", got)
+	}
+	fail = true
+	if body := c.text("GET", path, "", 500); !strings.Contains(body, "canceled") || strings.Contains(body, "{") {
+		t.Errorf("the answer is %s", body)
+	}
+	fail = false
+	c.do("GET", path, "", 200)
+}
+
+// unreadable is a service whose histories fail, if it is told to.
+type unreadable struct {
+	*adk.Service
+	fails *bool
+}
+
+func (u *unreadable) Get(ctx context.Context, req *session.GetRequest) (*session.GetResponse, error) {
+	if !*u.fails {
+		return u.Service.Get(ctx, req)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return u.Service.Get(ctx, req)
+}
+
+// Only what reads is marked.
+func TestHistoryHandler(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	for request, want := range map[string]int{
+		"GET /apps/app": 6, "POST /apps/app": 2, "GET /run_live": 2, "GET /api/run_live": 2, "DELETE /x": 2,
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		h := adk.HistoryHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got, err := s.Get(r.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+			no(t, err)
+			if n := got.Session.Events().Len(); n != want {
+				t.Errorf("%s: %d events, want %d", request, n, want)
+			}
+			if _, ok := w.(http.Flusher); !ok {
+				t.Errorf("%s: the writer flushes no longer", request)
+			}
+			w.WriteHeader(http.StatusTeapot)
+		}))
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+		equal(t, "status", answer.Code, http.StatusTeapot)
+	}
+}
+
+// kept is a memory service that keeps what it was given.
+type kept struct {
+	memory.Service
+	events []string
+	err    error
+}
+
+func (k *kept) AddSessionToMemory(_ context.Context, sess session.Session) error {
+	k.events = ids(sess)
+	return k.err
+}
+
+// A memory gets the history, whatever session it is handed.
+func TestHistoryForMemory(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	base := &kept{Service: memory.InMemoryService()}
+	m := s.Memory(base)
+	all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
+	sess := get(t, s, "s")
+	no(t, m.AddSessionToMemory(t.Context(), sess))
+	equal(t, "of a session that was got", base.events, all)
+	no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
+	no(t, m.AddSessionToMemory(t.Context(), struct{ session.Session }{sess}))
+	equal(t, "of one that was used", base.events, append(all, "e6"))
+	base.err = errors.New("the memory is full")
+	fails(t, m.AddSessionToMemory(t.Context(), sess), base.err)
+
+	base.events = nil
+	fails(t, m.AddSessionToMemory(t.Context(), nil), patch.ErrInvalid)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fails(t, m.AddSessionToMemory(ctx, sess), context.Canceled)
+	no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+	fails(t, m.AddSessionToMemory(t.Context(), sess), store.ErrNotFound)
+	if base.events != nil {
+		t.Errorf("the memory was given %v", base.events)
+	}
+
+	real := s.Memory(memory.InMemoryService())
+	summarised(t, s)
+	no(t, real.AddSessionToMemory(t.Context(), get(t, s, "s")))
+	found, err := real.SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: "words"})
+	no(t, err)
+	equal(t, "memories", len(found.Memories), 6)
+	for _, e := range found.Memories {
+		if genai.Role(e.Content.Role) == "user" && e.Author != "user" {
+			t.Errorf("a memory of %s is the user's", e.Author)
+		}
+	}
+}
