@@ -19,6 +19,9 @@ import (
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	memstore "github.com/patchlog-dev/patchlog/store/memory"
+	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
 // told returns a session that shows its history.
@@ -289,4 +292,33 @@ func TestHistoryForMemory(t *testing.T) {
 			t.Errorf("a memory of %s is the user's", e.Author)
 		}
 	}
+}
+
+// unpicked is a backend from which nothing that is hidden can be read, once it is broken.
+type unpicked struct {
+	*memstore.Backend
+	broken bool
+}
+
+func (u *unpicked) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	if u.broken {
+		return nil, storetest.ErrInjected
+	}
+	return u.Backend.Pick(ctx, name, creation, seqs, maxBytes)
+}
+
+// A memory is not given half a conversation.
+func TestHistoryThatAMemoryCannotHave(t *testing.T) {
+	b := &unpicked{Backend: new(memstore.Backend)}
+	s := newService(t, opened(t)(store.New(b, store.Options{})))
+	summarised(t, s)
+	base := &kept{}
+	b.broken = true
+	fails(t, s.Memory(base).AddSessionToMemory(t.Context(), get(t, s, "s")), storetest.ErrInjected)
+	if base.events != nil {
+		t.Errorf("the memory was given %v", base.events)
+	}
+	b.broken = false
+	no(t, s.Memory(base).AddSessionToMemory(t.Context(), get(t, s, "s")))
+	equal(t, "events", len(base.events), 6)
 }

@@ -65,6 +65,9 @@ func TestHistory(t *testing.T) {
 		{"what is of neither branch is the first one's", []*patch.PatchEvent{keep(splice(0, 5, "a #a summary", "b #b summary")), splice(1, 1)}, "e0 e1 e3 e5"},
 		{"branches apart", []*patch.PatchEvent{keep(splice(1, 4, "a #a summary", "b #b@2 summary")), summarise(2, 2, "t")}, "e0 e1 e2 e3 e4 e5"},
 		{"runs of a branch", []*patch.PatchEvent{keep(splice(0, 5, "b #b@7 summary", "a #a@1.x summary", "c #a summary")), splice(0, 2)}, "e1 e3 e5"},
+		{"one of two runs of branches is cut", []*patch.PatchEvent{keep(splice(1, 4, "a #a@1 summary", "b #b@2 summary")), splice(2, 1)}, "e0 e1 e3 e5"},
+		{"one of two scopes of a branch is cut", []*patch.PatchEvent{
+			splice(1, 2, "x #a scope:x", "y #a scope:y"), keep(splice(1, 2, "s #a scope:x summary", "t #a scope:y summary")), splice(2, 1)}, "e0 x e3 e4 e5"},
 		{"a summary among other events", []*patch.PatchEvent{keep(splice(1, 4, "r", "a summary"))}, "e0 r e1 e2 e3 e4 e5"},
 		{"a summary that took nothing out", []*patch.PatchEvent{keep(splice(2, 0, "a summary"))}, "e0 e1 a(summary) e2 e3 e4 e5"},
 		{"a summary of what had been cut to nothing", []*patch.PatchEvent{splice(1, 2), keep(splice(1, 0, "a summary"))}, "e0 a(summary) e3 e4 e5"},

@@ -12,7 +12,7 @@ import (
 
 // event makes an event of words:
 //
-//	e1 @inv1 #branch by:user role:user k=1 call:c1 resp:c1 long:c1 summary at:5
+//	e1 @inv1 #branch by:user role:user k=1 call:c1 resp:c1 long:c1 summary scope:s at:5
 //
 // The first is the id; calls and responses without id have only the function name f.
 func event(words ...string) *patch.Event {
@@ -37,6 +37,8 @@ func event(words ...string) *patch.Event {
 			f.Author = arg
 		case kind == "role":
 			role = arg
+		case kind == "scope":
+			f.IsolationScope = arg
 		case kind == "text":
 			part("text", arg)
 		case kind == "call":
