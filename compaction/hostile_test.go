@@ -33,7 +33,9 @@ func TestLargestLimits(t *testing.T) {
 func TestPanicsAreContained(t *testing.T) {
 	boom := func() { panic("out of cheese") }
 	for name, opts := range map[string]compaction.Options[store.Key]{
-		"pin":     {Pin: func(fold.View) []string { boom(); return nil }},
+		"pin":     {Pin: func(store.Key, fold.View) []string { boom(); return nil }},
+		"config":  {Configs: map[string]compaction.Config{"": {}}, ConfigOf: func(store.Key) string { boom(); return "" }},
+		"approve": {Approve: func(context.Context, compaction.Draft[store.Key]) error { boom(); return nil }},
 		"running": {Running: func(store.Key) string { boom(); return "" }},
 		"new id":  {NewID: func() string { boom(); return "" }},
 		"observe": {Observe: func(context.Context, compaction.Attempt[store.Key]) { boom() }},
