@@ -29,6 +29,9 @@ type Session struct {
 	// begun says that something was appended.
 	begun bool
 
+	// records says that a compaction record was appended that is still to be adopted.
+	records bool
+
 	// waited is how long the invocation with the id waiter was kept waiting in vain.
 	waited time.Duration
 	waiter string
