@@ -40,9 +40,9 @@ type Options struct {
 	Stay []string
 
 	// Live says that whoever wrote the records was shown this visible log as it stands, its
-	// summaries as events among others, as an agent's runtime is. Then a summary whose own
-	// time a record claims, and that it does not exclude, is one of the events that the
-	// record stands for; and a record is cut of which only summaries are left.
+	// summaries as events among others, as an agent's runtime is. Then a record stands for a
+	// summary only if it claims that one's own time and does not exclude it; and a record is
+	// cut of whose events only other summaries tell.
 	Live bool
 }
 
@@ -154,7 +154,7 @@ func (o Options) covered(v fold.View, at int, claim record.Claim) (covered []int
 			break
 		}
 		_, ours := compaction.SaidLineage(e)
-		superseded := ours && record.Supersedes(claim.EventCompaction, e) // an earlier record's
+		superseded := !o.Live && ours && record.Supersedes(claim.EventCompaction, e) // an earlier record's
 		seen := (o.Live && ours || !v.IsSummary(i)) && claim.Covers(e) && (ours || !IsCompactionEvent(e))
 		if superseded || seen {
 			covered = append(covered, i)
