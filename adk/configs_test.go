@@ -103,7 +103,7 @@ func TestCompactionByApp(t *testing.T) {
 		r, err := svc.Get(t.Context(), &session.GetRequest{AppName: c.app, UserID: "user", SessionID: "s"})
 		no(t, err)
 		texts := told(r.Session)
-		if (c.says == "") != (len(texts) == 0) || len(texts) > 0 && texts[0] != c.says {
+		if (c.says == "") != (len(texts) == 0) || len(texts) > 0 && !strings.HasPrefix(texts[0], c.says) {
 			t.Errorf("%s: the summaries say %q", c.app, texts)
 		}
 		written, err := svc.Compact(t.Context(), sess)

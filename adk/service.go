@@ -271,7 +271,7 @@ func (s *Service) open(ctx context.Context, stored store.Session) (*Session, err
 	if err != nil {
 		return nil, err
 	}
-	return &Session{key: stored.Key, decoded: s.decoded, stored: stored, updated: updated, overlay: map[string]any{}}, nil
+	return &Session{key: stored.Key, decoded: s.decoded, given: newGiven(s.decoded), stored: stored, updated: updated, overlay: map[string]any{}}, nil
 }
 
 // lastUpdate returns the time of the event that was appended last, visible or not, or that
