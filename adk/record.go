@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
-	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -31,11 +30,11 @@ func isRecord(e *session.Event) bool {
 	return recordField >= 0 && !reflect.ValueOf(e.Actions).Field(recordField).IsZero()
 }
 
-// decodeActions stores an event's actions. The summaries that patchlog has put into a log
-// stand where they belong: to ADK they are events like others, lest it take them for records
-// that are still to be applied, or leaves them out where its own compaction is off. Records
-// of others are ADK's own business; the times of those that were written by another ADK it
-// gets in its own form.
+// decodeActions stores an event's actions. A summary with a content, as patches put them into a
+// log, stands where it belongs: to ADK it is an event like others, lest ADK take it for a record
+// that is still to be applied, or leave it out where its own compaction is off. A record
+// without is ADK's own business; the times of one that was written by another ADK it gets
+// in its own form.
 func decodeActions(p *patch.Event, into *session.EventActions) error {
 	err := p.Decode("actions", into)
 	if recordField < 0 || !p.IsSummary() {
@@ -51,7 +50,7 @@ func decodeActions(p *patch.Event, into *session.EventActions) error {
 			return err
 		}
 	}
-	if _, ours := compaction.SaidLineage(p); ours {
+	if p.HasContent() {
 		reflect.ValueOf(into).Elem().Field(recordField).SetZero()
 	}
 	return nil

@@ -98,6 +98,22 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	}
 }
 
+// A window that is vetoed again and again keeps the others waiting no more than one that no
+// summarizer can answer.
+func TestVetoedWindowsArePassedOver(t *testing.T) {
+	c := &Compactor[int]{backoff: map[int]backoff{}}
+	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
+	for range 2 {
+		c.failed(1, Config{FallbackAfter: 2}, v, &Window{Groups: []Group{{Indices: []int{1}}}}, fmt.Errorf("%w: no", ErrVetoed))
+	}
+	if got := c.passedOver(1, v); len(got) != 1 || got[0] != "b" {
+		t.Errorf("passed over are %q, want b", got)
+	}
+	if c.backoff[1].answers != 0 {
+		t.Error("a veto counts as an answer of the summarizer's")
+	}
+}
+
 // What an event takes in a transcript is its content, and on each line who says it and
 // which call it is.
 func TestShownTokens(t *testing.T) {

@@ -60,7 +60,7 @@ func Adopt(v fold.View) Adoption { return AdoptWith(v, Options{}) }
 func AdoptWith(v fold.View, opts Options) Adoption {
 	var out Adoption
 	base := v.PatchSeq()
-	for _, id := range records(v) {
+	for _, id := range opts.records(v) {
 		patches, next, err := opts.adopt(v, id, base)
 		if err != nil {
 			out.Left = append(out.Left, LeftRecord{id, err.Error()})
@@ -85,10 +85,15 @@ func superseding(earlier []compaction.Lineage, raw int) compaction.Lineage {
 	return l
 }
 
-// records returns the ids of the visible events that are records of a foreign log.
-func records(v fold.View) []string {
+// records returns the ids of the visible events that are records of a foreign log. Over a log
+// that its author was shown, a record is what says nothing itself: what has a content stands
+// where it belongs already, such as a summary that somebody has written by hand.
+func (o Options) records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
+		if o.Live && e.HasContent() {
+			continue
+		}
 		if _, ours := compaction.SaidLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
 			ids = append(ids, e.ID())
 		}

@@ -86,6 +86,7 @@ func TestAdoptAroundWhatStays(t *testing.T) {
 		{"e0", "e0 S1:user e5", ""},
 		{"e1", "e0 e1 S1:user e5", ""},
 		{"e3", "S1:user e3 e4 e5", ""},
+		{"e2", "S1:user e2 e3 e4 e5", ""}, // of two that are as long, the first
 		{"e0 e1 e2 e3 e4", "e0 e1 e2 e3 e4 S1: e5", "all that it stands for stays"},
 	} {
 		v := withRecords(t, "u a u a u a", record(t, "r", 0, 4, false))
@@ -101,6 +102,41 @@ func TestAdoptAroundWhatStays(t *testing.T) {
 		if got := visible(after); got != c.visible || reason != c.left {
 			t.Errorf("%q stays: visible are %s, want %s; left is %q", c.stay, got, c.visible, reason)
 		}
+	}
+}
+
+// Where the events of a record do not stand side by side, and some must stay, the longest
+// stretch goes.
+func TestAdoptAroundOthers(t *testing.T) {
+	const s = time.Second
+	v := view(t, append(stamped(t, 0, 9*s, s, 2*s, 3*s), goRecord(t, "r", 0, 3*s))...)
+	a := foreign.AdoptWith(v, foreign.Options{Stay: []string{"none"}})
+	after, err := v.CheckAll(a.Patches, fold.CheckOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := visible(after); got != "e0 e1 S1:user" {
+		t.Errorf("visible are %s, left %v", got, a.Left)
+	}
+}
+
+// A summary that somebody has put in by hand is no record that is to be adopted, or cut.
+func TestAdoptLeavesSummariesByHand(t *testing.T) {
+	v := view(t, stamped(t, 0, time.Second, 2*time.Second)...)
+	for i := range 2 {
+		by, err := patch.NewEvent(patch.Fields{
+			ID: fmt.Sprint("by hand ", i), InvocationID: "o", Author: "user", Content: patch.Text("user", "told by hand"),
+			Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: 0, EndTimestamp: 1e12, CompactedContent: patch.Text("model", "told by hand")}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: patch.NewSummarise(i, 1, by)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a := foreign.AdoptWith(v, foreign.Options{Live: true}); len(a.Patches)+len(a.Left) > 0 {
+		t.Errorf("%+v", a)
 	}
 }
 
