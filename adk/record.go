@@ -30,25 +30,23 @@ func isRecord(e *session.Event) bool {
 	return recordField >= 0 && !reflect.ValueOf(e.Actions).Field(recordField).IsZero()
 }
 
-// decodeActions stores an event's actions. A summary with a content, as patches put them into a
-// log, stands where it belongs: to ADK it is an event like others, lest ADK take it for a record
-// that is still to be applied, or leave it out where its own compaction is off. A record
-// without is ADK's own business; the times of one that was written by another ADK it gets
-// in its own form.
+// decodeActions stores an event's actions. Records of ADK's own it gets as they were; of one
+// that another ADK wrote, with times in Unix seconds, the times in its own form. If such an
+// event has a content, it is a summary that stands where it belongs, as compaction puts them
+// into a log: to ADK it is an event like others, lest ADK take it for a record that is still to
+// be applied, or leave it out where its own compaction is off.
 func decodeActions(p *patch.Event, into *session.EventActions) error {
 	err := p.Decode("actions", into)
-	if recordField < 0 || !p.IsSummary() {
+	if err == nil || recordField < 0 || !p.IsSummary() {
 		return err
 	}
-	if err != nil {
-		text, _ := p.Field("actions")
-		if text = withGoTimes(text); text == nil {
-			return err
-		}
-		*into = session.EventActions{}
-		if json.Unmarshal(text, into) != nil {
-			return err
-		}
+	text, _ := p.Field("actions")
+	if text = withGoTimes(text); text == nil {
+		return err
+	}
+	*into = session.EventActions{}
+	if json.Unmarshal(text, into) != nil {
+		return err
 	}
 	if p.HasContent() {
 		reflect.ValueOf(into).Elem().Field(recordField).SetZero()
