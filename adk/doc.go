@@ -37,8 +37,12 @@
 //	sessions, err := adk.NewService(db, adk.Options{Compaction: compaction.DefaultConfig()})
 //	defer sessions.Close(ctx) // before db
 //
-// Summaries are made by [compaction.Extractive] unless the configuration names another
-// summarizer, such as any model that ADK can use: see [Summarizer]. A summary's event has
+// Summaries are made by the configuration's Summarizer, which may be any model that ADK can use
+// (see [Summarizer]) or was written for ADK's own compaction ([EventsSummarizer]); without one
+// by [Options.Model], with [compaction.Extractive] as fallback; without that by
+// [compaction.Extractive] alone. Give as Model the one that the root agent has: up to v2.2 at
+// least, ADK has no way to ask an agent for it. [Options.CompactionByApp] has apps compacted
+// each in its own way, or not at all. A summary's event has
 // the author of all that it stands for, or user where several had a say: for an agent with
 // IncludeContents none the turn begins at the newest event of somebody else, and a summary
 // of what the agent has done since must not pass for that.
@@ -53,7 +57,9 @@
 //     what a summary came of. Runs of workflow nodes, tasks, and agents with a branch of
 //     their own are left to the background.
 //
-// No failure of a summarizer reaches a run.
+// No failure of a summarizer reaches a run. [Service.Compact] compacts now and returns the error;
+// [Service.LastCompaction] says how the last attempt ended; [Options.OnCompaction] is told of
+// each. [Options.BeforeSummary] sees a summary before it is written, and may refuse it.
 //
 // What ADK looks for in a session to decide who goes on, and with what, stays raw: the
 // newest event of each agent, so that messages go on to the sub-agent that was handed the
@@ -81,6 +87,24 @@
 // summarised as those of one that has ended. Two runs of one session at a time append to
 // one log, in whichever order they come.
 //
+// # ADK's own compaction
+//
+// From v2.3 on, ADK's runner can compact by itself (Compaction in its runner.Config). It appends
+// records, events that say in their actions which stretch of time a text stands for, and
+// applies them when it makes a prompt. They come back whole, from this service as from
+// ADK's own; this module is built with v2.2, and keeps what newer types have besides.
+//
+// Switch one of the two on. Where both are, no event is lost and the prompts stay valid: as
+// soon as ADK has appended a record, the service makes a summary of its own of it, in the
+// place of the events that the record stands for, and takes the record out of sight; what
+// must stay raw stays (see above), and so do records that cannot be adopted, which are ADK's
+// to apply. But each of the two pays for its summaries, and ADK counts a summary of
+// this service's as a turn.
+//
+// To ADK, a summary of this service's is an event like others, and no record: where its own
+// compaction is off, ADK leaves records out of prompts, and where it is on, it would move
+// their texts.
+//
 // # History
 //
 // Models see the visible log; people should see what was said. A session that is got with a
@@ -105,10 +129,13 @@
 //   - append_event: AppendEvent; patchlog.event.id, patchlog.seq
 //   - apply_patch: ApplyPatch, and each patch of compaction; patchlog.patch.id, patchlog.patch.type, patchlog.seq
 //   - fold_session: Get, and each session of List; patchlog.seq, patchlog.visible_events
-//   - compact_events <trigger>: an attempt to compact, by the trigger interval, tokens or
-//     tiers; gen_ai.compaction.outcome (wrote, declined, conflict or failed) and
-//     gen_ai.compaction.trigger, and where a summary was written patchlog.patch.id and
-//     gen_ai.compaction.merged (summaries were summarised), .level, .events_before,
+//   - compact_events <trigger>: an attempt to compact; gen_ai.operation.name (compact_events),
+//     gen_ai.compaction.outcome (wrote, declined, conflict, vetoed or failed),
+//     gen_ai.compaction.trigger by ADK's names (sliding_window, token_threshold, or tiers, for
+//     which ADK has none), patchlog.compaction.trigger by patchlog's (interval, tokens or
+//     tiers), and where a summary was written patchlog.patch.id, gen_ai.usage.input_tokens and
+//     .output_tokens if they were measured, and
+//     gen_ai.compaction.merged (summaries were summarised), .level, .event_count and .events_before,
 //     .events_after, .tokens_before, .tokens_after (estimated), .ratio, .calls,
 //     .prompt_tokens, .answer_tokens (measured, of the summarizer) and .model. One inside a
 //     run belongs to the run's trace; where the session could not be read, the name is
@@ -122,14 +149,14 @@
 //     patch)
 //   - patchlog.conflicts: counter, writes refused since another had been logged
 //   - patchlog.visible_events: histogram, visible events of a session when it was got
-//   - patchlog.compactions: counter, attempts to compact; gen_ai.compaction.outcome,
-//     gen_ai.compaction.trigger and error.type, as for the span
+//   - patchlog.compactions: counter, attempts to compact; gen_ai.compaction.outcome, both
+//     triggers and error.type, as for the span
 //   - patchlog.compaction.tokens_saved: counter, tokens, estimated, that summaries take less
 //     than what they stand for
 //   - patchlog.compaction.duration: histogram, seconds; attributes as for patchlog.compactions
 //
 // The values of error.type are not_found, exists, conflict, duplicate_id, invalid,
 // out_of_range, event_not_found, orphaned_call, unknown_patch, too_large, corrupt,
-// outcome_unknown, closed, answer_refused, summarizer_panic, summarizer_busy, canceled,
+// outcome_unknown, closed, vetoed, answer_refused, summarizer_panic, summarizer_busy, canceled,
 // deadline_exceeded and _OTHER.
 package adk

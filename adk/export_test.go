@@ -2,10 +2,13 @@ package adk
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
 	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Pins is for tests.
@@ -29,3 +32,20 @@ func (s *Service) Settle(t *testing.T) {
 func (s *Service) Ended(ctx context.Context, sess session.Session, invocation string) {
 	s.compacting.ended(ctx, sess.(*Session).key, invocation)
 }
+
+// WithGoTimes is for tests.
+var WithGoTimes = withGoTimes
+
+// MoreFields returns the names of a type's fields but some.
+func MoreFields(t reflect.Type, but ...string) (names []string) {
+	for _, f := range moreFields(t, but...) {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// SameEvents says that a session gives the same event each time, as from ADK v2.3 on.
+var SameEvents = recordField >= 0
+
+// GiveSameEvents has a session do so with any version of ADK.
+func (s *Session) GiveSameEvents() { s.given.before = map[*patch.Event]*session.Event{} }

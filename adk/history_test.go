@@ -24,8 +24,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// told returns a session that shows its history.
-func told(t *testing.T, s session.Service, req session.GetRequest) *adk.Session {
+// peopleSee returns a session that shows its history.
+func peopleSee(t *testing.T, s session.Service, req session.GetRequest) *adk.Session {
 	t.Helper()
 	req.AppName, req.UserID, req.SessionID = "app", "user", "s"
 	r, err := s.Get(adk.WithHistory(t.Context()), &req)
@@ -57,7 +57,7 @@ func TestHistory(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
 	all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
-	sess := told(t, s, session.GetRequest{})
+	sess := peopleSee(t, s, session.GetRequest{})
 	equal(t, "history", ids(sess), all)
 	equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
 	equal(t, "state", stateOf(sess), map[string]any{"k": 1, "last": "e5"})
@@ -72,44 +72,44 @@ func TestHistory(t *testing.T) {
 	}
 	no(t, sess.HistoryError())
 
-	equal(t, "the last two", ids(told(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
-	equal(t, "the last ten", ids(told(t, s, session.GetRequest{NumRecentEvents: 10})), all)
+	equal(t, "the last two", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
+	equal(t, "the last ten", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 10})), all)
 	since := time.Date(2026, 1, 2, 3, 4, 3, 0, time.UTC)
-	equal(t, "since", ids(told(t, s, session.GetRequest{After: since})), []string{"e3", "e4", "e5"})
-	equal(t, "since, of the last two", ids(told(t, s, session.GetRequest{After: since, NumRecentEvents: 2})), []string{"e4", "e5"})
+	equal(t, "since", ids(peopleSee(t, s, session.GetRequest{After: since})), []string{"e3", "e4", "e5"})
+	equal(t, "since, of the last two", ids(peopleSee(t, s, session.GetRequest{After: since, NumRecentEvents: 2})), []string{"e4", "e5"})
 }
 
 // What a session shows from its first write on is the visible log.
 func TestHistoryEndsWithAWrite(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
-	sess := told(t, s, session.GetRequest{})
+	sess := peopleSee(t, s, session.GetRequest{})
 	equal(t, "history", len(ids(sess)), 6)
 	no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
 	equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
 	no(t, sess.HistoryError())
 
-	filtered := told(t, s, session.GetRequest{NumRecentEvents: 1})
+	filtered := peopleSee(t, s, session.GetRequest{NumRecentEvents: 1})
 	equal(t, "filtered", ids(filtered), []string{"e6"})
 	no(t, s.AppendEvent(t.Context(), filtered, text("e7", "user", "more")))
 	equal(t, "filtered, after an append", ids(filtered), []string{"e6", "e7"})
 
-	unread := told(t, s, session.GetRequest{})
+	unread := peopleSee(t, s, session.GetRequest{})
 	no(t, s.AppendEvent(t.Context(), unread, text("e8", "user", "more")))
 	equal(t, "never looked at", ids(unread), []string{"s2", "e5", "e6", "e7", "e8"})
 
-	rewound := told(t, s, session.GetRequest{})
+	rewound := peopleSee(t, s, session.GetRequest{})
 	_, err := s.Rewind(t.Context(), rewound, "inv-e5")
 	no(t, err)
 	equal(t, "after a rewind", ids(rewound), []string{"s2"})
-	equal(t, "history after a rewind", ids(told(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
+	equal(t, "history after a rewind", ids(peopleSee(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
 }
 
 // A patch is not made of the indices of a history.
 func TestHistoryTakesNoPatch(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
-	sess := told(t, s, session.GetRequest{})
+	sess := peopleSee(t, s, session.GetRequest{})
 	for range 2 { // also when it has been looked at
 		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
 		fails(t, err, patch.ErrInvalid)
@@ -145,7 +145,7 @@ func TestHistoryThatCannotBeRead(t *testing.T) {
 	equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
 	no(t, sess.HistoryError())
 
-	gone := told(t, s, session.GetRequest{})
+	gone := peopleSee(t, s, session.GetRequest{})
 	no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 	fails(t, gone.HistoryError(), store.ErrNotFound)
 }
@@ -159,7 +159,7 @@ func TestHistoryMarksSummaries(t *testing.T) {
 	no(t, err)
 	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 0, summary))
 	no(t, err)
-	e := told(t, s, session.GetRequest{}).Events().At(1)
+	e := peopleSee(t, s, session.GetRequest{}).Events().At(1)
 	equal(t, "author", e.Author, "summary")
 	equal(t, "role", e.Content.Role, "model")
 	e = get(t, s, "s").Events().At(1)

@@ -137,7 +137,7 @@ func (o *ours) after() {
 	}
 }
 
-func (o *ours) history() session.Session { return told(o.t, o, session.GetRequest{}) }
+func (o *ours) history() session.Session { return peopleSee(o.t, o, session.GetRequest{}) }
 
 func (o *ours) settle() {
 	if o.mode != nil {

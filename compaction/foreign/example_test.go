@@ -43,6 +43,24 @@ func ExampleAdopt() {
 	// 2 visible, a summary first: true
 }
 
+// Where a program writes records into a log that patchlog compacts as well.
+func ExampleAdoptWith() {
+	view := fold.New("", nil)
+	for _, line := range lines {
+		e, err := patch.ParseEvent([]byte(line))
+		if err != nil {
+			panic(err)
+		}
+		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e}); err != nil {
+			panic(err)
+		}
+	}
+	plan := foreign.AdoptWith(view, foreign.Options{Live: true, Stay: []string{"b"}})
+	summarise := plan.Patches[0]
+	fmt.Println("the summary takes the place of", summarise.Count(), "event at", summarise.Start())
+	// Output: the summary takes the place of 1 event at 0
+}
+
 func ExampleFilterEventsForLLM() {
 	var events []*patch.Event
 	for _, line := range lines {
