@@ -14,6 +14,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -259,15 +260,17 @@ func (r report) print(out io.Writer, verbose bool) {
 			fmt.Fprintf(out, "%s fails with ADK's service too\n", t)
 		}
 	}
+	byReason := map[string][]test{}
 	for _, t := range r.found {
-		reason := "not listed"
-		d, listed := r.want[t]
-		if listed {
-			reason = d.reason
-		}
-		fmt.Fprintf(out, "%s: %s, with ADK's service %s: %s\n", t, became(r.ours, t), became(r.theirs, t), reason)
-		if !listed || verbose {
-			fmt.Fprintln(out, r.ours.said[t])
+		byReason[r.want[t].reason] = append(byReason[r.want[t].reason], t)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		fmt.Fprintln(out, cmp.Or(reason, "Not in differences.txt:"))
+		for _, t := range byReason[reason] {
+			fmt.Fprintf(out, "    %s: %s, with ADK's service %s\n", t, became(r.ours, t), became(r.theirs, t))
+			if reason == "" || verbose {
+				fmt.Fprintln(out, r.ours.said[t])
+			}
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 )
@@ -46,7 +45,7 @@ func (t *tree) run(ctx context.Context, packages []string, pattern string, env .
 		args = append(args, "-run="+pattern)
 	}
 	c := exec.CommandContext(ctx, "go", append(args, packages...)...)
-	c.Dir, c.Env = t.module(), append(os.Environ(), env...)
+	c.Dir, c.Env = t.module(), append(t.env(), env...)
 	var said bytes.Buffer
 	c.Stderr = &said
 	out, err := c.StdoutPipe()

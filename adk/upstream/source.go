@@ -122,7 +122,7 @@ func (t *tree) workspace(ctx context.Context) error {
 		return err
 	}
 	// It is for the newest Go that one of them is for.
-	_, err = goCommand(ctx, t.folder, append([]string{"work", "init", t.module()}, strings.Fields(string(out))...)...)
+	_, err = t.goCommand(ctx, t.folder, append([]string{"work", "init", t.module()}, strings.Fields(string(out))...)...)
 	return err
 }
 
@@ -136,7 +136,7 @@ type listed struct {
 // hook adds to each package whose tests may ask for a session service a test file which
 // installs ours.
 func (t *tree) hook(ctx context.Context) error {
-	out, err := goCommand(ctx, t.module(), "list", "-json=ImportPath,Name,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...")
+	out, err := t.goCommand(ctx, t.module(), "list", "-json=ImportPath,Name,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...")
 	if err != nil {
 		return err
 	}
@@ -233,12 +233,26 @@ func mention(folder string, files []string) (bool, error) {
 
 // goCommand runs the go command in a folder, and returns what it printed.
 func goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
+	return output(exec.CommandContext(ctx, "go", args...), folder)
+}
+
+// goCommand is as the function, in the workspace, wherever that of the user is.
+func (t *tree) goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
+	c.Env = t.env()
+	return output(c, folder)
+}
+
+func (t *tree) env() []string {
+	return append(os.Environ(), "GOWORK="+filepath.Join(t.folder, "go.work"))
+}
+
+func output(c *exec.Cmd, folder string) ([]byte, error) {
 	c.Dir = folder
 	var out, said bytes.Buffer
 	c.Stdout, c.Stderr = &out, &said
 	if err := c.Run(); err != nil {
-		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args[:min(2, len(args))], " "), err, said.Bytes())
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(c.Args[:min(3, len(c.Args))], " "), err, said.Bytes())
 	}
 	return out.Bytes(), nil
 }
