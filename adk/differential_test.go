@@ -30,13 +30,30 @@ import (
 //
 // The long run: go test -run TestScenarios -rapid.checks=500
 func TestScenarios(t *testing.T) {
-	quickly(t, "40")
+	playScenarios(t, "40", func(r restart) storage {
+		if r == never {
+			return nil
+		}
+		return inFile(t)
+	})
+}
+
+// So it does on PostgreSQL.
+//
+// The long run: go test -run TestScenariosOnPostgres -rapid.checks=500
+func TestScenariosOnPostgres(t *testing.T) {
+	playScenarios(t, "3", func(restart) storage { return newSchema(t) })
+}
+
+// playScenarios draws scenarios, and plays each on storages that are made for it.
+func playScenarios(t *testing.T, checks string, in func(restart) storage) {
+	quickly(t, checks)
 	log.SetOutput(io.Discard) // the runner's, of agents that it does not know
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	var total counts
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawScenario(rt)
-		if problem := s.compare(t, &total); problem != "" {
+		if problem := s.compare(t, in, &total); problem != "" {
 			rt.Fatalf("%s\n%s", problem, s)
 		}
 	})
@@ -62,22 +79,13 @@ func quickly(t *testing.T, checks string) {
 }
 
 // compare plays the scenario on each service, and says how one differs.
-func (s scenario) compare(t *testing.T, total *counts) string {
+func (s scenario) compare(t *testing.T, in func(restart) storage, total *counts) string {
 	want := s.play(t, reference{session.InMemoryService(), t})
 	// Where agents run at a time, how far the others get when one fails is chance.
 	if failed := slices.IndexFunc(want, func(p played) bool { return len(p.said["error"]) > 0 }); failed >= 0 && s.Root.parallel() {
 		want, s.Turns = want[:failed], s.Turns[:failed]
 	}
-	dirs := func(r restart) string {
-		if r == never {
-			return ""
-		}
-		dir, err := os.MkdirTemp("", "patchlog")
-		no(t, err)
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		return dir
-	}
-	plain := newOurs(t, dirs(s.Restart[0]), s.Restart[0], nil, nil)
+	plain := newOurs(t, in(s.Restart[0]), s.Restart[0], nil, nil)
 	got := s.play(t, plain)
 	plain.close()
 	for i := range want {
@@ -98,7 +106,7 @@ func (s scenario) compare(t *testing.T, total *counts) string {
 	for m, mode := range s.Compact {
 		var mu sync.Mutex
 		failed, wrote := "", 0
-		o := newOurs(t, dirs(s.Restart[m+1]), s.Restart[m+1], &mode, func(a compaction.Attempt[store.Key]) {
+		o := newOurs(t, in(s.Restart[m+1]), s.Restart[m+1], &mode, func(a compaction.Attempt[store.Key]) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {

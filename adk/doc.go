@@ -19,16 +19,22 @@
 //   - After an append a session shows what others logged meanwhile, patches too, unless
 //     the append is a workflow node's (see [Service.AppendEvent]).
 //   - An event's id is used once in a session. Appending an event again that is there
-//     already, with the same content, does nothing, so retrying is safe.
+//     already, with the same content, does nothing, so retrying is safe. An event without
+//     an id is given one.
 //   - A Go value in the state, or anywhere else where ADK has an `any`, comes back with its
 //     Go type if that is made of booleans, numbers, strings, slices and maps with string
 //     keys; another comes back as what its JSON says (see [NewEvent]).
 //   - What a caller does to an event that a session gave it changes nothing.
+//   - An append whose context ends before it is on its way to the storage fails, as with
+//     ADK's SQL service; its service in memory knows no contexts. A task that is cancelled
+//     at once may so have ended before its agent was asked.
 //
 // Where ADK's service in memory refuses, this one does in the same words, and a session's
 // time of the last update is the same. Drawn conversations of many kinds of agents, played
 // on both with restarts between and within turns, go the same way, errors included; so they
-// do where sessions are compacted.
+// do where sessions are compacted. ADK's own tests that ask for a session service end as
+// they do with ADK's, but for those that differences.txt in the command upstream lists with
+// the reasons.
 //
 // # Compaction
 //

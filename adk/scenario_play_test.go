@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -56,11 +57,24 @@ func (reference) after()                    {}
 
 func (r reference) history() session.Session { return get(r.t, r, "s") }
 
+// storage opens the store that sessions are in, with what is in it already.
+type storage func() (*store.Store, error)
+
+// inFile is a storage in a file of its own.
+func inFile(t *testing.T) storage {
+	dir, err := os.MkdirTemp("", "patchlog")
+	no(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return func() (*store.Store, error) {
+		return store.Open(filepath.Join(dir, "sessions.db"), store.Options{Durability: store.Relaxed})
+	}
+}
+
 // ours is a service over a store, which is closed and opened again.
 type ours struct {
 	*adk.Service
 	t       *testing.T
-	path    string // ""; in memory
+	storage storage // nil: in memory
 	db      *store.Store
 	mode    *compactionMode
 	restart restart
@@ -68,11 +82,8 @@ type ours struct {
 	see     func(compaction.Attempt[store.Key])
 }
 
-func newOurs(t *testing.T, dir string, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
-	o := &ours{t: t, restart: r, mode: mode, see: see}
-	if dir != "" {
-		o.path = filepath.Join(dir, "sessions.db")
-	}
+func newOurs(t *testing.T, in storage, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
+	o := &ours{t: t, storage: in, restart: r, mode: mode, see: see}
 	o.open()
 	return o
 }
@@ -80,8 +91,8 @@ func newOurs(t *testing.T, dir string, r restart, mode *compactionMode, see func
 func (o *ours) open() {
 	var err error
 	switch {
-	case o.path != "":
-		o.db, err = store.Open(o.path, store.Options{Durability: store.Relaxed})
+	case o.storage != nil:
+		o.db, err = o.storage()
 	case o.db == nil:
 		o.db, err = store.OpenMemory(store.Options{})
 	}
@@ -97,7 +108,7 @@ func (o *ours) open() {
 
 func (o *ours) close() {
 	no(o.t, o.Service.Close(context.Background()))
-	if o.path != "" {
+	if o.storage != nil {
 		no(o.t, o.db.Close())
 	}
 }
