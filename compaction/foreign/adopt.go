@@ -40,11 +40,15 @@ type LeftRecord struct {
 // side, or of which nothing is left, or whose summary would split a function call from
 // its response, is left as it is, with the reason. Summaries that say their [compaction.Lineage]
 // are no records.
-func Adopt(v fold.View) Adoption {
+func Adopt(v fold.View) Adoption { return AdoptWith(v, uuid.NewString) }
+
+// AdoptWith is [Adopt] with ids by newID, which is called for each that is needed, in an
+// order that the view alone decides. Ids that it has given are not to be in the log.
+func AdoptWith(v fold.View, newID func() string) Adoption {
 	var out Adoption
 	base := v.PatchSeq()
 	for _, id := range records(v) {
-		patches, next, err := adopt(v, id, base)
+		patches, next, err := adopt(v, id, base, newID)
 		if err != nil {
 			out.Left = append(out.Left, LeftRecord{id, err.Error()})
 			continue
@@ -80,7 +84,7 @@ func records(v fold.View) []string {
 }
 
 // adopt returns the patches that take over one record, and the view after them.
-func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
+func adopt(v fold.View, id string, base uint64, newID func() string) ([]*patch.PatchEvent, fold.View, error) {
 	at, _ := v.Find(id)
 	said := v.At(at)
 	c, ok := CompactionOf(said)
@@ -121,7 +125,7 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		}
 	}
 	summary, err := patch.NewEvent(patch.Fields{
-		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
+		ID: newID(), InvocationID: newID(), Author: "user",
 		Branch: said.Branch(), IsolationScope: said.IsolationScope(), Timestamp: said.Timestamp(),
 		Content:        record.Content(text),
 		Actions:        patch.Actions{Compaction: &c},
@@ -136,7 +140,7 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 		patch.NewSplice(at-count+1, 1).WithState(patch.Keep),
 	}
 	for i, p := range patches {
-		if p, err = p.WithID(uuid.NewString()).WithAuthor(record.Author).WithBase(base).WithGroup(id).WithCustomMetadata(about); err != nil {
+		if p, err = p.WithID(newID()).WithAuthor(record.Author).WithBase(base).WithGroup(id).WithCustomMetadata(about); err != nil {
 			return nil, v, err
 		}
 		if err := v.Check(p, fold.CheckOptions{AsOfNow: true}); err != nil {
