@@ -329,7 +329,7 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 			return &SessionError{key, fmt.Errorf("event %q: %w", id, err)}
 		}
 		out.Events = append(out.Events, e)
-		if t, ok := cells["timestamp"].(string); ok {
+		if t, ok := cells["timestamp"].(string); ok || cells["timestamp"] == nil {
 			asText = append(asText, t)
 		}
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -15,6 +16,7 @@ import (
 // drawer draws Go values of any type: each field of a struct is set, or left, by chance.
 type drawer struct {
 	t      *rapid.T
+	noTemp bool // no state of one invocation alone
 	within []reflect.Type
 }
 
@@ -121,7 +123,11 @@ var stateKeys = []string{"a", "b", "c d", "app:x", "app:y", "user:x", "user:ü",
 func (d *drawer) state(most int) map[string]any {
 	state := map[string]any{}
 	for range d.n(most) {
-		state[rapid.SampledFrom(stateKeys).Draw(d.t, "key")] = d.any(2)
+		key := rapid.SampledFrom(stateKeys).Draw(d.t, "key")
+		if d.noTemp && strings.HasPrefix(key, session.KeyPrefixTemp) {
+			continue
+		}
+		state[key] = d.any(2)
 	}
 	return state
 }
