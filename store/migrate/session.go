@@ -201,7 +201,7 @@ func fillTime(s *Session, events []*patch.Event) time.Time {
 	if !s.Created.IsZero() {
 		return s.Created
 	}
-	return time.Unix(0, 0).UTC()
+	return time.Now()
 }
 
 // createTime is when the session was created, as far as the source tells.

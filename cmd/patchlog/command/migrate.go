@@ -187,6 +187,12 @@ func (m *migrating) end(from *source, r migrate.Report) error {
 		if err := m.different(r.Shared.Different); err != nil {
 			return err
 		}
+	} else if !m.json {
+		for _, name := range r.Shared.Different {
+			if err := m.out.linef("shared value %s: %s in place of another", name, map[bool]string{true: "would be written", false: "written"}[m.dryRun]); err != nil {
+				return err
+			}
+		}
 	}
 	if !m.json {
 		if err := m.differences(r.Source); err != nil {

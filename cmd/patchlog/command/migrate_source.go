@@ -36,7 +36,7 @@ type source struct {
 }
 
 // sqliteMagic is how a file of SQLite's begins.
-var sqliteMagic = []byte("SQLite format 3\x00")
+var sqliteMagic = []byte("SQLite format 3")
 
 // openSource finds out what the user has named, and opens it.
 func (a *app) openSource(ctx context.Context, name string, ignored []string) (*source, error) {
@@ -61,7 +61,7 @@ func (a *app) openSource(ctx context.Context, name string, ignored []string) (*s
 		in.close()
 		return nil, err
 	}
-	head = head[:n]
+	head, err = head[:n], nil
 	if bytes.HasPrefix(head, sqliteMagic) && in.file != nil {
 		in.close()
 		return a.openSQL(ctx, name, "", ignored)
