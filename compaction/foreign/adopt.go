@@ -40,24 +40,36 @@ type LeftRecord struct {
 // side, or of which nothing is left, or whose summary would split a function call from
 // its response, is left as it is, with the reason. Summaries that say their [compaction.Lineage]
 // are no records.
-func Adopt(v fold.View) Adoption { return AdoptWith(v, uuid.NewString) }
-
-// AdoptWith is [Adopt] with ids by newID, which is called for each that is needed, in an
-// order that the view alone decides. Ids that it has given are not to be in the log.
-func AdoptWith(v fold.View, newID func() string) Adoption {
+func Adopt(v fold.View) Adoption {
 	var out Adoption
 	base := v.PatchSeq()
 	for _, id := range records(v) {
-		patches, next, err := adopt(v, id, base, newID)
-		if err != nil {
-			out.Left = append(out.Left, LeftRecord{id, err.Error()})
-			continue
-		}
-		v = next
-		out.Patches = append(out.Patches, patches...)
-		out.Adopted = append(out.Adopted, id)
+		v = out.add(v, id, base, uuid.NewString)
 	}
 	return out
+}
+
+// AdoptRecord plans as [Adopt] does for the visible event with that id alone, which may be
+// no record: then there is nothing to do. newID gives the ids that are needed, in an order
+// that the view alone decides; they are not to be in the log.
+func AdoptRecord(v fold.View, id string, newID func() string) Adoption {
+	var out Adoption
+	if at, ok := v.Find(id); ok && isRecord(v.At(at)) {
+		out.add(v, id, v.PatchSeq(), newID)
+	}
+	return out
+}
+
+// add plans for one record, and returns the view after that.
+func (a *Adoption) add(v fold.View, id string, base uint64, newID func() string) fold.View {
+	patches, next, err := adopt(v, id, base, newID)
+	if err != nil {
+		a.Left = append(a.Left, LeftRecord{id, err.Error()})
+		return v
+	}
+	a.Patches = append(a.Patches, patches...)
+	a.Adopted = append(a.Adopted, id)
+	return next
 }
 
 // superseding is the lineage of a record's summary that stands for so many raw events and
@@ -76,11 +88,16 @@ func superseding(earlier []compaction.Lineage, raw int) compaction.Lineage {
 func records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
-		if _, ours := compaction.SaidLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
+		if isRecord(e) {
 			ids = append(ids, e.ID())
 		}
 	}
 	return ids
+}
+
+func isRecord(e *patch.Event) bool {
+	_, ours := compaction.SaidLineage(e)
+	return (IsCompactionEvent(e) || e.IsSummary()) && !ours
 }
 
 // adopt returns the patches that take over one record, and the view after them.

@@ -43,6 +43,32 @@ func ExampleAdopt() {
 	// 2 visible, a summary first: true
 }
 
+func ExampleAdoptRecord() {
+	view := fold.New("", nil)
+	for _, line := range lines {
+		e, err := patch.ParseEvent([]byte(line))
+		if err != nil {
+			panic(err)
+		}
+		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e}); err != nil {
+			panic(err)
+		}
+	}
+	n := 0
+	newID := func() string { n++; return fmt.Sprint("id-", n) }
+	plan := foreign.AdoptRecord(view, "c", newID)
+	for _, p := range plan.Patches {
+		fmt.Println(p.Type(), p.ID(), p.Group())
+	}
+	fmt.Println("adopted", plan.Adopted, "left", plan.Left)
+	fmt.Println("of what is no record", foreign.AdoptRecord(view, "d", newID))
+	// Output:
+	// summarise id-3 c
+	// splice id-4 c
+	// adopted [c] left []
+	// of what is no record {[] [] []}
+}
+
 func ExampleFilterEventsForLLM() {
 	var events []*patch.Event
 	for _, line := range lines {

@@ -47,12 +47,16 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 		return r, err
 	}
 	defer b.scratch.Close() // which is in memory
-	if err := b.add(ctx, missing); err != nil {
-		return r, fmt.Errorf("session %s: %w", s.Key, err)
+	err = b.add(ctx, missing)
+	if err == nil {
+		differences, err = b.settleState(ctx, len(events))
 	}
-	differences, err = b.settleState(ctx, len(events))
+	if err != nil && ctx.Err() == nil { // whatever it is, the next session is another one
+		r.Status, r.Err = Failed, fmt.Errorf("session %s: %w", s.Key, err)
+		return r, nil
+	}
 	if err != nil {
-		return r, fmt.Errorf("session %s: %w", s.Key, err)
+		return r, err
 	}
 	r.Differences = append(r.Differences, differences...)
 	r.Adopted, r.Left = b.adopted, b.left
@@ -242,17 +246,24 @@ func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 
 func isCompaction(e *patch.Event) bool { return foreign.IsCompactionEvent(e) || e.IsSummary() }
 
-// adopt makes summaries of the compaction records that are visible.
+// adopt makes a summary of a compaction record, the last event, if that can be.
 func (b *builder) adopt(ctx context.Context, after store.Committed) error {
-	v := after.View
+	v, last := after.View, after.Records[len(after.Records)-1].Event
 	b.newIDs.next(v.Seq())
-	plan := foreign.AdoptWith(v, b.newIDs.id)
-	b.adopted = append(b.adopted, plan.Adopted...)
-	b.left = plan.Left
+	plan := foreign.AdoptRecord(v, last.ID(), b.newIDs.id)
+	b.left = append(b.left, plan.Left...)
 	if len(plan.Patches) == 0 {
 		return nil
 	}
-	b.now = after.Records[len(after.Records)-1].Event.Timestamp()
+	b.now = last.Timestamp()
 	_, err := b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v}, plan.Patches...)
-	return err
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		b.left = append(b.left, foreign.LeftRecord{EventID: last.ID(), Reason: err.Error()})
+	default:
+		b.adopted = append(b.adopted, last.ID())
+	}
+	return nil
 }

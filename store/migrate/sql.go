@@ -59,7 +59,6 @@ type SQL struct {
 	dialect Dialect
 	kind    schemaKind
 	columns map[string][]string // of each table
-	sorted  bool                // of equal times, the events' order is known
 }
 
 type schemaKind int
