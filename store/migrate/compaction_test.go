@@ -98,7 +98,7 @@ func TestGrowth(t *testing.T) {
 			events = append(events, e)
 		}
 		session := func(n int) *migrate.Session {
-			s := &migrate.Session{Key: key, Created: day, Updated: day, Events: events[:n], State: map[string]patch.Value{}}
+			s := &migrate.Session{Key: key, Created: day, Updated: day.AddDate(0, 0, n), Events: events[:n], State: map[string]patch.Value{}}
 			for k, v := range state {
 				s.State[k] = v
 			}

@@ -135,7 +135,7 @@ state key "gone": the events set it to true, and the source's state lacks it; it
 func TestIDs(t *testing.T) {
 	events := []string{
 		`{"author":"user","content":{"parts":[{"text":"<&>"}]}}`, `{"author":"user","content":{"parts":[{"text":"<&>"}]}}`,
-		said("e", 1, ""), strings.Replace(said("e", 2, `{"n":1.0}`), "text of", "again", 1), said("e", 2, ""),
+		said("e", 1, ""), strings.Replace(said("e", 2, `{"n":1.0}`), "text of", "again", 1), said("e", 2, ""), said("e", 2, ""),
 		`{"id":"p","author":"user","partial":true}`, `{"id":"t","author":"user","actions":{"stateDelta":{"temp:x":1}}}`,
 	}
 	s := memory(t)
@@ -152,14 +152,14 @@ func TestIDs(t *testing.T) {
 		equal(t, "temp", strings.Contains(inWords(r.Differences), `event "t": state key "temp:x"`), true)
 		equal(t, "without ids", strings.Count(inWords(r.Differences), "has no id"), 2+i/2)
 		equal(t, "without times", strings.Contains(inWords(r.Differences), "events have no time"), true)
-		equal(t, "ids that are there twice", strings.Count(inWords(r.Differences), `event "e": events 3 and`), 2)
+		equal(t, "ids that are there twice", strings.Count(inWords(r.Differences), `event "e": events 3 and`), 3)
 		if log := export(t, s, key); i == 0 {
 			first = log
 		} else {
 			equal(t, "log", strings.HasPrefix(log, first), true)
 		}
 	}
-	equal(t, "records", strings.Count(first, `"seq"`), 6)
+	equal(t, "records", strings.Count(first, `"seq"`), 7)
 	for _, want := range []string{`"text":"<&>"`, `"text":"again e"`, `"stateDelta":{"n":1.0}`, `"timestamp":"2025-06-01T01:00:00Z"`} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%s is not in\n%s", want, first)
