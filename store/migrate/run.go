@@ -105,7 +105,7 @@ type Report struct {
 // What was migrated before it stays. It may be run again. A session's events are kept in
 // memory several times, one session at a time.
 func Run(ctx context.Context, target *store.Store, source Source, opts Options) (Report, error) {
-	m := &migration{target: target, opts: opts, report: Report{Sessions: map[Status]int{}}}
+	m := &migration{target: target, opts: opts, seen: map[store.Key]bool{}, report: Report{Sessions: map[Status]int{}}}
 	if target == nil || source == nil {
 		return m.report, fmt.Errorf("%w: a migration takes a store and a source", store.ErrInvalid)
 	}
@@ -139,6 +139,7 @@ type migration struct {
 	target *store.Store
 	opts   Options
 	report Report
+	seen   map[store.Key]bool // sessions that the source has had
 }
 
 func (m *migration) progress(done, total int) {

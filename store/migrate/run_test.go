@@ -130,6 +130,22 @@ state key "gone": the events set it to true, and the source's state lacks it; it
 	equal(t, "differences of keys with a prefix", strings.Count(inWords(r.Differences), "it is left out"), 2)
 }
 
+// A source that has a session more than once, as exports that were put one behind the other
+// may, is migrated once.
+func TestRepeated(t *testing.T) {
+	s := memory(t)
+	e1, e2 := said("e1", 1, `{"a":1}`), said("e2", 2, `{"a":2}`)
+	all := []*migrate.Session{one(t, `{"a":1}`, e1), one(t, `{"a":5}`, e1), one(t, `{"a":2}`, e1, e2), one(t, `{"a":1}`, e1)}
+	_, report := run(t, s, migrate.Options{}, all...)
+	equal(t, "added", report.Added, 2)
+	before := dump(t, s)
+	_, report = run(t, s, migrate.Options{}, all...)
+	equal(t, "added again", report.Added, 0)
+	equal(t, "again", dump(t, s), before)
+	r, _ := run(t, memory(t), migrate.Options{}, all[:2]...)
+	equal(t, "differences", inWords(r.Differences), "the source has the session once more, with another state; that of the first is taken")
+}
+
 // Events without ids get them, the same in each run; ids that are there twice are reported;
 // pieces of a stream are not logged. Nothing is lost, and running again adds nothing.
 func TestIDs(t *testing.T) {

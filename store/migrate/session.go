@@ -37,6 +37,7 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 		r.Status, r.Present, r.Seq = Ahead, len(have), uint64(len(have))
 		return r, nil
 	}
+	defer func() { m.seen[s.Key] = true }()
 	if there && len(missing) == 0 {
 		if same, err := m.same(ctx, s, &r); err != nil || same {
 			return r, err
@@ -84,7 +85,10 @@ func (m *migration) same(ctx context.Context, s *Session, r *Result) (bool, erro
 		return false, err
 	}
 	differences, delta := compareState(there.View, s.State, m.opts.ReplayedState)
-	if len(delta) > 0 {
+	switch {
+	case len(delta) > 0 && m.seen[s.Key]:
+		differences = []Difference{{What: "the source has the session once more, with another state; that of the first is taken"}}
+	case len(delta) > 0:
 		return false, nil
 	}
 	r.Differences = append(r.Differences, differences...)
