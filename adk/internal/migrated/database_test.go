@@ -12,9 +12,9 @@ import (
 // What ADK's own services have written into a database is what package adk gives of the
 // store that it was migrated to. Migrating again adds nothing.
 func TestDatabases(t *testing.T) {
-	quickly(t, "30")
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
+			quickly(t, e.checks)
 			rapid.Check(t, func(rt *rapid.T) {
 				l := e.fresh(t)
 				theirs := l.service(t)

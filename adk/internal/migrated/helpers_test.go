@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 type engine struct {
 	name    string
 	dialect migrate.Dialect
+	checks  string // how many cases are drawn
 	// fresh makes an empty database, and returns how to open it.
 	fresh func(t testing.TB) location
 }
@@ -43,14 +44,14 @@ type location struct {
 }
 
 var engines = []engine{
-	{"SQLite", migrate.SQLite, func(t testing.TB) location {
+	{"SQLite", migrate.SQLite, "30", func(t testing.TB) location {
 		dir, err := os.MkdirTemp("", "migrated")
 		no(t, err)
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		path := filepath.Join(dir, "adk.db")
 		return location{"sqlite", "file:" + path + "?mode=ro", func() gorm.Dialector { return sqlite.Open(path) }}
 	}},
-	{"PostgreSQL", migrate.PostgreSQL, func(t testing.TB) location {
+	{"PostgreSQL", migrate.PostgreSQL, "8", func(t testing.TB) location {
 		dsn := pgtest.New(t)
 		return location{"pgx", dsn, func() gorm.Dialector { return postgres.Open(dsn) }}
 	}},
