@@ -44,6 +44,14 @@ type Options struct {
 	// summary only if it claims that one's own time and does not exclude it; and a record is
 	// cut of whose events only other summaries tell.
 	Live bool
+
+	// Records are the ids of the events to look at; nil means all. One that is no record is
+	// passed over.
+	Records []string
+
+	// NewID gives the ids that are needed, in an order that the view and the other options
+	// decide. nil means random UUIDs.
+	NewID func() string
 }
 
 // Adopt plans how the compaction records in a view's visible log, such as ADK writes
@@ -58,6 +66,9 @@ func Adopt(v fold.View) Adoption { return AdoptWith(v, Options{}) }
 
 // AdoptWith is [Adopt] with options.
 func AdoptWith(v fold.View, opts Options) Adoption {
+	if opts.NewID == nil {
+		opts.NewID = uuid.NewString
+	}
 	var out Adoption
 	base := v.PatchSeq()
 	for _, id := range opts.records(v) {
@@ -91,7 +102,7 @@ func superseding(earlier []compaction.Lineage, raw int) compaction.Lineage {
 func (o Options) records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
-		if o.Live && e.HasContent() {
+		if o.Live && e.HasContent() || o.Records != nil && !slices.Contains(o.Records, e.ID()) {
 			continue
 		}
 		if _, ours := compaction.SaidLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
@@ -119,7 +130,7 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	}
 	covered := o.covered(v, at, claim)
 	if len(covered) == 0 && o.Live && told(v, at, c) {
-		return logged(v, id, base, patch.NewSplice(at, 1).WithState(patch.Keep))
+		return o.logged(v, id, base, patch.NewSplice(at, 1).WithState(patch.Keep))
 	}
 	if len(covered) == 0 {
 		return nil, v, errors.New("no visible raw event before it lies in its range")
@@ -140,7 +151,7 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 		}
 	}
 	summary, err := patch.NewEvent(patch.Fields{
-		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
+		ID: o.NewID(), InvocationID: o.NewID(), Author: "user",
 		Branch: said.Branch(), IsolationScope: said.IsolationScope(), Timestamp: said.Timestamp(),
 		Content:        record.Content(text),
 		Actions:        patch.Actions{Compaction: &c},
@@ -149,7 +160,7 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	if err != nil {
 		return nil, v, err
 	}
-	return logged(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
+	return o.logged(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
 }
 
 // covered returns the indices of the visible events before a record that it stands for.
@@ -202,10 +213,10 @@ func longest(v fold.View, covered []int, stay []string) (best []int) {
 
 // logged returns the patches of a record's adoption as they are to be logged, and the view
 // after them.
-func logged(v fold.View, id string, base uint64, patches ...*patch.PatchEvent) ([]*patch.PatchEvent, fold.View, error) {
+func (o Options) logged(v fold.View, id string, base uint64, patches ...*patch.PatchEvent) ([]*patch.PatchEvent, fold.View, error) {
 	before, about := v, map[string]any{record.OwnKey: map[string]any{"adopted": id}}
 	for i, p := range patches {
-		p, err := p.WithID(uuid.NewString()).WithAuthor(record.Author).WithBase(base).WithGroup(id).WithCustomMetadata(about)
+		p, err := p.WithID(o.NewID()).WithAuthor(record.Author).WithBase(base).WithGroup(id).WithCustomMetadata(about)
 		if err != nil {
 			return nil, before, err
 		}
