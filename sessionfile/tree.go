@@ -1,0 +1,417 @@
+package sessionfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// node is an entry's place in the conversation, which is a tree: each entry follows one
+// before it in the file.
+type node struct {
+	entryID string // what other lines call it
+	eventID string
+	parent  *node
+	depth   int
+	line    int // that of its line, ascending
+	content bool
+	prompt  bool
+	summary bool
+	piece   string
+	callers []*node // of the calls that it answers
+
+	hidden int   // the change that hides it, from 1; 0 if none does
+	change int   // of a summary: its own
+	before *node // the summary that it was kept behind
+	gen    int   // the move that passed it last,
+	side   side  // and on which way
+}
+
+type side int
+
+const (
+	leaving  side = iota + 1 // from where the conversation stood up to the common ancestor
+	entering                 // from there to where it goes on
+)
+
+// change is what hid something at a time: the cuts of a move, or a summary. Changes are
+// taken back newest first, which is never blocked.
+type change struct {
+	patches []string
+	hides   []*node
+	summary *node // nil if it is a move
+}
+
+// tree is the conversation as it stands after each line: the way from its beginning to where
+// it goes on. What is visible of the records so far is what is on that way.
+//
+// Why it is enough to take back changes, newest first, until none is left that hides a node
+// of the new way or is a summary beside it, and then to cut what is beside it: no summary on
+// the new way is taken back. For when it was put in, the way to it was what stood, and that
+// is a part of the new way; so a change before it hides nothing of the new way but by a
+// summary on it, and is no summary beside it.
+type tree struct {
+	view    fold.View
+	nodes   map[string]*node // by entry id
+	events  map[string]*node // by event id
+	pieces  map[string]*node // the first piece of each message
+	callers map[string]*node // by call id: the newest
+	leaf    *node
+	changes []change
+	gen     int
+	steps   int
+	newID   func(what string) string // of a patch
+	out     []patch.Record
+}
+
+// maxSteps is how much work the moves of one file may be: enough for hundreds of thousands,
+// and little enough that a file made to be slow is refused after seconds.
+const maxSteps = 1 << 27
+
+func newTree() *tree {
+	return &tree{nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}}
+}
+
+func (t *tree) step(n int) error {
+	if t.steps += n; t.steps > maxSteps {
+		return fmt.Errorf("%w: the conversation goes back and forth too often to be followed", patch.ErrTooLarge)
+	}
+	return nil
+}
+
+// find returns the node that a line means by an id, or nil.
+func (t *tree) find(id string) *node {
+	n := t.nodes[id]
+	if n != nil && n.before != nil && n.before.change > 0 {
+		return n.before // what was kept behind a summary follows it
+	}
+	return n
+}
+
+// log adds a record to the log.
+func (t *tree) log(r patch.Record) error {
+	r.Seq = t.view.Seq() + 1
+	skipped := t.view.SkippedCount()
+	next, err := t.view.Apply(r)
+	if err == nil && next.SkippedCount() != skipped {
+		err = fmt.Errorf("%w: patch %q of the conversation's tree does not apply", patch.ErrInvalid, r.ID())
+	}
+	if err != nil {
+		return err
+	}
+	t.view = next
+	r.Seq = 0
+	t.out = append(t.out, r)
+	return nil
+}
+
+func (t *tree) patch(p *patch.PatchEvent, what string, at entry, author string, group string) (string, error) {
+	id := t.newID("patch " + strconv.Itoa(len(t.out)))
+	p, err := p.WithID(id).WithTimestamp(at.time).WithAuthor(author).WithGroup(group).
+		WithCustomMetadata(map[string]any{metadataKey: map[string]any{"did": what}})
+	if err != nil {
+		return "", err
+	}
+	return id, t.log(patch.Record{Patch: p})
+}
+
+// move makes the conversation stand at a node, nil being its beginning: what is beside the
+// way there is hidden, and what is on it is in sight.
+func (t *tree) move(to *node, at entry, author string) error {
+	if to == t.leaf {
+		return nil
+	}
+	t.gen++
+	ancestor, err := t.walk(to)
+	if err != nil {
+		return err
+	}
+	if err := t.takeBack(ancestor, to, at, author); err != nil {
+		return err
+	}
+	if err := t.cut(ancestor, at, author); err != nil {
+		return err
+	}
+	t.leaf = to
+	return nil
+}
+
+// walk marks the ways from the leaf and from a node up to their common ancestor, and
+// returns it.
+func (t *tree) walk(to *node) (*node, error) {
+	a, b := t.leaf, to
+	steps := 0
+	for a != b {
+		steps++
+		if b == nil || a != nil && a.depth >= b.depth {
+			a.gen, a.side = t.gen, leaving
+			a = a.parent
+		} else {
+			b.gen, b.side = t.gen, entering
+			b = b.parent
+		}
+	}
+	return a, t.step(steps)
+}
+
+// takeBack takes back the changes that do not agree with the new way, and all after them.
+func (t *tree) takeBack(ancestor, to *node, at entry, author string) error {
+	first := 0
+	blocks := func(change int) {
+		if change > 0 && (first == 0 || change < first) {
+			first = change
+		}
+	}
+	for n := t.leaf; n != ancestor; n = n.parent {
+		if n.summary {
+			blocks(n.change)
+		}
+	}
+	for n := to; n != ancestor; n = n.parent {
+		blocks(n.hidden)
+	}
+	if first == 0 {
+		return nil
+	}
+	group := ""
+	if n := len(t.changes) - first + 1; n > 1 || len(t.changes[first-1].patches) > 1 {
+		group = t.newID("group of reverts")
+	}
+	for len(t.changes) >= first {
+		c := t.changes[len(t.changes)-1]
+		t.changes = t.changes[:len(t.changes)-1]
+		if err := t.step(len(c.hides) + len(c.patches)); err != nil {
+			return err
+		}
+		for _, id := range slices.Backward(c.patches) {
+			if _, err := t.patch(patch.NewRevert(id), "rewind", at, author, group); err != nil {
+				return err
+			}
+		}
+		for _, n := range c.hides {
+			n.hidden = 0
+		}
+		if c.summary != nil {
+			c.summary.change = 0
+		}
+	}
+	return nil
+}
+
+// cut hides what stands behind the common ancestor and is not on the new way.
+func (t *tree) cut(ancestor *node, at entry, author string) error {
+	begin := t.view.Len()
+	for ; begin > 0; begin-- {
+		n := t.events[t.view.At(begin-1).ID()]
+		if n != nil && ancestor != nil && n.line <= ancestor.line {
+			break
+		}
+	}
+	if err := t.step(t.view.Len() - begin); err != nil {
+		return err
+	}
+	type run struct {
+		start, count int
+		hides        []*node
+	}
+	var runs []run
+	var passed []*node // since the run's end
+	open := false
+	for i := begin; i < t.view.Len(); i++ {
+		n := t.events[t.view.At(i).ID()]
+		switch {
+		case n == nil:
+		case t.keeps(n, ancestor):
+			n.gen, n.side = t.gen, entering
+			open = false
+		case n.content && !open:
+			runs = append(runs, run{i, 1, []*node{n}})
+			open, passed = true, nil
+		case n.content:
+			r := &runs[len(runs)-1]
+			r.count, r.hides = i-r.start+1, append(append(r.hides, passed...), n)
+			passed = nil
+		default:
+			passed = append(passed, n)
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	group := ""
+	if len(runs) > 1 {
+		group = t.newID("group of cuts")
+	}
+	c := change{}
+	for _, r := range slices.Backward(runs) {
+		id, err := t.patch(patch.NewSplice(r.start, r.count), "rewind", at, author, group)
+		if err != nil {
+			return err
+		}
+		c.patches, c.hides = append(c.patches, id), append(c.hides, r.hides...)
+	}
+	t.changed(c)
+	return nil
+}
+
+func (t *tree) changed(c change) {
+	t.changes = append(t.changes, c)
+	for _, n := range c.hides {
+		n.hidden = len(t.changes)
+	}
+	if c.summary != nil {
+		c.summary.change = len(t.changes)
+	}
+}
+
+// keeps reports whether a visible node behind the common ancestor stays: if it is on the new
+// way, or belongs to a node that stays. A message may come in pieces, whose calls are
+// answered side by side.
+func (t *tree) keeps(n, ancestor *node) bool {
+	if n.gen == t.gen && n.side == entering {
+		return true
+	}
+	stays := func(other *node) bool {
+		if other == nil || other == n || other.hidden > 0 {
+			return false
+		}
+		if other.gen == t.gen {
+			return other.side == entering
+		}
+		return ancestor != nil && other.line <= ancestor.line
+	}
+	return stays(t.pieces[n.piece]) || slices.ContainsFunc(n.callers, stays)
+}
+
+// covers returns how many visible events, from the first on, the summary that an entry
+// brings stands for, or why it cannot be one.
+func (t *tree) covers(e entry) (count int, why string, err error) {
+	count = t.view.Len()
+	if i, ok := t.index(e.until); ok {
+		count = i
+	}
+	for _, n := range e.kept {
+		if i, ok := t.index(n); ok {
+			count = min(count, i)
+		}
+	}
+	if err := t.step(t.view.Len()); err != nil {
+		return 0, "", err
+	}
+	// A call stays in sight where its response does.
+	for _, c := range slices.Backward(t.view.Calls()) {
+		if c.Index < count && len(c.Responses) > 0 && c.Responses[len(c.Responses)-1] >= count {
+			count = c.Index
+		}
+	}
+	for i, event := range t.view.Events() {
+		if i >= count {
+			break
+		}
+		if event.HasContent() {
+			return count, "", nil
+		}
+	}
+	return 0, "nothing that it stands for is in sight", nil
+}
+
+func (t *tree) index(n *node) (int, bool) {
+	if n == nil {
+		return 0, false
+	}
+	return t.view.Find(n.eventID)
+}
+
+// add adds an entry, of which event makes the event, and returns its node, if it has a
+// place in the tree.
+func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.Event, error)) (*node, error) {
+	if e.place && e.moves {
+		if err := t.move(e.parent, e, author); err != nil {
+			return nil, err
+		}
+	}
+	count := 0
+	if e.compaction {
+		why := "it does not say what it stands for"
+		if e.summary && len(e.parts) > 0 {
+			var err error
+			if count, why, err = t.covers(e); err != nil {
+				return nil, err
+			}
+		}
+		if e.note = "compaction"; count == 0 {
+			e.note = "compaction left as an event: " + why
+		}
+	}
+	ev, err := event(e)
+	if err != nil {
+		return nil, err
+	}
+	if !e.place {
+		return nil, t.log(patch.Record{Event: ev})
+	}
+	n := &node{
+		entryID: e.id, eventID: ev.ID(), parent: e.parent, line: line,
+		content: ev.HasContent(), prompt: e.prompt, summary: count > 0 && ev.HasContent(), piece: e.piece,
+	}
+	if n.parent != nil {
+		n.depth = n.parent.depth + 1
+	}
+	for _, id := range e.known {
+		if caller := t.callers[id]; caller != nil {
+			n.callers = append(n.callers, caller)
+		}
+	}
+	if n.summary {
+		err = t.summarise(n, count, ev, e, author)
+	} else {
+		err = t.log(patch.Record{Event: ev})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n.entryID != "" {
+		t.nodes[n.entryID] = n
+	}
+	t.events[n.eventID] = n
+	if n.piece != "" && t.pieces[n.piece] == nil {
+		t.pieces[n.piece] = n
+	}
+	for _, id := range e.calls {
+		t.callers[id] = n
+	}
+	if e.moves || e.parent == t.leaf {
+		t.leaf = n
+	}
+	return n, nil
+}
+
+// summarise puts a summary in the place of the first visible events.
+func (t *tree) summarise(n *node, count int, summary *patch.Event, e entry, author string) error {
+	c := change{summary: n}
+	for i, event := range t.view.Events() {
+		if i >= count {
+			break
+		}
+		if covered := t.events[event.ID()]; covered != nil {
+			c.hides = append(c.hides, covered)
+		}
+	}
+	id, err := t.patch(patch.NewSummarise(0, count, summary), "compaction", e, author, "")
+	if err != nil {
+		return err
+	}
+	c.patches = []string{id}
+	t.changed(c)
+	if e.relink {
+		for _, k := range e.kept {
+			if k.hidden == 0 {
+				k.before = n
+			}
+		}
+	}
+	return nil
+}
