@@ -181,9 +181,9 @@ func (r *claudeReader) compaction(e *entry, t *tree) {
 		e.parent = t.leaf
 		return
 	}
-	e.summary, e.until, e.relink = true, r.boundary, true
+	e.summary, e.relink = true, true
 	for _, id := range r.keeps {
-		if n := t.nodes[id]; n != nil && n.hidden == 0 {
+		if n := t.nodes[id]; n != nil {
 			e.kept = append(e.kept, n)
 		}
 	}

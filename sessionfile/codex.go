@@ -132,7 +132,7 @@ func (r *codexReader) compaction(e *entry, item *codexItem, t *tree) {
 		var prompts []int
 		for n := t.leaf; n != nil; n = n.parent {
 			t.steps++
-			if i, ok := t.index(n); n.prompt && ok {
+			if i, ok := t.view.Find(n.eventID); n.prompt && ok {
 				prompts = append(prompts, i)
 			}
 		}

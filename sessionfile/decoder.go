@@ -287,7 +287,7 @@ func (d *Decoder) count(e entry, n *node) {
 		d.report.Left++
 	}
 	for _, r := range d.tree.out {
-		if r.Patch != nil && r.Patch.Summary() == nil {
+		if r.Patch != nil && r.Patch.Type() != patch.Summarise {
 			d.report.Rewinds++
 			return
 		}

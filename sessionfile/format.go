@@ -101,12 +101,11 @@ type entry struct {
 	calls   []string        // of which it has
 	known   []string        // calls that it answers
 
-	// The summary of a compaction: what it stands for ends before the first of kept that is
-	// in sight, or before the node ahead of it.
+	// The summary of a compaction; see covers.
 	compaction bool // it is one
 	summary    bool // that says what it stands for
 	kept       []*node
-	until      *node
+	strict     bool
 	relink     bool // what is kept follows the summary in the tree
 }
 

@@ -125,7 +125,7 @@ func Line(r patch.Record) (line []byte, ok bool, err error) {
 	e := r.Event
 	if r.Patch != nil {
 		if r.Patch.Summary() == nil || r.Patch.CustomMetadata()[metadataKey] == nil {
-			return nil, false, nil
+			return nil, false, nil // a copy of an event has its metadata
 		}
 		e = r.Patch.Summary()
 	}

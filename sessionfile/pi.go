@@ -109,8 +109,8 @@ func (r *piReader) compaction(e *entry, l *piLine, t *tree) {
 	case i != nil && *i >= 0 && *i < len(r.entries):
 		first = r.entries[*i]
 	}
-	if first != nil && first.hidden == 0 {
-		e.summary, e.kept = true, []*node{first}
+	if first != nil {
+		e.summary, e.strict, e.kept = true, true, []*node{first}
 	}
 }
 

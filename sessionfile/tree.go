@@ -26,8 +26,17 @@ type node struct {
 	hidden int   // the change that hides it, from 1; 0 if none does
 	change int   // of a summary: its own
 	before *node // the summary that it was kept behind
-	gen    int   // the move that passed it last,
-	side   side  // and on which way
+	last   *node // the newest summary on the way to it, itself included
+	brings *summary
+	gen    int  // the move that passed it last,
+	side   side // and on which way
+}
+
+// summary is what the node of a summary brings.
+type summary struct {
+	event  *patch.Event
+	kept   []*node
+	strict bool
 }
 
 type side int
@@ -48,11 +57,9 @@ type change struct {
 // tree is the conversation as it stands after each line: the way from its beginning to where
 // it goes on. What is visible of the records so far is what is on that way.
 //
-// Why it is enough to take back changes, newest first, until none is left that hides a node
-// of the new way or is a summary beside it, and then to cut what is beside it: no summary on
-// the new way is taken back. For when it was put in, the way to it was what stood, and that
-// is a part of the new way; so a change before it hides nothing of the new way but by a
-// summary on it, and is no summary beside it.
+// To move it, changes are taken back, newest first, until none is left that hides a node of
+// the new way or is a summary beside it. Then what is beside the new way is cut, and the
+// newest summary on it put in again if it was taken back.
 type tree struct {
 	view    fold.View
 	nodes   map[string]*node // by entry id
@@ -67,9 +74,15 @@ type tree struct {
 	out     []patch.Record
 }
 
-// maxSteps is how much work the moves of one file may be: enough for hundreds of thousands,
-// and little enough that a file made to be slow is refused after seconds.
-const maxSteps = 1 << 27
+// What a patch did, as its metadata says.
+const (
+	didRewind     = "rewind"
+	didCompaction = "compaction"
+)
+
+// maxSteps is how much work the moves of one file may be: enough for hundreds between long
+// branches, and little enough that a file made to be slow is refused after seconds.
+const maxSteps = 1 << 24
 
 func newTree() *tree {
 	return &tree{nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}}
@@ -129,14 +142,54 @@ func (t *tree) move(to *node, at entry, author string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.takeBack(ancestor, to, at, author); err != nil {
+	back, err := t.takeBack(ancestor, to, at, author)
+	if err != nil {
 		return err
 	}
-	if err := t.cut(ancestor, at, author); err != nil {
+	behind := 0 // what stands on lines up to it is on the new way
+	if ancestor != nil {
+		behind = ancestor.line
+	}
+	if back > 0 && back <= behind { // what came back may stand beside the common part
+		behind = back - 1
+		for n := ancestor; n != nil; n = n.parent {
+			n.gen, n.side = t.gen, entering
+		}
+		if ancestor != nil {
+			if err := t.step(ancestor.depth); err != nil {
+				return err
+			}
+		}
+	}
+	if err := t.cut(behind, at, author); err != nil {
 		return err
 	}
 	t.leaf = to
-	return nil
+	if to == nil || to.last == nil || to.last.change > 0 {
+		return nil
+	}
+	return t.again(to.last, at, author)
+}
+
+// again puts in a summary that was taken back, under another id.
+func (t *tree) again(n *node, at entry, author string) error {
+	count, _, err := t.covers(n.brings.kept, n.brings.strict, n.line)
+	if err != nil || count == 0 {
+		return err
+	}
+	if err := t.step(n.brings.event.Size()); err != nil {
+		return err
+	}
+	e, err := patch.NewEvent(patch.Fields{
+		ID: t.newID("summary again"), InvocationID: n.brings.event.InvocationID(), Author: n.brings.event.Author(),
+		Timestamp: n.brings.event.Timestamp(), Content: n.brings.event.Content(),
+	})
+	if err != nil {
+		return err
+	}
+	n.eventID = e.ID()
+	t.events[n.eventID] = n
+	return t.summarise(n, count, e, didRewind, at, author)
 }
 
 // walk marks the ways from the leaf and from a node up to their common ancestor, and
@@ -157,8 +210,9 @@ func (t *tree) walk(to *node) (*node, error) {
 	return a, t.step(steps)
 }
 
-// takeBack takes back the changes that do not agree with the new way, and all after them.
-func (t *tree) takeBack(ancestor, to *node, at entry, author string) error {
+// takeBack takes back the changes that do not agree with the new way, and all after them. It
+// returns the first line of what came back, 0 if nothing did.
+func (t *tree) takeBack(ancestor, to *node, at entry, author string) (line int, err error) {
 	first := 0
 	blocks := func(change int) {
 		if change > 0 && (first == 0 || change < first) {
@@ -174,7 +228,7 @@ func (t *tree) takeBack(ancestor, to *node, at entry, author string) error {
 		blocks(n.hidden)
 	}
 	if first == 0 {
-		return nil
+		return 0, nil
 	}
 	group := ""
 	if n := len(t.changes) - first + 1; n > 1 || len(t.changes[first-1].patches) > 1 {
@@ -184,29 +238,32 @@ func (t *tree) takeBack(ancestor, to *node, at entry, author string) error {
 		c := t.changes[len(t.changes)-1]
 		t.changes = t.changes[:len(t.changes)-1]
 		if err := t.step(len(c.hides) + len(c.patches)); err != nil {
-			return err
+			return 0, err
 		}
 		for _, id := range slices.Backward(c.patches) {
-			if _, err := t.patch(patch.NewRevert(id), "rewind", at, author, group); err != nil {
-				return err
+			if _, err := t.patch(patch.NewRevert(id), didRewind, at, author, group); err != nil {
+				return 0, err
 			}
 		}
 		for _, n := range c.hides {
 			n.hidden = 0
+			if line == 0 || n.line < line {
+				line = n.line
+			}
 		}
 		if c.summary != nil {
 			c.summary.change = 0
 		}
 	}
-	return nil
+	return line, nil
 }
 
-// cut hides what stands behind the common ancestor and is not on the new way.
-func (t *tree) cut(ancestor *node, at entry, author string) error {
+// cut hides what stands behind a line and is not on the new way.
+func (t *tree) cut(behind int, at entry, author string) error {
 	begin := t.view.Len()
 	for ; begin > 0; begin-- {
 		n := t.events[t.view.At(begin-1).ID()]
-		if n != nil && ancestor != nil && n.line <= ancestor.line {
+		if n != nil && n.line <= behind {
 			break
 		}
 	}
@@ -224,7 +281,7 @@ func (t *tree) cut(ancestor *node, at entry, author string) error {
 		n := t.events[t.view.At(i).ID()]
 		switch {
 		case n == nil:
-		case t.keeps(n, ancestor):
+		case t.keeps(n, behind):
 			n.gen, n.side = t.gen, entering
 			open = false
 		case n.content && !open:
@@ -247,7 +304,7 @@ func (t *tree) cut(ancestor *node, at entry, author string) error {
 	}
 	c := change{}
 	for _, r := range slices.Backward(runs) {
-		id, err := t.patch(patch.NewSplice(r.start, r.count), "rewind", at, author, group)
+		id, err := t.patch(patch.NewSplice(r.start, r.count), didRewind, at, author, group)
 		if err != nil {
 			return err
 		}
@@ -267,10 +324,10 @@ func (t *tree) changed(c change) {
 	}
 }
 
-// keeps reports whether a visible node behind the common ancestor stays: if it is on the new
+// keeps reports whether a visible node behind a line stays: if it is on the new
 // way, or belongs to a node that stays. A message may come in pieces, whose calls are
 // answered side by side.
-func (t *tree) keeps(n, ancestor *node) bool {
+func (t *tree) keeps(n *node, behind int) bool {
 	if n.gen == t.gen && n.side == entering {
 		return true
 	}
@@ -281,22 +338,28 @@ func (t *tree) keeps(n, ancestor *node) bool {
 		if other.gen == t.gen {
 			return other.side == entering
 		}
-		return ancestor != nil && other.line <= ancestor.line
+		return other.line <= behind
 	}
 	return stays(t.pieces[n.piece]) || slices.ContainsFunc(n.callers, stays)
 }
 
-// covers returns how many visible events, from the first on, the summary that an entry
-// brings stands for, or why it cannot be one.
-func (t *tree) covers(e entry) (count int, why string, err error) {
-	count = t.view.Len()
-	if i, ok := t.index(e.until); ok {
-		count = i
-	}
-	for _, n := range e.kept {
-		if i, ok := t.index(n); ok {
-			count = min(count, i)
+// covers returns how many visible events, from the first on, the summary of a line stands
+// for, or why it cannot be one: all before the first that it keeps, or all before its line.
+// If it is strict, there must be one that it keeps, unless it names none.
+func (t *tree) covers(kept []*node, strict bool, line int) (count int, why string, err error) {
+	for i := t.view.Len(); i > 0 && count == 0; i-- {
+		if n := t.events[t.view.At(i-1).ID()]; n != nil && n.line <= line {
+			count = i
 		}
+	}
+	found := false
+	for _, n := range kept {
+		if i, ok := t.view.Find(n.eventID); ok {
+			count, found = min(count, i), true
+		}
+	}
+	if strict && !found {
+		return 0, "the first that it keeps is not in sight", nil
 	}
 	if err := t.step(t.view.Len()); err != nil {
 		return 0, "", err
@@ -318,13 +381,6 @@ func (t *tree) covers(e entry) (count int, why string, err error) {
 	return 0, "nothing that it stands for is in sight", nil
 }
 
-func (t *tree) index(n *node) (int, bool) {
-	if n == nil {
-		return 0, false
-	}
-	return t.view.Find(n.eventID)
-}
-
 // add adds an entry, of which event makes the event, and returns its node, if it has a
 // place in the tree.
 func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.Event, error)) (*node, error) {
@@ -338,7 +394,7 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 		why := "it does not say what it stands for"
 		if e.summary && len(e.parts) > 0 {
 			var err error
-			if count, why, err = t.covers(e); err != nil {
+			if count, why, err = t.covers(e.kept, e.strict, line); err != nil {
 				return nil, err
 			}
 		}
@@ -365,8 +421,20 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 			n.callers = append(n.callers, caller)
 		}
 	}
+	if n.last = n; !n.summary {
+		n.last = nil
+		if n.parent != nil {
+			n.last = n.parent.last
+		}
+	}
 	if n.summary {
-		err = t.summarise(n, count, ev, e, author)
+		n.brings = &summary{ev, e.kept, e.strict}
+		err = t.summarise(n, count, ev, didCompaction, e, author)
+		for _, k := range e.kept {
+			if e.relink && k.hidden == 0 {
+				k.before = n
+			}
+		}
 	} else {
 		err = t.log(patch.Record{Event: ev})
 	}
@@ -390,28 +458,21 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 }
 
 // summarise puts a summary in the place of the first visible events.
-func (t *tree) summarise(n *node, count int, summary *patch.Event, e entry, author string) error {
+func (t *tree) summarise(n *node, count int, event *patch.Event, what string, at entry, author string) error {
 	c := change{summary: n}
-	for i, event := range t.view.Events() {
+	for i, e := range t.view.Events() {
 		if i >= count {
 			break
 		}
-		if covered := t.events[event.ID()]; covered != nil {
+		if covered := t.events[e.ID()]; covered != nil {
 			c.hides = append(c.hides, covered)
 		}
 	}
-	id, err := t.patch(patch.NewSummarise(0, count, summary), "compaction", e, author, "")
+	id, err := t.patch(patch.NewSummarise(0, count, event), what, at, author, "")
 	if err != nil {
 		return err
 	}
 	c.patches = []string{id}
 	t.changed(c)
-	if e.relink {
-		for _, k := range e.kept {
-			if k.hidden == 0 {
-				k.before = n
-			}
-		}
-	}
 	return nil
 }
