@@ -87,6 +87,9 @@ func (f *sessionFiles) importOne(ctx context.Context, a *app, name string) error
 	if closeErr := s.Close(); err == nil {
 		err = closeErr
 	}
+	if errors.Is(err, store.ErrConflict) {
+		err = fmt.Errorf("%w; --app or --user give the file another key", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -114,13 +117,16 @@ func (f *sessionFiles) read(ctx context.Context, a *app, name string) (*sessionF
 	bar := a.progress("import")
 	defer bar.end()
 	format := sessionfile.Format(f.format)
-	r := &counting{r: io.LimitReader(in.r, f.most)}
+	r := &counting{r: io.LimitReader(in.r, f.most+1)}
 	d := sessionfile.NewDecoder(r, format, in.name)
 	read := &sessionFile{name: in.name}
 	var text bytes.Buffer
 	e := patch.NewEncoder(&text)
 	for {
 		rec, err := d.Next()
+		if r.n > f.most {
+			return nil, fmt.Errorf("%s: %w: the input goes on beyond %d bytes; the limit can be set higher", in.name, store.ErrTooLarge, f.most)
+		}
 		if err == io.EOF {
 			break
 		}
@@ -134,11 +140,6 @@ func (f *sessionFiles) read(ctx context.Context, a *app, name string) (*sessionF
 			return nil, err
 		}
 		bar.update(r.n, in.size, counted(d.Report().Lines, "line"))
-	}
-	if n, err := in.r.Read(make([]byte, 1)); n > 0 {
-		return nil, fmt.Errorf("%s: %w: the input goes on beyond %d bytes; the limit can be set higher", in.name, store.ErrTooLarge, f.most)
-	} else if err != nil && err != io.EOF {
-		return nil, err
 	}
 	read.report = d.Report()
 	read.key = store.Key{App: string(f.app), User: string(f.user), Session: d.SessionID()}
@@ -169,7 +170,7 @@ func (f *sessionFile) fits(ctx context.Context, s *store.Store) error {
 		case err != nil:
 			return err
 		case rec.ID() != f.first:
-			return fmt.Errorf("%s: %w: session %s is there, and does not begin as the file does; --app and --user give another key", f.name, store.ErrConflict, f.key)
+			return fmt.Errorf("%s: %w: session %s is there, and does not begin as the file does", f.name, store.ErrConflict, f.key)
 		}
 		return nil
 	}
@@ -200,9 +201,9 @@ func (f *sessionFile) show(a *app, done store.Imported) error {
 	}{
 		{r.Rewinds, counted(r.Rewinds, "rewind") + ": what was left behind is hidden"},
 		{r.Compactions, counted(r.Compactions, "compaction") + " adopted"},
-		{r.Left, counted(r.Left, "compaction") + " left as events: what they cover cannot be told"},
-		{r.Copies, counted(r.Copies, "line") + " there once more, kept without content"},
-		{r.Unreadable, counted(r.Unreadable, "line") + " no JSON, kept without content"},
+		{r.Left, counted(r.Left, "compaction") + " not adopted, and kept as events: what they cover cannot be told"},
+		{r.Copies, counted(r.Copies, "line") + " told once more, and kept without content"},
+		{r.Unreadable, counted(r.Unreadable, "line") + " of no JSON, kept without content"},
 		{r.Unfinished, "the last line is not written to its end, and was left out"},
 	} {
 		if said.n > 0 {
