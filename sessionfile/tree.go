@@ -131,7 +131,7 @@ func (t *tree) patch(p *patch.PatchEvent, what string, at entry, author string, 
 	return id, t.log(patch.Record{Patch: p})
 }
 
-// move makes the conversation stand at a node, nil being its beginning: what is beside the
+// move makes ready for a node to follow another, nil being the beginning: what is beside the
 // way there is hidden, and what is on it is in sight.
 func (t *tree) move(to *node, at entry, author string) error {
 	if to == t.leaf {
@@ -164,7 +164,6 @@ func (t *tree) move(to *node, at entry, author string) error {
 	if err := t.cut(behind, at, author); err != nil {
 		return err
 	}
-	t.leaf = to
 	if to == nil || to.last == nil || to.last.change > 0 {
 		return nil
 	}

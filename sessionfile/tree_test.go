@@ -24,8 +24,6 @@ type told struct {
 	keep       int // the first that stays, -1 if none does
 
 	batch int // of parallel calls: the number of their message's first piece, else -1
-	call  string
-	is    string // "call" or "result" of it
 }
 
 // way returns the numbers of the entries from the beginning to one.
