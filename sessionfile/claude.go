@@ -94,8 +94,8 @@ func (r *claudeReader) read(line []byte, t *tree) entry {
 	case "assistant":
 		r.assistant(&e, &l)
 	case "attachment":
-		if l.Attachment.Type == "queued_command" && isString(l.Attachment.Prompt) { // said while the agent works
-			e.author, e.role, e.parts = "user", "user", []json.RawMessage{textPart(l.Attachment.Prompt)}
+		if l.Attachment.Type == "queued_command" { // said while the agent works
+			e.author, e.role, e.parts = "user", "user", claudeParts(l.Attachment.Prompt)
 		}
 	}
 	if aside {
@@ -276,6 +276,21 @@ func (r *claudeReader) assistant(e *entry, l *claudeLine) {
 		e.usage = usage("promptTokenCount", sum(u.InputTokens, u.CacheRead, u.CacheWritten),
 			"candidatesTokenCount", u.OutputTokens, "cachedContentTokenCount", u.CacheRead)
 	}
+}
+
+// claudeParts returns the parts of a text, or of blocks without calls.
+func claudeParts(content json.RawMessage) []json.RawMessage {
+	if isString(content) {
+		return []json.RawMessage{textPart(content)}
+	}
+	var parts []json.RawMessage
+	for _, block := range elements(content) {
+		var b claudeBlock
+		if decode(block, &b) {
+			parts = append(parts, b.part()...)
+		}
+	}
+	return parts
 }
 
 // part returns what a block of text, thought or image is, or none.

@@ -246,8 +246,11 @@ func (d *Decoder) newID(what string) string {
 
 // add adds what a line means to the log.
 func (d *Decoder) add(e entry, valid bool) error {
+	if len(e.id) > patch.MaxIDBytes {
+		e.id = ""
+	}
 	switch {
-	case e.id == "" || len(e.id) > patch.MaxIDBytes:
+	case e.id == "":
 	case !d.ids[e.id]:
 		d.says[e.id] = sha256.Sum256(e.message)
 	case e.message != nil && d.says[e.id] != sha256.Sum256(e.message):
@@ -257,7 +260,7 @@ func (d *Decoder) add(e entry, valid bool) error {
 		d.report.Copies++
 	}
 	id := e.id
-	if id == "" || len(id) > patch.MaxIDBytes {
+	if id == "" {
 		id = d.newID("event")
 	}
 	d.ids[id] = true

@@ -144,6 +144,16 @@ func TestPreservedMessages(t *testing.T) {
 				message("u3", "a2", "user", "five") + message("u4", "a1", "user", "six"),
 			[]string{"one", "two", "six"},
 		},
+		"what is kept, from before the compaction": {
+			talk + boundary("b", "a2", `"preservedSegment":{"headUuid":"u2","tailUuid":"a2"}`) + summary("c", "b", "sum") +
+				message("u3", "a1", "user", "five") + message("u4", "a2", "user", "six"),
+			[]string{"sum", "three", "four", "six"},
+		},
+		"back behind the summary": {
+			talk + boundary("b", "a2", "") + summary("c", "b", "sum") + message("u3", "c", "user", "five") +
+				message("u4", "a1", "user", "six") + message("u5", "u3", "user", "seven"),
+			[]string{"sum", "five", "seven"},
+		},
 		"without a boundary": {
 			talk + `{"type":"user","uuid":"c","parentUuid":null,"sessionId":"s","isCompactSummary":true,"message":{"role":"user","content":"sum"}}` + "\n" + message("u3", "c", "user", "five"),
 			[]string{"sum", "five"},
@@ -163,6 +173,33 @@ func TestPreservedMessages(t *testing.T) {
 				t.Errorf("%+v", d.Report())
 			}
 		})
+	}
+}
+
+// A row that the next message does not follow is no branch.
+func TestNoRewind(t *testing.T) {
+	data := claudeHead +
+		`{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"one"}}` + "\n" +
+		`{"type":"assistant","uuid":"a","parentUuid":"u","sessionId":"s","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"two"}]}}` + "\n" +
+		`{"type":"system","subtype":"turn_duration","uuid":"y","parentUuid":"a","sessionId":"s"}` + "\n" +
+		`{"type":"user","uuid":"v","parentUuid":"a","sessionId":"s","message":{"role":"user","content":"three"}}` + "\n"
+	records, _ := read(t, sessionfile.ClaudeCode, []byte(data))
+	for _, r := range records {
+		if r.Patch != nil {
+			t.Errorf("%s", r.Patch)
+		}
+	}
+	data += `{"type":"system","subtype":"turn_duration","uuid":"z","parentUuid":"u","sessionId":"s"}` + "\n" +
+		`{"type":"user","uuid":"w","parentUuid":"z","sessionId":"s","message":{"role":"user","content":"four"}}` + "\n"
+	records, _ = read(t, sessionfile.ClaudeCode, []byte(data))
+	var hidden []int
+	for _, r := range records {
+		if r.Patch != nil {
+			hidden = append(hidden, r.Patch.Start(), r.Patch.Count())
+		}
+	}
+	if want := []int{2, 3}; !slices.Equal(hidden, want) { // from the answer to the message that followed it
+		t.Errorf("hidden: %v, want %v", hidden, want)
 	}
 }
 
@@ -194,6 +231,27 @@ func TestCompactionLeft(t *testing.T) {
 	}
 }
 
+// What the user ran without telling the agent is not told.
+func TestPiCommands(t *testing.T) {
+	run := func(id, more string) string {
+		return `{"type":"message","id":"` + id + `","parentId":null,"timestamp":"2026-01-01T00:00:00Z","message":{"role":"bashExecution","command":"ls","output":"a","exitCode":2,"cancelled":false,"truncated":true,"fullOutputPath":"/tmp/x"` + more + `}}` + "\n"
+	}
+	records, _ := read(t, sessionfile.Pi, []byte(piHead+run("a", `,"excludeFromContext":true`)))
+	check(t, says(view(t, records)), nil)
+	records, _ = read(t, sessionfile.Pi, []byte(piHead+run("a", "")))
+	check(t, says(view(t, records)), []string{"user/user: Ran `ls`\n```\na\n```\n\nCommand exited with code 2\n\n[Output truncated. Full output: /tmp/x]"})
+}
+
+// A line without a time has that of the line before.
+func TestTimes(t *testing.T) {
+	records, _ := read(t, sessionfile.Codex, testdata(t, "codex-bare.jsonl"))
+	for _, r := range records {
+		if got := r.Event.Timestamp().Format("2006-01-02 15:04"); got != "2025-07-01 12:00" {
+			t.Errorf("%s", r.Event)
+		}
+	}
+}
+
 func TestSubagentsFile(t *testing.T) {
 	data := `{"type":"user","uuid":"u","parentUuid":null,"isSidechain":true,"agentId":"x1","sessionId":"s","message":{"role":"user","content":"look"}}` + "\n" +
 		`{"type":"assistant","uuid":"a","parentUuid":"u","isSidechain":true,"agentId":"x1","sessionId":"s","message":{"role":"assistant","content":[{"type":"text","text":"seen"}]}}` + "\n"
@@ -211,6 +269,31 @@ func TestCodexCompactedWithoutHistory(t *testing.T) {
 	data := codexHead + say("user", "one") + say("assistant", "two") + say("user", "three") + `{"type":"compacted","payload":{"message":"sum"}}` + "\n" + say("user", "four")
 	records, _ := read(t, sessionfile.Codex, []byte(data))
 	if got, want := shown(view(t, records)), []string{"one", "three", "sum", "four"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// What comes back with a branch that was left, and does not belong to it, is hidden again.
+func TestBackToBranch(t *testing.T) {
+	data := piHead
+	for _, e := range [][3]string{
+		{"a", "", "one"}, {"b", "a", "two"},
+		{"c", "a", ""}, {"d", "c", "four"}, // left for b
+		{"e", "b", "five"},
+		{"f", "c", ""}, // left for c, behind which d is still hidden
+		{"g", "d", "seven"},
+	} {
+		entry := fields{"id": e[0], "parentId": nil, "type": "label"}
+		if e[1] != "" {
+			entry["parentId"] = e[1]
+		}
+		if e[2] != "" {
+			entry["type"], entry["message"] = "message", fields{"role": "user", "content": e[2]}
+		}
+		data += line(entry)
+	}
+	records, _ := read(t, sessionfile.Pi, []byte(data))
+	if got, want := shown(view(t, records)), []string{"one", "four", "seven"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

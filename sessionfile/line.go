@@ -82,7 +82,7 @@ func (k *kept) line(content []byte) ([]byte, error) {
 
 type span struct{ start, end int }
 
-// stringsOf yields where the strings of compact JSON stand, keys left out.
+// stringsOf yields where the strings of compact JSON stand, keys included.
 func stringsOf(text []byte) iter.Seq[span] {
 	return func(yield func(span) bool) {
 		for i := 0; i < len(text); i++ {
@@ -95,11 +95,7 @@ func stringsOf(text []byte) iter.Seq[span] {
 					i++
 				}
 			}
-			end := min(i+1, len(text))
-			if end < len(text) && text[end] == ':' {
-				continue
-			}
-			if !yield(span{start, end}) {
+			if !yield(span{start, min(i+1, len(text))}) {
 				return
 			}
 		}

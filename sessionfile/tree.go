@@ -98,7 +98,7 @@ func (t *tree) step(n int) error {
 // find returns the node that a line means by an id, or nil.
 func (t *tree) find(id string) *node {
 	n := t.nodes[id]
-	if n != nil && n.before != nil && n.before.change > 0 {
+	if n != nil && n.before != nil {
 		return n.before // what was kept behind a summary follows it
 	}
 	return n

@@ -227,6 +227,10 @@ func (a *app) exportLines(ctx context.Context, keyText string) error {
 		out := &countingLines{w: w, after: func(lines int64) {
 			bar.update(0, 0, counted(lines, "line"))
 		}}
-		return sessionfile.WriteLines(out, s.RawEvents(ctx, key, 1))
+		err := sessionfile.WriteLines(out, s.RawEvents(ctx, key, 1))
+		if err == nil && out.n == 0 {
+			err = fmt.Errorf("session %s was not read from a session file", key)
+		}
+		return err
 	})
 }

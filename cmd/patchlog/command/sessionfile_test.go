@@ -38,6 +38,16 @@ func TestUnfinishedSessionFile(t *testing.T) {
 	}
 }
 
+func TestExportLinesOfAnotherSession(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	var stdout, stderr bytes.Buffer
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"export", "a/u/s", "--lines"})
+	if code != 1 || stdout.Len() > 0 || stderr.String() != "patchlog: session a/u/s was not read from a session file\n" {
+		t.Errorf("exit code %d, %q, %q", code, stdout.String(), stderr.String())
+	}
+}
+
 // A file that does not tell its session's id goes by its name.
 func TestSessionFileWithoutID(t *testing.T) {
 	t.Chdir(t.TempDir())
