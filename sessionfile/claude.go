@@ -137,18 +137,18 @@ func (l *claudeLine) preserved() []string {
 // that is kept, which some versions confuse with a row that follows another message.
 func (l *claudeLine) compacted(t *tree) *node {
 	var first *node
-	ends := []string{}
 	for _, id := range l.preserved() {
-		if n := t.nodes[id]; n != nil && first == nil {
-			first = n
+		if first = t.nodes[id]; first != nil {
+			break
 		}
-		ends = append(ends, id)
 	}
+	m := &l.CompactMetadata
+	ends := append(slices.Clone(m.PreservedMessages.UUIDs), m.PreservedSegment.TailUUID)
 	if l.LogicalParentUUID != nil {
 		ends = append(ends, *l.LogicalParentUUID)
 	}
 	for _, id := range slices.Backward(ends) {
-		if n := t.nodes[id]; n != nil && (first == nil || n != first && n.follows(first)) {
+		if n := t.nodes[id]; n != nil && (first == nil || n.follows(first)) {
 			return n
 		}
 	}

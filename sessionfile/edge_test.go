@@ -134,6 +134,10 @@ func TestPreservedMessages(t *testing.T) {
 				boundary("b", "h", `"preservedSegment":{"headUuid":"a2","tailUuid":"h"}`) + summary("c", "b", "sum") + message("u3", "c", "user", "six"),
 			[]string{"sum", "four", "six"},
 		},
+		"gone back, then compacted": {
+			talk + boundary("b", "a1", `"preservedSegment":{"headUuid":"a1","tailUuid":"a1"}`) + summary("c", "b", "sum") + message("u3", "a1", "user", "six"),
+			[]string{"sum", "two", "six"},
+		},
 		"what follows what is kept": {
 			talk + boundary("b", "a2", `"preservedSegment":{"headUuid":"u2","tailUuid":"a2"}`) + summary("c", "b", "sum") +
 				message("u3", "a2", "user", "five") + message("u4", "a2", "user", "six"),
