@@ -90,6 +90,7 @@ func TestOddLines(t *testing.T) {
 		`[1,2]`, `null`, `"text"`, `17`, `{}`, `{"type":7,"id":{},"parentId":[]}`,
 		`{"type":"message","id":"f","parentId":"d","message":{"role":"assistant","content":[{"type":"toolCall","id":"t","name":"f","arguments":[1]},{"type":"text"},{"type":"odd","text":"?"},7]}}`,
 		`  {"type" : "message", "id":"g","parentId":"nowhere", "timestamp":"yesterday","message":{"role":"toolResult","toolCallId":"t","toolName":"f","content":[{"type":"odd"}]}}  ` + "\r",
+		`{"type":"message","id":"h","parentId":"g","timestamp":"9999-12-31T23:59:59-23:00","version":[],"message":{"role":"assistant","model":7,"usage":"much","content":"other types"}}`,
 		`{"type":"message","id":"` + strings.Repeat("i", 2000) + `","parentId":"g","message":{"role":"user","content":"long id"}}`,
 	}
 	data := []byte(piHead + strings.Join(odd, "\n") + "\n")
@@ -97,7 +98,7 @@ func TestOddLines(t *testing.T) {
 	sameLines(t, data, records)
 	check(t, says(view(t, records)), []string{
 		"user/user: half a \uFFFD pair", "user/user: twice", "user/user: not \uFFFD Unicode", "user/user: deep",
-		`pi/model: call t f{"arguments":[1]}`, `pi/user: response t f{"result":{"type":"odd"}}`, "user/user: long id",
+		`pi/model: call t f{"arguments":[1]}`, `pi/user: response t f{"result":{"type":"odd"}}`, "pi/model: other types", "user/user: long id",
 	})
 	if r := d.Report(); r.Unreadable != 1 || r.Lines != len(odd)+1 {
 		t.Errorf("%+v", r)
@@ -262,6 +263,14 @@ func TestSubagentsFile(t *testing.T) {
 	records, d := read(t, sessionfile.ClaudeCode, []byte(data))
 	check(t, says(view(t, records)), []string{"user/user: look", "claude-code/model: seen"})
 	if d.SessionID() != "s-agent-x1" {
+		t.Error(d.SessionID())
+	}
+}
+
+// A fork's file repeats that of its origin, after its own head.
+func TestCodexFork(t *testing.T) {
+	_, d := read(t, sessionfile.Codex, []byte(codexHead+`{"type":"session_meta","payload":{"id":"origin"}}`+"\n"))
+	if d.SessionID() != "s" {
 		t.Error(d.SessionID())
 	}
 }

@@ -12,8 +12,7 @@ import (
 // node is an entry's place in the conversation, which is a tree: each entry follows one
 // before it in the file.
 type node struct {
-	entryID string // what other lines call it
-	eventID string
+	eventID string // of a summary, that which stands
 	parent  *node
 	depth   int
 	line    int // that of its line, ascending
@@ -23,8 +22,8 @@ type node struct {
 	piece   string
 	callers []*node // of the calls that it answers
 
-	hidden int   // the change that hides it, from 1; 0 if none does
-	change int   // of a summary: its own
+	hidden int   // the number of the change that hides it, from 1; 0 if none does
+	change int   // of a summary: of its own change; 0 if that was taken back
 	before *node // the summary that it was kept behind
 	last   *node // the newest summary on the way to it, itself included
 	brings *summary
@@ -123,7 +122,10 @@ func (t *tree) log(r patch.Record) error {
 
 func (t *tree) patch(p *patch.PatchEvent, what string, at entry, author string, group string) (string, error) {
 	id := t.newID("patch " + strconv.Itoa(len(t.out)))
-	p, err := p.WithID(id).WithTimestamp(at.time).WithAuthor(author).WithGroup(group).
+	if !at.time.IsZero() {
+		p = p.WithTimestamp(at.time)
+	}
+	p, err := p.WithID(id).WithAuthor(author).WithGroup(group).
 		WithCustomMetadata(map[string]any{metadataKey: map[string]any{"did": what}})
 	if err != nil {
 		return "", err
@@ -323,9 +325,9 @@ func (t *tree) changed(c change) {
 	}
 }
 
-// keeps reports whether a visible node behind a line stays: if it is on the new
-// way, or belongs to a node that stays. A message may come in pieces, whose calls are
-// answered side by side.
+// keeps reports whether a visible node behind a line stays: if it is on the new way, or
+// belongs to a node that stays. A message may come in pieces, whose calls are answered side by
+// side.
 func (t *tree) keeps(n *node, behind int) bool {
 	if n.gen == t.gen && n.side == entering {
 		return true
@@ -409,7 +411,7 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 		return nil, t.log(patch.Record{Event: ev})
 	}
 	n := &node{
-		entryID: e.id, eventID: ev.ID(), parent: e.parent, line: line,
+		eventID: ev.ID(), parent: e.parent, line: line,
 		content: ev.HasContent(), prompt: e.prompt, summary: count > 0 && ev.HasContent(), piece: e.piece,
 	}
 	if n.parent != nil {
@@ -440,8 +442,8 @@ func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.E
 	if err != nil {
 		return nil, err
 	}
-	if n.entryID != "" {
-		t.nodes[n.entryID] = n
+	if e.id != "" {
+		t.nodes[e.id] = n
 	}
 	t.events[n.eventID] = n
 	if n.piece != "" && t.pieces[n.piece] == nil {
