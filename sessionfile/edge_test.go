@@ -91,7 +91,7 @@ func TestOddLines(t *testing.T) {
 		`{"type":"message","id":"f","parentId":"d","message":{"role":"assistant","content":[{"type":"toolCall","id":"t","name":"f","arguments":[1]},{"type":"text"},{"type":"odd","text":"?"},7]}}`,
 		`  {"type" : "message", "id":"g","parentId":"nowhere", "timestamp":"yesterday","message":{"role":"toolResult","toolCallId":"t","toolName":"f","content":[{"type":"odd"}]}}  ` + "\r",
 		`{"type":"message","id":"h","parentId":"g","timestamp":"9999-12-31T23:59:59-23:00","version":[],"message":{"role":"assistant","model":7,"usage":"much","content":"other types"}}`,
-		`{"type":"message","id":"` + strings.Repeat("i", 2000) + `","parentId":"g","message":{"role":"user","content":"long id"}}`,
+		`{"type":"message","id":"` + strings.Repeat("i", 2000) + `","parentId":"h","message":{"role":"user","content":"long id"}}`,
 	}
 	data := []byte(piHead + strings.Join(odd, "\n") + "\n")
 	records, d := read(t, sessionfile.Pi, data)

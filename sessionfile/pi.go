@@ -226,16 +226,17 @@ func usage(pairs ...any) map[string]json.RawMessage {
 			out[pairs[i].(string)] = raw(n)
 		}
 	}
-	return out
+	return out // left out if it is empty
 }
 
-// sum adds counts; what is no count is none.
+// sum adds counts; what is no count is left out, and of none it is none.
 func sum(counts ...json.Number) json.Number {
-	var total int64
+	var total json.Number
 	for _, c := range counts {
-		if n, err := strconv.ParseInt(string(c), 10, 32); err == nil && n > 0 {
-			total += n
+		if n, err := strconv.ParseInt(string(c), 10, 32); err == nil && n >= 0 {
+			before, _ := total.Int64()
+			total = json.Number(strconv.FormatInt(before+n, 10))
 		}
 	}
-	return json.Number(strconv.FormatInt(total, 10))
+	return total
 }
