@@ -231,6 +231,23 @@ func TestCompactionLeft(t *testing.T) {
 	}
 }
 
+// The first entry that it keeps may be one that an earlier compaction covers.
+func TestCompactionKeepsWhatIsHidden(t *testing.T) {
+	say := func(id, parent, text string) string {
+		return line(fields{"type": "message", "id": id, "parentId": parent, "message": fields{"role": "user", "content": text}})
+	}
+	data := piHead + say("a", "", "one") + say("b", "a", "two") +
+		line(fields{"type": "compaction", "id": "c", "parentId": "b", "summary": "sum", "firstKeptEntryId": "b"}) +
+		line(fields{"type": "compaction", "id": "d", "parentId": "c", "summary": "sum 2", "firstKeptEntryId": "a"})
+	records, _ := read(t, sessionfile.Pi, []byte(data))
+	if got, want := shown(view(t, records)), []string{"sum", "two", "sum 2"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if e := find(t, records, "d"); !strings.Contains(e.String(), "left as an event: the first that it keeps is not in sight") {
+		t.Errorf("%s", e)
+	}
+}
+
 // What the user ran without telling the agent is not told.
 func TestPiCommands(t *testing.T) {
 	run := func(id, more string) string {
