@@ -7,7 +7,8 @@ import (
 )
 
 // move makes ready for a node to follow another, nil being the beginning: what is beside the
-// way there is hidden, and what is on it is in sight.
+// way there is hidden, and what is on it is in sight. Entries without content count for
+// nothing in this.
 func (t *tree) move(to *node, at entry, author string) error {
 	if to == t.leaf {
 		return nil
@@ -132,7 +133,8 @@ func (t *tree) takeBack(ancestor, to *node, at entry, author string) (line int, 
 	return line, nil
 }
 
-// cut hides what stands behind a line and is not on the new way.
+// cut hides what stands behind a line and is not on the new way: what has content, and what
+// stands between.
 func (t *tree) cut(behind int, at entry, author string) error {
 	begin := t.view.Len()
 	for ; begin > 0; begin-- {
@@ -149,7 +151,6 @@ func (t *tree) cut(behind int, at entry, author string) error {
 		hides        []*node
 	}
 	var runs []run
-	var passed []*node // since the run's end
 	open := false
 	for i := begin; i < t.view.Len(); i++ {
 		n := t.events[t.view.At(i).ID()]
@@ -160,13 +161,10 @@ func (t *tree) cut(behind int, at entry, author string) error {
 			open = false
 		case n.content && !open:
 			runs = append(runs, run{i, 1, []*node{n}})
-			open, passed = true, nil
+			open = true
 		case n.content:
 			r := &runs[len(runs)-1]
-			r.count, r.hides = i-r.start+1, append(append(r.hides, passed...), n)
-			passed = nil
-		default:
-			passed = append(passed, n)
+			r.count, r.hides = i-r.start+1, append(r.hides, n)
 		}
 	}
 	if len(runs) == 0 {

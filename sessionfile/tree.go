@@ -22,7 +22,7 @@ type node struct {
 	piece   string
 	callers []*node // of the calls that it answers
 
-	hidden int   // the number of the change that hides it, from 1; 0 if none does
+	hidden int   // the number of the change that hides it, from 1; 0 if none does, or it has no content
 	change int   // of a summary: of its own change; 0 if that was taken back
 	before *node // the summary that it was kept behind
 	last   *node // the newest summary on the way to it, itself included
