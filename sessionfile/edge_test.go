@@ -279,6 +279,14 @@ func TestSubagentsFile(t *testing.T) {
 	}
 }
 
+// A transcript may begin with lines of the session that it continues.
+func TestClaudeCodeContinued(t *testing.T) {
+	_, d := read(t, sessionfile.ClaudeCode, []byte(claudeHead+line(fields{"type": "mode", "sessionId": "newer"})))
+	if d.SessionID() != "newer" {
+		t.Error(d.SessionID())
+	}
+}
+
 // A fork's file repeats that of its origin, after its own head.
 func TestCodexFork(t *testing.T) {
 	_, d := read(t, sessionfile.Codex, []byte(codexHead+`{"type":"session_meta","payload":{"id":"origin"}}`+"\n"))
