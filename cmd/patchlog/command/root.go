@@ -93,7 +93,7 @@ func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command
 		cmd.GroupID = title
 		root.AddCommand(cmd)
 		for _, c := range append(cmd.Commands(), cmd) {
-			if !c.HasSubCommands() {
+			if !c.HasSubCommands() && c.Args == nil {
 				c.Args, c.ValidArgsFunction = operands, completeOperand
 			}
 		}
