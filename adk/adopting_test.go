@@ -154,6 +154,9 @@ func TestBothCompactions(t *testing.T) {
 				covered = append(covered, marksOf(contents...)...)
 				no(t, sessions.AppendEvent(t.Context(), sess, recordOf(sess, window, "theirs: "+strings.Join(marksOf(contents...), " "))))
 				records++
+				if newest := window[len(window)-1].ID; !slices.Contains(ids(get(t, sessions, "s")), newest) {
+					t.Fatalf("turn %d: the agent's newest event is gone", turn)
+				}
 				left := 0
 				for e := range get(t, sessions, "s").Events().All() {
 					if e.CustomMetadata["_adk_compaction"] != nil {
@@ -216,6 +219,7 @@ func TestRecordsThatAreNotAdopted(t *testing.T) {
 	no(t, svc.AppendEvent(t.Context(), sess, open))
 	shown := get(t, svc, "s")
 	no(t, svc.AppendEvent(t.Context(), shown, recordOf(shown, []*session.Event{open}, "theirs")))
+	equal(t, "running", svc.Live(sess), "i2") // not the record's invocation
 	last := get(t, svc, "s").Events()
 	if e := last.At(last.Len() - 1); e.CustomMetadata["_adk_compaction"] == nil {
 		t.Error("a record of an open call was adopted")
@@ -223,6 +227,23 @@ func TestRecordsThatAreNotAdopted(t *testing.T) {
 	for _, id := range []string{"q", "open"} {
 		if !slices.Contains(ids(get(t, svc, "s")), id) {
 			t.Errorf("%s is not among %v", id, ids(get(t, svc, "s")))
+		}
+	}
+	// When a summary of ours tells of the call, the record goes too.
+	got := said("got", "i2", "user", returning("x", "slow", nil))
+	at = at.Add(time.Second)
+	got.Timestamp = at
+	no(t, svc.AppendEvent(t.Context(), sess, got))
+	for i := range 3 {
+		inv := fmt.Sprint("j", i)
+		add("u"+inv, inv, "user")
+		add("a"+inv, inv, "app")
+		svc.Ended(t.Context(), sess, inv)
+		svc.Settle(t)
+	}
+	for e := range get(t, svc, "s").Events().All() {
+		if e.CustomMetadata["_adk_compaction"] != nil || e.ID == "open" {
+			t.Errorf("%s is visible", e.ID)
 		}
 	}
 }

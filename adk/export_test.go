@@ -49,3 +49,8 @@ var SameEvents = recordField >= 0
 
 // GiveSameEvents has a session do so with any version of ADK.
 func (s *Session) GiveSameEvents() { s.given.before = map[*patch.Event]*session.Event{} }
+
+// Live returns the id of the invocation that is taken to be running.
+func (s *Service) Live(sess session.Session) string {
+	return s.compacting.runs.live(sess.(*Session).key)
+}

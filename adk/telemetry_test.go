@@ -140,6 +140,22 @@ func TestCompactionTelemetry(t *testing.T) {
 	}
 }
 
+// A veto has an error type of its own, whatever the error is.
+func TestVetoTelemetry(t *testing.T) {
+	reader := metric.NewManualReader()
+	svc := compacted(t, adk.Options{
+		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+		Compaction:    compaction.Config{Enabled: true, CompactionInterval: 2},
+		BeforeSummary: func(context.Context, adk.Draft) error { return context.Canceled },
+	})
+	exchanges(t, svc, "app", 3)
+	svc.Settle(t)
+	measured := strings.Join(collect(t, reader), "\n")
+	if !strings.Contains(measured, "patchlog.compactions{error.type=vetoed,gen_ai.compaction.outcome=vetoed,gen_ai.compaction.trigger=sliding_window,patchlog.compaction.trigger=interval}") {
+		t.Errorf("measured is\n%s", measured)
+	}
+}
+
 // collect returns what was measured: counters with their sums, histograms with how many
 // values they have.
 func collect(t *testing.T, reader *metric.ManualReader) (out []string) {

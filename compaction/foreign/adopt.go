@@ -179,13 +179,11 @@ func (o Options) covered(v fold.View, at int, claim record.Claim) (covered []int
 	return covered
 }
 
-// told reports whether a summary before a record stands for something of its range.
+// told reports whether a summary stands for something of a record's range. It may stand behind
+// the record, where the last of its events stood.
 func told(v fold.View, at int, c patch.EventCompaction) bool {
 	for i, e := range v.Events() {
-		if i == at {
-			break
-		}
-		if of, ok := record.Of(e); ok && v.IsSummary(i) && of.StartTimestamp <= c.EndTimestamp && c.StartTimestamp <= of.EndTimestamp {
+		if of, ok := record.Of(e); ok && i != at && e.HasContent() && of.StartTimestamp <= c.EndTimestamp && c.StartTimestamp <= of.EndTimestamp {
 			return true
 		}
 	}
