@@ -16,7 +16,7 @@ import (
 // compacting is a service's automatic compaction, as the package says under Compaction. A
 // nil one is off.
 type compacting struct {
-	store  *store.Store
+	store  storage
 	worker *compaction.Worker[store.Key]
 	runs   runs
 
@@ -26,7 +26,7 @@ type compacting struct {
 	logger    *slog.Logger
 }
 
-func newCompacting(s *store.Store, t *telemetry, opts Options) (*compacting, error) {
+func newCompacting(s storage, t *telemetry, opts Options) (*compacting, error) {
 	c := &compacting{store: s, threshold: opts.Compaction.TokenThreshold, timeout: opts.CompactionTimeout, logger: opts.Logger}
 	if c.timeout == 0 {
 		c.timeout = DefaultCompactionTimeout
@@ -173,9 +173,9 @@ func (s *Session) waitInVain(invocation string, d time.Duration) {
 	s.waited += d
 }
 
-// compactedLog is a store whose patches are reported.
+// compactedLog is a storage whose patches are reported.
 type compactedLog struct {
-	*store.Store
+	storage
 	telemetry *telemetry
 }
 
@@ -183,7 +183,7 @@ type compactedLog struct {
 func (l compactedLog) ApplyOn(ctx context.Context, key store.Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (v fold.View, err error) {
 	ctx, op := l.telemetry.start(ctx, opPatch, key)
 	defer func() { op.end(ctx, err) }()
-	done, err := l.Store.ApplyPatch(ctx, key, store.PatchOptions{On: on}.With(opts), patches...)
+	done, err := l.storage.ApplyPatch(ctx, key, store.PatchOptions{On: on}.With(opts), patches...)
 	if err != nil {
 		return done.View, err
 	}

@@ -71,7 +71,7 @@ func (o Options) Validate() error {
 // goroutines. Its errors wrap the store's, and say which session they are about; where
 // ADK's service in memory has words for one, they have these.
 type Service struct {
-	store      *store.Store
+	store      storage
 	logger     *slog.Logger
 	decoded    *decoded
 	telemetry  *telemetry
@@ -86,6 +86,11 @@ func NewService(s *store.Store, opts Options) (*Service, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: the store is nil", patch.ErrInvalid)
 	}
+	return newService(inStore{s}, opts)
+}
+
+// newService returns a service over a storage.
+func newService(s storage, opts Options) (*Service, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
@@ -142,15 +147,11 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 	if key.Session == "" {
 		key.Session = platform.NewUUID(ctx)
 	}
-	stored, err := s.store.CreateAt(ctx, key, plainMap(withoutTemp(req.State)), platform.Now(ctx))
+	stored, err := s.store.Create(ctx, key, plainMap(withoutTemp(req.State)), platform.Now(ctx))
 	if err != nil {
 		return nil, createError(err, key.Session)
 	}
-	handle, err := s.open(ctx, stored)
-	if err != nil {
-		return nil, err
-	}
-	return &session.CreateResponse{Session: handle}, nil
+	return &session.CreateResponse{Session: s.open(stored)}, nil
 }
 
 // Get returns a session with its newest view. A filter in the request (the last events,
@@ -247,38 +248,12 @@ func (s *Service) get(ctx context.Context, key store.Key) (handle *Session, err 
 		return nil, err
 	}
 	op.folded(ctx, stored.View)
-	return s.open(ctx, stored)
+	return s.open(stored), nil
 }
 
 // open makes a session of one that was read.
-func (s *Service) open(ctx context.Context, stored store.Session) (*Session, error) {
-	updated, err := s.lastUpdate(ctx, stored)
-	if err != nil {
-		return nil, err
-	}
-	return &Session{key: stored.Key, decoded: s.decoded, stored: stored, updated: updated, overlay: map[string]any{}}, nil
-}
-
-// lastUpdate returns the time of the event that was appended last, visible or not, or that
-// of the session's creation.
-func (s *Service) lastUpdate(ctx context.Context, stored store.Session) (time.Time, error) {
-	v := stored.View
-	if n := v.Len(); n > 0 && v.SeqOf(n-1) == v.Seq() && v.Seq() != v.PatchSeq() {
-		return v.At(n - 1).Timestamp(), nil
-	}
-	for seq := v.Seq(); seq > 0; seq-- {
-		for r, err := range s.store.RawEvents(ctx, stored.Key, seq) {
-			switch {
-			case err != nil:
-				return time.Time{}, err
-			case r.Event != nil:
-				return r.Event.Timestamp(), nil
-			}
-			break // it is a patch
-		}
-	}
-	info, err := s.store.Info(ctx, stored.Key)
-	return info.Created, err
+func (s *Service) open(stored stored) *Session {
+	return &Session{key: stored.Key, decoded: s.decoded, stored: stored, updated: stored.updated, overlay: map[string]any{}}
 }
 
 var _ session.Service = (*Service)(nil)

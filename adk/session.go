@@ -19,7 +19,7 @@ type Session struct {
 	decoded *decoded
 
 	mu        sync.RWMutex
-	stored    store.Session
+	stored    stored
 	selection *selection // nil: all that is visible
 	updated   time.Time
 

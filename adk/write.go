@@ -65,7 +65,7 @@ func (s *Service) append(ctx context.Context, handle *Session, e *session.Event)
 	if err := s.recall(ctx, handle, event); err != nil {
 		return false, err
 	}
-	done, err := s.store.AppendEvents(ctx, handle.key, store.AppendOptions{Creation: handle.View().Creation()}, event)
+	done, err := s.store.Append(ctx, handle.key, handle.View().Creation(), event, &lasting)
 	if e.ID == "" && len(done.Records) > 0 {
 		e.ID = done.Records[0].ID()
 	}

@@ -1,0 +1,122 @@
+package adk
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// storage is where a service has its sessions. Methods that [store.Store] has are as
+// there, errors too.
+type storage interface {
+	compaction.Log[store.Key]
+
+	// Create is [store.Store.CreateAt].
+	Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error)
+	// Get is [store.Store.Get].
+	Get(ctx context.Context, key store.Key) (stored, error)
+	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
+	Info(ctx context.Context, key store.Key) (store.Info, error)
+	Delete(ctx context.Context, key store.Key) error
+
+	// Append is [store.Store.AppendEvents] of one event to the session of that creation.
+	// from is what the event was made from, without temp: keys; it is not kept.
+	Append(ctx context.Context, key store.Key, creation string, e *patch.Event, from *session.Event) (store.Committed, error)
+	ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error)
+	Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Preview, error)
+	Revert(ctx context.Context, key store.Key, opts store.BackOptions, patchID string) (store.Committed, error)
+	Rewind(ctx context.Context, key store.Key, opts store.BackOptions, invocationID string) (store.Committed, error)
+	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
+}
+
+// stored is a session as a storage found it.
+type stored struct {
+	Key     store.Key
+	View    fold.View
+	shared  shared
+	updated time.Time // of the event that was appended last, visible or not, or of the creation
+}
+
+// shared is state that a session shares with others, with prefix app: or user:.
+type shared interface {
+	Value(key string) (patch.Value, bool)
+	State() map[string]any // the caller's own
+}
+
+// State is [store.Session.State].
+func (s stored) State() map[string]any {
+	state := s.View.State()
+	for key, value := range s.shared.State() {
+		state[key] = value
+	}
+	return state
+}
+
+// Value is [store.Session.Value].
+func (s stored) Value(key string) (patch.Value, bool) {
+	if patch.ScopeOf(key) == patch.ScopeSession {
+		return s.View.Value(key)
+	}
+	return s.shared.Value(key)
+}
+
+// inStore is a storage that is a store.
+type inStore struct{ *store.Store }
+
+func (s inStore) Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error) {
+	found, err := s.Store.CreateAt(ctx, key, state, created)
+	if err != nil {
+		return stored{}, err
+	}
+	return s.stored(ctx, found)
+}
+
+func (s inStore) Get(ctx context.Context, key store.Key) (stored, error) {
+	found, err := s.Store.Get(ctx, key)
+	if err != nil {
+		return stored{}, err
+	}
+	return s.stored(ctx, found)
+}
+
+func (s inStore) Append(ctx context.Context, key store.Key, creation string, e *patch.Event, _ *session.Event) (store.Committed, error) {
+	return s.Store.AppendEvents(ctx, key, store.AppendOptions{Creation: creation}, e)
+}
+
+func (s inStore) stored(ctx context.Context, found store.Session) (out stored, err error) {
+	out = stored{Key: found.Key, View: found.View}
+	if out.updated, err = s.lastUpdate(ctx, found.Key, found.View); err != nil {
+		return stored{}, err
+	}
+	found.View = fold.View{} // what is left has the shared scopes alone
+	out.shared = found
+	return out, nil
+}
+
+func (s inStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
+	if n := v.Len(); n > 0 && v.SeqOf(n-1) == v.Seq() && v.Seq() != v.PatchSeq() {
+		return v.At(n - 1).Timestamp(), nil
+	}
+	for seq := v.Seq(); seq > 0; seq-- {
+		for r, err := range s.RawEvents(ctx, key, seq) {
+			switch {
+			case err != nil:
+				return time.Time{}, err
+			case r.Event != nil:
+				return r.Event.Timestamp(), nil
+			}
+			break // it is a patch
+		}
+	}
+	info, err := s.Info(ctx, key)
+	return info.Created, err
+}
+
+var _ storage = inStore{}
