@@ -1,0 +1,286 @@
+package adk
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"weak"
+
+	"github.com/google/uuid"
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// line is what a process knows of one session of a base. Whoever uses the session holds the
+// lock, so that the process's own writers wait for each other.
+type line struct {
+	key  store.Key
+	lock chan struct{} // holds one value while it is locked
+	known
+
+	// Guarded by the lines' lock.
+	size    int // of what is known, about
+	element *list.Element
+}
+
+// known is what is known of a session's incarnation: one that was deleted and created again
+// is another.
+type known struct {
+	incarnation string
+
+	// In another epoch records have other seqs: the base has given events in another order.
+	epoch int
+
+	// base is the base's own session, as the last read or append left it; nil: it is to be
+	// read again.
+	base    session.Session
+	updated time.Time // what base said when it was read
+
+	initial map[string]patch.Value
+	read    folded // what the base has given
+	own     folded // and what was appended since
+
+	ids     map[string]uint64 // of own's records, and the events in them, as far as indexed
+	indexed int
+	warned  map[string]bool // of carriers that do not apply, by id
+
+	bytes, measured int // the size of so many items
+}
+
+func (l *line) acquire(ctx context.Context) error {
+	select {
+	case l.lock <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case l.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *line) release() { <-l.lock }
+
+// creation names an incarnation and an epoch of it.
+func (l *line) creation() string { return fmt.Sprintf("%s%s%d", l.incarnation, epochMark, l.epoch) }
+
+const epochMark = "#"
+
+// sameSession reports whether creations are of one session, whatever its epoch.
+func sameSession(a, b string) bool {
+	a, _, _ = strings.Cut(a, epochMark)
+	b, _, _ = strings.Cut(b, epochMark)
+	return a == b
+}
+
+// begin starts another incarnation.
+func (l *line) begin() { l.known = known{incarnation: uuid.NewString(), warned: map[string]bool{}} }
+
+// empty is the view of the session without records.
+func (l *line) empty() fold.View { return fold.New(l.creation(), l.initial) }
+
+// adopt takes what the base has given. Items that are known keep what was read of them.
+func (l *line) adopt(from session.Session, events []listed, lossy func(id string, err error)) {
+	switch items := l.own.items; {
+	case l.incarnation == "":
+		l.begin()
+	case begins(events, items):
+	case !holds(events, l.read.items) || len(events) < len(items):
+		l.begin() // a base only adds
+	default:
+		events = inOrder(events, items)
+	}
+	l.base, l.updated = from, from.LastUpdateTime()
+	items := l.read.items
+	if !begins(events, items) {
+		items = nil
+	}
+	before := map[string]item{}
+	if items == nil {
+		for _, it := range l.read.items {
+			before[it.id] = it
+		}
+	}
+	added := make([]item, 0, len(events)-len(items))
+	for _, e := range events[len(items):] {
+		it, known := before[e.id]
+		if !known {
+			var err error
+			if it, err = itemOf(e); err != nil {
+				lossy(e.id, err)
+			}
+		}
+		added = append(added, it)
+	}
+	if l.initial == nil {
+		l.initial = initialState(from.State(), added)
+	}
+	var next folded
+	ok := false
+	if items != nil || len(l.read.items) == 0 {
+		next, ok = l.readFold().clipped().extend(added)
+	}
+	if !ok {
+		next = foldWhole(l.empty(), slices.Concat(items, added))
+	}
+	l.read = l.inEpoch(next)
+	l.own = l.read
+}
+
+// readFold is the fold of what the base has given.
+func (l *line) readFold() folded {
+	if len(l.read.items) == 0 {
+		return folded{view: l.empty()}
+	}
+	return l.read
+}
+
+// inEpoch returns a fold that takes the place of the line's own: in another epoch, if its
+// records are not the same and further ones.
+func (l *line) inEpoch(next folded) folded {
+	if next.continues(l.own) && next.view.Creation() == l.creation() {
+		return next
+	}
+	l.epoch++
+	l.ids, l.indexed = nil, 0
+	return foldWhole(l.empty(), next.items)
+}
+
+// append takes items that were appended to the base.
+func (l *line) append(items ...item) {
+	next, ok := l.own.extend(items)
+	if !ok {
+		next = l.inEpoch(foldWhole(l.empty(), slices.Concat(l.own.items, items)))
+	}
+	l.own = next
+}
+
+// seqOf returns the seq of the record that takes an id, or 0.
+func (l *line) seqOf(id string) uint64 {
+	if l.ids == nil {
+		l.ids, l.indexed = map[string]uint64{}, 0
+	}
+	for ; l.indexed < len(l.own.records); l.indexed++ {
+		r := l.own.records[l.indexed]
+		for id := range r.IDs() {
+			if l.ids[id] == 0 {
+				l.ids[id] = r.Seq
+			}
+		}
+	}
+	return l.ids[id]
+}
+
+// newestTime returns the newest time of an item.
+func (l *line) newestTime() (newest time.Time) {
+	for _, it := range l.own.items {
+		t := it.time()
+		if t.After(newest) {
+			newest = t
+		}
+	}
+	return newest
+}
+
+func (it item) time() time.Time {
+	if it.event == nil {
+		return it.carrier.time
+	}
+	return it.event.Timestamp()
+}
+
+// lastUpdate returns the time of the last event, or of the session's creation.
+func (l *line) lastUpdate() time.Time {
+	for _, it := range slices.Backward(l.own.items) {
+		if it.event != nil {
+			return it.event.Timestamp()
+		}
+	}
+	return l.updated
+}
+
+// lines are the sessions of a base that are in use, and those that were in use last.
+type lines struct {
+	limit int // about how many bytes those that nobody uses may take
+
+	mu     sync.Mutex
+	byKey  map[store.Key]weak.Pointer[line]
+	recent list.List // of *line, the one that was used last first
+	size   int
+}
+
+// So many sessions that nobody uses are kept at most.
+const maxLines = 1024
+
+// get returns the line of a session. There is one for as long as anybody has it.
+func (s *lines) get(key store.Key) *line {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l := s.byKey[key].Value(); l != nil {
+		return l
+	}
+	l := &line{key: key, lock: make(chan struct{}, 1)}
+	if s.byKey == nil {
+		s.byKey = map[store.Key]weak.Pointer[line]{}
+	}
+	s.byKey[key] = weak.Make(l)
+	runtime.AddCleanup(l, s.forget, key)
+	return l
+}
+
+// forget removes what is left of a line that is gone.
+func (s *lines) forget(key store.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p, there := s.byKey[key]; there && p.Value() == nil {
+		delete(s.byKey, key)
+	}
+}
+
+// used says that a line was used and how large it is, and lets go of those that were not
+// for longest.
+func (s *lines) used(l *line, size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.element == nil {
+		l.element, l.size = s.recent.PushFront(l), 0
+	} else {
+		s.recent.MoveToFront(l.element)
+	}
+	s.size += size - l.size
+	l.size = size
+	for s.recent.Len() > 0 && (s.size > s.limit || s.recent.Len() > maxLines) {
+		oldest := s.recent.Remove(s.recent.Back()).(*line)
+		oldest.element = nil
+		s.size -= oldest.size
+	}
+}
+
+func sortBy[T any, K cmp.Ordered](s []T, key func(T) K) {
+	slices.SortStableFunc(s, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
+}
+
+// footprint returns about how much memory what is known takes.
+func (l *line) footprint() int {
+	for ; l.measured < len(l.own.items); l.measured++ {
+		if it := l.own.items[l.measured]; it.event != nil {
+			l.bytes += it.event.Footprint()
+		} else {
+			for _, p := range it.carrier.patches {
+				l.bytes += p.patch.Size()
+			}
+		}
+	}
+	return 2 * l.bytes // the base's session has its own
+}
