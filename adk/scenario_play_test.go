@@ -49,20 +49,22 @@ func (reference) answers(*genai.Content)    {}
 func (reference) between()                  {}
 func (reference) after()                    {}
 
-// ours is a service over a store, which is closed and opened again.
+// ours is a service over a store, which is closed and opened again, or over another service,
+// which is wrapped again.
 type ours struct {
 	*adk.Service
 	t       *testing.T
 	path    string // ""; in memory
 	db      *store.Store
+	base    session.Service // nil: over a store
 	mode    *compactionMode
 	restart restart
 	appends int
 	see     func(compaction.Attempt[store.Key])
 }
 
-func newOurs(t *testing.T, dir string, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
-	o := &ours{t: t, restart: r, mode: mode, see: see}
+func newOurs(t *testing.T, base session.Service, dir string, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
+	o := &ours{t: t, base: base, restart: r, mode: mode, see: see}
 	if dir != "" {
 		o.path = filepath.Join(dir, "sessions.db")
 	}
@@ -73,6 +75,7 @@ func newOurs(t *testing.T, dir string, r restart, mode *compactionMode, see func
 func (o *ours) open() {
 	var err error
 	switch {
+	case o.base != nil:
 	case o.path != "":
 		o.db, err = store.Open(o.path, store.Options{Durability: store.Relaxed})
 	case o.db == nil:
@@ -84,13 +87,17 @@ func (o *ours) open() {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})
 	}
-	o.Service, err = adk.NewService(o.db, opts)
+	if o.base != nil {
+		o.Service, err = adk.Wrap(o.base, opts)
+	} else {
+		o.Service, err = adk.NewService(o.db, opts)
+	}
 	no(o.t, err)
 }
 
 func (o *ours) close() {
 	no(o.t, o.Service.Close(context.Background()))
-	if o.path != "" {
+	if o.db != nil && o.path != "" {
 		no(o.t, o.db.Close())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -31,7 +32,7 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	case v.Type() == reflect.TypeFor[*Service]():
 		return nil, fmt.Errorf("%w: the session service to wrap is one of this package's already", patch.ErrInvalid)
 	}
-	b := &based{service: base, logger: opts.Logger, lines: lines{limit: maxLineBytes}}
+	b := &based{service: base, logger: opts.Logger, lines: lines{service: uuid.NewString(), limit: maxLineBytes}}
 	if b.logger == nil {
 		b.logger = slog.Default()
 	}

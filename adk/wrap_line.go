@@ -23,8 +23,9 @@ import (
 // line is what a process knows of one session of a base. Whoever uses the session holds the
 // lock, so that the process's own writers wait for each other.
 type line struct {
-	key  store.Key
-	lock chan struct{} // holds one value while it is locked
+	key     store.Key
+	service string        // the id of the one that knows
+	lock    chan struct{} // holds one value while it is locked
 	known
 
 	// Guarded by the lines' lock.
@@ -72,16 +73,19 @@ func (l *line) acquire(ctx context.Context) error {
 
 func (l *line) release() { <-l.lock }
 
-// creation names an incarnation and an epoch of it.
-func (l *line) creation() string { return fmt.Sprintf("%s%s%d", l.incarnation, epochMark, l.epoch) }
+// creation names an incarnation of a session, its epoch, and the service that knows of them.
+func (l *line) creation() string {
+	return fmt.Sprintf("%s %s %d", l.service, l.incarnation, l.epoch)
+}
 
-const epochMark = "#"
-
-// sameSession reports whether creations are of one session, whatever its epoch.
+// sameSession reports whether creations may be of one session: what one service over a base
+// knows of incarnations, another does not.
 func sameSession(a, b string) bool {
-	a, _, _ = strings.Cut(a, epochMark)
-	b, _, _ = strings.Cut(b, epochMark)
-	return a == b
+	x, y := strings.Fields(a), strings.Fields(b)
+	if len(x) != 3 || len(y) != 3 {
+		return a == b
+	}
+	return x[0] != y[0] || x[1] == y[1]
 }
 
 // begin starts another incarnation.
@@ -212,7 +216,8 @@ func (l *line) lastUpdate() time.Time {
 
 // lines are the sessions of a base that are in use, and those that were in use last.
 type lines struct {
-	limit int // about how many bytes those that nobody uses may take
+	service string // its id
+	limit   int    // about how many bytes those that nobody uses may take
 
 	mu     sync.Mutex
 	byKey  map[store.Key]weak.Pointer[line]
@@ -230,7 +235,7 @@ func (s *lines) get(key store.Key) *line {
 	if l := s.byKey[key].Value(); l != nil {
 		return l
 	}
-	l := &line{key: key, lock: make(chan struct{}, 1)}
+	l := &line{key: key, service: s.service, lock: make(chan struct{}, 1)}
 	if s.byKey == nil {
 		s.byKey = map[store.Key]weak.Pointer[line]{}
 	}
