@@ -149,7 +149,7 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 		return
 	}
 	view, err := c.store.View(context.WithoutCancel(ctx), handle.key)
-	if err == nil && sameSession(view.Creation(), handle.View().Creation()) {
+	if err == nil && sameSession(handle.View().Creation(), view.Creation()) {
 		handle.advance(view)
 	}
 }

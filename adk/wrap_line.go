@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,10 +37,10 @@ type line struct {
 // known is what is known of a session's incarnation: one that was deleted and created again
 // is another.
 type known struct {
-	incarnation string
+	incarnation int // 0: nothing is known
 
 	// In another epoch records have other seqs: the base has given events in another order.
-	epoch int
+	epoch string
 
 	// base is the base's own session, as the last read or append left it; nil: it is to be
 	// read again.
@@ -73,23 +74,28 @@ func (l *line) acquire(ctx context.Context) error {
 
 func (l *line) release() { <-l.lock }
 
-// creation names an incarnation of a session, its epoch, and the service that knows of them.
+// creation names the service that knows the session, the incarnation, and the epoch.
 func (l *line) creation() string {
-	return fmt.Sprintf("%s %s %d", l.service, l.incarnation, l.epoch)
+	return fmt.Sprintf("%s %d %s", l.service, l.incarnation, l.epoch)
 }
 
-// sameSession reports whether creations may be of one session: what one service over a base
-// knows of incarnations, another does not.
-func sameSession(a, b string) bool {
-	x, y := strings.Fields(a), strings.Fields(b)
+// sameSession reports whether a session that was seen under one creation is the one that is
+// there under another. Of a service over a base that is so unless it has seen that the
+// session was created again; what another service has seen, it does not know.
+func sameSession(seen, now string) bool {
+	x, y := strings.Fields(seen), strings.Fields(now)
 	if len(x) != 3 || len(y) != 3 {
-		return a == b
+		return seen == now
 	}
-	return x[0] != y[0] || x[1] == y[1]
+	before, err := strconv.Atoi(x[1])
+	after, afterErr := strconv.Atoi(y[1])
+	return x[0] != y[0] || err == nil && afterErr == nil && before >= after
 }
 
 // begin starts another incarnation.
-func (l *line) begin() { l.known = known{incarnation: uuid.NewString(), warned: map[string]bool{}} }
+func (l *line) begin() {
+	l.known = known{incarnation: l.incarnation + 1, epoch: uuid.NewString(), warned: map[string]bool{}}
+}
 
 // empty is the view of the session without records.
 func (l *line) empty() fold.View { return fold.New(l.creation(), l.initial) }
@@ -97,7 +103,7 @@ func (l *line) empty() fold.View { return fold.New(l.creation(), l.initial) }
 // adopt takes what the base has given. Items that are known keep what was read of them.
 func (l *line) adopt(from session.Session, events []listed, lossy func(id string, err error)) {
 	switch items := l.own.items; {
-	case l.incarnation == "":
+	case l.incarnation == 0:
 		l.begin()
 	case begins(events, items):
 	case !holds(events, l.read.items) || len(events) < len(items):
@@ -156,7 +162,7 @@ func (l *line) inEpoch(next folded) folded {
 	if next.continues(l.own) && next.view.Creation() == l.creation() {
 		return next
 	}
-	l.epoch++
+	l.epoch = uuid.NewString()
 	l.ids, l.indexed = nil, 0
 	return foldWhole(l.empty(), next.items)
 }
