@@ -106,7 +106,7 @@ func (b *based) read(ctx context.Context, l *line) (stored, error) {
 
 // adopt takes a session as the base gave it.
 func (b *based) adopt(l *line, from session.Session) stored {
-	l.adopt(from, listOf(from.Events()), func(id string, err error) {
+	l.adopt(from, func(id string, err error) {
 		b.logger.Warn("patchlog: an event has values that JSON cannot carry; the session shows their text", "session", l.key.String(), "event", id, "error", err)
 	})
 	b.warn(l)

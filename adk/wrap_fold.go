@@ -9,7 +9,8 @@ import (
 
 // item is an entry of a base's list: an event, or a carrier of patches.
 type item struct {
-	id      string       // in the base; made different from those before it
+	id      string       // made different from those before it
+	eventID string       // in the base
 	event   *patch.Event // nil: a carrier
 	carrier *carrier
 }

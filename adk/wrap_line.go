@@ -51,6 +51,7 @@ type known struct {
 	read    folded // what the base has given
 	own     folded // and what was appended since
 
+	seen    counted           // the ids of what was read
 	ids     map[string]uint64 // of own's records, and the events in them, as far as indexed
 	indexed int
 	warned  map[string]bool // of carriers that do not apply, by id
@@ -94,58 +95,60 @@ func sameSession(seen, now string) bool {
 
 // begin starts another incarnation.
 func (l *line) begin() {
-	l.known = known{incarnation: l.incarnation + 1, epoch: uuid.NewString(), warned: map[string]bool{}}
+	l.known = known{incarnation: l.incarnation + 1, epoch: uuid.NewString(), seen: counted{}, warned: map[string]bool{}}
 }
 
 // empty is the view of the session without records.
 func (l *line) empty() fold.View { return fold.New(l.creation(), l.initial) }
 
-// adopt takes what the base has given. Items that are known keep what was read of them.
-func (l *line) adopt(from session.Session, events []listed, lossy func(id string, err error)) {
-	switch items := l.own.items; {
-	case l.incarnation == 0:
+// adopt takes what the base has given. lossy is told of events that the log cannot carry.
+func (l *line) adopt(from session.Session, lossy func(id string, err error)) {
+	if l.incarnation == 0 {
 		l.begin()
-	case begins(events, items):
-	case !holds(events, l.read.items) || len(events) < len(items):
-		l.begin() // a base only adds
-	default:
-		events = inOrder(events, items)
 	}
-	l.base, l.updated = from, from.LastUpdateTime()
-	items := l.read.items
-	if !begins(events, items) {
-		items = nil
-	}
-	before := map[string]item{}
-	if items == nil {
-		for _, it := range l.read.items {
-			before[it.id] = it
-		}
-	}
-	added := make([]item, 0, len(events)-len(items))
-	for _, e := range events[len(items):] {
-		it, known := before[e.id]
-		if !known {
-			var err error
-			if it, err = itemOf(e); err != nil {
-				lossy(e.id, err)
-			}
-		}
-		added = append(added, it)
-	}
-	if l.initial == nil {
-		l.initial = initialState(from.State(), added)
-	}
-	var next folded
-	ok := false
-	if items != nil || len(l.read.items) == 0 {
-		next, ok = l.readFold().clipped().extend(added)
+	added, ok := news(from.Events(), l.read.items, l.seen)
+	if ok && len(l.own.items) > len(l.read.items) && !begins(added, l.own.items[len(l.read.items):]) {
+		ok = false // what was appended since is somewhere else
 	}
 	if !ok {
-		next = foldWhole(l.empty(), slices.Concat(items, added))
+		l.seen = counted{}
+		list := listOf(from.Events(), l.seen)
+		if !holds(list, l.read.items) || len(list) < len(l.own.items) { // a base only adds
+			l.begin()
+			for _, e := range list {
+				l.seen[e.eventID]++
+			}
+		}
+		added = l.reread(inOrder(list, l.own.items))
+	}
+	l.base, l.updated = from, from.LastUpdateTime()
+	items := make([]item, 0, len(added))
+	for _, e := range added {
+		it, err := itemOf(e)
+		if err != nil {
+			lossy(e.id, err)
+		}
+		items = append(items, it)
+	}
+	if l.initial == nil {
+		l.initial = initialState(from.State(), items)
+	}
+	next, ok := l.readFold().clipped().extend(items)
+	if !ok {
+		next = foldWhole(l.empty(), slices.Concat(l.read.items, items))
 	}
 	l.read = l.inEpoch(next)
 	l.own = l.read
+}
+
+// reread returns what a list has beyond what was read before, with which it may begin; if
+// not, nothing has been read.
+func (l *line) reread(list []listed) []listed {
+	if begins(list, l.read.items) {
+		return list[len(l.read.items):]
+	}
+	l.read = folded{}
+	return list
 }
 
 // readFold is the fold of what the base has given.

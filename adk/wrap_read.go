@@ -4,40 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
-
-// listOf returns a base's events with ids that differ. Ids make a patch stand where it was
-// made: an event without one gets one that is made of what it says, and where an id is there
-// again, the item has another.
-func listOf(events session.Events) []listed {
-	list := make([]listed, 0, events.Len())
-	seen := make(map[string]int, events.Len())
-	for e := range events.All() {
-		if e == nil {
-			continue
-		}
-		id := e.ID
-		if id == "" {
-			said, err := json.Marshal(e)
-			if err != nil {
-				said = fmt.Append(nil, e.Author, e.InvocationID, e.Timestamp)
-			}
-			id = uuid.NewSHA1(uuid.NameSpaceOID, said).String()
-		}
-		l := listed{id: id, eventID: id, event: e}
-		if seen[id]++; seen[id] > 1 {
-			l.id = fmt.Sprintf("%s\x00%d", id, seen[id])
-		}
-		list = append(list, l)
-	}
-	return list
-}
 
 // listed is an event of a base.
 type listed struct {
@@ -46,17 +21,65 @@ type listed struct {
 	event   *session.Event
 }
 
-// begins reports whether a list begins with the items.
-func begins(list []listed, items []item) bool {
-	if len(list) < len(items) {
-		return false
+// counted counts ids of events, so that items have ids that differ.
+type counted map[string]int
+
+// list lists an event. Where its id has been there before, the item has another.
+func (c counted) list(e *session.Event) listed {
+	id := eventID(e)
+	l := listed{id: id, eventID: id, event: e}
+	if c[id]++; c[id] > 1 {
+		l.id = fmt.Sprintf("%s\x00%d", id, c[id])
 	}
-	for i := range items {
-		if list[i].id != items[i].id {
-			return false
+	return l
+}
+
+// eventID returns an event's id. Ids say where a patch applies: an event with none, or with
+// one that the log cannot carry, has one that is made of what it says.
+func eventID(e *session.Event) string {
+	if e.ID != "" && len(e.ID) <= patch.MaxIDBytes && utf8.ValidString(e.ID) {
+		return e.ID
+	}
+	said, err := json.Marshal(e)
+	if err != nil {
+		said = fmt.Appendf(nil, "%q %q %q %v", e.ID, e.Author, e.InvocationID, e.Timestamp)
+	}
+	return uuid.NewSHA1(uuid.NameSpaceOID, said).String()
+}
+
+// news returns what a base's events have beyond the items that they begin with; ok is false
+// if they do not. seen counts the items' ids, and then those of the news.
+func news(events session.Events, items []item, seen counted) (list []listed, ok bool) {
+	i := 0
+	for e := range events.All() {
+		switch {
+		case e == nil:
+		case i == len(items):
+			list = append(list, seen.list(e))
+		case items[i].eventID == e.ID || items[i].eventID == eventID(e):
+			i++
+		default:
+			return nil, false
 		}
 	}
-	return true
+	return list, i == len(items)
+}
+
+// listOf lists all of a base's events.
+func listOf(events session.Events, seen counted) []listed {
+	list := make([]listed, 0, events.Len())
+	for e := range events.All() {
+		if e != nil {
+			list = append(list, seen.list(e))
+		}
+	}
+	return list
+}
+
+// begins reports whether a list begins with the items.
+func begins(list []listed, items []item) bool {
+	return len(list) >= len(items) &&
+		slices.EqualFunc(list[:len(items)], items, func(l listed, it item) bool { return l.id == it.id })
 }
 
 // holds reports whether a list has each of the items.
@@ -108,7 +131,7 @@ func inOrder(list []listed, items []item) []listed {
 func itemOf(l listed) (it item, lossy error) {
 	if c := carrierOf(l.event); c != nil {
 		c.id = l.eventID
-		return item{id: l.id, carrier: c}, nil
+		return item{id: l.id, eventID: l.eventID, carrier: c}, nil
 	}
 	named := *l.event
 	named.ID = l.eventID
@@ -116,7 +139,7 @@ func itemOf(l listed) (it item, lossy error) {
 	if err != nil {
 		e = nearest(&named)
 	}
-	return item{id: l.id, event: e}, err
+	return item{id: l.id, eventID: l.eventID, event: e}, err
 }
 
 // nearest makes an event of the log from one that JSON cannot carry: what it cannot is there
@@ -132,11 +155,14 @@ func nearest(e *session.Event) *patch.Event {
 		}
 	}
 	plain := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-	p, _ := patch.NewEvent(patch.Fields{ // these can be carried
-		ID: plain(e.ID), InvocationID: plain(e.InvocationID), Author: plain(e.Author),
+	p, err := patch.NewEvent(patch.Fields{
+		ID: e.ID, InvocationID: plain(e.InvocationID), Author: plain(e.Author),
 		Branch: plain(e.Branch), IsolationScope: plain(e.IsolationScope), Timestamp: e.Timestamp, ZeroTime: e.Timestamp.IsZero(),
 		CustomMetadata: map[string]any{figuresKey: map[string]any{"unreadable": plain(err.Error())}},
 	})
+	if err != nil {
+		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
+	}
 	return p
 }
 

@@ -52,7 +52,7 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 			}
 			return nil, item{}, nil
 		}
-		return out, item{id: r.ID(), event: r.Event}, nil
+		return out, item{id: r.ID(), eventID: r.ID(), event: r.Event}, nil
 	})
 	if at := l.seqOf(r.ID()); err == nil && at != 0 {
 		committed.Records[0] = l.own.records[at-1]
@@ -257,7 +257,7 @@ func (b *based) patch(ctx context.Context, key store.Key, creation string, draft
 		if size := len(e.CustomMetadata[carrierKey].(string)); size > store.DefaultMaxRecordBytes {
 			return nil, item{}, fmt.Errorf("%w: patch %q takes %d bytes; the limit is %d", store.ErrTooLarge, patches[0].ID(), size, store.DefaultMaxRecordBytes)
 		}
-		return e, item{id: id, carrier: c}, nil
+		return e, item{id: id, eventID: id, carrier: c}, nil
 	})
 	out.View = l.own.view
 	if err == nil && slices.ContainsFunc(l.own.left, func(c *carrier) bool { return c.id == id }) {
