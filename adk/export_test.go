@@ -29,3 +29,14 @@ func (s *Service) Settle(t *testing.T) {
 func (s *Service) Ended(ctx context.Context, sess session.Session, invocation string) {
 	s.compacting.ended(ctx, sess.(*Session).key, invocation)
 }
+
+// MaxLines is how many sessions of a base are kept that nobody uses.
+const MaxLines = maxLines
+
+// Lines returns how many sessions of a base are known.
+func (s *Service) Lines() int {
+	b := s.store.(*based)
+	b.lines.mu.Lock()
+	defer b.lines.mu.Unlock()
+	return len(b.lines.byKey)
+}

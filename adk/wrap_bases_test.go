@@ -27,7 +27,7 @@ var bases = []struct {
 // onSQLite is ADK's service on a file of SQLite's.
 func onSQLite(t *testing.T, path string) session.Service {
 	t.Helper()
-	s, err := database.NewSessionService(sqlite.Open(path+"?_pragma=synchronous(off)&_pragma=journal_mode(memory)"), &gorm.Config{Logger: logger.Discard, PrepareStmt: true, SkipDefaultTransaction: true})
+	s, err := database.NewSessionService(sqlite.Open(path+"?_pragma=synchronous(off)&_pragma=journal_mode(memory)&_pragma=foreign_keys(on)"), &gorm.Config{Logger: logger.Discard, PrepareStmt: true, SkipDefaultTransaction: true})
 	no(t, err)
 	no(t, database.AutoMigrate(s))
 	return s

@@ -50,6 +50,7 @@ type known struct {
 	initial map[string]patch.Value
 	read    folded // what the base has given
 	own     folded // and what was appended since
+	former  folded // own in the epoch before
 
 	seen    counted           // the ids of what was read
 	ids     map[string]uint64 // of own's records, and the events in them, as far as indexed
@@ -165,7 +166,7 @@ func (l *line) inEpoch(next folded) folded {
 	if next.continues(l.own) && next.view.Creation() == l.creation() {
 		return next
 	}
-	l.epoch = uuid.NewString()
+	l.former, l.epoch = l.own, uuid.NewString()
 	l.ids, l.indexed = nil, 0
 	return foldWhole(l.empty(), next.items)
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -342,10 +341,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 	if got := idsOf(h.View().Events()); !slices.Equal(got, visible) {
 		t.Fatalf("visible are\n%q, by ids\n%q", got, visible)
 	}
-	gotState := map[string]string{}
-	for key, v := range h.View().Values() {
-		gotState[key] = v.String()
-	}
+	gotState := maps.Collect(h.View().Values())
 	if !w.began { // which of the keys it began with a service knows, depends on when it first read them
 		for key := range w.initial {
 			if set[key] {
@@ -354,7 +350,7 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 			}
 		}
 	}
-	if !reflect.DeepEqual(gotState, state) {
+	if !maps.EqualFunc(gotState, state, patch.Value.Equal) {
 		t.Fatalf("the state is\n%v, by ids\n%v", gotState, state)
 	}
 	skipped, err := h.View().Skipped()
@@ -420,7 +416,7 @@ func saidBy(t *rapid.T, e *session.Event) (c saidCarrier, ok bool) {
 
 // byIDs is what patches say about events by the ids that they name: plainly, all events
 // first, and then each carrier as soon as it applies as a whole.
-func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, carriers []saidCarrier) (visible []string, state map[string]string, left int) {
+func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, carriers []saidCarrier) (visible []string, state map[string]patch.Value, left int) {
 	var records []patch.Record
 	for _, e := range events {
 		records = append(records, patch.Record{Seq: uint64(len(records)) + 1, Event: e})
@@ -490,11 +486,7 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, ca
 	for _, e := range ref.Visible() {
 		visible = append(visible, e.ID())
 	}
-	state = map[string]string{}
-	for key, v := range ref.State() {
-		state[key] = v.String()
-	}
-	return visible, state, left
+	return visible, ref.State(), left
 }
 
 // place finds the events with the ids, in their order but for those of one time, between the

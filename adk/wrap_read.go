@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -143,26 +142,27 @@ func itemOf(l listed) (it item, lossy error) {
 }
 
 // nearest makes an event of the log from one that JSON cannot carry: what it cannot is there
-// as text, and what is no Unicode as U+FFFD.
+// as text, and what is no Unicode as U+FFFD. If that is not enough, what was said and done is
+// there, or at least that there was something.
 func nearest(e *session.Event) *patch.Event {
 	c := *e
 	textCopier.own(reflect.ValueOf(&c).Elem(), 0)
-	text, err := json.Marshal(&c)
-	if err == nil {
-		var p *patch.Event
-		if p, err = patch.ParseEvent(text); err == nil {
-			return p
+	if p, err := NewEvent(&c); err == nil {
+		return p
+	}
+	least := session.Event{
+		ID: c.ID, InvocationID: c.InvocationID, Author: c.Author, Branch: c.Branch, IsolationScope: c.IsolationScope,
+		Timestamp: c.Timestamp, Actions: c.Actions, LongRunningToolIDs: c.LongRunningToolIDs,
+	}
+	least.Content = c.Content
+	for _, try := range []session.Event{c, least} {
+		if text, err := json.Marshal(&try); err == nil {
+			if p, err := patch.ParseEvent(text); err == nil {
+				return p
+			}
 		}
 	}
-	plain := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-	p, err := patch.NewEvent(patch.Fields{
-		ID: e.ID, InvocationID: plain(e.InvocationID), Author: plain(e.Author),
-		Branch: plain(e.Branch), IsolationScope: plain(e.IsolationScope), Timestamp: e.Timestamp, ZeroTime: e.Timestamp.IsZero(),
-		CustomMetadata: map[string]any{figuresKey: map[string]any{"unreadable": plain(err.Error())}},
-	})
-	if err != nil {
-		p, _ = patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
-	}
+	p, _ := patch.NewEvent(patch.Fields{ID: e.ID, ZeroTime: true}) // whose id can be carried
 	return p
 }
 

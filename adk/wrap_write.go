@@ -327,13 +327,21 @@ func (l *line) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (draf
 	case there > 0:
 		return drafted{}, &store.DuplicateIDError{ID: patches[0].ID(), Seq: l.seqOf(patches[0].ID())}
 	}
+	seen := opts.On.PatchSeq()
 	if opts.On.Creation() != "" && opts.On.Creation() != v.Creation() {
-		return drafted{}, &store.ConflictError{Base: opts.On.PatchSeq(), Newest: v.PatchSeq()}
+		if !l.sawAll(opts.On) {
+			return drafted{}, errReordered
+		}
+		var err error
+		if patches, err = moved(patches, opts.On, v); err != nil {
+			return drafted{}, err
+		}
+		seen = v.PatchSeq()
 	}
 	for i, p := range patches {
-		if _, has := p.Field("base"); !has {
-			if _, has = p.Base(); !has {
-				base := opts.On.PatchSeq()
+		if _, malformed := p.Field("base"); !malformed {
+			if _, has := p.Base(); !has {
+				base := seen
 				if i > 0 {
 					base = v.Seq() + uint64(i)
 				}
@@ -343,6 +351,54 @@ func (l *line) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (draf
 		d.patches = append(d.patches, p)
 	}
 	return d.judge(l, fold.CheckOptions{AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, HideWaiting: opts.HideWaiting, AsOfNow: opts.AsOfNow})
+}
+
+// errReordered is a conflict between a patch and the order in which a base gives events.
+var errReordered = fmt.Errorf("%w: the wrapped service gives the session's events otherwise than the patch's author saw them; look again and make it anew", store.ErrConflict)
+
+// sawAll reports whether the author of a patch, who has seen a view of the epoch before this
+// one, has seen all patches that there are.
+func (l *line) sawAll(on fold.View) bool {
+	if on.Creation() != l.former.view.Creation() || on.Seq() > uint64(len(l.former.records)) {
+		return false
+	}
+	return slices.Equal(patchIDs(l.former.records[:on.Seq()]), patchIDs(l.own.records))
+}
+
+func patchIDs(records []patch.Record) (ids []string) {
+	for _, r := range records {
+		if r.Patch != nil {
+			ids = append(ids, r.ID())
+		}
+	}
+	return ids
+}
+
+// moved returns patches that were made from one view, one after the other, as they apply to
+// another one.
+func moved(patches []*patch.PatchEvent, from, to fold.View) ([]*patch.PatchEvent, error) {
+	out := make([]*patch.PatchEvent, len(patches))
+	for i, p := range patches {
+		if err := from.Check(p, fold.CheckOptions{AllowOrphans: true, AllowPinned: true, AsOfNow: true}); err != nil {
+			return nil, err
+		}
+		where, err := placeOf(from, p)
+		if err != nil {
+			return nil, err
+		}
+		there, ok := carriedPatch{p, where}.on(to)
+		if !ok {
+			return nil, errReordered
+		}
+		if from, err = from.Apply(patch.Record{Seq: from.Seq() + 1, Patch: p}); err != nil {
+			return nil, err
+		}
+		if to, err = to.Apply(patch.Record{Seq: to.Seq() + 1, Patch: there}); err != nil {
+			return nil, err
+		}
+		out[i] = there
+	}
+	return out, nil
 }
 
 // sameNew reports whether two patches put in the same events.
@@ -388,7 +444,13 @@ func (l *line) hasGroup(group string) bool {
 func (l *line) back(opts store.BackOptions, check fold.CheckOptions, plan func(fold.View) ([]*patch.PatchEvent, error)) (drafted, error) {
 	v := l.own.view
 	on := opts.On
-	if on.Creation() != "" && (on.Creation() != v.Creation() || on.PatchSeq() < v.PatchSeq()) {
+	switch {
+	case on.Creation() == "":
+	case on.Creation() != v.Creation():
+		if !l.sawAll(on) {
+			return drafted{}, errReordered
+		}
+	case on.PatchSeq() < v.PatchSeq():
 		return drafted{}, &store.ConflictError{Base: on.PatchSeq(), Newest: v.PatchSeq()}
 	}
 	patches, err := plan(v)
