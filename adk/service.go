@@ -67,9 +67,10 @@ func (o Options) Validate() error {
 	return o.CompactionWorker.Validate()
 }
 
-// Service is a session.Service over a store. It is safe for use by any number of
-// goroutines. Its errors wrap the store's, and say which session they are about; where
-// ADK's service in memory has words for one, they have these.
+// Service is a session.Service over a store, or over another one (see [Wrap]). It is safe
+// for use by any number of goroutines. Its errors wrap the store's, or the other service's,
+// and say which session they are about; where ADK's service in memory has words for one,
+// they have these.
 type Service struct {
 	store      storage
 	logger     *slog.Logger

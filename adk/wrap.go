@@ -52,43 +52,42 @@ type based struct {
 	lines   lines
 }
 
-// use locks the line of a session. The caller calls done when it is done with it.
-func (b *based) use(ctx context.Context, key store.Key) (l *line, done func(), err error) {
-	l = b.lines.get(key)
+// with calls do with the line of a session, locked.
+func (b *based) with(ctx context.Context, key store.Key, do func(*line) error) error {
+	l := b.lines.get(key)
 	if err := l.acquire(ctx); err != nil {
-		return nil, nil, err
+		return err
 	}
-	return l, func() {
-		size := l.footprint()
+	defer func() {
+		known, size := l.incarnation > 0, l.footprint()
 		l.release()
-		b.lines.used(l, size)
-	}, nil
-}
-
-// known is use of a session of which something is known: if need be, the base is asked.
-func (b *based) known(ctx context.Context, key store.Key) (l *line, done func(), err error) {
-	if l, done, err = b.use(ctx, key); err != nil {
-		return nil, nil, err
-	}
-	if l.base == nil {
-		if _, err := b.read(ctx, l); err != nil {
-			done()
-			return nil, nil, err
+		if known {
+			b.lines.used(l, size)
 		}
-	}
-	return l, done, nil
+	}()
+	return do(l)
 }
 
-// newest is use of a session as it is in the base.
-func (b *based) newest(ctx context.Context, key store.Key) (l *line, done func(), err error) {
-	if l, done, err = b.use(ctx, key); err != nil {
-		return nil, nil, err
-	}
-	if _, err := b.read(ctx, l); err != nil {
-		done()
-		return nil, nil, err
-	}
-	return l, done, nil
+// withKnown is with for a session of which something is known: if need be, the base is asked.
+func (b *based) withKnown(ctx context.Context, key store.Key, do func(*line) error) error {
+	return b.with(ctx, key, func(l *line) error {
+		if l.base == nil {
+			if _, err := b.read(ctx, l); err != nil {
+				return b.missing(ctx, key, err)
+			}
+		}
+		return do(l)
+	})
+}
+
+// withNewest is with for a session as it is in the base.
+func (b *based) withNewest(ctx context.Context, key store.Key, do func(*line) error) error {
+	return b.with(ctx, key, func(l *line) error {
+		if _, err := b.read(ctx, l); err != nil {
+			return b.missing(ctx, key, err)
+		}
+		return do(l)
+	})
 }
 
 // read gets the session from the base. After an error nothing is known of how the base has it.
@@ -125,47 +124,56 @@ func (b *based) warn(l *line) {
 }
 
 // Create creates the session in the base, with a record of the state that it begins with.
-func (b *based) Create(ctx context.Context, key store.Key, state map[string]any, _ time.Time) (stored, error) {
-	for name, value := range state {
-		if _, err := patch.NewValue(value); err != nil {
+func (b *based) Create(ctx context.Context, key store.Key, state map[string]any, _ time.Time) (out stored, err error) {
+	own := make(map[string]any, len(state))
+	for name, v := range state {
+		value, err := patch.NewValue(v)
+		if err != nil {
 			return stored{}, fmt.Errorf("state key %q: %w", name, err)
 		}
+		own[name] = value.Any()
 	}
 	if _, there := state[initialKey]; there {
 		return stored{}, reserved()
 	}
-	resp, err := b.service.Create(ctx, &session.CreateRequest{AppName: key.App, UserID: key.User, SessionID: key.Session, State: recorded(state)})
-	if err != nil {
-		if key.Session != "" && b.exists(ctx, key) {
-			err = fmt.Errorf("%w: %w", store.ErrExists, err)
+	create := func(l *line) (stored, error) {
+		resp, err := b.service.Create(ctx, &session.CreateRequest{AppName: key.App, UserID: key.User, SessionID: key.Session, State: recorded(own)})
+		switch {
+		case err != nil:
+			return stored{}, err
+		case resp == nil || resp.Session == nil:
+			return stored{}, fmt.Errorf("session %s: the wrapped service returned none", key)
+		case l == nil: // nobody else knows its id yet
+			key.Session = resp.Session.ID()
+			l = b.lines.get(key)
 		}
-		return stored{}, err
+		l.begin()
+		return b.adopt(l, resp.Session), nil
 	}
-	if resp == nil || resp.Session == nil {
-		return stored{}, fmt.Errorf("session %s: the wrapped service returned none", key)
+	if key.Session == "" {
+		return create(nil)
 	}
-	key.Session = resp.Session.ID()
-	l, done, err := b.use(context.WithoutCancel(ctx), key)
-	if err != nil {
-		return stored{}, err
+	err = b.with(ctx, key, func(l *line) error {
+		out, err = create(l)
+		return err
+	})
+	if err != nil && b.exists(ctx, key) {
+		err = fmt.Errorf("%w: %w", store.ErrExists, err)
 	}
-	defer done()
-	l.begin()
-	return b.adopt(l, resp.Session), nil
+	return out, err
 }
 
 func reserved() error {
 	return &patch.FieldError{Field: initialKey, Problem: "this state key is patchlog's own; take another"}
 }
 
-// Get reads the session from the base.
-func (b *based) Get(ctx context.Context, key store.Key) (stored, error) {
-	l, done, err := b.use(ctx, key)
-	if err != nil {
-		return stored{}, err
-	}
-	defer done()
-	return b.read(ctx, l)
+// Get reads the session from the base, whose error says whether it is there.
+func (b *based) Get(ctx context.Context, key store.Key) (out stored, err error) {
+	err = b.with(ctx, key, func(l *line) error {
+		out, err = b.read(ctx, l)
+		return err
+	})
+	return out, err
 }
 
 // List yields the base's sessions, without seqs and creations.
@@ -185,13 +193,12 @@ func (b *based) List(ctx context.Context, opts store.ListOptions) iter.Seq2[stor
 }
 
 // Info reads the session from the base.
-func (b *based) Info(ctx context.Context, key store.Key) (store.Info, error) {
-	l, done, err := b.newest(ctx, key)
-	if err != nil {
-		return store.Info{}, b.missing(ctx, key, err)
-	}
-	defer done()
-	return store.Info{Key: key, Creation: l.creation(), Created: l.updated, Seq: l.own.view.Seq()}, nil
+func (b *based) Info(ctx context.Context, key store.Key) (out store.Info, err error) {
+	err = b.withNewest(ctx, key, func(l *line) error {
+		out = store.Info{Key: key, Creation: l.creation(), Created: l.updated, Seq: l.own.view.Seq()}
+		return nil
+	})
+	return out, err
 }
 
 // exists reports whether the base lists a session.
@@ -217,53 +224,60 @@ func (b *based) missing(ctx context.Context, key store.Key, err error) error {
 
 // Delete deletes the session in the base.
 func (b *based) Delete(ctx context.Context, key store.Key) error {
-	l, done, err := b.use(ctx, key)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := b.service.Delete(ctx, &session.DeleteRequest{AppName: key.App, UserID: key.User, SessionID: key.Session}); err != nil {
+	return b.with(ctx, key, func(l *line) error {
 		l.base = nil
+		err := b.service.Delete(ctx, &session.DeleteRequest{AppName: key.App, UserID: key.User, SessionID: key.Session})
+		if err == nil {
+			l.begin()
+		}
 		return err
-	}
-	l.begin()
-	return nil
+	})
 }
 
-// View is the view of the session as it is in the base.
-func (b *based) View(ctx context.Context, key store.Key) (fold.View, error) {
-	found, err := b.Get(ctx, key)
-	return found.View, err
+// View is the view of the session as it is known. What others have appended since, whoever
+// patches learns then.
+func (b *based) View(ctx context.Context, key store.Key) (v fold.View, err error) {
+	err = b.withKnown(ctx, key, func(l *line) error {
+		v = l.own.view
+		return nil
+	})
+	return v, err
 }
 
 // ViewAt folds what is known of the session, which is where seqs come from.
-func (b *based) ViewAt(ctx context.Context, key store.Key, seq uint64) (fold.View, error) {
-	l, done, err := b.known(ctx, key)
-	if err != nil {
-		return fold.View{}, err
-	}
-	defer done()
-	switch records := l.own.records; {
-	case seq == uint64(len(records)):
-		return l.own.view, nil
-	case seq < uint64(len(records)):
-		return fold.Fold(l.empty(), records[:seq])
-	}
-	return fold.View{}, fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, seq)
+func (b *based) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
+	err = b.withKnown(ctx, key, func(l *line) error {
+		switch records := l.own.records; {
+		case seq == uint64(len(records)):
+			v = l.own.view
+		case seq < uint64(len(records)):
+			v, err = fold.Fold(l.empty(), records[:seq])
+		default:
+			err = fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, seq)
+		}
+		return err
+	})
+	return v, err
 }
 
 // RawEvents yields what is known of the session.
 func (b *based) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
-		l, done, err := b.known(ctx, key)
+		var records []patch.Record
+		err := b.withKnown(ctx, key, func(l *line) error {
+			records = l.own.records
+			return nil
+		})
 		if err != nil {
 			yield(patch.Record{}, err)
 			return
 		}
-		records := l.own.records
-		done()
 		for i := max(fromSeq, 1) - 1; i < uint64(len(records)); i++ {
-			if !yield(records[i], ctx.Err()) || ctx.Err() != nil {
+			if err := ctx.Err(); err != nil {
+				yield(patch.Record{}, err)
+				return
+			}
+			if !yield(records[i], nil) {
 				return
 			}
 		}
