@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,6 +51,7 @@ type based struct {
 	service session.Service
 	logger  *slog.Logger
 	lines   lines
+	renames atomic.Bool // it gives events ids of its own
 }
 
 // with calls do with the line of a session, locked.
@@ -105,9 +107,12 @@ func (b *based) read(ctx context.Context, l *line) (stored, error) {
 
 // adopt takes a session as the base gave it.
 func (b *based) adopt(l *line, from session.Session) stored {
-	l.adopt(from, func(id string, err error) {
+	renamed := l.adopt(from, func(id string, err error) {
 		b.logger.Warn("patchlog: an event has values that JSON cannot carry; the session shows their text", "session", l.key.String(), "event", id, "error", err)
 	})
+	if renamed {
+		b.renames.Store(true)
+	}
 	b.warn(l)
 	return stored{Key: l.key, View: l.own.view, shared: sharedState(from.State()), updated: l.lastUpdate(), line: l}
 }
@@ -235,9 +240,14 @@ func (b *based) Delete(ctx context.Context, key store.Key) error {
 }
 
 // View is the view of the session as it is known. What others have appended since, whoever
-// patches learns then.
+// patches learns then. Where the base gives events other ids than they were appended with, a
+// patch can only be made from what was read.
 func (b *based) View(ctx context.Context, key store.Key) (v fold.View, err error) {
-	err = b.withKnown(ctx, key, func(l *line) error {
+	with := b.withKnown
+	if b.renames.Load() {
+		with = b.withNewest
+	}
+	err = with(ctx, key, func(l *line) error {
 		v = l.own.view
 		return nil
 	})

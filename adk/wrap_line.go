@@ -103,7 +103,8 @@ func (l *line) begin() {
 func (l *line) empty() fold.View { return fold.New(l.creation(), l.initial) }
 
 // adopt takes what the base has given. lossy is told of events that the log cannot carry.
-func (l *line) adopt(from session.Session, lossy func(id string, err error)) {
+// renamed says that what was appended has other ids there.
+func (l *line) adopt(from session.Session, lossy func(id string, err error)) (renamed bool) {
 	if l.incarnation == 0 {
 		l.begin()
 	}
@@ -120,6 +121,7 @@ func (l *line) adopt(from session.Session, lossy func(id string, err error)) {
 				l.seen[e.eventID]++
 			}
 		}
+		renamed = !holds(list, l.own.items)
 		added = l.reread(inOrder(list, l.own.items))
 	}
 	l.base, l.updated = from, from.LastUpdateTime()
@@ -140,6 +142,7 @@ func (l *line) adopt(from session.Session, lossy func(id string, err error)) {
 	}
 	l.read = l.inEpoch(next)
 	l.own = l.read
+	return renamed
 }
 
 // reread returns what a list has beyond what was read before, with which it may begin; if

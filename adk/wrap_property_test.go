@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +57,9 @@ type world struct {
 	now     time.Time
 	acked   []string // events
 	initial map[string]patch.Value
-	began   bool // through a wrapper
+	created map[string]any // the state in the base
+	began   bool           // through a wrapper
+	others  int            // so many events were appended by others in the meantime
 }
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
@@ -82,6 +85,7 @@ func newWorld(t *rapid.T) *world {
 	}
 	_, err := creator.Create(context.Background(), &session.CreateRequest{AppName: "app", UserID: "u", SessionID: "s", State: state})
 	must(t, err)
+	w.created = maps.Clone(w.base.sessions["s"].state)
 	w.initial = map[string]patch.Value{}
 	for key, v := range state {
 		value, err := patch.NewValue(v)
@@ -141,6 +145,29 @@ func (w *world) fail(t *rapid.T) {
 	w.base.fails = rapid.SampledFrom([][]failing{nil, nil, nil, nil, {before}, {afterward}, {not, before}, {not, afterward}}).Draw(t, "fails")
 }
 
+// meanwhile lets another writer in between, when a service has read and is about to append.
+// It returns what is to be done afterwards.
+func (w *world) meanwhile(t *rapid.T, i int) (after func()) {
+	other := w.wraps[1-i]
+	added := 0
+	switch rapid.IntRange(0, 5).Draw(t, "meanwhile") {
+	case 0:
+		w.base.meanwhile = func() { w.bare(t); added++ }
+	case 1:
+		w.base.meanwhile = func() {
+			h := w.get(t, other)
+			before := len(w.base.ids())
+			_, _ = other.ApplyPatch(context.Background(), h, fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "other patch"))
+			added += len(w.base.ids()) - before
+		}
+	}
+	w.others = 0
+	return func() {
+		w.base.meanwhile = nil
+		w.others = added
+	}
+}
+
 func (w *world) visible(h *adk.Session) (out []*patch.Event) {
 	for _, e := range h.View().Events() {
 		out = append(out, e)
@@ -154,7 +181,9 @@ func (w *world) append(t *rapid.T) {
 	e := w.event(t, w.visible(h))
 	before := w.base.ids()
 	w.fail(t)
+	done := w.meanwhile(t, i)
 	err := w.wraps[i].AppendEvent(context.Background(), h, e)
+	done()
 	w.base.fails = nil
 	after := w.base.ids()
 	landed := slices.Contains(after, e.ID)
@@ -175,7 +204,7 @@ func (w *world) append(t *rapid.T) {
 		if again := w.base.ids(); len(again) != len(after) {
 			t.Fatalf("a retry of %q was logged", e.ID)
 		}
-	case len(after) != len(before):
+	case len(after) != len(before)+w.others:
 		t.Fatalf("event %q failed, and %q became %q", e.ID, before, after)
 	}
 }
@@ -184,7 +213,10 @@ func (w *world) bare(t *rapid.T) {
 	r, err := w.base.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
 	must(t, err)
 	e := w.event(t, nil)
+	fails := w.base.fails
+	w.base.fails = nil
 	must(t, w.base.AppendEvent(context.Background(), r.Session, e))
+	w.base.fails = fails
 	w.acked = append(w.acked, e.ID)
 }
 
@@ -230,16 +262,21 @@ func (w *world) rewind(t *rapid.T) {
 func (w *world) patching(t *rapid.T, i int, do func() error) {
 	before := w.base.ids()
 	w.fail(t)
+	done := w.meanwhile(t, i)
 	err := do()
+	done()
 	w.base.fails = nil
 	after := w.base.ids()
 	switch {
 	case err == nil:
-		if len(after) > len(before)+1 {
-			t.Fatalf("one patch made %d events", len(after)-len(before))
+		if n := len(after) - len(before) - w.others; n > 1 {
+			t.Fatalf("one patch made %d events", n)
 		}
-		w.same(t, w.wraps[i], w.handles[i])
-	case len(after) != len(before):
+		if w.others == 0 {
+			w.same(t, w.wraps[i], w.handles[i])
+		}
+	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.others+1: // it lost
+	case len(after) != len(before)+w.others:
 		t.Fatalf("a patch was refused (%v), and left something", err)
 	case errors.Is(err, errShaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrOutOfRange),
 		errors.Is(err, store.ErrEventNotFound), errors.Is(err, store.ErrOrphanedCall), errors.Is(err, store.ErrBlocked),
@@ -294,6 +331,48 @@ func (w *world) check(t *rapid.T) {
 	w.same(t, fresh, w.get(t, fresh))
 }
 
+// What a base says means the same in whatever order it becomes known, and however much of it
+// at a time.
+func TestWrapArrivals(t *testing.T) {
+	quickly(t, "50")
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt)
+		for range rapid.IntRange(4, 20).Draw(rt, "steps") {
+			w.handles[0] = w.get(rt, w.wraps[0])
+			rapid.SampledFrom([]func(*rapid.T){w.append, w.append, w.bare, w.patch, w.patch, w.revert0, w.rewind}).Draw(rt, "step")(rt)
+		}
+		arriving := slices.Clone(w.base.sessions["s"].events)
+		for n := rapid.IntRange(0, 6).Draw(rt, "swaps"); n > 0 && len(arriving) > 1; n-- {
+			i := rapid.IntRange(0, len(arriving)-2).Draw(rt, "swap")
+			j := rapid.IntRange(i+1, min(len(arriving)-1, i+5)).Draw(rt, "with")
+			arriving[i], arriving[j] = arriving[j], arriving[i]
+		}
+		w.base.sessions["s"].events = nil
+		w.base.sessions["s"].state = w.created
+		w.wrap(rt, 0)
+		s := w.wraps[0]
+		for len(arriving) > 0 {
+			n := rapid.IntRange(1, min(3, len(arriving))).Draw(rt, "arrive")
+			stored := w.base.sessions["s"]
+			stored.events, arriving = append(stored.events, arriving[:n]...), arriving[n:]
+			w.same(rt, s, w.get(rt, s))
+			fresh, err := adk.Wrap(w.base, adk.Options{Logger: quiet()})
+			must(rt, err)
+			w.same(rt, fresh, w.get(rt, fresh))
+		}
+	})
+}
+
+// revert0 is revert, if there is a patch.
+func (w *world) revert0(t *rapid.T) {
+	for _, id := range w.base.ids() {
+		if strings.Contains(id, "-") { // a UUID, of a carrier
+			w.revert(t)
+			return
+		}
+	}
+}
+
 // same compares a session with what the base's patches say by ids, with events of one time
 // in the order in which the session has them.
 func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
@@ -325,16 +404,16 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 	if len(order) != len(events) {
 		t.Fatalf("the session has %d events, the base %d", len(order), len(events))
 	}
-	if w.base.timed {
-		if !slices.IsSortedFunc(order, func(a, b *patch.Event) int { return a.Timestamp().Compare(b.Timestamp()) }) && h.View().Creation() == w.get(t, s).View().Creation() {
-			t.Fatal("events are not in the base's order")
+	// Events of one time may stand in any order.
+	run := map[string]int{}
+	for i, e := range events {
+		run[e.ID] = i
+		if i > 0 && events[i-1].Timestamp.Equal(e.Timestamp) {
+			run[e.ID] = run[events[i-1].ID]
 		}
-	} else {
-		for i, e := range events {
-			if order[i].ID() != e.ID {
-				t.Fatalf("event %d is %q, and %q in the base", i, order[i].ID(), e.ID)
-			}
-		}
+	}
+	if !slices.IsSortedFunc(order, func(a, b *patch.Event) int { return run[a.ID()] - run[b.ID()] }) {
+		t.Fatal("events are not in the base's order")
 	}
 	initial := maps.Clone(w.initial)
 	visible, state, left := byIDs(t, initial, order, carriers)

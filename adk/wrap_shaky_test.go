@@ -24,12 +24,13 @@ type shaky struct {
 	lossy  bool // gives back what JSON says
 	rename bool // gives events ids of its own
 
-	mu       sync.Mutex
-	chance   *rand.Rand
-	sessions map[string]*shakySession
-	fails    []failing // the next appends
-	down     bool
-	appends  int
+	mu        sync.Mutex
+	chance    *rand.Rand
+	sessions  map[string]*shakySession
+	fails     []failing // the next appends
+	meanwhile func()    // called once, before the next append
+	down      bool
+	appends   int
 }
 
 // failing is how an append fails.
@@ -155,6 +156,12 @@ func (s *shaky) Delete(_ context.Context, r *session.DeleteRequest) error {
 
 func (s *shaky) AppendEvent(_ context.Context, of session.Session, e *session.Event) error {
 	s.mu.Lock()
+	if do := s.meanwhile; do != nil {
+		s.meanwhile = nil
+		s.mu.Unlock()
+		do()
+		s.mu.Lock()
+	}
 	defer s.mu.Unlock()
 	read, ok := of.(*shakySession)
 	if !ok {

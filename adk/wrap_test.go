@@ -389,6 +389,24 @@ func TestWrapRenamedEvents(t *testing.T) {
 	equal(t, "events of the base", len(base.ids()), 7)
 }
 
+// Where events have other ids than they were appended with, sessions are compacted all the same.
+func TestWrapCompactsRenamedEvents(t *testing.T) {
+	base := &shaky{rename: true}
+	s := wrap(t, base, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})}})
+	sess := create(t, s, "s", nil)
+	for i := range 20 {
+		e := timed(i, fmt.Sprint("e", i), []string{"user", "agent"}[i%2])
+		e.InvocationID = fmt.Sprint("i", i/2)
+		e.Content.Parts[0].Text = strings.Repeat("it is long ", 40)
+		no(t, s.AppendEvent(t.Context(), sess, e))
+		s.Settle(t)
+	}
+	if n := get(t, s, "s").Events().Len(); n > 10 {
+		t.Errorf("%d events are visible", n)
+	}
+	equal(t, "events of another", ids(get(t, wrap(t, base, adk.Options{}), "s")), ids(get(t, s, "s")))
+}
+
 // What JSON cannot carry is there as text, and nothing is lost for it.
 func TestWrapStrangeValues(t *testing.T) {
 	var logged bytes.Buffer
