@@ -40,6 +40,7 @@ const (
 	not       failing = ""
 	before    failing = "before"
 	afterward failing = "after it has landed"
+	panics    failing = "with a panic"
 )
 
 var errShaky = errors.New("the service fails")
@@ -119,9 +120,12 @@ func (s *shaky) read(of *shakySession) *shakySession {
 	return &shakySession{id: of.id, user: of.user, events: events, state: through(s, maps.Clone(of.state)), updated: of.updated, last: of}
 }
 
-func (s *shaky) Get(_ context.Context, r *session.GetRequest) (*session.GetResponse, error) {
+func (s *shaky) Get(ctx context.Context, r *session.GetRequest) (*session.GetResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	of := s.sessions[r.SessionID]
 	if of == nil || s.down {
 		return nil, errShaky
@@ -175,6 +179,8 @@ func (s *shaky) AppendEvent(_ context.Context, of session.Session, e *session.Ev
 	read.events = append(read.events, e) // whatever comes of it
 	stored := s.sessions[read.id]
 	switch {
+	case how == panics:
+		panic(errShaky)
 	case s.down, stored == nil, how == before:
 		return errShaky
 	case s.strict && stored.updated.After(read.updated):

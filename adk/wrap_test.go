@@ -333,6 +333,99 @@ func TestWrapFailingBase(t *testing.T) {
 	cancel()
 	base.fails = []failing{before}
 	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), store.ErrOutcomeUnknown)
+	base.fails = []failing{afterward} // that one has landed can be seen
+	no(t, s.AppendEvent(ctx, sess, timed(7, "e7", "user")))
+	// A base that panics leaves nothing locked.
+	func() {
+		defer func() { _ = recover() }()
+		base.fails = []failing{panics}
+		_ = s.AppendEvent(t.Context(), sess, timed(8, "e8", "user"))
+		t.Error("it did not panic")
+	}()
+	no(t, s.AppendEvent(t.Context(), sess, timed(9, "e9", "user")))
+	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
+}
+
+// listing lists a session that is gone.
+type listing struct{ session.Service }
+
+func (l listing) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
+	out, err := l.Service.List(ctx, r)
+	if err == nil && len(out.Sessions) == 2 {
+		s := out.Sessions[0]
+		err = l.Delete(ctx, &session.DeleteRequest{AppName: s.AppName(), UserID: s.UserID(), SessionID: s.ID()})
+	}
+	return out, err
+}
+
+// A session that is deleted while others are listed is none of those.
+func TestWrapListsWhatIsThere(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
+		create(t, base, "a", nil)
+		create(t, base, "b", nil)
+		r, err := wrap(t, listing{base}, adk.Options{}).List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
+		no(t, err)
+		equal(t, "sessions", len(r.Sessions), 1)
+	})
+}
+
+// A session that was got with a filter goes on from what that chose, also when the base gives
+// events otherwise than it had them.
+func TestWrapFilteredSessions(t *testing.T) {
+	base := session.InMemoryService()
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	for i := range 3 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", NumRecentEvents: 2})
+	no(t, err)
+	equal(t, "events", ids(r.Session), []string{"e1", "e2"})
+	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(3, "e3", "user")))
+	no(t, s.AppendEvent(t.Context(), r.Session, timed(4, "e4", "user")))
+	equal(t, "events", ids(r.Session), []string{"e1", "e2", "e4"})
+	get(t, s, "s")
+	no(t, s.AppendEvent(t.Context(), r.Session, timed(5, "e5", "user")))
+	equal(t, "events", ids(r.Session), []string{"e1", "e2", "e3", "e4", "e5"})
+	_, err = s.ApplyPatch(t.Context(), r.Session, patch.NewSplice(1, 3))
+	no(t, err)
+	equal(t, "events", ids(r.Session), []string{"e4", "e5"})
+}
+
+// What has content is said, whatever its metadata are.
+func TestWrapShowsWhatHasContent(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		sess := create(t, s, "s", nil)
+		e := timed(1, "e", "user")
+		e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
+		no(t, s.AppendEvent(t.Context(), sess, e))
+		equal(t, "events", ids(get(t, s, "s")), []string{"e"})
+	})
+}
+
+// A record of compaction stands for one summary.
+func TestWrapRecordsOneSummary(t *testing.T) {
+	base := session.InMemoryService()
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	for i := range 3 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	summary := func(words string) *patch.Event {
+		e, err := patch.NewEvent(patch.Fields{
+			Author: "user", Content: patch.Text("user", words),
+			Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: 1, EndTimestamp: 2, CompactedContent: patch.Text("model", words)}},
+		})
+		no(t, err)
+		return e
+	}
+	for n, events := range [][]*patch.Event{{summary("a")}, {summary("a"), summary("b")}} {
+		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1, events...).WithState(patch.Keep))
+		no(t, err)
+		all := get(t, base, "s").Events()
+		_, said := all.At(all.Len() - 1).CustomMetadata["_adk_compaction"]
+		equal(t, "there is a record", said, n == 0)
+	}
 }
 
 func TestWrapClosedDatabase(t *testing.T) {
