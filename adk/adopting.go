@@ -83,7 +83,7 @@ func (c *compacting) adopt(ctx context.Context, key store.Key, v fold.View) bool
 // show moves a session's handle to the newest view, unless it is another session by now.
 func (c *compacting) show(ctx context.Context, handle *Session) {
 	v, err := c.log.View(context.WithoutCancel(ctx), handle.key)
-	if err == nil && v.Creation() == handle.View().Creation() {
+	if err == nil && sameSession(handle.View().Creation(), v.Creation()) {
 		handle.advance(v)
 	}
 }

@@ -10,7 +10,7 @@
 // Its sessions show the visible log and the replayed state. Every event stays in the
 // audit log, whatever patches hide from the model: [Service.ApplyPatch],
 // [Service.Preview], [Service.Revert], [Service.Rewind], [Service.RawEvents] and
-// [Service.ViewAt] work on that.
+// [Service.ViewAt] work on that. [Wrap] gives the same over another session.Service.
 //
 // # What differs from ADK's own services
 //
@@ -125,6 +125,50 @@
 // What reads by other requests marks its contexts itself, such as the get_session method of
 // ADK's server for Agent Engine, which is a POST. A history is read anew each time, and takes
 // reading and decoding the whole conversation.
+//
+// # Other services
+//
+// [Wrap] gives the same service over sessions that another one has: ADK's in memory, on SQL,
+// on Vertex AI.
+//
+//	base, err := database.NewSessionService(postgres.Open(url))
+//	sessions, err := adk.Wrap(base, adk.Options{Compaction: compaction.DefaultConfig()})
+//
+// The base keeps every event, as it was appended, and stays usable without the wrapper, whose
+// patches ADK passes over. A patch, or several of one call, is one event more: author user,
+// without content, and in its custom metadata, under _patchlog, a text that says what it does,
+// which events it removes, by their ids, and which stand around them. That of a summary has
+// ADK's record of a compaction beside it, under _adk_compaction.
+//
+//   - A patch applies where exactly those events stand together, in their order but for events of
+//     one time, which a base may give in another order at each read; nowhere else. One that
+//     applies nowhere is skipped, with a warning to the logger, and [fold.View.Skipped] lists it. So it goes if two
+//     processes patched the same events at once, or if an event came late that belongs
+//     between, by its time. The order of patches is that of their times, and then their ids, so
+//     that all who read the base agree.
+//   - Seqs are the places in the base's list as this service has seen it first. If the base gives
+//     events in another order than that, such as those that agents appended side by side and
+//     SQL sorts by time, the view of a session that was got before counts otherwise; a patch
+//     made from it still applies where it did, or is a conflict.
+//   - Of what others append to the base, a session learns when it is got, when something is
+//     patched, and when the base refuses an append because of it; that append is then made again. A
+//     base that refuses nothing, like the one in memory, does not tell.
+//   - An append that failed is looked for in the base: if it is there, it has succeeded. If it cannot be found
+//     out, the error matches [store.ErrOutcomeUnknown].
+//   - The state is replayed, from the state at the creation, which the base keeps under the key
+//     _patchlog_initial, and the events that patches let stand; what a cut takes out of it, the
+//     base still has. A session that was created without the wrapper began with what no event has
+//     set since. app: and user: keys are the base's own.
+//   - What the base loses is lost: ADK's SQL service makes floats of integers and drops fields
+//     that it has no column for. Where it gives events ids of its own, as Vertex AI does, an
+//     event has that id from the next Get on, and retrying an append is not safe.
+//   - An event that others appended with values that JSON cannot carry is shown with their text.
+//   - There are no leases. Several processes may compact sessions of one base, and then pay for
+//     summaries of which one applies; but a patch makes a session stale that is being run
+//     without the wrapper elsewhere, if the base refuses stale sessions.
+//
+// A read costs what the base's read costs, and the conversion of events that are new; what was read
+// before is kept, up to some 64 MiB for sessions that are not in use.
 //
 // # Telemetry
 //

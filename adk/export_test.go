@@ -54,3 +54,14 @@ func (s *Session) GiveSameEvents() { s.given.before = map[*patch.Event]*session.
 func (s *Service) Live(sess session.Session) string {
 	return s.compacting.runs.live(sess.(*Session).key)
 }
+
+// MaxLines is how many sessions of a base are kept that nobody uses.
+const MaxLines = maxLines
+
+// Lines returns how many sessions of a base are known.
+func (s *Service) Lines() int {
+	b := s.store.(*based)
+	b.lines.mu.Lock()
+	defer b.lines.mu.Unlock()
+	return len(b.lines.byKey)
+}

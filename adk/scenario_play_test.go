@@ -70,20 +70,23 @@ func inFile(t *testing.T) storage {
 	}
 }
 
-// ours is a service over a store, which is closed and opened again.
+// ours is a service over a store, which is closed and opened again, or over another service,
+// which is wrapped again.
 type ours struct {
 	*adk.Service
 	t       *testing.T
 	storage storage // nil: in memory
 	db      *store.Store
+	base    session.Service // nil: over a store
 	mode    *compactionMode
 	restart restart
 	appends int
 	see     func(compaction.Attempt[store.Key])
 }
 
-func newOurs(t *testing.T, in storage, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
-	o := &ours{t: t, storage: in, restart: r, mode: mode, see: see}
+// newOurs makes a service over a store in a storage, or in memory, or over a base.
+func newOurs(t *testing.T, base session.Service, in storage, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
+	o := &ours{t: t, base: base, storage: in, restart: r, mode: mode, see: see}
 	o.open()
 	return o
 }
@@ -91,6 +94,7 @@ func newOurs(t *testing.T, in storage, r restart, mode *compactionMode, see func
 func (o *ours) open() {
 	var err error
 	switch {
+	case o.base != nil:
 	case o.storage != nil:
 		o.db, err = o.storage()
 	case o.db == nil:
@@ -102,7 +106,11 @@ func (o *ours) open() {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})
 	}
-	o.Service, err = adk.NewService(o.db, opts)
+	if o.base != nil {
+		o.Service, err = adk.Wrap(o.base, opts)
+	} else {
+		o.Service, err = adk.NewService(o.db, opts)
+	}
 	no(o.t, err)
 }
 

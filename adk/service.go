@@ -79,9 +79,10 @@ func (o Options) Validate() error {
 	return o.CompactionWorker.Validate()
 }
 
-// Service is a session.Service over a store. It is safe for use by any number of
-// goroutines. Its errors wrap the store's, and say which session they are about; where
-// ADK's service in memory has words for one, they have these.
+// Service is a session.Service over a store, or over another one (see [Wrap]). It is safe
+// for use by any number of goroutines. Its errors wrap the store's, or the other service's,
+// and say which session they are about; where ADK's service in memory has words for one,
+// they have these.
 type Service struct {
 	store      storage
 	logger     *slog.Logger
@@ -156,9 +157,6 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, inWords(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
-	if key.Session == "" {
-		key.Session = platform.NewUUID(ctx)
-	}
 	stored, err := s.store.Create(ctx, key, plainMap(withoutTemp(req.State)), platform.Now(ctx))
 	if err != nil {
 		return nil, createError(err, key.Session)
@@ -226,6 +224,9 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
 			continue
 		case err != nil:
+			if _, infoErr := s.store.Info(ctx, info.Key); errors.Is(infoErr, store.ErrNotFound) {
+				continue
+			}
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
 		handle.selection = choose(handle.stored.View.Last(0))

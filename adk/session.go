@@ -112,11 +112,16 @@ func (s *Session) advance(v fold.View) {
 }
 
 func (s *Session) advanceLocked(v fold.View) {
-	if v.Seq() <= s.stored.View.Seq() {
+	reordered := v.Creation() != s.stored.View.Creation()
+	if v.Seq() <= s.stored.View.Seq() && !reordered {
 		return
 	}
 	s.stored.View = v
-	if s.selection != nil {
+	switch {
+	case s.selection == nil:
+	case reordered:
+		s.selection = s.selection.in(v)
+	default:
 		s.selection.advance(v)
 	}
 }
