@@ -59,6 +59,15 @@ func (f folded) extend(items []item) (next folded, ok bool) {
 	return next, true
 }
 
+// with returns the fold of the items and further ones, of a session whose view without records
+// is empty.
+func (f folded) with(items []item, empty fold.View) folded {
+	if next, ok := f.clipped().extend(items); ok {
+		return next
+	}
+	return foldWhole(empty, slices.Concat(f.items, items))
+}
+
 // clipped returns the same fold with no room in its lists.
 func (f folded) clipped() folded {
 	f.items, f.records = slices.Clip(f.items), slices.Clip(f.records)
@@ -180,8 +189,8 @@ func appliedOf(empty fold.View, items []item) (applied []*carrier) {
 	return applied
 }
 
-// continues reports whether a fold has the records of another one, with the same seqs, and
-// then its own.
+// continues reports whether a fold has the records of another one of the same session, with
+// the same seqs, and then its own.
 func (f folded) continues(g folded) bool {
 	if len(g.records) > len(f.records) {
 		return false

@@ -416,9 +416,14 @@ func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
 		t.Fatal("events are not in the base's order")
 	}
 	initial := maps.Clone(w.initial)
-	visible, state, left := byIDs(t, initial, order, carriers)
+	visible, pinned, state, left := byIDs(t, initial, order, carriers)
 	if got := idsOf(h.View().Events()); !slices.Equal(got, visible) {
 		t.Fatalf("visible are\n%q, by ids\n%q", got, visible)
+	}
+	for i := range visible {
+		if h.View().IsPinned(i) != pinned[i] {
+			t.Fatalf("event %q is pinned, or not, and by ids it is not, or is", visible[i])
+		}
 	}
 	gotState := maps.Collect(h.View().Values())
 	if !w.began { // which of the keys it began with a service knows, depends on when it first read them
@@ -495,7 +500,7 @@ func saidBy(t *rapid.T, e *session.Event) (c saidCarrier, ok bool) {
 
 // byIDs is what patches say about events by the ids that they name: plainly, all events
 // first, and then each carrier as soon as it applies as a whole.
-func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, carriers []saidCarrier) (visible []string, state map[string]patch.Value, left int) {
+func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, carriers []saidCarrier) (visible []string, pinned []bool, state map[string]patch.Value, left int) {
 	var records []patch.Record
 	for _, e := range events {
 		records = append(records, patch.Record{Seq: uint64(len(records)) + 1, Event: e})
@@ -565,7 +570,7 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, ca
 	for _, e := range ref.Visible() {
 		visible = append(visible, e.ID())
 	}
-	return visible, ref.State(), left
+	return visible, ref.Pinned(), ref.State(), left
 }
 
 // place finds the events with the ids, in their order but for those of one time, between the

@@ -9,6 +9,7 @@ import (
 	"log"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -78,6 +79,7 @@ func TestWrapLeavesAnAuditLog(t *testing.T) {
 		equal(t, "visible", ids(got), []string{"e0", "instead"})
 		equal(t, "state", stateOf(got), want)
 		equal(t, "after the patch", ids(sess), []string{"e0", "instead"})
+		equal(t, "seqs are the same", got.(*adk.Session).View().Creation(), sess.(*adk.Session).View().Creation())
 		equal(t, "time", got.LastUpdateTime().UTC(), timed(4, "", "").Timestamp)
 
 		// A drop-cut of all gives back what the session began with.
@@ -344,6 +346,125 @@ func TestWrapFailingBase(t *testing.T) {
 	}()
 	no(t, s.AppendEvent(t.Context(), sess, timed(9, "e9", "user")))
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
+}
+
+// A patch applies where exactly what it names stands together, but for the order of events of
+// one time, and nowhere else.
+func TestWrapPlaces(t *testing.T) {
+	at := map[string]int{"a": 1, "b": 2, "c": 3, "C": 3, "d": 4, "e": 5, "x": 3}
+	for _, c := range []struct {
+		made        string // the events
+		start       int
+		count       int
+		truncate    string
+		found       string // the events as they are
+		want        string
+		wantSkipped bool
+	}{
+		{made: "abcde", start: 1, count: 3, found: "abcde", want: "ae"},
+		{made: "abcde", start: 1, count: 3, found: "abcdex", want: "aex"},
+		{made: "abcde", start: 1, count: 3, found: "xabcde", want: "xae"},
+		{made: "abcde", start: 1, count: 3, found: "acbde", wantSkipped: true}, // another order
+		{made: "abcde", start: 1, count: 3, found: "abxcde", wantSkipped: true},
+		{made: "abcde", start: 1, count: 3, found: "axbcde", wantSkipped: true}, // another before
+		{made: "abcde", start: 1, count: 3, found: "abcdxe", wantSkipped: true}, // another behind
+		{made: "abcde", start: 1, count: 3, found: "abcd", wantSkipped: true},
+		{made: "abcde", start: 1, count: 3, found: "abde", wantSkipped: true},
+		{made: "abcCd", start: 2, count: 2, found: "abCcd", want: "abd"}, // of one time
+		{made: "abcCd", start: 2, count: 1, found: "abCcd", wantSkipped: true},
+		{made: "abc", start: 2, count: 1, found: "abcd", want: "abd"}, // the end was no neighbour
+		{made: "abc", start: 0, count: 1, found: "abc", want: "bc"},
+		{made: "abc", start: 0, count: 1, found: "xabc", wantSkipped: true}, // the beginning is one
+		{made: "abc", start: 0, count: 3, found: "abc", want: ""},
+		{made: "abcde", truncate: "c", found: "abcde", want: "cde"},
+		{made: "abcde", truncate: "c", found: "abcdex", want: "cdex"},
+		{made: "abcde", truncate: "c", found: "abxcde", wantSkipped: true},
+		{made: "abcde", truncate: "c", found: "xabcde", wantSkipped: true},
+		{made: "abcde", truncate: "c", found: "bcde", wantSkipped: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			base := &shaky{}
+			s := wrap(t, base, adk.Options{})
+			sess := create(t, s, "s", nil)
+			for _, id := range strings.Split(c.made, "") {
+				no(t, s.AppendEvent(t.Context(), sess, timed(at[id], id, "user")))
+			}
+			p := patch.NewSplice(c.start, c.count)
+			if c.truncate != "" {
+				p = patch.NewTruncateBefore(c.truncate)
+			}
+			_, err := s.ApplyPatch(t.Context(), sess, p)
+			no(t, err)
+			stored := base.sessions["s"]
+			carrier := stored.events[len(stored.events)-1]
+			stored.events = nil
+			for _, id := range strings.Split(c.found, "") {
+				stored.events = append(stored.events, timed(at[id], id, "user"))
+			}
+			if c.wantSkipped {
+				c.want = c.found
+			}
+			for _, n := range []int{len(stored.events), 0} { // last, and first
+				events := slices.Insert(slices.Clone(stored.events), n, carrier)
+				var logged bytes.Buffer
+				found := &shaky{sessions: map[string]*shakySession{"s": {id: "s", user: "user", events: events}}}
+				got := get(t, wrap(t, found, adk.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))}), "s")
+				equal(t, "events", strings.Join(ids(got), ""), c.want)
+				skipped, err := got.(*adk.Session).View().Skipped()
+				no(t, err)
+				equal(t, "is skipped", len(skipped) == 1 && skipped[0].Reason == patch.OutOfRange, c.wantSkipped)
+				equal(t, "is reported", strings.Contains(logged.String(), carrier.ID), c.wantSkipped)
+			}
+		})
+	}
+}
+
+// A patch that needs another one waits for it, whatever their times say.
+func TestWrapPatchesThatWait(t *testing.T) {
+	base := &shaky{}
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	for i := range 4 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	for _, p := range []*patch.PatchEvent{patch.NewSplice(1, 1).WithID("one"), patch.NewRevert("one").WithID("two"), patch.NewSplice(2, 1).WithID("three")} {
+		_, err := s.ApplyPatch(t.Context(), sess, p)
+		no(t, err)
+	}
+	want := []string{"e0", "e1", "e3"}
+	equal(t, "events", ids(sess), want)
+	events := base.sessions["s"].events
+	for i, e := range events[4:] {
+		e.Timestamp = timed(9-i, "", "").Timestamp // the last is the first now
+	}
+	for _, timed := range []bool{false, true} {
+		base.timed, base.chance = timed, rand.New(rand.NewPCG(1, 1))
+		again := get(t, wrap(t, base, adk.Options{}), "s").(*adk.Session)
+		equal(t, "events", ids(again), want)
+		equal(t, "skipped", again.View().SkippedCount(), 0)
+	}
+}
+
+// A base that gives what it has acknowledged a moment later does not make it disappear.
+func TestWrapLateEvents(t *testing.T) {
+	for _, rename := range []bool{false, true} {
+		base := &shaky{rename: rename}
+		s := wrap(t, base, adk.Options{})
+		sess := create(t, s, "s", nil)
+		for i := range 3 {
+			no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+		}
+		first := ids(get(t, s, "s"))
+		for i := range 2 {
+			no(t, s.AppendEvent(t.Context(), sess, timed(3+i, fmt.Sprint("e", 3+i), "agent")))
+		}
+		for lag := 2; lag >= 0; lag-- {
+			base.lag = lag
+			got := ids(get(t, s, "s"))
+			equal(t, "events", len(got), 5)
+			equal(t, "those read before", got[:3], first)
+		}
+	}
 }
 
 // listing lists a session that is gone.
