@@ -60,12 +60,12 @@ func (f folded) extend(items []item) (next folded, ok bool) {
 }
 
 // with returns the fold of the items and further ones, of a session whose view without records
-// is empty.
-func (f folded) with(items []item, empty fold.View) folded {
+// is empty, and how many of its records are known to be the same.
+func (f folded) with(items []item, empty fold.View) (next folded, same int) {
 	if next, ok := f.clipped().extend(items); ok {
-		return next
+		return next, len(f.records)
 	}
-	return foldWhole(empty, slices.Concat(f.items, items))
+	return foldWhole(empty, slices.Concat(f.items, items)), 0
 }
 
 // clipped returns the same fold with no room in its lists.
@@ -190,13 +190,13 @@ func appliedOf(empty fold.View, items []item) (applied []*carrier) {
 }
 
 // continues reports whether a fold has the records of another one of the same session, with
-// the same seqs, and then its own.
-func (f folded) continues(g folded) bool {
+// the same seqs, and then its own. The first n are known to be the same.
+func (f folded) continues(g folded, n int) bool {
 	if len(g.records) > len(f.records) {
 		return false
 	}
-	for i, r := range g.records {
-		s := f.records[i]
+	for i := n; i < len(g.records); i++ {
+		r, s := g.records[i], f.records[i]
 		if r.ID() != s.ID() || (r.Patch == nil) != (s.Patch == nil) ||
 			r.Patch != nil && r.Patch != s.Patch && r.Patch.String() != s.Patch.String() {
 			return false

@@ -135,29 +135,45 @@ func (l *line) adopt(from session.Session, lossy func(id string, err error)) (re
 	if l.initial == nil {
 		l.initial = initialState(from.State(), items)
 	}
-	late, renamed := missing(appended, items)
+	var late []item
+	if !ok {
+		late, renamed = missing(appended, items)
+	}
 	if !confirmed {
 		late = nil // it may be another session
 	}
 	before := l.own
-	l.read = l.readFold().with(items, l.empty())
-	l.own = l.read
-	if len(late) > 0 {
-		l.own = l.read.with(late, l.empty())
+	var same int
+	l.read, same = l.readFold().with(items, l.empty())
+	if l.withLate(late) && l.own.continues(before, same) {
+		return renamed
 	}
-	if !l.own.continues(before) {
-		l.epochAfter(before)
-	}
+	l.epochAfter(before)
 	return renamed
+}
+
+// withLate makes own of what was read and the items that are late. It reports whether what
+// was read is folded as before.
+func (l *line) withLate(late []item) bool {
+	l.own = l.read
+	if len(late) == 0 {
+		return true
+	}
+	var same int
+	l.own, same = l.read.with(late, l.empty())
+	return same > 0
 }
 
 // missing returns those of the items that were appended that a base has not given among
 // others, which may be late. renamed says that some are there under other ids.
 func missing(appended, given []item) (late []item, renamed bool) {
+	ids := make(map[string]bool, len(given))
+	for _, it := range given {
+		ids[it.id] = true
+	}
 	for _, it := range appended {
-		is := func(other item) bool { return it.id == other.id }
 		switch {
-		case slices.ContainsFunc(given, is):
+		case ids[it.id]:
 		case slices.ContainsFunc(given, it.resembles):
 			renamed = true
 		default:
@@ -175,7 +191,8 @@ func (it item) resembles(other item) bool {
 		return a.Author() == b.Author() && a.InvocationID() == b.InvocationID() && a.Branch() == b.Branch() &&
 			a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
 	case it.carrier != nil && other.carrier != nil:
-		return it.carrier.patches[0].patch.ID() == other.carrier.patches[0].patch.ID()
+		a, b := it.carrier.patches, other.carrier.patches
+		return len(a) > 0 && len(b) > 0 && a[0].patch.ID() == b[0].patch.ID()
 	}
 	return false
 }
@@ -204,10 +221,7 @@ func (l *line) epochAfter(former folded) {
 	l.ids, l.indexed = nil, 0
 	late := l.own.items[len(l.read.items):]
 	l.read = foldWhole(l.empty(), l.read.items)
-	l.own = l.read
-	if len(late) > 0 {
-		l.own = l.read.with(late, l.empty())
-	}
+	l.withLate(late)
 }
 
 // append takes items that were appended to the base.
@@ -219,7 +233,7 @@ func (l *line) append(items ...item) {
 	}
 	before := l.own
 	l.own = foldWhole(l.empty(), slices.Concat(before.items, items))
-	if !l.own.continues(before) {
+	if !l.own.continues(before, 0) {
 		l.epochAfter(before)
 	}
 }

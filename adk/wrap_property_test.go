@@ -224,10 +224,30 @@ func (w *world) patch(t *rapid.T) {
 	i := w.one(t)
 	h := w.handles[i]
 	p := fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "patch")
+	saw := idsOf(h.View().Events())
 	w.patching(t, i, func() error {
 		_, err := w.wraps[i].ApplyPatch(context.Background(), h, p)
+		if err == nil {
+			w.meant(t, p, saw, idsOf(h.View().Events()))
+		}
 		return err
 	})
+}
+
+// meant checks that a patch took out what its author saw at its indices, and nothing else.
+func (w *world) meant(t *rapid.T, p *patch.PatchEvent, saw, now []string) {
+	start, end := 0, 0
+	switch p.Type() {
+	case patch.Splice, patch.Summarise:
+		start, end = p.Start(), p.Start()+p.Count()
+	case patch.TruncateBefore:
+		end = slices.Index(saw, p.EventID())
+	}
+	for i, id := range saw {
+		if goes := start <= i && i < end; slices.Contains(now, id) == goes {
+			t.Fatalf("%v on %q gave %q", p, saw, now)
+		}
+	}
 }
 
 func (w *world) revert(t *rapid.T) {

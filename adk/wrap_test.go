@@ -295,6 +295,28 @@ func TestWrapDeletedSessions(t *testing.T) {
 	})
 }
 
+// That a session was created again is seen by what it lacks.
+func TestWrapRecreatedUnseen(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		sess := create(t, s, "s", map[string]any{"k": "old"})
+		no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+		get(t, s, "s")
+		no(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		raw := create(t, base, "s", map[string]any{"k": "new"})
+		no(t, base.AppendEvent(t.Context(), raw, timed(2, "other", "user")))
+		now := get(t, s, "s")
+		equal(t, "events", ids(now), []string{"other"})
+		equal(t, "state", stateOf(now), map[string]any{"k": "new"})
+		fails(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")), store.ErrNotFound)
+		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+		fails(t, err, store.ErrNotFound)
+		_, err = s.Preview(t.Context(), sess, patch.NewSplice(0, 1))
+		fails(t, err, store.ErrNotFound)
+		no(t, s.AppendEvent(t.Context(), now, timed(3, "e3", "user")))
+		equal(t, "events", ids(now), []string{"other", "e3"})
+	})
+}
+
 // A base that fails: what it says reaches the caller, who can try again.
 func TestWrapFailingBase(t *testing.T) {
 	base := &shaky{strict: true}
@@ -710,6 +732,107 @@ func TestWrapNewerVersion(t *testing.T) {
 			t.Errorf("%d warnings:\n%s", n, &logged)
 		}
 	}
+}
+
+// A patch means the events that its author saw, also where the base has since given them in
+// another order; and it is refused if others have patched meanwhile.
+func TestWrapPatchesOfAnotherOrder(t *testing.T) {
+	base := session.InMemoryService() // which does not tell of what others append
+	s := wrap(t, base, adk.Options{})
+	begin := func(name string) (one, other session.Session) {
+		one, other = create(t, s, name, nil), get(t, s, name)
+		no(t, s.AppendEvent(t.Context(), one, timed(1, "e1", "user")))
+		no(t, base.AppendEvent(t.Context(), get(t, base, name), timed(0, "bare", "user")))
+		no(t, s.AppendEvent(t.Context(), one, timed(2, "e2", "user")))
+		no(t, s.AppendEvent(t.Context(), one, timed(3, "e3", "user")))
+		equal(t, "events", ids(one), []string{"e1", "e2", "e3"})
+		equal(t, "as they are", ids(get(t, s, name)), []string{"e1", "bare", "e2", "e3"})
+		return one, get(t, s, name)
+	}
+	one, _ := begin("moved")
+	_, err := s.ApplyPatch(t.Context(), one, patch.NewSplice(2, 1)) // e3
+	no(t, err)
+	equal(t, "events", ids(one), []string{"e1", "bare", "e2"})
+
+	one, _ = begin("rewound")
+	_, err = s.Rewind(t.Context(), one, "inv-e2")
+	no(t, err)
+	equal(t, "events", ids(one), []string{"e1", "bare"})
+
+	one, other := begin("overtaken")
+	done, err := s.ApplyPatch(t.Context(), other, patch.NewSplice(0, 1)) // e1
+	no(t, err)
+	_, err = s.ApplyPatch(t.Context(), one, patch.NewSplice(2, 1))
+	fails(t, err, store.ErrConflict)
+	_, err = s.Rewind(t.Context(), one, "inv-e2")
+	fails(t, err, store.ErrConflict)
+	_, err = s.Revert(t.Context(), one, done.Records[0].ID())
+	fails(t, err, store.ErrConflict)
+	equal(t, "events", ids(get(t, s, "overtaken")), []string{"bare", "e2", "e3"})
+
+	// In one order, too.
+	one = get(t, s, "overtaken")
+	_, err = s.ApplyPatch(t.Context(), other, patch.NewPin("e2"))
+	no(t, err)
+	_, err = s.Revert(t.Context(), one, done.Records[0].ID())
+	fails(t, err, store.ErrConflict)
+	_, err = s.Rewind(t.Context(), one, "inv-e2")
+	fails(t, err, store.ErrConflict)
+	_, err = s.ApplyPatch(t.Context(), one, patch.NewSplice(2, 1))
+	fails(t, err, store.ErrConflict)
+}
+
+// Of two patches of the same events one is skipped, and its author hears of it if that is
+// seen.
+func TestWrapOvertaken(t *testing.T) {
+	lost := 0
+	for range 20 {
+		base := &shaky{}
+		s, other := wrap(t, base, adk.Options{Logger: quiet()}), wrap(t, base, adk.Options{Logger: quiet()})
+		sess := create(t, s, "s", nil)
+		no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+		by := func(id string) *patch.PatchEvent {
+			e, err := adk.NewEvent(timed(2, id, "user"))
+			no(t, err)
+			return patch.NewSplice(0, 1, e)
+		}
+		base.fails = []failing{not, afterward}
+		base.meanwhile = func() {
+			_, err := other.ApplyPatch(t.Context(), get(t, other, "s"), by("theirs"))
+			no(t, err)
+		}
+		_, err := s.ApplyPatch(t.Context(), sess, by("ours"))
+		want := "ours"
+		if err != nil {
+			fails(t, err, store.ErrConflict)
+			want = "theirs"
+			lost++
+		}
+		for _, s := range []session.Service{s, other, wrap(t, base, adk.Options{Logger: quiet()})} {
+			equal(t, "events", ids(get(t, s, "s")), []string{want})
+		}
+	}
+	if lost == 0 || lost == 20 {
+		t.Errorf("%d of 20 were overtaken", lost)
+	}
+}
+
+// A carrier may have nothing in it.
+func TestWrapEmptyCarrier(t *testing.T) {
+	base := &shaky{rename: true}
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	for i := range 3 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	e := &session.Event{ID: "c", Timestamp: timed(3, "", "").Timestamp}
+	e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
+	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), e))
+	sess = get(t, s, "s")
+	_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+	no(t, err)
+	equal(t, "events", len(ids(get(t, s, "s"))), 2)
+	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
 }
 
 // Sessions that nobody uses are forgotten, and their locks with them.

@@ -30,9 +30,7 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 		return store.Committed{}, reserved()
 	}
 	r := patch.Complete(patch.Record{Event: e}, uuid.NewString, time.Now())
-	out := copyEvent(from)
-	out.ID, out.Timestamp = r.Event.ID(), r.Event.Timestamp()
-	if carrierOf(out) != nil {
+	if carrierOf(from) != nil {
 		return store.Committed{}, &patch.FieldError{Field: "customMetadata/" + carrierKey, Problem: "this key is patchlog's own; take another"}
 	}
 	committed := store.Committed{Records: []patch.Record{r}}
@@ -47,6 +45,8 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 				}
 				return nil, item{}, nil
 			}
+			out := copyEvent(from) // the base's own, even if it refuses it
+			out.ID, out.Timestamp = r.Event.ID(), r.Event.Timestamp()
 			return out, item{id: r.ID(), eventID: r.ID(), event: r.Event}, nil
 		})
 		if at := l.seqOf(r.ID()); err == nil && at != 0 {
