@@ -124,6 +124,26 @@ func TestWrapFailingBase(t *testing.T) {
 	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
 }
 
+// What a session began with is not what one of its name began with before.
+func TestWrapCreatedAnew(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		del := &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}
+		old := create(t, s, "s", map[string]any{"k": "1"})
+		no(t, base.Delete(t.Context(), del))
+		now := create(t, s, "s", map[string]any{"k": "2"})
+		equal(t, "state", stateOf(now), map[string]any{"k": "2"})
+		fails(t, s.AppendEvent(t.Context(), old, timed(1, "e1", "user")), store.ErrNotFound)
+		no(t, s.Delete(t.Context(), del))
+		create(t, base, "s", map[string]any{"k": "3"})
+		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "3"})
+		fails(t, s.AppendEvent(t.Context(), now, timed(1, "e1", "user")), store.ErrNotFound)
+		// What another service has seen of that is not known.
+		others := get(t, wrap(t, base, adk.Options{}), "s")
+		no(t, s.AppendEvent(t.Context(), others, timed(1, "e1", "user")))
+		equal(t, "events", ids(get(t, s, "s")), []string{"e1"})
+	})
+}
+
 // listing lists a session that is gone.
 type listing struct{ session.Service }
 

@@ -9,8 +9,7 @@ import (
 
 // item is an entry of a base's list: an event, or a carrier of patches.
 type item struct {
-	id      string       // made different from those before it
-	eventID string       // in the base
+	id      string       // in the base, see [eventID]
 	event   *patch.Event // nil: a carrier
 	carrier *carrier
 }

@@ -52,7 +52,6 @@ type known struct {
 	own     folded // and what was appended since
 	former  folded // own in the epoch before
 
-	seen    counted           // the ids of what was read
 	ids     map[string]uint64 // of own's records, and the events in them, as far as indexed
 	indexed int
 	warned  map[string]bool // of carriers that do not apply, by id
@@ -96,7 +95,7 @@ func sameSession(seen, now string) bool {
 
 // begin starts another incarnation.
 func (l *line) begin() {
-	l.known = known{incarnation: l.incarnation + 1, epoch: uuid.NewString(), seen: counted{}, warned: map[string]bool{}}
+	l.known = known{incarnation: l.incarnation + 1, epoch: uuid.NewString(), warned: map[string]bool{}}
 }
 
 // empty is the view of the session without records.
@@ -109,17 +108,15 @@ func (l *line) adopt(from session.Session, lossy func(id string, err error)) (re
 		l.begin()
 	}
 	appended, confirmed := l.own.items[len(l.read.items):], len(l.read.items) > 0
-	added, ok := news(from.Events(), l.read.items, l.seen)
+	added, ok := news(from.Events(), l.read.items)
 	if ok && len(appended) > 0 && !begins(added, appended) {
 		ok = false // what was appended since is somewhere else
 	}
 	if !ok {
-		l.seen = counted{}
-		list := listOf(from.Events(), l.seen)
+		list, _ := news(from.Events(), nil)
 		if !holds(list, l.read.items) { // a base only adds
-			seen := l.seen
 			l.begin()
-			l.seen, appended = seen, nil
+			appended = nil
 		}
 		added = l.reread(inOrder(list, l.own.items))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 func TestWrapRefuses(t *testing.T) {
@@ -263,4 +264,32 @@ func TestWrapRecordsOneSummary(t *testing.T) {
 		_, said := all.At(all.Len() - 1).CustomMetadata["_adk_compaction"]
 		equal(t, "there is a record", said, n == 0)
 	}
+}
+
+// Patches of one group are of one call.
+func TestWrapGroups(t *testing.T) {
+	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
+		sess := create(t, s, "s", nil)
+		for i := range 3 {
+			no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+		}
+		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithGroup("g"))
+		no(t, err)
+		_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithGroup("g"))
+		fails(t, err, patch.ErrInvalid)
+		done, err := s.Rewind(t.Context(), sess, "inv-e1")
+		no(t, err)
+		equal(t, "events", ids(get(t, s, "s")), []string{})
+		_, err = s.Revert(t.Context(), sess, done.Records[0].ID())
+		no(t, err)
+		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2"})
+		_, err = s.ApplyPatch(t.Context(), sess, nil)
+		fails(t, err, patch.ErrInvalid)
+		_, err = s.Rewind(t.Context(), sess, "")
+		fails(t, err, patch.ErrInvalid)
+		_, err = s.Rewind(t.Context(), sess, "nobody's")
+		fails(t, err, store.ErrEventNotFound)
+		_, err = s.Revert(t.Context(), sess, "nobody's")
+		fails(t, err, patch.ErrInvalid)
+	})
 }

@@ -47,7 +47,7 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 			}
 			out := copyEvent(from) // the base's own, even if it refuses it
 			out.ID, out.Timestamp = r.Event.ID(), r.Event.Timestamp()
-			return out, item{id: r.ID(), eventID: r.ID(), event: r.Event}, nil
+			return out, item{id: r.ID(), event: r.Event}, nil
 		})
 		if at := l.seqOf(r.ID()); err == nil && at != 0 {
 			committed.Records[0] = l.own.records[at-1]
@@ -252,5 +252,5 @@ func (l *line) carrying(ctx context.Context, id string, d drafted) (*session.Eve
 	if size := len(e.CustomMetadata[carrierKey].(string)); size > store.DefaultMaxRecordBytes {
 		return nil, item{}, fmt.Errorf("%w: patch %q takes %d bytes; the limit is %d", store.ErrTooLarge, d.patches[0].ID(), size, store.DefaultMaxRecordBytes)
 	}
-	return e, item{id: id, eventID: id, carrier: carrierOf(e)}, nil
+	return e, item{id: id, carrier: carrierOf(e)}, nil
 }
