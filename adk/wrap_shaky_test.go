@@ -47,6 +47,7 @@ const (
 var errShaky = errors.New("the service fails")
 
 type shakySession struct {
+	broken   bool // by a panic
 	id, user string
 	events   []*session.Event
 	state    map[string]any
@@ -181,8 +182,9 @@ func (s *shaky) AppendEvent(_ context.Context, of session.Session, e *session.Ev
 	stored := s.sessions[read.id]
 	switch {
 	case how == panics:
+		read.broken = true
 		panic(errShaky)
-	case s.down, stored == nil, how == before:
+	case s.down, stored == nil, how == before, read.broken:
 		return errShaky
 	case s.strict && stored.updated.After(read.updated):
 		return fmt.Errorf("stale: %w", errShaky)
