@@ -75,7 +75,7 @@ func (b *based) withKnown(ctx context.Context, key store.Key, do func(*line) err
 	return b.with(ctx, key, func(l *line) error {
 		if l.base == nil {
 			if _, err := b.read(ctx, l); err != nil {
-				return b.missing(ctx, key, err)
+				return b.missing(ctx, l, err)
 			}
 		}
 		return do(l)
@@ -86,7 +86,7 @@ func (b *based) withKnown(ctx context.Context, key store.Key, do func(*line) err
 func (b *based) withNewest(ctx context.Context, key store.Key, do func(*line) error) error {
 	return b.with(ctx, key, func(l *line) error {
 		if _, err := b.read(ctx, l); err != nil {
-			return b.missing(ctx, key, err)
+			return b.missing(ctx, l, err)
 		}
 		return do(l)
 	})
@@ -218,13 +218,14 @@ func (b *based) exists(ctx context.Context, key store.Key) bool {
 
 // missing says of an error about a session whether it is that there is none. Services have
 // no error in common for that.
-func (b *based) missing(ctx context.Context, key store.Key, err error) error {
-	for info, listErr := range b.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
-		if listErr != nil || info.Key == key {
+func (b *based) missing(ctx context.Context, l *line, err error) error {
+	for info, listErr := range b.List(ctx, store.ListOptions{App: l.key.App, User: l.key.User}) {
+		if listErr != nil || info.Key == l.key {
 			return err
 		}
 	}
-	return fmt.Errorf("session %s: %w: %w", key, store.ErrNotFound, err)
+	l.begin()
+	return fmt.Errorf("session %s: %w: %w", l.key, store.ErrNotFound, err)
 }
 
 // Delete deletes the session in the base.

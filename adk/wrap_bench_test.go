@@ -27,6 +27,7 @@ func BenchmarkWrap(b *testing.B) {
 					}
 				}
 				fill(b, s, n)
+				got(b, s) // which reads what was appended
 				return s
 			}
 			name := func(op string) string { return fmt.Sprintf("%s/events=%d/%s", op, n, kind) }

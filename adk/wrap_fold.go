@@ -9,8 +9,7 @@ import (
 
 // item is an entry of a base's list: an event, or a carrier of patches.
 type item struct {
-	id      string       // made different from those before it
-	eventID string       // in the base
+	id      string       // in the base, see [eventID]
 	event   *patch.Event // nil: a carrier
 	carrier *carrier
 }
@@ -57,6 +56,15 @@ func (f folded) extend(items []item) (next folded, ok bool) {
 		items = items[1:]
 	}
 	return next, true
+}
+
+// with returns the fold of the items and further ones, of a session whose view without records
+// is empty, and how many of its records are known to be the same.
+func (f folded) with(items []item, empty fold.View) (next folded, same int) {
+	if next, ok := f.clipped().extend(items); ok {
+		return next, len(f.records)
+	}
+	return foldWhole(empty, slices.Concat(f.items, items)), 0
 }
 
 // clipped returns the same fold with no room in its lists.
@@ -180,14 +188,14 @@ func appliedOf(empty fold.View, items []item) (applied []*carrier) {
 	return applied
 }
 
-// continues reports whether a fold has the records of another one, with the same seqs, and
-// then its own.
-func (f folded) continues(g folded) bool {
+// continues reports whether a fold has the records of another one of the same session, with
+// the same seqs, and then its own. The first n are known to be the same.
+func (f folded) continues(g folded, n int) bool {
 	if len(g.records) > len(f.records) {
 		return false
 	}
-	for i, r := range g.records {
-		s := f.records[i]
+	for i := n; i < len(g.records); i++ {
+		r, s := g.records[i], f.records[i]
 		if r.ID() != s.ID() || (r.Patch == nil) != (s.Patch == nil) ||
 			r.Patch != nil && r.Patch != s.Patch && r.Patch.String() != s.Patch.String() {
 			return false

@@ -52,7 +52,6 @@ type known struct {
 	own     folded // and what was appended since
 	former  folded // own in the epoch before
 
-	seen    counted           // the ids of what was read
 	ids     map[string]uint64 // of own's records, and the events in them, as far as indexed
 	indexed int
 	warned  map[string]bool // of carriers that do not apply, by id
@@ -96,7 +95,7 @@ func sameSession(seen, now string) bool {
 
 // begin starts another incarnation.
 func (l *line) begin() {
-	l.known = known{incarnation: l.incarnation + 1, epoch: uuid.NewString(), seen: counted{}, warned: map[string]bool{}}
+	l.known = known{incarnation: l.incarnation + 1, epoch: uuid.NewString(), warned: map[string]bool{}}
 }
 
 // empty is the view of the session without records.
@@ -108,20 +107,17 @@ func (l *line) adopt(from session.Session, lossy func(id string, err error)) (re
 	if l.incarnation == 0 {
 		l.begin()
 	}
-	added, ok := news(from.Events(), l.read.items, l.seen)
-	if ok && len(l.own.items) > len(l.read.items) && !begins(added, l.own.items[len(l.read.items):]) {
+	appended, confirmed := l.own.items[len(l.read.items):], len(l.read.items) > 0
+	added, ok := news(from.Events(), l.read.items)
+	if ok && len(appended) > 0 && !begins(added, appended) {
 		ok = false // what was appended since is somewhere else
 	}
 	if !ok {
-		l.seen = counted{}
-		list := listOf(from.Events(), l.seen)
-		if !holds(list, l.read.items) || len(list) < len(l.own.items) { // a base only adds
+		list, _ := news(from.Events(), nil)
+		if !holds(list, l.read.items) { // a base only adds
 			l.begin()
-			for _, e := range list {
-				l.seen[e.eventID]++
-			}
+			appended = nil
 		}
-		renamed = !holds(list, l.own.items)
 		added = l.reread(inOrder(list, l.own.items))
 	}
 	l.base, l.updated = from, from.LastUpdateTime()
@@ -136,13 +132,66 @@ func (l *line) adopt(from session.Session, lossy func(id string, err error)) (re
 	if l.initial == nil {
 		l.initial = initialState(from.State(), items)
 	}
-	next, ok := l.readFold().clipped().extend(items)
+	var late []item
 	if !ok {
-		next = foldWhole(l.empty(), slices.Concat(l.read.items, items))
+		late, renamed = missing(appended, items)
 	}
-	l.read = l.inEpoch(next)
-	l.own = l.read
+	if !confirmed {
+		late = nil // it may be another session
+	}
+	before := l.own
+	var same int
+	l.read, same = l.readFold().with(items, l.empty())
+	if l.withLate(late) && l.own.continues(before, same) {
+		return renamed
+	}
+	l.epochAfter(before)
 	return renamed
+}
+
+// withLate makes own of what was read and the items that are late. It reports whether what
+// was read is folded as before.
+func (l *line) withLate(late []item) bool {
+	l.own = l.read
+	if len(late) == 0 {
+		return true
+	}
+	var same int
+	l.own, same = l.read.with(late, l.empty())
+	return same > 0
+}
+
+// missing returns those of the items that were appended that a base has not given among
+// others, which may be late. renamed says that some are there under other ids.
+func missing(appended, given []item) (late []item, renamed bool) {
+	ids := make(map[string]bool, len(given))
+	for _, it := range given {
+		ids[it.id] = true
+	}
+	for _, it := range appended {
+		switch {
+		case ids[it.id]:
+		case slices.ContainsFunc(given, it.resembles):
+			renamed = true
+		default:
+			late = append(late, it)
+		}
+	}
+	return late, renamed
+}
+
+// resembles reports whether two items may be one, of which a base has changed the id.
+func (it item) resembles(other item) bool {
+	switch {
+	case it.event != nil && other.event != nil:
+		a, b := it.event, other.event
+		return a.Author() == b.Author() && a.InvocationID() == b.InvocationID() && a.Branch() == b.Branch() &&
+			a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
+	case it.carrier != nil && other.carrier != nil:
+		a, b := it.carrier.patches, other.carrier.patches
+		return len(a) > 0 && len(b) > 0 && a[0].patch.ID() == b[0].patch.ID()
+	}
+	return false
 }
 
 // reread returns what a list has beyond what was read before, with which it may begin; if
@@ -163,24 +212,27 @@ func (l *line) readFold() folded {
 	return l.read
 }
 
-// inEpoch returns a fold that takes the place of the line's own: in another epoch, if its
-// records are not the same and further ones.
-func (l *line) inEpoch(next folded) folded {
-	if next.continues(l.own) && next.view.Creation() == l.creation() {
-		return next
-	}
-	l.former, l.epoch = l.own, uuid.NewString()
+// epochAfter begins another epoch: what is known gives records other seqs than a fold before.
+func (l *line) epochAfter(former folded) {
+	l.former, l.epoch = former, uuid.NewString()
 	l.ids, l.indexed = nil, 0
-	return foldWhole(l.empty(), next.items)
+	late := l.own.items[len(l.read.items):]
+	l.read = foldWhole(l.empty(), l.read.items)
+	l.withLate(late)
 }
 
 // append takes items that were appended to the base.
 func (l *line) append(items ...item) {
 	next, ok := l.own.extend(items)
-	if !ok {
-		next = l.inEpoch(foldWhole(l.empty(), slices.Concat(l.own.items, items)))
+	if ok {
+		l.own = next
+		return
 	}
-	l.own = next
+	before := l.own
+	l.own = foldWhole(l.empty(), slices.Concat(before.items, items))
+	if !l.own.continues(before, 0) {
+		l.epochAfter(before)
+	}
 }
 
 // seqOf returns the seq of the record that takes an id, or 0.

@@ -15,22 +15,8 @@ import (
 
 // listed is an event of a base.
 type listed struct {
-	id      string // of the item
-	eventID string
-	event   *session.Event
-}
-
-// counted counts ids of events, so that items have ids that differ.
-type counted map[string]int
-
-// list lists an event. Where its id has been there before, the item has another.
-func (c counted) list(e *session.Event) listed {
-	id := eventID(e)
-	l := listed{id: id, eventID: id, event: e}
-	if c[id]++; c[id] > 1 {
-		l.id = fmt.Sprintf("%s\x00%d", id, c[id])
-	}
-	return l
+	id    string // of the item
+	event *session.Event
 }
 
 // eventID returns an event's id. Ids say where a patch applies: an event with none, or with
@@ -47,32 +33,21 @@ func eventID(e *session.Event) string {
 }
 
 // news returns what a base's events have beyond the items that they begin with; ok is false
-// if they do not. seen counts the items' ids, and then those of the news.
-func news(events session.Events, items []item, seen counted) (list []listed, ok bool) {
+// if they do not.
+func news(events session.Events, items []item) (list []listed, ok bool) {
 	i := 0
 	for e := range events.All() {
 		switch {
 		case e == nil:
 		case i == len(items):
-			list = append(list, seen.list(e))
-		case items[i].eventID == e.ID || items[i].eventID == eventID(e):
+			list = append(list, listed{eventID(e), e})
+		case items[i].id == e.ID || items[i].id == eventID(e):
 			i++
 		default:
 			return nil, false
 		}
 	}
 	return list, i == len(items)
-}
-
-// listOf lists all of a base's events.
-func listOf(events session.Events, seen counted) []listed {
-	list := make([]listed, 0, events.Len())
-	for e := range events.All() {
-		if e != nil {
-			list = append(list, seen.list(e))
-		}
-	}
-	return list
 }
 
 // begins reports whether a list begins with the items.
@@ -129,16 +104,16 @@ func inOrder(list []listed, items []item) []listed {
 // itemOf reads an event of a base. lossy, if not nil, says what of it the log cannot carry.
 func itemOf(l listed) (it item, lossy error) {
 	if c := carrierOf(l.event); c != nil {
-		c.id = l.eventID
-		return item{id: l.id, eventID: l.eventID, carrier: c}, nil
+		c.id = l.id
+		return item{id: l.id, carrier: c}, nil
 	}
 	named := *l.event
-	named.ID = l.eventID
+	named.ID = l.id
 	e, err := NewEvent(&named)
 	if err != nil {
 		e = nearest(&named)
 	}
-	return item{id: l.id, eventID: l.eventID, event: e}, err
+	return item{id: l.id, event: e}, err
 }
 
 // nearest makes an event of the log from one that JSON cannot carry: what it cannot is there

@@ -29,6 +29,7 @@ type shaky struct {
 	sessions  map[string]*shakySession
 	fails     []failing // the next appends
 	meanwhile func()    // called once, before the next append
+	lag       int       // so many of the newest events are not there yet
 	down      bool
 	appends   int
 }
@@ -46,6 +47,7 @@ const (
 var errShaky = errors.New("the service fails")
 
 type shakySession struct {
+	broken   bool // by a panic
 	id, user string
 	events   []*session.Event
 	state    map[string]any
@@ -109,7 +111,7 @@ func (s *shaky) Create(_ context.Context, r *session.CreateRequest) (*session.Cr
 
 // read gives a session as it is.
 func (s *shaky) read(of *shakySession) *shakySession {
-	events := slices.Clone(of.events)
+	events := slices.Clone(of.events[:max(0, len(of.events)-s.lag)])
 	if s.timed {
 		s.chance.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 		slices.SortStableFunc(events, func(a, b *session.Event) int { return a.Timestamp.Compare(b.Timestamp) })
@@ -180,8 +182,9 @@ func (s *shaky) AppendEvent(_ context.Context, of session.Session, e *session.Ev
 	stored := s.sessions[read.id]
 	switch {
 	case how == panics:
+		read.broken = true
 		panic(errShaky)
-	case s.down, stored == nil, how == before:
+	case s.down, stored == nil, how == before, read.broken:
 		return errShaky
 	case s.strict && stored.updated.After(read.updated):
 		return fmt.Errorf("stale: %w", errShaky)

@@ -30,9 +30,7 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 		return store.Committed{}, reserved()
 	}
 	r := patch.Complete(patch.Record{Event: e}, uuid.NewString, time.Now())
-	out := copyEvent(from)
-	out.ID, out.Timestamp = r.Event.ID(), r.Event.Timestamp()
-	if carrierOf(out) != nil {
+	if carrierOf(from) != nil {
 		return store.Committed{}, &patch.FieldError{Field: "customMetadata/" + carrierKey, Problem: "this key is patchlog's own; take another"}
 	}
 	committed := store.Committed{Records: []patch.Record{r}}
@@ -47,7 +45,9 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 				}
 				return nil, item{}, nil
 			}
-			return out, item{id: r.ID(), eventID: r.ID(), event: r.Event}, nil
+			out := copyEvent(from) // the base's own, even if it refuses it
+			out.ID, out.Timestamp = r.Event.ID(), r.Event.Timestamp()
+			return out, item{id: r.ID(), event: r.Event}, nil
 		})
 		if at := l.seqOf(r.ID()); err == nil && at != 0 {
 			committed.Records[0] = l.own.records[at-1]
@@ -61,12 +61,8 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 // isRetry reports whether a record offers what is there. A base may have cut off the time's
 // end, and fields that it does not know.
 func isRetry(there, offered patch.Record) bool {
-	if there.Event == nil || there.ID() != offered.ID() {
-		return false
-	}
-	a, b := there.Event, offered.Event
-	return patch.Same(there, offered) || a.Author() == b.Author() && a.InvocationID() == b.InvocationID() && a.Branch() == b.Branch() &&
-		a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
+	return there.Event != nil && there.ID() == offered.ID() &&
+		(patch.Same(there, offered) || item{event: there.Event}.resembles(item{event: offered.Event}))
 }
 
 // is reports whether a creation is the session's.
@@ -110,7 +106,7 @@ func (b *based) write(ctx context.Context, l *line, plan func() (*session.Event,
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, err)
 		case !moved || tries == maxStale:
 			return err
-		case l.resembles(events, e): // the base may have given it an id of its own
+		case slices.ContainsFunc(l.own.items[min(events, len(l.own.items)):], it.resembles): // the base may have given it an id of its own
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, err)
 		}
 	}
@@ -124,7 +120,7 @@ func (b *based) settle(ctx context.Context, l *line) error {
 		defer cancel()
 	}
 	if _, err := b.read(ctx, l); err != nil {
-		return b.missing(ctx, l.key, err)
+		return b.missing(ctx, l, err)
 	}
 	return nil
 }
@@ -133,17 +129,6 @@ func (b *based) settle(ctx context.Context, l *line) error {
 func (l *line) has(id string) bool {
 	for i := len(l.own.items) - 1; i >= 0; i-- {
 		if l.own.items[i].id == id {
-			return true
-		}
-	}
-	return false
-}
-
-// resembles reports whether one of the items from the n-th on may be the event.
-func (l *line) resembles(n int, e *session.Event) bool {
-	for _, it := range l.own.items[min(n, len(l.own.items)):] {
-		if it.event != nil && it.event.Author() == e.Author && it.event.InvocationID() == e.InvocationID &&
-			it.event.Timestamp().Truncate(time.Microsecond).Equal(e.Timestamp.Truncate(time.Microsecond)) {
 			return true
 		}
 	}
@@ -267,5 +252,5 @@ func (l *line) carrying(ctx context.Context, id string, d drafted) (*session.Eve
 	if size := len(e.CustomMetadata[carrierKey].(string)); size > store.DefaultMaxRecordBytes {
 		return nil, item{}, fmt.Errorf("%w: patch %q takes %d bytes; the limit is %d", store.ErrTooLarge, d.patches[0].ID(), size, store.DefaultMaxRecordBytes)
 	}
-	return e, item{id: id, eventID: id, carrier: carrierOf(e)}, nil
+	return e, item{id: id, carrier: carrierOf(e)}, nil
 }
