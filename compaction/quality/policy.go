@@ -38,7 +38,7 @@ func None() Policy {
 // Truncate keeps the newest events that take so many tokens, before each turn, and the first
 // one, which is the task.
 func Truncate(tokens int) Policy {
-	return Policy{fmt.Sprintf("the newest %d tokens", tokens), func(l *log, _ *Figures) (step, error) {
+	return Policy{fmt.Sprintf("truncated to %d", tokens), func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at moment, _ string) error {
 			v := l.view()
 			first, left := v.Len(), tokens
@@ -46,7 +46,7 @@ func Truncate(tokens int) Policy {
 				first--
 				left -= v.At(first).EstimatedTokens()
 			}
-			start, count := legal(v, 1, first-1)
+			start, count := legal(v, patch.NewSplice(1, first-1))
 			if at != beforeTurn || count <= 0 {
 				return nil
 			}
@@ -56,17 +56,17 @@ func Truncate(tokens int) Policy {
 	}}
 }
 
-// legal returns the span, or the smallest one around it that splits no call from its
+// legal returns the span of a patch, or the smallest one around it that splits no call from its
 // response and takes no open one; none if that is the whole log.
-func legal(v fold.View, start, count int) (int, int) {
-	if count <= 0 {
+func legal(v fold.View, p *patch.PatchEvent) (start, count int) {
+	if p.Count() <= 0 {
 		return 0, 0
 	}
-	err := v.Check(patch.NewSplice(start, count), fold.CheckOptions{})
+	err := v.Check(p, fold.CheckOptions{})
 	var orphans *fold.OrphanError
 	switch {
 	case err == nil:
-		return start, count
+		return p.Start(), p.Count()
 	case errors.As(err, &orphans) && orphans.Suggested && orphans.Start+orphans.Count < v.Len():
 		return orphans.Start, orphans.Count
 	}
@@ -76,9 +76,9 @@ func legal(v fold.View, start, count int) (int, int) {
 // Clear replaces old results of tools before each turn, all but the last so many, when that
 // saves at least so many tokens.
 func Clear(last, least int) Policy {
-	name := "clearing each call"
+	name := "cleared each call"
 	if least > 0 {
-		name = fmt.Sprintf("clearing by %d tokens", least)
+		name = fmt.Sprintf("cleared by %d", least)
 	}
 	return Policy{name, func(l *log, _ *Figures) (step, error) {
 		return func(ctx context.Context, at moment, _ string) error {
@@ -105,8 +105,8 @@ func Clear(last, least int) Policy {
 
 // Roll keeps one summary, of all but the last events, and makes it anew of itself and what
 // came since when the visible log takes so many tokens: what agents do that have no tiers.
-func Roll(tokens, last int, s compaction.Summarizer) Policy {
-	return Policy{fmt.Sprintf("one rolling summary, %d tokens", tokens), func(l *log, f *Figures) (step, error) {
+func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
+	return Policy{name, func(l *log, f *Figures) (step, error) {
 		s := counted{s, f}
 		return func(ctx context.Context, at moment, _ string) error {
 			v := l.view()
@@ -117,7 +117,14 @@ func Roll(tokens, last int, s compaction.Summarizer) Policy {
 			if at != beforeTurn || size < tokens {
 				return nil
 			}
-			start, count := legal(v, 0, v.Len()-last)
+			summary := func(id, text string) (*patch.Event, error) {
+				return patch.NewEvent(patch.Fields{ID: id, Author: "user", Content: patch.Text("user", text)})
+			}
+			e, err := summary("", "-")
+			if err != nil {
+				return err
+			}
+			start, count := legal(v, patch.NewSummarise(0, v.Len()-last, e))
 			if count <= 1 {
 				return nil
 			}
@@ -130,8 +137,7 @@ func Roll(tokens, last int, s compaction.Summarizer) Policy {
 			if err != nil || resp.Text == "" {
 				return err
 			}
-			e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("summary-", v.Seq()), Author: "user", Content: patch.Text("user", resp.Text)})
-			if err != nil {
+			if e, err = summary(fmt.Sprint("summary-", v.Seq()), resp.Text); err != nil {
 				return err
 			}
 			_, err = l.ApplyOn(ctx, "", v, fold.CheckOptions{}, patch.NewSummarise(start, count, e))

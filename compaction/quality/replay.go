@@ -130,8 +130,13 @@ func (r Recording) Invocations() int {
 	return len(seen)
 }
 
-// Len returns the number of events.
-func (r Recording) Len() int { return len(r.events) }
+// Tokens returns how many tokens the events take, as estimated.
+func (r Recording) Tokens() (n int) {
+	for _, e := range r.events {
+		n += e.EstimatedTokens()
+	}
+	return n
+}
 
 // Replay plays a recorded session under a policy, event by event, and measures it. The
 // same session and policy give the same figures, unless the summarizer differs.
