@@ -12,7 +12,7 @@ help: ## list these targets
 # Where no server is found, tests are skipped, of which go test says nothing.
 INITDB := $(firstword $(shell command -v initdb 2>/dev/null) $(wildcard /usr/lib/postgresql/*/bin/initdb))
 PGBOUNCER := $(firstword $(shell command -v pgbouncer 2>/dev/null) $(wildcard /usr/sbin/pgbouncer))
-SKIPPED := @$(if $(INITDB),$(if $(PGBOUNCER),:,echo "SKIPPED: the tests of store/pg behind a pooler, since there is no PgBouncer (apt-get install pgbouncer)"),echo "SKIPPED: the tests of store/pg, since no PostgreSQL server is installed (apt-get install postgresql pgbouncer, or put initdb and postgres in PATH)")
+SKIPPED := @$(if $(INITDB),$(if $(PGBOUNCER),:,echo "SKIPPED: the tests of store/pg behind a pooler, since there is no PgBouncer (apt-get install pgbouncer)"),echo "SKIPPED: the tests on PostgreSQL, since no PostgreSQL server is installed (apt-get install postgresql pgbouncer, or put initdb and postgres in PATH)")
 
 test: ## run every module's tests; says which it skipped without PostgreSQL
 	@for m in $(MODULES); do (cd $$m && go test ./...) || exit 1; done

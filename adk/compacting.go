@@ -17,68 +17,61 @@ import (
 // nil one is off.
 type compacting struct {
 	store  storage
+	log    compactedLog
 	worker *compaction.Worker[store.Key]
 	runs   runs
 
-	inRun     *compaction.Compactor[store.Key] // nil: in the background alone
-	threshold int                              // of tokens
-	timeout   time.Duration
-	logger    *slog.Logger
+	configs    configs
+	background *compaction.Compactor[store.Key]
+	inRun      *compaction.Compactor[store.Key] // nil: in the background alone
+	timeout    time.Duration
+	logger     *slog.Logger
+	last       attempts
 }
 
 func newCompacting(s storage, t *telemetry, opts Options) (*compacting, error) {
-	c := &compacting{store: s, threshold: opts.Compaction.TokenThreshold, timeout: opts.CompactionTimeout, logger: opts.Logger}
+	c := &compacting{store: s, configs: opts.configs(), timeout: opts.CompactionTimeout, logger: opts.Logger}
 	if c.timeout == 0 {
 		c.timeout = DefaultCompactionTimeout
 	}
 	if c.logger == nil {
 		c.logger = slog.Default()
 	}
-	observe := func(ctx context.Context, a compaction.Attempt[store.Key]) {
-		t.compacted(ctx, a)
-		if opts.OnCompaction != nil {
-			opts.OnCompaction(a)
-		}
-	}
-	log := compactedLog{s, t}
-	pin := func(v fold.View) []string { return pins(v, opts.Compaction) }
-	background, err := compaction.New(log, opts.Compaction, compaction.Options[store.Key]{
-		Pin:     pin,
-		Running: c.runs.live,
+	c.log = compactedLog{s, t}
+	with := compaction.Options[store.Key]{
+		Pin:     c.pinned,
 		Claim:   c.claim,
 		Logger:  opts.Logger,
-		Observe: observe,
-	})
-	if err != nil {
+		Approve: approve(opts.BeforeSummary),
+		Observe: func(ctx context.Context, a compaction.Attempt[store.Key]) {
+			t.compacted(ctx, a)
+			c.last.keep(a)
+			c.adoptAfter(ctx, a)
+			if opts.OnCompaction != nil {
+				opts.OnCompaction(a)
+			}
+		},
+	}
+	var err error
+	if c.inRun, err = c.newInRun(c.log, with); err != nil {
 		return nil, err
 	}
-	if c.worker, err = compaction.NewWorker(background, opts.CompactionWorker); err != nil {
+	with.Running = c.runs.live
+	if c.background, err = c.configs.compactor(c.log, with); err != nil {
 		return nil, err
 	}
-	if c.threshold == 0 || c.timeout < 0 {
-		return c, nil
-	}
-	cfg := opts.Compaction
-	cfg.CompactionInterval = 0
-	// A summarizer that takes too long should have failed before the time is up, so that
-	// it is not asked again at once.
-	if most := c.timeout - c.timeout/10; cfg.Timeout == 0 || cfg.Timeout > most {
-		cfg.Timeout = min(most, compaction.DefaultTimeout)
-	}
-	c.inRun, err = compaction.New(log, cfg, compaction.Options[store.Key]{
-		Pin:     pin,
-		Claim:   c.claim,
-		Logger:  opts.Logger,
-		Observe: observe,
-	})
+	c.worker, err = compaction.NewWorker(c.background, opts.CompactionWorker)
 	return c, err
 }
+
+// pinned are the events that stay raw for ADK's sake.
+func (c *compacting) pinned(key store.Key, v fold.View) []string { return pins(v, c.configs.of(key)) }
 
 // appends says that an event is about to be appended. It comes before the event can be
 // seen, so that whoever compacts, here or in another process, knows that its invocation is
 // under way.
 func (c *compacting) appends(ctx context.Context, key store.Key, e *session.Event) {
-	if c == nil || e.InvocationID == "" {
+	if !c.on(key) || e.InvocationID == "" || carriesRecord(e) {
 		return
 	}
 	if before, due := c.runs.began(key, e.InvocationID, time.Now().Add(leaseTime/2)); due {
@@ -91,6 +84,9 @@ func (c *compacting) appends(ctx context.Context, key store.Key, e *session.Even
 
 // ended says that an invocation has ended.
 func (c *compacting) ended(ctx context.Context, key store.Key, invocation string) {
+	if !c.on(key) {
+		return
+	}
 	c.runs.ended(key, invocation)
 	c.release(ctx, key, invocation)
 	c.worker.Notify(key)
@@ -99,12 +95,13 @@ func (c *compacting) ended(ctx context.Context, key store.Key, invocation string
 // appended compacts the session, at once or in the background, if the event asks for it.
 // first says that nothing was appended through the handle before.
 func (c *compacting) appended(ctx context.Context, handle *Session, e *session.Event, first bool) {
-	if c == nil {
+	if !c.on(handle.key) {
 		return
 	}
+	c.adoptRecords(ctx, handle, e)
 	// What the user answers, a run that is resumed reads from the log after this.
 	resumes := first && e.Author == userAuthor
-	if c.inRun != nil && hasResponse(e) && !inNode(e) && !resumes {
+	if c.inRun != nil && c.configs.of(handle.key).TokenThreshold > 0 && hasResponse(e) && !inNode(e) && !resumes {
 		c.compactInRun(ctx, handle, e.InvocationID)
 	}
 	if e.Author != userAuthor && e.IsFinalResponse() && !c.runs.watched(handle.key) {
@@ -131,7 +128,7 @@ func hasResponse(e *session.Event) bool {
 // handle to what comes of it. It waits for as long as the invocation has patience: time
 // in which nothing came of it is taken from that.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
-	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < c.threshold {
+	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < c.configs.of(handle.key).TokenThreshold {
 		return
 	}
 	left := c.timeout - handle.waitedIn(invocation)
@@ -148,10 +145,7 @@ func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocati
 	if len(written) == 0 {
 		return
 	}
-	view, err := c.store.View(context.WithoutCancel(ctx), handle.key)
-	if err == nil && view.Creation() == handle.View().Creation() {
-		handle.advance(view)
-	}
+	c.show(ctx, handle)
 }
 
 // waitedIn returns how long an invocation was kept waiting in vain.

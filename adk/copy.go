@@ -146,10 +146,13 @@ func (c copier) ownElements(v reflect.Value, depth int) bool {
 // ownDynamic is own for an interface that is not nil.
 func (c copier) ownDynamic(v reflect.Value, depth int) bool {
 	switch x := v.Interface().(type) {
-	case string, bool, float64:
+	case string, bool:
 		return true
 	case map[string]any, []any:
 	default:
+		if f, ok := x.(float64); ok && f-f == 0 { // neither NaN nor infinite
+			return true
+		}
 		if c.dynamic == nil || v.NumMethod() > 0 { // where another value may not fit
 			break
 		}

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 
+	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -52,7 +55,6 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 	var errs []error
 	for _, f := range append(extraFields(e),
 		field{"content", &e.Content},
-		field{"actions", &e.Actions},
 		field{"longRunningToolIds", &e.LongRunningToolIDs},
 		field{"usageMetadata", &e.UsageMetadata},
 		field{"customMetadata", &e.CustomMetadata},
@@ -61,6 +63,10 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 			reflect.ValueOf(f.pointer).Elem().SetZero()
 			errs = append(errs, err)
 		}
+	}
+	if err := decodeActions(p, &e.Actions); err != nil {
+		e.Actions = session.EventActions{}
+		errs = append(errs, err)
 	}
 	if len(errs) > 0 {
 		return e, fmt.Errorf("event %q: %w", p.ID(), errors.Join(errs...))
@@ -83,16 +89,11 @@ func eventFields(e *session.Event) patch.Fields {
 		LongRunningToolIDs: e.LongRunningToolIDs,
 		UsageMetadata:      e.UsageMetadata, CustomMetadata: e.CustomMetadata,
 	}
-	if c := e.Actions.RequestedToolConfirmations; c != nil {
-		f.Actions.Extra = map[string]any{"requestedToolConfirmations": c}
+	for _, x := range fieldsOf(&e.Actions, moreActions) {
+		f.Actions.Extra = x.addTo(f.Actions.Extra)
 	}
 	for _, x := range extraFields(e) {
-		if !reflect.ValueOf(x.pointer).Elem().IsZero() {
-			if f.Extra == nil {
-				f.Extra = map[string]any{}
-			}
-			f.Extra[x.name] = x.pointer
-		}
+		f.Extra = x.addTo(f.Extra)
 	}
 	return f
 }
@@ -103,25 +104,64 @@ type field struct {
 	pointer any
 }
 
-// extraFields are the fields that the log keeps without knowing their meaning.
-func extraFields(e *session.Event) []field {
-	return []field{
-		{"citationMetadata", &e.CitationMetadata},
-		{"groundingMetadata", &e.GroundingMetadata},
-		{"logprobsResult", &e.LogprobsResult},
-		{"inputTranscription", &e.InputTranscription},
-		{"outputTranscription", &e.OutputTranscription},
-		{"modelVersion", &e.ModelVersion},
-		{"turnComplete", &e.TurnComplete},
-		{"interrupted", &e.Interrupted},
-		{"sessionResumptionHandle", &e.SessionResumptionHandle},
-		{"errorCode", &e.ErrorCode},
-		{"errorMessage", &e.ErrorMessage},
-		{"finishReason", &e.FinishReason},
-		{"avgLogprobs", &e.AvgLogprobs},
-		{"routes", &e.Routes},
-		{"requestedInput", &e.RequestedInput},
-		{"output", &e.Output},
-		{"nodeInfo", &e.NodeInfo},
+// addTo adds a field that is not zero to extra ones.
+func (f field) addTo(extra map[string]any) map[string]any {
+	if reflect.ValueOf(f.pointer).Elem().IsZero() {
+		return extra
 	}
+	if extra == nil {
+		extra = map[string]any{}
+	}
+	extra[f.name] = f.pointer
+	return extra
+}
+
+// extraFields are the fields that the log keeps without knowing their meaning: all that
+// ADK's type has but those that [eventFields] names, so that none of a newer ADK is lost.
+func extraFields(e *session.Event) []field {
+	return append(fieldsOf(e, moreOfEvent), fieldsOf(&e.LLMResponse, moreOfResponse)...)
+}
+
+var (
+	moreOfEvent = moreFields(reflect.TypeFor[session.Event](),
+		"id", "timestamp", "invocationId", "branch", "isolationScope", "author", "actions", "longRunningToolIds")
+	moreOfResponse = moreFields(reflect.TypeFor[model.LLMResponse](),
+		"content", "usageMetadata", "customMetadata", "partial")
+	moreActions = moreFields(reflect.TypeFor[session.EventActions](),
+		"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate")
+)
+
+// jsonField is a struct's field.
+type jsonField struct {
+	name  string
+	index int
+}
+
+// moreFields returns the fields that a struct has of its own, but for those with the names
+// given and those that JSON does not have.
+func moreFields(t reflect.Type, but ...string) (fields []jsonField) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous || !f.IsExported() || name == "-" {
+			continue
+		}
+		if name == "" { // as in versions of ADK whose own JSON is another
+			name = strings.ToLower(f.Name[:1]) + f.Name[1:]
+		}
+		if !slices.ContainsFunc(but, func(b string) bool { return strings.EqualFold(b, name) }) {
+			fields = append(fields, jsonField{name, i})
+		}
+	}
+	return fields
+}
+
+// fieldsOf returns fields of the struct that a pointer points to.
+func fieldsOf(pointer any, fields []jsonField) []field {
+	v := reflect.ValueOf(pointer).Elem()
+	out := make([]field, len(fields))
+	for i, f := range fields {
+		out[i] = field{f.name, v.Field(f.index).Addr().Interface()}
+	}
+	return out
 }

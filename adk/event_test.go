@@ -200,7 +200,9 @@ func TestEventsAreTheCallersOwn(t *testing.T) {
 	check := func(what string) {
 		t.Helper()
 		for _, s := range []session.Session{sess, get(t, svc, "s")} {
-			equal(t, what, s.Events().At(0), want)
+			if s != sess || !adk.SameEvents {
+				equal(t, what, s.Events().At(0), want)
+			}
 			equal(t, what, stateOf(s), state)
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// visible is the visible log of a view as ADK's events. It never changes; every event
-// that it gives is the caller's own.
+// visible is the visible log of a view as ADK's events. It never changes; its events are
+// [given]'s.
 type visible struct {
-	view    fold.View
-	decoded *decoded
+	view  fold.View
+	given *given
 }
 
 func (v visible) Len() int { return v.view.Len() }
@@ -23,13 +23,13 @@ func (v visible) At(i int) *session.Event {
 	if i < 0 || i >= v.view.Len() {
 		return nil
 	}
-	return v.decoded.event(v.view.At(i))
+	return v.given.event(v.view.At(i))
 }
 
 func (v visible) All() iter.Seq[*session.Event] {
 	return func(yield func(*session.Event) bool) {
 		for _, e := range v.view.Events() {
-			if !yield(v.decoded.event(e)) {
+			if !yield(v.given.event(e)) {
 				return
 			}
 		}
@@ -38,8 +38,8 @@ func (v visible) All() iter.Seq[*session.Event] {
 
 // selected are some of a visible log's events, otherwise as [visible].
 type selected struct {
-	events  []*patch.Event
-	decoded *decoded
+	events []*patch.Event
+	given  *given
 }
 
 func (s selected) Len() int { return len(s.events) }
@@ -49,13 +49,13 @@ func (s selected) At(i int) *session.Event {
 	if i < 0 || i >= len(s.events) {
 		return nil
 	}
-	return s.decoded.event(s.events[i])
+	return s.given.event(s.events[i])
 }
 
 func (s selected) All() iter.Seq[*session.Event] {
 	return func(yield func(*session.Event) bool) {
 		for _, e := range s.events {
-			if !yield(s.decoded.event(e)) {
+			if !yield(s.given.event(e)) {
 				return
 			}
 		}

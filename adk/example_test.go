@@ -186,6 +186,33 @@ func ExampleService_Memory() {
 	// Output: 1
 }
 
+// Sessions stay where they are. The base, here ADK's service in memory, has every event, and
+// one more for each patch.
+func ExampleWrap() {
+	ctx := context.Background()
+	base := session.InMemoryService()
+	sessions, err := adk.Wrap(base, adk.Options{})
+	check(err)
+	created, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "ann", SessionID: "chat"})
+	check(err)
+	for _, words := range []string{"My password is 1234.", "Noted!", "What's the weather?"} {
+		e := session.NewEvent(ctx, "turn")
+		e.Author = "user"
+		e.Content = genai.NewContentFromText(words, genai.RoleUser)
+		check(sessions.AppendEvent(ctx, created.Session, e))
+	}
+	_, err = sessions.ApplyPatch(ctx, created.Session, patch.NewSplice(0, 2))
+	check(err)
+
+	get := &session.GetRequest{AppName: "app", UserID: "ann", SessionID: "chat"}
+	wrapped, err := sessions.Get(ctx, get)
+	check(err)
+	alone, err := base.Get(ctx, get)
+	check(err)
+	fmt.Println(wrapped.Session.Events().Len(), "event,", alone.Session.Events().Len(), "in the base")
+	// Output: 1 event, 4 in the base
+}
+
 func ExampleService_ViewAt() {
 	ctx := context.Background()
 	sessions, sess := chat()

@@ -2,10 +2,13 @@ package adk
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
 	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Pins is for tests.
@@ -28,4 +31,37 @@ func (s *Service) Settle(t *testing.T) {
 // Ended says that an invocation has ended, as the plugin does.
 func (s *Service) Ended(ctx context.Context, sess session.Session, invocation string) {
 	s.compacting.ended(ctx, sess.(*Session).key, invocation)
+}
+
+// WithGoTimes is for tests.
+var WithGoTimes = withGoTimes
+
+// MoreFields returns the names of a type's fields but some.
+func MoreFields(t reflect.Type, but ...string) (names []string) {
+	for _, f := range moreFields(t, but...) {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// SameEvents says that a session gives the same event each time, as from ADK v2.3 on.
+var SameEvents = recordField >= 0
+
+// GiveSameEvents has a session do so with any version of ADK.
+func (s *Session) GiveSameEvents() { s.given.before = map[*patch.Event]*session.Event{} }
+
+// Live returns the id of the invocation that is taken to be running.
+func (s *Service) Live(sess session.Session) string {
+	return s.compacting.runs.live(sess.(*Session).key)
+}
+
+// MaxLines is how many sessions of a base are kept that nobody uses.
+const MaxLines = maxLines
+
+// Lines returns how many sessions of a base are known.
+func (s *Service) Lines() int {
+	b := s.store.(*based)
+	b.lines.mu.Lock()
+	defer b.lines.mu.Unlock()
+	return len(b.lines.byKey)
 }

@@ -54,6 +54,7 @@ var backends = []struct {
 			return s
 		}
 	}},
+	{"postgres", postgres},
 }
 
 func opened(t *testing.T) func(*store.Store, error) *store.Store {

@@ -162,9 +162,9 @@ func (s *Session) shownHistory() *history {
 
 // history is what a session shows people, read when it is first looked at.
 type history struct {
-	read    func() ([]fold.Entry, error)
-	decoded *decoded
-	mark    *historyMark
+	read  func() ([]fold.Entry, error)
+	given *given
+	mark  *historyMark
 
 	once    sync.Once
 	entries []fold.Entry
@@ -212,12 +212,14 @@ func (h *history) At(i int) *session.Event {
 		e.ErrorCode, e.ErrorMessage = "HISTORY_UNREADABLE", h.err.Error()
 		return e
 	}
-	e := h.decoded.event(h.entries[i].Event)
-	if h.entries[i].Summary {
-		e.Author = summaryAuthor
-		if e.Content != nil {
-			e.Content.Role = genai.RoleModel
-		}
+	p := h.entries[i].Event
+	if !h.entries[i].Summary {
+		return h.given.event(p)
+	}
+	e := h.given.decoded.event(p) // its own, since it is changed
+	e.Author = summaryAuthor
+	if e.Content != nil {
+		e.Content.Role = genai.RoleModel
 	}
 	return e
 }
@@ -240,11 +242,12 @@ func filterHistory(entries []fold.Entry, req *session.GetRequest) []fold.Entry {
 }
 
 // historyOf returns the history of a session that was got for a request.
-func (s *Service) historyOf(ctx context.Context, mark *historyMark, stored stored, req *session.GetRequest) *history {
-	return &history{decoded: s.decoded, mark: mark, read: func() ([]fold.Entry, error) {
-		entries, err := s.store.History(ctx, stored.Key, stored.View)
+func (s *Service) historyOf(ctx context.Context, mark *historyMark, handle *Session, req *session.GetRequest) *history {
+	key, view := handle.key, handle.stored.View
+	return &history{given: handle.given, mark: mark, read: func() ([]fold.Entry, error) {
+		entries, err := s.store.History(ctx, key, view)
 		if err != nil {
-			return nil, fmt.Errorf("history of session %s: %w", stored.Key, err)
+			return nil, fmt.Errorf("history of session %s: %w", key, err)
 		}
 		return filterHistory(compaction.WithoutRecalled(entries), req), nil
 	}}

@@ -24,13 +24,19 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// told returns a session that shows its history.
-func told(t *testing.T, s session.Service, req session.GetRequest) *adk.Session {
+// peopleSee returns a session that shows its history.
+func peopleSee(t *testing.T, s session.Service, req session.GetRequest) *adk.Session {
 	t.Helper()
 	req.AppName, req.UserID, req.SessionID = "app", "user", "s"
 	r, err := s.Get(adk.WithHistory(t.Context()), &req)
 	no(t, err)
 	return r.Session.(*adk.Session)
+}
+
+// onStoreAndBase runs a test on a service over a store, and on one over another service.
+func onStoreAndBase(t *testing.T, test func(t *testing.T, s *adk.Service)) {
+	t.Run("store", func(t *testing.T) { test(t, inMemory(t)) })
+	t.Run("wrapped", func(t *testing.T) { test(t, wrap(t, session.InMemoryService(), adk.Options{})) })
 }
 
 // summarised is a session of six messages, of which a summary hides the second to the
@@ -54,73 +60,76 @@ func summarised(t *testing.T, s *adk.Service) {
 }
 
 func TestHistory(t *testing.T) {
-	s := inMemory(t)
-	summarised(t, s)
-	all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
-	sess := told(t, s, session.GetRequest{})
-	equal(t, "history", ids(sess), all)
-	equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
-	equal(t, "state", stateOf(sess), map[string]any{"k": 1, "last": "e5"})
-	equal(t, "at", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
-	if sess.Events().At(6) != nil || sess.Events().At(-1) != nil {
-		t.Error("there are events out of range")
-	}
-	sess.Events().At(1).Content.Parts[0].Text = "changed"
-	equal(t, "at, again", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
-	for range sess.Events().All() {
-		break
-	}
-	no(t, sess.HistoryError())
+	onStoreAndBase(t, func(t *testing.T, s *adk.Service) {
+		summarised(t, s)
+		all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
+		sess := peopleSee(t, s, session.GetRequest{})
+		equal(t, "history", ids(sess), all)
+		equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
+		equal(t, "state", stateOf(sess), map[string]any{"k": 1, "last": "e5"})
+		equal(t, "at", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
+		if sess.Events().At(6) != nil || sess.Events().At(-1) != nil {
+			t.Error("there are events out of range")
+		}
+		sess.Events().At(1).Content.Parts[0].Text = "changed"
+		equal(t, "at, again", sess.Events().At(1).Content.Parts[0].Text, "words of e1")
+		for range sess.Events().All() {
+			break
+		}
+		no(t, sess.HistoryError())
 
-	equal(t, "the last two", ids(told(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
-	equal(t, "the last ten", ids(told(t, s, session.GetRequest{NumRecentEvents: 10})), all)
-	since := time.Date(2026, 1, 2, 3, 4, 3, 0, time.UTC)
-	equal(t, "since", ids(told(t, s, session.GetRequest{After: since})), []string{"e3", "e4", "e5"})
-	equal(t, "since, of the last two", ids(told(t, s, session.GetRequest{After: since, NumRecentEvents: 2})), []string{"e4", "e5"})
+		equal(t, "the last two", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 2})), []string{"e4", "e5"})
+		equal(t, "the last ten", ids(peopleSee(t, s, session.GetRequest{NumRecentEvents: 10})), all)
+		since := time.Date(2026, 1, 2, 3, 4, 3, 0, time.UTC)
+		equal(t, "since", ids(peopleSee(t, s, session.GetRequest{After: since})), []string{"e3", "e4", "e5"})
+		equal(t, "since, of the last two", ids(peopleSee(t, s, session.GetRequest{After: since, NumRecentEvents: 2})), []string{"e4", "e5"})
+	})
 }
 
 // What a session shows from its first write on is the visible log.
 func TestHistoryEndsWithAWrite(t *testing.T) {
-	s := inMemory(t)
-	summarised(t, s)
-	sess := told(t, s, session.GetRequest{})
-	equal(t, "history", len(ids(sess)), 6)
-	no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
-	equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
-	no(t, sess.HistoryError())
+	onStoreAndBase(t, func(t *testing.T, s *adk.Service) {
+		summarised(t, s)
+		sess := peopleSee(t, s, session.GetRequest{})
+		equal(t, "history", len(ids(sess)), 6)
+		no(t, s.AppendEvent(t.Context(), sess, text("e6", "user", "more")))
+		equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
+		no(t, sess.HistoryError())
 
-	filtered := told(t, s, session.GetRequest{NumRecentEvents: 1})
-	equal(t, "filtered", ids(filtered), []string{"e6"})
-	no(t, s.AppendEvent(t.Context(), filtered, text("e7", "user", "more")))
-	equal(t, "filtered, after an append", ids(filtered), []string{"e6", "e7"})
+		filtered := peopleSee(t, s, session.GetRequest{NumRecentEvents: 1})
+		equal(t, "filtered", ids(filtered), []string{"e6"})
+		no(t, s.AppendEvent(t.Context(), filtered, text("e7", "user", "more")))
+		equal(t, "filtered, after an append", ids(filtered), []string{"e6", "e7"})
 
-	unread := told(t, s, session.GetRequest{})
-	no(t, s.AppendEvent(t.Context(), unread, text("e8", "user", "more")))
-	equal(t, "never looked at", ids(unread), []string{"s2", "e5", "e6", "e7", "e8"})
+		unread := peopleSee(t, s, session.GetRequest{})
+		no(t, s.AppendEvent(t.Context(), unread, text("e8", "user", "more")))
+		equal(t, "never looked at", ids(unread), []string{"s2", "e5", "e6", "e7", "e8"})
 
-	rewound := told(t, s, session.GetRequest{})
-	_, err := s.Rewind(t.Context(), rewound, "inv-e5")
-	no(t, err)
-	equal(t, "after a rewind", ids(rewound), []string{"s2"})
-	equal(t, "history after a rewind", ids(told(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
+		rewound := peopleSee(t, s, session.GetRequest{})
+		_, err := s.Rewind(t.Context(), rewound, "inv-e5")
+		no(t, err)
+		equal(t, "after a rewind", ids(rewound), []string{"s2"})
+		equal(t, "history after a rewind", ids(peopleSee(t, s, session.GetRequest{})), []string{"e0", "e1", "e2", "e3", "e4"})
+	})
 }
 
 // A patch is not made of the indices of a history.
 func TestHistoryTakesNoPatch(t *testing.T) {
-	s := inMemory(t)
-	summarised(t, s)
-	sess := told(t, s, session.GetRequest{})
-	for range 2 { // also when it has been looked at
-		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-		fails(t, err, patch.ErrInvalid)
-		if !strings.Contains(err.Error(), "WithHistory") {
-			t.Errorf("the error is %v", err)
+	onStoreAndBase(t, func(t *testing.T, s *adk.Service) {
+		summarised(t, s)
+		sess := peopleSee(t, s, session.GetRequest{})
+		for range 2 { // also when it has been looked at
+			_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+			fails(t, err, patch.ErrInvalid)
+			if !strings.Contains(err.Error(), "WithHistory") {
+				t.Errorf("the error is %v", err)
+			}
+			_, err = s.Preview(t.Context(), sess, patch.NewSplice(0, 1))
+			fails(t, err, patch.ErrInvalid)
+			_ = ids(sess)
 		}
-		_, err = s.Preview(t.Context(), sess, patch.NewSplice(0, 1))
-		fails(t, err, patch.ErrInvalid)
-		_ = ids(sess)
-	}
-	equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
+		equal(t, "visible", ids(get(t, s, "s")), []string{"s2", "e5"})
+	})
 }
 
 // A history that cannot be read is an error that the reader gets, in each way to look.
@@ -145,7 +154,7 @@ func TestHistoryThatCannotBeRead(t *testing.T) {
 	equal(t, "after an append", ids(sess), []string{"s2", "e5", "e6"})
 	no(t, sess.HistoryError())
 
-	gone := told(t, s, session.GetRequest{})
+	gone := peopleSee(t, s, session.GetRequest{})
 	no(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
 	fails(t, gone.HistoryError(), store.ErrNotFound)
 }
@@ -159,7 +168,7 @@ func TestHistoryMarksSummaries(t *testing.T) {
 	no(t, err)
 	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 0, summary))
 	no(t, err)
-	e := told(t, s, session.GetRequest{}).Events().At(1)
+	e := peopleSee(t, s, session.GetRequest{}).Events().At(1)
 	equal(t, "author", e.Author, "summary")
 	equal(t, "role", e.Content.Role, "model")
 	e = get(t, s, "s").Events().At(1)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -56,23 +57,36 @@ func (reference) after()                    {}
 
 func (r reference) history() session.Session { return get(r.t, r, "s") }
 
-// ours is a service over a store, which is closed and opened again.
+// storage opens the store that sessions are in, with what is in it already.
+type storage func() (*store.Store, error)
+
+// inFile is a storage in a file of its own.
+func inFile(t *testing.T) storage {
+	dir, err := os.MkdirTemp("", "patchlog")
+	no(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return func() (*store.Store, error) {
+		return store.Open(filepath.Join(dir, "sessions.db"), store.Options{Durability: store.Relaxed})
+	}
+}
+
+// ours is a service over a store, which is closed and opened again, or over another service,
+// which is wrapped again.
 type ours struct {
 	*adk.Service
 	t       *testing.T
-	path    string // ""; in memory
+	storage storage // nil: in memory
 	db      *store.Store
+	base    session.Service // nil: over a store
 	mode    *compactionMode
 	restart restart
 	appends int
 	see     func(compaction.Attempt[store.Key])
 }
 
-func newOurs(t *testing.T, dir string, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
-	o := &ours{t: t, restart: r, mode: mode, see: see}
-	if dir != "" {
-		o.path = filepath.Join(dir, "sessions.db")
-	}
+// newOurs makes a service over a store in a storage, or in memory, or over a base.
+func newOurs(t *testing.T, base session.Service, in storage, r restart, mode *compactionMode, see func(compaction.Attempt[store.Key])) *ours {
+	o := &ours{t: t, base: base, storage: in, restart: r, mode: mode, see: see}
 	o.open()
 	return o
 }
@@ -80,8 +94,9 @@ func newOurs(t *testing.T, dir string, r restart, mode *compactionMode, see func
 func (o *ours) open() {
 	var err error
 	switch {
-	case o.path != "":
-		o.db, err = store.Open(o.path, store.Options{Durability: store.Relaxed})
+	case o.base != nil:
+	case o.storage != nil:
+		o.db, err = o.storage()
 	case o.db == nil:
 		o.db, err = store.OpenMemory(store.Options{})
 	}
@@ -91,13 +106,17 @@ func (o *ours) open() {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})
 	}
-	o.Service, err = adk.NewService(o.db, opts)
+	if o.base != nil {
+		o.Service, err = adk.Wrap(o.base, opts)
+	} else {
+		o.Service, err = adk.NewService(o.db, opts)
+	}
 	no(o.t, err)
 }
 
 func (o *ours) close() {
 	no(o.t, o.Service.Close(context.Background()))
-	if o.path != "" {
+	if o.storage != nil {
 		no(o.t, o.db.Close())
 	}
 }
@@ -137,7 +156,7 @@ func (o *ours) after() {
 	}
 }
 
-func (o *ours) history() session.Session { return told(o.t, o, session.GetRequest{}) }
+func (o *ours) history() session.Session { return peopleSee(o.t, o, session.GetRequest{}) }
 
 func (o *ours) settle() {
 	if o.mode != nil {

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
@@ -36,6 +37,22 @@ type Options struct {
 	// Compaction. In the zero value, compaction is off.
 	Compaction compaction.Config
 
+	// CompactionByApp are configurations of single apps, by their names, each in place of
+	// Compaction. One that is not enabled switches compaction off for its app.
+	CompactionByApp map[string]compaction.Config
+
+	// Model makes the summaries of every configuration that names no Summarizer: give it the
+	// model of the root agent, which ADK lets nobody ask for. Where such a configuration has
+	// no Fallback either, [compaction.Extractive] is it. nil means Extractive alone.
+	Model model.LLM
+
+	// BeforeSummary, if not nil, is shown each summary before it is written. If it returns an
+	// error, the summary is not: see [Draft]. It may be called from several goroutines at
+	// once, while a run waits, and should return soon after ctx is done, which is when the
+	// configuration's Timeout is over, or the run's patience. A call that does not, or that
+	// panics, is a failure of compaction.
+	BeforeSummary func(ctx context.Context, d Draft) error
+
 	// CompactionTimeout is how long an invocation may be kept waiting in vain while its
 	// own session is compacted; 0 means [DefaultCompactionTimeout]. Below 0, sessions are
 	// compacted in the background alone.
@@ -56,20 +73,16 @@ const DefaultCompactionTimeout = 10 * time.Second
 // Validate reports whether the options make sense. The error matches [patch.ErrInvalid]
 // and names the option at fault.
 func (o Options) Validate() error {
-	if err := o.Compaction.Validate(); err != nil {
+	if err := o.validateConfigs(); err != nil {
 		return err
-	}
-	for _, s := range []compaction.Summarizer{o.Compaction.Summarizer, o.Compaction.Fallback} {
-		if s, ok := s.(summarizer); ok && s.llm == nil {
-			return errNoModel
-		}
 	}
 	return o.CompactionWorker.Validate()
 }
 
-// Service is a session.Service over a store. It is safe for use by any number of
-// goroutines. Its errors wrap the store's, and say which session they are about; where
-// ADK's service in memory has words for one, they have these.
+// Service is a session.Service over a store, or over another one (see [Wrap]). It is safe
+// for use by any number of goroutines. Its errors wrap the store's, or the other service's,
+// and say which session they are about; where ADK's service in memory has words for one,
+// they have these.
 type Service struct {
 	store      storage
 	logger     *slog.Logger
@@ -110,7 +123,7 @@ func newService(s storage, opts Options) (*Service, error) {
 		decoded:   &decoded{limit: opts.CacheBytes, logger: opts.Logger},
 		telemetry: t,
 	}
-	if opts.Compaction.Enabled {
+	if opts.compacts() {
 		if svc.compacting, err = newCompacting(s, t, opts); err != nil {
 			return nil, err
 		}
@@ -144,9 +157,6 @@ func (s *Service) Create(ctx context.Context, req *session.CreateRequest) (*sess
 		return nil, inWords(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
 	}
 	key := store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}
-	if key.Session == "" {
-		key.Session = platform.NewUUID(ctx)
-	}
 	stored, err := s.store.Create(ctx, key, plainMap(withoutTemp(req.State)), platform.Now(ctx))
 	if err != nil {
 		return nil, createError(err, key.Session)
@@ -173,7 +183,7 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 		handle.selection = choose(filter(handle.stored.View, req))
 	}
 	if mark, ok := markOf(ctx); ok {
-		handle.history = s.historyOf(ctx, mark, handle.stored, req)
+		handle.history = s.historyOf(ctx, mark, handle, req)
 	}
 	return &session.GetResponse{Session: handle}, nil
 }
@@ -214,6 +224,9 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
 			continue
 		case err != nil:
+			if _, infoErr := s.store.Info(ctx, info.Key); errors.Is(infoErr, store.ErrNotFound) {
+				continue
+			}
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
 		handle.selection = choose(handle.stored.View.Last(0))
@@ -238,6 +251,9 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 	if err := s.store.Delete(ctx, key); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("delete session: %w", err)
 	}
+	if s.compacting != nil {
+		s.compacting.last.forget(key)
+	}
 	return nil
 }
 
@@ -257,7 +273,7 @@ func (s *Service) get(ctx context.Context, key store.Key) (handle *Session, err 
 
 // open makes a session of one that was read.
 func (s *Service) open(stored stored) *Session {
-	return &Session{key: stored.Key, decoded: s.decoded, stored: stored, updated: stored.updated, overlay: map[string]any{}}
+	return &Session{key: stored.Key, decoded: s.decoded, given: newGiven(s.decoded), stored: stored, updated: stored.updated, overlay: map[string]any{}}
 }
 
 var _ session.Service = (*Service)(nil)

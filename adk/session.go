@@ -17,6 +17,7 @@ import (
 type Session struct {
 	key     store.Key
 	decoded *decoded
+	given   *given
 
 	mu        sync.RWMutex
 	stored    stored
@@ -29,6 +30,9 @@ type Session struct {
 
 	// begun says that something was appended.
 	begun bool
+
+	// records says that a compaction record was appended that is still to be adopted.
+	records bool
 
 	// waited is how long the invocation with the id waiter was kept waiting in vain.
 	waited time.Duration
@@ -51,8 +55,11 @@ func (s *Session) UserID() string { return s.key.User }
 
 // Events returns the visible log as it stands: what the model should see. A session that
 // was got with a filter shows what that chose and what was logged since; one from a list
-// only the latter; one that was got with [WithHistory] shows its history at first. The list never changes; its events are the caller's own, and At gives
-// nil for an index out of range.
+// only the latter; one that was got with [WithHistory] shows its history at first. The list
+// never changes; its events are the caller's own, and At gives
+// nil for an index out of range. From ADK v2.3 on, whose own compaction tells events apart
+// by their addresses, a session gives the same event each time that it is asked for it: to
+// this session's readers, changes to it show.
 func (s *Session) Events() session.Events {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -65,11 +72,11 @@ func (s *Session) events() session.Events {
 	case s.history != nil:
 		return s.history
 	case s.held != nil:
-		return selected{s.held, s.decoded}
+		return selected{s.held, s.given}
 	case s.selection != nil:
-		return selected{s.selection.events, s.decoded}
+		return selected{s.selection.events, s.given}
 	}
-	return visible{s.stored.View, s.decoded}
+	return visible{s.stored.View, s.given}
 }
 
 // State returns the session's state: the overlay, else the state replayed from the log,
@@ -105,11 +112,16 @@ func (s *Session) advance(v fold.View) {
 }
 
 func (s *Session) advanceLocked(v fold.View) {
-	if v.Seq() <= s.stored.View.Seq() {
+	reordered := v.Creation() != s.stored.View.Creation()
+	if v.Seq() <= s.stored.View.Seq() && !reordered {
 		return
 	}
 	s.stored.View = v
-	if s.selection != nil {
+	switch {
+	case s.selection == nil:
+	case reordered:
+		s.selection = s.selection.in(v)
+	default:
 		s.selection.advance(v)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/compaction"
@@ -18,7 +19,7 @@ import (
 type storage interface {
 	compaction.Log[store.Key]
 
-	// Create is [store.Store.CreateAt].
+	// Create is [store.Store.CreateAt]. A session without an id gets one.
 	Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error)
 	// Get is [store.Store.Get].
 	Get(ctx context.Context, key store.Key) (stored, error)
@@ -43,6 +44,8 @@ type stored struct {
 	View    fold.View
 	shared  shared
 	updated time.Time // of the event that was appended last, visible or not, or of the creation
+
+	line *line // what a base's session was read with; it stays as long as the session is used
 }
 
 // shared is state that a session shares with others, with prefix app: or user:.
@@ -72,6 +75,9 @@ func (s stored) Value(key string) (patch.Value, bool) {
 type inStore struct{ *store.Store }
 
 func (s inStore) Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error) {
+	if key.Session == "" {
+		key.Session = platform.NewUUID(ctx)
+	}
 	found, err := s.Store.CreateAt(ctx, key, state, created)
 	if err != nil {
 		return stored{}, err

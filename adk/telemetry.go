@@ -128,6 +128,7 @@ var errorTypes = []struct {
 	err  error
 	name string
 }{
+	{compaction.ErrVetoed, "vetoed"},
 	{store.ErrOutcomeUnknown, "outcome_unknown"},
 	{store.ErrNotFound, "not_found"},
 	{store.ErrExists, "exists"},

@@ -36,10 +36,13 @@ func newCompactionMetrics(meter metric.Meter) (m compactionMetrics, err error) {
 func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Key]) {
 	const prefix = "gen_ai.compaction."
 	kind := []attribute.KeyValue{attribute.String(prefix+"outcome", string(a.Outcome))}
-	name := "compact_events"
+	const operation = "compact_events"
+	name := operation
 	if a.Trigger != "" { // it is empty if the session could not be read
-		name += " " + string(a.Trigger)
-		kind = append(kind, attribute.String(prefix+"trigger", string(a.Trigger)))
+		name += " " + triggerOfADK(a.Trigger)
+		kind = append(kind,
+			attribute.String(prefix+"trigger", triggerOfADK(a.Trigger)),
+			attribute.String("patchlog.compaction.trigger", string(a.Trigger)))
 	}
 	if a.Err != nil {
 		kind = append(kind, attribute.String("error.type", errorType(a.Err)))
@@ -49,7 +52,7 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 
 	end := time.Now()
 	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-a.Took)), trace.WithAttributes(sessionAttributes(a.Key)...))
-	span.SetAttributes(kind...)
+	span.SetAttributes(append(kind, attribute.String("gen_ai.operation.name", operation))...)
 	if a.Err != nil {
 		span.SetStatus(codes.Error, a.Err.Error())
 	}
@@ -59,6 +62,7 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 			attribute.String("patchlog.patch.id", w.PatchID),
 			attribute.Bool(prefix+"merged", w.Merged),
 			attribute.Int(prefix+"level", w.Level),
+			attribute.Int(prefix+"event_count", w.EventsBefore),
 			attribute.Int(prefix+"events_before", w.EventsBefore),
 			attribute.Int(prefix+"events_after", w.EventsAfter),
 			attribute.Int(prefix+"tokens_before", w.TokensBefore),
@@ -67,9 +71,26 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 			attribute.Int(prefix+"calls", w.Usage.Calls),
 			attribute.Int(prefix+"prompt_tokens", w.Usage.PromptTokens),
 			attribute.Int(prefix+"answer_tokens", w.Usage.AnswerTokens))
+		for name, tokens := range map[string]int{"input": w.Usage.PromptTokens, "output": w.Usage.AnswerTokens} {
+			if tokens > 0 {
+				span.SetAttributes(attribute.Int("gen_ai.usage."+name+"_tokens", tokens))
+			}
+		}
 		if w.Model != "" {
 			span.SetAttributes(attribute.String(prefix+"model", w.Model))
 		}
 	}
 	span.End(trace.WithTimestamp(end))
+}
+
+// triggerOfADK is the name that ADK's own compaction, from v2.3 on, has for what a trigger
+// does, for whoever watches both. It has none for tiers.
+func triggerOfADK(t compaction.Trigger) string {
+	switch t {
+	case compaction.ByInterval:
+		return "sliding_window"
+	case compaction.ByTokens:
+		return "token_threshold"
+	}
+	return string(t)
 }

@@ -121,22 +121,38 @@ func TestCompactionTelemetry(t *testing.T) {
 		}
 		got = append(got, line)
 	}
-	const of = "compact_events tokens gen_ai.conversation.id=s patchlog.app_name=app"
+	const of = "compact_events token_threshold gen_ai.conversation.id=s patchlog.app_name=app"
 	equal(t, "spans", got, []string{
-		of + " outcome=failed trigger=tokens error.type=answer_refused",
-		of + " outcome=wrote trigger=tokens merged=false level=1 events_before=4 events_after=1" +
+		of + " outcome=failed trigger=token_threshold patchlog.compaction.trigger=tokens error.type=answer_refused gen_ai.operation.name=compact_events",
+		of + " outcome=wrote trigger=token_threshold patchlog.compaction.trigger=tokens gen_ai.operation.name=compact_events merged=false level=1 event_count=4 events_before=4 events_after=1" +
 			" tokens_before=312 tokens_after=4 ratio=0.01282051282051282 calls=1 prompt_tokens=0 answer_tokens=0 model=shortener",
 	})
 	measured := slices.DeleteFunc(collect(t, reader), func(line string) bool { return !strings.Contains(line, "compaction") })
 	equal(t, "metrics", measured, []string{
-		"patchlog.compaction.duration{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=tokens} 1",
-		"patchlog.compaction.duration{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=tokens} 1",
+		"patchlog.compaction.duration{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
+		"patchlog.compaction.duration{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
 		"patchlog.compaction.tokens_saved{} 308",
-		"patchlog.compactions{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=tokens} 1",
-		"patchlog.compactions{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=tokens} 1",
+		"patchlog.compactions{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
+		"patchlog.compactions{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
 	})
 	if !slices.Contains(collect(t, reader), "patchlog.records{patchlog.record.kind=patch} 1") {
 		t.Error("the patch is not counted")
+	}
+}
+
+// A veto has an error type of its own, whatever the error is.
+func TestVetoTelemetry(t *testing.T) {
+	reader := metric.NewManualReader()
+	svc := compacted(t, adk.Options{
+		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
+		Compaction:    compaction.Config{Enabled: true, CompactionInterval: 2},
+		BeforeSummary: func(context.Context, adk.Draft) error { return context.Canceled },
+	})
+	exchanges(t, svc, "app", 3)
+	svc.Settle(t)
+	measured := strings.Join(collect(t, reader), "\n")
+	if !strings.Contains(measured, "patchlog.compactions{error.type=vetoed,gen_ai.compaction.outcome=vetoed,gen_ai.compaction.trigger=sliding_window,patchlog.compaction.trigger=interval}") {
+		t.Errorf("measured is\n%s", measured)
 	}
 }
 

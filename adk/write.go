@@ -175,7 +175,7 @@ func (s *Service) ViewAt(ctx context.Context, sess session.Session, seq uint64) 
 }
 
 func (s *Session) sameCreation(creation string) error {
-	if creation != s.View().Creation() {
+	if !sameSession(s.View().Creation(), creation) {
 		return fmt.Errorf("session %s: %w: it was created again since", s.key, store.ErrNotFound)
 	}
 	return nil

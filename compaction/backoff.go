@@ -35,7 +35,7 @@ func (c *Compactor[K]) waits(key K, v fold.View) bool {
 }
 
 // failed notes a failure for a window.
-func (c *Compactor[K]) failed(key K, v fold.View, w *Window, err error) {
+func (c *Compactor[K]) failed(key K, cfg Config, v fold.View, w *Window, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.remembered(key, v)
@@ -43,7 +43,8 @@ func (c *Compactor[K]) failed(key K, v fold.View, w *Window, err error) {
 	if answered := (*SummarizerError)(nil); errors.As(err, &answered) {
 		b.answers++
 	}
-	if useless := errors.Is(err, errDeclined) || errors.Is(err, ErrRefusedAnswer); useless && w != nil && b.failures >= c.cfg.FallbackAfter {
+	useless := errors.Is(err, errDeclined) || errors.Is(err, ErrRefusedAnswer) || errors.Is(err, ErrVetoed)
+	if useless && w != nil && b.failures >= cfg.FallbackAfter {
 		if b.over == nil {
 			b.over = map[string]uint64{}
 		}
@@ -90,20 +91,14 @@ func (c *Compactor[K]) remembered(key K, v fold.View) backoff {
 	return backoff{creation: v.Creation()}
 }
 
-// asked is a summarizer and its calls that were given up and have not returned.
-type asked struct {
-	Summarizer
-	givenUp int // guarded by the compactor's mutex
-}
-
 // toAsk returns who is to be asked for a session.
-func (c *Compactor[K]) toAsk(key K) *asked {
+func (c *Compactor[K]) toAsk(key K, by *settings) *asked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cfg.Fallback != nil && c.backoff[key].answers >= c.cfg.FallbackAfter {
-		return &c.fallback
+	if by.cfg.Fallback != nil && c.backoff[key].answers >= by.cfg.FallbackAfter {
+		return &by.fallback
 	}
-	return &c.first
+	return &by.first
 }
 
 // Stats counts what a compactor has done.
@@ -111,6 +106,7 @@ type Stats struct {
 	Wrote     uint64 // passes that logged a summary
 	Declined  uint64
 	Conflicts uint64
+	Vetoed    uint64
 	Failed    uint64
 
 	EventsCovered uint64 // visible events that summaries have replaced
@@ -129,6 +125,8 @@ func (c *Compactor[K]) count(o Outcome, w *Written) {
 		s.Declined++
 	case Conflict:
 		s.Conflicts++
+	case Vetoed:
+		s.Vetoed++
 	case Failed:
 		s.Failed++
 	case Wrote:

@@ -17,16 +17,16 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Compactor compacts the sessions of a log by one configuration. It is safe for use by
-// any number of goroutines; of two that compact one session at once, one writes and the
+// Compactor compacts the sessions of a log by one configuration, or by a few
+// ([Options.Configs]). It is safe for use by any number of goroutines; of two that compact one session at once, one writes and the
 // other sees a conflict and stops.
 type Compactor[K comparable] struct {
-	log  Log[K]
-	cfg  Config
-	opts Options[K]
+	log   Log[K]
+	opts  Options[K]
+	own   *settings
+	named map[string]*settings // by the names of Options.Configs
 
-	first    asked // the configuration's Summarizer
-	fallback asked
+	approving pending
 
 	mu      sync.Mutex
 	backoff map[K]backoff
@@ -35,9 +35,15 @@ type Compactor[K comparable] struct {
 
 // Options of a [Compactor]. The zero value means the defaults.
 type Options[K comparable] struct {
+	// Configs are configurations by names, and ConfigOf says which of them a session is
+	// compacted by. Sessions for which it returns another name are compacted by the one
+	// that [New] is given, as all are if it is nil. They are set together or not at all.
+	Configs  map[string]Config
+	ConfigOf func(key K) string
+
 	// Pin, if not nil, returns the ids of events that stay raw in the given view, besides
 	// those of [Run.Pinned].
-	Pin func(fold.View) []string
+	Pin func(key K, v fold.View) []string
 
 	// Running, if not nil, returns the id of the invocation that is running in a session,
 	// or "", for calls whose [Run] does not say. It is asked after the view is read, so
@@ -49,6 +55,14 @@ type Options[K comparable] struct {
 	// process compacts it, say, or runs an invocation whose events must stay. Else done is
 	// called when the pass has ended.
 	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
+
+	// Approve, if not nil, is asked before a pass is logged. If it returns an error, nothing
+	// is written, and the session is left alone as after a failure; it is a veto, and the
+	// attempt's error matches [ErrVetoed]. It cannot change what it is shown. It may be
+	// called from several goroutines at once, and should return soon after ctx is done,
+	// which is when [Config.Timeout] is over: a call that does not is left alone, and the
+	// pass has failed.
+	Approve func(ctx context.Context, d Draft[K]) error
 
 	// Observe, if not nil, is called with each attempt, failed ones too, when it has
 	// ended: metrics can be fed from it. It is called from the goroutine that compacts,
@@ -70,6 +84,7 @@ const (
 	Wrote    Outcome = "wrote"    // a patch was logged
 	Declined Outcome = "declined" // the summarizer had nothing to say
 	Conflict Outcome = "conflict" // another patch was logged meanwhile, or an answer to a call that was to go
+	Vetoed   Outcome = "vetoed"   // [Options.Approve] was against it; Attempt.Err says why
 	Failed   Outcome = "failed"   // nothing was written; Attempt.Err says why
 )
 
@@ -78,19 +93,24 @@ type Attempt[K comparable] struct {
 	Key     K
 	Outcome Outcome
 	Written *Written // if Outcome is Wrote
-	Err     error    // if Outcome is Failed
+	Err     error    // if Outcome is Failed or Vetoed
 
 	Trigger Trigger
 	Took    time.Duration // with the calls of the summarizer
 }
 
 // New returns a compactor of the log's sessions. The error matches [patch.ErrInvalid] if
-// there is no log, or is that of [Config.Validate].
+// there is no log, or only one of [Options.Configs] and ConfigOf, or is that of
+// [Config.Validate], with the name of the configuration if it has one.
 func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], error) {
 	if isNil(log) {
 		return nil, fmt.Errorf("%w: the log is nil", patch.ErrInvalid)
 	}
 	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	named, err := opts.settings()
+	if err != nil {
 		return nil, err
 	}
 	if opts.Logger == nil {
@@ -99,9 +119,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	if opts.NewID == nil {
 		opts.NewID = uuid.NewString
 	}
-	c := &Compactor[K]{log: log, cfg: cfg.withDefaults(), opts: opts, backoff: map[K]backoff{}}
-	c.first.Summarizer, c.fallback.Summarizer = c.cfg.Summarizer, c.cfg.Fallback
-	return c, nil
+	return &Compactor[K]{log: log, opts: opts, own: newSettings(cfg), named: named, backoff: map[K]backoff{}}, nil
 }
 
 // MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
@@ -128,7 +146,11 @@ func (c *Compactor[K]) MaybeCompact(ctx context.Context, key K) ([]Written, erro
 // Compact is [Compactor.MaybeCompact] for a session of which the caller knows more, such
 // as the invocation that is running.
 func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, error) {
-	if !c.cfg.Enabled {
+	by, err := c.settingsOf(key)
+	if err != nil {
+		return nil, c.ended(ctx, Attempt[K]{Key: key}, err)
+	}
+	if !by.cfg.Enabled {
 		return nil, nil
 	}
 	view, err := c.log.View(ctx, key)
@@ -140,11 +162,11 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		if err := ctx.Err(); err != nil {
 			return done, err
 		}
-		if c.waits(key, view) {
+		if !run.Again && c.waits(key, view) {
 			return done, nil
 		}
 		start := time.Now()
-		window, w, next, err := c.try(ctx, key, view, run)
+		window, w, next, err := c.try(ctx, key, by, view, run)
 		if window == nil && err == nil {
 			return done, nil
 		}
@@ -163,7 +185,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 			view = next
 		case gaveUp(ctx) || overtaken(err):
 		default:
-			c.failed(key, view, window, err)
+			c.failed(key, by.cfg, view, window, err)
 		}
 		if err = c.ended(ctx, a, err); err != nil || a.Written == nil {
 			return done, err
@@ -173,21 +195,23 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 
 // try plans a window and carries it out. There is none if there is nothing to do. A panic
 // on the way is an error.
-func (c *Compactor[K]) try(ctx context.Context, key K, view fold.View, run Run) (window *Window, out Written, next fold.View, err error) {
+func (c *Compactor[K]) try(ctx context.Context, key K, by *settings, view fold.View, run Run) (window *Window, out Written, next fold.View, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &panicError{ErrPanic, p, debug.Stack()}
 		}
 	}()
-	run.Pinned = append(c.passedOver(key, view), run.Pinned...)
+	if !run.Again {
+		run.Pinned = append(c.passedOver(key, view), run.Pinned...)
+	}
 	if run.Invocation == "" && c.opts.Running != nil {
 		run.Invocation = c.opts.Running(key)
 	}
 	if c.opts.Pin != nil {
-		run.Pinned = append(run.Pinned, c.opts.Pin(view)...)
+		run.Pinned = append(run.Pinned, c.opts.Pin(key, view)...)
 	}
 	s := newVisible(view, run)
-	if window = s.plan(c.cfg).Window; window == nil {
+	if window = s.plan(by.cfg).Window; window == nil {
 		return nil, out, view, nil
 	}
 	if c.opts.Claim != nil {
@@ -197,7 +221,7 @@ func (c *Compactor[K]) try(ctx context.Context, key K, view fold.View, run Run) 
 		}
 		defer done()
 	}
-	out, next, err = c.pass(ctx, key, s, window)
+	out, next, err = c.pass(ctx, key, by, s, window)
 	return window, out, next, err
 }
 
@@ -225,6 +249,8 @@ func (c *Compactor[K]) ended(ctx context.Context, a Attempt[K], err error) error
 		a.Outcome = Conflict
 	case errors.Is(err, errDeclined):
 		a.Outcome = Declined
+	case errors.Is(err, ErrVetoed):
+		a.Outcome, a.Err = Vetoed, err
 	default:
 		a.Outcome, a.Err = Failed, err
 		c.logFailure(ctx, a)
@@ -251,7 +277,7 @@ func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
 }
 
 // pass has a window summarised and logs the patches.
-func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (Written, fold.View, error) {
+func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible, w *Window) (Written, fold.View, error) {
 	v := s.view
 	out := Written{PatchID: c.opts.NewID(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count, Level: 1}
 	for _, a := range w.Also {
@@ -273,16 +299,16 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 		t := summaryText{group: g}
 		var err error
 		if !w.Merge && tokensAt(v, g.Indices) >= briefTokens {
-			if t.again, err = log.shownAgain(ctx, v, g, c.cfg.OverlapSize); err != nil {
+			if t.again, err = log.shownAgain(ctx, v, g, by.cfg.OverlapSize); err != nil {
 				return out, v, err
 			}
 		}
-		if t.text, err = c.text(ctx, key, request(v, w, g, t.again, c.cfg), tokensAt(v, g.Indices), &out); err != nil {
+		if t.text, err = c.text(ctx, key, by, request(v, w, g, t.again, by.cfg), tokensAt(v, g.Indices), &out); err != nil {
 			return out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
 		}
 		texts = append(texts, t)
 	}
-	summaries, err := s.summaries(w, texts, c.cfg, c.opts.NewID)
+	summaries, err := s.summaries(w, texts, by.cfg, c.opts.NewID)
 	if err != nil {
 		return out, v, err
 	}
@@ -295,11 +321,14 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 		out.Ratio = float64(out.TokensAfter) / float64(out.TokensBefore)
 	}
 	about := patchMetadata{Written: out, DurationMs: time.Since(start).Milliseconds()}
-	if about.Recent, err = c.recents(ctx, s, w, summaries, log); err != nil {
+	if about.Recent, err = c.recents(ctx, by.cfg, s, w, summaries, log); err != nil {
 		return out, v, err
 	}
 	patches, err := w.patches(summaries, out.PatchID, about.metadata())
 	if err != nil {
+		return out, v, err
+	}
+	if err := c.approve(ctx, by, draftOf(key, s, w, summaries, patches, out)); err != nil {
 		return out, v, err
 	}
 	// What waits for the user's side may go: planning has let the newest stay.
@@ -316,18 +345,18 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, s *visible, w *Window) (
 
 // text returns what the summary of a request says that covers so many tokens: what a
 // summarizer does, or, if that is too little to be made shorter, what the events do.
-func (c *Compactor[K]) text(ctx context.Context, key K, req Request, covered int, out *Written) (string, error) {
+func (c *Compactor[K]) text(ctx context.Context, key K, by *settings, req Request, covered int, out *Written) (string, error) {
 	own := ""
 	if covered < shortTokens {
 		own = wordForWord(req)
-		if patch.EstimateTextTokens(own) > c.cfg.MaxSummaryTokens {
+		if patch.EstimateTextTokens(own) > by.cfg.MaxSummaryTokens {
 			own = ""
 		}
 	}
 	if own != "" && covered < briefTokens {
 		return own, nil
 	}
-	resp, err := c.summarize(ctx, c.toAsk(key), req)
+	resp, err := c.summarize(ctx, by, c.toAsk(key, by), req)
 	out.Usage.add(resp.Usage)
 	if err != nil {
 		return "", err
@@ -342,11 +371,11 @@ func (c *Compactor[K]) text(ctx context.Context, key K, req Request, covered int
 
 // recents says of a window's summaries which events of theirs are recent, by their ids. A
 // summary of summaries has what the last of these has.
-func (c *Compactor[K]) recents(ctx context.Context, s *visible, w *Window, summaries []*patch.Event, log bound) (map[string]recent, error) {
+func (c *Compactor[K]) recents(ctx context.Context, cfg Config, s *visible, w *Window, summaries []*patch.Event, log bound) (map[string]recent, error) {
 	out := map[string]recent{}
 	for i, g := range w.Groups {
 		if !w.Merge {
-			out[summaries[i].ID()] = s.recent(g, c.cfg.OverlapSize)
+			out[summaries[i].ID()] = s.recent(g, cfg.OverlapSize)
 			continue
 		}
 		for _, of := range slices.Backward(g.Indices) {
@@ -364,61 +393,4 @@ func (c *Compactor[K]) recents(ctx context.Context, s *visible, w *Window, summa
 		}
 	}
 	return out, nil
-}
-
-// So many calls of a summarizer may have been given up and not have returned before no
-// more are made.
-const maxGivenUp = 4
-
-// summarize calls a summarizer, for as long as the configuration allows. A call that
-// does not return in time is given up.
-func (c *Compactor[K]) summarize(ctx context.Context, s *asked, req Request) (Response, error) {
-	c.mu.Lock()
-	busy := s.givenUp >= maxGivenUp
-	c.mu.Unlock()
-	if busy {
-		return Response{}, fmt.Errorf("%w: %d calls that were given up are still under way", ErrSummarizerBusy, maxGivenUp)
-	}
-	caller := ctx
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	type result struct {
-		resp Response
-		err  error
-	}
-	out := make(chan result, 1)
-	go func() {
-		defer cancel()
-		var r result
-		defer func() {
-			if p := recover(); p != nil {
-				r.err = &panicError{ErrSummarizerPanic, p, debug.Stack()}
-			}
-			out <- r
-		}()
-		r.resp, r.err = s.Summarize(ctx, req)
-	}()
-	select {
-	case r := <-out:
-		return r.resp, r.err
-	case <-ctx.Done():
-	}
-	// It may have returned at the last moment.
-	select {
-	case r := <-out:
-		return r.resp, r.err
-	default:
-	}
-	c.mu.Lock()
-	s.givenUp++
-	c.mu.Unlock()
-	go func() {
-		<-out
-		c.mu.Lock()
-		s.givenUp--
-		c.mu.Unlock()
-	}()
-	if caller.Err() != nil {
-		return Response{}, fmt.Errorf("given up, since the caller's time was over: %w", context.Cause(caller))
-	}
-	return Response{}, fmt.Errorf("given up after %v: %w", c.cfg.Timeout, context.Cause(ctx))
 }

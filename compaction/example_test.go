@@ -2,8 +2,10 @@ package compaction_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"strings"
 
 	"google.golang.org/genai"
 
@@ -126,6 +128,52 @@ func ExampleCompactor_Compact() {
 	// summary of earlier events: Ann misses order 4711. (4 events)
 	// user: and refund me
 	// clerk: It has been taken care of: and refund me
+}
+
+// A summary is seen before it is logged, and can be refused.
+func ExampleOptions_approve() {
+	db := exampleStore()
+	defer db.Close()
+	cfg := compaction.DefaultConfig()
+	cfg.CompactionInterval, cfg.Summarizer = 3, clerk
+	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{
+		Approve: func(_ context.Context, d compaction.Draft[store.Key]) error {
+			for _, sum := range d.Summaries {
+				for _, p := range sum.Event.Content().Parts() {
+					if strings.Contains(p.Text(), "4711") {
+						return fmt.Errorf("a summary of %d events names an order", len(sum.Of))
+					}
+				}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = c.MaybeCompact(context.Background(), exampleKey)
+	fmt.Println(errors.Is(err, compaction.ErrVetoed), err)
+	// Output: true vetoed: a summary of 6 events names an order
+}
+
+func ExampleNewRequest() {
+	db := exampleStore()
+	defer db.Close()
+	ctx := context.Background()
+	view, err := db.View(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	r, err := compaction.NewRequest(compaction.Config{}, events(view)...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	said, err := clerk.Summarize(ctx, r)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(said.Text, strings.Contains(r.Prompt, "user: and refund me"))
+	// Output: Ann misses order 4711. (6 events) true
 }
 
 func ExampleWorker() {

@@ -33,7 +33,9 @@ func TestLargestLimits(t *testing.T) {
 func TestPanicsAreContained(t *testing.T) {
 	boom := func() { panic("out of cheese") }
 	for name, opts := range map[string]compaction.Options[store.Key]{
-		"pin":     {Pin: func(fold.View) []string { boom(); return nil }},
+		"pin":     {Pin: func(store.Key, fold.View) []string { boom(); return nil }},
+		"config":  {Configs: map[string]compaction.Config{"": {}}, ConfigOf: func(store.Key) string { boom(); return "" }},
+		"approve": {Approve: func(context.Context, compaction.Draft[store.Key]) error { boom(); return nil }},
 		"running": {Running: func(store.Key) string { boom(); return "" }},
 		"new id":  {NewID: func() string { boom(); return "" }},
 		"observe": {Observe: func(context.Context, compaction.Attempt[store.Key]) { boom() }},
@@ -56,7 +58,7 @@ func TestPanicsAreContained(t *testing.T) {
 		if got := w.Stats(); got.Failed != 1 || got.Ended != 1 || !strings.Contains(lines.String(), "out of cheese") || !strings.Contains(lines.String(), "stack=") {
 			t.Errorf("%s: %+v, logged is %s", name, got, lines.String())
 		}
-		if name == "pin" {
+		if name == "pin" || name == "config" || name == "approve" {
 			s.append("u2 u3")
 			if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, compaction.ErrPanic) {
 				t.Errorf("the error is %v", err)

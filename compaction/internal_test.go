@@ -15,16 +15,16 @@ func TestBackoffIsForgotten(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := fold.New("creation", nil)
 	for key := range maxRemembered {
-		c.failed(key, v, nil, fmt.Errorf("no answer"))
+		c.failed(key, Config{}, v, nil, fmt.Errorf("no answer"))
 	}
 	if len(c.backoff) != 1<<16 || !c.waits(0, v) {
 		t.Fatalf("%d sessions are remembered, want %d; the first waits: %v", len(c.backoff), 1<<16, c.waits(0, v))
 	}
-	c.failed(7, v, nil, fmt.Errorf("no answer"))
+	c.failed(7, Config{}, v, nil, fmt.Errorf("no answer"))
 	if c.backoff[7].failures != 2 {
 		t.Errorf("a session that is remembered has failed %d times, want 2", c.backoff[7].failures)
 	}
-	c.failed(maxRemembered, v, nil, fmt.Errorf("no answer"))
+	c.failed(maxRemembered, Config{}, v, nil, fmt.Errorf("no answer"))
 	if len(c.backoff) != 1 || c.waits(0, v) || !c.waits(maxRemembered, v) {
 		t.Errorf("%d sessions are remembered, want the new one alone", len(c.backoff))
 	}
@@ -76,14 +76,15 @@ func viewOf(t *testing.T, texts ...string) fold.View {
 
 // After a success failures are counted anew, while what is passed over stays so.
 func TestSuccessForgetsFailures(t *testing.T) {
-	c := &Compactor[int]{backoff: map[int]backoff{}, cfg: Config{FallbackAfter: 2}}
+	c := &Compactor[int]{backoff: map[int]backoff{}}
+	cfg := Config{FallbackAfter: 2}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
 	w := &Window{Groups: []Group{{Indices: []int{0}}}}
-	c.failed(1, v, w, errDeclined)
+	c.failed(1, cfg, v, w, errDeclined)
 	if got := c.passedOver(1, v); len(got) != 0 {
 		t.Errorf("after one failure %q are passed over", got)
 	}
-	c.failed(1, v, w, errDeclined)
+	c.failed(1, cfg, v, w, errDeclined)
 	c.succeeded(1)
 	if got := c.passedOver(1, v); len(got) != 1 || got[0] != "a" {
 		t.Errorf("passed over are %q, want a", got)
@@ -91,9 +92,25 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	if c.waits(1, v) {
 		t.Error("after a success it waits")
 	}
-	c.failed(1, v, nil, errors.New("no answer"))
+	c.failed(1, cfg, v, nil, errors.New("no answer"))
 	if b := c.backoff[1]; b.failures != 1 || b.until != v.Seq()+1 {
 		t.Errorf("after a success one failure is counted as %d, and lasts until %d", b.failures, b.until)
+	}
+}
+
+// A window that is vetoed again and again keeps the others waiting no more than one that no
+// summarizer can answer.
+func TestVetoedWindowsArePassedOver(t *testing.T) {
+	c := &Compactor[int]{backoff: map[int]backoff{}}
+	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
+	for range 2 {
+		c.failed(1, Config{FallbackAfter: 2}, v, &Window{Groups: []Group{{Indices: []int{1}}}}, fmt.Errorf("%w: no", ErrVetoed))
+	}
+	if got := c.passedOver(1, v); len(got) != 1 || got[0] != "b" {
+		t.Errorf("passed over are %q, want b", got)
+	}
+	if c.backoff[1].answers != 0 {
+		t.Error("a veto counts as an answer of the summarizer's")
 	}
 }
 

@@ -27,7 +27,8 @@ import (
 // without which a model's API refuses a call. With it come copies of the responses that it
 // has had, such as a placeholder. A copy has a new id and only the calls, or the responses,
 // in question, with no text and no change of the state, so that nothing is said twice and
-// the state stays. The summaries stay too. Reverting what hid the call would bring back all
+// the state stays; of the event's other fields it has those that say whose the calls are, and
+// where the answer is to go. The summaries stay too. Reverting what hid the call would bring back all
 // that went with it, and of every summary that this one was merged into.
 //
 // It reads the log a few times, and nothing if there is no call to look for.
@@ -303,13 +304,22 @@ func (c *copied) copy() (*patch.Event, error) {
 	if content["parts"], err = json.Marshal(kept); err != nil {
 		return nil, err
 	}
-	own := map[string]any{
-		"id": uuid.NewString(), "content": content, "customMetadata": map[string]any{record.OwnKey: map[string]any{"recalled": e.ID()}},
+	metadata := map[string]json.RawMessage{}
+	if text, there := fields["customMetadata"]; there {
+		if err := json.Unmarshal(text, &metadata); err != nil {
+			return nil, err
+		}
 	}
+	if metadata[record.OwnKey], err = json.Marshal(map[string]any{"recalled": e.ID()}); err != nil {
+		return nil, err
+	}
+	own := map[string]any{"id": uuid.NewString(), "content": content, "customMetadata": metadata}
 	if len(longRunning) > 0 {
 		own["longRunningToolIds"] = longRunning
 	}
-	for _, name := range []string{"invocationId", "author", "branch", "isolationScope", "timestamp"} {
+	// And what says where the answer is to go: the node of a workflow, or in the metadata
+	// the task of a remote agent.
+	for _, name := range []string{"invocationId", "author", "branch", "isolationScope", "timestamp", "nodeInfo", "requestedInput"} {
 		if v, there := fields[name]; there {
 			own[name] = v
 		}

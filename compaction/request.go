@@ -3,6 +3,7 @@ package compaction
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -46,16 +47,42 @@ func request(v fold.View, w *Window, g Group, again []*patch.Event, cfg Config) 
 	if !w.Merge {
 		r.Before = append(summariesBefore(v, g), again...)
 	}
+	r.ask(tokensAt(v, g.Indices), cfg)
+	return r
+}
+
+// NewRequest makes what a summarizer is asked for events outside any session, as a
+// [Compactor] would ask it by the configuration: raw events, shown in their order. The error
+// matches [patch.ErrInvalid] if there are none, or is that of [Config.Validate].
+func NewRequest(cfg Config, events ...*patch.Event) (Request, error) {
+	if err := cfg.Validate(); err != nil {
+		return Request{}, err
+	}
+	if i := slices.Index(events, nil); i >= 0 || len(events) == 0 {
+		return Request{}, fmt.Errorf("%w: there are no events to summarise, or one of them is nil", patch.ErrInvalid)
+	}
+	cfg = cfg.withDefaults()
+	covered := 0
+	for _, e := range events {
+		covered += e.EstimatedTokens()
+	}
+	r := Request{Events: slices.Clone(events), MaxTokens: min(max(covered/2, leastAim), cfg.MaxSummaryTokens)}
+	r.ask(covered, cfg)
+	return r, nil
+}
+
+// ask says in the request how long the answer should be that stands for so many tokens,
+// and makes the prompt.
+func (r *Request) ask(covered int, cfg Config) {
 	share := aimOfEvents
-	if w.Merge {
+	if r.Merge {
 		share = aimOfSummaries
 	}
-	r.AimTokens = min(r.MaxTokens, max(leastAim, int(share*float64(tokensAt(v, g.Indices)))))
+	r.AimTokens = min(r.MaxTokens, max(leastAim, int(share*float64(covered))))
 	// One pass, for the transcript may hold anything.
 	r.Prompt = strings.NewReplacer(
-		History, history(r, cfg.MaxInputTokens), Words, strconv.Itoa(max(1, r.AimTokens*3/4)),
+		History, history(*r, cfg.MaxInputTokens), Words, strconv.Itoa(max(1, r.AimTokens*3/4)),
 	).Replace(cfg.PromptTemplate)
-	return r
 }
 
 // maxAnswer is how long the summary of a group may be.

@@ -70,6 +70,17 @@ type Response struct {
 	Usage Tokens
 }
 
+// Summary returns the answer's text as a summary says it, or "" if the summarizer declines.
+// The error matches [ErrRefusedAnswer] if the answer is not whole, says nothing, or takes more
+// than so many tokens.
+func (r Response) Summary(maxTokens int) (string, error) {
+	text, err := answer(r, maxTokens)
+	if errors.Is(err, errDeclined) {
+		return "", nil
+	}
+	return text, err
+}
+
 // FinishReason is why a model stopped, as its API says.
 type FinishReason string
 

@@ -18,6 +18,10 @@ type Run struct {
 
 	// Pinned are ids of events that stay raw.
 	Pinned []string
+
+	// Again says that somebody asks for it: the session is compacted though it has not
+	// grown since a failure, and no window is passed over. It means nothing to [Plan].
+	Again bool
 }
 
 // group names what must not be mixed in one text: a branch, without the suffixes that

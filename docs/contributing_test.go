@@ -159,7 +159,7 @@ func TestWalksAreShort(t *testing.T) {
 			t.Errorf("%s goes through more than 8 files", heading)
 		}
 	}
-	withPrefix(t, "Recipe", 4)
+	withPrefix(t, "Recipe", 5)
 }
 
 // ofPins finds pins in a name or text, by its words.
@@ -178,7 +178,7 @@ func TestAPatchTypeTakesTwelveFiles(t *testing.T) {
 			}
 		}
 	}
-	recipe, rest, ok := strings.Cut(withPrefix(t, "Recipe", 4)["Recipe: a patch type"], "\nThen ")
+	recipe, rest, ok := strings.Cut(withPrefix(t, "Recipe", 5)["Recipe: a patch type"], "\nThen ")
 	_, rule, found := strings.Cut(rest, "sets a rule")
 	if !ok || !found {
 		t.Fatal("the recipe is not as this test reads it")

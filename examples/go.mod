@@ -50,3 +50,5 @@ replace (
 	github.com/patchlog-dev/patchlog => ../
 	github.com/patchlog-dev/patchlog/adk => ../adk
 )
+
+replace github.com/patchlog-dev/patchlog/store/pg => ../store/pg

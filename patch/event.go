@@ -112,24 +112,6 @@ type FunctionPart struct {
 	Name     string // the function's name
 }
 
-// EventCompaction is what a summary event says about what it stands for, under
-// ADK's JSON names.
-type EventCompaction struct {
-	StartTimestamp   float64 `json:"startTimestamp"` // least time covered, Unix seconds
-	EndTimestamp     float64 `json:"endTimestamp"`   // greatest time covered, Unix seconds
-	CompactedContent Content `json:"compactedContent,omitzero"`
-
-	// ExcludedEvents are the events whose times lie in the range and for which the summary
-	// does not stand.
-	ExcludedEvents []EventRef `json:"excludedEvents,omitempty"`
-}
-
-// EventRef names an event by what every store keeps of it, under ADK's JSON names.
-type EventRef struct {
-	InvocationID string  `json:"invocationId"`
-	Timestamp    float64 `json:"timestamp"` // Unix seconds
-}
-
 // Partial reports whether the event is a piece of a stream. Such events are
 // accepted and not logged.
 func (e *Event) Partial() bool { return e.partial }

@@ -48,7 +48,9 @@ type Actions struct {
 	Escalate          bool
 	Compaction        *EventCompaction
 
-	// Extra are further fields under their JSON names, as in [Fields].
+	// Extra are further fields under their JSON names, as in [Fields]. Where Compaction is
+	// nil, a record of compaction may stand here under "compaction", of another type that
+	// writes JSON which an [EventCompaction] can be read from.
 	Extra map[string]any
 }
 
@@ -111,7 +113,7 @@ func NewEvent(f Fields) (*Event, error) {
 		add("partial", true)
 	}
 	for name := range f.Actions.Extra {
-		if slices.Contains(actionNames, name) {
+		if slices.Contains(actionNames, name) && (name != "compaction" || f.Actions.Compaction != nil) {
 			return nil, fieldErr("actions/"+name, "the name has a meaning of its own and cannot be in Extra")
 		}
 	}

@@ -135,7 +135,7 @@ func TestNamesWithAMeaningAreRefusedInExtra(t *testing.T) {
 		wantField(t, err, name)
 	}
 	for _, name := range []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"} {
-		_, err := patch.NewEvent(patch.Fields{Actions: patch.Actions{Extra: map[string]any{name: nil}}})
+		_, err := patch.NewEvent(patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{}, Extra: map[string]any{name: nil}}})
 		wantField(t, err, "actions/"+name)
 	}
 }

@@ -15,6 +15,13 @@ import (
 type CopyOptions struct {
 	// DryRun finds out what a copy would do, and writes nothing.
 	DryRun bool
+
+	// NoShared has [Store.CopyFrom] leave the shared scopes alone.
+	NoShared bool
+
+	// OverwriteShared has [Store.CopyShared] put the source's values in place of those that
+	// are here and differ.
+	OverwriteShared bool
 }
 
 // Copied says what a copy did, or would do.
@@ -32,7 +39,7 @@ type Copied struct {
 // is the beginning of the other, or if they were created with another initial state.
 //
 // A copy that adds something writes the values of the session's shared scopes, as the source
-// has them, in the same commit. Both logs may be written to meanwhile; the copy ends with the
+// has them, in the same commit, unless opts say otherwise. Both logs may be written to meanwhile; the copy ends with the
 // record that was the source's last when it started. The source's log is kept in memory. As
 // with [Store.Import], what is added to a session that is here is one commit, and a session
 // that is created is here with the last of several, as a whole.
@@ -43,7 +50,7 @@ func (s *Store) CopyFrom(ctx context.Context, from *Store, key Key, opts CopyOpt
 	if err := key.Validate(); err != nil {
 		return Copied{}, err
 	}
-	p, m, err := from.copying(ctx, key)
+	p, m, err := from.copying(ctx, key, opts)
 	if err != nil {
 		return Copied{}, fmt.Errorf("read the source: %w", err)
 	}
@@ -89,7 +96,7 @@ type copying struct {
 }
 
 // copying reads what a copy of a session takes.
-func (s *Store) copying(ctx context.Context, key Key) (*copying, meta, error) {
+func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*copying, meta, error) {
 	head, m, err := s.head(ctx, key)
 	if err != nil {
 		return nil, meta{}, err
@@ -100,6 +107,9 @@ func (s *Store) copying(ctx context.Context, key Key) (*copying, meta, error) {
 			return nil, meta{}, err
 		}
 		p.records = append(p.records, page.records...)
+	}
+	if opts.NoShared {
+		return p, m, nil
 	}
 	scopes, err := s.scopes(ctx, key) // after the log: what its records share is among them
 	for name, value := range scopes {
@@ -162,12 +172,12 @@ func (s *Store) copyNew(ctx context.Context, key Key, m meta, p *copying) error 
 // CopiedShared says what a copy of shared values did, or would do.
 type CopiedShared struct {
 	Added     int      // values that were not there before
-	Different []string // names of values that are there, but not as they are in the source
+	Different []string // names of values that are there, but were not as they are in the source
 }
 
 // CopyShared copies the values of all shared scopes (app: and user: keys) that are not here,
-// those of users without a session too. A value that is here stays as it is, and is reported
-// if the source has another one. All values of both stores are kept in memory. The values are
+// those of users without a session too. A value that is here stays as it is, unless opts say
+// otherwise, and is reported if the source has another one. All values of both stores are kept in memory. The values are
 // one commit. It fails with [ErrNotFound] if there is something to copy and no session here,
 // on whose log the commit could be made.
 func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (CopiedShared, error) {
@@ -187,7 +197,7 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 		byName[v.Name] = v
 	}
 	var done CopiedShared
-	var missing []backend.Value
+	var written []backend.Value
 	for _, v := range given {
 		value, err := sharedValue(v)
 		if err != nil {
@@ -195,17 +205,21 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 		}
 		own, there := byName[v.Name]
 		if !there {
-			missing = append(missing, backend.Value{Name: v.Name, Data: v.Data})
+			written = append(written, backend.Value{Name: v.Name, Data: v.Data})
+			done.Added++
 			continue
 		}
 		if mine, err := sharedValue(own); err != nil || !mine.Equal(value) {
 			done.Different = append(done.Different, strings.ReplaceAll(v.Name, partEnd, "/"))
+			if opts.OverwriteShared {
+				written = append(written, backend.Value{Name: v.Name, Data: v.Data})
+			}
 		}
 	}
-	if done.Added = len(missing); done.Added == 0 || opts.DryRun {
+	if len(written) == 0 || opts.DryRun {
 		return done, nil
 	}
-	return done, s.putShared(ctx, missing)
+	return done, s.putShared(ctx, written)
 }
 
 // putShared writes shared values in a commit to some session that adds no record to it.

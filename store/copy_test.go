@@ -170,3 +170,37 @@ func TestCopyShared(t *testing.T) {
 		e.same("state", fmt.Sprint(s.State()), "map[app:motd:mine user:lang:fr]")
 	})
 }
+
+// A copy may leave the shared scopes alone, whether it creates the session or adds to it, and
+// shared values that differ may be written.
+func TestCopyOfSharedByChoice(t *testing.T) {
+	onEach(t, func(e *env) {
+		from, alone := source(e.T), store.CopyOptions{NoShared: true}
+		_, err := e.store.CopyFrom(ctx, from, key, alone)
+		e.no(err)
+		e.same("a new session's state", fmt.Sprint(e.get().State()), "map[cart:1 n:7]")
+		_, err = from.AppendEvents(ctx, key, store.AppendOptions{}, sets("more", `{"app:motd":"bye"}`))
+		e.no(err)
+		_, err = e.store.CopyFrom(ctx, from, key, alone)
+		e.no(err)
+		e.same("a longer session's state", fmt.Sprint(e.get().State()), "map[cart:1 n:7]")
+		e.append(sets("own", `{"app:motd":"mine","app:other":1}`))
+		for _, c := range []struct {
+			opts             store.CopyOptions
+			added, different int
+			state            string
+		}{
+			{store.CopyOptions{OverwriteShared: true, DryRun: true}, 1, 1, "map[app:motd:mine app:other:1 cart:1 n:7]"},
+			{store.CopyOptions{}, 1, 1, "map[app:motd:mine app:other:1 cart:1 n:7 user:lang:de]"},
+			{store.CopyOptions{OverwriteShared: true}, 0, 1, "map[app:motd:bye app:other:1 cart:1 n:7 user:lang:de]"},
+			{store.CopyOptions{OverwriteShared: true}, 0, 0, "map[app:motd:bye app:other:1 cart:1 n:7 user:lang:de]"},
+		} {
+			done, err := e.store.CopyShared(ctx, from, c.opts)
+			e.no(err)
+			if done.Added != c.added || len(done.Different) != c.different {
+				e.Errorf("%+v: %+v", c.opts, done)
+			}
+			e.same("state", fmt.Sprint(e.get().State()), c.state)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package foreign
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -32,6 +33,27 @@ type LeftRecord struct {
 	Reason  string
 }
 
+// Options say what adoption has to mind. The zero value is for logs that came from elsewhere.
+type Options struct {
+	// Stay are ids of events that stay raw. Then a record's summary takes the place of the
+	// longest stretch of what the record stands for that has none of them in it.
+	Stay []string
+
+	// Live says that whoever wrote the records was shown this visible log as it stands, its
+	// summaries as events among others, as an agent's runtime is. Then a record stands for a
+	// summary only if it claims that one's own time and does not exclude it; and a record is
+	// cut of whose events only other summaries tell.
+	Live bool
+
+	// Records are the ids of the events to look at; nil means all. One that is no record is
+	// passed over.
+	Records []string
+
+	// NewID gives the ids that are needed, in an order that the view and the other options
+	// decide. nil means random UUIDs.
+	NewID func() string
+}
+
 // Adopt plans how the compaction records in a view's visible log, such as ADK writes
 // (see [IsCompactionEvent]), become summaries: for each, the visible raw events before it
 // whose times lie in its range are summarised by its compacted content, under a new id,
@@ -40,11 +62,17 @@ type LeftRecord struct {
 // side, or of which nothing is left, or whose summary would split a function call from
 // its response, is left as it is, with the reason. Summaries that say their [compaction.Lineage]
 // are no records.
-func Adopt(v fold.View) Adoption {
+func Adopt(v fold.View) Adoption { return AdoptWith(v, Options{}) }
+
+// AdoptWith is [Adopt] with options.
+func AdoptWith(v fold.View, opts Options) Adoption {
+	if opts.NewID == nil {
+		opts.NewID = uuid.NewString
+	}
 	var out Adoption
 	base := v.PatchSeq()
-	for _, id := range records(v) {
-		patches, next, err := adopt(v, id, base)
+	for _, id := range opts.records(v) {
+		patches, next, err := opts.adopt(v, id, base)
 		if err != nil {
 			out.Left = append(out.Left, LeftRecord{id, err.Error()})
 			continue
@@ -68,10 +96,15 @@ func superseding(earlier []compaction.Lineage, raw int) compaction.Lineage {
 	return l
 }
 
-// records returns the ids of the visible events that are records of a foreign log.
-func records(v fold.View) []string {
+// records returns the ids of the visible events that are records of a foreign log. Over a log
+// that its author was shown, a record is what says nothing itself: what has a content stands
+// where it belongs already, such as a summary that somebody has written by hand.
+func (o Options) records(v fold.View) []string {
 	var ids []string
 	for _, e := range v.Events() {
+		if o.Live && e.HasContent() || o.Records != nil && !slices.Contains(o.Records, e.ID()) {
+			continue
+		}
 		if _, ours := compaction.SaidLineage(e); (IsCompactionEvent(e) || e.IsSummary()) && !ours {
 			ids = append(ids, e.ID())
 		}
@@ -80,13 +113,14 @@ func records(v fold.View) []string {
 }
 
 // adopt returns the patches that take over one record, and the view after them.
-func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
+func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
 	at, _ := v.Find(id)
 	said := v.At(at)
-	c, ok := CompactionOf(said)
+	claim, ok := record.ClaimOf(said)
 	if !ok {
 		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
 	}
+	c := claim.EventCompaction
 	if c.CompactedContent.IsZero() {
 		return nil, v, errors.New("it has no compacted content")
 	}
@@ -94,59 +128,103 @@ func adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View,
 	if err != nil {
 		return nil, v, fmt.Errorf("its compacted content cannot be a summary: %w", err)
 	}
-	var covered []int
-	var earlier []compaction.Lineage
-	raw := 0
-	for i, e := range v.Events() {
-		if i == at {
-			break
-		}
-		l, ours := compaction.SaidLineage(e)
-		switch {
-		case ours && record.Supersedes(c, e): // an earlier record, which this one supersedes
-			covered = append(covered, i)
-			earlier = append(earlier, l)
-		case !v.IsSummary(i) && InCompactedRange(e, c) && !IsCompactionEvent(e):
-			covered = append(covered, i)
-			raw++
-		}
+	covered := o.covered(v, at, claim)
+	if len(covered) == 0 && o.Live && told(v, at, c) {
+		return o.logged(v, id, base, patch.NewSplice(at, 1).WithState(patch.Keep))
 	}
 	if len(covered) == 0 {
 		return nil, v, errors.New("no visible raw event before it lies in its range")
 	}
+	if len(o.Stay) > 0 {
+		if covered = longest(v, covered, o.Stay); len(covered) == 0 {
+			return nil, v, errors.New("all that it stands for stays")
+		}
+	}
 	start, count := covered[0], len(covered)
-	for i, c := range covered {
-		if c != start+i {
-			return nil, v, fmt.Errorf("the visible raw events in its range are not side by side: other events stand between number %d and number %d", covered[i-1], c)
+	var earlier []compaction.Lineage
+	for i, at := range covered {
+		if at != start+i {
+			return nil, v, fmt.Errorf("the visible raw events in its range are not side by side: other events stand between number %d and number %d", covered[i-1], at)
+		}
+		if l, ours := compaction.SaidLineage(v.At(at)); ours {
+			earlier = append(earlier, l)
 		}
 	}
 	summary, err := patch.NewEvent(patch.Fields{
-		ID: uuid.NewString(), InvocationID: uuid.NewString(), Author: "user",
+		ID: o.NewID(), InvocationID: o.NewID(), Author: "user",
 		Branch: said.Branch(), IsolationScope: said.IsolationScope(), Timestamp: said.Timestamp(),
 		Content:        record.Content(text),
 		Actions:        patch.Actions{Compaction: &c},
-		CustomMetadata: superseding(earlier, raw).Metadata(),
+		CustomMetadata: superseding(earlier, count-len(earlier)).Metadata(),
 	})
 	if err != nil {
 		return nil, v, err
 	}
-	about := map[string]any{record.OwnKey: map[string]any{"adopted": id}}
-	patches := []*patch.PatchEvent{
-		patch.NewSummarise(start, count, summary),
-		patch.NewSplice(at-count+1, 1).WithState(patch.Keep),
+	return o.logged(v, id, base, patch.NewSummarise(start, count, summary), patch.NewSplice(at-count+1, 1).WithState(patch.Keep))
+}
+
+// covered returns the indices of the visible events before a record that it stands for.
+func (o Options) covered(v fold.View, at int, claim record.Claim) (covered []int) {
+	for i, e := range v.Events() {
+		if i == at {
+			break
+		}
+		_, ours := compaction.SaidLineage(e)
+		superseded := !o.Live && ours && record.Supersedes(claim.EventCompaction, e) // an earlier record's
+		seen := (o.Live && ours || !v.IsSummary(i)) && claim.Covers(e) && (ours || !IsCompactionEvent(e))
+		if superseded || seen {
+			covered = append(covered, i)
+		}
 	}
+	return covered
+}
+
+// told reports whether a summary stands for something of a record's range. It may stand behind
+// the record, where the last of its events stood.
+func told(v fold.View, at int, c patch.EventCompaction) bool {
+	for i, e := range v.Events() {
+		if of, ok := record.Of(e); ok && i != at && e.HasContent() && of.StartTimestamp <= c.EndTimestamp && c.StartTimestamp <= of.EndTimestamp {
+			return true
+		}
+	}
+	return false
+}
+
+// longest returns the longest stretch of events side by side of which none stays; of
+// several, the first.
+func longest(v fold.View, covered []int, stay []string) (best []int) {
+	var run []int
+	for _, i := range covered {
+		if slices.Contains(stay, v.At(i).ID()) {
+			run = nil
+			continue
+		}
+		if len(run) > 0 && run[len(run)-1]+1 != i {
+			run = nil
+		}
+		if run = append(run, i); len(run) > len(best) {
+			best = slices.Clone(run)
+		}
+	}
+	return best
+}
+
+// logged returns the patches of a record's adoption as they are to be logged, and the view
+// after them.
+func (o Options) logged(v fold.View, id string, base uint64, patches ...*patch.PatchEvent) ([]*patch.PatchEvent, fold.View, error) {
+	before, about := v, map[string]any{record.OwnKey: map[string]any{"adopted": id}}
 	for i, p := range patches {
-		if p, err = p.WithID(uuid.NewString()).WithAuthor(record.Author).WithBase(base).WithGroup(id).WithCustomMetadata(about); err != nil {
-			return nil, v, err
+		p, err := p.WithID(o.NewID()).WithAuthor(record.Author).WithBase(base).WithGroup(id).WithCustomMetadata(about)
+		if err != nil {
+			return nil, before, err
 		}
 		if err := v.Check(p, fold.CheckOptions{AsOfNow: true}); err != nil {
-			return nil, v, err
+			return nil, before, err
 		}
-		next, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
-		if err != nil {
-			return nil, v, err
+		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p}); err != nil {
+			return nil, before, err
 		}
-		v, patches[i] = next, p
+		patches[i] = p
 	}
 	return patches, v, nil
 }

@@ -43,6 +43,51 @@ func ExampleAdopt() {
 	// 2 visible, a summary first: true
 }
 
+// Where a program writes records into a log that patchlog compacts as well.
+func ExampleAdoptWith() {
+	view := fold.New("", nil)
+	for _, line := range lines {
+		e, err := patch.ParseEvent([]byte(line))
+		if err != nil {
+			panic(err)
+		}
+		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e}); err != nil {
+			panic(err)
+		}
+	}
+	plan := foreign.AdoptWith(view, foreign.Options{Live: true, Stay: []string{"b"}})
+	summarise := plan.Patches[0]
+	fmt.Println("the summary takes the place of", summarise.Count(), "event at", summarise.Start())
+	// Output: the summary takes the place of 1 event at 0
+}
+
+// One record alone, under ids that are the same each time.
+func ExampleOptions() {
+	view := fold.New("", nil)
+	for _, line := range lines {
+		e, err := patch.ParseEvent([]byte(line))
+		if err == nil {
+			view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e})
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	n := 0
+	newID := func() string { n++; return fmt.Sprint("id-", n) }
+	plan := foreign.AdoptWith(view, foreign.Options{Records: []string{"c"}, NewID: newID})
+	for _, p := range plan.Patches {
+		fmt.Println(p.Type(), p.ID(), p.Group())
+	}
+	fmt.Println("adopted", plan.Adopted, "left", plan.Left)
+	fmt.Println("of what is no record", foreign.AdoptWith(view, foreign.Options{Records: []string{"d"}, NewID: newID}))
+	// Output:
+	// summarise id-3 c
+	// splice id-4 c
+	// adopted [c] left []
+	// of what is no record {[] [] []}
+}
+
 func ExampleFilterEventsForLLM() {
 	var events []*patch.Event
 	for _, line := range lines {

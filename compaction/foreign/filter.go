@@ -26,12 +26,12 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	}
 	type claim struct {
 		at   int
-		c    patch.EventCompaction
+		c    record.Claim
 		text string
 	}
 	var claims []claim
 	for i, e := range events {
-		if c, ok := CompactionOf(e); ok {
+		if c, ok := record.ClaimOf(e); ok {
 			claims = append(claims, claim{i, c, record.Text(c.CompactedContent)})
 		}
 	}
@@ -51,7 +51,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 		}
 		goes := slices.Clone(covered)
 		for i, e := range events[:r.at] {
-			goes[i] = goes[i] || InCompactedRange(e, r.c) && !IsCompactionEvent(e) || record.Supersedes(r.c, e)
+			goes[i] = goes[i] || r.c.Covers(e) && !IsCompactionEvent(e) || record.Supersedes(r.c.EventCompaction, e)
 		}
 		for _, together := range tied {
 			if slices.ContainsFunc(together, func(i int) bool { return !goes[i] }) {

@@ -44,7 +44,7 @@ failed; the last line is {"sessions","shared","dryRun"}, by status.`,
 	to := fs.String("to", "", "the `DATABASE` to write")
 	dryRun := fs.Bool("dry-run", false, "show what would be copied, and write nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c := copying{app: a, from: *from, to: *to, keys: make([]store.Key, len(args)), named: len(args) > 0, counts: map[string]int{}}
+		c := copying{tally: newTally(a, *dryRun), from: *from, to: *to, keys: make([]store.Key, len(args)), named: len(args) > 0}
 		c.opts.DryRun = *dryRun
 		switch {
 		case c.from == "" && c.to == "":
@@ -69,29 +69,14 @@ failed; the last line is {"sessions","shared","dryRun"}, by status.`,
 
 // copying is a run of copy.
 type copying struct {
-	*app
+	*tally
 	from, to string
 	keys     []store.Key
 	named    bool // by the user
 	opts     store.CopyOptions
 
 	source, target *store.Store
-	bar            *progress
-	counts         map[string]int // sessions by status
-	problems       int
-	sharedErr      error // what kept shared values from being copied, if it is no end of the run
 }
-
-// What became of a session.
-const (
-	statusCreated   = "created"
-	statusExtended  = "extended"
-	statusUnchanged = "unchanged"
-	statusAhead     = "ahead"
-	statusGone      = "gone"
-	statusConflict  = "conflict"
-	statusFailed    = "failed"
-)
 
 func (c *copying) run(ctx context.Context) (err error) {
 	if one, err := os.Stat(c.from); err == nil {
@@ -160,7 +145,7 @@ func (c *copying) copyAll(ctx context.Context) error {
 		}
 	}
 	c.bar.end()
-	return c.sum(shared)
+	return c.sum(len(c.keys), shared, "copied", nil)
 }
 
 // statusOf returns "" for an error that ends the run: the next session would meet it too.
@@ -199,116 +184,14 @@ func (c *copying) copyShared(ctx context.Context) (store.CopiedShared, error) {
 	if c.opts.DryRun {
 		return shared, nil // sessions that were not copied would have brought theirs
 	}
-	for _, name := range shared.Different {
-		c.problems++
-		if err := c.problem(fmt.Errorf("shared value %s: it is there with another value, which stays", name)); err != nil {
-			return shared, err
-		}
-	}
-	return shared, nil
-}
-
-// problem says on standard error what was not copied.
-func (c *copying) problem(err error) error {
-	c.bar.end()
-	if c.json {
-		return nil // it is in the documents
-	}
-	c.errs.line(c.errs.paint(red, "patchlog:"), " ", printable(err.Error()))
-	return c.errs.flush()
-}
-
-type copiedDocument struct {
-	Key     string `json:"key"`
-	Status  string `json:"status"`
-	Added   int    `json:"added"`
-	Present int    `json:"present"`
-	Seq     uint64 `json:"seq"`
-	Error   string `json:"error,omitempty"`
+	return shared, c.different(shared.Different)
 }
 
 // report says what became of a session. One that is as it was is only counted.
 func (c *copying) report(key store.Key, status string, done store.Copied, err error) error {
-	c.counts[status]++
+	doc := sessionDocument{key.String(), status, done.Added, done.Present, done.Seq, ""}
 	if err != nil {
-		c.problems++
+		doc.Error = err.Error()
 	}
-	if c.json {
-		doc := copiedDocument{key.String(), status, done.Added, done.Present, done.Seq, ""}
-		if err != nil {
-			doc.Error = err.Error()
-		}
-		return c.line(func() error { return c.out.document(doc) })
-	}
-	if err != nil {
-		return c.problem(err)
-	}
-	would := ""
-	if c.opts.DryRun {
-		would = "would be "
-	}
-	switch status {
-	case statusCreated, statusExtended:
-		return c.line(func() error {
-			return c.out.linef("%s: %s%s, %s added; the log ends at record %d", key, would, status, counted(done.Added, "record"), done.Seq)
-		})
-	case statusAhead:
-		return c.line(func() error {
-			return c.out.linef("%s: nothing to add; the copy has gone on by itself, to record %d", key, done.Seq)
-		})
-	}
-	return nil
-}
-
-// line writes where a bar may stand.
-func (c *copying) line(write func() error) error {
-	c.bar.end()
-	err := write()
-	if err == nil && c.out.screen {
-		err = c.out.flush()
-	}
-	return err
-}
-
-// sum says what the run came to.
-func (c *copying) sum(shared store.CopiedShared) error {
-	if c.json {
-		type sharedDocument struct {
-			Added     int      `json:"added"`
-			Different []string `json:"different"`
-			Error     string   `json:"error,omitempty"`
-		}
-		doc := sharedDocument{Added: shared.Added, Different: append([]string{}, shared.Different...)}
-		if c.sharedErr != nil {
-			doc.Error = c.sharedErr.Error()
-		}
-		err := c.out.document(struct {
-			Sessions map[string]int `json:"sessions"`
-			Shared   sharedDocument `json:"shared"`
-			DryRun   bool           `json:"dryRun"`
-		}{c.counts, doc, c.opts.DryRun})
-		if err != nil {
-			return err
-		}
-	} else {
-		text := counted(len(c.keys), "session")
-		for _, status := range []string{statusCreated, statusExtended, statusUnchanged, statusAhead, statusGone, statusConflict, statusFailed} {
-			if n := c.counts[status]; n > 0 {
-				text += fmt.Sprintf(", %d %s", n, status)
-			}
-		}
-		if shared.Added > 0 && !c.opts.DryRun {
-			text += ", " + counted(shared.Added, "shared value") + " added"
-		}
-		if c.opts.DryRun {
-			text += "; nothing is written"
-		}
-		if err := c.out.line(text); err != nil {
-			return err
-		}
-	}
-	if c.problems > 0 {
-		return fmt.Errorf("not all is copied: %s", counted(c.problems, "problem"))
-	}
-	return nil
+	return c.session(key, doc, &doc, err)
 }

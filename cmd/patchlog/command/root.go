@@ -67,7 +67,7 @@ func (a *app) rootCommand() *cobra.Command {
 	fs.Lookup("db").DefValue = defaultDatabase
 	fs.BoolVar(&a.json, "json", a.json, "write JSON, for programs")
 
-	a.addGroup(root, "Sessions", a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.copyCommand(), a.forkCommand(), a.deleteCommand())
+	a.addGroup(root, "Sessions", a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.copyCommand(), a.migrateCommand(), a.forkCommand(), a.deleteCommand())
 	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.stateCommand(), a.statsCommand(), a.diffCommand(), a.foldCommand())
 	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.unpinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand())
 	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.docsCommand())
@@ -93,7 +93,7 @@ func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command
 		cmd.GroupID = title
 		root.AddCommand(cmd)
 		for _, c := range append(cmd.Commands(), cmd) {
-			if !c.HasSubCommands() {
+			if !c.HasSubCommands() && c.Args == nil {
 				c.Args, c.ValidArgsFunction = operands, completeOperand
 			}
 		}

@@ -31,6 +31,7 @@ type app struct {
 	errs    *output
 	env     func(string) string
 	engines []Engine
+	sql     []SQLEngine
 	options store.Options // of every database that is opened
 
 	extractive compaction.Summarizer
@@ -44,6 +45,9 @@ type app struct {
 type Options struct {
 	// Engines open databases that are no files.
 	Engines []Engine
+
+	// SQL opens SQL databases for migrate to read.
+	SQL []SQLEngine
 
 	// Store is how every database is opened: its clock, its ids, its logger.
 	Store store.Options
@@ -72,7 +76,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string, opts Options) *app {
 	a := &app{
 		stdin: stdin, out: newOutput(stdout, env), errs: newOutput(stderr, env), env: env,
-		engines: opts.Engines, options: opts.Store, extractive: opts.Extractive,
+		engines: opts.Engines, sql: opts.SQL, options: opts.Store, extractive: opts.Extractive,
 	}
 	if a.extractive == nil {
 		a.extractive = compaction.Extractive{}

@@ -22,6 +22,13 @@ of the file. Values that sessions share (app: and user: keys) are not written.
 
 The whole input is read, into memory, before the database is opened: others use it meanwhile.
 
+With --from NAME, every operand is a FILE, the session file of a coding agent: pi,
+claude-code or codex. Each becomes a session, whose key is made of --app (else NAME),
+--user and the session's own id. Each line becomes an event that keeps it; what the agent
+compacted or went back from is hidden by patches. A file that has grown adds what is new. A
+last line that is still being written is left out. Of several files each is taken or not by
+itself. patchlog export --lines gives the lines back.
+
 --adopt-compactions makes summaries of the compaction records that ADK leaves in a log: each
 takes the place of the events in its range, if these stand side by side, and the record goes.
 Those that stay are listed with the reason.`,
@@ -30,6 +37,7 @@ Those that stay are listed with the reason.`,
 			`patchlog import shop/ada/4711 session.jsonl --state '{"tenant":"t1"}'`,
 			"patchlog import shop/ada/4711 adk-session.jsonl --adopt-compactions",
 			"patchlog export shop/ada/4711 --db old.db | patchlog import shop/ada/4711 - --db new.db",
+			"patchlog import --from claude-code ~/.claude/projects/*/*.jsonl",
 		),
 	}
 	fs := cmd.Flags()
@@ -37,9 +45,38 @@ Those that stay are listed with the reason.`,
 	fs.Var(&state, "state", "the initial state, a `JSON` object; else that of the file's header")
 	most := fs.Int64("max-bytes", store.DefaultImportBytes, "how many `bytes` the input may have")
 	adopting := fs.Bool("adopt-compactions", false, "make summaries of the compaction records in the log")
+	from := sessionFiles{user: "user"}
+	fs.Var(&from.format, "from", "the coding agent whose session files are read, by `NAME`: pi, claude-code or codex")
+	fs.Var(&from.app, "app", "with --from: the `APP` of the sessions; else NAME")
+	fs.Var(&from.user, "user", "with --from: the `USER` of the sessions (default user)")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case from.format == "":
+			return operands(cmd, args)
+		case len(args) == 0:
+			return usagef("FILE is missing")
+		}
+		return nil
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if from.format != "" {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return completeOperand(cmd, args, typed)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *most < 1 {
 			return usagef("--max-bytes is %d, below 1", *most)
+		}
+		switch {
+		case from.format != "":
+			if *adopting {
+				return usagef("--adopt-compactions is for logs of ADK; with --from, compactions are adopted")
+			}
+			from.state, from.most = state, *most
+			return from.importAll(cmd.Context(), a, args)
+		case from.app != "" || fs.Changed("user"):
+			return usagef("--app and --user go with --from")
 		}
 		return a.importFile(cmd.Context(), args[0], args[1], state, *most, *adopting)
 	}
@@ -59,8 +96,15 @@ output is the same. On a terminal, characters that could drive it are written as
 		),
 	}
 	fs := cmd.Flags()
+	lines := fs.Bool("lines", false, "the lines of the session file that import --from read")
 	visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *lines {
+			if *visible {
+				return usagef("--lines gives back whole files; --visible does not go with it")
+			}
+			return a.exportLines(cmd.Context(), args[0])
+		}
 		return a.export(cmd.Context(), args[0], store.ExportOptions{Visible: *visible})
 	}
 	return cmd
@@ -105,17 +149,32 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 	if err != nil {
 		return err
 	}
-	seq := done.View.Seq()
 	if a.json {
 		return a.out.document(struct {
-			Key     string `json:"key"`
-			Created bool   `json:"created"`
-			Added   int    `json:"added"`
-			Present int    `json:"present"`
-			Seq     uint64 `json:"seq"`
+			imported
 			*adoption
-		}{key.String(), done.Created, done.Added, done.Present, seq, adopted})
+		}{importedAs(key, done), adopted})
 	}
+	if err := a.showImported(key, done); err != nil || adopted == nil {
+		return err
+	}
+	return a.showAdoption(adopted)
+}
+
+// imported is what became of a session by an import.
+type imported struct {
+	Key     string `json:"key"`
+	Created bool   `json:"created"`
+	Added   int    `json:"added"`
+	Present int    `json:"present"`
+	Seq     uint64 `json:"seq"`
+}
+
+func importedAs(key store.Key, done store.Imported) imported {
+	return imported{key.String(), done.Created, done.Added, done.Present, done.View.Seq()}
+}
+
+func (a *app) showImported(key store.Key, done store.Imported) error {
 	what := counted(done.Added, "record") + " added"
 	switch {
 	case done.Added == 0 && done.Present > 0:
@@ -127,11 +186,7 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 	if done.Created {
 		created = "created, "
 	}
-	a.out.linef("%s: %s%s; the log ends at record %d", key, created, what, seq)
-	if adopted == nil {
-		return nil
-	}
-	return a.showAdoption(adopted)
+	return a.out.linef("%s: %s%s; the log ends at record %d", key, created, what, done.View.Seq())
 }
 
 func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptions) error {

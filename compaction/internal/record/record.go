@@ -4,6 +4,7 @@ package record
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"time"
 
@@ -29,8 +30,13 @@ func Own(customMetadata json.RawMessage, into any) bool {
 // Of returns what a summary event says about what it stands for, and whether
 // it is one. A record of another shape than [patch.EventCompaction]'s is none, and so is nil.
 func Of(e *patch.Event) (patch.EventCompaction, bool) {
+	_, c, ok := recordOf(e)
+	return c, ok
+}
+
+func recordOf(e *patch.Event) (json.RawMessage, patch.EventCompaction, bool) {
 	if e == nil {
-		return patch.EventCompaction{}, false
+		return nil, patch.EventCompaction{}, false
 	}
 	for _, at := range [][2]string{{"actions", "compaction"}, {"customMetadata", adkMetadata}} {
 		text, ok := e.Field(at[0])
@@ -41,48 +47,49 @@ func Of(e *patch.Event) (patch.EventCompaction, bool) {
 		if json.Unmarshal(text, &fields) != nil {
 			continue
 		}
-		var r *stored
-		if text := fields[at[1]]; text != nil && json.Unmarshal(text, &r) == nil && r != nil {
-			return r.compaction(), true
+		var c *patch.EventCompaction
+		if text := fields[at[1]]; text != nil && json.Unmarshal(text, &c) == nil && c != nil {
+			return text, *c, true
 		}
 	}
-	return patch.EventCompaction{}, false
+	return nil, patch.EventCompaction{}, false
 }
 
-// stored is a compaction record as any version of ADK writes it.
-type stored struct {
-	StartTimestamp   instant       `json:"startTimestamp"`
-	EndTimestamp     instant       `json:"endTimestamp"`
-	CompactedContent patch.Content `json:"compactedContent"`
-	ExcludedEvents   []struct {
-		InvocationID string  `json:"invocationId"`
-		Timestamp    instant `json:"timestamp"`
-	} `json:"excludedEvents"`
+// Claim is what a record says, with its times as exact as it says them: Unix seconds do not
+// tell apart what is less than a quarter of a microsecond apart.
+type Claim struct {
+	patch.EventCompaction
+	from, to exact
 }
 
-func (r stored) compaction() patch.EventCompaction {
-	c := patch.EventCompaction{StartTimestamp: float64(r.StartTimestamp), EndTimestamp: float64(r.EndTimestamp), CompactedContent: r.CompactedContent}
-	for _, e := range r.ExcludedEvents {
-		c.ExcludedEvents = append(c.ExcludedEvents, patch.EventRef{InvocationID: e.InvocationID, Timestamp: float64(e.Timestamp)})
+// ClaimOf returns what the event claims, if it is a record; see [Of].
+func ClaimOf(e *patch.Event) (Claim, bool) {
+	text, c, ok := recordOf(e)
+	if !ok {
+		return Claim{}, false
 	}
-	return c
+	var times struct{ StartTimestamp, EndTimestamp exact }
+	_ = json.Unmarshal(text, &times) // which was read already
+	return Claim{c, times.StartTimestamp, times.EndTimestamp}, true
 }
 
-// instant is a time in Unix seconds, as ADK for Python writes it, or by RFC 3339, as ADK
-// for Go does.
-type instant float64
+// Covers reports whether the event's time lies in the record's range, both ends included, and
+// the record does not exclude it.
+func (c Claim) Covers(e *patch.Event) bool {
+	if !InRange(e, c.EventCompaction) {
+		return false
+	}
+	t := e.Timestamp()
+	return !t.Before(c.from.Time) && (c.to.IsZero() || !t.After(c.to.Time))
+}
 
-func (i *instant) UnmarshalJSON(text []byte) error {
-	var seconds float64
-	if err := json.Unmarshal(text, &seconds); err == nil {
-		*i = instant(seconds)
-		return nil
+// exact is a time by RFC 3339, and zero for one of another form.
+type exact struct{ time.Time }
+
+func (t *exact) UnmarshalJSON(text []byte) error {
+	if json.Unmarshal(text, &t.Time) != nil {
+		t.Time = time.Time{}
 	}
-	var t time.Time
-	if err := json.Unmarshal(text, &t); err != nil {
-		return err
-	}
-	*i = instant(UnixSeconds(t))
 	return nil
 }
 
@@ -97,8 +104,13 @@ func InRange(e *patch.Event, c patch.EventCompaction) bool {
 }
 
 // excludes reports whether the record names the event as one that it does not stand for.
+// Stores keep times to the microsecond or to the nanosecond: one that is near enough is
+// meant, since to leave an event in sight is the lesser harm.
 func excludes(c patch.EventCompaction, e *patch.Event) bool {
-	return slices.Contains(c.ExcludedEvents, RefTo(e))
+	of := RefTo(e)
+	return slices.ContainsFunc(c.ExcludedEvents, func(r patch.EventRef) bool {
+		return r.InvocationID == of.InvocationID && math.Abs(r.Timestamp-of.Timestamp) <= 1e-6
+	})
 }
 
 // RefTo names an event as an exclusion does.

@@ -3,6 +3,9 @@
 // the password file and the service file say of what that leaves out. The setting schema=NAME
 // in a URL names the schema of the tables, if that is not patchlog.
 //
+// It migrates sessions from SQL databases of ADK's services, too: SQLite's files, and
+// PostgreSQL.
+//
 // Run "patchlog help" for its commands.
 package main
 
@@ -22,7 +25,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg"
 )
 
-func main() { os.Exit(command.Main(command.Options{Engines: []command.Engine{engine}})) }
+func main() {
+	os.Exit(command.Main(command.Options{Engines: []command.Engine{engine}, SQL: sources}))
+}
 
 var engine = command.Engine{Schemes: []string{"postgres", "postgresql"}, Open: open}
 

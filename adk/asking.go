@@ -1,0 +1,92 @@
+package adk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// ErrCompactionOff: the options switch compaction off for the session's app.
+var ErrCompactionOff = errors.New("compaction is off")
+
+// Compact compacts a session now, if a trigger fires, pass by pass until none does, and
+// returns what was written; the session then shows it. It waits, and does not back off after
+// failures: what goes wrong is its error, a *[compaction.SummarizerError], one that matches
+// [compaction.ErrVetoed], or the store's. What earlier passes have written is returned in any
+// case. It gives nothing and no error where there is nothing to do, where a summarizer
+// declines, and where the session is another's business: an invocation of it runs in
+// another process, or it is being compacted. An invocation that runs in this one keeps what it
+// was asked. The error matches [ErrCompactionOff] where compaction is off.
+func (s *Service) Compact(ctx context.Context, sess session.Session) ([]compaction.Written, error) {
+	handle, err := handleOf(sess)
+	if err == nil && !s.compacting.on(handle.key) {
+		err = fmt.Errorf("app %q: %w", handle.key.App, ErrCompactionOff)
+	}
+	if err == nil {
+		err = s.stillThere(ctx, handle)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("compact: %w", err)
+	}
+	written, err := s.compacting.background.Compact(ctx, handle.key, compaction.Run{Again: true})
+	if len(written) > 0 {
+		s.compacting.show(ctx, handle)
+	}
+	if err != nil {
+		return written, fmt.Errorf("compact session %s: %w", handle.key, err)
+	}
+	return written, nil
+}
+
+// LastCompaction returns how the last attempt to compact a session ended that this service
+// has made, whoever asked for it; its Err says what went wrong. ok is false if there was none, or
+// if it was so long ago that it is forgotten: some thousands of sessions are remembered.
+func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[store.Key], ok bool) {
+	handle, err := handleOf(sess)
+	if err != nil || s.compacting == nil {
+		return a, false
+	}
+	return s.compacting.last.of(handle.key)
+}
+
+// attempts are the last ones of sessions. Of those that were not compacted while so many
+// others were, it forgets.
+type attempts struct {
+	mu         sync.Mutex
+	young, old map[store.Key]compaction.Attempt[store.Key]
+}
+
+func (l *attempts) keep(a compaction.Attempt[store.Key]) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.young) >= runsKept {
+		l.old, l.young = l.young, nil
+	}
+	if l.young == nil {
+		l.young = map[store.Key]compaction.Attempt[store.Key]{}
+	}
+	l.young[a.Key] = a
+}
+
+func (l *attempts) of(key store.Key) (a compaction.Attempt[store.Key], ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a, ok = l.young[key]; !ok {
+		a, ok = l.old[key]
+	}
+	return a, ok
+}
+
+// forget forgets a session that is gone.
+func (l *attempts) forget(key store.Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.young, key)
+	delete(l.old, key)
+}

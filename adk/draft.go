@@ -1,0 +1,64 @@
+package adk
+
+import (
+	"context"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Draft is what compaction is about to write, for [Options.BeforeSummary] to see, who cannot
+// change it: all in it is a copy. An error is a veto. Then nothing is written, the session
+// stays as it is and is left alone until it has grown, as after a failure of the summarizer;
+// the attempt's outcome is [compaction.Vetoed] and its error matches [compaction.ErrVetoed]
+// and the one returned. It never reaches a run.
+type Draft struct {
+	AppName, UserID, SessionID string
+
+	// Summaries will take the place of other events. There are several where branches of
+	// a session are summarised at once, and none where the events say nothing.
+	Summaries []DraftSummary
+
+	// Patches are all that will be logged, in this order, or nothing is.
+	Patches []*patch.PatchEvent
+
+	// Written are the figures. Took is not known yet.
+	Written compaction.Written
+}
+
+// DraftSummary is a summary that is about to be written, and what it will stand for: raw
+// events, or earlier summaries where Draft.Written.Merged is set.
+type DraftSummary struct {
+	Event *session.Event
+	Of    []*session.Event
+}
+
+// approve is a compactor's Approve by what a service's options say, or nil.
+func approve(before func(context.Context, Draft) error) func(context.Context, compaction.Draft[store.Key]) error {
+	if before == nil {
+		return nil
+	}
+	return func(ctx context.Context, d compaction.Draft[store.Key]) error {
+		out := Draft{
+			AppName: d.Key.App, UserID: d.Key.User, SessionID: d.Key.Session,
+			Patches: d.Patches, Written: d.Written,
+		}
+		for _, s := range d.Summaries {
+			sum := DraftSummary{Event: shownEvent(s.Event)}
+			for _, e := range s.Of {
+				sum.Of = append(sum.Of, shownEvent(e))
+			}
+			out.Summaries = append(out.Summaries, sum)
+		}
+		return before(ctx, out)
+	}
+}
+
+// shownEvent is an event as far as ADK can read it.
+func shownEvent(p *patch.Event) *session.Event {
+	e, _ := SessionEvent(p)
+	return e
+}

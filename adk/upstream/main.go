@@ -1,0 +1,315 @@
+// Command upstream runs ADK's own tests with a service on patchlog in place of ADK's
+// service in memory, and says which tests then end otherwise.
+//
+//	go run ./upstream [-backend memory|bolt] [-compact] [package ...]
+//
+// It copies the source of ADK's module, of the version that this module requires, to a
+// temporary folder, and there makes session.InMemoryService give ours. All packages whose
+// tests may ask for it are run twice: with ADK's service, and with ours. Packages can be
+// named, such as runner or server/adkrest.
+//
+// Each difference is to be listed in differences.txt with its reason; one that is not, and
+// a listed one that is none any more, make the command fail. The modules that ADK's tests
+// need are downloaded if they are not in the module cache.
+package main
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/adk/upstream/standin"
+)
+
+//go:embed differences.txt
+var differencesText string
+
+// modes are the ways in which ours can be run.
+var modes = []string{standin.Memory, standin.Bolt, compacted}
+
+const compacted = "compact"
+
+type options struct {
+	backend  string
+	compact  bool
+	source   string
+	keep     bool
+	verbose  bool
+	packages []string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.backend, "backend", standin.Memory, "what the sessions are stored in: memory or bolt")
+	flag.BoolVar(&o.compact, "compact", false, "compact sessions, as early as can be")
+	flag.StringVar(&o.source, "source", "", "a folder with another version of ADK's source")
+	flag.BoolVar(&o.keep, "keep", false, "keep the folder, and say where it is")
+	flag.BoolVar(&o.verbose, "v", false, "print what tests said that differ, also of those that are listed")
+	flag.Parse()
+	o.packages = flag.Args()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := o.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "upstream:", err)
+		os.Exit(1)
+	}
+}
+
+// mode is what a list of differences calls the run.
+func (o options) mode() string {
+	if o.compact {
+		return compacted
+	}
+	return o.backend
+}
+
+func (o options) run(ctx context.Context, out io.Writer) (err error) {
+	if !slices.Contains(modes[:2], o.backend) {
+		return fmt.Errorf("-backend is %q, not one of %q", o.backend, modes[:2])
+	}
+	known, err := parseDifferences(strings.NewReader(differencesText))
+	if err != nil {
+		return err
+	}
+	if o.source == "" {
+		dir, err := goCommand(ctx, ".", "list", "-m", "-f", "{{.Dir}}", adkModule)
+		if err != nil {
+			return err
+		}
+		if o.source = strings.TrimSpace(string(dir)); o.source == "" {
+			if _, err := goCommand(ctx, ".", "mod", "download", adkModule); err != nil {
+				return err
+			}
+			return o.run(ctx, out)
+		}
+	}
+	folder, err := os.MkdirTemp("", "upstream")
+	if err != nil {
+		return err
+	}
+	if o.keep {
+		fmt.Fprintln(out, folder)
+	} else {
+		defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	}
+	t, err := newTree(ctx, o.source, folder)
+	if err != nil {
+		return err
+	}
+	packages, err := choose(t.packages, o.packages)
+	if err != nil {
+		return err
+	}
+	return o.compare(ctx, out, t, packages, known)
+}
+
+// choose returns the packages that were asked for, or all.
+func choose(all, names []string) (chosen []string, err error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	for _, name := range names {
+		path := adkModule + "/" + strings.TrimPrefix(filepath.ToSlash(name), "./")
+		if !slices.Contains(all, path) {
+			return nil, fmt.Errorf("%q is no package of ADK whose tests ask for a session service", name)
+		}
+		chosen = append(chosen, path)
+	}
+	return chosen, nil
+}
+
+// compare runs packages with both services, prints what came of it, and fails if that is
+// not as is known.
+func (o options) compare(ctx context.Context, out io.Writer, t *tree, packages []string, known []difference) error {
+	services := filepath.Join(t.folder, "services")
+	if err := os.Mkdir(services, 0o755); err != nil {
+		return err
+	}
+	env := []string{standin.BackendVariable + "=" + o.backend, standin.FolderVariable + "=" + services}
+	if o.compact {
+		env = append(env, standin.CompactVariable+"=1")
+	}
+	began := time.Now()
+	theirs, err := t.run(ctx, packages, "")
+	if err != nil {
+		return err
+	}
+	half := time.Now()
+	ours, err := t.run(ctx, packages, "", env...)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "ADK's service: %v, ours: %v\n", half.Sub(began).Round(time.Second), time.Since(half).Round(time.Second))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	want := expected(known, o.mode(), packages)
+	found := differing(theirs, ours)
+	if found, err = t.again(ctx, out, found, want, env); err != nil {
+		return err
+	}
+	made, err := count(services)
+	if err != nil {
+		return err
+	}
+	if len(made) == 0 {
+		return errors.New("no test has asked for a session service: the hook does not work")
+	}
+	report{theirs: theirs, ours: ours, packages: packages, found: found, want: want, made: made}.print(out, o.verbose)
+	return verdict(found, want, theirs, ours)
+}
+
+// again runs those tests once more that differ and should not, with both services, and
+// returns what still differs: tests that wait for a time fail at times on a busy machine.
+func (t *tree) again(ctx context.Context, out io.Writer, found []test, want map[test]difference, env []string) (still []test, err error) {
+	again := map[string][]string{} // tests that are part of none, by package
+	for _, f := range found {
+		if _, listed := want[f]; !listed && f.name != "" {
+			top, _, _ := strings.Cut(f.name, "/")
+			again[f.pkg] = append(again[f.pkg], regexp.QuoteMeta(top))
+		}
+	}
+	differs := map[test]bool{}
+	for pkg, tops := range again {
+		pattern := "^(" + strings.Join(tops, "|") + ")$"
+		theirs, err := t.run(ctx, []string{pkg}, pattern)
+		if err != nil {
+			return nil, err
+		}
+		ours, err := t.run(ctx, []string{pkg}, pattern, env...)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range differing(theirs, ours) {
+			differs[f] = true
+		}
+	}
+	for _, f := range found {
+		_, listed := want[f]
+		if listed || f.name == "" || differs[f] {
+			still = append(still, f)
+			continue
+		}
+		fmt.Fprintf(out, "%s differed, but not when it was run again\n", f)
+	}
+	return still, nil
+}
+
+// count returns how many services of ours were made, by package.
+func count(folder string) (map[string]int, error) {
+	entries, err := os.ReadDir(folder)
+	made := map[string]int{}
+	for _, e := range entries {
+		name := e.Name()
+		made[name[:strings.LastIndexByte(name, '.')]]++
+	}
+	return made, err
+}
+
+// report is what is printed of a run.
+type report struct {
+	theirs, ours results
+	packages     []string
+	found        []test
+	want         map[test]difference
+	made         map[string]int
+}
+
+func (r report) print(out io.Writer, verbose bool) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "package\tservices\ttests\tsame\tdiffer")
+	services, total, differ := 0, 0, 0
+	for _, pkg := range r.packages {
+		tests, others := 0, 0
+		for t := range r.theirs.outcomes {
+			if t.pkg == pkg && t.name != "" {
+				tests++
+			}
+		}
+		for _, t := range r.found {
+			if t.pkg == pkg {
+				others++
+			}
+		}
+		made := r.made[strings.ReplaceAll(pkg, "/", "_")]
+		note := ""
+		if r.theirs.unbuilt[pkg] {
+			note = "not run: it cannot be built here"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%s\n", short(pkg), made, tests, tests-others, others, note)
+		services, total, differ = services+made, total+tests, differ+others
+	}
+	fmt.Fprintf(w, "all\t%d\t%d\t%d\t%d\n", services, total, total-differ, differ)
+	_ = w.Flush()
+	for _, t := range slices.SortedFunc(maps.Keys(r.theirs.outcomes), compareTests) {
+		if t.name != "" && r.theirs.outcomes[t] == failed {
+			fmt.Fprintf(out, "%s fails with ADK's service too\n", t)
+		}
+	}
+	byReason := map[string][]test{}
+	for _, t := range r.found {
+		byReason[r.want[t].reason] = append(byReason[r.want[t].reason], t)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		fmt.Fprintln(out, cmp.Or(reason, "Not in differences.txt:"))
+		for _, t := range byReason[reason] {
+			fmt.Fprintf(out, "    %s: %s, with ADK's service %s\n", t, became(r.ours, t), became(r.theirs, t))
+			if reason == "" || verbose {
+				fmt.Fprintln(out, r.ours.said[t])
+			}
+		}
+	}
+}
+
+func became(r results, t test) string {
+	switch o, ran := r.outcomes[t]; {
+	case !ran:
+		return "not run"
+	case o == "":
+		return "not ended"
+	default:
+		return string(o)
+	}
+}
+
+// verdict says what is not as it is known.
+func verdict(found []test, want map[test]difference, theirs, ours results) error {
+	var errs []error
+	for _, t := range found {
+		if _, listed := want[t]; !listed {
+			errs = append(errs, fmt.Errorf("%s differs and is not in differences.txt", t))
+		}
+	}
+	for _, t := range slices.SortedFunc(maps.Keys(want), compareTests) {
+		_, ran := theirs.outcomes[t]
+		switch {
+		case slices.Contains(found, t) || want[t].atTimes && ran:
+		case !ran:
+			errs = append(errs, fmt.Errorf("%s is in differences.txt, and is no test", t))
+		default:
+			errs = append(errs, fmt.Errorf("%s is in differences.txt, and does not differ", t))
+		}
+	}
+	for _, r := range []results{theirs, ours} {
+		for _, pkg := range slices.Sorted(maps.Keys(r.unbuilt)) {
+			if r.unbuilt[pkg] {
+				errs = append(errs, fmt.Errorf("%s cannot be built here:\n%s", short(pkg), r.said[test{pkg, ""}]))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+)
+
+// test is a test of a package. A name of "" is the package's own end, which is a failure
+// where its tests cannot be built, or end the process.
+type test struct{ pkg, name string }
+
+func (t test) String() string { return strings.TrimSpace(short(t.pkg) + " " + t.name) }
+
+// short is a package's path within ADK's module.
+func short(pkg string) string { return strings.TrimPrefix(pkg, adkModule+"/") }
+
+// outcome is what became of a test: pass, fail or skip; "" if it did not come to an end.
+type outcome string
+
+const (
+	passed  outcome = "pass"
+	failed  outcome = "fail"
+	skipped outcome = "skip"
+)
+
+// results are the outcomes of tests, and what those said that failed.
+type results struct {
+	outcomes map[test]outcome
+	said     map[test]string
+	unbuilt  map[string]bool // packages
+}
+
+// run runs tests of packages. pattern, if not "", is go test's -run.
+func (t *tree) run(ctx context.Context, packages []string, pattern string, env ...string) (results, error) {
+	// Without the paths of the folder, which is another one each time, what was built
+	// before is used again.
+	args := []string{"test", "-json", "-trimpath", "-vet=off", "-count=1", "-timeout=2m"}
+	if pattern != "" {
+		args = append(args, "-run="+pattern)
+	}
+	c := exec.CommandContext(ctx, "go", append(args, packages...)...)
+	c.Dir, c.Env = t.module(), append(t.env(), env...)
+	var said bytes.Buffer
+	c.Stderr = &said
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		return results{}, err
+	}
+	r, err := parse(out)
+	if ended := c.Wait(); err == nil && len(r.outcomes) == 0 {
+		err = fmt.Errorf("go test: %w\n%s", ended, said.Bytes())
+	}
+	return r, err
+}
+
+// parse reads what go test -json prints.
+func parse(in io.Reader) (results, error) {
+	r := results{outcomes: map[test]outcome{}, said: map[test]string{}, unbuilt: map[string]bool{}}
+	lines := bufio.NewReader(in)
+	for {
+		line, err := lines.ReadBytes('\n')
+		var e struct{ Action, Package, Test, Output, FailedBuild, ImportPath string }
+		if len(line) > 0 && json.Unmarshal(line, &e) == nil { // else it is no event, such as a warning
+			key := test{e.Package, e.Test}
+			switch e.Action {
+			case "run":
+				r.outcomes[key] = ""
+			case "output":
+				r.said[key] += e.Output
+			case "build-output":
+				of, _, _ := strings.Cut(e.ImportPath, " ")
+				r.said[test{strings.TrimSuffix(of, "_test"), ""}] += e.Output
+			case "pass", "fail", "skip":
+				r.outcomes[key] = outcome(e.Action)
+				r.unbuilt[e.Package] = r.unbuilt[e.Package] || e.FailedBuild != ""
+			}
+		}
+		switch {
+		case err == io.EOF:
+			return r, nil
+		case err != nil:
+			return r, err
+		}
+	}
+}

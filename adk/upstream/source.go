@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// tree is a copy of ADK's module in which session.InMemoryService gives what a hook says,
+// and a workspace in which it is built together with this repository's modules.
+type tree struct {
+	folder   string // of the workspace
+	packages []string
+}
+
+const (
+	adkModule = "google.golang.org/adk/v2"
+	ourModule = "github.com/patchlog-dev/patchlog"
+)
+
+// newTree copies a module's source into a folder, with a hook in each package whose tests
+// may ask for a session service.
+func newTree(ctx context.Context, source, folder string) (*tree, error) {
+	t := &tree{folder: folder}
+	if err := copyTree(source, t.module()); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(t.module(), "session", "service.go")
+	text, err := os.ReadFile(file)
+	if err == nil {
+		text, err = hooked(text)
+	}
+	if err == nil {
+		err = os.WriteFile(file, text, 0o644)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
+	if err := t.workspace(ctx); err != nil {
+		return nil, err
+	}
+	return t, t.hook(ctx)
+}
+
+func (t *tree) module() string { return filepath.Join(t.folder, "adk") }
+
+// copyTree copies the files below a folder, such as one of the module cache, as files that
+// one may change.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		switch target := filepath.Join(to, rel); {
+		case entry.IsDir() && entry.Name() == ".git":
+			return filepath.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(target, 0o755)
+		case !entry.Type().IsRegular():
+			return nil
+		default:
+			return copyFile(path, target)
+		}
+	})
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+const (
+	theirFunction = "func InMemoryService() Service {"
+	ourFunction   = `// Substitute, if not nil, gives what InMemoryService returns.
+var Substitute func() Service
+
+// InMemoryService returns an implementation of the session service.
+func InMemoryService() Service {
+	if Substitute != nil {
+		return Substitute()
+	}
+	return inMemory()
+}
+
+func inMemory() Service {`
+)
+
+// hooked puts the hook into the source of ADK's package session.
+func hooked(text []byte) ([]byte, error) {
+	if n := bytes.Count(text, []byte(theirFunction)); n != 1 {
+		return nil, fmt.Errorf("%q is there %d times, not once: the hook needs another place", theirFunction, n)
+	}
+	return bytes.Replace(text, []byte(theirFunction), []byte(ourFunction), 1), nil
+}
+
+// workspace makes the workspace of the copy and of the modules of this repository.
+func (t *tree) workspace(ctx context.Context) error {
+	out, err := goCommand(ctx, ".", "list", "-m", "-f", "{{with .Replace}}{{.Dir}}{{else}}{{if .Main}}{{.Dir}}{{end}}{{end}}", ourModule, ourModule+"/adk", ourModule+"/store/pg")
+	if err != nil {
+		return err
+	}
+	// It is for the newest Go that one of them is for.
+	_, err = t.goCommand(ctx, t.folder, append([]string{"work", "init", t.module()}, strings.Fields(string(out))...)...)
+	return err
+}
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath, Name, Dir              string
+	GoFiles, TestGoFiles, XTestGoFiles []string
+	Imports, TestImports, XTestImports []string
+}
+
+// hook adds to each package whose tests may ask for a session service a test file which
+// installs ours.
+func (t *tree) hook(ctx context.Context) error {
+	out, err := t.goCommand(ctx, t.module(), "list", "-json=ImportPath,Name,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports", "./...")
+	if err != nil {
+		return err
+	}
+	all := map[string]*listed{}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			return err
+		}
+		all[p.ImportPath] = &p
+	}
+	askers := askers{all: all, known: map[string]bool{}}
+	for path, p := range all {
+		asks, err := askers.tests(p)
+		if err != nil {
+			return err
+		}
+		if !asks {
+			continue
+		}
+		file := fmt.Sprintf(hookFile, p.Name, strings.ReplaceAll(path, "/", "_"))
+		if err := os.WriteFile(filepath.Join(p.Dir, "zz_patchlog_test.go"), []byte(file), 0o644); err != nil {
+			return err
+		}
+		t.packages = append(t.packages, path)
+	}
+	slices.Sort(t.packages)
+	return nil
+}
+
+const hookFile = `package %s_test
+
+import (
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/adk/upstream/standin"
+)
+
+func init() { standin.Install(&session.Substitute, %q) }
+`
+
+// askers finds out which packages ask for ADK's service in memory.
+type askers struct {
+	all   map[string]*listed
+	known map[string]bool // whether the package asks, or one that it imports
+}
+
+// tests reports whether a package has tests that may ask: they do so themselves, or what
+// they import does.
+func (a askers) tests(p *listed) (bool, error) {
+	files := append(slices.Clone(p.TestGoFiles), p.XTestGoFiles...)
+	if len(files) == 0 {
+		return false, nil
+	}
+	asks, err := mention(p.Dir, files)
+	for _, path := range slices.Concat([]string{p.ImportPath}, p.TestImports, p.XTestImports) {
+		if asks || err != nil {
+			break
+		}
+		asks, err = a.asks(path)
+	}
+	return asks, err
+}
+
+func (a askers) asks(path string) (bool, error) {
+	asks, known := a.known[path]
+	p := a.all[path]
+	if known || p == nil {
+		return asks, nil
+	}
+	asks, err := mention(p.Dir, p.GoFiles)
+	for _, path := range p.Imports {
+		if asks || err != nil {
+			break
+		}
+		asks, err = a.asks(path)
+	}
+	a.known[path] = asks
+	return asks, err
+}
+
+// mention reports whether one of a folder's files calls session.InMemoryService.
+func mention(folder string, files []string) (bool, error) {
+	for _, name := range files {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil || bytes.Contains(text, []byte("session.InMemoryService(")) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// goCommand runs the go command in a folder, and returns what it printed.
+func goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
+	return output(exec.CommandContext(ctx, "go", args...), folder)
+}
+
+// goCommand is as the function, in the workspace, wherever that of the user is.
+func (t *tree) goCommand(ctx context.Context, folder string, args ...string) ([]byte, error) {
+	c := exec.CommandContext(ctx, "go", args...)
+	c.Env = t.env()
+	return output(c, folder)
+}
+
+func (t *tree) env() []string {
+	return append(os.Environ(), "GOWORK="+filepath.Join(t.folder, "go.work"))
+}
+
+func output(c *exec.Cmd, folder string) ([]byte, error) {
+	c.Dir = folder
+	var out, said bytes.Buffer
+	c.Stdout, c.Stderr = &out, &said
+	if err := c.Run(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(c.Args[:min(3, len(c.Args))], " "), err, said.Bytes())
+	}
+	return out.Bytes(), nil
+}

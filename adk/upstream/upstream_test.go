@@ -1,0 +1,193 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func no(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// In the version of ADK that this module requires the hook has its place, and the packages
+// that the list names are there.
+func TestADKIsAsTheCommandExpects(t *testing.T) {
+	dir, err := goCommand(t.Context(), ".", "list", "-m", "-f", "{{.Dir}}", adkModule)
+	no(t, err)
+	source := strings.TrimSpace(string(dir))
+	text, err := os.ReadFile(filepath.Join(source, "session", "service.go"))
+	no(t, err)
+	text, err = hooked(text)
+	no(t, err)
+	if !strings.Contains(string(text), "return Substitute()") {
+		t.Error("there is no hook")
+	}
+	if _, err := hooked([]byte("package session")); err == nil {
+		t.Error("nothing was hooked, without an error")
+	}
+	list, err := parseDifferences(strings.NewReader(differencesText))
+	no(t, err)
+	if len(list) == 0 {
+		t.Error("the list is empty")
+	}
+	for _, d := range list {
+		top, _, _ := strings.Cut(d.name, "/")
+		found, err := filepath.Glob(filepath.Join(source, short(d.pkg), "*_test.go"))
+		no(t, err)
+		if !slices.ContainsFunc(found, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(text), "func "+top+"(")
+		}) {
+			t.Errorf("ADK has no test %s", d.test)
+		}
+	}
+}
+
+const sample = `not JSON
+{"Action":"start","Package":"p"}
+{"Action":"run","Package":"p","Test":"A"}
+{"Action":"output","Package":"p","Test":"A","Output":"one\n"}
+{"Action":"output","Package":"p","Test":"A","Output":"two\n"}
+{"Action":"run","Package":"p","Test":"A/b"}
+{"Action":"pass","Package":"p","Test":"A/b"}
+{"Action":"fail","Package":"p","Test":"A"}
+{"Action":"run","Package":"p","Test":"C"}
+{"Action":"fail","Package":"p"}
+{"ImportPath":"q [q.test]","Action":"build-output","Output":"undefined: x\n"}
+{"Action":"fail","Package":"q","FailedBuild":"q [q.test]"}
+{"Action":"skip","Package":"r","Test":"D"}`
+
+func TestParse(t *testing.T) {
+	r, err := parse(strings.NewReader(sample))
+	no(t, err)
+	want := map[test]outcome{
+		{"p", ""}: failed, {"p", "A"}: failed, {"p", "A/b"}: passed, {"p", "C"}: "", {"q", ""}: failed, {"r", "D"}: skipped,
+	}
+	if !maps.Equal(r.outcomes, want) {
+		t.Errorf("outcomes %v", r.outcomes)
+	}
+	if r.said[test{"p", "A"}] != "one\ntwo\n" || r.said[test{"q", ""}] != "undefined: x\n" {
+		t.Errorf("said %q", r.said)
+	}
+	if !r.unbuilt["q"] || r.unbuilt["p"] {
+		t.Errorf("not built: %v", r.unbuilt)
+	}
+}
+
+func TestDiffering(t *testing.T) {
+	for _, row := range []struct{ name, theirs, ours, want string }{
+		{"the same", "A=pass B=fail", "A=pass B=fail", ""},
+		{"a part, not the whole", "=pass A=pass A/b=pass A/c=pass", "=fail A=fail A/b=fail A/c=pass", "p A/b"},
+		{"the whole alone", "=pass A=pass A/b=pass", "=fail A=fail A/b=pass", "p A"},
+		{"a part of a part", "A=pass A/b=pass A/b/c=pass", "A=fail A/b=fail A/b/c=fail", "p A/b/c"},
+		{"one passes that failed", "=fail A=fail", "=pass A=pass", "p A"},
+		{"one that is skipped", "A=pass", "A=skip", "p A"},
+		{"the process ended", "=pass A=pass B=pass", "=fail A=", "p A, p B"},
+		{"one that only ours has", "=pass", "=pass A=pass", "p A"},
+		{"the package alone", "=pass A=pass", "=fail A=pass", "p"},
+	} {
+		var names []string
+		for _, d := range differing(outcomes(row.theirs), outcomes(row.ours)) {
+			names = append(names, d.String())
+		}
+		if got := strings.Join(names, ", "); got != row.want {
+			t.Errorf("%s: %q, want %q", row.name, got, row.want)
+		}
+	}
+}
+
+// outcomes of package p's tests: name=outcome ...
+func outcomes(words string) results {
+	r := results{outcomes: map[test]outcome{}}
+	for _, w := range strings.Fields(words) {
+		name, o, _ := strings.Cut(w, "=")
+		r.outcomes[test{"p", name}] = outcome(o)
+	}
+	return r
+}
+
+const list = `# what this is
+It is so
+and so.
+    a A/b
+    a B bolt
+
+Otherwise.
+    b/c C compact sometimes
+`
+
+func TestParseDifferences(t *testing.T) {
+	got, err := parseDifferences(strings.NewReader(list))
+	no(t, err)
+	var words []string
+	for _, d := range got {
+		words = append(words, fmt.Sprintf("%s|%s|%v|%v", d.test, d.reason, slices.Sorted(maps.Keys(d.only)), d.atTimes))
+	}
+	want := "a A/b|It is so and so.|[]|false\na B|It is so and so.|[bolt]|false\nb/c C|Otherwise.|[compact]|true"
+	if strings.Join(words, "\n") != want {
+		t.Errorf("got\n%s", strings.Join(words, "\n"))
+	}
+	packages := []string{adkModule + "/a", adkModule + "/b/c"}
+	for mode, n := range map[string]int{"memory": 1, "bolt": 2, "compact": 2} {
+		if e := expected(got, mode, packages); len(e) != n {
+			t.Errorf("%s: %v", mode, e)
+		}
+	}
+	if e := expected(got, "memory", packages[1:]); len(e) != 0 {
+		t.Errorf("of a package that was not run: %v", e)
+	}
+	for _, bad := range []string{"    a A\n", "why\n    a\n", "why\n    a A seldom\n"} {
+		if _, err := parseDifferences(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	a, b := test{"p", "A"}, test{"p", "B"}
+	for _, row := range []struct {
+		name  string
+		found []test
+		want  map[test]difference
+		says  string
+	}{
+		{"nothing", nil, nil, ""},
+		{"as listed", []test{a}, map[test]difference{a: {}}, ""},
+		{"not listed", []test{a, b}, map[test]difference{a: {}}, "p B differs and is not in differences.txt"},
+		{"no difference any more", nil, map[test]difference{a: {}}, "p A is in differences.txt, and does not differ"},
+		{"chance", nil, map[test]difference{a: {atTimes: true}}, ""},
+		{"no test", nil, map[test]difference{{"p", "Z"}: {atTimes: true}}, "p Z is in differences.txt, and is no test"},
+	} {
+		ran := outcomes("A=pass B=pass")
+		err := verdict(row.found, row.want, ran, ran)
+		if says := fmt.Sprint(err); err == nil && row.says != "" || err != nil && says != row.says {
+			t.Errorf("%s: %v", row.name, err)
+		}
+	}
+	unbuilt := results{unbuilt: map[string]bool{"p": true}, said: map[test]string{{"p", ""}: "undefined: x"}}
+	if err := verdict(nil, nil, unbuilt, results{}); err == nil || !strings.Contains(err.Error(), "undefined: x") {
+		t.Errorf("what cannot be built: %v", err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	all := []string{adkModule + "/runner", adkModule + "/server/adkrest"}
+	got, err := choose(all, []string{"./server/adkrest"})
+	if err != nil || !slices.Equal(got, all[1:]) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := choose(all, nil); err != nil || !slices.Equal(got, all) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := choose(all, []string{"genai"}); err == nil {
+		t.Error("a package that is not there is taken")
+	}
+}

@@ -1,0 +1,598 @@
+package adk_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/adk/v2/session"
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Two services that wrap one base, and a writer without, do what they like; appends fail
+// before and after they land; events of one time come in another order at each read. What
+// each shows is what the patches in the base say by the ids that they name, nothing is lost
+// or there twice, and what was refused has left no trace.
+//
+// The long run: go test -run TestWrapProperty -rapid.checks=2000
+func TestWrapProperty(t *testing.T) {
+	quickly(t, "50")
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt)
+		rt.Repeat(map[string]func(*rapid.T){
+			"append":  w.append,
+			"append ": w.append,
+			"bare":    w.bare,
+			"patch":   w.patch,
+			"patch ":  w.patch,
+			"revert":  w.revert,
+			"rewind":  w.rewind,
+			"again":   w.again,
+			"restart": w.restart,
+			"preview": w.preview,
+			"":        w.check,
+		})
+	})
+}
+
+type world struct {
+	base    *shaky
+	wraps   [2]*adk.Service
+	handles [2]*adk.Session
+	named   int
+	now     time.Time
+	acked   []string // events
+	initial map[string]patch.Value
+	created map[string]any // the state in the base
+	began   bool           // through a wrapper
+	others  int            // so many events were appended by others in the meantime
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+func newWorld(t *rapid.T) *world {
+	w := &world{now: time.Unix(1_700_000_000, 0).UTC(), base: &shaky{
+		timed:  rapid.Bool().Draw(t, "timed"),
+		strict: rapid.Bool().Draw(t, "strict"),
+		coarse: rapid.Bool().Draw(t, "coarse"),
+		lossy:  rapid.Bool().Draw(t, "lossy"),
+		chance: rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "chance"))),
+	}}
+	for i := range w.wraps {
+		w.wrap(t, i)
+	}
+	state := map[string]any{}
+	if rapid.Bool().Draw(t, "has initial state") {
+		state = map[string]any{"k": "initial", "z": []any{"z"}, "app:x": "shared"}
+	}
+	var creator session.Service = w.wraps[0]
+	if w.began = rapid.Bool().Draw(t, "begun with the wrapper"); !w.began {
+		creator = w.base
+	}
+	_, err := creator.Create(context.Background(), &session.CreateRequest{AppName: "app", UserID: "u", SessionID: "s", State: state})
+	must(t, err)
+	w.created = maps.Clone(w.base.sessions["s"].state)
+	w.initial = map[string]patch.Value{}
+	for key, v := range state {
+		value, err := patch.NewValue(v)
+		must(t, err)
+		if patch.ScopeOf(key) == patch.ScopeSession {
+			w.initial[key] = value
+		}
+	}
+	for i := range w.handles {
+		w.handles[i] = w.get(t, w.wraps[i])
+	}
+	return w
+}
+
+func must(t *rapid.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) wrap(t *rapid.T, i int) {
+	opts := adk.Options{Logger: quiet()}
+	if i == 1 {
+		opts.CacheBytes = -1
+	}
+	var err error
+	w.wraps[i], err = adk.Wrap(w.base, opts)
+	must(t, err)
+}
+
+func (w *world) get(t *rapid.T, s session.Service) *adk.Session {
+	r, err := s.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
+	must(t, err)
+	return r.Session.(*adk.Session)
+}
+
+func (w *world) name(what string) string {
+	w.named++
+	return fmt.Sprint(what, w.named)
+}
+
+func (w *world) one(t *rapid.T) int { return rapid.IntRange(0, 1).Draw(t, "which") }
+
+// event draws an event for a session. Clocks stand still and step back.
+func (w *world) event(t *rapid.T, visible []*patch.Event) *session.Event {
+	step := rapid.SampledFrom([]time.Duration{0, 0, 0, 1500, time.Second, -time.Second, 300 * time.Nanosecond}).Draw(t, "step")
+	w.now = w.now.Add(step)
+	p := fuzz.Event(w.name("e"), visible).Draw(t, "event")
+	e, _ := adk.SessionEvent(p)
+	e.Timestamp, e.Partial = w.now, false
+	e.InvocationID = rapid.SampledFrom([]string{"i1", "i2", "i3"}).Draw(t, "invocation")
+	return e
+}
+
+func (w *world) fail(t *rapid.T) {
+	w.base.fails = rapid.SampledFrom([][]failing{nil, nil, nil, nil, {before}, {afterward}, {not, before}, {not, afterward}}).Draw(t, "fails")
+}
+
+// meanwhile lets another writer in between, when a service has read and is about to append.
+// It returns what is to be done afterwards.
+func (w *world) meanwhile(t *rapid.T, i int) (after func()) {
+	other := w.wraps[1-i]
+	added := 0
+	switch rapid.IntRange(0, 5).Draw(t, "meanwhile") {
+	case 0:
+		w.base.meanwhile = func() { w.bare(t); added++ }
+	case 1:
+		w.base.meanwhile = func() {
+			h := w.get(t, other)
+			before := len(w.base.ids())
+			_, _ = other.ApplyPatch(context.Background(), h, fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "other patch"))
+			added += len(w.base.ids()) - before
+		}
+	}
+	w.others = 0
+	return func() {
+		w.base.meanwhile = nil
+		w.others = added
+	}
+}
+
+func (w *world) visible(h *adk.Session) (out []*patch.Event) {
+	for _, e := range h.View().Events() {
+		out = append(out, e)
+	}
+	return out
+}
+
+func (w *world) append(t *rapid.T) {
+	i := w.one(t)
+	h := w.handles[i]
+	e := w.event(t, w.visible(h))
+	before := w.base.ids()
+	w.fail(t)
+	done := w.meanwhile(t, i)
+	err := w.wraps[i].AppendEvent(context.Background(), h, e)
+	done()
+	w.base.fails = nil
+	after := w.base.ids()
+	landed := slices.Contains(after, e.ID)
+	switch {
+	case err == nil && !landed:
+		t.Fatalf("event %q was acknowledged and is not there", e.ID)
+	case err != nil && landed:
+		t.Fatalf("event %q is there, but the error is %v", e.ID, err)
+	case err != nil && !errors.Is(err, errShaky):
+		t.Fatalf("event %q: %v", e.ID, err)
+	case err == nil:
+		w.acked = append(w.acked, e.ID)
+		if !slices.ContainsFunc(w.visible(h), func(p *patch.Event) bool { return p.ID() == e.ID }) {
+			t.Fatalf("the session does not show %q, which was appended through it", e.ID)
+		}
+		// A retry adds nothing.
+		must(t, w.wraps[i].AppendEvent(context.Background(), h, e))
+		if again := w.base.ids(); len(again) != len(after) {
+			t.Fatalf("a retry of %q was logged", e.ID)
+		}
+	case len(after) != len(before)+w.others:
+		t.Fatalf("event %q failed, and %q became %q", e.ID, before, after)
+	}
+}
+
+func (w *world) bare(t *rapid.T) {
+	r, err := w.base.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
+	must(t, err)
+	e := w.event(t, nil)
+	fails := w.base.fails
+	w.base.fails = nil
+	must(t, w.base.AppendEvent(context.Background(), r.Session, e))
+	w.base.fails = fails
+	w.acked = append(w.acked, e.ID)
+}
+
+func (w *world) patch(t *rapid.T) {
+	i := w.one(t)
+	h := w.handles[i]
+	p := fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "patch")
+	w.patching(t, i, func() error {
+		_, err := w.wraps[i].ApplyPatch(context.Background(), h, p)
+		return err
+	})
+}
+
+func (w *world) revert(t *rapid.T) {
+	i := w.one(t)
+	var ids []string
+	for r, err := range w.wraps[i].RawEvents(context.Background(), w.handles[i], 1) {
+		must(t, err)
+		if r.Patch != nil {
+			ids = append(ids, r.ID())
+		}
+	}
+	if len(ids) == 0 {
+		t.Skip("there is no patch")
+	}
+	id := rapid.SampledFrom(ids).Draw(t, "id")
+	w.patching(t, i, func() error {
+		_, err := w.wraps[i].Revert(context.Background(), w.handles[i], id)
+		return err
+	})
+}
+
+func (w *world) rewind(t *rapid.T) {
+	i := w.one(t)
+	id := rapid.SampledFrom([]string{"i1", "i2", "i3"}).Draw(t, "invocation")
+	w.patching(t, i, func() error {
+		_, err := w.wraps[i].Rewind(context.Background(), w.handles[i], id)
+		return err
+	})
+}
+
+// patching is what a patch that was accepted or refused leaves.
+func (w *world) patching(t *rapid.T, i int, do func() error) {
+	before := w.base.ids()
+	w.fail(t)
+	done := w.meanwhile(t, i)
+	err := do()
+	done()
+	w.base.fails = nil
+	after := w.base.ids()
+	switch {
+	case err == nil:
+		if n := len(after) - len(before) - w.others; n > 1 {
+			t.Fatalf("one patch made %d events", n)
+		}
+		if w.others == 0 {
+			w.same(t, w.wraps[i], w.handles[i])
+		}
+	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.others+1: // it lost
+	case len(after) != len(before)+w.others:
+		t.Fatalf("a patch was refused (%v), and left something", err)
+	case errors.Is(err, errShaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrOutOfRange),
+		errors.Is(err, store.ErrEventNotFound), errors.Is(err, store.ErrOrphanedCall), errors.Is(err, store.ErrBlocked),
+		errors.Is(err, store.ErrPinned), errors.Is(err, store.ErrDuplicateID), errors.Is(err, store.ErrUnknownPatch):
+	default:
+		t.Fatal(err)
+	}
+}
+
+func (w *world) preview(t *rapid.T) {
+	i := w.one(t)
+	h := w.handles[i]
+	p := fuzz.Patch(w.name("p"), w.visible(h)).Draw(t, "patch")
+	before := w.base.ids()
+	preview, err := w.wraps[i].Preview(context.Background(), h, p)
+	if after := w.base.ids(); !slices.Equal(before, after) {
+		t.Fatal("a preview wrote")
+	}
+	_, applyErr := w.wraps[i].ApplyPatch(context.Background(), h, p)
+	if (err == nil) != (applyErr == nil) {
+		t.Fatalf("preview: %v; apply: %v", err, applyErr)
+	}
+	if err == nil && !slices.Equal(idsOf(preview.After.Events()), idsOf(h.View().Events())) {
+		t.Fatalf("the preview was %q, and now there is %q", idsOf(preview.After.Events()), idsOf(h.View().Events()))
+	}
+}
+
+func (w *world) again(t *rapid.T) {
+	i := w.one(t)
+	w.handles[i] = w.get(t, w.wraps[i])
+}
+
+func (w *world) restart(t *rapid.T) { w.wrap(t, w.one(t)) }
+
+// check compares what each service shows with what the base says.
+func (w *world) check(t *rapid.T) {
+	ids := w.base.ids()
+	seen := map[string]int{}
+	for _, id := range ids {
+		seen[id]++
+	}
+	for _, id := range w.acked {
+		if seen[id] != 1 {
+			t.Fatalf("event %q, which was acknowledged, is there %d times", id, seen[id])
+		}
+	}
+	for _, s := range w.wraps {
+		w.same(t, s, w.get(t, s))
+	}
+	fresh, err := adk.Wrap(w.base, adk.Options{Logger: quiet()})
+	must(t, err)
+	w.same(t, fresh, w.get(t, fresh))
+}
+
+// What a base says means the same in whatever order it becomes known, and however much of it
+// at a time.
+func TestWrapArrivals(t *testing.T) {
+	quickly(t, "50")
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt)
+		for range rapid.IntRange(4, 20).Draw(rt, "steps") {
+			w.handles[0] = w.get(rt, w.wraps[0])
+			rapid.SampledFrom([]func(*rapid.T){w.append, w.append, w.bare, w.patch, w.patch, w.revert0, w.rewind}).Draw(rt, "step")(rt)
+		}
+		arriving := slices.Clone(w.base.sessions["s"].events)
+		for n := rapid.IntRange(0, 6).Draw(rt, "swaps"); n > 0 && len(arriving) > 1; n-- {
+			i := rapid.IntRange(0, len(arriving)-2).Draw(rt, "swap")
+			j := rapid.IntRange(i+1, min(len(arriving)-1, i+5)).Draw(rt, "with")
+			arriving[i], arriving[j] = arriving[j], arriving[i]
+		}
+		w.base.sessions["s"].events = nil
+		w.base.sessions["s"].state = w.created
+		w.wrap(rt, 0)
+		s := w.wraps[0]
+		for len(arriving) > 0 {
+			n := rapid.IntRange(1, min(3, len(arriving))).Draw(rt, "arrive")
+			stored := w.base.sessions["s"]
+			stored.events, arriving = append(stored.events, arriving[:n]...), arriving[n:]
+			w.same(rt, s, w.get(rt, s))
+			fresh, err := adk.Wrap(w.base, adk.Options{Logger: quiet()})
+			must(rt, err)
+			w.same(rt, fresh, w.get(rt, fresh))
+		}
+	})
+}
+
+// revert0 is revert, if there is a patch.
+func (w *world) revert0(t *rapid.T) {
+	for _, id := range w.base.ids() {
+		if strings.Contains(id, "-") { // a UUID, of a carrier
+			w.revert(t)
+			return
+		}
+	}
+}
+
+// same compares a session with what the base's patches say by ids, with events of one time
+// in the order in which the session has them.
+func (w *world) same(t *rapid.T, s *adk.Service, h *adk.Session) {
+	t.Helper()
+	var order []*patch.Event
+	var records []patch.Record
+	for r, err := range s.RawEvents(context.Background(), h, 1) {
+		must(t, err)
+		records = append(records, r)
+		if r.Event != nil {
+			order = append(order, r.Event)
+		}
+	}
+	r, err := w.base.Get(context.Background(), &session.GetRequest{AppName: "app", UserID: "u", SessionID: "s"})
+	must(t, err)
+	var carriers []saidCarrier
+	var events []*session.Event
+	set := map[string]bool{}
+	for e := range r.Session.Events().All() {
+		if c, ok := saidBy(t, e); ok {
+			carriers = append(carriers, c)
+			continue
+		}
+		events = append(events, e)
+		for key := range e.Actions.StateDelta {
+			set[key] = true
+		}
+	}
+	if len(order) != len(events) {
+		t.Fatalf("the session has %d events, the base %d", len(order), len(events))
+	}
+	// Events of one time may stand in any order.
+	run := map[string]int{}
+	for i, e := range events {
+		run[e.ID] = i
+		if i > 0 && events[i-1].Timestamp.Equal(e.Timestamp) {
+			run[e.ID] = run[events[i-1].ID]
+		}
+	}
+	if !slices.IsSortedFunc(order, func(a, b *patch.Event) int { return run[a.ID()] - run[b.ID()] }) {
+		t.Fatal("events are not in the base's order")
+	}
+	initial := maps.Clone(w.initial)
+	visible, state, left := byIDs(t, initial, order, carriers)
+	if got := idsOf(h.View().Events()); !slices.Equal(got, visible) {
+		t.Fatalf("visible are\n%q, by ids\n%q", got, visible)
+	}
+	gotState := maps.Collect(h.View().Values())
+	if !w.began { // which of the keys it began with a service knows, depends on when it first read them
+		for key := range w.initial {
+			if set[key] {
+				delete(gotState, key)
+				delete(state, key)
+			}
+		}
+	}
+	if !maps.EqualFunc(gotState, state, patch.Value.Equal) {
+		t.Fatalf("the state is\n%v, by ids\n%v", gotState, state)
+	}
+	skipped, err := h.View().Skipped()
+	must(t, err)
+	if len(skipped) != left {
+		t.Fatalf("%d patches are skipped, by ids %d", len(skipped), left)
+	}
+	// The log that it shows is one that folds to the same.
+	ref := fuzz.NewReference(initial)
+	for _, r := range records {
+		ref.Apply(r)
+	}
+	var folded []string
+	for _, e := range ref.Visible() {
+		folded = append(folded, e.ID())
+	}
+	if !slices.Equal(folded, visible) {
+		t.Fatalf("the log folds to %q, visible are %q", folded, visible)
+	}
+}
+
+func idsOf(events func(func(int, *patch.Event) bool)) (ids []string) {
+	for _, e := range events {
+		ids = append(ids, e.ID())
+	}
+	return ids
+}
+
+func (s *shaky) ids() (ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.sessions["s"].events {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// saidCarrier is what an event in the base says about patches.
+type saidCarrier struct {
+	id      string
+	at      time.Time
+	Patches []struct {
+		Patch json.RawMessage
+		Place *struct {
+			Before, After string
+			Events        []string
+		}
+	}
+}
+
+func saidBy(t *rapid.T, e *session.Event) (c saidCarrier, ok bool) {
+	said, ok := e.CustomMetadata["_patchlog"].(string)
+	if !ok {
+		return c, false
+	}
+	must(t, json.Unmarshal([]byte(said), &c))
+	c.id, c.at = e.ID, e.Timestamp
+	if e.Content != nil {
+		t.Fatal("an event that carries patches has content")
+	}
+	return c, true
+}
+
+// byIDs is what patches say about events by the ids that they name: plainly, all events
+// first, and then each carrier as soon as it applies as a whole.
+func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, carriers []saidCarrier) (visible []string, state map[string]patch.Value, left int) {
+	var records []patch.Record
+	for _, e := range events {
+		records = append(records, patch.Record{Seq: uint64(len(records)) + 1, Event: e})
+	}
+	fold := func(records []patch.Record) *fuzz.Reference {
+		ref := fuzz.NewReference(initial)
+		for _, r := range records {
+			ref.Apply(r)
+		}
+		return ref
+	}
+	slices.SortFunc(carriers, func(a, b saidCarrier) int {
+		if a.at.Equal(b.at) {
+			if a.id < b.id {
+				return -1
+			}
+			return 1
+		}
+		return a.at.Compare(b.at)
+	})
+	for progress := true; progress; {
+		progress = false
+		for i, c := range carriers {
+			if c.Patches == nil {
+				continue
+			}
+			trial := slices.Clone(records)
+			ok := true
+			for _, p := range c.Patches {
+				ref := fold(trial)
+				text := p.Patch
+				if p.Place != nil {
+					var start int
+					if start, ok = place(ref.Visible(), p.Place.Before, p.Place.Events, p.Place.After); !ok {
+						break
+					}
+					var fields map[string]any
+					must(t, json.Unmarshal(text, &fields))
+					if _, indexed := fields["start"]; indexed {
+						var raw map[string]json.RawMessage
+						must(t, json.Unmarshal(text, &raw))
+						raw["start"] = fmt.Append(nil, start)
+						var err error
+						text, err = json.Marshal(raw)
+						must(t, err)
+					}
+				}
+				r, err := patch.ParseRecord(text)
+				must(t, err)
+				r.Seq = uint64(len(trial)) + 1
+				trial = append(trial, r)
+				if after := fold(trial); len(after.Skipped()) > 0 {
+					ok = false
+					break
+				}
+			}
+			if ok {
+				records, progress = trial, true
+				carriers[i].Patches = nil
+			}
+		}
+	}
+	for _, c := range carriers {
+		left += len(c.Patches)
+	}
+	ref := fold(records)
+	for _, e := range ref.Visible() {
+		visible = append(visible, e.ID())
+	}
+	return visible, ref.State(), left
+}
+
+// place finds the events with the ids, in their order but for those of one time, between the
+// two others.
+func place(visible []*patch.Event, before string, ids []string, after string) (int, bool) {
+	at := func(i int) string {
+		if i < 0 || i >= len(visible) {
+			return ""
+		}
+		return visible[i].ID()
+	}
+	for i := 0; i+len(ids) <= len(visible); i++ {
+		if at(i-1) != before || after != "" && at(i+len(ids)) != after {
+			continue
+		}
+		run := map[string]time.Time{}
+		for _, e := range visible[i : i+len(ids)] {
+			run[e.ID()] = e.Timestamp()
+		}
+		ok := len(run) == len(ids)
+		for j, id := range ids {
+			t, there := run[id]
+			ok = ok && there && t.Equal(visible[i+j].Timestamp())
+		}
+		if ok {
+			return i, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,236 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/sessionfile"
+)
+
+// sessionFiles is an import of the session files of a coding agent.
+type sessionFiles struct {
+	format    formatFlag
+	app, user filled
+	state     stateFlag
+	most      int64
+
+	seen map[store.Key]string // the file of each session
+}
+
+// formatFlag is a flag that takes the name of a format of session files.
+type formatFlag sessionfile.Format
+
+func (f *formatFlag) Type() string   { return "name" }
+func (f *formatFlag) String() string { return "" }
+
+func (f *formatFlag) Set(name string) error {
+	if err := sessionfile.Format(name).Validate(); err != nil {
+		return err
+	}
+	*f = formatFlag(name)
+	return nil
+}
+
+// importAll imports each file by itself. If some cannot be, the others still are.
+func (f *sessionFiles) importAll(ctx context.Context, a *app, files []string) error {
+	f.seen = map[store.Key]string{}
+	failed := 0
+	for _, name := range files {
+		err := f.importOne(ctx, a, name)
+		switch {
+		case err == nil:
+		case len(files) == 1 || ctx.Err() != nil || errors.Is(err, errOutput):
+			return err
+		default:
+			failed++
+			if err := a.out.flush(); err != nil { // so that what is said stays in order
+				return err
+			}
+			if err := a.errs.line(a.errs.paint(red, "patchlog:"), " ", printable(err.Error())); err != nil {
+				return err
+			}
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %s not imported", failed, counted(len(files), "file"))
+	}
+	return nil
+}
+
+// errOutput says that what was done cannot be told.
+var errOutput = errors.New("output")
+
+func (f *sessionFiles) importOne(ctx context.Context, a *app, name string) error {
+	read, err := f.read(ctx, a, name)
+	if err != nil {
+		return err
+	}
+	if other, ok := f.seen[read.key]; ok {
+		return fmt.Errorf("%s: session %s is that of %s already", read.name, read.key, other)
+	}
+	f.seen[read.key] = read.name
+	s, err := a.create(ctx) // only now: it locks the file
+	if err != nil {
+		return err
+	}
+	var done store.Imported
+	if err = read.fits(ctx, s); err == nil {
+		done, err = s.ImportText(ctx, read.key, read.text)
+	}
+	if closeErr := s.Close(); err == nil {
+		err = closeErr
+	}
+	if errors.Is(err, store.ErrConflict) {
+		err = fmt.Errorf("%w; --app or --user give the file another key", err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := read.show(a, done); err != nil {
+		return fmt.Errorf("%w: %w", errOutput, err)
+	}
+	return nil
+}
+
+// sessionFile is a file that has been read.
+type sessionFile struct {
+	name   string
+	key    store.Key
+	text   *store.Text
+	first  string // the id of its first record
+	report sessionfile.Report
+}
+
+func (f *sessionFiles) read(ctx context.Context, a *app, name string) (*sessionFile, error) {
+	in, err := a.input(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	bar := a.progress("import")
+	defer bar.end()
+	format := sessionfile.Format(f.format)
+	r := &counting{r: io.LimitReader(in.r, f.most+1)}
+	d := sessionfile.NewDecoder(r, format, in.name)
+	read := &sessionFile{name: in.name}
+	var text bytes.Buffer
+	e := patch.NewEncoder(&text)
+	for {
+		rec, err := d.Next()
+		if r.n > f.most {
+			return nil, fmt.Errorf("%s: %w: the input goes on beyond %d bytes; the limit can be set higher", in.name, store.ErrTooLarge, f.most)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if read.first == "" {
+			read.first = rec.ID()
+		}
+		if err := e.Record(rec); err != nil {
+			return nil, err
+		}
+		bar.update(r.n, in.size, counted(d.Report().Lines, "line"))
+	}
+	read.report = d.Report()
+	read.key = store.Key{App: string(f.app), User: string(f.user), Session: d.SessionID()}
+	if read.key.App == "" {
+		read.key.App = string(format)
+	}
+	if read.key.Session == "" {
+		if name == "-" {
+			return nil, fmt.Errorf("%s does not tell its session's id; give the file by its name", in.name)
+		}
+		read.key.Session = strings.TrimSuffix(filepath.Base(name), ".jsonl")
+	}
+	if err := read.key.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", in.name, err)
+	}
+	read.text, err = store.ReadText(ctx, &text, store.ImportOptions{
+		Name: "what was read of " + in.name, MaxBytes: int64(text.Len()) + 1, State: f.state.options(),
+	})
+	return read, err
+}
+
+// fits reports whether the session that is there, if one is, was read from the same file.
+func (f *sessionFile) fits(ctx context.Context, s *store.Store) error {
+	for rec, err := range s.RawEvents(ctx, f.key, 1) {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case rec.ID() != f.first:
+			return fmt.Errorf("%s: %w: session %s is there, and does not begin as the file does", f.name, store.ErrConflict, f.key)
+		}
+		return nil
+	}
+	return nil
+}
+
+func (f *sessionFile) show(a *app, done store.Imported) error {
+	r := f.report
+	if a.json {
+		return a.out.document(struct {
+			imported
+			File        string `json:"file"`
+			Lines       int    `json:"lines"`
+			Rewinds     int    `json:"rewinds"`
+			Compactions int    `json:"compactions"`
+			Left        int    `json:"compactionsLeft"`
+			Copies      int    `json:"copies"`
+			Unreadable  int    `json:"unreadable"`
+			Unfinished  int    `json:"unfinishedBytes"`
+		}{importedAs(f.key, done), f.name, r.Lines, r.Rewinds, r.Compactions, r.Left, r.Copies, r.Unreadable, r.Unfinished})
+	}
+	if err := a.showImported(f.key, done); err != nil {
+		return err
+	}
+	for _, said := range []struct {
+		n    int
+		what string
+	}{
+		{r.Rewinds, counted(r.Rewinds, "rewind") + ": what was left behind is hidden"},
+		{r.Compactions, counted(r.Compactions, "compaction") + " adopted"},
+		{r.Left, counted(r.Left, "compaction") + " not adopted, and kept as events: what they cover cannot be told"},
+		{r.Copies, counted(r.Copies, "line") + " told once more, and kept without content"},
+		{r.Unreadable, counted(r.Unreadable, "line") + " of no JSON, kept without content"},
+		{r.Unfinished, "the last line is not written to its end, and was left out"},
+	} {
+		if said.n > 0 {
+			if err := a.out.linef("  %s", said.what); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// exportLines writes the lines of the session file that a session was read from.
+func (a *app) exportLines(ctx context.Context, keyText string) error {
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
+		bar := a.quietProgress("export")
+		defer bar.end()
+		var w io.Writer = a.out.w
+		if a.out.screen {
+			w = &safeJSON{w: w}
+		}
+		out := &countingLines{w: w, after: func(lines int64) {
+			bar.update(0, 0, counted(lines, "line"))
+		}}
+		err := sessionfile.WriteLines(out, s.RawEvents(ctx, key, 1))
+		if err == nil && out.n == 0 {
+			err = fmt.Errorf("session %s was not read from a session file", key)
+		}
+		return err
+	})
+}

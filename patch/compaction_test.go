@@ -1,0 +1,62 @@
+package patch_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// ADK for Python writes Unix seconds, ADK for Go RFC 3339.
+func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
+	for name, text := range map[string]string{
+		"seconds":  `{"startTimestamp":1767323045.25,"endTimestamp":1767323046,"compactedContent":{"role":"model","parts":[{"text":"told"}]},"excludedEvents":[{"invocationId":"i","timestamp":1767323045.5}]}`,
+		"RFC 3339": `{"startTimestamp":"2026-01-02T03:04:05.25Z","endTimestamp":"2026-01-02T05:04:06+02:00","compactedContent":{"role":"model","parts":[{"text":"told"}]},"excludedEvents":[{"invocationId":"i","timestamp":"2026-01-02T03:04:05.5Z"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := patch.ParseEvent([]byte(`{"actions":{"compaction":` + text + `}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := e.Compaction()
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := ""
+			for _, p := range c.CompactedContent.Parts() {
+				told += p.Text()
+			}
+			if c.StartTimestamp != 1767323045.25 || c.EndTimestamp != 1767323046 || told != "told" ||
+				!reflect.DeepEqual(c.ExcludedEvents, []patch.EventRef{{InvocationID: "i", Timestamp: 1767323045.5}}) {
+				t.Errorf("read is %+v", c)
+			}
+		})
+	}
+	for _, text := range []string{`{"startTimestamp":"soon"}`, `{"endTimestamp":{}}`, `{"excludedEvents":[{"timestamp":"x"}]}`} {
+		e, err := patch.ParseEvent([]byte(`{"actions":{"compaction":` + text + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Compaction()
+		wantField(t, err, "actions/compaction")
+	}
+}
+
+// A record of another type than EventCompaction comes back as it is.
+func TestRecordsOfAnotherType(t *testing.T) {
+	type record struct {
+		StartTimestamp string `json:"startTimestamp"`
+		EndTimestamp   string `json:"endTimestamp"`
+	}
+	given := &record{"2026-01-02T03:04:05.123456789Z", "2026-01-02T03:04:06Z"}
+	e := newEvent(t, patch.Fields{Actions: patch.Actions{Extra: map[string]any{"compaction": given}}})
+	if !e.IsSummary() {
+		t.Error("it is no summary")
+	}
+	var back struct {
+		Compaction *record `json:"compaction"`
+	}
+	if err := e.Decode("actions", &back); err != nil || !reflect.DeepEqual(back.Compaction, given) {
+		t.Errorf("%+v came back, %v", back.Compaction, err)
+	}
+}

@@ -1,0 +1,126 @@
+package migrate_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
+)
+
+const envDir = "PATCHLOG_TEST_MIGRATE" // the directory in which a child migrates
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(envDir); dir != "" {
+		if err := migrateIn(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// migrateIn migrates the export in a directory into a database there.
+func migrateIn(dir string) error {
+	export, err := os.Open(filepath.Join(dir, "export.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer export.Close()
+	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{LockTimeout: 5 * time.Second})
+	if err != nil {
+		return err
+	}
+	_, err = migrate.Run(context.Background(), s, migrate.NewREST(export, "export"), migrate.Options{
+		Session: func(r migrate.Result) error {
+			fmt.Println(r.Key, r.Status)
+			return r.Err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// A migration that is killed at any point and run again ends as one that was not.
+func TestKilled(t *testing.T) {
+	const sessions, kills = 40, 12
+	var lines []string
+	for i := range sessions {
+		events := []json.RawMessage{}
+		for j := range 20 {
+			text := said(fmt.Sprint("e", j), j, fmt.Sprintf(`{"k%d":%d.0,"app:last":%d}`, j%3, j, j))
+			if j == 7 {
+				text = record("c", j, 0, 5, "summary")
+			}
+			events = append(events, json.RawMessage(text))
+		}
+		if i%10 == 9 { // more than one commit
+			for j := range 700 {
+				events = append(events, json.RawMessage(fmt.Sprintf(`{"author":"user","content":{"parts":[{"text":"%d"}]}}`, j)))
+			}
+		}
+		line, err := json.Marshal(map[string]any{
+			"id": fmt.Sprint(i), "appName": "shop", "userId": fmt.Sprint("u", i%3), "lastUpdateTime": 1748772001,
+			"state": map[string]any{"k0": i, "start": i, "app:last": 19, "user:of": i % 3}, "events": events,
+		})
+		no(t, err)
+		lines = append(lines, string(line))
+	}
+	text := []byte(strings.Join(lines, "\n"))
+	want := memory(t)
+	_, report := runFrom(t, want, migrate.Options{}, migrate.NewREST(strings.NewReader(string(text)), "export"))
+	equal(t, "created", report.Sessions[migrate.Created], sessions)
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Skipf("needs to run its own binary again: %v", err)
+	}
+	dir := t.TempDir()
+	no(t, os.WriteFile(filepath.Join(dir, "export.jsonl"), text, 0o600))
+	midway := 0
+	for run := 0; ; run++ {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), envDir+"="+dir)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		no(t, err)
+		no(t, cmd.Start())
+		in, done := bufio.NewScanner(out), 0
+		after := rand.IntN(sessions)
+		for in.Scan() {
+			if done++; run < kills && done == after {
+				time.AfterFunc(time.Duration(rand.IntN(3000))*time.Microsecond, func() { _ = cmd.Process.Kill() })
+			}
+		}
+		if err := cmd.Wait(); err == nil && run >= kills {
+			break
+		} else if run >= kills {
+			t.Fatal(err)
+		}
+		if done < sessions {
+			midway++
+		}
+	}
+	if midway == 0 {
+		t.Error("no run was killed midway; the test tests nothing")
+	}
+	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
+	no(t, err)
+	defer s.Close()
+	equal(t, "the database", dump(t, s), dump(t, want))
+	for p, err := range s.Verify(t.Context(), store.VerifyOptions{}) {
+		t.Errorf("%v, %v", p, err)
+	}
+}

@@ -1,0 +1,166 @@
+package migrate_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
+)
+
+// given is a source that holds what it gives.
+type given struct {
+	sessions []*migrate.Session
+	shared   []migrate.Shared
+	fails    map[int]error // instead of the nth session
+	about    []migrate.Difference
+}
+
+func (g *given) String() string                     { return "what the test gives" }
+func (g *given) Count(context.Context) (int, error) { return len(g.sessions), nil }
+
+func (g *given) Sessions(context.Context) iter.Seq2[*migrate.Session, error] {
+	return func(yield func(*migrate.Session, error) bool) {
+		for i, s := range g.sessions {
+			if err := g.fails[i]; err != nil {
+				if !yield(nil, err) {
+					return
+				}
+			} else if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (g *given) Shared(context.Context) iter.Seq2[migrate.Shared, error] {
+	return func(yield func(migrate.Shared, error) bool) {
+		for _, s := range g.shared {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (g *given) Differences(context.Context) ([]migrate.Difference, error) { return g.about, nil }
+
+var key = store.Key{App: "shop", User: "ada", Session: "1"}
+
+var day = time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
+
+// one is a session with a state and events, as JSON.
+func one(t testing.TB, state string, events ...string) *migrate.Session {
+	t.Helper()
+	s := &migrate.Session{Key: key, Created: day, Updated: day.Add(time.Hour), State: values(t, state)}
+	for _, text := range events {
+		e, err := patch.ParseEvent([]byte(text))
+		no(t, err)
+		s.Events = append(s.Events, e)
+	}
+	return s
+}
+
+func values(t testing.TB, text string) map[string]patch.Value {
+	t.Helper()
+	v, err := patch.ParseValue([]byte(text))
+	no(t, err)
+	return v.Members()
+}
+
+// said is an event with a text, and with a state delta unless that is empty.
+func said(id string, second int, delta string) string {
+	if delta == "" {
+		delta = "{}"
+	}
+	return fmt.Sprintf(`{"id":%q,"invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:%02dZ","content":{"role":"user","parts":[{"text":%q}]},"actions":{"stateDelta":%s}}`,
+		id, second, "text of "+id, delta)
+}
+
+func memory(t testing.TB) *store.Store {
+	t.Helper()
+	s, err := store.OpenMemory(store.Options{})
+	no(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// run migrates sessions, and returns what became of the last.
+func run(t testing.TB, target *store.Store, opts migrate.Options, sessions ...*migrate.Session) (migrate.Result, migrate.Report) {
+	t.Helper()
+	return runFrom(t, target, opts, &given{sessions: sessions})
+}
+
+func runFrom(t testing.TB, target *store.Store, opts migrate.Options, from migrate.Source) (last migrate.Result, _ migrate.Report) {
+	t.Helper()
+	opts.Session = func(r migrate.Result) error { last = r; return nil }
+	report, err := migrate.Run(t.Context(), target, from, opts)
+	no(t, err)
+	return last, report
+}
+
+// export is a session as text.
+func export(t testing.TB, s *store.Store, key store.Key) string {
+	t.Helper()
+	var b bytes.Buffer
+	no(t, s.Export(t.Context(), key, &b, store.ExportOptions{}))
+	return b.String()
+}
+
+// dump is all that a store holds, as text.
+func dump(t testing.TB, s *store.Store) string {
+	t.Helper()
+	var b strings.Builder
+	for info, err := range s.List(t.Context(), store.ListOptions{}) {
+		no(t, err)
+		fmt.Fprintf(&b, "%s created %v\n%s", info.Key, info.Created, export(t, s, info.Key))
+		got, err := s.Get(t.Context(), info.Key)
+		no(t, err)
+		all := got.Values()
+		for _, k := range slices.Sorted(maps.Keys(all)) {
+			fmt.Fprintf(&b, "%s=%s\n", k, all[k])
+		}
+	}
+	return b.String()
+}
+
+// stateOf is the state of a session as text.
+func stateOf(t testing.TB, s *store.Store, key store.Key) string {
+	t.Helper()
+	got, err := s.Get(t.Context(), key)
+	no(t, err)
+	v, err := patch.NewObject(got.Values())
+	no(t, err)
+	return v.String()
+}
+
+func no(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func equal[T comparable](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n%v\nwant\n%v", what, got, want)
+	}
+}
+
+// inWords are differences, one a line.
+func inWords(differences []migrate.Difference) string {
+	var lines []string
+	for _, d := range differences {
+		lines = append(lines, d.String())
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,98 @@
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Ids that a migration gives are made in this name space, of what they are given for: the
+// same in each run.
+var space = uuid.MustParse("6f0c7a52-58a1-5a0e-9b8f-0b7f4a2d9c31")
+
+func madeID(key store.Key, of string, n int, text []byte) string {
+	name := fmt.Appendf(nil, "%s\n%s %d\n", key, of, n)
+	return uuid.NewSHA1(space, append(name, text...)).String()
+}
+
+// idMaker makes ids of what is written behind a record.
+type idMaker struct {
+	key   store.Key
+	after uint64
+	n     int
+}
+
+func (m *idMaker) next(after uint64) { m.after, m.n = after, 0 }
+
+func (m *idMaker) id() string {
+	m.n++
+	return madeID(m.key, fmt.Sprint("after ", m.after), m.n, nil)
+}
+
+// identified returns the events of a session that are to be logged, each with an id of its
+// own.
+func identified(s *Session) (events []*patch.Event, differences []Difference, err error) {
+	first := map[string]int{}
+	untimed := 0
+	for i, e := range s.Events {
+		if e == nil {
+			return nil, nil, fmt.Errorf("session %s: %w: event %d is nil", s.Key, store.ErrInvalid, i+1)
+		}
+		if e.Partial() {
+			differences = append(differences, Difference{Event: e.ID(), What: "it is a piece of a stream (partial), which is not logged"})
+			continue
+		}
+		if e.Timestamp().IsZero() {
+			untimed++
+		}
+		for k := range e.StateDelta() {
+			if patch.ScopeOf(k) == patch.ScopeTemp {
+				differences = append(differences, Difference{Event: e.ID(), Key: k, What: "it is of one invocation only, and is not logged"})
+			}
+		}
+		id := e.ID()
+		switch {
+		case id == "":
+			id = madeID(s.Key, "event", i, []byte(e.String()))
+			e = patch.Complete(patch.Record{Event: e}, func() string { return id }, time.Time{}).Event
+			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("event %d has no id; it is given this one", i+1)})
+		case first[id] > 0:
+			own := madeID(s.Key, "again", i, []byte(e.String()))
+			differences = append(differences, Difference{Event: id, What: fmt.Sprintf("events %d and %d both have this id; the later one is given %q", first[id], i+1, own)})
+			if e, err = withID(e, own); err != nil {
+				return nil, nil, fmt.Errorf("session %s, event %d: %w", s.Key, i+1, err)
+			}
+			id = own
+		}
+		if first[id] == 0 {
+			first[id] = i + 1
+		}
+		events = append(events, e)
+	}
+	if untimed > 0 {
+		differences = append(differences, Difference{What: fmt.Sprintf("%d of %d events have no time; they are given that of the session's last update", untimed, len(s.Events))})
+	}
+	return events, differences, nil
+}
+
+// withID returns an event that has an id with another one.
+func withID(e *patch.Event, id string) (*patch.Event, error) {
+	text := []byte(e.String())
+	d := json.NewDecoder(bytes.NewReader(text))
+	for range 3 { // { "id" : "..."
+		if _, err := d.Token(); err != nil {
+			return nil, err
+		}
+	}
+	quoted, err := json.Marshal(id)
+	if err != nil {
+		return nil, err
+	}
+	return patch.ParseEvent(fmt.Appendf(nil, `{"id":%s%s`, quoted, text[d.InputOffset():]))
+}

@@ -1,0 +1,263 @@
+package migrate_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
+)
+
+// A session arrives with its time of creation, its events as they are, and its state, numbers
+// with the kinds that they had.
+func TestSession(t *testing.T) {
+	s := memory(t)
+	r, report := run(t, s, migrate.Options{}, one(t, `{"n":1.0,"m":1e2,"big":9007199254740993,"set":2,"none":null}`,
+		said("e1", 1, `{"set":1}`), said("e2", 2, `{"set":2,"app:x":9}`)))
+	equal(t, "status", r.Status, migrate.Created)
+	equal(t, "counts", [3]int{r.Added, r.Present, int(r.Seq)}, [3]int{2, 0, 2})
+	equal(t, "differences", inWords(r.Differences), "")
+	equal(t, "report", report.Sessions[migrate.Created], 1)
+	equal(t, "log", export(t, s, key), `{"patchlog":1,"initialState":{"big":9007199254740993,"m":1e2,"n":1.0,"none":null}}
+{"seq":1,"id":"e1","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:01Z","content":{"role":"user","parts":[{"text":"text of e1"}]},"actions":{"stateDelta":{"set":1}}}
+{"seq":2,"id":"e2","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:02Z","content":{"role":"user","parts":[{"text":"text of e2"}]},"actions":{"stateDelta":{"set":2,"app:x":9}}}
+`)
+	equal(t, "state", stateOf(t, s, key), `{"big":9007199254740993,"m":1e2,"n":1.0,"none":null,"set":2}`) // no app:x: no table says it
+	info, err := s.Info(t.Context(), key)
+	no(t, err)
+	equal(t, "created", info.Created, day)
+}
+
+// What became of a session, as its source and its copy went on.
+func TestStatus(t *testing.T) {
+	s := memory(t)
+	e1, e2, e3, state := said("e1", 1, ""), said("e2", 2, ""), said("e3", 3, ""), `{"k":1}`
+	step := func(want migrate.Status, added int, err error, events ...string) {
+		t.Helper()
+		before := dump(t, s)
+		r, _ := run(t, s, migrate.Options{DryRun: true}, one(t, state, events...))
+		equal(t, "dry run", dump(t, s), before)
+		again, _ := run(t, s, migrate.Options{}, one(t, state, events...))
+		for _, r := range []migrate.Result{r, again} {
+			equal(t, "status", r.Status, want)
+			equal(t, "added", r.Added, added)
+			if !errors.Is(r.Err, err) || (err == nil) != (r.Err == nil) {
+				t.Errorf("error %v, want %v", r.Err, err)
+			}
+		}
+		if added == 0 && want != migrate.Created {
+			equal(t, "what is there", dump(t, s), before)
+		}
+	}
+	step(migrate.Created, 0, nil)
+	step(migrate.Extended, 1, nil, e1)
+	step(migrate.Unchanged, 0, nil, e1)
+	step(migrate.Extended, 1, nil, e1, e2)
+	step(migrate.Unchanged, 0, nil, e1, e2)
+	step(migrate.Ahead, 0, nil, e1)
+	step(migrate.Conflict, 0, store.ErrConflict, e2, e1)
+	step(migrate.Conflict, 0, store.ErrConflict, e1, e3)
+	step(migrate.Conflict, 0, store.ErrConflict, e1, strings.Replace(e2, "text of", "other", 1))
+	own, err := patch.NewEvent(patch.Fields{ID: "own", Author: "user"})
+	no(t, err)
+	_, err = s.AppendEvents(t.Context(), key, store.AppendOptions{}, own)
+	no(t, err)
+	step(migrate.Ahead, 0, nil, e1, e2)
+	state = `{"k":2}` // the copy's is its own now
+	step(migrate.Ahead, 0, nil, e1, e2)
+	step(migrate.Conflict, 0, store.ErrConflict, e1, e2, e3)
+}
+
+// Events with equal times stay in the order in which they came over first.
+func TestTies(t *testing.T) {
+	s := memory(t)
+	a, b, c, d := said("a", 1, ""), said("b", 1, ""), said("c", 1, ""), said("d", 2, "")
+	run(t, s, migrate.Options{}, one(t, `{}`, a, b))
+	r, _ := run(t, s, migrate.Options{}, one(t, `{}`, b, c, a, d))
+	equal(t, "status", r.Status, migrate.Extended)
+	equal(t, "added", r.Added, 2)
+	for range 2 {
+		r, _ = run(t, s, migrate.Options{}, one(t, `{}`, c, b, a, d))
+		equal(t, "status", r.Status, migrate.Unchanged)
+	}
+	r, _ = run(t, s, migrate.Options{}, one(t, `{}`, d, a, b, c))
+	equal(t, "status of other times", r.Status, migrate.Conflict)
+}
+
+// A state that the events do not explain is set by an event, and the session that has one
+// grows as others do.
+func TestState(t *testing.T) {
+	events := []string{said("e1", 1, `{"a":1,"b":{"x":[1,2.0]},"gone":true}`), said("e2", 2, `{"a":2,"f":1.0}`)}
+	const state = `{"a":7,"b":{"x":[1,2]},"new":"n","f":1}`
+	s := memory(t)
+	r, _ := run(t, s, migrate.Options{}, one(t, state, events...))
+	equal(t, "status", r.Status, migrate.Created)
+	equal(t, "differences", inWords(r.Differences), `state key "a": the events set it to 2, and the source's state has 7; an event that is added sets that
+state key "gone": the events set it to true, and the source's state lacks it; it stays`)
+	equal(t, "state", stateOf(t, s, key), `{"a":7,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"n"}`)
+	lines := strings.Split(export(t, s, key), "\n")
+	equal(t, "header", lines[0], `{"patchlog":1,"initialState":{"new":"n"}}`)
+	if e := lines[3]; !strings.Contains(e, `"invocationId":"i","author":"user","timestamp":"2025-06-01T01:00:00Z","actions":{"stateDelta":{"a":7}},"customMetadata":{"patchlog":{"migration":"state"}}`) {
+		t.Errorf("the event is %s", e)
+	}
+	before := dump(t, s)
+	r, _ = run(t, s, migrate.Options{}, one(t, state, events...))
+	equal(t, "status", r.Status, migrate.Unchanged)
+	equal(t, "again", dump(t, s), before)
+
+	events = append(events, said("e3", 3, `{"a":8,"new":"o"}`))
+	r, _ = run(t, s, migrate.Options{}, one(t, `{"a":8,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
+	equal(t, "status", r.Status, migrate.Extended)
+	equal(t, "added", r.Added, 2) // e3, and one that sets new
+	equal(t, "state", stateOf(t, s, key), `{"a":8,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"p"}`)
+	r, _ = run(t, s, migrate.Options{}, one(t, `{"a":9,"b":{"x":[1,2]},"new":"p","f":1}`, events...))
+	equal(t, "status where only the state has changed", r.Status, migrate.Extended)
+	equal(t, "state", stateOf(t, s, key), `{"a":9,"b":{"x":[1,2.0]},"f":1.0,"gone":true,"new":"p"}`)
+
+	s = memory(t)
+	for _, status := range []migrate.Status{migrate.Created, migrate.Unchanged} {
+		r, _ = run(t, s, migrate.Options{ReplayedState: true}, one(t, state, events...))
+		equal(t, "status", r.Status, status)
+		equal(t, "seq", r.Seq, 3)
+		equal(t, "differences", inWords(r.Differences), `state key "a": the events set it to 8, and the source's state has 7
+state key "new": the events set it to "o", and the source's state has "n"
+state key "gone": the events set it to true, and the source's state lacks it; it stays`)
+	}
+	r, _ = run(t, memory(t), migrate.Options{}, one(t, `{"temp:x":1,"user:y":2}`))
+	equal(t, "differences of keys with a prefix", strings.Count(inWords(r.Differences), "it is left out"), 2)
+}
+
+// A source that has a session more than once, as exports that were put one behind the other
+// may, is migrated once.
+func TestRepeated(t *testing.T) {
+	s := memory(t)
+	e1, e2 := said("e1", 1, `{"a":1}`), said("e2", 2, `{"a":2}`)
+	all := []*migrate.Session{one(t, `{"a":1}`, e1), one(t, `{"a":5}`, e1), one(t, `{"a":2}`, e1, e2), one(t, `{"a":1}`, e1)}
+	_, report := run(t, s, migrate.Options{}, all...)
+	equal(t, "added", report.Added, 2)
+	before := dump(t, s)
+	_, report = run(t, s, migrate.Options{}, all...)
+	equal(t, "added again", report.Added, 0)
+	equal(t, "again", dump(t, s), before)
+	r, _ := run(t, memory(t), migrate.Options{}, all[:2]...)
+	equal(t, "differences", inWords(r.Differences), "the source has the session once more, with another state; that of the first is taken")
+}
+
+// Events without ids get them, the same in each run; ids that are there twice are reported;
+// pieces of a stream are not logged. Nothing is lost, and running again adds nothing.
+func TestIDs(t *testing.T) {
+	events := []string{
+		`{"author":"user","content":{"parts":[{"text":"<&>"}]}}`, `{"author":"user","content":{"parts":[{"text":"<&>"}]}}`,
+		said("e", 1, ""), strings.Replace(said("e", 2, `{"n":1.0}`), "text of", "again", 1), said("e", 2, ""), said("e", 2, ""),
+		`{"id":"p","author":"user","partial":true}`, `{"id":"t","author":"user","actions":{"stateDelta":{"temp:x":1}}}`,
+	}
+	s := memory(t)
+	var first string
+	for i, status := range []migrate.Status{migrate.Created, migrate.Unchanged, migrate.Extended} {
+		if i == 2 {
+			events = append(events, `{"author":"user","content":{"parts":[{"text":"more"}]}}`)
+		}
+		next := one(t, `{"n":1.0}`, events...)
+		next.Updated = next.Updated.AddDate(0, 0, i) // which is the time of events without one
+		r, _ := run(t, s, migrate.Options{}, next)
+		equal(t, "status", r.Status, status)
+		equal(t, "partial", strings.Contains(inWords(r.Differences), `event "p": it is a piece of a stream`), true)
+		equal(t, "temp", strings.Contains(inWords(r.Differences), `event "t": state key "temp:x"`), true)
+		equal(t, "without ids", strings.Count(inWords(r.Differences), "has no id"), 2+i/2)
+		equal(t, "without times", strings.Contains(inWords(r.Differences), "events have no time"), true)
+		equal(t, "ids that are there twice", strings.Count(inWords(r.Differences), `event "e": events 3 and`), 3)
+		if log := export(t, s, key); i == 0 {
+			first = log
+		} else {
+			equal(t, "log", strings.HasPrefix(log, first), true)
+		}
+	}
+	equal(t, "records", strings.Count(first, `"seq"`), 7)
+	for _, want := range []string{`"text":"<&>"`, `"text":"again e"`, `"stateDelta":{"n":1.0}`, `"timestamp":"2025-06-01T01:00:00Z"`} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%s is not in\n%s", want, first)
+		}
+	}
+}
+
+// Values of shared scopes come last. Those that are there and differ stay, or give way.
+func TestShared(t *testing.T) {
+	s := memory(t)
+	other := store.Key{App: "shop", User: "bob", Session: "1"}
+	_, err := s.Create(t.Context(), other, map[string]any{"app:x": 1, "user:y": "mine"})
+	no(t, err)
+	g := &given{sessions: []*migrate.Session{one(t, `{}`, said("e1", 1, `{"app:new":1,"user:z":1}`))}, shared: []migrate.Shared{
+		{App: "shop", Values: values(t, `{"app:x":2,"app:new":1.0}`)},
+		{App: "shop", User: "bob", Values: values(t, `{"user:y":"mine","user:ü":[]}`)},
+		{App: "shop", User: "app", Values: values(t, `{"user:n":1}`)},
+		{App: "", Values: values(t, `{"app:n":1}`)},
+	}}
+	_, report := runFrom(t, s, migrate.Options{DryRun: true}, g)
+	equal(t, "dry run, added", report.Shared.Added, 3)
+	equal(t, "dry run", stateOf(t, s, other), `{"app:x":1,"user:y":"mine"}`)
+	_, report = runFrom(t, s, migrate.Options{}, g)
+	equal(t, "added", report.Shared.Added, 3)
+	equal(t, "different", strings.Join(report.Shared.Different, " "), "app/shop/app:x")
+	equal(t, "state", stateOf(t, s, key), `{"app:new":1.0,"app:x":1}`)
+	equal(t, "state", stateOf(t, s, other), `{"app:new":1.0,"app:x":1,"user:y":"mine","user:ü":[]}`)
+	if err := report.SharedErr; err == nil || !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), `app ""`) {
+		t.Errorf("an app without a name: %v", err)
+	}
+	_, report = runFrom(t, s, migrate.Options{OverwriteShared: true, DryRun: true}, g)
+	equal(t, "state", stateOf(t, s, key), `{"app:new":1.0,"app:x":1}`)
+	_, report = runFrom(t, s, migrate.Options{OverwriteShared: true}, g)
+	equal(t, "different", len(report.Shared.Different), 1)
+	equal(t, "state", stateOf(t, s, key), `{"app:new":1.0,"app:x":2}`)
+	_, report = runFrom(t, s, migrate.Options{}, g)
+	equal(t, "again", report.Shared.Added+len(report.Shared.Different), 0)
+
+	_, report = runFrom(t, memory(t), migrate.Options{}, &given{shared: g.shared})
+	if !errors.Is(report.SharedErr, store.ErrNotFound) {
+		t.Errorf("no session: %v", report.SharedErr)
+	}
+}
+
+// A session that cannot be migrated does not keep the others back; what the next one would
+// meet too does.
+func TestErrors(t *testing.T) {
+	s := memory(t)
+	bad, nilEvent, fine := one(t, `{}`), one(t, `{}`), one(t, `{}`)
+	bad.Key.App = ""
+	nilEvent.Key.Session, nilEvent.Events = "nil", []*patch.Event{nil}
+	broken := errors.New("broken")
+	g := &given{sessions: []*migrate.Session{bad, nil, nilEvent, fine}, fails: map[int]error{1: &migrate.SessionError{Key: key, Err: broken}}}
+	last, report := runFrom(t, s, migrate.Options{}, g)
+	equal(t, "failed", report.Sessions[migrate.Failed], 3)
+	equal(t, "last", last.Status, migrate.Created)
+
+	g.fails[2] = broken
+	done := 0
+	report, err := migrate.Run(t.Context(), s, g, migrate.Options{Progress: func(n, of int) { done = n }})
+	if !errors.Is(err, broken) || done != 2 || report.Sessions[migrate.Failed] != 2 {
+		t.Errorf("a source that breaks: %v after %d sessions, %+v", err, done, report)
+	}
+	stop := errors.New("stop")
+	if _, err := migrate.Run(t.Context(), s, g, migrate.Options{Session: func(migrate.Result) error { return stop }}); !errors.Is(err, stop) {
+		t.Errorf("a callback that fails: %v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := migrate.Run(gone, s, &given{sessions: []*migrate.Session{one(t, `{}`, said("x", 1, ""))}}, migrate.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that is done: %v", err)
+	}
+	for _, args := range []struct {
+		s *store.Store
+		g migrate.Source
+	}{{nil, g}, {s, nil}} {
+		if _, err := migrate.Run(t.Context(), args.s, args.g, migrate.Options{}); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("without a store or a source: %v", err)
+		}
+	}
+	no(t, s.Close())
+	if _, err := migrate.Run(t.Context(), s, &given{sessions: []*migrate.Session{fine}}, migrate.Options{}); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("a store that is closed: %v", err)
+	}
+}

@@ -1,0 +1,273 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// session migrates one session. The result says what is known of it beside an error, too.
+func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
+	r := Result{Key: s.Key, Differences: slices.Clone(s.Differences)}
+	if err := s.Key.Validate(); err != nil {
+		return r, err
+	}
+	events, differences, err := identified(s)
+	r.Differences = append(r.Differences, differences...)
+	if err != nil {
+		return r, err
+	}
+	have, err := m.log(ctx, s.Key)
+	there := err == nil
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return r, err
+	}
+	inOrderOf(have, events)
+	missing, ahead, err := compare(have, events)
+	if err != nil {
+		return r, fmt.Errorf("session %s: %w", s.Key, err)
+	}
+	if ahead {
+		r.Status, r.Present, r.Seq = Ahead, len(have), uint64(len(have))
+		return r, nil
+	}
+	defer func() { m.seen[s.Key] = true }()
+	if there && len(missing) == 0 {
+		if same, err := m.same(ctx, s, &r); err != nil || same {
+			return r, err
+		}
+	}
+	b, err := m.build(ctx, s, events, there)
+	if err != nil {
+		return r, err
+	}
+	defer b.scratch.Close() // which is in memory
+	err = b.add(ctx, missing)
+	if err == nil {
+		differences, err = b.settleState(ctx, len(events))
+	}
+	if err != nil && ctx.Err() == nil { // whatever it is, the next session is another one
+		r.Status, r.Err = Failed, fmt.Errorf("session %s: %w", s.Key, err)
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Differences = append(r.Differences, differences...)
+	r.Adopted, r.Left = b.adopted, b.left
+	done, err := m.target.CopyFrom(ctx, b.scratch, s.Key, store.CopyOptions{DryRun: m.opts.DryRun, NoShared: true})
+	if err != nil {
+		return r, err
+	}
+	r.Added, r.Present, r.Seq = done.Added, done.Present, done.Seq
+	switch {
+	case done.Created:
+		r.Status = Created
+	case done.Added > 0:
+		r.Status = Extended
+	default:
+		r.Status = Unchanged
+	}
+	return r, nil
+}
+
+// same reports whether a session that has all events of the source has its state as well, or
+// will not get it.
+func (m *migration) same(ctx context.Context, s *Session, r *Result) (bool, error) {
+	there, err := m.target.Get(ctx, s.Key)
+	if err != nil {
+		return false, err
+	}
+	differences, delta := compareState(there.View, s.State, m.opts.ReplayedState)
+	switch {
+	case len(delta) > 0 && m.seen[s.Key]:
+		differences = []Difference{{What: "the source has the session once more, with another state; that of the first is taken"}}
+	case len(delta) > 0:
+		return false, nil
+	}
+	r.Differences = append(r.Differences, differences...)
+	r.Status, r.Present, r.Seq = Unchanged, int(there.View.Seq()), there.View.Seq()
+	return true, nil
+}
+
+// log reads a log of the target.
+func (m *migration) log(ctx context.Context, key store.Key) (records []patch.Record, err error) {
+	for r, err := range m.target.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return nil, err
+		}
+		records = append(records, r)
+	}
+	if len(records) == 0 {
+		_, err = m.target.Info(ctx, key)
+	}
+	return records, err
+}
+
+// inOrderOf puts events with equal times, whose order a source may not know, into the order
+// in which a log has them already.
+func inOrderOf(have []patch.Record, events []*patch.Event) {
+	if len(have) == 0 {
+		return
+	}
+	place := make(map[string]int, len(have))
+	for i, r := range have {
+		place[r.ID()] = i + 1
+	}
+	at := func(e *patch.Event) int {
+		if i := place[e.ID()]; i > 0 {
+			return i
+		}
+		return len(have) + 1
+	}
+	for start := 0; start < len(events); {
+		end := start + 1
+		for end < len(events) && !events[start].Timestamp().IsZero() && events[end].Timestamp().Equal(events[start].Timestamp()) {
+			end++
+		}
+		slices.SortStableFunc(events[start:end], func(a, b *patch.Event) int { return at(a) - at(b) })
+		start = end
+	}
+}
+
+// compare returns the events of a source that a log lacks, or says that the log has gone on
+// by itself behind all of them. It fails with [store.ErrConflict] if neither is the beginning
+// of the other.
+func compare(have []patch.Record, events []*patch.Event) (missing []*patch.Event, ahead bool, err error) {
+	i := 0
+	for _, r := range have {
+		switch {
+		case i < len(events) && r.Event != nil && r.ID() == events[i].ID():
+			if !patch.Same(r, patch.Record{Event: events[i]}) {
+				return nil, false, fmt.Errorf("%w: record %d is event %q with another content than in the source", store.ErrConflict, r.Seq, r.ID())
+			}
+			i++
+		case ours(r):
+		case i < len(events):
+			return nil, false, fmt.Errorf("%w: record %d is %q, where the source has event %q", store.ErrConflict, r.Seq, r.ID(), events[i].ID())
+		default:
+			return nil, true, nil
+		}
+	}
+	return events[i:], false, nil
+}
+
+// builder puts a session together in a store of its own.
+type builder struct {
+	session    *Session
+	opts       Options
+	scratch    *store.Store
+	invocation string    // of the last event
+	filled     time.Time // the time of events that have none
+	now        time.Time // the time of what is written next, if it has none
+	newIDs     idMaker
+	adopted    []string
+	left       []foreign.LeftRecord
+}
+
+// build begins with what is there, or creates the session.
+func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event, there bool) (*builder, error) {
+	b := &builder{session: s, opts: m.opts, filled: fillTime(s, events), newIDs: idMaker{key: s.Key}}
+	b.now = b.filled
+	if n := len(events); n > 0 {
+		b.invocation = events[n-1].InvocationID()
+	}
+	opts := scratchOptions()
+	opts.Now = func() time.Time { return b.now }
+	var err error
+	if b.scratch, err = store.OpenMemory(opts); err != nil {
+		return nil, err
+	}
+	if there {
+		_, err = b.scratch.CopyFrom(ctx, m.target, s.Key, store.CopyOptions{NoShared: true})
+	} else {
+		_, err = b.scratch.CreateAt(ctx, s.Key, initialState(s.State, events), createTime(s, events))
+	}
+	if err != nil {
+		b.scratch.Close() // which is in memory
+		return nil, err
+	}
+	return b, nil
+}
+
+// fillTime is the time of events that have none.
+func fillTime(s *Session, events []*patch.Event) time.Time {
+	if !s.Updated.IsZero() {
+		return s.Updated
+	}
+	for _, e := range slices.Backward(events) {
+		if !e.Timestamp().IsZero() {
+			return e.Timestamp()
+		}
+	}
+	if !s.Created.IsZero() {
+		return s.Created
+	}
+	return time.Now()
+}
+
+// createTime is when the session was created, as far as the source tells.
+func createTime(s *Session, events []*patch.Event) time.Time {
+	if !s.Created.IsZero() {
+		return s.Created
+	}
+	for _, e := range events {
+		if !e.Timestamp().IsZero() {
+			return e.Timestamp()
+		}
+	}
+	return fillTime(s, events)
+}
+
+// add appends events, and has each record of compaction adopted where it stands, so that a
+// session that grows later gets the log that it would have got at once.
+func (b *builder) add(ctx context.Context, events []*patch.Event) error {
+	for len(events) > 0 {
+		n := 1 + slices.IndexFunc(events, isCompaction)
+		if n == 0 || b.opts.KeepCompactions {
+			n = len(events)
+		}
+		b.now = b.filled
+		done, err := b.scratch.AppendEvents(ctx, b.session.Key, store.AppendOptions{}, events[:n]...)
+		if err != nil {
+			return err
+		}
+		if last := events[n-1]; isCompaction(last) && !b.opts.KeepCompactions {
+			if err := b.adopt(ctx, done); err != nil {
+				return err
+			}
+		}
+		events = events[n:]
+	}
+	return nil
+}
+
+func isCompaction(e *patch.Event) bool { return foreign.IsCompactionEvent(e) || e.IsSummary() }
+
+// adopt makes a summary of a compaction record, the last event, if that can be.
+func (b *builder) adopt(ctx context.Context, after store.Committed) error {
+	v, last := after.View, after.Records[len(after.Records)-1].Event
+	b.newIDs.next(v.Seq())
+	plan := foreign.AdoptWith(v, foreign.Options{Records: []string{last.ID()}, NewID: b.newIDs.id})
+	b.left = append(b.left, plan.Left...)
+	if len(plan.Patches) == 0 {
+		return nil
+	}
+	b.now = last.Timestamp()
+	_, err := b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v}, plan.Patches...)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		b.left = append(b.left, foreign.LeftRecord{EventID: last.ID(), Reason: err.Error()})
+	default:
+		b.adopted = append(b.adopted, last.ID())
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// shared writes the values of shared scopes that the target lacks.
+func (m *migration) shared(ctx context.Context, source Source) error {
+	scratch, err := store.OpenMemory(scratchOptions())
+	if err != nil {
+		return err
+	}
+	defer scratch.Close() // which is in memory
+	var problems []error
+	for s, err := range source.Shared(ctx) {
+		var one *SharedError
+		switch {
+		case errors.As(err, &one):
+			problems = append(problems, err)
+			continue
+		case err != nil:
+			return fmt.Errorf("read the source: %w", err)
+		}
+		if err := share(ctx, scratch, s); err != nil {
+			problems = append(problems, &SharedError{s.App, s.User, err})
+		}
+	}
+	m.report.Shared, err = m.target.CopyShared(ctx, scratch, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
+	if errors.Is(err, store.ErrNotFound) { // there is no session
+		m.report.Shared = store.CopiedShared{}
+		problems, err = append(problems, err), nil
+	}
+	m.report.SharedErr = errors.Join(problems...)
+	return err
+}
+
+// share puts the values of a scope into a store, by a session that is created with them.
+func share(ctx context.Context, scratch *store.Store, s Shared) error {
+	key := store.Key{App: s.App, User: s.User, Session: "user"}
+	if s.User == "" {
+		key.User, key.Session = "app", "app"
+	}
+	state := make(map[string]any, len(s.Values))
+	for name, value := range s.Values {
+		state[name] = value
+	}
+	_, err := scratch.Create(ctx, key, state)
+	return err
+}

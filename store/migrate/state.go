@@ -1,0 +1,146 @@
+package migrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// What customMetadata says under "patchlog" of records that a migration adds.
+const (
+	metadataKey  = "patchlog"
+	markState    = "state" // of "migration": an event that sets the source's state
+	migrationKey = "migration"
+	adoptedKey   = "adopted" // of patches that adopt a compaction record
+)
+
+// ours reports whether a record is one that a migration adds to the events of a source.
+func ours(r patch.Record) bool {
+	if r.Patch != nil {
+		said, _ := r.Patch.CustomMetadata()[metadataKey].(map[string]any)
+		_, adopted := said[adoptedKey].(string)
+		return adopted
+	}
+	said, _ := r.Event.CustomMetadata()[metadataKey].(map[string]any)
+	return said[migrationKey] == markState
+}
+
+// initialState is the state that a session is taken to have begun with: the keys that no
+// event sets.
+func initialState(state map[string]patch.Value, events []*patch.Event) map[string]any {
+	set := map[string]bool{}
+	for _, e := range events {
+		for c := range e.Changes() {
+			set[c.Key] = true
+		}
+	}
+	initial := map[string]any{}
+	for key, value := range state {
+		if !set[key] {
+			initial[key] = value
+		}
+	}
+	return initial
+}
+
+// compareState says how the state that a log gives differs from the source's, and what would
+// have to be set to make it equal.
+func compareState(v fold.View, state map[string]patch.Value, replayed bool) (differences []Difference, delta map[string]patch.Value) {
+	differs := func(key, format string, args ...any) {
+		differences = append(differences, Difference{Key: key, What: fmt.Sprintf(format, args...)})
+	}
+	have := maps.Collect(v.Values())
+	delta = map[string]patch.Value{}
+	set := ""
+	if !replayed {
+		set = "; an event that is added sets that"
+	}
+	for _, key := range slices.Sorted(maps.Keys(state)) {
+		want := state[key]
+		value, ok := have[key]
+		switch {
+		case ok && alike(value, want):
+			continue
+		case patch.ScopeOf(key) != patch.ScopeSession:
+			differs(key, "the state of a session has no key with this prefix; it is left out")
+			continue
+		case !ok:
+			differs(key, "no event sets it, and the source's state has %s%s", clip(want), set)
+		default:
+			differs(key, "the events set it to %s, and the source's state has %s%s", clip(value), clip(want), set)
+		}
+		if !replayed {
+			delta[key] = want
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(have)) {
+		if _, ok := state[key]; !ok {
+			differs(key, "the events set it to %s, and the source's state lacks it; it stays", clip(have[key]))
+		}
+	}
+	return differences, delta
+}
+
+// settleState adds an event that makes the state equal to the source's, if it is not.
+func (b *builder) settleState(ctx context.Context, events int) ([]Difference, error) {
+	s, err := b.scratch.Get(ctx, b.session.Key)
+	if err != nil {
+		return nil, err
+	}
+	differences, delta := compareState(s.View, b.session.State, b.opts.ReplayedState)
+	if len(delta) == 0 {
+		return differences, nil
+	}
+	e, err := b.stateEvent(events, delta)
+	if err != nil {
+		return nil, err
+	}
+	_, err = b.scratch.AppendEvents(ctx, b.session.Key, store.AppendOptions{}, e)
+	return differences, err
+}
+
+// stateEvent is an event that sets state behind so many events. It belongs to the last one's
+// invocation, for it is no turn of its own.
+func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.Event, error) {
+	set, err := patch.NewObject(delta)
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(map[string]any{
+		"id": madeID(b.session.Key, markState, events, []byte(set.String())), "author": "user",
+		"invocationId": b.invocation, "timestamp": b.filled,
+		"actions":        map[string]any{"stateDelta": set},
+		"customMetadata": map[string]any{metadataKey: map[string]any{migrationKey: markState}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return patch.ParseEvent(text)
+}
+
+// alike reports whether two values are equal, or as near as ADK's services tell them apart:
+// those read the numbers of a state as float64, and write them so when they next change the
+// state. What the event says is the more exact.
+func alike(a, b patch.Value) bool {
+	if a.Equal(b) {
+		return true
+	}
+	var x, y any
+	return json.Unmarshal([]byte(a.String()), &x) == nil && json.Unmarshal([]byte(b.String()), &y) == nil && reflect.DeepEqual(x, y)
+}
+
+// clip is a value as a report shows it.
+func clip(v patch.Value) string {
+	const most = 60
+	if text := []rune(v.String()); len(text) > most {
+		return string(text[:most]) + "…"
+	}
+	return v.String()
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/cmd/patchlog/command"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+// tables are what a service of ADK for Go's made, with one session. A type of each engine is
+// put in.
+func tables(bytes, json, stamp string) []string {
+	return []string{
+		`CREATE TABLE sessions (app_name text, user_id text, id text, state ` + json + `, create_time ` + stamp + `, update_time ` + stamp + `)`,
+		`CREATE TABLE events (id text, app_name text, user_id text, session_id text, invocation_id text, author text, actions ` + bytes + `,
+			long_running_tool_ids_json ` + json + `, branch text, timestamp ` + stamp + `, content ` + json + `, partial boolean)`,
+		`CREATE TABLE app_states (app_name text, state ` + json + `, update_time ` + stamp + `)`,
+		`CREATE TABLE user_states (app_name text, user_id text, state ` + json + `, update_time ` + stamp + `)`,
+		`INSERT INTO sessions VALUES ('shop', 'ada', '1', '{"n": 1.5, "set": 2}', '2025-06-01 10:00:00+00:00', '2025-06-01 10:00:00+00:00')`,
+		`INSERT INTO events VALUES ('e1', 'shop', 'ada', '1', 'i', 'user', '{"stateDelta":{"set":2}}', '["c"]', NULL, '2025-06-01 12:00:00.25+02:00',
+			'{"role":"user","parts":[{"text":"hi"}]}', false)`,
+		`INSERT INTO app_states VALUES ('shop', '{"open": true}', NULL)`,
+	}
+}
+
+// patchlog runs the command, and returns its output.
+func patchlog(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	command.Run(context.Background(), args, strings.NewReader(""), &out, &errs, func(string) string { return "" }, command.Options{Engines: []command.Engine{engine}, SQL: sources})
+	return out.String(), errs.String()
+}
+
+// This build migrates databases of SQLite's and of PostgreSQL's, and changes nothing there.
+func TestSources(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "adk ?#%.db")
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/adk%20%3F%23%25.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close() // a service has it open, and what it wrote is not in the file yet
+	for _, s := range append([]string{"PRAGMA journal_mode = WAL"}, tables("blob", "text", "datetime")...) {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dsn := pgtest.New(t)
+	for _, s := range tables("bytea", "jsonb", "timestamptz") {
+		pgtest.Exec(t, dsn, s)
+	}
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]string{"SQLite": file, "PostgreSQL": urlOf(t, dsn)} {
+		to := filepath.Join(dir, name+".db")
+		for _, want := range []string{
+			"from ADK for Go's database on " + name + "\nshop/ada/1: created, 1 record added; the log ends at record 1\n1 session, 1 created, 1 shared value added\n",
+			"from ADK for Go's database on " + name + "\n1 session, 1 unchanged\n",
+		} {
+			if out, errs := patchlog(t, "migrate", "--from", from, "--to", to); out != want || errs != "" {
+				t.Errorf("%s: %s%s", name, out, errs)
+			}
+		}
+		const log = `{"patchlog":1,"initialState":{"n":1.5}}` + "\n" +
+			`{"seq":1,"id":"e1","invocationId":"i","author":"user","timestamp":"2025-06-01T10:00:00.25Z","content":{"role":"user","parts":[{"text":"hi"}]},"actions":{"stateDelta":{"set":2}},"longRunningToolIds":["c"]}` + "\n"
+		if out, errs := patchlog(t, "export", "shop/ada/1", "--db", to); strings.ReplaceAll(out, `"parts":[{"text":"hi"}],"role":"user"`, `"role":"user","parts":[{"text":"hi"}]`) != log {
+			t.Errorf("%s: %s%s", name, out, errs)
+		}
+	}
+	after, err := os.ReadFile(file)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the source has changed (%v)", err)
+	}
+	none := filepath.Join(dir, "none.db")
+	for from, want := range map[string]string{
+		none: "no such file", "postgres://nobody@/none?host=" + dir: "--from: ", urlOf(t, pgtest.New(t)): "there are no tables sessions and events",
+	} {
+		if out, errs := patchlog(t, "migrate", "--from", from, "--to", none); out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: %s%s", from, out, errs)
+		}
+	}
+	if entries, _ := filepath.Glob(none + "*"); len(entries) > 0 {
+		t.Errorf("%v is there", entries)
+	}
+}

@@ -1,0 +1,268 @@
+package sessionfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// node is an entry's place in the conversation, which is a tree: each entry follows one
+// before it in the file.
+type node struct {
+	eventID string // of a summary, that which stands
+	parent  *node
+	depth   int
+	line    int // that of its line, ascending
+	content bool
+	prompt  bool
+	summary bool
+	piece   string
+	callers []*node // of the calls that it answers
+
+	hidden int   // the number of the change that hides it, from 1; 0 if none does, or it has no content
+	change int   // of a summary: of its own change; 0 if that was taken back
+	before *node // the summary that it was kept behind
+	last   *node // the newest summary on the way to it, itself included
+	brings *summary
+	gen    int  // the move that passed it last,
+	side   side // and on which way
+}
+
+// summary is what the node of a summary brings.
+type summary struct {
+	event  *patch.Event
+	kept   []*node
+	strict bool
+}
+
+type side int
+
+const (
+	leaving  side = iota + 1 // from where the conversation stood up to the common ancestor
+	entering                 // from there to where it goes on
+)
+
+// change is what hid something at a time: the cuts of a move, or a summary. Changes are
+// taken back newest first, which is never blocked.
+type change struct {
+	patches []string
+	hides   []*node
+	summary *node // nil if it is a move
+}
+
+// tree is the conversation as it stands after each line: the way from its beginning to where
+// it goes on. What is visible of the records so far is what is on that way.
+//
+// To move it, changes are taken back, newest first, until none is left that hides a node of
+// the new way or is a summary beside it. Then what is beside the new way is cut, and the
+// newest summary on it put in again if it was taken back.
+type tree struct {
+	view    fold.View
+	nodes   map[string]*node // by entry id
+	events  map[string]*node // by event id
+	pieces  map[string]*node // the first piece of each message
+	callers map[string]*node // by call id: the newest
+	leaf    *node
+	changes []change
+	gen     int
+	steps   int
+	newID   func(what string) string // of a patch
+	out     []patch.Record
+}
+
+// What a patch did, as its metadata says.
+const (
+	didRewind     = "rewind"
+	didCompaction = "compaction"
+)
+
+// maxSteps is how much work the moves of one file may be: enough for hundreds between long
+// branches, and little enough that a file made to be slow is refused after seconds.
+const maxSteps = 1 << 24
+
+func newTree() *tree {
+	return &tree{nodes: map[string]*node{}, events: map[string]*node{}, pieces: map[string]*node{}, callers: map[string]*node{}}
+}
+
+func (t *tree) step(n int) error {
+	if t.steps += n; t.steps > maxSteps {
+		return fmt.Errorf("%w: the conversation goes back and forth too often to be followed", patch.ErrTooLarge)
+	}
+	return nil
+}
+
+// find returns the node that a line means by an id, or nil.
+func (t *tree) find(id string) *node {
+	n := t.nodes[id]
+	if n != nil && n.before != nil {
+		return n.before // what was kept behind a summary follows it
+	}
+	return n
+}
+
+// log adds a record to the log.
+func (t *tree) log(r patch.Record) error {
+	r.Seq = t.view.Seq() + 1
+	skipped := t.view.SkippedCount()
+	next, err := t.view.Apply(r)
+	if err == nil && next.SkippedCount() != skipped {
+		err = fmt.Errorf("%w: patch %q of the conversation's tree does not apply", patch.ErrInvalid, r.ID())
+	}
+	if err != nil {
+		return err
+	}
+	t.view = next
+	r.Seq = 0
+	t.out = append(t.out, r)
+	return nil
+}
+
+func (t *tree) patch(p *patch.PatchEvent, what string, at entry, author string, group string) (string, error) {
+	id := t.newID("patch " + strconv.Itoa(len(t.out)))
+	if !at.time.IsZero() {
+		p = p.WithTimestamp(at.time)
+	}
+	p, err := p.WithID(id).WithAuthor(author).WithGroup(group).
+		WithCustomMetadata(map[string]any{metadataKey: map[string]any{"did": what}})
+	if err != nil {
+		return "", err
+	}
+	return id, t.log(patch.Record{Patch: p})
+}
+
+// covers returns how many visible events, from the first on, the summary of a line stands
+// for, or why it cannot be one: all before the first that it keeps, or all before its line.
+// If it is strict, there must be one that it keeps, unless it names none.
+func (t *tree) covers(kept []*node, strict bool, line int) (count int, why string, err error) {
+	for i := t.view.Len(); i > 0 && count == 0; i-- {
+		if n := t.events[t.view.At(i-1).ID()]; n != nil && n.line <= line {
+			count = i
+		}
+	}
+	found := false
+	for _, n := range kept {
+		if i, ok := t.view.Find(n.eventID); ok {
+			count, found = min(count, i), true
+		}
+	}
+	if strict && !found {
+		return 0, "the first that it keeps is not in sight", nil
+	}
+	if err := t.step(t.view.Len()); err != nil {
+		return 0, "", err
+	}
+	// A call stays in sight where its response does.
+	for _, c := range slices.Backward(t.view.Calls()) {
+		if c.Index < count && len(c.Responses) > 0 && c.Responses[len(c.Responses)-1] >= count {
+			count = c.Index
+		}
+	}
+	for i, event := range t.view.Events() {
+		if i >= count {
+			break
+		}
+		if event.HasContent() {
+			return count, "", nil
+		}
+	}
+	return 0, "nothing that it stands for is in sight", nil
+}
+
+// add adds an entry, of which event makes the event, and returns its node, if it has a
+// place in the tree.
+func (t *tree) add(e entry, line int, author string, event func(entry) (*patch.Event, error)) (*node, error) {
+	if e.place && e.moves {
+		if err := t.move(e.parent, e, author); err != nil {
+			return nil, err
+		}
+	}
+	count := 0
+	if e.compaction {
+		why := "it does not say what it stands for"
+		if e.summary && len(e.parts) > 0 {
+			var err error
+			if count, why, err = t.covers(e.kept, e.strict, line); err != nil {
+				return nil, err
+			}
+		}
+		if e.note = "compaction"; count == 0 {
+			e.note = "compaction left as an event: " + why
+		}
+	}
+	ev, err := event(e)
+	if err != nil {
+		return nil, err
+	}
+	if !e.place {
+		return nil, t.log(patch.Record{Event: ev})
+	}
+	n := &node{
+		eventID: ev.ID(), parent: e.parent, line: line,
+		content: ev.HasContent(), prompt: e.prompt, summary: count > 0 && ev.HasContent(), piece: e.piece,
+	}
+	if n.parent != nil {
+		n.depth = n.parent.depth + 1
+	}
+	for _, id := range e.known {
+		if caller := t.callers[id]; caller != nil {
+			n.callers = append(n.callers, caller)
+		}
+	}
+	if n.last = n; !n.summary {
+		n.last = nil
+		if n.parent != nil {
+			n.last = n.parent.last
+		}
+	}
+	if n.summary {
+		n.brings = &summary{ev, e.kept, e.strict}
+		err = t.summarise(n, count, ev, didCompaction, e, author)
+		for _, k := range e.kept {
+			if e.relink && k.hidden == 0 {
+				k.before = n
+			}
+		}
+	} else {
+		err = t.log(patch.Record{Event: ev})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.id != "" {
+		t.nodes[e.id] = n
+	}
+	t.events[n.eventID] = n
+	if n.piece != "" && t.pieces[n.piece] == nil {
+		t.pieces[n.piece] = n
+	}
+	for _, id := range e.calls {
+		t.callers[id] = n
+	}
+	if e.moves || e.parent == t.leaf {
+		t.leaf = n
+	}
+	return n, nil
+}
+
+// summarise puts a summary in the place of the first visible events.
+func (t *tree) summarise(n *node, count int, event *patch.Event, what string, at entry, author string) error {
+	c := change{summary: n}
+	for i, e := range t.view.Events() {
+		if i >= count {
+			break
+		}
+		if covered := t.events[e.ID()]; covered != nil {
+			c.hides = append(c.hides, covered)
+		}
+	}
+	id, err := t.patch(patch.NewSummarise(0, count, event), what, at, author, "")
+	if err != nil {
+		return err
+	}
+	c.patches = []string{id}
+	t.changed(c)
+	return nil
+}
