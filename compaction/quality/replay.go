@@ -24,26 +24,30 @@ const (
 
 // Figures are what a session, or several, were worth under a policy. All counts are sums.
 type Figures struct {
-	Sessions int
-	Turns    int // turns of the model
+	Sessions int `json:"sessions"`
+	Turns    int `json:"turns"` // of the model
 
 	// Needed are identifiers in the arguments of recorded calls that stood in an earlier
 	// event; Seen are those that stood in the visible log when the call was made.
-	Needed, Seen int
+	Needed int `json:"needed"`
+	Seen   int `json:"seen"`
 
-	RawTokens, VisibleTokens int // of the log and of the visible log, at each turn
+	RawTokens     int `json:"rawTokens"`     // of the log, at each turn
+	VisibleTokens int `json:"visibleTokens"` // of the visible log, at each turn
 
 	// Breaks are turns whose visible log does not begin with that of the turn before.
-	Breaks int
+	Breaks int `json:"breaks"`
 
-	CachedTokens, FreshTokens int // of prompts: in the prefix that is that of the turn before, and others
-	ReadTokens, WrittenTokens int // by summarizers
-	Passes                    int // patches or groups that the policy logged
+	CachedTokens  int `json:"cachedTokens"`  // of prompts, in the prefix that is that of the turn before
+	FreshTokens   int `json:"freshTokens"`   // of prompts, others
+	ReadTokens    int `json:"readTokens"`    // by summarizers
+	WrittenTokens int `json:"writtenTokens"` // by summarizers
+	Passes        int `json:"passes"`        // patches or groups that the policy logged
 
-	Summaries int // that were put in
-	Held      int // identifiers that the events have for which they stand
-	Lost      int // of these, that no summary of the pass has
-	Invented  int // identifiers in summaries that none of the events has
+	Summaries int `json:"summaries"` // that were put in
+	Held      int `json:"held"`      // identifiers that the events have for which they stand
+	Lost      int `json:"lost"`      // of these, that no summary of the pass has
+	Invented  int `json:"invented"`  // identifiers in summaries that none of the events has
 }
 
 // Add adds the figures of other sessions.
