@@ -14,6 +14,7 @@ type compactFlags struct {
 	summarizer string // "" means gemini if there is a key, else extractive
 	model      string
 	plan       bool
+	report     bool
 }
 
 func (f *compactFlags) declare(fs *pflag.FlagSet) {
@@ -22,6 +23,7 @@ func (f *compactFlags) declare(fs *pflag.FlagSet) {
 	f.cfg.MaxSummaries = compaction.DefaultMaxSummaries
 	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens
 	fs.BoolVar(&f.plan, "plan", false, "show what would be summarised next and why, and write nothing")
+	fs.BoolVar(&f.report, "report", false, "replay the session, show what it would have been worth compacted, and write nothing")
 	fs.StringVar(&f.summarizer, "summarizer", "", "who writes the summaries: `NAME` is gemini or extractive")
 	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+gemini.DefaultModel+" unless given")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
@@ -39,6 +41,8 @@ func (f *compactFlags) declare(fs *pflag.FlagSet) {
 // check finds what no flag alone has wrong.
 func (f *compactFlags) check() error {
 	switch {
+	case f.plan && f.report:
+		return usagef("--plan and --report are two questions; ask one")
 	case f.summarizer != "" && f.summarizer != byGemini && f.summarizer != extractive:
 		return usagef("--summarizer: unknown name %q; one of %s, %s", f.summarizer, byGemini, extractive)
 	case f.model != "" && f.summarizer == extractive:
