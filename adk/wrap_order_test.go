@@ -253,7 +253,7 @@ func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	base := session.InMemoryService() // which does not tell of what others append
 	s := wrap(t, base, adk.Options{})
 	begin := func(name string) (one, other session.Session) {
-		one, other = create(t, s, name, nil), get(t, s, name)
+		one = create(t, s, name, nil)
 		no(t, s.AppendEvent(t.Context(), one, timed(1, "e1", "user")))
 		no(t, base.AppendEvent(t.Context(), get(t, base, name), timed(0, "bare", "user")))
 		no(t, s.AppendEvent(t.Context(), one, timed(2, "e2", "user")))

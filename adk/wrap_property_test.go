@@ -204,7 +204,8 @@ func (w *world) append(t *rapid.T) {
 		if err := w.wraps[i].AppendEvent(context.Background(), h, e); err != nil && !errors.Is(err, store.ErrOrphanedCall) {
 			t.Fatal(err)
 		}
-		if again := w.base.ids(); len(again) != len(after) {
+		again := slices.DeleteFunc(w.base.ids(), func(id string) bool { return id != e.ID })
+		if len(again) != 1 { // it may bring back a call that it answers
 			t.Fatalf("a retry of %q was logged", e.ID)
 		}
 	}
