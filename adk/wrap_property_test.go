@@ -548,10 +548,15 @@ func byIDs(t *rapid.T, initial map[string]patch.Value, events []*patch.Event, ca
 		}
 		return a.at.Compare(b.at)
 	})
-	for progress := true; progress; {
+	turn := 0 // the first carrier of the time whose turn it is
+	for progress := true; progress || turn < len(carriers); {
+		if !progress { // the next time's
+			for t := carriers[turn].at; turn < len(carriers) && carriers[turn].at.Equal(t); turn++ {
+			}
+		}
 		progress = false
 		for i, c := range carriers {
-			if c.Patches == nil {
+			if c.Patches == nil || i < turn || turn < len(carriers) && !c.at.Equal(carriers[turn].at) {
 				continue
 			}
 			trial := slices.Clone(records)
