@@ -24,7 +24,7 @@ type folded struct {
 }
 
 // What items mean is defined by [foldWhole]: the events in their order, then the carriers in
-// an order of their own, each as soon as it applies. A patch that names what it removes
+// an order of their own, those that apply when it is their turn. A patch that names what it removes
 // means the same before and after later events, so it has its place in the log where the
 // base has it, or where it first applies. [folded.extend] does that for a list in which each
 // carrier applies where it stands.
@@ -49,7 +49,7 @@ func (f folded) extend(items []item) (next folded, ok bool) {
 		}
 		c := items[0].carrier
 		patches, _, applies := c.on(next.view)
-		if !applies || len(f.left) > 0 || next.newest != nil && next.newest.compare(c) > 0 {
+		if !applies || next.newest != nil && (next.newest.compare(c) > 0 || len(f.left) > 0 && next.newest.time.Equal(c.time)) {
 			return f, false
 		}
 		next = next.withPatches(c, patches)
@@ -159,9 +159,11 @@ func (f folded) without(c *carrier) folded {
 }
 
 // appliedOf returns the carriers that apply to a list of items, in the order in which they
-// do: each takes its turn, and those that did not apply take another one while others do.
+// do. Each has its turn. Of those of one time, which says nothing of who has seen whom, one
+// that does not apply has another turn when others have. One that is skipped stays so
+// whatever comes later: its author may have been told.
 func appliedOf(empty fold.View, items []item) (applied []*carrier) {
-	var waiting []*carrier
+	var carriers []*carrier
 	f := folded{view: empty}
 	var events []item
 	for _, it := range items {
@@ -169,21 +171,29 @@ func appliedOf(empty fold.View, items []item) (applied []*carrier) {
 		case it.event != nil:
 			events = append(events, it)
 		case !it.carrier.unknown:
-			waiting = append(waiting, it.carrier)
+			carriers = append(carriers, it.carrier)
 		}
 	}
 	v := f.withEvents(events).view
-	slices.SortStableFunc(waiting, (*carrier).compare)
-	for progress := true; progress; {
-		progress = false
-		waiting = slices.DeleteFunc(waiting, func(c *carrier) bool {
-			_, after, ok := c.on(v)
-			if ok {
-				v, progress = after, true
-				applied = append(applied, c)
-			}
-			return ok
-		})
+	slices.SortStableFunc(carriers, (*carrier).compare)
+	for len(carriers) > 0 {
+		n := 1
+		for n < len(carriers) && carriers[n].time.Equal(carriers[0].time) {
+			n++
+		}
+		waiting := slices.Clone(carriers[:n])
+		carriers = carriers[n:]
+		for progress := true; progress; {
+			progress = false
+			waiting = slices.DeleteFunc(waiting, func(c *carrier) bool {
+				_, after, ok := c.on(v)
+				if ok {
+					v, progress = after, true
+					applied = append(applied, c)
+				}
+				return ok
+			})
+		}
 	}
 	return applied
 }

@@ -113,7 +113,7 @@ func TestWrapPlaces(t *testing.T) {
 	}
 }
 
-// A patch that needs another one waits for it, whatever their times say.
+// A patch that needs another one of the same time waits for it, whatever their ids.
 func TestWrapPatchesThatWait(t *testing.T) {
 	base := &shaky{}
 	s := wrap(t, base, adk.Options{})
@@ -129,7 +129,7 @@ func TestWrapPatchesThatWait(t *testing.T) {
 	equal(t, "events", ids(sess), want)
 	events := base.sessions["s"].events
 	for i, e := range events[4:] {
-		e.Timestamp = timed(9-i, "", "").Timestamp // the last is the first now
+		e.Timestamp, e.ID = timed(9, "", "").Timestamp, fmt.Sprint("c", 9-i) // the last is the first now
 	}
 	for _, timed := range []bool{false, true} {
 		base.timed, base.chance = timed, rand.New(rand.NewPCG(1, 1))
@@ -253,7 +253,7 @@ func TestWrapPatchesOfAnotherOrder(t *testing.T) {
 	base := session.InMemoryService() // which does not tell of what others append
 	s := wrap(t, base, adk.Options{})
 	begin := func(name string) (one, other session.Session) {
-		one, other = create(t, s, name, nil), get(t, s, name)
+		one = create(t, s, name, nil)
 		no(t, s.AppendEvent(t.Context(), one, timed(1, "e1", "user")))
 		no(t, base.AppendEvent(t.Context(), get(t, base, name), timed(0, "bare", "user")))
 		no(t, s.AppendEvent(t.Context(), one, timed(2, "e2", "user")))
