@@ -181,3 +181,30 @@ func TestConfirmedCallIsMadeOnce(t *testing.T) {
 		t.Error("nothing was compacted")
 	}
 }
+
+// A summary that somebody has written by hand, as a turn of the model, leaves no room behind it
+// for the call that it hides. The answer is logged all the same, and Recall says what is wrong.
+func TestAnswerWithoutRoomForItsCall(t *testing.T) {
+	db := opened(t)(store.OpenMemory(store.Options{}))
+	s := newService(t, db)
+	sess := create(t, s, "s", nil)
+	asks := &session.Event{ID: "asks", Author: "app", InvocationID: "i", LongRunningToolIDs: []string{"c"}}
+	asks.Content = genai.NewContentFromFunctionCall("approve", nil, "model")
+	asks.Content.Parts[0].FunctionCall.ID = "c"
+	for _, e := range []*session.Event{text("e0", "user", "hello"), asks, text("e1", "user", "what else?"), text("e2", "app", "nothing")} {
+		no(t, s.AppendEvent(t.Context(), sess, e))
+	}
+	e, err := adk.NewEvent(text("summary", "app", "They asked for an approval."))
+	no(t, err)
+	_, err = db.ApplyPatch(t.Context(), store.Key{App: "app", User: "user", Session: "s"},
+		store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(0, 2, e))
+	no(t, err)
+	answer := &session.Event{ID: "answer", Author: "user", InvocationID: "j"}
+	answer.Content = genai.NewContentFromFunctionResponse("approve", map[string]any{"ok": true}, "user")
+	answer.Content.Parts[0].FunctionResponse.ID = "c"
+	sess = get(t, s, "s")
+	fails(t, s.Recall(t.Context(), sess, answer.Content), store.ErrOrphanedCall)
+	no(t, s.AppendEvent(t.Context(), sess, answer))
+	no(t, s.AppendEvent(t.Context(), sess, answer)) // as a retry does
+	equal(t, "visible", ids(get(t, s, "s")), []string{"summary", "e1", "e2", "answer"})
+}

@@ -2,6 +2,7 @@ package adk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -62,7 +63,8 @@ func (s *Service) append(ctx context.Context, handle *Session, e *session.Event)
 	if err != nil {
 		return false, err
 	}
-	if err := s.recall(ctx, handle, event); err != nil {
+	// Where a summary by hand leaves no room for the call, the answer is logged all the same.
+	if err := s.recall(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 		return false, err
 	}
 	done, err := s.store.Append(ctx, handle.key, handle.View().Creation(), event, &lasting)
