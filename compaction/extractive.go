@@ -16,9 +16,11 @@ const extractiveModel = "extractive"
 // as [extractive.Summary] does, and writes nothing of its own. It is safe for concurrent
 // use.
 //
-// An answer is never longer than the request's AimTokens, or its MaxTokens. The request's
-// Prompt and Before are not used. If MaxTokens is too small for anything, or if the events
-// say nothing, it declines. The only errors are ctx's and that of a nil event.
+// An answer is never longer than the request's MaxTokens. What it tells in sentences keeps
+// to AimTokens, but for what the user says at the start of the session; ids, dates, paths and the like
+// take what they need. What a tool has returned and a summary in Before tells is not told
+// again; the Prompt is not used. If MaxTokens is too small for anything, or if the events say
+// nothing, it declines. The only errors are ctx's and that of a nil event.
 type Extractive struct{}
 
 var _ Summarizer = Extractive{}
@@ -31,11 +33,11 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if i := slices.Index(req.Events, nil); i >= 0 {
 		return Response{}, fmt.Errorf("%w: event %d of the request is nil", patch.ErrInvalid, i)
 	}
-	budget := req.MaxTokens
+	aim := req.MaxTokens
 	if req.AimTokens > 0 {
-		budget = min(budget, req.AimTokens)
+		aim = min(aim, req.AimTokens)
 	}
-	text := extractive.Summary(req.Events, req.Merge, runesOf(budget))
+	text := extractive.Summary(req.Events, req.Before, req.Merge, extractive.Room{Aim: runesOf(aim), Most: runesOf(req.MaxTokens)})
 	if text == "" {
 		return Response{}, nil
 	}

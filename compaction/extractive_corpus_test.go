@@ -51,7 +51,7 @@ func TestExtractiveKeepsTheTask(t *testing.T) {
 		return extSummary(extract(t, compaction.Request{Events: inputs, Merge: true, MaxTokens: min(tokens/2, 2*size)}))
 	}
 	last := summary(rounds)
-	for tokens := 400; tokens >= 16; tokens-- {
+	for tokens := 400; tokens >= 20; tokens-- {
 		got := extract(t, compaction.Request{Events: []*patch.Event{last}, Merge: true, MaxTokens: tokens})
 		for _, want := range []string{"- User: Good", "Ada Lovelace", "order 4711"} {
 			if !strings.Contains(got, want) {
@@ -59,7 +59,7 @@ func TestExtractiveKeepsTheTask(t *testing.T) {
 			}
 		}
 	}
-	for tokens := 15; tokens >= 0; tokens-- {
+	for tokens := 19; tokens >= 0; tokens-- {
 		if got := extract(t, compaction.Request{Events: []*patch.Event{last}, Merge: true, MaxTokens: tokens}); strings.Contains(got, "INV-") {
 			t.Fatalf("with %d tokens another line is left:\n%s", tokens, got)
 		}
@@ -175,7 +175,7 @@ func TestExtractiveLongSession(t *testing.T) {
 		if took := time.Since(start); took > 2*time.Second {
 			t.Errorf("%d tokens of %d events take %v", tokens, len(events), took)
 		}
-		if !strings.HasPrefix(got, "- User: Please look at order 0 of customer c_0") {
+		if got := strings.TrimPrefix(got, "Keep in mind:\n"); !strings.HasPrefix(got, "- User: Please look at order 0 of customer c_0") {
 			t.Errorf("with %d tokens the first line is %.80q", tokens, got)
 		}
 	}

@@ -29,11 +29,12 @@ const briefTokens = 32
 // and the summary says it word for word.
 const shortTokens = 128
 
-// A summary should take this part of what it stands for, but need not take fewer than so
-// many tokens. One that is a little longer is not refused yet.
+// A summary should take this part of what it stands for, but for facts that need more
+// room, and need not take fewer than so many tokens. One that is a little longer is not
+// refused yet: up to [maxAnswer], facts may.
 const (
-	aimOfEvents    = 0.2
-	aimOfSummaries = 0.45
+	aimOfEvents    = 0.12
+	aimOfSummaries = 0.4
 	leastAim       = 48
 )
 
@@ -78,7 +79,8 @@ func (r *Request) ask(covered int, cfg Config) {
 	if r.Merge {
 		share = aimOfSummaries
 	}
-	r.AimTokens = min(r.MaxTokens, max(leastAim, int(share*float64(covered))))
+	aim := min(int(share*float64(covered)), cfg.MaxSummaryTokens*2/3)
+	r.AimTokens = min(r.MaxTokens, max(leastAim, aim))
 	// One pass, for the transcript may hold anything.
 	r.Prompt = strings.NewReplacer(
 		History, history(*r, cfg.MaxInputTokens), Words, strconv.Itoa(max(1, r.AimTokens*3/4)),

@@ -44,8 +44,8 @@ type Request struct {
 	// in it.
 	Prompt string
 
-	// AimTokens is how long an answer should be; 0 says nothing. The prompt asks for it
-	// where the template has [Words].
+	// AimTokens is how long an answer should be, but for ids, dates, paths and the like that
+	// need more; 0 says nothing. The prompt asks for it where the template has [Words].
 	AimTokens int
 
 	// MaxTokens is how long an answer may be, as [patch.EstimateTextTokens] counts; a

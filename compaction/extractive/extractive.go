@@ -1,278 +1,251 @@
 // Package extractive picks from events what a summary of them should keep, and writes
 // nothing of its own. It needs no model and understands no language in particular. The
 // same events give the same summary, in time linear in their size.
+//
+// A summary has lines that tell what happened, one for each invocation, then what is open,
+// then a ledger: the ids, dates, amounts, paths, addresses and names that are of use only
+// word for word, each once, with what it names. Ledgers are united when summaries are
+// merged.
 package extractive
 
 import (
-	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
+// Room is how long a summary may be, in runes.
+type Room struct {
+	Aim  int // for all that is told in sentences, and for what may as well be missing
+	Most int // for the ids, dates, paths and the like besides
+}
+
 // Summary returns a summary of raw events of one branch, or, if merge is set, of
-// summaries, in at most so many runes. It is empty if the events say nothing or there is
-// room for nothing. No event may be nil.
+// summaries, in at most room.Most runes. It is empty if the events say nothing or there is
+// room for nothing. No event may be nil. Of before, which stands before the events, only the
+// summaries count: a fact that a tool has returned is not told again that one of them has.
 //
-// Raw events become one line an invocation: what the user asked, which functions were
-// called with what arguments, the last error, the last thing that the agent said, and
-// the ids that results brought; in the last line, also what the agent asks. Summaries are
-// merged line by line.
+// Raw events become a line for each invocation and each step of it that begins with a text of
+// the agent's: what was asked, what was said in the end, which functions were called with
+// what arguments, the last error. What the user says in the first lines of a session is to be
+// kept in mind. What the agent asks last, and calls that nobody answered, are open. Facts that no
+// line tells follow in a ledger, with what they name: those that somebody used, then those
+// that a tool has returned. Summaries are merged line by line and fact by fact, whoever
+// wrote them; what stands under no heading tells what happened.
 //
-// What does not fit is cut at the end of a word, and then the ids, numbers, dates, paths,
-// addresses and names of the rest follow, none of them ever cut. Every line gets its first
-// words before any gets more; if there are too many lines, those with the least of such
-// facts go first. The first request of the session is what is left in the end.
-func Summary(events []*patch.Event, merge bool, maxRunes int) string {
-	if merge {
-		return fitLines(mergedLines(events), maxRunes)
-	}
-	return fitLines(invocationLines(events), maxRunes)
-}
-
-// Beginnings of lines, and of what follows in them.
-const (
-	userLabel       = "- User: "
-	agentLabel      = "- Agent: "
-	otherLabel      = "- "
-	arrow           = " → "
-	didLabel        = "did: "
-	errorLabel      = "error: "
-	unansweredLabel = "unanswered: "
-	outcomeLabel    = "outcome: "
-	questionLabel   = "asks: "
-	idsLabel        = "; ids: "
-)
-
-// extractTurn is what is known of one invocation.
-type extractTurn struct {
-	asked     []string
-	calls     callList
-	failures  int
-	lastError string
-	outcome   string
-	ids       []string
-	knownIDs  map[string]bool
-	open      []*openCall // in order, the answered ones too
-	summary   []string    // lines of a summary that stands among raw events
-}
-
-// openCall is a call that waits for its response.
-type openCall struct {
-	name     string
-	user     bool // it waits for the user's side: what the tool returns is a placeholder
-	answered bool
-}
-
-// invocationLines groups events by invocation. One without an id belongs to the
-// invocation before; by the user, it begins one.
-func invocationLines(events []*patch.Event) []*extractLine {
-	var turns []*extractTurn
-	byID := make(map[string]*extractTurn)
-	waiting := make(map[string][]*openCall) // by call id, or name
-	var turn *extractTurn
-	begin := func() {
-		turn = &extractTurn{knownIDs: make(map[string]bool)}
-		turns = append(turns, turn)
-	}
-	for _, e := range events {
+// Lines are cut at the end of a word. Each gets its first words before any gets more; of
+// too many lines, those go first that have the fewest words of their own, and the first
+// request of the session last. No fact is ever cut. Of too many, those go first that may be
+// met by chance, such as short numbers and words; then, of the keys with the most values, the
+// oldest, and sooner those that nobody has used.
+func Summary(events, before []*patch.Event, merge bool, room Room) string {
+	room.Aim = min(room.Aim, room.Most)
+	p := parts{facts: newLedger(), known: make(map[string]bool), before: make(map[string]bool)}
+	linesBefore := 0
+	for _, e := range before {
 		if _, ok := record.Of(e); ok {
-			turns = append(turns, &extractTurn{summary: textLines(e)})
+			linesBefore += p.addBefore(e)
+		}
+	}
+	if merge {
+		for i, e := range events {
+			p.addSummary(e, i)
+		}
+		return p.fit(room)
+	}
+	p.addEvents(events)
+	for i, l := range p.lines {
+		l.kept = l.kept || l.asked && linesBefore+i < startLines
+	}
+	return p.fit(room)
+}
+
+// What the user says in so many lines from the start of a session is to be kept in mind: who
+// it is, what it is about, what must be and must not.
+const startLines = 10
+
+// parts is what a summary has to say.
+type parts struct {
+	lines  []*line
+	open   []string
+	facts  *ledger
+	known  map[string]bool // the lines of summaries
+	before map[string]bool // what is told in summaries that stand before
+}
+
+// leastHeadings is the room from which on lines stand under headings, in runes.
+const leastHeadings = 200
+
+// fit writes what goes into the room.
+func (p *parts) fit(room Room) string {
+	if room.Most < leastHeadings {
+		for _, l := range p.lines {
+			l.kept = false
+		}
+	}
+	toldRoom := max(room.Aim-p.facts.width(room.Aim/commonPart), room.Aim*3/10, min(room.Aim*2/3, leastTold))
+	toldRoom = min(toldRoom, lineWidth*len(p.lines))
+	toldRoom = max(toldRoom, min(keptRoom(p.lines), room.Most*9/10))
+	open := fitOpen(p.open, min(toldRoom, room.Most/4))
+	n := utf8.RuneCountInString(open)
+	toldRoom = min(toldRoom-n/2, room.Most-n-p.facts.calledWidth(room.Most/commonPart)-2)
+	text := joined(fitLines(p.lines, toldRoom), open)
+	told := make(map[string]bool)
+	tellAll(told, text)
+	if n = utf8.RuneCountInString(text); n > 0 {
+		n++
+	}
+	p.facts.favour(p.lines)
+	return joined(text, p.facts.write(told, p.before, room.Aim-n, room.Most-n))
+}
+
+// addBefore takes in a summary that stands before, and returns how many lines of it tell
+// what happened.
+func (p *parts) addBefore(e *patch.Event) (lines int) {
+	heading := ""
+	for _, text := range textLines(e) {
+		if h, ok := headingOf(text); ok {
+			heading = h
 			continue
 		}
-		switch id := e.InvocationID(); {
-		case id != "" && byID[id] != nil:
-			turn = byID[id]
-		case id != "" || turn == nil || e.Author() == "user":
-			begin()
-			if id != "" {
-				byID[id] = turn
-			}
+		tellAll(p.before, text)
+		if heading == "" || heading == keptHeading || heading == toldHeading {
+			lines++
 		}
-		turn.add(e, waiting)
-	}
-	var lines []*extractLine
-	for i, turn := range turns {
-		lines = append(lines, turn.lines(i == len(turns)-1)...)
 	}
 	return lines
 }
 
-// add takes in an event of the turn's.
-func (t *extractTurn) add(e *patch.Event, waiting map[string][]*openCall) {
-	user := e.Author() == "user"
-	var said []string
-	for _, p := range e.Content().Parts() {
-		switch p.Kind() {
-		case patch.PartText:
-			said = append(said, p.Text())
-		case patch.PartCall:
-			name := functionName(p.Name())
-			t.calls.add(name, argsText(p.Args()))
-			call := &openCall{name: name, user: p.ID() != "" && e.IsLongRunning(p.ID())}
-			t.open = append(t.open, call)
-			key := callKey(p.ID(), p.Name())
-			waiting[key] = append(waiting[key], call)
-		case patch.PartResponse:
-			key := callKey(p.ID(), p.Name())
-			if open := waiting[key]; len(open) > 0 && (user || !open[len(open)-1].user) {
-				open[len(open)-1].answered = true
-				waiting[key] = open[:len(open)-1]
-			}
-			t.addResult(functionName(p.Name()), p.Response())
-		case patch.PartCode:
-			t.calls.add("code", newPassage(p.Text()).cut(maxValueWidth))
-		case patch.PartData:
-			said = append(said, fmt.Sprintf("[%s %s]", p.MIMEType(), p.Name()))
-		case patch.PartFile:
-			said = append(said, fmt.Sprintf("[%s %s]", p.MIMEType(), p.URI()))
-		}
+// tellAll says of the facts and words of a text that they are told.
+func tellAll(told map[string]bool, text string) {
+	for _, f := range findFacts(text) {
+		tell(told, f.value)
 	}
-	if text := strings.Join(said, " "); strings.TrimSpace(text) != "" {
-		if user {
-			t.asked = append(t.asked, text)
-		} else {
-			t.outcome = text
-		}
-	}
-	var message string
-	if text, ok := e.Field("errorMessage"); ok {
-		message = stringIn(text)
-	}
-	if message != "" && message != "null" {
-		t.failures++
-		t.lastError = message
+	for _, w := range words(text) {
+		tell(told, text[w.start:w.end])
 	}
 }
 
-// addResult takes in what a function returned: what went wrong, or else the ids.
-func (t *extractTurn) addResult(name string, response []byte) {
-	if text, failed := failure(response); failed {
-		if text != "" {
-			t.failures++
-			t.lastError = text + " (" + name + ")"
-		}
-		return
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
 	}
-	for _, l := range leavesOf(response) {
-		if len(t.ids) < maxResultIDs && l.isID() && !t.knownIDs[l.value] {
-			t.knownIDs[l.value] = true
-			t.ids = append(t.ids, l.String())
+	return a + "\n" + b
+}
+
+// fitOpen lists what is open, the newest first to be kept.
+func fitOpen(open []string, room int) string {
+	room -= utf8.RuneCountInString(openHeading)
+	from := len(open)
+	for from > 0 {
+		if room -= utf8.RuneCountInString(open[from-1]) + 1 + len(bullet); room < 0 {
+			break
+		}
+		from--
+	}
+	if from == len(open) {
+		return ""
+	}
+	return openHeading + "\n" + bullet + strings.Join(open[from:], "\n"+bullet)
+}
+
+// addSummary takes a summary apart, the n-th of several.
+func (p *parts) addSummary(e *patch.Event, n int) {
+	heading := ""
+	var told, open []string
+	var mind []string
+	ledgers := make(map[string][]string)
+	for _, line := range textLines(e) {
+		if h, ok := headingOf(line); ok {
+			heading = h
+			continue
+		}
+		switch heading {
+		case keptHeading:
+			mind = append(mind, line)
+		case openHeading:
+			open = append(open, unlisted(line))
+		case usedHeading, otherHeading:
+			ledgers[heading] = append(ledgers[heading], unlisted(line))
+		default:
+			told = append(told, line)
+		}
+	}
+	for _, line := range ledgers[otherHeading] {
+		p.facts.parse(line, returned)
+	}
+	for _, line := range ledgers[usedHeading] {
+		p.facts.parse(line, used)
+	}
+	for _, line := range slices.Concat(mind, told, open) {
+		p.facts.addAll(findFacts(line), used)
+	}
+	// What was asked before what follows has been answered, or has not: it is no longer what
+	// the conversation waits for.
+	for _, line := range p.open {
+		if question, ok := strings.CutPrefix(line, questionLabel); ok {
+			told = append([]string{agentLabel + question}, told...)
+		}
+	}
+	p.open = slices.DeleteFunc(p.open, func(line string) bool { return strings.HasPrefix(line, questionLabel) })
+	p.addLines(mind, n, true)
+	p.addLines(told, n, false)
+	for _, line := range open {
+		if !slices.Contains(p.open, line) {
+			p.open = append(p.open, line)
 		}
 	}
 }
 
-func functionName(name string) string {
-	return oneline.Cut(newPassage(name).text, maxNameWidth)
+// addLines adds lines of a summary that are not there yet.
+func (p *parts) addLines(texts []string, source int, kept bool) {
+	fresh := slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+		known := p.known[text]
+		p.known[text] = true
+		return known
+	})
+	for _, l := range splitLines(fresh, source) {
+		l.kept = kept
+		p.lines = append(p.lines, l)
+	}
 }
 
-// callKey is what a response has in common with its call.
-func callKey(id, name string) string {
-	if id != "" {
-		return "id " + id
+// headingOf returns the heading that a line is, as a model may write it.
+func headingOf(line string) (string, bool) {
+	if len(line) > 40 {
+		return "", false
 	}
-	return "name " + name
+	name := strings.Trim(line, "#*_: ")
+	for _, h := range []string{keptHeading, toldHeading, openHeading, usedHeading, otherHeading} {
+		if strings.EqualFold(name, strings.TrimSuffix(h, ":")) {
+			return h, true
+		}
+	}
+	return "", false
 }
 
-// lines tells the turn, the newest one with the question that the agent asked last.
-func (t *extractTurn) lines(newest bool) []*extractLine {
-	if t.summary != nil {
-		return splitLines(t.summary, 0)
-	}
-	l := new(extractLine)
-	if len(t.asked) > 0 {
-		l.asked = true
-		l.add(headDetail, userLabel, newPassage(strings.Join(t.asked, " / ")))
-	}
-	if len(t.calls.groups) > 0 {
-		l.add(callsDetail, didLabel, &t.calls)
-	}
-	if t.lastError != "" {
-		text := t.lastError
-		if len(text) > len(errorLabel) && strings.EqualFold(text[:len(errorLabel)], errorLabel) {
-			text = text[len(errorLabel):]
-		}
-		if t.failures > 1 {
-			text = fmt.Sprintf("(last of %d) %s", t.failures, text)
-		}
-		l.add(errorDetail, errorLabel, newPassage(text))
-	}
-	if names := t.unanswered(); names != "" {
-		l.add(errorDetail, unansweredLabel, newPassage(names))
-	}
-	outcome, question := t.outcome, ""
-	if newest {
-		outcome, question = cutQuestion(outcome)
-	}
-	l.add(outcomeDetail, outcomeLabel, newPassage(outcome))
-	l.add(questionDetail, questionLabel, newPassage(question))
-	if ids := t.newIDs(); ids != "" {
-		l.add(idsDetail, idsLabel, newPassage(ids))
-	}
-	if len(l.details) == 0 {
-		return nil
-	}
-	return []*extractLine{l}
-}
-
-func (t *extractTurn) unanswered() string {
-	var names []string
-	for _, call := range t.open {
-		if !call.answered {
-			names = append(names, call.name)
+// unlisted is a line of a list without what begins it, as a model may write it.
+func unlisted(line string) string {
+	for _, begin := range []string{bullet, "* ", "• "} {
+		if rest, ok := strings.CutPrefix(line, begin); ok {
+			return rest
 		}
 	}
-	return strings.Join(names, ", ")
-}
-
-// newIDs are the ids of results that neither the user nor the agent said.
-func (t *extractTurn) newIDs() string {
-	parts := append([]string{t.outcome}, t.asked...)
-	for _, g := range t.calls.groups {
-		parts = append(parts, g.args...)
-	}
-	said := strings.Join(parts, " ")
-	var ids []string
-	for _, id := range t.ids {
-		_, value, ok := strings.Cut(id, "=")
-		if !ok {
-			value = id
-		}
-		if !strings.Contains(said, value) {
-			ids = append(ids, id)
-		}
-	}
-	return strings.Join(ids, ", ")
-}
-
-// mergedLines takes summaries apart. A line that was there before is left out.
-func mergedLines(summaries []*patch.Event) []*extractLine {
-	var lines []*extractLine
-	known := make(map[string]bool)
-	for i, e := range summaries {
-		var fresh []string
-		for _, text := range textLines(e) {
-			if !known[text] {
-				known[text] = true
-				fresh = append(fresh, text)
-			}
-		}
-		lines = append(lines, splitLines(fresh, i)...)
-	}
-	return lines
+	return line
 }
 
 // textLines are the lines of an event's texts.
 func textLines(e *patch.Event) []string {
-	lines := []string{}
+	var lines []string
 	for _, p := range e.Content().Parts() {
 		if p.Kind() != patch.PartText {
 			continue
 		}
 		for line := range strings.Lines(p.Text()) {
-			if line = newPassage(line).text; line != "" {
+			if line = oneLine(line); line != "" {
 				lines = append(lines, line)
 			}
 		}
@@ -281,19 +254,18 @@ func textLines(e *patch.Event) []string {
 }
 
 // splitLines makes lines of their texts, each detail apart if an Extractive wrote them.
-func splitLines(texts []string, source int) []*extractLine {
-	var lines []*extractLine
+func splitLines(texts []string, source int) []*line {
+	var lines []*line
 	for _, text := range texts {
-		l := &extractLine{source: source}
+		l := &line{source: source}
 		label := ""
-		for _, begin := range []string{userLabel, agentLabel, otherLabel} {
-			if rest, ok := strings.CutPrefix(text, begin); ok {
-				l.asked = begin == userLabel
-				label, text = begin, rest
+		for _, begin := range [][2]string{{userLabel, userLabel}, {userTurn, userLabel}, {agentLabel, agentLabel}, {bullet, bullet}} {
+			if rest, ok := strings.CutPrefix(text, begin[0]); ok {
+				l.asked = begin[1] == userLabel
+				label, text = begin[1], rest
 				break
 			}
 		}
-		text, ids := cutIDs(text)
 		for i, part := range strings.Split(text, arrow) {
 			kind := headDetail
 			if i > 0 {
@@ -301,35 +273,20 @@ func splitLines(texts []string, source int) []*extractLine {
 			}
 			l.add(kind, label, newPassage(part))
 		}
-		if ids != "" {
-			l.add(idsDetail, idsLabel, newPassage(ids))
-		}
 		lines = append(lines, l)
 	}
 	return lines
 }
 
-// cutIDs takes the ids from the end of a line.
-func cutIDs(text string) (rest, ids string) {
-	i := strings.LastIndex(text, idsLabel)
-	if i <= 0 || strings.Contains(text[i:], arrow) {
-		return text, ""
-	}
-	return text[:i], text[i+len(idsLabel):]
-}
-
-// detailOf takes the label from a detail. A question of former times is not urgent.
+// detailOf takes the label from a detail.
 func detailOf(text string) (kind detailKind, label, rest string) {
 	for _, known := range []struct {
 		kind  detailKind
 		label string
-	}{
-		{callsDetail, didLabel}, {errorDetail, errorLabel}, {errorDetail, unansweredLabel},
-		{errorDetail, questionLabel}, {outcomeDetail, outcomeLabel},
-	} {
+	}{{callsDetail, didLabel}, {errorDetail, errorLabel}, {saidDetail, saidLabel}} {
 		if rest, ok := strings.CutPrefix(text, known.label); ok && rest != "" {
 			return known.kind, known.label, rest
 		}
 	}
-	return outcomeDetail, "", text
+	return saidDetail, "", text
 }

@@ -1,204 +1,151 @@
 package extractive
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
 )
 
-// passage is text on one line that can be cut short without losing what is worth most
-// in it: after the cut come the facts that would be missing.
-type passage struct {
-	text  string
-	runes int
-	facts []fact // in order
-}
-
-// fact is a piece of a passage that is of use only word for word. None overlaps another.
+// fact is a piece of a text that is of use only word for word.
 type fact struct {
-	start, end int // in bytes
-	grade      factGrade
+	key   string // what it names: the key that a JSON text has for it, or a group
+	value string
+	form  factForm
+	named bool // the key is that of a value in JSON
 }
 
-// factGrade says how much a fact is worth. Facts of greater grades are kept first.
-type factGrade int
+// factForm says how much a value says by itself.
+type factForm int
 
 const (
-	nameFact   factGrade = iota // what looks like a name, in any language
-	numberFact                  // a number, a date, a time, an amount; a short code
-	idFact                      // an id, a path, an address, a name as programs have them
+	unique factForm = iota // one that is hardly met by chance: an id, a path, a date, a long number
+	common                 // a name, a short number, a word
 )
+
+// Groups of facts that no JSON text has a key for.
+const (
+	idGroup     = "ids"
+	numberGroup = "numbers"
+	dateGroup   = "dates"
+	pathGroup   = "paths"
+	linkGroup   = "links"
+	mailGroup   = "e-mails"
+	nameGroup   = "names"
+)
+
+func isGroup(key string) bool {
+	switch key {
+	case "", idGroup, numberGroup, dateGroup, pathGroup, linkGroup, mailGroup, nameGroup:
+		return true
+	}
+	return false
+}
 
 // Widths in runes.
 const (
-	minCut       = 8   // below it a cut text says nothing
-	minPassage   = 24  // below it one says little
-	maxFactWidth = 120 // above it, it is data and not a fact
+	maxFact   = 200 // above it, a word is data and not a fact
+	leastFact = 5   // below it, a number or code may be met by chance
 )
 
-// newPassage puts the text on one line, with single spaces.
-func newPassage(text string) *passage {
-	text = oneline.Escape(strings.Join(strings.Fields(text), " "))
-	return &passage{text: text, runes: utf8.RuneCountInString(text), facts: findFacts(text)}
+// formOf is the form of a value.
+func formOf(value string) factForm {
+	for _, w := range words(value) {
+		if isUnique(value[w.start:w.end]) {
+			return unique
+		}
+	}
+	return common
 }
 
-// worth says how much would be lost with the passage.
-func (p *passage) worth() int {
-	var n [3]int
-	for _, f := range p.facts {
-		n[f.grade]++
-	}
-	return 3*min(n[idFact], 8) + 2*min(n[numberFact], 8) + min(n[nameFact], 4)
-}
-
-// width is how wide the whole passage is, in runes.
-func (p *passage) width() int { return p.runes }
-
-func (p *passage) least() int { return minPassage }
-
-// cut returns the passage in at most width runes: whole, or its beginning up to the end
-// of a word, an ellipsis, and of the facts behind it what there is room for. It is
-// empty if that says nothing.
-func (p *passage) cut(width int) string {
-	if p.runes <= width {
-		return p.text
-	}
-	if width < minCut {
-		return ""
-	}
-	// Facts get up to half of the width at first; what they leave is the beginning's.
-	_, used := p.factsFrom(p.headEnd(width/2), width/2)
-	end := p.headEnd(width - used - 1)
-	facts, _ := p.factsFrom(end, width-utf8.RuneCountInString(p.text[:end])-1)
+func isUnique(s string) bool {
 	switch {
-	case end == 0 && facts == "":
-		return ""
-	case facts == "":
-		return p.text[:end] + "…"
-	case end == 0:
-		return "…" + facts
+	case !isReference(s) || utf8.RuneCountInString(s) < leastFact || isNumberedLine(s):
+		return false
 	}
-	return p.text[:end] + "…" + facts
+	return hasDigit(s) || strings.Contains(s, "://") || isPath(s) || isMail(s)
 }
 
-// headEnd is where a beginning of up to n runes ends: at the end of a word, and not
-// within a fact of several words, which follows whole.
-func (p *passage) headEnd(n int) int {
-	end := wordEnd(p.text, n)
-	for _, f := range p.facts {
-		if f.start >= end {
-			break
-		}
-		if f.end > end {
-			return len(strings.TrimRight(p.text[:f.start], " "+cutMarks))
-		}
-	}
-	return end
+// isNumberedLine reports whether the word is the number of a line, as tools write it, with
+// the line's first word.
+func isNumberedLine(s string) bool {
+	rest := strings.TrimLeftFunc(s, unicode.IsDigit)
+	return rest != s && len(rest) > 1 && strings.ContainsRune(":-", rune(rest[0])) && !hasDigit(rest) && !isPath(rest)
 }
 
-// factsFrom lists the facts that end behind an offset, as far as there is room, those of
-// the greatest grade first, and how many runes that takes. Names get half of the room.
-func (p *passage) factsFrom(offset, room int) (string, int) {
-	told := make(map[string]bool) // before the offset
-	var behind []fact
-	for _, f := range p.facts {
-		if f.end <= offset {
-			told[p.text[f.start:f.end]] = true
+// isMail reports whether the word has a name before an @, and a host behind it.
+func isMail(s string) bool {
+	name, host, found := strings.Cut(s, "@")
+	return found && name != "" && isHost(host)
+}
+
+// isHost reports whether the word ends as hosts and files do: letters, a point, letters.
+func isHost(s string) bool {
+	i := strings.LastIndexByte(s, '.')
+	return i > 0 && i < len(s)-2 && len(s)-i <= 7 && isLetters(s[i+1:])
+}
+
+// bare is the value without the word before it that says what it is.
+func bare(value string) string {
+	if before, number, found := strings.Cut(value, " "); found && isNaming(before) && isUnique(number) {
+		return number
+	}
+	return value
+}
+
+// groupOf is the group of a reference.
+func groupOf(s string) string {
+	switch {
+	case strings.Contains(s, "://"):
+		return linkGroup
+	case isMail(s):
+		return mailGroup
+	case isDate(s):
+		return dateGroup
+	case isAmount(s):
+		return numberGroup
+	case isPath(s):
+		return pathGroup
+	}
+	return idGroup
+}
+
+// findFacts finds the facts of a text in any language, by the looks of its words.
+func findFacts(text string) []fact {
+	var facts []fact
+	all := words(text)
+	for i := 0; i < len(all); i++ {
+		w := all[i]
+		s := text[w.start:w.end]
+		if len(s) > 4*maxFact || utf8.RuneCountInString(s) > maxFact {
 			continue
 		}
-		behind = append(behind, f)
-	}
-	taken := make(map[int]bool)
-	used := 0
-	for grade := idFact; grade >= nameFact; grade-- {
-		if grade == nameFact {
-			room /= 2
-		}
-		for i, f := range behind {
-			text := p.text[f.start:f.end]
-			if f.grade != grade || told[text] {
-				continue
+		switch {
+		case isReference(s):
+			f := fact{key: groupOf(s), value: s, form: common}
+			if isUnique(s) {
+				f.form = unique
 			}
-			n := utf8.RuneCountInString(text) + 1
-			if used > 0 {
+			// A number alone says little: the word before belongs to it.
+			if f.key == numberGroup && i > 0 && w.joined && isNaming(text[all[i-1].start:all[i-1].end]) {
+				f.value = text[all[i-1].start:w.end]
+			}
+			facts = append(facts, f)
+		case isCapital(s):
+			// Names of several words are one fact. One word at the beginning of a
+			// sentence need not be a name.
+			end, n := w.end, 1
+			for i+1 < len(all) && n < 5 && all[i+1].joined && !all[i+1].first && isCapital(text[all[i+1].start:all[i+1].end]) {
+				i++
 				n++
+				end = all[i].end
 			}
-			if used+n <= room {
-				told[text], taken[i] = true, true
-				used += n
+			if n > 1 || !w.first {
+				facts = append(facts, fact{key: nameGroup, value: text[w.start:end], form: common})
 			}
 		}
 	}
-	var b strings.Builder
-	for i, f := range behind {
-		if !taken[i] {
-			continue
-		}
-		if b.Len() > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte(' ')
-		b.WriteString(p.text[f.start:f.end])
-	}
-	return b.String(), used
-}
-
-// cutQuestion takes the question that a text ends with from it, if it is not a long one.
-func cutQuestion(text string) (rest, question string) {
-	text = newPassage(text).text
-	if !strings.HasSuffix(text, "?") && !strings.HasSuffix(text, "？") && !strings.HasSuffix(text, "؟") {
-		return text, ""
-	}
-	start := 0
-	_, last := utf8.DecodeLastRuneInString(text)
-	for _, stop := range []string{". ", "! ", "? ", ": ", "。", "！", "？"} {
-		if i := strings.LastIndex(text[:len(text)-last], stop); i >= 0 {
-			start = max(start, i+len(stop))
-		}
-	}
-	if utf8.RuneCountInString(text[start:]) > maxFactWidth {
-		return text, ""
-	}
-	return strings.TrimSpace(text[:start]), text[start:]
-}
-
-// runeOffset is the offset in bytes of the n-th rune, or the text's length.
-func runeOffset(text string, n int) int {
-	end := 0
-	for ; n > 0 && end < len(text); n-- {
-		_, size := utf8.DecodeRuneInString(text[end:])
-		end += size
-	}
-	return end
-}
-
-// wordEnd is where the last whole word ends within the first n runes, punctuation at its
-// end left out.
-func wordEnd(text string, n int) int {
-	end := runeOffset(text, max(n, 0))
-	before, _ := utf8.DecodeLastRuneInString(text[:end])
-	after, _ := utf8.DecodeRuneInString(text[end:])
-	if end < len(text) && after != ' ' && !unspaced(after) && !unspaced(before) {
-		end = strings.LastIndexFunc(text[:end], func(r rune) bool { return r == ' ' || unspaced(r) })
-		if end < 0 {
-			return 0
-		}
-		if r, size := utf8.DecodeRuneInString(text[end:]); r != ' ' {
-			end += size
-		}
-	}
-	return len(strings.TrimRight(text[:end], " "+cutMarks))
-}
-
-// cutMarks are left out before an ellipsis.
-const cutMarks = ",;:.…，、；："
-
-// unspaced reports whether words of the rune's script stand without spaces, so that a
-// text may be cut at any of its runes.
-func unspaced(r rune) bool {
-	return r >= 0x0e00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
+	return facts
 }
 
 // word is a stretch of a text between spaces, brackets, quotes and the like, without the
@@ -250,70 +197,39 @@ func trimWord(raw string) string {
 }
 
 func splitsWords(r rune) bool {
-	return r == ' ' || strings.ContainsRune("()[]{}<>\"'`,;|→…×“”‘’«»„，、；：（）「」", r) || unspaced(r)
-}
-
-// findFacts finds the facts of a text in any language, by the looks of its words.
-func findFacts(text string) []fact {
-	var facts []fact
-	all := words(text)
-	for i := 0; i < len(all); i++ {
-		w := all[i]
-		s := text[w.start:w.end]
-		if len(s) > 4*maxFactWidth || utf8.RuneCountInString(s) > maxFactWidth {
-			continue
-		}
-		switch {
-		case isReference(s):
-			start, grade := w.start, idFact
-			if isAmount(s) {
-				grade = numberFact
-			}
-			// A number alone says little: the word before belongs to it.
-			if i > 0 && w.joined && grade == numberFact && isPlain(text[all[i-1].start:all[i-1].end]) && (len(facts) == 0 || facts[len(facts)-1].end <= all[i-1].start) {
-				start = all[i-1].start
-			}
-			facts = append(facts, fact{start, w.end, grade})
-		case isCapital(s):
-			// Names of several words are one fact. One word at the beginning of a
-			// sentence need not be a name.
-			end, n := w.end, 1
-			for i+1 < len(all) && n < 5 && all[i+1].joined && !all[i+1].first && isCapital(text[all[i+1].start:all[i+1].end]) {
-				i++
-				n++
-				end = all[i].end
-			}
-			if n > 1 || !w.first {
-				facts = append(facts, fact{w.start, end, codeGrade(text[w.start:end])})
-			}
-		}
-	}
-	return facts
+	return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune("()[]{}<>\"'`,;|=→…×“”‘’«»„，、；：（）「」", r) || unspaced(r)
 }
 
 // isReference reports whether the word is an id, a number, a date, a path, an address,
 // or a name as programs have them.
 func isReference(s string) bool {
+	if s == "" {
+		return false
+	}
 	if hasDigit(s) {
 		return utf8.RuneCountInString(s) > 1
 	}
 	inner := s[1:]
 	switch {
-	case strings.Contains(inner, "@"), strings.Contains(inner, "_"), strings.Contains(s, "://"), strings.Contains(s, `\`):
+	case isMail(s), strings.Contains(inner, "_"), strings.Contains(s, "://"), strings.Contains(s, `\`):
 		return true
-	case strings.Contains(s, "/"):
-		return strings.HasPrefix(s, "/") && len(s) > 1 || strings.HasPrefix(s, "~/") || strings.Count(s, "/") > 1 || strings.Contains(s, ".")
+	case isPath(s):
+		return true
 	}
-	// A file or a host: letters, a point, letters.
-	i := strings.LastIndexByte(s, '.')
-	return i > 0 && i < len(s)-2 && len(s)-i <= 7 && isLetters(s[i+1:])
+	return isHost(s)
+}
+
+// isPath reports whether the word has a stroke as paths have it.
+func isPath(s string) bool {
+	return strings.Contains(s, "/") && strings.ContainsFunc(s, unicode.IsLetter) &&
+		(strings.HasPrefix(s, "/") && len(s) > 1 || strings.HasPrefix(s, "~/") || strings.Count(s, "/") > 1 || strings.Contains(s, "."))
 }
 
 // isAmount reports whether the word is a number, a date or a time, perhaps with a sign
 // before or a unit behind.
 func isAmount(s string) bool {
 	digit := strings.IndexFunc(s, unicode.IsDigit)
-	if digit < 0 || strings.ContainsFunc(s[:digit], unicode.IsLetter) || strings.ContainsAny(s, "_/@") && !isDate(s) {
+	if digit < 0 || strings.ContainsFunc(s[:digit], unicode.IsLetter) || strings.ContainsAny(s, "_/@") {
 		return false
 	}
 	letters := 0
@@ -325,13 +241,28 @@ func isAmount(s string) bool {
 	return letters <= 2
 }
 
-// isDate reports whether the word is digits and strokes alone.
+// isDate reports whether the word is three numbers with the same sign between them, or
+// begins with such and a T, as times do.
 func isDate(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsDigit(r) && r != '/' })
+	if i := strings.IndexByte(s, 'T'); i > 0 {
+		s = s[:i]
+	}
+	for _, sign := range []string{"-", "/", "."} {
+		if parts := strings.Split(s, sign); len(parts) == 3 && !slices.ContainsFunc(parts, func(p string) bool {
+			return p == "" || len(p) > 4 || strings.ContainsFunc(p, func(r rune) bool { return !unicode.IsDigit(r) })
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
-// isPlain reports whether the word is all letters.
-func isPlain(s string) bool { return isLetters(s) && utf8.RuneCountInString(s) <= 24 }
+// isNaming reports whether the word may say what a number is: one of three letters hardly
+// does in any language, if it is not written large.
+func isNaming(s string) bool {
+	n := utf8.RuneCountInString(s)
+	return isLetters(s) && n <= 24 && (n > 3 || isCapital(s))
+}
 
 func isLetters(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) })
@@ -345,25 +276,6 @@ func isCapital(s string) bool {
 		return len(s) > size
 	}
 	return unicode.IsLetter(r) && strings.ContainsFunc(s, unicode.IsUpper)
-}
-
-// codeGrade is the grade of a word with capitals: all of them are, as in the codes of
-// bookings and airports, and then its length decides, or it may be a name.
-func codeGrade(s string) factGrade {
-	n := 0
-	for _, r := range s {
-		if !unicode.IsUpper(r) {
-			return nameFact
-		}
-		n++
-	}
-	switch {
-	case n >= 5 && n <= 12:
-		return idFact
-	case n == 3 || n == 4:
-		return numberFact
-	}
-	return nameFact
 }
 
 func hasDigit(s string) bool { return strings.ContainsFunc(s, unicode.IsDigit) }

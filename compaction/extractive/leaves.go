@@ -1,0 +1,178 @@
+package extractive
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// leaf is a value in a JSON text that is neither object nor array, or a key that looks like
+// an id.
+type leaf struct {
+	key   string // that it stands under, or that its array does
+	value string
+	list  bool // it stands in an array of objects, or of arrays
+	text  bool
+}
+
+func (l leaf) String() string {
+	value := newPassage(l.value).cut(maxValueWidth)
+	if value == "" {
+		value = "…"
+	}
+	if l.key == "" {
+		return value
+	}
+	return l.key + "=" + value
+}
+
+// leaves yields the values of a JSON text, in its order.
+func leaves(text json.RawMessage) func(yield func(leaf) bool) {
+	type level struct {
+		object bool
+		list   bool // in an array of such
+		key    string
+		isKey  bool // the next token is a key
+	}
+	return func(yield func(leaf) bool) {
+		var levels []level
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber()
+		for {
+			token, err := decoder.Token()
+			if err != nil {
+				return
+			}
+			var in level
+			top := len(levels) - 1
+			if top >= 0 {
+				in = levels[top]
+			}
+			if in.object && in.isKey {
+				if key, ok := token.(string); ok {
+					levels[top].isKey = false
+					if isKeyedID(key) {
+						if !yield(leaf{in.key, key, in.list, true}) {
+							return
+						}
+					} else {
+						levels[top].key = newPassage(key).cut(maxNameWidth)
+					}
+					continue
+				}
+			}
+			if top >= 0 {
+				levels[top].isKey = true
+			}
+			more := true
+			switch token := token.(type) {
+			case json.Delim:
+				switch token {
+				case '{', '[':
+					levels = append(levels, level{token == '{', in.list || top >= 0 && !in.object, in.key, true})
+				default:
+					levels = levels[:top]
+				}
+			case string:
+				more = yield(leaf{in.key, token, in.list, true})
+			case json.Number:
+				more = yield(leaf{in.key, token.String(), in.list, false})
+			case bool:
+				more = yield(leaf{in.key, fmt.Sprint(token), in.list, false})
+			}
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// isKeyedID reports whether a key is an id and no name, as in tables by id.
+func isKeyedID(key string) bool {
+	digits := 0
+	for _, r := range key {
+		if unicode.IsDigit(r) {
+			digits++
+		}
+	}
+	return digits > 2 && isUnique(oneWord(key))
+}
+
+// oneWord is the text if it is one word, and else nothing.
+func oneWord(text string) string {
+	if text == "" || strings.ContainsFunc(text, splitsWords) {
+		return ""
+	}
+	return text
+}
+
+// argsText is a call's arguments.
+func argsText(args json.RawMessage) string {
+	var all []string
+	for l := range leaves(args) {
+		if l.value != "" {
+			all = append(all, l.String())
+		}
+		if len(all) == maxLeaves {
+			break
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// Widths of a value that is told with its key, in runes and words.
+const (
+	maxWordsWidth = 32
+	maxWords      = 3
+)
+
+// factsOfArgs finds the facts of a call. What was done to a path, the function's name says.
+func factsOfArgs(name string, args json.RawMessage) []fact {
+	facts := factsOfLeaves(args, true)
+	for i, f := range facts {
+		if isPath(oneWord(f.value)) && groupOf(f.value) == pathGroup {
+			facts[i].key, facts[i].named = name, true
+		}
+	}
+	return facts
+}
+
+// factsOfResult finds the facts that a function returned.
+func factsOfResult(response json.RawMessage) []fact { return factsOfLeaves(response, false) }
+
+func factsOfLeaves(text json.RawMessage, args bool) []fact {
+	var facts []fact
+	for l := range leaves(text) {
+		facts = append(facts, l.facts(args)...)
+	}
+	return facts
+}
+
+// facts are those of a value: the value, if it is short, or else what stands in it. Of a
+// list, and of a long text that a tool returned, only those that are hardly met by chance.
+func (l leaf) facts(args bool) []fact {
+	if l.key != "" && l.value != "" && utf8.RuneCountInString(l.value) <= maxWordsWidth && len(strings.Fields(l.value)) <= maxWords || oneWord(l.value) != "" && utf8.RuneCountInString(l.value) <= maxFact {
+		f := fact{key: l.key, value: oneLine(l.value), form: formOf(l.value), named: l.key != ""}
+		if f.value == "" || f.form == common && (l.list || !l.text && (utf8.RuneCountInString(f.value) < 2 || !hasDigit(f.value))) {
+			return nil
+		}
+		if f.key == "" {
+			f.key = groupOf(f.value)
+		}
+		return []fact{f}
+	}
+	if args {
+		return factsSaid(l.value, false)
+	}
+	return slices.DeleteFunc(findFacts(l.value), func(f fact) bool { return f.form == common })
+}
+
+// factsSaid finds the facts of a text that the user or the agent has said. The names that
+// agents write are mostly titles.
+func factsSaid(text string, user bool) []fact {
+	return slices.DeleteFunc(findFacts(text), func(f fact) bool { return f.key == nameGroup && !user })
+}
