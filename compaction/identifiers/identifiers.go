@@ -18,7 +18,7 @@ const leastRunes = 5
 // digit in them, of five characters and more, each once, sorted. What stands around them,
 // such as quotes, brackets and the period of a sentence, is no part, and neither is text of
 // a script without spaces between its words. A number may have commas for thousands. A word
-// beside an ellipsis ("…") is cut, and is none.
+// that ends in an ellipsis ("…") is cut, and is none.
 func In(text string) []string {
 	found := map[string]bool{}
 	for w := range words(text) {
@@ -33,7 +33,7 @@ func In(text string) []string {
 type word struct {
 	text string
 	kind kind
-	cut  bool // an ellipsis stands beside it
+	cut  bool // an ellipsis stands behind it
 }
 
 type kind int
@@ -47,11 +47,10 @@ const (
 func words(text string) iter.Seq[word] {
 	return func(yield func(word) bool) {
 		start, traits := 0, 0
-		cut := false // an ellipsis stands before the word
 		end := func(at int, ellipsis bool) bool {
 			raw := text[start:at]
 			w, ok := classify(raw, traits)
-			return !ok || yield(word{w.text, w.kind, cut || ellipsis})
+			return !ok || yield(word{w.text, w.kind, ellipsis})
 		}
 		for i := 0; i < len(text); {
 			size, trait := 1, traitOf[text[i]]
@@ -65,11 +64,10 @@ func words(text string) iter.Seq[word] {
 				i += size
 				continue
 			}
-			ellipsis := trait&mark != 0
-			if traits&telling != 0 && !end(i, ellipsis) {
+			if traits&telling != 0 && !end(i, trait&mark != 0) {
 				return
 			}
-			cut, traits = ellipsis, 0
+			traits = 0
 			i += size
 			start = i
 		}
@@ -148,9 +146,12 @@ func groupsThousands(text string, start, comma int) bool {
 	if before >= start && text[before] == ',' {
 		return n == 3
 	}
-	// A currency or a sign may stand before the first digit.
-	return before < start || !partOfWord(lastRune(text[start:before+1])) && !strings.ContainsRune("./:_-@#", rune(text[before])) ||
-		before == start && text[before] == '-'
+	// A currency or a sign may stand before the first digit, but not a list.
+	if before < start {
+		return start == 0 || text[start-1] != ','
+	}
+	return before == start && text[before] == '-' ||
+		!partOfWord(lastRune(text[start:before+1])) && !strings.ContainsRune("./:_-@#", rune(text[before]))
 }
 
 func lastRune(text string) rune {
