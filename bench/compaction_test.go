@@ -168,3 +168,65 @@ func BenchmarkNothingToCompact(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkVerify is a pass of the offline summarizer, from the plan to the patch, on sessions
+// in which tools return ids, paths and numbers, with verification and without, which is the
+// baseline.
+func BenchmarkVerify(b *testing.B) {
+	ctx := context.Background()
+	for _, n := range []int{20, 200} {
+		var events []*patch.Event
+		for i := range n {
+			id := fmt.Sprintf("call-%d", i)
+			events = append(events,
+				event(b, patch.Fields{ID: fmt.Sprint("u", i), InvocationID: fmt.Sprint("i", i), Author: "user", Content: patch.Text("user", fmt.Sprintf("Where is ORDER-%05d, which I paid on 2024-05-%02d with card_%07d? I need it by the end of the week.", i, i%28+1, i*7919))}),
+				event(b, patch.Fields{ID: fmt.Sprint("c", i), InvocationID: fmt.Sprint("i", i), Author: "agent", Content: content("model", "functionCall", map[string]any{"id": id, "name": "find_order", "args": map[string]any{"order": fmt.Sprintf("ORDER-%05d", i)}})}),
+				event(b, patch.Fields{ID: fmt.Sprint("r", i), InvocationID: fmt.Sprint("i", i), Author: "agent", Content: content("user", "functionResponse", map[string]any{"id": id, "name": "find_order", "response": map[string]any{
+					"state": "on its way", "tracking": fmt.Sprintf("TR-88-%07d", i*104729), "label": fmt.Sprintf("/orders/%d/label.pdf", i), "total": 10.5 * float64(i), "note": "It left the store in the morning, and comes on one of the next days.\nSomebody has to be at home."}})}),
+				event(b, patch.Fields{ID: fmt.Sprint("a", i), InvocationID: fmt.Sprint("i", i), Author: "agent", Content: patch.Text("model", fmt.Sprintf("It is on its way with TR-88-%07d, and comes on one of the next days. Is there anything else that I can do for you?", i*104729))}))
+		}
+		for _, how := range []struct {
+			name string
+			most int
+		}{{"verified", 0}, {"not", compaction.NotVerified}} {
+			b.Run(fmt.Sprintf("events=%d/how=%s", len(events), how.name), func(b *testing.B) {
+				st, err := store.OpenMemory(store.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer st.Close()
+				cfg := compaction.DefaultConfig()
+				cfg.CompactionInterval, cfg.MaxInvented = n, how.most
+				c, err := compaction.New(st, cfg, compaction.Options[store.Key]{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				turn := 0
+				for b.Loop() {
+					b.StopTimer()
+					turn++
+					key := store.Key{App: "a", User: "u", Session: fmt.Sprint(turn)}
+					if _, err := st.Create(ctx, key, nil); err != nil {
+						b.Fatal(err)
+					}
+					if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, events...); err != nil {
+						b.Fatal(err)
+					}
+					b.StartTimer()
+					if done, err := c.MaybeCompact(ctx, key); err != nil || len(done) == 0 || done[0].Verified != (how.most == 0) {
+						b.Fatal(done, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func event(b *testing.B, f patch.Fields) *patch.Event {
+	b.Helper()
+	e, err := patch.NewEvent(f)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
