@@ -1,6 +1,7 @@
 package identifiers_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,24 +57,49 @@ func event(t testing.TB, parts string) *patch.Event {
 }
 
 func TestText(t *testing.T) {
-	e := event(t, `{"text":"a\n\"b\""},{"text":"hidden","thought":true},
-		{"functionCall":{"id":"c-1","name":"pay","args":{"n":[100,200,300],"s":"x\ny","m":-1.50e3,"o":{}}}},
-		{"functionResponse":{"id":"c-1","name":"pay","response":{"u":"é"}}},
-		{"fileData":{"mimeType":"text/x","fileUri":"gs://b/c"}},{"executableCode":{"code":"run(1)"}},
+	e := event(t, `{"text":"a\n\"b\" \u00e9\ud83d\ude00 c:\\d"},{"text":"hidden1","thought":true},{"thought":true,"functionCall":{"name":"hidden2"}},{"thought":false,"text":"shown"},
+		{"functionCall":{"id":"c-1","name":"pay","args":{"n":[100,200,300],"s":"x\ny","m":-1.50e3,"o":{"id":"inner","thought":true,"data":"d"}}}},
+		{"functionResponse":{"id":"c-1","name":"pay","response":{"u":"é","thoughtSignature":"kept"}},"thoughtSignature":"QUJD"},
+		{"fileData":{"mimeType":"text/x","fileUri":"gs://b/c"}},{"executableCode":{"code":"run(1)"}},{"partMetadata":{"x":["]}"]},"text":"noted"},
 		{"inlineData":{"mimeType":"image/png","data":"QUJDMTIz"}},{"toolCall":{"q":"other"}}`)
-	want := []string{"a", `"b"`, "pay", "n", "100", "200", "300", "s", "x", "y", "m", "-1.50e3", "o", "pay", "u", "é", "text/x", "gs://b/c", "run(1)", "image/png", "q", "other", "broke at 12:34"}
-	var got []string
-	for _, line := range strings.Split(identifiers.Text(nil, e), "\n") {
-		if line = strings.Trim(line, ":[]{}"); line != "" {
-			got = append(got, line)
-		}
-	}
-	if !slices.Equal(got, want) {
+	want := []string{"a", `"b" é😀 c:\d`, "shown", "pay", "n", "100", "200", "300", "s", "x", "y", "m", "-1.50e3", "o", "id", "inner", "thought", "data", "d",
+		"pay", "u", "é", "thoughtSignature", "kept", "text/x", "gs://b/c", "run(1)", "noted", "image/png", "other", "broke at 12:34"}
+	if got := strings.Split(strings.TrimSuffix(identifiers.Text(nil, e, nil), "\n"), "\n"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for _, broken := range []string{``, `"`, `{"a`, `{"a\`, `"a\u12"`, `1`} {
+	for _, broken := range []string{``, `"`, `{"a`, `{"a\`, `"a\u12"`, `1`, `{"a":`, `}}}`, `{"a":"\ud83d"}`, `{"id"`} {
 		identifiers.Values([]byte(broken)) // must not panic
 	}
+}
+
+// What a JSON text says is what encoding/json reads in it.
+func TestPropertyValues(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.String().Draw(t, "value")
+		text, err := json.Marshal(map[string]any{"k": []any{value, 1.5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "k\n" + value + "\n1.5\n"
+		if value == "" {
+			want = "k\n1.5\n"
+		}
+		if got := identifiers.Values(text); got != strings.ToValidUTF8(want, "\uFFFD") {
+			t.Fatalf("%s: %q, want %q", text, got, want)
+		}
+	})
+}
+
+func FuzzText(f *testing.F) {
+	f.Add([]byte(`{"role":"user","parts":[{"text":"a\u00e9"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if got := identifiers.Values(text); len(got) > 4*len(text) {
+			t.Errorf("%q became %q", text, got)
+		}
+		if e, err := patch.ParseEvent([]byte(`{"author":"a","content":` + string(text) + `}`)); err == nil {
+			identifiers.Text(e)
+		}
+	})
 }
 
 // An index says what a look through the text says, by whatever way it finds it.
