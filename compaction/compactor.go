@@ -375,12 +375,15 @@ func (c *Compactor[K]) text(ctx context.Context, key K, by *settings, req Reques
 	if own != "" && covered < briefTokens {
 		return useOwn()
 	}
+	if against != nil {
+		against.prepare()
+	}
 	to := c.toAsk(key, by)
 	text, model, err := c.ask(ctx, by, to, req, &about.Usage)
 	if err == nil && against != nil {
 		compared := against.compare(text)
 		if err = judge(compared, by.cfg.MaxInvented); err != nil {
-			text, model, compared, err = c.askAgain(ctx, by, to, against, err, &about.Usage)
+			text, model, compared, err = c.askAgain(ctx, by, to, req, against, err, &about.Usage)
 		}
 		if err == nil {
 			about.verify(compared)
@@ -408,8 +411,8 @@ func (c *Compactor[K]) ask(ctx context.Context, by *settings, to *asked, req Req
 
 // askAgain asks a summarizer once more, after an answer that was refused for what it invented.
 // If it has nothing else to say, that stays refused.
-func (c *Compactor[K]) askAgain(ctx context.Context, by *settings, to *asked, against *source, refused error, usage *Usage) (text, model string, compared identifiers.Comparison, err error) {
-	text, model, err = c.ask(ctx, by, to, against.corrected(refused), usage)
+func (c *Compactor[K]) askAgain(ctx context.Context, by *settings, to *asked, req Request, against *source, refused error, usage *Usage) (text, model string, compared identifiers.Comparison, err error) {
+	text, model, err = c.ask(ctx, by, to, req.corrected(refused), usage)
 	if errors.Is(err, errDeclined) {
 		err = refused
 	}

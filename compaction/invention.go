@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
@@ -42,24 +43,31 @@ func (e *InventionError) Is(target error) bool { return target == ErrRefusedAnsw
 
 // source is what a request's summary is held against.
 type source struct {
-	req   Request
-	about *identifiers.Index
-	shown *identifiers.Index // the prompt; made when it is asked for
+	about func() *identifiers.Index // the events
+	shown func() *identifiers.Index // the prompt
 }
 
 func newSource(req Request) *source {
-	return &source{req: req, about: identifiers.NewIndex(identifiers.Text(req.Events...))}
+	return &source{
+		about: sync.OnceValue(func() *identifiers.Index { return identifiers.NewIndex(identifiers.Text(req.Events...)) }),
+		shown: sync.OnceValue(func() *identifiers.Index { return identifiers.NewIndex(req.Prompt) }),
+	}
+}
+
+// prepare reads the events while a summarizer is at work on them.
+func (s *source) prepare() {
+	go func() {
+		defer func() { _ = recover() }() // who asks for it has the panic too
+		s.about()
+	}()
 }
 
 // compare holds a text against what it is about. What the summarizer was shown besides, such
 // as earlier summaries, it may cite.
 func (s *source) compare(text string) identifiers.Comparison {
-	c := identifiers.Compare(identifiers.NewIndex(text), s.about)
+	c := identifiers.Compare(identifiers.NewIndex(text), s.about())
 	if len(c.Invented) > 0 {
-		if s.shown == nil {
-			s.shown = identifiers.NewIndex(s.req.Prompt)
-		}
-		c.Invented = slices.DeleteFunc(c.Invented, s.shown.Has)
+		c.Invented = slices.DeleteFunc(c.Invented, s.shown().Has)
 	}
 	return c
 }
@@ -73,8 +81,7 @@ func judge(c identifiers.Comparison, most int) error {
 }
 
 // corrected is the request after an answer that was refused for what it invented.
-func (s *source) corrected(refused error) Request {
-	r := s.req
+func (r Request) corrected(refused error) Request {
 	if of := (*InventionError)(nil); errors.As(refused, &of) {
 		r.Invented = of.Names
 	}

@@ -29,7 +29,7 @@ func Compare(text, about *Index) Comparison {
 			c.Lost = append(c.Lost, id)
 		}
 	}
-	c.Invented, c.Numbers = text.strange(about.stands)
+	c.Invented, c.Numbers = text.strange(about)
 	tries := 0
 	c.Invented = slices.DeleteFunc(c.Invented, func(id string) bool {
 		tries++
@@ -50,19 +50,21 @@ func (x *Index) stands(w word) bool {
 	return x.Has(w.text) || w.cut && x.hasBeginning(w.text)
 }
 
-// strange returns which identifiers and short words of the text are not known, each once.
-func (x *Index) strange(known func(word) bool) (identifiers, shorts []string) {
+// strange returns which identifiers and short words of the text do not stand in another one,
+// each once.
+func (x *Index) strange(about *Index) (identifiers, shorts []string) {
 	seen := make(map[word]bool)
 	for w := range words(x.text) {
-		if seen[w] {
+		if _, there := about.words[w.text]; there || seen[w] {
 			continue
 		}
 		seen[w] = true
-		switch {
-		case known(w):
-		case w.kind == short:
+		if about.stands(w) {
+			continue
+		}
+		if w.kind == short {
 			shorts = append(shorts, w.text)
-		default:
+		} else {
 			identifiers = append(identifiers, w.text)
 		}
 	}

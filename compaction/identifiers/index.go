@@ -15,8 +15,9 @@ type Index struct {
 	order  []string            // identifiers that are not cut, each once, in their order
 	sorted []string            // the words; made when it is asked for
 	left   int                 // so many bytes may be looked through before runs is made
-	runs   map[string][]int    // where each stretch of letters and digits begins
-	sums   *numbers            // made when it is asked for
+	runs   map[string]places   // where each stretch of letters and digits begins
+	next   []place
+	sums   *numbers // made when it is asked for
 }
 
 // So many times a text is looked through before its stretches are indexed.
@@ -24,7 +25,7 @@ const searches = 8
 
 // NewIndex makes an index of a text.
 func NewIndex(text string) *Index {
-	x := &Index{text: text, words: make(map[string]struct{}), left: searches * len(text)}
+	x := &Index{text: text, words: make(map[string]struct{}, len(text)/128), left: searches * len(text)}
 	for w := range words(text) {
 		n := len(x.words)
 		if x.words[w.text] = struct{}{}; len(x.words) > n && w.kind == identifier && !w.cut {
@@ -60,23 +61,32 @@ func (x *Index) Has(word string) bool {
 	return x.hasByRuns(word)
 }
 
+// places are those of one stretch: the last of them, and how many there are.
+type places struct{ last, count int }
+
+// place is where a stretch begins, and which place of the same one comes before it.
+type place struct{ start, before int }
+
 // hasByRuns looks for a word where its rarest stretch of letters and digits stands.
 func (x *Index) hasByRuns(word string) bool {
 	if x.runs == nil {
-		x.runs = make(map[string][]int)
+		x.runs = make(map[string]places, len(x.text)/32)
+		x.next = make([]place, 1, 1+len(x.text)/6)
 		for start, run := range runs(x.text) {
-			x.runs[run] = append(x.runs[run], start)
+			p := x.runs[run]
+			x.next = append(x.next, place{start, p.last})
+			x.runs[run] = places{len(x.next) - 1, p.count + 1}
 		}
 	}
-	var places []int
+	var rarest places
 	offset := -1
 	for start, run := range runs(word) {
-		if at := x.runs[run]; offset < 0 || len(at) < len(places) {
-			places, offset = at, start
+		if at := x.runs[run]; offset < 0 || at.count < rarest.count {
+			rarest, offset = at, start
 		}
 	}
-	for _, at := range places {
-		start := at - offset
+	for at := rarest.last; at > 0; at = x.next[at].before {
+		start := x.next[at].start - offset
 		if start >= 0 && strings.HasPrefix(x.text[start:], word) && bounded(x.text, start, start+len(word)) {
 			return true
 		}

@@ -13,7 +13,13 @@ import (
 // of calls and in responses, and messages of errors. Thoughts, ids of calls and the bytes of
 // files are left out, and so are nil events.
 func Text(events ...*patch.Event) string {
-	var s speech
+	n := 0
+	for _, e := range events {
+		if e != nil {
+			n += e.EstimatedTokens()
+		}
+	}
+	s := speech{make([]byte, 0, n*patch.RunesPerToken*5/4)}
 	for _, e := range events {
 		if e == nil {
 			continue
