@@ -53,7 +53,18 @@ func words(text string) iter.Seq[word] {
 			return !ok || yield(word{w.text, w.kind, ellipsis})
 		}
 		for i := 0; i < len(text); {
-			size, trait := 1, traitOf[text[i]]
+			trait := traitOf[text[i]]
+			for trait&(separator|notASCII) == 0 { // nearly always
+				traits |= int(trait)
+				if i++; i == len(text) {
+					break
+				}
+				trait = traitOf[text[i]]
+			}
+			if i == len(text) {
+				break
+			}
+			size := 1
 			if trait == notASCII {
 				var r rune
 				r, size = utf8.DecodeRuneInString(text[i:])

@@ -20,12 +20,16 @@ type Index struct {
 	sums   *numbers // made when it is asked for
 }
 
-// So many times a text is looked through before its stretches are indexed.
-const searches = 8
+// So many times a text is looked through before its stretches are indexed, which takes long;
+// or so many bytes of it, for a short one.
+const (
+	searches = 8
+	searched = 1 << 18
+)
 
 // NewIndex makes an index of a text.
 func NewIndex(text string) *Index {
-	x := &Index{text: text, words: make(map[string]struct{}, len(text)/128), left: searches * len(text)}
+	x := &Index{text: text, words: make(map[string]struct{}, len(text)/64), left: max(searches*len(text), searched)}
 	for w := range words(text) {
 		n := len(x.words)
 		if x.words[w.text] = struct{}{}; len(x.words) > n && w.kind == identifier && !w.cut {
@@ -83,6 +87,9 @@ func (x *Index) hasByRuns(word string) bool {
 	for start, run := range runs(word) {
 		if at := x.runs[run]; offset < 0 || at.count < rarest.count {
 			rarest, offset = at, start
+		}
+		if rarest.count == 0 {
+			return false
 		}
 	}
 	for at := rarest.last; at > 0; at = x.next[at].before {

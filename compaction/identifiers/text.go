@@ -125,6 +125,9 @@ func isNumberByte(c byte) bool {
 // stringEnd is where the string that begins at an index ends, behind its quote, or past the
 // end of the text if it does not.
 func stringEnd(text []byte, start int) (end int, escaped bool) {
+	if n := bytes.IndexByte(text[start+1:], '"'); n >= 0 && bytes.IndexByte(text[start+1:start+1+n], '\\') < 0 {
+		return start + n + 2, false
+	}
 	for i := start + 1; i < len(text); i++ {
 		switch text[i] {
 		case '"':
