@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -398,6 +399,86 @@ func TestExtractiveInventsNothing(t *testing.T) {
 		}
 		t.Logf("%d summaries", passes)
 	})
+}
+
+// What a summary lost is told of the raw events behind it, through summaries of summaries.
+func TestLosses(t *testing.T) {
+	s := orderSession(t)
+	s.say("user", "i3", "Is ada@math.example still my address, TR-88-1234567?")
+	none := s.losses()
+	if len(none) != 0 {
+		t.Errorf("without summaries: %+v", none)
+	}
+	s.compact(with(every(2, 0, answering("ORDER-4711 and ORDER-9999, 150.50")), func(c *compaction.Config) { c.MaxInvented = 1 }))
+	s.say("user", "i4", "It was ada@math.example."+strings.Repeat(" So it was.", 30))
+	first := s.losses()
+	if len(first) != 1 || first[0].Index != 0 || first[0].Invocations < 2 || !slices.Equal(first[0].Invented, []string{"ORDER-9999"}) || !slices.Equal(first[0].Numbers, []string{"150.50"}) ||
+		!slices.Equal(first[0].Elsewhere, []string{"ada@math.example"}) || !slices.Equal(first[0].Gone, []string{"105.00", "45.50", "2024-05-20", "TR-88-1234567", "/orders/4711/label.pdf"}) || first[0].Held != 7 {
+		t.Fatalf("%+v", first)
+	}
+	s.patch(patch.NewSummarise(0, 1, summaryEvent(t, "merged", "nothing, call-77777")))
+	again := s.losses()
+	if len(again) != 1 || again[0].Summary.ID() != "merged" || again[0].Events != first[0].Events || again[0].Held != 7 || len(again[0].Gone) != 6 || !slices.Equal(again[0].Invented, []string{"call-77777"}) {
+		t.Errorf("%+v", again)
+	}
+	if _, err := compaction.Losses(s.view(), nil); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("without a history: %v", err)
+	}
+}
+
+func (s *session) losses() []compaction.Loss {
+	s.t.Helper()
+	v := s.view()
+	parts, err := s.store.HistoryParts(s.t.Context(), key, v)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	losses, err := compaction.Losses(v, parts)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return losses
+}
+
+func summaryEvent(t *testing.T, id, text string) *patch.Event {
+	t.Helper()
+	e, err := patch.NewEvent(patch.Fields{ID: id, Author: "user", Content: patch.Text("user", text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func ExampleLosses() {
+	v := fold.New("", nil)
+	for i, text := range []string{
+		`{"id":"e1","author":"user","content":{"role":"user","parts":[{"text":"I am ada@math.example. Where is ORDER-4711?"}]}}`,
+		`{"id":"e2","author":"agent","content":{"role":"model","parts":[{"text":"On its way, as TR-88-1234567."}]}}`,
+	} {
+		e, err := patch.ParseEvent([]byte(text))
+		if err != nil {
+			panic(err)
+		}
+		if v, err = v.Apply(patch.Record{Seq: uint64(i + 1), Event: e}); err != nil {
+			panic(err)
+		}
+	}
+	summary, err := patch.NewEvent(patch.Fields{ID: "s", Author: "user", Content: patch.Text("user", "Ada asked for ORDER-4712; it is on its way as TR-88-1234567.")})
+	if err != nil {
+		panic(err)
+	}
+	if v, err = v.Apply(patch.Record{Seq: 3, Patch: patch.NewSummarise(0, 2, summary).WithID("p")}); err != nil {
+		panic(err)
+	}
+	parts, err := v.HistoryParts()
+	if err != nil {
+		panic(err)
+	}
+	losses, err := compaction.Losses(v, parts)
+	for _, l := range losses {
+		fmt.Println("gone", l.Gone, "invented", l.Invented, err)
+	}
+	// Output: gone [ada@math.example ORDER-4711] invented [ORDER-4712] <nil>
 }
 
 func ExampleInventionError() {
