@@ -187,8 +187,9 @@
 //     .output_tokens if they were measured, and
 //     gen_ai.compaction.merged (summaries were summarised), .level, .event_count and .events_before,
 //     .events_after, .tokens_before, .tokens_after (estimated), .ratio, .calls,
-//     .prompt_tokens, .answer_tokens (measured, of the summarizer) and .model. One inside a
-//     run belongs to the run's trace; where the session could not be read, the name is
+//     .prompt_tokens, .answer_tokens (measured, of the summarizer) and .model; where the answer
+//     was held against the events, also of one that was refused for what it invented,
+//     gen_ai.compaction.lost and .invented, identifiers. One inside a run belongs to the run's trace; where the session could not be read, the name is
 //     compact_events alone
 //
 // and metrics:

@@ -53,6 +53,9 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 	end := time.Now()
 	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-a.Took)), trace.WithAttributes(sessionAttributes(a.Key)...))
 	span.SetAttributes(append(kind, attribute.String("gen_ai.operation.name", operation))...)
+	if a.Invented > 0 || a.Written != nil && a.Written.Verified {
+		span.SetAttributes(attribute.Int(prefix+"lost", a.Lost), attribute.Int(prefix+"invented", a.Invented))
+	}
 	if a.Err != nil {
 		span.SetStatus(codes.Error, a.Err.Error())
 	}

@@ -124,7 +124,7 @@ func TestCompactionTelemetry(t *testing.T) {
 	const of = "compact_events token_threshold gen_ai.conversation.id=s patchlog.app_name=app"
 	equal(t, "spans", got, []string{
 		of + " outcome=failed trigger=token_threshold patchlog.compaction.trigger=tokens error.type=answer_refused gen_ai.operation.name=compact_events",
-		of + " outcome=wrote trigger=token_threshold patchlog.compaction.trigger=tokens gen_ai.operation.name=compact_events merged=false level=1 event_count=4 events_before=4 events_after=1" +
+		of + " outcome=wrote trigger=token_threshold patchlog.compaction.trigger=tokens gen_ai.operation.name=compact_events lost=0 invented=0 merged=false level=1 event_count=4 events_before=4 events_after=1" +
 			" tokens_before=312 tokens_after=4 ratio=0.01282051282051282 calls=1 prompt_tokens=0 answer_tokens=0 model=shortener",
 	})
 	measured := slices.DeleteFunc(collect(t, reader), func(line string) bool { return !strings.Contains(line, "compaction") })

@@ -44,7 +44,9 @@ func (c *Compactor[K]) failed(key K, cfg Config, v fold.View, w *Window, err err
 		b.answers++
 	}
 	useless := errors.Is(err, errDeclined) || errors.Is(err, ErrRefusedAnswer) || errors.Is(err, ErrVetoed)
-	if useless && w != nil && b.failures >= cfg.FallbackAfter {
+	// No window is given up before the fallback was asked about it.
+	asked := cfg.Fallback == nil || b.answers > cfg.FallbackAfter || errors.Is(err, ErrVetoed)
+	if useless && asked && w != nil && b.failures >= cfg.FallbackAfter {
 		if b.over == nil {
 			b.over = map[string]uint64{}
 		}

@@ -2,6 +2,7 @@ package compaction_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
@@ -44,7 +45,7 @@ func TestLoneTinyEvents(t *testing.T) {
 				sum := &scripted{}
 				if summarizer == "long" { // as a model's are to very little
 					sum.reply = func(r compaction.Request) (compaction.Response, error) {
-						return says(fmt.Sprintf("%0*d", 4*max(20, r.AimTokens*3/4), 7)), nil
+						return says(strings.Repeat("z", 4*max(20, r.AimTokens*3/4))), nil
 					}
 				}
 				row.cfg.Summarizer = sum

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -97,6 +98,10 @@ type Attempt[K comparable] struct {
 
 	Trigger Trigger
 	Took    time.Duration // with the calls of the summarizer
+
+	// Lost and Invented are those of Written, or of the answer that was refused for what it
+	// invented.
+	Lost, Invented int
 }
 
 // New returns a compactor of the log's sessions. The error matches [patch.ErrInvalid] if
@@ -127,11 +132,12 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 // invocation is running, or [Options.Running] tells which.
 //
 // A summary takes the events' place only if the summarizer's answer is whole: not empty,
-// without a function call, not over [Config.MaxSummaryTokens], and at most half as long
-// as what it replaces. Else the session stays as it is, and the error is a
+// without a function call, not over [Config.MaxSummaryTokens], at most half as long
+// as what it replaces, and without identifiers that stand nowhere in what it was made of
+// ([Config.MaxInvented]), of which the summarizer is told once, and may answer again. Else the session stays as it is, and the error is a
 // *[SummarizerError]; one that declines gives no error. What takes fewer than 32 tokens is
 // shown to no summarizer, and its summary says it word for word; so does one of fewer than
-// 128 for which the answer is too long. After a failure or a refusal to
+// 128 for which the answer is too long or invents. After a failure or a refusal to
 // answer, the session is left alone, without error, until it has grown by so many
 // records as there were failures in a row, doubled each time up to 64; from
 // [Config.FallbackAfter] failures on, a window for which no answer can be used is passed
@@ -174,10 +180,11 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		if window != nil {
 			a.Trigger = window.Trigger
 		}
+		a.Invented = invented(err)
 		switch {
 		case err == nil:
 			w.Took = a.Took
-			a.Written = &w
+			a.Written, a.Lost, a.Invented = &w, w.Lost, w.Invented
 			done = append(done, w)
 			if w.Usage.Calls > 0 {
 				c.succeeded(key)
@@ -279,13 +286,14 @@ func (c *Compactor[K]) panicked(ctx context.Context, key K, err error) {
 // pass has a window summarised and logs the patches.
 func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible, w *Window) (Written, fold.View, error) {
 	v := s.view
-	out := Written{PatchID: c.opts.NewID(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count, Level: 1}
+	about := patchMetadata{Written: Written{PatchID: c.opts.NewID(), Trigger: w.Trigger, Merged: w.Merge, TokensBefore: w.Tokens, EventsBefore: w.Count, Level: 1}}
+	out := &about.Written
 	for _, a := range w.Also {
 		out.EventsBefore += a.Count
 	}
 	// Whatever the summary will be, a log with a patch of unknown type takes no patches.
 	if err := v.Check(patch.NewSplice(w.Start, w.Count), fold.CheckOptions{AllowOrphans: true}); err != nil {
-		return out, v, err
+		return *out, v, err
 	}
 	start := time.Now()
 	log := bound{
@@ -300,17 +308,17 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 		var err error
 		if !w.Merge && tokensAt(v, g.Indices) >= briefTokens {
 			if t.again, err = log.shownAgain(ctx, v, g, by.cfg.OverlapSize); err != nil {
-				return out, v, err
+				return *out, v, err
 			}
 		}
-		if t.text, err = c.text(ctx, key, by, request(v, w, g, t.again, by.cfg), tokensAt(v, g.Indices), &out); err != nil {
-			return out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
+		if t.text, err = c.text(ctx, key, by, request(v, w, g, t.again, by.cfg), tokensAt(v, g.Indices), &about); err != nil {
+			return *out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
 		}
 		texts = append(texts, t)
 	}
 	summaries, err := s.summaries(w, texts, by.cfg, c.opts.NewID)
 	if err != nil {
-		return out, v, err
+		return *out, v, err
 	}
 	for _, s := range summaries {
 		out.TokensAfter += s.EstimatedTokens()
@@ -320,16 +328,16 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 	if out.TokensBefore > 0 {
 		out.Ratio = float64(out.TokensAfter) / float64(out.TokensBefore)
 	}
-	about := patchMetadata{Written: out, DurationMs: time.Since(start).Milliseconds()}
+	about.DurationMs = time.Since(start).Milliseconds()
 	if about.Recent, err = c.recents(ctx, by.cfg, s, w, summaries, log); err != nil {
-		return out, v, err
+		return *out, v, err
 	}
 	patches, err := w.patches(summaries, out.PatchID, about.metadata())
 	if err != nil {
-		return out, v, err
+		return *out, v, err
 	}
-	if err := c.approve(ctx, by, draftOf(key, s, w, summaries, patches, out)); err != nil {
-		return out, v, err
+	if err := c.approve(ctx, by, draftOf(key, s, w, summaries, patches, *out)); err != nil {
+		return *out, v, err
 	}
 	// What waits for the user's side may go: planning has let the newest stay.
 	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{HideWaiting: true}, patches...)
@@ -340,12 +348,12 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}
 	}
-	return out, next, err
+	return *out, next, err
 }
 
 // text returns what the summary of a request says that covers so many tokens: what a
 // summarizer does, or, if that is too little to be made shorter, what the events do.
-func (c *Compactor[K]) text(ctx context.Context, key K, by *settings, req Request, covered int, out *Written) (string, error) {
+func (c *Compactor[K]) text(ctx context.Context, key K, by *settings, req Request, covered int, about *patchMetadata) (string, error) {
 	own := ""
 	if covered < shortTokens {
 		own = wordForWord(req)
@@ -353,20 +361,66 @@ func (c *Compactor[K]) text(ctx context.Context, key K, by *settings, req Reques
 			own = ""
 		}
 	}
+	var against *source
+	if by.cfg.MaxInvented != NotVerified {
+		against = newSource(req)
+	}
+	useOwn := func() (string, error) {
+		if against != nil { // it has nothing of its own, but may be cut
+			c := against.compare(own)
+			about.verify(identifiers.Comparison{Held: c.Held, Lost: c.Lost})
+		}
+		return own, nil
+	}
 	if own != "" && covered < briefTokens {
-		return own, nil
+		return useOwn()
 	}
-	resp, err := c.summarize(ctx, by, c.toAsk(key, by), req)
-	out.Usage.add(resp.Usage)
-	if err != nil {
-		return "", err
+	if against != nil {
+		against.prepare()
 	}
-	text, err := answer(resp, req.MaxTokens)
-	if errors.Is(err, errTooLong) && own != "" {
-		return own, nil
+	to := c.toAsk(key, by)
+	text, model, err := c.ask(ctx, by, to, req, &about.Usage)
+	if err == nil && against != nil {
+		compared := against.compare(text)
+		if err = judge(compared, by.cfg.MaxInvented); err != nil {
+			text, model, compared, err = c.askAgain(ctx, by, to, req, against, err, &about.Usage)
+		}
+		if err == nil {
+			about.verify(compared)
+		}
 	}
-	out.Model = resp.Model
+	switch {
+	case own != "" && (errors.Is(err, errTooLong) || invented(err) > 0):
+		return useOwn()
+	case err == nil:
+		about.Model = model
+	}
 	return text, err
+}
+
+// ask asks a summarizer, and returns the text of an answer that can be used.
+func (c *Compactor[K]) ask(ctx context.Context, by *settings, to *asked, req Request, usage *Usage) (text, model string, err error) {
+	resp, err := c.summarize(ctx, by, to, req.own())
+	usage.add(resp.Usage)
+	if err != nil {
+		return "", "", err
+	}
+	text, err = answer(resp, req.MaxTokens)
+	return text, resp.Model, err
+}
+
+// askAgain asks a summarizer once more, after an answer that was refused for what it invented.
+// If it has nothing else to say, that stays refused.
+func (c *Compactor[K]) askAgain(ctx context.Context, by *settings, to *asked, req Request, against *source, refused error, usage *Usage) (text, model string, compared identifiers.Comparison, err error) {
+	text, model, err = c.ask(ctx, by, to, req.corrected(refused), usage)
+	if errors.Is(err, errDeclined) {
+		err = refused
+	}
+	if err != nil {
+		return "", "", compared, err
+	}
+	compared = against.compare(text)
+	return text, model, compared, judge(compared, by.cfg.MaxInvented)
 }
 
 // recents says of a window's summaries which events of theirs are recent, by their ids. A

@@ -109,6 +109,14 @@ type Config struct {
 	// [DefaultMaxSummaryTokens].
 	MaxSummaryTokens int
 
+	// MaxInvented is how many identifiers (ids, paths, addresses, numbers; see package
+	// identifiers) an answer may have that stand nowhere in what its summary stands for, nor
+	// in what the summarizer was shown. One that has more is refused, as [InventionError]
+	// says. 0 means none, [NotVerified] that answers are not held against the events. What
+	// can be reckoned from the numbers there, and numbers of fewer than five characters, are
+	// reported ([Written]) and never refused.
+	MaxInvented int
+
 	// MaxOpenCalls is how many function calls that nobody has answered, of invocations
 	// that are over, stay visible; older ones are summarised as unanswered. 0 means
 	// [DefaultMaxOpenCalls].
@@ -160,6 +168,8 @@ func (c Config) Validate() error {
 		return bad("TokenThreshold", "it must be set with EventRetentionSize, which is %d", c.EventRetentionSize)
 	case c.MaxInputTokens > 0 && c.MaxInputTokens < LeastInputTokens:
 		return bad("MaxInputTokens", "%d is too little to show the summarizer anything; the least is %d", c.MaxInputTokens, LeastInputTokens)
+	case c.MaxInvented < NotVerified:
+		return bad("MaxInvented", "%d is below %d, which switches verification off", c.MaxInvented, NotVerified)
 	case c.MaxSummaries == 1:
 		return bad("MaxSummaries", "1 would merge each summary with itself; the least is 2")
 	case c.PromptTemplate != "" && !strings.Contains(c.PromptTemplate, History):

@@ -45,6 +45,8 @@ func TestConfigValidate(t *testing.T) {
 		{"MaxSummaries", func(c *compaction.Config) { c.MaxSummaries = 1 }},
 		{"MaxSummaryTokens", func(c *compaction.Config) { c.MaxSummaryTokens = -1 }},
 		{"MaxOpenCalls", func(c *compaction.Config) { c.MaxOpenCalls = -1 }},
+		{"MaxInvented", func(c *compaction.Config) { c.MaxInvented = -2 }},
+		{"", func(c *compaction.Config) { c.MaxInvented = compaction.NotVerified }},
 		{"FallbackAfter", func(c *compaction.Config) { c.FallbackAfter = -1 }},
 		{"Timeout", func(c *compaction.Config) { c.Timeout = -time.Second }},
 		{"PromptTemplate", func(c *compaction.Config) { c.PromptTemplate = "summarise!" }},

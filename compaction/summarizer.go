@@ -51,6 +51,11 @@ type Request struct {
 	// MaxTokens is how long an answer may be, as [patch.EstimateTextTokens] counts; a
 	// longer one is refused.
 	MaxTokens int
+
+	// Invented is empty at first. If an answer was refused for identifiers that stand
+	// nowhere in what the summarizer was shown, it is asked again, once, with these here,
+	// and at the end of Prompt.
+	Invented []string
 }
 
 // Response is a summarizer's answer.

@@ -24,6 +24,15 @@ type Written struct {
 
 	// Usage is what the summarizer measured, added up over its calls.
 	Usage Usage `json:"usage"`
+
+	// Verified says that the summaries were held against what they stand for. Of the Held
+	// identifiers that this has, Lost are in no summary for it; Invented are those that
+	// summaries have and it has not ([InventedBy]). What a summary of summaries stands for is
+	// what these say.
+	Verified bool `json:"verified"`
+	Held     int  `json:"held"`
+	Lost     int  `json:"lost"`
+	Invented int  `json:"invented"`
 }
 
 // Usage counts the tokens of a summarizer's calls, where it measures them.
@@ -45,6 +54,13 @@ type patchMetadata struct {
 	Written
 	DurationMs int64             `json:"durationMs"` // until the summaries were there
 	Recent     map[string]recent `json:"recent,omitempty"`
+	strangers
+}
+
+// strangers are the first of what summaries have and the events have not.
+type strangers struct {
+	InventedNames []string `json:"inventedNames,omitempty"`
+	Numbers       []string `json:"numbers,omitempty"`
 }
 
 // metadata returns the figures as a patch's metadata has them.
@@ -54,13 +70,18 @@ func (m patchMetadata) metadata() map[string]any {
 		"trigger": string(w.Trigger), "merged": w.Merged, "level": w.Level,
 		"eventsBefore": w.EventsBefore, "eventsAfter": w.EventsAfter,
 		"tokensBefore": w.TokensBefore, "tokensAfter": w.TokensAfter, "ratio": w.Ratio,
-		"durationMs": m.DurationMs,
+		"durationMs": m.DurationMs, "verified": w.Verified, "held": w.Held, "lost": w.Lost, "invented": w.Invented,
 		"usage": map[string]any{
 			"calls": w.Usage.Calls, "promptTokens": w.Usage.PromptTokens, "answerTokens": w.Usage.AnswerTokens,
 		},
 	}
 	if w.Model != "" {
 		out["model"] = w.Model
+	}
+	for name, names := range map[string][]string{"inventedNames": m.InventedNames, "numbers": m.Numbers} {
+		if len(names) > 0 {
+			out[name] = names
+		}
 	}
 	named := map[string]any{}
 	for id, r := range m.Recent {
@@ -91,4 +112,12 @@ func WrittenBy(p *patch.PatchEvent) (Written, bool) {
 		return Written{}, false
 	}
 	return m.Written, true
+}
+
+// InventedBy returns what a patch says of identifiers that the summaries of its pass invented,
+// of which there may be some if [Config.MaxInvented] lets them, and of words in them that may be
+// sums, counts and the like of what they stand for; at most 32 of each.
+func InventedBy(p *patch.PatchEvent) (identifiers, numbers []string) {
+	m, _ := metadataOf(p)
+	return m.InventedNames, m.Numbers
 }

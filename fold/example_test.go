@@ -281,6 +281,24 @@ func ExampleView_Whole() {
 	// true
 }
 
+// Each part of a history is what one visible event stands for.
+func ExampleView_HistoryParts() {
+	summary, err := patch.ParseEvent([]byte(`{"id":"s","content":{"parts":[{"text":"in short"}]}}`))
+	if err != nil {
+		panic(err)
+	}
+	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
+		{Seq: 4, Patch: patch.NewSummarise(0, 2, summary)}}
+	v, _ := fold.Fold(fold.New("", nil), log)
+	parts, err := v.HistoryParts()
+	for i, part := range parts {
+		fmt.Println(v.At(i).ID(), "stands for", len(part), err)
+	}
+	// Output:
+	// s stands for 2 <nil>
+	// e3 stands for 1 <nil>
+}
+
 // A summary hides events from a model, and not from people.
 func ExampleView_History() {
 	summary, err := patch.ParseEvent([]byte(`{"id":"s","content":{"parts":[{"text":"in short"}]}}`))

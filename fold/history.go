@@ -24,13 +24,45 @@ import (
 // records, and then perhaps others, or the whole log if the view was restored. The slice
 // is the caller's own. History takes time linear in what it returns.
 func (v View) History() ([]Entry, error) {
+	shown, err := v.history()
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]Entry, len(shown))
+	for i := range shown {
+		entries[i] = v.entry(&shown[i].node)
+	}
+	return entries, nil
+}
+
+// HistoryParts returns the history ([View.History]) in parts, one for each visible event, by
+// its index: what a summary stands for, or else the event alone. A summary stands for nothing
+// if all that it told of is told of by another one. The error is as that of History, and the
+// slices are the caller's own.
+func (v View) HistoryParts() ([][]Entry, error) {
+	shown, err := v.history()
+	if err != nil {
+		return nil, err
+	}
+	parts := make([][]Entry, v.Len())
+	for i := range shown {
+		of := shown[i].of
+		parts[of] = append(parts[of], v.entry(&shown[i].node))
+	}
+	return parts, nil
+}
+
+func (v View) history() ([]shown, error) {
 	if v.restored {
 		return nil, &NeedError{Log: true}
 	}
 	h := history{hand: v.hand, told: map[string]telling{}}
 	for {
-		h.nodes, h.needs, h.lacks, h.again = nil, nil, false, false
+		h.shown, h.needs, h.lacks, h.again, h.of = nil, nil, false, false, -1
 		for n := range v.root.all {
+			if n.event != nil {
+				h.of++
+			}
 			h.show(*n)
 		}
 		if h.lacks {
@@ -45,19 +77,22 @@ func (v View) History() ([]Entry, error) {
 		}
 	}
 	if h.apart {
-		slices.SortStableFunc(h.nodes, func(a, b node) int { return cmp.Compare(a.pos(), b.pos()) })
+		slices.SortStableFunc(h.shown, func(a, b shown) int { return cmp.Compare(a.pos(), b.pos()) })
 	}
-	entries := make([]Entry, len(h.nodes))
-	for i := range h.nodes {
-		entries[i] = v.entry(&h.nodes[i])
-	}
-	return entries, nil
+	return h.shown, nil
+}
+
+// shown is a node of a history, and the index of the visible event that stands for it.
+type shown struct {
+	node
+	of int
 }
 
 // history is one in the making.
 type history struct {
 	hand  hand
-	nodes []node
+	shown []shown
+	of    int                // the index of the visible event that is looked into
 	apart bool               // they came of summaries that share a run, and are not in their order
 	told  map[string]telling // by group
 	again bool               // a group became known whose markers may have been passed
@@ -66,10 +101,11 @@ type history struct {
 	err   error
 }
 
-// telling is which summaries of a group are in sight, by the cut that put them in.
+// telling is which summaries of a group are in sight, by the cut that put them in, and in
+// which visible event.
 type telling struct {
 	cut     *cut
-	inSight map[int32]bool
+	inSight map[int32]int
 }
 
 // show adds a node, or what it stands for.
@@ -77,14 +113,18 @@ func (h *history) show(n node) {
 	switch {
 	case n.event == nil:
 		if t, ok := h.told[n.cut.group]; ok && n.cut.keep {
-			h.open(n.cut, func(of node) bool { return t.inSight[t.cut.summaryOf(of)] })
+			h.open(n.cut, func(of node) (at int, belongs bool) {
+				at, belongs = t.inSight[t.cut.summaryOf(of)]
+				return at, belongs
+			})
 		}
 	case n.cut == nil || !n.isSummary() || !n.cut.tookOutEvents():
-		h.nodes = append(h.nodes, n)
+		h.shown = append(h.shown, shown{n, h.of})
 	default:
 		h.tell(n)
 		h.apart = h.apart || len(n.cut.summaries) > 1
-		h.open(n.cut, func(of node) bool { return n.cut.summaryOf(of) == n.index })
+		at := h.of
+		h.open(n.cut, func(of node) (int, bool) { return at, n.cut.summaryOf(of) == n.index })
 	}
 }
 
@@ -96,17 +136,17 @@ func (h *history) tell(n node) {
 	}
 	t, ok := h.told[group]
 	if !ok {
-		t = telling{n.cut, map[int32]bool{}}
+		t = telling{n.cut, map[int32]int{}}
 		h.told[group] = t
 	}
-	if !t.inSight[n.index] && t.cut == n.cut {
-		t.inSight[n.index] = true
+	if _, known := t.inSight[n.index]; !known && t.cut == n.cut {
+		t.inSight[n.index] = h.of
 		h.again = true
 	}
 }
 
-// open shows those of the nodes that a patch took out which belong.
-func (h *history) open(c *cut, belongs func(node) bool) {
+// open shows those of the nodes that a patch took out which belong to a visible event.
+func (h *history) open(c *cut, belongs func(node) (of int, ok bool)) {
 	h.needs = append(h.needs, c.out.seqs()...)
 	nodes, err := c.out.with(h.hand, nil)
 	switch {
@@ -115,11 +155,14 @@ func (h *history) open(c *cut, belongs func(node) bool) {
 	case err != nil:
 		h.err = err
 	}
+	here := h.of
 	for _, n := range nodes {
-		if belongs(n) {
+		if of, ok := belongs(n); ok {
+			h.of = of
 			h.show(n)
 		}
 	}
+	h.of = here
 }
 
 // tookOutEvents reports whether the patch took out anything that was visible.

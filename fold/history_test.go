@@ -161,9 +161,18 @@ func TestPropertyHistory(t *testing.T) {
 			v = k.restore(v)
 		}
 		got := k.history(v)
-		want := ref.History()
-		if !slices.Equal(idsOf(got), idsOf(want)) {
-			t.Fatalf("history %v, want %v\n%s", idsOf(got), idsOf(want), fuzz.Text(records, nil))
+		want := idsOf(ref.History())
+		if !slices.Equal(idsOf(got), want) {
+			t.Fatalf("history %v, want %v\n%s", idsOf(got), want, fuzz.Text(records, nil))
+		}
+		var parts []string
+		each := k.historyParts(v)
+		for _, part := range each {
+			parts = append(parts, idsOf(part)...)
+		}
+		slices.Sort(parts)
+		if whole := slices.Sorted(slices.Values(want)); !slices.Equal(parts, whole) || len(each) != v.Len() {
+			t.Fatalf("history %v, in parts %v\n%s", whole, each, fuzz.Text(records, nil))
 		}
 		if v.Len() == 0 {
 			return
@@ -185,14 +194,33 @@ func TestPropertyHistory(t *testing.T) {
 func (k *keeper) history(v fold.View) (events []*patch.Event) {
 	err := k.ask(v, func(v fold.View) error {
 		entries, err := v.History()
-		events = nil
-		for _, e := range entries {
-			events = append(events, e.Event)
+		events = eventsOf(entries)
+		return err
+	})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return events
+}
+
+func (k *keeper) historyParts(v fold.View) (parts [][]*patch.Event) {
+	err := k.ask(v, func(v fold.View) error {
+		all, err := v.HistoryParts()
+		parts = nil
+		for _, entries := range all {
+			parts = append(parts, eventsOf(entries))
 		}
 		return err
 	})
 	if err != nil {
 		k.t.Fatal(err)
+	}
+	return parts
+}
+
+func eventsOf(entries []fold.Entry) (events []*patch.Event) {
+	for _, e := range entries {
+		events = append(events, e.Event)
 	}
 	return events
 }
@@ -203,4 +231,43 @@ func idsOf(events []*patch.Event) []string {
 		ids = append(ids, e.ID())
 	}
 	return ids
+}
+
+// Each part of a history is what one visible event stands for.
+func TestHistoryParts(t *testing.T) {
+	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
+	for _, c := range []struct {
+		name    string
+		patches []*patch.PatchEvent
+		want    string
+	}{
+		{"no summary", nil, "e0|e1 |e2 |e3"},
+		{"a summary of a summary", []*patch.PatchEvent{
+			patch.NewSummarise(0, 2, event("s", "text:s")).WithID("ps"), patch.NewSummarise(0, 2, event("t", "text:t")).WithID("pt")}, "e0 e1 e2|e3"},
+		{"two branches", []*patch.PatchEvent{keep(patch.NewSplice(0, 4, events("a #a summary", "b #b summary")...)).WithID("p")}, "e0 e1 e3|e2"},
+		{"a group", []*patch.PatchEvent{
+			patch.NewSummarise(3, 1, event("s", "text:s")).WithID("p").WithGroup("g"), keep(patch.NewSplice(0, 1)).WithID("q").WithGroup("g")}, "e1|e2|e0 e3"},
+		{"a group with two summaries", []*patch.PatchEvent{
+			patch.NewSummarise(3, 1, event("s", "text:s")).WithID("p").WithGroup("g"), keep(patch.NewSplice(2, 1)).WithID("q").WithGroup("g"),
+			patch.NewSummarise(0, 1, event("t", "text:t")).WithID("r").WithGroup("g")}, "e0 e2|e1|e3"},
+	} {
+		v := view(t, "e0", "e1 #a", "e2 #b", "e3 #a")
+		for i, p := range c.patches {
+			var err error
+			if v, err = v.Apply(patch.Record{Seq: uint64(5 + i), Patch: p}); err != nil || v.SkippedCount() > 0 {
+				t.Fatal(c.name, err)
+			}
+		}
+		parts, err := v.HistoryParts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, part := range parts {
+			got = append(got, strings.Join(idsOf(eventsOf(part)), " "))
+		}
+		if text := strings.Join(got, "|"); text != strings.ReplaceAll(c.want, " |", "|") {
+			t.Errorf("%s: %s, want %s", c.name, text, c.want)
+		}
+	}
 }

@@ -498,6 +498,30 @@ func ExampleStore_Whole() {
 	// Output: [p1] <nil>
 }
 
+// What a summary stands for can be asked for by its index.
+func ExampleStore_HistoryParts() {
+	ctx, s := context.Background(), exampleStore()
+	defer s.Close()
+	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Content: map[string]any{"parts": []any{map[string]any{"text": "They met."}}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	done, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, summary))
+	if err != nil {
+		log.Fatal(err)
+	}
+	parts, err := s.HistoryParts(ctx, exampleKey, done.View)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range parts[0] {
+		fmt.Println(done.View.At(0).ID(), "stands for", e.Event.ID())
+	}
+	// Output:
+	// s1 stands for e1
+	// s1 stands for e2
+}
+
 // A model sees the summary, people see what it stands for.
 func ExampleStore_History() {
 	ctx, s := context.Background(), exampleStore()

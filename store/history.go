@@ -15,10 +15,21 @@ import (
 // and, where the view was restored from a snapshot, the log from its first record. It fails with
 // [ErrNotFound] if the session is gone.
 func (s *Store) History(ctx context.Context, key Key, v fold.View) ([]fold.Entry, error) {
+	return askingLog(ctx, s, key, v, fold.View.History)
+}
+
+// HistoryParts returns the history in parts, as [fold.View.HistoryParts] does: what each visible
+// event stands for. It reads and fails as [Store.History].
+func (s *Store) HistoryParts(ctx context.Context, key Key, v fold.View) ([][]fold.Entry, error) {
+	return askingLog(ctx, s, key, v, fold.View.HistoryParts)
+}
+
+// askingLog asks a view, and gives it what it needs to answer.
+func askingLog[T any](ctx context.Context, s *Store, key Key, v fold.View, ask func(fold.View) ([]T, error)) ([]T, error) {
 	var read []patch.Record
 	has := map[uint64]bool{}
 	for {
-		entries, err := v.With(read).History()
+		entries, err := ask(v.With(read))
 		var need *fold.NeedError
 		switch {
 		case !errors.As(err, &need):

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -131,7 +132,7 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 			req := compaction.Request{MaxTokens: compaction.DefaultMaxSummaryTokens, AimTokens: min(compaction.DefaultMaxSummaryTokens, tokens/8)}
 			for i := start; i < start+count; i++ {
 				req.Events = append(req.Events, v.At(i))
-				req.Prompt += textOf(v.At(i))
+				req.Prompt += identifiers.Text(v.At(i))
 			}
 			resp, err := s.Summarize(ctx, req)
 			if err != nil || resp.Text == "" {

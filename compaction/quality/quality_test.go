@@ -136,6 +136,12 @@ func TestReplay(t *testing.T) {
 	if lies.Seen != 2 || lies.Invented == 0 || lies.Lost == 0 {
 		t.Errorf("with summaries that lie: %+v", lies)
 	}
+	liar := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		return compaction.Response{Text: "Order ORDER-4712, card 99887."}, nil
+	})
+	if refused := replay(t, rec, quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: liar})); refused.Invented != 0 || refused.Passes != 0 {
+		t.Errorf("with summaries that lie, which are refused: %+v", refused)
+	}
 	offline := replay(t, rec, quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2}))
 	if offline.Passes == 0 || offline.ReadTokens+offline.WrittenTokens != 0 {
 		t.Errorf("offline: %+v", offline)
@@ -150,7 +156,7 @@ func says(text string, _ int) quality.Policy {
 	s := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
 		return compaction.Response{Text: text}, nil
 	})
-	return quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s})
+	return quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s, MaxInvented: compaction.NotVerified})
 }
 
 // One policy value serves many sessions: what one leaves behind does not reach the next.

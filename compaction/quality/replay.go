@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -109,16 +110,14 @@ func Record(events []*patch.Event) (Recording, error) {
 		var needed []string
 		if isTurn(e) {
 			for _, part := range e.Content().Parts() {
-				var args strings.Builder
-				values(&args, part.Args())
-				for _, id := range Identifiers(args.String()) {
-					if has(raw.String(), id) {
+				for _, id := range identifiers.In(identifiers.Values(part.Args())) {
+					if identifiers.Stands(raw.String(), id) {
 						needed = append(needed, id)
 					}
 				}
 			}
 		}
-		raw.WriteString(textOf(e))
+		raw.WriteString(identifiers.Text(e))
 		r.events, r.needed = append(r.events, e), append(r.needed, needed)
 		r.ends = append(r.ends, i+1 == len(events) || events[i+1].InvocationID() != e.InvocationID())
 	}
@@ -209,7 +208,7 @@ func (r *replay) turn(needed []string) {
 		f.VisibleTokens += tokens
 		prompt = append(prompt, id)
 		if len(needed) > 0 {
-			visible.WriteString(textOf(v.Event))
+			visible.WriteString(identifiers.Text(v.Event))
 		}
 	}
 	if len(prompt) < len(r.prompt) || !slices.Equal(prompt[:len(r.prompt)], r.prompt) {
@@ -218,7 +217,7 @@ func (r *replay) turn(needed []string) {
 	r.prompt = prompt
 	for _, id := range needed {
 		f.Needed++
-		if has(visible.String(), id) {
+		if identifiers.Stands(visible.String(), id) {
 			f.Seen++
 		}
 	}
@@ -238,14 +237,14 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 				if text, ok := r.stands[of.ID()]; ok {
 					covered.WriteString(text)
 				} else {
-					covered.WriteString(textOf(of))
+					covered.WriteString(identifiers.Text(of))
 				}
 			}
 		}
 		for _, e := range p.NewEvents() {
 			if p.Type() == patch.Summarise || e.IsSummary() {
 				summaries = append(summaries, e)
-				told.WriteString(textOf(e))
+				told.WriteString(identifiers.Text(e))
 			}
 		}
 		next, err := now.Apply(patch.Record{Seq: now.Seq() + 1, Patch: p})
@@ -261,14 +260,14 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	for _, s := range summaries {
 		r.stands[s.ID()] = covered.String()
 	}
-	for _, id := range Identifiers(covered.String()) {
+	for _, id := range identifiers.In(covered.String()) {
 		f.Held++
-		if !has(told.String(), id) {
+		if !identifiers.Stands(told.String(), id) {
 			f.Lost++
 		}
 	}
-	for _, id := range Identifiers(told.String()) {
-		if !has(covered.String(), id) {
+	for _, id := range identifiers.In(told.String()) {
+		if !identifiers.Stands(covered.String(), id) {
 			f.Invented++
 		}
 	}

@@ -93,7 +93,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 	}
 	nul := strings.ReplaceAll(hostile, "\x00", "") // no file has such a name, but an argument may
 	commands := [][]string{
-		{"log", key}, {"log", key, "--last", "1"}, {"log", key, "--at", "1"}, {"audit", key}, {"audit", key, "--from", "99"},
+		{"log", key}, {"log", key, "--last", "1"}, {"log", key, "--at", "1"}, {"audit", key}, {"loss", key}, {"loss", key, "--patch", hostile}, {"audit", key, "--from", "99"},
 		{"state", key}, {"state", key, "--at", "1"}, {"stats", key}, {"sessions"}, {"sessions", "--app", nul}, {"verify"}, {"verify", key},
 		{"fold", file}, {"fold", plain}, {"fold", nul}, {"fold", "bad" + hostileName(".jsonl")},
 		{"diff", key, "--from", "1", "--to", "6"}, {"diff", key, "--from", "99"},

@@ -1,0 +1,236 @@
+package identifiers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func TestIn(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                     "",
+		"nothing to see here":                  "",
+		"order 4711 and 47110":                 "47110",
+		"see https://a.example/b?c=1, please.": "https://a.example/b?c",
+		"write to ada@math.example!":           "ada@math.example",
+		"an @mention and a@b":                  "",
+		`{"path":"/src/a/main.go"}`:            "/src/a/main.go",
+		"src/main.go:12 and/or ./x.go":         "/x.go src/main.go:12",
+		"2024-05-20 (12.50 EUR)":               "12.50 2024-05-20",
+		"“credit_card_7434610” <AB-12>":        "AB-12 credit_card_7434610",
+		"größe42 ok":                           "größe42",
+		"find_user×2 a12345→b12345":            "a12345 b12345",
+		// Commas part thousands, and lists.
+		"$12,500.00, 1,234,567 and -1,250": "1,234,567 1,250 12,500.00",
+		"47110,47111 12,50 1234,567":       "47110 47111",
+		"a1,234 x/1,234":                   "",
+		"12345,678,901":                    "12345",
+		// What an ellipsis cuts is no identifier; what stands behind one is.
+		"paid ORDER-47… and…X-12345 Y-12345": "X-12345 Y-12345",
+		// Scripts without spaces.
+		"订单AB12345已发货，编号12345。":          "12345 AB12345",
+		"東京/京都/大阪 ok":                    "",
+		"١٢٣٤٥ and 12345":                "12345 ١٢٣٤٥",
+		"\x00\xff12345\xff 1\u00a054321": "12345 54321",
+	} {
+		if got := strings.Join(identifiers.In(text), " "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func event(t testing.TB, parts string) *patch.Event {
+	t.Helper()
+	e, err := patch.ParseEvent([]byte(`{"author":"a","content":{"role":"model","parts":[` + parts + `]},"errorMessage":"broke at 12:34"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestText(t *testing.T) {
+	e := event(t, `{"text":"a\n\"b\" \u00e9\ud83d\ude00 c:\\d"},{"text":"hidden1","thought":true},{"thought":true,"functionCall":{"name":"hidden2"}},{"thought":false,"text":"shown"},
+		{"functionCall":{"id":"c-1","name":"pay","args":{"n":[100,200,300],"s":"x\ny","m":-1.50e3,"o":{"id":"inner","thought":true,"data":"d"}}}},
+		{"functionResponse":{"id":"c-1","name":"pay","response":{"u":"é","thoughtSignature":"kept"}},"thoughtSignature":"QUJD"},
+		{"fileData":{"mimeType":"text/x","fileUri":"gs://b/c"}},{"executableCode":{"code":"run(1)"}},{"partMetadata":{"x":["]}"]},"text":"noted"},
+		{"inlineData":{"mimeType":"image/png","data":"QUJDMTIz"}},{"toolCall":{"q":"other"}}`)
+	want := []string{"a", `"b" é😀 c:\d`, "shown", "pay", "n", "100", "200", "300", "s", "x", "y", "m", "-1.50e3", "o", "id", "inner", "thought", "data", "d",
+		"pay", "u", "é", "thoughtSignature", "kept", "text/x", "gs://b/c", "run(1)", "noted", "image/png", "other", "broke at 12:34"}
+	if got := strings.Split(strings.TrimSuffix(identifiers.Text(nil, e, nil), "\n"), "\n"); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, broken := range []string{``, `"`, `{"a`, `{"a\`, `"a\u12"`, `1`, `{"a":`, `}}}`, `{"a":"\ud83d"}`, `{"id"`} {
+		identifiers.Values([]byte(broken)) // must not panic
+	}
+}
+
+// What a JSON text says is what encoding/json reads in it.
+func TestPropertyValues(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.String().Draw(t, "value")
+		text, err := json.Marshal(map[string]any{"k": []any{value, 1.5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "k\n" + value + "\n1.5\n"
+		if value == "" {
+			want = "k\n1.5\n"
+		}
+		if got := identifiers.Values(text); got != strings.ToValidUTF8(want, "\uFFFD") {
+			t.Fatalf("%s: %q, want %q", text, got, want)
+		}
+	})
+}
+
+func FuzzText(f *testing.F) {
+	f.Add([]byte(`{"role":"user","parts":[{"text":"a\u00e9"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if got := identifiers.Values(text); len(got) > 4*len(text) {
+			t.Errorf("%q became %q", text, got)
+		}
+		if e, err := patch.ParseEvent([]byte(`{"author":"a","content":` + string(text) + `}`)); err == nil {
+			identifiers.Text(e)
+		}
+	})
+}
+
+// An index says what a look through the text says, by whatever way it finds it.
+func TestPropertyIndex(t *testing.T) {
+	piece := rapid.SampledFrom([]string{"a", "b1", "1", "12", ".", "/", "-", " ", ",", "…", "é", "号", "x@y.z", "\n", "\xff"})
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(piece, 0, 40).Draw(t, "text"), "")
+		x := identifiers.NewIndex(text)
+		for range 30 { // more than are looked for one by one
+			word := strings.Join(rapid.SliceOfN(piece, 0, 4).Draw(t, "word"), "")
+			for _, r := range word {
+				if !strings.ContainsRune("ab12é", r) {
+					continue
+				}
+				if got, want := x.Has(word), identifiers.Stands(text, word); got != want {
+					t.Fatalf("%q in %q: %v, want %v", word, text, got, want)
+				}
+				break
+			}
+		}
+		ids := identifiers.In(text)
+		for _, id := range ids {
+			if !identifiers.Stands(text, id) {
+				t.Fatalf("%q has the identifier %q, which does not stand in it", text, id)
+			}
+		}
+		if got := x.Identifiers(); x.Len() != len(got) {
+			t.Fatalf("%d of %d", x.Len(), len(got))
+		} else if slices.Sort(got); !slices.Equal(got, ids) {
+			t.Fatalf("%q: the index has %q, In says %q", text, got, ids)
+		}
+		if c := identifiers.Compare(x, x); c.Held != len(ids) || len(c.Lost)+len(c.Invented)+len(c.Numbers) > 0 {
+			t.Fatalf("a text compared with itself: %+v", c)
+		}
+	})
+}
+
+func TestCompare(t *testing.T) {
+	const about = "Order ORDER-4711 of ada@math.example: 105.00 EUR and 45.50 EUR, on 2024-05-20, total 5,000 points; /src/a/main.go:12 has 42 lines, 9:30. Code 00123. Ids 8001 7200 6400. https://a.example/x/1"
+	for _, c := range []struct{ text, lost, invented, numbers string }{
+		{about, "", "", ""},
+		{"ORDER-4711 ada@math.example 105.00 45.50 2024-05-20 5,000 /src/a/main.go:12 00123 https://a.example/x/1", "", "", ""},
+		{"ORDER-4712", "*", "ORDER-4712", ""},
+		{"ORDER-471", "*", "ORDER-471", ""},
+		{"order-4711", "*", "order-4711", ""},
+		{"bob@math.example /src/b/main.go", "*", "bob@math.example /src/b/main.go", ""},
+		{"/src/a/main.go src/a/main.go:12 main.go", "*", "", ""}, // parts of what stands there
+		{"/src/main.go", "*", "/src/main.go", ""},
+		{"2024-05-21 2024-05", "*", "2024-05-21", ""},
+		// Numbers that can be reckoned.
+		{"150.50 in all", "*", "", "150.50"},
+		{"the rest is 59.50", "*", "", "59.50"},
+		{"3 times: 315.00", "*", "", "3 315.00"},
+		{"$5000", "*", "", "5000"}, // too short for an identifier
+		{"5000.00 points", "*", "", "5000.00"},
+		{"all ids: 15201, 21601", "*", "", "15201 21601"},
+		{"13.37 333.33 99999", "*", "333.33 99999 13.37", ""},
+		{"00124 -00123 00042", "*", "00124 00042", ""},
+		{"7 or 43 lines at 9:31, v2", "*", "", "43 9:31 v2 7"},
+		// What an ellipsis cuts has to be the beginning of something.
+		{"ORDER-47…", "*", "", ""},
+		{"ORDER-48…", "*", "ORDER-48", ""},
+		{"ORDER-4712…", "*", "ORDER-4712", ""},
+		{"…ORDER-4712", "*", "ORDER-4712", ""},
+	} {
+		got := identifiers.Compare(identifiers.NewIndex(c.text), identifiers.NewIndex(about))
+		if len(got.Lost) > 0 != (c.lost != "") || got.Held != 9 {
+			t.Errorf("%q: lost %q of %d", c.text, got.Lost, got.Held)
+		}
+		for name, of := range map[string][2]string{"invented": {strings.Join(got.Invented, " "), c.invented}, "numbers": {strings.Join(got.Numbers, " "), c.numbers}} {
+			a, b := strings.Fields(of[0]), strings.Fields(of[1])
+			slices.Sort(a)
+			slices.Sort(b)
+			if !slices.Equal(a, b) {
+				t.Errorf("%q: %s %q, want %q", c.text, name, a, b)
+			}
+		}
+	}
+}
+
+// Whatever is in the texts, comparing takes about as long as they are: were each word looked
+// for in the whole, it would take minutes.
+func TestCompareHostile(t *testing.T) {
+	const n = 1 << 17
+	lines := func(format string) string {
+		var b strings.Builder
+		for i := 0; b.Len() < n; i++ {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	texts := map[string]string{
+		"one word": strings.Repeat("a1", n/2), "digits": strings.Repeat("1", n), "slashes": strings.Repeat("/", n), "commas": strings.Repeat("1,", n/2),
+		"ids": lines("id-%d "), "others": lines("other-%d "), "numbers": lines("%d.25 "), "cut": lines("id-%d… "), "parts": lines("x/id-%d/1/1/1"),
+		"thousands": strings.Repeat("123,", n/4), "same": strings.Repeat("1-1 ", n/4), "ones": strings.Repeat("1/", n/2), "dots": strings.Repeat("…", n/3),
+	}
+	indices := map[string]*identifiers.Index{}
+	for name, text := range texts {
+		indices[name] = identifiers.NewIndex(text)
+	}
+	for a, text := range texts {
+		for b := range texts {
+			start := time.Now()
+			identifiers.Compare(identifiers.NewIndex(text), indices[b])
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("%s about %s took %v", a, b, took)
+			}
+		}
+	}
+}
+
+func ExampleCompare() {
+	events := "Ada Lovelace (ada@math.example) pays 105.00 and 45.50 for ORDER-4711."
+	c := identifiers.Compare(
+		identifiers.NewIndex("Ada paid 150.50 for ORDER-4712."),
+		identifiers.NewIndex(events))
+	fmt.Println("invented", c.Invented)
+	fmt.Println("numbers", c.Numbers)
+	fmt.Println("lost", c.Lost, "of", c.Held)
+	// Output:
+	// invented [ORDER-4712]
+	// numbers [150.50]
+	// lost [ada@math.example 105.00 45.50 ORDER-4711] of 4
+}
+
+func ExampleIn() {
+	fmt.Println(identifiers.In(`Write "src/main.go:12" to ada@math.example; order 4711 costs $1,250.00.`))
+	// Output: [1,250.00 ada@math.example src/main.go:12]
+}
+
+func ExampleStands() {
+	fmt.Println(identifiers.Stands("see ORDER-4711.", "ORDER-4711"), identifiers.Stands("see ORDER-4711.", "ORDER-471"))
+	// Output: true false
+}
