@@ -1,0 +1,55 @@
+// Command quality measures what compacted sessions are worth: how much of what recorded
+// agents needed later they would still have seen, what summaries lost and made up, and what
+// prompts and summaries cost. It needs no model and no network, and gives the same digits
+// each time. It takes the sessions that the repository carries, and those of the large corpus
+// where it lies beside the repository.
+//
+//	go run ./bench/quality            # tables, as Markdown
+//	go run ./bench/quality -svg docs  # and plots
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+)
+
+func main() {
+	svg := flag.String("svg", "", "write plots into this `DIR`")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout, ".", *svg); err != nil {
+		fmt.Fprintln(os.Stderr, "quality:", err)
+		os.Exit(1)
+	}
+}
+
+// run measures the sets of sessions that lie in or beside the repository's root, and plots
+// the last of them.
+func run(ctx context.Context, out io.Writer, root, svg string) error {
+	sets, err := readSets(root)
+	if err != nil {
+		return err
+	}
+	var last results
+	for _, s := range sets {
+		if last, err = measure(ctx, s, policies()); err != nil {
+			return err
+		}
+		last.tables(out)
+	}
+	if svg == "" {
+		return nil
+	}
+	for name, plot := range map[string]string{"quality-seen.svg": last.seenPlot(), "quality-cost.svg": last.costPlot()} {
+		if err := os.WriteFile(filepath.Join(svg, name), []byte(plot), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

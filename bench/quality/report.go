@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/compaction/quality"
+)
+
+// results are the figures of a set.
+type results struct {
+	set      set
+	policies []string
+	figures  map[[2]string]quality.Figures // by policy and family
+	lone     map[[2]string][]session       // each session's, by policy and family
+}
+
+// session is a session's cost.
+type session struct {
+	rawTokens int // at the last turn
+	cost      float64
+}
+
+// measure replays each session of a set under each policy.
+func measure(ctx context.Context, s set, policies []quality.Policy) (results, error) {
+	out := results{set: s, figures: map[[2]string]quality.Figures{}, lone: map[[2]string][]session{}}
+	type job struct {
+		policy quality.Policy
+		family family
+		at     int
+	}
+	jobs := make(chan job)
+	var mu sync.Mutex
+	var failed error
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for j := range jobs {
+				f, err := j.family.sessions[j.at].Replay(ctx, j.policy)
+				mu.Lock()
+				if err != nil && failed == nil {
+					failed = fmt.Errorf("%s, session %d, under %q: %w", j.family.name, j.at, j.policy.Name, err)
+				}
+				key := [2]string{j.policy.Name, j.family.name}
+				sum := out.figures[key]
+				sum.Add(f)
+				out.figures[key] = sum
+				if out.lone[key] == nil {
+					out.lone[key] = make([]session, len(j.family.sessions))
+				}
+				out.lone[key][j.at] = session{j.family.sessions[j.at].Tokens(), f.Cost()}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, p := range policies {
+		out.policies = append(out.policies, p.Name)
+		for _, f := range s.families {
+			for i := range f.sessions {
+				jobs <- job{p, f, i}
+			}
+		}
+	}
+	close(jobs)
+	workers.Wait()
+	return out, failed
+}
+
+// tables writes a table for each family in which calls needed something.
+func (r results) tables(out io.Writer) {
+	fmt.Fprintf(out, "## %s\n", r.set.name)
+	for _, f := range r.set.families {
+		none := r.figures[[2]string{r.policies[0], f.name}]
+		if none.Needed == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\n**%s**: %d sessions, %d turns, %d identifiers needed\n\n", f.name, none.Sessions, none.Turns, none.Needed)
+		fmt.Fprintln(out, "| policy | seen | visible | breaks | cost | passes | lost | invented |\n|---|---:|---:|---:|---:|---:|---:|---:|")
+		for _, p := range r.policies {
+			g := r.figures[[2]string{p, f.name}]
+			fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %d | %.1f %% | %d | %s | %d |\n", p, 100*g.SeenShare(), 100*g.VisibleShare(),
+				g.Breaks, 100*g.Cost()/none.Cost(), g.Passes, lost(g), g.Invented)
+		}
+	}
+	fmt.Fprintln(out)
+}
+
+// lost says how much of what summaries stand for they do not say.
+func lost(f quality.Figures) string {
+	if f.Held == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f %%", 100*float64(f.Lost)/float64(f.Held))
+}

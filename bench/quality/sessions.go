@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Where the sets of sessions lie, seen from the repository's root. Each has a folder a source.
+var places = []struct{ name, dir string }{
+	{"the sessions that the repository carries", "fuzz/testdata/sessions"},
+	{"the large corpus", "../shared/corpus"},
+}
+
+// set is recorded sessions by family.
+type set struct {
+	name     string
+	families []family
+}
+
+// family is sessions of one source and one form.
+type family struct {
+	name     string
+	sessions []quality.Recording
+}
+
+// manyInvocations is how many a session has that is called long.
+const manyInvocations = 10
+
+// form names what kind of session one is.
+func form(r quality.Recording) string {
+	switch n := r.Invocations(); {
+	case n >= manyInvocations:
+		return "long"
+	case n == 1:
+		return "one task"
+	}
+	return "short"
+}
+
+// readSets reads the sets that are there. The first must be.
+func readSets(root string) (sets []set, err error) {
+	for i, p := range places {
+		dir := filepath.Join(root, p.dir)
+		if _, err := os.Stat(dir); i > 0 && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		s, err := readSet(p.name, dir)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, s)
+	}
+	return sets, nil
+}
+
+func readSet(name, dir string) (set, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.jsonl"))
+	if err != nil {
+		return set{}, err
+	}
+	if len(files) == 0 {
+		return set{}, fmt.Errorf("%s has no recorded session; run it at the root of the repository", dir)
+	}
+	s := set{name: name}
+	for _, file := range files {
+		rec, err := read(file)
+		if err != nil {
+			return set{}, err
+		}
+		name := filepath.Base(filepath.Dir(file)) + ", " + form(rec)
+		i := slices.IndexFunc(s.families, func(f family) bool { return f.name == name })
+		if i < 0 {
+			i = len(s.families)
+			s.families = append(s.families, family{name: name})
+		}
+		s.families[i].sessions = append(s.families[i].sessions, rec)
+	}
+	return s, nil
+}
+
+func read(file string) (quality.Recording, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return quality.Recording{}, err
+	}
+	records, _, err := patch.NewDecoder(bytes.NewReader(text), file).ReadAll()
+	if err != nil {
+		return quality.Recording{}, err
+	}
+	var events []*patch.Event
+	for _, r := range records {
+		if r.Event != nil {
+			events = append(events, r.Event)
+		}
+	}
+	rec, err := quality.Record(events)
+	if err != nil {
+		return rec, fmt.Errorf("%s: %w", file, err)
+	}
+	return rec, nil
+}

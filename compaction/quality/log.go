@@ -1,0 +1,71 @@
+package quality
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// log is one session's log in memory, as [compaction.Log] wants one. It is for one goroutine.
+type log struct {
+	records []patch.Record
+	views   []fold.View // after so many records
+	written func(before fold.View, patches []*patch.PatchEvent)
+}
+
+func newLog() *log { return &log{views: []fold.View{fold.New("", nil)}} }
+
+func (l *log) view() fold.View { return l.views[len(l.records)] }
+
+func (l *log) add(r patch.Record) error {
+	r.Seq = uint64(len(l.records) + 1)
+	next, err := l.view().Apply(r)
+	if err != nil {
+		return err
+	}
+	l.records, l.views = append(l.records, r), append(l.views, next)
+	return nil
+}
+
+// View implements compaction.Log.
+func (l *log) View(context.Context, string) (fold.View, error) { return l.view(), nil }
+
+// ViewAt implements compaction.Log.
+func (l *log) ViewAt(_ context.Context, _ string, seq uint64) (fold.View, error) {
+	return l.views[seq], nil
+}
+
+// RawEvents implements compaction.Log.
+func (l *log) RawEvents(_ context.Context, _ string, from uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		for _, r := range l.records[max(from, 1)-1:] {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// ApplyOn implements compaction.Log.
+func (l *log) ApplyOn(_ context.Context, _ string, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
+	before := l.view()
+	if _, err := before.CheckAll(patches, opts); err != nil {
+		return on, err
+	}
+	for i, p := range patches {
+		if p.ID() == "" {
+			p = p.WithID(fmt.Sprintf("patch-%d", len(l.records)+1))
+			patches[i] = p
+		}
+		if err := l.add(patch.Record{Patch: p}); err != nil {
+			return on, err
+		}
+	}
+	if l.written != nil {
+		l.written(before, patches)
+	}
+	return l.view(), nil
+}

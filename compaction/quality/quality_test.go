@@ -1,0 +1,233 @@
+package quality_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func TestIdentifiers(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                       "",
+		"nothing to see here":                    "",
+		"order 4711 and 47110":                   "47110",
+		"see https://a.example/b?c=1, please.":   "https://a.example/b?c",
+		"write to ada@math.example!":             "ada@math.example",
+		"an @mention and a@b":                    "",
+		`{"path":"/src/a/main.go"}`:              "/src/a/main.go",
+		"src/main.go:12 and/or ./x.go":           "/x.go src/main.go:12",
+		"either/or a/b/c":                        "a/b/c",
+		"2024-05-20, 2024-05-20 (12.50 EUR)":     "12.50 2024-05-20",
+		"“credit_card_7434610” <AB-12>":          "AB-12 credit_card_7434610",
+		"größe42 ok":                             "größe42",
+		"v1 v2 x86":                              "",
+		"see /etc/x/ and / and ~/notes/today/":   "/etc/x ~/notes/today",
+		strings.Repeat("a", 100) + "1 " + "1234": strings.Repeat("a", 100) + "1",
+	} {
+		if got := strings.Join(quality.Identifiers(text), " "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// say makes an event of a role's words, and of a call if there are arguments.
+func say(t *testing.T, id, invocation, role, text string, args map[string]any) *patch.Event {
+	t.Helper()
+	author := "agent"
+	if role == "user" {
+		author = "user"
+	}
+	parts := []any{}
+	if text != "" {
+		parts = append(parts, map[string]any{"text": text})
+	}
+	if args != nil {
+		parts = append(parts, map[string]any{"functionCall": map[string]any{"id": "call-" + id, "name": "f", "args": args}})
+	}
+	e, err := patch.NewEvent(patch.Fields{
+		ID: id, Author: author, InvocationID: invocation, Content: map[string]any{"role": role, "parts": parts},
+		UsageMetadata: map[string]any{"promptTokenCount": 1_000_000},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// answer makes the event of a call's response.
+func answer(t *testing.T, id, invocation, call, text string) *patch.Event {
+	t.Helper()
+	e, err := patch.NewEvent(patch.Fields{ID: id, Author: "agent", InvocationID: invocation, Content: map[string]any{"role": "user", "parts": []any{
+		map[string]any{"functionResponse": map[string]any{"id": "call-" + call, "name": "f", "response": map[string]any{"result": text}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// needy is a session whose last call needs two identifiers of the first turn, one of which
+// was said again, and one that nobody ever said.
+func needy(t *testing.T) quality.Recording {
+	t.Helper()
+	events := []*patch.Event{
+		say(t, "u1", "i1", "user", "My order is ORDER-4711 and my card ends with 99887.", nil),
+		say(t, "a1", "i1", "model", "Thank you.", nil),
+	}
+	for i := range 4 {
+		inv := fmt.Sprint("j", i)
+		events = append(events,
+			say(t, "u"+inv, inv, "user", strings.Repeat("tell me more of it ", 20), nil),
+			say(t, "a"+inv, inv, "model", strings.Repeat("there is much to tell ", 20), nil))
+	}
+	events = append(events,
+		say(t, "u9", "i9", "user", "Then pay for ORDER-4711.", nil),
+		say(t, "a9", "i9", "model", "", map[string]any{"order": "ORDER-4711", "card": 99887, "note": "never-said-55555"}),
+		answer(t, "r9", "i9", "a9", "paid"))
+	rec, err := quality.Record(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+func replay(t *testing.T, rec quality.Recording, p quality.Policy) quality.Figures {
+	t.Helper()
+	f, err := rec.Replay(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// What was said before and is used in a call is needed; what is visible then is seen.
+func TestReplay(t *testing.T) {
+	rec := needy(t)
+	if n := rec.Invocations(); n != 6 {
+		t.Errorf("%d invocations", n)
+	}
+	none := replay(t, rec, quality.None())
+	if none.Needed != 2 || none.Seen != 2 || none.Turns != 6 || none.Breaks != 0 || none.VisibleTokens != none.RawTokens || none.Passes != 0 {
+		t.Errorf("left as it is: %+v", none)
+	}
+	// Each token is fresh once, when the turn after it sees it first, and cached from then on.
+	if none.FreshTokens >= none.VisibleTokens || none.CachedTokens+none.FreshTokens != none.VisibleTokens {
+		t.Errorf("left as it is: %d fresh and %d cached tokens of %d", none.FreshTokens, none.CachedTokens, none.VisibleTokens)
+	}
+	cut := replay(t, rec, quality.Truncate(200))
+	if cut.Seen != 2 || cut.Breaks == 0 || cut.VisibleTokens >= none.VisibleTokens {
+		t.Errorf("truncated, the first event stays: %+v", cut)
+	}
+	short := replay(t, rec, says("They talked at length.", 100))
+	if short.Seen != 1 || short.Lost != short.Held || short.Held == 0 || short.Invented != 0 || short.Summaries == 0 {
+		t.Errorf("with summaries that say nothing: %+v", short)
+	}
+	if short.ReadTokens == 0 || short.WrittenTokens == 0 || short.Cost() <= 0 {
+		t.Errorf("a summarizer that is no offline one costs: %+v", short)
+	}
+	lies := replay(t, rec, says("Order ORDER-4712, card 99887.", 100))
+	if lies.Seen != 2 || lies.Invented == 0 || lies.Lost == 0 {
+		t.Errorf("with summaries that lie: %+v", lies)
+	}
+	offline := replay(t, rec, quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2}))
+	if offline.Passes == 0 || offline.ReadTokens+offline.WrittenTokens != 0 {
+		t.Errorf("offline: %+v", offline)
+	}
+	if again := replay(t, rec, quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2})); again != offline {
+		t.Errorf("%+v the second time, %+v the first", again, offline)
+	}
+}
+
+// says compacts each two invocations by a summarizer that always says the same.
+func says(text string, _ int) quality.Policy {
+	s := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		return compaction.Response{Text: text}, nil
+	})
+	return quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s})
+}
+
+// One policy value serves many sessions: what one leaves behind does not reach the next.
+func TestPoliciesKeepNothing(t *testing.T) {
+	rec := needy(t)
+	for _, p := range []quality.Policy{
+		quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, TokenThreshold: 300, EventRetentionSize: 2}),
+		quality.Roll("", 200, 2, compaction.Extractive{}), quality.Clear(0, 0), quality.Truncate(100),
+	} {
+		if first, second := replay(t, rec, p), replay(t, rec, p); first != second {
+			t.Errorf("%+v, then %+v", first, second)
+		}
+	}
+}
+
+func TestRoll(t *testing.T) {
+	f := replay(t, needy(t), quality.Roll("", 200, 2, compaction.Extractive{}))
+	if f.Summaries < 2 || f.VisibleShare() > 0.7 || f.Held == 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestClear(t *testing.T) {
+	var events []*patch.Event
+	for i := range 6 {
+		id := fmt.Sprint(i)
+		events = append(events, say(t, "c"+id, "i", "model", "", map[string]any{"n": i}), answer(t, "r"+id, "i", "c"+id, strings.Repeat("long result ", 40)))
+	}
+	rec, err := quality.Record(slices.Insert(events, 0, say(t, "u", "i", "user", "go", nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	each, batch, never := replay(t, rec, quality.Clear(1, 0)), replay(t, rec, quality.Clear(1, 200)), replay(t, rec, quality.Clear(1, 100_000))
+	if each.Passes <= batch.Passes || batch.Passes == 0 || never.Passes != 0 || each.Breaks <= batch.Breaks {
+		t.Errorf("%d, %d and %d passes", each.Passes, batch.Passes, never.Passes)
+	}
+}
+
+func TestReplayFails(t *testing.T) {
+	broken := errors.New("broken")
+	s := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		return compaction.Response{}, broken
+	})
+	f := replay(t, needy(t), quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s}))
+	if f.Passes != 0 || f.Seen != 2 {
+		t.Errorf("a summarizer that fails leaves the session as it is: %+v", f)
+	}
+	if _, err := needy(t).Replay(t.Context(), quality.Compact("", compaction.Config{Enabled: true})); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("a wrong configuration: %v", err)
+	}
+	if _, err := needy(t).Replay(t.Context(), quality.Roll("", 200, 2, s)); !errors.Is(err, broken) {
+		t.Errorf("a rolling summary that fails: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := needy(t).Replay(ctx, quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2})); !errors.Is(err, context.Canceled) {
+		t.Errorf("without time: %v", err)
+	}
+}
+
+func ExampleRecording_Replay() {
+	var events []*patch.Event
+	for i, text := range []string{
+		`{"id":"e1","author":"user","invocationId":"i","content":{"role":"user","parts":[{"text":"Cancel booking HX-20417."}]}}`,
+		`{"id":"e2","author":"agent","invocationId":"i","content":{"role":"model","parts":[{"functionCall":{"id":"c","name":"cancel","args":{"booking":"HX-20417"}}}]}}`,
+	} {
+		e, err := patch.ParseEvent([]byte(text))
+		if err != nil {
+			panic(fmt.Sprint(i, err))
+		}
+		events = append(events, e)
+	}
+	rec, err := quality.Record(events)
+	if err != nil {
+		panic(err)
+	}
+	f, err := rec.Replay(context.Background(), quality.None())
+	fmt.Println(f.Seen, "of", f.Needed, err)
+	// Output: 1 of 1 <nil>
+}

@@ -1,0 +1,307 @@
+package quality
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Prices in units of a fresh token of a prompt: what a token costs that the model has read
+// at the turn before, and one that it has not; what a summarizer reads and writes. They are
+// those of the models of 2025 that cache prompts, as ratios.
+const (
+	cachedToken  = 0.1
+	freshToken   = 1.25
+	readToken    = 1
+	writtenToken = 5
+)
+
+// Figures are what a session, or several, were worth under a policy. All counts are sums.
+type Figures struct {
+	Sessions int
+	Turns    int // turns of the model
+
+	// Needed are identifiers in the arguments of recorded calls that stood in an earlier
+	// event; Seen are those that stood in the visible log when the call was made.
+	Needed, Seen int
+
+	RawTokens, VisibleTokens int // of the log and of the visible log, at each turn
+
+	// Breaks are turns whose visible log does not begin with that of the turn before.
+	Breaks int
+
+	CachedTokens, FreshTokens int // of prompts: in the prefix that is that of the turn before, and others
+	ReadTokens, WrittenTokens int // by summarizers
+	Passes                    int // patches or groups that the policy logged
+
+	Summaries int // that were put in
+	Held      int // identifiers that the events have for which they stand
+	Lost      int // of these, that no summary of the pass has
+	Invented  int // identifiers in summaries that none of the events has
+}
+
+// Add adds the figures of other sessions.
+func (f *Figures) Add(o Figures) {
+	f.Sessions += o.Sessions
+	f.Turns += o.Turns
+	f.Needed += o.Needed
+	f.Seen += o.Seen
+	f.RawTokens += o.RawTokens
+	f.VisibleTokens += o.VisibleTokens
+	f.Breaks += o.Breaks
+	f.CachedTokens += o.CachedTokens
+	f.FreshTokens += o.FreshTokens
+	f.ReadTokens += o.ReadTokens
+	f.WrittenTokens += o.WrittenTokens
+	f.Passes += o.Passes
+	f.Summaries += o.Summaries
+	f.Held += o.Held
+	f.Lost += o.Lost
+	f.Invented += o.Invented
+}
+
+// SeenShare is the part of what was needed that was seen; 1 if nothing was needed.
+func (f Figures) SeenShare() float64 { return share(f.Seen, f.Needed) }
+
+// VisibleShare is the part of the raw tokens that was visible.
+func (f Figures) VisibleShare() float64 { return share(f.VisibleTokens, f.RawTokens) }
+
+// Cost is what prompts and summaries cost, in units of a fresh token.
+func (f Figures) Cost() float64 {
+	return cachedToken*float64(f.CachedTokens) + freshToken*float64(f.FreshTokens) +
+		readToken*float64(f.ReadTokens) + writtenToken*float64(f.WrittenTokens)
+}
+
+func share(part, whole int) float64 {
+	if whole == 0 {
+		return 1
+	}
+	return float64(part) / float64(whole)
+}
+
+// Recording is a recorded session that can be replayed. It is never changed.
+type Recording struct {
+	events []*patch.Event // without what was measured of them
+	needed [][]string     // by event: identifiers that it needs
+	ends   []bool         // by event: an invocation ends with it
+}
+
+// Record takes a session for replaying it. Measured prompts are left out of the events, since
+// they were measured without a policy.
+func Record(events []*patch.Event) (Recording, error) {
+	var r Recording
+	var raw strings.Builder
+	for i, e := range events {
+		e, err := unmeasured(e)
+		if err != nil {
+			return Recording{}, fmt.Errorf("event %d (id %q): %w", i, e.ID(), err)
+		}
+		var needed []string
+		if isTurn(e) {
+			for _, part := range e.Content().Parts() {
+				var args strings.Builder
+				values(&args, part.Args())
+				for _, id := range Identifiers(args.String()) {
+					if has(raw.String(), id) {
+						needed = append(needed, id)
+					}
+				}
+			}
+		}
+		raw.WriteString(textOf(e))
+		r.events, r.needed = append(r.events, e), append(r.needed, needed)
+		r.ends = append(r.ends, i+1 == len(events) || events[i+1].InvocationID() != e.InvocationID())
+	}
+	return r, nil
+}
+
+// Invocations returns how many invocations the session has.
+func (r Recording) Invocations() int {
+	seen := map[string]bool{}
+	for _, e := range r.events {
+		seen[e.InvocationID()] = true
+	}
+	return len(seen)
+}
+
+// Tokens returns how many tokens the events take, as estimated.
+func (r Recording) Tokens() (n int) {
+	for _, e := range r.events {
+		n += e.EstimatedTokens()
+	}
+	return n
+}
+
+// Replay plays a recorded session under a policy, event by event, and measures it. The
+// same session and policy give the same figures, unless the summarizer differs.
+func (rec Recording) Replay(ctx context.Context, p Policy) (Figures, error) {
+	r := replay{log: newLog(), figures: Figures{Sessions: 1}, stands: map[string]string{}}
+	run, err := p.start(r.log, &r.figures)
+	if err != nil {
+		return Figures{}, err
+	}
+	r.log.written = r.wrote
+	for i, e := range rec.events {
+		if isTurn(e) {
+			if err := run(ctx, beforeTurn, e.InvocationID()); err != nil {
+				return Figures{}, err
+			}
+			r.turn(rec.needed[i])
+		}
+		if err := r.log.add(patch.Record{Event: e}); err != nil {
+			return Figures{}, err
+		}
+		r.rawTokens += e.EstimatedTokens()
+		if rec.ends[i] {
+			if err := run(ctx, afterInvocation, ""); err != nil {
+				return Figures{}, err
+			}
+		}
+	}
+	return r.figures, nil
+}
+
+// replay is one under way.
+type replay struct {
+	log       *log
+	figures   Figures
+	rawTokens int
+	prompt    []nodeID          // of the turn before
+	stands    map[string]string // by the id of a summary, what the events say for which it stands
+}
+
+// nodeID is where a visible event comes from.
+type nodeID struct {
+	seq uint64
+	id  string
+}
+
+// isTurn reports whether a model has answered with the event.
+func isTurn(e *patch.Event) bool { return e.Author() != "user" && e.Role() == "model" }
+
+// turn measures a turn of the model that needs identifiers.
+func (r *replay) turn(needed []string) {
+	f := &r.figures
+	f.Turns++
+	f.RawTokens += r.rawTokens
+	var prompt []nodeID
+	var visible strings.Builder
+	same := true
+	for i, v := range r.log.view().Entries() {
+		id := nodeID{v.Seq, v.Event.ID()}
+		tokens := v.Event.EstimatedTokens()
+		same = same && i < len(r.prompt) && r.prompt[i] == id
+		if same {
+			f.CachedTokens += tokens
+		} else {
+			f.FreshTokens += tokens
+		}
+		f.VisibleTokens += tokens
+		prompt = append(prompt, id)
+		if len(needed) > 0 {
+			visible.WriteString(textOf(v.Event))
+		}
+	}
+	if len(prompt) < len(r.prompt) || !slices.Equal(prompt[:len(r.prompt)], r.prompt) {
+		f.Breaks++
+	}
+	r.prompt = prompt
+	for _, id := range needed {
+		f.Needed++
+		if has(visible.String(), id) {
+			f.Seen++
+		}
+	}
+}
+
+// wrote measures what a policy has logged.
+func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
+	f := &r.figures
+	f.Passes++
+	var covered, told strings.Builder
+	var summaries []*patch.Event
+	now := before
+	for _, p := range patches {
+		if p.IsIndexed() {
+			for i := p.Start(); i < p.Start()+p.Count(); i++ {
+				of := now.At(i)
+				if text, ok := r.stands[of.ID()]; ok {
+					covered.WriteString(text)
+				} else {
+					covered.WriteString(textOf(of))
+				}
+			}
+		}
+		for _, e := range p.NewEvents() {
+			if p.Type() == patch.Summarise || e.IsSummary() {
+				summaries = append(summaries, e)
+				told.WriteString(textOf(e))
+			}
+		}
+		next, err := now.Apply(patch.Record{Seq: now.Seq() + 1, Patch: p})
+		if err != nil {
+			return // it was logged, so it applies
+		}
+		now = next
+	}
+	if len(summaries) == 0 {
+		return
+	}
+	f.Summaries += len(summaries)
+	for _, s := range summaries {
+		r.stands[s.ID()] = covered.String()
+	}
+	for _, id := range Identifiers(covered.String()) {
+		f.Held++
+		if !has(told.String(), id) {
+			f.Lost++
+		}
+	}
+	for _, id := range Identifiers(told.String()) {
+		if !has(covered.String(), id) {
+			f.Invented++
+		}
+	}
+}
+
+// unmeasured returns an event without what was measured of it.
+func unmeasured(e *patch.Event) (*patch.Event, error) {
+	if _, measured := e.Field("usageMetadata"); !measured {
+		return e, nil
+	}
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	delete(fields, "usageMetadata")
+	if text, err = json.Marshal(fields); err != nil {
+		return nil, err
+	}
+	return patch.ParseEvent(text)
+}
+
+// counted is a summarizer whose reading and writing is counted, as estimated.
+type counted struct {
+	compaction.Summarizer
+	figures *Figures
+}
+
+// Summarize implements compaction.Summarizer.
+func (c counted) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
+	resp, err := c.Summarizer.Summarize(ctx, req)
+	if _, offline := c.Summarizer.(compaction.Extractive); !offline {
+		c.figures.ReadTokens += patch.EstimateTextTokens(req.Prompt)
+		c.figures.WrittenTokens += patch.EstimateTextTokens(resp.Text)
+	}
+	return resp, err
+}
