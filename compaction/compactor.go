@@ -294,6 +294,12 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 		},
 		viewAt: func(ctx context.Context, seq uint64) (fold.View, error) { return c.log.ViewAt(ctx, key, seq) },
 	}
+	if w.Trigger == ByClearing {
+		return c.clear(ctx, key, by, s, w, out, start)
+	}
+	if err := log.originals(ctx, s, w); err != nil {
+		return out, v, err
+	}
 	var texts []summaryText
 	for _, g := range w.Groups {
 		t := summaryText{group: g}
@@ -303,7 +309,7 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 				return out, v, err
 			}
 		}
-		if t.text, err = c.text(ctx, key, by, request(v, w, g, t.again, by.cfg), tokensAt(v, g.Indices), &out); err != nil {
+		if t.text, err = c.text(ctx, key, by, s.request(w, g, t.again, by.cfg), s.toTell(g), &out); err != nil {
 			return out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
 		}
 		texts = append(texts, t)
@@ -328,8 +334,15 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 	if err != nil {
 		return out, v, err
 	}
-	if err := c.approve(ctx, by, draftOf(key, s, w, summaries, patches, out)); err != nil {
-		return out, v, err
+	next, err := c.write(ctx, key, by, draftOf(key, s, w, summaries, patches, out), patches)
+	return out, next, err
+}
+
+// write logs the patches of a draft, if it may be logged.
+func (c *Compactor[K]) write(ctx context.Context, key K, by *settings, d Draft[K], patches []*patch.PatchEvent) (fold.View, error) {
+	v := d.View
+	if err := c.approve(ctx, by, d); err != nil {
+		return v, err
 	}
 	// What waits for the user's side may go: planning has let the newest stay.
 	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{HideWaiting: true}, patches...)
@@ -340,7 +353,7 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}
 	}
-	return out, next, err
+	return next, err
 }
 
 // text returns what the summary of a request says that covers so many tokens: what a

@@ -18,7 +18,7 @@ type Draft[K comparable] struct {
 	View fold.View
 
 	// Summaries will take the place of other events. There are none where these say
-	// nothing, such as changes of state.
+	// nothing, such as changes of state, and where results are cleared.
 	Summaries []DraftSummary
 
 	// Patches are all that will be logged, in this order, or nothing is.
@@ -31,7 +31,7 @@ type Draft[K comparable] struct {
 // DraftSummary is a summary that is about to be logged, and what it will stand for.
 type DraftSummary struct {
 	Event *patch.Event
-	Of    []*patch.Event // raw events, or summaries if the pass merges some
+	Of    []*patch.Event // raw events as they were logged, or summaries if the pass merges some
 }
 
 // ErrVetoed: [Options.Approve] was against what would have been logged.
@@ -45,7 +45,7 @@ func draftOf[K comparable](key K, s *visible, w *Window, summaries []*patch.Even
 	for i, g := range w.Groups {
 		sum := DraftSummary{Event: summaries[i]}
 		for _, at := range g.Indices {
-			sum.Of = append(sum.Of, s.entries[at].Event)
+			sum.Of = append(sum.Of, s.shown(at).event)
 		}
 		d.Summaries = append(d.Summaries, sum)
 	}

@@ -75,7 +75,7 @@ func ExamplePlan() {
 		fmt.Printf("visible events %d to %d of %v: %s\n", d.Window.Start, d.Window.Start+d.Window.Count-1, d.Window.Invocations, d.Reason)
 	}
 	// Output:
-	// nothing to do: 3 of 5 invocations
+	// nothing to do: 3 of 5 invocations; 52 of 64000 tokens
 	// visible events 0 to 5 of [inv1 inv2 inv3]: 3 invocations have events that are not summarised, the interval is 3
 }
 

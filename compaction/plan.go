@@ -13,6 +13,7 @@ type Trigger string
 // The triggers.
 const (
 	ByInterval Trigger = "interval" // so many invocations are not summarised yet
+	ByClearing Trigger = "clearing" // old results of tools take too much
 	ByTokens   Trigger = "tokens"   // the prompt is too large
 	ByTiers    Trigger = "tiers"    // so many summaries of one level stand side by side
 )
@@ -35,6 +36,11 @@ type Window struct {
 	// stands in Span, and what else is tied to them; or, when summaries are merged, those
 	// of the same branch that stand between summaries of others.
 	Also []Span
+
+	// Results are what is cleared, in order, if the trigger is [ByClearing]. Then Span and
+	// Also are the events in which they stand, one each, and stay but for these; and there
+	// are no Groups, since nothing is summarised.
+	Results []Result
 
 	// Merge says that the events are summaries.
 	Merge bool
@@ -82,10 +88,10 @@ func fraction(threshold int) int { return threshold/worthwhile + min(1, threshol
 // Plan decides what to compact next in a view, if anything, and says why. It is pure:
 // the same view, config and run give the same decision, and nothing is changed. After a
 // window has been applied, Plan on the new view gives the next pass; passes come to an
-// end, for each leaves fewer raw events or fewer summaries.
+// end, for each leaves fewer raw events, fewer results of tools or fewer summaries.
 //
-// The rules, in docs/COMPACTION.md: the interval trigger before the token trigger before
-// merging; the oldest stretch first; never an open call, a pinned event, the live
+// The rules, in docs/COMPACTION.md: the interval trigger before clearing before those of
+// tokens before merging; the oldest stretch first; never an open call, a pinned event, the live
 // question, or half of what a call and its responses tie together. The error is that of
 // [Config.Validate].
 func Plan(v fold.View, cfg Config, run Run) (Decision, error) {
@@ -118,6 +124,28 @@ func (s *visible) plan(cfg Config) Decision {
 		}
 		reason = fmt.Sprintf("%d of %d invocations; ", waiting, cfg.CompactionInterval)
 	}
+	if cfg.ClearAfter > 0 {
+		w, saved := s.clearing(cfg)
+		if w != nil {
+			d.Window = w
+			d.Reason = fmt.Sprintf("clearing old results of tools saves about %d tokens, %d are enough", saved, cfg.ClearAfter)
+			return d
+		}
+		if saved > 0 {
+			reason += fmt.Sprintf("clearing old results of tools would save %d of %d tokens; ", saved, cfg.ClearAfter)
+		}
+	}
+	if cfg.InvocationTokens > 0 {
+		takes, w := s.longInvocation(cfg)
+		if w != nil {
+			d.Window = w
+			d.Reason = fmt.Sprintf("the running invocation takes %d tokens, it may take %d", takes, cfg.InvocationTokens)
+			return d
+		}
+		if takes > 0 {
+			reason += fmt.Sprintf("the running invocation takes %d of %d tokens; ", takes, cfg.InvocationTokens)
+		}
+	}
 	over := cfg.TokenThreshold > 0 && d.PromptTokens >= cfg.TokenThreshold
 	if over {
 		tail := s.tail(cfg.EventRetentionSize)
@@ -147,4 +175,29 @@ func (s *visible) plan(cfg Config) Decision {
 	}
 	d.Reason = "nothing to do: " + strings.TrimSuffix(reason, "; ")
 	return d
+}
+
+// longInvocation returns how many tokens the raw events of the running invocation take, and
+// the window over those that can go, if they take too many. Half of what they may take must
+// be there to be covered, lest a long turn costs a call with every step.
+func (s *visible) longInvocation(cfg Config) (takes int, w *Window) {
+	s.number()
+	if s.live == noInvocation {
+		return 0, nil
+	}
+	for i, e := range s.entries {
+		if s.invocation[i] == s.live {
+			takes += e.Event.EstimatedTokens()
+		}
+	}
+	if takes < cfg.InvocationTokens {
+		return takes, nil
+	}
+	tail := s.tail(cfg.EventRetentionSize)
+	s.settle(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.live })
+	w = s.window(ByTokens, cfg)
+	if s.coverableTokens() < (cfg.InvocationTokens+1)/2 {
+		w = nil
+	}
+	return takes, w
 }

@@ -39,15 +39,19 @@ const (
 
 // request makes what the summarizer is asked for a group of a window. again are the raw
 // events that it is shown again.
-func request(v fold.View, w *Window, g Group, again []*patch.Event, cfg Config) Request {
+func (s *visible) request(w *Window, g Group, again []*patch.Event, cfg Config) Request {
+	v := s.view
 	r := Request{Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg)}
+	tokens := 0
 	for _, i := range g.Indices {
-		r.Events = append(r.Events, v.At(i))
+		e := s.shown(i).event
+		tokens += e.EstimatedTokens()
+		r.Events = append(r.Events, e)
 	}
 	if !w.Merge {
 		r.Before = append(summariesBefore(v, g), again...)
 	}
-	r.ask(tokensAt(v, g.Indices), cfg)
+	r.ask(tokens, cfg)
 	return r
 }
 

@@ -141,7 +141,8 @@ func (s *visible) recent(g Group, n int) recent {
 	from := lastOf(invocations, n)
 	var events []recentEvent
 	for _, i := range g.Indices[from:] {
-		events = append(events, recentEvent{s.view.SeqOf(i), s.entries[i].Event.ID()})
+		of := s.shown(i)
+		events = append(events, recentEvent{of.seq, of.event.ID()})
 	}
 	return recentOf(events)
 }

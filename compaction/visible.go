@@ -63,6 +63,9 @@ type visible struct {
 	// attached are the events whose last stands behind an event that stays. They are not
 	// part of a window's span; they go when their last goes.
 	attached []bool
+
+	// originals are events with cleared results as they were logged, once a pass has looked.
+	originals map[int]logged
 }
 
 const noInvocation = -1

@@ -147,7 +147,7 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 }
 
 // Compact compacts by a configuration, as adk's service does with its plugin: before a
-// turn inside an invocation by tokens alone, and after each invocation. Summaries that
+// turn inside an invocation by tokens and clearing alone, and after each invocation. Summaries that
 // cannot be used leave the session as it is.
 func Compact(name string, cfg compaction.Config) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
@@ -163,7 +163,8 @@ func Compact(name string, cfg compaction.Config) Policy {
 			return nil, err
 		}
 		inRun := after
-		if cfg.TokenThreshold > 0 {
+		inside := cfg.TokenThreshold+cfg.InvocationTokens+cfg.ClearAfter > 0
+		if inside {
 			cfg.CompactionInterval = 0
 			if inRun, err = compaction.New(l, cfg, opts); err != nil {
 				return nil, err
@@ -174,7 +175,7 @@ func Compact(name string, cfg compaction.Config) Policy {
 			switch {
 			case at == afterInvocation:
 				_, err = after.MaybeCompact(ctx, "")
-			case cfg.TokenThreshold > 0:
+			case inside:
 				_, err = inRun.Compact(ctx, "", compaction.Run{Invocation: invocation})
 			}
 			if errors.As(err, new(*compaction.SummarizerError)) {

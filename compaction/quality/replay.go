@@ -173,7 +173,7 @@ type replay struct {
 	figures   Figures
 	rawTokens int
 	prompt    []nodeID          // of the turn before
-	stands    map[string]string // by the id of a summary, what the events say for which it stands
+	stands    map[string]string // by the id of an event that was put in, what those say for which it stands
 }
 
 // nodeID is where a visible event comes from.
@@ -228,17 +228,20 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	var summaries []*patch.Event
 	now := before
 	for _, p := range patches {
+		var said strings.Builder
 		if p.IsIndexed() {
 			for i := p.Start(); i < p.Start()+p.Count(); i++ {
 				of := now.At(i)
 				if text, ok := r.stands[of.ID()]; ok {
-					covered.WriteString(text)
+					said.WriteString(text)
 				} else {
-					covered.WriteString(textOf(of))
+					said.WriteString(textOf(of))
 				}
 			}
 		}
+		covered.WriteString(said.String())
 		for _, e := range p.NewEvents() {
+			r.stands[e.ID()] = said.String() // of a summary, more is known below
 			if p.Type() == patch.Summarise || e.IsSummary() {
 				summaries = append(summaries, e)
 				told.WriteString(textOf(e))

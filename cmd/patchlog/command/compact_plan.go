@@ -37,6 +37,7 @@ type windowDocument struct {
 	Groups      []groupDocument `json:"groups"`
 	Invocations []string        `json:"invocations"`
 	Tokens      int             `json:"tokens"`
+	Results     int             `json:"results,omitempty"` // that are cleared
 }
 
 type spanDocument struct {
@@ -57,7 +58,7 @@ func planned(key store.Key, d compaction.Decision) planDocument {
 		return doc
 	}
 	doc.Window = &windowDocument{
-		Trigger: w.Trigger, spanDocument: spanDocument(w.Span), Merge: w.Merge, Tokens: w.Tokens,
+		Trigger: w.Trigger, spanDocument: spanDocument(w.Span), Merge: w.Merge, Tokens: w.Tokens, Results: len(w.Results),
 		Also: []spanDocument{}, Groups: []groupDocument{}, Invocations: append([]string{}, w.Invocations...),
 	}
 	for _, s := range w.Also {
@@ -85,6 +86,15 @@ func (a *app) showPlan(key store.Key, d compaction.Decision) error {
 		return a.out.table(t)
 	}
 	row("trigger", string(w.Trigger))
+	if w.Results > 0 {
+		row("clears", fmt.Sprintf("%s, in events %d to %d", counted(w.Results, "result"), append(w.Also, w.spanDocument)[0].Start, w.Start))
+		row("tokens", fmt.Sprintf("about %s in these events", grouped(w.Tokens)))
+		row("prompt", doc.Prompt.String())
+		if err := a.out.table(t); err != nil {
+			return err
+		}
+		return a.out.line("Nothing was written. More passes may follow.")
+	}
 	row("window", w.spanDocument.String())
 	for _, s := range w.Also {
 		row("  also", s.String())
