@@ -95,6 +95,9 @@ type Config struct {
 	// all. Those of KeepTools never are.
 	ClearTools, KeepTools []string
 
+	// Cost says when a pass pays. The zero Cost means that it always does.
+	Cost Cost
+
 	// PromptTemplate is the prompt for the summarizer, with [History] where the
 	// transcript goes, and [Words] where it is told a length; "" means
 	// [DefaultPromptTemplate].
@@ -169,6 +172,9 @@ func (c Config) Validate() error {
 			return bad(f.name, "%d is below 0", f.value)
 		}
 	}
+	if field, problem := c.Cost.validate(); field != "" {
+		return bad("Cost."+field, "%s", problem)
+	}
 	switch {
 	case c.Summarizer != nil && isNil(c.Summarizer):
 		return bad("Summarizer", "it is a nil %T; leave it out to have the default", c.Summarizer)
@@ -229,6 +235,7 @@ func (c Config) withDefaults() Config {
 	set(&c.MaxSummaryTokens, DefaultMaxSummaryTokens)
 	set(&c.MaxOpenCalls, DefaultMaxOpenCalls)
 	set(&c.MaxWaitingCalls, DefaultMaxWaitingCalls)
+	c.Cost = c.Cost.withDefaults()
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

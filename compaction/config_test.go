@@ -2,6 +2,7 @@ package compaction_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -58,6 +59,16 @@ func TestConfigValidate(t *testing.T) {
 		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter, c.ClearKeep, c.KeepTools = 0, 0, []string{"a"} }},
 		{"ClearTools", func(c *compaction.Config) { c.ClearAfter, c.ClearTools = 1, []string{""} }},
 		{"KeepTools", func(c *compaction.Config) { c.ClearAfter, c.KeepTools = 1, []string{""} }},
+		{"", func(c *compaction.Config) { c.Cost = compaction.DefaultCost() }},
+		{"", func(c *compaction.Config) { c.Cost = compaction.Cost{Turns: 1} }},
+		{"", func(c *compaction.Config) { c.Cost = compaction.Cost{Turns: 1, Cached: 1, Fresh: 1} }},
+		{"Cost.Turns", func(c *compaction.Config) { c.Cost.Turns = -1 }},
+		{"Cost.Turns", func(c *compaction.Config) { c.Cost.Risk = 0.1 }},
+		{"Cost.Turns", func(c *compaction.Config) { c.Cost.Written = 1 }},
+		{"Cost.Risk", func(c *compaction.Config) { c.Cost.Turns, c.Cost.Risk = 1, -0.1 }},
+		{"Cost.Risk", func(c *compaction.Config) { c.Cost.Turns, c.Cost.Risk = 1, math.NaN() }},
+		{"Cost.Read", func(c *compaction.Config) { c.Cost.Turns, c.Cost.Read = 1, math.Inf(1) }},
+		{"Cost.Fresh", func(c *compaction.Config) { c.Cost.Turns, c.Cost.Cached = 1, 1 }},
 		{"MaxInputTokens", func(c *compaction.Config) { c.MaxInputTokens = -1 }},
 		{"MaxInputTokens", func(c *compaction.Config) { c.MaxInputTokens = 99 }},
 		{"MaxSummaries", func(c *compaction.Config) { c.MaxSummaries = -1 }},

@@ -76,6 +76,11 @@ type Decision struct {
 	// measurement. See [PromptTokens]. They are 0 if compaction is off.
 	PromptTokens int
 	Measured     bool
+
+	// Balance is what the pass would cost and save that intervals or clearing ask for, if
+	// [Config.Cost] counts: the window's, or that of one that does not pay yet. It is nil
+	// where they ask for none.
+	Balance *Balance
 }
 
 // So much of TokenThreshold must be there to be covered before the token trigger fires
@@ -116,23 +121,23 @@ func (s *visible) plan(cfg Config) Decision {
 		if waiting = s.invocations(func(i int) bool { return s.invocation[i] != s.live || s.live == noInvocation }); waiting >= cfg.CompactionInterval {
 			s.settle(cfg, func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live })
 			w := s.window(ByInterval, cfg)
-			if waiting = s.invocations(s.coverable); waiting >= cfg.CompactionInterval {
+			if waiting = s.invocations(s.coverable); waiting >= cfg.CompactionInterval && d.worth(s, w, cfg) {
 				d.Window = w
 				d.Reason = fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
 				return d
 			}
 		}
-		reason = fmt.Sprintf("%d of %d invocations; ", waiting, cfg.CompactionInterval)
+		reason = fmt.Sprintf("%d of %d invocations%s; ", waiting, cfg.CompactionInterval, d.notYet())
 	}
 	if cfg.ClearAfter > 0 {
 		w, saved := s.clearing(cfg)
-		if w != nil {
+		if w != nil && d.worthSaving(s, w, saved, cfg) {
 			d.Window = w
 			d.Reason = fmt.Sprintf("clearing old results of tools saves about %d tokens, %d are enough", saved, cfg.ClearAfter)
 			return d
 		}
 		if saved > 0 {
-			reason += fmt.Sprintf("clearing old results of tools would save %d of %d tokens; ", saved, cfg.ClearAfter)
+			reason += fmt.Sprintf("clearing old results of tools would save %d of %d tokens%s; ", saved, cfg.ClearAfter, d.notYet())
 		}
 	}
 	if cfg.InvocationTokens > 0 {
@@ -152,13 +157,13 @@ func (s *visible) plan(cfg Config) Decision {
 		s.settle(cfg, func(i int) bool { return i >= tail })
 		w := s.window(ByTokens, cfg)
 		there := s.coverableTokens()
-		if w != nil && there >= fraction(cfg.TokenThreshold) {
+		if w != nil && there >= s.step(cfg, cfg.TokenThreshold, d.PromptTokens, there) {
 			d.Window = w
 			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", d.PromptTokens, cfg.TokenThreshold)
 			return d
 		}
-		reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it",
-			d.PromptTokens, cfg.TokenThreshold, there)
+		reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, but only %d of them can be summarised, and it takes %s of the threshold to be worth it",
+			d.PromptTokens, cfg.TokenThreshold, there, s.stepName(cfg, d.PromptTokens, there))
 	} else if cfg.TokenThreshold > 0 {
 		reason += fmt.Sprintf("%d of %d tokens", d.PromptTokens, cfg.TokenThreshold)
 	}
@@ -168,13 +173,39 @@ func (s *visible) plan(cfg Config) Decision {
 		return d
 	}
 	if over {
-		if d.Window = s.forcedMerge(chains, cfg.MaxSummaries, d.PromptTokens, cfg.TokenThreshold); d.Window != nil {
+		if d.Window = s.forcedMerge(chains, cfg.MaxSummaries, d.PromptTokens, cfg.TokenThreshold, s.step(cfg, cfg.TokenThreshold, d.PromptTokens, 0)); d.Window != nil {
 			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, and only summaries are left to merge", d.PromptTokens, cfg.TokenThreshold)
 			return d
 		}
 	}
 	d.Reason = "nothing to do: " + strings.TrimSuffix(reason, "; ")
 	return d
+}
+
+// worth reports whether summaries of a window pay, and notes the balance.
+func (d *Decision) worth(s *visible, w *Window, cfg Config) bool {
+	return w == nil || cfg.Cost.Turns == 0 || d.worthSaving(s, w, w.saves(s, cfg), cfg)
+}
+
+// worthSaving is the same of a window of which it is known what it saves.
+func (d *Decision) worthSaving(s *visible, w *Window, saved int, cfg Config) bool {
+	if cfg.Cost.Turns == 0 {
+		return true
+	}
+	b := s.balance(w, saved, cfg)
+	d.Balance = &b
+	return cfg.Cost.pays(b)
+}
+
+// notYet says why a pass that is due is not made.
+func (d *Decision) notYet() string {
+	if d.Balance == nil {
+		return ""
+	}
+	if n := d.Balance.BreakEven(); n > 0 {
+		return fmt.Sprintf(", which does not pay yet: it breaks even after %d turns, and would cost %.0f at once where %.0f were spent", n, max(0, d.Balance.Once), d.Balance.Spent)
+	}
+	return ", which never pays"
 }
 
 // longInvocation returns how many tokens the raw events of the running invocation take, and

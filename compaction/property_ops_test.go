@@ -43,6 +43,9 @@ func (m *machine) configure(t *rapid.T) {
 			cfg.KeepTools = []string{"tool"}
 		}
 	}
+	if oneIn(t, 4, "costs count") {
+		cfg.Cost = compaction.Cost{Turns: rapid.SampledFrom([]int{1, 20}).Draw(t, "turns"), Risk: rapid.SampledFrom([]float64{0.01, 0.3}).Draw(t, "risk")}
+	}
 	if oneIn(t, 2, "small input") {
 		cfg.MaxInputTokens = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the least
 	}

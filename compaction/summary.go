@@ -129,7 +129,7 @@ func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
 		}
 		return merged(of, cfg.MaxSummaries)
 	}
-	return Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices)}
+	return Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices), Tokens: s.loggedTokensAt(g)}
 }
 
 // recent are the raw events of a group that are of its last n invocations.

@@ -12,16 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Prices in units of a fresh token of a prompt: what a token costs that the model has read
-// at the turn before, and one that it has not; what a summarizer reads and writes. They are
-// those of the models of 2025 that cache prompts, as ratios.
-const (
-	cachedToken  = 0.1
-	freshToken   = 1.25
-	readToken    = 1
-	writtenToken = 5
-)
-
 // Figures are what a session, or several, were worth under a policy. All counts are sums.
 type Figures struct {
 	Sessions int
@@ -72,10 +62,11 @@ func (f Figures) SeenShare() float64 { return share(f.Seen, f.Needed) }
 // VisibleShare is the part of the raw tokens that was visible.
 func (f Figures) VisibleShare() float64 { return share(f.VisibleTokens, f.RawTokens) }
 
-// Cost is what prompts and summaries cost, in units of a fresh token.
+// Cost is what prompts and summaries cost, in units of a token that a
+// summarizer reads; see [compaction.Cost].
 func (f Figures) Cost() float64 {
-	return cachedToken*float64(f.CachedTokens) + freshToken*float64(f.FreshTokens) +
-		readToken*float64(f.ReadTokens) + writtenToken*float64(f.WrittenTokens)
+	return compaction.CachedPrice*float64(f.CachedTokens) + compaction.FreshPrice*float64(f.FreshTokens) +
+		compaction.ReadPrice*float64(f.ReadTokens) + compaction.WrittenPrice*float64(f.WrittenTokens)
 }
 
 func share(part, whole int) float64 {
@@ -302,7 +293,7 @@ type counted struct {
 // Summarize implements compaction.Summarizer.
 func (c counted) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	resp, err := c.Summarizer.Summarize(ctx, req)
-	if _, offline := c.Summarizer.(compaction.Extractive); !offline {
+	if !isOffline(c.Summarizer) {
 		c.figures.ReadTokens += patch.EstimateTextTokens(req.Prompt)
 		c.figures.WrittenTokens += patch.EstimateTextTokens(resp.Text)
 	}

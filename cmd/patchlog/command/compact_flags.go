@@ -33,6 +33,7 @@ func (f *compactFlags) declare(fs *pflag.FlagSet) {
 	fs.Var(number{&f.cfg.ClearKeep, 1}, "clear-keep", "leave the last `N` results of tools")
 	fs.StringArrayVar(&f.cfg.ClearTools, "clear-tool", nil, "clear the results of the tool `NAME` alone; may be repeated")
 	fs.StringArrayVar(&f.cfg.KeepTools, "keep-tool", nil, "never clear the results of the tool `NAME`; may be repeated")
+	fs.Var(number{&f.cfg.Cost.Turns, 0}, "pays-within", "let --interval and --clear-after wait until a pass pays within `N` turns of the model; 0 switches this off")
 	fs.Var(number{&f.cfg.MaxInputTokens, compaction.LeastInputTokens}, "max-input-tokens", "let one summary stand for at most `N` tokens of events")
 	fs.Var(number{&f.cfg.MaxSummaries, 2}, "max-summaries", "merge `N` summaries of one level that stand side by side")
 	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")

@@ -27,6 +27,23 @@ type planDocument struct {
 	Window *windowDocument `json:"window"` // null if there is nothing to do
 	Reason string          `json:"reason"`
 	Prompt promptSize      `json:"prompt"`
+
+	Balance *balanceDocument `json:"balance,omitempty"` // if costs count
+}
+
+type balanceDocument struct {
+	Once      float64 `json:"once"`
+	EachTurn  float64 `json:"eachTurn"`
+	Spent     float64 `json:"spent"`
+	Saved     float64 `json:"saved"`
+	BreakEven int     `json:"breakEven"` // turns; 0 is never
+}
+
+func (b balanceDocument) String() string {
+	if b.BreakEven == 0 {
+		return "never"
+	}
+	return fmt.Sprintf("after %s: %.0f at once, %.0f saved each turn", counted(b.BreakEven, "turn"), b.Once, b.EachTurn)
 }
 
 type windowDocument struct {
@@ -53,6 +70,9 @@ type groupDocument struct {
 
 func planned(key store.Key, d compaction.Decision) planDocument {
 	doc := planDocument{Key: key.String(), Reason: d.Reason, Prompt: promptSize{d.PromptTokens, d.Measured}}
+	if b := d.Balance; b != nil {
+		doc.Balance = &balanceDocument{b.Once, b.EachTurn, b.Spent, b.Saved, b.BreakEven()}
+	}
 	w := d.Window
 	if w == nil {
 		return doc
@@ -81,6 +101,9 @@ func (a *app) showPlan(key store.Key, d compaction.Decision) error {
 	t := newTable("", "")
 	row := func(name, text string) { t.add(cell{name, dim}, cell{text, plain}) }
 	w := doc.Window
+	if doc.Balance != nil {
+		row("pays", doc.Balance.String())
+	}
 	if w == nil {
 		row("prompt", doc.Prompt.String())
 		return a.out.table(t)
