@@ -26,7 +26,7 @@ type Compactor[K comparable] struct {
 	own   *settings
 	named map[string]*settings // by the names of Options.Configs
 
-	approving pending
+	preparing, approving pending
 
 	mu      sync.Mutex
 	backoff map[K]backoff
@@ -56,6 +56,13 @@ type Options[K comparable] struct {
 	// called when the pass has ended.
 	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
 
+	// Prepare, if not nil, is asked before events are summarised in one text, and returns what
+	// must be kept of them, or "": it stands in the summary word for word, behind what the
+	// summarizer says, as far as it takes no more than half of the room that the summary has.
+	// If it returns an error, nothing is summarised, as if Approve were against it. A call that
+	// does not return is treated as one of Approve. It is not asked when results are cleared.
+	Prepare func(ctx context.Context, p Proposal[K]) (keep string, err error)
+
 	// Approve, if not nil, is asked before a pass is logged. If it returns an error, nothing
 	// is written, and the session is left alone as after a failure; it is a veto, and the
 	// attempt's error matches [ErrVetoed]. It cannot change what it is shown. It may be
@@ -84,7 +91,7 @@ const (
 	Wrote    Outcome = "wrote"    // a patch was logged
 	Declined Outcome = "declined" // the summarizer had nothing to say
 	Conflict Outcome = "conflict" // another patch was logged meanwhile, or an answer to a call that was to go
-	Vetoed   Outcome = "vetoed"   // [Options.Approve] was against it; Attempt.Err says why
+	Vetoed   Outcome = "vetoed"   // [Options.Prepare] or Approve was against it; Attempt.Err says why
 	Failed   Outcome = "failed"   // nothing was written; Attempt.Err says why
 )
 
@@ -309,8 +316,17 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 				return out, v, err
 			}
 		}
-		if t.text, err = c.text(ctx, key, by, s.request(w, g, t.again, by.cfg), s.toTell(g), &out); err != nil {
+		req := s.request(w, g, t.again, by.cfg)
+		keep, err := c.prepare(ctx, key, by, s, w, req.Events)
+		if err != nil {
+			return out, v, err
+		}
+		keep = req.reserve(keep)
+		if t.text, err = c.text(ctx, key, by, req, s.toTell(g), &out); err != nil {
 			return out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
+		}
+		if keep != "" {
+			t.text += "\n" + keep
 		}
 		texts = append(texts, t)
 	}

@@ -34,7 +34,8 @@ type DraftSummary struct {
 	Of    []*patch.Event // raw events as they were logged, or summaries if the pass merges some
 }
 
-// ErrVetoed: [Options.Approve] was against what would have been logged.
+// ErrVetoed: [Options.Prepare] was against summarising, or [Options.Approve] against what
+// would have been logged.
 var ErrVetoed = errors.New("vetoed")
 
 // errApprovalBusy: too many calls of Approve have not returned.

@@ -41,7 +41,7 @@ const (
 // events that it is shown again.
 func (s *visible) request(w *Window, g Group, again []*patch.Event, cfg Config) Request {
 	v := s.view
-	r := Request{Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg)}
+	r := Request{Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
 	tokens := 0
 	for _, i := range g.Indices {
 		e := s.shown(i).event
@@ -84,9 +84,9 @@ func (r *Request) ask(covered int, cfg Config) {
 	}
 	r.AimTokens = min(r.MaxTokens, max(leastAim, int(share*float64(covered))))
 	// One pass, for the transcript may hold anything.
-	r.Prompt = strings.NewReplacer(
+	r.Prompt = inFocus(r.Focus, strings.NewReplacer(
 		History, history(*r, cfg.MaxInputTokens), Words, strconv.Itoa(max(1, r.AimTokens*3/4)),
-	).Replace(cfg.PromptTemplate)
+	).Replace(cfg.PromptTemplate))
 }
 
 // maxAnswer is how long the summary of a group may be.

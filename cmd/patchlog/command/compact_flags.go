@@ -39,6 +39,7 @@ func (f *compactFlags) declare(fs *pflag.FlagSet) {
 	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
 	fs.DurationVar(&f.cfg.Timeout, "timeout", compaction.DefaultTimeout, "give up a call of the summarizer after this `TIME`")
 	fs.StringVar(&f.run.Invocation, "live", "", "the id of the `INVOCATION` that is running: what it was asked stays")
+	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
 	fs.StringArrayVar(&f.run.Pinned, "pin", nil, "the `ID` of an event that stays; may be repeated")
 }
 
