@@ -132,7 +132,15 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	if done := s.compact(clearing(1, 1)); len(done) != 1 || strings.Contains(s.view().At(2).String(), "4711") {
 		t.Fatalf("%d passes, %s", len(done), s.view().At(2))
 	}
-	s.compact(cfg)
+	done := s.compact(cfg)
+	for r, err := range s.store.RawEvents(t.Context(), key, 9) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.ID() == done[0].PatchID && !strings.Contains(r.Patch.String(), `"seqs":[[1,8]]`) {
+			t.Errorf("the patch does not name the records that it summarised: %s", r.Patch)
+		}
+	}
 	if len(sum.requests) != 1 || !strings.Contains(sum.requests[0].Prompt, "4711") || sum.requests[0].Events[2].ID() != "secret" {
 		t.Fatalf("the summarizer was asked %+v", sum.requests)
 	}
@@ -143,6 +151,17 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	s.compact(cfg)
 	if len(sum.requests) != 2 || !strings.Contains(sum.requests[1].Prompt, "4711") || strings.Contains(sum.requests[1].Prompt, compaction.Cleared) {
 		t.Errorf("then the summarizer was asked %+v", sum.requests[1:])
+	}
+}
+
+// What a summarizer is shown at once is measured by what was logged.
+func TestInputIsMeasuredByWhatWasLogged(t *testing.T) {
+	s := whole(t)
+	s.compact(clearing(1, 1))
+	sum := &scripted{}
+	s.compact(with(every(1, 0, sum), func(c *compaction.Config) { c.MaxInputTokens = 400 }))
+	if n := sum.calls(); n != 2 {
+		t.Errorf("%d calls of the summarizer", n)
 	}
 }
 
@@ -245,6 +264,15 @@ func TestLongInvocation(t *testing.T) {
 	v := s.view()
 	if v.At(0).ID() != "e0" || v.At(1).ID() != "e1" || v.At(2).ID() != "e2" {
 		t.Errorf("visible is %s", s.visible())
+	}
+	// What may go is less than half of what the invocation may take.
+	cfg.EventRetentionSize = 7
+	tail := "u1*100 a1*100 a1*300 " + strings.Repeat("a1*200 ", 7)
+	if d, err := compaction.Plan(script(t, tail), cfg, run); err != nil || d.Window != nil {
+		t.Errorf("where little can go: %+v, %v", d, err)
+	}
+	if d, err := compaction.Plan(script(t, strings.Replace(tail, "*300", "*500", 1)), cfg, run); err != nil || decided(d) != "tokens 1-2" {
+		t.Errorf("where half can go: %+v, %v", d, err)
 	}
 	if d, err := compaction.Plan(script(t, "u1*2000 a1*2000"), cfg, compaction.Run{}); err != nil || d.Window != nil {
 		t.Errorf("where no invocation runs: %+v, %v", d, err)
