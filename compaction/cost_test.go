@@ -1,6 +1,7 @@
 package compaction_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -68,6 +69,23 @@ func TestPassesThatPay(t *testing.T) {
 		}
 		if counts && (d.Window == nil) != strings.Contains(d.Reason, "pay") {
 			t.Errorf("%s: the reason is %q", row.name, d.Reason)
+		}
+	}
+}
+
+// The balance by hand: at the turns of the model, 10 fresh tokens, then 10 cached and 20 fresh.
+// The window takes 40 tokens, of which a summary need not be shorter.
+func TestBalance(t *testing.T) {
+	cfg := every(2, 0, nil)
+	cfg.Cost = compaction.DefaultCost()
+	d, err := compaction.Plan(script(t, "u1*10 a1*10 u2*10 a2*10"), cfg, compaction.Run{})
+	if err != nil || d.Balance == nil {
+		t.Fatal(d, err)
+	}
+	want := compaction.Balance{Once: 1.25*40 - 0.1*40, Spent: 1.25*10 + 0.1*10 + 1.25*20}
+	for _, f := range [][2]float64{{d.Balance.Once, want.Once}, {d.Balance.EachTurn, want.EachTurn}, {d.Balance.Spent, want.Spent}, {d.Balance.Saved, want.Saved}} {
+		if math.Abs(f[0]-f[1]) > 1e-9 {
+			t.Fatalf("the balance is %+v, want %+v", *d.Balance, want)
 		}
 	}
 }
