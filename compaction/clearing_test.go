@@ -154,6 +154,19 @@ func TestSummariesAreOfWhatWasLogged(t *testing.T) {
 	}
 }
 
+// Nor does a summary that somebody made by hand hide what was logged.
+func TestShownAgainIsWhatWasLogged(t *testing.T) {
+	s := whole(t)
+	s.compact(clearing(1, 1))
+	s.patch(patch.NewSummarise(0, 8, parseEvent(t, event{"id": "byhand", "author": "user", "content": content("user", map[string]any{"text": "all was said"})})))
+	s.append("u2*50 a2*50")
+	sum := &scripted{}
+	s.compact(every(1, 1, sum))
+	if len(sum.requests) != 1 || !strings.Contains(sum.requests[0].Prompt, "4711") {
+		t.Errorf("the summarizer was asked %+v", sum.requests)
+	}
+}
+
 // What a summarizer is shown at once is measured by what was logged.
 func TestInputIsMeasuredByWhatWasLogged(t *testing.T) {
 	s := whole(t)
