@@ -101,7 +101,7 @@ func (c *compacting) appended(ctx context.Context, handle *Session, e *session.E
 	c.adoptRecords(ctx, handle, e)
 	// What the user answers, a run that is resumed reads from the log after this.
 	resumes := first && e.Author == userAuthor
-	if c.inRun != nil && c.configs.of(handle.key).TokenThreshold > 0 && hasResponse(e) && !inNode(e) && !resumes {
+	if c.inRun != nil && inRunFrom(c.configs.of(handle.key)) > 0 && hasResponse(e) && !inNode(e) && !resumes {
 		c.compactInRun(ctx, handle, e.InvocationID)
 	}
 	if e.Author != userAuthor && e.IsFinalResponse() && !c.runs.watched(handle.key) {
@@ -128,7 +128,7 @@ func hasResponse(e *session.Event) bool {
 // handle to what comes of it. It waits for as long as the invocation has patience: time
 // in which nothing came of it is taken from that.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
-	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < c.configs.of(handle.key).TokenThreshold {
+	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < inRunFrom(c.configs.of(handle.key)) {
 		return
 	}
 	left := c.timeout - handle.waitedIn(invocation)

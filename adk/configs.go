@@ -101,7 +101,7 @@ func (c configs) compactor(log compaction.Log[store.Key], opts compaction.Option
 // on reports whether a session is compacted.
 func (c *compacting) on(key store.Key) bool { return c != nil && c.configs.of(key).Enabled }
 
-// newInRun returns what compacts inside runs: by the token trigger alone, and where that is
+// newInRun returns what compacts inside runs: by tokens and by clearing, where that is
 // set. It returns nil where all is left to the background.
 func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Options[store.Key]) (*compaction.Compactor[store.Key], error) {
 	if c.timeout < 0 {
@@ -110,7 +110,7 @@ func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Opt
 	any := false
 	inRun := c.configs.each(func(cfg compaction.Config) compaction.Config {
 		cfg.CompactionInterval = 0
-		cfg.Enabled = cfg.Enabled && cfg.TokenThreshold > 0
+		cfg.Enabled = cfg.Enabled && inRunFrom(cfg) > 0
 		cfg.Timeout = withinRun(cfg.Timeout, c.timeout)
 		any = any || cfg.Enabled
 		return cfg
@@ -119,6 +119,17 @@ func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Opt
 		return nil, nil
 	}
 	return inRun.compactor(log, opts)
+}
+
+// inRunFrom is the size of the prompt from which on something may be done inside a run; 0 if
+// nothing is.
+func inRunFrom(cfg compaction.Config) (least int) {
+	for _, n := range []int{cfg.TokenThreshold, cfg.InvocationTokens, cfg.ClearAfter} {
+		if n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+	}
+	return least
 }
 
 // withinRun is how long a call of a summarizer may take inside a run. One that takes too long

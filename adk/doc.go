@@ -57,7 +57,8 @@
 //     ended; [Service.Plugin] tells it better. The newest invocation counts as running
 //     until the next one begins, or the plugin says that it has ended: its last message of
 //     the user stays, and the interval trigger leaves its events alone.
-//   - Inside a run, where TokenThreshold is set: after an event with a function's response
+//   - Inside a run, where TokenThreshold, InvocationTokens or ClearAfter is set, as they are
+//     by default: after an event with a function's response
 //     was appended, so that the model's next prompt is the shorter one. The run waits for
 //     that, but for no longer than [Options.CompactionTimeout] an invocation, not counting
 //     what a summary came of. Runs of workflow nodes, tasks, and agents with a branch of
@@ -181,9 +182,9 @@
 //   - fold_session: Get, and each session of List; patchlog.seq, patchlog.visible_events
 //   - compact_events <trigger>: an attempt to compact; gen_ai.operation.name (compact_events),
 //     gen_ai.compaction.outcome (wrote, declined, conflict, vetoed or failed),
-//     gen_ai.compaction.trigger by ADK's names (sliding_window, token_threshold, or tiers, for
-//     which ADK has none), patchlog.compaction.trigger by patchlog's (interval, tokens or
-//     tiers), and where a summary was written patchlog.patch.id, gen_ai.usage.input_tokens and
+//     gen_ai.compaction.trigger by ADK's names (sliding_window, token_threshold, or clearing and
+//     tiers, for which ADK has none), patchlog.compaction.trigger by patchlog's (interval,
+//     clearing, tokens or tiers), and where anything was written patchlog.patch.id, gen_ai.usage.input_tokens and
 //     .output_tokens if they were measured, and
 //     gen_ai.compaction.merged (summaries were summarised), .level, .event_count and .events_before,
 //     .events_after, .tokens_before, .tokens_after (estimated), .ratio, .calls,

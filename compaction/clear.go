@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -21,58 +22,51 @@ const Cleared = "[old tool result cleared]"
 // it stands, their place and all else but their ids. Responses that are short already, or
 // that an open long-running call may still need, are left as they are. The patches are
 // to be applied to v in one go, in their order; there are none if there is nothing to
-// clear. An event with a response that answers no visible call is left as it is too, for a
+// clear. [fold.View.History] shows what was cleared, and summaries that come later are made
+// of it. An event with a response that answers no visible call is left as it is too, for a
 // patch may not put such a one in. keepLast below 0 counts as 0.
 //
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	s := newVisible(v, Run{})
 	s.settle(Config{MaxWaitingCalls: math.MaxInt}, func(int) bool { return false })
-	type place struct{ index, part int }
-	var responses []place
-	unpaired := unpairedResponses(v)
-	for i, e := range s.entries {
-		if e.Summary || unpaired[i] != nil { // a patch may not put in what answers no call
-			continue
-		}
-		for p := range e.Event.FunctionParts() {
-			if p.Response {
-				responses = append(responses, place{i, p.Index})
-			}
-		}
-	}
-	responses = responses[:max(0, len(responses)-max(0, keepLast))]
-	clear := map[int][]int{} // parts by event
-	for _, r := range responses {
-		if !s.stays[r.index] {
-			clear[r.index] = append(clear[r.index], r.part)
-		}
-	}
+	results := s.results()
+	results = results[:max(0, len(results)-max(0, keepLast))]
+	results = slices.DeleteFunc(results, func(r Result) bool { return s.stays[r.Index] })
+	return s.clear(results, uuid.NewString)
+}
+
+// clear returns patches that clear results, given in order: a splice for each event of which
+// any is cleared, the first for the first event.
+func (s *visible) clear(results []Result, newID func() string) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
-	for i, e := range s.entries {
-		cleared, err := clearParts(e.Event, clear[i])
+	for len(results) > 0 {
+		i := results[0].Index
+		var parts []int
+		for len(results) > 0 && results[0].Index == i {
+			parts = append(parts, results[0].Part)
+			results = results[1:]
+		}
+		cleared, err := clearParts(s.entries[i], parts, newID)
 		if err != nil {
-			return nil, fmt.Errorf("visible event %d (id %q): %w", i, e.Event.ID(), err)
+			return nil, fmt.Errorf("visible event %d (id %q): %w", i, s.entries[i].Event.ID(), err)
 		}
 		if cleared == nil {
 			continue
 		}
-		patches = append(patches, patch.NewSplice(i, 1, cleared).WithState(patch.Keep).WithAuthor(record.Author).WithBase(v.PatchSeq()))
+		patches = append(patches, patch.NewSplice(i, 1, cleared).WithState(patch.Keep).WithAuthor(record.Author).WithBase(s.view.PatchSeq()))
 	}
 	return patches, nil
 }
 
+// placeholder is what a cleared result says.
+var placeholder = json.RawMessage(`{"result":"` + Cleared + `"}`)
+
 // clearParts returns the event with the results of the given parts cleared, under a new
 // id; nil if there is nothing to clear.
-func clearParts(e *patch.Event, parts []int) (*patch.Event, error) {
-	if len(parts) == 0 {
-		return nil, nil
-	}
+func clearParts(entry fold.Entry, parts []int, newID func() string) (*patch.Event, error) {
+	e := entry.Event
 	content, all, err := contentOf(e)
-	if err != nil {
-		return nil, err
-	}
-	placeholder, err := json.Marshal(map[string]string{"result": Cleared})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +79,7 @@ func clearParts(e *patch.Event, parts []int) (*patch.Event, error) {
 		if err := json.Unmarshal(part["functionResponse"], &response); err != nil {
 			return nil, err
 		}
-		if len(response["response"]) <= len(placeholder) {
+		if isShort(response["response"]) {
 			continue
 		}
 		changed = true
@@ -104,7 +98,7 @@ func clearParts(e *patch.Event, parts []int) (*patch.Event, error) {
 	if content["parts"], err = json.Marshal(all); err != nil {
 		return nil, err
 	}
-	return rebuilt(e, content)
+	return rebuilt(e, content, originOf(entry, newID()))
 }
 
 // contentOf returns the members of an event's content, and its parts.
@@ -124,17 +118,23 @@ func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 	return fields, err
 }
 
-// rebuilt returns the event with other content, a new id, and no state delta: what the
-// event set is kept by the patch.
-func rebuilt(e *patch.Event, content map[string]json.RawMessage) (*patch.Event, error) {
+// isShort reports whether a result is no longer than what would say that it was cleared.
+func isShort(response []byte) bool { return len(response) <= len(placeholder) }
+
+// rebuilt returns the event with other content, the id that its origin says, and no state
+// delta: what the event set is kept by the patch.
+func rebuilt(e *patch.Event, content map[string]json.RawMessage, from origin) (*patch.Event, error) {
 	fields, err := fieldsOf(e)
 	if err != nil {
 		return nil, err
 	}
-	if fields["id"], err = json.Marshal(uuid.NewString()); err != nil {
+	if fields["id"], err = json.Marshal(from.As); err != nil {
 		return nil, err
 	}
 	if fields["content"], err = json.Marshal(content); err != nil {
+		return nil, err
+	}
+	if fields["customMetadata"], err = from.in(fields["customMetadata"]); err != nil {
 		return nil, err
 	}
 	var actions map[string]json.RawMessage

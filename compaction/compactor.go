@@ -27,7 +27,7 @@ type Compactor[K comparable] struct {
 	own   *settings
 	named map[string]*settings // by the names of Options.Configs
 
-	approving pending
+	preparing, approving pending
 
 	mu      sync.Mutex
 	backoff map[K]backoff
@@ -57,6 +57,13 @@ type Options[K comparable] struct {
 	// called when the pass has ended.
 	Claim func(ctx context.Context, key K, v fold.View) (done func(), ok bool)
 
+	// Prepare, if not nil, is asked before events are summarised in one text, and returns what
+	// must be kept of them, or "": it stands in the summary word for word, behind what the
+	// summarizer says, as far as it takes no more than half of the room that the summary has.
+	// If it returns an error, nothing is summarised, as if Approve were against it. A call that
+	// does not return is treated as one of Approve. It is not asked when results are cleared.
+	Prepare func(ctx context.Context, p Proposal[K]) (keep string, err error)
+
 	// Approve, if not nil, is asked before a pass is logged. If it returns an error, nothing
 	// is written, and the session is left alone as after a failure; it is a veto, and the
 	// attempt's error matches [ErrVetoed]. It cannot change what it is shown. It may be
@@ -85,7 +92,7 @@ const (
 	Wrote    Outcome = "wrote"    // a patch was logged
 	Declined Outcome = "declined" // the summarizer had nothing to say
 	Conflict Outcome = "conflict" // another patch was logged meanwhile, or an answer to a call that was to go
-	Vetoed   Outcome = "vetoed"   // [Options.Approve] was against it; Attempt.Err says why
+	Vetoed   Outcome = "vetoed"   // [Options.Prepare] or Approve was against it; Attempt.Err says why
 	Failed   Outcome = "failed"   // nothing was written; Attempt.Err says why
 )
 
@@ -302,6 +309,12 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 		},
 		viewAt: func(ctx context.Context, seq uint64) (fold.View, error) { return c.log.ViewAt(ctx, key, seq) },
 	}
+	if w.Trigger == ByClearing {
+		return c.clear(ctx, key, by, s, w, *out, start)
+	}
+	if err := log.originals(ctx, s, w); err != nil {
+		return *out, v, err
+	}
 	var texts []summaryText
 	for _, g := range w.Groups {
 		t := summaryText{group: g}
@@ -311,8 +324,17 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 				return *out, v, err
 			}
 		}
-		if t.text, err = c.text(ctx, key, by, request(v, w, g, t.again, by.cfg), tokensAt(v, g.Indices), &about); err != nil {
+		req := s.request(w, g, t.again, by.cfg)
+		keep, err := c.prepare(ctx, key, by, s, w, req.Events)
+		if err != nil {
+			return *out, v, err
+		}
+		keep = req.reserve(keep)
+		if t.text, err = c.text(ctx, key, by, req, s.toTell(g), &about); err != nil {
 			return *out, v, &SummarizerError{Trigger: w.Trigger, Start: w.Start, Count: w.Count, Err: err}
+		}
+		if keep != "" {
+			t.text += "\n" + keep
 		}
 		texts = append(texts, t)
 	}
@@ -336,8 +358,15 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 	if err != nil {
 		return *out, v, err
 	}
-	if err := c.approve(ctx, by, draftOf(key, s, w, summaries, patches, *out)); err != nil {
-		return *out, v, err
+	next, err := c.write(ctx, key, by, draftOf(key, s, w, summaries, patches, *out), patches)
+	return *out, next, err
+}
+
+// write logs the patches of a draft, if it may be logged.
+func (c *Compactor[K]) write(ctx context.Context, key K, by *settings, d Draft[K], patches []*patch.PatchEvent) (fold.View, error) {
+	v := d.View
+	if err := c.approve(ctx, by, d); err != nil {
+		return v, err
 	}
 	// What waits for the user's side may go: planning has let the newest stay.
 	next, err := c.log.ApplyOn(ctx, key, v, fold.CheckOptions{HideWaiting: true}, patches...)
@@ -348,7 +377,7 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 			err = fmt.Errorf("%w: %w", errGrown, err)
 		}
 	}
-	return *out, next, err
+	return next, err
 }
 
 // text returns what the summary of a request says that covers so many tokens: what a

@@ -3,6 +3,7 @@ package compaction
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,11 @@ const (
 	DefaultMaxWaitingCalls  = 8
 	DefaultTimeout          = time.Minute
 	DefaultFallbackAfter    = 3
+	DefaultClearKeep        = 3
+	DefaultClearAfter       = 20_000
+	DefaultInvocationTokens = 14_000
+	DefaultTokenThreshold   = 64_000
+	DefaultRetention        = 10
 )
 
 // History is where a [Config.PromptTemplate] has the transcript.
@@ -77,9 +83,31 @@ type Config struct {
 	// [PromptTokens] for how the size is found.
 	TokenThreshold int
 
-	// EventRetentionSize is how many of the last raw events the token trigger leaves.
-	// It is set if and only if TokenThreshold is.
+	// EventRetentionSize is how many of the last raw events TokenThreshold and
+	// InvocationTokens leave. It is set if and only if one of these is.
 	EventRetentionSize int
+
+	// InvocationTokens is how many tokens the events of the running invocation that are not
+	// summarised may take, as estimated. If they take more, they are summarised while it
+	// runs, as soon as half as many can be. 0 switches this off. It means nothing where
+	// [Run.Invocation] is not told.
+	InvocationTokens int
+
+	// ClearAfter is how many tokens clearing the results of old function calls must save, as
+	// estimated, for them to be cleared: all at once, with no summarizer, also within an
+	// invocation. 0 switches this off. See [ClearToolResults].
+	ClearAfter int
+
+	// ClearKeep is how many of the last results are never cleared; 0 means
+	// [DefaultClearKeep].
+	ClearKeep int
+
+	// ClearTools are the names of the functions whose results may be cleared; none means
+	// all. Those of KeepTools never are.
+	ClearTools, KeepTools []string
+
+	// Cost says when a pass pays. The zero Cost means that it always does.
+	Cost Cost
 
 	// PromptTemplate is the prompt for the summarizer, with [History] where the
 	// transcript goes, and [Words] where it is told a length; "" means
@@ -133,9 +161,15 @@ type Config struct {
 }
 
 // DefaultConfig returns the configuration that ADK users know: every five invocations,
-// with an overlap of two, by the [Extractive] summarizer.
+// with an overlap of two, by the [Extractive] summarizer. Besides, it bounds a single turn
+// that does not end, clears old results of tools, and limits the prompt of any session; see
+// docs/COMPACTION.md for how the values were chosen.
 func DefaultConfig() Config {
-	return Config{Enabled: true, CompactionInterval: DefaultInterval, OverlapSize: DefaultOverlap, PromptTemplate: DefaultPromptTemplate}
+	return Config{
+		Enabled: true, CompactionInterval: DefaultInterval, OverlapSize: DefaultOverlap,
+		TokenThreshold: DefaultTokenThreshold, InvocationTokens: DefaultInvocationTokens, EventRetentionSize: DefaultRetention,
+		ClearAfter: DefaultClearAfter, ClearKeep: DefaultClearKeep, PromptTemplate: DefaultPromptTemplate,
+	}
 }
 
 // Validate reports whether the configuration makes sense. The error matches
@@ -149,13 +183,16 @@ func (c Config) Validate() error {
 		value int
 	}{
 		{"CompactionInterval", c.CompactionInterval}, {"OverlapSize", c.OverlapSize}, {"TokenThreshold", c.TokenThreshold},
-		{"EventRetentionSize", c.EventRetentionSize}, {"FallbackAfter", c.FallbackAfter}, {"MaxInputTokens", c.MaxInputTokens},
+		{"EventRetentionSize", c.EventRetentionSize}, {"InvocationTokens", c.InvocationTokens}, {"ClearAfter", c.ClearAfter}, {"ClearKeep", c.ClearKeep}, {"FallbackAfter", c.FallbackAfter}, {"MaxInputTokens", c.MaxInputTokens},
 		{"MaxSummaries", c.MaxSummaries}, {"MaxSummaryTokens", c.MaxSummaryTokens}, {"MaxOpenCalls", c.MaxOpenCalls}, {"MaxWaitingCalls", c.MaxWaitingCalls},
 		{"Timeout", int(c.Timeout)},
 	} {
 		if f.value < 0 {
 			return bad(f.name, "%d is below 0", f.value)
 		}
+	}
+	if field, problem := c.Cost.validate(); field != "" {
+		return bad("Cost."+field, "%s", problem)
 	}
 	switch {
 	case c.Summarizer != nil && isNil(c.Summarizer):
@@ -164,8 +201,18 @@ func (c Config) Validate() error {
 		return bad("Fallback", "it is a nil %T; leave it out to have none", c.Fallback)
 	case c.TokenThreshold > 0 && c.EventRetentionSize == 0:
 		return bad("EventRetentionSize", "it must be set with TokenThreshold, which is %d", c.TokenThreshold)
-	case c.TokenThreshold == 0 && c.EventRetentionSize > 0:
-		return bad("TokenThreshold", "it must be set with EventRetentionSize, which is %d", c.EventRetentionSize)
+	case c.InvocationTokens > 0 && c.EventRetentionSize == 0:
+		return bad("EventRetentionSize", "it must be set with InvocationTokens, which is %d", c.InvocationTokens)
+	case c.TokenThreshold == 0 && c.InvocationTokens == 0 && c.EventRetentionSize > 0:
+		return bad("TokenThreshold", "it or InvocationTokens must be set with EventRetentionSize, which is %d", c.EventRetentionSize)
+	case c.ClearAfter == 0 && c.ClearKeep > 0:
+		return bad("ClearAfter", "it must be set with ClearKeep, which is %d", c.ClearKeep)
+	case c.ClearAfter == 0 && len(c.ClearTools)+len(c.KeepTools) > 0:
+		return bad("ClearAfter", "it must be set with ClearTools and KeepTools, of which there are %d", len(c.ClearTools)+len(c.KeepTools))
+	case slices.Contains(c.ClearTools, ""):
+		return bad("ClearTools", "one of its names is empty")
+	case slices.Contains(c.KeepTools, ""):
+		return bad("KeepTools", "one of its names is empty")
 	case c.MaxInputTokens > 0 && c.MaxInputTokens < LeastInputTokens:
 		return bad("MaxInputTokens", "%d is too little to show the summarizer anything; the least is %d", c.MaxInputTokens, LeastInputTokens)
 	case c.MaxInvented < NotVerified:
@@ -174,8 +221,8 @@ func (c Config) Validate() error {
 		return bad("MaxSummaries", "1 would merge each summary with itself; the least is 2")
 	case c.PromptTemplate != "" && !strings.Contains(c.PromptTemplate, History):
 		return bad("PromptTemplate", "it has no %s, so the summarizer would see nothing", History)
-	case c.Enabled && c.CompactionInterval == 0 && c.TokenThreshold == 0:
-		return bad("CompactionInterval", "neither it nor TokenThreshold is set, so nothing would ever be compacted; switch Enabled off if that is meant")
+	case c.Enabled && c.CompactionInterval == 0 && c.TokenThreshold == 0 && c.InvocationTokens == 0 && c.ClearAfter == 0:
+		return bad("CompactionInterval", "neither it nor TokenThreshold, InvocationTokens or ClearAfter is set, so nothing would ever be compacted; switch Enabled off if that is meant")
 	}
 	return nil
 }
@@ -202,12 +249,14 @@ func (c Config) withDefaults() Config {
 			*field = value
 		}
 	}
+	set(&c.ClearKeep, DefaultClearKeep)
 	set(&c.FallbackAfter, DefaultFallbackAfter)
 	set(&c.MaxInputTokens, DefaultMaxInputTokens)
 	set(&c.MaxSummaries, DefaultMaxSummaries)
 	set(&c.MaxSummaryTokens, DefaultMaxSummaryTokens)
 	set(&c.MaxOpenCalls, DefaultMaxOpenCalls)
 	set(&c.MaxWaitingCalls, DefaultMaxWaitingCalls)
+	c.Cost = c.Cost.withDefaults()
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

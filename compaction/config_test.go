@@ -2,6 +2,7 @@ package compaction_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,9 @@ func TestDefaultConfig(t *testing.T) {
 	c := compaction.DefaultConfig()
 	if !c.Enabled || c.CompactionInterval != 5 || c.OverlapSize != 2 || !strings.Contains(c.PromptTemplate, "{conversation_history}") || c.Summarizer != nil {
 		t.Errorf("%+v", c)
+	}
+	if c.InvocationTokens == 0 || c.TokenThreshold == 0 || c.ClearAfter == 0 {
+		t.Errorf("one endless turn, or one with endless results, is not bounded by %+v", c)
 	}
 	if err := c.Validate(); err != nil {
 		t.Error(err)
@@ -33,12 +37,38 @@ func TestConfigValidate(t *testing.T) {
 		{"", func(c *compaction.Config) { c.CompactionInterval, c.TokenThreshold, c.EventRetentionSize = 0, 100, 1 }},
 		{"", func(c *compaction.Config) { c.PromptTemplate = "" }},
 		{"CompactionInterval", func(c *compaction.Config) { c.CompactionInterval = -1 }},
-		{"CompactionInterval", func(c *compaction.Config) { c.CompactionInterval = 0 }},
+		{"CompactionInterval", func(c *compaction.Config) { *c = compaction.Config{Enabled: true} }},
 		{"OverlapSize", func(c *compaction.Config) { c.OverlapSize = -1 }},
 		{"TokenThreshold", func(c *compaction.Config) { c.TokenThreshold = -1 }},
-		{"TokenThreshold", func(c *compaction.Config) { c.EventRetentionSize = 1 }},
-		{"EventRetentionSize", func(c *compaction.Config) { c.TokenThreshold = 1 }},
+		{"TokenThreshold", func(c *compaction.Config) { c.TokenThreshold, c.InvocationTokens, c.EventRetentionSize = 0, 0, 1 }},
+		{"EventRetentionSize", func(c *compaction.Config) {
+			c.TokenThreshold, c.InvocationTokens, c.EventRetentionSize = 1, 0, 0
+		}},
 		{"EventRetentionSize", func(c *compaction.Config) { c.EventRetentionSize = -1 }},
+		{"", func(c *compaction.Config) { *c = clearing(1, 0) }},
+		{"", func(c *compaction.Config) { c.ClearAfter, c.ClearTools, c.KeepTools = 1, []string{"a"}, []string{"b"} }},
+		{"", func(c *compaction.Config) { c.TokenThreshold, c.InvocationTokens, c.EventRetentionSize = 0, 1, 1 }},
+		{"InvocationTokens", func(c *compaction.Config) { c.InvocationTokens = -1 }},
+		{"EventRetentionSize", func(c *compaction.Config) {
+			c.TokenThreshold, c.InvocationTokens, c.EventRetentionSize = 0, 1, 0
+		}},
+		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter = -1 }},
+		{"ClearKeep", func(c *compaction.Config) { c.ClearAfter, c.ClearKeep = 1, -1 }},
+		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter, c.ClearKeep = 0, 1 }},
+		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter, c.ClearKeep, c.ClearTools = 0, 0, []string{"a"} }},
+		{"ClearAfter", func(c *compaction.Config) { c.ClearAfter, c.ClearKeep, c.KeepTools = 0, 0, []string{"a"} }},
+		{"ClearTools", func(c *compaction.Config) { c.ClearAfter, c.ClearTools = 1, []string{""} }},
+		{"KeepTools", func(c *compaction.Config) { c.ClearAfter, c.KeepTools = 1, []string{""} }},
+		{"", func(c *compaction.Config) { c.Cost = compaction.DefaultCost() }},
+		{"", func(c *compaction.Config) { c.Cost = compaction.Cost{Turns: 1} }},
+		{"", func(c *compaction.Config) { c.Cost = compaction.Cost{Turns: 1, Cached: 1, Fresh: 1} }},
+		{"Cost.Turns", func(c *compaction.Config) { c.Cost.Turns = -1 }},
+		{"Cost.Turns", func(c *compaction.Config) { c.Cost.Risk = 0.1 }},
+		{"Cost.Turns", func(c *compaction.Config) { c.Cost.Written = 1 }},
+		{"Cost.Risk", func(c *compaction.Config) { c.Cost.Turns, c.Cost.Risk = 1, -0.1 }},
+		{"Cost.Risk", func(c *compaction.Config) { c.Cost.Turns, c.Cost.Risk = 1, math.NaN() }},
+		{"Cost.Read", func(c *compaction.Config) { c.Cost.Turns, c.Cost.Read = 1, math.Inf(1) }},
+		{"Cost.Fresh", func(c *compaction.Config) { c.Cost.Turns, c.Cost.Cached = 1, 1 }},
 		{"MaxInputTokens", func(c *compaction.Config) { c.MaxInputTokens = -1 }},
 		{"MaxInputTokens", func(c *compaction.Config) { c.MaxInputTokens = 99 }},
 		{"MaxSummaries", func(c *compaction.Config) { c.MaxSummaries = -1 }},

@@ -273,9 +273,13 @@ func TestOneLongInvocation(t *testing.T) {
 
 func oneLongInvocation(t *testing.T, longest conversation) {
 	t.Helper()
-	interval := live(t, longest, compaction.DefaultConfig(), true)
+	interval := live(t, longest, every(compaction.DefaultInterval, compaction.DefaultOverlap, nil), true)
 	if interval.visibleEvents != interval.rawEvents {
 		t.Errorf("the interval fired inside one invocation: %d of %d events are visible", interval.visibleEvents, interval.rawEvents)
+	}
+	byDefault := compaction.DefaultConfig()
+	if got := live(t, longest, byDefault, true); got.most >= byDefault.InvocationTokens+byDefault.InvocationTokens/2 {
+		t.Errorf("by default %d tokens were visible at once, an invocation may take %d", got.most, byDefault.InvocationTokens)
 	}
 	cfg := tableTokens
 	got := live(t, longest, cfg, true)

@@ -18,7 +18,7 @@ type Draft[K comparable] struct {
 	View fold.View
 
 	// Summaries will take the place of other events. There are none where these say
-	// nothing, such as changes of state.
+	// nothing, such as changes of state, and where results are cleared.
 	Summaries []DraftSummary
 
 	// Patches are all that will be logged, in this order, or nothing is.
@@ -31,10 +31,11 @@ type Draft[K comparable] struct {
 // DraftSummary is a summary that is about to be logged, and what it will stand for.
 type DraftSummary struct {
 	Event *patch.Event
-	Of    []*patch.Event // raw events, or summaries if the pass merges some
+	Of    []*patch.Event // raw events as they were logged, or summaries if the pass merges some
 }
 
-// ErrVetoed: [Options.Approve] was against what would have been logged.
+// ErrVetoed: [Options.Prepare] was against summarising, or [Options.Approve] against what
+// would have been logged.
 var ErrVetoed = errors.New("vetoed")
 
 // errApprovalBusy: too many calls of Approve have not returned.
@@ -45,7 +46,7 @@ func draftOf[K comparable](key K, s *visible, w *Window, summaries []*patch.Even
 	for i, g := range w.Groups {
 		sum := DraftSummary{Event: summaries[i]}
 		for _, at := range g.Indices {
-			sum.Of = append(sum.Of, s.entries[at].Event)
+			sum.Of = append(sum.Of, s.shown(at).event)
 		}
 		d.Summaries = append(d.Summaries, sum)
 	}

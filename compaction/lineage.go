@@ -19,6 +19,9 @@ type Lineage struct {
 
 	// Events is how many raw events it stands for.
 	Events int `json:"events"`
+
+	// Tokens is how many tokens these take, as they were logged; 0 if it was not noted.
+	Tokens int `json:"tokens,omitempty"`
 }
 
 // LineageOf returns the lineage of a summary. Of one that says nothing about it, such as
@@ -42,7 +45,11 @@ func SaidLineage(summary *patch.Event) (l Lineage, ok bool) {
 
 // Metadata returns the custom metadata by which a summary says its lineage.
 func (l Lineage) Metadata() map[string]any {
-	return map[string]any{record.OwnKey: map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}}
+	own := map[string]any{"level": l.Level, "windows": l.Windows, "passes": l.Passes, "events": l.Events}
+	if l.Tokens > 0 {
+		own["tokens"] = l.Tokens
+	}
+	return map[string]any{record.OwnKey: own}
 }
 
 // levelOf is the level of a summary into which so many windows went, where k summaries
@@ -61,6 +68,7 @@ func merged(of []Lineage, k int) Lineage {
 	for _, o := range of {
 		l.Windows += o.Windows
 		l.Events += o.Events
+		l.Tokens += o.Tokens
 		l.Passes = max(l.Passes, o.Passes+1)
 	}
 	l.Level = levelOf(l.Windows, k)

@@ -105,9 +105,14 @@ func (l bound) tookOut(ctx context.Context, v fold.View, i int, p *patch.PatchEv
 	}
 	var events []*patch.Event
 	for j := p.Start(); j < min(p.Start()+p.Count(), before.Len()); j++ {
-		if !before.IsSummary(j) && groupOf(before.At(j)) == groupOf(v.At(i)) {
-			events = append(events, before.At(j))
+		if before.IsSummary(j) || groupOf(before.At(j)) != groupOf(v.At(i)) {
+			continue
 		}
+		of, err := l.original(ctx, before.At(j), before.SeqOf(j))
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, of.event)
 	}
 	return events, nil
 }

@@ -23,6 +23,12 @@ type pass struct {
 
 func (p pass) judge() {
 	p.state()
+	if p.before.Len() == p.after.Len() && len(p.asked) == 0 && p.clears() {
+		p.cleared()
+		p.m.noteCleared(p.before, p.after)
+		p.plan()
+		return
+	}
 	p.pairs()
 	p.openCalls()
 	p.covered()
@@ -215,20 +221,26 @@ func owners(v fold.View) []string {
 // What went was shown to a summarizer, but for what a transcript says nothing of; what
 // was shown to be covered went. No request mixes branches, nor summaries and raw events.
 func (p pass) covered() {
-	left, shown := eventIDs(p.after), map[string]bool{}
+	left, shown, at := map[string]bool{}, map[string]bool{}, map[string]int{}
+	for _, e := range p.after.Events() {
+		left[p.original(e)] = true
+	}
+	for i, e := range p.before.Events() {
+		at[p.original(e)] = i
+	}
 	for _, r := range p.asked {
 		for _, e := range r.Events {
 			if shown[e.ID()] {
 				p.fail("%s was summarised twice", e.ID())
 			}
 			shown[e.ID()] = true
-			if _, visible := left[e.ID()]; visible {
+			if left[e.ID()] {
 				p.fail("%s was summarised and is still visible", e.ID())
 			}
 			if groupName(e) != groupName(r.Events[0]) {
 				p.fail("one text of %s and %s", e.ID(), r.Events[0].ID())
 			}
-			if at, _ := p.before.Find(e.ID()); p.before.IsSummary(at) != r.Merge {
+			if i, there := at[e.ID()]; !there || p.before.IsSummary(i) != r.Merge {
 				p.fail("%s was summarised with Merge %v", e.ID(), r.Merge)
 			}
 		}
@@ -249,7 +261,7 @@ func (p pass) covered() {
 		}
 	}
 	for i, e := range p.before.Events() {
-		if _, visible := left[e.ID()]; !visible && !shown[e.ID()] && !p.saidWordForWord(e) && (transcript.Of([]*patch.Event{e}, 0) != "" || p.before.IsSummary(i)) {
+		if id := p.original(e); !left[id] && !shown[id] && !p.saidWordForWord(e) && (transcript.Of([]*patch.Event{e}, 0) != "" || p.before.IsSummary(i)) {
 			p.fail("%s was covered and not shown", e.ID())
 		}
 	}
@@ -278,10 +290,10 @@ func (p pass) isWordForWord(text, group string) bool {
 		if _, visible := left[e.ID()]; visible || groupName(e) != group {
 			continue
 		}
-		tokens += e.EstimatedTokens()
+		tokens += p.m.logged(p.original(e), e).EstimatedTokens()
 		said := firstText(e)
 		if !p.before.IsSummary(i) {
-			said = transcript.Of([]*patch.Event{e}, 0)
+			said = transcript.Of([]*patch.Event{p.m.logged(p.original(e), e)}, 0)
 		}
 		for line := range strings.Lines(said) {
 			// Whether a call is answered, other events say.

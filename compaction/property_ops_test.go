@@ -33,6 +33,19 @@ func (m *machine) configure(t *rapid.T) {
 		cfg.TokenThreshold = rapid.SampledFrom([]int{20, 100, 300, 800}).Draw(t, "threshold")
 		cfg.EventRetentionSize = rapid.IntRange(1, 8).Draw(t, "retention")
 	}
+	if oneIn(t, 3, "long invocations") {
+		cfg.InvocationTokens = rapid.SampledFrom([]int{40, 150}).Draw(t, "invocation")
+		cfg.EventRetentionSize = max(cfg.EventRetentionSize, 1)
+	}
+	if oneIn(t, 2, "clears") {
+		cfg.ClearAfter, cfg.ClearKeep = rapid.SampledFrom([]int{1, 20, 100}).Draw(t, "clear after"), rapid.IntRange(1, 4).Draw(t, "clear keep")
+		if oneIn(t, 3, "by name") {
+			cfg.KeepTools = []string{"tool"}
+		}
+	}
+	if oneIn(t, 4, "costs count") {
+		cfg.Cost = compaction.Cost{Turns: rapid.SampledFrom([]int{1, 20}).Draw(t, "turns"), Risk: rapid.SampledFrom([]float64{0.01, 0.3}).Draw(t, "risk")}
+	}
 	if oneIn(t, 2, "small input") {
 		cfg.MaxInputTokens = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the least
 	}

@@ -51,7 +51,8 @@ type machine struct {
 	cfg   compaction.Config
 	twin  bool // the twin got all that the session got
 
-	events      []*patch.Event // all that were appended
+	cleared     map[string]string // ids of what was cleared, by those of what stands in its place
+	events      []*patch.Event    // all that were appended
 	invocations int
 	calls       []madeCall
 	byHandCount int
@@ -67,7 +68,7 @@ func newMachine(t *rapid.T) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{t: t, store: st, twin: true}
+	m := &machine{t: t, store: st, twin: true, cleared: map[string]string{}}
 	for _, k := range []store.Key{key, twinKey} {
 		if _, err := st.Create(context.Background(), k, map[string]any{"k0": "initial"}); err != nil {
 			t.Fatal(err)

@@ -40,15 +40,19 @@ const (
 
 // request makes what the summarizer is asked for a group of a window. again are the raw
 // events that it is shown again.
-func request(v fold.View, w *Window, g Group, again []*patch.Event, cfg Config) Request {
-	r := Request{Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg)}
+func (s *visible) request(w *Window, g Group, again []*patch.Event, cfg Config) Request {
+	v := s.view
+	r := Request{Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
+	tokens := 0
 	for _, i := range g.Indices {
-		r.Events = append(r.Events, v.At(i))
+		e := s.shown(i).event
+		tokens += e.EstimatedTokens()
+		r.Events = append(r.Events, e)
 	}
 	if !w.Merge {
 		r.Before = append(summariesBefore(v, g), again...)
 	}
-	r.ask(tokensAt(v, g.Indices), cfg)
+	r.ask(tokens, cfg)
 	return r
 }
 
@@ -82,9 +86,9 @@ func (r *Request) ask(covered int, cfg Config) {
 	aim := min(int(share*float64(covered)), cfg.MaxSummaryTokens*2/3)
 	r.AimTokens = min(r.MaxTokens, max(leastAim, aim))
 	// One pass, for the transcript may hold anything.
-	r.Prompt = strings.NewReplacer(
+	r.Prompt = inFocus(r.Focus, strings.NewReplacer(
 		History, history(*r, cfg.MaxInputTokens), Words, strconv.Itoa(max(1, r.AimTokens*3/4)),
-	).Replace(cfg.PromptTemplate)
+	).Replace(cfg.PromptTemplate))
 }
 
 // maxAnswer is how long the summary of a group may be.

@@ -40,8 +40,11 @@ type Request struct {
 	// before Events, then the last raw events that those hide already.
 	Before []*patch.Event
 
-	// Prompt is the whole prompt: the template with the transcript of Before and Events
-	// in it.
+	// Focus is what the summary should keep above all, or "". The prompt says so.
+	Focus string
+
+	// Prompt is the whole prompt: the focus, and the template with the transcript of Before
+	// and Events in it.
 	Prompt string
 
 	// AimTokens is how long an answer should be, but for ids, dates, paths and the like that

@@ -129,7 +129,7 @@ func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
 		}
 		return merged(of, cfg.MaxSummaries)
 	}
-	return Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices)}
+	return Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices), Tokens: s.loggedTokensAt(g)}
 }
 
 // recent are the raw events of a group that are of its last n invocations.
@@ -141,7 +141,8 @@ func (s *visible) recent(g Group, n int) recent {
 	from := lastOf(invocations, n)
 	var events []recentEvent
 	for _, i := range g.Indices[from:] {
-		events = append(events, recentEvent{s.view.SeqOf(i), s.entries[i].Event.ID()})
+		of := s.shown(i)
+		events = append(events, recentEvent{of.seq, of.event.ID()})
 	}
 	return recentOf(events)
 }

@@ -86,8 +86,8 @@ func (s *visible) tierMerge(chains []*chain, k int) *Window {
 // forcedMerge returns a window over summaries that would not be merged yet: those of one
 // level that stand side by side, of the lowest level that there is; failing that, the
 // two of the lowest levels. It returns nil if nothing is left to merge that brings the
-// prompt under the threshold, or is worth a call.
-func (s *visible) forcedMerge(chains []*chain, k, prompt, threshold int) *Window {
+// prompt under the threshold, or saves the least that is worth a call.
+func (s *visible) forcedMerge(chains []*chain, k, prompt, threshold, least int) *Window {
 	var best []int
 	lowest := 0
 	offer := func(level int, indices []int) {
@@ -96,7 +96,7 @@ func (s *visible) forcedMerge(chains []*chain, k, prompt, threshold int) *Window
 			saved += s.entries[i].Event.EstimatedTokens()
 		}
 		saved -= longestMerged(saved) // at least, or the answer is refused
-		worth := prompt-saved < threshold || saved >= fraction(threshold)
+		worth := prompt-saved < threshold || saved >= least
 		if worth && (best == nil || level < lowest) {
 			best, lowest = indices, level
 		}

@@ -19,6 +19,11 @@ type Run struct {
 	// Pinned are ids of events that stay raw.
 	Pinned []string
 
+	// Focus says what summaries should keep above all, in a few words. Summarizers are told
+	// the first [MaxFocus] runes, in the prompt and as [Request.Focus]; [Extractive] keeps to
+	// its rules. It means nothing to [Plan].
+	Focus string
+
 	// Again says that somebody asks for it: the session is compacted though it has not
 	// grown since a failure, and no window is passed over. It means nothing to [Plan].
 	Again bool
@@ -45,6 +50,7 @@ type visible struct {
 	entries []fold.Entry
 	pinned  map[string]bool // by event id
 	liveID  string          // the running invocation's
+	focus   string          // what summaries should keep above all
 
 	// invocation numbers the invocations in the order in which they are first seen. That
 	// of a summary is noInvocation. See number.
@@ -63,6 +69,9 @@ type visible struct {
 	// attached are the events whose last stands behind an event that stays. They are not
 	// part of a window's span; they go when their last goes.
 	attached []bool
+
+	// originals are events with cleared results as they were logged, once a pass has looked.
+	originals map[int]logged
 }
 
 const noInvocation = -1
@@ -81,6 +90,7 @@ func newVisible(v fold.View, run Run) *visible {
 		s.pinned[id] = true
 	}
 	s.liveID = run.Invocation
+	s.focus = focusOf(run.Focus)
 	return s
 }
 

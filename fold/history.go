@@ -1,7 +1,9 @@
 package fold
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -9,7 +11,8 @@ import (
 )
 
 // History returns what people should see of the session: the visible log, with the events
-// that a summary stands for in the place of each summary, at any depth. What was taken out
+// that a summary stands for in the place of each summary, at any depth, and each event of
+// which compaction has cleared results as it was before. What was taken out
 // in other ways, by cuts, splices and rewinds, stays out. Summaries that took out nothing,
 // as those of other programs, are there as they are. The entries are in the order of the log;
 // their indices are not those of the visible log, and no patch should be made of them. The
@@ -118,6 +121,9 @@ func (h *history) show(n node) {
 				return at, belongs
 			})
 		}
+	case n.cut != nil && saysCleared(n.event) && n.cut.tookOutEvents():
+		at := h.of
+		h.open(n.cut, func(node) (int, bool) { return at, true })
 	case n.cut == nil || !n.isSummary() || !n.cut.tookOutEvents():
 		h.shown = append(h.shown, shown{n, h.of})
 	default:
@@ -126,6 +132,19 @@ func (h *history) show(n node) {
 		at := h.of
 		h.open(n.cut, func(of node) (int, bool) { return at, n.cut.summaryOf(of) == n.index })
 	}
+}
+
+// saysCleared reports whether an event says that results in it were cleared, and nothing else
+// was done: what has another id than it says is an edited copy.
+func saysCleared(e *patch.Event) bool {
+	text, _ := e.Field("customMetadata")
+	if !bytes.Contains(text, []byte(`"cleared"`)) {
+		return false
+	}
+	var metadata struct {
+		Patchlog struct{ Cleared struct{ As string } }
+	}
+	return json.Unmarshal(text, &metadata) == nil && metadata.Patchlog.Cleared.As == e.ID() && e.ID() != ""
 }
 
 // tell notes that a summary is in sight.

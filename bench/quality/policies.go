@@ -54,5 +54,9 @@ func policies() []quality.Policy {
 			quality.Compact(with("tokens 4k"), of(byTokens)),
 			quality.Compact(with("tokens 16k"), of(bySize)))
 	}
-	return all
+	paying := func(name string, cfg compaction.Config) quality.Policy {
+		cfg.Cost = compaction.DefaultCost()
+		return quality.Compact(name+", if it pays", cfg)
+	}
+	return append(all, paying("default", byDefault), paying("tokens 4k", byTokens))
 }

@@ -148,11 +148,15 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 }
 
 // Compact compacts by a configuration, as adk's service does with its plugin: before a
-// turn inside an invocation by tokens alone, and after each invocation. Summaries that
+// turn inside an invocation by tokens and clearing alone, and after each invocation. Summaries that
 // cannot be used leave the session as it is.
 func Compact(name string, cfg compaction.Config) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		cfg := cfg
+		if cfg.Cost.Turns > 0 && isOffline(cfg.Summarizer) {
+			// It is not seen as such once it is counted.
+			cfg.Cost.Cached, cfg.Cost.Fresh, cfg.Cost.Read, cfg.Cost.Written = compaction.CachedPrice, compaction.FreshPrice, 0, 0
+		}
 		cfg.Summarizer = counted{cmp.Or[compaction.Summarizer](cfg.Summarizer, compaction.Extractive{}), f}
 		ids := 0
 		opts := compaction.Options[string]{
@@ -164,7 +168,8 @@ func Compact(name string, cfg compaction.Config) Policy {
 			return nil, err
 		}
 		inRun := after
-		if cfg.TokenThreshold > 0 {
+		inside := cfg.TokenThreshold+cfg.InvocationTokens+cfg.ClearAfter > 0
+		if inside {
 			cfg.CompactionInterval = 0
 			if inRun, err = compaction.New(l, cfg, opts); err != nil {
 				return nil, err
@@ -175,7 +180,7 @@ func Compact(name string, cfg compaction.Config) Policy {
 			switch {
 			case at == afterInvocation:
 				_, err = after.MaybeCompact(ctx, "")
-			case cfg.TokenThreshold > 0:
+			case inside:
 				_, err = inRun.Compact(ctx, "", compaction.Run{Invocation: invocation})
 			}
 			if errors.As(err, new(*compaction.SummarizerError)) {
@@ -184,4 +189,9 @@ func Compact(name string, cfg compaction.Config) Policy {
 			return err
 		}, nil
 	}}
+}
+
+func isOffline(s compaction.Summarizer) bool {
+	_, ok := s.(compaction.Extractive)
+	return ok || s == nil
 }

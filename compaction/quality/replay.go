@@ -13,16 +13,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Prices in units of a fresh token of a prompt: what a token costs that the model has read
-// at the turn before, and one that it has not; what a summarizer reads and writes. They are
-// those of the models of 2025 that cache prompts, as ratios.
-const (
-	cachedToken  = 0.1
-	freshToken   = 1.25
-	readToken    = 1
-	writtenToken = 5
-)
-
 // Figures are what a session, or several, were worth under a policy. All counts are sums.
 type Figures struct {
 	Sessions int `json:"sessions"`
@@ -77,10 +67,11 @@ func (f Figures) SeenShare() float64 { return share(f.Seen, f.Needed) }
 // VisibleShare is the part of the raw tokens that was visible.
 func (f Figures) VisibleShare() float64 { return share(f.VisibleTokens, f.RawTokens) }
 
-// Cost is what prompts and summaries cost, in units of a fresh token.
+// Cost is what prompts and summaries cost, in units of a token that a
+// summarizer reads; see [compaction.Cost].
 func (f Figures) Cost() float64 {
-	return cachedToken*float64(f.CachedTokens) + freshToken*float64(f.FreshTokens) +
-		readToken*float64(f.ReadTokens) + writtenToken*float64(f.WrittenTokens)
+	return compaction.CachedPrice*float64(f.CachedTokens) + compaction.FreshPrice*float64(f.FreshTokens) +
+		compaction.ReadPrice*float64(f.ReadTokens) + compaction.WrittenPrice*float64(f.WrittenTokens)
 }
 
 func share(part, whole int) float64 {
@@ -176,7 +167,7 @@ type replay struct {
 	figures   Figures
 	rawTokens int
 	prompt    []nodeID          // of the turn before
-	stands    map[string]string // by the id of a summary, what the events say for which it stands
+	stands    map[string]string // by the id of an event that was put in, what those say for which it stands
 }
 
 // nodeID is where a visible event comes from.
@@ -231,17 +222,20 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	var summaries []*patch.Event
 	now := before
 	for _, p := range patches {
+		var said strings.Builder
 		if p.IsIndexed() {
 			for i := p.Start(); i < p.Start()+p.Count(); i++ {
 				of := now.At(i)
 				if text, ok := r.stands[of.ID()]; ok {
-					covered.WriteString(text)
+					said.WriteString(text)
 				} else {
-					covered.WriteString(identifiers.Text(of))
+					said.WriteString(identifiers.Text(of))
 				}
 			}
 		}
+		covered.WriteString(said.String())
 		for _, e := range p.NewEvents() {
+			r.stands[e.ID()] = said.String() // of a summary, more is known below
 			if p.Type() == patch.Summarise || e.IsSummary() {
 				summaries = append(summaries, e)
 				told.WriteString(identifiers.Text(e))
@@ -302,7 +296,7 @@ type counted struct {
 // Summarize implements compaction.Summarizer.
 func (c counted) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 	resp, err := c.Summarizer.Summarize(ctx, req)
-	if _, offline := c.Summarizer.(compaction.Extractive); !offline {
+	if !isOffline(c.Summarizer) {
 		c.figures.ReadTokens += patch.EstimateTextTokens(req.Prompt)
 		c.figures.WrittenTokens += patch.EstimateTextTokens(resp.Text)
 	}

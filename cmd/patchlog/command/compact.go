@@ -21,9 +21,10 @@ func (a *app) compactCommand() *cobra.Command {
 		Use:   "compact KEY",
 		Short: "Summarise the older part of a session, if that is due",
 		Long: `It is due when --interval invocations are not summarised yet, or when the prompt takes
---token-threshold tokens. Then the oldest events give way to a summary, pass by pass until
+--token-threshold tokens, or the running invocation --invocation-tokens. Then the oldest events give way to a summary, pass by pass until
 nothing is due; summaries that pile up are merged. The log keeps every event, the state
-stays as it is, and a tool call never parts from its result.
+stays as it is, and a tool call never parts from its result. Old results of tools are cleared
+before that, if it saves --clear-after tokens; the log keeps them, and summaries are made of them.
 
 gemini is asked where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY; else extractive
 picks sentences, offline. If a summary cannot be had, the command fails, and the session
@@ -233,6 +234,9 @@ func percent(ratio float64) string {
 
 func eventsText(merged bool, before, after, level int) string {
 	what := counted(before, "event")
+	if level == 0 {
+		return "results cleared in " + what
+	}
 	if merged {
 		what = fmt.Sprint(before) + " summaries"
 	}

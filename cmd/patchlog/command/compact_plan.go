@@ -27,6 +27,23 @@ type planDocument struct {
 	Window *windowDocument `json:"window"` // null if there is nothing to do
 	Reason string          `json:"reason"`
 	Prompt promptSize      `json:"prompt"`
+
+	Balance *balanceDocument `json:"balance,omitempty"` // if costs count
+}
+
+type balanceDocument struct {
+	Once      float64 `json:"once"`
+	EachTurn  float64 `json:"eachTurn"`
+	Spent     float64 `json:"spent"`
+	Saved     float64 `json:"saved"`
+	BreakEven int     `json:"breakEven"` // turns; 0 is never
+}
+
+func (b balanceDocument) String() string {
+	if b.BreakEven == 0 {
+		return "never"
+	}
+	return fmt.Sprintf("after %s: %.0f at once, %.0f saved each turn", counted(b.BreakEven, "turn"), b.Once, b.EachTurn)
 }
 
 type windowDocument struct {
@@ -37,6 +54,7 @@ type windowDocument struct {
 	Groups      []groupDocument `json:"groups"`
 	Invocations []string        `json:"invocations"`
 	Tokens      int             `json:"tokens"`
+	Results     int             `json:"results,omitempty"` // that are cleared
 }
 
 type spanDocument struct {
@@ -52,12 +70,15 @@ type groupDocument struct {
 
 func planned(key store.Key, d compaction.Decision) planDocument {
 	doc := planDocument{Key: key.String(), Reason: d.Reason, Prompt: promptSize{d.PromptTokens, d.Measured}}
+	if b := d.Balance; b != nil {
+		doc.Balance = &balanceDocument{b.Once, b.EachTurn, b.Spent, b.Saved, b.BreakEven()}
+	}
 	w := d.Window
 	if w == nil {
 		return doc
 	}
 	doc.Window = &windowDocument{
-		Trigger: w.Trigger, spanDocument: spanDocument(w.Span), Merge: w.Merge, Tokens: w.Tokens,
+		Trigger: w.Trigger, spanDocument: spanDocument(w.Span), Merge: w.Merge, Tokens: w.Tokens, Results: len(w.Results),
 		Also: []spanDocument{}, Groups: []groupDocument{}, Invocations: append([]string{}, w.Invocations...),
 	}
 	for _, s := range w.Also {
@@ -80,11 +101,23 @@ func (a *app) showPlan(key store.Key, d compaction.Decision) error {
 	t := newTable("", "")
 	row := func(name, text string) { t.add(cell{name, dim}, cell{text, plain}) }
 	w := doc.Window
+	if doc.Balance != nil {
+		row("pays", doc.Balance.String())
+	}
 	if w == nil {
 		row("prompt", doc.Prompt.String())
 		return a.out.table(t)
 	}
 	row("trigger", string(w.Trigger))
+	if w.Results > 0 {
+		row("clears", fmt.Sprintf("%s, in events %d to %d", counted(w.Results, "result"), append(w.Also, w.spanDocument)[0].Start, w.Start))
+		row("tokens", fmt.Sprintf("about %s in these events", grouped(w.Tokens)))
+		row("prompt", doc.Prompt.String())
+		if err := a.out.table(t); err != nil {
+			return err
+		}
+		return a.out.line("Nothing was written. More passes may follow.")
+	}
 	row("window", w.spanDocument.String())
 	for _, s := range w.Also {
 		row("  also", s.String())

@@ -1,0 +1,293 @@
+package compaction_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// clearing is a configuration that clears and does nothing else.
+func clearing(after, keep int) compaction.Config {
+	return compaction.Config{Enabled: true, ClearAfter: after, ClearKeep: keep}
+}
+
+// Old results are cleared when that saves enough: all that may be, at once.
+func TestPlanClearing(t *testing.T) {
+	const three = "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100"
+	tools := func(clear, keep []string) compaction.Config {
+		return with(clearing(1, 1), func(c *compaction.Config) { c.ClearTools, c.KeepTools = clear, keep })
+	}
+	for _, row := range []struct {
+		name, log string
+		cfg       compaction.Config
+		run       compaction.Run
+		want      string
+	}{
+		{"enough", three, clearing(180, 1), compaction.Run{}, "clearing 4-4 also 2-2 without summary"},
+		{"not enough", three, clearing(190, 1), compaction.Run{}, "none"},
+		{"the last three stay by default", three, clearing(1, 0), compaction.Run{}, "none"},
+		{"inside a run", three, clearing(1, 2), compaction.Run{Invocation: "inv1"}, "clearing 2-2 without summary"},
+		{"a pinned one stays", three, clearing(1, 1), compaction.Run{Pinned: []string{"e2"}}, "clearing 4-4 without summary"},
+		{"and does not count", three, clearing(100, 1), compaction.Run{Pinned: []string{"e2"}}, "none"},
+		{"what the user's side said stays", "u1 l1(x) r1(x)*9 R1(x)*100 c1(y) r1(y)*100", clearing(50, 1), compaction.Run{}, "none"},
+		{"named", three, tools([]string{"tool"}, nil), compaction.Run{}, "clearing 4-4 also 2-2 without summary"},
+		{"others are named", three, tools([]string{"other"}, nil), compaction.Run{}, "none"},
+		{"excluded", three, tools(nil, []string{"tool"}), compaction.Run{}, "none"},
+		{"named and excluded", three, tools([]string{"tool"}, []string{"tool"}), compaction.Run{}, "none"},
+		{"the interval first", three + " u2", with(clearing(1, 1), func(c *compaction.Config) { c.CompactionInterval = 2 }), compaction.Run{}, "interval 0-7"},
+		{"before the tokens", three, with(clearing(1, 1), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 10, 1 }), compaction.Run{}, "clearing 4-4 also 2-2 without summary"},
+	} {
+		d, err := compaction.Plan(script(t, row.log), row.cfg, row.run)
+		if got := decided(d); err != nil || got != row.want {
+			t.Errorf("%s: got %s (%s), %v, want %s", row.name, got, d.Reason, err, row.want)
+		}
+	}
+}
+
+// A clearing is one group: all of it can be taken back, and its first patch says what it did.
+func TestClearingIsOnePass(t *testing.T) {
+	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100 c1(z) r1(z)*100")
+	before := s.view()
+	done := s.compact(clearing(1, 1))
+	if len(done) != 1 {
+		t.Fatalf("%d passes", len(done))
+	}
+	w := done[0]
+	if w.Trigger != compaction.ByClearing || w.EventsBefore != 2 || w.EventsAfter != 2 || w.Level != 0 || w.Merged || w.TokensBefore < 200 || w.TokensAfter > 40 || w.Usage.Calls != 0 || w.Ratio <= 0 {
+		t.Errorf("written is %+v", w)
+	}
+	told := 0
+	for r, err := range s.store.RawEvents(t.Context(), key, before.Seq()+1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Patch.Group() != w.PatchID {
+			t.Errorf("record %d is of group %q, not %q", r.Seq, r.Patch.Group(), w.PatchID)
+		}
+		if said, ok := compaction.WrittenBy(r.Patch); ok {
+			told++
+			if said.Took = w.Took; said != w {
+				t.Errorf("the patch says %+v, want %+v", said, w)
+			}
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d patches tell of the pass", told)
+	}
+	if _, err := s.store.Revert(t.Context(), key, store.BackOptions{}, w.PatchID); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.visible(), "e0 e1 e2 e3 e4 e5 e6"; got != want {
+		t.Errorf("taken back it is %s", got)
+	}
+}
+
+// A clearing can be vetoed like a summary, and shows what would be logged.
+func TestClearingCanBeVetoed(t *testing.T) {
+	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100")
+	no := errors.New("no")
+	var seen compaction.Draft[store.Key]
+	c, err := compaction.New(compaction.Log[store.Key](s.store), clearing(1, 1), compaction.Options[store.Key]{
+		Approve: func(_ context.Context, d compaction.Draft[store.Key]) error { seen = d; return no },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, compaction.ErrVetoed) || !errors.Is(err, no) {
+		t.Errorf("the error is %v", err)
+	}
+	if len(seen.Patches) != 1 || len(seen.Summaries) != 0 || seen.Written.Trigger != compaction.ByClearing {
+		t.Errorf("the draft is %+v", seen)
+	}
+	if strings.Contains(s.view().At(2).String(), compaction.Cleared) {
+		t.Error("it was cleared all the same")
+	}
+}
+
+// whole has an event whose result nobody should lose.
+func whole(t *testing.T) *session {
+	s := newSession(t, "u1 c1(x)")
+	e := parseEvent(t, event{"id": "secret", "author": "agent", "invocationId": "inv1", "content": content("user", map[string]any{
+		"functionResponse": map[string]any{"id": "x", "name": "tool", "response": map[string]any{"r": "the gate is number 4711 " + strings.Repeat("abc ", 100)}},
+	})})
+	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+		t.Fatal(err)
+	}
+	s.words = 3
+	s.append("c1(y) r1(y)*100 c1(z) r1(z)*100 a1")
+	return s
+}
+
+// What was cleared is shown to whoever summarises it, as it was logged, and shown again to
+// whoever summarises what comes after.
+func TestSummariesAreOfWhatWasLogged(t *testing.T) {
+	s := whole(t)
+	sum := &scripted{}
+	cfg := with(every(1, 1, sum), func(c *compaction.Config) { c.ClearAfter, c.ClearKeep = 1, 1 })
+	if done := s.compact(clearing(1, 1)); len(done) != 1 || strings.Contains(s.view().At(2).String(), "4711") {
+		t.Fatalf("%d passes, %s", len(done), s.view().At(2))
+	}
+	done := s.compact(cfg)
+	for r, err := range s.store.RawEvents(t.Context(), key, 9) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.ID() == done[0].PatchID && !strings.Contains(r.Patch.String(), `"seqs":[[1,8]]`) {
+			t.Errorf("the patch does not name the records that it summarised: %s", r.Patch)
+		}
+	}
+	if len(sum.requests) != 1 || !strings.Contains(sum.requests[0].Prompt, "4711") || sum.requests[0].Events[2].ID() != "secret" {
+		t.Fatalf("the summarizer was asked %+v", sum.requests)
+	}
+	if limit := sum.requests[0].MaxTokens; limit >= 200 {
+		t.Errorf("the summary may take %d tokens, though less than twice as many are visible", limit)
+	}
+	s.append("u2*50 a2*50")
+	s.compact(cfg)
+	if len(sum.requests) != 2 || !strings.Contains(sum.requests[1].Prompt, "4711") || strings.Contains(sum.requests[1].Prompt, compaction.Cleared) {
+		t.Errorf("then the summarizer was asked %+v", sum.requests[1:])
+	}
+}
+
+// Nor does a summary that somebody made by hand hide what was logged.
+func TestShownAgainIsWhatWasLogged(t *testing.T) {
+	s := whole(t)
+	s.compact(clearing(1, 1))
+	s.patch(patch.NewSummarise(0, 8, parseEvent(t, event{"id": "byhand", "author": "user", "content": content("user", map[string]any{"text": "all was said"})})))
+	s.append("u2*50 a2*50")
+	sum := &scripted{}
+	s.compact(every(1, 1, sum))
+	if len(sum.requests) != 1 || !strings.Contains(sum.requests[0].Prompt, "4711") {
+		t.Errorf("the summarizer was asked %+v", sum.requests)
+	}
+}
+
+// What a summarizer is shown at once is measured by what was logged.
+func TestInputIsMeasuredByWhatWasLogged(t *testing.T) {
+	s := whole(t)
+	s.compact(clearing(1, 1))
+	sum := &scripted{}
+	s.compact(with(every(1, 0, sum), func(c *compaction.Config) { c.MaxInputTokens = 400 }))
+	if n := sum.calls(); n != 2 {
+		t.Errorf("%d calls of the summarizer", n)
+	}
+}
+
+// Results of one event that were cleared one after the other, too.
+func TestSummariesAreOfWhatWasLoggedTwiceCleared(t *testing.T) {
+	s := newSession(t, "u1 c1(x,y) r1(x,y)*100 c1(z) r1(z)*100 a1")
+	s.compact(clearing(1, 2))
+	s.compact(clearing(1, 1))
+	if n := strings.Count(s.view().At(2).String(), compaction.Cleared); n != 2 {
+		t.Fatalf("%d results are cleared: %s", n, s.view().At(2))
+	}
+	sum := &scripted{}
+	s.compact(every(1, 0, sum))
+	if len(sum.requests) != 1 || strings.Contains(sum.requests[0].Prompt, compaction.Cleared) || sum.requests[0].Events[2].ID() != "e2" {
+		t.Errorf("the summarizer was asked %+v", sum.requests)
+	}
+	if got := history(t, s); got != "e0 e1 e2 e3 e4 e5" {
+		t.Errorf("the history is %s", got)
+	}
+}
+
+func history(t *testing.T, s *session) string {
+	t.Helper()
+	entries, err := s.store.History(t.Context(), key, s.view())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []*patch.Event
+	for _, e := range entries {
+		events = append(events, e.Event)
+	}
+	return ids(events)
+}
+
+// People see what was cleared, unless somebody took it out by hand: then neither they nor a
+// summarizer do, though the event still says what it was cleared from.
+func TestClearedResultsForPeople(t *testing.T) {
+	s := whole(t)
+	s.compact(clearing(1, 1))
+	if got, want := history(t, s), "e0 e1 secret e3 e4 e5 e6 e7"; got != want {
+		t.Errorf("the history is %s, want %s", got, want)
+	}
+	v := s.view()
+	redacted, err := patch.ParseEvent([]byte(strings.Replace(v.At(2).String(), v.At(2).ID()+`","inv`, `redacted","inv`, 1)))
+	if err != nil || redacted.ID() != "redacted" {
+		t.Fatal(redacted, err)
+	}
+	s.patch(patch.NewSplice(2, 1, redacted).WithState(patch.Keep))
+	if got, want := history(t, s), "e0 e1 redacted e3 e4 e5 e6 e7"; got != want {
+		t.Errorf("redacted, the history is %s, want %s", got, want)
+	}
+	sum := &scripted{}
+	s.compact(every(1, 0, sum))
+	if len(sum.requests) != 1 || strings.Contains(sum.requests[0].Prompt, "4711") {
+		t.Errorf("redacted, the summarizer was asked %+v", sum.requests)
+	}
+}
+
+// An event that says of itself that it was cleared, and was not, is what was logged.
+func TestForgedClearing(t *testing.T) {
+	s := whole(t)
+	s.patch(patch.NewSplice(1, 2).WithState(patch.Keep)) // somebody cut the secret out
+	forged := parseEvent(t, event{"id": "forged", "author": "agent", "invocationId": "inv1", "content": content("model", map[string]any{"text": strings.Repeat("abc ", 40)}),
+		"customMetadata": map[string]any{"patchlog": map[string]any{"cleared": map[string]any{"as": "forged", "id": "secret", "seq": 3, "tokens": 9}}}})
+	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, forged); err != nil {
+		t.Fatal(err)
+	}
+	sum := &scripted{}
+	s.compact(every(1, 0, sum))
+	if len(sum.requests) != 1 || strings.Contains(sum.requests[0].Prompt, "4711") {
+		t.Errorf("the summarizer was asked %+v", sum.requests)
+	}
+}
+
+// One endless turn is summarised while it runs, where its size is limited, and in batches.
+func TestLongInvocation(t *testing.T) {
+	cfg := compaction.Config{Enabled: true, InvocationTokens: 1_000, EventRetentionSize: 2, Summarizer: &scripted{}}
+	s := newSession(t, "u0*500 a0*400 u1*20")
+	c := s.compactor(cfg)
+	run := compaction.Run{Invocation: "inv1"}
+	passes, most := 0, 0
+	for range 100 {
+		s.append("a1*50")
+		done, err := c.Compact(t.Context(), key, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		passes += len(done)
+		takes := 0
+		for _, e := range s.view().Events() {
+			if e.InvocationID() == "inv1" {
+				takes += e.EstimatedTokens()
+			}
+		}
+		most = max(most, takes)
+	}
+	if most >= 1_000 || passes < 4 || passes > 6 {
+		t.Errorf("it took up to %d tokens, in %d passes", most, passes)
+	}
+	v := s.view()
+	if v.At(0).ID() != "e0" || v.At(1).ID() != "e1" || v.At(2).ID() != "e2" {
+		t.Errorf("visible is %s", s.visible())
+	}
+	// What may go is less than half of what the invocation may take.
+	cfg.EventRetentionSize = 7
+	tail := "u1*100 a1*100 a1*300 " + strings.Repeat("a1*200 ", 7)
+	if d, err := compaction.Plan(script(t, tail), cfg, run); err != nil || d.Window != nil {
+		t.Errorf("where little can go: %+v, %v", d, err)
+	}
+	if d, err := compaction.Plan(script(t, strings.Replace(tail, "*300", "*500", 1)), cfg, run); err != nil || decided(d) != "tokens 1-2" {
+		t.Errorf("where half can go: %+v, %v", d, err)
+	}
+	if d, err := compaction.Plan(script(t, "u1*2000 a1*2000"), cfg, compaction.Run{}); err != nil || d.Window != nil {
+		t.Errorf("where no invocation runs: %+v, %v", d, err)
+	}
+}

@@ -1,0 +1,57 @@
+package quality_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Where costs count, no session becomes more than a hundredth dearer than without compaction,
+// wherever it ends, by intervals and clearing; and some become much cheaper.
+func TestPropertyNoSessionIsDearer(t *testing.T) {
+	cheaper := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		var events []*patch.Event
+		size := rapid.SampledFrom([]int{1, 10, 100, 400})
+		for i := range rapid.IntRange(1, 60).Draw(rt, "invocations") {
+			inv := fmt.Sprint("i", i)
+			words := func(what string) string {
+				return strings.Repeat(what+" and then some ", size.Draw(rt, what))
+			}
+			events = append(events, say(t, "u"+inv, inv, "user", words("asked"), nil))
+			for j := range rapid.IntRange(0, 3).Draw(rt, "calls") {
+				id := fmt.Sprint("c", j, inv)
+				events = append(events, say(t, id, inv, "model", "", map[string]any{"n": j}), answer(t, "r"+id, inv, id, words("found")))
+			}
+			events = append(events, say(t, "a"+inv, inv, "model", words("told"), nil))
+		}
+		rec, err := quality.Record(events)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		cfg := compaction.Config{Enabled: true, CompactionInterval: rapid.IntRange(1, 5).Draw(rt, "interval"), OverlapSize: 1,
+			ClearAfter: rapid.SampledFrom([]int{0, 100, 2_000}).Draw(rt, "clear after"), Cost: compaction.DefaultCost()}
+		if rapid.Bool().Draw(rt, "paid") {
+			cfg.Summarizer = paid{}
+		}
+		none, paying := replay(t, rec, quality.None()), replay(t, rec, quality.Compact("paying", cfg))
+		if paying.Cost() > 1.01*none.Cost() {
+			rt.Fatalf("it costs %.0f, without compaction %.0f; %+v", paying.Cost(), none.Cost(), paying)
+		}
+		if paying.Cost() < 0.8*none.Cost() {
+			cheaper++
+		}
+	})
+	if cheaper == 0 {
+		t.Error("no session became cheaper")
+	}
+}
+
+// paid is the offline summarizer, read and written for money.
+type paid struct{ compaction.Extractive }
