@@ -155,7 +155,7 @@ func (m *machine) compact(t *rapid.T) {
 	if err != nil {
 		t.Fatalf("compaction of %s: %v", words(v), err)
 	}
-	judgeEnd(t, m.viewOf(key), m.cfg, m.run)
+	judgeEnd(t, m.viewOf(key), cfg, m.run)
 }
 
 // watched is a log whose patches are judged as they are written.
