@@ -13,30 +13,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-func TestIdentifiers(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                                       "",
-		"nothing to see here":                    "",
-		"order 4711 and 47110":                   "47110",
-		"see https://a.example/b?c=1, please.":   "https://a.example/b?c",
-		"write to ada@math.example!":             "ada@math.example",
-		"an @mention and a@b":                    "",
-		`{"path":"/src/a/main.go"}`:              "/src/a/main.go",
-		"src/main.go:12 and/or ./x.go":           "/x.go src/main.go:12",
-		"either/or a/b/c":                        "a/b/c",
-		"2024-05-20, 2024-05-20 (12.50 EUR)":     "12.50 2024-05-20",
-		"“credit_card_7434610” <AB-12>":          "AB-12 credit_card_7434610",
-		"größe42 ok":                             "größe42",
-		"v1 v2 x86":                              "",
-		"see /etc/x/ and / and ~/notes/today/":   "/etc/x ~/notes/today",
-		strings.Repeat("a", 100) + "1 " + "1234": strings.Repeat("a", 100) + "1",
-	} {
-		if got := strings.Join(quality.Identifiers(text), " "); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
 // say makes an event of a role's words, and of a call if there are arguments.
 func say(t *testing.T, id, invocation, role, text string, args map[string]any) *patch.Event {
 	t.Helper()
