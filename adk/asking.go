@@ -15,6 +15,13 @@ import (
 // ErrCompactionOff: the options switch compaction off for the session's app.
 var ErrCompactionOff = errors.New("compaction is off")
 
+// CompactOptions say how a session is compacted that somebody asks for.
+type CompactOptions struct {
+	// Focus says what summaries should keep above all, in a few words, as
+	// [compaction.Run.Focus] does.
+	Focus string
+}
+
 // Compact compacts a session now, if a trigger fires, pass by pass until none does, and
 // returns what was written; the session then shows it. It waits, and does not back off after
 // failures: what goes wrong is its error, a *[compaction.SummarizerError], one that matches
@@ -23,7 +30,7 @@ var ErrCompactionOff = errors.New("compaction is off")
 // declines, and where the session is another's business: an invocation of it runs in
 // another process, or it is being compacted. An invocation that runs in this one keeps what it
 // was asked. The error matches [ErrCompactionOff] where compaction is off.
-func (s *Service) Compact(ctx context.Context, sess session.Session) ([]compaction.Written, error) {
+func (s *Service) Compact(ctx context.Context, sess session.Session, opts CompactOptions) ([]compaction.Written, error) {
 	handle, err := handleOf(sess)
 	if err == nil && !s.compacting.on(handle.key) {
 		err = fmt.Errorf("app %q: %w", handle.key.App, ErrCompactionOff)
@@ -34,7 +41,7 @@ func (s *Service) Compact(ctx context.Context, sess session.Session) ([]compacti
 	if err != nil {
 		return nil, fmt.Errorf("compact: %w", err)
 	}
-	written, err := s.compacting.background.Compact(ctx, handle.key, compaction.Run{Again: true})
+	written, err := s.compacting.background.Compact(ctx, handle.key, compaction.Run{Again: true, Focus: opts.Focus})
 	if len(written) > 0 {
 		s.compacting.show(ctx, handle)
 	}

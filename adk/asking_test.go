@@ -29,7 +29,7 @@ func TestCompactOnRequest(t *testing.T) {
 	sess := exchanges(t, svc, "app", 3)
 	svc.Settle(t)
 	for range 3 {
-		written, err := svc.Compact(t.Context(), sess)
+		written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 		fails(t, err, broken)
 		var of *compaction.SummarizerError
 		if len(written) > 0 || !errors.As(err, &of) {
@@ -42,35 +42,35 @@ func TestCompactOnRequest(t *testing.T) {
 	}
 	fail = false
 	before := sess.Events().Len()
-	written, err := svc.Compact(t.Context(), sess)
+	written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 	no(t, err)
 	if len(written) == 0 || sess.Events().Len() >= before {
 		t.Errorf("%v was written, and %d of %d events are shown", written, sess.Events().Len(), before)
 	}
 	last, _ = svc.LastCompaction(sess)
 	equal(t, "last outcome", last.Outcome, compaction.Wrote)
-	written, err = svc.Compact(t.Context(), sess)
+	written, err = svc.Compact(t.Context(), sess, adk.CompactOptions{})
 	no(t, err)
 	equal(t, "written when there is nothing to do", len(written), 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = svc.Compact(ctx, sess)
+	_, err = svc.Compact(ctx, sess, adk.CompactOptions{})
 	fails(t, err, context.Canceled)
 
 	// Of a session that is gone nothing is known.
 	no(t, svc.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
-	_, err = svc.Compact(t.Context(), sess)
+	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{})
 	fails(t, err, store.ErrNotFound)
 	if last, ok := svc.LastCompaction(sess); ok && last.Outcome == compaction.Wrote {
 		t.Errorf("the last attempt is %+v", last)
 	}
 	exchanges(t, svc, "app", 1)
-	_, err = svc.Compact(t.Context(), sess) // created again
+	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{}) // created again
 	fails(t, err, store.ErrNotFound)
 
-	_, err = svc.Compact(t.Context(), nil)
+	_, err = svc.Compact(t.Context(), nil, adk.CompactOptions{})
 	fails(t, err, patch.ErrInvalid)
-	_, err = inMemory(t).Compact(t.Context(), sess)
+	_, err = inMemory(t).Compact(t.Context(), sess, adk.CompactOptions{})
 	fails(t, err, adk.ErrCompactionOff)
 	for _, s := range []*adk.Service{svc, inMemory(t)} {
 		if _, ok := s.LastCompaction(nil); ok {

@@ -42,6 +42,7 @@ func newCompacting(s storage, t *telemetry, opts Options) (*compacting, error) {
 		Pin:     c.pinned,
 		Claim:   c.claim,
 		Logger:  opts.Logger,
+		Prepare: prepare(opts.Prepare),
 		Approve: approve(opts.BeforeSummary),
 		Observe: func(ctx context.Context, a compaction.Attempt[store.Key]) {
 			t.compacted(ctx, a)

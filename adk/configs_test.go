@@ -75,8 +75,8 @@ func TestWhoSummarises(t *testing.T) {
 			svc := compacted(t, adk.Options{Model: c.model, Compaction: c.cfg})
 			sess := exchanges(t, svc, "app", 3)
 			svc.Settle(t)
-			_, _ = svc.Compact(t.Context(), sess)
-			_, _ = svc.Compact(t.Context(), sess)
+			_, _ = svc.Compact(t.Context(), sess, adk.CompactOptions{})
+			_, _ = svc.Compact(t.Context(), sess, adk.CompactOptions{})
 			texts := told(get(t, svc, "s"))
 			if len(texts) == 0 || c.says != "" && texts[0] != c.says {
 				t.Errorf("the summaries say %q", texts)
@@ -106,7 +106,7 @@ func TestCompactionByApp(t *testing.T) {
 		if (c.says == "") != (len(texts) == 0) || len(texts) > 0 && !strings.HasPrefix(texts[0], c.says) {
 			t.Errorf("%s: the summaries say %q", c.app, texts)
 		}
-		written, err := svc.Compact(t.Context(), sess)
+		written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 		if off := errors.Is(err, adk.ErrCompactionOff); off != (c.app == "never") || off != (err != nil) || off && written != nil {
 			t.Errorf("%s: compacting says %v, %v", c.app, written, err)
 		}

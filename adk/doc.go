@@ -58,15 +58,15 @@
 //     until the next one begins, or the plugin says that it has ended: its last message of
 //     the user stays, and the interval trigger leaves its events alone.
 //   - Inside a run, where TokenThreshold, InvocationTokens or ClearAfter is set, as they are
-//     by default: after an event with a function's response
-//     was appended, so that the model's next prompt is the shorter one. The run waits for
-//     that, but for no longer than [Options.CompactionTimeout] an invocation, not counting
+//     by default: after an event with a function's response was appended, so that the model's
+//     next prompt is the shorter one. The run waits for that, but for no longer than [Options.CompactionTimeout] an invocation, not counting
 //     what a summary came of. Runs of workflow nodes, tasks, and agents with a branch of
 //     their own are left to the background.
 //
 // No failure of a summarizer reaches a run. [Service.Compact] compacts now and returns the error;
 // [Service.LastCompaction] says how the last attempt ended; [Options.OnCompaction] is told of
-// each. [Options.BeforeSummary] sees a summary before it is written, and may refuse it.
+// each. [Options.Prepare] is asked before events are summarised, and may say what must be kept;
+// [Options.BeforeSummary] sees a summary before it is written. Both may refuse.
 //
 // What ADK looks for in a session to decide who goes on, and with what, stays raw: the
 // newest event of each agent, so that messages go on to the sub-agent that was handed the

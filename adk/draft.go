@@ -36,6 +36,31 @@ type DraftSummary struct {
 	Of    []*session.Event
 }
 
+// Proposal is what is about to be summarised, for [Options.Prepare] to see: raw events of one
+// branch and isolation scope, as they were logged, or summaries if Merge is set. They are
+// copies. A veto is as for [Draft].
+type Proposal struct {
+	AppName, UserID, SessionID string
+
+	Trigger compaction.Trigger
+	Events  []*session.Event
+	Merge   bool
+}
+
+// prepare is a compactor's Prepare by what a service's options say, or nil.
+func prepare(ask func(context.Context, Proposal) (string, error)) func(context.Context, compaction.Proposal[store.Key]) (string, error) {
+	if ask == nil {
+		return nil
+	}
+	return func(ctx context.Context, p compaction.Proposal[store.Key]) (string, error) {
+		out := Proposal{AppName: p.Key.App, UserID: p.Key.User, SessionID: p.Key.Session, Trigger: p.Trigger, Merge: p.Merge}
+		for _, e := range p.Events {
+			out.Events = append(out.Events, shownEvent(e))
+		}
+		return ask(ctx, out)
+	}
+}
+
 // approve is a compactor's Approve by what a service's options say, or nil.
 func approve(before func(context.Context, Draft) error) func(context.Context, compaction.Draft[store.Key]) error {
 	if before == nil {

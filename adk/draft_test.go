@@ -49,7 +49,7 @@ func TestBeforeSummary(t *testing.T) {
 	})
 	sess := exchanges(t, svc, "app", 3)
 	svc.Settle(t)
-	_, err := svc.Compact(t.Context(), sess)
+	_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 	no(t, err)
 	mu.Lock()
 	defer mu.Unlock()
@@ -118,7 +118,7 @@ func TestSummariesThatAreNotApproved(t *testing.T) {
 				t.Errorf("the last attempt is %+v, %v", last, ok)
 			}
 			if c.name != "never returns" {
-				_, err := svc.Compact(t.Context(), get(t, svc, "s"))
+				_, err := svc.Compact(t.Context(), get(t, svc, "s"), adk.CompactOptions{})
 				fails(t, err, c.err)
 			}
 			if get(t, svc, "s").Events().Len() != 1+2*20+1 {
@@ -126,4 +126,57 @@ func TestSummariesThatAreNotApproved(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who is asked before events are summarised sees them, and what it says must be kept is
+// kept. A veto leaves the session as it is, and a focus reaches the summarizer.
+func TestPrepare(t *testing.T) {
+	var mu sync.Mutex
+	var asked []adk.Proposal
+	var focus string
+	veto := errors.New("not these")
+	refuses := false
+	svc := compacted(t, adk.Options{
+		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: compaction.SummarizerFunc(
+			func(_ context.Context, req compaction.Request) (compaction.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				focus = req.Focus
+				return compaction.Response{Text: "They talked."}, nil
+			})},
+		Prepare: func(_ context.Context, p adk.Proposal) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if refuses {
+				return "", veto
+			}
+			asked = append(asked, p)
+			return "The gate code must be kept.", nil
+		},
+		CompactionTimeout: -1,
+	})
+	mu.Lock()
+	refuses = true
+	mu.Unlock()
+	sess := exchanges(t, svc, "app", 3)
+	svc.Settle(t)
+	before := ids(get(t, svc, "s"))
+	_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
+	fails(t, err, compaction.ErrVetoed)
+	fails(t, err, veto)
+	equal(t, "events after a veto", ids(get(t, svc, "s")), before)
+
+	mu.Lock()
+	refuses = false
+	mu.Unlock()
+	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{Focus: "gate codes"})
+	no(t, err)
+	mu.Lock()
+	defer mu.Unlock()
+	equal(t, "focus", focus, "gate codes")
+	if len(asked) == 0 || len(asked[0].Events) == 0 || asked[0].Events[0].ID != before[0] || asked[0].Trigger != compaction.ByInterval || asked[0].Merge {
+		t.Fatalf("asked about %+v", asked)
+	}
+	equal(t, "whose", []string{asked[0].AppName, asked[0].UserID, asked[0].SessionID}, []string{"app", "user", "s"})
+	equal(t, "summary", get(t, svc, "s").Events().At(0).Content.Parts[0].Text, "They talked.\nThe gate code must be kept.")
 }

@@ -40,11 +40,11 @@ func TestEventsSummarizer(t *testing.T) {
 		if content, err = c, nil; c == nil {
 			err = want
 		}
-		_, failure := svc.Compact(t.Context(), sess)
+		_, failure := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 		fails(t, failure, want)
 	}
 	content, err = genai.NewContentFromText("as told", "model"), nil
-	written, failure := svc.Compact(t.Context(), sess)
+	written, failure := svc.Compact(t.Context(), sess, adk.CompactOptions{})
 	no(t, failure)
 	equal(t, "usage", written[0].Usage, compaction.Usage{Calls: 1, PromptTokens: 7, AnswerTokens: 5})
 	equal(t, "told", told(sess), []string{"as told"})

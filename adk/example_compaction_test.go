@@ -63,7 +63,7 @@ func ExampleService_Compact() {
 	check(sessions.Close(ctx)) // the background is quiet
 	got, err := sessions.Get(ctx, &session.GetRequest{AppName: "shop", UserID: "ann", SessionID: sess.ID()})
 	check(err)
-	_, err = sessions.Compact(ctx, got.Session)
+	_, err = sessions.Compact(ctx, got.Session, adk.CompactOptions{})
 	fmt.Println(err, got.Session.Events().Len() < 8)
 	// Output: <nil> true
 }

@@ -46,6 +46,11 @@ type Options struct {
 	// no Fallback either, [compaction.Extractive] is it. nil means Extractive alone.
 	Model model.LLM
 
+	// Prepare, if not nil, is asked before events are summarised, and returns what must be
+	// kept of them, or "": it stands in the summary word for word, as far as it takes no more
+	// than half of its room. An error is a veto, and calls are as for BeforeSummary.
+	Prepare func(ctx context.Context, p Proposal) (keep string, err error)
+
 	// BeforeSummary, if not nil, is shown each summary before it is written. If it returns an
 	// error, the summary is not: see [Draft]. It may be called from several goroutines at
 	// once, while a run waits, and should return soon after ctx is done, which is when the
