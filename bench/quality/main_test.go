@@ -100,6 +100,9 @@ func TestRunFails(t *testing.T) {
 	if err := run(t.Context(), io.Discard, dir, ""); err == nil || !strings.Contains(err.Error(), "s.jsonl") {
 		t.Errorf("a file that is no session: %v", err)
 	}
+	if _, err := measure(t.Context(), set{}, []quality.Policy{quality.None(), quality.None()}); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("one policy twice: %v", err)
+	}
 	bad := set{name: "x", families: []family{{"y", make([]quality.Recording, 1)}}}
 	if _, err := measure(t.Context(), bad, []quality.Policy{quality.Compact("wrong", compaction.Config{Enabled: true})}); err == nil || !strings.Contains(err.Error(), "wrong") {
 		t.Errorf("a wrong policy: %v", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/patchlog-dev/patchlog/compaction/quality"
@@ -26,6 +27,11 @@ type session struct {
 
 // measure replays each session of a set under each policy.
 func measure(ctx context.Context, s set, policies []quality.Policy) (results, error) {
+	for i, p := range policies {
+		if slices.ContainsFunc(policies[:i], func(o quality.Policy) bool { return o.Name == p.Name }) {
+			return results{}, fmt.Errorf("two policies are called %q", p.Name) // and would be added up
+		}
+	}
 	out := results{set: s, figures: map[[2]string]quality.Figures{}, lone: map[[2]string][]session{}}
 	type job struct {
 		policy quality.Policy
