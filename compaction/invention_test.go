@@ -321,7 +321,11 @@ func TestPropertyEditsAreFound(t *testing.T) {
 			}
 		}
 	})
-	if edits < 500 {
+	least := 500
+	if testing.Short() { // rapid draws less
+		least = 100
+	}
+	if edits < least {
 		t.Errorf("%d edits", edits)
 	}
 }
