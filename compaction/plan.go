@@ -155,15 +155,16 @@ func (s *visible) plan(cfg Config) Decision {
 	if over {
 		tail := s.tail(cfg.EventRetentionSize)
 		s.settle(cfg, func(i int) bool { return i >= tail })
+		all := s.coverableTokens()
 		w := s.window(ByTokens, cfg)
-		there := s.coverableTokens()
-		if w != nil && there >= s.step(cfg, cfg.TokenThreshold, d.PromptTokens, there) {
+		there := s.coverableTokens() // without what has to wait for the next window
+		if w != nil && there >= fraction(cfg.TokenThreshold) && all >= s.step(cfg, cfg.TokenThreshold, d.PromptTokens, all) {
 			d.Window = w
 			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", d.PromptTokens, cfg.TokenThreshold)
 			return d
 		}
 		reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, but only %d of them can be summarised, and it takes %s of the threshold to be worth it",
-			d.PromptTokens, cfg.TokenThreshold, there, s.stepName(cfg, d.PromptTokens, there))
+			d.PromptTokens, cfg.TokenThreshold, there, s.stepName(cfg, d.PromptTokens, all))
 	} else if cfg.TokenThreshold > 0 {
 		reason += fmt.Sprintf("%d of %d tokens", d.PromptTokens, cfg.TokenThreshold)
 	}

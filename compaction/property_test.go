@@ -60,6 +60,7 @@ type machine struct {
 	run      compaction.Run // of the compaction under way
 	sum      *oracle
 	passes   int
+	judged   any // what the judge of a pass has panicked with
 	answered int // requests, ever: answers are numbered
 }
 
@@ -142,6 +143,9 @@ func (m *machine) compact(t *rapid.T) {
 	}
 	m.passes = 0
 	done, err := c.Compact(context.Background(), key, m.run)
+	if m.judged != nil {
+		panic(m.judged)
+	}
 	m.checkRaw(t)
 	if len(done) != m.passes {
 		t.Fatalf("%d passes are reported, %d were written", len(done), m.passes)
@@ -174,6 +178,12 @@ func (w watched) ApplyOn(ctx context.Context, k store.Key, on fold.View, opts fo
 	if w.m.passes > before.Len()+len(w.m.events) {
 		w.m.t.Fatalf("%d passes and no end", w.m.passes)
 	}
+	// The compactor takes a panic for an error, and what the judge says would be lost.
+	defer func() {
+		if w.m.judged = recover(); w.m.judged != nil {
+			panic(w.m.judged)
+		}
+	}()
 	p := pass{m: w.m, before: before, after: next, asked: w.m.sum.take()}
 	p.judge()
 	return next, err
