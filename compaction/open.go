@@ -75,7 +75,10 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 	}
 	kept, keptWaiting := 0, 0
 	for i, c := range slices.Backward(calls) {
-		goesOn := c.Newest || s.invocation[c.Index] == s.live && s.live != noInvocation || s.invocation[c.Index] == s.newest
+		goesOn := s.goesOn(c)
+		if about, ok := concerned[i]; ok { // which goes when the request does
+			goesOn = goesOn || s.goesOn(calls[about])
+		}
 		switch {
 		case pending[i]:
 			if !goesOn {
@@ -103,6 +106,12 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 		}
 	}
 	return waiting
+}
+
+// goesOn reports whether the call's invocation is the running or the newest one.
+func (s *visible) goesOn(c fold.Call) bool {
+	number := s.invocation[c.Index]
+	return c.Newest || number == s.live && s.live != noInvocation || number == s.newest
 }
 
 func asksUser(c fold.Call) bool {

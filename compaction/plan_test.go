@@ -1,9 +1,13 @@
 package compaction_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // Each row is a log, what triggers, and the window that is taken, as visible indices.
@@ -142,5 +146,43 @@ func TestWindows(t *testing.T) {
 				t.Error("no reason is given")
 			}
 		})
+	}
+}
+
+// A call of the newest invocation stays, also if what asks the user about it is old: a patch
+// that hides it is refused.
+func TestCallOfTheNewestInvocationThatIsAskedAbout(t *testing.T) {
+	s := newSession(t, "")
+	call := func(id, name string, args map[string]any) map[string]any {
+		return contentOf("model", map[string]any{"functionCall": map[string]any{"id": id, "name": name, "args": args}})
+	}
+	asks := func(id, about string) event {
+		return event{"author": "agent", "longRunningToolIds": []any{id},
+			"content": call(id, "adk_request_confirmation", map[string]any{"originalFunctionCall": map[string]any{"id": about}})}
+	}
+	var events []*patch.Event
+	for i, e := range []event{
+		{"author": "agent", "invocationId": "a", "content": call("pay", "pay", nil)},
+		asks("r1", "pay"), asks("r2", "other"), asks("r3", "another"),
+		{"author": "agent", "invocationId": "b", "content": textOf("model", strings.Repeat("much was said ", 30))},
+		{"author": "user", "invocationId": "a", "content": textOf("user", "go on")},
+	} {
+		e["id"] = fmt.Sprint("e", i)
+		if e["invocationId"] == nil {
+			e["invocationId"] = fmt.Sprint("inv", i)
+		}
+		events = append(events, parseEvent(t, e))
+	}
+	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
+		t.Fatal(err)
+	}
+	done, err := s.compactor(compaction.Config{Enabled: true, CompactionInterval: 1, MaxWaitingCalls: 1}).MaybeCompact(t.Context(), key)
+	if err != nil || len(done) == 0 {
+		t.Fatalf("%d passes, %v", len(done), err)
+	}
+	for _, id := range []string{"e0", "e1"} {
+		if _, ok := s.view().Find(id); !ok {
+			t.Errorf("%s is hidden", id)
+		}
 	}
 }

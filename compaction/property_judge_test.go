@@ -132,6 +132,10 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 	}
 	calls := v.Calls()
 	waits := make([]string, len(calls)) // "", "pending" or "dead"
+	concerns := map[int]int{}           // requests that are not answered, and the calls that they are about
+	over := func(c fold.Call) bool {
+		return owner[c.Index] != newest && (owner[c.Index] != run.Invocation || run.Invocation == "")
+	}
 	for i, c := range calls {
 		asks := strings.HasPrefix(c.Name, "adk_request_")
 		long := asks || c.ID != "" && v.At(c.Index).IsLongRunning(c.ID)
@@ -151,6 +155,7 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 			}
 			if answer < 0 {
 				asking = append(asking, [2]int{calls[j].Index, c.Index})
+				concerns[i] = j
 				if waits[j] == "dead" {
 					waits[j] = "asked about"
 				}
@@ -164,12 +169,12 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 		}
 	}
 	for i, c := range calls {
-		over := owner[c.Index] != newest && (owner[c.Index] != run.Invocation || run.Invocation == "")
+		about, concerned := concerns[i]
 		switch {
 		case waits[i] == "" || waits[i] == "asked about":
-		case !over, c.Newest:
+		case !over(c), c.Newest, concerned && (!over(calls[about]) || calls[about].Newest):
 			pending = append(pending, c.Index)
-			if over && waits[i] == "dead" {
+			if over(c) && waits[i] == "dead" {
 				either = append(either, c.Index)
 			}
 		case waits[i] == "pending":
