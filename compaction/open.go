@@ -100,9 +100,12 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 			s.stays[c.Index] = true
 		}
 	}
-	for i, about := range askedAbout {
-		if s.stays[calls[about].Index] {
-			s.stays[calls[i].Index] = true
+	for changed := true; changed; { // one that stays may be asked about in turn
+		changed = false
+		for i, about := range askedAbout {
+			if s.stays[calls[about].Index] && !s.stays[calls[i].Index] {
+				s.stays[calls[i].Index], changed = true, true
+			}
 		}
 	}
 	return waiting
