@@ -82,14 +82,12 @@ func (l *line) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (draf
 		seen = v.PatchSeq()
 	}
 	for i, p := range patches {
-		if _, malformed := p.Field("base"); !malformed {
-			if _, has := p.Base(); !has {
-				base := seen
-				if i > 0 {
-					base = v.Seq() + uint64(i)
-				}
-				p = p.WithBase(base)
+		if p.LacksBase() {
+			base := seen
+			if i > 0 {
+				base = v.Seq() + uint64(i)
 			}
+			p = p.WithBase(base)
 		}
 		d.patches = append(d.patches, p)
 	}
@@ -146,16 +144,7 @@ func moved(patches []*patch.PatchEvent, from, to fold.View) ([]*patch.PatchEvent
 
 // sameNew reports whether two patches put in the same events.
 func sameNew(a, b *patch.PatchEvent) bool {
-	x, y := a.NewEvents(), b.NewEvents()
-	if len(x) != len(y) {
-		return false
-	}
-	for i := range x {
-		if x[i].ID() != y[i].ID() {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a.NewEvents(), b.NewEvents(), func(x, y *patch.Event) bool { return x.ID() == y.ID() })
 }
 
 // judge judges what is drafted.

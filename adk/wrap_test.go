@@ -266,6 +266,24 @@ func TestWrapRecordsOneSummary(t *testing.T) {
 	}
 }
 
+// A patch whose base is null has none, and is its session's.
+func TestWrapBaseThatIsNull(t *testing.T) {
+	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {
+		sess := create(t, s, "s", nil)
+		for i := range 3 {
+			no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+		}
+		r, err := patch.ParseRecord([]byte(`{"patchType":"splice","start":0,"count":1,"replacement":[],"base":null}`))
+		no(t, err)
+		other := get(t, s, "s")
+		_, err = s.ApplyPatch(t.Context(), sess, r.Patch)
+		no(t, err)
+		_, err = s.ApplyPatch(t.Context(), other, r.Patch)
+		fails(t, err, store.ErrConflict)
+		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2"})
+	})
+}
+
 // Patches of one group are of one call.
 func TestWrapGroups(t *testing.T) {
 	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) {

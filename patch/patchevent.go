@@ -147,6 +147,12 @@ func (p *PatchEvent) WithTimestamp(t time.Time) *PatchEvent {
 	return p.set("timestamp", func(p *PatchEvent) { p.time, p.timed = t.Round(0).UTC(), true })
 }
 
+// WithStart returns a copy that counts from another index of the visible log. No other patch
+// than a splice or a summarise has one: with it, that is malformed.
+func (p *PatchEvent) WithStart(start int) *PatchEvent {
+	return p.set("start", func(p *PatchEvent) { p.start = &start })
+}
+
 // WithBase returns a copy whose author had seen all patches up to the one with seq
 // base; 0 means that it had seen none. A store refuses the patch if a
 // newer one is logged by then, for its places may mean other events.
@@ -219,6 +225,14 @@ func (p *PatchEvent) Summary() *Event { return p.summary }
 // Base returns the newest patch seq that the author had seen, and whether the patch
 // says so.
 func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base != nil }
+
+// LacksBase reports whether the patch says nothing of its base, so that who logs it may say
+// it in the author's place. A null says nothing. A malformed base says something, and
+// [PatchEvent.Validate] refuses it.
+func (p *PatchEvent) LacksBase() bool {
+	text := findMember(p.members, "base")
+	return p.base == nil && (text == nil || string(text) == "null")
+}
 
 // StatePolicy returns the policy in force: the one given, else the type's default. A
 // revert, a pin and an unpin have none; for them the value means nothing.

@@ -141,6 +141,41 @@ func TestSettingAFieldReplacesWhatCame(t *testing.T) {
 	}
 }
 
+func TestLacksBase(t *testing.T) {
+	for base, want := range map[string]bool{``: true, `,"base":null`: true, `,"base":0`: false, `,"base":7`: false, `,"base":"x"`: false, `,"base":-1`: false} {
+		p := parsePatch(t, `{"patchType":"splice","start":0,"count":1`+base+`}`)
+		if got := p.LacksBase(); got != want {
+			t.Errorf("%q: the patch lacks a base: %v", base, got)
+		}
+		if p.WithBase(0).LacksBase() {
+			t.Errorf("%q: it lacks the base that was set", base)
+		}
+	}
+}
+
+func TestWithStart(t *testing.T) {
+	for _, p := range []*patch.PatchEvent{
+		patch.NewSplice(3, 1).WithID("p"),
+		parsePatch(t, `{"id":"p","patchType":"splice","start":"x","count":1,"replacement":[]}`),
+	} {
+		was := p.String()
+		got := p.WithStart(-1)
+		if want := `{"id":"p","patchType":"splice","start":-1,"count":1,"replacement":[]}`; got.String() != want || got.Start() != -1 {
+			t.Errorf("the patch is\n%s, want\n%s", got, want)
+		}
+		if p.String() != was {
+			t.Errorf("the patch became %s, was %s", p, was)
+		}
+	}
+	if err := patch.NewSplice(-1, 1).WithStart(2).Validate(); err != nil {
+		t.Error(err)
+	}
+	var d *patch.Defect
+	if err := patch.NewPin("e").WithStart(2).Validate(); !errors.As(err, &d) || d.Field != "start" {
+		t.Errorf("a pin with a start: %v", err)
+	}
+}
+
 func TestPatchesInJSON(t *testing.T) {
 	for name, c := range map[string]struct{ line, want string }{
 		"splice": {`{"start":1,"count":2,"patchType":"splice","replacement":[{"text":1}]}`,

@@ -141,11 +141,8 @@ func (p patching) draft(d *draft) error {
 // view on; only the first of a call is based on what its author saw, since later ones have
 // seen those before them.
 func (p patching) base(one *patch.PatchEvent, v fold.View, n int, first bool) (*patch.PatchEvent, error) {
-	_, has := one.Base()
-	malformed, there := one.Field("base")
 	switch {
-	case has:
-	case there && string(malformed) != "null": // the form check will say so
+	case !one.LacksBase():
 	case p.opts.On.Creation() != "" && first:
 		return one.WithBase(p.opts.On.PatchSeq()), nil
 	case p.opts.On.Creation() != "" && n == 0:
