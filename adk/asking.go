@@ -62,38 +62,27 @@ func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[sto
 	return s.compacting.last.of(handle.key)
 }
 
-// attempts are the last ones of sessions. Of those that were not compacted while so many
-// others were, it forgets.
+// attempts are the last ones of sessions. It is safe for use by any number of goroutines.
 type attempts struct {
-	mu         sync.Mutex
-	young, old map[store.Key]compaction.Attempt[store.Key]
+	mu    sync.Mutex
+	known recent[compaction.Attempt[store.Key]]
 }
 
 func (l *attempts) keep(a compaction.Attempt[store.Key]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.young) >= runsKept {
-		l.old, l.young = l.young, nil
-	}
-	if l.young == nil {
-		l.young = map[store.Key]compaction.Attempt[store.Key]{}
-	}
-	l.young[a.Key] = a
+	l.known.keep(a.Key, a)
 }
 
 func (l *attempts) of(key store.Key) (a compaction.Attempt[store.Key], ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a, ok = l.young[key]; !ok {
-		a, ok = l.old[key]
-	}
-	return a, ok
+	return l.known.find(key)
 }
 
 // forget forgets a session that is gone.
 func (l *attempts) forget(key store.Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.young, key)
-	delete(l.old, key)
+	l.known.forget(key)
 }

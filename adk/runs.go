@@ -13,8 +13,8 @@ import (
 // only asked about after something was appended. It is safe for use by any number of
 // goroutines.
 type runs struct {
-	mu         sync.Mutex
-	young, old map[store.Key]invocation
+	mu    sync.Mutex
+	known recent[invocation]
 }
 
 type invocation struct {
@@ -23,23 +23,10 @@ type invocation struct {
 	leased  time.Time // when its lease is to be taken again
 }
 
-const runsKept = 4096
-
+// find returns the zero invocation for a session of which none is known.
 func (r *runs) find(key store.Key) invocation {
-	if run, ok := r.young[key]; ok {
-		return run
-	}
-	return r.old[key]
-}
-
-func (r *runs) keep(key store.Key, run invocation) {
-	if len(r.young) >= runsKept {
-		r.old, r.young = r.young, nil
-	}
-	if r.young == nil {
-		r.young = map[store.Key]invocation{}
-	}
-	r.young[key] = run
+	run, _ := r.known.find(key)
+	return run
 }
 
 // began says that an invocation appends, and returns the one that was known before, and
@@ -55,7 +42,7 @@ func (r *runs) began(key store.Key, id string, until time.Time) (before string, 
 	if due = time.Now().After(run.leased); due {
 		run.leased = until
 	}
-	r.keep(key, run)
+	r.known.keep(key, run)
 	return before, due
 }
 
@@ -65,7 +52,7 @@ func (r *runs) release(key store.Key, id string) {
 	defer r.mu.Unlock()
 	if run := r.find(key); run.id == id {
 		run.leased = time.Time{}
-		r.keep(key, run)
+		r.known.keep(key, run)
 	}
 }
 
@@ -73,7 +60,7 @@ func (r *runs) release(key store.Key, id string) {
 func (r *runs) watch(key store.Key, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.keep(key, invocation{id: id, watched: true})
+	r.known.keep(key, invocation{id: id, watched: true})
 }
 
 // ended says that an invocation has ended.
@@ -81,8 +68,7 @@ func (r *runs) ended(key store.Key, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.find(key).id == id {
-		delete(r.young, key)
-		delete(r.old, key)
+		r.known.forget(key)
 	}
 }
 
