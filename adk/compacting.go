@@ -16,7 +16,6 @@ import (
 // compacting is a service's automatic compaction, as the package says under Compaction. A
 // nil one is off.
 type compacting struct {
-	store  storage
 	log    compactedLog
 	worker *compaction.Worker[store.Key]
 	runs   runs
@@ -30,7 +29,7 @@ type compacting struct {
 }
 
 func newCompacting(s storage, t *telemetry, opts Options) (*compacting, error) {
-	c := &compacting{store: s, configs: opts.configs(), timeout: opts.CompactionTimeout, logger: opts.Logger}
+	c := &compacting{configs: opts.configs(), timeout: opts.CompactionTimeout, logger: opts.Logger}
 	if c.timeout == 0 {
 		c.timeout = DefaultCompactionTimeout
 	}
@@ -102,7 +101,7 @@ func (c *compacting) appended(ctx context.Context, handle *Session, e *session.E
 	c.adoptRecords(ctx, handle, e)
 	// What the user answers, a run that is resumed reads from the log after this.
 	resumes := first && e.Author == userAuthor
-	if c.inRun != nil && inRunFrom(c.configs.of(handle.key)) > 0 && hasResponse(e) && !inNode(e) && !resumes {
+	if c.inRun != nil && hasResponse(e) && !inNode(e) && !resumes {
 		c.compactInRun(ctx, handle, e.InvocationID)
 	}
 	if e.Author != userAuthor && e.IsFinalResponse() && !c.runs.watched(handle.key) {
@@ -129,7 +128,11 @@ func hasResponse(e *session.Event) bool {
 // handle to what comes of it. It waits for as long as the invocation has patience: time
 // in which nothing came of it is taken from that.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
-	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < inRunFrom(c.configs.of(handle.key)) {
+	least := inRunFrom(c.configs.of(handle.key))
+	if least == 0 {
+		return
+	}
+	if tokens, _ := compaction.PromptTokens(handle.View()); tokens < least {
 		return
 	}
 	left := c.timeout - handle.waitedIn(invocation)

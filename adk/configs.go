@@ -19,11 +19,7 @@ type configs struct {
 // configs returns the options' configurations, with the model as their summarizer where they
 // have none.
 func (o Options) configs() configs {
-	c := configs{o.withModel(o.Compaction), make(map[string]compaction.Config, len(o.CompactionByApp))}
-	for app, cfg := range o.CompactionByApp {
-		c.byApp[app] = o.withModel(cfg)
-	}
-	return c
+	return configs{o.Compaction, o.CompactionByApp}.each(o.withModel)
 }
 
 func (o Options) withModel(cfg compaction.Config) compaction.Config {

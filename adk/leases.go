@@ -25,7 +25,7 @@ const maxAsked = 8
 // lease takes a lease, or takes it again, or with a time of 0 gives it up. What fails is
 // reported and does no harm: leases keep work from being done in vain.
 func (c *compacting) lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool) {
-	held, err := c.store.Lease(ctx, key, name, ttl)
+	held, err := c.log.Lease(ctx, key, name, ttl)
 	if err != nil && ctx.Err() == nil {
 		c.logger.WarnContext(ctx, "patchlog: a lease could not be had", "session", key.String(), "lease", name, "error", err)
 	}

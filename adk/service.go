@@ -278,7 +278,7 @@ func (s *Service) get(ctx context.Context, key store.Key) (handle *Session, err 
 
 // open makes a session of one that was read.
 func (s *Service) open(stored stored) *Session {
-	return &Session{key: stored.Key, decoded: s.decoded, given: newGiven(s.decoded), stored: stored, updated: stored.updated, overlay: map[string]any{}}
+	return &Session{key: stored.Key, decoded: s.decoded, given: newGiven(s.decoded), stored: stored, overlay: map[string]any{}}
 }
 
 var _ session.Service = (*Service)(nil)

@@ -23,7 +23,6 @@ type Session struct {
 	stored    stored
 	selection *selection // nil: all that is visible
 	history   *history   // if not nil, what is shown until the session moves on
-	updated   time.Time
 
 	// held, if not nil, is what is shown while nodes run: see grow.
 	held []*patch.Event
@@ -91,7 +90,7 @@ func (s *Session) State() session.State { return state{s} }
 func (s *Session) LastUpdateTime() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.updated
+	return s.stored.updated
 }
 
 // View returns the view that the session stands at, whatever it was filtered by. A patch
@@ -140,7 +139,7 @@ func (s *Session) appended(done store.Committed, e *session.Event) (first bool) 
 		s.grow(done.Records)
 	}
 	s.advanceLocked(done.View)
-	s.updated = e.Timestamp
+	s.stored.updated = e.Timestamp
 	for key, value := range e.Actions.StateDelta {
 		stored, err := patch.NewValue(value)
 		switch {

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
-	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -17,7 +16,9 @@ import (
 // storage is where a service has its sessions. Methods that [store.Store] has are as
 // there, errors too.
 type storage interface {
-	compaction.Log[store.Key]
+	View(ctx context.Context, key store.Key) (fold.View, error)
+	ViewAt(ctx context.Context, key store.Key, seq uint64) (fold.View, error)
+	RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error]
 
 	// Create is [store.Store.CreateAt]. A session without an id gets one.
 	Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error)

@@ -74,7 +74,7 @@ func (b *based) with(ctx context.Context, key store.Key, do func(*line) error) e
 func (b *based) withKnown(ctx context.Context, key store.Key, do func(*line) error) error {
 	return b.with(ctx, key, func(l *line) error {
 		if l.base == nil {
-			if _, err := b.read(ctx, l); err != nil {
+			if err := b.read(ctx, l); err != nil {
 				return b.missing(ctx, l, err)
 			}
 		}
@@ -85,7 +85,7 @@ func (b *based) withKnown(ctx context.Context, key store.Key, do func(*line) err
 // withNewest is with for a session as it is in the base.
 func (b *based) withNewest(ctx context.Context, key store.Key, do func(*line) error) error {
 	return b.with(ctx, key, func(l *line) error {
-		if _, err := b.read(ctx, l); err != nil {
+		if err := b.read(ctx, l); err != nil {
 			return b.missing(ctx, l, err)
 		}
 		return do(l)
@@ -93,20 +93,21 @@ func (b *based) withNewest(ctx context.Context, key store.Key, do func(*line) er
 }
 
 // read gets the session from the base. After an error nothing is known of how the base has it.
-func (b *based) read(ctx context.Context, l *line) (stored, error) {
+func (b *based) read(ctx context.Context, l *line) error {
 	l.base = nil
 	resp, err := b.service.Get(ctx, &session.GetRequest{AppName: l.key.App, UserID: l.key.User, SessionID: l.key.Session})
 	if err != nil {
-		return stored{}, err
+		return err
 	}
 	if resp == nil || resp.Session == nil {
-		return stored{}, fmt.Errorf("session %s: the wrapped service returned none", l.key)
+		return fmt.Errorf("session %s: the wrapped service returned none", l.key)
 	}
-	return b.adopt(l, resp.Session), nil
+	b.adopt(l, resp.Session)
+	return nil
 }
 
 // adopt takes a session as the base gave it.
-func (b *based) adopt(l *line, from session.Session) stored {
+func (b *based) adopt(l *line, from session.Session) {
 	renamed := l.adopt(from, func(id string, err error) {
 		b.logger.Warn("patchlog: an event has values that JSON cannot carry; the session shows their text", "session", l.key.String(), "event", id, "error", err)
 	})
@@ -114,7 +115,11 @@ func (b *based) adopt(l *line, from session.Session) stored {
 		b.renames.Store(true)
 	}
 	b.warn(l)
-	return stored{Key: l.key, View: l.own.view, shared: sharedState(from.State()), updated: l.lastUpdate(), line: l}
+}
+
+// stored is the session as the base gave it last.
+func (l *line) stored() stored {
+	return stored{Key: l.key, View: l.own.view, shared: sharedState(l.base.State()), updated: l.lastUpdate(), line: l}
 }
 
 // warn reports patches that do not apply.
@@ -153,7 +158,8 @@ func (b *based) Create(ctx context.Context, key store.Key, state map[string]any,
 			l = b.lines.get(key)
 		}
 		l.begin()
-		return b.adopt(l, resp.Session), nil
+		b.adopt(l, resp.Session)
+		return l.stored(), nil
 	}
 	if key.Session == "" {
 		return create(nil)
@@ -162,8 +168,10 @@ func (b *based) Create(ctx context.Context, key store.Key, state map[string]any,
 		out, err = create(l)
 		return err
 	})
-	if err != nil && b.exists(ctx, key) {
-		err = fmt.Errorf("%w: %w", store.ErrExists, err)
+	if err != nil {
+		if there, _ := b.exists(ctx, key); there {
+			err = fmt.Errorf("%w: %w", store.ErrExists, err)
+		}
 	}
 	return out, err
 }
@@ -175,8 +183,11 @@ func reserved() error {
 // Get reads the session from the base, whose error says whether it is there.
 func (b *based) Get(ctx context.Context, key store.Key) (out stored, err error) {
 	err = b.with(ctx, key, func(l *line) error {
-		out, err = b.read(ctx, l)
-		return err
+		if err := b.read(ctx, l); err != nil {
+			return err
+		}
+		out = l.stored()
+		return nil
 	})
 	return out, err
 }
@@ -207,22 +218,20 @@ func (b *based) Info(ctx context.Context, key store.Key) (out store.Info, err er
 }
 
 // exists reports whether the base lists a session.
-func (b *based) exists(ctx context.Context, key store.Key) bool {
+func (b *based) exists(ctx context.Context, key store.Key) (bool, error) {
 	for info, err := range b.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
-		if err == nil && info.Key == key {
-			return true
+		if err != nil || info.Key == key {
+			return err == nil, err
 		}
 	}
-	return false
+	return false, nil
 }
 
 // missing says of an error about a session whether it is that there is none. Services have
 // no error in common for that.
 func (b *based) missing(ctx context.Context, l *line, err error) error {
-	for info, listErr := range b.List(ctx, store.ListOptions{App: l.key.App, User: l.key.User}) {
-		if listErr != nil || info.Key == l.key {
-			return err
-		}
+	if there, listErr := b.exists(ctx, l.key); there || listErr != nil {
+		return err
 	}
 	l.begin()
 	return fmt.Errorf("session %s: %w: %w", l.key, store.ErrNotFound, err)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,9 +20,8 @@ import (
 // bases make floats of integers; and what a compaction says of itself, under ADK's name,
 // with the figures beside it, since ADK's form has no room for them.
 const (
-	carrierKey    = "_patchlog"
-	compactionKey = "_adk_compaction"
-	figuresKey    = "patchlog"
+	carrierKey = "_patchlog"
+	figuresKey = "patchlog"
 )
 
 // carrierVersion is of the form and the meaning of what a carrier says.
@@ -76,7 +74,7 @@ func (c *carrier) names(id string) bool {
 func carry(v fold.View, id string, at time.Time, patches []*patch.PatchEvent) (*session.Event, error) {
 	text := carrierText{Version: carrierVersion}
 	shared := map[string]any{}
-	for _, p := range patches {
+	for i, p := range patches {
 		raw, err := p.MarshalJSON()
 		if err != nil {
 			return nil, err
@@ -90,13 +88,16 @@ func carry(v fold.View, id string, at time.Time, patches []*patch.PatchEvent) (*
 		for c := range r.SharedChanges() {
 			shared[c.Key] = c.Value.Any()
 		}
+		if i == len(patches)-1 {
+			break // nobody asks what the last one leaves
+		}
 		if v, err = v.Apply(r); err != nil {
 			return nil, err
 		}
 	}
 	metadata := map[string]any{}
 	if c, figures := summarised(patches); c != nil {
-		metadata[compactionKey] = c
+		metadata[metadataRecord] = c
 		if figures != nil {
 			metadata[figuresKey] = figures
 		}
@@ -208,10 +209,8 @@ func (c carriedPatch) on(v fold.View) (*patch.PatchEvent, bool) {
 			return nil, false
 		}
 		start, ok := c.place.in(v)
-		if ok && start != p.Start() {
-			var err error
-			p, err = withStart(p, start)
-			ok = err == nil
+		if start != p.Start() {
+			p = p.WithStart(start)
 		}
 		return p, ok
 	case patch.TruncateBefore:
@@ -235,31 +234,11 @@ func (c *carrier) skipped() []*patch.PatchEvent {
 			if !p.IsIndexed() {
 				p = patch.NewSplice(0, 1).WithID(p.ID()).WithAuthor(p.Author()).WithTimestamp(p.Timestamp()).WithGroup(p.Group())
 			}
-			if off, err := withStart(p, -1); err == nil {
-				p = off
-			}
+			p = p.WithStart(-1)
 		}
 		out = append(out, p)
 	}
 	return out
-}
-
-// withStart returns a patch that counts from another index.
-func withStart(p *patch.PatchEvent, start int) (*patch.PatchEvent, error) {
-	text, err := p.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return nil, err
-	}
-	fields["start"] = strconv.AppendInt(nil, int64(start), 10)
-	if text, err = jsonOf(fields); err != nil {
-		return nil, err
-	}
-	r, err := patch.ParseRecord(text)
-	return r.Patch, err
 }
 
 // jsonOf returns the JSON of a value, without escapes that only HTML needs.

@@ -48,11 +48,11 @@ func (f folded) extend(items []item) (next folded, ok bool) {
 			continue
 		}
 		c := items[0].carrier
-		patches, _, applies := c.on(next.view)
+		patches, after, applies := c.on(next.view)
 		if !applies || next.newest != nil && (next.newest.compare(c) > 0 || len(f.left) > 0 && next.newest.time.Equal(c.time)) {
 			return f, false
 		}
-		next = next.withPatches(c, patches)
+		next = next.withPatches(c, patches, after)
 		items = items[1:]
 	}
 	return next, true
@@ -83,17 +83,23 @@ func (f folded) withEvents(items []item) folded {
 	return f
 }
 
-// withPatches adds records of a carrier's patches.
-func (f folded) withPatches(c *carrier, patches []*patch.PatchEvent) folded {
-	from := len(f.records)
-	for _, p := range patches {
-		f.records = append(f.records, patch.Record{Seq: uint64(len(f.records)) + 1, Patch: p})
-	}
-	f.view = mustFold(f.view, f.records[from:])
+// withPatches adds records of a carrier's patches, which give a view.
+func (f folded) withPatches(c *carrier, patches []*patch.PatchEvent, after fold.View) folded {
+	f.records = append(f.records, following(f.view, patches)...)
+	f.view = after
 	if f.newest == nil || f.newest.compare(c) < 0 {
 		f.newest = c
 	}
 	return f
+}
+
+// following returns records of patches that have the seqs which follow a view's.
+func following(v fold.View, patches []*patch.PatchEvent) []patch.Record {
+	records := make([]patch.Record, len(patches))
+	for i, p := range patches {
+		records[i] = patch.Record{Seq: v.Seq() + uint64(i) + 1, Patch: p}
+	}
+	return records
 }
 
 // mustFold folds records that have the seqs which follow a view's. The view keeps all that
@@ -123,11 +129,11 @@ func foldWhole(empty fold.View, items []item) folded {
 	passed := map[*carrier]bool{}
 	apply := func() {
 		for len(applied) > 0 && passed[applied[0]] {
-			patches, _, ok := applied[0].on(f.view)
+			patches, after, ok := applied[0].on(f.view)
 			if !ok {
 				return
 			}
-			f = f.withPatches(applied[0], patches)
+			f = f.withPatches(applied[0], patches, after)
 			applied = applied[1:]
 		}
 	}
@@ -153,7 +159,8 @@ func foldWhole(empty fold.View, items []item) folded {
 
 // without adds records of a carrier that does not apply.
 func (f folded) without(c *carrier) folded {
-	f = f.withPatches(c, c.skipped())
+	patches := c.skipped()
+	f = f.withPatches(c, patches, mustFold(f.view, following(f.view, patches)))
 	f.left = append(f.left, c)
 	return f
 }

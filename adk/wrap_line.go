@@ -1,7 +1,6 @@
 package adk
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -335,10 +334,6 @@ func (s *lines) used(l *line, size int) {
 		oldest.element = nil
 		s.size -= oldest.size
 	}
-}
-
-func sortBy[T any, K cmp.Ordered](s []T, key func(T) K) {
-	slices.SortStableFunc(s, func(a, b T) int { return cmp.Compare(key(a), key(b)) })
 }
 
 // footprint returns about how much memory what is known takes.

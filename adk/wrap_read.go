@@ -1,6 +1,7 @@
 package adk
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -78,25 +79,20 @@ func inOrder(list []listed, items []item) []listed {
 	for i, it := range items {
 		place[it.id] = i
 	}
-	out := make([]listed, 0, len(list))
-	for len(list) > 0 {
+	at := func(l listed) int {
+		if i, known := place[l.id]; known {
+			return i
+		}
+		return len(items)
+	}
+	out := slices.Clone(list)
+	for rest := out; len(rest) > 0; {
 		n := 1
-		for n < len(list) && list[n].event.Timestamp.Equal(list[0].event.Timestamp) {
+		for n < len(rest) && rest[n].event.Timestamp.Equal(rest[0].event.Timestamp) {
 			n++
 		}
-		run := make([]listed, 0, n)
-		for _, l := range list[:n] {
-			if _, known := place[l.id]; known {
-				run = append(run, l)
-			}
-		}
-		sortBy(run, func(l listed) int { return place[l.id] })
-		for _, l := range list[:n] {
-			if _, known := place[l.id]; !known {
-				run = append(run, l)
-			}
-		}
-		out, list = append(out, run...), list[n:]
+		slices.SortStableFunc(rest[:n], func(a, b listed) int { return cmp.Compare(at(a), at(b)) })
+		rest = rest[n:]
 	}
 	return out
 }

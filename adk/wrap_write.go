@@ -119,7 +119,7 @@ func (b *based) settle(ctx context.Context, l *line) error {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()
 	}
-	if _, err := b.read(ctx, l); err != nil {
+	if err := b.read(ctx, l); err != nil {
 		return b.missing(ctx, l, err)
 	}
 	return nil
@@ -163,12 +163,6 @@ func (b *based) Preview(ctx context.Context, key store.Key, opts store.PatchOpti
 		return err
 	})
 	return out, err
-}
-
-// ApplyOn is ApplyPatch for authors that know views and patches alone.
-func (b *based) ApplyOn(ctx context.Context, key store.Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
-	done, err := b.ApplyPatch(ctx, key, store.PatchOptions{On: on}.With(opts), patches...)
-	return done.View, err
 }
 
 // Revert appends an event that carries reverts.
