@@ -114,6 +114,7 @@ func (l bound) original(ctx context.Context, e *patch.Event, seq uint64) (logged
 	}
 }
 
+// record returns the record with a seq, or none if the log has none there.
 func (l bound) record(ctx context.Context, seq uint64) (patch.Record, error) {
 	for r, err := range l.raw(ctx, seq) {
 		if err == nil && r.Seq != seq {

@@ -53,10 +53,8 @@ func (l bound) hiddenBy(ctx context.Context, v fold.View, i int) ([]*patch.Event
 
 // patchOf returns the patch that put the visible event with index i in, or nil.
 func (l bound) patchOf(ctx context.Context, v fold.View, i int) (*patch.PatchEvent, error) {
-	for r, err := range l.raw(ctx, v.SeqOf(i)) {
-		return r.Patch, err
-	}
-	return nil, nil
+	r, err := l.record(ctx, v.SeqOf(i))
+	return r.Patch, err
 }
 
 // named returns the events that are named as recent, or nil if the log has others there.
