@@ -217,16 +217,7 @@ func (f *sessionFile) show(a *app, done store.Imported) error {
 
 // exportLines writes the lines of the session file that a session was read from.
 func (a *app) exportLines(ctx context.Context, keyText string) error {
-	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		bar := a.quietProgress("export")
-		defer bar.end()
-		var w io.Writer = a.out.w
-		if a.out.screen {
-			w = &safeJSON{w: w}
-		}
-		out := &countingLines{w: w, after: func(lines int64) {
-			bar.update(0, 0, counted(lines, "line"))
-		}}
+	return a.writeOut(ctx, keyText, "line", func(out *countingLines, s *store.Store, key store.Key) error {
 		err := sessionfile.WriteLines(out, s.RawEvents(ctx, key, 1))
 		if err == nil && out.n == 0 {
 			err = fmt.Errorf("session %s was not read from a session file", key)

@@ -190,6 +190,13 @@ func (a *app) showImported(key store.Key, done store.Imported) error {
 }
 
 func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptions) error {
+	return a.writeOut(ctx, keyText, "record", func(out *countingLines, s *store.Store, key store.Key) error {
+		return s.Export(ctx, key, out, opts)
+	})
+}
+
+// writeOut writes a session as text, of which each line is one of what is counted.
+func (a *app) writeOut(ctx context.Context, keyText, counts string, write func(*countingLines, *store.Store, store.Key) error) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		bar := a.quietProgress("export")
 		defer bar.end()
@@ -198,8 +205,8 @@ func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptio
 			w = &safeJSON{w: w}
 		}
 		out := &countingLines{w: w, after: func(lines int64) {
-			bar.update(0, 0, counted(lines, "record"))
+			bar.update(0, 0, counted(lines, counts))
 		}}
-		return s.Export(ctx, key, out, opts)
+		return write(out, s, key)
 	})
 }
