@@ -159,7 +159,7 @@ func (m *migration) next(ctx context.Context, s *Session, err error) error {
 		return fmt.Errorf("read the source: %w", err)
 	default:
 		if r, err = m.session(ctx, s); err != nil {
-			if r.Status = statusOf(err); r.Status == "" {
+			if r.Status = StatusOf(err); r.Status == "" {
 				return err
 			}
 			r.Err = err
@@ -176,8 +176,10 @@ func (m *migration) next(ctx context.Context, s *Session, err error) error {
 	return nil
 }
 
-// statusOf is what an error makes of a session; "" if the next session would meet it too.
-func statusOf(err error) Status {
+// StatusOf returns what an error makes of the session that met it: Conflict or Failed. It is ""
+// for an error that the next session would meet too, such as a storage that is full, for
+// [store.ErrOutcomeUnknown], and for nil.
+func StatusOf(err error) Status {
 	switch {
 	case errors.Is(err, store.ErrOutcomeUnknown):
 		return ""

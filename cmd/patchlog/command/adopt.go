@@ -21,14 +21,19 @@ type leftRecord struct {
 	Reason string `json:"reason"`
 }
 
+func adoptionOf(adopted []string, left []foreign.LeftRecord) *adoption {
+	out := &adoption{append([]string{}, adopted...), make([]leftRecord, len(left))}
+	for i, l := range left {
+		out.Left[i] = leftRecord{l.EventID, l.Reason}
+	}
+	return out
+}
+
 // adopt puts summaries in the place of what the compaction records in a view stand for,
 // in one commit, and returns the view after it.
 func adopt(ctx context.Context, s *store.Store, key store.Key, v fold.View) (*adoption, fold.View, error) {
 	plan := foreign.Adopt(v)
-	done := &adoption{Adopted: append([]string{}, plan.Adopted...), Left: []leftRecord{}}
-	for _, l := range plan.Left {
-		done.Left = append(done.Left, leftRecord{l.EventID, l.Reason})
-	}
+	done := adoptionOf(plan.Adopted, plan.Left)
 	if len(plan.Patches) == 0 {
 		return done, v, nil
 	}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
 func (a *app) copyCommand() *cobra.Command {
@@ -79,27 +78,14 @@ type copying struct {
 }
 
 func (c *copying) run(ctx context.Context) (err error) {
-	if one, err := os.Stat(c.from); err == nil {
-		if other, err := os.Stat(c.to); err == nil && os.SameFile(one, other) {
-			return usagef("--from and --to are the same file")
-		}
+	if sameFile(c.from, c.to) {
+		return usagef("--from and --to are the same file")
 	}
-	opts := c.options
-	opts.CacheBytes = -1 // each session is used once
-	opts.MaxRecordBytes = patch.MaxRecordBytes
-	if c.source, err = c.openDatabase(ctx, c.from, Reading, opts); err != nil {
+	if c.source, err = c.openDatabase(ctx, c.from, Reading, c.bulk()); err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.source.Close()) }()
-	if c.opts.DryRun {
-		c.target, err = c.openDatabase(ctx, c.to, Reading, opts)
-		if errors.Is(err, ErrNoDatabase) {
-			c.target, err = store.OpenMemory(opts)
-		}
-	} else {
-		c.target, err = c.openDatabase(ctx, c.to, Creating, opts)
-	}
-	if err != nil {
+	if c.target, err = c.openTarget(ctx, c.to); err != nil {
 		return fmt.Errorf("--to: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.target.Close()) }()
@@ -124,7 +110,7 @@ func (c *copying) copyAll(ctx context.Context) error {
 		}
 	}
 	for i, key := range c.keys {
-		c.bar.update(int64(i), int64(len(c.keys)), fmt.Sprintf("%d of %s", i, counted(len(c.keys), "session")))
+		c.at(i, len(c.keys))
 		done, err := c.target.CopyFrom(ctx, c.source, key, c.opts)
 		status := statusOf(done, err)
 		switch {
@@ -151,14 +137,8 @@ func (c *copying) copyAll(ctx context.Context) error {
 // statusOf returns "" for an error that ends the run: the next session would meet it too.
 func statusOf(done store.Copied, err error) string {
 	switch {
-	case errors.Is(err, store.ErrOutcomeUnknown):
-		return ""
-	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrDuplicateID):
-		return statusConflict
-	case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrTooLarge), errors.Is(err, store.ErrNotFound):
-		return statusFailed
 	case err != nil:
-		return ""
+		return string(migrate.StatusOf(err))
 	case done.Created:
 		return statusCreated
 	case done.Added > 0:
@@ -174,9 +154,7 @@ func (c *copying) copyShared(ctx context.Context) (store.CopiedShared, error) {
 	none := c.counts[statusCreated]+c.counts[statusExtended]+c.counts[statusUnchanged]+c.counts[statusAhead] == 0
 	shared, err := c.target.CopyShared(ctx, c.source, c.opts)
 	if errors.Is(err, store.ErrNotFound) && none {
-		c.problems++
-		c.sharedErr = err
-		return store.CopiedShared{}, c.problem(fmt.Errorf("shared values: %w", err))
+		return store.CopiedShared{}, c.noShared(err)
 	}
 	if err != nil {
 		return shared, err
@@ -189,9 +167,6 @@ func (c *copying) copyShared(ctx context.Context) (store.CopiedShared, error) {
 
 // report says what became of a session. One that is as it was is only counted.
 func (c *copying) report(key store.Key, status string, done store.Copied, err error) error {
-	doc := sessionDocument{key.String(), status, done.Added, done.Present, done.Seq, ""}
-	if err != nil {
-		doc.Error = err.Error()
-	}
-	return c.session(key, doc, &doc, err)
+	doc := newSessionDocument(key, status, done.Added, done.Present, done.Seq, err)
+	return c.session(doc, doc, err)
 }

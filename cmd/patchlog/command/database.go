@@ -185,12 +185,7 @@ func openFile(path string, use Use, opts store.Options) (*store.Store, error) {
 	return store.Open(path, opts)
 }
 
-// create opens the database, and creates it if it is not there.
-func (a *app) create(ctx context.Context) (*store.Store, error) {
-	return a.openDatabase(ctx, a.db, Creating, a.options)
-}
-
-// withStore calls do with the database, which must be there.
+// withStore calls do with the database, which must be there if it is not for creating.
 func (a *app) withStore(ctx context.Context, use Use, do func(s *store.Store) error) error {
 	s, err := a.openDatabase(ctx, a.db, use, a.options)
 	if err != nil {

@@ -164,7 +164,7 @@ func (d *demo) step(ctx context.Context, n int, step demoStep) error {
 	case step.fails != (refusal != nil):
 		return fmt.Errorf("demo: step %q: unexpected outcome: %v", step.name, refusal)
 	case refusal != nil && !d.app.json:
-		out.line(out.paint(red, "patchlog:"), " ", printable(refusal.Error()))
+		out.problem(refusal.Error())
 	}
 	if !d.app.json {
 		out.line()

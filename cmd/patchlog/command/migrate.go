@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
@@ -79,17 +76,15 @@ type migrating struct {
 }
 
 func (m *migrating) run(ctx context.Context) (err error) {
-	if one, err := os.Stat(m.from); err == nil {
-		if other, err := os.Stat(m.to); err == nil && os.SameFile(one, other) {
-			return usagef("--from and the database to write are the same file")
-		}
+	if sameFile(m.from, m.to) {
+		return usagef("--from and the database to write are the same file")
 	}
 	from, err := m.openSource(ctx, m.from, m.ignored)
 	if err != nil {
 		return fmt.Errorf("--from: %w", err)
 	}
 	defer func() { err = errors.Join(err, from.close()) }()
-	target, err := m.target(ctx)
+	target, err := m.openTarget(ctx, m.to)
 	if err != nil {
 		return fmt.Errorf("--to: %w", err)
 	}
@@ -106,7 +101,7 @@ func (m *migrating) run(ctx context.Context) (err error) {
 			m.bar.update(from.count.n, from.size, counted(done, "session"))
 			return
 		}
-		m.bar.update(int64(done), int64(total), fmt.Sprintf("%d of %s", done, counted(total, "session")))
+		m.at(done, total)
 	}
 	m.opts.Session = m.report
 	r, err := migrate.Run(ctx, target, from, m.opts)
@@ -117,21 +112,6 @@ func (m *migrating) run(ctx context.Context) (err error) {
 	return m.end(from, r)
 }
 
-// target opens the database to write.
-func (m *migrating) target(ctx context.Context) (*store.Store, error) {
-	opts := m.options
-	opts.CacheBytes = -1 // each session is used once
-	opts.MaxRecordBytes = patch.MaxRecordBytes
-	if !m.opts.DryRun {
-		return m.openDatabase(ctx, m.to, Creating, opts)
-	}
-	target, err := m.openDatabase(ctx, m.to, Reading, opts)
-	if errors.Is(err, ErrNoDatabase) {
-		return store.OpenMemory(opts)
-	}
-	return target, err
-}
-
 // report says what became of a session.
 func (m *migrating) report(r migrate.Result) error {
 	m.done++
@@ -140,17 +120,11 @@ func (m *migrating) report(r migrate.Result) error {
 		*adoption
 		Differences []migrate.Difference `json:"differences"`
 	}{
-		sessionDocument{r.Key.String(), string(r.Status), r.Added, r.Present, r.Seq, ""},
-		&adoption{append([]string{}, r.Adopted...), []leftRecord{}},
+		newSessionDocument(r.Key, string(r.Status), r.Added, r.Present, r.Seq, r.Err),
+		adoptionOf(r.Adopted, r.Left),
 		append([]migrate.Difference{}, r.Differences...),
 	}
-	if r.Err != nil {
-		doc.Error = r.Err.Error()
-	}
-	for _, l := range r.Left {
-		doc.Left = append(doc.Left, leftRecord{l.EventID, l.Reason})
-	}
-	if err := m.session(r.Key, doc.sessionDocument, doc, r.Err); err != nil || m.json {
+	if err := m.session(doc.sessionDocument, doc, r.Err); err != nil || m.json {
 		return err
 	}
 	if r.Status == migrate.Unchanged && len(r.Differences) > 0 {
@@ -177,9 +151,8 @@ func (m *migrating) differences(all []migrate.Difference) error {
 
 // end says what the run came to.
 func (m *migrating) end(from *source, r migrate.Report) error {
-	if m.sharedErr = r.SharedErr; m.sharedErr != nil {
-		m.problems++
-		if err := m.problem(fmt.Errorf("shared values: %w", m.sharedErr)); err != nil {
+	if r.SharedErr != nil {
+		if err := m.noShared(r.SharedErr); err != nil {
 			return err
 		}
 	}

@@ -56,6 +56,11 @@ func (o *output) line(texts ...any) error {
 	return o.w.WriteByte('\n') // a bufio.Writer keeps its first error
 }
 
+// problem writes that something went wrong.
+func (o *output) problem(text string) error {
+	return o.line(o.paint(red, "patchlog:"), " ", printable(text))
+}
+
 func (o *output) linef(format string, args ...any) error {
 	return o.line(fmt.Sprintf(format, args...))
 }

@@ -91,7 +91,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	}
 	code, text := exitOf(err)
 	if text != "" {
-		a.errs.line(a.errs.paint(red, "patchlog:"), " ", printable(text))
+		a.errs.problem(text)
 	}
 	if a.errs.flush() != nil {
 		return max(code, exitFailed)

@@ -53,7 +53,7 @@ func (f *sessionFiles) importAll(ctx context.Context, a *app, files []string) er
 			if err := a.out.flush(); err != nil { // so that what is said stays in order
 				return err
 			}
-			if err := a.errs.line(a.errs.paint(red, "patchlog:"), " ", printable(err.Error())); err != nil {
+			if err := a.errs.problem(err.Error()); err != nil {
 				return err
 			}
 		}
@@ -76,17 +76,13 @@ func (f *sessionFiles) importOne(ctx context.Context, a *app, name string) error
 		return fmt.Errorf("%s: session %s is that of %s already", read.name, read.key, other)
 	}
 	f.seen[read.key] = read.name
-	s, err := a.create(ctx) // only now: it locks the file
-	if err != nil {
-		return err
-	}
 	var done store.Imported
-	if err = read.fits(ctx, s); err == nil {
-		done, err = s.ImportText(ctx, read.key, read.text)
-	}
-	if closeErr := s.Close(); err == nil {
-		err = closeErr
-	}
+	err = a.withStore(ctx, Creating, func(s *store.Store) (err error) { // only now: it locks the file
+		if err = read.fits(ctx, s); err == nil {
+			done, err = s.ImportText(ctx, read.key, read.text)
+		}
+		return err
+	})
 	if errors.Is(err, store.ErrConflict) {
 		err = fmt.Errorf("%w; --app or --user give the file another key", err)
 	}

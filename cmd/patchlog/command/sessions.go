@@ -87,7 +87,7 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 			switch {
 			case errors.Is(err, store.ErrCorrupt): // the others are still worth a listing
 				damaged++
-				if err := a.errs.line(a.errs.paint(red, "patchlog:"), " ", printable(err.Error())); err != nil {
+				if err := a.errs.problem(err.Error()); err != nil {
 					return err
 				}
 				continue

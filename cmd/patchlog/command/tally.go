@@ -1,21 +1,25 @@
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
 // What became of a session that was to be copied or migrated.
 const (
-	statusCreated   = "created"
-	statusExtended  = "extended"
-	statusUnchanged = "unchanged"
-	statusAhead     = "ahead"
+	statusCreated   = string(migrate.Created)
+	statusExtended  = string(migrate.Extended)
+	statusUnchanged = string(migrate.Unchanged)
+	statusAhead     = string(migrate.Ahead)
 	statusGone      = "gone"
-	statusConflict  = "conflict"
-	statusFailed    = "failed"
+	statusConflict  = string(migrate.Conflict)
+	statusFailed    = string(migrate.Failed)
 )
 
 var statuses = []string{statusCreated, statusExtended, statusUnchanged, statusAhead, statusGone, statusConflict, statusFailed}
@@ -34,6 +38,41 @@ func newTally(a *app, dryRun bool) *tally {
 	return &tally{app: a, dryRun: dryRun, counts: map[string]int{}}
 }
 
+// sameFile reports whether two names are of one file.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
+}
+
+// bulk returns the options of a database of which each session is used once.
+func (t *tally) bulk() store.Options {
+	opts := t.options
+	opts.CacheBytes = -1
+	opts.MaxRecordBytes = patch.MaxRecordBytes
+	return opts
+}
+
+// openTarget opens the database to write. One that only would be written need not be there.
+func (t *tally) openTarget(ctx context.Context, name string) (*store.Store, error) {
+	if !t.dryRun {
+		return t.openDatabase(ctx, name, Creating, t.bulk())
+	}
+	target, err := t.openDatabase(ctx, name, Reading, t.bulk())
+	if errors.Is(err, ErrNoDatabase) {
+		return store.OpenMemory(t.bulk())
+	}
+	return target, err
+}
+
+// at shows how many of all sessions are done.
+func (t *tally) at(done, all int) {
+	t.bar.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, counted(all, "session")))
+}
+
 // sessionDocument says what became of a session.
 type sessionDocument struct {
 	Key     string `json:"key"`
@@ -44,9 +83,17 @@ type sessionDocument struct {
 	Error   string `json:"error,omitempty"`
 }
 
+func newSessionDocument(key store.Key, status string, added, present int, seq uint64, err error) sessionDocument {
+	doc := sessionDocument{key.String(), status, added, present, seq, ""}
+	if err != nil {
+		doc.Error = err.Error()
+	}
+	return doc
+}
+
 // session says what became of a session: whole is its document, or has it. One that is as it
 // was is only counted.
-func (t *tally) session(key store.Key, doc sessionDocument, whole any, err error) error {
+func (t *tally) session(doc sessionDocument, whole any, err error) error {
 	t.counts[doc.Status]++
 	if err != nil {
 		t.problems++
@@ -64,14 +111,21 @@ func (t *tally) session(key store.Key, doc sessionDocument, whole any, err error
 	switch doc.Status {
 	case statusCreated, statusExtended:
 		return t.line(func() error {
-			return t.out.linef("%s: %s%s, %s added; the log ends at record %d", key, would, doc.Status, counted(doc.Added, "record"), doc.Seq)
+			return t.out.linef("%s: %s%s, %s added; the log ends at record %d", doc.Key, would, doc.Status, counted(doc.Added, "record"), doc.Seq)
 		})
 	case statusAhead:
 		return t.line(func() error {
-			return t.out.linef("%s: nothing to add; the copy has gone on by itself, to record %d", key, doc.Seq)
+			return t.out.linef("%s: nothing to add; the copy has gone on by itself, to record %d", doc.Key, doc.Seq)
 		})
 	}
 	return nil
+}
+
+// noShared says what kept shared values from being written.
+func (t *tally) noShared(err error) error {
+	t.problems++
+	t.sharedErr = err
+	return t.problem(fmt.Errorf("shared values: %w", err))
 }
 
 // different says which shared values stay as they are, though the source has others.
@@ -97,7 +151,7 @@ func (t *tally) problem(err error) error {
 	if t.json {
 		return nil // it is in the documents
 	}
-	t.errs.line(t.errs.paint(red, "patchlog:"), " ", printable(err.Error()))
+	t.errs.problem(err.Error())
 	return t.errs.flush()
 }
 

@@ -134,18 +134,15 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 	if err != nil {
 		return err
 	}
-	s, err := a.create(ctx) // only now: it locks the file
-	if err != nil {
-		return err
-	}
-	done, err := s.ImportText(ctx, key, text)
+	var done store.Imported
 	var adopted *adoption
-	if err == nil && adopting {
-		adopted, done.View, err = adopt(ctx, s, key, done.View)
-	}
-	if closeErr := s.Close(); err == nil {
-		err = closeErr
-	}
+	err = a.withStore(ctx, Creating, func(s *store.Store) (err error) { // only now: it locks the file
+		done, err = s.ImportText(ctx, key, text)
+		if err == nil && adopting {
+			adopted, done.View, err = adopt(ctx, s, key, done.View)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
