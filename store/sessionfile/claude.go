@@ -95,7 +95,7 @@ func (r *claudeReader) read(line []byte, t *tree) entry {
 		r.assistant(&e, &l)
 	case "attachment":
 		if l.Attachment.Type == "queued_command" { // said while the agent works
-			e.author, e.role, e.parts = "user", "user", claudeParts(l.Attachment.Prompt)
+			e.author, e.role, e.parts = "user", "user", partsOf(l.Attachment.Prompt, (*claudeBlock).part)
 		}
 	}
 	if aside {
@@ -211,23 +211,15 @@ func (r *claudeReader) user(e *entry, l *claudeLine) {
 	}
 	e.author, e.role = "user", "user"
 	e.prompt = true
-	if isString(m.Content) {
-		e.parts = []json.RawMessage{textPart(m.Content)}
-	}
-	for _, block := range elements(m.Content) {
-		var b claudeBlock
-		if !decode(block, &b) {
-			continue
+	e.parts = partsOf(m.Content, func(b *claudeBlock) json.RawMessage {
+		if b.Type != "tool_result" {
+			return b.part()
 		}
-		if b.Type == "tool_result" {
-			texts, images := claudeResult(b.Content)
-			e.parts = append(e.parts, responsePart(b.ToolUseID, r.names[b.ToolUseID], texts, b.IsError, images))
-			e.known = append(e.known, b.ToolUseID)
-			e.author, e.prompt = string(ClaudeCode), false
-			continue
-		}
-		e.parts = append(e.parts, b.part()...)
-	}
+		e.known = append(e.known, b.ToolUseID)
+		e.author, e.prompt = string(ClaudeCode), false
+		texts, images := resultOf(b.Content, (*claudeBlock).given)
+		return responsePart(b.ToolUseID, r.names[b.ToolUseID], texts, b.IsError, images)
+	})
 	if l.IsMeta {
 		e.author, e.prompt = string(ClaudeCode), false // the program says it
 	}
@@ -249,79 +241,49 @@ func (r *claudeReader) assistant(e *entry, l *claudeLine) {
 		return
 	}
 	e.role = "model"
-	if isString(m.Content) {
-		e.parts = []json.RawMessage{textPart(m.Content)}
-	}
-	for _, block := range elements(m.Content) {
-		var b claudeBlock
-		if !decode(block, &b) {
-			continue
+	e.parts = partsOf(m.Content, func(b *claudeBlock) json.RawMessage {
+		if b.Type != "tool_use" {
+			return b.part()
 		}
-		if b.Type == "tool_use" {
-			if r.names == nil {
-				r.names = map[string]string{}
-			}
-			r.names[b.ID] = b.Name
-			e.calls = append(e.calls, b.ID)
-			e.parts = append(e.parts, callPart(b.ID, b.Name, b.Input, "input"))
-			continue
-		}
-		e.parts = append(e.parts, b.part()...)
-	}
+		r.names[b.ID] = b.Name
+		e.calls = append(e.calls, b.ID)
+		return callPart(b.ID, b.Name, b.Input, "input")
+	})
 	if u := m.Usage; u != nil && (m.ID == "" || !r.messages[m.ID]) { // each piece of a message repeats it
-		if r.messages == nil {
-			r.messages = map[string]bool{}
-		}
 		r.messages[m.ID] = true
 		e.usage = usage("promptTokenCount", sum(u.InputTokens, u.CacheRead, u.CacheWritten),
 			"candidatesTokenCount", u.OutputTokens, "cachedContentTokenCount", u.CacheRead)
 	}
 }
 
-// claudeParts returns the parts of a text, or of blocks without calls.
-func claudeParts(content json.RawMessage) []json.RawMessage {
-	if isString(content) {
-		return []json.RawMessage{textPart(content)}
-	}
-	var parts []json.RawMessage
-	for _, block := range elements(content) {
-		var b claudeBlock
-		if decode(block, &b) {
-			parts = append(parts, b.part()...)
-		}
-	}
-	return parts
-}
-
-// part returns what a block of text, thought or image is, or none.
-func (b *claudeBlock) part() []json.RawMessage {
+// part returns what a block of text, thought or image is, or nil.
+func (b *claudeBlock) part() json.RawMessage {
 	switch {
 	case b.Type == "text" && isString(b.Text):
-		return []json.RawMessage{textPart(b.Text)}
+		return textPart(b.Text)
 	case b.Type == "thinking" && isString(b.Thinking):
-		return []json.RawMessage{thoughtPart(b.Thinking)}
-	case (b.Type == "image" || b.Type == "document") && b.Source.Type == "base64" && isString(b.Source.Data):
-		return []json.RawMessage{dataPart(b.Source.MediaType, b.Source.Data)}
+		return thoughtPart(b.Thinking)
+	case b.Type == "image" || b.Type == "document":
+		return b.data()
 	}
 	return nil
 }
 
-// claudeResult returns the texts and the images of what a tool gave.
-func claudeResult(content json.RawMessage) (texts, images []json.RawMessage) {
-	if isString(content) {
-		return []json.RawMessage{content}, nil
+// given returns the text or the image of what a tool gave.
+func (b *claudeBlock) given() (text, image json.RawMessage) {
+	switch {
+	case b.Type == "text" && isString(b.Text):
+		return b.Text, nil
+	case b.Type == "image":
+		return nil, b.data()
 	}
-	for _, block := range elements(content) {
-		var b claudeBlock
-		switch {
-		case !decode(block, &b):
-		case b.Type == "text" && isString(b.Text):
-			texts = append(texts, b.Text)
-		case b.Type == "image" && b.Source.Type == "base64" && isString(b.Source.Data):
-			images = append(images, dataPart(b.Source.MediaType, b.Source.Data))
-		default:
-			texts = append(texts, block)
-		}
+	return nil, nil
+}
+
+// data returns what an image or a document has in it, or nil.
+func (b *claudeBlock) data() json.RawMessage {
+	if b.Source.Type != "base64" || !isString(b.Source.Data) {
+		return nil
 	}
-	return texts, images
+	return dataPart(b.Source.MediaType, b.Source.Data)
 }

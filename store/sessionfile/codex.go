@@ -150,7 +150,7 @@ func (r *codexReader) compaction(e *entry, item *codexItem, t *tree) {
 				return
 			}
 			if kept.Role != "developer" && kept.Role != "system" {
-				e.parts = append(e.parts, codexParts(kept.Content)...)
+				e.parts = append(e.parts, partsOf(kept.Content, (*codexBlock).part)...)
 			}
 		}
 	}
@@ -201,14 +201,14 @@ func (r *codexReader) item(e *entry, item *codexItem) {
 				args = said
 			}
 		}
-		if r.names == nil {
-			r.names = map[string]string{}
-		}
 		r.names[call] = name
 		e.author, e.role, e.parts = string(Codex), "model", []json.RawMessage{callPart(call, name, args, under)}
 	case strings.HasSuffix(item.Type, "_output") && item.CallID != "":
 		e.author, e.role = string(Codex), "user"
-		texts, images := codexResult(item.Output)
+		texts, images := resultOf(item.Output, (*codexBlock).given)
+		if item.Output != nil && !isArray(item.Output) {
+			texts = []json.RawMessage{item.Output} // an object too
+		}
 		e.parts = []json.RawMessage{responsePart(call, r.names[call], texts, false, images)}
 	}
 }
@@ -216,9 +216,9 @@ func (r *codexReader) item(e *entry, item *codexItem) {
 func (r *codexReader) message(e *entry, item *codexItem) {
 	switch item.Role {
 	case "assistant":
-		e.author, e.role, e.parts = string(Codex), "model", codexParts(item.Content)
+		e.author, e.role, e.parts = string(Codex), "model", partsOf(item.Content, (*codexBlock).part)
 	case "user":
-		e.author, e.role, e.parts = "user", "user", codexParts(item.Content)
+		e.author, e.role, e.parts = "user", "user", partsOf(item.Content, (*codexBlock).part)
 		e.prompt = true
 		if isContext(item.Content) {
 			e.author, e.prompt = string(Codex), false
@@ -246,55 +246,23 @@ func isContext(content json.RawMessage) bool {
 	return len(elements(content)) > 0
 }
 
-// codexParts returns the parts of a message's content.
-func codexParts(content json.RawMessage) []json.RawMessage {
-	if isString(content) {
-		return []json.RawMessage{textPart(content)}
+// part returns what a block is, or nil.
+func (b *codexBlock) part() json.RawMessage {
+	text, image := b.given()
+	if text != nil {
+		return textPart(text)
 	}
-	var parts []json.RawMessage
-	for _, block := range elements(content) {
-		var b codexBlock
-		if !decode(block, &b) {
-			continue
-		}
-		switch {
-		case isString(b.Text):
-			parts = append(parts, textPart(b.Text))
-		case isString(b.ImageURL):
-			if p := imageOf(b.ImageURL); p != nil {
-				parts = append(parts, p)
-			}
-		}
-	}
-	return parts
+	return image
 }
 
-// imageOf returns the part of an image in a data: URL, or nil.
-func imageOf(url json.RawMessage) json.RawMessage {
-	kind, data, ok := strings.Cut(strings.TrimPrefix(textOf(url), "data:"), ";base64,")
+// given returns the text, or the image that a data: URL is.
+func (b *codexBlock) given() (text, image json.RawMessage) {
+	if isString(b.Text) {
+		return b.Text, nil
+	}
+	kind, data, ok := strings.Cut(strings.TrimPrefix(textOf(b.ImageURL), "data:"), ";base64,")
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	return dataPart(raw(kind), raw(data))
-}
-
-// codexResult returns the texts and the images of what a tool gave.
-func codexResult(output json.RawMessage) (texts, images []json.RawMessage) {
-	switch {
-	case isArray(output):
-		for _, block := range elements(output) {
-			var b codexBlock
-			switch {
-			case decode(block, &b) && isString(b.Text):
-				texts = append(texts, b.Text)
-			case isString(b.ImageURL) && imageOf(b.ImageURL) != nil:
-				images = append(images, imageOf(b.ImageURL))
-			default:
-				texts = append(texts, block)
-			}
-		}
-	case output != nil:
-		texts = []json.RawMessage{output}
-	}
-	return texts, images
+	return nil, dataPart(raw(kind), raw(data))
 }

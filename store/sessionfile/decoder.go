@@ -29,8 +29,7 @@ type Decoder struct {
 	tree    *tree
 	text    []byte // of the line that is being read
 	line    int
-	at      int                          // of the record that Next returned
-	pending []patch.Record               // of the line at
+	pending []patch.Record               // of the line
 	ids     map[string]bool              // that are taken
 	says    map[string][sha256.Size]byte // of the lines that have ids: what they say
 	report  Report
@@ -70,10 +69,6 @@ func NewDecoder(r io.Reader, format Format, file string) *Decoder {
 	return d
 }
 
-// Line returns the number of the line, from 1, that the record comes from which
-// [Decoder.Next] returned last.
-func (d *Decoder) Line() int { return d.at }
-
 // SessionID returns the id of the session by the lines that were read so far, or "" if they
 // do not tell.
 func (d *Decoder) SessionID() string {
@@ -106,7 +101,7 @@ func (d *Decoder) Next() (patch.Record, error) {
 		}
 	}
 	r := d.pending[0]
-	d.pending, d.at = d.pending[1:], d.line
+	d.pending = d.pending[1:]
 	return r, nil
 }
 

@@ -83,7 +83,7 @@ func (r *piReader) read(line []byte, t *tree) entry {
 			r.message(&e, l.Message)
 		}
 	case "custom_message":
-		e.author, e.role, e.parts = string(Pi), "user", blocksOf(l.Content)
+		e.author, e.role, e.parts = string(Pi), "user", partsOf(l.Content, (*piBlock).part)
 	case "branch_summary":
 		e.author, e.role = string(Pi), "user"
 		if isString(l.Summary) {
@@ -117,16 +117,16 @@ func (r *piReader) compaction(e *entry, l *piLine, t *tree) {
 func (r *piReader) message(e *entry, m *piMessage) {
 	switch m.Role {
 	case "user":
-		e.author, e.role, e.prompt, e.parts = "user", "user", true, blocksOf(m.Content)
+		e.author, e.role, e.prompt, e.parts = "user", "user", true, partsOf(m.Content, (*piBlock).part)
 	case "assistant":
-		e.author, e.role, e.parts = string(Pi), "model", blocksOf(m.Content)
+		e.author, e.role, e.parts = string(Pi), "model", partsOf(m.Content, (*piBlock).part)
 		e.model, e.errorText, e.interrupted = m.Model, m.ErrorMessage, m.StopReason == "aborted"
 		if u := m.Usage; u != nil {
 			e.usage = usage("promptTokenCount", sum(u.Input, u.CacheRead, u.CacheWrite), "candidatesTokenCount", u.Output,
 				"cachedContentTokenCount", u.CacheRead, "totalTokenCount", u.TotalTokens)
 		}
 	case "toolResult":
-		texts, images := resultOf(m.Content)
+		texts, images := resultOf(m.Content, (*piBlock).given)
 		e.author, e.role = string(Pi), "user"
 		e.parts = []json.RawMessage{responsePart(m.ToolCallID, m.ToolName, texts, m.IsError, images)}
 	case "bashExecution":
@@ -135,7 +135,7 @@ func (r *piReader) message(e *entry, m *piMessage) {
 			e.role, e.prompt, e.parts = "user", true, []json.RawMessage{textPart(raw(m.ran()))}
 		}
 	case "custom", "hookMessage":
-		e.author, e.role, e.parts = string(Pi), "user", blocksOf(m.Content)
+		e.author, e.role, e.parts = string(Pi), "user", partsOf(m.Content, (*piBlock).part)
 	case "branchSummary", "compactionSummary":
 		e.author, e.role = string(Pi), "user"
 		if isString(m.Summary) {
@@ -164,79 +164,28 @@ func (m *piMessage) ran() string {
 	return b.String()
 }
 
-// blocksOf returns the parts of a content, a text or blocks.
-func blocksOf(content json.RawMessage) []json.RawMessage {
-	if isString(content) {
-		return []json.RawMessage{textPart(content)}
+// part returns what a block is, or nil.
+func (b *piBlock) part() json.RawMessage {
+	switch {
+	case b.Type == "text" && isString(b.Text):
+		return textPart(b.Text)
+	case b.Type == "thinking" && isString(b.Thinking):
+		return thoughtPart(b.Thinking)
+	case b.Type == "image" && isString(b.Data):
+		return dataPart(b.MimeType, b.Data)
+	case b.Type == "toolCall":
+		return callPart(b.ID, b.Name, b.Arguments, "arguments")
 	}
-	var parts []json.RawMessage
-	for _, block := range elements(content) {
-		var b piBlock
-		if !decode(block, &b) {
-			continue
-		}
-		switch {
-		case b.Type == "text" && isString(b.Text):
-			parts = append(parts, textPart(b.Text))
-		case b.Type == "thinking" && isString(b.Thinking):
-			parts = append(parts, thoughtPart(b.Thinking))
-		case b.Type == "image" && isString(b.Data):
-			parts = append(parts, dataPart(b.MimeType, b.Data))
-		case b.Type == "toolCall":
-			parts = append(parts, callPart(b.ID, b.Name, b.Arguments, "arguments"))
-		}
-	}
-	return parts
+	return nil
 }
 
-// resultOf returns the texts and the images of what a tool gave.
-func resultOf(content json.RawMessage) (texts, images []json.RawMessage) {
-	if isString(content) {
-		return []json.RawMessage{content}, nil
+// given returns the text or the image of what a tool gave.
+func (b *piBlock) given() (text, image json.RawMessage) {
+	switch {
+	case b.Type == "text" && isString(b.Text):
+		return b.Text, nil
+	case b.Type == "image" && isString(b.Data):
+		return nil, dataPart(b.MimeType, b.Data)
 	}
-	for _, block := range elements(content) {
-		var b piBlock
-		switch {
-		case !decode(block, &b):
-		case b.Type == "text" && isString(b.Text):
-			texts = append(texts, b.Text)
-		case b.Type == "image" && isString(b.Data):
-			images = append(images, dataPart(b.MimeType, b.Data))
-		default:
-			texts = append(texts, block)
-		}
-	}
-	return texts, images
-}
-
-// elements returns the elements of an array, or none.
-func elements(array json.RawMessage) []json.RawMessage {
-	var all []json.RawMessage
-	if !isArray(array) || json.Unmarshal(array, &all) != nil {
-		return nil
-	}
-	return all
-}
-
-// usage returns usage metadata of names and their counts, those left out that are no counts.
-func usage(pairs ...any) map[string]json.RawMessage {
-	out := map[string]json.RawMessage{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if n, err := strconv.ParseInt(string(pairs[i+1].(json.Number)), 10, 32); err == nil && n >= 0 {
-			out[pairs[i].(string)] = raw(n)
-		}
-	}
-	return out // left out if it is empty
-}
-
-// sum adds counts; what is no count is left out, and of none it is none.
-func sum(counts ...json.Number) json.Number {
-	var total json.Number
-	for _, c := range counts {
-		if n, err := strconv.ParseInt(string(c), 10, 32); err == nil && n >= 0 {
-			before, _ := total.Int64()
-			total = json.Number(strconv.FormatInt(before+n, 10))
-		}
-	}
-	return total
+	return nil, nil
 }
