@@ -21,18 +21,13 @@ func madeID(key store.Key, of string, n int, text []byte) string {
 	return uuid.NewSHA1(space, append(name, text...)).String()
 }
 
-// idMaker makes ids of what is written behind a record.
-type idMaker struct {
-	key   store.Key
-	after uint64
-	n     int
-}
-
-func (m *idMaker) next(after uint64) { m.after, m.n = after, 0 }
-
-func (m *idMaker) id() string {
-	m.n++
-	return madeID(m.key, fmt.Sprint("after ", m.after), m.n, nil)
+// idsAfter returns what makes ids for what is written behind a record.
+func idsAfter(key store.Key, seq uint64) func() string {
+	n := 0
+	return func() string {
+		n++
+		return madeID(key, fmt.Sprint("after ", seq), n, nil)
+	}
 }
 
 // identified returns the events of a session that are to be logged, each with an id of its

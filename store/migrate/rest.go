@@ -204,9 +204,7 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 
 func restTime(v patch.Value) (time.Time, error) {
 	switch v := v.Any().(type) {
-	case int64:
-		return timeOf(v)
-	case nil, float64, string:
+	case nil, int64, float64, string:
 		return timeOf(v)
 	}
 	return time.Time{}, fmt.Errorf("%w: want a number of seconds, not %v", store.ErrInvalid, v)

@@ -104,10 +104,7 @@ func (m *migration) log(ctx context.Context, key store.Key) (records []patch.Rec
 		}
 		records = append(records, r)
 	}
-	if len(records) == 0 {
-		_, err = m.target.Info(ctx, key)
-	}
-	return records, err
+	return records, nil
 }
 
 // inOrderOf puts events with equal times, whose order a source may not know, into the order
@@ -166,14 +163,13 @@ type builder struct {
 	invocation string    // of the last event
 	filled     time.Time // the time of events that have none
 	now        time.Time // the time of what is written next, if it has none
-	newIDs     idMaker
 	adopted    []string
 	left       []foreign.LeftRecord
 }
 
 // build begins with what is there, or creates the session.
 func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event, there bool) (*builder, error) {
-	b := &builder{session: s, opts: m.opts, filled: fillTime(s, events), newIDs: idMaker{key: s.Key}}
+	b := &builder{session: s, opts: m.opts, filled: fillTime(s, events)}
 	b.now = b.filled
 	if n := len(events); n > 0 {
 		b.invocation = events[n-1].InvocationID()
@@ -253,8 +249,7 @@ func isCompaction(e *patch.Event) bool { return foreign.IsCompactionEvent(e) || 
 // adopt makes a summary of a compaction record, the last event, if that can be.
 func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 	v, last := after.View, after.Records[len(after.Records)-1].Event
-	b.newIDs.next(v.Seq())
-	plan := foreign.AdoptWith(v, foreign.Options{Records: []string{last.ID()}, NewID: b.newIDs.id})
+	plan := foreign.AdoptWith(v, foreign.Options{Records: []string{last.ID()}, NewID: idsAfter(b.session.Key, v.Seq())})
 	b.left = append(b.left, plan.Left...)
 	if len(plan.Patches) == 0 {
 		return nil

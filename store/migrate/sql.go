@@ -58,7 +58,7 @@ var _ Source = (*SQL)(nil)
 // error matches [ErrSchema] if the tables are not known, and [ErrPickled] if they are those of
 // ADK for Python before it wrote JSON.
 func OpenSQL(ctx context.Context, db *sql.DB, dialect Dialect, opts SQLOptions) (*SQL, error) {
-	if db == nil || dialect.String() == "" || dialect != SQLite && dialect != PostgreSQL {
+	if db == nil || dialect != SQLite && dialect != PostgreSQL {
 		return nil, fmt.Errorf("%w: a database and its dialect are wanted, SQLite or PostgreSQL, not %v", store.ErrInvalid, dialect)
 	}
 	s := &SQL{db: db, dialect: dialect, columns: map[string][]string{}}
@@ -159,9 +159,9 @@ func (s *SQL) session(ctx context.Context, key store.Key) (*Session, error) {
 	case !found:
 		return nil, sql.ErrNoRows
 	}
-	read, columns := s.goEvent, goColumns
+	read, columns := goEvent, goColumns
 	if s.kind != goTables {
-		read, columns = s.pythonEvent, pythonColumns
+		read, columns = pythonEvent, pythonColumns
 	}
 	var names, exprs []string
 	for _, c := range columns {
@@ -237,7 +237,6 @@ func (s *SQL) Shared(ctx context.Context) iter.Seq2[Shared, error] {
 			{"app_states", "''", patch.PrefixApp, "app_name"},
 			{"user_states", "user_id", patch.PrefixUser, "app_name, user_id"},
 		} {
-			stopped := false
 			query := fmt.Sprintf("SELECT app_name, %s, %s FROM %s ORDER BY %s", t.user, s.json("state"), t.table, t.order)
 			err := s.each(ctx, s.db, query, nil, func(row []any) error {
 				var shared Shared
@@ -252,12 +251,11 @@ func (s *SQL) Shared(ctx context.Context) iter.Seq2[Shared, error] {
 					err = &SharedError{shared.App, shared.User, err}
 				}
 				if !yield(shared, err) {
-					stopped = true
 					return errStopped
 				}
 				return nil
 			})
-			if stopped {
+			if errors.Is(err, errStopped) {
 				return
 			}
 			if err != nil {

@@ -201,7 +201,7 @@ func (o *object) truth(name, column string, cell any) {
 // time adds a time, unless there is none.
 func (o *object) time(name, column string, cell any) {
 	t, err := timeOf(cell)
-	if o.fail(column, err) || t.IsZero() && cell == nil {
+	if o.fail(column, err) || cell == nil {
 		return
 	}
 	quoted, err := json.Marshal(t)

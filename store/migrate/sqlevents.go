@@ -8,7 +8,7 @@ import (
 
 // goEvent makes an event of a row of ADK for Go's. What its service leaves out of an event
 // that it reads, such as a boolean that is false, is left out.
-func (s *SQL) goEvent(cells map[string]any) (*patch.Event, error) {
+func goEvent(cells map[string]any) (*patch.Event, error) {
 	var o object
 	for _, f := range []struct{ name, column string }{
 		{"id", "id"}, {"invocationId", "invocation_id"}, {"author", "author"},
@@ -40,7 +40,7 @@ func (s *SQL) goEvent(cells map[string]any) (*patch.Event, error) {
 
 // pythonEvent makes an event of a row of ADK for Python's: event_data is the event, and the
 // columns beside it repeat what stands there, the time in a zone that nobody has noted.
-func (s *SQL) pythonEvent(cells map[string]any) (*patch.Event, error) {
+func pythonEvent(cells map[string]any) (*patch.Event, error) {
 	data, err := jsonOf(cells["event_data"])
 	if err == nil && data == nil {
 		err = fmt.Errorf("%w: there is none", patch.ErrInvalid)

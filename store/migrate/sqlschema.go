@@ -93,13 +93,8 @@ func errPickled() error {
 
 // isPickled reports whether a column holds what Python's pickle writes.
 func isPickled(cell any) bool {
-	switch v := cell.(type) {
-	case []byte:
-		return len(v) > 0 && v[0] == 0x80
-	case string:
-		return len(v) > 0 && v[0] == 0x80
-	}
-	return false
+	t, err := text(cell)
+	return err == nil && t != "" && t[0] == 0x80
 }
 
 // Columns that are known, of the tables of each kind.
