@@ -65,12 +65,11 @@ var placeholder = json.RawMessage(`{"result":"` + Cleared + `"}`)
 // clearParts returns the event with the results of the given parts cleared, under a new
 // id; nil if there is nothing to clear.
 func clearParts(entry fold.Entry, parts []int, newID func() string) (*patch.Event, error) {
-	e := entry.Event
-	content, all, err := contentOf(e)
+	_, all, err := contentOf(entry.Event)
 	if err != nil {
 		return nil, err
 	}
-	changed := false
+	cleared := map[int]json.RawMessage{}
 	for _, i := range parts {
 		var part, response map[string]json.RawMessage
 		if err := json.Unmarshal(all[i], &part); err != nil {
@@ -82,23 +81,19 @@ func clearParts(entry fold.Entry, parts []int, newID func() string) (*patch.Even
 		if isShort(response["response"]) {
 			continue
 		}
-		changed = true
 		response["response"] = placeholder
 		delete(response, "parts") // media that the function returned
 		if part["functionResponse"], err = json.Marshal(response); err != nil {
 			return nil, err
 		}
-		if all[i], err = json.Marshal(part); err != nil {
+		if cleared[i], err = json.Marshal(part); err != nil {
 			return nil, err
 		}
 	}
-	if !changed {
+	if len(cleared) == 0 {
 		return nil, nil
 	}
-	if content["parts"], err = json.Marshal(all); err != nil {
-		return nil, err
-	}
-	return rebuilt(e, content, originOf(entry, newID()))
+	return entry.Event.StandIn(newID(), entry.Seq, cleared)
 }
 
 // contentOf returns the members of an event's content, and its parts.
@@ -120,33 +115,3 @@ func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 
 // isShort reports whether a result is no longer than what would say that it was cleared.
 func isShort(response []byte) bool { return len(response) <= len(placeholder) }
-
-// rebuilt returns the event with other content, the id that its origin says, and no state
-// delta: what the event set is kept by the patch.
-func rebuilt(e *patch.Event, content map[string]json.RawMessage, from origin) (*patch.Event, error) {
-	fields, err := fieldsOf(e)
-	if err != nil {
-		return nil, err
-	}
-	if fields["id"], err = json.Marshal(from.As); err != nil {
-		return nil, err
-	}
-	if fields["content"], err = json.Marshal(content); err != nil {
-		return nil, err
-	}
-	if fields["customMetadata"], err = from.in(fields["customMetadata"]); err != nil {
-		return nil, err
-	}
-	var actions map[string]json.RawMessage
-	if err := json.Unmarshal(fields["actions"], &actions); err == nil && actions["stateDelta"] != nil {
-		delete(actions, "stateDelta")
-		if fields["actions"], err = json.Marshal(actions); err != nil {
-			return nil, err
-		}
-	}
-	text, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	return patch.ParseEvent(text)
-}

@@ -143,7 +143,7 @@ func (s *visible) balance(w *Window, saved int, cfg Config) Balance {
 			b.Saved += c.Cached * float64(prefix-visible)
 			prefix, visible, unread = prefix+unread, visible+unread, 0
 		}
-		unread += loggedTokens(e.Event)
+		unread += e.Event.LoggedTokens()
 	}
 	b.Once = c.Fresh*float64(from-saved) - c.Cached*float64(from)
 	b.EachTurn = c.Cached * float64(saved)
@@ -185,7 +185,7 @@ func (s *visible) step(cfg Config, limit, prompt, coverable int) int {
 // loggedTokensAt is what the raw events of a group take, as they were logged.
 func (s *visible) loggedTokensAt(g Group) (n int) {
 	for _, i := range g.Indices {
-		n += loggedTokens(s.entries[i].Event)
+		n += s.entries[i].Event.LoggedTokens()
 	}
 	return n
 }

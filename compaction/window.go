@@ -144,7 +144,7 @@ func shownTokens(e *patch.Event) int {
 	for p := range e.FunctionParts() {
 		runes += len(e.Author()) + len(p.ID) + len(" returns () to : (never answered)\n")
 	}
-	return loggedTokens(e) + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
+	return e.LoggedTokens() + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
 // covering returns the window over [start, end) and what goes with it, and which of it goes

@@ -1,9 +1,7 @@
 package fold
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"slices"
 
@@ -134,17 +132,11 @@ func (h *history) show(n node) {
 	}
 }
 
-// saysCleared reports whether an event says that results in it were cleared, and nothing else
-// was done: what has another id than it says is an edited copy.
+// saysCleared reports whether an event says that it stands for another one, of which it leaves
+// out results.
 func saysCleared(e *patch.Event) bool {
-	text, _ := e.Field("customMetadata")
-	if !bytes.Contains(text, []byte(`"cleared"`)) {
-		return false
-	}
-	var metadata struct {
-		Patchlog struct{ Cleared struct{ As string } }
-	}
-	return json.Unmarshal(text, &metadata) == nil && metadata.Patchlog.Cleared.As == e.ID() && e.ID() != ""
+	_, ok := e.Origin()
+	return ok
 }
 
 // tell notes that a summary is in sight.

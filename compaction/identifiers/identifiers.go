@@ -21,12 +21,22 @@ const leastRunes = 5
 // that ends in an ellipsis ("…") is cut, and is none.
 func In(text string) []string {
 	found := map[string]bool{}
-	for w := range words(text) {
-		if w.kind == identifier && !w.cut {
-			found[w.text] = true
-		}
+	for id := range All(text) {
+		found[id] = true
 	}
 	return slices.Sorted(maps.Keys(found))
+}
+
+// All yields the identifiers of a text as [In] finds them, in their order, each as often as it
+// stands there.
+func All(text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for w := range words(text) {
+			if w.kind == identifier && !w.cut && !yield(w.text) {
+				return
+			}
+		}
+	}
 }
 
 // word is one that is of use only word for word.

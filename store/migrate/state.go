@@ -15,7 +15,7 @@ import (
 
 // What customMetadata says under "patchlog" of records that a migration adds.
 const (
-	metadataKey  = "patchlog"
+	metadataKey  = patch.OwnMetadata
 	markState    = "state" // of "migration": an event that sets the source's state
 	migrationKey = "migration"
 	adoptedKey   = "adopted" // of patches that adopt a compaction record

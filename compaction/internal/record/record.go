@@ -16,7 +16,7 @@ import (
 const adkMetadata = "_adk_compaction"
 
 // OwnKey is the custom metadata key of what patchlog itself says of a summary or a patch.
-const OwnKey = "patchlog"
+const OwnKey = patch.OwnMetadata
 
 // Author is the author of compaction's patches.
 const Author = "compaction"
