@@ -1,0 +1,207 @@
+package fold
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Places says of each event of a view's log what has become of it: whether it is in sight, or
+// else which patch hides it. It is immutable, as the view is.
+type Places struct {
+	view   View
+	cuts   map[uint64]*cut   // by seq
+	groups map[string][]*cut // those that put in events, by group
+	hidden []stretch
+}
+
+// stretch is events that consecutive records brought, or a node that a patch made, which
+// another patch took out.
+type stretch struct {
+	first nodeID
+	last  uint64 // seq
+	by    *cut
+}
+
+// Place is what has become of an event.
+type Place struct {
+	Index int // among the visible events, or -1
+
+	// Of a hidden event, the patch that took it out of sight. What this one put in may be
+	// hidden in turn, so that more than one must be taken back before the event shows.
+	HiddenBy    string
+	HiddenBySeq uint64
+}
+
+// Visible reports whether the event is in sight.
+func (p Place) Visible() bool { return p.Index >= 0 }
+
+// Places returns the places of all events in the view's log. It takes time linear in the number
+// of patches, and of what they took out. The error is a *[NeedError] if the view was restored.
+func (v View) Places() (*Places, error) {
+	if v.restored {
+		return nil, &NeedError{Log: true}
+	}
+	p := &Places{view: v, cuts: map[uint64]*cut{}, groups: map[string][]*cut{}}
+	undone := v.patches.undone(0)
+	for at := v.patches; at != nil; at = at.older {
+		c := at.cut
+		p.cuts[c.seq] = c
+		if c.puts && c.group != "" {
+			p.groups[c.group] = append(p.groups[c.group], c)
+		}
+		// What the revert of a revert took out is hidden by the patch that stands again.
+		if !undone[c] && !(c.revert && c.target.revert) {
+			p.hide(c)
+		}
+	}
+	slices.SortFunc(p.hidden, func(a, b stretch) int { return a.first.compare(b.first) })
+	return p, nil
+}
+
+func (id nodeID) compare(other nodeID) int {
+	return cmp.Or(cmp.Compare(id.seq, other.seq), cmp.Compare(id.index, other.index))
+}
+
+// hide notes what a patch took out.
+func (p *Places) hide(c *cut) {
+	for _, n := range c.out.nodes {
+		p.hidden = append(p.hidden, stretch{n.id(), n.seq, c})
+	}
+	for _, piece := range c.out.pieces {
+		p.hidden = append(p.hidden, stretch{piece.id(), piece.seq + uint64(max(piece.events, 1)) - 1, c})
+	}
+}
+
+// Of returns the place of an event, by the seq of its record and its index among those that the
+// record brought. ok is false if the view's log has no such event, or if the patch that was to
+// put it in was skipped.
+func (p *Places) Of(seq uint64, index int) (place Place, ok bool) {
+	id := nodeID{seq, int32(index)}
+	if c := p.cuts[seq]; c != nil && !c.puts {
+		return Place{Index: -1}, false
+	}
+	if rank := p.rank(id); rank >= 0 {
+		return Place{Index: p.view.root.visibleBefore(rank)}, true
+	}
+	if c := p.hider(id); c != nil {
+		return Place{Index: -1, HiddenBy: c.id, HiddenBySeq: c.seq}, true
+	}
+	return Place{Index: -1}, false
+}
+
+// hider returns the patch that took out a node, or nil.
+func (p *Places) hider(id nodeID) *cut {
+	i, found := slices.BinarySearchFunc(p.hidden, id, func(s stretch, id nodeID) int { return s.first.compare(id) })
+	if found {
+		return p.hidden[i].by
+	}
+	if i == 0 {
+		return nil
+	}
+	if s := p.hidden[i-1]; s.first.index == 0 && id.index == 0 && id.seq <= s.last {
+		return s.by
+	}
+	return nil
+}
+
+// rank returns a node's place among all that stand, or -1.
+func (p *Places) rank(id nodeID) int {
+	pos := id.seq
+	if c := p.cuts[id.seq]; c != nil {
+		pos = c.pos
+	}
+	root := p.view.root
+	rank, found := root.seek(pos), -1
+	root.walk(rank, root.len(), func(n *node) bool {
+		if n.id() == id {
+			found = rank
+		}
+		rank++
+		return n.pos() == pos && found < 0
+	})
+	return found
+}
+
+// Told reports whether an event of the view's log is in sight, or is told of: whether what
+// hides it is a summary that stands for it, or the clearing or shortening of its results, and
+// that is in sight or told of in turn. What was taken out in other ways, by cuts, splices and
+// rewinds, is not. So what [View.History] shows is told of, and besides it only summaries.
+//
+// event is the event at that place. The error is a *[NeedError] if the view must be given
+// patches of its log by [View.With]; ask the Places of that view then.
+func (p *Places) Told(seq uint64, index int, event *patch.Event) (bool, error) {
+	q := question{Places: p, answers: map[nodeID]bool{}}
+	told, err := q.told(nodeID{seq, int32(index)}, event)
+	if q.lacks {
+		slices.Sort(q.patches)
+		return false, &NeedError{Seqs: slices.Compact(q.patches)}
+	}
+	return told, err
+}
+
+// question is whether an event is told of.
+type question struct {
+	*Places
+	answers map[nodeID]bool // so far; patches of a group may hide each other's events
+	patches []uint64        // that were looked into
+	lacks   bool            // one of them is not at hand
+}
+
+// told is Told of a node. The event is nil if the node is a marker.
+func (q *question) told(id nodeID, event *patch.Event) (told bool, err error) {
+	if q.rank(id) >= 0 {
+		return true, nil
+	}
+	c := q.hider(id)
+	told, asked := q.answers[id]
+	if c == nil || asked {
+		return told, nil
+	}
+	q.answers[id] = false
+	defer func() { q.answers[id] = told }()
+	if c.puts {
+		return q.tells(c, event, true)
+	}
+	if c.group == "" || !c.keep {
+		return false, nil
+	}
+	// What a patch of a group took out without a summary in its place belongs to the group's.
+	if told, err := q.told(nodeID{c.seq, 0}, nil); !told || err != nil {
+		return false, err
+	}
+	for _, t := range q.groups[c.group] {
+		if told, err := q.tells(t, event, false); told || err != nil {
+			return told, err
+		}
+	}
+	return false, nil
+}
+
+// tells reports whether one of the events that a patch put in tells of an event, and is in
+// sight or told of itself. own says that the patch hides that event.
+func (q *question) tells(c *cut, event *patch.Event, own bool) (bool, error) {
+	if !c.tookOutEvents() {
+		return false, nil
+	}
+	q.patches = append(q.patches, c.seq)
+	for i := range c.made {
+		by, err := q.view.hand.event(c.seq, i)
+		if err != nil {
+			return false, err
+		}
+		if by == nil {
+			q.lacks = true
+			return false, nil
+		}
+		summary := (!c.splice || by.IsSummary()) && c.summaryOf(node{event: event}) == i
+		if !summary && !(own && saysCleared(by)) {
+			continue
+		}
+		if told, err := q.told(nodeID{c.seq, i}, by); told || err != nil {
+			return told, err
+		}
+	}
+	return false, nil
+}

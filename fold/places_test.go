@@ -1,0 +1,151 @@
+package fold_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// placesOf returns a view's places, and a function that asks whether an event is told of.
+func (k *keeper) placesOf(v fold.View) (places *fold.Places, told func(seq uint64, index int, e *patch.Event) bool) {
+	must := func(err error) {
+		if err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	must(k.ask(v, func(v fold.View) (err error) {
+		places, err = v.Places()
+		return err
+	}))
+	return places, func(seq uint64, index int, e *patch.Event) (told bool) {
+		must(k.ask(v, func(v fold.View) error {
+			p, err := v.Places()
+			if err == nil {
+				told, err = p.Told(seq, index, e)
+			}
+			return err
+		}))
+		return told
+	}
+}
+
+type brought struct {
+	seq   uint64
+	index int
+}
+
+// What a view shows is where it says, what it hides is hidden by a patch that took it out of
+// sight and stands, and told of is what it shows and what its history has.
+func TestPropertyPlaces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
+		k := &keeper{t: t, log: records}
+		v := fold.New("", nil)
+		if rapid.Bool().Draw(t, "lean") {
+			v = v.Lean()
+		}
+		shown := make([]map[brought]int, len(records)+1) // by seq: the visible events, and where they are
+		now := fold.New("", nil)
+		for i := range shown {
+			if i > 0 {
+				now = k.fold(now, records[i-1:i])
+			}
+			shown[i] = map[brought]int{}
+			for at, e := range now.Entries() {
+				for n, of := range records[e.Seq-1].Events() {
+					if of == e.Event {
+						shown[i][brought{e.Seq, n}] = at
+					}
+				}
+			}
+		}
+		v = k.fold(v, records)
+		if rapid.Bool().Draw(t, "restored") {
+			v = k.restore(v)
+		}
+		places, told := k.placesOf(v)
+		history := k.history(v)
+		for _, r := range records {
+			for index, e := range r.Events() {
+				id := brought{r.Seq, index}
+				at, visible := shown[len(records)][id]
+				place, ok := places.Of(r.Seq, index)
+				ever := slices.ContainsFunc(shown, func(at map[brought]int) bool { _, is := at[id]; return is })
+				switch {
+				case ok != ever, place.Visible() != visible, visible && place.Index != at:
+					t.Fatalf("%v: %+v, %v; visible %v at %d\n%s", id, place, ok, visible, at, fuzz.Text(records, nil))
+				case ok && !visible:
+					_, before := shown[place.HiddenBySeq-1][id]
+					_, after := shown[place.HiddenBySeq][id]
+					by := records[place.HiddenBySeq-1]
+					if !before || after || by.ID() != place.HiddenBy {
+						t.Fatalf("%v is not hidden by patch %d\n%s", id, place.HiddenBySeq, fuzz.Text(records, nil))
+					}
+					if by.Patch.Group() != "" || slices.ContainsFunc(records[:place.HiddenBySeq-1], func(r patch.Record) bool { return r.ID() == by.ID() }) {
+						break // its id means another one, or others too
+					}
+					standing, err := now.Standing(place.HiddenBy)
+					if err != nil && !errors.Is(err, patch.ErrInvalid) || err == nil && !slices.Contains(standing, place.HiddenBy) {
+						t.Fatalf("%v is hidden by %q, which does not stand: %v, %v\n%s", id, place.HiddenBy, standing, err, fuzz.Text(records, nil))
+					}
+				}
+				stands := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise // for others, which the history has
+				if got, want := told(r.Seq, index, e), visible || slices.Contains(history, e); got != want && !(got && stands) {
+					t.Fatalf("%v is told of: %v, want %v\n%s", id, got, want, fuzz.Text(records, nil))
+				}
+			}
+		}
+		if _, ok := places.Of(uint64(len(records)+1), 0); ok {
+			t.Fatal("an event that is not there has a place")
+		}
+	})
+}
+
+func TestPlaces(t *testing.T) {
+	raw := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
+	summarise := func(start, count int, id string) *patch.PatchEvent {
+		return patch.NewSummarise(start, count, event(id, "text:s")).WithID("p" + id)
+	}
+	for _, c := range []struct {
+		name    string
+		patches []*patch.PatchEvent
+		want    string // of e1: where it is, by what it is hidden, whether it is told of
+	}{
+		{"in sight", nil, `1 "" true`},
+		{"behind a summary", []*patch.PatchEvent{summarise(0, 2, "s")}, `-1 "ps" true`},
+		{"behind a summary of summaries", []*patch.PatchEvent{summarise(0, 2, "s"), summarise(0, 2, "t")}, `-1 "ps" true`},
+		{"cut", []*patch.PatchEvent{patch.NewSplice(1, 1).WithID("cut")}, `-1 "cut" false`},
+		{"behind a summary that was cut", []*patch.PatchEvent{summarise(0, 2, "s"), patch.NewSplice(0, 1).WithID("cut")}, `-1 "ps" false`},
+		{"back again", []*patch.PatchEvent{patch.NewSplice(1, 1).WithID("cut"), patch.NewRevert("cut").WithID("back")}, `1 "" true`},
+		{"and gone again", []*patch.PatchEvent{patch.NewSplice(1, 1).WithID("cut"), patch.NewRevert("cut").WithID("back"), patch.NewRevert("back").WithID("redo")}, `-1 "cut" false`},
+		{"patches of a group that hide each other's", []*patch.PatchEvent{
+			patch.NewSummarise(2, 1, event("s", "text:s")).WithID("s1").WithGroup("g"),
+			patch.NewSplice(0, 3).WithID("cut").WithState(patch.Keep).WithGroup("g"),
+		}, `-1 "cut" false`},
+	} {
+		k := &keeper{t: t, log: logWith(raw, c.patches)}
+		v := k.fold(fold.New("", nil).Lean(), k.log)
+		places, told := k.placesOf(v)
+		place, _ := places.Of(2, 0)
+		if got := fmt.Sprintf("%d %q %v", place.Index, place.HiddenBy, told(2, 0, k.log[1].Event)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func logWith(raw []string, patches []*patch.PatchEvent) (records []patch.Record) {
+	for i, e := range events(raw...) {
+		records = append(records, patch.Record{Seq: uint64(i + 1), Event: e})
+	}
+	for _, p := range patches {
+		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
+	}
+	return records
+}
