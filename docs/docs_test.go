@@ -26,7 +26,8 @@ var arrows = map[string][]string{
 	"store/internal/line":              {},
 	"store/bolt":                       {"store/backend", "store/internal/line"},
 	"store/memory":                     {"store/backend"},
-	"store":                            {"patch", "fold", "snapshot", "store/backend", "store/bolt", "store/internal/line", "store/memory"},
+	"recall":                           {"patch", "fold", "compaction/identifiers"},
+	"store":                            {"patch", "fold", "snapshot", "recall", "store/backend", "store/bolt", "store/internal/line", "store/memory"},
 	"store/storetest":                  {"store/backend"},
 	"store/migrate":                    {"patch", "fold", "store", "compaction/foreign"},
 	"compaction/internal/oneline":      {},
@@ -37,20 +38,21 @@ var arrows = map[string][]string{
 	"compaction/identifiers":           {"patch"},
 	"compaction":                       {"patch", "fold", "compaction/internal/record", "compaction/internal/ties", "compaction/extractive", "compaction/identifiers", "compaction/transcript"},
 	"compaction/foreign":               {"patch", "fold", "compaction", "compaction/internal/record", "compaction/internal/ties"},
-	"compaction/quality":               {"patch", "fold", "compaction", "compaction/identifiers"},
+	"compaction/quality":               {"patch", "fold", "recall", "compaction", "compaction/identifiers"},
 	"compaction/gemini":                {"patch", "compaction", "compaction/internal/oneline"},
 	"store/sessionfile":                {"patch", "fold"},
 	"fuzz":                             {"patch"},
 	"cmd/patchlog":                     {"cmd/patchlog/command"},
-	"cmd/patchlog/command":             {"patch", "fold", "store", "store/migrate", "store/sessionfile", "compaction", "compaction/foreign", "compaction/gemini", "compaction/quality"},
+	"cmd/patchlog/command":             {"patch", "fold", "recall", "store", "store/migrate", "store/sessionfile", "compaction", "compaction/foreign", "compaction/gemini", "compaction/quality"},
 	"cmd/patchlog/command/commandtest": {"compaction", "cmd/patchlog/command"},
 	"fuzz/recorded":                    {},
-	"fuzz/machine":                     {"fuzz", "patch", "fold", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
+	"fuzz/machine":                     {"fuzz", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 }
 
 // Other modules that a package may import, by the first elements of their paths.
 var outside = map[string][]string{
 	"patch":                            {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
+	"recall":                           {"github.com/kljensen/snowball", "golang.org/x/text"},
 	"store":                            {"github.com/vmihailenco/msgpack", "github.com/google/uuid"},
 	"store/bolt":                       {"go.etcd.io/bbolt"},
 	"store/migrate":                    {"github.com/google/uuid"},
@@ -114,7 +116,7 @@ func TestArrowsPointOneWay(t *testing.T) {
 // What comes with the packages that every program with a log needs: these modules and the
 // standard library.
 func TestLogBringsNoSDK(t *testing.T) {
-	modules := []string{"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys"}
+	modules := []string{"github.com/google/uuid", "github.com/vmihailenco/msgpack/v5", "github.com/vmihailenco/tagparser/v2", "go.etcd.io/bbolt", "golang.org/x/sys", "github.com/kljensen/snowball", "golang.org/x/text"}
 	deps := func(names ...string) []string {
 		list := exec.Command("go", append([]string{"list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, names...)...)
 		list.Dir = ".."

@@ -312,3 +312,19 @@ func ExampleView_History() {
 	fmt.Println(v.Len(), "for a model, for people", len(history), err)
 	// Output: 1 for a model, for people 2 <nil>
 }
+
+// What a view does not show, some patch hides.
+func ExampleView_Places() {
+	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
+		{Seq: 4, Patch: patch.NewSplice(0, 2).WithID("cut")}}
+	v, _ := fold.Fold(fold.New("", nil), log)
+	places, err := v.Places()
+	for seq := range uint64(3) {
+		place, _ := places.Of(seq+1, 0)
+		fmt.Println(seq+1, place.Visible(), place.HiddenBy, err)
+	}
+	// Output:
+	// 1 false cut <nil>
+	// 2 false cut <nil>
+	// 3 true  <nil>
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/memory"
 )
@@ -606,4 +607,34 @@ func ExampleStore_CopyFrom() {
 	// true 4 0
 	// false 0 4
 	// 0 shared values
+}
+
+// What a patch has hidden is found all the same.
+func ExampleStore_Search() {
+	ctx := context.Background()
+	s := exampleStore()
+	defer s.Close()
+	session, err := s.Get(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cut := patch.NewSplice(2, 1).WithID("cut")
+	if _, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{On: session.View}, cut); err != nil {
+		log.Fatal(err)
+	}
+	hits, err := s.Search(ctx, exampleKey, recall.Search{Query: "bicycles", Limit: 1})
+	for _, hit := range hits {
+		fmt.Println(hit.Seq, hit.Snippet.Text, hit.Place.Visible(), hit.Place.HiddenBy, err)
+	}
+	// Output: 3 a red bicycle, please turn 3 false cut <nil>
+}
+
+func ExampleStore_SearchUser() {
+	s := exampleStore()
+	defer s.Close()
+	hits, err := s.SearchUser(context.Background(), "shop", "ada", recall.Search{Query: "bicycle", Limit: 1})
+	for _, hit := range hits {
+		fmt.Println(hit.Key.Session, hit.Seq, hit.Event.Author(), err)
+	}
+	// Output: s1 3 ada <nil>
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -29,6 +30,10 @@ type Options struct {
 	// session counts for half of it at most: one or two that are larger are kept too, and
 	// take what they take. 0 means 256 MiB; below 0 none is kept.
 	CacheBytes int64
+
+	// SearchBytes is about how much memory the indexes of searched sessions may take while
+	// nobody searches; see [Store.Search]. 0 means 128 MiB; below 0 none is kept.
+	SearchBytes int
 
 	// Snapshots says when a session's snapshot is written.
 	Snapshots snapshot.Policy
@@ -122,6 +127,7 @@ type Store struct {
 	cache   cache
 
 	snapshots snapshotter
+	finder    *recall.Finder[Key]
 }
 
 // Open opens the store in the bbolt file at path, and creates the file if it is not
@@ -161,9 +167,11 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	return &Store{
+	s := &Store{
 		backend: b, shared: !b.Exclusive(), owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, !b.Exclusive()),
-	}, nil
+	}
+	s.finder = recall.NewFinder(searchedLog{s}, opts.SearchBytes)
+	return s, nil
 }
 
 // Close closes the store. Calls under way end first or fail with [ErrClosed], as all
@@ -285,6 +293,7 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 		return fromBackend(key, err)
 	}
 	h.drop()
+	s.finder.Forget(key)
 	if err = s.backend.Delete(ctx, key.name(), head.Creation); errors.Is(err, backend.ErrUnknown) {
 		err = s.deleted(ctx, key, head.Creation, err)
 	}

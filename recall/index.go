@@ -1,0 +1,198 @@
+package recall
+
+import (
+	"encoding/binary"
+	"math"
+	"sort"
+	"unsafe"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Index finds the events of one session's log by their words. It has what the records say that
+// it was given, but no text: what is found is read from the log. It may be searched from any
+// number of goroutines while no record is added. The zero Index has no records.
+type Index struct {
+	splitter splitter
+	seq      uint64
+	docs     []doc
+	words    uint64         // of all docs
+	places   map[term]int32 // in postings
+	english  map[term]int32 // by words as they are written, which share postings by their stems
+	postings []posting
+	counts   []count // of the event that is being added
+	more     int     // bytes in the postings' lists
+}
+
+// doc is an event that can be found.
+type doc struct {
+	seq     uint64 // of its record
+	before  uint64 // words of all events before it
+	time    int64  // Unix time in microseconds
+	index   int32  // among the events of its record
+	summary bool
+}
+
+// posting says which events have a term, and how often. Most terms stand in one event alone, so
+// the first one is kept outside the list.
+type posting struct {
+	first  int32 // event
+	last   int32
+	firstN int32  // how often
+	docs   int32  // how many events
+	count  int32  // where in counts, if it is there
+	more   []byte // of each other event: how many come between, twice, and 1 if it has the term once; else how often
+}
+
+// count is how often a term stands in the event that is being added.
+type count struct {
+	posting, n int32
+}
+
+// Seq is the seq of the newest record that was added, or 0.
+func (x *Index) Seq() uint64 { return x.seq }
+
+// Bytes is about how many bytes of memory the index takes.
+func (x *Index) Bytes() int {
+	const perEntry = 24 // of a map, whose slots are not all in use
+	return cap(x.docs)*int(unsafe.Sizeof(doc{})) + cap(x.postings)*int(unsafe.Sizeof(posting{})) + x.more +
+		(len(x.places)+len(x.english))*perEntry
+}
+
+// Add adds a record, which must be newer than all that were added. Of what patches put in,
+// copies of events with cleared or shortened results are left out, and calls that came back:
+// the log has what they were made of.
+func (x *Index) Add(r patch.Record) {
+	x.seq = r.Seq
+	for i, e := range r.Events() {
+		summary := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise
+		if r.Patch == nil || summary || !isCopy(e) {
+			x.add(e, doc{seq: r.Seq, before: x.words, time: e.Timestamp().UnixMicro(), index: int32(i), summary: summary})
+		}
+	}
+}
+
+func (x *Index) add(e *patch.Event, d doc) {
+	words := 0
+	say(e, func(text string) {
+		x.splitter.words(text, func(word []byte, english bool) {
+			words++
+			x.count(x.placeOfWord(word, english))
+		})
+	}, func(id string) { x.count(x.place(termOf(seedIdentifier, id))) })
+	if len(x.counts) == 0 {
+		return
+	}
+	x.count(x.place(termOf(seedAuthor, e.Author())))
+	for p := range e.FunctionParts() {
+		x.count(x.place(termOf(seedTool, p.Name)))
+	}
+	for _, c := range x.counts {
+		x.post(&x.postings[c.posting], int32(len(x.docs)), c.n)
+	}
+	x.counts = x.counts[:0]
+	x.words += uint64(words)
+	x.docs = append(x.docs, d)
+}
+
+// placeOfWord returns where the posting of a word is.
+func (x *Index) placeOfWord(word []byte, english bool) int32 {
+	if !english {
+		return x.place(written(word))
+	}
+	as := written(word)
+	at, known := x.english[as]
+	if !known {
+		if x.english == nil {
+			x.english = map[term]int32{}
+		}
+		at = x.place(stemmed(word))
+		x.english[as] = at
+	}
+	return at
+}
+
+// place returns where the posting of a term is, which is new if there was none.
+func (x *Index) place(t term) int32 {
+	at, known := x.places[t]
+	if !known {
+		if x.places == nil {
+			x.places = map[term]int32{}
+		}
+		at = int32(len(x.postings))
+		x.places[t] = at
+		x.postings = append(x.postings, posting{})
+	}
+	return at
+}
+
+// count notes that the event that is being added has the term of a posting.
+func (x *Index) count(at int32) {
+	p := &x.postings[at]
+	if int(p.count) >= len(x.counts) || x.counts[p.count].posting != at {
+		p.count = int32(len(x.counts))
+		x.counts = append(x.counts, count{at, 0})
+	}
+	x.counts[p.count].n++
+}
+
+// post notes how often an event has a term.
+func (x *Index) post(p *posting, doc, n int32) {
+	if p.docs++; p.docs == 1 {
+		p.first, p.firstN, p.last = doc, n, doc
+		return
+	}
+	before := cap(p.more)
+	between := uint64(doc-p.last) << 1
+	if n == 1 {
+		p.more = binary.AppendUvarint(p.more, between|1)
+	} else {
+		p.more = binary.AppendUvarint(binary.AppendUvarint(p.more, between), uint64(n))
+	}
+	p.last = doc
+	x.more += cap(p.more) - before
+}
+
+// each calls f with the events before end that have a term, and how often.
+func (p *posting) each(end int32, f func(doc, n int32)) {
+	if p.first >= end {
+		return
+	}
+	f(p.first, p.firstN)
+	doc := p.first
+	for more := p.more; len(more) > 0; {
+		v, size := binary.Uvarint(more)
+		more = more[size:]
+		if doc += int32(v >> 1); doc >= end {
+			return
+		}
+		n := uint64(1)
+		if v&1 == 0 {
+			n, size = binary.Uvarint(more)
+			more = more[size:]
+		}
+		f(doc, int32(min(n, math.MaxInt32)))
+	}
+}
+
+// having returns the posting of a term.
+func (x *Index) having(t term) (*posting, bool) {
+	at, ok := x.places[t]
+	if !ok {
+		return nil, false
+	}
+	return &x.postings[at], true
+}
+
+// until is how many events records up to a seq have brought.
+func (x *Index) until(seq uint64) int32 {
+	return int32(sort.Search(len(x.docs), func(i int) bool { return x.docs[i].seq > seq }))
+}
+
+// wordsBefore is how many words the events before one have.
+func (x *Index) wordsBefore(doc int32) uint64 {
+	if int(doc) == len(x.docs) {
+		return x.words
+	}
+	return x.docs[doc].before
+}

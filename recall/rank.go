@@ -1,0 +1,219 @@
+package recall
+
+import (
+	"container/heap"
+	"iter"
+	"math"
+	"slices"
+	"time"
+)
+
+// Filter says which events to look for. The zero value means all that are no summaries.
+type Filter struct {
+	Author string // only of this author; "" means any
+	Tool   string // only events with a call or a response of this tool; "" means all
+
+	From, To uint64 // only of records from one seq to another, both included; 0 means no limit
+
+	Since, Until time.Time // only of this time or later, and before that one, to the microsecond; zero means no limit
+
+	Summaries bool // summaries too
+}
+
+// Match is an event that was found.
+type Match struct {
+	Seq   uint64 // of its record
+	Index int    // among the events of its record
+	Score float64
+}
+
+// Stats are figures of a log, or of several, for what a query asks for. The zero value is
+// of none.
+type Stats struct {
+	events int
+	words  uint64
+	having []int // events, by what is asked for: words, then identifiers
+}
+
+// Stats returns the figures of the log up to a seq.
+func (x *Index) Stats(t Terms, through uint64) Stats {
+	end := x.until(through)
+	s := Stats{events: int(end), words: x.wordsBefore(end)}
+	for _, of := range [][]term{t.words, t.identifiers} {
+		for _, w := range of {
+			n := 0
+			if p, ok := x.having(w); ok {
+				if n = int(p.docs); p.last >= end {
+					n = 0
+					p.each(end, func(int32, int32) { n++ })
+				}
+			}
+			s.having = append(s.having, n)
+		}
+	}
+	return s
+}
+
+// Add adds the figures of another log, for the same terms. Events of several logs are
+// comparable if they are searched with the sum.
+func (s *Stats) Add(o Stats) {
+	s.events += o.events
+	s.words += o.words
+	if s.having == nil {
+		s.having = make([]int, len(o.having))
+	}
+	for i, n := range o.having {
+		s.having[i] += n
+	}
+}
+
+// finds reports whether anything that is asked for stands in the logs.
+func (s *Stats) finds() bool {
+	return slices.ContainsFunc(s.having, func(n int) bool { return n > 0 })
+}
+
+// weight is what a term counts for, the more the rarer it is: the inverse document frequency
+// of BM25, in the form that is never negative.
+func (s *Stats) weight(i int) float64 {
+	n := float64(s.having[i])
+	return math.Log(1 + (float64(s.events)-n+0.5)/(n+0.5))
+}
+
+// Parameters of the ranking. It is BM25 (Robertson and Zaragoza, 2009) with k1 and b as usual
+// for short texts. An event is taken together with those beside it in the log, whose words count
+// the less the farther they are: an answer often lacks the words of the question that it answers.
+// Identifiers count for the event alone that has them, and so much that it comes before events
+// with other words.
+const (
+	saturation = 1.2 // k1
+	lengthPart = 0.4 // b
+	idWeight   = 8
+)
+
+var besides = [...]float64{0.5, 0.25}
+
+// Search yields the events that records up to a seq have brought and in which, or beside which,
+// anything stands that is asked for, the best first; of equally good ones the newest first. The
+// order is a function of these records, of what is asked for, and of s. It takes time linear in the
+// number of events and in how often the terms stand in them.
+func (x *Index) Search(t Terms, f Filter, through uint64, s Stats) iter.Seq[Match] {
+	return func(yield func(Match) bool) {
+		found := x.score(t, x.until(through), s)
+		keep := x.filter(f, int32(len(found)))
+		var best ranked
+		for d, score := range found {
+			if score > 0 && keep(int32(d)) {
+				best = append(best, scored{int32(d), score})
+			}
+		}
+		heap.Init(&best)
+		for len(best) > 0 {
+			b := heap.Pop(&best).(scored)
+			d := &x.docs[b.doc]
+			if !yield(Match{d.seq, int(d.index), b.score}) {
+				return
+			}
+		}
+	}
+}
+
+// score returns the scores of the events before one.
+func (x *Index) score(t Terms, end int32, s Stats) []float64 {
+	scores := make([]float64, end)
+	near := make([]float64, end) // how often a word stands in an event and beside it
+	var touched []int32
+	mean := float64(s.words)/float64(max(1, s.events)) + 1
+	for i, w := range t.words {
+		p, ok := x.having(w)
+		if !ok {
+			continue
+		}
+		add := func(d int32, often float64) {
+			if d < 0 || d >= end {
+				return
+			}
+			if near[d] == 0 {
+				touched = append(touched, d)
+			}
+			near[d] += often
+		}
+		p.each(end, func(d, n int32) {
+			length := float64(x.wordsBefore(d+1)-x.wordsBefore(d)) / mean
+			often := float64(n) / (1 - lengthPart + lengthPart*length)
+			add(d, often)
+			for i, part := range besides {
+				add(d-int32(i)-1, part*often)
+				add(d+int32(i)+1, part*often)
+			}
+		})
+		weight := s.weight(i)
+		for _, d := range touched {
+			scores[d] += weight * near[d] * (saturation + 1) / (near[d] + saturation)
+			near[d] = 0
+		}
+		touched = touched[:0]
+	}
+	for i, w := range t.identifiers {
+		if p, ok := x.having(w); ok {
+			weight := idWeight * s.weight(len(t.words)+i)
+			p.each(end, func(d, _ int32) { scores[d] += weight })
+		}
+	}
+	return scores
+}
+
+// filter returns a function that reports whether an event before one is looked for.
+func (x *Index) filter(f Filter, end int32) func(doc int32) bool {
+	author, tool := x.allHaving(f.Author, termOf(seedAuthor, f.Author), end), x.allHaving(f.Tool, termOf(seedTool, f.Tool), end)
+	since, until := int64(math.MinInt64), int64(math.MaxInt64)
+	if !f.Since.IsZero() {
+		since = f.Since.UnixMicro()
+	}
+	if !f.Until.IsZero() {
+		until = f.Until.UnixMicro()
+	}
+	return func(at int32) bool {
+		d := &x.docs[at]
+		return (!d.summary || f.Summaries) && (author == nil || author[at]) && (tool == nil || tool[at]) &&
+			d.seq >= f.From && (f.To == 0 || d.seq <= f.To) && d.time >= since && d.time < until
+	}
+}
+
+// allHaving tells of each event before one whether it has a term; nil means that it does not
+// matter.
+func (x *Index) allHaving(name string, t term, end int32) []bool {
+	if name == "" {
+		return nil
+	}
+	all := make([]bool, end)
+	if p, ok := x.having(t); ok {
+		p.each(end, func(d, _ int32) { all[d] = true })
+	}
+	return all
+}
+
+// scored is an event and its score.
+type scored struct {
+	doc   int32
+	score float64
+}
+
+// ranked is a heap with the best on top.
+type ranked []scored
+
+func (r ranked) Len() int { return len(r) }
+
+func (r ranked) Less(i, j int) bool {
+	return r[i].score > r[j].score || r[i].score == r[j].score && r[i].doc > r[j].doc
+}
+
+func (r ranked) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+
+func (r *ranked) Push(s any) { *r = append(*r, s.(scored)) }
+
+func (r *ranked) Pop() any {
+	last := len(*r) - 1
+	s := (*r)[last]
+	*r = (*r)[:last]
+	return s
+}

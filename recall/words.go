@@ -1,0 +1,181 @@
+package recall
+
+import (
+	"hash/maphash"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kljensen/snowball/english"
+	"golang.org/x/text/unicode/norm"
+)
+
+// term is a word by its hash, in the form in which it is looked for. That two of a log's
+// words have the same one is not to be expected: with a million of them, once in ten million
+// processes; and nobody can bring it about, since the seeds are drawn anew by each process.
+type term uint64
+
+// Kinds of terms have seeds of their own.
+var (
+	seedWord       = maphash.MakeSeed() // a word as it is written, in lower case
+	seedStem       = maphash.MakeSeed() // what is left of an English word without its ending
+	seedIdentifier = maphash.MakeSeed() // an id, a path, an address: as it is written
+	seedAuthor     = maphash.MakeSeed()
+	seedTool       = maphash.MakeSeed()
+)
+
+// Words of more bytes are looked for by their beginnings: nobody means the rest.
+const maxWordBytes = 64
+
+// splitter finds the words of texts. It is for one goroutine.
+type splitter struct {
+	whole, part []byte
+}
+
+// words calls f with a text's words, in their order, in lower case and without accents, and
+// says whether they have English letters alone. The bytes are f's until it returns. Letters and
+// digits make words. A name in camel case is a word, and so are its parts; where a script puts no
+// spaces between words, each two characters that follow each other are one.
+func (s *splitter) words(text string, f func(word []byte, english bool)) {
+	s.whole, s.part = s.whole[:0], s.part[:0]
+	parts, lower, english := 0, false, true // lower: the last character is a small letter
+	end := func() {
+		if len(s.whole) == 0 {
+			return
+		}
+		if parts > 0 && len(s.part) > 0 {
+			f(s.part, english)
+		}
+		f(s.whole, english)
+		s.whole, s.part, parts, lower, english = s.whole[:0], s.part[:0], 0, false, true
+	}
+	hump := func() {
+		f(s.part, english)
+		s.part = s.part[:0]
+		parts++
+	}
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c < utf8.RuneSelf {
+			i++
+			switch class := classOf[c]; class {
+			case none:
+				if c != '\'' || !s.contracts(text, i) {
+					end()
+				}
+				continue
+			case upper:
+				c |= 0x20
+				if lower {
+					hump()
+				}
+				lower = false
+			case small:
+				lower = true
+			case digit:
+				lower, english = false, false
+			}
+			if len(s.whole) < maxWordBytes {
+				s.whole, s.part = append(s.whole, c), append(s.part, c)
+			}
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case unspaced(r):
+			end()
+			i += pairs(text[i:], f)
+			continue
+		case unicode.IsLetter(r), unicode.IsNumber(r):
+			if lower && unicode.IsUpper(r) {
+				hump()
+			}
+			lower, english = unicode.IsLower(r), false
+			if n := len(s.whole); n < maxWordBytes {
+				s.whole = appendPlain(s.whole, r)
+				s.part = append(s.part, s.whole[n:]...)
+			}
+		case unicode.Is(unicode.Mn, r): // an accent by itself, on the letter before
+			english = english && len(s.whole) == 0
+		case r == '’' && s.contracts(text, i+size):
+		default:
+			end()
+		}
+		i += size
+	}
+	end()
+}
+
+// contracts reports whether what stands behind an apostrophe belongs to the word before it and
+// says nothing: the s of "Ann's". The splitter has the word so far.
+func (s *splitter) contracts(text string, i int) bool {
+	return len(s.whole) > 0 && i < len(text) && text[i]|0x20 == 's' && (i+1 == len(text) || classOf[text[i+1]] == none && text[i+1] < utf8.RuneSelf)
+}
+
+// pairs calls f with the pairs of characters at the beginning of a text that stand without
+// spaces, or with the one if there is but one, and returns where they end.
+func pairs(text string, f func(word []byte, english bool)) int {
+	i, before, count := 0, 0, 0
+	for i < len(text) {
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if !unspaced(r) {
+			break
+		}
+		if count > 0 {
+			f([]byte(text[before:i+size]), false)
+		}
+		before = i
+		i += size
+		count++
+	}
+	if count == 1 {
+		f([]byte(text[:i]), false)
+	}
+	return i
+}
+
+// written is the term of a word as it is.
+func written(word []byte) term { return term(maphash.Bytes(seedWord, word)) }
+
+// stemmed is the term of an English word without its ending.
+func stemmed(word []byte) term { return termOf(seedStem, english.Stem(string(word), true)) }
+
+func termOf(seed maphash.Seed, text string) term { return term(maphash.String(seed, text)) }
+
+// appendPlain appends a letter in lower case and without accents.
+func appendPlain(dst []byte, r rune) []byte {
+	var letter [utf8.UTFMax]byte
+	var letters [8 * utf8.UTFMax]byte
+	for _, r := range string(norm.NFKD.Append(letters[:0], utf8.AppendRune(letter[:0], r)...)) {
+		if !unicode.Is(unicode.Mn, r) {
+			dst = utf8.AppendRune(dst, unicode.ToLower(r))
+		}
+	}
+	return dst
+}
+
+// unspaced reports whether words of the rune's script stand without spaces between them.
+func unspaced(r rune) bool {
+	return r >= 0x0e00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
+}
+
+// Classes of ASCII characters.
+const (
+	none = iota
+	digit
+	small
+	upper
+)
+
+var classOf = func() (t [256]uint8) {
+	for c := range t {
+		switch {
+		case c-'0' < 10 && c >= '0':
+			t[c] = digit
+		case c >= 'a' && c <= 'z':
+			t[c] = small
+		case c >= 'A' && c <= 'Z':
+			t[c] = upper
+		}
+	}
+	return t
+}()
