@@ -16,6 +16,7 @@ type Index struct {
 	splitter splitter
 	seq      uint64
 	docs     []doc
+	line     []int32 // the docs that are regular events, in their order
 	words    uint64         // of all docs
 	places   map[term]int32 // in postings
 	english  map[term]int32 // by words as they are written, which share postings by their stems
@@ -30,6 +31,7 @@ type doc struct {
 	before  uint64 // words of all events before it
 	time    int64  // Unix time in microseconds
 	index   int32  // among the events of its record
+	line    int32  // of a regular event, where it is in line; else -1
 	summary bool
 }
 
@@ -55,7 +57,7 @@ func (x *Index) Seq() uint64 { return x.seq }
 // Bytes is about how many bytes of memory the index takes.
 func (x *Index) Bytes() int {
 	const perEntry = 24 // of a map, whose slots are not all in use
-	return cap(x.docs)*int(unsafe.Sizeof(doc{})) + cap(x.postings)*int(unsafe.Sizeof(posting{})) + x.more +
+	return cap(x.docs)*int(unsafe.Sizeof(doc{})) + cap(x.line)*int(unsafe.Sizeof(int32(0))) + cap(x.postings)*int(unsafe.Sizeof(posting{})) + x.more +
 		(len(x.places)+len(x.english))*perEntry
 }
 
@@ -66,9 +68,14 @@ func (x *Index) Add(r patch.Record) {
 	x.seq = r.Seq
 	for i, e := range r.Events() {
 		summary := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise
-		if r.Patch == nil || summary || !isCopy(e) {
-			x.add(e, doc{seq: r.Seq, before: x.words, time: e.Timestamp().UnixMicro(), index: int32(i), summary: summary})
+		if r.Patch != nil && !summary && isCopy(e) {
+			continue
 		}
+		d := doc{seq: r.Seq, before: x.words, time: e.Timestamp().UnixMicro(), index: int32(i), line: -1, summary: summary}
+		if r.Patch == nil {
+			d.line = int32(len(x.line))
+		}
+		x.add(e, d)
 	}
 }
 
@@ -92,6 +99,9 @@ func (x *Index) add(e *patch.Event, d doc) {
 	}
 	x.counts = x.counts[:0]
 	x.words += uint64(words)
+	if d.line >= 0 {
+		x.line = append(x.line, int32(len(x.docs)))
+	}
 	x.docs = append(x.docs, d)
 }
 

@@ -80,8 +80,8 @@ func (s *Stats) weight(i int) float64 {
 }
 
 // Parameters of the ranking. It is BM25 (Robertson and Zaragoza, 2009) with k1 and b as usual
-// for short texts. An event is taken together with those beside it in the log, whose words count
-// the less the farther they are: an answer often lacks the words of the question that it answers.
+// for short texts. A regular event is taken together with those beside it in the log, whose words
+// count the less the farther they are: an answer often lacks the words of the question that it answers.
 // Identifiers count for the event alone that has them, and so much that it comes before events
 // with other words.
 const (
@@ -129,7 +129,7 @@ func (x *Index) score(t Terms, end int32, s Stats) []float64 {
 			continue
 		}
 		add := func(d int32, often float64) {
-			if d < 0 || d >= end {
+			if d >= end {
 				return
 			}
 			if near[d] == 0 {
@@ -141,9 +141,14 @@ func (x *Index) score(t Terms, end int32, s Stats) []float64 {
 			length := float64(x.wordsBefore(d+1)-x.wordsBefore(d)) / mean
 			often := float64(n) / (1 - lengthPart + lengthPart*length)
 			add(d, often)
+			at := int(x.docs[d].line)
 			for i, part := range besides {
-				add(d-int32(i)-1, part*often)
-				add(d+int32(i)+1, part*often)
+				if before := at - i - 1; before >= 0 {
+					add(x.line[before], part*often)
+				}
+				if after := at + i + 1; at >= 0 && after < len(x.line) {
+					add(x.line[after], part*often)
+				}
 			}
 		})
 		weight := s.weight(i)

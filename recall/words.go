@@ -59,9 +59,10 @@ func (s *splitter) words(text string, f func(word []byte, english bool)) {
 			i++
 			switch class := classOf[c]; class {
 			case none:
-				if c != '\'' || !s.contracts(text, i) {
-					end()
+				if c == '\'' && s.contracts(text, i) {
+					i++
 				}
+				end()
 				continue
 			case upper:
 				c |= 0x20
@@ -97,6 +98,8 @@ func (s *splitter) words(text string, f func(word []byte, english bool)) {
 		case unicode.Is(unicode.Mn, r): // an accent by itself, on the letter before
 			english = english && len(s.whole) == 0
 		case r == '’' && s.contracts(text, i+size):
+			i++
+			end()
 		default:
 			end()
 		}
@@ -105,8 +108,8 @@ func (s *splitter) words(text string, f func(word []byte, english bool)) {
 	end()
 }
 
-// contracts reports whether what stands behind an apostrophe belongs to the word before it and
-// says nothing: the s of "Ann's". The splitter has the word so far.
+// contracts reports whether an s behind an apostrophe says nothing, as in "Ann's". The splitter
+// has the word so far.
 func (s *splitter) contracts(text string, i int) bool {
 	return len(s.whole) > 0 && i < len(text) && text[i]|0x20 == 's' && (i+1 == len(text) || classOf[text[i+1]] == none && text[i+1] < utf8.RuneSelf)
 }

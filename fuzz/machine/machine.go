@@ -45,6 +45,7 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 			"retry":            m.retry,
 			"duplicate":        m.duplicate,
 			"preview":          m.preview,
+			"search":           m.search,
 			"as of":            m.asOf,
 			"raw":              m.raw,
 			"rewind":           m.rewind,
