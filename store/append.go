@@ -2,10 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 )
 
 // Committed is what a write put into the log.
@@ -30,6 +33,14 @@ type AppendOptions struct {
 	// Creation, if not empty, is the id of the session's creation; a session that was
 	// deleted and created again gives [ErrNotFound].
 	Creation string
+
+	// MaxResultTokens is how many tokens, as estimated, a function response may take in the
+	// visible log. For an event with a longer one, the same commit puts a copy in its place that
+	// has the beginning and the end of it, and a handle by which the whole can be read
+	// ([recall.Shorten]): a patch by [recall.Author], which can be taken back. The log has the
+	// event as it was given, and the state is what it is without. 0 means any number; the least
+	// is [recall.MinResultTokens]. Events that are in the log already are left as they are.
+	MaxResultTokens int
 }
 
 // AppendEvents appends events to the end of the session's log, all of them in one
@@ -43,7 +54,10 @@ type AppendOptions struct {
 // [ErrTooLarge] or [ErrOutcomeUnknown]; nothing was written then, but for the last,
 // where that is not known.
 func (s *Store) AppendEvents(ctx context.Context, key Key, opts AppendOptions, events ...*patch.Event) (Committed, error) {
-	a := appending{ifSeq: opts.IfSeq}
+	if n := opts.MaxResultTokens; n != 0 && n < recall.MinResultTokens {
+		return Committed{}, &patch.FieldError{Field: "AppendOptions.MaxResultTokens", Problem: fmt.Sprintf("%d is below %d", n, recall.MinResultTokens)}
+	}
+	a := appending{ifSeq: opts.IfSeq, maxResultTokens: opts.MaxResultTokens}
 	for i, e := range events {
 		switch {
 		case e == nil:
@@ -59,6 +73,8 @@ func (s *Store) AppendEvents(ctx context.Context, key Key, opts AppendOptions, e
 type appending struct {
 	events []patch.Record
 	ifSeq  *uint64
+
+	maxResultTokens int
 }
 
 func (a appending) offers() []patch.Record { return a.events }
@@ -70,5 +86,33 @@ func (a appending) draft(d *draft) error {
 	if last := d.view.Seq(); len(d.missing) > 0 && a.ifSeq != nil && *a.ifSeq != last {
 		return &SeqError{Expected: *a.ifSeq, Last: last}
 	}
-	return d.addMissing()
+	for _, i := range d.missing {
+		if err := d.addUnjudged(i); err != nil {
+			return err
+		}
+		if err := a.shorten(d, d.records[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shorten adds the patch that shows less of an event, the newest one, if results in it are long.
+// What keeps it from that does not keep the event out of the log.
+func (a appending) shorten(d *draft, r patch.Record) error {
+	if a.maxResultTokens == 0 {
+		return nil
+	}
+	short, err := recall.Shorten(r.Event, r.Seq, strconv.FormatUint(r.Seq, 10), d.store.opts.NewID(), a.maxResultTokens)
+	if err == nil && short != nil {
+		p := patch.NewSplice(d.view.Len()-1, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(d.view.PatchSeq())
+		err = d.addOwn(p)
+	}
+	switch {
+	case errors.As(err, new(*fold.NeedError)):
+		return err
+	case err != nil && !errors.Is(err, ErrUnknownPatch):
+		d.store.opts.Logger.Warn("patchlog: a long result is shown whole", "session", d.handle.key.String(), "event", r.ID(), "error", err)
+	}
+	return nil
 }

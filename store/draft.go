@@ -246,6 +246,21 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	return nil
 }
 
+// addOwn adds a patch that the plan itself has made beside what was offered, whose ids are new, and
+// which leaves all calls and responses that there are.
+func (d *draft) addOwn(p *patch.PatchEvent) error {
+	r := d.store.complete([]patch.Record{{Patch: p}})[0]
+	r.Seq = d.view.Seq() + 1
+	after, err := d.view.CheckAll([]*patch.PatchEvent{r.Patch}, fold.CheckOptions{AllowOrphans: true})
+	if err == nil {
+		err = d.add(r)
+	}
+	if err == nil {
+		d.view = after
+	}
+	return err
+}
+
 // newGroup reports whether patches of a record's group may be logged: whether none has been.
 func (d *draft) newGroup(r patch.Record) error {
 	if id := groupOf(r); id == "" || d.taken[id] == 0 {
