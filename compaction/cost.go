@@ -182,14 +182,6 @@ func (s *visible) step(cfg Config, limit, prompt, coverable int) int {
 	return fraction(limit)
 }
 
-// loggedTokensAt is what the raw events of a group take, as they were logged.
-func (s *visible) loggedTokensAt(g Group) (n int) {
-	for _, i := range g.Indices {
-		n += s.entries[i].Event.LoggedTokens()
-	}
-	return n
-}
-
 // stepName is the step of the threshold in words.
 func (s *visible) stepName(cfg Config, prompt, coverable int) string {
 	if s.step(cfg, cfg.TokenThreshold, prompt, coverable) > fraction(cfg.TokenThreshold) {

@@ -22,6 +22,11 @@ type Lineage struct {
 
 	// Tokens is how many tokens these take, as they were logged; 0 if it was not noted.
 	Tokens int `json:"tokens,omitempty"`
+
+	// From and To are the seqs of the first and the last record that brought these, in this log;
+	// 0 if they were not noted. Not every event between them need be one of these.
+	From uint64 `json:"from,omitempty"`
+	To   uint64 `json:"to,omitempty"`
 }
 
 // LineageOf returns the lineage of a summary. Of one that says nothing about it, such as
@@ -49,7 +54,24 @@ func (l Lineage) Metadata() map[string]any {
 	if l.Tokens > 0 {
 		own["tokens"] = l.Tokens
 	}
+	if l.From > 0 {
+		own["from"], own["to"] = l.From, l.To
+	}
 	return map[string]any{record.OwnKey: own}
+}
+
+// Over returns the lineage of a summary that stands for what l does and for another summary.
+// Its level is l's.
+func (l Lineage) Over(other Lineage) Lineage {
+	l.Windows += other.Windows
+	l.Events += other.Events
+	l.Tokens += other.Tokens
+	l.Passes = max(l.Passes, other.Passes+1)
+	if other.From > 0 && (l.From == 0 || other.From < l.From) {
+		l.From = other.From
+	}
+	l.To = max(l.To, other.To)
+	return l
 }
 
 // levelOf is the level of a summary into which so many windows went, where k summaries
@@ -66,10 +88,7 @@ func levelOf(windows, k int) int {
 func merged(of []Lineage, k int) Lineage {
 	var l Lineage
 	for _, o := range of {
-		l.Windows += o.Windows
-		l.Events += o.Events
-		l.Tokens += o.Tokens
-		l.Passes = max(l.Passes, o.Passes+1)
+		l = l.Over(o)
 	}
 	l.Level = levelOf(l.Windows, k)
 	return l

@@ -129,7 +129,12 @@ func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
 		}
 		return merged(of, cfg.MaxSummaries)
 	}
-	return Lineage{Level: 1, Windows: 1, Passes: 1, Events: len(g.Indices), Tokens: s.loggedTokensAt(g)}
+	l := Lineage{Level: 1, Windows: 1, Passes: 1}
+	for _, i := range g.Indices {
+		of := s.shown(i)
+		l = l.Over(Lineage{Events: 1, Tokens: s.entries[i].Event.LoggedTokens(), From: of.seq, To: of.seq})
+	}
+	return l
 }
 
 // recent are the raw events of a group that are of its last n invocations.

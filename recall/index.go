@@ -16,7 +16,7 @@ type Index struct {
 	splitter splitter
 	seq      uint64
 	docs     []doc
-	line     []int32 // the docs that are regular events, in their order
+	line     []int32        // the docs that are regular events, in their order
 	words    uint64         // of all docs
 	places   map[term]int32 // in postings
 	english  map[term]int32 // by words as they are written, which share postings by their stems

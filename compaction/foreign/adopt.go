@@ -84,18 +84,6 @@ func AdoptWith(v fold.View, opts Options) Adoption {
 	return out
 }
 
-// superseding is the lineage of a record's summary that stands for so many raw events and
-// for the summaries of earlier records.
-func superseding(earlier []compaction.Lineage, raw int) compaction.Lineage {
-	l := compaction.Lineage{Level: 1, Windows: 1, Passes: 1, Events: raw}
-	for _, e := range earlier {
-		l.Windows += e.Windows
-		l.Events += e.Events
-		l.Passes = max(l.Passes, e.Passes+1)
-	}
-	return l
-}
-
 // records returns the ids of the visible events that are records of a foreign log. Over a log
 // that its author was shown, a record is what says nothing itself: what has a content stands
 // where it belongs already, such as a summary that somebody has written by hand.
@@ -141,21 +129,23 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 		}
 	}
 	start, count := covered[0], len(covered)
-	var earlier []compaction.Lineage
+	of := compaction.Lineage{Level: 1, Windows: 1, Passes: 1}
 	for i, at := range covered {
 		if at != start+i {
 			return nil, v, fmt.Errorf("the visible raw events in its range are not side by side: other events stand between number %d and number %d", covered[i-1], at)
 		}
-		if l, ours := compaction.SaidLineage(v.At(at)); ours {
-			earlier = append(earlier, l)
+		earlier, ours := compaction.SaidLineage(v.At(at))
+		if !ours {
+			earlier = compaction.Lineage{Events: 1, Tokens: v.At(at).LoggedTokens(), From: v.SeqOf(at), To: v.SeqOf(at)}
 		}
+		of = of.Over(earlier)
 	}
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: o.NewID(), InvocationID: o.NewID(), Author: "user",
 		Branch: said.Branch(), IsolationScope: said.IsolationScope(), Timestamp: said.Timestamp(),
 		Content:        record.Content(text),
 		Actions:        patch.Actions{Compaction: &c},
-		CustomMetadata: superseding(earlier, count-len(earlier)).Metadata(),
+		CustomMetadata: of.Metadata(),
 	})
 	if err != nil {
 		return nil, v, err
