@@ -65,7 +65,7 @@ func (s *Service) LastCompaction(sess session.Session) (a compaction.Attempt[sto
 // attempts are the last ones of sessions. It is safe for use by any number of goroutines.
 type attempts struct {
 	mu    sync.Mutex
-	known recent[compaction.Attempt[store.Key]]
+	known recent[store.Key, compaction.Attempt[store.Key]]
 }
 
 func (l *attempts) keep(a compaction.Attempt[store.Key]) {

@@ -1,12 +1,17 @@
 package adk
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 )
 
 // decoded keeps events of the log as ADK knows them, since decoding one takes about ten
@@ -18,13 +23,28 @@ type decoded struct {
 	limit  int // of a generation, in bytes of JSON; below 0 nothing is kept
 	logger *slog.Logger
 
+	recalls atomic.Bool // agents can look up what summaries stand for
+
 	mu         sync.Mutex
 	size       int // of the young generation
 	young, old map[*patch.Event]*session.Event
 }
 
-// event returns an event of the log as ADK knows it, the caller's own.
+// event returns an event of the log as ADK knows it, the caller's own. Where agents can look it
+// up, a summary names the records that it stands for.
 func (d *decoded) event(p *patch.Event) *session.Event {
+	e := d.logged(p)
+	if p.IsSummary() && d.recalls.Load() {
+		if l, ok := compaction.SaidLineage(p); ok && l.From > 0 && e.Content != nil {
+			e.Content.Parts = append(e.Content.Parts, genai.NewPartFromText(fmt.Sprintf(
+				"(This sums up records %d to %d of the conversation. %s finds what it leaves out.)", l.From, l.To, recall.SearchTool)))
+		}
+	}
+	return e
+}
+
+// logged is event without that.
+func (d *decoded) logged(p *patch.Event) *session.Event {
 	if e, ok := d.find(p); ok {
 		return copyEvent(e)
 	}

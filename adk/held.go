@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -14,8 +15,9 @@ import (
 // node was asked into the list of events at the place that was the end when it began: were
 // the list to shrink before that, the node would lose the thread. Nodes append events
 // while they run, and what a session shows changes only with an append, so it is enough to
-// look at who appends. The lock is held.
-func (s *Session) grow(records []patch.Record) {
+// look at who appends. Of a record whose results are shown in short in the view after it, what
+// stands in its place is added. The lock is held.
+func (s *Session) grow(records []patch.Record, after fold.View) {
 	if s.held == nil {
 		switch shown := s.events().(type) {
 		case selected:
@@ -28,11 +30,25 @@ func (s *Session) grow(records []patch.Record) {
 		}
 	}
 	for _, r := range records {
-		known := slices.ContainsFunc(s.held, func(e *patch.Event) bool { return e.ID() == r.ID() })
+		known := slices.ContainsFunc(s.held, func(e *patch.Event) bool {
+			o, _ := e.Origin()
+			return e.ID() == r.ID() || o.ID == r.ID()
+		})
 		if r.Event != nil && !known {
-			s.held = append(s.held, r.Event)
+			s.held = append(s.held, inPlaceOf(r, after))
 		}
 	}
+}
+
+// inPlaceOf returns what a view shows of a record's event that was just appended: the event, or
+// what stands in its place.
+func inPlaceOf(r patch.Record, v fold.View) *patch.Event {
+	for i := v.Len() - 1; i >= 0 && v.SeqOf(i) > r.Seq; i-- {
+		if o, ok := v.At(i).Origin(); ok && o.ID == r.ID() {
+			return v.At(i)
+		}
+	}
+	return r.Event
 }
 
 // inNode reports whether an event comes from inside a workflow's node, or of an agent that

@@ -14,7 +14,7 @@ import (
 // goroutines.
 type runs struct {
 	mu    sync.Mutex
-	known recent[invocation]
+	known recent[store.Key, invocation]
 }
 
 type invocation struct {

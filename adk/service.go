@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -58,6 +59,13 @@ type Options struct {
 	// panics, is a failure of compaction.
 	BeforeSummary func(ctx context.Context, d Draft) error
 
+	// MaxResultTokens is how many tokens, as estimated, the result of a tool may take in a
+	// prompt. Of a longer one the session shows the beginning and the end, and a handle by which
+	// [Service.RecallTools] read the whole; the log has it as it was ([recall.Shorten]). 0 means
+	// [DefaultMaxResultTokens] where any session is compacted, and else no limit; below 0 there is
+	// none. The least is [recall.MinResultTokens].
+	MaxResultTokens int
+
 	// CompactionTimeout is how long an invocation may be kept waiting in vain while its
 	// own session is compacted; 0 means [DefaultCompactionTimeout]. Below 0, sessions are
 	// compacted in the background alone.
@@ -72,6 +80,9 @@ type Options struct {
 	OnCompaction func(compaction.Attempt[store.Key])
 }
 
+// DefaultMaxResultTokens is the default of [Options.MaxResultTokens] where sessions are compacted.
+const DefaultMaxResultTokens = 8_000
+
 // DefaultCompactionTimeout is the default of [Options.CompactionTimeout].
 const DefaultCompactionTimeout = 10 * time.Second
 
@@ -80,6 +91,9 @@ const DefaultCompactionTimeout = 10 * time.Second
 func (o Options) Validate() error {
 	if err := o.validateConfigs(); err != nil {
 		return err
+	}
+	if n := o.MaxResultTokens; n > 0 && n < recall.MinResultTokens {
+		return &patch.FieldError{Field: "Options.MaxResultTokens", Problem: fmt.Sprintf("%d is below %d", n, recall.MinResultTokens)}
 	}
 	return o.CompactionWorker.Validate()
 }
@@ -94,6 +108,8 @@ type Service struct {
 	decoded    *decoded
 	telemetry  *telemetry
 	compacting *compacting // nil: compaction is off
+
+	maxResultTokens int // 0: no limit
 }
 
 // NewService returns a service over a store, which the caller closes after the service's
@@ -127,6 +143,12 @@ func newService(s storage, opts Options) (*Service, error) {
 		logger:    opts.Logger,
 		decoded:   &decoded{limit: opts.CacheBytes, logger: opts.Logger},
 		telemetry: t,
+	}
+	switch {
+	case opts.MaxResultTokens > 0:
+		svc.maxResultTokens = opts.MaxResultTokens
+	case opts.MaxResultTokens == 0 && opts.compacts():
+		svc.maxResultTokens = DefaultMaxResultTokens
 	}
 	if opts.compacts() {
 		if svc.compacting, err = newCompacting(s, t, opts); err != nil {

@@ -136,7 +136,7 @@ func (s *Session) appended(done store.Committed, e *session.Event) (first bool) 
 	case !inNode(e):
 		s.held = nil
 	case s.held != nil || done.View.PatchSeq() != s.stored.View.PatchSeq():
-		s.grow(done.Records)
+		s.grow(done.Records, done.View)
 	}
 	s.advanceLocked(done.View)
 	s.stored.updated = e.Timestamp

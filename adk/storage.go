@@ -3,6 +3,7 @@ package adk
 import (
 	"context"
 	"iter"
+	"strconv"
 	"time"
 
 	"google.golang.org/adk/v2/platform"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -31,12 +33,19 @@ type storage interface {
 
 	// Append is [store.Store.AppendEvents] of one event to the session of that creation.
 	// from is what the event was made from, without temp: keys; it is not kept.
-	Append(ctx context.Context, key store.Key, creation string, e *patch.Event, from *session.Event) (store.Committed, error)
+	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
 	ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error)
 	Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Preview, error)
 	Revert(ctx context.Context, key store.Key, opts store.BackOptions, patchID string) (store.Committed, error)
 	Rewind(ctx context.Context, key store.Key, opts store.BackOptions, invocationID string) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
+
+	Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error)
+	SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error)
+
+	// Handle names a record that brought an event, for [recall.ReadTool], for as long as the
+	// session is there.
+	Handle(seq uint64, e *patch.Event) string
 }
 
 // stored is a session as a storage found it.
@@ -94,9 +103,11 @@ func (s inStore) Get(ctx context.Context, key store.Key) (stored, error) {
 	return s.stored(ctx, found)
 }
 
-func (s inStore) Append(ctx context.Context, key store.Key, creation string, e *patch.Event, _ *session.Event) (store.Committed, error) {
-	return s.Store.AppendEvents(ctx, key, store.AppendOptions{Creation: creation}, e)
+func (s inStore) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, _ *session.Event) (store.Committed, error) {
+	return s.Store.AppendEvents(ctx, key, opts, e)
 }
+
+func (s inStore) Handle(seq uint64, _ *patch.Event) string { return strconv.FormatUint(seq, 10) }
 
 func (s inStore) stored(ctx context.Context, found store.Session) (out stored, err error) {
 	out = stored{Key: found.Key, View: found.View}

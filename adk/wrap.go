@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -40,6 +41,7 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	if opts.CacheBytes < 0 {
 		b.lines.limit = 0
 	}
+	b.finder = recall.NewFinder(searched{b}, 0)
 	return newService(b, opts)
 }
 
@@ -51,6 +53,7 @@ type based struct {
 	service session.Service
 	logger  *slog.Logger
 	lines   lines
+	finder  *recall.Finder[store.Key]
 	renames atomic.Bool // it gives events ids of its own
 }
 
@@ -244,6 +247,7 @@ func (b *based) Delete(ctx context.Context, key store.Key) error {
 		err := b.service.Delete(ctx, &session.DeleteRequest{AppName: key.App, UserID: key.User, SessionID: key.Session})
 		if err == nil {
 			l.begin()
+			b.finder.Forget(key)
 		}
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -24,8 +25,9 @@ const (
 	settleTime = time.Second
 )
 
-// Append appends an event to the base.
-func (b *based) Append(ctx context.Context, key store.Key, creation string, e *patch.Event, from *session.Event) (store.Committed, error) {
+// Append appends an event to the base, and then, if results in it are long, a patch that shows
+// less of them.
+func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
 	if _, there := from.Actions.StateDelta[initialKey]; there {
 		return store.Committed{}, reserved()
 	}
@@ -36,7 +38,7 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 	committed := store.Committed{Records: []patch.Record{r}}
 	err := b.withKnown(ctx, key, func(l *line) error {
 		err := b.write(ctx, l, func() (*session.Event, item, error) {
-			if err := l.is(creation); err != nil {
+			if err := l.is(opts.Creation); err != nil {
 				return nil, item{}, err
 			}
 			if at := l.seqOf(r.ID()); at != 0 {
@@ -55,7 +57,41 @@ func (b *based) Append(ctx context.Context, key store.Key, creation string, e *p
 		committed.View = l.own.view
 		return err
 	})
+	if err == nil && opts.MaxResultTokens > 0 && committed.Records[0].Event.EstimatedTokens() > opts.MaxResultTokens {
+		committed.View = b.shorten(ctx, key, committed, opts.MaxResultTokens)
+	}
 	return committed, err
+}
+
+// shorten appends the patch that shows less of an event that was appended, and returns the view
+// after that. If it cannot, the event is shown whole.
+func (b *based) shorten(ctx context.Context, key store.Key, appended store.Committed, maxTokens int) fold.View {
+	r := appended.Records[0]
+	done, err := b.patch(ctx, key, appended.View.Creation(), func(l *line) (drafted, error) {
+		v := l.own.view
+		i, ok := v.Find(r.ID())
+		if !ok { // the base has given it another id, or it is hidden already
+			return drafted{on: v, after: v}, nil
+		}
+		short, err := recall.Shorten(v.At(i), v.SeqOf(i), b.Handle(0, v.At(i)), uuid.NewString(), maxTokens)
+		if err != nil || short == nil {
+			return drafted{on: v, after: v}, err
+		}
+		patches, err := completed([]*patch.PatchEvent{
+			patch.NewSplice(i, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(v.PatchSeq()),
+		})
+		if err != nil {
+			return drafted{}, err
+		}
+		return drafted{on: v, patches: patches}.judge(l, fold.CheckOptions{AllowOrphans: true})
+	})
+	if err != nil {
+		b.logger.Warn("patchlog: a long result is shown whole", "session", key.String(), "event", r.ID(), "error", err)
+	}
+	if done.View.Creation() == "" {
+		return appended.View
+	}
+	return done.View
 }
 
 // isRetry reports whether a record offers what is there. A base may have cut off the time's

@@ -21,6 +21,9 @@ import (
 // is on, the session may be compacted before AppendEvent returns (see the package's
 // documentation); what goes wrong then is no error of AppendEvent.
 //
+// Where compaction is on, or [Options.MaxResultTokens] says so, the session shows a long result
+// of a tool in short; the log has it whole.
+//
 // An event that answers a call which a summary hides brings the call back into sight, just
 // before itself (see [Service.Recall]).
 //
@@ -67,7 +70,8 @@ func (s *Service) append(ctx context.Context, handle *Session, e *session.Event)
 	if err := s.recall(ctx, handle, event); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 		return false, err
 	}
-	done, err := s.store.Append(ctx, handle.key, handle.View().Creation(), event, &lasting)
+	opts := store.AppendOptions{Creation: handle.View().Creation(), MaxResultTokens: s.maxResultTokens}
+	done, err := s.store.Append(ctx, handle.key, opts, event, &lasting)
 	if e.ID == "" && len(done.Records) > 0 {
 		e.ID = done.Records[0].ID()
 	}

@@ -87,6 +87,7 @@ type Hit[K comparable] struct {
 	Seq     uint64       // of the record that brought it
 	Index   int          // among the events that the record brought; 0 but for some of a patch's
 	Event   *patch.Event // as it was logged
+	Summary bool         // it is a summary
 	Score   float64      // the higher the better; of use within one search alone
 	Snippet Snippet
 	Place   fold.Place // where the view shows it, or what hides it
@@ -308,19 +309,25 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 		}
 		session := searched[K]{key: key}
 		own, err := f.stats(ctx, &session, s, terms)
-		switch {
-		case err == nil && own.finds():
-			in = append(in, session)
-		case err != nil && !skip(key, err):
-			return nil, err
+		if err != nil {
+			if !skip(key, err) {
+				return nil, err
+			}
+			continue
 		}
 		stats.Add(own)
+		if own.finds(terms) {
+			in = append(in, session)
+		}
 	}
 	var hits []Hit[K]
 	for _, session := range in {
 		own, err := f.search(ctx, session, s, terms, stats)
-		if err != nil && !skip(session.key, err) {
-			return nil, err
+		if err != nil {
+			if !skip(session.key, err) {
+				return nil, err
+			}
+			continue
 		}
 		hits = append(hits, own...)
 		slices.SortStableFunc(hits, func(a, b Hit[K]) int { return cmp.Compare(b.Score, a.Score) })
@@ -436,7 +443,7 @@ func (p *placed[K]) hit(ctx context.Context, m Match, s Search) (hit Hit[K], ok 
 	if m.Index >= len(events) {
 		return hit, false, fmt.Errorf("record %d has no event %d, which was found in it", m.Seq, m.Index)
 	}
-	hit = Hit[K]{Key: p.key, Seq: m.Seq, Index: m.Index, Event: events[m.Index], Score: m.Score}
+	hit = Hit[K]{Key: p.key, Seq: m.Seq, Index: m.Index, Event: events[m.Index], Summary: m.Summary, Score: m.Score}
 	if s.Sees != nil && !s.Sees(hit.Event) {
 		return hit, false, nil
 	}

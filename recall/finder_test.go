@@ -31,6 +31,7 @@ type logs struct {
 	created  map[string]int
 	read     int // records
 	err      error
+	lost     string // a session whose records cannot be looked up
 }
 
 func newLogs() *logs {
@@ -97,6 +98,9 @@ func (l *logs) RecordsFrom(_ context.Context, key string, v fold.View, from uint
 func (l *logs) Records(_ context.Context, key string, v fold.View, seqs []uint64) (out []patch.Record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if key == l.lost {
+		return nil, errGone
+	}
 	for _, seq := range seqs {
 		out = append(out, l.sessions[key][seq-1])
 	}
@@ -195,8 +199,10 @@ func TestSearch(t *testing.T) {
 		{"who may see what", recall.Search{Query: "lisbon", Sees: func(e *patch.Event) bool { return e.ID() != "id-1" }, Limit: 1}, "2(p1)"},
 		{"as of a view", recall.Search{Query: "lisbon zebra", On: &old, Limit: 1}, "1@0"},
 		{"hidden as of a view", recall.Search{Query: "lisbon zebra", On: &old, Hidden: true}, ""},
-		{"nothing", recall.Search{}, ""},
-		{"nothing but spaces", recall.Search{Query: " \n\t… ?!"}, ""},
+		{"nothing is asked", recall.Search{Query: " \n"}, "10@3 8@5 6(p2) 5@2 4@1 3(p1) 2(p1) 1(p1)"},
+		{"a record", recall.Search{Filter: recall.Filter{From: 3, To: 3}}, "3(p1)"},
+		{"of a tool", recall.Search{Filter: recall.Filter{Tool: "refund"}, Limit: 1}, "5@2"},
+		{"nothing to be found", recall.Search{Query: " \n\t… ?!"}, ""},
 		{"words that are common", recall.Search{Query: "I want my", Limit: 1}, "3(p1)"},
 		{"words that are not there", recall.Search{Query: "xylophone"}, ""},
 	} {
@@ -275,7 +281,7 @@ func TestSearchAll(t *testing.T) {
 	l.put("c", said(1, "user", "something else"))
 	f := recall.NewFinder(l, 0)
 	keys := func(yield func(string, error) bool) {
-		_ = yield("a", nil) && yield("gone", nil) && yield("b", nil) && yield("c", nil)
+		_ = yield("gone", nil) && yield("a", nil) && yield("b", nil) && yield("c", nil)
 	}
 	var skipped []string
 	skip := func(key string, err error) bool {
@@ -293,6 +299,12 @@ func TestSearchAll(t *testing.T) {
 	}
 	if _, err := f.SearchAll(t.Context(), keys, func(string, error) bool { return false }, recall.Search{Query: "x"}); !errors.Is(err, errGone) {
 		t.Errorf("with nothing left out: %v", err)
+	}
+	// One that can no longer be read when its events are looked up is left out whole.
+	l.lost = "b"
+	hits, err = recall.NewFinder(l, 0).SearchAll(t.Context(), keys, skip, recall.Search{Query: "W2378156"})
+	if err != nil || len(hits) == 0 || slices.ContainsFunc(hits, func(h recall.Hit[string]) bool { return h.Key == "b" }) {
+		t.Errorf("%v, %v", hits, err)
 	}
 	failing := func(yield func(string, error) bool) { yield("", errGone) }
 	if _, err := f.SearchAll(t.Context(), failing, skip, recall.Search{Query: "x"}); !errors.Is(err, errGone) {

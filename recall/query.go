@@ -21,12 +21,14 @@ type Terms struct {
 	words       []term
 	identifiers []term
 	written     []string // the identifiers, without those that are words
+	all         bool     // nothing was asked, so whatever the filter leaves is found
 }
 
-// Parse returns what a query asks for. Of common English words alone it asks if it has no others.
+// Parse returns what a query asks for. Of common English words alone it asks if it has no others. A
+// query of white space alone asks for all events, the newest first.
 func Parse(query string) Terms {
 	query = cut(query, MaxQueryBytes)
-	var t Terms
+	t := Terms{all: strings.TrimSpace(query) == ""}
 	var s splitter
 	seen := map[term]bool{}
 	add := func(to *[]term, w term) {
@@ -76,8 +78,8 @@ func cut(text string, most int) string {
 	return text
 }
 
-// IsZero reports whether the terms ask for nothing.
-func (t Terms) IsZero() bool { return len(t.words)+len(t.identifiers) == 0 }
+// IsZero reports whether nothing can be found by the terms.
+func (t Terms) IsZero() bool { return len(t.words)+len(t.identifiers) == 0 && !t.all }
 
 // isCommon are words that stand in nearly every English text.
 var isCommon = func() map[string]bool {

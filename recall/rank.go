@@ -24,7 +24,9 @@ type Filter struct {
 type Match struct {
 	Seq   uint64 // of its record
 	Index int    // among the events of its record
-	Score float64
+
+	Summary bool // a patch put it in as a summary, or it says that it is one
+	Score   float64
 }
 
 // Stats are figures of a log, or of several, for what a query asks for. The zero value is
@@ -68,8 +70,8 @@ func (s *Stats) Add(o Stats) {
 }
 
 // finds reports whether anything that is asked for stands in the logs.
-func (s *Stats) finds() bool {
-	return slices.ContainsFunc(s.having, func(n int) bool { return n > 0 })
+func (s *Stats) finds(t Terms) bool {
+	return t.all && s.events > 0 || slices.ContainsFunc(s.having, func(n int) bool { return n > 0 })
 }
 
 // weight is what a term counts for, the more the rarer it is: the inverse document frequency
@@ -102,7 +104,7 @@ func (x *Index) Search(t Terms, f Filter, through uint64, s Stats) iter.Seq[Matc
 		keep := x.filter(f, int32(len(found)))
 		var best ranked
 		for d, score := range found {
-			if score > 0 && keep(int32(d)) {
+			if (score > 0 || t.all) && keep(int32(d)) {
 				best = append(best, scored{int32(d), score})
 			}
 		}
@@ -110,7 +112,7 @@ func (x *Index) Search(t Terms, f Filter, through uint64, s Stats) iter.Seq[Matc
 		for len(best) > 0 {
 			b := heap.Pop(&best).(scored)
 			d := &x.docs[b.doc]
-			if !yield(Match{d.seq, int(d.index), b.score}) {
+			if !yield(Match{d.seq, int(d.index), d.summary, b.score}) {
 				return
 			}
 		}

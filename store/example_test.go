@@ -632,7 +632,7 @@ func ExampleStore_Search() {
 func ExampleStore_SearchUser() {
 	s := exampleStore()
 	defer s.Close()
-	hits, err := s.SearchUser(context.Background(), "shop", "ada", recall.Search{Query: "bicycle", Limit: 1})
+	hits, err := s.SearchUser(context.Background(), "shop", "ada", recall.Search{Query: "bicycle", Limit: 1}, store.SearchUserOptions{})
 	for _, hit := range hits {
 		fmt.Println(hit.Key.Session, hit.Seq, hit.Event.Author(), err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -34,24 +35,40 @@ func (s *Store) Search(ctx context.Context, key Key, search recall.Search) ([]Hi
 	return hits, err
 }
 
+// SearchUserOptions are options of [Store.SearchUser]. The zero value means the defaults.
+type SearchUserOptions struct {
+	// Except are sessions that are not searched.
+	Except []Key
+
+	// LeftOut, if not nil, is told of each session that could not be searched, since it is damaged,
+	// in place of the logger. The key is as much of it as is known.
+	LeftOut func(key Key, err error)
+}
+
 // SearchUser is [Store.Search] over all sessions of a user of an app, whose events are ranked
 // together. Sessions that are created, deleted or written to meanwhile may be searched as they were
 // or as they are. One that is damaged is left out, with a warning to the logger. It fails with
 // [ErrInvalid] if app or user are empty, or if the search has a view.
-func (s *Store) SearchUser(ctx context.Context, app, user string, search recall.Search) ([]Hit, error) {
+func (s *Store) SearchUser(ctx context.Context, app, user string, search recall.Search, opts SearchUserOptions) ([]Hit, error) {
 	switch {
 	case app == "" || user == "":
 		return nil, fmt.Errorf("%w: a search over sessions takes an app and a user, and has %q and %q", ErrInvalid, app, user)
 	case search.On != nil:
 		return nil, &patch.FieldError{Field: "Search.On", Problem: "a view is of one session; leave it out to search several"}
 	}
+	leftOut := opts.LeftOut
+	if leftOut == nil {
+		leftOut = func(key Key, err error) {
+			s.opts.Logger.Warn("patchlog: a damaged session is left out of a search", "session", key.String(), "error", err)
+		}
+	}
 	keys := func(yield func(Key, error) bool) {
 		for info, err := range s.List(ctx, ListOptions{App: app, User: user}) {
-			if errors.Is(err, ErrCorrupt) {
-				s.leaveOut(info.Key, err)
-				continue
-			}
-			if !yield(info.Key, err) {
+			switch {
+			case errors.Is(err, ErrCorrupt):
+				leftOut(info.Key, err)
+			case err == nil && slices.Contains(opts.Except, info.Key):
+			case !yield(info.Key, err):
 				return
 			}
 		}
@@ -62,15 +79,11 @@ func (s *Store) SearchUser(ctx context.Context, app, user string, search recall.
 			s.finder.Forget(key)
 			return true
 		case errors.Is(err, ErrCorrupt):
-			s.leaveOut(key, err)
+			leftOut(key, err)
 			return true
 		}
 		return false
 	}, search)
-}
-
-func (s *Store) leaveOut(key Key, err error) {
-	s.opts.Logger.Warn("patchlog: a damaged session is left out of a search", "session", key.String(), "error", err)
 }
 
 // searchedLog is the store as a finder reads it.

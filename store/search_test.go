@@ -61,7 +61,7 @@ func TestSearchKeepsApart(t *testing.T) {
 					t.Errorf("in %v: %v", k, h.Key)
 				}
 			}
-			all, err := e.store.SearchUser(ctx, k.App, k.User, recall.Search{Query: "needle", Limit: 100})
+			all, err := e.store.SearchUser(ctx, k.App, k.User, recall.Search{Query: "needle", Limit: 100}, store.SearchUserOptions{})
 			want := 2
 			if i < 2 {
 				want = 4
@@ -76,6 +76,9 @@ func TestSearchKeepsApart(t *testing.T) {
 			}
 		}
 		k := keys[0]
+		if rest, err := e.store.SearchUser(ctx, k.App, k.User, recall.Search{Query: "needle"}, store.SearchUserOptions{Except: []store.Key{k}}); err != nil || len(rest) != 2 || rest[0].Key != keys[1] {
+			t.Errorf("without one of two: %v, %v", rest, err)
+		}
 		fork := store.Key{App: "a", User: "u", Session: "fork"}
 		if _, err := e.store.Fork(ctx, k, fork, store.ForkOptions{At: new(uint64(1))}); err != nil {
 			t.Fatal(err)
@@ -158,9 +161,9 @@ func TestSearchErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, err := range map[string]error{
-			"no app":           second(e.store.SearchUser(ctx, "", "u", recall.Search{Query: "x"})),
-			"no user":          second(e.store.SearchUser(ctx, "a", "", recall.Search{Query: "x"})),
-			"a view of one":    second(e.store.SearchUser(ctx, "a", "u", recall.Search{Query: "x", On: &v})),
+			"no app":           second(e.store.SearchUser(ctx, "", "u", recall.Search{Query: "x"}, store.SearchUserOptions{})),
+			"no user":          second(e.store.SearchUser(ctx, "a", "", recall.Search{Query: "x"}, store.SearchUserOptions{})),
+			"a view of one":    second(e.store.SearchUser(ctx, "a", "u", recall.Search{Query: "x", On: &v}, store.SearchUserOptions{})),
 			"a limit below 0":  second(e.store.Search(ctx, key, recall.Search{Query: "x", Limit: -1})),
 			"a key that is no": second(e.store.Search(ctx, store.Key{}, recall.Search{Query: "x"})),
 		} {
@@ -182,7 +185,7 @@ func TestSearchDamaged(t *testing.T) {
 	e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, path: path, opts: store.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}}
 	e.open()
 	defer e.store.Close()
-	other := store.Key{App: key.App, User: key.User, Session: "other"}
+	other := store.Key{App: key.App, User: key.User, Session: "z, listed after it"}
 	e.say(key, "needle one", "needle two")
 	e.say(other, "needle three")
 	e.damageFile(func(data []byte) {
@@ -198,9 +201,18 @@ func TestSearchDamaged(t *testing.T) {
 	if _, err := e.store.Search(ctx, key, recall.Search{Query: "needle"}); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("of a damaged session: %v", err)
 	}
-	hits, err := e.store.SearchUser(ctx, key.App, key.User, recall.Search{Query: "needle"})
+	hits, err := e.store.SearchUser(ctx, key.App, key.User, recall.Search{Query: "needle"}, store.SearchUserOptions{})
 	if err != nil || len(hits) != 1 || hits[0].Key != other || !strings.Contains(log.String(), key.String()) {
 		t.Errorf("%v, %v, log %s", hits, err, &log)
+	}
+	var left []store.Key
+	hits, err = e.store.SearchUser(ctx, key.App, key.User, recall.Search{Query: "needle"}, store.SearchUserOptions{LeftOut: func(key store.Key, err error) {
+		if errors.Is(err, store.ErrCorrupt) {
+			left = append(left, key)
+		}
+	}})
+	if err != nil || len(hits) != 1 || len(left) != 1 || left[0] != key {
+		t.Errorf("%v, %v, left out %v", hits, err, left)
 	}
 }
 

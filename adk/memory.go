@@ -1,0 +1,81 @@
+package adk
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/adk/v2/memory"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Limits of what [Service.LogMemory] returns.
+const (
+	memoryEntries = 10
+	memoryRunes   = 800 // of each
+)
+
+// LogMemory returns a memory service whose memory is the sessions' logs: it searches all sessions
+// that a user has with an app in this service, by the words of their events ([store.Store.SearchUser]).
+// So it lasts as long as they do, nothing has to be added, and what is deleted is forgotten. ADK's
+// load_memory and preload_memory work with it.
+//
+// SearchMemory returns up to ten events, the best first, each with a piece of at most 800 characters
+// of what it says, and in its CustomMetadata the session and the record. A search that an agent
+// makes leaves its own session out, which the agent has before it. What was cut by hand or rewound is
+// not found, nor what a summary says: the events are that it stands for. AddSessionToMemory adds
+// nothing; it fails with [store.ErrNotFound] if the service has no such session.
+func (s *Service) LogMemory() memory.Service { return logMemory{s} }
+
+type logMemory struct{ sessions *Service }
+
+// AddSessionToMemory reports whether the session is there.
+func (m logMemory) AddSessionToMemory(ctx context.Context, sess session.Session) error {
+	if sess == nil {
+		return errNoSession
+	}
+	if _, err := m.sessions.store.Info(ctx, store.Key{App: sess.AppName(), User: sess.UserID(), Session: sess.ID()}); err != nil {
+		return fmt.Errorf("add session to memory: %w", err)
+	}
+	return nil
+}
+
+// SearchMemory searches the user's sessions.
+func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) (*memory.SearchResponse, error) {
+	if req == nil {
+		return nil, errNoRequest
+	}
+	if req.AppName == "" || req.UserID == "" {
+		return nil, inWords(patch.ErrInvalid, "app_name and user_id are required, got app_name: %q, user_id: %q", req.AppName, req.UserID)
+	}
+	out := &memory.SearchResponse{Memories: []memory.Entry{}}
+	if strings.TrimSpace(req.Query) == "" {
+		return out, nil
+	}
+	var opts store.SearchUserOptions
+	if running, ok := ctx.(interface{ SessionID() string }); ok {
+		opts.Except = []store.Key{{App: req.AppName, User: req.UserID, Session: running.SessionID()}}
+	}
+	hits, err := m.sessions.store.SearchUser(ctx, req.AppName, req.UserID,
+		recall.Search{Query: req.Query, Told: true, Limit: memoryEntries, Snippet: memoryRunes}, opts)
+	if err != nil {
+		return nil, fmt.Errorf("search memory: %w", err)
+	}
+	for _, h := range hits {
+		out.Memories = append(out.Memories, memory.Entry{
+			ID:        h.Event.ID(),
+			Content:   genai.NewContentFromText(h.Snippet.Text, genai.Role(h.Event.Role())),
+			Author:    h.Event.Author(),
+			Timestamp: h.Event.Timestamp(),
+			CustomMetadata: map[string]any{
+				"session": h.Key.Session, "record": h.Seq, "score": h.Score,
+			},
+		})
+	}
+	return out, nil
+}

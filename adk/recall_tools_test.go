@@ -1,0 +1,633 @@
+package adk_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"regexp"
+	"strings"
+	"testing"
+
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/memory"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool"
+	"google.golang.org/adk/v2/tool/functiontool"
+	"google.golang.org/adk/v2/tool/loadmemorytool"
+	"google.golang.org/adk/v2/tool/preloadmemorytool"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// forgetful compacts so that nothing of what was said is left in sight.
+var forgetful = compaction.Config{Enabled: true, CompactionInterval: 3, OverlapSize: 1, Summarizer: adk.Summarizer(shortener{})}
+
+// An agent that needs facts of turn 3 in turn 55 gives the same answers with compaction and the
+// tools as without compaction; its prompts are valid, and shorter.
+func TestAgentRecalls(t *testing.T) {
+	type outcome struct {
+		answers []string
+		longest int
+	}
+	play := func(t *testing.T, sessions *adk.Service, recalls []tool.Tool) (out outcome) {
+		report, err := functiontool.New(functiontool.Config{Name: "fetch_report", Description: "fetches the report"},
+			func(agent.Context, struct{}) (map[string]string, error) {
+				return map[string]string{"report": longReport()}, nil
+			})
+		no(t, err)
+		turn := 0
+		code, tank, row := regexp.MustCompile(`locker code is (\S+)`), regexp.MustCompile(`tank holds (\d+) litres`), regexp.MustCompile(`row 0777: (\S+)`)
+		// What the model knows: what its prompt says.
+		knows := func(prompt []*genai.Content, what *regexp.Regexp) string {
+			text, err := json.Marshal(prompt)
+			no(t, err)
+			if m := what.FindSubmatch(text); m != nil {
+				return strings.TrimRight(strings.Split(string(m[1]), `\`)[0], `.",`)
+			}
+			return ""
+		}
+		n := 0
+		m := replying(func(prompt []*genai.Content) *genai.Part {
+			if faults := faultsOf(prompt); len(faults) > 0 {
+				t.Errorf("turn %d: the prompt %q", turn, faults)
+			}
+			size := 0
+			for _, c := range prompt {
+				text, _ := json.Marshal(c)
+				size += len(text)
+			}
+			out.longest = max(out.longest, size)
+			n++
+			id := fmt.Sprint("call", n)
+			switch {
+			case turn == 3 && !endsWithResponse(prompt):
+				return call(id, "fetch_report", nil)
+			case turn < 55:
+				return &genai.Part{Text: "Noted, thank you" + padding}
+			}
+			code, tank, row := knows(prompt, code), knows(prompt, tank), knows(prompt, row)
+			if code != "" && tank != "" && row != "" {
+				return &genai.Part{Text: code + " " + tank + " " + row}
+			}
+			last := prompt[len(prompt)-1].Parts[0].FunctionResponse
+			switch {
+			case code == "":
+				return call(id, "recall_search", map[string]any{"query": "locker code"})
+			case last != nil && last.Name == "recall_read" && last.Response["nextOffset"] != nil:
+				return call(id, "recall_read", map[string]any{"handle": handleOf(t, prompt), "offset": last.Response["nextOffset"]})
+			case last != nil && tank != "" && row == "":
+				return call(id, "recall_read", map[string]any{"handle": handleOf(t, prompt)})
+			case last != nil:
+				return call(id, "recall_search", map[string]any{"query": "how many litres the tank holds in the report", "tool": "fetch_report"})
+			}
+			t.Fatalf("turn %d: the model is at a loss", turn)
+			return nil
+		})
+		a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: append([]tool.Tool{report}, recalls...)})
+		no(t, err)
+		for turn = 1; turn <= 60; turn++ {
+			text := fmt.Sprintf("turn %d, nothing of interest", turn)
+			if turn == 3 {
+				text = "By the way: my locker code is X-48213-B. Fetch the report."
+			}
+			events := ask(t, a, sessions, genai.NewContentFromText(text+padding, "user"))
+			if turn >= 55 {
+				last := events[len(events)-1]
+				out.answers = append(out.answers, last.Content.Parts[0].Text)
+			}
+		}
+		return out
+	}
+	want := play(t, inMemory(t), nil)
+	equal(t, "answers", want.answers[0], "X-48213-B 4200 value-0777")
+	for name, make := range map[string]func(t *testing.T, opts adk.Options) *adk.Service{
+		"a store": compacted,
+		"a base": func(t *testing.T, opts adk.Options) *adk.Service {
+			return wrap(t, session.InMemoryService(), opts)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sessions := make(t, adk.Options{Compaction: forgetful, MaxResultTokens: 500})
+			recalls, err := sessions.RecallTools(adk.RecallOptions{TurnTokens: 20_000})
+			no(t, err)
+			got := play(t, sessions, recalls)
+			equal(t, "answers", got.answers, want.answers)
+			t.Logf("the longest prompt has %d characters, without compaction %d", got.longest, want.longest)
+		})
+	}
+}
+
+// longReport is a result that says little, at length, and two facts.
+func longReport() string {
+	var b strings.Builder
+	for i := range 1000 {
+		if i == 500 {
+			b.WriteString("The tank holds 4200 litres.\n")
+		}
+		fmt.Fprintf(&b, "row %04d: value-%04d\n", i, i)
+	}
+	return b.String()
+}
+
+// handleOf returns a handle of the report in a prompt: of a search's result, or in the shortened one.
+func handleOf(t *testing.T, prompt []*genai.Content) string {
+	t.Helper()
+	text, err := json.Marshal(prompt)
+	no(t, err)
+	for _, c := range prompt {
+		for _, p := range c.Parts {
+			if p.FunctionResponse == nil || p.FunctionResponse.Name != "recall_search" {
+				continue
+			}
+			for _, r := range p.FunctionResponse.Response["results"].([]any) {
+				if item := r.(map[string]any); strings.Contains(item["text"].(string), "litres") {
+					return item["handle"].(string)
+				}
+			}
+		}
+	}
+	t.Fatalf("no handle in %s", text)
+	return ""
+}
+
+// callTools has an agent in a session make calls, one after the other, and returns the responses.
+func callTools(t *testing.T, sessions session.Service, user, id string, tools []tool.Tool, calls ...*genai.Part) (got []map[string]any) {
+	t.Helper()
+	n := 0
+	m := replying(func(prompt []*genai.Content) *genai.Part {
+		if endsWithResponse(prompt) {
+			for _, p := range prompt[len(prompt)-1].Parts {
+				got = append(got, p.FunctionResponse.Response)
+			}
+		}
+		if n++; n <= len(calls) {
+			calls[n-1].FunctionCall.ID = fmt.Sprintf("%s-%d-%d", id, n, len(prompt))
+			return calls[n-1]
+		}
+		return &genai.Part{Text: "done"}
+	})
+	a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: tools})
+	no(t, err)
+	r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, AutoCreateSession: true})
+	no(t, err)
+	for _, err := range r.Run(t.Context(), user, id, genai.NewContentFromText("go on", "user"), agent.RunConfig{}) {
+		no(t, err)
+	}
+	return got
+}
+
+func texts(response map[string]any) (all []string) {
+	results, _ := response["results"].([]any)
+	for _, r := range results {
+		all = append(all, r.(map[string]any)["text"].(string))
+	}
+	return all
+}
+
+// searches has a session that needles are hidden in, and returns the tools.
+func searches(t *testing.T, opts adk.RecallOptions) (*adk.Service, []tool.Tool, session.Session) {
+	t.Helper()
+	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
+	sess := create(t, sessions, "s", nil)
+	recalls, err := sessions.RecallTools(opts)
+	no(t, err)
+	return sessions, recalls, sess
+}
+
+// summarise hides the first events of a session behind a summary.
+func summarise(t *testing.T, sessions *adk.Service, sess session.Session, n int) {
+	t.Helper()
+	s, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "in short")})
+	no(t, err)
+	_, err = sessions.ApplyPatch(t.Context(), sess, patch.NewSummarise(0, n, s))
+	no(t, err)
+}
+
+// The tools find what summaries hide in the session that runs them, and nothing else: not what is
+// in sight, what was cut by hand or rewound, what another branch or scope has, nor another session.
+func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+	ctx := t.Context()
+	say := func(sess session.Session, id, words, branch, scope string) {
+		e := text(id, "user", words)
+		e.Branch, e.IsolationScope = branch, scope
+		no(t, sessions.AppendEvent(ctx, sess, e))
+	}
+	say(sess, "e1", "needle told", "", "")
+	say(sess, "e2", "needle cut", "", "")
+	say(sess, "e3", "needle in a branch", "other", "")
+	say(sess, "e4", "needle in a scope", "", "scope")
+	say(sess, "e5", "needle in sight", "", "")
+	other, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: "stranger", SessionID: "s"})
+	no(t, err)
+	say(other.Session, "o1", "needle of a stranger", "", "")
+	summarise(t, sessions, other.Session, 1)
+	second := create(t, sessions, "s2", nil)
+	say(second, "t1", "needle of another session", "", "")
+	summarise(t, sessions, second, 1)
+	_, err = sessions.ApplyPatch(ctx, sess, patch.NewSplice(1, 1))
+	no(t, err)
+	summarise(t, sessions, sess, 3)
+
+	search := func() *genai.Part { return call("", "recall_search", map[string]any{"query": "needle"}) }
+	got := callTools(t, sessions, "user", "s", recalls, search())
+	equal(t, "found", texts(got[0]), []string{"needle in a branch", "needle told"}) // an agent without a branch sees all
+	equal(t, "found", texts(callTools(t, sessions, "user", "s2", recalls, search())[0]), []string{"needle of another session"})
+	equal(t, "found", texts(callTools(t, sessions, "stranger", "s", recalls, search())[0]), []string{"needle of a stranger"})
+	equal(t, "found", len(texts(callTools(t, sessions, "nobody", "s", recalls, search())[0])), 0)
+
+	// Reading keeps to the same.
+	for handle, want := range map[string]string{"1": "needle told", "2": "", "4": "", "5": "needle in sight", "id=e1": "needle told", "id=e2": "", "id=o1": "", "1/0": "", "99": "", "": "", "-1": "", "x": "", "id=": ""} {
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))
+		if said, _ := got[0]["text"].(string); said != want || (want == "") != (got[0]["error"] != nil) {
+			t.Errorf("by handle %q: %v, want %q", handle, got[0], want)
+		}
+	}
+	// In a branch, an agent sees what leads to it.
+	sub := func(branch string) []string {
+		var found []string
+		m := replying(func(prompt []*genai.Content) *genai.Part {
+			if endsWithResponse(prompt) {
+				found = texts(prompt[len(prompt)-1].Parts[0].FunctionResponse.Response)
+				return &genai.Part{Text: "done"}
+			}
+			return search()
+		})
+		a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: recalls})
+		no(t, err)
+		within, err := agent.New(agent.Config{Name: "outer", SubAgents: []agent.Agent{a}, Run: func(ctx agent.InvocationContext) iter.Seq2[*session.Event, error] {
+			return a.Run(ctx.WithICDelta(&agent.InvocationContextDelta{Branch: &branch}))
+		}})
+		no(t, err)
+		ask(t, within, sessions, genai.NewContentFromText("go on", "user"))
+		return found
+	}
+	equal(t, "found in a branch of its own", sub("mine"), []string{"needle told"})
+	equal(t, "found in the branch below", sub("other.mine"), []string{"needle in a branch", "needle told"})
+	equal(t, "found in one that begins alike", sub("otherwise"), []string{"needle told"})
+}
+
+// What the tools return is bounded by call and by turn, parallel calls together, and says what
+// it is.
+func TestRecallIsBounded(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 900})
+	for i := range 50 {
+		no(t, sessions.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), "user", fmt.Sprintf("needle %d ", i)+strings.Repeat("hay and ", 400))))
+	}
+	summarise(t, sessions, sess, 50)
+	size := func(response map[string]any) int {
+		raw, err := json.Marshal(response)
+		no(t, err)
+		return patch.EstimateTextTokens(string(raw))
+	}
+	for name, look := range map[string]func(i int) *genai.Part{
+		"searches": func(int) *genai.Part { return call("", "recall_search", map[string]any{"query": "needle hay"}) },
+		"reads":    func(i int) *genai.Part { return call("", "recall_read", map[string]any{"handle": fmt.Sprint(i + 1)}) },
+	} {
+		var calls []*genai.Part
+		for i := range 6 {
+			calls = append(calls, look(i))
+		}
+		got := callTools(t, sessions, "user", "s", recalls, calls...)
+		total := 0
+		for i, r := range got {
+			total += size(r)
+			if size(r) > 400 {
+				t.Errorf("%s: call %d brings %d tokens", name, i+1, size(r))
+			}
+			if note := r["note"].(string); i < 2 && !strings.HasPrefix(note, "Old data") || i == 5 && !strings.Contains(note, "as much as it may") {
+				t.Errorf("%s: call %d says %q", name, i+1, note)
+			}
+		}
+		if total > 900+6*40 || total < 500 {
+			t.Errorf("%s: a turn brings %d tokens", name, total)
+		}
+	}
+	// The next turn may look again; several calls at once share what a turn may bring.
+	total, first := 0, true
+	m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
+		content := &genai.Content{Role: "model", Parts: []*genai.Part{{Text: "done"}}}
+		if first {
+			content.Parts = nil
+			for i := range 8 {
+				content.Parts = append(content.Parts, call(fmt.Sprint("p", i), "recall_search", map[string]any{"query": "needle"}))
+			}
+		} else {
+			for _, p := range req.Contents[len(req.Contents)-1].Parts {
+				total += size(p.FunctionResponse.Response)
+			}
+		}
+		first = false
+		return answers(&model.LLMResponse{Content: content})(ctx, req)
+	})
+	a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: recalls})
+	no(t, err)
+	ask(t, a, sessions, genai.NewContentFromText("go on", "user"))
+	if total > 900+8*40 || total < 500 {
+		t.Errorf("calls at once bring %d tokens", total)
+	}
+	for _, query := range []string{"", " \n", strings.Repeat("needle ", 1<<17), "(a+)+$\x00\u202e"} {
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))
+		if size(got[0]) > 400 {
+			t.Errorf("%.20q: %d tokens", query, size(got[0]))
+		}
+	}
+}
+
+// A long result is shown in short in every prompt, over a base too, and reads whole, byte for byte.
+func TestLongResults(t *testing.T) {
+	report := longReport() + "\"quoted\" é 東京 😀 \x01 end"
+	results := map[string]map[string]any{
+		"text":   {"output": report},
+		"record": {"id": 7, "body": report, "price": json.Number("1.50"), "big": json.Number("9007199254740993")},
+		"list":   {"rows": strings.Split(report, "\n")},
+	}
+	for name, make := range map[string]func(t *testing.T, opts adk.Options) *adk.Service{
+		"a store": compacted,
+		"a base":  func(t *testing.T, opts adk.Options) *adk.Service { return wrap(t, session.InMemoryService(), opts) },
+		"SQLite": func(t *testing.T, opts adk.Options) *adk.Service {
+			return wrap(t, onSQLite(t, t.TempDir()+"/s.db"), opts)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sessions := make(t, adk.Options{MaxResultTokens: 500})
+			recalls, err := sessions.RecallTools(adk.RecallOptions{CallTokens: 1000, TurnTokens: 1 << 20})
+			no(t, err)
+			for kind, result := range results {
+				fetch, err := functiontool.New(functiontool.Config{Name: "fetch_" + kind, Description: "fetches"},
+					func(agent.Context, struct{}) (map[string]any, error) { return result, nil })
+				no(t, err)
+				got := callTools(t, sessions, "user", kind, append([]tool.Tool{fetch}, recalls...), call("", "fetch_"+kind, nil))
+				raw, err := json.Marshal(got[0])
+				no(t, err)
+				if n := patch.EstimateTextTokens(string(raw)); n > 500 {
+					t.Errorf("%s: the prompt has %d tokens of it", kind, n)
+				}
+				note, _ := got[0]["shortened"].(string)
+				handle := regexp.MustCompile(`handle "([^"]+)"`).FindStringSubmatch(note)
+				if handle == nil {
+					t.Fatalf("%s: no handle in %s", kind, raw)
+				}
+				if kind == "record" && fmt.Sprint(got[0]["id"]) != "7" {
+					t.Errorf("%s: %s", kind, raw)
+				}
+				sess := get(t, sessions, kind)
+				want := ""
+				for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
+					no(t, err)
+					if r.Event == nil {
+						continue
+					}
+					for p := range r.Event.FunctionParts() {
+						if p.Response && p.Name == "fetch_"+kind {
+							want = originalOf(t, r.Event, p.Index)
+						}
+					}
+				}
+				var read strings.Builder
+				for offset := 0.; ; {
+					page := callTools(t, sessions, "user", kind, recalls, call("", "recall_read", map[string]any{"handle": handle[1], "offset": offset}))[0]
+					if page["text"] == nil {
+						t.Fatalf("%s: %v", kind, page)
+					}
+					read.WriteString(page["text"].(string))
+					next, more := page["nextOffset"].(float64)
+					if !more {
+						break
+					}
+					offset = next
+				}
+				if read.String() != want || kind == "text" && want != report {
+					t.Errorf("%s: %d bytes were read, of %d", kind, read.Len(), len(want))
+				}
+				// People see all of it, and what is taken back is in sight again.
+				if s := get(t, sessions, kind).(*adk.Session); s.View().PatchSeq() > 0 {
+					var shortened string
+					for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
+						no(t, err)
+						if r.Patch != nil && shortened == "" {
+							shortened = r.ID()
+						}
+					}
+					_, err := sessions.Revert(t.Context(), s, shortened)
+					no(t, err)
+					raw, err := json.Marshal(s.Events().At(2).Content)
+					no(t, err)
+					if len(raw) < len(report) {
+						t.Errorf("%s: taken back, it has %d bytes", kind, len(raw))
+					}
+				} else {
+					t.Errorf("%s: no patch was logged", kind)
+				}
+			}
+		})
+	}
+}
+
+func originalOf(t *testing.T, e *patch.Event, index int) string {
+	t.Helper()
+	for i, p := range e.Content().Parts() {
+		if i != index {
+			continue
+		}
+		var members map[string]json.RawMessage
+		no(t, json.Unmarshal(p.Response(), &members))
+		var text string
+		if len(members) == 1 {
+			for _, v := range members {
+				if json.Unmarshal(v, &text) == nil {
+					return text
+				}
+			}
+		}
+		return string(p.Response())
+	}
+	return ""
+}
+
+// Results are shortened by default where sessions are compacted, and only there.
+func TestLongResultsByDefault(t *testing.T) {
+	result := func(sessions *adk.Service) int {
+		sess := create(t, sessions, "s", nil)
+		e := text("e1", "app", "")
+		e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 10_000)}, "user")
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		raw, err := json.Marshal(sess.Events().At(0).Content)
+		no(t, err)
+		return len(raw)
+	}
+	if n := result(inMemory(t)); n < 50_000 {
+		t.Errorf("without compaction it has %d bytes", n)
+	}
+	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig()})); n > 4*adk.DefaultMaxResultTokens || n < 10_000 {
+		t.Errorf("with compaction it has %d bytes", n)
+	}
+	if n := result(compacted(t, adk.Options{CompactionByApp: map[string]compaction.Config{"app": compaction.DefaultConfig()}})); n > 4*adk.DefaultMaxResultTokens {
+		t.Errorf("with compaction of the app it has %d bytes", n)
+	}
+	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig(), MaxResultTokens: -1})); n < 50_000 {
+		t.Errorf("switched off it has %d bytes", n)
+	}
+	if _, err := adk.NewService(opened(t)(store.OpenMemory(store.Options{})), adk.Options{MaxResultTokens: 7}); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("a limit that is too low: %v", err)
+	}
+}
+
+// Inside a workflow's node, where the list of events only grows, a long result is added in short.
+func TestLongResultsInNodes(t *testing.T) {
+	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
+	sess := create(t, sessions, "s", nil)
+	for i := range 3 {
+		e := text(fmt.Sprint("call", i), "app", "")
+		e.Branch = "node"
+		e.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call(fmt.Sprint("c", i), "f", nil)}}
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		e = text(fmt.Sprint("result", i), "app", "")
+		e.Branch = "node"
+		e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 1000)}, "user")
+		e.Content.Parts[0].FunctionResponse.ID = fmt.Sprint("c", i)
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		no(t, sessions.AppendEvent(t.Context(), sess, e)) // again
+		equal(t, "events", sess.Events().Len(), 2*i+2)
+		for at := range sess.Events().Len() {
+			raw, err := json.Marshal(sess.Events().At(at).Content)
+			no(t, err)
+			if len(raw) > 2200 {
+				t.Errorf("event %d has %d bytes", at, len(raw))
+			}
+		}
+	}
+}
+
+// A summary names its records where agents can look them up.
+func TestSummariesNameTheirRecords(t *testing.T) {
+	sessions := compacted(t, adk.Options{Compaction: forgetful})
+	sess := create(t, sessions, "s", nil)
+	for i := range 8 {
+		e := text(fmt.Sprint("e", i), []string{"user", "app"}[i%2], "said"+padding)
+		e.InvocationID = fmt.Sprint("inv", i/2)
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+	}
+	_, err := sessions.Compact(t.Context(), sess, adk.CompactOptions{})
+	no(t, err)
+	first := func() []*genai.Part { return get(t, sessions, "s").Events().At(0).Content.Parts }
+	equal(t, "parts", len(first()), 1)
+	_, err = sessions.RecallTools(adk.RecallOptions{})
+	no(t, err)
+	if parts := first(); len(parts) != 2 || !strings.Contains(parts[1].Text, "records 1 to ") || !strings.Contains(parts[1].Text, "recall_search") {
+		t.Errorf("%v", parts)
+	}
+}
+
+func TestRecallOptions(t *testing.T) {
+	for _, o := range []adk.RecallOptions{{CallTokens: 1}, {TurnTokens: 1}, {CallTokens: -1}, {Results: -1}, {Results: 1 << 20}} {
+		if _, err := inMemory(t).RecallTools(o); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "RecallOptions.") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	// In a session of another service, the tools say so.
+	recalls, err := inMemory(t).RecallTools(adk.RecallOptions{})
+	no(t, err)
+	got := callTools(t, session.InMemoryService(), "user", "s", recalls,
+		call("", "recall_search", map[string]any{"query": "x"}), call("", "recall_read", map[string]any{"handle": "1"}))
+	for _, r := range got {
+		if said, _ := r["error"].(string); !strings.Contains(said, "keeps") {
+			t.Errorf("%v", r)
+		}
+	}
+}
+
+// ADK's memory tools find what the user's other sessions say, after a restart too.
+func TestLogMemory(t *testing.T) {
+	for name, make := range map[string]func(t *testing.T) *adk.Service{
+		"a store": inMemory,
+		"a base":  func(t *testing.T) *adk.Service { return wrap(t, session.InMemoryService(), adk.Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sessions := make(t)
+			ctx := t.Context()
+			say := func(user, id string, words ...string) session.Session {
+				r, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: user, SessionID: id})
+				no(t, err)
+				for i, w := range words {
+					no(t, sessions.AppendEvent(ctx, r.Session, text(fmt.Sprint("e", i), "user", w)))
+				}
+				return r.Session
+			}
+			old := say("user", "old", "My cat is called Mousebane", "and likes herring")
+			say("user", "cut", "Mousebane, which was cut")
+			say("stranger", "s", "Mousebane of a stranger")
+			cut := get(t, sessions, "cut")
+			_, err := sessions.ApplyPatch(ctx, cut, patch.NewSplice(0, 1))
+			no(t, err)
+			mem := sessions.LogMemory()
+			no(t, mem.AddSessionToMemory(ctx, old))
+			summarise(t, sessions, get(t, sessions, "old"), 2)
+
+			var prompts []*model.LLMRequest
+			n := 0
+			m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
+				prompts = append(prompts, req)
+				part := &genai.Part{Text: "done"}
+				if n++; n == 1 {
+					part = call("c1", "load_memory", map[string]any{"query": "what is the cat called"})
+				}
+				return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}})(ctx, req)
+			})
+			a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: []tool.Tool{loadmemorytool.New(), preloadmemorytool.New()}})
+			no(t, err)
+			r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, MemoryService: mem, AutoCreateSession: true})
+			no(t, err)
+			for _, err := range r.Run(ctx, "user", "new", genai.NewContentFromText("What is my cat called?", "user"), agent.RunConfig{}) {
+				no(t, err)
+			}
+			loaded, err := json.Marshal(prompts[1].Contents)
+			no(t, err)
+			preloaded, err := json.Marshal(prompts[0].Config.SystemInstruction)
+			no(t, err)
+			for what, text := range map[string]string{"loaded": string(loaded), "preloaded": string(preloaded)} {
+				if !strings.Contains(text, "My cat is called Mousebane") || strings.Contains(text, "which was cut") || strings.Contains(text, "of a stranger") {
+					t.Errorf("%s: %s", what, text)
+				}
+			}
+			// Its own session is left out of what an agent searches, and not of what others do.
+			if strings.Contains(string(preloaded), "What is my cat called") {
+				t.Errorf("preloaded: %s", preloaded)
+			}
+			found, err := mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "cat"})
+			no(t, err)
+			if len(found.Memories) < 2 || found.Memories[0].CustomMetadata["session"] == "" || found.Memories[0].ID == "" {
+				t.Errorf("%+v", found.Memories)
+			}
+			for _, query := range []string{"", "xylophone"} {
+				found, err := mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: query})
+				if err != nil || found.Memories == nil || len(found.Memories) > 0 {
+					t.Errorf("%q: %v, %v", query, found, err)
+				}
+			}
+			_, err = mem.SearchMemory(ctx, &memory.SearchRequest{Query: "cat"})
+			fails(t, err, patch.ErrInvalid)
+			_, err = mem.SearchMemory(ctx, nil)
+			fails(t, err, patch.ErrInvalid)
+			no(t, sessions.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "old"}))
+			fails(t, mem.AddSessionToMemory(ctx, old), store.ErrNotFound)
+			fails(t, mem.AddSessionToMemory(ctx, nil), patch.ErrInvalid)
+			found, err = mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "herring"})
+			no(t, err)
+			for _, m := range found.Memories {
+				if m.CustomMetadata["session"] == "old" {
+					t.Errorf("of a deleted session: %v", m)
+				}
+			}
+		})
+	}
+}
