@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -70,6 +71,22 @@ func (f *filled) Set(text string) error {
 	}
 	*f = filled(text)
 	return nil
+}
+
+// moment is a flag that takes a time, or a date, which is the time when it begins in UTC.
+type moment time.Time
+
+func (f *moment) Type() string   { return "time" }
+func (f *moment) String() string { return "" }
+
+func (f *moment) Set(text string) error {
+	for _, form := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(form, text); err == nil {
+			*f = moment(t)
+			return nil
+		}
+	}
+	return errors.New("want a time such as 2025-01-02T15:04:05Z, or a date")
 }
 
 // required declares a flag that has to be given.

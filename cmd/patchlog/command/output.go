@@ -111,12 +111,36 @@ var terminalWidth runewidth.Condition
 
 func columnsOf(text string) int { return terminalWidth.StringWidth(text) }
 
-// cut returns the text in at most most columns; what is cut off shows as "…".
+const ellipsis = "…"
+
+// cut returns the text in at most most columns; what is cut off shows as an ellipsis.
 func cut(text string, most int) string {
 	if columnsOf(text) <= most {
 		return text
 	}
-	return strings.TrimRight(terminalWidth.Truncate(text, most-1, ""), " ") + "…"
+	return strings.TrimRight(terminalWidth.Truncate(text, most-1, ""), " ") + ellipsis
+}
+
+// highlight returns the text in at most most columns, with its marks in bold. Both are as
+// [printableMarks] returns them.
+func (o *output) highlight(text string, marks [][2]int, most int) painted {
+	short := cut(text, most)
+	end := len(short)
+	if short != text {
+		end -= len(ellipsis)
+	}
+	var b strings.Builder
+	at := 0
+	for _, m := range marks {
+		if m[0] >= end {
+			break
+		}
+		b.WriteString(string(o.paint(plain, short[at:m[0]])))
+		at = min(m[1], end)
+		b.WriteString(string(o.paint(bold, short[m[0]:at])))
+	}
+	b.WriteString(string(o.paint(plain, short[at:])))
+	return painted(b.String())
 }
 
 // grouped writes a size, in bytes or tokens, with commas between thousands. What a person

@@ -68,7 +68,7 @@ func (a *app) rootCommand() *cobra.Command {
 	fs.BoolVar(&a.json, "json", a.json, "write JSON, for programs")
 
 	a.addGroup(root, "Sessions", a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.copyCommand(), a.migrateCommand(), a.forkCommand(), a.deleteCommand())
-	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.stateCommand(), a.statsCommand(), a.diffCommand(), a.lossCommand(), a.foldCommand())
+	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.searchCommand(), a.stateCommand(), a.statsCommand(), a.diffCommand(), a.lossCommand(), a.foldCommand())
 	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.unpinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand())
 	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.docsCommand())
 	root.SetCompletionCommandGroupID("More")
@@ -149,13 +149,13 @@ func help(cmd *cobra.Command, args []string) error {
 }
 
 // operands holds the arguments to what the usage line says of them: those in brackets may
-// be left out.
+// be left out, and of the last one with dots there may be several.
 func operands(cmd *cobra.Command, args []string) error {
 	want := strings.Fields(cmd.Use)[1:]
 	switch {
 	case len(args) < len(want) && !strings.HasPrefix(want[len(args)], "["):
-		return usagef("%s is missing", want[len(args)])
-	case len(args) > len(want) && !(len(want) > 0 && strings.HasSuffix(want[len(want)-1], "...]")):
+		return usagef("%s is missing", strings.TrimSuffix(want[len(args)], "..."))
+	case len(args) > len(want) && !(len(want) > 0 && strings.HasSuffix(strings.TrimSuffix(want[len(want)-1], "]"), "...")):
 		return usagef("unexpected argument %q", args[len(want)])
 	}
 	return nil

@@ -137,7 +137,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range [][]string{
-		{"log", "a/u/s"}, {"log", "a/u/s", "--json"}, {"audit", "a/u/s"}, {"state", "a/u/s"}, {"state", "a/u/s", "--at", "1"}, {"sessions"}, {"stats", "a/u/s"}, {"compact", "a/u/s"}, {"compact", "a/u/s", "--plan"},
+		{"log", "a/u/s"}, {"log", "a/u/s", "--json"}, {"audit", "a/u/s"}, {"search", "a/u/s", "hello"}, {"search", "a/u/s", "hello", "--all"}, {"state", "a/u/s"}, {"state", "a/u/s", "--at", "1"}, {"sessions"}, {"stats", "a/u/s"}, {"compact", "a/u/s"}, {"compact", "a/u/s", "--plan"},
 		{"export", "a/u/s"}, {"delete", "a/u/s", "--yes"}, {"patch", "splice", "a/u/s", "--start", "0", "--count", "1"}, {"fold", "-"}, {"copy", "--to", "other.db"},
 	} {
 		var stdout, stderr bytes.Buffer

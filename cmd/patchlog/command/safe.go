@@ -90,23 +90,49 @@ func printableUpTo(text string, most int) string {
 			break
 		}
 		n++
-		switch {
-		case isBadByte(r, text[i:]):
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case '\t' <= r && r <= '\r', unicode.Is(unicode.Zs, r):
+		if '\t' <= r && r <= '\r' || unicode.Is(unicode.Zs, r) {
 			if !blank {
 				b.WriteByte(' ')
 			}
 			blank = true
 			continue
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
 		}
+		writePrintable(&b, r, text[i:])
 		blank = false
 	}
 	return strings.TrimSuffix(b.String(), " ")
+}
+
+// writePrintable writes r, decoded from the start of text, as it is or as an escape.
+func writePrintable(b *strings.Builder, r rune, text string) {
+	switch {
+	case isBadByte(r, text):
+		fmt.Fprintf(b, `\x%02x`, text[0])
+	case unicode.IsPrint(r):
+		b.WriteRune(r)
+	case r < 0x10000:
+		fmt.Fprintf(b, `\u%04x`, r)
+	default:
+		fmt.Fprintf(b, `\U%08x`, r)
+	}
+}
+
+// printableMarks is printable for a text in one line, parts of which are marked: where they begin
+// and end, in bytes, ascending. It returns where the same parts are in what it returns. Blanks stay.
+func printableMarks(text string, marks [][2]int) (string, [][2]int) {
+	var b strings.Builder
+	at := 0
+	upTo := func(end int) int {
+		for i, r := range text[at:end] {
+			writePrintable(&b, r, text[at+i:end])
+		}
+		at = end
+		return b.Len()
+	}
+	moved := make([][2]int, len(marks))
+	for i, m := range marks {
+		moved[i] = [2]int{upTo(m[0]), upTo(m[1])}
+	}
+	upTo(len(text))
+	return b.String(), moved
 }

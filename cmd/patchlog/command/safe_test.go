@@ -94,6 +94,8 @@ func TestNothingDrivesATerminal(t *testing.T) {
 	nul := strings.ReplaceAll(hostile, "\x00", "") // no file has such a name, but an argument may
 	commands := [][]string{
 		{"log", key}, {"log", key, "--last", "1"}, {"log", key, "--at", "1"}, {"audit", key}, {"loss", key}, {"loss", key, "--patch", hostile}, {"audit", key, "--from", "99"},
+		{"search", key, hostile}, {"search", key, hostile, "--all", "--hidden"}, {"search", key, "31m", "--limit", "9"}, {"search", "a/u/plain", hostile + "e1"}, {"search", hostile, hostile},
+		{"search", key, "x", "--author", hostile}, {"search", key, "x", "--since", hostile}, {"search", key, "x", "--limit", hostile}, {"search", "a/" + url.PathEscape(hostile) + "/none", "x", "--all"},
 		{"state", key}, {"state", key, "--at", "1"}, {"stats", key}, {"sessions"}, {"sessions", "--app", nul}, {"verify"}, {"verify", key},
 		{"fold", file}, {"fold", plain}, {"fold", nul}, {"fold", "bad" + hostileName(".jsonl")},
 		{"diff", key, "--from", "1", "--to", "6"}, {"diff", key, "--from", "99"},

@@ -1,0 +1,170 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) searchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "search KEY QUERY...",
+		Short: "Find events by what they say, hidden ones too",
+		Long: `QUERY is words, and ids, paths or numbers as they are written; it has no syntax. Found are
+the events in which they stand, or that stand beside such events, the best first. Each says its
+index in the visible log, or which patch hides it. Scores are for comparing within one search.
+Summaries are left out unless asked for.
+
+With --all, all sessions of KEY's user are searched. With --at, what was logged later is left
+out, and what is hidden is as it was then. A TIME is such as 2025-01-02T15:04:05Z, or a date,
+which stands for its beginning in UTC.
+
+With --json each event is a line {"key","seq","recordIndex","id","author","time","score",
+"index","hiddenBy","hiddenBySeq","snippet"}: recordIndex is among the events that the record
+brought; an event has an index, or else what hides it. A snippet is {"text","marks"}: marks
+are where in the text what was asked for begins and ends, in bytes of UTF-8.`,
+		Example: examples(
+			"patchlog search shop/ada/4711 where is the lamp",
+			"patchlog search shop/ada/4711 TR-88-1234567 --hidden",
+			"patchlog search shop/ada/4711 refund --all --since 2025-01-01 --json | jq -r .key",
+		),
+	}
+	fs := cmd.Flags()
+	search := recall.Search{Limit: recall.DefaultLimit}
+	var at, from seq
+	var to int // 0 means that there is no limit
+	all := fs.Bool("all", false, "search all sessions of KEY's user")
+	fs.Var(&at, "at", "search as it stood after the record with this `SEQ`")
+	fs.BoolVar(&search.Hidden, "hidden", false, "only events that a model does not see")
+	fs.Var((*filled)(&search.Author), "author", "only events of this `AUTHOR`")
+	fs.Var((*filled)(&search.Tool), "tool", "only calls and results of the tool `NAME`")
+	fs.Var(&from, "from", "only from the record with this `SEQ` on")
+	fs.Var(number{&to, 1}, "to", "only up to the record with this `SEQ`")
+	fs.Var((*moment)(&search.Since), "since", "only events of this `TIME` or later")
+	fs.Var((*moment)(&search.Until), "until", "only events before this `TIME`")
+	fs.BoolVar(&search.Summaries, "summaries", false, "summaries, too")
+	fs.Var(number{&search.Limit, 1}, "limit", fmt.Sprintf("only the best `N` events, %d at most", recall.MaxLimit))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		search.Query = strings.Join(args[1:], " ")
+		search.From, search.To = from.n, uint64(to)
+		var wrong *patch.FieldError
+		switch err := search.Validate(); {
+		case errors.As(err, &wrong):
+			return usagef("--%s: %s", strings.ToLower(strings.TrimPrefix(wrong.Field, "Search.")), wrong.Problem)
+		case recall.Parse(search.Query).IsZero():
+			return usagef("QUERY: a word is missing")
+		case *all && at.given:
+			return usagef("--at is of one session; it does not go with --all")
+		}
+		return a.search(cmd.Context(), args[0], search, at, *all)
+	}
+	return cmd
+}
+
+// Columns before a snippet.
+const snippetIndent = 2
+
+// snippetColumns is how many columns a snippet may take.
+func (o *output) snippetColumns() int { return max(o.columns-snippetIndent, leastLast) }
+
+func (a *app) search(ctx context.Context, keyText string, search recall.Search, at seq, all bool) error {
+	if !a.json {
+		search.Snippet = a.out.snippetColumns() - 2 // without the ellipses
+	}
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
+		find, where := searchOne, key.String()
+		if all {
+			find, where = searchAll, "all sessions of "+where[:strings.LastIndexByte(where, '/')]
+		}
+		hits, err := find(ctx, s, key, search, at)
+		if err != nil {
+			return err
+		}
+		if !a.json {
+			found := counted(len(hits), "event") + " found"
+			if len(hits) == search.Limit {
+				found = "the best " + counted(len(hits), "event")
+			}
+			a.out.linef("%s: %s", where, found)
+		}
+		for _, h := range hits {
+			if err := a.showHit(h, all); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// searchOne searches a session, the newest view or an earlier one.
+func searchOne(ctx context.Context, s *store.Store, key store.Key, search recall.Search, at seq) ([]store.Hit, error) {
+	if at.given {
+		v, err := s.ViewAt(ctx, key, at.n)
+		if err != nil {
+			return nil, err
+		}
+		search.On = &v
+	}
+	return s.Search(ctx, key, search)
+}
+
+// searchAll searches all sessions of a session's user. The session must be there, so that a key
+// that was mistyped is not taken for a user who never spoke of it.
+func searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search, _ seq) ([]store.Hit, error) {
+	if _, err := s.Info(ctx, key); err != nil {
+		return nil, err
+	}
+	return s.SearchUser(ctx, key.App, key.User, search)
+}
+
+// hitDocument is an event that was found, as JSON.
+type hitDocument struct {
+	Key         string         `json:"key"`
+	Seq         uint64         `json:"seq"`
+	RecordIndex int            `json:"recordIndex"`
+	ID          string         `json:"id"`
+	Author      string         `json:"author"`
+	Time        time.Time      `json:"time"`
+	Score       json.Number    `json:"score"`
+	Index       *int           `json:"index,omitempty"`
+	HiddenBy    string         `json:"hiddenBy,omitempty"`
+	HiddenBySeq uint64         `json:"hiddenBySeq,omitempty"`
+	Snippet     recall.Snippet `json:"snippet"`
+}
+
+func (a *app) showHit(h store.Hit, keyed bool) error {
+	e, score := h.Event, fmt.Sprintf("%.2f", h.Score)
+	if a.json {
+		doc := hitDocument{h.Key.String(), h.Seq, h.Index, e.ID(), e.Author(), e.Timestamp(), json.Number(score),
+			nil, h.Place.HiddenBy, h.Place.HiddenBySeq, h.Snippet}
+		if h.Place.Visible() {
+			doc.Index = &h.Place.Index
+		}
+		return a.out.document(doc)
+	}
+	record := fmt.Sprintf("record %d", h.Seq)
+	if keyed {
+		record = h.Key.String() + ", " + record
+	}
+	place := fmt.Sprintf("index %d", h.Place.Index)
+	if !h.Place.Visible() {
+		place = fmt.Sprintf("hidden by %s (record %d)", printable(h.Place.HiddenBy), h.Place.HiddenBySeq)
+	}
+	author := eventCells(fold.Entry{Event: e})[1]
+	name := a.out.paint(author.style, cmp.Or(author.text, "(no author)"))
+	a.out.line()
+	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.RFC3339), ", score ", score)
+	text, marks := printableMarks(h.Snippet.Text, h.Snippet.Marks)
+	return a.out.line(strings.Repeat(" ", snippetIndent), a.out.highlight(text, marks, a.out.snippetColumns()))
+}
