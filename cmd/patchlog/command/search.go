@@ -30,8 +30,8 @@ With --all, all sessions of KEY's user are searched. With --at, what was logged 
 out, and what is hidden is as it was then. A TIME is such as 2025-01-02T15:04:05Z, or a date,
 which stands for its beginning in UTC.
 
-With --json each event is a line {"key","seq","recordIndex","id","author","time","score",
-"index","hiddenBy","hiddenBySeq","snippet"}: recordIndex is among the events that the record
+With --json each event is a line {"key","seq","recordIndex","id","author","time","summary",
+"score","index","hiddenBy","hiddenBySeq","snippet"}: recordIndex is among the events that the record
 brought; an event has an index, or else what hides it. A snippet is {"text","marks"}: marks
 are where in the text what was asked for begins and ends, in bytes of UTF-8.`,
 		Example: examples(
@@ -62,7 +62,7 @@ are where in the text what was asked for begins and ends, in bytes of UTF-8.`,
 		switch err := search.Validate(); {
 		case errors.As(err, &wrong):
 			return usagef("--%s: %s", strings.ToLower(strings.TrimPrefix(wrong.Field, "Search.")), wrong.Problem)
-		case recall.Parse(search.Query).IsZero():
+		case recall.Parse(search.Query).IsZero() || strings.TrimSpace(search.Query) == "":
 			return usagef("QUERY: a word is missing")
 		case *all && at.given:
 			return usagef("--at is of one session; it does not go with --all")
@@ -84,8 +84,9 @@ func (a *app) search(ctx context.Context, keyText string, search recall.Search, 
 	}
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		find, where := searchOne, key.String()
+		damaged := 0
 		if all {
-			find, where = searchAll, "all sessions of "+where[:strings.LastIndexByte(where, '/')]
+			find, where = a.searchAll(&damaged), "all sessions of "+where[:strings.LastIndexByte(where, '/')]
 		}
 		hits, err := find(ctx, s, key, search, at)
 		if err != nil {
@@ -103,6 +104,9 @@ func (a *app) search(ctx context.Context, keyText string, search recall.Search, 
 				return err
 			}
 		}
+		if damaged > 0 {
+			return fmt.Errorf("%s: %w; patchlog verify says more", counted(damaged, "damaged session"), store.ErrCorrupt)
+		}
 		return nil
 	})
 }
@@ -119,13 +123,19 @@ func searchOne(ctx context.Context, s *store.Store, key store.Key, search recall
 	return s.Search(ctx, key, search)
 }
 
-// searchAll searches all sessions of a session's user. The session must be there, so that a key
-// that was mistyped is not taken for a user who never spoke of it.
-func searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search, _ seq) ([]store.Hit, error) {
-	if _, err := s.Info(ctx, key); err != nil {
-		return nil, err
+// searchAll returns what searches all sessions of a session's user, and counts those that are
+// damaged. The session must be there, so that a key that was mistyped is not taken for a user who
+// never spoke of it.
+func (a *app) searchAll(damaged *int) func(context.Context, *store.Store, store.Key, recall.Search, seq) ([]store.Hit, error) {
+	return func(ctx context.Context, s *store.Store, key store.Key, search recall.Search, _ seq) ([]store.Hit, error) {
+		if _, err := s.Info(ctx, key); err != nil && !errors.Is(err, store.ErrCorrupt) {
+			return nil, err
+		}
+		return s.SearchUser(ctx, key.App, key.User, search, store.SearchUserOptions{LeftOut: func(_ store.Key, err error) {
+			*damaged++
+			a.errs.problem(err.Error())
+		}})
 	}
-	return s.SearchUser(ctx, key.App, key.User, search)
 }
 
 // hitDocument is an event that was found, as JSON.
@@ -136,6 +146,7 @@ type hitDocument struct {
 	ID          string         `json:"id"`
 	Author      string         `json:"author"`
 	Time        time.Time      `json:"time"`
+	Summary     bool           `json:"summary,omitempty"`
 	Score       json.Number    `json:"score"`
 	Index       *int           `json:"index,omitempty"`
 	HiddenBy    string         `json:"hiddenBy,omitempty"`
@@ -146,7 +157,7 @@ type hitDocument struct {
 func (a *app) showHit(h store.Hit, keyed bool) error {
 	e, score := h.Event, fmt.Sprintf("%.2f", h.Score)
 	if a.json {
-		doc := hitDocument{h.Key.String(), h.Seq, h.Index, e.ID(), e.Author(), e.Timestamp(), json.Number(score),
+		doc := hitDocument{h.Key.String(), h.Seq, h.Index, e.ID(), e.Author(), e.Timestamp(), h.Summary, json.Number(score),
 			nil, h.Place.HiddenBy, h.Place.HiddenBySeq, h.Snippet}
 		if h.Place.Visible() {
 			doc.Index = &h.Place.Index
@@ -163,6 +174,9 @@ func (a *app) showHit(h store.Hit, keyed bool) error {
 	}
 	author := eventCells(fold.Entry{Event: e})[1]
 	name := a.out.paint(author.style, cmp.Or(author.text, "(no author)"))
+	if h.Summary {
+		name += " (summary)"
+	}
 	a.out.line()
 	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.RFC3339), ", score ", score)
 	text, marks := printableMarks(h.Snippet.Text, h.Snippet.Marks)
