@@ -169,14 +169,18 @@ func (c *cast) one(r role, above *role, subs []agent.Agent, tools []tool.Tool) (
 	return llmagent.New(cfg)
 }
 
-// scenarioTools are one that answers, one that wants confirmation, and one whose answer
+// scenarioTools are one that answers, at length if the key has certain digits, one that wants confirmation, and one whose answer
 // takes its time.
 func scenarioTools(t *testing.T) []tool.Tool {
 	t.Helper()
 	lookup, err := functiontool.New(functiontool.Config{Name: "lookup", Description: "looks a key up"},
 		func(ctx agent.Context, args lookupArgs) (map[string]string, error) {
 			name, _, _ := strings.Cut(args.Key, "-")
-			return map[string]string{"value": "value of " + args.Key}, ctx.State().Set("last "+name, args.Key)
+			value := "value of " + args.Key
+			if strings.ContainsAny(args.Key, "147") {
+				value += strings.Repeat(" and so on", 100)
+			}
+			return map[string]string{"value": value}, ctx.State().Set("last "+name, args.Key)
 		})
 	no(t, err)
 	pay, err := functiontool.New(functiontool.Config{Name: "pay", Description: "pays", RequireConfirmation: true},

@@ -23,6 +23,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -105,6 +106,7 @@ func (o *ours) open() {
 	if o.mode != nil {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})
+		opts.MaxResultTokens = recall.MinResultTokens
 	}
 	if o.base != nil {
 		o.Service, err = adk.Wrap(o.base, opts)

@@ -8,10 +8,11 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compacted is a service that compacts sessions as early as can be, and always at the same
+// compacted is a service that shortens results and compacts sessions as early as can be, and always at the same
 // time: an append that makes it compact in the background returns when that is done. Each
 // is made by a service of its own, as if the program had been started again.
 type compacted struct {
@@ -31,7 +32,7 @@ func newCompacted(db *store.Store) (*compacted, error) {
 func (c *compacted) AppendEvent(ctx context.Context, s session.Session, e *session.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	appending, err := adk.NewService(c.db, adk.Options{Compaction: early})
+	appending, err := adk.NewService(c.db, adk.Options{Compaction: early, MaxResultTokens: recall.MinResultTokens})
 	if err != nil {
 		return err
 	}
