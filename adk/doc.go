@@ -94,6 +94,25 @@
 // summarised as those of one that has ended. Two runs of one session at a time append to
 // one log, in whichever order they come.
 //
+// # Looking back
+//
+// What is not shown any more can be looked up by the agent itself, with the two tools of
+// [Service.RecallTools]:
+//
+//	recalls, err := sessions.RecallTools(adk.RecallOptions{})
+//	agent, err := llmagent.New(llmagent.Config{Name: "clerk", Model: llm, Tools: append(tools, recalls...)})
+//
+// They search and read what the agent would be shown without compaction, within bounds of tokens. With
+// them, each summary in a session's events ends with a line that names its records; the log has the
+// summary without. Where sessions are compacted, a result of a tool that is longer than
+// [Options.MaxResultTokens] is shown with its beginning and its end, from the append on, and the
+// tools read the rest; who runs the agent gets the event as the tool returned it. Over another
+// service, the patch that does so is an event behind the result, and if it cannot be appended, or the
+// service gives events other ids, the result is shown whole.
+//
+// [Service.LogMemory] is a memory service over the sessions themselves, for load_memory and
+// preload_memory. [Service.Memory] is for another one.
+//
 // # ADK's own compaction
 //
 // From v2.3 on, ADK's runner can compact by itself (Compaction in its runner.Config). It appends

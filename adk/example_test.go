@@ -253,3 +253,59 @@ func ExampleSession_View() {
 	fmt.Println(i, ok, view.SeqOf(i), view.State())
 	// Output: 2 true 3 map[]
 }
+
+// An agent that can look up what a summary leaves out. Here the tool is called by hand, in an agent's
+// place.
+func ExampleService_RecallTools() {
+	ctx := context.Background()
+	sessions, sess := chat()
+	summary, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "They talked.")})
+	check(err)
+	_, err = sessions.ApplyPatch(ctx, sess, patch.NewSummarise(0, 2, summary))
+	check(err)
+	recalls, err := sessions.RecallTools(adk.RecallOptions{CallTokens: 500})
+	check(err)
+	for _, t := range recalls {
+		fmt.Println(t.Name())
+	}
+	asking := &once{part: genai.NewPartFromFunctionCall("recall_search", map[string]any{"query": "password"})}
+	assistant, err := llmagent.New(llmagent.Config{Name: "assistant", Model: asking, Tools: recalls})
+	check(err)
+	r, err := runner.New(runner.Config{AppName: "app", Agent: assistant, SessionService: sessions})
+	check(err)
+	for e, err := range r.Run(ctx, "user", "chat", genai.NewContentFromText("What was it?", genai.RoleUser), agent.RunConfig{}) {
+		check(err)
+		for _, p := range e.Content.Parts {
+			if p.FunctionResponse != nil {
+				found := p.FunctionResponse.Response["results"].([]any)[0].(map[string]any)
+				fmt.Printf("record %v by %v: %v\n", found["record"], found["author"], found["text"])
+			}
+		}
+	}
+	// Output:
+	// recall_search
+	// recall_read
+	// record 1 by user: My password is 1234.
+}
+
+func ExampleService_LogMemory() {
+	ctx := context.Background()
+	sessions, _ := chat()
+	found, err := sessions.LogMemory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "weather"})
+	check(err)
+	fmt.Println(found.Memories[0].Content.Parts[0].Text)
+	// Output: What's the weather?
+}
+
+// once is a model that answers with a part at first, and then with a word.
+type once struct{ part *genai.Part }
+
+func (*once) Name() string { return "once" }
+
+func (m *once) GenerateContent(context.Context, *model.LLMRequest, bool) iter.Seq2[*model.LLMResponse, error] {
+	part := m.part
+	m.part = genai.NewPartFromText("Done.")
+	return func(yield func(*model.LLMResponse, error) bool) {
+		yield(&model.LLMResponse{Content: genai.NewContentFromParts([]*genai.Part{part}, genai.RoleModel)}, nil)
+	}
+}

@@ -72,7 +72,7 @@ func shortPart(p patch.Part, handle string, maxTokens int) json.RawMessage {
 		return objectOf(append(slices.Clip(own), member{`"response"`, objectOf(said)}))
 	}
 	most := maxTokens * patch.RunesPerToken
-	short := shrink(response, max(most/2-sizeOf(with(said)), 1))
+	short := shrink(response, max(most/2-sizeOf(with(said)), 1), 0)
 	all := with(append(said, membersOf(short)...))
 	if sizeOf(all) > most {
 		all = with(said)
@@ -173,21 +173,24 @@ func quoted(text string) json.RawMessage {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
+// maxShrinkDepth is how deep a value is looked into: each level takes a look at all of it.
+const maxShrinkDepth = 8
+
 // shrink returns a JSON value that says, in about so many characters at most, what begins and
-// what ends another one.
-func shrink(text json.RawMessage, room int) json.RawMessage {
-	if utf8.RuneCount(text) <= room {
+// what ends another one, which stands at a depth.
+func shrink(text json.RawMessage, room, depth int) json.RawMessage {
+	size := utf8.RuneCount(text)
+	switch {
+	case size <= room:
 		return text
-	}
-	switch text[0] {
-	case '"':
+	case text[0] == '"':
 		return shrinkText(text, room)
-	case '{':
-		return shrinkObject(text, room)
-	case '[':
-		return shrinkList(text, room)
+	case text[0] == '{' && depth < maxShrinkDepth:
+		return shrinkObject(text, room, depth)
+	case text[0] == '[' && depth < maxShrinkDepth:
+		return shrinkList(text, room, depth)
 	}
-	return quoted(leftOut(len(text), "characters")) // a number, which nobody reads
+	return quoted(leftOut(size, "characters")) // a number, which nobody reads, or what is too deep
 }
 
 // leftOut says what is missing.
@@ -216,7 +219,7 @@ func shrinkText(text json.RawMessage, room int) json.RawMessage {
 
 // shrinkObject shrinks the longest members of an object, to one length; if the keys alone take
 // too much, the last members go.
-func shrinkObject(text json.RawMessage, room int) json.RawMessage {
+func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	members := membersOf(text)
 	sizes := make([]int, len(members))
 	kept, taken := 0, 2
@@ -238,7 +241,7 @@ func shrinkObject(text json.RawMessage, room int) json.RawMessage {
 	}
 	most := level(sizes, room-taken-noteRoom)
 	for i, m := range members {
-		members[i].value = shrink(m.value, max(most, min(sizes[i], noteRoom)))
+		members[i].value = shrink(m.value, max(most, min(sizes[i], noteRoom)), depth+1)
 	}
 	if left > 0 {
 		members = append(members, member{`"…"`, quoted(leftOut(left, "members"))})
@@ -265,7 +268,7 @@ func level(sizes []int, room int) int {
 }
 
 // shrinkList leaves the beginning and the end of a list.
-func shrinkList(text json.RawMessage, room int) json.RawMessage {
+func shrinkList(text json.RawMessage, room, depth int) json.RawMessage {
 	all := elementsOf(text)
 	room -= noteRoom + 2
 	var head, tail []json.RawMessage
@@ -287,7 +290,7 @@ func shrinkList(text json.RawMessage, room int) json.RawMessage {
 		tail = append(tail, last)
 	}
 	if len(head) == 0 && len(all) > 0 { // the first one is long by itself
-		head = append(head, shrink(all[0], max(room*2/3-1, 1)))
+		head = append(head, shrink(all[0], max(room*2/3-1, 1), depth+1))
 	}
 	parts := make([]string, 0, len(head)+len(tail)+1)
 	for _, e := range head {

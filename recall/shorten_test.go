@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -121,6 +122,34 @@ func TestShorten(t *testing.T) {
 	part, says := partOf(t, short, 0)
 	if strings.Contains(string(part.Value()), "inlineData") || says["ok"] != true || !strings.Contains(string(part.JSON()), "thoughtSignature") || !strings.Contains(string(part.Value()), "willContinue") {
 		t.Errorf("media: %s", part.JSON())
+	}
+}
+
+// However deep, wide or long a result is, it is shortened, soon.
+func TestShortenHostile(t *testing.T) {
+	long := strings.Repeat("x", 2<<20)
+	var wide strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&wide, `"key %d":{"a":[%d]},`, i, i)
+	}
+	for name, value := range map[string]string{
+		"deep":         `{"a":` + strings.Repeat(`[`, 900) + `"` + long + `"` + strings.Repeat(`]`, 900) + `}`,
+		"deep objects": strings.Repeat(`{"a":`, 900) + `"` + long + `"` + strings.Repeat(`}`, 900),
+		"wide":         `{` + wide.String() + `"z":1}`,
+		"a wide list":  `{"a":[` + strings.Repeat(`[1,2],`, 500_000) + `0]}`,
+		"a long key":   `{"` + long + `":1}`,
+		"escapes":      `{"a":"` + strings.Repeat(`\u0001`, 1<<18) + `"}`,
+		"all at once":  `{"a":["` + long + `","` + long + `"],"b":{"c":"` + long + `"}}`,
+	} {
+		e := responseEvent(t, response("c1", value))
+		began := time.Now()
+		short, err := recall.Shorten(e, 1, "1", "e2", 1000)
+		if err != nil || short == nil || short.EstimatedTokens() > 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%s took %v", name, took)
+		}
 	}
 }
 
