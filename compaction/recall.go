@@ -38,6 +38,7 @@ func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, 
 		return nil, err
 	}
 	parts := map[callName][]part{} // calls and responses, in the log's order
+	origins := map[string]string{} // of events that stand in the place of others, by id
 	for r, err := range log.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return nil, err
@@ -46,6 +47,9 @@ func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, 
 			break
 		}
 		for i, e := range r.Events() {
+			if o, ok := e.Origin(); ok {
+				origins[e.ID()] = o.ID
+			}
 			for p := range e.FunctionParts() {
 				if name := nameOf(p); wanted[name] {
 					parts[name] = append(parts[name], part{e, r.Seq, i, p.Response})
@@ -62,7 +66,10 @@ func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, 
 		for _, p := range hidden {
 			known := copies[p.event.ID()]
 			if known == nil {
-				known = &copied{part: p, at: summary + 1}
+				known = &copied{part: p, at: summary + 1, of: p.event.ID()}
+				for n := 0; n < len(origins) && origins[known.of] != ""; n++ { // what is said may go in a circle
+					known.of = origins[known.of]
+				}
 				copies[p.event.ID()] = known
 			}
 			known.names = append(known.names, name)
@@ -239,7 +246,8 @@ func visibleOf(v fold.View, ids []string) int {
 // copied is an event of which a copy comes back.
 type copied struct {
 	part
-	at    int // a visible index, the summary's next
+	at    int    // a visible index, the summary's next
+	of    string // the id of the event as it was logged, which a history has
 	names []callName
 }
 
@@ -310,7 +318,7 @@ func (c *copied) copy() (*patch.Event, error) {
 			return nil, err
 		}
 	}
-	if metadata[record.OwnKey], err = json.Marshal(map[string]any{"recalled": e.ID()}); err != nil {
+	if metadata[record.OwnKey], err = json.Marshal(map[string]any{"recalled": c.of}); err != nil {
 		return nil, err
 	}
 	own := map[string]any{"id": uuid.NewString(), "content": content, "customMetadata": metadata}

@@ -129,6 +129,16 @@ func TestRecall(t *testing.T) {
 			s.patch(patch.NewSplice(0, 1, parseEvent(s.t, event{"id": "note", "author": "user", "content": content("user", map[string]any{"text": "a note"})})))
 		}, "R4(x)", "z→"},
 		{"cut by hand before the summary", "u1 c1(x)*20 u2 c2(z) u3 a3", func(s *session) { s.patch(patch.NewSplice(1, 1)) }, nil, "r4(x)", "z→"},
+		{"with a result that was shortened", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", func(s *session) {
+			for _, id := range []string{"shorter", "shortest"} { // and then cleared
+				v := s.view()
+				short, err := v.At(2).StandIn(id, v.SeqOf(2), nil)
+				if err != nil {
+					s.t.Fatal(err)
+				}
+				s.patch(patch.NewSplice(2, 1, short).WithState(patch.Keep))
+			}
+		}, nil, "R4(x)", "x→ copy e8, z→"},
 		{"what hid it was taken back", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
 			for r := range s.store.RawEvents(s.t.Context(), key, 1) {
 				if r.Patch != nil {
