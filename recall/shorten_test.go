@@ -119,6 +119,10 @@ func TestShorten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	was, _ := partOf(t, responseEvent(t, media), 0)
+	if got, want := recall.Original(was), `{"response":{"ok":true},"parts":[{"inlineData":{"mimeType":"image/png","data":"`+strings.Repeat("QUJD", 500)+`"}}]}`; got != want {
+		t.Errorf("with media it says %s", got)
+	}
 	part, says := partOf(t, short, 0)
 	if strings.Contains(string(part.Value()), "inlineData") || says["ok"] != true || !strings.Contains(string(part.JSON()), "thoughtSignature") || !strings.Contains(string(part.Value()), "willContinue") {
 		t.Errorf("media: %s", part.JSON())
