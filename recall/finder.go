@@ -160,11 +160,14 @@ func (f *Finder[K]) acquire(key K) *entry[K] {
 	return e
 }
 
+// entryBytes is about what an entry takes besides its index, with its share of the finder's map.
+const entryBytes = 1 << 10
+
 func (f *Finder[K]) release(e *entry[K]) {
 	e.mu.RLock()
-	bytes := 0
+	bytes := entryBytes
 	if e.index != nil {
-		bytes = e.index.Bytes()
+		bytes += e.index.Bytes()
 	}
 	e.mu.RUnlock()
 	f.mu.Lock()
