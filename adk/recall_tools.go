@@ -306,8 +306,8 @@ func (r *recalls) session(ctx agent.Context) (store.Key, agent.InvocationContext
 // lookup is a search of what an agent would see were nothing compacted, and does not.
 func lookup(ctx agent.InvocationContext) recall.Search {
 	branch, scope := ctx.Branch(), ctx.IsolationScope()
-	return recall.Search{Hidden: true, Told: true, Sees: func(e *patch.Event) bool {
-		return e.IsolationScope() == scope && inBranch(branch, e.Branch())
+	return recall.Search{Hidden: true, Told: true, Sees: func(ofBranch, ofScope string) bool {
+		return ofScope == scope && inBranch(branch, ofBranch)
 	}}
 }
 

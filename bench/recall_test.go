@@ -104,7 +104,7 @@ func BenchmarkIndex(b *testing.B) {
 			for b.Loop() {
 				t := recall.Parse(query)
 				n := 0
-				for range x.Search(t, recall.Filter{}, math.MaxUint64, x.Stats(t, math.MaxUint64)) {
+				for range x.Search(t, recall.Filter{}, math.MaxUint64, x.Stats(t, math.MaxUint64, false), nil) {
 					if n++; n == 10 {
 						break
 					}

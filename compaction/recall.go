@@ -318,10 +318,11 @@ func (c *copied) copy() (*patch.Event, error) {
 			return nil, err
 		}
 	}
-	if metadata[record.OwnKey], err = json.Marshal(map[string]any{"recalled": c.of}); err != nil {
+	id := uuid.NewString()
+	if metadata[record.OwnKey], err = json.Marshal(map[string]any{"recalled": c.of, "as": id}); err != nil {
 		return nil, err
 	}
-	own := map[string]any{"id": uuid.NewString(), "content": content, "customMetadata": metadata}
+	own := map[string]any{"id": id, "content": content, "customMetadata": metadata}
 	if len(longRunning) > 0 {
 		own["longRunningToolIds"] = longRunning
 	}

@@ -214,15 +214,22 @@ func summariesOf(nodes []node) []summary {
 // summaryOf returns the index of the summary that stands for a node that the patch took
 // out: that of its lane, or else the first.
 func (c *cut) summaryOf(n node) int32 {
+	if n.event == nil || len(c.summaries) == 0 {
+		return c.summaryOfLane(noLane)
+	}
+	return c.summaryOfLane(laneOf(n.event))
+}
+
+// noLane is that of a marker, which no event has.
+var noLane = lane{"\x00", "\x00"}
+
+func (c *cut) summaryOfLane(of lane) int32 {
 	if len(c.summaries) == 0 {
 		return 0
 	}
-	if n.event != nil {
-		of := laneOf(n.event)
-		for _, s := range c.summaries {
-			if s.lane == of {
-				return s.index
-			}
+	for _, s := range c.summaries {
+		if s.lane == of {
+			return s.index
 		}
 	}
 	return c.summaries[0].index

@@ -113,7 +113,12 @@ func (p *Places) rank(id nodeID) int {
 		pos = c.pos
 	}
 	root := p.view.root
-	rank, found := root.seek(pos), -1
+	first := root.seek(pos)
+	// What a patch has put in mostly stands together still.
+	if at := first + int(id.index); at < root.len() && root.byRank(at).id() == id {
+		return at
+	}
+	rank, found := first, -1
 	root.walk(rank, root.len(), func(n *node) bool {
 		if n.id() == id {
 			found = rank
@@ -124,16 +129,25 @@ func (p *Places) rank(id nodeID) int {
 	return found
 }
 
-// Told reports whether an event of the view's log is in sight, or is told of: whether what
-// hides it is a summary that stands for it, or the clearing or shortening of its results, and
-// that is in sight or told of in turn. What was taken out in other ways, by cuts, splices and
-// rewinds, is not. So what [View.History] shows is told of, and besides it only summaries.
+// With returns the places with records of the log at hand, for [Places.Told].
+func (p *Places) With(records []patch.Record) *Places {
+	with := *p
+	with.view = p.view.With(records)
+	return &with
+}
+
+// Told reports whether an event of the view's log, of a branch and an isolation scope, is in
+// sight, or is told of: whether what hides it is a summary that stands for it, or the clearing or
+// shortening of its results, and that is in sight or told of in turn. What was taken out in other
+// ways, by cuts, splices and rewinds, is not. So what [View.History] shows is told of, and besides it
+// only summaries. Of two events that one patch hides, of the same branch and scope, both are told of
+// or none is.
 //
-// event is the event at that place. The error is a *[NeedError] if the view must be given
-// patches of its log by [View.With]; ask the Places of that view then.
-func (p *Places) Told(seq uint64, index int, event *patch.Event) (bool, error) {
+// The error is a *[NeedError] if patches of the log must be handed in; ask what [Places.With]
+// returns then.
+func (p *Places) Told(seq uint64, index int, branch, scope string) (bool, error) {
 	q := question{Places: p, answers: map[nodeID]bool{}}
-	told, err := q.told(nodeID{seq, int32(index)}, event)
+	told, err := q.told(nodeID{seq, int32(index)}, lane{patch.BranchWithoutRuns(branch), scope})
 	if q.lacks {
 		slices.Sort(q.patches)
 		return false, &NeedError{Seqs: slices.Compact(q.patches)}
@@ -149,8 +163,8 @@ type question struct {
 	lacks   bool            // one of them is not at hand
 }
 
-// told is Told of a node. The event is nil if the node is a marker.
-func (q *question) told(id nodeID, event *patch.Event) (told bool, err error) {
+// told is Told of a node.
+func (q *question) told(id nodeID, of lane) (told bool, err error) {
 	if q.rank(id) >= 0 {
 		return true, nil
 	}
@@ -162,26 +176,26 @@ func (q *question) told(id nodeID, event *patch.Event) (told bool, err error) {
 	q.answers[id] = false
 	defer func() { q.answers[id] = told }()
 	if c.puts {
-		return q.tells(c, event, true)
+		return q.tells(c, of, true)
 	}
 	if c.group == "" || !c.keep {
 		return false, nil
 	}
 	// What a patch of a group took out without a summary in its place belongs to the group's.
-	if told, err := q.told(nodeID{c.seq, 0}, nil); !told || err != nil {
+	if told, err := q.told(nodeID{c.seq, 0}, noLane); !told || err != nil {
 		return false, err
 	}
 	for _, t := range q.groups[c.group] {
-		if told, err := q.tells(t, event, false); told || err != nil {
+		if told, err := q.tells(t, of, false); told || err != nil {
 			return told, err
 		}
 	}
 	return false, nil
 }
 
-// tells reports whether one of the events that a patch put in tells of an event, and is in
-// sight or told of itself. own says that the patch hides that event.
-func (q *question) tells(c *cut, event *patch.Event, own bool) (bool, error) {
+// tells reports whether one of the events that a patch put in tells of an event of a lane, and is
+// in sight or told of itself. own says that the patch hides that event.
+func (q *question) tells(c *cut, of lane, own bool) (bool, error) {
 	if !c.tookOutEvents() {
 		return false, nil
 	}
@@ -191,15 +205,18 @@ func (q *question) tells(c *cut, event *patch.Event, own bool) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if by == nil {
+		if by == nil { // what comes behind it is looked for all the same, so that all is asked for at once
 			q.lacks = true
-			return false, nil
+			if _, err := q.told(nodeID{c.seq, i}, noLane); err != nil {
+				return false, err
+			}
+			continue
 		}
-		summary := (!c.splice || by.IsSummary()) && c.summaryOf(node{event: event}) == i
+		summary := (!c.splice || by.IsSummary()) && c.summaryOfLane(of) == i
 		if !summary && !(own && saysCleared(by)) {
 			continue
 		}
-		if told, err := q.told(nodeID{c.seq, i}, by); told || err != nil {
+		if told, err := q.told(nodeID{c.seq, i}, laneOf(by)); told || err != nil {
 			return told, err
 		}
 	}

@@ -28,7 +28,7 @@ func (k *keeper) placesOf(v fold.View) (places *fold.Places, told func(seq uint6
 		must(k.ask(v, func(v fold.View) error {
 			p, err := v.Places()
 			if err == nil {
-				told, err = p.Told(seq, index, e)
+				told, err = p.Told(seq, index, e.Branch(), e.IsolationScope())
 			}
 			return err
 		}))

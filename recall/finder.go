@@ -51,12 +51,16 @@ type Search struct {
 	// On is the view that is searched: its records, and no later ones. nil means the newest.
 	On *fold.View
 
-	// Hidden leaves out what the view shows, and Told what it neither shows nor tells of: see
-	// [fold.Places.Told]. What was taken out by hand, by a truncation or a rewind is so left
-	// out. Sees, if not nil, leaves out the events for which it is false.
+	// Hidden leaves out what the view shows.
 	Hidden bool
-	Told   bool
-	Sees   func(*patch.Event) bool
+
+	// Told leaves out what a model would not be shown if nothing had been compacted: what the view
+	// neither shows nor tells of ([fold.Places.Told]), as it was taken out by hand, by a truncation
+	// or a rewind; and what [Filter.Shown] leaves out. Sees, if not nil, leaves out the events of
+	// branches and isolation scopes for which it is false; it must not search itself. What is left
+	// out by these does not help what stands beside it either.
+	Told bool
+	Sees func(branch, scope string) bool
 
 	Limit   int // how many to find at most; 0 means [DefaultLimit], and [MaxLimit] is the most
 	Snippet int // how many characters of each to return; 0 means [DefaultSnippetRunes]
@@ -106,11 +110,10 @@ type Finder[K comparable] struct {
 	recent  *list.List // of entries, the last used first
 }
 
-// entry is a session's index.
+// entry is a session's index. Whoever uses it holds its lock.
 type entry[K comparable] struct {
-	key K
-
-	mu       sync.RWMutex
+	key      K
+	lock     chan struct{} // holds a value while it is locked
 	creation string
 	index    *Index
 
@@ -119,6 +122,9 @@ type entry[K comparable] struct {
 	bytes int
 	at    *list.Element
 }
+
+// entryBytes is about what an entry takes besides its index, with its share of the finder's map.
+const entryBytes = 1 << 10
 
 // NewFinder returns a finder over a log, whose indexes take about so many bytes of memory at
 // most while they are not in use: 0 means [DefaultMaxBytes], and below 0 none is kept.
@@ -145,13 +151,13 @@ func (f *Finder[K]) Bytes() int {
 	return f.total
 }
 
-// acquire returns a session's entry. The caller releases it.
+// acquire returns a session's entry, which is kept until the caller releases it.
 func (f *Finder[K]) acquire(key K) *entry[K] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e := f.entries[key]
 	if e == nil {
-		e = &entry[K]{key: key}
+		e = &entry[K]{key: key, lock: make(chan struct{}, 1)}
 		e.at = f.recent.PushFront(e)
 		f.entries[key] = e
 	}
@@ -160,30 +166,27 @@ func (f *Finder[K]) acquire(key K) *entry[K] {
 	return e
 }
 
-// entryBytes is about what an entry takes besides its index, with its share of the finder's map.
-const entryBytes = 1 << 10
-
 func (f *Finder[K]) release(e *entry[K]) {
-	e.mu.RLock()
-	bytes := entryBytes
-	if e.index != nil {
-		bytes += e.index.Bytes()
-	}
-	e.mu.RUnlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.users--
-	if f.entries[e.key] != e {
-		return
-	}
-	f.total += bytes - e.bytes
-	e.bytes = bytes
 	for at := f.recent.Back(); at != nil && (f.total > f.limit || f.limit == 0); {
 		old := at.Value.(*entry[K])
 		at = at.Prev()
 		if old.users == 0 {
 			f.drop(old)
 		}
+	}
+}
+
+// resize notes how much an entry takes. Its own lock is held.
+func (f *Finder[K]) resize(e *entry[K]) {
+	bytes := entryBytes + e.index.Bytes()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.entries[e.key] == e { // else it was forgotten
+		f.total += bytes - e.bytes
+		e.bytes = bytes
 	}
 }
 
@@ -195,47 +198,55 @@ func (f *Finder[K]) drop(e *entry[K]) {
 	e.bytes = 0
 }
 
-// indexed calls do with an index of all records of a view, which does not change meanwhile.
-func (f *Finder[K]) indexed(ctx context.Context, in searched[K], do func(*Index) error) error {
-	e, v := f.acquire(in.key), in.view
-	defer f.release(e)
-	for {
-		e.mu.RLock()
-		if e.index != nil && e.creation == v.Creation() && e.index.Seq() >= v.Seq() {
-			defer e.mu.RUnlock()
-			return do(e.index)
-		}
-		e.mu.RUnlock()
-		if err := f.extend(ctx, e, v); err != nil {
-			return err
-		}
+// indexed calls do with an index of all records of a view. An index of another creation of the
+// session gives way to one of the newest view, and not to one of a view that the search names.
+func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, named bool, do func(*Index) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
+	select {
+	case e.lock <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-e.lock }()
+	x := e.index
+	if x == nil || e.creation != v.Creation() {
+		fresh := new(Index)
+		if x == nil || !named {
+			e.index, e.creation = fresh, v.Creation()
+		}
+		x = fresh
+	}
+	err := f.extend(ctx, x, e.key, v)
+	if x == e.index {
+		f.resize(e)
+	}
+	if err != nil {
+		return err
+	}
+	return do(x)
 }
 
 // extend adds what an index lacks of a view's records.
-func (f *Finder[K]) extend(ctx context.Context, e *entry[K], v fold.View) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.index == nil || e.creation != v.Creation() {
-		e.index, e.creation = new(Index), v.Creation()
-	}
-	if e.index.Seq() >= v.Seq() {
+func (f *Finder[K]) extend(ctx context.Context, x *Index, key K, v fold.View) error {
+	if x.Seq() >= v.Seq() {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for some := range f.read(ctx, e.key, v, e.index.Seq()+1) {
+	for some := range f.read(ctx, key, v, x.Seq()+1) {
 		if some.err != nil {
 			return some.err
 		}
 		for _, r := range some.records {
-			e.index.Add(r)
+			x.Add(r)
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if at := e.index.Seq(); at < v.Seq() {
+	if at := x.Seq(); at < v.Seq() {
 		return fmt.Errorf("the log ends at record %d, before the view's %d", at, v.Seq())
 	}
 	return nil
@@ -292,7 +303,8 @@ func (f *Finder[K]) Search(ctx context.Context, key K, s Search) ([]Hit[K], erro
 
 // SearchAll is Search over several sessions, whose events are ranked together; the field On must
 // be nil. Of a session that cannot be read skip is told the error, and the session is left out if
-// it returns true; an error that comes with keys ends the search.
+// it returns true; an error that comes with keys ends the search. Indexes that fit into the finder's
+// bound are made once, others twice.
 func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], skip func(K, error) bool, s Search) ([]Hit[K], error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -300,34 +312,52 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	if s.Limit == 0 {
 		s.Limit = DefaultLimit
 	}
+	s.Shown = s.Shown || s.Told
 	terms := Parse(s.Query)
 	if terms.IsZero() {
 		return nil, nil
 	}
-	var in []searched[K]
+	var in []*entry[K] // of sessions that have anything of what is asked for; they are kept for the second look
+	defer func() {
+		for _, e := range in {
+			f.release(e)
+		}
+	}()
+	held := 0
 	var stats Stats
 	for key, err := range keys {
 		if err != nil {
 			return nil, err
 		}
-		session := searched[K]{key: key}
-		own, err := f.stats(ctx, &session, s, terms)
-		if err != nil {
-			if !skip(key, err) {
+		e := f.acquire(key)
+		var own Stats
+		if err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
+			own = x.Stats(terms, v.Seq(), s.Shown)
+			return nil
+		}); err != nil || !own.finds(terms) {
+			f.release(e)
+			if err != nil && !skip(key, err) {
 				return nil, err
 			}
+			stats.Add(own)
 			continue
 		}
 		stats.Add(own)
-		if own.finds(terms) {
-			in = append(in, session)
+		if held += f.sizeOf(e); len(in) > 0 && held > f.limit {
+			f.release(e)
+			e = &entry[K]{key: key} // looked for anew
 		}
+		in = append(in, e)
 	}
 	var hits []Hit[K]
-	for _, session := range in {
-		own, err := f.search(ctx, session, s, terms, stats)
+	for i, e := range in {
+		if e.lock == nil {
+			e = f.acquire(e.key)
+			in[i] = e
+		}
+		own, err := f.search(ctx, e, s, terms, stats)
 		if err != nil {
-			if !skip(session.key, err) {
+			if !skip(e.key, err) {
 				return nil, err
 			}
 			continue
@@ -337,157 +367,154 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 		hits = hits[:min(len(hits), s.Limit)]
 	}
 	for i := range hits {
-		hits[i].Snippet = SnippetOf(hits[i].Event, terms, s.Snippet)
+		hits[i].Snippet = SnippetOf(hits[i].Event, terms, s.Snippet, s.Shown)
 	}
 	return hits, nil
 }
 
-// searched is a session, and the view of it that is searched.
-type searched[K comparable] struct {
-	key  K
-	view fold.View
+func (f *Finder[K]) sizeOf(e *entry[K]) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return e.bytes
 }
 
-// stats gets the session's view, and the figures of its log.
-func (f *Finder[K]) stats(ctx context.Context, in *searched[K], s Search, terms Terms) (own Stats, err error) {
+// look calls do with the index of an entry and the view that is searched.
+func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*Index, fold.View) error) (err error) {
+	var v fold.View
 	if s.On != nil {
-		in.view = *s.On
-	} else if in.view, err = f.log.View(ctx, in.key); err != nil {
-		return Stats{}, err
+		v = *s.On
+	} else if v, err = f.log.View(ctx, e.key); err != nil {
+		return err
 	}
-	err = f.indexed(ctx, *in, func(x *Index) error {
-		own = x.Stats(terms, in.view.Seq())
-		return nil
-	})
-	return own, err
+	return f.indexed(ctx, e, v, s.On != nil, func(x *Index) error { return do(x, v) })
 }
-
-// So many of an index's matches are looked up in the log at a time.
-const lookUp = 32
 
 // search finds the best events of one session.
-func (f *Finder[K]) search(ctx context.Context, in searched[K], s Search, terms Terms, stats Stats) (hits []Hit[K], err error) {
-	known := &placed[K]{log: f.log, key: in.key, view: in.view}
-	err = f.indexed(ctx, in, func(x *Index) error {
-		var some []Match
-		judge := func() (err error) {
-			hits, err = known.hits(ctx, some, s, hits)
-			some = some[:0]
-			return err
+func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Terms, stats Stats) (hits []Hit[K], err error) {
+	var p *placed[K]
+	err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
+		p = &placed[K]{log: f.log, key: e.key, view: v, told: map[hidden]bool{}}
+		if p.err = p.place(ctx); p.err != nil {
+			return p.err
 		}
-		for m := range x.Search(terms, s.Filter, in.view.Seq(), stats) {
-			if some = append(some, m); len(some) == lookUp {
-				if err := judge(); err != nil || len(hits) == s.Limit {
-					return err
-				}
+		for m := range x.Search(terms, s.Filter, v.Seq(), stats, p.only(ctx, s)) {
+			place, there := p.places.Of(m.Seq, m.Index) // unless a skipped patch was to put it in
+			if !there || s.Hidden && place.Visible() {
+				continue
+			}
+			hits = append(hits, Hit[K]{Key: e.key, Seq: m.Seq, Index: m.Index, Summary: m.Summary, Score: m.Score, Place: place})
+			if len(hits) == s.Limit || p.err != nil {
+				break
 			}
 		}
-		return judge()
+		return p.err
 	})
-	return hits, err
+	if err != nil {
+		return nil, err
+	}
+	return p.complete(ctx, hits)
 }
 
-// placed is a view, with records of its log at hand.
+// placed is a view, with what is known of the places of its log's events.
 type placed[K comparable] struct {
 	log     Log[K]
 	key     K
 	view    fold.View
-	records map[uint64]patch.Record
 	places  *fold.Places
+	records []patch.Record // at hand, for the places
+	told    map[hidden]bool
+	err     error // why a question could not be answered
 }
 
-// read gets records that are not at hand.
-func (p *placed[K]) read(ctx context.Context, seqs []uint64) error {
-	if p.records == nil {
-		p.records = map[uint64]patch.Record{}
-	}
-	var lacking []uint64
-	for _, seq := range seqs {
-		if _, has := p.records[seq]; !has {
-			lacking = append(lacking, seq)
-		}
-	}
-	slices.Sort(lacking)
-	lacking = slices.Compact(lacking)
-	if len(lacking) == 0 {
+// hidden is what is hidden alike.
+type hidden struct {
+	by            uint64
+	branch, scope string
+}
+
+// only returns what leaves out events that must not count, or nil if all do.
+func (p *placed[K]) only(ctx context.Context, s Search) func(Doc) bool {
+	if !s.Told && s.Sees == nil {
 		return nil
 	}
-	records, err := p.log.Records(ctx, p.key, p.view, lacking)
-	for _, r := range records {
-		p.records[r.Seq] = r
+	return func(d Doc) bool {
+		if p.err != nil || s.Sees != nil && !s.Sees(d.Branch, d.Scope) {
+			return false
+		}
+		if !s.Told {
+			return true
+		}
+		place, there := p.places.Of(d.Seq, d.Index)
+		if !there || place.Visible() {
+			return there
+		}
+		alike := hidden{place.HiddenBySeq, d.Branch, d.Scope}
+		told, known := p.told[alike]
+		if !known {
+			told, p.err = p.isTold(ctx, d)
+			p.told[alike] = told
+		}
+		return told
+	}
+}
+
+// place finds out the places of the log's events.
+func (p *placed[K]) place(ctx context.Context) (err error) {
+	if p.places, err = p.view.Places(); errors.As(err, new(*fold.NeedError)) {
+		if p.view, err = p.log.Whole(ctx, p.key, p.view); err == nil {
+			p.places, err = p.view.Places()
+		}
 	}
 	return err
 }
 
-// hits appends those of the matches that are looked for, as far as the limit.
-func (p *placed[K]) hits(ctx context.Context, matches []Match, s Search, hits []Hit[K]) ([]Hit[K], error) {
-	seqs := make([]uint64, len(matches))
-	for i, m := range matches {
-		seqs[i] = m.Seq
-	}
-	if err := p.read(ctx, seqs); err != nil {
-		return hits, err
-	}
-	for _, m := range matches {
-		hit, ok, err := p.hit(ctx, m, s)
-		if err != nil || len(hits) == s.Limit {
-			return hits, err
+// isTold asks whether an event is told of, and hands in the patches that it takes to answer.
+func (p *placed[K]) isTold(ctx context.Context, d Doc) (bool, error) {
+	for {
+		told, err := p.places.Told(d.Seq, d.Index, d.Branch, d.Scope)
+		var need *fold.NeedError
+		if !errors.As(err, &need) {
+			return told, err
 		}
-		if ok {
-			hits = append(hits, hit)
+		lacking := slices.DeleteFunc(need.Seqs, func(seq uint64) bool {
+			return slices.ContainsFunc(p.records, func(r patch.Record) bool { return r.Seq == seq })
+		})
+		if len(lacking) == 0 {
+			return false, err
 		}
+		more, err := p.log.Records(ctx, p.key, p.view, lacking)
+		if err != nil {
+			return false, err
+		}
+		p.records = append(p.records, more...)
+		p.places = p.places.With(p.records)
+	}
+}
+
+// complete gives what was found its events.
+func (p *placed[K]) complete(ctx context.Context, hits []Hit[K]) ([]Hit[K], error) {
+	if len(hits) == 0 {
+		return nil, nil
+	}
+	seqs := make([]uint64, len(hits))
+	for i, h := range hits {
+		seqs[i] = h.Seq
+	}
+	slices.Sort(seqs)
+	records, err := p.log.Records(ctx, p.key, p.view, slices.Compact(seqs))
+	if err != nil {
+		return nil, err
+	}
+	events := map[uint64][]*patch.Event{}
+	for _, r := range records {
+		events[r.Seq] = r.Events()
+	}
+	for i := range hits {
+		h := &hits[i]
+		if h.Index >= len(events[h.Seq]) {
+			return nil, fmt.Errorf("record %d has no event %d, which was found in it", h.Seq, h.Index)
+		}
+		h.Event = events[h.Seq][h.Index]
 	}
 	return hits, nil
-}
-
-// hit returns what was found, and whether it is what is looked for.
-func (p *placed[K]) hit(ctx context.Context, m Match, s Search) (hit Hit[K], ok bool, err error) {
-	events := p.records[m.Seq].Events()
-	if m.Index >= len(events) {
-		return hit, false, fmt.Errorf("record %d has no event %d, which was found in it", m.Seq, m.Index)
-	}
-	hit = Hit[K]{Key: p.key, Seq: m.Seq, Index: m.Index, Event: events[m.Index], Summary: m.Summary, Score: m.Score}
-	if s.Sees != nil && !s.Sees(hit.Event) {
-		return hit, false, nil
-	}
-	var there, told bool
-	err = p.ask(ctx, func(places *fold.Places) (err error) {
-		hit.Place, there = places.Of(m.Seq, m.Index)
-		if s.Told {
-			told, err = places.Told(m.Seq, m.Index, hit.Event)
-		}
-		return err
-	})
-	ok = there && !(s.Hidden && hit.Place.Visible()) && (told || !s.Told)
-	return hit, ok, err
-}
-
-// ask asks where events of the view's log are, and gives the view what it needs to answer.
-func (p *placed[K]) ask(ctx context.Context, question func(*fold.Places) error) (err error) {
-	for {
-		if p.places == nil {
-			p.places, err = p.view.Places()
-		}
-		if err == nil {
-			err = question(p.places)
-		}
-		var need *fold.NeedError
-		switch {
-		case !errors.As(err, &need):
-			return err
-		case need.Log:
-			p.view, err = p.log.Whole(ctx, p.key, p.view)
-		default:
-			if err = p.read(ctx, need.Seqs); err == nil {
-				at := make([]patch.Record, 0, len(p.records))
-				for _, r := range p.records {
-					at = append(at, r)
-				}
-				p.view, p.places = p.view.With(at), nil
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

@@ -193,10 +193,13 @@ func TestSearch(t *testing.T) {
 		{"no summaries", recall.Search{Query: "Lisbon", Filter: recall.Filter{From: 9}}, ""},
 		{"an author", recall.Search{Query: "lisbon", Filter: recall.Filter{Author: "agent"}, Limit: 1}, "2(p1)"},
 		{"no such author", recall.Search{Query: "lisbon", Filter: recall.Filter{Author: "nobody"}}, ""},
-		{"a tool", recall.Search{Query: "money W2378156 412.50", Filter: recall.Filter{Tool: "refund"}}, "5@2 4@1"},
+		{"a tool", recall.Search{Query: "money W2378156 412.50", Filter: recall.Filter{Tool: "refund"}}, "4@1 5@2"},
 		{"seqs", recall.Search{Query: "lisbon", Filter: recall.Filter{From: 2, To: 3}}, "2(p1) 3(p1)"},
 		{"times", recall.Search{Query: "lisbon", Filter: recall.Filter{Since: time.Unix(2, 0), Until: time.Unix(3, 0)}}, "2(p1)"},
-		{"who may see what", recall.Search{Query: "lisbon", Sees: func(e *patch.Event) bool { return e.ID() != "id-1" }, Limit: 1}, "2(p1)"},
+		{"who may see what", recall.Search{Query: "lisbon", Sees: func(branch, scope string) bool { return branch == "" && scope == "" }}, "1(p1) 2(p1) 3(p1)"},
+		{"who may see nothing", recall.Search{Query: "lisbon", Sees: func(branch, scope string) bool { return branch != "" }}, ""},
+		{"the state is not shown", recall.Search{Query: "visa-0042", Told: true}, ""},
+		{"though the event is", recall.Search{Query: "412.50", Told: true, Limit: 1}, "5@2"},
 		{"as of a view", recall.Search{Query: "lisbon zebra", On: &old, Limit: 1}, "1@0"},
 		{"hidden as of a view", recall.Search{Query: "lisbon zebra", On: &old, Hidden: true}, ""},
 		{"nothing is asked", recall.Search{Query: " \n"}, "10@3 8@5 6(p2) 5@2 4@1 3(p1) 2(p1) 1(p1)"},
@@ -462,7 +465,7 @@ func TestRecordedIdentifiers(t *testing.T) {
 					count++
 					terms := recall.Parse(id)
 					var got []uint64
-					for m := range x.Search(terms, recall.Filter{}, math.MaxUint64, x.Stats(terms, math.MaxUint64)) {
+					for m := range x.Search(terms, recall.Filter{Shown: true}, math.MaxUint64, x.Stats(terms, math.MaxUint64, true), nil) {
 						if got = append(got, m.Seq); len(got) == len(want) {
 							break
 						}

@@ -2,10 +2,12 @@ package recall
 
 import (
 	"encoding/binary"
+	"iter"
 	"math"
 	"sort"
 	"unsafe"
 
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -16,7 +18,9 @@ type Index struct {
 	splitter splitter
 	seq      uint64
 	docs     []doc
-	line     []int32        // the docs that are regular events, in their order
+	line     []int32 // the docs that are regular events, in their order
+	lanes    []lane
+	laneOf   map[lane]int32
 	words    uint64         // of all docs
 	places   map[term]int32 // in postings
 	english  map[term]int32 // by words as they are written, which share postings by their stems
@@ -32,8 +36,13 @@ type doc struct {
 	time    int64  // Unix time in microseconds
 	index   int32  // among the events of its record
 	line    int32  // of a regular event, where it is in line; else -1
+	lane    int32  // in lanes
 	summary bool
+	shown   bool // it says something that a model is shown
 }
+
+// lane is the branch and the isolation scope that events belong to.
+type lane struct{ branch, scope string }
 
 // posting says which events have a term, and how often. Most terms stand in one event alone, so
 // the first one is kept outside the list.
@@ -71,7 +80,7 @@ func (x *Index) Add(r patch.Record) {
 		if r.Patch != nil && !summary && isCopy(e) {
 			continue
 		}
-		d := doc{seq: r.Seq, before: x.words, time: e.Timestamp().UnixMicro(), index: int32(i), line: -1, summary: summary}
+		d := doc{seq: r.Seq, before: x.words, time: microsOf(e.Timestamp()), index: int32(i), line: -1, summary: summary}
 		if r.Patch == nil {
 			d.line = int32(len(x.line))
 		}
@@ -81,19 +90,38 @@ func (x *Index) Add(r patch.Record) {
 
 func (x *Index) add(e *patch.Event, d doc) {
 	words := 0
-	say(e, func(text string) {
+	say := func(text string, as func(term) term) {
 		x.splitter.words(text, func(word []byte, english bool) {
 			words++
-			x.count(x.placeOfWord(word, english))
+			x.count(x.placeOfWord(word, english, as))
 		})
-	}, func(id string) { x.count(x.place(termOf(seedIdentifier, id))) })
+		for id := range identifiers.All(text) {
+			x.count(x.place(as(termOf(seedIdentifier, id))))
+		}
+	}
+	if said := Text(e); said != "" {
+		d.shown = true
+		say(said, shown)
+		x.splitter.words(e.Author(), func(word []byte, english bool) { x.count(x.placeOfWord(word, english, shown)) })
+	}
+	if said := privateText(e); said != "" {
+		say(said, term.private)
+	}
 	if len(x.counts) == 0 {
 		return
 	}
-	x.count(x.place(termOf(seedAuthor, e.Author())))
+	for _, id := range []string{e.ID(), e.InvocationID()} {
+		if id != "" {
+			x.count(x.place(termOf(seedIdentifier, id)))
+		}
+	}
 	for p := range e.FunctionParts() {
+		if p.ID != "" {
+			x.count(x.place(termOf(seedIdentifier, p.ID)))
+		}
 		x.count(x.place(termOf(seedTool, p.Name)))
 	}
+	x.count(x.place(termOf(seedAuthor, e.Author())))
 	for _, c := range x.counts {
 		x.post(&x.postings[c.posting], int32(len(x.docs)), c.n)
 	}
@@ -102,22 +130,36 @@ func (x *Index) add(e *patch.Event, d doc) {
 	if d.line >= 0 {
 		x.line = append(x.line, int32(len(x.docs)))
 	}
+	of := lane{e.Branch(), e.IsolationScope()}
+	at, known := x.laneOf[of]
+	if !known {
+		if x.laneOf == nil {
+			x.laneOf = map[lane]int32{}
+		}
+		at = int32(len(x.lanes))
+		x.lanes = append(x.lanes, of)
+		x.laneOf[of] = at
+	}
+	d.lane = at
 	x.docs = append(x.docs, d)
 }
 
+// shown is the term of what a model is shown.
+func shown(t term) term { return t }
+
 // placeOfWord returns where the posting of a word is.
-func (x *Index) placeOfWord(word []byte, english bool) int32 {
+func (x *Index) placeOfWord(word []byte, english bool, as func(term) term) int32 {
 	if !english {
-		return x.place(written(word))
+		return x.place(as(written(word)))
 	}
-	as := written(word)
-	at, known := x.english[as]
-	if !known {
+	known := as(written(word))
+	at, there := x.english[known]
+	if !there {
 		if x.english == nil {
 			x.english = map[term]int32{}
 		}
-		at = x.place(stemmed(word))
-		x.english[as] = at
+		at = x.place(as(stemmed(word)))
+		x.english[known] = at
 	}
 	return at
 }
@@ -185,13 +227,17 @@ func (p *posting) each(end int32, f func(doc, n int32)) {
 	}
 }
 
-// having returns the posting of a term.
-func (x *Index) having(t term) (*posting, bool) {
-	at, ok := x.places[t]
-	if !ok {
-		return nil, false
+// having yields the postings of a term: of what a model is shown, and unless that is all, of what
+// is private.
+func (x *Index) having(t term, shown bool) iter.Seq[*posting] {
+	return func(yield func(*posting) bool) {
+		if at, ok := x.places[t]; ok && !yield(&x.postings[at]) || shown {
+			return
+		}
+		if at, ok := x.places[t.private()]; ok {
+			yield(&x.postings[at])
+		}
 	}
-	return &x.postings[at], true
 }
 
 // until is how many events records up to a seq have brought.

@@ -12,7 +12,7 @@ const MaxQueryBytes = 8 << 10
 
 // maxTerms is how many different words and identifiers of a query are looked for, each: the
 // first ones.
-const maxTerms = 256
+const maxTerms = 64
 
 // Terms are what a query asks for: words, and identifiers, which count as they are written. There is
 // no syntax: quotes, operators and regular expressions are words and what stands between
@@ -65,6 +65,7 @@ func Parse(query string) Terms {
 	}
 	for _, word := range strings.Fields(query) {
 		id(word)
+		id(strings.Trim(word, "\"'`.,;:!?()[]{}<>“”‘’«»"))
 	}
 	id(strings.TrimSpace(query))
 	return t

@@ -18,6 +18,17 @@ type Filter struct {
 	Since, Until time.Time // only of this time or later, and before that one, to the microsecond; zero means no limit
 
 	Summaries bool // summaries too
+
+	// Shown leaves out what no model is shown: the state that events set, and events by which
+	// ADK asks for credentials and confirmations.
+	Shown bool
+}
+
+// Doc is an event that may be found.
+type Doc struct {
+	Seq           uint64 // of its record
+	Index         int    // among the events of its record
+	Branch, Scope string
 }
 
 // Match is an event that was found.
@@ -37,20 +48,21 @@ type Stats struct {
 	having []int // events, by what is asked for: words, then identifiers
 }
 
-// Stats returns the figures of the log up to a seq.
-func (x *Index) Stats(t Terms, through uint64) Stats {
+// Stats returns the figures of the log up to a seq, for searches with or without [Filter.Shown].
+func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
 	end := x.until(through)
 	s := Stats{events: int(end), words: x.wordsBefore(end)}
 	for _, of := range [][]term{t.words, t.identifiers} {
 		for _, w := range of {
 			n := 0
-			if p, ok := x.having(w); ok {
-				if n = int(p.docs); p.last >= end {
-					n = 0
+			for p := range x.having(w, shown) {
+				if p.last < end {
+					n += int(p.docs)
+				} else {
 					p.each(end, func(int32, int32) { n++ })
 				}
 			}
-			s.having = append(s.having, n)
+			s.having = append(s.having, min(n, int(end)))
 		}
 	}
 	return s
@@ -61,9 +73,7 @@ func (x *Index) Stats(t Terms, through uint64) Stats {
 func (s *Stats) Add(o Stats) {
 	s.events += o.events
 	s.words += o.words
-	if s.having == nil {
-		s.having = make([]int, len(o.having))
-	}
+	s.having = append(s.having, make([]int, max(0, len(o.having)-len(s.having)))...)
 	for i, n := range o.having {
 		s.having[i] += n
 	}
@@ -95,17 +105,20 @@ const (
 var besides = [...]float64{0.5, 0.25}
 
 // Search yields the events that records up to a seq have brought and in which, or beside which,
-// anything stands that is asked for, the best first; of equally good ones the newest first. The
-// order is a function of these records, of what is asked for, and of s. It takes time linear in the
-// number of events and in how often the terms stand in them.
-func (x *Index) Search(t Terms, f Filter, through uint64, s Stats) iter.Seq[Match] {
+// anything stands that is asked for, the best first; of equally good ones the newest first. Events
+// for which only is false are treated as if they were not there: they are not found, and help
+// nothing beside them. nil means all. It is called at most once for an event. The order is a function
+// of these records, of what is asked for, and of s. It takes time linear in the number of events
+// and in how often the terms stand in them.
+func (x *Index) Search(t Terms, f Filter, through uint64, s Stats, only func(Doc) bool) iter.Seq[Match] {
 	return func(yield func(Match) bool) {
-		found := x.score(t, x.until(through), s)
-		keep := x.filter(f, int32(len(found)))
+		end := x.until(through)
+		allowed := x.allowed(only, end)
+		keep := x.filter(f, end)
 		var best ranked
-		for d, score := range found {
-			if (score > 0 || t.all) && keep(int32(d)) {
-				best = append(best, scored{int32(d), score})
+		for d, score := range x.score(t, end, s, f.Shown, allowed) {
+			if d := int32(d); (score > 0 || t.all) && keep(d) && allowed(d) {
+				best = append(best, scored{d, score})
 			}
 		}
 		heap.Init(&best)
@@ -119,40 +132,60 @@ func (x *Index) Search(t Terms, f Filter, through uint64, s Stats) iter.Seq[Matc
 	}
 }
 
+// allowed asks only about each event before one at most once.
+func (x *Index) allowed(only func(Doc) bool, end int32) func(int32) bool {
+	if only == nil {
+		return func(int32) bool { return true }
+	}
+	const yes, no = 1, 2
+	known := make([]byte, end)
+	return func(at int32) bool {
+		if known[at] == 0 {
+			d := &x.docs[at]
+			known[at] = no
+			if of := x.lanes[d.lane]; only(Doc{d.seq, int(d.index), of.branch, of.scope}) {
+				known[at] = yes
+			}
+		}
+		return known[at] == yes
+	}
+}
+
 // score returns the scores of the events before one.
-func (x *Index) score(t Terms, end int32, s Stats) []float64 {
+func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int32) bool) []float64 {
 	scores := make([]float64, end)
 	near := make([]float64, end) // how often a word stands in an event and beside it
 	var touched []int32
 	mean := float64(s.words)/float64(max(1, s.events)) + 1
+	add := func(d int32, often float64) {
+		if d >= end {
+			return
+		}
+		if near[d] == 0 {
+			touched = append(touched, d)
+		}
+		near[d] += often
+	}
 	for i, w := range t.words {
-		p, ok := x.having(w)
-		if !ok {
-			continue
-		}
-		add := func(d int32, often float64) {
-			if d >= end {
-				return
-			}
-			if near[d] == 0 {
-				touched = append(touched, d)
-			}
-			near[d] += often
-		}
-		p.each(end, func(d, n int32) {
-			length := float64(x.wordsBefore(d+1)-x.wordsBefore(d)) / mean
-			often := float64(n) / (1 - lengthPart + lengthPart*length)
-			add(d, often)
-			at := int(x.docs[d].line)
-			for i, part := range besides {
-				if before := at - i - 1; before >= 0 {
-					add(x.line[before], part*often)
+		for p := range x.having(w, shown) {
+			p.each(end, func(d, n int32) {
+				if !allowed(d) {
+					return
 				}
-				if after := at + i + 1; at >= 0 && after < len(x.line) {
-					add(x.line[after], part*often)
+				length := float64(x.wordsBefore(d+1)-x.wordsBefore(d)) / mean
+				often := float64(n) / (1 - lengthPart + lengthPart*length)
+				add(d, often)
+				at := int(x.docs[d].line)
+				for i, part := range besides {
+					if before := at - i - 1; before >= 0 {
+						add(x.line[before], part*often)
+					}
+					if after := at + i + 1; at >= 0 && after < len(x.line) {
+						add(x.line[after], part*often)
+					}
 				}
-			}
-		})
+			})
+		}
 		weight := s.weight(i)
 		for _, d := range touched {
 			scores[d] += weight * near[d] * (saturation + 1) / (near[d] + saturation)
@@ -161,9 +194,13 @@ func (x *Index) score(t Terms, end int32, s Stats) []float64 {
 		touched = touched[:0]
 	}
 	for i, w := range t.identifiers {
-		if p, ok := x.having(w); ok {
-			weight := idWeight * s.weight(len(t.words)+i)
-			p.each(end, func(d, _ int32) { scores[d] += weight })
+		weight := idWeight * s.weight(len(t.words)+i)
+		for p := range x.having(w, shown) {
+			p.each(end, func(d, _ int32) {
+				if allowed(d) {
+					scores[d] += weight
+				}
+			})
 		}
 	}
 	return scores
@@ -174,14 +211,14 @@ func (x *Index) filter(f Filter, end int32) func(doc int32) bool {
 	author, tool := x.allHaving(f.Author, termOf(seedAuthor, f.Author), end), x.allHaving(f.Tool, termOf(seedTool, f.Tool), end)
 	since, until := int64(math.MinInt64), int64(math.MaxInt64)
 	if !f.Since.IsZero() {
-		since = f.Since.UnixMicro()
+		since = microsOf(f.Since)
 	}
 	if !f.Until.IsZero() {
-		until = f.Until.UnixMicro()
+		until = microsOf(f.Until)
 	}
 	return func(at int32) bool {
 		d := &x.docs[at]
-		return (!d.summary || f.Summaries) && (author == nil || author[at]) && (tool == nil || tool[at]) &&
+		return (!d.summary || f.Summaries) && (d.shown || !f.Shown) && (author == nil || author[at]) && (tool == nil || tool[at]) &&
 			d.seq >= f.From && (f.To == 0 || d.seq <= f.To) && d.time >= since && d.time < until
 	}
 }
@@ -193,10 +230,16 @@ func (x *Index) allHaving(name string, t term, end int32) []bool {
 		return nil
 	}
 	all := make([]bool, end)
-	if p, ok := x.having(t); ok {
+	for p := range x.having(t, true) {
 		p.each(end, func(d, _ int32) { all[d] = true })
 	}
 	return all
+}
+
+// microsOf is a time in microseconds, or the nearest that there is.
+func microsOf(t time.Time) int64 {
+	const most = math.MaxInt64 / 1_000_000
+	return max(-most, min(t.Unix(), most-1))*1_000_000 + int64(t.Nanosecond())/1_000
 }
 
 // scored is an event and its score.

@@ -20,12 +20,17 @@ type Snippet struct {
 
 // SnippetOf returns the piece of what an event says, of at most so many characters, in which most
 // of what is asked for stands: the beginning if nothing of it does. White space is one space. An
-// ellipsis stands where something was cut off. 0 characters mean [DefaultSnippetRunes].
-func SnippetOf(e *patch.Event, t Terms, runes int) Snippet {
+// ellipsis stands where something was cut off. 0 characters mean [DefaultSnippetRunes]. shown leaves
+// out what [Filter.Shown] does.
+func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 	if runes <= 0 {
 		runes = DefaultSnippetRunes
 	}
-	text := strings.Join(strings.FieldsFunc(Text(e), func(r rune) bool { return unicode.IsSpace(r) }), " ")
+	said := Text(e)
+	if !shown {
+		said += privateText(e)
+	}
+	text := strings.Join(strings.Fields(said), " ")
 	marks := t.marks(text)
 	start, end := window(text, marks, runes)
 	s := Snippet{}

@@ -48,7 +48,7 @@ func TestSnippet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := marked(recall.SnippetOf(e, recall.Parse(c.query), c.runes)); got != c.want {
+		if got := marked(recall.SnippetOf(e, recall.Parse(c.query), c.runes, false)); got != c.want {
 			t.Errorf("%.20q in %.20q: %q, want %q", c.query, c.text, got, c.want)
 		}
 	}
@@ -69,7 +69,7 @@ func TestPropertySnippet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := recall.SnippetOf(e, recall.Parse(query), runes)
+		s := recall.SnippetOf(e, recall.Parse(query), runes, false)
 		plain := strings.Join(strings.Fields(text), " ")
 		piece := strings.TrimSuffix(strings.TrimPrefix(s.Text, "…"), "…")
 		if !strings.Contains(plain, piece) || utf8.RuneCountInString(piece) > runes || !utf8.ValidString(s.Text) || piece == "" && plain != "" {
@@ -87,7 +87,7 @@ func TestPropertySnippet(t *testing.T) {
 
 func ExampleSnippetOf() {
 	e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "Two red bicycles, please, for my children.")})
-	s := recall.SnippetOf(e, recall.Parse("bicycle"), 20)
+	s := recall.SnippetOf(e, recall.Parse("bicycle"), 20, false)
 	fmt.Println(s.Text, s.Text[s.Marks[0][0]:s.Marks[0][1]], err)
 	// Output: …red bicycles,… bicycles <nil>
 }

@@ -3,6 +3,7 @@ package recall
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -15,60 +16,65 @@ const (
 	ReadTool   = "recall_read"
 )
 
-// say gives what an event says: its texts, and identifiers and ids word for word.
-func say(e *patch.Event, text, identifier func(string)) {
-	said := Text(e)
-	if said == "" {
-		return
-	}
-	text(said)
-	for id := range identifiers.All(said) {
-		identifier(id)
-	}
-	text(e.Author())
-	for _, id := range []string{e.ID(), e.InvocationID()} {
-		if id != "" {
-			identifier(id)
-		}
-	}
-	for p := range e.FunctionParts() {
-		if p.ID != "" {
-			identifier(p.ID)
-		}
-	}
-}
+// notShown are calls by which ADK asks its own side for something. No model is shown an event
+// with one of them, or with what it returned, which may be a secret.
+var notShown = map[string]bool{"adk_request_credential": true, "adk_request_confirmation": true}
 
-// Text is what an event says and can be found by, in lines: the texts of its content, the names
-// and arguments of calls, the results of tools, messages of errors, and what it sets in the state.
-// Thoughts are left out, and so are the bytes of files, and the calls and responses of
-// [SearchTool] and [ReadTool].
+// Text is what an event says to a model and can be found by, in lines: the texts of its content, the
+// names and arguments of calls, the results of tools, transcriptions, and messages of errors. Thoughts
+// are left out, and so are the bytes of files, the calls and responses of [SearchTool] and
+// [ReadTool], and events by which ADK asks for credentials and confirmations.
 func Text(e *patch.Event) string {
-	said := spoken(e)
-	for c := range e.Changes() {
-		value, _ := c.Value.MarshalJSON()
-		said += c.Key + "\n" + identifiers.Values(value)
+	recalls := false
+	for p := range e.FunctionParts() {
+		if notShown[p.Name] {
+			return ""
+		}
+		recalls = recalls || isRecall(p.Name)
+	}
+	if recalls {
+		return beside(e)
+	}
+	said := identifiers.Text(e)
+	for _, name := range []string{"inputTranscription", "outputTranscription"} {
+		var transcription struct{ Text string }
+		if text, ok := e.Field(name); ok && json.Unmarshal(text, &transcription) == nil && transcription.Text != "" {
+			said += transcription.Text + "\n"
+		}
 	}
 	return said
 }
 
-// spoken is Text without what the event sets in the state.
-func spoken(e *patch.Event) string {
-	recalls := false
-	for p := range e.FunctionParts() {
-		recalls = recalls || isRecall(p.Name)
-	}
-	if !recalls {
-		return identifiers.Text(e)
-	}
-	var said string
+// beside is what an event says beside calls and responses of the tools that recall.
+func beside(e *patch.Event) string {
+	var said strings.Builder
 	for _, p := range e.Content().Parts() {
 		switch k := p.Kind(); {
 		case p.Thought(), k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecall(p.Name()):
 		default:
-			said += identifiers.Values(p.Value())
+			said.WriteString(identifiers.Values(p.Value()))
 		}
 	}
-	return said
+	return said.String()
+}
+
+// privateText is what an event says besides, which people can find it by: what it sets in the
+// state, and what ADK asks for.
+func privateText(e *patch.Event) string {
+	var said strings.Builder
+	for p := range e.FunctionParts() {
+		if notShown[p.Name] {
+			said.WriteString(identifiers.Text(e))
+			break
+		}
+	}
+	for c := range e.Changes() {
+		value, _ := c.Value.MarshalJSON()
+		said.WriteString(c.Key)
+		said.WriteByte('\n')
+		said.WriteString(identifiers.Values(value))
+	}
+	return said.String()
 }
 
 func isRecall(tool string) bool { return tool == SearchTool || tool == ReadTool }
@@ -76,18 +82,15 @@ func isRecall(tool string) bool { return tool == SearchTool || tool == ReadTool 
 // isCopy reports whether an event that a patch put in says of itself that it is a copy of
 // another one, with results cleared or shortened, or of a call that came back.
 func isCopy(e *patch.Event) bool {
+	if _, ok := e.Origin(); ok {
+		return true
+	}
 	text, ok := e.Field("customMetadata")
-	if !ok || !bytes.Contains(text, []byte(`"patchlog"`)) {
+	if !ok || !bytes.Contains(text, []byte(`"recalled"`)) {
 		return false
 	}
 	var metadata struct {
-		Patchlog struct {
-			Cleared  struct{ As string }
-			Recalled string
-		}
+		Patchlog struct{ Recalled, As string }
 	}
-	if json.Unmarshal(text, &metadata) != nil {
-		return false
-	}
-	return metadata.Patchlog.Recalled != "" || metadata.Patchlog.Cleared.As != "" && metadata.Patchlog.Cleared.As == e.ID()
+	return json.Unmarshal(text, &metadata) == nil && metadata.Patchlog.Recalled != "" && metadata.Patchlog.As == e.ID()
 }

@@ -1,6 +1,7 @@
 package recall
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"unicode"
 	"unicode/utf8"
@@ -19,6 +20,7 @@ var (
 	seedWord       = maphash.MakeSeed() // a word as it is written, in lower case
 	seedStem       = maphash.MakeSeed() // what is left of an English word without its ending
 	seedIdentifier = maphash.MakeSeed() // an id, a path, an address: as it is written
+	seedPrivate    = maphash.MakeSeed() // any of these, in what no model is shown
 	seedAuthor     = maphash.MakeSeed()
 	seedTool       = maphash.MakeSeed()
 )
@@ -32,7 +34,7 @@ type splitter struct {
 }
 
 // words calls f with a text's words, in their order, in lower case and without accents, and
-// says whether they have English letters alone. The bytes are f's until it returns. Letters and
+// says whether they then have English letters alone. The bytes are f's until it returns. Letters and
 // digits make words. A name in camel case is a word, and so are its parts; where a script puts no
 // spaces between words, each two characters that follow each other are one.
 func (s *splitter) words(text string, f func(word []byte, english bool)) {
@@ -49,9 +51,11 @@ func (s *splitter) words(text string, f func(word []byte, english bool)) {
 		s.whole, s.part, parts, lower, english = s.whole[:0], s.part[:0], 0, false, true
 	}
 	hump := func() {
-		f(s.part, english)
-		s.part = s.part[:0]
-		parts++
+		if len(s.part) > 0 { // else the word is too long to go on
+			f(s.part, english)
+			s.part = s.part[:0]
+			parts++
+		}
 	}
 	for i := 0; i < len(text); {
 		c := text[i]
@@ -90,13 +94,15 @@ func (s *splitter) words(text string, f func(word []byte, english bool)) {
 			if lower && unicode.IsUpper(r) {
 				hump()
 			}
-			lower, english = unicode.IsLower(r), false
+			lower = unicode.IsLower(r)
 			if n := len(s.whole); n < maxWordBytes {
 				s.whole = appendPlain(s.whole, r)
 				s.part = append(s.part, s.whole[n:]...)
+				for _, c := range s.whole[n:] {
+					english = english && classOf[c] == small
+				}
 			}
 		case unicode.Is(unicode.Mn, r): // an accent by itself, on the letter before
-			english = english && len(s.whole) == 0
 		case r == '’' && s.contracts(text, i+size):
 			i++
 			end()
@@ -143,6 +149,13 @@ func written(word []byte) term { return term(maphash.Bytes(seedWord, word)) }
 func stemmed(word []byte) term { return termOf(seedStem, english.Stem(string(word), true)) }
 
 func termOf(seed maphash.Seed, text string) term { return term(maphash.String(seed, text)) }
+
+// private is the term of what a term says where no model is shown it.
+func (t term) private() term {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(t))
+	return term(maphash.Bytes(seedPrivate, b[:]))
+}
 
 // appendPlain appends a letter in lower case and without accents.
 func appendPlain(dst []byte, r rune) []byte {

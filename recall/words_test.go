@@ -28,15 +28,16 @@ func TestWords(t *testing.T) {
 		"Ann’s don't":             "ann+ don+ t+",
 		"getUserName HTTPServer2": "get+ user+ name+ getusername+ httpserver2",
 		"snake_case a-b":          "snake+ case+ a+ b+",
-		"Größe café CAFE\u0301":   "große cafe cafe",
-		"ÄrgerNis":                "arger nis argernis",
-		"ＡＢＣ ﬁne":                 "abc fine",
+		"Größe café CAFE\u0301":   "große cafe+ cafe+",
+		"ÄrgerNis":                "arger+ nis+ argernis+",
+		"ＡＢＣ ﬁne":                 "abc+ fine+",
 		"東京タワー 大":                 "東京 京タ タワ ワー 大",
 		"a東b":                     "a+ 東 b+",
-		"Ⅷ ½ ٣":                   "viii 1⁄2 ٣",
+		"Ⅷ ½ ٣":                   "viii+ 1⁄2 ٣",
 		"\xff\xfe x\x00y":         "x+ y+",
-		"naïveTest":               "naive test naivetest",
-		"e\u0301":                 "e",
+		"naïveTest":               "naive+ test+ naivetest+",
+		"e\u0301":                 "e+",
+		"İstanbul Zürich":         "istanbul+ zurich+",
 	} {
 		if got := strings.Join(wordsOf(text), " "); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
