@@ -36,6 +36,7 @@ func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOpti
 		return store.Committed{}, &patch.FieldError{Field: "customMetadata/" + carrierKey, Problem: "this key is patchlog's own; take another"}
 	}
 	committed := store.Committed{Records: []patch.Record{r}}
+	retried := false
 	err := b.withKnown(ctx, key, func(l *line) error {
 		err := b.write(ctx, l, func() (*session.Event, item, error) {
 			if err := l.is(opts.Creation); err != nil {
@@ -45,6 +46,7 @@ func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOpti
 				if !isRetry(l.own.records[at-1], r) {
 					return nil, item{}, &store.DuplicateIDError{ID: r.ID(), Seq: at}
 				}
+				retried = true
 				return nil, item{}, nil
 			}
 			out := copyEvent(from) // the base's own, even if it refuses it
@@ -57,7 +59,7 @@ func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOpti
 		committed.View = l.own.view
 		return err
 	})
-	if err == nil && opts.MaxResultTokens > 0 && committed.Records[0].Event.EstimatedTokens() > opts.MaxResultTokens {
+	if err == nil && !retried && opts.MaxResultTokens > 0 && committed.Records[0].Event.EstimatedTokens() > opts.MaxResultTokens {
 		committed.View = b.shorten(ctx, key, committed, opts.MaxResultTokens)
 	}
 	return committed, err
@@ -83,7 +85,7 @@ func (b *based) shorten(ctx context.Context, key store.Key, appended store.Commi
 		if err != nil {
 			return drafted{}, err
 		}
-		return drafted{on: v, patches: patches}.judge(l, fold.CheckOptions{AllowOrphans: true})
+		return drafted{on: v, patches: patches}.judge(l, fold.CheckOptions{})
 	})
 	if err != nil {
 		b.logger.Warn("patchlog: a long result is shown whole", "session", key.String(), "event", r.ID(), "error", err)

@@ -158,7 +158,8 @@ func (s span) touchedKeys() map[callKey]struct{} {
 }
 
 // after returns the parts of a key as they would stand, and for each its index among
-// those before, or unpaired if it is new.
+// those before, or unpaired if it is new. One of an event that stands in the place of a
+// removed one with less of its results, or comes back for it, is not new.
 func (s span) after(key callKey, before []part) (parts []part, was []int) {
 	i := 0
 	for ; i < len(before) && before[i].pos < s.first; i++ {
@@ -167,7 +168,7 @@ func (s span) after(key callKey, before []part) (parts []part, was []int) {
 	for _, n := range s.added {
 		for p := range n.event.FunctionParts() {
 			if keyOf(p) == key {
-				parts, was = append(parts, part{FunctionPart: p, pos: -1, event: n.event}), append(was, unpaired)
+				parts, was = append(parts, part{FunctionPart: p, pos: -1, event: n.event}), append(was, s.inPlaceOf(before, n.event, p))
 			}
 		}
 	}
@@ -177,6 +178,20 @@ func (s span) after(key callKey, before []part) (parts []part, was []int) {
 		}
 	}
 	return parts, was
+}
+
+// inPlaceOf returns the index of the part that another one of an event that comes stands for.
+func (s span) inPlaceOf(before []part, e *patch.Event, p patch.FunctionPart) int {
+	of, _ := e.Origin()
+	for i, b := range before {
+		if b.pos < s.first || b.pos >= s.end || b.FunctionPart != p {
+			continue
+		}
+		if back, _ := b.event.Origin(); of.ID != "" && of.ID == b.event.ID() || back.ID != "" && back.ID == e.ID() {
+			return i
+		}
+	}
+	return unpaired
 }
 
 func (s span) orphansOf(key callKey) []Orphan {

@@ -36,32 +36,35 @@ func Shorten(e *patch.Event, seq uint64, handle, id string, maxTokens int) (*pat
 		return nil, nil
 	}
 	maxTokens = max(maxTokens, MinResultTokens)
-	short := map[int]json.RawMessage{}
-	for i, p := range e.Content().Parts() {
-		if p.Kind() != patch.PartResponse || isRecall(p.Name()) || sizeOf(p.Value()) <= maxTokens*patch.RunesPerToken {
-			continue
+	shorten := func(bare bool) (*patch.Event, error) {
+		short := map[int]json.RawMessage{}
+		for i, p := range e.Content().Parts() {
+			if p.Kind() == patch.PartResponse && !isRecall(p.Name()) && sizeOf(p.Value()) > maxTokens*patch.RunesPerToken {
+				short[i] = shortPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens, bare)
+			}
 		}
-		short[i] = shortPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens)
+		if len(short) == 0 {
+			return nil, nil
+		}
+		return e.StandIn(id, seq, short)
 	}
-	if len(short) == 0 {
-		return nil, nil
+	in, err := shorten(false)
+	if err != nil { // whatever a tool has returned, it is not shown whole
+		in, err = shorten(true)
 	}
-	return e.StandIn(id, seq, short)
+	return in, err
 }
 
 // sizeOf is how many characters a function response takes.
 func sizeOf(response json.RawMessage) int { return utf8.RuneCount(response) }
 
-// shortPart returns the JSON of a part with its function response shortened.
-func shortPart(p patch.Part, handle string, maxTokens int) json.RawMessage {
+// shortPart returns the JSON of a part with its function response shortened, or with nothing of it
+// but that it is, if bare.
+func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMessage {
 	response := p.Response()
 	note := fmt.Sprintf("This is a part of a result of %d characters. %s reads it whole, page by page, with the handle %q.",
 		utf8.RuneCountInString(Original(p)), ReadTool, handle)
-	key := shortenedKey
-	for bytes.Contains(response, []byte(`"`+key+`":`)) {
-		key = "_" + key
-	}
-	said := []member{{quote(key), quoted(note)}}
+	said := []member{{quote(shortenedKey), quoted(note)}}
 	var own []member
 	for _, m := range membersOf(p.Value()) {
 		if m.key == `"id"` || m.key == `"name"` || m.key != `"response"` && m.key != `"parts"` && len(m.value) < noteRoom { // media count by their bytes
@@ -71,13 +74,28 @@ func shortPart(p patch.Part, handle string, maxTokens int) json.RawMessage {
 	with := func(said []member) json.RawMessage {
 		return objectOf(append(slices.Clip(own), member{`"response"`, objectOf(said)}))
 	}
+	all := with(said)
 	most := maxTokens * patch.RunesPerToken
-	short := shrink(response, max(most/2-sizeOf(with(said)), 1), 0)
-	all := with(append(said, membersOf(short)...))
-	if sizeOf(all) > most {
-		all = with(said)
+	if short := membersOf(shrink(response, max(most/2-sizeOf(all), 1), 0)); !bare {
+		said[0].key = freeKey(short, shortenedKey)
+		if whole := with(append(said, short...)); sizeOf(whole) <= most {
+			all = whole
+		}
 	}
 	return replaced(p.JSON(), `"functionResponse"`, all)
+}
+
+// freeKey returns a key, quoted, that no member has.
+func freeKey(members []member, key string) string {
+	taken := make(map[string]bool, len(members))
+	for _, m := range members {
+		taken[m.key] = true
+	}
+	free := quote(key)
+	for n := 2; taken[free]; n++ {
+		free = quote(fmt.Sprint(key, n))
+	}
+	return free
 }
 
 // replaced returns an object with another value of a member.
@@ -244,7 +262,7 @@ func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 		members[i].value = shrink(m.value, max(most, min(sizes[i], noteRoom)), depth+1)
 	}
 	if left > 0 {
-		members = append(members, member{`"…"`, quoted(leftOut(left, "members"))})
+		members = append(members, member{freeKey(members, "…"), quoted(leftOut(left, "members"))})
 	}
 	return objectOf(members)
 }

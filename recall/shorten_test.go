@@ -89,7 +89,16 @@ func TestShorten(t *testing.T) {
 			return strings.Contains(says["n"].(string), "left out")
 		}},
 		{"a key of its own", `{"shortened":"mine","body":"` + long + `"}`, func(says map[string]any) bool {
-			return says["shortened"] == "mine" && strings.Contains(says["_shortened"].(string), `"12/0"`)
+			return says["shortened"] == "mine" && strings.Contains(says["shortened2"].(string), `"12/0"`)
+		}},
+		{"a key of its own, in escapes", `{"\u0073hortened":"mine","body":"` + long + `"}`, func(says map[string]any) bool {
+			return says["shortened"] == "mine" && strings.Contains(says["shortened2"].(string), `"12/0"`)
+		}},
+		{"a key that says what is left out", `{"…":1,` + string(many)[1:], func(says map[string]any) bool {
+			return says["…"] == 1. && strings.Contains(says["…2"].(string), "members left out")
+		}},
+		{"such a key inside", `{"a":{"…":1,` + string(many)[1:] + `,"…2":"` + long + `"}`, func(says map[string]any) bool {
+			return strings.Contains(fmt.Sprint(says["a"]), "members left out")
 		}},
 		{"not an object's doing", `{"` + strings.Repeat("k", 3000) + `":1}`, func(says map[string]any) bool {
 			return strings.Contains(fmt.Sprint(says), "left out")
@@ -135,6 +144,10 @@ func TestShortenHostile(t *testing.T) {
 	var wide strings.Builder
 	for i := range 200_000 {
 		fmt.Fprintf(&wide, `"key %d":{"a":[%d]},`, i, i)
+	}
+	var likeOwn strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&likeOwn, `"%sshortened":1,"shortened%d":1,`, strings.Repeat("_", i), i)
 	}
 	for name, value := range map[string]string{
 		"deep":         `{"a":` + strings.Repeat(`[`, 900) + `"` + long + `"` + strings.Repeat(`]`, 900) + `}`,

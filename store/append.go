@@ -38,8 +38,8 @@ type AppendOptions struct {
 	// visible log. For an event with a longer one, the same commit puts a copy in its place that
 	// has the beginning and the end of it, and a handle by which the whole can be read
 	// ([recall.Shorten]): a patch by [recall.Author], which can be taken back. The log has the
-	// event as it was given, and the state is what it is without. 0 means any number; the least
-	// is [recall.MinResultTokens]. Events that are in the log already are left as they are.
+	// event as it was given, and the state is what it is without. Events that are
+	// in the log already are left as they are. 0 means any number; the least is [recall.MinResultTokens].
 	MaxResultTokens int
 }
 

@@ -246,12 +246,12 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	return nil
 }
 
-// addOwn adds a patch that the plan itself has made beside what was offered, whose ids are new, and
-// which leaves all calls and responses that there are.
+// addOwn judges a patch that the plan itself has made beside what was offered, whose ids are new,
+// and adds it.
 func (d *draft) addOwn(p *patch.PatchEvent) error {
 	r := d.store.complete([]patch.Record{{Patch: p}})[0]
 	r.Seq = d.view.Seq() + 1
-	after, err := d.view.CheckAll([]*patch.PatchEvent{r.Patch}, fold.CheckOptions{AllowOrphans: true})
+	after, err := d.view.CheckAll([]*patch.PatchEvent{r.Patch}, fold.CheckOptions{})
 	if err == nil {
 		err = d.add(r)
 	}

@@ -20,6 +20,15 @@ func resultEvent(t *testing.T, id, call, text string) *patch.Event {
 	return e
 }
 
+func twoCalls(t *testing.T) *patch.Event {
+	t.Helper()
+	e, err := patch.ParseEvent([]byte(`{"id":"call","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f"}},{"functionCall":{"id":"c2","name":"f"}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 // A long result is shown in short from the commit on that logs it; the log has it whole.
 func TestAppendShortens(t *testing.T) {
 	onEach(t, func(e *env) {
@@ -27,13 +36,9 @@ func TestAppendShortens(t *testing.T) {
 		if _, err := s.Create(ctx, key, nil); err != nil {
 			t.Fatal(err)
 		}
-		call, err := patch.ParseEvent([]byte(`{"id":"call","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f"}},{"functionCall":{"id":"c2","name":"f"}}]}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
 		long := strings.Repeat("a long result, ", 1000)
 		opts := store.AppendOptions{MaxResultTokens: 500}
-		batch := []*patch.Event{call, resultEvent(t, "r1", "c1", long), resultEvent(t, "r2", "c2", "short")}
+		batch := []*patch.Event{twoCalls(t), resultEvent(t, "r1", "c1", long), resultEvent(t, "r2", "c2", "short")}
 		done, err := s.AppendEvents(ctx, key, opts, batch...)
 		if err != nil || len(done.Records) != 3 || done.View.Seq() != 4 || done.View.Len() != 3 {
 			t.Fatalf("%d records, %d visible at %d: %v", len(done.Records), done.View.Len(), done.View.Seq(), err)
@@ -94,9 +99,18 @@ func TestAppendShortens(t *testing.T) {
 		if _, err := s.AppendEvents(ctx, key, store.AppendOptions{MaxResultTokens: 7}, resultEvent(t, "r3", "c3", "x")); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("a limit that is too low: %v", err)
 		}
-		// One that answers no visible call is shortened too.
-		if done, err = s.AppendEvents(ctx, key, opts, resultEvent(t, "r4", "c9", long)); err != nil || done.View.At(done.View.Len()-1).ID() == "r4" {
+		// One that answers no visible call is shortened too, and comes back.
+		done, err = s.AppendEvents(ctx, key, opts, resultEvent(t, "r4", "c9", long))
+		if last := done.View.Len() - 1; err != nil || done.View.At(last).ID() == "r4" {
 			t.Errorf("without its call: %v", err)
+		}
+		for r, err := range s.RawEvents(ctx, key, done.View.Seq()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back, err := s.Revert(ctx, key, store.BackOptions{}, r.ID()); err != nil || back.View.At(back.View.Len()-1).ID() != "r4" {
+				t.Errorf("taken back without its call: %v", err)
+			}
 		}
 	})
 }
@@ -111,8 +125,8 @@ func TestAppendShortensNotBehindUnknown(t *testing.T) {
 	if _, err := s.Import(ctx, key, strings.NewReader(`{"id":"p","patchType":"from the future"}`+"\n"), store.ImportOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.AppendEvents(ctx, key, store.AppendOptions{MaxResultTokens: 500}, resultEvent(t, "r1", "c1", strings.Repeat("long ", 1000)))
-	if err != nil || done.View.Seq() != 2 || done.View.At(0).ID() != "r1" {
+	done, err := s.AppendEvents(ctx, key, store.AppendOptions{MaxResultTokens: 500}, twoCalls(t), resultEvent(t, "r1", "c1", strings.Repeat("long ", 1000)))
+	if err != nil || done.View.Seq() != 3 || done.View.At(1).ID() != "r1" {
 		t.Errorf("at %d, %v", done.View.Seq(), err)
 	}
 }
