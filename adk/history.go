@@ -130,7 +130,7 @@ type memories struct {
 
 // AddSessionToMemory adds the session's history.
 func (m memories) AddSessionToMemory(ctx context.Context, sess session.Session) error {
-	if sess == nil {
+	if isNil(sess) {
 		return errNoSession
 	}
 	got, err := m.sessions.Get(WithHistory(ctx), &session.GetRequest{AppName: sess.AppName(), UserID: sess.UserID(), SessionID: sess.ID()})

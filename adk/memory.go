@@ -36,7 +36,7 @@ type logMemory struct{ sessions *Service }
 
 // AddSessionToMemory reports whether the session is there.
 func (m logMemory) AddSessionToMemory(ctx context.Context, sess session.Session) error {
-	if sess == nil {
+	if isNil(sess) {
 		return errNoSession
 	}
 	if _, err := m.sessions.store.Info(ctx, store.Key{App: sess.AppName(), User: sess.UserID(), Session: sess.ID()}); err != nil {
@@ -78,4 +78,10 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 		})
 	}
 	return out, nil
+}
+
+// isNil reports whether a session is none, or one of this package's that is none.
+func isNil(sess session.Session) bool {
+	own, ok := sess.(*Session)
+	return sess == nil || ok && own == nil
 }

@@ -1,6 +1,8 @@
 package adk
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -103,9 +105,12 @@ func (s *Service) RecallTools(opts RecallOptions) ([]tool.Tool, error) {
 type recalls struct {
 	service *Service
 	opts    RecallOptions
+}
 
+// recalled is how many tokens the tools have brought into turns.
+type recalled struct {
 	mu    sync.Mutex
-	spent recent[turn, int] // tokens
+	spent recent[turn, int]
 }
 
 // turn is an invocation of a session.
@@ -160,47 +165,78 @@ const (
 const (
 	overhead     = 40 // tokens, about, that stand around the text of a result
 	leastSnippet = 60 // tokens of a result's text; where there is little room, fewer are shown
+	maxAuthor    = 100
 )
 
+// tokensOf is how many tokens a result takes in a prompt, as estimated.
+func tokensOf(result any) int {
+	text, err := json.Marshal(result)
+	if err != nil {
+		return 0 // of strings and numbers
+	}
+	return patch.EstimateTextTokens(string(text))
+}
+
 // search is the tool recall_search.
-func (r *recalls) search(ctx agent.Context, args searchArgs) (searchResult, error) {
+func (r *recalls) search(ctx agent.Context, args searchArgs) (out searchResult, err error) {
 	key, in, err := r.session(ctx)
 	if err != nil {
-		return searchResult{}, err
+		return out, err
 	}
-	budget := r.take(ctx, key)
+	budget := r.take(in, key)
 	if budget == 0 {
 		return searchResult{Note: usedUp, Results: []recallItem{}}, nil
 	}
-	defer func() { r.giveBack(ctx, key, budget) }()
+	defer func() { r.giveBack(in, key, budget-max(overhead, tokensOf(out))) }()
+	if strings.TrimSpace(args.Query) == "" {
+		return out, fmt.Errorf("%w: query is empty; say what to look for", patch.ErrInvalid)
+	}
 	look := lookup(in)
 	look.Query, look.Limit = args.Query, r.opts.Results
-	look.Filter = recall.Filter{Author: args.Author, Tool: args.Tool, From: args.From, To: args.To}
+	look.Author, look.Tool, look.From, look.To = args.Author, args.Tool, args.From, args.To
 	look.Snippet = max(leastSnippet, (budget-overhead)/r.opts.Results-overhead) * patch.RunesPerToken
-	if strings.TrimSpace(args.Query) == "" {
-		return searchResult{}, fmt.Errorf("%w: query is empty; say what to look for", patch.ErrInvalid)
-	}
 	hits, err := r.service.store.Search(ctx, key, look)
 	if err != nil {
-		return searchResult{}, err
+		return out, err
 	}
-	out := searchResult{Note: oldData, Results: []recallItem{}}
-	left := budget - overhead
+	out = searchResult{Note: oldData, Results: []recallItem{}}
+	left := budget - 2*overhead
 	for _, h := range hits {
-		item := recallItem{Handle: r.service.store.Handle(h.Seq, h.Event), Record: h.Seq, Author: h.Event.Author(), Time: timeOf(h), Text: h.Snippet.Text}
-		cost := overhead + patch.EstimateTextTokens(item.Text) + patch.EstimateTextTokens(item.Handle)
-		if cost > left {
+		item := recallItem{
+			Handle: r.service.store.Handle(h.Seq, h.Index, h.Event), Record: h.Seq,
+			Author: authorOf(h), Time: timeOf(h), Text: h.Snippet.Text,
+		}
+		if left < leastSnippet+overhead || !item.fit(left) {
 			out.Note += moreThere
 			break
 		}
-		left -= cost
+		left -= tokensOf(item) + 1
 		out.Results = append(out.Results, item)
 	}
 	if len(hits) == 0 {
 		out.Note = nothing
 	}
-	budget = left
 	return out, nil
+}
+
+// fit cuts the text of a result until the result takes no more than so many tokens, and reports
+// whether anything was left.
+func (i *recallItem) fit(tokens int) bool {
+	text := i.Text
+	for room := patch.EstimateTextTokens(text); tokensOf(i) > tokens; {
+		if room = room * 2 / 3; room < leastSnippet/4 {
+			return false
+		}
+		page, _ := recall.Page(text, 0, room)
+		i.Text = page + "…"
+	}
+	return true
+}
+
+// authorOf is who said what was found, as far as it says anything.
+func authorOf(h store.Hit) string {
+	author, _ := recall.Page(h.Event.Author(), 0, maxAuthor/patch.RunesPerToken)
+	return author
 }
 
 func timeOf(h store.Hit) string {
@@ -211,81 +247,88 @@ func timeOf(h store.Hit) string {
 }
 
 // read is the tool recall_read.
-func (r *recalls) read(ctx agent.Context, args readArgs) (readResult, error) {
+func (r *recalls) read(ctx agent.Context, args readArgs) (out readResult, err error) {
 	key, in, err := r.session(ctx)
 	if err != nil {
-		return readResult{}, err
+		return out, err
 	}
-	budget := r.take(ctx, key)
+	budget := r.take(in, key)
 	if budget == 0 {
 		return readResult{Note: usedUp}, nil
 	}
-	defer func() { r.giveBack(ctx, key, budget) }()
-	hit, part, err := r.find(in, key, args.Handle)
+	defer func() { r.giveBack(in, key, budget-max(overhead, tokensOf(out))) }()
+	hit, text, err := r.find(ctx, in, key, strings.TrimSpace(args.Handle))
 	if err != nil {
-		return readResult{}, err
+		return out, err
 	}
-	text, ok := "", part < 0
-	if ok {
-		text = recall.Reading(hit.Event)
-	}
-	for i, p := range hit.Event.Content().Parts() {
-		if i == part && p.Kind() == patch.PartResponse {
-			text, ok = recall.Original(p), true
+	out = readResult{Note: oldData, Author: authorOf(hit), Time: timeOf(hit), Length: len(text)}
+	// Characters that JSON escapes take more room: the page is made shorter until it fits.
+	for room := budget - tokensOf(out) - overhead; ; room = room * 2 / 3 {
+		page, next := recall.Page(text, args.Offset, max(1, room))
+		out.Text, out.NextOffset = page, max(next, 0)
+		if room <= 1 || tokensOf(out) <= budget {
+			return out, nil
 		}
 	}
-	if !ok {
-		return readResult{}, noSuch(args.Handle)
-	}
-	out := readResult{Note: oldData, Author: hit.Event.Author(), Time: timeOf(hit), Length: len(text)}
-	next := 0
-	if out.Text, next = recall.Page(text, args.Offset, max(1, budget-2*overhead)); next > 0 {
-		out.NextOffset = next
-	}
-	budget -= 2*overhead + patch.EstimateTextTokens(out.Text)
-	return out, nil
 }
 
 // idHandle begins a handle that names an event by its id.
 const idHandle = "id="
 
-// find returns the event that a handle names, and the index of the part, or -1 for the whole.
-func (r *recalls) find(ctx agent.InvocationContext, key store.Key, handle string) (hit store.Hit, part int, err error) {
-	name, of, found := cutLast(strings.TrimSpace(handle), "/")
-	if part = -1; found {
-		if part, err = strconv.Atoi(of); err != nil || part < 0 {
-			name, part = strings.TrimSpace(handle), -1
+// find returns the event that a handle names, and what there is to read of it.
+func (r *recalls) find(ctx context.Context, in agent.InvocationContext, key store.Key, handle string) (hit store.Hit, text string, err error) {
+	hit, ok, err := r.event(ctx, in, key, handle)
+	switch {
+	case err != nil:
+		return hit, "", err
+	case ok:
+		return hit, recall.Reading(hit.Event), nil
+	}
+	if i := strings.LastIndexByte(handle, '/'); i > 0 { // a part of it
+		part, numberErr := strconv.Atoi(handle[i+1:])
+		if hit, ok, err = r.event(ctx, in, key, handle[:i]); err != nil {
+			return hit, "", err
+		}
+		if ok && numberErr == nil {
+			for at, p := range hit.Event.Content().Parts() {
+				if at == part && p.Kind() == patch.PartResponse {
+					return hit, recall.Original(p), nil
+				}
+			}
 		}
 	}
-	look := lookup(ctx)
-	look.Hidden = false
+	return hit, "", noSuch(handle)
+}
+
+// event returns the event that a handle without a part names.
+func (r *recalls) event(ctx context.Context, in agent.InvocationContext, key store.Key, name string) (hit store.Hit, ok bool, err error) {
+	look := lookup(in)
+	look.Hidden, look.Limit = false, recall.MaxLimit
 	id, byID := strings.CutPrefix(name, idHandle)
+	index := 0
 	if byID {
-		look.Query, look.Limit = id, recall.MaxLimit
+		look.Query = id
 	} else {
-		seq, err := strconv.ParseUint(name, 10, 64)
+		number, of, several := strings.Cut(name, ".")
+		seq, err := strconv.ParseUint(number, 10, 64)
+		if several && err == nil {
+			index, err = strconv.Atoi(of)
+		}
 		if err != nil || seq == 0 {
-			return hit, 0, noSuch(handle)
+			return hit, false, nil
 		}
 		look.From, look.To = seq, seq
 	}
 	hits, err := r.service.store.Search(ctx, key, look)
 	if err != nil {
-		return hit, 0, err
+		return hit, false, err
 	}
 	for _, h := range hits {
-		if !byID || h.Event.ID() == id {
-			return h, part, nil
+		if byID && id != "" && h.Event.ID() == id || !byID && h.Index == index {
+			return h, true, nil
 		}
 	}
-	return hit, 0, noSuch(handle)
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
+	return hit, false, nil
 }
 
 func noSuch(handle string) error {
@@ -319,24 +362,26 @@ func inBranch(own, of string) bool {
 
 // take takes what a call may bring from what is left to its invocation, and returns how many tokens
 // that is; 0 if it is too little to be of use.
-func (r *recalls) take(ctx agent.Context, key store.Key) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *recalls) take(ctx agent.InvocationContext, key store.Key) int {
+	all := &r.service.recalled
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	of := turn{key, ctx.InvocationID()}
-	spent, _ := r.spent.find(of)
+	spent, _ := all.spent.find(of)
 	tokens := min(r.opts.CallTokens, r.opts.TurnTokens-spent)
 	if tokens < leastRecallTokens {
 		return 0
 	}
-	r.spent.keep(of, spent+tokens)
+	all.spent.keep(of, spent+tokens)
 	return tokens
 }
 
 // giveBack gives back what a call has taken and not needed.
-func (r *recalls) giveBack(ctx agent.Context, key store.Key, tokens int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *recalls) giveBack(ctx agent.InvocationContext, key store.Key, tokens int) {
+	all := &r.service.recalled
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	of := turn{key, ctx.InvocationID()}
-	spent, _ := r.spent.find(of)
-	r.spent.keep(of, spent-max(tokens, 0))
+	spent, _ := all.spent.find(of)
+	all.spent.keep(of, spent-max(tokens, 0))
 }

@@ -276,12 +276,89 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 	equal(t, "found in one that begins alike", sub("otherwise"), []string{"needle told"})
 }
 
+// The tools tell nothing, not even by what they find beside it, of what no model is shown: the
+// state, credentials that ADK asks for, other scopes, what was cut by hand.
+func TestRecallTellsNoSecrets(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+	ctx := t.Context()
+	signed := text("e1", "user", "signed in")
+	signed.Actions.StateDelta = map[string]any{"oauth": "token-4711-state"}
+	no(t, sessions.AppendEvent(ctx, sess, signed))
+	asked := text("e2", "app", "")
+	asked.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call("c1", "adk_request_credential", map[string]any{"for": "mail-4711-asked"})}}
+	no(t, sessions.AppendEvent(ctx, sess, asked))
+	given := text("e3", "user", "")
+	given.Content = genai.NewContentFromFunctionResponse("adk_request_credential", map[string]any{"clientSecret": "hunter-4711-given"}, "user")
+	given.Content.Parts[0].FunctionResponse.ID = "c1"
+	no(t, sessions.AppendEvent(ctx, sess, given))
+	scoped := text("e4", "user", "password-4711-scoped")
+	scoped.IsolationScope = "other"
+	no(t, sessions.AppendEvent(ctx, sess, scoped))
+	no(t, sessions.AppendEvent(ctx, sess, text("e5", "user", "hello there")))
+	no(t, sessions.AppendEvent(ctx, sess, text("e6", "user", "password-4711-cut")))
+	_, err := sessions.ApplyPatch(ctx, sess, patch.NewSplice(5, 1))
+	no(t, err)
+	summarise(t, sessions, sess, 5)
+	for _, query := range []string{"oauth", "token-4711-state", "mail-4711-asked", "clientSecret", "hunter-4711-given", "password-4711-scoped", "password-4711-cut", "password"} {
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))[0]
+		if found := texts(got); len(found) > 0 {
+			t.Errorf("%s: %q", query, found)
+		}
+		found, err := sessions.LogMemory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: query})
+		no(t, err)
+		for _, m := range found.Memories {
+			if said := m.Content.Parts[0].Text; strings.Contains(said, "4711") && !strings.Contains(said, "scoped") {
+				t.Errorf("%s: the memory says %q", query, said)
+			}
+		}
+	}
+	for _, handle := range []string{"2", "3", "3/0", "4", "6"} {
+		if got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))[0]; got["error"] == nil {
+			t.Errorf("by handle %s: %v", handle, got)
+		}
+	}
+	equal(t, "found", texts(callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": "signed"}))[0])[0], "signed in")
+	if got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": "1"}))[0]; got["text"] != "signed in" {
+		t.Errorf("%v", got)
+	}
+}
+
+// A handle names one event, also of several that one patch put in, and where ids look like handles.
+func TestRecallHandles(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{})
+	ctx := t.Context()
+	no(t, sessions.AppendEvent(ctx, sess, text("e1", "user", "to be edited")))
+	var edits []*patch.Event
+	for i := range 3 {
+		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e/", i), Author: "user", Content: patch.Text("user", fmt.Sprint("edited number", i))})
+		no(t, err)
+		edits = append(edits, e)
+	}
+	_, err := sessions.ApplyPatch(ctx, sess, patch.NewSplice(0, 1, edits...))
+	no(t, err)
+	summarise(t, sessions, sess, 3)
+	for i := range 3 {
+		query := fmt.Sprint("number", i)
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", map[string]any{"query": query}))[0]
+		handle := got["results"].([]any)[0].(map[string]any)["handle"]
+		for _, handle := range []any{handle, fmt.Sprint("id=e/", i)} {
+			if read := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))[0]; read["text"] != "edited "+query {
+				t.Errorf("by handle %v: %v", handle, read)
+			}
+		}
+	}
+}
+
 // What the tools return is bounded by call and by turn, parallel calls together, and says what
 // it is.
 func TestRecallIsBounded(t *testing.T) {
 	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 900})
 	for i := range 50 {
-		no(t, sessions.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), "user", fmt.Sprintf("needle %d ", i)+strings.Repeat("hay and ", 400))))
+		e := text(fmt.Sprint("e", i), strings.Repeat("user", 1+300*(i%2)), fmt.Sprintf("needle %d ", i)+strings.Repeat("hay and ", 400))
+		if i%5 < 3 { // what JSON escapes, and what takes several bytes
+			e.Content.Parts[0].Text = "needle hay" + strings.Repeat([]string{"\x01", "\"\"", "東京"}[i%5], 3000)
+		}
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
 	}
 	summarise(t, sessions, sess, 50)
 	size := func(response map[string]any) int {
@@ -464,6 +541,20 @@ func TestLongResultsByDefault(t *testing.T) {
 		raw, err := json.Marshal(sess.Events().At(0).Content)
 		no(t, err)
 		return len(raw)
+	}
+	// A retry leaves what was taken back as it is, over a base too.
+	for _, sessions := range []*adk.Service{compacted(t, adk.Options{MaxResultTokens: 500}), wrap(t, session.InMemoryService(), adk.Options{MaxResultTokens: 500})} {
+		sess := create(t, sessions, "s", nil).(*adk.Session)
+		e := text("e1", "app", "")
+		e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 10_000)}, "user")
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		for r, err := range sessions.RawEvents(t.Context(), sess, 2) {
+			no(t, err)
+			_, err := sessions.Revert(t.Context(), sess, r.ID())
+			no(t, err)
+		}
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		equal(t, "event", sess.Events().At(0).ID, "e1")
 	}
 	if n := result(inMemory(t)); n < 50_000 {
 		t.Errorf("without compaction it has %d bytes", n)

@@ -110,6 +110,7 @@ type Service struct {
 	compacting *compacting // nil: compaction is off
 
 	maxResultTokens int // 0: no limit
+	recalled        recalled
 }
 
 // NewService returns a service over a store, which the caller closes after the service's

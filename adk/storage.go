@@ -2,6 +2,7 @@ package adk
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"strconv"
 	"time"
@@ -43,9 +44,9 @@ type storage interface {
 	Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error)
 	SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error)
 
-	// Handle names a record that brought an event, for [recall.ReadTool], for as long as the
-	// session is there.
-	Handle(seq uint64, e *patch.Event) string
+	// Handle names an event, for [recall.ReadTool], for as long as the session is there: by its
+	// record, and its index among the events that the record brought.
+	Handle(seq uint64, index int, e *patch.Event) string
 }
 
 // stored is a session as a storage found it.
@@ -107,7 +108,12 @@ func (s inStore) Append(ctx context.Context, key store.Key, opts store.AppendOpt
 	return s.Store.AppendEvents(ctx, key, opts, e)
 }
 
-func (s inStore) Handle(seq uint64, _ *patch.Event) string { return strconv.FormatUint(seq, 10) }
+func (s inStore) Handle(seq uint64, index int, _ *patch.Event) string {
+	if index == 0 {
+		return strconv.FormatUint(seq, 10)
+	}
+	return fmt.Sprintf("%d.%d", seq, index)
+}
 
 func (s inStore) stored(ctx context.Context, found store.Session) (out stored, err error) {
 	out = stored{Key: found.Key, View: found.View}

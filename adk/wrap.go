@@ -41,7 +41,7 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	if opts.CacheBytes < 0 {
 		b.lines.limit = 0
 	}
-	b.finder = recall.NewFinder(searched{b}, 0)
+	b.finder = recall.NewFinder(searched{b}, min(opts.CacheBytes, 0))
 	return newService(b, opts)
 }
 

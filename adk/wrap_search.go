@@ -15,10 +15,16 @@ import (
 
 // Search searches the session as it is in the base, with an index of its own.
 func (b *based) Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error) {
-	return b.finder.Search(ctx, key, search)
+	for tries := 0; ; tries++ {
+		hits, err := b.finder.Search(ctx, key, search)
+		if !errors.Is(err, errReordered) || tries == maxStale { // the base gave the events in another order meanwhile
+			return hits, err
+		}
+	}
 }
 
-// SearchUser reads and searches the user's sessions that the base lists, one after the other.
+// SearchUser reads and searches the user's sessions that the base lists, one after the other. One that
+// cannot be read is left out.
 func (b *based) SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error) {
 	keys := func(yield func(store.Key, error) bool) {
 		for info, err := range b.List(ctx, store.ListOptions{App: app, User: user}) {
@@ -27,11 +33,22 @@ func (b *based) SearchUser(ctx context.Context, app, user string, search recall.
 			}
 		}
 	}
-	return b.finder.SearchAll(ctx, keys, func(_ store.Key, err error) bool { return errors.Is(err, store.ErrNotFound) }, search)
+	return b.finder.SearchAll(ctx, keys, func(key store.Key, err error) bool {
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case errors.Is(err, store.ErrNotFound):
+		case opts.LeftOut != nil:
+			opts.LeftOut(key, err)
+		default:
+			b.logger.Warn("patchlog: a session that cannot be read is left out of a search", "session", key.String(), "error", err)
+		}
+		return true
+	}, search)
 }
 
 // Handle names an event by its id: in a base, seqs are no names that last.
-func (b *based) Handle(_ uint64, e *patch.Event) string { return idHandle + e.ID() }
+func (b *based) Handle(_ uint64, _ int, e *patch.Event) string { return idHandle + e.ID() }
 
 // searched is a base as a finder reads it: what is known of a session is in memory.
 type searched struct{ *based }
