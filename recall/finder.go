@@ -123,6 +123,10 @@ type entry[K comparable] struct {
 	at    *list.Element
 }
 
+func newEntry[K comparable](key K) *entry[K] {
+	return &entry[K]{key: key, lock: make(chan struct{}, 1)}
+}
+
 // entryBytes is about what an entry takes besides its index, with its share of the finder's map.
 const entryBytes = 1 << 10
 
@@ -157,7 +161,7 @@ func (f *Finder[K]) acquire(key K) *entry[K] {
 	defer f.mu.Unlock()
 	e := f.entries[key]
 	if e == nil {
-		e = &entry[K]{key: key, lock: make(chan struct{}, 1)}
+		e = newEntry(key)
 		e.at = f.recent.PushFront(e)
 		f.entries[key] = e
 	}
@@ -198,9 +202,8 @@ func (f *Finder[K]) drop(e *entry[K]) {
 	e.bytes = 0
 }
 
-// indexed calls do with an index of all records of a view. An index of another creation of the
-// session gives way to one of the newest view, and not to one of a view that the search names.
-func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, named bool, do func(*Index) error) error {
+// locked calls do with an entry locked.
+func (e *entry[K]) locked(ctx context.Context, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -210,22 +213,35 @@ func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, named
 		return ctx.Err()
 	}
 	defer func() { <-e.lock }()
-	x := e.index
-	if x == nil || e.creation != v.Creation() {
-		fresh := new(Index)
-		if x == nil || !named {
-			e.index, e.creation = fresh, v.Creation()
+	return do()
+}
+
+// apart returns an entry for a view that a search names: another one, of nobody else's, if the
+// entry is of another creation of the session, which goes on being searched.
+func (f *Finder[K]) apart(ctx context.Context, e *entry[K], v fold.View) (*entry[K], error) {
+	own := e
+	err := e.locked(ctx, func() error {
+		if e.index != nil && e.creation != v.Creation() {
+			own = newEntry(e.key)
 		}
-		x = fresh
-	}
-	err := f.extend(ctx, x, e.key, v)
-	if x == e.index {
+		return nil
+	})
+	return own, err
+}
+
+// indexed calls do with an index of all records of a view.
+func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, do func(*Index) error) error {
+	return e.locked(ctx, func() error {
+		if e.index == nil || e.creation != v.Creation() {
+			e.index, e.creation = new(Index), v.Creation()
+		}
+		err := f.extend(ctx, e.index, e.key, v)
 		f.resize(e)
-	}
-	if err != nil {
-		return err
-	}
-	return do(x)
+		if err != nil {
+			return err
+		}
+		return do(e.index)
+	})
 }
 
 // extend adds what an index lacks of a view's records.
@@ -329,29 +345,29 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 		if err != nil {
 			return nil, err
 		}
-		e := f.acquire(key)
-		var own Stats
-		if err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
-			own = x.Stats(terms, v.Seq(), s.Shown)
-			return nil
-		}); err != nil || !own.finds(terms) {
-			f.release(e)
-			if err != nil && !skip(key, err) {
+		e, own, err := f.begin(ctx, key, s, terms)
+		if err != nil {
+			if !skip(key, err) {
 				return nil, err
 			}
-			stats.Add(own)
 			continue
 		}
 		stats.Add(own)
-		if held += f.sizeOf(e); len(in) > 0 && held > f.limit {
+		size := f.sizeOf(e)
+		switch {
+		case !own.finds(terms):
 			f.release(e)
-			e = &entry[K]{key: key} // looked for anew
+		case len(in) > 0 && held+size > f.limit:
+			f.release(e)
+			in = append(in, newEntry(key)) // in its place, until it is its turn
+		default:
+			held += size
+			in = append(in, e)
 		}
-		in = append(in, e)
 	}
 	var hits []Hit[K]
 	for i, e := range in {
-		if e.lock == nil {
+		if e.index == nil {
 			e = f.acquire(e.key)
 			in[i] = e
 		}
@@ -372,6 +388,28 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 	return hits, nil
 }
 
+// begin gets a session's entry, which the caller releases, and the figures of its log.
+func (f *Finder[K]) begin(ctx context.Context, key K, s Search, terms Terms) (e *entry[K], own Stats, err error) {
+	e = f.acquire(key)
+	if s.On != nil {
+		var apart *entry[K]
+		if apart, err = f.apart(ctx, e, *s.On); apart != e {
+			f.release(e)
+			e = apart
+		}
+	}
+	if err == nil {
+		err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
+			own = x.Stats(terms, v.Seq(), s.Shown)
+			return nil
+		})
+	}
+	if err != nil {
+		f.release(e)
+	}
+	return e, own, err
+}
+
 func (f *Finder[K]) sizeOf(e *entry[K]) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -386,7 +424,7 @@ func (f *Finder[K]) look(ctx context.Context, e *entry[K], s Search, do func(*In
 	} else if v, err = f.log.View(ctx, e.key); err != nil {
 		return err
 	}
-	return f.indexed(ctx, e, v, s.On != nil, func(x *Index) error { return do(x, v) })
+	return f.indexed(ctx, e, v, func(x *Index) error { return do(x, v) })
 }
 
 // search finds the best events of one session.

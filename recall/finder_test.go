@@ -32,6 +32,7 @@ type logs struct {
 	read     int // records
 	err      error
 	lost     string // a session whose records cannot be looked up
+	looks    int    // that were taken for records
 }
 
 func newLogs() *logs {
@@ -98,7 +99,7 @@ func (l *logs) RecordsFrom(_ context.Context, key string, v fold.View, from uint
 func (l *logs) Records(_ context.Context, key string, v fold.View, seqs []uint64) (out []patch.Record, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if key == l.lost {
+	if l.looks++; key == l.lost {
 		return nil, errGone
 	}
 	for _, seq := range seqs {

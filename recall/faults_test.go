@@ -1,0 +1,301 @@
+package recall_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+)
+
+// What an event says is put together in time linear in it.
+func TestTextIsLinear(t *testing.T) {
+	var state, parts strings.Builder
+	for i := range 200_000 {
+		fmt.Fprintf(&state, `"key %d":%d,`, i, i)
+		parts.WriteString(`{"text":"needle"},`)
+	}
+	for name, text := range map[string]string{
+		"state": `{"id":"e","actions":{"stateDelta":{` + state.String() + `"z":1}}}`,
+		"parts": `{"id":"e","content":{"parts":[` + parts.String() + `{"functionCall":{"name":"recall_search"}}]}}`,
+	} {
+		began := time.Now()
+		x := new(recall.Index)
+		x.Add(ofJSON(1, text))
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%s took %v", name, took)
+		}
+	}
+}
+
+// What a model is shown is told apart from what people can find besides.
+func TestShown(t *testing.T) {
+	l := newLogs()
+	l.put("a",
+		ofJSON(1, `{"id":"e1","author":"user","content":{"parts":[{"text":"signed in"}]},"actions":{"stateDelta":{"oauth":"token-4711"}}}`),
+		ofJSON(2, `{"id":"e2","author":"a","content":{"parts":[{"functionCall":{"id":"c","name":"adk_request_credential","args":{"x":"mail-4711"}}}]}}`),
+		ofJSON(3, `{"id":"e3","author":"a","outputTranscription":{"text":"spoken aloud"}}`),
+		ofJSON(4, `{"id":"e4","author":"a","content":{"parts":[{"functionCall":{"name":"recall_read"}},{"text":"a thought","thought":true},{"text":"said beside"}]}}`),
+		ofJSON(5, `{"id":"e5","author":"a","content":{"parts":[{"text":"not hidden"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"e5"}}}`),
+		ofJSON(6, `{"id":"p","patchType":"splice","start":0,"count":0,"replacement":[
+			{"id":"r1","content":{"parts":[{"text":"an edited copy"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"other"}}},
+			{"id":"r2","content":{"parts":[{"text":"came back"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"r2"}}}]}`),
+	)
+	f := recall.NewFinder(l, 0)
+	for query, want := range map[string][2]string{
+		"oauth": {"1@2", ""}, "token-4711": {"1@2", ""}, "mail-4711": {"2@3", ""}, "adk_request_credential": {"2@3", ""},
+		"signed": {"1@2", "1@2"}, "spoken": {"3@4", "3@4"}, "thought": {"", ""}, "beside": {"4@5", "4@5"},
+		"hidden": {"5@6", "5@6"}, "edited": {"6@0", "6@0"}, "came": {"", ""},
+	} {
+		for i, shown := range []bool{false, true} {
+			got := found(f.Search(t.Context(), "a", recall.Search{Query: query, Filter: recall.Filter{Shown: shown}}))
+			if first, _, _ := strings.Cut(got, " "); first != want[i] {
+				t.Errorf("%s, shown %v: %s, want %s first", query, shown, got, want[i])
+			}
+		}
+	}
+	hits, err := f.Search(t.Context(), "a", recall.Search{Query: "signed", Limit: 1, Filter: recall.Filter{Shown: true}})
+	if err != nil || hits[0].Snippet.Text != "signed in" {
+		t.Errorf("%+v, %v", hits, err)
+	}
+}
+
+// An event that does not count does not help what stands beside it.
+func TestOnlyIsNoOracle(t *testing.T) {
+	l := newLogs()
+	l.put("a", said(1, "user", "hello"), ofJSON(2, `{"id":"s","author":"user","isolationScope":"other","content":{"parts":[{"text":"hunter2"}]}}`),
+		said(3, "user", "bye"), said(4, "user", "hunter2 cut"), ofJSON(5, `{"id":"p","patchType":"splice","start":3,"count":1}`))
+	f := recall.NewFinder(l, 0)
+	if got := found(f.Search(t.Context(), "a", recall.Search{Query: "hunter2"})); got == "" {
+		t.Error("people find nothing")
+	}
+	got := found(f.Search(t.Context(), "a", recall.Search{Query: "hunter2", Told: true, Sees: func(_, scope string) bool { return scope == "" }}))
+	if got != "" {
+		t.Errorf("found: %s", got)
+	}
+}
+
+func TestTimesOfAnyYear(t *testing.T) {
+	l := newLogs()
+	l.put("a", ofJSON(1, `{"id":"e1","author":"u","timestamp":"0001-01-01T00:00:00Z","content":{"parts":[{"text":"x y"}]}}`),
+		ofJSON(2, `{"id":"e2","author":"u","timestamp":"9999-12-31T23:59:59.999999999Z","content":{"parts":[{"text":"x z"}]}}`))
+	f := recall.NewFinder(l, 0)
+	year := func(n int) time.Time { return time.Date(n, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for _, c := range []struct {
+		since, until time.Time
+		want         string
+	}{
+		{year(1), year(2), "1@0"}, {year(-300_000), year(300_000), "2@1 1@0"}, {year(9999), time.Time{}, "2@1"},
+		{year(300_000), time.Time{}, ""}, {time.Unix(0, 0), time.Time{}, "2@1"},
+	} {
+		s := recall.Search{Query: "x", Filter: recall.Filter{Since: c.since, Until: c.until}}
+		if got := found(f.Search(t.Context(), "a", s)); got != c.want {
+			t.Errorf("from %v to %v: %s, want %s", c.since, c.until, got, c.want)
+		}
+	}
+}
+
+// Ids are found in quotes and in questions; long words by their beginnings, and not by what
+// others have.
+func TestFindsWords(t *testing.T) {
+	l := newLogs()
+	long := strings.Repeat("x", 70)
+	l.put("a", said(1, "user", long+"Ab "+long+"Cd"), said(2, "user", "other"), said(3, "user", "Zürich cafe"), said(4, "user", strings.Repeat("y", 70)+"EfGh"))
+	f := recall.NewFinder(l, 0)
+	for query, want := range map[string]string{
+		`"id-2"`: "2@1", "what is id-2?": "2@1", "(id-2)": "2@1", "zurich": "3@2", "CAFÉ": "3@2", "cafés": "3@2",
+		strings.Repeat("z", 70) + "IjKl": "", strings.Repeat("y", 64): "4@3",
+	} {
+		got := found(f.Search(t.Context(), "a", recall.Search{Query: query, Limit: 1}))
+		if got != want {
+			t.Errorf("%.20s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+// More matches than are wanted do not count are gone through until there are enough.
+func TestManyThatDoNotCount(t *testing.T) {
+	l := newLogs()
+	for n := 1; n <= 300; n++ {
+		l.put("a", said(n, "user", "needle"))
+	}
+	l.put("a", ofJSON(301, `{"id":"p","patchType":"splice","start":0,"count":3}`))
+	f := recall.NewFinder(l, 0)
+	if got := found(f.Search(t.Context(), "a", recall.Search{Query: "needle", Hidden: true})); got != "3(p) 2(p) 1(p)" {
+		t.Errorf("hidden: %s", got)
+	}
+	hits, err := f.Search(t.Context(), "a", recall.Search{Query: "needle", Told: true, Limit: 1000})
+	if err != nil || len(hits) != 297 {
+		t.Errorf("%d hits, %v", len(hits), err)
+	}
+}
+
+// A chain of summaries is read at once, however deep it is.
+func TestDeepChains(t *testing.T) {
+	l := newLogs()
+	l.put("a", said(1, "user", "needle"))
+	for n := 2; n < 1000; n++ {
+		l.put("a", ofJSON(n, fmt.Sprintf(`{"id":"p%d","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s%d","content":{"parts":[{"text":"short"}]}}}`, n, n)))
+	}
+	l.looks = 0
+	if got := found(recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "needle", Told: true, Hidden: true})); got != "1(p2)" {
+		t.Error(got)
+	}
+	if l.looks > 3 {
+		t.Errorf("%d looks into the log", l.looks)
+	}
+}
+
+// An index is made once for a search, also if it is not kept; that of another creation, which a
+// search names, does not take the place of the newest; and what is given up ends its reading.
+func TestIndexesAreMadeOnce(t *testing.T) {
+	l := newLogs()
+	for n := 1; n <= 50; n++ {
+		l.put("a", said(n, "user", "needle"))
+		l.put("b", said(n, "user", "needle"))
+	}
+	one := func(f *recall.Finder[string], s recall.Search) {
+		t.Helper()
+		s.Query = "needle"
+		if _, err := f.Search(t.Context(), "a", s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one(recall.NewFinder(l, -1), recall.Search{})
+	if l.read != 50 {
+		t.Errorf("%d records were read for an index that is not kept", l.read)
+	}
+	l.read = 0
+	f := recall.NewFinder(l, 0)
+	all := func(yield func(string, error) bool) { _ = yield("a", nil) && yield("b", nil) }
+	for range 2 {
+		if hits, err := f.SearchAll(t.Context(), all, nil, recall.Search{Query: "needle"}); err != nil || len(hits) == 0 {
+			t.Fatal(hits, err)
+		}
+	}
+	if l.read != 100 {
+		t.Errorf("%d records were read for two of 50", l.read)
+	}
+	old, err := l.viewAt("a", 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.created["a"]++
+	one(f, recall.Search{})
+	l.read = 0
+	one(f, recall.Search{On: &old})
+	one(f, recall.Search{})
+	if l.read != 50 {
+		t.Errorf("%d records were read for a view of another creation, and then the newest", l.read)
+	}
+	// Of two that do not fit, both are searched.
+	hits, err := recall.NewFinder(l, 1).SearchAll(t.Context(), all, nil, recall.Search{Query: "needle", Limit: 100})
+	if err != nil || len(hits) != 100 {
+		t.Errorf("%d hits, %v", len(hits), err)
+	}
+}
+
+// slow is a log that is read slowly.
+type slow struct {
+	*logs
+	reading chan struct{} // is told that reading has begun
+}
+
+func (s slow) RecordsFrom(ctx context.Context, key string, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		close(s.reading)
+		<-ctx.Done() // a log that takes its time
+		yield(patch.Record{}, ctx.Err())
+	}
+}
+
+// Who waits for another's indexing may leave, and nothing is left behind.
+func TestSearchHeedsContexts(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s := slow{trip(), make(chan struct{})}
+	f := recall.NewFinder(s, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := f.Search(ctx, "a", recall.Search{Query: "lisbon"})
+		done <- err
+	}()
+	<-s.reading
+	short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer stop()
+	if _, err := f.Search(short, "a", recall.Search{Query: "lisbon"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("who waited: %v", err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("who read: %v", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, were %d", runtime.NumGoroutine(), before)
+		}
+	}
+	if f := recall.NewFinder(trip(), 0); true {
+		if _, err := f.Search(t.Context(), "a", recall.Search{Query: "lisbon"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Search(ctx, "a", recall.Search{Query: "lisbon"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("on an index that is there: %v", err)
+		}
+	}
+}
+
+// A log that ends before its view is an error, and what is kept of empty sessions counts.
+func TestFinderOddLogs(t *testing.T) {
+	l := trip()
+	v, err := l.viewAt("a", 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.sessions["a"] = l.sessions["a"][:5]
+	if _, err := recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "lisbon", On: &v}); err == nil || !strings.Contains(err.Error(), "ends at record 5") {
+		t.Errorf("%v", err)
+	}
+	empty := newLogs()
+	f := recall.NewFinder(empty, 10_000)
+	for i := range 100 {
+		key := fmt.Sprint("s", i)
+		empty.sessions[key] = []patch.Record{}
+		if hits, err := f.Search(t.Context(), key, recall.Search{Query: "x"}); err != nil || len(hits) > 0 {
+			t.Fatal(hits, err)
+		}
+	}
+	if f.Bytes() == 0 || f.Bytes() > 10_000 {
+		t.Errorf("%d bytes are kept of 100 empty sessions", f.Bytes())
+	}
+}
+
+// Scores of several logs are of their figures together.
+func TestStatsAdd(t *testing.T) {
+	records := []patch.Record{said(1, "user", "needle and hay"), said(2, "user", "hay"), said(3, "user", "needle needle in much more hay than this")}
+	together, first, second := new(recall.Index), new(recall.Index), new(recall.Index)
+	for i, r := range records {
+		together.Add(r)
+		if i < 2 {
+			first.Add(r)
+		} else {
+			second.Add(r)
+		}
+	}
+	terms := recall.Parse("needle hay")
+	var sum recall.Stats
+	sum.Add(recall.Stats{})
+	sum.Add(first.Stats(terms, math.MaxUint64, false))
+	sum.Add(second.Stats(terms, math.MaxUint64, false))
+	if want := together.Stats(terms, math.MaxUint64, false); fmt.Sprint(sum) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", sum, want)
+	}
+}
