@@ -1,11 +1,9 @@
 package bench_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"runtime"
 	"testing"
 
@@ -15,58 +13,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// recordedLog gives n records: the events of the recorded sessions that the repository carries,
-// again and again, each time with other digits in their contents, so that they have identifiers
-// of their own.
-func recordedLog(b testing.TB, n int) []patch.Record {
-	b.Helper()
-	var all []*patch.Event
-	for _, file := range recorded.Sets(b)[0].Files {
-		f, err := os.Open(file)
-		if err != nil {
-			b.Fatal(err)
-		}
-		records, _, err := patch.NewDecoder(f, file).ReadAll()
-		f.Close()
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, r := range records {
-			all = append(all, r.Event)
-		}
-	}
-	records := make([]patch.Record, n)
-	for i := range records {
-		text := []byte(all[i%len(all)].String())
-		round, escape := i/len(all), 0
-		shift := round // of the digits of a number, as the wheels of a counter turn
-		for at := bytes.Index(text, []byte(`"content":`)); at >= 0 && at < len(text); at++ {
-			switch c := text[at]; {
-			case c == 'u' && text[at-1] == '\\':
-				escape = 4
-			case escape > 0:
-				escape--
-			case c >= '1' && c <= '9':
-				text[at] = '1' + (c-'1'+byte(shift%9))%9
-				shift /= 9
-			case c != '0':
-				shift = round
-			}
-		}
-		text = append([]byte(fmt.Sprintf(`{"id":"%d-`, i)), bytes.TrimPrefix(text, []byte(`{"id":"`))...)
-		e, err := patch.ParseEvent(text)
-		if err != nil {
-			b.Fatal(err)
-		}
-		records[i] = patch.Record{Seq: uint64(i + 1), Event: e}
-	}
-	return records
-}
-
 // BenchmarkIndex indexes a log of 100,000 events, and searches it.
 func BenchmarkIndex(b *testing.B) {
 	const events = 100_000
-	records := recordedLog(b, events)
+	records := recorded.Log(b, events)
 	size := 0
 	for _, r := range records {
 		size += r.Size()
@@ -119,7 +69,7 @@ func BenchmarkIndex(b *testing.B) {
 func BenchmarkSearch(b *testing.B) {
 	ctx := context.Background()
 	const events = 100_000
-	records := recordedLog(b, events)
+	records := recorded.Log(b, events)
 	for _, c := range []struct {
 		name  string
 		bytes int

@@ -45,7 +45,7 @@ var arrows = map[string][]string{
 	"cmd/patchlog":                     {"cmd/patchlog/command"},
 	"cmd/patchlog/command":             {"patch", "fold", "recall", "store", "store/migrate", "store/sessionfile", "compaction", "compaction/foreign", "compaction/gemini", "compaction/quality"},
 	"cmd/patchlog/command/commandtest": {"compaction", "cmd/patchlog/command"},
-	"fuzz/recorded":                    {},
+	"fuzz/recorded":                    {"patch"},
 	"fuzz/machine":                     {"fuzz", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 }
 

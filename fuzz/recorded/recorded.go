@@ -1,5 +1,6 @@
 // Package recorded finds the recorded sessions that tests read: the small set that the
-// repository carries, and the large corpus where it lies beside the repository.
+// repository carries, and the large corpus where it lies beside the repository. Of the small set
+// it makes a log of any length.
 package recorded
 
 import (

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // The set that the repository carries is whole: every source, with its licence and its
@@ -62,6 +64,43 @@ func TestSample(t *testing.T) {
 	if got := (recorded.Set{Files: files, Large: true}).Sample(t, 4); !slices.Equal(got, want) {
 		t.Errorf("of the large set: %q, want %q", got, want)
 	}
+}
+
+// A log has as many events as it is asked for, of their own ids; the set again has the same words
+// and other numbers.
+func TestLog(t *testing.T) {
+	const events = 360 // of the set
+	log := recorded.Log(t, 2*events+1)
+	ids := map[string]bool{}
+	for i, r := range log {
+		if r.Seq != uint64(i+1) {
+			t.Fatalf("record %d has seq %d", i, r.Seq)
+		}
+		ids[r.Event.ID()] = true
+	}
+	if len(log) != 2*events+1 || len(ids) != len(log) {
+		t.Errorf("%d events with %d ids, want %d", len(log), len(ids), 2*events+1)
+	}
+	digits := regexp.MustCompile(`[1-9]`)
+	changed := 0
+	for i := range events {
+		one, other := content(t, log[i]), content(t, log[i+events])
+		if digits.ReplaceAllString(one, "1") != digits.ReplaceAllString(other, "1") {
+			t.Errorf("event %d says %s, and again %s", i, one, other)
+		}
+		if one != other {
+			changed++
+		}
+	}
+	if changed < events/2 {
+		t.Errorf("%d of %d events have other numbers when they come again", changed, events)
+	}
+}
+
+func content(t *testing.T, r patch.Record) string {
+	t.Helper()
+	text, _ := r.Event.Field("content")
+	return string(text)
 }
 
 func read(t *testing.T, name string) []byte {
