@@ -1,0 +1,187 @@
+// Package locomo measures whether an index of a conversation finds the turns that answer
+// questions about it, by LoCoMo (Maharana et al., Evaluating Very Long-Term Conversational Memory
+// of LLM Agents, 2024): ten conversations of two people over months, with some 600 turns and 200
+// questions each.
+//
+// The data is licensed CC BY-NC 4.0, so it is no part of the repository. [Variable] says where it
+// lies.
+package locomo
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Variable is the environment variable that names the folder of the conversations: the JSON files
+// of data/multimodal_dialog/locomo10_v2 as https://github.com/snap-research/locomo had it, one a
+// conversation.
+const Variable = "PATCHLOG_LOCOMO"
+
+// Conversation is what two people said, and questions about it.
+type Conversation struct {
+	Turns     []patch.Record // in their order, with seqs from 1 on; the authors are the speakers
+	Questions []Question
+}
+
+// Question is one about a conversation.
+type Question struct {
+	Text     string
+	Category Category
+	Evidence []uint64 // the seqs of the turns that the answer is in; never empty
+}
+
+// Category is a kind of question, by the numbers of LoCoMo's files.
+type Category int
+
+// The categories, and [All] for those of any. Of an adversarial question the evidence is what it
+// twists.
+const (
+	All Category = iota
+	MultiHop
+	Temporal
+	OpenDomain
+	SingleHop
+	Adversarial
+	categories
+)
+
+// String is the name of the category in lower case.
+func (c Category) String() string {
+	switch c {
+	case All:
+		return "all"
+	case MultiHop:
+		return "multi-hop"
+	case Temporal:
+		return "temporal"
+	case OpenDomain:
+		return "open-domain"
+	case SingleHop:
+		return "single-hop"
+	case Adversarial:
+		return "adversarial"
+	}
+	return fmt.Sprintf("category %d", int(c))
+}
+
+// Read returns the conversations, in the order of the files' names. The turns say what was said
+// and, with captions, what LoCoMo says of the photos that were shared. A question is left out if
+// it names no turn of the conversation. The test is skipped if [Variable] is not set, and fails if
+// the folder has no conversations.
+func Read(tb testing.TB, captions bool) []Conversation {
+	tb.Helper()
+	folder := os.Getenv(Variable)
+	if folder == "" {
+		tb.Skipf("skipped: %s does not say where LoCoMo's conversations lie", Variable)
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	if err != nil || len(files) == 0 {
+		tb.Fatalf("%s is %q, where no conversation lies: %v", Variable, folder, err)
+	}
+	all := make([]Conversation, len(files))
+	for i, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if all[i], err = parse(text, captions); err != nil {
+			tb.Fatalf("%s: %v", file, err)
+		}
+	}
+	return all
+}
+
+// parse reads a file of LoCoMo.
+func parse(text []byte, captions bool) (c Conversation, err error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return c, err
+	}
+	seqs := map[string]uint64{}
+	for session := 1; members[fmt.Sprint("session_", session)] != nil; session++ {
+		if err := c.addSession(members, fmt.Sprint("session_", session), captions, seqs); err != nil {
+			return c, fmt.Errorf("session %d: %w", session, err)
+		}
+	}
+	var questions []struct {
+		Question string
+		Evidence []string
+		Category Category
+	}
+	if err := json.Unmarshal(members["qa"], &questions); err != nil {
+		return c, fmt.Errorf("qa: %w", err)
+	}
+	for _, q := range questions {
+		question := Question{Text: q.Question, Category: q.Category}
+		if q.Category < MultiHop || q.Category >= categories {
+			return c, fmt.Errorf("qa: %q is of category %d", q.Question, q.Category)
+		}
+		for _, id := range turnIDs.FindAllStringSubmatch(strings.Join(q.Evidence, " "), -1) {
+			if seq, ok := seqs[turnID(id)]; ok {
+				question.Evidence = append(question.Evidence, seq)
+			}
+		}
+		if len(question.Evidence) > 0 {
+			c.Questions = append(c.Questions, question)
+		}
+	}
+	return c, nil
+}
+
+// addSession adds the turns of a session, and notes the seqs of their ids.
+func (c *Conversation) addSession(members map[string]json.RawMessage, name string, captions bool, seqs map[string]uint64) error {
+	var turns []struct {
+		Speaker, Text string
+		ID            string `json:"dia_id"`
+		Caption       string `json:"blip_caption"`
+	}
+	if err := json.Unmarshal(members[name], &turns); err != nil {
+		return err
+	}
+	var date string
+	if err := json.Unmarshal(members[name+"_date_time"], &date); err != nil {
+		return fmt.Errorf("date: %w", err)
+	}
+	at, err := time.Parse("3:04 pm on 2 January, 2006", date)
+	if err != nil {
+		return err
+	}
+	for _, t := range turns {
+		said := t.Text
+		if captions && t.Caption != "" {
+			said += "\n" + t.Caption
+		}
+		e, err := patch.NewEvent(patch.Fields{ID: "turn", Author: t.Speaker, Content: patch.Text("user", said), Timestamp: at})
+		if err != nil {
+			return err
+		}
+		seq := uint64(len(c.Turns) + 1)
+		c.Turns = append(c.Turns, patch.Record{Seq: seq, Event: e})
+		id := turnIDs.FindStringSubmatch(t.ID)
+		if id == nil {
+			return fmt.Errorf("%q is no id of a turn", t.ID)
+		}
+		seqs[turnID(id)] = seq
+	}
+	return nil
+}
+
+// turnIDs are ids of turns: the session, and which of its turns. Some stand together in one string,
+// with one mark or another between them.
+var turnIDs = regexp.MustCompile(`D(\d+):(\d+)`)
+
+// turnID is an id without the zeros that some numbers begin with.
+func turnID(id []string) string {
+	session, _ := strconv.Atoi(id[1])
+	turn, _ := strconv.Atoi(id[2])
+	return fmt.Sprintf("D%d:%d", session, turn)
+}

@@ -1,0 +1,84 @@
+package locomo_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/bench/locomo"
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// A conversation in the form of LoCoMo's, but not one of them.
+const conversation = `{
+	"speaker_a": "Ann", "speaker_b": "Ben",
+	"session_1_date_time": "1:56 pm on 8 May, 2023",
+	"session_1": [
+		{"speaker": "Ann", "dia_id": "D1:1", "text": "My boat is called Pelican."},
+		{"speaker": "Ben", "dia_id": "D1:2", "text": "Look!", "blip_caption": "a photo of a lighthouse"}
+	],
+	"session_2_date_time": "9:05 am on 12 June, 2023",
+	"session_2": [{"speaker": "Ann", "dia_id": "D2:1", "text": "I painted the hull."}],
+	"session_3_date_time": "9:05 am on 13 June, 2023",
+	"qa": [
+		{"question": "What is the boat called?", "answer": "Pelican", "evidence": ["D1:1"], "category": 4},
+		{"question": "What did they do?", "answer": "", "evidence": ["D1:02; D2:1"], "category": 1},
+		{"question": "Who is Cid?", "answer": "", "evidence": [], "category": 3},
+		{"question": "Who is Dan?", "answer": "", "evidence": ["D7:1"], "category": 3}
+	]
+}`
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "1.json"), []byte(conversation), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(locomo.Variable, dir)
+	for _, captions := range []bool{false, true} {
+		all := locomo.Read(t, captions)
+		if len(all) != 1 || len(all[0].Turns) != 3 {
+			t.Fatalf("%+v", all)
+		}
+		c := all[0]
+		want := []locomo.Question{
+			{Text: "What is the boat called?", Category: locomo.SingleHop, Evidence: []uint64{1}},
+			{Text: "What did they do?", Category: locomo.MultiHop, Evidence: []uint64{2, 3}},
+		}
+		if !reflect.DeepEqual(c.Questions, want) {
+			t.Errorf("questions are %+v, want %+v", c.Questions, want)
+		}
+		said := "Look!\n"
+		if captions {
+			said = "Look!\na photo of a lighthouse\n"
+		}
+		second := c.Turns[1]
+		if got := identifiers.Text(second.Event); got != said || second.Seq != 2 || second.Event.Author() != "Ben" {
+			t.Errorf("turn %d: %s says %q, want %q", second.Seq, second.Event.Author(), got, said)
+		}
+		if at := c.Turns[2].Event.Timestamp(); at.Format("2006-01-02 15:04") != "2023-06-12 09:05" {
+			t.Errorf("the third turn is of %v", at)
+		}
+	}
+}
+
+// No more than ten turns count, and each question is asked of its own conversation.
+func TestMeasure(t *testing.T) {
+	eleven := []uint64{9, 8, 7, 6, 5, 4, 3, 2, 11, 10, 1}
+	all := []locomo.Conversation{
+		{Turns: make([]patch.Record, 11), Questions: []locomo.Question{
+			{Text: "a", Category: locomo.MultiHop, Evidence: []uint64{1}},
+			{Text: "b", Category: locomo.MultiHop, Evidence: []uint64{1, 10}},
+		}},
+		{Turns: make([]patch.Record, 2), Questions: []locomo.Question{{Text: "c", Category: locomo.Temporal, Evidence: []uint64{2}}}},
+	}
+	hits := locomo.Measure(all, func(turns []patch.Record) func(string) []uint64 {
+		return func(string) []uint64 { return eleven[len(eleven)-len(turns):] }
+	})
+	for of, want := range map[locomo.Category]float64{locomo.All: 1.0 / 3, locomo.MultiHop: 1.0 / 2, locomo.Temporal: 0, locomo.SingleHop: 0} {
+		if got := hits.Share(of); got != want {
+			t.Errorf("share of %v is %v, want %v", of, got, want)
+		}
+	}
+}

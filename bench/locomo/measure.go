@@ -1,0 +1,74 @@
+package locomo
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+)
+
+// Best is how many turns an index may name for a question.
+const Best = 10
+
+// Index makes an index of the turns of a conversation, and returns what finds in it the seqs of the
+// turns that go best with a question, the best first, [Best] of them or fewer.
+type Index func(turns []patch.Record) (find func(question string) []uint64)
+
+// Hits says of how many questions a turn with the answer was among those that were found.
+type Hits struct {
+	asked, found [categories]int
+}
+
+// Measure asks all questions, each of an index of its own conversation.
+func Measure(all []Conversation, index Index) Hits {
+	var h Hits
+	for _, c := range all {
+		find := index(c.Turns)
+		for _, q := range c.Questions {
+			best := find(q.Text)
+			best = best[:min(len(best), Best)]
+			hit := slices.ContainsFunc(q.Evidence, func(seq uint64) bool { return slices.Contains(best, seq) })
+			for _, of := range []Category{All, q.Category} {
+				h.asked[of]++
+				if hit {
+					h.found[of]++
+				}
+			}
+		}
+	}
+	return h
+}
+
+// Share is the share of the questions of a category, from 0 to 1.
+func (h Hits) Share(of Category) float64 {
+	return float64(h.found[of]) / float64(max(1, h.asked[of]))
+}
+
+// Report reports the shares in percent: of all questions, and by category.
+func (h Hits) Report(b *testing.B) {
+	b.Helper()
+	b.ReportMetric(100*h.Share(All), "%-hit")
+	for of := All + 1; of < categories; of++ {
+		b.ReportMetric(100*h.Share(of), "%-hit-"+of.String())
+	}
+	b.ReportMetric(float64(h.asked[All]), "questions")
+}
+
+// Recall is the project's own index, without a filter.
+func Recall(turns []patch.Record) func(question string) []uint64 {
+	x := new(recall.Index)
+	for _, r := range turns {
+		x.Add(r)
+	}
+	return func(question string) (seqs []uint64) {
+		terms := recall.Parse(question)
+		for m := range x.Search(terms, recall.Filter{}, math.MaxUint64, x.Stats(terms, math.MaxUint64, false), nil) {
+			if seqs = append(seqs, m.Seq); len(seqs) == Best {
+				break
+			}
+		}
+		return seqs
+	}
+}
