@@ -62,13 +62,17 @@ func Recall(turns []patch.Record) func(question string) []uint64 {
 	for _, r := range turns {
 		x.Add(r)
 	}
-	return func(question string) (seqs []uint64) {
-		terms := recall.Parse(question)
-		for m := range x.Search(terms, recall.Filter{}, math.MaxUint64, x.Stats(terms, math.MaxUint64, false), nil) {
-			if seqs = append(seqs, m.Seq); len(seqs) == Best {
-				break
-			}
+	return func(question string) []uint64 { return Find(x, question) }
+}
+
+// Find returns the seqs of the records that go best with a question, the best first, [Best] of them
+// or fewer.
+func Find(x *recall.Index, question string) (seqs []uint64) {
+	terms := recall.Parse(question)
+	for m := range x.Search(terms, recall.Filter{}, math.MaxUint64, x.Stats(terms, math.MaxUint64, false), nil) {
+		if seqs = append(seqs, m.Seq); len(seqs) == Best {
+			break
 		}
-		return seqs
 	}
+	return seqs
 }

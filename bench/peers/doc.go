@@ -1,6 +1,7 @@
 // Package peers measures, in one run, what users of ADK for Go would pick instead of
 // patchlog: the same workload through ADK's session service in memory, its SQL service on
-// a SQLite file, and patchlog on a file.
+// a SQLite file, and patchlog on a file; and the same log and questions through bleve, a library
+// for search, and package recall.
 //
 //	go test -run '^$' -bench . -benchmem ./...
 //

@@ -1,0 +1,173 @@
+package peers
+
+import (
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/blevesearch/bleve/v2"
+	"github.com/blevesearch/bleve/v2/analysis/analyzer/keyword"
+	stdanalyzer "github.com/blevesearch/bleve/v2/analysis/analyzer/standard"
+	"github.com/blevesearch/bleve/v2/analysis/lang/en"
+	"github.com/blevesearch/bleve/v2/index/scorch"
+	"github.com/blevesearch/bleve/v2/mapping"
+	"github.com/blevesearch/bleve/v2/search/query"
+	index "github.com/blevesearch/bleve_index_api"
+
+	"github.com/patchlog-dev/patchlog/bench/locomo"
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+)
+
+// bleveOptions say which of bleve's indexes to open, and what goes into it.
+type bleveOptions struct {
+	store    string // a constant below
+	fields   string // a constant below
+	analyzer string // of words
+	scoring  string // a constant below
+}
+
+const (
+	inGtreap = "gtreap" // in memory: bleve.NewMemOnly
+	inScorch = "scorch" // in memory: the engine of bleve's files, without a path
+	inFile   = "file"   // what bleve.New opens, each batch synced
+
+	words  = "words"  // what an event says, and its author
+	exact  = "exact"  // that; and by themselves its identifiers and ids, its author, its tools
+	beside = "beside" // words; and those of the events beside it, and of the next ones
+
+	english  = en.AnalyzerName  // knows endings and common words
+	standard = stdanalyzer.Name // knows common words
+
+	bm25  = index.BM25Scoring // gtreap's does not know it
+	tfidf = index.TFIDFScoring
+)
+
+// bleveIndex is a log in bleve.
+type bleveIndex struct {
+	opened bleve.Index
+	fields string
+}
+
+// openBleve opens an empty index, in which bleve keeps no more than is asked for: no copy of the
+// texts, no positions.
+func openBleve(tb testing.TB, o bleveOptions) *bleveIndex {
+	tb.Helper()
+	var opened bleve.Index
+	var err error
+	switch o.store {
+	case inGtreap:
+		opened, err = bleve.NewMemOnly(o.mapping())
+	case inScorch:
+		opened, err = bleve.NewUsing("", o.mapping(), scorch.Name, scorch.Name, nil)
+	case inFile:
+		opened, err = bleve.New(blevePath(tb.TempDir()), o.mapping())
+	}
+	no(tb, err)
+	return &bleveIndex{opened, o.fields}
+}
+
+// blevePath is where a folder has the files of an index.
+func blevePath(dir string) string { return filepath.Join(dir, "bleve") }
+
+func (o bleveOptions) mapping() mapping.IndexMapping {
+	doc := bleve.NewDocumentStaticMapping()
+	add := func(analyzer string, names ...string) {
+		for _, name := range names {
+			f := bleve.NewTextFieldMapping()
+			f.Analyzer = analyzer
+			f.Store, f.IncludeTermVectors, f.IncludeInAll, f.DocValues = false, false, false, false
+			doc.AddFieldMappingsAt(name, f)
+		}
+	}
+	add(o.analyzer, "text")
+	switch o.fields {
+	case exact:
+		add(keyword.Name, "exact", "author", "tool")
+	case beside:
+		add(o.analyzer, "beside", "next")
+	}
+	m := bleve.NewIndexMapping()
+	m.DefaultMapping = doc
+	m.ScoringModel = o.scoring
+	return m
+}
+
+// add adds events in one batch. What is beside the first and the last is not known.
+func (x *bleveIndex) add(tb testing.TB, records []patch.Record) {
+	tb.Helper()
+	texts := make([]string, len(records))
+	for i, r := range records {
+		texts[i] = r.Event.Author() + "\n" + recall.Text(r.Event)
+	}
+	around := func(i, distance int) (text string) {
+		for _, at := range []int{i - distance, i + distance} {
+			if at >= 0 && at < len(texts) {
+				text += texts[at] + "\n"
+			}
+		}
+		return text
+	}
+	batch := x.opened.NewBatch()
+	for i, r := range records {
+		doc := map[string]any{"text": texts[i]}
+		switch x.fields {
+		case exact:
+			doc["exact"], doc["tool"] = exactly(r.Event, texts[i])
+			doc["author"] = r.Event.Author()
+		case beside:
+			doc["beside"], doc["next"] = around(i, 1), around(i, 2)
+		}
+		no(tb, batch.Index(strconv.FormatUint(r.Seq, 10), doc))
+	}
+	no(tb, x.opened.Batch(batch))
+}
+
+// exactly returns what an event is also found by word for word, as in [recall.Index]: identifiers of
+// its text and its ids; and the tools that it calls, or answers for.
+func exactly(e *patch.Event, text string) (ids, tools []string) {
+	ids = append(slices.Collect(identifiers.All(text)), e.ID(), e.InvocationID())
+	for p := range e.FunctionParts() {
+		ids, tools = append(ids, p.ID), append(tools, p.Name)
+	}
+	return slices.DeleteFunc(ids, func(id string) bool { return id == "" }), tools
+}
+
+func (x *bleveIndex) find(tb testing.TB, question string) (seqs []uint64) {
+	tb.Helper()
+	match := func(field string) query.Query {
+		q := bleve.NewMatchQuery(question)
+		q.SetField(field)
+		return q
+	}
+	either := []query.Query{match("text")}
+	switch x.fields {
+	case exact:
+		for id := range identifiers.All(question) {
+			q := bleve.NewTermQuery(id)
+			q.SetField("exact")
+			either = append(either, q)
+		}
+	case beside:
+		either = append(either, match("beside"), match("next"))
+	}
+	q := either[0]
+	if len(either) > 1 {
+		q = bleve.NewDisjunctionQuery(either...)
+	}
+	found, err := x.opened.Search(bleve.NewSearchRequestOptions(q, locomo.Best, 0, false))
+	no(tb, err)
+	for _, hit := range found.Hits {
+		seq, err := strconv.ParseUint(hit.ID, 10, 64)
+		no(tb, err)
+		seqs = append(seqs, seq)
+	}
+	return seqs
+}
+
+func (x *bleveIndex) close(tb testing.TB) {
+	tb.Helper()
+	no(tb, x.opened.Close())
+}
