@@ -135,7 +135,7 @@ func (r Recording) Tokens() (n int) {
 // Replay plays a recorded session under a policy, event by event, and measures it. The
 // same session and policy give the same figures, unless the summarizer differs.
 func (rec Recording) Replay(ctx context.Context, p Policy) (Figures, error) {
-	r := replay{log: newLog(), figures: Figures{Sessions: 1}, stands: map[string]string{}}
+	r := replay{log: newLog(), figures: Figures{Sessions: 1}, texts: map[*patch.Event]string{}, stands: map[string]string{}}
 	run, err := p.start(r.log, &r.figures)
 	if err != nil {
 		return Figures{}, err
@@ -166,7 +166,8 @@ type replay struct {
 	log       *log
 	figures   Figures
 	rawTokens int
-	prompt    []nodeID          // of the turn before
+	prompt    []nodeID // of the turn before
+	texts     map[*patch.Event]string
 	stands    map[string]string // by the id of an event that was put in, what those say for which it stands
 }
 
@@ -199,7 +200,7 @@ func (r *replay) turn(needed []string) {
 		f.VisibleTokens += tokens
 		prompt = append(prompt, id)
 		if len(needed) > 0 {
-			visible.WriteString(identifiers.Text(v.Event))
+			visible.WriteString(r.text(v.Event))
 		}
 	}
 	if len(prompt) < len(r.prompt) || !slices.Equal(prompt[:len(r.prompt)], r.prompt) {
@@ -212,6 +213,16 @@ func (r *replay) turn(needed []string) {
 			f.Seen++
 		}
 	}
+}
+
+// text is what an event says. Most events are visible at many turns.
+func (r *replay) text(e *patch.Event) string {
+	text, known := r.texts[e]
+	if !known {
+		text = identifiers.Text(e)
+		r.texts[e] = text
+	}
+	return text
 }
 
 // wrote measures what a policy has logged.
@@ -229,7 +240,7 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 				if text, ok := r.stands[of.ID()]; ok {
 					said.WriteString(text)
 				} else {
-					said.WriteString(identifiers.Text(of))
+					said.WriteString(r.text(of))
 				}
 			}
 		}
