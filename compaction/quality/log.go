@@ -9,7 +9,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// log is one session's log in memory, as [compaction.Log] wants one. It is for one goroutine.
+// log is one session's log in memory, as [compaction.Log] and [recall.Log] want one. It is for
+// one goroutine.
 type log struct {
 	records []patch.Record
 	views   []fold.View // after so many records
@@ -47,6 +48,22 @@ func (l *log) RawEvents(_ context.Context, _ string, from uint64) iter.Seq2[patc
 			}
 		}
 	}
+}
+
+// Whole implements recall.Log. No view of the log was restored, so none lacks anything.
+func (l *log) Whole(_ context.Context, _ string, v fold.View) (fold.View, error) { return v, nil }
+
+// RecordsFrom implements recall.Log.
+func (l *log) RecordsFrom(ctx context.Context, key string, _ fold.View, from uint64) iter.Seq2[patch.Record, error] {
+	return l.RawEvents(ctx, key, from)
+}
+
+// Records implements recall.Log.
+func (l *log) Records(_ context.Context, _ string, _ fold.View, seqs []uint64) (records []patch.Record, err error) {
+	for _, seq := range seqs {
+		records = append(records, l.records[seq-1])
+	}
+	return records, nil
 }
 
 // ApplyOn implements compaction.Log.

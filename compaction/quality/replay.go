@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
 )
 
 // Figures are what a session, or several, were worth under a policy. All counts are sums.
@@ -22,6 +23,13 @@ type Figures struct {
 	// event; Seen are those that stood in the visible log when the call was made.
 	Needed int `json:"needed"`
 	Seen   int `json:"seen"`
+
+	// Reached are those that were hidden and that one look-up for the call brings: a search of
+	// what compaction hid, with the name of the function and the names and values of the
+	// arguments, of which at most 2,000 tokens come back. ReachedBlind are those that it brings
+	// when the hidden identifiers are left out of these words, since an agent may not know them.
+	Reached      int `json:"reached"`
+	ReachedBlind int `json:"reachedBlind"`
 
 	RawTokens     int `json:"rawTokens"`     // of the log, at each turn
 	VisibleTokens int `json:"visibleTokens"` // of the visible log, at each turn
@@ -47,6 +55,8 @@ func (f *Figures) Add(o Figures) {
 	f.Turns += o.Turns
 	f.Needed += o.Needed
 	f.Seen += o.Seen
+	f.Reached += o.Reached
+	f.ReachedBlind += o.ReachedBlind
 	f.RawTokens += o.RawTokens
 	f.VisibleTokens += o.VisibleTokens
 	f.Breaks += o.Breaks
@@ -63,6 +73,13 @@ func (f *Figures) Add(o Figures) {
 
 // SeenShare is the part of what was needed that was seen; 1 if nothing was needed.
 func (f Figures) SeenShare() float64 { return share(f.Seen, f.Needed) }
+
+// InReachShare is the part of what was needed that was seen or reached; 1 if nothing was needed.
+func (f Figures) InReachShare() float64 { return share(f.Seen+f.Reached, f.Needed) }
+
+// InReachBlindShare is the part of what was needed that was seen or reached blind; 1 if nothing
+// was needed.
+func (f Figures) InReachBlindShare() float64 { return share(f.Seen+f.ReachedBlind, f.Needed) }
 
 // VisibleShare is the part of the raw tokens that was visible.
 func (f Figures) VisibleShare() float64 { return share(f.VisibleTokens, f.RawTokens) }
@@ -84,7 +101,7 @@ func share(part, whole int) float64 {
 // Recording is a recorded session that can be replayed. It is never changed.
 type Recording struct {
 	events []*patch.Event // without what was measured of them
-	needed [][]string     // by event: identifiers that it needs
+	calls  [][]call       // by event: those in it that need identifiers
 	ends   []bool         // by event: an invocation ends with it
 }
 
@@ -98,18 +115,16 @@ func Record(events []*patch.Event) (Recording, error) {
 		if err != nil {
 			return Recording{}, fmt.Errorf("event %d (id %q): %w", i, e.ID(), err)
 		}
-		var needed []string
+		var calls []call
 		if isTurn(e) {
 			for _, part := range e.Content().Parts() {
-				for _, id := range identifiers.In(identifiers.Values(part.Args())) {
-					if identifiers.Stands(raw.String(), id) {
-						needed = append(needed, id)
-					}
+				if c, needs := callOf(part, raw.String()); needs {
+					calls = append(calls, c)
 				}
 			}
 		}
 		raw.WriteString(identifiers.Text(e))
-		r.events, r.needed = append(r.events, e), append(r.needed, needed)
+		r.events, r.calls = append(r.events, e), append(r.calls, calls)
 		r.ends = append(r.ends, i+1 == len(events) || events[i+1].InvocationID() != e.InvocationID())
 	}
 	return r, nil
@@ -135,7 +150,8 @@ func (r Recording) Tokens() (n int) {
 // Replay plays a recorded session under a policy, event by event, and measures it. The
 // same session and policy give the same figures, unless the summarizer differs.
 func (rec Recording) Replay(ctx context.Context, p Policy) (Figures, error) {
-	r := replay{log: newLog(), figures: Figures{Sessions: 1}, texts: map[*patch.Event]string{}, stands: map[string]string{}}
+	l := newLog()
+	r := replay{log: l, finder: recall.NewFinder(l, 0), figures: Figures{Sessions: 1}, texts: map[*patch.Event]string{}, stands: map[string]string{}}
 	run, err := p.start(r.log, &r.figures)
 	if err != nil {
 		return Figures{}, err
@@ -146,7 +162,9 @@ func (rec Recording) Replay(ctx context.Context, p Policy) (Figures, error) {
 			if err := run(ctx, beforeTurn, e.InvocationID()); err != nil {
 				return Figures{}, err
 			}
-			r.turn(rec.needed[i])
+			if err := r.turn(ctx, rec.calls[i]); err != nil {
+				return Figures{}, err
+			}
 		}
 		if err := r.log.add(patch.Record{Event: e}); err != nil {
 			return Figures{}, err
@@ -164,6 +182,7 @@ func (rec Recording) Replay(ctx context.Context, p Policy) (Figures, error) {
 // replay is one under way.
 type replay struct {
 	log       *log
+	finder    *recall.Finder[string]
 	figures   Figures
 	rawTokens int
 	prompt    []nodeID // of the turn before
@@ -180,8 +199,8 @@ type nodeID struct {
 // isTurn reports whether a model has answered with the event.
 func isTurn(e *patch.Event) bool { return e.Author() != "user" && e.Role() == "model" }
 
-// turn measures a turn of the model that needs identifiers.
-func (r *replay) turn(needed []string) {
+// turn measures a turn of the model with the calls in it that need identifiers.
+func (r *replay) turn(ctx context.Context, calls []call) error {
 	f := &r.figures
 	f.Turns++
 	f.RawTokens += r.rawTokens
@@ -199,7 +218,7 @@ func (r *replay) turn(needed []string) {
 		}
 		f.VisibleTokens += tokens
 		prompt = append(prompt, id)
-		if len(needed) > 0 {
+		if len(calls) > 0 {
 			visible.WriteString(r.text(v.Event))
 		}
 	}
@@ -207,12 +226,18 @@ func (r *replay) turn(needed []string) {
 		f.Breaks++
 	}
 	r.prompt = prompt
-	for _, id := range needed {
-		f.Needed++
-		if identifiers.Stands(visible.String(), id) {
-			f.Seen++
+	for _, c := range calls {
+		hidden := slices.DeleteFunc(slices.Clone(c.needed), func(id string) bool { return identifiers.Stands(visible.String(), id) })
+		f.Needed += len(c.needed)
+		f.Seen += len(c.needed) - len(hidden)
+		if len(hidden) == 0 {
+			continue
+		}
+		if err := r.reach(ctx, c, hidden); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // text is what an event says. Most events are visible at many turns.

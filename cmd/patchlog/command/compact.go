@@ -36,9 +36,9 @@ With --json each pass is a line {"key","seq","id","summarizer","start","count","
 
 With --report the log is played again, event by event, left alone and kept short in several
 ways, one of them the given one: how much of what calls needed later would still have been
-in sight, how much of the log was, and what prompts and summaries would have cost against a
-session left alone (docs/COMPACTION.md has the measures). It is offline unless --summarizer
-gemini is given. With --json each way is a line.`,
+in sight, or in reach of one search, how much of the log was in sight, and what prompts and
+summaries would have cost against a session left alone (docs/COMPACTION.md has the measures).
+It is offline unless --summarizer gemini is given. With --json each way is a line.`,
 		Example: examples(
 			"patchlog compact shop/ada/4711 --plan",
 			"patchlog compact shop/ada/4711 --report",

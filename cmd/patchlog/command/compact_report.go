@@ -35,7 +35,7 @@ func (a *app) showReport(ctx context.Context, s *store.Store, key store.Key, cfg
 		return err
 	}
 	policies := []quality.Policy{quality.None(), quality.Truncate(4_000), quality.Clear(3, 5_000), quality.Compact("compacted", cfg)}
-	t := newTable("seen", "visible", "cost", "breaks", "passes", "lost", "invented", "policy").numbers(7)
+	t := newTable("seen", "in reach", "blind", "visible", "cost", "breaks", "passes", "lost", "invented", "policy").numbers(9)
 	var none quality.Figures
 	for i, p := range policies {
 		f, err := rec.Replay(ctx, p)
@@ -53,7 +53,7 @@ func (a *app) showReport(ctx context.Context, s *store.Store, key store.Key, cfg
 		}
 		var row []cell
 		for _, text := range []string{
-			share(f.Seen, f.Needed), share(f.VisibleTokens, f.RawTokens), shareOf(f.Cost(), none.Cost()),
+			share(f.Seen, f.Needed), share(f.Seen+f.Reached, f.Needed), share(f.Seen+f.ReachedBlind, f.Needed), share(f.VisibleTokens, f.RawTokens), shareOf(f.Cost(), none.Cost()),
 			fmt.Sprint(f.Breaks), fmt.Sprint(f.Passes), share(f.Lost, f.Held), fmt.Sprint(f.Invented),
 		} {
 			row = append(row, cell{text, plain})
@@ -68,7 +68,10 @@ func (a *app) showReport(ctx context.Context, s *store.Store, key store.Key, cfg
 	if err := a.out.table(t); err != nil {
 		return err
 	}
-	return a.out.line("Nothing was written. Seen: of the identifiers in calls that had been said before, those in sight then.")
+	if err := a.out.line("Nothing was written. Seen: of the identifiers in calls that had been said before, those in sight then."); err != nil {
+		return err
+	}
+	return a.out.line("In reach: also those that one search with the call's words brings back; blind: with the other words alone.")
 }
 
 // share writes a part of a whole, if there is a whole.

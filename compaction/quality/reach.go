@@ -1,0 +1,77 @@
+package quality
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+)
+
+// A look-up brings what the tool recall_search of adk brings an agent: so many tokens at most, in so
+// many events with a piece of each, with about so many tokens around each and around all.
+const (
+	lookUpTokens = 2_000
+	lookUpEvents = 8
+	around       = 40
+	snippetRunes = ((lookUpTokens-around)/lookUpEvents-around)*patch.RunesPerToken - 2 // and an ellipsis at each end
+)
+
+// call is a recorded function call that needs identifiers.
+type call struct {
+	words  string // the function's name, and names and values of the arguments
+	needed []string
+}
+
+// callOf returns the call that a part is, and whether it needs any of what was said before it.
+func callOf(part patch.Part, said string) (c call, needs bool) {
+	values := identifiers.Values(part.Args())
+	for _, id := range identifiers.In(values) {
+		if identifiers.Stands(said, id) {
+			c.needed = append(c.needed, id)
+		}
+	}
+	c.words = part.Name() + "\n" + values
+	return c, len(c.needed) > 0
+}
+
+// reach measures how many of a call's hidden identifiers look-ups bring.
+func (r *replay) reach(ctx context.Context, c call, hidden []string) error {
+	n, err := r.lookUp(ctx, c.words, hidden)
+	if err != nil {
+		return err
+	}
+	r.figures.Reached += n
+	n, err = r.lookUp(ctx, without(c.words, hidden), hidden)
+	r.figures.ReachedBlind += n
+	return err
+}
+
+// lookUp returns how many identifiers a search brings of what compaction hid.
+func (r *replay) lookUp(ctx context.Context, query string, ids []string) (n int, err error) {
+	hits, err := r.finder.Search(ctx, "", recall.Search{
+		Query: query, Hidden: true, Told: true, Limit: lookUpEvents, Snippet: snippetRunes,
+	})
+	var brought strings.Builder
+	for _, h := range hits {
+		brought.WriteString(h.Snippet.Text + "\n")
+	}
+	for _, id := range ids {
+		if identifiers.Stands(brought.String(), id) {
+			n++
+		}
+	}
+	return n, err
+}
+
+// without returns a text without some of its identifiers. The longest go first, as others may be
+// a part of them.
+func without(text string, ids []string) string {
+	for _, id := range slices.SortedFunc(slices.Values(ids), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
+		text = strings.ReplaceAll(text, id, " ")
+	}
+	return text
+}
