@@ -1,8 +1,8 @@
 // Command quality measures what compacted sessions are worth: how much of what recorded
-// agents needed later they would still have seen, what summaries lost and made up, and what
-// prompts and summaries cost. It needs no model and no network, and gives the same digits
-// each time. It takes the sessions that the repository carries, and those of the large corpus
-// where it lies beside the repository.
+// agents needed later they would still have seen, or found by a look-up, what summaries lost
+// and made up, and what prompts and summaries cost. It needs no model and no network, and gives
+// the same digits each time. It takes the sessions that the repository carries, and those of the
+// large corpus where it lies beside the repository.
 //
 //	go run ./bench/quality            # tables, as Markdown
 //	go run ./bench/quality -svg docs  # and plots

@@ -38,7 +38,7 @@ func TestTables(t *testing.T) {
 	}
 	for _, want := range []string{
 		"## the sessions that the repository carries", "**tau-bench, long**", "**mini-swe-agent, one task**",
-		"| none | 100.0 % | 100.0 % | 0 | 100.0 % | 0 | – | 0 |",
+		"| none | 100.0 % | 100.0 % | 100.0 % | 100.0 % | 0 | 100.0 % | 0 | – | 0 |",
 	} {
 		if !strings.Contains(first, want) {
 			t.Errorf("the tables have no %q:\n%s", want, first)

@@ -84,10 +84,11 @@ func (r results) tables(out io.Writer) {
 			continue
 		}
 		fmt.Fprintf(out, "\n**%s**: %d sessions, %d turns, %d identifiers needed\n\n", f.name, none.Sessions, none.Turns, none.Needed)
-		fmt.Fprintln(out, "| policy | seen | visible | breaks | cost | passes | lost | invented |\n|---|---:|---:|---:|---:|---:|---:|---:|")
+		fmt.Fprintln(out, "| policy | seen | in reach | blind | visible | breaks | cost | passes | lost | invented |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 		for _, p := range r.policies {
 			g := r.figures[[2]string{p, f.name}]
-			fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %d | %.1f %% | %d | %s | %d |\n", p, 100*g.SeenShare(), 100*g.VisibleShare(),
+			fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %d | %.1f %% | %d | %s | %d |\n", p,
+				100*g.SeenShare(), 100*g.InReachShare(), 100*g.InReachBlindShare(), 100*g.VisibleShare(),
 				g.Breaks, 100*g.Cost()/none.Cost(), g.Passes, lost(g), g.Invented)
 		}
 	}
