@@ -293,7 +293,7 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 		return fromBackend(key, err)
 	}
 	h.drop()
-	s.finder.Forget(key)
+	defer s.finder.Forget(key) // whoever searches meanwhile makes an index of what is gone
 	if err = s.backend.Delete(ctx, key.name(), head.Creation); errors.Is(err, backend.ErrUnknown) {
 		err = s.deleted(ctx, key, head.Creation, err)
 	}
