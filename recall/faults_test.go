@@ -47,13 +47,14 @@ func TestShown(t *testing.T) {
 		ofJSON(5, `{"id":"e5","author":"a","content":{"parts":[{"text":"not hidden"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"e5"}}}`),
 		ofJSON(6, `{"id":"p","patchType":"splice","start":0,"count":0,"replacement":[
 			{"id":"r1","content":{"parts":[{"text":"an edited copy"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"other"}}},
-			{"id":"r2","content":{"parts":[{"text":"came back"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"r2"}}}]}`),
+			{"id":"r2","content":{"parts":[{"text":"came back"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"r2"}}},
+			{"id":"r3","content":{"parts":[{"text":"shortened copy"}]},"customMetadata":{"patchlog":{"cleared":{"as":"r3","id":"e1","seq":1}}}}]}`),
 	)
 	f := recall.NewFinder(l, 0)
 	for query, want := range map[string][2]string{
-		"oauth": {"1@2", ""}, "token-4711": {"1@2", ""}, "mail-4711": {"2@3", ""}, "adk_request_credential": {"2@3", ""},
-		"signed": {"1@2", "1@2"}, "spoken": {"3@4", "3@4"}, "thought": {"", ""}, "beside": {"4@5", "4@5"},
-		"hidden": {"5@6", "5@6"}, "edited": {"6@0", "6@0"}, "came": {"", ""},
+		"oauth": {"1@3", ""}, "token-4711": {"1@3", ""}, "mail-4711": {"2@4", ""}, "adk_request_credential": {"2@4", ""},
+		"signed": {"1@3", "1@3"}, "spoken": {"3@5", "3@5"}, "thought": {"", ""}, "beside": {"4@6", "4@6"},
+		"hidden": {"5@7", "5@7"}, "edited": {"6@0", "6@0"}, "came": {"", ""}, "shortened": {"", ""},
 	} {
 		for i, shown := range []bool{false, true} {
 			got := found(f.Search(t.Context(), "a", recall.Search{Query: query, Filter: recall.Filter{Shown: shown}}))
@@ -61,6 +62,9 @@ func TestShown(t *testing.T) {
 				t.Errorf("%s, shown %v: %s, want %s first", query, shown, got, want[i])
 			}
 		}
+	}
+	if got := found(f.Search(t.Context(), "a", recall.Search{Filter: recall.Filter{Shown: true, To: 3}})); got != "3@5 1@3" {
+		t.Errorf("all that is shown: %s", got)
 	}
 	hits, err := f.Search(t.Context(), "a", recall.Search{Query: "signed", Limit: 1, Filter: recall.Filter{Shown: true}})
 	if err != nil || hits[0].Snippet.Text != "signed in" {
@@ -198,8 +202,8 @@ func TestIndexesAreMadeOnce(t *testing.T) {
 	}
 	// Of two that do not fit, both are searched.
 	hits, err := recall.NewFinder(l, 1).SearchAll(t.Context(), all, nil, recall.Search{Query: "needle", Limit: 100})
-	if err != nil || len(hits) != 100 {
-		t.Errorf("%d hits, %v", len(hits), err)
+	if err != nil || len(hits) != 100 || l.read != 200 {
+		t.Errorf("%d hits after %d records were read, %v", len(hits), l.read, err)
 	}
 }
 
@@ -214,6 +218,65 @@ func (s slow) RecordsFrom(ctx context.Context, key string, v fold.View, from uin
 		close(s.reading)
 		<-ctx.Done() // a log that takes its time
 		yield(patch.Record{}, ctx.Err())
+	}
+}
+
+// Two lanes that one patch hides may have another fate.
+func TestToldByLane(t *testing.T) {
+	l := newLogs()
+	l.put("a",
+		ofJSON(1, `{"id":"e1","author":"u","branch":"x","content":{"parts":[{"text":"needle one"}]}}`),
+		ofJSON(2, `{"id":"e2","author":"u","branch":"y","content":{"parts":[{"text":"needle two"}]}}`),
+		ofJSON(3, `{"id":"p","patchType":"splice","start":0,"count":2,"state":"keep","replacement":[
+			{"id":"sx","branch":"x","content":{"parts":[{"text":"short"}]},"actions":{"compaction":{}}},
+			{"id":"sy","branch":"y","content":{"parts":[{"text":"short"}]},"actions":{"compaction":{}}}]}`),
+		ofJSON(4, `{"id":"cut","patchType":"splice","start":1,"count":1}`),
+	)
+	if got := found(recall.NewFinder(l, 0).Search(t.Context(), "a", recall.Search{Query: "needle", Told: true})); got != "1(p)" {
+		t.Errorf("told of: %s", got)
+	}
+}
+
+// hooked is a log that does something while it is read.
+type hooked struct {
+	*logs
+	at func(seq uint64)
+}
+
+func (h hooked) RecordsFrom(_ context.Context, key string, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		for r, err := range h.logs.RecordsFrom(context.Background(), key, v, from) {
+			if h.at(r.Seq); !yield(r, err) {
+				return
+			}
+		}
+	}
+}
+
+// An index that is forgotten while it is made counts no more, and reading that is given up ends.
+func TestFinderMeanwhile(t *testing.T) {
+	l := newLogs()
+	for n := 1; n <= 5_000; n++ {
+		l.put("a", said(n, "user", "needle"))
+	}
+	var f *recall.Finder[string]
+	f = recall.NewFinder(hooked{l, func(seq uint64) {
+		if seq == 300 {
+			f.Forget("a")
+		}
+	}}, 0)
+	if _, err := f.Search(t.Context(), "a", recall.Search{Query: "needle"}); err != nil || f.Bytes() != 0 {
+		t.Errorf("%d bytes are kept of what was forgotten, %v", f.Bytes(), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	last := uint64(0)
+	f = recall.NewFinder(hooked{l, func(seq uint64) {
+		if last = seq; seq == 300 {
+			cancel()
+		}
+	}}, 0)
+	if _, err := f.Search(ctx, "a", recall.Search{Query: "needle"}); !errors.Is(err, context.Canceled) || last > 4_000 {
+		t.Errorf("given up at record 300, it was read to %d: %v", last, err)
 	}
 }
 

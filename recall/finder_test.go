@@ -365,8 +365,13 @@ func TestFinderKeeps(t *testing.T) {
 		t.Errorf("%d bytes are kept, of %d for each", f.Bytes(), each)
 	}
 	l.read = 0
-	if one(f, "s19"); l.read != 0 {
-		t.Error("the one used last was not kept")
+	if one(f, "s17"); l.read != 0 {
+		t.Error("one used of late was not kept")
+	}
+	one(f, "s5")
+	l.read = 0
+	if one(f, "s17"); l.read != 0 {
+		t.Error("the one used last but one was not kept")
 	}
 	if one(f, "s1"); l.read != 50 {
 		t.Error("the one used first was kept")

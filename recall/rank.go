@@ -196,11 +196,7 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 	for i, w := range t.identifiers {
 		weight := idWeight * s.weight(len(t.words)+i)
 		for p := range x.having(w, shown) {
-			p.each(end, func(d, _ int32) {
-				if allowed(d) {
-					scores[d] += weight
-				}
-			})
+			p.each(end, func(d, _ int32) { scores[d] += weight }) // for itself alone
 		}
 	}
 	return scores

@@ -67,6 +67,9 @@ func TestShorten(t *testing.T) {
 		{"a text that is escapes", `{"output":"` + strings.Repeat(`\n\u0001\"`, 800) + `"}`, func(says map[string]any) bool {
 			return strings.HasPrefix(says["output"].(string), "\n\u0001\"\n")
 		}},
+		{"what only HTML escapes", `{"output":"` + strings.Repeat("<b>&", 1000) + `"}`, func(says map[string]any) bool {
+			return strings.HasPrefix(says["output"].(string), "<b>&")
+		}},
 		{"a record with one long field", `{"id":7,"ok":true,"body":"` + long + `","rows":[1,2],"price":1.50}`, func(says map[string]any) bool {
 			return says["id"] == 7. && says["ok"] == true && says["price"] == 1.5 && reflect.DeepEqual(says["rows"], []any{1., 2.}) && len(says["body"].(string)) > 400
 		}},
@@ -112,6 +115,9 @@ func TestShorten(t *testing.T) {
 		part, says := partOf(t, short, 0)
 		if !c.want(says) {
 			t.Errorf("%s: %s", c.name, part.Response())
+		}
+		if strings.Contains(string(part.Value()), "u003c") {
+			t.Errorf("%s: %s", c.name, part.Value())
 		}
 		if n := utf8.RuneCount(part.Value()); n > 1600 {
 			t.Errorf("%s: %d characters", c.name, n)
@@ -163,6 +169,12 @@ func TestShortenHostile(t *testing.T) {
 		short, err := recall.Shorten(e, 1, "1", "e2", 1000)
 		if err != nil || short == nil || short.EstimatedTokens() > 1000 {
 			t.Errorf("%s: %v", name, err)
+		}
+		for p := range short.FunctionParts() {
+			part, _ := partOf(t, short, p.Index)
+			if n := strings.Count(string(part.Response()), "[") + strings.Count(string(part.Response()), "{"); name[:4] == "deep" && n > 12 {
+				t.Errorf("%s: it is %d deep", name, n)
+			}
 		}
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("%s took %v", name, took)
