@@ -192,7 +192,7 @@ func (r *recalls) search(ctx agent.Context, args searchArgs) (out searchResult, 
 		return out, fmt.Errorf("%w: query is empty; say what to look for", patch.ErrInvalid)
 	}
 	look := lookup(in)
-	look.Query, look.Limit = args.Query, r.opts.Results
+	look.Query, look.Limit = args.Query, min(r.opts.Results+1, recall.MaxLimit)
 	look.Author, look.Tool, look.From, look.To = args.Author, args.Tool, args.From, args.To
 	look.Snippet = max(leastSnippet, (budget-overhead)/r.opts.Results-overhead) * patch.RunesPerToken
 	hits, err := r.service.store.Search(ctx, key, look)
@@ -206,7 +206,7 @@ func (r *recalls) search(ctx agent.Context, args searchArgs) (out searchResult, 
 			Handle: r.service.store.Handle(h.Seq, h.Index, h.Event), Record: h.Seq,
 			Author: authorOf(h), Time: timeOf(h), Text: h.Snippet.Text,
 		}
-		if left < leastSnippet+overhead || !item.fit(left) {
+		if len(out.Results) == r.opts.Results || left < leastSnippet+overhead || !item.fit(left) {
 			out.Note += moreThere
 			break
 		}

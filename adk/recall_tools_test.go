@@ -246,7 +246,7 @@ func TestRecallFindsWhatTheSessionMaySee(t *testing.T) {
 	equal(t, "found", len(texts(callTools(t, sessions, "nobody", "s", recalls, search())[0])), 0)
 
 	// Reading keeps to the same.
-	for handle, want := range map[string]string{"1": "needle told", "2": "", "4": "", "5": "needle in sight", "id=e1": "needle told", "id=e2": "", "id=o1": "", "1/0": "", "99": "", "": "", "-1": "", "x": "", "id=": ""} {
+	for handle, want := range map[string]string{"1": "needle told", "2": "", "4": "", "5": "needle in sight", "id=e1": "needle told", "id=e2": "", "id=o1": "", "1/0": "", "99": "", "0": "", "": "", "-1": "", "x": "", "id=": ""} {
 		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_read", map[string]any{"handle": handle}))
 		if said, _ := got[0]["text"].(string); said != want || (want == "") != (got[0]["error"] != nil) {
 			t.Errorf("by handle %q: %v, want %q", handle, got[0], want)
@@ -347,6 +347,63 @@ func TestRecallHandles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Searches can be narrowed, say when there is more or nothing, and small ones leave room for others.
+func TestRecallSearches(t *testing.T) {
+	sessions, recalls, sess := searches(t, adk.RecallOptions{CallTokens: 400, TurnTokens: 1000})
+	for i := range 20 {
+		no(t, sessions.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), []string{"user", "app"}[i%2], fmt.Sprintf("needle %d", i))))
+	}
+	no(t, sessions.AppendEvent(t.Context(), sess, text("rare", "user", "a rare word")))
+	summarise(t, sessions, sess, 21)
+	records := func(args map[string]any) (all []string, note string) {
+		got := callTools(t, sessions, "user", "s", recalls, call("", "recall_search", args))[0]
+		for _, r := range got["results"].([]any) {
+			item := r.(map[string]any)
+			all = append(all, fmt.Sprint(item["record"], " ", item["author"]))
+		}
+		return all, got["note"].(string)
+	}
+	found, _ := records(map[string]any{"query": "needle", "author": "app", "from": 3, "to": 6})
+	equal(t, "found", found, []string{"6 app", "4 app"})
+	if _, note := records(map[string]any{"query": "needle"}); !strings.Contains(note, "more") {
+		t.Errorf("of many it says %q", note)
+	}
+	if _, note := records(map[string]any{"query": "rare"}); strings.Contains(note, "more") {
+		t.Errorf("of one it says %q", note)
+	}
+	if found, note := records(map[string]any{"query": "xylophone"}); len(found) > 0 || !strings.HasPrefix(note, "Nothing was found") {
+		t.Errorf("of none it says %q", note)
+	}
+	var calls []*genai.Part
+	for range 6 {
+		calls = append(calls, call("", "recall_search", map[string]any{"query": "rare"}))
+	}
+	for i, got := range callTools(t, sessions, "user", "s", recalls, calls...) {
+		if len(texts(got)) == 0 {
+			t.Errorf("small search %d: %v", i+1, got)
+		}
+	}
+}
+
+// Over a base, what others have appended to other sessions is found too.
+func TestRecallOverABaseSeesOthers(t *testing.T) {
+	base := session.InMemoryService()
+	sessions := wrap(t, base, adk.Options{})
+	ctx := t.Context()
+	no(t, sessions.AppendEvent(ctx, create(t, sessions, "s", nil), text("e1", "user", "needle one")))
+	search := func() (ids []string) {
+		found, err := sessions.LogMemory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "needle"})
+		no(t, err)
+		for _, m := range found.Memories {
+			ids = append(ids, m.ID)
+		}
+		return ids
+	}
+	equal(t, "found", search(), []string{"e1"})
+	no(t, base.AppendEvent(ctx, get(t, base, "s"), text("e2", "user", "needle two")))
+	equal(t, "found", search(), []string{"e2", "e1"})
 }
 
 // What the tools return is bounded by call and by turn, parallel calls together, and says what
