@@ -221,6 +221,30 @@ func (s slow) RecordsFrom(ctx context.Context, key string, v fold.View, from uin
 	}
 }
 
+// wrong is a log that gives other records than it is asked for.
+type wrong struct {
+	*logs
+	give func([]patch.Record) []patch.Record
+}
+
+func (w wrong) Records(ctx context.Context, key string, v fold.View, seqs []uint64) ([]patch.Record, error) {
+	records, err := w.logs.Records(ctx, key, v, seqs)
+	return w.give(records), err
+}
+
+func TestWrongRecords(t *testing.T) {
+	for name, give := range map[string]func([]patch.Record) []patch.Record{
+		"none":      func([]patch.Record) []patch.Record { return nil },
+		"another's": func(r []patch.Record) []patch.Record { r[0].Seq = 99; return r },
+	} {
+		for _, told := range []bool{false, true} {
+			if _, err := recall.NewFinder(wrong{trip(), give}, 0).Search(t.Context(), "a", recall.Search{Query: "lisbon", Told: told}); err == nil {
+				t.Errorf("%s, told %v: no error", name, told)
+			}
+		}
+	}
+}
+
 // Two lanes that one patch hides may have another fate.
 func TestToldByLane(t *testing.T) {
 	l := newLogs()

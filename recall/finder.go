@@ -521,8 +521,16 @@ func (p *placed[K]) isTold(ctx context.Context, d Doc) (bool, error) {
 			return false, err
 		}
 		more, err := p.log.Records(ctx, p.key, p.view, lacking)
+		if err == nil && len(more) != len(lacking) {
+			err = fmt.Errorf("the log gave %d records for %d, from record %d on", len(more), len(lacking), lacking[0])
+		}
 		if err != nil {
 			return false, err
+		}
+		for i := range more {
+			if more[i].Seq != lacking[i] {
+				return false, fmt.Errorf("the log gave record %d in place of record %d", more[i].Seq, lacking[i])
+			}
 		}
 		p.records = append(p.records, more...)
 		p.places = p.places.With(p.records)

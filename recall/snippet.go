@@ -1,7 +1,8 @@
 package recall
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -32,7 +33,7 @@ func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 	}
 	text := strings.Join(strings.Fields(said), " ")
 	marks := t.marks(text)
-	start, end := window(text, marks, runes)
+	start, end := t.window(text, marks, runes)
 	s := Snippet{}
 	if start > 0 {
 		s.Text = "…"
@@ -121,8 +122,8 @@ func (t Terms) marks(text string) []mark {
 			all = append(all, mark{start, from, len(t.words) + i})
 		}
 	}
-	sort.SliceStable(all, func(i, j int) bool {
-		return all[i].start < all[j].start || all[i].start == all[j].start && all[i].end > all[j].end
+	slices.SortStableFunc(all, func(a, b mark) int { // of two over each other the longer one, or the identifier
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(b.what, a.what))
 	})
 	apart := all[:0]
 	for _, m := range all {
@@ -141,24 +142,30 @@ func partOfWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.Is(unicode.Mn, r)
 }
 
-// window returns the stretch of so many characters that has the most different marks, and of
-// such stretches the first.
-func window(text string, marks []mark, runes int) (start, end int) {
+// window returns the stretch of so many characters whose different marks count most, identifiers as in
+// the ranking, and of such stretches the first.
+func (t Terms) window(text string, marks []mark, runes int) (start, end int) {
 	if utf8.RuneCountInString(text) <= runes {
 		return 0, len(text)
 	}
 	best, from := -1, 0
 	for i := range marks {
-		different := map[int]bool{}
+		different, count := map[int]bool{}, 0
 		limit := marks[i].start + advance(text[marks[i].start:], runes*3/4)
 		for _, m := range marks[i:] {
 			if m.end > limit {
 				break
 			}
+			if different[m.what] {
+				continue
+			}
 			different[m.what] = true
+			if count++; m.what >= len(t.words) {
+				count += idWeight - 1
+			}
 		}
-		if len(different) > best {
-			best, from = len(different), marks[i].start
+		if count > best {
+			best, from = count, marks[i].start
 		}
 		if i == maxWindows {
 			break
