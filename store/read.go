@@ -49,7 +49,14 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 			yield(patch.Record{}, fromBackend(key, err))
 			return
 		}
-		for page, err := range s.pages(ctx, key, head, max(fromSeq, 1), head.Last) {
+		recordsOf(s.pages(ctx, key, head, max(fromSeq, 1), head.Last))(yield)
+	}
+}
+
+// recordsOf yields the records of pages, one by one.
+func recordsOf(pages iter.Seq2[page, error]) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		for page, err := range pages {
 			if err != nil {
 				yield(patch.Record{}, err)
 				return

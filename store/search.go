@@ -91,19 +91,7 @@ type searchedLog struct{ *Store }
 
 // RecordsFrom yields the records from a seq up to the view's.
 func (l searchedLog) RecordsFrom(ctx context.Context, key Key, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
-	return func(yield func(patch.Record, error) bool) {
-		for page, err := range l.pages(ctx, key, logOf(v), from, v.Seq()) {
-			if err != nil {
-				yield(patch.Record{}, err)
-				return
-			}
-			for _, r := range page.records {
-				if !yield(r, nil) {
-					return
-				}
-			}
-		}
-	}
+	return recordsOf(l.pages(ctx, key, logOf(v), from, v.Seq()))
 }
 
 // Records returns records of the view's log.
