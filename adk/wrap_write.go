@@ -75,7 +75,7 @@ func (b *based) shorten(ctx context.Context, key store.Key, appended store.Commi
 		if !ok { // the base has given it another id, or it is hidden already
 			return drafted{on: v, after: v}, nil
 		}
-		short, err := recall.Shorten(v.At(i), v.SeqOf(i), b.Handle(0, 0, v.At(i)), uuid.NewString(), maxTokens)
+		short, err := recall.Shorten(v.At(i), v.SeqOf(i), b.Handle(0, 0, v.At(i)), uuid.NewString, maxTokens)
 		if err != nil || short == nil {
 			return drafted{on: v, after: v}, err
 		}

@@ -27,11 +27,11 @@ const shortenedKey = "shortened"
 // are left, objects keep their keys where they can, and media that the function returned go. The
 // result says so in its member "shortened", with the handle by which [SearchTool]'s companion
 // [ReadTool] reads it whole: handle, a slash and the index of the part. Names and ids of calls stay.
-// The event has the given id, and no state delta. Results of these two tools are never shortened.
+// The event has an id of newID's, and no state delta. Results of these two tools are never shortened.
 //
 // A limit below [MinResultTokens] is taken as that. The error is nil unless the event cannot be
 // rebuilt, which is not to be expected.
-func Shorten(e *patch.Event, seq uint64, handle, id string, maxTokens int) (*patch.Event, error) {
+func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, maxTokens int) (*patch.Event, error) {
 	if e.EstimatedTokens() <= maxTokens {
 		return nil, nil
 	}
@@ -46,7 +46,7 @@ func Shorten(e *patch.Event, seq uint64, handle, id string, maxTokens int) (*pat
 		if len(short) == 0 {
 			return nil, nil
 		}
-		return e.StandIn(id, seq, short)
+		return e.StandIn(newID(), seq, short)
 	}
 	in, err := shorten(false)
 	if err != nil { // whatever a tool has returned, it is not shown whole
@@ -76,7 +76,8 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 	}
 	all := with(said)
 	most := maxTokens * patch.RunesPerToken
-	if short := membersOf(shrink(response, max(most/2-sizeOf(all), 1), 0)); !bare {
+	if !bare {
+		short := membersOf(shrink(response, max(most/2-sizeOf(all), 1), 0))
 		said[0].key = freeKey(short, shortenedKey)
 		if whole := with(append(said, short...)); sizeOf(whole) <= most {
 			all = whole
@@ -240,24 +241,20 @@ func shrinkText(text json.RawMessage, room int) json.RawMessage {
 func shrinkObject(text json.RawMessage, room, depth int) json.RawMessage {
 	members := membersOf(text)
 	sizes := make([]int, len(members))
-	kept, taken := 0, 2
+	kept, keys, values := 0, 2, 0 // how many, and what they take
 	for i, m := range members {
 		sizes[i] = utf8.RuneCount(m.value)
-		taken += utf8.RuneCountInString(m.key) + 2
-		if taken+min(sizes[i], noteRoom) > room-noteRoom {
+		least := min(sizes[i], noteRoom)
+		keys += utf8.RuneCountInString(m.key) + 2
+		if keys+values+least > room-noteRoom {
 			break
 		}
-		taken += min(sizes[i], noteRoom)
+		values += least
 		kept++
 	}
 	left := len(members) - kept
-	if left > 0 {
-		members, sizes = members[:kept], sizes[:kept]
-	}
-	for _, m := range members {
-		taken -= min(utf8.RuneCount(m.value), noteRoom)
-	}
-	most := level(sizes, room-taken-noteRoom)
+	members, sizes = members[:kept], sizes[:kept]
+	most := level(sizes, room-keys-noteRoom)
 	for i, m := range members {
 		members[i].value = shrink(m.value, max(most, min(sizes[i], noteRoom)), depth+1)
 	}

@@ -24,6 +24,8 @@ func responseEvent(t testing.TB, parts ...string) *patch.Event {
 	return e
 }
 
+func newID() string { return "e2" }
+
 func response(id, value string) string {
 	return `{"functionResponse":{"id":"` + id + `","name":"f","response":` + value + `}}`
 }
@@ -108,7 +110,7 @@ func TestShorten(t *testing.T) {
 		}},
 	} {
 		e := responseEvent(t, response("c1", c.value))
-		short, err := recall.Shorten(e, 12, "12", "e2", 400)
+		short, err := recall.Shorten(e, 12, "12", newID, 400)
 		if err != nil || short == nil {
 			t.Fatalf("%s: %v, %v", c.name, short, err)
 		}
@@ -130,7 +132,7 @@ func TestShorten(t *testing.T) {
 		}
 	}
 	media := `{"functionResponse":{"id":"c1","name":"shoot","willContinue":false,"response":{"ok":true},"parts":[{"inlineData":{"mimeType":"image/png","data":"` + strings.Repeat("QUJD", 500) + `"}}]},"thoughtSignature":"QUJD"}`
-	short, err := recall.Shorten(responseEvent(t, media), 1, "1", "e2", 200)
+	short, err := recall.Shorten(responseEvent(t, media), 1, "1", newID, 200)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +168,7 @@ func TestShortenHostile(t *testing.T) {
 	} {
 		e := responseEvent(t, response("c1", value))
 		began := time.Now()
-		short, err := recall.Shorten(e, 1, "1", "e2", 1000)
+		short, err := recall.Shorten(e, 1, "1", newID, 1000)
 		if err != nil || short == nil || short.EstimatedTokens() > 1000 {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -191,13 +193,13 @@ func TestShortenLeavesAlone(t *testing.T) {
 		"a long call":        responseEvent(t, `{"functionCall":{"id":"c1","name":"f","args":{"a":"`+long+`"}}}`),
 		"what was recalled":  responseEvent(t, `{"functionResponse":{"id":"c1","name":"recall_read","response":{"page":"`+long+`"}}}`),
 	} {
-		if short, err := recall.Shorten(e, 1, "1", "e2", 200); short != nil || err != nil {
+		if short, err := recall.Shorten(e, 1, "1", newID, 200); short != nil || err != nil {
 			t.Errorf("%s: %v, %v", name, short, err)
 		}
 	}
 	// Of several results, those that are long.
 	e := responseEvent(t, `{"text":"beside"}`, response("c1", `{"ok":1.50}`), response("c2", `{"a":"`+long+`"}`))
-	short, err := recall.Shorten(e, 3, "3", "e2", 200)
+	short, err := recall.Shorten(e, 3, "3", newID, 200)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +246,7 @@ func TestPropertyShorten(t *testing.T) {
 			t.Fatal(err)
 		}
 		limit := rapid.IntRange(1, 1500).Draw(t, "limit")
-		short, err := recall.Shorten(e, 1, "1", "e2", limit)
+		short, err := recall.Shorten(e, 1, "1", newID, limit)
 		if err != nil {
 			t.Fatal(err)
 		}

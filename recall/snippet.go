@@ -63,6 +63,23 @@ func (t Terms) marks(text string) []mark {
 	for i, w := range t.words {
 		what[w] = i
 	}
+	known := map[term]int{} // of words as they are written: which of the terms, or -1
+	asked := func(word []byte, english bool) int {
+		as := written(word)
+		i, there := known[as]
+		if there {
+			return i
+		}
+		w := as
+		if english {
+			w = stemmed(word)
+		}
+		if i, there = what[w]; !there {
+			i = -1
+		}
+		known[as] = i
+		return i
+	}
 	var all []mark
 	var s splitter
 	for start := 0; start < len(text); {
@@ -92,12 +109,8 @@ func (t Terms) marks(text string) []mark {
 		}
 		found := -1
 		s.words(text[start:end], func(word []byte, english bool) {
-			w := written(word)
-			if english {
-				w = stemmed(word)
-			}
-			if i, ok := what[w]; ok && found < 0 {
-				found = i
+			if found < 0 {
+				found = asked(word, english)
 			}
 		})
 		if found >= 0 {

@@ -103,7 +103,7 @@ func (a appending) shorten(d *draft, r patch.Record) error {
 	if a.maxResultTokens == 0 {
 		return nil
 	}
-	short, err := recall.Shorten(r.Event, r.Seq, strconv.FormatUint(r.Seq, 10), d.store.opts.NewID(), a.maxResultTokens)
+	short, err := recall.Shorten(r.Event, r.Seq, strconv.FormatUint(r.Seq, 10), d.store.opts.NewID, a.maxResultTokens)
 	if err == nil && short != nil {
 		p := patch.NewSplice(d.view.Len()-1, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(d.view.PatchSeq())
 		err = d.addOwn(p)
