@@ -83,12 +83,15 @@ func (a *app) search(ctx context.Context, keyText string, search recall.Search, 
 		search.Snippet = a.out.snippetColumns() - 2 // without the ellipses
 	}
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		find, where := searchOne, key.String()
-		damaged := 0
+		var hits []store.Hit
+		var err error
+		where, damaged := key.String(), 0
 		if all {
-			find, where = a.searchAll(&damaged), "all sessions of "+where[:strings.LastIndexByte(where, '/')]
+			where = "all sessions of " + where[:strings.LastIndexByte(where, '/')]
+			hits, damaged, err = a.searchAll(ctx, s, key, search)
+		} else {
+			hits, err = searchOne(ctx, s, key, search, at)
 		}
-		hits, err := find(ctx, s, key, search, at)
 		if err != nil {
 			return err
 		}
@@ -123,19 +126,18 @@ func searchOne(ctx context.Context, s *store.Store, key store.Key, search recall
 	return s.Search(ctx, key, search)
 }
 
-// searchAll returns what searches all sessions of a session's user, and counts those that are
-// damaged. The session must be there, so that a key that was mistyped is not taken for a user who
-// never spoke of it.
-func (a *app) searchAll(damaged *int) func(context.Context, *store.Store, store.Key, recall.Search, seq) ([]store.Hit, error) {
-	return func(ctx context.Context, s *store.Store, key store.Key, search recall.Search, _ seq) ([]store.Hit, error) {
-		if _, err := s.Info(ctx, key); err != nil && !errors.Is(err, store.ErrCorrupt) {
-			return nil, err
-		}
-		return s.SearchUser(ctx, key.App, key.User, search, store.SearchUserOptions{LeftOut: func(_ store.Key, err error) {
-			*damaged++
-			a.errs.problem(err.Error())
-		}})
+// searchAll searches all sessions of a session's user, and returns how many could not be, since they
+// are damaged. The session must be there, so that a key that was mistyped is not taken for a user
+// who never spoke of it.
+func (a *app) searchAll(ctx context.Context, s *store.Store, key store.Key, search recall.Search) (hits []store.Hit, damaged int, err error) {
+	if _, err := s.Info(ctx, key); err != nil && !errors.Is(err, store.ErrCorrupt) {
+		return nil, 0, err
 	}
+	hits, err = s.SearchUser(ctx, key.App, key.User, search, store.SearchUserOptions{LeftOut: func(_ store.Key, err error) {
+		damaged++
+		a.errs.problem(err.Error())
+	}})
+	return hits, damaged, err
 }
 
 // hitDocument is an event that was found, as JSON.

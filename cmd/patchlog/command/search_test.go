@@ -2,11 +2,8 @@ package command
 
 import (
 	"bytes"
-	"encoding/binary"
 	"strings"
 	"testing"
-
-	"go.etcd.io/bbolt"
 )
 
 // What was asked for stands out for those who look at a terminal and want colours, and the rest of
@@ -54,22 +51,9 @@ func TestSearchOnTerminal(t *testing.T) {
 
 // A damaged session is named, the others are searched, and the exit code is 1.
 func TestSearchBesideADamagedOne(t *testing.T) {
-	t.Chdir(t.TempDir())
-	must(t, twoEvents, "import", "a/u/s", "-")
-	must(t, twoEvents, "import", "a/u/t", "-")
-	damageDatabase(t, "records", func(b *bbolt.Bucket, k, v []byte) error {
-		if binary.BigEndian.Uint64(k[8:]) == 2 {
-			return b.Delete(k)
-		}
-		return nil
-	})
-	var stdout, stderr bytes.Buffer
-	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"search", "a/u/s", "hello", "--all"})
-	if code != 1 || !strings.Contains(stderr.String(), "session a/u/s, record 2: corrupt") || !strings.Contains(stderr.String(), "1 damaged session") {
-		t.Errorf("exit code %d, stderr %q", code, stderr.String())
-	}
-	if !strings.Contains(stdout.String(), "a/u/t, record 1") || strings.Contains(stdout.String(), "a/u/s, record") {
-		t.Errorf("it finds\n%s", stdout.String())
+	out := besideADamagedOne(t, "search", "a/u/s", "hello", "--all")
+	if !strings.Contains(out, "a/u/t, record 1") || strings.Contains(out, "a/u/s, record") {
+		t.Errorf("it finds\n%s", out)
 	}
 }
 

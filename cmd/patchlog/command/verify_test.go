@@ -103,8 +103,10 @@ func TestVerifyFindsDamagedStructure(t *testing.T) {
 	}
 }
 
-// A damaged session is named, the others are listed, and the exit code is 1.
-func TestSessionsBesideADamagedOne(t *testing.T) {
+// besideADamagedOne runs a command on two sessions, the first of them damaged, which it names, with
+// exit code 1, and returns what it says of the other.
+func besideADamagedOne(t *testing.T, args ...string) string {
+	t.Helper()
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
 	must(t, twoEvents, "import", "a/u/t", "-")
@@ -115,11 +117,16 @@ func TestSessionsBesideADamagedOne(t *testing.T) {
 		return nil
 	})
 	var stdout, stderr bytes.Buffer
-	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"sessions"})
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), args)
 	if code != 1 || !strings.Contains(stderr.String(), "session a/u/s, record 2: corrupt") || !strings.Contains(stderr.String(), "1 damaged session") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
-	if !strings.Contains(stdout.String(), "a/u/t") || strings.Contains(stdout.String(), "a/u/s") {
-		t.Errorf("it lists\n%s", stdout.String())
+	return stdout.String()
+}
+
+// A damaged session is named, the others are listed, and the exit code is 1.
+func TestSessionsBesideADamagedOne(t *testing.T) {
+	if out := besideADamagedOne(t, "sessions"); !strings.Contains(out, "a/u/t") || strings.Contains(out, "a/u/s") {
+		t.Errorf("it lists\n%s", out)
 	}
 }
