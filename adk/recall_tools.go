@@ -25,17 +25,16 @@ type RecallOptions struct {
 	// [DefaultCallTokens] and [DefaultTurnTokens]; the least of each is 200.
 	CallTokens, TurnTokens int
 
-	// Results is how many events a search returns at most, if they fit. 0 means 8, and
+	// Results is how many events a search returns at most, if they fit. 0 means [recall.DefaultResults], and
 	// [recall.MaxLimit] is the most.
 	Results int
 }
 
 // Defaults of [RecallOptions].
 const (
-	DefaultCallTokens    = 2_000
-	DefaultTurnTokens    = 8_000
-	defaultRecallResults = 8
-	leastRecallTokens    = 200
+	DefaultCallTokens = recall.DefaultCallTokens
+	DefaultTurnTokens = 8_000
+	leastRecallTokens = 200
 )
 
 // Validate reports whether the options make sense. The error matches [patch.ErrInvalid] and
@@ -79,7 +78,7 @@ func (s *Service) RecallTools(opts RecallOptions) ([]tool.Tool, error) {
 		r.opts.TurnTokens = DefaultTurnTokens
 	}
 	if opts.Results == 0 {
-		r.opts.Results = defaultRecallResults
+		r.opts.Results = recall.DefaultResults
 	}
 	search, err := functiontool.New(functiontool.Config{
 		Name: recall.SearchTool,
@@ -162,11 +161,8 @@ const (
 	moreThere = " There is more; ask more exactly, or read one by its handle."
 )
 
-const (
-	overhead     = 40 // tokens, about, that stand around the text of a result
-	leastSnippet = 60 // tokens of a result's text; where there is little room, fewer are shown
-	maxAuthor    = 100
-)
+// maxAuthor is how many characters of a result's author are shown.
+const maxAuthor = 100
 
 // tokensOf is how many tokens a result takes in a prompt, as estimated.
 func tokensOf(result any) int {
@@ -187,26 +183,26 @@ func (r *recalls) search(ctx agent.Context, args searchArgs) (out searchResult, 
 	if budget == 0 {
 		return searchResult{Note: usedUp, Results: []recallItem{}}, nil
 	}
-	defer func() { r.giveBack(in, key, budget-max(overhead, tokensOf(out))) }()
+	defer func() { r.giveBack(in, key, budget-max(recall.AroundTokens, tokensOf(out))) }()
 	if strings.TrimSpace(args.Query) == "" {
 		return out, fmt.Errorf("%w: query is empty; say what to look for", patch.ErrInvalid)
 	}
 	look := lookup(in)
 	look.Query, look.Limit = args.Query, min(r.opts.Results+1, recall.MaxLimit)
 	look.Author, look.Tool, look.From, look.To = args.Author, args.Tool, args.From, args.To
-	look.Snippet = max(leastSnippet, (budget-overhead)/r.opts.Results-overhead) * patch.RunesPerToken
+	look.Snippet = recall.PieceRunes(budget, r.opts.Results)
 	hits, err := r.service.store.Search(ctx, key, look)
 	if err != nil {
 		return out, err
 	}
 	out = searchResult{Note: oldData, Results: []recallItem{}}
-	left := budget - 2*overhead
+	left := budget - 2*recall.AroundTokens
 	for _, h := range hits {
 		item := recallItem{
 			Handle: r.service.store.Handle(h.Seq, h.Index, h.Event), Record: h.Seq,
 			Author: authorOf(h), Time: timeOf(h), Text: h.Snippet.Text,
 		}
-		if len(out.Results) == r.opts.Results || left < leastSnippet+overhead || !item.fit(left) {
+		if len(out.Results) == r.opts.Results || left < recall.LeastPiece+recall.AroundTokens || !item.fit(left) {
 			out.Note += moreThere
 			break
 		}
@@ -224,7 +220,7 @@ func (r *recalls) search(ctx agent.Context, args searchArgs) (out searchResult, 
 func (i *recallItem) fit(tokens int) bool {
 	text := i.Text
 	for room := patch.EstimateTextTokens(text); tokensOf(i) > tokens; {
-		if room = room * 2 / 3; room < leastSnippet/4 {
+		if room = room * 2 / 3; room < recall.LeastPiece/4 {
 			return false
 		}
 		page, _ := recall.Page(text, 0, room)
@@ -256,14 +252,14 @@ func (r *recalls) read(ctx agent.Context, args readArgs) (out readResult, err er
 	if budget == 0 {
 		return readResult{Note: usedUp}, nil
 	}
-	defer func() { r.giveBack(in, key, budget-max(overhead, tokensOf(out))) }()
+	defer func() { r.giveBack(in, key, budget-max(recall.AroundTokens, tokensOf(out))) }()
 	hit, text, err := r.find(ctx, in, key, strings.TrimSpace(args.Handle))
 	if err != nil {
 		return out, err
 	}
 	out = readResult{Note: oldData, Author: authorOf(hit), Time: timeOf(hit), Length: len(text)}
 	// Characters that JSON escapes take more room: the page is made shorter until it fits.
-	for room := budget - tokensOf(out) - overhead; ; room = room * 2 / 3 {
+	for room := budget - tokensOf(out) - recall.AroundTokens; ; room = room * 2 / 3 {
 		page, next := recall.Page(text, args.Offset, max(1, room))
 		out.Text, out.NextOffset = page, max(next, 0)
 		if room <= 1 || tokensOf(out) <= budget {

@@ -9,13 +9,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// The names of the tools by which an agent looks into its session's log. What these were
-// asked and returned is not found again: it is there already, where it was found.
-const (
-	SearchTool = "recall_search"
-	ReadTool   = "recall_read"
-)
-
 // notShown are calls by which ADK asks its own side for something. No model is shown an event
 // with one of them, or with what it returned, which may be a secret.
 var notShown = map[string]bool{"adk_request_credential": true, "adk_request_confirmation": true}
@@ -76,8 +69,6 @@ func privateText(e *patch.Event) string {
 	}
 	return said.String()
 }
-
-func isRecall(tool string) bool { return tool == SearchTool || tool == ReadTool }
 
 // isCopy reports whether an event that a patch put in says of itself that it is a copy of
 // another one, with results cleared or shortened, or of a call that came back.

@@ -11,14 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// A look-up brings what the tool recall_search of adk brings an agent: so many tokens at most, in so
-// many events with a piece of each, with about so many tokens around each and around all.
-const (
-	lookUpTokens = 2_000
-	lookUpEvents = 8
-	around       = 40
-	snippetRunes = ((lookUpTokens-around)/lookUpEvents-around)*patch.RunesPerToken - 2 // and an ellipsis at each end
-)
+// A look-up brings what a call of [recall.SearchTool] brings an agent.
+var snippetRunes = recall.PieceRunes(recall.DefaultCallTokens, recall.DefaultResults) - 2 // and an ellipsis at each end
 
 // call is a recorded function call that needs identifiers.
 type call struct {
@@ -53,7 +47,7 @@ func (r *replay) reach(ctx context.Context, c call, hidden []string) error {
 // lookUp returns how many identifiers a search brings of what compaction hid.
 func (r *replay) lookUp(ctx context.Context, query string, ids []string) (n int, err error) {
 	hits, err := r.finder.Search(ctx, "", recall.Search{
-		Query: query, Hidden: true, Told: true, Limit: lookUpEvents, Snippet: snippetRunes,
+		Query: query, Hidden: true, Told: true, Limit: recall.DefaultResults, Snippet: snippetRunes,
 	})
 	var brought strings.Builder
 	for _, h := range hits {
