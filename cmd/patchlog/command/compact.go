@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -167,7 +166,7 @@ func (c *compacting) show(ctx context.Context, w compaction.Written) error {
 	if c.app.json {
 		err = out.document(passDocument{c.key.String(), r.Seq, w.PatchID, c.summarizer, r.Patch.Start(), r.Patch.Count(), w, w.Took.Milliseconds()})
 	} else {
-		err = out.line(passText(r, w))
+		err = out.line(figures.PassText(r, w))
 	}
 	return errors.Join(err, out.flush())
 }
@@ -190,7 +189,7 @@ func (c *compacting) showEnd(ctx context.Context, before fold.View, d compaction
 	}
 	tokens, _ := compaction.PromptTokens(after)
 	return out.linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", c.key, c.summarizer,
-		before.Len(), counted(after.Len(), "visible event"), grouped(d.PromptTokens), grouped(tokens), after.Seq())
+		before.Len(), figures.Counted(after.Len(), "visible event"), figures.Grouped(d.PromptTokens), figures.Grouped(tokens), after.Seq())
 }
 
 // find returns the record of a patch that has just been logged.
@@ -205,52 +204,4 @@ func (c *compacting) find(ctx context.Context, id string) (patch.Record, error) 
 		}
 	}
 	return patch.Record{}, fmt.Errorf("session %s: patch %q is not in the log", c.key, id)
-}
-
-// passText says in a line what a pass did.
-func passText(r patch.Record, w compaction.Written) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "record %d, %s: index %s", r.Seq, w.Trigger, indexRange(r.Patch.Start(), r.Patch.Count()))
-	if more := w.EventsBefore - r.Patch.Count(); more > 0 {
-		fmt.Fprintf(&b, " and %d before", more)
-	}
-	fmt.Fprintf(&b, ": %s, %s", eventsText(w.Merged, w.EventsBefore, w.EventsAfter, w.Level), tokensText(w.TokensBefore, w.TokensAfter, w.Ratio))
-	if w.Model != "" {
-		b.WriteString(", by " + printable(w.Model))
-	}
-	if w.Took >= time.Second {
-		fmt.Fprintf(&b, ", %.1f s", w.Took.Seconds())
-	}
-	return b.String()
-}
-
-// percent writes a ratio. What is not nothing does not show as nothing.
-func percent(ratio float64) string {
-	if 0 < ratio && ratio < 0.01 {
-		return "under 1 %"
-	}
-	return fmt.Sprintf("%.0f %%", 100*ratio)
-}
-
-func eventsText(merged bool, before, after, level int) string {
-	what := counted(before, "event")
-	if level == 0 {
-		return "results cleared in " + what
-	}
-	if merged {
-		what = fmt.Sprint(before) + " summaries"
-	}
-	summaries := "summaries"
-	if after == 1 {
-		summaries = "summary"
-	}
-	return fmt.Sprintf("%s → %d %s of level %d", what, after, summaries, level)
-}
-
-func tokensText(before, after int, ratio float64) string {
-	text := fmt.Sprintf("about %s → %s tokens", grouped(before), grouped(after))
-	if before > 0 {
-		text += " (" + percent(ratio) + ")"
-	}
-	return text
 }

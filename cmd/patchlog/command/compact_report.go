@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -53,8 +54,8 @@ func (a *app) showReport(ctx context.Context, s *store.Store, key store.Key, cfg
 		}
 		var row []cell
 		for _, text := range []string{
-			share(f.Seen, f.Needed), share(f.Seen+f.Reached, f.Needed), share(f.Seen+f.ReachedBlind, f.Needed), share(f.VisibleTokens, f.RawTokens), shareOf(f.Cost(), none.Cost()),
-			fmt.Sprint(f.Breaks), fmt.Sprint(f.Passes), share(f.Lost, f.Held), fmt.Sprint(f.Invented),
+			figures.Share(f.Seen, f.Needed), figures.Share(f.Seen+f.Reached, f.Needed), figures.Share(f.Seen+f.ReachedBlind, f.Needed), figures.Share(f.VisibleTokens, f.RawTokens), figures.Share(f.Cost(), none.Cost()),
+			fmt.Sprint(f.Breaks), fmt.Sprint(f.Passes), figures.Share(f.Lost, f.Held), fmt.Sprint(f.Invented),
 		} {
 			row = append(row, cell{text, plain})
 		}
@@ -63,8 +64,8 @@ func (a *app) showReport(ctx context.Context, s *store.Store, key store.Key, cfg
 	if a.json {
 		return nil
 	}
-	a.out.linef("%s: %s of %s, %s of the model; %s needed by calls", key, counted(len(events), "event"),
-		counted(rec.Invocations(), "invocation"), counted(none.Turns, "turn"), counted(none.Needed, "identifier"))
+	a.out.linef("%s: %s of %s, %s of the model; %s needed by calls", key, figures.Counted(len(events), "event"),
+		figures.Counted(rec.Invocations(), "invocation"), figures.Counted(none.Turns, "turn"), figures.Counted(none.Needed, "identifier"))
 	if err := a.out.table(t); err != nil {
 		return err
 	}
@@ -72,14 +73,4 @@ func (a *app) showReport(ctx context.Context, s *store.Store, key store.Key, cfg
 		return err
 	}
 	return a.out.line("In reach: also those that one search with the call's words brings back; blind: with the other words alone.")
-}
-
-// share writes a part of a whole, if there is a whole.
-func share(part, whole int) string { return shareOf(float64(part), float64(whole)) }
-
-func shareOf(part, whole float64) string {
-	if whole == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.1f %%", 100*part/whole)
 }

@@ -10,10 +10,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -89,7 +88,7 @@ func TestCompactGemini(t *testing.T) {
 	if got := must(t, "", "log", "a/u/s"); !strings.Contains(got, "summary: They talked about this and that.") {
 		t.Errorf("got %s", got)
 	}
-	var st struct{ Compaction compactionStats }
+	var st struct{ Compaction figures.CompactionStats }
 	if err := json.Unmarshal([]byte(must(t, "", "stats", "a/u/s", "--json")), &st); err != nil {
 		t.Fatal(err)
 	}
@@ -179,23 +178,6 @@ func TestCompactStops(t *testing.T) {
 	on := compacting{store: s, key: key}
 	if _, err := on.find(t.Context(), "nothing"); err == nil {
 		t.Error("a patch is found that is not there")
-	}
-}
-
-func TestPassText(t *testing.T) {
-	start, _ := patch.ParseRecord([]byte(`{"seq":62,"id":"p","patchType":"splice","start":7,"count":3}`))
-	for _, c := range []struct {
-		written compaction.Written
-		want    string
-	}{
-		{compaction.Written{Trigger: compaction.ByTokens, Level: 1, EventsBefore: 5, EventsAfter: 2, TokensBefore: 12345, TokensAfter: 67, Ratio: 67.0 / 12345, Model: "m\x1b", Took: 1234 * time.Millisecond},
-			`record 62, tokens: index 7 to 9 and 2 before: 5 events → 2 summaries of level 1, about 12,345 → 67 tokens (under 1 %), by m\u001b, 1.2 s`},
-		{compaction.Written{Trigger: compaction.ByInterval, Level: 1, EventsBefore: 3, Took: 900 * time.Millisecond},
-			"record 62, interval: index 7 to 9: 3 events → 0 summaries of level 1, about 0 → 0 tokens"},
-	} {
-		if got := passText(start, c.written); got != c.want {
-			t.Errorf("got %s\nwant %s", got, c.want)
-		}
 	}
 }
 

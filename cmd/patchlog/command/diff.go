@@ -2,10 +2,8 @@ package command
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
-	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -15,130 +13,61 @@ const diffContext = 2
 
 // showPreview shows what a patch would do.
 func (a *app) showPreview(key store.Key, p *patch.PatchEvent, preview store.Preview) error {
-	for i, e := range p.NewEvents() {
-		preview.Added[i].Event = e // without ids that would be others when it is written
-	}
-	before := preview.Before
-	d := differenceOf(before, preview.After)
+	d := figures.PreviewOf(preview, p)
 	if a.json {
-		return a.out.document(d.with(visibleLines(preview.Removed), visibleLines(preview.Added)))
+		return a.out.document(d)
 	}
 	a.out.linef("%s: dry run of %s, nothing is written", key, p.Type())
-	if err := a.out.diff(preview.Difference); err != nil {
+	return a.out.difference(d, diffContext)
+}
+
+// difference writes how two views differ, with so many events around those that went or came.
+func (o *output) difference(d figures.Difference, around int) error {
+	if err := o.changes(d.Changes(around)); err != nil {
 		return err
 	}
-	return a.out.difference(before, d)
+	for _, line := range d.PinLines() {
+		o.line(line)
+	}
+	if err := o.stateRows(d.StateRows()); err != nil {
+		return err
+	}
+	for _, row := range d.Rows() {
+		o.linef("%-14s  %s", row.Name, row.Text)
+	}
+	return nil
 }
 
-// difference is how two views of a session differ.
-type difference struct {
-	Removed       []logLine   `json:"removed"`
-	Added         []logLine   `json:"added"`
-	VisibleBefore int         `json:"visibleBefore"`
-	VisibleAfter  int         `json:"visibleAfter"`
-	State         stateChange `json:"state"`
-	TokensBefore  int         `json:"tokensBefore"`
-	TokensAfter   int         `json:"tokensAfter"`
-	Pinned        []string    `json:"pinned,omitempty"` // ids of visible events
-	Unpinned      []string    `json:"unpinned,omitempty"`
-}
+var signStyles = map[figures.Sign]style{figures.Came: green, figures.Went: red, figures.Changed: yellow}
 
-// differenceOf returns all of the difference but the events.
-func differenceOf(before, after fold.View) difference {
-	d := difference{
-		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: changeOf(before, after),
-		TokensBefore: estimateTokens(visible(before)), TokensAfter: estimateTokens(visible(after)),
+// changes writes the change of the visible log.
+func (o *output) changes(changes []figures.Change) error {
+	if len(changes) == 0 {
+		return o.line(figures.SameEvents)
 	}
-	was := map[*patch.Event]bool{}
-	for _, e := range before.Entries() {
-		if e.Pinned {
-			was[e.Event] = true
-		}
-	}
-	for _, e := range after.Entries() {
-		switch {
-		case e.Pinned && !was[e.Event]:
-			d.Pinned = append(d.Pinned, e.Event.ID())
-		case !e.Pinned && was[e.Event]:
-			d.Unpinned = append(d.Unpinned, e.Event.ID())
-		}
-	}
-	return d
-}
-
-func (d difference) with(removed, added []logLine) difference {
-	d.Removed, d.Added = removed, added
-	return d
-}
-
-// difference writes all of the difference but the events.
-func (o *output) difference(before fold.View, d difference) error {
-	for _, id := range d.Pinned {
-		o.line("pinned: ", printable(id))
-	}
-	for _, id := range d.Unpinned {
-		o.line("no longer pinned: ", printable(id))
-	}
-	o.stateDiff(before, d.State)
-	o.linef("visible events  %d -> %d", d.VisibleBefore, d.VisibleAfter)
-	return o.linef("tokens, about   %s -> %s", grouped(d.TokensBefore), grouped(d.TokensAfter))
-}
-
-// diff writes the change of the visible log with a little of what is around it.
-func (o *output) diff(d fold.Difference) error {
-	before := d.Before
 	t := newTable("", "index", "id", "author", "event")
 	t.right[1] = true
-	row := func(mark string, s style, index int, e fold.Entry) {
-		cells := append([]cell{{mark, s}, {fmt.Sprint(index), plain}}, eventCells(e)...)
-		if s != plain {
+	for _, c := range changes {
+		cells := append([]cell{{string(c.Sign), plain}, {fmt.Sprint(c.Index), plain}}, eventCells(c.Entry)...)
+		if c.Sign != figures.Stayed {
 			for i := range cells {
-				cells[i].style = s
+				cells[i].style = signStyles[c.Sign]
 			}
 		}
 		t.add(cells...)
 	}
-	removed, added := len(d.Removed), len(d.Added)
-	if removed+added == 0 {
-		return o.line("the same events are visible")
-	}
-	around := func(from, to, shift int) {
-		for i := max(from, 0); i < min(to, before.Len()); i++ {
-			row("", plain, i+shift, entryAt(before, i))
-		}
-	}
-	around(d.First-diffContext, d.First, 0)
-	for _, e := range d.Removed {
-		row("-", red, e.Index, entryAt(before, e.Index))
-	}
-	for _, e := range d.Added {
-		entry := entryAt(d.After, e.Index)
-		entry.Event = e.Event
-		row("+", green, e.Index, entry)
-	}
-	end := d.First + removed
-	around(end, end+diffContext, added-removed)
 	return o.table(t)
 }
 
-// stateDiff writes what becomes of the state.
-func (o *output) stateDiff(before fold.View, c stateChange) {
-	if len(c.Changed)+len(c.Removed) == 0 {
-		o.line("the state stays as it is")
-		return
+// stateRows writes what becomes of the state.
+func (o *output) stateRows(rows []figures.StateRow) error {
+	if len(rows) == 0 {
+		return o.line(figures.SameState)
 	}
 	t := newTable("", "state key", "value")
-	for _, key := range slices.Sorted(maps.Keys(c.Changed)) {
-		name, value := printable(key), valueText(c.Changed[key])
-		if old, ok := before.Value(key); ok {
-			t.add(cell{"~", yellow}, cell{name, yellow}, cell{fmt.Sprintf("%s, was %s", value, valueText(old)), yellow})
-		} else {
-			t.add(cell{"+", green}, cell{name, green}, cell{value, green})
-		}
+	for _, r := range rows {
+		s := signStyles[r.Sign]
+		t.add(cell{string(r.Sign), s}, cell{r.Key, s}, cell{r.Value, s})
 	}
-	for _, key := range c.Removed {
-		old, _ := before.Value(key)
-		t.add(cell{"-", red}, cell{printable(key), red}, cell{"was " + valueText(old), red})
-	}
-	o.table(t)
+	return o.table(t)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -85,7 +86,7 @@ func (a *app) foldFile(ctx context.Context, name string, state stateFlag, at seq
 			rec = patch.WithoutTemp(rec)
 			rec.Seq = place
 			records = append(records, rec)
-			bar.update(counter.n, in.size, counted(place, "record"))
+			bar.update(counter.n, in.size, figures.Counted(place, "record"))
 		}
 		if v, err = fold.Fold(v, records); err != nil {
 			return fold.View{}, fmt.Errorf("%s: %w", in.name, err)
@@ -122,7 +123,7 @@ func (a *app) showFold(v fold.View) error {
 	}
 	if a.json {
 		events := make([]*patch.Event, 0, v.Len())
-		for e := range visible(v) {
+		for _, e := range v.Events() {
 			events = append(events, e)
 		}
 		return a.out.document(foldDocument{v.Seq(), v.PatchSeq(), events, valuesOf(v), skipped})
@@ -131,7 +132,7 @@ func (a *app) showFold(v fold.View) error {
 	if v.PatchSeq() > 0 {
 		newest = fmt.Sprintf("newest patch %d", v.PatchSeq())
 	}
-	a.out.linef("%s after record %d, %s", counted(v.Len(), "visible event"), v.Seq(), newest)
+	a.out.linef("%s after record %d, %s", figures.Counted(v.Len(), "visible event"), v.Seq(), newest)
 	if err := a.out.eventTable(entriesOf(v), 0, true); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -102,13 +103,13 @@ func (a *app) log(ctx context.Context, keyText string, last int, at seq, history
 			return err
 		}
 		entries := entriesOf(v)
-		which := counted(len(entries), "visible event")
+		which := figures.Counted(len(entries), "visible event")
 		if history {
 			if entries, err = s.History(ctx, key, v); err != nil {
 				return err
 			}
 			entries = compaction.WithoutRecalled(entries)
-			which = counted(len(entries), "event") + " of the history"
+			which = figures.Counted(len(entries), "event") + " of the history"
 		}
 		first := 0
 		if 0 < last && last < len(entries) {
@@ -125,21 +126,13 @@ func (a *app) log(ctx context.Context, keyText string, last int, at seq, history
 	})
 }
 
-// logLine is a line of the visible log as JSON.
-type logLine struct {
-	Index  *int         `json:"index,omitempty"`
-	Seq    uint64       `json:"seq,omitempty"`
-	Event  *patch.Event `json:"event"`
-	Pinned bool         `json:"pinned,omitempty"`
-}
-
 // logLines writes events for programs, from one on.
 func (a *app) logLines(ctx context.Context, entries []fold.Entry, first int, indexed bool) error {
 	for i, e := range entries[first:] {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		line := logLine{nil, e.Seq, e.Event, e.Pinned}
+		line := figures.Line{Seq: e.Seq, Event: e.Event, Pinned: e.Pinned}
 		if i += first; indexed {
 			line.Index = &i
 		}

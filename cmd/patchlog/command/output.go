@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 )
 
 // output is a buffered stream that knows whether a person looks at it. Nothing that it
@@ -58,7 +60,7 @@ func (o *output) line(texts ...any) error {
 
 // problem writes that something went wrong.
 func (o *output) problem(text string) error {
-	return o.line(o.paint(red, "patchlog:"), " ", printable(text))
+	return o.line(o.paint(red, "patchlog:"), " ", figures.Printable(text))
 }
 
 func (o *output) linef(format string, args ...any) error {
@@ -122,7 +124,7 @@ func cut(text string, most int) string {
 }
 
 // highlight returns the text in at most most columns, with its marks in bold. Both are as
-// [printableMarks] returns them.
+// [figures.PrintableMarks] returns them.
 func (o *output) highlight(text string, marks [][2]int, most int) painted {
 	short := cut(text, most)
 	end := len(short)
@@ -141,26 +143,4 @@ func (o *output) highlight(text string, marks [][2]int, most int) painted {
 	}
 	b.WriteString(string(o.paint(plain, short[at:])))
 	return painted(b.String())
-}
-
-// grouped writes a size, in bytes or tokens, with commas between thousands. What a person
-// may type back, seqs, indices and counts, is written as it is typed.
-func grouped[N int | int64 | uint64](n N) string {
-	s := strconv.FormatInt(int64(n), 10)
-	digits := strings.TrimPrefix(s, "-")
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	if s[0] == '-' {
-		return "-" + digits
-	}
-	return digits
-}
-
-// counted writes a number of things.
-func counted[N int | int64 | uint64](n N, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

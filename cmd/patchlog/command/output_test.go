@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 )
 
 // screen is a terminal.
@@ -84,18 +83,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	for _, c := range []struct{ in, want string }{
-		{" a\tb\n\n c ", "a b c"},
-		{"\x00\x1b\x7f\u0085\u009b", `\u0000\u001b\u007f\u0085\u009b`},
-		{"\u2028\u202e\ufeff\U000e0001", `\u2028\u202e\ufeff\U000e0001`},
-		{"a\xffb\ufffd", `a\xffb` + "\ufffd"},
-		{"日本　語 😀 \u00a0é", "日本 語 😀 é"},
-	} {
-		if got := printable(c.in); got != c.want {
-			t.Errorf("printable(%q) = %q, want %q", c.in, got, c.want)
-		}
-	}
+func TestCut(t *testing.T) {
 	for _, c := range []struct {
 		in   string
 		most int
@@ -103,11 +91,6 @@ func TestPrintable(t *testing.T) {
 	}{{"日本語", 6, "日本語"}, {"日本語", 5, "日本…"}, {"日本語", 4, "日…"}, {"e\u0301e\u0301e\u0301", 3, "e\u0301e\u0301e\u0301"}, {"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöüß", 3, "äö…"}, {"a bcd", 3, "a…"}, {"", 3, ""}} {
 		if got := cut(c.in, c.most); got != c.want {
 			t.Errorf("cut(%q, %d) = %q, want %q", c.in, c.most, got, c.want)
-		}
-	}
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", 123456: "123,456"} {
-		if got := grouped(n); got != want {
-			t.Errorf("grouped(%d) = %q, want %q", n, got, want)
 		}
 	}
 }
@@ -121,7 +104,7 @@ func TestHighlight(t *testing.T) {
 		at := strings.Index(raw, word)
 		marks = append(marks, [2]int{at, at + len(word)})
 	}
-	text, moved := printableMarks(raw, marks)
+	text, moved := figures.PrintableMarks(raw, marks)
 	if want := `\u001b[2J é\xff lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp`; text != want {
 		t.Fatalf("got %q want %q", text, want)
 	}
@@ -190,15 +173,5 @@ func TestNumbersAsTyped(t *testing.T) {
 	}
 	if stats := must(t, "", "stats", "a/u/s"); !thousands.MatchString(stats) {
 		t.Errorf("bytes are hard to read:\n%s", stats)
-	}
-}
-
-func TestEstimate(t *testing.T) {
-	e, err := patch.ParseEvent([]byte(`{"content":{"parts":[{"text":"hello"}]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := estimateTokens(slices.Values([]*patch.Event{e, e})); got != 2*e.EstimatedTokens() || got == 0 {
-		t.Errorf("got %d for two events of %d", got, e.EstimatedTokens())
 	}
 }

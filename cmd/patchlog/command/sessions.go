@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -118,114 +114,27 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 			err = a.out.line("no sessions")
 		}
 		if err == nil && damaged > 0 {
-			err = fmt.Errorf("%s: %w; patchlog verify says more", counted(damaged, "damaged session"), store.ErrCorrupt)
+			err = fmt.Errorf("%s: %w; patchlog verify says more", figures.Counted(damaged, "damaged session"), store.ErrCorrupt)
 		}
 		return err
 	})
 }
 
-// sizes are a figure of the whole log and of the visible part.
-type sizes struct {
-	Raw     int `json:"raw"`
-	Visible int `json:"visible"`
-}
-
-// stats are the figures of a session.
-type stats struct {
-	Key       string             `json:"key"`
-	Created   time.Time          `json:"created"`
-	Records   uint64             `json:"records"`
-	Patches   map[patch.Type]int `json:"patches"`
-	Skipped   int                `json:"skipped"`
-	Visible   int                `json:"visible"`
-	Bytes     sizes              `json:"bytes"`
-	Tokens    sizes              `json:"tokens"`
-	StateKeys int                `json:"stateKeys"`
-
-	Compaction compactionStats `json:"compaction"`
-}
-
-// measure reads the whole log.
-func (a *app) measure(ctx context.Context, s *store.Store, key store.Key) (stats, error) {
-	i, err := s.Info(ctx, key)
-	if err != nil {
-		return stats{}, err
-	}
-	session, err := s.Get(ctx, key)
-	if err != nil {
-		return stats{}, err
-	}
-	v := session.View
-	st := stats{
-		Key: key.String(), Created: i.Created, Records: v.Seq(), Patches: map[patch.Type]int{},
-		Skipped: v.SkippedCount(), Visible: v.Len(), StateKeys: len(session.Values()), Compaction: compactionOf(v),
-	}
-	st.Bytes.Visible, st.Tokens.Visible = sizeOf(v)
-	bar := a.progress("stats")
-	defer bar.end()
-	events := func(yield func(*patch.Event) bool) {
-		for r, readErr := range s.RawEvents(ctx, key, 1) {
-			if err = readErr; err != nil {
-				return
-			}
-			if r.Patch != nil {
-				st.Patches[r.Patch.Type()]++
-				st.Compaction.add(r)
-			}
-			st.Bytes.Raw += recordBytes(r)
-			bar.update(int64(r.Seq), int64(st.Records), counted(r.Seq, "record"))
-			if r.Event != nil && !yield(r.Event) {
-				return
-			}
-		}
-	}
-	st.Tokens.Raw = estimateTokens(iter.Seq[*patch.Event](events))
-	return st, err
-}
-
-func sizeOf(v fold.View) (bytes, tokens int) {
-	return textBytes(visible(v)), estimateTokens(visible(v))
-}
-
-// recordBytes returns how many bytes the record takes in the text form.
-func recordBytes(r patch.Record) int {
-	text, _ := r.MarshalJSON() // it fails for an empty record alone
-	return len(text) + 1
-}
-
 func (a *app) stats(ctx context.Context, keyText string) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		st, err := a.measure(ctx, s, key)
+		bar := a.progress("stats")
+		st, err := figures.Measure(ctx, s, key, func(seq, of uint64) {
+			bar.update(int64(seq), int64(of), figures.Counted(seq, "record"))
+		})
+		bar.end()
 		if err != nil {
 			return err
 		}
 		if a.json {
 			return a.out.document(st)
 		}
-		t := newTable("", "")
-		row := func(name, text string) { t.add(cell{name, dim}, cell{text, plain}) }
-		row("session", st.Key)
-		row("created", st.Created.Format(time.RFC3339))
-		row("records", fmt.Sprint(st.Records))
-		for _, kind := range slices.Sorted(maps.Keys(st.Patches)) {
-			row("  "+printable(string(kind)), fmt.Sprint(st.Patches[kind]))
-		}
-		row("skipped patches", fmt.Sprint(st.Skipped))
-		row("visible events", fmt.Sprint(st.Visible))
-		row("bytes", visibleOf(st.Bytes))
-		row("tokens, about", visibleOf(st.Tokens))
-		row("state keys", fmt.Sprint(st.StateKeys))
-		st.Compaction.rows(row)
-		return a.out.table(t)
+		return a.out.rows(st.Rows())
 	})
-}
-
-func visibleOf(s sizes) string {
-	text := fmt.Sprintf("%s of %s visible", grouped(s.Visible), grouped(s.Raw))
-	if s.Raw > 0 {
-		text += fmt.Sprintf(" (%.0f %%)", 100*float64(s.Visible)/float64(s.Raw))
-	}
-	return text
 }
 
 func (a *app) delete(ctx context.Context, keyText string) error {

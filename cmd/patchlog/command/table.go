@@ -1,6 +1,10 @@
 package command
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+)
 
 // cell is a field of a table. Its text is printable.
 type cell struct {
@@ -63,6 +67,15 @@ func (o *output) table(t *table) error {
 		}
 	}
 	return nil
+}
+
+// rows writes figures with their names.
+func (o *output) rows(rows []figures.Row) error {
+	t := newTable("", "")
+	for _, r := range rows {
+		t.add(cell{r.Name, dim}, cell{r.Text, plain})
+	}
+	return o.table(t)
 }
 
 func (o *output) row(row []cell, widths []int, right []bool) painted {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -136,14 +137,14 @@ func (a *app) takeBack(ctx context.Context, keyText, id string, dryRun bool, opt
 			return err
 		}
 		if dryRun {
-			return a.showDifference(fmt.Sprintf("%s: dry run of %s, by %s; nothing is written", key, t.name, counted(len(would.Patches), "record")), would.Before, would.After)
+			return a.showDifference(fmt.Sprintf("%s: dry run of %s, by %s; nothing is written", key, t.name, figures.Counted(len(would.Patches), "record")), would.Before, would.After)
 		}
 		opts.On = would.Before
 		done, err := t.do(s, ctx, key, opts, id)
 		if err != nil {
 			return err
 		}
-		return a.showTakenBack(fmt.Sprintf("%s: %s %s", key, t.done, printable(id)), key, would.Before, done)
+		return a.showTakenBack(fmt.Sprintf("%s: %s %s", key, t.done, figures.Printable(id)), key, would.Before, done)
 	})
 }
 
@@ -171,9 +172,9 @@ func (a *app) showTakenBack(head string, key store.Key, before fold.View, done s
 			Visible int        `json:"visible"`
 		}{key.String(), done.View.Seq(), id, typ, ids, len(d.Removed), len(d.Added), done.View.Len()})
 	}
-	a.out.linef("%s: %s hidden, %d added; %s now", head, counted(len(d.Removed), "event"), len(d.Added), counted(done.View.Len(), "visible event"))
+	a.out.linef("%s: %s hidden, %d added; %s now", head, figures.Counted(len(d.Removed), "event"), len(d.Added), figures.Counted(done.View.Len(), "visible event"))
 	for _, r := range done.Records {
-		a.out.linef("%s logged as record %d, id %s", r.Patch.Type(), r.Seq, printable(r.ID()))
+		a.out.linef("%s logged as record %d, id %s", r.Patch.Type(), r.Seq, figures.Printable(r.ID()))
 	}
 	return nil
 }
@@ -215,7 +216,7 @@ func (a *app) fork(ctx context.Context, keyText, newText string, at seq, dryRun 
 				DryRun  bool   `json:"dryRun"`
 			}{newKey.String(), key.String(), v.Seq(), v.Len(), dryRun})
 		}
-		return a.out.linef("%s: %s from %s with %s; %s", newKey, done, key, counted(v.Seq(), "record"), counted(v.Len(), "visible event"))
+		return a.out.linef("%s: %s from %s with %s; %s", newKey, done, key, figures.Counted(v.Seq(), "record"), figures.Counted(v.Len(), "visible event"))
 	})
 }
 
@@ -235,39 +236,10 @@ func (a *app) diff(ctx context.Context, keyText string, from, to seq) error {
 
 // showDifference shows how two views of a session differ.
 func (a *app) showDifference(head string, before, after fold.View) error {
-	events, d := before.Diff(after), differenceOf(before, after)
+	d := figures.DifferenceOf(before, after)
 	if a.json {
-		return a.out.document(d.with(visibleLines(events.Removed), visibleLines(events.Added)))
+		return a.out.document(d)
 	}
 	a.out.line(head)
-	t := newTable("", "index", "id", "author", "event")
-	t.right[1] = true
-	for _, side := range []struct {
-		mark   string
-		style  style
-		view   fold.View
-		events []fold.Visible
-	}{{"-", red, before, events.Removed}, {"+", green, after, events.Added}} {
-		for _, e := range side.events {
-			cells := append([]cell{{side.mark, side.style}, {fmt.Sprint(e.Index), side.style}}, eventCells(entryAt(side.view, e.Index))...)
-			for i := range cells {
-				cells[i].style = side.style
-			}
-			t.add(cells...)
-		}
-	}
-	if len(t.rows) == 0 {
-		a.out.line("the same events are visible")
-	} else if err := a.out.table(t); err != nil {
-		return err
-	}
-	return a.out.difference(before, d)
-}
-
-func visibleLines(events []fold.Visible) []logLine {
-	lines := make([]logLine, len(events))
-	for i, e := range events {
-		lines[i] = logLine{Index: &e.Index, Event: e.Event}
-	}
-	return lines
+	return a.out.difference(d, 0)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -127,7 +128,7 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 		MaxBytes: most,
 		State:    state.options(),
 		Progress: func(lines int) {
-			bar.update(r.n, in.size, counted(lines, "line"))
+			bar.update(r.n, in.size, figures.Counted(lines, "line"))
 		},
 	})
 	bar.end()
@@ -172,10 +173,10 @@ func importedAs(key store.Key, done store.Imported) imported {
 }
 
 func (a *app) showImported(key store.Key, done store.Imported) error {
-	what := counted(done.Added, "record") + " added"
+	what := figures.Counted(done.Added, "record") + " added"
 	switch {
 	case done.Added == 0 && done.Present > 0:
-		what = "nothing to add, " + counted(done.Present, "record") + " there already"
+		what = "nothing to add, " + figures.Counted(done.Present, "record") + " there already"
 	case done.Present > 0:
 		what += ", " + fmt.Sprintf("%d there already", done.Present)
 	}
@@ -202,7 +203,7 @@ func (a *app) writeOut(ctx context.Context, keyText, counts string, write func(*
 			w = &safeJSON{w: w}
 		}
 		out := &countingLines{w: w, after: func(lines int64) {
-			bar.update(0, 0, counted(lines, counts))
+			bar.update(0, 0, figures.Counted(lines, counts))
 		}}
 		return write(out, s, key)
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -61,7 +62,7 @@ func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptio
 	}
 	bar.end()
 	if problems > 0 {
-		return fmt.Errorf("%s found", counted(problems, "problem"))
+		return fmt.Errorf("%s found", figures.Counted(problems, "problem"))
 	}
 	if a.json {
 		return nil
@@ -69,12 +70,12 @@ func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptio
 	if opts.Key != (store.Key{}) {
 		return a.out.linef("%s: nothing is wrong", opts.Key)
 	}
-	return a.out.linef("%s: nothing is wrong", counted(sessions, "session"))
+	return a.out.linef("%s: nothing is wrong", figures.Counted(sessions, "session"))
 }
 
 func (a *app) problem(p store.Problem) error {
 	if !a.json {
-		return a.out.line(printable(p.String()))
+		return a.out.line(figures.Printable(p.String()))
 	}
 	doc := problemDocument{Seq: p.Seq, Problem: p.Err.Error()}
 	if p.Key != (store.Key{}) {

@@ -1,0 +1,148 @@
+package figures
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Effect is what a record did to the visible log.
+type Effect struct {
+	Record  patch.Record
+	Applied bool
+	Reason  patch.Flaw     // why it was not applied, or ""
+	Start   int            // the index of the first event that went or came
+	Hid     []*patch.Event // in order, from index Start on in the view before
+	Added   []*patch.Event // in order, from index Start on in the view after
+}
+
+// EffectOf finds out what a record did, by the view before it and the one that
+// [fold.View.Apply] made of that and the record: other views of the same log do not do. For a
+// patch it takes time in the number of visible events. It fails as [fold.View.Skipped] does.
+func EffectOf(before, after fold.View, r patch.Record) (Effect, error) {
+	f := Effect{Record: r, Applied: true}
+	if r.Event != nil {
+		f.Start, f.Added = before.Len(), []*patch.Event{r.Event}
+		return f, nil
+	}
+	if after.SkippedCount() > before.SkippedCount() {
+		skipped, err := after.Skipped()
+		if err != nil {
+			return Effect{}, err
+		}
+		f.Applied, f.Reason = false, skipped[len(skipped)-1].Reason
+		return f, nil
+	}
+	// Both have their events in common, as pointers, but for one stretch.
+	old, now := eventsOf(before), eventsOf(after)
+	for f.Start < min(len(old), len(now)) && old[f.Start] == now[f.Start] {
+		f.Start++
+	}
+	old, now = old[f.Start:], now[f.Start:]
+	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	f.Hid, f.Added = old, now
+	return f, nil
+}
+
+func eventsOf(v fold.View) []*patch.Event {
+	events := make([]*patch.Event, 0, v.Len())
+	for _, e := range v.Events() {
+		events = append(events, e)
+	}
+	return events
+}
+
+// NoteKind is what a [Note] is about.
+type NoteKind string
+
+// What notes are about.
+const (
+	NoteGroup   NoteKind = "group"   // which patches belong to it
+	NoteSkipped NoteKind = "skipped" // why it was not applied
+	NoteHid     NoteKind = "hid"     // what it took out
+	NoteAdded   NoteKind = "added"   // an event that it put in
+)
+
+// Note is a line about what a patch did.
+type Note struct {
+	Kind NoteKind `json:"kind"`
+	Text string   `json:"text"`
+}
+
+// Notes returns the lines that 'patchlog audit' writes below a patch. Below an event it writes
+// none.
+func (f Effect) Notes() []Note {
+	p := f.Record.Patch
+	if p == nil {
+		return nil
+	}
+	var notes []Note
+	note := func(kind NoteKind, text string) { notes = append(notes, Note{kind, text}) }
+	if group := p.Group(); group != "" {
+		note(NoteGroup, "group "+Printable(group))
+	}
+	if !f.Applied {
+		note(NoteSkipped, "skipped: "+string(f.Reason))
+		return notes
+	}
+	hid := "hid nothing"
+	if n := len(f.Hid); n > 0 {
+		hid = "hid " + Counted(n, "visible event") + ": index " + IndexRange(f.Start, n)
+	}
+	note(NoteHid, hid)
+	for i, e := range f.Added {
+		text := EntryText(fold.Entry{Event: e, Summary: p.Type() == patch.Summarise || e.IsSummary()})
+		note(NoteAdded, fmt.Sprintf("added at index %d, id %s: %s", f.Start+i, Printable(e.ID()), text))
+	}
+	return notes
+}
+
+// PatchText says in one printable line what a patch asks for.
+func PatchText(p *patch.PatchEvent) string {
+	text := "state " + Printable(string(p.StatePolicy()))
+	switch p.Type() {
+	case patch.Splice, patch.Summarise:
+		text = fmt.Sprintf("start %d, count %d, ", p.Start(), p.Count()) + text
+	case patch.TruncateBefore:
+		text = "event " + Printable(p.EventID()) + ", " + text
+	case patch.Pin, patch.Unpin:
+		text = "event " + Printable(p.EventID())
+	case patch.Revert:
+		text = "patch " + Printable(p.PatchID())
+	}
+	if base, ok := p.Base(); ok {
+		text += fmt.Sprintf(", base %d", base)
+	}
+	return text
+}
+
+// AuditDocument is an effect as JSON: a line of 'patchlog audit --json'.
+type AuditDocument struct {
+	Seq     uint64       `json:"seq"`
+	Record  patch.Record `json:"record"`
+	Applied bool         `json:"applied"`
+	Reason  patch.Flaw   `json:"reason"`
+	Hid     []Hidden     `json:"hid"`
+	Added   []string     `json:"added"` // ids
+}
+
+// Hidden names an event that went, and the index that it had.
+type Hidden struct {
+	Index int    `json:"index"`
+	ID    string `json:"id"`
+}
+
+// Document returns the effect as JSON has it.
+func (f Effect) Document() AuditDocument {
+	d := AuditDocument{f.Record.Seq, f.Record, f.Applied, f.Reason, make([]Hidden, len(f.Hid)), make([]string, len(f.Added))}
+	for i, e := range f.Hid {
+		d.Hid[i] = Hidden{f.Start + i, e.ID()}
+	}
+	for i, e := range f.Added {
+		d.Added[i] = e.ID()
+	}
+	return d
+}
