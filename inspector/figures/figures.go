@@ -1,11 +1,11 @@
 // Package figures says what a session comes to, in numbers and in plain lines, as the command
-// and the inspector say it: what stats, audit, diff, loss and log show, without the ink. It
-// decides on texts alone; what cuts them to a width, colours them or lays them out is its
-// callers' business.
+// and the inspector say it: what the commands stats, audit, diff, loss and log show. What lays
+// lines out, cuts them to a width or colours them is up to its callers.
 //
-// Every text that it returns is one printable line (see [Printable]), whatever a session has in
-// it. Its values are plain data: functions keep nothing and may be called from any number of
-// goroutines; only a [Tally] has a state of its own.
+// A text for people is always one printable line (see [Printable]), whatever a session has in it.
+// Fields that name what is in a session, ids above all, and documents for JSON have it as it is.
+// Functions keep nothing, and may be called from any number of goroutines; only a [Tally] has a
+// state of its own.
 package figures
 
 // Row is a figure with its name. A name that begins with blanks belongs to the row above.

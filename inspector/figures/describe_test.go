@@ -1,0 +1,70 @@
+package figures_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+func TestDescribe(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"content":{"parts":[{"text":"one\n two\u001b"}]}}`:                                                  `one two\u001b`,
+		`{"content":{"parts":[{"text":"hm","thought":true},{"functionCall":{"name":"f\t","args":{"x":1}}}]}}`: `(thought) hm; call f {"x":1}`,
+		`{"content":{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"r":"ok"}}}]}}`:       `result f {"r":"ok"}`,
+		`{"content":{"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA"}},{"fileData":{"fileUri":"gs://x"}},{"executableCode":{"code":"1"}},{"codeExecutionResult":{"output":"2"}},{"videoMetadata":{}}]}}`: `(inline data); (file) {"fileUri":"gs://x"}; (code) {"code":"1"}; (code result) {"output":"2"}; (other part)`,
+		`{"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2,"compactedContent":{"role":"model","parts":[{"text":"in short"}]}}}}`:                                                                          "(compaction record) in short",
+		`{"actions":{"stateDelta":{"b\n":[1],"a":"x","app:k":null}}}`: `sets a = "x"; sets b = [1]; sets app:k = null`,
+		`{"content":{"parts":[]}}`:                                    "(no content)",
+		`{}`:                                                          "(no content)",
+		`{"content":{"parts":[{"text":"` + strings.Repeat("ab", 300) + `"}]}}`: strings.Repeat("ab", 200),
+	} {
+		if got := figures.Describe(event(t, line)); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", line, got, want)
+		}
+	}
+}
+
+func TestEntries(t *testing.T) {
+	const call, response = `{"functionCall":{"id":"c","name":"f","args":{}}}`, `{"functionResponse":{"id":"c","name":"f","response":{}}}`
+	of := func(author string, parts ...string) *patch.Event {
+		return event(t, `{"author":"`+author+`","content":{"role":"user","parts":[`+strings.Join(parts, ",")+`]}}`)
+	}
+	const text = `{"text":"hi"}`
+	for _, c := range []struct {
+		entry fold.Entry
+		kind  figures.Kind
+		text  string
+	}{
+		{fold.Entry{Event: of("user", text)}, figures.User, "hi"},
+		{fold.Entry{Event: of("agent", text), Pinned: true}, figures.Model, "pinned: hi"},
+		{fold.Entry{Event: of("", text)}, figures.Model, "hi"},
+		{fold.Entry{Event: of("agent", call, text)}, figures.Call, "call f {}; hi"},
+		{fold.Entry{Event: of("user", text, response)}, figures.Response, "hi; result f {}"},
+		{fold.Entry{Event: of("user", text), Summary: true}, figures.Summary, "summary: hi"},
+		{fold.Entry{Event: of("agent", call), Summary: true, Pinned: true}, figures.Summary, "pinned: summary: call f {}"},
+	} {
+		if kind := figures.KindOf(c.entry); kind != c.kind {
+			t.Errorf("%s: got %s want %s", c.entry.Event, kind, c.kind)
+		}
+		if got := figures.EntryText(c.entry); got != c.text {
+			t.Errorf("%s: got %q want %q", c.entry.Event, got, c.text)
+		}
+	}
+	records, views := viewsOf(t, said("e1", "user", "one"), said("e2", "agent", "two"), `{"id":"p","patchType":"pin","eventId":"e2"}`,
+		`{"id":"q","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","author":"user","content":{"role":"user","parts":[{"text":"sum"}]}}}`,
+		`{"id":"f","author":"user","actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`)
+	var kinds []figures.Kind
+	for _, r := range records {
+		kinds = append(kinds, figures.KindOfRecord(r))
+	}
+	equal(t, "kinds of records", kinds, []figures.Kind{figures.User, figures.Model, figures.Patch, figures.Patch, figures.Summary})
+	last := views[len(views)-1]
+	for i, want := range last.Entries() {
+		if got := figures.EntryAt(last, i); got != want {
+			t.Errorf("entry %d: got %+v want %+v", i, got, want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package figures_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+)
+
+func TestEffects(t *testing.T) {
+	records, views := viewsOf(t,
+		said("e1", "user", "one"), said("e2", "agent", "two"), said("e3", "user", "three"), said("e4", "agent", "four"),
+		`{"id":"p1","patchType":"splice","start":1,"count":2,"replacement":[{"id":"r\u001b","author":"agent"}],"state":"keep","base":0,"group":"g\n"}`,
+		`{"id":"p2","patchType":"splice","start":90,"count":2,"group":"g"}`,
+		`{"id":"p3","patchType":"truncate_before","eventId":"r\u001b"}`,
+		`{"id":"p4","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s1","author":"user","content":{"role":"user","parts":[{"text":"sum"}]}}}`,
+		`{"id":"p5","patchType":"pin","eventId":"s1"}`,
+		`{"id":"p6","patchType":"unpin","eventId":"s1","base":9}`,
+		`{"id":"p7","patchType":"revert","patchId":"p4"}`,
+		`{"id":"p8","patchType":"splice","start":1,"count":0,"replacement":[{"id":"r2","actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}},{"id":"r3"}]}`,
+		`{"id":"p9","patchType":"later"}`,
+	)
+	type effect struct {
+		text  string // what the patch asks for
+		doc   string // of the JSON what is not the record
+		notes []figures.Note
+	}
+	hid := func(text string) figures.Note { return figures.Note{Kind: figures.NoteHid, Text: text} }
+	added := func(text string) figures.Note { return figures.Note{Kind: figures.NoteAdded, Text: text} }
+	for i, want := range []effect{
+		{doc: `{"applied":true,"reason":"","hid":[],"added":["e1"]}`},
+		{doc: `{"applied":true,"reason":"","hid":[],"added":["e2"]}`},
+		{doc: `{"applied":true,"reason":"","hid":[],"added":["e3"]}`},
+		{doc: `{"applied":true,"reason":"","hid":[],"added":["e4"]}`},
+		{"start 1, count 2, state keep, base 0", `{"applied":true,"reason":"","hid":[{"index":1,"id":"e2"},{"index":2,"id":"e3"}],"added":["r\u001b"]}`,
+			[]figures.Note{{figures.NoteGroup, "group g"}, hid("hid 2 visible events: index 1 to 2"), added(`added at index 1, id r\u001b: (no content)`)}},
+		{"start 90, count 2, state drop", `{"applied":false,"reason":"out of range","hid":[],"added":[]}`,
+			[]figures.Note{{figures.NoteGroup, "group g"}, {figures.NoteSkipped, "skipped: out of range"}}},
+		{`event r\u001b, state drop`, `{"applied":true,"reason":"","hid":[{"index":0,"id":"e1"}],"added":[]}`,
+			[]figures.Note{hid("hid 1 visible event: index 0")}},
+		{"start 0, count 1, state keep", `{"applied":true,"reason":"","hid":[{"index":0,"id":"r\u001b"}],"added":["s1"]}`,
+			[]figures.Note{hid("hid 1 visible event: index 0"), added("added at index 0, id s1: summary: sum")}},
+		{"event s1", `{"applied":true,"reason":"","hid":[],"added":[]}`, []figures.Note{hid("hid nothing")}},
+		{"event s1, base 9", `{"applied":true,"reason":"","hid":[],"added":[]}`, []figures.Note{hid("hid nothing")}},
+		{"patch p4", `{"applied":true,"reason":"","hid":[{"index":0,"id":"s1"}],"added":["r\u001b"]}`,
+			[]figures.Note{hid("hid 1 visible event: index 0"), added(`added at index 0, id r\u001b: (no content)`)}},
+		{"start 1, count 0, state drop", `{"applied":true,"reason":"","hid":[],"added":["r2","r3"]}`,
+			[]figures.Note{hid("hid nothing"), added("added at index 1, id r2: summary: (no content)"), added("added at index 2, id r3: (no content)")}},
+		{"state drop", `{"applied":false,"reason":"unknown type","hid":[],"added":[]}`, []figures.Note{{figures.NoteSkipped, "skipped: unknown type"}}},
+	} {
+		r := records[i]
+		f, err := figures.EffectOf(views[i], views[i+1], r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "notes of "+r.ID(), f.Notes(), want.notes)
+		doc := f.Document()
+		if doc.Seq != r.Seq || doc.Record.ID() != r.ID() {
+			t.Errorf("%s: the document is of %d, %s", r.ID(), doc.Seq, doc.Record.ID())
+		}
+		equal(t, "document of "+r.ID(), asJSON(t, doc), `{"seq":`+asJSON(t, r.Seq)+`,"record":`+asJSON(t, r)+`,`+want.doc[1:])
+		if r.Patch != nil {
+			equal(t, "text of "+r.ID(), figures.PatchText(r.Patch), want.text)
+		} else {
+			equal(t, "index of "+r.ID(), f.Start, i)
+		}
+	}
+}
+
+// A restored view does not know which patches were skipped; that is an error, not a guess.
+func TestEffectInDoubt(t *testing.T) {
+	records, views := viewsOf(t, said("e1", "user", "one"), `{"id":"p1","patchType":"splice","start":9,"count":1}`, `{"id":"p2","patchType":"splice","start":9,"count":1}`)
+	form, err := views[2].AppendBinary(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := fold.ParseSaved(form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := saved.Restore(views[0], records[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := before.Apply(records[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var need *fold.NeedError
+	if f, err := figures.EffectOf(before, after, records[2]); !errors.As(err, &need) {
+		t.Errorf("got %+v, %v", f, err)
+	}
+}

@@ -1,0 +1,236 @@
+package figures_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/memory"
+)
+
+// A pass of compaction says of itself what it did.
+const pass = `{"id":"p2","patchType":"summarise","timestamp":"2025-01-02T03:04:06Z","start":0,"count":2,` +
+	`"summaryEvent":{"id":"s1","author":"user","content":{"role":"user","parts":[{"text":"in short"}]},"customMetadata":{"patchlog":{"level":1}}},` +
+	`"customMetadata":{"patchlog":{"trigger":"tokens","level":1,"eventsBefore":2,"eventsAfter":1,"tokensBefore":2000,"tokensAfter":3,"ratio":0.0015,"model":"m\u001b"}}}`
+
+// logged is a session with patches of several kinds, of which one does not apply.
+func logged() []string {
+	return []string{
+		said("e1", "user", "hello"),
+		said("e2", "agent", strings.Repeat("many words ", 200)),
+		`{"id":"p1","patchType":"splice","start":9,"count":1}`,
+		pass,
+		`{"id":"e3","author":"agent","content":{"role":"model","parts":[{"text":"done"}]},"actions":{"stateDelta":{"k":1}}}`,
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	s := open(t)
+	add(t, s, logged()...)
+	var seen []uint64
+	st, err := figures.Measure(t.Context(), s, key, func(seq, of uint64) {
+		if seen = append(seen, seq); of != 5 {
+			t.Errorf("record %d of %d", seq, of)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "progress", seen, []uint64{1, 2, 3, 4, 5})
+	equal(t, "rows", st.Rows(), []figures.Row{
+		{"session", "a/u/s"},
+		{"created", "2025-01-02T03:04:05Z"},
+		{"records", "5"},
+		{"  splice", "1"},
+		{"  summarise", "1"},
+		{"skipped patches", "1"},
+		{"visible events", "2"},
+		{"bytes", st.Bytes.String()},
+		{"tokens, about", st.Tokens.String()},
+		{"state keys", "1"},
+		{"prompt", "about 3 tokens, estimated"},
+		{"compactions", "1"},
+		{"  last", "2025-01-02T03:04:06Z, record 4, by tokens"},
+		{"  events", "2 events → 1 summary of level 1"},
+		{"  tokens", "about 2,000 → 3 tokens (under 1 %)"},
+		{"  model", `m\u001b`},
+		{"visible summaries", "1: 1 of level 1"},
+	})
+
+	// Against the records and the events themselves.
+	var visible strings.Builder
+	v, err := s.View(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := 0
+	for _, e := range v.Events() {
+		visible.WriteString(e.String() + "\n")
+		tokens += e.EstimatedTokens()
+	}
+	all := tokens - v.At(0).EstimatedTokens() // the summary came later
+	for _, line := range logged()[:2] {
+		all += event(t, line).EstimatedTokens()
+	}
+	equal(t, "tokens", st.Tokens, figures.Sizes{Raw: all, Visible: tokens})
+	records := 0
+	for r, err := range s.RawEvents(t.Context(), key, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := r.MarshalJSON()
+		records += len(text) + 1
+	}
+	equal(t, "bytes", st.Bytes, figures.Sizes{Raw: records, Visible: visible.Len()})
+}
+
+// A tally that grows with the log says at each record what measuring anew says, and what it said
+// before stays.
+func TestTally(t *testing.T) {
+	s := open(t)
+	var tally figures.Tally
+	var was []figures.Stats
+	var texts []string
+	for n := range logged() {
+		add(t, s, logged()[:n+1]...)
+		for r, err := range s.RawEvents(t.Context(), key, tally.Seq()+1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			tally.Add(r)
+		}
+		if tally.Seq() != uint64(n+1) {
+			t.Fatalf("the tally ends at %d, the log at %d", tally.Seq(), n+1)
+		}
+		info, err := s.Info(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := s.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := figures.Measure(t.Context(), s, key, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := tally.Stats(info, session)
+		equal(t, "stats", asJSON(t, got), asJSON(t, want))
+		was, texts = append(was, got), append(texts, asJSON(t, got))
+	}
+	for i, st := range was {
+		equal(t, "stats from before", asJSON(t, st), texts[i])
+	}
+}
+
+// busy is a backend to which another process writes at each look at a session.
+type busy struct {
+	*memory.Backend
+	write func()
+}
+
+func (b *busy) Head(ctx context.Context, session string) (backend.Head, error) {
+	b.write()
+	return b.Backend.Head(ctx, session)
+}
+
+// The figures are of one moment, though others write meanwhile.
+func TestMeasureOfABusySession(t *testing.T) {
+	b := &busy{Backend: new(memory.Backend), write: func() {}}
+	other, err := store.New(b.Peer(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	s, err := store.New(b, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	add(t, other, logged()...)
+	writes := 0
+	b.write = func() {
+		writes++
+		e := event(t, said(fmt.Sprint("late", writes), "user", "late"))
+		if _, err := other.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+			t.Error(err)
+		}
+	}
+	st, err := figures.Measure(t.Context(), s, key, nil)
+	b.write = func() {}
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest, err := other.View(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if writes == 0 || newest.Seq() == st.Records {
+		t.Fatalf("nothing came meanwhile: %d writes, %d records", writes, st.Records)
+	}
+	var tally figures.Tally
+	for r, err := range other.RawEvents(t.Context(), key, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Seq <= st.Records {
+			tally.Add(r)
+		}
+	}
+	if want := tally.Stats(store.Info{}, store.Session{}); st.Bytes.Raw != want.Bytes.Raw || st.Tokens.Raw != want.Tokens.Raw {
+		t.Errorf("got %+v and %+v of %d records, want %+v and %+v", st.Bytes, st.Tokens, st.Records, want.Bytes, want.Tokens)
+	}
+}
+
+func TestMeasureFails(t *testing.T) {
+	s := open(t)
+	if _, err := figures.Measure(t.Context(), s, key, nil); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+
+	// Its log is read page by page, and may be gone in between.
+	var long []string
+	for i := range 600 {
+		long = append(long, said(fmt.Sprint("e", i), "user", "hello"))
+	}
+	add(t, s, long...)
+	_, err := figures.Measure(t.Context(), s, key, func(seq, _ uint64) {
+		if seq == 1 {
+			if err := s.Delete(t.Context(), key); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStatsOfNothing(t *testing.T) {
+	s := open(t)
+	if _, err := s.Create(t.Context(), key, nil); err != nil {
+		t.Fatal(err)
+	}
+	st, err := figures.Measure(t.Context(), s, key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "JSON", asJSON(t, st), `{"key":"a/u/s","created":"2025-01-02T03:04:05Z","records":0,"patches":{},"skipped":0,"visible":0,`+
+		`"bytes":{"raw":0,"visible":0},"tokens":{"raw":0,"visible":0},"stateKeys":0,`+
+		`"compaction":{"passes":0,"last":null,"summaries":{},"prompt":{"tokens":0,"measured":false}}}`)
+	equal(t, "rows", st.Rows()[3:], []figures.Row{
+		{"skipped patches", "0"}, {"visible events", "0"}, {"bytes", "0 of 0 visible"}, {"tokens, about", "0 of 0 visible"}, {"state keys", "0"},
+		{"prompt", "about 0 tokens, estimated"}, {"compactions", "0"}, {"visible summaries", "0"},
+	})
+	var back figures.Stats
+	if err := json.Unmarshal([]byte(asJSON(t, st)), &back); err != nil || back.Key != st.Key {
+		t.Errorf("got %+v, %v", back, err)
+	}
+	equal(t, "sizes", figures.Sizes{Raw: 2755, Visible: 1182}.String(), "1,182 of 2,755 visible (43 %)")
+}
