@@ -27,6 +27,20 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
+func TestValueText(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"a": [1, "x\u202e"]}`:              `{"a":[1,"x\u202e"]}`,
+		`"` + strings.Repeat("é", 500) + `"`: `"` + strings.Repeat("é", 399),
+	} {
+		e := event(t, `{"actions":{"stateDelta":{"k":`+line+`}}}`)
+		for c := range e.Changes() {
+			if got := figures.ValueText(c.Value); got != want {
+				t.Errorf("got %s want %s", got, want)
+			}
+		}
+	}
+}
+
 func TestEntries(t *testing.T) {
 	const call, response = `{"functionCall":{"id":"c","name":"f","args":{}}}`, `{"functionResponse":{"id":"c","name":"f","response":{}}}`
 	of := func(author string, parts ...string) *patch.Event {

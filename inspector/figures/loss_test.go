@@ -17,7 +17,7 @@ func summary(id string, start, count int, text, more string) string {
 
 func asNumber(n int) string { return string(rune('0' + n)) }
 
-// order is a session with two summaries of one group.
+// order is a session with a summary by itself and two of one group.
 var order = []string{
 	`{"id":"e1","invocationId":"i1","author":"user","content":{"role":"user","parts":[{"text":"I am Ada, ada@math.example. Where is ORDER-4711? I paid 105.00 and 45.50 euros."}]}}`,
 	`{"id":"e2","invocationId":"i1","author":"shop","content":{"role":"model","parts":[{"functionCall":{"id":"call-1","name":"track","args":{"order":"ORDER-4711"}}}]}}`,
@@ -26,6 +26,8 @@ var order = []string{
 	`{"id":"e5","invocationId":"i2","author":"user","content":{"role":"user","parts":[{"text":"Thank you. That was 150.50 in all."}]}}`,
 	`{"id":"e6","invocationId":"i2","author":"shop","content":{"role":"model","parts":[{"text":"You are welcome."}]}}`,
 	`{"id":"e7","invocationId":"i3","author":"user","content":{"role":"user","parts":[{"text":"Mail the label to ada@math.example, please."}]}}`,
+	`{"id":"e8","invocationId":"i3","author":"shop","content":{"role":"model","parts":[{"text":"Done."}]}}`,
+	summary("s0", 7, 1, "It is done.", ""),
 	summary("s1", 0, 4, "Ada asked for ORDER-4711, tracked as TR-99-1234567, and paid 150.50.", `,"group":"g"`),
 	summary("s2", 1, 2, "Ada said thanks.", `,"group":"g"`),
 }
@@ -46,6 +48,10 @@ func TestLosses(t *testing.T) {
 		"  1 of 1 identifier can be seen",
 		"  elsewhere (1): 150.50",
 	}
+	s0 := []string{
+		"index 3, level 1, id s0: stands for 1 event of 1 invocation, about 2 → 3 tokens",
+		"  0 of 0 identifiers can be seen",
+	}
 	check := func(patchID string, seq uint64, want ...[]string) []figures.LossDocument {
 		t.Helper()
 		v, losses, err := figures.LossesOf(t.Context(), s, key, patchID)
@@ -60,14 +66,14 @@ func TestLosses(t *testing.T) {
 		}
 		return losses
 	}
-	all := check("", 9, s1, s2)
-	equal(t, "JSON", asJSON(t, all[1]), `{"key":"a/u/s","seq":9,"index":1,"id":"s2","level":1,"events":2,"invocations":1,"tokensBefore":13,"tokensAfter":4,"held":1,"gone":[],"elsewhere":["150.50"],"invented":[],"numbers":[]}`)
-	check("p-s1", 9, s1, s2)
+	all := check("", 11, s1, s2, s0)
+	equal(t, "JSON", asJSON(t, all[1]), `{"key":"a/u/s","seq":11,"index":1,"id":"s2","level":1,"events":2,"invocations":1,"tokensBefore":13,"tokensAfter":4,"held":1,"gone":[],"elsewhere":["150.50"],"invented":[],"numbers":[]}`)
+	check("p-s1", 11, s1, s2)
 
 	// A summary that was merged is shown as the log was after the last patch of its group.
 	add(t, s, append(order, summary("s3", 0, 2, "Ada, ORDER-4711.", ""), `{"id":"p4","patchType":"splice","start":1,"count":1}`)...)
-	check("p-s2", 9, s1, s2)
-	check("p-s3", 11, []string{
+	check("p-s1", 11, s1, s2)
+	check("p-s3", 13, []string{
 		"index 0, level 1, id s3: stands for 6 events of 2 invocations, about 65 → 4 tokens",
 		"  1 of 7 identifiers can be seen",
 		"  gone (6): ada@math.example, 105.00, 45.50, TR-88-1234567, /orders/4711/label.pdf, 150.50",
