@@ -24,10 +24,13 @@ type handle struct {
 	snapshot atomic.Pointer[snapshotMark]
 	queued   atomic.Bool // for a new one
 
+	change atomic.Pointer[chan struct{}] // see changed
+
 	// Guarded by the cache's lock.
-	users   int
-	counted int64         // the size that the cache's total has
-	idle    *list.Element // in the cache's list while there are no users
+	users    int
+	watchers int           // who need the handle, but not its view
+	counted  int64         // the size that the cache's total has
+	idle     *list.Element // in the cache's list while there is a view and no users
 }
 
 // snapshotMark says where a session's newest snapshot stands. The handle outlives the
@@ -122,17 +125,41 @@ func newCache(limit int64, shared bool) cache {
 func (c *cache) acquire(key Key) *handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	h, ok := c.handles[key]
-	if !ok {
-		h = &handle{key: key, writer: make(chan struct{}, 1), line: line.Line[*request]{Detached: c.shared}}
-		c.handles[key] = h
-	}
+	h := c.handle(key)
 	if h.idle != nil {
 		c.idle.Remove(h.idle)
 		h.idle = nil
 	}
 	h.users++
 	return h
+}
+
+// handle returns the session's handle. The cache's lock is held.
+func (c *cache) handle(key Key) *handle {
+	h, ok := c.handles[key]
+	if !ok {
+		h = &handle{key: key, writer: make(chan struct{}, 1), line: line.Line[*request]{Detached: c.shared}}
+		c.handles[key] = h
+	}
+	return h
+}
+
+// watch returns the session's handle for a caller who waits for changes, and must unwatch it.
+// The view is kept no longer for that.
+func (c *cache) watch(key Key) *handle {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.handle(key)
+	h.watchers++
+	return h
+}
+
+func (c *cache) unwatch(h *handle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h.watchers--; h.watchers == 0 && h.users == 0 && h.idle == nil {
+		delete(c.handles, h.key)
+	}
 }
 
 func (c *cache) release(h *handle) {
@@ -154,7 +181,13 @@ func (c *cache) release(h *handle) {
 	}
 }
 
+// forget lets go of the view of a handle without users, and of the handle if nobody watches.
 func (c *cache) forget(h *handle) {
-	delete(c.handles, h.key)
 	c.total -= h.counted
+	if h.watchers == 0 {
+		delete(c.handles, h.key)
+		return
+	}
+	h.drop()
+	h.counted, h.idle = 0, nil
 }

@@ -638,3 +638,31 @@ func ExampleStore_SearchUser() {
 	}
 	// Output: s1 3 ada <nil>
 }
+
+// A watcher sees what is in the log, and then what is added, until its loop has seen enough.
+func ExampleStore_Watch() {
+	ctx := context.Background()
+	s := exampleStore()
+	defer s.Close()
+	for r, err := range s.Watch(ctx, exampleKey, 4) {
+		if err != nil {
+			log.Print(err) // it may pass; if it does not, the loop ends
+			continue
+		}
+		fmt.Println(r.Seq, r.Event.Author())
+		if r.Seq == 5 {
+			break
+		}
+		// The body may write. So may any other part of the program, at any time.
+		e, err := patch.NewEvent(patch.Fields{Author: "watcher"})
+		if err == nil {
+			_, err = s.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e)
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// 4 agent
+	// 5 watcher
+}

@@ -128,6 +128,9 @@ type Store struct {
 
 	snapshots snapshotter
 	finder    *recall.Finder[Key]
+
+	closing context.Context // ends when the store is closed
+	close   func()
 }
 
 // Open opens the store in the bbolt file at path, and creates the file if it is not
@@ -170,6 +173,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 	s := &Store{
 		backend: b, shared: !b.Exclusive(), owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, !b.Exclusive()),
 	}
+	s.closing, s.close = context.WithCancel(context.Background())
 	s.finder = recall.NewFinder(searchedLog{s}, opts.SearchBytes)
 	return s, nil
 }
@@ -180,6 +184,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 // they read from the log when they are asked: [fold.View.Skipped] of one that came from a
 // snapshot, and what a revert brings back.
 func (s *Store) Close() error {
+	s.close()
 	s.snapshots.close()
 	return fromBackend(Key{}, s.backend.Close())
 }
@@ -293,6 +298,7 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 		return fromBackend(key, err)
 	}
 	h.drop()
+	defer h.wake()
 	defer s.finder.Forget(key) // whoever searches meanwhile makes an index of what is gone
 	if err = s.backend.Delete(ctx, key.name(), head.Creation); errors.Is(err, backend.ErrUnknown) {
 		err = s.deleted(ctx, key, head.Creation, err)

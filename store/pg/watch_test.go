@@ -1,0 +1,234 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+// follower follows a session, over whatever errors there are, until an error ends it.
+type follower struct {
+	done chan struct{}
+
+	mu   sync.Mutex
+	seqs []string // with the ids
+	errs []error
+}
+
+func follow(ctx context.Context, s *store.Store, key store.Key, from uint64) *follower {
+	f := &follower{done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		for r, err := range s.Watch(ctx, key, from) {
+			f.mu.Lock()
+			if err != nil {
+				f.errs = append(f.errs, err)
+			} else {
+				f.seqs = append(f.seqs, fmt.Sprint(r.Seq, " ", r.ID()))
+			}
+			f.mu.Unlock()
+		}
+	}()
+	return f
+}
+
+// wait waits until so many records and errors have been yielded.
+func (f *follower) wait(t *testing.T, records, errs int) {
+	t.Helper()
+	for range 6000 {
+		f.mu.Lock()
+		r, e := len(f.seqs), len(f.errs)
+		f.mu.Unlock()
+		if r >= records && e >= errs {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("%d records and errors %v after a minute, want %d and %d", len(f.seqs), f.errs, records, errs)
+}
+
+// Watchers of a session that several stores write to see its log, each record once and in
+// order, while connections are cut and the server is killed and started again.
+func TestWatch(t *testing.T) {
+	const writers, each = 8, 40
+	server := pgtest.Start(t, pgtest.Options{})
+	dsn := server.Database(t)
+	proxy, through := newProxy(t, dsn)
+	open := func(dsn string) *store.Store {
+		s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	stores := []*store.Store{open(dsn), open(through)}
+	key := keyOf("watched")
+	if _, err := stores[0].Create(ctx, key, nil); err != nil {
+		t.Fatal(err)
+	}
+	var followers []*follower
+	for i := range 6 {
+		followers = append(followers, follow(ctx, stores[i%2], key, uint64(1+i*10)))
+	}
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			s := stores[i%2]
+			for k := range each {
+				id := fmt.Sprint(i, ".", k)
+				write := func() error {
+					_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, ""))
+					return err
+				}
+				if k%5 == 4 {
+					write = func() error {
+						_, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID(id).WithTimestamp(time.Unix(1, 0)))
+						return err
+					}
+				}
+				for try := 0; ; try++ {
+					err := write()
+					if err == nil {
+						break
+					}
+					if try == 200 {
+						t.Errorf("writing %s: %v", id, err)
+						break
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+			}
+		})
+	}
+	for range 5 {
+		time.Sleep(50 * time.Millisecond)
+		proxy.cut()
+	}
+	server.Kill()
+	for _, f := range followers {
+		f.wait(t, 0, 1)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	var log []string
+	for r, err := range stores[0].RawEvents(ctx, key, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		log = append(log, fmt.Sprint(r.Seq, " ", r.ID()))
+	}
+	if len(log) != writers*each {
+		t.Errorf("%d records, want %d", len(log), writers*each)
+	}
+	for i, f := range followers {
+		f.wait(t, len(log)-i*10, 0)
+	}
+	if err := stores[1].Delete(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stores[1].Create(ctx, key, nil); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range followers {
+		<-f.done
+		if !slices.Equal(f.seqs, log[i*10:]) {
+			t.Errorf("watcher %d got\n%s\nof\n%s", i, strings.Join(f.seqs, ", "), strings.Join(log, ", "))
+		}
+		last := len(f.errs) - 1
+		for j, err := range f.errs {
+			if errors.Is(err, store.ErrNotFound) != (j == last) {
+				t.Errorf("watcher %d: error %d of %d is %v", i, j, last+1, err)
+			}
+		}
+	}
+}
+
+// A server that took over, and has lost what was there, ends a watch.
+func TestWatchLost(t *testing.T) {
+	dsn := quick(t)
+	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, instead := range []int{0, 1, 2} {
+		key := keyOf(fmt.Sprint("lost ", instead))
+		if _, err := s.Create(ctx, key, nil); err != nil {
+			t.Fatal(err)
+		}
+		add := func(s *store.Store, id string) {
+			t.Helper()
+			if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, "")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(s, "kept")
+		pgtest.Exec(t, dsn, "CREATE TABLE before AS SELECT * FROM patchlog.sessions; CREATE TABLE ids AS SELECT * FROM patchlog.ids")
+		add(s, "lost")
+		f := follow(ctx, s, key, 1)
+		f.wait(t, 2, 0)
+		pgtest.Exec(t, dsn, `
+			BEGIN;
+			UPDATE patchlog.sessions s SET last = b.last, token = b.token, sum = b.sum FROM before b WHERE s.num = b.num;
+			DELETE FROM patchlog.records r USING before b WHERE r.num = b.num AND r.seq > b.last;
+			DELETE FROM patchlog.ids d USING before b WHERE d.num = b.num AND d.seq > b.last;
+			COMMIT;
+			DROP TABLE before; DROP TABLE ids`)
+		after, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range instead {
+			add(after, fmt.Sprint("instead", i))
+		}
+		<-f.done
+		if got := strings.Join(f.seqs, ", "); got != "1 kept, 2 lost" {
+			t.Errorf("it yielded %s", got)
+		}
+		if len(f.errs) != 1 || !errors.Is(f.errs[0], store.ErrNotFound) || !strings.Contains(f.errs[0].Error(), "lost") {
+			t.Errorf("errors %v", f.errs)
+		}
+		if err := after.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Close does not wait for the answer to a watcher's question.
+func TestWatchClose(t *testing.T) {
+	proxy, through := newProxy(t, quick(t))
+	s, err := pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := keyOf("watched")
+	if _, err := s.Create(ctx, key, nil); err != nil {
+		t.Fatal(err)
+	}
+	f := follow(ctx, s, key, 1)
+	proxy.plan(1, allHalfOpen)
+	for proxy.count() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	<-f.done
+	if len(f.errs) != 1 || !errors.Is(f.errs[0], store.ErrClosed) {
+		t.Errorf("errors %v", f.errs)
+	}
+}

@@ -1,0 +1,286 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Where others write to the backend, a watcher looks for what is new after the shortest of
+// these times, and after twice as long each time that there is nothing, up to the longest.
+const (
+	minIdle = 100 * time.Millisecond
+	maxIdle = time.Second
+)
+
+// After an error that may pass, a watcher pauses for the shortest of these times, and twice
+// as long after each that follows, up to the longest.
+const (
+	minRetry = 100 * time.Millisecond
+	maxRetry = 5 * time.Second
+)
+
+// Watch yields the records of the session's log from fromSeq on (0 and 1 both mean the
+// first), patches included, in seq order and each once. When it has yielded the last it
+// waits for more, until the loop or ctx ends. A fromSeq beyond the log's end is waited for.
+//
+// Records are read when the loop asks for them, at most 512 and about 1 MiB at a time:
+// nothing is queued for a loop that is slow. No transaction is open, and no lock is held,
+// while the loop's body runs or the call waits, so the body may take its time and write to
+// the store. Any number of goroutines may watch a session; each call of the iterator begins
+// at fromSeq.
+//
+// A commit of this store is seen at once. Where others write to the storage too, what they
+// commit is found by asking: 100 ms after the last news, then at intervals that double up to
+// a second. One question is one round trip.
+//
+// These errors end it, and are the last that it yields:
+//   - [ErrInvalid], if the key is not valid.
+//   - ctx's error, when ctx ends. No record follows.
+//   - [ErrClosed], when the store is closed. Close does not wait for a watcher.
+//   - [ErrNotFound], if there is no such session; if it is deleted, also when it is created
+//     again; and if a server that took over has lost records that were there before, the
+//     log that was watched is then gone. Nothing is yielded that contradicts what was. To go
+//     on, read the session anew and watch it from there.
+//   - A *[CorruptError], at a record that cannot be read, where it is in doubt whether the
+//     log goes on, or if the records are not those that were written.
+//
+// Any other error may pass, such as a lost connection or a server that restarts. If the loop
+// goes on after it, Watch tries again in 100 ms, then in twice as long each time up to 5
+// seconds, and goes on with the record after the last that it yielded. With an error the
+// record is the zero Record.
+func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		if err := key.Validate(); err != nil {
+			yield(patch.Record{}, err)
+			return
+		}
+		h := s.cache.watch(key)
+		defer s.cache.unwatch(h)
+		looking, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(s.closing, stop)()
+		over := func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if s.closing.Err() != nil {
+				return fmt.Errorf("session %s: %w", key, ErrClosed)
+			}
+			return nil
+		}
+
+		w := watcher{store: s, key: key, last: max(fromSeq, 1) - 1}
+		var idle, retry time.Duration
+		for {
+			changed := h.changed() // before looking: what is committed after the look closes it
+			records, err := w.look(looking)
+			if end := over(); end != nil {
+				yield(patch.Record{}, end)
+				return
+			}
+			if err != nil {
+				if !yield(patch.Record{}, err) || lasting(err) {
+					return
+				}
+				retry = longer(retry, minRetry, maxRetry)
+				pause(looking, nil, retry)
+				continue
+			}
+			retry = 0
+			for _, r := range records {
+				if end := over(); end != nil {
+					yield(patch.Record{}, end)
+					return
+				}
+				if !yield(r, nil) {
+					return
+				}
+				idle = 0
+			}
+			switch {
+			case w.last < w.found.Last, w.found.Damaged != 0: // there is more, or an error
+			case s.shared:
+				idle = longer(idle, minIdle, maxIdle)
+				pause(looking, changed, idle)
+			default:
+				pause(looking, changed, 0)
+			}
+		}
+	}
+}
+
+// lasting reports whether an error is one that does not pass.
+func lasting(err error) bool {
+	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed) || errors.Is(err, ErrCorrupt)
+}
+
+// longer returns the time to wait after one that was for nothing.
+func longer(last, shortest, longest time.Duration) time.Duration {
+	return min(max(2*last, shortest), longest)
+}
+
+// pause waits until something has changed, ctx has ended or the time has passed; 0 is no
+// limit.
+func pause(ctx context.Context, changed <-chan struct{}, most time.Duration) {
+	var late <-chan time.Time
+	if most > 0 {
+		late = time.After(most)
+	}
+	select {
+	case <-changed:
+	case <-late:
+	case <-ctx.Done():
+	}
+}
+
+// watcher is where a watch stands in a log.
+type watcher struct {
+	store *Store
+	key   Key
+	last  uint64 // the seq of the last record that was read, or that before the first to read
+
+	// Set by the first look.
+	creation string
+	found    backend.Head  // of the log as the last look found it
+	known    bool          // whether chain is: where reading began amid the log, once its end is reached
+	chain    backend.Chain // of the log up to last
+}
+
+// look returns what the log has after the last record, as much as one look gives. A look that
+// fails leaves the watcher as it is.
+func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
+	s := w.store
+	news, err := s.backend.Since(ctx, w.key.name(), backend.Seen{Creation: w.creation, Last: w.last})
+	if err != nil {
+		return nil, fromBackend(w.key, err)
+	}
+	head := news.Head
+	switch {
+	case w.creation == "":
+		w.creation, w.found = head.Creation, head
+		w.chain = backend.Chain{Since: head.Chain.Since}
+		w.known = w.last <= head.Chain.Since
+		if w.last < head.Last {
+			return nil, nil
+		}
+	case head.Creation != w.creation:
+		return nil, fmt.Errorf("session %s: %w: it was deleted and created again", w.key, ErrNotFound)
+	}
+	end := head.Last
+	if head.Damaged != 0 {
+		end = min(end, head.Damaged-1)
+	}
+	records, chain, err := w.read(news.Records, end)
+	last := w.last + uint64(len(records))
+	switch {
+	case len(records) > 0: // what comes before damage can be read
+	case err != nil:
+		return nil, err
+	case head.Damaged != 0 && last >= end:
+		return nil, inDoubt(w.key, head)
+	case last < head.Last:
+		return nil, &CorruptError{Key: w.key, Seq: last + 1, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+	}
+	whole := last == head.Last
+	if head.Damaged == 0 {
+		if err := w.carriesOn(ctx, head, whole && w.known, chain); err != nil {
+			return nil, err
+		}
+	}
+	if whole {
+		w.known, chain = true, head.Chain
+	}
+	w.last, w.chain, w.found = last, chain, head
+	return records, nil
+}
+
+// read decodes records that follow the last, up to a seq or to the first that cannot be
+// read, and returns the log's chain with them.
+func (w *watcher) read(raw []backend.Record, end uint64) (records []patch.Record, chain backend.Chain, err error) {
+	chain = w.chain
+	for i, data := range raw {
+		seq := w.last + 1 + uint64(i)
+		if seq > end {
+			break
+		}
+		r, err := decode(w.key, seq, data)
+		if err != nil {
+			return records, chain, err
+		}
+		if seq > chain.Since {
+			chain = chain.Add(patch.Checksum(data.Data))
+		}
+		records = append(records, r)
+	}
+	return records, chain, nil
+}
+
+// carriesOn returns an error unless the log carries on the one that the last look found. The
+// records just read tell, if the chain with them is known and they are all there are; it is
+// the head's then. Else what has come since the last look must carry its chain on to the
+// head's, which is asked where another log may have taken the place: where others write.
+func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, chain backend.Chain) error {
+	s := w.store
+	switch {
+	case head.Last < w.found.Last, known && chain != head.Chain:
+		return w.contradicted(ctx)
+	case known, !s.shared, head.Token == w.found.Token:
+		return nil
+	}
+	before := w.found.Chain
+	for _, err := range s.pagesAfter(ctx, w.key, head, &before, w.found.Last+1, head.Last) {
+		if errors.Is(err, ErrCorrupt) {
+			return w.contradicted(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contradicted returns why the log is not the one that was found before. Where it is
+// damaged, reading it from its first record shows that; else it is another log.
+func (w *watcher) contradicted(ctx context.Context) error {
+	head, _, err := w.store.head(ctx, w.key)
+	if err != nil {
+		return err
+	}
+	for _, err := range w.store.pages(ctx, w.key, head, 1, head.Last) {
+		if err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("session %s: %w: the log that was watched is gone: records that were there, up to record %d, were lost; watch it anew",
+		w.key, ErrNotFound, w.found.Last)
+}
+
+// changed returns a channel that is closed with the next change of the session that this
+// store makes, or may have made.
+func (h *handle) changed() <-chan struct{} {
+	c := make(chan struct{})
+	for {
+		if there := h.change.Load(); there != nil {
+			return *there
+		}
+		if h.change.CompareAndSwap(nil, &c) {
+			return c
+		}
+	}
+}
+
+// wake tells those who watch that the session may have changed. It does not wait.
+func (h *handle) wake() {
+	if h.change.Load() == nil {
+		return
+	}
+	if c := h.change.Swap(nil); c != nil {
+		close(*c)
+	}
+}
