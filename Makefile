@@ -9,19 +9,23 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  make fuzz FUZZTIME=10s CHECKS=1000 is a shorter run of it"
 
-# Where no server is found, tests are skipped, of which go test says nothing.
+# Where no server or browser is found, tests are skipped, of which go test says nothing.
 INITDB := $(firstword $(shell command -v initdb 2>/dev/null) $(wildcard /usr/lib/postgresql/*/bin/initdb))
 PGBOUNCER := $(firstword $(shell command -v pgbouncer 2>/dev/null) $(wildcard /usr/sbin/pgbouncer))
-SKIPPED := @$(if $(INITDB),$(if $(PGBOUNCER),:,echo "SKIPPED: the tests of store/pg behind a pooler, since there is no PgBouncer (apt-get install pgbouncer)"),echo "SKIPPED: the tests on PostgreSQL, since no PostgreSQL server is installed (apt-get install postgresql pgbouncer, or put initdb and postgres in PATH)")
+NO_SERVER := @$(if $(INITDB),$(if $(PGBOUNCER),:,echo "SKIPPED: the tests of store/pg behind a pooler, since there is no PgBouncer (apt-get install pgbouncer)"),echo "SKIPPED: the tests on PostgreSQL, since no PostgreSQL server is installed (apt-get install postgresql pgbouncer, or put initdb and postgres in PATH)")
+CHROMIUM := $(shell command -v "$${PATCHLOG_CHROMIUM:-chromium}" || test -n "$$PATCHLOG_CHROMIUM" || command -v chromium-browser || command -v google-chrome)
+NO_BROWSER := @$(if $(CHROMIUM),:,echo "SKIPPED: the tests of the inspector in a browser, since no Chromium is found (apt-get install chromium, or name one in PATCHLOG_CHROMIUM)")
 
-test: ## run every module's tests; says which it skipped without PostgreSQL
+test: ## run every module's tests; says which it skipped without PostgreSQL or Chromium
 	@for m in $(MODULES); do (cd $$m && go test ./...) || exit 1; done
-	$(SKIPPED)
+	$(NO_SERVER)
+	$(NO_BROWSER)
 
 # What bench/peers compares with is not ours to check, and slow to compile so.
 race: ## run the modules' tests with the race detector (needs a C compiler)
 	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && go test -race -short ./...) || exit 1; done
-	$(SKIPPED)
+	$(NO_SERVER)
+	$(NO_BROWSER)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
