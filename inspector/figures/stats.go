@@ -156,3 +156,10 @@ func (s Stats) Rows() []Row {
 	)
 	return append(rows, s.Compaction.Rows()...)
 }
+
+// Clone returns a tally of its own, to which the same records were added.
+func (t *Tally) Clone() Tally {
+	own := *t
+	own.patches = maps.Clone(t.patches)
+	return own
+}

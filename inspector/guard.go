@@ -1,0 +1,108 @@
+package inspector
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Headers of every answer. No script but the inspector's own runs, nothing is asked of another
+// host, and no other site may frame a page, or read it.
+var headers = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Referrer-Policy":              "same-origin",
+	"X-Content-Type-Options":       "nosniff",
+	"Cache-Control":                "no-store",
+}
+
+// tokenCookie is the name of the cookie that the token becomes.
+const tokenCookie = "patchlog_inspector"
+
+// guard lets through what may come in: requests for a host of the options, with the token if
+// there is one, and such that write only from the inspector's own pages.
+func guard(opts Options, next http.Handler) http.Handler {
+	next = http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range headers {
+			w.Header().Set(name, value)
+		}
+		if !knownHost(opts.Hosts, r.Host) {
+			http.Error(w, fmt.Sprintf("the request is for host %q, which this inspector does not answer for; Options.Hosts, or --host, names further ones", r.Host), http.StatusMisdirectedRequest)
+			return
+		}
+		if opts.Token != "" && !admitted(w, r, opts.Token) {
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostName is the name or address of a Host header, without the port.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
+}
+
+// knownHost reports whether a request for a host may be answered.
+func knownHost(hosts []string, host string) bool {
+	name := hostName(host)
+	if addr, err := netip.ParseAddr(name); err == nil && addr.IsLoopback() {
+		return true
+	}
+	return name == "localhost" || slices.ContainsFunc(hosts, func(h string) bool { return hostName(h) == name })
+}
+
+// admitted reports whether a request has the token. Else it is answered. One that brings it in
+// its address is led on to the same address without, so that it stays in no history.
+func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
+	if given := r.URL.Query().Get("token"); given != "" && sameText(given, token) && r.Method == http.MethodGet {
+		// Pages of another site cannot use it, nor can scripts read it.
+		http.SetCookie(w, &http.Cookie{
+			Name: tokenCookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+		})
+		rest := r.URL.Query()
+		rest.Del("token")
+		w.Header().Set("Location", pageURL(r, rest)) // by hand: http.Redirect would take it from the stripped path
+		w.WriteHeader(http.StatusSeeOther)
+		return false
+	}
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && sameText(bearer, token) {
+		return true
+	}
+	if c, err := r.Cookie(tokenCookie); err == nil && sameText(c.Value, token) {
+		return true
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer realm="patchlog"`)
+	http.Error(w, "the token is missing or wrong: open the address that was printed at the start, which ends in ?token=…", http.StatusUnauthorized)
+	return false
+}
+
+// pageURL is the address of the page that a request is for, from beside it: the path that the
+// inspector is mounted at is not known.
+func pageURL(r *http.Request, query url.Values) string {
+	path := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	if path == "" {
+		path = "."
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return "./" + path
+}
+
+// sameText compares in a time that does not depend on where texts differ.
+func sameText(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}

@@ -1,0 +1,180 @@
+package inspector_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// ask sends a request to an inspector, changed by the given functions.
+func ask(h http.Handler, method, target string, change ...func(*http.Request)) *http.Response {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host = "127.0.0.1:7070"
+	for _, f := range change {
+		f(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func open(t *testing.T, s *store.Store, opts inspector.Options) *inspector.Inspector {
+	t.Helper()
+	i, err := inspector.New(s, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func memory(t *testing.T) *store.Store {
+	t.Helper()
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// A page of another site can give this machine's address a name of its own, and would then be
+// of the same origin. By the name in the request it is found out.
+func TestOnlyKnownHostsAreAnswered(t *testing.T) {
+	i := open(t, memory(t), inspector.Options{Hosts: []string{"agents.example.com", "2001:db8::1"}})
+	for name, want := range map[string]int{
+		"127.0.0.1:7070": 200, "127.8.9.1": 200, "localhost:80": 200, "LocalHost": 200, "[::1]:7070": 200, "[::1]": 200,
+		"agents.example.com": 200, "AGENTS.example.com:8443": 200, "[2001:db8::1]:70": 200,
+		"evil.example": 421, "": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example": 421, "10.0.0.1": 421, "sub.agents.example.com": 421,
+		"agents.example.com.": 421, "0.0.0.0:7070": 421,
+	} {
+		if got := ask(i, "GET", "/", host(name)).StatusCode; got != want {
+			t.Errorf("host %q: status %d, want %d", name, got, want)
+		}
+	}
+}
+
+func TestToken(t *testing.T) {
+	i := open(t, memory(t), inspector.Options{Token: "s3cret"})
+	for name, r := range map[string]*http.Response{
+		"none":           ask(i, "GET", "/"),
+		"another":        ask(i, "GET", "/?token=s3cre"),
+		"another cookie": ask(i, "GET", "/", header("Cookie", "patchlog_inspector=x")),
+		"another bearer": ask(i, "GET", "/", header("Authorization", "Bearer x")),
+		"an asset":       ask(i, "GET", "/assets/style.css"),
+		"a post":         ask(i, "POST", "/act?token=s3cret"),
+	} {
+		if r.StatusCode != http.StatusUnauthorized || len(r.Cookies()) > 0 {
+			t.Errorf("%s: status %d, cookies %v", name, r.StatusCode, r.Cookies())
+		}
+	}
+	if r := ask(i, "GET", "/", header("Authorization", "Bearer s3cret")); r.StatusCode != 200 {
+		t.Errorf("as a bearer: status %d", r.StatusCode)
+	}
+	in := ask(i, "GET", "/session?key=a%2Fb%2Fc&token=s3cret&at=3")
+	if at := in.Header.Get("Location"); in.StatusCode != http.StatusSeeOther || at != "./session?at=3&key=a%2Fb%2Fc" {
+		t.Fatalf("the token leads to %q, with status %d", at, in.StatusCode)
+	}
+	c := in.Cookies()[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value != "s3cret" {
+		t.Errorf("the cookie is %v", c)
+	}
+	if r := ask(i, "GET", "/", func(r *http.Request) { r.AddCookie(c) }); r.StatusCode != 200 {
+		t.Errorf("with the cookie: status %d", r.StatusCode)
+	}
+}
+
+func TestHeaders(t *testing.T) {
+	i := open(t, memory(t), inspector.Options{})
+	for _, target := range []string{"/", "/session?key=a/b/c", "/nowhere", "/assets/page.js"} {
+		r := ask(i, "GET", target)
+		policy := r.Header.Get("Content-Security-Policy")
+		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self';") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") {
+			t.Errorf("%s: the policy is %q", target, policy)
+		}
+		if r.Header.Get("X-Content-Type-Options") != "nosniff" || r.Header.Get("Referrer-Policy") == "" {
+			t.Errorf("%s: headers %v", target, r.Header)
+		}
+	}
+}
+
+// Without Options.Write there is nothing that a POST reaches; with it, only the inspector's own
+// pages reach it.
+func TestWhoMayPost(t *testing.T) {
+	s := memory(t)
+	reading, writing := open(t, s, inspector.Options{}), open(t, s, inspector.Options{Write: true})
+	form := header("Content-Type", "application/x-www-form-urlencoded")
+	for _, target := range []string{"/", "/act", "/session?key=a/b/c", "/live?key=a/b/c"} {
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
+			if got := ask(reading, method, target, form).StatusCode; got != http.StatusMethodNotAllowed && got != http.StatusNotFound {
+				t.Errorf("%s %s: status %d", method, target, got)
+			}
+		}
+	}
+	for name, change := range map[string][]func(*http.Request){
+		"another site":         {header("Sec-Fetch-Site", "cross-site")},
+		"another name of ours": {header("Sec-Fetch-Site", "same-site")},
+		"another origin":       {header("Origin", "http://evil.example")},
+		"another port":         {header("Origin", "http://127.0.0.1:1")},
+		"no origin of a page":  {header("Origin", "null")},
+	} {
+		if got := ask(writing, "POST", "/act", append(change, form)...).StatusCode; got != http.StatusForbidden {
+			t.Errorf("%s: status %d", name, got)
+		}
+	}
+	if got := ask(writing, "POST", "/act", form, header("Origin", "http://127.0.0.1:7070")).StatusCode; got == http.StatusForbidden {
+		t.Errorf("its own page: status %d", got)
+	}
+}
+
+func TestAuthorize(t *testing.T) {
+	s := memory(t)
+	ada, bob := store.Key{App: "shop", User: "ada", Session: "1"}, store.Key{App: "shop", User: "bob", Session: "1"}
+	for _, key := range []store.Key{ada, bob} {
+		if _, err := s.Create(t.Context(), key, map[string]any{"secret": "of-" + key.User}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i := open(t, s, inspector.Options{Authorize: func(r *http.Request, key store.Key, want inspector.Access) bool {
+		return key.User == r.Header.Get("User") && want == inspector.Read
+	}})
+	as := func(user string) func(*http.Request) { return header("User", user) }
+	for _, page := range []string{"session", "record", "media", "summary", "diff", "search", "live", "export"} {
+		target := "/" + page + "?" + url.Values{"key": {bob.String()}, "q": {"secret"}, "seq": {"1"}, "from": {"0"}, "index": {"0"}}.Encode()
+		r := ask(i, "GET", target, as("ada"))
+		if r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s of another user's session: status %d", page, r.StatusCode)
+		}
+	}
+	if r := ask(i, "GET", "/session?key="+ada.String(), as("ada")); r.StatusCode != 200 {
+		t.Errorf("the user's own session: status %d", r.StatusCode)
+	}
+}
+
+func TestOptionsAreValidated(t *testing.T) {
+	for name, opts := range map[string]inspector.Options{
+		"a port":   {Hosts: []string{"example.com:80"}},
+		"a URL":    {Hosts: []string{"http://example.com"}},
+		"no name":  {Hosts: []string{""}},
+		"a blank":  {Token: "a b"},
+		"a letter": {Token: "ä"},
+	} {
+		if _, err := inspector.New(memory(t), opts); !errors.Is(err, patch.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := inspector.New(nil, inspector.Options{}); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("no store: %v", err)
+	}
+}

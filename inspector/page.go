@@ -1,0 +1,139 @@
+package inspector
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// page is what every page has. Body is its template's own.
+type page struct {
+	Title   string
+	Key     *store.Key // of the session that it is about, if it is about one
+	Version string
+	Write   bool // whether the session may be written to
+	Body    any
+}
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"printable": figures.Printable,
+	"counted":   figures.Counted[int],
+	"grouped":   figures.Grouped[int],
+	"percent":   figures.Percent,
+	"when":      when,
+	"query":     query,
+	"pager":     pager,
+	"inc":       func(n int) int { return n + 1 },
+	"indented":  indented,
+	"clip":      clip,
+}).ParseFS(files, "templates/*.html"))
+
+// when is a time as a page shows it.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "–"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// query is the address of a page with parameters: names and values in turn. Those without a value
+// are left out.
+func query(path string, pairs ...any) (template.URL, error) {
+	if len(pairs)%2 != 0 {
+		return "", fmt.Errorf("query %s: a value is missing", path)
+	}
+	values := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if text := fmt.Sprint(pairs[i+1]); text != "" {
+			values.Set(fmt.Sprint(pairs[i]), text)
+		}
+	}
+	if len(values) == 0 {
+		return template.URL(path), nil
+	}
+	return template.URL(path + "?" + values.Encode()), nil // escaped by Encode
+}
+
+// link is an address and what leads there.
+type link struct {
+	URL  template.URL
+	Text string
+}
+
+// pager leads to other rows of a log, from the place on that the parameter of this name says,
+// counted from base; at and what other parameters say stays. It is the zero link if there is none.
+func pager(b sessionBody, to *int, name string, base int, text string) (link, error) {
+	if to == nil {
+		return link{}, nil
+	}
+	pairs := []any{"key", b.Key, name, *to + base}
+	if !b.Newest {
+		pairs = append(pairs, "at", b.At)
+	}
+	url, err := query("session", pairs...)
+	return link{url + template.URL("#"+map[string]string{"log": "raw"}[name]), text}, err
+}
+
+// clip is the beginning of a text, in one printable line.
+func clip(text string, runes int) string {
+	short := figures.PrintableUpTo(text, runes)
+	if len(short) < len(text) {
+		short += " …"
+	}
+	return short
+}
+
+// indented is JSON for people to read, or, of what is no JSON, the text as it is.
+func indented(text string) string {
+	var out bytes.Buffer
+	if json.Indent(&out, []byte(text), "", "  ") != nil {
+		return text
+	}
+	return out.String()
+}
+
+// render answers with a page: the template of its name, in the frame that all have.
+func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
+	p.Version = version
+	p.Write = i.opts.Write && (p.Key == nil || i.may(r, *p.Key, Write))
+	var out bytes.Buffer
+	if err := templates.ExecuteTemplate(&out, name+".html", p); err != nil {
+		i.opts.Logger.Error("inspector", "template", name, "err", err)
+		http.Error(w, "this page cannot be made; the log says why", http.StatusInternalServerError)
+		return nil
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, err := w.Write(out.Bytes())
+	return ignoreGone(err)
+}
+
+// ignoreGone leaves out the error of a reader who has left.
+func ignoreGone(error) error { return nil }
+
+// within returns the request's context, with an end.
+func within(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), pageTimeout)
+}
+
+// number reads a parameter that is a whole number from 0 on. given says whether it is there.
+func number(r *http.Request, name string) (n uint64, given bool, err error) {
+	text := r.FormValue(name)
+	if text == "" {
+		return 0, false, nil
+	}
+	n, err = strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, true, badRequest(name, "%q is not a whole number from 0 on", figures.PrintableUpTo(text, 40))
+	}
+	return n, true, nil
+}

@@ -1,0 +1,189 @@
+package inspector_test
+
+import (
+	"bytes"
+	"fmt"
+	"html"
+	"io"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/cmd/patchlog/command"
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// says runs the command on a database and returns what it writes, with no line cut.
+func says(t *testing.T, db string, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	env := func(name string) string { return map[string]string{"COLUMNS": "100000"}[name] }
+	if code := command.Run(t.Context(), append(args, "--db", db), strings.NewReader(""), &out, &errs, env, command.Options{}); code != 0 {
+		t.Fatalf("patchlog %q: %s", args, errs.String())
+	}
+	return out.String()
+}
+
+// text is what a reader sees of a page: its text, with blanks as one.
+func text(t *testing.T, i *inspector.Inspector, page string, params url.Values) string {
+	t.Helper()
+	r := ask(i, "GET", "/"+page+"?"+params.Encode())
+	body, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != 200 {
+		t.Fatalf("%s?%s: status %d, %v\n%s", page, params.Encode(), r.StatusCode, err, body)
+	}
+	words := regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(string(body), " ")
+	return blanks(html.UnescapeString(words))
+}
+
+func blanks(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// compacted is a database with a recorded session that was compacted, cut, pinned, and partly taken
+// back.
+func compacted(t *testing.T) (db string, key store.Key) {
+	t.Helper()
+	db = filepath.Join(t.TempDir(), "sessions.db")
+	key = store.Key{App: "shop", User: "ada", Session: "4711"}
+	s, err := store.Open(db, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx := t.Context()
+	if _, err := s.Create(ctx, key, map[string]any{"tenant": "north"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := compaction.DefaultConfig()
+	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 3_000, 6, 3
+	cfg.Cost = compaction.Cost{}
+	c, err := compaction.New(s, cfg, compaction.Options[store.Key]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, r := range recorded.Log(t, 160) {
+		if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, r.Event); err != nil {
+			t.Fatal(err)
+		}
+		if n%40 == 39 {
+			if _, err := c.Compact(ctx, key, compaction.Run{Again: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	v, err := s.View(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*patch.PatchEvent{
+		patch.NewPin(v.At(v.Len() - 1).ID()), patch.NewSplice(0, 1).WithID("the-cut"),
+	} {
+		if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, "the-cut"); err != nil {
+		t.Fatal(err)
+	}
+	return db, key
+}
+
+// What the pages say of a session is what the command says of it, figure by figure and line by line.
+func TestPagesSayWhatTheCommandSays(t *testing.T) {
+	db, key := compacted(t)
+	s, err := store.Open(db, store.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	i := open(t, s, inspector.Options{})
+	of := func(pairs ...string) url.Values {
+		v := url.Values{"key": {key.String()}}
+		for n := 0; n < len(pairs); n += 2 {
+			v.Set(pairs[n], pairs[n+1])
+		}
+		return v
+	}
+	last := 0
+	fmt.Sscan(regexp.MustCompile(`records +(\d+)`).FindStringSubmatch(says(t, db, "stats", key.String()))[1], &last)
+
+	t.Run("stats", func(t *testing.T) {
+		page := text(t, i, "session", of())
+		lines := strings.Split(strings.TrimSpace(says(t, db, "stats", key.String())), "\n")
+		if len(lines) < 12 {
+			t.Fatalf("%d lines", len(lines))
+		}
+		for _, line := range lines[1:] { // the first has the key
+			if !strings.Contains(page, blanks(line)) {
+				t.Errorf("the page does not say %q", blanks(line))
+			}
+		}
+	})
+	t.Run("audit", func(t *testing.T) {
+		var pages strings.Builder
+		for from := 1; from <= last; from += 100 {
+			pages.WriteString(text(t, i, "session", of("log", fmt.Sprint(from))) + "\n")
+		}
+		all := pages.String()
+		patches := 0
+		for _, line := range strings.Split(strings.TrimSpace(says(t, db, "audit", key.String())), "\n") {
+			cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
+			if cells[0] == "" {
+				continue
+			}
+			want := cells[len(cells)-1] // of a record its text, of a note all
+			if len(cells) > 1 && cells[1] != "event" {
+				patches++
+			}
+			if !strings.Contains(all, blanks(want)) {
+				t.Errorf("the pages do not say %q", want)
+			}
+		}
+		if patches < 5 {
+			t.Errorf("%d patches were compared", patches)
+		}
+	})
+	t.Run("log", func(t *testing.T) {
+		page := text(t, i, "session", of("visible", "0"))
+		for _, line := range strings.Split(strings.TrimSpace(says(t, db, "log", key.String())), "\n")[2:] {
+			cells := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1)
+			if want := cells[len(cells)-1]; !strings.Contains(page, blanks(want)) {
+				t.Errorf("the page does not say %q", want)
+			}
+		}
+	})
+	t.Run("diff", func(t *testing.T) {
+		for _, span := range [][2]int{{0, last}, {39, 45}, {last - 2, last - 1}, {last - 1, last - 1}} {
+			from, to := fmt.Sprint(span[0]), fmt.Sprint(span[1])
+			page := text(t, i, "diff", of("from", from, "to", to))
+			for _, line := range strings.Split(strings.TrimSpace(says(t, db, "diff", key.String(), "--from", from, "--to", to)), "\n")[1:] {
+				for _, cell := range regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1) {
+					if cell != "+" && cell != "-" && !strings.Contains(page, blanks(cell)) {
+						t.Errorf("from %s to %s, the page does not say %q", from, to, cell)
+					}
+				}
+			}
+		}
+	})
+	t.Run("loss", func(t *testing.T) {
+		said := says(t, db, "loss", key.String())
+		blocks := strings.Split(strings.TrimSpace(said), "\n\n")[1:]
+		if len(blocks) == 0 {
+			t.Fatal("no summary is visible")
+		}
+		for _, block := range blocks {
+			index := regexp.MustCompile(`^index (\d+)`).FindStringSubmatch(block)[1]
+			page := text(t, i, "summary", of("at", fmt.Sprint(last), "index", index))
+			for _, line := range strings.Split(block, "\n") {
+				if !strings.Contains(page, blanks(line)) {
+					t.Errorf("the page does not say %q", blanks(line))
+				}
+			}
+		}
+	})
+}

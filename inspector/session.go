@@ -1,0 +1,342 @@
+package inspector
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// So many rows of either log are on a page.
+const pageRows = 100
+
+// sessionBody is the page of a session, as it stood after a record.
+type sessionBody struct {
+	Key      string
+	At, Last uint64
+	Newest   bool
+	Creation string
+
+	Before, After           uint64 // the records beside it
+	PatchBefore, PatchAfter uint64 // the patches before and after it; 0 if there is none
+	CompareFrom             uint64 // the record before the newest patch up to it, to compare with
+
+	Stats   []statRow
+	Strip   template.HTML
+	Chart   template.HTML
+	Log     rows[logRow]
+	Visible rows[visibleRow]
+	State   []stateRow
+}
+
+// rows are some of the rows that there are.
+type rows[T any] struct {
+	Rows             []T
+	First, Next, All int  // the first row's place, that of the one behind the last, and how many there are
+	Earlier, Later   *int // where to begin, to see others; nil if there are none
+}
+
+// cutRows are the rows of a page that begins at a place, or else ends with the last row.
+func cutRows(from uint64, given bool, all int) (first, next int, earlier, later *int) {
+	first = max(all-pageRows, 0)
+	if given {
+		first = int(min(from, uint64(max(all-1, 0))))
+	}
+	next = min(first+pageRows, all)
+	if first > 0 {
+		n := max(first-pageRows, 0)
+		earlier = &n
+	}
+	if next < all {
+		n := next
+		later = &n
+	}
+	return first, next, earlier, later
+}
+
+// logRow is a record in the raw log.
+type logRow struct {
+	Seq     uint64
+	Kind    figures.Kind
+	ID      string
+	Author  string
+	Text    string
+	Time    string
+	Tokens  int
+	Visible bool
+	Index   int    // among the visible events
+	By      uint64 // the record of the patch that hides it; 0 if none does
+
+	Calls, Responses []uint64 // the records that it answers, and that answer it
+
+	Patch *patchRow
+}
+
+// patchRow is what the log says of a patch, in the words of the audit.
+type patchRow struct {
+	Type    patch.Type
+	Applied bool
+	Notes   []figures.Note
+	Pass    string
+	Summary bool // it put in summaries that can be opened
+}
+
+// visibleRow is an event that a model sees.
+type visibleRow struct {
+	Index     int
+	Seq       uint64
+	Kind      figures.Kind
+	ID        string
+	Author    string
+	Text      string
+	Tokens    int
+	Pinned    bool
+	Summary   bool
+	Calls     []int // the indices of events that it answers, and that answer it
+	Responses []int
+}
+
+// stateRow is a key of the state.
+type stateRow struct {
+	Key, Value string
+	Shared     bool // with other sessions, and so without a past
+}
+
+func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
+	key, err := i.key(r, Read)
+	if err != nil {
+		return err
+	}
+	ctx, done := within(r)
+	defer done()
+	t, err := i.timeline(ctx, key)
+	if err != nil {
+		return err
+	}
+	at, given, err := number(r, "at")
+	if err != nil {
+		return err
+	}
+	if !given {
+		at = t.last()
+	}
+	v, shared, err := i.viewAt(ctx, key, at, t.last())
+	if err != nil {
+		return err
+	}
+	b := sessionBody{
+		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.creation,
+		Before: max(at, 1) - 1, After: at + 1, Strip: strip(t, key, at), Chart: chart(t, key, at), State: stateRows(v, shared),
+	}
+	for _, s := range t.steps {
+		switch {
+		case s.Patch == nil:
+		case s.Seq < at:
+			b.PatchBefore = s.Seq
+		case s.Seq > at && b.PatchAfter == 0:
+			b.PatchAfter = s.Seq
+		}
+		if s.Patch != nil && s.Seq <= at {
+			b.CompareFrom = s.Seq - 1
+		}
+	}
+	if b.Stats, err = i.stats(ctx, key, t, at, v); err != nil {
+		return err
+	}
+	if b.Log, err = i.logRows(ctx, r, key, t, v); err != nil {
+		return err
+	}
+	if b.Visible, err = visibleRows(r, v); err != nil {
+		return err
+	}
+	return i.render(w, r, http.StatusOK, "session", page{Title: key.String(), Key: &key, Body: b})
+}
+
+// statRow is a figure. Under says that it belongs to the one above.
+type statRow struct {
+	figures.Row
+	Under bool
+}
+
+// stats are a session's figures as 'patchlog stats' shows them, or, of an earlier time, those of
+// them that a view and its log tell.
+func (i *Inspector) stats(ctx context.Context, key store.Key, t *timeline, at uint64, v fold.View) ([]statRow, error) {
+	var rows []figures.Row
+	if at == t.last() {
+		info, err := i.store.Info(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		session, err := i.store.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		rows = t.tally.Stats(info, session).Rows()
+	} else {
+		s := t.at(at)
+		var prompt figures.PromptSize
+		prompt.Tokens, prompt.Measured = compaction.PromptTokens(v)
+		rows = []figures.Row{
+			{Name: "records", Text: fmt.Sprint(at)},
+			{Name: "skipped patches", Text: fmt.Sprint(v.SkippedCount())},
+			{Name: "visible events", Text: fmt.Sprint(v.Len())},
+			{Name: "tokens, about", Text: figures.Sizes{Raw: s.Raw, Visible: s.Visible}.String()},
+			{Name: "prompt", Text: prompt.String()},
+		}
+	}
+	var out []statRow
+	for _, r := range rows {
+		if r.Name == "session" {
+			continue // it is the heading
+		}
+		name := strings.TrimLeft(r.Name, " ")
+		out = append(out, statRow{figures.Row{Name: name, Text: r.Text}, name != r.Name})
+	}
+	return out, nil
+}
+
+// viewAt returns the view after a record, and the values that the session shares with others, if
+// the record is the newest.
+func (i *Inspector) viewAt(ctx context.Context, key store.Key, at, last uint64) (fold.View, map[string]patch.Value, error) {
+	if at < last {
+		v, err := i.store.ViewAt(ctx, key, at)
+		return v, nil, err
+	}
+	session, err := i.store.Get(ctx, key)
+	if err == nil && session.View.Seq() < at {
+		_, err = i.store.ViewAt(ctx, key, at) // which says that there is no such record
+	}
+	if err != nil {
+		return fold.View{}, nil, err
+	}
+	shared := session.Values()
+	maps.DeleteFunc(shared, func(name string, _ patch.Value) bool { return patch.ScopeOf(name) == patch.ScopeSession })
+	if session.View.Seq() == at {
+		return session.View, shared, nil
+	}
+	v, err := i.store.ViewAt(ctx, key, at) // it has grown since
+	return v, shared, err
+}
+
+// logRows are the records up to the view's, as many as a page has.
+func (i *Inspector) logRows(ctx context.Context, r *http.Request, key store.Key, t *timeline, v fold.View) (rows[logRow], error) {
+	from, given, err := number(r, "log")
+	if err != nil {
+		return rows[logRow]{}, err
+	}
+	out := rows[logRow]{All: int(v.Seq())}
+	out.First, out.Next, out.Earlier, out.Later = cutRows(max(from, 1)-1, given, out.All)
+	if out.All == 0 {
+		return out, nil
+	}
+	whole, err := i.store.Whole(ctx, key, v)
+	if err != nil {
+		return out, err
+	}
+	places, err := whole.Places()
+	if err != nil {
+		return out, err
+	}
+	answered := map[uint64][]uint64{}
+	for _, s := range t.steps[:v.Seq()] {
+		for _, call := range s.Answers {
+			answered[call] = append(answered[call], s.Seq)
+		}
+	}
+	before, err := i.store.ViewAt(ctx, key, uint64(out.First))
+	if err != nil {
+		return out, err
+	}
+	for rec, err := range i.store.RawEvents(ctx, key, uint64(out.First)+1) {
+		if err != nil {
+			return out, err
+		}
+		if rec.Seq > uint64(out.Next) {
+			break
+		}
+		after, err := i.apply(ctx, key, before, rec)
+		if err != nil {
+			return out, err
+		}
+		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: t.at(rec.Seq).Kind, Time: when(t.at(rec.Seq).Time), Responses: answered[rec.Seq], Calls: t.at(rec.Seq).Answers}
+		if e := rec.Event; e != nil {
+			entry := fold.Entry{Event: e, Summary: e.IsSummary()}
+			row.Author, row.Text, row.Tokens = e.Author(), figures.EntryText(entry), e.EstimatedTokens()
+			place, _ := places.Of(rec.Seq, 0)
+			row.Visible, row.Index, row.By = place.Visible(), place.Index, place.HiddenBySeq
+		} else {
+			row.Author, row.Text = rec.Patch.Author(), figures.PatchText(rec.Patch)
+			if row.Patch, err = patchRowOf(before, after, rec); err != nil {
+				return out, err
+			}
+		}
+		out.Rows = append(out.Rows, row)
+		before = after
+	}
+	return out, nil
+}
+
+func patchRowOf(before, after fold.View, rec patch.Record) (*patchRow, error) {
+	f, err := figures.EffectOf(before, after, rec)
+	if err != nil {
+		return nil, err
+	}
+	row := patchRow{Type: rec.Patch.Type(), Applied: f.Applied, Notes: f.Notes()}
+	for _, e := range rec.Patch.NewEvents() {
+		row.Summary = row.Summary || rec.Patch.Type() == patch.Summarise || e.IsSummary()
+	}
+	return &row, nil
+}
+
+// visibleRows are the events that a model sees, as many as a page has.
+func visibleRows(r *http.Request, v fold.View) (rows[visibleRow], error) {
+	from, given, err := number(r, "visible")
+	if err != nil {
+		return rows[visibleRow]{}, err
+	}
+	out := rows[visibleRow]{All: v.Len()}
+	out.First, out.Next, out.Earlier, out.Later = cutRows(from, given, out.All)
+	calls, responses := map[int][]int{}, map[int][]int{}
+	for _, c := range v.Calls() {
+		for _, at := range c.Responses {
+			responses[c.Index] = append(responses[c.Index], at)
+			calls[at] = append(calls[at], c.Index)
+		}
+	}
+	for n := out.First; n < out.Next; n++ {
+		e := fold.Entry{Event: v.At(n), Seq: v.SeqOf(n), Summary: v.IsSummary(n), Pinned: v.IsPinned(n)}
+		out.Rows = append(out.Rows, visibleRow{
+			Index: n, Seq: e.Seq, Kind: figures.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: figures.EntryText(e),
+			Tokens: e.Event.EstimatedTokens(), Pinned: e.Pinned, Summary: e.Summary,
+			Calls: slices.Compact(calls[n]), Responses: slices.Compact(responses[n]),
+		})
+	}
+	return out, nil
+}
+
+// stateRows are the state's keys in order, as they were replayed, and those of the shared values.
+func stateRows(v fold.View, shared map[string]patch.Value) []stateRow {
+	var out []stateRow
+	for name, value := range v.Values() {
+		out = append(out, stateRow{name, value.String(), false})
+	}
+	for name, value := range shared {
+		out = append(out, stateRow{name, value.String(), true})
+	}
+	slices.SortFunc(out, func(a, b stateRow) int {
+		if a.Key < b.Key {
+			return -1
+		}
+		return 1
+	})
+	return out
+}

@@ -1,0 +1,289 @@
+package inspector
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// step is what a record did to a session, and what the session came to with it.
+type step struct {
+	Seq    uint64
+	Kind   figures.Kind
+	ID     string
+	Time   time.Time
+	Tokens int // estimated, of the record's event; 0 of a patch
+
+	Events  int // visible after it
+	Visible int // tokens of these, estimated
+	Raw     int // tokens of all events logged up to it, estimated
+	Prompt  int // tokens of the prompt that the event answers, as its model counted them; 0 if it did not
+
+	// Turn says that the event is a model's answer. Cost is what the prompts of all turns up to
+	// it cost, and what summarizers read and wrote, in tokens of fresh input (see
+	// [compaction.Cost]); Alone is what the prompts would have cost if nothing had been patched.
+	Turn        bool
+	Cost, Alone float64
+
+	Answers []uint64 // the records with the calls that the event's responses name by id
+
+	Patch *patchStep // nil of an event
+}
+
+// patchStep is what a patch did.
+type patchStep struct {
+	Type    patch.Type
+	Group   string
+	Author  string
+	Target  string // the id of the patch that it reverts, or of the event that it pins
+	Applied bool
+	Reason  patch.Flaw // why it was not
+
+	Start      int // the index of the first visible event that went or came
+	Hid, Added int // visible events that went, and that came
+	Over       []span
+	Pass       *compaction.Written // if compaction logged it
+}
+
+// span is records that stand side by side in the log.
+type span struct{ From, To uint64 }
+
+// timeline is what each record of a log did, in order. It is extended as the log grows; what was
+// handed out stays as it was.
+type timeline struct {
+	creation string
+	view     fold.View
+	steps    []step
+	tally    figures.Tally
+	calls    map[string]uint64 // by call id, the newest record with such a call; for add alone
+
+	cached, prompt int // tokens: of the newest turn's prompt that still begin the visible log, and of the raw log at that turn
+}
+
+// at returns the step of a record.
+func (t *timeline) at(seq uint64) step {
+	if seq == 0 {
+		return step{}
+	}
+	return t.steps[seq-1]
+}
+
+func (t *timeline) last() uint64 { return uint64(len(t.steps)) }
+
+// footprint is about how many bytes of memory it takes.
+func (t *timeline) footprint() int64 { return int64(t.view.Footprint()) + int64(cap(t.steps))*200 }
+
+// add takes the log's next record. If the view needs records that it does not hold, the error is
+// a *[fold.NeedError].
+func (t *timeline) add(r patch.Record) error {
+	after, err := t.view.Apply(r)
+	if err != nil {
+		return err
+	}
+	s := t.at(t.last())
+	s.Seq, s.ID, s.Turn, s.Prompt, s.Tokens, s.Answers, s.Patch = r.Seq, r.ID(), false, 0, 0, nil, nil
+	if e := r.Event; e != nil {
+		s.Kind, s.Time, s.Tokens = figures.KindOf(fold.Entry{Event: e, Summary: e.IsSummary()}), e.Timestamp(), e.EstimatedTokens()
+		if s.Turn = e.Author() != "user" && e.Role() == "model"; s.Turn {
+			s.Prompt = e.PromptTokens()
+			s.Cost += compaction.CachedPrice*float64(t.cached) + compaction.FreshPrice*float64(s.Visible-t.cached)
+			s.Alone += compaction.CachedPrice*float64(t.prompt) + compaction.FreshPrice*float64(s.Raw-t.prompt)
+			t.cached, t.prompt = s.Visible, s.Raw
+		}
+		s.Raw += s.Tokens
+		s.Visible += s.Tokens
+		for f := range e.FunctionParts() {
+			if call, known := t.calls[f.ID]; f.ID != "" && f.Response && known {
+				s.Answers = append(s.Answers, call)
+			} else if f.ID != "" && !f.Response {
+				t.calls[f.ID] = r.Seq
+			}
+		}
+	} else if err := t.patch(&s, after, r); err != nil {
+		return err
+	}
+	s.Events = after.Len()
+	t.tally.Add(r)
+	t.view, t.steps = after.With(nil), append(t.steps, s)
+	return nil
+}
+
+// patch fills in what a patch did.
+func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
+	f, err := figures.EffectOf(t.view, after, r)
+	if err != nil {
+		return err
+	}
+	p := r.Patch
+	s.Kind, s.Time = figures.Patch, p.Timestamp()
+	s.Patch = &patchStep{
+		Type: p.Type(), Group: p.Group(), Author: p.Author(), Target: p.PatchID(), Applied: f.Applied, Reason: f.Reason,
+		Start: f.Start, Hid: len(f.Hid), Added: len(f.Added),
+	}
+	if p.Type() == patch.Pin || p.Type() == patch.Unpin {
+		s.Patch.Target = p.EventID()
+	}
+	for n, e := range f.Hid {
+		s.Visible -= e.EstimatedTokens()
+		seq := t.view.SeqOf(f.Start + n)
+		if over := s.Patch.Over; len(over) > 0 && over[len(over)-1].To+1 == seq {
+			over[len(over)-1].To = seq
+		} else {
+			s.Patch.Over = append(over, span{seq, seq})
+		}
+	}
+	for _, e := range f.Added {
+		s.Visible += e.EstimatedTokens()
+	}
+	if len(f.Hid)+len(f.Added) > 0 {
+		before := 0
+		for n, e := range t.view.Events() {
+			if n == f.Start {
+				break
+			}
+			before += e.EstimatedTokens()
+		}
+		t.cached = min(t.cached, before)
+	}
+	if w, ok := compaction.WrittenBy(p); ok {
+		s.Patch.Pass = &w
+		s.Cost += compaction.ReadPrice*float64(w.Usage.PromptTokens) + compaction.WrittenPrice*float64(w.Usage.AnswerTokens)
+	}
+	return nil
+}
+
+// timelines keeps those of the sessions that were looked at last.
+type timelines struct {
+	mu    sync.Mutex
+	kept  map[store.Key]*list.Element
+	order *list.List // of *keptTimeline, the last used first
+	bytes int64
+}
+
+type keptTimeline struct {
+	key  store.Key
+	mu   sync.Mutex // held while the timeline is extended
+	line timeline
+	size int64 // as counted
+}
+
+// timeline returns the session's timeline up to its newest record.
+func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, error) {
+	info, err := i.store.Info(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	k := i.timelines.get(key)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer i.timelines.count(k, i.opts.CacheBytes)
+	if k.line.creation != info.Creation {
+		initial, err := i.store.InitialState(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		k.line = timeline{creation: info.Creation, view: fold.New(info.Creation, initial).Lean(), calls: map[string]uint64{}}
+	}
+	if k.line.last() < info.Seq {
+		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {
+			if err == nil {
+				err = i.extend(ctx, key, &k.line, r)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	handed := k.line
+	handed.steps = handed.steps[:len(handed.steps):len(handed.steps)]
+	handed.tally, handed.calls = handed.tally.Clone(), nil
+	return &handed, nil
+}
+
+// extend adds a record, with what the view needs for it.
+func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r patch.Record) error {
+	err := t.add(r)
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
+		if t.view, err = i.furnished(ctx, key, t.view, need); err == nil {
+			err = t.add(r)
+		}
+	}
+	return err
+}
+
+// apply returns the view after a record, with what that needs.
+func (i *Inspector) apply(ctx context.Context, key store.Key, v fold.View, r patch.Record) (fold.View, error) {
+	after, err := v.Apply(r)
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
+		if v, err = i.furnished(ctx, key, v, need); err == nil {
+			after, err = v.Apply(r)
+		}
+	}
+	return after, err
+}
+
+// furnished returns a view with what it needs of its log.
+func (i *Inspector) furnished(ctx context.Context, key store.Key, v fold.View, need *fold.NeedError) (fold.View, error) {
+	if need.Log {
+		return i.store.Whole(ctx, key, v)
+	}
+	var records []patch.Record
+	seqs := need.Seqs
+	for r, err := range i.store.RawEvents(ctx, key, seqs[0]) {
+		if err != nil {
+			return v, err
+		}
+		if r.Seq == seqs[0] {
+			records, seqs = append(records, r), seqs[1:]
+		}
+		if len(seqs) == 0 {
+			break
+		}
+	}
+	return v.With(records), nil
+}
+
+func (t *timelines) get(key store.Key) *keptTimeline {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept == nil {
+		t.kept, t.order = map[store.Key]*list.Element{}, list.New()
+	}
+	if e, ok := t.kept[key]; ok {
+		t.order.MoveToFront(e)
+		return e.Value.(*keptTimeline)
+	}
+	k := &keptTimeline{key: key}
+	t.kept[key] = t.order.PushFront(k)
+	return k
+}
+
+// count notes how large a timeline is, and lets go of those that were not used for longest. The
+// caller holds the timeline's lock.
+func (t *timelines) count(k *keptTimeline, limit int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.kept[k.key]; e == nil || e.Value != k {
+		return // another one let go of it meanwhile
+	}
+	t.bytes -= k.size
+	k.size = k.line.footprint()
+	t.bytes += k.size
+	for e := t.order.Back(); e != nil && t.bytes > limit; e = t.order.Back() {
+		oldest := e.Value.(*keptTimeline)
+		if oldest == k && limit > 0 {
+			return // the last used one is kept
+		}
+		t.bytes -= oldest.size
+		delete(t.kept, oldest.key)
+		t.order.Remove(e)
+	}
+}
