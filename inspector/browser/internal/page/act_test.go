@@ -102,6 +102,8 @@ func TestActing(t *testing.T) {
 			p.WaitFor("document.querySelector('#q').value === ''")
 			p.Type("#q", "Größe+ €日 a")
 			p.WaitFor("document.querySelector('#q').value === 'Größe+ €日 a'")
+			p.Key("Alt+x", "Control+k", "Meta+j") // types nothing
+			p.WaitFor("document.querySelector('#q').value === 'Größe+ €日 a'")
 			p.Type("#q", "new")
 			p.Follow(func() { p.Key("Enter") })
 			var query string

@@ -94,7 +94,13 @@ func start(program string) (*browser, error) {
 	quiet := func(string, ...any) {} // events that a newer Chromium has and the driver does not know
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator, chromedp.WithLogf(quiet), chromedp.WithErrorf(quiet))
-	b := &browser{ctx: ctx, stop: func() { end(); free() }}
+	b := &browser{ctx: ctx, stop: func() {
+		closing, late := context.WithTimeout(ctx, patience)
+		defer late()
+		_ = chromedp.Cancel(closing) // one that is killed leaves files behind
+		end()
+		free()
+	}}
 	late := time.AfterFunc(patience, end)
 	defer late.Stop()
 	if err := chromedp.Do(ctx); err != nil {

@@ -65,6 +65,21 @@ func TestFaultsAreKept(t *testing.T) {
 	}, "console error: one")
 }
 
+// What comes of a test's last act is waited for.
+func TestLastFault(t *testing.T) {
+	t.Parallel()
+	base := serve(t, "", map[string]string{"/": document(`<button>Act</button><script>
+		document.querySelector("button").onclick = () => requestAnimationFrame(() => {
+			for (const begin = Date.now(); Date.now() < begin + 300; );
+			console.error("late")
+		})</script>`)})
+	mustFail(t, func(t testing.TB) {
+		p := Open(t, base, Options{})
+		p.Go("/")
+		p.Click("button")
+	}, "console error: late")
+}
+
 // A fault that is expected fails no test; it does if it is missing.
 func TestExpect(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ func TestOverflow(t *testing.T) {
 	wide := `<pre id="wide">` + strings.Repeat("word ", 60) + `</pre>`
 	base := serve(t, "", map[string]string{
 		"/wide":  document(wide),
+		"/both":  document(wide + `<div style="overflow: auto"><pre id="inner">` + strings.Repeat("word ", 60) + `</pre></div>`),
 		"/inner": document(`<div style="overflow: auto">` + wide + `</div>`), // scrolls by itself
 		"/plain": `<!doctype html><title>No viewport</title><link rel="icon" href="data:,"><p>Words`,
 	})
@@ -25,9 +26,9 @@ func TestOverflow(t *testing.T) {
 	}
 	if got := try(t, func(t testing.TB) {
 		p := Open(t, base, Options{Width: 360})
-		p.Go("/wide")
+		p.Go("/both")
 		p.Overflow()
-	}).failures; len(got) != 1 || !strings.Contains(got[0], `<pre id="wide">`) {
+	}).failures; len(got) != 1 || !strings.HasSuffix(got[0], ` <pre id="wide"></pre>`) {
 		t.Errorf("it fails with %q", got)
 	}
 	p := Open(t, base, Phone())
