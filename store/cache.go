@@ -104,7 +104,7 @@ func (h *handle) dropSeen(seen current) {
 	}
 }
 
-// cache has one handle for each session in use, and keeps those that are not, the least
+// cache has one handle for each session in use or watched, and keeps the others, the least
 // recently used one the shortest, within a number of bytes. None counts for more than half
 // of them: the last used one is always kept, and beside small ones a large one is, which
 // else would be read again at each call.

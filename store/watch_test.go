@@ -26,6 +26,7 @@ type looks struct {
 	mu   sync.Mutex
 	at   []time.Time
 	fail func(ctx context.Context) error
+	late func() // called once, before a look's answer arrives
 }
 
 func (l *looks) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
@@ -39,9 +40,14 @@ func (l *looks) Since(ctx context.Context, session string, seen backend.Seen, pr
 		}
 	}
 	l.mu.Lock()
-	b := l.Backend
+	b, late := l.Backend, l.late
+	l.late = nil
 	l.mu.Unlock()
-	return b.Since(ctx, session, seen, prefixes...)
+	news, err := b.Since(ctx, session, seen, prefixes...)
+	if late != nil {
+		late()
+	}
+	return news, err
 }
 
 func (l *looks) failing(fail func(ctx context.Context) error) {
@@ -222,6 +228,26 @@ func TestWatch(t *testing.T) {
 			w.stop()
 			<-w.done
 		}
+	})
+}
+
+// What is committed while a look is under way, too late for it, is not left for later.
+func TestWatchMeetsCommit(t *testing.T) {
+	onWatched(t, func(e *env, l *looks) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		w := e.follow(key, 1, nil)
+		synctest.Wait()
+		began := time.Now()
+		l.late = func() { e.append(say("c")) }
+		e.append(say("b"))
+		synctest.Wait()
+		w.has(e.records(key))
+		if passed := time.Since(began); passed != 0 || w.seen() != 5 {
+			e.Errorf("%d records after %v", w.seen(), passed)
+		}
+		w.stop()
+		<-w.done
 	})
 }
 
@@ -426,8 +452,20 @@ func TestWatchKeepsNoView(t *testing.T) {
 		c.more(0, say("late"))
 		w.wait(21)
 		w.has(c.records(numbered(0)))
+		c.read(1)
+		c.read(2)
 		w.stop()
 		<-w.done
+		if n := store.Handles(c.store); n != 2 {
+			c.Errorf("%d sessions are cached, want 2 without the one that was watched", n)
+		}
+		w = c.follow(numbered(1), 20, nil)
+		w.wait(1)
+		w.stop()
+		<-w.done
+		if c.read(1) || c.read(2) {
+			c.Error("a session is no longer cached, since it was watched")
+		}
 		for range 3 {
 			for i := range 3 {
 				c.read(i)
@@ -477,12 +515,20 @@ func TestWatchPolls(t *testing.T) {
 			if passed := time.Since(began); passed != 0 {
 				e.Errorf("its own store's append was seen after %v", passed)
 			}
+			amid := e.follow(key, 3, nil)
+			synctest.Wait()
+			mine.took()
 			other.append(say("o1"))
 			time.Sleep(100 * ms)
 			synctest.Wait()
+			if calls := strings.ReplaceAll(mine.took(), "Since", ""); strings.TrimSpace(calls) != "" {
+				e.Errorf("watching took calls besides Since: %s", calls)
+			}
 			w.has(other.records(key))
+			amid.has(other.records(key))
+			amid.stop()
+			<-amid.done
 			time.Sleep(time.Hour)
-			began = time.Now()
 			l.times()
 			other.apply(patch.NewSplice(0, 1))
 			time.Sleep(time.Second)
@@ -588,6 +634,35 @@ func TestWatchLostHistory(t *testing.T) {
 	}
 }
 
+// exclusive is a backend that nobody else writes to.
+type exclusive struct{ backend.Backend }
+
+func (exclusive) Exclusive() bool { return true }
+
+// A storage that has lost the last records though nobody else writes to it ends a watch too.
+func TestWatchShortened(t *testing.T) {
+	onPeers(t, func(e, other *env, mine *counted) {
+		synctest.Test(e.T, func(t *testing.T) {
+			e := e.with(t)
+			l := &looks{Backend: unclosed{mine}}
+			var err error
+			e.store, err = store.New(exclusive{l}, e.opts)
+			e.no(err)
+			info, err := e.store.Info(ctx, key)
+			e.no(err)
+			e.append(say("lost"))
+			w := e.follow(key, 1, nil)
+			synctest.Wait()
+			w.has(e.records(key))
+			l.turn(lostHistory(e, mine, info))
+			_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("late"))
+			e.is(err, store.ErrConflict)
+			w.ended(4, store.ErrNotFound, "lost")
+			e.no(e.store.Close())
+		})
+	})
+}
+
 // A server takes over while a watcher is far behind: it has yielded nothing that the new log
 // contradicts, and does not begin to.
 func TestWatchLostHistoryWhileBehind(t *testing.T) {
@@ -660,10 +735,44 @@ func TestWatchDamage(t *testing.T) {
 				e.create(nil)
 				e.append(says("a", 6)...)
 				e.changeFile(c.change)
-				e.follow(key, 1, nil).ended(c.sound, store.ErrCorrupt, key.String())
+				var want error // what a reader is told
+				for _, want = range e.store.RawEvents(ctx, key, 1) {
+				}
+				e.follow(key, 1, nil).ended(c.sound, store.ErrCorrupt, want.Error())
 			})
 		})
 	}
+}
+
+// doubtful is a backend whose logs are in doubt from record 3 on.
+type doubtful struct{ backend.Backend }
+
+func (d doubtful) Head(ctx context.Context, session string) (backend.Head, error) {
+	head, err := d.Backend.Head(ctx, session)
+	head.Damaged = 3
+	return head, err
+}
+
+func (d doubtful) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
+	news, err := d.Backend.Since(ctx, session, seen, prefixes...)
+	news.Damaged = 3
+	return news, err
+}
+
+// Of what is in doubt nothing is yielded, be it there or not.
+func TestWatchInDoubt(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(says("a", 4)...)
+		e.reopenOn(func(engine backend.Backend) backend.Backend { return doubtful{engine} })
+		for from := range uint64(7) {
+			var want error
+			for _, want = range e.store.RawEvents(ctx, key, from) {
+			}
+			e.follow(key, from, nil).ended(max(0, 3-max(1, int(from))), store.ErrCorrupt, want.Error())
+		}
+		e.reopen()
+	})
 }
 
 // A store that is opened for reading is watched too; nothing comes.
