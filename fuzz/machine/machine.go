@@ -75,6 +75,7 @@ type machine struct {
 	views   []fold.View    // seen on the way, of the bbolt store
 	ids     int
 	filled  [2]int // ids given on each storage
+	watch   watch
 }
 
 // peer is one of the stores that share a storage.
@@ -131,6 +132,7 @@ func (m *machine) openFile(t *rapid.T) {
 }
 
 func (m *machine) close() {
+	m.unwatch()
 	if m.stores[0] != nil {
 		_ = m.stores[0].Close()
 	}
@@ -160,6 +162,7 @@ func (m *machine) create(t *rapid.T) {
 		}
 	}
 	m.records, m.offered, m.views = nil, nil, nil
+	m.follow(rapid.IntRange(0, 3).Draw(t, "watched from"))
 }
 
 func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
@@ -211,6 +214,7 @@ func (v stored) Skipped() ([]patch.Skip, error) {
 func (m *machine) compare(t *rapid.T) {
 	m.pass(t)
 	defer m.pass(t)
+	m.watched(t)
 	ref := m.reference()
 	for i, s := range m.stores {
 		got, err := s.Get(context.Background(), m.key)

@@ -314,7 +314,9 @@ func (m *machine) reopen(t *rapid.T) {
 	if _, err := m.stores[0].Get(context.Background(), m.key); !errors.Is(err, store.ErrClosed) && m.options(0).CacheBytes < 0 {
 		t.Fatalf("reading a closed store: %v", err)
 	}
+	m.watchEnds(t, store.ErrClosed)
 	m.openFile(t)
+	m.follow(m.watch.seen + 1)
 }
 
 // twoWriters lets two goroutines patch the bbolt store from one view: one wins, and the
@@ -402,6 +404,7 @@ func (m *machine) delete(t *rapid.T) {
 			t.Fatalf("a deleted session: %v", err)
 		}
 	}
+	m.watchEnds(t, store.ErrNotFound)
 	m.create(t)
 	_, err := m.stores[0].ApplyPatch(context.Background(), m.key, store.PatchOptions{On: old}, patch.NewSplice(0, 0, m.plainEvent(t)))
 	if !errors.Is(err, store.ErrNotFound) {
