@@ -1,0 +1,129 @@
+package browser
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func TestMain(m *testing.M) { os.Exit(page.Main(m)) }
+
+var ada = store.Key{App: "shop", User: "ada", Session: "order 4711"}
+
+// fixture is a store with sessions, and an inspector of it.
+type fixture struct {
+	*store.Store
+	t    testing.TB
+	base string
+}
+
+// newFixture serves an empty store. Its times and ids are the same at each run.
+func newFixture(t testing.TB, opts inspector.Options) *fixture {
+	t.Helper()
+	now, ids := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC), 0
+	s, err := store.OpenMemory(store.Options{
+		Now:   func() time.Time { return now },
+		NewID: func() string { ids++; return fmt.Sprintf("id-%d", ids) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Logger = slog.New(slog.DiscardHandler)
+	i, err := inspector.New(s, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(i)
+	t.Cleanup(func() {
+		server.CloseClientConnections() // pages follow sessions
+		server.Close()
+		s.Close()
+	})
+	return &fixture{s, t, server.URL}
+}
+
+// session fills a session with n recorded events, compacts it as it grows, and cuts, pins and takes
+// back something of it.
+func (f *fixture) session(key store.Key, n int) {
+	f.t.Helper()
+	ctx := f.t.Context()
+	if _, err := f.Create(ctx, key, map[string]any{"tenant": "north", "user:language": "en"}); err != nil {
+		f.t.Fatal(err)
+	}
+	cfg := compaction.DefaultConfig()
+	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 4_000, 8, 0
+	cfg.Cost = compaction.Cost{}
+	c, err := compaction.New(f.Store, cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var events []*patch.Event
+	append := func() {
+		if _, err := f.AppendEvents(ctx, key, store.AppendOptions{}, events...); err != nil {
+			f.t.Fatal(err)
+		}
+		events = events[:0]
+	}
+	every := max(n/6, 40)
+	for i, r := range recorded.Log(f.t, n) {
+		events = addTo(events, r.Event)
+		if i%every == every-1 {
+			append()
+			if _, err := c.Compact(ctx, key, compaction.Run{Again: true}); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+	}
+	append()
+	v := f.view(key)
+	f.apply(key, patch.NewPin(v.At(v.Len()-1).ID()))
+	f.apply(key, patch.NewSplice(v.Len()-4, 1).WithID("cut-by-hand"))
+	if _, err := f.Revert(ctx, key, store.BackOptions{Author: "ada", AllowOrphans: true}, "cut-by-hand"); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func addTo(events []*patch.Event, e *patch.Event) []*patch.Event { return append(events, e) }
+
+func (f *fixture) apply(key store.Key, p *patch.PatchEvent) {
+	f.t.Helper()
+	if _, err := f.ApplyPatch(f.t.Context(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p.WithAuthor("ada")); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// say appends an event.
+func (f *fixture) say(key store.Key, author, text string) {
+	f.t.Helper()
+	role := "model"
+	if author == "user" {
+		role = "user"
+	}
+	e, err := patch.NewEvent(patch.Fields{Author: author, InvocationID: "inv-" + text, Content: patch.Text(role, text)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.AppendEvents(f.t.Context(), key, store.AppendOptions{}, e); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// address is that of a page about a session.
+func address(name string, key store.Key, pairs ...string) string {
+	q := url.Values{"key": {key.String()}}
+	for i := 0; i < len(pairs); i += 2 {
+		q.Set(pairs[i], pairs[i+1])
+	}
+	return name + "?" + q.Encode()
+}

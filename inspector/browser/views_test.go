@@ -1,0 +1,72 @@
+package browser
+
+import (
+	"flag"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/ anew")
+
+func cutFirst() *patch.PatchEvent { return patch.NewSplice(0, 1) }
+
+// Every view, on a desktop and a phone, light and dark: no fault on the page, nothing wider than the
+// window, and nothing that axe-core finds to be a serious violation.
+func TestViews(t *testing.T) {
+	f := newFixture(t, inspector.Options{Write: true})
+	f.session(ada, 160)
+	v := f.view(ada)
+	last := fmt.Sprint(v.Seq())
+	summary, passed := 0, uint64(0)
+	for i := range v.Len() {
+		if v.IsSummary(i) {
+			summary = i
+		}
+	}
+	for r, err := range f.RawEvents(t.Context(), ada, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Patch != nil && r.Patch.Type() == patch.Summarise && passed == 0 {
+			passed = r.Seq
+		}
+	}
+	views := []struct{ name, address string }{
+		{"sessions", "./"},
+		{"session", address("session", ada)},
+		{"session-then", address("session", ada, "at", "50")},
+		{"session-empty", address("session", ada, "at", "0")},
+		{"record", address("record", ada, "seq", "3")},
+		{"record-patch", address("record", ada, "seq", fmt.Sprint(passed))},
+		{"summary", address("summary", ada, "at", last, "index", fmt.Sprint(summary))},
+		{"diff", address("diff", ada, "from", fmt.Sprint(passed-1), "to", fmt.Sprint(passed))},
+		{"search", address("search", ada, "q", "order")},
+		{"search-none", address("search", ada, "q", "zyzzyva")},
+	}
+	for _, mode := range []struct {
+		name string
+		opts page.Options
+	}{
+		{"desktop", page.Options{Width: 1400, Height: 1000}},
+		{"desktop-dark", page.Options{Width: 1400, Height: 1000, Dark: true}},
+		{"phone", page.Phone()},
+		{"phone-dark", func() page.Options { o := page.Phone(); o.Dark = true; return o }()},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
+			p := page.Open(t, f.base, mode.opts)
+			for _, view := range views {
+				p.Go(view.address)
+				p.Overflow()
+				p.Axe()
+				if *screenshots && (mode.name == "desktop" || mode.name == "phone-dark") {
+					p.Screenshot(filepath.Join("..", "..", "docs", "inspector-"+view.name+"-"+mode.name+".png"), false)
+				}
+			}
+		})
+	}
+}
