@@ -51,20 +51,24 @@
     location.href = path("session", params) + a.hash;
   });
 
-  // Following: while the newest record is shown, what is logged comes to the page.
+  // Following: while the newest record is shown, what is logged comes to the page. A page that nobody
+  // sees does not listen, since a browser has few connections for all pages of a server.
   let source = null, following = "";
   const follow = () => {
-    const s = session();
+    const s = document.hidden ? null : session();
     const key = s ? s.dataset.key + " " + s.dataset.creation : "";
     if (key === following) return;
+    leave();
     following = key;
-    if (source) source.close();
-    source = null;
     if (!s) return;
     source = new EventSource(path("live", { key: s.dataset.key, after: s.dataset.last, creation: s.dataset.creation }));
     source.addEventListener("records", (e) => arrived(Number(e.data)));
     source.addEventListener("gone", () => { source.close(); say("This session is gone: it was deleted, or made anew. What is shown is what it was."); });
   };
+  const leave = () => { following = ""; source?.close(); source = null; };
+  document.addEventListener("visibilitychange", follow);
+  window.addEventListener("pagehide", leave);
+  window.addEventListener("pageshow", follow);
   const say = (text) => { const now = document.getElementById("now"); if (now) now.textContent = text; };
   // How often depends on how long it takes to get the page, so that a large session is asked for seldom.
   let loading = false, newest = 0, rest = 1000;

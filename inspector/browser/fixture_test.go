@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -126,4 +127,15 @@ func address(name string, key store.Key, pairs ...string) string {
 		q.Set(pairs[i], pairs[i+1])
 	}
 	return name + "?" + q.Encode()
+}
+
+func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+func summaryOf(t testing.TB, text string) *patch.Event {
+	t.Helper()
+	e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", text)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
 }

@@ -1,0 +1,52 @@
+package browser
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
+)
+
+// A page of a long session is no larger than one of a short session: it has some rows of each log,
+// and one drawing of all.
+func TestLongSession(t *testing.T) {
+	f := newFixture(t, inspector.Options{})
+	f.session(ada, 10_000)
+	p := page.Open(t, f.base, page.Options{})
+	last := f.view(ada).Seq()
+	for _, at := range []uint64{last, 5_000} {
+		p.Go(address("session", ada, "at", fmt.Sprint(at)))
+		f.stands(p, ada, at)
+		var bytes, elements int
+		p.Eval("performance.getEntriesByType('navigation')[0].decodedBodySize", &bytes)
+		p.Eval("document.querySelectorAll('*').length", &elements)
+		t.Logf("after record %d of %d: %d kB, %d elements", at, last, bytes/1000, elements)
+		if bytes > 1_000_000 || elements > 8_000 {
+			t.Errorf("after record %d the page has %d bytes and %d elements", at, bytes, elements)
+		}
+	}
+	p.Overflow()
+}
+
+// BenchmarkLongSession measures how long it takes until the page of a session of 10,000 events is
+// there and drawn: opened, and gone to another time.
+func BenchmarkLongSession(b *testing.B) {
+	f := newFixture(b, inspector.Options{})
+	f.session(ada, 10_000)
+	last := f.view(ada).Seq()
+	p := page.Open(b, f.base, page.Options{})
+	p.Go(address("session", ada))
+	b.Run("open", func(b *testing.B) {
+		for b.Loop() {
+			p.Go(address("session", ada))
+			p.Eval("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))", nil)
+		}
+	})
+	b.Run("travel", func(b *testing.B) {
+		for at := uint64(0); b.Loop(); at = (at + 997) % last {
+			p.Eval(fmt.Sprintf("{ const s = document.getElementById('slider'); s.value = %d; s.dispatchEvent(new Event('input', {bubbles: true})) }", at), nil)
+			p.WaitFor(fmt.Sprintf("document.getElementById('session').dataset.at === '%d'", at))
+		}
+	})
+}
