@@ -4,15 +4,18 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/inspector/browser/internal/page"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // A page of a long session is no larger than one of a short session: it has some rows of each log,
 // and one drawing of all.
 func TestLongSession(t *testing.T) {
 	f := newFixture(t, inspector.Options{})
-	f.session(ada, 10_000)
+	f.long(ada)
 	p := page.Open(t, f.base, page.Options{})
 	last := f.view(ada).Seq()
 	for _, at := range []uint64{last, 5_000} {
@@ -29,11 +32,31 @@ func TestLongSession(t *testing.T) {
 	p.Overflow()
 }
 
+// long fills a session with 10,000 events, of which summaries stand for most.
+func (f *fixture) long(key store.Key) {
+	f.t.Helper()
+	ctx := f.t.Context()
+	if _, err := f.Create(ctx, key, map[string]any{"tenant": "north"}); err != nil {
+		f.t.Fatal(err)
+	}
+	var events []*patch.Event
+	for _, r := range recorded.Log(f.t, 10_000) {
+		if events = append(events, r.Event); len(events) < 500 {
+			continue
+		}
+		if _, err := f.AppendEvents(ctx, key, store.AppendOptions{}, events...); err != nil {
+			f.t.Fatal(err)
+		}
+		events = events[:0]
+		f.apply(key, patch.NewSummarise(f.view(key).Len()-500, 300, summaryOf(f.t, "three hundred events")))
+	}
+}
+
 // BenchmarkLongSession measures how long it takes until the page of a session of 10,000 events is
 // there and drawn: opened, and gone to another time.
 func BenchmarkLongSession(b *testing.B) {
 	f := newFixture(b, inspector.Options{})
-	f.session(ada, 10_000)
+	f.long(ada)
 	last := f.view(ada).Seq()
 	p := page.Open(b, f.base, page.Options{})
 	p.Go(address("session", ada))
