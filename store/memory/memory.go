@@ -28,6 +28,7 @@ type content struct {
 	mu       sync.RWMutex
 	open     int // backends that have not been closed
 	sessions map[string]*session
+	order    order
 	shared   map[string][]byte
 	staged   map[string]*session // by creation id
 	fenced   map[string]bool     // creation ids of sessions that must not be created any more
@@ -146,9 +147,10 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	if batch.Create {
 		s.meta = bytes.Clone(batch.Meta)
 		delete(b.staged, batch.Creation)
+		b.sessions[name] = s
+		b.order.names = nil
 	}
 	s.token = batch.Next
-	b.sessions[name] = s
 	for _, v := range batch.Shared {
 		b.shared[v.Name] = bytes.Clone(v.Data)
 	}
@@ -341,16 +343,34 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
+	names := b.order.of(b.sessions)
+	first, _ := slices.BinarySearch(names, max(prefix, after))
 	var out []backend.Listed
-	for _, name := range slices.Sorted(maps.Keys(b.sessions)) {
-		if len(out) == limit {
+	for _, name := range names[first:] {
+		if len(out) == limit || !strings.HasPrefix(name, prefix) {
 			break
 		}
-		if strings.HasPrefix(name, prefix) && name > after {
+		if name > after {
 			out = append(out, backend.Listed{Session: name, Head: b.sessions[name].head()})
 		}
 	}
 	return out, nil
+}
+
+// order is the sessions' names in order, for listing them page by page. Readers of the content
+// share it by its own lock; who changes which sessions there are lets go of the names.
+type order struct {
+	mu    sync.Mutex
+	names []string // nil if they are to be sorted anew
+}
+
+func (o *order) of(sessions map[string]*session) []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.names == nil {
+		o.names = slices.Sorted(maps.Keys(sessions))
+	}
+	return o.names
 }
 
 // Delete implements [backend.Backend].
@@ -361,6 +381,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 		return err
 	}
 	delete(b.sessions, name)
+	b.order.names = nil
 	b.gone[creation] = true
 	return nil
 }
