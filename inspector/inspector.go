@@ -65,7 +65,9 @@ type Options struct {
 	Compaction compaction.Config
 
 	// CacheBytes is about how much memory is kept for what the sessions looked at last come
-	// to, so that showing them again costs what is new. 0 means 64 MiB; below 0 none is kept.
+	// to, so that showing them again costs what is new; and again at most so much for the figures
+	// of sessions in the list of all. 0 means 64 MiB; below 0 none is kept. The list itself
+	// takes about 300 bytes a session once somebody has looked at it.
 	CacheBytes int64
 
 	// Logger gets what an operator should know: failures that are not the request's. nil means
@@ -124,7 +126,7 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 	if !opts.Compaction.Enabled {
 		opts.Compaction = compaction.DefaultConfig()
 	}
-	i := &Inspector{store: s, opts: opts}
+	i := &Inspector{store: s, opts: opts, listing: newListing(opts.CacheBytes)}
 	i.handler = guard(opts, i.routes())
 	return i, nil
 }

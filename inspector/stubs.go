@@ -1,27 +1,21 @@
 package inspector
 
 import (
+	"github.com/patchlog-dev/patchlog/store"
 	"html/template"
 	"net/http"
-
-	"github.com/patchlog-dev/patchlog/store"
 )
 
-type listing struct{}
+func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error  { return nil }
+func (i *Inspector) media(w http.ResponseWriter, r *http.Request) error       { return nil }
+func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error { return nil }
+func (i *Inspector) diffPage(w http.ResponseWriter, r *http.Request) error    { return nil }
+func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error  { return nil }
+func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error      { return nil }
+func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error         { return nil }
+func strip(t *timeline, key store.Key, at uint64) template.HTML               { return "" }
+func chart(t *timeline, key store.Key, at uint64) template.HTML               { return "" }
 
-func (i *Inspector) sessionsPage(w http.ResponseWriter, r *http.Request) error { return nil }
-func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error   { return nil }
-func (i *Inspector) media(w http.ResponseWriter, r *http.Request) error        { return nil }
-func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error  { return nil }
-func (i *Inspector) diffPage(w http.ResponseWriter, r *http.Request) error     { return nil }
-func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error   { return nil }
-func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error       { return nil }
-func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error          { return nil }
-
-func strip(t *timeline, key store.Key, at uint64) template.HTML { return "" }
-func chart(t *timeline, key store.Key, at uint64) template.HTML { return "" }
-
-// explanation is what an error page says.
 type explanation struct {
 	Text   string
 	Advice string
