@@ -207,7 +207,7 @@ func (i *Inspector) handle(h handler) http.Handler {
 		if status == http.StatusInternalServerError {
 			i.opts.Logger.Error("inspector", "path", r.URL.Path, "err", err)
 		}
-		i.render(w, r, status, "error", page{Title: http.StatusText(status), Body: explain(err)})
+		i.render(w, r, status, "error", page{Title: http.StatusText(status), Body: explain(r, err)})
 	})
 }
 

@@ -3,7 +3,6 @@ package inspector
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -92,13 +91,14 @@ func clip(text string, runes int) string {
 	return short
 }
 
-// indented is JSON for people to read, or, of what is no JSON, the text as it is.
+// indented is JSON for people to read, as it shows; a very long one is not told to its end.
 func indented(text string) string {
-	var out bytes.Buffer
-	if json.Indent(&out, []byte(text), "", "  ") != nil {
-		return text
+	whole, read := indentJSON(text, textBytes)
+	shown, _, said := lines(whole, textBytes)
+	if read < len(text) || said < len(whole) {
+		shown += " …"
 	}
-	return out.String()
+	return shown
 }
 
 // render answers with a page: the template of its name, in the frame that all have.

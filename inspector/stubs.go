@@ -6,20 +6,8 @@ import (
 	"net/http"
 )
 
-func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error  { return nil }
-func (i *Inspector) media(w http.ResponseWriter, r *http.Request) error       { return nil }
-func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error { return nil }
-func (i *Inspector) diffPage(w http.ResponseWriter, r *http.Request) error    { return nil }
-func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error  { return nil }
-func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error      { return nil }
-func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error         { return nil }
-func strip(t *timeline, key store.Key, at uint64) template.HTML               { return "" }
-func chart(t *timeline, key store.Key, at uint64) template.HTML               { return "" }
-
-type explanation struct {
-	Text   string
-	Advice string
-	Link   *link
-}
-
-func explain(err error) explanation { return explanation{Text: err.Error()} }
+func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error { return nil }
+func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error     { return nil }
+func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error        { return nil }
+func strip(t *timeline, key store.Key, at uint64) template.HTML              { return "" }
+func chart(t *timeline, key store.Key, at uint64) template.HTML              { return "" }

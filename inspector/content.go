@@ -1,0 +1,307 @@
+package inspector
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Bounds on what is shown of contents.
+const (
+	foldedAt   = 1_500   // bytes of a text that is not folded
+	textBytes  = 200_000 // of a page, that one text takes
+	pageBytes  = 500_000 // of a page, that all its contents take
+	blockBytes = 400     // of a page, that a text takes beside what it says
+	markBytes  = 120     // of a page, that a mark takes
+	lineBytes  = 40      // of a text, that count as a line of it when it is folded
+	nameRunes  = 200     // of a name
+)
+
+// showing says how the contents of events are shown, and how much of them. It is for one
+// goroutine. With the zero values no image is shown, nothing is marked, and nothing is shown.
+type showing struct {
+	Left  int                                                                   // about how many bytes of a page are left; what is shown takes from it
+	Fold  int                                                                   // from this length in bytes on texts are folded; 0 means foldedAt
+	Most  int                                                                   // about how many bytes of a page a text takes at most; 0 means textBytes
+	Image func(seq uint64, e *patch.Event, part int, p patch.Part) template.URL // where an image is found, or ""; nil means nowhere
+	Raw   func(seq uint64) template.URL                                         // where a record is as it was logged; nil means nowhere
+	Marks marks
+
+	raw template.URL // of the event at hand
+}
+
+// shownEvent is what is in an event, for the template "content".
+type shownEvent struct {
+	Blocks []block
+	State  []block      // what it sets: a key, and its value
+	Notes  []block      // what else it says, such as its usage
+	More   int          // parts, keys and notes that are not shown
+	Raw    template.URL // where all of it is, or ""
+}
+
+// block is one thing that is shown: a text, JSON, or an image. All its texts show as they are.
+type block struct {
+	What  string       // what it is, such as "function call"
+	Name  string       // of a function or a file, or what it says of itself
+	Image template.URL // "" if it is none
+	Runs  []run        // its text
+	Begin string       // how the text begins, if it is folded
+	Plain bool         // the text is one of a natural language, not of a program
+	Size  int          // of the text, in bytes
+	Cut   bool         // the end of it is not shown
+	Raw   template.URL // where all of it is, or ""
+}
+
+// run is a stretch of a text, and how it is marked: "" or one of the marks.
+type run struct{ Text, Mark string }
+
+// The marks that identifiers get.
+const (
+	markGone      = "gone"
+	markElsewhere = "elsewhere"
+	markInvented  = "invented"
+)
+
+// Title says what the run's mark means.
+func (r run) Title() string {
+	switch r.Mark {
+	case markGone:
+		return "gone: it stands nowhere in the visible log"
+	case markElsewhere:
+		return "elsewhere: the summary does not have it, another visible event does"
+	case markInvented:
+		return "invented: no event has it"
+	}
+	return ""
+}
+
+// marks are the identifiers that are marked in texts, and how. The zero marks are none.
+type marks struct {
+	set *identifiers.Set
+	how map[string]string
+}
+
+func newMarks(how map[string]string) marks {
+	var ids []string
+	for id := range how {
+		ids = append(ids, id)
+	}
+	return marks{identifiers.NewSet(ids), how}
+}
+
+// in yields the stretches of a text, those that are marked and those between.
+func (m marks) in(text, words string) []run {
+	if len(m.how) == 0 {
+		return []run{{Text: text}}
+	}
+	var runs []run
+	last := 0
+	for from, to := range m.set.In(words) {
+		if last < from {
+			runs = append(runs, run{Text: text[last:from]})
+		}
+		runs = append(runs, run{text[from:to], m.how[words[from:to]]})
+		last = to
+	}
+	if last < len(text) {
+		runs = append(runs, run{Text: text[last:]})
+	}
+	return runs
+}
+
+// event shows what is in an event that the record with the given seq brought.
+func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
+	if s.Raw != nil {
+		s.raw = s.Raw(seq)
+	}
+	out := shownEvent{Raw: s.raw}
+	content, images := e.Content(), s.Image
+	if !e.HasContent() {
+		if c, ok := foreign.CompactionOf(e); ok {
+			content, images = c.CompactedContent, nil
+		}
+	}
+	for n, p := range content.Parts() {
+		if !s.room(&out) {
+			continue
+		}
+		b := s.part(p)
+		if _, _, ok := imageOf(p); ok && images != nil {
+			b.Image = images(seq, e, n, p)
+		}
+		out.Blocks = append(out.Blocks, b)
+	}
+	for c := range e.Changes() {
+		if s.room(&out) {
+			out.State = append(out.State, s.change(c))
+		}
+	}
+	for c := range e.SharedChanges() {
+		if s.room(&out) {
+			out.State = append(out.State, s.change(c))
+		}
+	}
+	for _, note := range []struct{ field, what string }{
+		{"errorCode", "error code"}, {"errorMessage", "error"}, {"usageMetadata", "usage"}, {"customMetadata", "metadata"},
+	} {
+		if text, ok := e.Field(note.field); ok && string(text) != "null" && string(text) != `""` && s.room(&out) {
+			out.Notes = append(out.Notes, s.json(note.what, "", string(text)))
+		}
+	}
+	return out
+}
+
+// room reports whether something more may be shown, and else counts it.
+func (s *showing) room(out *shownEvent) bool {
+	if s.Left < blockBytes {
+		out.More++
+		return false
+	}
+	s.Left -= blockBytes
+	return true
+}
+
+func (s *showing) change(c patch.Change) block {
+	return s.json("", figures.PrintableUpTo(c.Key, nameRunes), c.Value.String())
+}
+
+func (s *showing) part(p patch.Part) block {
+	what, name := p.Kind().String(), clip(p.Name(), nameRunes)
+	if p.Thought() && p.Kind() != patch.PartThought {
+		what = "thought, " + what
+	}
+	switch p.Kind() {
+	case patch.PartText, patch.PartThought:
+		b := s.text(what, "", p.Text())
+		b.Plain = true
+		return b
+	case patch.PartCall:
+		return s.json(what, name, string(p.Args()))
+	case patch.PartResponse:
+		return s.json(what, name, string(p.Response()))
+	case patch.PartCode:
+		var code struct{ Language string }
+		_ = json.Unmarshal(p.Value(), &code)
+		return s.text(what, clip(code.Language, nameRunes), p.Text())
+	case patch.PartCodeResult:
+		var result struct{ Outcome string }
+		_ = json.Unmarshal(p.Value(), &result)
+		return s.text(what, clip(result.Outcome, nameRunes), p.Text())
+	case patch.PartData:
+		return block{What: what, Name: dataText(p)}
+	case patch.PartFile:
+		return s.text(what, strings.TrimLeft(name+", "+clip(p.MIMEType(), nameRunes), ", "), p.URI())
+	case patch.PartEmpty:
+		return s.json(what, "", string(p.JSON()))
+	default:
+		return s.json(what, name, string(p.Value()))
+	}
+}
+
+// dataText says what data is: its name, its type, and its size.
+func dataText(p patch.Part) string {
+	mimeType := clip(p.MIMEType(), nameRunes)
+	if mimeType == "" {
+		mimeType = "of no type"
+	}
+	text := fmt.Sprintf("%s, %s bytes", mimeType, figures.Grouped(p.DataLen()))
+	if name := clip(p.Name(), nameRunes); name != "" {
+		text = name + ", " + text
+	}
+	return text
+}
+
+// text is a block with a text of several lines.
+func (s *showing) text(what, name, text string) block {
+	end := atRune(text, s.most())
+	return s.block(what, name, text, s.Marks.in(text[:end], text[:end]), end)
+}
+
+// json is a block with JSON. What is none stands as it is.
+func (s *showing) json(what, name, text string) block {
+	shown, read := indentJSON(text, s.most())
+	return s.block(what, name, text, s.Marks.in(shown, withoutEscapes(shown)), read)
+}
+
+// block shows runs, which are what a text says up to an index, as far as the page has room.
+func (s *showing) block(what, name, text string, runs []run, end int) block {
+	b := block{What: what, Name: name, Size: len(text), Cut: end < len(text), Raw: s.raw}
+	left := s.most()
+	s.Left -= left
+	for _, r := range runs {
+		if r.Mark != "" {
+			left -= markBytes
+		}
+		shown, cost, read := lines(r.Text, left)
+		left -= cost
+		if shown != "" {
+			b.Runs = append(b.Runs, run{shown, r.Mark})
+		}
+		if b.Cut = b.Cut || read < len(r.Text); read < len(r.Text) {
+			break
+		}
+	}
+	s.Left += left
+	if fold := cmp.Or(s.Fold, foldedAt); len(text) > fold || strings.Count(text, "\n") > fold/lineBytes {
+		b.Begin = clip(text[:atRune(text, 4*nameRunes)], nameRunes)
+	}
+	return b
+}
+
+// most is how many bytes of the page a text may take.
+func (s *showing) most() int { return max(0, min(s.Left, cmp.Or(s.Most, textBytes))) }
+
+// lines is the beginning of a text as it shows: line breaks, tabs and blanks stay, and what else
+// does not show becomes an escape, as of [figures.Printable]. It ends before it takes more than
+// most bytes of a page: cost is how many it takes, and read how much of the text it says.
+func lines(text string, most int) (shown string, cost, read int) {
+	var b strings.Builder
+	for read < len(text) {
+		r, size := utf8.DecodeRuneInString(text[read:])
+		said := text[read : read+size]
+		switch {
+		case r == '\r' && strings.HasPrefix(text[read+size:], "\n"):
+			said = ""
+		case r == utf8.RuneError && size == 1:
+			said = fmt.Sprintf(`\x%02x`, text[read])
+		case r == '\n', r == '\t', unicode.IsGraphic(r):
+		case r < 0x10000:
+			said = fmt.Sprintf(`\u%04x`, r)
+		default:
+			said = fmt.Sprintf(`\U%08x`, r)
+		}
+		n := len(said)
+		if strings.ContainsRune(`<>&"'+`, r) {
+			n = len("&#34;")
+		}
+		if cost+n > most {
+			break
+		}
+		b.WriteString(said)
+		cost += n
+		read += size
+	}
+	return b.String(), cost, read
+}
+
+// atRune is the last place up to an index at which a text can be cut.
+func atRune(text string, at int) int {
+	if at >= len(text) {
+		return len(text)
+	}
+	for n := at; n > 0 && n > at-utf8.UTFMax; n-- {
+		if utf8.RuneStart(text[n]) {
+			return n
+		}
+	}
+	return at
+}

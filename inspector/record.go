@@ -1,0 +1,473 @@
+package inspector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// So many records, or events, a list on a page names, each with so many runes.
+const (
+	listedRows = 100
+	lineRunes  = 800
+)
+
+// recordBody is the page of a record.
+type recordBody struct {
+	Key           string
+	Seq, Last     uint64
+	Before, After uint64 // the records beside it; 0 if there is none
+	Facts         []fact
+	Events        []recordEvent
+	More          int // events that it brought and that are not shown here
+	Others        []fact
+	Patch         *recordPatch // nil of an event
+	JSON          block
+	Raw           template.URL
+}
+
+// fact is a figure with its name, and where it leads, if it leads anywhere.
+type fact struct {
+	Name, Text string
+	URL        template.URL
+}
+
+// recordEvent is an event that a record brought.
+type recordEvent struct {
+	Facts     []fact
+	Place     []fact
+	Calls     []uint64 // the records that it answers
+	Responses []uint64 // the records that answer it
+	Content   shownEvent
+}
+
+// recordPatch is what a patch did.
+type recordPatch struct {
+	Text    string
+	Applied bool
+	Notes   []figures.Note
+	Since   []fact // what became of it
+	Pass    []string
+	Group   []uint64
+	More    int // of its group
+	Hid     []hidEvent
+	HidMore int
+	Summary bool // it put in something that stands for others
+	ID      string
+}
+
+// hidEvent is an event that a patch hid.
+type hidEvent struct {
+	Index int
+	Seq   uint64
+	Kind  figures.Kind
+	ID    string
+	Text  string
+}
+
+func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := within(r)
+	defer cancel()
+	key, err := i.key(r, Read)
+	if err != nil {
+		return err
+	}
+	seq, _, err := number(r, "seq")
+	if err != nil {
+		return err
+	}
+	rec, err := i.record(ctx, key, seq)
+	if err != nil {
+		return err
+	}
+	if r.FormValue("form") == "json" {
+		return sendJSON(w, key, rec)
+	}
+	body, err := i.recordBody(ctx, key, rec, r.FormValue("id"))
+	if err != nil {
+		return err
+	}
+	what := "an event"
+	if rec.Patch != nil {
+		what = "a patch, " + figures.PrintableUpTo(string(rec.Patch.Type()), nameRunes)
+	}
+	return i.render(w, r, http.StatusOK, "record", page{Title: fmt.Sprintf("Record %d: %s", seq, what), Key: &key, Body: body})
+}
+
+// record returns a record of a session.
+func (i *Inspector) record(ctx context.Context, key store.Key, seq uint64) (patch.Record, error) {
+	if seq == 0 {
+		return patch.Record{}, badRequest("seq", "it is missing; records are counted from 1 on")
+	}
+	for rec, err := range i.store.RawEvents(ctx, key, seq) {
+		if err != nil {
+			return patch.Record{}, err
+		}
+		if rec.Seq == seq {
+			return rec, nil
+		}
+		break
+	}
+	return patch.Record{}, fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, seq)
+}
+
+// sendJSON answers with a record as it was logged.
+func sendJSON(w http.ResponseWriter, key store.Key, rec patch.Record) error {
+	text, err := rec.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(key.Session), rec.Seq))
+	_, err = w.Write(append(text, '\n'))
+	return ignoreGone(err)
+}
+
+// fileName is a name as a file can have it on any system.
+func fileName(name string) string {
+	const most = 80
+	name = strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+	return name[:min(len(name), most)]
+}
+
+// rawURL is where a record is as it was logged.
+func rawURL(key store.Key) func(seq uint64) template.URL {
+	return func(seq uint64) template.URL {
+		url, _ := query("record", "key", key, "seq", seq, "form", "json") // fails for a missing value alone
+		return url
+	}
+}
+
+// imageURL is where the image in a part of an event is.
+func imageURL(key store.Key) func(seq uint64, e *patch.Event, part int, p patch.Part) template.URL {
+	return func(seq uint64, e *patch.Event, part int, p patch.Part) template.URL {
+		url, _ := query("media", "key", key, "seq", seq, "id", e.ID(), "part", part)
+		return url
+	}
+}
+
+func recordURL(key store.Key, seq uint64, id string) template.URL {
+	url, _ := query("record", "key", key, "seq", seq, "id", id)
+	return url
+}
+
+func sessionURL(key store.Key, at uint64) template.URL {
+	url, _ := query("session", "key", key, "at", at)
+	return url
+}
+
+// recordBody makes a record's page, with all events that the record brought, or the one with the
+// id if that is not "".
+func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Record, id string) (recordBody, error) {
+	t, err := i.timeline(ctx, key)
+	if err != nil {
+		return recordBody{}, err
+	}
+	body := recordBody{Key: key.String(), Seq: rec.Seq, Last: t.last(), Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq)}
+	if rec.Seq < t.last() {
+		body.After = rec.Seq + 1
+	}
+	where, err := i.places(ctx, key)
+	if err != nil {
+		return recordBody{}, err
+	}
+	if id != "" {
+		if _, _, err := eventOf(rec, id); err != nil {
+			return recordBody{}, fmt.Errorf("session %s: %w", key, err)
+		}
+	}
+	show := showing{Left: pageBytes, Image: imageURL(key), Raw: rawURL(key)}
+	for n, e := range rec.Events() {
+		switch {
+		case id != "" && e.ID() != id || len(body.Events) >= 1 && show.Left < blockBytes:
+			if len(body.Others) == listedRows {
+				body.More++
+				continue
+			}
+			body.Others = append(body.Others, fact{"", clip(figures.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
+		default:
+			shown := recordEvent{Facts: eventFacts(e), Content: show.event(e, rec.Seq)}
+			if shown.Place, err = where.of(ctx, rec.Seq, n, e); err != nil {
+				return recordBody{}, err
+			}
+			if rec.Event != nil {
+				shown.Calls = t.at(rec.Seq).Answers
+				shown.Responses = t.answersOf(rec.Seq)
+			}
+			body.Events = append(body.Events, shown)
+		}
+	}
+	if rec.Patch != nil {
+		body.Facts = patchFacts(rec.Patch)
+		if body.Patch, err = i.patchBody(ctx, key, t, where.whole, rec); err != nil {
+			return recordBody{}, err
+		}
+	}
+	text, err := rec.MarshalJSON()
+	if err != nil {
+		return recordBody{}, err
+	}
+	rest := showing{Left: textBytes, raw: body.Raw}
+	body.JSON = rest.json("", "", string(text))
+	return body, nil
+}
+
+// answersOf are the records with responses to calls of a record.
+func (t *timeline) answersOf(seq uint64) []uint64 {
+	var out []uint64
+	for _, s := range t.steps[seq:] {
+		if slices.Contains(s.Answers, seq) && len(out) < listedRows {
+			out = append(out, s.Seq)
+		}
+	}
+	return out
+}
+
+// eventFacts say who said an event when and where.
+func eventFacts(e *patch.Event) []fact {
+	facts := []fact{{Name: "kind", Text: string(figures.KindOf(fold.Entry{Event: e, Summary: e.IsSummary()}))}}
+	facts = append(facts, named("id", e.ID())...)
+	facts = append(facts, named("author", e.Author())...)
+	facts = append(facts, named("branch", e.Branch())...)
+	facts = append(facts, named("scope", e.IsolationScope())...)
+	facts = append(facts, named("invocation", e.InvocationID())...)
+	return append(facts,
+		fact{Name: "time", Text: when(e.Timestamp())},
+		fact{Name: "tokens", Text: "about " + figures.Grouped(e.EstimatedTokens())},
+	)
+}
+
+func patchFacts(p *patch.PatchEvent) []fact {
+	facts := named("type", string(p.Type()))
+	facts = append(facts, named("id", p.ID())...)
+	facts = append(facts, named("author", p.Author())...)
+	facts = append(facts, named("branch", p.Branch())...)
+	facts = append(facts, named("scope", p.IsolationScope())...)
+	facts = append(facts, named("invocation", p.InvocationID())...)
+	return append(facts, fact{Name: "time", Text: when(p.Timestamp())})
+}
+
+// named is a fact, or none if there is nothing to tell.
+func named(name, text string) []fact {
+	if text == "" {
+		return nil
+	}
+	return []fact{{Name: name, Text: clip(text, nameRunes)}}
+}
+
+// whereabouts knows what became of a session's events.
+type whereabouts struct {
+	i       *Inspector
+	key     store.Key
+	whole   fold.View
+	places  *fold.Places
+	records []patch.Record // at hand of the places
+}
+
+// places returns the whereabouts of a session's events as it stands now.
+func (i *Inspector) places(ctx context.Context, key store.Key) (*whereabouts, error) {
+	v, err := i.store.View(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	w := whereabouts{i: i, key: key}
+	if w.whole, err = i.store.Whole(ctx, key, v); err != nil {
+		return nil, err
+	}
+	if w.places, err = w.whole.Places(); err != nil {
+		return nil, err
+	}
+	return &w, nil
+}
+
+// of says where an event is, which a record brought as the one with the index among others.
+func (w *whereabouts) of(ctx context.Context, seq uint64, index int, e *patch.Event) ([]fact, error) {
+	place, ok := w.places.Of(seq, index)
+	switch {
+	case !ok:
+		return []fact{{Text: "It was never in sight: its patch was not applied."}}, nil
+	case place.Visible():
+		facts := []fact{{Text: fmt.Sprintf("Visible, at index %d", place.Index)}}
+		if w.whole.IsPinned(place.Index) {
+			facts = append(facts, fact{Text: "Pinned"})
+		}
+		if standsIn(e) || w.whole.IsSummary(place.Index) {
+			url, err := query("summary", "key", w.key, "at", w.whole.Seq(), "index", place.Index)
+			if err != nil {
+				return nil, err
+			}
+			facts = append(facts, fact{Text: "What it stands for", URL: url})
+		}
+		return facts, nil
+	case place.HiddenBySeq == 0:
+		return []fact{{Text: "Not in sight"}}, nil
+	}
+	facts := []fact{{Text: fmt.Sprintf("Hidden by patch %d", place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
+	told, err := w.told(ctx, seq, index, e)
+	if err != nil {
+		return nil, err
+	}
+	if told {
+		return append(facts, fact{Text: "Told of: what is visible in its place stands for it"}), nil
+	}
+	return append(facts, fact{Text: "Not told of: nothing that is visible stands for it"}), nil
+}
+
+// told reports whether something that is visible stands for an event.
+func (w *whereabouts) told(ctx context.Context, seq uint64, index int, e *patch.Event) (bool, error) {
+	for {
+		told, err := w.places.Told(seq, index, e.Branch(), e.IsolationScope())
+		var need *fold.NeedError
+		if !errors.As(err, &need) {
+			return told, err
+		}
+		had := len(w.records)
+		for _, seq := range need.Seqs {
+			if slices.ContainsFunc(w.records, func(r patch.Record) bool { return r.Seq == seq }) {
+				continue
+			}
+			r, err := w.i.record(ctx, w.key, seq)
+			if err != nil {
+				return false, err
+			}
+			w.records = append(w.records, r)
+		}
+		if len(w.records) == had {
+			return false, err
+		}
+		w.places = w.places.With(w.records)
+	}
+}
+
+// effect returns what a record did, and the view before it.
+func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record) (figures.Effect, fold.View, error) {
+	before, err := i.store.ViewAt(ctx, key, rec.Seq-1)
+	if err != nil {
+		return figures.Effect{}, before, err
+	}
+	for {
+		after, err := i.apply(ctx, key, before, rec)
+		if err != nil {
+			return figures.Effect{}, before, err
+		}
+		f, err := figures.EffectOf(before, after, rec)
+		if before.Whole() || !errors.As(err, new(*fold.NeedError)) {
+			return f, before, err
+		}
+		if before, err = i.store.Whole(ctx, key, before); err != nil {
+			return f, before, err
+		}
+	}
+}
+
+// patchBody says what a patch did, and what became of it in the view, the newest.
+func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, newest fold.View, rec patch.Record) (*recordPatch, error) {
+	f, before, err := i.effect(ctx, key, rec)
+	if err != nil {
+		return nil, err
+	}
+	p := recordPatch{Text: clip(figures.PatchText(rec.Patch), lineRunes), Applied: f.Applied, ID: rec.ID()}
+	for _, n := range f.Notes() {
+		if n.Kind == figures.NoteAdded && len(p.Notes) > listedRows {
+			continue // they are named one by one elsewhere on the page
+		}
+		n.Text = clip(n.Text, lineRunes)
+		p.Notes = append(p.Notes, n)
+	}
+	for n, e := range f.Hid {
+		if n == listedRows {
+			p.HidMore = len(f.Hid) - n
+			break
+		}
+		entry := figures.EntryAt(before, f.Start+n)
+		p.Hid = append(p.Hid, hidEvent{f.Start + n, entry.Seq, figures.KindOf(entry), e.ID(), clip(figures.EntryText(entry), lineRunes)})
+	}
+	for _, e := range f.Added {
+		p.Summary = p.Summary || standsIn(e) || rec.Patch.Type() == patch.Summarise || e.IsSummary()
+	}
+	for _, s := range t.steps {
+		if s.Patch == nil || s.Patch.Group == "" || s.Patch.Group != rec.Patch.Group() || s.Seq == rec.Seq {
+			continue
+		}
+		if len(p.Group) == listedRows {
+			p.More++
+			continue
+		}
+		p.Group = append(p.Group, s.Seq)
+	}
+	p.Pass = passLines(rec)
+	if f.Applied {
+		p.Since, err = since(key, t, newest, rec)
+	}
+	return &p, err
+}
+
+// passLines say what compaction says of the pass of which the patch is.
+func passLines(rec patch.Record) []string {
+	written, ok := compaction.WrittenBy(rec.Patch)
+	if !ok {
+		return nil
+	}
+	said := []string{figures.PassText(rec, written)}
+	if u := written.Usage; u.Calls > 0 {
+		said = append(said, fmt.Sprintf("%s of the summarizer: %s tokens read, %s written", figures.Counted(u.Calls, "call"), figures.Grouped(u.PromptTokens), figures.Grouped(u.AnswerTokens)))
+	}
+	if written.Verified {
+		said = append(said, fmt.Sprintf("held against what it stands for: %d of %s lost, %d invented", written.Lost, figures.Counted(written.Held, "identifier"), written.Invented))
+	}
+	invented, numbers := compaction.InventedBy(rec.Patch)
+	for _, list := range []struct {
+		what  string
+		names []string
+	}{{"invented", invented}, {"numbers that no event has", numbers}} {
+		if len(list.names) > 0 {
+			said = append(said, list.what+": "+clip(strings.Join(list.names, ", "), 20*nameRunes))
+		}
+	}
+	return said
+}
+
+// since says whether an applied patch stands in the newest view, and what reverted it.
+func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
+	standing, err := newest.Standing(rec.ID())
+	switch {
+	case errors.Is(err, fold.ErrBlocked):
+		standing = nil
+	case errors.Is(err, patch.ErrInvalid): // an earlier one has its id
+		return []fact{{Text: "Whether it stands cannot be told: another record has its id."}}, nil
+	case err != nil:
+		return nil, err
+	}
+	var reverts []fact
+	for _, s := range t.steps[rec.Seq:] {
+		if s.Patch != nil && s.Patch.Type == patch.Revert && s.Patch.Applied && s.Patch.Target == rec.ID() {
+			reverts = append(reverts, fact{Text: fmt.Sprintf("reverted by record %d", s.Seq), URL: recordURL(key, s.Seq, "")})
+		}
+	}
+	if over := len(reverts) - listedRows; over > 0 {
+		reverts = reverts[over:]
+	}
+	text := "It stands."
+	switch {
+	case !slices.Contains(standing, rec.ID()):
+		text = "It has been reverted."
+	case len(reverts) > 0:
+		text = "It was reverted, and stands again."
+	}
+	return append([]fact{{Text: text}}, reverts...), nil
+}
