@@ -50,7 +50,7 @@ type shownEvent struct {
 
 // block is one thing that is shown: a text, JSON, or an image. All its texts show as they are.
 type block struct {
-	What  string       // what it is, such as "function call"
+	What  string       // what it is, such as "function call"; "" is a text
 	Name  string       // of a function or a file, or what it says of itself
 	Image template.URL // "" if it is none
 	Runs  []run        // its text
@@ -181,6 +181,9 @@ func (s *showing) part(p patch.Part) block {
 	}
 	switch p.Kind() {
 	case patch.PartText, patch.PartThought:
+		if p.Kind() == patch.PartText {
+			what = ""
+		}
 		b := s.text(what, "", p.Text())
 		b.Plain = true
 		return b
@@ -252,7 +255,7 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 	}
 	s.Left += left
 	if fold := cmp.Or(s.Fold, foldedAt); len(text) > fold || strings.Count(text, "\n") > fold/lineBytes {
-		b.Begin = clip(text[:atRune(text, 4*nameRunes)], nameRunes)
+		b.Begin = figures.PrintableUpTo(text[:atRune(text, 4*nameRunes)], nameRunes)
 	}
 	return b
 }

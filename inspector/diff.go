@@ -18,20 +18,19 @@ const (
 
 // diffBody is the page of how a session differs between two records.
 type diffBody struct {
-	Key           string
-	From, To      uint64
-	Last          uint64
-	First         int // the first index at which an event went or came
-	Events        []diffRow
-	EventsMore    int
-	Same          string // what is said if there are no events to show
-	State         []figures.StateRow
-	StateMore     int
-	SameState     string
-	Pins          []string
-	PinsMore      int
-	Rows          []figures.Row
-	Before, After uint64 // the patches before From and after To, to compare further
+	Key        string
+	From, To   uint64
+	Last       uint64
+	First      int // the first index at which an event went or came
+	Events     []diffRow
+	EventsMore int
+	Same       string // what is said if there are no events to show
+	State      []figures.StateRow
+	StateMore  int
+	SameState  string
+	Pins       []string
+	PinsMore   int
+	Rows       []figures.Row
 }
 
 // diffRow is an event that went, came or stayed.

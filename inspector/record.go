@@ -201,7 +201,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 			}
 			body.Others = append(body.Others, fact{"", clip(figures.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
 		default:
-			shown := recordEvent{Facts: eventFacts(e), Content: show.event(e, rec.Seq)}
+			shown := recordEvent{Facts: eventFacts(fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}), Content: show.event(e, rec.Seq)}
 			if shown.Place, err = where.of(ctx, rec.Seq, n, e); err != nil {
 				return recordBody{}, err
 			}
@@ -239,8 +239,9 @@ func (t *timeline) answersOf(seq uint64) []uint64 {
 }
 
 // eventFacts say who said an event when and where.
-func eventFacts(e *patch.Event) []fact {
-	facts := []fact{{Name: "kind", Text: string(figures.KindOf(fold.Entry{Event: e, Summary: e.IsSummary()}))}}
+func eventFacts(entry fold.Entry) []fact {
+	e := entry.Event
+	facts := []fact{{Name: "kind", Text: string(figures.KindOf(entry))}}
 	facts = append(facts, named("id", e.ID())...)
 	facts = append(facts, named("author", e.Author())...)
 	facts = append(facts, named("branch", e.Branch())...)

@@ -239,7 +239,7 @@ func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
 	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5: a patch, summarise", "start 0, count 2, state keep", "hid 2 visible events: index 0 to 1", "added at index 0, id s5",
 		"It stands.", "record 5, tokens: index 0 to 1: 2 events → 1 summary of level 1", "1 call of the summarizer: 1,200 tokens read, 30 written",
-		"1 of 2 identifiers lost, 1 invented", "invented: Z-9999", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "Visible, at index 0", "What it stands for", "As it stood before")
+		"1 of 2 identifiers lost, 1 invented", "invented: Z-9999", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "Visible, at index 0", "What it stands for", "As it stood before", "kindsummary")
 	if !strings.Contains(page, `&amp;seq=2">2</a>`) || !strings.Contains(page, `href="summary?`) {
 		t.Error("what it hid is not linked")
 	}

@@ -19,7 +19,7 @@ import (
 const (
 	toldRows   = 200     // events that it stands for
 	toldFold   = 600     // bytes of a text of theirs that is not folded
-	toldText   = 3_000   // bytes of the page, that one text of theirs takes
+	toldText   = 6_000   // bytes of the page, that one text of theirs takes
 	toldBytes  = 350_000 // bytes of the page, that all of them take
 	rowNames   = 12      // identifiers that are named below one of them
 	lossNames  = 500     // identifiers that are named of one sort
@@ -264,6 +264,7 @@ func (i *Inspector) showSummary(ctx context.Context, w http.ResponseWriter, r *h
 	}
 	show := showing{Left: textBytes, Image: imageURL(key), Raw: rawURL(key), Marks: newMarks(invented)}
 	body.Text = show.event(entry.Event, entry.Seq)
+	body.Text.Notes = nil // the facts say what matters of them
 	if err := i.nest(ctx, key, &body, entry); err != nil {
 		return err
 	}
