@@ -103,6 +103,8 @@ type Inspector struct {
 	handler   http.Handler
 	timelines timelines
 	listing   listing
+
+	compactions compactions
 }
 
 // New returns an inspector of a store, which it does not close. The error matches

@@ -8,6 +8,5 @@ import (
 
 func (i *Inspector) searchPage(w http.ResponseWriter, r *http.Request) error { return nil }
 func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error     { return nil }
-func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error        { return nil }
 func strip(t *timeline, key store.Key, at uint64) template.HTML              { return "" }
 func chart(t *timeline, key store.Key, at uint64) template.HTML              { return "" }
