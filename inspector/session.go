@@ -235,16 +235,23 @@ func (i *Inspector) logRows(ctx context.Context, r *http.Request, key store.Key,
 	}
 	out := rows[logRow]{All: int(v.Seq())}
 	out.First, out.Next, out.Earlier, out.Later = cutRows(max(from, 1)-1, given, out.All)
-	if out.All == 0 {
-		return out, nil
+	err = i.eachRow(ctx, key, t, v, out.First, out.Next, func(_ patch.Record, row logRow) { out.Rows = append(out.Rows, row) })
+	return out, err
+}
+
+// eachRow calls do for records of the view's log: those behind the first ones, up to the one with
+// the seq next.
+func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v fold.View, first, next int, do func(patch.Record, logRow)) error {
+	if first == next {
+		return nil
 	}
 	whole, err := i.store.Whole(ctx, key, v)
 	if err != nil {
-		return out, err
+		return err
 	}
 	places, err := whole.Places()
 	if err != nil {
-		return out, err
+		return err
 	}
 	answered := map[uint64][]uint64{}
 	for _, s := range t.steps[:v.Seq()] {
@@ -252,20 +259,20 @@ func (i *Inspector) logRows(ctx context.Context, r *http.Request, key store.Key,
 			answered[call] = append(answered[call], s.Seq)
 		}
 	}
-	before, err := i.store.ViewAt(ctx, key, uint64(out.First))
+	before, err := i.store.ViewAt(ctx, key, uint64(first))
 	if err != nil {
-		return out, err
+		return err
 	}
-	for rec, err := range i.store.RawEvents(ctx, key, uint64(out.First)+1) {
+	for rec, err := range i.store.RawEvents(ctx, key, uint64(first)+1) {
 		if err != nil {
-			return out, err
+			return err
 		}
-		if rec.Seq > uint64(out.Next) {
+		if rec.Seq > uint64(next) {
 			break
 		}
 		after, err := i.apply(ctx, key, before, rec)
 		if err != nil {
-			return out, err
+			return err
 		}
 		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: t.at(rec.Seq).Kind, Time: when(t.at(rec.Seq).Time), Responses: answered[rec.Seq], Calls: t.at(rec.Seq).Answers}
 		if e := rec.Event; e != nil {
@@ -276,13 +283,13 @@ func (i *Inspector) logRows(ctx context.Context, r *http.Request, key store.Key,
 		} else {
 			row.Author, row.Text = rec.Patch.Author(), figures.PatchText(rec.Patch)
 			if row.Patch, err = patchRowOf(before, after, rec); err != nil {
-				return out, err
+				return err
 			}
 		}
-		out.Rows = append(out.Rows, row)
+		do(rec, row)
 		before = after
 	}
-	return out, nil
+	return nil
 }
 
 func patchRowOf(before, after fold.View, rec patch.Record) (*patchRow, error) {
@@ -305,6 +312,12 @@ func visibleRows(r *http.Request, v fold.View) (rows[visibleRow], error) {
 	}
 	out := rows[visibleRow]{All: v.Len()}
 	out.First, out.Next, out.Earlier, out.Later = cutRows(from, given, out.All)
+	out.Rows = rowsOf(v, out.First, out.Next)
+	return out, nil
+}
+
+// rowsOf are the visible events with the indices from first up to, but without, next.
+func rowsOf(v fold.View, first, next int) []visibleRow {
 	calls, responses := map[int][]int{}, map[int][]int{}
 	for _, c := range v.Calls() {
 		for _, at := range c.Responses {
@@ -312,15 +325,16 @@ func visibleRows(r *http.Request, v fold.View) (rows[visibleRow], error) {
 			calls[at] = append(calls[at], c.Index)
 		}
 	}
-	for n := out.First; n < out.Next; n++ {
+	var out []visibleRow
+	for n := first; n < next; n++ {
 		e := fold.Entry{Event: v.At(n), Seq: v.SeqOf(n), Summary: v.IsSummary(n), Pinned: v.IsPinned(n)}
-		out.Rows = append(out.Rows, visibleRow{
+		out = append(out, visibleRow{
 			Index: n, Seq: e.Seq, Kind: figures.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: figures.EntryText(e),
 			Tokens: e.Event.EstimatedTokens(), Pinned: e.Pinned, Summary: e.Summary,
 			Calls: slices.Compact(calls[n]), Responses: slices.Compact(responses[n]),
 		})
 	}
-	return out, nil
+	return out
 }
 
 // stateRows are the state's keys in order, as they were replayed, and those of the shared values.

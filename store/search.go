@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -62,12 +61,16 @@ func (s *Store) SearchUser(ctx context.Context, app, user string, search recall.
 			s.opts.Logger.Warn("patchlog: a damaged session is left out of a search", "session", key.String(), "error", err)
 		}
 	}
+	except := make(map[Key]bool, len(opts.Except))
+	for _, key := range opts.Except {
+		except[key] = true
+	}
 	keys := func(yield func(Key, error) bool) {
 		for info, err := range s.List(ctx, ListOptions{App: app, User: user}) {
 			switch {
 			case errors.Is(err, ErrCorrupt):
 				leftOut(info.Key, err)
-			case err == nil && slices.Contains(opts.Except, info.Key):
+			case err == nil && except[info.Key]:
 			case !yield(info.Key, err):
 				return
 			}
