@@ -46,10 +46,8 @@ It is offline unless --summarizer gemini is given. With --json each way is a lin
 			"patchlog compact shop/ada/4711 --summarizer gemini --pin e17",
 		),
 	}
-	fs := cmd.Flags()
 	var f compactFlags
-	f.declare(fs)
-	cmd.RegisterFlagCompletionFunc("summarizer", cobra.FixedCompletions([]cobra.Completion{byGemini, extractive}, cobra.ShellCompDirectiveNoFileComp))
+	f.declare(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err

@@ -1,7 +1,7 @@
 package command
 
 import (
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/gemini"
@@ -17,15 +17,24 @@ type compactFlags struct {
 	report     bool
 }
 
-func (f *compactFlags) declare(fs *pflag.FlagSet) {
+// declareSummarizer declares the flags that say by whom, and leaves all others at their defaults.
+func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg = compaction.DefaultConfig()
+	f.cfg.Timeout = compaction.DefaultTimeout
 	f.cfg.MaxInputTokens = compaction.DefaultMaxInputTokens
 	f.cfg.MaxSummaries = compaction.DefaultMaxSummaries
 	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens
-	fs.BoolVar(&f.plan, "plan", false, "show what would be summarised next and why, and write nothing")
-	fs.BoolVar(&f.report, "report", false, "replay the session, show what it would have been worth compacted, and write nothing")
+	fs := cmd.Flags()
 	fs.StringVar(&f.summarizer, "summarizer", "", "who writes the summaries: `NAME` is gemini or extractive")
 	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+gemini.DefaultModel+" unless given")
+	cmd.RegisterFlagCompletionFunc("summarizer", cobra.FixedCompletions([]cobra.Completion{byGemini, extractive}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (f *compactFlags) declare(cmd *cobra.Command) {
+	f.declareSummarizer(cmd)
+	fs := cmd.Flags()
+	fs.BoolVar(&f.plan, "plan", false, "show what would be summarised next and why, and write nothing")
+	fs.BoolVar(&f.report, "report", false, "replay the session, show what it would have been worth compacted, and write nothing")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
 	fs.Var(number{&f.cfg.OverlapSize, 0}, "overlap", "show the summarizer `N` invocations before these again")
 	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
@@ -39,7 +48,7 @@ func (f *compactFlags) declare(fs *pflag.FlagSet) {
 	fs.Var(number{&f.cfg.MaxInputTokens, compaction.LeastInputTokens}, "max-input-tokens", "let one summary stand for at most `N` tokens of events")
 	fs.Var(number{&f.cfg.MaxSummaries, 2}, "max-summaries", "merge `N` summaries of one level that stand side by side")
 	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
-	fs.DurationVar(&f.cfg.Timeout, "timeout", compaction.DefaultTimeout, "give up a call of the summarizer after this `TIME`")
+	fs.DurationVar(&f.cfg.Timeout, "timeout", f.cfg.Timeout, "give up a call of the summarizer after this `TIME`")
 	fs.StringVar(&f.run.Invocation, "live", "", "the id of the `INVOCATION` that is running: what it was asked stays")
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
 	fs.StringArrayVar(&f.run.Pinned, "pin", nil, "the `ID` of an event that stays; may be repeated")

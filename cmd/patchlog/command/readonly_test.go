@@ -46,7 +46,7 @@ func TestCommandsThatRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"search", key, "order"}, {"search", key, "order", "--all"}, {"loss", key}, {"state", key}, {"export", key}, {"verify"}, {"diff", key, "--from", "1"},
+		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"search", key, "order"}, {"search", key, "order", "--all"}, {"loss", key}, {"state", key}, {"export", key}, {"report", key}, {"verify"}, {"diff", key, "--from", "1"},
 		{"compact", key, "--plan"}, {"copy", "--to", path + ".copy"}, {"copy", "--to", path + ".copy"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", "splice", key, "--start", "0", "--count", "1", "--dry-run", "--allow-orphans"}, {"pin", key, "--event-id", pinned, "--dry-run"},
 	} {
 		if code, text := invoke(args...); code != exitDone {

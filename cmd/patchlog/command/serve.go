@@ -1,0 +1,247 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+const defaultAddress = "127.0.0.1:7070"
+
+// serving is what the inspector is served with.
+type serving struct {
+	addr    string
+	token   string
+	hosts   []string
+	write   bool
+	open    bool
+	compact compactFlags
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Show the sessions in a browser",
+		Long: `The inspector is served over HTTP until it is interrupted: the sessions, of each the raw log
+beside what a model sees, at any point in time, what each patch hid and each summary lost, and
+search. The address is printed; port 0 takes a free one.
+
+It only reads, unless --write is given: then patches can be logged, sessions be forked and be
+compacted, by gemini where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY, else by
+extractive.
+
+A database file has one owner. While another program has it open for writing, it cannot be
+served, and while it is served, no program can write to it. A program that writes can mount the
+inspector itself, as an http.Handler (docs/INSPECTOR.md); on PostgreSQL both run side by side.
+
+It answers this machine alone, unless --addr says otherwise. Any other address demands a token:
+the one in the environment variable PATCHLOG_TOKEN, or of --token, which other users of the
+machine can see; else one is drawn, and printed in the address. There is no TLS: what is served
+to other machines can be read on the way, unless something in between encrypts it. Requests
+must name the host that is served, so that no web site can reach it under a name of its own;
+--host adds names.
+
+With --json the first line is {"url","write"}.`,
+		Example: examples(
+			"patchlog serve --open",
+			"patchlog serve --db postgres://app@db.internal/agents --write",
+			"PATCHLOG_TOKEN=$(openssl rand -hex 16) patchlog serve --addr :7070 --host agents.example.com",
+		),
+	}
+	var f serving
+	fs := cmd.Flags()
+	fs.StringVar(&f.addr, "addr", defaultAddress, "the `HOST:PORT` to listen on")
+	fs.Var((*filled)(&f.token), "token", "demand this `TOKEN`; PATCHLOG_TOKEN is the safer place for it")
+	fs.StringArrayVar(&f.hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
+	fs.BoolVar(&f.write, "write", false, "let the pages write")
+	fs.BoolVar(&f.open, "open", false, "open the browser")
+	f.compact.declareSummarizer(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := f.compact.check(); err != nil {
+			return err
+		}
+		if !f.write && f.compact.summarizer+f.compact.model != "" {
+			return usagef("--summarizer and --model go with --write: nothing is compacted without")
+		}
+		if _, _, err := net.SplitHostPort(f.addr); err != nil {
+			return usagef("--addr: %q is not HOST:PORT, such as %s", f.addr, defaultAddress)
+		}
+		f.token = cmp.Or(f.token, a.env("PATCHLOG_TOKEN"))
+		return a.serve(cmd.Context(), f)
+	}
+	return cmd
+}
+
+func (a *app) serve(ctx context.Context, f serving) error {
+	logs := slog.NewTextHandler(flushed{a.errs}, nil)
+	opts := inspector.Options{Write: f.write, Hosts: f.hosts, Token: f.token, Logger: slog.New(logs)}
+	if err := opts.Validate(); err != nil {
+		return usagef("%v", err)
+	}
+	use := Reading
+	if f.write {
+		use = Writing
+		if _, err := a.useSummarizer(ctx, &f.compact); err != nil {
+			return err
+		}
+		opts.Compaction = f.compact.cfg
+	}
+	err := a.withStore(ctx, use, func(s *store.Store) error {
+		listener, err := listen(ctx, f.addr)
+		if err != nil {
+			return err
+		}
+		defer listener.Close()
+		host, others := reachedBy(f.addr, listener)
+		opts.Hosts = append(opts.Hosts, others...)
+		address := url.URL{Scheme: "http", Host: net.JoinHostPort(host, fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)), Path: "/"}
+		if len(others) > 0 && opts.Token == "" {
+			opts.Token = rand.Text()
+			address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
+		}
+		if f.open && opts.Token != "" {
+			return usagef("--open would show the token to other users of the machine, as an argument of the browser; open the address yourself")
+		}
+		i, err := inspector.New(s, opts)
+		if err != nil {
+			return err
+		}
+		if err := a.announce(address.String(), f); err != nil {
+			return err
+		}
+		if f.open {
+			if err := openBrowser(address.String()); err != nil {
+				a.errs.problem("no browser was opened: " + err.Error())
+				a.errs.flush()
+			}
+		}
+		return serveUntilDone(ctx, listener, i, slog.NewLogLogger(logs, slog.LevelWarn))
+	})
+	if errors.Is(err, store.ErrLocked) {
+		err = fmt.Errorf("%w A database file has one owner: the program that writes to it can mount the inspector itself (inspector.New, docs/INSPECTOR.md), and on PostgreSQL both run side by side", err)
+	}
+	return err
+}
+
+// announce says where the sessions are to be seen.
+func (a *app) announce(address string, f serving) error {
+	if a.json {
+		a.out.document(struct {
+			URL   string `json:"url"`
+			Write bool   `json:"write"`
+		}{address, f.write})
+		return a.out.flush()
+	}
+	how := "reads only"
+	if f.write {
+		how = "may write"
+	}
+	if f.token != "" {
+		how += ", demands the token"
+	}
+	a.out.linef("patchlog: %s (%s); Ctrl-C ends it", address, how)
+	return a.out.flush()
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%s is in use, perhaps by another 'patchlog serve'; --addr 127.0.0.1:0 takes a free port", addr)
+	}
+	return listener, err
+}
+
+// reachedBy returns the host by which a listener is reached, and those that are to be answered
+// for: none if they are of this machine alone.
+func reachedBy(addr string, listener net.Listener) (host string, hosts []string) {
+	ip := listener.Addr().(*net.TCPAddr).IP
+	host, _, _ = net.SplitHostPort(addr)
+	switch {
+	case ip.IsLoopback():
+		return cmp.Or(host, ip.String()), nil
+	case !ip.IsUnspecified():
+		return host, []string{host}
+	}
+	host, hosts = "127.0.0.1", []string{"127.0.0.1"}
+	addrs, _ := net.InterfaceAddrs() // without them, --host names what is needed
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			if len(hosts) == 1 {
+				host = n.IP.String()
+			}
+			hosts = append(hosts, n.IP.String())
+		}
+	}
+	return host, hosts
+}
+
+// So long may requests take that were under way, once no more are taken.
+const endTimeout = 5 * time.Second
+
+// serveUntilDone serves until the context is done: then all that is under way is told so, and gets
+// a moment to end.
+func serveUntilDone(ctx context.Context, listener net.Listener, h http.Handler, logger *log.Logger) error {
+	server := http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          logger,
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	if server.Shutdown(end) != nil {
+		server.Close()
+	}
+	return nil
+}
+
+// openBrowser opens an address in the user's browser, and does not wait for it.
+func openBrowser(address string) error {
+	name, args := "xdg-open", []string{address}
+	switch runtime.GOOS {
+	case "darwin":
+		name = "open"
+	case "windows":
+		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
+	}
+	browser := exec.Command(name, args...)
+	if err := browser.Start(); err != nil {
+		return err
+	}
+	go browser.Wait()
+	return nil
+}
+
+// flushed writes to an output at once.
+type flushed struct{ *output }
+
+func (f flushed) Write(text []byte) (int, error) {
+	n, err := f.output.Write(text)
+	return n, cmp.Or(err, f.flush())
+}

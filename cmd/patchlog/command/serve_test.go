@@ -1,0 +1,280 @@
+package command
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// served is an inspector that a test has started.
+type served struct {
+	t    *testing.T
+	line string // what it said first
+	end  func() (code int, errs string)
+}
+
+// startServe starts the command in a directory with a database, and waits until it says where it is.
+func startServe(t *testing.T, env map[string]string, args ...string) *served {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	stdout, w := io.Pipe()
+	var errs strings.Builder
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, append([]string{"serve"}, args...), strings.NewReader(""), w, &errs, func(name string) string { return env[name] })
+		w.Close()
+	}()
+	s := &served{t: t, end: func() (int, string) {
+		cancel()
+		return <-code, errs.String()
+	}}
+	lines := bufio.NewReader(stdout)
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		code, text := s.end()
+		t.Fatalf("it said nothing: exit code %d: %s", code, text)
+	}
+	s.line = line
+	go io.Copy(io.Discard, lines)
+	return s
+}
+
+// address is the one that was printed.
+func (s *served) address() *url.URL {
+	s.t.Helper()
+	u, err := url.Parse(regexp.MustCompile(`http://[^ "]*`).FindString(s.line))
+	if err != nil {
+		s.t.Fatalf("%s: %v", s.line, err)
+	}
+	return u
+}
+
+// get gets a page at the local port, as if for a host.
+func (s *served) get(path, host, token string) (status int, body string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), "GET", "http://127.0.0.1:"+s.address().Port()+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Host = host
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	got, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got.StatusCode, string(text)
+}
+
+func TestServe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	s := startServe(t, nil, "--addr", "127.0.0.1:0")
+	if !regexp.MustCompile(`^patchlog: http://127\.0\.0\.1:[1-9]\d*/ \(reads only\); Ctrl-C ends it\n$`).MatchString(s.line) {
+		t.Errorf("it says %q", s.line)
+	}
+	if status, page := s.get("/session?key=a/u/s", "127.0.0.1:1", ""); status != http.StatusOK || !strings.Contains(page, "reads only") || !strings.Contains(page, "hello") {
+		t.Errorf("status %d:\n%s", status, page)
+	}
+	if status, _ := s.get("/session?key=a/u/s", "evil.example", ""); status != http.StatusMisdirectedRequest {
+		t.Errorf("for another host: status %d", status)
+	}
+
+	// Others read beside it, nobody writes, and its port is taken.
+	must(t, "", "log", "a/u/s")
+	var out, errs strings.Builder
+	if code := run(t.Context(), []string{"serve", "--addr", s.address().Host}, nil, &out, &errs, noEnv); code != exitFailed || !strings.Contains(errs.String(), "is in use, perhaps by another 'patchlog serve'") {
+		t.Errorf("exit code %d: %s%s", code, &out, &errs)
+	}
+	if code, text := s.end(); code != exitDone || text != "" {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+
+	// What may write says so, and has the file for itself.
+	s = startServe(t, nil, "--addr", "localhost:0", "--write", "--json")
+	var said struct {
+		URL   string
+		Write bool
+	}
+	if err := json.Unmarshal([]byte(s.line), &said); err != nil || !said.Write || said.URL != s.address().String() || s.address().Hostname() != "localhost" {
+		t.Errorf("it says %q (%v)", s.line, err)
+	}
+	if _, page := s.get("/session?key=a/u/s", "localhost", ""); !strings.Contains(page, "may write") {
+		t.Errorf("it does not write:\n%s", page)
+	}
+	errs.Reset()
+	if code := run(t.Context(), []string{"serve", "--addr", "127.0.0.1:0"}, nil, &out, &errs, noEnv); code != exitFailed ||
+		!strings.Contains(errs.String(), "locked") || !strings.Contains(errs.String(), "inspector.New") || !strings.Contains(errs.String(), "PostgreSQL") {
+		t.Errorf("a file that is held: exit code %d: %s", code, &errs)
+	}
+	if code, text := s.end(); code != exitDone || text != "" {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	db, err := store.Open(defaultDatabase, store.Options{})
+	if err != nil {
+		t.Fatalf("it still holds the file: %v", err)
+	}
+	db.Close()
+}
+
+// What is served to other machines takes a token, which is drawn if none is given.
+func TestServeToOthers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	s := startServe(t, nil, "--addr", ":0", "--host", "agents.example.com")
+	token := s.address().Query().Get("token")
+	if len(token) < 26 {
+		t.Fatalf("it says %q", s.line)
+	}
+	for _, c := range []struct {
+		host, token string
+		want        int
+	}{
+		{s.address().Host, token, http.StatusOK},
+		{"agents.example.com", token, http.StatusOK},
+		{"127.0.0.1", token, http.StatusOK},
+		{"127.0.0.1", "", http.StatusUnauthorized},
+		{"127.0.0.1", token + "x", http.StatusUnauthorized},
+		{"evil.example", token, http.StatusMisdirectedRequest},
+	} {
+		if status, page := s.get("/session?key=a/u/s", c.host, c.token); status != c.want {
+			t.Errorf("%+v: status %d:\n%.300s", c, status, page)
+		}
+	}
+	s.end()
+	if again := startServe(t, nil, "--addr", ":0"); again.address().Query().Get("token") == token {
+		t.Error("the same token is drawn again")
+	}
+
+	// One that is given is demanded on any address, and not printed.
+	for _, args := range [][]string{{"--addr", "0.0.0.0:0"}, {"--addr", "127.0.0.1:0"}, {"--addr", "127.0.0.1:0", "--token", "another-secret"}} {
+		s = startServe(t, map[string]string{"PATCHLOG_TOKEN": "given-secret"}, args...)
+		want := "given-secret"
+		if len(args) > 2 {
+			want = "another-secret"
+		}
+		if strings.Contains(s.line, "secret") || s.address().RawQuery != "" || !strings.Contains(s.line, "demands the token") {
+			t.Errorf("%v: it says %q", args, s.line)
+		}
+		if status, _ := s.get("/session?key=a/u/s", "127.0.0.1", want); status != http.StatusOK {
+			t.Errorf("%v: with the token: status %d", args, status)
+		}
+		if status, _ := s.get("/session?key=a/u/s", "127.0.0.1", ""); status != http.StatusUnauthorized {
+			t.Errorf("%v: without: status %d", args, status)
+		}
+		s.end()
+	}
+}
+
+func TestServeOpensBrowser(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the browser is played by a script called xdg-open")
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	must(t, twoEvents, "import", "a/u/s", "-")
+	t.Setenv("PATH", filepath.Join(dir, "none"))
+	s := startServe(t, nil, "--addr", "127.0.0.1:0", "--open")
+	if status, _ := s.get("/session?key=a/u/s", "127.0.0.1", ""); status != http.StatusOK {
+		t.Errorf("without a browser: status %d", status)
+	}
+	if code, text := s.end(); code != exitDone || !strings.Contains(text, "no browser was opened") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+
+	// The browser tells a server of the test what it was to open.
+	opened := make(chan string, 1)
+	browser := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { opened <- r.URL.Query().Get("opened") }))
+	defer browser.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\nPATCHLOG_TEST_TELL='" + browser.URL + "' exec '" + self + "' -test.run='^TestTellBrowser$' -- \"$1\"\n"
+	if err := os.WriteFile("xdg-open", []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	s = startServe(t, nil, "--addr", "127.0.0.1:0", "--open")
+	if got := <-opened; got != s.address().String() {
+		t.Errorf("opened is %q, want %q", got, s.address())
+	}
+	s.end()
+}
+
+// TestTellBrowser is no test: the browser of TestServeOpensBrowser runs it.
+func TestTellBrowser(t *testing.T) {
+	tell := os.Getenv("PATCHLOG_TEST_TELL")
+	if tell == "" {
+		t.Skip("it is for TestServeOpensBrowser")
+	}
+	got, err := http.Get(tell + "?opened=" + url.QueryEscape(os.Args[len(os.Args)-1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+}
+
+// What is under way when it ends is told, and does not hold it up.
+func TestServeEnds(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	streaming, told := make(chan bool), make(chan bool, 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- serveUntilDone(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.NewResponseController(w).Flush()
+			close(streaming)
+			<-r.Context().Done()
+			told <- true
+		}), nil)
+	}()
+	go func() {
+		got, err := http.Get("http://" + listener.Addr().String())
+		if err == nil {
+			io.Copy(io.Discard, got.Body)
+			got.Body.Close()
+		}
+	}()
+	<-streaming
+	start := time.Now()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !<-told || time.Since(start) >= endTimeout {
+		t.Errorf("it took %v", time.Since(start))
+	}
+	broken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken.Close()
+	if err := serveUntilDone(t.Context(), broken, nil, nil); err == nil {
+		t.Error("a listener that fails is no error")
+	}
+}
