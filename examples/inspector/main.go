@@ -1,0 +1,103 @@
+// Command inspector is an agent behind ADK's web launcher, with the inspector of its sessions
+// beside the launcher's own pages: in the process that has the database open, so that it shows
+// each session as it grows. Its model is played from a script, so that it runs without a network.
+//
+//	go run ./inspector web api inspector
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"iter"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+
+	"github.com/gorilla/mux"
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/cmd/launcher"
+	"google.golang.org/adk/v2/cmd/launcher/universal"
+	"google.golang.org/adk/v2/cmd/launcher/web"
+	"google.golang.org/adk/v2/cmd/launcher/web/api"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// pages are the inspector, as the launcher takes what it serves.
+type pages struct {
+	db    *store.Store
+	token string
+}
+
+// SetupSubrouters mounts the inspector. The launcher listens to other machines too, so that a token
+// is demanded.
+func (p pages) SetupSubrouters(router *mux.Router, _ *launcher.Config) error {
+	i, err := inspector.New(p.db, inspector.Options{Token: p.token})
+	if err != nil {
+		return err
+	}
+	router.PathPrefix("/inspector/").Handler(http.StripPrefix("/inspector", i))
+	return nil
+}
+
+func (p pages) UserMessage(url string, say func(...any)) {
+	say("inspector: " + url + "/inspector/?token=" + p.token)
+}
+
+func (pages) Keyword() string                       { return "inspector" }
+func (pages) Parse(args []string) ([]string, error) { return args, nil }
+func (pages) CommandLineSyntax() string             { return "" }
+func (pages) SimpleDescription() string             { return "shows the sessions in a browser" }
+
+// scripted says how much it was shown.
+type scripted struct{}
+
+func (scripted) Name() string { return "scripted" }
+
+func (scripted) GenerateContent(_ context.Context, req *model.LLMRequest, _ bool) iter.Seq2[*model.LLMResponse, error] {
+	content := genai.NewContentFromText(fmt.Sprintf("I see messages: %d.", len(req.Contents)), genai.RoleModel)
+	return func(yield func(*model.LLMResponse, error) bool) { yield(&model.LLMResponse{Content: content}, nil) }
+}
+
+// configure returns what the launcher runs: an agent whose sessions are in the service.
+func configure(sessions *adk.Service) (*launcher.Config, error) {
+	clerk, err := llmagent.New(llmagent.Config{Name: "clerk", Model: scripted{}})
+	if err != nil {
+		return nil, err
+	}
+	return &launcher.Config{SessionService: sessions, AgentLoader: agent.NewSingleLoader(clerk)}, nil
+}
+
+func run(ctx context.Context, args []string) error {
+	db, err := store.Open("sessions.db", store.Options{})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	sessions, err := adk.NewService(db, adk.Options{})
+	if err != nil {
+		return err
+	}
+	defer sessions.Close(context.WithoutCancel(ctx))
+	config, err := configure(sessions)
+	if err != nil {
+		return err
+	}
+	l := universal.NewLauncher(web.NewLauncher(api.NewLauncher(), pages{db, rand.Text()}))
+	return l.Execute(ctx, config, args)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		log.Fatal(err)
+	}
+}

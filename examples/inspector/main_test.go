@@ -1,0 +1,81 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/adk/v2/cmd/launcher/web"
+	"google.golang.org/adk/v2/cmd/launcher/web/api"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// A turn that the launcher's server runs is on the inspector's page of the session.
+func TestInspectorBesideAgent(t *testing.T) {
+	db, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	sessions, err := adk.NewService(db, adk.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sessions.Close(t.Context())
+	config, err := configure(sessions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, inspected := api.NewLauncher(), pages{db, "secret"}
+	if left, err := web.NewLauncher(rest, inspected).Parse([]string{"api", "inspector"}); err != nil || len(left) > 0 {
+		t.Fatalf("the launcher does not take %q: %v", left, err)
+	}
+	router := web.BuildBaseRouter()
+	for _, l := range []web.Sublauncher{rest, inspected} {
+		if err := l.SetupSubrouters(router, config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server := httptest.NewServer(router)
+	defer server.Close()
+	ask := func(method, path, token, body string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Body.Close()
+		text, err := io.ReadAll(got.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Status + "\n" + string(text)
+	}
+	ask("POST", "/api/apps/clerk/users/ann/sessions/1", "", `{}`)
+	answer := ask("POST", "/api/run", "", `{"appName":"clerk","userId":"ann","sessionId":"1","newMessage":{"role":"user","parts":[{"text":"Is there a lamp?"}]}}`)
+	if !strings.Contains(answer, "I see messages: 1.") {
+		t.Fatalf("the agent answers %s", answer)
+	}
+	page := ask("GET", "/inspector/session?key=clerk/ann/1", "secret", "")
+	for _, want := range []string{"200 OK", "clerk/ann/1", "Is there a lamp?", "I see messages: 1.", "reads only"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %q on the page:\n%s", want, page)
+		}
+	}
+	if style := ask("GET", "/inspector/assets/style.css", "secret", ""); !strings.HasPrefix(style, "200 OK") {
+		t.Errorf("the style: %.100s", style)
+	}
+	if page := ask("GET", "/inspector/session?key=clerk/ann/1", "", ""); !strings.HasPrefix(page, "401") {
+		t.Errorf("without the token: %s", page)
+	}
+}
