@@ -67,7 +67,7 @@ func TestIndentJSON(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
 		}
 	}
-	if out, read := indentJSON(strings.Repeat("[", 1<<20), 10_000); len(out) > 10_100 || read > 10_000 {
+	if out, read := indentJSON(strings.Repeat("[", 1<<20), 1<<20); len(out) > 1<<20+100 || read > 20_000 {
 		t.Errorf("%d bytes of %d", len(out), read)
 	}
 }

@@ -11,10 +11,11 @@ import (
 // A difference shows what the command says of it.
 func TestDiff(t *testing.T) {
 	lines := joined(patched())
-	lines = append(lines, event("e12", "user", text("more"), `,"actions":{"stateDelta":{"step":2,"new":true}}`), `{"id":"p13","patchType":"unpin","eventId":"n2"}`)
+	lines = append(lines, event("e12", "user", text("more"), `,"actions":{"stateDelta":{"step":2,"new":true}}`), `{"id":"p13","patchType":"unpin","eventId":"n2"}`,
+		`{"id":"p14","patchType":"splice","start":0,"count":0,"replacement":[`+event("n3", "shop", text("first"))+`]}`, `{"id":"p15","patchType":"splice","start":2,"count":1}`)
 	lines[0] = event("e1", "user", text("order A-4711"), `,"actions":{"stateDelta":{"step":1}}`)
 	s, i := shownLog(t, Options{}, lines...)
-	for _, c := range [][2]uint64{{0, 4}, {4, 5}, {5, 6}, {3, 13}, {0, 0}, {5, 7}, {10, 11}, {12, 13}, {8, 12}} {
+	for _, c := range [][2]uint64{{0, 4}, {4, 5}, {5, 6}, {3, 13}, {0, 0}, {5, 7}, {10, 11}, {12, 13}, {8, 12}, {13, 15}} {
 		before, err := s.ViewAt(t.Context(), recordKey, c[0])
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +51,7 @@ func TestDiff(t *testing.T) {
 			t.Errorf("%v: %d rows, want %d and %d", c, n, len(changes), len(d.StateRows()))
 		}
 	}
-	shows(t, i, 200, []any{"diff", "from", 4}, "From record 4 to record 13")
+	shows(t, i, 200, []any{"diff", "from", 4}, "From record 4 to record 15")
 }
 
 func TestDiffRefused(t *testing.T) {
