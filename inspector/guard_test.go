@@ -39,7 +39,7 @@ func open(t *testing.T, s *store.Store, opts inspector.Options) *inspector.Inspe
 	return i
 }
 
-func memory(t *testing.T) *store.Store {
+func emptyStore(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.OpenMemory(store.Options{})
 	if err != nil {
@@ -52,7 +52,7 @@ func memory(t *testing.T) *store.Store {
 // A page of another site can give this machine's address a name of its own, and would then be
 // of the same origin. By the name in the request it is found out.
 func TestOnlyKnownHostsAreAnswered(t *testing.T) {
-	i := open(t, memory(t), inspector.Options{Hosts: []string{"agents.example.com", "2001:db8::1"}})
+	i := open(t, emptyStore(t), inspector.Options{Hosts: []string{"agents.example.com", "2001:db8::1"}})
 	for name, want := range map[string]int{
 		"127.0.0.1:7070": 200, "127.8.9.1": 200, "localhost:80": 200, "LocalHost": 200, "[::1]:7070": 200, "[::1]": 200,
 		"agents.example.com": 200, "AGENTS.example.com:8443": 200, "[2001:db8::1]:70": 200,
@@ -66,7 +66,7 @@ func TestOnlyKnownHostsAreAnswered(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	i := open(t, memory(t), inspector.Options{Token: "s3cret"})
+	i := open(t, emptyStore(t), inspector.Options{Token: "s3cret"})
 	for name, r := range map[string]*http.Response{
 		"none":           ask(i, "GET", "/"),
 		"another":        ask(i, "GET", "/?token=s3cre"),
@@ -96,7 +96,7 @@ func TestToken(t *testing.T) {
 }
 
 func TestHeaders(t *testing.T) {
-	i := open(t, memory(t), inspector.Options{})
+	i := open(t, emptyStore(t), inspector.Options{})
 	for _, target := range []string{"/", "/session?key=a/b/c", "/nowhere", "/assets/page.js"} {
 		r := ask(i, "GET", target)
 		policy := r.Header.Get("Content-Security-Policy")
@@ -112,7 +112,7 @@ func TestHeaders(t *testing.T) {
 // Without Options.Write there is nothing that a POST reaches; with it, only the inspector's own
 // pages reach it.
 func TestWhoMayPost(t *testing.T) {
-	s := memory(t)
+	s := emptyStore(t)
 	reading, writing := open(t, s, inspector.Options{}), open(t, s, inspector.Options{Write: true})
 	form := header("Content-Type", "application/x-www-form-urlencoded")
 	for _, target := range []string{"/", "/act", "/session?key=a/b/c", "/live?key=a/b/c"} {
@@ -139,7 +139,7 @@ func TestWhoMayPost(t *testing.T) {
 }
 
 func TestAuthorize(t *testing.T) {
-	s := memory(t)
+	s := emptyStore(t)
 	ada, bob := store.Key{App: "shop", User: "ada", Session: "1"}, store.Key{App: "shop", User: "bob", Session: "1"}
 	for _, key := range []store.Key{ada, bob} {
 		if _, err := s.Create(t.Context(), key, map[string]any{"secret": "of-" + key.User}); err != nil {
@@ -170,7 +170,7 @@ func TestOptionsAreValidated(t *testing.T) {
 		"a blank":  {Token: "a b"},
 		"a letter": {Token: "ä"},
 	} {
-		if _, err := inspector.New(memory(t), opts); !errors.Is(err, patch.ErrInvalid) {
+		if _, err := inspector.New(emptyStore(t), opts); !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

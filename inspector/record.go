@@ -128,21 +128,9 @@ func sendJSON(w http.ResponseWriter, key store.Key, rec patch.Record) error {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(key.Session), rec.Seq))
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="%s-%d.json"`, fileName(key), rec.Seq))
 	_, err = w.Write(append(text, '\n'))
 	return ignoreGone(err)
-}
-
-// fileName is a name as a file can have it on any system.
-func fileName(name string) string {
-	const most = 80
-	name = strings.Map(func(r rune) rune {
-		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' {
-			return r
-		}
-		return '_'
-	}, name)
-	return name[:min(len(name), most)]
 }
 
 // rawURL is where a record is as it was logged.

@@ -8,23 +8,29 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// So many runes of a text or a document are looked at to describe it in a line: more
-// than a line has room for.
-const describedRunes = 400
+// So many runes of a text or a document are looked at to describe it in a line, and so many parts
+// of an event: more than a line has room for.
+const (
+	describedRunes = 400
+	describedParts = 32
+)
 
 // Describe says in one printable line what is in an event: its texts, calls and results, or,
-// where it has no content, what it sets in the state. Long texts are not told to their ends.
+// where it has no content, what it sets in the state. Long texts are not told to their ends, nor
+// what comes after the first 32 parts.
 func Describe(e *patch.Event) string {
 	var said []string
 	say := func(kind, text string) {
-		said = append(said, strings.TrimSpace(kind+PrintableUpTo(text, describedRunes)))
+		if len(said) < describedParts {
+			said = append(said, strings.TrimSpace(kind+PrintableUpTo(text, describedRunes)))
+		}
 	}
 	for _, p := range e.Content().Parts() {
 		switch p.Kind() {
 		case patch.PartCall:
-			say("call "+Printable(p.Name())+" ", string(p.Args()))
+			say("call "+PrintableUpTo(p.Name(), describedRunes)+" ", string(p.Args()))
 		case patch.PartResponse:
-			say("result "+Printable(p.Name())+" ", string(p.Response()))
+			say("result "+PrintableUpTo(p.Name(), describedRunes)+" ", string(p.Response()))
 		case patch.PartThought:
 			say("(thought) ", p.Text())
 		case patch.PartText:
@@ -48,10 +54,10 @@ func Describe(e *patch.Event) string {
 	}
 	if len(said) == 0 {
 		for c := range e.Changes() {
-			say("sets "+Printable(c.Key)+" = ", c.Value.String())
+			say("sets "+PrintableUpTo(c.Key, describedRunes)+" = ", c.Value.String())
 		}
 		for c := range e.SharedChanges() {
-			say("sets "+Printable(c.Key)+" = ", c.Value.String())
+			say("sets "+PrintableUpTo(c.Key, describedRunes)+" = ", c.Value.String())
 		}
 	}
 	if len(said) == 0 {

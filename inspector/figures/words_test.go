@@ -13,6 +13,7 @@ func TestWords(t *testing.T) {
 		figures.Counted(uint64(1234), "word"): "1234 words",
 		figures.Counted(1, "summary"):         "1 summary",
 		figures.Counted(2, "summary"):         "2 summaries",
+		figures.Counted(2, "key"):             "2 keys",
 		figures.IndexRange(7, 1):              "7",
 		figures.IndexRange(7, 3):              "7 to 9",
 		figures.Percent(0):                    "0 %",
