@@ -448,11 +448,12 @@ func (a *asked) drawn(what string, n int) string {
 	return uuid.NewSHA1(a.draw, fmt.Appendf(nil, "%s %d", what, n)).String()
 }
 
-// unfit is an error that says why an act cannot be done to what was selected. ids, if there are
-// any, are a selection that it can be done to.
+// unfit is an error that says why an act cannot be done now, or to what was selected. ids, if there
+// are any, are a selection that it can be done to.
 type unfit struct {
 	text string
 	ids  []string
+	busy bool // it can be done later
 }
 
 func (e *unfit) Error() string { return e.text }

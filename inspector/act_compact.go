@@ -61,7 +61,7 @@ func (d compactingNow) preview(_ context.Context, v fold.View, b *actBody) error
 func (d compactingNow) do(ctx context.Context, v fold.View, b *actBody) error {
 	end, ok := d.i.compactions.begin(d.a.key)
 	if !ok {
-		return &unfit{text: "This session is being compacted already, since somebody asked for it just before. Look again when that has ended."}
+		return &unfit{busy: true, text: "This session is being compacted already, since somebody asked for it just before. Look again when that has ended."}
 	}
 	defer end()
 	newest, err := d.i.store.View(ctx, d.a.key)

@@ -25,17 +25,18 @@ const (
 
 // actBody is a page about an act: what it would do, did, or why it cannot be done.
 type actBody struct {
-	Key         string
-	Heading     string
-	Problem     string
-	Notices     []string
-	Lines       []string // what a problem or a notice is about
-	Plan        []figures.Row
-	Records     []actRecord
-	Differences []actDifference
-	Links       []link
-	Forms       []actForm
-	Patches     []string // as JSON
+	Key          string
+	Heading      string
+	Problem      string
+	Notices      []string
+	Lines        []string // what a problem or a notice is about
+	Plan         []figures.Row
+	Records      []actRecord
+	RecordsTitle string
+	Differences  []actDifference
+	Links        []link
+	Forms        []actForm
+	Patches      []string // as JSON
 }
 
 func (b *actBody) notice(format string, args ...any) {
@@ -260,7 +261,7 @@ func (i *Inspector) showDone(ctx context.Context, a *asked, b *actBody, records 
 	if err != nil {
 		return err
 	}
-	b.Records = rows
+	b.Records, b.RecordsTitle = rows, "In the log"
 	if after.Seq() != last { // only so many are shown
 		if after, err = i.store.ViewAt(ctx, a.key, last); err != nil {
 			return err

@@ -207,20 +207,20 @@ func idsOf(v fold.View, from, end int) []string {
 
 // widened is a selection around the refused one that passes, if one is known.
 func (a *asked) widened(v fold.View, refused *fold.OrphanError) (ids []string) {
-	if refused.EventID != "" {
-		return []string{refused.EventID}
-	}
 	indices, err := a.selected(v)
 	if err != nil {
 		return nil
+	}
+	if n, found := v.Find(refused.EventID); refused.Suggested && refused.EventID != "" && found {
+		indices = []int{n}
 	}
 	// Stretches that go together are suggested none, but each of them for itself may be.
 	check := fold.CheckOptions{AllowPinned: a.pinned, AsOfNow: true}
 	wider := slices.Clone(indices)
 	for _, s := range stretches(indices) {
-		if refused.Suggested {
+		if refused.Suggested && refused.Count > 0 {
 			s = compaction.Span{Start: refused.Start, Count: refused.Count}
-		} else if alone := (*fold.OrphanError)(nil); errors.As(v.Check(patch.NewSplice(s.Start, s.Count), check), &alone) && alone.Suggested {
+		} else if alone := (*fold.OrphanError)(nil); a.act == "splice" && errors.As(v.Check(patch.NewSplice(s.Start, s.Count), check), &alone) && alone.Suggested {
 			s = compaction.Span{Start: alone.Start, Count: alone.Count}
 		}
 		for n := range s.Count {

@@ -27,6 +27,9 @@ func (i *Inspector) refuse(ctx context.Context, a *asked, b *actBody, err error)
 			b.Forms = append(b.Forms, a.again("Select the whole stretch instead", func(a *asked) { a.ids = misfit.ids }))
 		}
 		b.cannot(a)
+		if misfit.busy {
+			return http.StatusConflict, nil
+		}
 		return http.StatusUnprocessableEntity, nil
 	case errors.As(err, &failed):
 		b.Problem = failed.Error()
@@ -156,6 +159,7 @@ func (i *Inspector) refuseConflict(ctx context.Context, a *asked, b *actBody) er
 	if err != nil {
 		return err
 	}
+	b.RecordsTitle = "Logged since the preview"
 	if b.Records, _, err = i.actRecords(ctx, a, before, since); err != nil {
 		return err
 	}

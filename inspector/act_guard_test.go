@@ -1,0 +1,129 @@
+package inspector_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// What is no request of a person who may write and looks at a page of this inspector does nothing.
+func TestNobodyElseActs(t *testing.T) {
+	set := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	for name, c := range map[string]struct {
+		opts   inspector.Options
+		field  []string // of the do, in place of what the preview gave
+		change func(*http.Request)
+		status []int
+	}{
+		"without Write":         {inspector.Options{}, nil, nil, []int{404, 405}},
+		"of another site":       {inspector.Options{Write: true}, nil, set("Origin", "http://evil.example"), []int{403}},
+		"of a sandboxed frame":  {inspector.Options{Write: true}, nil, set("Origin", "null"), []int{403}},
+		"fetched across sites":  {inspector.Options{Write: true}, nil, set("Sec-Fetch-Site", "cross-site"), []int{403}},
+		"to another name":       {inspector.Options{Write: true}, nil, func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Origin", "http://evil.example") }, []int{421}},
+		"without the token":     {inspector.Options{Write: true, Token: "t0ken"}, nil, nil, []int{401}},
+		"who may not see it":    {inspector.Options{Write: true, Authorize: func(*http.Request, store.Key, inspector.Access) bool { return false }}, nil, nil, []int{404}},
+		"who may read only":     {inspector.Options{Write: true, Authorize: func(_ *http.Request, _ store.Key, want inspector.Access) bool { return want == inspector.Read }}, nil, nil, []int{403}},
+		"of no form":            {inspector.Options{Write: true}, nil, set("Content-Type", "text/plain"), []int{400}},
+		"of several parts":      {inspector.Options{Write: true}, nil, set("Content-Type", "multipart/form-data; boundary=x"), []int{400}},
+		"with an address":       {inspector.Options{Write: true}, nil, func(r *http.Request) { r.URL.RawQuery = "key=shop%2Fada%2F4711" }, []int{400}},
+		"with an unknown field": {inspector.Options{Write: true}, []string{"colour", "red"}, nil, []int{400}},
+		"of an unknown act":     {inspector.Options{Write: true}, []string{"act", "delete"}, nil, []int{400}},
+		"of an unknown step":    {inspector.Options{Write: true}, []string{"step", "force"}, nil, []int{400}},
+		"of another creation":   {inspector.Options{Write: true}, []string{"creation", "other"}, nil, []int{409}},
+		"of no creation":        {inspector.Options{Write: true}, []string{"creation", ""}, nil, []int{400}},
+		"of a later record":     {inspector.Options{Write: true}, []string{"at", "99"}, nil, []int{404}},
+		"of unknown events":     {inspector.Options{Write: true}, []string{"ids", `["nobody"]`}, nil, []int{404}},
+		"of no ids":             {inspector.Options{Write: true}, []string{"ids", `{}`}, nil, []int{400}},
+		"without a preview":     {inspector.Options{Write: true}, []string{"draw", ""}, nil, []int{400}},
+		"with a false draw":     {inspector.Options{Write: true}, []string{"draw", "7"}, nil, []int{400}},
+		"of unknown rules":      {inspector.Options{Write: true}, []string{"allow_pinned", "perhaps"}, nil, []int{400}},
+		"of an unknown policy":  {inspector.Options{Write: true}, []string{"state", "burn"}, nil, []int{400}},
+		"of too much":           {inspector.Options{Write: true}, []string{"text", strings.Repeat("x", 1<<20)}, nil, []int{413}},
+		"that drives terminals": {inspector.Options{Write: true}, []string{"text", "a\x1b[2Jb"}, nil, []int{400}},
+		"that is not UTF-8":     {inspector.Options{Write: true}, []string{"text", "a\xffb"}, nil, []int{400}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			open := newActing(t, inspector.Options{Write: true})
+			do := open.form(open.must(200, open.fields("splice", "index", "4")), "Do it")
+			a := newActingOn(t, open.store, c.opts)
+			for n := 0; n < len(c.field); n += 2 {
+				do.Set(c.field[n], c.field[n+1])
+			}
+			change := func(*http.Request) {}
+			if c.change != nil {
+				change = c.change
+			}
+			for _, step := range []string{do.Get("step"), "preview"} {
+				if step == "preview" && c.change == nil && len(c.field) > 0 {
+					break
+				}
+				do.Set("step", step)
+				if status, page := a.post(do, change); !slices.Contains(c.status, status) {
+					t.Errorf("step %s: status %d, want %v:\n%s", step, status, c.status, actText(page))
+				}
+			}
+			if n := len(a.log()); n != 8 {
+				t.Errorf("%d records", n)
+			}
+		})
+	}
+	t.Run("by an address", func(t *testing.T) {
+		a := newActing(t, inspector.Options{Write: true})
+		do := a.form(a.must(200, a.fields("splice", "index", "4")), "Do it")
+		w := httptest.NewRecorder()
+		a.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/act?"+do.Encode(), nil))
+		if len(a.log()) != 8 || w.Code < 400 {
+			t.Errorf("status %d, %d records", w.Code, len(a.log()))
+		}
+		for _, field := range []string{"at", "from", "seq"} {
+			f := a.fields("splice", "index", "1")
+			f.Set(field, "-1")
+			a.must(400, f)
+		}
+		a.must(400, a.fields("splice", "from", "3", "through", "2"))
+		a.must(400, a.fields("splice", "from", "3"))
+		a.must(400, a.fields("splice", "from", "0", "through", "20000"))
+		a.must(400, a.fields("splice", "index", "x"))
+		a.must(422, a.fields("splice", "index", "8"))
+		a.must(400, a.fields("splice", "index", "1", "act", "splice"))
+	})
+}
+
+// A preview asks nothing of the store but reading.
+func TestPreviewsOnlyRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "db")
+	s, err := store.Open(path, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newActingOn(t, s, inspector.Options{Write: true})
+	a.fill(10)
+	a.must(200, a.form(a.must(200, a.fields("splice", "index", "4")), "Do it"))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = store.Open(path, store.Options{ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	a = newActingOn(t, s, inspector.Options{Write: true})
+	for _, f := range []url.Values{
+		a.fields("splice", "index", "4"), a.fields("truncate", "index", "4"), a.fields("pin", "index", "4"), a.fields("summarise", "index", "4", "text", "x"),
+		a.fields("replace", "index", "4", "text", "x"), a.fields("revert", "seq", fmt.Sprint(len(a.log()))), a.fields("rewind", "seq", "6"), a.fields("fork"), a.fields("compact"),
+	} {
+		page := a.must(200, f)
+		if status, _ := a.post(a.form(page, "Do it")); status != 403 && !(f.Get("act") == "compact" && status == 502) {
+			t.Errorf("%s: status %d", f.Get("act"), status)
+		}
+	}
+}
