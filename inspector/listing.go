@@ -432,8 +432,6 @@ func (i *Inspector) measureSome(ctx context.Context, sessions []candidate, q lis
 		switch {
 		case err == nil:
 			s.measured = m
-		case ctx.Err() != nil:
-			return ctx.Err()
 		case !late:
 			return err
 		}

@@ -299,6 +299,41 @@ func TestListingOutcomeOfTheLastPass(t *testing.T) {
 	}
 }
 
+// A pass of which a part was taken back does not count as applied.
+func TestListingOutcomeOfAPartOfAGroup(t *testing.T) {
+	e := listingOf(t, &memory.Backend{}, Options{})
+	e.add(sessionOf(1), says("a", "user", "one"), says("b", "agent", "two"), says("c", "user", "three"),
+		strings.Replace(passLine("p1", 0, 1, 1), `{`, `{"group":"g",`, 1),
+		`{"id":"p2","group":"g","patchType":"splice","start":1,"count":1}`,
+		revertLine("r2", "p2"), revertLine("r1", "p1"), revertLine("r3", "r2"))
+	_, cells := e.rowsOf(e.get("", http.StatusOK))
+	if got := cells[0][6]; !strings.HasPrefix(got, outcomeReverted) {
+		t.Errorf("it says %q", got)
+	}
+}
+
+// Where not all can be measured, sorting measures first what is likely to come first.
+func TestListingMeasuresWhatComesFirst(t *testing.T) {
+	for _, sort := range []string{"raw", "-raw"} {
+		e := listingOf(t, &memory.Backend{}, Options{CacheBytes: 8 << 10})
+		for n := range 40 {
+			var lines []string
+			for m := range 1 + n*7%40 {
+				lines = append(lines, says(fmt.Sprint(m), "user", "hello"))
+			}
+			e.add(sessionOf(n), lines...)
+		}
+		page := e.get("./?wait=16&sort="+sort, http.StatusOK)
+		e.has(page, "There is no room to keep more")
+		_, cells := e.rowsOf(page)
+		for n := range 5 {
+			if want := map[string]string{"raw": fmt.Sprint(1 + n), "-raw": fmt.Sprint(40 - n)}[sort]; cells[n][3] != want {
+				t.Errorf("%s: session %d has %s events, want %s", sort, n, cells[n][3], want)
+			}
+		}
+	}
+}
+
 // plainOrder sorts sessions by figures that are measured one by one.
 func (e *listingEnv) plainOrder(keys []store.Key, column string, descending bool) (out []string) {
 	e.Helper()
@@ -644,7 +679,11 @@ func TestListingEmpty(t *testing.T) {
 type slow struct {
 	memory.Backend
 	stuck   atomic.Pointer[string] // part of the names
+	damaged atomic.Pointer[string] // part of the names
 	reads   atomic.Int64
+	from    atomic.Uint64 // of the last read
+	reading atomic.Int64
+	readers atomic.Int64 // the most at a time
 	lists   atomic.Int64
 	listing atomic.Int64
 	most    atomic.Int64
@@ -652,9 +691,19 @@ type slow struct {
 }
 
 func (b *slow) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	if b.reads.Add(1); b.stuck.Load() != nil && strings.Contains(name, *b.stuck.Load()) {
+	b.reads.Add(1)
+	b.from.Store(from)
+	b.readers.Store(max(b.readers.Load(), b.reading.Add(1)))
+	defer b.reading.Add(-1)
+	if b.pause > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	switch part := b.stuck.Load(); {
+	case part != nil && strings.Contains(name, *part):
 		<-ctx.Done()
 		return nil, ctx.Err()
+	case b.damaged.Load() != nil && strings.Contains(name, *b.damaged.Load()):
+		return nil, backend.ErrDamaged
 	}
 	return b.Backend.Read(ctx, name, creation, from, maxRecords, maxBytes)
 }
@@ -755,8 +804,8 @@ func TestListingIsKept(t *testing.T) {
 		}
 		all.Wait()
 		reads := b.reads.Load()
-		if b.lists.Load() != 1 || reads != 10 {
-			t.Errorf("8 requests listed %d times and read %d logs", b.lists.Load(), reads)
+		if b.lists.Load() != 1 || reads != 10 || b.readers.Load() != 1 {
+			t.Errorf("8 requests listed %d times and read %d logs, %d at once", b.lists.Load(), reads, b.readers.Load())
 		}
 		// Twenty times as long as reading took.
 		time.Sleep(1900 * time.Millisecond)
@@ -807,12 +856,67 @@ func TestListingOfWhatIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	e.create(sessionOf(1))
+	e.lines[sessionOf(1)] = nil
+	e.add(sessionOf(1), says("b", "user", strings.Repeat("more ", 40)))
 	e.inspector.listing.list = list
 	_, cells := e.rowsOf(e.get("", http.StatusOK))
 	for n, want := range []string{"deleted since this list was read", "deleted since this list was read", "none"} {
 		e.same("session", cells[n][8], want)
 	}
+	// The figures of one that was are not those of the one of its name.
+	before := e.statsOf(sessionOf(1))
+	e.inspector.listing.list = nil
+	_, cells = e.rowsOf(e.get("", http.StatusOK))
+	e.same("created again", cells[0], before)
+	if err := e.store.Delete(t.Context(), sessionOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	e.lines[sessionOf(1)] = nil
+	e.add(sessionOf(1), says("c", "user", "less"))
+	_, cells = e.rowsOf(e.get("", http.StatusOK))
+	e.same("and again", cells[0], e.statsOf(sessionOf(1)))
+}
+
+// Of a session that has grown by events, these are read; one that could not be read is tried
+// again when it is shown.
+func TestListingReadsWhatIsNew(t *testing.T) {
+	b := &slow{}
+	e := listingOf(t, b, Options{})
+	key := sessionOf(1)
+	e.add(key, says("a", "user", "hello"), passLine("p", 0, 1, 1))
+	e.get("", http.StatusOK)
+	reads := b.reads.Load()
+	e.add(key, says("b", "agent", "hi"))
+	reads += b.reads.Load() - reads // those of the import
+	e.get("", http.StatusOK)
+	if b.reads.Load() != reads+1 || b.from.Load() != 3 {
+		t.Errorf("%d reads, the last from record %d", b.reads.Load()-reads, b.from.Load())
+	}
+	e.add(key, says("c", "agent", "hi"))
+	damaged := key.Session
+	b.damaged.Store(&damaged)
+	for _, query := range []string{"", "?sort=-raw", "?sort=-problems"} {
+		_, cells := e.rowsOf(e.get("./"+query, http.StatusOK))
+		if !strings.HasPrefix(cells[0][8], "corrupt") || cells[0][4] != "–" {
+			t.Errorf("%s: damaged: %q", query, cells[0])
+		}
+	}
+	b.damaged.Store(nil)
+	_, cells := e.rowsOf(e.get("", http.StatusOK))
+	cells[0][6] = strings.TrimPrefix(cells[0][6], outcomeApplied+" ")
+	e.same("mended", cells[0], e.statsOf(key))
+}
+
+// A failure that is not the session's own is the page's.
+func TestListingFailure(t *testing.T) {
+	e := listingOf(t, &slow{}, Options{})
+	e.add(sessionOf(1), says("a", "user", "hello"))
+	e.get("", http.StatusOK)
+	if err := e.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.inspector.listing.figures = map[store.Key]*measured{}
+	e.get("", http.StatusServiceUnavailable)
 }
 
 // What is kept is bounded, and so is what sorting by figures reads.
@@ -839,6 +943,18 @@ func TestListingCacheIsBounded(t *testing.T) {
 			if size != l.bytes || size > max(limit, 0) {
 				t.Fatalf("limit %d: %d sessions' figures take %d bytes; %d are counted", limit, len(l.figures), size, l.bytes)
 			}
+		}
+		// What was shown last is kept, at the cost of others.
+		for n := range 60 {
+			e.get("./?q="+sessionOf(n).Session, http.StatusOK)
+			if l.known(&listed{Info: infoOf(e, sessionOf(n))}) == nil != (limit < 0) {
+				t.Fatalf("limit %d: are the figures kept that were shown last? %v", limit, limit < 0)
+			}
+		}
+		lists := b.lists.Load()
+		e.get("", http.StatusOK)
+		if got := b.lists.Load() - lists; (got > 0) != (limit < 0) {
+			t.Errorf("limit %d: %d lists", limit, got)
 		}
 		reads := b.reads.Load()
 		page := e.get("./?sort=raw&wait=16", http.StatusOK)

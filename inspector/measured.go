@@ -63,9 +63,6 @@ func (i *Inspector) figuresOf(ctx context.Context, s *listed) (*measured, error)
 		return nil, err
 	}
 	defer l.measuring.give()
-	if m := l.known(s); m != nil && m.problem == "" {
-		return m, nil // another request has measured it
-	}
 	m, err := i.measure(ctx, s.Info, l.earlier(s.Key))
 	switch {
 	case errors.Is(err, store.ErrCorrupt):
