@@ -91,7 +91,8 @@ func TestNobodyElseActs(t *testing.T) {
 			a.must(400, f)
 		}
 		a.must(400, a.fields("splice", "from", "3", "through", "2"))
-		a.must(400, a.fields("splice", "from", "3"))
+		a.must(400, a.fields("splice", "from", "0"))
+		a.must(400, a.fields("splice", "through", "3"))
 		a.must(400, a.fields("splice", "from", "0", "through", "20000"))
 		a.must(400, a.fields("splice", "index", "x"))
 		a.must(422, a.fields("splice", "index", "8"))

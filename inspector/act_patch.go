@@ -220,7 +220,7 @@ func (a *asked) widened(v fold.View, refused *fold.OrphanError) (ids []string) {
 	for _, s := range stretches(indices) {
 		if refused.Suggested && refused.Count > 0 {
 			s = compaction.Span{Start: refused.Start, Count: refused.Count}
-		} else if alone := (*fold.OrphanError)(nil); a.act == "splice" && errors.As(v.Check(patch.NewSplice(s.Start, s.Count), check), &alone) && alone.Suggested {
+		} else if alone := (*fold.OrphanError)(nil); errors.As(v.Check(patch.NewSplice(s.Start, s.Count), check), &alone) && alone.Suggested {
 			s = compaction.Span{Start: alone.Start, Count: alone.Count}
 		}
 		for n := range s.Count {

@@ -22,7 +22,7 @@ func TestConflict(t *testing.T) {
 			a := newActing(t, inspector.Options{Write: true})
 			a.fill(10)
 			f := map[string]url.Values{
-				"splice": a.fields("splice", "index", "4", "index", "5", "index", "7"),
+				"splice": a.fields("splice", "index", "4", "index", "5", "index", "5", "index", "7"),
 				"rewind": a.fields("rewind", "seq", "5"), "compact": a.fields("compact", "focus", "the lamp"),
 			}[act]
 			if act == "revert" {
@@ -134,6 +134,9 @@ func TestOrphansAreExplained(t *testing.T) {
 	if v := b.view(); v.Len() != 3 || v.At(0).ID() != "e8" {
 		t.Errorf("%d events, the first is %s", v.Len(), v.At(0).ID())
 	}
+	b.append(`{"id":"e11","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c3","name":"ask"}}]},"longRunningToolIds":["c3"]}`)
+	page = b.must(422, b.fields("splice", "index", "1", "index", "3")) // the second is open, and no stretch around it passes
+	b.says(page, "No wider stretch is known that passes.")
 	// All the same, if somebody ticks that.
 	page = a.must(422, a.fields("splice", "index", "2"))
 	f := a.form(page, "Preview it so")
