@@ -139,3 +139,5 @@ func summaryOf(t testing.TB, text string) *patch.Event {
 	}
 	return e
 }
+
+func quoted(text string) string { return strconv.Quote(text) }
