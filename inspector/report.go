@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -82,6 +83,7 @@ type reportBody struct {
 type reportRow struct {
 	logRow
 	Here     bool // the record of the patch that hides it is in the report
+	Seen     bool // its row among the visible events is in the report
 	Contents []content
 }
 
@@ -96,6 +98,7 @@ type reportVisible struct {
 // reportSummary is a visible summary with what it stands for.
 type reportSummary struct {
 	Index int
+	Seen  bool // its row among the visible events is in the report
 	Text  content
 	Loss  []string
 	For   []standsFor
@@ -155,9 +158,11 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 		return err
 	}
 	b.LogLeft = max(b.Records-opts.MaxEvents, 0)
+	b.SeenLeft = max(b.Seen-opts.MaxEvents, 0)
 	here := func(seq uint64) bool { return seq > uint64(b.LogLeft) }
 	err = i.eachRow(ctx, key, t, v, b.LogLeft, b.Records, func(r patch.Record, row logRow) {
-		out := reportRow{logRow: row, Here: here(row.By)}
+		out := reportRow{logRow: row, Here: here(row.By), Seen: row.Visible && row.Index >= b.SeenLeft}
+		out.Calls = slices.DeleteFunc(slices.Clone(row.Calls), func(seq uint64) bool { return !here(seq) })
 		for _, e := range r.Events() {
 			out.Contents = append(out.Contents, contentsOf(e, opts.MaxContent)...)
 		}
@@ -166,9 +171,9 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 	if err != nil {
 		return err
 	}
-	b.SeenLeft = max(b.Seen-opts.MaxEvents, 0)
 	for _, row := range rowsOf(v, b.SeenLeft, b.Seen) {
 		out := reportVisible{visibleRow: row, Here: here(row.Seq)}
+		out.Calls = slices.DeleteFunc(row.Calls, func(index int) bool { return index < b.SeenLeft })
 		if !out.Here {
 			out.Contents = contentsOf(v.At(row.Index), opts.MaxContent)
 		}
@@ -198,7 +203,7 @@ func (i *Inspector) reportSummaries(ctx context.Context, key store.Key, v fold.V
 	left := opts.MaxEvents
 	var out []reportSummary
 	for _, l := range losses {
-		s := reportSummary{Index: l.Index}
+		s := reportSummary{Index: l.Index, Seen: l.Index >= v.Len()-opts.MaxEvents}
 		for _, c := range contentsOf(l.Summary, opts.MaxContent) {
 			if s.Text = c; c.Text != "" {
 				break

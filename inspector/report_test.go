@@ -134,6 +134,13 @@ func TestReportBounded(t *testing.T) {
 	if text := shownText(one); !strings.Contains(text, "What the model sees 2 events Left out of this file: the first 1 event.") {
 		t.Errorf("one visible event: %s", text)
 	}
+	whole := store.Key{App: "shop", User: "ada", Session: "whole"}
+	importLog(t, s, whole, strings.Join(strings.SplitAfter(shopLog, "\n")[:7], ""))
+	for n := range 9 {
+		for _, key := range []store.Key{shopKey, whole} {
+			holdsTogether(t, reportOf(t, s, key, inspector.ReportOptions{MaxEvents: n + 1}))
+		}
+	}
 	for _, opts := range []inspector.ReportOptions{{MaxEvents: -1}, {MaxContent: -1}} {
 		if err := inspector.Report(t.Context(), io.Discard, s, shopKey, opts); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%+v: %v", opts, err)

@@ -157,6 +157,24 @@ func TestSearchAuthorized(t *testing.T) {
 	}
 }
 
+// A session that is created while a search has begun is asked about, too.
+func TestSearchAuthorizedLate(t *testing.T) {
+	s := openShop(t)
+	late := store.Key{App: "shop", User: "ada", Session: "late"}
+	asked := 0
+	i := newInspector(t, s, inspector.Options{Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool {
+		if asked++; asked == 2 { // of the session of the page first, then of what is listed
+			importLog(t, s, late, "")
+			saySomething(t, s, late, "lamp")
+		}
+		return key != late
+	}})
+	_, page := getPage(t, i, "search", "key", shopKey.String(), "q", "lamp", "all", "1")
+	if len(hitsIn(page)) == 0 || strings.Contains(page, "late") {
+		t.Errorf("found are %q", hitsIn(page))
+	}
+}
+
 func TestSearchHostile(t *testing.T) {
 	s := openShop(t)
 	saySomething(t, s, shopKey, "castle <script>alert(1)</script>\u202e javascript:x \x1b[31m "+strings.Repeat("castle ", 1_000_000))

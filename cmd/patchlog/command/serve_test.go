@@ -101,10 +101,25 @@ func TestServe(t *testing.T) {
 		t.Errorf("for another host: status %d", status)
 	}
 
+	// It finds what the command finds.
+	_, page := s.get("/search?key=a/u/s&q=hello", "127.0.0.1", "")
+	page = strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, " ")), " ")
+	found := strings.Split(must(t, "", "search", "a/u/s", "hello"), "\n\n")[1:]
+	for _, hit := range found {
+		if want := strings.Join(strings.Fields(hit), " "); !strings.Contains(strings.ReplaceAll(page, " ,", ","), want) {
+			t.Errorf("there is no %q in\n%s", want, page)
+		}
+	}
+	if len(found) == 0 {
+		t.Error("the command finds nothing")
+	}
+
 	// Others read beside it, nobody writes, and its port is taken.
 	must(t, "", "log", "a/u/s")
 	var out, errs strings.Builder
-	if code := run(t.Context(), []string{"serve", "--addr", s.address().Host}, nil, &out, &errs, noEnv); code != exitFailed || !strings.Contains(errs.String(), "is in use, perhaps by another 'patchlog serve'") {
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second) // neither run is to serve anything
+	defer cancel()
+	if code := run(soon, []string{"serve", "--addr", s.address().Host}, nil, &out, &errs, noEnv); code != exitFailed || !strings.Contains(errs.String(), "is in use, perhaps by another 'patchlog serve'") {
 		t.Errorf("exit code %d: %s%s", code, &out, &errs)
 	}
 	if code, text := s.end(); code != exitDone || text != "" {
@@ -124,7 +139,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("it does not write:\n%s", page)
 	}
 	errs.Reset()
-	if code := run(t.Context(), []string{"serve", "--addr", "127.0.0.1:0"}, nil, &out, &errs, noEnv); code != exitFailed ||
+	if code := run(soon, []string{"serve", "--addr", "127.0.0.1:0"}, nil, &out, &errs, noEnv); code != exitFailed ||
 		!strings.Contains(errs.String(), "locked") || !strings.Contains(errs.String(), "inspector.New") || !strings.Contains(errs.String(), "PostgreSQL") {
 		t.Errorf("a file that is held: exit code %d: %s", code, &errs)
 	}
