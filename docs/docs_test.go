@@ -62,6 +62,7 @@ var outside = map[string][]string{
 	"compaction/foreign":               {"github.com/google/uuid"},
 	"compaction/gemini":                {"google.golang.org/genai"},
 	"store/sessionfile":                {"github.com/google/uuid"},
+	"inspector":                        {"github.com/google/uuid"},
 	"fuzz":                             {"pgregory.net/rapid"},
 	"fuzz/machine":                     {"pgregory.net/rapid"},
 	"cmd/patchlog/command":             {"github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},

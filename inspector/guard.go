@@ -84,7 +84,7 @@ func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 		return true
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="patchlog"`)
-	http.Error(w, "the token is missing or wrong: open the address that was printed at the start, which ends in ?token=…", http.StatusUnauthorized)
+	http.Error(w, "the token is missing or wrong: add ?token=… to the address, once, with the token that this inspector was given, or that was printed when it started", http.StatusUnauthorized)
 	return false
 }
 
