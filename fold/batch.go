@@ -11,21 +11,31 @@ import (
 // returns the view after them; nil patches are none. Each is judged as [View.Check] does,
 // on the log as the ones before leave it, but for two things: only the first one's base
 // is looked at, since its author has seen the others; and neighbours of one group are
-// judged as one patch in whether they orphan calls.
+// judged as one patch in whether they orphan calls, after all else. The first refusal is
+// the error. A *[NeedError] says what is needed up to there; when that is handed in, more
+// may be.
 func (v View) CheckAll(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
-	at := v
+	hand := slices.Clip(v.hand)
+	for i, p := range patches { // a revert may need what those before it put in
+		hand = append(hand, patch.Record{Seq: v.seq + 1 + uint64(i), Patch: p})
+	}
+	at := v.With(hand)
+	at.plan = &needs{}
 	for i := 0; i < len(patches); {
 		end := i + 1
 		for group := patches[i].Group(); group != "" && end < len(patches) && patches[end].Group() == group; {
 			end++
 		}
 		next, err := at.checkGroup(patches[i:end], opts)
+		if need := at.plan.upTo(v.seq); need != nil {
+			return View{}, need // whatever was found: it was looked for in placeholders
+		}
 		if err != nil {
 			return View{}, err
 		}
 		at, i, opts.AsOfNow = next, end, true
 	}
-	at.hand = nil
+	at.hand, at.plan = nil, nil
 	return at, nil
 }
 
@@ -41,7 +51,6 @@ func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, 
 	each := opts
 	each.AllowOrphans = true
 	at := v
-	at.plan = &needs{} // so that all that has to be handed in is known at once
 	for _, p := range patches {
 		e, err := at.check(p, each)
 		if err != nil {
@@ -49,11 +58,6 @@ func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, 
 		}
 		at, each.AsOfNow = at.edited(e), true
 	}
-	if seqs := at.plan.seqs; len(seqs) > 0 {
-		slices.Sort(seqs)
-		return View{}, &NeedError{Seqs: slices.Compact(seqs)}
-	}
-	at.plan = nil
 	return at, v.CheckOrphans(at, opts)
 }
 

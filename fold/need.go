@@ -2,6 +2,7 @@ package fold
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -17,7 +18,8 @@ type NeedError struct {
 	// same seq answers in its place; the two are equal.
 	Log bool
 
-	// Seqs are the records to hand in by [View.With], ascending.
+	// Seqs are the records to hand in by [View.With], ascending; those at hand that are
+	// needed are among them.
 	Seqs []uint64
 }
 
@@ -31,9 +33,9 @@ func (e *NeedError) Error() string {
 // hand is records that were handed in, by ascending seq.
 type hand []patch.Record
 
-// With returns the view with records of its log at hand, for judging and applying
-// patches that need them: see [NeedError]. The view that [View.Apply] gives has none at
-// hand. The records may come in any order; the slice is not kept.
+// With returns the view with records of its log at hand, in place of those that were, for
+// judging and applying patches that need them: see [NeedError]. The view that [View.Apply]
+// gives has none at hand. The records may come in any order; the slice is not kept.
 func (v View) With(records []patch.Record) View {
 	v.hand = slices.Clone(records)
 	slices.SortStableFunc(v.hand, func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
@@ -71,9 +73,23 @@ func (v View) Lean() View {
 // folded from the first record, or restored before the first patch.
 func (v View) Whole() bool { return !v.restored }
 
-// needs collects what a plan would have to read, where the plan itself can do without
-// the bodies.
-type needs struct{ seqs []uint64 }
+// needs collects what a plan would have to read. The plan goes on without the bodies, so
+// that what several of its patches need is known at once.
+type needs struct {
+	seqs  []uint64 // what is at hand too: the next time it must be again
+	lacks bool     // some are not at hand
+}
+
+// upTo returns what a log that ends with the record last must hand in, or nil if the plan
+// had all at hand.
+func (n *needs) upTo(last uint64) error {
+	if !n.lacks {
+		return nil
+	}
+	slices.Sort(n.seqs)
+	seqs := slices.DeleteFunc(slices.Compact(n.seqs), func(seq uint64) bool { return seq > last })
+	return &NeedError{Seqs: seqs}
+}
 
 // unread stands in a plan for the body of an event that is not at hand.
 var unread = func() *patch.Event {
@@ -87,8 +103,12 @@ var unread = func() *patch.Event {
 // bodies returns a run's nodes with their events, or, in a plan, with placeholders.
 func (v *View) bodies(r run) ([]node, error) {
 	nodes, err := r.with(v.hand, nil)
-	if need, ok := err.(*NeedError); ok && v.plan != nil {
-		v.plan.seqs = append(v.plan.seqs, need.Seqs...)
+	if v.plan == nil {
+		return nodes, err
+	}
+	v.plan.seqs = append(v.plan.seqs, r.seqs()...)
+	if errors.As(err, new(*NeedError)) {
+		v.plan.lacks = true
 		return r.with(v.hand, unread)
 	}
 	return nodes, err

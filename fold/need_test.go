@@ -209,11 +209,17 @@ func TestWrongRecordsAtHand(t *testing.T) {
 	if err != nil || ids(next) != "e1 e2 e3" {
 		t.Errorf("%v, %s", err, ids(next))
 	}
+	revert.Seq = 6
 	next, err = v.With(k.log).Apply(patch.Record{Seq: 5, Event: event("e5")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	revert.Seq = 6
+	_, err = next.Apply(revert)
+	isNeed(t, err, "2 records")
+	next, err = v.With(k.log).CheckAll([]*patch.PatchEvent{patch.NewPin("e3")}, fold.CheckOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = next.Apply(revert)
 	isNeed(t, err, "2 records")
 }
@@ -261,5 +267,58 @@ func TestPlanCountsWhatItLacks(t *testing.T) {
 	after, err := v.With([]patch.Record{{Seq: 2, Event: event("e2")}}).CheckAll(group, fold.CheckOptions{AsOfNow: true})
 	if err != nil || after.Len() != 0 {
 		t.Fatal(after.Len(), err)
+	}
+}
+
+// What a group brings back may be named by what comes behind it in the group, and is judged
+// as what it is, though the view holds none of it.
+func TestGroupNamesWhatComesBack(t *testing.T) {
+	revert, pin := patch.NewRevert("p").WithID("r"), patch.NewPin("e1")
+	for _, c := range []struct {
+		name  string
+		log   []any
+		group []*patch.PatchEvent
+		want  error
+		text  string // of the error, or what is visible
+	}{
+		{"a pin", nil, []*patch.PatchEvent{revert, pin}, nil, "e1 e2"},
+		{"an unpin", nil, []*patch.PatchEvent{revert, patch.NewUnpin("e1")}, nil, "e1 e2"},
+		{"a truncation", nil, []*patch.PatchEvent{revert, patch.NewTruncateBefore("e1")}, nil, "e1 e2"},
+		{"one that cuts it", nil, []*patch.PatchEvent{revert, patch.NewTruncateBefore("e2")}, nil, "e2"},
+		{"of what the group itself took out", nil, []*patch.PatchEvent{
+			patch.NewSplice(0, 1).WithID("q"), patch.NewRevert("q"), patch.NewPin("e2")}, nil, "e2"},
+		{"of what the group itself put in", nil, []*patch.PatchEvent{
+			patch.NewSplice(0, 0, event("n")), patch.NewSplice(0, 1).WithID("q"), patch.NewRevert("q"), patch.NewPin("n")}, nil, "n e2"},
+		{"of what the group itself put in, after another", nil, []*patch.PatchEvent{
+			revert, patch.NewSplice(0, 0, event("n")), patch.NewSplice(0, 1).WithID("q"), patch.NewRevert("q"), patch.NewPin("n")}, nil, "n e1 e2"},
+		{"one after the other", []any{patch.NewSplice(0, 1).WithID("p2")}, []*patch.PatchEvent{
+			patch.NewRevert("p2"), patch.NewPin("e2"), revert, pin}, nil, "e1 e2"},
+		{"an event that does not come back", nil, []*patch.PatchEvent{revert, patch.NewPin("e3")}, fold.ErrEventNotFound, `"e3"`},
+		{"one that is pinned", []any{revert, patch.NewPin("e1"), patch.NewRevert("r").WithID("r2")}, []*patch.PatchEvent{
+			patch.NewRevert("r2"), patch.NewSplice(0, 1)}, fold.ErrPinned, `visible event 0 (id "e1")`},
+		{"a call without its response", []any{"e4 call:c", "e5 resp:c"}, []*patch.PatchEvent{
+			patch.NewSplice(2, 1), revert, pin}, fold.ErrOrphanedCall, `event 1 (id "e4")`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, group := range []string{"g", ""} {
+				k, v := kept(t, append([]any{"e1", "e2", patch.NewSplice(0, 1).WithID("p")}, c.log...)...)
+				var patches []*patch.PatchEvent
+				for _, p := range c.group {
+					patches = append(patches, p.WithGroup(group))
+				}
+				var after fold.View
+				err := k.ask(v, func(v fold.View) (err error) {
+					after, err = v.CheckAll(patches, fold.CheckOptions{})
+					return err
+				})
+				got := ids(after)
+				if err != nil {
+					got = err.Error()
+				}
+				if !errors.Is(err, c.want) || !strings.Contains(got, c.text) {
+					t.Errorf("group %q: %s, want %s", group, got, c.text)
+				}
+			}
+		})
 	}
 }

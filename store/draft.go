@@ -218,19 +218,22 @@ func (d *draft) addUnjudged(i int) error {
 // them.
 func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	patches := make([]*patch.PatchEvent, len(indices))
-	own := make([]patch.Record, len(indices)) // which a revert among them may need
 	for n, i := range indices {
 		d.records[i].Seq = d.view.Seq() + 1 + uint64(n)
-		patches[n], own[n] = d.records[i].Patch, d.records[i]
+		patches[n] = d.records[i].Patch
 	}
 	after, err := d.view.CheckAll(patches, opts)
 	var need *fold.NeedError
-	if errors.As(err, &need) && !need.Log {
-		after, err = d.view.With(append(d.found(need.Seqs), own...)).CheckAll(patches, opts)
+	for errors.As(err, &need) && !need.Log {
+		found := d.found(need.Seqs)
+		if len(found) < len(need.Seqs) {
+			return err
+		}
+		after, err = d.view.With(found).CheckAll(patches, opts)
 	}
 	// Whether the log holds the group is a matter of form: after the base, before all else.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
-		if held := d.newGroup(own[0]); held != nil {
+		if held := d.newGroup(d.records[indices[0]]); held != nil {
 			return held
 		}
 	}
