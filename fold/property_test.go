@@ -124,6 +124,61 @@ func TestPropertyCheckIsReference(t *testing.T) {
 	})
 }
 
+// CheckAll refuses exactly the groups that the reference model refuses, for the same reason,
+// and gives the view that logging them gives, though the view holds nothing of what is hidden
+// and learns only by and by what it needs.
+func TestPropertyCheckAllIsReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
+		k := &keeper{t: t, log: records}
+		v := k.fold(fold.New("", nil).Lean(), records)
+		ref := fuzz.NewReference(nil)
+		for _, r := range records {
+			ref.Apply(r)
+		}
+		for range 4 {
+			group := fuzz.Group("the group", ref).Draw(t, "group")
+			opts := fold.CheckOptions{AllowOrphans: rapid.Bool().Draw(t, "allow orphans"), AllowPinned: rapid.Bool().Draw(t, "allow pinned")}
+			var allowed []fuzz.Allow
+			if opts.AllowPinned {
+				allowed = append(allowed, fuzz.AllowPinned)
+			}
+			_, want := ref.CheckBatch(group, opts.AllowOrphans, allowed...)
+			if len(group) > 1 && rapid.Bool().Draw(t, "as one") {
+				if opts.AllowOrphans {
+					allowed = append(allowed, fuzz.AllowOrphans)
+				}
+				want = ref.CheckAll(group, allowed...)
+			} else {
+				for i, p := range group {
+					group[i] = p.WithGroup("")
+				}
+			}
+			var after fold.View
+			got := k.ask(v, func(v fold.View) (err error) {
+				after, err = v.CheckAll(group, opts)
+				return err
+			})
+			if kindOf(got) != kindOf(want) {
+				t.Fatalf("patches %v: got %v, want %v\n%s", group, got, want, fuzz.Text(records, nil))
+			}
+			if got != nil {
+				continue
+			}
+			next := fuzz.NewReference(nil)
+			for _, r := range records {
+				next.Apply(r)
+			}
+			for i, p := range group {
+				next.Apply(patch.Record{Seq: v.Seq() + uint64(i) + 1, Patch: p})
+			}
+			if err := fuzz.Compare(after, next); err != nil {
+				t.Fatalf("after %v: %v\n%s", group, err, fuzz.Text(records, nil))
+			}
+		}
+	})
+}
+
 func holds(records []patch.Record, group string) bool {
 	return slices.ContainsFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Group() == group })
 }

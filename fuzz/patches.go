@@ -74,7 +74,8 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 // Group generates a batch of up to four patches of one group, made of the given id as
 // theirs are, for the session as the model has it: mostly one that shortens the session
 // in several places, each where it is after those before; or, as [Reference.RevertAll]
-// says, one that takes back a patch with its group. A few hold other patches too.
+// says, one that takes back a patch with its group. Some bring an event back and then name
+// it. A few hold other patches too.
 func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) []*patch.PatchEvent {
 		now, group := ref.clone(), "group "+id
@@ -106,14 +107,34 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 				return patches
 			}
 		}
-		for range rapid.IntRange(1, 4).Draw(t, "members") {
-			if oneIn(t, 10, "is any patch") {
+		for n := rapid.IntRange(1, 4).Draw(t, "members"); len(patches) < n; {
+			ids := now.PatchIDs()
+			switch {
+			case oneIn(t, 10, "is any patch"):
 				add(PatchOn(memberID(), now).Draw(t, "patch"))
-			} else {
+			case len(ids) > 0 && len(patches)+2 <= n && oneIn(t, 6, "brings back"):
+				before := now.Visible()
+				add(Revert(memberID(), ids).Draw(t, "revert"))
+				back := slices.DeleteFunc(now.Visible(), func(e *patch.Event) bool { return slices.Contains(before, e) })
+				if len(back) > 0 {
+					add(naming(memberID(), back).Draw(t, "naming"))
+				}
+			default:
 				add(member(memberID(), now.Visible()).Draw(t, "member"))
 			}
 		}
 		return patches
+	})
+}
+
+// naming generates a patch that names one of the visible events.
+func naming(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
+	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
+		d := patchDraft{t: t, f: object{"id": id, "author": "compactor", "timestamp": timestamp(t)}, id: id, visible: visible}
+		rapid.SampledFrom([]func(*patchDraft){
+			(*patchDraft).pin, (*patchDraft).unpin, (*patchDraft).truncate,
+		}).Draw(t, "kind")(&d)
+		return d.patch()
 	})
 }
 

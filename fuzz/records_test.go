@@ -60,6 +60,7 @@ func TestRecordsCoverage(t *testing.T) {
 	want = append(want, "passes: revert drop", "a redo", "a redo taken back",
 		"passes: pin drop", "passes: unpin drop", "a pin again", "a pinned summary", "a revert of a pin", "a revert of an unpin",
 		"a group of several", "a group of several with events", "a group taken back", "a group made to stand again", "a group that is there",
+		"a group that names what it brings back",
 	)
 	for _, flaw := range []patch.Flaw{
 		patch.UnknownType, patch.MissingField, patch.WrongField, patch.ForeignField, patch.NestedPatch,
@@ -174,10 +175,19 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 // countGroup counts what a batch was, given the fold of the log that has it.
 func countGroup(seen map[string]int, r *Reference, batch []patch.Record) {
 	var puts, reverts, redos int
+	back := map[string]bool{} // events that reverts of the batch bring back
 	for _, rec := range batch {
+		if p := rec.Patch; p != nil && len(batch) > 1 && p.Validate() == nil && p.Type() != patch.Revert {
+			seen["a group that names what it brings back"] += count(back[p.EventID()])
+		}
 		for _, a := range r.applied {
 			if a.seq != rec.Seq || len(batch) == 1 {
 				continue
+			}
+			if a.of != nil {
+				for _, n := range visibleOf(a.in) {
+					back[n.event.ID()] = true
+				}
 			}
 			switch {
 			case a.of != nil && a.of.of != nil:
