@@ -146,7 +146,7 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 		return err
 	}
 	b := reportBody{
-		Title: key.String(), At: when(t.at(t.last()).Time), Last: t.last(), Strip: strip(t, key, t.last()), Chart: chart(t, key, t.last()),
+		Title: key.String(), At: when(t.at(t.last()).Time), Last: t.last(),
 		Records: int(t.last()), Seen: v.Len(),
 	}
 	style, err := files.ReadFile("assets/style.css")
@@ -160,6 +160,13 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 	b.LogLeft = max(b.Records-opts.MaxEvents, 0)
 	b.SeenLeft = max(b.Seen-opts.MaxEvents, 0)
 	here := func(seq uint64) bool { return seq > uint64(b.LogLeft) }
+	place := func(seq uint64) template.URL {
+		if !here(seq) {
+			return "#raw"
+		}
+		return template.URL(fmt.Sprintf("#r%d", seq))
+	}
+	b.Strip, b.Chart = strip(t, v, place), chart(t, t.last(), place)
 	err = i.eachRow(ctx, key, t, v, b.LogLeft, b.Records, func(r patch.Record, row logRow) {
 		out := reportRow{logRow: row, Here: here(row.By), Seen: row.Visible && row.Index >= b.SeenLeft}
 		out.Calls = slices.DeleteFunc(slices.Clone(row.Calls), func(seq uint64) bool { return !here(seq) })

@@ -135,7 +135,7 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	b := sessionBody{
 		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.creation,
-		Before: max(at, 1) - 1, After: at + 1, Strip: strip(t, key, at), Chart: chart(t, key, at), State: stateRows(v, shared),
+		Before: max(at, 1) - 1, After: at + 1, Strip: strip(t, v, points(key)), Chart: chart(t, at, points(key)), State: stateRows(v, shared),
 	}
 	for _, s := range t.steps {
 		switch {
@@ -260,6 +260,9 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 		}
 	}
 	before, err := i.store.ViewAt(ctx, key, uint64(first))
+	if err == nil {
+		before, err = i.store.Whole(ctx, key, before) // what patches did is told by events that views share
+	}
 	if err != nil {
 		return err
 	}

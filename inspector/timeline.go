@@ -4,8 +4,12 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -28,8 +32,9 @@ type step struct {
 	Prompt  int // tokens of the prompt that the event answers, as its model counted them; 0 if it did not
 
 	// Turn says that the event is a model's answer. Cost is what the prompts of all turns up to
-	// it cost, and what summarizers read and wrote, in tokens of fresh input (see
-	// [compaction.Cost]); Alone is what the prompts would have cost if nothing had been patched.
+	// it cost, and what summarizers read and wrote, in tokens of plain input (see
+	// [compaction.CachedPrice]); Alone is what the prompts would have cost if nothing had been
+	// patched.
 	Turn        bool
 	Cost, Alone float64
 
@@ -47,9 +52,9 @@ type patchStep struct {
 	Applied bool
 	Reason  patch.Flaw // why it was not
 
-	Start      int // the index of the first visible event that went or came
-	Hid, Added int // visible events that went, and that came
-	Over       []span
+	Start      int                 // the index of the first visible event that went or came
+	Hid, Added int                 // visible events that went, and that came
+	Over       []span              // the records of what went, in the order in which it was visible
 	Pass       *compaction.Written // if compaction logged it
 }
 
@@ -64,8 +69,11 @@ type timeline struct {
 	steps    []step
 	tally    figures.Tally
 	calls    map[string]uint64 // by call id, the newest record with such a call; for add alone
+	held     int64             // bytes that the steps take, about
 
-	cached, prompt int // tokens: of the newest turn's prompt that still begin the visible log, and of the raw log at that turn
+	prompt, alone int       // tokens, at the newest turn: of its prompt, and of the raw log
+	changed       bool      // a patch has changed the visible log since
+	was           fold.View // the one that the first such patch found
 }
 
 // at returns the step of a record.
@@ -79,7 +87,16 @@ func (t *timeline) at(seq uint64) step {
 func (t *timeline) last() uint64 { return uint64(len(t.steps)) }
 
 // footprint is about how many bytes of memory it takes.
-func (t *timeline) footprint() int64 { return int64(t.view.Footprint()) + int64(cap(t.steps))*200 }
+func (t *timeline) footprint() int64 {
+	n := int64(t.view.Footprint()) + t.held + int64(cap(t.steps))*int64(unsafe.Sizeof(step{}))
+	if t.changed {
+		n += int64(t.was.Footprint()) // it shares with the view what no patch hid
+	}
+	return n
+}
+
+// callBytes is about what a call's entry takes in the map of them, besides its id.
+const callBytes = 48
 
 // add takes the log's next record. If the view needs records that it does not hold, the error is
 // a *[fold.NeedError].
@@ -94,23 +111,31 @@ func (t *timeline) add(r patch.Record) error {
 		s.Kind, s.Time, s.Tokens = figures.KindOf(fold.Entry{Event: e, Summary: e.IsSummary()}), e.Timestamp(), e.EstimatedTokens()
 		if s.Turn = e.Author() != "user" && e.Role() == "model"; s.Turn {
 			s.Prompt = e.PromptTokens()
-			s.Cost += compaction.CachedPrice*float64(t.cached) + compaction.FreshPrice*float64(s.Visible-t.cached)
-			s.Alone += compaction.CachedPrice*float64(t.prompt) + compaction.FreshPrice*float64(s.Raw-t.prompt)
-			t.cached, t.prompt = s.Visible, s.Raw
+			cached := t.prompt
+			if t.changed {
+				cached = min(cached, commonTokens(t.was, t.view))
+			}
+			s.Cost += promptCost(cached, s.Visible)
+			s.Alone += promptCost(t.alone, s.Raw)
+			t.prompt, t.alone, t.changed, t.was = s.Visible, s.Raw, false, fold.View{}
 		}
 		s.Raw += s.Tokens
 		s.Visible += s.Tokens
 		for f := range e.FunctionParts() {
 			if call, known := t.calls[f.ID]; f.ID != "" && f.Response && known {
-				s.Answers = append(s.Answers, call)
+				if !slices.Contains(s.Answers, call) {
+					s.Answers = append(s.Answers, call)
+				}
 			} else if f.ID != "" && !f.Response {
 				t.calls[f.ID] = r.Seq
+				t.held += callBytes + int64(len(f.ID))
 			}
 		}
 	} else if err := t.patch(&s, after, r); err != nil {
 		return err
 	}
 	s.Events = after.Len()
+	t.held += s.footprint()
 	t.tally.Add(r)
 	t.view, t.steps = after.With(nil), append(t.steps, s)
 	return nil
@@ -134,8 +159,8 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	for n, e := range f.Hid {
 		s.Visible -= e.EstimatedTokens()
 		seq := t.view.SeqOf(f.Start + n)
-		if over := s.Patch.Over; len(over) > 0 && over[len(over)-1].To+1 == seq {
-			over[len(over)-1].To = seq
+		if over := s.Patch.Over; len(over) > 0 && seq-over[len(over)-1].To <= 1 {
+			over[len(over)-1].To = seq // a record can bring several events
 		} else {
 			s.Patch.Over = append(over, span{seq, seq})
 		}
@@ -143,21 +168,70 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	for _, e := range f.Added {
 		s.Visible += e.EstimatedTokens()
 	}
-	if len(f.Hid)+len(f.Added) > 0 {
-		before := 0
-		for n, e := range t.view.Events() {
-			if n == f.Start {
-				break
-			}
-			before += e.EstimatedTokens()
-		}
-		t.cached = min(t.cached, before)
+	if len(f.Hid)+len(f.Added) > 0 && !t.changed {
+		t.changed, t.was = true, t.view
 	}
 	if w, ok := compaction.WrittenBy(p); ok {
 		s.Patch.Pass = &w
 		s.Cost += compaction.ReadPrice*float64(w.Usage.PromptTokens) + compaction.WrittenPrice*float64(w.Usage.AnswerTokens)
 	}
 	return nil
+}
+
+// footprint is about how many bytes a step takes besides its own.
+func (s *step) footprint() int64 {
+	n := len(s.ID) + len(s.Answers)*8
+	if p := s.Patch; p != nil {
+		n += int(unsafe.Sizeof(*p)) + len(p.Group) + len(p.Author) + len(p.Target) + cap(p.Over)*int(unsafe.Sizeof(span{}))
+		if p.Pass != nil {
+			n += int(unsafe.Sizeof(*p.Pass))
+		}
+	}
+	return int64(n)
+}
+
+// promptCost is what a prompt costs of which so many tokens begin the one before it too.
+func promptCost(cached, tokens int) float64 {
+	return compaction.CachedPrice*float64(cached) + compaction.FreshPrice*float64(tokens-cached)
+}
+
+// commonTokens estimates the tokens of the events with which both visible logs begin.
+func commonTokens(a, b fold.View) (tokens int) {
+	next, stop := iter.Pull2(b.Entries())
+	defer stop()
+	for _, x := range a.Entries() {
+		// Of a record's events those that stand next to each other can be told by their ids.
+		if _, y, ok := next(); !ok || x.Seq != y.Seq || x.Event.ID() != y.Event.ID() {
+			break
+		}
+		tokens += x.Event.EstimatedTokens()
+	}
+	return tokens
+}
+
+// undone returns the patches that are taken back at a record, by seq: those whose revert stands.
+func (t *timeline) undone(at uint64) map[uint64]bool {
+	patches := map[string]uint64{} // by id; of several the first counts
+	targets := map[uint64]uint64{} // of reverts
+	undone := map[uint64]bool{}
+	for _, s := range t.steps[:at] {
+		if s.Patch == nil || !s.Patch.Applied {
+			continue
+		}
+		if _, known := patches[s.ID]; !known {
+			patches[s.ID] = s.Seq
+		}
+		if s.Patch.Type != patch.Revert {
+			continue
+		}
+		// What a revert took back that is taken back stands again, and so on.
+		target, gone := patches[s.Patch.Target], true
+		for targets[s.Seq] = target; target != 0; target, gone = targets[target], !gone {
+			undone[target] = gone
+		}
+	}
+	maps.DeleteFunc(undone, func(_ uint64, gone bool) bool { return !gone })
+	return undone
 }
 
 // timelines keeps those of the sessions that were looked at last.
@@ -210,24 +284,30 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 
 // extend adds a record, with what the view needs for it.
 func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r patch.Record) error {
-	err := t.add(r)
-	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
-		if t.view, err = i.furnished(ctx, key, t.view, need); err == nil {
-			err = t.add(r)
+	return i.furnish(ctx, key, &t.view, func() error { return t.add(r) })
+}
+
+// apply returns the view after a record, with what that needs. Where the view is not whole, the
+// one that it returns shares no events with it.
+func (i *Inspector) apply(ctx context.Context, key store.Key, v fold.View, r patch.Record) (after fold.View, err error) {
+	err = i.furnish(ctx, key, &v, func() error { after, err = v.Apply(r); return err })
+	return after, err
+}
+
+// furnish does something with a view that may need more of its log, and gives it that: the log, if
+// it was restored, and then records.
+func (i *Inspector) furnish(ctx context.Context, key store.Key, v *fold.View, do func() error) error {
+	err := do()
+	for range 2 {
+		need := (*fold.NeedError)(nil)
+		if !errors.As(err, &need) {
+			break
+		}
+		if *v, err = i.furnished(ctx, key, *v, need); err == nil {
+			err = do()
 		}
 	}
 	return err
-}
-
-// apply returns the view after a record, with what that needs.
-func (i *Inspector) apply(ctx context.Context, key store.Key, v fold.View, r patch.Record) (fold.View, error) {
-	after, err := v.Apply(r)
-	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
-		if v, err = i.furnished(ctx, key, v, need); err == nil {
-			after, err = v.Apply(r)
-		}
-	}
-	return after, err
 }
 
 // furnished returns a view with what it needs of its log.

@@ -1,0 +1,583 @@
+package inspector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// grown is the timeline of a log, with what its view needs of it.
+func grown(t interface {
+	Helper()
+	Fatal(...any)
+}, records []patch.Record) *timeline {
+	t.Helper()
+	line := &timeline{view: fold.New("", nil).Lean(), calls: map[string]uint64{}}
+	for _, r := range records {
+		err := line.add(r)
+		if need := (*fold.NeedError)(nil); errors.As(err, &need) {
+			line.view = line.view.With(records[:r.Seq])
+			err = line.add(r)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return line
+}
+
+// shown is a visible event: where it comes from, and what it takes.
+type shown struct {
+	seq    uint64
+	id     string
+	tokens int
+}
+
+func shownOf(v fold.View) (events []shown, tokens int) {
+	for _, e := range v.Entries() {
+		events = append(events, shown{e.Seq, e.Event.ID(), e.Event.EstimatedTokens()})
+		tokens += e.Event.EstimatedTokens()
+	}
+	return events, tokens
+}
+
+// What a timeline says of each record is what the views before and after it say, of logs of every
+// kind; prompts are compared event by event, as a replay does.
+func TestPropertyTimeline(t *testing.T) {
+	seen := map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Accepted: rapid.Bool().Draw(rt, "accepted")}).Draw(rt, "records")
+		line := grown(rt, records)
+		v := fold.New("", nil)
+		var before, prompt []shown
+		raw, rawPrompt := 0, 0
+		var cost, alone float64
+		for _, r := range records {
+			if e := r.Event; e != nil && e.Author() != "user" && e.Role() == "model" {
+				cached, fresh, same := 0, 0, true
+				for i, e := range before {
+					if same = same && i < len(prompt) && prompt[i].seq == e.seq && prompt[i].id == e.id; same {
+						cached += e.tokens
+					} else {
+						fresh += e.tokens
+					}
+				}
+				if !same && len(prompt) > 0 {
+					seen["a prompt that begins otherwise"]++
+				}
+				cost += compaction.CachedPrice*float64(cached) + compaction.FreshPrice*float64(fresh)
+				alone += compaction.CachedPrice*float64(rawPrompt) + compaction.FreshPrice*float64(raw-rawPrompt)
+				prompt, rawPrompt = before, raw
+			}
+			if r.Event != nil {
+				raw += r.Event.EstimatedTokens()
+			}
+			after, err := v.Apply(r)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			events, tokens := shownOf(after)
+			s := line.at(r.Seq)
+			if s.Seq != r.Seq || s.ID != r.ID() || s.Events != len(events) || s.Visible != tokens || s.Raw != raw {
+				rt.Fatalf("record %d: %+v; there are %d events of %d tokens, of %d\n%s", r.Seq, s, len(events), tokens, raw, fuzz.Text(records, nil))
+			}
+			if math.Abs(s.Cost-cost) > 1e-6 || math.Abs(s.Alone-alone) > 1e-6 {
+				rt.Fatalf("record %d: cost %v, alone %v, and not %v and %v\n%s", r.Seq, s.Cost, s.Alone, cost, alone, fuzz.Text(records, nil))
+			}
+			if (s.Patch == nil) != (r.Patch == nil) {
+				rt.Fatalf("record %d: %+v", r.Seq, s.Patch)
+			}
+			if p := s.Patch; p != nil {
+				hid := seqsBesides(before, events)
+				if got := seqsOf(p.Over); !slices.Equal(got, slices.Compact(slices.Clone(hid))) || p.Hid != len(hid) {
+					rt.Fatalf("record %d hid %v, and not %v (%d)\n%s", r.Seq, got, hid, p.Hid, fuzz.Text(records, nil))
+				}
+				if added := seqsBesides(events, before); p.Added != len(added) {
+					rt.Fatalf("record %d added %d, and not %d", r.Seq, p.Added, len(added))
+				}
+				if p.Applied == (after.SkippedCount() > v.SkippedCount()) {
+					rt.Fatalf("record %d: applied %v", r.Seq, p.Applied)
+				}
+				if !p.Applied {
+					seen["skipped"]++
+				}
+			}
+			checkUndone(rt, seen, line, records, after)
+			v, before = after, events
+		}
+	})
+	for _, what := range []string{"skipped", "a prompt that begins otherwise", "undone", "stands", "stands again"} {
+		if seen[what] < 10 {
+			t.Errorf("%s: %d times", what, seen[what])
+		}
+	}
+}
+
+// checkUndone holds what is taken back against what taking it back would do.
+func checkUndone(rt *rapid.T, seen map[string]int, line *timeline, records []patch.Record, v fold.View) {
+	undone := line.undone(v.Seq())
+	reverted := map[string]bool{}
+	first := map[string]bool{}
+	for _, r := range records[:v.Seq()] {
+		if p := r.Patch; p != nil && p.Type() == patch.Revert && line.at(r.Seq).Patch.Applied {
+			reverted[p.PatchID()] = true
+		}
+	}
+	for _, r := range records[:v.Seq()] {
+		p := r.Patch
+		if p == nil || !line.at(r.Seq).Patch.Applied {
+			continue
+		}
+		if first[p.ID()] {
+			continue // it cannot be named
+		}
+		first[p.ID()] = true
+		if p.Group() != "" {
+			continue // what stands of a group is what is left when its own reverts are taken back
+		}
+		ids, err := v.Standing(p.ID())
+		if err != nil && !errors.As(err, new(*fold.BlockedError)) {
+			rt.Fatal(err)
+		}
+		if stands := slices.Contains(ids, p.ID()); stands == undone[r.Seq] {
+			rt.Fatalf("at %d, the patch of record %d: taken back %v, and it stands: %v\n%s", v.Seq(), r.Seq, undone[r.Seq], stands, fuzz.Text(records, nil))
+		}
+		switch {
+		case undone[r.Seq]:
+			seen["undone"]++
+		case reverted[p.ID()]:
+			seen["stands again"]++
+		default:
+			seen["stands"]++
+		}
+	}
+}
+
+// seqsBesides are the records of events that are not among others, in order, once for each event.
+func seqsBesides(events, others []shown) (seqs []uint64) {
+	for _, e := range events {
+		if !slices.Contains(others, e) {
+			seqs = append(seqs, e.seq)
+		}
+	}
+	return seqs
+}
+
+func seqsOf(over []span) (seqs []uint64) {
+	for _, o := range over {
+		for seq := o.From; seq <= o.To; seq++ {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs
+}
+
+// inspect returns an inspector of a store in memory.
+func inspect(t testing.TB, opts Options) (*store.Store, *Inspector) {
+	t.Helper()
+	s, err := store.OpenMemory(store.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	i, err := New(s, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, i
+}
+
+// A timeline that grows with its log is the one that is made at once, and what was handed out
+// before stays as it was.
+func TestPropertyTimelineGrows(t *testing.T) {
+	s, i := inspect(t, Options{})
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Accepted: true}).Draw(rt, "records")
+		n++
+		key := store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}
+		if _, err := s.Create(t.Context(), key, nil); err != nil {
+			rt.Fatal(err)
+		}
+		var handed []*timeline
+		for seq := 0; ; {
+			if _, err := s.Import(t.Context(), key, strings.NewReader(fuzz.Text(records[:seq], nil)), store.ImportOptions{}); err != nil {
+				rt.Fatal(err)
+			}
+			line, err := i.timeline(t.Context(), key)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			handed = append(handed, line)
+			if seq == len(records) {
+				break
+			}
+			seq = rapid.IntRange(seq+1, len(records)).Draw(rt, "seq")
+		}
+		for n := range records { // as they were logged: with times, say
+			for r, err := range s.RawEvents(t.Context(), key, uint64(n+1)) {
+				if err != nil {
+					rt.Fatal(err)
+				}
+				records[n] = r
+				break
+			}
+		}
+		whole := grown(rt, records)
+		for _, line := range handed {
+			for n, s := range line.steps {
+				if !reflect.DeepEqual(s, whole.steps[n]) {
+					rt.Fatalf("in the timeline of %d records, one is\n%+v %+v\nand not\n%+v %+v\n%s", line.last(), s, s.Patch, whole.steps[n], whole.steps[n].Patch, fuzz.Text(records, nil))
+				}
+			}
+			var tally figures.Tally
+			for _, r := range records[:line.last()] {
+				tally.Add(r)
+			}
+			if line.view.Seq() != line.last() || !reflect.DeepEqual(line.tally, tally) {
+				rt.Fatalf("the timeline of %d records has a view of %d and the tally %+v, and not %+v", line.last(), line.view.Seq(), line.tally, tally)
+			}
+		}
+	})
+}
+
+// measuring is the offline summarizer, which says that it read and wrote what one that is measured
+// from outside is said to.
+type measuring struct{ compaction.Extractive }
+
+func (m measuring) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
+	resp, err := m.Extractive.Summarize(ctx, req)
+	resp.Usage = compaction.Tokens{Prompt: patch.EstimateTextTokens(req.Prompt), Answer: patch.EstimateTextTokens(resp.Text)}
+	return resp, err
+}
+
+// A session that was compacted as it grew has cost what the replay of a policy that does the same
+// comes to.
+func TestCostIsThatOfAReplay(t *testing.T) {
+	cfg := compaction.DefaultConfig()
+	cfg.CompactionInterval, cfg.OverlapSize, cfg.Cost = 2, 0, compaction.Cost{}
+	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.ClearAfter, cfg.ClearKeep = 2_000, 5, 500, 1
+	paid := cfg
+	paid.Summarizer = measuring{}
+	var files []string
+	for _, set := range recorded.Sets(t) {
+		if !set.Large {
+			files = set.Files
+		}
+	}
+	for name, c := range map[string]struct {
+		policy quality.Policy
+		cfg    *compaction.Config
+		passes int
+	}{
+		"nothing":    {quality.None(), nil, 0},
+		"offline":    {quality.Compact("offline", cfg), &cfg, 5},
+		"by a model": {quality.Compact("by a model", paid), &paid, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all quality.Figures
+			var cost, alone float64
+			for n, file := range files {
+				events := unmeasuredEvents(t, file)
+				rec, err := quality.Record(events)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := rec.Replay(t.Context(), c.policy)
+				if err != nil {
+					t.Fatal(err)
+				}
+				all.Add(want)
+				s, i := inspect(t, Options{})
+				key := store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}
+				if _, err := s.Create(t.Context(), key, nil); err != nil {
+					t.Fatal(err)
+				}
+				replay(t, s, key, events, c.cfg)
+				line, err := i.timeline(t.Context(), key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				end := line.at(line.last())
+				if math.Abs(end.Cost-want.Cost()) > 1e-6*want.Cost() {
+					t.Errorf("%s: cost %v, and the replay %+v has %v", file, end.Cost, want, want.Cost())
+				}
+				cost, alone = cost+end.Cost, alone+end.Alone
+			}
+			if all.Passes < c.passes {
+				t.Errorf("%d passes", all.Passes)
+			}
+			if c.cfg == nil && math.Abs(cost-alone) > 1e-6*cost || c.cfg != nil && cost == alone {
+				t.Errorf("cost %v, and with nothing patched %v", cost, alone)
+			}
+		})
+	}
+}
+
+// replay logs events, and compacts as [quality.Compact] does.
+func replay(t *testing.T, s *store.Store, key store.Key, events []*patch.Event, cfg *compaction.Config) {
+	t.Helper()
+	compactor := func(interval bool) *compaction.Compactor[store.Key] {
+		own := *cfg
+		if !interval {
+			own.CompactionInterval = 0
+		}
+		c, err := compaction.New(s, own, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var inside, after *compaction.Compactor[store.Key]
+	if cfg != nil {
+		inside, after = compactor(false), compactor(true)
+	}
+	for n, e := range events {
+		if cfg != nil && e.Author() != "user" && e.Role() == "model" {
+			if _, err := inside.Compact(t.Context(), key, compaction.Run{Invocation: e.InvocationID()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+			t.Fatal(err)
+		}
+		if cfg != nil && (n+1 == len(events) || events[n+1].InvocationID() != e.InvocationID()) {
+			if _, err := after.MaybeCompact(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// unmeasuredEvents are a recorded session's, without the prompts that were measured without a
+// policy.
+func unmeasuredEvents(t *testing.T, file string) (events []*patch.Event) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatal(err)
+		}
+		delete(fields, "usageMetadata")
+		own, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := patch.ParseEvent(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// What was hidden and brought back before the next prompt is still in the cache.
+func TestCostOfWhatIsBackBeforeThePrompt(t *testing.T) {
+	records := recorded.Log(t, 12)
+	add := func(p *patch.PatchEvent) {
+		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
+	}
+	add(patch.NewSplice(2, 3).WithID("cut"))
+	add(patch.NewRevert("cut").WithID("back"))
+	turn, err := patch.NewEvent(patch.Fields{ID: "turn", Author: "agent", Content: patch.Text("model", "so be it")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records = append(records, patch.Record{Seq: uint64(len(records) + 1), Event: turn})
+	line := grown(t, records)
+	if end := line.at(line.last()); !end.Turn || end.Cost != end.Alone {
+		t.Errorf("%+v", end)
+	}
+	if cut := line.at(13).Patch; !reflect.DeepEqual(cut.Over, []span{{3, 5}}) || cut.Start != 2 {
+		t.Errorf("the cut: %+v", cut)
+	}
+}
+
+// The timelines that were not looked at for longest go when all take too many bytes.
+func TestTimelinesAreLetGo(t *testing.T) {
+	s, i := inspect(t, Options{CacheBytes: 200_000})
+	look := func(n int) *timeline {
+		t.Helper()
+		line, err := i.timeline(t.Context(), store.Key{App: "a", User: "u", Session: fmt.Sprint(n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return line
+	}
+	const sessions = 12
+	var first *timeline
+	for n := range sessions {
+		key := store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}
+		if _, err := s.Create(t.Context(), key, nil); err != nil {
+			t.Fatal(err)
+		}
+		var events []*patch.Event
+		for _, r := range recorded.Log(t, 40) {
+			events = append(events, r.Event)
+		}
+		if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
+			t.Fatal(err)
+		}
+		look(n)
+		if line := look(0); first == nil {
+			first = line
+		} else if &line.steps[0] != &first.steps[0] {
+			t.Errorf("the last used timeline but for that of session %d was let go", n)
+		}
+	}
+	kept := func() (names []string, bytes int64) {
+		for key, e := range i.timelines.kept {
+			names = append(names, key.Session)
+			bytes += e.Value.(*keptTimeline).line.footprint()
+		}
+		slices.Sort(names)
+		return names, bytes
+	}
+	names, bytes := kept()
+	if bytes != i.timelines.bytes || bytes > 200_000 || bytes < 50_000 {
+		t.Errorf("%v take %d bytes, counted as %d", names, bytes, i.timelines.bytes)
+	}
+	if len(names) < 2 || len(names) == sessions || !slices.Contains(names, "0") || !slices.Contains(names, fmt.Sprint(sessions-1)) {
+		t.Errorf("%v are kept", names)
+	}
+	if i.timelines.order.Len() != len(names) {
+		t.Errorf("%d are in order, of %d", i.timelines.order.Len(), len(names))
+	}
+
+	i.opts.CacheBytes = 1
+	if look(5); !slices.Equal(slices.Collect(maps.Keys(i.timelines.kept)), []store.Key{{App: "a", User: "u", Session: "5"}}) {
+		t.Errorf("too large for the cache: %v are kept", i.timelines.kept)
+	}
+	i.opts.CacheBytes = -1
+	if look(5); len(i.timelines.kept) > 0 || i.timelines.bytes != 0 {
+		t.Errorf("without a cache %d are kept, of %d bytes", len(i.timelines.kept), i.timelines.bytes)
+	}
+	if line := look(5); line.last() != 40 {
+		t.Errorf("without a cache the timeline has %d records", line.last())
+	}
+}
+
+// The footprint of a timeline counts what it keeps of events that are hidden, and of patches.
+func TestTimelineFootprint(t *testing.T) {
+	long := strings.Repeat("x", 1_000)
+	of := func(id string) int64 {
+		records := recorded.Log(t, 100)
+		for n := range 50 {
+			p := patch.NewSplice(0, 2).WithID(fmt.Sprint(id, n)).WithGroup(fmt.Sprint(id, "g", n))
+			records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
+		}
+		line := grown(t, records)
+		return line.footprint() - int64(line.view.Footprint()) - int64(line.was.Footprint())
+	}
+	if short, more := of("p"), of(long); short < 150*200 || more-short < 2*50*int64(len(long)-1) {
+		t.Errorf("%d bytes, and %d with long ids", short, more)
+	}
+}
+
+// A session that is created again has a timeline of its own.
+func TestTimelineOfASessionCreatedAgain(t *testing.T) {
+	s, i := inspect(t, Options{})
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	for round, n := range []int{9, 4} {
+		if round > 0 {
+			if err := s.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Create(t.Context(), key, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range recorded.Log(t, n) {
+			if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, r.Event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		line, err := i.timeline(t.Context(), key)
+		if err != nil || line.last() != uint64(n) || line.at(line.last()).Events != n {
+			t.Fatalf("round %d: %v, %d records", round, err, line.last())
+		}
+	}
+}
+
+// A page of a session that was opened anew shows a revert of what snapshots leave out, and what
+// that did.
+func TestPageOfALateRevert(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.db")
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	opened := func(snapshots int, do func(s *store.Store)) {
+		t.Helper()
+		s, err := store.Open(path, store.Options{Snapshots: snapshot.Policy{Every: snapshots, Share: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		do(s)
+	}
+	var events []*patch.Event
+	for _, r := range recorded.Log(t, 400) {
+		events = append(events, r.Event)
+	}
+	add := func(s *store.Store, events []*patch.Event) {
+		t.Helper()
+		if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opened(-1, func(s *store.Store) {
+		if _, err := s.Create(t.Context(), key, nil); err != nil {
+			t.Fatal(err)
+		}
+		add(s, events[:100])
+		if _, err := s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSplice(3, 40).WithID("cut")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	opened(1, func(s *store.Store) { add(s, events[100:200]) })
+	opened(-1, func(s *store.Store) {
+		add(s, events[200:])
+		if _, err := s.Revert(t.Context(), key, store.BackOptions{AllowOrphans: true}, "cut"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	opened(-1, func(s *store.Store) {
+		i, err := New(s, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/session?key=a/u/s", nil))
+		page := w.Body.String()
+		if w.Code != http.StatusOK || !strings.Contains(page, "hid nothing") || strings.Count(page, ">added at index ") != 40 {
+			t.Errorf("status %d, %d events are said to have come back", w.Code, strings.Count(page, ">added at index "))
+		}
+	})
+}
