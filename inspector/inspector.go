@@ -102,6 +102,7 @@ type Inspector struct {
 	opts      Options
 	handler   http.Handler
 	timelines timelines
+	rendered  rendered
 	listing   listing
 
 	compactions compactions

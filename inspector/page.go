@@ -103,17 +103,28 @@ func indented(text string) string {
 
 // render answers with a page: the template of its name, in the frame that all have.
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
-	p.Version = version
 	p.Write = i.opts.Write && (p.Key == nil || i.may(r, *p.Key, Write))
-	var out bytes.Buffer
-	if err := templates.ExecuteTemplate(&out, name+".html", p); err != nil {
+	text, err := execute(name, p)
+	if err != nil {
 		i.opts.Logger.Error("inspector", "template", name, "err", err)
 		http.Error(w, "this page cannot be made; the log says why", http.StatusInternalServerError)
 		return nil
 	}
+	return send(w, status, text)
+}
+
+// execute makes a page.
+func execute(name string, p page) ([]byte, error) {
+	p.Version = version
+	var out bytes.Buffer
+	err := templates.ExecuteTemplate(&out, name+".html", p)
+	return out.Bytes(), err
+}
+
+func send(w http.ResponseWriter, status int, text []byte) error {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, err := w.Write(out.Bytes())
+	_, err := w.Write(text)
 	return ignoreGone(err)
 }
 

@@ -122,18 +122,34 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	at, given, err := number(r, "at")
+	write := i.opts.Write && i.may(r, key, Write)
+	text, err := i.rendered.page(ctx, rendering{key, t.creation, t.last(), r.URL.RawQuery, write}, func() ([]byte, error) {
+		b, err := i.sessionBody(ctx, r, key, t)
+		if err != nil {
+			return nil, err
+		}
+		return execute("session", page{Title: key.String(), Key: &key, Write: write, Body: b})
+	})
 	if err != nil {
 		return err
+	}
+	return send(w, http.StatusOK, text)
+}
+
+// sessionBody is the session as it stood after the record that a request asks for, or the newest.
+func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.Key, t *timeline) (b sessionBody, err error) {
+	at, given, err := number(r, "at")
+	if err != nil {
+		return b, err
 	}
 	if !given {
 		at = t.last()
 	}
 	v, shared, err := i.viewAt(ctx, key, at, t.last())
 	if err != nil {
-		return err
+		return b, err
 	}
-	b := sessionBody{
+	b = sessionBody{
 		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.creation,
 		Before: max(at, 1) - 1, After: at + 1, Strip: strip(t, v, points(key)), Chart: chart(t, at, points(key)), State: stateRows(v, shared),
 	}
@@ -150,15 +166,13 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if b.Stats, err = i.stats(ctx, key, t, at, v); err != nil {
-		return err
+		return b, err
 	}
 	if b.Log, err = i.logRows(ctx, r, key, t, v); err != nil {
-		return err
+		return b, err
 	}
-	if b.Visible, err = visibleRows(r, v); err != nil {
-		return err
-	}
-	return i.render(w, r, http.StatusOK, "session", page{Title: key.String(), Key: &key, Body: b})
+	b.Visible, err = visibleRows(r, v)
+	return b, err
 }
 
 // statRow is a figure. Under says that it belongs to the one above.
@@ -259,13 +273,6 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 			answered[call] = append(answered[call], s.Seq)
 		}
 	}
-	before, err := i.store.ViewAt(ctx, key, uint64(first))
-	if err == nil {
-		before, err = i.store.Whole(ctx, key, before) // what patches did is told by events that views share
-	}
-	if err != nil {
-		return err
-	}
 	for rec, err := range i.store.RawEvents(ctx, key, uint64(first)+1) {
 		if err != nil {
 			return err
@@ -273,11 +280,8 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 		if rec.Seq > uint64(next) {
 			break
 		}
-		after, err := i.apply(ctx, key, before, rec)
-		if err != nil {
-			return err
-		}
-		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: t.at(rec.Seq).Kind, Time: when(t.at(rec.Seq).Time), Responses: answered[rec.Seq], Calls: t.at(rec.Seq).Answers}
+		s := t.at(rec.Seq)
+		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Responses: answered[rec.Seq], Calls: s.Answers}
 		if e := rec.Event; e != nil {
 			entry := fold.Entry{Event: e, Summary: e.IsSummary()}
 			row.Author, row.Text, row.Tokens = e.Author(), figures.EntryText(entry), e.EstimatedTokens()
@@ -285,26 +289,19 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 			row.Visible, row.Index, row.By = place.Visible(), place.Index, place.HiddenBySeq
 		} else {
 			row.Author, row.Text = rec.Patch.Author(), figures.PatchText(rec.Patch)
-			if row.Patch, err = patchRowOf(before, after, rec); err != nil {
-				return err
-			}
+			row.Patch = patchRowOf(s.Patch, rec.Patch)
 		}
 		do(rec, row)
-		before = after
 	}
 	return nil
 }
 
-func patchRowOf(before, after fold.View, rec patch.Record) (*patchRow, error) {
-	f, err := figures.EffectOf(before, after, rec)
-	if err != nil {
-		return nil, err
+func patchRowOf(s *patchStep, p *patch.PatchEvent) *patchRow {
+	row := patchRow{Type: p.Type(), Applied: s.Applied, Notes: s.Notes}
+	for _, e := range p.NewEvents() {
+		row.Summary = row.Summary || p.Type() == patch.Summarise || e.IsSummary()
 	}
-	row := patchRow{Type: rec.Patch.Type(), Applied: f.Applied, Notes: f.Notes()}
-	for _, e := range rec.Patch.NewEvents() {
-		row.Summary = row.Summary || rec.Patch.Type() == patch.Summarise || e.IsSummary()
-	}
-	return &row, nil
+	return &row
 }
 
 // visibleRows are the events that a model sees, as many as a page has.

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -56,7 +57,11 @@ type patchStep struct {
 	Hid, Added int                 // visible events that went, and that came
 	Over       []span              // the records of what went, in the order in which it was visible
 	Pass       *compaction.Written // if compaction logged it
+	Notes      []figures.Note      // as the audit has them: the first of them, and how many there are more
 }
+
+// So many notes of a patch are kept. A revert can bring thousands of events back.
+const mostNotes = 50
 
 // span is records that stand side by side in the log.
 type span struct{ From, To uint64 }
@@ -156,6 +161,10 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	if p.Type() == patch.Pin || p.Type() == patch.Unpin {
 		s.Patch.Target = p.EventID()
 	}
+	if s.Patch.Notes = f.Notes(); len(s.Patch.Notes) > mostNotes {
+		more := len(s.Patch.Notes) - mostNotes
+		s.Patch.Notes = append(slices.Clone(s.Patch.Notes[:mostNotes]), figures.Note{Kind: figures.NoteAdded, Text: fmt.Sprintf("and %s more, which the record's own page has", figures.Counted(more, "event"))})
+	}
 	for n, e := range f.Hid {
 		s.Visible -= e.EstimatedTokens()
 		seq := t.view.SeqOf(f.Start + n)
@@ -182,6 +191,9 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 func (s *step) footprint() int64 {
 	n := len(s.ID) + len(s.Answers)*8
 	if p := s.Patch; p != nil {
+		for _, note := range p.Notes {
+			n += int(unsafe.Sizeof(note)) + len(note.Text)
+		}
 		n += int(unsafe.Sizeof(*p)) + len(p.Group) + len(p.Author) + len(p.Target) + cap(p.Over)*int(unsafe.Sizeof(span{}))
 		if p.Pass != nil {
 			n += int(unsafe.Sizeof(*p.Pass))

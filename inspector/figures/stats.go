@@ -124,7 +124,7 @@ func (t *Tally) Stats(info store.Info, session store.Session) Stats {
 // tokens in a model's prompt.
 func SizeOf(v fold.View) (bytes, tokens int) {
 	for _, e := range v.Events() {
-		bytes += len(e.String()) + 1
+		bytes += e.Size() + 1
 	}
 	return bytes, tokensOf(v)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -233,4 +235,21 @@ func TestStatsOfNothing(t *testing.T) {
 		t.Errorf("got %+v, %v", back, err)
 	}
 	equal(t, "sizes", figures.Sizes{Raw: 2755, Visible: 1182}.String(), "1,182 of 2,755 visible (43 %)")
+}
+
+// What the sizes are reckoned from is what is written.
+func TestSizesAreThoseOfTheText(t *testing.T) {
+	v := fold.New("", nil)
+	want := 0
+	for _, r := range recorded.Log(t, 500) {
+		next, err := v.Apply(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v = next
+		want += len(r.Event.String()) + 1
+	}
+	if got, _ := figures.SizeOf(v); got != want {
+		t.Errorf("the text form has %d bytes, want %d", got, want)
+	}
 }
