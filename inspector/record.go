@@ -346,22 +346,18 @@ func (w *whereabouts) told(ctx context.Context, seq uint64, index int, e *patch.
 // effect returns what a record did, and the view before it.
 func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record) (figures.Effect, fold.View, error) {
 	before, err := i.store.ViewAt(ctx, key, rec.Seq-1)
+	if err == nil && rec.Patch != nil {
+		before, err = i.store.Whole(ctx, key, before) // so that the view after it shares its events
+	}
 	if err != nil {
 		return figures.Effect{}, before, err
 	}
-	for {
-		after, err := i.apply(ctx, key, before, rec)
-		if err != nil {
-			return figures.Effect{}, before, err
-		}
-		f, err := figures.EffectOf(before, after, rec)
-		if before.Whole() || !errors.As(err, new(*fold.NeedError)) {
-			return f, before, err
-		}
-		if before, err = i.store.Whole(ctx, key, before); err != nil {
-			return f, before, err
-		}
+	after, err := i.apply(ctx, key, before, rec)
+	if err != nil {
+		return figures.Effect{}, before, err
 	}
+	f, err := figures.EffectOf(before, after, rec)
+	return f, before, err
 }
 
 // patchBody says what a patch did, and what became of it in the view, the newest.

@@ -422,6 +422,20 @@ func TestCostOfWhatIsBackBeforeThePrompt(t *testing.T) {
 	}
 }
 
+// Of patches with one id the first is the one that a revert names.
+func TestUndoneNamesTheFirst(t *testing.T) {
+	records := recorded.Log(t, 10)
+	for i, p := range []*patch.PatchEvent{
+		patch.NewSplice(0, 1).WithID("a"), patch.NewPin(records[5].Event.ID()).WithID("a"), patch.NewRevert("a").WithID("r"),
+	} {
+		records = append(records, patch.Record{Seq: uint64(11 + i), Patch: p})
+	}
+	line := grown(t, records)
+	if undone := line.undone(13); line.at(13).Events != 10 || len(undone) != 1 || !undone[11] {
+		t.Errorf("%v", undone)
+	}
+}
+
 // The timelines that were not looked at for longest go when all take too many bytes.
 func TestTimelinesAreLetGo(t *testing.T) {
 	s, i := inspect(t, Options{CacheBytes: 200_000})
@@ -572,6 +586,22 @@ func TestPageOfALateRevert(t *testing.T) {
 		i, err := New(s, Options{})
 		if err != nil {
 			t.Fatal(err)
+		}
+		before, err := s.ViewAt(t.Context(), key, 401)
+		if err != nil || before.Whole() {
+			t.Fatalf("the view is whole, or %v", err)
+		}
+		r := patch.Record{Seq: 402, Patch: patch.NewRevert("cut").WithID("back")}
+		if after, err := i.apply(t.Context(), key, before, r); err != nil || after.Len() != 400 {
+			t.Errorf("%d events are visible, %v", after.Len(), err)
+		}
+		for rec, err := range s.RawEvents(t.Context(), key, 402) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f, _, err := i.effect(t.Context(), key, rec); err != nil || len(f.Hid) != 0 || len(f.Added) != 40 {
+				t.Errorf("the revert hid %d events and added %d, %v", len(f.Hid), len(f.Added), err)
+			}
 		}
 		w := httptest.NewRecorder()
 		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/session?key=a/u/s", nil))
