@@ -2,9 +2,11 @@ package inspector
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/compaction"
@@ -22,7 +24,7 @@ type ReportOptions struct {
 	MaxEvents int
 
 	// MaxContent is how many bytes of each text in an event a report has. It says where it cut one
-	// off. 0 means [DefaultMaxContent].
+	// off. Images of up to 1 MiB are in it whole. 0 means [DefaultMaxContent].
 	MaxContent int
 }
 
@@ -84,7 +86,7 @@ type reportRow struct {
 	logRow
 	Here     bool // the record of the patch that hides it is in the report
 	Seen     bool // its row among the visible events is in the report
-	Contents []content
+	Contents []shownEvent
 }
 
 // reportVisible is a visible event. Its contents are in the row of its record, if the report has
@@ -92,14 +94,14 @@ type reportRow struct {
 type reportVisible struct {
 	visibleRow
 	Here     bool
-	Contents []content
+	Contents []shownEvent
 }
 
 // reportSummary is a visible summary with what it stands for.
 type reportSummary struct {
 	Index int
 	Seen  bool // its row among the visible events is in the report
-	Text  content
+	Text  shownEvent
 	Loss  []string
 	For   []standsFor
 	Left  int // events behind these
@@ -118,7 +120,7 @@ type standsFor struct {
 type reportState struct {
 	Key    string
 	Shared bool
-	Value  content
+	Value  block
 }
 
 // So many characters of a row are shown, and of a line about what a summary lost.
@@ -167,11 +169,12 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 		return template.URL(fmt.Sprintf("#r%d", seq))
 	}
 	b.Strip, b.Chart = strip(t, v, place), chart(t, t.last(), place)
+	show := &showing{Left: math.MaxInt, Most: opts.MaxContent, Image: inlined}
 	err = i.eachRow(ctx, key, t, v, b.LogLeft, b.Records, func(r patch.Record, row logRow) {
 		out := reportRow{logRow: row, Here: here(row.By), Seen: row.Visible && row.Index >= b.SeenLeft}
 		out.Calls = slices.DeleteFunc(slices.Clone(row.Calls), func(seq uint64) bool { return !here(seq) })
 		for _, e := range r.Events() {
-			out.Contents = append(out.Contents, contentsOf(e, opts.MaxContent)...)
+			out.Contents = append(out.Contents, show.event(e, r.Seq))
 		}
 		b.Log = append(b.Log, out)
 	})
@@ -182,23 +185,35 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 		out := reportVisible{visibleRow: row, Here: here(row.Seq)}
 		out.Calls = slices.DeleteFunc(row.Calls, func(index int) bool { return index < b.SeenLeft })
 		if !out.Here {
-			out.Contents = contentsOf(v.At(row.Index), opts.MaxContent)
+			out.Contents = []shownEvent{show.event(v.At(row.Index), row.Seq)}
 		}
 		b.Visible = append(b.Visible, out)
 	}
-	if b.Summaries, err = i.reportSummaries(ctx, key, v, opts, here); err != nil {
+	if b.Summaries, err = i.reportSummaries(ctx, key, v, opts, show, here); err != nil {
 		return err
 	}
 	keys := stateRows(v, shared)
 	b.StateLeft = max(len(keys)-opts.MaxEvents, 0)
 	for _, k := range keys[:len(keys)-b.StateLeft] {
-		b.State = append(b.State, reportState{k.Key, k.Shared, contentOf("", k.Value, opts.MaxContent)})
+		b.State = append(b.State, reportState{k.Key, k.Shared, show.json("", "", k.Value)})
 	}
 	return templates.ExecuteTemplate(w, "report.html", b)
 }
 
+// So many bytes may an image have that is in a report.
+const reportImage = 1 << 20
+
+// inlined is the image in a part as a file can hold it.
+func inlined(_ uint64, _ *patch.Event, _ int, p patch.Part) template.URL {
+	data, mimeType, ok := imageOf(p)
+	if !ok || len(data) > reportImage {
+		return ""
+	}
+	return template.URL("data:" + mimeType + ";base64," + base64.StdEncoding.EncodeToString(data))
+}
+
 // reportSummaries are the visible summaries, with what 'patchlog loss' says of them.
-func (i *Inspector) reportSummaries(ctx context.Context, key store.Key, v fold.View, opts ReportOptions, here func(uint64) bool) ([]reportSummary, error) {
+func (i *Inspector) reportSummaries(ctx context.Context, key store.Key, v fold.View, opts ReportOptions, show *showing, here func(uint64) bool) ([]reportSummary, error) {
 	parts, err := i.store.HistoryParts(ctx, key, v)
 	if err != nil {
 		return nil, err
@@ -211,11 +226,7 @@ func (i *Inspector) reportSummaries(ctx context.Context, key store.Key, v fold.V
 	var out []reportSummary
 	for _, l := range losses {
 		s := reportSummary{Index: l.Index, Seen: l.Index >= v.Len()-opts.MaxEvents}
-		for _, c := range contentsOf(l.Summary, opts.MaxContent) {
-			if s.Text = c; c.Text != "" {
-				break
-			}
-		}
+		s.Text = show.event(l.Summary, v.SeqOf(l.Index))
 		for _, line := range figures.LossOf(key, v, l).Lines() {
 			s.Loss = append(s.Loss, clip(line, lossRunes))
 		}

@@ -3,8 +3,10 @@ package inspector_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/inspector"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -47,14 +50,14 @@ func TestReport(t *testing.T) {
 	text := shownText(page)
 	for _, want := range []string{
 		"A session as it stood after record 9, of 2025-01-03T00:00:02Z.",
-		"1 user user 2025-01-01T00:00:00Z Where is my brass lamp? The order is ORDER-4711. hidden by patch 9 Contents text Where is my brass lamp?",
-		`2 call clerk 2025-01-01T00:00:01Z call track {"order":"ORDER-4711"} hidden by patch 9 answered by 3 Contents function call track {"order":"ORDER-4711"} sets seen ["ORDER-4711"]`,
+		"1 user user 2025-01-01T00:00:00Z Where is my brass lamp? The order is ORDER-4711. hidden by patch 9 Contents Where is my brass lamp?",
+		`2 call clerk 2025-01-01T00:00:01Z call track {"order":"ORDER-4711"} hidden by patch 9 answered by 3 Contents function call track { "order": "ORDER-4711" } State that it sets seen [ "ORDER-4711" ]`,
 		"7 user user 2025-01-03T00:00:00Z Then I take a second lamp, a lamp of brass. visible, index 1",
 		"8 splice ops 2025-01-03T00:00:01Z start 4, count 2, state drop hid 2 visible events: index 4 to 5",
-		"9 summarise ops 2025-01-03T00:00:02Z start 0, count 4, state keep hid 4 visible events: index 0 to 3 added at index 0, id s9: summary: Ada asked for her lamp, ORDER-4712. Contents text Ada asked for her lamp, ORDER-4712.",
+		"9 summarise ops 2025-01-03T00:00:02Z start 0, count 4, state keep hid 4 visible events: index 0 to 3 added at index 0, id s9: summary: Ada asked for her lamp, ORDER-4712. Contents Ada asked for her lamp, ORDER-4712.",
 		"What the model sees 2 events 0 summary user summary: Ada asked for her lamp, ORDER-4712. What it stands for, and what it lost record 9 1 user user Then I take",
 		"What it stands for 1 user user Where is my brass lamp? The order is ORDER-4711. 2 call clerk",
-		`seen ["ORDER-4711"]`,
+		`seen [ "ORDER-4711" ]`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
@@ -118,7 +121,7 @@ func TestReportBounded(t *testing.T) {
 	text := shownText(page)
 	for _, want := range []string{
 		"Raw log 9 records Left out of this file: the first 7 records.",
-		"text Ada asked Left out of this file: 25 more bytes.",
+		"Contents Ada asked It is 35 bytes long, of which the end is not shown.",
 		"What it stands for Left out of this file: the first 2 events. 3 response",
 	} {
 		if !strings.Contains(text, want) {
@@ -126,7 +129,7 @@ func TestReportBounded(t *testing.T) {
 		}
 	}
 	// What a visible event says is there, though its record is not.
-	if !strings.Contains(text, "record 7 Contents text Then I tak Left out of this file: 33 more bytes.") {
+	if !strings.Contains(text, "record 7 Contents Then I tak It is 43 bytes long, of which the end is not shown.") {
 		t.Errorf("the contents of a visible event are not in\n%s", text)
 	}
 	holdsTogether(t, page)
@@ -266,5 +269,26 @@ func TestExportCutShort(t *testing.T) {
 	text, err := io.ReadAll(got.Body)
 	if err == nil || got.StatusCode != http.StatusOK || len(text) == 0 || !strings.Contains(log.String(), "cut short") {
 		t.Errorf("%d, %d bytes, %v, log %s", got.StatusCode, len(text), err, &log)
+	}
+}
+
+// Images are in the file itself, if they are no larger than an image may be; what says that it is one, and
+// is not, is not shown as one.
+func TestReportHasImages(t *testing.T) {
+	s := openShop(t)
+	png := base64.StdEncoding.EncodeToString(append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 100)...))
+	large := base64.StdEncoding.EncodeToString(append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 1<<20)...))
+	e, err := patch.ParseEvent([]byte(`{"id":"images","author":"user","content":{"role":"user","parts":[
+		{"inlineData":{"mimeType":"image/png","data":"` + png + `"}},{"inlineData":{"mimeType":"image/png","data":"` + large + `"}},
+		{"inlineData":{"mimeType":"image/svg+xml","data":"` + png + `"}},{"inlineData":{"mimeType":"image/png","data":"PHNjcmlwdD4="}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AppendEvents(t.Context(), shopKey, store.AppendOptions{}, e); err != nil {
+		t.Fatal(err)
+	}
+	page := reportOf(t, s, shopKey, inspector.ReportOptions{})
+	if n := strings.Count(page, "<img "); n != 1 || !strings.Contains(page, `src="data:image/png;base64,`+html.EscapeString(png)) {
+		t.Errorf("%d images are shown", n)
 	}
 }
