@@ -48,7 +48,9 @@ func (i *Inspector) live(w http.ResponseWriter, r *http.Request) error {
 		s.event("gone", 0)
 		return nil
 	}
-	s.follow(r.Context(), i, r, key, after)
+	if s.beat() == nil { // so that the page knows that it is connected
+		s.follow(r.Context(), i, r, key, after)
+	}
 	return nil
 }
 
