@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
@@ -12,6 +13,9 @@ import (
 )
 
 var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/ anew")
+
+// shown are the views of which docs/ has screenshots.
+var shown = []string{"sessions-desktop", "session-desktop", "summary-desktop", "session-phone-dark"}
 
 func cutFirst() *patch.PatchEvent { return patch.NewSplice(0, 1) }
 
@@ -63,7 +67,7 @@ func TestViews(t *testing.T) {
 				p.Go(view.address)
 				p.Overflow()
 				p.Axe()
-				if *screenshots && (mode.name == "desktop" || mode.name == "phone-dark") {
+				if *screenshots && slices.Contains(shown, view.name+"-"+mode.name) {
 					p.Screenshot(filepath.Join("..", "..", "docs", "inspector-"+view.name+"-"+mode.name+".png"), false)
 				}
 			}
