@@ -21,9 +21,10 @@ test: ## run every module's tests; says which it skipped without PostgreSQL or C
 	$(NO_SERVER)
 	$(NO_BROWSER)
 
-# What bench/peers compares with is not ours to check, and slow to compile so.
+# What bench/peers compares with is not ours to check, and slow to compile so; in a browser
+# most of the time is the browser's, and the handlers are tested without.
 race: ## run the modules' tests with the race detector (needs a C compiler)
-	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && go test -race -short ./...) || exit 1; done
+	@for m in $(filter-out bench/% inspector/browser,$(MODULES)); do (cd $$m && go test -race -short ./...) || exit 1; done
 	$(NO_SERVER)
 	$(NO_BROWSER)
 
