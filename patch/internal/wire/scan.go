@@ -23,11 +23,28 @@ var (
 // and counts all fit into b, nested at most [MaxDepth] deep. It allocates nothing and
 // takes time linear in b.
 func Scan(b []byte) error {
+	n, whole, err := Length(b)
+	switch {
+	case err != nil:
+		return err
+	case !whole:
+		return ErrTruncated
+	case n != uint64(len(b)):
+		return ErrTrailing
+	}
+	return nil
+}
+
+// Length returns the length of the MessagePack value that b begins with. If b ends before
+// that is known, whole is false, and n is a length above that of b which the value has at
+// least. It allocates nothing and takes time linear in b.
+func Length(b []byte) (n uint64, whole bool, err error) {
 	var open [MaxDepth]uint64 // values still to come, for each array or map entered
-	depth, pos := 0, 0
+	depth, pos := 0, uint64(0)
+	size := uint64(len(b))
 	for {
-		if pos >= len(b) {
-			return ErrTruncated
+		if pos >= size {
+			return pos + 1, false, nil
 		}
 		c := b[pos]
 		pos++
@@ -44,13 +61,14 @@ func Scan(b []byte) error {
 		default:
 			l := layout[c-0xc0]
 			if l.kind == reserved {
-				return ErrReserved
+				return 0, false, ErrReserved
 			}
-			if len(b)-pos < l.lengthBytes {
-				return ErrTruncated
+			lengthBytes := uint64(l.lengthBytes)
+			if size-pos < lengthBytes {
+				return pos + lengthBytes, false, nil
 			}
-			n := bigEndian(b[pos : pos+l.lengthBytes])
-			pos += l.lengthBytes
+			n := bigEndian(b[pos : pos+lengthBytes])
+			pos += lengthBytes
 			switch l.kind {
 			case fixed:
 				body = uint64(l.extra)
@@ -62,14 +80,13 @@ func Scan(b []byte) error {
 				items, container = 2*n, true
 			}
 		}
-		left := uint64(len(b) - pos)
-		if body > left || items > left {
-			return ErrTruncated
+		if need := body + items; need > size-pos { // each item is a byte at least
+			return pos + need, false, nil
 		}
-		pos += int(body)
+		pos += body
 		if container && items > 0 {
 			if depth == MaxDepth {
-				return ErrDeep
+				return 0, false, ErrDeep
 			}
 			open[depth] = items
 			depth++
@@ -83,10 +100,7 @@ func Scan(b []byte) error {
 			depth--
 		}
 		if depth == 0 {
-			if pos != len(b) {
-				return ErrTrailing
-			}
-			return nil
+			return pos, true, nil
 		}
 	}
 }

@@ -1,0 +1,251 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+// SalvageOptions say how to salvage. The zero value means the defaults.
+type SalvageOptions struct {
+	// Progress, if not nil, is called after each session with how many of all are done.
+	Progress func(done, all int)
+}
+
+// Salvaged says what a salvage has found and written.
+type Salvaged struct {
+	// Sessions are those of which something was written, or is known to be lost.
+	Sessions []SalvagedSession
+	Records  int // written, of all sessions
+	Shared   SalvagedShared
+
+	// Deleted is how many sessions were found that had been deleted, or had never been
+	// finished, and DeletedRecords how many records of them. They were left out.
+	Deleted        int
+	DeletedRecords int
+
+	Pages       uint64   // that the file has, or could have
+	Metas       int      // how many of the two pages that name the newest commit are whole
+	BrokenPages int      // that should be in use and are not in form
+	Broken      []uint64 // their numbers, the first [bolt.MaxBroken] of them
+	Unread      int64    // bytes that the disk did not give
+}
+
+// SalvagedSession says what became of a session.
+type SalvagedSession struct {
+	// Key is the session's own, or made up if it is Nameless.
+	Key Key
+	// Parts are the sessions that were written, in the order of their records.
+	Parts []SalvagedPart
+	// Records is how many records the parts have.
+	Records int
+	// Lost are the records that were not found, as far as it is known that they were there.
+	Lost []Span
+	// EndUnknown says that nothing tells how far the log went.
+	EndUnknown bool
+
+	// MaybeDeleted says that it cannot be told whether the session had been deleted.
+	MaybeDeleted bool
+	// Nameless says that the session's key is lost.
+	Nameless bool
+	// Stateless says that its initial state and its time of creation are lost.
+	Stateless bool
+}
+
+// Whole reports whether the session is there as it was.
+func (s SalvagedSession) Whole() bool {
+	return len(s.Lost) == 0 && !s.EndUnknown && !s.MaybeDeleted && !s.Nameless && !s.Stateless && len(s.Parts) == 1 && s.Parts[0].Log
+}
+
+// Span is records with consecutive seqs.
+type Span struct{ From, To uint64 }
+
+func (s Span) String() string {
+	if s.From == s.To {
+		return fmt.Sprint(s.From)
+	}
+	return fmt.Sprintf("%d-%d", s.From, s.To)
+}
+
+// SalvagedPart is a session that was written.
+type SalvagedPart struct {
+	Key Key
+	Span
+	// Log says that the part is the beginning of the log, as it was. Otherwise it is what
+	// follows a gap: its first record was record From, and its patches are kept as text.
+	Log bool
+	// Texts is how many patches were kept as text.
+	Texts int
+	// Doubtful says that a checksum over these records, or more of them, says that one is
+	// not the one that was written there.
+	Doubtful bool
+}
+
+// SalvagedShared says what became of shared values. Names are as they are stored, with a
+// slash between their parts.
+type SalvagedShared struct {
+	Written int
+	Maybe   []string // of those, values that may be outdated
+	Lost    []string // of which the name alone was found
+}
+
+// SalvageFrom writes what a bbolt file of any state holds into this store: every record
+// whose own checksum holds, whatever became of the pages that lead to it. The file is only
+// read, and nobody should write to it meanwhile. size is its length. Memory is taken for
+// what is found, about 40 bytes for each copy of a record, and for the longest record.
+//
+// A session whose records are all there is created as it was: its key, initial state, time
+// of creation, and records with their seqs. Where records are missing, it ends before the
+// first of them; the log up to there is exact. What follows a gap becomes a session of its
+// own, KEY~from-SEQ, whose record 1 was record SEQ. Its events are as they were. A patch
+// speaks of a view that is not known any more, so it is kept as an event that does nothing:
+// with the patch's id, author and time, and in customMetadata.patchlog.salvaged its seq and
+// text. Other sessions are marked in the same way: KEY~maybe-deleted, if it cannot be told
+// whether the session had been deleted; KEY~without-state, if its initial state is lost;
+// salvaged/unknown/session-NUMBER, if its key is. What is known to have been deleted is left
+// out. A session that is in this store already stays as it is: what is salvaged gets the
+// next free one of KEY~2, KEY~3 and so on.
+//
+// An error means that the salvage has ended: nothing can be written, the context has ended,
+// or there is no file. What the file holds or lacks is no error, and said in the result. Each
+// session is there as a whole or not at all.
+func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, opts SalvageOptions) (Salvaged, error) {
+	if file == nil || size < 0 {
+		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing", ErrInvalid)
+	}
+	scan, err := bolt.ScanFile(ctx, file, size, salvageForms)
+	if err != nil {
+		return Salvaged{}, err
+	}
+	v := &salvage{store: s, file: file, size: size, scan: scan}
+	v.out = Salvaged{Pages: scan.Pages, Metas: scan.Metas, BrokenPages: scan.BrokenPages, Broken: scan.Broken, Unread: scan.Unread}
+	logs, err := v.logs(ctx)
+	if err != nil {
+		return v.out, err
+	}
+	for i, log := range logs {
+		if err := v.write(ctx, log); err != nil {
+			return v.out, err
+		}
+		if opts.Progress != nil {
+			opts.Progress(i+1, len(logs))
+		}
+	}
+	return v.out, v.writeShared(ctx)
+}
+
+var salvageForms = bolt.Forms{
+	Record: func(form []byte) (uint64, bool) {
+		r, err := patch.DecodeRecord(form)
+		return r.Seq, err == nil
+	},
+	Length: patch.RecordLength,
+	Value: func(form []byte) bool {
+		var v patch.Value
+		return v.UnmarshalBinary(form) == nil
+	},
+	MaxBytes: patch.MaxRecordBytes,
+}
+
+// salvage is a run of SalvageFrom.
+type salvage struct {
+	store *Store
+	file  io.ReaderAt
+	size  int64
+	scan  *bolt.Scan
+	out   Salvaged
+	any   Key // a session that was written
+}
+
+// free returns the key, or the next one that is not taken.
+func (v *salvage) free(ctx context.Context, key Key, mark string) (Key, error) {
+	base := key.Session
+	for n := 1; ; n++ {
+		end := mark
+		if n > 1 {
+			end += fmt.Sprintf("~%d", n)
+		}
+		key.Session = strings.ToValidUTF8(base[:min(len(base), MaxKeyPartBytes-len(end))], "") + end
+		_, err := v.store.backend.Head(ctx, key.name())
+		switch {
+		case errors.Is(err, backend.ErrNotFound):
+			return key, nil
+		case err != nil && !errors.Is(err, backend.ErrDamaged):
+			return key, fromBackend(key, err)
+		}
+	}
+}
+
+// writeShared writes the shared values that were found.
+func (v *salvage) writeShared(ctx context.Context) error {
+	shared := &v.out.Shared
+	found := v.scan.Values
+	names := map[string]bool{}
+	var batch []backend.Value
+	size := 0
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		if v.any == (Key{}) { // values are written with a session
+			key, err := v.free(ctx, Key{"salvaged", "unknown", "shared-values"}, "")
+			if err != nil {
+				return err
+			}
+			if _, err := v.store.Create(ctx, key, nil); err != nil {
+				return err
+			}
+			v.any = key
+		}
+		err := v.store.putSharedOn(ctx, v.any, batch)
+		if err == nil {
+			shared.Written += len(batch)
+		}
+		batch, size = nil, 0
+		return err
+	}
+	for i := 0; i < len(found); {
+		value, several := found[i], false
+		for i++; i < len(found) && found[i].Name == value.Name; i++ {
+			several = several || found[i].Old == value.Old && found[i].Rank == value.Rank && !found[i].Same(value)
+		}
+		if !isSharedName(value.Name) {
+			continue
+		}
+		form, err := v.scan.ReadValue(v.file, value)
+		if err != nil {
+			continue
+		}
+		names[value.Name] = true
+		shown := strings.ReplaceAll(value.Name, partEnd, "/")
+		if several || value.Rank == bolt.Free {
+			shared.Maybe = append(shared.Maybe, shown)
+		}
+		batch = append(batch, backend.Value{Name: value.Name, Data: form})
+		if size += len(form); size >= pageBytes || len(batch) >= pageRecords {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range v.scan.ValueNames {
+		if !names[name] {
+			shared.Lost = append(shared.Lost, strings.ReplaceAll(name, partEnd, "/"))
+		}
+	}
+	return flush()
+}
+
+// isSharedName reports whether a name is one that [sharedName] makes.
+func isSharedName(name string) bool {
+	parts := strings.Split(name, partEnd)
+	scope := patch.ScopeOf(parts[len(parts)-1])
+	return parts[0] == "app" && len(parts) == 3 && scope == patch.ScopeApp ||
+		parts[0] == "user" && len(parts) == 4 && scope == patch.ScopeUser
+}
