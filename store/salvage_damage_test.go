@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ type wreck struct {
 }
 
 // take reads what the store at path holds, and returns the bytes of the file.
-func (w *wreck) take(t *testing.T, path string) {
+func (w *wreck) take(t testing.TB, path string) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
 	if err != nil {
@@ -83,6 +84,10 @@ func (w *wreck) take(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Of a small bucket inside another one's value bbolt may give out copies.
+	w.places = slices.DeleteFunc(w.places, func(p place) bool {
+		return p.from < 0 || p.to > used || !bytes.HasSuffix(data[p.from:p.to], w.logs[p.number][p.seq])
+	})
 	if w.data != nil {
 		w.older = append(w.older, w.data)
 	}
@@ -90,7 +95,7 @@ func (w *wreck) take(t *testing.T, path string) {
 }
 
 // newWreck makes a file of sessions, in rounds of which each is a closed file of its own.
-func newWreck(t *testing.T, name string, sessions, rounds, events, size int) *wreck {
+func newWreck(t testing.TB, name string, sessions, rounds, events, size int) *wreck {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")
 	w := &wreck{name: name, keys: map[uint64]store.Key{}, logs: map[uint64]map[uint64][]byte{}}
@@ -191,6 +196,9 @@ var damageKinds = []damage{
 	})},
 	{"bits of keys", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
 		few(r, func() {
+			if len(w.places) == 0 {
+				return
+			}
 			if at := w.places[r.IntN(len(w.places))].from + int64(6+r.IntN(10)); at < int64(len(data)) {
 				data[at] ^= 1 << r.IntN(4)
 			}

@@ -154,6 +154,9 @@ func (a *app) salvaged(found store.Salvaged) error {
 	if err != nil {
 		return err
 	}
+	if len(found.Sessions) == 0 && found.Shared.Written == 0 {
+		return errors.New("nothing was found that could be salvaged")
+	}
 	if amiss += len(found.Shared.Maybe) + len(found.Shared.Lost); amiss > 0 {
 		return fmt.Errorf("not all is as it was: of %s some is lost or in doubt", figures.Counted(amiss, "session or shared value"))
 	}
@@ -204,7 +207,7 @@ func (a *app) salvagedSession(s store.SalvagedSession) error {
 			line = fmt.Sprintf("  %s: %s", p.Key, p.Span)
 		}
 		if p.Texts > 0 {
-			line += fmt.Sprintf(", %s kept as text", figures.Counted(p.Texts, "patch"))
+			line += fmt.Sprintf(", %s kept as text", figures.Counted(p.Texts, "record"))
 		}
 		if p.Doubtful {
 			line += ", of which one is not the one that was written, or none"
