@@ -433,6 +433,45 @@ func ExampleStore_Verify() {
 	// Output: 0 problems
 }
 
+func ExampleStore_SalvageFrom() {
+	dir, err := os.MkdirTemp("", "salvage")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	path := filepath.Join(dir, "log.db")
+	old, err := store.Open(path, store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := old.Create(ctx, exampleKey, map[string]any{"currency": "EUR"}); err != nil {
+		log.Fatal(err)
+	}
+	if err := old.Close(); err != nil {
+		log.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	clear(data[:8192]) // the pages by which the file is opened
+
+	s, err := store.Open(filepath.Join(dir, "salvaged.db"), store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	found, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, session := range found.Sessions {
+		fmt.Println(session.Key, session.Whole())
+	}
+	// Output: shop/ada/s1 true
+}
+
 func ExampleStore_CreateAt() {
 	s, err := store.New(&memory.Backend{}, store.Options{})
 	if err != nil {

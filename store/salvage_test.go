@@ -324,7 +324,7 @@ func FuzzSalvage(f *testing.F) {
 // hostilePages returns a file of pages that each claim as much as they can: all of the
 // file, by as many elements as a page can count.
 func hostilePages(leaves bool) []byte {
-	data := make([]byte, 1<<20)
+	data := make([]byte, 64<<10)
 	for page := 0; page < len(data)/pageBytes; page++ {
 		p := data[page*pageBytes:]
 		put := func(at, size int, v uint64) {

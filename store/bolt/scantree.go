@@ -40,7 +40,8 @@ type catalog struct {
 	old      bool   // of a file of version 1, without heads
 	entries  numbers
 	heads    numbers
-	lasts    uint64 // of all heads, added up
+	unlinked numbers // of a deleted session, or of one that was still being put together
+	lasts    uint64  // of all heads, added up
 }
 
 type numbers struct {
@@ -54,6 +55,9 @@ func (s *Scan) Standing(number uint64) Standing {
 	said := Unsaid
 	for i, c := range s.catalogs {
 		one := c.standing(number)
+		if one == Gone && c.unlinked.has[number] && (i > 0 || s.Metas == 0) { // it may be there in a later commit
+			one = Unsaid
+		}
 		switch {
 		case i == 0 && one == Gone && s.Metas > 0:
 			return Gone
@@ -251,6 +255,15 @@ func (t *tree) catalog(root uint64, all bool) (c catalog, whole bool) {
 				c.entries.has[binary.BigEndian.Uint64(both)] = true
 				return true
 			}
+		case string(bucketUnlinked):
+			of, visit = &c.unlinked, func(key []byte, value row) bool {
+				sum, ok := t.s.src.bytes(value.at, int(value.size))
+				if !ok || !wholeUnlinked(key, sum) {
+					return false
+				}
+				c.unlinked.has[binary.BigEndian.Uint64(key)] = true
+				return true
+			}
 		case string(bucketHeads):
 			of, visit = &c.heads, func(key []byte, value row) bool {
 				row, ok := t.s.src.bytes(value.at, int(value.size))
@@ -282,7 +295,7 @@ func (t *tree) catalog(root uint64, all bool) (c catalog, whole bool) {
 		return true
 	})
 	c.old = whole && seen[string(bucketSessions)] && !seen[string(bucketHeads)]
-	c.known = c.known && whole
+	c.known = c.known && whole && (c.unlinked.whole || !seen[string(bucketUnlinked)])
 	return c, whole
 }
 
