@@ -354,3 +354,85 @@ func hostilePages(leaves bool) []byte {
 	}
 	return data
 }
+
+// Where nothing is left of a page but its rows, they are found byte by byte.
+func TestSalvageWithoutTables(t *testing.T) {
+	w := newWreck(t, "tables", 4, 3, 8, 300)
+	data := bytes.Clone(w.data)
+	first := map[int64]int64{} // place of the first key by page
+	for _, p := range w.places {
+		if at, ok := first[p.from/pageBytes]; !ok || p.from < at {
+			first[p.from/pageBytes] = p.from
+		}
+	}
+	for page, at := range first {
+		clear(data[page*pageBytes : at])
+	}
+	intact := w.intact(data)
+	got, wrong := w.rescue(data, intact)
+	if len(intact) != len(w.places) || got != len(intact) || len(wrong) > 0 {
+		t.Errorf("%d of %d salvaged, of %d; %q", got, len(intact), len(w.places), wrong)
+	}
+}
+
+// everyCopy calls change with each copy of a record in a file, from its key on.
+func everyCopy(data, form []byte, change func(row []byte)) {
+	for i := 0; ; {
+		n := bytes.Index(data[i:], form)
+		if n < 0 {
+			return
+		}
+		i += n + len(form)
+		change(data[i-len(form)-16 : i])
+	}
+}
+
+// A record whose key becomes one of another session is none of that session's, though it has
+// lost its own.
+func TestSalvageKeyOfAnotherSession(t *testing.T) {
+	w := newWreck(t, "keys", 3, 1, 5, 200)
+	data := bytes.Clone(w.data)
+	from, to := w.places[0].number, uint64(0)
+	for n := range w.live {
+		if n != from {
+			to = n
+		}
+	}
+	lost := []uint64{3, uint64(len(w.logs[to]))} // so that no chain tells
+	for _, seq := range lost {
+		everyCopy(data, w.logs[to][seq], func(row []byte) { row[len(row)-1] ^= 1 })
+	}
+	everyCopy(data, w.logs[from][3], func(row []byte) { row[7] = byte(to) })
+	intact := w.intact(data)
+	if got, wrong := w.rescue(data, intact); got != len(intact) || len(wrong) > 0 || got != len(w.places)-3 {
+		t.Errorf("%d of %d salvaged; %q", got, len(intact), wrong)
+	}
+}
+
+// A record in the place of another one, with a checksum and an id of its own, is found by the
+// heads of earlier commits, where the log's own cannot tell.
+func TestSalvageRecordInAnothersPlace(t *testing.T) {
+	w := newWreck(t, "place", 3, 2, 5, 200)
+	data := append(bytes.Clone(w.data), w.older[0]...) // pages of earlier commits
+	n, last := uint64(0), uint64(0)
+	for _, p := range w.places {
+		if w.keys[p.number].Session == "session2" { // which neither round has deleted
+			n, last = p.number, p.seq
+		}
+	}
+	rec, err := patch.DecodeRecord(w.logs[n][2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Event = event("%s", strings.Replace(rec.Event.String(), `"author":"user"`, `"author":"USER"`, 1))
+	other, err := patch.AppendRecord(nil, rec)
+	if err != nil || len(other) != len(w.logs[n][2]) {
+		t.Fatal(len(other), err)
+	}
+	everyCopy(data, w.logs[n][2], func(row []byte) { copy(row[16:], other) })
+	everyCopy(data, w.logs[n][last], func(row []byte) { row[len(row)-1] ^= 1 })
+	intact := w.intact(data)
+	if got, wrong := w.rescue(data, intact); got != len(intact) || len(wrong) > 0 || got != len(w.places)-2 {
+		t.Errorf("%d of %d salvaged; %q", got, len(intact), wrong)
+	}
+}

@@ -1,8 +1,6 @@
 package bolt
 
-import (
-	"io"
-)
+import "io"
 
 // source is a file that is read in large pieces, of which parts may be unreadable, and
 // whose content may lead to the same bytes again and again.
