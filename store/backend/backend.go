@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -271,4 +272,34 @@ type Checker interface {
 	// Check reads all there is and reports what does not fit together; nil means that
 	// nothing was found. What the records say is not its matter.
 	Check(ctx context.Context) error
+}
+
+// Copier is a backend that can be copied while it is written to.
+type Copier interface {
+	// Copy makes a copy of all that the backend holds as of one moment after the call began,
+	// but for snapshots, and calls use with it: as a backend that is opened for reading, and
+	// as a file of so many bytes. Both are gone when use returns. sum returns the checksum
+	// that a record carries. It fails with ErrDamaged, and does not call use, if something is
+	// missing, or if records are not those that were written; it need not look further into
+	// them. Writers wait no longer than for a write, and nothing is held of the backend while
+	// use runs.
+	Copy(ctx context.Context, sum func(record []byte) uint32, use func(copy Backend, file io.Reader) error) error
+}
+
+// Vacuum is a backend that can give room back.
+type Vacuum interface {
+	// Vacuum gives the room back that nothing takes up any more. Whenever it is cut short,
+	// nothing is lost. It fails with ErrDamaged, and changes nothing, where Copy would.
+	Vacuum(ctx context.Context, sum func(record []byte) uint32) error
+
+	// Space returns how much room the backend takes up. Others may write meanwhile, and be
+	// counted in part.
+	Space(ctx context.Context) (Space, error)
+}
+
+// Space is how much room a backend takes up, in bytes.
+type Space struct {
+	File int64 // the file's length
+	Live int64 // keys and values of what is stored
+	Free int64 // of the file: parts that hold nothing
 }

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	bbolt "go.etcd.io/bbolt"
@@ -96,6 +97,8 @@ type Backend struct {
 
 	staged  staging
 	sweeper sweeper
+	copying chan struct{} // holds a token while the file is copied
+	pinned  atomic.Bool   // no row of a session is removed
 	leases  backend.Leases
 
 	mu     sync.RWMutex // held for reading while handle is used
@@ -110,6 +113,8 @@ type Backend struct {
 var (
 	_ backend.Backend = (*Backend)(nil)
 	_ backend.Checker = (*Backend)(nil)
+	_ backend.Copier  = (*Backend)(nil)
+	_ backend.Vacuum  = (*Backend)(nil)
 )
 
 // Open opens the file at path, and creates it if it is not there and not to be read only.
@@ -131,7 +136,7 @@ func Open(path string, opts Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{path: path, opts: opts, handle: h, writer: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}
+	b := &Backend{path: path, opts: opts, handle: h, writer: make(chan struct{}, 1), copying: make(chan struct{}, 1), commit: (*bbolt.Tx).Commit}
 	if b.file, err = h.file.Stat(); err != nil {
 		return nil, errors.Join(err, h.close())
 	}

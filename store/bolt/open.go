@@ -57,18 +57,24 @@ func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
 		},
 	})
 	var system syscall.Errno
-	var named *fs.PathError
+	var failed *fs.PathError
 	switch {
 	case refused != nil:
 		return nil, refused
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
-	case errors.As(err, &named):
+	case errors.As(err, &failed):
 		return nil, err
 	case errors.As(err, &system):
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	case err != nil: // what bbolt itself finds wrong
 		return nil, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, path, err)
+	}
+	if was == nil && !named(file, path) { // it was replaced while its lock was waited for
+		if err := db.Close(); err != nil {
+			return nil, err
+		}
+		return openHandle(path, opts, nil)
 	}
 	h = &handle{path: path, db: db, file: file, place: make(chan struct{}, 1), gone: make(chan struct{})}
 	if err := h.prepare(opts, was); err != nil {
@@ -91,6 +97,13 @@ func acceptable(file *os.File, path string, was *opened) error {
 		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it and a new one will be made", backend.ErrDamaged, path)
 	}
 	return nil
+}
+
+// named reports whether the file is the one that goes by path.
+func named(file *os.File, path string) bool {
+	there, err := os.Stat(path)
+	own, ownErr := file.Stat()
+	return err == nil && ownErr == nil && os.SameFile(there, own)
 }
 
 // prepare checks the file and, if it is to be written, makes durable what it shows.

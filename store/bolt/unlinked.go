@@ -51,6 +51,9 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 		if err := tx.Bucket(bucketSessions).Delete([]byte(name)); err != nil {
 			return err
 		}
+		if b.pinned.Load() {
+			return unlink(tx, s.number)
+		}
 		if done, err := removeRows(tx, s.number, newRoom()); err != nil || done {
 			return err
 		}
@@ -103,11 +106,11 @@ func removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) 
 }
 
 // swept returns the unlinked numbers that are to be swept: those under which nothing is
-// being staged.
+// being staged. While rows are pinned there are none.
 func (b *Backend) swept(tx *bbolt.Tx) func(yield func(number []byte) bool) {
 	return func(yield func(number []byte) bool) {
 		unlinked := tx.Bucket(bucketUnlinked)
-		if unlinked == nil {
+		if unlinked == nil || b.pinned.Load() {
 			return
 		}
 		for k, v := range pairs(unlinked) {

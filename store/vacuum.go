@@ -1,0 +1,56 @@
+package store
+
+import (
+	"context"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Vacuum gives the room back that deleted sessions, and writing itself, have left in the
+// file: it is as short then as what it holds allows. Views, and calls under way, go on.
+//
+// A new file is made beside the old one, which takes as much room again, and put in its
+// place. Whenever that is cut short, by an error, a crash or a power failure, the one or the
+// other is there, with all that was acknowledged; what is left of the new one, under the name
+// .NAME.vacuum, the next Vacuum removes. Others read and write meanwhile. Writers wait at the
+// end: for the last writes to be copied, and for the new file to be synced and opened.
+// Nobody else comes to hold the file in between. Owner and group stay; a hard link keeps
+// the old file.
+//
+// It fails with an error that matches [ErrCorrupt], and leaves the file as it is, if records
+// are missing or are not those that were written, or if the index of ids or a shared value is
+// damaged; with [ErrReadOnly] if the store is; and with one that matches
+// [errors.ErrUnsupported] if the store is not in a file. After any error but one that matches
+// [ErrCorrupt] it can be called again. A Vacuum waits for a [Store.Backup] that runs.
+func (s *Store) Vacuum(ctx context.Context) error {
+	v, ok := s.backend.(backend.Vacuum)
+	if !ok {
+		return s.notInAFile("Vacuum", "a server has a vacuum of its own")
+	}
+	return fromBackend(Key{}, v.Vacuum(ctx, patch.Checksum))
+}
+
+// Space is how much room a store's file takes up, in bytes.
+type Space struct {
+	// File is the file's length.
+	File int64
+	// Live is what is stored: names, records, ids, snapshots and values.
+	Live int64
+	// Free is what the file has of room without use, for what is written next. The rest is
+	// what keeps things in order, and gaps between them.
+	Free int64
+}
+
+// Space returns how much room the file takes up, and how much of it is of use. It reads every
+// name and how long what stands under it is. Others may write meanwhile, and are counted in
+// part. It fails with an error that matches [errors.ErrUnsupported] if the store is not in a
+// file.
+func (s *Store) Space(ctx context.Context) (Space, error) {
+	v, ok := s.backend.(backend.Vacuum)
+	if !ok {
+		return Space{}, s.notInAFile("Space", "a server has figures of its own")
+	}
+	space, err := v.Space(ctx)
+	return Space(space), fromBackend(Key{}, err)
+}
