@@ -99,6 +99,7 @@ type Backend struct {
 	sweeper sweeper
 	copying chan struct{} // holds a token while the file is copied
 	pinned  atomic.Bool   // no row of a session is removed
+	kept    atomic.Bool   // some were to be removed meanwhile
 	leases  backend.Leases
 
 	mu     sync.RWMutex // held for reading while handle is used

@@ -122,9 +122,9 @@ func (b *Backend) pin(ctx context.Context) (unpin func(), err error) {
 	unlock()
 	return func() {
 		b.pinned.Store(false)
-		<-b.copying
-		if !b.opts.ReadOnly {
+		if b.kept.Swap(false) {
 			b.sweep()
 		}
+		<-b.copying
 	}, nil
 }

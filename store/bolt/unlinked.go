@@ -110,7 +110,11 @@ func removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) 
 func (b *Backend) swept(tx *bbolt.Tx) func(yield func(number []byte) bool) {
 	return func(yield func(number []byte) bool) {
 		unlinked := tx.Bucket(bucketUnlinked)
-		if unlinked == nil || b.pinned.Load() {
+		if unlinked == nil {
+			return
+		}
+		if b.pinned.Load() {
+			b.kept.Store(true)
 			return
 		}
 		for k, v := range pairs(unlinked) {

@@ -1,0 +1,554 @@
+package bolt_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/storetest"
+)
+
+func noSum([]byte) uint32 { return 0 } // as [record] has it
+
+// summing remembers the checksums of records.
+type summing struct {
+	*bolt.Backend
+	sums *sync.Map
+}
+
+func (s summing) note(records []backend.Record) {
+	for _, r := range records {
+		s.sums.Store(string(r.Data), r.Sum)
+	}
+}
+
+func (s summing) Append(ctx context.Context, name string, b backend.Batch) error {
+	s.note(b.Records)
+	return s.Backend.Append(ctx, name, b)
+}
+
+func (s summing) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
+	s.note(records)
+	return s.Backend.Stage(ctx, creation, after, records)
+}
+
+func (s summing) sum(data []byte) uint32 {
+	sum, _ := s.sums.Load(string(data))
+	return sum.(uint32)
+}
+
+// Whatever a backend holds, it holds after a vacuum, open and opened again.
+func TestVacuumOfEachCase(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
+		path := filepath.Join(t.TempDir(), "log.db")
+		b := summing{open(t, path), &sync.Map{}}
+		t.Cleanup(func() { _ = b.Close() })
+		return b, func() backend.Backend {
+			no(t, b.Vacuum(ctx, b.sum))
+			no(t, b.Check(ctx))
+			no(t, b.Close())
+			b.Backend = open(t, path)
+			no(t, b.Check(ctx))
+			return b
+		}
+	})
+}
+
+// outline returns what a backend holds, snapshots apart.
+func outline(t *testing.T, b backend.Backend) string {
+	t.Helper()
+	var out strings.Builder
+	listed, err := b.List(ctx, "", "", 1<<20)
+	no(t, err)
+	for _, l := range listed {
+		no(t, l.Err)
+		fmt.Fprintf(&out, "%s %s %q %d %v:", l.Session, l.Creation, l.Meta, l.Last, l.Chain)
+		records, err := b.Read(ctx, l.Session, l.Creation, 1, 1<<30, 1<<30)
+		no(t, err)
+		var ids []string
+		for _, r := range records {
+			fmt.Fprintf(&out, " %d %s", r.Seq, r.Data)
+			ids = append(ids, record(r.Seq).IDs...)
+		}
+		seqs, err := b.Lookup(ctx, l.Session, l.Creation, append(ids, record(l.Last+1).IDs...))
+		no(t, err)
+		fmt.Fprintln(&out, seqs)
+	}
+	values, err := b.Shared(ctx, "")
+	no(t, err)
+	fmt.Fprintln(&out, values)
+	return out.String()
+}
+
+// crowded opens a file with a large session, others beside it, and one that is being staged.
+func crowded(t *testing.T) (b *bolt.Backend, path string) {
+	t.Helper()
+	b, path = openWith(t)
+	no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 3000), Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}))
+	no(t, b.Append(ctx, "victim", backend.Batch{Creation: "v", Create: true, Records: many(0, 700), Shared: []backend.Value{{Name: "y", Data: []byte("1")}}}))
+	no(t, b.Append(ctx, "empty", backend.Batch{Creation: "e", Create: true, Meta: []byte("meta")}))
+	stageAll(t, b, "s", 500, 100)
+	stageAll(t, b, "dropped", 100, 100)
+	return b, path
+}
+
+// What others do while the first records are copied, and while those are copied that they
+// wrote then.
+var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
+	10: func(t *testing.T, b *bolt.Backend) { no(t, b.Delete(ctx, "victim", "v")) },
+	20: func(t *testing.T, b *bolt.Backend) {
+		no(t, b.Append(ctx, "victim", backend.Batch{Creation: "again", Create: true, Records: many(0, 3)}))
+		no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 1, Records: many(1, 5000), Shared: []backend.Value{{Name: "x", Data: []byte("2")}}}))
+		no(t, b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 5001, Data: []byte("snapshot")}))
+	},
+	30: func(t *testing.T, b *bolt.Backend) {
+		no(t, b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true, Records: many(0, 2), Shared: []backend.Value{{Name: "z", Data: []byte("1")}}}))
+		no(t, b.Stage(ctx, "s", 500, many(500, 100)))
+		no(t, b.Stage(ctx, "late", 0, many(0, 40)))
+		b.Unstage("dropped")
+	},
+	// The second time.
+	5000: func(t *testing.T, b *bolt.Backend) {
+		no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 5001, Records: many(5001, 1)}))
+		no(t, b.Append(ctx, "new", backend.Batch{Creation: "n", After: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
+		no(t, b.Delete(ctx, "victim", "again"))
+		no(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, After: 40, Records: many(40, 1)}))
+		no(t, b.Stage(ctx, "s", 600, many(600, 1)))
+	},
+}
+
+// interrupting returns a function for checksums that does what others do meanwhile.
+func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 {
+	calls := 0
+	return func([]byte) uint32 {
+		if do := meanwhile[calls]; do != nil {
+			var others sync.WaitGroup
+			others.Go(func() {
+				do(t, b)
+				b.WaitForSweep()
+			})
+			others.Wait()
+			*done++
+		}
+		calls++
+		return 0
+	}
+}
+
+// A copy holds what was there when it began, whatever is written, deleted and staged
+// meanwhile; of that nothing is lost, and what was deleted goes in the end.
+func TestCopyWhileOthersWrite(t *testing.T) {
+	b, path := crowded(t)
+	want := outline(t, b)
+	done, used := 0, 0
+	no(t, b.Copy(ctx, interrupting(t, b, &done), func(c backend.Backend, file io.Reader) error {
+		used++
+		if got := outline(t, c); got != want {
+			t.Errorf("the copy is not what was there; %d bytes, want %d", len(got), len(want))
+		}
+		no(t, c.(*bolt.Backend).Check(ctx))
+		data, err := io.ReadAll(file)
+		no(t, err)
+		to := filepath.Join(t.TempDir(), "copy.db")
+		no(t, os.WriteFile(to, data, 0o600))
+		// It can be gone on with.
+		own := open(t, to)
+		no(t, own.Append(ctx, "a", batch(1)))
+		no(t, own.Append(ctx, "other", backend.Batch{Creation: "o", Create: true, Records: many(0, 1)}))
+		closeAndCheck(t, own, to)
+		return nil
+	}))
+	if done != 3 || used != 1 {
+		t.Fatalf("%d of the writes were made meanwhile, and the copy used %d times; the test tests nothing", done, used)
+	}
+	finish(t, b, path)
+}
+
+// finish ends what is staged, and checks that nothing of what is deleted is left.
+func finish(t *testing.T, b *bolt.Backend, path string) {
+	t.Helper()
+	for _, creation := range []string{"s", "late", "dropped"} {
+		b.Unstage(creation)
+	}
+	no(t, b.Append(ctx, "next", backend.Batch{Creation: "next", Create: true}))
+	b.WaitForSweep()
+	inFileOpen(t, b, func(tx *bbolt.Tx) {
+		if k, _ := tx.Bucket([]byte("unlinked")).Cursor().First(); k != nil {
+			t.Errorf("number %x is still unlinked", k)
+		}
+	})
+	no(t, b.Close())
+	b = open(t, path)
+	closeAndCheck(t, b, path)
+	left, err := os.ReadDir(filepath.Dir(path))
+	no(t, err)
+	if len(left) != 1 {
+		t.Errorf("beside the file there is %v", left)
+	}
+}
+
+// After a vacuum all is there that others wrote meanwhile, and what they were staging goes on;
+// the file is another one, and short.
+func TestVacuumWhileOthersWrite(t *testing.T) {
+	b, path := crowded(t)
+	twin, twinPath := crowded(t)
+	before, err := os.Stat(path)
+	no(t, err)
+	for _, at := range []int{10, 20, 30, 5000} {
+		meanwhile[at](t, twin)
+	}
+	done := 0
+	no(t, b.Vacuum(ctx, interrupting(t, b, &done)))
+	if done != 4 {
+		t.Fatalf("%d of the writes were made meanwhile; the test tests nothing", done)
+	}
+	after, err := os.Stat(path)
+	no(t, err)
+	if os.SameFile(before, after) || after.Size() >= before.Size() {
+		t.Errorf("%d bytes, before %d", after.Size(), before.Size())
+	}
+	no(t, b.Check(ctx))
+	for _, b := range []*bolt.Backend{b, twin} {
+		no(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, After: 601, Records: many(601, 1)}))
+		no(t, b.Append(ctx, "a", batch(5002)))
+	}
+	if got, want := outline(t, b), outline(t, twin); got != want {
+		t.Errorf("the vacuum has changed what is stored:\n%.2000s\nwant\n%.2000s", got, want)
+	}
+	finish(t, b, path)
+	finish(t, twin, twinPath)
+}
+
+// damages are what keeps a file from being copied.
+var damages = map[string]func(tx *bbolt.Tx) error{
+	"a record is missing": func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(rowKey(2, 1500)) },
+	"the last is missing": func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(rowKey(2, 3000)) },
+	"one goes beyond": func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("records")).Put(rowKey(2, 3001), []byte("record 3001"))
+	},
+	"an id is missing": func(tx *bbolt.Tx) error {
+		ids := tx.Bucket([]byte("ids"))
+		k, _ := ids.Cursor().Seek(rowKey(2))
+		return ids.Delete(bytes.Clone(k))
+	},
+	"an id is another record's": func(tx *bbolt.Tx) error {
+		ids := tx.Bucket([]byte("ids"))
+		k, _ := ids.Cursor().Seek(rowKey(2))
+		return ids.Put(bytes.Clone(k), rowKey(1))
+	},
+	"a head is missing":          func(tx *bbolt.Tx) error { return tx.Bucket([]byte("heads")).Delete([]byte("large")) },
+	"a session has lost its end": func(tx *bbolt.Tx) error { return tx.Bucket([]byte("heads")).Put([]byte("large"), []byte("x")) },
+	"an entry is missing":        func(tx *bbolt.Tx) error { return tx.Bucket([]byte("sessions")).Delete([]byte("large")) },
+	"a session's names are missing": func(tx *bbolt.Tx) error {
+		return errors.Join(tx.Bucket([]byte("heads")).Delete([]byte("large")), tx.Bucket([]byte("sessions")).Delete([]byte("large")))
+	},
+	"a snapshot of nobody":    func(tx *bbolt.Tx) error { return tx.Bucket([]byte("snapshots")).Put(rowKey(8), []byte("s")) },
+	"a shared value":          func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Put([]byte("x"), []byte("1234x")) },
+	"a shared name":           func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Delete([]byte("y")) },
+	"an unlinked number":      func(tx *bbolt.Tx) error { return tx.Bucket([]byte("unlinked")).Put(rowKey(7), []byte("no sum")) },
+	"an unknown kind of rows": func(tx *bbolt.Tx) error { _, err := tx.CreateBucket([]byte("newer")); return err },
+}
+
+func rowKey(numbers ...uint64) (key []byte) {
+	for _, n := range numbers {
+		for i := range 8 {
+			key = append(key, byte(n>>(56-8*i)))
+		}
+	}
+	return key
+}
+
+// What is missing, or not what was written, is not left behind in silence: there is no copy, and
+// no new file.
+func TestDamageIsNotCopied(t *testing.T) {
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			b, path := crowded(t)
+			no(t, b.Append(ctx, "ninth", backend.Batch{Creation: "9", Create: true, Records: many(0, 1)}))
+			no(t, b.Append(ctx, "tenth", backend.Batch{Creation: "10", Create: true, Records: many(0, 1)}))
+			no(t, b.Delete(ctx, "tenth", "10"))
+			no(t, b.Close())
+			inFile(t, path, damage)
+			before, err := os.ReadFile(path)
+			no(t, err)
+			b = open(t, path)
+			copied := false
+			err = b.Copy(ctx, noSum, func(backend.Backend, io.Reader) error {
+				copied = true
+				return nil
+			})
+			if name == "a snapshot of nobody" { // snapshots are left out
+				no(t, err)
+			} else if copied || !errors.Is(err, backend.ErrDamaged) {
+				t.Errorf("copied %t: %v", copied, err)
+			}
+			if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrDamaged) {
+				t.Errorf("vacuum: %v", err)
+			}
+			no(t, b.Close())
+			after, err := os.ReadFile(path)
+			no(t, err)
+			if !bytes.Equal(before, after) {
+				t.Error("the file was changed")
+			}
+			if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+				t.Errorf("beside the file there is %v", left)
+			}
+		})
+	}
+}
+
+// Records with other checksums than the head's chain has are not those that were written.
+func TestCopyFollowsTheChain(t *testing.T) {
+	b, path := crowded(t)
+	n := 0
+	odd := func([]byte) uint32 {
+		if n++; n == 1700 {
+			return 1
+		}
+		return 0
+	}
+	if err := b.Copy(ctx, odd, nil); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), `"large"`) {
+		t.Errorf("copy: %v", err)
+	}
+	if n = 0; !errors.Is(b.Vacuum(ctx, odd), backend.ErrDamaged) {
+		t.Error("vacuum went on")
+	}
+	finish(t, b, path)
+}
+
+// A file of version 1 is copied as one of the newest.
+func TestCopyOfVersion1(t *testing.T) {
+	b, path := openWith(t)
+	no(t, b.Append(ctx, "b", backend.Batch{Creation: "b", Create: true, Records: many(0, 600), Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}))
+	no(t, b.Close())
+	inFile(t, path, func(tx *bbolt.Tx) error {
+		return errors.Join(tx.DeleteBucket([]byte("heads")), tx.DeleteBucket([]byte("sharednames")), tx.Bucket([]byte("patchlog")).Delete([]byte("numbers")),
+			tx.Bucket([]byte("patchlog")).Put([]byte("version"), rowKey(1)), tx.Bucket([]byte("shared")).Put([]byte("x"), []byte("1")))
+	})
+	for _, readOnly := range []bool{true, false} {
+		b, err := bolt.Open(path, bolt.Options{ReadOnly: readOnly})
+		no(t, err)
+		want := outline(t, b)
+		no(t, b.Copy(ctx, noSum, func(c backend.Backend, _ io.Reader) error {
+			if got := outline(t, c); got != want {
+				t.Errorf("read only %t: the copy is\n%.500s\nwant\n%.500s", readOnly, got, want)
+			}
+			return c.(*bolt.Backend).Check(ctx)
+		}))
+		if !readOnly {
+			no(t, b.Vacuum(ctx, noSum))
+			if got := outline(t, b); got != want {
+				t.Errorf("after a vacuum:\n%.500s\nwant\n%.500s", got, want)
+			}
+			no(t, b.Append(ctx, "a", batch(1)))
+		}
+		no(t, b.Close())
+	}
+	b = open(t, path)
+	closeAndCheck(t, b, path)
+}
+
+// Who waits for the file that a vacuum replaces gets the new one, and gets it only when it is
+// let go of.
+func TestVacuumPassesTheLockOn(t *testing.T) {
+	b, path := crowded(t)
+	open := func() (n int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("needs to know which files are open")
+		}
+		for _, e := range entries {
+			if to, err := os.Readlink(filepath.Join("/proc/self/fd", e.Name())); err == nil && strings.HasPrefix(to, path) {
+				n++
+			}
+		}
+		return n
+	}
+	type opened struct {
+		b   *bolt.Backend
+		err error
+	}
+	got := make(chan opened, 1)
+	before := open()
+	go func() {
+		second, err := bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: time.Minute})
+		got <- opened{second, err}
+	}()
+	for open() == before {
+		time.Sleep(time.Millisecond)
+	}
+	no(t, b.Vacuum(ctx, noSum))
+	select {
+	case o := <-got:
+		t.Fatalf("the file is open twice (%v)", o.err)
+	case <-time.After(300 * time.Millisecond): // six times what bbolt waits between two tries
+	}
+	no(t, b.Append(ctx, "a", batch(1)))
+	no(t, b.Close())
+	o := <-got
+	no(t, o.err)
+	if n := last(t, o.b, "a"); n != 2 {
+		t.Errorf("the next holder sees %d records, want 2", n)
+	}
+	no(t, o.b.Append(ctx, "a", batch(2)))
+	closeAndCheck(t, o.b, path)
+	b, err := bolt.Open(path, bolt.Options{NoSync: true})
+	no(t, err)
+	if n := last(t, b, "a"); n != 3 {
+		t.Errorf("%d records in the end, want 3", n)
+	}
+	no(t, b.Close())
+}
+
+// A vacuum that cannot have its way changes nothing: the store is read only, closed or another
+// file stands at its path.
+func TestVacuumRefused(t *testing.T) {
+	b, path := crowded(t)
+	want := outline(t, b)
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := b.Vacuum(cancelled, noSum); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	soon, cancel := context.WithCancel(ctx)
+	if err := b.Vacuum(soon, func([]byte) uint32 { cancel(); return 0 }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled later: %v", err)
+	}
+	if err := b.Copy(soon, noSum, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("copy, cancelled: %v", err)
+	}
+	no(t, os.Rename(path, path+".away"))
+	if err := b.Vacuum(ctx, noSum); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a file: %v", err)
+	}
+	no(t, os.WriteFile(path, []byte("another file"), 0o600))
+	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrDamaged) {
+		t.Errorf("with another file: %v", err)
+	}
+	no(t, os.Rename(path+".away", path))
+	if got := outline(t, b); got != want {
+		t.Error("what is stored has changed")
+	}
+	no(t, b.Append(ctx, "a", batch(1)))
+	no(t, b.Vacuum(ctx, noSum))
+	no(t, b.Close())
+	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	b, err := bolt.Open(path, bolt.Options{ReadOnly: true})
+	no(t, err)
+	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrReadOnly) {
+		t.Errorf("read only: %v", err)
+	}
+	no(t, b.Close())
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+		t.Errorf("beside the file there is %v", left)
+	}
+}
+
+// A vacuum through a symbolic link replaces what it points to. What a crash has left of another
+// one is removed.
+func TestVacuumThroughALink(t *testing.T) {
+	b, path := crowded(t)
+	no(t, b.Close())
+	link := filepath.Join(t.TempDir(), "link.db")
+	no(t, os.Symlink(path, link))
+	no(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".log.db.vacuum"), []byte("left from a crash"), 0o600))
+	b = open(t, link)
+	no(t, b.Vacuum(ctx, noSum))
+	no(t, b.Append(ctx, "a", batch(1)))
+	no(t, b.Close())
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is %v (%v)", info, err)
+	}
+	b = open(t, path)
+	if n := last(t, b, "a"); n != 2 {
+		t.Errorf("%d records, want 2", n)
+	}
+	closeAndCheck(t, b, path)
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+		t.Errorf("beside the file there is %v", left)
+	}
+}
+
+// A commit that fails while others copy: what they get is what there is.
+func TestVacuumAfterAFailedCommit(t *testing.T) {
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			b, path := openWith(t)
+			b.SetCommit(way.commit)
+			if err := b.Append(ctx, "a", batch(1)); err == nil {
+				t.Fatal("no error")
+			}
+			b.SetCommit(nil)
+			no(t, b.Vacuum(ctx, noSum))
+			if n := last(t, b, "a"); (n == 2) != way.landed {
+				t.Errorf("%d records", n)
+			}
+			b.SetCommit(way.commit)
+			if err := b.Append(ctx, "a", batch(last(t, b, "a"))); err == nil {
+				t.Fatal("no error")
+			}
+			b.SetCommit(nil)
+			no(t, b.Append(ctx, "a", batch(last(t, b, "a"))))
+			closeAndCheck(t, b, path)
+		})
+	}
+}
+
+// Figures of space say what deleting and a vacuum do.
+func TestSpace(t *testing.T) {
+	b, path := openWith(t)
+	const sessions = 40
+	for i := range sessions {
+		var records []backend.Record
+		for seq := range uint64(200) {
+			records = append(records, backend.Record{Seq: seq + 1, IDs: record(seq + 1).IDs, Data: bytes.Repeat([]byte{byte(i)}, 500)})
+		}
+		no(t, b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true, Records: records}))
+	}
+	full, err := b.Space(ctx)
+	no(t, err)
+	const each = 200 * (16 + 500 + 24 + 8)
+	if want := int64(sessions * each); full.Live < want || full.Live > want+want/50 {
+		t.Errorf("%d bytes live, want %d and a little", full.Live, want)
+	}
+	for i := range sessions * 3 / 4 {
+		no(t, b.Delete(ctx, fmt.Sprint(i), "c"))
+	}
+	b.WaitForSweep()
+	deleted, err := b.Space(ctx)
+	no(t, err)
+	if gone := full.Live - deleted.Live; gone < sessions*3/4*each || deleted.Free < full.Free+gone {
+		t.Errorf("after deleting %+v, before %+v", deleted, full)
+	}
+	no(t, b.Vacuum(ctx, noSum))
+	after, err := b.Space(ctx)
+	no(t, err)
+	info, err := os.Stat(path)
+	no(t, err)
+	if after.Live > deleted.Live || after.File > 2*after.Live || after.Free > after.File/10 || after.File != info.Size() {
+		t.Errorf("after a vacuum %+v, before %+v, length %d", after, deleted, info.Size())
+	}
+	no(t, b.Vacuum(ctx, noSum))
+	again, err := b.Space(ctx)
+	no(t, err)
+	if again.File > after.File+after.File/10 {
+		t.Errorf("after another vacuum %+v, before %+v", again, after)
+	}
+	no(t, b.Append(ctx, "39", backend.Batch{Creation: "c", After: 200, Records: many(200, 1)}))
+	closeAndCheck(t, b, path)
+}

@@ -1,0 +1,192 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func init() {
+	parts["vacuum"] = vacuumAndAppend
+}
+
+// vacuumAndAppend vacuums a file and appends to it, and says what was acknowledged. What fails
+// once is tried again.
+func vacuumAndAppend(path string) error {
+	var s *store.Store
+	again := func(call func() error) error {
+		var err error
+		for range 4 { // strace counts the calls of each thread
+			if err = call(); err == nil {
+				return nil
+			}
+		}
+		return err
+	}
+	if err := again(func() (err error) { s, err = store.Open(path, store.Options{}); return err }); err != nil {
+		return err
+	}
+	add := func(id string) error {
+		return again(func() error {
+			_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
+			if err == nil {
+				fmt.Println(id)
+			}
+			return err
+		})
+	}
+	return errors.Join(add("before"), again(func() error { return s.Vacuum(ctx) }), add("after"), s.Close())
+}
+
+// wornFile makes a file with a few sessions, of which others have been deleted.
+func wornFile(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log.db")
+	s, err := store.Open(path, store.Options{})
+	e := &env{T: t, store: s}
+	e.no(err)
+	e.create(map[string]any{"app:k": 1})
+	e.append(says("e", 20)...)
+	for i := range 4 {
+		k := store.Key{App: "app", User: "user", Session: fmt.Sprint("other", i)}
+		_, err := s.Create(ctx, k, nil)
+		e.no(err)
+		_, err = s.AppendEvents(ctx, k, store.AppendOptions{}, says("o", 100)...)
+		e.no(err)
+		if i > 0 {
+			e.no(s.Delete(ctx, k))
+		}
+	}
+	e.no(s.Close())
+	data, err := os.ReadFile(path)
+	e.no(err)
+	return data
+}
+
+// afterVacuum checks that a file has all that it had, and what was acknowledged since, and that
+// it can be vacuumed.
+func afterVacuum(t *testing.T, what, path, acknowledged string) {
+	t.Helper()
+	s, err := store.Open(path, store.Options{LockTimeout: 5 * time.Second})
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+		return
+	}
+	e := &env{T: t, store: s}
+	var got []string
+	for _, r := range e.records(key) {
+		got = append(got, r.ID())
+	}
+	for _, id := range strings.Fields(acknowledged) {
+		if !slices.Contains(got, id) {
+			t.Errorf("%s: %s was acknowledged and is lost", what, id)
+		}
+	}
+	if len(got) < 20 || len(got) > 22 || len(e.records(store.Key{App: "app", User: "user", Session: "other0"})) != 100 {
+		t.Errorf("%s: records %s", what, got)
+	}
+	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("%s: %v %v", what, p, err)
+	}
+	e.no(s.Vacuum(ctx))
+	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("%s, vacuumed: %v %v", what, p, err)
+	}
+	e.no(s.Close())
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("%s: beside the file there is %v (%v)", what, left, err)
+	}
+}
+
+// Each system call of a vacuum fails once, or is the last before the process is killed: nothing
+// is lost that was acknowledged, and the next one has its way.
+func TestVacuumCutShort(t *testing.T) {
+	strace := needStrace(t)
+	worn := wornFile(t)
+	injected, kept, replaced := 0, 0, 0
+	for _, call := range []string{"pwrite64", "fdatasync", "fsync", "ftruncate", "renameat", "unlinkat"} {
+		for _, how := range []string{"error=EIO", "signal=KILL"} {
+			for n := 1; ; n++ {
+				path := filepath.Join(t.TempDir(), "log.db")
+				if err := os.WriteFile(path, worn, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				trace := filepath.Join(t.TempDir(), "trace")
+				cmd := tracedChild(t, "vacuum", path, strace, "-f", "-o", trace, "-e", "trace="+call,
+					"-e", fmt.Sprintf("inject=%s:%s:when=%d", call, how, n))
+				var said bytes.Buffer
+				cmd.Stderr = &said
+				out, runErr := cmd.Output()
+				text, err := os.ReadFile(trace)
+				if err != nil {
+					t.Fatal(err)
+				}
+				what := fmt.Sprintf("%s %d with %s", call, n, how)
+				hit := strings.Contains(string(text), "(INJECTED)") || strings.Contains(string(text), "SIGKILL")
+				if runErr != nil && (!hit || how == "error=EIO") {
+					t.Errorf("%s: %v\n%s", what, runErr, said.String())
+				}
+				if hit && how == "signal=KILL" {
+					if info, err := os.Stat(path); err == nil && info.Size() < int64(len(worn)) {
+						replaced++
+					} else {
+						kept++
+					}
+				}
+				afterVacuum(t, what, path, string(out))
+				if !hit {
+					break // there are not so many
+				}
+				injected++
+			}
+		}
+	}
+	if kept == 0 || replaced == 0 {
+		t.Errorf("%d kills left the old file, %d the new one; the test tests nothing", kept, replaced)
+	}
+	t.Logf("%d system calls, %d kills left the old file, %d the new one", injected, kept, replaced)
+}
+
+// A power failure leaves the old file or the new one: all of the new one is synced before it is
+// given its name, the name is synced before anything is written, and the old file is closed last.
+func TestVacuumSyncs(t *testing.T) {
+	strace := needStrace(t)
+	path := filepath.Join(t.TempDir(), "log.db")
+	if err := os.WriteFile(path, wornFile(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	trace := filepath.Join(t.TempDir(), "trace")
+	cmd := tracedChild(t, "vacuum", path, strace, "-f", "-y", "-o", trace, "-e", "trace=pwrite64,fdatasync,fsync,renameat,renameat2,flock,close")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft, dir := regexp.QuoteMeta(filepath.Join(filepath.Dir(path), ".log.db.vacuum")), regexp.QuoteMeta(filepath.Dir(path))
+	steps := ""
+	for _, line := range strings.Split(string(text), "\n") {
+		for _, step := range []struct{ form, letter string }{
+			{`pwrite64\(\d+<` + draft + `>`, "w"}, {`(fsync|fdatasync)\(\d+<` + draft + `>`, "s"}, {`renameat2?\(`, "R"}, {`fsync\(\d+<` + dir + `>`, "d"},
+			{`pwrite64\(\d+<` + regexp.QuoteMeta(path) + `>`, "W"}, {`(flock|close)\(\d+<` + regexp.QuoteMeta(path) + ` ?\(deleted\)`, "c"}, {`(flock|close)\(\d+<` + regexp.QuoteMeta(path) + `>\(deleted\)`, "c"},
+		} {
+			if regexp.MustCompile(step.form).MatchString(line) {
+				steps += step.letter
+				break
+			}
+		}
+	}
+	if !regexp.MustCompile(`^[^R]*w[^Rw]*s+[^Rw]*Rdc+W[^R]*$`).MatchString(steps) {
+		t.Errorf("steps %s: w and s write and sync the new file, R renames it, d syncs the directory, c closes the old file, W writes under the name", steps)
+	}
+}
