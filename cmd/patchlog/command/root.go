@@ -70,7 +70,7 @@ func (a *app) rootCommand() *cobra.Command {
 	a.addGroup(root, "Sessions", a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.copyCommand(), a.migrateCommand(), a.forkCommand(), a.deleteCommand())
 	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.searchCommand(), a.reportCommand(), a.serveCommand(), a.stateCommand(), a.statsCommand(), a.diffCommand(), a.lossCommand(), a.foldCommand())
 	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.unpinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand())
-	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.salvageCommand(), a.docsCommand())
+	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.backupCommand(), a.vacuumCommand(), a.salvageCommand(), a.docsCommand())
 	root.SetCompletionCommandGroupID("More")
 	root.SetHelpCommandGroupID("More")
 	root.InitDefaultHelpCmd()

@@ -36,20 +36,27 @@ func (a *app) sessionsCommand() *cobra.Command {
 
 func (a *app) statsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "stats KEY",
+		Use:   "stats [KEY]",
 		Short: "Show how large a session is, and how much of it a model sees",
-		Long: `Bytes are those of the text form: raw of the whole log, visible of the events that a model
+		Long: `Without KEY, how large the database's file is: live are the bytes that are stored, free what
+is kept for the next writes, which 'patchlog vacuum' gives back. The rest is order and gaps.
+
+Bytes are those of the text form: raw of the whole log, visible of the events that a model
 sees. Tokens are estimated, a quarter of the runes of texts, tool calls and results: raw as
 if no patch had been made. The prompt is the visible log's size, resting on the newest count
 that an event brought from its model (usageMetadata), if no patch was logged since. Below it
 stands what 'patchlog compact', or a program with the same means, has done.`,
 		Example: examples(
+			"patchlog stats",
 			"patchlog stats shop/ada/4711",
 			"patchlog stats shop/ada/4711 --json | jq .tokens.visible",
 			"patchlog stats shop/ada/4711 --json | jq .compaction.last.ratio",
 		),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.space(cmd.Context(), s) })
+		}
 		return a.stats(cmd.Context(), args[0])
 	}
 	return cmd

@@ -1,0 +1,235 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+func (a *app) backupCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Save the whole database to a file",
+		Long: `The copy is verified, written under another name, synced, compared with what was verified,
+and then given its name: FILE is there as a whole, or not at all. It is a database, which
+--db opens. If something is damaged there is no copy. Snapshots, which are made anew, are
+left out. A database that a program has open is saved by that program (Store.Backup in Go);
+copying its file gives what is of no use.`,
+		Example: examples(
+			"patchlog backup /backups/patchlog.db",
+			"patchlog backup /backups/latest.db --force",
+		),
+	}
+	fs := cmd.Flags()
+	force := fs.Bool("force", false, "replace FILE if it is there")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.backup(cmd.Context(), s, args[0], *force) })
+	}
+	return cmd
+}
+
+func (a *app) vacuumCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "vacuum",
+		Short: "Give back the room of what was deleted",
+		Long: `The database is written anew beside its file, which takes as much room again, and put in its
+place. Cut short, it leaves the one or the other. 'patchlog stats' shows what there is to gain.`,
+		Example: examples(
+			"patchlog vacuum",
+			"patchlog vacuum --json",
+		),
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return a.withStore(cmd.Context(), Writing, func(s *store.Store) error { return a.vacuum(cmd.Context(), s) })
+	}
+	return cmd
+}
+
+type backupDocument struct {
+	File     string `json:"file"`
+	Sessions int    `json:"sessions"`
+	Bytes    int64  `json:"bytes"`
+}
+
+func (a *app) backup(ctx context.Context, s *store.Store, path string, force bool) (err error) {
+	if err := a.free(path, force); err != nil {
+		return err
+	}
+	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*") // for its owner alone
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closeErr := draft.Close()
+		if removeErr := os.Remove(draft.Name()); !errors.Is(removeErr, fs.ErrNotExist) { // it has its name
+			err = errors.Join(err, removeErr)
+		}
+		if !errors.Is(closeErr, os.ErrClosed) {
+			err = errors.Join(err, closeErr)
+		}
+	}()
+	bar := a.quietProgress("backup")
+	defer bar.end()
+	doc := backupDocument{File: path}
+	sum := sha256.New()
+	if err := s.Backup(ctx, io.MultiWriter(draft, sum)); err != nil {
+		return err
+	}
+	if err := draft.Sync(); err != nil {
+		return err
+	}
+	written := sha256.New()
+	if _, err = draft.Seek(0, io.SeekStart); err == nil {
+		doc.Bytes, err = io.Copy(written, draft)
+	}
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(written.Sum(nil), sum.Sum(nil)) {
+		return fmt.Errorf("%s does not hold what was written to it; its disk may be damaged", draft.Name())
+	}
+	if err := draft.Close(); err != nil {
+		return err
+	}
+	if doc.Sessions, err = sessionsIn(ctx, draft.Name(), a.options); err != nil {
+		return err
+	}
+	if err := publish(draft.Name(), path, force); err != nil {
+		return err
+	}
+	bar.end()
+	if a.json {
+		return a.out.document(doc)
+	}
+	return a.out.linef("%s: %s, %s bytes", path, figures.Counted(doc.Sessions, "session"), figures.Grouped(doc.Bytes))
+}
+
+// free reports whether a backup may be written to path.
+func (a *app) free(path string, force bool) error {
+	there, err := os.Stat(path)
+	switch own, ownErr := os.Stat(a.db); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case there.IsDir():
+		return fmt.Errorf("%q is a directory; name a file in it", path)
+	case ownErr == nil && os.SameFile(own, there):
+		return fmt.Errorf("%q is the database itself", path)
+	case !force:
+		return fmt.Errorf("%q is there; --force replaces it", path)
+	}
+	return nil
+}
+
+// sessionsIn opens a file for reading and counts its sessions.
+func sessionsIn(ctx context.Context, path string, opts store.Options) (n int, err error) {
+	opts.ReadOnly = true
+	s, err := store.Open(path, opts)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	for _, err := range s.List(ctx, store.ListOptions{}) {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// publish gives a file its name, and makes that durable.
+func publish(draft, path string, force bool) error {
+	if !force {
+		switch err := os.Link(draft, path); {
+		case errors.Is(err, fs.ErrExist):
+			return fmt.Errorf("%q is there now; --force replaces it", path)
+		case err == nil:
+			return syncDir(filepath.Dir(path))
+		}
+		// Not every file system has hard links. A rename would replace, so it is looked first.
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%q is there now; --force replaces it", path)
+		}
+	}
+	if err := os.Rename(draft, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes a name in a directory durable, where the system has that.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
+
+type spaceDocument struct {
+	File int64 `json:"file"`
+	Live int64 `json:"live"`
+	Free int64 `json:"free"`
+}
+
+func (d spaceDocument) rows() []figures.Row {
+	return []figures.Row{
+		{Name: "file", Text: figures.Grouped(d.File) + " bytes"},
+		{Name: "  live", Text: figures.Grouped(d.Live) + " bytes"},
+		{Name: "  free", Text: figures.Grouped(d.Free) + " bytes"},
+	}
+}
+
+// space shows how much room the database takes up.
+func (a *app) space(ctx context.Context, s *store.Store) error {
+	space, err := s.Space(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.out.document(spaceDocument(space))
+	}
+	return a.out.rows(spaceDocument(space).rows())
+}
+
+func (a *app) vacuum(ctx context.Context, s *store.Store) error {
+	before, err := s.Space(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Vacuum(ctx); err != nil {
+		return err
+	}
+	after, err := s.Space(ctx)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.out.document(struct {
+			Before spaceDocument `json:"before"`
+			After  spaceDocument `json:"after"`
+		}{spaceDocument(before), spaceDocument(after)})
+	}
+	return a.out.linef("%s: %s bytes, before %s", a.db, figures.Grouped(after.File), figures.Grouped(before.File))
+}
