@@ -127,6 +127,10 @@ var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 		no(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, After: 40, Records: many(40, 1)}))
 		no(t, b.Stage(ctx, "s", 600, many(600, 1)))
 	},
+	// The third time, which is the last while others may write.
+	9447: func(t *testing.T, b *bolt.Backend) {
+		no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", After: 3000, Records: many(3000, 1)}))
+	},
 }
 
 // interrupting returns a function for checksums that does what others do meanwhile.
@@ -159,6 +163,11 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 			t.Errorf("the copy is not what was there; %d bytes, want %d", len(got), len(want))
 		}
 		no(t, c.(*bolt.Backend).Check(ctx))
+		inFileOpen(t, c.(*bolt.Backend), func(tx *bbolt.Tx) {
+			if tx.Bucket([]byte("unlinked")) != nil {
+				t.Error("the copy has rows that are nobody's")
+			}
+		})
 		data, err := io.ReadAll(file)
 		no(t, err)
 		to := filepath.Join(t.TempDir(), "copy.db")
@@ -173,6 +182,12 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 	if done != 3 || used != 1 {
 		t.Fatalf("%d of the writes were made meanwhile, and the copy used %d times; the test tests nothing", done, used)
 	}
+	b.WaitForSweep()
+	inFileOpen(t, b, func(tx *bbolt.Tx) {
+		if k, _ := tx.Bucket([]byte("records")).Cursor().Seek(rowKey(3)); bytes.HasPrefix(k, rowKey(3)) {
+			t.Error("what was deleted meanwhile is still there")
+		}
+	})
 	finish(t, b, path)
 }
 
@@ -206,12 +221,12 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 	twin, twinPath := crowded(t)
 	before, err := os.Stat(path)
 	no(t, err)
-	for _, at := range []int{10, 20, 30, 5000} {
+	for _, at := range []int{10, 20, 30, 5000, 9447} {
 		meanwhile[at](t, twin)
 	}
 	done := 0
 	no(t, b.Vacuum(ctx, interrupting(t, b, &done)))
-	if done != 4 {
+	if done != 5 {
 		t.Fatalf("%d of the writes were made meanwhile; the test tests nothing", done)
 	}
 	after, err := os.Stat(path)
@@ -526,6 +541,11 @@ func TestSpace(t *testing.T) {
 	if want := int64(sessions * each); full.Live < want || full.Live > want+want/50 {
 		t.Errorf("%d bytes live, want %d and a little", full.Live, want)
 	}
+	stageAll(t, b, "s", 1000, 1000)
+	if staged, err := b.Space(ctx); err != nil || staged.Live > full.Live+100 {
+		t.Errorf("with records staged %+v (%v), before %+v", staged, err, full)
+	}
+	b.Unstage("s")
 	for i := range sessions * 3 / 4 {
 		no(t, b.Delete(ctx, fmt.Sprint(i), "c"))
 	}
@@ -551,4 +571,23 @@ func TestSpace(t *testing.T) {
 	}
 	no(t, b.Append(ctx, "39", backend.Batch{Creation: "c", After: 200, Records: many(200, 1)}))
 	closeAndCheck(t, b, path)
+}
+
+// The new file is its owner's as the old one was, and nobody else may read it.
+func TestVacuumKeepsTheOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs to give files away")
+	}
+	b, path := crowded(t)
+	no(t, b.Close())
+	const nobody, group = 65534, 12345
+	no(t, os.Chown(path, nobody, group))
+	b = open(t, path)
+	no(t, b.Vacuum(ctx, noSum))
+	no(t, b.Close())
+	info, err := os.Stat(path)
+	no(t, err)
+	if owner := fmt.Sprintf("%+v", info.Sys()); info.Mode() != 0o600 || !strings.Contains(owner, "Uid:65534 Gid:12345 ") {
+		t.Errorf("mode %v, %s", info.Mode(), owner)
+	}
 }
