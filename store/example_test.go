@@ -705,3 +705,67 @@ func ExampleStore_Watch() {
 	// 4 agent
 	// 5 watcher
 }
+
+// A backup is a file that Open opens. It is written while others use the store.
+func ExampleStore_Backup() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "patchlog")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Create(ctx, exampleKey, nil); err != nil {
+		log.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(dir, "backup.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := errors.Join(s.Backup(ctx, file), file.Sync(), file.Close()); err != nil {
+		log.Fatal(err)
+	}
+	saved, err := store.Open(file.Name(), store.Options{ReadOnly: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer saved.Close()
+	info, err := saved.Info(ctx, exampleKey)
+	fmt.Println(info.Key, err)
+	// Output: shop/ada/s1 <nil>
+}
+
+func ExampleStore_Vacuum() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "patchlog")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Close()
+	note := map[string]any{"note": strings.Repeat("long ", 100_000)}
+	if _, err := s.Create(ctx, exampleKey, note); err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Delete(ctx, exampleKey); err != nil {
+		log.Fatal(err)
+	}
+	before, err := s.Space(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := s.Vacuum(ctx); err != nil {
+		log.Fatal(err)
+	}
+	after, err := s.Space(ctx)
+	fmt.Println(before.Free > 500_000, after.File < 100_000, err)
+	// Output: true true <nil>
+}

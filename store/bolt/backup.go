@@ -54,11 +54,11 @@ func (b *Backend) draft() (path string, err error) {
 }
 
 func (b *Backend) copyTo(ctx context.Context, path string, sum func([]byte) uint32) (err error) {
-	unpin, err := b.pin(ctx)
+	letGo, err := b.keepRows(ctx)
 	if err != nil {
 		return err
 	}
-	defer unpin()
+	defer letGo()
 	c, err := b.cut(ctx, false)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ type Backend struct {
 	staged  staging
 	sweeper sweeper
 	copying chan struct{} // holds a token while the file is copied
-	pinned  atomic.Bool   // no row of a session is removed
+	keeping atomic.Bool   // no row of a session is removed
 	kept    atomic.Bool   // some were to be removed meanwhile
 	leases  backend.Leases
 

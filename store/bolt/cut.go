@@ -16,7 +16,7 @@ import (
 // cut is what the file held at one moment, but for what stands under the numbers of
 // sessions. It is read in one transaction, so it has nothing that is long. What it leads to
 // can be read later and bit by bit: rows under a number are added and never changed, and
-// while [Backend.pinned] is set none is removed.
+// while [Backend.keeping] is set none is removed.
 type cut struct {
 	given    uint64 // the last number given out
 	sessions []logged
@@ -43,41 +43,120 @@ func (b *Backend) cut(ctx context.Context, locked bool) (c cut, err error) {
 		unlock = sync.OnceFunc(unlock)
 	}
 	defer unlock()
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+	var read reading
+	if err := b.view(ctx, func(tx *bbolt.Tx) error {
 		unlock()
-		c, err = b.cutAt(tx)
-		return err
-	})
-	return c, err
+		return read.all(tx, &b.staged)
+	}); err != nil {
+		return cut{}, err
+	}
+	return read.cut()
 }
 
-func (b *Backend) cutAt(tx *bbolt.Tx) (cut, error) {
+// reading is what a cut is made of, as it stands in the file. To copy it out is all that is
+// done in the transaction.
+type reading struct {
+	given    uint64
+	rows     []namedRow // of sessions
+	whole    []logged   // sessions that it takes the transaction to make out
+	unlinked map[string]bool
+	shared   []namedRow
+	values   []backend.Value // shared values of that kind
+	room     []byte
+}
+
+// namedRow is a name, and what stands under it in the bucket of entries or shared values, and
+// in that of heads.
+type namedRow struct{ name, row, head []byte }
+
+// A reading copies into pieces of this size: an allocation for each row would take longer
+// than reading it.
+const readingRoom = 1 << 20
+
+func (r *reading) clone(b []byte) []byte {
+	if len(b) > cap(r.room)-len(r.room) {
+		r.room = make([]byte, 0, max(readingRoom, len(b)))
+	}
+	at := len(r.room)
+	r.room = append(r.room, b...)
+	return r.room[at:len(r.room):len(r.room)]
+}
+
+func (r *reading) all(tx *bbolt.Tx, staging *staging) error {
+	if err := known(tx); err != nil {
+		return err
+	}
 	sessions := tx.Bucket(bucketSessions)
-	c := cut{given: sessions.Sequence(), unlinked: map[string]bool{}}
+	r.given = sessions.Sequence()
 	for name, rows := range names(sessions, tx.Bucket(bucketHeads), "", "") {
+		if rows[0] != nil && rows[1] != nil {
+			r.rows = append(r.rows, namedRow{r.clone([]byte(name)), r.clone(rows[0]), r.clone(rows[1])})
+			continue
+		}
 		s, err := assemble(tx, name, rows[0], rows[1])
 		switch {
 		case err != nil:
-			return cut{}, err
+			return err
 		case s.old: // the head that upgrade would give it
 			last := s.lastRecord(tx)
 			s.head = &head{number: s.number, last: last, chain: backend.Chain{Since: last}, index: uncounted}
 		case s.head == nil:
-			return cut{}, fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
+			return fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
 		}
-		c.sessions = append(c.sessions, logged{name: name, entry: encodeSession(name, s), head: *s.head})
+		r.whole = append(r.whole, logged{name: name, entry: encodeSession(name, s), head: *s.head})
 	}
-	if unlinked := tx.Bucket(bucketUnlinked); unlinked != nil {
-		for k, v := range pairs(unlinked) {
-			if !wholeUnlinked(k, v) {
-				return cut{}, fmt.Errorf("%w: the checksum of the unlinked number %x", backend.ErrDamaged, k)
-			}
-			c.unlinked[string(k)] = true
-			if b.staged.holds(k) {
-				last := session{number: k}.lastRecord(tx)
-				c.sessions = append(c.sessions, logged{head: head{number: k, last: last, index: uncounted}, staged: true})
-			}
+	for name, rows := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), "", "") {
+		if rows[0] != nil && rows[1] != nil {
+			r.shared = append(r.shared, namedRow{name: r.clone([]byte(name)), row: r.clone(rows[0])})
+			continue
 		}
+		data, err := sharedData(tx, name, rows[0], rows[1])
+		switch {
+		case err != nil:
+			return fmt.Errorf("shared value %q: %w", name, err)
+		case data != nil:
+			r.values = append(r.values, backend.Value{Name: name, Data: data})
+		}
+	}
+	return r.unlinkedNumbers(tx, staging)
+}
+
+func (r *reading) unlinkedNumbers(tx *bbolt.Tx, staging *staging) error {
+	r.unlinked = map[string]bool{}
+	unlinked := tx.Bucket(bucketUnlinked)
+	if unlinked == nil {
+		return nil
+	}
+	for k, v := range pairs(unlinked) {
+		if !wholeUnlinked(k, v) {
+			return fmt.Errorf("%w: the checksum of the unlinked number %x", backend.ErrDamaged, k)
+		}
+		r.unlinked[string(k)] = true
+		if staging.holds(k) {
+			last := session{number: k}.lastRecord(tx)
+			r.whole = append(r.whole, logged{head: head{number: k, last: last, index: uncounted}, staged: true})
+		}
+	}
+	return nil
+}
+
+// cut makes out what has been read.
+func (r *reading) cut() (cut, error) {
+	c := cut{given: r.given, sessions: r.whole, unlinked: r.unlinked, shared: r.values}
+	for _, row := range r.rows {
+		name := string(row.name)
+		s, err := decodeSession(name, row.row)
+		if err != nil {
+			return cut{}, err
+		}
+		h, err := decodeHead(name, row.head)
+		if err != nil {
+			return cut{}, err
+		}
+		if !bytes.Equal(s.number, h.number) {
+			return cut{}, fmt.Errorf("%w: session %q has the numbers %x and %x", backend.ErrDamaged, name, s.number, h.number)
+		}
+		c.sessions = append(c.sessions, logged{name: name, entry: row.row, head: h})
 	}
 	slices.SortFunc(c.sessions, func(a, b logged) int { return bytes.Compare(a.head.number, b.head.number) })
 	for i, s := range c.sessions {
@@ -85,13 +164,13 @@ func (b *Backend) cutAt(tx *bbolt.Tx) (cut, error) {
 			return cut{}, fmt.Errorf("%w: session %q: its number %x is another's too, or was never given out", backend.ErrDamaged, s.name, s.head.number)
 		}
 	}
-	c.shared = sharedWith(tx, "")
-	for _, v := range c.shared {
-		if v.Err != nil {
-			return cut{}, fmt.Errorf("shared value %q: %w", v.Name, v.Err)
+	for _, row := range r.shared {
+		if len(row.row) < 4 || binary.BigEndian.Uint32(row.row) != sumOf(row.name, row.row[4:]) {
+			return cut{}, fmt.Errorf("%w: the checksum of shared value %q", backend.ErrDamaged, row.name)
 		}
+		c.shared = append(c.shared, backend.Value{Name: string(row.name), Data: row.row[4:]})
 	}
-	return c, known(tx)
+	return c, nil
 }
 
 // known reports whether each bucket is one that a copy knows of.
@@ -105,9 +184,9 @@ func known(tx *bbolt.Tx) error {
 	})
 }
 
-// pin keeps the rows of deleted sessions from being removed until unpin is called, and what
-// is pinned from being pinned twice.
-func (b *Backend) pin(ctx context.Context) (unpin func(), err error) {
+// keepRows keeps the rows of deleted sessions from being removed until letGo is called. One
+// caller at a time has them kept.
+func (b *Backend) keepRows(ctx context.Context) (letGo func(), err error) {
 	select {
 	case b.copying <- struct{}{}:
 	case <-ctx.Done():
@@ -118,10 +197,10 @@ func (b *Backend) pin(ctx context.Context) (unpin func(), err error) {
 		<-b.copying
 		return nil, err
 	}
-	b.pinned.Store(true)
+	b.keeping.Store(true)
 	unlock()
 	return func() {
-		b.pinned.Store(false)
+		b.keeping.Store(false)
 		if b.kept.Swap(false) {
 			b.sweep()
 		}

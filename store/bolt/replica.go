@@ -53,7 +53,7 @@ const (
 	replicaBytes = 8 << 20
 )
 
-// replicate makes a replica in a new file, of a backend that is pinned.
+// replicate makes a replica in a new file, of a backend whose rows are kept.
 func (b *Backend) replicate(path string, sum func([]byte) uint32, snapshots bool) (*replica, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true, NoGrowSync: true,

@@ -101,7 +101,7 @@ func (s *scanner) survey(file io.ReaderAt) {
 			s.out.Metas = 1
 			if metas[0].whole() && metas[1].whole() {
 				s.out.Metas = 2
-				s.out.FreeKnown = t.free(binary.NativeEndian.Uint64(current.bytes[metaFreelist:]))
+				s.out.FreeKnown = t.free(current.freelist())
 				t.close()
 				return
 			}
@@ -112,10 +112,7 @@ func (s *scanner) survey(file io.ReaderAt) {
 	}
 }
 
-const (
-	metaRoot     = pageHeaderBytes + 16
-	metaFreelist = pageHeaderBytes + 32
-)
+const metaRoot = pageHeaderBytes + 16
 
 // maxRoots is how many pages are taken for roots, if it is in doubt which is the newest.
 const maxRoots = 64

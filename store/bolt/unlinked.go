@@ -51,7 +51,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 		if err := tx.Bucket(bucketSessions).Delete([]byte(name)); err != nil {
 			return err
 		}
-		if b.pinned.Load() {
+		if b.keeping.Load() {
 			return unlink(tx, s.number)
 		}
 		if done, err := removeRows(tx, s.number, newRoom()); err != nil || done {
@@ -106,14 +106,14 @@ func removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) 
 }
 
 // swept returns the unlinked numbers that are to be swept: those under which nothing is
-// being staged. While rows are pinned there are none.
+// being staged. While rows are kept there are none.
 func (b *Backend) swept(tx *bbolt.Tx) func(yield func(number []byte) bool) {
 	return func(yield func(number []byte) bool) {
 		unlinked := tx.Bucket(bucketUnlinked)
 		if unlinked == nil {
 			return
 		}
-		if b.pinned.Load() {
+		if b.keeping.Load() {
 			b.kept.Store(true)
 			return
 		}

@@ -27,11 +27,11 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
 	}
-	unpin, err := b.pin(ctx)
+	letGo, err := b.keepRows(ctx)
 	if err != nil {
 		return err
 	}
-	defer unpin()
+	defer letGo()
 	target, err := resolve(b.path)
 	if err != nil {
 		return err
