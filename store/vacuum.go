@@ -26,7 +26,7 @@ import (
 func (s *Store) Vacuum(ctx context.Context) error {
 	v, ok := s.backend.(backend.Vacuum)
 	if !ok {
-		return s.notInAFile("Vacuum", "a server has a vacuum of its own")
+		return s.notInAFile("Vacuum", "a server has its own vacuum, and its own figures")
 	}
 	return fromBackend(Key{}, v.Vacuum(ctx, patch.Checksum))
 }
@@ -49,7 +49,7 @@ type Space struct {
 func (s *Store) Space(ctx context.Context) (Space, error) {
 	v, ok := s.backend.(backend.Vacuum)
 	if !ok {
-		return Space{}, s.notInAFile("Space", "a server has figures of its own")
+		return Space{}, s.notInAFile("Space", "a server has its own vacuum, and its own figures")
 	}
 	space, err := v.Space(ctx)
 	return Space(space), fromBackend(Key{}, err)
