@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 const scripts = "../../../../cmd/patchlog/command/testdata"
 
 // onFiles are the scripts that are about files as databases.
-var onFiles = []string{"usage.txt", "backup.txt"}
+var onFiles = []string{"usage.txt", "backup.txt", "salvage.txt"}
 
 // urlOf returns a connection string as a URL.
 func urlOf(t *testing.T, dsn string) string {
