@@ -194,6 +194,7 @@ func (i *Inspector) stats(ctx context.Context, key store.Key, t *timeline, at ui
 		if err != nil {
 			return nil, err
 		}
+		session.View = v // it may have grown since
 		rows = t.tally.Stats(info, session).Rows()
 	} else {
 		s := t.at(at)

@@ -1,0 +1,57 @@
+package inspector
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// The figures are those of the view that is shown, also if the session grows while its page is made.
+func TestStatsAreOfTheViewShown(t *testing.T) {
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	if _, err := s.Create(t.Context(), key, nil); err != nil {
+		t.Fatal(err)
+	}
+	say := func() {
+		t.Helper()
+		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "hello")})
+		if err == nil {
+			_, err = s.AppendEvents(t.Context(), key, store.AppendOptions{}, e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	say()
+	i, err := New(s, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := i.timeline(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, _, err := i.viewAt(t.Context(), key, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say()
+	rows, err := i.stats(t.Context(), key, line, 1, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, r := range rows {
+		got[r.Name] = r.Text
+	}
+	if got["records"] != "1" || got["visible events"] != "1" || got["tokens, about"] != fmt.Sprintf("%d of %[1]d visible (100 %%)", line.at(1).Raw) {
+		t.Errorf("the figures are %v", got)
+	}
+}
