@@ -166,6 +166,9 @@ func TestSummaryCleared(t *testing.T) {
 
 // What a summary stands for is shown in pages of bounded size, however much it is.
 func TestSummaryLarge(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long with the race detector")
+	}
 	var lines []string
 	for n := range 9_999 {
 		lines = append(lines, event(fmt.Sprint("e", n), "user", text(fmt.Sprintf("%s order A-%d", strings.Repeat("word and word ", 20), n))))
