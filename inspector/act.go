@@ -183,13 +183,13 @@ func (i *Inspector) doAct(ctx context.Context, r *http.Request, a *asked, b *act
 
 // asked reads a request, which must be allowed to write to its session.
 func (i *Inspector) asked(w http.ResponseWriter, r *http.Request) (*asked, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // whatever reads it: the page of an error does, too
 	if r.URL.RawQuery != "" {
 		return nil, badRequest("address", "an act has its fields in the body, not in the address")
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
 		return nil, badRequest("Content-Type", "%q is not that of a form", figures.PrintableUpTo(r.Header.Get("Content-Type"), 80))
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, actBytes)
 	if err := r.ParseForm(); err != nil {
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 			return nil, fmt.Errorf("%w: a request to act may have %d bytes; select fewer events, or shorten the text", store.ErrTooLarge, large.Limit)

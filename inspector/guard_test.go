@@ -1,10 +1,14 @@
 package inspector_test
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -176,5 +180,40 @@ func TestOptionsAreValidated(t *testing.T) {
 	}
 	if _, err := inspector.New(nil, inspector.Options{}); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("no store: %v", err)
+	}
+}
+
+// What a page is of stands in its address: a form in the body of a request changes neither the page nor
+// that of others who ask for the same, and no request leaves files on the disk.
+func TestBodiesAreNotRead(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	err := form.WriteField("at", "3")
+	if err == nil {
+		var file io.Writer
+		if file, err = form.CreateFormFile("file", "large"); err == nil {
+			_, err = file.Write(make([]byte, 40<<20)) // more than is kept in memory
+		}
+	}
+	if err == nil {
+		err = form.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := newInspector(t, openShop(t), inspector.Options{Write: true})
+	key := url.Values{"key": {shopKey.String()}}.Encode()
+	for _, target := range []struct{ method, path string }{{"GET", "/session?" + key}, {"GET", "/"}, {"GET", "/nowhere"}, {"POST", "/act"}} {
+		r := httptest.NewRequest(target.method, "http://localhost"+target.path, bytes.NewReader(body.Bytes()))
+		r.Header.Set("Content-Type", form.FormDataContentType())
+		i.ServeHTTP(httptest.NewRecorder(), r)
+		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+			t.Fatalf("%s %s: files %v, %v", target.method, target.path, files, err)
+		}
+	}
+	if _, page := getPage(t, i, "session", "key", shopKey.String()); strings.Contains(page, "As it stood after record 3 ") {
+		t.Error("the page is of the record that another request had in its body")
 	}
 }

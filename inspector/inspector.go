@@ -162,7 +162,7 @@ var version = func() string {
 
 func (i *Inspector) routes() http.Handler {
 	mux := http.NewServeMux()
-	get := func(path string, h handler) { mux.Handle("GET /"+path, i.handle(h)) }
+	get := func(path string, h handler) { mux.Handle("GET /"+path, bodiless(i.handle(h))) }
 	get("{$}", i.sessionsPage)
 	get("session", i.sessionPage)
 	get("record", i.recordPage)
@@ -176,10 +176,20 @@ func (i *Inspector) routes() http.Handler {
 	if i.opts.Write {
 		mux.Handle("POST /act", i.handle(i.act))
 	}
-	mux.Handle("GET /", i.handle(func(http.ResponseWriter, *http.Request) error {
+	get("", func(http.ResponseWriter, *http.Request) error {
 		return fmt.Errorf("%w: there is no such page", store.ErrNotFound)
-	}))
+	})
 	return mux
+}
+
+// bodiless leaves out the body of a request. What a page is of stands in its address: a form in the
+// body would be read as well, and its files be kept on the disk meanwhile.
+func bodiless(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(r.Context())
+		r.Body = http.NoBody
+		h.ServeHTTP(w, r)
+	})
 }
 
 func assets() http.Handler {
