@@ -3,6 +3,7 @@ package inspector
 import (
 	"context"
 	"fmt"
+	"html"
 	"html/template"
 	"maps"
 	"net/http"
@@ -36,6 +37,8 @@ type sessionBody struct {
 	Log     rows[logRow]
 	Visible rows[visibleRow]
 	State   []stateRow
+
+	StateAll, StateMore int // keys there are, and of them those that are not shown
 }
 
 // rows are some of the rows that there are.
@@ -153,6 +156,8 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.creation,
 		Before: max(at, 1) - 1, After: at + 1, Strip: strip(t, v, points(key)), Chart: chart(t, at, points(key)), State: stateRows(v, shared),
 	}
+	b.StateAll = len(b.State)
+	b.State, b.StateMore = cutState(b.State)
 	for _, s := range t.steps {
 		switch {
 		case s.Patch == nil:
@@ -336,6 +341,20 @@ func rowsOf(v fold.View, first, next int) []visibleRow {
 		})
 	}
 	return out
+}
+
+// About so many bytes of a page does the state take.
+const stateBytes = 300_000
+
+// cutState are the first keys of a state, as many as a page has room for, and how many more there are.
+func cutState(all []stateRow) (shown []stateRow, more int) {
+	left := stateBytes
+	for n, row := range all {
+		if left -= blockBytes + len(html.EscapeString(indented(row.Value))); left < 0 && n > 0 {
+			return all[:n], len(all) - n
+		}
+	}
+	return all, 0
 }
 
 // stateRows are the state's keys in order, as they were replayed, and those of the shared values.

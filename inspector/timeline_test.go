@@ -611,3 +611,35 @@ func TestPageOfALateRevert(t *testing.T) {
 		}
 	})
 }
+
+// However long names and however large a state are, a session's page stays below a megabyte.
+func TestSessionPageIsBounded(t *testing.T) {
+	s, i := inspect(t, Options{})
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	long := strings.Repeat("<", 1<<20)
+	state := map[string]string{}
+	for n := range 5_000 {
+		state[fmt.Sprint("key", n)] = strings.Repeat("<", 300)
+	}
+	set, err := json.Marshal(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`{"id":"a","author":%q,"content":{"role":"model","parts":[{"text":"hello"}]},"actions":{"stateDelta":%s}}
+{"id":"b","author":%[1]q,"content":{"role":"model","parts":[{"text":"hello"}]}}
+{"id":"p","author":%[1]q,"patchType":"splice","start":1,"count":1}
+`, long, set)
+	if _, err := s.Import(t.Context(), key, strings.NewReader(text), store.ImportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range []string{"session?key=a/u/s", "session?key=a/u/s&at=2", "diff?key=a/u/s&from=0&to=3"} {
+		w := httptest.NewRecorder()
+		i.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/"+address, nil))
+		if w.Code != http.StatusOK || w.Body.Len() > 1_000_000 {
+			t.Errorf("%s: status %d, %d bytes", address, w.Code, w.Body.Len())
+		}
+		if page := w.Body.String(); strings.HasPrefix(address, "session") && (!strings.Contains(page, "5000 keys") || !strings.Contains(page, "more, which ‘patchlog state’ shows")) {
+			t.Errorf("%s does not say how many keys there are", address)
+		}
+	}
+}
