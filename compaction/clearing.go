@@ -50,9 +50,8 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 	}
 	results := s.results()
 	results = results[:max(0, len(results)-cfg.ClearKeep)]
-	saved, tokens := 0, map[Result]int{}
+	saved, tokens := 0, s.clears(results, cfg)
 	results = slices.DeleteFunc(results, func(r Result) bool {
-		tokens[r] = s.clears(r, cfg)
 		saved += tokens[r]
 		return tokens[r] == 0
 	})
@@ -84,24 +83,27 @@ func (s *visible) clearing(cfg Config) (*Window, int) {
 	return w, saved
 }
 
-// clears returns about how many tokens it saves to clear a result; 0 if it is not to be
-// cleared. What the user's side has answered is not.
-func (s *visible) clears(r Result, cfg Config) int {
-	e := s.entries[r.Index].Event
-	if e.Author() == "user" {
-		return 0
-	}
-	for i, p := range e.Content().Parts() {
-		if i != r.Part || p.Kind() != patch.PartResponse {
-			continue
+// clears returns about how many tokens it saves to clear each of the results, which are in order; 0
+// of one that is not to be cleared. What the user's side has answered is not.
+func (s *visible) clears(results []Result, cfg Config) map[Result]int {
+	saves := make(map[Result]int, len(results))
+	for len(results) > 0 {
+		index := results[0].Index
+		e := s.entries[index].Event
+		for i, p := range e.Content().Parts() { // an event can have very many
+			if len(results) == 0 || results[0] != (Result{index, i}) {
+				continue
+			}
+			results = results[1:]
+			if response := p.Response(); e.Author() != "user" && p.Kind() == patch.PartResponse && !isShort(response) && cfg.clears(p.Name()) {
+				saves[Result{index, i}] = max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
+			}
 		}
-		response := p.Response()
-		if isShort(response) || !cfg.clears(p.Name()) {
-			return 0
+		for len(results) > 0 && results[0].Index == index {
+			results = results[1:]
 		}
-		return max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
 	}
-	return 0
+	return saves
 }
 
 // clears reports whether results of the tool may be cleared.

@@ -3,10 +3,12 @@ package compaction_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -289,5 +291,29 @@ func TestLongInvocation(t *testing.T) {
 	}
 	if d, err := compaction.Plan(script(t, "u1*2000 a1*2000"), cfg, compaction.Run{}); err != nil || d.Window != nil {
 		t.Errorf("where no invocation runs: %+v, %v", d, err)
+	}
+}
+
+// An event can have very many results: looking at each must not take longer the more there are.
+func TestClearingOfManyResults(t *testing.T) {
+	const many = 50_000
+	var calls, responses strings.Builder
+	for n := range many {
+		fmt.Fprintf(&calls, `,{"functionCall":{"id":"c%d","name":"f"}}`, n)
+		fmt.Fprintf(&responses, `,{"functionResponse":{"id":"c%d","name":"f","response":{"text":"%0100d"}}}`, n, n)
+	}
+	v := fold.New("", nil)
+	for n, parts := range []string{calls.String(), responses.String()} {
+		e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":"model","content":{"role":"model","parts":[%s]}}`, n, parts[1:]))
+		if err == nil {
+			v, err = v.Apply(patch.Record{Seq: uint64(n + 1), Event: e})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := compaction.Plan(v, clearing(1, 10), compaction.Run{})
+	if err != nil || d.Window == nil || len(d.Window.Results) != many-10 {
+		t.Errorf("%s, %v", d.Reason, err)
 	}
 }
