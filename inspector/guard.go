@@ -3,6 +3,7 @@ package inspector
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"net/http"
@@ -24,8 +25,12 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// tokenCookie is the name of the cookie that the token becomes.
-const tokenCookie = "patchlog_inspector"
+// tokenCookie is the name of the cookie that a token becomes. Inspectors on several ports of one host
+// have one of their own each, since browsers send a cookie to all ports.
+func tokenCookie(token string) string {
+	sum := sha256.Sum256([]byte("cookie of " + token))
+	return "patchlog_inspector_" + hex.EncodeToString(sum[:8])
+}
 
 // guard lets through what may come in: requests for a host of the options, with the token if
 // there is one, and such that write only from the inspector's own pages.
@@ -69,7 +74,7 @@ func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 	if given := r.URL.Query().Get("token"); given != "" && sameText(given, token) && r.Method == http.MethodGet {
 		// Pages of another site cannot use it, nor can scripts read it.
 		http.SetCookie(w, &http.Cookie{
-			Name: tokenCookie, Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
+			Name: tokenCookie(token), Value: token, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 		})
 		rest := r.URL.Query()
 		rest.Del("token")
@@ -80,7 +85,7 @@ func admitted(w http.ResponseWriter, r *http.Request, token string) bool {
 	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && sameText(bearer, token) {
 		return true
 	}
-	if c, err := r.Cookie(tokenCookie); err == nil && sameText(c.Value, token) {
+	if c, err := r.Cookie(tokenCookie(token)); err == nil && sameText(c.Value, token) {
 		return true
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="patchlog"`)

@@ -97,6 +97,16 @@ func TestToken(t *testing.T) {
 	if r := ask(i, "GET", "/", func(r *http.Request) { r.AddCookie(c) }); r.StatusCode != 200 {
 		t.Errorf("with the cookie: status %d", r.StatusCode)
 	}
+	// Another inspector on the same host has a cookie beside it.
+	other := ask(open(t, emptyStore(t), inspector.Options{Token: "other"}), "GET", "/?token=other").Cookies()[0]
+	if other.Name == c.Name {
+		t.Errorf("two tokens have the cookie %s", c.Name)
+	}
+	wrong := *c
+	wrong.Value = "x"
+	if r := ask(i, "GET", "/", func(r *http.Request) { r.AddCookie(&wrong) }); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("with another one's value: status %d", r.StatusCode)
+	}
 }
 
 func TestHeaders(t *testing.T) {
