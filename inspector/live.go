@@ -125,7 +125,7 @@ func (s stream) follow(ctx context.Context, i *Inspector, r *http.Request, key s
 		case err = <-failed:
 			if errors.Is(err, store.ErrNotFound) {
 				s.event("gone", 0)
-			} else if err != nil && ctx.Err() == nil {
+			} else if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
 				i.opts.Logger.Error("inspector: following a session", "key", key.String(), "err", err)
 			}
 			return
