@@ -296,6 +296,9 @@ func TestLongInvocation(t *testing.T) {
 
 // An event can have very many results: looking at each must not take longer the more there are.
 func TestClearingOfManyResults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long with the race detector")
+	}
 	const many = 50_000
 	var calls, responses strings.Builder
 	for n := range many {
