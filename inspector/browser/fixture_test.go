@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,10 +33,11 @@ type fixture struct {
 // newFixture serves an empty store. Its times and ids are the same at each run.
 func newFixture(t testing.TB, opts inspector.Options) *fixture {
 	t.Helper()
-	now, ids := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC), 0
+	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	var ids atomic.Int64 // tests write from several goroutines
 	s, err := store.OpenMemory(store.Options{
 		Now:   func() time.Time { return now },
-		NewID: func() string { ids++; return fmt.Sprintf("id-%d", ids) },
+		NewID: func() string { return fmt.Sprintf("id-%d", ids.Add(1)) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +72,7 @@ func (f *fixture) session(key store.Key, n int) {
 		f.t.Fatal(err)
 	}
 	var events []*patch.Event
-	append := func() {
+	flush := func() {
 		if _, err := f.AppendEvents(ctx, key, store.AppendOptions{}, events...); err != nil {
 			f.t.Fatal(err)
 		}
@@ -78,15 +80,15 @@ func (f *fixture) session(key store.Key, n int) {
 	}
 	every := max(n/6, 40)
 	for i, r := range recorded.Log(f.t, n) {
-		events = addTo(events, r.Event)
+		events = append(events, r.Event)
 		if i%every == every-1 {
-			append()
+			flush()
 			if _, err := c.Compact(ctx, key, compaction.Run{Again: true}); err != nil {
 				f.t.Fatal(err)
 			}
 		}
 	}
-	append()
+	flush()
 	v := f.view(key)
 	f.apply(key, patch.NewPin(v.At(v.Len()-1).ID()))
 	f.apply(key, patch.NewSplice(v.Len()-4, 1).WithID("cut-by-hand"))
@@ -94,8 +96,6 @@ func (f *fixture) session(key store.Key, n int) {
 		f.t.Fatal(err)
 	}
 }
-
-func addTo(events []*patch.Event, e *patch.Event) []*patch.Event { return append(events, e) }
 
 func (f *fixture) apply(key store.Key, p *patch.PatchEvent) {
 	f.t.Helper()
