@@ -27,6 +27,7 @@ const (
 	Write               // to log a patch in it, or to create it
 )
 
+// String returns "read" or "write".
 func (a Access) String() string {
 	if a == Write {
 		return "write"

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
@@ -490,9 +489,8 @@ func rowOf(place int, c candidate, waits bool) sessionRow {
 		return row
 	}
 	m := c.measured
-	row.Figures = &figureCells{Events: m.events, Skipped: m.skipped, Raw: figures.Grouped(m.tokens.Raw), Visible: figures.Grouped(m.tokens.Visible)}
-	if m.tokens.Raw > 0 {
-		row.Figures.Share = fmt.Sprintf("%.0f %%", 100*float64(m.tokens.Visible)/float64(m.tokens.Raw))
+	row.Figures = &figureCells{
+		Events: m.events, Skipped: m.skipped, Raw: figures.Grouped(m.tokens.Raw), Visible: figures.Grouped(m.tokens.Visible), Share: m.tokens.Share(),
 	}
 	if p := m.pass; p != nil {
 		row.Figures.Pass = &passCells{

@@ -13,19 +13,11 @@ import (
 func (i *Inspector) media(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := within(r)
 	defer cancel()
-	key, err := i.key(r, Read)
-	if err != nil {
-		return err
-	}
-	seq, _, err := number(r, "seq")
+	key, rec, err := i.recordAsked(ctx, r)
 	if err != nil {
 		return err
 	}
 	part, _, err := number(r, "part")
-	if err != nil {
-		return err
-	}
-	rec, err := i.record(ctx, key, seq)
 	if err != nil {
 		return err
 	}
@@ -49,7 +41,7 @@ func (i *Inspector) media(w http.ResponseWriter, r *http.Request) error {
 		_, err := w.Write(data)
 		return ignoreGone(err)
 	}
-	return fmt.Errorf("session %s, record %d: %w: part %d holds no image that is shown", key, seq, store.ErrNotFound, part)
+	return fmt.Errorf("session %s, record %d: %w: part %d holds no image that is shown", key, rec.Seq, store.ErrNotFound, part)
 }
 
 // eventOf returns the event with an id that a record brought, and its index among those; without

@@ -78,15 +78,7 @@ type hidEvent struct {
 func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := within(r)
 	defer cancel()
-	key, err := i.key(r, Read)
-	if err != nil {
-		return err
-	}
-	seq, _, err := number(r, "seq")
-	if err != nil {
-		return err
-	}
-	rec, err := i.record(ctx, key, seq)
+	key, rec, err := i.recordAsked(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -101,7 +93,20 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	if rec.Patch != nil {
 		what = "a patch, " + figures.PrintableUpTo(string(rec.Patch.Type()), nameRunes)
 	}
-	return i.render(w, r, http.StatusOK, "record", page{Title: fmt.Sprintf("Record %d: %s", seq, what), Key: &key, Body: body})
+	return i.render(w, r, http.StatusOK, "record", page{Title: fmt.Sprintf("Record %d: %s", rec.Seq, what), Key: &key, Body: body})
+}
+
+// recordAsked returns the record that a request is about, and its session.
+func (i *Inspector) recordAsked(ctx context.Context, r *http.Request) (key store.Key, rec patch.Record, err error) {
+	if key, err = i.key(r, Read); err != nil {
+		return key, rec, err
+	}
+	seq, _, err := number(r, "seq")
+	if err != nil {
+		return key, rec, err
+	}
+	rec, err = i.record(ctx, key, seq)
+	return key, rec, err
 }
 
 // record returns a record of a session.

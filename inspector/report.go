@@ -143,22 +143,20 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 	if err != nil {
 		return err
 	}
-	v, shared, err := i.viewAt(ctx, key, t.last(), t.last())
+	session, shared, err := i.sessionAt(ctx, key, t.last(), t.last())
 	if err != nil {
 		return err
 	}
+	v := session.View
 	b := reportBody{
 		Title: key.String(), At: when(t.at(t.last()).Time), Last: t.last(),
-		Records: int(t.last()), Seen: v.Len(),
+		Records: int(t.last()), Seen: v.Len(), Stats: t.stats(session),
 	}
 	style, err := files.ReadFile("assets/style.css")
 	if err != nil {
 		return err
 	}
 	b.Style = template.CSS(style)
-	if b.Stats, err = i.stats(ctx, key, t, t.last(), v); err != nil {
-		return err
-	}
 	b.LogLeft = max(b.Records-opts.MaxEvents, 0)
 	b.SeenLeft = max(b.Seen-opts.MaxEvents, 0)
 	here := func(seq uint64) bool { return seq > uint64(b.LogLeft) }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -74,7 +73,6 @@ type logRow struct {
 	Author  string
 	Text    string
 	Time    string
-	Tokens  int
 	Visible bool
 	Index   int    // among the visible events
 	By      uint64 // the record of the patch that hides it; 0 if none does
@@ -89,7 +87,6 @@ type patchRow struct {
 	Type    patch.Type
 	Applied bool
 	Notes   []figures.Note
-	Pass    string
 	Summary bool // it put in summaries that can be opened
 }
 
@@ -101,7 +98,6 @@ type visibleRow struct {
 	ID        string
 	Author    string
 	Text      string
-	Tokens    int
 	Pinned    bool
 	Summary   bool
 	Calls     []int // the indices of events that it answers, and that answer it
@@ -126,7 +122,7 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	write := i.opts.Write && i.may(r, key, Write)
-	text, err := i.rendered.page(ctx, rendering{key, t.creation, t.last(), r.URL.RawQuery, write}, func() ([]byte, error) {
+	text, err := i.rendered.page(ctx, rendering{key, t.info.Creation, t.last(), r.URL.RawQuery, write}, func() ([]byte, error) {
 		b, err := i.sessionBody(ctx, r, key, t)
 		if err != nil {
 			return nil, err
@@ -148,13 +144,15 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	if !given {
 		at = t.last()
 	}
-	v, shared, err := i.viewAt(ctx, key, at, t.last())
+	session, shared, err := i.sessionAt(ctx, key, at, t.last())
 	if err != nil {
 		return b, err
 	}
+	v := session.View
 	b = sessionBody{
-		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.creation,
+		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.info.Creation,
 		Before: max(at, 1) - 1, After: at + 1, Strip: strip(t, v, points(key)), Chart: chart(t, at, points(key)), State: stateRows(v, shared),
+		Stats: t.stats(session),
 	}
 	b.StateAll = len(b.State)
 	b.State, b.StateMore = cutState(b.State)
@@ -169,9 +167,6 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 		if s.Patch != nil && s.Seq <= at {
 			b.CompareFrom = s.Seq - 1
 		}
-	}
-	if b.Stats, err = i.stats(ctx, key, t, at, v); err != nil {
-		return b, err
 	}
 	if b.Log, err = i.logRows(ctx, r, key, t, v); err != nil {
 		return b, err
@@ -188,29 +183,20 @@ type statRow struct {
 
 // stats are a session's figures as 'patchlog stats' shows them, or, of an earlier time, those of
 // them that a view and its log tell.
-func (i *Inspector) stats(ctx context.Context, key store.Key, t *timeline, at uint64, v fold.View) ([]statRow, error) {
+func (t *timeline) stats(session store.Session) []statRow {
+	v := session.View
+	at := v.Seq()
 	var rows []figures.Row
 	if at == t.last() {
-		info, err := i.store.Info(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		session, err := i.store.Get(ctx, key)
-		if err != nil {
-			return nil, err
-		}
-		session.View = v // it may have grown since
-		rows = t.tally.Stats(info, session).Rows()
+		rows = t.tally.Stats(t.info, session).Rows()
 	} else {
 		s := t.at(at)
-		var prompt figures.PromptSize
-		prompt.Tokens, prompt.Measured = compaction.PromptTokens(v)
 		rows = []figures.Row{
 			{Name: "records", Text: fmt.Sprint(at)},
 			{Name: "skipped patches", Text: fmt.Sprint(v.SkippedCount())},
 			{Name: "visible events", Text: fmt.Sprint(v.Len())},
 			{Name: "tokens, about", Text: figures.Sizes{Raw: s.Raw, Visible: s.Visible}.String()},
-			{Name: "prompt", Text: prompt.String()},
+			{Name: "prompt", Text: figures.PromptOf(v).String()},
 		}
 	}
 	var out []statRow
@@ -221,30 +207,29 @@ func (i *Inspector) stats(ctx context.Context, key store.Key, t *timeline, at ui
 		name := strings.TrimLeft(r.Name, " ")
 		out = append(out, statRow{figures.Row{Name: name, Text: r.Text}, name != r.Name})
 	}
-	return out, nil
+	return out
 }
 
-// viewAt returns the view after a record, and the values that the session shares with others, if
-// the record is the newest.
-func (i *Inspector) viewAt(ctx context.Context, key store.Key, at, last uint64) (fold.View, map[string]patch.Value, error) {
+// sessionAt returns the session with its view after a record, and the values that it shares with
+// others, if the record is the newest.
+func (i *Inspector) sessionAt(ctx context.Context, key store.Key, at, last uint64) (store.Session, map[string]patch.Value, error) {
+	if at > last {
+		return store.Session{}, nil, fmt.Errorf("session %s: %w: there is no record %d", key, store.ErrNotFound, at)
+	}
 	if at < last {
 		v, err := i.store.ViewAt(ctx, key, at)
-		return v, nil, err
+		return store.Session{Key: key, View: v}, nil, err
 	}
 	session, err := i.store.Get(ctx, key)
-	if err == nil && session.View.Seq() < at {
-		_, err = i.store.ViewAt(ctx, key, at) // which says that there is no such record
-	}
 	if err != nil {
-		return fold.View{}, nil, err
+		return store.Session{}, nil, err
 	}
 	shared := session.Values()
 	maps.DeleteFunc(shared, func(name string, _ patch.Value) bool { return patch.ScopeOf(name) == patch.ScopeSession })
-	if session.View.Seq() == at {
-		return session.View, shared, nil
+	if session.View.Seq() != at { // it has grown since
+		session.View, err = i.store.ViewAt(ctx, key, at)
 	}
-	v, err := i.store.ViewAt(ctx, key, at) // it has grown since
-	return v, shared, err
+	return session, shared, err
 }
 
 // logRows are the records up to the view's, as many as a page has.
@@ -289,8 +274,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 		s := t.at(rec.Seq)
 		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Responses: answered[rec.Seq], Calls: s.Answers}
 		if e := rec.Event; e != nil {
-			entry := fold.Entry{Event: e, Summary: e.IsSummary()}
-			row.Author, row.Text, row.Tokens = e.Author(), figures.EntryText(entry), e.EstimatedTokens()
+			row.Author, row.Text = e.Author(), figures.EntryText(fold.Entry{Event: e, Summary: e.IsSummary()})
 			place, _ := places.Of(rec.Seq, 0)
 			row.Visible, row.Index, row.By = place.Visible(), place.Index, place.HiddenBySeq
 		} else {
@@ -333,10 +317,10 @@ func rowsOf(v fold.View, first, next int) []visibleRow {
 	}
 	var out []visibleRow
 	for n := first; n < next; n++ {
-		e := fold.Entry{Event: v.At(n), Seq: v.SeqOf(n), Summary: v.IsSummary(n), Pinned: v.IsPinned(n)}
+		e := figures.EntryAt(v, n)
 		out = append(out, visibleRow{
 			Index: n, Seq: e.Seq, Kind: figures.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: figures.EntryText(e),
-			Tokens: e.Event.EstimatedTokens(), Pinned: e.Pinned, Summary: e.Summary,
+			Pinned: e.Pinned, Summary: e.Summary,
 			Calls: slices.Compact(calls[n]), Responses: slices.Compact(responses[n]),
 		})
 	}
@@ -366,11 +350,6 @@ func stateRows(v fold.View, shared map[string]patch.Value) []stateRow {
 	for name, value := range shared {
 		out = append(out, stateRow{name, value.String(), true})
 	}
-	slices.SortFunc(out, func(a, b stateRow) int {
-		if a.Key < b.Key {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b stateRow) int { return strings.Compare(a.Key, b.Key) })
 	return out
 }

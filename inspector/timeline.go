@@ -48,7 +48,6 @@ type step struct {
 type patchStep struct {
 	Type    patch.Type
 	Group   string
-	Author  string
 	Target  string // the id of the patch that it reverts, or of the event that it pins
 	Applied bool
 	Reason  patch.Flaw // why it was not
@@ -69,12 +68,12 @@ type span struct{ From, To uint64 }
 // timeline is what each record of a log did, in order. It is extended as the log grows; what was
 // handed out stays as it was.
 type timeline struct {
-	creation string
-	view     fold.View
-	steps    []step
-	tally    figures.Tally
-	calls    map[string]uint64 // by call id, the newest record with such a call; for add alone
-	held     int64             // bytes that the steps take, about
+	info  store.Info // of the session, as it was when the first record was read
+	view  fold.View
+	steps []step
+	tally figures.Tally
+	calls map[string]uint64 // by call id, the newest record with such a call; for add alone
+	held  int64             // bytes that the steps take, about
 
 	prompt, alone int       // tokens, at the newest turn: of its prompt, and of the raw log
 	changed       bool      // a patch has changed the visible log since
@@ -112,8 +111,9 @@ func (t *timeline) add(r patch.Record) error {
 	}
 	s := t.at(t.last())
 	s.Seq, s.ID, s.Turn, s.Prompt, s.Tokens, s.Answers, s.Patch = r.Seq, r.ID(), false, 0, 0, nil, nil
+	s.Kind = figures.KindOfRecord(r)
 	if e := r.Event; e != nil {
-		s.Kind, s.Time, s.Tokens = figures.KindOf(fold.Entry{Event: e, Summary: e.IsSummary()}), e.Timestamp(), e.EstimatedTokens()
+		s.Time, s.Tokens = e.Timestamp(), e.EstimatedTokens()
 		if s.Turn = e.Author() != "user" && e.Role() == "model"; s.Turn {
 			s.Prompt = e.PromptTokens()
 			cached := t.prompt
@@ -153,9 +153,9 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 		return err
 	}
 	p := r.Patch
-	s.Kind, s.Time = figures.Patch, p.Timestamp()
+	s.Time = p.Timestamp()
 	s.Patch = &patchStep{
-		Type: p.Type(), Group: p.Group(), Author: p.Author(), Target: p.PatchID(), Applied: f.Applied, Reason: f.Reason,
+		Type: p.Type(), Group: p.Group(), Target: p.PatchID(), Applied: f.Applied, Reason: f.Reason,
 		Start: f.Start, Hid: len(f.Hid), Added: len(f.Added),
 	}
 	if p.Type() == patch.Pin || p.Type() == patch.Unpin {
@@ -194,7 +194,7 @@ func (s *step) footprint() int64 {
 		for _, note := range p.Notes {
 			n += int(unsafe.Sizeof(note)) + len(note.Text)
 		}
-		n += int(unsafe.Sizeof(*p)) + len(p.Group) + len(p.Author) + len(p.Target) + cap(p.Over)*int(unsafe.Sizeof(span{}))
+		n += int(unsafe.Sizeof(*p)) + len(p.Group) + len(p.Target) + cap(p.Over)*int(unsafe.Sizeof(span{}))
 		if p.Pass != nil {
 			n += int(unsafe.Sizeof(*p.Pass))
 		}
@@ -271,12 +271,12 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer i.timelines.count(k, i.opts.CacheBytes)
-	if k.line.creation != info.Creation {
+	if k.line.info.Creation != info.Creation {
 		initial, err := i.store.InitialState(ctx, key)
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{creation: info.Creation, view: fold.New(info.Creation, initial).Lean(), calls: map[string]uint64{}}
+		k.line = timeline{info: info, view: fold.New(info.Creation, initial).Lean(), calls: map[string]uint64{}}
 	}
 	if k.line.last() < info.Seq {
 		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {

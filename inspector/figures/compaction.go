@@ -33,6 +33,12 @@ type PromptSize struct {
 	Measured bool `json:"measured"` // as of [compaction.PromptTokens]
 }
 
+// PromptOf returns how large a prompt made of the visible log is.
+func PromptOf(v fold.View) PromptSize {
+	tokens, measured := compaction.PromptTokens(v)
+	return PromptSize{tokens, measured}
+}
+
 // String says how large the prompt is, and how that is known.
 func (p PromptSize) String() string {
 	how := "estimated"
@@ -59,7 +65,7 @@ func (t *Tally) compaction(v fold.View) CompactionStats {
 			c.Summaries[compaction.LineageOf(e.Event).Level]++
 		}
 	}
-	c.Prompt.Tokens, c.Prompt.Measured = compaction.PromptTokens(v)
+	c.Prompt = PromptOf(v)
 	return c
 }
 

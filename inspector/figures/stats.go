@@ -21,10 +21,18 @@ type Sizes struct {
 // String says how much of the whole is visible.
 func (s Sizes) String() string {
 	text := fmt.Sprintf("%s of %s visible", Grouped(s.Visible), Grouped(s.Raw))
-	if s.Raw > 0 {
-		text += fmt.Sprintf(" (%.0f %%)", 100*float64(s.Visible)/float64(s.Raw))
+	if share := s.Share(); share != "" {
+		text += " (" + share + ")"
 	}
 	return text
+}
+
+// Share says which part of the whole is visible; "" if there is no whole.
+func (s Sizes) Share() string {
+	if s.Raw <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", 100*float64(s.Visible)/float64(s.Raw))
 }
 
 // Stats are the figures of a session. As JSON they are what 'patchlog stats --json' writes.
