@@ -110,6 +110,7 @@ func work(dsn, flawed string, in io.Reader, out io.Writer) error {
 	}
 	var mu sync.Mutex
 	answer := json.NewEncoder(out)
+	_ = answer.Encode(reply{})      // the store is open
 	views := map[string]fold.View{} // by client and session
 	var wg sync.WaitGroup
 	lines := json.NewDecoder(bufio.NewReader(in))
@@ -240,6 +241,7 @@ type worker struct {
 	stderr  strings.Builder
 }
 
+// startWorker returns once the worker's store is open, since nothing may break before.
 func startWorker(t testing.TB, dsn, flawed string) *worker {
 	t.Helper()
 	self, err := os.Executable()
@@ -261,9 +263,14 @@ func startWorker(t testing.TB, dsn, flawed string) *worker {
 		t.Fatal(err)
 	}
 	w.in, w.answer = in, json.NewEncoder(in)
+	t.Cleanup(func() { w.stop(t) })
+	lines := json.NewDecoder(bufio.NewReader(out))
+	if err := lines.Decode(&reply{}); err != nil {
+		close(w.out)
+		t.Fatalf("a worker does not open its store: %v", err)
+	}
 	go func() {
 		defer close(w.out)
-		lines := json.NewDecoder(bufio.NewReader(out))
 		for {
 			var r reply
 			if lines.Decode(&r) != nil {
@@ -276,7 +283,6 @@ func startWorker(t testing.TB, dsn, flawed string) *worker {
 			answer <- r
 		}
 	}()
-	t.Cleanup(func() { w.stop(t) })
 	return w
 }
 
