@@ -85,21 +85,52 @@ func (r *Reference) CheckBatch(patches []*patch.PatchEvent, allowOrphans bool, a
 	return 0, nil
 }
 
+// CheckCall says whether a store must refuse the patches if they are given to it in one
+// call: as [Reference.CheckBatch], but what neighbours of one group would break is judged
+// as by [Reference.CheckAll], after all else of them.
+func (r *Reference) CheckCall(patches []*patch.PatchEvent, allowed ...Allow) error {
+	now := r.clone()
+	for len(patches) > 0 {
+		n := Neighbours(patches)
+		if err := now.take(patches[:n], r, allowed); err != nil {
+			return err
+		}
+		patches = patches[n:]
+	}
+	return nil
+}
+
+// Neighbours returns how many of the patches, from the first on, a store judges as one: all
+// that are of its group and follow one another, or the first alone.
+func Neighbours(patches []*patch.PatchEvent) int {
+	n := 1
+	for patches[0] != nil && patches[0].Group() != "" && n < len(patches) && patches[n] != nil && patches[n].Group() == patches[0].Group() {
+		n++
+	}
+	return n
+}
+
 // CheckAll says whether a store must refuse the patches if they mean one thing, as what
 // [Reference.RevertAll] says does: as [Reference.CheckBatch], but what they would break
 // is judged for all together, by what is visible before the first and after the last.
 func (r *Reference) CheckAll(patches []*patch.PatchEvent, allowed ...Allow) error {
-	now := r.clone()
+	return r.clone().take(patches, r, allowed)
+}
+
+// take applies patches that are judged as one, unless they are refused. before is the model
+// before all that are given with them.
+func (r *Reference) take(patches []*patch.PatchEvent, before *Reference, allowed []Allow) error {
+	visible := r.visible()
 	for _, p := range patches {
-		if _, err := now.judge(p, r, allowed); err != nil {
+		if _, err := r.judge(p, before, allowed); err != nil {
 			return err
 		}
-		now.Apply(patch.Record{Seq: now.next(), Patch: p})
+		r.Apply(patch.Record{Seq: r.next(), Patch: p})
 	}
 	if slices.Contains(allowed, AllowOrphans) {
 		return nil
 	}
-	return orphanRefusal(orphans(r.visible(), now.visible(), r.newestInvocation()))
+	return orphanRefusal(orphans(visible, r.visible(), r.newestInvocation()))
 }
 
 // judge judges all but orphans. before is the model before the patch's batch.

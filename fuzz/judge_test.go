@@ -115,22 +115,26 @@ func TestCheck(t *testing.T) {
 // it leave; patches that mean one thing are judged for orphans together.
 func TestCheckAllows(t *testing.T) {
 	for _, test := range []struct {
-		name, log, batch    string
-		pinned, orphans     bool // are allowed
-		one, each, together string
+		name, log, batch          string
+		pinned, orphans           bool // are allowed
+		one, each, together, call string
 	}{
-		{"hiding what is pinned", "e1\npin e1", "cut 0+1", true, false, "", "", ""},
-		{"allowing orphans does not allow it", "e1\npin e1", "cut 0+1", false, true, Pinned, Pinned, Pinned},
-		{"allowing it does not allow orphans", "e0\ne1 call:c\ne2 resp:c\npin e1", "cut 1+1", true, false, OrphanedCall, OrphanedCall, OrphanedCall},
-		{"a batch names one group", "e1\ne2", "cut 0+1 group:g\ncut 0+1 group:g", false, false, "", "", ""},
-		{"a group that is there", "e1\ne2\npin e2 group:g", "cut 0+1\nunpin e2 group:g", false, false, "", Invalid, Invalid},
-		{"only the first base counts", "e1\ne2", "cut 0+1 base:0\ncut 0+1 base:0", false, false, "", "", ""},
-		{"the first base counts", "e1\ne2\npin e1", "cut 1+1 base:0\npin e1", false, false, Conflict, Conflict, Conflict},
-		{"unpinned in the batch", "e1\npin e1", "unpin e1\ncut 0+1", false, false, "", "", ""},
-		{"pinned in the batch", "e1", "pin e1\ncut 0+1", false, false, "", Pinned, Pinned},
-		{"a call, then its response", "e0\ne1 call:c\ne2 resp:c", "cut 1+1\ncut 1+1", false, false, OrphanedCall, OrphanedCall, ""},
-		{"two cuts are taken back", "e0\ne1 call:c\ne2\ne3 resp:c\ncut 1+1 group:g\ncut 2+1 group:g", "revert p6\nrevert p5", false, false, OrphanedCall, OrphanedCall, ""},
-		{"what both break", "e0\ne1\ne2 call:c\ne3 resp:c", "cut 0+1\ncut 0+1", false, false, "", OrphanedCall, OrphanedCall},
+		{"hiding what is pinned", "e1\npin e1", "cut 0+1", true, false, "", "", "", ""},
+		{"allowing orphans does not allow it", "e1\npin e1", "cut 0+1", false, true, Pinned, Pinned, Pinned, Pinned},
+		{"allowing it does not allow orphans", "e0\ne1 call:c\ne2 resp:c\npin e1", "cut 1+1", true, false, OrphanedCall, OrphanedCall, OrphanedCall, OrphanedCall},
+		{"a batch names one group", "e1\ne2", "cut 0+1 group:g\ncut 0+1 group:g", false, false, "", "", "", ""},
+		{"a group that is there", "e1\ne2\npin e2 group:g", "cut 0+1\nunpin e2 group:g", false, false, "", Invalid, Invalid, Invalid},
+		{"only the first base counts", "e1\ne2", "cut 0+1 base:0\ncut 0+1 base:0", false, false, "", "", "", ""},
+		{"the first base counts", "e1\ne2\npin e1", "cut 1+1 base:0\npin e1", false, false, Conflict, Conflict, Conflict, Conflict},
+		{"unpinned in the batch", "e1\npin e1", "unpin e1\ncut 0+1", false, false, "", "", "", ""},
+		{"pinned in the batch", "e1", "pin e1\ncut 0+1", false, false, "", Pinned, Pinned, Pinned},
+		{"a call, then its response", "e0\ne1 call:c\ne2 resp:c", "cut 1+1\ncut 1+1", false, false, OrphanedCall, OrphanedCall, "", OrphanedCall},
+		{"two cuts are taken back", "e0\ne1 call:c\ne2\ne3 resp:c\ncut 1+1 group:g\ncut 2+1 group:g", "revert p6\nrevert p5", false, false, OrphanedCall, OrphanedCall, "", OrphanedCall},
+		{"they are of one group", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:g", false, false, OrphanedCall, OrphanedCall, "", ""},
+		{"they are of two groups", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\ncut 1+1 group:h", false, false, OrphanedCall, OrphanedCall, "", OrphanedCall},
+		{"a group, then what is out of range", "e0\ne1 call:c\ne2 resp:c", "cut 1+1 group:g\npin e1 group:g", false, false, OrphanedCall, OrphanedCall, NotFound, NotFound},
+		{"a group twice", "e1\ne2\ne3", "cut 0+1 group:g\ncut 0+1\ncut 0+1 group:g", false, false, "", "", "", ""},
+		{"what both break", "e0\ne1\ne2 call:c\ne3 resp:c", "cut 0+1\ncut 0+1", false, false, "", OrphanedCall, OrphanedCall, OrphanedCall},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := fold(t, nil, test.log)
@@ -152,7 +156,7 @@ func TestCheckAllows(t *testing.T) {
 				want string
 			}{
 				"alone": {r.Check(patches[0], test.orphans, allowed...), test.one}, "each": {each, test.each},
-				"together": {r.CheckAll(patches, all...), test.together},
+				"together": {r.CheckAll(patches, all...), test.together}, "in one call": {r.CheckCall(patches, all...), test.call},
 			} {
 				var refusal *Refusal
 				got := ""

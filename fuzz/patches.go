@@ -366,7 +366,7 @@ var malformations = []func(*patchDraft){
 			name  string
 			value any
 		}{
-			{"eventId", "e1"}, {"start", 0}, {"replacement", []any{}}, {"summaryEvent", object{"id": "s"}}, {"patchId", "p1"},
+			{"eventId", "e1"}, {"start", 0}, {"replacement", []any{}}, {"summaryEvent", object{"id": d.id + ".s"}}, {"patchId", "p1"},
 			{"content", content("user", textPart("x"))}, {"actions", object{"stateDelta": object{"k": 1}}}, {"partial", false},
 		}
 		f := rapid.SampledFrom(foreign).Draw(d.t, "foreign")
@@ -376,10 +376,10 @@ var malformations = []func(*patchDraft){
 	},
 	func(d *patchDraft) { // an inner event that cannot be one
 		inner := rapid.SampledFrom([]object{
-			{"id": "in", "patchType": "splice", "start": 0, "count": 1},
-			{"id": "in", "patch_type": "rewind"},
-			{"id": "in", "partial": true, "content": content("user", textPart("x"))},
-			{"id": "in", "seq": 1},
+			{"id": d.id + ".in", "patchType": "splice", "start": 0, "count": 1},
+			{"id": d.id + ".in", "patch_type": "rewind"},
+			{"id": d.id + ".in", "partial": true, "content": content("user", textPart("x"))},
+			{"id": d.id + ".in", "seq": 1},
 		}).Draw(d.t, "inner")
 		if d.f["patchType"] == "summarise" {
 			d.f["summaryEvent"] = inner

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -312,3 +313,16 @@ func (failing) Fail()                 {}
 func (failing) Fatal(...any)          { panic("failed") }
 func (failing) Fatalf(string, ...any) { panic("failed") }
 func (failing) FailNow()              { panic("failed") }
+
+// A call that holds an id twice is refused for that, whatever else is wrong with it: so patches
+// that are drawn for one call share none.
+func TestIDsArePatchs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Patch("p", nil).Draw(t, "patch")
+		for id := range (patch.Record{Patch: p}).IDs() {
+			if id != "p" && !strings.HasPrefix(id, "p.") {
+				t.Fatalf("%v puts in an event with the id %q", p, id)
+			}
+		}
+	})
+}

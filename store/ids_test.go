@@ -35,6 +35,7 @@ func TestDuplicateIDsOfPatches(t *testing.T) {
 		{"twice, own and summary", one(patch.NewSummarise(0, 1, summary("p")).WithID("p")), "p", 0},
 		{"twice, in replacement", one(patch.NewSplice(0, 1, nested("r"), nested("r")).WithID("p")), "r", 0},
 		{"twice, across", []*patch.PatchEvent{patch.NewSplice(0, 1, nested("q")).WithID("p"), patch.NewSplice(0, 1).WithID("q")}, "q", 0},
+		{"twice, in patches that are refused themselves", []*patch.PatchEvent{patch.NewSplice(9, 1, nested("r")).WithID("p"), patch.NewSplice(9, 1, nested("r")).WithID("q")}, "r", 0},
 		{"second of the call", []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p"), patch.NewSplice(0, 1).WithID("a1")}, "a1", 1},
 	}
 	onEach(t, func(e *env) {

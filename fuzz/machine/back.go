@@ -28,6 +28,7 @@ func (m *machine) rewind(t *rapid.T) {
 			from = r.Seq
 		}
 	}
+	m.look(t)
 	ref := m.reference()
 	visible, state, pins := ref.Rewind(max(from, 1))
 	var logged [2][]patch.Record
@@ -73,6 +74,7 @@ func (m *machine) rewind(t *rapid.T) {
 
 // takeBack takes a patch of the log back, and its group with it, or none.
 func (m *machine) takeBack(t *rapid.T) {
+	m.look(t)
 	ref := m.reference()
 	id := rapid.SampledFrom(append(ref.PatchIDs(), "nobody")).Draw(t, "patch")
 	allow := rapid.Bool().Draw(t, "allow orphans")
@@ -109,6 +111,14 @@ func (m *machine) takeBack(t *rapid.T) {
 		t.Fatalf("one store takes back by %v, the other by %v, want %v", logged[0], logged[1], ids)
 	}
 	m.took(logged[0])
+}
+
+// look has the peer whose turn it is see the newest log. What a store makes of its own on an older
+// view it makes again, with other ids, and the ids of all stores are to be equal.
+func (m *machine) look(t *rapid.T) {
+	if _, err := m.stores[1].Get(context.Background(), m.key); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // took adds what the stores have logged of their own.

@@ -119,56 +119,40 @@ func (m *machine) of(s *store.Store, opts store.PatchOptions) store.PatchOptions
 }
 
 // patchBatch applies several patches at once: all or none, each judged on what those
-// before it leave, only the first base checked.
+// before it leave, neighbours of one group as one, only the first base checked.
 func (m *machine) patchBatch(t *rapid.T) {
-	var patches []*patch.PatchEvent
-	var offered []patch.Record
 	ref := m.reference()
-	kind := ""
-	var opts store.PatchOptions
-	var group []*patch.PatchEvent
-	n := rapid.IntRange(2, 3).Draw(t, "patches")
+	var patches []*patch.PatchEvent
 	if rapid.Bool().Draw(t, "is a group") {
-		group = fuzz.Group(m.newID(), ref).Draw(t, "group")
-		n = len(group)
-		for i, p := range group { // all of one, so that they are judged as one
-			group[i] = p.WithGroup(group[n-1].Group())
+		patches = fuzz.Group(m.newID(), ref).Draw(t, "group")
+		for i, p := range patches { // all of one, so that they are judged as one
+			patches[i] = p.WithGroup(patches[len(patches)-1].Group())
+		}
+	} else {
+		for range rapid.IntRange(2, 3).Draw(t, "patches") {
+			p := m.drawPatch(t, ref)
+			patches = append(patches, p)
+			ref.Apply(patch.Record{Seq: ref.Seq() + 1, Patch: p})
 		}
 	}
-	var judgedSoFar []*patch.PatchEvent
-	for i := range n {
-		var p *patch.PatchEvent
-		if group != nil {
-			p = group[i]
-		} else {
-			p = m.drawPatch(t, ref)
-		}
-		judged := p
-		if i == 0 {
-			var why string
-			opts, judged, why = m.patchOptions(t, p)
+	opts, first, why := m.patchOptions(t, patches[0])
+	judged := append([]*patch.PatchEvent{first}, patches[1:]...)
+	kind := ""
+	for from := 0; from < len(judged) && kind == ""; {
+		to := from + fuzz.Neighbours(judged[from:])
+		switch lacks := func(p *patch.PatchEvent) bool { return !saysBase(p) && p.IsIndexed() }; {
+		case from == 0 && why != "":
 			kind = why
-		} else if !saysBase(p) && p.IsIndexed() && opts.On.Creation() == "" && !opts.AsOfNow && kind == "" {
-			kind = fuzz.Invalid
+		case opts.On.Creation() == "" && !opts.AsOfNow && slices.ContainsFunc(patches[max(from, 1):max(to, 1)], lacks):
+			kind = fuzz.Invalid // each says what it has seen
+		default:
+			kind = refusalKind(m.reference().CheckCall(judged[:to], allowed(opts)...))
 		}
-		judgedSoFar = append(judgedSoFar, judged)
-		if len(group) > 1 { // judged as one
-			if i == n-1 && kind == "" {
-				kind = refusalKind(m.reference().CheckAll(judgedSoFar, allowed(opts)...))
-			}
-		} else if kind == "" {
-			_, err := m.reference().CheckBatch(judgedSoFar, false, allowed(opts)...)
-			kind = refusalKind(err)
-		}
-		patches = append(patches, p)
+		from = to
+	}
+	var offered []patch.Record
+	for _, p := range patches {
 		offered = append(offered, patch.Record{Patch: p})
-		if kind == "" {
-			var sofar []patch.Record
-			for j, q := range patches {
-				sofar = append(sofar, patch.Record{Seq: uint64(len(m.records) + j + 1), Patch: q})
-			}
-			ref = m.reference(sofar...)
-		}
 	}
 	m.done(t, kind, offered, func(s *store.Store) (store.Committed, error) {
 		return s.ApplyPatch(context.Background(), m.key, m.of(s, opts), patches...)
