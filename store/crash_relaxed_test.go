@@ -42,6 +42,11 @@ func crowdKey(id string) store.Key {
 	return store.Key{App: "app", User: "crowd", Session: session}
 }
 
+// crashEvents are what one try appends: two events, so that half of it would show.
+func crashEvents(id string) []*patch.Event {
+	return []*patch.Event{event(`{"id":"%s","content":{"parts":[{"text":"%0300d"}]}}`, id, len(id)), event(`{"id":"%s-b"}`, id)}
+}
+
 // crowdWrite makes or repeats a try: two events, or now and then a patch.
 func crowdWrite(s *store.Store, id string) error {
 	k, err := strconv.Atoi(id[strings.LastIndex(id, "-")+1:])
@@ -210,29 +215,6 @@ func (c *crowd) settle(t *testing.T, path string, d store.Durability) {
 	}
 	e.isHealthy(store.VerifyOptions{})
 	e.no(s.Close())
-}
-
-// A process that is killed while many write to several sessions has lost nothing that it
-// acknowledged, synced or not: what it had written is with the operating system.
-func TestKilledCrowd(t *testing.T) {
-	kills := 4
-	if testing.Short() {
-		kills = 1
-	}
-	for d, name := range partOf {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "log.db")
-			c := crowd{acknowledged: map[string]bool{}}
-			for range kills {
-				c.run(t, path, d, func() {})
-				if len(c.acknowledged) == 0 {
-					t.Error("nothing was acknowledged; the test tests nothing")
-				}
-				c.settle(t, path, d)
-			}
-			t.Logf("%d tries", len(c.tried))
-		})
-	}
 }
 
 // disk is an ext4 file system in a file, whose power can be cut: the kernel then lets go

@@ -15,10 +15,9 @@ const (
 )
 
 var parts = map[string]func(path string) error{
-	"hold":   holdFile,
-	"open":   openFile,
-	"append": appendUntilKilled,
-	"retry":  appendAndRetry,
+	"hold":  holdFile,
+	"open":  openFile,
+	"retry": appendAndRetry,
 }
 
 func TestMain(m *testing.M) {

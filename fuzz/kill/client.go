@@ -1,0 +1,504 @@
+package kill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+const (
+	clients = 32
+	shared  = 4 // sessions that all clients write to
+	keeper  = clients - 1
+)
+
+// A session is deleted, and made anew, when it has so many records.
+const most = 120
+
+func ownSession(client int) string    { return fmt.Sprint("own ", client) }
+func sharedSession(client int) string { return fmt.Sprint("shared ", client%shared) }
+
+// crowd is the clients of a process.
+type crowd struct {
+	store *store.Store
+	spec  spec
+
+	mu  sync.Mutex
+	n   int
+	out *json.Encoder
+
+	patches map[string][]string // ids of patches, by creation
+}
+
+// line is what a process says: that it begins, that a call begins, or what came of one.
+type line struct {
+	At    string `json:",omitempty"` // opening, open
+	Try   *call  `json:",omitempty"`
+	Reply *reply `json:",omitempty"`
+	Wrong string `json:",omitempty"` // something that must not be
+}
+
+// work opens the store, and has clients write to it until the process is killed.
+func work(sp spec, open func(place, flaw string) (*store.Store, error), out io.Writer) error {
+	c := &crowd{spec: sp, out: json.NewEncoder(out), patches: map[string][]string{}}
+	c.say(line{At: opening})
+	var err error
+	if c.store, err = open(sp.Place, sp.Flaw); err != nil {
+		return err
+	}
+	c.say(line{At: opened})
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			one := client{crowd: c, i: i, random: rand.New(rand.NewPCG(sp.Seed, uint64(sp.Round*clients+i)))}
+			for c.steps(&one) {
+			}
+		})
+	}
+	wg.Wait()
+	return errors.New("the clients have ended")
+}
+
+func (c *crowd) steps(one *client) bool {
+	if err := one.step(context.Background()); err != nil {
+		c.say(line{Wrong: fmt.Sprintf("client %d: %v", one.i, err)})
+		return false
+	}
+	return true
+}
+
+// say writes a line as a whole, in one call of the system's.
+func (c *crowd) say(l line) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(l)
+}
+
+func (c *crowd) put(l line) {
+	if err := c.out.Encode(l); err != nil {
+		panic(err)
+	}
+}
+
+// call makes a call, and says so before and after.
+func (c *crowd) call(ctx context.Context, one call) reply {
+	c.mu.Lock()
+	c.n++
+	one.N = c.n
+	c.put(line{Try: &one})
+	c.mu.Unlock()
+	r := do(ctx, c.store, one)
+	for try := 0; r.Kind == "unknown" && try < 50; try++ {
+		time.Sleep(5 * time.Millisecond)
+		r = do(ctx, c.store, one)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one.Op == "patch" && r.Kind == "done" {
+		c.patches[one.Creation] = append(c.patches[one.Creation], one.id())
+	}
+	c.put(line{Reply: &r})
+	return r
+}
+
+// id is the id of the first record that the call offers.
+func (c call) id() string {
+	var r struct{ ID string }
+	if len(c.Offered) > 0 {
+		_ = json.Unmarshal(c.Offered[0], &r)
+	}
+	return r.ID
+}
+
+// aPatch returns a patch of the session that was made in this process, if there is one.
+func (c *crowd) aPatch(creation string, random *rand.Rand) (id string, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.patches[creation]
+	if len(of) == 0 {
+		return "", false
+	}
+	return of[len(of)-1-random.IntN(min(3, len(of)))], true
+}
+
+// client makes one call after the other.
+type client struct {
+	*crowd
+	i      int
+	random *rand.Rand
+	n      int               // numbers ids
+	last   map[string]uint64 // the record of each creation that was acknowledged last
+}
+
+func (c *client) chance(percent int) bool { return c.random.IntN(100) < percent }
+
+func (c *client) newID() string {
+	c.n++
+	return fmt.Sprintf("%d.%d.%d", c.spec.Round, c.i, c.n)
+}
+
+// step makes one call, mostly.
+func (c *client) step(ctx context.Context) error {
+	if c.i == keeper && c.chance(40) {
+		return c.keep(ctx)
+	}
+	switch p := c.random.IntN(100); {
+	case p < 45:
+		return c.write(ctx, sharedSession(c.random.IntN(shared)), false)
+	case p < 85:
+		return c.write(ctx, ownSession(c.i), true)
+	case p < 89:
+		return c.made(ctx, fmt.Sprint("fork ", c.i), c.fork)
+	case p < 92:
+		return c.made(ctx, fmt.Sprint("import ", c.i), c.text("import"))
+	case p < 94:
+		return c.made(ctx, fmt.Sprint("copy ", c.i), c.text("copy"))
+	case p < 97:
+		_, err := c.done(c.call(ctx, call{Client: c.i, Op: "lease", Session: sharedSession(c.i), Target: "work", At: uint64(c.random.IntN(3))}))
+		return err
+	default:
+		return c.read(ctx)
+	}
+}
+
+// keep makes a call for the whole store.
+func (c *client) keep(ctx context.Context) error {
+	one := call{Client: c.i, Op: "vacuum"}
+	if c.chance(50) {
+		one = call{Client: c.i, Op: "backup", File: filepath.Join(c.spec.Dir, fmt.Sprint("backup ", c.n))}
+		c.n++
+	}
+	_, err := c.done(c.call(ctx, one), "unsupported")
+	return err
+}
+
+// done returns whether the call took place, and an error if it failed in a way that it must not.
+func (c *client) done(r reply, fine ...string) (bool, error) {
+	if r.Kind == "done" {
+		return true, nil
+	}
+	for _, kind := range fine {
+		if r.Kind == kind {
+			return false, nil
+		}
+	}
+	return false, fmt.Errorf("call %d: %s: %s", r.N, r.Kind, r.Err)
+}
+
+// view returns a session's newest view, which shows what this client was told of.
+func (c *client) view(ctx context.Context, session string) (v fold.View, there bool, err error) {
+	s, err := c.store.Get(ctx, keyOf(session))
+	if errors.Is(err, store.ErrNotFound) {
+		return v, false, nil
+	}
+	if last := c.last[s.View.Creation()]; err == nil && s.View.Seq() < last {
+		err = fmt.Errorf("%s ends with record %d, after record %d was acknowledged", session, s.View.Seq(), last)
+	}
+	return s.View, true, err
+}
+
+// told keeps in mind what the client was told.
+func (c *client) told(creation string, r reply) {
+	if c.last == nil {
+		c.last = map[string]uint64{}
+	}
+	for _, e := range r.Records {
+		c.last[creation] = max(c.last[creation], e.Seq)
+	}
+}
+
+// write makes a call that writes to a session, whose lifecycle is the matter of one client.
+func (c *client) write(ctx context.Context, session string, own bool) error {
+	mine := own || session == fmt.Sprint("shared ", c.i)
+	v, there, err := c.view(ctx, session)
+	switch {
+	case err != nil:
+		return err
+	case !there && mine:
+		return c.create(ctx, session)
+	case !there:
+		return nil
+	case mine && (v.Seq() >= most || c.chance(2)):
+		_, err := c.done(c.call(ctx, call{Client: c.i, Op: "delete", Session: session}))
+		return err
+	}
+	one := call{Client: c.i, Session: session, Creation: v.Creation()}
+	fine := []string{"conflict", "refused"}
+	if !mine {
+		fine = append(fine, "not found")
+	}
+	switch p := c.random.IntN(100); {
+	case own && p < 8 && c.revert(ctx, &one):
+	case own && p < 14 && c.rewind(ctx, &one, v):
+	case own && p < 20:
+		one.Op, one.Adds, one.Short = "append", 2, 200
+		one.Offered = c.response(one.Creation)
+	case p < 45 && v.Len() > 0:
+		c.patch(&one, v)
+	default:
+		c.append(&one)
+		if c.chance(5) {
+			seq := v.Seq()
+			one.IfSeq = &seq
+		}
+	}
+	r := c.call(ctx, one)
+	c.told(one.Creation, r)
+	_, err = c.done(r, fine...)
+	return err
+}
+
+func (c *client) create(ctx context.Context, session string) error {
+	state := object{"k0": c.n}
+	one := call{Client: c.i, Op: "create", Session: session}
+	if c.chance(30) {
+		c.count(&one, state)
+	}
+	one.State = jsonOf(state)
+	_, err := c.done(c.call(ctx, one))
+	return err
+}
+
+// made makes, extends or deletes a session that is not created empty.
+func (c *client) made(ctx context.Context, session string, fill func(context.Context, *call) (bool, error)) error {
+	v, there, err := c.view(ctx, session)
+	if err != nil {
+		return err
+	}
+	one := call{Client: c.i, Session: session}
+	switch {
+	case !there:
+		if ok, err := fill(ctx, &one); !ok {
+			return err
+		}
+	case c.chance(50):
+		one.Op = "delete"
+	case c.chance(50):
+		one.Creation, one.Op = v.Creation(), "import"
+		one.Offered = c.events()
+	default:
+		one.Creation = v.Creation()
+		c.append(&one)
+	}
+	r := c.call(ctx, one)
+	c.told(one.Creation, r)
+	_, err = c.done(r)
+	return err
+}
+
+func (c *client) fork(ctx context.Context, one *call) (bool, error) {
+	v, there, err := c.view(ctx, ownSession(c.i))
+	if !there || err != nil {
+		return false, err
+	}
+	one.Op, one.Target, one.Of, one.At = "fork", ownSession(c.i), v.Creation(), uint64(c.random.IntN(int(v.Seq())+1))
+	return true, nil
+}
+
+// text makes a session of a file, which now and then has more records than one commit takes.
+func (c *client) text(op string) func(context.Context, *call) (bool, error) {
+	return func(_ context.Context, one *call) (bool, error) {
+		n := 1 + c.random.IntN(8)
+		if c.chance(10) {
+			n = 520 + c.random.IntN(300)
+		}
+		one.Op = op
+		one.State = jsonOf(object{"k0": c.n})
+		for range n {
+			one.Offered = append(one.Offered, jsonOf(object{"id": c.newID(), "author": "a", "timestamp": when, "content": text("user", c.n)}))
+		}
+		last := object{"id": c.newID(), "author": "a", "timestamp": when}
+		if c.chance(50) {
+			c.count(one, changes(last))
+		}
+		one.Offered = append(one.Offered, jsonOf(last))
+		if c.chance(30) {
+			one.Offered = append(one.Offered, jsonOf(object{"id": c.newID(), "patchType": "splice", "start": 0, "count": 1, "timestamp": when}))
+		}
+		return true, nil
+	}
+}
+
+// revert has the call take back a patch of the client's own session, with its group.
+func (c *client) revert(ctx context.Context, one *call) bool {
+	id, ok := c.aPatch(one.Creation, c.random)
+	if !ok {
+		return false
+	}
+	p, err := c.store.PreviewRevert(ctx, keyOf(one.Session), store.BackOptions{AllowOrphans: true}, id)
+	one.Op, one.Target, one.Adds = "revert", id, len(p.Patches)
+	return err == nil && len(p.Patches) > 0
+}
+
+func (c *client) rewind(ctx context.Context, one *call, v fold.View) bool {
+	if v.Len() == 0 {
+		return false
+	}
+	to := v.At(c.random.IntN(v.Len())).InvocationID()
+	p, err := c.store.PreviewRewind(ctx, keyOf(one.Session), store.BackOptions{}, to)
+	one.Op, one.Target, one.Adds = "rewind", to, len(p.Patches)
+	return err == nil && len(p.Patches) > 0
+}
+
+// read reads what others do not write meanwhile.
+func (c *client) read(ctx context.Context) error {
+	session := ownSession(c.i)
+	v, there, err := c.view(ctx, session)
+	if !there || err != nil {
+		return err
+	}
+	n := uint64(0)
+	for r, err := range c.store.RawEvents(ctx, keyOf(session), 1) {
+		if err != nil {
+			return err
+		}
+		if n++; r.Seq != n {
+			return fmt.Errorf("%s: record %d follows record %d", session, r.Seq, n-1)
+		}
+	}
+	if n != v.Seq() {
+		return fmt.Errorf("%s: %d records, and the view is at %d", session, n, v.Seq())
+	}
+	at, err := c.store.ViewAt(ctx, keyOf(session), n)
+	if err == nil && at.Len() != v.Len() {
+		err = fmt.Errorf("%s: the view at %d shows %d events, the newest %d", session, n, at.Len(), v.Len())
+	}
+	return err
+}
+
+// What follows draws what calls offer.
+
+type object map[string]any
+
+const when = "2026-01-02T03:04:05.000000006Z"
+
+func jsonOf(v any) json.RawMessage {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func text(role string, n int) object {
+	return object{"role": role, "parts": []object{{"text": strings.Repeat(fmt.Sprint(n, " "), n%40)}}}
+}
+
+// changes gives an event a state delta.
+func changes(event object) object {
+	delta := object{}
+	event["actions"] = object{"stateDelta": delta}
+	return delta
+}
+
+// count sets the client's shared keys, which nobody else sets, to a value that grows.
+func (c *client) count(one *call, delta object) {
+	c.n++
+	one.Counter = int64(c.spec.Round)<<32 + int64(c.n)
+	for _, key := range counters(c.i) {
+		delta[key] = one.Counter
+	}
+}
+
+func counters(client int) []string {
+	return []string{fmt.Sprint("app:c", client), fmt.Sprint("user:c", client)}
+}
+
+func (c *client) event() object {
+	e := object{"id": c.newID(), "invocationId": fmt.Sprint("inv ", c.spec.Round, ".", c.i, ".", c.n/8), "author": "a", "timestamp": when, "content": text("user", c.n)}
+	if c.chance(3) {
+		e["content"] = object{"role": "model", "parts": []object{{"text": strings.Repeat("long ", 1000+c.random.IntN(6000))}}}
+	}
+	if c.chance(30) {
+		changes(e)[fmt.Sprint("k", c.random.IntN(4))] = c.n
+	}
+	return e
+}
+
+func (c *client) events() (texts []json.RawMessage) {
+	for range 1 + c.random.IntN(4) {
+		texts = append(texts, jsonOf(c.event()))
+	}
+	if c.chance(15) {
+		texts = append(texts, c.called()...)
+	}
+	return texts
+}
+
+// called is a call of a function and its response.
+func (c *client) called() []json.RawMessage {
+	id := c.newID()
+	call := object{"functionCall": object{"id": id, "name": "f"}}
+	response := object{"functionResponse": object{"id": id, "name": "f", "response": object{"n": c.n}}}
+	return []json.RawMessage{
+		jsonOf(object{"id": id + "c", "timestamp": when, "content": object{"role": "model", "parts": []object{call}}}),
+		jsonOf(object{"id": id + "r", "timestamp": when, "content": object{"role": "user", "parts": []object{response}}}),
+	}
+}
+
+// response is one so long that a patch puts a shorter one in its place.
+func (c *client) response(string) []json.RawMessage {
+	id := c.newID()
+	response := object{"functionResponse": object{"id": id, "name": "g", "response": object{"result": strings.Repeat(fmt.Sprintln("line", c.n), 400)}}}
+	return []json.RawMessage{jsonOf(object{"id": id, "timestamp": when, "content": object{"role": "user", "parts": []object{response}}})}
+}
+
+func (c *client) append(one *call) {
+	one.Op = "append"
+	one.Offered = c.events()
+	if c.chance(30) {
+		e := c.event()
+		c.count(one, changes(e))
+		one.Offered = append(one.Offered, jsonOf(e))
+	}
+}
+
+// patch draws a patch of any type, or a group of two.
+func (c *client) patch(one *call, v fold.View) {
+	one.Op, one.Loose = "patch", c.chance(70)
+	start := c.random.IntN(v.Len())
+	count := min(1+c.random.IntN(3), v.Len()-start)
+	at := v.At(start).ID()
+	p := object{"id": c.newID(), "timestamp": when, "author": "a", "base": v.PatchSeq()}
+	switch c.random.IntN(8) {
+	case 0, 1:
+		p["patchType"], p["start"], p["count"] = "splice", start, count
+		if c.chance(60) {
+			p["replacement"] = []object{c.event()}
+		}
+		if c.chance(50) {
+			p["state"] = "keep"
+		}
+	case 2:
+		p["patchType"], p["eventId"] = "truncate_before", v.At(min(start, 4)).ID()
+	case 3:
+		p["patchType"], p["start"], p["count"] = "summarise", start, count
+		p["summaryEvent"] = object{"id": c.newID(), "timestamp": when, "content": text("user", c.n)}
+	case 4:
+		p["patchType"], p["eventId"] = "pin", at
+	case 5:
+		p["patchType"], p["eventId"] = "unpin", at
+	case 6:
+		if id, ok := c.aPatch(one.Creation, c.random); ok {
+			p["patchType"], p["patchId"] = "revert", id
+			break
+		}
+		fallthrough
+	default:
+		p["patchType"], p["start"], p["count"], p["group"] = "splice", start, 1, p["id"].(string)+"g"
+		second := object{"id": c.newID(), "timestamp": when, "patchType": "splice", "start": 0, "count": 0, "group": p["group"], "replacement": []object{c.event()}}
+		one.Offered = []json.RawMessage{jsonOf(p), jsonOf(second)}
+		return
+	}
+	one.Offered = []json.RawMessage{jsonOf(p)}
+}

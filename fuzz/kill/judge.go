@@ -1,0 +1,454 @@
+package kill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// content is what a store holds.
+type content struct {
+	sessions map[string]*session
+	counters map[string]int64 // by shared key
+}
+
+// session is what is known of a session.
+type session struct {
+	creation string
+	initial  map[string]patch.Value
+	records  []patch.Record
+	sums     []uint64 // of the records
+}
+
+// read reads all that a store holds.
+func read(ctx context.Context, s *store.Store) (content, error) {
+	all := content{sessions: map[string]*session{}, counters: map[string]int64{}}
+	for info, err := range s.List(ctx, store.ListOptions{App: "kill"}) {
+		if err != nil {
+			return all, err
+		}
+		one := &session{creation: info.Creation}
+		for r, err := range s.RawEvents(ctx, info.Key, 1) {
+			if err != nil {
+				return all, err
+			}
+			e, err := entryOf(r)
+			if err != nil {
+				return all, err
+			}
+			one.records, one.sums = append(one.records, r), append(one.sums, e.Sum)
+		}
+		var err error
+		if one.initial, err = s.InitialState(ctx, info.Key); err != nil {
+			return all, err
+		}
+		all.sessions[info.Key.Session] = one
+		if len(all.counters) > 0 {
+			continue
+		}
+		got, err := s.Get(ctx, info.Key)
+		if err != nil {
+			return all, err
+		}
+		for name, value := range got.Values() {
+			if n, ok := value.Any().(int64); ok && patch.ScopeOf(name) != patch.ScopeSession {
+				all.counters[name] = n
+			}
+		}
+	}
+	return all, nil
+}
+
+// journal is what a process said: its calls in the order in which they began, and when in that
+// order replies came.
+type journal struct {
+	calls   []call
+	replies map[int]reply
+	began   map[int]int // by call
+	ended   map[int]int
+	lines   int
+}
+
+func newJournal() *journal {
+	return &journal{replies: map[int]reply{}, began: map[int]int{}, ended: map[int]int{}}
+}
+
+func (j *journal) try(c call) {
+	j.calls = append(j.calls, c)
+	j.lines++
+	j.began[c.N] = j.lines
+}
+
+func (j *journal) end(r reply) {
+	j.replies[r.N] = r
+	j.lines++
+	j.ended[r.N] = j.lines
+}
+
+// pending returns the calls of which nobody knows what came.
+func (j *journal) pending() (calls []call) {
+	for _, c := range j.calls {
+		if r, ok := j.replies[c.N]; !ok || r.Kind == "unknown" {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// judge holds what a store has against what it had before, and what a process said since. from
+// and to are lines of the journal: what was acknowledged before from must be there, and what
+// began after to must not.
+type judge struct {
+	*journal
+	before   content
+	now      content
+	from, to int
+
+	problems []error
+	by       map[string][]call            // calls that have begun, by session
+	ledger   map[string]map[uint64]uint64 // sums of records that were acknowledged, by creation and seq
+}
+
+func newJudge(before content, j *journal, now content, from, to int) *judge {
+	g := &judge{journal: j, before: before, now: now, from: from, to: to, by: map[string][]call{}, ledger: map[string]map[uint64]uint64{}}
+	for _, s := range before.sessions {
+		for i, sum := range s.sums {
+			g.note(s.creation, entry{uint64(i) + 1, sum})
+		}
+	}
+	for _, c := range j.calls {
+		for _, e := range j.replies[c.N].Records {
+			g.note(c.Creation, e)
+		}
+		if j.began[c.N] <= to {
+			g.by[c.Session] = append(g.by[c.Session], c)
+		}
+	}
+	return g
+}
+
+func (g *judge) problem(session, format string, args ...any) {
+	g.problems = append(g.problems, fmt.Errorf("%s: %s", session, fmt.Sprintf(format, args...)))
+}
+
+func (g *judge) note(creation string, e entry) {
+	if g.ledger[creation] == nil {
+		g.ledger[creation] = map[uint64]uint64{}
+	}
+	if sum, ok := g.ledger[creation][e.Seq]; ok && sum != e.Sum {
+		g.problem(creation, "two records were acknowledged as record %d", e.Seq)
+	}
+	g.ledger[creation][e.Seq] = e.Sum
+}
+
+// certain reports whether the call's outcome is that of its reply, and no other.
+func (g *judge) certain(c call) bool {
+	at, ok := g.ended[c.N]
+	return ok && at <= g.from && g.replies[c.N].Kind != "unknown"
+}
+
+// refused reports whether a call is known to have written nothing.
+func (g *judge) refused(c call) bool {
+	r, ok := g.replies[c.N]
+	return ok && r.Kind != "done" && r.Kind != "unknown"
+}
+
+// judge returns what is wrong.
+func (g *judge) judge() []error {
+	names := map[string]bool{}
+	for name := range g.by {
+		names[name] = true
+	}
+	for name := range maps.Keys(g.before.sessions) {
+		names[name] = true
+	}
+	for name := range maps.Keys(g.now.sessions) {
+		names[name] = true
+	}
+	for name := range names {
+		if name != "" {
+			g.session(name)
+		}
+	}
+	for i := range clients {
+		for _, name := range counters(i) {
+			g.counter(i, name)
+		}
+	}
+	return g.problems
+}
+
+// life is what a session may be: not there, or made by a call.
+type life struct {
+	creation string // "" if it is not known
+	there    bool
+	by       *call // nil if it was there before
+}
+
+// may reports whether a session, or none, is what a life says. old are creations that are known.
+func (l life) may(is *session, old map[string]bool) bool {
+	if is == nil || !l.there {
+		return l.there == (is != nil)
+	}
+	return l.creation == is.creation || l.creation == "" && !old[is.creation]
+}
+
+// lives follows what was done to a session's name, which is one client's matter. It returns what
+// may be, and what is known to have been.
+func (g *judge) lives(name string) (may []life, old map[string]bool) {
+	may, old = []life{{}}, map[string]bool{}
+	if s := g.before.sessions[name]; s != nil {
+		may[0] = life{creation: s.creation, there: true}
+		old[s.creation] = true
+	}
+	for _, c := range g.by[name] {
+		var next life
+		switch {
+		case g.refused(c) || !c.makes() && c.Op != "delete":
+			continue
+		case c.makes():
+			next = life{g.replies[c.N].Creation, true, &c}
+			old[next.creation] = true
+		}
+		if g.certain(c) {
+			may = nil
+		}
+		may = append(may, next)
+	}
+	return may, old
+}
+
+func (g *judge) session(name string) {
+	is := g.now.sessions[name]
+	may, old := g.lives(name)
+	i := slices.IndexFunc(may, func(l life) bool { return l.may(is, old) })
+	switch {
+	case i < 0 && is == nil:
+		g.problem(name, "the session is lost, with %d records", len(g.ledger[may[0].creation]))
+		return
+	case i < 0:
+		g.problem(name, "a session is there that is not to be: creation %s with %d records", is.creation, len(is.records))
+		return
+	case is == nil:
+		return
+	}
+	from := g.whole(name, is, may[i])
+	g.log(name, is, from)
+}
+
+// whole holds a session against the call that made it. It returns how many records it was made
+// with.
+func (g *judge) whole(name string, is *session, was life) int {
+	c := was.by
+	if c == nil {
+		return len(g.before.sessions[name].records)
+	}
+	var offered []patch.Record
+	n := len(c.Offered)
+	switch c.Op {
+	case "fork":
+		n = int(c.At)
+		for i, r := range is.records[:min(n, len(is.records))] {
+			if sum, ok := g.ledger[c.Of][r.Seq]; ok && sum != is.sums[i] {
+				g.problem(name, "record %d is not that of %s", r.Seq, c.Target)
+			}
+		}
+	default:
+		var err error
+		if offered, err = c.records(); err != nil {
+			g.problem(name, "%v", err)
+		}
+	}
+	if len(is.records) < n {
+		g.problem(name, "it was made with %d records, and has %d", n, len(is.records))
+		return len(is.records)
+	}
+	for i, o := range offered {
+		if !patch.Same(is.records[i], o) {
+			g.problem(name, "record %d is %v, and was to be %v", i+1, is.records[i], o)
+		}
+	}
+	state, err := c.state()
+	if err != nil {
+		g.problem(name, "%v", err)
+	}
+	for key, value := range state {
+		if patch.ScopeOf(key) == patch.ScopeSession && !value.(patch.Value).Equal(is.initial[key]) {
+			g.problem(name, "its initial state has %v for %s, and not %v", is.initial[key], key, value)
+		}
+	}
+	return n
+}
+
+// log holds a session's log against what was acknowledged and what was tried. The first records
+// are those that it had at the beginning.
+func (g *judge) log(name string, is *session, first int) {
+	at := map[string]int{} // of records, by id
+	ids := map[string]bool{}
+	owned := make([]bool, len(is.records))
+	for i, r := range is.records {
+		if r.Seq != uint64(i)+1 {
+			g.problem(name, "record %d is at place %d", r.Seq, i+1)
+		}
+		if sum, ok := g.ledger[is.creation][r.Seq]; ok && sum != is.sums[i] {
+			g.problem(name, "record %d, which is %v, is not the one that was acknowledged", r.Seq, r)
+		}
+		for id := range r.IDs() {
+			if ids[id] {
+				g.problem(name, "id %s is there twice", id)
+			}
+			ids[id] = true
+		}
+		at[r.ID()] = i
+		owned[i] = i < first
+	}
+	if s := g.before.sessions[name]; s != nil && s.creation == is.creation && len(is.records) < len(s.records) {
+		g.problem(name, "of %d records that it had %d are left", len(s.records), len(is.records))
+	}
+	var drawn []call // those whose ids are not known
+	for _, c := range g.by[name] {
+		if c.Creation != is.creation || c.Creation == "" || c.adds() == 0 {
+			continue
+		}
+		r, replied := g.replies[c.N]
+		places := g.places(name, c, is, at)
+		switch {
+		case g.refused(c) && len(places) > 0:
+			g.problem(name, "call %d was refused (%s), and %d of its records are there", c.N, r.Err, len(places))
+		case replied && r.Kind == "done":
+			if len(r.Records) != c.adds() && c.Op != "import" && len(r.Records) != len(c.Offered) {
+				g.problem(name, "call %d was acknowledged with %d records of %d", c.N, len(r.Records), c.adds())
+			}
+			places = places[:0]
+			for _, e := range r.Records {
+				if e.Seq <= uint64(len(is.records)) {
+					places = append(places, int(e.Seq)-1)
+				}
+			}
+			if len(r.Records) < c.adds() && len(places) == len(r.Records) { // a patch of its own stands behind
+				for more := range c.adds() - len(r.Records) {
+					if last := int(r.Records[len(r.Records)-1].Seq) + more; last < len(is.records) {
+						places = append(places, last)
+					}
+				}
+			}
+			if n := len(places); n < c.adds() && (n > 0 || g.certain(c)) {
+				g.problem(name, "call %d was acknowledged, and of its %d records %d are there", c.N, c.adds(), n)
+			}
+		case len(c.Offered) < c.adds() && !g.refused(c):
+			drawn = append(drawn, c)
+		}
+		for k, i := range places {
+			owned[i] = true
+			if k > 0 && i != places[k-1]+1 {
+				g.problem(name, "call %d: records %d and %d do not stand side by side", c.N, places[k-1]+1, i+1)
+			}
+		}
+	}
+	var left []int
+	for i, one := range owned {
+		if !one {
+			left = append(left, i)
+		}
+	}
+	switch {
+	case len(left) == 0:
+	case len(drawn) != 1:
+		g.problem(name, "records are there that nobody wrote: %d of them, the first is %v", len(left), is.records[left[0]])
+	case len(left) != drawn[0].adds() || left[0]+len(left) != len(is.records):
+		g.problem(name, "of the %d records of call %d, a %s, there are %d, the first is record %d of %d",
+			drawn[0].adds(), drawn[0].N, drawn[0].Op, len(left), left[0]+1, len(is.records))
+	}
+}
+
+// places returns where the records are that a call has ids for: all of them or none, each with
+// what was offered. Those of a call that draws more are left to it.
+func (g *judge) places(name string, c call, is *session, at map[string]int) (places []int) {
+	offered, err := c.records()
+	if err != nil {
+		g.problem(name, "%v", err)
+	}
+	for _, o := range offered {
+		i, ok := at[o.ID()]
+		if !ok {
+			continue
+		}
+		places = append(places, i)
+		if !patch.Same(is.records[i], o) {
+			g.problem(name, "record %d is %v, and was to be %v", i+1, is.records[i], o)
+		}
+	}
+	if len(places) > 0 && len(places) < len(offered) {
+		g.problem(name, "of the %d records of call %d there are %d", len(offered), c.N, len(places))
+	}
+	if len(offered) < c.adds() && !g.refused(c) {
+		return nil
+	}
+	return places
+}
+
+// counter holds a shared value against the calls that set it: in the commit of the event that
+// sets it, and never again.
+func (g *judge) counter(client int, name string) {
+	is := g.now.counters[name]
+	least := g.before.counters[name]
+	may := []int64{least}
+	for _, c := range g.calls {
+		if c.Client != client || c.Counter == 0 || g.began[c.N] > g.to || g.refused(c) {
+			continue
+		}
+		may = append(may, c.Counter)
+		landed, known := g.landed(c)
+		switch {
+		case g.certain(c) || landed:
+			least = c.Counter
+		case known && is == c.Counter:
+			g.problem(c.Session, "shared key %s is %d, but the record that sets it is not there", name, is)
+		}
+	}
+	if is < least || !slices.Contains(may, is) {
+		g.problem(name, "the shared value is %d, and was to be %d or one later of %v", is, least, may)
+	}
+}
+
+// landed reports whether what a call offered is in the store, if its session tells.
+func (g *judge) landed(c call) (landed, known bool) {
+	is := g.now.sessions[c.Session]
+	switch {
+	case is == nil:
+		return false, false
+	case c.makes():
+		made := g.replies[c.N].Creation
+		return made != "" && made == is.creation, false
+	case is.creation != c.Creation:
+		return false, false
+	}
+	id := c.id()
+	landed = slices.ContainsFunc(is.records, func(r patch.Record) bool { return r.ID() == id })
+	return landed, true
+}
+
+// join makes one error of many, of which the first are shown.
+func join(problems []error) error {
+	if len(problems) > 12 {
+		problems = append(slices.Clone(problems[:12]), fmt.Errorf("and %d more", len(problems)-12))
+	}
+	return errors.Join(problems...)
+}
+
+// text says what a process had said of a session.
+func (j *journal) text(name string) string {
+	var b strings.Builder
+	for _, c := range j.calls {
+		if c.Session == name {
+			fmt.Fprintf(&b, "%d..%d: %.200v: %.300v\n", j.began[c.N], j.ended[c.N], c, j.replies[c.N])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,69 @@
+package pg_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/fuzz/kill"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+var killing = kill.Harness{Open: openToKill, Ended: noneLeft}
+
+func init() { killing.Child() }
+
+func openToKill(dsn, flaw string) (*store.Store, error) {
+	b, err := pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 8})
+	if err != nil {
+		return nil, err
+	}
+	return store.New(kill.Flawed(b, flaw), store.Options{
+		Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 8, Share: 1}, CacheBytes: 1 << 18,
+	})
+}
+
+// noneLeft waits until the server has noticed that a process is gone, and ended what that had
+// under way.
+func noneLeft(t testing.TB, dsn string) {
+	t.Helper()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for range 2000 {
+		left := 0
+		if err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", kill.AppName).Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		if left == 0 {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("the server does not end the connections of a process that was killed")
+}
+
+// A process with 32 clients is killed: nothing is lost that it was told, and whoever makes its
+// calls again lands them once, also beside those that the server has still under way.
+//
+//	go test -run TestKilled$ -timeout 0 -rounds 2000 -progress kill.json -v .
+func TestKilled(t *testing.T) {
+	few := 4
+	if testing.Short() {
+		few = 2
+	}
+	server := pgtest.Start(t, pgtest.Options{NoSync: true})
+	killing.Check(t, few, 25, func() string { return server.Database(t) })
+}
+
+// What acknowledges before it writes is found.
+func TestKilledControl(t *testing.T) {
+	killing.Finds(t, "early", 20, pgtest.Start(t, pgtest.Options{NoSync: true}).Database(t))
+}
