@@ -149,7 +149,7 @@ func (c *client) newID() string {
 
 // step makes one call, mostly.
 func (c *client) step(ctx context.Context) error {
-	if c.i == keeper && c.chance(40) {
+	if c.i == keeper && c.chance(70) {
 		return c.keep(ctx)
 	}
 	switch p := c.random.IntN(100); {

@@ -155,6 +155,11 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 	}
 	pending := j.pending()
 	count("unknown", len(pending))
+	for _, c := range pending {
+		if c.Op == "vacuum" || c.Op == "backup" {
+			count(c.Op+" cut short", 1)
+		}
+	}
 	if err := p.after(ctx, s, j, dir, random, count); err != nil {
 		_ = s.Close()
 		return fmt.Errorf("%w\n%d calls, %d without a reply: %.3000v", err, len(j.calls), len(pending), pending)
