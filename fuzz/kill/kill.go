@@ -2,7 +2,6 @@ package kill
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,17 +10,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
+	"runtime"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/fuzz/internal/load"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -39,8 +35,6 @@ type spec struct {
 
 // AppName is what processes that are to be killed call themselves, by PGAPPNAME.
 const AppName = "to be killed"
-
-const opening, opened = "opening", "open"
 
 // Harness is a kind of storage under test.
 type Harness struct {
@@ -67,10 +61,45 @@ func (h Harness) Child() {
 	var sp spec
 	err := json.Unmarshal([]byte(text), &sp)
 	if err == nil {
-		err = work(sp, h.Open, os.Stdout)
+		err = h.work(sp, os.Stdout)
 	}
 	fmt.Fprintln(os.Stderr, "killed too late:", err)
 	os.Exit(1)
+}
+
+// work opens the store, and has clients write to it until the process is killed.
+func (h Harness) work(sp spec, out io.Writer) error {
+	ctx := context.Background()
+	var mu sync.Mutex
+	lines := json.NewEncoder(out)
+	say := func(l load.Line) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err := lines.Encode(l); err != nil { // in one call of the system's
+			panic(err)
+		}
+	}
+	say(load.Line{At: load.Opening})
+	s, err := h.Open(sp.Place, sp.Flaw)
+	if err != nil {
+		return err
+	}
+	say(load.Line{At: load.Opened})
+	crowd := &load.Crowd{Store: s, Round: sp.Round, Seed: sp.Seed, Dir: sp.Dir, Say: say}
+	var wg sync.WaitGroup
+	for i := range load.Clients {
+		wg.Go(func() {
+			c := crowd.Client(i)
+			for {
+				if err := c.Step(ctx); err != nil {
+					say(load.Line{Wrong: fmt.Sprintf("client %d: %v", i, err)})
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.New("the clients have ended")
 }
 
 // Check makes rounds, each of which kills a process. place makes a new storage, which is used
@@ -105,7 +134,7 @@ type Place struct {
 	harness Harness
 	name    string
 	flaw    string
-	before  content // what it held at last
+	before  load.Content // what it held at last
 }
 
 func (h Harness) at(t *testing.T, name, flaw string) *Place {
@@ -115,9 +144,9 @@ func (h Harness) at(t *testing.T, name, flaw string) *Place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Create(context.Background(), keyOf("anchor"), nil)
+	_, err = s.Create(context.Background(), load.Key("anchor"), nil)
 	if err == nil {
-		p.before, err = read(context.Background(), s)
+		p.before, err = load.Read(context.Background(), s)
 	}
 	if err := errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
@@ -136,13 +165,13 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 		return err
 	}
 	count("kills", 1)
-	count("calls", len(j.calls))
-	for _, c := range j.calls {
-		if j.replies[c.N].Kind == "done" {
+	for _, c := range j.Calls {
+		if j.Replies[c.N].Kind == "done" {
 			count(c.Op, 1)
 		}
 	}
-	count("acknowledged", len(j.replies))
+	count("calls", len(j.Calls))
+	count("acknowledged", len(j.Replies))
 	s, err := p.harness.Open(p.name, p.flaw)
 	if err != nil {
 		return fmt.Errorf("after the kill: %w", err)
@@ -153,83 +182,47 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 		}
 		p.harness.Ended(t, p.name)
 	}
-	pending := j.pending()
+	pending := j.Pending()
 	count("unknown", len(pending))
 	for _, c := range pending {
 		if c.Op == "vacuum" || c.Op == "backup" {
 			count(c.Op+" cut short", 1)
 		}
 	}
-	if err := p.after(ctx, s, j, dir, random, count); err != nil {
-		_ = s.Close()
-		return fmt.Errorf("%w\n%d calls, %d without a reply: %.3000v", err, len(j.calls), len(pending), pending)
+	before := p.before
+	if p.before, err = load.Settle(ctx, s, before, j, random, count); err == nil {
+		err = p.backup(ctx, before, j, dir, count)
 	}
-	return s.Close()
+	if err := errors.Join(err, s.Close()); err != nil {
+		return fmt.Errorf("after the kill: %w\n%d calls, %d without a reply: %.3000v", err, len(j.Calls), len(pending), pending)
+	}
+	return nil
 }
 
 // race makes calls again, at once, that may still be under way. Those that do not succeed may
 // have taken place all the same.
-func race(ctx context.Context, s *store.Store, j *journal, count func(string, int)) {
-	replies := make(chan reply)
-	pending := j.pending()
+func race(ctx context.Context, s *store.Store, j *load.Journal, count func(string, int)) {
+	replies := make(chan load.Reply)
+	pending := j.Pending()
 	for _, c := range pending {
 		go func() {
-			r := reply{N: c.N, Kind: "unknown"}
+			r := load.Reply{N: c.N, Kind: "unknown"}
 			if c.Creation != "" && len(c.Offered) > 0 {
-				r = do(ctx, s, c)
+				r = load.Do(ctx, s, c)
 			}
 			replies <- r
 		}()
 	}
 	for range pending {
 		if r := <-replies; r.Kind == "done" {
-			j.end(r)
+			j.End(r)
 			count("raced", 1)
 		}
 	}
 }
 
-func (p *Place) after(ctx context.Context, s *store.Store, j *journal, dir string, random *rand.Rand, count func(string, int)) error {
-	if err := verify(ctx, s); err != nil {
-		return err
-	}
-	now, err := read(ctx, s)
-	if err != nil {
-		return err
-	}
-	g := newJudge(p.before, j, now, j.lines, j.lines)
-	if err := join(g.judge()); err != nil {
-		return fmt.Errorf("after the kill: %w", err)
-	}
-	if err := repeat(ctx, s, j, now, random); err != nil {
-		return err
-	}
-	pending := j.pending()
-	slices.SortStableFunc(pending, func(a, b call) int { return cmp.Compare(b.rank(), a.rank()) })
-	for _, c := range pending {
-		if err := g.again(ctx, s, c, count); err != nil {
-			return err
-		}
-	}
-	if now, err = read(ctx, s); err != nil {
-		return err
-	}
-	g = newJudge(p.before, j, now, j.lines, j.lines)
-	if err := join(g.judge()); err != nil {
-		return fmt.Errorf("after all was tried again: %w", err)
-	}
-	if err := compare(ctx, s, g.by, now, count); err != nil {
-		return err
-	}
-	if err := p.backup(ctx, j, dir, count); err != nil {
-		return err
-	}
-	p.before = now
-	return verify(ctx, s)
-}
-
 // run starts a process and kills it.
-func (p *Place) run(sp spec, random *rand.Rand) (*journal, error) {
+func (p *Place) run(sp spec, random *rand.Rand) (*load.Journal, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -253,7 +246,7 @@ func (p *Place) run(sp spec, random *rand.Rand) (*journal, error) {
 	_ = cmd.Process.Kill()
 	_, _ = io.Copy(io.Discard, out)
 	_ = cmd.Wait()
-	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); err == nil && (!ok || status.Signal() != syscall.SIGKILL) {
+	if err == nil && cmd.ProcessState.Exited() && runtime.GOOS != "windows" {
 		err = fmt.Errorf("the process ended before it was killed: %s", said.String())
 	}
 	return j, err
@@ -261,29 +254,29 @@ func (p *Place) run(sp spec, random *rand.Rand) (*journal, error) {
 
 // moment is when a process is killed: some time after the n-th line of a kind.
 type moment struct {
-	is    func(line) bool
+	is    func(load.Line) bool
 	n     int
 	after time.Duration
 }
 
 func timing(random *rand.Rand) moment {
 	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
-	whole := func(l line) bool { return l.Try != nil && (l.Try.Op == "vacuum" || l.Try.Op == "backup") }
+	whole := func(l load.Line) bool { return l.Try != nil && (l.Try.Op == "vacuum" || l.Try.Op == "backup") }
 	switch p := random.IntN(100); {
 	case p < 10:
-		return moment{func(l line) bool { return l.At == opening }, 1, upTo(4 * time.Millisecond)}
+		return moment{func(l load.Line) bool { return l.At == load.Opening }, 1, upTo(4 * time.Millisecond)}
 	case p < 40:
 		return moment{whole, 1 + random.IntN(3), upTo(8 * time.Millisecond)}
 	}
-	return moment{func(l line) bool { return l.At == opened }, 1, upTo(200 * time.Millisecond)}
+	return moment{func(l load.Line) bool { return l.At == load.Opened }, 1, upTo(300 * time.Millisecond)}
 }
 
 // A process whose moment does not come lives for so long.
 const patience = 2 * time.Second
 
 // listen reads what a process says until it is killed.
-func listen(out io.Reader, m moment, kill func()) (*journal, error) {
-	j := newJournal()
+func listen(out io.Reader, m moment, kill func()) (*load.Journal, error) {
+	j := load.NewJournal()
 	defer time.AfterFunc(patience, kill).Stop()
 	lines := bufio.NewReaderSize(out, 1<<20)
 	for {
@@ -294,17 +287,12 @@ func listen(out io.Reader, m moment, kill func()) (*journal, error) {
 		if err != nil {
 			return j, err
 		}
-		var l line
+		var l load.Line
 		if err := json.Unmarshal(text, &l); err != nil {
 			return j, fmt.Errorf("the process says %q: %w", text, err)
 		}
-		switch {
-		case l.Wrong != "":
-			return j, fmt.Errorf("the process says: %s", l.Wrong)
-		case l.Try != nil:
-			j.try(*l.Try)
-		case l.Reply != nil:
-			j.end(*l.Reply)
+		if err := j.Hear(l); err != nil {
+			return j, fmt.Errorf("the process says: %w", err)
 		}
 		if m.is(l) {
 			if m.n--; m.n == 0 {
@@ -314,151 +302,15 @@ func listen(out io.Reader, m moment, kill func()) (*journal, error) {
 	}
 }
 
-// again makes a call whose outcome is not known. It lands once: if it is in the log, where it
-// is, with what it offered.
-func (g *judge) again(ctx context.Context, s *store.Store, c call, count func(string, int)) error {
-	is := g.now.sessions[c.Session]
-	made := c.makes() && is != nil
-	switch {
-	case c.Op == "vacuum" || c.Op == "backup" || c.Op == "lease":
-		g.end(reply{N: c.N, Kind: "done"})
-		return nil
-	case c.Creation != "" && (is == nil || is.creation != c.Creation): // its session is gone
-		return nil
-	case c.Op == "delete" && is == nil:
-		g.end(reply{N: c.N, Kind: "done"})
-		return nil
-	}
-	landed := 0
-	if c.Creation != "" {
-		for _, r := range is.records {
-			if r.ID() == c.id() {
-				landed = int(r.Seq)
-			}
-		}
-	}
-	if len(c.Offered) == 0 && c.Creation != "" { // a revert or a rewind
-		if over := len(is.records) - g.acknowledged(is); over > 0 {
-			r := reply{N: c.N, Kind: "done"}
-			for i := range c.adds() {
-				at := len(is.records) - c.adds() + i
-				r.Records = append(r.Records, entry{uint64(at) + 1, is.sums[at]})
-			}
-			g.end(r)
-			count("landed", 1)
-			return nil
-		}
-	}
-	r := do(ctx, s, c)
-	switch {
-	case made && r.Kind == "exists": // and is what the call was to make, by the judge's word
-		r = reply{N: c.N, Kind: "done", Creation: is.creation}
-		count("landed", 1)
-	case landed > 0 && (r.Kind != "done" || len(r.Records) == 0 || int(r.Records[0].Seq) != landed):
-		return fmt.Errorf("call %d is record %d, and made again it is: %+v\n%v", c.N, landed, r, c)
-	case landed > 0:
-		count("landed", 1)
-	case r.Kind == "done":
-	case r.Kind != "conflict" && r.Kind != "refused":
-		return fmt.Errorf("call %d, made again: %+v\n%v", c.N, r, c)
-	}
-	g.end(r)
-	return nil
-}
-
-// rank puts what deletes behind the others.
-func (c call) rank() int {
-	if c.Op == "delete" {
-		return 0
-	}
-	return 1
-}
-
-// acknowledged returns how many records of a session's log are known.
-func (g *judge) acknowledged(is *session) int {
-	n := 0
-	for n < len(is.sums) && g.ledger[is.creation][uint64(n)+1] != 0 {
-		n++
-	}
-	return n
-}
-
-// repeat makes some calls again that were acknowledged: they find what is there.
-func repeat(ctx context.Context, s *store.Store, j *journal, now content, random *rand.Rand) error {
-	for range min(20, len(j.calls)) {
-		c := j.calls[random.IntN(len(j.calls))]
-		is := now.sessions[c.Session]
-		was := j.replies[c.N]
-		if is == nil || is.creation != c.Creation || len(c.Offered) == 0 || was.Kind != "done" {
-			continue
-		}
-		if r := do(ctx, s, c); r.Kind != "done" || !slices.Equal(r.Records, was.Records) {
-			return fmt.Errorf("call %d came to %+v, and made again it comes to %+v", c.N, was, r)
-		}
-	}
-	return nil
-}
-
-func verify(ctx context.Context, s *store.Store) error {
-	var problems []error
-	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-		if err == nil {
-			err = errors.New(p.String())
-		}
-		problems = append(problems, err)
-	}
-	if err := join(problems); err != nil {
-		return fmt.Errorf("verify: %w", err)
-	}
-	return nil
-}
-
-// compare holds the views of the sessions that calls were about against the reference model.
-func compare(ctx context.Context, s *store.Store, by map[string][]call, now content, count func(string, int)) error {
-	for name, is := range now.sessions {
-		if len(by[name]) == 0 {
-			continue
-		}
-		ref := fuzz.NewReference(is.initial)
-		for _, r := range is.records {
-			ref.Apply(r)
-		}
-		v, err := s.View(ctx, keyOf(name))
-		if err != nil {
-			return err
-		}
-		if err := fuzz.Compare(whole{v, s, keyOf(name)}, ref); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		count("views", 1)
-	}
-	return nil
-}
-
-// whole is a view that knows which patches were skipped, also if it came from a snapshot.
-type whole struct {
-	fold.View
-	store *store.Store
-	key   store.Key
-}
-
-func (w whole) Skipped() ([]patch.Skip, error) {
-	v, err := w.store.Whole(context.Background(), w.key, w.View)
-	if err != nil {
-		return nil, err
-	}
-	return v.Skipped()
-}
-
 // backup holds the last backup that is whole against what was acknowledged when it was begun.
-func (p *Place) backup(ctx context.Context, j *journal, dir string, count func(string, int)) error {
-	var last *call
-	for _, c := range j.calls {
-		if _, err := os.Stat(filepath.Join(dir, filepath.Base(c.File))); c.Op == "backup" && err == nil {
-			last = &c
+func (p *Place) backup(ctx context.Context, before load.Content, j *load.Journal, dir string, count func(string, int)) error {
+	var last load.Call
+	for _, c := range j.Calls {
+		if _, err := os.Stat(c.File); c.Op == "backup" && err == nil {
+			last = c
 		}
 	}
-	if last == nil || !p.harness.Backups {
+	if last.N == 0 || !p.harness.Backups {
 		return nil
 	}
 	s, err := store.Open(last.File, store.Options{ReadOnly: true})
@@ -466,19 +318,16 @@ func (p *Place) backup(ctx context.Context, j *journal, dir string, count func(s
 		return fmt.Errorf("backup: %w", err)
 	}
 	defer s.Close()
-	if err := verify(ctx, s); err != nil {
+	if err := load.Verify(ctx, s); err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	now, err := read(ctx, s)
+	now, err := load.Read(ctx, s)
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	to, ok := j.ended[last.N]
-	if !ok {
-		to = j.lines
-	}
 	count("backups", 1)
-	if err := join(newJudge(p.before, j, now, j.began[last.N], to).judge()); err != nil {
+	from, to := j.Window(last)
+	if err := load.Judge(before, j, now, from, to); err != nil {
 		return fmt.Errorf("in the backup of call %d: %w", last.N, err)
 	}
 	return nil

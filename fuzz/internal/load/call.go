@@ -1,4 +1,4 @@
-package kill
+package load
 
 import (
 	"bytes"
@@ -17,9 +17,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// call is a call of a client. All that it is to write follows from it, so that it can be made
+// Call is a call of a client. All that it is to write follows from it, so that it can be made
 // again by somebody else.
-type call struct {
+type Call struct {
 	N        int // 1, 2, 3 … in a round
 	Client   int
 	Op       string
@@ -28,7 +28,7 @@ type call struct {
 
 	Offered []json.RawMessage `json:",omitempty"` // events or patches
 	State   json.RawMessage   `json:",omitempty"` // initial, of a session that it makes
-	IfSeq   *uint64           `json:",omitempty"` // see [store.AppendOptions]
+	IfSeq   *uint64           `json:",omitempty"` // the last record of the log, as the client sees it, if the call goes by that
 	Loose   bool              `json:",omitempty"` // it may do what a patch is mostly refused for
 	Target  string            `json:",omitempty"` // the patch, the invocation or the session that it is about
 	Of      string            `json:",omitempty"` // the creation of the session that is forked
@@ -40,44 +40,44 @@ type call struct {
 	Counter int64 `json:",omitempty"` // the value that it sets the client's shared keys to
 }
 
-func (c call) String() string { return fmt.Sprintf("%.500s", jsonOf(c)) }
+func (c Call) String() string { return fmt.Sprintf("%.500s", jsonOf(c)) }
 
 // makes reports whether the call makes its session be there.
-func (c call) makes() bool {
+func (c Call) makes() bool {
 	return c.Creation == "" && (c.Op == "create" || c.Op == "fork" || c.Op == "import" || c.Op == "copy")
 }
 
 // adds is how many records the call adds, if any.
-func (c call) adds() int {
+func (c Call) adds() int {
 	if c.Adds > 0 {
 		return c.Adds
 	}
 	return len(c.Offered)
 }
 
-// reply is what came of a call.
-type reply struct {
+// Reply is what came of a call.
+type Reply struct {
 	N        int
 	Kind     string  // done, or why not
 	Err      string  `json:",omitempty"`
-	Records  []entry `json:",omitempty"`
+	Records  []Entry `json:",omitempty"`
 	Creation string  `json:",omitempty"` // of a session that it made
 }
 
-// entry is a record at its place.
-type entry struct {
+// Entry is a record at its place.
+type Entry struct {
 	Seq uint64
 	Sum uint64
 }
 
-func entryOf(r patch.Record) (entry, error) {
+func entryOf(r patch.Record) (Entry, error) {
 	text, err := r.MarshalJSON()
 	sum := fnv.New64a()
 	_, _ = sum.Write(text)
-	return entry{r.Seq, sum.Sum64()}, err
+	return Entry{r.Seq, sum.Sum64()}, err
 }
 
-func keyOf(session string) store.Key { return store.Key{App: "kill", User: "u", Session: session} }
+func Key(session string) store.Key { return store.Key{App: "kill", User: "u", Session: session} }
 
 // kinds are why a call may fail. The others are a fault.
 var kinds = []struct {
@@ -110,9 +110,9 @@ func kindOf(err error) string {
 	return "done"
 }
 
-// do makes a call.
-func do(ctx context.Context, s *store.Store, c call) reply {
-	r := reply{N: c.N}
+// Do makes a call.
+func Do(ctx context.Context, s *store.Store, c Call) Reply {
+	r := Reply{N: c.N}
 	records, err := c.make(ctx, s, &r)
 	for _, record := range records {
 		e, sumErr := entryOf(record)
@@ -125,8 +125,8 @@ func do(ctx context.Context, s *store.Store, c call) reply {
 	return r
 }
 
-func (c call) make(ctx context.Context, s *store.Store, r *reply) ([]patch.Record, error) {
-	key := keyOf(c.Session)
+func (c Call) make(ctx context.Context, s *store.Store, r *Reply) ([]patch.Record, error) {
+	key := Key(c.Session)
 	switch c.Op {
 	case "create":
 		state, err := c.state()
@@ -137,7 +137,7 @@ func (c call) make(ctx context.Context, s *store.Store, r *reply) ([]patch.Recor
 		r.Creation = session.View.Creation()
 		return nil, err
 	case "fork":
-		session, err := s.Fork(ctx, keyOf(c.Target), key, store.ForkOptions{At: &c.At})
+		session, err := s.Fork(ctx, Key(c.Target), key, store.ForkOptions{At: &c.At})
 		r.Creation = session.View.Creation()
 		return nil, err
 	case "import":
@@ -190,11 +190,11 @@ func (c call) make(ctx context.Context, s *store.Store, r *reply) ([]patch.Recor
 	return done.Records, err
 }
 
-func (c call) options(on fold.View) store.PatchOptions {
+func (c Call) options(on fold.View) store.PatchOptions {
 	return store.PatchOptions{On: on, AllowOrphans: c.Loose, AllowPinned: c.Loose, HideWaiting: c.Loose}
 }
 
-func (c call) state() (map[string]any, error) {
+func (c Call) state() (map[string]any, error) {
 	if len(c.State) == 0 {
 		return nil, nil
 	}
@@ -210,7 +210,7 @@ func (c call) state() (map[string]any, error) {
 }
 
 // records are what the call offers.
-func (c call) records() ([]patch.Record, error) {
+func (c Call) records() ([]patch.Record, error) {
 	var records []patch.Record
 	for _, text := range c.Offered {
 		r, err := patch.ParseRecord(text)
@@ -222,7 +222,7 @@ func (c call) records() ([]patch.Record, error) {
 	return records, nil
 }
 
-func (c call) events() (events []*patch.Event, err error) {
+func (c Call) events() (events []*patch.Event, err error) {
 	records, err := c.records()
 	for _, r := range records {
 		events = append(events, r.Event)
@@ -230,7 +230,7 @@ func (c call) events() (events []*patch.Event, err error) {
 	return events, err
 }
 
-func (c call) patches() (patches []*patch.PatchEvent, err error) {
+func (c Call) patches() (patches []*patch.PatchEvent, err error) {
 	records, err := c.records()
 	for _, r := range records {
 		patches = append(patches, r.Patch)
@@ -239,7 +239,7 @@ func (c call) patches() (patches []*patch.PatchEvent, err error) {
 }
 
 // text is what the call imports.
-func (c call) text() *strings.Reader {
+func (c Call) text() *strings.Reader {
 	var b strings.Builder
 	if len(c.State) > 0 {
 		fmt.Fprintf(&b, "{\"patchlog\":1,\"initialState\":%s}\n", c.State)
@@ -251,13 +251,13 @@ func (c call) text() *strings.Reader {
 }
 
 // copy copies the session from a store in memory.
-func (c call) copy(ctx context.Context, s *store.Store, r *reply) error {
+func (c Call) copy(ctx context.Context, s *store.Store, r *Reply) error {
 	from, err := store.OpenMemory(store.Options{})
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	key := keyOf(c.Session)
+	key := Key(c.Session)
 	if _, err := from.Import(ctx, key, c.text(), store.ImportOptions{WriteShared: true}); err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (c call) copy(ctx context.Context, s *store.Store, r *reply) error {
 }
 
 // backup writes a backup, which has its name when it is whole.
-func (c call) backup(ctx context.Context, s *store.Store) error {
+func (c Call) backup(ctx context.Context, s *store.Store) error {
 	var b bytes.Buffer
 	if err := s.Backup(ctx, &b); err != nil {
 		return err

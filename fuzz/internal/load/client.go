@@ -1,26 +1,24 @@
-package kill
+package load
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-const (
-	clients = 32
-	shared  = 4 // sessions that all clients write to
-	keeper  = clients - 1
-)
+// Clients is how many clients there are at most. The last one vacuums and makes backups too.
+const Clients = 32
+
+const shared = 4 // sessions that all clients write to
 
 // A session is deleted, and made anew, when it has so many records.
 const most = 120
@@ -28,91 +26,92 @@ const most = 120
 func ownSession(client int) string    { return fmt.Sprint("own ", client) }
 func sharedSession(client int) string { return fmt.Sprint("shared ", client%shared) }
 
-// crowd is the clients of a process.
-type crowd struct {
-	store *store.Store
-	spec  spec
-
-	mu  sync.Mutex
-	n   int
-	out *json.Encoder
-
-	patches map[string][]string // ids of patches, by creation
-}
-
-// line is what a process says: that it begins, that a call begins, or what came of one.
-type line struct {
-	At    string `json:",omitempty"` // opening, open
-	Try   *call  `json:",omitempty"`
-	Reply *reply `json:",omitempty"`
+// Line is what a process says: that it opens its store, that a call begins, or what came of one.
+type Line struct {
+	At    string `json:",omitempty"` // Opening, Opened
+	Try   *Call  `json:",omitempty"`
+	Reply *Reply `json:",omitempty"`
 	Wrong string `json:",omitempty"` // something that must not be
 }
 
-// work opens the store, and has clients write to it until the process is killed.
-func work(sp spec, open func(place, flaw string) (*store.Store, error), out io.Writer) error {
-	c := &crowd{spec: sp, out: json.NewEncoder(out), patches: map[string][]string{}}
-	c.say(line{At: opening})
-	var err error
-	if c.store, err = open(sp.Place, sp.Flaw); err != nil {
-		return err
-	}
-	c.say(line{At: opened})
-	var wg sync.WaitGroup
-	for i := range clients {
-		wg.Go(func() {
-			one := client{crowd: c, i: i, random: rand.New(rand.NewPCG(sp.Seed, uint64(sp.Round*clients+i)))}
-			for c.steps(&one) {
-			}
-		})
-	}
-	wg.Wait()
-	return errors.New("the clients have ended")
+// What a process says before its first call.
+const (
+	Opening = "opening"
+	Opened  = "opened"
+)
+
+// Crowd is clients who write to a store at once.
+type Crowd struct {
+	Store *store.Store
+	Round int    // ids are unique over rounds
+	Seed  uint64 // what clients do follows from it
+	Dir   string // for backups
+	Say   func(Line)
+
+	// Faulty, if not nil, says whether calls may fail for other reasons than what they ask for.
+	Faulty func() bool
+
+	mu      sync.Mutex
+	n       int
+	patches map[string][]string // ids of patches, by creation
 }
 
-func (c *crowd) steps(one *client) bool {
-	if err := one.step(context.Background()); err != nil {
-		c.say(line{Wrong: fmt.Sprintf("client %d: %v", one.i, err)})
-		return false
-	}
-	return true
+// Client returns one of the clients, of which there are up to [Clients].
+func (c *Crowd) Client(i int) *Client {
+	random := rand.New(rand.NewPCG(c.Seed, uint64(c.Round*Clients+i)))
+	return &Client{Crowd: c, i: i, random: random, last: map[string]uint64{}}
 }
 
-// say writes a line as a whole, in one call of the system's.
-func (c *crowd) say(l line) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.put(l)
-}
-
-func (c *crowd) put(l line) {
-	if err := c.out.Encode(l); err != nil {
-		panic(err)
-	}
-}
+// A call whose outcome is unknown is repeated so often.
+const tries = 50
 
 // call makes a call, and says so before and after.
-func (c *crowd) call(ctx context.Context, one call) reply {
+func (c *Crowd) call(ctx context.Context, one Call) Reply {
 	c.mu.Lock()
 	c.n++
 	one.N = c.n
-	c.put(line{Try: &one})
+	c.Say(Line{Try: &one})
 	c.mu.Unlock()
-	r := do(ctx, c.store, one)
-	for try := 0; r.Kind == "unknown" && try < 50; try++ {
-		time.Sleep(5 * time.Millisecond)
-		r = do(ctx, c.store, one)
+	r := Do(ctx, c.Store, one)
+	for try := 0; r.Kind == "unknown" && try < tries; try++ {
+		r = c.again(ctx, one)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if one.Op == "patch" && r.Kind == "done" {
+		if c.patches == nil {
+			c.patches = map[string][]string{}
+		}
 		c.patches[one.Creation] = append(c.patches[one.Creation], one.id())
 	}
-	c.put(line{Reply: &r})
+	c.Say(Line{Reply: &r})
 	return r
 }
 
+// again makes a call whose outcome is not known, unless its records can be told to be there.
+func (c *Crowd) again(ctx context.Context, one Call) Reply {
+	if !one.draws() {
+		return Do(ctx, c.Store, one)
+	}
+	r := Reply{N: one.N, Kind: "done"}
+	for record, err := range c.Store.RawEvents(ctx, Key(one.Session), *one.IfSeq+1) {
+		if err != nil {
+			return Reply{N: one.N, Kind: "unknown", Err: err.Error()}
+		}
+		e, err := entryOf(record)
+		if err != nil {
+			return Reply{N: one.N, Kind: "failed", Err: err.Error()}
+		}
+		r.Records = append(r.Records, e)
+	}
+	if len(r.Records) > 0 {
+		return r
+	}
+	return Do(ctx, c.Store, one)
+}
+
 // id is the id of the first record that the call offers.
-func (c call) id() string {
+func (c Call) id() string {
 	var r struct{ ID string }
 	if len(c.Offered) > 0 {
 		_ = json.Unmarshal(c.Offered[0], &r)
@@ -121,7 +120,7 @@ func (c call) id() string {
 }
 
 // aPatch returns a patch of the session that was made in this process, if there is one.
-func (c *crowd) aPatch(creation string, random *rand.Rand) (id string, ok bool) {
+func (c *Crowd) aPatch(creation string, random *rand.Rand) (id string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.patches[creation]
@@ -131,25 +130,25 @@ func (c *crowd) aPatch(creation string, random *rand.Rand) (id string, ok bool) 
 	return of[len(of)-1-random.IntN(min(3, len(of)))], true
 }
 
-// client makes one call after the other.
-type client struct {
-	*crowd
+// Client makes one call after the other.
+type Client struct {
+	*Crowd
 	i      int
 	random *rand.Rand
 	n      int               // numbers ids
 	last   map[string]uint64 // the record of each creation that was acknowledged last
 }
 
-func (c *client) chance(percent int) bool { return c.random.IntN(100) < percent }
+func (c *Client) chance(percent int) bool { return c.random.IntN(100) < percent }
 
-func (c *client) newID() string {
+func (c *Client) newID() string {
 	c.n++
-	return fmt.Sprintf("%d.%d.%d", c.spec.Round, c.i, c.n)
+	return fmt.Sprintf("%d.%d.%d", c.Round, c.i, c.n)
 }
 
-// step makes one call, mostly.
-func (c *client) step(ctx context.Context) error {
-	if c.i == keeper && c.chance(70) {
+// Step makes one call, mostly. It returns an error if something is not as it should be.
+func (c *Client) Step(ctx context.Context) error {
+	if c.i == Clients-1 && c.chance(70) {
 		return c.keep(ctx)
 	}
 	switch p := c.random.IntN(100); {
@@ -164,40 +163,35 @@ func (c *client) step(ctx context.Context) error {
 	case p < 94:
 		return c.made(ctx, fmt.Sprint("copy ", c.i), c.text("copy"))
 	case p < 97:
-		_, err := c.done(c.call(ctx, call{Client: c.i, Op: "lease", Session: sharedSession(c.i), Target: "work", At: uint64(c.random.IntN(3))}))
-		return err
+		return c.done(c.call(ctx, Call{Client: c.i, Op: "lease", Session: sharedSession(c.i), Target: "work", At: uint64(c.random.IntN(3))}))
 	default:
 		return c.read(ctx)
 	}
 }
 
 // keep makes a call for the whole store.
-func (c *client) keep(ctx context.Context) error {
-	one := call{Client: c.i, Op: "vacuum"}
+func (c *Client) keep(ctx context.Context) error {
+	one := Call{Client: c.i, Op: "vacuum"}
 	if c.chance(50) {
-		one = call{Client: c.i, Op: "backup", File: filepath.Join(c.spec.Dir, fmt.Sprint("backup ", c.n))}
+		one = Call{Client: c.i, Op: "backup", File: filepath.Join(c.Dir, fmt.Sprint("backup ", c.n))}
 		c.n++
 	}
-	_, err := c.done(c.call(ctx, one), "unsupported")
-	return err
+	return c.done(c.call(ctx, one), "unsupported")
 }
 
-// done returns whether the call took place, and an error if it failed in a way that it must not.
-func (c *client) done(r reply, fine ...string) (bool, error) {
-	if r.Kind == "done" {
-		return true, nil
+// done returns an error if the call failed in a way that it must not.
+func (c *Client) done(r Reply, fine ...string) error {
+	if r.Kind == "done" || slices.Contains(fine, r.Kind) || c.fails() && (r.Kind == "failed" || r.Kind == "unknown") {
+		return nil
 	}
-	for _, kind := range fine {
-		if r.Kind == kind {
-			return false, nil
-		}
-	}
-	return false, fmt.Errorf("call %d: %s: %s", r.N, r.Kind, r.Err)
+	return fmt.Errorf("call %d: %s: %s", r.N, r.Kind, r.Err)
 }
+
+func (c *Client) fails() bool { return c.Faulty != nil && c.Faulty() }
 
 // view returns a session's newest view, which shows what this client was told of.
-func (c *client) view(ctx context.Context, session string) (v fold.View, there bool, err error) {
-	s, err := c.store.Get(ctx, keyOf(session))
+func (c *Client) view(ctx context.Context, session string) (v fold.View, there bool, err error) {
+	s, err := c.Store.Get(ctx, Key(session))
 	if errors.Is(err, store.ErrNotFound) {
 		return v, false, nil
 	}
@@ -208,17 +202,14 @@ func (c *client) view(ctx context.Context, session string) (v fold.View, there b
 }
 
 // told keeps in mind what the client was told.
-func (c *client) told(creation string, r reply) {
-	if c.last == nil {
-		c.last = map[string]uint64{}
-	}
+func (c *Client) told(creation string, r Reply) {
 	for _, e := range r.Records {
 		c.last[creation] = max(c.last[creation], e.Seq)
 	}
 }
 
 // write makes a call that writes to a session, whose lifecycle is the matter of one client.
-func (c *client) write(ctx context.Context, session string, own bool) error {
+func (c *Client) write(ctx context.Context, session string, own bool) error {
 	mine := own || session == fmt.Sprint("shared ", c.i)
 	v, there, err := c.view(ctx, session)
 	switch {
@@ -229,11 +220,11 @@ func (c *client) write(ctx context.Context, session string, own bool) error {
 	case !there:
 		return nil
 	case mine && (v.Seq() >= most || c.chance(2)):
-		_, err := c.done(c.call(ctx, call{Client: c.i, Op: "delete", Session: session}))
-		return err
+		return c.done(c.call(ctx, Call{Client: c.i, Op: "delete", Session: session}))
 	}
-	one := call{Client: c.i, Session: session, Creation: v.Creation()}
+	one := Call{Client: c.i, Session: session, Creation: v.Creation()}
 	fine := []string{"conflict", "refused"}
+	seq := v.Seq()
 	if !mine {
 		fine = append(fine, "not found")
 	}
@@ -248,34 +239,34 @@ func (c *client) write(ctx context.Context, session string, own bool) error {
 	default:
 		c.append(&one)
 		if c.chance(5) {
-			seq := v.Seq()
 			one.IfSeq = &seq
 		}
 	}
+	if one.draws() {
+		one.IfSeq = &seq
+	}
 	r := c.call(ctx, one)
 	c.told(one.Creation, r)
-	_, err = c.done(r, fine...)
-	return err
+	return c.done(r, fine...)
 }
 
-func (c *client) create(ctx context.Context, session string) error {
+func (c *Client) create(ctx context.Context, session string) error {
 	state := object{"k0": c.n}
-	one := call{Client: c.i, Op: "create", Session: session}
+	one := Call{Client: c.i, Op: "create", Session: session}
 	if c.chance(30) {
 		c.count(&one, state)
 	}
 	one.State = jsonOf(state)
-	_, err := c.done(c.call(ctx, one))
-	return err
+	return c.done(c.call(ctx, one))
 }
 
 // made makes, extends or deletes a session that is not created empty.
-func (c *client) made(ctx context.Context, session string, fill func(context.Context, *call) (bool, error)) error {
+func (c *Client) made(ctx context.Context, session string, fill func(context.Context, *Call) (bool, error)) error {
 	v, there, err := c.view(ctx, session)
 	if err != nil {
 		return err
 	}
-	one := call{Client: c.i, Session: session}
+	one := Call{Client: c.i, Session: session}
 	switch {
 	case !there:
 		if ok, err := fill(ctx, &one); !ok {
@@ -292,11 +283,10 @@ func (c *client) made(ctx context.Context, session string, fill func(context.Con
 	}
 	r := c.call(ctx, one)
 	c.told(one.Creation, r)
-	_, err = c.done(r)
-	return err
+	return c.done(r)
 }
 
-func (c *client) fork(ctx context.Context, one *call) (bool, error) {
+func (c *Client) fork(ctx context.Context, one *Call) (bool, error) {
 	v, there, err := c.view(ctx, ownSession(c.i))
 	if !there || err != nil {
 		return false, err
@@ -306,8 +296,8 @@ func (c *client) fork(ctx context.Context, one *call) (bool, error) {
 }
 
 // text makes a session of a file, which now and then has more records than one commit takes.
-func (c *client) text(op string) func(context.Context, *call) (bool, error) {
-	return func(_ context.Context, one *call) (bool, error) {
+func (c *Client) text(op string) func(context.Context, *Call) (bool, error) {
+	return func(_ context.Context, one *Call) (bool, error) {
 		n := 1 + c.random.IntN(8)
 		if c.chance(10) {
 			n = 520 + c.random.IntN(300)
@@ -330,35 +320,35 @@ func (c *client) text(op string) func(context.Context, *call) (bool, error) {
 }
 
 // revert has the call take back a patch of the client's own session, with its group.
-func (c *client) revert(ctx context.Context, one *call) bool {
+func (c *Client) revert(ctx context.Context, one *Call) bool {
 	id, ok := c.aPatch(one.Creation, c.random)
 	if !ok {
 		return false
 	}
-	p, err := c.store.PreviewRevert(ctx, keyOf(one.Session), store.BackOptions{AllowOrphans: true}, id)
+	p, err := c.Store.PreviewRevert(ctx, Key(one.Session), store.BackOptions{AllowOrphans: true}, id)
 	one.Op, one.Target, one.Adds = "revert", id, len(p.Patches)
 	return err == nil && len(p.Patches) > 0
 }
 
-func (c *client) rewind(ctx context.Context, one *call, v fold.View) bool {
+func (c *Client) rewind(ctx context.Context, one *Call, v fold.View) bool {
 	if v.Len() == 0 {
 		return false
 	}
 	to := v.At(c.random.IntN(v.Len())).InvocationID()
-	p, err := c.store.PreviewRewind(ctx, keyOf(one.Session), store.BackOptions{}, to)
+	p, err := c.Store.PreviewRewind(ctx, Key(one.Session), store.BackOptions{}, to)
 	one.Op, one.Target, one.Adds = "rewind", to, len(p.Patches)
 	return err == nil && len(p.Patches) > 0
 }
 
 // read reads what others do not write meanwhile.
-func (c *client) read(ctx context.Context) error {
+func (c *Client) read(ctx context.Context) error {
 	session := ownSession(c.i)
 	v, there, err := c.view(ctx, session)
 	if !there || err != nil {
 		return err
 	}
 	n := uint64(0)
-	for r, err := range c.store.RawEvents(ctx, keyOf(session), 1) {
+	for r, err := range c.Store.RawEvents(ctx, Key(session), 1) {
 		if err != nil {
 			return err
 		}
@@ -369,7 +359,7 @@ func (c *client) read(ctx context.Context) error {
 	if n != v.Seq() {
 		return fmt.Errorf("%s: %d records, and the view is at %d", session, n, v.Seq())
 	}
-	at, err := c.store.ViewAt(ctx, keyOf(session), n)
+	at, err := c.Store.ViewAt(ctx, Key(session), n)
 	if err == nil && at.Len() != v.Len() {
 		err = fmt.Errorf("%s: the view at %d shows %d events, the newest %d", session, n, at.Len(), v.Len())
 	}
@@ -402,9 +392,9 @@ func changes(event object) object {
 }
 
 // count sets the client's shared keys, which nobody else sets, to a value that grows.
-func (c *client) count(one *call, delta object) {
+func (c *Client) count(one *Call, delta object) {
 	c.n++
-	one.Counter = int64(c.spec.Round)<<32 + int64(c.n)
+	one.Counter = int64(c.Round)<<32 + int64(c.n)
 	for _, key := range counters(c.i) {
 		delta[key] = one.Counter
 	}
@@ -414,8 +404,8 @@ func counters(client int) []string {
 	return []string{fmt.Sprint("app:c", client), fmt.Sprint("user:c", client)}
 }
 
-func (c *client) event() object {
-	e := object{"id": c.newID(), "invocationId": fmt.Sprint("inv ", c.spec.Round, ".", c.i, ".", c.n/8), "author": "a", "timestamp": when, "content": text("user", c.n)}
+func (c *Client) event() object {
+	e := object{"id": c.newID(), "invocationId": fmt.Sprint("inv ", c.Round, ".", c.i, ".", c.n/8), "author": "a", "timestamp": when, "content": text("user", c.n)}
 	if c.chance(3) {
 		e["content"] = object{"role": "model", "parts": []object{{"text": strings.Repeat("long ", 1000+c.random.IntN(6000))}}}
 	}
@@ -425,7 +415,7 @@ func (c *client) event() object {
 	return e
 }
 
-func (c *client) events() (texts []json.RawMessage) {
+func (c *Client) events() (texts []json.RawMessage) {
 	for range 1 + c.random.IntN(4) {
 		texts = append(texts, jsonOf(c.event()))
 	}
@@ -436,7 +426,7 @@ func (c *client) events() (texts []json.RawMessage) {
 }
 
 // called is a call of a function and its response.
-func (c *client) called() []json.RawMessage {
+func (c *Client) called() []json.RawMessage {
 	id := c.newID()
 	call := object{"functionCall": object{"id": id, "name": "f"}}
 	response := object{"functionResponse": object{"id": id, "name": "f", "response": object{"n": c.n}}}
@@ -447,13 +437,13 @@ func (c *client) called() []json.RawMessage {
 }
 
 // response is one so long that a patch puts a shorter one in its place.
-func (c *client) response(string) []json.RawMessage {
+func (c *Client) response(string) []json.RawMessage {
 	id := c.newID()
 	response := object{"functionResponse": object{"id": id, "name": "g", "response": object{"result": strings.Repeat(fmt.Sprintln("line", c.n), 400)}}}
 	return []json.RawMessage{jsonOf(object{"id": id, "timestamp": when, "content": object{"role": "user", "parts": []object{response}}})}
 }
 
-func (c *client) append(one *call) {
+func (c *Client) append(one *Call) {
 	one.Op = "append"
 	one.Offered = c.events()
 	if c.chance(30) {
@@ -464,7 +454,7 @@ func (c *client) append(one *call) {
 }
 
 // patch draws a patch of any type, or a group of two.
-func (c *client) patch(one *call, v fold.View) {
+func (c *Client) patch(one *Call, v fold.View) {
 	one.Op, one.Loose = "patch", c.chance(70)
 	start := c.random.IntN(v.Len())
 	count := min(1+c.random.IntN(3), v.Len()-start)

@@ -1,4 +1,4 @@
-package kill
+package load
 
 import (
 	"context"
@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// content is what a store holds.
-type content struct {
+// Content is what a store holds.
+type Content struct {
 	sessions map[string]*session
 	counters map[string]int64 // by shared key
 }
@@ -26,9 +25,9 @@ type session struct {
 	sums     []uint64 // of the records
 }
 
-// read reads all that a store holds.
-func read(ctx context.Context, s *store.Store) (content, error) {
-	all := content{sessions: map[string]*session{}, counters: map[string]int64{}}
+// Read reads all that a store holds.
+func Read(ctx context.Context, s *store.Store) (Content, error) {
+	all := Content{sessions: map[string]*session{}, counters: map[string]int64{}}
 	for info, err := range s.List(ctx, store.ListOptions{App: "kill"}) {
 		if err != nil {
 			return all, err
@@ -65,65 +64,118 @@ func read(ctx context.Context, s *store.Store) (content, error) {
 	return all, nil
 }
 
-// journal is what a process said: its calls in the order in which they began, and when in that
-// order replies came.
-type journal struct {
-	calls   []call
-	replies map[int]reply
-	began   map[int]int // by call
-	ended   map[int]int
-	lines   int
+// Journal is what a process said: its calls, in the order in which they began, and what came of
+// them. Each of both is a line.
+type Journal struct {
+	Calls   []Call
+	Replies map[int]Reply // by call
+	Lines   int
+
+	began, ended map[int]int // lines, by call
 }
 
-func newJournal() *journal {
-	return &journal{replies: map[int]reply{}, began: map[int]int{}, ended: map[int]int{}}
+// NewJournal returns an empty journal.
+func NewJournal() *Journal {
+	return &Journal{Replies: map[int]Reply{}, began: map[int]int{}, ended: map[int]int{}}
 }
 
-func (j *journal) try(c call) {
-	j.calls = append(j.calls, c)
-	j.lines++
-	j.began[c.N] = j.lines
+// Hear takes a line. One that says that something is wrong is an error.
+func (j *Journal) Hear(l Line) error {
+	switch {
+	case l.Wrong != "":
+		return errors.New(l.Wrong)
+	case l.Try != nil:
+		j.Calls = append(j.Calls, *l.Try)
+		j.Lines++
+		j.began[l.Try.N] = j.Lines
+	case l.Reply != nil:
+		j.End(*l.Reply)
+	}
+	return nil
 }
 
-func (j *journal) end(r reply) {
-	j.replies[r.N] = r
-	j.lines++
-	j.ended[r.N] = j.lines
+// End takes what came of a call.
+func (j *Journal) End(r Reply) {
+	j.Replies[r.N] = r
+	j.Lines++
+	j.ended[r.N] = j.Lines
 }
 
-// pending returns the calls of which nobody knows what came.
-func (j *journal) pending() (calls []call) {
-	for _, c := range j.calls {
-		if r, ok := j.replies[c.N]; !ok || r.Kind == "unknown" {
+// Window returns between which lines a call was made.
+func (j *Journal) Window(c Call) (from, to int) {
+	to, ok := j.ended[c.N]
+	if !ok {
+		to = j.Lines
+	}
+	return j.began[c.N], to
+}
+
+// Pending returns the calls of which nobody knows what came.
+func (j *Journal) Pending() []Call { return j.PendingAt(j.Lines, j.Lines) }
+
+// PendingAt returns the calls that had begun by one line, and of which nobody knew by another
+// what came.
+func (j *Journal) PendingAt(from, to int) (calls []Call) {
+	for _, c := range j.Calls {
+		if j.began[c.N] <= to && !j.certain(c, from) {
 			calls = append(calls, c)
 		}
 	}
 	return calls
 }
 
-// judge holds what a store has against what it had before, and what a process said since. from
-// and to are lines of the journal: what was acknowledged before from must be there, and what
-// began after to must not.
+// certain reports whether it was known by a line what came of a call.
+func (j *Journal) certain(c Call, line int) bool {
+	at, ok := j.ended[c.N]
+	return ok && at <= line && j.Replies[c.N].Kind != "unknown"
+}
+
+// Cut returns the journal as it was by the given lines: of a call that had begun by to, it is
+// known what came of it by from.
+func (j *Journal) Cut(from, to int) *Journal {
+	cut := NewJournal()
+	cut.Lines = to
+	for _, c := range j.Calls {
+		if j.began[c.N] > to {
+			break
+		}
+		cut.Calls = append(cut.Calls, c)
+		cut.began[c.N] = j.began[c.N]
+		if at, ok := j.ended[c.N]; ok && at <= from {
+			cut.Replies[c.N], cut.ended[c.N] = j.Replies[c.N], at
+		}
+	}
+	return cut
+}
+
+// judge is what [Judge] goes by.
 type judge struct {
-	*journal
-	before   content
-	now      content
+	*Journal
+	before   Content
+	now      Content
 	from, to int
 
 	problems []error
-	by       map[string][]call            // calls that have begun, by session
+	by       map[string][]Call            // calls that have begun, by session
 	ledger   map[string]map[uint64]uint64 // sums of records that were acknowledged, by creation and seq
 }
 
-func newJudge(before content, j *journal, now content, from, to int) *judge {
-	g := &judge{journal: j, before: before, now: now, from: from, to: to, by: map[string][]call{}, ledger: map[string]map[uint64]uint64{}}
+// Judge returns what is wrong with what a store has, if it had before what it is said to, and a
+// process said since what is in the journal. What was acknowledged up to the line from of the
+// journal must be there, and nothing that was begun after the line to.
+func Judge(before Content, j *Journal, now Content, from, to int) error {
+	return newJudge(before, j, now, from, to).judge()
+}
+
+func newJudge(before Content, j *Journal, now Content, from, to int) *judge {
+	g := &judge{Journal: j, before: before, now: now, from: from, to: to, by: map[string][]Call{}, ledger: map[string]map[uint64]uint64{}}
 	for _, s := range before.sessions {
 		for i, sum := range s.sums {
-			g.note(s.creation, entry{uint64(i) + 1, sum})
+			g.note(s.creation, Entry{uint64(i) + 1, sum})
 		}
 	}
-	for _, c := range j.calls {
-		for _, e := range j.replies[c.N].Records {
+	for _, c := range j.Calls {
+		for _, e := range j.Replies[c.N].Records {
 			g.note(c.Creation, e)
 		}
 		if j.began[c.N] <= to {
@@ -137,7 +189,7 @@ func (g *judge) problem(session, format string, args ...any) {
 	g.problems = append(g.problems, fmt.Errorf("%s: %s", session, fmt.Sprintf(format, args...)))
 }
 
-func (g *judge) note(creation string, e entry) {
+func (g *judge) note(creation string, e Entry) {
 	if g.ledger[creation] == nil {
 		g.ledger[creation] = map[uint64]uint64{}
 	}
@@ -147,20 +199,13 @@ func (g *judge) note(creation string, e entry) {
 	g.ledger[creation][e.Seq] = e.Sum
 }
 
-// certain reports whether the call's outcome is that of its reply, and no other.
-func (g *judge) certain(c call) bool {
-	at, ok := g.ended[c.N]
-	return ok && at <= g.from && g.replies[c.N].Kind != "unknown"
-}
-
 // refused reports whether a call is known to have written nothing.
-func (g *judge) refused(c call) bool {
-	r, ok := g.replies[c.N]
+func (g *judge) refused(c Call) bool {
+	r, ok := g.Replies[c.N]
 	return ok && r.Kind != "done" && r.Kind != "unknown"
 }
 
-// judge returns what is wrong.
-func (g *judge) judge() []error {
+func (g *judge) judge() error {
 	names := map[string]bool{}
 	for name := range g.by {
 		names[name] = true
@@ -176,19 +221,19 @@ func (g *judge) judge() []error {
 			g.session(name)
 		}
 	}
-	for i := range clients {
+	for i := range Clients {
 		for _, name := range counters(i) {
 			g.counter(i, name)
 		}
 	}
-	return g.problems
+	return join(g.problems)
 }
 
 // life is what a session may be: not there, or made by a call.
 type life struct {
 	creation string // "" if it is not known
 	there    bool
-	by       *call // nil if it was there before
+	by       *Call // nil if it was there before
 }
 
 // may reports whether a session, or none, is what a life says. old are creations that are known.
@@ -213,10 +258,10 @@ func (g *judge) lives(name string) (may []life, old map[string]bool) {
 		case g.refused(c) || !c.makes() && c.Op != "delete":
 			continue
 		case c.makes():
-			next = life{g.replies[c.N].Creation, true, &c}
+			next = life{g.Replies[c.N].Creation, true, &c}
 			old[next.creation] = true
 		}
-		if g.certain(c) {
+		if g.certain(c, g.from) {
 			may = nil
 		}
 		may = append(may, next)
@@ -311,12 +356,12 @@ func (g *judge) log(name string, is *session, first int) {
 	if s := g.before.sessions[name]; s != nil && s.creation == is.creation && len(is.records) < len(s.records) {
 		g.problem(name, "of %d records that it had %d are left", len(s.records), len(is.records))
 	}
-	var drawn []call // those whose ids are not known
+	var drawn []Call // those whose ids are not known
 	for _, c := range g.by[name] {
 		if c.Creation != is.creation || c.Creation == "" || c.adds() == 0 {
 			continue
 		}
-		r, replied := g.replies[c.N]
+		r, replied := g.Replies[c.N]
 		places := g.places(name, c, is, at)
 		switch {
 		case g.refused(c) && len(places) > 0:
@@ -338,7 +383,7 @@ func (g *judge) log(name string, is *session, first int) {
 					}
 				}
 			}
-			if n := len(places); n < c.adds() && (n > 0 || g.certain(c)) {
+			if n := len(places); n < c.adds() && (n > 0 || g.certain(c, g.from)) {
 				g.problem(name, "call %d was acknowledged, and of its %d records %d are there", c.N, c.adds(), n)
 			}
 		case len(c.Offered) < c.adds() && !g.refused(c):
@@ -369,7 +414,7 @@ func (g *judge) log(name string, is *session, first int) {
 
 // places returns where the records are that a call has ids for: all of them or none, each with
 // what was offered. Those of a call that draws more are left to it.
-func (g *judge) places(name string, c call, is *session, at map[string]int) (places []int) {
+func (g *judge) places(name string, c Call, is *session, at map[string]int) (places []int) {
 	offered, err := c.records()
 	if err != nil {
 		g.problem(name, "%v", err)
@@ -399,14 +444,14 @@ func (g *judge) counter(client int, name string) {
 	is := g.now.counters[name]
 	least := g.before.counters[name]
 	may := []int64{least}
-	for _, c := range g.calls {
+	for _, c := range g.Calls {
 		if c.Client != client || c.Counter == 0 || g.began[c.N] > g.to || g.refused(c) {
 			continue
 		}
 		may = append(may, c.Counter)
 		landed, known := g.landed(c)
 		switch {
-		case g.certain(c) || landed:
+		case g.certain(c, g.from) || landed:
 			least = c.Counter
 		case known && is == c.Counter:
 			g.problem(c.Session, "shared key %s is %d, but the record that sets it is not there", name, is)
@@ -418,13 +463,13 @@ func (g *judge) counter(client int, name string) {
 }
 
 // landed reports whether what a call offered is in the store, if its session tells.
-func (g *judge) landed(c call) (landed, known bool) {
+func (g *judge) landed(c Call) (landed, known bool) {
 	is := g.now.sessions[c.Session]
 	switch {
 	case is == nil:
 		return false, false
 	case c.makes():
-		made := g.replies[c.N].Creation
+		made := g.Replies[c.N].Creation
 		return made != "" && made == is.creation, false
 	case is.creation != c.Creation:
 		return false, false
@@ -440,15 +485,4 @@ func join(problems []error) error {
 		problems = append(slices.Clone(problems[:12]), fmt.Errorf("and %d more", len(problems)-12))
 	}
 	return errors.Join(problems...)
-}
-
-// text says what a process had said of a session.
-func (j *journal) text(name string) string {
-	var b strings.Builder
-	for _, c := range j.calls {
-		if c.Session == name {
-			fmt.Fprintf(&b, "%d..%d: %.200v: %.300v\n", j.began[c.N], j.ended[c.N], c, j.replies[c.N])
-		}
-	}
-	return b.String()
 }
