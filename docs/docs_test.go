@@ -48,6 +48,7 @@ var arrows = map[string][]string{
 	"cmd/patchlog/command":             {"patch", "fold", "recall", "store", "store/migrate", "store/sessionfile", "compaction", "compaction/foreign", "compaction/gemini", "compaction/quality", "inspector", "inspector/figures"},
 	"cmd/patchlog/command/commandtest": {"compaction", "cmd/patchlog/command"},
 	"fuzz/recorded":                    {"patch"},
+	"fuzz/faults":                      {},
 	"fuzz/internal/load":               {"fuzz", "patch", "fold", "store"},
 	"fuzz/kill":                        {"fuzz", "fuzz/internal/load", "store", "store/backend"},
 	"fuzz/machine":                     {"fuzz", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},

@@ -15,9 +15,8 @@ const (
 )
 
 var parts = map[string]func(path string) error{
-	"hold":  holdFile,
-	"open":  openFile,
-	"retry": appendAndRetry,
+	"hold": holdFile,
+	"open": openFile,
 }
 
 func TestMain(m *testing.M) {

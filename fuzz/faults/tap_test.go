@@ -1,0 +1,211 @@
+//go:build linux && (amd64 || arm64)
+
+package faults
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// tapped are the system calls that a tap sees: those that change files and names.
+var tapped = map[int32]string{
+	unix.SYS_PWRITE64: "write", unix.SYS_FDATASYNC: "sync", unix.SYS_FSYNC: "fsync", unix.SYS_FTRUNCATE: "truncate",
+	unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_LINKAT: "link", unix.SYS_UNLINKAT: "unlink",
+}
+
+// syscall is a call of the system's that a thread of this process is about to make.
+type syscall struct {
+	name string
+	file file   // of write, sync, fsync and truncate
+	data []byte // of a write
+	at   int64  // of a write, or the length of a truncation
+	from string // of rename, link and unlink
+	to   string // of rename and link
+	fd   int
+}
+
+// file is what a call is about: one that has been given another name is the same.
+type file struct {
+	inode uint64
+	path  string
+	dir   bool
+	gone  bool // it has no name any more
+}
+
+// outcome is what becomes of a call.
+type outcome struct {
+	errno unix.Errno // 0: it is made
+	short int        // of a write: so many bytes are written, and no more
+	lie   bool       // it is not made, and said to have been
+}
+
+// tap decides on each call of this process's that changes files. There is one: a process cannot
+// be rid of it.
+type tap struct {
+	listener int
+	mu       sync.Mutex
+	decide   func(syscall) outcome // nil: all are made
+}
+
+var theTap = sync.OnceValues(newTap)
+
+// on has f decide on each call until the function that it returns is called.
+func (t *tap) on(f func(syscall) outcome) (off func()) {
+	t.set(f)
+	return func() { t.set(nil) }
+}
+
+func (t *tap) set(f func(syscall) outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.decide = f
+}
+
+// needTap returns the process's tap, or skips the test.
+func needTap(t testing.TB) *tap {
+	t.Helper()
+	tap, err := theTap()
+	if err != nil {
+		t.Skipf("needs to decide on system calls of its own (seccomp): %v", err)
+	}
+	return tap
+}
+
+// newTap has the kernel ask about the calls of all threads (see seccomp_unotify(2)).
+func newTap() (*tap, error) {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return nil, err
+	}
+	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the call's number
+	for number := range tapped {
+		program = append(program,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: uint32(number)},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_USER_NOTIF})
+	}
+	program = append(program, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW})
+	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	const flags = unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH | unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	runtime.LockOSThread()
+	fd, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+	runtime.UnlockOSThread()
+	if e != 0 {
+		return nil, e
+	}
+	t := &tap{listener: int(fd)}
+	go t.listen()
+	return t, nil
+}
+
+// The kernel's structures seccomp_notif and seccomp_notif_resp.
+type (
+	notice struct {
+		id    uint64
+		pid   uint32
+		flags uint32
+		data  struct {
+			nr      int32
+			arch    uint32
+			pointer uint64
+			args    [6]uint64
+		}
+	}
+	answer struct {
+		id    uint64
+		value int64
+		err   int32
+		flags uint32
+	}
+)
+
+// listen answers the kernel. The calls that it makes itself are none of the tapped.
+func (t *tap) listen() {
+	runtime.LockOSThread()
+	for {
+		var n notice
+		if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(t.listener), unix.SECCOMP_IOCTL_NOTIF_RECV, uintptr(unsafe.Pointer(&n))); e != 0 {
+			continue // the thread that asked was interrupted
+		}
+		a := answer{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+		c, o := t.of(&n)
+		switch {
+		case o.errno != 0:
+			a.err, a.flags = -int32(o.errno), 0
+		case o.short > 0:
+			a.flags = 0
+			wrote, err := unix.Pwritev(c.fd, [][]byte{c.data[:o.short]}, c.at)
+			if a.value = int64(wrote); err != nil {
+				a.value, a.err = 0, -int32(unix.EIO)
+			}
+		case o.lie:
+			a.value, a.flags = int64(len(c.data)), 0
+		}
+		if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(t.listener), unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a))); e != 0 && e != unix.ENOENT {
+			panic(fmt.Sprint("answering the kernel: ", e))
+		}
+	}
+}
+
+// of reads what the call is, and asks what is to become of it.
+func (t *tap) of(n *notice) (c syscall, o outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.decide == nil {
+		return c, o
+	}
+	a := n.data.args
+	c.name = tapped[n.data.nr]
+	switch c.name {
+	case "write":
+		c.data = memory(a[1], int(a[2]))
+		c.at = int64(a[3])
+	case "truncate":
+		c.at = int64(a[1])
+	case "rename", "link":
+		c.from, c.to = text(a[1]), text(a[3])
+		return c, t.decide(c)
+	case "unlink":
+		if a[2]&unix.AT_REMOVEDIR != 0 { // as os.Remove tries after an error
+			return c, o
+		}
+		c.from = text(a[1])
+		return c, t.decide(c)
+	}
+	var stat unix.Stat_t
+	c.fd = int(int32(a[0]))
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", c.fd))
+	if err := errors.Join(err, unix.Fstat(c.fd, &stat)); err != nil {
+		return c, o
+	}
+	path, gone := strings.CutSuffix(path, " (deleted)")
+	c.file = file{stat.Ino, path, stat.Mode&unix.S_IFMT == unix.S_IFDIR, gone}
+	return c, t.decide(c)
+}
+
+// memory returns what is at an address of this process's: the thread that the kernel asks about
+// waits.
+func memory(address uint64, n int) []byte {
+	into := make([]byte, n)
+	n, _ = unix.ProcessVMReadv(os.Getpid(), []unix.Iovec{{Base: &into[0], Len: uint64(n)}}, []unix.RemoteIovec{{Base: uintptr(address), Len: n}}, 0)
+	return into[:max(n, 0)]
+}
+
+// text returns the text at an address, of which no part is on a page of memory that is not there.
+func text(address uint64) string {
+	var out []byte
+	for page := 4096 - int(address%4096); ; page = 4096 {
+		part := memory(address+uint64(len(out)), page)
+		if i := bytes.IndexByte(part, 0); i >= 0 || len(part) == 0 {
+			return string(append(out, part[:max(i, 0)]...))
+		}
+		out = append(out, part...)
+	}
+}
