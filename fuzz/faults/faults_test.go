@@ -340,9 +340,9 @@ func roomy(t testing.TB) string {
 const segments = 200 / commits
 
 func TestFaults(t *testing.T) {
-	few, most := 2, 60
+	few, most := 2, 30
 	if testing.Short() {
-		few, most = 1, 25
+		few, most = 1, 15
 	}
 	var g *segment
 	none := func(string, int) {}

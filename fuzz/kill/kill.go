@@ -267,12 +267,14 @@ func timing(random *rand.Rand) moment {
 		return moment{func(l load.Line) bool { return l.At == load.Opening }, 1, upTo(4 * time.Millisecond)}
 	case p < 40:
 		return moment{whole, 1 + random.IntN(3), upTo(8 * time.Millisecond)}
+	case p < 50:
+		return moment{func(l load.Line) bool { return l.At == load.Opened }, 1, upTo(1500 * time.Millisecond)}
 	}
 	return moment{func(l load.Line) bool { return l.At == load.Opened }, 1, upTo(300 * time.Millisecond)}
 }
 
 // A process whose moment does not come lives for so long.
-const patience = 2 * time.Second
+const patience = 3 * time.Second
 
 // listen reads what a process says until it is killed.
 func listen(out io.Reader, m moment, kill func()) (*load.Journal, error) {

@@ -36,7 +36,7 @@ func open(place, flaw string) (*store.Store, error) {
 }
 
 func TestKilled(t *testing.T) {
-	few := 6
+	few := 4
 	if testing.Short() {
 		few = 2
 	}
@@ -45,7 +45,7 @@ func TestKilled(t *testing.T) {
 
 // What the operating system has survives the process, synced or not.
 func TestKilledRelaxed(t *testing.T) {
-	few := 3
+	few := 2
 	if testing.Short() {
 		few = 1
 	}

@@ -21,7 +21,7 @@ const Clients = 32
 const shared = 4 // sessions that all clients write to
 
 // A session is deleted, and made anew, when it has so many records.
-const most = 120
+const most = 80
 
 func ownSession(client int) string    { return fmt.Sprint("own ", client) }
 func sharedSession(client int) string { return fmt.Sprint("shared ", client%shared) }
@@ -151,6 +151,14 @@ type Client struct {
 	random *rand.Rand
 	n      int               // numbers ids
 	last   map[string]uint64 // the record of each creation that was acknowledged last
+	set    int64             // the value of its shared keys that was acknowledged last
+	made   []made            // calls that were acknowledged lately
+}
+
+// made is a call that was acknowledged.
+type made struct {
+	Call
+	reply Reply
 }
 
 func (c *Client) chance(percent int) bool { return c.random.IntN(100) < percent }
@@ -186,18 +194,20 @@ func (c *Client) step(ctx context.Context) error {
 	switch p := c.random.IntN(100); {
 	case p < 45:
 		return c.write(ctx, sharedSession(c.random.IntN(shared)), false)
-	case p < 85:
+	case p < 83:
 		return c.write(ctx, ownSession(c.i), true)
 	case p < 89:
-		return c.made(ctx, fmt.Sprint("fork ", c.i), c.fork)
+		return c.whole(ctx, fmt.Sprint("fork ", c.i), c.fork)
 	case p < 92:
-		return c.made(ctx, fmt.Sprint("import ", c.i), c.text("import"))
+		return c.whole(ctx, fmt.Sprint("import ", c.i), c.text("import"))
 	case p < 94:
-		return c.made(ctx, fmt.Sprint("copy ", c.i), c.text("copy"))
-	case p < 97:
+		return c.whole(ctx, fmt.Sprint("copy ", c.i), c.text("copy"))
+	case p < 96:
 		return c.done(c.call(ctx, Call{Client: c.i, Op: "lease", Session: sharedSession(c.i), Target: "work", At: uint64(c.random.IntN(3))}))
-	default:
+	case p < 97:
 		return c.read(ctx)
+	default:
+		return c.repeat(ctx)
 	}
 }
 
@@ -230,6 +240,12 @@ func (c *Client) view(ctx context.Context, session string) (v fold.View, there b
 	case err != nil:
 		return v, false, c.readError(err)
 	}
+	for _, name := range counters(c.i) {
+		value, _ := s.Value(name)
+		if n, _ := value.Any().(int64); n < c.set {
+			return v, true, fmt.Errorf("shared key %s is %d, after %d was acknowledged", name, n, c.set)
+		}
+	}
 	if last := c.last[s.View.Creation()]; s.View.Seq() < last {
 		err = fmt.Errorf("%s ends with record %d, after record %d was acknowledged", session, s.View.Seq(), last)
 	}
@@ -237,10 +253,29 @@ func (c *Client) view(ctx context.Context, session string) (v fold.View, there b
 }
 
 // told keeps in mind what the client was told.
-func (c *Client) told(creation string, r Reply) {
+func (c *Client) told(one Call, r Reply) {
 	for _, e := range r.Records {
-		c.last[creation] = max(c.last[creation], e.Seq)
+		c.last[one.Creation] = max(c.last[one.Creation], e.Seq)
 	}
+	if r.Kind == "done" && one.Counter > 0 {
+		c.set = one.Counter
+	}
+	if r.Kind == "done" && len(one.Offered) > 0 && one.Creation != "" {
+		c.made = append(c.made[max(0, len(c.made)-7):], made{one, r})
+	}
+}
+
+// repeat makes a call again that was acknowledged: it writes nothing, and finds what it wrote.
+func (c *Client) repeat(ctx context.Context) error {
+	if len(c.made) == 0 {
+		return nil
+	}
+	was := c.made[c.random.IntN(len(c.made))]
+	r := Do(ctx, c.Store, was.Call)
+	if r.Kind == "done" && !slices.Equal(r.Records, was.reply.Records) {
+		return fmt.Errorf("call %v came to %+v, and made again it comes to %+v", was.Call, was.reply, r)
+	}
+	return c.done(r, "not found")
 }
 
 // write makes a call that writes to a session, whose lifecycle is the matter of one client.
@@ -254,7 +289,7 @@ func (c *Client) write(ctx context.Context, session string, own bool) error {
 		return c.create(ctx, session)
 	case !there:
 		return nil
-	case mine && (v.Seq() >= most || c.chance(2)):
+	case mine && (v.Seq() >= most || c.chance(4)):
 		return c.done(c.call(ctx, Call{Client: c.i, Op: "delete", Session: session}))
 	}
 	one := Call{Client: c.i, Session: session, Creation: v.Creation()}
@@ -281,7 +316,7 @@ func (c *Client) write(ctx context.Context, session string, own bool) error {
 		one.IfSeq = &seq
 	}
 	r := c.call(ctx, one)
-	c.told(one.Creation, r)
+	c.told(one, r)
 	return c.done(r, fine...)
 }
 
@@ -295,8 +330,8 @@ func (c *Client) create(ctx context.Context, session string) error {
 	return c.done(c.call(ctx, one))
 }
 
-// made makes, extends or deletes a session that is not created empty.
-func (c *Client) made(ctx context.Context, session string, fill func(context.Context, *Call) (bool, error)) error {
+// whole makes, extends or deletes a session that is not created empty.
+func (c *Client) whole(ctx context.Context, session string, fill func(context.Context, *Call) (bool, error)) error {
 	v, there, err := c.view(ctx, session)
 	if err != nil {
 		return err
@@ -317,7 +352,7 @@ func (c *Client) made(ctx context.Context, session string, fill func(context.Con
 		c.append(&one)
 	}
 	r := c.call(ctx, one)
-	c.told(one.Creation, r)
+	c.told(one, r)
 	return c.done(r)
 }
 
