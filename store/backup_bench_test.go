@@ -25,6 +25,15 @@ func BenchmarkAppendDuring(b *testing.B) {
 	}{
 		{"nothing", func(*store.Store) error { time.Sleep(5 * time.Second); return nil }},
 		{"backup", func(s *store.Store) error { return s.Backup(ctx, io.Discard) }},
+		{"verify", func(s *store.Store) error {
+			for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
+				if err != nil {
+					return err
+				}
+				return errors.New(p.String())
+			}
+			return nil
+		}},
 		{"vacuum", func(s *store.Store) error { return s.Vacuum(ctx) }},
 	} {
 		b.Run(during.name, func(b *testing.B) {

@@ -46,8 +46,13 @@ type VerifyOptions struct {
 // ids that the index does not know, snapshots and cached views that differ from a fold of
 // the whole log, shared values that cannot be read. Damage in one place does not keep it
 // from looking at the others. It yields an error, and ends, if it could not go on, and
-// where opts.Key is of no session, one that matches [ErrNotFound]. Others may read and
-// write meanwhile.
+// where opts.Key is of no session, one that matches [ErrNotFound].
+//
+// Others may read and write meanwhile; in a file, a write waits for Verify no longer than for
+// another write. What is deleted while the structure is looked at takes up its room until
+// then. Of that, pages of the file that are lost to use, which harms nothing else, are found
+// if nobody writes meanwhile. Verify waits for a [Store.Backup] or [Store.Vacuum] that is reading
+// the file, and they for it.
 //
 // A snapshot that does not fit is reported though it harms nothing: it is not used. One
 // that another version of the program made is left out.

@@ -3,152 +3,96 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"os"
 
 	bbolt "go.etcd.io/bbolt"
 )
 
+// Check reads the whole file and reports what does not fit together: pages, sessions,
+// records, the index of ids and shared values. nil means that nothing was found. What records
+// say is not looked at.
+//
+// Others read and write meanwhile. The file is read in short transactions, each of which
+// begins where the one before ended: one that is open for long makes the file grow with each
+// commit. What is deleted meanwhile takes up its room until the end. A Check waits for a
+// Copy and a Vacuum under way, and they for it. Pages that are lost, neither in use nor free,
+// are noticed if nobody writes meanwhile.
+func (b *Backend) Check(ctx context.Context) error {
+	letGo, err := b.keepRows(ctx)
+	if err != nil {
+		return err
+	}
+	defer letGo()
+	var found findings
+	if err = b.checkPages(ctx, &found); err == nil && !found.pages { // else rows cannot be read in order
+		err = b.checkRows(ctx, &found)
+	}
+	return errors.Join(found.err(), err)
+}
+
+// findings are what a check has found wrong.
+type findings struct {
+	errs  []error
+	more  int
+	pages bool // of the tree are damaged
+}
+
 // So many findings are enough to know that a file is damaged.
 const maxFindings = 20
 
-// Check reads the whole file and reports what does not fit together: pages, sessions,
-// records, the index of ids and shared values. nil means that nothing was found. Writers wait
-// meanwhile. What records say is not looked at.
-func (b *Backend) Check(ctx context.Context) error {
-	unlock, err := b.lockWriter(ctx)
-	if err != nil {
-		return err
+func (f *findings) add(err error) {
+	switch {
+	case err == nil:
+	case len(f.errs) == maxFindings:
+		f.more++
+	default:
+		f.errs = append(f.errs, err)
 	}
-	defer unlock()
-	var found []error
-	if err := b.use(ctx, func(h *handle) error {
-		if metas, err := readMetas(h.file); err == nil {
-			return metas.doubt()
-		} else {
-			return err
-		}
-	}); err != nil {
-		found = append(found, err)
-	}
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		// What the later checks would not survive is looked for first.
-		if err := errors.Join(overlong(tx), b.tangled(tx)); err != nil {
-			found = append(found, err)
-			return nil
-		}
-		found = append(found, walk(tx)...)
-		for err := range tx.Check(bbolt.WithKVStringer(beginnings{})) { // to be read to its end
-			found = append(found, err)
-		}
-		found = append(found, checkSessions(tx)...)
-		found = append(found, checkShared(tx)...)
-		return nil
-	})
-	if len(found) > maxFindings {
-		found = append(found[:maxFindings], fmt.Errorf("and %d more", len(found)-maxFindings))
-	}
-	return errors.Join(append(found, err)...)
 }
 
-// beginnings shows of a key or value its beginning alone: a damaged one may claim to go
-// on beyond the end of the file.
-type beginnings struct{}
+func (f *findings) report(format string, args ...any) { f.add(fmt.Errorf(format, args...)) }
 
-func (beginnings) KeyToString(k []byte) string   { return fmt.Sprintf("%x", k[:min(len(k), 32)]) }
-func (beginnings) ValueToString(v []byte) string { return fmt.Sprintf("%x", v[:min(len(v), 32)]) }
+func (f *findings) err() error {
+	if f.more > 0 {
+		return errors.Join(append(f.errs, fmt.Errorf("and %d more", f.more))...)
+	}
+	return errors.Join(f.errs...)
+}
 
-// walk reads each key and value, and looks each key up. bbolt's own check runs in another
-// goroutine, where a fault of the memory map ends the process; what makes it fault is
-// met here first, where it is recovered from.
-func walk(tx *bbolt.Tx) (found []error) {
-	sum := uint32(0)
-	err := tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
-		seek := bucket.Cursor()
-		return bucket.ForEach(func(k, v []byte) error {
-			sum = crc32.Update(crc32.Update(sum, castagnoli, k), castagnoli, v)
-			if at, _ := seek.Seek(k); !bytes.Equal(at, k) {
-				found = append(found, fmt.Errorf("bucket %q: key %x is there, but not to be found", name, k))
+// So many rows are looked at in one transaction.
+const countedRows = 8192
+
+// eachRow calls f with the rows of a bucket, in their order, in one transaction after the
+// other. A bucket that is not there has none.
+func (b *Backend) eachRow(ctx context.Context, name []byte, f func(tx *bbolt.Tx, k, v []byte)) error {
+	var after []byte
+	for more := true; more; {
+		if err := b.view(ctx, func(tx *bbolt.Tx) error {
+			more = false
+			bucket := tx.Bucket(name)
+			if bucket == nil {
+				return nil
+			}
+			c := bucket.Cursor()
+			k, v := c.Seek(after)
+			if after != nil && bytes.Equal(k, after) {
+				k, v = c.Next()
+			}
+			for i := 0; k != nil; k, v = c.Next() {
+				if i++; i > countedRows {
+					more = true
+					return nil
+				}
+				after = append(after[:0], k...)
+				f(tx, k, v)
 			}
 			return nil
-		})
-	})
-	if err != nil {
-		found = append(found, err)
-	}
-	return found
-}
-
-// overlong returns an error if a page claims to go on beyond the end of the file. bbolt's
-// own check would take note of each of the pages claimed, of which there may be billions.
-func overlong(tx *bbolt.Tx) error {
-	pages := int(tx.Size()) / tx.DB().Info().PageSize
-	for id := 0; id < pages; id++ {
-		p, err := tx.Page(id)
-		switch {
-		case err != nil:
+		}); err != nil {
 			return err
-		case p == nil || p.Type == "free": // what is in it does not count
-		case p.OverflowCount >= pages-id:
-			return fmt.Errorf("page %d claims %d more of %d", id, p.OverflowCount, pages)
-		default:
-			id += p.OverflowCount
 		}
 	}
 	return nil
-}
-
-// tangled returns an error if a page is reached by two ways, which may be a circle. It
-// reads the file: whatever a page says, that does not fault.
-func (b *Backend) tangled(tx *bbolt.Tx) error {
-	file, err := os.Open(b.path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	const headerBytes, elementBytes, branch = 16, 16, 1
-	pageSize := tx.DB().Info().PageSize
-	seen := map[uint64]bool{}
-	var visit func(id uint64) error
-	visit = func(id uint64) error {
-		switch {
-		case id >= uint64(tx.Size())/uint64(pageSize):
-			return fmt.Errorf("page %d is beyond the end", id)
-		case seen[id]:
-			return fmt.Errorf("page %d is reached by two ways", id)
-		}
-		seen[id] = true
-		at := int64(id) * int64(pageSize)
-		header := make([]byte, headerBytes)
-		if _, err := file.ReadAt(header, at); err != nil {
-			return err
-		}
-		if binary.NativeEndian.Uint16(header[8:]) != branch {
-			return nil
-		}
-		elements := make([]byte, int(binary.NativeEndian.Uint16(header[10:]))*elementBytes)
-		if _, err := file.ReadAt(elements, at+headerBytes); err != nil {
-			return err
-		}
-		for ; len(elements) > 0; elements = elements[elementBytes:] {
-			if err := visit(binary.NativeEndian.Uint64(elements[8:])); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := visit(uint64(tx.Cursor().Bucket().Root())); err != nil {
-		return err
-	}
-	return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
-		if root := uint64(bucket.Root()); root != 0 { // 0: it stands in its parent's page
-			return visit(root)
-		}
-		return nil
-	})
 }
 
 func pairs(bucket *bbolt.Bucket) func(yield func(k, v []byte) bool) {

@@ -62,24 +62,26 @@ type reading struct {
 	unlinked map[string]bool
 	shared   []namedRow
 	values   []backend.Value // shared values of that kind
-	room     []byte
+	room     copied
 }
 
 // namedRow is a name, and what stands under it in the bucket of entries or shared values, and
 // in that of heads.
 type namedRow struct{ name, row, head []byte }
 
-// A reading copies into pieces of this size: an allocation for each row would take longer
-// than reading it.
-const readingRoom = 1 << 20
+// copied is room for what is copied out of a transaction: an allocation for each row would take
+// longer than reading it.
+type copied []byte
 
-func (r *reading) clone(b []byte) []byte {
-	if len(b) > cap(r.room)-len(r.room) {
-		r.room = make([]byte, 0, max(readingRoom, len(b)))
+const copiedBytes = 1 << 20
+
+func (c *copied) clone(b []byte) []byte {
+	if len(b) > cap(*c)-len(*c) {
+		*c = make([]byte, 0, max(copiedBytes, len(b)))
 	}
-	at := len(r.room)
-	r.room = append(r.room, b...)
-	return r.room[at:len(r.room):len(r.room)]
+	at := len(*c)
+	*c = append(*c, b...)
+	return (*c)[at:len(*c):len(*c)]
 }
 
 func (r *reading) all(tx *bbolt.Tx, staging *staging) error {
@@ -90,7 +92,7 @@ func (r *reading) all(tx *bbolt.Tx, staging *staging) error {
 	r.given = sessions.Sequence()
 	for name, rows := range names(sessions, tx.Bucket(bucketHeads), "", "") {
 		if rows[0] != nil && rows[1] != nil {
-			r.rows = append(r.rows, namedRow{r.clone([]byte(name)), r.clone(rows[0]), r.clone(rows[1])})
+			r.rows = append(r.rows, namedRow{r.room.clone([]byte(name)), r.room.clone(rows[0]), r.room.clone(rows[1])})
 			continue
 		}
 		s, err := assemble(tx, name, rows[0], rows[1])
@@ -107,7 +109,7 @@ func (r *reading) all(tx *bbolt.Tx, staging *staging) error {
 	}
 	for name, rows := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), "", "") {
 		if rows[0] != nil && rows[1] != nil {
-			r.shared = append(r.shared, namedRow{name: r.clone([]byte(name)), row: r.clone(rows[0])})
+			r.shared = append(r.shared, namedRow{name: r.room.clone([]byte(name)), row: r.room.clone(rows[0])})
 			continue
 		}
 		data, err := sharedData(tx, name, rows[0], rows[1])

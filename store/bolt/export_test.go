@@ -39,6 +39,9 @@ func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
 	})
 }
 
+// Writing reports whether someone has the writer's place.
+func (b *Backend) Writing() bool { return len(b.writer) > 0 }
+
 // WaitForSweep waits until nothing is being swept.
 func (b *Backend) WaitForSweep() { b.sweeper.sweeps.Wait() }
 

@@ -162,8 +162,11 @@ func check(tx *bbolt.Tx, file *os.File) error {
 		return fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), tx.Size())
 	}
 	// First: bbolt would read beyond a bucket that says so.
-	p := pages{tx: tx, file: file, size: uint64(tx.DB().Info().PageSize), seen: map[uint64]bool{}}
-	if err := p.roots(uint64(tx.Cursor().Bucket().Root())); err != nil {
+	free := func(id uint64) bool {
+		page, err := tx.Page(int(id))
+		return err != nil || page.Type == "free"
+	}
+	if err := pagesOf(tx, file, free).roots(uint64(tx.Cursor().Bucket().Root())); err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
 	}
 	meta := tx.Bucket(bucketMeta)

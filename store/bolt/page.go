@@ -78,35 +78,42 @@ func entries(page []byte) (branch bool, out []entry, end int, err error) {
 
 // pages reads the pages of a transaction from the file.
 type pages struct {
-	tx   *bbolt.Tx
 	file io.ReaderAt
-	size uint64          // of a page
+	size uint64 // of a page
+	high uint64 // how many there are
+	free func(id uint64) bool
 	seen map[uint64]bool // a page belongs to one place
+	took uint64          // how many have been read, with those that they go on for
+}
+
+func pagesOf(tx *bbolt.Tx, file io.ReaderAt, free func(id uint64) bool) *pages {
+	size := uint64(tx.DB().Info().PageSize)
+	return &pages{file: file, size: size, high: uint64(tx.Size()) / size, free: free, seen: map[uint64]bool{}}
 }
 
 // read returns the page with the given number, which must be in use, in form and read
 // for the first time.
 func (p *pages) read(id uint64) (branch bool, out []entry, err error) {
 	fail := func(err error) (bool, []entry, error) { return false, nil, fmt.Errorf("page %d: %w", id, err) }
-	high := uint64(p.tx.Size()) / p.size
-	if id < 2 || id >= high {
-		return fail(fmt.Errorf("there are pages 2 to %d", high-1))
+	if id < 2 || id >= p.high {
+		return fail(fmt.Errorf("there are pages 2 to %d", p.high-1))
 	}
 	if p.seen[id] {
 		return fail(fmt.Errorf("it is reached by two ways"))
 	}
 	p.seen[id] = true
-	if info, err := p.tx.Page(int(id)); err != nil || info.Type == "free" {
+	if p.free(id) {
 		return fail(fmt.Errorf("it is in use and on the list of free pages"))
 	}
 	header := make([]byte, pageHeaderBytes)
 	if _, err := p.file.ReadAt(header, int64(id*p.size)); err != nil {
 		return fail(err)
 	}
-	overflow, err := overflowOf(header, id, high)
+	overflow, err := overflowOf(header, id, p.high)
 	if err != nil {
 		return fail(err)
 	}
+	p.took += overflow + 1
 	page := make([]byte, (overflow+1)*p.size)
 	if _, err := p.file.ReadAt(page, int64(id*p.size)); err != nil {
 		return fail(err)
@@ -129,13 +136,12 @@ func (p *pages) roots(id uint64) error {
 		return err
 	}
 	for _, e := range all {
-		switch {
-		case branch:
+		if branch {
 			err = p.roots(e.page)
-		case e.flags != bucketFlag || len(e.value) < bucketHeaderBytes:
-			err = fmt.Errorf("bucket %.40q: flags %#x and %d bytes", e.key, e.flags, len(e.value))
-		default:
-			err = p.bucket(e.value)
+		} else if root, _, bucketErr := bucketOf(e); bucketErr != nil {
+			err = bucketErr
+		} else if root != 0 {
+			_, _, err = p.read(root)
 		}
 		if err != nil {
 			return err
@@ -144,21 +150,25 @@ func (p *pages) roots(id uint64) error {
 	return nil
 }
 
-func (p *pages) bucket(value []byte) error {
-	if root := binary.NativeEndian.Uint64(value); root != 0 {
-		if len(value) != bucketHeaderBytes {
-			return fmt.Errorf("a bucket with its root in page %d has %d bytes more", root, len(value)-bucketHeaderBytes)
+// bucketOf returns the page of a bucket's root, or, if that is 0, what the root holds that
+// stands in the bucket's own entry.
+func bucketOf(e entry) (root uint64, inline []entry, err error) {
+	if e.flags != bucketFlag || len(e.value) < bucketHeaderBytes {
+		return 0, nil, fmt.Errorf("bucket %.40q: flags %#x and %d bytes", e.key, e.flags, len(e.value))
+	}
+	page := e.value[bucketHeaderBytes:]
+	if root = binary.NativeEndian.Uint64(e.value); root != 0 {
+		if len(page) != 0 {
+			err = fmt.Errorf("a bucket with its root in page %d has %d bytes more", root, len(page))
 		}
-		_, _, err := p.read(root)
-		return err
+		return root, nil, err
 	}
-	inline := value[bucketHeaderBytes:]
-	if len(inline) < pageHeaderBytes {
-		return fmt.Errorf("a bucket without a root")
+	if len(page) < pageHeaderBytes {
+		return 0, nil, fmt.Errorf("a bucket without a root")
 	}
-	branch, _, end, err := entries(inline)
-	if err == nil && (branch || end != len(inline)) {
-		err = fmt.Errorf("a bucket's root of %d bytes holds %d", len(inline), end)
+	branch, inline, end, err := entries(page)
+	if err == nil && (branch || end != len(page)) {
+		err = fmt.Errorf("a bucket's root of %d bytes holds %d", len(page), end)
 	}
-	return err
+	return 0, inline, err
 }

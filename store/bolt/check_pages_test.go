@@ -1,0 +1,270 @@
+package bolt_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// long records, so that a file takes more pages and rows than one transaction of Check looks at.
+func longRecords(after uint64, n int) (out []backend.Record) {
+	for i := range uint64(n) {
+		seq := after + i + 1
+		out = append(out, backend.Record{Seq: seq, IDs: []string{fmt.Sprint("id", seq)}, Data: fmt.Appendf(nil, "record %0400d", seq)})
+	}
+	return out
+}
+
+// fillPages makes a file with so many long records in each of two sessions.
+func fillPages(t *testing.T, n int) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "log.db")
+	b := open(t, path)
+	for _, name := range []string{"a", "b"} {
+		no(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Shared: []backend.Value{{Name: "shared by " + name, Data: []byte("value")}}}))
+		for after := 0; after < n; after += 500 {
+			no(t, b.Append(ctx, name, backend.Batch{Creation: "c", After: uint64(after), Records: longRecords(uint64(after), min(500, n-after))}))
+		}
+		no(t, b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}))
+	}
+	no(t, b.Append(ctx, "gone", backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 500)}))
+	no(t, b.Delete(ctx, "gone", "c"))
+	no(t, b.Close())
+	return path
+}
+
+// pacing is a context that calls step wherever its holder looks whether to go on, while no
+// transaction is open. step is told whether the holder is about to take the writer's place.
+type pacing struct {
+	context.Context
+	step func(taking bool)
+}
+
+func (p pacing) Done() <-chan struct{} { p.step(true); return p.Context.Done() }
+func (p pacing) Err() error            { p.step(false); return p.Context.Err() }
+
+// A check goes on while others write, delete and create, as often as they like, and finds
+// nothing wrong then. It never keeps the writer's place from one transaction to the next.
+func TestCheckWhileOthersWrite(t *testing.T) {
+	path := fillPages(t, 6000)
+	b := open(t, path)
+	defer func() { no(t, b.Close()) }()
+	last, steps, held, taken := uint64(6000), 0, 0, 0
+	step := func(taking bool) {
+		if taking {
+			taken++
+		} else if b.Writing() { // it takes no longer than to begin
+			held++
+			return
+		}
+		steps++
+		name := fmt.Sprint("new", steps)
+		no(t, errors.Join(
+			b.Append(ctx, "a", backend.Batch{Creation: "c", After: last, Records: longRecords(last, 3), Shared: []backend.Value{{Name: name, Data: []byte(name)}}}),
+			b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 2)}),
+			b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}),
+			b.Stage(ctx, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
+		))
+		last += 3
+		switch {
+		case steps == 5:
+			no(t, b.Delete(ctx, "b", "c"))
+			no(t, b.Append(ctx, "b", backend.Batch{Creation: "again", Create: true, Records: longRecords(0, 1)}))
+		case steps%2 == 0:
+			no(t, b.Delete(ctx, name, "c"))
+		}
+	}
+	inTime(t, "Check", func() {
+		if err := b.Check(pacing{ctx, step}); err != nil {
+			t.Error(err)
+		}
+	})
+	if held > taken {
+		t.Errorf("the writer's place was found taken %d times, and it was taken %d times", held, taken)
+	}
+	if taken < 4 || steps-taken < 4 { // pages, and then rows, in more than one transaction
+		t.Errorf("%d steps, %d of them before a place was taken; the test tests nothing", steps, taken)
+	}
+	b.WaitForSweep()
+	no(t, b.Check(ctx))
+}
+
+// What is deleted while a check runs is removed afterwards, and a check that is given up
+// leaves nothing behind.
+func TestCheckGivenUp(t *testing.T) {
+	b := open(t, fillPages(t, 3000))
+	defer func() { no(t, b.Close()) }()
+	stopped, stop := context.WithCancel(ctx)
+	takes := 0
+	err := b.Check(pacing{stopped, func(taking bool) {
+		if !taking {
+			return
+		}
+		if takes++; takes == 4 { // in the middle of the pages
+			no(t, b.Delete(ctx, "a", "c"))
+			stop()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Check: %v, want %v", err, context.Canceled)
+	}
+	b.WaitForSweep()
+	rows := 0
+	inFileOpen(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
+	if rows != 2*3000+1 {
+		t.Errorf("%d rows are left, want those of one session", rows)
+	}
+	no(t, b.Check(ctx))
+}
+
+// layout is where the pages of a file stand.
+type layout struct {
+	file     []byte
+	page     int
+	list     int            // the list of free pages
+	branches map[string]int // one page of each bucket that has some
+	leaves   map[string][]int
+}
+
+func layoutOf(t *testing.T, path string) *layout {
+	t.Helper()
+	l := &layout{page: os.Getpagesize(), branches: map[string]int{}, leaves: map[string][]int{}}
+	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
+	no(t, err)
+	no(t, errors.Join(db.View(func(tx *bbolt.Tx) error {
+		l.file = make([]byte, tx.Size())
+		return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
+			l.branches[string(name)] = -int(bucket.Root())
+			return nil
+		})
+	}), db.Close()))
+	whole, err := os.ReadFile(path)
+	no(t, err)
+	copy(l.file, whole)
+	for name, root := range l.branches {
+		delete(l.branches, name)
+		if root != 0 {
+			l.visit(name, -root)
+		}
+	}
+	meta := l.file[16:]
+	if other := l.file[l.page+16:]; binary.NativeEndian.Uint64(other[48:]) > binary.NativeEndian.Uint64(meta[48:]) {
+		meta = other
+	}
+	l.list = int(binary.NativeEndian.Uint64(meta[32:]))
+	return l
+}
+
+func (l *layout) at(id int) []byte      { return l.file[id*l.page : (id+1)*l.page] }
+func (l *layout) count(id int) int      { return int(binary.NativeEndian.Uint16(l.at(id)[10:])) }
+func (l *layout) child(id, i int) int   { return int(binary.NativeEndian.Uint64(l.at(id)[16+16*i+8:])) }
+func (l *layout) lead(id, i, to int)    { binary.NativeEndian.PutUint64(l.at(id)[16+16*i+8:], uint64(to)) }
+func (l *layout) free(i int) []byte     { return l.at(l.list)[16+8*i:] }
+func (l *layout) freed(i int) int       { return int(binary.NativeEndian.Uint64(l.free(i))) }
+func (l *layout) setFree(i int, id int) { binary.NativeEndian.PutUint64(l.free(i), uint64(id)) }
+
+func (l *layout) visit(name string, id int) {
+	if binary.NativeEndian.Uint16(l.at(id)[8:]) != 1 {
+		l.leaves[name] = append(l.leaves[name], id)
+		return
+	}
+	l.branches[name] = id // the last one is above leaves
+	for i := range l.count(id) {
+		l.visit(name, l.child(id, i))
+	}
+}
+
+// Damage of pages, also far behind what the first transaction looks at.
+func TestCheckPages(t *testing.T) {
+	path := fillPages(t, 3000)
+	whole, err := os.ReadFile(path)
+	no(t, err)
+	for name, c := range map[string]struct {
+		damage func(l *layout)
+		says   string
+	}{
+		"none": {func(l *layout) {}, ""},
+		"a leaf by two ways": {func(l *layout) {
+			b := l.branches["records"]
+			l.lead(b, 1, l.child(b, 0))
+		}, "by two ways"},
+		"a leaf of another bucket": {func(l *layout) { l.lead(l.branches["records"], 1, l.leaves["ids"][0]) }, "it begins with key"},
+		"leaves exchanged": {func(l *layout) {
+			b := l.branches["ids"]
+			one, two := l.child(b, 0), l.child(b, 1)
+			l.lead(b, 0, two)
+			l.lead(b, 1, one)
+		}, "it begins with key"},
+		"a circle":       {func(l *layout) { b := l.branches["records"]; l.lead(b, 0, b) }, "two ways"},
+		"beyond the end": {func(l *layout) { l.lead(l.branches["ids"], 0, 1<<40) }, "there are pages 2 to"},
+		"another number": {func(l *layout) {
+			at := l.at(l.leaves["records"][700])
+			binary.NativeEndian.PutUint64(at, 7)
+		}, "it says that it is page 7"},
+		"too long": {func(l *layout) {
+			binary.NativeEndian.PutUint32(l.at(l.leaves["records"][700])[12:], 1<<30)
+		}, "goes on for"},
+		"keys out of order": {func(l *layout) {
+			leaf := l.at(l.leaves["records"][700])
+			at := 16 + 16 + int(binary.NativeEndian.Uint32(leaf[16+16+4:])) // the second one's key
+			leaf[at+8] = 0xff
+		}, "out of order"},
+		"a key beyond its parent's": {func(l *layout) {
+			id := l.leaves["records"][700]
+			leaf, last := l.at(id), 16+16*(l.count(id)-1)
+			leaf[last+int(binary.NativeEndian.Uint32(leaf[last+4:]))+8] = 0xff
+		}, "out of order"},
+		"an empty leaf": {func(l *layout) {
+			leaf := l.at(l.leaves["records"][700])
+			clear(leaf[10:12])
+			clear(leaf[16:])
+		}, "it is empty"},
+		"a row that says it is a bucket": {func(l *layout) { l.at(l.leaves["records"][700])[16] = 1 }, "has the flags 0x1"},
+		"a free page in use": {func(l *layout) {
+			for i := 1; i+1 < l.count(l.list); i++ { // where it keeps the list in order
+				for _, id := range l.leaves["records"] {
+					if id > l.freed(i-1) && id < l.freed(i+1) {
+						l.setFree(i, id)
+						return
+					}
+				}
+			}
+		}, "on the list of free pages"},
+		"a page freed twice":     {func(l *layout) { copy(l.free(1)[:8], l.free(0)) }, "the list of free pages has page"},
+		"a list that is no list": {func(l *layout) { l.at(l.list)[8] = 2 }, "it has flags 0x2"},
+		"a page that is lost": {func(l *layout) {
+			n := l.count(l.list) - 1
+			binary.NativeEndian.PutUint16(l.at(l.list)[10:], uint16(n))
+		}, "are in use or free"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			no(t, os.WriteFile(path, whole, 0o600))
+			l := layoutOf(t, path)
+			b := open(t, path) // it is damaged while it is open: opening would find some of that
+			defer func() { _ = b.Close() }()
+			c.damage(l)
+			file, err := os.OpenFile(path, os.O_WRONLY, 0)
+			no(t, err)
+			_, err = file.WriteAt(l.file[2*l.page:], int64(2*l.page))
+			no(t, errors.Join(err, file.Close()))
+			inTime(t, "Check", func() {
+				switch err := b.Check(ctx); {
+				case c.says == "" && err != nil:
+					t.Errorf("Check: %v", err)
+				case c.says != "" && (!errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), c.says)):
+					t.Errorf("Check: %v, want it to say %q", err, c.says)
+				}
+			})
+		})
+	}
+}

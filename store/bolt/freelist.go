@@ -1,0 +1,77 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"sort"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// freelist is the list of free pages that a commit has left. A page that was in use before the
+// commit is on it, though a reader may still be reading it.
+type freelist struct {
+	ids  []byte // eight bytes each, ascending
+	own  uint64 // pages that the list takes up itself
+	none bool   // the file has no list
+}
+
+// readFreelist reads the list that a meta page names. high is how many pages there are.
+func readFreelist(file io.ReaderAt, meta *metaPage, high uint64) (freelist, error) {
+	id, size := meta.freelist(), uint64(meta.pageSize())
+	if id == math.MaxUint64 {
+		return freelist{none: true}, nil
+	}
+	fail := func(err error) (freelist, error) {
+		return freelist{}, fmt.Errorf("%w: page %d, the list of free pages: %w", backend.ErrDamaged, id, err)
+	}
+	if id < 2 || id >= high {
+		return fail(fmt.Errorf("there are pages 2 to %d", high-1))
+	}
+	header := make([]byte, pageHeaderBytes+8)
+	if _, err := file.ReadAt(header, int64(id*size)); err != nil {
+		return fail(err)
+	}
+	overflow, err := overflowOf(header, id, high)
+	if err != nil {
+		return fail(err)
+	}
+	if flags := binary.NativeEndian.Uint16(header[8:]); flags != freelistFlag {
+		return fail(fmt.Errorf("it has flags %#x", flags))
+	}
+	at, count := uint64(pageHeaderBytes), uint64(binary.NativeEndian.Uint16(header[10:]))
+	if count == math.MaxUint16 { // it did not fit
+		at, count = at+8, binary.NativeEndian.Uint64(header[pageHeaderBytes:])
+	}
+	if count > high || at+8*count > (overflow+1)*size {
+		return fail(fmt.Errorf("it counts %d pages of %d, in %d", count, high, overflow+1))
+	}
+	ids := make([]byte, 8*count)
+	if _, err := file.ReadAt(ids, int64(id*size+at)); err != nil {
+		return fail(err)
+	}
+	return freelist{ids: ids, own: overflow + 1}, nil
+}
+
+func (l freelist) len() int        { return len(l.ids) / 8 }
+func (l freelist) at(i int) uint64 { return binary.NativeEndian.Uint64(l.ids[8*i:]) }
+
+func (l freelist) has(id uint64) bool {
+	i := sort.Search(l.len(), func(i int) bool { return l.at(i) >= id })
+	return i < l.len() && l.at(i) == id
+}
+
+// check reports whether the list has each page once, and in order.
+func (l freelist) check(high uint64) error {
+	last := uint64(1)
+	for i := range l.len() {
+		id := l.at(i)
+		if id <= last || id >= high {
+			return fmt.Errorf("%w: the list of free pages has page %d behind page %d, of %d", backend.ErrDamaged, id, last, high)
+		}
+		last = id
+	}
+	return nil
+}
