@@ -14,6 +14,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
 // long records, so that a file takes more pages and rows than one transaction of Check looks at.
@@ -125,6 +126,35 @@ func TestCheckGivenUp(t *testing.T) {
 		t.Errorf("%d rows are left, want those of one session", rows)
 	}
 	no(t, b.Check(ctx))
+}
+
+// However many pages a transaction looks at, each is counted once, and none is left out.
+func TestCheckInSlices(t *testing.T) {
+	path := fillPages(t, 3000)
+	l := layoutOf(t, path)
+	for _, pages := range []int{1, 2, 3, 7, 60, 100, 1 << 20} {
+		restore := bolt.SetSlice(pages)
+		b := open(t, path)
+		no(t, b.Check(ctx))
+		leaf := int64(l.leaves["records"][300] * l.page)
+		turn := func() { // the flags of the first row
+			file, err := os.OpenFile(path, os.O_RDWR, 0)
+			no(t, err)
+			var at [1]byte
+			_, err = file.ReadAt(at[:], leaf+16)
+			no(t, err)
+			at[0] ^= 1
+			_, err = file.WriteAt(at[:], leaf+16)
+			no(t, errors.Join(err, file.Close()))
+		}
+		turn()
+		if err := b.Check(ctx); err == nil || strings.Count(err.Error(), "has the flags") != 1 {
+			t.Errorf("with %d pages a transaction, Check: %v", pages, err)
+		}
+		turn()
+		no(t, b.Close())
+		restore()
+	}
 }
 
 // layout is where the pages of a file stand.

@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// So many pages are checked in one transaction, or some more.
-const slicePages = 512
+// So many pages are checked in one transaction, or some more. A test takes other steps.
+var slicePages = 512
 
 // pageCheck checks the trees of all buckets, a slice of them in each transaction. Keys that
 // ascend, within what each page's parent says, lead nowhere twice: a page that were reached by
@@ -155,6 +155,7 @@ func (w *walk) visit(id uint64, b bounds, depth int) {
 	if !branch {
 		return
 	}
+	below := false // something has been visited: the next walk passes by this page
 	for i, e := range out {
 		end := b.end
 		if i+1 < len(out) {
@@ -163,9 +164,10 @@ func (w *walk) visit(id uint64, b bounds, depth int) {
 		switch {
 		case end != nil && bytes.Compare(end, w.from) <= 0:
 			continue
-		case w.room <= 0:
+		case w.room <= 0 && below:
 			w.next = e.key
 		default:
+			below = true
 			w.visit(e.page, bounds{e.key, end}, depth+1)
 		}
 		if w.next != nil {

@@ -42,6 +42,13 @@ func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
 // Writing reports whether someone has the writer's place.
 func (b *Backend) Writing() bool { return len(b.writer) > 0 }
 
+// SetSlice makes checks look at so many pages in a transaction until restore is called.
+func SetSlice(pages int) (restore func()) {
+	before := slicePages
+	slicePages = pages
+	return func() { slicePages = before }
+}
+
 // WaitForSweep waits until nothing is being swept.
 func (b *Backend) WaitForSweep() { b.sweeper.sweeps.Wait() }
 
