@@ -51,6 +51,8 @@ var arrows = map[string][]string{
 	"fuzz/faults":                      {},
 	"fuzz/internal/load":               {"fuzz", "patch", "fold", "store"},
 	"fuzz/kill":                        {"fuzz", "fuzz/internal/load", "store", "store/backend"},
+	"fuzz/space":                       {},
+	"fuzz/endurance":                   {},
 	"fuzz/machine":                     {"fuzz", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 }
 
