@@ -114,7 +114,7 @@ func backedUp(s *store.Store, dir string) error {
 
 // longAsItMay is how long anything that has to happen is waited for: a machine that is busy
 // with other things may take its time.
-const longAsItMay = time.Minute
+const longAsItMay = 30 * time.Second
 
 // within reports whether f ends in time.
 func within(d time.Duration, f func()) bool {

@@ -24,6 +24,7 @@ import (
 // it has taken it; there it is not stopped.
 type stopper struct {
 	context.Context
+	name    string // of the call
 	store   *store.Store
 	patient time.Duration
 	taking  bool
@@ -55,7 +56,10 @@ func (c *stopper) stop() {
 	}
 	n := c.appends
 	if !within(c.patient, func() {
-		_, err := c.store.AppendEvents(ctx, keyOf("filled", n%20), store.AppendOptions{}, event(fmt.Sprint("s", n), 100))
+		made, err := c.store.AppendEvents(ctx, keyOf("filled", n%20), store.AppendOptions{}, event(fmt.Sprint(c.name, n), 100))
+		if err == nil && made.Records[0].Seq != made.View.Seq() { // it was there
+			err = errors.New("nothing was appended")
+		}
 		c.err = errors.Join(c.err, err)
 	}) {
 		c.err = fmt.Errorf("an append waits, where the call has been stopped for the %d. time", n+1)
@@ -63,10 +67,10 @@ func (c *stopper) stop() {
 	c.appends++
 }
 
-// stalls calls do, stopping it wherever that can be, and says whether an append waited for it.
-func stalls(s *store.Store, patient time.Duration, do func(ctx context.Context) error) (appends int, err error) {
-	c := &stopper{Context: ctx, store: s, patient: patient}
-	err = do(c)
+// stalls makes a call, stopping it wherever that can be, and says whether an append waited for it.
+func stalls(name string, s *store.Store, patient time.Duration) (appends int, err error) {
+	c := &stopper{Context: ctx, name: name, store: s, patient: patient}
+	err = calls[name](c, s)
 	return c.appends, errors.Join(c.err, err)
 }
 
@@ -81,8 +85,8 @@ var calls = map[string]func(ctx context.Context, s *store.Store) error{
 func TestNobodyWaits(t *testing.T) {
 	s, _ := open(t)
 	fill(t, s, 20, 300) // more pages than one transaction reads
-	for name, call := range calls {
-		n, err := stalls(s, longAsItMay, func(ctx context.Context) error { return call(ctx, s) })
+	for name := range calls {
+		n, err := stalls(name, s, longAsItMay)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -137,7 +141,7 @@ func TestControlSelfish(t *testing.T) {
 	defer func() { no(t, s.Close()) }()
 	fill(t, s, 20, 50)
 	for _, name := range []string{"verify", "backup"} {
-		if _, err := stalls(s, 200*time.Millisecond, func(ctx context.Context) error { return calls[name](ctx, s) }); err == nil {
+		if _, err := stalls(name, s, 200*time.Millisecond); err == nil {
 			t.Errorf("%s keeps appends waiting, and it is not reported", name)
 		}
 	}
