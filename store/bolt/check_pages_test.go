@@ -60,6 +60,11 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	path := fillPages(t, 6000)
 	b := open(t, path)
 	defer func() { no(t, b.Close()) }()
+	for i := range 40 {
+		name := fmt.Sprint("new", i+1)
+		no(t, errors.Join(b.Stage(ctx, name, 0, longRecords(0, 1)),
+			b.Append(ctx, "old "+name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 1)})))
+	}
 	last, steps, held, taken := uint64(6000), 0, 0, 0
 	step := func(taking bool) {
 		if taking {
@@ -75,6 +80,9 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 			b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 2)}),
 			b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}),
 			b.Stage(ctx, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
+			// What was staged becomes a session, and one that was there goes.
+			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, After: 1, Records: longRecords(1, 1)}),
+			b.Delete(ctx, "old "+name, "c"),
 		))
 		last += 3
 		switch {

@@ -8,12 +8,12 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// rowCheck checks rows against the entries and heads that there were at one moment. What stands
-// under a session's number is added to and not changed, so it can be read later; of what has been
-// added since, the head tells that there is now.
+// rowCheck checks rows against the entries and heads of the sessions that there were when it
+// began, each as it was when it was read. What stands under a session's number is added to and not
+// changed, so it can be read later; of what has been added since, the head tells that there is now.
 type rowCheck struct {
 	found    *findings
-	given    uint64            // the last number given out
+	given    uint64            // the last number given out when it began
 	tallies  map[string]*tally // sessions, by number
 	unlinked map[string]bool
 }
@@ -32,13 +32,23 @@ type tally struct {
 // that shared values are what was written.
 func (b *Backend) checkRows(ctx context.Context, found *findings) error {
 	c := rowCheck{found: found, tallies: map[string]*tally{}, unlinked: map[string]bool{}}
-	if err := b.checkEntries(ctx, &c); err != nil {
+	if err := b.view(ctx, func(tx *bbolt.Tx) error {
+		c.given = tx.Bucket(bucketSessions).Sequence()
+		if noted := tx.Bucket(bucketMeta).Get(keyNumbers); tx.Bucket(bucketHeads) != nil && !bytes.Equal(noted, number(c.given)) {
+			found.report("of the numbers of sessions the last one given out is %d, or %x", c.given, noted)
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
 	for _, step := range []struct {
 		bucket []byte
 		check  func(tx *bbolt.Tx, k, v []byte)
 	}{
+		{bucketUnlinked, c.staged},
+		{bucketSessions, c.entry},
+		{bucketHeads, c.head},
+		{bucketUnlinked, c.unlink}, // again: what has been deleted meanwhile is one or the other
 		{bucketRecords, c.record},
 		{bucketIDs, c.id},
 		{bucketSnapshots, c.snapshot},
@@ -53,92 +63,70 @@ func (b *Backend) checkRows(ctx context.Context, found *findings) error {
 	return nil
 }
 
-// checkEntries checks entries, heads and unlinked numbers. In the transaction it does no more
-// than copy them out.
-func (b *Backend) checkEntries(ctx context.Context, c *rowCheck) error {
-	var noted []byte
-	var old bool
-	var room copied
-	rows := map[string][][2][]byte{}
-	if err := b.view(ctx, func(tx *bbolt.Tx) error {
-		c.given = tx.Bucket(bucketSessions).Sequence()
-		noted = bytes.Clone(tx.Bucket(bucketMeta).Get(keyNumbers))
-		old = tx.Bucket(bucketHeads) == nil
-		for _, name := range [][]byte{bucketSessions, bucketHeads, bucketUnlinked} {
-			bucket := tx.Bucket(name)
-			if bucket == nil {
-				continue
-			}
-			cursor := bucket.Cursor()
-			for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
-				rows[string(name)] = append(rows[string(name)], [2][]byte{room.clone(k), room.clone(v)})
-			}
-		}
-		return nil
-	}); err != nil {
-		return err
+// staged takes note of a number that may become a session's while entries are read.
+func (c *rowCheck) staged(_ *bbolt.Tx, k, v []byte) {
+	if wholeUnlinked(k, v) {
+		c.unlinked[string(k)] = true
 	}
-	for _, row := range rows[string(bucketSessions)] {
-		c.entry(row[0], row[1])
-	}
-	if !old {
-		if !bytes.Equal(noted, number(c.given)) {
-			c.found.report("of the numbers of sessions the last one given out is %d, or %x", c.given, noted)
-		}
-		for _, row := range rows[string(bucketHeads)] {
-			c.head(row[0], row[1])
-		}
-		for n, t := range c.tallies {
-			if t.head == nil {
-				c.found.report("session %q, number %x, has no head", t.name, n)
-			}
-		}
-	}
-	for _, row := range rows[string(bucketUnlinked)] {
-		c.unlink(row[0], row[1])
-	}
-	return nil
 }
 
-func (c *rowCheck) entry(k, v []byte) {
+func (c *rowCheck) entry(tx *bbolt.Tx, k, v []byte) {
 	s, err := decodeSession(string(k), v)
 	if err != nil {
 		c.found.add(err)
 		return
 	}
+	n := binary.BigEndian.Uint64(s.number)
+	if n == 0 || n > tx.Bucket(bucketSessions).Sequence() {
+		c.found.report("session %q: its number %d has not been given out", k, n)
+	} else if n > c.given {
+		return
+	}
 	if c.tallies[string(s.number)] != nil {
 		c.found.report("session %q: its number %x is another's too", k, s.number)
 	}
-	if n := binary.BigEndian.Uint64(s.number); n == 0 || n > c.given {
-		c.found.report("session %q: its number %d has not been given out", k, n)
+	t := &tally{name: bytes.Clone(k)}
+	c.tallies[string(s.number)] = t
+	heads := tx.Bucket(bucketHeads)
+	if heads == nil {
+		return
 	}
-	c.tallies[string(s.number)] = &tally{name: k}
-}
-
-func (c *rowCheck) head(k, v []byte) {
-	h, err := decodeHead(string(k), v)
-	switch t := c.tallies[string(h.number)]; {
+	row := heads.Get(k)
+	if row == nil {
+		c.found.report("session %q, number %x, has no head", k, s.number)
+		return
+	}
+	switch h, err := decodeHead(string(k), row); {
 	case err != nil:
 		c.found.add(err)
-	case t == nil || !bytes.Equal(t.name, k):
-		c.found.report("session %q has a head with number %x, and no such entry", k, h.number)
+	case !bytes.Equal(h.number, s.number):
+		c.found.report("session %q has the numbers %x and %x", k, s.number, h.number)
 	default:
 		t.head = &h
 	}
 }
 
+// head checks that a head has an entry; the rest is checked with that.
+func (c *rowCheck) head(tx *bbolt.Tx, k, _ []byte) {
+	if tx.Bucket(bucketSessions).Get(k) == nil {
+		c.found.report("the head of session %q, which has no entry", k)
+	}
+}
+
 // unlink checks that an unlinked number is no session's. Whatever is left under it is
 // nobody's.
-func (c *rowCheck) unlink(k, v []byte) {
+func (c *rowCheck) unlink(tx *bbolt.Tx, k, v []byte) {
 	if !wholeUnlinked(k, v) {
 		c.found.report("the checksum of the unlinked number %x", k)
 		return
 	}
 	c.unlinked[string(k)] = true
-	if c.tallies[string(k)] != nil {
-		c.found.report("number %x is unlinked, but a session's", k)
+	if t := c.tallies[string(k)]; t != nil {
+		if _, known := t.grownTo(tx, k); known {
+			c.found.report("number %x is unlinked, but a session's", k)
+		}
 	}
-	if n := binary.BigEndian.Uint64(k); n == 0 || n > c.given {
+	if n := binary.BigEndian.Uint64(k); n == 0 || n > tx.Bucket(bucketSessions).Sequence() {
 		c.found.report("number %d is unlinked, but has not been given out", n)
 	}
 }
@@ -146,11 +134,13 @@ func (c *rowCheck) unlink(k, v []byte) {
 // of returns the session that a row is of. It is nil if the row is nobody's, with known false,
 // or of a session that is not looked at: one that was deleted, or came since.
 func (c *rowCheck) of(tx *bbolt.Tx, n []byte) (t *tally, known bool) {
-	if c.unlinked[string(n)] {
+	switch t = c.tallies[string(n)]; {
+	case t != nil:
+		return t, true
+	case c.unlinked[string(n)]:
 		return nil, true
-	}
-	if t = c.tallies[string(n)]; t != nil || len(n) != 8 {
-		return t, t != nil
+	case len(n) != 8:
+		return nil, false
 	}
 	given := binary.BigEndian.Uint64(n)
 	return nil, given > c.given && given <= tx.Bucket(bucketSessions).Sequence()
