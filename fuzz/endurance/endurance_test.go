@@ -127,7 +127,9 @@ func (f *file) reportSingles(what string, s singles) (allocated uint64) {
 	slices.Sort(s.allocated)
 	f.report(what+" p50 µs", int(s.took[len(s.took)/2].Microseconds()))
 	f.report(what+" max µs", int(s.took[len(s.took)-1].Microseconds()))
-	return s.allocated[len(s.allocated)/2]
+	allocated = s.allocated[len(s.allocated)/2]
+	f.report(what+" allocates bytes", int(allocated))
+	return allocated
 }
 
 func (f *file) report(what string, n int) {
@@ -145,7 +147,7 @@ func held() uint64 {
 
 // worse says whether what a call allocates grows by more than it may.
 func worse(what string, now, before, times uint64) error {
-	if now > times*before+16<<10 {
+	if now > times*before+8<<10 {
 		return fmt.Errorf("%s allocates %d bytes, and %d before: more than %d times as much", what, now, before, times)
 	}
 	return nil

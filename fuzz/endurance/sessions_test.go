@@ -40,7 +40,7 @@ func TestManySessions(t *testing.T) {
 				continue
 			}
 			for what, now := range costs {
-				if err := worse(fmt.Sprintf("%s of %d sessions", what, n), now, first[what], 4); err != nil {
+				if err := worse(fmt.Sprintf("%s of %d sessions", what, n), now, first[what], 3); err != nil {
 					t.Error(err)
 				}
 			}
