@@ -100,6 +100,8 @@ func newTap() (*tap, error) {
 	if e != 0 {
 		return nil, e
 	}
+	// Where it can, the kernel goes from the one thread to the other without delay.
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
 	t := &tap{listener: int(fd)}
 	go t.listen()
 	return t, nil
