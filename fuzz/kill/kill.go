@@ -259,22 +259,24 @@ type moment struct {
 	after time.Duration
 }
 
+// timing draws a moment: by what has been done, not by the clock, since a machine may be busy.
 func timing(random *rand.Rand) moment {
 	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
 	whole := func(l load.Line) bool { return l.Try != nil && (l.Try.Op == "vacuum" || l.Try.Op == "backup") }
+	replies := func(l load.Line) bool { return l.Reply != nil }
 	switch p := random.IntN(100); {
 	case p < 10:
 		return moment{func(l load.Line) bool { return l.At == load.Opening }, 1, upTo(4 * time.Millisecond)}
 	case p < 40:
 		return moment{whole, 1 + random.IntN(3), upTo(8 * time.Millisecond)}
 	case p < 50:
-		return moment{func(l load.Line) bool { return l.At == load.Opened }, 1, upTo(1500 * time.Millisecond)}
+		return moment{replies, 1 + random.IntN(1000), upTo(time.Millisecond)}
 	}
-	return moment{func(l load.Line) bool { return l.At == load.Opened }, 1, upTo(300 * time.Millisecond)}
+	return moment{replies, 1 + random.IntN(200), upTo(3 * time.Millisecond)}
 }
 
 // A process whose moment does not come lives for so long.
-const patience = 3 * time.Second
+const patience = 10 * time.Second
 
 // listen reads what a process says until it is killed.
 func listen(out io.Reader, m moment, kill func()) (*load.Journal, error) {

@@ -55,7 +55,7 @@ func noneLeft(t testing.TB, dsn string) {
 //
 //	go test -run TestKilled$ -timeout 0 -rounds 2000 -progress kill.json -v .
 func TestKilled(t *testing.T) {
-	few := 4
+	few := 3
 	if testing.Short() {
 		few = 2
 	}
