@@ -22,7 +22,7 @@ import (
 // directory for temporary files if a file that is only read has a directory that may not be
 // written to. What a crash leaves of it, under the name .NAME.backup-…, may be removed.
 // Memory is taken for the names, initial states and shared values of all sessions, and for
-// a session's records when they are checked.
+// what is visible of a session when it is checked.
 //
 // The copy is checked before its first byte goes to w: its structure, and everything that
 // [Store.Verify] checks. If anything but a snapshot is damaged, Backup fails with an error

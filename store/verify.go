@@ -169,7 +169,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	}
 	cached := v.store.cachedView(key)
 
-	view, whole := fold.New(head.Creation, m.initial), true
+	view, whole := fold.New(head.Creation, m.initial).Lean(), true
 	chain := backend.Chain{Since: head.Chain.Since}
 	var index indexed
 	check := func() bool {
@@ -213,12 +213,8 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 			switch {
 			case err != nil:
 				whole = false
-				var corrupt *CorruptError
-				if errors.As(err, &corrupt) {
-					err = corrupt.Err
-				}
 			case whole:
-				if view, err = view.Apply(rec); err == nil {
+				if view, err = v.store.foldRecords(ctx, key, head.Creation, view, recs[i:i+1]); err == nil {
 					err = index.check(rec)
 				}
 			default: // there is nothing to fold onto
@@ -226,6 +222,9 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 			}
 			if errors.Is(err, ErrNotFound) {
 				return true
+			}
+			if corrupt := (*CorruptError)(nil); errors.As(err, &corrupt) {
+				err = corrupt.Err
 			}
 			if err != nil && !v.report(key, seq, err) || whole && !check() {
 				return false

@@ -153,17 +153,21 @@ func worse(what string, now, before, times uint64) error {
 	return nil
 }
 
-// whole verifies, backs up, verifies the backup and vacuums.
-func (f *file) whole() {
-	f.measure("verify", func() error { return verify(f.store) })
+// whole verifies, backs up, verifies the backup and vacuums. little says that this takes little
+// memory: nothing is both large and visible.
+func (f *file) whole(little bool) {
+	took := f.measure("verify", func() error { return verify(f.store) }).peak
 	backup := filepath.Join(f.t.TempDir(), "backup.db")
-	f.measure("backup", func() error {
+	took = max(took, f.measure("backup", func() error {
 		w, err := os.Create(backup)
 		if err != nil {
 			return err
 		}
 		return errors.Join(f.store.Backup(ctx, w), w.Close())
-	})
+	}).peak)
+	if little && took > 256<<20 {
+		f.t.Errorf("%s: verify or backup takes %d bytes of memory", f.of, took)
+	}
 	b, err := store.Open(backup, store.Options{ReadOnly: true, Logger: slog.New(slog.DiscardHandler)})
 	no(f.t, err)
 	want, got := listed(f.t, f.store), listed(f.t, b)

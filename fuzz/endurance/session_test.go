@@ -99,7 +99,7 @@ func grow(t *testing.T, r *long.Round, of string, compact bool) {
 	if err := f.isWhole(created.View.Creation(), n); err != nil {
 		t.Error(err)
 	}
-	f.whole()
+	f.whole(compact)
 }
 
 // calls measures the calls of a session with so many events, and returns what they allocate.

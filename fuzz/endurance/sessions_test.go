@@ -48,7 +48,7 @@ func TestManySessions(t *testing.T) {
 		if err := f.areWhole(n); err != nil {
 			t.Error(err)
 		}
-		f.whole()
+		f.whole(true)
 		f.close()
 	}
 }
