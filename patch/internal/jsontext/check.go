@@ -7,6 +7,7 @@
 package jsontext
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -177,7 +178,7 @@ func (s *scanner) object(depth int) *Error {
 		s.pos++
 		return nil
 	}
-	var few [linearKeys]string
+	var few [linearKeys][]byte
 	var many map[string]struct{}
 	for n := 0; ; n++ {
 		if s.peek() != '"' {
@@ -187,37 +188,37 @@ func (s *scanner) object(depth int) *Error {
 		if err := s.str(); err != nil {
 			return err
 		}
-		key := Unquote(s.text[start:s.pos])
+		key := keyText(s.text[start:s.pos])
 		repeated := false
 		switch {
 		case many != nil:
-			_, repeated = many[key]
-			many[key] = struct{}{}
+			_, repeated = many[string(key)]
+			many[string(key)] = struct{}{}
 		case n < linearKeys:
 			for _, k := range few[:n] {
-				repeated = repeated || k == key
+				repeated = repeated || bytes.Equal(k, key)
 			}
 			few[n] = key
 		default:
 			many = make(map[string]struct{}, 4*linearKeys)
 			for _, k := range few {
-				many[k] = struct{}{}
+				many[string(k)] = struct{}{}
 			}
-			_, repeated = many[key]
-			many[key] = struct{}{}
+			_, repeated = many[string(key)]
+			many[string(key)] = struct{}{}
 		}
 		if repeated {
 			s.pos = start
-			return s.fail("the key is there twice").under(key)
+			return s.fail("the key is there twice").under(string(key))
 		}
 		s.space()
 		if s.peek() != ':' {
-			return s.fail("want ':' after the key").under(key)
+			return s.fail("want ':' after the key").under(string(key))
 		}
 		s.pos++
 		s.space()
 		if err := s.value(depth + 1); err != nil {
-			return err.under(key)
+			return err.under(string(key))
 		}
 		s.space()
 		switch s.peek() {
@@ -236,6 +237,10 @@ func (s *scanner) object(depth int) *Error {
 func (s *scanner) str() *Error {
 	s.pos++
 	for s.pos < len(s.text) {
+		s.pos += plainLen(s.text[s.pos:])
+		if s.pos == len(s.text) {
+			break
+		}
 		c := s.text[s.pos]
 		switch {
 		case c == '"':
@@ -247,8 +252,6 @@ func (s *scanner) str() *Error {
 			}
 		case c < 0x20:
 			return s.fail(fmt.Sprintf("control character %U in a string; write it as an escape", c))
-		case c < utf8.RuneSelf:
-			s.pos++
 		default:
 			r, size := utf8.DecodeRune(s.text[s.pos:])
 			if r == utf8.RuneError && size == 1 {
@@ -259,6 +262,24 @@ func (s *scanner) str() *Error {
 	}
 	return s.fail("text ends inside a string")
 }
+
+// plainLen returns how many bytes of a string's rest stand for themselves, as ASCII does but
+// for quotes, backslashes and control characters.
+func plainLen(text []byte) int {
+	for i, c := range text {
+		if !plain[c] {
+			return i
+		}
+	}
+	return len(text)
+}
+
+var plain = func() (is [256]bool) {
+	for c := range is {
+		is[c] = c >= 0x20 && c < utf8.RuneSelf && c != '"' && c != '\\'
+	}
+	return is
+}()
 
 func (s *scanner) escape() *Error {
 	if s.pos+1 >= len(s.text) {
