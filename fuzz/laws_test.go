@@ -148,11 +148,15 @@ func TestLawStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := Records(Options{}).Draw(t, "records")
 		initial := InitialState().Draw(t, "initial")
+		packed := rapid.Bool().Draw(t, "packed")
 		err := Check(records, initial, func(initial map[string]patch.Value, records []patch.Record) (View, error) {
 			for i, rec := range records {
 				form, err := patch.AppendRecord(nil, rec)
 				if err != nil {
 					return nil, err
+				}
+				if packed {
+					form = patch.CompressRecord(form)
 				}
 				if records[i], err = patch.DecodeRecord(form); err != nil {
 					return nil, err

@@ -134,7 +134,7 @@ func TestNewerVersionIsRefusedSayingSo(t *testing.T) {
 	form := encode(t, sampleRecords(t)[0])
 	form[0] = patch.RecordVersion + 1
 	_, err := patch.DecodeRecord(form)
-	if !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), "version 2") || !strings.Contains(err.Error(), "newer") {
+	if !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), "version 3") || !strings.Contains(err.Error(), "newer") {
 		t.Errorf("a newer version: %v", err)
 	}
 }

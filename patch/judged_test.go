@@ -114,7 +114,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 		form []byte
 		want string
 	}{
-		{newer, "version 2; this program knows version 1"}, {flipped, "checksum"}, {form[:4], "a form of 4 bytes"},
+		{newer, "version 3; this program knows versions up to 2"}, {flipped, "checksum"}, {form[:4], "a form of 4 bytes"},
 	} {
 		if _, err := patch.DecodeRecord(c.form); !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)

@@ -1,22 +1,54 @@
 package patch
 
-import "github.com/patchlog-dev/patchlog/patch/internal/wire"
+import (
+	"bytes"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/packed"
+	"github.com/patchlog-dev/patchlog/patch/internal/wire"
+)
 
 // RecordLength returns how many bytes the record's byte form takes that form begins with.
 // If form ends before that is known, ok is false and n is a length above len(form) that is
 // needed to go on. n is 0 if form begins with no record's form, as far as can be seen:
-// whether it is one, [DecodeRecord] knows. It takes time linear in form and allocates
-// nothing.
+// whether it is one, [DecodeRecord] knows. It takes time linear in form, and memory that does
+// not depend on it.
 func RecordLength(form []byte) (n int, ok bool) {
-	if len(form) > 0 && form[0] != RecordVersion {
+	header, length := plainHeader, wire.Length
+	switch {
+	case len(form) == 0:
+		return plainHeader + 1, false
+	case form[0] == packedVersion:
+		header, length = packedHeader, packed.Length
+	case form[0] != plainVersion:
 		return 0, false
 	}
-	if len(form) < formHeader+1 {
-		return formHeader + 1, false
+	if len(form) <= header {
+		return header + 1, false
 	}
-	size, whole, err := wire.Length(form[formHeader:])
-	if err != nil || size > MaxRecordBytes-formHeader {
+	size, whole, err := length(form[header:])
+	if err != nil || size > uint64(MaxRecordBytes-header) {
 		return 0, false
 	}
-	return formHeader + int(size), whole
+	return header + int(size), whole
+}
+
+// arrayOfThree is what a record's plain body begins with.
+const arrayOfThree = 0x93
+
+// FindRecord returns the first place in b at which a record's byte form may begin, of any
+// version, or -1. It looks at the form's first 13 bytes, and finds none that b has fewer of.
+func FindRecord(b []byte) int {
+	for i := 0; i+packedHeader+len(packed.Beginning) <= len(b); i++ {
+		switch b[i] {
+		case plainVersion:
+			if b[i+plainHeader] == arrayOfThree {
+				return i
+			}
+		case packedVersion:
+			if bytes.HasPrefix(b[i+packedHeader:], packed.Beginning) {
+				return i
+			}
+		}
+	}
+	return -1
 }

@@ -1,6 +1,7 @@
 package patch_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -65,16 +66,20 @@ func encode(t testing.TB, rec patch.Record) []byte {
 	return form
 }
 
-// stored returns the record as it is after the way into a store and out again.
+// stored returns the record as it is after the way into a store and out again, which is the
+// same in each form that a store may keep.
 func stored(t testing.TB, rec patch.Record) patch.Record {
 	t.Helper()
 	form := encode(t, rec)
-	back, err := patch.DecodeRecord(form)
-	if err != nil {
-		t.Fatalf("DecodeRecord: %v", err)
-	}
-	if again := encode(t, back); string(again) != string(form) {
-		t.Fatalf("encoded again the record is\n%x, was\n%x", again, form)
+	var back patch.Record
+	for _, kept := range [][]byte{form, patch.CompressRecord(form)} {
+		var err error
+		if back, err = patch.DecodeRecord(kept); err != nil {
+			t.Fatalf("DecodeRecord of version %d: %v", kept[0], err)
+		}
+		if again := encode(t, back); string(again) != string(form) {
+			t.Fatalf("after version %d the record is\n%x, was\n%x", kept[0], again, form)
+		}
 	}
 	return back
 }
@@ -84,14 +89,15 @@ func storedEvent(t testing.TB, e *patch.Event) *patch.Event {
 	return stored(t, patch.Record{Event: e}).Event
 }
 
-// seal gives a payload the version and the checksum of a record's form.
+// seal gives a payload version 1 and the checksum of a record's form.
 func seal(payload []byte) []byte {
-	form := append([]byte{patch.RecordVersion, 0, 0, 0, 0}, payload...)
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	sum.Write(form[:1])
-	sum.Write(form[5:])
-	binary.LittleEndian.PutUint32(form[1:], sum.Sum32())
+	form := append([]byte{1, 0, 0, 0, 0}, payload...)
+	binary.LittleEndian.PutUint32(form[1:], crc32c([]byte{1}, payload))
 	return form
+}
+
+func crc32c(parts ...[]byte) uint32 {
+	return crc32.Checksum(bytes.Join(parts, nil), crc32.MakeTable(crc32.Castagnoli))
 }
 
 // wantField checks that an error says that a field is at fault, and which.

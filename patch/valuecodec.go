@@ -7,13 +7,14 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/patchlog-dev/patchlog/patch/internal/packed"
 	"github.com/patchlog-dev/patchlog/patch/internal/wire"
 )
 
 // MarshalBinary returns the value's byte form, for a store: with version and checksum,
 // and with the Go types that JSON alone would not bring back.
 func (v Value) MarshalBinary() ([]byte, error) {
-	buf := bytes.NewBuffer([]byte{RecordVersion, 0, 0, 0, 0})
+	buf := bytes.NewBuffer([]byte{plainVersion, 0, 0, 0, 0})
 	w := recordWriter{enc: msgpack.NewEncoder(buf)}
 	w.array(2)
 	w.members([]member{{"value", v.json()}}, v.types.under("value"))
@@ -21,18 +22,18 @@ func (v Value) MarshalBinary() ([]byte, error) {
 		return nil, w.err
 	}
 	form := buf.Bytes()
-	binary.LittleEndian.PutUint32(form[1:], recordSum(form))
+	binary.LittleEndian.PutUint32(form[1:], plainSum(form[plainHeader:]))
 	return form, nil
 }
 
 // UnmarshalBinary sets the value to the one that MarshalBinary wrote. It keeps no
 // reference to form. The error matches [ErrCorrupt].
 func (v *Value) UnmarshalBinary(form []byte) error {
-	payload, err := openForm(form)
+	body, err := openForm(form, plainVersion, nil)
 	if err != nil {
 		return err
 	}
-	r := recordReader{dec: msgpack.NewDecoder(bytes.NewReader(payload))}
+	r := recordReader{dec: msgpack.NewDecoder(bytes.NewReader(body))}
 	if n := r.array(); n != 2 {
 		r.fail("%d fields in a value, want 2", n)
 	}
@@ -51,23 +52,44 @@ func (v *Value) UnmarshalBinary(form []byte) error {
 	return nil
 }
 
-// openForm checks a form's length, version, checksum and structure, and returns a
-// copy of its payload.
-func openForm(form []byte) ([]byte, error) {
+// openForm checks a form's length, version, checksums and structure, and returns its body, which is
+// part of the form or of what buf becomes.
+func openForm(form []byte, newest byte, buf *[]byte) (body []byte, err error) {
 	switch {
 	case len(form) > MaxRecordBytes:
 		return nil, fmt.Errorf("%w: a form of %d bytes; at most %d are ever written", ErrCorrupt, len(form), MaxRecordBytes)
-	case len(form) < formHeader:
+	case len(form) < plainHeader:
 		return nil, fmt.Errorf("%w: a form of %d bytes is cut off", ErrCorrupt, len(form))
-	case form[0] != RecordVersion:
-		return nil, fmt.Errorf("%w: version %d; this program knows version %d, a newer one may know it", ErrCorrupt, form[0], RecordVersion)
+	case form[0] < plainVersion || form[0] > newest:
+		return nil, fmt.Errorf("%w: version %d; this program knows versions up to %d, a newer one may know it", ErrCorrupt, form[0], newest)
 	}
-	if sum, want := recordSum(form), binary.LittleEndian.Uint32(form[1:]); sum != want {
+	body = form[plainHeader:]
+	if form[0] == packedVersion {
+		if body, err = unpack(form, buf); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+	}
+	if sum, want := plainSum(body), Checksum(form); sum != want {
 		return nil, fmt.Errorf("%w: checksum %08x, want %08x", ErrCorrupt, sum, want)
 	}
-	payload := bytes.Clone(form[formHeader:])
-	if err := wire.Scan(payload); err != nil {
+	if err := wire.Scan(body); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	return payload, nil
+	return body, nil
+}
+
+// unpack returns the body of a compressed form, in what buf becomes. Damage is found before
+// anything is decompressed.
+func unpack(form []byte, buf *[]byte) ([]byte, error) {
+	if len(form) < packedHeader {
+		return nil, fmt.Errorf("a form of %d bytes is cut off", len(form))
+	}
+	if sum, want := packedSum(form), binary.LittleEndian.Uint32(form[plainHeader:]); sum != want {
+		return nil, fmt.Errorf("checksum %08x of the compressed form, want %08x", sum, want)
+	}
+	body, err := packed.Open(*buf, form[packedHeader:])
+	if err == nil {
+		*buf = body
+	}
+	return body, err
 }

@@ -1,0 +1,166 @@
+// Command dictionary makes the dictionary that records are compressed with, from the recorded
+// sessions that the repository carries and a page of general text, and measures what dictionaries
+// made so are worth for sessions that they were not made from. The dictionary that is in use
+// never changes, since what it compressed is read with it: another one would stand beside it, under
+// another id (docs/FORMAT.md).
+//
+//	go run ./bench/dictionary                     # what it is worth
+//	go run ./bench/dictionary -id 32770 -o FILE   # another one
+//
+// Run it in the root of the repository.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+const (
+	small  = "fuzz/testdata/sessions"
+	corpus = "../shared/corpus"
+	plain  = 5 // bytes before a record's body
+	packed = 9 // the same of one that is compressed
+)
+
+func main() {
+	out := flag.String("o", "", "write the dictionary into `FILE`")
+	id := flag.Uint("id", 32769, "the dictionary's `ID`: 32768 to 65535")
+	size := flag.Int("size", 32<<10, "how many `BYTES` of text it has")
+	flag.Parse()
+	if err := run(os.Stdout, *out, uint32(*id), *size); err != nil {
+		fmt.Fprintln(os.Stderr, "dictionary:", err)
+		os.Exit(1)
+	}
+}
+
+func run(w io.Writer, out string, id uint32, size int) error {
+	known := map[string]bool{}
+	sessions, err := read(small, known, false)
+	if err != nil {
+		return err
+	}
+	if out != "" {
+		d, err := train(id, size, sessions)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(out, d, 0o644)
+	}
+	fmt.Fprintf(w, "Compressed bodies, as a share of the events' JSON.\n\nEach family of %s, with a dictionary made from the others:\n", small)
+	apart := func(family string) (compress, error) {
+		d, err := train(id, size, slices.DeleteFunc(slices.Clone(sessions), func(s session) bool { return s.family == family }))
+		if err != nil {
+			return nil, err
+		}
+		return by(zstd.WithEncoderDict(d))
+	}
+	if err := shares(w, sessions, apart); err != nil {
+		return err
+	}
+	others, err := read(corpus, known, true)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err = fmt.Fprintf(w, "\nThe large corpus is not at %s.\n", corpus)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nThe large corpus without the events that are in the small set, with the dictionary in use:")
+	if err := shares(w, others, func(string) (compress, error) { return inUse, nil }); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nThe same without a dictionary:")
+	return shares(w, others, func(string) (compress, error) { return by() })
+}
+
+// read reads the sessions that lie in the folders of a directory. Events with ids that are known
+// are left out, if so asked; else their ids are noted.
+func read(dir string, known map[string]bool, leaveOut bool) ([]session, error) {
+	var sessions []session
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(name) != ".jsonl" {
+			return err
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		records, _, err := patch.NewDecoder(f, name).ReadAll()
+		if err != nil {
+			return err
+		}
+		s := session{family: filepath.Base(filepath.Dir(name))}
+		for i, r := range records {
+			if leaveOut && known[r.ID()] {
+				continue
+			}
+			known[r.ID()] = true
+			r.Seq = uint64(i + 1)
+			form, err := patch.AppendRecord(nil, r)
+			if err != nil {
+				return err
+			}
+			s.bodies = append(s.bodies, form[plain:])
+			s.forms = append(s.forms, form)
+			s.json += len(r.Event.String()) + 1
+		}
+		sessions = append(sessions, s)
+		return nil
+	})
+	return sessions, err
+}
+
+// compress returns how many bytes a record takes whose plain form is given.
+type compress func(form []byte) int
+
+// by compresses with a dictionary of its own or none, else as a store does.
+func by(dictionary ...zstd.EOption) (compress, error) {
+	e, err := zstd.NewWriter(nil, append(dictionary, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))...)
+	if err != nil {
+		return nil, err
+	}
+	return func(form []byte) int { return min(packed+len(e.EncodeAll(form[plain:], nil)), len(form)) }, nil
+}
+
+// inUse compresses as a store does.
+func inUse(form []byte) int { return len(patch.CompressRecord(form)) }
+
+// shares writes a line for each family, and one for all.
+func shares(w io.Writer, sessions []session, of func(family string) (compress, error)) error {
+	families := map[string][]session{}
+	for _, s := range sessions {
+		families[s.family] = append(families[s.family], s)
+	}
+	size, json := 0, 0
+	for _, family := range slices.Sorted(maps.Keys(families)) {
+		c, err := of(family)
+		if err != nil {
+			return err
+		}
+		n, text := 0, 0
+		for _, s := range families[family] {
+			for _, form := range s.forms {
+				n += c(form)
+			}
+			text += s.json
+		}
+		if text > 0 {
+			fmt.Fprintf(w, "%-16s %.3f\n", family, float64(n)/float64(text))
+		}
+		size, json = size+n, json+text
+	}
+	fmt.Fprintf(w, "%-16s %.3f\n", "all", float64(size)/float64(json))
+	return nil
+}

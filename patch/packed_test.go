@@ -1,0 +1,343 @@
+package patch_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/internal/packed"
+)
+
+// sealPacked gives a frame version 2 and the checksums of a record's form, as far as there is a body.
+func sealPacked(frame []byte) []byte {
+	body, _ := anyDecoder.DecodeAll(frame, nil)
+	return sealWith(crc32c([]byte{1}, body), frame)
+}
+
+func sealWith(sum uint32, frame []byte) []byte {
+	header := binary.LittleEndian.AppendUint32([]byte{2}, sum)
+	return append(binary.LittleEndian.AppendUint32(header, crc32c(header, frame)), frame...)
+}
+
+var anyDecoder, _ = zstd.NewReader(nil, zstd.WithDecoderDicts(packed.Dictionary), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+
+// A log that was written once is read for ever: by the dictionary too.
+func TestPackedFormIsReadForEver(t *testing.T) {
+	sum := sha256.Sum256(packed.Dictionary)
+	if got := hex.EncodeToString(sum[:]); got != dictionarySum {
+		t.Errorf("dictionary %d has the sum %s; it must never change", packed.DictionaryID, got)
+	}
+	for text, i := range packedForms {
+		form, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := patch.DecodeRecord(form)
+		if err != nil {
+			t.Errorf("record %d: %v", i, err)
+			continue
+		}
+		if want := encode(t, sampleRecords(t)[i]); !bytes.Equal(encode(t, rec), want) {
+			t.Errorf("record %d is read as %s", i, marshal(t, rec))
+		}
+	}
+}
+
+func TestCompressRecord(t *testing.T) {
+	forms := [][]byte{nil, {}, {1}, {1, 0, 0, 0, 0}, {2, 0, 0, 0, 0, 1, 2, 3}, {3, 1, 2, 3, 4, 5, 6, 7, 8, 9}}
+	forms = append(forms, encode(t, patch.Record{Seq: 1, Event: newEvent(t, patch.Fields{ID: "e", Extra: map[string]any{"x": strings.Repeat("x", packed.MaxBytes)}})}))
+	for _, form := range forms {
+		if got := patch.CompressRecord(form); !bytes.Equal(got, form) {
+			t.Errorf("%.20x became %.20x", form, got)
+		}
+		if n := patch.PlainSize(form); n != len(form) {
+			t.Errorf("%.20x takes %d bytes plain, want %d", form, n, len(form))
+		}
+	}
+	smaller := 0
+	for _, rec := range sampleRecords(t) {
+		form := encode(t, rec)
+		before := bytes.Clone(form)
+		short := patch.CompressRecord(form)
+		if !bytes.Equal(form, before) {
+			t.Error("the plain form was changed")
+		}
+		if len(short) > len(form) || len(short) == len(form) && !bytes.Equal(short, form) {
+			t.Errorf("%d bytes became %d", len(form), len(short))
+		}
+		if len(short) < len(form) {
+			smaller++
+		}
+		if patch.Checksum(short) != patch.Checksum(form) {
+			t.Errorf("the checksum %08x became %08x", patch.Checksum(form), patch.Checksum(short))
+		}
+		if n := patch.PlainSize(short); n != len(form) {
+			t.Errorf("it takes %d bytes plain, want %d", n, len(form))
+		}
+		if again := patch.CompressRecord(short); !bytes.Equal(again, short) {
+			t.Error("compressed twice it is something else")
+		}
+	}
+	if smaller < 3 {
+		t.Errorf("%d of the records became smaller", smaller)
+	}
+	largest := encode(t, patch.Record{Seq: 1, Event: newEvent(t, patch.Fields{ID: "e", Extra: map[string]any{"x": strings.Repeat("x", packed.MaxBytes-60)}})})
+	if short := patch.CompressRecord(largest); len(largest) < packed.MaxBytes-100 || len(short) > 1000 {
+		t.Errorf("%d bytes became %d", len(largest), len(short))
+	} else if rec, err := patch.DecodeRecord(short); err != nil || !bytes.Equal(encode(t, rec), largest) {
+		t.Errorf("it is read as %.20q, %v", rec.ID(), err)
+	}
+}
+
+// A form that is damaged is never given a new checksum.
+func TestDamagedFormsAreNotCompressed(t *testing.T) {
+	form := encode(t, sampleRecords(t)[3])
+	for i := range form {
+		form[i] ^= 4
+		if got := patch.CompressRecord(form); !bytes.Equal(got, form) {
+			t.Errorf("with byte %d damaged it became %.20x", i, got)
+		}
+		form[i] ^= 4
+	}
+}
+
+func TestEveryChangeOfAPackedFormIsRefused(t *testing.T) {
+	form := patch.CompressRecord(encode(t, sampleRecords(t)[3]))
+	if form[0] != 2 {
+		t.Fatal("it is not compressed")
+	}
+	for i := range form {
+		for bit := range 8 {
+			form[i] ^= 1 << bit
+			if _, err := patch.DecodeRecord(form); !errors.Is(err, patch.ErrCorrupt) {
+				t.Errorf("bit %d of byte %d flipped: %v", bit, i, err)
+			}
+			form[i] ^= 1 << bit
+		}
+	}
+	for n := range form {
+		if _, err := patch.DecodeRecord(form[:n]); !errors.Is(err, patch.ErrCorrupt) {
+			t.Errorf("%d of %d bytes: %v", n, len(form), err)
+		}
+		if n >= 9 { // the checksums are right, and still there is too little
+			if _, err := patch.DecodeRecord(sealPacked(form[9:n])); !errors.Is(err, patch.ErrCorrupt) {
+				t.Errorf("%d of %d bytes, sealed: %v", n, len(form), err)
+			}
+		}
+	}
+}
+
+// What a decoder of Zstandard would take, and no writer of records makes.
+func TestFramesOfAnotherKindAreRefused(t *testing.T) {
+	body := encode(t, sampleRecords(t)[0])[5:]
+	frame := packed.Append(nil, body)
+	by := func(body []byte, opts ...zstd.EOption) []byte {
+		e, err := zstd.NewWriter(nil, append([]zstd.EOption{zstd.WithEncoderCRC(false)}, opts...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.EncodeAll(body, nil)
+	}
+	dictionary, single := zstd.WithEncoderDict(packed.Dictionary), zstd.WithSingleSegment(true)
+	if _, err := patch.DecodeRecord(sealPacked(by(body, dictionary, single))); err != nil {
+		t.Fatal(err)
+	}
+	changed := func(at int, to byte) []byte {
+		f := bytes.Clone(frame)
+		f[at] = to
+		return f
+	}
+	const size = 7 // the place of a frame's body length: behind magic, descriptor and dictionary id
+	empty := by(nil, single)
+	for name, c := range map[string]struct {
+		frame []byte
+		want  string
+	}{
+		"nothing":                   {nil, "does not end"},
+		"other bytes":               {[]byte("some other bytes"), "no frame"},
+		"an unused bit":             {changed(4, frame[4]|0x10), "another kind"},
+		"without a dictionary":      {by(body, single), "another kind"},
+		"by another dictionary":     {by(body, single, zstd.WithEncoderDictRaw(32770, packed.Dictionary)), "dictionary 32770"},
+		"with a checksum":           {by(body, dictionary, single, zstd.WithEncoderCRC(true)), "another kind"},
+		"with a window":             {by(body, dictionary, zstd.WithSingleSegment(false)), "another kind"},
+		"skippable":                 {[]byte{0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 9}, "no frame"},
+		"with a length of 8 bytes":  {changed(4, frame[4]|0xc0), "another kind"},
+		"skippable behind":          {append(bytes.Clone(frame), 0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 9), "does not end"},
+		"an empty frame behind":     {append(bytes.Clone(frame), empty...), "does not end"},
+		"twice":                     {append(bytes.Clone(frame), frame...), "does not end"},
+		"a byte more":               {append(bytes.Clone(frame), 0), "does not end"},
+		"longer than it is":         {changed(size, frame[size]+1), ""},
+		"shorter than it is":        {changed(size, frame[size]-1), ""},
+		"longer than any":           {by(make([]byte, packed.MaxBytes+1), dictionary, single), "at most"},
+		"MessagePack another way":   {packed.Append(nil, append([]byte{0xdc, 0, 3}, body[1:]...)), "as they are written"},
+		"no MessagePack":            {packed.Append(nil, make([]byte, 1000)), "corrupt"},
+		"a record and a byte more":  {packed.Append(nil, append(bytes.Clone(body), 0)), "corrupt"},
+		"a packed form once again":  {packed.Append(nil, sealPacked(frame)), "corrupt"},
+		"nothing, in a whole frame": {by(nil, dictionary, single), "corrupt"},
+	} {
+		rec, err := patch.DecodeRecord(sealPacked(c.frame))
+		if !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %v, want an error with %q", name, rec, err, c.want)
+		}
+		if n := patch.PlainSize(sealPacked(c.frame)); n > packed.MaxBytes+5 {
+			t.Errorf("%s takes %d bytes plain", name, n)
+		}
+	}
+	// The frame is whole, and is not the record's.
+	if _, err := patch.DecodeRecord(sealWith(crc32c([]byte{1}, body)+1, frame)); !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), "checksum") {
+		t.Errorf("the frame of another record: %v", err)
+	}
+	// Values are never packed.
+	if err := new(patch.Value).UnmarshalBinary(sealPacked(frame)); !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), "version 2") {
+		t.Errorf("a value of version 2: %v", err)
+	}
+}
+
+// A few bytes may stand for many, of the kind that costs most to read.
+func TestPackedBombsCostBoundedMemory(t *testing.T) {
+	members, parts := list{}, "{}"
+	for i := 0; len(members) < 200_000; i++ {
+		members = append(members, fmt.Sprintf("%x", i), []byte("1"))
+	}
+	for len(parts) < packed.MaxBytes-5000 {
+		parts += strings.Repeat(",{}", 1000)
+	}
+	notes := list{}
+	for i := range 40_000 {
+		notes = append(notes, fmt.Sprintf("/content/%d", i), "int")
+	}
+	for name, body := range map[string][]byte{
+		"zeros":   make([]byte, packed.MaxBytes),
+		"arrays":  bytes.Repeat([]byte{0x91}, packed.MaxBytes),
+		"text":    pack(t, eventForm(func(e list) { e[6] = list{"x", []byte(`"` + strings.Repeat("x", packed.MaxBytes-100) + `"`)} })),
+		"members": pack(t, eventForm(func(e list) { e[6] = members })),
+		"parts":   pack(t, eventForm(func(e list) { e[6] = list{"content", []byte(`{"parts":[` + parts + `]}`)} })),
+		"notes":   pack(t, eventForm(func(e list) { e[6], e[7] = list{"content", []byte(`[` + strings.Repeat("1,", 40_000) + `1]`)}, notes })),
+		"events": pack(t, patchForm(func(p list) {
+			var events list
+			for range 60_000 {
+				events = append(events, list{"", "", "", "", "", nil, list{}, list{}})
+			}
+			p[9] = events
+		})),
+	} {
+		if len(body) > packed.MaxBytes {
+			t.Fatalf("%s: the body is %d bytes", name, len(body))
+		}
+		form := sealPacked(packed.Append(nil, body))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := patch.DecodeRecord(form)
+		runtime.ReadMemStats(&after)
+		if err != nil && !errors.Is(err, patch.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cost, most := after.TotalAlloc-before.TotalAlloc, uint64(64<<20+8*len(form))
+		t.Logf("%s: %d bytes, unpacked %d, cost %d", name, len(form), len(body), cost)
+		if cost > most {
+			t.Errorf("%s: %d bytes cost %d bytes of memory, more than %d", name, len(form), cost, most)
+		}
+	}
+}
+
+func TestPackingFromManyGoroutines(t *testing.T) {
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 50 {
+				e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint(g, "-", i), Content: patch.Text("user", strings.Repeat(fmt.Sprint(g, " says ", i, ". "), 1+i*i))})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				form, err := patch.AppendRecord(nil, patch.Record{Seq: uint64(i), Event: e})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				back, err := patch.DecodeRecord(patch.CompressRecord(form))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if again, err := patch.AppendRecord(nil, back); err != nil || !bytes.Equal(again, form) {
+					t.Errorf("%s came back as %s, %v", e.ID(), back.ID(), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A record that was decoded has nothing in common with what is decoded after it.
+func TestDecodedRecordsShareNothing(t *testing.T) {
+	var forms, plain [][]byte
+	var records []patch.Record
+	for _, rec := range sampleRecords(t) {
+		plain = append(plain, encode(t, rec))
+		forms = append(forms, bytes.Clone(patch.CompressRecord(plain[len(plain)-1])))
+	}
+	for _, form := range forms {
+		rec, err := patch.DecodeRecord(form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, rec)
+		clear(form)
+	}
+	for i, rec := range records {
+		if !bytes.Equal(encode(t, rec), plain[i]) {
+			t.Errorf("record %d has become %s", i, marshal(t, rec))
+		}
+	}
+}
+
+// FuzzDecodePacked reads frames, and bodies that are packed.
+func FuzzDecodePacked(f *testing.F) {
+	for _, rec := range sampleRecords(f) {
+		body := encode(f, rec)[5:]
+		f.Add(packed.Append(nil, body), false)
+		f.Add(body, true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, isBody bool) {
+		if isBody && len(data) <= packed.MaxBytes {
+			data = packed.Append(nil, data)
+		}
+		form := sealPacked(data)
+		if n := patch.PlainSize(form); n > max(len(form), packed.MaxBytes+5) {
+			t.Fatalf("%d bytes take %d plain", len(form), n)
+		}
+		rec, err := patch.DecodeRecord(form)
+		if err != nil {
+			if !errors.Is(err, patch.ErrCorrupt) {
+				t.Fatalf("%v does not match ErrCorrupt", err)
+			}
+			return
+		}
+		plain := encode(t, rec)
+		if len(plain) != patch.PlainSize(form) {
+			t.Fatalf("it takes %d bytes plain, and says %d", len(plain), patch.PlainSize(form))
+		}
+		if again, err := patch.DecodeRecord(patch.CompressRecord(plain)); err != nil || !bytes.Equal(encode(t, again), plain) {
+			t.Fatalf("stored again it is %v, %v", again, err)
+		}
+	})
+}
+
+const dictionarySum = "0b579e7d7f6d338999f92382d8869a8edc09c2dce15c3fc226a9bd93bbb10cd2"
+
+// packedForms are forms of sampleRecords, by their index, as the first program wrote them that did.
+var packedForms = map[string]int{
+	"02e59e301af85129e028b52ffd220180af1d0300940493010098a165a0a161a0a0c42c7b686920f09d849e757365722225226170703a62223a2241513d3d222c226e223a357d7d94b92f2f2f6170703a62a75b5d75696e7438b56ea3696e74083c05b18e5422d3a4f149d401faa53e16a3f6631aca405e":                                                                                                                   0,
+	"0246f70e4670fb6ba828b52ffd220180fce504009407930201dc0010a170a0a0a0a0c0a673706c69636500019198a165a0a161a0a0c42c7b686920f09d849e757365722225226170703a62223a2241513d3d222c226e223a357d7d94b92f2f2f6170703a62a75b5d75696e7438b56ea3696e74c0c003a46b65657092ae077b226e223a317d92b12f2f6ea4696e74380bfcdd09331fe97e5bcc0b62de544cba49f5a4120269a87e16f2f9d0e75016a003": 3,
+}
