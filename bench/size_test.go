@@ -7,18 +7,22 @@ import (
 	"path/filepath"
 	"testing"
 
+	bbolt "go.etcd.io/bbolt"
+
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// BenchmarkFileSize fills a file in bulk and says how large it is beside the events' JSON:
-// with events of 512 bytes, and with recorded sessions: those that the
-// repository carries and, where it is there, the large corpus.
+// BenchmarkFileSize fills a file in bulk and says how large it is beside the events' JSON, and how
+// much of it is used, which leaves out the step of 16 MiB in which it grows; with records that are
+// compressed (version 2) and such that are not: with events of 512 bytes, and
+// with recorded sessions: those that the repository carries, of which the dictionary was made, and,
+// where it is there, the large corpus without these, by families.
 func BenchmarkFileSize(b *testing.B) {
 	ctx := context.Background()
 	b.Run("events=512B", func(b *testing.B) {
-		fileSize(b, func(s *store.Store) (text int) {
+		fileSizes(b, func(s *store.Store) (text int) {
 			if _, err := s.Create(ctx, sessionKey(0), nil); err != nil {
 				b.Fatal(err)
 			}
@@ -36,15 +40,11 @@ func BenchmarkFileSize(b *testing.B) {
 			return text
 		})
 	})
-	for _, set := range recorded.Sets(b) {
-		b.Run("events=recorded/set="+set.Name, func(b *testing.B) {
-			rounds := 20 // enough that the file's steps of growth do not count
-			if !set.Large {
-				rounds = 400
-			}
-			fileSize(b, func(s *store.Store) (text int) {
-				for round := range rounds {
-					for _, name := range set.Files {
+	for _, part := range parts(recorded.Sets(b)) {
+		b.Run("events=recorded/"+part.name, func(b *testing.B) {
+			fileSizes(b, func(s *store.Store) (text int) {
+				for round := 0; text < part.bytes; round++ {
+					for _, name := range part.files {
 						f, err := os.Open(name)
 						if err != nil {
 							b.Fatal(err)
@@ -64,11 +64,54 @@ func BenchmarkFileSize(b *testing.B) {
 	}
 }
 
-func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
+// part is some files of a set of recorded sessions.
+type part struct {
+	name  string
+	files []string
+	bytes int // of JSON, to fill a file with: of a whole set so much that its steps hardly count
+}
+
+// parts returns the sets, and of the large corpus also each family. What the small set has is
+// left out of the corpus.
+func parts(sets []recorded.Set) (all []part) {
+	known := map[string]bool{}
+	for _, set := range sets {
+		whole := part{name: "set=" + set.Name, bytes: 300 << 20}
+		var families []part
+		for _, name := range set.Files {
+			if known[filepath.Base(name)] {
+				continue
+			}
+			known[filepath.Base(name)] = true
+			whole.files = append(whole.files, name)
+			family := "family=" + filepath.Base(filepath.Dir(name))
+			if n := len(families); n == 0 || families[n-1].name != family {
+				families = append(families, part{name: family, bytes: 60 << 20})
+			}
+			last := &families[len(families)-1]
+			last.files = append(last.files, name)
+		}
+		if all = append(all, whole); set.Large {
+			all = append(all, families...)
+		}
+	}
+	return all
+}
+
+// bothVersions are the versions of records that a store can write.
+var bothVersions = []int{1, 2}
+
+func fileSizes(b *testing.B, fill func(*store.Store) (text int)) {
+	for _, version := range bothVersions {
+		b.Run(fmt.Sprintf("version=%d", version), func(b *testing.B) { fileSize(b, version, fill) })
+	}
+}
+
+func fileSize(b *testing.B, version int, fill func(*store.Store) (text int)) {
 	b.Helper()
 	for b.Loop() {
 		path := filepath.Join(b.TempDir(), "size.db")
-		s, err := store.Open(path, store.Options{Durability: store.Relaxed})
+		s, err := store.Open(path, store.Options{Durability: store.Relaxed, RecordVersion: version})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -81,7 +124,26 @@ func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
 			b.Fatal(err)
 		}
 		b.ReportMetric(float64(info.Size())/float64(text), "file-B/JSON-B")
+		b.ReportMetric(float64(used(b, path))/float64(text), "used-B/JSON-B")
 	}
+}
+
+// used returns how many bytes of a file are pages that are in use.
+func used(b *testing.B, path string) int64 {
+	b.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	var size int64
+	if err := db.View(func(tx *bbolt.Tx) error {
+		size = tx.Size() - int64(db.Stats().FreePageN*db.Info().PageSize)
+		return nil
+	}); err != nil {
+		b.Fatal(err)
+	}
+	return size
 }
 
 func textOf(b *testing.B, records []patch.Record) int {

@@ -315,10 +315,12 @@ func TestBackupOfADamagedFile(t *testing.T) {
 	e.append(says("needle-", 9)...)
 	var whole bytes.Buffer
 	e.no(s.Backup(ctx, &whole))
+	fourth := e.storedForm(key, 4)
 	e.no(s.Close())
 	data, err := os.ReadFile(path)
 	e.no(err)
-	e.no(os.WriteFile(path, bytes.ReplaceAll(data, []byte("this is needle-4"), []byte("this is noodle-4")), 0o600))
+	flip(fourth)(data)
+	e.no(os.WriteFile(path, data, 0o600))
 	s, err = store.Open(path, store.Options{})
 	e.no(err)
 	var w bytes.Buffer

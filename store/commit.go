@@ -337,6 +337,7 @@ func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch back
 		return nil
 	}
 	batch.Next = newToken()
+	s.compress(batch.Records)
 	defer h.wake() // whatever comes of it
 	err := s.backend.Append(ctx, h.key.name(), batch)
 	switch {

@@ -45,6 +45,7 @@ func (c *creating) stage() error {
 	if len(c.batch) < pageRecords && c.size < pageBytes {
 		return nil
 	}
+	c.store.compress(c.batch)
 	err := c.store.backend.Stage(c.ctx, c.creation, c.after, c.batch)
 	if errors.Is(err, backend.ErrUnknown) {
 		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))

@@ -133,8 +133,10 @@ func (e *env) damageFile(change func(data []byte)) {
 }
 
 // onFile runs a test on a file that it may damage.
-func onFile(t *testing.T, run func(e *env)) {
-	e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db")}
+func onFile(t *testing.T, run func(e *env)) { onFileWith(t, store.Options{}, run) }
+
+func onFileWith(t *testing.T, opts store.Options, run func(e *env)) {
+	e := &env{T: t, path: filepath.Join(t.TempDir(), "log.db"), opts: opts}
 	e.opts.Now = func() time.Time { return now }
 	var err error
 	e.store, err = store.Open(e.path, e.opts)
@@ -147,6 +149,29 @@ func onFile(t *testing.T, run func(e *env)) {
 	run(e)
 }
 
+// flip changes each place where the text stands: pages are copied on write, so there may be
+// old ones.
+func flip(text string) func([]byte) {
+	return func(data []byte) {
+		for at := 0; ; at += len(text) {
+			i := bytes.Index(data[at:], []byte(text))
+			if i < 0 {
+				return
+			}
+			at += i
+			data[at+len(text)/2] ^= 4
+		}
+	}
+}
+
+// storedForm returns the bytes of a record as a store keeps them.
+func (e *env) storedForm(key store.Key, seq uint64) string {
+	e.Helper()
+	form, err := patch.AppendRecord(nil, e.records(key)[seq-1])
+	e.no(err)
+	return string(patch.CompressRecord(form))
+}
+
 func TestDamagedFile(t *testing.T) {
 	other := store.Key{App: "app", User: "user", Session: "other"}
 	fill := func(e *env) {
@@ -157,24 +182,10 @@ func TestDamagedFile(t *testing.T) {
 		_, err = e.store.AppendEvents(ctx, other, store.AppendOptions{}, says("b", 3)...)
 		e.no(err)
 	}
-	// flip changes each place where the text stands: pages are copied on write, so there
-	// may be old ones.
-	flip := func(text string) func([]byte) {
-		return func(data []byte) {
-			for at := 0; ; at += len(text) {
-				i := bytes.Index(data[at:], []byte(text))
-				if i < 0 {
-					return
-				}
-				at += i
-				data[at+len(text)/2] ^= 4
-			}
-		}
-	}
-	t.Run("record", func(t *testing.T) {
-		onFile(t, func(e *env) {
+	record := func(t *testing.T, version int, stored func(e *env) string) {
+		onFileWith(t, store.Options{RecordVersion: version}, func(e *env) {
 			fill(e)
-			e.damageFile(flip("this is a3"))
+			e.damageFile(flip(stored(e)))
 			e.isDamagedAt(3)
 			// All else is well.
 			if n := len(e.records(other)); n != 3 {
@@ -186,6 +197,10 @@ func TestDamagedFile(t *testing.T) {
 			e.no(e.store.Delete(ctx, key))
 			e.create(nil)
 		})
+	}
+	t.Run("record", func(t *testing.T) { record(t, 1, func(*env) string { return "this is a3" }) })
+	t.Run("compressed record", func(t *testing.T) {
+		record(t, 2, func(e *env) string { return e.storedForm(key, 3) })
 	})
 	t.Run("initial state", func(t *testing.T) {
 		onFile(t, func(e *env) {

@@ -2,10 +2,11 @@ package store_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -228,7 +229,9 @@ func TestForkHoldsWhatIsVisible(t *testing.T) {
 		if e.path == "" {
 			return // its storage is in memory
 		}
-		long := strings.Repeat("x", 50_000)
+		noise := make([]byte, 37_500)
+		rand.NewChaCha8([32]byte{}).Read(noise) // which nothing compresses
+		long := base64.StdEncoding.EncodeToString(noise)
 		for round := range 20 {
 			var events []*patch.Event
 			for i := range 25 {

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,9 +27,10 @@ import (
 var writeGolden = flag.Bool("write-golden", false, "write the golden database")
 
 const (
-	goldenDB   = "testdata/v2.db.gz" // a database as version 2 wrote it
-	oldDB      = "testdata/v1.db.gz" // the same as version 1 wrote it
-	goldenText = "testdata/v1.jsonl" // what the session in them exports
+	packedDB   = "testdata/v2-packed.db.gz" // a database as version 2 wrote it, with records of version 2
+	goldenDB   = "testdata/v2.db.gz"        // the same with records of version 1
+	oldDB      = "testdata/v1.db.gz"        // the same as version 1 wrote it
+	goldenText = "testdata/v1.jsonl"        // what the session in them exports
 )
 
 var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
@@ -40,7 +42,14 @@ func TestGoldenFile(t *testing.T) {
 	if *writeGolden {
 		makeGolden(t, path)
 	}
+	readGolden(t, packedDB, path)
+	if got, want := versionsOf(t, path), (map[byte]int{1: 2, 2: 5}); !maps.Equal(got, want) {
+		t.Errorf("the file has records of versions %v, want %v", got, want)
+	}
 	readGolden(t, goldenDB, path)
+	if got, want := versionsOf(t, path), (map[byte]int{1: 7}); !maps.Equal(got, want) {
+		t.Errorf("the file has records of versions %v, want %v", got, want)
+	}
 }
 
 // Reading a database of version 1 leaves it as it is. The first write makes it one of
@@ -100,6 +109,19 @@ func versionOf(t *testing.T, path string) (version uint64) {
 		return nil
 	})
 	return version
+}
+
+// versionsOf counts the records of a file by their versions.
+func versionsOf(t *testing.T, path string) map[byte]int {
+	t.Helper()
+	versions := map[byte]int{}
+	makeBolt(t, path, func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("records")).ForEach(func(_, form []byte) error {
+			versions[form[0]]++
+			return nil
+		})
+	})
+	return versions
 }
 
 // readGolden unpacks a database to a path, reads it there, and returns its bytes.
@@ -222,5 +244,5 @@ func makeGolden(t *testing.T, path string) {
 	_, err = w.Write(data)
 	check(err)
 	check(w.Close())
-	check(os.WriteFile(goldenDB, packed.Bytes(), 0o600))
+	check(os.WriteFile(packedDB, packed.Bytes(), 0o600))
 }

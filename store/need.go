@@ -59,13 +59,13 @@ func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint6
 		if len(raw) == 0 {
 			return nil, &CorruptError{Key: key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
 		}
-		for i, r := range raw {
-			rec, err := decode(key, seqs[i], r)
+		some, errs := decodeAll(key, raw, func(i int) uint64 { return seqs[i] })
+		for _, err := range errs {
 			if err != nil {
 				return nil, err
 			}
-			records = append(records, rec)
 		}
+		records = append(records, some...)
 		seqs = seqs[len(raw):]
 	}
 	return records, nil

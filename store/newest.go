@@ -61,14 +61,13 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 		return c, nil
 	}
 	chain := c.chain
-	records := make([]patch.Record, len(news.Records))
-	for i, raw := range news.Records {
-		r, err := decode(h.key, v.Seq()+1+uint64(i), raw)
-		if err != nil {
+	raw := onePage(news.Records)
+	records, errs := decodeAll(h.key, raw, from(v.Seq()+1))
+	for i, r := range raw {
+		if errs[i] != nil {
 			return c, errElsewhere // reading it anew says what is wrong
 		}
-		records[i] = r
-		chain = chain.Add(patch.Checksum(raw.Data))
+		chain = chain.Add(patch.Checksum(r.Data))
 	}
 	v, err := s.foldRecords(ctx, h.key, head.Creation, v, records)
 	if err == nil { // what one look does not give, and whether all of it makes the head's chain

@@ -112,7 +112,7 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 
 // pagesAfter is pages with the log's chain before the first of the records, or nil if that is
 // not known.
-func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, from, last uint64) iter.Seq2[page, error] {
+func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, first, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
 		var chain backend.Chain
 		if before != nil {
@@ -122,21 +122,23 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 		if head.Damaged != 0 {
 			end = min(last, head.Damaged-1)
 		}
-		for from <= end {
-			most := int(min(end-from+1, pageRecords))
-			raw, err := s.backend.Read(ctx, key.name(), head.Creation, from, most, pageBytes)
+		for next := first; next <= end; {
+			most := int(min(end-next+1, pageRecords))
+			raw, err := s.backend.Read(ctx, key.name(), head.Creation, next, most, pageBytes)
 			if err != nil {
 				yield(page{}, fromBackend(key, err))
 				return
 			}
 			if len(raw) == 0 {
-				yield(page{}, &CorruptError{Key: key, Seq: from, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)})
+				yield(page{}, &CorruptError{Key: key, Seq: next, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)})
 				return
 			}
-			p := page{make([]patch.Record, len(raw)), make([][]byte, len(raw))}
+			raw = onePage(raw)
+			records, errs := decodeAll(key, raw, from(next))
+			p := page{records, make([][]byte, len(raw))}
 			for i, r := range raw {
 				p.data[i] = r.Data
-				if p.records[i], err = decode(key, from+uint64(i), r); err != nil {
+				if err := errs[i]; err != nil {
 					// What comes before the damage can be read.
 					if p.records = p.records[:i]; i == 0 || yield(p, nil) {
 						yield(page{}, err)
@@ -150,7 +152,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 			if !yield(p, nil) {
 				return
 			}
-			from += uint64(len(raw))
+			next += uint64(len(raw))
 		}
 		switch {
 		case last < head.Last:
@@ -170,17 +172,6 @@ func inDoubt(key Key, head backend.Head) error {
 func errChain(head backend.Head) error {
 	return fmt.Errorf("%w: the records from %d to %d are not those that were written: their checksums make another chain",
 		ErrCorrupt, head.Chain.Since+1, head.Last)
-}
-
-func decode(key Key, seq uint64, raw backend.Record) (patch.Record, error) {
-	r, err := patch.DecodeRecord(raw.Data)
-	if err == nil && (raw.Seq != seq || r.Seq != seq) {
-		err = fmt.Errorf("%w: record %d stands at place %d, where record %d should be", ErrCorrupt, r.Seq, raw.Seq, seq)
-	}
-	if err != nil {
-		return patch.Record{}, &CorruptError{Key: key, Seq: seq, Err: err}
-	}
-	return r, nil
 }
 
 // record returns one record of a log.

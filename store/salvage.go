@@ -145,6 +145,7 @@ var salvageForms = bolt.Forms{
 		r, err := patch.DecodeRecord(form)
 		return r.Seq, err == nil
 	},
+	Find:   patch.FindRecord,
 	Length: patch.RecordLength,
 	Value: func(form []byte) bool {
 		var v patch.Value

@@ -94,7 +94,8 @@ func (w *wreck) take(t testing.TB, path string) {
 	w.data = data[:used]
 }
 
-// newWreck makes a file of sessions, in rounds of which each is a closed file of its own.
+// newWreck makes a file of sessions, in rounds of which each is a closed file of its own, with
+// records of both versions if there are several.
 func newWreck(t testing.TB, name string, sessions, rounds, events, size int) *wreck {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")
@@ -111,7 +112,7 @@ func newWreck(t testing.TB, name string, sessions, rounds, events, size int) *wr
 	}
 	id := 0
 	for round := range rounds {
-		s, err := store.Open(path, store.Options{Durability: store.Relaxed, Logger: slog.New(slog.DiscardHandler)})
+		s, err := store.Open(path, store.Options{RecordVersion: 2 - round%2, Durability: store.Relaxed, Logger: slog.New(slog.DiscardHandler)})
 		no(err)
 		for i := range sessions {
 			key := keyOf(i)
@@ -333,6 +334,15 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 	return got, wrong
 }
 
+// versions counts the records in use by their versions.
+func (w *wreck) versions() map[byte]int {
+	n := map[byte]int{}
+	for _, p := range w.places {
+		n[w.logs[p.number][p.seq][0]]++
+	}
+	return n
+}
+
 func (w *wreck) isLive(key store.Key) bool {
 	for n := range w.live {
 		if w.keys[n] == key {
@@ -368,7 +378,9 @@ func (w *wreck) from(numbers []uint64, seq uint64, rec patch.Record, log bool) (
 		}
 		got := rec
 		got.Seq = seq
-		if form, err := patch.AppendRecord(nil, got); err == nil && bytes.Equal(form, w.logs[n][seq]) {
+		form, err := patch.AppendRecord(nil, got)
+		written, errWritten := patch.AppendRecord(nil, want)
+		if err == nil && errWritten == nil && bytes.Equal(form, written) {
 			return n, true
 		}
 	}
@@ -416,6 +428,11 @@ func TestSalvageDamagedFiles(t *testing.T) {
 		newWreck(t, "small", 3, 3, 2, 200),
 		newWreck(t, "middle", 12, 4, 8, 1500),
 		newWreck(t, "large records", 4, 3, 3, 20000),
+	}
+	for _, w := range wrecks {
+		if n := w.versions(); n[1] < 2 || n[2] < 2 {
+			t.Errorf("%s has records of versions %v", w.name, n)
+		}
 	}
 	byKind := map[string][3]int{}
 	trusted, asked := 0, 0

@@ -130,25 +130,11 @@ func TestSalvageGap(t *testing.T) {
 	e.append(says("a", 6)...)
 	e.apply(parsePatch(`{"id":"p1","author":"<&>","patchType":"splice","start":0,"count":2,"replacement":[{"id":"r1","author":"x"}]}`))
 	e.append(says("b", 2)...)
-	before := e.records(key)
+	before, fourth := e.records(key), e.storedForm(key, 4)
 	e.no(s.Close())
-	makeBoltChange(t, path, "records", func(k, v []byte) []byte {
-		if k[15] == 4 {
-			v[len(v)-1] ^= 1
-		}
-		return v
-	})
 	data, err := os.ReadFile(path)
 	e.no(err)
-	// Pages of earlier commits have the record too.
-	for i := 0; i < len(data); {
-		n := bytes.Index(data[i:], []byte("this is a4"))
-		if n < 0 {
-			break
-		}
-		data[i+n] = 'T'
-		i += n + 1
-	}
+	flip(fourth)(data)
 	to, out := salvaged(t, data)
 	if len(out.Sessions) != 1 || fmt.Sprint(out.Sessions[0].Lost) != "[4]" || out.Records != 8 {
 		t.Fatalf("%+v", out)
@@ -358,6 +344,9 @@ func hostilePages(leaves bool) []byte {
 // Where nothing is left of a page but its rows, they are found byte by byte.
 func TestSalvageWithoutTables(t *testing.T) {
 	w := newWreck(t, "tables", 4, 3, 8, 300)
+	if n := w.versions(); n[1] < 5 || n[2] < 5 {
+		t.Errorf("the file has records of versions %v", n)
+	}
 	data := bytes.Clone(w.data)
 	first := map[int64]int64{} // place of the first key by page
 	for _, p := range w.places {
@@ -424,15 +413,67 @@ func TestSalvageRecordInAnothersPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec.Event = event("%s", strings.Replace(rec.Event.String(), `"author":"user"`, `"author":"USER"`, 1))
-	other, err := patch.AppendRecord(nil, rec)
-	if err != nil || len(other) != len(w.logs[n][2]) {
-		t.Fatal(len(other), err)
+	text := rec.Event.String()
+	old := w.logs[n][2]
+	var other []byte
+	for c := 'a'; len(other) != len(old) || bytes.Equal(other, old); c++ { // until it takes as many bytes
+		if c > 'z' {
+			t.Fatal("no other record is as long")
+		}
+		at := strings.Index(text, `"text":"`) + len(`"text":"`)
+		rec.Event = event("%s", text[:at]+string(c)+text[at+1:])
+		if other, err = patch.AppendRecord(nil, rec); err != nil {
+			t.Fatal(err)
+		}
+		if old[0] == 2 {
+			other = patch.CompressRecord(other)
+		}
 	}
-	everyCopy(data, w.logs[n][2], func(row []byte) { copy(row[16:], other) })
+	everyCopy(data, old, func(row []byte) { copy(row[16:], other) })
 	everyCopy(data, w.logs[n][last], func(row []byte) { row[len(row)-1] ^= 1 })
 	intact := w.intact(data)
 	if got, wrong := w.rescue(data, intact); got != len(intact) || len(wrong) > 0 || got != len(w.places)-2 {
 		t.Errorf("%d of %d salvaged; %q", got, len(intact), wrong)
+	}
+}
+
+// What is salvaged is written in the version that the store writes, whatever it was, and is the
+// same log.
+func TestSalvageBetweenVersions(t *testing.T) {
+	from := filepath.Join(t.TempDir(), "log.db")
+	text := ""
+	for version := 1; version <= 2; version++ {
+		s, err := store.Open(from, store.Options{RecordVersion: version})
+		e := &env{T: t, store: s}
+		e.no(err)
+		if version == 1 {
+			e.create(nil)
+		}
+		e.append(says(fmt.Sprint("a", version, "-"), 600)...) // more than one commit has
+		text = e.export()
+		e.no(s.Close())
+	}
+	if n := versionsOf(t, from); n[1] != 600 || n[2] != 600 {
+		t.Fatalf("the file has records of versions %v", n)
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := byte(1); version <= 2; version++ {
+		path := filepath.Join(t.TempDir(), "new.db")
+		s, err := store.Open(path, store.Options{RecordVersion: int(version)})
+		e := &env{T: t, store: s}
+		e.no(err)
+		out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
+		e.no(err)
+		if out.Records != 1200 || len(out.Sessions) != 1 || !out.Sessions[0].Whole() {
+			t.Errorf("salvaged %+v", out)
+		}
+		e.same("export", e.export(), text)
+		e.no(s.Close())
+		if n := versionsOf(t, path); n[version] != 1200 {
+			t.Errorf("a store that writes version %d has salvaged into versions %v", version, n)
+		}
 	}
 }

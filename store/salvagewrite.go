@@ -122,14 +122,18 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 	return nil
 }
 
-// read reads a record, which is what the scan has seen.
+// read reads a record, which is what the scan has seen, and returns its plain form too.
 func (v *salvage) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	form, err := v.scan.Read(v.file, r)
 	if err != nil || patch.Checksum(form) != r.Sum {
 		return patch.Record{}, nil, false
 	}
 	rec, err := patch.DecodeRecord(form)
-	return rec, form, err == nil && rec.Seq == r.Seq
+	if err != nil || rec.Seq != r.Seq {
+		return patch.Record{}, nil, false
+	}
+	form, err = patch.AppendRecord(nil, rec)
+	return rec, form, err == nil
 }
 
 // salvagedWriter writes the parts of a session, one after another.
@@ -184,6 +188,7 @@ func (w *salvagedWriter) add(ctx context.Context, rec patch.Record, form []byte)
 }
 
 func (w *salvagedWriter) stage(ctx context.Context) error {
+	w.store.compress(w.batch)
 	if err := w.store.backend.Stage(ctx, w.creation, w.staged, w.batch); err != nil {
 		return fromBackend(w.part.Key, err)
 	}
@@ -213,6 +218,7 @@ func (w *salvagedWriter) end(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	w.store.compress(w.batch)
 	err = w.store.backend.Append(ctx, w.part.Key.name(), backend.Batch{
 		Creation: w.creation, Create: true, Meta: data, After: w.staged, Next: newToken(), Records: w.batch,
 	})

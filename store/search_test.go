@@ -188,16 +188,7 @@ func TestSearchDamaged(t *testing.T) {
 	other := store.Key{App: key.App, User: key.User, Session: "z, listed after it"}
 	e.say(key, "needle one", "needle two")
 	e.say(other, "needle three")
-	e.damageFile(func(data []byte) {
-		for at := 0; ; at++ {
-			i := bytes.Index(data[at:], []byte("needle two"))
-			if i < 0 {
-				return
-			}
-			at += i
-			data[at] ^= 4
-		}
-	})
+	e.damageFile(flip(e.storedForm(key, 2)))
 	if _, err := e.store.Search(ctx, key, recall.Search{Query: "needle"}); !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("of a damaged session: %v", err)
 	}

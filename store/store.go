@@ -21,9 +21,15 @@ import (
 
 // Options of a store. The zero value means the defaults.
 type Options struct {
-	// MaxRecordBytes is how large a record's byte form may be. 0 means 16 MiB; the
+	// MaxRecordBytes is how large a record's byte form may be, before it is compressed. 0 means 16 MiB; the
 	// most is [patch.MaxRecordBytes].
 	MaxRecordBytes int
+
+	// RecordVersion is the version of the byte form in which records are written, which
+	// docs/FORMAT.md describes; all are read. 0 means the newest, [patch.RecordVersion]. 1 is
+	// for as long as programs that know no other share the store: they refuse sessions with
+	// newer records.
+	RecordVersion int
 
 	// CacheBytes is about how much memory the views of all sessions may take before
 	// those of sessions that are not in use are dropped, the least recently used first. A
@@ -89,6 +95,8 @@ func (o Options) Validate() error {
 	switch {
 	case o.MaxRecordBytes < 0 || o.MaxRecordBytes > patch.MaxRecordBytes:
 		return bad("MaxRecordBytes", "%d is not between 0 and %d", o.MaxRecordBytes, patch.MaxRecordBytes)
+	case o.RecordVersion < 0 || o.RecordVersion > patch.RecordVersion:
+		return bad("RecordVersion", "%d is not between 0 and %d", o.RecordVersion, patch.RecordVersion)
 	case o.Snapshots.Validate() != nil:
 		return fmt.Errorf("Options.Snapshots: %w", o.Snapshots.Validate())
 	case o.Durability < Synced || o.Durability > Relaxed:
@@ -102,6 +110,9 @@ func (o Options) Validate() error {
 func (o Options) withDefaults() Options {
 	if o.MaxRecordBytes == 0 {
 		o.MaxRecordBytes = DefaultMaxRecordBytes
+	}
+	if o.RecordVersion == 0 {
+		o.RecordVersion = patch.RecordVersion
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes

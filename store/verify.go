@@ -197,10 +197,8 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 		if err != nil {
 			return v.report(key, seq, fromBackend(Key{}, err))
 		}
-		recs, errs := make([]patch.Record, len(raw)), make([]error, len(raw))
-		for i, r := range raw {
-			recs[i], errs[i] = decode(key, seq+uint64(i), r)
-		}
+		raw = onePage(raw)
+		recs, errs := decodeAll(key, raw, from(seq))
 		index.of(ctx, v.store.backend, key, head.Creation, recs)
 		for i, r := range raw {
 			if seq > head.Last {

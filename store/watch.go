@@ -204,7 +204,7 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 // read, and returns the log's chain with them.
 func (w *watcher) read(raw []backend.Record, end uint64) (records []patch.Record, chain backend.Chain, err error) {
 	chain = w.chain
-	for i, data := range raw {
+	for i, data := range onePage(raw) {
 		seq := w.last + 1 + uint64(i)
 		if seq > end {
 			break

@@ -14,6 +14,10 @@ type Forms struct {
 	// Record returns the seq that a record's byte form carries, if the form is one.
 	Record func(form []byte) (seq uint64, ok bool)
 
+	// Find returns the first place in bytes at which a record's form may begin, or -1. It
+	// may leave out those of which fewer than 16 bytes are there.
+	Find func(bytes []byte) int
+
 	// Length returns the length of the record's form that bytes begin with. If they end
 	// before that is known, ok is false and n a length above theirs that is needed to go
 	// on. n is 0 if it cannot be told.

@@ -131,7 +131,7 @@ func (s *scanner) row(at int64, keyBytes, valueBytes int, rank Rank) {
 		}
 		return
 	}
-	if keyBytes == 16 && valueBytes > recordLeast && s.record(at+16, valueBytes, rank) {
+	if keyBytes == recordKey && valueBytes > recordLeast && s.record(at+recordKey, valueBytes, rank) {
 		return
 	}
 	switch {
@@ -191,30 +191,29 @@ const recordLeast = 5
 
 // record takes the record whose form stands at a place, behind its key.
 func (s *scanner) record(at int64, size int, rank Rank) bool {
-	if size > s.forms.MaxBytes || !s.src.spend(at-16, size+16) {
+	if size > s.forms.MaxBytes || !s.src.spend(at-recordKey, recordKey+size) {
 		return false
 	}
-	both, ok := s.src.bytes(at-16, size+16)
+	both, ok := s.src.bytes(at-recordKey, recordKey+size)
 	if !ok {
 		return false
 	}
-	seq, ok := s.forms.Record(both[16:])
+	seq, ok := s.forms.Record(both[recordKey:])
 	if !ok || seq != binary.BigEndian.Uint64(both[8:]) || seq == 0 {
 		return false
 	}
 	s.out.Records = append(s.out.Records, ScannedRecord{
-		Number: binary.BigEndian.Uint64(both), Seq: seq, At: at, Size: uint32(size), Sum: binary.LittleEndian.Uint32(both[17:]), Rank: rank,
+		Number: binary.BigEndian.Uint64(both), Seq: seq, At: at, Size: uint32(size), Sum: binary.LittleEndian.Uint32(both[recordKey+1:]), Rank: rank,
 	})
 	return true
 }
 
-// between looks for records wherever no table has led to one. A record begins with the
-// first version of its form, a checksum and an array of three, behind a key.
+// between looks for records wherever no table has led to one.
 func (s *scanner) between(ctx context.Context) error {
 	found := s.out.Records
 	last := int64(0)
 	for _, r := range found {
-		if err := s.stretch(ctx, last, r.At-16); err != nil {
+		if err := s.stretch(ctx, last, r.At-recordKey); err != nil {
 			return err
 		}
 		last = max(last, r.At+int64(r.Size))
@@ -222,7 +221,10 @@ func (s *scanner) between(ctx context.Context) error {
 	return s.stretch(ctx, last, s.src.size)
 }
 
-const arrayOfThree = 0x93
+const (
+	recordKey = 16 // bytes of the key before a record's form
+	findBytes = 16 // how many of a form's first bytes it takes at most to find it
+)
 
 // stretch looks for records between two places.
 func (s *scanner) stretch(ctx context.Context, at, end int64) error {
@@ -237,18 +239,14 @@ func (s *scanner) stretch(ctx context.Context, at, end int64) error {
 		}
 		next := at + int64(len(piece))
 		if end > next {
-			next -= 32 // what stands across the end is met in the next piece
+			next -= recordKey + findBytes // what stands across the end is met in the next piece
 		}
-		for i := 0; i < len(piece); {
-			n := bytes.IndexByte(piece[i:], arrayOfThree)
+		for form := recordKey; form < len(piece); form++ {
+			n := s.forms.Find(piece[form:])
 			if n < 0 {
 				break
 			}
-			i += n + 1
-			form := i - 1 - recordLeast
-			if form < 16 || piece[form] != 1 {
-				continue
-			}
+			form += n
 			if size := s.candidate(at+int64(form), end); size > 0 {
 				next = at + int64(form) + size
 				break
