@@ -58,11 +58,12 @@ func vacuumAndAppend(path string) error {
 	return err
 }
 
-// wornFile makes a file with a few sessions, of which others have been deleted.
+// wornFile makes a file with a few sessions, of which others have been deleted, with records that
+// a vacuum compresses.
 func wornFile(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{})
+	s, err := store.Open(path, store.Options{RecordVersion: 1})
 	e := &env{T: t, store: s}
 	e.no(err)
 	e.create(map[string]any{"app:k": 1})

@@ -249,7 +249,7 @@ type Batch struct {
 type Record struct {
 	Seq  uint64
 	IDs  []string // all ids that the record takes; set for Append, not by Read
-	Sum  uint32   // the record's own checksum, for the chain; set for Append, not by Read
+	Sum  uint32   // the record's own checksum, for the chain, whatever form Data has; set for Append, not by Read
 	Data []byte
 }
 
@@ -289,8 +289,10 @@ type Copier interface {
 // Vacuum is a backend that can give room back.
 type Vacuum interface {
 	// Vacuum gives the room back that nothing takes up any more. Whenever it is cut short,
-	// nothing is lost. It fails with ErrDamaged, and changes nothing, where Copy would.
-	Vacuum(ctx context.Context, sum func(record []byte) uint32) error
+	// nothing is lost. It fails with ErrDamaged, and changes nothing, where Copy would. form,
+	// if not nil, returns the bytes that take the place of a record's: the same record, of the
+	// same checksum.
+	Vacuum(ctx context.Context, sum func(record []byte) uint32, form func(record []byte) []byte) error
 
 	// Space returns how much room the backend takes up. Others may write meanwhile, and be
 	// counted in part.

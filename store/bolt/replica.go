@@ -23,7 +23,8 @@ type replica struct {
 	of        *Backend
 	db        *bbolt.DB
 	sum       func(record []byte) uint32
-	snapshots bool // are copied too; one may be of a later record than the cut
+	form      func(record []byte) []byte // or nil: of the same sum, in which a record is copied
+	snapshots bool                       // are copied too; one may be of a later record than the cut
 
 	copied  map[string]extent // by number
 	at      cut               // what it has been brought to
@@ -172,6 +173,9 @@ func (r *replica) each(ctx context.Context, to cut, bucket []byte, wanted func(l
 			return rows, err
 		}
 		for _, row := range s.rows {
+			if r.form != nil && &bucket[0] == &bucketRecords[0] {
+				row[1] = r.form(row[1])
+			}
 			if err := r.put(bucket, row[0], row[1]); err != nil {
 				return rows, err
 			}

@@ -45,7 +45,9 @@ func (a *app) vacuumCommand() *cobra.Command {
 		Use:   "vacuum",
 		Short: "Give back the room of what was deleted",
 		Long: `The database is written anew beside its file, which takes as much room again, and put in its
-place. Cut short, it leaves the one or the other. 'patchlog stats' shows what there is to gain.`,
+place. Cut short, it leaves the one or the other. Records that an older version wrote are
+compressed; programs of that version do not read them then. 'patchlog stats' shows how much
+room there is to gain from what was deleted.`,
 		Example: examples(
 			"patchlog vacuum",
 			"patchlog vacuum --json",

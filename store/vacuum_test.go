@@ -1,0 +1,69 @@
+package store_test
+
+import (
+	"iter"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// A vacuum compresses what an older version wrote, and nobody sees it: views, watches and copies
+// that know the log go on with it.
+func TestVacuumCompressesRecords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	open := func(version int) *store.Store {
+		s, err := store.Open(path, store.Options{RecordVersion: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open(1)
+	e := &env{T: t, store: s}
+	add(t, s, key, map[string]any{"app:k": 1}, 600)
+	e.no(s.Vacuum(ctx)) // this one leaves them as they are
+	e.no(s.Close())
+	if n := versionsOf(t, path); n[2] > 0 || n[1] != 600 {
+		t.Errorf("a store that writes version 1 has records of versions %v", n)
+	}
+
+	s = open(0)
+	e.store = s
+	text := e.export()
+	before, err := s.Get(ctx, key)
+	e.no(err)
+	watch, stop := iter.Pull2(s.Watch(ctx, key, 1))
+	defer stop()
+	seen := func(n int) {
+		t.Helper()
+		for range n {
+			if _, err, ok := watch(); err != nil || !ok {
+				t.Fatalf("the watch ends: %v", err)
+			}
+		}
+	}
+	seen(300)
+	e.no(s.Vacuum(ctx))
+	seen(300)
+	e.same("export", e.export(), text)
+	after, err := s.AppendEvents(ctx, key, store.AppendOptions{}, say("later"))
+	e.no(err)
+	seen(1)
+	if before.View.Len()+1 != after.View.Len() {
+		t.Errorf("%d events became %d", before.View.Len(), after.View.Len())
+	}
+	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
+		t.Error(p, err)
+	}
+	e.no(s.Close())
+	if n := versionsOf(t, path); n[1] > 0 || n[2] != 601 {
+		t.Errorf("after a vacuum the file has records of versions %v", n)
+	}
+	e.store = open(1)
+	defer e.store.Close()
+	if !strings.HasPrefix(e.export(), text) {
+		t.Error("opened anew, the log is another one")
+	}
+}
