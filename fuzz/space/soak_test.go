@@ -337,8 +337,11 @@ func TestSoak(t *testing.T) {
 	k := newSoak(t)
 	least, before := resting(math.MaxInt)
 	steps := 40
-	if long.Long() {
+	switch {
+	case long.Long():
 		steps = 2000
+	case testing.Short():
+		steps = 15
 	}
 	for r := range long.Rounds(t, 2) {
 		if err := k.round(r, steps); err != nil {
