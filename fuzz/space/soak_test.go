@@ -339,7 +339,7 @@ func TestSoak(t *testing.T) {
 	steps := 40
 	switch {
 	case long.Long():
-		steps = 2000
+		steps = 300
 	case testing.Short():
 		steps = 15
 	}

@@ -19,7 +19,7 @@ import (
 func stalledCommits() int {
 	switch {
 	case long.Long():
-		return 100_000
+		return 10_000 // of each round
 	case testing.Short():
 		return 300
 	}
