@@ -83,7 +83,7 @@ func (s *Store) ImportText(ctx context.Context, key Key, t *Text) (Imported, err
 	if err := key.Validate(); err != nil {
 		return Imported{}, err
 	}
-	for {
+	for gone := ""; ; {
 		head, m, err := s.head(ctx, key)
 		switch {
 		case errors.Is(err, ErrNotFound):
@@ -98,7 +98,12 @@ func (s *Store) ImportText(ctx context.Context, key Key, t *Text) (Imported, err
 		if err != nil {
 			return Imported{}, err
 		}
-		return s.importInto(ctx, key, head.Creation, t)
+		imported, err := s.importInto(ctx, key, head.Creation, t)
+		if errors.Is(err, ErrNotFound) && head.Creation != gone { // it was deleted meanwhile
+			gone = head.Creation
+			continue
+		}
+		return imported, err
 	}
 }
 
