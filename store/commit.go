@@ -338,6 +338,10 @@ func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch back
 	}
 	batch.Next = newToken()
 	s.compress(batch.Records)
+	if len(batch.Shared) > 0 {
+		s.sharing.begun.Add(1)
+		defer s.sharing.ended.Add(1) // when the view is published
+	}
 	defer h.wake() // whatever comes of it
 	err := s.backend.Append(ctx, h.key.name(), batch)
 	switch {

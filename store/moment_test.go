@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -12,7 +13,17 @@ import (
 // between calls functions amid what a store does with its backend.
 type between struct {
 	backend.Backend
-	headed func() // after a look at a session
+	appended func()              // after a commit
+	headed   func()              // after a look at a session
+	shared   func(prefix string) // after a look at shared values
+}
+
+func (b *between) Append(ctx context.Context, session string, batch backend.Batch) error {
+	err := b.Backend.Append(ctx, session, batch)
+	if b.appended != nil {
+		b.appended()
+	}
+	return err
 }
 
 func (b *between) Head(ctx context.Context, session string) (backend.Head, error) {
@@ -22,6 +33,15 @@ func (b *between) Head(ctx context.Context, session string) (backend.Head, error
 		f()
 	}
 	return head, err
+}
+
+func (b *between) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
+	values, err := b.Backend.Shared(ctx, prefix)
+	if f := b.shared; f != nil {
+		b.shared = nil
+		f(prefix)
+	}
+	return values, err
 }
 
 func onBetween(t *testing.T, run func(e *env, b *between)) {
@@ -42,6 +62,99 @@ func TestImportWhileDeleted(t *testing.T) {
 		e.no(err)
 		if !done.Created || done.Added != 1 || done.View.Seq() != 1 {
 			e.Errorf("created: %v, %d added, %d records", done.Created, done.Added, done.View.Seq())
+		}
+	})
+}
+
+// While a commit has been made that its writer does not know of yet, readers see all of it or
+// nothing, and none goes back.
+func TestReadsWhileCommitting(t *testing.T) {
+	onBetween(t, func(e *env, b *between) {
+		for name, look := range map[string]func() uint64{
+			"get": func() uint64 {
+				session, err := e.store.Get(ctx, key)
+				e.no(err)
+				x, _ := session.Value("app:x")
+				if n, _ := x.Any().(int64); n != int64(session.View.Seq()) {
+					e.Errorf("app:x is %v after record %d", x, session.View.Seq())
+				}
+				return session.View.Seq()
+			},
+			"raw": func() uint64 {
+				last := uint64(0)
+				for r, err := range e.store.RawEvents(ctx, key, 1) {
+					e.no(err)
+					last = r.Seq
+				}
+				return last
+			},
+			"info": func() uint64 {
+				info, err := e.store.Info(ctx, key)
+				e.no(err)
+				return info.Seq
+			},
+			"export": func() uint64 {
+				var text strings.Builder
+				e.no(e.store.Export(ctx, key, &text, store.ExportOptions{}))
+				return uint64(strings.Count(text.String(), `"seq"`))
+			},
+			"fork": func() uint64 {
+				fork, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
+				e.no(err)
+				e.no(e.store.Delete(ctx, forkKey))
+				return fork.View.Seq()
+			},
+		} {
+			e.Run(name, func(t *testing.T) {
+				e := e.with(t)
+				committed, release := make(chan struct{}), make(chan struct{})
+				b.appended = func() {
+					b.appended = nil
+					close(committed)
+					<-release
+				}
+				written, read := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(written)
+					e.append(sets("", `{"app:x":`+string('0'+rune(e.view().Seq()+1))+`}`))
+				}()
+				<-committed
+				go func() {
+					defer close(read)
+					seen := look()
+					if newest := e.view().Seq(); newest < seen {
+						e.Errorf("%d records are seen, and then %d", seen, newest)
+					}
+				}()
+				select {
+				case <-read:
+				case <-time.After(30 * time.Millisecond): // it waits
+				}
+				close(release)
+				<-read
+				<-written
+			})
+		}
+	})
+}
+
+// Both scopes are as of one moment.
+func TestScopesOfOneMoment(t *testing.T) {
+	onBetween(t, func(e *env, b *between) {
+		other := key
+		other.Session = "other"
+		_, err := e.store.Create(ctx, other, nil)
+		e.no(err)
+		b.shared = func(string) {
+			_, err := e.store.AppendEvents(ctx, other, store.AppendOptions{}, sets("b", `{"app:x":2,"user:x":2}`))
+			e.no(err)
+		}
+		session, err := e.store.Get(ctx, key)
+		e.no(err)
+		app, _ := session.Value("app:x")
+		user, _ := session.Value("user:x")
+		if !app.Equal(user) {
+			e.Errorf("app:x is %v, and user:x is %v", app, user)
 		}
 	})
 }

@@ -26,8 +26,7 @@ func (s *Store) newestOf(ctx context.Context, h *handle, read func(context.Conte
 			return current{}, nil, err
 		}
 		if !s.shared {
-			values, err := s.sharedValues(ctx, prefixes)
-			return c, values, fromBackend(h.key, err)
+			return s.withShared(ctx, h, c, prefixes)
 		}
 		news, err := s.backend.Since(ctx, h.key.name(), backend.Seen{Creation: c.view.Creation(), Last: c.view.Seq()}, prefixes...)
 		if err != nil {
@@ -45,6 +44,41 @@ func (s *Store) newestOf(ctx context.Context, h *handle, read func(context.Conte
 			return current{}, nil, err
 		}
 	}
+}
+
+// withShared returns the session's view, which nobody else writes, and the shared values with
+// each of the prefixes, as of one moment. Those that the backend remembers will do while nobody
+// writes any.
+func (s *Store) withShared(ctx context.Context, h *handle, c current, prefixes []string) (current, [][]backend.Value, error) {
+	if len(prefixes) == 0 {
+		return c, nil, nil
+	}
+	if begun := s.sharing.begun.Load(); begun == s.sharing.ended.Load() {
+		c, err := s.current(ctx, h)
+		if err != nil {
+			return current{}, nil, err
+		}
+		values, err := s.sharedValues(ctx, prefixes)
+		if err != nil || begun == s.sharing.begun.Load() {
+			return c, values, fromBackend(h.key, err)
+		}
+	}
+	look := func() (backend.News, error) {
+		return s.backend.Since(ctx, h.key.name(), backend.Seen{Creation: c.view.Creation(), Last: c.view.Seq()}, prefixes...)
+	}
+	news, err := look()
+	if err == nil && (news.Creation != c.view.Creation() || news.Last != c.view.Seq()) {
+		// A commit has been made whose view is not published yet.
+		if err := h.lock(ctx); err != nil {
+			return current{}, nil, err
+		}
+		defer h.unlock()
+		if c, err = s.lockedCurrent(ctx, h); err != nil {
+			return current{}, nil, err
+		}
+		news, err = look()
+	}
+	return c, news.Shared, fromBackend(h.key, err)
 }
 
 // errElsewhere: a view cannot be carried on by what is new, since the session was created

@@ -44,9 +44,9 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 			yield(patch.Record{}, err)
 			return
 		}
-		head, err := s.backend.Head(ctx, key.name())
+		head, err := s.headOnly(ctx, key)
 		if err != nil {
-			yield(patch.Record{}, fromBackend(key, err))
+			yield(patch.Record{}, err)
 			return
 		}
 		recordsOf(s.pages(ctx, key, head, max(fromSeq, 1), head.Last))(yield)
@@ -83,15 +83,33 @@ func (s *Store) InitialState(ctx context.Context, key Key) (map[string]patch.Val
 // head returns what the session is, and how far its log goes. That damage leaves this in
 // doubt is no error yet: what comes before can be read.
 func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
-	head, err := s.backend.Head(ctx, key.name())
+	head, err := s.headOnly(ctx, key)
 	if err != nil {
-		return head, meta{}, fromBackend(key, err)
+		return head, meta{}, err
 	}
 	m, err := decodeMeta(head.Meta)
 	if err != nil {
 		return head, meta{}, fmt.Errorf("session %s: %w", key, err)
 	}
 	return head, m, nil
+}
+
+// headOnly is head without what the session was created with. It waits for a commit that has
+// been made and whose view is not published yet, so that no later look at the view finds less.
+func (s *Store) headOnly(ctx context.Context, key Key) (backend.Head, error) {
+	head, err := s.backend.Head(ctx, key.name())
+	if err != nil || s.shared { // where each look asks the backend
+		return head, fromBackend(key, err)
+	}
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	if c := h.newest.Load(); c != nil && c.view.Creation() == head.Creation && c.view.Seq() < head.Last {
+		if err := h.lock(ctx); err != nil {
+			return head, err
+		}
+		h.unlock()
+	}
+	return head, nil
 }
 
 // page is a stretch of a log, as one read transaction copied it out.

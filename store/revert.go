@@ -164,9 +164,9 @@ func (s *Store) rewinding(ctx context.Context, key Key, opts BackOptions, invoca
 	if invocationID == "" {
 		return "", p, fmt.Errorf("%w: the invocation to rewind to has no id", ErrInvalid)
 	}
-	head, err := s.backend.Head(ctx, key.name())
+	head, err := s.headOnly(ctx, key)
 	if err != nil {
-		return "", p, fromBackend(key, err)
+		return "", p, err
 	}
 	if c := opts.On.Creation(); c != "" && c != head.Creation {
 		return "", p, fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -136,6 +137,7 @@ type Store struct {
 	owner   string // of the leases that this store takes
 	opts    Options
 	cache   cache
+	sharing sharing
 
 	snapshots snapshotter
 	finder    *recall.Finder[Key]
@@ -143,6 +145,9 @@ type Store struct {
 	closing context.Context // ends when the store is closed
 	close   func()
 }
+
+// sharing counts the commits with shared values, of all sessions.
+type sharing struct{ begun, ended atomic.Uint64 }
 
 // Open opens the store in the bbolt file at path, and creates the file if it is not
 // there. One Store at a time, in one process, holds a file, or several with
