@@ -53,6 +53,7 @@ var arrows = map[string][]string{
 	"fuzz/kill":                        {"fuzz", "fuzz/internal/load", "store", "store/backend"},
 	"fuzz/space":                       {},
 	"fuzz/endurance":                   {},
+	"fuzz/linear":                      {"fuzz", "patch", "fold", "snapshot", "store", "store/backend"},
 	"fuzz/machine":                     {"fuzz", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 }
 
@@ -69,6 +70,7 @@ var outside = map[string][]string{
 	"store/sessionfile":                {"github.com/google/uuid"},
 	"inspector":                        {"github.com/google/uuid"},
 	"fuzz":                             {"pgregory.net/rapid"},
+	"fuzz/linear":                      {"github.com/anishathalye/porcupine"},
 	"fuzz/machine":                     {"pgregory.net/rapid"},
 	"cmd/patchlog/command":             {"github.com/google/uuid", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-runewidth", "golang.org/x/term"},
 	"cmd/patchlog/command/commandtest": {"github.com/rogpeppe/go-internal"},

@@ -1,0 +1,89 @@
+package linear
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/memory"
+)
+
+// One store on bbolt, with syncs and without, and up to three on what is in memory.
+func TestLinearizable(t *testing.T) {
+	few := 2
+	if testing.Short() {
+		few = 1
+	}
+	t.Run("bbolt", func(t *testing.T) {
+		Check(t, few, func(n int) []backend.Backend { return []backend.Backend{onBolt(t, bolt.Options{NoSync: n/2%2 == 1})} })
+	})
+	t.Run("memory", func(t *testing.T) {
+		Check(t, few, func(n int) []backend.Backend { return inMemory(1 + n/2%3) })
+	})
+}
+
+func onBolt(t *testing.T, o bolt.Options) backend.Backend {
+	t.Helper()
+	b, err := bolt.Open(filepath.Join(t.TempDir(), "db"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// inMemory returns backends that hold the same sessions.
+func inMemory(n int) []backend.Backend {
+	first := &memory.Backend{}
+	all := []backend.Backend{first}
+	for range n - 1 {
+		all = append(all, first.Peer())
+	}
+	return all
+}
+
+// open is a backend that others go on using when one of its stores is closed.
+type open struct{ backend.Backend }
+
+func (open) Close() error { return nil }
+
+// What the checker is for, it finds: stores whose backend is flawed.
+func TestControls(t *testing.T) {
+	for _, c := range []struct {
+		flaw, on string
+		stores   int
+	}{
+		{"exclusive", "memory", 2}, {"stale", "memory", 2}, {"dropped", "memory", 2}, {"overrun", "memory", 2},
+		{"torn", "memory", 2}, {"twice", "memory", 2}, {"unshared", "memory", 2},
+		{"exclusive", "bbolt", 2}, {"stale", "bbolt", 1}, {"dropped", "bbolt", 1}, {"overrun", "bbolt", 2},
+		{"torn", "bbolt", 1}, {"twice", "bbolt", 1}, {"unshared", "bbolt", 1},
+	} {
+		t.Run(c.flaw+" on "+c.on, func(t *testing.T) {
+			backends := inMemory(c.stores)
+			if c.on == "bbolt" {
+				b := onBolt(t, bolt.Options{NoSync: true})
+				t.Cleanup(func() { _ = b.Close() })
+				backends = slices.Repeat([]backend.Backend{open{b}}, c.stores)
+			}
+			var callers []Caller
+			for i, b := range backends {
+				callers = append(callers, newLocal(t, Flaws[c.flaw](b), i, 0))
+			}
+			var all []string
+			for seed := range uint64(8) { // what is wrong now and then is not in each history
+				l := &Load{Callers: callers, Clients: 16, Apps: 1, Calls: 16, Name: fmt.Sprint("control ", seed), Seed: seed}
+				l.Run()
+				// That calls fail is no violation here: the checker itself must find one.
+				all = append(all, l.End(callers[0]).Judge(Options{Faults: true})...)
+				if i := slices.IndexFunc(all, func(v string) bool { return strings.Contains(v, "have no order") }); i >= 0 {
+					t.Logf("load %d: %s", seed, all[i])
+					return
+				}
+			}
+			t.Errorf("no violation is found, but %v", all)
+		})
+	}
+}

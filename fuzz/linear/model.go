@@ -1,0 +1,408 @@
+package linear
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// session is the model of a session, after some calls. It is immutable. Its creation is "" if it
+// is not known, and its log is nil if it is not there. If lenient, a delete may have been of a
+// session that was gone already, as it may be if one is repeated whose outcome was unknown.
+type session struct {
+	creation string
+	log      *entry
+	past     []string // ids of hot events of creations that were deleted
+	lenient  bool
+	shown    int // how many replies have shown it as it is
+}
+
+// entry is a record of a log, and the view after it. The first stands before all records.
+type entry struct {
+	before *entry
+	record patch.Record
+	view   fold.View
+	sum    uint64
+}
+
+var seed = maphash.MakeSeed()
+
+func newLog() *entry { return &entry{view: fold.New("", nil), sum: 1} }
+
+// sum is what a session is compared by.
+func (s session) sum() uint64 {
+	sum := uint64(len(s.past) + s.shown)
+	if s.log != nil {
+		sum += maphash.String(seed, s.creation) ^ s.log.sum
+	}
+	return sum
+}
+
+func (s session) view() fold.View { return s.log.view }
+
+// at returns the log's entry of a seq that it has.
+func (e *entry) at(seq uint64) *entry {
+	for e.view.Seq() > seq {
+		e = e.before
+	}
+	return e
+}
+
+// find returns the record that takes the id, which may be that of an event that a patch put in.
+func (e *entry) find(id string) (patch.Record, bool) {
+	for ; e.before != nil; e = e.before {
+		for other := range e.record.IDs() {
+			if other == id {
+				return e.record, true
+			}
+		}
+	}
+	return patch.Record{}, false
+}
+
+// hot returns the ids of the events that set shared values.
+func (e *entry) hot() (ids []string) {
+	for ; e.before != nil; e = e.before {
+		if id := e.record.ID(); isHot(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// add returns the log with one more record.
+func (e *entry) add(r patch.Record) *entry {
+	r.Seq = e.view.Seq() + 1
+	next, err := e.view.Apply(r)
+	if err != nil {
+		panic(fmt.Sprintf("linear: %v", err)) // a view of a whole log needs nothing
+	}
+	var h maphash.Hash
+	h.SetSeed(seed)
+	maphash.WriteComparable(&h, e.sum)
+	h.WriteString(r.ID())
+	return &entry{e, r, next, h.Sum64()}
+}
+
+// step implements [state]. A call whose outcome is unknown has an effect if it can have one: it may
+// be given a moment after all others.
+func (s session) step(o operation) (bool, state) {
+	ok, after := s.after(o)
+	if after.log != s.log {
+		after.shown = 0
+		ok = ok && s.over(o)
+	}
+	if o.Op != source && o.shows() {
+		after.shown++
+	}
+	return ok, after
+}
+
+func (s session) known() bool { return s.log == nil || s.creation != "" }
+
+func (s session) after(o operation) (bool, session) {
+	unknown, there := o.Kind == Unknown, s.log != nil
+	switch o.Op {
+	case Create, Fork:
+		if there {
+			return unknown || o.Kind == exists, s
+		}
+		s.creation, s.log = o.Creation, newLog()
+		if o.Op == Fork {
+			s.log, _, _ = s.log.put(o.records, nil)
+		}
+		return unknown || o.Kind == Done && s.shows(o.Reply), s
+	case Delete:
+		if !there {
+			return unknown || o.Kind == notFound || s.lenient && o.Kind == Done, s
+		}
+		return unknown || o.Kind == Done, session{lenient: s.lenient, past: append(slices.Clip(s.past), s.log.hot()...)}
+	case Import:
+		if o.Kind == Done && o.Created == there {
+			return false, s
+		}
+		if !there && (unknown || o.Kind == Done) {
+			s.creation, s.log, there = o.Creation, newLog(), true
+		}
+	}
+	if !there {
+		return unknown || o.Kind == notFound, s
+	}
+	if o.On != "" && o.On != s.creation {
+		// A client's view may be of a session that was deleted and created again.
+		if unknown || o.Kind == notFound {
+			return true, s
+		}
+		if s.creation != "" {
+			return false, s
+		}
+	}
+	if s.creation == "" && o.Kind == Done {
+		s.creation = o.Creation
+	}
+	if !o.writes() {
+		return s.reads(o), s
+	}
+	if o.Kind == Done && o.Seq != s.view().Seq()+o.added(s.view().Seq()) {
+		return false, s // soon told
+	}
+	log, seqs, err := s.write(o)
+	if err != nil {
+		return unknown || o.refused(err), s
+	}
+	s.log = log
+	// The view is of just after the write, though others share the commit.
+	return unknown || o.Kind == Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
+}
+
+// over reports whether all have seen the session as it is who ever do. No order has to be tried in
+// which it is changed before.
+func (s session) over(o operation) bool {
+	return s.log == nil || s.shown >= o.replies[moment{s.creation, s.view().Seq()}]
+}
+
+// moment is a session as a write has left it.
+type moment struct {
+	creation string
+	seq      uint64
+}
+
+// shows reports whether the reply shows the session as it is at that moment.
+func (e Seen) shows() bool { return e.Kind == Done && e.Creation != "" && e.Op != At }
+
+// added returns how many of the call's records came after a seq.
+func (o operation) added(after uint64) (n uint64) {
+	for _, seq := range o.Seqs {
+		if seq > after {
+			n++
+		}
+	}
+	return n
+}
+
+// reads is whether the session may be read so.
+func (s session) reads(o operation) bool {
+	switch o.Op {
+	case Get:
+		return o.Kind == Done && s.shows(o.Reply) && s.knows(o.Session, o.Values["app:hot"]) && s.knows(o.Session, o.Values["user:hot"])
+	case source:
+		if o.At != nil {
+			if *o.At > s.view().Seq() {
+				return o.Kind == notFound
+			}
+			s.log = s.log.at(*o.At)
+		}
+		s.creation = ""
+		return o.Kind == exists || o.Kind == Done && s.shows(o.Reply)
+	case At:
+		if *o.At > s.view().Seq() {
+			return o.Kind == notFound
+		}
+		s.log = s.log.at(*o.At)
+		return o.Kind == Done && s.shows(o.Reply)
+	case Raw, Export:
+		e := s.log
+		if o.Kind != Done || len(o.Logged) != int(e.view.Seq()) {
+			return false
+		}
+		for i := range slices.Backward(o.Logged) {
+			if o.Logged[i] != e.record.ID() || o.Seqs[i] != e.record.Seq {
+				return false
+			}
+			e = e.before
+		}
+		return true
+	}
+	return false
+}
+
+// knows reports whether a shared value may be seen with the session as it is: what an event of
+// its own has set is seen with that event.
+func (s session) knows(name, value string) bool {
+	if !isHot(value) || sessionOf(value) != name || slices.Contains(s.past, value) {
+		return true
+	}
+	_, there := s.log.find(value)
+	return there
+}
+
+// shows reports whether an answer is what the session is. What is shared is not looked at.
+func (s session) shows(r Reply) bool {
+	v := s.view()
+	return r.Seq == v.Seq() && r.PatchSeq == v.PatchSeq() && (s.creation == "" || r.Creation == s.creation) && len(r.Visible) == v.Len() &&
+		slices.Equal(r.Visible, visible(v)) && maps.Equal(own(r.Values), texts(v.Values()))
+}
+
+// own returns the values that are no shared scope's.
+func own(values map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range values {
+		if patch.ScopeOf(key) == patch.ScopeSession {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// refusal is why the model refuses a call.
+type refusal struct {
+	kind string
+	last uint64 // see [Reply]; 0 is any
+}
+
+func (r *refusal) Error() string { return r.kind }
+
+// refused reports whether the call was refused for the model's reason.
+func (o operation) refused(err error) bool {
+	var r *refusal
+	if errors.As(err, &r) {
+		return o.Kind == r.kind && (r.last == 0 || o.Last == r.last)
+	}
+	var conflict *fold.ConflictError
+	if errors.As(err, &conflict) && o.Last != conflict.Newest {
+		return false
+	}
+	return o.Kind == KindOf(err)
+}
+
+// write returns the session's log after a call, and the seqs of the call's records; or why the
+// call is refused.
+func (s session) write(o operation) (*entry, []uint64, error) {
+	switch o.Op {
+	case Append:
+		var offered []patch.Record
+		for _, e := range o.events() {
+			offered = append(offered, patch.Record{Event: e})
+		}
+		missing, err := s.missing(offered)
+		if err == nil && missing > 0 && o.IfSeq != nil && *o.IfSeq != s.view().Seq() {
+			return nil, nil, &refusal{conflict, s.view().Seq()}
+		}
+		return s.log.put(offered, err)
+	case Import:
+		return s.imports(o.records)
+	case Patch:
+		p := o.patch(o.Reply)
+		offered := []patch.Record{{Patch: p}}
+		missing, err := s.missing(offered)
+		if err == nil && missing > 0 {
+			opts := fold.CheckOptions{AsOfNow: o.On == ""}
+			if o.On != "" {
+				offered[0].Patch = p.WithBase(o.Base)
+			}
+			_, err = s.view().CheckAll([]*patch.PatchEvent{offered[0].Patch}, opts)
+		}
+		return s.log.put(offered, err)
+	case Revert:
+		ids, err := s.view().Standing(o.IDs[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		var patches []*patch.PatchEvent
+		for _, id := range ids {
+			patches = append(patches, patch.NewRevert(id))
+		}
+		return s.back(o, patches, fold.CheckOptions{AsOfNow: true})
+	case Rewind:
+		from := uint64(0)
+		for e := s.log; e.before != nil; e = e.before {
+			if e.record.Event != nil && e.record.Event.InvocationID() == invocationOf(o.IDs[0]) {
+				from = e.record.Seq
+			}
+		}
+		if from == 0 {
+			return nil, nil, &refusal{kind: noEvent}
+		}
+		patches, err := s.view().Rewind(from)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.back(o, patches, fold.CheckOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true})
+	}
+	panic("linear: " + string(o.Op) + " does not write")
+}
+
+// missing returns how many of the records are not in the log.
+func (s session) missing(offered []patch.Record) (n int, err error) {
+	for _, r := range offered {
+		there, ok := s.log.find(r.ID())
+		for id := range r.IDs() {
+			if _, taken := s.log.find(id); !ok && taken {
+				return 0, &refusal{kind: duplicate}
+			}
+		}
+		switch {
+		case !ok:
+			n++
+		case there.ID() != r.ID() || !patch.Same(there, r):
+			return 0, &refusal{kind: duplicate}
+		}
+	}
+	return n, nil
+}
+
+// put returns the log with those of the records that it has not, if there is no error, and the
+// seqs of all.
+func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	var seqs []uint64
+	for _, r := range offered {
+		if there, ok := e.find(r.ID()); ok {
+			seqs = append(seqs, there.Seq)
+			continue
+		}
+		e = e.add(r)
+		seqs = append(seqs, e.view.Seq())
+	}
+	return e, seqs, nil
+}
+
+// back logs patches that a store has made, under the ids that it says.
+func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
+	var offered []patch.Record
+	for i, p := range patches {
+		id := fmt.Sprintf("%d.%d", o.n, i) // of a call whose outcome is not known
+		if o.Kind == Done {
+			if i >= len(o.Logged) {
+				return nil, nil, &refusal{kind: "fewer patches than it takes"}
+			}
+			id = o.Logged[i]
+		}
+		p = p.WithID(id).WithTimestamp(when)
+		if len(patches) > 1 {
+			p = p.WithGroup(fmt.Sprint("group ", o.n))
+		}
+		patches[i] = p
+		offered = append(offered, patch.Record{Patch: p})
+	}
+	_, err := s.view().CheckAll(patches, opts)
+	return s.log.put(offered, err)
+}
+
+// imports returns the session's log after records of a text were imported.
+func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
+	if slices.ContainsFunc(offered, func(r patch.Record) bool { return r.Patch != nil }) {
+		for e := s.log; e.before != nil; e = e.before { // one must be a prefix of the other
+			// Patches of one id are the same: the one is the other's copy.
+			if i := int(e.record.Seq) - 1; i < len(offered) && (offered[i].ID() != e.record.ID() || e.record.Event != nil && !patch.Same(e.record, offered[i])) {
+				return nil, nil, &refusal{kind: conflict}
+			}
+		}
+	} else if _, err := s.missing(offered); err != nil {
+		return nil, nil, err
+	}
+	log, seqs, err := s.log.put(offered, nil)
+	for i, seq := range seqs {
+		if offered[i].Seq != 0 && offered[i].Seq != seq {
+			return nil, nil, &refusal{kind: invalid}
+		}
+	}
+	return log, seqs, err
+}

@@ -1,0 +1,201 @@
+package linear
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// operation is a call as the checker takes it: what it has to do with one object.
+type operation struct {
+	Seen
+	n       int            // of the history
+	records []patch.Record // what an import offers, or a fork has
+	replies map[moment]int // how many replies show a session so
+	shared  map[string]int // how many replies show an app's values so
+}
+
+// source is what a fork does to the session that it forks: it reads it, at one moment, and is
+// there at another.
+const source Op = "source"
+
+// object is what a call has to do with: a session, the values that those of an app share, or a
+// lease. Each has a model, and an order of its own: so the checker has not to try how calls go
+// that have nothing in common. That values and sessions are seen together as they were written,
+// the session's model says.
+type object struct {
+	app, kind, name string
+}
+
+// objects returns what the n-th call of a history does to which objects.
+func objects(n int, e Seen) map[object]operation {
+	o := operation{Seen: e, n: n}
+	all := map[object]operation{}
+	session := object{e.App, "session", e.Session}
+	switch e.Op {
+	case Lease:
+		return map[object]operation{{e.App, "lease", e.Session}: o}
+	case Import:
+		o.records, _ = records(e.Text)
+	case Fork:
+		o.records, _ = records(e.Exported)
+		read := o
+		read.Op = source
+		all[object{e.App, "session", e.Source}] = read
+	}
+	all[session] = o
+	if e.Op == Get && e.Kind == Done || e.Op == Append && isHot(e.IDs[0]) && (e.Kind == Done || e.Kind == Unknown) {
+		all[object{e.App, "values", ""}] = o
+	}
+	return all
+}
+
+// state is a model of an object after some calls.
+type state interface {
+	// step is whether a call may have had its outcome at this moment, and what the object is after
+	// it.
+	step(operation) (bool, state)
+	sum() uint64
+
+	// known reports whether there is nothing of the object that is learned from what calls show.
+	known() bool
+}
+
+func (b object) model(opts Options, ops []porcupine.Operation) porcupine.Model {
+	var first state
+	switch b.kind {
+	case "values":
+		first = values{}
+	case "lease":
+		first = lease(-1)
+	default:
+		first = session{lenient: opts.Faults}
+	}
+	var idle []operation
+	for _, op := range ops {
+		if o := op.Input.(operation); o.idle() {
+			idle = append(idle, o)
+		}
+	}
+	slices.SortFunc(idle, func(a, b operation) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.n, b.n)) })
+	return porcupine.Model{
+		Init:  func() any { return order{state: first} },
+		Step:  func(s, input, _ any) (bool, any) { return s.(order).step(input.(operation), idle) },
+		Equal: func(a, b any) bool { return a.(order).sum() == b.(order).sum() },
+		Hash:  func(s any) uint64 { return s.(order).sum() },
+	}
+}
+
+// order is an object after calls in an order. Calls that change nothing are in it as soon as they
+// can be: each order that explains a history can be made into such a one. The checker tries no
+// other, of which there are very many.
+type order struct {
+	state
+	at      int64 // the latest beginning of a call in it
+	waiting []int // idle calls that have begun by then and are not in it
+	next    int   // the first idle call that has not begun by then
+}
+
+func (s order) step(o operation, idle []operation) (bool, any) {
+	ok, after := s.state.step(o)
+	if !ok {
+		return false, s
+	}
+	s.at = max(s.at, o.From)
+	s.waiting = slices.Clip(s.waiting)
+	for s.next < len(idle) && idle[s.next].From <= s.at {
+		s.waiting = append(s.waiting, s.next)
+		s.next++
+	}
+	own := -1
+	for i, k := range s.waiting {
+		if idle[k].n == o.n && idle[k].Op == o.Op {
+			own = i
+			break
+		}
+		if ok, _ := s.state.step(idle[k]); ok && s.known() {
+			return false, s
+		}
+	}
+	if own >= 0 {
+		s.waiting = slices.Delete(slices.Clone(s.waiting), own, own+1)
+	}
+	s.state = after
+	return true, s
+}
+
+// idle reports whether the call certainly changed nothing.
+func (o operation) idle() bool {
+	switch {
+	case o.Kind == Unknown:
+		return false
+	case o.Kind != Done, o.Op == Get, o.Op == At, o.Op == Raw, o.Op == Export, o.Op == source:
+		return true
+	case o.writes(): // all of it was there
+		return !o.Created && (len(o.Seqs) == 0 || slices.Max(o.Seqs) < o.Seq)
+	}
+	return false
+}
+
+// values is the model of the values that sessions share.
+type values struct {
+	id    string // of the hot event that was logged last
+	shown int    // how many replies have shown them
+}
+
+// step is as [session.step]. As there, no order has to be tried in which values are changed before
+// all have seen them who ever do.
+func (v values) step(o operation) (bool, state) {
+	if o.Op == Append {
+		return v.shown >= o.shared[o.App+v.id], values{id: o.IDs[0]}
+	}
+	ok := o.Values["app:hot"] == v.id && o.Values["user:hot"] == v.id
+	v.shown++
+	return ok, v
+}
+
+func (values) known() bool { return true }
+
+func (v values) sum() uint64 { return maphash.String(seed, v.id) + uint64(v.shown) }
+
+// lease is the model of a lease: who holds it, or -1.
+type lease int
+
+func (l lease) step(o operation) (bool, state) {
+	could, ttl := l < 0 || l == lease(o.Owner), o.ttl()
+	switch {
+	case o.Kind != Done || o.Held != (could && ttl != 0):
+		return false, l
+	case !could || ttl < 0:
+		return true, l
+	case ttl == 0:
+		return true, lease(-1)
+	}
+	return true, lease(o.Owner)
+}
+
+func (lease) known() bool { return true }
+
+func (l lease) sum() uint64 { return uint64(l) }
+
+// once merges the tries of hot appends, each of which has set the values at one moment of all.
+func once(ops []porcupine.Operation) []porcupine.Operation {
+	first := map[string]int{}
+	var merged []porcupine.Operation
+	for _, op := range ops {
+		o := op.Input.(operation)
+		if o.Op == Append {
+			if i, again := first[o.IDs[0]]; again {
+				merged[i].Return = op.Return
+				continue
+			}
+			first[o.IDs[0]] = len(merged)
+		}
+		merged = append(merged, op)
+	}
+	return slices.Clip(merged)
+}
