@@ -54,6 +54,7 @@ var arrows = map[string][]string{
 	"fuzz/space":                       {},
 	"fuzz/endurance":                   {},
 	"fuzz/linear":                      {"fuzz", "patch", "fold", "snapshot", "store", "store/backend"},
+	"fuzz/power":                       {},
 	"fuzz/machine":                     {"fuzz", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 }
 
