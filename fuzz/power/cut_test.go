@@ -138,9 +138,9 @@ func (v *volume) left(how string) state {
 	return out
 }
 
-// work has a process do a script, and cuts the power under it after some time: after it has begun,
-// or after the file is open. It returns what is known then, and how many lines were heard.
-func (v *volume) work(m *model, after time.Duration) (lines int) {
+// work has a process do a script, and cuts the power under it some time after it said so many
+// lines. It returns how many were heard.
+func (v *volume) work(m *model, at int, after time.Duration) (lines int) {
 	v.Helper()
 	cmd := child(v, job{Script: m.script, Dir: v.dir})
 	out, err := cmd.StdoutPipe()
@@ -158,7 +158,7 @@ func (v *volume) work(m *model, after time.Duration) (lines int) {
 			_ = cmd.Process.Kill()
 		})
 	}
-	if m.opened == never {
+	if at == 0 {
 		begin()
 	}
 	said := bufio.NewReader(out)
@@ -167,15 +167,12 @@ func (v *volume) work(m *model, after time.Duration) (lines int) {
 		if err := m.heard(strings.TrimSuffix(line, "\n"), lines); err != nil {
 			v.Error(err)
 		}
-		if lines++; timer == nil {
+		if lines++; lines == at {
 			begin()
 		}
 	}
 	_ = cmd.Wait()
-	if timer == nil {
-		v.Fatal("the process says nothing")
-	}
-	if timer.Stop() { // the script is at its end
+	if timer == nil || timer.Stop() { // the script is at its end
 		dark <- v.cut()
 	}
 	if err := <-dark; err != nil {
@@ -205,7 +202,11 @@ func (v *volume) round(random *rand.Rand, tag string, durability store.Durabilit
 	if err != nil {
 		v.Fatal(err)
 	}
-	lines := v.work(m, time.Duration(random.IntN(200_000))*time.Microsecond)
+	at, after := 1+random.IntN(2*len(m.tries)), random.IntN(4_000)
+	if logs == nil && random.IntN(2) == 0 {
+		at, after = 0, random.IntN(60_000) // while the file is made
+	}
+	lines := v.work(m, at, time.Duration(after)*time.Microsecond)
 	count("lines", lines)
 	_, done := m.progress()
 	count("acknowledged", len(done))
