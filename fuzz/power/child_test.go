@@ -1,3 +1,5 @@
+//go:build linux
+
 package power
 
 import (
@@ -7,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -48,7 +49,7 @@ func child(t testing.TB, j job, wrap ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "job")
+	path := jobOf(j.Dir)
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +58,9 @@ func child(t testing.TB, j job, wrap ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), envJob+"="+path, "GORACE=halt_on_error=1")
 	return cmd
 }
+
+// jobOf is the file that a job in a directory is written to.
+func jobOf(dir string) string { return dir + ".job" }
 
 const (
 	wordTry = "try "

@@ -41,8 +41,9 @@ func newVolume(t testing.TB) *volume {
 			t.Skipf("needs %s, to make a file system whose power can be cut", tool)
 		}
 	}
-	v := &volume{t, filepath.Join(room(t), "image"), t.TempDir()}
-	if err := errors.Join(os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, 512<<20)); err != nil {
+	base := room(t)
+	v := &volume{t, filepath.Join(base, "image"), filepath.Join(base, volumeName)}
+	if err := errors.Join(os.Mkdir(v.dir, 0o700), os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, 512<<20)); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", v.image).CombinedOutput(); err != nil {

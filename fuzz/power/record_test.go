@@ -1,3 +1,5 @@
+//go:build linux
+
 package power
 
 import (
@@ -10,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -30,7 +31,7 @@ type record struct {
 func needStrace(t testing.TB) string {
 	t.Helper()
 	strace, err := exec.LookPath("strace")
-	if err != nil || runtime.GOOS != "linux" {
+	if err != nil {
 		t.Skip("needs strace, to record what a process writes and syncs")
 	}
 	probe := exec.Command(strace, "-f", "--seccomp-bpf", "-o", os.DevNull, "-e", "trace=fdatasync", "true")
@@ -38,17 +39,6 @@ func needStrace(t testing.TB) string {
 		t.Skipf("strace may not trace here: %v\n%s", err, out)
 	}
 	return strace
-}
-
-// room returns a directory in memory, if there is one: nothing here outlives the test.
-func room(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "patchlog-power-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // logsOf returns what the file in a directory holds, or nil if there is none. The directory is the
@@ -88,13 +78,24 @@ func golden(t testing.TB, packed string) map[string]*file {
 // recorder records processes that do scripts.
 type recorder struct {
 	testing.TB
-	strace string
+	strace, room string
+}
+
+// dir returns a new directory, for the caller to remove.
+func (t recorder) dir() string {
+	t.Helper()
+	dir, err := os.MkdirTemp(t.room, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // logs returns what a store holds that begins with the given files.
 func (t recorder) logs(start map[string]*file) map[string][]patch.Record {
 	t.Helper()
-	dir := room(t)
+	dir := t.dir()
+	defer os.RemoveAll(dir)
 	t.put(start, dir)
 	logs, err := logsOf(dir)
 	if err != nil {
@@ -117,7 +118,10 @@ func (t recorder) put(start map[string]*file, dir string) {
 // sync of a thread.
 func (t recorder) record(start map[string]*file, logs map[string][]patch.Record, s script, kill int) *record {
 	t.Helper()
-	dir := room(t)
+	dir := t.dir()
+	defer os.RemoveAll(dir)
+	path := dir + ".trace"
+	defer func() { _ = errors.Join(os.Remove(path), os.Remove(jobOf(dir))) }()
 	t.put(start, dir)
 	m := newModel(s, logs)
 	r := &recording{dir: dir, names: map[string]*file{}}
@@ -127,7 +131,6 @@ func (t recorder) record(start map[string]*file, logs map[string][]patch.Record,
 	killed := 0
 	for {
 		tried, done := m.progress()
-		path := filepath.Join(t.TempDir(), "trace")
 		args := []string{t.strace, "-f", "-xx", "-s", "1000000000", "-e", "signal=none", "-e", "trace=" + traced, "-o", path}
 		if kill > 0 {
 			args = append(args, "-e", fmt.Sprintf("inject=fdatasync:signal=KILL:when=%d", kill))

@@ -1,3 +1,5 @@
+//go:build linux
+
 package power
 
 import (
@@ -160,9 +162,8 @@ func TestStates(t *testing.T) {
 	if testing.Short() {
 		rounds = 1
 	}
-	rec := recorder{t, needStrace(t)}
+	rec := recorder{t, needStrace(t), room(t)}
 	begin := starts(t)
-	base := room(t)
 	for round := range long.Rounds(t, rounds) {
 		random := round.Random
 		start := begin[round.N%len(begin)]
@@ -183,7 +184,7 @@ func TestStates(t *testing.T) {
 			}
 			round.Count("records", 1)
 			round.Count("steps", len(r.steps))
-			last, err := r.explore(base, random, part, round.Count)
+			last, err := r.explore(rec.room, random, part, round.Count)
 			if err != nil {
 				keep(t, err)
 			}
@@ -207,8 +208,7 @@ func (s state) start() map[string]*file {
 
 // What is not synced, or not in time, must be found out, or the test above proves nothing.
 func TestStatesFindsWhatIsLost(t *testing.T) {
-	rec := recorder{t, needStrace(t)}
-	base := room(t)
+	rec := recorder{t, needStrace(t), room(t)}
 	for name, c := range map[string]struct {
 		durability store.Durability
 		change     func(steps []step) []step
@@ -226,7 +226,7 @@ func TestStatesFindsWhatIsLost(t *testing.T) {
 		"acknowledged before": {change: acknowledgedEarly},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rec := recorder{t, rec.strace}
+			rec := recorder{t, rec.strace, rec.room}
 			random := rand.New(rand.NewPCG(1, 1))
 			s := write(random, "c", nil)
 			s.Durability = c.durability
@@ -235,7 +235,7 @@ func TestStatesFindsWhatIsLost(t *testing.T) {
 				r = r.with(t, c.change(r.steps))
 			}
 			n := 0
-			_, err := r.explore(base, random, 2000, func(what string, k int) {
+			_, err := r.explore(rec.room, random, 2000, func(what string, k int) {
 				if what == "states" {
 					n += k
 				}
