@@ -131,7 +131,7 @@ func (s session) after(o operation) (bool, session) {
 		}
 	}
 	if !there {
-		return unknown || o.Kind == notFound, s
+		return unknown || o.Kind == notFound && o.Op != Import, s
 	}
 	if o.On != "" && o.On != s.creation {
 		// A client's view may be of a session that was deleted and created again.
