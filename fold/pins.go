@@ -117,7 +117,7 @@ func (v *View) blockingPin(target *cut) *cut {
 
 // pinObstacles returns the patches that must be reverted before one about a pin can be:
 // what has taken it back, and what has changed since whether the pin or unpin that it is
-// about stands, and whether the event is pinned.
+// about stands, and whether, with that as it was, the event is pinned.
 func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 	var must []*cut
 	last := map[*cut]*cut{} // what made a pin or unpin stand or not
@@ -131,12 +131,15 @@ func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 		}
 	}
 	then := v.patches.before(target.seq + 1)
-	undoneThen := then.undone(0)
-	if root := target.root(); undone[root] != undoneThen[root] {
+	undoneThen, asThen := then.undone(0), maps.Clone(undone)
+	root := target.root()
+	if undone[root] != undoneThen[root] {
 		must = append(must, last[root])
+		asThen[root] = undoneThen[root]
 	}
-	if node := target.pin.node; v.pins.has(node) != target.pin.pinned {
-		for _, d := range []*cut{v.patches.decider(node, undone), then.decider(node, undoneThen)} {
+	node := target.pin.node
+	if d := v.patches.decider(node, asThen); (d != nil && d.pin.pinned) != target.pin.pinned {
+		for _, d := range []*cut{d, then.decider(node, undoneThen)} {
 			if d != nil && last[d].seq > target.seq {
 				must = append(must, last[d])
 			}

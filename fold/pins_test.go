@@ -210,6 +210,8 @@ func TestRevertOfPinTakenBackAgain(t *testing.T) {
 			[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewRevert("p2"), patch.NewRevert("p3"), patch.NewRevert("p2")}, "p3", "p5"},
 		"another pin stands": {
 			[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewPin("e1"), patch.NewRevert("p3"), patch.NewRevert("p4"), patch.NewRevert("p3")}, "p5", "p6"},
+		"what decides now would not, were it back": {
+			[]*patch.PatchEvent{patch.NewPin("e1"), patch.NewUnpin("e1"), patch.NewRevert("p3"), patch.NewRevert("p2"), patch.NewRevert("p5")}, "p3", "p4"},
 	} {
 		v := view(t, "e1")
 		for i, p := range c.log {

@@ -23,8 +23,13 @@ func (r *Reference) wasPinnedBefore(n *node, seq uint64) bool {
 // decider returns the newest pin or unpin of the node that stood before the record with
 // the seq, or nil.
 func (r *Reference) decider(n *node, seq uint64) *applied {
+	return r.deciderAmong(n, func(a *applied) bool { return a.seq < seq && r.stoodBefore(a, seq) })
+}
+
+// deciderAmong returns the newest pin or unpin of the node, of those that stand, or nil.
+func (r *Reference) deciderAmong(n *node, stands func(*applied) bool) *applied {
 	for _, a := range slices.Backward(r.applied) {
-		if a.pin == n && a.of == nil && a.seq < seq && r.stoodBefore(a, seq) {
+		if a.pin == n && a.of == nil && stands(a) {
 			return a
 		}
 	}
@@ -41,11 +46,17 @@ func (r *Reference) pinMust(a *applied) []*applied {
 			must = append(must, b)
 		}
 	}
+	stands := func(b *applied) bool {
+		if b == a.root() { // it will, or will not, when what follows is done
+			return a.leftStanding
+		}
+		return r.stands(b)
+	}
 	if r.stands(a.root()) != a.leftStanding {
 		must = append(must, r.lastTurn(a.root()))
 	}
-	if r.isPinned(a.pin) != a.leftPinned {
-		for _, d := range []*applied{r.decider(a.pin, r.next()), r.decider(a.pin, a.seq+1)} {
+	if d := r.deciderAmong(a.pin, stands); (d != nil && d.pins) != a.leftPinned {
+		for _, d := range []*applied{d, r.decider(a.pin, a.seq+1)} {
 			if d != nil && r.lastTurn(d).seq > a.seq {
 				must = append(must, r.lastTurn(d))
 			}

@@ -55,14 +55,17 @@ func (c *stopper) stop() {
 		return
 	}
 	n := c.appends
+	done := make(chan error, 1) // an append that waits ends after the test has gone on
 	if !within(c.patient, func() {
 		made, err := c.store.AppendEvents(ctx, keyOf("filled", n%20), store.AppendOptions{}, event(fmt.Sprint(c.name, n), 100))
 		if err == nil && made.Records[0].Seq != made.View.Seq() { // it was there
 			err = errors.New("nothing was appended")
 		}
-		c.err = errors.Join(c.err, err)
+		done <- err
 	}) {
 		c.err = fmt.Errorf("an append waits, where the call has been stopped for the %d. time", n+1)
+	} else {
+		c.err = <-done
 	}
 	c.appends++
 }
