@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -143,7 +144,11 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 		for next := first; next <= end; {
 			most := int(min(end-next+1, pageRecords))
 			raw, err := s.backend.Read(ctx, key.name(), head.Creation, next, most, pageBytes)
-			if err != nil {
+			switch {
+			case errors.Is(err, backend.ErrDamaged):
+				yield(page{}, &CorruptError{Key: key, Seq: next, Err: named(err)})
+				return
+			case err != nil:
 				yield(page{}, fromBackend(key, err))
 				return
 			}

@@ -244,7 +244,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 				return
 			}
 			for _, l := range page {
-				after = l.Session
+				after = max(after, l.Session)
 				info, err := infoOf(l)
 				if opts.User != "" && info.Key.User != opts.User && info.Key != (Key{}) {
 					continue

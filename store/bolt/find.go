@@ -93,9 +93,11 @@ func names(first, second *bbolt.Bucket, prefix, after string) iter.Seq2[string, 
 			k, v = c.Seek([]byte(max(prefix, after)))
 			return c, k, v
 		}
-		// skip goes on to a name that has not been yielded yet, or to nil.
+		// skip goes on to a name that has not been yielded yet, or to nil. Damage may make one
+		// of no length.
+		begun := after != ""
 		skip := func(c *bbolt.Cursor, k, v []byte) ([]byte, []byte) {
-			for k != nil && (string(k) <= after && after != "" || string(k) < prefix) {
+			for k != nil && (begun && string(k) <= after || string(k) < prefix) {
 				k, v = c.Next()
 			}
 			if !bytes.HasPrefix(k, []byte(prefix)) {
@@ -122,7 +124,7 @@ func names(first, second *bbolt.Bucket, prefix, after string) iter.Seq2[string, 
 				after = string(k1)
 				goOn = yield(after, [2][]byte{v1, v2})
 			}
-			if !goOn {
+			if begun = true; !goOn {
 				return
 			}
 		}
@@ -169,12 +171,24 @@ func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
 		if key := s.key(number(last)); !found(c, key) {
 			return last, last
 		}
-		after, _ = c.Next()
+		after = behind(c)
 	}
 	if bytes.HasPrefix(after, s.number) {
 		return max(last, s.seqOf(after)), last + 1
 	}
 	return last, 0
+}
+
+// behind returns the key behind the cursor's. It may be in a page of other sessions: if that
+// cannot be read there is none, and the head is believed.
+func behind(c *bbolt.Cursor) (k []byte) {
+	defer func() {
+		if recover() != nil {
+			k = nil
+		}
+	}()
+	k, _ = c.Next()
+	return k
 }
 
 // found moves the cursor to a key, and reports whether it is there.

@@ -6,7 +6,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"math"
+	"slices"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -91,31 +93,46 @@ func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err
 func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) (out []backend.Record, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
-		if err == nil {
-			out = s.read(tx, max(from, 1), maxRecords, maxBytes)
+		if err != nil {
+			return err
+		}
+		// What comes before a page that cannot be read can be.
+		err = b.handle.guard(func() error {
+			for r := range s.read(tx, max(from, 1), maxRecords, maxBytes) {
+				out = append(out, r)
+			}
+			return nil
+		})
+		if len(out) > 0 {
+			err = nil
 		}
 		return err
 	})
 	return out, err
 }
 
-func (s session) read(tx *bbolt.Tx, seq uint64, maxRecords, maxBytes int) (out []backend.Record) {
-	limit := s.limit()
-	size := 0
-	c := tx.Bucket(bucketRecords).Cursor()
-	for k, v := c.Seek(s.key(number(seq))); seq <= limit; k, v = c.Next() {
-		if s.seqOf(k) != seq {
-			if k, v = s.lostRecord(c, seq); k == nil {
-				break // a gap
+// read yields the records from seq on that one call may return, up to a gap.
+func (s session) read(tx *bbolt.Tx, seq uint64, maxRecords, maxBytes int) iter.Seq[backend.Record] {
+	return func(yield func(backend.Record) bool) {
+		limit := s.limit()
+		c := tx.Bucket(bucketRecords).Cursor()
+		step := func() (k, v []byte) { return c.Seek(s.key(number(seq))) }
+		// No step is made beyond the limit: it may lead into another session's page.
+		for n, size := 0, 0; seq <= limit; n, seq, step = n+1, seq+1, c.Next {
+			k, v := step()
+			if s.seqOf(k) != seq {
+				if k, v = s.lostRecord(c, seq); k == nil {
+					return // a gap
+				}
+			}
+			if size += len(v); n > 0 && (n >= maxRecords || size > maxBytes) {
+				return
+			}
+			if !yield(backend.Record{Seq: seq, Data: bytes.Clone(v)}) {
+				return
 			}
 		}
-		if size += len(v); len(out) > 0 && (len(out) >= maxRecords || size > maxBytes) {
-			break
-		}
-		out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(v)})
-		seq++
 	}
-	return out
 }
 
 // Since implements [backend.Backend].
@@ -128,7 +145,7 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 		news.Head = s.portHead(tx)
 		if s.creation == seen.Creation {
 			news.Meta = nil
-			news.Records = s.read(tx, seen.Last+1, backend.SinceRecords, backend.SinceBytes)
+			news.Records = slices.Collect(s.read(tx, seen.Last+1, backend.SinceRecords, backend.SinceBytes))
 		}
 		for _, prefix := range prefixes {
 			news.Shared = append(news.Shared, sharedWith(tx, prefix))
@@ -171,9 +188,14 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 			if s.seqOf(k) != seq {
 				k, v = s.lostRecord(c, seq)
 			}
-			// Damage may have given another session's record this key; then it is elsewhere.
-			if before, _ := c.Prev(); k == nil || seq > 1 && s.seqOf(before) != seq-1 {
+			if k == nil {
 				break
+			}
+			// Damage may have given another session's record this key; then it is elsewhere.
+			if seq > 1 {
+				if before, _ := c.Prev(); s.seqOf(before) != seq-1 {
+					break
+				}
 			}
 			if size += len(v); v == nil || len(out) > 0 && size > maxBytes {
 				break
@@ -230,11 +252,15 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 				break
 			}
 			l := backend.Listed{Session: name}
-			s, err := assemble(tx, name, rows[0], rows[1])
-			if l.Err = err; err == nil {
-				l.Head = s.portHead(tx)
-				l.Err = l.Head.Err()
-			}
+			// A page of one session that cannot be read keeps no other from being listed.
+			l.Err = b.handle.guard(func() error {
+				s, err := assemble(tx, name, rows[0], rows[1])
+				if err == nil {
+					l.Head = s.portHead(tx)
+					err = l.Head.Err()
+				}
+				return err
+			})
 			out = append(out, l)
 		}
 		return nil
