@@ -233,6 +233,11 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	}
 	committing, left := false, false
 	err := b.use(context.Background(), func(h *handle) (err error) {
+		if at := h.modified(); at != h.wrote { // by somebody else: nothing is known of it any more
+			h.wrote = at
+			b.written.forget()
+			b.counts.forget()
+		}
 		committing, err = h.write(func(tx *bbolt.Tx) error {
 			if err := f(tx); err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -30,6 +31,8 @@ type handle struct {
 	file *os.File // the one that db has
 
 	metas metaPages     // as the last commit left them; used by writers alone
+	free  freeHeader    // and this
+	wrote time.Time     // when the file was changed last, as the system says; and this
 	last  atomic.Uint64 // the transaction that was committed last
 
 	place  chan struct{} // holds a token while a transaction begins
@@ -175,6 +178,9 @@ func (h *handle) write(f, commit func(tx *bbolt.Tx) error) (committing bool, err
 		}
 		return false, h.abandon(h.changed(id))
 	}
+	if free, err := freeHeaderOf(h.file, h.metas.current()); err != nil || free != h.free {
+		return false, h.abandon(errors.Join(fmt.Errorf("%w: %s: the list of free pages was changed from outside while the file was open", backend.ErrDamaged, h.path), err))
+	}
 	tx, err := h.begin(true)
 	if err != nil {
 		return false, err
@@ -191,10 +197,20 @@ func (h *handle) write(f, commit func(tx *bbolt.Tx) error) (committing bool, err
 		return true, err
 	}
 	h.last.Store(id)
+	h.wrote = h.modified()
 	if metas, err := h.metas.written(h.file, id); err == nil && metas.current() != nil && metas.current().txid() == id {
 		h.metas = metas
+		h.free, _ = freeHeaderOf(h.file, metas.current())
 	} // else the next write will find it
 	return false, nil
+}
+
+// modified returns when the file was changed last, as the system says.
+func (h *handle) modified() (at time.Time) {
+	if info, err := h.file.Stat(); err == nil {
+		at = info.ModTime()
+	}
+	return at
 }
 
 // changed is the error of a file whose last transaction is not this program's.

@@ -107,6 +107,12 @@ func (c *counts) put(db *bbolt.DB, number []byte, at countedAt) {
 	c.at[binary.BigEndian.Uint64(number)] = at
 }
 
+func (c *counts) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.db, c.at = nil, nil
+}
+
 // checkIndex reports whether the session's rows are those that were written. They are
 // counted when they are first asked for; what is lost while the file is open is not seen.
 func (b *Backend) checkIndex(tx *bbolt.Tx, name string, s session) error {

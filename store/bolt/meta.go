@@ -16,6 +16,7 @@ const (
 	metaMagic    = 0xED0CDAED
 	metaPageSize = pageHeaderBytes + 8 // offset of the page size
 	metaFreelist = pageHeaderBytes + 32
+	metaHigh     = pageHeaderBytes + 40
 	metaTxid     = pageHeaderBytes + 48
 	metaSum      = pageHeaderBytes + 56
 	metaEnd      = metaSum + 8
@@ -29,6 +30,7 @@ type metaPage struct {
 
 func (m *metaPage) txid() uint64     { return binary.NativeEndian.Uint64(m.bytes[metaTxid:]) }
 func (m *metaPage) pageSize() uint32 { return binary.NativeEndian.Uint32(m.bytes[metaPageSize:]) }
+func (m *metaPage) pages() uint64    { return binary.NativeEndian.Uint64(m.bytes[metaHigh:]) }
 func (m *metaPage) freelist() uint64 { return binary.NativeEndian.Uint64(m.bytes[metaFreelist:]) }
 
 // whole reports whether bbolt would go by it.

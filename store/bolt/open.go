@@ -30,45 +30,21 @@ type opened struct {
 // openHandle opens the file, which must be there and, if was is not nil, be that one, with
 // what it held. What it shows is durable then, unless opts say otherwise.
 func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
-	var file *os.File
-	defer func() {
-		if p := (*panicError)(nil); errors.As(err, &p) && file != nil {
-			release(file)
+	db, file, err := openDB(path, opts, was, lookOver)
+	for try := 0; errors.Is(err, errSuspect) && try < maxSuspicions; try++ {
+		// Somebody else may have been writing it. Whoever reads it keeps them from that.
+		shared := opts
+		shared.ReadOnly = true
+		if db, file, err = openDB(path, shared, was, nil); err != nil {
+			return nil, err
 		}
-	}()
-	defer recoverDamage(path, &err)()
-	var refused error
-	db, err := bbolt.Open(path, 0, &bbolt.Options{
-		Timeout:         opts.LockTimeout,
-		FreelistType:    bbolt.FreelistMapType,
-		PreLoadFreelist: true,
-		InitialMmapSize: initialMmapSize,
-		NoSync:          opts.NoSync,
-		ReadOnly:        opts.ReadOnly,
-		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
-			if file, err = os.OpenFile(name, flag&^os.O_CREATE, perm); err != nil {
-				return nil, err
-			}
-			if refused = acceptable(file, path, was); refused != nil {
-				_ = file.Close()
-				return nil, refused
-			}
-			return file, nil
-		},
-	})
-	var system syscall.Errno
-	var failed *fs.PathError
-	switch {
-	case refused != nil:
-		return nil, refused
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
-	case errors.As(err, &failed):
+		if err := errors.Join(lookOver(file), db.Close()); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		db, file, err = openDB(path, opts, was, lookOver)
+	}
+	if err != nil {
 		return nil, err
-	case errors.As(err, &system):
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	case err != nil: // what bbolt itself finds wrong
-		return nil, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, path, err)
 	}
 	if was == nil && !named(file, path) { // it was replaced while its lock was waited for
 		if err := db.Close(); err != nil {
@@ -81,6 +57,71 @@ func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
 		return nil, errors.Join(err, h.close())
 	}
 	return h, nil
+}
+
+// A file that is suspect each time, and in order whenever it is looked at in peace, so often,
+// is not waited for.
+const maxSuspicions = 3
+
+var errSuspect = errors.New("what bbolt would believe is not in order")
+
+// openDB has bbolt open the file. look, if not nil, sees it first: before it is locked, since
+// bbolt reads it as soon as it has the lock. What look finds wrong matches errSuspect.
+func openDB(path string, opts Options, was *opened, look func(*os.File) error) (db *bbolt.DB, file *os.File, err error) {
+	defer func() {
+		if p := (*panicError)(nil); errors.As(err, &p) && file != nil {
+			release(file)
+		}
+	}()
+	defer recoverDamage(path, &err)()
+	var refused error
+	db, err = bbolt.Open(path, 0, &bbolt.Options{
+		Timeout:         opts.LockTimeout,
+		FreelistType:    bbolt.FreelistMapType,
+		PreLoadFreelist: look != nil,
+		InitialMmapSize: initialMmapSize,
+		NoSync:          opts.NoSync,
+		ReadOnly:        opts.ReadOnly,
+		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
+			if file, err = os.OpenFile(name, flag&^os.O_CREATE, perm); err != nil {
+				return nil, err
+			}
+			if refused = acceptable(file, path, was); refused == nil && look != nil {
+				if err := look(file); err != nil {
+					refused = fmt.Errorf("%w: %w", errSuspect, err)
+				}
+			}
+			if refused != nil {
+				_ = file.Close()
+				return nil, refused
+			}
+			return file, nil
+		},
+	})
+	var system syscall.Errno
+	var failed *fs.PathError
+	switch {
+	case refused != nil:
+		return nil, nil, refused
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, nil, fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
+	case errors.As(err, &failed):
+		return nil, nil, err
+	case errors.As(err, &system):
+		return nil, nil, fmt.Errorf("open %s: %w", path, err)
+	case err != nil: // what bbolt itself finds wrong
+		return nil, nil, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, path, err)
+	}
+	return db, file, nil
+}
+
+// long reports whether the file is as long as it should be.
+func long(file *os.File, bytes int64) error {
+	info, err := file.Stat()
+	if err == nil && info.Size() < bytes {
+		err = fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), bytes)
+	}
+	return err
 }
 
 // acceptable reports whether bbolt may have the file: it would make an empty one new.
@@ -135,6 +176,12 @@ func (h *handle) prepare(opts Options, was *opened) error {
 	if opts.ReadOnly {
 		return nil
 	}
+	if h.free, err = freeHeaderOf(h.file, current); err != nil {
+		return fmt.Errorf("%s: %w", h.path, err)
+	}
+	if err := h.view(func(tx *bbolt.Tx) error { return freeUnused(tx, h.file, current) }); err != nil {
+		return fmt.Errorf("%s: %w", h.path, err)
+	}
 	if err := tighten(h.file, opts); err != nil {
 		return err
 	}
@@ -156,10 +203,8 @@ func (h *handle) prepare(opts Options, was *opened) error {
 
 // check reports whether the file is whole, one of ours, and of a version that we know.
 func check(tx *bbolt.Tx, file *os.File) error {
-	if info, err := file.Stat(); err != nil {
+	if err := long(file, tx.Size()); err != nil {
 		return err
-	} else if info.Size() < tx.Size() {
-		return fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), tx.Size())
 	}
 	// First: bbolt would read beyond a bucket that says so.
 	free := func(id uint64) bool {

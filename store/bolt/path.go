@@ -26,12 +26,20 @@ type paths struct {
 	size  uint64 // of a page
 	pages uint64
 	root  uint64
+	free  func(id uint64) bool // as a writing transaction knows it
 }
 
 // pathsOf returns the paths of the file as the transaction found it.
 func pathsOf(tx *bbolt.Tx, file *os.File) paths {
 	size := uint64(tx.DB().Info().PageSize)
-	return paths{file, size, uint64(tx.Size()) / size, uint64(tx.Cursor().Bucket().Root())}
+	free := func(id uint64) bool {
+		if !tx.Writable() { // who writes meanwhile may free what this one sees
+			return false
+		}
+		p, err := tx.Page(int(id))
+		return err == nil && p != nil && p.Type == "free"
+	}
+	return paths{file, size, uint64(tx.Size()) / size, uint64(tx.Cursor().Bucket().Root()), free}
 }
 
 // checkPaths calls check with the paths of the file as the transaction found it. The
@@ -74,6 +82,9 @@ type page struct {
 func (p paths) read(id uint64) (page, error) {
 	if id < 2 || id >= p.pages {
 		return page{}, fmt.Errorf("there is no page %d", id)
+	}
+	if p.free(id) {
+		return page{}, fmt.Errorf("page %d is in use and on the list of free pages", id)
 	}
 	data := make([]byte, p.size)
 	if _, err := p.file.ReadAt(data, int64(id*p.size)); err != nil {
@@ -170,7 +181,13 @@ func (p paths) look(g page, b bounds, prefix []byte, flat bool, inline func([]by
 	case len(elements) > 0 && b.first != nil && !bytes.Equal(elements[0].key, b.first):
 		return fmt.Errorf("page %d begins with key %.64x, and should with %.64x", g.id, elements[0].key, b.first)
 	}
-	past := false // a child beyond the prefix has been looked at
+	past := false               // a child beyond the prefix has been looked at
+	leads := func(i int) bool { // to keys that are not before the prefix
+		if i+1 < len(elements) {
+			return bytes.Compare(elements[i+1].key, prefix) > 0
+		}
+		return i < len(elements) && (b.end == nil || bytes.Compare(b.end, prefix) > 0)
+	}
 	for i, e := range elements {
 		end := b.end
 		if i+1 < len(elements) {
@@ -188,9 +205,10 @@ func (p paths) look(g page, b bounds, prefix []byte, flat bool, inline func([]by
 				return fmt.Errorf("page %d: bucket %q is cut off", g.id, e.key)
 			}
 			return inline(value[bucketHeaderBytes:])
-		case !leaf && !past && (end == nil || bytes.Compare(end, prefix) > 0):
+		case !leaf && !past && (leads(i) || leads(i+1)):
 			// The child behind those that the prefix leads to is looked at too: whether its key
-			// is right, only its page tells.
+			// is right, only its page tells. So is the one before, with which what is left of
+			// them after rows are removed may be joined.
 			past = i > 0 && bytes.Compare(e.key, prefix) > 0 && !bytes.HasPrefix(e.key, prefix)
 			if err := p.visitAt(e.child, bounds{e.key, end}, prefix, flat, inline, depth+1); err != nil {
 				return err

@@ -45,6 +45,9 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 		if err != nil {
 			return err
 		}
+		if err := b.checkRemoval(tx, []byte(name), bucketHeads, bucketSessions); err != nil {
+			return err
+		}
 		if err := tx.Bucket(bucketHeads).Delete([]byte(name)); err != nil {
 			return err
 		}
@@ -54,7 +57,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 		if b.keeping.Load() {
 			return unlink(tx, s.number)
 		}
-		if done, err := removeRows(tx, s.number, newRoom()); err != nil || done {
+		if done, err := b.removeRows(tx, s.number, newRoom()); err != nil || done {
 			return err
 		}
 		return unlink(tx, s.number)
@@ -81,7 +84,10 @@ func wholeUnlinked(k, v []byte) bool { return len(k) == 8 && bytes.Equal(v, unli
 
 // removeRows removes rows under a number, as far as there is room, and reports whether
 // none is left.
-func removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) {
+func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) {
+	if err := b.checkRemoval(tx, number, rowBuckets...); err != nil {
+		return false, err
+	}
 	for _, name := range rowBuckets {
 		bucket := tx.Bucket(name)
 		// First the keys: a cursor loses its place when rows go, and finding it again
@@ -103,6 +109,18 @@ func removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) 
 		}
 	}
 	return true, nil
+}
+
+// checkRemoval looks over the pages that removing what begins with prefix will write anew.
+func (b *Backend) checkRemoval(tx *bbolt.Tx, prefix []byte, buckets ...[]byte) error {
+	return b.checkPaths(tx, func(p paths) error {
+		for _, name := range buckets {
+			if err := p.sound(tx.Bucket(name), name, prefix); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // swept returns the unlinked numbers that are to be swept: those under which nothing is
@@ -136,7 +154,7 @@ func (b *Backend) sweepSome() (some bool, err error) {
 				break
 			}
 			some = true
-			all, err := removeRows(tx, number, room)
+			all, err := b.removeRows(tx, number, room)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,154 @@
+package bolt
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// bbolt believes its list of free pages. One that names a page in use has the next commit write
+// over it, and one that names a page beyond the file, or more pages than there are, has the
+// next commit take as much memory and disk as that. So the list is looked over before bbolt
+// reads it, held against the tree before anything is written, and its header looked at before
+// each commit, which frees as many pages as that says.
+
+// freeHeader is the header of the page that lists the free ones.
+type freeHeader [pageHeaderBytes]byte
+
+// freeHeaderOf reads the header that a meta page leads to.
+func freeHeaderOf(file io.ReaderAt, meta *metaPage) (h freeHeader, err error) {
+	if meta.freelist() == math.MaxUint64 {
+		return h, nil
+	}
+	_, err = file.ReadAt(h[:], int64(meta.freelist())*int64(meta.pageSize()))
+	return h, err
+}
+
+// lookOver reports whether bbolt may read what it believes without a look: that the file has
+// all its pages, and its list of free ones. Of what it refuses by itself nothing is said.
+func lookOver(file *os.File) error {
+	metas, err := readMetas(file)
+	if err != nil {
+		return err
+	}
+	current := metas.current()
+	if current == nil {
+		return nil
+	}
+	if err := long(file, int64(current.pages())*int64(current.pageSize())); err != nil {
+		return err
+	}
+	free, err := readFreelist(file, current, current.pages())
+	if err != nil {
+		return err
+	}
+	return free.check(current.pages())
+}
+
+// freeUnused reports whether none of the free pages is in use.
+func freeUnused(tx *bbolt.Tx, file *os.File, current *metaPage) error {
+	free, err := readFreelist(file, current, current.pages())
+	if err != nil || free.none { // then bbolt has made the list of what is not in use
+		return err
+	}
+	p := pathsOf(tx, file)
+	p.free = func(uint64) bool { return false } // that is what is asked
+	if err := p.inUse(free); err != nil {
+		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
+	}
+	return nil
+}
+
+// inUse returns an error if a page of the tree is free. It reads the branches, and those leaves
+// that may go on in a free page. What cannot be read it leaves to others. All leaves of a
+// bucket are equally deep.
+func (p paths) inUse(free freelist) error {
+	use := uses{paths: p, free: free}
+	_, leaves := use.level(p.root, 0)
+	for _, leaf := range leaves {
+		g, err := p.read(leaf)
+		if err != nil {
+			continue
+		}
+		elements, _, _ := p.elements(g)
+		for _, e := range elements {
+			if root, err := p.bytes(g, e.value, min(8, e.size)); err == nil && len(root) == 8 {
+				use.level(binary.NativeEndian.Uint64(root), 0)
+			}
+		}
+	}
+	return use.wrong
+}
+
+// uses are a walk through the pages in use.
+type uses struct {
+	paths
+	free  freelist
+	wrong error
+}
+
+func (u *uses) take(id uint64) {
+	if u.free.has(id) && u.wrong == nil {
+		u.wrong = fmt.Errorf("page %d is in use and on the list of free pages", id)
+	}
+}
+
+// level visits a page and those below it, and returns how many levels there are and the leaves.
+func (u *uses) level(id uint64, depth int) (levels int, leaves []uint64) {
+	if id < 2 || depth > maxDepth {
+		return 0, nil
+	}
+	u.take(id)
+	g, err := u.read(id)
+	if err != nil {
+		return 0, nil
+	}
+	elements, leaf, err := u.elements(g)
+	if err != nil {
+		return 0, nil
+	}
+	u.rest(g, elements)
+	if leaf {
+		return 1, []uint64{id}
+	}
+	for _, e := range elements {
+		if levels == 1 { // so are its siblings leaves
+			u.take(e.child)
+			u.restOf(e.child)
+			leaves = append(leaves, e.child)
+			continue
+		}
+		below, some := u.level(e.child, depth+1)
+		levels, leaves = max(levels, below), append(leaves, some...)
+	}
+	return levels + 1, leaves
+}
+
+// rest takes the pages that a page goes on in, as far as there is something in them.
+func (u *uses) rest(g page, elements []element) {
+	end := uint64(0)
+	for _, e := range elements {
+		end = max(end, e.value+e.size)
+	}
+	for at := u.size; at < end; at += u.size {
+		u.take(g.id + at/u.size)
+	}
+}
+
+// restOf is rest of a leaf, which is read only if a free page follows.
+func (u *uses) restOf(id uint64) {
+	if !u.free.has(id + 1) {
+		return
+	}
+	if g, err := u.read(id); err == nil && g.size > u.size {
+		if elements, _, err := u.elements(g); err == nil {
+			u.rest(g, elements)
+		}
+	}
+}
