@@ -55,6 +55,8 @@ var arrows = map[string][]string{
 	"fuzz/endurance":                   {},
 	"fuzz/linear":                      {"fuzz", "patch", "fold", "snapshot", "store", "store/backend"},
 	"fuzz/power":                       {},
+	"fuzz/damage":                      {},
+	"fuzz/hostile":                     {},
 	"fuzz/machine":                     {"fuzz", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 }
 

@@ -1,0 +1,126 @@
+package damage
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
+)
+
+func allWrecks(t *testing.T) []*wreck {
+	t.Helper()
+	all, err := made()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var made = sync.OnceValues(func() (all []*wreck, err error) {
+	dir, err := os.MkdirTemp("", "wreck")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range shapes {
+		w, err := s.wreck(filepath.Join(dir, s.name))
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(dir))
+		}
+		all = append(all, w)
+	}
+	return all, os.RemoveAll(dir)
+})
+
+// Whatever befalls a file, while it is closed or open or in use: what is read is what was
+// written, or an error that says what is damaged; nothing that could be read is lost by what is
+// written then; Verify finds what is wrong; of the records that the damage has not touched all
+// are salvaged but one in a thousand. A record is untouched if none of the bytes of its key and
+// its form have changed where they stand; its page's header, and all that leads to it, may have.
+// What trusts the tree fails.
+func TestDamage(t *testing.T) {
+	few := 3 * len(kinds)
+	if testing.Short() {
+		few = len(kinds)
+	}
+	wrecks := allWrecks(t)
+	w := newWorker(t, wrecks)
+	all := map[string]int{}
+	for r := range long.Rounds(t, few) {
+		j := job{Wreck: r.N % len(wrecks), Kind: r.N / len(wrecks) % len(kinds), Seed: r.Random.Uint64()}
+		out, err := w.do(j)
+		if err != nil {
+			t.Errorf("%s, %s: %v", wrecks[j.Wreck].Name, kinds[j.Kind].name, err)
+			continue
+		}
+		for _, text := range out.Wrong {
+			t.Error(text)
+		}
+		for what, n := range out.Counts {
+			r.Count(what, n)
+			all[what] += n
+		}
+		if !tooMuch(wrecks, j, out) {
+			continue
+		}
+		if again, err := w.do(j); err != nil || tooMuch(wrecks, j, again) { // else it was garbage, on a machine with much to do
+			t.Errorf("%s, %s: %d bytes of memory for a file of %d (%v)", wrecks[j.Wreck].Name, kinds[j.Kind].name, out.Peak, len(wrecks[j.Wreck].Data), err)
+		}
+	}
+	if lost := all["records untouched"] - all["of them salvaged"]; lost*1000 > all["records untouched"] {
+		t.Errorf("%d of %d untouched records were not salvaged", lost, all["records untouched"])
+	}
+	if asked := all["records untouched, for what trusts the tree"]; (asked-all["of them read by the tree"])*1000 <= asked && asked > 2000 {
+		t.Errorf("what trusts the tree got %d of %d; the test tests nothing", all["of them read by the tree"], asked)
+	}
+}
+
+// The harness reports a store that takes a log to end where damage begins, one that puts
+// something over what could be read, and one that dies or takes much memory.
+func TestFlawedStoreIsReported(t *testing.T) {
+	wrecks := allWrecks(t)
+	for _, control := range []string{"trusts", "overwrites", "dies", "takes memory"} {
+		t.Run(control, func(t *testing.T) {
+			w := newWorker(t, wrecks)
+			for seed := range uint64(30) {
+				j := job{Wreck: 1, Kind: kindOf(t, "bits of records"), Seed: seed, Control: control}
+				out, err := w.do(j)
+				if len(out.Wrong) > 0 || err != nil && control == "dies" || tooMuch(wrecks, j, out) {
+					return
+				}
+			}
+			t.Error("30 files were damaged, and nothing is reported")
+		})
+	}
+}
+
+// tooMuch reports whether a job has taken more memory than it may.
+func tooMuch(wrecks []*wreck, j job, out reply) bool {
+	return out.Peak > 8*int64(len(wrecks[j.Wreck].Data))+64<<20
+}
+
+func kindOf(t *testing.T, name string) int {
+	t.Helper()
+	for i, k := range kinds {
+		if k.name == name {
+			return i
+		}
+	}
+	t.Fatalf("no damage is called %q", name)
+	return 0
+}
+
+// The files that are damaged have records of both versions.
+func TestWrecksHaveBothVersions(t *testing.T) {
+	for _, w := range allWrecks(t) {
+		n := map[byte]int{}
+		for _, p := range w.places() {
+			n[w.Forms[p.number][p.seq][0]]++
+		}
+		if n[1] < 2 || n[2] < 2 {
+			t.Errorf("%s has records of versions %v", w.Name, n)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package damage
+
+import (
+	"bytes"
+	"math/rand/v2"
+)
+
+// kind is something that befalls a file.
+type kind struct {
+	name string
+	do   func(r *rand.Rand, w *wreck, data []byte) []byte
+}
+
+const sector = 512
+
+func pick(r *rand.Rand, data []byte, size int) []byte {
+	if len(data) < size {
+		return data
+	}
+	at := r.IntN(len(data)/size) * size
+	return data[at : at+size]
+}
+
+func scramble(r *rand.Rand, b []byte) {
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+}
+
+// records draws a record of the tree.
+func records(r *rand.Rand, w *wreck) row {
+	for {
+		if row := w.tree.rows[r.IntN(len(w.tree.rows))]; row.bucket == "records" {
+			return row
+		}
+	}
+}
+
+func few(r *rand.Rand, f func()) {
+	for range 1 + r.IntN(8) {
+		f()
+	}
+}
+
+func inPlace(do func(r *rand.Rand, w *wreck, data []byte)) func(r *rand.Rand, w *wreck, data []byte) []byte {
+	return func(r *rand.Rand, w *wreck, data []byte) []byte {
+		do(r, w, data)
+		return data
+	}
+}
+
+var metasGone = inPlace(func(_ *rand.Rand, _ *wreck, data []byte) { clear(data[:min(len(data), 2*pageBytes)]) })
+
+var kinds = []kind{
+	{"bits", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		few(r, func() { data[r.IntN(len(data))] ^= 1 << r.IntN(8) })
+	})},
+	{"bits of headers and elements", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		few(r, func() { pick(r, data, pageBytes)[r.IntN(64)] ^= 1 << r.IntN(8) })
+	})},
+	{"bits of keys", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
+		few(r, func() {
+			if at := records(r, w).from + 6 + r.IntN(10); at < len(data) {
+				data[at] ^= 1 << r.IntN(4)
+			}
+		})
+	})},
+	{"bits of records", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
+		few(r, func() {
+			row := records(r, w)
+			if at := row.from + 16 + r.IntN(len(row.value)); at < len(data) {
+				data[at] ^= 1 << r.IntN(8)
+			}
+		})
+	})},
+	{"bits of a row", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
+		row := w.tree.rows[r.IntN(len(w.tree.rows))]
+		if at := row.from + r.IntN(row.to-row.from); at < len(data) {
+			data[at] ^= 1 << r.IntN(8)
+		}
+	})},
+	{"rows swapped", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
+		a, b := w.tree.rows[r.IntN(len(w.tree.rows))], w.tree.rows[r.IntN(len(w.tree.rows))]
+		if len(a.value) == len(b.value) && max(a.to, b.to) <= len(data) {
+			copy(data[a.to-len(a.value):], b.value)
+			copy(data[b.to-len(b.value):], a.value)
+		}
+	})},
+	{"bytes", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		few(r, func() { data[r.IntN(len(data))] = byte(r.Uint32()) })
+	})},
+	{"sectors zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { few(r, func() { clear(pick(r, data, sector)) }) })},
+	{"sectors scrambled", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { few(r, func() { scramble(r, pick(r, data, sector)) }) })},
+	{"pages zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { few(r, func() { clear(pick(r, data, pageBytes)) }) })},
+	{"pages scrambled", inPlace(func(r *rand.Rand, _ *wreck, data []byte) { few(r, func() { scramble(r, pick(r, data, pageBytes)) }) })},
+	{"pages swapped", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		few(r, func() {
+			a, b := pick(r, data, pageBytes), pick(r, data, pageBytes)
+			before := bytes.Clone(a)
+			copy(a, b)
+			copy(b, before)
+		})
+	})},
+	{"pages copied", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		few(r, func() { copy(pick(r, data, pageBytes), bytes.Clone(pick(r, data, pageBytes))) })
+	})},
+	{"pages stale", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
+		few(r, func() {
+			older := w.Older[r.IntN(len(w.Older))]
+			at := r.IntN(min(len(older), len(data))/pageBytes) * pageBytes
+			copy(data[at:at+pageBytes], older[at:])
+		})
+	})},
+	{"a page stale, and those that are new since", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
+		older := w.Older[len(w.Older)-1-r.IntN(min(3, len(w.Older)))]
+		for at := 2 * pageBytes; at+pageBytes <= min(len(older), len(data)); at += pageBytes {
+			if r.IntN(3) == 0 {
+				copy(data[at:at+pageBytes], older[at:])
+			}
+		}
+	})},
+	{"cut off", func(r *rand.Rand, _ *wreck, data []byte) []byte { return data[:r.IntN(len(data))] }},
+	{"meta pages swapped", inPlace(func(_ *rand.Rand, _ *wreck, data []byte) {
+		if len(data) >= 2*pageBytes {
+			first := bytes.Clone(data[:pageBytes])
+			copy(data, data[pageBytes:2*pageBytes])
+			copy(data[pageBytes:], first)
+		}
+	})},
+	{"bits of meta pages", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		few(r, func() {
+			if at := r.IntN(2)*pageBytes + r.IntN(80); at < len(data) {
+				data[at] ^= 1 << r.IntN(8)
+			}
+		})
+	})},
+	{"bits of the list of free pages", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
+		few(r, func() {
+			if at := w.tree.free*pageBytes + r.IntN(64); at < len(data) {
+				data[at] ^= 1 << r.IntN(8)
+			}
+		})
+	})},
+	{"both meta pages zeroed", metasGone},
+	{"one meta page zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
+		at := r.IntN(2) * pageBytes
+		clear(data[at : at+pageBytes])
+	})},
+	{"all headers zeroed", inPlace(func(_ *rand.Rand, _ *wreck, data []byte) {
+		for at := 0; at+pageBytes <= len(data); at += pageBytes {
+			clear(data[at : at+16])
+		}
+	})},
+	{"cut off, and no meta pages", func(r *rand.Rand, w *wreck, data []byte) []byte {
+		return metasGone(r, w, data[:r.IntN(len(data))])
+	}},
+}

@@ -1,0 +1,730 @@
+package damage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+// modes are what is going on with a file when it is damaged.
+var modes = []string{"closed", "open", "open and read before", "open and written before", "open and in use"}
+
+// try is a file that is damaged, and what is done with it then.
+type try struct {
+	*wreck
+	job      job
+	rnd      *rand.Rand
+	path     string
+	mode     string
+	kind     string
+	older    bool // a store may take it for an earlier state of the file
+	harm     harm
+	data     []byte // as it was damaged
+	writes   bool   // something is written before it is all read
+	replayed bool   // an earlier state may have been put over a later one
+	busy     bool   // a session is written to while the damage is done
+	s        *store.Store
+
+	logs      map[store.Key]map[uint64]string // of each session: its records, and those that were acknowledged since
+	last      map[store.Key]uint64            // the last that was acknowledged
+	readAll   map[store.Key]bool              // sessions whose log was read to its end after the damage
+	gone      map[store.Key]bool              // that were deleted since
+	lastError string
+	failed    int                  // answers that were errors
+	seqs      map[store.Key]uint64 // the record at which a log could not be read on
+
+	out *reply
+}
+
+func (t *try) wrong(format string, args ...any) {
+	t.out.Wrong = append(t.out.Wrong, fmt.Sprintf("%s, %s, %s: %s", t.Name, t.kind, t.mode, fmt.Sprintf(format, args...)))
+}
+
+func (t *try) count(what string, n int) { t.out.Counts[what] += n }
+
+// run damages a file and does everything with it.
+func (w *wreck) run(j job, dir string) *reply {
+	rnd := rand.New(rand.NewPCG(j.Seed, 0))
+	t := &try{
+		wreck: w, job: j, rnd: rnd, path: filepath.Join(dir, "log.db"), mode: modes[rnd.IntN(len(modes))],
+		logs: map[store.Key]map[uint64]string{}, last: map[store.Key]uint64{}, readAll: map[store.Key]bool{}, gone: map[store.Key]bool{},
+		seqs: map[store.Key]uint64{}, out: &reply{Counts: map[string]int{}},
+	}
+	for n := range w.Live {
+		k := w.Keys[n]
+		t.logs[k] = maps.Clone(w.Logs[n])
+		for seq := range w.Logs[n] {
+			t.last[k] = max(t.last[k], seq)
+		}
+	}
+	t.writes = rnd.IntN(3) == 0
+	if err := os.WriteFile(t.path, w.Data, 0o600); err != nil {
+		t.wrong("%v", err)
+		return t.out
+	}
+	if t.mode == "closed" {
+		t.damage()
+		t.salvage(dir)
+	}
+	if !t.open() {
+		return t.out
+	}
+	switch t.mode {
+	case "open and read before":
+		_ = ask(t.s, t.keys())
+	case "open and written before":
+		for _, k := range t.live() {
+			if rnd.IntN(2) == 0 {
+				t.append(k)
+			}
+		}
+	}
+	var done func()
+	if t.mode == "open and in use" {
+		done = t.use()
+	}
+	if t.mode != "closed" {
+		t.damage()
+	}
+	if done != nil {
+		done()
+	}
+	before := treeOf(t.data)
+	if t.writes {
+		t.write()
+	}
+	t.read()
+	t.verify()
+	t.backup()
+	if !t.writes {
+		t.write()
+	}
+	t.flaw()
+	if err := t.s.Close(); err != nil {
+		t.wrong("Close: %v", err)
+	}
+	t.kept(before)
+	t.again()
+	return t.out
+}
+
+// flaw does what a store would do that is flawed as the job says.
+func (t *try) flaw() {
+	switch t.job.Control {
+	case "dies":
+		os.Exit(2)
+	case "takes memory":
+		b := make([]byte, 100<<20)
+		for i := 0; i < len(b); i += pageBytes {
+			b[i] = 1
+		}
+		runtime.KeepAlive(b)
+	case "overwrites":
+		data, err := os.ReadFile(t.path)
+		if err != nil {
+			t.wrong("%v", err)
+			return
+		}
+		was := bytes.Clone(data)
+		for _, row := range treeOf(data).rows {
+			if row.bucket == "records" {
+				data[row.to-1] ^= 1
+				break
+			}
+		}
+		if err := writeOver(t.path, was, data); err != nil {
+			t.wrong("%v", err)
+		}
+	}
+}
+
+// live returns the sessions that are there, in order.
+func (t *try) live() []store.Key { return sorted(t.logs) }
+
+// open opens the file, and reports whether it could be.
+func (t *try) open() bool {
+	opts := storeOptions()
+	if t.rnd.IntN(2) == 0 {
+		opts.CacheBytes = -1
+	}
+	var err error
+	if t.job.Control == "trusts" {
+		var b *bolt.Backend
+		if b, err = bolt.Open(t.path, bolt.Options{NoSync: true, Logger: quiet}); err == nil {
+			t.s, err = store.New(trusts{b}, opts)
+		} else if errors.Is(err, store.ErrCorrupt) {
+			return false
+		}
+	} else {
+		t.s, err = store.Open(t.path, opts)
+	}
+	if err == nil {
+		return true
+	}
+	t.count("files that do not open", 1)
+	switch {
+	case t.job.Control != "":
+	case !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), t.path):
+		t.wrong("Open: %v", err)
+	case t.harm.current && !t.harm.pages:
+		t.wrong("it does not open, and nothing but keys and values has changed: %v", err)
+	}
+	return false
+}
+
+// damage harms the file as it is, through a descriptor of its own.
+func (t *try) damage() {
+	data, err := os.ReadFile(t.path)
+	if err != nil {
+		t.wrong("%v", err)
+		return
+	}
+	if t.mode != "closed" { // which has grown, and may have been written to
+		now := *t.wreck
+		now.tree = treeOf(data)
+		now.Data = data[:max(min(len(data), highWater(data)*pageBytes), 4*pageBytes)]
+		t.wreck = &now
+	}
+	k := kinds[t.job.Kind%len(kinds)]
+	t.kind = k.name
+	harmed := k.do(t.rnd, t.wreck, bytes.Clone(t.Data))
+	t.older = strings.Contains(k.name, "stale")
+	if t.rnd.IntN(10) == 0 && len(harmed) >= 4*pageBytes { // one more
+		second := kinds[t.rnd.IntN(len(kinds))]
+		t.kind += " and " + second.name
+		t.older = t.older || strings.Contains(second.name, "stale")
+		harmed = second.do(t.rnd, t.wreck, harmed)
+	}
+	t.harm = t.harmOf(harmed)
+	t.older = t.older || !t.harm.current
+	cut := len(harmed) < len(t.Data)
+	if !cut {
+		harmed = append(harmed, data[len(t.Data):]...)
+	}
+	t.replayed = !t.harm.current
+	if t.busy { // it may have changed by now
+		t.harm.pages, t.harm.current = true, false
+	}
+	if err := writeOver(t.path, data, harmed); err != nil {
+		t.wrong("%v", err)
+	}
+	t.data = harmed
+	t.count("files", 1)
+}
+
+// writeOver puts into a file what differs from what it held, and cuts it off where that ends.
+func writeOver(path string, was, data []byte) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for at := 0; at < min(len(was), len(data)); at += sector {
+		end := min(at+sector, len(was), len(data))
+		if bytes.Equal(was[at:end], data[at:end]) {
+			continue
+		}
+		for i := at; i < end; i++ {
+			from := i
+			for i < end && was[i] != data[i] {
+				i++
+			}
+			if _, err := file.WriteAt(data[from:i], int64(from)); err != nil {
+				return err
+			}
+		}
+	}
+	if len(data) < len(was) {
+		return file.Truncate(int64(len(data)))
+	}
+	return nil
+}
+
+// use has goroutines read and write while the file is damaged. The function that it returns
+// waits for them.
+func (t *try) use() (wait func()) {
+	t.busy = true
+	var wg, began sync.WaitGroup
+	stop := make(chan struct{})
+	keys := t.live()
+	var mu sync.Mutex
+	fine := func(what string, k store.Key, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if a := answerOf("", err); err != nil && !a.Corrupt && !a.Unknown && !errors.Is(err, store.ErrConflict) { // with an earlier state
+			t.wrong("%s of %s meanwhile: %v", what, k, err)
+		}
+	}
+	for i := range 3 {
+		began.Add(1)
+		wg.Go(func() {
+			for n := 0; ; n++ {
+				k := keys[(i+n)%len(keys)]
+				switch i {
+				case 0:
+					c, err := t.s.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint("meanwhile", n)))
+					fine("AppendEvents", k, err)
+					mu.Lock()
+					t.offered(k, c, err)
+					mu.Unlock()
+				case 1:
+					_, err := rawText(t.s, k, 1)
+					fine("RawEvents", k, err)
+				default:
+					_, err := t.s.Get(ctx, k)
+					fine("Get", k, err)
+				}
+				if n == 0 {
+					began.Done()
+				}
+				select {
+				case <-stop:
+					if n > 20 {
+						return
+					}
+				default:
+				}
+			}
+		})
+	}
+	began.Wait()
+	return func() {
+		close(stop)
+		wg.Wait()
+	}
+}
+
+// offered notes what an append has acknowledged, or may have done.
+func (t *try) offered(k store.Key, c store.Committed, err error) {
+	for _, r := range c.Records {
+		if r.Seq == 0 {
+			continue
+		}
+		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) && !t.older {
+			t.wrong("record %d of %s was acknowledged as %s, and was %s", r.Seq, k, short(textOf(r)), short(was))
+		}
+		t.logs[k][r.Seq] = textOf(r)
+		if err == nil {
+			t.last[k] = max(t.last[k], r.Seq)
+		}
+	}
+}
+
+func (t *try) append(k store.Key) {
+	c, err := t.s.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint("new", t.rnd.Uint64())))
+	t.offered(k, c, err)
+	t.bad("AppendEvents", k, err)
+}
+
+// bad reports whether there is an error, which must be one that damage explains.
+func (t *try) bad(what string, k store.Key, err error) bool {
+	a := answerOf("", err)
+	switch {
+	case err == nil:
+		return false
+	case a.Unknown:
+		t.count("unknown outcomes", 1)
+	case (a.Absent || errors.Is(err, store.ErrConflict)) && t.older:
+	case !a.Corrupt || a.Absent || !strings.Contains(a.Err, k.String()) && k != (store.Key{}):
+		t.wrong("%s of %s: %v", what, k, err)
+	case t.data == nil:
+		t.wrong("%s of %s, before anything was damaged: %v", what, k, err)
+	}
+	t.failed++
+	t.lastError = err.Error()
+	t.count("errors", 1)
+	return true
+}
+
+// read asks all there is to ask, and judges the answers.
+func (t *try) read() {
+	for q, a := range ask(t.s, t.keys()) {
+		t.judge(q, a)
+		if q.What == whole && a.Err == "" && t.logs[q.Key] != nil {
+			t.readAll[q.Key] = true
+		}
+		if q.What == whole && a.Corrupt && a.Seq > 0 {
+			t.seqs[q.Key] = a.Seq
+		}
+	}
+}
+
+// changed reports whether a session is no more what it was when the wreck was made.
+func (t *try) changed(k store.Key) bool {
+	for n := range t.Live {
+		if t.Keys[n] == k {
+			return t.gone[k] || len(t.logs[k]) != len(t.Logs[n])
+		}
+	}
+	return t.logs[k] != nil // it is new
+}
+
+func (t *try) judge(q question, a answer) {
+	t.count("answers", 1)
+	if a.Err != "" && !a.Absent {
+		t.failed++
+		t.lastError = a.Err
+		t.count("errors", 1)
+		switch {
+		case !a.Corrupt, !strings.Contains(a.Err, q.Key.String()) && q.Key.Validate() == nil:
+			t.wrong("%s: %s", q, a.Err)
+		case t.harm.current && !t.harm.free && t.kind != "" && !t.harm.sessions[q.Key] && !t.older && t.logs[q.Key] != nil:
+			if strings.HasPrefix(q.What, "Get") && t.harm.shared || q.What == "List" && t.harm.listing {
+				break
+			}
+			t.wrong("%s, which the damage has not touched: %s", q, a.Err)
+		}
+	}
+	if q.What == whole || q.What == tail {
+		t.judgeLog(q, a)
+		return
+	}
+	if a.Err != "" && !a.Absent || t.changed(q.Key) {
+		return
+	}
+	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // which write has set
+		return
+	}
+	want, known := t.Right[q]
+	if known && a.Text == want {
+		return
+	}
+	if t.older {
+		if a.Absent && q.What == "List" { // pages of both buckets that have its name may be earlier ones
+			t.count("answers of an earlier state", 1)
+			return
+		}
+		for _, before := range t.Before {
+			if want, known := before[q]; known && want == a.Text {
+				t.count("answers of an earlier state", 1)
+				return
+			}
+		}
+		if strings.HasPrefix(q.What, "Get, ") { // of any commit
+			t.count("answers of an earlier state", 1)
+			return
+		}
+		if strings.HasPrefix(q.What, "Get") && slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == "absent" }) {
+			return
+		}
+	}
+	t.wrong("%s: %s, want %s", q, a.Text, want)
+}
+
+// judgeLog judges what was read of a log: each record is the one that was written there, and
+// without an error none is missing.
+func (t *try) judgeLog(q question, a answer) {
+	if a.Absent {
+		if t.logs[q.Key] != nil && !t.gone[q.Key] && !t.wasAbsent(q) {
+			t.wrong("%s: %s", q, a.Err)
+		}
+		return
+	}
+	from := uint64(1)
+	if q.What == tail {
+		from = 3
+	}
+	lines := strings.Split(strings.TrimSuffix(a.Text, "\n"), "\n")
+	if a.Text == "" {
+		lines = nil
+	}
+	for i, line := range lines {
+		seq := from + uint64(i)
+		if text, there := t.logs[q.Key][seq]; there && line == fmt.Sprint(seq, " ", short(text)) {
+			continue
+		}
+		if !t.older || !t.wasLine(q, line) {
+			t.wrong("%s: at place %d it has %s, and was %s", q, seq, line, short(t.logs[q.Key][seq]))
+			return
+		}
+	}
+	switch last := from + uint64(len(lines)) - 1; {
+	case a.Err != "" || last >= t.last[q.Key]:
+	case t.busy && t.replayed:
+		t.count("answers of an earlier state", 1)
+	case t.older && t.wasText(q, a.Text):
+		t.count("answers of an earlier state", 1)
+	default:
+		t.wrong("%s: it ends at record %d of %d, and no error", q, last, t.last[q.Key])
+	}
+}
+
+func (t *try) wasAbsent(q question) bool {
+	return t.older && slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == "absent" })
+}
+
+func (t *try) wasText(q question, text string) bool {
+	return slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == text })
+}
+
+func (t *try) wasLine(q question, line string) bool {
+	return slices.ContainsFunc(t.Before, func(m map[question]string) bool { return strings.Contains("\n"+m[q], "\n"+line+"\n") })
+}
+
+// verify checks that Verify finds what reading found, and nothing where there is nothing.
+func (t *try) verify() {
+	type where struct {
+		key store.Key
+		seq uint64
+	}
+	found := map[where]bool{}
+	n := 0
+	for p, err := range t.s.Verify(ctx, store.VerifyOptions{}) {
+		n++
+		found[where{p.Key, p.Seq}] = true
+		if err != nil && !errors.Is(err, store.ErrCorrupt) {
+			t.wrong("Verify: %v", err)
+		}
+		if t.harm.none() && !t.busy {
+			t.wrong("nothing in use has changed, but Verify says %v %v", p, err)
+		}
+	}
+	t.count("problems verified", n)
+	if n == 0 && t.failed > 0 && !t.busy {
+		t.wrong("Verify finds nothing, where %d answers are errors, the last one %s", t.failed, t.lastError)
+	}
+	for k, seq := range t.seqs {
+		if !found[where{k, seq}] && !t.harm.pages && t.harm.current && !t.harm.keys {
+			t.wrong("Verify does not name record %d of %s, at which reading ends", seq, k)
+		}
+	}
+	if t.harm.pages || !t.harm.current || t.harm.keys {
+		return
+	}
+	for k, seqs := range t.harm.records {
+		for _, seq := range seqs {
+			t.count("records damaged", 1)
+			if !t.gone[k] && !found[where{k, seq}] {
+				t.wrong("Verify does not name record %d of %s, which was damaged", seq, k)
+			}
+		}
+	}
+}
+
+// backup checks that a backup is refused, or holds what is there.
+func (t *try) backup() {
+	if t.rnd.IntN(4) > 0 {
+		return
+	}
+	var b bytes.Buffer
+	if t.bad("Backup", store.Key{}, t.s.Backup(ctx, &b)) {
+		if b.Len() > 0 {
+			t.wrong("a backup that fails has %d bytes", b.Len())
+		}
+		return
+	}
+	t.count("backups", 1)
+	path := t.path + ".backup"
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.wrong("%v", err)
+		return
+	}
+	s, err := store.Open(path, storeOptions())
+	if err != nil {
+		t.wrong("a backup does not open: %v", err)
+		return
+	}
+	defer s.Close()
+	for q, a := range ask(s, t.keys()) {
+		if a.Err != "" && !a.Absent {
+			t.wrong("backup: %s: %s", q, a.Err)
+			continue
+		}
+		if !t.busy {
+			t.judge(q, a)
+		}
+	}
+}
+
+// write does what a service would do that knows of no damage.
+func (t *try) write() {
+	keys := t.live()
+	t.rnd.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	for _, k := range keys[:min(len(keys), 4)] {
+		t.retry(k)
+		t.append(k)
+		if _, err := t.s.Create(ctx, k, nil); err == nil {
+			if !t.wasAbsent(question{k, "Info"}) {
+				t.wrong("%s was created anew", k)
+			}
+			t.logs[k], t.last[k], t.readAll[k] = map[uint64]string{}, 0, false
+		} else if !errors.Is(err, store.ErrExists) {
+			t.bad("Create", k, err)
+		}
+	}
+	fresh := store.Key{App: "app", User: "user1", Session: "new"}
+	if _, err := t.s.Create(ctx, fresh, map[string]any{"app:new": 1}); !t.bad("Create", fresh, err) {
+		t.logs[fresh] = map[uint64]string{}
+		t.append(fresh)
+	}
+	k := keys[0]
+	switch t.rnd.IntN(4) {
+	case 0:
+		v, err := t.s.View(ctx, k)
+		if t.bad("View", k, err) || v.Len() == 0 {
+			break
+		}
+		c, err := t.s.ApplyPatch(ctx, k, store.PatchOptions{On: v}, patch.NewSplice(0, 1))
+		t.offered(k, c, err)
+		if t.bad("ApplyPatch", k, err) {
+			break
+		}
+		c, err = t.s.Revert(ctx, k, store.BackOptions{}, c.Records[0].ID())
+		t.offered(k, c, err)
+		t.bad("Revert", k, err)
+	case 1:
+		fork := store.Key{App: "app", User: "user1", Session: "fork"}
+		if _, err := t.s.Fork(ctx, k, fork, store.ForkOptions{}); !t.bad("Fork", store.Key{}, err) {
+			t.logs[fork] = maps.Clone(t.logs[k])
+			if !t.older {
+				t.last[fork] = t.last[k]
+			}
+		}
+	case 2:
+		if !t.bad("Delete", k, t.s.Delete(ctx, k)) {
+			t.gone[k] = true
+			t.failed = 0 // they may have been its own
+			t.count("sessions deleted", 1)
+		}
+	case 3:
+		if !t.bad("Vacuum", store.Key{}, t.s.Vacuum(ctx)) {
+			t.count("vacuums", 1)
+			t.failed = 0 // what is wrong with names, or order, is not copied
+		}
+	}
+}
+
+// retry offers an event that is there again.
+func (t *try) retry(k store.Key) {
+	seqs := slices.Sorted(maps.Keys(t.logs[k]))
+	if len(seqs) == 0 {
+		return
+	}
+	seq := seqs[t.rnd.IntN(len(seqs))]
+	rec, err := patch.ParseRecord([]byte(t.logs[k][seq]))
+	if err != nil || rec.Event == nil {
+		return
+	}
+	c, err := t.s.AppendEvents(ctx, k, store.AppendOptions{}, rec.Event)
+	if t.bad("a retry", k, err) {
+		return
+	}
+	if c.Records[0].Seq != seq && !t.older {
+		t.wrong("a retry of record %d of %s landed at %d", seq, k, c.Records[0].Seq)
+	}
+	if t.older {
+		t.offeredAnew(k, c)
+	}
+}
+
+// offeredAnew notes records that were written again, since an earlier state is read.
+func (t *try) offeredAnew(k store.Key, c store.Committed) {
+	for _, r := range c.Records {
+		t.logs[k][r.Seq] = textOf(r)
+		t.last[k] = max(t.last[k], r.Seq)
+	}
+}
+
+// kept checks that the records that the file led to and that were whole are as they were.
+func (t *try) kept(before *tree) {
+	data, err := os.ReadFile(t.path)
+	if err != nil {
+		t.wrong("%v", err)
+		return
+	}
+	if t.busy {
+		return
+	}
+	now := map[string]bool{} // damage may have made two keys one
+	for _, row := range treeOf(data).rows {
+		if row.bucket == "records" {
+			now[row.key+content(row.value)] = true
+		}
+	}
+	at := map[string]int{} // where they stand that are in use; earlier states have led to others
+	for _, row := range t.tree.rows {
+		if row.bucket == "records" {
+			at[row.key] = row.from
+		}
+	}
+	lost := 0
+	for _, row := range before.rows {
+		n := numberOf(row.key)
+		if row.bucket != "records" || row.from != at[row.key] || !t.Live[n] || t.gone[t.Keys[n]] || row.value != t.Forms[n][numberOf(row.key[min(8, len(row.key)):])] || len(row.key) != 16 {
+			continue
+		}
+		t.count("records kept", 1)
+		if !now[row.key+content(row.value)] {
+			lost++
+		}
+	}
+	if lost > 0 {
+		t.wrong("%d records were whole after the damage, and are not after what was written then", lost)
+	}
+}
+
+// content is what a record's form says, in whatever version it is written, or the form itself.
+func content(form string) string {
+	if rec, err := patch.DecodeRecord([]byte(form)); err == nil {
+		return textOf(rec)
+	}
+	return form
+}
+
+// again opens the file again, and checks that what could be read then can be read.
+func (t *try) again() {
+	opts := storeOptions()
+	s, err := store.Open(t.path, opts)
+	if err != nil {
+		if t.mode == "closed" || !errors.Is(err, store.ErrCorrupt) {
+			t.wrong("it does not open again: %v", err)
+		}
+		return
+	}
+	t.s = s
+	for _, k := range t.live() {
+		q := question{k, whole}
+		text, err := rawText(s, k, 1)
+		a := answerOf(text, err)
+		if t.gone[k] {
+			if !a.Absent && !a.Corrupt {
+				t.wrong("%s was deleted, and is there", k)
+			}
+			continue
+		}
+		t.judgeLog(q, a)
+		if a.Err != "" && !a.Absent && (!a.Corrupt || t.readAll[k]) {
+			t.wrong("%s after it was opened again: %s", q, a.Err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.wrong("Close: %v", err)
+	}
+}
+
+// salvage checks what is salvaged of the file.
+func (t *try) salvage(dir string) {
+	intact := t.intact(t.data)
+	got, wrong := t.rescue(t.data, intact)
+	for _, text := range wrong {
+		t.wrong("salvage: %s", text)
+	}
+	t.count("records untouched", len(intact))
+	t.count("of them salvaged", got)
+	if t.rnd.IntN(10) == 0 {
+		t.count("records untouched, for what trusts the tree", len(intact))
+		t.count("of them read by the tree", t.trusting(dir, t.data, intact))
+	}
+}

@@ -1,0 +1,181 @@
+package damage
+
+import (
+	"bytes"
+	"encoding/gob"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What is done with damaged files is done in another process: it may crash, hang, or take all
+// memory that there is.
+
+const workerDir = "PATCHLOG_DAMAGE_WORKER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(workerDir); dir != "" {
+		if err := work(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// job is a damage that a worker is to try.
+type job struct {
+	Wreck, Kind int
+	Seed        uint64
+	Control     string // what is wrong with the store on purpose
+}
+
+// reply is what came of it.
+type reply struct {
+	Wrong  []string
+	Counts map[string]int
+	Peak   int64 // bytes of memory beyond what the worker took before
+}
+
+func work(dir string) error {
+	wrecks := make([]*wreck, len(shapes))
+	for i := range wrecks {
+		file, err := os.Open(filepath.Join(dir, fmt.Sprint(i)))
+		if err != nil {
+			return err
+		}
+		if err := gob.NewDecoder(file).Decode(&wrecks[i]); err != nil {
+			return err
+		}
+		file.Close()
+		wrecks[i].tree = treeOf(wrecks[i].Data)
+	}
+	debug.SetGCPercent(20) // of what is measured little should be garbage
+	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var j job
+		if err := in.Decode(&j); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		at, err := os.MkdirTemp(dir, "try")
+		if err != nil {
+			return err
+		}
+		debug.FreeOSMemory()
+		began := taken("VmRSS:")
+		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // VmHWM begins anew
+		r := wrecks[j.Wreck].run(j, at)
+		r.Peak = taken("VmHWM:") - began
+		if err := os.RemoveAll(at); err != nil {
+			return err
+		}
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	}
+}
+
+// taken returns a figure of the process's memory, or 0 where the system does not say.
+func taken(what string) (bytes int64) {
+	text, _ := os.ReadFile("/proc/self/status")
+	if _, after, ok := strings.Cut(string(text), what); ok {
+		_, _ = fmt.Sscan(after, &bytes)
+	}
+	return bytes << 10
+}
+
+// worker is the process.
+type worker struct {
+	dir    string
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *json.Decoder
+	stderr bytes.Buffer
+	jobs   int
+}
+
+// A worker that has done so many jobs gives way to another: memory maps of files that were
+// given up stay.
+const workerJobs = 200
+
+func newWorker(t *testing.T, wrecks []*wreck) *worker {
+	w := &worker{dir: t.TempDir()}
+	for i, wreck := range wrecks {
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(wreck); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(w.dir, fmt.Sprint(i)), b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(w.end)
+	return w
+}
+
+func (w *worker) start() error {
+	w.end()
+	w.stderr.Reset()
+	w.cmd = exec.Command(os.Args[0])
+	w.cmd.Env = append(os.Environ(), workerDir+"="+w.dir)
+	w.cmd.Stderr = &w.stderr
+	var err error
+	if w.in, err = w.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	w.out, w.jobs = json.NewDecoder(out), 0
+	return w.cmd.Start()
+}
+
+func (w *worker) end() {
+	if w.cmd != nil {
+		_ = w.in.Close()
+		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Wait()
+		w.cmd = nil
+	}
+}
+
+// So long may a try take; the machine may have more to do.
+const patience = 2 * time.Minute
+
+// do has a job done. The error says how the process ended, or that it hangs.
+func (w *worker) do(j job) (r reply, err error) {
+	if w.cmd == nil || w.jobs == workerJobs {
+		if err := w.start(); err != nil {
+			return r, err
+		}
+	}
+	w.jobs++
+	if err := json.NewEncoder(w.in).Encode(j); err != nil {
+		return r, err
+	}
+	slow := time.AfterFunc(patience, func() { _ = w.cmd.Process.Signal(syscall.SIGQUIT) })
+	err = w.out.Decode(&r)
+	hangs := !slow.Stop()
+	if err == nil {
+		return r, nil
+	}
+	_ = w.cmd.Wait()
+	w.cmd = nil
+	stderr := w.stderr.String()
+	if hangs {
+		return r, fmt.Errorf("it hangs:\n%.8000s", stderr)
+	}
+	return r, fmt.Errorf("the process ended:\n%.8000s", stderr)
+}

@@ -1,0 +1,285 @@
+package damage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+var (
+	ctx   = context.Background()
+	quiet = slog.New(slog.DiscardHandler)
+)
+
+// wreck is a file with a known content, to be damaged. It goes to other processes as gob.
+type wreck struct {
+	Name   string
+	Data   []byte
+	Older  [][]byte // the same file after earlier commits
+	Keys   map[uint64]store.Key
+	Live   map[uint64]bool              // numbers of the sessions that are there
+	Logs   map[uint64]map[uint64]string // JSON of each record that ever was, by number and seq
+	Forms  map[uint64]map[uint64]string // as it is stored
+	Right  map[question]string          // what a store answers
+	Before []map[question]string        // what one answered that had the file after earlier commits
+
+	tree *tree // of Data
+}
+
+// place is where a file has the copy of a record that is in use.
+type place struct {
+	number, seq uint64
+	from, to    int // key and form
+}
+
+// places returns where the records of the sessions are that are there.
+func (w *wreck) places() (out []place) {
+	for _, row := range w.tree.rows {
+		if row.bucket == "records" && w.Live[numberOf(row.key)] {
+			out = append(out, place{numberOf(row.key), numberOf(row.key[8:]), row.from, row.to})
+		}
+	}
+	return out
+}
+
+// numberOf is the number at the beginning of a key or value, 0 if it is shorter.
+func numberOf(s string) uint64 {
+	if len(s) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64([]byte(s))
+}
+
+func storeOptions() store.Options {
+	return store.Options{Durability: store.Relaxed, Logger: quiet, LockTimeout: 5 * time.Second, Snapshots: snapshot.Policy{Every: -1}}
+}
+
+// take reads what the store at path holds.
+func (w *wreck) take(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if w.Data != nil {
+		w.Older = append(w.Older, w.Data)
+		w.Before = append(w.Before, w.Right)
+	}
+	w.Data, w.tree, w.Live = data, treeOf(data), map[uint64]bool{}
+	end := 2
+	for page := range w.tree.pages {
+		end = max(end, page+1)
+	}
+	w.Data = data[:min(len(data), max(end, highWater(data))*pageBytes)]
+	for _, row := range w.tree.rows {
+		switch row.bucket {
+		case "sessions":
+			parts := strings.Split(row.key, "\x00\x01")
+			n := numberOf(row.value)
+			w.Keys[n], w.Live[n] = store.Key{App: parts[0], User: parts[1], Session: parts[2]}, true
+		case "records":
+			n := numberOf(row.key)
+			if w.Forms[n] == nil {
+				w.Forms[n], w.Logs[n] = map[uint64]string{}, map[uint64]string{}
+			}
+			w.Forms[n][numberOf(row.key[8:])] = row.value
+		}
+	}
+	opts := storeOptions()
+	opts.ReadOnly = true
+	s, err := store.Open(path, opts)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for n := range w.Live {
+		for r, err := range s.RawEvents(ctx, w.Keys[n], 1) {
+			if err != nil {
+				return err
+			}
+			w.Logs[n][r.Seq] = textOf(r)
+		}
+	}
+	w.Right = map[question]string{}
+	for q, a := range ask(s, w.keys()) {
+		if a.Err != "" && !a.Absent {
+			return fmt.Errorf("%s of a file that is whole: %s", q, a.Err)
+		}
+		w.Right[q] = a.Text
+	}
+	return nil
+}
+
+// highWater is how many pages the newest commit says that there are.
+func highWater(data []byte) int {
+	high := uint64(0)
+	for id := range 2 {
+		high = max(high, binary.NativeEndian.Uint64(data[id*pageBytes+16+40:]))
+	}
+	return int(high)
+}
+
+// keys returns the keys of all sessions that ever were, and of some that never were.
+func (w *wreck) keys() []store.Key {
+	seen := map[store.Key]bool{{App: "app", User: "user0", Session: "none"}: true}
+	for _, k := range w.Keys {
+		seen[k] = true
+	}
+	return sorted(seen)
+}
+
+// textOf is a record as text that is equal for equal records.
+func textOf(r patch.Record) string {
+	text, err := r.MarshalJSON()
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// shape says what a wreck is to be like.
+type shape struct {
+	name                           string
+	sessions, rounds, events, size int
+}
+
+var shapes = []shape{
+	{"small", 3, 3, 2, 200},
+	{"middle", 12, 4, 8, 1500},
+	{"large records", 4, 3, 3, 20000},
+}
+
+// newWreck makes a file of sessions, in rounds of which each is a closed file of its own, with
+// records of both versions if there are several.
+func newWreck(t testing.TB, s shape) *wreck {
+	t.Helper()
+	w, err := s.wreck(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (sh shape) wreck(dir string) (*wreck, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "log.db")
+	uuid.SetRand(rand.NewChaCha8([32]byte{byte(sh.sessions)})) // so that the file is the same each time
+	defer uuid.SetRand(nil)
+	w := &wreck{
+		Name: sh.name, Keys: map[uint64]store.Key{}, Logs: map[uint64]map[uint64]string{}, Forms: map[uint64]map[uint64]string{},
+	}
+	rnd := rand.New(rand.NewPCG(1, uint64(sh.sessions)))
+	ids := 0
+	open := func(version int) (*store.Store, error) {
+		opts := storeOptions()
+		opts.RecordVersion = version
+		opts.NewID = func() string {
+			ids++
+			return fmt.Sprintf("id-%032d", ids)
+		}
+		opts.Now = func() time.Time { return time.Unix(1_800_000_000+int64(ids), 0) }
+		return store.Open(path, opts)
+	}
+	within := func(version int, do func(s *store.Store) error) error {
+		s, err := open(version)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(do(s), s.Close()); err != nil {
+			return err
+		}
+		return w.take(path)
+	}
+	keyOf := func(i int) store.Key {
+		return store.Key{App: "app", User: fmt.Sprint("user", i%3), Session: fmt.Sprint("session", i)}
+	}
+	for round := range sh.rounds {
+		if err := within(2-round%2, func(s *store.Store) error {
+			for i := range sh.sessions {
+				if err := sh.grow(s, rnd, keyOf(i), round, &ids); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if err := within(2, func(s *store.Store) error { return s.Delete(ctx, keyOf(round%sh.sessions)) }); err != nil { // the next round creates it again
+			return nil, err
+		}
+	}
+	// Snapshots of every other session, one after the other, so that the file is the same each time.
+	for i := 0; i < sh.sessions; i += 2 {
+		s, err := store.Open(path, func() store.Options {
+			opts := storeOptions()
+			opts.Snapshots = snapshot.Policy{Every: 1, Share: 1}
+			return opts
+		}())
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.Get(ctx, keyOf(i)); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		if err := s.Close(); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.take(path); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// grow has a session grow by some records.
+func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, ids *int) error {
+	if _, err := s.Create(ctx, key, map[string]any{"made": *ids, "app:name": "x", "user:n": round}); err != nil && !errors.Is(err, store.ErrExists) {
+		return err
+	}
+	for range sh.events {
+		*ids++
+		text := make([]byte, rnd.IntN(sh.size)+1)
+		for i := range text {
+			text[i] = "abcdefghijklmnopqrstuvwxyz     "[rnd.IntN(31)]
+		}
+		e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":"user","invocationId":"i%d","content":{"role":"user","parts":[{"text":"record %s"}]},"actions":{"stateDelta":{"k":%d,"user:n":%d}}}`, *ids, round, text, *ids, *ids))
+		if err != nil {
+			return err
+		}
+		if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
+			return err
+		}
+	}
+	session, err := s.Get(ctx, key)
+	if err != nil || session.View.Len() <= 3 {
+		return err
+	}
+	c, err := s.ApplyPatch(ctx, key, store.PatchOptions{On: session.View}, patch.NewSplice(1, 1, say(fmt.Sprint("r", *ids))))
+	if err == nil && round%2 == 1 {
+		_, err = s.Revert(ctx, key, store.BackOptions{}, c.Records[0].ID())
+	}
+	return err
+}
+
+func say(id string) *patch.Event {
+	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":%q,"author":"user","content":{"role":"user","parts":[{"text":"this is %s"}]}}`, id, id))
+	if err != nil {
+		panic(err)
+	}
+	return e
+}

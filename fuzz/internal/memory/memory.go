@@ -1,0 +1,50 @@
+// Package memory holds functions to what memory they may take for their input.
+package memory
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"testing"
+)
+
+// Of an input of n bytes, so many times n and so much more may be held at a time.
+const (
+	Times = 8
+	More  = 64 << 20
+)
+
+// Within calls f, which reads an input of so many bytes, and fails the test if f holds more
+// memory at a time than it may. f is called once more if it allocates so much in all that
+// this cannot be ruled out, and must do the same then. Nothing else should allocate meanwhile.
+func Within(t testing.TB, input int, f func()) {
+	t.Helper()
+	most := uint64(Times*input + More)
+	before := allocated()
+	f()
+	if allocated()-before <= most {
+		return
+	}
+	if peak := peakOf(f); peak > most {
+		t.Errorf("%d bytes of memory for %d bytes of input; %d are allowed", peak, input, most)
+	}
+}
+
+// allocated returns how many bytes have been allocated on the heap in all.
+func allocated() uint64 {
+	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}
+
+// peakOf returns by how much the heap grows while f runs, with little garbage in it.
+func peakOf(f func()) uint64 {
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	debug.FreeOSMemory()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	held, was := after.HeapSys-after.HeapReleased, before.HeapSys-before.HeapReleased
+	return max(held, was) - was
+}
