@@ -40,13 +40,15 @@ cover: ## statement coverage, and whether it is enough
 bench: ## benchmarks, each with its baseline beside it
 	@for m in . $(filter bench/%,$(MODULES)); do (cd $$m && go test -run '^$$' -bench . -benchmem $$(go list ./... | grep /bench)) || exit 1; done
 
+# What a target has found stays in Go's cache, and the next run goes on from there.
 FUZZTIME ?= 1m
+FUZZFLAGS ?=
 CHECKS ?= 20000
 SCENARIOS ?= 500
 
 fuzz: ## a long run: every native fuzz target, and the properties with many draws
-	@for p in $$(go list ./...); do \
+	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && for p in $$(go list ./...); do \
 	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-	    echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+	    echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) $$p || exit 1; done; done) || exit 1; done
 	go test -run Property ./... -rapid.checks=$(CHECKS)
 	cd adk && go test -run TestScenarios -rapid.checks=$(SCENARIOS)

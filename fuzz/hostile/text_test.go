@@ -1,0 +1,195 @@
+package hostile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
+	"github.com/patchlog-dev/patchlog/fuzz/internal/memory"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
+	"github.com/patchlog-dev/patchlog/store/sessionfile"
+)
+
+// readers are all that read text.
+var readers = map[string]func(t testing.TB, text []byte) error{
+	"record": func(_ testing.TB, text []byte) error {
+		rec, err := patch.ParseRecord(text)
+		if err == nil {
+			_, err = patch.AppendRecord(nil, rec)
+		}
+		return err
+	},
+	"value": func(_ testing.TB, text []byte) error {
+		_, err := patch.ParseValue(text)
+		return err
+	},
+	"import": imported,
+	"REST": func(t testing.TB, text []byte) error {
+		s := inMemory(t)
+		defer s.Close()
+		_, err := migrate.Run(t.Context(), s, migrate.NewREST(bytes.NewReader(text), "input"), migrate.Options{Session: func(migrate.Result) error { return nil }})
+		return err
+	},
+	"pi":          func(_ testing.TB, text []byte) error { return sessionFile(sessionfile.Pi, text) },
+	"claude-code": func(_ testing.TB, text []byte) error { return sessionFile(sessionfile.ClaudeCode, text) },
+	"codex":       func(_ testing.TB, text []byte) error { return sessionFile(sessionfile.Codex, text) },
+}
+
+func inMemory(t testing.TB) *store.Store {
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// imported imports a text, adopts what of it another program has compacted, and exports it.
+func imported(t testing.TB, text []byte) error {
+	s := inMemory(t)
+	defer s.Close()
+	if _, err := s.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{}); err != nil {
+		return err
+	}
+	v, err := s.View(t.Context(), key)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	foreign.Adopt(v)
+	var events []*patch.Event
+	for _, e := range v.Events() {
+		events = append(events, e)
+	}
+	foreign.FilterEventsForLLM(events)
+	if err := s.Export(t.Context(), key, io.Discard, store.ExportOptions{}); err != nil {
+		t.Error(err)
+	}
+	for p, err := range s.Verify(t.Context(), store.VerifyOptions{}) {
+		t.Error(p, err)
+	}
+	return nil
+}
+
+func sessionFile(format sessionfile.Format, text []byte) error {
+	d := sessionfile.NewDecoder(bytes.NewReader(text), format, "file")
+	for {
+		if _, err := d.Next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func reads(t *testing.T, name string, text []byte) {
+	t.Helper()
+	inTime(t, func() {
+		memory.Within(t, weight(name, text), func() {
+			if err := readers[name](t, text); err != nil && !errors.Is(err, patch.ErrInvalid) && !errors.Is(err, patch.ErrTooLarge) && !errors.Is(err, store.ErrDuplicateID) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	})
+}
+
+// weight is how many bytes of input a text counts as: what becomes a record of its own, with an
+// id and a time, counts as 192 at least.
+func weight(name string, text []byte) int {
+	mark := map[string]string{"import": "\n", "REST": "{", "pi": "\n", "claude-code": "\n", "codex": "\n"}[name]
+	if mark == "" {
+		return len(text)
+	}
+	return len(text) + 192*(1+bytes.Count(text, []byte(mark)))
+}
+
+func fuzzText(f *testing.F, names ...string) {
+	for _, seed := range []string{
+		`{"id":"e","author":"a","timestamp":1.5,"content":{"role":"user","parts":[{"text":"\u0000\ud834\udd1e"}]},"actions":{"stateDelta":{"k":1.0,"app:x":[]}}}`,
+		`{"patchlog":1,"initialState":{"a":1}}` + "\n" + `{"seq":1,"id":"e"}` + "\n" + `{"seq":2,"patchType":"splice","start":0,"count":1,"replacement":[{"id":"r"}]}`,
+		`{"id":"1","appName":"a","userId":"u","state":{"k":1,"app:x":null},"events":[{},{"id":"e"},{"id":"f","actions":{"compaction":{"startTimestamp":1,"endTimestamp":2,"compactedContent":{"parts":[{"text":"s"}]}}}}]}`,
+		`{"type":"session","version":3,"id":"s","timestamp":"2025-01-01T00:00:00Z","cwd":"/"}` + "\n" + `{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"x"}}`,
+		`{"type":"user","uuid":"u","sessionId":"s","timestamp":"2025-01-01T00:00:00Z","message":{"role":"user","content":[{"type":"text","text":"x"}]}}`,
+		`{"timestamp":"2025-01-01T00:00:00Z","type":"session_meta","payload":{"id":"s"}}` + "\n" + `{"timestamp":"2025-01-01T00:00:00Z","type":"response_item","payload":{"type":"message","role":"user","content":[{"type":"input_text","text":"x"}]}}`,
+		strings.Repeat("[", 2000), strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 300),
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, name := range names {
+			reads(t, name, text)
+		}
+	})
+}
+
+func FuzzText(f *testing.F)         { fuzzText(f, "record", "value") }
+func FuzzImport(f *testing.F)       { fuzzText(f, "import") }
+func FuzzREST(f *testing.F)         { fuzzText(f, "REST") }
+func FuzzSessionFiles(f *testing.F) { fuzzText(f, "pi", "claude-code", "codex") }
+
+// FuzzSearch asks anything of any text.
+func FuzzSearch(f *testing.F) {
+	f.Add("getUserName 東京 don't", `name "user name" -tokyo`)
+	f.Add("a b c", `"a b`)
+	f.Fuzz(func(t *testing.T, text, query string) {
+		v, err := patch.NewValue(map[string]any{"role": "user", "parts": []any{map[string]any{"text": text}}})
+		if err != nil {
+			return // it is not Unicode
+		}
+		e, err := patch.ParseEvent([]byte(`{"id":"e","content":` + v.String() + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		memory.Within(t, len(text)+len(query), func() {
+			s := inMemory(t)
+			defer s.Close()
+			if _, err := s.Create(t.Context(), key, nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
+				t.Fatal(err)
+			}
+			hits, err := s.Search(t.Context(), key, recall.Search{Query: query})
+			if err != nil && !errors.Is(err, patch.ErrInvalid) {
+				t.Error(err)
+			}
+			if len(hits) > 1 {
+				t.Errorf("%d hits in one event", len(hits))
+			}
+		})
+	})
+}
+
+// Long texts, of many small things, of few large ones and of deep ones.
+func TestLongText(t *testing.T) {
+	size := 64 << 10
+	if long.Long() {
+		size = 16 << 20
+	}
+	rep := func(s string, around ...string) []byte {
+		n := size / len(s)
+		return []byte(around[0] + strings.Repeat(s, n) + around[1])
+	}
+	for what, text := range map[string][]byte{
+		"lists":        rep("[],", `{"id":"e","customMetadata":{"a":[`, "[]]}}"),
+		"numbers":      rep("1,", `{"id":"e","customMetadata":{"a":[`, "1]}}"),
+		"a string":     rep("x", `{"id":"e","content":{"parts":[{"text":"`, `"}]}}`),
+		"escapes":      rep(`\u0001`, `{"id":"e","content":{"parts":[{"text":"`, `"}]}}`),
+		"parts":        rep(`{"text":"x"},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
+		"calls":        rep(`{"functionCall":{"name":"f"}},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
+		"nesting":      rep("[", "", ""),
+		"lines":        rep("{}\n", "", ""),
+		"blank lines":  rep("\n", "", ""),
+		"replacements": rep("{},", `{"id":"p","patchType":"splice","start":0,"count":0,"replacement":[`, "{}]}"),
+	} {
+		for name := range readers {
+			t.Run(name+" "+what, func(t *testing.T) { reads(t, name, text) })
+		}
+	}
+}
