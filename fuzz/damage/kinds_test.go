@@ -2,6 +2,7 @@ package damage
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 )
 
@@ -140,6 +141,22 @@ var kinds = []kind{
 				data[at] ^= 1 << r.IntN(8)
 			}
 		})
+	})},
+	{"a page in use on the list of free pages", inPlace(func(r *rand.Rand, w *wreck, data []byte) {
+		list := w.tree.free * pageBytes
+		if len(data) < list+pageBytes {
+			return
+		}
+		// In place of one between whose neighbours it is, so that the list stays in order.
+		count := int(binary.NativeEndian.Uint16(data[list+10:]))
+		id := func(i int) uint64 { return binary.NativeEndian.Uint64(data[list+16+8*i:]) }
+		for range 100 {
+			i, page := r.IntN(max(1, count)), uint64(2+r.IntN(len(data)/pageBytes-2))
+			if i < count && w.tree.pages[int(page)] && (i == 0 || id(i-1) < page) && (i+1 == count || page < id(i+1)) {
+				binary.NativeEndian.PutUint64(data[list+16+8*i:], page)
+				return
+			}
+		}
 	})},
 	{"both meta pages zeroed", metasGone},
 	{"one meta page zeroed", inPlace(func(r *rand.Rand, _ *wreck, data []byte) {
