@@ -39,6 +39,7 @@ type try struct {
 
 	logs      map[store.Key]map[uint64]string // of each session: its records, and those that were acknowledged since
 	last      map[store.Key]uint64            // the last that was acknowledged
+	maybe     map[string]bool                 // records of which it is not known whether they were written
 	readAll   map[store.Key]bool              // sessions whose log was read to its end after the damage
 	gone      map[store.Key]bool              // that were deleted since
 	lastError string
