@@ -897,7 +897,7 @@ func TestListingReadsWhatIsNew(t *testing.T) {
 	b.damaged.Store(&damaged)
 	for _, query := range []string{"", "?sort=-raw", "?sort=-problems"} {
 		_, cells := e.rowsOf(e.get("./"+query, http.StatusOK))
-		if !strings.HasPrefix(cells[0][8], "corrupt") || cells[0][4] != "–" {
+		if !strings.HasPrefix(cells[0][8], "record 4: corrupt") || cells[0][4] != "–" {
 			t.Errorf("%s: damaged: %q", query, cells[0])
 		}
 	}
