@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
+	"sort"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -83,14 +85,16 @@ func (p paths) inUse(free freelist) error {
 			}
 		}
 	}
+	use.goOn()
 	return use.wrong
 }
 
 // uses are a walk through the pages in use.
 type uses struct {
 	paths
-	free  freelist
-	wrong error
+	free   freelist
+	leaves []uint64 // that have not been read
+	wrong  error
 }
 
 func (u *uses) take(id uint64) {
@@ -120,7 +124,7 @@ func (u *uses) level(id uint64, depth int) (levels int, leaves []uint64) {
 	for _, e := range elements {
 		if levels == 1 { // so are its siblings leaves
 			u.take(e.child)
-			u.restOf(e.child)
+			u.leaves = append(u.leaves, e.child)
 			leaves = append(leaves, e.child)
 			continue
 		}
@@ -141,14 +145,19 @@ func (u *uses) rest(g page, elements []element) {
 	}
 }
 
-// restOf is rest of a leaf, which is read only if a free page follows.
-func (u *uses) restOf(id uint64) {
-	if !u.free.has(id + 1) {
-		return
-	}
-	if g, err := u.read(id); err == nil && g.size > u.size {
-		if elements, _, err := u.elements(g); err == nil {
-			u.rest(g, elements)
+// goOn takes what leaves go on in that have not been read: those with a free page between them
+// and the next one.
+func (u *uses) goOn() {
+	slices.Sort(u.leaves)
+	for i, id := range u.leaves {
+		next := sort.Search(u.free.len(), func(i int) bool { return u.free.at(i) > id })
+		if next == u.free.len() || i+1 < len(u.leaves) && u.free.at(next) > u.leaves[i+1] {
+			continue
+		}
+		if g, err := u.read(id); err == nil && g.size > u.size {
+			if elements, _, err := u.elements(g); err == nil {
+				u.rest(g, elements)
+			}
 		}
 	}
 }

@@ -183,6 +183,36 @@ func TestDamagedListOfFreePages(t *testing.T) {
 	refused("another page")
 }
 
+// A long record's pages are in use to the last, whichever of them is listed.
+func TestFreePageWithinALongRecord(t *testing.T) {
+	path, _ := large(t)
+	b := open(t, path)
+	long := backend.Record{Seq: perSession + 1, IDs: []string{"long"}, Data: bytes.Repeat([]byte("long"), 10<<10)}
+	if err := errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", After: perSession, Records: []backend.Record{long}}), b.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p := look(t, path)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := int64(bytes.Index(whole, long.Data)) / p.size
+	for page := first; page < first+10; page++ {
+		writeAt(t, path, p.list*p.size+10, 1, 0)
+		writeAt(t, path, p.list*p.size+16, word(page)...)
+		b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet})
+		if !errors.Is(err, backend.ErrDamaged) {
+			t.Errorf("page %d of a record that begins in page %d: error %v, want %v", page, first, err, backend.ErrDamaged)
+		}
+		if err == nil {
+			b.Close()
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // bbolt frees the list's own pages with each commit, as many as its header says then.
 func TestDamagedListOfFreePagesUnderAnOpenFile(t *testing.T) {
 	for _, damage := range [][]byte{{0, 0, 0, 0x7f}, {9, 0, 0, 0}} {
