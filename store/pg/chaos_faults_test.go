@@ -18,7 +18,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/patchlog-dev/patchlog/fuzz/linear"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -58,15 +57,15 @@ func (x *script) until(what string, call func(ctx context.Context) error, settle
 		if took > callTimeout+time.Second {
 			x.t.Errorf("%s: %s took %v", x.name, what, took)
 		}
-		switch kind := linear.KindOf(err); {
+		switch kind := kindOf(err); {
 		case err == nil:
 			return
 		case unknown && settled != nil && errors.Is(err, settled):
 			return
-		case kind == linear.Unknown:
+		case kind == "unknown":
 			x.unknown++
 			unknown = true
-		case kind == linear.Failed:
+		case kind == "failed":
 			x.failed++
 			if nothing != nil && !unknown {
 				if wrong := nothing(); wrong != nil {
