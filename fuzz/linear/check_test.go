@@ -87,3 +87,33 @@ func TestControls(t *testing.T) {
 		})
 	}
 }
+
+// A call that took place, and of which nobody was told more than that its outcome is unknown, has
+// logged records under ids that others see.
+func TestOutcomeUnknownButSeen(t *testing.T) {
+	l := &Load{Callers: []Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
+	l.Run()
+	call := func(op Op, ids ...string) Reply {
+		return l.call(l.Callers[0], Call{App: "app", Session: kept, Op: op, IDs: ids, Now: true})
+	}
+	call(Create)
+	call(Append, "a", "b")
+	call(Patch, "p")
+	call(Revert, "p")
+	last := &l.history[len(l.history)-1]
+	last.Kind, last.Logged, last.Seqs = Unknown, nil, nil
+	text := call(Export).Exported
+	call(Raw)
+	r := l.call(l.Callers[0], Call{App: "app", Session: kept, Op: Import, Text: text})
+	if r.Kind != Done || len(r.Seqs) != 4 {
+		t.Fatalf("importing what is there gives %+v", r)
+	}
+	call(Get)
+	if violations := l.history.Judge(Options{Faults: true}); len(violations) > 0 {
+		t.Error(violations)
+	}
+	l.history[len(l.history)-3].Logged[1] = "another"
+	if len(l.history.Judge(Options{Faults: true})) == 0 {
+		t.Error("a log that shows another id of an event is no violation")
+	}
+}

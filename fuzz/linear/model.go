@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -51,6 +52,16 @@ func (e *entry) at(seq uint64) *entry {
 		e = e.before
 	}
 	return e
+}
+
+// untold begins the ids that the model makes up for records whose own nobody was told: what took
+// back or rewound, and said no more than that its outcome is unknown.
+const untold = "untold "
+
+// is reports whether the record may have the id.
+func (e *entry) is(id string) bool {
+	own := e.record.ID()
+	return own == id || strings.HasPrefix(own, untold)
 }
 
 // find returns the record that takes the id, which may be that of an event that a patch put in.
@@ -211,7 +222,7 @@ func (s session) reads(o operation) bool {
 			return false
 		}
 		for i := range slices.Backward(o.Logged) {
-			if o.Logged[i] != e.record.ID() || o.Seqs[i] != e.record.Seq {
+			if !e.is(o.Logged[i]) || o.Seqs[i] != e.record.Seq {
 				return false
 			}
 			e = e.before
@@ -368,12 +379,12 @@ func (e *entry) put(offered []patch.Record, err error) (*entry, []uint64, error)
 func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckOptions) (*entry, []uint64, error) {
 	var offered []patch.Record
 	for i, p := range patches {
-		id := fmt.Sprintf("%d.%d", o.n, i) // of a call whose outcome is not known
-		if o.Kind == Done {
-			if i >= len(o.Logged) {
-				return nil, nil, &refusal{kind: "fewer patches than it takes"}
-			}
+		id := fmt.Sprintf("%s%d.%d", untold, o.n, i)
+		switch {
+		case i < len(o.Logged):
 			id = o.Logged[i]
+		case o.Kind == Done:
+			return nil, nil, &refusal{kind: "fewer patches than it takes"}
 		}
 		p = p.WithID(id).WithTimestamp(when)
 		if len(patches) > 1 {
@@ -389,11 +400,17 @@ func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckO
 // imports returns the session's log after records of a text were imported.
 func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
 	if slices.ContainsFunc(offered, func(r patch.Record) bool { return r.Patch != nil }) {
+		offered = slices.Clone(offered)
 		for e := s.log; e.before != nil; e = e.before { // one must be a prefix of the other
+			i := int(e.record.Seq) - 1
+			if i >= len(offered) {
+				continue
+			}
 			// Patches of one id are the same: the one is the other's copy.
-			if i := int(e.record.Seq) - 1; i < len(offered) && (offered[i].ID() != e.record.ID() || e.record.Event != nil && !patch.Same(e.record, offered[i])) {
+			if !e.is(offered[i].ID()) || e.record.Event != nil && !patch.Same(e.record, offered[i]) {
 				return nil, nil, &refusal{kind: conflict}
 			}
+			offered[i] = e.record
 		}
 	} else if _, err := s.missing(offered); err != nil {
 		return nil, nil, err
