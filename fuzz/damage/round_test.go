@@ -195,7 +195,7 @@ func (t *try) damage() {
 	if t.mode != "closed" { // which has grown, and may have been written to
 		now := *t.wreck
 		now.tree = treeOf(data)
-		now.Data = data[:max(min(len(data), highWater(data)*pageBytes), 4*pageBytes)]
+		now.Data = now.tree.used(data)
 		t.wreck = &now
 	}
 	k := kinds[t.job.Kind%len(kinds)]
@@ -261,10 +261,16 @@ func (t *try) use() (wait func()) {
 	stop := make(chan struct{})
 	keys := t.live()
 	var mu sync.Mutex
+	var absent []string // which may be if it is an earlier state now
 	fine := func(what string, k store.Key, err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if a := answerOf("", err); err != nil && !a.Corrupt && !a.Unknown && !errors.Is(err, store.ErrConflict) { // with an earlier state
+		a := answerOf("", err)
+		if a.Absent {
+			absent = append(absent, fmt.Sprintf("%s of %s meanwhile: %v", what, k, err))
+			return
+		}
+		if err != nil && !a.Corrupt && !a.Unknown && !errors.Is(err, store.ErrConflict) { // with an earlier state
 			t.wrong("%s of %s meanwhile: %v", what, k, err)
 		}
 	}
@@ -304,6 +310,9 @@ func (t *try) use() (wait func()) {
 	return func() {
 		close(stop)
 		wg.Wait()
+		if len(absent) > 0 && !t.older {
+			t.wrong("%s", absent[0])
+		}
 	}
 }
 
@@ -376,108 +385,6 @@ func (t *try) changed(k store.Key) bool {
 		}
 	}
 	return t.logs[k] != nil // it is new
-}
-
-func (t *try) judge(q question, a answer) {
-	t.count("answers", 1)
-	if a.Err != "" && !a.Absent {
-		t.failed++
-		t.lastError = a.Err
-		t.count("errors", 1)
-		switch {
-		case !a.Corrupt, !strings.Contains(a.Err, q.Key.String()) && q.Key.Validate() == nil:
-			t.wrong("%s: %s", q, a.Err)
-		case t.harm.current && !t.harm.free && t.kind != "" && !t.harm.sessions[q.Key] && !t.older && t.logs[q.Key] != nil:
-			if strings.HasPrefix(q.What, "Get") && t.harm.shared || q.What == "List" && t.harm.listing {
-				break
-			}
-			t.wrong("%s, which the damage has not touched: %s", q, a.Err)
-		}
-	}
-	if q.What == whole || q.What == tail {
-		t.judgeLog(q, a)
-		return
-	}
-	if a.Err != "" && !a.Absent || t.changed(q.Key) {
-		return
-	}
-	if strings.HasPrefix(q.What, "Get, ") && (a.Absent || q.What == "Get, app:new") { // which write has set
-		return
-	}
-	want, known := t.Right[q]
-	if known && a.Text == want {
-		return
-	}
-	if t.older {
-		if a.Absent && q.What == "List" { // pages of both buckets that have its name may be earlier ones
-			t.count("answers of an earlier state", 1)
-			return
-		}
-		for _, before := range t.Before {
-			if want, known := before[q]; known && want == a.Text {
-				t.count("answers of an earlier state", 1)
-				return
-			}
-		}
-		if strings.HasPrefix(q.What, "Get, ") { // of any commit
-			t.count("answers of an earlier state", 1)
-			return
-		}
-		if strings.HasPrefix(q.What, "Get") && slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == "absent" }) {
-			return
-		}
-	}
-	t.wrong("%s: %s, want %s", q, a.Text, want)
-}
-
-// judgeLog judges what was read of a log: each record is the one that was written there, and
-// without an error none is missing.
-func (t *try) judgeLog(q question, a answer) {
-	if a.Absent {
-		if t.logs[q.Key] != nil && !t.gone[q.Key] && !t.wasAbsent(q) {
-			t.wrong("%s: %s", q, a.Err)
-		}
-		return
-	}
-	from := uint64(1)
-	if q.What == tail {
-		from = 3
-	}
-	lines := strings.Split(strings.TrimSuffix(a.Text, "\n"), "\n")
-	if a.Text == "" {
-		lines = nil
-	}
-	for i, got := range lines {
-		seq := from + uint64(i)
-		if text, there := t.logs[q.Key][seq]; there && got == fmt.Sprint(seq, " ", short(text)) || t.maybe[fmt.Sprintf("%s: %s", q.Key, got)] {
-			continue
-		}
-		if !t.older || !t.wasLine(q, got) {
-			t.wrong("%s: at place %d it has %s, and was %s", q, seq, got, short(t.logs[q.Key][seq]))
-			return
-		}
-	}
-	switch last := from + uint64(len(lines)) - 1; {
-	case a.Err != "" || last >= t.last[q.Key]:
-	case t.busy && t.replayed:
-		t.count("answers of an earlier state", 1)
-	case t.older && t.wasText(q, a.Text):
-		t.count("answers of an earlier state", 1)
-	default:
-		t.wrong("%s: it ends at record %d of %d, and no error", q, last, t.last[q.Key])
-	}
-}
-
-func (t *try) wasAbsent(q question) bool {
-	return t.older && slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == "absent" })
-}
-
-func (t *try) wasText(q question, text string) bool {
-	return slices.ContainsFunc(t.Before, func(m map[question]string) bool { return m[q] == text })
-}
-
-func (t *try) wasLine(q question, line string) bool {
-	return slices.ContainsFunc(t.Before, func(m map[question]string) bool { return strings.Contains("\n"+m[q], "\n"+line+"\n") })
 }
 
 // verify checks that Verify finds what reading found, and nothing where there is nothing.
@@ -642,52 +549,6 @@ func (t *try) offeredAnew(k store.Key, c store.Committed) {
 		t.logs[k][r.Seq] = textOf(r)
 		t.last[k] = max(t.last[k], r.Seq)
 	}
-}
-
-// kept checks that the records that the file led to and that were whole are as they were.
-func (t *try) kept(before *tree) {
-	data, err := os.ReadFile(t.path)
-	if err != nil {
-		t.wrong("%v", err)
-		return
-	}
-	if t.busy {
-		return
-	}
-	now := map[string]bool{} // damage may have made two keys one
-	for _, row := range treeOf(data).rows {
-		if row.bucket == "records" {
-			now[row.key+content(row.value)] = true
-		}
-	}
-	at := map[string]int{} // where they stand that are in use; earlier states have led to others
-	for _, row := range t.tree.rows {
-		if row.bucket == "records" {
-			at[row.key] = row.from
-		}
-	}
-	lost := 0
-	for _, row := range before.rows {
-		n := numberOf(row.key)
-		if row.bucket != "records" || row.from != at[row.key] || !t.Live[n] || t.gone[t.Keys[n]] || row.value != t.Forms[n][numberOf(row.key[min(8, len(row.key)):])] || len(row.key) != 16 {
-			continue
-		}
-		t.count("records kept", 1)
-		if !now[row.key+content(row.value)] {
-			lost++
-		}
-	}
-	if lost > 0 {
-		t.wrong("%d records were whole after the damage, and are not after what was written then", lost)
-	}
-}
-
-// content is what a record's form says, in whatever version it is written, or the form itself.
-func content(form string) string {
-	if rec, err := patch.DecodeRecord([]byte(form)); err == nil {
-		return textOf(rec)
-	}
-	return form
 }
 
 // again opens the file again, and checks that what could be read then can be read.

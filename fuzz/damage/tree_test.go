@@ -102,3 +102,16 @@ func (f *tree) page(from, end int, way []int, visit func(key []byte, value span,
 		}
 	}
 }
+
+// used is the file up to the last page that is in use. In a file that is read while it is
+// written to the tree may have pages that no commit has yet.
+func (t *tree) used(data []byte) []byte {
+	end := max(4, highWater(data))
+	for page := range t.pages {
+		end = max(end, page+1)
+	}
+	for _, row := range t.rows {
+		end = max(end, (row.to+pageBytes-1)/pageBytes)
+	}
+	return data[:min(len(data), end*pageBytes)]
+}

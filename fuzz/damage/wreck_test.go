@@ -79,11 +79,7 @@ func (w *wreck) take(path string) error {
 		w.Before = append(w.Before, w.Right)
 	}
 	w.Data, w.tree, w.Live = data, treeOf(data), map[uint64]bool{}
-	end := 2
-	for page := range w.tree.pages {
-		end = max(end, page+1)
-	}
-	w.Data = data[:min(len(data), max(end, highWater(data))*pageBytes)]
+	w.Data = w.tree.used(data)
 	for _, row := range w.tree.rows {
 		switch row.bucket {
 		case "sessions":
@@ -211,7 +207,8 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 	for round := range sh.rounds {
 		if err := within(2-round%2, func(s *store.Store) error {
 			for i := range sh.sessions {
-				if err := sh.grow(s, rnd, keyOf(i), round, &ids); err != nil {
+				key := keyOf(i)
+				if err := sh.grow(s, rnd, key, round, &ids, func() { w.note(s, key) }); err != nil {
 					return err
 				}
 			}
@@ -246,11 +243,21 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 	return w, nil
 }
 
-// grow has a session grow by some records.
-func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, ids *int) error {
+// note notes what is answered of a session amid a round: pages that are free at its end have it.
+func (w *wreck) note(s *store.Store, key store.Key) {
+	said := map[question]string{}
+	for q, a := range ask(s, []store.Key{key}) {
+		said[q] = a.Text
+	}
+	w.Before = append(w.Before, said)
+}
+
+// grow has a session grow by some records, and says so after each commit.
+func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, ids *int, said func()) error {
 	if _, err := s.Create(ctx, key, map[string]any{"made": *ids, "app:name": "x", "user:n": round}); err != nil && !errors.Is(err, store.ErrExists) {
 		return err
 	}
+	said()
 	for range sh.events {
 		*ids++
 		text := make([]byte, rnd.IntN(sh.size)+1)
@@ -264,12 +271,14 @@ func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, i
 		if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
 			return err
 		}
+		said()
 	}
 	session, err := s.Get(ctx, key)
 	if err != nil || session.View.Len() <= 3 {
 		return err
 	}
 	c, err := s.ApplyPatch(ctx, key, store.PatchOptions{On: session.View}, patch.NewSplice(1, 1, say(fmt.Sprint("r", *ids))))
+	said()
 	if err == nil && round%2 == 1 {
 		_, err = s.Revert(ctx, key, store.BackOptions{}, c.Records[0].ID())
 	}

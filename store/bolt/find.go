@@ -37,8 +37,10 @@ func assemble(tx *bbolt.Tx, name string, entry, row []byte) (session, error) {
 		return session{}, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, name)
 	}
 	s, err := decodeSession(name, entry)
-	if err != nil || heads == nil {
-		s.old = heads == nil
+	if err == nil && heads == nil {
+		s.old, err = isOld(tx)
+	}
+	if err != nil || s.old {
 		return s, err
 	}
 	// A head that is lost leaves the records readable.
@@ -168,34 +170,13 @@ func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
 	if last == 0 {
 		after, _ = c.Seek(s.number)
 	} else {
-		if key := s.key(number(last)); !found(c, key) {
+		if k, _ := s.seek(c, last); k == nil {
 			return last, last
 		}
-		after = behind(c)
+		after = beside(c.Next) // if it cannot be read, the head is believed
 	}
 	if bytes.HasPrefix(after, s.number) {
 		return max(last, s.seqOf(after)), last + 1
 	}
 	return last, 0
-}
-
-// behind returns the key behind the cursor's. It may be in a page of other sessions: if that
-// cannot be read there is none, and the head is believed.
-func behind(c *bbolt.Cursor) (k []byte) {
-	defer func() {
-		if recover() != nil {
-			k = nil
-		}
-	}()
-	k, _ = c.Next()
-	return k
-}
-
-// found moves the cursor to a key, and reports whether it is there.
-func found(c *bbolt.Cursor, key []byte) bool {
-	k, _ := c.Seek(key)
-	if !bytes.Equal(k, key) {
-		k, _ = near(c, key)
-	}
-	return k != nil
 }

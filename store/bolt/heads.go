@@ -60,8 +60,8 @@ func sumOf(key, value []byte) uint32 {
 // each shared value its checksum and the second place of its name. A session whose entry
 // is damaged gets none, and stays damaged.
 func upgrade(tx *bbolt.Tx) error {
-	if tx.Bucket(bucketHeads) != nil {
-		return nil
+	if old, err := isOld(tx); !old {
+		return err
 	}
 	heads, err := tx.CreateBucket(bucketHeads)
 	if err != nil {
@@ -90,6 +90,19 @@ func upgrade(tx *bbolt.Tx) error {
 		return err
 	}
 	return setVersion(tx, sessions.Sequence())
+}
+
+// isOld reports whether the file has no heads yet. Damage may have them not found in one that
+// has.
+func isOld(tx *bbolt.Tx) (bool, error) {
+	if tx.Bucket(bucketHeads) != nil {
+		return false, nil
+	}
+	meta := tx.Bucket(bucketMeta)
+	if meta == nil || !bytes.Equal(meta.Get(keyVersion), number(oldVersion)) {
+		return false, fmt.Errorf("%w: the heads of the sessions are not found", backend.ErrDamaged)
+	}
+	return true, nil
 }
 
 // setVersion writes the file's version, and the last number given out.

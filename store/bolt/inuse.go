@@ -72,8 +72,8 @@ func freeUnused(tx *bbolt.Tx, file *os.File, current *metaPage) error {
 // bucket are equally deep.
 func (p paths) inUse(free freelist) error {
 	use := uses{paths: p, free: free}
-	_, leaves := use.level(p.root, 0)
-	for _, leaf := range leaves {
+	use.level(p.root, 0)
+	for _, leaf := range use.leaves { // those of the root bucket; below come those of the buckets in them
 		g, err := p.read(leaf)
 		if err != nil {
 			continue
@@ -93,7 +93,7 @@ func (p paths) inUse(free freelist) error {
 type uses struct {
 	paths
 	free   freelist
-	leaves []uint64 // that have not been read
+	leaves []uint64
 	wrong  error
 }
 
@@ -103,35 +103,34 @@ func (u *uses) take(id uint64) {
 	}
 }
 
-// level visits a page and those below it, and returns how many levels there are and the leaves.
-func (u *uses) level(id uint64, depth int) (levels int, leaves []uint64) {
+// level visits a page and those below it, and returns how many levels there are.
+func (u *uses) level(id uint64, depth int) (levels int) {
 	if id < 2 || depth > maxDepth {
-		return 0, nil
+		return 0
 	}
 	u.take(id)
 	g, err := u.read(id)
 	if err != nil {
-		return 0, nil
+		return 0
 	}
 	elements, leaf, err := u.elements(g)
 	if err != nil {
-		return 0, nil
+		return 0
+	}
+	if leaf {
+		u.leaves = append(u.leaves, id)
+		return 1
 	}
 	u.rest(g, elements)
-	if leaf {
-		return 1, []uint64{id}
-	}
 	for _, e := range elements {
 		if levels == 1 { // so are its siblings leaves
 			u.take(e.child)
 			u.leaves = append(u.leaves, e.child)
-			leaves = append(leaves, e.child)
 			continue
 		}
-		below, some := u.level(e.child, depth+1)
-		levels, leaves = max(levels, below), append(leaves, some...)
+		levels = max(levels, u.level(e.child, depth+1))
 	}
-	return levels + 1, leaves
+	return levels + 1
 }
 
 // rest takes the pages that a page goes on in, as far as there is something in them.
@@ -145,8 +144,7 @@ func (u *uses) rest(g page, elements []element) {
 	}
 }
 
-// goOn takes what leaves go on in that have not been read: those with a free page between them
-// and the next one.
+// goOn takes what leaves go on in. It reads those with a free page between them and the next one.
 func (u *uses) goOn() {
 	slices.Sort(u.leaves)
 	for i, id := range u.leaves {

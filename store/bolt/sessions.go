@@ -73,6 +73,13 @@ func (s session) portHead(tx *bbolt.Tx) backend.Head {
 	return h
 }
 
+// headOf is the session's head with its edition.
+func (b *Backend) headOf(tx *bbolt.Tx, s session) backend.Head {
+	h := s.portHead(tx)
+	h.Edition = b.editions.get(s.number, tx.ID())
+	return h
+}
+
 func (s session) key(suffix []byte) []byte {
 	return append(bytes.Clone(s.number), suffix...)
 }
@@ -82,7 +89,7 @@ func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := find(tx, name)
 		if err == nil {
-			head = s.portHead(tx)
+			head = b.headOf(tx, s)
 		}
 		return err
 	})
@@ -116,12 +123,13 @@ func (s session) read(tx *bbolt.Tx, seq uint64, maxRecords, maxBytes int) iter.S
 	return func(yield func(backend.Record) bool) {
 		limit := s.limit()
 		c := tx.Bucket(bucketRecords).Cursor()
-		step := func() (k, v []byte) { return c.Seek(s.key(number(seq))) }
-		// No step is made beyond the limit: it may lead into another session's page.
-		for n, size := 0, 0; seq <= limit; n, seq, step = n+1, seq+1, c.Next {
-			k, v := step()
+		for n, size := 0, 0; seq <= limit; n, seq = n+1, seq+1 {
+			var k, v []byte
+			if n > 0 { // No step is made beyond the limit: it may lead into another session's page.
+				k, v = c.Next()
+			}
 			if s.seqOf(k) != seq {
-				if k, v = s.lostRecord(c, seq); k == nil {
+				if k, v = s.seek(c, seq); k == nil {
 					return // a gap
 				}
 			}
@@ -142,7 +150,7 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 		if err != nil {
 			return err
 		}
-		news.Head = s.portHead(tx)
+		news.Head = b.headOf(tx, s)
 		if s.creation == seen.Creation {
 			news.Meta = nil
 			news.Records = slices.Collect(s.read(tx, seen.Last+1, backend.SinceRecords, backend.SinceBytes))
@@ -163,14 +171,6 @@ func (s session) limit() uint64 {
 	return s.head.last
 }
 
-// lostRecord finds a record that is not where it should be, and moves the cursor to it.
-func (s session) lostRecord(c *bbolt.Cursor, seq uint64) (k, v []byte) {
-	if s.head == nil {
-		return nil, nil // it may well be behind the log's end
-	}
-	return near(c, s.key(number(seq)))
-}
-
 // Pick implements [backend.Backend].
 func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
@@ -184,18 +184,9 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 			if seq > s.limit() {
 				break
 			}
-			k, v := c.Seek(s.key(number(seq)))
-			if s.seqOf(k) != seq {
-				k, v = s.lostRecord(c, seq)
-			}
+			k, v := s.seek(c, seq)
 			if k == nil {
 				break
-			}
-			// Damage may have given another session's record this key; then it is elsewhere.
-			if seq > 1 {
-				if before, _ := c.Prev(); s.seqOf(before) != seq-1 {
-					break
-				}
 			}
 			if size += len(v); v == nil || len(out) > 0 && size > maxBytes {
 				break
@@ -256,7 +247,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 			l.Err = b.handle.guard(func() error {
 				s, err := assemble(tx, name, rows[0], rows[1])
 				if err == nil {
-					l.Head = s.portHead(tx)
+					l.Head = b.headOf(tx, s)
 					err = l.Head.Err()
 				}
 				return err
