@@ -21,6 +21,7 @@ const (
 	Pin            Type = "pin"             // V stays; the event with the patch's event id is pinned
 	Unpin          Type = "unpin"           // V stays; the event with the patch's event id is pinned no longer
 	Revert         Type = "revert"          // what the patch with the patch id took out stands again, in place of what it put in
+	Erase          Type = "erase"           // V stays; it is the receipt of an erasure: see [Erasure]
 )
 
 // StatePolicy says what becomes of the state deltas of the events that a patch
@@ -38,7 +39,7 @@ const (
 // may be shared between goroutines. It is never visible itself.
 //
 // Patches are made by [NewSplice], [NewTruncateBefore], [NewSummarise], [NewPin],
-// [NewUnpin] and [NewRevert], changed by the With methods, which return a changed copy, and read from text by
+// [NewUnpin], [NewRevert] and [NewErase], changed by the With methods, which return a changed copy, and read from text by
 // [ParseRecord]. A patch may be malformed, since a log may hold one that another
 // writer put there: [PatchEvent.Validate] tells. Of a malformed field the accessor
 // returns what it returns of an absent one.

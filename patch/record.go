@@ -216,7 +216,8 @@ func (e *Event) lasting() []member {
 // it again is a retry: the order of keys is free, numbers are
 // compared by kind and value, times as instants; temp: keys and Go types do not
 // count; ids, times and the base that the log filled in are compared only if offered
-// has them; no replacement is as good as an empty one. Seqs are not compared.
+// has them; no replacement is as good as an empty one. Seqs are not compared. What was erased
+// of the logged record, by what it says of itself, cannot be compared any more: its identity is.
 func Same(logged, offered Record) bool {
 	switch {
 	case logged.Event != nil && offered.Event != nil:
@@ -235,7 +236,11 @@ func (e *identity) same(offered *identity) bool {
 }
 
 func sameEvent(logged, offered *Event) bool {
-	return logged.identity.same(&offered.identity) && sameMembers(logged.lasting(), offered.lasting())
+	if !logged.identity.same(&offered.identity) {
+		return false
+	}
+	_, erased := logged.Erased()
+	return erased || sameMembers(logged.lasting(), offered.lasting())
 }
 
 func sameMembers(a, b []member) bool {
@@ -261,7 +266,10 @@ func samePatch(logged, offered *PatchEvent) bool {
 		offered.base != nil && (logged.base == nil || *logged.base != *offered.base) ||
 		!samePtr(logged.start, offered.start) || !samePtr(logged.count, offered.count) ||
 		!samePtr(logged.eventID, offered.eventID) || logged.StatePolicy() != offered.StatePolicy() ||
-		!sameMembers(logged.members, offered.members) {
+		logged.PatchID() != offered.PatchID() || logged.Group() != offered.Group() {
+		return false
+	}
+	if _, erased := logged.Erased(); !erased && !sameMembers(logged.members, offered.members) {
 		return false
 	}
 	for i, e := range logged.replacement {

@@ -3,6 +3,7 @@ package patch
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -273,15 +274,26 @@ func (d *Decoder) ReadAll() (records []Record, initial map[string]Value, err err
 
 // Encoder writes the text form. It is for one goroutine.
 type Encoder struct {
+	// Redacted names what was redacted in the records, such as "card". If there is any, the header
+	// says so, as "redacted". A decoder pays no attention to it.
+	Redacted []string
+
 	w io.Writer
 }
 
 // NewEncoder returns an encoder that writes to w, a line with each call, unbuffered.
-func NewEncoder(w io.Writer) *Encoder { return &Encoder{w} }
+func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
 
 // Header writes the header line.
 func (e *Encoder) Header(initialState map[string]Value) error {
 	b := strconv.AppendInt([]byte(`{"patchlog":`), TextVersion, 10)
+	if len(e.Redacted) > 0 {
+		names, err := json.Marshal(e.Redacted)
+		if err != nil {
+			return err
+		}
+		b = append(append(b, `,"redacted":`...), names...)
+	}
 	b = append(b, `,"initialState":{`...)
 	for _, k := range slices.Sorted(maps.Keys(initialState)) {
 		if !utf8.ValidString(k) {

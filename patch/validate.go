@@ -63,6 +63,7 @@ var ownFields = map[Type]struct {
 	Pin:            {[]string{"eventId"}, 1},
 	Unpin:          {[]string{"eventId"}, 1},
 	Revert:         {[]string{patchIDName}, 1},
+	Erase:          {nil, 0}, // what it says is none of the fields that others may not have
 }
 
 // hasState reports whether patches of the type may say what becomes of a state.
@@ -84,7 +85,7 @@ func (p *PatchEvent) validate() *Defect {
 	}
 	own, ok := ownFields[p.typ]
 	if !ok {
-		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise, pin, unpin and revert", clip(string(p.typ))), UnknownType}
+		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise, pin, unpin, revert and erase", clip(string(p.typ))), UnknownType}
 	}
 	if p.defect != nil {
 		return p.defect
@@ -135,6 +136,10 @@ func (p *PatchEvent) validate() *Defect {
 			return &Defect{patchIDName, "want a string, not " + clip(text), WrongField}
 		case !utf8.Valid(text):
 			return &Defect{patchIDName, "it is not valid UTF-8", WrongField}
+		}
+	case Erase:
+		if _, d := p.erasure(); d != nil {
+			return d
 		}
 	case Summarise:
 		switch {

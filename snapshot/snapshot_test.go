@@ -263,25 +263,6 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Whole or not, bytes of any kind are a view's or unusable.
-func FuzzDecode(f *testing.F) {
-	records := someLog(f)
-	v, err := fold.Fold(fold.New("creation", initial), records)
-	if err != nil {
-		f.Fatal(err)
-	}
-	data, err := snapshot.Encode(v)
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, err := snapshot.Decode(snapshot.Signed(data), "creation", uint64(len(records))); err != nil && !errors.Is(err, snapshot.ErrUnusable) {
-			t.Fatal(err)
-		}
-	})
-}
-
 func Example() {
 	v, _ := fold.Fold(fold.New("creation", nil), []patch.Record{
 		{Seq: 1, Event: new(patch.Event)}, {Seq: 2, Event: new(patch.Event)}, {Seq: 3, Patch: patch.NewSplice(0, 1)},

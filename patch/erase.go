@@ -1,0 +1,271 @@
+package patch
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// Values says what becomes of the state values that an erased event set.
+type Values string
+
+// What becomes of values.
+const (
+	KeepValues Values = "keep" // they stay, and so does the state
+	NullValues Values = "null" // null stands in their place
+)
+
+// Span is records of a log: those with seqs From to To.
+type Span struct {
+	From, To uint64
+}
+
+// Erasure is what a receipt says: what has been erased of the log's records, and why. A
+// receipt is a patch of type [Erase]; its author and time are who erased and when.
+type Erasure struct {
+	// Seqs are the records of which something was erased. They ascend, and have a gap
+	// between them or touch, but do not overlap.
+	Seqs []Span
+
+	// Within says of patches of which not all events that they put in were erased which these
+	// are: by the patch's seq their indices, ascending, among the events that it puts in. There
+	// may be none.
+	Within map[uint64][]int
+
+	// Remade are summaries that are to be made anew of what is left, by the seqs of the patches
+	// that put them in: their indices, ascending, as in Within. One may be blank: it has not been
+	// made anew yet, or nothing is left.
+	Remade map[uint64][]int
+
+	// Values is what became of the state values that erased events set.
+	Values Values
+
+	// Initial are keys of the session's initial state whose values are null now, ascending.
+	Initial []string
+
+	// Reason is why, in the words of whoever erased.
+	Reason string
+
+	// Digest proves to who has what was erased, and the salt, that it was that: see
+	// store.Erasure. It is 32 bytes, or none.
+	Digest []byte
+}
+
+// Covers reports whether the receipt is about the record with a seq.
+func (e Erasure) Covers(seq uint64) bool {
+	i, _ := slices.BinarySearchFunc(e.Seqs, seq, func(s Span, seq uint64) int {
+		if s.To < seq {
+			return -1
+		}
+		return 1
+	})
+	return i < len(e.Seqs) && e.Seqs[i].From <= seq
+}
+
+// CoversEvent reports whether the receipt is about an event, by the seq of its record and its index
+// among the events that the record brought; -1 is what a patch says besides its events.
+func (e Erasure) CoversEvent(seq uint64, index int) bool {
+	some, part := e.Within[seq]
+	return e.Covers(seq) && (!part || index < 0 || slices.Contains(some, index))
+}
+
+// The fields of a receipt. They stand among the other fields, as they came: a log that a
+// program before them was given may have them, and its records keep their bytes.
+const (
+	eraseSeqs    = "seqs"
+	eraseWithin  = "within"
+	eraseRemade  = "remade"
+	eraseValues  = "values"
+	eraseInitial = "initial"
+	eraseReason  = "reason"
+	eraseDigest  = "digest"
+)
+
+// NewErase returns a receipt. It takes nothing away itself: it says what was erased. It
+// changes neither the visible log nor the state, has no state policy, and cannot be taken
+// back.
+func NewErase(e Erasure) *PatchEvent {
+	p := &PatchEvent{typ: Erase}
+	put := func(name string, text []byte) { p.members = append(p.members, member{name, text}) }
+	seqs := []byte{'['}
+	for i, s := range e.Seqs {
+		if i > 0 {
+			seqs = append(seqs, ',')
+		}
+		seqs = append(strconv.AppendUint(append(seqs, '['), s.From, 10), ',')
+		seqs = append(strconv.AppendUint(seqs, s.To, 10), ']')
+	}
+	put(eraseSeqs, append(seqs, ']'))
+	if len(e.Within) > 0 {
+		put(eraseWithin, indicesText(e.Within))
+	}
+	if len(e.Remade) > 0 {
+		put(eraseRemade, indicesText(e.Remade))
+	}
+	if e.Values != "" {
+		put(eraseValues, jsontext.AppendQuote(nil, string(e.Values)))
+	}
+	if len(e.Initial) > 0 {
+		put(eraseInitial, quotedList(e.Initial))
+	}
+	if e.Reason != "" {
+		put(eraseReason, jsontext.AppendQuote(nil, e.Reason))
+	}
+	if len(e.Digest) > 0 {
+		put(eraseDigest, jsontext.AppendQuote(nil, hex.EncodeToString(e.Digest)))
+	}
+	return p
+}
+
+// Erasure returns what the receipt says, and whether the patch is one that is well-formed.
+func (p *PatchEvent) Erasure() (Erasure, bool) {
+	if p.typ != Erase {
+		return Erasure{}, false
+	}
+	e, d := p.erasure()
+	return e, d == nil
+}
+
+// erasure reads the fields of a receipt.
+func (p *PatchEvent) erasure() (e Erasure, d *Defect) {
+	wrong := func(name, want string) *Defect {
+		return &Defect{name, "want " + want + ", not " + clip(findMember(p.members, name)), WrongField}
+	}
+	field := func(name string, into any) bool {
+		text := findMember(p.members, name)
+		return text == nil || string(text) == "null" || json.Unmarshal(text, into) == nil
+	}
+	switch text := findMember(p.members, eraseSeqs); {
+	case text == nil:
+		return e, &Defect{eraseSeqs, "an erase needs it", MissingField}
+	case jsontext.KindOf(text) != jsontext.Array:
+		return e, wrong(eraseSeqs, "an array of ranges such as [1,3]")
+	}
+	var seqs [][]uint64
+	if !field(eraseSeqs, &seqs) {
+		return e, wrong(eraseSeqs, "an array of ranges such as [1,3]")
+	}
+	last := uint64(0)
+	for _, s := range seqs {
+		if len(s) != 2 || s[0] <= last || s[1] < s[0] {
+			return e, &Defect{eraseSeqs, fmt.Sprintf("%v is no range of seqs behind %d", s, last), WrongField}
+		}
+		e.Seqs, last = append(e.Seqs, Span{s[0], s[1]}), s[1]
+	}
+	for i, name := range []string{eraseWithin, eraseRemade} {
+		into := []*map[uint64][]int{&e.Within, &e.Remade}[i]
+		var all [][]uint64
+		if !field(name, &all) {
+			return e, wrong(name, "an array such as [[4,0,2]]: a seq and indices")
+		}
+		for _, of := range all {
+			if len(of) == 0 || !e.Covers(of[0]) || (*into)[of[0]] != nil {
+				return e, &Defect{name, fmt.Sprintf("%v is no seq of %s, once, and indices", of, eraseSeqs), WrongField}
+			}
+			indices := make([]int, len(of)-1)
+			for i, at := range of[1:] {
+				if at > MaxRecordBytes || i > 0 && int(at) <= indices[i-1] {
+					return e, &Defect{name, fmt.Sprintf("the indices of record %d do not ascend", of[0]), WrongField}
+				}
+				indices[i] = int(at)
+			}
+			if *into == nil {
+				*into = map[uint64][]int{}
+			}
+			(*into)[of[0]] = indices
+		}
+	}
+	var digest string
+	switch {
+	case !field(eraseValues, &e.Values) || e.Values != "" && e.Values != KeepValues && e.Values != NullValues:
+		return e, wrong(eraseValues, `"keep" or "null"`)
+	case !field(eraseInitial, &e.Initial):
+		return e, wrong(eraseInitial, "an array of keys")
+	case !field(eraseReason, &e.Reason):
+		return e, wrong(eraseReason, "a string")
+	case !field(eraseDigest, &digest):
+		return e, wrong(eraseDigest, "a string")
+	}
+	if e.Values == "" {
+		e.Values = KeepValues
+	}
+	var err error
+	if e.Digest, err = hex.DecodeString(digest); err != nil || len(digest) != 0 && len(digest) != 64 {
+		return e, wrong(eraseDigest, "32 bytes in hexadecimal")
+	}
+	for _, name := range []string{eraseInitial, eraseReason} {
+		if !utf8.Valid(findMember(p.members, name)) {
+			return e, &Defect{name, "it is not valid UTF-8", WrongField}
+		}
+	}
+	return e, nil
+}
+
+func quotedList(texts []string) []byte {
+	b := []byte{'['}
+	for i, s := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = jsontext.AppendQuote(b, s)
+	}
+	return append(b, ']')
+}
+
+func indicesText(of map[uint64][]int) []byte {
+	b := []byte{'['}
+	for _, seq := range sortedKeys(of) {
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendUint(append(b, '['), seq, 10)
+		for _, i := range of[seq] {
+			b = strconv.AppendInt(append(b, ','), int64(i), 10)
+		}
+		b = append(b, ']')
+	}
+	return append(b, ']')
+}
+
+func sortedKeys[V any](m map[uint64]V) []uint64 {
+	keys := make([]uint64, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// UpTo returns the receipt as it is of the records up to a seq alone, which others have in
+// common with its log, without the digest if it is of more; ok is false if the patch is no
+// receipt that is well-formed.
+func (p *PatchEvent) UpTo(seq uint64) (receipt *PatchEvent, ok bool) {
+	e, ok := p.Erasure()
+	if !ok {
+		return nil, false
+	}
+	cut := false
+	e.Seqs = slices.DeleteFunc(slices.Clone(e.Seqs), func(s Span) bool {
+		cut = cut || s.To > seq
+		return s.From > seq
+	})
+	if !cut {
+		return p, true
+	}
+	if last := len(e.Seqs) - 1; last >= 0 {
+		e.Seqs[last].To = min(e.Seqs[last].To, seq)
+	}
+	for _, of := range []map[uint64][]int{e.Within, e.Remade} {
+		maps.DeleteFunc(of, func(of uint64, _ []int) bool { return of > seq })
+	}
+	e.Digest = nil
+	out := NewErase(e)
+	out.identity = p.identity
+	return out, true
+}

@@ -1,0 +1,237 @@
+// Package redact finds secrets in texts and puts placeholders in their place: keys and passwords,
+// cards and accounts, e-mail addresses and telephone numbers. It is for what leaves a log, such as
+// what a summarizer is shown, the results of a search, or an export. The log stays as it is.
+//
+// It works on forms and checksums, and so it finds what has a form, and nothing else: no names, no
+// postal addresses, no password that stands in prose, and no secret that is spelled in another way,
+// in an image, or in an archive.
+package redact
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Pattern finds secrets of one kind. Its functions are called from any number of goroutines.
+type Pattern struct {
+	// Name is what placeholders call what was found: letters from a to z, digits and dashes.
+	Name string
+
+	// Find, if not nil, returns where in a text secrets begin and end, in bytes, in any order;
+	// regexp's FindAllStringIndex has this form. It should take time linear in the text.
+	Find func(text string) [][]int
+
+	// Is, if not nil, reports whether a whole text is a secret for the key of the JSON member that
+	// it is, such as "password".
+	Is func(key, text string) bool
+}
+
+// Options of a redactor. The zero value means the defaults.
+type Options struct {
+	// Patterns are what is looked for. None means [Default].
+	Patterns []Pattern
+
+	// Key makes placeholders the same wherever it is the same. It is to be kept secret: who has it
+	// can try which card a placeholder stands for. None means a random one, so that placeholders
+	// are the same for as long as this redactor is used.
+	Key []byte
+}
+
+// Redactor replaces what patterns find by placeholders such as [card 3f9a1c07]: the pattern's name,
+// and a number that is the same for equal secrets, however they are punctuated. What it is made of
+// does not tell the secret. Redacting again changes nothing.
+//
+// It takes time linear in what it is given if its patterns do, and is safe for use by any number of
+// goroutines. A nil Redactor changes nothing.
+type Redactor struct {
+	patterns []Pattern
+	key      []byte
+}
+
+// Default returns all patterns of this package but [IPs].
+func Default() []Pattern { return []Pattern{Keys(), Cards(), IBANs(), Emails(), Phones()} }
+
+// All returns all patterns of this package.
+func All() []Pattern { return append(Default(), IPs()) }
+
+var patternName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+
+// New returns a redactor. The error matches [patch.ErrInvalid] if a pattern has no name of the
+// right form, or finds nothing.
+func New(opts Options) (*Redactor, error) {
+	r := &Redactor{patterns: slices.Clone(opts.Patterns), key: slices.Clone(opts.Key)}
+	if len(r.patterns) == 0 {
+		r.patterns = Default()
+	}
+	for i, p := range r.patterns {
+		field := fmt.Sprintf("Options.Patterns[%d]", i)
+		switch {
+		case !patternName.MatchString(p.Name):
+			return nil, &patch.FieldError{Field: field + ".Name", Problem: fmt.Sprintf("%q is not of letters from a to z, digits and dashes", p.Name)}
+		case p.Find == nil && p.Is == nil:
+			return nil, &patch.FieldError{Field: field, Problem: fmt.Sprintf("%s has neither Find nor Is", p.Name)}
+		}
+	}
+	if len(r.key) == 0 {
+		r.key = make([]byte, sha256.Size)
+		rand.Read(r.key)
+	}
+	return r, nil
+}
+
+// Names returns the names of the redactor's patterns, in their order.
+func (r *Redactor) Names() []string {
+	if r == nil {
+		return nil
+	}
+	names := make([]string, len(r.patterns))
+	for i, p := range r.patterns {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// Text returns a text with placeholders in place of secrets. Of a text that is the base64 of
+// another one it is that one's.
+func (r *Redactor) Text(text string) string { return r.member("", text) }
+
+// Record returns a record with the texts in it redacted, as [patch.Record.WithTexts] has it, and
+// its error: ids, seqs, names of functions, times and structure stay.
+func (r *Redactor) Record(record patch.Record) (patch.Record, error) {
+	if r == nil {
+		return record, nil
+	}
+	return record.WithTexts(r.member)
+}
+
+// Event is [Redactor.Record] of an event.
+func (r *Redactor) Event(e *patch.Event) (*patch.Event, error) {
+	if r == nil {
+		return e, nil
+	}
+	return e.WithTexts(r.member)
+}
+
+// Events is [Redactor.Event] of several. The slice is the caller's own.
+func (r *Redactor) Events(events []*patch.Event) ([]*patch.Event, error) {
+	out := slices.Clone(events)
+	for i, e := range events {
+		var err error
+		if out[i], err = r.Event(e); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// State returns a session's state with the texts in it redacted. The map is the caller's own.
+func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, error) {
+	object, err := patch.NewObject(state)
+	if err != nil || r == nil {
+		return object.Members(), err
+	}
+	return object.WithTexts(r.member).Members(), nil
+}
+
+// member redacts the text that a member of a JSON object is.
+func (r *Redactor) member(key, text string) string {
+	if r == nil || text == "" {
+		return text
+	}
+	if key != "" && !placeholder.MatchString(text) {
+		for _, p := range r.patterns {
+			if p.Is != nil && p.Is(key, text) {
+				return r.placeholder(p.Name, text)
+			}
+		}
+	}
+	if inside, ok := decoded(text); ok {
+		if now := r.member(key, inside); now != inside {
+			return base64.StdEncoding.EncodeToString([]byte(now))
+		}
+	}
+	return r.found(text)
+}
+
+// found redacts what patterns find in a text. Of secrets that overlap, all goes.
+func (r *Redactor) found(text string) string {
+	var all []span
+	for _, p := range r.patterns {
+		if p.Find == nil {
+			continue
+		}
+		for _, at := range p.Find(text) {
+			if len(at) >= 2 && at[0] < at[1] {
+				all = append(all, span{max(at[0], 0), min(at[1], len(text)), p.Name})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return text
+	}
+	slices.SortStableFunc(all, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	var out strings.Builder
+	end := 0
+	for i := 0; i < len(all); {
+		s := all[i]
+		for i++; i < len(all) && all[i].start < s.end; i++ {
+			s.end = max(s.end, all[i].end)
+		}
+		if s.start >= s.end { // beyond the text
+			continue
+		}
+		out.WriteString(text[end:s.start])
+		out.WriteString(r.placeholder(s.name, text[s.start:s.end]))
+		end = s.end
+	}
+	out.WriteString(text[end:])
+	return out.String()
+}
+
+// span is where in a text a secret is.
+type span struct {
+	start, end int
+	name       string
+}
+
+var placeholder = regexp.MustCompile(`^\[[a-z][a-z0-9-]* [0-9a-f]{8}\]$`)
+
+// placeholder returns what stands in the place of a secret.
+func (r *Redactor) placeholder(name, secret string) string {
+	plain := strings.Map(func(c rune) rune {
+		if unicode.IsLetter(c) || unicode.IsNumber(c) {
+			return unicode.ToLower(c)
+		}
+		return -1
+	}, secret)
+	if plain == "" {
+		plain = secret
+	}
+	sum := hmac.New(sha256.New, r.key)
+	sum.Write([]byte(plain))
+	return "[" + name + " " + hex.EncodeToString(sum.Sum(nil)[:4]) + "]"
+}
+
+// leastEncoded is how long a text must be to be taken for base64.
+const leastEncoded = 24
+
+// decoded returns the text whose base64 a text is, if it is one's.
+func decoded(text string) (string, bool) {
+	if len(text) < leastEncoded || len(text)%4 != 0 || !base64Digits.has(text[0]) || !base64Digits.has(text[len(text)/2]) {
+		return "", false
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	return string(data), err == nil && utf8.Valid(data)
+}

@@ -1,0 +1,239 @@
+package patch
+
+import (
+	"encoding/base64"
+	"maps"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+)
+
+// Rewrite returns what is to stand in the place of a text, or the text itself if that may
+// stay. name is the key of the object's member that the text is, or that the arrays are in
+// which it stands; it is "" for a text that is a key itself, and where there is none.
+type Rewrite func(name, text string) string
+
+// WithTexts returns the record with its texts rewritten: what users, models, tools and
+// programs said, in contents, arguments, responses, the state, metadata and unknown fields, the
+// author's name, and files that are text. A number is offered as its literal, and becomes a text if
+// it is rewritten. In data, such as arguments and the state, keys are offered too; one that becomes a
+// key that its object has already gets an apostrophe.
+//
+// What the log is made of stays: seqs, ids of events, calls, patches and invocations, names of
+// functions, branches, times, roles, indices, pins and groups, what patchlog says of its own in
+// customMetadata.patchlog, but for names that it cites from summaries, and what a receipt says but
+// for its reason and keys of the state. So the records of a log that are rewritten each by itself
+// fold as they did, with other texts, and what was erased is covered by its receipt.
+//
+// A record in which nothing changes is returned as it is. Others are as if they had come as
+// JSON: Go types that their values were made from are gone. The error is that of [ParseRecord],
+// if what came out is no record.
+func (r Record) WithTexts(rewrite Rewrite) (Record, error) {
+	text, err := r.MarshalJSON()
+	if err != nil {
+		return r, err
+	}
+	w := textWriter{rewrite: rewrite, out: make([]byte, 0, len(text))}
+	of := eventTexts
+	if r.Patch != nil {
+		of = patchTexts
+		if _, ok := r.Patch.Erasure(); ok {
+			of = receiptTexts
+		}
+	}
+	w.value(jsontext.NewCursor(text), of, "")
+	if !w.changed {
+		return r, nil
+	}
+	return ParseRecord(w.out)
+}
+
+// WithTexts is [Record.WithTexts] of an event.
+func (e *Event) WithTexts(rewrite Rewrite) (*Event, error) {
+	r, err := Record{Event: e}.WithTexts(rewrite)
+	return r.Event, err
+}
+
+// WithTexts returns the value with its texts rewritten, as [Record.WithTexts] does with data.
+func (v Value) WithTexts(rewrite Rewrite) Value {
+	w := textWriter{rewrite: rewrite, out: make([]byte, 0, v.Size())}
+	if w.value(jsontext.NewCursor(v.json()), nil, ""); !w.changed {
+		return v
+	}
+	return Value{text: w.out}
+}
+
+// texts says what of a value is text that anybody may have said, and what is structure. nil is
+// data, all of whose texts and keys are such. It holds for each element of an array.
+type texts struct {
+	stays   bool        // all of it is structure
+	encoded bool        // it is bytes in base64
+	keys    bool        // it is keys of data, and offered as these are
+	fields  bool        // it is an object whose keys are names of fields, or ids
+	members textsByName // of the object that it is; further members hold data
+}
+
+type textsByName map[string]*texts
+
+var (
+	asIs = &texts{stays: true}
+
+	eventTexts = fieldsOf(textsByName{
+		"seq": asIs, "id": asIs, "invocationId": asIs, "branch": asIs, "isolationScope": asIs, "timestamp": asIs,
+		"content": contentTexts, "longRunningToolIds": asIs, "nodeInfo": asIs, "usageMetadata": asIs, "avgLogprobs": asIs,
+		"actions": fieldsOf(textsByName{
+			"stateDelta": nil, "transferToAgent": asIs, "rewindBeforeInvocationId": asIs,
+			"requestedAuthConfigs": fieldsOf(nil), "requestedToolConfirmations": fieldsOf(nil),
+			"compaction": compactionTexts,
+		}),
+		"customMetadata": {members: textsByName{
+			"_adk_compaction": compactionTexts,
+			OwnMetadata:       fieldsOf(textsByName{originKey: asIs, "recalled": asIs, "as": asIs, "recent": asIs, erasedKey: asIs}),
+		}},
+	})
+
+	patchTexts = fieldsOf(eventTexts.members, textsByName{
+		"patchType": asIs, "start": asIs, "count": asIs, "base": asIs, "state": asIs, "eventId": asIs, patchIDName: asIs, snakePatchIDName: asIs, groupName: asIs,
+		"replacement": eventTexts, "summaryEvent": eventTexts,
+	})
+
+	receiptTexts = fieldsOf(patchTexts.members, textsByName{
+		eraseSeqs: asIs, eraseWithin: asIs, eraseRemade: asIs, eraseValues: asIs, eraseDigest: asIs, eraseInitial: {keys: true},
+	})
+
+	compactionTexts = fieldsOf(textsByName{
+		"startTimestamp": asIs, "endTimestamp": asIs, "compactedContent": contentTexts, "excludedEvents": asIs,
+	})
+
+	contentTexts = fieldsOf(textsByName{"role": asIs, "parts": fieldsOf(textsByName{
+		"thoughtSignature": asIs, "videoMetadata": asIs, "mediaResolution": asIs,
+		"audioTranscription": fieldsOf(textsByName{"startOffset": asIs, "endOffset": asIs}),
+		"functionCall":       fieldsOf(textsByName{"id": asIs, "name": asIs, "partialArgs": fieldsOf(textsByName{"numberValue": asIs})}),
+		"functionResponse": fieldsOf(textsByName{"id": asIs, "name": asIs, "scheduling": asIs, "parts": fieldsOf(textsByName{
+			"inlineData": fileTexts, "fileData": fileTexts,
+		})}),
+		"toolCall": partTexts, "toolResponse": partTexts, "executableCode": partTexts, "codeExecutionResult": partTexts,
+		"inlineData": fileTexts, "fileData": fileTexts,
+	})})
+
+	partTexts = fieldsOf(textsByName{"id": asIs, "toolType": asIs, "language": asIs, "outcome": asIs})
+	fileTexts = fieldsOf(textsByName{"data": {encoded: true}, "mimeType": asIs})
+)
+
+func fieldsOf(known ...textsByName) *texts {
+	all := textsByName{}
+	for _, k := range known {
+		maps.Copy(all, k)
+	}
+	return &texts{fields: true, members: all}
+}
+
+// textWriter writes JSON text with its texts rewritten.
+type textWriter struct {
+	rewrite Rewrite
+	out     []byte
+	changed bool
+}
+
+// value passes the next value of a cursor, the one of a member of that name, and writes it.
+func (w *textWriter) value(c *jsontext.Cursor, of *texts, name string) {
+	switch kind := c.Kind(); {
+	case of != nil && of.stays:
+		w.out = append(w.out, c.Value()...)
+	case kind == jsontext.Object:
+		w.object(c, of)
+	case kind == jsontext.Array:
+		w.out = append(w.out, '[')
+		for c.Enter(); c.More(); {
+			if w.out[len(w.out)-1] != '[' {
+				w.out = append(w.out, ',')
+			}
+			w.value(c, of, name)
+		}
+		w.out = append(w.out, ']')
+	case kind == jsontext.String:
+		quoted := c.Value()
+		text := jsontext.Unquote(quoted)
+		rewrite := w.text
+		switch {
+		case of == nil:
+		case of.encoded:
+			rewrite = w.base64
+		case of.keys:
+			name = ""
+		}
+		w.put(quoted, text, rewrite(name, text))
+	case kind == jsontext.Number:
+		literal := c.Value()
+		w.put(literal, string(literal), w.text(name, string(literal)))
+	default:
+		w.out = append(w.out, c.Value()...)
+	}
+}
+
+// put writes a text or number, as it was unless it is another one now.
+func (w *textWriter) put(was []byte, text, now string) {
+	if now == text {
+		w.out = append(w.out, was...)
+		return
+	}
+	w.changed = true
+	w.out = jsontext.AppendQuote(w.out, now)
+}
+
+func (w *textWriter) object(c *jsontext.Cursor, of *texts) {
+	whole := *c
+	var keys map[string]bool
+	w.out = append(w.out, '{')
+	for c.Enter(); c.More(); {
+		key := c.Key()
+		as, inside, known := key, (*texts)(nil), false
+		if of != nil {
+			inside, known = of.members[key]
+			known = known || of.fields
+		}
+		if !known {
+			as = w.text("", key)
+		}
+		if as != key {
+			if keys == nil {
+				keys = keysOf(whole)
+			}
+			for keys[as] {
+				as += "'"
+			}
+			keys[as] = true
+			w.changed = true
+		}
+		w.out = appendKey(w.out, as)
+		w.value(c, inside, key)
+	}
+	w.out = append(w.out, '}')
+}
+
+// keysOf returns the keys of the object that a cursor stands before.
+func keysOf(c jsontext.Cursor) map[string]bool {
+	keys := map[string]bool{}
+	for c.Enter(); c.More(); c.Value() {
+		keys[c.Key()] = true
+	}
+	return keys
+}
+
+func (w *textWriter) text(name, text string) string {
+	return strings.ToValidUTF8(w.rewrite(name, text), "\uFFFD")
+}
+
+// base64 rewrites bytes in base64 that are a text.
+func (w *textWriter) base64(name, encoded string) string {
+	data, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || !utf8.Valid(data) {
+		return encoded
+	}
+	text := string(data)
+	if now := w.text(name, text); now != text {
+		return base64.StdEncoding.EncodeToString([]byte(now))
+	}
+	return encoded
+}
