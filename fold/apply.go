@@ -113,6 +113,10 @@ func (f *folding) record(r patch.Record) error {
 func (f *folding) edit(e edit, seq uint64) {
 	v := &f.view
 	v.seq, v.patchSeq = seq, seq
+	if e.isReceipt() {
+		v.receipts = &receipt{e.patch.ID(), v.receipts}
+		return
+	}
 	c := newCut(v, e, seq)
 	if e.pin == nil {
 		v.root = v.root.splice(f.own, e.lo, e.hi, e.nodes(c))
@@ -179,6 +183,9 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 		return v.revertEdit(p)
 	case patch.Pin, patch.Unpin:
 		return v.pinEdit(p)
+	case patch.Erase:
+		n := v.Len()
+		return edit{patch: p, first: n, end: n}, nil
 	}
 	e := edit{patch: p}
 	if p.Type() == patch.TruncateBefore {

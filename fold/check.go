@@ -78,7 +78,7 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 			return edit{}, &PinnedError{pinned}
 		}
 	}
-	if !opts.AllowOrphans && e.pin == nil {
+	if !opts.AllowOrphans && e.pin == nil && !e.isReceipt() {
 		if err := v.checkOrphans(e, opts); err != nil {
 			return edit{}, err
 		}

@@ -328,3 +328,31 @@ func ExampleView_Places() {
 	// 2 false cut <nil>
 	// 3 true  <nil>
 }
+
+func ExampleView_Cuts() {
+	v := exampleView()
+	summary, _ := patch.NewEvent(patch.Fields{ID: "s", Content: patch.Text("model", "what was said")})
+	v, _ = v.Apply(patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 3, summary).WithID("p")})
+	cuts, err := v.Cuts()
+	if err != nil {
+		fmt.Println(err) // the view was restored
+	}
+	for c := range cuts {
+		for ref := range c.Out {
+			fmt.Println("patch", c.Seq, "took out the event of record", ref.Seq)
+		}
+		fmt.Println("and put in", c.Puts)
+	}
+	// Output:
+	// patch 5 took out the event of record 1
+	// patch 5 took out the event of record 2
+	// patch 5 took out the event of record 3
+	// and put in 1
+}
+
+func ExampleView_WithEdition() {
+	before := exampleView()
+	again := exampleView().WithEdition(1) // read anew, after something was erased
+	fmt.Println(before.Edition(), again.Edition())
+	// Output: 0 1
+}

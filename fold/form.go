@@ -14,7 +14,7 @@ import (
 // meaning is the version of what records mean to the fold. It changes when a log can fold
 // to another view than before, as when a patch type becomes known. A view that was made
 // under another meaning is not to be trusted.
-const meaning = 3
+const meaning = 4
 
 // Kinds of runs, which the nodes are written in.
 const (

@@ -30,7 +30,7 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	target := v.patches.find(p.PatchID())
 	switch {
 	case target == nil:
-		return edit{}, patchNotFound(p.PatchID())
+		return edit{}, v.patchNotFound(p.PatchID())
 	case target.pin != nil:
 		return v.unpinEdit(p, target)
 	}

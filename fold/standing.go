@@ -41,7 +41,7 @@ func (v View) Standing(patchID string) ([]string, error) {
 	}
 	target := v.patches.find(patchID)
 	if target == nil {
-		return nil, patchNotFound(patchID)
+		return nil, v.patchNotFound(patchID)
 	}
 	isMember := func(c *cut) bool { return c == target || target.group != "" && c.group == target.group }
 	oldest := target.seq
@@ -71,6 +71,10 @@ func (v View) Standing(patchID string) ([]string, error) {
 	return ids, nil
 }
 
-func patchNotFound(id string) error {
-	return &patch.Defect{Field: "patchId", Problem: fmt.Sprintf("no patch %q has been applied", id), Flaw: patch.PatchNotFound}
+func (v View) patchNotFound(id string) error {
+	problem := "no patch %q has been applied"
+	if v.receipts.has(id) {
+		problem = "%q is the receipt of an erasure; what was erased cannot be brought back"
+	}
+	return &patch.Defect{Field: "patchId", Problem: fmt.Sprintf(problem, id), Flaw: patch.PatchNotFound}
 }

@@ -15,6 +15,7 @@ import (
 // goroutines while others are made from it.
 type View struct {
 	creation   string
+	edition    uint64
 	initial    delta
 	root       *tree
 	state      *stateCache
@@ -25,6 +26,7 @@ type View struct {
 	skipped    *skipList
 	unknown    bool       // a patch of unknown type was skipped
 	patches    *patchList // that were applied; of a restored view, since then
+	receipts   *receipt   // of erasures; of a restored view, those since then
 	pins       pins       // nodes that are pinned; of a restored view, those in sight then
 	restored   bool       // by [Saved.Restore], which knows nothing of earlier patches
 	lean       bool       // patches keep no bodies of what they take out
@@ -55,6 +57,18 @@ func (v View) fresh() View {
 
 // Creation returns the id of the session's creation, as given to [New].
 func (v View) Creation() string { return v.creation }
+
+// Edition is how often records of the session's log had been replaced by others that say
+// less of the same, or say it anew, when the view was read: what [View.WithEdition] said. Views of one log and
+// seq, of different editions, need not be equal.
+func (v View) Edition() uint64 { return v.edition }
+
+// WithEdition returns the view as one of the log in the given edition, which all views that
+// are made from it are of too.
+func (v View) WithEdition(n uint64) View {
+	v.edition = n
+	return v
+}
 
 // Seq returns the seq of the record that the view stands at; 0 before the first.
 func (v View) Seq() uint64 { return v.seq }

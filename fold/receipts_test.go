@@ -1,0 +1,110 @@
+package fold_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// A receipt changes nothing but which patch is the newest. It cannot be taken back.
+func TestReceipt(t *testing.T) {
+	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, Reason: "asked"}).WithID("r")
+	event := func(seq uint64) patch.Record {
+		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", seq), Content: patch.Text("user", "hello")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return patch.Record{Seq: seq, Event: e}
+	}
+	v, err := fold.Fold(fold.New("", nil).WithEdition(7), []patch.Record{event(1), event(2), {Seq: 3, Patch: receipt}})
+	if err != nil || v.Len() != 2 || v.Seq() != 3 || v.PatchSeq() != 3 || v.SkippedCount() != 0 || v.Edition() != 7 {
+		t.Fatalf("%d events at record %d, newest patch %d, %d skipped, edition %d, %v", v.Len(), v.Seq(), v.PatchSeq(), v.SkippedCount(), v.Edition(), err)
+	}
+	if err := v.Check(patch.NewSplice(0, 1).WithBase(0), fold.CheckOptions{}); !errors.Is(err, fold.ErrConflict) {
+		t.Errorf("a patch that was made before the erasure: %v", err)
+	}
+	if err := v.Check(receipt.WithID("other"), fold.CheckOptions{}); err != nil {
+		t.Errorf("another receipt: %v", err)
+	}
+	_, standing := v.Standing("r")
+	for _, err := range []error{v.Check(patch.NewRevert("r"), fold.CheckOptions{}), standing} {
+		if !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), `"r" is the receipt of an erasure`) {
+			t.Errorf("taking the receipt back: %v", err)
+		}
+	}
+	if err := v.Check(patch.NewRevert("e1"), fold.CheckOptions{}); !errors.Is(err, patch.ErrInvalid) || strings.Contains(err.Error(), "erasure") {
+		t.Errorf("taking an event back: %v", err)
+	}
+	after, err := v.Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("r")})
+	if skipped, _ := after.Skipped(); err != nil || len(skipped) != 1 || skipped[0] != (patch.Skip{Seq: 4, Reason: patch.PatchNotFound}) {
+		t.Errorf("a logged revert of it: %v, %v", skipped, err)
+	}
+	if patches, err := v.Rewind(2); err != nil || len(patches) != 1 || patches[0].Type() != patch.Splice {
+		t.Errorf("a rewind behind the first event: %v, %v", patches, err)
+	}
+}
+
+// A log of which events have been erased folds as it did, but for what these say and, where
+// they were set to null, for values.
+func TestPropertyErasedFoldsAlike(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
+		receipt := fuzz.Receipt("the receipt").Draw(t, "receipt")
+		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: receipt})
+		gone := fuzz.Erased(records)
+		before, err := fold.Fold(fold.New("", initialState), records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := fold.Fold(fold.New("", initialState), gone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fuzz.Check(gone, initialState, func(map[string]patch.Value, []patch.Record) (fuzz.View, error) { return after, nil }); err != nil {
+			t.Fatal(err)
+		}
+		nulls := slices.ContainsFunc(records, func(r patch.Record) bool {
+			if r.Patch == nil {
+				return false
+			}
+			e, ok := r.Patch.Erasure()
+			return ok && e.Values == patch.NullValues
+		})
+		sees := func(v fold.View) (s []string) {
+			for i, e := range v.Entries() {
+				s = append(s, fmt.Sprint(i, e.Event.ID(), e.Seq, e.Summary, e.Pinned))
+			}
+			for _, c := range v.Calls() {
+				s = append(s, fmt.Sprint(c.ID, c.Name, c.Index, c.Responses))
+			}
+			for key, value := range v.Values() {
+				if s = append(s, key); !nulls {
+					s = append(s, value.String())
+				}
+			}
+			history, err := v.History()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range history {
+				s = append(s, e.Event.ID())
+			}
+			skipped, _ := v.Skipped()
+			for _, skip := range skipped {
+				s = append(s, fmt.Sprint(skip.Seq, skip.Reason == patch.UnknownType))
+			}
+			return s
+		}
+		if was, is := sees(before), sees(after); !slices.Equal(was, is) {
+			t.Fatalf("it shows %q\nand with all there %q\n%s", is, was, fuzz.Text(records, initialState))
+		}
+	})
+}
