@@ -27,7 +27,7 @@ const MaxNameBytes = 32_000
 var (
 	ErrNotFound = errors.New("no such session")
 	ErrExists   = errors.New("session exists")
-	ErrMoved    = errors.New("the log has moved on") // it is not as Batch.After and Batch.Seen say
+	ErrMoved    = errors.New("the log has moved on") // it is not as the caller says that it knows it
 	ErrClosed   = errors.New("closed")
 	ErrLocked   = errors.New("locked by another holder")
 
@@ -100,6 +100,17 @@ type Backend interface {
 	// session is there with all of them and the batch's own, or not at all.
 	Append(ctx context.Context, session string, batch Batch) error
 
+	// Replace puts other records in the place of some that are in the session's log, of the
+	// same seqs and ids, all of them or none, durably before it returns: nothing that is read
+	// afterwards has what the old ones said, and a snapshot, which may say it, goes in the
+	// same commit. The head's chain is then that of the log as it is, its edition is another
+	// one, and r.Next the session's token. It fails with ErrMoved if the last seq is not
+	// r.Last, in a shared backend the token not r.Seen, or if a record is not the one that
+	// it is to replace; and with ErrNotFound as Append does. It may wait until a copy or a
+	// vacuum that is under way has ended. Room that the old records took up may hold them
+	// until it is used again, or given back.
+	Replace(ctx context.Context, session string, r Replacement) error
+
 	// Stage adds records to those staged for a session that is still to be created, under
 	// the creation id that it will have. It is for more records than one commit should
 	// have: each call is atomic, others write between calls, and nobody sees what is
@@ -147,7 +158,8 @@ type Backend interface {
 
 	// PutSnapshot stores a snapshot beside the session, in place of the one that is there,
 	// unless the backend is shared and that is of a later seq. It need not be durable when
-	// PutSnapshot returns. It fails with ErrNotFound as Append does.
+	// PutSnapshot returns. It fails with ErrNotFound as Append does, and with ErrMoved, and
+	// stores nothing, if the session is of another edition than s.
 	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
 	// Snapshot returns what PutSnapshot stored, an exclusive backend the data alone. Data is
@@ -204,9 +216,10 @@ type News struct {
 
 // Snapshot is bytes that say what a log comes to, up to a record.
 type Snapshot struct {
-	Seq   uint64 // of the record
-	Chain Chain  // of the log up to it
-	Data  []byte
+	Seq     uint64 // of the record
+	Chain   Chain  // of the log up to it
+	Edition uint64 // of the log; set for PutSnapshot, not by Snapshot
+	Data    []byte
 }
 
 // Head is what a session is, and how far its log goes.
@@ -216,6 +229,11 @@ type Head struct {
 	Last     uint64
 	Token    Token
 	Chain    Chain // over the checksums of the records after Chain.Since, up to Last
+
+	// Edition is a number that goes up with each Replace, so that what was read before is
+	// told from what damage or a server that took over has done. An exclusive backend counts
+	// from when it was opened.
+	Edition uint64
 
 	// Damaged is 0, or the first seq at which damage leaves in doubt whether the log goes
 	// on. Last is then the furthest that it may go. The records before can be read, nothing
@@ -243,6 +261,34 @@ type Batch struct {
 	Chain    Chain    // of the log up to After, as the caller knows it; in a shared backend only
 	Records  []Record // with seqs After+1, After+2, …
 	Shared   []Value  // written in the same commit
+}
+
+// Replacement is what a Replace does to a session.
+type Replacement struct {
+	Creation string     // of the session as the caller knows it
+	Last     uint64     // the last seq as the caller knows it
+	Seen     Token      // the session's token as the caller knows it
+	Next     Token      // the session's token after the commit
+	Chain    Chain      // of the log as the caller knows it; in a shared backend only
+	Records  []Replaced // whose seqs ascend
+	Meta     []byte     // the session's meta from then on; nil leaves it
+}
+
+// Replaced is a record that another one takes the place of.
+type Replaced struct {
+	Seq         uint64
+	Old, Data   []byte
+	OldSum, Sum uint32 // the records' own checksums, for the chain
+}
+
+// After returns the chain of a log with the records replaced, which had the given one.
+func (r Replacement) After(chain Chain) Chain {
+	for _, x := range r.Records {
+		if x.Seq > chain.Since {
+			chain = chain.Replace(r.Last-x.Seq, x.OldSum, x.Sum)
+		}
+	}
+	return chain
 }
 
 // Record is a record of a log as bytes.

@@ -3,6 +3,7 @@ package backend_test
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -24,5 +25,39 @@ func TestChain(t *testing.T) {
 	}
 	if later := (backend.Chain{Since: 9}).Add(3); later.Since != 9 {
 		t.Errorf("a chain from record 9 became one from record %d", later.Since)
+	}
+}
+
+// The chain with a record replaced is the one that the log has that was written so.
+func TestChainReplace(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		sums := make([]uint32, 1+draw.IntN(200))
+		for i := range sums {
+			sums[i] = draw.Uint32()
+		}
+		of := func() (c backend.Chain) {
+			c.Since = 5
+			for _, sum := range sums {
+				c = c.Add(sum)
+			}
+			return c
+		}
+		chain := of()
+		for range 3 {
+			at, sum := draw.IntN(len(sums)), draw.Uint32()
+			chain = chain.Replace(uint64(len(sums)-1-at), sums[at], sum)
+			sums[at] = sum
+			if want := of(); chain != want {
+				t.Fatalf("record %d of %d replaced: %v, want %v", at, len(sums), chain, want)
+			}
+		}
+	}
+	chain := backend.Chain{Sum: 7}
+	if got := chain.Replace(1<<63, 1, 2).Replace(1<<63, 2, 1); got != chain {
+		t.Errorf("there and back is %v", got)
+	}
+	if got := chain.Replace(12, 9, 9); got != chain {
+		t.Errorf("replaced by the same: %v", got)
 	}
 }

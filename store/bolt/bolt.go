@@ -102,6 +102,8 @@ type Backend struct {
 	kept    atomic.Bool   // some were to be removed meanwhile
 	leases  backend.Leases
 
+	editions editions
+
 	mu     sync.RWMutex // held for reading while handle is used
 	handle *handle      // nil if the file was closed after a failed commit
 	last   uint64       // its last transaction then

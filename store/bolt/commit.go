@@ -21,6 +21,7 @@ type pending struct {
 	batch    backend.Batch
 	staging  *staging
 	snapshot []byte // if set, it is to be stored, and the batch says only the creation
+	edition  uint64 // of a snapshot
 	size     int
 	err      error
 }
@@ -62,7 +63,7 @@ func (b *Backend) append(ctx context.Context, name string, batch backend.Batch) 
 // PutSnapshot implements [backend.Backend]. The snapshot shares the commit of whatever is
 // written at the time. Only if nothing is, it takes a commit of its own.
 func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, s backend.Snapshot) error {
-	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: append([]byte{}, s.Data...), size: len(s.Data)}
+	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: append([]byte{}, s.Data...), edition: s.Edition, size: len(s.Data)}
 	if err := b.line.DoLater(ctx, snapshotPatience, b.writer, p, fitting, b.commitGroup); err != nil {
 		return err
 	}
@@ -108,7 +109,11 @@ func (b *Backend) commitGroup(group []*pending) {
 
 func (b *Backend) admitPending(tx *bbolt.Tx, p *pending) (session, error) {
 	if p.snapshot != nil {
-		return findCreated(tx, p.name, p.batch.Creation)
+		s, err := findCreated(tx, p.name, p.batch.Creation)
+		if err == nil && b.editions.get(s.number, tx.ID()) != p.edition {
+			err = backend.ErrMoved
+		}
+		return s, err
 	}
 	return b.admit(tx, p.name, p.batch)
 }

@@ -144,6 +144,7 @@ func (p paths) elements(g page) (out []element, leaf bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	out = make([]element, 0, count)
 	for i := range count {
 		e, at := table[i*elementBytes:], pageHeaderBytes+i*elementBytes
 		var el element

@@ -39,6 +39,13 @@ func (s summing) Append(ctx context.Context, name string, b backend.Batch) error
 	return s.Backend.Append(ctx, name, b)
 }
 
+func (s summing) Replace(ctx context.Context, name string, r backend.Replacement) error {
+	for _, x := range r.Records {
+		s.sums.Store(string(x.Data), x.Sum)
+	}
+	return s.Backend.Replace(ctx, name, r)
+}
+
 func (s summing) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
 	s.note(records)
 	return s.Backend.Stage(ctx, creation, after, records)

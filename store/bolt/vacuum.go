@@ -139,6 +139,7 @@ func (b *Backend) replace(draft, target string) error {
 	}
 	old := b.handle
 	b.handle, b.file = h, info
+	b.editions.moved()
 	h.path = b.path
 	if err := syncDir(filepath.Dir(target)); err != nil {
 		// Nothing is written before the name is durable.

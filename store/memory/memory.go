@@ -71,6 +71,7 @@ type session struct {
 	token    backend.Token
 	meta     []byte
 	records  [][]byte
+	edition  uint64
 	chain    backend.Chain
 	snapshot backend.Snapshot
 	ids      map[string]uint64
@@ -106,7 +107,7 @@ func (b *Backend) findCreated(ctx context.Context, name, creation string) (*sess
 }
 
 func (s *session) head() backend.Head {
-	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Token: s.token, Chain: s.chain}
+	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Token: s.token, Chain: s.chain, Edition: s.edition}
 }
 
 // Head implements [backend.Backend].
@@ -184,6 +185,34 @@ func (s *session) append(after uint64, records []backend.Record) error {
 			s.ids[id] = r.Seq
 		}
 	}
+	return nil
+}
+
+// Replace implements [backend.Backend].
+func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacement) error {
+	b.lock()
+	defer b.mu.Unlock()
+	s, err := b.findCreated(ctx, name, r.Creation)
+	switch {
+	case err != nil:
+		return err
+	case s.token != r.Seen || uint64(len(s.records)) != r.Last:
+		return backend.ErrMoved
+	}
+	for _, x := range r.Records {
+		if x.Seq == 0 || x.Seq > r.Last || !bytes.Equal(s.records[x.Seq-1], x.Old) {
+			return backend.ErrMoved
+		}
+	}
+	s.chain = r.After(s.chain)
+	for _, x := range r.Records {
+		s.records[x.Seq-1] = bytes.Clone(x.Data)
+	}
+	if r.Meta != nil {
+		s.meta = bytes.Clone(r.Meta)
+	}
+	s.snapshot = backend.Snapshot{}
+	s.token, s.edition = r.Next, s.edition+1
 	return nil
 }
 
@@ -297,8 +326,11 @@ func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, kept b
 	b.lock()
 	defer b.mu.Unlock()
 	s, err := b.findCreated(ctx, name, creation)
+	if err == nil && kept.Edition != s.edition {
+		err = backend.ErrMoved
+	}
 	if err == nil && kept.Seq >= s.snapshot.Seq {
-		kept.Data = append([]byte{}, kept.Data...)
+		kept.Edition, kept.Data = 0, append([]byte{}, kept.Data...)
 		s.snapshot = kept
 	}
 	return err

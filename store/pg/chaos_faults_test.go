@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/fuzz/linear"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -57,15 +58,15 @@ func (x *script) until(what string, call func(ctx context.Context) error, settle
 		if took > callTimeout+time.Second {
 			x.t.Errorf("%s: %s took %v", x.name, what, took)
 		}
-		switch kind := kindOf(err); {
+		switch kind := linear.KindOf(err); {
 		case err == nil:
 			return
 		case unknown && settled != nil && errors.Is(err, settled):
 			return
-		case kind == "unknown":
+		case kind == linear.Unknown:
 			x.unknown++
 			unknown = true
-		case kind == "failed":
+		case kind == linear.Failed:
 			x.failed++
 			if nothing != nil && !unknown {
 				if wrong := nothing(); wrong != nil {

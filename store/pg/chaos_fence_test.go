@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz/linear"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
 )
@@ -36,22 +36,22 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	}
 	defer other.Close()
 	began := time.Now()
-	var history []event
-	see := func(s *store.Store, c call) {
-		c.Session = "s"
+	var history linear.History
+	see := func(s *store.Store, c linear.Call) {
+		c.App, c.Session = chaosName, "s"
 		from := time.Since(began).Nanoseconds()
-		r, _ := do(s, c, fold.View{})
-		history = append(history, event{call: c, reply: r, from: from, to: time.Since(began).Nanoseconds()})
+		r := (&linear.Local{Store: s}).Call(c)
+		history = append(history, linear.Seen{Call: c, Reply: r, From: from, To: time.Since(began).Nanoseconds()})
 		t.Log(history[len(history)-1])
 	}
-	see(mine, call{Op: "create"})
-	see(mine, call{Op: "append", IDs: []string{"a"}})
+	see(mine, linear.Call{Op: linear.Create})
+	see(mine, linear.Call{Op: linear.Append, IDs: []string{"a"}})
 
 	release := holdBy(t, dsn, "SELECT num FROM patchlog.sessions FOR UPDATE")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		see(mine, call{Op: "append", IDs: []string{"x"}})
+		see(mine, linear.Call{Op: linear.Append, IDs: []string{"x"}})
 	}()
 	waits := func(n int) {
 		for range 1000 {
@@ -71,8 +71,8 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	release()
 	<-done
 	waits(0)
-	see(other, call{Op: "get"})
-	if violations := judgeHistory(t, history); len(violations) != wanted {
+	see(other, linear.Call{Op: linear.Get})
+	if violations := history.Judge(linear.Options{Faults: true}); len(violations) != wanted {
 		t.Errorf("%d violations, want %d: %v", len(violations), wanted, violations)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/fuzz/linear"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
 )
@@ -47,18 +48,18 @@ func TestLockOrder(t *testing.T) {
 		acknowledged[n] = map[string]uint64{}
 	}
 	began := time.Now()
-	l := newLoad(t, dsn, "", 4, clients)
-	for i, w := range l.workers {
+	for i, w := range startWorkers(t, dsn, "", 4) {
 		for client := range clients {
 			wg.Go(func() {
 				random := rand.New(rand.NewPCG(1, uint64(i*100+client)))
 				for k := range each {
-					n, id := random.IntN(sessions), fmt.Sprint(i, ".", client, ".", k)
+					n := random.IntN(sessions)
 					if random.IntN(4) == 0 {
 						n %= 8 // some that all are after
 					}
-					r := w.do(call{Session: fmt.Sprint(n), Op: "append", IDs: []string{id}, App: id})
-					if r.Kind != "done" || len(r.Seqs) != 1 {
+					id := linear.Hot(fmt.Sprint(i, ".", client, ".", k), fmt.Sprint(n))
+					r := w.Call(linear.Call{App: chaosName, Session: fmt.Sprint(n), Op: linear.Append, IDs: []string{id}})
+					if r.Kind != linear.Done || len(r.Seqs) != 1 {
 						t.Errorf("an append: %s: %s", r.Kind, r.Err)
 						continue
 					}
@@ -124,15 +125,19 @@ func TestSlowSessions(t *testing.T) {
 			for n := range 1500 {
 				large = append(large, fmt.Sprint("large", n))
 			}
+			local := &linear.Local{Store: s}
+			call := func(session string, op linear.Op, ids ...string) linear.Reply {
+				return local.Call(linear.Call{App: chaosName, Session: session, Op: op, IDs: ids})
+			}
 			for session, ids := range map[string][]string{"hot": {"a", "b"}, "large": large} {
-				for _, op := range []string{"create", "append"} {
-					if r, _ := do(s, call{Session: session, Op: op, IDs: ids}, store.Session{}.View); r.Kind != "done" {
+				for _, op := range []linear.Op{linear.Create, linear.Append} {
+					if r := call(session, op, ids...); r.Kind != linear.Done {
 						t.Fatal(r.Err)
 					}
 				}
 			}
 			for n := range slow {
-				if r, _ := do(s, call{Session: fmt.Sprint("slow ", n), Op: "create"}, store.Session{}.View); r.Kind != "done" {
+				if r := call(fmt.Sprint("slow ", n), linear.Create); r.Kind != linear.Done {
 					t.Fatal(r.Err)
 				}
 			}
@@ -140,7 +145,7 @@ func TestSlowSessions(t *testing.T) {
 			var writers, readers sync.WaitGroup
 			for n := range slow {
 				writers.Go(func() {
-					if r, _ := do(s, call{Session: fmt.Sprint("slow ", n), Op: "append", IDs: []string{"x"}}, store.Session{}.View); r.Kind != "done" {
+					if r := call(fmt.Sprint("slow ", n), linear.Append, "x"); r.Kind != linear.Done {
 						t.Errorf("the slow append: %s: %s", r.Kind, r.Err)
 					}
 				})
@@ -167,7 +172,7 @@ func TestSlowSessions(t *testing.T) {
 			}
 			readers.Go(func() {
 				for n := range 20 {
-					if r, _ := do(s, call{Session: "hot", Op: "append", IDs: []string{fmt.Sprint("c", n)}, Timeout: 5 * time.Second}, store.Session{}.View); r.Kind != "done" {
+					if r := local.Call(linear.Call{App: chaosName, Session: "hot", Op: linear.Append, IDs: []string{fmt.Sprint("c", n)}, Wait: 5 * time.Second}); r.Kind != linear.Done {
 						t.Errorf("an append to the hot session: %s: %s", r.Kind, r.Err)
 					}
 				}

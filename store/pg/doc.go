@@ -34,7 +34,7 @@
 //	GRANT USAGE ON SCHEMA patchlog TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA patchlog TO app;
 //
-// The tables are in schema.sql.
+// The tables are in schema.sql, and what later versions add in schema2.sql.
 //
 // # How calls meet
 //

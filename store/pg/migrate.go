@@ -12,13 +12,16 @@ import (
 )
 
 // SchemaVersion is the version of the schema that this program uses.
-const SchemaVersion = 1
+const SchemaVersion = 2
 
 //go:embed schema.sql
 var version1 string
 
+//go:embed schema2.sql
+var version2 string
+
 // migrations[i] makes version i+1 of version i. What was released is never changed.
-var migrations = []string{version1}
+var migrations = []string{version1, version2}
 
 // VersionError is the error of a schema that this program does not use as it is.
 type VersionError struct {

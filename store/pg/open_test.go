@@ -70,6 +70,20 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// A schema of version 1 is brought up to date, with what it holds.
+func TestMigrateFromVersion1(t *testing.T) {
+	dsn := quick(t)
+	create(t, open(t, dsn, pg.Options{}), "s", 2)
+	pgtest.Exec(t, dsn, "ALTER TABLE patchlog.sessions DROP COLUMN edition; UPDATE patchlog.schema_version SET version = 1")
+	var older *pg.VersionError
+	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{NoMigrate: true}); !errors.As(err, &older) || older.Has != 1 {
+		t.Errorf("a schema of version 1, not to be migrated: %v", err)
+	}
+	if h := head(t, open(t, dsn, pg.Options{}), "s"); h.Last != 2 || h.Edition != 0 {
+		t.Errorf("the head is at %d, edition %d", h.Last, h.Edition)
+	}
+}
+
 // A migration that was cut short leaves nothing, and is made again.
 func TestMigrateAfterFailure(t *testing.T) {
 	dsn := quick(t)

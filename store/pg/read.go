@@ -34,16 +34,16 @@ func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRo
 }
 
 // headColumns are what scanHead takes, of a session s and its meta m.
-const headColumns = `s.creation, m.data, s.last, s.token, s.since, s.sum`
+const headColumns = `s.creation, m.data, s.last, s.token, s.since, s.sum, s.edition`
 
 type listed struct {
-	name, creation, meta    []byte
-	last, token, since, sum int64
+	name, creation, meta             []byte
+	last, token, since, sum, edition int64
 }
 
 func (l listed) head() (backend.Head, error) {
 	h := backend.Head{Creation: string(l.creation), Meta: l.meta, Last: uint64(l.last), Token: backend.Token(l.token),
-		Chain: backend.Chain{Since: uint64(l.since), Sum: uint32(l.sum)}}
+		Chain: backend.Chain{Since: uint64(l.since), Sum: uint32(l.sum)}, Edition: uint64(l.edition)}
 	if l.meta == nil {
 		return backend.Head{}, fmt.Errorf("%w: the meta record is missing", backend.ErrDamaged)
 	}
@@ -51,7 +51,7 @@ func (l listed) head() (backend.Head, error) {
 }
 
 func scanListed(row pgx.CollectableRow) (l listed, err error) {
-	err = row.Scan(&l.name, &l.creation, &l.meta, &l.last, &l.token, &l.since, &l.sum)
+	err = row.Scan(&l.name, &l.creation, &l.meta, &l.last, &l.token, &l.since, &l.sum, &l.edition)
 	return l, err
 }
 
@@ -222,22 +222,32 @@ func (b *Backend) Snapshot(ctx context.Context, session, creation string) (backe
 }
 
 // PutSnapshot implements [backend.Backend]. The session's row is locked so that it is not
-// deleted meanwhile; appends go on.
+// deleted, and no record of it replaced, meanwhile; appends go on.
 func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
-	found := false
+	found, there := false, false
 	err := b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, b.sql(`
 			WITH held AS (
-				SELECT num FROM patchlog.sessions WHERE hash = $1 AND birth = $2 FOR KEY SHARE
+				SELECT num FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND edition = $7 FOR KEY SHARE
 			), put AS (
 				INSERT INTO patchlog.snapshots AS p (num, seq, since, sum, data) SELECT num, $3::bigint, $4::bigint, $5::bigint, $6::bytea FROM held
 				ON CONFLICT (num) DO UPDATE SET seq = excluded.seq, since = excluded.since, sum = excluded.sum, data = excluded.data
 				WHERE p.seq <= excluded.seq
 			)
-			SELECT count(*) > 0 FROM held`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Since), int64(kept.Chain.Sum), data(kept.Data)).Scan(&found)
+			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Since), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition)).Scan(&found)
 	})
-	if err == nil && !found {
-		return backend.ErrNotFound
+	if err == nil && !found { // a deletion that it waited for is seen by another statement only
+		err = b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
+			return c.QueryRow(ctx, b.sql(`SELECT EXISTS (SELECT FROM patchlog.sessions WHERE hash = $1 AND birth = $2)`), hash(session), hash(creation)).Scan(&there)
+		})
 	}
-	return err
+	switch {
+	case err != nil:
+		return err
+	case found:
+		return nil
+	case there:
+		return backend.ErrMoved
+	}
+	return backend.ErrNotFound
 }

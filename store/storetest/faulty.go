@@ -26,7 +26,7 @@ func (f Failure) String() string {
 	return [...]string{"refused", "lost", "landed"}[f]
 }
 
-// Faulty is a backend whose writes, Append, Stage and Delete, fail as planned. With nothing
+// Faulty is a backend whose writes, Append, Replace, Stage and Delete, fail as planned. With nothing
 // planned it does what the backend in it does.
 type Faulty struct {
 	backend.Backend
@@ -118,6 +118,11 @@ func (f *Faulty) write(do func() error) error {
 // Append implements [backend.Backend].
 func (f *Faulty) Append(ctx context.Context, session string, batch backend.Batch) error {
 	return f.write(func() error { return f.Backend.Append(ctx, session, batch) })
+}
+
+// Replace implements [backend.Backend].
+func (f *Faulty) Replace(ctx context.Context, session string, r backend.Replacement) error {
+	return f.write(func() error { return f.Backend.Replace(ctx, session, r) })
 }
 
 // Stage implements [backend.Backend]. It is a write.

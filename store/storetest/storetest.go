@@ -24,7 +24,7 @@ import (
 // Each test ends with a comparison of all that the backend holds with what was put in,
 // before and after reopening.
 func Run(t *testing.T, open func(t *testing.T) (b backend.Backend, reopen func() backend.Backend)) {
-	for _, c := range slices.Concat(appendCases, stageCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases, sharingCases) {
+	for _, c := range slices.Concat(appendCases, replaceCases, stageCases, readCases, sharedCases, snapshotCases, lifeCases, concurrentCases, sharingCases) {
 		t.Run(c.name, func(t *testing.T) {
 			b, reopen := open(t)
 			s := &suite{T: t, Backend: b, want: newModel()}
@@ -68,6 +68,7 @@ type modelSession struct {
 	token    backend.Token // 0 if it is not known
 	meta     string
 	records  []string
+	sums     []uint32
 	chain    backend.Chain
 	snapshot string
 	ids      map[string]uint64
@@ -86,6 +87,7 @@ func (m model) append(name string, b backend.Batch) {
 	}
 	for _, r := range b.Records {
 		s.records = append(s.records, string(r.Data))
+		s.sums = append(s.sums, r.Sum)
 		s.chain = s.chain.Add(r.Sum)
 		for _, id := range r.IDs {
 			s.ids[id] = r.Seq

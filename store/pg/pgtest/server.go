@@ -111,7 +111,7 @@ func find(program string) (string, error) {
 }
 
 func (s *Server) start(opts Options) error {
-	if err := s.run("initdb", "-D", s.data(), "-U", "postgres", "-A", "trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"); err != nil {
+	if err := s.run("initdb", "-D", s.Data(), "-U", "postgres", "-A", "trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"); err != nil {
 		return err
 	}
 	s.settings = opts.Settings
@@ -121,7 +121,8 @@ func (s *Server) start(opts Options) error {
 	return s.Start()
 }
 
-func (s *Server) data() string { return filepath.Join(s.folder, "data") }
+// Data is the folder of the cluster.
+func (s *Server) Data() string { return filepath.Join(s.folder, "data") }
 
 // DSN is the connection string of one of the server's databases, as its superuser.
 func (s *Server) DSN(database string) string {
@@ -132,7 +133,7 @@ func (s *Server) DSN(database string) string {
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	args := []string{"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB"}
+	args := []string{"-D", s.Data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "shared_buffers=64MB"}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
@@ -234,10 +235,10 @@ func (s *Server) Standby(t testing.TB) *Server {
 }
 
 func (s *Server) follow(primary *Server) error {
-	if err := s.run("pg_basebackup", "-D", s.data(), "-h", primary.folder, "-p", "5432", "-U", "postgres", "-R", "-c", "fast", "--no-sync", "-X", "stream"); err != nil {
+	if err := s.run("pg_basebackup", "-D", s.Data(), "-h", primary.folder, "-p", "5432", "-U", "postgres", "-R", "-c", "fast", "--no-sync", "-X", "stream"); err != nil {
 		return err
 	}
-	conf, err := os.OpenFile(filepath.Join(s.data(), "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	conf, err := os.OpenFile(filepath.Join(s.Data(), "postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		_, err = fmt.Fprintf(conf, "\nprimary_conninfo = 'host=%s port=5432 user=postgres application_name=standby'\n", primary.folder)
 		err = errors.Join(err, conf.Close())
@@ -255,7 +256,7 @@ func (s *Server) follow(primary *Server) error {
 // Promote makes a standby take writes.
 func (s *Server) Promote() error {
 	s.settings = append(slices.Clone(s.settings), "synchronous_standby_names=")
-	return s.run("pg_ctl", "promote", "-w", "-D", s.data())
+	return s.run("pg_ctl", "promote", "-w", "-D", s.Data())
 }
 
 // run runs one of the server's programs to its end.

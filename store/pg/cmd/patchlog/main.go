@@ -79,6 +79,11 @@ type readOnly struct{ *pg.Backend }
 // Append implements [backend.Backend].
 func (*readOnly) Append(context.Context, string, backend.Batch) error { return backend.ErrReadOnly }
 
+// Replace implements [backend.Backend].
+func (*readOnly) Replace(context.Context, string, backend.Replacement) error {
+	return backend.ErrReadOnly
+}
+
 // Stage implements [backend.Backend].
 func (*readOnly) Stage(context.Context, string, uint64, []backend.Record) error {
 	return backend.ErrReadOnly

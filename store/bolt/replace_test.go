@@ -1,0 +1,77 @@
+package bolt_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+)
+
+// A vacuum, whose file counts its transactions anew, does not take an edition back; and while
+// the file is copied, nothing that the copy may still read is replaced.
+func TestReplaceAndVacuum(t *testing.T) {
+	b, err := bolt.Open(filepath.Join(t.TempDir(), "a.db"), bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	record := func(data string, sum uint32) backend.Record {
+		return backend.Record{Seq: 1, IDs: []string{"id"}, Sum: sum, Data: []byte(data)}
+	}
+	if err := b.Append(t.Context(), "s", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record("a", 'a')}}); err != nil {
+		t.Fatal(err)
+	}
+	replace := func(ctx context.Context, old, data string) error {
+		return b.Replace(ctx, "s", backend.Replacement{Creation: "c", Last: 1, Records: []backend.Replaced{
+			{Seq: 1, Old: []byte(old), Data: []byte(data), OldSum: uint32(old[0]), Sum: uint32(data[0])},
+		}})
+	}
+	edition := func() uint64 {
+		t.Helper()
+		head, err := b.Head(t.Context(), "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return head.Edition
+	}
+	sum := func(record []byte) uint32 { return uint32(record[0]) }
+	for i, data := range []string{"b", "c", "d"} {
+		if err := replace(t.Context(), string(data[0]-1), data); err != nil || edition() != uint64(i+1) {
+			t.Fatalf("replaced: edition %d, %v", edition(), err)
+		}
+		if err := b.Vacuum(t.Context(), sum, nil); err != nil || edition() != uint64(i+1) {
+			t.Fatalf("after a vacuum: edition %d, %v", edition(), err)
+		}
+	}
+
+	copying := make(chan error)
+	reached := make(chan struct{})
+	go func() {
+		first := true
+		copying <- b.Vacuum(t.Context(), func(record []byte) uint32 {
+			if first {
+				first = false
+				close(reached)
+				<-copying
+			}
+			return sum(record)
+		}, nil)
+	}()
+	<-reached
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := replace(ctx, "d", "e"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("replaced during a vacuum: %v", err)
+	}
+	copying <- nil
+	if err := <-copying; err != nil {
+		t.Fatal(err)
+	}
+	if err := replace(t.Context(), "d", "e"); err != nil || edition() != 4 {
+		t.Errorf("replaced after a vacuum: edition %d, %v", edition(), err)
+	}
+}

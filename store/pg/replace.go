@@ -1,0 +1,78 @@
+package pg
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// Replace implements [backend.Backend]. It waits for whoever has the session's row, one who
+// puts a snapshot too: what it then removes is all that there is.
+func (b *Backend) Replace(ctx context.Context, session string, r backend.Replacement) error {
+	if err := checkName("session", session); err != nil {
+		return err
+	}
+	if r.Next == 0 {
+		return fmt.Errorf("%w: the replacement gives the session no token", patch.ErrInvalid)
+	}
+	chain := r.After(r.Chain)
+	seqs, olds, datas := make([]int64, len(r.Records)), make([][]byte, len(r.Records)), make([][]byte, len(r.Records))
+	for i, x := range r.Records {
+		seqs[i], olds[i], datas[i] = number(x.Seq), data(x.Old), data(x.Data)
+	}
+	var found, done bool
+	err := b.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.leave()
+	err = b.attemptWaiting(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
+		var batch pgx.Batch
+		batch.Queue(b.sql(`SELECT num FROM patchlog.sessions WHERE hash = $1 FOR UPDATE`), hash(session))
+		batch.Queue(b.sql(replaceSQL), hash(session), hash(r.Creation), number(r.Last), int64(r.Seen), int64(r.Next),
+			int64(chain.Sum), seqs, olds, datas, r.Meta)
+		return secondOf(ctx, c, &batch, func(rows pgx.Rows) error {
+			_, err := pgx.ForEachRow(rows, []any{&found, &done}, func() error { return nil })
+			return err
+		})
+	})
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return backend.ErrNotFound
+	case !done:
+		return backend.ErrMoved
+	}
+	return nil
+}
+
+const replaceSQL = `
+WITH asked AS (
+	SELECT x.* FROM unnest($7::bigint[], $8::bytea[], $9::bytea[]) AS x(seq, old, data)
+), at AS (
+	SELECT num, last, token FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND state = 0
+), done AS (
+	UPDATE patchlog.sessions s
+	SET token = $5, sum = $6, edition = s.edition + 1, touched = now()
+	FROM at
+	WHERE s.num = at.num AND at.last = $3 AND at.token = $4 AND NOT EXISTS (
+		SELECT FROM asked x LEFT JOIN patchlog.records r ON r.num = at.num AND r.seq = x.seq AND r.seq <= at.last
+		WHERE r.data IS DISTINCT FROM x.old)
+	RETURNING s.num
+), put_records AS (
+	UPDATE patchlog.records r SET data = x.data
+	FROM done d, asked x
+	WHERE r.num = d.num AND r.seq = x.seq
+), put_meta AS (
+	UPDATE patchlog.metas m SET data = $10::bytea
+	FROM done d
+	WHERE m.num = d.num AND $10::bytea IS NOT NULL
+), dropped AS (
+	DELETE FROM patchlog.snapshots p USING done d WHERE p.num = d.num
+)
+SELECT EXISTS (SELECT FROM at), EXISTS (SELECT FROM done)`

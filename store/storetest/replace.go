@@ -1,0 +1,224 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// replacement makes one that puts data in the place of records, as one who knows the session
+// as it is now.
+func (s *suite) replacement(name string, data string, seqs ...uint64) backend.Replacement {
+	s.Helper()
+	head, err := s.Head(ctx, name)
+	if err != nil {
+		s.Fatalf("Head of %q: %v", name, err)
+	}
+	want := s.want.sessions[name]
+	r := backend.Replacement{Creation: head.Creation, Last: head.Last, Seen: head.Token, Next: backend.Token(rand.Uint64() | 1), Chain: head.Chain}
+	for _, seq := range seqs {
+		is := fmt.Appendf(nil, "%s %d", data, seq)
+		r.Records = append(r.Records, backend.Replaced{
+			Seq: seq, Old: []byte(want.records[seq-1]), OldSum: want.sums[seq-1], Data: is, Sum: crc32.ChecksumIEEE(is),
+		})
+	}
+	return r
+}
+
+// replace makes a replacement that must be accepted.
+func (s *suite) replace(name string, r backend.Replacement) {
+	s.Helper()
+	before, err := s.Head(ctx, name)
+	if err != nil {
+		s.Fatalf("Head of %q: %v", name, err)
+	}
+	if err := s.Replace(ctx, name, r); err != nil {
+		s.Fatalf("Replace in %q: %v", name, err)
+	}
+	want := s.want.sessions[name]
+	for _, x := range r.Records {
+		want.records[x.Seq-1], want.sums[x.Seq-1] = string(x.Data), x.Sum
+	}
+	want.chain = backend.Chain{}
+	for _, sum := range want.sums {
+		want.chain = want.chain.Add(sum)
+	}
+	if r.Meta != nil {
+		want.meta = string(r.Meta)
+	}
+	want.token, want.snapshot = r.Next, ""
+	after, err := s.Head(ctx, name)
+	if err != nil || after.Edition <= before.Edition {
+		s.Errorf("head of %q: edition %d after %d, %v", name, after.Edition, before.Edition, err)
+	}
+}
+
+// replaceRefused makes one that must be refused with the given error, and do nothing.
+func (s *suite) replaceRefused(want error, name, what string, r backend.Replacement) {
+	s.Helper()
+	s.is(s.Replace(ctx, name, r), want, "Replace of "+what)
+	s.check()
+}
+
+var replaceCases = []testCase{
+	{"Replace", func(s *suite) {
+		s.put("a", create("c1", 9))
+		s.put("b", create("c2", 3))
+		s.replace("a", s.replacement("a", "other", 1))
+		s.check()
+		s.replace("a", s.replacement("a", string(big(100_000)), 2, 5, 8))
+		s.replace("a", s.replacement("a", "", 9))
+		s.check()
+		s.put("a", extend("c1", 9, 2))
+		s.replace("a", s.replacement("a", "short", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))
+		s.put("a", extend("c1", 11, 1))
+	}},
+	{"Replace/snapshot", func(s *suite) {
+		s.put("a", create("c1", 3))
+		s.put("b", create("c2", 3))
+		s.keep("a", "with what was there")
+		s.keep("b", "of another session")
+		before, _ := s.Head(ctx, "a")
+		s.replace("a", s.replacement("a", "other", 2))
+		s.check()
+		late := backend.Snapshot{Seq: 3, Chain: before.Chain, Edition: before.Edition, Data: []byte("made before")}
+		s.is(s.PutSnapshot(ctx, "a", "c1", late), backend.ErrMoved, "PutSnapshot of a log before the Replace")
+		s.check()
+		now, _ := s.Head(ctx, "a")
+		late.Edition, late.Chain = now.Edition, now.Chain
+		s.is(s.PutSnapshot(ctx, "a", "c1", late), nil, "PutSnapshot of the log as it is")
+		s.want.sessions["a"].snapshot = "made before"
+		s.check()
+		s.replace("a", s.replacement("a", "")) // of no record: the snapshot alone
+	}},
+	{"Replace/meta", func(s *suite) {
+		s.put("a", create("c1", 2))
+		r := s.replacement("a", "other", 1)
+		r.Meta = []byte("another meta")
+		s.replace("a", r)
+		s.check()
+		r = s.replacement("a", "other")
+		r.Meta = big(100_000)
+		s.replace("a", r)
+		s.check()
+		s.replace("a", s.replacement("a", "third", 2))
+	}},
+	{"Replace/refused", func(s *suite) {
+		s.put("a", create("c1", 3))
+		s.keep("a", "kept")
+		of := func(change func(r *backend.Replacement)) backend.Replacement {
+			r := s.replacement("a", "other", 1, 2, 3)
+			r.Meta = []byte("another meta")
+			change(&r)
+			return r
+		}
+		for what, r := range map[string]backend.Replacement{
+			"a shorter log":           of(func(r *backend.Replacement) { r.Last = 2 }),
+			"a longer log":            of(func(r *backend.Replacement) { r.Last = 4 }),
+			"another record":          of(func(r *backend.Replacement) { r.Records[2].Old = []byte("record 2") }),
+			"a record with more":      of(func(r *backend.Replacement) { r.Records[1].Old = []byte("record 2 ") }),
+			"a record behind the end": of(func(r *backend.Replacement) { r.Records[2].Seq, r.Records[2].Old = 4, nil }),
+			"a record before":         of(func(r *backend.Replacement) { r.Records[0].Seq, r.Records[0].Old = 0, nil }),
+		} {
+			s.replaceRefused(backend.ErrMoved, "a", what, r)
+		}
+		if !s.Exclusive() {
+			s.replaceRefused(backend.ErrMoved, "a", "a log that has moved on", of(func(r *backend.Replacement) { r.Seen++ }))
+		}
+		s.replaceRefused(backend.ErrNotFound, "a", "another creation", of(func(r *backend.Replacement) { r.Creation = "c2" }))
+		s.replaceRefused(backend.ErrNotFound, "b", "no session", of(func(r *backend.Replacement) {}))
+		before, after := s.replacement("a", "other", 2), s.replacement("a", "again", 2)
+		s.replace("a", before)
+		s.replaceRefused(backend.ErrMoved, "a", "what was replaced", after)
+		s.put("a", extend("c1", 3, 1))
+		s.replace("a", s.replacement("a", "again", 2))
+	}},
+	{"Replace/since", func(s *suite) {
+		s.put("a", create("c1", 3))
+		head, _ := s.Head(ctx, "a")
+		s.replace("a", s.replacement("a", "other", 1, 3))
+		news := s.since("a", backend.Seen{Creation: "c1", Last: 1})
+		if news.Edition <= head.Edition {
+			s.Errorf("Since: edition %d after %d", news.Edition, head.Edition)
+		}
+		listed, err := s.List(ctx, "", "", 9)
+		if err != nil || len(listed) != 1 || listed[0].Edition != news.Edition {
+			s.Errorf("List: %+v, %v; want edition %d", listed, err, news.Edition)
+		}
+		got, err := s.Pick(ctx, "a", "c1", []uint64{1, 2, 3}, 1<<20)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.sameRecords(got, s.want.sessions["a"], 1, 3)
+	}},
+	{"Replace/slices", func(s *suite) {
+		s.put("a", create("c1", 1))
+		r := s.replacement("a", "other", 1)
+		r.Meta = []byte("another meta")
+		own := r
+		own.Meta = append([]byte{}, r.Meta...)
+		own.Records = []backend.Replaced{r.Records[0]}
+		own.Records[0].Data = append([]byte{}, r.Records[0].Data...)
+		s.replace("a", own)
+		scramble(own.Meta)
+		scramble(own.Records[0].Data)
+	}},
+	{"Replace/deleted", func(s *suite) {
+		s.put("a", create("c1", 2))
+		s.replace("a", s.replacement("a", "other", 1, 2))
+		late := s.replacement("a", "late", 1)
+		s.remove("a")
+		s.replaceRefused(backend.ErrNotFound, "a", "a deleted session", late)
+		s.put("a", create("c2", 2))
+		s.replaceRefused(backend.ErrNotFound, "a", "a session that was created again", late)
+	}},
+	{"Replace/concurrent", func(s *suite) {
+		const sessions, each = 4, 12
+		for i := range sessions {
+			s.put(fmt.Sprint("s", i), create(fmt.Sprint("c", i), each))
+		}
+		todo := make([][]backend.Replacement, sessions)
+		for i := range sessions {
+			for seq := uint64(1); seq <= each; seq++ {
+				todo[i] = append(todo[i], s.replacement(fmt.Sprint("s", i), "other", seq))
+			}
+		}
+		var wg sync.WaitGroup
+		for i := range sessions {
+			wg.Go(func() {
+				name := fmt.Sprint("s", i)
+				for _, r := range todo[i] {
+					head, err := s.Head(ctx, name)
+					if err == nil {
+						r.Seen, r.Chain = head.Token, head.Chain
+						err = s.Replace(ctx, name, r)
+					}
+					if err != nil {
+						s.Errorf("Replace in %q: %v", name, err)
+						return
+					}
+				}
+			})
+			wg.Go(func() {
+				for range each {
+					if err := s.PutSnapshot(ctx, "s0", "c0", backend.Snapshot{Seq: 1, Data: []byte("of edition 0")}); err != nil && !errors.Is(err, backend.ErrMoved) {
+						s.Errorf("PutSnapshot: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for i := range sessions {
+			want := s.want.sessions[fmt.Sprint("s", i)]
+			want.token, want.chain = 0, backend.Chain{}
+			for n, r := range todo[i] {
+				want.records[n], want.sums[n] = string(r.Records[0].Data), r.Records[0].Sum
+				want.chain = want.chain.Add(want.sums[n])
+			}
+		}
+	}},
+}
