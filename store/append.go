@@ -87,6 +87,9 @@ func (a appending) draft(d *draft) error {
 		return &SeqError{Expected: *a.ifSeq, Last: last}
 	}
 	for _, i := range d.missing {
+		if err := notErased(d.records[i]); err != nil {
+			return err
+		}
 		if err := d.addUnjudged(i); err != nil {
 			return err
 		}

@@ -95,6 +95,22 @@ func (h *handle) drop() {
 	h.size.Store(0)
 }
 
+// edited has the view in memory, if there is one, pass for one of the log in another edition: no
+// plan fits that was made before. What it shows is what it was until it is dropped.
+func (h *handle) edited(edition uint64) {
+	for {
+		old := h.newest.Load()
+		if old == nil {
+			return
+		}
+		is := *old
+		is.view = is.view.WithEdition(edition)
+		if h.newest.CompareAndSwap(old, &is) {
+			return
+		}
+	}
+}
+
 // dropSeen is drop, unless there is a newer view than the one that was seen.
 func (h *handle) dropSeen(seen current) {
 	if c := h.newest.Load(); c != nil && c.view.Creation() == seen.view.Creation() && c.view.Seq() == seen.view.Seq() {

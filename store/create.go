@@ -22,6 +22,7 @@ type creating struct {
 	meta     []byte
 	after    uint64        // the last seq that is staged
 	chain    backend.Chain // of what is staged
+	erased   erasures      // of a log that is copied
 }
 
 // newSession begins to create a session. Its shared changes are to be added by

@@ -769,3 +769,102 @@ func ExampleStore_Vacuum() {
 	fmt.Println(before.Free > 500_000, after.File < 100_000, err)
 	// Output: true true <nil>
 }
+
+func ExampleStore_Erase() {
+	s := exampleStore()
+	defer s.Close()
+	ctx := context.Background()
+	selection := store.EraseSelection{Match: "bicycle"}
+	opts := store.EraseOptions{Author: "privacy@example.com", Reason: "request 812"}
+	plan, err := s.PlanErase(ctx, exampleKey, selection, opts)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(plan.Sessions[0].Events), "event would go:", plan.Sessions[0].Events[0].ID)
+	if _, err := s.Erase(ctx, exampleKey, selection, opts); err != nil {
+		log.Fatal(err)
+	}
+	v, err := s.View(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(v.At(2).Content())
+	receipts, err := s.Receipts(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	of, _ := receipts[0].Patch.Erasure()
+	fmt.Println(receipts[0].Patch.Author(), of.Reason, of.Seqs)
+	// Output:
+	// 1 event would go: e3
+	// {"parts":[{"text":"[erased]"}],"role":"user"}
+	// privacy@example.com request 812 [{3 3}]
+}
+
+func ExampleStore_EraseUser() {
+	s := exampleStore()
+	defer s.Close()
+	ctx := context.Background()
+	opts := store.EraseOptions{ID: "request 813", Reason: "the account is closed"} // the same id goes on after a crash
+	plan, err := s.PlanEraseUser(ctx, "shop", "ada", opts)
+	if err != nil {
+		log.Fatal(err)
+	}
+	done, err := s.EraseUser(ctx, "shop", "ada", opts)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(plan.Sessions[0].Events), len(done.Sessions[0].Events))
+	session, err := s.Get(ctx, exampleKey)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(session.State())
+	// Output:
+	// 4 4
+	// map[currency:<nil> turn:<nil>]
+}
+
+func ExampleErasureDigest() {
+	s := exampleStore()
+	defer s.Close()
+	ctx := context.Background()
+	var kept []patch.Record // an export from before, say
+	for r, err := range s.RawEvents(ctx, exampleKey, 3) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		kept = append(kept, r)
+	}
+	done, err := s.Erase(ctx, exampleKey, store.EraseSelection{EventIDs: []string{"e3"}}, store.EraseOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	of, _ := done.Sessions[0].Receipt.Patch.Erasure()
+	digest, err := store.ErasureDigest(done.Salt, kept[0])
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(bytes.Equal(digest, of.Digest))
+	// Output: true
+}
+
+func ExampleStore_Retain() {
+	s := exampleStore()
+	defer s.Close()
+	policies := map[string]store.Retention{"shop": {DeleteAfter: 90 * 24 * time.Hour, KeepPinned: true}}
+	created := time.Date(2024, 8, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := s.CreateAt(context.Background(), store.Key{App: "shop", User: "bob", Session: "s0"}, nil, created); err != nil {
+		fmt.Println(err)
+		return
+	}
+	for r, err := range s.Retain(context.Background(), policies, store.RetainOptions{DryRun: true}) {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(r.Key, r.Used.Format(time.DateOnly), r.Kept == "")
+	}
+	// Output:
+	// shop/bob/s0 2024-08-01 true
+}

@@ -7,17 +7,23 @@ import (
 	"io"
 
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
 // ExportOptions say what to export. The zero value means the whole log.
 type ExportOptions struct {
 	// Visible exports the visible events alone, without header and seqs: a session
-	// that forgets what was hidden.
+	// that forgets what was hidden. Of those that were erased it has the receipts too.
 	Visible bool
+
+	// Redact, if not nil, replaces secrets by placeholders in all texts, of patches and of the
+	// initial state too, and the header says so; see package redact. There is a header with Visible,
+	// too, then. Imported, the file is another log, of the same shape, with the same ids.
+	Redact *redact.Redactor
 }
 
 // Export writes the session in the text form. Importing it elsewhere gives an equal
-// view. The session may be written to meanwhile; the export ends with the record that
+// view, unless it is redacted. The session may be written to meanwhile; the export ends with the record that
 // was the last when it started.
 func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportOptions) error {
 	if out == nil {
@@ -25,15 +31,33 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	}
 	buf := bufio.NewWriterSize(out, 64<<10)
 	enc := patch.NewEncoder(buf)
+	enc.Redacted = opts.Redact.Names()
+	record := func(r patch.Record) error {
+		r, err := opts.Redact.Record(r)
+		if err != nil {
+			return fmt.Errorf("session %s: redact record %d: %w", key, r.Seq, err)
+		}
+		return enc.Record(r)
+	}
 	if opts.Visible {
 		session, err := s.Get(ctx, key)
 		if err != nil {
 			return err
 		}
-		for _, e := range session.View.Events() {
-			if err := enc.Record(patch.Record{Event: e}); err != nil {
+		if opts.Redact != nil {
+			if err := enc.Header(nil); err != nil {
 				return err
 			}
+		}
+		erased := map[string]patch.Erasure{} // by receipt
+		for i, e := range session.View.Events() {
+			if err := record(patch.Record{Event: e}); err != nil {
+				return err
+			}
+			addErased(erased, uint64(i)+1, e)
+		}
+		if err := s.exportReceipts(ctx, key, record, erased); err != nil {
+			return err
 		}
 		return buf.Flush()
 	}
@@ -44,7 +68,11 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	if err != nil {
 		return err
 	}
-	if err := enc.Header(m.initial); err != nil {
+	initial, err := opts.Redact.State(m.initial)
+	if err != nil {
+		return fmt.Errorf("session %s: redact the initial state: %w", key, err)
+	}
+	if err := enc.Header(initial); err != nil {
 		return err
 	}
 	for page, err := range s.pages(ctx, key, head, 1, head.Last) {
@@ -52,10 +80,57 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 			return err
 		}
 		for _, r := range page.records {
-			if err := enc.Record(r); err != nil {
+			if err := record(r); err != nil {
 				return err
 			}
 		}
 	}
 	return buf.Flush()
+}
+
+// addErased adds to what receipts say of the events of a log that one of them stands there.
+func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
+	newest, ok := e.Erased()
+	if !ok {
+		return
+	}
+	receipts := e.RemadeAfter()
+	remade := receipts != nil
+	if !remade {
+		receipts = []string{newest}
+	}
+	for _, id := range receipts {
+		of := by[id]
+		if of.Seqs = append(of.Seqs, patch.Span{From: seq, To: seq}); remade && id == newest {
+			if of.Remade == nil {
+				of.Remade = map[uint64][]int{}
+			}
+			of.Remade[seq] = []int{0}
+		}
+		by[id] = of
+	}
+}
+
+// exportReceipts writes receipts as they are of the records that were written.
+func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Record) error, erased map[string]patch.Erasure) error {
+	if len(erased) == 0 {
+		return nil
+	}
+	receipts, err := s.Receipts(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, r := range receipts {
+		is, there := erased[r.ID()]
+		if !there {
+			continue
+		}
+		was, _ := r.Patch.Erasure()
+		is.Values, is.Reason = was.Values, was.Reason
+		p := patch.NewErase(is).WithID(r.ID()).WithAuthor(r.Patch.Author()).WithTimestamp(r.Patch.Timestamp())
+		if err := write(patch.Record{Patch: p}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

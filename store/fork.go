@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -24,6 +26,9 @@ type ForkOptions struct {
 // with the last step, as a whole. If Fork fails, or the process ends, before that, nothing
 // is left of it.
 //
+// A record that was erased is a blank in the new session too. If its receipt is behind the last
+// record, the new session has a receipt of its own there.
+//
 // Scopes that sessions share are not part of a session: they are not taken back to what
 // they were, and, for a user or an app of its own, not copied.
 //
@@ -37,10 +42,24 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	if err := newKey.Validate(); err != nil {
 		return Session{}, err
 	}
-	head, m, err := s.head(ctx, key)
-	if err != nil {
-		return Session{}, err
+	for {
+		head, m, err := s.head(ctx, key)
+		if err != nil {
+			return Session{}, err
+		}
+		fork, err := s.fork(ctx, key, head, m, newKey, opts)
+		if err != nil || !s.replacedSince(ctx, key, head) {
+			return fork, err
+		}
+		// The new session may have what was erased meanwhile, and no receipt of it.
+		if err := s.Delete(ctx, newKey); err != nil {
+			return Session{}, err
+		}
 	}
+}
+
+// fork makes a fork of a session that was found with the given head.
+func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, opts ForkOptions) (Session, error) {
 	last := head.Last
 	if opts.At != nil {
 		if last = *opts.At; last > head.Last {
@@ -60,6 +79,9 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	}
 	defer s.backend.Unstage(c.creation) // after the commit it does nothing
 	if err := c.copy(key, head, last); err != nil {
+		return Session{}, err
+	}
+	if err := c.receipts(key, head); err != nil {
 		return Session{}, err
 	}
 	// The shared scopes are read first: after the commit nothing must fail.
@@ -100,11 +122,57 @@ func (c *creating) copy(from Key, head backend.Head, last uint64) error {
 		}
 		for i, r := range page.records {
 			c.put(r, page.data[i])
+			c.erased.record(r)
 		}
 		if c.view.Seq() == last {
 			return nil
 		}
 		if err := c.stage(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// receipts adds receipts of what was erased of the records, if those of the other log are behind
+// them: the same ones, as far as they are about these.
+func (c *creating) receipts(from Key, head backend.Head) error {
+	var lacks []string
+	for _, b := range c.erased.blanks {
+		has := slices.ContainsFunc(c.erased.receipts, func(r receipt) bool { return r.ID() == b.receipt })
+		if !has && !slices.Contains(lacks, b.receipt) {
+			lacks = append(lacks, b.receipt)
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	seqs, err := c.store.backend.Lookup(c.ctx, from.name(), head.Creation, lacks)
+	if err != nil {
+		return fromBackend(from, err)
+	}
+	slices.Sort(seqs)
+	last := c.view.Seq()
+	for _, seq := range slices.Compact(seqs) {
+		if seq <= last { // there is none of the id, or something else
+			continue
+		}
+		r, err := c.store.record(c.ctx, from, head.Creation, seq)
+		if err != nil {
+			return err
+		}
+		if r.Patch == nil {
+			continue
+		}
+		own, ok := r.Patch.UpTo(last)
+		if !ok {
+			continue
+		}
+		r = patch.Record{Seq: c.view.Seq() + 1, Patch: own}
+		if c.view, err = c.view.Apply(r); err == nil {
+			err = c.add(r)
+		}
+		if err != nil {
 			return err
 		}
 	}

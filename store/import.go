@@ -205,6 +205,36 @@ func (t *Text) add(d *draft, step func() error) error {
 	if !t.opts.WriteShared {
 		d.shared = nil
 	}
+	return t.receipts(d)
+}
+
+// receipts refuses what says that it was erased where no receipt says so, and a receipt by which what
+// was there before would be erased: that takes an [Store.Erase].
+func (t *Text) receipts(d *draft) error {
+	added := map[uint64]int{}
+	for _, i := range d.missing {
+		added[d.records[i].Seq] = i
+	}
+	var said erasures
+	for _, r := range d.records {
+		said.record(r)
+	}
+	for _, b := range said.blanks {
+		if i, ok := added[b.ref.Seq]; ok && !said.covers(b) {
+			return t.at(i, fmt.Errorf("%w: it says that it was erased, and no receipt of that is with it", ErrInvalid))
+		}
+	}
+	for _, receipt := range said.receipts {
+		i, ok := added[receipt.Seq]
+		if !ok {
+			continue
+		}
+		for _, r := range d.records {
+			if _, ok := added[r.Seq]; !ok && receipt.of.Blank(r, receipt.ID()) != r {
+				return t.at(i, fmt.Errorf("%w: it is the receipt of an erasing, and record %d of session %s is not erased", ErrInvalid, r.Seq, d.handle.key))
+			}
+		}
+	}
 	return nil
 }
 

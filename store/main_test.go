@@ -15,8 +15,9 @@ const (
 )
 
 var parts = map[string]func(path string) error{
-	"hold": holdFile,
-	"open": openFile,
+	"hold":  holdFile,
+	"open":  openFile,
+	"erase": eraseUntilKilled,
 }
 
 func TestMain(m *testing.M) {

@@ -103,7 +103,7 @@ func (s *Store) makeWhole(ctx context.Context, h *handle, restored fold.View) er
 	}
 	defer h.unlock()
 	c, err := s.lockedCurrent(ctx, h)
-	if err != nil || c.view.Creation() != restored.Creation() || c.view.Whole() {
+	if err != nil || c.view.Creation() != restored.Creation() || c.view.Whole() || r.view.Edition() < c.view.Edition() {
 		return err
 	}
 	if err := s.foldUpTo(ctx, h.key, logOf(c.view), &r, c.view.Seq()); err != nil {

@@ -82,14 +82,14 @@ func (s *Store) withShared(ctx context.Context, h *handle, c current, prefixes [
 }
 
 // errElsewhere: a view cannot be carried on by what is new, since the session was created
-// again, or its log is not the one that was read, or records are needed that are not there.
+// again, or records were erased, or its log is not the one that was read, or records are needed that are not there.
 var errElsewhere = errors.New("the log is not the one that the view is of")
 
 // advance returns the view after what is new, and publishes it.
 func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.News) (current, error) {
 	head, v := news.Head, c.view
 	switch {
-	case head.Creation != v.Creation() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.chain:
+	case head.Creation != v.Creation() || head.Edition != v.Edition() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.chain:
 		return c, errElsewhere // a server that took over may have lost what was acknowledged
 	case head.Token == c.token:
 		return c, nil
@@ -146,6 +146,19 @@ func (s *Store) lockedCurrent(ctx context.Context, h *handle) (current, error) {
 	h.publish(c)
 	s.maybeSnapshot(h, c.view)
 	return c, nil
+}
+
+// carryOn publishes a view that was read before the handle's lock was taken, which the caller holds,
+// with what was logged since. If that is not to be had, the next one reads it.
+func (s *Store) carryOn(ctx context.Context, h *handle, r replayed) {
+	head, _, err := s.head(ctx, h.key)
+	if err == nil && head.Creation == r.view.Creation() && head.Edition == r.view.Edition() {
+		if err = s.foldUpTo(ctx, h.key, head, &r, head.Last); err == nil {
+			h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
+			h.publish(current{r.view, head.Token, head.Chain})
+			s.maybeSnapshot(h, r.view)
+		}
+	}
 }
 
 // sharedValues returns the shared values with each of the prefixes. Errors are the

@@ -99,8 +99,11 @@ type patching struct {
 func newPatching(opts PatchOptions, patches []*patch.PatchEvent) (patching, error) {
 	p := patching{opts: opts, patches: make([]patch.Record, len(patches))}
 	for i, one := range patches {
-		if one == nil {
+		switch {
+		case one == nil:
 			return patching{}, fmt.Errorf("%w: patch %d of the call is nil", ErrInvalid, i)
+		case one.Type() == patch.Erase:
+			return patching{}, &patch.Defect{Field: "patchType", Problem: "a receipt is logged by the erasing that it is of: use Store.Erase", Flaw: patch.ForeignField}
 		}
 		p.patches[i] = patch.Record{Patch: one}
 	}
@@ -113,6 +116,9 @@ func (p patching) draft(d *draft) error {
 	if err := d.match(); err != nil {
 		return err
 	}
+	if len(d.missing) > 0 && p.opts.On.Creation() != "" && p.opts.On.Edition() != d.view.Edition() {
+		return errErased
+	}
 	check := p.opts.check()
 	for from := 0; from < len(d.missing); {
 		to := from
@@ -120,6 +126,9 @@ func (p patching) draft(d *draft) error {
 			one := &d.records[d.missing[to]]
 			if to > from && (group == "" || one.Patch.Group() != group) {
 				break
+			}
+			if err := notErased(*one); err != nil {
+				return err
 			}
 			group = one.Patch.Group()
 			based, err := p.base(one.Patch, d.view, to-from, to == 0)
@@ -135,6 +144,23 @@ func (p patching) draft(d *draft) error {
 		from = to
 	}
 	return nil
+}
+
+// errErased: a patch may say what has been erased since its author looked.
+var errErased = fmt.Errorf("%w: events have been erased since the patch's author looked; look again and make it anew", ErrConflict)
+
+// notErased refuses a record that says of itself that it was erased: that is for receipts to
+// say.
+func notErased(r patch.Record) error {
+	_, erased := r.Erased()
+	for _, e := range r.Events() {
+		_, own := e.Erased()
+		erased = erased || own
+	}
+	if !erased {
+		return nil
+	}
+	return &patch.FieldError{Field: "customMetadata/" + patch.OwnMetadata, Problem: fmt.Sprintf("it says of record %q that it was erased, but it is new to the log", r.ID())}
 }
 
 // base gives a patch the base that the options say if it has none. It is the n-th from the

@@ -38,7 +38,8 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 // the iteration starts. No transaction is open while the loop's body runs, so it may
 // take its time and write to the store. It ends with [ErrNotFound] if there is no such
 // session or the session is deleted meanwhile, and with a *[CorruptError] at a record
-// that cannot be read, or where it is in doubt whether the log goes on.
+// that cannot be read, or where it is in doubt whether the log goes on. A record that is erased
+// meanwhile is yielded as it was or as it is.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		if err := key.Validate(); err != nil {
@@ -181,10 +182,17 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 		case last < head.Last:
 		case head.Damaged != 0:
 			yield(page{}, inDoubt(key, head))
-		case before != nil && last == head.Last && chain != head.Chain:
+		case before != nil && last == head.Last && chain != head.Chain && !s.replacedSince(ctx, key, head):
 			yield(page{}, &CorruptError{Key: key, Seq: last, Err: errChain(head)})
 		}
 	}
+}
+
+// replacedSince reports whether records of the log have been erased since it had the given
+// head: what is read then is partly as it was and partly as it is.
+func (s *Store) replacedSince(ctx context.Context, key Key, head backend.Head) bool {
+	now, err := s.backend.Head(ctx, key.name())
+	return err == nil && now.Creation == head.Creation && now.Edition != head.Edition
 }
 
 // inDoubt is the error of a log whose end damage leaves in doubt.

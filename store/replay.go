@@ -32,7 +32,7 @@ func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, erro
 	case seq > head.Last:
 		return replayed{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
 	}
-	empty := fold.New(head.Creation, m.initial).Lean()
+	empty := fold.New(head.Creation, m.initial).Lean().WithEdition(head.Edition)
 	r, err := s.fromSnapshot(ctx, key, empty, seq)
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotFound) { // deleted meanwhile
@@ -67,7 +67,7 @@ func (s *Store) foldWhole(ctx context.Context, key Key, creation string, seq uin
 	if head.Creation != creation {
 		return replayed{}, fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
 	}
-	r := replayed{view: fold.New(creation, m.initial).Lean()}
+	r := replayed{view: fold.New(creation, m.initial).Lean().WithEdition(head.Edition)}
 	return r, s.foldUpTo(ctx, key, head, &r, seq)
 }
 

@@ -78,11 +78,12 @@ func (s *Store) writeSnapshot(h *handle) {
 	v := c.view
 	data, err := snapshot.Encode(v)
 	if err == nil {
-		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), backend.Snapshot{Seq: v.Seq(), Chain: c.chain, Data: data})
+		err = s.backend.PutSnapshot(context.Background(), h.key.name(), v.Creation(), backend.Snapshot{Seq: v.Seq(), Chain: c.chain, Edition: v.Edition(), Data: data})
 	}
 	switch {
 	case err == nil:
 		h.snapshot.Store(&snapshotMark{v.Creation(), v.Seq()})
+	case errors.Is(err, backend.ErrMoved): // records of it were erased meanwhile
 	case !errors.Is(err, backend.ErrNotFound): // deleted meanwhile
 		s.opts.Logger.Warn("patchlog: writing a snapshot failed", "session", h.key.String(), "error", err)
 	}

@@ -303,6 +303,11 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err := key.Validate(); err != nil {
 		return err
 	}
+	return s.deleteIf(ctx, key, func(backend.Head) bool { return true })
+}
+
+// deleteIf deletes a session if it is as it should be, else the error is errMoved.
+func (s *Store) deleteIf(ctx context.Context, key Key, is func(backend.Head) bool) error {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	if err := h.lock(ctx); err != nil {
@@ -310,8 +315,11 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	}
 	defer h.unlock()
 	head, err := s.backend.Head(ctx, key.name())
-	if err != nil {
+	switch {
+	case err != nil:
 		return fromBackend(key, err)
+	case !is(head):
+		return errMoved
 	}
 	h.drop()
 	defer h.wake()

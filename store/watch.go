@@ -50,6 +50,10 @@ const (
 //   - A *[CorruptError], at a record that cannot be read, where it is in doubt whether the
 //     log goes on, or if the records are not those that were written.
 //
+// A record that was erased is yielded as it is when it is read. What has been yielded is not
+// yielded again when it is erased: the receipt is, a patch of type [patch.Erase], which says
+// which records it is about.
+//
 // Any other error may pass, such as a lost connection or a server that restarts. If the loop
 // goes on after it, Watch tries again in 100 ms, then in twice as long each time up to 5
 // seconds, and goes on with the record after the last that it yielded. With an error the
@@ -172,6 +176,8 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	case head.Creation != w.creation:
 		return nil, fmt.Errorf("session %s: %w: it was deleted and created again", w.key, ErrNotFound)
 	}
+	// What was seen before has been erased since, in part: the chain up to it is another one.
+	erased := head.Edition > w.found.Edition
 	end := head.Last
 	if head.Damaged != 0 {
 		end = min(end, head.Damaged-1)
@@ -188,7 +194,12 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 		return nil, &CorruptError{Key: w.key, Seq: last + 1, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
 	}
 	whole := last == head.Last
-	if head.Damaged == 0 {
+	switch {
+	case erased && head.Last < w.found.Last:
+		return nil, w.contradicted(ctx)
+	case erased:
+		w.known = false
+	case head.Damaged == 0:
 		if err := w.carriesOn(ctx, head, whole && w.known, chain); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,523 @@
+package store
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// EraseSelection says which events to erase: each that one of the fields names, whether it is
+// in sight or not, those inside patches too. The zero value names none. Receipts are never
+// erased.
+type EraseSelection struct {
+	// EventIDs are ids of events, in the log or inside patches, and of patches: of those all
+	// that they say and put in.
+	EventIDs []string
+
+	// Seqs are records: an event, or a patch as by its id.
+	Seqs []uint64
+
+	// Author, if not empty, names the events by this author, and patches as by their ids.
+	Author string
+
+	// Match, if not empty, names the events of which some text has it, in a place that an
+	// erasure takes away: what is said, arguments, results, metadata, data, or values of
+	// state keys. Of a patch it is what that says besides its events.
+	Match string
+
+	// IgnoreCase has Match not tell upper from lower case.
+	IgnoreCase bool
+
+	// All names everything.
+	All bool
+}
+
+// EraseOptions are options of [Store.Erase]. The zero value means the defaults.
+type EraseOptions struct {
+	// ID is that of the receipt, "" means a new one. If the log has a receipt of this id,
+	// the call selects nothing, and finishes what that says.
+	ID string
+
+	// Author is who erases, and Reason why, as the receipt says it.
+	Author string
+	Reason string
+
+	// Values is what becomes of the state values that erased events set: "" and
+	// [patch.KeepValues] keep them, and the state. [patch.NullValues] has null in their place;
+	// so too in the session's initial state, for values that have Match, or for all of them
+	// with All.
+	Values patch.Values
+
+	// Summaries is what becomes of summaries that stand for erased events.
+	Summaries Summaries
+
+	// Resummarise makes a summary anew, for [RemakeSummaries], which needs it: it returns what
+	// the summary is to say of the events, which are what is left of what it stands for, in
+	// their order. Results that were cleared are in them as they were logged; of summaries among
+	// them there is what they say now. summary is as it is then: blank, with its branch and its
+	// figures. No text means that it stays blank. It is called outside of locks and
+	// transactions, one call after the other, and may take its time; ctx is the caller's. What a
+	// compactor would write is what compaction.Resummariser gives.
+	Resummarise func(ctx context.Context, summary *patch.Event, events []*patch.Event) (string, error)
+
+	// Context has summaries erased too whose summarizer had been shown, as context, summaries
+	// that are: those that compaction made, after these, of events of the same branch. They may
+	// tell of what was erased, and few do.
+	Context bool
+
+	// Salt is the key of the receipt's digest; nil means 32 random bytes. It is not stored.
+	Salt []byte
+}
+
+// Summaries says what becomes of summaries that stand for erased events.
+type Summaries string
+
+// What becomes of summaries.
+const (
+	BlankSummaries  Summaries = ""       // they are erased with these
+	RemakeSummaries Summaries = "remake" // they are erased, and then made anew of what is left
+)
+
+// Erasure is what an erasing did, or would do.
+type Erasure struct {
+	// Sessions are those of which something was erased: the one that the call was for, and
+	// others that have the same events, since they are forks or copies of each other.
+	Sessions []ErasedSession
+
+	// Shared are keys of the state that the user's sessions share whose values were set to
+	// null; of [Store.EraseUser] alone.
+	Shared []string
+
+	// Salt is the key of the receipts' digests. Who has it, and what was erased, can show
+	// that it was that, by [ErasureDigest]; without it nobody can find out by trying. Keep it
+	// apart from the store, or forget it. It is nil if the call finished what an earlier one
+	// had begun.
+	Salt []byte
+
+	// OutOfReach says where else there may be something of what was erased.
+	OutOfReach []string
+}
+
+// ErasedSession is what was erased of a session.
+type ErasedSession struct {
+	Key     Key
+	Receipt patch.Record  // zero if nothing was logged
+	Events  []ErasedEvent // in the order of the log; none of what an earlier call had begun
+	Initial []string      // keys of the initial state whose values were set to null
+
+	// Remade are the ids of summaries that were made anew, or would be; Blank are those of
+	// others that the receipts in the session say are to be, and that stay blank: nothing is
+	// left of what they stand for, or there was no text for them.
+	Remade, Blank []string
+}
+
+// ErasedEvent is an event that was erased.
+type ErasedEvent struct {
+	fold.Ref        // Index is -1 for what a patch says besides its events
+	ID       string // of the event, or the patch
+	Why      string // one of the reasons below
+}
+
+// Why an event is erased.
+const (
+	ErasedSelected  = "selected"
+	ErasedStandsFor = "stands for an erased event" // a summary or another event that a patch put in its place
+	ErasedCopy      = "copy of an erased event"    // with results cleared or shortened, or of a call that came back
+	ErasedBrought   = "brought by a tool from an erased event"
+	ErasedShown     = "summarizer was shown a summary of an erased event" // with [EraseOptions.Context]
+	ErasedSame      = "same event in another session"
+)
+
+// ErrNotRemade: summaries that were to be made anew are blank still. All else is done.
+var ErrNotRemade = errors.New("a summary was not made anew")
+
+// Erase erases events: what they say is gone from the log, and from all that the store holds
+// of the session, and a receipt in the log says so. Their places stay, with all that the log's
+// meaning rests on, as [patch.Event.Blank] says. With them go the events that patches have put
+// in their place, summaries at any depth first of all, and copies of them, also what
+// [recall.SearchTool] and [recall.ReadTool] have brought of them; and the same events
+// in forks and other copies of the session in this store, each with a receipt of its own. It
+// cannot be taken back. Where a patch, or a group of them, has put in several summaries, all go,
+// but for those that compaction made for other branches. [Store.PlanErase] says what it would do.
+//
+// First the receipts are logged, which makes any patch a conflict that was made before. Then
+// the records are replaced, at most 64 and about 256 KiB in a commit, and others write in
+// between. Whoever reads meanwhile sees them as they were or as they are. When it returns no
+// view, snapshot or index that this store gives from then on has any of it; another process
+// that shares the storage finds out when it next looks at the session. In a file the old bytes
+// stay where there is room that nothing takes up, until they are written over: [Store.Vacuum]
+// gives that back. A database on PostgreSQL has a vacuum of its own, of which VACUUM FULL does.
+//
+// If it fails, or the process ends, what is left to do is done by the next Erase of the
+// session, whatever it selects: with an empty selection, or with the receipt's id, it does that
+// alone. [Store.Verify] reports an erasure that is not finished.
+//
+// With [RemakeSummaries] summaries are blank first, as everything is, and then made anew one by
+// one, those inside others first: what they say comes of what is left alone. One stays blank if
+// nothing is left of what it stands for, and if it is not known which of several summaries stands
+// for what. If the text of one cannot be had, it stays blank, and so do those that stand for it;
+// when all else is done the error matches [ErrNotRemade] and what Resummarise returned, beside the
+// whole Erasure. The next Erase of the session with RemakeSummaries tries again, and makes no
+// other anew a second time. Views in memory may show a summary blank until all are done.
+//
+// An event that is appended later is not erased, whatever it says. Nor is what a summarizer was
+// shown as context, and told in a summary of other events: Match finds that, and
+// [EraseOptions.Context] takes all that may.
+//
+// The error matches [ErrNotFound] if there is no such session, [ErrInvalid] if the options make
+// no sense, [ErrDuplicateID] if another record has the receipt's id, and [ErrCorrupt] if a
+// record cannot be read: then nothing is erased.
+func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
+	e, err := s.newErasing(opts)
+	if err != nil {
+		return Erasure{}, err
+	}
+	return e.run(ctx, key, selection)
+}
+
+// PlanErase returns what [Store.Erase] would do, and writes nothing.
+func (s *Store) PlanErase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
+	e, err := s.newErasing(opts)
+	if err != nil {
+		return Erasure{}, err
+	}
+	plans, err := e.plans(ctx, key, selection)
+	if err != nil {
+		return Erasure{}, err
+	}
+	return e.result(plans), nil
+}
+
+// ErasureDigest returns what a receipt's digest is if the salt is right and the records are
+// those that were erased, in the order of the log, as they were: all that the receipt covers.
+func ErasureDigest(salt []byte, records ...patch.Record) ([]byte, error) {
+	d := newDigest(salt)
+	for _, r := range records {
+		if _, err := d.add(r); err != nil {
+			return nil, err
+		}
+	}
+	return d.mac.Sum(nil), nil
+}
+
+// digest is a digest in the making.
+type digest struct {
+	mac interface {
+		Write([]byte) (int, error)
+		Sum([]byte) []byte
+	}
+}
+
+func newDigest(salt []byte) digest { return digest{hmac.New(sha256.New, salt)} }
+
+// add adds a record, and returns its canonical form.
+func (d digest) add(r patch.Record) ([]byte, error) {
+	form, err := patch.AppendRecord(nil, r)
+	if err != nil {
+		return nil, err
+	}
+	d.mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(form))))
+	d.mac.Write(form)
+	return form, nil
+}
+
+// erasing is an Erase under way.
+type erasing struct {
+	store   *Store
+	opts    EraseOptions
+	given   bool // the caller gave the receipt's id
+	leftOut []string
+	others  func(ctx context.Context) iter.Seq2[Info, error] // sessions that may have the same events
+	seen    map[string]bool                                  // creation ids of sessions that have been looked at for copies
+	worked  []Key                                            // sessions in which summaries may have to be made anew
+	texts   map[[sha256.Size]byte]string                     // of summaries that were made anew, by what they were made of
+}
+
+func (s *Store) newErasing(opts EraseOptions) (*erasing, error) {
+	switch opts.Values {
+	case "":
+		opts.Values = patch.KeepValues
+	case patch.KeepValues, patch.NullValues:
+	default:
+		return nil, &patch.FieldError{Field: "EraseOptions.Values", Problem: fmt.Sprintf("%q is neither \"keep\" nor \"null\"", opts.Values)}
+	}
+	switch {
+	case opts.Summaries != BlankSummaries && opts.Summaries != RemakeSummaries:
+		return nil, &patch.FieldError{Field: "EraseOptions.Summaries", Problem: fmt.Sprintf("%q is neither \"\" nor \"remake\"", opts.Summaries)}
+	case opts.Summaries == RemakeSummaries && opts.Resummarise == nil:
+		return nil, &patch.FieldError{Field: "EraseOptions.Resummarise", Problem: "it is nil, and summaries are to be made anew"}
+	}
+	e := &erasing{store: s, opts: opts, texts: map[[sha256.Size]byte]string{}, given: opts.ID != "", others: func(ctx context.Context) iter.Seq2[Info, error] { return s.List(ctx, ListOptions{}) }}
+	if !e.given {
+		e.opts.ID = s.opts.NewID()
+	}
+	if opts.Salt == nil {
+		e.opts.Salt = make([]byte, 32)
+		if _, err := rand.Read(e.opts.Salt); err != nil {
+			return nil, err
+		}
+	}
+	if err := patch.NewErase(patch.Erasure{Reason: opts.Reason}).WithID(e.opts.ID).WithAuthor(opts.Author).Validate(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// errReplan: a patch was logged, or something erased, since an erasing was planned.
+var errReplan = fmt.Errorf("%w: the log has got a patch since the erasing was planned", ErrConflict)
+
+// run plans and carries out.
+func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (Erasure, error) {
+	if err := key.Validate(); err != nil {
+		return Erasure{}, err
+	}
+	if e.given {
+		sessions, err := e.finishAll(ctx, key, e.opts.ID)
+		if err != nil || sessions != nil {
+			out := e.result(nil)
+			out.Sessions, out.Salt = sessions, nil
+			if err == nil {
+				out.Sessions, err = e.remakeAll(ctx, out.Sessions)
+			}
+			return out, err
+		}
+	}
+	for try := 1; ; try++ {
+		plans, err := e.plans(ctx, key, selection)
+		if err != nil {
+			return Erasure{}, err
+		}
+		err = e.carryOut(ctx, key, plans)
+		if errors.Is(err, errReplan) && try < eraseTries {
+			continue
+		}
+		// A fork may have been made meanwhile of what was there still. One that is not there yet
+		// finds out for itself.
+		for more := plans[:1]; err == nil && len(plans[0].events) > 0 && len(more) > 0; {
+			if more, err = e.copies(ctx, plans[0]); err == nil {
+				plans = append(plans, more...)
+				err = e.carryOut(ctx, key, more)
+			}
+		}
+		out := e.result(plans)
+		if err == nil {
+			out.Sessions, err = e.remakeAll(ctx, out.Sessions)
+		}
+		return out, err
+	}
+}
+
+// carryOut logs the receipts, that of the session which the call is for last: once it is there,
+// all are. Then it does what they say. Of other sessions that are deleted meanwhile nothing is left.
+func (e *erasing) carryOut(ctx context.Context, key Key, plans []*erasePlan) error {
+	each := func(plans []*erasePlan, do func(p *erasePlan) error) error {
+		for _, p := range slices.Backward(plans) {
+			err := do(p)
+			if errors.Is(err, ErrNotFound) && p.key != key {
+				*p, err = erasePlan{key: p.key, view: p.view}, nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := each(plans, func(p *erasePlan) error { return e.logReceipt(ctx, p) })
+	if err != nil || len(plans) == 0 {
+		return err
+	}
+	err = each(plans[:1], func(p *erasePlan) error {
+		for _, r := range p.open { // of earlier calls, which may be about other sessions too
+			if r.ID() == e.opts.ID {
+				continue
+			}
+			if _, err := e.finishAll(ctx, p.key, r.ID()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return each(plans, func(p *erasePlan) error {
+		if len(p.open) == 0 {
+			return nil
+		}
+		if err := e.finish(ctx, p.key, p.view.Creation(), p.open); err != nil {
+			return err
+		}
+		e.worked = append(e.worked, p.key)
+		return nil
+	})
+}
+
+func (e *erasing) result(plans []*erasePlan) Erasure {
+	out := Erasure{Salt: e.opts.Salt, OutOfReach: slices.Clone(outOfReach)}
+	shared := false
+	for _, p := range plans {
+		if !p.isEmpty() {
+			out.Sessions = append(out.Sessions, ErasedSession{Key: p.key, Receipt: p.receipt, Events: p.events, Initial: p.of.Initial, Remade: p.remade()})
+		}
+		for _, r := range p.open {
+			if r.ID() != p.receipt.ID() {
+				out.Sessions = append(out.Sessions, ErasedSession{Key: p.key, Receipt: r})
+			}
+		}
+		shared = shared || p.shares
+	}
+	if shared {
+		out.OutOfReach = append(out.OutOfReach, "values of state keys that sessions share (app:, user:) which erased events had set")
+	}
+	out.OutOfReach = append(out.OutOfReach, e.leftOut...)
+	return out
+}
+
+// outOfReach is what no erasing reaches.
+var outOfReach = []string{
+	"exports, copies and backups that were made before",
+	"replicas, archives and write-ahead logs of a database, and unused room in a file or a table until it is vacuumed",
+	"what agents, tools, model providers and telemetry were given",
+	"what was said again in later events, in summaries of other events, and in other sessions that were told of it",
+}
+
+// logReceipt logs the receipt of a plan, unless there is nothing to erase or it is there.
+func (e *erasing) logReceipt(ctx context.Context, p *erasePlan) error {
+	if p.isEmpty() {
+		return nil
+	}
+	id := e.opts.ID
+	for _, r := range p.open { // of a try that had to be planned anew
+		if r.ID() == id {
+			of := receiptOf(r).of
+			if p.receipt = r; !slices.ContainsFunc(p.events, func(event ErasedEvent) bool { return !of.CoversEvent(event.Seq, event.Index) }) {
+				return nil
+			}
+			id = e.store.opts.NewID()
+		}
+	}
+	receipt := patch.NewErase(p.of).WithID(id).WithAuthor(e.opts.Author)
+	done, err := e.store.commit(ctx, p.key, p.view.Creation(), erasePlanned{receipt, p.view.PatchSeq(), p.view.Edition()})
+	if err != nil {
+		return err
+	}
+	p.receipt = done.Records[0]
+	p.open = append(p.open, p.receipt)
+	return nil
+}
+
+// erasePlanned is the plan to log a receipt of what was planned on a view.
+type erasePlanned struct {
+	receipt  *patch.PatchEvent
+	patchSeq uint64
+	edition  uint64
+}
+
+func (p erasePlanned) offers() []patch.Record { return []patch.Record{{Patch: p.receipt}} }
+
+func (p erasePlanned) draft(d *draft) error {
+	if err := d.match(); err != nil {
+		return err
+	}
+	if len(d.missing) > 0 && (d.view.PatchSeq() != p.patchSeq || d.view.Edition() != p.edition) {
+		return errReplan
+	}
+	return d.addMissing()
+}
+
+// finishAll finishes what the receipt with an id says, if the session's log has it, in all
+// sessions that have it, and returns these.
+func (e *erasing) finishAll(ctx context.Context, key Key, id string) ([]ErasedSession, error) {
+	own, there, err := e.receiptIn(ctx, key, id)
+	if err != nil || !there {
+		return nil, err
+	}
+	sessions := []ErasedSession{own}
+	for info, err := range e.others(ctx) {
+		switch {
+		case errors.Is(err, ErrCorrupt):
+			e.leaveOut(info.Key, err)
+			continue
+		case err != nil:
+			return nil, err
+		case info.Key == key:
+			continue
+		}
+		one, there, err := e.receiptIn(ctx, info.Key, id)
+		switch {
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDuplicateID):
+		case err != nil:
+			return nil, err
+		case there:
+			sessions = append(sessions, one)
+		}
+	}
+	for _, one := range slices.Backward(sessions) {
+		head, m, err := e.store.head(ctx, one.Key)
+		done := false
+		if err == nil {
+			done, err = e.store.isFinished(ctx, one.Key, head.Creation, m.initial, receiptOf(one.Receipt))
+		}
+		if err == nil && !done {
+			err = e.finish(ctx, one.Key, head.Creation, []patch.Record{one.Receipt})
+		}
+		if err == nil {
+			e.worked = append(e.worked, one.Key)
+		}
+		if err != nil && (one.Key == key || !errors.Is(err, ErrNotFound)) {
+			return sessions, err
+		}
+	}
+	return sessions, nil
+}
+
+func (e *erasing) leaveOut(key Key, err error) {
+	e.leftOut = append(e.leftOut, fmt.Sprintf("session %s, which is damaged: %v", key, err))
+}
+
+// receiptIn returns the receipt that a session has under the id. It fails with
+// [ErrDuplicateID] if another record has the id.
+func (e *erasing) receiptIn(ctx context.Context, key Key, id string) (out ErasedSession, there bool, err error) {
+	head, _, err := e.store.head(ctx, key)
+	if err != nil {
+		return out, false, err
+	}
+	seqs, err := e.store.backend.Lookup(ctx, key.name(), head.Creation, []string{id})
+	if err != nil || seqs[0] == 0 {
+		return out, false, fromBackend(key, err)
+	}
+	r, err := e.store.record(ctx, key, head.Creation, seqs[0])
+	if err != nil {
+		return out, false, err
+	}
+	if r.Patch != nil {
+		if of, ok := r.Patch.Erasure(); ok {
+			return ErasedSession{Key: key, Receipt: r, Initial: of.Initial}, true, nil
+		}
+	}
+	return out, false, &DuplicateIDError{ID: id, Seq: r.Seq}
+}
+
+// Receipts returns the receipts of erasures in a session's log, in its order. Errors are as
+// those of [Store.RawEvents].
+func (s *Store) Receipts(ctx context.Context, key Key) ([]patch.Record, error) {
+	var receipts []patch.Record
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return nil, err
+		}
+		if isReceipt(r) {
+			receipts = append(receipts, r)
+		}
+	}
+	return receipts, nil
+}

@@ -1,0 +1,54 @@
+package store_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/internal/canary"
+)
+
+// Of 10,000 canaries, in what users and tools said, in data, compressed or not, in state, summaries, snapshots and
+// forks, no file of the store has one after they were erased and it was vacuumed. Without the
+// vacuum some are there: the scan would find them.
+func TestEraseCanaries(t *testing.T) {
+	const n = 10_000
+	dir := t.TempDir()
+	b, err := bolt.Open(filepath.Join(dir, "a.db"), bolt.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.New(b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	canary.Plant(t, s, n)
+	stored := canary.EndsOf(t, b)
+	if got := canary.Find(t, dir, stored); got < n {
+		t.Fatalf("%d canaries and records that have one are found, of %d", got, n)
+	}
+	if _, err := s.EraseUser(ctx, canary.App, canary.User, store.EraseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	verified(t, s)
+	if got := canary.Find(t, dir, stored); got == 0 {
+		t.Error("without a vacuum none is found: the scan does not look where they are")
+	} else {
+		t.Logf("%d canaries are found before the vacuum", got)
+	}
+	if err := s.Vacuum(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := canary.Find(t, dir, stored); got != 0 {
+		t.Errorf("%d canaries are found after the vacuum", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := canary.Find(t, dir, stored); got != 0 {
+		t.Errorf("%d canaries are found after closing", got)
+	}
+}
