@@ -324,8 +324,11 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 				return *out, v, err
 			}
 		}
-		req := s.request(w, g, t.again, by.cfg)
-		keep, err := c.prepare(ctx, key, by, s, w, req.Events)
+		req, err := s.request(w, g, t.again, by.cfg)
+		if err != nil {
+			return *out, v, err
+		}
+		keep, err := c.prepare(ctx, key, by, s, w, s.events(g))
 		if err != nil {
 			return *out, v, err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
 // Defaults of [Config].
@@ -123,6 +124,12 @@ type Config struct {
 	// [DefaultFallbackAfter].
 	Fallback      Summarizer
 	FallbackAfter int
+
+	// Redact, if not nil, replaces secrets by placeholders in all that summarizers are given:
+	// the events, those shown for context, the focus and the prompt. So a summary has the
+	// placeholders, and is verified by them. The log keeps what was said, and what a summary
+	// stands for can be found in it.
+	Redact *redact.Redactor
 
 	// MaxInputTokens is how many tokens of events one summary covers at most, as
 	// estimated; 0 means [DefaultMaxInputTokens], and [LeastInputTokens] is the least. A

@@ -44,11 +44,7 @@ var errApprovalBusy = errors.New("Options.Approve does not return")
 func draftOf[K comparable](key K, s *visible, w *Window, summaries []*patch.Event, patches []*patch.PatchEvent, figures Written) Draft[K] {
 	d := Draft[K]{Key: key, View: s.view, Patches: slices.Clone(patches), Written: figures}
 	for i, g := range w.Groups {
-		sum := DraftSummary{Event: summaries[i]}
-		for _, at := range g.Indices {
-			sum.Of = append(sum.Of, s.shown(at).event)
-		}
-		d.Summaries = append(d.Summaries, sum)
+		d.Summaries = append(d.Summaries, DraftSummary{Event: summaries[i], Of: s.events(g)})
 	}
 	return d
 }

@@ -40,20 +40,22 @@ const (
 
 // request makes what the summarizer is asked for a group of a window. again are the raw
 // events that it is shown again.
-func (s *visible) request(w *Window, g Group, again []*patch.Event, cfg Config) Request {
+func (s *visible) request(w *Window, g Group, again []*patch.Event, cfg Config) (Request, error) {
 	v := s.view
-	r := Request{Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
-	tokens := 0
-	for _, i := range g.Indices {
-		e := s.shown(i).event
-		tokens += e.EstimatedTokens()
-		r.Events = append(r.Events, e)
-	}
+	r := Request{Events: s.events(g), Merge: w.Merge, MaxTokens: maxAnswer(v, w, g, cfg), Focus: s.focus}
 	if !w.Merge {
 		r.Before = append(summariesBefore(v, g), again...)
 	}
-	r.ask(tokens, cfg)
-	return r
+	return r, r.ask(cfg)
+}
+
+// events are what the summary of a group stands for.
+func (s *visible) events(g Group) []*patch.Event {
+	events := make([]*patch.Event, len(g.Indices))
+	for n, i := range g.Indices {
+		events[n] = s.shown(i).event
+	}
+	return events
 }
 
 // NewRequest makes what a summarizer is asked for events outside any session, as a
@@ -67,18 +69,21 @@ func NewRequest(cfg Config, events ...*patch.Event) (Request, error) {
 		return Request{}, fmt.Errorf("%w: there are no events to summarise, or one of them is nil", patch.ErrInvalid)
 	}
 	cfg = cfg.withDefaults()
-	covered := 0
-	for _, e := range events {
-		covered += e.EstimatedTokens()
-	}
+	covered := tokensOf(events)
 	r := Request{Events: slices.Clone(events), MaxTokens: min(max(covered/2, leastAim), cfg.MaxSummaryTokens)}
-	r.ask(covered, cfg)
-	return r, nil
+	return r, r.ask(cfg)
 }
 
-// ask says in the request how long the answer should be that stands for so many tokens,
-// and makes the prompt.
-func (r *Request) ask(covered int, cfg Config) {
+// ask says in the request how long the answer should be, has it redacted, and makes the prompt.
+func (r *Request) ask(cfg Config) (err error) {
+	covered := tokensOf(r.Events)
+	if r.Events, err = cfg.Redact.Events(r.Events); err == nil {
+		r.Before, err = cfg.Redact.Events(r.Before)
+	}
+	if err != nil {
+		return fmt.Errorf("redact what is to be summarised: %w", err)
+	}
+	r.Focus = cfg.Redact.Text(r.Focus)
 	share := aimOfEvents
 	if r.Merge {
 		share = aimOfSummaries
@@ -89,6 +94,15 @@ func (r *Request) ask(covered int, cfg Config) {
 	r.Prompt = inFocus(r.Focus, strings.NewReplacer(
 		History, history(*r, cfg.MaxInputTokens), Words, strconv.Itoa(max(1, r.AimTokens*3/4)),
 	).Replace(cfg.PromptTemplate))
+	return nil
+}
+
+func tokensOf(events []*patch.Event) int {
+	n := 0
+	for _, e := range events {
+		n += e.EstimatedTokens()
+	}
+	return n
 }
 
 // maxAnswer is how long the summary of a group may be.

@@ -1,0 +1,185 @@
+package compaction_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/gemini"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// secrets differ from turn to turn, and none is a part of another one.
+func secrets(n int) []string {
+	return []string{
+		fmt.Sprintf("user%d@example.com", n), fmt.Sprintf("AKIA%016d", n), fmt.Sprintf("ghp_%036d", n),
+		fmt.Sprintf("+49 30 %07d", n), fmt.Sprintf("pass%dword", n), fmt.Sprintf("https://app:pw%d@db.example.com/", n),
+	}
+}
+
+// plant appends a turn with a secret in each place that can hold one.
+func (s *session) plant(n int) (planted []string) {
+	s.t.Helper()
+	p := secrets(n)
+	pad := strings.Repeat("word ", 60)
+	long := strings.Repeat("x", 3995) // a prompt cuts long parts after 4,000 characters
+	for i, text := range []string{
+		fmt.Sprintf(`{"author":"user","content":{"role":"user","parts":[{"text":%q}]}}`, pad+p[0]+" and "+p[1]),
+		fmt.Sprintf(`{"author":"model","content":{"role":"model","parts":[{"functionCall":{"id":"c%d","name":"login","args":{"password":%q,"to":[%q],%q:1}}}]}}`, n, p[4], p[2], p[0]),
+		fmt.Sprintf(`{"author":"model","content":{"role":"user","parts":[{"functionResponse":{"id":"c%d","name":"login","response":{"result":%q,"at":%q}}}]}}`, n, `{"k":"`+p[2]+`"}`, long+" "+p[3]),
+		fmt.Sprintf(`{"author":%q,"content":{"role":"model","parts":[{"text":%q}]},"errorMessage":%q,"customMetadata":{"of":%q},"actions":{"stateDelta":{"mail%d":%q}}}`, p[0], pad+p[5]+" "+p[3], p[1], p[2], n, p[0]),
+	} {
+		e := parsed(s.t, strings.Replace(text, "{", fmt.Sprintf(`{"id":"p%d","invocationId":"i%d",`, 4*n+i, n), 1))
+		if _, err := s.store.AppendEvents(s.t.Context(), key, store.AppendOptions{}, e); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return append(p, fmt.Sprintf("pw%d@", n))
+}
+
+func (s *session) raw() (lines []string) {
+	for r, err := range s.store.RawEvents(s.t.Context(), key, 1) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		lines = append(lines, marshalRecord(s.t, r))
+	}
+	return lines
+}
+
+// No secret goes over the wire to a model, or into a summary, of windows, of overlaps and of
+// summaries; what was logged stays as it was.
+func TestNoSecretReachesASummarizer(t *testing.T) {
+	for _, name := range []string{"gemini", "extractive", "scripted"} {
+		t.Run(name, func(t *testing.T) {
+			r, err := redact.New(redact.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var mu sync.Mutex
+			var sent bytes.Buffer
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				_, _ = io.Copy(&sent, r.Body)
+				_, _ = io.WriteString(w, `{"candidates":[{"content":{"role":"model","parts":[{"text":"It was said."}]},"finishReason":"STOP"}]}`)
+			}))
+			defer server.Close()
+			var by compaction.Summarizer
+			switch name {
+			case "gemini":
+				if by, err = gemini.New(t.Context(), gemini.Options{APIKey: "k", BaseURL: server.URL}); err != nil {
+					t.Fatal(err)
+				}
+			case "extractive":
+				by = compaction.Extractive{}
+			case "scripted":
+				by = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+					all, err := json.Marshal(r)
+					sent.Write(all)
+					return says("It was said to " + r.Events[len(r.Events)-1].Author()), err
+				})
+			}
+			s := newSession(t, "")
+			var planted []string
+			var before []string
+			cfg := every(1, 1, by)
+			cfg.MaxSummaries, cfg.Redact = 2, r
+			for n := range 6 {
+				planted = append(planted, s.plant(n)...)
+				before = s.raw()
+				c := s.compactor(cfg)
+				if _, err := c.Compact(t.Context(), key, compaction.Run{Focus: "what " + secrets(n)[0] + " wants"}); err != nil {
+					t.Fatal(err)
+				}
+				after := s.raw()
+				if len(after) == len(before) || strings.Join(after[:len(before)], "\n") != strings.Join(before, "\n") {
+					t.Fatal("nothing was compacted, or the log is not what it was")
+				}
+				for _, line := range after[len(before):] {
+					sent.WriteString(line) // the summary in its patch
+				}
+			}
+			for _, p := range planted {
+				for _, form := range []string{p, strings.ReplaceAll(p, "/", `\/`)} {
+					if at := strings.Index(sent.String(), form); at >= 0 {
+						t.Fatalf("%q was sent: …%s…", p, sent.String()[max(0, at-100):min(sent.Len(), at+100)])
+					}
+				}
+			}
+			if !strings.Contains(sent.String(), "[email ") {
+				t.Errorf("no placeholder was sent: %.300s", sent.String())
+			}
+		})
+	}
+}
+
+// A request for events of no session is redacted as well.
+func TestNewRequestRedacts(t *testing.T) {
+	r, err := redact.New(redact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := parsed(t, `{"id":"e","content":{"role":"user","parts":[{"text":"to ada@example.com"}]}}`)
+	req, err := compaction.NewRequest(compaction.Config{Redact: r}, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(req.Prompt, "ada@") || strings.Contains(firstText(req.Events[0]), "ada@") || !strings.Contains(req.Prompt, "to [email ") {
+		t.Errorf("asked is %+v", req)
+	}
+	if firstText(e) != "to ada@example.com" {
+		t.Errorf("the event is %s now", e)
+	}
+}
+
+// Who is asked what must be kept is shown what was said.
+func TestPrepareIsNotRedacted(t *testing.T) {
+	r, err := redact.New(redact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(t, "")
+	s.plant(1)
+	cfg := every(1, 0, &scripted{})
+	cfg.Redact = r
+	shown := ""
+	c := preparing(t, s, cfg, func(_ context.Context, p compaction.Proposal[store.Key]) (string, error) {
+		for _, e := range p.Events {
+			shown += e.String()
+		}
+		return "", nil
+	})
+	if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(shown, secrets(1)[0]) {
+		t.Errorf("shown is %s", shown)
+	}
+}
+
+func marshalRecord(t tester, r patch.Record) string {
+	text, err := r.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func parsed(t tester, text string) *patch.Event {
+	e, err := patch.ParseEvent([]byte(text))
+	if err != nil {
+		t.Fatal(text, err)
+	}
+	return e
+}
