@@ -1,6 +1,7 @@
 package adk
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"time"
@@ -16,10 +17,14 @@ type configs struct {
 	byApp map[string]compaction.Config
 }
 
-// configs returns the options' configurations, with the model as their summarizer where they
-// have none.
+// configs returns the options' configurations, with the model as their summarizer and the
+// redactor where they have none.
 func (o Options) configs() configs {
-	return configs{o.Compaction, o.CompactionByApp}.each(o.withModel)
+	return configs{o.Compaction, o.CompactionByApp}.each(func(cfg compaction.Config) compaction.Config {
+		cfg = o.withModel(cfg)
+		cfg.Redact = cmp.Or(cfg.Redact, o.Redact)
+		return cfg
+	})
 }
 
 func (o Options) withModel(cfg compaction.Config) compaction.Config {

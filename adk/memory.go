@@ -62,7 +62,7 @@ func (m logMemory) SearchMemory(ctx context.Context, req *memory.SearchRequest) 
 		opts.Except = []store.Key{{App: req.AppName, User: req.UserID, Session: running.SessionID()}}
 	}
 	hits, err := m.sessions.store.SearchUser(ctx, req.AppName, req.UserID,
-		recall.Search{Query: req.Query, Told: true, Limit: memoryEntries, Snippet: memoryRunes}, opts)
+		recall.Search{Query: req.Query, Told: true, Limit: memoryEntries, Snippet: memoryRunes, Redact: m.sessions.redact}, opts)
 	if err != nil {
 		return nil, fmt.Errorf("search memory: %w", err)
 	}

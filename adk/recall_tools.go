@@ -187,7 +187,7 @@ func (r *recalls) search(ctx agent.Context, args searchArgs) (out searchResult, 
 	if strings.TrimSpace(args.Query) == "" {
 		return out, fmt.Errorf("%w: query is empty; say what to look for", patch.ErrInvalid)
 	}
-	look := lookup(in)
+	look := r.lookup(in)
 	look.Query, look.Limit = args.Query, min(r.opts.Results+1, recall.MaxLimit)
 	look.Author, look.Tool, look.From, look.To = args.Author, args.Tool, args.From, args.To
 	look.Snippet = recall.PieceRunes(budget, r.opts.Results)
@@ -298,7 +298,7 @@ func (r *recalls) find(ctx context.Context, in agent.InvocationContext, key stor
 
 // event returns the event that a handle without a part names.
 func (r *recalls) event(ctx context.Context, in agent.InvocationContext, key store.Key, name string) (hit store.Hit, ok bool, err error) {
-	look := lookup(in)
+	look := r.lookup(in)
 	look.Hidden, look.Limit = false, recall.MaxLimit
 	id, byID := strings.CutPrefix(name, idHandle)
 	index := 0
@@ -343,9 +343,9 @@ func (r *recalls) session(ctx agent.Context) (store.Key, agent.InvocationContext
 }
 
 // lookup is a search of what an agent would see were nothing compacted, and does not.
-func lookup(ctx agent.InvocationContext) recall.Search {
+func (r *recalls) lookup(ctx agent.InvocationContext) recall.Search {
 	branch, scope := ctx.Branch(), ctx.IsolationScope()
-	return recall.Search{Hidden: true, Told: true, Sees: func(ofBranch, ofScope string) bool {
+	return recall.Search{Hidden: true, Told: true, Redact: r.service.redact, Sees: func(ofBranch, ofScope string) bool {
 		return ofScope == scope && inBranch(branch, ofBranch)
 	}}
 }

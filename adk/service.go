@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -46,6 +47,11 @@ type Options struct {
 	// model of the root agent, which ADK lets nobody ask for. Where such a configuration has
 	// no Fallback either, [compaction.Extractive] is it. nil means Extractive alone.
 	Model model.LLM
+
+	// Redact, if not nil, replaces secrets by placeholders in what summarizers are given, unless their
+	// configuration has a redactor of its own, and in what [Service.RecallTools] and
+	// [Service.LogMemory] return. Sessions, their state and events are as they were logged.
+	Redact *redact.Redactor
 
 	// Prepare, if not nil, is asked before events are summarised, and returns what must be
 	// kept of them, or "": it stands in the summary word for word, as far as it takes no more
@@ -109,6 +115,7 @@ type Service struct {
 	telemetry  *telemetry
 	compacting *compacting // nil: compaction is off
 
+	redact          *redact.Redactor
 	maxResultTokens int // 0: no limit
 	recalled        recalled
 }
@@ -144,6 +151,7 @@ func newService(s storage, opts Options) (*Service, error) {
 		logger:    opts.Logger,
 		decoded:   &decoded{limit: opts.CacheBytes, logger: opts.Logger},
 		telemetry: t,
+		redact:    opts.Redact,
 	}
 	switch {
 	case opts.MaxResultTokens > 0:

@@ -52,6 +52,7 @@ type entry[K comparable] struct {
 	key      K
 	lock     chan struct{} // holds a value while it is locked
 	creation string
+	edition  uint64
 	index    *Index
 
 	// Guarded by the finder's lock.
@@ -169,8 +170,8 @@ func (f *Finder[K]) apart(ctx context.Context, e *entry[K], v fold.View) (*entry
 // indexed calls do with an index of all records of a view.
 func (f *Finder[K]) indexed(ctx context.Context, e *entry[K], v fold.View, do func(*Index) error) error {
 	return e.locked(ctx, func() error {
-		if e.index == nil || e.creation != v.Creation() {
-			e.index, e.creation = new(Index), v.Creation()
+		if e.index == nil || e.creation != v.Creation() || e.edition < v.Edition() {
+			e.index, e.creation, e.edition = new(Index), v.Creation(), v.Edition()
 		}
 		err := f.extend(ctx, e.index, e.key, v)
 		f.resize(e)

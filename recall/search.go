@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 )
 
 // Limits of a [Search].
@@ -35,6 +36,10 @@ type Search struct {
 	// out by these does not help what stands beside it either.
 	Told bool
 	Sees func(branch, scope string) bool
+
+	// Redact, if not nil, replaces secrets by placeholders in the events and snippets that are found.
+	// What is found is not changed by it: whoever may search for a secret learns where it stands.
+	Redact *redact.Redactor
 
 	Limit   int // how many to find at most; 0 means [DefaultLimit], and [MaxLimit] is the most
 	Snippet int // how many characters of each to return; 0 means [DefaultSnippetRunes]
@@ -64,7 +69,7 @@ type Hit[K comparable] struct {
 	Key     K
 	Seq     uint64       // of the record that brought it
 	Index   int          // among the events that the record brought; 0 but for some of a patch's
-	Event   *patch.Event // as it was logged
+	Event   *patch.Event // as it was logged, or redacted
 	Summary bool         // it is a summary
 	Score   float64      // the higher the better; of use within one search alone
 	Snippet Snippet
@@ -144,7 +149,11 @@ func (f *Finder[K]) SearchAll(ctx context.Context, keys iter.Seq2[K, error], ski
 		slices.SortStableFunc(hits, func(a, b Hit[K]) int { return cmp.Compare(b.Score, a.Score) })
 		hits = hits[:min(len(hits), s.Limit)]
 	}
-	for i := range hits {
+	for i, h := range hits {
+		var err error
+		if hits[i].Event, err = s.Redact.Event(h.Event); err != nil {
+			return nil, fmt.Errorf("redact what was found: %w", err)
+		}
 		hits[i].Snippet = SnippetOf(hits[i].Event, terms, s.Snippet, s.Shown)
 	}
 	return hits, nil

@@ -1,7 +1,6 @@
 package recall
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -76,12 +75,6 @@ func isCopy(e *patch.Event) bool {
 	if _, ok := e.Origin(); ok {
 		return true
 	}
-	text, ok := e.Field("customMetadata")
-	if !ok || !bytes.Contains(text, []byte(`"recalled"`)) {
-		return false
-	}
-	var metadata struct {
-		Patchlog struct{ Recalled, As string }
-	}
-	return json.Unmarshal(text, &metadata) == nil && metadata.Patchlog.Recalled != "" && metadata.Patchlog.As == e.ID()
+	_, ok := e.Recalled()
+	return ok
 }
