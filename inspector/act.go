@@ -49,11 +49,15 @@ const (
 	fieldDraw     = "draw"
 	fieldOrphans  = "allow_orphans"
 	fieldPinned   = "allow_pinned"
+	fieldReason   = "reason" // of an erasing, like the two that follow
+	fieldValues   = "values"
+	fieldPlan     = "plan" // a digest of what the preview showed
 )
 
 var actFields = []string{
 	fieldStep, fieldAct, fieldKey, fieldCreation, fieldAt, fieldIndex, fieldFrom, fieldThrough, fieldIDs, fieldText, fieldRole,
 	fieldState, fieldFocus, fieldSeq, fieldTo, fieldDraw, fieldOrphans, fieldPinned,
+	fieldReason, fieldValues, fieldPlan,
 }
 
 // asked is what a request wants to be done, and what its author was looking at.
@@ -71,6 +75,9 @@ type asked struct {
 	draw             uuid.UUID // the ids of what is logged come from it, so that trying again finds it there
 	orphans, pinned  bool      // allowed to be split, and to be hidden
 	author           string
+	reason, plan     string
+	values           patch.Values
+	may              func(key store.Key, want Access) bool // whether the request may
 }
 
 // deed is something that can be done to a session. v is the view that its author looks at; the
@@ -95,7 +102,11 @@ var verbs = map[string]struct {
 	"rewind":    {"Rewind to before an invocation", func(i *Inspector, a *asked) deed { return takingBack{i, a} }},
 	"fork":      {"Fork the session", func(i *Inspector, a *asked) deed { return forking{i, a} }},
 	"compact":   {"Compact the session now", func(i *Inspector, a *asked) deed { return compactingNow{i, a} }},
+	actErase:    {"Erase what events say", func(i *Inspector, a *asked) deed { return erasing{i, a} }},
 }
+
+// actErase is the act that takes an access of its own.
+const actErase = "erase"
 
 // act previews something that a person wants to be done to a session, or does it.
 func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
@@ -104,8 +115,11 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	limit := pageTimeout
-	if a.act == "compact" {
+	switch a.act {
+	case "compact":
 		limit = compactTimeout
+	case actErase:
+		limit = eraseTimeout
 	}
 	ctx, done := context.WithTimeout(r.Context(), limit)
 	defer done()
@@ -198,7 +212,7 @@ func (i *Inspector) name(ctx context.Context, a *asked) error {
 
 // leaveOut leaves out selected events that are not visible any more, and says which.
 func (i *Inspector) leaveOut(ctx context.Context, a *asked, v fold.View, wasAt uint64, b *actBody) error {
-	if len(a.ids) == 0 {
+	if len(a.ids) == 0 || a.act == actErase { // which takes hidden ones too
 		return nil
 	}
 	at := places(v)
@@ -285,7 +299,12 @@ func (a *asked) fields(step string) []actField {
 	if a.pinned {
 		add(fieldPinned, "yes")
 	}
+	add(fieldValues, string(a.values))
+	if step == stepPreview {
+		add(fieldReason, a.reason) // which a person types when it is done
+	}
 	if step == stepDo {
+		add(fieldPlan, a.plan)
 		add(fieldDraw, a.draw.String())
 	}
 	return fields
@@ -308,3 +327,6 @@ func (e *unfit) Error() string { return e.text }
 
 // So long may a compaction take that somebody waits for.
 const compactTimeout = 10 * time.Minute
+
+// So long may an erasing take, of which the plan looks at every session of the store.
+const eraseTimeout = 10 * time.Minute

@@ -35,6 +35,8 @@ type actBody struct {
 	RecordsTitle string
 	Differences  []actDifference
 	Links        []link
+	Erased       []actErased
+	OutOfReach   []string
 	Forms        []actForm
 	Patches      []string // as JSON
 }

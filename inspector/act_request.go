@@ -18,7 +18,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// asked reads a request, which must be allowed to write to its session.
+// asked reads a request, which must be allowed to write to its session, or to erase in it.
 func (i *Inspector) asked(w http.ResponseWriter, r *http.Request) (*asked, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // whatever reads it: the page of an error does, too
 	if r.URL.RawQuery != "" {
@@ -41,11 +41,15 @@ func (i *Inspector) asked(w http.ResponseWriter, r *http.Request) (*asked, error
 			return nil, badRequest(name, "it is there %d times", len(values))
 		}
 	}
-	key, err := i.key(r, Write)
+	want := Write
+	if r.PostForm.Get(fieldAct) == actErase {
+		want = Erase
+	}
+	key, err := i.key(r, want)
 	if err != nil {
 		return nil, err
 	}
-	a := &asked{key: key, author: i.opts.Author(r)}
+	a := &asked{key: key, author: i.opts.Author(r), may: func(key store.Key, want Access) bool { return i.may(r, key, want) }}
 	return a, a.read(r)
 }
 
@@ -97,6 +101,11 @@ func (a *asked) read(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	values, err := oneOf(fieldValues, "", string(patch.KeepValues), string(patch.NullValues))
+	if err != nil {
+		return err
+	}
+	a.values, a.plan = patch.Values(values), field(fieldPlan)
 	a.orphans, a.pinned = orphans != "", pinned != ""
 	if text := field(fieldDraw); text != "" {
 		if a.draw, err = uuid.Parse(text); err != nil {
@@ -108,6 +117,9 @@ func (a *asked) read(r *http.Request) error {
 		return err
 	}
 	if a.focus, err = typed(r, fieldFocus); err != nil {
+		return err
+	}
+	if a.reason, err = typed(r, fieldReason); err != nil {
 		return err
 	}
 	return a.readSelection(r)

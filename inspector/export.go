@@ -17,15 +17,16 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	file := download{ResponseWriter: w}
+	name := fileName(redactedKey(key, i.opts.Redact))
 	switch form := r.FormValue("form"); form {
 	case "", "jsonl":
-		file.kind, file.name = "application/jsonl; charset=utf-8", fileName(key)+".jsonl"
-		err = i.store.Export(r.Context(), key, &file, store.ExportOptions{})
+		file.kind, file.name = "application/jsonl; charset=utf-8", name+".jsonl"
+		err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Redact: i.opts.Redact})
 	case "html":
-		file.kind, file.name = "text/html; charset=utf-8", fileName(key)+".html"
+		file.kind, file.name = "text/html; charset=utf-8", name+".html"
 		ctx, done := within(r)
 		defer done()
-		err = i.report(ctx, &file, key, ReportOptions{})
+		err = i.report(ctx, &file, key, ReportOptions{Redact: i.opts.Redact})
 	default:
 		return badRequest("form", "%q is neither jsonl nor html", figures.PrintableUpTo(form, 40))
 	}

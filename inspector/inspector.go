@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -11,10 +12,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -25,12 +28,16 @@ type Access int
 const (
 	Read  Access = iota // to see it, or that it is there
 	Write               // to log a patch in it, or to create it
+	Erase               // to erase what its events say; asked if Options.Erase is set
 )
 
-// String returns "read" or "write".
+// String returns "read", "write" or "erase".
 func (a Access) String() string {
-	if a == Write {
+	switch a {
+	case Write:
 		return "write"
+	case Erase:
+		return "erase"
 	}
 	return "read"
 }
@@ -39,8 +46,14 @@ func (a Access) String() string {
 // loopback addresses alone, and that shows every session to whoever asks there.
 type Options struct {
 	// Write lets requests log patches, fork sessions and have them compacted. Without it no
-	// request can write.
+	// request can do that.
 	Write bool
+
+	// Erase lets requests erase what events say, for good, as [store.Store.Erase] does. It neither
+	// needs Write nor comes with it. A request must have the access [Erase] to the session, and to
+	// read it; and to all others that have the events too, such as forks, as they are when it is
+	// done: else it is refused, without naming them.
+	Erase bool
 
 	// Authorize says whether a request may have access to a session. It is asked of each
 	// session of which a page would show anything, in listings and searches too, and may be
@@ -64,6 +77,10 @@ type Options struct {
 	// Compaction is how a session is compacted when somebody asks for it. The zero Config
 	// means [compaction.DefaultConfig].
 	Compaction compaction.Config
+
+	// Redact, if not nil, replaces secrets by placeholders in the files that can be downloaded, and in
+	// what summarizers are given if Compaction has no redactor of its own. Pages show the log as it is.
+	Redact *redact.Redactor
 
 	// CacheBytes is about how much memory is kept for what the sessions looked at last come
 	// to, so that showing them again costs what is new; and again at most so much for the figures
@@ -107,6 +124,7 @@ type Inspector struct {
 	listing   listing
 
 	compactions compactions
+	erasings    sync.Mutex // held by whoever erases: a second click finds what the first has done
 }
 
 // New returns an inspector of a store, which it does not close. The error matches
@@ -130,6 +148,7 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 	if !opts.Compaction.Enabled {
 		opts.Compaction = compaction.DefaultConfig()
 	}
+	opts.Compaction.Redact = cmp.Or(opts.Compaction.Redact, opts.Redact)
 	i := &Inspector{store: s, opts: opts, listing: newListing(opts.CacheBytes)}
 	i.handler = guard(opts, i.routes())
 	return i, nil
@@ -174,7 +193,7 @@ func (i *Inspector) routes() http.Handler {
 	get("live", i.live)
 	get("export", i.export)
 	mux.Handle("GET /assets/", assets())
-	if i.opts.Write {
+	if i.opts.Write || i.opts.Erase {
 		mux.Handle("POST /act", i.handle(i.act))
 	}
 	get("", func(http.ResponseWriter, *http.Request) error {
@@ -273,13 +292,21 @@ func (i *Inspector) key(r *http.Request, want Access) (store.Key, error) {
 	if !i.may(r, key, Read) {
 		return store.Key{}, fmt.Errorf("session %s: %w", key, store.ErrNotFound)
 	}
-	if want == Write && !i.may(r, key, Write) {
+	switch {
+	case want == Write && !i.may(r, key, Write):
 		return store.Key{}, fmt.Errorf("session %s: %w: it may be read only", key, errForbidden)
+	case want == Erase && !i.may(r, key, Erase):
+		return store.Key{}, forbidden("You may not erase in this session. Nothing was written.", "Erasing is allowed for itself, by whoever runs this inspector.")
 	}
 	return key, nil
 }
 
+// may reports whether a request may have access to a session: by the options, and then by whom it
+// comes from.
 func (i *Inspector) may(r *http.Request, key store.Key, want Access) bool {
+	if want == Write && !i.opts.Write || want == Erase && !i.opts.Erase {
+		return false
+	}
 	return i.opts.Authorize == nil || i.opts.Authorize(r, key, want)
 }
 

@@ -20,6 +20,7 @@ type page struct {
 	Key     *store.Key // of the session that it is about, if it is about one
 	Version string
 	Write   bool // whether the session may be written to
+	Erase   bool // whether it may be erased in
 	Body    any
 }
 
@@ -103,7 +104,10 @@ func indented(text string) string {
 
 // render answers with a page: the template of its name, in the frame that all have.
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
-	p.Write = i.opts.Write && (p.Key == nil || i.may(r, *p.Key, Write))
+	p.Write, p.Erase = i.opts.Write, i.opts.Erase
+	if p.Key != nil {
+		p.Write, p.Erase = i.may(r, *p.Key, Write), i.may(r, *p.Key, Erase)
+	}
 	text, err := execute(name, p)
 	if err != nil {
 		i.opts.Logger.Error("inspector", "template", name, "err", err)

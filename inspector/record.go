@@ -26,6 +26,9 @@ const (
 type recordBody struct {
 	Key           string
 	Seq, Last     uint64
+	Creation      string
+	Blank         []fact // that it was erased; none if it was not
+	CanErase      bool   // something of it can be erased still
 	Before, After uint64 // the records beside it; 0 if there is none
 	Facts         []fact
 	Events        []recordEvent
@@ -171,10 +174,11 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 	if err != nil {
 		return recordBody{}, err
 	}
-	body := recordBody{Key: key.String(), Seq: rec.Seq, Last: t.last(), Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq)}
+	body := recordBody{Key: key.String(), Seq: rec.Seq, Last: t.last(), Creation: t.info.Creation, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq)}
 	if rec.Seq < t.last() {
 		body.After = rec.Seq + 1
 	}
+	body.Blank, body.CanErase = t.blank(key, rec), erasable(rec)
 	where, err := i.places(ctx, key)
 	if err != nil {
 		return recordBody{}, err
@@ -434,6 +438,9 @@ func passLines(rec patch.Record) []string {
 
 // since says whether an applied patch stands in the newest view, and what reverted it.
 func since(key store.Key, t *timeline, newest fold.View, rec patch.Record) ([]fact, error) {
+	if rec.Patch.Type() == patch.Erase {
+		return []fact{{Text: "It stands for good: what was erased cannot be brought back."}}, nil
+	}
 	standing, err := newest.Standing(rec.ID())
 	switch {
 	case errors.Is(err, fold.ErrBlocked):

@@ -14,8 +14,10 @@ type rendering struct {
 	key      store.Key
 	creation string
 	last     uint64 // the newest record
+	edition  uint64 // what was erased before it was made shows as blank
 	query    string
 	write    bool
+	erase    bool
 }
 
 const (

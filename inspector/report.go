@@ -13,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -26,6 +27,10 @@ type ReportOptions struct {
 	// MaxContent is how many bytes of each text in an event a report has. It says where it cut one
 	// off. Images of up to 1 MiB are in it whole. 0 means [DefaultMaxContent].
 	MaxContent int
+
+	// Redact, if not nil, replaces secrets by placeholders in all that the report says, the session's
+	// key too. Images are as they are. A copy of the session is kept in memory meanwhile.
+	Redact *redact.Redactor
 }
 
 // Defaults of [ReportOptions].
@@ -132,6 +137,9 @@ const (
 func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts ReportOptions) error {
 	if err := opts.Validate(); err != nil {
 		return err
+	}
+	if opts.Redact != nil {
+		return i.redacted(ctx, w, key, opts)
 	}
 	if opts.MaxEvents == 0 {
 		opts.MaxEvents = DefaultMaxEvents

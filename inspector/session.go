@@ -38,6 +38,8 @@ type sessionBody struct {
 	State   []stateRow
 
 	StateAll, StateMore int // keys there are, and of them those that are not shown
+
+	Receipts []uint64 // the newest records that say what was erased
 }
 
 // rows are some of the rows that there are.
@@ -76,6 +78,10 @@ type logRow struct {
 	Visible bool
 	Index   int    // among the visible events
 	By      uint64 // the record of the patch that hides it; 0 if none does
+	Erased  bool
+	Receipt uint64 // the record of the receipt by which it was erased; 0 if none is known
+
+	Erasable bool
 
 	Calls, Responses []uint64 // the records that it answers, and that answer it
 
@@ -100,6 +106,7 @@ type visibleRow struct {
 	Text      string
 	Pinned    bool
 	Summary   bool
+	Erased    bool
 	Calls     []int // the indices of events that it answers, and that answer it
 	Responses []int
 }
@@ -121,13 +128,13 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	write := i.opts.Write && i.may(r, key, Write)
-	text, err := i.rendered.page(ctx, rendering{key, t.info.Creation, t.last(), r.URL.RawQuery, write}, func() ([]byte, error) {
+	write, erase := i.may(r, key, Write), i.may(r, key, Erase)
+	text, err := i.rendered.page(ctx, rendering{key, t.info.Creation, t.last(), t.view.Edition(), r.URL.RawQuery, write, erase}, func() ([]byte, error) {
 		b, err := i.sessionBody(ctx, r, key, t)
 		if err != nil {
 			return nil, err
 		}
-		return execute("session", page{Title: key.String(), Key: &key, Write: write, Body: b})
+		return execute("session", page{Title: key.String(), Key: &key, Write: write, Erase: erase, Body: b})
 	})
 	if err != nil {
 		return err
@@ -168,6 +175,7 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 			b.CompareFrom = s.Seq - 1
 		}
 	}
+	b.Receipts = t.receipts(at)
 	if b.Log, err = i.logRows(ctx, r, key, t, v); err != nil {
 		return b, err
 	}
@@ -264,6 +272,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 			answered[call] = append(answered[call], s.Seq)
 		}
 	}
+	receipts := t.receiptsByID()
 	for rec, err := range i.store.RawEvents(ctx, key, uint64(first)+1) {
 		if err != nil {
 			return err
@@ -272,7 +281,10 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 			break
 		}
 		s := t.at(rec.Seq)
-		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Responses: answered[rec.Seq], Calls: s.Answers}
+		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Responses: answered[rec.Seq], Calls: s.Answers, Erasable: erasable(rec)}
+		if by, erased := rec.Erased(); erased {
+			row.Erased, row.Receipt = true, receipts[by]
+		}
 		if e := rec.Event; e != nil {
 			row.Author, row.Text = e.Author(), figures.EntryText(fold.Entry{Event: e, Summary: e.IsSummary()})
 			place, _ := places.Of(rec.Seq, 0)
@@ -318,9 +330,10 @@ func rowsOf(v fold.View, first, next int) []visibleRow {
 	var out []visibleRow
 	for n := first; n < next; n++ {
 		e := figures.EntryAt(v, n)
+		_, erased := e.Event.Erased()
 		out = append(out, visibleRow{
 			Index: n, Seq: e.Seq, Kind: figures.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: figures.EntryText(e),
-			Pinned: e.Pinned, Summary: e.Summary,
+			Pinned: e.Pinned, Summary: e.Summary, Erased: erased,
 			Calls: slices.Compact(calls[n]), Responses: slices.Compact(responses[n]),
 		})
 	}

@@ -267,16 +267,21 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	if err != nil {
 		return nil, err
 	}
+	now, err := i.store.View(ctx, key)
+	if err != nil {
+		return nil, err
+	}
 	k := i.timelines.get(key)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer i.timelines.count(k, i.opts.CacheBytes)
-	if k.line.info.Creation != info.Creation {
+	// What was erased since is not to be told from memory.
+	if k.line.info.Creation != info.Creation || k.line.view.Edition() < now.Edition() {
 		initial, err := i.store.InitialState(ctx, key)
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{info: info, view: fold.New(info.Creation, initial).Lean(), calls: map[string]uint64{}}
+		k.line = timeline{info: info, view: fold.New(info.Creation, initial).Lean().WithEdition(now.Edition()), calls: map[string]uint64{}}
 	}
 	if k.line.last() < info.Seq {
 		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {

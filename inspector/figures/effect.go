@@ -2,6 +2,8 @@ package figures
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -112,9 +114,43 @@ func PatchText(p *patch.PatchEvent) string {
 		text = "event " + Printable(p.EventID())
 	case patch.Revert:
 		text = "patch " + Printable(p.PatchID())
+	case patch.Erase:
+		text = eraseText(p)
 	}
 	if base, ok := p.Base(); ok {
 		text += fmt.Sprintf(", base %d", base)
+	}
+	return text
+}
+
+// eraseText says which records a receipt is about, and why they were erased.
+func eraseText(p *patch.PatchEvent) string {
+	e, ok := p.Erasure()
+	if !ok {
+		return "malformed"
+	}
+	var of []string
+	for _, s := range e.Seqs[:min(len(e.Seqs), 8)] {
+		if s.From == s.To {
+			of = append(of, strconv.FormatUint(s.From, 10))
+		} else {
+			of = append(of, fmt.Sprintf("%d–%d", s.From, s.To))
+		}
+	}
+	text := "records " + strings.Join(of, ", ")
+	if n := len(e.Seqs) - len(of); n > 0 {
+		text += fmt.Sprintf(" and %s more", Counted(n, "range"))
+	}
+	remade := 0
+	for _, indices := range e.Remade {
+		remade += len(indices)
+	}
+	if remade > 0 {
+		text += ", " + Counted(remade, "summary") + " to make anew"
+	}
+	text += ", values " + string(e.Values)
+	if e.Reason != "" {
+		text += ", reason: " + Printable(e.Reason)
 	}
 	return text
 }

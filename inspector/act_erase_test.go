@@ -1,0 +1,437 @@
+package inspector_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/memory"
+)
+
+// newErasing has a session in which a summary, record 9, stands for e4 and e5, and a fork of it of
+// another user. Both say "Tuesday", the summary says "midweek".
+func newErasing(t *testing.T, opts inspector.Options) *acting {
+	t.Helper()
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return newErasingOn(t, s, opts)
+}
+
+func newErasingOn(t *testing.T, s *store.Store, opts inspector.Options) *acting {
+	t.Helper()
+	a := newActingOn(t, s, opts)
+	summary, err := patch.NewEvent(patch.Fields{ID: "sum", Author: "agent", Content: patch.Text("model", "It comes midweek.")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(4, 2, summary).WithID("p9")); err != nil {
+		t.Fatal(err)
+	}
+	at := uint64(6)
+	if _, err := a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob", Session: "fork"}, store.ForkOptions{At: &at}); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *acting) get(path string) string {
+	a.t.Helper()
+	w := httptest.NewRecorder()
+	a.handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/"+path, nil))
+	if w.Code != http.StatusOK {
+		a.t.Fatalf("%s: status %d:\n%s", path, w.Code, actText(w.Body.String()))
+	}
+	return w.Body.String()
+}
+
+func (a *acting) session() string { return "session?key=" + url.QueryEscape(a.key.String()) }
+
+// logOf is a log as text.
+func (a *acting) logOf(key store.Key) string {
+	a.t.Helper()
+	other := *a
+	other.key = key
+	var text strings.Builder
+	for _, r := range other.log() {
+		line, err := r.MarshalJSON()
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		text.Write(line)
+	}
+	return text.String()
+}
+
+// erase is what the confirmation of a preview sends.
+func (a *acting) erase(page, reason string) url.Values {
+	f := a.form(page, "Erase for good")
+	f.Set("reason", reason)
+	return f
+}
+
+// What is previewed is what the store says would be erased, and what is done is that.
+func TestErasing(t *testing.T) {
+	a := newErasing(t, inspector.Options{Erase: true, Author: func(*http.Request) string { return "grace" }})
+	fork := store.Key{App: "shop", User: "bob", Session: "fork"}
+	a.says(a.get(a.session()), "On Tuesday, before noon.", "It comes midweek.") // it is in memory now
+	before := map[uint64]patch.Record{}
+	for _, r := range a.log() {
+		before[r.Seq] = r
+	}
+
+	page := a.must(200, a.fields("erase", "seq", "6"))
+	a.says(page, "This cannot be taken back.", "The state values that they set stay.",
+		"6 e5 selected On Tuesday, before noon.", "9 sum stands for an erased event It comes midweek.",
+		"In shop/bob/fork", "6 e5 same event in another session On Tuesday", "Out of reach", "exports, copies and backups")
+	if n := len(a.log()); n != 9 || !strings.Contains(a.logOf(fork), "Tuesday") {
+		t.Fatalf("the preview has written: %d records", n)
+	}
+
+	a.must(400, a.form(page, "Erase for good")) // no reason is given
+	do := a.erase(page, "request 812")
+	page = a.must(200, do)
+	a.says(page, "Done: Erase what events say", "The receipt is record 10", "6 e5 selected", "In shop/bob/fork", "The receipt is record 7", "Out of reach")
+	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") {
+		t.Errorf("the page says it still: %s", said)
+	}
+	for _, key := range []store.Key{a.key, fork} {
+		if text := a.logOf(key); strings.Contains(text, "Tuesday") || strings.Contains(text, "midweek") {
+			t.Errorf("%s has it still: %s", key, text)
+		}
+	}
+	receipts, err := a.store.Receipts(t.Context(), a.key)
+	if err != nil || len(receipts) != 1 {
+		t.Fatalf("%v, %v", receipts, err)
+	}
+	of, _ := receipts[0].Patch.Erasure()
+	if of.Reason != "request 812" || of.Values != patch.KeepValues || receipts[0].Patch.Author() != "grace" || !strings.Contains(page, receipts[0].ID()) {
+		t.Errorf("the receipt is %s", receipts[0].Patch)
+	}
+	salt, err := hex.DecodeString(regexp.MustCompile(`digest is ([0-9a-f]{64})`).FindStringSubmatch(page)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if proof, err := store.ErasureDigest(salt, before[6], before[9]); err != nil || !bytes.Equal(proof, of.Digest) {
+		t.Errorf("the salt does not prove what was erased: %x, %v", proof, err)
+	}
+
+	// A second click does nothing more, and says the same of the receipt.
+	again := a.must(200, do)
+	a.says(again, "This was done already.", "The receipt is record 10", fmt.Sprintf("digest is %x", salt))
+	if n := len(a.log()); n != 10 {
+		t.Errorf("%d records", n)
+	}
+
+	// Blanks look like blanks, what was in memory is gone, and nothing takes it back.
+	page = a.get(a.session())
+	a.says(page, "What was erased, by the receipts of records 10", "erased receipt 10", "request 812")
+	if said := actText(page); strings.Contains(said, "Tuesday") || strings.Contains(said, "midweek") || !strings.Contains(said, "and when does it come") {
+		t.Errorf("the session's page says %s", said)
+	}
+	if strings.Contains(page, `form="reverting"`) {
+		t.Error("who may erase can take back")
+	}
+	if strings.Contains(page, `form="erasing" name="seq" value="10"`) || strings.Contains(page, `form="erasing" name="seq" value="6"`) || !strings.Contains(page, `form="erasing" name="seq" value="5"`) {
+		t.Error("a receipt or a blank can be erased, or an event not")
+	}
+	for seq, want := range map[string]string{"6": "Erased: the receipt is record 10", "9": "Erased, itself or events that it put in: the receipt is record 10"} {
+		a.says(a.get("record?seq="+seq+"&key="+url.QueryEscape(a.key.String())), want)
+	}
+	a.says(a.get("record?seq=10&key="+url.QueryEscape(a.key.String())), "reason: request 812", "It stands for good")
+	a.says(a.must(200, a.fields("erase", "seq", "6")), "There is nothing to erase")
+	page = newActingOn(t, a.store, inspector.Options{Write: true}).get(a.session())
+	if strings.Contains(page, `form="reverting" name="seq" value="10"`) || !strings.Contains(page, `form="reverting" name="seq" value="9"`) {
+		t.Error("a receipt can be taken back, or a patch not")
+	}
+	for p, err := range a.store.Verify(t.Context(), store.VerifyOptions{}) {
+		t.Error(p, err)
+	}
+}
+
+// Ticked events are erased, hidden ones by their records; values become null if that is chosen.
+func TestErasingSelected(t *testing.T) {
+	a := newErasing(t, inspector.Options{Erase: true})
+	a.must(422, a.fields("erase"))
+	page := a.must(200, a.fields("erase", "index", "3", "from", "5", "through", "6", "state", "drop", "text", "of another act"))
+	a.says(page, "4 e3 selected It is at the harbour.", "7 e6 selected", "8 e7 selected")
+	page = a.must(200, a.form(page, "Preview it with null in place of state values"))
+	a.says(page, "null is left", "4 e3 selected", "8 e7 selected")
+	a.must(200, a.form(page, "Preview it with state values kept"))
+	a.must(200, a.erase(page, "x"))
+	values := maps.Collect(a.view().Values())
+	for _, name := range []string{"size", "found", "done"} {
+		if v, ok := values[name]; !ok || v.Any() != nil {
+			t.Errorf("%s is %v", name, v)
+		}
+	}
+	if text := a.logOf(a.key); strings.Contains(text, "at the harbour.") || strings.Contains(text, "welcome") || !strings.Contains(text, "Tuesday") || strings.Contains(text, "another act") {
+		t.Errorf("the log is %s", text)
+	}
+	a.must(400, a.fields("erase", "seq", "2", "values", "burn"))
+
+	// What was hidden since it was ticked is erased all the same.
+	ticked := a.fields("erase", "index", "2")
+	if _, err := a.store.ApplyPatch(t.Context(), a.key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSplice(2, 1)); err != nil {
+		t.Fatal(err)
+	}
+	a.says(a.must(200, ticked), "3 e2 selected")
+}
+
+// Erasing takes an option and an access of its own; writing does not bring it, nor it writing.
+func TestWhoMayErase(t *testing.T) {
+	with := func(allowed ...inspector.Access) func(*http.Request, store.Key, inspector.Access) bool {
+		return func(_ *http.Request, _ store.Key, want inspector.Access) bool { return slices.Contains(allowed, want) }
+	}
+	const erase, splice = "erase", "splice"
+	for name, c := range map[string]struct {
+		opts          inspector.Options
+		erase, splice []int
+	}{
+		"neither":                 {inspector.Options{}, []int{404, 405}, []int{404, 405}},
+		"Write":                   {inspector.Options{Write: true}, []int{403}, []int{200}},
+		"Erase":                   {inspector.Options{Erase: true}, []int{200}, []int{403}},
+		"both":                    {inspector.Options{Write: true, Erase: true}, []int{200}, []int{200}},
+		"both, who may read":      {inspector.Options{Write: true, Erase: true, Authorize: with(inspector.Read)}, []int{403}, []int{403}},
+		"both, who may write":     {inspector.Options{Write: true, Erase: true, Authorize: with(inspector.Read, inspector.Write)}, []int{403}, []int{200}},
+		"both, who may erase":     {inspector.Options{Write: true, Erase: true, Authorize: with(inspector.Read, inspector.Erase)}, []int{200}, []int{403}},
+		"both, who sees it not":   {inspector.Options{Write: true, Erase: true, Authorize: with(inspector.Write, inspector.Erase)}, []int{404}, []int{404}},
+		"Write, who may erase":    {inspector.Options{Write: true, Authorize: with(inspector.Read, inspector.Write, inspector.Erase)}, []int{403}, []int{200}},
+		"Erase, who may write":    {inspector.Options{Erase: true, Authorize: with(inspector.Read, inspector.Write)}, []int{403}, []int{403}},
+		"Erase, without a token":  {inspector.Options{Erase: true, Token: "t0ken"}, []int{401}, []int{401}},
+		"Erase, and all may read": {inspector.Options{Erase: true, Authorize: with(inspector.Read)}, []int{403}, []int{403}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			open := newErasing(t, inspector.Options{Write: true, Erase: true})
+			do := map[string]url.Values{
+				erase:  open.erase(open.must(200, open.fields(erase, "seq", "6")), "x"),
+				splice: open.form(open.must(200, open.fields(splice, "index", "1", "index", "2")), "Do it"),
+			}
+			a := newActingOn(t, open.store, c.opts)
+			had := a.logOf(a.key)
+			for act, want := range map[string][]int{erase: c.erase, splice: c.splice} {
+				if status, page := a.post(a.fields(act, "seq", "6", "index", "1", "index", "2")); !slices.Contains(want, status) {
+					t.Errorf("previewing %s: status %d, want %v:\n%s", act, status, want, actText(page))
+				} else if act == erase && status == 403 {
+					a.says(page, "You may not erase in this session")
+				}
+				if slices.Contains(want, 200) {
+					continue
+				}
+				if status, page := a.post(do[act]); !slices.Contains(want, status) {
+					t.Errorf("%s: status %d, want %v:\n%s", act, status, want, actText(page))
+				}
+			}
+			if a.logOf(a.key) != had {
+				t.Error("something was written")
+			}
+			if slices.Contains(c.erase, 200) {
+				a.must(200, do[erase])
+				if strings.Contains(a.logOf(a.key), "Tuesday") {
+					t.Error("it was not erased")
+				}
+			}
+			if slices.Contains(c.erase, 401) || slices.Contains(c.erase, 404) && c.opts.Authorize != nil {
+				return
+			}
+			mayErase, mayWrite := slices.Contains(c.erase, 200), slices.Contains(c.splice, 200)
+			page, record := a.get(a.session()), a.get("record?seq=5&key="+url.QueryEscape(a.key.String()))
+			for text, want := range map[string]bool{
+				`form="erasing"`: mayErase, `id="erasing"`: mayErase, `value="erase">`: mayErase, "may erase": mayErase,
+				`form="forking"`: mayWrite, `value="splice"`: mayWrite, `id="compacting"`: mayWrite, "may write": mayWrite,
+				`name="index"`: mayErase || mayWrite, `id="acting"`: mayErase || mayWrite, `method="post"`: mayErase || mayWrite, "reads only": !mayErase && !mayWrite,
+			} {
+				if strings.Contains(page, text) != want {
+					t.Errorf("the session's page has %s: %t", text, !want)
+				}
+			}
+			if strings.Contains(record, "Erase what it says") != mayErase || strings.Contains(record, `method="post"`) != mayErase {
+				t.Error("the record's page offers what may not be done, or not what may")
+			}
+			if past := a.get(a.session() + "&at=8"); strings.Contains(past, `method="post"`) {
+				t.Error("the page of an earlier time offers acts")
+			}
+		})
+	}
+}
+
+// What others may do is not to be had by a request of theirs.
+func TestNobodyElseErases(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*http.Request)
+		status int
+	}{
+		"of another site":      {func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403},
+		"fetched across sites": {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		"to another name":      {func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Origin", "http://evil.example") }, 421},
+		"of no form":           {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 400},
+		"with an address":      {func(r *http.Request) { r.URL.RawQuery = "act=erase" }, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newErasing(t, inspector.Options{Erase: true})
+			do := a.erase(a.must(200, a.fields("erase", "seq", "6")), "x")
+			if status, page := a.post(do, c.change); status != c.status {
+				t.Errorf("status %d, want %d:\n%s", status, c.status, actText(page))
+			}
+			if !strings.Contains(a.logOf(a.key), "Tuesday") {
+				t.Error("it was erased")
+			}
+		})
+	}
+}
+
+// An event is erased in all sessions that have it or in none, and those that may not be seen are not
+// named.
+func TestErasingWhatOthersHave(t *testing.T) {
+	for _, denied := range []inspector.Access{inspector.Read, inspector.Erase} {
+		a := newErasing(t, inspector.Options{Erase: true})
+		do := a.erase(a.must(200, a.fields("erase", "seq", "6")), "x")
+		a = newActingOn(t, a.store, inspector.Options{Erase: true, Authorize: func(_ *http.Request, key store.Key, want inspector.Access) bool {
+			return key.User == "ada" || want != denied
+		}})
+		had := a.logOf(a.key)
+		for _, f := range []url.Values{a.fields("erase", "seq", "6"), do} {
+			page := a.must(403, f)
+			a.says(page, "The same events are in other sessions too", "Nothing was written.")
+			if strings.Contains(page, "bob") {
+				t.Errorf("without %s it names the fork:\n%s", denied, actText(page))
+			}
+		}
+		if a.logOf(a.key) != had {
+			t.Error("something was written")
+		}
+		// What the fork does not have can be erased.
+		a.must(200, a.erase(a.must(200, a.fields("erase", "seq", "8")), "x"))
+	}
+}
+
+// What would be erased besides since the preview is not erased unseen.
+func TestErasingSomethingElse(t *testing.T) {
+	a := newErasing(t, inspector.Options{Erase: true})
+	do := a.erase(a.must(200, a.fields("erase", "seq", "8")), "request 7")
+	if _, err := a.store.Fork(t.Context(), a.key, store.Key{App: "shop", User: "ada", Session: "late"}, store.ForkOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	page := a.must(409, do)
+	a.says(page, "Something else would be erased now than the preview showed")
+	if !strings.Contains(a.logOf(a.key), "welcome") {
+		t.Fatal("it was erased")
+	}
+	page = a.must(200, a.form(page, "Preview it anew"))
+	a.says(page, "In shop/ada/late")
+	again := a.form(page, "Erase for good")
+	if again.Get("reason") != "request 7" {
+		t.Errorf("the reason is %q", again.Get("reason"))
+	}
+	a.append(`{"id":"e8","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`) // which changes nothing of it
+	a.must(200, again)
+	if strings.Contains(a.logOf(a.key), "welcome") {
+		t.Error("it was not erased")
+	}
+	other := a.fields("erase", "seq", "7")
+	other.Set("creation", "other")
+	a.must(409, other)
+}
+
+// However often it is clicked at once, it is done once.
+func TestErasingTwiceAtOnce(t *testing.T) {
+	for range 10 {
+		a := newErasing(t, inspector.Options{Erase: true})
+		do := a.erase(a.must(200, a.fields("erase", "seq", "6")), "x")
+		var done sync.WaitGroup
+		for range 6 {
+			done.Go(func() {
+				if status, page := a.post(do); status != 200 {
+					t.Errorf("status %d:\n%s", status, actText(page))
+				}
+			})
+		}
+		done.Wait()
+		if receipts, err := a.store.Receipts(t.Context(), a.key); err != nil || len(receipts) != 1 || strings.Contains(a.logOf(a.key), "Tuesday") {
+			t.Errorf("%d receipts, %v", len(receipts), err)
+		}
+	}
+}
+
+// What something else has erased is gone from what the inspector has in memory, too: what it had
+// before, and what it saw while the receipt was there and the records were still whole.
+func TestErasedByOthers(t *testing.T) {
+	b := &torn{}
+	s, err := store.New(b, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newErasingOn(t, s, inspector.Options{})
+	a.says(a.get(a.session()), "midweek")
+	b.before = func() { a.says(a.get(a.session()), "midweek", "receipts of records 10") }
+	if _, err := a.store.Erase(t.Context(), a.key, store.EraseSelection{EventIDs: []string{"sum"}}, store.EraseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{a.session(), "record?seq=9&key=" + url.QueryEscape(a.key.String()), "export?form=html&key=" + url.QueryEscape(a.key.String())} {
+		if page := a.get(path); strings.Contains(page, "midweek") {
+			t.Errorf("%s says it still", path)
+		}
+	}
+}
+
+// torn is a backend that cannot read the logs of some sessions, and that says when it replaces
+// records.
+type torn struct {
+	memory.Backend
+	names  string // part of theirs
+	before func()
+}
+
+func (b *torn) Replace(ctx context.Context, name string, r backend.Replacement) error {
+	if b.before != nil {
+		b.before()
+	}
+	return b.Backend.Replace(ctx, name, r)
+}
+
+func (b *torn) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+	if b.names != "" && strings.Contains(name, b.names) {
+		return nil, backend.ErrDamaged
+	}
+	return b.Backend.Read(ctx, name, creation, from, maxRecords, maxBytes)
+}
+
+// A session that is left out is named to who may read it.
+func TestErasingBesideDamage(t *testing.T) {
+	b := &torn{}
+	s, err := store.New(b, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newActingOn(t, s, inspector.Options{Erase: true})
+	if _, err := s.Fork(t.Context(), a.key, store.Key{App: "shop", User: "bob, the other", Session: "torn"}, store.ForkOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.names = "torn"
+	page := a.must(200, a.fields("erase", "seq", "6"))
+	a.says(page, "session shop/bob%2C%20the%20other/torn, which is damaged")
+	a = newActingOn(t, s, inspector.Options{Erase: true, Authorize: func(_ *http.Request, key store.Key, _ inspector.Access) bool { return key.User == "ada" }})
+	for _, f := range []url.Values{a.fields("erase", "seq", "6"), a.erase(page, "x")} {
+		page := a.must(200, f)
+		a.says(page, "sessions that are damaged", "exports, copies and backups")
+		if strings.Contains(page, "bob") {
+			t.Errorf("it is named:\n%s", actText(page))
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package inspector
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// receipts are the newest records up to one that say what was erased, in order.
+func (t *timeline) receipts(at uint64) []uint64 {
+	var out []uint64
+	for _, s := range slices.Backward(t.steps[:at]) {
+		if s.Patch != nil && s.Patch.Type == patch.Erase && len(out) < listedRows {
+			out = append(out, s.Seq)
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// receiptsByID are the records that say what was erased, by their ids.
+func (t *timeline) receiptsByID() map[string]uint64 {
+	out := map[string]uint64{}
+	for _, s := range t.steps {
+		if s.Patch != nil && s.Patch.Type == patch.Erase {
+			out[s.ID] = s.Seq
+		}
+	}
+	return out
+}
+
+// blank says of a record by which receipt it was erased, or nothing.
+func (t *timeline) blank(key store.Key, r patch.Record) []fact {
+	by, erased := r.Erased()
+	seq := t.receiptsByID()[by]
+	switch {
+	case !erased:
+		return nil
+	case seq == 0:
+		return []fact{{Text: "Erased; the receipt is not in this log"}}
+	case r.Patch != nil:
+		return []fact{{Text: fmt.Sprintf("Erased, itself or events that it put in: the receipt is record %d", seq), URL: recordURL(key, seq, "")}}
+	}
+	return []fact{{Text: fmt.Sprintf("Erased: the receipt is record %d", seq), URL: recordURL(key, seq, "")}}
+}
+
+// erasable reports whether there may be something in a record that can be erased. What was
+// erased with its state values kept can be erased once more without.
+func erasable(r patch.Record) bool {
+	if r.Patch != nil {
+		return r.Patch.Type() != patch.Erase
+	}
+	return !r.Event.IsBlank(patch.NullValues)
+}
