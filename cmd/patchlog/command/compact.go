@@ -29,6 +29,9 @@ gemini is asked where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY; else ex
 picks sentences, offline. If a summary cannot be had, the command fails, and the session
 stays as the passes before have left it.
 
+With --redact the summarizer is given placeholders in place of secrets, as patchlog export writes
+them; the summary has these.
+
 With --json each pass is a line {"key","seq","id","summarizer","start","count","trigger",
 "level","eventsBefore","eventsAfter","tokensBefore","tokensAfter","ratio","model","usage",
 "durationMs"}. With --plan it is one object {"key","window","reason","prompt"}.
@@ -43,13 +46,16 @@ It is offline unless --summarizer gemini is given. With --json each way is a lin
 			"patchlog compact shop/ada/4711 --report",
 			"patchlog compact shop/ada/4711",
 			"patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30",
-			"patchlog compact shop/ada/4711 --summarizer gemini --pin e17",
+			"patchlog compact shop/ada/4711 --summarizer gemini --redact --pin e17",
 		),
 	}
 	var f compactFlags
 	f.declare(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if err := f.check(); err != nil {
+			return err
+		}
+		if f.cfg.Redact, err = a.redactor(f.redacted); err != nil {
 			return err
 		}
 		return a.compact(cmd.Context(), args[0], f)

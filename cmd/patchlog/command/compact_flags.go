@@ -15,6 +15,7 @@ type compactFlags struct {
 	model      string
 	plan       bool
 	report     bool
+	redacted   redaction
 }
 
 // declareSummarizer declares the flags that say by whom, and leaves all others at their defaults.
@@ -26,6 +27,7 @@ func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens
 	fs := cmd.Flags()
 	fs.StringVar(&f.summarizer, "summarizer", "", "who writes the summaries: `NAME` is gemini or extractive")
+	f.redacted.declare(cmd)
 	fs.StringVar(&f.model, "model", "", "the `MODEL` that gemini asks, "+gemini.DefaultModel+" unless given")
 	cmd.RegisterFlagCompletionFunc("summarizer", cobra.FixedCompletions([]cobra.Completion{byGemini, extractive}, cobra.ShellCompDirectiveNoFileComp))
 }

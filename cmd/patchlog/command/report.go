@@ -25,19 +25,27 @@ hid, what a model sees, what summaries stand for and lost, and the state. It nee
 file, has no script in it, and asks for nothing over the network.
 
 Of a long session it has the newest records, and says how many it left out; of a long text the
-beginning. A FILE is written as a whole or not at all.`,
+beginning. A FILE is written as a whole or not at all.
+
+` + redactHelp,
 		Example: examples(
 			"patchlog report shop/ada/4711 -o session.html",
 			"patchlog report shop/ada/4711 --max-events 100 | gzip > session.html.gz",
+			"patchlog report shop/ada/4711 --redact -o session.html",
 		),
 	}
 	opts := inspector.ReportOptions{MaxEvents: inspector.DefaultMaxEvents}
 	fs := cmd.Flags()
 	file := fs.StringP("output", "o", "-", "write to this `FILE`; - is standard output")
 	fs.Var(number{&opts.MaxEvents, 1}, "max-events", "leave out what comes before the last `N` records")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	var redacted redaction
+	redacted.declare(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if *file == "" {
 			return usagef("--output: a file's name is missing")
+		}
+		if opts.Redact, err = a.redactor(redacted); err != nil {
+			return err
 		}
 		return a.report(cmd.Context(), args[0], *file, opts)
 	}

@@ -30,6 +30,7 @@ type serving struct {
 	token   string
 	hosts   []string
 	write   bool
+	erase   bool
 	open    bool
 	compact compactFlags
 }
@@ -44,7 +45,8 @@ search. The address is printed; port 0 takes a free one.
 
 It only reads, unless --write is given: then patches can be logged, sessions be forked and be
 compacted, by gemini where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY, else by
-extractive.
+extractive. What events say can be erased, for good, only with --erase, and that takes what
+patchlog erase takes: the environment variable ` + allowErase + ` has to be "yes".
 
 A database file has one owner. While another program has it open for writing, it cannot be
 served, and while it is served, no program can write to it. A program that writes can mount the
@@ -57,7 +59,10 @@ to other machines can be read on the way, unless something in between encrypts i
 must name the host that is served, so that no web site can reach it under a name of its own;
 --host adds names.
 
-With --json the first line is {"url","write"}.`,
+With --redact, files that are downloaded, and what a summarizer is given, have placeholders in
+place of secrets, as patchlog export writes them. The pages show what was logged.
+
+With --json the first line is {"url","write","erase"}.`,
 		Example: examples(
 			"patchlog serve --open",
 			"patchlog serve --db postgres://app@db.internal/agents --write",
@@ -70,6 +75,7 @@ With --json the first line is {"url","write"}.`,
 	fs.Var((*filled)(&f.token), "token", "demand this `TOKEN`; PATCHLOG_TOKEN is the safer place for it")
 	fs.StringArrayVar(&f.hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
 	fs.BoolVar(&f.write, "write", false, "let the pages write")
+	fs.BoolVar(&f.erase, "erase", false, "let the pages erase; it takes "+allowErase+"=yes, too")
 	fs.BoolVar(&f.open, "open", false, "open the browser")
 	f.compact.declareSummarizer(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -82,6 +88,11 @@ With --json the first line is {"url","write"}.`,
 		if _, _, err := net.SplitHostPort(f.addr); err != nil {
 			return usagef("--addr: %q is not HOST:PORT, such as %s", f.addr, defaultAddress)
 		}
+		if f.erase {
+			if err := a.mayErase("without --erase the sessions can be served"); err != nil {
+				return err
+			}
+		}
 		f.token = cmp.Or(f.token, a.env("PATCHLOG_TOKEN"))
 		return a.serve(cmd.Context(), f)
 	}
@@ -90,19 +101,25 @@ With --json the first line is {"url","write"}.`,
 
 func (a *app) serve(ctx context.Context, f serving) error {
 	logs := slog.NewTextHandler(flushed{a.errs}, nil)
-	opts := inspector.Options{Write: f.write, Hosts: f.hosts, Token: f.token, Logger: slog.New(logs)}
+	by, err := a.redactor(f.compact.redacted)
+	if err != nil {
+		return err
+	}
+	opts := inspector.Options{Write: f.write, Erase: f.erase, Redact: by, Hosts: f.hosts, Token: f.token, Logger: slog.New(logs)}
 	if err := opts.Validate(); err != nil {
 		return usagef("%v", err)
 	}
 	use := Reading
-	if f.write {
+	if f.write || f.erase {
 		use = Writing
+	}
+	if f.write {
 		if _, err := a.useSummarizer(ctx, &f.compact); err != nil {
 			return err
 		}
 		opts.Compaction = f.compact.cfg
 	}
-	err := a.withStore(ctx, use, func(s *store.Store) error {
+	err = a.withStore(ctx, use, func(s *store.Store) error {
 		listener, err := listen(ctx, f.addr)
 		if err != nil {
 			return err
@@ -145,12 +162,18 @@ func (a *app) announce(address string, f serving) error {
 		a.out.document(struct {
 			URL   string `json:"url"`
 			Write bool   `json:"write"`
-		}{address, f.write})
+			Erase bool   `json:"erase"`
+		}{address, f.write, f.erase})
 		return a.out.flush()
 	}
 	how := "reads only"
-	if f.write {
+	switch {
+	case f.write && f.erase:
+		how = "may write and erase"
+	case f.write:
 		how = "may write"
+	case f.erase:
+		how = "may erase"
 	}
 	if f.token != "" {
 		how += ", demands the token"

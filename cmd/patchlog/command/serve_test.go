@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,58 @@ func TestServe(t *testing.T) {
 		t.Fatalf("it still holds the file: %v", err)
 	}
 	db.Close()
+}
+
+// That the pages may erase takes a flag and the setting that erasing takes.
+func TestServeErases(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must(t, twoEvents, "import", "a/u/s", "-")
+	var out, errs strings.Builder
+	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second) // neither run is to serve anything
+	defer cancel()
+	for _, args := range [][]string{{"--erase"}, {"--erase", "--write"}} {
+		errs.Reset()
+		if code := run(soon, append([]string{"serve", "--addr", "127.0.0.1:0"}, args...), nil, &out, &errs, noEnv); code != exitFailed || !strings.Contains(errs.String(), allowErase) {
+			t.Errorf("%v: exit code %d: %s%s", args, code, &out, &errs)
+		}
+	}
+	allowed := map[string]string{allowErase: "yes"}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{nil, "(reads only)"}, {[]string{"--write"}, "(may write)"}, {[]string{"--erase"}, "(may erase)"}, {[]string{"--erase", "--write"}, "(may write and erase)"},
+		{[]string{"--erase", "--json"}, `"write":false,"erase":true}`},
+	} {
+		s := startServe(t, allowed, append([]string{"--addr", "127.0.0.1:0"}, c.args...)...)
+		_, page := s.get("/session?key=a/u/s", "127.0.0.1", "")
+		if !strings.Contains(s.line, c.says) || strings.Contains(page, "may erase") != slices.Contains(c.args, "--erase") || strings.Contains(page, "may write") != slices.Contains(c.args, "--write") {
+			t.Errorf("%v: it says %q, and its page:\n%s", c.args, s.line, page)
+		}
+		if slices.Contains(c.args, "--json") {
+			seen := regexp.MustCompile(`name="creation" value="([^"]*)"`).FindStringSubmatch(page)
+			act := url.Values{"act": {"erase"}, "step": {"preview"}, "key": {"a/u/s"}, "creation": {seen[1]}, "at": {"2"}, "seq": {"1"}}
+			for n := range 2 { // the preview, and what it offers
+				got, err := http.PostForm("http://"+s.address().Host+"/act", act)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := io.ReadAll(got.Body)
+				got.Body.Close()
+				if err != nil || got.StatusCode != http.StatusOK {
+					t.Fatalf("%d: status %d, %v:\n%s", n, got.StatusCode, err, text)
+				}
+				for _, m := range regexp.MustCompile(`<input type="hidden" name="(plan|draw|step)" value="([^"]*)"`).FindAllStringSubmatch(string(text), 3) {
+					act.Set(m[1], m[2])
+				}
+				act.Set("reason", "x")
+			}
+		}
+		s.end()
+	}
+	if text := must(t, "", "log", "a/u/s"); strings.Contains(text, "hello") {
+		t.Errorf("it was not erased:\n%s", text)
+	}
 }
 
 // What is served to other machines takes a token, which is drawn if none is given.

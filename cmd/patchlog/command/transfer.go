@@ -90,23 +90,33 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write a session as text",
 		Long: `Every record is written with its seq, one JSON object a line, behind a header with the
 initial state. Importing that elsewhere gives an equal session. With or without --json the
-output is the same. On a terminal, characters that could drive it are written as escapes.`,
+output is the same. On a terminal, characters that could drive it are written as escapes.
+
+` + redactHelp + `
+The header then says "redacted", also with --visible. Importing the file gives another log, of the
+same shape.`,
 		Example: examples(
 			"patchlog export shop/ada/4711 > session.jsonl",
 			"patchlog export shop/ada/4711 --visible > what-the-model-sees.jsonl",
+			"patchlog export shop/ada/4711 --redact > to-share.jsonl",
 		),
 	}
 	fs := cmd.Flags()
 	lines := fs.Bool("lines", false, "the lines of the session file that import --from read")
 	visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
+	var redacted redaction
+	redacted.declare(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *lines {
-			if *visible {
-				return usagef("--lines gives back whole files; --visible does not go with it")
-			}
+		by, err := a.redactor(redacted)
+		switch {
+		case err != nil:
+			return err
+		case *lines && (*visible || by != nil):
+			return usagef("--lines gives back whole files; neither --visible nor --redact goes with it")
+		case *lines:
 			return a.exportLines(cmd.Context(), args[0])
 		}
-		return a.export(cmd.Context(), args[0], store.ExportOptions{Visible: *visible})
+		return a.export(cmd.Context(), args[0], store.ExportOptions{Visible: *visible, Redact: by})
 	}
 	return cmd
 }

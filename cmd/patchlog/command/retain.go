@@ -1,0 +1,140 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// age is a flag that takes a time above 0, in days too.
+type age time.Duration
+
+func (f *age) Type() string   { return "time" }
+func (f *age) String() string { return "" }
+
+func (f *age) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if days, found := strings.CutSuffix(text, "d"); found {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		d = time.Duration(n) * 24 * time.Hour
+	}
+	if err != nil || d <= 0 {
+		return errors.New("want a time such as 90d or 36h")
+	}
+	*f = age(d)
+	return nil
+}
+
+func (a *app) retainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retain [APP...]",
+		Short: "Delete sessions that have not been used for long",
+		Long: `Sessions of the APPs, or of all if none is named, are deleted with their whole logs when they
+were not used for the given time. A session was used when it was created, and when its last
+records say: the times are those that programs gave to events. This cannot be undone; --dry-run
+shows what would go. Values that sessions share (app: and user: keys) stay.
+
+Sessions go one by one, beside others that write. If it is ended, or --limit is reached, the
+next run goes on. On PostgreSQL it may be started anywhere at any time: one process at a time does
+it, and the others fail.
+
+With --json each session is a line {"key","seq","created","used","deleted","kept"}, where kept says
+why it was not deleted.`,
+		Example: examples(
+			"patchlog retain shop --delete-after 90d --keep-pinned --dry-run",
+			"patchlog retain shop --delete-after 90d --keep-pinned --yes",
+		),
+	}
+	fs := cmd.Flags()
+	var policy store.Retention
+	var opts store.RetainOptions
+	limit := 0 // none
+	required(fs, (*age)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
+	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions that show a pinned event")
+	fs.BoolVar(&opts.DryRun, "dry-run", false, "show what would go, and delete nothing")
+	fs.Var(number{&limit, 1}, "limit", "stop after `N` sessions")
+	yes := fs.Bool("yes", false, "you mean it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !opts.DryRun && !*yes {
+			return usagef("deleting cannot be undone; --dry-run shows what would go, and --yes is missing")
+		}
+		if len(args) == 0 {
+			args = []string{""}
+		}
+		policies := map[string]store.Retention{}
+		for _, app := range args {
+			policies[app] = policy
+		}
+		return a.retain(cmd.Context(), policies, opts, limit)
+	}
+	return cmd
+}
+
+func (a *app) retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions, limit int) error {
+	return a.withStore(ctx, writingUnless(opts.DryRun), func(s *store.Store) error {
+		gone, kept, damaged := 0, 0, 0
+		for r, err := range s.Retain(ctx, policies, opts) {
+			switch {
+			case errors.Is(err, store.ErrCorrupt):
+				damaged++
+				if err := a.errs.problem(err.Error()); err != nil {
+					return err
+				}
+				continue
+			case err != nil:
+				return err
+			case r.Kept != "":
+				kept++
+			default:
+				gone++
+			}
+			if err := a.showRetained(r, opts); err != nil {
+				return err
+			}
+			if gone+kept == limit {
+				break
+			}
+		}
+		if !a.json {
+			what := "deleted"
+			if opts.DryRun {
+				what = "to be deleted"
+			}
+			a.out.linef("%s %s, %d kept", figures.Counted(gone, "session"), what, kept)
+		}
+		if damaged > 0 {
+			return fmt.Errorf("%s: %w; patchlog verify says more", figures.Counted(damaged, "damaged session"), store.ErrCorrupt)
+		}
+		return nil
+	})
+}
+
+func (a *app) showRetained(r store.Retained, opts store.RetainOptions) error {
+	if a.json {
+		return a.out.document(struct {
+			Key     string    `json:"key"`
+			Seq     uint64    `json:"seq"`
+			Created time.Time `json:"created"`
+			Used    time.Time `json:"used"`
+			Deleted bool      `json:"deleted"`
+			Kept    string    `json:"kept,omitempty"`
+		}{r.Key.String(), r.Seq, r.Created, r.Used, r.Kept == "" && !opts.DryRun, r.Kept})
+	}
+	what := "deleted"
+	switch {
+	case r.Kept != "":
+		what = "kept: " + r.Kept
+	case opts.DryRun:
+		what = "would be deleted"
+	}
+	return a.out.linef("%s: used %s, %s; %s", r.Key, r.Used.Format(time.RFC3339), figures.Counted(r.Seq, "record"), what)
+}
