@@ -25,7 +25,8 @@ type Options struct {
 // without id, branches, state under few keys, events without content or invocation,
 // equal and backward times ([Event]); and patches of every type and policy, in range
 // and not, well-formed and not, alone and in groups ([PatchOn], [Group]). Unless
-// Accepted is set an id now and then is there already. Logs shrink record by record,
+// Accepted is set an id now and then is there already, and there are receipts of erasures, of which
+// nothing but [Erased] says that the records are erased. Logs shrink record by record,
 // and groups as one. [Batches] says what was logged together.
 func Records(opts Options) *rapid.Generator[[]patch.Record] {
 	if opts.Max == 0 {
@@ -71,6 +72,9 @@ func (s *session) next(t *rapid.T) []patch.Record {
 	}
 	seq := uint64(len(s.records) + 1)
 	visible := s.ref.Visible()
+	if !s.opts.Accepted && oneIn(t, 16, "is a receipt") {
+		return []patch.Record{{Seq: seq, Patch: Receipt(s.newID(t, "p", seq)).Draw(t, "receipt")}}
+	}
 	if oneIn(t, 3, "is a patch") {
 		for range 3 {
 			patches := s.patches(t, seq)

@@ -57,6 +57,8 @@ func (r *Reference) Apply(rec patch.Record) {
 	switch {
 	case rec.Event != nil:
 		r.nodes = append(r.nodes, &node{event: rec.Event, seq: rec.Seq})
+	case rec.Patch != nil && rec.Patch.Type() == patch.Erase && rec.Patch.Validate() == nil:
+		// It says what was done to other records.
 	case rec.Patch != nil:
 		s, reason, _ := r.step(rec.Patch)
 		if reason != "" {
@@ -110,6 +112,8 @@ func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *ap
 		return step{}, string(defect.Flaw), nil
 	}
 	switch p.Type() {
+	case patch.Erase:
+		return step{after: r.nodes}, "", nil
 	case patch.Revert:
 		target := r.patchOf(p.PatchID())
 		if target == nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Flaws are what [Flawed] knows to break.
-var Flaws = []string{"early", "half", "apart", "undead", "forgetful"}
+var Flaws = []string{"early", "half", "apart", "undead", "forgetful", "sparing"}
 
 // Flawed returns the backend with a flaw, which [Harness.Round] must report. "" is none.
 func Flawed(b backend.Backend, flaw string) backend.Backend {
@@ -26,6 +26,8 @@ func Flawed(b backend.Backend, flaw string) backend.Backend {
 		return undead{b}
 	case "forgetful":
 		return forgetful{b}
+	case "sparing":
+		return sparing{b}
 	}
 	panic("no such flaw: " + flaw)
 }
@@ -130,3 +132,8 @@ func (f forgetful) Lookup(ctx context.Context, session, creation string, ids []s
 	clear(seqs)
 	return seqs, err
 }
+
+// sparing says that it has erased what it has not.
+type sparing struct{ backend.Backend }
+
+func (s sparing) Replace(context.Context, string, backend.Replacement) error { return nil }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -185,7 +186,7 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 	pending := j.Pending()
 	count("unknown", len(pending))
 	for _, c := range pending {
-		if c.Op == "vacuum" || c.Op == "backup" {
+		if c.Op == "vacuum" || c.Op == "backup" || c.Op == "erase" {
 			count(c.Op+" cut short", 1)
 		}
 	}
@@ -262,7 +263,9 @@ type moment struct {
 // timing draws a moment: by what has been done, not by the clock, since a machine may be busy.
 func timing(random *rand.Rand) moment {
 	upTo := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
-	whole := func(l load.Line) bool { return l.Try != nil && (l.Try.Op == "vacuum" || l.Try.Op == "backup") }
+	whole := func(l load.Line) bool {
+		return l.Try != nil && slices.Contains([]string{"vacuum", "backup", "erase"}, l.Try.Op)
+	}
 	replies := func(l load.Line) bool { return l.Reply != nil }
 	switch p := random.IntN(100); {
 	case p < 10:
@@ -322,7 +325,8 @@ func (p *Place) backup(ctx context.Context, before load.Content, j *load.Journal
 		return fmt.Errorf("backup: %w", err)
 	}
 	defer s.Close()
-	if err := load.Verify(ctx, s); err != nil {
+	from, to := j.Window(last)
+	if err := load.VerifyBeside(ctx, s, j.PendingAt(from, to)); err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
 	now, err := load.Read(ctx, s)
@@ -330,7 +334,6 @@ func (p *Place) backup(ctx context.Context, before load.Content, j *load.Journal
 		return fmt.Errorf("backup: %w", err)
 	}
 	count("backups", 1)
-	from, to := j.Window(last)
 	if err := load.Judge(before, j, now, from, to); err != nil {
 		return fmt.Errorf("in the backup of call %d: %w", last.N, err)
 	}

@@ -5,5 +5,6 @@
 //
 //	go test ./fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -progress linear.json -v
 //
-// makes 1,048,000 calls on bbolt and as many in memory, and goes on where it was cut short.
+// makes 1,048,000 calls on bbolt and as many in memory, and goes on where it was cut short. The same
+// command in store/pg, without the package's path, makes them on PostgreSQL.
 package linear

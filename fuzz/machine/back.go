@@ -140,7 +140,7 @@ func (m *machine) fork(t *rapid.T) {
 	key := m.key
 	key.Session = fmt.Sprint("fork ", m.newID())
 	ref := fuzz.NewReference(m.initial)
-	for _, r := range m.records[:at] {
+	for _, r := range m.forked(at) {
 		ref.Apply(r)
 	}
 	e := m.plainEvent(t)

@@ -51,6 +51,9 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 			"rewind":           m.rewind,
 			"take back":        m.takeBack,
 			"fork":             m.fork,
+			"erase":            m.erase,
+			"erase2":           m.erase,
+			"summarise":        m.summarise,
 			"reopen":           m.reopen,
 			"two writers":      m.twoWriters,
 			"failing commit":   m.failingCommit,
@@ -63,6 +66,7 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 
 // machine is the stores under test and what the model knows of them.
 type machine struct {
+	n       int // of the draw
 	path    string
 	stores  []*store.Store // on bbolt, and the one of the peers whose turn it is
 	peers   []peer
@@ -85,7 +89,7 @@ type peer struct {
 }
 
 func newMachine(t *rapid.T, n int, path string, backends []backend.Backend) *machine {
-	m := &machine{path: path, key: store.Key{App: fmt.Sprint("app ", n), User: "user/1", Session: "s"}, stores: make([]*store.Store, 2), shared: map[string]patch.Value{}}
+	m := &machine{n: n, path: path, key: store.Key{App: fmt.Sprint("app ", n), User: "user/1", Session: "s"}, stores: make([]*store.Store, 2), shared: map[string]patch.Value{}}
 	m.openFile(t)
 	for _, b := range backends {
 		p := peer{faulty: &storetest.Faulty{Backend: b}}
@@ -115,7 +119,7 @@ func (m *machine) options(i int) store.Options {
 		Now: func() time.Time { return clock },
 		NewID: func() string {
 			m.filled[i]++
-			return fmt.Sprintf("filled %d", m.filled[i])
+			return fmt.Sprintf("filled %d of %d", m.filled[i], m.n)
 		},
 	}
 }
@@ -179,10 +183,11 @@ func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
 // log is the log so far, for messages.
 func (m *machine) log() string { return fuzz.Text(m.records, m.initial) }
 
-// newID gives ids that no record has.
+// newID gives ids that no record has, of other draws neither: an erasing reaches sessions that
+// begin with the same records.
 func (m *machine) newID() string {
 	m.ids++
-	return fmt.Sprintf("id%d", m.ids)
+	return fmt.Sprintf("id%d of %d", m.ids, m.n)
 }
 
 // stored is a view of a store that says which patches were skipped, also where it came
@@ -215,6 +220,9 @@ func (m *machine) compare(t *rapid.T) {
 	m.pass(t)
 	defer m.pass(t)
 	m.watched(t)
+	if m.filled[0] != m.filled[1] {
+		t.Fatalf("the stores drew different numbers of ids: %v\n%s", m.filled, m.log())
+	}
 	ref := m.reference()
 	for i, s := range m.stores {
 		got, err := s.Get(context.Background(), m.key)

@@ -35,10 +35,18 @@ func shows(ctx context.Context, s *store.Store) (map[string][]patch.Record, erro
 	return logs, nil
 }
 
-// sound checks that nothing in a store is damaged.
-func sound(ctx context.Context, s *store.Store) error {
+// sound checks that nothing in a store is damaged. Some tries may be half done: those that erase.
+func sound(ctx context.Context, s *store.Store, pending ...*try) error {
 	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-		return errors.Join(fmt.Errorf("verify: %v", p), err)
+		half := err == nil && slices.ContainsFunc(pending, func(t *try) bool {
+			receipts, err := s.Receipts(ctx, p.Key)
+			return t.Kind == kindErase && err == nil && slices.ContainsFunc(receipts, func(r patch.Record) bool {
+				return r.Seq == p.Seq && r.ID() == t.receipt()
+			})
+		})
+		if !half {
+			return errors.Join(fmt.Errorf("verify: %v", p), err)
+		}
 	}
 	return nil
 }
@@ -200,13 +208,13 @@ func with(dir string, f func(s *opened) error) error {
 // what it holds then. It returns how much was under way.
 func (m *model) goOn(ctx context.Context, s *opened, b *bounds, thorough bool) (under int, err error) {
 	there, err := m.holds(ctx, s.Store, *b)
+	pending := m.pending(*b)
 	if err == nil && thorough {
-		err = sound(ctx, s.Store)
+		err = sound(ctx, s.Store, pending...)
 	}
 	if err != nil {
 		return 0, err
 	}
-	pending := m.pending(*b)
 	b.settled = map[*try]bool{}
 	for _, t := range pending {
 		if t.refused() || t.Session == "" {

@@ -222,7 +222,7 @@ func (t *try) run(log []patch.Record, l *life, b bounds) (n int, err error) {
 		if seq := t.done.First + uint64(i); r.Seq != seq {
 			return n, fmt.Errorf("%s: record %q has seq %d, and was acknowledged as %d", t, r.ID(), r.Seq, seq)
 		}
-		if i >= len(t.done.Sums) || sumOf(r) != t.done.Sums[i] {
+		if _, erased := r.Erased(); !erased && (i >= len(t.done.Sums) || sumOf(r) != t.done.Sums[i]) {
 			return n, fmt.Errorf("%s: record %d is not what was acknowledged: %.300v", t, r.Seq, r)
 		}
 	}
@@ -254,6 +254,9 @@ func (l *life) matches(log []patch.Record, b bounds) (seen map[*try]bool, err er
 			return nil, fmt.Errorf("%s: record %d was tried after the fork", t, i+1)
 		}
 		n, err := t.run(log[i:], l, b)
+		if err == nil {
+			err = t.life.erased(log[i:i+n], b)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -284,6 +287,31 @@ func (l *life) matches(log []patch.Record, b bounds) (seen map[*try]bool, err er
 		}
 	}
 	return seen, nil
+}
+
+// erased checks of records that those are erased which a try has erased, and no others, but for
+// patches, which may stand for some of them.
+func (l *life) erased(log []patch.Record, b bounds) error {
+	for _, r := range log {
+		by, erased := r.Erased()
+		found := r.Patch != nil
+		for _, t := range l.tries {
+			if t.Kind == "start" {
+				found = true
+			}
+			if t.Kind != kindErase || r.Event == nil || !slices.Contains(t.Erases, r.ID()) {
+				continue
+			}
+			if b.must(t) && !erased {
+				return fmt.Errorf("%s was acknowledged, and record %d is not erased: %.300v", t, r.Seq, r)
+			}
+			found = found || b.may(t) && by == t.receipt()
+		}
+		if erased && !found {
+			return fmt.Errorf("record %d is erased by %q, which nobody asked for", r.Seq, by)
+		}
+	}
+	return nil
 }
 
 // logs reports whether a try that is done has records for certain.

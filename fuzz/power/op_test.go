@@ -32,6 +32,7 @@ type op struct {
 	Life    int               `json:",omitempty"` // which of the sessions that go by this key one after another
 	From    string            `json:",omitempty"` // the key that is forked
 	Of      string            `json:",omitempty"` // the patch or invocation that is taken back
+	Erases  []string          `json:",omitempty"` // ids of events
 	Shared  string            `json:",omitempty"` // a key of a shared scope that it sets to its name
 	Records []json.RawMessage `json:",omitempty"` // what it offers
 	offered []patch.Record    // the same
@@ -48,6 +49,7 @@ const (
 	kindDelete   = "delete"
 	kindTakeBack = "take back" // a patch and its group
 	kindRewind   = "rewind"
+	kindErase    = "erase"
 	kindVacuum   = "vacuum"
 	kindCopy     = "copy"    // a backup to nowhere, while others write
 	kindBackup   = "backup"  // by the command; the store is closed
@@ -55,8 +57,13 @@ const (
 	kindOpen     = "open"
 )
 
-// draws reports whether the store draws the ids of what the op logs.
-func (o *op) draws() bool { return o.Kind == kindTakeBack || o.Kind == kindRewind }
+// draws reports whether the store makes what the op logs, under ids that begin with the op's name.
+func (o *op) draws() bool {
+	return o.Kind == kindTakeBack || o.Kind == kindRewind || o.Kind == kindErase
+}
+
+// receipt is the id of the receipt of what the op erases.
+func (o *op) receipt() string { return o.Name + "/receipt" }
 
 func (o *op) String() string { return fmt.Sprintf("op %d (%s %s %s)", o.N, o.Kind, o.Session, o.Name) }
 
@@ -197,6 +204,14 @@ func (s *opened) do(ctx context.Context, o *op, again bool) (d done, err error) 
 			c, err = s.Revert(ctx, o.key(), store.BackOptions{AllowOrphans: true}, o.Of)
 		}
 		records = c.Records
+	case kindErase:
+		var e store.Erasure
+		e, err = s.Erase(ctx, o.key(), store.EraseSelection{EventIDs: o.Erases}, store.EraseOptions{ID: o.receipt(), Salt: []byte("salt")})
+		for _, one := range e.Sessions {
+			if one.Key == o.key() && one.Receipt.ID() == o.receipt() {
+				records = append(records, one.Receipt)
+			}
+		}
 	case kindVacuum:
 		err = s.Vacuum(ctx)
 	case kindCopy:

@@ -95,6 +95,9 @@ func (w *writing) phase() (p phase) {
 	if w.chance(50) {
 		p.Lanes = append(p.Lanes, w.back())
 	}
+	if w.chance(50) {
+		p.Lanes = append(p.Lanes, w.erase())
+	}
 	if w.chance(8) {
 		p.Lanes = append(p.Lanes, w.long())
 	}
@@ -338,6 +341,23 @@ func (w *writing) back() []*op {
 	}
 	out = append(out, w.patch(s), back(kindTakeBack, s.patches[len(s.patches)-1]), w.patch(s))
 	return append(out, back(kindRewind, s.invocations[1+w.IntN(2)]), w.append(s))
+}
+
+// erase erases some of what it writes, which now and then takes more than one commit.
+func (w *writing) erase() []*op {
+	s := w.session()
+	out := []*op{w.create(s), w.append(s), w.append(s)}
+	if w.chance(20) {
+		out = append(out, w.imports(s, 70+w.IntN(100), 200))
+	}
+	out = append(out, w.patch(s))
+	for range 1 + w.IntN(2) {
+		o := w.op(kindErase, s)
+		from := w.IntN(len(s.events))
+		o.Erases = slices.Clone(s.events[from:])
+		out = append(out, o, w.append(s))
+	}
+	return out
 }
 
 // long makes sessions that take more than one commit to copy and to delete.

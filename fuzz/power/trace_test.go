@@ -129,7 +129,12 @@ func (r *recording) line(line string, under map[string]*call) error {
 	}
 	c := &call{name: name, entered: r.lines}
 	args, whole, unfinished := rest, false, false
-	if args, unfinished = strings.CutSuffix(rest, " <unfinished ...>"); !unfinished {
+	for _, said := range []string{" <unfinished ...>", " <detached ...>"} { // the latter of a thread that was killed
+		if args, unfinished = strings.CutSuffix(rest, said); unfinished {
+			break
+		}
+	}
+	if !unfinished {
 		end := strings.LastIndex(rest, ") ")
 		if whole = end >= 0; whole {
 			args = rest[:end]

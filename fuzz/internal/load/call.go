@@ -30,7 +30,8 @@ type Call struct {
 	State   json.RawMessage   `json:",omitempty"` // initial, of a session that it makes
 	IfSeq   *uint64           `json:",omitempty"` // the last record of the log, as the client sees it, if the call goes by that
 	Loose   bool              `json:",omitempty"` // it may do what a patch is mostly refused for
-	Target  string            `json:",omitempty"` // the patch, the invocation or the session that it is about
+	Target  string            `json:",omitempty"` // the patch, the invocation or the session that it is about, or the receipt
+	Seqs    []uint64          `json:",omitempty"` // what it erases
 	Of      string            `json:",omitempty"` // the creation of the session that is forked
 	At      uint64            `json:",omitempty"` // the last record of a fork
 	Short   int               `json:",omitempty"` // tokens of a response in the visible log
@@ -40,6 +41,7 @@ type Call struct {
 	Counter int64 `json:",omitempty"` // the value that it sets the client's shared keys to
 }
 
+// String returns the call as JSON, or the beginning of that.
 func (c Call) String() string { return fmt.Sprintf("%.500s", jsonOf(c)) }
 
 // makes reports whether the call makes its session be there.
@@ -66,17 +68,33 @@ type Reply struct {
 
 // Entry is a record at its place.
 type Entry struct {
-	Seq uint64
-	Sum uint64
+	Seq  uint64
+	Sum  uint64
+	Left uint64 // of what an erasing leaves of it
+	Gone bool   `json:",omitempty"` // it is erased
 }
 
 func entryOf(r patch.Record) (Entry, error) {
 	text, err := r.MarshalJSON()
-	sum := fnv.New64a()
-	_, _ = sum.Write(text)
-	return Entry{r.Seq, sum.Sum64()}, err
+	all := patch.Erasure{Seqs: []patch.Span{{From: r.Seq, To: r.Seq}}, Values: patch.NullValues}
+	left, leftErr := all.Blank(r, "").MarshalJSON()
+	receipt, gone := r.Erased()
+	left = bytes.ReplaceAll(left, jsonOf(object{"receipt": receipt})[1:], jsonOf(object{"receipt": ""})[1:])
+	return Entry{r.Seq, sumOf(text), sumOf(left), gone}, errors.Join(err, leftErr)
 }
 
+func sumOf(text []byte) uint64 {
+	sum := fnv.New64a()
+	_, _ = sum.Write(text)
+	return sum.Sum64()
+}
+
+// same reports whether both may be of one record, which may have been erased since.
+func (e Entry) same(other Entry) bool {
+	return e.Seq == other.Seq && (e.Sum == other.Sum || e.Left == other.Left && (e.Gone || other.Gone))
+}
+
+// Key returns the key of a session of the load.
 func Key(session string) store.Key { return store.Key{App: "kill", User: "u", Session: session} }
 
 // kinds are why a call may fail. The others are a fault.
@@ -184,10 +202,24 @@ func (c Call) make(ctx context.Context, s *store.Store, r *Reply) ([]patch.Recor
 		done, err = s.Revert(ctx, key, store.BackOptions{On: session.View, AllowOrphans: true}, c.Target)
 	case "rewind":
 		done, err = s.Rewind(ctx, key, store.BackOptions{On: session.View}, c.Target)
+	case "erase":
+		return c.erase(ctx, s)
 	default:
 		err = fmt.Errorf("no such call: %s", c.Op)
 	}
 	return done.Records, err
+}
+
+// erase erases, and returns the receipts that the session has got.
+func (c Call) erase(ctx context.Context, s *store.Store) (receipts []patch.Record, err error) {
+	opts := store.EraseOptions{ID: c.Target, Author: c.Target, Values: patch.NullValues}
+	done, err := s.Erase(ctx, Key(c.Session), store.EraseSelection{Seqs: c.Seqs}, opts)
+	for _, one := range done.Sessions {
+		if one.Key == Key(c.Session) && one.Receipt.ID() == c.Target {
+			receipts = append(receipts, one.Receipt)
+		}
+	}
+	return receipts, err
 }
 
 func (c Call) options(on fold.View) store.PatchOptions {

@@ -22,7 +22,7 @@ type session struct {
 	creation string
 	initial  map[string]patch.Value
 	records  []patch.Record
-	sums     []uint64 // of the records
+	sums     []Entry // of the records
 }
 
 // Read reads all that a store holds.
@@ -41,7 +41,7 @@ func Read(ctx context.Context, s *store.Store) (Content, error) {
 			if err != nil {
 				return all, err
 			}
-			one.records, one.sums = append(one.records, r), append(one.sums, e.Sum)
+			one.records, one.sums = append(one.records, r), append(one.sums, e)
 		}
 		var err error
 		if one.initial, err = s.InitialState(ctx, info.Key); err != nil {
@@ -127,7 +127,8 @@ func (j *Journal) PendingAt(from, to int) (calls []Call) {
 // certain reports whether it was known by a line what came of a call.
 func (j *Journal) certain(c Call, line int) bool {
 	at, ok := j.ended[c.N]
-	return ok && at <= line && j.Replies[c.N].Kind != "unknown"
+	kind := j.Replies[c.N].Kind
+	return ok && at <= line && kind != "unknown" && (kind == "done" || c.Op != "erase") // which may end half way
 }
 
 // Cut returns the journal as it was by the given lines: of a call that had begun by to, it is
@@ -156,8 +157,9 @@ type judge struct {
 	from, to int
 
 	problems []error
-	by       map[string][]Call            // calls that have begun, by session
-	ledger   map[string]map[uint64]uint64 // sums of records that were acknowledged, by creation and seq
+	by       map[string][]Call           // calls that have begun, by session
+	erasing  map[string]*Call            // those that erase, by their receipts: of a session, its forks and what it is a fork of
+	ledger   map[string]map[uint64]Entry // records that were acknowledged, by creation and seq
 }
 
 // Judge returns what is wrong with what a store has, if it had before what it is said to, and a
@@ -168,10 +170,10 @@ func Judge(before Content, j *Journal, now Content, from, to int) error {
 }
 
 func newJudge(before Content, j *Journal, now Content, from, to int) *judge {
-	g := &judge{Journal: j, before: before, now: now, from: from, to: to, by: map[string][]Call{}, ledger: map[string]map[uint64]uint64{}}
+	g := &judge{Journal: j, before: before, now: now, from: from, to: to, by: map[string][]Call{}, erasing: map[string]*Call{}, ledger: map[string]map[uint64]Entry{}}
 	for _, s := range before.sessions {
-		for i, sum := range s.sums {
-			g.note(s.creation, Entry{uint64(i) + 1, sum})
+		for _, e := range s.sums {
+			g.note(s.creation, e)
 		}
 	}
 	for _, c := range j.Calls {
@@ -180,6 +182,9 @@ func newJudge(before Content, j *Journal, now Content, from, to int) *judge {
 		}
 		if j.began[c.N] <= to {
 			g.by[c.Session] = append(g.by[c.Session], c)
+			if c.Op == "erase" {
+				g.erasing[c.Target] = &c
+			}
 		}
 	}
 	return g
@@ -191,18 +196,18 @@ func (g *judge) problem(session, format string, args ...any) {
 
 func (g *judge) note(creation string, e Entry) {
 	if g.ledger[creation] == nil {
-		g.ledger[creation] = map[uint64]uint64{}
+		g.ledger[creation] = map[uint64]Entry{}
 	}
-	if sum, ok := g.ledger[creation][e.Seq]; ok && sum != e.Sum {
+	if other, ok := g.ledger[creation][e.Seq]; ok && !other.same(e) {
 		g.problem(creation, "two records were acknowledged as record %d", e.Seq)
 	}
-	g.ledger[creation][e.Seq] = e.Sum
+	g.ledger[creation][e.Seq] = e
 }
 
 // refused reports whether a call is known to have written nothing.
 func (g *judge) refused(c Call) bool {
 	r, ok := g.Replies[c.N]
-	return ok && r.Kind != "done" && r.Kind != "unknown"
+	return ok && r.Kind != "done" && r.Kind != "unknown" && c.Op != "erase"
 }
 
 func (g *judge) judge() error {
@@ -300,9 +305,12 @@ func (g *judge) whole(name string, is *session, was life) int {
 	case "fork":
 		n = int(c.At)
 		for i, r := range is.records[:min(n, len(is.records))] {
-			if sum, ok := g.ledger[c.Of][r.Seq]; ok && sum != is.sums[i] {
+			if e, ok := g.ledger[c.Of][r.Seq]; ok && !e.same(is.sums[i]) {
 				g.problem(name, "record %d is not that of %s", r.Seq, c.Target)
 			}
+		}
+		for n < len(is.records) && isReceipt(is.records[n]) { // of what had been erased before
+			n++
 		}
 	default:
 		var err error
@@ -341,7 +349,7 @@ func (g *judge) log(name string, is *session, first int) {
 		if r.Seq != uint64(i)+1 {
 			g.problem(name, "record %d is at place %d", r.Seq, i+1)
 		}
-		if sum, ok := g.ledger[is.creation][r.Seq]; ok && sum != is.sums[i] {
+		if e, ok := g.ledger[is.creation][r.Seq]; ok && !e.same(is.sums[i]) {
 			g.problem(name, "record %d, which is %v, is not the one that was acknowledged", r.Seq, r)
 		}
 		for id := range r.IDs() {
@@ -351,13 +359,17 @@ func (g *judge) log(name string, is *session, first int) {
 			ids[id] = true
 		}
 		at[r.ID()] = i
-		owned[i] = i < first
+		owned[i] = i < first || isReceipt(r) && g.erasing[r.ID()] != nil
+		g.erased(name, is, i)
 	}
 	if s := g.before.sessions[name]; s != nil && s.creation == is.creation && len(is.records) < len(s.records) {
 		g.problem(name, "of %d records that it had %d are left", len(s.records), len(is.records))
 	}
 	var drawn []Call // those whose ids are not known
 	for _, c := range g.by[name] {
+		if c.Op == "erase" {
+			g.hasErased(name, c, is, at)
+		}
 		if c.Creation != is.creation || c.Creation == "" || c.adds() == 0 {
 			continue
 		}
@@ -409,6 +421,49 @@ func (g *judge) log(name string, is *session, first int) {
 	case len(left) != drawn[0].adds() || left[0]+len(left) != len(is.records):
 		g.problem(name, "of the %d records of call %d, a %s, there are %d, the first is record %d of %d",
 			drawn[0].adds(), drawn[0].N, drawn[0].Op, len(left), left[0]+1, len(is.records))
+	}
+}
+
+func isReceipt(r patch.Record) bool {
+	if r.Patch == nil {
+		return false
+	}
+	_, ok := r.Patch.Erasure()
+	return ok
+}
+
+// erased holds a record that is erased, and was not before, against the call that erases it. With
+// events go the patches that stand for them.
+func (g *judge) erased(name string, is *session, i int) {
+	r := is.records[i]
+	receipt, gone := r.Erased()
+	if before := g.before.sessions[name]; !gone || before != nil && before.creation == is.creation && i < len(before.sums) && before.sums[i].Gone {
+		return
+	}
+	c := g.erasing[receipt]
+	if r.Patch == nil && c != nil && !slices.Contains(c.Seqs, r.Seq) {
+		g.problem(name, "record %d is erased, and call %d erases %v", r.Seq, c.N, c.Seqs)
+	}
+}
+
+// hasErased holds a session against a call that erases: it has done all of that if it says so, and
+// if there is no receipt, nothing.
+func (g *judge) hasErased(name string, c Call, is *session, at map[string]int) {
+	_, receipt := at[c.Target]
+	if c.Creation != is.creation || !receipt && !g.certain(c, g.from) {
+		return
+	}
+	for i, r := range is.records {
+		by, gone := r.Erased()
+		switch {
+		case gone && by == c.Target && !receipt:
+			g.problem(name, "record %d is erased by call %d, which has no receipt", r.Seq, c.N)
+		case !gone && g.certain(c, g.from) && slices.Contains(c.Seqs, r.Seq) && !isReceipt(r):
+			g.problem(name, "call %d has erased record %d, which is %v", c.N, r.Seq, is.records[i])
+		}
+	}
+	if r := g.Replies[c.N]; g.certain(c, g.from) && len(r.Records) > 0 && !receipt {
+		g.problem(name, "the receipt of call %d is lost", c.N)
 	}
 }
 

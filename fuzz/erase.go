@@ -1,0 +1,225 @@
+package fuzz
+
+import (
+	"encoding/json"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Receipt generates the receipt of an erasure with the given id, of any records; a few are
+// malformed.
+func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
+	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
+		d := patchDraft{t: t, f: object{"id": id, "author": "ann", "timestamp": timestamp(t), "patchType": "erase"}, id: id}
+		at := rapid.IntRange(1, 9).Draw(t, "from")
+		d.f["seqs"] = [][]int{{at, at + rapid.IntRange(0, 3).Draw(t, "more")}}
+		d.f["values"] = rapid.SampledFrom([]string{"keep", "null"}).Draw(t, "values")
+		d.f["reason"] = "asked for"
+		if oneIn(t, 8, "has a base") {
+			d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(t, "base")
+		}
+		if oneIn(t, 6, "is malformed") {
+			rapid.SampledFrom([]func(){
+				func() { delete(d.f, "seqs") },
+				func() { d.f["seqs"] = json.RawMessage("[[2,1]]") },
+				func() { d.f["values"] = "gone" },
+				func() { d.f["start"] = 0 },
+				func() { d.f["state"] = "keep" },
+				func() { d.f["actions"] = object{} },
+			}).Draw(t, "flaw")()
+		}
+		return d.patch()
+	})
+}
+
+// Erased returns a log of which erasures have taken what their receipts say.
+func Erased(records []patch.Record) []patch.Record {
+	out := append([]patch.Record(nil), records...)
+	for _, rec := range records {
+		if rec.Patch == nil {
+			continue
+		}
+		e, ok := rec.Patch.Erasure()
+		for i := range out {
+			if ok && out[i].Seq < rec.Seq {
+				out[i] = e.Blank(out[i], rec.ID())
+			}
+		}
+	}
+	return out
+}
+
+// Place names an event of a log: the seq of its record, and its index among the events that
+// the record brought; -1 is what a patch says besides its events.
+type Place struct {
+	Seq   uint64
+	Index int
+}
+
+// Erase says what an erasure takes of the model's log that names events and patches by their
+// ids: these, without what is erased already, and what patches have put in in their place, at
+// any depth and in any place of their groups. If remake says so, summaries that stand for
+// something that goes are made anew, if they alone do, and something is left.
+func (r *Reference) Erase(ids []string, values patch.Values, remake bool) patch.Erasure {
+	set := map[Place]bool{}
+	stands := map[Place]bool{}
+	blank := map[Place]bool{}
+	events := map[uint64]int{}
+	for _, rec := range r.log {
+		whole := slices.Contains(ids, rec.ID())
+		if p := rec.Patch; p != nil {
+			if _, receipt := p.Erasure(); receipt {
+				continue
+			}
+			events[rec.Seq] = len(p.NewEvents())
+			_, blank[Place{rec.Seq, -1}] = p.Erased()
+			set[Place{rec.Seq, -1}] = whole
+		}
+		for i, e := range rec.Events() {
+			at := Place{rec.Seq, i}
+			blank[at] = e.IsBlank(values)
+			set[at] = !blank[at] && (whole || slices.Contains(ids, e.ID()))
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, a := range r.applied {
+			if a.of != nil || a.pin != nil {
+				continue
+			}
+			out := r.tookOut(a)
+			if !slices.ContainsFunc(out, func(n *node) bool { return set[eventPlace(n)] }) {
+				continue
+			}
+			for _, n := range a.in {
+				if n.event != nil {
+					stands[eventPlace(n)] = true
+				}
+				if n.event != nil && !set[eventPlace(n)] {
+					set[eventPlace(n)], again = true, true
+				}
+			}
+		}
+	}
+	out := patch.Erasure{Values: values}
+	for _, rec := range r.log {
+		var within []int
+		for i := range rec.Events() {
+			if at := (Place{rec.Seq, i}); set[at] && !blank[at] {
+				within = append(within, i)
+			}
+		}
+		own := Place{rec.Seq, -1}
+		if len(within) == 0 && (!set[own] || blank[own]) {
+			continue
+		}
+		if rec.Patch != nil && len(within) < events[rec.Seq] {
+			if out.Within == nil {
+				out.Within = map[uint64][]int{}
+			}
+			out.Within[rec.Seq] = within
+		}
+		if last := len(out.Seqs) - 1; last >= 0 && out.Seqs[last].To+1 == rec.Seq {
+			out.Seqs[last].To = rec.Seq
+		} else {
+			out.Seqs = append(out.Seqs, patch.Span{From: rec.Seq, To: rec.Seq})
+		}
+	}
+	remade := map[Place]bool{}
+	for _, a := range r.applied { // those inside others first
+		if !remake || a.of != nil || a.pin != nil {
+			continue
+		}
+		for _, n := range a.in {
+			left := func(of *node) bool {
+				return remade[eventPlace(of)] || !set[eventPlace(of)] && !of.event.IsBlank(patch.KeepValues)
+			}
+			at := eventPlace(n)
+			if n.event == nil || !stands[at] || blank[at] || !n.put && !n.event.IsSummary() || !slices.ContainsFunc(r.standsFor(n), left) {
+				continue
+			}
+			if out.Remade == nil {
+				out.Remade = map[uint64][]int{}
+			}
+			out.Remade[at.Seq] = append(out.Remade[at.Seq], at.Index)
+			remade[at] = true
+		}
+	}
+	return out
+}
+
+func eventPlace(n *node) Place {
+	if n.by == nil {
+		return Place{n.seq, 0}
+	}
+	return Place{n.by.seq, slices.Index(n.by.in, n)}
+}
+
+// unit returns the patches that mean one thing with one.
+func (r *Reference) unit(of *applied) []*applied {
+	if of.group == "" {
+		return []*applied{of}
+	}
+	return slices.DeleteFunc(slices.Clone(r.applied), func(a *applied) bool { return a.of != nil || a.pin != nil || a.group != of.group })
+}
+
+// tookOut returns the events that a patch took out, with all of its group, the last first.
+func (r *Reference) tookOut(of *applied) (out []*node) {
+	for _, a := range slices.Backward(r.unit(of)) {
+		for _, n := range a.out {
+			if n.event != nil {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// standsFor returns what an event stands for that a patch has put in, if it alone does.
+func (r *Reference) standsFor(n *node) []*node {
+	puts := 0
+	for _, a := range r.unit(n.by) {
+		for _, n := range a.in {
+			if n.event != nil {
+				puts++
+			}
+		}
+	}
+	if puts != 1 {
+		return nil
+	}
+	return r.tookOut(n.by)
+}
+
+// Remake makes summaries anew in the model's log as it is after an erasing, with its receipt. text
+// is what one says of what is left of what it stands for.
+func (r *Reference) Remake(log []patch.Record, of patch.Erasure, text func(events []*patch.Event) string) {
+	for _, a := range r.applied {
+		for _, n := range a.in {
+			at := eventPlace(n)
+			if a.of != nil || a.pin != nil || n.event == nil || !slices.Contains(of.Remade[at.Seq], at.Index) {
+				continue
+			}
+			var left []*patch.Event
+			for _, from := range r.standsFor(n) {
+				place := eventPlace(from)
+				if e := log[place.Seq-1].Events()[place.Index]; !e.IsBlank(patch.KeepValues) {
+					left = append(left, e)
+				}
+			}
+			var receipts []string
+			for _, rec := range log {
+				if rec.Patch == nil {
+					continue
+				}
+				if e, ok := rec.Patch.Erasure(); ok && rec.Seq > at.Seq && e.CoversEvent(at.Seq, at.Index) {
+					receipts = append(receipts, rec.ID())
+				}
+			}
+			log[at.Seq-1].Patch = log[at.Seq-1].Patch.Remade(at.Index, text(left), receipts...)
+		}
+	}
+}
