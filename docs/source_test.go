@@ -44,9 +44,14 @@ var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Sin
 // Package fmt's functions that use the process's own streams.
 var streams = regexp.MustCompile(`^(Print|Scan)(f|ln)?$`)
 
-// The exceptions: the text form is read from a stream and written to one, and the dictionary that
-// records are compressed with is a file that is built in.
-var exceptions = map[string][]string{"patch/text.go": {"bufio", "io"}, "patch/internal/packed/packed.go": {"embed"}}
+// The exceptions: the text form is read from a stream and written to one, the dictionary that
+// records are compressed with is a file that is built in, and package netip knows how addresses
+// look, and no network.
+var exceptions = map[string][]string{
+	"patch/text.go":                   {"bufio", "io"},
+	"patch/internal/packed/packed.go": {"embed"},
+	"patch/redact/addresses.go":       {"net/netip"},
+}
 
 // The files of compaction that plan.
 var planning = []string{"backoff.go", "lineage.go", "open.go", "plan.go", "recent.go", "request.go", "summary.go", "tiers.go", "visible.go", "window.go"}
