@@ -198,7 +198,7 @@ func (b *Backend) reopen() error {
 	return nil
 }
 
-func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
+func (b *Backend) view(ctx context.Context, f func(tx *txn) error) error {
 	return b.use(ctx, func(h *handle) error { return h.view(f) })
 }
 
@@ -214,7 +214,7 @@ func (b *Backend) lockWriter(ctx context.Context) (unlock func(), err error) {
 }
 
 // update commits what f does, in a transaction of its own.
-func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error {
+func (b *Backend) update(ctx context.Context, f func(tx *txn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error 
 // write commits what f does, for a caller that holds the writer's place. An error of f
 // means that nothing was done; an error of the commit itself means that the outcome is
 // unknown.
-func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
+func (b *Backend) write(f func(tx *txn) error) error {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
 	}
@@ -240,7 +240,7 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 			b.written.forget()
 			b.counts.forget()
 		}
-		committing, err = h.write(func(tx *bbolt.Tx) error {
+		committing, err = h.write(func(tx *txn) error {
 			if err := f(tx); err != nil {
 				return err
 			}

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	bbolt "go.etcd.io/bbolt"
 )
 
 // Check reads the whole file and reports what does not fit together: pages, sessions,
@@ -65,10 +63,10 @@ const countedRows = 8192
 
 // eachRow calls f with the rows of a bucket, in their order, in one transaction after the
 // other. A bucket that is not there has none.
-func (b *Backend) eachRow(ctx context.Context, name []byte, f func(tx *bbolt.Tx, k, v []byte)) error {
+func (b *Backend) eachRow(ctx context.Context, name []byte, f func(tx *txn, k, v []byte)) error {
 	var after []byte
 	for more := true; more; {
-		if err := b.view(ctx, func(tx *bbolt.Tx) error {
+		if err := b.view(ctx, func(tx *txn) error {
 			more = false
 			bucket := tx.Bucket(name)
 			if bucket == nil {
@@ -95,7 +93,7 @@ func (b *Backend) eachRow(ctx context.Context, name []byte, f func(tx *bbolt.Tx,
 	return nil
 }
 
-func pairs(bucket *bbolt.Bucket) func(yield func(k, v []byte) bool) {
+func pairs(bucket *bucket) func(yield func(k, v []byte) bool) {
 	return func(yield func(k, v []byte) bool) {
 		c := bucket.Cursor()
 		for k, v := c.First(); k != nil && yield(bytes.Clone(k), v); k, v = c.Next() {

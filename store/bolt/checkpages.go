@@ -8,8 +8,6 @@ import (
 	"os"
 	"sync"
 
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -55,7 +53,7 @@ func (b *Backend) checkSlice(ctx context.Context, c *pageCheck) error {
 	unlock = sync.OnceFunc(unlock)
 	defer unlock()
 	return b.use(ctx, func(h *handle) error {
-		err := h.view(func(tx *bbolt.Tx) error {
+		err := h.view(func(tx *txn) error {
 			metas, err := readMetas(h.file)
 			unlock()
 			if err != nil {
@@ -70,7 +68,7 @@ func (b *Backend) checkSlice(ctx context.Context, c *pageCheck) error {
 	})
 }
 
-func (c *pageCheck) slice(tx *bbolt.Tx, file *os.File, metas metaPages) error {
+func (c *pageCheck) slice(tx *txn, file *os.File, metas metaPages) error {
 	current := metas.current()
 	if current == nil {
 		return fmt.Errorf("%w: both meta pages", backend.ErrDamaged)
@@ -85,7 +83,7 @@ func (c *pageCheck) slice(tx *bbolt.Tx, file *os.File, metas metaPages) error {
 
 	pages := pagesOf(tx, file, list.has)
 	top := walk{pages: pages, room: maxTopPages, found: c.found}
-	top.visit(uint64(tx.Cursor().Bucket().Root()), bounds{}, 0)
+	top.visit(tx.tree.root, bounds{}, 0)
 	room := slicePages
 	for _, bucket := range top.buckets {
 		switch order := bytes.Compare(bucket.key, c.bucket); {

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-
-	bbolt "go.etcd.io/bbolt"
 )
 
 // rowCheck checks rows against the entries and heads of the sessions that there were when it
@@ -32,7 +30,7 @@ type tally struct {
 // that shared values are what was written.
 func (b *Backend) checkRows(ctx context.Context, found *findings) error {
 	c := rowCheck{found: found, tallies: map[string]*tally{}, unlinked: map[string]bool{}}
-	if err := b.view(ctx, func(tx *bbolt.Tx) error {
+	if err := b.view(ctx, func(tx *txn) error {
 		c.given = tx.Bucket(bucketSessions).Sequence()
 		if noted := tx.Bucket(bucketMeta).Get(keyNumbers); tx.Bucket(bucketHeads) != nil && !bytes.Equal(noted, number(c.given)) {
 			found.report("of the numbers of sessions the last one given out is %d, or %x", c.given, noted)
@@ -43,7 +41,7 @@ func (b *Backend) checkRows(ctx context.Context, found *findings) error {
 	}
 	for _, step := range []struct {
 		bucket []byte
-		check  func(tx *bbolt.Tx, k, v []byte)
+		check  func(tx *txn, k, v []byte)
 	}{
 		{bucketUnlinked, c.staged},
 		{bucketSessions, c.entry},
@@ -64,13 +62,13 @@ func (b *Backend) checkRows(ctx context.Context, found *findings) error {
 }
 
 // staged takes note of a number that may become a session's while entries are read.
-func (c *rowCheck) staged(_ *bbolt.Tx, k, v []byte) {
+func (c *rowCheck) staged(_ *txn, k, v []byte) {
 	if wholeUnlinked(k, v) {
 		c.unlinked[string(k)] = true
 	}
 }
 
-func (c *rowCheck) entry(tx *bbolt.Tx, k, v []byte) {
+func (c *rowCheck) entry(tx *txn, k, v []byte) {
 	s, err := decodeSession(string(k), v)
 	if err != nil {
 		c.found.add(err)
@@ -107,7 +105,7 @@ func (c *rowCheck) entry(tx *bbolt.Tx, k, v []byte) {
 }
 
 // head checks that a head has an entry; the rest is checked with that.
-func (c *rowCheck) head(tx *bbolt.Tx, k, _ []byte) {
+func (c *rowCheck) head(tx *txn, k, _ []byte) {
 	if tx.Bucket(bucketSessions).Get(k) == nil {
 		c.found.report("the head of session %q, which has no entry", k)
 	}
@@ -115,7 +113,7 @@ func (c *rowCheck) head(tx *bbolt.Tx, k, _ []byte) {
 
 // unlink checks that an unlinked number is no session's. Whatever is left under it is
 // nobody's.
-func (c *rowCheck) unlink(tx *bbolt.Tx, k, v []byte) {
+func (c *rowCheck) unlink(tx *txn, k, v []byte) {
 	if !wholeUnlinked(k, v) {
 		c.found.report("the checksum of the unlinked number %x", k)
 		return
@@ -133,7 +131,7 @@ func (c *rowCheck) unlink(tx *bbolt.Tx, k, v []byte) {
 
 // of returns the session that a row is of. It is nil if the row is nobody's, with known false,
 // or of a session that is not looked at: one that was deleted, or came since.
-func (c *rowCheck) of(tx *bbolt.Tx, n []byte) (t *tally, known bool) {
+func (c *rowCheck) of(tx *txn, n []byte) (t *tally, known bool) {
 	switch t = c.tallies[string(n)]; {
 	case t != nil:
 		return t, true
@@ -148,7 +146,7 @@ func (c *rowCheck) of(tx *bbolt.Tx, n []byte) (t *tally, known bool) {
 
 // grownTo returns the last record that a session has now; known is false if it has been
 // deleted.
-func (t *tally) grownTo(tx *bbolt.Tx, n []byte) (last uint64, known bool) {
+func (t *tally) grownTo(tx *txn, n []byte) (last uint64, known bool) {
 	s, err := find(tx, string(t.name))
 	if err != nil || !bytes.Equal(s.number, n) {
 		return 0, false
@@ -159,7 +157,7 @@ func (t *tally) grownTo(tx *bbolt.Tx, n []byte) (last uint64, known bool) {
 	return s.lastRecord(tx), true
 }
 
-func (c *rowCheck) record(tx *bbolt.Tx, k, _ []byte) {
+func (c *rowCheck) record(tx *txn, k, _ []byte) {
 	if len(k) != 16 {
 		c.found.report("record key %x", k)
 		return
@@ -183,7 +181,7 @@ func (c *rowCheck) record(tx *bbolt.Tx, k, _ []byte) {
 	}
 }
 
-func (c *rowCheck) id(tx *bbolt.Tx, k, v []byte) {
+func (c *rowCheck) id(tx *txn, k, v []byte) {
 	if len(k) != 8+idHashBytes || len(v) != 8 {
 		c.found.report("id key %x with %d bytes", k, len(v))
 		return
@@ -209,7 +207,7 @@ func (c *rowCheck) id(tx *bbolt.Tx, k, v []byte) {
 	}
 }
 
-func (c *rowCheck) snapshot(tx *bbolt.Tx, k, _ []byte) {
+func (c *rowCheck) snapshot(tx *txn, k, _ []byte) {
 	if _, known := c.of(tx, k); !known {
 		c.found.report("snapshot of session number %x, which is not there", k)
 	}
@@ -232,7 +230,7 @@ func (c *rowCheck) end() {
 }
 
 // shared checks that a shared value is what was written, and its name is among the names.
-func (c *rowCheck) shared(tx *bbolt.Tx, k, row []byte) {
+func (c *rowCheck) shared(tx *txn, k, row []byte) {
 	names := tx.Bucket(bucketSharedNames)
 	if names == nil {
 		return
@@ -245,7 +243,7 @@ func (c *rowCheck) shared(tx *bbolt.Tx, k, row []byte) {
 	}
 }
 
-func (c *rowCheck) sharedName(tx *bbolt.Tx, k, mark []byte) {
+func (c *rowCheck) sharedName(tx *txn, k, mark []byte) {
 	switch {
 	case !bytes.Equal(mark, nameMark(k)):
 		c.found.report("the checksum of the name of shared value %q", k)

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/line"
 )
@@ -76,7 +74,7 @@ func (b *Backend) commitGroup(group []*pending) {
 	if slices.ContainsFunc(group, func(p *pending) bool { return len(p.batch.Shared) > 0 }) {
 		defer b.values.change()()
 	}
-	err := b.write(func(tx *bbolt.Tx) error {
+	err := b.write(func(tx *txn) error {
 		// A snapshot alone, which reading may bring about, leaves a file of version 1 as it is.
 		if slices.ContainsFunc(group, func(p *pending) bool { return p.snapshot == nil }) {
 			if err := upgrade(tx); err != nil {
@@ -107,7 +105,7 @@ func (b *Backend) commitGroup(group []*pending) {
 	}
 }
 
-func (b *Backend) admitPending(tx *bbolt.Tx, p *pending) (session, error) {
+func (b *Backend) admitPending(tx *txn, p *pending) (session, error) {
 	if p.snapshot != nil {
 		s, err := findCreated(tx, p.name, p.batch.Creation)
 		if err == nil && b.editions.get(s.number, tx.ID()) != p.edition {
@@ -119,7 +117,7 @@ func (b *Backend) admitPending(tx *bbolt.Tx, p *pending) (session, error) {
 }
 
 // put writes what has been admitted.
-func (b *Backend) put(tx *bbolt.Tx, p *pending, s session) error {
+func (b *Backend) put(tx *txn, p *pending, s session) error {
 	switch {
 	case p.snapshot != nil:
 		return tx.Bucket(bucketSnapshots).Put(s.number, p.snapshot)
@@ -136,7 +134,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending, s session) error {
 
 // checkWays looks over the pages that a write will write anew, a session's when it is
 // first written to.
-func (b *Backend) checkWays(tx *bbolt.Tx, p *pending, s session) error {
+func (b *Backend) checkWays(tx *txn, p *pending, s session) error {
 	type way struct{ bucket, key []byte }
 	var ways []way
 	_, known := b.written.get(tx.DB(), s.number)
@@ -155,24 +153,22 @@ func (b *Backend) checkWays(tx *bbolt.Tx, p *pending, s session) error {
 	if len(ways) == 0 {
 		return nil
 	}
-	err := b.checkPaths(tx, func(paths paths) error {
-		for _, w := range ways {
-			if err := paths.sound(tx.Bucket(w.bucket), w.bucket, w.key); err != nil {
-				return err
-			}
+	paths := pathsOf(tx)
+	for _, w := range ways {
+		if err := paths.sound(w.bucket, w.key); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err == nil && p.snapshot == nil {
+	}
+	if p.snapshot == nil {
 		b.written.put(tx.DB(), s.number, countedAt{})
 	}
-	return err
+	return nil
 }
 
 // admit judges a batch and writes nothing. It returns the session that the batch goes to,
 // with the number that it will have, and the head of what is staged for it, if it has
 // still to be created.
-func (b *Backend) admit(tx *bbolt.Tx, name string, batch backend.Batch) (s session, err error) {
+func (b *Backend) admit(tx *txn, name string, batch backend.Batch) (s session, err error) {
 	if batch.Create {
 		s, err = b.admitNew(tx, name, batch)
 	} else {
@@ -195,7 +191,7 @@ func (b *Backend) admit(tx *bbolt.Tx, name string, batch backend.Batch) (s sessi
 	return s, err
 }
 
-func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (session, error) {
+func (b *Backend) admitNew(tx *txn, name string, batch backend.Batch) (session, error) {
 	switch _, err := find(tx, name); {
 	case err == nil:
 		return session{}, backend.ErrExists
@@ -221,7 +217,7 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 
 // room reports whether the batch's records and ids can be put without anything being put
 // over: the log ends where it should, as a search finds it, and nothing stands behind.
-func (s session) room(tx *bbolt.Tx, name string, batch backend.Batch) error {
+func (s session) room(tx *txn, name string, batch backend.Batch) error {
 	c := tx.Bucket(bucketRecords).Cursor()
 	next, _ := c.Seek(s.key(number(batch.After + 1)))
 	var last []byte
@@ -272,7 +268,7 @@ func wellFormed(name string, batch backend.Batch) error {
 }
 
 // create writes a batch that creates its session and has been admitted.
-func (s session) create(tx *bbolt.Tx, name string, batch backend.Batch) error {
+func (s session) create(tx *txn, name string, batch backend.Batch) error {
 	var err error
 	if batch.After > 0 { // its number was given out when it was staged
 		err = tx.Bucket(bucketUnlinked).Delete(s.number)
@@ -289,9 +285,9 @@ func (s session) create(tx *bbolt.Tx, name string, batch backend.Batch) error {
 }
 
 // put writes a batch that has been admitted to a session with the given head.
-func (s session) put(tx *bbolt.Tx, name string, h head, batch backend.Batch) error {
+func (s session) put(tx *txn, name string, h head, batch backend.Batch) error {
 	records, ids := tx.Bucket(bucketRecords), tx.Bucket(bucketIDs)
-	records.FillPercent = fillPercent
+	records.inOrder()
 	for _, r := range batch.Records {
 		if err := records.Put(s.key(number(r.Seq)), r.Data); err != nil {
 			return err

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -44,7 +42,7 @@ func (b *Backend) cut(ctx context.Context, locked bool) (c cut, err error) {
 	}
 	defer unlock()
 	var read reading
-	if err := b.view(ctx, func(tx *bbolt.Tx) error {
+	if err := b.view(ctx, func(tx *txn) error {
 		unlock()
 		return read.all(tx, &b.staged)
 	}); err != nil {
@@ -84,7 +82,7 @@ func (c *copied) clone(b []byte) []byte {
 	return (*c)[at:len(*c):len(*c)]
 }
 
-func (r *reading) all(tx *bbolt.Tx, staging *staging) error {
+func (r *reading) all(tx *txn, staging *staging) error {
 	if err := known(tx); err != nil {
 		return err
 	}
@@ -123,7 +121,7 @@ func (r *reading) all(tx *bbolt.Tx, staging *staging) error {
 	return r.unlinkedNumbers(tx, staging)
 }
 
-func (r *reading) unlinkedNumbers(tx *bbolt.Tx, staging *staging) error {
+func (r *reading) unlinkedNumbers(tx *txn, staging *staging) error {
 	r.unlinked = map[string]bool{}
 	unlinked := tx.Bucket(bucketUnlinked)
 	if unlinked == nil {
@@ -176,9 +174,9 @@ func (r *reading) cut() (cut, error) {
 }
 
 // known reports whether each bucket is one that a copy knows of.
-func known(tx *bbolt.Tx) error {
+func known(tx *txn) error {
 	buckets := slices.Concat([][]byte{bucketMeta, bucketUnlinked}, oldBuckets, newBuckets)
-	return tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+	return tx.ForEach(func(name []byte) error {
 		if !slices.ContainsFunc(buckets, func(b []byte) bool { return bytes.Equal(b, name) }) {
 			return fmt.Errorf("%w: bucket %q, which this program does not know how to copy", backend.ErrDamaged, name)
 		}

@@ -25,7 +25,7 @@ func (b *Backend) OpenReads() int {
 
 // InRead calls f in a read transaction.
 func (b *Backend) InRead(f func()) error {
-	return b.view(context.Background(), func(*bbolt.Tx) error {
+	return b.view(context.Background(), func(*txn) error {
 		f()
 		return nil
 	})
@@ -33,8 +33,8 @@ func (b *Backend) InRead(f func()) error {
 
 // InTx calls f with a read transaction.
 func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
-	return b.view(context.Background(), func(tx *bbolt.Tx) error {
-		f(tx)
+	return b.view(context.Background(), func(tx *txn) error {
+		f(tx.Tx)
 		return nil
 	})
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"iter"
 
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // find returns a session. Its name stands in two buckets; ErrNotFound means in neither.
-func find(tx *bbolt.Tx, name string) (session, error) {
+func find(tx *txn, name string) (session, error) {
 	entry := tx.Bucket(bucketSessions).Get([]byte(name))
 	var row []byte
 	if heads := tx.Bucket(bucketHeads); heads != nil {
@@ -23,7 +21,7 @@ func find(tx *bbolt.Tx, name string) (session, error) {
 
 // assemble makes a session of its entry and its head as they were found; nil means not at
 // all.
-func assemble(tx *bbolt.Tx, name string, entry, row []byte) (session, error) {
+func assemble(tx *txn, name string, entry, row []byte) (session, error) {
 	heads := tx.Bucket(bucketHeads)
 	switch {
 	case entry == nil && row == nil:
@@ -53,7 +51,7 @@ func assemble(tx *bbolt.Tx, name string, entry, row []byte) (session, error) {
 }
 
 // findCreated returns a session that must have been created under the given id.
-func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
+func findCreated(tx *txn, name, creation string) (session, error) {
 	s, err := find(tx, name)
 	if err == nil && s.creation != creation {
 		err = backend.ErrNotFound
@@ -66,7 +64,7 @@ const around = 512
 
 // near finds a key that may be in a page in which another one is out of order, so that
 // a binary search goes astray. It looks at the keys around the place where a search ends.
-func near(c *bbolt.Cursor, key []byte) (k, v []byte) {
+func near(c rowCursor, key []byte) (k, v []byte) {
 	for _, step := range []func() (k, v []byte){c.Prev, c.Next} {
 		k, v := c.Seek(key)
 		if k == nil {
@@ -85,9 +83,9 @@ func near(c *bbolt.Cursor, key []byte) (k, v []byte) {
 // names yields the names that begin with prefix and are above after, in order, of two
 // buckets that hold each name both, with what they hold of it. The second may be nil. A
 // name that one of them has lost, or has out of order, is yielded all the same.
-func names(first, second *bbolt.Bucket, prefix, after string) iter.Seq2[string, [2][]byte] {
+func names(first, second *bucket, prefix, after string) iter.Seq2[string, [2][]byte] {
 	return func(yield func(name string, values [2][]byte) bool) {
-		seek := func(b *bbolt.Bucket) (c *bbolt.Cursor, k, v []byte) {
+		seek := func(b *bucket) (c rowCursor, k, v []byte) {
 			if b == nil {
 				return nil, nil, nil
 			}
@@ -98,7 +96,7 @@ func names(first, second *bbolt.Bucket, prefix, after string) iter.Seq2[string, 
 		// skip goes on to a name that has not been yielded yet, or to nil. Damage may make one
 		// of no length.
 		begun := after != ""
-		skip := func(c *bbolt.Cursor, k, v []byte) ([]byte, []byte) {
+		skip := func(c rowCursor, k, v []byte) ([]byte, []byte) {
 			for k != nil && (begun && string(k) <= after || string(k) < prefix) {
 				k, v = c.Next()
 			}
@@ -134,7 +132,7 @@ func names(first, second *bbolt.Bucket, prefix, after string) iter.Seq2[string, 
 }
 
 // lastRecord returns the seq of the session's last record in bucketRecords.
-func (s session) lastRecord(tx *bbolt.Tx) uint64 {
+func (s session) lastRecord(tx *txn) uint64 {
 	c := tx.Bucket(bucketRecords).Cursor()
 	next := number(binary.BigEndian.Uint64(s.number) + 1)
 	k, _ := c.Seek(next)
@@ -156,7 +154,7 @@ func (s session) seqOf(k []byte) uint64 {
 
 // end returns the log's last seq. Head and records must agree on it; if they do not,
 // damaged is the first seq of which it is in doubt whether it is the log's.
-func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
+func (s session) end(tx *txn) (last, damaged uint64) {
 	switch {
 	case s.old:
 		return s.lastRecord(tx), 0

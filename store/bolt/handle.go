@@ -145,7 +145,7 @@ func (h *handle) end(tx *bbolt.Tx, err *error) {
 
 // view calls f in a read transaction. A panic of f's harms no other call: the transaction
 // is ended as ever.
-func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
+func (h *handle) view(f func(tx *txn) error) (err error) {
 	defer recoverDamage(h.path, &err)()
 	before := h.last.Load()
 	tx, err := h.begin(false)
@@ -157,12 +157,12 @@ func (h *handle) view(f func(tx *bbolt.Tx) error) (err error) {
 	if id := uint64(tx.ID()); id < before || id > h.last.Load()+1 {
 		return h.abandon(h.changed(id))
 	}
-	return f(tx)
+	return f(newTxn(tx))
 }
 
 // write commits what f does. committing says that an error is of the commit itself. The
 // caller is the only writer.
-func (h *handle) write(f, commit func(tx *bbolt.Tx) error) (committing bool, err error) {
+func (h *handle) write(f func(tx *txn) error, commit func(tx *bbolt.Tx) error) (committing bool, err error) {
 	defer recoverDamage(h.path, &err)()
 	if h.abandoned() {
 		return false, h.lost
@@ -190,7 +190,7 @@ func (h *handle) write(f, commit func(tx *bbolt.Tx) error) (committing bool, err
 	if id != h.last.Load()+1 {
 		return false, h.abandon(h.changed(id - 1))
 	}
-	if err := f(tx); err != nil {
+	if err := f(newTxn(tx)); err != nil {
 		return false, err
 	}
 	if err := h.step(func() error { return commit(tx) }); err != nil {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -59,7 +57,7 @@ func sumOf(key, value []byte) uint32 {
 // upgrade makes a file of version 1 one of this version: each session gets a head, and
 // each shared value its checksum and the second place of its name. A session whose entry
 // is damaged gets none, and stays damaged.
-func upgrade(tx *bbolt.Tx) error {
+func upgrade(tx *txn) error {
 	if old, err := isOld(tx); !old {
 		return err
 	}
@@ -94,7 +92,7 @@ func upgrade(tx *bbolt.Tx) error {
 
 // isOld reports whether the file has no heads yet. Damage may have them not found in one that
 // has.
-func isOld(tx *bbolt.Tx) (bool, error) {
+func isOld(tx *txn) (bool, error) {
 	if tx.Bucket(bucketHeads) != nil {
 		return false, nil
 	}
@@ -106,7 +104,7 @@ func isOld(tx *bbolt.Tx) (bool, error) {
 }
 
 // setVersion writes the file's version, and the last number given out.
-func setVersion(tx *bbolt.Tx, numbers uint64) error {
+func setVersion(tx *txn, numbers uint64) error {
 	meta := tx.Bucket(bucketMeta)
 	if err := meta.Put(keyVersion, number(FileVersion)); err != nil {
 		return err
@@ -115,8 +113,8 @@ func setVersion(tx *bbolt.Tx, numbers uint64) error {
 }
 
 // takeNumber gives out the number that nextNumber has returned.
-func takeNumber(tx *bbolt.Tx) error {
-	n, err := tx.Bucket(bucketSessions).NextSequence()
+func takeNumber(tx *txn) error {
+	n, err := tx.Bucket(bucketSessions).written.NextSequence()
 	if err != nil {
 		return err
 	}
@@ -125,7 +123,7 @@ func takeNumber(tx *bbolt.Tx) error {
 
 // nextNumber returns the number of the next session. That it is free is known in two
 // places, and nothing is stored under it.
-func nextNumber(tx *bbolt.Tx) ([]byte, error) {
+func nextNumber(tx *txn) ([]byte, error) {
 	given := tx.Bucket(bucketSessions).Sequence()
 	if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(given)) {
 		return nil, fmt.Errorf("%w: of the numbers of sessions the last one given out is %d, or %x", backend.ErrDamaged, given, noted)

@@ -30,7 +30,7 @@ func (x index) add(key, value []byte) index {
 }
 
 // countIndex adds up the session's rows.
-func (s session) countIndex(tx *bbolt.Tx) (x index) {
+func (s session) countIndex(tx *txn) (x index) {
 	c := tx.Bucket(bucketIDs).Cursor()
 	for k, v := c.Seek(s.number); bytes.HasPrefix(k, s.number); k, v = c.Next() {
 		x = x.add(k, v)
@@ -115,7 +115,7 @@ func (c *counts) forget() {
 
 // checkIndex reports whether the session's rows are those that were written. They are
 // counted when they are first asked for; what is lost while the file is open is not seen.
-func (b *Backend) checkIndex(tx *bbolt.Tx, name string, s session) error {
+func (b *Backend) checkIndex(tx *txn, name string, s session) error {
 	switch _, ok := b.counts.get(tx.DB(), s.number); {
 	case ok && s.head != nil, s.old:
 		return nil
@@ -123,8 +123,7 @@ func (b *Backend) checkIndex(tx *bbolt.Tx, name string, s session) error {
 		return fmt.Errorf("%w: session %q has lost its head", backend.ErrIndex, name)
 	}
 	// Rows that are there count for nothing if a search does not find them.
-	ways := func(p paths) error { return p.sound(tx.Bucket(bucketIDs), bucketIDs, s.number) }
-	if err := b.checkPaths(tx, ways); err != nil {
+	if err := pathsOf(tx).sound(bucketIDs, s.number); err != nil {
 		return fmt.Errorf("%w: session %q: %w", backend.ErrIndex, name, err)
 	}
 	x := s.countIndex(tx)
@@ -136,7 +135,7 @@ func (b *Backend) checkIndex(tx *bbolt.Tx, name string, s session) error {
 }
 
 // indexBefore returns what the session's rows add up to before a write.
-func (b *Backend) indexBefore(tx *bbolt.Tx, s session) index {
+func (b *Backend) indexBefore(tx *txn, s session) index {
 	if s.head.index != uncounted {
 		return s.head.index
 	}

@@ -1,15 +1,12 @@
 package bolt
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"slices"
 	"sort"
-
-	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -54,14 +51,12 @@ func lookOver(file *os.File) error {
 }
 
 // freeUnused reports whether none of the free pages is in use.
-func freeUnused(tx *bbolt.Tx, file *os.File, current *metaPage) error {
+func freeUnused(tx *txn, file *os.File, current *metaPage) error {
 	free, err := readFreelist(file, current, current.pages())
 	if err != nil || free.none { // then bbolt has made the list of what is not in use
 		return err
 	}
-	p := pathsOf(tx, file)
-	p.free = func(uint64) bool { return false } // that is what is asked
-	if err := p.inUse(free); err != nil {
+	if err := inUse(tx.tree, free); err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
 	}
 	return nil
@@ -70,18 +65,22 @@ func freeUnused(tx *bbolt.Tx, file *os.File, current *metaPage) error {
 // inUse returns an error if a page of the tree is free. It reads the branches, and those leaves
 // that may go on in a free page. What cannot be read it leaves to others. All leaves of a
 // bucket are equally deep.
-func (p paths) inUse(free freelist) error {
-	use := uses{paths: p, free: free}
-	use.level(p.root, 0)
+func inUse(tree mapped, free freelist) error {
+	use := uses{mapped: tree, free: free, seen: map[uint64]bool{}}
+	use.level(tree.root)
 	for _, leaf := range use.leaves { // those of the root bucket; below come those of the buckets in them
-		g, err := p.read(leaf)
-		if err != nil {
-			continue
-		}
-		elements, _, _ := p.elements(g)
-		for _, e := range elements {
-			if root, err := p.bytes(g, e.value, min(8, e.size)); err == nil && len(root) == 8 {
-				use.level(binary.NativeEndian.Uint64(root), 0)
+		n, err := tree.node(leaf)
+		for i := range n.count {
+			var e element
+			var rows mapped
+			if err == nil {
+				e, err = n.element(i)
+			}
+			if err == nil {
+				rows, _, err = tree.bucketIn(e)
+			}
+			if err == nil {
+				use.level(rows.root)
 			}
 		}
 	}
@@ -91,9 +90,10 @@ func (p paths) inUse(free freelist) error {
 
 // uses are a walk through the pages in use.
 type uses struct {
-	paths
+	mapped
 	free   freelist
 	leaves []uint64
+	seen   map[uint64]bool // branches
 	wrong  error
 }
 
@@ -104,43 +104,46 @@ func (u *uses) take(id uint64) {
 }
 
 // level visits a page and those below it, and returns how many levels there are.
-func (u *uses) level(id uint64, depth int) (levels int) {
-	if id < 2 || depth > maxDepth {
+func (u *uses) level(id uint64) (levels int) {
+	if id < 2 {
 		return 0
 	}
 	u.take(id)
-	g, err := u.read(id)
-	if err != nil {
+	n, err := u.node(id)
+	switch {
+	case err != nil, u.seen[id]:
 		return 0
-	}
-	elements, leaf, err := u.elements(g)
-	if err != nil {
-		return 0
-	}
-	if leaf {
+	case n.leaf:
 		u.leaves = append(u.leaves, id)
 		return 1
 	}
-	u.rest(g, elements)
-	for _, e := range elements {
-		if levels == 1 { // so are its siblings leaves
+	u.seen[id] = true
+	u.rest(n)
+	for i := range n.count {
+		e, err := n.element(i)
+		switch {
+		case err != nil:
+			return levels + 1
+		case levels == 1: // so are its siblings leaves
 			u.take(e.child)
 			u.leaves = append(u.leaves, e.child)
-			continue
+		default:
+			levels = max(levels, u.level(e.child))
 		}
-		levels = max(levels, u.level(e.child, depth+1))
 	}
 	return levels + 1
 }
 
 // rest takes the pages that a page goes on in, as far as there is something in them.
-func (u *uses) rest(g page, elements []element) {
+func (u *uses) rest(n node) {
 	end := uint64(0)
-	for _, e := range elements {
-		end = max(end, e.value+e.size)
+	for i := range n.count {
+		if e, err := n.element(i); err == nil {
+			end = max(end, e.end)
+		}
 	}
-	for at := u.size; at < end; at += u.size {
-		u.take(g.id + at/u.size)
+	for at := u.pageSize; at < end; at += u.pageSize {
+		u.take(n.id + at/u.pageSize)
 	}
 }
 
@@ -152,10 +155,8 @@ func (u *uses) goOn() {
 		if next == u.free.len() || i+1 < len(u.leaves) && u.free.at(next) > u.leaves[i+1] {
 			continue
 		}
-		if g, err := u.read(id); err == nil && g.size > u.size {
-			if elements, _, err := u.elements(g); err == nil {
-				u.rest(g, elements)
-			}
+		if n, err := u.node(id); err == nil && uint64(len(n.data)) > u.pageSize {
+			u.rest(n)
 		}
 	}
 }

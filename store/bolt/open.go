@@ -164,7 +164,7 @@ func (h *handle) prepare(opts Options, was *opened) error {
 	}
 	h.metas = metas
 	h.last.Store(id)
-	if err := h.view(func(tx *bbolt.Tx) error { return check(tx, h.file) }); err != nil {
+	if err := h.view(func(tx *txn) error { return check(tx, h.file) }); err != nil {
 		if p := (*panicError)(nil); errors.As(err, &p) {
 			return err
 		}
@@ -179,7 +179,7 @@ func (h *handle) prepare(opts Options, was *opened) error {
 	if h.free, err = freeHeaderOf(h.file, current); err != nil {
 		return fmt.Errorf("%s: %w", h.path, err)
 	}
-	if err := h.view(func(tx *bbolt.Tx) error { return freeUnused(tx, h.file, current) }); err != nil {
+	if err := h.view(func(tx *txn) error { return freeUnused(tx, h.file, current) }); err != nil {
 		return fmt.Errorf("%s: %w", h.path, err)
 	}
 	if err := tighten(h.file, opts); err != nil {
@@ -202,7 +202,7 @@ func (h *handle) prepare(opts Options, was *opened) error {
 }
 
 // check reports whether the file is whole, one of ours, and of a version that we know.
-func check(tx *bbolt.Tx, file *os.File) error {
+func check(tx *txn, file *os.File) error {
 	if err := long(file, tx.Size()); err != nil {
 		return err
 	}
@@ -211,12 +211,12 @@ func check(tx *bbolt.Tx, file *os.File) error {
 		page, err := tx.Page(int(id))
 		return err != nil || page.Type == "free"
 	}
-	if err := pagesOf(tx, file, free).roots(uint64(tx.Cursor().Bucket().Root())); err != nil {
+	if err := pagesOf(tx, file, free).roots(tx.tree.root); err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
 	}
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil {
-		if k, _ := tx.Cursor().First(); k != nil {
+		if k, _ := tx.tree.cursor().First(); k != nil {
 			return fmt.Errorf("%w: a bbolt file of another program", backend.ErrDamaged)
 		}
 		return fmt.Errorf("%w: a bbolt file without a bucket, which is not how a store begins", backend.ErrDamaged)
@@ -292,10 +292,10 @@ func build(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(db.Update(initialise), db.Close())
+	return errors.Join(db.Update(func(tx *bbolt.Tx) error { return initialise(newTxn(tx)) }), db.Close())
 }
 
-func initialise(tx *bbolt.Tx) error {
+func initialise(tx *txn) error {
 	for _, name := range slices.Concat([][]byte{bucketMeta}, oldBuckets, newBuckets) {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err

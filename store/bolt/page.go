@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-
-	bbolt "go.etcd.io/bbolt"
 )
 
 // bbolt's pages have no checksum, but they have a form: a page says its own number, and
@@ -86,7 +84,7 @@ type pages struct {
 	took uint64          // how many have been read, with those that they go on for
 }
 
-func pagesOf(tx *bbolt.Tx, file io.ReaderAt, free func(id uint64) bool) *pages {
+func pagesOf(tx *txn, file io.ReaderAt, free func(id uint64) bool) *pages {
 	size := uint64(tx.DB().Info().PageSize)
 	return &pages{file: file, size: size, high: uint64(tx.Size()) / size, free: free, seen: map[uint64]bool{}}
 }

@@ -3,8 +3,6 @@ package bolt
 import (
 	"bytes"
 	"slices"
-
-	bbolt "go.etcd.io/bbolt"
 )
 
 // Damage may give a record the key of another one: with another session's number, or another
@@ -13,7 +11,7 @@ import (
 // seek moves the cursor to a record, and returns its key, or nil if there is none in its place
 // among the keys beside it. A search may go astray if a page has a key out of order, and then
 // it looks around.
-func (s session) seek(c *bbolt.Cursor, seq uint64) (k, v []byte) {
+func (s session) seek(c rowCursor, seq uint64) (k, v []byte) {
 	key := s.key(number(seq))
 	begin := func() (k, v []byte) {
 		if k, v = c.Seek(key); k == nil {
@@ -53,7 +51,7 @@ func (s session) seek(c *bbolt.Cursor, seq uint64) (k, v []byte) {
 
 // keysAround returns the key where a cursor begins, at an index, and up to n on each side. They
 // may be in pages of other sessions, of which those that cannot be read are left out.
-func keysAround(c *bbolt.Cursor, begin func() (k, v []byte), n int) (keys [][]byte, at int) {
+func keysAround(c rowCursor, begin func() (k, v []byte), n int) (keys [][]byte, at int) {
 	walk := func(step func() (k, v []byte)) {
 		for range n {
 			k := beside(step)

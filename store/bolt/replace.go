@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
-
-	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -22,17 +21,17 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		return ctx.Err()
 	}
 	// The ways are looked over while others write: what they write anew is whole.
-	err := b.view(ctx, func(tx *bbolt.Tx) error {
+	err := b.view(ctx, func(tx *txn) error {
 		s, err := findCreated(tx, name, r.Creation)
 		if err != nil {
 			return err
 		}
-		return b.checkWaysOf(tx, name, s, r)
+		return checkWaysOf(tx, name, s, r)
 	})
 	if err != nil {
 		return err
 	}
-	return b.update(ctx, func(tx *bbolt.Tx) error {
+	return b.update(ctx, func(tx *txn) error {
 		s, err := findCreated(tx, name, r.Creation)
 		switch {
 		case err != nil:
@@ -56,26 +55,17 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 }
 
 // checkWaysOf looks over the pages that a replacement will write anew.
-func (b *Backend) checkWaysOf(tx *bbolt.Tx, name string, s session, r backend.Replacement) error {
-	return b.checkPaths(tx, func(paths paths) error {
-		for _, x := range r.Records {
-			if err := paths.sound(tx.Bucket(bucketRecords), bucketRecords, s.key(number(x.Seq))); err != nil {
-				return err
-			}
+func checkWaysOf(tx *txn, name string, s session, r backend.Replacement) error {
+	paths := pathsOf(tx)
+	for _, x := range r.Records {
+		if err := paths.sound(bucketRecords, s.key(number(x.Seq))); err != nil {
+			return err
 		}
-		for bucket, key := range map[string][]byte{string(bucketHeads): []byte(name), string(bucketSnapshots): s.number, string(bucketSessions): []byte(name)} {
-			if tx.Bucket([]byte(bucket)) == nil { // of a file of version 1
-				continue
-			}
-			if err := paths.sound(tx.Bucket([]byte(bucket)), []byte(bucket), key); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return errors.Join(paths.sound(bucketHeads, []byte(name)), paths.sound(bucketSnapshots, s.number), paths.sound(bucketSessions, []byte(name)))
 }
 
-func (b *Backend) replaceRecords(tx *bbolt.Tx, name string, s session, r backend.Replacement) error {
+func (b *Backend) replaceRecords(tx *txn, name string, s session, r backend.Replacement) error {
 	records := tx.Bucket(bucketRecords)
 	for _, x := range r.Records {
 		if x.Seq > r.Last || !bytes.Equal(records.Get(s.key(number(x.Seq))), x.Old) || len(x.Old) == 0 {

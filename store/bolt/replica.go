@@ -30,8 +30,8 @@ type replica struct {
 	at      cut               // what it has been brought to
 	brought bool
 
-	tx    *bbolt.Tx // under way
-	bytes int       // that tx puts
+	tx    *txn // under way
+	bytes int  // that tx puts
 }
 
 // extent is what a replica has of what stands under a number.
@@ -63,7 +63,7 @@ func (b *Backend) replicate(path string, sum func([]byte) uint32, snapshots bool
 		return nil, err
 	}
 	r := &replica{of: b, db: db, sum: sum, snapshots: snapshots, copied: map[string]extent{}}
-	if err := db.Update(initialise); err != nil {
+	if err := db.Update(func(tx *bbolt.Tx) error { return initialise(newTxn(tx)) }); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return r, nil
@@ -95,18 +95,20 @@ func (r *replica) bring(ctx context.Context, to cut) (rows int, err error) {
 }
 
 func (r *replica) put(bucket, key, value []byte) error {
-	return r.write(len(key)+len(value), func(tx *bbolt.Tx) error {
+	return r.write(len(key)+len(value), func(tx *txn) error {
 		rows := tx.Bucket(bucket)
-		rows.FillPercent = fillPercent
+		rows.inOrder()
 		return rows.Put(key, value)
 	})
 }
 
-func (r *replica) write(size int, f func(tx *bbolt.Tx) error) (err error) {
+func (r *replica) write(size int, f func(tx *txn) error) (err error) {
 	if r.tx == nil {
-		if r.tx, err = r.db.Begin(true); err != nil {
+		tx, err := r.db.Begin(true)
+		if err != nil {
 			return err
 		}
+		r.tx = newTxn(tx)
 	}
 	if err := f(r.tx); err != nil {
 		return err
@@ -128,7 +130,7 @@ func (r *replica) commit() error {
 
 // slice is a short transaction of the backend, and what it reads.
 type slice struct {
-	tx    *bbolt.Tx
+	tx    *txn
 	rows  [][2][]byte
 	bytes int
 }
@@ -157,7 +159,7 @@ func (r *replica) each(ctx context.Context, to cut, bucket []byte, wanted func(l
 	}
 	for len(sessions) > 0 {
 		var s slice
-		if err := r.of.view(ctx, func(tx *bbolt.Tx) error {
+		if err := r.of.view(ctx, func(tx *txn) error {
 			s.tx = tx
 			for n := 0; len(sessions) > 0 && n < sliceRows && !s.full(); n++ {
 				more, err := copy(&s, sessions[0])
@@ -199,7 +201,7 @@ func (r *replica) strays(ctx context.Context, to cut, bucket []byte) error {
 	above := uint64(0)
 	for len(numbers) > 0 {
 		some := numbers[:min(len(numbers), sliceRows)]
-		if err := r.of.view(ctx, func(tx *bbolt.Tx) error {
+		if err := r.of.view(ctx, func(tx *txn) error {
 			c := tx.Bucket(bucket).Cursor()
 			for _, n := range some {
 				if k, _ := c.Seek(number(above)); k != nil && string(k) < n {
@@ -251,7 +253,7 @@ func (r *replica) bringRecords(ctx context.Context, to cut) (int, error) {
 
 // ended returns an error if it is in doubt where a session's log ends, which may have gone on
 // since the cut.
-func ended(tx *bbolt.Tx, l logged) error {
+func ended(tx *txn, l logged) error {
 	s, err := findCreated(tx, l.name, creationOf(l))
 	switch {
 	case errors.Is(err, backend.ErrNotFound): // deleted since
@@ -368,7 +370,7 @@ func (r *replica) bringNames(ctx context.Context, to cut) (rows int, err error) 
 	if err != nil {
 		return rows, err
 	}
-	return rows, r.write(size, func(tx *bbolt.Tx) error {
+	return rows, r.write(size, func(tx *txn) error {
 		for name := range before {
 			err = errors.Join(err, tx.Bucket(bucketSessions).Delete([]byte(name)), tx.Bucket(bucketHeads).Delete([]byte(name)))
 		}
@@ -383,6 +385,6 @@ func (r *replica) bringNames(ctx context.Context, to cut) (rows int, err error) 
 			}
 			r.copied[n] = x
 		}
-		return errors.Join(err, putShared(tx, changed), tx.Bucket(bucketSessions).SetSequence(to.given), setVersion(tx, to.given), ctx.Err())
+		return errors.Join(err, putShared(tx, changed), tx.Bucket(bucketSessions).written.SetSequence(to.given), setVersion(tx, to.given), ctx.Err())
 	})
 }

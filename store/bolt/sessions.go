@@ -10,8 +10,6 @@ import (
 	"math"
 	"slices"
 
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -64,7 +62,7 @@ func decodeSession(name string, entry []byte) (session, error) {
 	return session{number: entry[:entryNumber:entryNumber], creation: string(entry[entryCreation:end]), meta: entry[end:]}, nil
 }
 
-func (s session) portHead(tx *bbolt.Tx) backend.Head {
+func (s session) portHead(tx *txn) backend.Head {
 	h := backend.Head{Creation: s.creation, Meta: s.meta}
 	h.Last, h.Damaged = s.end(tx)
 	if h.Chain.Since = h.Last; s.head != nil {
@@ -74,7 +72,7 @@ func (s session) portHead(tx *bbolt.Tx) backend.Head {
 }
 
 // headOf is the session's head with its edition.
-func (b *Backend) headOf(tx *bbolt.Tx, s session) backend.Head {
+func (b *Backend) headOf(tx *txn, s session) backend.Head {
 	h := s.portHead(tx)
 	h.Edition = b.editions.get(s.number, tx.ID())
 	return h
@@ -86,7 +84,7 @@ func (s session) key(suffix []byte) []byte {
 
 // Head implements [backend.Backend].
 func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+	err = b.view(ctx, func(tx *txn) error {
 		s, err := find(tx, name)
 		if err == nil {
 			head = b.headOf(tx, s)
@@ -98,7 +96,7 @@ func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err
 
 // Read implements [backend.Backend].
 func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) (out []backend.Record, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+	err = b.view(ctx, func(tx *txn) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
@@ -119,7 +117,7 @@ func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, 
 }
 
 // read yields the records from seq on that one call may return, up to a gap.
-func (s session) read(tx *bbolt.Tx, seq uint64, maxRecords, maxBytes int) iter.Seq[backend.Record] {
+func (s session) read(tx *txn, seq uint64, maxRecords, maxBytes int) iter.Seq[backend.Record] {
 	return func(yield func(backend.Record) bool) {
 		limit := s.limit()
 		c := tx.Bucket(bucketRecords).Cursor()
@@ -145,7 +143,7 @@ func (s session) read(tx *bbolt.Tx, seq uint64, maxRecords, maxBytes int) iter.S
 
 // Since implements [backend.Backend].
 func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, prefixes ...string) (news backend.News, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+	err = b.view(ctx, func(tx *txn) error {
 		s, err := find(tx, name)
 		if err != nil {
 			return err
@@ -173,7 +171,7 @@ func (s session) limit() uint64 {
 
 // Pick implements [backend.Backend].
 func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+	err = b.view(ctx, func(tx *txn) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
@@ -201,7 +199,7 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) (seqs []uint64, err error) {
 	var damage error
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+	err = b.view(ctx, func(tx *txn) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
@@ -225,7 +223,7 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 
 // Snapshot implements [backend.Backend].
 func (b *Backend) Snapshot(ctx context.Context, name, creation string) (kept backend.Snapshot, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+	err = b.view(ctx, func(tx *txn) error {
 		s, err := findCreated(tx, name, creation)
 		if err == nil {
 			kept.Data = bytes.Clone(tx.Bucket(bucketSnapshots).Get(s.number))
@@ -237,7 +235,7 @@ func (b *Backend) Snapshot(ctx context.Context, name, creation string) (kept bac
 
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (out []backend.Listed, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
+	err = b.view(ctx, func(tx *txn) error {
 		for name, rows := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after) {
 			if len(out) >= limit {
 				break

@@ -17,7 +17,7 @@ import (
 // In a file of version 1 a row is the data.
 
 // putShared writes shared values.
-func putShared(tx *bbolt.Tx, values []backend.Value) error {
+func putShared(tx *txn, values []backend.Value) error {
 	if len(values) == 0 {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Valu
 			out = values
 			return nil
 		}
-		err := h.view(func(tx *bbolt.Tx) error {
+		err := h.view(func(tx *txn) error {
 			out = sharedWith(tx, prefix)
 			return nil
 		})
@@ -63,7 +63,7 @@ func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Valu
 }
 
 // sharedWith returns the shared values whose names begin with prefix.
-func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
+func sharedWith(tx *txn, prefix string) (out []backend.Value) {
 	for name, rows := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "") {
 		v := backend.Value{Name: name}
 		if v.Data, v.Err = sharedData(tx, name, rows[0], rows[1]); v.Err != nil || v.Data != nil {
@@ -140,7 +140,7 @@ func (s *sharedValues) change() (end func()) {
 
 // sharedData returns the data of a shared value by its row and its name's mark as they
 // were found, or nil if what was found is of another name.
-func sharedData(tx *bbolt.Tx, name string, row, mark []byte) ([]byte, error) {
+func sharedData(tx *txn, name string, row, mark []byte) ([]byte, error) {
 	if tx.Bucket(bucketSharedNames) == nil {
 		return append([]byte{}, row...), nil
 	}

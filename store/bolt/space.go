@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // Space implements [backend.Vacuum].
 func (b *Backend) Space(ctx context.Context) (s backend.Space, err error) {
 	err = b.use(ctx, func(h *handle) error {
-		return h.view(func(tx *bbolt.Tx) error {
+		return h.view(func(tx *txn) error {
 			s, err = h.room(tx)
 			return err
 		})
@@ -34,7 +32,7 @@ func (b *Backend) Space(ctx context.Context) (s backend.Space, err error) {
 
 // room returns the length of the file, and how much of it is free: pages on the list of free
 // ones, and what lies behind the last page.
-func (h *handle) room(tx *bbolt.Tx) (s backend.Space, err error) {
+func (h *handle) room(tx *txn) (s backend.Space, err error) {
 	info, err := h.file.Stat()
 	if err != nil {
 		return s, err
@@ -62,7 +60,7 @@ func (h *handle) room(tx *bbolt.Tx) (s backend.Space, err error) {
 // liveBytes adds up keys and values of a bucket, but for what is nobody's.
 func (b *Backend) liveBytes(ctx context.Context, name []byte) (n int64, err error) {
 	numbered := slices.ContainsFunc(rowBuckets, func(other []byte) bool { return bytes.Equal(other, name) })
-	err = b.eachRow(ctx, name, func(tx *bbolt.Tx, k, v []byte) {
+	err = b.eachRow(ctx, name, func(tx *txn, k, v []byte) {
 		if unlinked := tx.Bucket(bucketUnlinked); numbered && unlinked != nil && len(k) >= 8 && unlinked.Get(k[:8]) != nil {
 			return
 		}

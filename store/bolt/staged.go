@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -80,7 +78,7 @@ func (s *staging) remove(creation string) (there bool) {
 func (b *Backend) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
 	var next staged
 	begun := false
-	err := b.update(ctx, func(tx *bbolt.Tx) error {
+	err := b.update(ctx, func(tx *txn) error {
 		if st := b.staged.get(creation); st != nil {
 			next = *st
 		}
@@ -118,10 +116,10 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 }
 
 // putRecords puts records behind those that are staged, and takes note of their ids.
-func (st *staged) putRecords(tx *bbolt.Tx, records []backend.Record) error {
+func (st *staged) putRecords(tx *txn, records []backend.Record) error {
 	s := session{number: st.number}
 	bucket := tx.Bucket(bucketRecords)
-	bucket.FillPercent = fillPercent
+	bucket.inOrder()
 	for _, r := range records {
 		if err := bucket.Put(s.key(number(r.Seq)), r.Data); err != nil {
 			return err
@@ -177,9 +175,9 @@ func (b *Backend) indexStaged(ctx context.Context, creation string) error {
 	st.index = x
 	for rest := st.ids; len(rest) > 0; {
 		some := rest[:min(len(rest), stagedIDs)]
-		err := b.update(ctx, func(tx *bbolt.Tx) error {
+		err := b.update(ctx, func(tx *txn) error {
 			bucket := tx.Bucket(bucketIDs)
-			bucket.FillPercent = fillPercent
+			bucket.inOrder()
 			for _, row := range some {
 				if err := bucket.Put(s.key(row.hash[:]), number(row.seq)); err != nil {
 					return err

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"sync"
-
-	bbolt "go.etcd.io/bbolt"
 )
 
 // bucketUnlinked holds numbers that no session goes by: of a session that was deleted
@@ -37,7 +35,7 @@ func (r *room) take(size int) bool {
 // Delete implements [backend.Backend]. The session is gone with the first commit, which
 // removes a large one's rows in part only; the sweeper removes the others.
 func (b *Backend) Delete(ctx context.Context, name, creation string) error {
-	return b.update(ctx, func(tx *bbolt.Tx) error {
+	return b.update(ctx, func(tx *txn) error {
 		if err := upgrade(tx); err != nil {
 			return err
 		}
@@ -45,7 +43,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 		if err != nil {
 			return err
 		}
-		if err := b.checkRemoval(tx, []byte(name), bucketHeads, bucketSessions); err != nil {
+		if err := checkRemoval(tx, []byte(name), bucketHeads, bucketSessions); err != nil {
 			return err
 		}
 		if err := tx.Bucket(bucketHeads).Delete([]byte(name)); err != nil {
@@ -65,8 +63,8 @@ func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 }
 
 // unlink notes that no session goes by the number.
-func unlink(tx *bbolt.Tx, number []byte) error {
-	unlinked, err := tx.CreateBucketIfNotExists(bucketUnlinked)
+func unlink(tx *txn, number []byte) error {
+	unlinked, err := tx.CreateBucket(bucketUnlinked)
 	if err != nil {
 		return err
 	}
@@ -84,8 +82,8 @@ func wholeUnlinked(k, v []byte) bool { return len(k) == 8 && bytes.Equal(v, unli
 
 // removeRows removes rows under a number, as far as there is room, and reports whether
 // none is left.
-func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) {
-	if err := b.checkRemoval(tx, number, rowBuckets...); err != nil {
+func (b *Backend) removeRows(tx *txn, number []byte, room *room) (done bool, err error) {
+	if err := checkRemoval(tx, number, rowBuckets...); err != nil {
 		return false, err
 	}
 	for _, name := range rowBuckets {
@@ -112,20 +110,19 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool
 }
 
 // checkRemoval looks over the pages that removing what begins with prefix will write anew.
-func (b *Backend) checkRemoval(tx *bbolt.Tx, prefix []byte, buckets ...[]byte) error {
-	return b.checkPaths(tx, func(p paths) error {
-		for _, name := range buckets {
-			if err := p.sound(tx.Bucket(name), name, prefix); err != nil {
-				return err
-			}
+func checkRemoval(tx *txn, prefix []byte, buckets ...[]byte) error {
+	paths := pathsOf(tx)
+	for _, name := range buckets {
+		if err := paths.sound(name, prefix); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // swept returns the unlinked numbers that are to be swept: those under which nothing is
 // being staged. While rows are kept there are none.
-func (b *Backend) swept(tx *bbolt.Tx) func(yield func(number []byte) bool) {
+func (b *Backend) swept(tx *txn) func(yield func(number []byte) bool) {
 	return func(yield func(number []byte) bool) {
 		unlinked := tx.Bucket(bucketUnlinked)
 		if unlinked == nil {
@@ -146,7 +143,7 @@ func (b *Backend) swept(tx *bbolt.Tx) func(yield func(number []byte) bool) {
 // sweepSome removes rows under unlinked numbers, as many as a commit may, and reports
 // whether there were any. A number without rows is forgotten.
 func (b *Backend) sweepSome() (some bool, err error) {
-	err = b.update(context.Background(), func(tx *bbolt.Tx) error {
+	err = b.update(context.Background(), func(tx *txn) error {
 		room := newRoom()
 		var done [][]byte
 		for number := range b.swept(tx) {
