@@ -20,7 +20,7 @@ type row struct {
 // bytes: what bbolt shows of a damaged page is whatever its memory map happens to hold.
 type tree struct {
 	data  []byte
-	pages map[int]bool // in use
+	pages map[int]bool    // in use
 	seen  map[uint64]bool // pages of the bucket
 	rows  []row
 	root  int // the page that leads to the buckets
