@@ -105,7 +105,7 @@ func (c *pageCheck) slice(tx *txn, file *os.File, metas metaPages) error {
 		c.bucket, c.from = append(c.bucket, 0), nil // the next one
 	}
 	c.done = true
-	if total := c.used + top.used + uint64(list.len()) + list.own + 2; !c.moved && !list.none && !c.found.pages && total != high {
+	if total := c.used + top.used + uint64(list.len()) + list.own + 2; !c.moved && !c.found.pages && total != high {
 		c.found.report("%w: of %d pages %d are in use or free", backend.ErrDamaged, high, total)
 	}
 	return nil

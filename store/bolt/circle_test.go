@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	bbolt "go.etcd.io/bbolt"
+
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -106,4 +108,25 @@ func TestCircle(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A file without a list of free pages is refused before bbolt has it, which would follow its pages to
+// make one.
+func TestNoListOfFreePages(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	no(t, open(t, path).Close())
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true})
+	no(t, err)
+	no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Put([]byte("k"), nil) }), db.Close()))
+	l := layoutOf(t, path)
+	for id := 2; id < len(l.file)/l.page; id++ { // every page that may be the root
+		l.at(id)[8], l.at(id)[10], l.at(id)[11] = 1, 1, 0
+		l.lead(id, 0, id)
+		writeAt(t, path, int64(id*l.page), l.at(id)...)
+	}
+	inTime(t, "Open", func() {
+		if _, err := bolt.Open(path, bolt.Options{Logger: quiet}); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), "no list of free pages") {
+			t.Errorf("error %v", err)
+		}
+	})
 }

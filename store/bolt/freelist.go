@@ -13,21 +13,21 @@ import (
 // freelist is the list of free pages that a commit has left. A page that was in use before the
 // commit is on it, though a reader may still be reading it.
 type freelist struct {
-	ids  []byte // eight bytes each, ascending
-	own  uint64 // pages that the list takes up itself
-	none bool   // the file has no list
+	ids []byte // eight bytes each, ascending
+	own uint64 // pages that the list takes up itself
 }
 
-// readFreelist reads the list that a meta page names. high is how many pages there are.
+// readFreelist reads the list that a meta page names. high is how many pages there are. A file
+// without a list, as bbolt can be told to write, is none of ours.
 func readFreelist(file io.ReaderAt, meta *metaPage, high uint64) (freelist, error) {
 	id, size := meta.freelist(), uint64(meta.pageSize())
-	if id == math.MaxUint64 {
-		return freelist{none: true}, nil
-	}
 	fail := func(err error) (freelist, error) {
 		return freelist{}, fmt.Errorf("%w: page %d, the list of free pages: %w", backend.ErrDamaged, id, err)
 	}
-	if id < 2 || id >= high {
+	switch {
+	case id == math.MaxUint64:
+		return freelist{}, fmt.Errorf("%w: the file has no list of free pages, with which every commit ends", backend.ErrDamaged)
+	case id < 2 || id >= high:
 		return fail(fmt.Errorf("there are pages 2 to %d", high-1))
 	}
 	header := make([]byte, pageHeaderBytes+8)

@@ -3,7 +3,6 @@ package bolt
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"sort"
@@ -22,9 +21,6 @@ type freeHeader [pageHeaderBytes]byte
 
 // freeHeaderOf reads the header that a meta page leads to.
 func freeHeaderOf(file io.ReaderAt, meta *metaPage) (h freeHeader, err error) {
-	if meta.freelist() == math.MaxUint64 {
-		return h, nil
-	}
 	_, err = file.ReadAt(h[:], int64(meta.freelist())*int64(meta.pageSize()))
 	return h, err
 }
@@ -53,7 +49,7 @@ func lookOver(file *os.File) error {
 // freeUnused reports whether none of the free pages is in use.
 func freeUnused(tx *txn, file *os.File, current *metaPage) error {
 	free, err := readFreelist(file, current, current.pages())
-	if err != nil || free.none { // then bbolt has made the list of what is not in use
+	if err != nil {
 		return err
 	}
 	if err := inUse(tx.tree, free); err != nil {
