@@ -178,9 +178,6 @@ func (h *handle) write(f func(tx *txn) error, commit func(tx *bbolt.Tx) error) (
 		}
 		return false, h.abandon(h.changed(id))
 	}
-	if free, err := freeHeaderOf(h.file, h.metas.current()); err != nil || free != h.free {
-		return false, h.abandon(errors.Join(fmt.Errorf("%w: %s: the list of free pages was changed from outside while the file was open", backend.ErrDamaged, h.path), err))
-	}
 	tx, err := h.begin(true)
 	if err != nil {
 		return false, err
@@ -192,6 +189,10 @@ func (h *handle) write(f func(tx *txn) error, commit func(tx *bbolt.Tx) error) (
 	}
 	if err := f(newTxn(tx)); err != nil {
 		return false, err
+	}
+	// The commit frees the pages of the list, as many as it says. It is looked at as late as can be.
+	if free, err := freeHeaderOf(h.file, h.metas.current()); err != nil || free != h.free {
+		return false, h.abandon(errors.Join(fmt.Errorf("%w: %s: the list of free pages was changed from outside while the file was open", backend.ErrDamaged, h.path), err))
 	}
 	if err := h.step(func() error { return commit(tx) }); err != nil {
 		return true, err
