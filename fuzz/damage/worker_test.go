@@ -44,6 +44,7 @@ type reply struct {
 	Wrong  []string
 	Counts map[string]int
 	Peak   int64 // bytes of memory beyond what the worker took before
+	Size   int64 // of the file in the end
 }
 
 func work(dir string) error {
@@ -77,6 +78,9 @@ func work(dir string) error {
 		_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // VmHWM begins anew
 		r := wrecks[j.Wreck].run(j, at)
 		r.Peak = taken("VmHWM:") - began
+		if info, err := os.Stat(filepath.Join(at, "log.db")); err == nil {
+			r.Size = info.Size()
+		}
 		if err := os.RemoveAll(at); err != nil {
 			return err
 		}
