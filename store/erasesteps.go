@@ -273,7 +273,7 @@ func (f *finishing) replace(ctx context.Context, seqs []uint64, head backend.Hea
 		}
 		r.Records = append(r.Records, s.replaced(old, data))
 	}
-	if r.Meta, err = f.meta(m); err != nil {
+	if r.Meta, err = erasedMeta(m, f.receipts); err != nil {
 		return 0, err
 	}
 	if len(r.Records) == 0 && r.Meta == nil && !always {
@@ -307,12 +307,12 @@ func stillUnknownFinally(failure, err error) error {
 	return fmt.Errorf("%w: %w; and asking failed: %w", ErrOutcomeUnknown, causeOf(failure), err)
 }
 
-// meta returns the session's meta record with values of the initial state null, or nil if
-// it is as the receipts say.
-func (f *finishing) meta(m meta) ([]byte, error) {
+// erasedMeta returns a session's meta record with values of the initial state null, or nil if it
+// is as the receipts say.
+func erasedMeta(m meta, receipts []receipt) ([]byte, error) {
 	changed := false
 	initial := maps.Clone(m.initial)
-	for _, r := range f.receipts {
+	for _, r := range receipts {
 		for _, name := range r.of.Initial {
 			if v, there := initial[name]; there && !isNull(v) {
 				initial[name], changed = null, true

@@ -112,6 +112,9 @@ type SalvagedShared struct {
 // out. A session that is in this store already stays as it is: what is salvaged gets the
 // next free one of KEY~2, KEY~3 and so on.
 //
+// What was erased stays erased, also where the file has it still in pages that are free: if the
+// blank of it is found, or the receipt.
+//
 // An error means that the salvage has ended: nothing can be written, the context has ended,
 // or there is no file. What the file holds or lacks is no error, and said in the result. Each
 // session is there as a whole or not at all.
@@ -119,11 +122,12 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, o
 	if file == nil || size < 0 {
 		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing", ErrInvalid)
 	}
-	scan, err := bolt.ScanFile(ctx, file, size, salvageForms)
+	v := &salvage{store: s, file: file, size: size}
+	scan, err := bolt.ScanFile(ctx, file, size, v.forms())
 	if err != nil {
 		return Salvaged{}, err
 	}
-	v := &salvage{store: s, file: file, size: size, scan: scan}
+	v.scan = scan
 	v.out = Salvaged{Pages: scan.Pages, Metas: scan.Metas, BrokenPages: scan.BrokenPages, Broken: scan.Broken, Unread: scan.Unread}
 	logs, err := v.logs(ctx)
 	if err != nil {
@@ -141,10 +145,6 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, o
 }
 
 var salvageForms = bolt.Forms{
-	Record: func(form []byte) (uint64, bool) {
-		r, err := patch.DecodeRecord(form)
-		return r.Seq, err == nil
-	},
 	Find:   patch.FindRecord,
 	Length: patch.RecordLength,
 	Value: func(form []byte) bool {
@@ -156,12 +156,13 @@ var salvageForms = bolt.Forms{
 
 // salvage is a run of SalvageFrom.
 type salvage struct {
-	store *Store
-	file  io.ReaderAt
-	size  int64
-	scan  *bolt.Scan
-	out   Salvaged
-	any   Key // a session that was written
+	store    *Store
+	file     io.ReaderAt
+	size     int64
+	scan     *bolt.Scan
+	receipts map[uint32]bool // checksums of receipts
+	out      Salvaged
+	any      Key // a session that was written
 }
 
 // free returns the key, or the next one that is not taken.

@@ -28,6 +28,8 @@ type foundLog struct {
 	doubt    bool                         // whether it had been deleted
 	last     uint64                       // seq of the log's last record
 	ended    bool                         // that is known
+	foreign  []uint64                     // seqs of records that seem to be another session's
+	receipts []receipt                    // of what was erased
 	doubtful []Span                       // of which a chain says that one is not the one that was written
 }
 
@@ -88,6 +90,7 @@ func (v *salvage) logs(ctx context.Context) ([]*foundLog, error) {
 	}
 	for _, l := range logs {
 		l.judge()
+		v.erase(l)
 	}
 	slices.SortStableFunc(logs, func(a, b *foundLog) int { return cmp.Compare(a.order(), b.order()) })
 	return logs, nil

@@ -87,6 +87,9 @@ func (v *salvage) witness(ctx context.Context, logs []*foundLog) error {
 	}
 	for _, w := range asked {
 		at, _ := w.log.find(w.record.Seq)
+		if !w.own && w.other {
+			w.log.foreign = append(w.log.foreign, w.record.Seq)
+		}
 		switch {
 		case !sameRecord(w.log.records[at], w.record):
 		case w.log.choices[at] != nil && !known[place{w.log, at}], // any may be the right one

@@ -23,7 +23,7 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 	if l.entry != nil {
 		var err error
 		if _, w.meta, err = v.scan.ReadEntry(v.file, *l.entry); err == nil {
-			_, err = decodeMeta(w.meta)
+			w.meta, err = l.meta(w.meta)
 		}
 		if err != nil {
 			w.meta = nil
@@ -50,7 +50,7 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 	}
 	next := uint64(1) // the seq that follows
 	for _, r := range l.records {
-		rec, form, ok := v.read(r)
+		rec, form, ok := v.readOf(l, r)
 		if !ok {
 			continue
 		}
@@ -89,13 +89,13 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 		next = r.Seq + 1
 	}
 	for _, r := range l.spare {
-		rec, _, ok := v.read(r)
+		rec, form, ok := v.readOf(l, r)
 		if !ok {
 			continue
 		}
 		text := rec.Patch != nil
-		rec, form, err := withoutView(rec, 1)
-		if err != nil {
+		var err error
+		if rec, form, err = withoutView(rec, 1); err != nil {
 			continue
 		}
 		if err := w.end(ctx); err != nil {
