@@ -14,7 +14,8 @@ import (
 // commit is on it, though a reader may still be reading it.
 type freelist struct {
 	ids []byte // eight bytes each, ascending
-	own uint64 // pages that the list takes up itself
+	id  uint64 // the page of the list itself
+	own uint64 // how many pages that takes up
 }
 
 // readFreelist reads the list that a meta page names. high is how many pages there are. A file
@@ -52,22 +53,28 @@ func readFreelist(file io.ReaderAt, meta *metaPage, high uint64) (freelist, erro
 	if _, err := file.ReadAt(ids, int64(id*size+at)); err != nil {
 		return fail(err)
 	}
-	return freelist{ids: ids, own: overflow + 1}, nil
+	return freelist{ids: ids, id: id, own: overflow + 1}, nil
 }
 
 func (l freelist) len() int        { return len(l.ids) / 8 }
 func (l freelist) at(i int) uint64 { return binary.NativeEndian.Uint64(l.ids[8*i:]) }
+
+// isIts reports whether the list takes up a page itself, which it will give back.
+func (l freelist) isIts(id uint64) bool { return id >= l.id && id < l.id+l.own }
 
 func (l freelist) has(id uint64) bool {
 	i := sort.Search(l.len(), func(i int) bool { return l.at(i) >= id })
 	return i < l.len() && l.at(i) == id
 }
 
-// check reports whether the list has each page once, and in order.
+// check reports whether the list has each page once, in order, and none of its own.
 func (l freelist) check(high uint64) error {
 	last := uint64(1)
 	for i := range l.len() {
 		id := l.at(i)
+		if l.isIts(id) {
+			return fmt.Errorf("%w: the list of free pages has page %d, and takes that up itself", backend.ErrDamaged, id)
+		}
 		if id <= last || id >= high {
 			return fmt.Errorf("%w: the list of free pages has page %d behind page %d, of %d", backend.ErrDamaged, id, last, high)
 		}

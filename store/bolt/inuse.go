@@ -94,8 +94,12 @@ type uses struct {
 }
 
 func (u *uses) take(id uint64) {
-	if u.free.has(id) && u.wrong == nil {
+	switch {
+	case u.wrong != nil:
+	case u.free.has(id):
 		u.wrong = fmt.Errorf("page %d is in use and on the list of free pages", id)
+	case u.free.isIts(id):
+		u.wrong = fmt.Errorf("page %d is in use, and the list of free pages takes it up", id)
 	}
 }
 

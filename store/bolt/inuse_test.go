@@ -183,6 +183,31 @@ func TestDamagedListOfFreePages(t *testing.T) {
 	refused("another page")
 }
 
+// A list that says that it goes on for a page more would have that freed.
+func TestListOfFreePagesGoesOn(t *testing.T) {
+	path, p := large(t)
+	beside := map[bool]bool{} // whether the page behind the list is in use
+	for seq := uint64(perSession); len(beside) < 2 && seq < perSession+200; seq++ {
+		used := slices.Contains(p.used, p.list+1)
+		if !beside[used] && (used || slices.Contains(p.free, p.list+1)) {
+			beside[used] = true
+			writeAt(t, path, p.list*p.size+12, 1)
+			if _, err := bolt.Open(path, bolt.Options{Logger: quiet}); !errors.Is(err, backend.ErrDamaged) {
+				t.Errorf("the page behind it is in use: %v; error %v", used, err)
+			}
+			writeAt(t, path, p.list*p.size+12, 0)
+		}
+		b := open(t, path)
+		if err := errors.Join(b.Append(ctx, "s8", batch(seq)), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		p = look(t, path)
+	}
+	if len(beside) < 2 {
+		t.Errorf("behind the list there was one in use: %v", beside)
+	}
+}
+
 // A long record's pages are in use to the last, whichever of them is listed.
 func TestFreePageWithinALongRecord(t *testing.T) {
 	path, _ := large(t)
