@@ -286,8 +286,8 @@ func TestReceipt(t *testing.T) {
 		line string
 	}{
 		{patch.Erasure{}, `{"patchType":"erase","seqs":[]}`},
-		{patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}, {From: 2, To: 9}}, Within: map[uint64][]int{9: {0, 2}, 4: {1}}, Remade: map[uint64][]int{4: {1}, 5: {0}}, Values: patch.NullValues, Initial: []string{"a\"", "b"}, Reason: "asked", Digest: digest},
-			`{"patchType":"erase","seqs":[[1,1],[2,9]],"within":[[4,1],[9,0,2]],"remade":[[4,1],[5,0]],"values":"null","initial":["a\"","b"],"reason":"asked","digest":"` + strings.Repeat("01ff", 16) + `"}`},
+		{patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}, {From: 2, To: 9}}, Within: map[uint64][]int{9: {0, 2}, 4: {1}}, Remade: map[uint64][]int{4: {1}, 5: {0}}, KeepsSummaries: true, Values: patch.NullValues, Initial: []string{"a\"", "b"}, Reason: "asked", Digest: digest},
+			`{"patchType":"erase","seqs":[[1,1],[2,9]],"within":[[4,1],[9,0,2]],"remade":[[4,1],[5,0]],"summaries":"keep","values":"null","initial":["a\"","b"],"reason":"asked","digest":"` + strings.Repeat("01ff", 16) + `"}`},
 	} {
 		p := patch.NewErase(c.e)
 		if p.String() != c.line || p.Validate() != nil || p.IsIndexed() || len(p.NewEvents()) != 0 {
@@ -316,9 +316,9 @@ func TestReceipt(t *testing.T) {
 			t.Errorf("covers event %v: %v", at, !want)
 		}
 	}
-	e.Remade = map[uint64][]int{5: {1}, 6: {0}}
+	e.Remade, e.KeepsSummaries = map[uint64][]int{5: {1}, 6: {0}}, true
 	upTo, ok := patch.NewErase(e).WithID("r").UpTo(5)
-	if got, _ := upTo.Erasure(); !ok || upTo.ID() != "r" || fmt.Sprint(got.Seqs, got.Within, got.Remade) != "[{2 2} {4 5}] map[4:[] 5:[1]] map[5:[1]]" {
+	if got, _ := upTo.Erasure(); !ok || upTo.ID() != "r" || fmt.Sprint(got.Seqs, got.Within, got.Remade, got.KeepsSummaries) != "[{2 2} {4 5}] map[4:[] 5:[1]] map[5:[1]] true" {
 		t.Errorf("up to record 5 it is %s", upTo)
 	}
 	for text, flaw := range map[string]patch.Flaw{
@@ -327,7 +327,7 @@ func TestReceipt(t *testing.T) {
 		`"seqs":[[2,1]]`: patch.WrongField, `"seqs":[[1,2],[2,3]]`: patch.WrongField, `"seqs":[[1]]`: patch.WrongField, `"seqs":[[1,2.5]]`: patch.WrongField,
 		`"seqs":[],"within":[[1,0]]`: patch.WrongField, `"seqs":[[1,2]],"within":[[]]`: patch.WrongField, `"seqs":[[1,2]],"within":[[1,0],[1,1]]`: patch.WrongField,
 		`"seqs":[[1,2]],"within":[[1,1,0]]`: patch.WrongField, `"seqs":[],"values":"gone"`: patch.WrongField, `"seqs":[],"initial":"k"`: patch.WrongField,
-		`"seqs":[],"reason":1`: patch.WrongField, `"seqs":[],"digest":"00"`: patch.WrongField, `"seqs":[],"digest":1`: patch.WrongField,
+		`"seqs":[],"reason":1`: patch.WrongField, `"seqs":[],"summaries":"remake"`: patch.WrongField, `"seqs":[],"summaries":true`: patch.WrongField, `"seqs":[],"digest":"00"`: patch.WrongField, `"seqs":[],"digest":1`: patch.WrongField,
 		`"seqs":[],"state":"keep"`: patch.ForeignField, `"seqs":[],"start":1`: patch.ForeignField, `"seqs":[],"patchId":"p"`: patch.ForeignField, `"seqs":[],"content":{}`: patch.ForeignField,
 	} {
 		if text != "" {

@@ -43,6 +43,10 @@ type Erasure struct {
 	// made anew yet, or nothing is left.
 	Remade map[uint64][]int
 
+	// KeepsSummaries says that what stands for the erased events, or is a copy of them, was left as
+	// it was: summaries first of all.
+	KeepsSummaries bool
+
 	// Values is what became of the state values that erased events set.
 	Values Values
 
@@ -78,14 +82,18 @@ func (e Erasure) CoversEvent(seq uint64, index int) bool {
 // The fields of a receipt. They stand among the other fields, as they came: a log that a
 // program before them was given may have them, and its records keep their bytes.
 const (
-	eraseSeqs    = "seqs"
-	eraseWithin  = "within"
-	eraseRemade  = "remade"
-	eraseValues  = "values"
-	eraseInitial = "initial"
-	eraseReason  = "reason"
-	eraseDigest  = "digest"
+	eraseSeqs      = "seqs"
+	eraseWithin    = "within"
+	eraseRemade    = "remade"
+	eraseSummaries = "summaries"
+	eraseValues    = "values"
+	eraseInitial   = "initial"
+	eraseReason    = "reason"
+	eraseDigest    = "digest"
 )
+
+// summariesKept is what a receipt says of summaries that it leaves as they were.
+const summariesKept = "keep"
 
 // NewErase returns a receipt. It takes nothing away itself: it says what was erased. It
 // changes neither the visible log nor the state, has no state policy, and cannot be taken
@@ -107,6 +115,9 @@ func NewErase(e Erasure) *PatchEvent {
 	}
 	if len(e.Remade) > 0 {
 		put(eraseRemade, indicesText(e.Remade))
+	}
+	if e.KeepsSummaries {
+		put(eraseSummaries, jsontext.AppendQuote(nil, summariesKept))
 	}
 	if e.Values != "" {
 		put(eraseValues, jsontext.AppendQuote(nil, string(e.Values)))
@@ -181,8 +192,10 @@ func (p *PatchEvent) erasure() (e Erasure, d *Defect) {
 			(*into)[of[0]] = indices
 		}
 	}
-	var digest string
+	var summaries, digest string
 	switch {
+	case !field(eraseSummaries, &summaries) || summaries != "" && summaries != summariesKept:
+		return e, wrong(eraseSummaries, `"keep", or none`)
 	case !field(eraseValues, &e.Values) || e.Values != "" && e.Values != KeepValues && e.Values != NullValues:
 		return e, wrong(eraseValues, `"keep" or "null"`)
 	case !field(eraseInitial, &e.Initial):
@@ -192,6 +205,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *Defect) {
 	case !field(eraseDigest, &digest):
 		return e, wrong(eraseDigest, "a string")
 	}
+	e.KeepsSummaries = summaries == summariesKept
 	if e.Values == "" {
 		e.Values = KeepValues
 	}

@@ -99,7 +99,7 @@ var (
 	})
 
 	receiptTexts = fieldsOf(patchTexts.members, textsByName{
-		eraseSeqs: asIs, eraseWithin: asIs, eraseRemade: asIs, eraseValues: asIs, eraseDigest: asIs, eraseInitial: {keys: true},
+		eraseSeqs: asIs, eraseWithin: asIs, eraseRemade: asIs, eraseSummaries: asIs, eraseValues: asIs, eraseDigest: asIs, eraseInitial: {keys: true},
 	})
 
 	compactionTexts = fieldsOf(textsByName{

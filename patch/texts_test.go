@@ -36,8 +36,8 @@ func TestWithTexts(t *testing.T) {
 		// What was erased says so still, and the receipt what it did. Only a receipt has such fields.
 		{`{"id":"x","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"x","receipt":"x"}}}}`,
 			`{"id":"x","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"x","receipt":"x"}}}}`},
-		{`{"id":"x","author":"x","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"remade":[[2,0]],"values":"keep","initial":["ax","x"],"reason":"x","digest":""}`,
-			`{"id":"x","author":"X","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"remade":[[2,0]],"values":"keep","initial":["aX","X"],"reason":"X","digest":""}`},
+		{`{"id":"x","author":"x","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"remade":[[2,0]],"summaries":"keep","values":"keep","initial":["ax","x"],"reason":"x","digest":""}`,
+			`{"id":"x","author":"X","patchType":"erase","seqs":[[1,2]],"within":[[2,0]],"remade":[[2,0]],"summaries":"keep","values":"keep","initial":["aX","X"],"reason":"X","digest":""}`},
 		{`{"id":"x","patchType":"erase","seqs":"x","values":"x"}`, `{"id":"x","patchType":"erase","seqs":"X","values":"X"}`},
 		{`{"id":"x","patchType":"pin","eventId":"x","values":["x"],"digest":"x"}`, `{"id":"x","patchType":"pin","eventId":"x","values":["X"],"digest":"X"}`},
 		// Keys that become one are kept apart.

@@ -148,6 +148,9 @@ func eraseText(p *patch.PatchEvent) string {
 	if remade > 0 {
 		text += ", " + Counted(remade, "summary") + " to make anew"
 	}
+	if e.KeepsSummaries {
+		text += ", summaries kept"
+	}
 	text += ", values " + string(e.Values)
 	if e.Reason != "" {
 		text += ", reason: " + Printable(e.Reason)
