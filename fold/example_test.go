@@ -350,6 +350,14 @@ func ExampleView_Cuts() {
 	// and put in 1
 }
 
+func ExampleView_Hidden() {
+	v := exampleView()
+	v, _ = v.Apply(patch.Record{Seq: 5, Patch: patch.NewSplice(0, 1).WithID("p")})
+	since, err := v.Hidden()
+	fmt.Println(since, err)
+	// Output: map[{1 0}:5] <nil>
+}
+
 func ExampleView_WithEdition() {
 	before := exampleView()
 	again := exampleView().WithEdition(1) // read anew, after something was erased

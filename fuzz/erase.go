@@ -151,6 +151,20 @@ func (r *Reference) Erase(ids []string, values patch.Values, remake bool) patch.
 	return out
 }
 
+// Hidden says of the events that patches have put out of sight, and that are out of it, since which
+// record each is. It leaves out those that are pinned.
+func (r *Reference) Hidden() map[Place]uint64 {
+	since := map[Place]uint64{}
+	for _, a := range r.applied {
+		for _, n := range a.out {
+			if n.event != nil && !slices.Contains(r.nodes, n) && !r.isPinned(n) {
+				since[eventPlace(n)] = a.seq
+			}
+		}
+	}
+	return since
+}
+
 func eventPlace(n *node) Place {
 	if n.by == nil {
 		return Place{n.seq, 0}
