@@ -61,9 +61,11 @@ type Place struct {
 
 // Erase says what an erasure takes of the model's log that names events and patches by their
 // ids: these, without what is erased already, and what patches have put in in their place, at
-// any depth and in any place of their groups. If remake says so, summaries that stand for
-// something that goes are made anew, if they alone do, and something is left.
-func (r *Reference) Erase(ids []string, values patch.Values, remake bool) patch.Erasure {
+// any depth and in any place of their groups. summaries is "", "keep", by which only what is named
+// goes, or "remake", by which summaries that stand for something that goes are made anew, if they alone
+// do, and something is left. What is blank since what stands for it was kept goes once more, but not by "keep".
+func (r *Reference) Erase(ids []string, values patch.Values, summaries string) patch.Erasure {
+	keep := summaries == "keep"
 	set := map[Place]bool{}
 	stands := map[Place]bool{}
 	blank := map[Place]bool{}
@@ -81,30 +83,31 @@ func (r *Reference) Erase(ids []string, values patch.Values, remake bool) patch.
 		for i, e := range rec.Events() {
 			at := Place{rec.Seq, i}
 			blank[at] = e.IsBlank(values)
+			if blank[at] && !keep && r.kept(at) {
+				blank[at] = false
+			}
 			set[at] = !blank[at] && (whole || slices.Contains(ids, e.ID()))
 		}
 	}
-	for again := true; again; {
+	for again := !keep; again; {
 		again = false
 		for _, a := range r.applied {
 			if a.of != nil || a.pin != nil {
 				continue
 			}
 			out := r.tookOut(a)
-			if !slices.ContainsFunc(out, func(n *node) bool { return set[eventPlace(n)] }) {
-				continue
-			}
 			for _, n := range a.in {
-				if n.event != nil {
-					stands[eventPlace(n)] = true
+				if n.event == nil || !slices.ContainsFunc(out, func(of *node) bool { return set[eventPlace(of)] && !r.isWithout(n.event, of.event) }) {
+					continue
 				}
-				if n.event != nil && !set[eventPlace(n)] {
+				stands[eventPlace(n)] = true
+				if !set[eventPlace(n)] {
 					set[eventPlace(n)], again = true, true
 				}
 			}
 		}
 	}
-	out := patch.Erasure{Values: values}
+	out := patch.Erasure{Values: values, KeepsSummaries: keep}
 	for _, rec := range r.log {
 		var within []int
 		for i := range rec.Events() {
@@ -130,7 +133,7 @@ func (r *Reference) Erase(ids []string, values patch.Values, remake bool) patch.
 	}
 	remade := map[Place]bool{}
 	for _, a := range r.applied { // those inside others first
-		if !remake || a.of != nil || a.pin != nil {
+		if summaries != "remake" || a.of != nil || a.pin != nil {
 			continue
 		}
 		for _, n := range a.in {
@@ -149,6 +152,29 @@ func (r *Reference) Erase(ids []string, values patch.Values, remake bool) patch.
 		}
 	}
 	return out
+}
+
+// kept reports whether the newest receipt about an event keeps what stands for it.
+func (r *Reference) kept(at Place) (kept bool) {
+	for _, rec := range r.log {
+		if rec.Patch == nil {
+			continue
+		}
+		if e, ok := rec.Patch.Erasure(); ok && rec.Seq > at.Seq && e.CoversEvent(at.Seq, at.Index) {
+			kept = e.KeepsSummaries
+		}
+	}
+	return kept
+}
+
+// isWithout reports whether a summary was made anew when an event that it stands for was blank.
+func (r *Reference) isWithout(summary, of *patch.Event) bool {
+	blank, erased := of.Erased()
+	after, _ := summary.Erased()
+	at := func(id string) int {
+		return slices.IndexFunc(r.log, func(rec patch.Record) bool { return rec.ID() == id })
+	}
+	return erased && of.RemadeAfter() == nil && summary.RemadeAfter() != nil && at(blank) <= at(after)
 }
 
 // Hidden says of the events that patches have put out of sight, and that are out of it, since which

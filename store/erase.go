@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -69,7 +70,7 @@ type EraseOptions struct {
 	// compactor would write is what compaction.Resummariser gives.
 	Resummarise func(ctx context.Context, summary *patch.Event, events []*patch.Event) (string, error)
 
-	// Context has summaries erased too whose summarizer had been shown, as context, summaries
+	// Context, if not with [KeepSummaries], has summaries erased too whose summarizer had been shown, as context, summaries
 	// that are: those that compaction made, after these, of events of the same branch. They may
 	// tell of what was erased, and few do.
 	Context bool
@@ -85,6 +86,7 @@ type Summaries string
 const (
 	BlankSummaries  Summaries = ""       // they are erased with these
 	RemakeSummaries Summaries = "remake" // they are erased, and then made anew of what is left
+	KeepSummaries   Summaries = "keep"   // they stay, and say what they say; so do copies, and whatever else stands for these
 )
 
 // Erasure is what an erasing did, or would do.
@@ -169,6 +171,11 @@ var ErrNotRemade = errors.New("a summary was not made anew")
 // whole Erasure. The next Erase of the session with RemakeSummaries tries again, and makes no
 // other anew a second time. Views in memory may show a summary blank until all are done.
 //
+// With [KeepSummaries] nothing goes but what is selected, here and in the same events elsewhere,
+// and the receipt says so. A later Erase with another choice that selects an event which is blank by
+// such a receipt covers it once more, and takes with it what stands for it, and copies, as if it were
+// still there; but not a summary that was made anew after that receipt, for that is without it.
+//
 // An event that is appended later is not erased, whatever it says. Nor is what a summarizer was
 // shown as context, and told in a summary of other events: Match finds that, and
 // [EraseOptions.Context] takes all that may.
@@ -189,6 +196,14 @@ func (s *Store) PlanErase(ctx context.Context, key Key, selection EraseSelection
 	e, err := s.newErasing(opts)
 	if err != nil {
 		return Erasure{}, err
+	}
+	return e.do(ctx, key, selection, true)
+}
+
+// do erases, or says what that would do.
+func (e *erasing) do(ctx context.Context, key Key, selection EraseSelection, dryRun bool) (Erasure, error) {
+	if !dryRun {
+		return e.run(ctx, key, selection)
 	}
 	plans, err := e.plans(ctx, key, selection)
 	if err != nil {
@@ -234,7 +249,8 @@ func (d digest) add(r patch.Record) ([]byte, error) {
 type erasing struct {
 	store   *Store
 	opts    EraseOptions
-	given   bool // the caller gave the receipt's id
+	given   bool      // the caller gave the receipt's id
+	hidden  time.Time // if not zero, what was hidden before is selected, and of this session alone
 	leftOut []string
 	others  func(ctx context.Context) iter.Seq2[Info, error] // sessions that may have the same events
 	seen    map[string]bool                                  // creation ids of sessions that have been looked at for copies
@@ -251,8 +267,8 @@ func (s *Store) newErasing(opts EraseOptions) (*erasing, error) {
 		return nil, &patch.FieldError{Field: "EraseOptions.Values", Problem: fmt.Sprintf("%q is neither \"keep\" nor \"null\"", opts.Values)}
 	}
 	switch {
-	case opts.Summaries != BlankSummaries && opts.Summaries != RemakeSummaries:
-		return nil, &patch.FieldError{Field: "EraseOptions.Summaries", Problem: fmt.Sprintf("%q is neither \"\" nor \"remake\"", opts.Summaries)}
+	case opts.Summaries != BlankSummaries && opts.Summaries != RemakeSummaries && opts.Summaries != KeepSummaries:
+		return nil, &patch.FieldError{Field: "EraseOptions.Summaries", Problem: fmt.Sprintf("%q is neither \"\", \"remake\" nor \"keep\"", opts.Summaries)}
 	case opts.Summaries == RemakeSummaries && opts.Resummarise == nil:
 		return nil, &patch.FieldError{Field: "EraseOptions.Resummarise", Problem: "it is nil, and summaries are to be made anew"}
 	}

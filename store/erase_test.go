@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -44,7 +45,12 @@ func lines(t testing.TB, texts ...string) (events []*patch.Event) {
 
 // erasable opens a store of each kind, each with its backend under Faulty.
 func erasable(t *testing.T, test func(t *testing.T, s *store.Store, faulty *storetest.Faulty)) {
-	opts := store.Options{Snapshots: snapshot.Policy{Every: 3, Share: 1}}
+	erasableAt(t, nil, test)
+}
+
+// erasableAt does so with a clock.
+func erasableAt(t *testing.T, clock func() time.Time, test func(t *testing.T, s *store.Store, faulty *storetest.Faulty)) {
+	opts := store.Options{Snapshots: snapshot.Policy{Every: 3, Share: 1}, Now: clock}
 	t.Run("bolt", func(t *testing.T) {
 		b, err := bolt.Open(t.TempDir()+"/a.db", bolt.Options{NoSync: true})
 		if err != nil {

@@ -29,6 +29,7 @@ type erasePlan struct {
 	initial map[string]patch.Value // if some of it is to be null
 	shares  bool                   // erased events have set keys that sessions share
 
+	again map[fold.Ref]bool            // what is blank, and may be covered again, since what stands for it was kept
 	first patch.Record                 // of those of which something is erased
 	sums  map[uint64][sha256.Size]byte // of the records' canonical forms
 }
@@ -181,8 +182,12 @@ func (e *erasing) plans(ctx context.Context, key Key, selection EraseSelection) 
 	return append([]*erasePlan{own}, copies...), err
 }
 
-// copies plans the erasing of the same events in sessions that have not been looked at.
+// copies plans the erasing of the same events in sessions that have not been looked at. What is hidden
+// here may be in sight there.
 func (e *erasing) copies(ctx context.Context, own *erasePlan) (plans []*erasePlan, err error) {
+	if !e.hidden.IsZero() {
+		return nil, nil
+	}
 	for info, err := range e.others(ctx) {
 		switch {
 		case errors.Is(err, ErrCorrupt):
@@ -238,20 +243,26 @@ func (e *erasing) planCopy(ctx context.Context, info Info, of *erasePlan) (*eras
 		return nil, nil
 	}
 	there, err := e.store.record(ctx, info.Key, info.Creation, first.Seq)
-	if err != nil || !patch.Same(there, first) {
+	if err != nil || !patch.Same(there, first) && !patch.Same(first, there) {
 		return nil, err
 	}
-	chosen := map[uint64][]int{}
+	chosen := map[fold.Ref]string{}
 	for _, event := range of.events {
-		chosen[event.Seq] = append(chosen[event.Seq], event.Index)
+		chosen[event.Ref] = event.ID
 	}
 	p, err := e.planSame(ctx, info, func(r patch.Record) (bool, func(int, *patch.Event) bool) {
-		indices, ok := chosen[r.Seq]
+		sum, ok := of.sums[r.Seq]
 		if ok {
 			form, err := patch.AppendRecord(nil, r)
-			ok = err == nil && sha256.Sum256(form) == of.sums[r.Seq]
+			ok = err == nil && sha256.Sum256(form) == sum
 		}
-		return ok && slices.Contains(indices, -1), func(i int, _ *patch.Event) bool { return ok && slices.Contains(indices, i) }
+		_, own := chosen[fold.Ref{Seq: r.Seq, Index: -1}]
+		return ok && own, func(i int, event *patch.Event) bool {
+			ref := fold.Ref{Seq: r.Seq, Index: i}
+			id, is := chosen[ref]
+			// Of one that is blank here or there the id must do.
+			return is && (ok || id == event.ID() && (of.again[ref] || event.IsBlank(patch.KeepValues)))
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -290,7 +301,8 @@ type scan struct {
 	set    map[fold.Ref]string  // what is erased, and why
 	stands map[fold.Ref]bool    // of the set, what stands for other events in it
 	id     map[fold.Ref]string  // of events inside patches, and of those in the set
-	blank  map[fold.Ref]bool    // of events inside patches, and of patches themselves: what is erased already
+	blank  map[fold.Ref]bool    // what is erased already; Index is -1 for what a patch says besides its events
+	by     map[fold.Ref]erased  // what events say of their erasing
 	puts   map[uint64]int       // how many events patches put in
 	told   map[fold.Ref]telling // by the summaries that patches put in
 	copies []copyOf
@@ -300,6 +312,7 @@ type scan struct {
 
 func newScan() *scan {
 	return &scan{set: map[fold.Ref]string{}, stands: map[fold.Ref]bool{}, id: map[fold.Ref]string{}, blank: map[fold.Ref]bool{},
+		by:   map[fold.Ref]erased{},
 		puts: map[uint64]int{}, told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}}
 }
 
@@ -323,7 +336,12 @@ func (e *erasing) plan(ctx context.Context, key Key, choose chooser, sources fun
 	if err != nil {
 		return nil, err
 	}
-	p := &erasePlan{key: key, view: v, of: patch.Erasure{Values: e.opts.Values, Reason: e.opts.Reason}}
+	p := &erasePlan{key: key, view: v, of: patch.Erasure{Values: e.opts.Values, Reason: e.opts.Reason, KeepsSummaries: e.opts.Summaries == KeepSummaries}}
+	if !e.hidden.IsZero() && sources == nil {
+		if choose, err = e.hiddenBefore(ctx, key, v); err != nil {
+			return nil, err
+		}
+	}
 	c := newScan()
 	var receipts []patch.Record
 	for page, err := range s.pages(ctx, key, logOf(v), 1, v.Seq()) {
@@ -344,12 +362,16 @@ func (e *erasing) plan(ctx context.Context, key Key, choose chooser, sources fun
 			return nil, err
 		}
 	}
+	said := receiptsOf(receipts)
+	if sources == nil {
+		e.settle(p, c, said)
+	}
 	var patches []*standing
-	if len(c.set) > 0 {
+	if len(c.set) > 0 && !p.of.KeepsSummaries {
 		if patches, err = s.standings(ctx, key, v, c); err != nil {
 			return nil, err
 		}
-		c.close(patches, e.opts.Context)
+		c.close(patches, e.opts.Context, said)
 	}
 	for ref, why := range c.set {
 		if c.blank[ref] || sources != nil && (sources(ref) || ref.Seq <= after) {
@@ -391,8 +413,11 @@ func (c *scan) record(r patch.Record, choose chooser, sources func(fold.Ref) boo
 			c.id[ref] = e.ID()
 		}
 		blank := e.IsBlank(values)
-		if blank && r.Patch != nil {
+		if blank {
 			c.blank[ref] = true
+		}
+		if by, ok := e.Erased(); ok {
+			c.by[ref] = erased{by, e.RemadeAfter() != nil}
 		}
 		if r.Patch != nil && (r.Patch.Type() == patch.Summarise || e.IsSummary()) {
 			c.told[ref] = tellingOf(e)
@@ -400,7 +425,7 @@ func (c *scan) record(r patch.Record, choose chooser, sources func(fold.Ref) boo
 		switch {
 		case sources != nil && sources(ref):
 			c.set[ref], c.id[ref] = "", e.ID()
-		case !blank && which(i, e):
+		case which(i, e):
 			c.set[ref], c.id[ref] = ErasedSelected, e.ID()
 		}
 		before := len(c.copies)
@@ -420,7 +445,7 @@ func (c *scan) record(r patch.Record, choose chooser, sources func(fold.Ref) boo
 
 // close adds to the set what stands for events in it, and copies of them, at any depth; and, as
 // shown says, summaries whose summarizer was shown such.
-func (c *scan) close(patches []*standing, shown bool) {
+func (c *scan) close(patches []*standing, shown bool, receipts []receipt) {
 	ids := map[string]bool{}
 	for ref := range c.set {
 		ids[c.id[ref]] = true
@@ -436,6 +461,10 @@ func (c *scan) close(patches []*standing, shown bool) {
 		add(ref, why)
 		c.stands[ref] = true
 	}
+	at := map[string]uint64{}
+	for _, r := range receipts {
+		at[r.ID()] = r.Seq
+	}
 	for more {
 		more = false
 		for _, u := range patches {
@@ -443,17 +472,16 @@ func (c *scan) close(patches []*standing, shown bool) {
 				if _, hit := c.set[ref]; !hit {
 					continue
 				}
+				puts := u.puts
 				if put, ok := u.of[ref]; ok {
-					stand(put, ErasedStandsFor)
-					continue
+					puts = []fold.Ref{put}
 				}
-				for _, put := range u.puts {
+				for _, put := range puts {
 					// What stands in the place of one event says whose.
-					if of, ok := c.copied[put]; !ok || ids[of] {
+					if of, ok := c.copied[put]; (!ok || ids[of]) && !c.isWithout(put, ref, at) {
 						stand(put, ErasedStandsFor)
 					}
 				}
-				break
 			}
 		}
 		for _, copied := range c.copies {

@@ -78,12 +78,8 @@ func (e *erasing) open(ctx context.Context, key Key, creation string, receipts [
 	if err != nil || e.opts.Summaries != RemakeSummaries {
 		return open, err
 	}
-	all := make([]receipt, len(receipts))
-	for i, r := range receipts {
-		all[i] = receiptOf(r)
-	}
 	toRemake := map[string]bool{}
-	for _, by := range c.toRemake(all) {
+	for _, by := range c.toRemake(receiptsOf(receipts)) {
 		toRemake[by.ID()] = true
 	}
 	return slices.DeleteFunc(slices.Clone(receipts), func(r patch.Record) bool {

@@ -82,6 +82,11 @@ func (f *finishing) take(records ...patch.Record) {
 	}
 }
 
+// spreading returns the receipts that do not keep what stands for what they cover.
+func (f *finishing) spreading() []receipt {
+	return slices.DeleteFunc(slices.Clone(f.receipts), func(r receipt) bool { return r.of.KeepsSummaries })
+}
+
 // end sees to it that nothing in memory has what was erased. In an exclusive backend the view in memory
 // stays as it was up to here: reading it anew after each step would keep others waiting. So that the next
 // one does not wait either, the new view is read before the old one goes.
@@ -105,8 +110,7 @@ func (f *finishing) end(ctx context.Context) {
 
 // further logs a receipt of what patches have put in that came late.
 func (f *finishing) further(ctx context.Context, late *erasePlan) error {
-	first := f.receipts[0].Patch
-	p := patch.NewErase(late.of).WithAuthor(first.Author())
+	p := patch.NewErase(late.of).WithAuthor(f.spreading()[0].Patch.Author())
 	done, err := f.store.commit(ctx, f.h.key, f.creation, erasePlanned{p, late.view.PatchSeq(), late.view.Edition()})
 	if err == nil {
 		f.take(done.Records[0])
@@ -336,16 +340,24 @@ var null = func() patch.Value {
 // late plans the erasing of what patches have put in, since the first of the receipts, in the
 // place of what these cover.
 func (f *finishing) late(ctx context.Context) (*erasePlan, error) {
-	after := f.receipts[0].Seq
-	for _, r := range f.receipts {
+	receipts := f.spreading()
+	if len(receipts) == 0 {
+		v, err := f.store.View(ctx, f.h.key)
+		return &erasePlan{view: v}, err
+	}
+	after := receipts[0].Seq
+	for _, r := range receipts {
 		after = min(after, r.Seq)
 	}
 	covered := func(ref fold.Ref) bool {
-		return slices.ContainsFunc(f.receipts, func(r receipt) bool { return r.of.CoversEvent(ref.Seq, ref.Index) })
+		return slices.ContainsFunc(receipts, func(r receipt) bool { return r.of.CoversEvent(ref.Seq, ref.Index) })
 	}
-	first := f.receipts[0].of
-	e, err := f.store.newErasing(EraseOptions{ID: f.receipts[0].ID(), Values: first.Values, Reason: first.Reason, // the new receipt gets an id when it is logged
-		Summaries: f.opts.Summaries, Resummarise: f.opts.Resummarise, Context: f.opts.Context})
+	first, opts := receipts[0].of, f.opts
+	if opts.Summaries == KeepSummaries {
+		opts.Summaries = BlankSummaries
+	}
+	e, err := f.store.newErasing(EraseOptions{ID: receipts[0].ID(), Values: first.Values, Reason: first.Reason, // the new receipt gets an id when it is logged
+		Summaries: opts.Summaries, Resummarise: opts.Resummarise, Context: opts.Context})
 	if err != nil {
 		return nil, err
 	}

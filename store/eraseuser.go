@@ -53,15 +53,7 @@ func (s *Store) eraseUser(ctx context.Context, app, user string, opts EraseOptio
 	leftOut := e.leftOut
 	for _, own := range u.sessions {
 		e.others = func(context.Context) iter.Seq2[Info, error] { return infos(u.copies[own.key]) }
-		var one Erasure
-		if dryRun {
-			var plans []*erasePlan
-			if plans, err = e.plans(ctx, own.key, EraseSelection{All: true}); err == nil {
-				one = e.result(plans)
-			}
-		} else {
-			one, err = e.run(ctx, own.key, EraseSelection{All: true})
-		}
+		one, err := e.do(ctx, own.key, EraseSelection{All: true}, dryRun)
 		leftOut = append(leftOut, e.leftOut...)
 		switch {
 		case errors.Is(err, ErrNotRemade):

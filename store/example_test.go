@@ -863,7 +863,7 @@ func ExampleStore_Retain() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(r.Key, r.Used.Format(time.DateOnly), r.Kept == "")
+		fmt.Println(r.Key, r.Used.Format(time.DateOnly), r.Deleted)
 	}
 	// Output:
 	// shop/bob/s0 2024-08-01 true

@@ -126,7 +126,7 @@ func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Re
 			continue
 		}
 		was, _ := r.Patch.Erasure()
-		is.Values, is.Reason = was.Values, was.Reason
+		is.Values, is.Reason, is.KeepsSummaries = was.Values, was.Reason, was.KeepsSummaries
 		p := patch.NewErase(is).WithID(r.ID()).WithAuthor(r.Patch.Author()).WithTimestamp(r.Patch.Timestamp())
 		if err := write(patch.Record{Patch: p}); err != nil {
 			return err

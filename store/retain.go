@@ -20,28 +20,34 @@ type Retention struct {
 
 	// KeepPinned keeps sessions that show a pinned event, however old they are.
 	KeepPinned bool
+
+	// EraseHiddenAfter is how long an event that patches have put out of sight is kept after that; 0
+	// means for ever. Then what it says is erased, and what stands for it stays.
+	EraseHiddenAfter time.Duration
 }
 
 // RetainOptions are options of [Store.Retain]. The zero value means the defaults.
 type RetainOptions struct {
-	// DryRun finds out what is due, and deletes nothing.
+	// DryRun finds out what is due, and deletes and erases nothing.
 	DryRun bool
 }
 
-// Retained is a session that is due to be deleted.
+// Retained is a session of which something is due. It was deleted, or kept though its time had come, or
+// events of it were erased, or the last two. If none of these is said, an erasing was finished that
+// had been cut short.
 type Retained struct {
 	Info
 
 	// Used is when the session was used last: the latest of when it was created, and the times that
-	// its last 32 records say.
+	// its last 32 records say, without receipts of erasures.
 	Used time.Time
 
-	// Kept says why it is kept all the same, and is one of the reasons below; "" is that it was
-	// deleted, or would be.
-	Kept string
+	Deleted bool   // or would be
+	Kept    string // why it was not deleted though that is due: one of the reasons below
+	Erased  int    // of so many hidden events what they say was erased, or would be
 }
 
-// Why a session is kept that is due.
+// Why a session is kept that is due to be deleted.
 const (
 	KeptPinned = "pinned" // it shows a pinned event, and the policy keeps those
 	KeptUsed   = "used"   // somebody has written to it since it was found due
@@ -53,11 +59,12 @@ const (
 	retainTime  = time.Minute // the lease is taken again with each session that is looked at
 )
 
-// ErrRetaining: another process deletes what is due in this storage.
+// ErrRetaining: another process deletes and erases what is due in this storage.
 var ErrRetaining = errors.New("another process is at it")
 
-// Retain deletes sessions that were not used for as long as the policy of their app says, one with each
-// step of the iteration, and yields each that was due. policies are by the names of apps; that of
+// Retain deletes sessions that were not used for as long as the policy of their app says, erases of the
+// others what has been hidden for as long, one session with each
+// step of the iteration, and yields each of which something was due. policies are by the names of apps; that of
 // "" is for all apps that have none. A loop may end at any step, and take its time in between: it
 // holds nothing up. What is left is due the next time. Others go on reading and writing; one session
 // is gone at a time, as by [Store.Delete].
@@ -69,6 +76,14 @@ var ErrRetaining = errors.New("another process is at it")
 // since, it is kept. If the storage is shared, a record that another process appends at the very
 // moment of the deletion goes with it.
 //
+// What is erased are the events that patches took out of sight, and that have been out of it since
+// the time of a patch that long ago; not those that are pinned. It is done as by [Store.Erase] with
+// [KeepSummaries], and cannot be taken back: the newest view, its state and its summaries are as
+// before, and whoever takes such a patch back, or looks at a view or a history of before, finds
+// these events blank. The receipt's author is "retention". A session younger than the policy is not looked at. Each session is judged by itself: what is
+// hidden in one may be in sight in a fork, and stays there. An erasing that was cut short is
+// finished.
+//
 // Of several processes that share the storage one at a time works: while another does, the error
 // matches [ErrRetaining], and its holder may be gone for up to a minute. A dry run does not wait for
 // that. A session that is damaged is yielded with an error that matches [ErrCorrupt], and stays; so
@@ -77,9 +92,11 @@ var ErrRetaining = errors.New("another process is at it")
 func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts RetainOptions) iter.Seq2[Retained, error] {
 	return func(yield func(Retained, error) bool) {
 		for _, app := range slices.Sorted(maps.Keys(policies)) {
-			if after := policies[app].DeleteAfter; after < 0 {
-				yield(Retained{}, &patch.FieldError{Field: fmt.Sprintf("policies[%q].DeleteAfter", app), Problem: fmt.Sprintf("%v is below 0", after)})
-				return
+			for field, after := range map[string]time.Duration{"DeleteAfter": policies[app].DeleteAfter, "EraseHiddenAfter": policies[app].EraseHiddenAfter} {
+				if after < 0 {
+					yield(Retained{}, &patch.FieldError{Field: fmt.Sprintf("policies[%q].%s", app, field), Problem: fmt.Sprintf("%v is below 0", after)})
+					return
+				}
 			}
 		}
 		if !opts.DryRun {
@@ -119,7 +136,7 @@ func (s *Store) dueAmong(ctx context.Context, policies map[string]Retention) ite
 	}
 }
 
-// retain deletes a session if it is due.
+// retain deletes a session if that is due, and else erases what is due of it.
 func (s *Store) retain(ctx context.Context, info Info, policies map[string]Retention, opts RetainOptions) (r Retained, due bool, err error) {
 	r.Info = info
 	policy, own := policies[info.Key.App]
@@ -127,7 +144,9 @@ func (s *Store) retain(ctx context.Context, info Info, policies map[string]Reten
 		policy = policies[""]
 	}
 	now := s.opts.Now()
-	if policy.DeleteAfter == 0 || now.Sub(info.Created) < policy.DeleteAfter {
+	isDue := func(after time.Duration, since time.Time) bool { return after > 0 && now.Sub(since) >= after }
+	erases := isDue(policy.EraseHiddenAfter, info.Created)
+	if !erases && !isDue(policy.DeleteAfter, info.Created) {
 		return r, false, nil
 	}
 	if !opts.DryRun {
@@ -142,34 +161,51 @@ func (s *Store) retain(ctx context.Context, info Info, policies map[string]Reten
 	if err == nil && head.Damaged != 0 {
 		err = inDoubt(info.Key, head)
 	}
+	if err == nil {
+		r.Used, err = s.used(ctx, info.Key, head, m.created)
+	}
 	if err != nil {
 		return r, false, err
 	}
-	if r.Used, err = s.used(ctx, info.Key, head, m.created); err != nil || now.Sub(r.Used) < policy.DeleteAfter {
-		return r, false, err
+	if isDue(policy.DeleteAfter, r.Used) {
+		if err := s.deleteDue(ctx, &r, head, policy, opts); err != nil || r.Deleted {
+			return r, true, err
+		}
 	}
+	if !erases {
+		return r, r.Kept != "", nil
+	}
+	reason := fmt.Sprintf("hidden for %v", policy.EraseHiddenAfter)
+	r.Erased, due, err = s.eraseHidden(ctx, info.Key, now.Add(-policy.EraseHiddenAfter), reason, opts.DryRun)
+	return r, due || r.Kept != "", err
+}
+
+// deleteDue deletes a session that is due, or says why it is kept.
+func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, policy Retention, opts RetainOptions) error {
 	if policy.KeepPinned {
-		v, err := s.View(ctx, info.Key)
+		v, err := s.View(ctx, r.Key)
 		if err != nil {
-			return r, false, err
+			return err
 		}
 		for i := range v.Len() {
 			if v.IsPinned(i) {
 				r.Kept = KeptPinned
-				return r, true, nil
+				return nil
 			}
 		}
 	}
+	r.Deleted = true
 	if opts.DryRun {
-		return r, true, nil
+		return nil
 	}
-	err = s.deleteIf(ctx, info.Key, func(now backend.Head) bool {
+	err := s.deleteIf(ctx, r.Key, func(now backend.Head) bool {
 		return now.Creation == head.Creation && now.Last == head.Last && now.Token == head.Token
 	})
 	if errors.Is(err, errMoved) {
 		r.Kept, err = KeptUsed, nil
 	}
-	return r, true, err
+	r.Deleted = err == nil && r.Kept == ""
+	return err
 }
 
 // used returns when a session was used last.
@@ -182,9 +218,10 @@ func (s *Store) used(ctx context.Context, key Key, head backend.Head, created ti
 		}
 		for _, r := range page.records {
 			var at time.Time
-			if r.Event != nil {
+			switch {
+			case r.Event != nil:
 				at = r.Event.Timestamp()
-			} else {
+			case !isReceipt(r): // to erase is not to use
 				at = r.Patch.Timestamp()
 			}
 			if at.After(latest) {

@@ -36,13 +36,10 @@ func (m *machine) erase(t *rapid.T) {
 		ids = rapid.SliceOfN(rapid.SampledFrom(ids), 1, 3).Draw(t, "ids")
 		sel.EventIDs = ids
 	}
-	remake := rapid.Bool().Draw(t, "summaries are made anew")
-	fails := remake && rapid.Bool().Draw(t, "a text is not to be had")
-	if remake {
-		opts.Summaries = store.RemakeSummaries
-	}
+	opts.Summaries = rapid.SampledFrom([]store.Summaries{store.BlankSummaries, store.RemakeSummaries, store.KeepSummaries}).Draw(t, "summaries")
+	fails := opts.Summaries == store.RemakeSummaries && rapid.Bool().Draw(t, "a text is not to be had")
 	before := m.reference()
-	want := before.Erase(ids, values, remake)
+	want := before.Erase(ids, values, string(opts.Summaries))
 	if sel.All && values == patch.NullValues {
 		for name, v := range m.initial {
 			if v.Any() != nil {
@@ -112,7 +109,7 @@ func (m *machine) erase(t *rapid.T) {
 			receipts = append(receipts, receipt)
 		}
 		if forked {
-			m.forkErased(t, s, fork, at, want, opts.ID, remake)
+			m.forkErased(t, s, fork, at, want, opts)
 		}
 	}
 	m.views = nil // no patch of them is taken any more
@@ -215,16 +212,16 @@ func taken(log []patch.Record, of patch.Erasure) (ids []string) {
 
 // forkErased checks that what was erased of the session is erased of its fork, and deletes
 // that.
-func (m *machine) forkErased(t *rapid.T, s *store.Store, fork store.Key, at uint64, want patch.Erasure, id string, remake bool) {
+func (m *machine) forkErased(t *rapid.T, s *store.Store, fork store.Key, at uint64, want patch.Erasure, opts store.EraseOptions) {
 	ctx := context.Background()
 	erased := m.forked(at)
 	ref := fuzz.NewReference(m.initial)
 	for _, r := range erased {
 		ref.Apply(r)
 	}
-	of := ref.Erase(taken(erased[:at], want), want.Values, remake)
+	of := ref.Erase(taken(erased[:at], want), want.Values, string(opts.Summaries))
 	for i, r := range erased[:at] {
-		erased[i] = want.Blank(r, id)
+		erased[i] = want.Blank(r, opts.ID)
 	}
 	var got []patch.Record
 	for r, err := range s.RawEvents(ctx, fork, 1) {
@@ -235,7 +232,7 @@ func (m *machine) forkErased(t *rapid.T, s *store.Store, fork store.Key, at uint
 	}
 	n := len(erased)
 	if len(got) > n { // the receipt of this erasing
-		if len(got) != n+1 || got[n].ID() != id || got[n].Patch == nil {
+		if len(got) != n+1 || got[n].ID() != opts.ID || got[n].Patch == nil {
 			t.Fatalf("the fork at %d has %v behind %v", at, got[n:], erased)
 		}
 		erased = append(erased, got[n])

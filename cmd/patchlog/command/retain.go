@@ -92,10 +92,10 @@ func (a *app) retain(ctx context.Context, policies map[string]store.Retention, o
 				continue
 			case err != nil:
 				return err
+			case r.Deleted:
+				gone++
 			case r.Kept != "":
 				kept++
-			default:
-				gone++
 			}
 			if err := a.showRetained(r, opts); err != nil {
 				return err
@@ -127,7 +127,7 @@ func (a *app) showRetained(r store.Retained, opts store.RetainOptions) error {
 			Used    time.Time `json:"used"`
 			Deleted bool      `json:"deleted"`
 			Kept    string    `json:"kept,omitempty"`
-		}{r.Key.String(), r.Seq, r.Created, r.Used, r.Kept == "" && !opts.DryRun, r.Kept})
+		}{r.Key.String(), r.Seq, r.Created, r.Used, r.Deleted && !opts.DryRun, r.Kept})
 	}
 	what := "deleted"
 	switch {
