@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,8 +24,9 @@ type eraseFlags struct {
 	ids             []string
 	author, match   string
 	ignoreCase, all bool
-	values          string
+	values, id      string
 	reason, by      string
+	user            string
 	resume, dryRun  bool
 	remake, context bool
 	compactFlags    // who makes summaries anew
@@ -32,7 +34,7 @@ type eraseFlags struct {
 
 func (a *app) eraseCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "erase KEY",
+		Use:   "erase [KEY]",
 		Short: "Erase what events say, for good",
 		Long: `The events stay where they are, blank. With them go summaries that stand for them, copies of
 them, and the same events in forks. With --remake-summaries the summaries are then made anew of what is left:
@@ -40,6 +42,10 @@ gemini is asked where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY; else ex
 sentences, offline. If one cannot be had it stays blank, and --resume --remake-summaries tries
 again. A receipt in the log says so, and "patchlog receipts" shows
 it. It cannot be taken back. Look at --dry-run first.
+
+With --user, in place of KEY, all events of all sessions of a user go, and the values that these
+share. State values become null, unless --values says keep. Cut short, it goes on if it is given
+the same --id. Let the user's agents end first.
 
 It is refused unless the environment variable ` + allowErase + ` is "yes". Afterwards "patchlog
 vacuum" gives the room back in which the old bytes are. What was exported, backed up or sent
@@ -49,6 +55,7 @@ elsewhere is out of reach.`,
 			"patchlog erase shop/ada/4711 --match 'DE89 3704' --reason 'request 812' --values null",
 			"patchlog erase shop/ada/4711 --author user --remake-summaries --summarizer extractive",
 			"patchlog erase shop/ada/4711 --resume",
+			"patchlog erase --user shop/ada --id 'request 813' --dry-run",
 		),
 	}
 	var f eraseFlags
@@ -58,6 +65,8 @@ elsewhere is out of reach.`,
 	fs.StringVar(&f.match, "match", "", "erase the events that have this `TEXT` in what they say")
 	fs.BoolVar(&f.ignoreCase, "ignore-case", false, "let --match find upper and lower case alike")
 	fs.BoolVar(&f.all, "all", false, "erase all events")
+	fs.Var((*filled)(&f.user), "user", "erase all that the database has of `APP/USER`")
+	fs.StringVar(&f.id, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
 	fs.StringVar(&f.values, "values", string(patch.KeepValues), "`keep` the state values that the events set, or put null in their place")
 	fs.StringVar(&f.reason, "reason", "", "say `WHY` in the receipt")
 	fs.StringVar(&f.by, "by", patchAuthor, "say in the receipt `WHO` erases")
@@ -68,8 +77,15 @@ elsewhere is out of reach.`,
 	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be erased, and write nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		selects := len(f.ids) > 0 || f.author != "" || f.match != "" || f.all
+		if f.user != "" && !fs.Changed("values") {
+			f.values = ""
+		}
 		switch {
-		case !selects && !f.resume:
+		case f.user != "" && (len(args) > 0 || selects || f.resume):
+			return usagef("--user takes all, and goes with neither KEY, a selection nor --resume")
+		case f.user == "" && len(args) == 0:
+			return usagef("KEY is missing, or --user")
+		case f.user == "" && !selects && !f.resume:
 			return usagef("say what to erase: --event-id, --author, --match or --all")
 		case selects && f.resume:
 			return usagef("--resume selects nothing")
@@ -79,7 +95,7 @@ elsewhere is out of reach.`,
 		if err := f.check(); err != nil {
 			return err
 		}
-		return a.erase(cmd.Context(), args[0], f)
+		return a.erase(cmd.Context(), strings.Join(args, ""), f)
 	}
 	return cmd
 }
@@ -91,7 +107,7 @@ func (a *app) erase(ctx context.Context, keyText string, f eraseFlags) error {
 		}
 	}
 	sel := store.EraseSelection{EventIDs: f.ids, Author: f.author, Match: f.match, IgnoreCase: f.ignoreCase, All: f.all}
-	opts := store.EraseOptions{Author: f.by, Reason: f.reason, Values: patch.Values(f.values), Context: f.context}
+	opts := store.EraseOptions{ID: f.id, Author: f.by, Reason: f.reason, Values: patch.Values(f.values), Context: f.context}
 	if f.remake {
 		opts.Summaries = store.RemakeSummaries
 		if _, err := a.useSummarizer(ctx, &f.compactFlags); err != nil {
@@ -102,16 +118,33 @@ func (a *app) erase(ctx context.Context, keyText string, f eraseFlags) error {
 			return err
 		}
 	}
+	show := func(of string, done store.Erasure, err error) error {
+		if err != nil && !errors.Is(err, store.ErrNotRemade) {
+			return err
+		}
+		return errors.Join(a.showErasure(of, done, f.dryRun), err)
+	}
+	if f.user != "" {
+		key, err := parseKey(f.user + "/-")
+		if err != nil {
+			return usagef("--user: %q is not APP/USER, each percent-escaped", f.user)
+		}
+		return a.withStore(ctx, writingUnless(f.dryRun), func(s *store.Store) error {
+			do := s.EraseUser
+			if f.dryRun {
+				do = s.PlanEraseUser
+			}
+			done, err := do(ctx, key.App, key.User, opts)
+			return show(f.user, done, err)
+		})
+	}
 	return a.withSession(ctx, keyText, writingUnless(f.dryRun), func(s *store.Store, key store.Key) error {
 		do := s.Erase
 		if f.dryRun {
 			do = s.PlanErase
 		}
 		done, err := do(ctx, key, sel, opts)
-		if err != nil && !errors.Is(err, store.ErrNotRemade) {
-			return err
-		}
-		return errors.Join(a.showErasure(key, done, f.dryRun), err)
+		return show(key.String(), done, err)
 	})
 }
 
@@ -141,7 +174,8 @@ type erasedElement struct {
 	Why   string `json:"why"`
 }
 
-func (a *app) showErasure(key store.Key, e store.Erasure, dryRun bool) error {
+// showErasure shows what was erased of a session, or of a user.
+func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	if a.json {
 		sessions := []erasedDocument{}
 		for _, s := range e.Sessions {
@@ -162,12 +196,13 @@ func (a *app) showErasure(key store.Key, e store.Erasure, dryRun bool) error {
 		return a.out.document(struct {
 			DryRun     bool             `json:"dryRun"`
 			Sessions   []erasedDocument `json:"sessions"`
+			Shared     []string         `json:"shared,omitempty"` // keys of the user's state
 			Salt       string           `json:"salt,omitempty"`
 			OutOfReach []string         `json:"outOfReach"`
-		}{dryRun, sessions, salt, e.OutOfReach})
+		}{dryRun, sessions, e.Shared, salt, e.OutOfReach})
 	}
-	if len(e.Sessions) == 0 {
-		return a.out.linef("%s: there is nothing to erase", key)
+	if len(e.Sessions)+len(e.Shared) == 0 {
+		return a.out.linef("%s: there is nothing to erase", of)
 	}
 	for _, s := range e.Sessions {
 		did := "erased"
@@ -194,6 +229,9 @@ func (a *app) showErasure(key store.Key, e store.Erasure, dryRun bool) error {
 		if s.Receipt.Patch != nil {
 			a.out.linef("  receipt: record %d, id %s", s.Receipt.Seq, figures.Printable(s.Receipt.ID()))
 		}
+	}
+	for _, name := range e.Shared {
+		a.out.linef("state of the user, key %s: null", figures.Printable(name))
 	}
 	if !dryRun && e.Salt != nil {
 		a.out.linef("salt of the digest, which is nowhere stored: %x", e.Salt)

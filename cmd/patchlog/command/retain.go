@@ -37,35 +37,48 @@ func (f *age) Set(text string) error {
 func (a *app) retainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retain [APP...]",
-		Short: "Delete sessions that have not been used for long",
+		Short: "Delete sessions not used for long, and erase what is hidden for long",
 		Long: `Sessions of the APPs, or of all if none is named, are deleted with their whole logs when they
-were not used for the given time. A session was used when it was created, and when its last
+were not used for the given time (--delete-after). A session was used when it was created, and when its last
 records say: the times are those that programs gave to events. This cannot be undone; --dry-run
 shows what would go. Values that sessions share (app: and user: keys) stay.
+
+Of the others, what events say that patches put out of sight that long ago (--erase-hidden-after) is
+erased, but not what is pinned. Summaries stay, with all that is in sight, and the state. This takes the
+environment variable ` + allowErase + `, as "patchlog erase" does, and cannot be undone either.
 
 Sessions go one by one, beside others that write. If it is ended, or --limit is reached, the
 next run goes on. On PostgreSQL it may be started anywhere at any time: one process at a time does
 it, and the others fail.
 
-With --json each session is a line {"key","seq","created","used","deleted","kept"}, where kept says
-why it was not deleted.`,
+With --json each session is a line {"key","seq","created","used","deleted","kept","erased"}, where kept
+says why it was not deleted, and erased of how many events what they said is gone, or would be.`,
 		Example: examples(
 			"patchlog retain shop --delete-after 90d --keep-pinned --dry-run",
 			"patchlog retain shop --delete-after 90d --keep-pinned --yes",
+			"patchlog retain --erase-hidden-after 30d --dry-run",
 		),
 	}
 	fs := cmd.Flags()
 	var policy store.Retention
 	var opts store.RetainOptions
 	limit := 0 // none
-	required(fs, (*age)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
+	fs.Var((*age)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
+	fs.Var((*age)(&policy.EraseHiddenAfter), "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
 	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions that show a pinned event")
-	fs.BoolVar(&opts.DryRun, "dry-run", false, "show what would go, and delete nothing")
+	fs.BoolVar(&opts.DryRun, "dry-run", false, "show what would go, and delete and erase nothing")
 	fs.Var(number{&limit, 1}, "limit", "stop after `N` sessions")
 	yes := fs.Bool("yes", false, "you mean it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !opts.DryRun && !*yes {
-			return usagef("deleting cannot be undone; --dry-run shows what would go, and --yes is missing")
+		switch {
+		case policy.DeleteAfter+policy.EraseHiddenAfter == 0:
+			return usagef("say what is to go: --delete-after, --erase-hidden-after or both")
+		case !opts.DryRun && !*yes:
+			return usagef("this cannot be undone; --dry-run shows what would go, and --yes is missing")
+		case !opts.DryRun && policy.EraseHiddenAfter > 0:
+			if err := a.mayErase("--dry-run is allowed"); err != nil {
+				return err
+			}
 		}
 		if len(args) == 0 {
 			args = []string{""}
@@ -74,14 +87,14 @@ why it was not deleted.`,
 		for _, app := range args {
 			policies[app] = policy
 		}
-		return a.retain(cmd.Context(), policies, opts, limit)
+		return a.retain(cmd.Context(), policies, policy.EraseHiddenAfter > 0, opts, limit)
 	}
 	return cmd
 }
 
-func (a *app) retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions, limit int) error {
+func (a *app) retain(ctx context.Context, policies map[string]store.Retention, erases bool, opts store.RetainOptions, limit int) error {
 	return a.withStore(ctx, writingUnless(opts.DryRun), func(s *store.Store) error {
-		gone, kept, damaged := 0, 0, 0
+		gone, kept, erased, shown, damaged := 0, 0, 0, 0, 0
 		for r, err := range s.Retain(ctx, policies, opts) {
 			switch {
 			case errors.Is(err, store.ErrCorrupt):
@@ -97,19 +110,24 @@ func (a *app) retain(ctx context.Context, policies map[string]store.Retention, o
 			case r.Kept != "":
 				kept++
 			}
+			erased += r.Erased
 			if err := a.showRetained(r, opts); err != nil {
 				return err
 			}
-			if gone+kept == limit {
+			if shown++; shown == limit {
 				break
 			}
 		}
 		if !a.json {
-			what := "deleted"
+			to := ""
 			if opts.DryRun {
-				what = "to be deleted"
+				to = "to be "
 			}
-			a.out.linef("%s %s, %d kept", figures.Counted(gone, "session"), what, kept)
+			text := fmt.Sprintf("%s %sdeleted, %d kept", figures.Counted(gone, "session"), to, kept)
+			if erases {
+				text += fmt.Sprintf("; %s %serased", figures.Counted(erased, "hidden event"), to)
+			}
+			a.out.linef("%s", text)
 		}
 		if damaged > 0 {
 			return fmt.Errorf("%s: %w; patchlog verify says more", figures.Counted(damaged, "damaged session"), store.ErrCorrupt)
@@ -127,14 +145,25 @@ func (a *app) showRetained(r store.Retained, opts store.RetainOptions) error {
 			Used    time.Time `json:"used"`
 			Deleted bool      `json:"deleted"`
 			Kept    string    `json:"kept,omitempty"`
-		}{r.Key.String(), r.Seq, r.Created, r.Used, r.Deleted && !opts.DryRun, r.Kept})
+			Erased  int       `json:"erased,omitempty"`
+		}{r.Key.String(), r.Seq, r.Created, r.Used, r.Deleted && !opts.DryRun, r.Kept, r.Erased})
 	}
-	what := "deleted"
+	would := ""
+	if opts.DryRun {
+		would = "would be "
+	}
+	var what []string
 	switch {
+	case r.Deleted:
+		what = append(what, would+"deleted")
 	case r.Kept != "":
-		what = "kept: " + r.Kept
-	case opts.DryRun:
-		what = "would be deleted"
+		what = append(what, "kept: "+r.Kept)
 	}
-	return a.out.linef("%s: used %s, %s; %s", r.Key, r.Used.Format(time.RFC3339), figures.Counted(r.Seq, "record"), what)
+	switch {
+	case r.Erased > 0:
+		what = append(what, figures.Counted(r.Erased, "hidden event")+" "+would+"erased")
+	case what == nil:
+		what = append(what, "an erasing that was cut short "+would+"finished")
+	}
+	return a.out.linef("%s: used %s, %s; %s", r.Key, r.Used.Format(time.RFC3339), figures.Counted(r.Seq, "record"), strings.Join(what, ", "))
 }

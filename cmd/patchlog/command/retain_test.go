@@ -1,6 +1,8 @@
 package command
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,5 +63,56 @@ func TestRetain(t *testing.T) {
 		if got := must(t, "", c.args...); got != c.want {
 			t.Errorf("%q: got\n%s\nwant\n%s", c.args, got, c.want)
 		}
+	}
+}
+
+// What was hidden for long is erased, by who may, and what stands for it stays.
+func TestRetainErases(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s, err := store.Open("patchlog.db", store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2024, 11, 1, 0, 0, 0, 0, time.UTC) // 62 days before the test's clock
+	key := store.Key{App: "shop", User: "ada", Session: "1"}
+	event := func(id, text string) *patch.Event {
+		e, err := patch.NewEvent(patch.Fields{ID: id, Author: "user", Timestamp: at, Content: patch.Text("user", text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	if _, err := s.CreateAt(t.Context(), key, nil, at); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, event("e1", "my secret"), event("e2", "thanks")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 1, event("s1", "something was said")).WithTimestamp(at)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sh := newShell()
+	sh.env = func(name string) string { return map[string]string{allowErase: "yes"}[name] }
+	runs := func(want string, wantErr string, args ...string) {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		sh.app("", &stdout, &stderr).run(t.Context(), args)
+		if stdout.String() != want || !strings.Contains(stderr.String(), wantErr) || wantErr == "" && stderr.Len() > 0 {
+			t.Errorf("%q: got\n%s%s\nwant\n%s%s", args, stdout.String(), stderr.String(), want, wantErr)
+		}
+	}
+	runs("0 sessions deleted, 0 kept; 0 hidden events erased\n", "", "retain", "--erase-hidden-after", "63d", "--yes")
+	runs("shop/ada/1: used 2024-11-01T00:00:00Z, 3 records; 1 hidden event would be erased\n0 sessions to be deleted, 0 kept; 1 hidden event to be erased\n", "",
+		"retain", "--erase-hidden-after", "62d", "--dry-run")
+	runs(`{"key":"shop/ada/1","seq":3,"created":"2024-11-01T00:00:00Z","used":"2024-11-01T00:00:00Z","deleted":false,"erased":1}`+"\n", "",
+		"retain", "shop", "--erase-hidden-after", "62d", "--yes", "--json")
+	runs("0 sessions deleted, 0 kept; 0 hidden events erased\n", "", "retain", "--erase-hidden-after", "62d", "--yes")
+	sh.env = noEnv
+	runs("", allowErase, "retain", "--erase-hidden-after", "62d", "--yes")
+	if got := must(t, "", "export", "shop/ada/1"); strings.Contains(got, "secret") || !strings.Contains(got, "something was said") || !strings.Contains(got, "thanks") {
+		t.Errorf("it is now %s", got)
 	}
 }

@@ -1,0 +1,37 @@
+package command
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// What a user's sessions share is null when all of the user goes, and the plan says so.
+func TestEraseUserShared(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s, err := store.Open("patchlog.db", store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := store.Key{App: "shop", User: "ada", Session: "1"}
+	if _, err := s.Create(t.Context(), key, map[string]any{"user:n": "secret"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := must(t, "", "erase", "--user", "shop/ada", "--dry-run"); !strings.Contains(got, "state of the user, key user:n: null\n") {
+		t.Errorf("planned: %s", got)
+	}
+	sh := newShell()
+	sh.env = func(name string) string { return map[string]string{allowErase: "yes"}[name] }
+	var stdout, stderr bytes.Buffer
+	if code := sh.app("", &stdout, &stderr).run(t.Context(), []string{"erase", "--user", "shop/ada", "--json"}); code != 0 || !strings.Contains(stdout.String(), `"shared":["user:n"]`) {
+		t.Errorf("exit code %d: %s%s", code, stdout.String(), stderr.String())
+	}
+	if got := must(t, "", "erase", "--user", "shop/ada", "--dry-run"); got != "shop/ada: there is nothing to erase\n" {
+		t.Errorf("again: %s", got)
+	}
+}
