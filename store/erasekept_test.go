@@ -97,6 +97,17 @@ func TestEraseWhatWasKeptAndMadeAnew(t *testing.T) {
 	summariesSay(t, s, map[string]string{"s2": patch.ErasedText, "m": patch.ErasedText})
 }
 
+// A summary that was made anew when another one was erased does not go for what that stood for.
+func TestEraseBelowWhatIsBlank(t *testing.T) {
+	s := inMemory(t)
+	told(t, s)
+	eraseIDs(t, s, eraseKey, (&retelling{}).opts(""), "s1")
+	if got, want := eraseIDs(t, s, eraseKey, store.EraseOptions{}, "a"), []string{"s 1.0 a: selected"}; !slices.Equal(got, want) {
+		t.Errorf("erased %q, want %q", got, want)
+	}
+	summariesSay(t, s, map[string]string{"s1": patch.ErasedText, "m": "of (text c, text d)"})
+}
+
 // Of one event in several sessions each is judged by itself when it is kept, and all go when it is erased,
 // wherever it is blank already.
 func TestEraseWhatWasKeptInForks(t *testing.T) {
