@@ -100,7 +100,8 @@ func (e *Event) setsValues() bool {
 }
 
 // Blank returns the event as it is after an erasure: with its identity, its content's role,
-// the ids and names of its calls and responses, the ids of long-running calls, the keys that
+// the ids and names of its calls and responses, with the handles that recall's tools use if they name
+// places in the log, the ids of long-running calls, the keys that
 // it sets in the state, with their values or with null, the times and events that it names if
 // it is a summary, and what patchlog noted of where it comes from. All else is gone. Content
 // that had no call and no response says [ErasedText]. [Event.Erased] of it names the receipt.
@@ -154,11 +155,15 @@ func (e *Event) blankContent(part []byte) []byte {
 	b := []byte{'{'}
 	if e.content || part != nil {
 		b = append(appendKey(b, "parts"), '[')
-		for _, p := range e.parts {
+		for i, raw := range partsIn(jsontext.Member(findMember(e.members, "content"), "parts")) {
+			if raw.kind != PartCall && raw.kind != PartResponse {
+				continue
+			}
+			p := raw.function(i)
 			b = append(b, '{')
-			kind, rest := "functionCall", "}"
+			kind := "functionCall"
 			if p.Response {
-				kind, rest = "functionResponse", `"response":{"erased":true}}`
+				kind = "functionResponse"
 			}
 			b = append(appendKey(b, kind), '{')
 			if p.ID != "" {
@@ -167,10 +172,11 @@ func (e *Event) blankContent(part []byte) []byte {
 			if p.Name != "" {
 				b = jsontext.AppendQuote(appendKey(b, "name"), p.Name)
 			}
-			if p.Response && b[len(b)-1] != '{' {
+			fields := blankFields(raw, p)
+			if fields != "" && b[len(b)-1] != '{' {
 				b = append(b, ',')
 			}
-			b = append(append(b, rest...), '}', ',')
+			b = append(append(b, fields...), "}},"...)
 		}
 		switch {
 		case part != nil:

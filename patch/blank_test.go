@@ -29,6 +29,8 @@ func TestBlankEvent(t *testing.T) {
 
 		`{"id":"e1","customMetadata":{"mine":"secret","patchlog":{"level":1,"tokens":"secret","from":2,"other":"secret","recalled":"e0","as":"e1","cleared":{"as":"e1","id":"e0","seq":3,"tokens":4,"x":"secret"}}}}`: `{"id":"e1","customMetadata":{"patchlog":{"level":1,"from":2,"recalled":"e0","as":"e1","cleared":{"as":"e1","id":"e0","seq":3,"tokens":4},` + erasedBy("e1") + `}}}`,
 
+		`{"id":"e1","content":{"parts":[{"functionCall":{"name":"recall_read","args":{"handle":" 12.3/4 ","x":"secret"}}},{"functionCall":{"name":"recall_read","args":{"handle":"id=secret"}}},{"functionCall":{"name":"recall_read","args":{"handle":7}}},{"functionCall":{"name":"read","args":{"handle":"4711"}}},{"functionResponse":{"name":"recall_search","response":{"results":[{"handle":"5","text":"secret"},{"handle":"6.x"},7,{"handle":"08"}],"note":"secret"}}},{"functionResponse":{"name":"recall_search","response":{"results":"secret"}}},{"functionResponse":{"name":"search","response":{"results":[{"handle":"4711"}]}}}]}}`: `{"id":"e1","content":{"parts":[{"functionCall":{"name":"recall_read","args":{"handle":"12.3"}}},{"functionCall":{"name":"recall_read"}},{"functionCall":{"name":"recall_read"}},{"functionCall":{"name":"read"}},{"functionResponse":{"name":"recall_search","response":{"erased":true,"results":[{"handle":"5"},{"handle":"8"}]}}},{"functionResponse":{"name":"recall_search","response":{"erased":true}}},{"functionResponse":{"name":"search","response":{"erased":true}}}]},` + mark + `}`,
+
 		`{"id":"e1","content":{"role":"user"},"customMetadata":null}`: `{"id":"e1","content":{"role":"user"},` + mark + `}`,
 		`{"id":"e1","content":null,"actions":{"stateDelta":{}}}`:      `{"id":"e1","actions":{"stateDelta":{}},` + mark + `}`,
 	} {

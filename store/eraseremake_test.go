@@ -594,8 +594,14 @@ func TestEraseContext(t *testing.T) {
 	}
 }
 
-// What the tools have brought of an erased event goes with it, and so does what stands for that.
+// What the tools have brought of an erased event goes with it, and so does what stands for that, also
+// if the calls and results were erased before, and the summary kept.
 func TestEraseBrought(t *testing.T) {
+	t.Run("all there", func(t *testing.T) { testEraseBrought(t, false) })
+	t.Run("kept", func(t *testing.T) { testEraseBrought(t, true) })
+}
+
+func testEraseBrought(t *testing.T, kept bool) {
 	s := inMemory(t)
 	ctx := t.Context()
 	createWith(t, s, eraseKey, lines(t,
@@ -613,9 +619,12 @@ func TestEraseBrought(t *testing.T) {
 	if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(2, 2, said(t, "s", "secret told"))); err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})
 	brought := ": brought by a tool from an erased event"
 	want := []string{"s 1.0 e1: selected", "s 4.0 f1" + brought, "s 6.0 f2" + brought, "s 9.0 f4" + brought, "s 11.0 s: stands for an erased event"}
+	if kept {
+		eraseIDs(t, s, eraseKey, keeping, "e1", "f1", "c2", "c3")
+	}
+	done, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})
 	if got := whys(done); err != nil || !slices.Equal(got, want) {
 		t.Errorf("erased %q, want %q, %v", got, want, err)
 	}
