@@ -420,6 +420,9 @@ func TestExportErased(t *testing.T) {
 	}
 	for i, ids := range [][]string{{"e1", "e2"}, {"e4"}} {
 		opts := store.EraseOptions{ID: fmt.Sprint("r", i), Author: "ann", Reason: "asked for"}
+		if opts.Summaries = store.KeepSummaries; i == 0 {
+			opts.Summaries = store.BlankSummaries
+		}
 		if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: ids}, opts); err != nil {
 			t.Fatal(err)
 		}
@@ -441,6 +444,8 @@ func TestExportErased(t *testing.T) {
 		}
 		if r, err := s.Receipts(ctx, copied); err != nil || len(r) != 2 || r[0].Patch.Author() != "ann" {
 			t.Errorf("%+v: receipts %v, %v", opts, r, err)
+		} else if of, _ := r[1].Patch.Erasure(); !of.KeepsSummaries {
+			t.Errorf("%+v: the second receipt is %s", opts, r[1].Patch)
 		}
 	}
 	verified(t, s)

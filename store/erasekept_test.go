@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -95,6 +96,28 @@ func TestEraseWhatWasKeptAndMadeAnew(t *testing.T) {
 		t.Errorf("erased %q", got)
 	}
 	summariesSay(t, s, map[string]string{"s2": patch.ErasedText, "m": patch.ErasedText})
+}
+
+// What has to be planned anew, since somebody else wrote, is told in full.
+func TestEraseKeepingPlannedAnew(t *testing.T) {
+	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
+		createWith(t, s, eraseKey, said(t, "a", "secret"), said(t, "b", "other"))
+		fork := eraseKey
+		fork.Session = "fork"
+		if _, err := s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		faulty.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, During: func() {
+			if _, err := s.ApplyPatch(context.Background(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 1)); err != nil {
+				t.Error(err)
+			}
+		}})
+		done, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{EventIDs: []string{"a"}}, keeping)
+		if want := []string{"s 1.0 a: selected", "fork 1.0 a: same event in another session"}; err != nil || !slices.Equal(whys(done), want) {
+			t.Errorf("erased %q, want %q, %v", whys(done), want, err)
+		}
+		verified(t, s)
+	})
 }
 
 // A summary that was made anew when another one was erased does not go for what that stood for.
