@@ -275,6 +275,38 @@ func TestRetainBesideSummary(t *testing.T) {
 	verified(t, s)
 }
 
+// An erasing that does not keep, and was cut short, is finished as it was meant: what came in since, and
+// stands for what it erases, goes too.
+func TestRetainFinishesErasing(t *testing.T) {
+	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
+		hiding(t, s, eraseKey)
+		faulty.Plan(storetest.Plan{Write: 2, Failure: storetest.Refused})
+		if _, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{EventIDs: []string{"d"}}, store.EraseOptions{Author: "ann"}); !errors.Is(err, storetest.ErrInjected) {
+			t.Fatalf("a step that fails: %v", err)
+		}
+		faulty.Plan(storetest.Plan{})
+		if _, err := s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(1, 1, said(t, "late", "told of d"))); err != nil {
+			t.Fatal(err)
+		}
+		if got := done(t, s, store.Retention{EraseHiddenAfter: 40 * day}, store.RetainOptions{}); !slices.Equal(got, []string{"s false  5"}) {
+			t.Errorf("done is %q", got)
+		}
+		if got, want := without(t, s, eraseKey, append(slices.Clone(hidingTexts), "told of d")...), "text a, text b, text c, text d, text g, told by s1, told of d"; got != want {
+			t.Errorf("gone is %s, want %s", got, want)
+		}
+		receipts, err := s.Receipts(t.Context(), eraseKey)
+		if err != nil || len(receipts) != 3 {
+			t.Fatalf("receipts %v, %v", receipts, err)
+		}
+		for i, author := range []string{"ann", "retention", "ann"} {
+			if p := receipts[i].Patch; p.Author() != author {
+				t.Errorf("receipt %d is %s", i, p)
+			}
+		}
+		verified(t, s)
+	})
+}
+
 // Of any log all that is hidden for long, and nothing else, is blank, and what is in sight and the state
 // are as before.
 func TestPropertyRetainHidden(t *testing.T) {
