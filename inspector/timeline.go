@@ -227,7 +227,7 @@ func (t *timeline) undone(at uint64) map[uint64]bool {
 	targets := map[uint64]uint64{} // of reverts
 	undone := map[uint64]bool{}
 	for _, s := range t.steps[:at] {
-		if s.Patch == nil || !s.Patch.Applied {
+		if s.Patch == nil || !s.Patch.Applied || s.Patch.Type == patch.Erase { // which no revert names
 			continue
 		}
 		if _, known := patches[s.ID]; !known {

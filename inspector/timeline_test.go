@@ -152,18 +152,18 @@ func checkUndone(rt *rapid.T, seen map[string]int, line *timeline, records []pat
 		if p == nil || !line.at(r.Seq).Patch.Applied {
 			continue
 		}
+		if p.Type() == patch.Erase {
+			if undone[r.Seq] {
+				rt.Fatalf("at %d, the receipt of record %d is taken back\n%s", v.Seq(), r.Seq, fuzz.Text(records, nil))
+			}
+			continue // no revert names it
+		}
 		if first[p.ID()] {
 			continue // it cannot be named
 		}
 		first[p.ID()] = true
 		if p.Group() != "" {
 			continue // what stands of a group is what is left when its own reverts are taken back
-		}
-		if p.Type() == patch.Erase {
-			if undone[r.Seq] {
-				rt.Fatalf("at %d, the receipt of record %d is taken back\n%s", v.Seq(), r.Seq, fuzz.Text(records, nil))
-			}
-			continue // no revert of it is applied
 		}
 		ids, err := v.Standing(p.ID())
 		if err != nil && !errors.As(err, new(*fold.BlockedError)) {
