@@ -148,7 +148,7 @@ var kinds = []kind{
 			return
 		}
 		// In place of one between whose neighbours it is, so that the list stays in order.
-		count := int(binary.NativeEndian.Uint16(data[list+10:]))
+		count := min(int(binary.NativeEndian.Uint16(data[list+10:])), (pageBytes-16)/8) // as what befell it before says
 		id := func(i int) uint64 { return binary.NativeEndian.Uint64(data[list+16+8*i:]) }
 		for range 100 {
 			i, page := r.IntN(max(1, count)), uint64(2+r.IntN(len(data)/pageBytes-2))
