@@ -3,6 +3,7 @@ package bolt
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math"
 	"sort"
@@ -18,16 +19,16 @@ type freelist struct {
 	own uint64 // how many pages that takes up
 }
 
-// readFreelist reads the list that a meta page names. high is how many pages there are. A file
-// without a list, as bbolt can be told to write, is none of ours.
-func readFreelist(file io.ReaderAt, meta *metaPage, high uint64) (freelist, error) {
+// findFreelist finds the list that a meta page names, and where its ids stand in the file. high is how
+// many pages there are. A file without a list, as bbolt can be told to write, is none of ours.
+func findFreelist(file io.ReaderAt, meta *metaPage, high uint64) (l freelist, ids *io.SectionReader, err error) {
 	id, size := meta.freelist(), uint64(meta.pageSize())
-	fail := func(err error) (freelist, error) {
-		return freelist{}, fmt.Errorf("%w: page %d, the list of free pages: %w", backend.ErrDamaged, id, err)
+	fail := func(err error) (freelist, *io.SectionReader, error) {
+		return freelist{}, nil, fmt.Errorf("%w: page %d, the list of free pages: %w", backend.ErrDamaged, id, err)
 	}
 	switch {
 	case id == math.MaxUint64:
-		return freelist{}, fmt.Errorf("%w: the file has no list of free pages, with which every commit ends", backend.ErrDamaged)
+		return freelist{}, nil, fmt.Errorf("%w: the file has no list of free pages, with which every commit ends", backend.ErrDamaged)
 	case id < 2 || id >= high:
 		return fail(fmt.Errorf("there are pages 2 to %d", high-1))
 	}
@@ -49,11 +50,37 @@ func readFreelist(file io.ReaderAt, meta *metaPage, high uint64) (freelist, erro
 	if count > high || at+8*count > (overflow+1)*size {
 		return fail(fmt.Errorf("it counts %d pages of %d, in %d", count, high, overflow+1))
 	}
-	ids := make([]byte, 8*count)
-	if _, err := file.ReadAt(ids, int64(id*size+at)); err != nil {
-		return fail(err)
+	return freelist{id: id, own: overflow + 1}, io.NewSectionReader(file, int64(id*size+at), int64(8*count)), nil
+}
+
+// readFreelist reads the list that a meta page names.
+func readFreelist(file io.ReaderAt, meta *metaPage, high uint64) (freelist, error) {
+	l, ids, err := findFreelist(file, meta, high)
+	if err != nil {
+		return freelist{}, err
 	}
-	return freelist{ids: ids, id: id, own: overflow + 1}, nil
+	l.ids = make([]byte, ids.Size())
+	if _, err := io.ReadFull(ids, l.ids); err != nil {
+		return freelist{}, fmt.Errorf("%w: page %d, the list of free pages: %w", backend.ErrDamaged, l.id, err)
+	}
+	return l, nil
+}
+
+// freeSum tells a list of free pages from another one.
+type freeSum struct {
+	own uint64
+	ids uint32
+}
+
+// freeSumOf reads the list that a meta page names, and keeps none of it.
+func freeSumOf(file io.ReaderAt, meta *metaPage) (freeSum, error) {
+	l, ids, err := findFreelist(file, meta, meta.pages())
+	if err != nil {
+		return freeSum{}, err
+	}
+	sum := crc32.New(castagnoli)
+	_, err = io.CopyBuffer(sum, ids, make([]byte, min(ids.Size(), 64<<10)+1))
+	return freeSum{l.own, sum.Sum32()}, err
 }
 
 func (l freelist) len() int        { return len(l.ids) / 8 }

@@ -31,7 +31,7 @@ type handle struct {
 	file *os.File // the one that db has
 
 	metas metaPages     // as the last commit left them; used by writers alone
-	free  freeHeader    // and this
+	free  freeSum       // and this
 	wrote time.Time     // when the file was changed last, as the system says; and this
 	last  atomic.Uint64 // the transaction that was committed last
 
@@ -190,8 +190,9 @@ func (h *handle) write(f func(tx *txn) error, commit func(tx *bbolt.Tx) error) (
 	if err := f(newTxn(tx)); err != nil {
 		return false, err
 	}
-	// The commit frees the pages of the list, as many as it says. It is looked at as late as can be.
-	if free, err := freeHeaderOf(h.file, h.metas.current()); err != nil || free != h.free {
+	// The commit frees the pages of the list, as many as it says, and gives out those that are on it, which
+	// bbolt has read again if a transaction came to nothing. It is looked at as late as can be.
+	if free, err := freeSumOf(h.file, h.metas.current()); err != nil || free != h.free {
 		return false, h.abandon(errors.Join(fmt.Errorf("%w: %s: the list of free pages was changed from outside while the file was open", backend.ErrDamaged, h.path), err))
 	}
 	if err := h.step(func() error { return commit(tx) }); err != nil {
@@ -201,7 +202,7 @@ func (h *handle) write(f func(tx *txn) error, commit func(tx *bbolt.Tx) error) (
 	h.wrote = h.modified()
 	if metas, err := h.metas.written(h.file, id); err == nil && metas.current() != nil && metas.current().txid() == id {
 		h.metas = metas
-		h.free, _ = freeHeaderOf(h.file, metas.current())
+		h.free, _ = freeSumOf(h.file, metas.current())
 	} // else the next write will find it
 	return false, nil
 }

@@ -2,7 +2,6 @@ package bolt
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"sort"
@@ -13,17 +12,8 @@ import (
 // bbolt believes its list of free pages. One that names a page in use has the next commit write
 // over it, and one that names a page beyond the file, or more pages than there are, has the
 // next commit take as much memory and disk as that. So the list is looked over before bbolt
-// reads it, held against the tree before anything is written, and its header looked at before
-// each commit, which frees as many pages as that says.
-
-// freeHeader is the header of the page that lists the free ones.
-type freeHeader [pageHeaderBytes]byte
-
-// freeHeaderOf reads the header that a meta page leads to.
-func freeHeaderOf(file io.ReaderAt, meta *metaPage) (h freeHeader, err error) {
-	_, err = file.ReadAt(h[:], int64(meta.freelist())*int64(meta.pageSize()))
-	return h, err
-}
+// reads it, held against the tree before anything is written, and against what was written before
+// each commit.
 
 // lookOver reports whether bbolt may read what it believes without a look: that the file has
 // all its pages, and its list of free ones. Of what it refuses by itself nothing is said.
@@ -49,6 +39,9 @@ func lookOver(file *os.File) error {
 // freeUnused reports whether none of the free pages is in use.
 func freeUnused(tx *txn, file *os.File, current *metaPage) error {
 	free, err := readFreelist(file, current, current.pages())
+	if err == nil {
+		err = free.check(current.pages()) // bbolt has read it since it was looked over
+	}
 	if err != nil {
 		return err
 	}

@@ -246,6 +246,22 @@ func TestDamagedListOfFreePagesUnderAnOpenFile(t *testing.T) {
 		writeAt(t, path, p.list*p.size+12, damage...)
 		allFail(t, b, path, []string{"Append"})
 	}
+	// bbolt reads the list again when a write is refused: a page far behind the end, and one in use.
+	for _, id := range []int64{1 << 40, 0} {
+		path, p := large(t)
+		b := open(t, path)
+		if id == 0 {
+			id = p.used[len(p.used)/2]
+		}
+		writeAt(t, path, p.list*p.size+16+8*3, word(id)...)
+		if err := b.Delete(ctx, "nobody", "c"); !errors.Is(err, backend.ErrNotFound) {
+			t.Errorf("Delete of what is not there: %v", err)
+		}
+		allFail(t, b, path, []string{"Append"})
+		if info, err := os.Stat(path); err != nil || info.Size() > 1<<30 {
+			t.Errorf("the file has %d bytes (%v)", info.Size(), err)
+		}
+	}
 }
 
 // A page that cannot be read costs what is in it: other sessions are listed and read to their

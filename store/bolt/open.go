@@ -176,7 +176,7 @@ func (h *handle) prepare(opts Options, was *opened) error {
 	if opts.ReadOnly {
 		return nil
 	}
-	if h.free, err = freeHeaderOf(h.file, current); err != nil {
+	if h.free, err = freeSumOf(h.file, current); err != nil {
 		return fmt.Errorf("%s: %w", h.path, err)
 	}
 	if err := h.view(func(tx *txn) error { return freeUnused(tx, h.file, current) }); err != nil {
