@@ -89,13 +89,13 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 		next = r.Seq + 1
 	}
 	for _, r := range l.spare {
-		rec, form, ok := v.readOf(l, r)
+		rec, _, ok := v.readOf(l, r)
 		if !ok {
 			continue
 		}
 		text := rec.Patch != nil
-		var err error
-		if rec, form, err = withoutView(rec, 1); err != nil {
+		rec, form, err := withoutView(rec, 1)
+		if err != nil {
 			continue
 		}
 		if err := w.end(ctx); err != nil {
