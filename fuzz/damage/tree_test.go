@@ -21,7 +21,7 @@ type row struct {
 type tree struct {
 	data  []byte
 	pages map[int]bool    // in use
-	seen  map[uint64]bool // pages of the bucket
+	seen  map[uint64]bool // pages of the tree that is walked
 	rows  []row
 	root  int // the page that leads to the buckets
 	free  int // the page that lists the free ones
@@ -45,6 +45,8 @@ func treeOf(data []byte) *tree {
 	}
 	f.walk(uint64(f.root), nil, func(key []byte, value span, way []int) {
 		bucket := string(key)
+		top := f.seen
+		defer func() { f.seen = top }()
 		f.seen = map[uint64]bool{} // what damage leads to from here may be another bucket's
 		visit := func(key []byte, v span, way []int) {
 			f.rows = append(f.rows, row{bucket, string(key), string(data[v.from:v.to]), v.from - len(key), v.to, way})
