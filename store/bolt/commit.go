@@ -179,6 +179,8 @@ func (b *Backend) admit(tx *txn, name string, batch backend.Batch) (s session, e
 			err = fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
 		case s.head.last != batch.After:
 			err = backend.ErrMoved
+		case b.harmed: // since the ids were looked up, it may be
+			err = b.checkIndex(tx, name, s)
 		}
 	}
 	if err == nil {

@@ -375,3 +375,33 @@ func TestDamagedWayUnderAnOpenFile(t *testing.T) {
 		t.Errorf("error %v, want %v", err, backend.ErrDamaged)
 	}
 }
+
+// What somebody else writes to the file has the ids looked over again, of which one may not be found.
+func TestDamagedIDUnderAnOpenFile(t *testing.T) {
+	path, _ := large(t)
+	b := open(t, path)
+	defer b.Close()
+	if _, err := b.Lookup(ctx, "s8", "c", []string{"id"}); err != nil { // they are counted
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := bolt.HashID(record(1).IDs[0])
+	at := bytes.Index(data, append(rowKey(8), hash[:]...))
+	if at < 0 {
+		t.Fatal("the id is not found; the test tests nothing")
+	}
+	time.Sleep(20 * time.Millisecond) // file times have steps
+	for ; at >= 0; at = bytes.Index(data, append(rowKey(8), hash[:]...)) { // in pages that are free too
+		data[at+8+15] ^= 1
+		writeAt(t, path, int64(at+8+15), data[at+8+15])
+	}
+	if err := b.Append(ctx, "s8", batch(perSession)); !errors.Is(err, backend.ErrIndex) {
+		t.Errorf("error %v, want %v", err, backend.ErrIndex)
+	}
+	if _, err := b.Lookup(ctx, "s8", "c", []string{"id"}); !errors.Is(err, backend.ErrIndex) {
+		t.Errorf("error %v, want %v", err, backend.ErrIndex)
+	}
+}
