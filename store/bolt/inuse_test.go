@@ -393,7 +393,7 @@ func TestDamagedIDUnderAnOpenFile(t *testing.T) {
 	if at < 0 {
 		t.Fatal("the id is not found; the test tests nothing")
 	}
-	time.Sleep(20 * time.Millisecond) // file times have steps
+	time.Sleep(20 * time.Millisecond)                                      // file times have steps
 	for ; at >= 0; at = bytes.Index(data, append(rowKey(8), hash[:]...)) { // in pages that are free too
 		data[at+8+15] ^= 1
 		writeAt(t, path, int64(at+8+15), data[at+8+15])
