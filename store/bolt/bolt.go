@@ -92,7 +92,7 @@ type Backend struct {
 	writer chan struct{}       // holds a token while someone writes
 	counts counts              // of the rows of ids
 
-	harmed  bool   // somebody else has written to the file; used by writers alone
+	harmed  bool   // somebody else has written to the file since the last write; used by writers alone
 	written counts // of sessions: the pages that they are written to are known to be whole
 	values  sharedValues
 
@@ -236,8 +236,9 @@ func (b *Backend) write(f func(tx *txn) error) error {
 	}
 	committing, left := false, false
 	err := b.use(context.Background(), func(h *handle) (err error) {
-		if at := h.modified(); at != h.wrote { // by somebody else: nothing is known of it any more
-			h.wrote, b.harmed = at, true
+		at := h.modified()
+		if b.harmed = at != h.wrote; b.harmed { // nothing is known of it any more
+			h.wrote = at
 			b.written.forget()
 			b.counts.forget()
 		}

@@ -179,7 +179,7 @@ func (b *Backend) admit(tx *txn, name string, batch backend.Batch) (s session, e
 			err = fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
 		case s.head.last != batch.After:
 			err = backend.ErrMoved
-		case b.harmed: // since the ids were looked up, it may be
+		case b.harmed: // since the ids were looked up, it may be; whoever looks them up again learns what of
 			err = b.checkIndex(tx, name, s)
 		}
 	}

@@ -185,6 +185,7 @@ func (h *handle) prepare(opts Options, was *opened) error {
 	if err := tighten(h.file, opts); err != nil {
 		return err
 	}
+	h.wrote = h.modified()
 	if opts.NoSync {
 		return nil
 	}
@@ -198,6 +199,7 @@ func (h *handle) prepare(opts Options, was *opened) error {
 	if err != nil {
 		return fmt.Errorf("%s: make durable what it holds: %w", h.path, err)
 	}
+	h.wrote = h.modified()
 	return nil
 }
 
