@@ -35,20 +35,35 @@ func shows(ctx context.Context, s *store.Store) (map[string][]patch.Record, erro
 	return logs, nil
 }
 
-// sound checks that nothing in a store is damaged. Some tries may be half done: those that erase.
-func sound(ctx context.Context, s *store.Store, pending ...*try) error {
+// sound checks that nothing in a store is damaged. Some tries may be half done: those that erase; and
+// so may be what was being erased when the power failed before.
+func (m *model) sound(ctx context.Context, s *store.Store, pending ...*try) error {
 	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-		half := err == nil && slices.ContainsFunc(pending, func(t *try) bool {
-			receipts, err := s.Receipts(ctx, p.Key)
-			return t.Kind == kindErase && err == nil && slices.ContainsFunc(receipts, func(r patch.Record) bool {
-				return r.Seq == p.Seq && r.ID() == t.receipt()
-			})
+		receipts, receiptsErr := s.Receipts(ctx, p.Key)
+		half := err == nil && receiptsErr == nil && slices.ContainsFunc(receipts, func(r patch.Record) bool {
+			return r.Seq == p.Seq && (m.wasThere(r.ID()) || slices.ContainsFunc(pending, func(t *try) bool {
+				return t.Kind == kindErase && r.ID() == t.receipt()
+			}))
 		})
 		if !half {
 			return errors.Join(fmt.Errorf("verify: %v", p), err)
 		}
 	}
 	return nil
+}
+
+// wasThere reports whether a receipt was there at the start, of which there may be forks since.
+func (m *model) wasThere(receipt string) bool {
+	for _, lives := range m.sessions {
+		for _, l := range lives {
+			for _, t := range l.tries {
+				if t.Kind == "start" && slices.ContainsFunc(t.offered, func(r patch.Record) bool { return r.ID() == receipt }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // holds checks that a store holds what it must, and nothing that it may not. It returns whose
@@ -191,7 +206,7 @@ func (m *model) check(ctx context.Context, dir string, b bounds, thorough bool) 
 		if _, err := m.holds(ctx, s.Store, b); err != nil {
 			return fmt.Errorf("after a vacuum: %w", err)
 		}
-		return sound(ctx, s.Store)
+		return m.sound(ctx, s.Store)
 	})
 }
 
@@ -210,17 +225,19 @@ func (m *model) goOn(ctx context.Context, s *opened, b *bounds, thorough bool) (
 	there, err := m.holds(ctx, s.Store, *b)
 	pending := m.pending(*b)
 	if err == nil && thorough {
-		err = sound(ctx, s.Store, pending...)
+		err = m.sound(ctx, s.Store, pending...)
 	}
 	if err != nil {
 		return 0, err
 	}
 	b.settled = map[*try]bool{}
+	var tried []string
 	for _, t := range pending {
 		if t.refused() || t.Session == "" {
 			continue
 		}
 		d, err := s.do(ctx, t.op, true)
+		tried = append(tried, fmt.Sprintf("%s: %q", t, d.No))
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("tried again: %w", err)
@@ -238,10 +255,10 @@ func (m *model) goOn(ctx context.Context, s *opened, b *bounds, thorough bool) (
 		return 0, err
 	}
 	if _, err = m.holds(ctx, s.Store, *b); err == nil {
-		err = sound(ctx, s.Store)
+		err = m.sound(ctx, s.Store)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("after what was under way was tried again: %w", err)
+		return 0, fmt.Errorf("after what was under way was tried again (%s): %w", strings.Join(tried, ", "), err)
 	}
 	return len(pending), nil
 }
