@@ -5,7 +5,7 @@ go 1.26.5
 require (
 	github.com/google/jsonschema-go v0.4.3
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/patchlog-dev/patchlog v0.0.0
+	github.com/patchlog-dev/patchlog v0.1.0
 	go.opentelemetry.io/otel v1.45.0
 	go.opentelemetry.io/otel/metric v1.45.0
 	go.opentelemetry.io/otel/sdk v1.45.0
@@ -56,7 +56,6 @@ require (
 	github.com/gorilla/websocket v1.5.3 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/mitchellh/mapstructure v1.5.0 // indirect
-	github.com/patchlog-dev/patchlog/store/pg v0.0.0
 	github.com/vmihailenco/msgpack/v5 v5.4.1 // indirect
 	github.com/vmihailenco/tagparser/v2 v2.0.0 // indirect
 	go.etcd.io/bbolt v1.5.0 // indirect
@@ -80,5 +79,3 @@ require (
 )
 
 replace github.com/patchlog-dev/patchlog => ../
-
-replace github.com/patchlog-dev/patchlog/store/pg => ../store/pg

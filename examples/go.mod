@@ -4,8 +4,8 @@ go 1.26.5
 
 require (
 	github.com/gorilla/mux v1.8.1
-	github.com/patchlog-dev/patchlog v0.0.0
-	github.com/patchlog-dev/patchlog/adk v0.0.0
+	github.com/patchlog-dev/patchlog v0.1.0
+	github.com/patchlog-dev/patchlog/adk v0.1.0
 	google.golang.org/adk/v2 v2.2.0
 	google.golang.org/genai v1.77.0
 )
@@ -70,5 +70,3 @@ replace (
 	github.com/patchlog-dev/patchlog => ../
 	github.com/patchlog-dev/patchlog/adk => ../adk
 )
-
-replace github.com/patchlog-dev/patchlog/store/pg => ../store/pg

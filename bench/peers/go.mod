@@ -8,9 +8,8 @@ require (
 	github.com/glebarez/sqlite v1.11.0
 	github.com/google/uuid v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
-	github.com/patchlog-dev/patchlog v0.0.0
-	github.com/patchlog-dev/patchlog/adk v0.0.0
-	github.com/patchlog-dev/patchlog/store/pg v0.0.0
+	github.com/patchlog-dev/patchlog v0.1.0
+	github.com/patchlog-dev/patchlog/adk v0.1.0
 	google.golang.org/adk/v2 v2.2.0
 	google.golang.org/genai v1.77.0
 	gorm.io/driver/postgres v1.6.3
@@ -96,5 +95,4 @@ require (
 replace (
 	github.com/patchlog-dev/patchlog => ../../
 	github.com/patchlog-dev/patchlog/adk => ../../adk
-	github.com/patchlog-dev/patchlog/store/pg => ../../store/pg
 )

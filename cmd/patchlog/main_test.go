@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 
 // scripts is where those are that every build runs.
-const scripts = "../../../../cmd/patchlog/command/testdata"
+const scripts = "command/testdata"
 
 // onFiles are the scripts that are about files as databases.
 var onFiles = []string{"usage.txt", "backup.txt", "salvage.txt"}
