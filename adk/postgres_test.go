@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
 // postgres is a backend that two stores share, as two processes would. They take turns.
 func postgres(t *testing.T) opener {

@@ -23,7 +23,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{})) }
 
 var ctx = context.Background()
 

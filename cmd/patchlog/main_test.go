@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
 // scripts is where those are that every build runs.
 const scripts = "command/testdata"
@@ -38,8 +38,7 @@ func urlOf(t *testing.T, dsn string) string {
 // TestScripts runs the scripts of the command, each on a PostgreSQL database of its own, and
 // then those that need one.
 func TestScripts(t *testing.T) {
-	server := pgtest.Start(t, pgtest.Options{NoSync: true})
-	newDatabase := func(t *testing.T) string { return urlOf(t, server.Database(t)) }
+	newDatabase := func(t *testing.T) string { return urlOf(t, pgtest.New(t)) }
 	all, err := filepath.Glob(scripts + "/*.txt")
 	if err != nil || len(all) == 0 {
 		t.Fatalf("there are no scripts (%v)", err)

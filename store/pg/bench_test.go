@@ -15,9 +15,12 @@ import (
 
 const recordBytes = 700
 
+// durable returns the connection string of an empty database whose commits are synced.
+func durable(b *testing.B) string { return pgtest.Start(b, pgtest.Options{}).Database(b) }
+
 // BenchmarkInsert is what one row costs: the baseline of BenchmarkAppend.
 func BenchmarkInsert(b *testing.B) {
-	dsn := pgtest.New(b)
+	dsn := durable(b)
 	pgtest.Exec(b, dsn, "CREATE TABLE bare (num bigint, seq bigint, data bytea, PRIMARY KEY (num, seq))")
 	c, err := pgx.Connect(ctx, dsn)
 	if err != nil {
@@ -42,7 +45,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, mode := range modes {
 		for _, writers := range []int{1, 64, 256} {
 			b.Run(fmt.Sprintf("%s/writers=%d", mode.name, writers), func(b *testing.B) {
-				store := open(b, pgtest.New(b)+mode.dsn, pg.Options{})
+				store := open(b, durable(b)+mode.dsn, pg.Options{})
 				data := make([]byte, recordBytes)
 				var wg sync.WaitGroup
 				heads := make([]backend.Head, writers)
@@ -83,7 +86,7 @@ func BenchmarkSince(b *testing.B) {
 	for _, mode := range modes {
 		for _, readers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/readers=%d", mode.name, readers), func(b *testing.B) {
-				store := open(b, pgtest.New(b)+mode.dsn, pg.Options{})
+				store := open(b, durable(b)+mode.dsn, pg.Options{})
 				batch := backend.Batch{Creation: "c", Create: true, Next: 1}
 				for seq := range uint64(100) {
 					batch.Records = append(batch.Records, backend.Record{Seq: seq + 1, Data: make([]byte, recordBytes)})

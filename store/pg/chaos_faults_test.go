@@ -23,6 +23,7 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
 // script is some calls through a network that breaks, each repeated until it is done.
@@ -208,7 +209,7 @@ func visibleIDs(session store.Session) string {
 }
 
 func TestEveryFault(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	truth, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +293,7 @@ func leaks(t *testing.T, dsn string, base int) {
 // A call whose context ends returns soon, though nothing comes from the server any more and
 // nothing says that nothing will.
 func TestDeadlineOverDeadNetwork(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	base := runtime.NumGoroutine()
 	p, through := newProxy(t, dsn+" application_name=faulty")
 	s, err := pg.Open(ctx, through, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})

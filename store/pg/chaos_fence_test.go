@@ -8,6 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz/linear"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
 // A connection is lost while the server waits for the session's row on behalf of an append,
@@ -18,7 +19,7 @@ func TestFenceWhileServerWaits(t *testing.T) { cutWhileServerWaits(t, "", 0) }
 func TestFenceControl(t *testing.T) { cutWhileServerWaits(t, "unfenced", 1) }
 
 func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	p, through := newProxy(t, dsn)
 	p.uncancelled = true
 	b, err := pg.OpenBackend(ctx, through, pg.Options{})

@@ -65,5 +65,5 @@ func TestKilled(t *testing.T) {
 
 // What acknowledges before it writes is found.
 func TestKilledControl(t *testing.T) {
-	killing.Finds(t, "early", 20, pgtest.Start(t, pgtest.Options{NoSync: true}).Database(t))
+	killing.Finds(t, "early", 20, pgtest.New(t))
 }

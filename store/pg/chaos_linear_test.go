@@ -33,7 +33,7 @@ import (
 //
 //	go test -run 'TestLinearizable$' -timeout 0 -rounds 250 -progress linear.json -v .
 func TestLinearizable(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	linear.Check(t, 1, func(int) []backend.Backend {
 		var all []backend.Backend
 		for range 2 {
@@ -246,7 +246,7 @@ func TestLinearizableFailover(t *testing.T) {
 func TestLinearizableControls(t *testing.T) {
 	for _, flawed := range []string{"exclusive", "stale", "overrun"} {
 		t.Run(flawed, func(t *testing.T) {
-			dsn := quick(t)
+			dsn := pgtest.New(t)
 			c := &chaos{}
 			c.employ(startWorkers(t, dsn, flawed, 2))
 			var all []string

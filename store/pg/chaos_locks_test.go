@@ -14,6 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz/linear"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
 // Four processes append to a thousand sessions in random groups, and each append sets the
@@ -24,7 +25,7 @@ func TestLockOrder(t *testing.T) {
 		sessions, each = 200, 10
 	}
 	const clients = 24
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestLockOrder(t *testing.T) {
 func TestSlowSessions(t *testing.T) {
 	for _, slow := range []int{1, 12} { // fewer and more than there are connections
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
-			dsn := quick(t)
+			dsn := pgtest.New(t)
 			s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz/machine"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
 // checks draws a property so often, unless the command line says how often:
@@ -38,7 +39,7 @@ func TestMachine(t *testing.T) {
 	for _, peers := range []int{2, 3} {
 		t.Run(fmt.Sprint(peers, " peers"), func(t *testing.T) {
 			checks(t, 6, 2)
-			dsn := quick(t)
+			dsn := pgtest.New(t)
 			machine.Check(t, func(t *rapid.T) []backend.Backend {
 				var all []backend.Backend
 				for range peers {

@@ -57,7 +57,7 @@ func TestEraseCanaries(t *testing.T) {
 
 // Statistics that were made of what sessions say, before the schema kept that out of them, are dropped.
 func TestNoStatisticsOfData(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	closed(t, open(t, dsn, pg.Options{}))
 	pgtest.Exec(t, dsn, "UPDATE patchlog.schema_version SET version = 1")
 	pgtest.Exec(t, dsn, "ALTER TABLE patchlog.sessions DROP COLUMN edition")

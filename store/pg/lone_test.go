@@ -134,7 +134,7 @@ func (l *logged) count(s string) int {
 // Behind a pooler that gives each transaction another connection, everything works from the
 // first call on, for many processes at once.
 func TestPooledFromTheStart(t *testing.T) {
-	direct := quick(t)
+	direct := pgtest.New(t)
 	dsn := pgtest.PgBouncer(t, direct)
 	if err := pg.Migrate(ctx, direct, pg.Options{}); err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func TestPlansAge(t *testing.T) {
 
 // A statement that was prepared on another connection of the server's is sent again.
 func TestPooledLater(t *testing.T) {
-	dsn := pgtest.PgBouncer(t, quick(t))
+	dsn := pgtest.PgBouncer(t, pgtest.New(t))
 	var log logged
 	opts := log.options()
 	opts.MaxConns = 1
@@ -275,7 +275,7 @@ func TestPooledLater(t *testing.T) {
 
 // A connection that is lost before an append is sent leaves nothing open.
 func TestLostBeforeAppend(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "s", 1)
 	release := holdBy(t, dsn, "LOCK TABLE patchlog.records")
@@ -294,7 +294,7 @@ func TestLostBeforeAppend(t *testing.T) {
 
 // A table that is altered does not end what was prepared.
 func TestAltered(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{MaxConns: 1})
 	h := create(t, b, "s", 1)
 	for _, kind := range []string{"numeric", "bigint"} {
@@ -310,7 +310,7 @@ func TestAltered(t *testing.T) {
 // However many calls the server keeps waiting, each leaves when its context ends, and those
 // that stay are answered, also the one that found no lane free.
 func TestKeptWaiting(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "s", 1)
 	const calls = 5 // one more than there are lanes

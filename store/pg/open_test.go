@@ -36,7 +36,7 @@ func number(t *testing.T, dsn, query string) (n int) {
 }
 
 func TestMigrate(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	var none *pg.VersionError
 	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{NoMigrate: true}); !errors.As(err, &none) || none.Has != 0 {
 		t.Errorf("NoMigrate without a schema: %v", err)
@@ -72,7 +72,7 @@ func TestMigrate(t *testing.T) {
 
 // A schema of version 1 is brought up to date, with what it holds.
 func TestMigrateFromVersion1(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	create(t, open(t, dsn, pg.Options{}), "s", 2)
 	pgtest.Exec(t, dsn, "ALTER TABLE patchlog.sessions DROP COLUMN edition; UPDATE patchlog.schema_version SET version = 1")
 	var older *pg.VersionError
@@ -86,7 +86,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 
 // A migration that was cut short leaves nothing, and is made again.
 func TestMigrateAfterFailure(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	pgtest.Exec(t, dsn, "CREATE SCHEMA patchlog; CREATE TABLE patchlog.leases (x int)")
 	if err := pg.Migrate(ctx, dsn, pg.Options{}); err == nil {
 		t.Error("a table of another kind was taken for ours")
@@ -112,7 +112,7 @@ func TestRights(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite again")
 	}
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	app := role(t, dsn, "app")
 	if _, err := pg.OpenBackend(ctx, app, pg.Options{}); err == nil || errors.Is(err, backend.ErrUnknown) {
 		t.Errorf("a role without rights makes the schema: %v", err)
@@ -172,7 +172,7 @@ func TestPasswords(t *testing.T) {
 	}
 
 	// What a server refuses.
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	pgtest.Exec(t, dsn, "CREATE ROLE u LOGIN PASSWORD 'other'")
 	_, err := pg.OpenBackend(ctx, strings.Replace(dsn, "user=postgres", "user=u password=s3cr", 1)+" dbname=none", opts)
 	if err == nil || strings.Contains(err.Error()+log.String(), "s3cr") {
@@ -182,7 +182,7 @@ func TestPasswords(t *testing.T) {
 
 // A connection string's own words are heard.
 func TestPasswordFile(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	file := filepath.Join(t.TempDir(), "service")
 	text := "[here]\n" + strings.ReplaceAll(dsn, " ", "\n") + "\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -216,7 +216,7 @@ func TestValidate(t *testing.T) {
 
 // A schema of any name holds what it is given, and no other.
 func TestSchemaNames(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	for _, name := range []string{"patchlog", `Odd "name"; with. dots`, "patchlog.patchlog."} {
 		b := open(t, dsn, pg.Options{Schema: name})
 		create(t, b, "s", 3)
@@ -232,7 +232,7 @@ func TestSchemaNames(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	if _, err := pg.Open(ctx, dsn, store.Options{MaxRecordBytes: -1}, pg.Options{}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("options that cannot be: %v", err)
 	}
@@ -252,7 +252,7 @@ func TestOpen(t *testing.T) {
 
 // What is not to be is refused, and does nothing.
 func TestInvalid(t *testing.T) {
-	b := open(t, quick(t), pg.Options{})
+	b := open(t, pgtest.New(t), pg.Options{})
 	h := create(t, b, "s", 1)
 	long := strings.Repeat("x", backend.MaxNameBytes+1)
 	for name, change := range map[string]func(*backend.Batch){
@@ -303,7 +303,7 @@ func TestCheck(t *testing.T) {
 		"DELETE FROM patchlog.sessions",
 	} {
 		t.Run(damage, func(t *testing.T) {
-			dsn := common(t)
+			dsn := pgtest.New(t)
 			b := open(t, dsn, pg.Options{})
 			h := create(t, b, "s\x00\xff", 2)
 			batch := next(h, 1)
@@ -325,12 +325,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// common returns the connection string of an empty database on the server that tests share.
-func common(t *testing.T) string { return pgtest.New(t) }
-
 // A session without its meta record is damaged, not absent.
 func TestMetaMissing(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	create(t, b, "s", 1)
 	pgtest.Exec(t, dsn, "DELETE FROM patchlog.metas")
@@ -348,7 +345,7 @@ func TestMetaMissing(t *testing.T) {
 // What a process left behind that did not live to close its backend goes in time, and what
 // is new stays.
 func TestSweep(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	create(t, b, "s", 1)
 	for _, creation := range []string{"old", "new", "dropped"} {

@@ -14,7 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
 var ctx = context.Background()
 
@@ -57,15 +57,10 @@ func suite(t *testing.T, dsn string, opts pg.Options) {
 	})
 }
 
-// quick returns the connection string of an empty database that need not survive a crash.
-func quick(t *testing.T) string {
-	return pgtest.Start(t, pgtest.Options{NoSync: true}).Database(t)
-}
-
-func TestBackend(t *testing.T) { suite(t, quick(t), pg.Options{}) }
+func TestBackend(t *testing.T) { suite(t, pgtest.New(t), pg.Options{}) }
 
 // TestPooled runs the suite behind a pooler that gives each transaction another connection.
-func TestPooled(t *testing.T) { suite(t, pgtest.PgBouncer(t, quick(t)), pg.Options{}) }
+func TestPooled(t *testing.T) { suite(t, pgtest.PgBouncer(t, pgtest.New(t)), pg.Options{}) }
 
 // TestIsolation runs the suite on servers whose transactions are of each kind.
 func TestIsolation(t *testing.T) {
@@ -74,15 +69,21 @@ func TestIsolation(t *testing.T) {
 	}
 	for _, level := range []string{"read committed", "repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
-			dsn := quick(t)
-			config, err := pgx.ParseConfig(dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET default_transaction_isolation = '"+level+"'")
-			suite(t, dsn, pg.Options{})
+			suite(t, isolated(t, level), pg.Options{})
 		})
 	}
+}
+
+// isolated returns the connection string of an empty database whose transactions are isolated
+// at a level by default.
+func isolated(t *testing.T, level string) string {
+	dsn := pgtest.New(t)
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET default_transaction_isolation = '"+level+"'")
+	return dsn
 }
 
 // TestPrepared runs the suite with the statements that a direct connection may keep.
@@ -90,5 +91,5 @@ func TestPrepared(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite again")
 	}
-	suite(t, quick(t)+" default_query_exec_mode=cache_statement", pg.Options{})
+	suite(t, pgtest.New(t)+" default_query_exec_mode=cache_statement", pg.Options{})
 }

@@ -110,7 +110,7 @@ const waitingForLock = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_t
 
 // In a group each batch has its own fate, and those that are refused take none with them.
 func TestGroup(t *testing.T) {
-	b := open(t, quick(t), pg.Options{})
+	b := open(t, pgtest.New(t), pg.Options{})
 	const sessions = 60
 	heads := make([]backend.Head, sessions)
 	each(sessions, func(i int) { heads[i] = create(t, b, fmt.Sprint("s", i), 3) })
@@ -154,7 +154,7 @@ func TestGroup(t *testing.T) {
 
 // A record that is there already, which the head does not say, refuses its own batch alone.
 func TestGroupWithDamage(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	var heads [20]backend.Head
 	for i := range heads {
@@ -174,8 +174,9 @@ func TestGroupWithDamage(t *testing.T) {
 func TestHotShared(t *testing.T) {
 	for _, level := range []string{"read committed", "serializable"} {
 		t.Run(level, func(t *testing.T) {
-			server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"default_transaction_isolation=" + level}})
-			dsn := server.Database(t)
+			dsn := isolated(t, level)
+			server := pgtest.Common(t)
+			logged := len(server.Log())
 			backends := []*pg.Backend{open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})}
 			const sessions, writers, appends = 24, 48, 8
 			for i := range sessions {
@@ -208,7 +209,7 @@ func TestHotShared(t *testing.T) {
 					t.Errorf("session %d has %d records of %d", i, h.Last, n)
 				}
 			}
-			if strings.Contains(server.Log(), "deadlock detected") {
+			if strings.Contains(server.Log()[logged:], "deadlock detected") {
 				t.Error("the server had to end a deadlock")
 			}
 			if err := backends[0].Check(ctx); err != nil {
@@ -220,7 +221,7 @@ func TestHotShared(t *testing.T) {
 
 // An append whose row another holds waits, and others do not wait for it.
 func TestInTheWay(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	held, free := create(t, b, "held", 1), create(t, b, "free", 1)
 	release := hold(t, dsn, "held")
@@ -258,7 +259,7 @@ func TestInTheWay(t *testing.T) {
 // Who leaves does so at once, however long the server takes, and learns that the outcome of
 // an append is open.
 func TestLeave(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "held", 1)
 	release := hold(t, dsn, "held")
@@ -293,7 +294,7 @@ func TestLeave(t *testing.T) {
 
 // A server that takes connections and says nothing is waited for as long as the options say.
 func TestNoAnswer(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{StatementTimeout: 200 * time.Millisecond})
 	h := create(t, b, "held", 1)
 	hold(t, dsn, "held")
@@ -323,7 +324,7 @@ func TestNoAnswer(t *testing.T) {
 func TestFenceMeetsAppend(t *testing.T) {
 	for _, order := range []string{"append first", "fence first"} {
 		t.Run(order, func(t *testing.T) {
-			dsn := quick(t)
+			dsn := pgtest.New(t)
 			b, other := open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})
 			h := create(t, b, "held", 1)
 			release := hold(t, dsn, "held")
@@ -359,7 +360,7 @@ func TestFenceMeetsAppend(t *testing.T) {
 
 // A creation that is under way when its fence comes either takes place before or never.
 func TestFenceMeetsCreate(t *testing.T) {
-	b := open(t, quick(t), pg.Options{})
+	b := open(t, pgtest.New(t), pg.Options{})
 	each(40, func(i int) {
 		name, creation := fmt.Sprint("s", i), fmt.Sprint("c", i)
 		done := make(chan error, 1)
@@ -385,7 +386,7 @@ func TestFenceMeetsCreate(t *testing.T) {
 // What ends with its connection is unknown if it had been sent, also where the server says
 // goodbye, and reads are made again.
 func TestLostConnection(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "held", 1)
 	release := hold(t, dsn, "held")
@@ -472,7 +473,7 @@ func TestFailover(t *testing.T) {
 
 // Calls of Since that share a statement each have their own answer, in slices of their own.
 func TestSinceGroup(t *testing.T) {
-	b := open(t, quick(t), pg.Options{})
+	b := open(t, pgtest.New(t), pg.Options{})
 	const sessions = 20
 	for i := range sessions {
 		h := create(t, b, fmt.Sprint("s", i), i)
@@ -508,7 +509,7 @@ func TestSinceGroup(t *testing.T) {
 
 // After Close nothing is left: no goroutine and no connection, also of calls that were left.
 func TestLeaks(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	setup := open(t, dsn, pg.Options{})
 	h := create(t, setup, "held", 1)
 	closed(t, setup)
@@ -541,7 +542,7 @@ func TestLeaks(t *testing.T) {
 
 // A deletion that meets appends and snapshots leaves nothing of the session behind.
 func TestDeleteMeetsAppend(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b, other := open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})
 	each(24, func(i int) {
 		name := fmt.Sprint("s", i)
@@ -584,7 +585,7 @@ func TestDeleteMeetsAppend(t *testing.T) {
 
 // An append changes the session's row in its place, and no index.
 func TestUpdatesInPlace(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	const sessions, appends = 20, 20
 	each(sessions, func(i int) {
@@ -609,7 +610,7 @@ func TestUpdatesInPlace(t *testing.T) {
 
 // A fence outlives what was staged under its creation, also while that is removed.
 func TestFenceMeetsUnstage(t *testing.T) {
-	b := open(t, quick(t), pg.Options{})
+	b := open(t, pgtest.New(t), pg.Options{})
 	each(30, func(i int) {
 		creation := fmt.Sprint("c", i)
 		if err := b.Stage(ctx, creation, 0, records(0, 3)); err != nil {

@@ -159,7 +159,7 @@ func TestWatch(t *testing.T) {
 
 // A server that took over, and has lost what was there, ends a watch.
 func TestWatchLost(t *testing.T) {
-	dsn := quick(t)
+	dsn := pgtest.New(t)
 	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestWatchLost(t *testing.T) {
 
 // Close does not wait for the answer to a watcher's question.
 func TestWatchClose(t *testing.T) {
-	proxy, through := newProxy(t, quick(t))
+	proxy, through := newProxy(t, pgtest.New(t))
 	s, err := pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)

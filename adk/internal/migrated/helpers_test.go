@@ -26,7 +26,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
 
 // engine is a SQL engine that ADK's services run on.
 type engine struct {

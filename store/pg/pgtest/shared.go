@@ -11,21 +11,20 @@ import (
 )
 
 var (
-	mu     sync.Mutex
-	common *Server
-	count  atomic.Int64
+	mu            sync.Mutex
+	common        *Server
+	commonOptions Options
+	count         atomic.Int64
 )
 
-// New returns the connection string of an empty database, on a server that all tests of the
-// process share. The database is gone when the test ends.
+// New returns the connection string of an empty database, on the server that the process
+// shares (see [Main]). The database is gone when the test ends.
 func New(t testing.TB) string {
 	t.Helper()
-	s := Common(t)
-	return s.Database(t)
+	return Common(t).Database(t)
 }
 
-// Common returns the server that the tests of the process share. A TestMain calls
-// [StopCommon] when all have ended.
+// Common returns the server that the process shares; the first call starts it.
 func Common(t testing.TB) *Server {
 	t.Helper()
 	mu.Lock()
@@ -34,7 +33,7 @@ func Common(t testing.TB) *Server {
 		return common
 	}
 	s := blank(t)
-	if err := s.start(Options{}); err != nil {
+	if err := s.start(commonOptions); err != nil {
 		s.remove()
 		t.Fatal(err)
 	}
@@ -42,20 +41,18 @@ func Common(t testing.TB) *Server {
 	return s
 }
 
-// StopCommon ends the server that tests share, if one was started, and removes its files.
-func StopCommon() {
-	mu.Lock()
-	defer mu.Unlock()
-	if common != nil {
-		common.remove()
-		common = nil
-	}
-}
-
-// Main runs the tests of a package and ends the server that they share. It is what a
-// TestMain passes to os.Exit.
-func Main(m *testing.M) int {
-	defer StopCommon()
+// Main runs the tests of a package, and then stops the server that they share, whose options
+// these are, and removes its files. The result is what a TestMain passes to os.Exit.
+func Main(m *testing.M, opts Options) int {
+	commonOptions = opts
+	defer func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if common != nil {
+			common.remove()
+			common = nil
+		}
+	}()
 	return m.Run()
 }
 
