@@ -46,18 +46,24 @@ func (c *creating) stage() error {
 	if len(c.batch) < pageRecords && c.size < pageBytes {
 		return nil
 	}
-	c.store.compress(c.batch)
-	err := c.store.backend.Stage(c.ctx, c.creation, c.after, c.batch)
-	if errors.Is(err, backend.ErrUnknown) {
-		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))
-	}
-	if err != nil {
-		return fromBackend(c.handle.key, err)
+	if err := c.store.stage(c.ctx, c.handle.key, c.creation, c.after, c.batch); err != nil {
+		return err
 	}
 	c.after += uint64(len(c.batch))
 	c.chain = chainOf(c.chain, c.batch)
 	c.batch, c.size = nil, 0
 	return nil
+}
+
+// stage has the backend keep records of a session in the making. A staged batch whose commit
+// failed is dropped with the session, so its outcome does not matter.
+func (s *Store) stage(ctx context.Context, key Key, creation string, after uint64, batch []backend.Record) error {
+	s.compress(batch)
+	err := s.backend.Stage(ctx, creation, after, batch)
+	if errors.Is(err, backend.ErrUnknown) {
+		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))
+	}
+	return fromBackend(key, err)
 }
 
 // commit makes the session be there, with all of its records. The caller holds the

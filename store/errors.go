@@ -32,6 +32,10 @@ var (
 	// returned: a retry adds nothing that is there.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
+	// ErrNotDatabase: the file to open is not a patchlog database. A damaged database is
+	// [ErrCorrupt], unless nothing of its form is left.
+	ErrNotDatabase = backend.ErrNotDatabase
+
 	// ErrDuplicateID: an id is used already, for other content.
 	ErrDuplicateID = errors.New("duplicate id")
 )

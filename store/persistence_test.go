@@ -170,6 +170,10 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+	whole, err := os.ReadFile(newer)
+	if err != nil {
+		t.Fatal(err)
+	}
 	unmade := path("unmade")
 	makeBolt(t, unmade, func(*bbolt.Tx) error { return nil })
 	lacking := copyOf(t, newer, path("lacking"))
@@ -180,17 +184,19 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 	for _, c := range []struct {
 		name, path string
 		says       string
+		want       error
 	}{
-		{"empty", write("empty", nil), "empty"},
-		{"text", write("text", []byte("hello, this is no store\n")), ""},
-		{"one byte", write("byte", []byte("x")), ""},
-		{"zeros", write("zeros", make([]byte, 100_000)), ""},
-		{"noise", write("noise", []byte(strings.Repeat("\xde\xad\xbe\xef\x01", 20_000))), ""},
-		{"noise of two pages", write("two pages", []byte(strings.Repeat("0123456789abcdef", 512))), ""},
-		{"another program's", foreign, "another program"},
-		{"no buckets", unmade, "without a bucket"},
-		{"newer version", newer, "version"},
-		{"bucket missing", lacking, `"ids"`},
+		{"empty", write("empty", nil), "empty", store.ErrCorrupt},
+		{"text", write("text", []byte("hello, this is no store\n")), "", store.ErrNotDatabase},
+		{"one byte", write("byte", []byte("x")), "", store.ErrNotDatabase},
+		{"zeros", write("zeros", make([]byte, 100_000)), "", store.ErrNotDatabase},
+		{"noise", write("noise", []byte(strings.Repeat("\xde\xad\xbe\xef\x01", 20_000))), "", store.ErrNotDatabase},
+		{"noise of two pages", write("two pages", []byte(strings.Repeat("0123456789abcdef", 512))), "", store.ErrNotDatabase},
+		{"no meta pages", write("no meta pages", append([]byte(strings.Repeat("\x00", 2*os.Getpagesize())), whole[2*os.Getpagesize():]...)), "", store.ErrCorrupt},
+		{"another program's", foreign, "another program", store.ErrNotDatabase},
+		{"no buckets", unmade, "without a bucket", store.ErrNotDatabase},
+		{"newer version", newer, "version", store.ErrCorrupt},
+		{"bucket missing", lacking, `"ids"`, store.ErrCorrupt},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &env{T: t}
@@ -201,7 +207,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 				if err == nil {
 					e.no(s.Close())
 				}
-				e.is(err, store.ErrCorrupt, c.path, c.says)
+				e.is(err, c.want, c.path, c.says)
 			}
 			after, err := os.ReadFile(c.path)
 			e.no(err)
@@ -272,6 +278,10 @@ func TestOpenTruncatedFile(t *testing.T) {
 	e.no(err)
 	cut := filepath.Join(t.TempDir(), "cut.db")
 	for size := int64(1); size < used; size += max(used/40, 1) {
+		want := store.ErrCorrupt
+		if size < 20 { // too short to tell what it was
+			want = store.ErrNotDatabase
+		}
 		for range 2 {
 			e.no(os.WriteFile(cut, whole[:size], 0o600))
 			s, err := store.Open(cut, store.Options{LockTimeout: 200 * time.Millisecond})
@@ -279,7 +289,7 @@ func TestOpenTruncatedFile(t *testing.T) {
 				e.no(s.Close())
 				t.Fatalf("a file cut to %d of %d bytes was opened", size, used)
 			}
-			e.is(err, store.ErrCorrupt, cut)
+			e.is(err, want, cut)
 		}
 	}
 	e.no(os.WriteFile(cut, whole[:used], 0o600))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -188,9 +189,8 @@ func (w *salvagedWriter) add(ctx context.Context, rec patch.Record, form []byte)
 }
 
 func (w *salvagedWriter) stage(ctx context.Context) error {
-	w.store.compress(w.batch)
-	if err := w.store.backend.Stage(ctx, w.creation, w.staged, w.batch); err != nil {
-		return fromBackend(w.part.Key, err)
+	if err := w.store.stage(ctx, w.part.Key, w.creation, w.staged, w.batch); err != nil {
+		return err
 	}
 	w.staged, w.batch, w.size = w.seq, nil, 0
 	return nil
@@ -219,9 +219,11 @@ func (w *salvagedWriter) end(ctx context.Context) (err error) {
 		}
 	}
 	w.store.compress(w.batch)
-	err = w.store.backend.Append(ctx, w.part.Key.name(), backend.Batch{
-		Creation: w.creation, Create: true, Meta: data, After: w.staged, Next: newToken(), Records: w.batch,
-	})
+	batch := backend.Batch{Creation: w.creation, Create: true, Meta: data, After: w.staged, Next: newToken(), Records: w.batch}
+	err = w.store.backend.Append(ctx, w.part.Key.name(), batch)
+	if errors.Is(err, backend.ErrUnknown) {
+		err = w.store.findOut(ctx, w.part.Key, batch, err)
+	}
 	if err != nil {
 		return fromBackend(w.part.Key, err)
 	}

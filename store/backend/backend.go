@@ -45,6 +45,9 @@ var (
 	// ErrDamaged: what is stored cannot be read.
 	ErrDamaged = errors.New("damaged")
 
+	// ErrNotDatabase: what is to be opened is not a patchlog database, damaged or not.
+	ErrNotDatabase = errors.New("not a patchlog database")
+
 	// ErrIndex: the session's index of ids is not what was written. The records have the
 	// answer.
 	ErrIndex = errors.New("the index of ids is damaged")

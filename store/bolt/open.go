@@ -2,8 +2,10 @@ package bolt
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -136,8 +138,38 @@ func acceptable(file *os.File, path string, was *opened) error {
 		return fmt.Errorf("%w: %s: another file has taken the place of the one that was open", backend.ErrDamaged, path)
 	case info.Mode().IsRegular() && info.Size() == 0:
 		return fmt.Errorf("%w: %s: the file is empty; if nothing was ever stored in it, remove it and a new one will be made", backend.ErrDamaged, path)
+	case was == nil && info.Mode().IsRegular():
+		ours, err := hasPages(file, info.Size())
+		if err == nil && !ours {
+			err = fmt.Errorf("%w: %s: no page in it has the form of one", backend.ErrNotDatabase, path)
+		}
+		return err
 	}
 	return nil
+}
+
+// hasPages reports whether a file has a meta page of bbolt, or a page further on that has its
+// own number: a database that has lost its meta pages is damaged, a file without either is
+// something else.
+func hasPages(file io.ReaderAt, size int64) (bool, error) {
+	metas, err := readMetas(file)
+	if err != nil || metas.current() != nil {
+		return err == nil, err
+	}
+	const searched = 1 << 20 // bytes of the file; a database has four pages at least
+	var header [pageHeaderBytes + 4]byte
+	for pageSize := int64(1 << 10); pageSize <= 1<<16; pageSize <<= 1 {
+		for at := int64(0); at+int64(len(header)) <= min(size, searched); at += pageSize {
+			if _, err := file.ReadAt(header[:], at); noEnd(err) != nil {
+				return false, err
+			}
+			id := uint64(at / pageSize)
+			if id > 1 && binary.NativeEndian.Uint64(header[:]) == id || id < 2 && binary.NativeEndian.Uint32(header[pageHeaderBytes:]) == metaMagic {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // named reports whether the file is the one that goes by path.
@@ -218,10 +250,15 @@ func check(tx *txn, file *os.File) error {
 	}
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil {
-		if k, _ := tx.tree.cursor().First(); k != nil {
-			return fmt.Errorf("%w: a bbolt file of another program", backend.ErrDamaged)
+		for _, name := range slices.Concat(oldBuckets, newBuckets) {
+			if tx.Bucket(name) != nil {
+				return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, bucketMeta)
+			}
 		}
-		return fmt.Errorf("%w: a bbolt file without a bucket, which is not how a store begins", backend.ErrDamaged)
+		if k, _ := tx.tree.cursor().First(); k != nil {
+			return fmt.Errorf("%w: it is a bbolt file of another program", backend.ErrNotDatabase)
+		}
+		return fmt.Errorf("%w: it is a bbolt file without a bucket, which is not how a store begins", backend.ErrNotDatabase)
 	}
 	buckets := oldBuckets
 	switch v := meta.Get(keyVersion); {

@@ -32,6 +32,8 @@ patch in customMetadata.patchlog.salvaged. KEY~maybe-deleted is a session of whi
 be told whether it had been deleted, KEY~without-state one whose initial state is lost, and
 salvaged/unknown/session-NUMBER one whose key is lost. Others that were deleted are left out.
 
+If nothing is found, or the salvage fails, because the disk is full for example, there is no NEW.
+
 The exit code is 1 if something is lost or in doubt. With --json each session is a line
 {"key","records","parts":[{"key","from","to","log","texts","doubtful"}],"lost":[[from,to]],
 "endUnknown","maybeDeleted","nameless","stateless"}; the last line is {"sessions","records",
@@ -79,8 +81,14 @@ func (a *app) salvage(ctx context.Context, from, to string) (err error) {
 		bar.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, figures.Counted(all, "session")))
 	}})
 	bar.end()
-	if err := errors.Join(err, s.Close()); err != nil {
-		return err
+	err = errors.Join(err, s.Close())
+	if err != nil || len(found.Sessions) == 0 && found.Shared.Written == 0 {
+		if removeErr := os.Remove(to); removeErr != nil {
+			return errors.Join(err, fmt.Errorf("%q is not a whole salvage: %w", to, removeErr))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("salvage failed, and the incomplete file %q was removed: %w", to, err)
 	}
 	return a.salvaged(found)
 }

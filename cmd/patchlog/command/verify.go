@@ -16,8 +16,9 @@ func (a *app) verifyCommand() *cobra.Command {
 		Short: "Check that all that is stored fits together",
 		Long: `Every record is read, its checksum and place and the index of its ids are checked, and
 snapshots are compared with a fold of the whole log; without KEY also the file's own
-structure. What is wrong is listed, and the exit code is 1. With --json each line is
-{"key","seq","problem"}; seq is left out where no record is at fault.`,
+structure. What is wrong is listed, and the exit code is 1. With --json each problem is a line
+{"key","seq","problem"}; seq is left out where no record is at fault. The last line is
+{"sessions","problems"}.`,
 		Example: examples(
 			"patchlog verify",
 			"patchlog verify shop/ada/4711",
@@ -45,6 +46,9 @@ type problemDocument struct {
 
 func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptions) error {
 	sessions, problems := int64(0), 0
+	if opts.Key != (store.Key{}) {
+		sessions = 1 // of one session no progress is told
+	}
 	bar := a.quietProgress("verify")
 	defer bar.end()
 	opts.Progress = func(key store.Key) {
@@ -61,6 +65,15 @@ func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptio
 		}
 	}
 	bar.end()
+	if a.json {
+		err := a.out.document(struct {
+			Sessions int64 `json:"sessions"`
+			Problems int   `json:"problems"`
+		}{sessions, problems})
+		if err != nil {
+			return err
+		}
+	}
 	if problems > 0 {
 		return fmt.Errorf("%s found", figures.Counted(problems, "problem"))
 	}

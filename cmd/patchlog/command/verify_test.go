@@ -60,6 +60,10 @@ func TestVerifyFindsDamage(t *testing.T) {
 		return b.Put(k, v)
 	})
 	for _, args := range [][]string{nil, {"a/u/s"}} {
+		sessions := "2"
+		if args != nil {
+			sessions = "1"
+		}
 		lines := verifyFails(t, "1 problem found", args...)
 		if len(lines) != 1 || !strings.HasPrefix(lines[0], "session a/u/s, record 2: ") || !strings.Contains(lines[0], "checksum") {
 			t.Errorf("verify %q: %q", args, lines)
@@ -70,7 +74,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 			Seq     uint64
 			Problem string
 		}
-		if err := json.Unmarshal([]byte(lines[0]), &doc); err != nil || len(lines) != 1 {
+		if err := json.Unmarshal([]byte(lines[0]), &doc); err != nil || len(lines) != 2 || lines[1] != `{"sessions":`+sessions+`,"problems":1}` {
 			t.Fatalf("verify %q --json: %q, %v", args, lines, err)
 		}
 		if doc.Key != "a/u/s" || doc.Seq != 2 || !strings.Contains(doc.Problem, "checksum") || strings.Contains(doc.Problem, "a/u/s") {
