@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,9 @@ func (i *Inspector) asked(w http.ResponseWriter, r *http.Request) (*asked, error
 	if err := r.ParseForm(); err != nil {
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 			return nil, fmt.Errorf("%w: a request to act may have %d bytes; select fewer events, or shorten the text", store.ErrTooLarge, large.Limit)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, fmt.Errorf("the request's body did not arrive within %v: %w", i.bodyTimeout, os.ErrDeadlineExceeded)
 		}
 		return nil, badRequest("form", "%s", figures.PrintableUpTo(err.Error(), 200))
 	}

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -123,6 +124,7 @@ type Inspector struct {
 	rendered  rendered
 	listing   listing
 
+	bodyTimeout time.Duration // for a request's body
 	compactions compactions
 	erasings    sync.Mutex // held by whoever erases: a second click finds what the first has done
 }
@@ -149,13 +151,14 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 		opts.Compaction = compaction.DefaultConfig()
 	}
 	opts.Compaction.Redact = cmp.Or(opts.Compaction.Redact, opts.Redact)
-	i := &Inspector{store: s, opts: opts, listing: newListing(opts.CacheBytes)}
-	i.handler = guard(opts, i.routes())
+	i := &Inspector{store: s, opts: opts, listing: newListing(opts.CacheBytes), bodyTimeout: defaultBodyTimeout}
+	i.handler = i.limitBody(guard(opts, i.routes()))
 	return i, nil
 }
 
 // ServeHTTP implements [http.Handler]. All paths are directly below the one that the inspector
-// is mounted at, which ends in a slash and is to be stripped:
+// is mounted at, which ends in a slash and is to be stripped. A request whose body takes longer than
+// 30 seconds is refused, and its connection closed:
 //
 //	mux.Handle("/inspector/", http.StripPrefix("/inspector", i))
 func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) { i.handler.ServeHTTP(w, r) }
@@ -266,6 +269,7 @@ func statusOf(err error) int {
 		{store.ErrOrphanedCall, http.StatusUnprocessableEntity},
 		{store.ErrPinned, http.StatusUnprocessableEntity},
 		{store.ErrOutOfRange, http.StatusUnprocessableEntity},
+		{os.ErrDeadlineExceeded, http.StatusRequestTimeout}, // of a request's body
 		{store.ErrTooLarge, http.StatusRequestEntityTooLarge},
 		{store.ErrReadOnly, http.StatusForbidden},
 		{store.ErrClosed, http.StatusServiceUnavailable},
