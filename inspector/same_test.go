@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/cmd/patchlog/command"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/command"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )

@@ -1,111 +1,14 @@
-// Command patchlog is the command github.com/patchlog-dev/patchlog/cmd/patchlog, which also
-// opens databases on PostgreSQL: postgres://USER@HOST:PORT/NAME, and what the PG* variables,
-// the password file and the service file say of what that leaves out. The setting schema=NAME
-// in a URL names the schema of the tables, if that is not patchlog.
-//
-// It migrates sessions from SQL databases of ADK's services, too: SQLite's files, and
-// PostgreSQL.
+// Command patchlog looks into and changes session logs: it imports, exports and copies them,
+// shows what a model sees of them and what was logged, and patches them. A database is a file
+// or a schema on PostgreSQL.
 //
 // Run "patchlog help" for its commands.
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net/url"
 	"os"
-	"strings"
-	"time"
 
-	"github.com/patchlog-dev/patchlog/cmd/patchlog/command"
-	"github.com/patchlog-dev/patchlog/store"
-	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/internal/command"
 )
 
-func main() {
-	os.Exit(command.Main(command.Options{Engines: []command.Engine{engine}, SQL: sources}))
-}
-
-var engine = command.Engine{Schemes: []string{"postgres", "postgresql"}, Open: open}
-
-func open(ctx context.Context, name string, use command.Use, opts store.Options) (*store.Store, error) {
-	dsn, schema := split(name)
-	logger := opts.Logger
-	if use == command.Reading {
-		logger = slog.New(slog.DiscardHandler) // of what it may not remove
-	}
-	b, err := pg.OpenBackend(ctx, dsn, pg.Options{Schema: schema, NoMigrate: use != command.Creating, Logger: logger})
-	var version *pg.VersionError
-	switch {
-	case errors.As(err, &version) && version.Has == 0 && use != command.Creating:
-		return nil, fmt.Errorf("%w: the database on PostgreSQL has no schema %q with sessions; 'patchlog import' and 'patchlog copy' make it", command.ErrNoDatabase, version.Schema)
-	case err != nil:
-		return nil, err
-	case use == command.Reading:
-		return store.New(&readOnly{b}, opts)
-	}
-	return store.New(b, opts)
-}
-
-// split takes the schema's name out of a URL. A URL that says nothing is "".
-func split(name string) (dsn, schema string) {
-	if _, rest, _ := strings.Cut(name, "://"); rest == "" {
-		return "", ""
-	}
-	before, query, _ := strings.Cut(name, "?")
-	var kept []string
-	for _, setting := range strings.Split(query, "&") {
-		key, value, _ := strings.Cut(setting, "=")
-		text, err := url.QueryUnescape(value)
-		switch {
-		case key == "schema" && err == nil:
-			schema = text
-		case setting != "":
-			kept = append(kept, setting)
-		}
-	}
-	if len(kept) > 0 {
-		before += "?" + strings.Join(kept, "&")
-	}
-	return before, schema
-}
-
-// readOnly is a backend that is only read.
-type readOnly struct{ *pg.Backend }
-
-// Append implements [backend.Backend].
-func (*readOnly) Append(context.Context, string, backend.Batch) error { return backend.ErrReadOnly }
-
-// Replace implements [backend.Backend].
-func (*readOnly) Replace(context.Context, string, backend.Replacement) error {
-	return backend.ErrReadOnly
-}
-
-// Stage implements [backend.Backend].
-func (*readOnly) Stage(context.Context, string, uint64, []backend.Record) error {
-	return backend.ErrReadOnly
-}
-
-// Unstage implements [backend.Backend].
-func (*readOnly) Unstage(string) {}
-
-// Fence implements [backend.Backend].
-func (*readOnly) Fence(context.Context, string, string, backend.Token, backend.Token) (bool, error) {
-	return false, backend.ErrReadOnly
-}
-
-// PutSnapshot implements [backend.Backend].
-func (*readOnly) PutSnapshot(context.Context, string, string, backend.Snapshot) error {
-	return backend.ErrReadOnly
-}
-
-// Delete implements [backend.Backend].
-func (*readOnly) Delete(context.Context, string, string) error { return backend.ErrReadOnly }
-
-// Lease implements [backend.Backend].
-func (*readOnly) Lease(context.Context, string, string, time.Duration) (bool, error) {
-	return false, backend.ErrReadOnly
-}
+func main() { os.Exit(command.Main()) }

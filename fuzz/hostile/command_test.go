@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/cmd/patchlog/command"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/memory"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/command"
 	"github.com/patchlog-dev/patchlog/store"
 )
 

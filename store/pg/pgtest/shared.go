@@ -3,6 +3,7 @@ package pgtest
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,6 +74,16 @@ func (s *Server) Database(t testing.TB) string {
 		}
 	})
 	return s.DSN(name)
+}
+
+// URL returns a connection string of this package as a URL.
+func URL(t testing.TB, dsn string) string {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "postgres://" + config.User + "@/" + config.Database + "?sslmode=disable&port=5432&host=" + url.QueryEscape(config.Host)
 }
 
 // Exec runs a statement as the superuser.

@@ -1,18 +1,12 @@
 package command
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"strings"
 	"testing"
-
-	"github.com/patchlog-dev/patchlog/store"
 )
 
-// What is a URL, what goes to its engine, and what is refused; no error has any of it.
+// What is a file, what is a URL, and what is refused; no error has any of it.
 func TestDatabaseNames(t *testing.T) {
-	engines := []Engine{{Schemes: []string{"postgres", "postgresql"}}}
 	for name, want := range map[string]string{
 		"patchlog.db":                    "a file",
 		"./postgres:x":                   "a file",
@@ -35,7 +29,7 @@ func TestDatabaseNames(t *testing.T) {
 		"host=h password=secret":         "refused",
 		"host=h PASSWORD = 'secret'":     "refused",
 	} {
-		scheme, rest, isURL, err := splitURL(name, engines)
+		scheme, rest, isURL, err := splitURL(name)
 		got := "a file"
 		switch {
 		case err != nil:
@@ -84,42 +78,16 @@ func TestPasswordsAreNoArguments(t *testing.T) {
 	}
 }
 
-// An engine is asked for the databases of its schemes, with what the command will do there.
-func TestEngines(t *testing.T) {
-	t.Chdir(t.TempDir())
-	must(t, twoEvents, "import", "a/u/s", "-")
-	type asked struct {
-		url      string
-		use      Use
-		readOnly bool
-	}
-	var got []asked
-	none := errors.New("nothing here")
-	engine := Engine{Schemes: []string{"far"}, Open: func(_ context.Context, url string, use Use, opts store.Options) (*store.Store, error) {
-		got = append(got, asked{url, use, opts.ReadOnly})
-		return nil, none
-	}}
-	for _, c := range []struct {
-		args string
-		want asked
-	}{
-		{"sessions --db far:", asked{"far://", Reading, true}},
-		{"verify --db FAR://x", asked{"far://x", Reading, true}},
-		{"state a/u/s", asked{"far://env", Reading, true}},
-		{"patch splice a/u/s --start 0 --count 1 --dry-run", asked{"far://env", Reading, true}},
-		{"patch splice a/u/s --start 0 --count 1", asked{"far://env", Writing, false}},
-		{"delete a/u/s --yes", asked{"far://env", Writing, false}},
-		{"import a/u/s -", asked{"far://env", Creating, false}},
-		{"copy --from patchlog.db", asked{"far://env", Creating, false}},
-		{"copy --from patchlog.db --dry-run", asked{"far://env", Reading, true}},
-		{"copy --to other.db", asked{"far://env", Reading, true}},
+func TestSchemaInURL(t *testing.T) {
+	for name, want := range map[string][2]string{
+		"postgres://":                       {"", ""},
+		"postgres://h/d":                    {"postgres://h/d", ""},
+		"postgres://h/d?schema=agents":      {"postgres://h/d", "agents"},
+		"postgres://h/d?a=1&schema=%41&b=2": {"postgres://h/d?a=1&b=2", "A"},
+		"postgres://h/d?schema=%zz":         {"postgres://h/d?schema=%zz", ""},
 	} {
-		got = nil
-		var out, errs bytes.Buffer
-		env := func(name string) string { return map[string]string{"PATCHLOG_DB": "far://env"}[name] }
-		code := Run(t.Context(), strings.Fields(c.args), strings.NewReader(twoEvents), &out, &errs, env, Options{Engines: []Engine{engine}})
-		if code != exitFailed || len(got) != 1 || got[0] != c.want || !strings.Contains(errs.String(), none.Error()) {
-			t.Errorf("%s: exit code %d, asked for %+v, want %+v: %s", c.args, code, got, c.want, errs.String())
+		if dsn, schema := cutSchema(name); dsn != want[0] || schema != want[1] {
+			t.Errorf("%q is %q and schema %q, want %q", name, dsn, schema, want)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/cmd/patchlog/command"
+	"github.com/patchlog-dev/patchlog/internal/command"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
@@ -29,16 +29,18 @@ func tables(bytes, json, stamp string) []string {
 	}
 }
 
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
+
 // patchlog runs the command, and returns its output.
 func patchlog(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	command.Run(context.Background(), args, strings.NewReader(""), &out, &errs, func(string) string { return "" }, command.Options{Engines: []command.Engine{engine}, SQL: sources})
+	command.Run(context.Background(), args, strings.NewReader(""), &out, &errs, func(string) string { return "" }, command.Options{})
 	return out.String(), errs.String()
 }
 
-// This build migrates databases of SQLite's and of PostgreSQL's, and changes nothing there.
-func TestSources(t *testing.T) {
+// The command migrates databases on SQLite and on PostgreSQL, and changes nothing there.
+func TestMigrate(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "adk ?#%.db")
 	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/adk%20%3F%23%25.db")
@@ -59,7 +61,7 @@ func TestSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, from := range map[string]string{"SQLite": file, "PostgreSQL": urlOf(t, dsn)} {
+	for name, from := range map[string]string{"SQLite": file, "PostgreSQL": pgtest.URL(t, dsn)} {
 		to := filepath.Join(dir, name+".db")
 		for _, want := range []string{
 			"from ADK for Go's database on " + name + "\nshop/ada/1: created, 1 record added; the log ends at record 1\n1 session, 1 created, 1 shared value added\n",
@@ -81,7 +83,7 @@ func TestSources(t *testing.T) {
 	}
 	none := filepath.Join(dir, "none.db")
 	for from, want := range map[string]string{
-		none: "no such file", "postgres://nobody@/none?host=" + dir: "--from: ", urlOf(t, pgtest.New(t)): "there are no tables sessions and events",
+		none: "no such file", "postgres://nobody@/none?host=" + dir: "--from: ", pgtest.URL(t, pgtest.New(t)): "there are no tables sessions and events",
 	} {
 		if out, errs := patchlog(t, "migrate", "--from", from, "--to", none); out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: %s%s", from, out, errs)

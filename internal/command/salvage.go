@@ -50,7 +50,7 @@ The exit code is 1 if something is lost or in doubt. With --json each session is
 }
 
 func (a *app) salvage(ctx context.Context, from, to string) (err error) {
-	if _, _, isURL, _ := splitURL(to, a.engines); isURL {
+	if _, _, isURL, _ := splitURL(to); isURL {
 		return usagef("NEW is a file; 'patchlog copy' brings its sessions elsewhere")
 	}
 	if _, err := os.Lstat(to); err == nil {

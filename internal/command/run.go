@@ -1,5 +1,4 @@
-// Package command is the command patchlog, for builds that differ in the databases that
-// they open: main packages of a few lines that call [Main].
+// Package command is the command patchlog, without its main function.
 package command
 
 import (
@@ -30,8 +29,6 @@ type app struct {
 	out     *output
 	errs    *output
 	env     func(string) string
-	engines []Engine
-	sql     []SQLEngine
 	options store.Options // of every database that is opened
 
 	extractive compaction.Summarizer
@@ -40,15 +37,9 @@ type app struct {
 	json bool
 }
 
-// Options say what a build of the command has beside what all have, and let tests set what
-// would change from run to run. The zero value is the command without either.
+// Options let tests set what would change from run to run. The zero value is the command
+// that users run.
 type Options struct {
-	// Engines open databases that are no files.
-	Engines []Engine
-
-	// SQL opens SQL databases for migrate to read.
-	SQL []SQLEngine
-
 	// Store is how every database is opened: its clock, its ids, its logger.
 	Store store.Options
 
@@ -57,14 +48,14 @@ type Options struct {
 }
 
 // Main runs the process's command line and returns the exit code.
-func Main(opts Options) int {
+func Main() int {
 	// Writing to a closed pipe is an error like others, so that files are closed and
 	// temporary ones removed before the command ends.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, opts)
+	return Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, Options{})
 }
 
 // Run runs a command line and returns the exit code. env gives the value of an environment
@@ -76,7 +67,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 func newApp(stdin io.Reader, stdout, stderr io.Writer, env func(string) string, opts Options) *app {
 	a := &app{
 		stdin: stdin, out: newOutput(stdout, env), errs: newOutput(stderr, env), env: env,
-		engines: opts.Engines, sql: opts.SQL, options: opts.Store, extractive: opts.Extractive,
+		options: opts.Store, extractive: opts.Extractive,
 	}
 	if a.extractive == nil {
 		a.extractive = compaction.Extractive{}

@@ -14,18 +14,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Engine opens the databases that URLs name.
-type Engine struct {
-	// Schemes are how the URLs begin, in lower case and without the colon.
-	Schemes []string
-
-	// Open opens the database that url names: the scheme in lower case, and nothing but
-	// "://" behind it if the user wrote no more than the scheme. It fails with an error
-	// that matches [ErrNoDatabase] if there is none and use is not [Creating]. No error has
-	// a password of the URL.
-	Open func(ctx context.Context, url string, use Use, opts store.Options) (*store.Store, error)
-}
-
 // Use is what a command does with a database.
 type Use int
 
@@ -59,26 +47,18 @@ func (e absent) Is(target error) bool { return target == ErrNoDatabase }
 // openDatabase opens a database that the user has named: a file by its path, another by a URL.
 func (a *app) openDatabase(ctx context.Context, name string, use Use, opts store.Options) (*store.Store, error) {
 	opts.ReadOnly = use == Reading
-	scheme, rest, isURL, err := splitURL(name, a.engines)
+	scheme, rest, isURL, err := splitURL(name)
 	switch {
 	case err != nil:
 		return nil, err
 	case !isURL:
 		return openFile(name, use, opts)
 	}
-	for _, e := range a.engines {
-		if slices.Contains(e.Schemes, scheme) {
-			return e.Open(ctx, scheme+"://"+rest, use, opts)
-		}
-	}
-	return nil, fmt.Errorf("this build of patchlog has no PostgreSQL; the one that has is installed by 'go install %s@latest'", withPostgres)
+	return openPostgres(ctx, scheme+"://"+rest, use, opts)
 }
 
-// The command that has PostgreSQL.
-const withPostgres = "github.com/patchlog-dev/patchlog/store/pg/cmd/patchlog"
-
-// Schemes that every build knows, so that it can say which build opens them.
-var postgres = []string{"postgres", "postgresql"}
+// postgresSchemes are the schemes of URLs that name databases on PostgreSQL.
+var postgresSchemes = []string{"postgres", "postgresql"}
 
 var (
 	schemeForm  = regexp.MustCompile(`^\s*([A-Za-z][A-Za-z0-9+.-]+):(//)?`)
@@ -87,13 +67,12 @@ var (
 
 // splitURL splits what a user gave as a database. Errors do not have it, since it may hold
 // a password.
-func splitURL(name string, engines []Engine) (scheme, rest string, isURL bool, err error) {
+func splitURL(name string) (scheme, rest string, isURL bool, err error) {
 	m := schemeForm.FindStringSubmatch(name)
 	known := false
 	if m != nil {
 		scheme = strings.ToLower(m[1])
-		known = slices.Contains(postgres, scheme) ||
-			slices.ContainsFunc(engines, func(e Engine) bool { return slices.Contains(e.Schemes, scheme) })
+		known = slices.Contains(postgresSchemes, scheme)
 		rest = name[len(m[0]):]
 	}
 	switch {

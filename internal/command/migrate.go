@@ -17,9 +17,9 @@ func (a *app) migrateCommand() *cobra.Command {
 		Short: "Bring the sessions of ADK's services into a database",
 		Long: `All sessions of SOURCE, with all their events, their state, their times of creation, and the
 state that they share (app: and user: keys). SOURCE is a database of ADK for Go or of ADK for
-Python, a SQLite file or postgres://...; or a file of JSON, or - for standard input, with
-sessions as a GET of ADK's REST API answers: one, an array, or one a line. What it is is found
-out, and said. It is only read, and may be in use.
+Python, postgres://... or (with the command patchlog-sqlite) a SQLite file; or a file of JSON,
+or - for standard input, with sessions as a GET of ADK's REST API answers: one, an array, or
+one a line. Its kind is found out, and said. It is only read, and may be in use.
 
 Migrating again adds nothing, goes on where it was cut short, and adds what the source has got
 since. A session arrives as a whole. One that is there with another log is reported and left
@@ -38,7 +38,7 @@ With --json each session is a line {"key","status","added","present","seq","erro
 gone on by itself), conflict or failed; the last line is {"sessions","shared","dryRun",
 "source","differences"}, sessions by status.`,
 		Example: examples(
-			"patchlog migrate --from adk.db --to patchlog.db --dry-run",
+			"patchlog-sqlite migrate --from adk.db --to patchlog.db --dry-run",
 			"patchlog migrate --from postgres://app@db.example/adk --to postgres://app@db.example/agents",
 			"curl -s http://localhost:8080/api/apps/shop/users/ada/sessions/4711 | patchlog migrate --from -",
 		),

@@ -1,0 +1,129 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata")
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
+
+// Scripts that run on one backend alone.
+var (
+	onFiles    = []string{"usage.txt", "backup.txt", "salvage.txt"}
+	onPostgres = []string{"postgres.txt"}
+)
+
+// scripts returns the scripts in testdata without some.
+func scripts(t *testing.T, without []string) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no scripts (%v)", err)
+	}
+	return slices.DeleteFunc(files, func(name string) bool { return slices.Contains(without, filepath.Base(name)) })
+}
+
+// TestScripts runs the scripts in testdata, on files.
+func TestScripts(t *testing.T) {
+	runScripts(t, testscript.Params{Files: scripts(t, onPostgres), UpdateScripts: *update})
+}
+
+// TestScriptsOnPostgres runs the same scripts, each on a database of its own; the expected
+// output is the same, and is not rewritten here.
+func TestScriptsOnPostgres(t *testing.T) {
+	setup := func(e *testscript.Env) error {
+		e.Setenv("PATCHLOG_DB", pgtest.URL(t, pgtest.New(t)))
+		return nil
+	}
+	runScripts(t, testscript.Params{Files: scripts(t, append(onPostgres, onFiles...)), Setup: setup})
+	runScripts(t, testscript.Params{Files: []string{"testdata/postgres.txt"}, Setup: setup, UpdateScripts: *update})
+}
+
+// runScripts runs scripts with two commands of their own: patchlog, which takes < FILE and
+// > FILE as in a shell, and code, which says what the last exit code was where that is not 1.
+// New ids show as [shell.show] says, and can be typed so.
+func runScripts(t *testing.T, p testscript.Params) {
+	t.Helper()
+	for i, name := range p.Files {
+		var err error
+		if p.Files[i], err = filepath.Abs(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setup := p.Setup
+	p.Setup = func(e *testscript.Env) error {
+		e.Values["shell"] = newShell()
+		if setup != nil {
+			return setup(e)
+		}
+		return nil
+	}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"patchlog": runPatchlog, "code": checkCode}
+	testscript.RunT(inTurn{t}, p)
+}
+
+// inTurn runs scripts one after another: the working directory is the process's.
+type inTurn struct{ *testing.T }
+
+func (t inTurn) Parallel()     {}
+func (t inTurn) Verbose() bool { return testing.Verbose() }
+func (t inTurn) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) {
+		t.Chdir(".") // back at the end
+		f(inTurn{t})
+	})
+}
+
+func runPatchlog(ts *testscript.TestScript, fails bool, args []string) {
+	sh := ts.Value("shell").(*shell)
+	sh.env = ts.Getenv
+	ts.Check(os.Chdir(ts.MkAbs(".")))
+	redirect := func(mark string) string {
+		i := slices.Index(args, mark)
+		if i < 0 {
+			return ""
+		}
+		name := args[i+1]
+		args = slices.Delete(args, i, i+2)
+		return name
+	}
+	stdin := ""
+	if name := redirect("<"); name != "" {
+		stdin = ts.ReadFile(name)
+	}
+	to := redirect(">")
+	for id, shown := range sh.shown {
+		if i := slices.Index(args, shown); i >= 0 {
+			args[i] = id
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	sh.code = sh.app(stdin, &stdout, &stderr).run(context.Background(), args)
+	if to != "" {
+		ts.Check(os.WriteFile(ts.MkAbs(to), stdout.Bytes(), 0o644))
+		stdout.Reset()
+	}
+	fmt.Fprint(ts.Stdout(), sh.show(stdout.String()))
+	fmt.Fprint(ts.Stderr(), sh.show(stderr.String()))
+	if fails != (sh.code != 0) {
+		ts.Fatalf("exit code %d", sh.code)
+	}
+}
+
+func checkCode(ts *testscript.TestScript, _ bool, args []string) {
+	if got := fmt.Sprint(ts.Value("shell").(*shell).code); !slices.Equal(args, []string{got}) {
+		ts.Fatalf("the exit code was %s", got)
+	}
+}
