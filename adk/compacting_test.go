@@ -181,15 +181,9 @@ func TestSummarizersThatDoNoHarm(t *testing.T) {
 				defer mu.Unlock()
 				seen = append(seen, a)
 			}})
-			began := time.Now()
 			prompts := toolLoop(t, sessions, 30, "the question")
-			took := time.Since(began)
 			equal(t, "contents of the last prompt", len(prompts[len(prompts)-1]), 1+2*30)
-			// How long a run takes is the machine's matter; one that waits for each of its 30
-			// steps shows in the number of attempts below, one that waits for ever here.
-			if took > timeout+20*time.Second {
-				t.Errorf("the run took %v", took)
-			}
+			// A run that waits for each of its 30 steps shows in the number of attempts.
 			mu.Lock()
 			attempts := slices.Clone(seen)
 			mu.Unlock()

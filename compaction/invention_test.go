@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -283,10 +282,9 @@ func TestVerifiedHostile(t *testing.T) {
 		for i := range 2 {
 			s.say("user", fmt.Sprint("i", i), ids("seen-%07d 7.75 ", 100_000))
 		}
-		start := time.Now()
 		_, err := s.compactor(with(every(2, 0, answering(text)), func(c *compaction.Config) { c.MaxSummaryTokens = 1 << 30 })).MaybeCompact(t.Context(), key)
-		if took := time.Since(start); took > 20*time.Second || !errors.Is(err, compaction.ErrRefusedAnswer) || len(err.Error()) > 10_000 {
-			t.Errorf("%s: %.200v after %v", name, err, took)
+		if !errors.Is(err, compaction.ErrRefusedAnswer) || len(err.Error()) > 10_000 {
+			t.Errorf("%s: %.200v", name, err)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 
@@ -177,18 +176,13 @@ func TestHostileBytesCostBoundedMemory(t *testing.T) {
 			form := seal([]byte(payload))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			start := time.Now()
 			_, err := patch.DecodeRecord(form)
-			took := time.Since(start)
 			runtime.ReadMemStats(&after)
 			if !errors.Is(err, patch.ErrCorrupt) || len(err.Error()) > 1000 {
 				t.Errorf("the error is %.1000v", err)
 			}
 			if most := uint64(1<<20 + 12*len(form)); after.TotalAlloc-before.TotalAlloc > most {
 				t.Errorf("%d bytes cost %d bytes of memory", len(form), after.TotalAlloc-before.TotalAlloc)
-			}
-			if took > 5*time.Second {
-				t.Errorf("it took %v", took)
 			}
 		})
 	}
@@ -202,14 +196,10 @@ func TestManyGoTypesTakeLinearTime(t *testing.T) {
 		want[i] = i
 		keys[fmt.Sprint("key ", i)] = i
 	}
-	start := time.Now()
 	e := storedEvent(t, newEvent(t, patch.Fields{
 		Actions:        patch.Actions{StateDelta: map[string]any{"list": want}},
 		CustomMetadata: keys,
 	}))
 	wantEqual(t, "list", e.StateDelta()["list"], any(want))
 	wantEqual(t, "keys", e.CustomMetadata(), keys)
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("it took %v", took)
-	}
 }

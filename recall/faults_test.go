@@ -16,23 +16,19 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// What an event says is put together in time linear in it.
+// An event's text is put together in time linear in it: quadratic, this test would not end
+// within go test's timeout.
 func TestTextIsLinear(t *testing.T) {
 	var state, parts strings.Builder
 	for i := range 200_000 {
 		fmt.Fprintf(&state, `"key %d":%d,`, i, i)
 		parts.WriteString(`{"text":"needle"},`)
 	}
-	for name, text := range map[string]string{
-		"state": `{"id":"e","actions":{"stateDelta":{` + state.String() + `"z":1}}}`,
-		"parts": `{"id":"e","content":{"parts":[` + parts.String() + `{"functionCall":{"name":"recall_search"}}]}}`,
+	for _, text := range []string{
+		`{"id":"e","actions":{"stateDelta":{` + state.String() + `"z":1}}}`,
+		`{"id":"e","content":{"parts":[` + parts.String() + `{"functionCall":{"name":"recall_search"}}]}}`,
 	} {
-		began := time.Now()
-		x := new(recall.Index)
-		x.Add(ofJSON(1, text))
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("%s took %v", name, took)
-		}
+		new(recall.Index).Add(ofJSON(1, text))
 	}
 }
 
@@ -325,10 +321,8 @@ func TestSearchHeedsContexts(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("who read: %v", err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, were %d", runtime.NumGoroutine(), before)
-		}
+	for runtime.NumGoroutine() > before { // else go test's timeout lists them
+		time.Sleep(time.Millisecond)
 	}
 	if f := recall.NewFinder(trip(), 0); true {
 		if _, err := f.Search(t.Context(), "a", recall.Search{Query: "lisbon"}); err != nil {

@@ -266,12 +266,8 @@ func TestHostileQueries(t *testing.T) {
 		"half a character":    strings.Repeat("é", recall.MaxQueryBytes) + "lisbon",
 		"scripts of no space": strings.Repeat("東京都", 1<<16),
 	} {
-		began := time.Now()
 		if _, err := f.Search(t.Context(), "a", recall.Search{Query: query}); err != nil {
 			t.Errorf("%s: %v", name, err)
-		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%s took %v", name, took)
 		}
 	}
 	if got := found(f.Search(t.Context(), "a", recall.Search{Query: "\x00\u202elisbon\x7f", Limit: 1})); got != "1(p1)" {

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -167,7 +166,6 @@ func TestShortenHostile(t *testing.T) {
 		"all at once":  `{"a":["` + long + `","` + long + `"],"b":{"c":"` + long + `"}}`,
 	} {
 		e := responseEvent(t, response("c1", value))
-		began := time.Now()
 		short, err := recall.Shorten(e, 1, "1", newID, 1000)
 		if err != nil || short == nil || short.EstimatedTokens() > 1000 {
 			t.Errorf("%s: %v", name, err)
@@ -177,9 +175,6 @@ func TestShortenHostile(t *testing.T) {
 			if n := strings.Count(string(part.Response()), "[") + strings.Count(string(part.Response()), "{"); name[:4] == "deep" && n > 12 {
 				t.Errorf("%s: it is %d deep", name, n)
 			}
-		}
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("%s took %v", name, took)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"google.golang.org/genai"
@@ -235,11 +234,7 @@ func TestHostileInput(t *testing.T) {
 			{said(t, "a", "user", text), result(t, "a", map[string]any{"x": text}), event(t, "a", "agent", genai.NewPartFromFunctionCall("f", map[string]any{"a": text, "path": "/x/y"}))},
 			{summary(t, text), summary(t, text)},
 		} {
-			start := time.Now()
 			got := Summary(events, []*patch.Event{summary(t, text)}, len(events) == 2, Room{Aim: 400, Most: 2000})
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("%s: it took %v", name, took)
-			}
 			if n := utf8.RuneCountInString(got); n > 2000 {
 				t.Errorf("%s: %d runes, of 2,000", name, n)
 			}

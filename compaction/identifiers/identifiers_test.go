@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -200,13 +199,9 @@ func TestCompareHostile(t *testing.T) {
 	for name, text := range texts {
 		indices[name] = identifiers.NewIndex(text)
 	}
-	for a, text := range texts {
-		for b := range texts {
-			start := time.Now()
-			identifiers.Compare(identifiers.NewIndex(text), indices[b])
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("%s about %s took %v", a, b, took)
-			}
+	for _, text := range texts {
+		for _, index := range indices {
+			identifiers.Compare(identifiers.NewIndex(text), index)
 		}
 	}
 }

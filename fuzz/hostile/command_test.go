@@ -58,7 +58,7 @@ func FuzzCommand(f *testing.F) {
 			}
 			return ""
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
 		defer cancel()
 		var out, errs bytes.Buffer
 		code := -1
@@ -76,7 +76,7 @@ func FuzzCommand(f *testing.F) {
 			t.Errorf("%q: exit code %d, and not a word", args, code)
 		}
 		if ctx.Err() != nil {
-			t.Errorf("%q: it goes on for 20 seconds", args)
+			t.Errorf("%q: it does not end", args)
 		}
 		if slices.Contains(reading, args[0]) {
 			if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, whole) {

@@ -161,7 +161,7 @@ func inTime(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute): // however busy the machine is
 		t.Fatalf("%s hangs", what)
 	}
 }

@@ -142,13 +142,7 @@ func startWorker(t testing.TB, dsn, flawed string) *worker {
 // stop waits until the worker has closed its store and ended.
 func (w *worker) stop(t testing.TB) {
 	_ = w.in.Close()
-	select {
-	case <-w.out:
-	case <-time.After(30 * time.Second):
-		t.Error("a worker does not end")
-		_ = w.cmd.Process.Kill()
-		<-w.out
-	}
+	<-w.out
 	if w.cmd.ProcessState == nil {
 		if err := w.cmd.Wait(); err != nil {
 			t.Errorf("a worker: %v: %s", err, w.stderr.String())

