@@ -2,11 +2,11 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod' 2>/dev/null || echo go.mod))
 MODULES := $(patsubst go.mod,.,$(MODULES))
 
-.PHONY: help test race lint cover bench fuzz
+.PHONY: help test test-full race lint cover bench fuzz
 
 # The first target is what make alone does.
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  make fuzz FUZZTIME=10s CHECKS=1000 is a shorter run of it"
 
 # Where no server or browser is found, tests are skipped, of which go test says nothing.
@@ -16,17 +16,20 @@ NO_SERVER := @$(if $(INITDB),$(if $(PGBOUNCER),:,echo "SKIPPED: the tests of sto
 CHROMIUM := $(shell command -v "$${PATCHLOG_CHROMIUM:-chromium}" || test -n "$$PATCHLOG_CHROMIUM" || command -v chromium-browser || command -v google-chrome)
 NO_BROWSER := @$(if $(CHROMIUM),:,echo "SKIPPED: the tests of the inspector in a browser, since no Chromium is found (apt-get install chromium, or name one in PATCHLOG_CHROMIUM)")
 
-test: ## run every module's tests; says which it skipped without PostgreSQL or Chromium
-	@for m in $(MODULES); do (cd $$m && go test ./...) || exit 1; done
+test: ## every module's tests, each with few draws, and their coverage; says which it skipped
+	@for m in $(MODULES); do (cd $$m && go test -short -coverprofile=coverage.out ./...) || exit 1; done
 	$(NO_SERVER)
 	$(NO_BROWSER)
 
-# What bench/peers compares with is not ours to check, and slow to compile so; in a browser
-# most of the time is the browser's, and the handlers are tested without. These harnesses have
-# one goroutine at work, or other processes.
-ONE_AT_WORK := /fuzz/(damage|hostile|power)$$
-race: ## run the modules' tests with the race detector (needs a C compiler)
-	@for m in $(filter-out bench/% inspector/browser,$(MODULES)); do (cd $$m && go test -race -short $$(go list ./... | grep -vE '$(ONE_AT_WORK)')) || exit 1; done
+test-full: ## the tests with all draws and seeds; with BASE=COMMIT of packages that differ from it and their dependents
+	@for m in $(MODULES); do packages=$$(if test -n "$(BASE)"; then .ci/changed $$m; else echo ./...; fi) || exit 1; \
+	  test -z "$$packages" || (cd $$m && go test -timeout 1h $$packages) || exit 1; done
+	$(NO_SERVER)
+	$(NO_BROWSER)
+
+# What bench/peers compares with is not ours to check, and slow to compile so.
+race: ## the tests with few draws and the race detector (needs a C compiler)
+	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && CGO_ENABLED=1 go test -race -short -timeout 30m ./...) || exit 1; done
 	$(NO_SERVER)
 	$(NO_BROWSER)
 
@@ -36,7 +39,7 @@ lint: ## gofmt, go vet, staticcheck
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "not gofmt-ed:"; echo "$$files"; exit 1; }
 	@for m in $(MODULES); do (cd $$m && go vet ./... && go run $(STATICCHECK) ./...) || exit 1; done
 
-cover: ## statement coverage, and whether it is enough
+cover: ## statement coverage of the last make test, and whether it is enough
 	@.ci/coverage
 
 bench: ## benchmarks, each with its baseline beside it
