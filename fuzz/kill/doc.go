@@ -1,9 +1,8 @@
-// Package kill kills processes in the midst of their work, and holds what is then in the store
-// against what they were told. 32 clients make all calls that write, on sessions of their own and
-// on some that they share. Nothing that was acknowledged is lost, or elsewhere; of each other
-// call there is all or nothing, and made again it is there once.
+// Package kill kills processes while 32 clients are at work in them. What the clients saw before, and
+// what a client sees afterwards that repeats the operations in flight, must be linearizable: nothing
+// that was acknowledged is lost, and each other operation took effect once, whole, or not at all.
 //
-//	go test ./fuzz/kill -run TestKilled$ -timeout 0 -rounds 2000 -progress kill.json -v
+//	go test ./fuzz/kill -run 'TestKilled$' -timeout 0 -rounds 2000 -progress kill.json -v
 //
-// A [Harness] has it for a storage of one's own.
+// [Harness] does so for any storage.
 package kill

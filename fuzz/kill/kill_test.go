@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fuzz/kill"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -32,7 +33,7 @@ func open(place, flaw string) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.New(kill.Flawed(b, flaw), opts)
+	return store.New(ops.Flaws[flaw](b), opts)
 }
 
 func TestKilled(t *testing.T) {
@@ -54,7 +55,7 @@ func TestKilledRelaxed(t *testing.T) {
 
 // What is broken on purpose is found.
 func TestControls(t *testing.T) {
-	for _, flaw := range kill.Flaws {
+	for _, flaw := range []string{"early", "half", "apart", "undead", "forgetful", "sparing"} {
 		t.Run(flaw, func(t *testing.T) {
 			harness.Finds(t, flaw, 40, filepath.Join(t.TempDir(), "synced.db"))
 		})

@@ -1,11 +1,13 @@
 package linear
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -18,25 +20,28 @@ import (
 func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 	t.Helper()
 	for r := range long.Rounds(t, few) {
-		var callers []Caller
+		var callers []ops.Caller
 		for i, b := range open(r.N) {
 			callers = append(callers, newLocal(t, b, i, []int64{0, 1 << 16, -1}[r.N/4%3]))
 		}
-		l := &Load{Callers: callers, Clients: 64, Apps: 8, Calls: 64, Forks: true,
+		l := &Load{Callers: callers, Clients: 64, Apps: 8, Calls: 64, Forks: true, Leases: true,
 			Name: fmt.Sprint(r.N), Seed: r.Random.Uint64(), Together: r.N%2 == 1}
 		l.Run()
 		h := l.End(callers[0])
 		for _, e := range h {
 			r.Count("calls", 1)
-			if e.Kind == Done {
-				r.Count(string(e.Op), 1)
+			if e.Outcome == ops.Done {
+				r.Count(string(e.Kind), 1)
 			}
 		}
 		for _, violation := range h.Judge(Options{}) {
 			t.Error(violation)
 		}
+		if _, err := ops.Audit(context.Background(), callers[0].(*ops.Local).Store); err != nil {
+			t.Error(err)
+		}
 		for _, c := range callers {
-			if err := c.(*Local).Store.Close(); err != nil {
+			if err := c.(*ops.Local).Store.Close(); err != nil {
 				t.Error(err)
 			}
 		}
@@ -44,12 +49,12 @@ func Check(t *testing.T, few int, open func(round int) []backend.Backend) {
 }
 
 // newLocal opens a store, which is one of several that share what the backend holds.
-func newLocal(t testing.TB, b backend.Backend, owner int, cacheBytes int64) *Local {
+func newLocal(t testing.TB, b backend.Backend, owner int, cacheBytes int64) *ops.Local {
 	t.Helper()
 	s, err := store.New(b, store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 16}, CacheBytes: cacheBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	return &Local{Store: s, Owner: owner}
+	return &ops.Local{Store: s, Owner: owner}
 }

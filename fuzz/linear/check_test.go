@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -68,9 +69,9 @@ func TestControls(t *testing.T) {
 				t.Cleanup(func() { _ = b.Close() })
 				backends = slices.Repeat([]backend.Backend{open{b}}, c.stores)
 			}
-			var callers []Caller
+			var callers []ops.Caller
 			for i, b := range backends {
-				callers = append(callers, newLocal(t, Flaws[c.flaw](b), i, 0))
+				callers = append(callers, newLocal(t, ops.Flaws[c.flaw](b), i, 0))
 			}
 			var all []string
 			for seed := range uint64(8) { // what is wrong now and then is not in each history
@@ -91,24 +92,24 @@ func TestControls(t *testing.T) {
 // A call that took place, and of which nobody was told more than that its outcome is unknown, has
 // logged records under ids that others see.
 func TestOutcomeUnknownButSeen(t *testing.T) {
-	l := &Load{Callers: []Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
-	l.Run()
-	call := func(op Op, ids ...string) Reply {
-		return l.call(l.Callers[0], Call{App: "app", Session: kept, Op: op, IDs: ids, Now: true})
+	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
+	l.Begin()
+	call := func(kind ops.Kind, ids ...string) ops.Reply {
+		return l.call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: kind, IDs: ids, Count: 1})
 	}
-	call(Create)
-	call(Append, "a", "b")
-	call(Patch, "p")
-	call(Revert, "p")
+	call(ops.Create)
+	call(ops.Append, "a", "b")
+	call(ops.Patch, "p")
+	call(ops.Revert, "p")
 	last := &l.history[len(l.history)-1]
-	last.Kind, last.Logged, last.Seqs = Unknown, nil, nil
-	text := call(Export).Exported
-	call(Raw)
-	r := l.call(l.Callers[0], Call{App: "app", Session: kept, Op: Import, Text: text})
-	if r.Kind != Done || len(r.Seqs) != 4 {
+	last.Outcome, last.Logged, last.Seqs = ops.Unknown, nil, nil
+	text := call(ops.Export).Exported
+	call(ops.Raw)
+	r := l.call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: ops.Import, Text: text})
+	if r.Outcome != ops.Done || len(r.Seqs) != 4 {
 		t.Fatalf("importing what is there gives %+v", r)
 	}
-	call(Get)
+	call(ops.Get)
 	if violations := l.history.Judge(Options{Faults: true}); len(violations) > 0 {
 		t.Error(violations)
 	}

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 )
 
-// Seen is a call as its client saw it: what came of it, and between which moments, as one clock
-// shows them in nanoseconds.
+// Seen is an operation as its client saw it: its reply, and when it began and ended, in nanoseconds
+// of one clock.
 type Seen struct {
-	Call
-	Reply
+	ops.Op
+	ops.Reply
 	From, To int64
 }
 
@@ -39,7 +41,7 @@ func (h History) Judge(opts Options) (violations []string) {
 	histories := map[object][]porcupine.Operation{}
 	replies, shared := map[moment]int{}, map[string]int{}
 	for _, e := range h {
-		if e.Op == Get && e.Kind == Done {
+		if e.Kind == ops.Get && e.Outcome == ops.Done {
 			shared[e.App+e.Values["app:hot"]]++
 		}
 		if e.shows() {
@@ -48,15 +50,15 @@ func (h History) Judge(opts Options) (violations []string) {
 	}
 	for i, e := range h {
 		switch {
-		case !opts.Faults && (e.Kind == Failed || e.Kind == Unknown || e.Kind == Gone):
-			violations = append(violations, "nothing broke, and a call did: "+e.String())
-		case e.Kind == Failed: // what it claims to have not written must not be seen
+		case !opts.Faults && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown || e.Outcome == ops.Gone):
+			violations = append(violations, "an operation failed, without a fault: "+e.String())
+		case e.Outcome == ops.Failed: // what it says was not written must not be seen
 			continue
-		case e.Kind == Gone:
-			e.Kind = Unknown
+		case e.Outcome == ops.Gone:
+			e.Outcome = ops.Unknown
 		}
-		if e.Kind == Unknown {
-			if !e.mayWrite() {
+		if e.Outcome == ops.Unknown {
+			if !e.Changes() {
 				continue
 			}
 			e.To = settled(e, h[i:])
@@ -67,37 +69,33 @@ func (h History) Judge(opts Options) (violations []string) {
 		}
 	}
 	within := cmp.Or(opts.Within, time.Minute)
-	for b, ops := range histories {
+	for b, calls := range histories {
 		if b.kind == "values" {
-			ops = once(ops)
+			calls = once(calls)
 		}
-		switch result, info := porcupine.CheckOperationsVerbose(b.model(opts, ops), ops, within); result {
+		switch result, info := porcupine.CheckOperationsVerbose(b.model(opts, calls), calls, within); result {
 		case porcupine.Illegal:
-			violations = append(violations, b.String()+": "+where(ops, info))
+			violations = append(violations, b.String()+": "+where(calls, info))
 		case porcupine.Unknown:
-			violations = append(violations, fmt.Sprintf("%s: the checker was not done with %d calls in %v", b, len(ops), within))
+			violations = append(violations, fmt.Sprintf("%s: the checker did not end with %d operations in %v", b, len(calls), within))
 		}
 	}
+	violations = append(violations, h.judgeErased()...)
 	slices.Sort(violations)
 	return violations
 }
 
 func (b object) String() string { return strings.TrimSpace(b.app + " " + b.kind + " " + b.name) }
 
-// mayWrite reports whether a call whose outcome is not known may have changed something.
-func (c Call) mayWrite() bool {
-	return c.writes() || c.Op == Create || c.Op == Delete || c.Op == Fork || c.Op == Lease
-}
-
 // settled returns when a call whose outcome was unknown can have no effect any more: when a
 // repetition with the same ids found them in the log, or put them there. A deletion has none
 // once another has looked for the session: it is of one creation only.
 func settled(e Seen, later History) int64 {
 	for _, l := range later {
-		if l.App == e.App && l.Session == e.Session && l.Op == e.Op && l.From > e.To {
+		if l.App == e.App && l.Session == e.Session && l.Kind == e.Kind && l.From > e.To {
 			switch {
-			case (e.Op == Append || e.Op == Patch) && l.Kind == Done && slices.Equal(l.IDs, e.IDs),
-				e.Op == Delete && (l.Kind == Done || l.Kind == notFound):
+			case (e.Kind == ops.Append || e.Kind == ops.Patch) && l.Outcome == ops.Done && slices.Equal(l.IDs, e.IDs),
+				e.Kind == ops.Delete && (l.Outcome == ops.Done || l.Outcome == ops.NotFound):
 				return l.To
 			}
 		}
@@ -107,7 +105,7 @@ func settled(e Seen, later History) int64 {
 
 // where shows the calls around the one that had to have its moment first of those that the
 // longest order leaves out.
-func where(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
+func where(calls []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	longest := map[int]bool{}
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, order := range partition {
@@ -119,39 +117,97 @@ func where(ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 			}
 		}
 	}
-	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
-	first := slices.IndexFunc(ops, func(op porcupine.Operation) bool { return !longest[op.Input.(operation).n] })
-	text := fmt.Sprintf("%d calls have no order; the longest has %d", len(ops), len(longest))
-	for i := max(first-10, 0); i < min(first+10, len(ops)); i++ {
+	slices.SortFunc(calls, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	first := slices.IndexFunc(calls, func(op porcupine.Operation) bool { return !longest[op.Input.(operation).n] })
+	text := fmt.Sprintf("%d calls have no order; the longest has %d", len(calls), len(longest))
+	for i := max(first-10, 0); i < min(first+10, len(calls)); i++ {
 		mark := "  "
 		switch {
 		case i == first:
 			mark = "> "
-		case !longest[ops[i].Input.(operation).n]:
+		case !longest[calls[i].Input.(operation).n]:
 			mark = "! "
 		}
-		text += "\n" + mark + ops[i].Input.(operation).String()
+		text += "\n" + mark + calls[i].Input.(operation).String()
 	}
 	return text
 }
 
-// String returns the call and what came of it, in a line.
+// String returns the operation and its outcome, in a line.
 func (e Seen) String() string {
-	text := fmt.Sprintf("%8.3f–%8.3f ms %s %s %s %v", float64(e.From)/1e6, float64(e.To)/1e6, e.App, e.Session, e.Op, e.IDs)
+	text := fmt.Sprintf("%8.3f–%8.3f ms client %d: %s %s %s %v", float64(e.From)/1e6, float64(e.To)/1e6, e.Client, e.App, e.Session, e.Kind, e.IDs)
 	if e.IfSeq != nil {
 		text += fmt.Sprintf(" if %d", *e.IfSeq)
 	}
 	switch {
-	case e.Op == Patch:
-		text += fmt.Sprintf(" [%d,+%d) %s on %q %d", e.Start, e.Count, e.patch(e.Reply).Type(), e.On, e.Base)
-	case e.Op == Lease:
-		text += fmt.Sprintf(" for %v by %d: %v", e.ttl(), e.Owner, e.Held)
-	case e.Op == Fork:
+	case e.Kind == ops.Patch:
+		text += fmt.Sprintf(" [%d,+%d) %s on %q %d", e.Start, e.Count, e.Op.Records()[0].Patch.Type(), e.On, e.Base)
+	case e.Kind == ops.Lease:
+		text += fmt.Sprintf(" for %v by %d: %v", e.TTL(), e.Owner, e.Held)
+	case e.Kind == ops.Fork:
 		text += " of " + e.Source
 	}
 	if e.At != nil {
 		text += fmt.Sprintf(" at %d", *e.At)
 	}
-	text += fmt.Sprintf(": %s %s seqs %v → %d/%d", e.Kind, e.Err, e.Seqs, e.Seq, e.PatchSeq)
-	return text + fmt.Sprintf(" %.4s %s %v", e.Creation, strings.Join(e.Visible, " "), e.Values)
+	text += fmt.Sprintf(": %s %s seqs %v → %d/%d", e.Outcome, e.Err, e.Seqs, e.Seq, e.PatchSeq)
+	return text + fmt.Sprintf(" %.4s %.300s %v", e.Creation, strings.Join(e.Visible, " "), e.Values)
+}
+
+// Until returns the history as it was at a moment of its clock: of operations that had not ended by
+// then it is unknown what came of them.
+func (h History) Until(at int64) (cut History) {
+	for _, e := range h {
+		switch {
+		case e.To <= at:
+			cut = append(cut, e)
+		case e.From <= at:
+			cut = append(cut, Seen{Op: e.Op, Reply: ops.Reply{Outcome: ops.Gone}, From: e.From, To: at})
+		}
+	}
+	return cut
+}
+
+// judgeErased checks the sessions in which events are erased: each reading of one has the events
+// that were appended before it, and the blanks that were acknowledged before it and no others.
+func (h History) judgeErased() (violations []string) {
+	for _, read := range h {
+		if !strings.HasPrefix(read.Session, erased) || read.Kind != ops.Raw || read.Outcome != ops.Done {
+			continue
+		}
+		add := func(format string, args ...any) {
+			violations = append(violations, fmt.Sprintf("%s %s at %.3f ms: ", read.App, read.Session, float64(read.From)/1e6)+fmt.Sprintf(format, args...))
+		}
+		asked, appended := map[string]bool{}, map[string]bool{}
+		for _, e := range h {
+			if e.App != read.App || e.Session != read.Session || e.From > read.To {
+				continue
+			}
+			before := e.Outcome == ops.Done && e.To < read.From
+			for _, id := range e.IDs {
+				there := slices.Contains(read.Logged, id)
+				switch e.Kind {
+				case ops.Append:
+					appended[id] = true
+					if there != slices.Contains(read.Logged, e.IDs[0]) || before && !there {
+						add("event %s is lost", id)
+					}
+				case ops.Erase:
+					asked[id] = true
+					if before && !slices.Contains(read.Blank, id) {
+						add("event %s was erased, and is not blank", id)
+					}
+				}
+			}
+		}
+		for i, id := range read.Logged {
+			if slices.Contains(read.Logged[:i], id) {
+				add("id %s is there twice", id)
+			}
+			if appended[id] && !asked[id] && slices.Contains(read.Blank, id) {
+				add("event %s is blank, and was not erased", id)
+			}
+		}
+	}
+	return violations
 }

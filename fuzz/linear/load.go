@@ -3,49 +3,64 @@ package linear
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 )
 
-// Load is clients that make calls to a few sessions.
+// Load is clients that carry out operations on a few sessions.
 type Load struct {
-	Callers []Caller // client i calls the one of this index, modulo how many there are
+	Callers []ops.Caller // client i calls the one with this index, modulo their number
 	Clients int
 	Apps    int    // each with sessions of its own
-	Name    string // begins the apps' names, so that those of several loads differ
+	Name    string // prefix of the apps' names, so that those of several loads differ
 	Seed    uint64
 
-	// Calls is how many calls each client makes. More, if not nil, says in its stead whether
-	// to go on.
+	// Calls is how many operations each client makes. More, if not nil, replaces it: clients go on
+	// while it returns true.
 	Calls int
 	More  func() bool
 
-	// Together has all clients go through the apps one after another, and not each to any.
+	// Together has all clients go through the apps one after another, instead of each to any.
 	Together bool
 
-	// Forks has clients fork sessions too, and take and give up leases: what leaves no way to
-	// find out what came of it.
-	Forks bool
+	// Forks and Leases have clients fork sessions and take leases. What became of a lease cannot be
+	// found out after a crash.
+	Forks, Leases bool
 
-	// Hurried is how many of a hundred writes have too little time.
+	// Backups is a directory for backups. If it is set, the last client mostly vacuums and writes
+	// backups, and all erase events.
+	Backups string
+
+	// Hurried is the percentage of writes that have too little time.
 	Hurried int
 
 	mu      sync.Mutex
 	began   time.Time
 	history History
 	known   map[string]*known
+	seen    map[string]ops.Reply // by client and session: what the client saw last
+	random  []*rand.Rand         // by client
+	n       []int                // operations by client
 }
 
-// known is what somebody was told of a session lately.
+// known is what clients learned of a session lately.
 type known struct {
 	patches, events []string
 	text            string
 }
 
-// The sessions of an app. The last one is never deleted.
+// The sessions of an app. The last one is never deleted. Beside them each client has a session in
+// which it erases, and one that it imports whole.
 const (
 	sessions = 4
 	kept     = "kept"
+	erased   = "erased "
+	imported = "imported "
 )
 
 func sessionName(i int) string {
@@ -60,64 +75,185 @@ func (l *Load) app(i int) string { return fmt.Sprintf("%s.%d", l.Name, i) }
 // Since returns how long ago the load began.
 func (l *Load) Since() time.Duration { return time.Since(l.began) }
 
-// Run has the clients make their calls, and returns what they saw when all have ended.
-func (l *Load) Run() History {
-	l.began, l.history, l.known = time.Now(), nil, map[string]*known{}
+// History returns what the clients have seen so far, in the order in which the operations ended.
+func (l *Load) History() History {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.history)
+}
+
+// Begin starts the load's clock.
+func (l *Load) Begin() {
+	l.began, l.history, l.known, l.seen = time.Now(), nil, map[string]*known{}, map[string]ops.Reply{}
+	l.random, l.n = nil, make([]int, l.Clients)
+	for client := range l.Clients {
+		l.random = append(l.random, rand.New(rand.NewPCG(l.Seed, uint64(client))))
+	}
+}
+
+// Create creates the sessions.
+func (l *Load) Create() {
 	for app := range l.Apps {
 		for i := range sessions {
 			for range 100 {
-				if r := l.call(l.Callers[0], Call{App: l.app(app), Session: sessionName(i), Op: Create}); r.Kind == Done || r.Kind == exists {
+				if r := l.call(l.Callers[0], ops.Op{App: l.app(app), Session: sessionName(i), Kind: ops.Create}); r.Outcome == ops.Done || r.Outcome == ops.Exists || r.Outcome == ops.Gone {
 					break
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
 	}
+}
+
+// Run creates the sessions, has the clients work, and returns the history.
+func (l *Load) Run() History {
+	l.Begin()
+	l.Create()
+	return l.Work()
+}
+
+// Work has the clients work at the same time, and returns the history when all have ended.
+func (l *Load) Work() History {
 	var wg sync.WaitGroup
 	for client := range l.Clients {
 		wg.Go(func() {
-			random := rand.New(rand.NewPCG(l.Seed, uint64(client)))
-			for n := 0; l.More == nil && n < l.Calls || l.More != nil && l.More(); n++ {
-				app := random.IntN(l.Apps)
-				if l.Together {
-					app = n * l.Apps / l.Calls
-				}
-				l.client(client, n, l.app(app), random)
+			for l.more(client) && l.Step(client) {
 			}
 		})
 	}
 	wg.Wait()
-	return l.history
+	return l.History()
 }
 
-// End has the sessions read by a caller who has seen nothing of them, and returns the history
-// with that.
-func (l *Load) End(c Caller) History {
-	for app := range l.Apps {
-		for i := range sessions {
-			for _, op := range []Op{Get, Raw} {
-				l.call(c, Call{Client: l.Clients, App: l.app(app), Session: sessionName(i), Op: op})
-			}
+// Until returns a load with the history as it was at a moment of its clock, and with the same clock.
+func (l *Load) Until(at int64) *Load {
+	return &Load{
+		Callers: l.Callers, Clients: l.Clients, Apps: l.Apps, Name: l.Name, Seed: l.Seed, Forks: l.Forks, Backups: l.Backups,
+		began: l.began, history: l.History().Until(at), known: map[string]*known{}, seen: map[string]ops.Reply{}, random: l.random, n: l.n,
+	}
+}
+
+func (l *Load) more(client int) bool {
+	if l.More != nil {
+		return l.More()
+	}
+	return l.n[client] < l.Calls
+}
+
+// Step has a client make one operation, and repeat it with the same ids until the outcome is known.
+// It returns false if the process that the client calls has ended.
+func (l *Load) Step(client int) bool {
+	n, random := l.n[client], l.random[client]
+	l.n[client]++
+	app := random.IntN(l.Apps)
+	if l.Together {
+		app = n * l.Apps / l.Calls
+	}
+	o := l.draw(client, n, l.app(app), random)
+	if random.IntN(100) < l.Hurried && o.Changes() {
+		o.Wait = time.Duration(1+random.IntN(10)) * time.Millisecond
+	}
+	unknown := false
+	for range 100 {
+		r := l.call(l.Callers[client%len(l.Callers)], o)
+		o.Wait = 0
+		if r.Outcome == ops.Gone {
+			return false
+		}
+		if r.Outcome == ops.Failed || r.Outcome == ops.Unknown {
+			time.Sleep(5 * time.Millisecond)
+		}
+		unknown = unknown || r.Outcome == ops.Unknown
+		if !o.Changes() || !unknown || r.Outcome != ops.Unknown && r.Outcome != ops.Failed {
+			break
 		}
 	}
-	return l.history
+	return true
 }
 
-func (l *Load) call(caller Caller, c Call) Reply {
+// End has the sessions read by a client that has seen nothing of them, and returns the history
+// with that.
+func (l *Load) End(c ops.Caller) History {
+	type session struct{ app, name string }
+	done := map[session]bool{}
+	for _, e := range l.History() {
+		s := session{e.App, e.Session}
+		if s.name == "" || e.Kind == ops.Lease || done[s] {
+			continue
+		}
+		done[s] = true
+		for _, kind := range []ops.Kind{ops.Get, ops.Raw} {
+			l.call(c, ops.Op{Client: l.Clients, App: s.app, Session: s.name, Kind: kind})
+		}
+	}
+	return l.History()
+}
+
+// ReadDuring reads the sessions as the operation of the history left them: at a moment between its
+// beginning and its end.
+func (l *Load) ReadDuring(c ops.Caller, e Seen) {
+	n := len(l.history)
+	l.End(c)
+	for i := n; i < len(l.history); i++ {
+		l.history[i].From, l.history[i].To = e.From, e.To
+	}
+}
+
+// Repeat has a client that reads and knows nothing else make the operations again whose outcome is
+// unknown, deletions last. What is in the log says what a fork has copied.
+func (l *Load) Repeat(c ops.Caller) {
+	var last []ops.Op
+	for i, e := range l.History() {
+		if e.Outcome != ops.Gone && e.Outcome != ops.Unknown || !e.Changes() {
+			continue
+		}
+		o := e.Op
+		o.Client = l.Clients + 1
+		switch e.Kind {
+		case ops.Delete:
+			last = append(last, o)
+			continue
+		case ops.Fork:
+			text := c.Call(ops.Op{Client: l.Clients, App: e.App, Session: e.Session, Kind: ops.Raw}).Exported
+			l.mu.Lock()
+			l.history[i].Exported = strings.Join(firstLines(text, int(*e.At)), "")
+			l.mu.Unlock()
+		}
+		l.call(c, o)
+	}
+	for _, o := range last {
+		l.call(c, o)
+	}
+}
+
+func firstLines(text string, n int) (lines []string) {
+	for line := range strings.Lines(text) {
+		if len(lines) == n {
+			break
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func (l *Load) call(caller ops.Caller, o ops.Op) ops.Reply {
 	from := l.Since()
-	r := caller.Call(c)
-	e := Seen{Call: c, Reply: r, From: from.Nanoseconds(), To: l.Since().Nanoseconds()}
+	r := caller.Call(o)
+	e := Seen{Op: o, Reply: r, From: from.Nanoseconds(), To: l.Since().Nanoseconds()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.history = append(l.history, e)
-	k := l.of(c.App, c.Session)
+	if e.shows() {
+		l.seen[fmt.Sprint(o.Client, o.App, o.Session)] = r
+	}
+	k := l.of(o.App, o.Session)
 	switch {
-	case r.Kind != Done:
-	case c.Op == Append && !isHot(c.IDs[0]):
-		k.events = append(k.events, c.IDs...)
-	case c.Op == Patch || c.Op == Revert || c.Op == Rewind:
+	case r.Outcome != ops.Done:
+	case o.Kind == ops.Append && !ops.IsHot(o.IDs[0]):
+		k.events = append(k.events, o.IDs...)
+	case o.Kind == ops.Patch || o.Kind == ops.Revert || o.Kind == ops.Rewind:
 		k.patches = append(k.patches, r.Logged...)
-	case c.Op == Export:
+	case o.Kind == ops.Export:
 		k.text = r.Exported
 	}
 	return r
@@ -132,83 +268,140 @@ func (l *Load) of(app, session string) *known {
 	return l.known[name]
 }
 
-// client makes one call, and repeats it with the same ids until it knows the outcome.
-func (l *Load) client(client, n int, app string, random *rand.Rand) {
-	c := l.draw(client, n, app, random)
-	if random.IntN(100) < l.Hurried && c.mayWrite() {
-		c.Wait = time.Duration(1+random.IntN(10)) * time.Millisecond
-	}
-	unknown := false
-	for range 100 {
-		r := l.call(l.Callers[client%len(l.Callers)], c)
-		c.Wait = 0
-		if r.Kind == Failed || r.Kind == Unknown {
-			time.Sleep(5 * time.Millisecond)
-		}
-		unknown = unknown || r.Kind == Unknown
-		if !c.mayWrite() || !unknown || r.Kind != Unknown && r.Kind != Failed {
-			return
-		}
-	}
+// lastSeen returns what a client saw last of a session.
+func (l *Load) lastSeen(client int, app, session string) ops.Reply {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen[fmt.Sprint(client, app, session)]
 }
 
-func (l *Load) draw(client, n int, app string, random *rand.Rand) Call {
+func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 	at, id := random.IntN(sessions), fmt.Sprintf("%d.%d", client, n)
-	c := Call{Client: client, App: app, Session: sessionName(at), IDs: []string{id}, Choice: random.IntN(1000)}
+	o := ops.Op{Client: client, App: app, Session: sessionName(at), IDs: []string{id}, Choice: random.IntN(1000)}
+	if l.Backups != "" {
+		switch p := random.IntN(100); {
+		case client == l.Clients-1 && p < 35:
+			return ops.Op{Client: client, App: app, Kind: ops.Vacuum}
+		case client == l.Clients-1 && p < 70:
+			return ops.Op{Client: client, App: app, Kind: ops.Backup, File: filepath.Join(l.Backups, l.Name+id)}
+		case p < 10:
+			return l.erase(o, random)
+		case p < 11:
+			return l.whole(o, random)
+		}
+	}
 	l.mu.Lock()
-	k := *l.of(app, c.Session)
+	k := *l.of(app, o.Session)
 	l.mu.Unlock()
+	seen := l.lastSeen(client, app, o.Session)
 	switch p := random.IntN(100); {
 	case p < 24:
-		c.Op = Get
+		o.Kind = ops.Get
 	case p < 46:
-		c.Op = Append
-		switch random.IntN(6) {
+		o.Kind = ops.Append
+		switch random.IntN(5) {
 		case 0:
-			c.IDs = append(c.IDs, id+sibling)
+			o.IDs = append(o.IDs, id+ops.Sibling)
 		case 1:
-			c.IDs[0] = Hot(id, c.Session)
+			o.IDs[0] = ops.Hot(id, o.Session)
 		}
 	case p < 54:
-		c.Op, c.Guess = Append, true
+		o.Kind = ops.Append
+		if seen.Creation != "" {
+			o.IfSeq = &seen.Seq
+			if o.Choice%2 == 0 {
+				o.On = seen.Creation
+			}
+		}
 	case p < 58:
-		c.Op, c.IDs, c.Other = Append, []string{late(k.events, random)}, random.IntN(2) == 0
+		o.Kind, o.IDs, o.Other = ops.Append, []string{late(k.events, random)}, random.IntN(2) == 0
 	case p < 69:
-		c.Op, c.Now = Patch, random.IntN(3) == 0
+		o.Kind = ops.Patch
+		o.Start, o.Count = o.Choice%3, 1+o.Choice%2
+		if visible := len(seen.Visible); random.IntN(3) > 0 && visible > 0 {
+			o.On, o.Base = seen.Creation, seen.PatchSeq
+			o.Start = o.Choice % visible
+			o.Count = min(o.Count, visible-o.Start)
+			o.Event = seen.Visible[o.Start]
+		}
 	case p < 74:
-		c.Op, c.IDs = Revert, []string{late(k.patches, random)}
+		o.Kind, o.IDs = ops.Revert, []string{late(k.patches, random)}
 	case p < 77:
-		c.Op, c.IDs = Rewind, []string{late(k.events, random)}
+		o.Kind, o.IDs = ops.Rewind, []string{late(k.events, random)}
 	case p < 80:
-		c.Op = At
+		o.Kind, o.At = ops.At, upTo(seen, o.Choice)
 	case p < 82:
-		c.Op = Raw
+		o.Kind = ops.Raw
 	case p < 84:
-		c.Op = Export
+		o.Kind = ops.Export
 	case p < 87 && l.Forks && at < sessions-1:
-		c.Op, c.Source = Fork, kept
+		o.Kind, o.Source = ops.Fork, kept
+		o.At = upTo(l.lastSeen(client, app, kept), o.Choice)
 	case p < 90:
-		c.Op, c.Text = Import, text(id, id+sibling)
+		o.Kind, o.Text = ops.Import, ops.Text(id, id+ops.Sibling)
 		l.mu.Lock()
 		if other := l.of(app, sessionName(random.IntN(sessions))).text; other != "" && random.IntN(3) > 0 {
-			c.Text = other
+			o.Text = other
 		}
 		l.mu.Unlock()
-	case p < 93 && l.Forks:
-		c.Op = Lease
+	case p < 93 && l.Leases:
+		o.Kind = ops.Lease
 	case p < 97 && at < sessions-1:
-		c.Op = Delete
+		o.Kind = ops.Delete
 	default:
-		c.Op = Create
+		o.Kind = ops.Create
 	}
-	return c
+	return o
 }
 
-// late returns one of the last ids, or one that nobody has.
+// erase has a client write to the session in which it alone writes and erases.
+func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
+	id := o.IDs[0]
+	o.Session = fmt.Sprint(erased, o.Client)
+	l.mu.Lock()
+	events := l.of(o.App, o.Session).events
+	l.mu.Unlock()
+	switch p := random.IntN(100); {
+	case l.lastSeen(o.Client, o.App, o.Session).Creation == "":
+		o.Kind = ops.Create
+	case p < 40 && len(events) > 1:
+		first := random.IntN(len(events))
+		o.Kind, o.Text, o.IDs = ops.Erase, "receipt "+id, slices.Clone(events[first:min(len(events), first+1+random.IntN(4))])
+	case p < 60 && len(events) > 2:
+		o.Kind, o.Count, o.Choice = ops.Patch, 2, 8 // a summary
+	default:
+		o.Kind, o.IDs = ops.Append, []string{id, id + ops.Sibling}
+	}
+	return o
+}
+
+// whole has a client import a session that takes several commits, or delete it.
+func (l *Load) whole(o ops.Op, random *rand.Rand) ops.Op {
+	id := o.IDs[0]
+	o.Session, o.Kind = fmt.Sprint(imported, o.Client), ops.Import
+	if l.lastSeen(o.Client, o.App, o.Session).Creation != "" && random.IntN(2) == 0 {
+		o.Kind = ops.Delete
+		return o
+	}
+	var ids []string
+	for i := range 520 + random.IntN(200) {
+		ids = append(ids, fmt.Sprint(id, ".", i))
+	}
+	o.Text = ops.Text(ids...)
+	return o
+}
+
+// upTo picks a record that a client has seen, or 0.
+func upTo(seen ops.Reply, choice int) *uint64 {
+	seq := uint64(choice) % (seen.Seq + 1)
+	return &seq
+}
+
+// late returns one of the last ids, or one that does not exist.
 func late(ids []string, random *rand.Rand) string {
 	i := len(ids) - 1 - random.IntN(4)
 	if i < 0 {
-		return "nobody's"
+		return "unknown id"
 	}
 	return ids[i]
 }

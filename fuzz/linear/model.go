@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -79,7 +81,7 @@ func (e *entry) find(id string) (patch.Record, bool) {
 // hot returns the ids of the events that set shared values.
 func (e *entry) hot() (ids []string) {
 	for ; e.before != nil; e = e.before {
-		if id := e.record.ID(); isHot(id) {
+		if id := e.record.ID(); ops.IsHot(id) {
 			ids = append(ids, id)
 		}
 	}
@@ -108,7 +110,7 @@ func (s session) step(o operation) (bool, state) {
 		after.shown = 0
 		ok = ok && s.over(o)
 	}
-	if o.Op != source && o.shows() {
+	if o.Kind != source && o.shows() {
 		after.shown++
 	}
 	return ok, after
@@ -117,49 +119,49 @@ func (s session) step(o operation) (bool, state) {
 func (s session) known() bool { return s.log == nil || s.creation != "" }
 
 func (s session) after(o operation) (bool, session) {
-	unknown, there := o.Kind == Unknown, s.log != nil
-	switch o.Op {
-	case Create, Fork:
+	unknown, there := o.Outcome == ops.Unknown, s.log != nil
+	switch o.Kind {
+	case ops.Create, ops.Fork:
 		if there {
-			return unknown || o.Kind == exists, s
+			return unknown || o.Outcome == ops.Exists, s
 		}
 		s.creation, s.log = o.Creation, newLog()
-		if o.Op == Fork {
+		if o.Kind == ops.Fork {
 			s.log, _, _ = s.log.put(o.records, nil)
 		}
-		return unknown || o.Kind == Done && s.shows(o.Reply), s
-	case Delete:
+		return unknown || o.Outcome == ops.Done && s.shows(o.Reply), s
+	case ops.Delete:
 		if !there {
-			return unknown || o.Kind == notFound || s.lenient && o.Kind == Done, s
+			return unknown || o.Outcome == ops.NotFound || s.lenient && o.Outcome == ops.Done, s
 		}
-		return unknown || o.Kind == Done, session{lenient: s.lenient, past: append(slices.Clip(s.past), s.log.hot()...)}
-	case Import:
-		if o.Kind == Done && o.Created == there {
+		return unknown || o.Outcome == ops.Done, session{lenient: s.lenient, past: append(slices.Clip(s.past), s.log.hot()...)}
+	case ops.Import:
+		if o.Outcome == ops.Done && o.Created == there {
 			return false, s
 		}
-		if !there && (unknown || o.Kind == Done) {
+		if !there && (unknown || o.Outcome == ops.Done) {
 			s.creation, s.log, there = o.Creation, newLog(), true
 		}
 	}
 	if !there {
-		return unknown || o.Kind == notFound && o.Op != Import, s
+		return unknown || o.Outcome == ops.NotFound && o.Kind != ops.Import, s
 	}
 	if o.On != "" && o.On != s.creation {
 		// A client's view may be of a session that was deleted and created again.
-		if unknown || o.Kind == notFound {
+		if unknown || o.Outcome == ops.NotFound {
 			return true, s
 		}
 		if s.creation != "" {
 			return false, s
 		}
 	}
-	if s.creation == "" && o.Kind == Done {
+	if s.creation == "" && o.Outcome == ops.Done {
 		s.creation = o.Creation
 	}
-	if !o.writes() {
+	if !o.Writes() {
 		return s.reads(o), s
 	}
-	if o.Kind == Done && o.Seq != s.view().Seq()+o.added(s.view().Seq()) {
+	if o.Outcome == ops.Done && o.Seq != s.view().Seq()+o.added(s.view().Seq()) {
 		return false, s // soon told
 	}
 	log, seqs, err := s.write(o)
@@ -168,7 +170,7 @@ func (s session) after(o operation) (bool, session) {
 	}
 	s.log = log
 	// The view is of just after the write, though others share the commit.
-	return unknown || o.Kind == Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
+	return unknown || o.Outcome == ops.Done && slices.Equal(o.Seqs, seqs) && s.shows(o.Reply), s
 }
 
 // over reports whether all have seen the session as it is who ever do. No order has to be tried in
@@ -184,7 +186,7 @@ type moment struct {
 }
 
 // shows reports whether the reply shows the session as it is at that moment.
-func (e Seen) shows() bool { return e.Kind == Done && e.Creation != "" && e.Op != At }
+func (e Seen) shows() bool { return e.Outcome == ops.Done && e.Creation != "" && e.Kind != ops.At }
 
 // added returns how many of the call's records came after a seq.
 func (o operation) added(after uint64) (n uint64) {
@@ -198,27 +200,27 @@ func (o operation) added(after uint64) (n uint64) {
 
 // reads is whether the session may be read so.
 func (s session) reads(o operation) bool {
-	switch o.Op {
-	case Get:
-		return o.Kind == Done && s.shows(o.Reply) && s.knows(o.Session, o.Values["app:hot"]) && s.knows(o.Session, o.Values["user:hot"])
+	switch o.Kind {
+	case ops.Get:
+		return o.Outcome == ops.Done && s.shows(o.Reply) && s.knows(o.Session, o.Values["app:hot"]) && s.knows(o.Session, o.Values["user:hot"])
 	case source:
 		if o.At != nil {
 			if *o.At > s.view().Seq() {
-				return o.Kind == notFound
+				return o.Outcome == ops.NotFound
 			}
 			s.log = s.log.at(*o.At)
 		}
 		s.creation = ""
-		return o.Kind == exists || o.Kind == Done && s.shows(o.Reply)
-	case At:
+		return o.Outcome == ops.Exists || o.Outcome == ops.Done && s.shows(o.Reply)
+	case ops.At:
 		if *o.At > s.view().Seq() {
-			return o.Kind == notFound
+			return o.Outcome == ops.NotFound
 		}
 		s.log = s.log.at(*o.At)
-		return o.Kind == Done && s.shows(o.Reply)
-	case Raw, Export:
+		return o.Outcome == ops.Done && s.shows(o.Reply)
+	case ops.Raw, ops.Export:
 		e := s.log
-		if o.Kind != Done || len(o.Logged) != int(e.view.Seq()) {
+		if o.Outcome != ops.Done || len(o.Logged) != int(e.view.Seq()) {
 			return false
 		}
 		for i := range slices.Backward(o.Logged) {
@@ -235,7 +237,7 @@ func (s session) reads(o operation) bool {
 // knows reports whether a shared value may be seen with the session as it is: what an event of
 // its own has set is seen with that event.
 func (s session) knows(name, value string) bool {
-	if !isHot(value) || sessionOf(value) != name || slices.Contains(s.past, value) {
+	if !ops.IsHot(value) || ops.SessionOf(value) != name || slices.Contains(s.past, value) {
 		return true
 	}
 	_, there := s.log.find(value)
@@ -243,10 +245,10 @@ func (s session) knows(name, value string) bool {
 }
 
 // shows reports whether an answer is what the session is. What is shared is not looked at.
-func (s session) shows(r Reply) bool {
+func (s session) shows(r ops.Reply) bool {
 	v := s.view()
 	return r.Seq == v.Seq() && r.PatchSeq == v.PatchSeq() && (s.creation == "" || r.Creation == s.creation) && len(r.Visible) == v.Len() &&
-		slices.Equal(r.Visible, visible(v)) && maps.Equal(own(r.Values), texts(v.Values()))
+		slices.Equal(r.Visible, ops.Visible(v)) && maps.Equal(own(r.Values), ops.Texts(maps.Collect(v.Values())))
 }
 
 // own returns the values that are no shared scope's.
@@ -272,44 +274,43 @@ func (r *refusal) Error() string { return r.kind }
 func (o operation) refused(err error) bool {
 	var r *refusal
 	if errors.As(err, &r) {
-		return o.Kind == r.kind && (r.last == 0 || o.Last == r.last)
+		return o.Outcome == r.kind && (r.last == 0 || o.Last == r.last)
 	}
 	var conflict *fold.ConflictError
 	if errors.As(err, &conflict) && o.Last != conflict.Newest {
 		return false
 	}
-	return o.Kind == KindOf(err)
+	return o.Outcome == ops.OutcomeOf(err)
 }
 
 // write returns the session's log after a call, and the seqs of the call's records; or why the
 // call is refused.
 func (s session) write(o operation) (*entry, []uint64, error) {
-	switch o.Op {
-	case Append:
-		var offered []patch.Record
-		for _, e := range o.events() {
-			offered = append(offered, patch.Record{Event: e})
-		}
+	switch o.Kind {
+	case ops.Append:
+		offered := o.Op.Records()
 		missing, err := s.missing(offered)
 		if err == nil && missing > 0 && o.IfSeq != nil && *o.IfSeq != s.view().Seq() {
-			return nil, nil, &refusal{conflict, s.view().Seq()}
+			return nil, nil, &refusal{fuzz.Conflict, s.view().Seq()}
 		}
 		return s.log.put(offered, err)
-	case Import:
+	case ops.Import:
 		return s.imports(o.records)
-	case Patch:
-		p := o.patch(o.Reply)
-		offered := []patch.Record{{Patch: p}}
+	case ops.Patch:
+		offered := o.Op.Records()
 		missing, err := s.missing(offered)
 		if err == nil && missing > 0 {
-			opts := fold.CheckOptions{AsOfNow: o.On == ""}
+			var patches []*patch.PatchEvent
 			if o.On != "" {
-				offered[0].Patch = p.WithBase(o.Base)
+				offered[0].Patch = offered[0].Patch.WithBase(o.Base)
 			}
-			_, err = s.view().CheckAll([]*patch.PatchEvent{offered[0].Patch}, opts)
+			for _, r := range offered {
+				patches = append(patches, r.Patch)
+			}
+			_, err = s.view().CheckAll(patches, fold.CheckOptions{AsOfNow: o.On == ""})
 		}
 		return s.log.put(offered, err)
-	case Revert:
+	case ops.Revert:
 		ids, err := s.view().Standing(o.IDs[0])
 		if err != nil {
 			return nil, nil, err
@@ -319,15 +320,15 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 			patches = append(patches, patch.NewRevert(id))
 		}
 		return s.back(o, patches, fold.CheckOptions{AsOfNow: true})
-	case Rewind:
+	case ops.Rewind:
 		from := uint64(0)
 		for e := s.log; e.before != nil; e = e.before {
-			if e.record.Event != nil && e.record.Event.InvocationID() == invocationOf(o.IDs[0]) {
+			if e.record.Event != nil && e.record.Event.InvocationID() == ops.Invocation(o.IDs[0]) {
 				from = e.record.Seq
 			}
 		}
 		if from == 0 {
-			return nil, nil, &refusal{kind: noEvent}
+			return nil, nil, &refusal{kind: fuzz.NotFound}
 		}
 		patches, err := s.view().Rewind(from)
 		if err != nil {
@@ -335,7 +336,7 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 		}
 		return s.back(o, patches, fold.CheckOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true})
 	}
-	panic("linear: " + string(o.Op) + " does not write")
+	panic("linear: " + string(o.Kind) + " does not write")
 }
 
 // missing returns how many of the records are not in the log.
@@ -344,14 +345,14 @@ func (s session) missing(offered []patch.Record) (n int, err error) {
 		there, ok := s.log.find(r.ID())
 		for id := range r.IDs() {
 			if _, taken := s.log.find(id); !ok && taken {
-				return 0, &refusal{kind: duplicate}
+				return 0, &refusal{kind: ops.Duplicate}
 			}
 		}
 		switch {
 		case !ok:
 			n++
 		case there.ID() != r.ID() || !patch.Same(there, r):
-			return 0, &refusal{kind: duplicate}
+			return 0, &refusal{kind: ops.Duplicate}
 		}
 	}
 	return n, nil
@@ -383,10 +384,10 @@ func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckO
 		switch {
 		case i < len(o.Logged):
 			id = o.Logged[i]
-		case o.Kind == Done:
+		case o.Outcome == ops.Done:
 			return nil, nil, &refusal{kind: "fewer patches than it takes"}
 		}
-		p = p.WithID(id).WithTimestamp(when)
+		p = p.WithID(id)
 		if len(patches) > 1 {
 			p = p.WithGroup(fmt.Sprint("group ", o.n))
 		}
@@ -408,7 +409,7 @@ func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
 			}
 			// Patches of one id are the same: the one is the other's copy.
 			if !e.is(offered[i].ID()) || e.record.Event != nil && !patch.Same(e.record, offered[i]) {
-				return nil, nil, &refusal{kind: conflict}
+				return nil, nil, &refusal{kind: fuzz.Conflict}
 			}
 			offered[i] = e.record
 		}
@@ -418,7 +419,7 @@ func (s session) imports(offered []patch.Record) (*entry, []uint64, error) {
 	log, seqs, err := s.log.put(offered, nil)
 	for i, seq := range seqs {
 		if offered[i].Seq != 0 && offered[i].Seq != seq {
-			return nil, nil, &refusal{kind: invalid}
+			return nil, nil, &refusal{kind: fuzz.Invalid}
 		}
 	}
 	return log, seqs, err

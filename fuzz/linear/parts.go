@@ -3,10 +3,13 @@ package linear
 import (
 	"cmp"
 	"hash/maphash"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -21,7 +24,7 @@ type operation struct {
 
 // source is what a fork does to the session that it forks: it reads it, at one moment, and is
 // there at another.
-const source Op = "source"
+const source ops.Kind = "source"
 
 // object is what a call has to do with: a session, the values that those of an app share, or a
 // lease. Each has a model, and an order of its own: so the checker has not to try how calls go
@@ -36,21 +39,29 @@ func objects(n int, e Seen) map[object]operation {
 	o := operation{Seen: e, n: n}
 	all := map[object]operation{}
 	session := object{e.App, "session", e.Session}
-	switch e.Op {
-	case Lease:
+	switch e.Kind {
+	case ops.Vacuum, ops.Backup:
+		return nil
+	case ops.Lease:
 		return map[object]operation{{e.App, "lease", e.Session}: o}
-	case Import:
-		o.records, _ = records(e.Text)
-	case Fork:
-		o.records, _ = records(e.Exported)
-		read := o
-		read.Op = source
-		all[object{e.App, "session", e.Source}] = read
+	case ops.Import:
+		o.records, _ = ops.Parse(e.Text)
+	case ops.Fork:
+		o.records, _ = ops.Parse(e.Exported)
+		if e.Outcome != ops.Unknown {
+			read := o
+			read.Kind = source
+			all[object{e.App, "session", e.Source}] = read
+		}
+	}
+	if strings.HasPrefix(e.Session, erased) { // see [History.judgeErased]
+		session.kind = ""
 	}
 	all[session] = o
-	if e.Op == Get && e.Kind == Done || e.Op == Append && isHot(e.IDs[0]) && (e.Kind == Done || e.Kind == Unknown) {
+	if e.Kind == ops.Get && e.Outcome == ops.Done || e.Kind == ops.Append && ops.IsHot(e.IDs[0]) && (e.Outcome == ops.Done || e.Outcome == ops.Unknown) {
 		all[object{e.App, "values", ""}] = o
 	}
+	maps.DeleteFunc(all, func(b object, _ operation) bool { return b.kind == "" })
 	return all
 }
 
@@ -65,7 +76,7 @@ type state interface {
 	known() bool
 }
 
-func (b object) model(opts Options, ops []porcupine.Operation) porcupine.Model {
+func (b object) model(opts Options, calls []porcupine.Operation) porcupine.Model {
 	var first state
 	switch b.kind {
 	case "values":
@@ -76,7 +87,7 @@ func (b object) model(opts Options, ops []porcupine.Operation) porcupine.Model {
 		first = session{lenient: opts.Faults}
 	}
 	var idle []operation
-	for _, op := range ops {
+	for _, op := range calls {
 		if o := op.Input.(operation); o.idle() {
 			idle = append(idle, o)
 		}
@@ -113,7 +124,7 @@ func (s order) step(o operation, idle []operation) (bool, any) {
 	}
 	own := -1
 	for i, k := range s.waiting {
-		if idle[k].n == o.n && idle[k].Op == o.Op {
+		if idle[k].n == o.n && idle[k].Kind == o.Kind {
 			own = i
 			break
 		}
@@ -131,11 +142,11 @@ func (s order) step(o operation, idle []operation) (bool, any) {
 // idle reports whether the call certainly changed nothing.
 func (o operation) idle() bool {
 	switch {
-	case o.Kind == Unknown:
+	case o.Outcome == ops.Unknown:
 		return false
-	case o.Kind != Done, o.Op == Get, o.Op == At, o.Op == Raw, o.Op == Export, o.Op == source:
+	case o.Outcome != ops.Done, o.Kind == ops.Get, o.Kind == ops.At, o.Kind == ops.Raw, o.Kind == ops.Export, o.Kind == source:
 		return true
-	case o.writes(): // all of it was there
+	case o.Writes(): // all of it was there
 		return !o.Created && (len(o.Seqs) == 0 || slices.Max(o.Seqs) < o.Seq)
 	}
 	return false
@@ -150,7 +161,7 @@ type values struct {
 // step is as [session.step]. As there, no order has to be tried in which values are changed before
 // all have seen them who ever do.
 func (v values) step(o operation) (bool, state) {
-	if o.Op == Append {
+	if o.Kind == ops.Append {
 		return v.shown >= o.shared[o.App+v.id], values{id: o.IDs[0]}
 	}
 	ok := o.Values["app:hot"] == v.id && o.Values["user:hot"] == v.id
@@ -166,9 +177,9 @@ func (v values) sum() uint64 { return maphash.String(seed, v.id) + uint64(v.show
 type lease int
 
 func (l lease) step(o operation) (bool, state) {
-	could, ttl := l < 0 || l == lease(o.Owner), o.ttl()
+	could, ttl := l < 0 || l == lease(o.Owner), o.TTL()
 	switch {
-	case o.Kind != Done || o.Held != (could && ttl != 0):
+	case o.Outcome != ops.Done || o.Held != (could && ttl != 0):
 		return false, l
 	case !could || ttl < 0:
 		return true, l
@@ -183,12 +194,12 @@ func (lease) known() bool { return true }
 func (l lease) sum() uint64 { return uint64(l) }
 
 // once merges the tries of hot appends, each of which has set the values at one moment of all.
-func once(ops []porcupine.Operation) []porcupine.Operation {
+func once(calls []porcupine.Operation) []porcupine.Operation {
 	first := map[string]int{}
 	var merged []porcupine.Operation
-	for _, op := range ops {
+	for _, op := range calls {
 		o := op.Input.(operation)
-		if o.Op == Append {
+		if o.Kind == ops.Append {
 			if i, again := first[o.IDs[0]]; again {
 				merged[i].Return = op.Return
 				continue

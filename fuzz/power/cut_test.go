@@ -1,26 +1,20 @@
-//go:build linux
+//go:build linux && (amd64 || arm64)
 
 package power
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 	"unsafe"
 
-	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
+	"golang.org/x/sys/unix"
+
+	"github.com/patchlog-dev/patchlog/fuzz/kill"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -87,7 +81,7 @@ func (v *volume) cut() error {
 	}
 	defer f.Close()
 	flags := uint32(noLogFlush)
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), shutdown, uintptr(unsafe.Pointer(&flags))); errno != 0 {
 		return fmt.Errorf("the file system does not shut down: %w", errno)
 	}
 	return nil
@@ -118,138 +112,37 @@ func (v *volume) clear() {
 	}
 }
 
-// left returns the files of the volume.
-func (v *volume) left(how string) state {
-	v.Helper()
-	out := state{how: how, files: map[string]*content{}}
-	there, err := os.ReadDir(v.dir)
-	if err != nil {
-		v.Fatal(err)
+// onVolumes is a store on a volume, in processes that end with a power cut.
+var onVolumes = kill.Harness{Backups: true, Open: func(place, flaw string) (*store.Store, error) {
+	if flaw == "relaxed" {
+		return setting{durability: store.Relaxed}.open(place)
 	}
-	for _, e := range there {
-		if !e.Type().IsRegular() {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(v.dir, e.Name()))
-		if err != nil {
-			v.Fatal(err)
-		}
-		out.files[e.Name()] = &content{data: bytes.TrimRight(data, "\x00"), size: int64(len(data))}
-	}
-	return out
+	return setting{snapshots: true, flaw: flaw}.open(place)
+}}
+
+func init() { onVolumes.Child() }
+
+func (v *volume) harness() kill.Harness {
+	h := onVolumes
+	h.Cut = func(string) error { return v.cut() }
+	h.Restore = func(string) error { v.repower(); return nil }
+	return h
 }
 
-// work has a process do a script, and cuts the power under it some time after it said so many
-// lines. It returns how many were heard.
-func (v *volume) work(m *model, at int, after time.Duration) (lines int) {
-	v.Helper()
-	cmd := child(v, job{Script: m.script, Dir: v.dir})
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		v.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		v.Fatal(err)
-	}
-	dark := make(chan error, 1)
-	var timer *time.Timer
-	begin := func() {
-		timer = time.AfterFunc(after, func() {
-			dark <- v.cut()
-			_ = cmd.Process.Kill()
-		})
-	}
-	if at == 0 {
-		begin()
-	}
-	said := bufio.NewReader(out)
-	line, err := said.ReadString('\n')
-	for ; err == nil; line, err = said.ReadString('\n') {
-		if err := m.heard(strings.TrimSuffix(line, "\n"), lines); err != nil {
-			v.Error(err)
-		}
-		if lines++; lines == at {
-			begin()
-		}
-	}
-	_ = cmd.Wait()
-	if timer == nil || timer.Stop() { // the script is at its end
-		dark <- v.cut()
-	}
-	if err := <-dark; err != nil {
-		v.Fatal(err)
-	}
-	v.repower()
-	return lines
-}
-
-// round cuts the power under a script, and checks what is left.
-func (v *volume) round(random *rand.Rand, tag string, durability store.Durability, count func(string, int)) error {
-	v.Helper()
-	if random.IntN(5) == 0 {
-		v.clear()
-	}
-	logs, err := logsOf(v.dir)
-	if err != nil {
-		v.Fatal(err)
-	}
-	s := write(random, tag, slices.Sorted(maps.Keys(logs)))
-	s.Durability = durability
-	m := newModel(s, logs)
-	backups, err := filepath.Glob(filepath.Join(v.dir, "backup*"))
-	for _, path := range backups {
-		err = errors.Join(err, os.Remove(path))
-	}
-	if err != nil {
-		v.Fatal(err)
-	}
-	at, after := 1+random.IntN(2*len(m.tries)), random.IntN(4_000)
-	if logs == nil && random.IntN(2) == 0 {
-		at, after = 0, random.IntN(60_000) // while the file is made
-	}
-	lines := v.work(m, at, time.Duration(after)*time.Microsecond)
-	count("lines", lines)
-	_, done := m.progress()
-	count("acknowledged", len(done))
-	left := v.left(fmt.Sprintf("after line %d", lines))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	under, err := m.check(ctx, v.dir, bounds{lo: lines, hi: lines}, random.IntN(8) == 0)
-	count("calls under way", under)
-	if m.opened == never {
-		count("cuts before there was a file", 1)
-	}
-	if err != nil {
-		return &failed{left, lines, err}
-	}
-	return nil
-}
-
-// Whenever the power fails, nothing is lost that was acknowledged, nothing is altered, no half of a
-// commit is there, and what is tried again lands once.
 func TestCuts(t *testing.T) {
-	cuts := 3
+	few := 3
 	if testing.Short() {
-		cuts = 1
+		few = 1
 	}
 	v := newVolume(t)
-	for round := range long.Rounds(t, cuts) {
-		if err := v.round(round.Random, fmt.Sprintf("c%d", round.N), store.Synced, round.Count); err != nil {
-			keep(t, err)
-		}
-	}
+	v.harness().Check(t, few, 25, func() string {
+		v.clear()
+		return filepath.Join(v.dir, fileName)
+	})
 }
 
 // What is not synced must be lost, or the test above proves nothing.
-func TestCutsFindWhatIsLost(t *testing.T) {
+func TestCutsControl(t *testing.T) {
 	v := newVolume(t)
-	random := rand.New(rand.NewPCG(1, 1))
-	for n := range 5 {
-		err := v.round(random, fmt.Sprintf("l%d", n), store.Relaxed, func(string, int) {})
-		if err != nil {
-			t.Logf("cut %d: %.300v", n, err)
-			return
-		}
-	}
-	t.Error("no cut is found to have lost anything")
+	v.harness().Finds(t, "relaxed", 5, filepath.Join(v.dir, fileName))
 }

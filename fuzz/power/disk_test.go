@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && (amd64 || arm64)
 
 package power
 
@@ -11,130 +11,228 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// disk is a directory, of which some is durable and the rest is in the system's cache.
+// disk is a directory: what the system shows of it, and what of that is on the medium.
 type disk struct {
-	files   map[*file]*content
-	names   map[string]*file // that are durable
-	entries []step           // changes of names that are not
+	shown   map[string]*image // by name
+	durable map[string]*image
+	entries []entry           // changes of names that are not durable
+	inodes  map[uint64]*image // the system reuses the number of a file that is gone
 }
 
+// entry is a change of names.
+type entry struct {
+	name     string // of the system call
+	from, to string
+	file     *image
+}
+
+// image is a file. changes are those that are not on the medium, though the next sync writes them.
+type image struct {
+	cache, medium content
+	changes       []change
+}
+
+// content is the bytes of a file; behind data it has zeros up to size.
 type content struct {
-	data    []byte // up to the last byte that was written; zeros follow
-	size    int64
-	changes []change // that are not durable
+	data []byte
+	size int64
 }
 
-func newDisk(names map[string]*file) *disk {
-	d := &disk{files: map[*file]*content{}, names: map[string]*file{}}
-	for name, f := range names {
-		d.names[name] = f
-		d.files[f] = &content{data: slices.Clone(f.data), size: f.size}
+// change is a write, or a truncation to a size.
+type change struct {
+	at       int64
+	data     []byte
+	truncate bool
+}
+
+func (c change) end() int64 { return c.at + int64(len(c.data)) }
+
+func (c *content) make(w change) {
+	if w.truncate {
+		c.size = w.at
+		c.data = c.data[:min(int64(len(c.data)), w.at)]
+		return
 	}
-	return d
+	if w.end() > int64(len(c.data)) {
+		c.data = append(c.data, make([]byte, w.end()-int64(len(c.data)))...)
+	}
+	copy(c.data[w.at:], w.data)
+	c.size = max(c.size, w.end())
 }
 
-func (d *disk) of(f *file) *content {
-	c := d.files[f]
-	if c == nil {
-		c = &content{}
-		d.files[f] = c
+func (c content) clone() content { return content{slices.Clone(c.data), c.size} }
+
+func (i *image) make(w change) {
+	i.cache.make(w)
+	i.changes = append(i.changes, w)
+}
+
+func (i *image) flush() {
+	for _, w := range i.changes {
+		i.medium.make(w)
+	}
+	i.changes = nil
+}
+
+func newDisk() *disk {
+	return &disk{shown: map[string]*image{}, durable: map[string]*image{}, inodes: map[uint64]*image{}}
+}
+
+// read returns a disk with the files of a directory, which are durable.
+func read(dir string) (*disk, error) {
+	d := newDisk()
+	names, err := os.ReadDir(dir)
+	for _, name := range names {
+		data, readErr := os.ReadFile(filepath.Join(dir, name.Name()))
+		err = errors.Join(err, readErr)
+		c := content{bytes.TrimRight(data, "\x00"), int64(len(data))}
+		i := &image{cache: c, medium: c.clone()}
+		d.shown[name.Name()], d.durable[name.Name()] = i, i
+	}
+	return d, err
+}
+
+// clone returns a copy of a disk on which all is durable.
+func (d *disk) clone() *disk {
+	c := newDisk()
+	for name, i := range d.shown {
+		j := &image{cache: i.cache.clone(), medium: i.medium.clone()}
+		c.shown[name], c.durable[name] = j, j
+		for inode, is := range d.inodes {
+			if is == i {
+				c.inodes[inode] = j
+			}
+		}
 	}
 	return c
 }
 
-// apply takes a step.
-func (d *disk) apply(s step) {
-	switch s.kind {
-	case stepChange:
-		c := d.of(s.file)
-		c.changes = append(c.changes, s.change)
-	case stepSync:
-		c := d.of(s.file)
-		c.changes = slices.DeleteFunc(c.changes, func(w change) bool {
-			if w.returned >= s.began {
-				return false
+// lay writes the files of a disk into a directory.
+func (d *disk) lay(dir string) error {
+	clear(d.inodes)
+	for name, i := range d.shown {
+		var stat unix.Stat_t
+		path := filepath.Join(dir, name)
+		if err := errors.Join(i.cache.save(path), unix.Stat(path, &stat)); err != nil {
+			return err
+		}
+		d.inodes[stat.Ino] = i
+	}
+	return nil
+}
+
+func (c content) save(path string) error {
+	return errors.Join(os.WriteFile(path, c.data, 0o600), os.Truncate(path, c.size))
+}
+
+// doom says what a sync that fails has written.
+type doom int
+
+const (
+	nothing doom = iota // and the next one does not try again
+	some                // of it, and the same
+	all
+	later // nothing, and the next one tries again
+	dooms
+)
+
+func (d doom) String() string { return [...]string{"nothing", "some", "all", "nothing yet"}[d] }
+
+// apply makes a step.
+func (d *disk) apply(dir string, s step, doom doom, random *rand.Rand) {
+	base := func(path string) string { return strings.TrimPrefix(path, dir+"/") }
+	switch s.name {
+	case "write":
+		d.of(s.file, base(s.file.path)).make(change{at: s.at, data: s.data})
+	case "truncate":
+		d.of(s.file, base(s.file.path)).make(change{at: s.at, truncate: true})
+	case "sync", "fsync":
+		switch {
+		case s.lied || s.file.dir && s.failed:
+		case s.file.dir:
+			for _, e := range d.entries {
+				e.change(d.durable)
 			}
-			c.put(w)
-			return true
-		})
-	case stepLink, stepRename, stepUnlink:
-		d.entries = append(d.entries, s)
-	case stepSyncDir:
-		for _, e := range d.entries {
-			enter(d.names, e)
+			d.entries = nil
+		default:
+			d.of(s.file, base(s.file.path)).sync(s.failed, doom, random)
 		}
-		d.entries = nil
-	}
-}
-
-// enter makes a change of names.
-func enter(names map[string]*file, s step) {
-	switch s.kind {
-	case stepLink:
-		names[s.to] = s.file
-	case stepUnlink:
-		delete(names, s.name)
-	case stepRename:
-		if names[s.name] == s.file {
-			delete(names, s.name)
+	default:
+		if i := d.shown[base(s.from)]; i != nil {
+			d.enter(entry{s.name, base(s.from), base(s.to), i})
 		}
-		names[s.to] = s.file
 	}
 }
 
-// put makes a change of a file.
-func (c *content) put(w change) {
-	if w.resizes {
-		c.size = w.size
-		c.data = c.data[:min(int64(len(c.data)), w.size)]
-		return
+// of returns a file. An unknown one was created under its name.
+func (d *disk) of(f file, name string) *image {
+	i := d.inodes[f.inode]
+	if i == nil || !f.gone && d.shown[name] != i {
+		i = &image{}
+		d.inodes[f.inode] = i
+		d.enter(entry{name: "link", to: name, file: i})
 	}
-	c.write(w.at, w.data)
-	c.size = max(c.size, w.end())
+	return i
 }
 
-func (c *content) write(at int64, data []byte) {
-	if end := at + int64(len(data)); end > int64(len(c.data)) {
-		c.data = append(c.data, make([]byte, end-int64(len(c.data)))...)
+func (i *image) sync(failed bool, doom doom, random *rand.Rand) {
+	switch {
+	case !failed || doom == all:
+		i.flush()
+	case doom != later:
+		i.changes = slices.DeleteFunc(i.changes, func(change) bool { return doom == nothing || random.IntN(2) == 0 })
+		i.flush()
 	}
-	copy(c.data[at:], data)
 }
 
-// state is a directory as a power failure may leave it.
-type state struct {
-	how   string
-	files map[string]*content
+func (d *disk) enter(e entry) {
+	e.change(d.shown)
+	d.entries = append(d.entries, e)
 }
 
-// loss says which of the changes that are not durable are there.
+func (e entry) change(names map[string]*image) {
+	if e.name != "link" {
+		delete(names, e.from)
+	}
+	if e.name != "unlink" {
+		names[e.to] = e.file
+	}
+}
+
+// loss says which of the changes that are not durable a power cut leaves.
 type loss struct {
 	*rand.Rand
-	unit  int64 // that a write is torn into; 0 is none
+	unit  int64 // that a write is torn into; 0: none
 	keeps func() bool
 }
 
-func (l loss) String() string { return fmt.Sprintf("torn into units of %d", l.unit) }
-
-// draw draws what a power failure leaves.
-func (d *disk) draw(random *rand.Rand) state {
+// cut writes into a directory what a power cut leaves, and says how it was drawn.
+func (d *disk) cut(dir string, random *rand.Rand) (how string, err error) {
 	l := loss{Rand: random, unit: []int64{0, 512, 4096}[random.IntN(3)]}
-	out := state{files: map[string]*content{}}
-	n, all := 0, d.units(l.unit)
-	percent := []int{0, 5, 30, 50, 70, 95, 100}[random.IntN(7)]
-	one := 0
-	if all > 0 {
-		one = random.IntN(all)
+	n, units, one := 0, 0, 0
+	for _, i := range d.inodes {
+		for _, w := range i.changes {
+			for range w.pieces(l.unit) {
+				units++
+			}
+		}
 	}
-	how := random.IntN(6)
+	if units > 0 {
+		one = random.IntN(units)
+	}
+	way, percent := random.IntN(6), []int{0, 5, 30, 50, 70, 95, 100}[random.IntN(7)]
 	l.keeps = func() bool {
 		n++
-		switch how {
+		switch way {
 		case 0:
-			return n <= one // in order
+			return n <= one // the first ones
 		case 1:
-			return n > one // the last are there, and the first are not
+			return n > one // the last ones
 		case 2:
 			return n != one+1 // all but one
 		case 3:
@@ -142,48 +240,35 @@ func (d *disk) draw(random *rand.Rand) state {
 		}
 		return random.IntN(100) < percent
 	}
-	out.how = fmt.Sprintf("%d units of %d bytes (0: whole writes), way %d of keeping some, %d, %d%%", all, l.unit, how, one, percent)
-	names := maps.Clone(d.names)
-	// The names are those of some moment; or of none.
+	names := maps.Clone(d.durable)
+	// The names are those of a moment, or of none.
 	moment, any := random.IntN(len(d.entries)+1), random.IntN(4) == 0
 	for i, e := range d.entries {
 		if any && random.IntN(2) == 0 || !any && i < moment {
-			enter(names, e)
+			e.change(names)
 		}
 	}
-	contents := map[*file]*content{}
+	left := map[*image]content{}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		f := names[name]
-		if contents[f] == nil {
-			contents[f] = d.of(f).leave(l)
+		i := names[name]
+		if _, ok := left[i]; !ok {
+			left[i] = i.leave(l)
 		}
-		out.files[name] = contents[f]
+		err = errors.Join(err, left[i].save(filepath.Join(dir, name)))
 	}
-	return out
+	return fmt.Sprintf("%d units of %d bytes (0: whole writes), way %d of keeping some, %d, %d%%", units, l.unit, way, one, percent), err
 }
 
-// units are how many pieces may be lost, each by itself.
-func (d *disk) units(unit int64) (n int) {
-	for _, c := range d.files {
-		for _, w := range c.changes {
-			for range w.pieces(unit) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// pieces yields the parts of a write that the disk writes as one.
-func (w change) pieces(unit int64) func(yield func(change) bool) {
+// pieces yields the parts of a write that a disk writes as one.
+func (c change) pieces(unit int64) func(yield func(change) bool) {
 	return func(yield func(change) bool) {
-		if w.resizes || unit == 0 {
-			yield(w)
+		if c.truncate || unit == 0 {
+			yield(c)
 			return
 		}
-		for from := w.at; from < w.end(); {
-			to := min((from/unit+1)*unit, w.end())
-			if !yield(change{at: from, data: w.data[from-w.at : to-w.at]}) {
+		for from := c.at; from < c.end(); {
+			to := min((from/unit+1)*unit, c.end())
+			if !yield(change{at: from, data: c.data[from-c.at : to-c.at]}) {
 				return
 			}
 			from = to
@@ -192,63 +277,41 @@ func (w change) pieces(unit int64) func(yield func(change) bool) {
 }
 
 // leave returns what is left of a file.
-func (c *content) leave(l loss) *content {
-	out := &content{data: slices.Clone(c.data), size: c.size}
-	for _, w := range c.changes {
+func (i *image) leave(l loss) content {
+	out := i.medium.clone()
+	for _, w := range i.changes {
 		for p := range w.pieces(l.unit) {
 			switch {
 			case l.keeps():
-				out.put(p)
-			case !p.resizes && l.IntN(20) == 0:
-				out.size = max(out.size, p.end()) // the size without what was written
+				out.make(p)
+			case !p.truncate && l.IntN(20) == 0:
+				out.size = max(out.size, p.end()) // the size, without what was written
 			}
 		}
-	}
-	if int64(len(out.data)) > out.size {
-		out.data = out.data[:out.size]
 	}
 	return out
 }
 
-// write writes the state into a directory.
-func (s state) write(dir string) error {
-	for name, c := range s.files {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.WriteFile(path, c.data, 0o600), os.Truncate(path, c.size)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// shown are the names that processes see.
-func (d *disk) shown() map[string]*file {
-	names := maps.Clone(d.names)
-	for _, e := range d.entries {
-		enter(names, e)
-	}
-	return names
-}
-
-// same reports whether all that the processes did leaves what is in the directory.
+// same returns an error if a directory has not what the disk shows: if a step is missing. Empty files
+// do not count.
 func (d *disk) same(dir string) error {
-	names := d.shown()
-	there, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	if len(there) != len(names) {
-		return fmt.Errorf("the directory has %v, and the record %v", there, names)
-	}
-	for name, f := range names {
+	for name, i := range d.shown {
 		got, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		want := d.of(f).leave(loss{keeps: func() bool { return true }})
-		if int64(len(got)) != want.size || !bytes.Equal(bytes.TrimRight(got, "\x00"), bytes.TrimRight(want.data, "\x00")) {
-			return fmt.Errorf("%s has other content than the record says", name)
+		case i.cache.size != int64(len(got)):
+			return fmt.Errorf("%s has %d bytes, and by the steps %d", name, len(got), i.cache.size)
+		case !bytes.Equal(bytes.TrimRight(got, "\x00"), bytes.TrimRight(i.cache.data, "\x00")):
+			return fmt.Errorf("the content of %s is not what the steps say", name)
 		}
 	}
-	return nil
+	names, err := os.ReadDir(dir)
+	for _, name := range names {
+		info, infoErr := name.Info()
+		if d.shown[name.Name()] == nil && infoErr == nil && info.Size() > 0 {
+			err = errors.Join(err, fmt.Errorf("%s is there, and by the steps it is not", name.Name()))
+		}
+	}
+	return err
 }

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
+	sys "syscall"
 	"testing"
 )
 
@@ -27,13 +27,13 @@ var firstRoom = sync.OnceValue(func() string {
 	there, _ := filepath.Glob(filepath.Join(base, roomPrefix+"*"))
 	for _, path := range there {
 		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), roomPrefix))
-		if err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
+		if err == nil && sys.Kill(pid, 0) == sys.ESRCH {
 			leave(path)
 		}
 	}
 	path := filepath.Join(base, fmt.Sprint(roomPrefix, os.Getpid()))
 	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(ended, os.Interrupt, sys.SIGTERM)
 	go func() {
 		<-ended
 		leave(path)

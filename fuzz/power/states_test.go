@@ -1,276 +1,253 @@
-//go:build linux
+//go:build linux && (amd64 || arm64)
 
 package power
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
+	"github.com/patchlog-dev/patchlog/fuzz/kill"
+	"github.com/patchlog-dev/patchlog/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/command"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// failed is a state that is not as it should be.
-type failed struct {
-	state state
-	step  int
-	err   error
+// recording is a run with crashes of the process, and with a backup by the command at its end.
+type recording struct {
+	*run
+	backup int64                // when the backup was acknowledged
+	logs   map[store.Key]string // that the backup holds
 }
 
-func (f *failed) Error() string {
-	return fmt.Sprintf("the power fails after step %d, %s: %v", f.step, f.state.how, f.err)
-}
+const backupName = "backup.db"
 
-func (f *failed) Unwrap() error { return f.err }
-
-// A check that takes longer hangs.
-const patience = 2 * time.Minute
-
-// checkState checks a state, in a directory of its own.
-func (r *record) checkState(base string, s state, at int, thorough bool) (under int, err error) {
-	dir, err := os.MkdirTemp(base, "state-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	if err := s.write(dir); err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if under, err = r.model.check(ctx, dir, bounds{lo: at, hi: at}, thorough); err != nil {
-			err = &failed{s, at, err}
-		}
-	}()
-	select {
-	case <-ended:
-		return under, err
-	case <-time.After(patience + 10*time.Second):
-		return 0, &failed{s, at, errors.New("its check does not end")}
-	}
-}
-
-// explore makes states of a record that a power failure may leave, and checks them. It returns the
-// last of them, and the first error.
-func (r *record) explore(base string, random *rand.Rand, states int, count func(string, int)) (last state, err error) {
-	var acks []int
-	for i, s := range r.steps {
-		if s.kind == stepSay && strings.HasPrefix(s.says, wordAck) {
-			acks = append(acks, i)
+// record records a load of several clients. If crash is above 0, the process crashes at that system
+// call, and another one recovers and goes on.
+func record(t testing.TB, tap *tap, room string, start *disk, before map[store.Key]string, o setting, seed uint64, crash int) *recording {
+	t.Helper()
+	r := &recording{run: newRun(t, room, start, o, fault{})}
+	r.before, r.freeze = before, crash
+	const each = 6
+	l := &linear.Load{Clients: 5, Apps: 1, Name: fmt.Sprint("states ", seed), Seed: seed, Forks: true, Calls: each, Backups: room}
+	r.load = l
+	l.Begin()
+	defer tap.on(r.take)()
+	work := func() {
+		l.Callers = []ops.Caller{&ops.Local{Store: r.store}}
+		l.Create()
+		l.Work()
+		if err := r.store.Close(); err != nil && !r.frozen.Load() {
+			t.Fatal(err)
 		}
 	}
-	points := make([]int, states)
-	for i := range points {
-		points[i] = random.IntN(len(r.steps) + 1)
-		switch n := random.IntN(12); {
-		case n < 4 && len(acks) > 0: // as soon as something was promised
-			points[i] = acks[random.IntN(len(acks))] + 1
-		case n < 5 && r.killed > 0: // as soon as what a process left was found
-			points[i] = min(r.killed+1+random.IntN(8), len(r.steps))
+	if err := r.open(); err == nil {
+		work()
+	} else if !r.frozen.Load() {
+		t.Fatal(err)
+	}
+	if r.frozen.Swap(false) {
+		r.freeze = 0
+		l = l.Until(r.calm)
+		r.load, l.Calls = l, 2*each
+		if err := r.open(); err != nil {
+			t.Fatal(err)
 		}
+		if _, err := kill.Recover(ctx, l, &ops.Local{Store: r.store}, before); err != nil {
+			t.Fatal(err)
+		}
+		work()
 	}
-	slices.Sort(points)
-	var mu sync.Mutex
-	var workers sync.WaitGroup
-	type job struct {
-		state    state
-		at       int
-		thorough bool
+	for _, violation := range l.History().Judge(linear.Options{Faults: true}) {
+		t.Error(violation)
 	}
-	jobs := make(chan job)
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for j := range jobs {
-				under, jobErr := r.checkState(base, j.state, j.at, j.thorough)
-				mu.Lock()
-				if err == nil {
-					err = jobErr
-				}
-				count("states", 1)
-				count("calls under way", under)
-				mu.Unlock()
+	for _, args := range [][]string{{"vacuum"}, {"backup", "--force", filepath.Join(r.dir, backupName)}} {
+		var said bytes.Buffer
+		if code := command.Run(ctx, args, strings.NewReader(""), io.Discard, &said, func(name string) string {
+			if name == "PATCHLOG_DB" {
+				return filepath.Join(r.dir, fileName)
 			}
-		})
-	}
-	d, at := newDisk(r.start), 0
-	for _, point := range points {
-		for ; at < point; at++ {
-			d.apply(r.steps[at])
-		}
-		last = d.draw(random)
-		jobs <- job{last, point, random.IntN(8) == 0}
-		mu.Lock()
-		stop := err != nil
-		mu.Unlock()
-		if stop {
-			break
+			return os.Getenv(name)
+		}, command.Options{}); code != 0 {
+			t.Fatalf("%s: %s", args, said.String())
 		}
 	}
-	close(jobs)
-	workers.Wait()
-	return last, err
+	r.backup = l.Since().Nanoseconds()
+	s, err := store.Open(filepath.Join(r.dir, fileName), store.Options{ReadOnly: true})
+	if err == nil {
+		r.logs, err = ops.Audit(ctx, s)
+		err = errors.Join(err, s.Close(), r.whole())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
-// keep saves a state that failed, and says where.
-func keep(t testing.TB, err error) {
-	t.Helper()
-	var f *failed
-	if !errors.As(err, &f) {
-		t.Error(err)
-		return
+// checkBackup checks a backup in a directory: it is there as a whole, or, before it was acknowledged,
+// not at all.
+func (r *recording) checkBackup(dir string, at int64) error {
+	path := filepath.Join(dir, backupName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && at < r.backup {
+		return nil
 	}
-	dir, mkErr := os.MkdirTemp("", "patchlog-power-state-")
-	if err := errors.Join(mkErr, f.state.write(dir)); err != nil {
-		t.Error(err)
+	s, err := store.Open(path, store.Options{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("backup: %w", err)
 	}
-	t.Errorf("%v\nthe state is in %s", err, dir)
+	logs, err := ops.Audit(ctx, s)
+	if err = errors.Join(err, s.Close()); err == nil && at >= r.backup {
+		err = ops.Unchanged(r.logs, logs)
+	}
+	if err != nil {
+		return fmt.Errorf("backup: %w", err)
+	}
+	return nil
 }
 
-// starts returns what a round's file may begin as: nothing, or what older versions wrote.
-func starts(t testing.TB) []map[string]*file {
-	t.Helper()
-	paths, err := filepath.Glob("../../store/testdata/*.db.gz")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("there are no files of older versions: %v", err)
+// point draws the step before which the power is cut: often as soon as something was acknowledged.
+func (r *recording) point(random *rand.Rand) int {
+	history := r.load.History()
+	if random.IntN(3) == 0 && len(history) > 0 {
+		if e := history[random.IntN(len(history))]; e.Outcome == ops.Done {
+			if i := slices.IndexFunc(r.steps, func(s step) bool { return s.moment >= e.To }); i >= 0 {
+				return i
+			}
+		}
 	}
-	out := []map[string]*file{{}, {}}
-	for _, path := range paths {
-		out = append(out, golden(t, path))
-	}
-	return out
+	return random.IntN(len(r.steps) + 1)
 }
 
-// Whatever of its unsynced writes a power failure leaves, nothing is lost that was acknowledged,
-// nothing is altered, no half of a commit is there, and what is tried again lands once.
+// explore checks states that a power cut may leave. It returns the last of them after its recovery,
+// and the first error.
+func (r *recording) explore(random *rand.Rand, states int, count func(string, int)) (last *disk, logs map[store.Key]string, err error) {
+	for n := range states {
+		at := r.point(random)
+		dir, now, err := r.cut(at, random)
+		if err == nil && at == len(r.steps) {
+			err = r.checkBackup(dir, r.load.Since().Nanoseconds())
+		} else if err == nil {
+			err = r.checkBackup(dir, r.steps[at].moment)
+		}
+		if err == nil && random.IntN(8) == 0 {
+			err = r.vacuum(dir, now)
+		}
+		count("states", 1)
+		if err == nil && n == states-1 {
+			_ = os.Remove(filepath.Join(dir, backupName))
+			last, err = read(dir)
+		}
+		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+			return nil, nil, err
+		}
+		logs = now
+	}
+	return last, logs, nil
+}
+
+// vacuum vacuums the file in a directory, which changes no log and leaves no draft.
+func (r *recording) vacuum(dir string, logs map[store.Key]string) error {
+	s, err := r.setting.open(filepath.Join(dir, fileName))
+	if err != nil {
+		return err
+	}
+	err = s.Vacuum(ctx)
+	now, auditErr := ops.Audit(ctx, s)
+	err = errors.Join(err, auditErr, s.Close(), ops.Unchanged(logs, now))
+	if _, statErr := os.Lstat(filepath.Join(dir, "."+fileName+".vacuum")); !errors.Is(statErr, fs.ErrNotExist) {
+		err = errors.Join(err, fmt.Errorf("a draft is left: %v", statErr))
+	}
+	if err != nil {
+		return fmt.Errorf("vacuum: %w", err)
+	}
+	return nil
+}
+
 func TestStates(t *testing.T) {
 	const states = 100
-	rounds := 3
+	rounds, parts := 2, 4
 	if testing.Short() {
-		rounds = 1
+		rounds, parts = 1, 2
 	}
-	rec := recorder{t, needStrace(t), room(t)}
-	begin := starts(t)
+	if long.Long() {
+		parts = 4
+	}
+	tap, room := needTap(t), room(t)
 	for round := range long.Rounds(t, rounds) {
-		random := round.Random
-		start := begin[round.N%len(begin)]
-		for n := states; n > 0 && !t.Failed(); {
-			part := n
-			if random.IntN(4) == 0 {
-				part = min(n, 20+random.IntN(60))
+		start, before := newDisk(), map[store.Key]string(nil)
+		for part := range parts {
+			crash := 0
+			if round.Random.IntN(2) == 0 {
+				crash = 1 + round.Random.IntN(1+round.Random.IntN(120))
+				round.Count("crashes of the process", 1)
 			}
-			logs := rec.logs(start)
-			s := write(random, fmt.Sprintf("r%d-%d", round.N, n), slices.Sorted(maps.Keys(logs)))
-			kill := 0
-			if random.IntN(2) == 0 {
-				kill = 1 + random.IntN(1+random.IntN(16)) // each thread counts by itself
-			}
-			r := rec.record(start, logs, s, kill)
-			if r.killed > 0 {
-				round.Count("records with a killed process", 1)
-			}
-			round.Count("records", 1)
+			o := setting{snapshots: part%2 == 1}
+			r := record(t, tap, room, start, before, o, uint64(round.N*parts+part), crash)
 			round.Count("steps", len(r.steps))
-			last, err := r.explore(rec.room, random, part, round.Count)
-			if err != nil {
-				keep(t, err)
+			var err error
+			if start, before, err = r.explore(round.Random, states/parts, round.Count); err != nil {
+				t.Error(err)
+				break
 			}
-			n -= part
-			start = last.start() // what follows goes on where the power has failed
+			_ = os.RemoveAll(r.dir)
 		}
 	}
 }
 
-// start returns the state as what a process finds. Backups are left out.
-func (s state) start() map[string]*file {
-	out := map[string]*file{}
-	for name, c := range s.files {
-		if strings.HasPrefix(name, "backup") {
-			continue
+// Planted faults are found: what is not synced, or not in time.
+func TestStatesControls(t *testing.T) {
+	without := func(name string, dir bool, drop func(n int) bool) func(*recording) {
+		return func(r *recording) {
+			n := -1
+			r.steps = slices.DeleteFunc(r.steps, func(s step) bool {
+				if s.name != name && s.name != "fsync" || s.file.dir != dir {
+					return false
+				}
+				n++
+				return drop(n)
+			})
 		}
-		out[name] = &file{c.data, c.size}
 	}
-	return out
-}
-
-// What is not synced, or not in time, must be found out, or the test above proves nothing.
-func TestStatesFindsWhatIsLost(t *testing.T) {
-	rec := recorder{t, needStrace(t), room(t)}
 	for name, c := range map[string]struct {
-		durability store.Durability
-		change     func(steps []step) []step
+		setting
+		change func(*recording)
 	}{
-		"relaxed": {durability: store.Relaxed},
-		"every second sync is left out": {change: func(steps []step) []step {
-			return without(steps, stepSync, func(n int) bool { return n%2 == 1 })
+		"relaxed":                       {setting: setting{durability: store.Relaxed}},
+		"every second sync is left out": {change: without("sync", false, func(n int) bool { return n%2 == 1 })},
+		"the others are":                {change: without("sync", false, func(n int) bool { return n%2 == 0 })},
+		"names are not synced":          {change: without("fsync", true, func(int) bool { return true })},
+		"acknowledged before the sync": {change: func(r *recording) {
+			for i := 0; i+1 < len(r.steps); i++ {
+				if s := r.steps[i]; s.name == "sync" {
+					r.steps[i], r.steps[i+1] = r.steps[i+1], s
+					i++
+					r.steps[i].moment = r.steps[i-1].moment
+				}
+			}
 		}},
-		"the others are": {change: func(steps []step) []step {
-			return without(steps, stepSync, func(n int) bool { return n%2 == 0 })
-		}},
-		"names are not synced": {change: func(steps []step) []step {
-			return without(steps, stepSyncDir, func(int) bool { return true })
-		}},
-		"acknowledged before": {change: acknowledgedEarly},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rec := recorder{t, rec.strace, rec.room}
 			random := rand.New(rand.NewPCG(1, 1))
-			s := write(random, "c", nil)
-			s.Durability = c.durability
-			r := rec.record(nil, nil, s, 0)
+			r := record(t, needTap(t), room(t), newDisk(), nil, c.setting, 1, 0)
 			if c.change != nil {
-				r = r.with(t, c.change(r.steps))
+				c.change(r)
 			}
 			n := 0
-			_, err := r.explore(rec.room, random, 2000, func(what string, k int) {
-				if what == "states" {
-					n += k
-				}
-			})
-			var f *failed
-			if !errors.As(err, &f) {
-				t.Errorf("of %d states none is found to have lost anything (%v)", n, err)
+			_, _, err := r.explore(random, 1000, func(_ string, k int) { n += k })
+			if err == nil {
+				t.Fatalf("none of %d states showed it", n)
 			}
 			t.Logf("after %d states: %.300v", n, err)
 		})
 	}
-}
-
-// with is the record as if other steps had been made.
-func (r *record) with(t testing.TB, steps []step) *record {
-	t.Helper()
-	out := &record{start: r.start, steps: steps, model: newModel(r.model.script, nil)}
-	for i, s := range steps {
-		if s.kind == stepSay {
-			if err := out.model.heard(s.says, i); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	return out
-}
-
-// acknowledgedEarly has each sync come after what is said next.
-func acknowledgedEarly(steps []step) []step {
-	out := slices.Clone(steps)
-	for i := 0; i+1 < len(out); i++ {
-		if out[i].kind == stepSync && out[i+1].kind == stepSay {
-			out[i], out[i+1] = out[i+1], out[i]
-			i++
-		}
-	}
-	return out
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/patchlog-dev/patchlog/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -56,15 +56,15 @@ func (x *script) until(what string, call func(ctx context.Context) error, settle
 		stop()
 		took := time.Since(began)
 		x.slowest = max(x.slowest, took)
-		switch kind := linear.KindOf(err); {
+		switch kind := ops.OutcomeOf(err); {
 		case err == nil:
 			return
 		case unknown && settled != nil && errors.Is(err, settled):
 			return
-		case kind == linear.Unknown:
+		case kind == ops.Unknown:
 			x.unknown++
 			unknown = true
-		case kind == linear.Failed:
+		case kind == ops.Failed:
 			x.failed++
 			if nothing != nil && !unknown {
 				if wrong := nothing(); wrong != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -38,21 +39,21 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	defer other.Close()
 	began := time.Now()
 	var history linear.History
-	see := func(s *store.Store, c linear.Call) {
+	see := func(s *store.Store, c ops.Op) {
 		c.App, c.Session = chaosName, "s"
 		from := time.Since(began).Nanoseconds()
-		r := (&linear.Local{Store: s}).Call(c)
-		history = append(history, linear.Seen{Call: c, Reply: r, From: from, To: time.Since(began).Nanoseconds()})
+		r := (&ops.Local{Store: s}).Call(c)
+		history = append(history, linear.Seen{Op: c, Reply: r, From: from, To: time.Since(began).Nanoseconds()})
 		t.Log(history[len(history)-1])
 	}
-	see(mine, linear.Call{Op: linear.Create})
-	see(mine, linear.Call{Op: linear.Append, IDs: []string{"a"}})
+	see(mine, ops.Op{Kind: ops.Create})
+	see(mine, ops.Op{Kind: ops.Append, IDs: []string{"a"}})
 
 	release := holdBy(t, dsn, "SELECT num FROM patchlog.sessions FOR UPDATE")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		see(mine, linear.Call{Op: linear.Append, IDs: []string{"x"}})
+		see(mine, ops.Op{Kind: ops.Append, IDs: []string{"x"}})
 	}()
 	waits := func(n int) {
 		for range 1000 {
@@ -72,7 +73,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	release()
 	<-done
 	waits(0)
-	see(other, linear.Call{Op: linear.Get})
+	see(other, ops.Op{Kind: ops.Get})
 	if violations := history.Judge(linear.Options{Faults: true}); len(violations) != wanted {
 		t.Errorf("%d violations, want %d: %v", len(violations), wanted, violations)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/fuzz/kill"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -23,7 +24,7 @@ func openToKill(dsn, flaw string) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.New(kill.Flawed(b, flaw), store.Options{
+	return store.New(ops.Flaws[flaw](b), store.Options{
 		Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: 8, Share: 1}, CacheBytes: 1 << 18,
 	})
 }

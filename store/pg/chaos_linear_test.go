@@ -23,6 +23,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/patchlog-dev/patchlog/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -76,7 +77,7 @@ func (c *chaos) settle(t testing.TB, dsn string) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	history := c.End(&linear.Local{Store: s})
+	history := c.End(&ops.Local{Store: s})
 	for _, violation := range history.Judge(linear.Options{Faults: true}) {
 		t.Errorf("seed %d: %s", c.Seed, violation)
 	}
@@ -93,7 +94,7 @@ func (c *chaos) settle(t testing.TB, dsn string) {
 	}
 	counts := map[string]int{}
 	for _, e := range history {
-		counts[fmt.Sprint(e.Op, " ", e.Kind)]++
+		counts[fmt.Sprint(e.Kind, " ", e.Outcome)]++
 	}
 	t.Logf("round %d, seed %d: %d calls in %v: %v", c.round, c.Seed, len(history), c.Since().Round(time.Millisecond), counts)
 }
@@ -229,7 +230,7 @@ func TestLinearizableFailover(t *testing.T) {
 		}
 		later := 0
 		for _, e := range history {
-			if e.Kind == linear.Done && e.From > over.Load()-int64(long/2) {
+			if e.Outcome == ops.Done && e.From > over.Load()-int64(long/2) {
 				later++
 			}
 		}

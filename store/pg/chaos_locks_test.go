@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/patchlog-dev/patchlog/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
@@ -57,10 +57,10 @@ func TestLockOrder(t *testing.T) {
 					if random.IntN(4) == 0 {
 						n %= 8 // some that all are after
 					}
-					id := linear.Hot(fmt.Sprint(i, ".", client, ".", k), fmt.Sprint(n))
-					r := w.Call(linear.Call{App: chaosName, Session: fmt.Sprint(n), Op: linear.Append, IDs: []string{id}})
-					if r.Kind != linear.Done || len(r.Seqs) != 1 {
-						t.Errorf("an append: %s: %s", r.Kind, r.Err)
+					id := ops.Hot(fmt.Sprint(i, ".", client, ".", k), fmt.Sprint(n))
+					r := w.Call(ops.Op{App: chaosName, Session: fmt.Sprint(n), Kind: ops.Append, IDs: []string{id}})
+					if r.Outcome != ops.Done || len(r.Seqs) != 1 {
+						t.Errorf("an append: %s: %s", r.Outcome, r.Err)
 						continue
 					}
 					mu.Lock()
@@ -125,19 +125,19 @@ func TestSlowSessions(t *testing.T) {
 			for n := range 1500 {
 				large = append(large, fmt.Sprint("large", n))
 			}
-			local := &linear.Local{Store: s}
-			call := func(session string, op linear.Op, ids ...string) linear.Reply {
-				return local.Call(linear.Call{App: chaosName, Session: session, Op: op, IDs: ids})
+			local := &ops.Local{Store: s}
+			call := func(session string, op ops.Kind, ids ...string) ops.Reply {
+				return local.Call(ops.Op{App: chaosName, Session: session, Kind: op, IDs: ids})
 			}
 			for session, ids := range map[string][]string{"hot": {"a", "b"}, "large": large} {
-				for _, op := range []linear.Op{linear.Create, linear.Append} {
-					if r := call(session, op, ids...); r.Kind != linear.Done {
+				for _, op := range []ops.Kind{ops.Create, ops.Append} {
+					if r := call(session, op, ids...); r.Outcome != ops.Done {
 						t.Fatal(r.Err)
 					}
 				}
 			}
 			for n := range slow {
-				if r := call(fmt.Sprint("slow ", n), linear.Create); r.Kind != linear.Done {
+				if r := call(fmt.Sprint("slow ", n), ops.Create); r.Outcome != ops.Done {
 					t.Fatal(r.Err)
 				}
 			}
@@ -145,8 +145,8 @@ func TestSlowSessions(t *testing.T) {
 			var writers, readers sync.WaitGroup
 			for n := range slow {
 				writers.Go(func() {
-					if r := call(fmt.Sprint("slow ", n), linear.Append, "x"); r.Kind != linear.Done {
-						t.Errorf("the slow append: %s: %s", r.Kind, r.Err)
+					if r := call(fmt.Sprint("slow ", n), ops.Append, "x"); r.Outcome != ops.Done {
+						t.Errorf("the slow append: %s: %s", r.Outcome, r.Err)
 					}
 				})
 			}
@@ -171,8 +171,8 @@ func TestSlowSessions(t *testing.T) {
 			}
 			readers.Go(func() {
 				for n := range 20 {
-					if r := local.Call(linear.Call{App: chaosName, Session: "hot", Op: linear.Append, IDs: []string{fmt.Sprint("c", n)}, Wait: time.Minute}); r.Kind != linear.Done {
-						t.Errorf("an append to the hot session: %s: %s", r.Kind, r.Err)
+					if r := local.Call(ops.Op{App: chaosName, Session: "hot", Kind: ops.Append, IDs: []string{fmt.Sprint("c", n)}, Wait: time.Minute}); r.Outcome != ops.Done {
+						t.Errorf("an append to the hot session: %s: %s", r.Outcome, r.Err)
 					}
 				}
 			})

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -50,7 +50,7 @@ func work(dsn, flawed string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join((&linear.Local{Store: s}).Serve(in, out), s.Close())
+	return errors.Join((&ops.Local{Store: s}).Serve(in, out), s.Close())
 }
 
 // flaw is the backend with a flaw, for tests of the tests.
@@ -58,12 +58,12 @@ func flaw(b backend.Backend, what string) backend.Backend {
 	if what == "" {
 		return b
 	}
-	return linear.Flaws[what](b)
+	return ops.Flaws[what](b)
 }
 
 const chaosName = "chaos" // of the app
 
-func keyOf(session string) store.Key { return linear.Key(chaosName, session) }
+func keyOf(session string) store.Key { return ops.Key(chaosName, session) }
 
 func chaosEvent(id, app string) *patch.Event {
 	f := map[string]any{"id": id, "author": "chaos", "timestamp": "2026-01-02T03:04:05Z"}
@@ -90,7 +90,7 @@ type worker struct {
 	mu      sync.Mutex
 	answer  *json.Encoder
 	n       int
-	waiting map[int]chan linear.Reply
+	waiting map[int]chan ops.Reply
 	stderr  strings.Builder
 }
 
@@ -101,7 +101,7 @@ func startWorker(t testing.TB, dsn, flawed string) *worker {
 	if err != nil {
 		t.Skipf("needs to run its own binary again: %v", err)
 	}
-	w := &worker{cmd: exec.Command(self), waiting: map[int]chan linear.Reply{}, out: make(chan struct{})}
+	w := &worker{cmd: exec.Command(self), waiting: map[int]chan ops.Reply{}, out: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), envWorker+"="+dsn, envFlawed+"="+flawed)
 	w.cmd.Stderr = &w.stderr
 	in, err := w.cmd.StdinPipe()
@@ -118,14 +118,14 @@ func startWorker(t testing.TB, dsn, flawed string) *worker {
 	w.in, w.answer = in, json.NewEncoder(in)
 	t.Cleanup(func() { w.stop(t) })
 	lines := json.NewDecoder(bufio.NewReader(out))
-	if err := lines.Decode(&linear.Reply{}); err != nil {
+	if err := lines.Decode(&ops.Reply{}); err != nil {
 		close(w.out)
 		t.Fatalf("a worker does not open its store: %v", err)
 	}
 	go func() {
 		defer close(w.out)
 		for {
-			var r linear.Reply
+			var r ops.Reply
 			if lines.Decode(&r) != nil {
 				return
 			}
@@ -150,9 +150,9 @@ func (w *worker) stop(t testing.TB) {
 	}
 }
 
-// Call implements [linear.Caller]. A worker that is no more gives a reply that says so.
-func (w *worker) Call(c linear.Call) linear.Reply {
-	answer := make(chan linear.Reply, 1)
+// Call implements [ops.Caller]. A worker that is no more gives a reply that says so.
+func (w *worker) Call(c ops.Op) ops.Reply {
+	answer := make(chan ops.Reply, 1)
 	w.mu.Lock()
 	w.n++
 	c.N = w.n
@@ -160,12 +160,12 @@ func (w *worker) Call(c linear.Call) linear.Reply {
 	err := w.answer.Encode(c)
 	w.mu.Unlock()
 	if err != nil {
-		return linear.Reply{Kind: linear.Gone, Err: err.Error()}
+		return ops.Reply{Outcome: ops.Gone, Err: err.Error()}
 	}
 	select {
 	case r := <-answer:
 		return r
 	case <-w.out:
-		return linear.Reply{Kind: linear.Gone, Err: "it ended: " + w.stderr.String()}
+		return ops.Reply{Outcome: ops.Gone, Err: "it ended: " + w.stderr.String()}
 	}
 }

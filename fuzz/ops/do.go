@@ -1,0 +1,400 @@
+package ops
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Reply is what came of an operation.
+type Reply struct {
+	N       int
+	Outcome string // [Done], or why not
+	Err     string
+	Error   error `json:"-"`
+
+	Committed store.Committed `json:"-"`
+	View      fold.View       `json:"-"`
+
+	Creation string
+	Logged   []string // the ids of the operation's records, or of those that it has read
+	Seqs     []uint64 // their seqs
+	Blank    []string // of those that were read: the ids of erased ones
+	Seq      uint64   // of the log's last record
+	PatchSeq uint64
+	Visible  []string
+	Values   map[string]string // the session's state, as JSON; a Get has the shared scopes' too
+	Last     uint64            // of a refusal: where the log ends, or its newest patch
+	Created  bool              // by an import
+	Held     bool              // a lease
+	Owner    int               // of a lease
+	Exported string            // by an export, or the log of a fork
+}
+
+// Outcomes other than refusals.
+const (
+	Done    = "done"
+	Unknown = "unknown" // the store does not know the outcome
+	Failed  = "failed"  // and says that nothing was written
+	Gone    = "gone"    // the process ended before it replied
+)
+
+// Refusals that the reference model does not make.
+const (
+	NotFound  = "not found"
+	Exists    = "exists"
+	Duplicate = "duplicate"
+	Corrupt   = "corrupt"
+)
+
+// OutcomeOf returns the outcome of an operation with this error.
+func OutcomeOf(err error) string {
+	for _, k := range []struct {
+		err     error
+		outcome string
+	}{
+		{store.ErrOutcomeUnknown, Unknown}, {store.ErrDuplicateID, Duplicate}, {store.ErrUnknownPatch, fuzz.UnknownInLog},
+		{store.ErrConflict, fuzz.Conflict}, {store.ErrExists, Exists}, {store.ErrOutOfRange, fuzz.OutOfRange},
+		{store.ErrEventNotFound, fuzz.NotFound}, {store.ErrBlocked, fuzz.Blocked}, {store.ErrPinned, fuzz.Pinned},
+		{store.ErrOrphanedCall, fuzz.OrphanedCall}, {store.ErrInvalid, fuzz.Invalid}, {store.ErrCorrupt, Corrupt}, {store.ErrNotFound, NotFound},
+	} {
+		if errors.Is(err, k.err) {
+			return k.outcome
+		}
+	}
+	if err != nil {
+		return Failed
+	}
+	return Done
+}
+
+// Judge returns the outcome of an operation that writes, on a session as the reference model has it.
+// Ids are the store's matter.
+func Judge(ref *fuzz.Reference, o Op) string {
+	var allowed []fuzz.Allow
+	if o.AllowOrphans {
+		allowed = append(allowed, fuzz.AllowOrphans)
+	}
+	if o.AllowPinned {
+		allowed = append(allowed, fuzz.AllowPinned)
+	}
+	var patches []*patch.PatchEvent
+	var err error
+	unknown := slices.ContainsFunc(ref.Skipped(), func(s patch.Skip) bool { return s.Reason == patch.UnknownType })
+	switch o.Kind {
+	case Revert:
+		ids, blocked, ok := ref.RevertAll(o.IDs[0])
+		switch {
+		case unknown:
+			return fuzz.UnknownInLog
+		case !ok && blocked == "":
+			return fuzz.Invalid
+		case !ok:
+			return fuzz.Blocked
+		}
+		for i, id := range ids {
+			patches = append(patches, patch.NewRevert(id).WithID(fmt.Sprint("would be ", i)))
+		}
+		err = ref.CheckAll(patches, allowed...)
+	case Patch:
+		for _, r := range o.Records() {
+			patches = append(patches, r.Patch)
+		}
+		err = ref.CheckCall(patches, allowed...)
+	}
+	var refusal *fuzz.Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Kind
+	}
+	return Done
+}
+
+// Do carries out an operation. seen is the view that a patch was made from; without it a patch on a
+// view is made on the newest one, with its base.
+func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
+	r := Reply{N: o.N}
+	session, err := r.do(ctx, s, seen, o)
+	for _, record := range r.Committed.Records {
+		r.note(record)
+	}
+	r.Outcome, r.Error = OutcomeOf(err), err
+	if err != nil {
+		r.Err = err.Error()
+		var moved *store.SeqError
+		var newer *store.ConflictError
+		switch {
+		case errors.As(err, &moved):
+			r.Last = moved.Last
+		case errors.As(err, &newer):
+			r.Last = newer.Newest
+		}
+		return r
+	}
+	if v := session.View; v.Creation() != "" {
+		r.View, r.Creation, r.Seq, r.PatchSeq = v, v.Creation(), v.Seq(), v.PatchSeq()
+		r.Visible, r.Values = Visible(v), Texts(session.Values())
+	}
+	return r
+}
+
+func (r *Reply) note(record patch.Record) {
+	r.Logged, r.Seqs = append(r.Logged, record.ID()), append(r.Seqs, record.Seq)
+	if _, erased := record.Erased(); erased {
+		r.Blank = append(r.Blank, record.ID())
+	}
+}
+
+// Visible returns the ids of the events that a view shows.
+func Visible(v fold.View) []string {
+	ids := make([]string, 0, v.Len())
+	for _, e := range v.Events() {
+		ids = append(ids, e.ID())
+	}
+	return ids
+}
+
+// Texts returns values as texts.
+func Texts(values map[string]patch.Value) map[string]string {
+	all := map[string]string{}
+	for key, value := range values {
+		all[key] = fmt.Sprint(value.Any())
+	}
+	return all
+}
+
+func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (store.Session, error) {
+	key := Key(o.App, o.Session)
+	back := store.BackOptions{AllowOrphans: o.AllowOrphans}
+	var err error
+	switch o.Kind {
+	case Create:
+		return s.Create(ctx, key, nil)
+	case Get:
+		return s.Get(ctx, key)
+	case Delete:
+		return store.Session{}, s.Delete(ctx, key)
+	case Fork:
+		session, err := s.Fork(ctx, Key(o.App, o.Source), key, store.ForkOptions{At: o.At})
+		if err == nil { // others may write to the fork by now, but do not change the source's log so far
+			err = r.read(ctx, s, Key(o.App, o.Source), session.View.Seq())
+			r.Logged, r.Seqs = nil, nil
+		}
+		return store.Session{View: session.View}, err
+	case At:
+		view, err := s.ViewAt(ctx, key, *o.At)
+		return store.Session{View: view}, err
+	case Lease:
+		r.Held, err = s.Lease(ctx, key, "lease", o.TTL())
+		return store.Session{}, err
+	case Vacuum:
+		return store.Session{}, s.Vacuum(ctx)
+	case Backup:
+		return store.Session{}, backup(ctx, s, o.File)
+	case Erase:
+		_, err := s.Erase(ctx, key, store.EraseSelection{EventIDs: o.IDs}, store.EraseOptions{ID: o.Text, Author: "client", Salt: []byte("salt")})
+		return store.Session{}, err
+	case Raw:
+		return store.Session{}, r.read(ctx, s, key, ^uint64(0))
+	case Export:
+		var text strings.Builder
+		if err := s.Export(ctx, key, &text, store.ExportOptions{}); err != nil {
+			return store.Session{}, err
+		}
+		r.Exported = text.String()
+		all, err := Parse(r.Exported)
+		for _, record := range all {
+			r.note(record)
+		}
+		return store.Session{}, err
+	case Append:
+		opts := store.AppendOptions{IfSeq: o.IfSeq, Creation: o.On}
+		var events []*patch.Event
+		for _, record := range o.Records() {
+			events = append(events, record.Event)
+		}
+		r.Committed, err = s.AppendEvents(ctx, key, opts, events...)
+	case Patch:
+		opts := store.PatchOptions{On: seen, AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned}
+		opts.AsOfNow = o.Offered == nil && o.On == ""
+		if o.On == "" {
+			opts.On = fold.View{}
+		} else if seen.Creation() == "" {
+			if opts.On, err = s.View(ctx, key); err != nil {
+				return store.Session{}, err
+			}
+			if opts.On.Creation() != o.On {
+				return store.Session{}, fmt.Errorf("session %s: %w: it was created again", key, store.ErrNotFound)
+			}
+		}
+		var patches []*patch.PatchEvent
+		for i, record := range o.Records() {
+			if i == 0 && o.On != "" && seen.Creation() == "" {
+				record.Patch = record.Patch.WithBase(o.Base)
+			}
+			patches = append(patches, record.Patch)
+		}
+		r.Committed, err = s.ApplyPatch(ctx, key, opts, patches...)
+	case Revert:
+		r.Committed, err = s.Revert(ctx, key, back, o.IDs[0])
+	case Rewind:
+		r.Committed, err = s.Rewind(ctx, key, back, Invocation(o.IDs[0]))
+	case Import:
+		var imported store.Imported
+		imported, err = s.Import(ctx, key, strings.NewReader(o.Text), store.ImportOptions{})
+		r.Committed, r.Created = imported.Committed, imported.Created
+	default:
+		err = fmt.Errorf("no such operation: %s", o.Kind)
+	}
+	return store.Session{View: r.Committed.View}, err
+}
+
+// read reads the session's records up to a seq.
+func (r *Reply) read(ctx context.Context, s *store.Store, key store.Key, last uint64) error {
+	var b strings.Builder
+	out := patch.NewEncoder(&b)
+	for record, err := range s.RawEvents(ctx, key, 1) {
+		if err == nil && record.Seq <= last {
+			r.note(record)
+			err = out.Record(record)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.Exported = b.String()
+	return nil
+}
+
+// backup writes a backup, which gets its name when it is complete.
+func backup(ctx context.Context, s *store.Store, file string) error {
+	var b bytes.Buffer
+	if err := s.Backup(ctx, &b); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".draft", b.Bytes(), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".draft", file)
+}
+
+// Caller carries out operations, of any number of clients at a time.
+type Caller interface {
+	Call(Op) Reply
+}
+
+// Local carries out operations on a store, and knows each client's last view of each session.
+type Local struct {
+	Store *store.Store
+	Owner int // tells the store from others that share its storage
+
+	mu    sync.Mutex
+	views map[string]fold.View // by client and session
+}
+
+// Call implements [Caller].
+func (l *Local) Call(o Op) Reply {
+	ctx := context.Background()
+	if o.Wait > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, o.Wait)
+		defer stop()
+	}
+	client := fmt.Sprint(o.Client, " ", o.App, " ", o.Session)
+	l.mu.Lock()
+	seen := l.views[client]
+	l.mu.Unlock()
+	if seen.Creation() != o.On || seen.PatchSeq() != o.Base {
+		seen = fold.View{}
+	}
+	r := Do(ctx, l.Store, seen, o)
+	r.Owner = l.Owner
+	if r.Creation != "" && o.Kind != At { // whose view is older
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.views == nil {
+			l.views = map[string]fold.View{}
+		}
+		l.views[client] = r.View
+	}
+	return r
+}
+
+// Stored is a view of a store that says which patches were skipped, also where it comes from a
+// snapshot.
+type Stored struct {
+	fold.View
+	Store *store.Store
+	Key   store.Key
+}
+
+// Skipped implements [fuzz.View].
+func (v Stored) Skipped() ([]patch.Skip, error) {
+	newest, err := v.Store.View(context.Background(), v.Key)
+	if err == nil {
+		newest, err = v.Store.Whole(context.Background(), v.Key, newest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	skipped, err := newest.Skipped()
+	skipped = slices.DeleteFunc(skipped, func(s patch.Skip) bool { return s.Seq > v.Seq() })
+	if len(skipped) != v.SkippedCount() {
+		err = fmt.Errorf("the view counts %d skipped patches, the log has %v", v.SkippedCount(), skipped)
+	}
+	return skipped, err
+}
+
+// Audit returns what is wrong with a store that no other client uses: what [store.Store.Verify]
+// finds, and views that differ from the reference model's. It returns the text of each log.
+func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
+	logs := map[store.Key]string{}
+	var problems []error
+	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
+		problems = append(problems, fmt.Errorf("verify: %v %w", p, err))
+	}
+	for info, err := range s.List(ctx, store.ListOptions{}) {
+		if err != nil {
+			return logs, errors.Join(append(problems, err)...)
+		}
+		initial, err := s.InitialState(ctx, info.Key)
+		var r Reply
+		problems = append(problems, err, r.read(ctx, s, info.Key, ^uint64(0)))
+		all, parseErr := Parse(r.Exported)
+		ref := fuzz.NewReference(initial)
+		for _, record := range all {
+			ref.Apply(record)
+		}
+		v, viewErr := s.View(ctx, info.Key)
+		if err := errors.Join(parseErr, viewErr); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if err := fuzz.Compare(Stored{v, s, info.Key}, ref); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", info.Key, err))
+		}
+		logs[info.Key] = r.Exported
+	}
+	return logs, errors.Join(problems...)
+}
+
+// Unchanged returns an error if a log of before is not the same now.
+func Unchanged(before, now map[store.Key]string) error {
+	var changed []error
+	for key := range maps.Keys(before) {
+		if text, there := now[key]; !there || text != before[key] {
+			changed = append(changed, fmt.Errorf("the log of %s, to which no operation wrote, has changed: %.300s; it was %.300s", key, text, before[key]))
+		}
+	}
+	return errors.Join(changed...)
+}

@@ -1,0 +1,207 @@
+// Package ops is the vocabulary of the test harnesses: [Op] is one operation on a store, as data;
+// [Do] carries it out on a store, and [Judge] says what the reference model answers. The state
+// machine, the check for linearizability and the crash tests all draw from it.
+package ops
+
+import (
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Op is an operation that a client asks a store for. It is plain data, so that it can be sent to
+// another process and repeated by another client.
+type Op struct {
+	N       int // tells the replies of one process apart
+	Client  int
+	App     string // sessions of different apps have nothing in common
+	Session string
+	Kind    Kind
+
+	// IDs are those of the events to append, or the id of a patch. [Event] makes an event of an id.
+	// A rewind goes to before the event, a revert takes back the patch, an erasure erases the events.
+	IDs     []string
+	Offered []patch.Record `json:"-"` // to log instead of what the ids stand for
+	Other   bool           // the events of an append differ from those that the ids stand for
+	Choice  int            // picks the type of a patch, and what is done to a lease
+
+	// What the client goes by.
+	On           string  // the creation id of the view it has seen; "": none
+	IfSeq        *uint64 // the last seq that an append expects
+	Base         uint64  // of a patch on a view
+	Start, Count int     // of a patch
+	Event        string  // to pin
+
+	At     *uint64       // the record that a fork or a view ends with
+	Source string        // the session to fork
+	Text   string        // to import; of an erasure the receipt's id
+	File   string        // of a backup
+	Wait   time.Duration // the time limit; 0: none
+
+	AllowOrphans, AllowPinned bool
+}
+
+// Kind is the kind of an operation.
+type Kind string
+
+// The kinds.
+const (
+	Create Kind = "create"
+	Append Kind = "append"
+	Patch  Kind = "patch"
+	Revert Kind = "revert"
+	Rewind Kind = "rewind"
+	Delete Kind = "delete"
+	Fork   Kind = "fork"
+	Import Kind = "import"
+	Lease  Kind = "lease"
+	Erase  Kind = "erase"
+	Vacuum Kind = "vacuum"
+	Backup Kind = "backup"
+	Get    Kind = "get"
+	At     Kind = "at"     // the view as of a record
+	Raw    Kind = "raw"    // the ids of the log
+	Export Kind = "export" // the text of the log
+)
+
+// Writes reports whether the operation may log records that its reply names.
+func (o Op) Writes() bool {
+	return o.Kind == Append || o.Kind == Patch || o.Kind == Revert || o.Kind == Rewind || o.Kind == Import
+}
+
+// Changes reports whether the operation may change a session.
+func (o Op) Changes() bool {
+	return o.Writes() || o.Kind == Create || o.Kind == Delete || o.Kind == Fork || o.Kind == Lease || o.Kind == Erase
+}
+
+// Key returns the key of a session.
+func Key(app, session string) store.Key {
+	return store.Key{App: app, User: "u", Session: session}
+}
+
+// TTL is what the operation does to a lease: takes it for longer than any test runs, releases it,
+// or asks who holds it.
+func (o Op) TTL() time.Duration {
+	return []time.Duration{24 * time.Hour, 0, -1}[o.Choice%3]
+}
+
+var when = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// Sibling marks the second id of an append: events whose ids differ by it alone are of one
+// invocation. An event whose id names a session and ends with hot sets shared values.
+const (
+	Sibling = "'"
+	hot     = "!"
+)
+
+// Invocation returns the invocation of the event with the id.
+func Invocation(id string) string { return strings.TrimSuffix(id, Sibling) }
+
+// Hot returns an id whose event, in the session, sets shared values to the id.
+func Hot(id, session string) string { return id + "@" + session + hot }
+
+// IsHot reports whether [Hot] made the id.
+func IsHot(id string) bool { return strings.HasSuffix(id, hot) }
+
+// SessionOf returns the session that a hot id names.
+func SessionOf(id string) string {
+	_, session, _ := strings.Cut(strings.TrimSuffix(id, hot), "@")
+	return session
+}
+
+// Event returns the event that an id stands for. One in 16 is longer than a page.
+func Event(id string) *patch.Event { return event(id, "client") }
+
+func event(id, author string) *patch.Event {
+	delta := map[string]any{"last": id}
+	if IsHot(id) {
+		delta["app:hot"], delta["user:hot"] = id, id
+	}
+	text := id
+	if sum := crc32.ChecksumIEEE([]byte(id)); sum%16 == 0 {
+		var b strings.Builder
+		for b.Len() < int(sum>>8%12_000) {
+			fmt.Fprintf(&b, "%s %x ", id, crc32.ChecksumIEEE([]byte(b.String()))) // does not compress
+		}
+		text += b.String()
+	}
+	return newEvent(patch.Fields{
+		ID: id, InvocationID: Invocation(id), Author: author, Timestamp: when,
+		Content: patch.Text("user", text), Actions: patch.Actions{StateDelta: delta},
+	})
+}
+
+func newEvent(f patch.Fields) *patch.Event {
+	e, err := patch.NewEvent(f)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// Records returns what the operation offers to log, without bases of patches.
+func (o Op) Records() (all []patch.Record) {
+	switch {
+	case o.Offered != nil:
+		return o.Offered
+	case o.Kind == Append:
+		author := "client"
+		if o.Other {
+			author = "another"
+		}
+		for _, id := range o.IDs {
+			all = append(all, patch.Record{Event: event(id, author)})
+		}
+	case o.Kind == Patch:
+		for _, p := range o.patches() {
+			all = append(all, patch.Record{Patch: p})
+		}
+	}
+	return all
+}
+
+// patches returns what the operation's choice stands for: a patch, or two of one group.
+func (o Op) patches() []*patch.PatchEvent {
+	id := o.IDs[0]
+	another := newEvent(patch.Fields{ID: id + ".new", Author: "client", Timestamp: when, Content: patch.Text("user", "what was said")})
+	p := patch.NewSplice(o.Start, o.Count)
+	switch kind := o.Choice / 8 % 8; {
+	case kind == 0:
+		p = p.WithState(patch.Keep)
+	case kind == 1:
+		p = patch.NewSummarise(o.Start, o.Count, another)
+	case kind == 2:
+		p = patch.NewSplice(o.Start, o.Count, another)
+	case kind == 3:
+		p = patch.NewSplice(o.Start, 0, another)
+	case kind == 4 && o.Event != "":
+		p = patch.NewPin(o.Event)
+	case kind == 5:
+		group := id + " group"
+		second := patch.NewSplice(0, 0, another).WithID(id + ".2").WithGroup(group).WithAuthor("client").WithTimestamp(when)
+		return []*patch.PatchEvent{p.WithID(id).WithGroup(group).WithAuthor("client").WithTimestamp(when), second}
+	}
+	return []*patch.PatchEvent{p.WithID(id).WithAuthor("client").WithTimestamp(when)}
+}
+
+// Text returns the text form of the events of ids, to import.
+func Text(ids ...string) string {
+	var b strings.Builder
+	out := patch.NewEncoder(&b)
+	for _, id := range ids {
+		if err := out.Record(patch.Record{Event: Event(id)}); err != nil {
+			panic(err)
+		}
+	}
+	return b.String()
+}
+
+// Parse reads records in their text form.
+func Parse(text string) ([]patch.Record, error) {
+	all, _, err := patch.NewDecoder(strings.NewReader(text), "text").ReadAll()
+	return all, err
+}
