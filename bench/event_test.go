@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -67,3 +68,30 @@ func BenchmarkEvent(b *testing.B) {
 }
 
 var longText = strings.Repeat("x", 280)
+
+// BenchmarkDecodeRecorded decodes recorded events as a store keeps them, and without compression.
+func BenchmarkDecodeRecorded(b *testing.B) {
+	var plain, kept [][]byte
+	for _, r := range recorded.Log(b, 5000) {
+		form, err := patch.AppendRecord(nil, r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		plain, kept = append(plain, form), append(kept, patch.CompressRecord(form))
+	}
+	for name, forms := range map[string][][]byte{"plain": plain, "compressed": kept} {
+		b.Run("form="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			i, size := 0, 0
+			for b.Loop() {
+				form := forms[i%len(forms)]
+				if _, err := patch.DecodeRecord(form); err != nil {
+					b.Fatal(err)
+				}
+				size += len(form)
+				i++
+			}
+			b.ReportMetric(float64(size)/float64(i), "B/record")
+		})
+	}
+}

@@ -197,44 +197,41 @@ func BenchmarkOpen(b *testing.B) {
 }
 
 // BenchmarkColdRead gets recorded sessions that are not in memory, from a file in the page cache
-// and without snapshots, and says what an event takes: with records that are compressed (version 2)
-// and such that are not.
+// and without snapshots, and says what an event takes.
 func BenchmarkColdRead(b *testing.B) {
 	ctx := context.Background()
 	for _, part := range parts(recorded.Sets(b)) {
 		if !strings.HasPrefix(part.name, "set=") {
 			continue
 		}
-		for _, version := range bothVersions {
-			b.Run(fmt.Sprintf("%s/version=%d", part.name, version), func(b *testing.B) {
-				s := openStore(b, store.Options{
-					Durability: store.Relaxed, RecordVersion: version, CacheBytes: -1, Snapshots: snapshot.Policy{Every: -1},
-				})
-				var keys []store.Key
-				events := 0
-				for _, name := range part.files {
-					f, err := os.Open(name)
-					if err != nil {
-						b.Fatal(err)
-					}
-					key := store.Key{App: "app", User: "user", Session: filepath.Base(name)}
-					done, err := s.Import(ctx, key, f, store.ImportOptions{})
-					if err != nil {
-						b.Fatal(err)
-					}
-					f.Close()
-					keys = append(keys, key)
-					events += len(done.Records)
-				}
-				for b.Loop() {
-					for _, key := range keys {
-						if _, err := s.Get(ctx, key); err != nil {
-							b.Fatal(err)
-						}
-					}
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1000/float64(b.N*events), "µs/event")
+		b.Run(part.name, func(b *testing.B) {
+			s := openStore(b, store.Options{
+				Durability: store.Relaxed, CacheBytes: -1, Snapshots: snapshot.Policy{Every: -1},
 			})
-		}
+			var keys []store.Key
+			events := 0
+			for _, name := range part.files {
+				f, err := os.Open(name)
+				if err != nil {
+					b.Fatal(err)
+				}
+				key := store.Key{App: "app", User: "user", Session: filepath.Base(name)}
+				done, err := s.Import(ctx, key, f, store.ImportOptions{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				f.Close()
+				keys = append(keys, key)
+				events += len(done.Records)
+			}
+			for b.Loop() {
+				for _, key := range keys {
+					if _, err := s.Get(ctx, key); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1000/float64(b.N*events), "µs/event")
+		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 func BenchmarkFileSize(b *testing.B) {
 	ctx := context.Background()
 	b.Run("events=512B", func(b *testing.B) {
-		fileSizes(b, func(s *store.Store) (text int) {
+		fileSize(b, func(s *store.Store) (text int) {
 			if _, err := s.Create(ctx, sessionKey(0), nil); err != nil {
 				b.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func BenchmarkFileSize(b *testing.B) {
 	})
 	for _, part := range parts(recorded.Sets(b)) {
 		b.Run("events=recorded/"+part.name, func(b *testing.B) {
-			fileSizes(b, func(s *store.Store) (text int) {
+			fileSize(b, func(s *store.Store) (text int) {
 				for round := 0; text < part.bytes; round++ {
 					for _, name := range part.files {
 						f, err := os.Open(name)
@@ -98,20 +98,11 @@ func parts(sets []recorded.Set) (all []part) {
 	return all
 }
 
-// bothVersions are the versions of records that a store can write.
-var bothVersions = []int{1, 2}
-
-func fileSizes(b *testing.B, fill func(*store.Store) (text int)) {
-	for _, version := range bothVersions {
-		b.Run(fmt.Sprintf("version=%d", version), func(b *testing.B) { fileSize(b, version, fill) })
-	}
-}
-
-func fileSize(b *testing.B, version int, fill func(*store.Store) (text int)) {
+func fileSize(b *testing.B, fill func(*store.Store) (text int)) {
 	b.Helper()
 	for b.Loop() {
 		path := filepath.Join(b.TempDir(), "size.db")
-		s, err := store.Open(path, store.Options{Durability: store.Relaxed, RecordVersion: version})
+		s, err := store.Open(path, store.Options{Durability: store.Relaxed})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -91,24 +91,21 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// BenchmarkAppendRecorded appends recorded events, one a call, each with an id of its own: with
-// records that are compressed (version 2) and such that are not.
+// BenchmarkAppendRecorded appends recorded events, one a call, each with an id of its own.
 func BenchmarkAppendRecorded(b *testing.B) {
 	ctx := context.Background()
 	for _, writers := range []int{1, 64} {
-		for _, version := range bothVersions {
-			b.Run(fmt.Sprintf("writers=%d/version=%d", writers, version), func(b *testing.B) {
-				s := openStore(b, store.Options{RecordVersion: version})
-				if _, err := s.Create(ctx, sessionKey(0), nil); err != nil {
-					b.Fatal(err)
-				}
-				log := recorded.Log(b, b.N)
-				inParallel(b, writers, func(i int) error {
-					_, err := s.AppendEvents(ctx, sessionKey(0), store.AppendOptions{}, log[i].Event)
-					return err
-				})
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			s := openStore(b, store.Options{})
+			if _, err := s.Create(ctx, sessionKey(0), nil); err != nil {
+				b.Fatal(err)
+			}
+			log := recorded.Log(b, b.N)
+			inParallel(b, writers, func(i int) error {
+				_, err := s.AppendEvents(ctx, sessionKey(0), store.AppendOptions{}, log[i].Event)
+				return err
 			})
-		}
+		})
 	}
 }
 

@@ -14,13 +14,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/internal/packed"
 )
 
-// RecordVersion is the newest version of a record's byte form that this package knows: it
-// reads this one and all before. Docs: docs/FORMAT.md.
-const RecordVersion = packedVersion
-
+// What the first byte of a record's byte form says of its body.
 const (
-	plainVersion  = 1 // the body as it is
-	packedVersion = 2 // the body compressed
+	plainForm      = 1 // the body as it is
+	compressedForm = 2 // the body compressed
 )
 
 // MaxRecordBytes is the largest byte form that is written or read, whatever a store's
@@ -29,21 +26,21 @@ const MaxRecordBytes = 64 << 20
 
 // What stands before the body.
 const (
-	plainHeader  = 5 // version, checksum
-	packedHeader = 9 // version, the plain form's checksum, that of the bytes as they are
+	plainHeader  = 5 // form, checksum
+	packedHeader = 9 // form, the plain form's checksum, that of the bytes as they are
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // AppendRecord appends the record's byte form, for a store, to dst and returns the
-// extended slice. It is version 1, which [CompressRecord] makes shorter, and the same bytes
-// for equal records. The form carries its own version and checksum, and all that the
+// extended slice. [CompressRecord] makes it shorter. Equal records have the same bytes.
+// The form carries its checksum, and all that the
 // record is, Go types too. The error matches [ErrTooLarge] if the form is larger than
 // [MaxRecordBytes], and [ErrInvalid] if the record holds neither event nor patch, or
 // a patch with an id or a text that no record can have.
 func AppendRecord(dst []byte, r Record) ([]byte, error) {
 	from := len(dst)
-	buf := bytes.NewBuffer(append(dst, plainVersion, 0, 0, 0, 0))
+	buf := bytes.NewBuffer(append(dst, plainForm, 0, 0, 0, 0))
 	if err := writeBody(buf, r); err != nil {
 		return dst, err
 	}
@@ -91,14 +88,14 @@ type output interface {
 // same record for ever. Another release of this package may make other bytes of it. It is safe for
 // use by several goroutines.
 func CompressRecord(form []byte) []byte {
-	if len(form) < plainHeader || form[0] != plainVersion || len(form)-plainHeader > packed.MaxBytes || plainSum(form[plainHeader:]) != Checksum(form) {
+	if len(form) < plainHeader || form[0] != plainForm || len(form)-plainHeader > packed.MaxBytes || plainSum(form[plainHeader:]) != Checksum(form) {
 		return form
 	}
 	body := form[plainHeader:]
 	buf, back := bodies.Get().(*[]byte), bodies.Get().(*[]byte)
 	defer release(buf)
 	defer release(back)
-	*buf = append((*buf)[:0], packedVersion)
+	*buf = append((*buf)[:0], compressedForm)
 	*buf = append(*buf, form[1:plainHeader]...)
 	*buf = packed.Append(append(*buf, 0, 0, 0, 0), body)
 	if len(*buf) >= len(form) {
@@ -117,7 +114,7 @@ func CompressRecord(form []byte) []byte {
 // PlainSize returns how many bytes a record's byte form takes, or took before [CompressRecord]. Of
 // a form that [DecodeRecord] refuses it is at most 1 MiB and a few bytes, or the form's own length.
 func PlainSize(form []byte) int {
-	if len(form) > packedHeader && form[0] == packedVersion {
+	if len(form) > packedHeader && form[0] == compressedForm {
 		if n, err := packed.Len(form[packedHeader:]); err == nil {
 			return plainHeader + n
 		}
@@ -138,7 +135,7 @@ func Checksum(form []byte) uint32 {
 // plainSum is a record's checksum: that over its plain form, but for the checksum itself.
 func plainSum(body []byte) uint32 { return crc32.Update(plainStart, castagnoli, body) }
 
-var plainStart = crc32.Checksum([]byte{plainVersion}, castagnoli)
+var plainStart = crc32.Checksum([]byte{plainForm}, castagnoli)
 
 // packedSum is the checksum over all of a compressed form but itself.
 func packedSum(form []byte) uint32 {
@@ -252,7 +249,7 @@ func writeOptional[T any](w *recordWriter, v *T, write func(T)) {
 	write(*v)
 }
 
-// DecodeRecord reads a record's byte form of any version up to [RecordVersion]. It keeps no
+// DecodeRecord reads a record's byte form. It keeps no
 // reference to form. The error matches [ErrCorrupt] if the bytes are not what [AppendRecord] or
 // [CompressRecord] wrote, or were written by a newer version; hostile bytes cost time and
 // memory linear in their number, beside what 1 MiB costs that was compressed. It is safe for
@@ -260,7 +257,7 @@ func writeOptional[T any](w *recordWriter, v *T, write func(T)) {
 func DecodeRecord(form []byte) (Record, error) {
 	buf := bodies.Get().(*[]byte)
 	defer release(buf)
-	body, err := openForm(form, RecordVersion, buf)
+	body, err := openForm(form, buf)
 	if err != nil {
 		return Record{}, fmt.Errorf("record: %w", err)
 	}

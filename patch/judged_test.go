@@ -107,14 +107,14 @@ func TestErrorsNameTheValue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := append([]byte{patch.RecordVersion + 1}, form[1:]...)
+	newer := append([]byte{3}, form[1:]...)
 	flipped := append([]byte(nil), form...)
 	flipped[len(flipped)-1] ^= 1
 	for _, c := range []struct {
 		form []byte
 		want string
 	}{
-		{newer, "version 3; this program knows versions up to 2"}, {flipped, "checksum"}, {form[:4], "a form of 4 bytes"},
+		{newer, "form 3; this program knows the forms 1 and 2"}, {flipped, "checksum"}, {form[:4], "a form of 4 bytes"},
 	} {
 		if _, err := patch.DecodeRecord(c.form); !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)

@@ -198,8 +198,8 @@ func TestFramesOfAnotherKindAreRefused(t *testing.T) {
 		t.Errorf("the frame of another record: %v", err)
 	}
 	// Values are never packed.
-	if err := new(patch.Value).UnmarshalBinary(sealPacked(frame)); !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), "version 2") {
-		t.Errorf("a value of version 2: %v", err)
+	if err := new(patch.Value).UnmarshalBinary(sealPacked(frame)); !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), "form 2") {
+		t.Errorf("a value of form 2: %v", err)
 	}
 }
 

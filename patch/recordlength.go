@@ -17,9 +17,9 @@ func RecordLength(form []byte) (n int, ok bool) {
 	switch {
 	case len(form) == 0:
 		return plainHeader + 1, false
-	case form[0] == packedVersion:
+	case form[0] == compressedForm:
 		header, length = packedHeader, packed.Length
-	case form[0] != plainVersion:
+	case form[0] != plainForm:
 		return 0, false
 	}
 	if len(form) <= header {
@@ -35,16 +35,16 @@ func RecordLength(form []byte) (n int, ok bool) {
 // arrayOfThree is what a record's plain body begins with.
 const arrayOfThree = 0x93
 
-// FindRecord returns the first place in b at which a record's byte form may begin, of any
-// version, or -1. It looks at the form's first 13 bytes, and finds none that b has fewer of.
+// FindRecord returns the first place in b at which a record's byte form may begin,
+// or -1. It looks at the form's first 13 bytes, and finds none that b has fewer of.
 func FindRecord(b []byte) int {
 	for i := 0; i+packedHeader+len(packed.Beginning) <= len(b); i++ {
 		switch b[i] {
-		case plainVersion:
+		case plainForm:
 			if b[i+plainHeader] == arrayOfThree {
 				return i
 			}
-		case packedVersion:
+		case compressedForm:
 			if bytes.HasPrefix(b[i+packedHeader:], packed.Beginning) {
 				return i
 			}

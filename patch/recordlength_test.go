@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/internal/packed"
 )
 
-// formsToFind are records' forms of both versions, among them some of one block and of several.
+// formsToFind are records' forms of both kinds, among them some of one block and of several.
 func formsToFind(t *testing.T) [][]byte {
 	var forms [][]byte
 	for _, text := range []string{"hello", strings.Repeat("hello there. ", 20), strings.Repeat("x", 300_000)} {
@@ -28,12 +28,12 @@ func TestRecordLength(t *testing.T) {
 	for _, form := range formsToFind(t) {
 		for _, tail := range []string{"", "\x00", "\xff\xff\xff"} {
 			if n, ok := patch.RecordLength(append(form[:len(form):len(form)], tail...)); n != len(form) || !ok {
-				t.Errorf("version %d, followed by %q: %d, %t, want %d", form[0], tail, n, ok, len(form))
+				t.Errorf("form %d, followed by %q: %d, %t, want %d", form[0], tail, n, ok, len(form))
 			}
 		}
 		for i := 0; i < len(form); i += 1 + i/50 {
 			if n, ok := patch.RecordLength(form[:i]); ok || n <= i || n > len(form) {
-				t.Errorf("version %d, of the first %d bytes: %d, %t, want a length above that and up to %d", form[0], i, n, ok, len(form))
+				t.Errorf("form %d, of the first %d bytes: %d, %t, want a length above that and up to %d", form[0], i, n, ok, len(form))
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func TestFindRecord(t *testing.T) {
 			for _, n := range []int{enough, len(form)} {
 				b := append([]byte(before), form[:n]...)
 				if at := patch.FindRecord(b); at != len(before) {
-					t.Errorf("version %d behind %q: at %d, want %d", form[0], before, at, len(before))
+					t.Errorf("form %d behind %q: at %d, want %d", form[0], before, at, len(before))
 				}
 			}
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/patchlog-dev/patchlog/patch/internal/wire"
 )
 
-// MarshalBinary returns the value's byte form, for a store: with version and checksum,
+// MarshalBinary returns the value's byte form, for a store: with a checksum,
 // and with the Go types that JSON alone would not bring back.
 func (v Value) MarshalBinary() ([]byte, error) {
-	buf := bytes.NewBuffer([]byte{plainVersion, 0, 0, 0, 0})
+	buf := bytes.NewBuffer([]byte{plainForm, 0, 0, 0, 0})
 	w := recordWriter{enc: msgpack.NewEncoder(buf)}
 	w.array(2)
 	w.members([]member{{"value", v.json()}}, v.types.under("value"))
@@ -29,7 +29,10 @@ func (v Value) MarshalBinary() ([]byte, error) {
 // UnmarshalBinary sets the value to the one that MarshalBinary wrote. It keeps no
 // reference to form. The error matches [ErrCorrupt].
 func (v *Value) UnmarshalBinary(form []byte) error {
-	body, err := openForm(form, plainVersion, nil)
+	if len(form) > 0 && form[0] != plainForm {
+		return fmt.Errorf("%w: value: form %d, want %d", ErrCorrupt, form[0], plainForm)
+	}
+	body, err := openForm(form, nil)
 	if err != nil {
 		return err
 	}
@@ -52,19 +55,19 @@ func (v *Value) UnmarshalBinary(form []byte) error {
 	return nil
 }
 
-// openForm checks a form's length, version, checksums and structure, and returns its body, which is
+// openForm checks a form's length, kind, checksums and structure, and returns its body, which is
 // part of the form or of what buf becomes.
-func openForm(form []byte, newest byte, buf *[]byte) (body []byte, err error) {
+func openForm(form []byte, buf *[]byte) (body []byte, err error) {
 	switch {
 	case len(form) > MaxRecordBytes:
 		return nil, fmt.Errorf("%w: a form of %d bytes; at most %d are ever written", ErrCorrupt, len(form), MaxRecordBytes)
 	case len(form) < plainHeader:
 		return nil, fmt.Errorf("%w: a form of %d bytes is cut off", ErrCorrupt, len(form))
-	case form[0] < plainVersion || form[0] > newest:
-		return nil, fmt.Errorf("%w: version %d; this program knows versions up to %d, a newer one may know it", ErrCorrupt, form[0], newest)
+	case form[0] != plainForm && form[0] != compressedForm:
+		return nil, fmt.Errorf("%w: form %d; this program knows the forms %d and %d, a newer one may know it", ErrCorrupt, form[0], plainForm, compressedForm)
 	}
 	body = form[plainHeader:]
-	if form[0] == packedVersion {
+	if form[0] == compressedForm {
 		if body, err = unpack(form, buf); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}

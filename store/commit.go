@@ -337,7 +337,7 @@ func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch back
 		return nil
 	}
 	batch.Next = newToken()
-	s.compress(batch.Records)
+	compress(batch.Records)
 	if len(batch.Shared) > 0 {
 		s.sharing.begun.Add(1)
 		defer s.sharing.ended.Add(1) // when the view is published

@@ -58,12 +58,11 @@ func vacuumAndAppend(path string) error {
 	return err
 }
 
-// wornFile makes a file with a few sessions, of which others have been deleted, with records that
-// a vacuum compresses.
+// wornFile makes a file with a few sessions, of which others have been deleted.
 func wornFile(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{RecordVersion: 1})
+	s, err := store.Open(path, store.Options{})
 	e := &env{T: t, store: s}
 	e.no(err)
 	e.create(map[string]any{"app:k": 1})

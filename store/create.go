@@ -58,7 +58,7 @@ func (c *creating) stage() error {
 // stage has the backend keep records of a session in the making. A staged batch whose commit
 // failed is dropped with the session, so its outcome does not matter.
 func (s *Store) stage(ctx context.Context, key Key, creation string, after uint64, batch []backend.Record) error {
-	s.compress(batch)
+	compress(batch)
 	err := s.backend.Stage(ctx, creation, after, batch)
 	if errors.Is(err, backend.ErrUnknown) {
 		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))

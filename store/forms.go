@@ -9,18 +9,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// compress makes records as short as this store writes them. They have their seqs and fit the
-// limits, which are about their plain forms.
-func (s *Store) compress(records []backend.Record) {
-	each(len(records), func(i int) { records[i].Data = s.shorten(records[i].Data) })
-}
+// compressRecord is a variable for tests that look for texts in a file.
+var compressRecord = patch.CompressRecord
 
-// shorten returns a record's form as short as this store writes it. Its checksum stays.
-func (s *Store) shorten(form []byte) []byte {
-	if s.opts.RecordVersion < patch.RecordVersion {
-		return form
-	}
-	return patch.CompressRecord(form)
+// compress compresses the records, which have their seqs and fit the limits: these are about
+// uncompressed records.
+func compress(records []backend.Record) {
+	each(len(records), func(i int) { records[i].Data = compressRecord(records[i].Data) })
 }
 
 // onePage returns as many of the records, at least one, as are a page when they are

@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	bbolt "go.etcd.io/bbolt"
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -22,112 +19,29 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// With this flag the golden files are written anew. That is for a new version of the
-// format, under a new name: files of old versions must be read for ever.
+// With this flag the golden file is written anew, which is for a change of the format.
 var writeGolden = flag.Bool("write-golden", false, "write the golden database")
 
 const (
-	packedDB   = "testdata/v2-packed.db.gz" // a database as version 2 wrote it, with records of version 2
-	goldenDB   = "testdata/v2.db.gz"        // the same with records of version 1
-	oldDB      = "testdata/v1.db.gz"        // the same as version 1 wrote it
-	goldenText = "testdata/v1.jsonl"        // what the session in them exports
+	goldenDB   = "testdata/golden.db.gz" // a database
+	goldenText = "testdata/golden.jsonl" // what the session in it exports
 )
 
 var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
 
-// A database that a version of the format wrote is read as it was written: records of both
-// kinds, Go types, ids, shared state, a snapshot.
+// A database reads as it was written: Go types, ids, shared state, a snapshot.
 func TestGoldenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "golden.db")
 	if *writeGolden {
 		makeGolden(t, path)
 	}
-	readGolden(t, packedDB, path)
-	if got, want := versionsOf(t, path), (map[byte]int{1: 2, 2: 5}); !maps.Equal(got, want) {
-		t.Errorf("the file has records of versions %v, want %v", got, want)
-	}
-	readGolden(t, goldenDB, path)
-	if got, want := versionsOf(t, path), (map[byte]int{1: 7}); !maps.Equal(got, want) {
-		t.Errorf("the file has records of versions %v, want %v", got, want)
-	}
+	readGolden(t, path)
 }
 
-// Reading a database of version 1 leaves it as it is. The first write makes it one of
-// version 2, in which all is as it was.
-func TestGoldenFileOfVersion1(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "golden.db")
-	before := readGolden(t, oldDB, path)
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	after, err := os.ReadFile(path)
-	check(err)
-	if !bytes.Equal(before, after) {
-		t.Fatal("reading has changed the file")
-	}
-	ctx := context.Background()
-	other := store.Key{App: "app", User: "a user/b", Session: "other"}
-	s, err := store.Open(path, store.Options{})
-	check(err)
-	_, err = s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, sets("late", `{"user:late":1}`))
-	check(err)
-	_, err = s.Create(ctx, other, nil)
-	check(err)
-	check(s.Close())
-	if v := versionOf(t, path); v != 2 {
-		t.Errorf("after a write the file is of version %d, want 2", v)
-	}
-	s, err = store.Open(path, store.Options{})
-	check(err)
-	defer s.Close()
-	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-		t.Errorf("after a write: %v (%v)", p, err)
-	}
-	var text bytes.Buffer
-	check(s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
-	want, err := os.ReadFile(goldenText)
-	check(err)
-	if !bytes.HasPrefix(text.Bytes(), want) || bytes.Count(text.Bytes(), []byte("\n")) != bytes.Count(want, []byte("\n"))+1 {
-		t.Errorf("after a write it exports\n%s", text.Bytes())
-	}
-	session, err := s.Get(ctx, other)
-	check(err)
-	for name, want := range map[string]string{"user:name": "Ann", "user:late": "1"} {
-		if v, ok := session.Value(name); !ok || fmt.Sprint(v.Any()) != want {
-			t.Errorf("%s is %v, want %s", name, v, want)
-		}
-	}
-}
-
-func versionOf(t *testing.T, path string) (version uint64) {
+// readGolden unpacks the database to a path and reads it there.
+func readGolden(t *testing.T, path string) {
 	t.Helper()
-	makeBolt(t, path, func(tx *bbolt.Tx) error {
-		version = binary.BigEndian.Uint64(tx.Bucket([]byte("patchlog")).Get([]byte("version")))
-		return nil
-	})
-	return version
-}
-
-// versionsOf counts the records of a file by their versions.
-func versionsOf(t *testing.T, path string) map[byte]int {
-	t.Helper()
-	versions := map[byte]int{}
-	makeBolt(t, path, func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("records")).ForEach(func(_, form []byte) error {
-			versions[form[0]]++
-			return nil
-		})
-	})
-	return versions
-}
-
-// readGolden unpacks a database to a path, reads it there, and returns its bytes.
-func readGolden(t *testing.T, packedPath, path string) []byte {
-	t.Helper()
-	packed, err := os.Open(packedPath)
+	packed, err := os.Open(goldenDB)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +88,7 @@ func readGolden(t *testing.T, packedPath, path string) []byte {
 	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
 		t.Errorf("user:name is %v", v)
 	}
-	// A retry finds the ids where that version put them.
+	// A retry finds the ids.
 	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")})
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +97,6 @@ func readGolden(t *testing.T, packedPath, path string) []byte {
 	if err != nil || c.Records[0].Seq != 1 {
 		t.Errorf("a retry: %v, %v", c.Records, err)
 	}
-	return data
 }
 
 func makeGolden(t *testing.T, path string) {
@@ -244,5 +157,5 @@ func makeGolden(t *testing.T, path string) {
 	_, err = w.Write(data)
 	check(err)
 	check(w.Close())
-	check(os.WriteFile(packedDB, packed.Bytes(), 0o600))
+	check(os.WriteFile(goldenDB, packed.Bytes(), 0o600))
 }

@@ -217,8 +217,6 @@ func TestOptions(t *testing.T) {
 	}{
 		{store.Options{MaxRecordBytes: -1}, "MaxRecordBytes"},
 		{store.Options{MaxRecordBytes: patch.MaxRecordBytes + 1}, "MaxRecordBytes"},
-		{store.Options{RecordVersion: -1}, "RecordVersion"},
-		{store.Options{RecordVersion: patch.RecordVersion + 1}, "RecordVersion"},
 		{store.Options{LockTimeout: -time.Second}, "LockTimeout"},
 	} {
 		for _, open := range []func() (*store.Store, error){

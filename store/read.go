@@ -124,8 +124,8 @@ type page struct {
 // yields an error if that is in doubt, or if the records do not make the head's chain.
 func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
 	var before *backend.Chain
-	if from <= head.Chain.Since+1 {
-		before = &backend.Chain{Since: head.Chain.Since}
+	if from <= 1 {
+		before = new(backend.Chain)
 	}
 	return s.pagesAfter(ctx, key, head, before, from, last)
 }
@@ -169,9 +169,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 					}
 					return
 				}
-				if p.records[i].Seq > chain.Since {
-					chain = chain.Add(patch.Checksum(r.Data))
-				}
+				chain = chain.Add(patch.Checksum(r.Data))
 			}
 			if !yield(p, nil) {
 				return
@@ -201,8 +199,8 @@ func inDoubt(key Key, head backend.Head) error {
 }
 
 func errChain(head backend.Head) error {
-	return fmt.Errorf("%w: the records from %d to %d are not those that were written: their checksums make another chain",
-		ErrCorrupt, head.Chain.Since+1, head.Last)
+	return fmt.Errorf("%w: the records from 1 to %d are not those that were written: their checksums make another chain",
+		ErrCorrupt, head.Last)
 }
 
 // record returns one record of a log.

@@ -46,32 +46,31 @@ func exportOf(t *testing.T, s *store.Store, key store.Key) string {
 // A sound file comes out as it is: sessions, their times, initial states and records, and
 // shared values. What was deleted stays deleted, though its pages are still there.
 func TestSalvageSoundFile(t *testing.T) {
-	for _, golden := range []string{oldDB, goldenDB} {
-		packed, err := os.Open(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		unpacked, err := gzip.NewReader(packed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(unpacked)
-		if err != nil {
-			t.Fatal(err)
-		}
-		packed.Close()
-		s, out := salvaged(t, data)
-		want, err := os.ReadFile(goldenText)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := exportOf(t, s, goldenKey); got != string(want) {
-			t.Errorf("%s: exported\n%s\nwant\n%s", golden, got, want)
-		}
-		if golden == goldenDB && (len(out.Sessions) != 1 || !out.Sessions[0].Whole() || len(out.Shared.Maybe)+len(out.Shared.Lost) > 0) {
-			t.Errorf("%s: %+v", golden, out)
-		}
+	packed, err := os.Open(goldenDB)
+	if err != nil {
+		t.Fatal(err)
 	}
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed.Close()
+	s, out := salvaged(t, data)
+	want, err := os.ReadFile(goldenText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := exportOf(t, s, goldenKey); got != string(want) {
+		t.Errorf("exported\n%s\nwant\n%s", got, want)
+	}
+	if len(out.Sessions) != 1 || !out.Sessions[0].Whole() || len(out.Shared.Maybe)+len(out.Shared.Lost) > 0 {
+		t.Errorf("%+v", out)
+	}
+
 }
 
 // Before a gap the log is exact. What comes behind it is another session: events as they
@@ -210,46 +209,5 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	cancel()
 	if _, err := s.SalvageFrom(done, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context has ended: %v", err)
-	}
-}
-
-// What is salvaged is written in the version that the store writes, whatever it was, and is the
-// same log.
-func TestSalvageBetweenVersions(t *testing.T) {
-	from := filepath.Join(t.TempDir(), "log.db")
-	text := ""
-	for version := 1; version <= 2; version++ {
-		s, err := store.Open(from, store.Options{RecordVersion: version})
-		e := &env{T: t, store: s}
-		e.no(err)
-		if version == 1 {
-			e.create(nil)
-		}
-		e.append(says(fmt.Sprint("a", version, "-"), 600)...) // more than one commit has
-		text = e.export()
-		e.no(s.Close())
-	}
-	if n := versionsOf(t, from); n[1] != 600 || n[2] != 600 {
-		t.Fatalf("the file has records of versions %v", n)
-	}
-	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for version := byte(1); version <= 2; version++ {
-		path := filepath.Join(t.TempDir(), "new.db")
-		s, err := store.Open(path, store.Options{RecordVersion: int(version)})
-		e := &env{T: t, store: s}
-		e.no(err)
-		out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
-		e.no(err)
-		if out.Records != 1200 || len(out.Sessions) != 1 || !out.Sessions[0].Whole() {
-			t.Errorf("salvaged %+v", out)
-		}
-		e.same("export", e.export(), text)
-		e.no(s.Close())
-		if n := versionsOf(t, path); n[version] != 1200 {
-			t.Errorf("a store that writes version %d has salvaged into versions %v", version, n)
-		}
 	}
 }

@@ -32,7 +32,8 @@ func TestSalvageKeepsErased(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log.db")
-			s, err := store.Open(path, store.Options{RecordVersion: 1}) // so that pages can be told by their text
+			store.Uncompressed(t) // so that pages can be told by their text
+			s, err := store.Open(path, store.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

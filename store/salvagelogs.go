@@ -214,7 +214,7 @@ func (l *foundLog) judge() {
 	case l.proved || l.prove():
 		l.proved, l.doubtful = true, nil
 	default:
-		l.stretches(l.head.Chain.Since)
+		l.stretches()
 	}
 	for _, at := range slices.Sorted(maps.Keys(l.choices)) {
 		for _, r := range l.choices[at] {
@@ -307,8 +307,7 @@ func (l *foundLog) prove() bool {
 
 // fits reports whether the records are all there, and make the chain of a head.
 func (l *foundLog) fits(head bolt.ScannedHead) bool {
-	chain := backend.Chain{Since: head.Chain.Since}
-	next := chain.Since + 1
+	chain, next := backend.Chain{}, uint64(1)
 	for _, r := range l.records {
 		switch {
 		case r.Seq < next:
@@ -321,19 +320,19 @@ func (l *foundLog) fits(head bolt.ScannedHead) bool {
 			next++
 		}
 	}
-	return next == max(head.Last, chain.Since)+1 && chain == head.Chain
+	return next == head.Last+1 && chain == head.Chain
 }
 
 // stretches finds the stretches between the ends of commits that are not what the chain
 // says of them.
-func (l *foundLog) stretches(since uint64) {
+func (l *foundLog) stretches() {
 	marks := map[uint64]bolt.ScannedHead{} // of the highest rank
 	for _, h := range l.heads {
-		if _, there := marks[h.Last]; !there && h.Chain.Since == since && h.Last > since {
+		if _, there := marks[h.Last]; !there && h.Last > 0 {
 			marks[h.Last] = h
 		}
 	}
-	chain, known, next, from := backend.Chain{Since: since}, true, since+1, since+1
+	chain, known, next, from := backend.Chain{}, true, uint64(1), uint64(1)
 	var doubtful []Span
 	for _, r := range l.records {
 		if r.Seq < next {

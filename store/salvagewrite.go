@@ -218,7 +218,7 @@ func (w *salvagedWriter) end(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	w.store.compress(w.batch)
+	compress(w.batch)
 	batch := backend.Batch{Creation: w.creation, Create: true, Meta: data, After: w.staged, Next: newToken(), Records: w.batch}
 	err = w.store.backend.Append(ctx, w.part.Key.name(), batch)
 	if errors.Is(err, backend.ErrUnknown) {

@@ -26,12 +26,6 @@ type Options struct {
 	// most is [patch.MaxRecordBytes].
 	MaxRecordBytes int
 
-	// RecordVersion is the version of the byte form in which records are written, which
-	// docs/FORMAT.md describes; all are read. 0 means the newest, [patch.RecordVersion]. 1 is
-	// for as long as programs that know no other share the store: they refuse sessions with
-	// newer records.
-	RecordVersion int
-
 	// CacheBytes is about how much memory the views of all sessions may take before
 	// those of sessions that are not in use are dropped, the least recently used first. A
 	// session counts for half of it at most: one or two that are larger are kept too, and
@@ -96,8 +90,6 @@ func (o Options) Validate() error {
 	switch {
 	case o.MaxRecordBytes < 0 || o.MaxRecordBytes > patch.MaxRecordBytes:
 		return bad("MaxRecordBytes", "%d is not between 0 and %d", o.MaxRecordBytes, patch.MaxRecordBytes)
-	case o.RecordVersion < 0 || o.RecordVersion > patch.RecordVersion:
-		return bad("RecordVersion", "%d is not between 0 and %d", o.RecordVersion, patch.RecordVersion)
 	case o.Snapshots.Validate() != nil:
 		return fmt.Errorf("Options.Snapshots: %w", o.Snapshots.Validate())
 	case o.Durability < Synced || o.Durability > Relaxed:
@@ -111,9 +103,6 @@ func (o Options) Validate() error {
 func (o Options) withDefaults() Options {
 	if o.MaxRecordBytes == 0 {
 		o.MaxRecordBytes = DefaultMaxRecordBytes
-	}
-	if o.RecordVersion == 0 {
-		o.RecordVersion = patch.RecordVersion
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = DefaultCacheBytes

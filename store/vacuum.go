@@ -8,9 +8,7 @@ import (
 )
 
 // Vacuum gives the room back that deleted sessions, and writing itself, have left in the
-// file: it is as short then as what it holds allows. Records that were written by an older
-// version are compressed on the way, unless [Options.RecordVersion] says otherwise; they stay the
-// same records. Views, and calls under way, go on.
+// file: it is as short then as what it holds allows. Views, and calls under way, go on.
 //
 // A new file is made beside the old one, which takes as much room again, and put in its
 // place. Whenever that is cut short, by an error, a crash or a power failure, the one or the
@@ -30,7 +28,7 @@ func (s *Store) Vacuum(ctx context.Context) error {
 	if !ok {
 		return s.notInAFile("Vacuum", "a server has its own vacuum, and its own figures")
 	}
-	return fromBackend(Key{}, v.Vacuum(ctx, patch.Checksum, s.shorten))
+	return fromBackend(Key{}, v.Vacuum(ctx, patch.Checksum))
 }
 
 // Space is how much room a store's file takes up, in bytes.

@@ -174,7 +174,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	cached := v.store.cachedView(key)
 
 	view, whole := fold.New(head.Creation, m.initial).Lean(), true
-	chain := backend.Chain{Since: head.Chain.Since}
+	var chain backend.Chain
 	var index indexed
 	var erased erasures
 	// What was read in part before an erasing, and in part after it, fits together nowhere.
@@ -212,9 +212,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 			if seq > head.Last {
 				break
 			}
-			if seq > chain.Since {
-				chain = chain.Add(patch.Checksum(r.Data))
-			}
+			chain = chain.Add(patch.Checksum(r.Data))
 			rec, err := recs[i], errs[i]
 			erased.record(rec)
 			switch {

@@ -168,8 +168,7 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	switch {
 	case w.creation == "":
 		w.creation, w.found = head.Creation, head
-		w.chain = backend.Chain{Since: head.Chain.Since}
-		w.known = w.last <= head.Chain.Since
+		w.chain, w.known = backend.Chain{}, w.last == 0
 		if w.last < head.Last {
 			return nil, nil
 		}
@@ -224,9 +223,7 @@ func (w *watcher) read(raw []backend.Record, end uint64) (records []patch.Record
 		if err != nil {
 			return records, chain, err
 		}
-		if seq > chain.Since {
-			chain = chain.Add(patch.Checksum(data.Data))
-		}
+		chain = chain.Add(patch.Checksum(data.Data))
 		records = append(records, r)
 	}
 	return records, chain, nil

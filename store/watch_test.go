@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -788,33 +787,6 @@ func TestWatchReadOnly(t *testing.T) {
 		e.no(e.store.Close())
 		w.ended(2, store.ErrClosed)
 	})
-}
-
-// The chain of a log that is older than chains begins at its end, where the first write sets
-// it. A watcher that was there before goes on.
-func TestWatchOldFile(t *testing.T) {
-	path := t.TempDir() + "/old.db"
-	readGolden(t, oldDB, path)
-	for _, from := range []uint64{1, 3} {
-		e := &env{T: t, path: path}
-		var err error
-		e.store, err = store.Open(path, e.opts)
-		e.no(err)
-		before := e.records(goldenKey)
-		w := e.follow(goldenKey, from, nil)
-		w.wait(len(before) + 1 - int(from))
-		for i := range 3 {
-			_, err = e.store.AppendEvents(ctx, goldenKey, store.AppendOptions{}, say(fmt.Sprint("late", from, i)))
-			e.no(err)
-			w.wait(len(before) + 2 + i - int(from))
-		}
-		w.has(e.records(goldenKey))
-		e.no(e.store.Close())
-		w.ended(len(before)+4-int(from), store.ErrClosed)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Error(err)
-	}
 }
 
 // Writers of all kinds and watchers that begin where and when they like: each sees the log as

@@ -18,13 +18,12 @@ func (b trusts) Head(ctx context.Context, session string) (backend.Head, error) 
 
 func (b trusts) mended(ctx context.Context, session string, h backend.Head) backend.Head {
 	records, _ := b.Backend.Read(ctx, session, h.Creation, 1, math.MaxInt, math.MaxInt)
-	h.Damaged, h.Last = 0, 0
+	h.Damaged, h.Last, h.Chain = 0, 0, backend.Chain{}
 	for _, r := range records {
 		if _, err := patch.DecodeRecord(r.Data); err != nil {
 			break
 		}
-		h.Last = r.Seq
+		h.Last, h.Chain = r.Seq, h.Chain.Add(patch.Checksum(r.Data))
 	}
-	h.Chain = backend.Chain{Since: h.Last}
 	return h
 }

@@ -112,16 +112,3 @@ func kindOf(t *testing.T, name string) int {
 	t.Fatalf("no damage is called %q", name)
 	return 0
 }
-
-// The files that are damaged have records of both versions.
-func TestWrecksHaveBothVersions(t *testing.T) {
-	for _, w := range allWrecks(t) {
-		n := map[byte]int{}
-		for _, p := range w.places() {
-			n[w.Forms[p.number][p.seq][0]]++
-		}
-		if n[1] < 2 || n[2] < 2 {
-			t.Errorf("%s has records of versions %v", w.Name, n)
-		}
-	}
-}

@@ -181,9 +181,8 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 	}
 	rnd := rand.New(rand.NewPCG(1, uint64(sh.sessions)))
 	ids := 0
-	open := func(version int) (*store.Store, error) {
+	open := func() (*store.Store, error) {
 		opts := storeOptions()
-		opts.RecordVersion = version
 		opts.NewID = func() string {
 			ids++
 			return fmt.Sprintf("id-%032d", ids)
@@ -191,8 +190,8 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 		opts.Now = func() time.Time { return time.Unix(1_800_000_000+int64(ids), 0) }
 		return store.Open(path, opts)
 	}
-	within := func(version int, do func(s *store.Store) error) error {
-		s, err := open(version)
+	within := func(do func(s *store.Store) error) error {
+		s, err := open()
 		if err != nil {
 			return err
 		}
@@ -205,7 +204,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 		return store.Key{App: "app", User: fmt.Sprint("user", i%3), Session: fmt.Sprint("session", i)}
 	}
 	for round := range sh.rounds {
-		if err := within(2-round%2, func(s *store.Store) error {
+		if err := within(func(s *store.Store) error {
 			for i := range sh.sessions {
 				key := keyOf(i)
 				if err := sh.grow(s, rnd, key, round, &ids, func() { w.note(s, key) }); err != nil {
@@ -216,7 +215,7 @@ func (sh shape) wreck(dir string) (*wreck, error) {
 		}); err != nil {
 			return nil, err
 		}
-		if err := within(2, func(s *store.Store) error { return s.Delete(ctx, keyOf(round%sh.sessions)) }); err != nil { // the next round creates it again
+		if err := within(func(s *store.Store) error { return s.Delete(ctx, keyOf(round%sh.sessions)) }); err != nil { // the next round creates it again
 			return nil, err
 		}
 	}

@@ -231,7 +231,7 @@ type Head struct {
 	Meta     []byte
 	Last     uint64
 	Token    Token
-	Chain    Chain // over the checksums of the records after Chain.Since, up to Last
+	Chain    Chain // over the checksums of the records up to Last
 
 	// Edition is a number that goes up with each Replace, so that what was read before is
 	// told from what damage or a server that took over has done. An exclusive backend counts
@@ -287,9 +287,7 @@ type Replaced struct {
 // After returns the chain of a log with the records replaced, which had the given one.
 func (r Replacement) After(chain Chain) Chain {
 	for _, x := range r.Records {
-		if x.Seq > chain.Since {
-			chain = chain.Replace(r.Last-x.Seq, x.OldSum, x.Sum)
-		}
+		chain = chain.Replace(r.Last-x.Seq, x.OldSum, x.Sum)
 	}
 	return chain
 }
@@ -338,10 +336,8 @@ type Copier interface {
 // Vacuum is a backend that can give room back.
 type Vacuum interface {
 	// Vacuum gives the room back that nothing takes up any more. Whenever it is cut short,
-	// nothing is lost. It fails with ErrDamaged, and changes nothing, where Copy would. form,
-	// if not nil, returns the bytes that take the place of a record's: the same record, of the
-	// same checksum.
-	Vacuum(ctx context.Context, sum func(record []byte) uint32, form func(record []byte) []byte) error
+	// nothing is lost. It fails with ErrDamaged, and changes nothing, where Copy would.
+	Vacuum(ctx context.Context, sum func(record []byte) uint32) error
 
 	// Space returns how much room the backend takes up. Others may write meanwhile, and be
 	// counted in part.

@@ -12,10 +12,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // that is replaced leaves nothing behind, its checksum neither, by which others could find
 // out what it said: see [Chain.Replace]. The zero value is the chain of an empty log.
 type Chain struct {
-	// Since is the seq of the record behind which the chain begins. It is 0 but for a log
-	// that is older than chains.
-	Since uint64
-
 	// Sum is the CRC32C (Castagnoli) of the checksums, four bytes each, big endian.
 	Sum uint32
 }

@@ -56,11 +56,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// FileVersion is the version of the file's layout. A file of version 1 is read as it is,
-// and becomes one of this version with the first write. Docs: docs/FORMAT.md.
-const FileVersion = 2
-
-const oldVersion = 1
+// FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
+const FileVersion = 1
 
 // Buckets. Inside records and ids a session goes by a number of eight bytes, big
 // endian, that is never used again. Whatever has a name has it in two buckets.
@@ -76,8 +73,7 @@ var (
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
 
-	oldBuckets = [][]byte{bucketSessions, bucketRecords, bucketIDs, bucketSnapshots, bucketShared}
-	newBuckets = [][]byte{bucketHeads, bucketSharedNames}
+	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketIDs, bucketSnapshots, bucketShared, bucketSharedNames}
 )
 
 // Keys of records ascend within a session: full pages are better than half-full ones.

@@ -19,7 +19,7 @@ type rowCheck struct {
 // tally is what a check knows of a session.
 type tally struct {
 	name  []byte
-	head  *head // nil in a file of version 1, and if it is damaged
+	head  *head // nil if it is damaged
 	last  uint64
 	index index
 }
@@ -32,7 +32,7 @@ func (b *Backend) checkRows(ctx context.Context, found *findings) error {
 	c := rowCheck{found: found, tallies: map[string]*tally{}, unlinked: map[string]bool{}}
 	if err := b.view(ctx, func(tx *txn) error {
 		c.given = tx.Bucket(bucketSessions).Sequence()
-		if noted := tx.Bucket(bucketMeta).Get(keyNumbers); tx.Bucket(bucketHeads) != nil && !bytes.Equal(noted, number(c.given)) {
+		if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(c.given)) {
 			found.report("of the numbers of sessions the last one given out is %d, or %x", c.given, noted)
 		}
 		return nil
@@ -85,11 +85,7 @@ func (c *rowCheck) entry(tx *txn, k, v []byte) {
 	}
 	t := &tally{name: bytes.Clone(k)}
 	c.tallies[string(s.number)] = t
-	heads := tx.Bucket(bucketHeads)
-	if heads == nil {
-		return
-	}
-	row := heads.Get(k)
+	row := tx.Bucket(bucketHeads).Get(k)
 	if row == nil {
 		c.found.report("session %q, number %x, has no head", k, s.number)
 		return
@@ -222,7 +218,7 @@ func (c *rowCheck) end() {
 		case t.last < t.head.last:
 			c.found.report("session number %x: its last record is %d, and its head says %d", n, t.last, t.head.last)
 		}
-		if t.head.index != uncounted && t.head.index != t.index {
+		if t.head.index != t.index {
 			c.found.report("session number %x: the index of its ids has %d rows of sum %08x, and its head says %d of sum %08x",
 				n, t.index.rows, t.index.sum, t.head.index.rows, t.head.index.sum)
 		}
@@ -231,11 +227,7 @@ func (c *rowCheck) end() {
 
 // shared checks that a shared value is what was written, and its name is among the names.
 func (c *rowCheck) shared(tx *txn, k, row []byte) {
-	names := tx.Bucket(bucketSharedNames)
-	if names == nil {
-		return
-	}
-	switch mark := names.Get(k); {
+	switch mark := tx.Bucket(bucketSharedNames).Get(k); {
 	case len(row) < 4 || binary.BigEndian.Uint32(row) != sumOf(k, row[4:]):
 		c.found.report("the checksum of shared value %q", k)
 	case !bytes.Equal(mark, nameMark(k)):

@@ -75,12 +75,6 @@ func (b *Backend) commitGroup(group []*pending) {
 		defer b.values.change()()
 	}
 	err := b.write(func(tx *txn) error {
-		// A snapshot alone, which reading may bring about, leaves a file of version 1 as it is.
-		if slices.ContainsFunc(group, func(p *pending) bool { return p.snapshot == nil }) {
-			if err := upgrade(tx); err != nil {
-				return err
-			}
-		}
 		for _, p := range group {
 			s, err := b.admitPending(tx, p)
 			if err == nil {
@@ -123,13 +117,11 @@ func (b *Backend) put(tx *txn, p *pending, s session) error {
 		return tx.Bucket(bucketSnapshots).Put(s.number, p.snapshot)
 	case p.batch.Create:
 		if p.batch.After == 0 { // it had no rows before these
-			b.counts.put(tx.DB(), s.number, countedAt{})
+			b.counts.put(tx.DB(), s.number)
 		}
 		return s.create(tx, p.name, p.batch)
 	}
-	h := *s.head
-	h.index = b.indexBefore(tx, s)
-	return s.put(tx, p.name, h, p.batch)
+	return s.put(tx, p.name, *s.head, p.batch)
 }
 
 // checkWays looks over the pages that a write will write anew, a session's when it is
@@ -137,7 +129,7 @@ func (b *Backend) put(tx *txn, p *pending, s session) error {
 func (b *Backend) checkWays(tx *txn, p *pending, s session) error {
 	type way struct{ bucket, key []byte }
 	var ways []way
-	_, known := b.written.get(tx.DB(), s.number)
+	known := b.written.has(tx.DB(), s.number)
 	switch name := []byte(p.name); {
 	case p.snapshot != nil:
 		ways = append(ways, way{bucketSnapshots, s.number})
@@ -160,7 +152,7 @@ func (b *Backend) checkWays(tx *txn, p *pending, s session) error {
 		}
 	}
 	if p.snapshot == nil {
-		b.written.put(tx.DB(), s.number, countedAt{})
+		b.written.put(tx.DB(), s.number)
 	}
 	return nil
 }

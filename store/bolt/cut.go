@@ -97,9 +97,6 @@ func (r *reading) all(tx *txn, staging *staging) error {
 		switch {
 		case err != nil:
 			return err
-		case s.old: // the head that upgrade would give it
-			last := s.lastRecord(tx)
-			s.head = &head{number: s.number, last: last, chain: backend.Chain{Since: last}, index: uncounted}
 		case s.head == nil:
 			return fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
 		}
@@ -134,7 +131,7 @@ func (r *reading) unlinkedNumbers(tx *txn, staging *staging) error {
 		r.unlinked[string(k)] = true
 		if staging.holds(k) {
 			last := session{number: k}.lastRecord(tx)
-			r.whole = append(r.whole, logged{head: head{number: k, last: last, index: uncounted}, staged: true})
+			r.whole = append(r.whole, logged{head: head{number: k, last: last}, staged: true})
 		}
 	}
 	return nil
@@ -175,9 +172,9 @@ func (r *reading) cut() (cut, error) {
 
 // known reports whether each bucket is one that a copy knows of.
 func known(tx *txn) error {
-	buckets := slices.Concat([][]byte{bucketMeta, bucketUnlinked}, oldBuckets, newBuckets)
+	known := slices.Concat([][]byte{bucketUnlinked}, buckets)
 	return tx.ForEach(func(name []byte) error {
-		if !slices.ContainsFunc(buckets, func(b []byte) bool { return bytes.Equal(b, name) }) {
+		if !slices.ContainsFunc(known, func(b []byte) bool { return bytes.Equal(b, name) }) {
 			return fmt.Errorf("%w: bucket %q, which this program does not know how to copy", backend.ErrDamaged, name)
 		}
 		return nil

@@ -11,34 +11,25 @@ import (
 
 // find returns a session. Its name stands in two buckets; ErrNotFound means in neither.
 func find(tx *txn, name string) (session, error) {
-	entry := tx.Bucket(bucketSessions).Get([]byte(name))
-	var row []byte
-	if heads := tx.Bucket(bucketHeads); heads != nil {
-		row = heads.Get([]byte(name))
-	}
-	return assemble(tx, name, entry, row)
+	return assemble(tx, name, tx.Bucket(bucketSessions).Get([]byte(name)), tx.Bucket(bucketHeads).Get([]byte(name)))
 }
 
 // assemble makes a session of its entry and its head as they were found; nil means not at
 // all.
 func assemble(tx *txn, name string, entry, row []byte) (session, error) {
-	heads := tx.Bucket(bucketHeads)
 	switch {
 	case entry == nil && row == nil:
 		return session{}, backend.ErrNotFound
 	case entry == nil:
 		_, entry = near(tx.Bucket(bucketSessions).Cursor(), []byte(name))
-	case row == nil && heads != nil:
-		_, row = near(heads.Cursor(), []byte(name))
+	case row == nil:
+		_, row = near(tx.Bucket(bucketHeads).Cursor(), []byte(name))
 	}
 	if entry == nil {
 		return session{}, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, name)
 	}
 	s, err := decodeSession(name, entry)
-	if err == nil && heads == nil {
-		s.old, err = isOld(tx)
-	}
-	if err != nil || s.old {
+	if err != nil {
 		return s, err
 	}
 	// A head that is lost leaves the records readable.
@@ -155,10 +146,7 @@ func (s session) seqOf(k []byte) uint64 {
 // end returns the log's last seq. Head and records must agree on it; if they do not,
 // damaged is the first seq of which it is in doubt whether it is the log's.
 func (s session) end(tx *txn) (last, damaged uint64) {
-	switch {
-	case s.old:
-		return s.lastRecord(tx), 0
-	case s.head == nil:
+	if s.head == nil {
 		last = s.lastRecord(tx)
 		return last, last + 1
 	}

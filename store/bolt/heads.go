@@ -19,10 +19,10 @@ type head struct {
 	index  index
 }
 
-// A head is number ‖ last ‖ chain's beginning ‖ chain ‖ rows of ids ‖ their sum ‖ checksum
+// A head is number ‖ last ‖ chain ‖ rows of ids ‖ their sum ‖ checksum
 // of the name and all before.
 const (
-	headSum   = 8 + 8 + 8 + 4 + 8 + 4
+	headSum   = 8 + 8 + 4 + 8 + 4
 	headBytes = headSum + 4
 )
 
@@ -30,7 +30,6 @@ func encodeHead(name string, h head) []byte {
 	out := make([]byte, 0, headBytes)
 	out = append(out, h.number...)
 	out = binary.BigEndian.AppendUint64(out, h.last)
-	out = binary.BigEndian.AppendUint64(out, h.chain.Since)
 	out = binary.BigEndian.AppendUint32(out, h.chain.Sum)
 	out = binary.BigEndian.AppendUint64(out, h.index.rows)
 	out = binary.BigEndian.AppendUint32(out, h.index.sum)
@@ -44,63 +43,14 @@ func decodeHead(name string, row []byte) (head, error) {
 	return head{
 		number: bytes.Clone(row[:8]),
 		last:   binary.BigEndian.Uint64(row[8:]),
-		chain:  backend.Chain{Since: binary.BigEndian.Uint64(row[16:]), Sum: binary.BigEndian.Uint32(row[24:])},
-		index:  index{rows: binary.BigEndian.Uint64(row[28:]), sum: binary.BigEndian.Uint32(row[36:])},
+		chain:  backend.Chain{Sum: binary.BigEndian.Uint32(row[16:])},
+		index:  index{rows: binary.BigEndian.Uint64(row[20:]), sum: binary.BigEndian.Uint32(row[28:])},
 	}, nil
 }
 
 // sumOf is the checksum of a key and its value.
 func sumOf(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
-}
-
-// upgrade makes a file of version 1 one of this version: each session gets a head, and
-// each shared value its checksum and the second place of its name. A session whose entry
-// is damaged gets none, and stays damaged.
-func upgrade(tx *txn) error {
-	if old, err := isOld(tx); !old {
-		return err
-	}
-	heads, err := tx.CreateBucket(bucketHeads)
-	if err != nil {
-		return err
-	}
-	sessions := tx.Bucket(bucketSessions)
-	for name, entry := range pairs(sessions) {
-		s, err := decodeSession(string(name), entry)
-		if err != nil {
-			continue
-		}
-		last := s.lastRecord(tx)
-		h := head{number: s.number, last: last, chain: backend.Chain{Since: last}, index: uncounted}
-		if err := heads.Put(name, encodeHead(string(name), h)); err != nil {
-			return err
-		}
-	}
-	if _, err := tx.CreateBucket(bucketSharedNames); err != nil {
-		return err
-	}
-	var values []backend.Value
-	for name, data := range pairs(tx.Bucket(bucketShared)) {
-		values = append(values, backend.Value{Name: string(name), Data: bytes.Clone(data)})
-	}
-	if err := putShared(tx, values); err != nil {
-		return err
-	}
-	return setVersion(tx, sessions.Sequence())
-}
-
-// isOld reports whether the file has no heads yet. Damage may have them not found in one that
-// has.
-func isOld(tx *txn) (bool, error) {
-	if tx.Bucket(bucketHeads) != nil {
-		return false, nil
-	}
-	meta := tx.Bucket(bucketMeta)
-	if meta == nil || !bytes.Equal(meta.Get(keyVersion), number(oldVersion)) {
-		return false, fmt.Errorf("%w: the heads of the sessions are not found", backend.ErrDamaged)
-	}
-	return true, nil
 }
 
 // setVersion writes the file's version, and the last number given out.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
@@ -20,10 +19,6 @@ type index struct {
 	rows uint64
 	sum  uint32
 }
-
-// uncounted is the index of a session of a file of version 1 that has not been written to
-// since: its rows are believed as they are.
-var uncounted = index{rows: math.MaxUint64}
 
 func (x index) add(key, value []byte) index {
 	return index{x.rows + 1, x.sum + sumOf(key, value)}
@@ -78,33 +73,24 @@ func (s session) idRows(records []backend.Record) []idRow {
 type counts struct {
 	mu sync.Mutex
 	db *bbolt.DB // after a failed commit there is another one
-	at map[uint64]countedAt
+	at map[uint64]bool
 }
 
 const maxCounts = 1 << 16
 
-// countedAt is what a session's rows added up to when it had the given last record.
-type countedAt struct {
-	index
-	last uint64
-}
-
-func (c *counts) get(db *bbolt.DB, number []byte) (at countedAt, ok bool) {
+func (c *counts) has(db *bbolt.DB, number []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.db == db {
-		at, ok = c.at[binary.BigEndian.Uint64(number)]
-	}
-	return at, ok
+	return c.db == db && c.at[binary.BigEndian.Uint64(number)]
 }
 
-func (c *counts) put(db *bbolt.DB, number []byte, at countedAt) {
+func (c *counts) put(db *bbolt.DB, number []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.db != db || len(c.at) == maxCounts {
-		c.db, c.at = db, map[uint64]countedAt{}
+		c.db, c.at = db, map[uint64]bool{}
 	}
-	c.at[binary.BigEndian.Uint64(number)] = at
+	c.at[binary.BigEndian.Uint64(number)] = true
 }
 
 func (c *counts) forget() {
@@ -116,8 +102,8 @@ func (c *counts) forget() {
 // checkIndex reports whether the session's rows are those that were written. They are
 // counted when they are first asked for; what is lost while the file is open is not seen.
 func (b *Backend) checkIndex(tx *txn, name string, s session) error {
-	switch _, ok := b.counts.get(tx.DB(), s.number); {
-	case ok && s.head != nil, s.old:
+	switch {
+	case s.head != nil && b.counts.has(tx.DB(), s.number):
 		return nil
 	case s.head == nil:
 		return fmt.Errorf("%w: session %q has lost its head", backend.ErrIndex, name)
@@ -127,22 +113,9 @@ func (b *Backend) checkIndex(tx *txn, name string, s session) error {
 		return fmt.Errorf("%w: session %q: %w", backend.ErrIndex, name, err)
 	}
 	x := s.countIndex(tx)
-	if want := s.head.index; want != uncounted && want != x {
+	if want := s.head.index; want != x {
 		return fmt.Errorf("%w: session %q has %d rows of sum %08x, want %d of sum %08x", backend.ErrIndex, name, x.rows, x.sum, want.rows, want.sum)
 	}
-	b.counts.put(tx.DB(), s.number, countedAt{x, s.head.last})
+	b.counts.put(tx.DB(), s.number)
 	return nil
-}
-
-// indexBefore returns what the session's rows add up to before a write.
-func (b *Backend) indexBefore(tx *txn, s session) index {
-	if s.head.index != uncounted {
-		return s.head.index
-	}
-	// Whoever looked the ids up has counted the rows, in a transaction that kept no writer
-	// waiting.
-	if at, ok := b.counts.get(tx.DB(), s.number); ok && at.last == s.head.last {
-		return at.index
-	}
-	return s.countIndex(tx)
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"syscall"
 
 	bbolt "go.etcd.io/bbolt"
@@ -260,12 +259,8 @@ func check(tx *txn, file *os.File) error {
 		}
 		return fmt.Errorf("%w: it is a bbolt file without a bucket, which is not how a store begins", backend.ErrNotDatabase)
 	}
-	buckets := oldBuckets
-	switch v := meta.Get(keyVersion); {
-	case bytes.Equal(v, number(FileVersion)):
-		buckets = slices.Concat(oldBuckets, newBuckets)
-	case !bytes.Equal(v, number(oldVersion)):
-		return fmt.Errorf("%w: file version %x; this program knows versions %d and %d, a newer one may know it", backend.ErrDamaged, v, oldVersion, FileVersion)
+	if v := meta.Get(keyVersion); !bytes.Equal(v, number(FileVersion)) {
+		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, v, FileVersion)
 	}
 	for _, name := range buckets {
 		if tx.Bucket(name) == nil {
@@ -335,7 +330,7 @@ func build(path string) (err error) {
 }
 
 func initialise(tx *txn) error {
-	for _, name := range slices.Concat([][]byte{bucketMeta}, oldBuckets, newBuckets) {
+	for _, name := range buckets {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err
 		}

@@ -36,15 +36,6 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		switch {
 		case err != nil:
 			return err
-		case s.old:
-			if err := upgrade(tx); err != nil {
-				return err
-			}
-			if s, err = findCreated(tx, name, r.Creation); err != nil {
-				return err
-			}
-		}
-		switch {
 		case s.head == nil:
 			return fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
 		case s.head.last != r.Last:

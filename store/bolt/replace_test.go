@@ -43,7 +43,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 		if err := replace(t.Context(), string(data[0]-1), data); err != nil || edition() != uint64(i+1) {
 			t.Fatalf("replaced: edition %d, %v", edition(), err)
 		}
-		if err := b.Vacuum(t.Context(), sum, nil); err != nil || edition() != uint64(i+1) {
+		if err := b.Vacuum(t.Context(), sum); err != nil || edition() != uint64(i+1) {
 			t.Fatalf("after a vacuum: edition %d, %v", edition(), err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 				<-copying
 			}
 			return sum(record)
-		}, nil)
+		})
 	}()
 	<-reached
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -23,8 +23,7 @@ type replica struct {
 	of        *Backend
 	db        *bbolt.DB
 	sum       func(record []byte) uint32
-	form      func(record []byte) []byte // or nil: of the same sum, in which a record is copied
-	snapshots bool                       // are copied too; one may be of a later record than the cut
+	snapshots bool // are copied too; one may be of a later record than the cut
 
 	copied  map[string]extent // by number
 	at      cut               // what it has been brought to
@@ -175,9 +174,6 @@ func (r *replica) each(ctx context.Context, to cut, bucket []byte, wanted func(l
 			return rows, err
 		}
 		for _, row := range s.rows {
-			if r.form != nil && &bucket[0] == &bucketRecords[0] {
-				row[1] = r.form(row[1])
-			}
 			if err := r.put(bucket, row[0], row[1]); err != nil {
 				return rows, err
 			}
@@ -222,19 +218,15 @@ func (r *replica) strays(ctx context.Context, to cut, bucket []byte) error {
 func (r *replica) bringRecords(ctx context.Context, to cut) (int, error) {
 	wanted := func(l logged, x extent) bool { return x.last != l.head.last }
 	return r.each(ctx, to, bucketRecords, wanted, func(s *slice, l logged) (more bool, err error) {
-		x, there := r.copied[string(l.head.number)]
-		if !there {
-			x.chain.Since = l.head.chain.Since
-		}
+		x := r.copied[string(l.head.number)]
 		log := session{number: l.head.number}
 		c := s.tx.Bucket(bucketRecords).Cursor()
 		for k, v := c.Seek(log.key(number(x.last + 1))); x.last < l.head.last && !s.full(); k, v = c.Next() {
 			if log.seqOf(k) != x.last+1 {
 				return false, fmt.Errorf("%w: record %d of session %q is missing; its last is %d", backend.ErrDamaged, x.last+1, l.name, l.head.last)
 			}
-			if x.last++; x.last > x.chain.Since {
-				x.chain = x.chain.Add(r.sum(v))
-			}
+			x.last++
+			x.chain = x.chain.Add(r.sum(v))
 			s.add(k, v)
 		}
 		r.copied[string(l.head.number)] = x
@@ -244,8 +236,8 @@ func (r *replica) bringRecords(ctx context.Context, to cut) (int, error) {
 		case l.staged:
 			return false, nil
 		case x.chain != l.head.chain:
-			return false, fmt.Errorf("%w: the records of session %q are not those that were written: the chain over %d to %d is %08x, and should be %08x",
-				backend.ErrDamaged, l.name, x.chain.Since+1, x.last, x.chain.Sum, l.head.chain.Sum)
+			return false, fmt.Errorf("%w: the records of session %q are not those that were written: the chain over 1 to %d is %08x, and should be %08x",
+				backend.ErrDamaged, l.name, x.last, x.chain.Sum, l.head.chain.Sum)
 		}
 		return false, ended(s.tx, l)
 	})
@@ -299,7 +291,7 @@ func (r *replica) bringIDs(ctx context.Context, to cut) (int, error) {
 		after = nil
 		if l.staged { // its rows are no more than a beginning
 			x.index = index{}
-		} else if x.indexed = l.head.last; l.head.index != uncounted && l.head.index != x.index {
+		} else if x.indexed = l.head.last; l.head.index != x.index {
 			return false, fmt.Errorf("%w: the index of ids of session %q has %d rows of sum %08x, want %d of sum %08x",
 				backend.ErrDamaged, l.name, x.index.rows, x.index.sum, l.head.index.rows, l.head.index.sum)
 		}

@@ -63,7 +63,7 @@ func TestVacuumOfEachCase(t *testing.T) {
 		b := summing{open(t, path), &sync.Map{}}
 		t.Cleanup(func() { _ = b.Close() })
 		return b, func() backend.Backend {
-			no(t, b.Vacuum(ctx, b.sum, nil))
+			no(t, b.Vacuum(ctx, b.sum))
 			no(t, b.Check(ctx))
 			no(t, b.Close())
 			b.Backend = open(t, path)
@@ -232,7 +232,7 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 		meanwhile[at](t, twin)
 	}
 	done := 0
-	no(t, b.Vacuum(ctx, interrupting(t, b, &done), nil))
+	no(t, b.Vacuum(ctx, interrupting(t, b, &done)))
 	if done != 5 {
 		t.Fatalf("%d of the writes were made meanwhile; the test tests nothing", done)
 	}
@@ -316,7 +316,7 @@ func TestDamageIsNotCopied(t *testing.T) {
 			} else if copied || !errors.Is(err, backend.ErrDamaged) {
 				t.Errorf("copied %t: %v", copied, err)
 			}
-			if err := b.Vacuum(ctx, noSum, nil); !errors.Is(err, backend.ErrDamaged) {
+			if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrDamaged) {
 				t.Errorf("vacuum: %v", err)
 			}
 			no(t, b.Close())
@@ -345,42 +345,10 @@ func TestCopyFollowsTheChain(t *testing.T) {
 	if err := b.Copy(ctx, odd, nil); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), `"large"`) {
 		t.Errorf("copy: %v", err)
 	}
-	if n = 0; !errors.Is(b.Vacuum(ctx, odd, nil), backend.ErrDamaged) {
+	if n = 0; !errors.Is(b.Vacuum(ctx, odd), backend.ErrDamaged) {
 		t.Error("vacuum went on")
 	}
 	finish(t, b, path)
-}
-
-// A file of version 1 is copied as one of the newest.
-func TestCopyOfVersion1(t *testing.T) {
-	b, path := openWith(t)
-	no(t, b.Append(ctx, "b", backend.Batch{Creation: "b", Create: true, Records: many(0, 600), Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}))
-	no(t, b.Close())
-	inFile(t, path, func(tx *bbolt.Tx) error {
-		return errors.Join(tx.DeleteBucket([]byte("heads")), tx.DeleteBucket([]byte("sharednames")), tx.Bucket([]byte("patchlog")).Delete([]byte("numbers")),
-			tx.Bucket([]byte("patchlog")).Put([]byte("version"), rowKey(1)), tx.Bucket([]byte("shared")).Put([]byte("x"), []byte("1")))
-	})
-	for _, readOnly := range []bool{true, false} {
-		b, err := bolt.Open(path, bolt.Options{ReadOnly: readOnly})
-		no(t, err)
-		want := outline(t, b)
-		no(t, b.Copy(ctx, noSum, func(c backend.Backend, _ io.Reader) error {
-			if got := outline(t, c); got != want {
-				t.Errorf("read only %t: the copy is\n%.500s\nwant\n%.500s", readOnly, got, want)
-			}
-			return c.(*bolt.Backend).Check(ctx)
-		}))
-		if !readOnly {
-			no(t, b.Vacuum(ctx, noSum, nil))
-			if got := outline(t, b); got != want {
-				t.Errorf("after a vacuum:\n%.500s\nwant\n%.500s", got, want)
-			}
-			no(t, b.Append(ctx, "a", batch(1)))
-		}
-		no(t, b.Close())
-	}
-	b = open(t, path)
-	closeAndCheck(t, b, path)
 }
 
 // Who waits for the file that a vacuum replaces gets the new one, and gets it only when it is
@@ -412,7 +380,7 @@ func TestVacuumPassesTheLockOn(t *testing.T) {
 	for open() == before {
 		time.Sleep(time.Millisecond)
 	}
-	no(t, b.Vacuum(ctx, noSum, nil))
+	no(t, b.Vacuum(ctx, noSum))
 	select {
 	case o := <-got:
 		t.Fatalf("the file is open twice (%v)", o.err)
@@ -442,22 +410,22 @@ func TestVacuumRefused(t *testing.T) {
 	want := outline(t, b)
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := b.Vacuum(cancelled, noSum, nil); !errors.Is(err, context.Canceled) {
+	if err := b.Vacuum(cancelled, noSum); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	soon, cancel := context.WithCancel(ctx)
-	if err := b.Vacuum(soon, func([]byte) uint32 { cancel(); return 0 }, nil); !errors.Is(err, context.Canceled) {
+	if err := b.Vacuum(soon, func([]byte) uint32 { cancel(); return 0 }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled later: %v", err)
 	}
 	if err := b.Copy(soon, noSum, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("copy, cancelled: %v", err)
 	}
 	no(t, os.Rename(path, path+".away"))
-	if err := b.Vacuum(ctx, noSum, nil); !errors.Is(err, os.ErrNotExist) {
+	if err := b.Vacuum(ctx, noSum); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a file: %v", err)
 	}
 	no(t, os.WriteFile(path, []byte("another file"), 0o600))
-	if err := b.Vacuum(ctx, noSum, nil); !errors.Is(err, backend.ErrDamaged) {
+	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrDamaged) {
 		t.Errorf("with another file: %v", err)
 	}
 	no(t, os.Rename(path+".away", path))
@@ -465,14 +433,14 @@ func TestVacuumRefused(t *testing.T) {
 		t.Error("what is stored has changed")
 	}
 	no(t, b.Append(ctx, "a", batch(1)))
-	no(t, b.Vacuum(ctx, noSum, nil))
+	no(t, b.Vacuum(ctx, noSum))
 	no(t, b.Close())
-	if err := b.Vacuum(ctx, noSum, nil); !errors.Is(err, backend.ErrClosed) {
+	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 	b, err := bolt.Open(path, bolt.Options{ReadOnly: true})
 	no(t, err)
-	if err := b.Vacuum(ctx, noSum, nil); !errors.Is(err, backend.ErrReadOnly) {
+	if err := b.Vacuum(ctx, noSum); !errors.Is(err, backend.ErrReadOnly) {
 		t.Errorf("read only: %v", err)
 	}
 	no(t, b.Close())
@@ -490,7 +458,7 @@ func TestVacuumThroughALink(t *testing.T) {
 	no(t, os.Symlink(path, link))
 	no(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".log.db.vacuum"), []byte("left from a crash"), 0o600))
 	b = open(t, link)
-	no(t, b.Vacuum(ctx, noSum, nil))
+	no(t, b.Vacuum(ctx, noSum))
 	no(t, b.Append(ctx, "a", batch(1)))
 	no(t, b.Close())
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
@@ -516,7 +484,7 @@ func TestVacuumAfterAFailedCommit(t *testing.T) {
 				t.Fatal("no error")
 			}
 			b.SetCommit(nil)
-			no(t, b.Vacuum(ctx, noSum, nil))
+			no(t, b.Vacuum(ctx, noSum))
 			if n := last(t, b, "a"); (n == 2) != way.landed {
 				t.Errorf("%d records", n)
 			}
@@ -562,7 +530,7 @@ func TestSpace(t *testing.T) {
 	if gone := full.Live - deleted.Live; gone < sessions*3/4*each || deleted.Free < full.Free+gone {
 		t.Errorf("after deleting %+v, before %+v", deleted, full)
 	}
-	no(t, b.Vacuum(ctx, noSum, nil))
+	no(t, b.Vacuum(ctx, noSum))
 	after, err := b.Space(ctx)
 	no(t, err)
 	info, err := os.Stat(path)
@@ -570,7 +538,7 @@ func TestSpace(t *testing.T) {
 	if after.Live > deleted.Live || after.File > 2*after.Live || after.Free > after.File/10 || after.File != info.Size() {
 		t.Errorf("after a vacuum %+v, before %+v, length %d", after, deleted, info.Size())
 	}
-	no(t, b.Vacuum(ctx, noSum, nil))
+	no(t, b.Vacuum(ctx, noSum))
 	again, err := b.Space(ctx)
 	no(t, err)
 	if again.File > after.File+after.File/10 {
@@ -590,7 +558,7 @@ func TestVacuumKeepsTheOwner(t *testing.T) {
 	const nobody, group = 65534, 12345
 	no(t, os.Chown(path, nobody, group))
 	b = open(t, path)
-	no(t, b.Vacuum(ctx, noSum, nil))
+	no(t, b.Vacuum(ctx, noSum))
 	no(t, b.Close())
 	info, err := os.Stat(path)
 	no(t, err)

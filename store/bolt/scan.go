@@ -108,7 +108,6 @@ type ScannedHead struct {
 // ScannedValue is a shared value.
 type ScannedValue struct {
 	Name string
-	Old  bool // of a file of version 1, in which it has no checksum but its own form's
 	Rank Rank
 
 	sum  uint32

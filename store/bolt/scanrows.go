@@ -24,7 +24,6 @@ type headID struct {
 
 type valueID struct {
 	name string
-	old  bool
 	sum  uint32
 	size int
 }
@@ -106,7 +105,7 @@ func (s *scanner) table(at, end int64, inline bool) {
 	}
 }
 
-var ownBuckets = slices.Concat(oldBuckets, newBuckets, [][]byte{bucketMeta, bucketUnlinked})
+var ownBuckets = slices.Concat(buckets, [][]byte{bucketUnlinked})
 
 // isBucket reports whether an element is a bucket, of which the flags or the name may be damaged.
 func (s *scanner) isBucket(flags uint32, at, size int64) bool {
@@ -171,16 +170,11 @@ func (s *scanner) row(at int64, keyBytes, valueBytes int, rank Rank) {
 		}
 		return
 	}
-	v := ScannedValue{Name: string(key), Rank: rank, at: at + int64(keyBytes) + 4, size: valueBytes - 4}
-	switch {
-	case valueBytes > 4 && binary.BigEndian.Uint32(value) == sumOf(key, value[4:]) && s.forms.Value(value[4:]):
-		v.sum = binary.BigEndian.Uint32(value)
-	case keyBytes != 8 && s.forms.Value(value): // 8: a snapshot
-		v.Old, v.sum, v.at, v.size = true, sumOf(key, value), v.at-4, valueBytes
-	default:
+	if valueBytes <= 4 || binary.BigEndian.Uint32(value) != sumOf(key, value[4:]) || !s.forms.Value(value[4:]) {
 		return
 	}
-	id := valueID{v.Name, v.Old, v.sum, v.size}
+	v := ScannedValue{Name: string(key), Rank: rank, sum: binary.BigEndian.Uint32(value), at: at + int64(keyBytes) + 4, size: valueBytes - 4}
+	id := valueID{v.Name, v.sum, v.size}
 	if old, there := s.values[id]; !there || old.Rank < rank {
 		s.values[id] = v
 	}
@@ -321,12 +315,6 @@ func (s *scanner) finish() {
 	out.Values = slices.SortedFunc(maps.Values(s.values), func(a, b ScannedValue) int {
 		if c := cmp.Compare(a.Name, b.Name); c != 0 {
 			return c
-		}
-		if a.Old != b.Old { // what is left of before the file's version changed
-			if b.Old {
-				return -1
-			}
-			return 1
 		}
 		if c := cmp.Compare(b.Rank, a.Rank); c != 0 {
 			return c

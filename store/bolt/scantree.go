@@ -37,7 +37,6 @@ func (r *ranks) said(at int64, id uint64) Rank {
 type catalog struct {
 	sequence uint64 // the last number given out
 	known    bool   // the sequence is
-	old      bool   // of a file of version 1, without heads
 	entries  numbers
 	heads    numbers
 	unlinked numbers // of a deleted session, or of one that was still being put together
@@ -73,14 +72,14 @@ func (s *Scan) Standing(number uint64) Standing {
 func (c *catalog) standing(number uint64) Standing {
 	entry, head := c.entries.has[number], c.heads.has[number]
 	switch {
-	case entry && head, entry && c.old:
+	case entry && head:
 		return There
 	case entry || head:
 		if entry && c.heads.whole || head && c.entries.whole {
 			return Disputed
 		}
 		return There
-	case !c.known || !c.entries.whole && (c.old || !c.heads.whole):
+	case !c.known || !c.entries.whole && !c.heads.whole:
 		return Unsaid
 	case number > c.sequence:
 		return Later
@@ -157,7 +156,7 @@ func (s *scanner) roots(t *tree) *tree {
 // agrees reports whether entries and heads are known, and of the same sessions. Pages that a
 // root of before leads to may have been written anew.
 func (c *catalog) agrees() bool {
-	return c.entries.whole && (c.old || c.heads.whole && maps.Equal(c.entries.has, c.heads.has))
+	return c.entries.whole && c.heads.whole && maps.Equal(c.entries.has, c.heads.has)
 }
 
 // isRoot reports whether a page has the beginning of a leaf whose first element is the bucket
@@ -291,7 +290,6 @@ func (t *tree) catalog(root uint64, all bool) (c catalog, whole bool) {
 		}
 		return true
 	})
-	c.old = whole && seen[string(bucketSessions)] && !seen[string(bucketHeads)]
 	c.known = c.known && whole && (c.unlinked.whole || !seen[string(bucketUnlinked)])
 	return c, whole
 }

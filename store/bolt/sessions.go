@@ -19,8 +19,7 @@ type session struct {
 	creation string
 	meta     []byte
 
-	old  bool    // it is in a file of version 1, in which sessions have no head
-	head *head   // nil if it is old, or damage has taken its head
+	head *head   // nil if damage has taken it
 	rows []idRow // of the ids of the batch that is to be written
 }
 
@@ -65,7 +64,7 @@ func decodeSession(name string, entry []byte) (session, error) {
 func (s session) portHead(tx *txn) backend.Head {
 	h := backend.Head{Creation: s.creation, Meta: s.meta}
 	h.Last, h.Damaged = s.end(tx)
-	if h.Chain.Since = h.Last; s.head != nil {
+	if s.head != nil {
 		h.Chain = s.head.chain
 	}
 	return h

@@ -14,7 +14,6 @@ import (
 
 // A shared value's row is the checksum of its name and data, and the data. Its name
 // stands in bucketSharedNames too, with its own checksum, so that neither is lost alone.
-// In a file of version 1 a row is the data.
 
 // putShared writes shared values.
 func putShared(tx *txn, values []backend.Value) error {
@@ -141,9 +140,6 @@ func (s *sharedValues) change() (end func()) {
 // sharedData returns the data of a shared value by its row and its name's mark as they
 // were found, or nil if what was found is of another name.
 func sharedData(tx *txn, name string, row, mark []byte) ([]byte, error) {
-	if tx.Bucket(bucketSharedNames) == nil {
-		return append([]byte{}, row...), nil
-	}
 	if row == nil {
 		_, row = near(tx.Bucket(bucketShared).Cursor(), []byte(name))
 	}

@@ -20,7 +20,7 @@ func (b *Backend) Space(ctx context.Context) (s backend.Space, err error) {
 	if err != nil {
 		return backend.Space{}, err
 	}
-	for _, name := range slices.Concat([][]byte{bucketMeta, bucketUnlinked}, oldBuckets, newBuckets) {
+	for _, name := range slices.Concat([][]byte{bucketUnlinked}, buckets) {
 		n, err := b.liveBytes(ctx, name)
 		if err != nil {
 			return backend.Space{}, err

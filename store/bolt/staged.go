@@ -89,9 +89,6 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 			return err
 		}
 		if next.number == nil {
-			if err := upgrade(tx); err != nil {
-				return err
-			}
 			var err error
 			if next.number, err = nextNumber(tx); err != nil {
 				return err

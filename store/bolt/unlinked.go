@@ -36,9 +36,6 @@ func (r *room) take(size int) bool {
 // removes a large one's rows in part only; the sweeper removes the others.
 func (b *Backend) Delete(ctx context.Context, name, creation string) error {
 	return b.update(ctx, func(tx *txn) error {
-		if err := upgrade(tx); err != nil {
-			return err
-		}
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err

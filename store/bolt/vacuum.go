@@ -23,7 +23,7 @@ const (
 // The last of it is added while writers wait. Then the replica, which is durable, is given the
 // file's name. This program holds both files' locks until the name is durable: whoever waits
 // for the old file's finds that it has no name any more.
-func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32, form func(record []byte) []byte) (err error) {
+func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (err error) {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
 	}
@@ -49,7 +49,6 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32, fo
 	if err != nil {
 		return err
 	}
-	r.form = form
 	unlock, err := r.catchUp(ctx)
 	if err != nil {
 		return errors.Join(err, r.close())

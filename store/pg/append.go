@@ -261,12 +261,12 @@ func scanOutcomes(rows pgx.Rows, group []*change) error {
 const appendSQL = `
 WITH asked AS (
 	SELECT u.*, s.num, s.last AS was, s.token
-	FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[])
-		WITH ORDINALITY AS u(hash, birth, after, seen, next, head, since, sum, i)
+	FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+		WITH ORDINALITY AS u(hash, birth, after, seen, next, head, sum, i)
 	LEFT JOIN patchlog.sessions s ON s.hash = u.hash AND s.birth = u.birth
 ), taken AS (
 	SELECT DISTINCT a.i
-	FROM unnest($9::bigint[], $10::bytea[]) AS x(i, id)
+	FROM unnest($8::bigint[], $9::bytea[]) AS x(i, id)
 	JOIN asked a ON a.i = x.i
 	JOIN patchlog.ids d ON d.num = a.num AND d.id = x.id
 ), locked AS (
@@ -277,22 +277,22 @@ WITH asked AS (
 	FOR NO KEY UPDATE OF s SKIP LOCKED
 ), done AS (
 	UPDATE patchlog.sessions s
-	SET last = a.head, token = a.next, since = a.since, sum = a.sum, touched = now()
+	SET last = a.head, token = a.next, sum = a.sum, touched = now()
 	FROM locked l JOIN asked a ON a.i = l.i
 	WHERE s.num = l.num
 	RETURNING a.i, s.num
 ), put_records AS (
 	INSERT INTO patchlog.records (num, seq, data)
 	SELECT d.num, x.seq, x.data
-	FROM unnest($12::bigint[], $13::bigint[], $14::bytea[]) AS x(i, seq, data) JOIN done d ON d.i = x.i
+	FROM unnest($11::bigint[], $12::bigint[], $13::bytea[]) AS x(i, seq, data) JOIN done d ON d.i = x.i
 ), put_ids AS (
 	INSERT INTO patchlog.ids (num, id, seq)
 	SELECT d.num, x.id, x.seq
-	FROM unnest($9::bigint[], $10::bytea[], $11::bigint[]) AS x(i, id, seq) JOIN done d ON d.i = x.i
+	FROM unnest($8::bigint[], $9::bytea[], $10::bigint[]) AS x(i, id, seq) JOIN done d ON d.i = x.i
 ), put_shared AS (
 	INSERT INTO patchlog.shared (hash, name, data)
 	SELECT DISTINCT ON (x.hash) x.hash, x.name, x.data
-	FROM unnest($15::bigint[], $16::bytea[], $17::bytea[], $18::bytea[]) AS x(i, hash, name, data) JOIN done d ON d.i = x.i
+	FROM unnest($14::bigint[], $15::bytea[], $16::bytea[], $17::bytea[]) AS x(i, hash, name, data) JOIN done d ON d.i = x.i
 	ORDER BY x.hash, x.i DESC
 	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
 )
@@ -307,15 +307,15 @@ FROM asked a LEFT JOIN done d ON d.i = a.i LEFT JOIN taken t ON t.i = a.i`
 func appendArgs(group []*change) []any {
 	n := len(group)
 	hashes, births := make([][]byte, n), make([][]byte, n)
-	after, seen, next, head, since, sum := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	after, seen, next, head, sum := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	var rows rows
 	for i, c := range group {
 		hashes[i], births[i] = c.hash, c.birth
 		after[i], seen[i], next[i], head[i] = c.after, c.seen, c.next, c.last
-		since[i], sum[i] = int64(c.chain.Since), int64(c.chain.Sum)
+		sum[i] = int64(c.chain.Sum)
 		rows.add(int64(i+1), c)
 	}
-	return []any{hashes, births, after, seen, next, head, since, sum,
+	return []any{hashes, births, after, seen, next, head, sum,
 		rows.idOf, rows.ids, rows.idSeqs,
 		rows.recordOf, rows.seqs, rows.datas,
 		rows.sharedOf, rows.sharedHashes, rows.names, rows.values}

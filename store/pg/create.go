@@ -63,8 +63,8 @@ func (b *Backend) existsOr(ctx context.Context, session string, other error) err
 
 const createSQL = `
 WITH made AS (
-	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, since, sum)
-	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $9 WHERE $5::bigint = 0
+	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum)
+	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8 WHERE $5::bigint = 0
 	RETURNING num
 )`
 
@@ -72,7 +72,7 @@ WITH made AS (
 const createStagedSQL = `
 WITH made AS (
 	UPDATE patchlog.sessions
-	SET hash = $1, name = $3, creation = $4, state = 0, last = $6, token = $7, since = $8, sum = $9, created = now(), touched = now()
+	SET hash = $1, name = $3, creation = $4, state = 0, last = $6, token = $7, sum = $8, created = now(), touched = now()
 	WHERE birth = $2 AND state = 1 AND last = $5
 	RETURNING num
 )`
@@ -80,16 +80,16 @@ WITH made AS (
 // createRestSQL has the session's row before all others: the shared values are sorted,
 // which takes the row.
 const createRestSQL = `, put_meta AS (
-	INSERT INTO patchlog.metas (num, data) SELECT num, $10 FROM made
+	INSERT INTO patchlog.metas (num, data) SELECT num, $9 FROM made
 ), put_records AS (
 	INSERT INTO patchlog.records (num, seq, data)
-	SELECT m.num, x.seq, x.data FROM made m, unnest($11::bigint[], $12::bytea[]) AS x(seq, data)
+	SELECT m.num, x.seq, x.data FROM made m, unnest($10::bigint[], $11::bytea[]) AS x(seq, data)
 ), put_ids AS (
 	INSERT INTO patchlog.ids (num, id, seq)
-	SELECT m.num, x.id, x.seq FROM made m, unnest($13::bytea[], $14::bigint[]) AS x(id, seq)
+	SELECT m.num, x.id, x.seq FROM made m, unnest($12::bytea[], $13::bigint[]) AS x(id, seq)
 ), put_shared AS (
 	INSERT INTO patchlog.shared (hash, name, data)
-	SELECT x.hash, x.name, x.data FROM made m, unnest($15::bytea[], $16::bytea[], $17::bytea[]) AS x(hash, name, data)
+	SELECT x.hash, x.name, x.data FROM made m, unnest($14::bytea[], $15::bytea[], $16::bytea[]) AS x(hash, name, data)
 	ORDER BY x.hash
 	ON CONFLICT (hash) DO UPDATE SET data = excluded.data
 )
@@ -98,6 +98,6 @@ SELECT num FROM made`
 func createArgs(session string, batch backend.Batch, c *change) []any {
 	var rows rows
 	rows.add(0, c)
-	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Since), int64(c.chain.Sum),
+	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
 		data(batch.Meta), rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values}
 }

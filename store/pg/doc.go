@@ -28,13 +28,13 @@
 //
 // # Rights
 //
-// Making the schema and bringing it up to date is for a role that may create a schema in the
-// database, or owns it: see [Migrate]. Everything else takes this and no more:
+// Creating the schema is for a role that may create a schema in the database: see
+// [CreateSchema]. Everything else takes this and no more:
 //
 //	GRANT USAGE ON SCHEMA patchlog TO app;
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA patchlog TO app;
 //
-// The tables are in schema.sql, and what later versions add in schema2.sql.
+// The tables are in schema.sql.
 //
 // # How calls meet
 //

@@ -33,8 +33,8 @@ func ExampleOpen() {
 }
 
 // A role that may make tables prepares the schema, so that the service's own need not.
-func ExampleMigrate() {
-	if err := pg.Migrate(context.Background(), "postgres://owner@db.internal/agents", pg.Options{}); err != nil {
+func ExampleCreateSchema() {
+	if err := pg.CreateSchema(context.Background(), "postgres://owner@db.internal/agents", pg.Options{}); err != nil {
 		log.Fatal(err)
 	}
 }

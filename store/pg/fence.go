@@ -30,8 +30,8 @@ func (b *Backend) Fence(ctx context.Context, session, creation string, seen, nex
 	err = b.attemptWaiting(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		var batch pgx.Batch
 		batch.Queue(b.sql(`
-			INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, since, sum)
-			VALUES ($1, $2, 3, 0, 0, 0, 0)
+			INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
+			VALUES ($1, $2, 3, 0, 0, 0)
 			ON CONFLICT (birth) DO UPDATE SET state = 3, last = 0, touched = now() WHERE s.state IN (1, 2, 3)`), hash(creation), []byte(creation))
 		for _, table := range []string{"records", "ids", "snapshots", "metas"} { // of what was staged, or deleted
 			batch.Queue(b.sql(`

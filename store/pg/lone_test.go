@@ -136,7 +136,7 @@ func (l *logged) count(s string) int {
 func TestPooledFromTheStart(t *testing.T) {
 	direct := pgtest.New(t)
 	dsn := pgtest.PgBouncer(t, direct)
-	if err := pg.Migrate(ctx, direct, pg.Options{}); err != nil {
+	if err := pg.CreateSchema(ctx, direct, pg.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	const backends, writers, appends = 12, 8, 6

@@ -35,31 +35,31 @@ func number(t *testing.T, dsn, query string) (n int) {
 	return n
 }
 
-func TestMigrate(t *testing.T) {
+func TestCreateSchema(t *testing.T) {
 	dsn := pgtest.New(t)
 	var none *pg.VersionError
-	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{NoMigrate: true}); !errors.As(err, &none) || none.Has != 0 {
-		t.Errorf("NoMigrate without a schema: %v", err)
+	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{NoCreate: true}); !errors.As(err, &none) || none.Has != 0 {
+		t.Errorf("NoCreate without a schema: %v", err)
 	}
 	each(8, func(int) {
-		if err := pg.Migrate(ctx, dsn, pg.Options{}); err != nil {
-			t.Errorf("Migrate at once with others: %v", err)
+		if err := pg.CreateSchema(ctx, dsn, pg.Options{}); err != nil {
+			t.Errorf("CreateSchema at once with others: %v", err)
 		}
 	})
 	if v := number(t, dsn, "SELECT version FROM patchlog.schema_version"); v != pg.SchemaVersion {
 		t.Errorf("version %d, want %d", v, pg.SchemaVersion)
 	}
-	b := open(t, dsn, pg.Options{NoMigrate: true})
+	b := open(t, dsn, pg.Options{NoCreate: true})
 	create(t, b, "s", 2)
-	if err := pg.Migrate(ctx, dsn, pg.Options{}); err != nil {
-		t.Errorf("Migrate what is up to date: %v", err)
+	if err := pg.CreateSchema(ctx, dsn, pg.Options{}); err != nil {
+		t.Errorf("CreateSchema where it is there: %v", err)
 	}
 	if h := head(t, b, "s"); h.Last != 2 {
 		t.Errorf("the head is at %d", h.Last)
 	}
 
 	pgtest.Exec(t, dsn, "UPDATE patchlog.schema_version SET version = version + 1")
-	for _, opts := range []pg.Options{{}, {NoMigrate: true}} {
+	for _, opts := range []pg.Options{{}, {NoCreate: true}} {
 		var newer *pg.VersionError
 		if _, err := pg.OpenBackend(ctx, dsn, opts); !errors.As(err, &newer) || newer.Has != pg.SchemaVersion+1 || newer.Wants != pg.SchemaVersion {
 			t.Errorf("a newer schema: %v", err)
@@ -70,32 +70,18 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// A schema of version 1 is brought up to date, with what it holds.
-func TestMigrateFromVersion1(t *testing.T) {
-	dsn := pgtest.New(t)
-	create(t, open(t, dsn, pg.Options{}), "s", 2)
-	pgtest.Exec(t, dsn, "ALTER TABLE patchlog.sessions DROP COLUMN edition; UPDATE patchlog.schema_version SET version = 1")
-	var older *pg.VersionError
-	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{NoMigrate: true}); !errors.As(err, &older) || older.Has != 1 {
-		t.Errorf("a schema of version 1, not to be migrated: %v", err)
-	}
-	if h := head(t, open(t, dsn, pg.Options{}), "s"); h.Last != 2 || h.Edition != 0 {
-		t.Errorf("the head is at %d, edition %d", h.Last, h.Edition)
-	}
-}
-
-// A migration that was cut short leaves nothing, and is made again.
-func TestMigrateAfterFailure(t *testing.T) {
+// A creation that failed leaves nothing, and succeeds later.
+func TestCreateSchemaAfterFailure(t *testing.T) {
 	dsn := pgtest.New(t)
 	pgtest.Exec(t, dsn, "CREATE SCHEMA patchlog; CREATE TABLE patchlog.leases (x int)")
-	if err := pg.Migrate(ctx, dsn, pg.Options{}); err == nil {
+	if err := pg.CreateSchema(ctx, dsn, pg.Options{}); err == nil {
 		t.Error("a table of another kind was taken for ours")
 	}
 	if n := number(t, dsn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'patchlog'"); n != 1 {
-		t.Errorf("a migration that failed left %d tables", n)
+		t.Errorf("a creation that failed left %d tables", n)
 	}
 	pgtest.Exec(t, dsn, "DROP TABLE patchlog.leases")
-	if err := pg.Migrate(ctx, dsn, pg.Options{}); err != nil {
+	if err := pg.CreateSchema(ctx, dsn, pg.Options{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -107,7 +93,7 @@ func role(t *testing.T, dsn, name string) string {
 	return strings.Replace(dsn, "user=postgres", "user="+name, 1)
 }
 
-// A role with the rights that the package names, and no more, can do everything but migrate.
+// A role with the rights that the package names, and no more, can do everything but create the schema.
 func TestRights(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite again")
@@ -121,7 +107,7 @@ func TestRights(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		n++
 		opts := pg.Options{Schema: fmt.Sprint("test", n)}
-		if err := pg.Migrate(ctx, dsn, opts); err != nil {
+		if err := pg.CreateSchema(ctx, dsn, opts); err != nil {
 			t.Fatal(err)
 		}
 		pgtest.Exec(t, dsn, "GRANT USAGE ON SCHEMA "+opts.Schema+" TO app")

@@ -37,10 +37,9 @@ type Options struct {
 	// nothing.
 	ConnectTimeout time.Duration
 
-	// NoMigrate refuses a database whose schema is not there or of an older version. Without
-	// it, opening makes the schema or brings it up to date, which the role must be allowed
-	// to do; a schema that is up to date takes no such right.
-	NoMigrate bool
+	// NoCreate refuses a database whose schema is not there. Without it, opening creates the
+	// schema, which the role must be allowed to do; a schema that is there takes no such right.
+	NoCreate bool
 
 	// Logger gets what an operator should know. nil means [slog.Default].
 	Logger *slog.Logger

@@ -34,16 +34,16 @@ func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRo
 }
 
 // headColumns are what scanHead takes, of a session s and its meta m.
-const headColumns = `s.creation, m.data, s.last, s.token, s.since, s.sum, s.edition`
+const headColumns = `s.creation, m.data, s.last, s.token, s.sum, s.edition`
 
 type listed struct {
-	name, creation, meta             []byte
-	last, token, since, sum, edition int64
+	name, creation, meta      []byte
+	last, token, sum, edition int64
 }
 
 func (l listed) head() (backend.Head, error) {
 	h := backend.Head{Creation: string(l.creation), Meta: l.meta, Last: uint64(l.last), Token: backend.Token(l.token),
-		Chain: backend.Chain{Since: uint64(l.since), Sum: uint32(l.sum)}, Edition: uint64(l.edition)}
+		Chain: backend.Chain{Sum: uint32(l.sum)}, Edition: uint64(l.edition)}
 	if l.meta == nil {
 		return backend.Head{}, fmt.Errorf("%w: the meta record is missing", backend.ErrDamaged)
 	}
@@ -51,7 +51,7 @@ func (l listed) head() (backend.Head, error) {
 }
 
 func scanListed(row pgx.CollectableRow) (l listed, err error) {
-	err = row.Scan(&l.name, &l.creation, &l.meta, &l.last, &l.token, &l.since, &l.sum, &l.edition)
+	err = row.Scan(&l.name, &l.creation, &l.meta, &l.last, &l.token, &l.sum, &l.edition)
 	return l, err
 }
 
@@ -205,14 +205,14 @@ func (b *Backend) Shared(ctx context.Context, prefix string) ([]backend.Value, e
 // Snapshot implements [backend.Backend].
 func (b *Backend) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
 	read := func(row pgx.CollectableRow) (kept backend.Snapshot, err error) {
-		var seq, since, sum *int64 // null if there is none
-		if err = row.Scan(&seq, &since, &sum, &kept.Data); err == nil && seq != nil {
-			kept.Seq, kept.Chain = uint64(*seq), backend.Chain{Since: uint64(*since), Sum: uint32(*sum)}
+		var seq, sum *int64 // null if there is none
+		if err = row.Scan(&seq, &sum, &kept.Data); err == nil && seq != nil {
+			kept.Seq, kept.Chain = uint64(*seq), backend.Chain{Sum: uint32(*sum)}
 		}
 		return kept, err
 	}
 	rows, err := queryOf(ctx, b, read, `
-		SELECT p.seq, p.since, p.sum, p.data
+		SELECT p.seq, p.sum, p.data
 		FROM patchlog.sessions s LEFT JOIN patchlog.snapshots p ON p.num = s.num
 		WHERE s.hash = $1 AND s.birth = $2`, hash(session), hash(creation))
 	if err != nil {
@@ -228,13 +228,13 @@ func (b *Backend) PutSnapshot(ctx context.Context, session, creation string, kep
 	err := b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, b.sql(`
 			WITH held AS (
-				SELECT num FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND edition = $7 FOR KEY SHARE
+				SELECT num FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND edition = $6 FOR KEY SHARE
 			), put AS (
-				INSERT INTO patchlog.snapshots AS p (num, seq, since, sum, data) SELECT num, $3::bigint, $4::bigint, $5::bigint, $6::bytea FROM held
-				ON CONFLICT (num) DO UPDATE SET seq = excluded.seq, since = excluded.since, sum = excluded.sum, data = excluded.data
+				INSERT INTO patchlog.snapshots AS p (num, seq, sum, data) SELECT num, $3::bigint, $4::bigint, $5::bytea FROM held
+				ON CONFLICT (num) DO UPDATE SET seq = excluded.seq, sum = excluded.sum, data = excluded.data
 				WHERE p.seq <= excluded.seq
 			)
-			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Since), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition)).Scan(&found)
+			SELECT EXISTS (SELECT FROM held)`), hash(session), hash(creation), number(kept.Seq), int64(kept.Chain.Sum), data(kept.Data), number(kept.Edition)).Scan(&found)
 	})
 	if err == nil && !found { // a deletion that it waited for is seen by another statement only
 		err = b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {

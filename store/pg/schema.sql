@@ -1,4 +1,4 @@
--- Version 1 of the schema, as it is made under the default name. Another name takes the
+-- The schema, as it is made under the default name. Another name takes the
 -- place of "patchlog." throughout.
 --
 -- Names, ids and values are bytea: they are bytes of any content and length. A btree entry
@@ -16,8 +16,8 @@ CREATE TABLE patchlog.sessions (
     state    smallint NOT NULL,         -- 0 a session, 1 staged, 2 staged once and to be removed, 3 a creation that must never take place, 4 deleted
     last     bigint NOT NULL,           -- seq of the last record, 0 if there is none
     token    bigint NOT NULL,           -- of the last commit; the bits of an unsigned number
-    since    bigint NOT NULL,           -- the chain begins behind this record
     sum      bigint NOT NULL,           -- the chain: CRC32C over the records' checksums
+    edition  bigint NOT NULL DEFAULT 0, -- how often records were replaced
     created  timestamptz NOT NULL DEFAULT now(),
     touched  timestamptz NOT NULL DEFAULT now() -- when it was last written to
 ) WITH (fillfactor = 60);
@@ -50,7 +50,6 @@ CREATE TABLE patchlog.ids (
 CREATE TABLE patchlog.snapshots (
     num   bigint PRIMARY KEY,
     seq   bigint NOT NULL,
-    since bigint NOT NULL,
     sum   bigint NOT NULL,
     data  bytea NOT NULL
 );
@@ -71,3 +70,9 @@ CREATE TABLE patchlog.leases (
     until timestamptz NOT NULL
 );
 CREATE INDEX leases_until ON patchlog.leases (until);
+
+-- Statistics keep samples of a column, which would outlive an erasure: none of what sessions say.
+ALTER TABLE patchlog.records ALTER COLUMN data SET STATISTICS 0;
+ALTER TABLE patchlog.metas ALTER COLUMN data SET STATISTICS 0;
+ALTER TABLE patchlog.snapshots ALTER COLUMN data SET STATISTICS 0;
+ALTER TABLE patchlog.shared ALTER COLUMN data SET STATISTICS 0;

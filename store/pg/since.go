@@ -62,10 +62,10 @@ WITH asked AS (
 	FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) WITH ORDINALITY AS u(hash, birth, last, i)
 	JOIN patchlog.sessions s ON s.hash = u.hash
 )
-SELECT 0::bigint AS kind, a.i, a.last, a.token, a.since, a.sum, a.edition, a.creation, m.data, a.same
+SELECT 0::bigint AS kind, a.i, a.last, a.token, a.sum, a.edition, a.creation, m.data, a.same
 FROM asked a LEFT JOIN patchlog.metas m ON m.num = a.num AND NOT a.same
 UNION ALL
-SELECT 1, a.i, r.seq, 0, 0, 0, 0, NULL, r.data, true
+SELECT 1, a.i, r.seq, 0, 0, 0, NULL, r.data, true
 FROM asked a CROSS JOIN LATERAL (
 	SELECT seq, data FROM (
 		SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before
@@ -75,7 +75,7 @@ FROM asked a CROSS JOIN LATERAL (
 ) r
 WHERE a.same AND a.seen < a.last
 UNION ALL
-SELECT 2, p.i, 0, 0, 0, 0, 0, v.name, v.data, true
+SELECT 2, p.i, 0, 0, 0, 0, v.name, v.data, true
 FROM unnest($6::bytea[], $7::bytea[]) WITH ORDINALITY AS p(prefix, behind, i)
 JOIN patchlog.shared v ON substring(v.name FROM 1 FOR 1024) >= substring(p.prefix FROM 1 FOR 1024)
 	AND substring(v.name FROM 1 FOR 1024) < p.behind
@@ -115,7 +115,7 @@ func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 			same bool
 		}
 		scan := func(rows pgx.Rows) error {
-			_, err := pgx.ForEachRow(rows, []any{&kind, &i, &row.last, &row.token, &row.since, &row.sum, &row.edition, &row.creation, &row.meta, &row.same}, func() error {
+			_, err := pgx.ForEachRow(rows, []any{&kind, &i, &row.last, &row.token, &row.sum, &row.edition, &row.creation, &row.meta, &row.same}, func() error {
 				switch kind {
 				case kindHead:
 					group[i-1].setHead(row.listed, row.same)
@@ -169,7 +169,7 @@ func (l *look) setHead(row listed, same bool) {
 		l.err = fmt.Errorf("%w: the meta record is missing", backend.ErrDamaged)
 	}
 	l.news.Head = backend.Head{Creation: string(row.creation), Meta: row.meta, Last: uint64(row.last), Token: backend.Token(row.token),
-		Chain: backend.Chain{Since: uint64(row.since), Sum: uint32(row.sum)}, Edition: uint64(row.edition)}
+		Chain: backend.Chain{Sum: uint32(row.sum)}, Edition: uint64(row.edition)}
 }
 
 // order puts the records in order, and leaves out what follows a gap.

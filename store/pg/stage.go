@@ -94,8 +94,8 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 
 const stageSQL = `
 WITH made AS (
-	INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, since, sum)
-	SELECT $1, $2, 1, $4::bigint, 0, 0, 0 WHERE $3::bigint = 0
+	INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
+	SELECT $1, $2, 1, $4::bigint, 0, 0 WHERE $3::bigint = 0
 	ON CONFLICT (birth) DO UPDATE SET last = excluded.last, touched = now() WHERE s.state = 1 AND s.last = 0
 	RETURNING num
 )`

@@ -164,7 +164,7 @@ var sharingCases = []testCase{
 		}
 		s.want.sessions["a"].snapshot = "at 4"
 		s.check()
-		placed := backend.Snapshot{Seq: 4, Chain: backend.Chain{Since: 2, Sum: 0xfffffffe}, Data: []byte("at 4")}
+		placed := backend.Snapshot{Seq: 4, Chain: backend.Chain{Sum: 0xfffffffe}, Data: []byte("at 4")}
 		s.is(s.PutSnapshot(ctx, "a", "c1", placed), nil, "PutSnapshot")
 		if kept, err := s.Snapshot(ctx, "a", "c1"); err != nil || !s.Exclusive() && (kept.Seq != 4 || kept.Chain != placed.Chain) {
 			s.Errorf("Snapshot: %v, %v, want %v", kept, err, placed)

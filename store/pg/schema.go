@@ -1,0 +1,121 @@
+package pg
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// SchemaVersion is the version of the schema that this program uses.
+const SchemaVersion = 1
+
+//go:embed schema.sql
+var schemaSQL string
+
+// VersionError is the error of a schema that this program does not use as it is.
+type VersionError struct {
+	Schema string
+	Has    int // the version that is there, 0 if none is
+	Wants  int // the version that this program uses
+}
+
+func (e *VersionError) Error() string {
+	if e.Has == 0 {
+		return fmt.Sprintf("there is no schema %q with version %d: let a role that may create it do so", e.Schema, e.Wants)
+	}
+	return fmt.Sprintf("schema %q is of version %d; this program knows %d, a newer one may know it", e.Schema, e.Has, e.Wants)
+}
+
+// CreateSchema creates the schema, in one transaction, unless it is there. It takes a role that
+// may create a schema in the database, or that owns an empty one. Several callers may do so at a
+// time. A schema of another version is refused with a [*VersionError].
+func CreateSchema(ctx context.Context, dsn string, opts Options) error {
+	opts.NoCreate = false
+	b, err := OpenBackend(ctx, dsn, opts)
+	if err != nil {
+		return err
+	}
+	return b.Close()
+}
+
+// prepare creates the schema if it is not there, and refuses one of another version.
+func (b *Backend) prepare(ctx context.Context) error {
+	has, err := b.version(ctx)
+	if err != nil {
+		return fmt.Errorf("read the version of schema %q: %w", b.opts.Schema, err)
+	}
+	switch {
+	case has == SchemaVersion:
+	case has != 0 || b.opts.NoCreate:
+		return &VersionError{Schema: b.opts.Schema, Has: has, Wants: SchemaVersion}
+	default:
+		if err := b.createSchema(ctx); err != nil {
+			return fmt.Errorf("create schema %q: %w", b.opts.Schema, err)
+		}
+	}
+	b.sweep(ctx)
+	return nil
+}
+
+// version returns the version of the schema that is there, or 0.
+func (b *Backend) version(ctx context.Context) (has int, err error) {
+	var absent bool
+	err = b.call(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+		err := c.QueryRow(ctx, b.sql(`SELECT version FROM patchlog.schema_version`)).Scan(&has)
+		absent = errors.Is(err, pgx.ErrNoRows) || hasCode(err, "42P01", "3F000")
+		if absent {
+			return nil
+		}
+		return err
+	})
+	if absent {
+		return 0, nil
+	}
+	return has, err
+}
+
+// createSchema creates the schema. Where two callers do so at once, one of them fails, and finds
+// it there.
+func (b *Backend) createSchema(ctx context.Context) error {
+	var err error
+	for range failureTries {
+		err = b.call(ctx, repeats, b.createSchemaOnce)
+		// The codes that CREATE IF NOT EXISTS returns if another transaction is about to.
+		if !hasCode(err, uniqueViolation, "42P06", "42P07", "42710", "XX000") {
+			return err
+		}
+	}
+	return err
+}
+
+func (b *Backend) createSchemaOnce(ctx context.Context, c *pgx.Conn) error {
+	return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		var there bool
+		if err := tx.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_catalog.pg_namespace WHERE nspname = $1`, b.opts.Schema).Scan(&there); err != nil {
+			return err
+		}
+		if !there { // which takes a right even where it does nothing
+			if _, err := tx.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+b.schema[:len(b.schema)-1]); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, b.sql(`CREATE TABLE IF NOT EXISTS patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL)`)); err != nil {
+			return err
+		}
+		made, err := tx.Exec(ctx, b.sql(`INSERT INTO patchlog.schema_version (one, version) VALUES (true, $1) ON CONFLICT DO NOTHING`), SchemaVersion)
+		if err != nil || made.RowsAffected() == 0 { // another caller was faster
+			return err
+		}
+		return c.PgConn().Exec(ctx, b.sql(schemaSQL)).Close()
+	})
+}
+
+func hasCode(err error, codes ...string) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && slices.Contains(codes, server.Code)
+}
