@@ -43,7 +43,7 @@ func newTexts(sql func(string) string) *texts {
 // locked is newer. That does not matter: ids come with a commit, which sets the token that
 // no caller can have known then, and the row that is locked has the one that the caller saw.
 func loneAppendSQL(records, ids, shared int) string {
-	const fixed = 8
+	const fixed = 7
 	n := fixed
 	params := func(kinds string, count int) (list []any) {
 		for range count {
