@@ -249,7 +249,7 @@ func check(tx *txn, file *os.File) error {
 	}
 	meta := tx.Bucket(bucketMeta)
 	if meta == nil {
-		for _, name := range slices.Concat(oldBuckets, newBuckets) {
+		for _, name := range buckets[1:] {
 			if tx.Bucket(name) != nil {
 				return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, bucketMeta)
 			}
