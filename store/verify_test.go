@@ -56,7 +56,7 @@ func TestVerify(t *testing.T) {
 		{"two damages", func(e *env, engine backend.Backend) backend.Backend {
 			return &damaged{Backend: &damaged{Backend: engine, seq: 1, change: func(r *backend.Record) { r.Data = nil }},
 				seq: 4, change: func(r *backend.Record) { r.Data[0] = 99 }}
-		}, []string{"a/u/1 1 ", "a/u/1 4 version", "a/u/2 1 ", "a/u/2 4 version"}},
+		}, []string{"a/u/1 1 ", "a/u/1 4 form 99", "a/u/2 1 ", "a/u/2 4 form 99"}},
 		{"id not known", func(e *env, engine backend.Backend) backend.Backend {
 			return &forgetful{engine, "e2"}
 		}, []string{"a/u/1 2 e2", "a/u/2 2 e2"}},

@@ -21,7 +21,7 @@ func openPostgres(ctx context.Context, name string, use Use, opts store.Options)
 	if use == Reading {
 		logger = slog.New(slog.DiscardHandler) // of what it may not remove
 	}
-	b, err := pg.OpenBackend(ctx, dsn, pg.Options{Schema: schema, NoMigrate: use != Creating, Logger: logger})
+	b, err := pg.OpenBackend(ctx, dsn, pg.Options{Schema: schema, NoCreate: use != Creating, Logger: logger})
 	var version *pg.VersionError
 	switch {
 	case errors.As(err, &version) && version.Has == 0 && use != Creating:
