@@ -134,14 +134,14 @@ func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 	undoneThen, asThen := then.undone(0), maps.Clone(undone)
 	root := target.root()
 	if undone[root] != undoneThen[root] {
-		must = append(must, last[root])
+		must = append(must, last[root].inTheWayOf(target))
 		asThen[root] = undoneThen[root]
 	}
 	node := target.pin.node
 	if d := v.patches.decider(node, asThen); (d != nil && d.pin.pinned) != target.pin.pinned {
 		for _, d := range []*cut{d, then.decider(node, undoneThen)} {
 			if d != nil && last[d].seq > target.seq {
-				must = append(must, last[d])
+				must = append(must, last[d].inTheWayOf(target))
 			}
 		}
 	}

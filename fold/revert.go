@@ -18,7 +18,7 @@ func (n node) id() nodeID { return nodeID{n.seq, n.index} }
 
 // isRevertMarker reports whether the node is the marker of a revert, which may stand
 // anywhere and means nothing.
-func (n *node) isRevertMarker() bool { return n.event == nil && n.cut.revert }
+func (n *node) isRevertMarker() bool { return n.cut != nil && n.cut.revert }
 
 // revertEdit finds out what a revert does: all that its patch put in must stand, with
 // nothing between but markers of reverts; that stretch makes room for what the patch had
@@ -124,14 +124,45 @@ func newestOf(must []*cut, before func(*cut) []*cut) *cut {
 // holders says of each node that does not stand what took it out.
 type holders map[nodeID]*cut
 
-// of returns what took out nodes that a patch put in.
-func (h holders) of(c *cut) (must []*cut) {
-	for n := range c.in {
-		if by := h[n.id()]; by != nil {
-			must = append(must, by)
+// of returns the patches to revert for all nodes that target put in to stand again. The marker of a
+// revert that a redo took out comes back only by reverting that redo, and with it all else that
+// its patch took out.
+func (h holders) of(target *cut) (must []*cut) {
+	redos := map[*cut]*cut{} // to revert, by the patches that stand again
+	for n := range target.in {
+		if by := h[n.id()]; by != nil && by.isRedo() && n.isRevertMarker() {
+			redos[by.root()] = by
+		}
+	}
+	for n := range target.in {
+		switch by := h[n.id()]; {
+		case by == nil:
+		case by.isRedo() && redos[by.root()] != nil:
+			must = append(must, redos[by.root()])
+		default:
+			must = append(must, by.inTheWayOf(target))
 		}
 	}
 	return must
+}
+
+// inTheWayOf returns the patch to revert for c not to be in the way of reverting target: c, or
+// if c is a redo, the patch that stands again by it. A patch older than target is not in its way;
+// then it is the redo itself, which came later.
+func (c *cut) inTheWayOf(target *cut) *cut {
+	if root := c.root(); c.isRedo() && root.seq > target.seq {
+		return root
+	}
+	return c
+}
+
+// isRedo reports whether the patch is a revert by which another patch stands again.
+func (c *cut) isRedo() bool {
+	reverts := 0
+	for ; c.revert; c = c.target {
+		reverts++
+	}
+	return reverts > 0 && reverts%2 == 0
 }
 
 // obstacles returns the patches that must be reverted before one can be. What the revert

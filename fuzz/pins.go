@@ -53,12 +53,12 @@ func (r *Reference) pinMust(a *applied) []*applied {
 		return r.stands(b)
 	}
 	if r.stands(a.root()) != a.leftStanding {
-		must = append(must, r.lastTurn(a.root()))
+		must = append(must, r.lastTurn(a.root()).inTheWayOf(a))
 	}
 	if d := r.deciderAmong(a.pin, stands); (d != nil && d.pins) != a.leftPinned {
 		for _, d := range []*applied{d, r.decider(a.pin, a.seq+1)} {
 			if d != nil && r.lastTurn(d).seq > a.seq {
-				must = append(must, r.lastTurn(d))
+				must = append(must, r.lastTurn(d).inTheWayOf(a))
 			}
 		}
 	}

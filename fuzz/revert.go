@@ -114,7 +114,7 @@ func (r *Reference) reverted(target *applied) (s step, reason string, blocking *
 	}
 	from, to, missing, between := r.stretch(target)
 	if len(missing)+len(between) > 0 {
-		return step{}, Blocked, r.newestMust(r.nodesMust(missing, between))
+		return step{}, Blocked, r.newestMust(r.nodesMust(target, missing, between))
 	}
 	in := slices.Concat([]*node{{ofRevert: true}}, target.out)
 	return step{
@@ -145,17 +145,52 @@ func (r *Reference) stretch(a *applied) (from, to int, missing, between []*node)
 // nodesMust returns the patches that must be reverted before, for some nodes to stand
 // and others not to stand between them: what last took out a missing one, and what put
 // in one of those between.
-func (r *Reference) nodesMust(missing, between []*node) []*applied {
+func (r *Reference) nodesMust(target *applied, missing, between []*node) []*applied {
 	var must []*applied
 	for _, n := range between {
 		if n.by != nil { // a raw event came back in place of a node that is missing
 			must = append(must, n.by)
 		}
 	}
+	return append(must, r.behind(missing, target)...)
+}
+
+// behind returns the patches to revert for nodes to stand again that target needs. What a redo, a
+// revert of a revert, took out comes back by reverting the patch that stands again by it, if that
+// is newer than target. But the marker of a revert comes back only by reverting the redo, and with
+// it all else that its patch took out.
+func (r *Reference) behind(missing []*node, target *applied) (must []*applied) {
+	redos := map[*applied]*applied{} // by the patches that stand again
 	for _, n := range missing {
-		must = append(must, r.holder(n))
+		if by := r.holder(n); by.isRedo() && n.ofRevert {
+			redos[by.root()] = by
+		}
+	}
+	for _, n := range missing {
+		by := r.holder(n)
+		if redo := redos[by.root()]; by.isRedo() && redo != nil {
+			by = redo
+		} else {
+			by = by.inTheWayOf(target)
+		}
+		must = append(must, by)
 	}
 	return must
+}
+
+// inTheWayOf returns the patch to revert for this one not to be in the way of reverting target:
+// itself, or if it is a redo, the patch that stands again by it. One older than target is not in
+// its way; then it is the redo.
+func (a *applied) inTheWayOf(target *applied) *applied {
+	if a.isRedo() && a.root().seq > target.seq {
+		return a.root()
+	}
+	return a
+}
+
+// isRedo reports whether the patch is a revert of a revert, by which another patch stands again.
+func (a *applied) isRedo() bool {
+	return a.of != nil && a.of.of != nil && (a.of.of.of == nil || a.of.of.isRedo())
 }
 
 // holder returns the patch that took the node out, or nil if it stands.
@@ -183,11 +218,8 @@ func (r *Reference) newestMust(must []*applied) *applied {
 		if must[i].pin != nil {
 			more = r.pinMust(must[i])
 		}
-		for _, n := range must[i].in {
-			if by := r.holder(n); by != nil {
-				more = append(more, by)
-			}
-		}
+		_, _, missing, _ := r.stretch(must[i])
+		more = append(more, r.behind(missing, must[i])...)
 		for _, a := range more {
 			if !slices.Contains(must, a) {
 				must = append(must, a)

@@ -178,7 +178,7 @@ func (w *rewinding) takeBack(a *applied) {
 			return
 		}
 		_, _, missing, between := w.stretch(a)
-		for _, b := range w.nodesMust(missing, between) {
+		for _, b := range w.nodesMust(a, missing, between) {
 			w.takeBackOne(b.root())
 		}
 	}

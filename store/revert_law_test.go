@@ -1,0 +1,200 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/memory"
+)
+
+// A patch that stands is freed by reverting what the errors name, group by group, in no more calls
+// than there are patches. (Taking back a rewind makes those stand again that it had taken back.)
+func TestLawRevertWhatErrorsName(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s, err := store.New(&memory.Backend{}, store.Options{Snapshots: snapshot.Policy{Every: -1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		l := &revertLaw{t, s, 0}
+		if _, err := s.Create(ctx, key, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(2, 14).Draw(t, "steps") {
+			l.step()
+		}
+		if ids := l.standing(); len(ids) > 0 {
+			l.free(rapid.SampledFrom(ids).Draw(t, "patch to take back"))
+		}
+	})
+}
+
+// An error names the patch that is in the way, not a member of the group that made it stand again:
+// taking that back would repeat the rewind.
+func TestRevertAfterARewindWasTakenBack(t *testing.T) {
+	onEach(t, func(e *env) {
+		e.create(nil)
+		e.append(turn(1)...)
+		e.append(turn(2)...)
+		e.apply(patch.NewSummarise(0, 8, summary("s")).WithID("p"))
+		e.apply(patch.NewSplice(0, 1).WithID("q"))
+		rewound, err := e.store.Rewind(ctx, key, store.BackOptions{}, "inv2")
+		e.no(err)
+		_, err = e.store.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, rewound.Records[0].ID())
+		e.no(err)
+		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p")
+		e.is(err, store.ErrBlocked)
+		if blocked := as[*store.BlockedError](e, err); blocked.Blocking != "q" {
+			e.Errorf("blocked by %+v", blocked)
+		}
+		for _, id := range []string{"q", "p"} {
+			_, err = e.store.Revert(ctx, key, store.BackOptions{}, id)
+			e.no(err)
+		}
+		e.same("visible", ids(e.view()), "q1 c1 r1 a1 q2 c2 r2 a2")
+	})
+}
+
+type revertLaw struct {
+	*rapid.T
+	store *store.Store
+	n     int // for ids
+}
+
+// step makes one call, which may be refused.
+func (l *revertLaw) step() {
+	v, err := l.store.View(ctx, key)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.n++
+	switch kind := rapid.IntRange(0, 9).Draw(l.T, "kind"); {
+	case kind < 2 || v.Len() == 0:
+		for i := range rapid.IntRange(1, 3).Draw(l.T, "events") {
+			e := event(`{"id":"e%d.%d","invocationId":"inv%d","author":"user","timestamp":"2025-11-20T10:30:00Z"}`, l.n, i, l.n)
+			if _, err := l.store.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
+				l.Fatal(err)
+			}
+		}
+	case kind < 5:
+		patches := []*patch.PatchEvent{l.patch(v.Len(), 0)}
+		if rapid.Bool().Draw(l.T, "two") {
+			patches = append(patches, l.patch(v.Len(), 1))
+			patches[0], patches[1] = patches[0].WithGroup(fmt.Sprint("g", l.n)), patches[1].WithGroup(fmt.Sprint("g", l.n))
+		}
+		_, err = l.store.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true}, patches...)
+	case kind < 8:
+		if all := l.patches(); len(all) > 0 {
+			err = l.revert(rapid.SampledFrom(all).Draw(l.T, "patch").ID())
+		}
+	default:
+		_, err = l.store.Rewind(ctx, key, store.BackOptions{}, fmt.Sprint("inv", rapid.IntRange(1, l.n).Draw(l.T, "invocation")))
+	}
+	var blocked *store.BlockedError
+	if err != nil && !errors.As(err, &blocked) && !errors.Is(err, store.ErrOutOfRange) && !errors.Is(err, store.ErrEventNotFound) {
+		l.Fatalf("%v\n%s", err, l.log())
+	}
+}
+
+// patch draws a patch of a visible log of n events.
+func (l *revertLaw) patch(n, i int) *patch.PatchEvent {
+	id := fmt.Sprintf("p%d.%d", l.n, i)
+	first := rapid.IntRange(0, n-1).Draw(l.T, "first")
+	count := rapid.IntRange(1, min(3, n-first)).Draw(l.T, "count")
+	var p *patch.PatchEvent
+	switch rapid.IntRange(0, 5).Draw(l.T, "patch") {
+	case 0, 1:
+		p = patch.NewSummarise(first, count, summary("s"+id))
+	case 2:
+		p = patch.NewSplice(first, 0, event(`{"id":"r%s","author":"user"}`, id))
+	case 3:
+		p = patch.NewSplice(first, count, event(`{"id":"a%s","author":"user"}`, id), event(`{"id":"b%s","author":"user"}`, id))
+	case 4:
+		v, err := l.store.View(ctx, key)
+		if err != nil {
+			l.Fatal(err)
+		}
+		p = patch.NewPin(v.At(first).ID())
+		if rapid.Bool().Draw(l.T, "unpin") {
+			p = patch.NewUnpin(v.At(first).ID())
+		}
+	default:
+		p = patch.NewSplice(first, count)
+	}
+	return p.WithID(id)
+}
+
+func (l *revertLaw) revert(id string) error {
+	_, err := l.store.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, id)
+	return err
+}
+
+// patches returns the log's patches.
+func (l *revertLaw) patches() (all []*patch.PatchEvent) {
+	for r, err := range l.store.RawEvents(ctx, key, 1) {
+		if err != nil {
+			l.Fatal(err)
+		}
+		if r.Patch != nil {
+			all = append(all, r.Patch)
+		}
+	}
+	return all
+}
+
+// standing returns the ids of the patches that stand, reverts apart.
+func (l *revertLaw) standing() (ids []string) {
+	undone := map[string]bool{}
+	for _, p := range slices.Backward(l.patches()) {
+		switch {
+		case undone[p.ID()]:
+		case p.Type() == patch.Revert:
+			undone[p.PatchID()] = true
+		default:
+			ids = append(ids, p.ID())
+		}
+	}
+	return ids
+}
+
+// free takes a patch back, and first what is named as in the way, and so on.
+func (l *revertLaw) free(id string) {
+	calls, most := 0, 0
+	for _, p := range l.patches() {
+		if p.Type() != patch.Revert {
+			most++
+		}
+	}
+	var said []string
+	for next := id; slices.Contains(l.standing(), id); {
+		err := l.revert(next)
+		var blocked *store.BlockedError
+		said = append(said, fmt.Sprintf("%q: %v", next, err))
+		switch {
+		case err == nil && calls < most:
+			calls, next = calls+1, id
+		case !errors.As(err, &blocked) || blocked.TakenBack || len(said) > 100:
+			l.Fatalf("to free %q, with %d patches at first:\n%s\n%s", id, most, strings.Join(said, "\n"), l.log())
+		default:
+			next = blocked.Blocking
+		}
+	}
+}
+
+func (l *revertLaw) log() (text string) {
+	for r, err := range l.store.RawEvents(ctx, key, 1) {
+		if err != nil {
+			l.Fatal(err)
+		}
+		text += fmt.Sprintln(r)
+	}
+	return text
+}
