@@ -45,12 +45,16 @@ func (d erasing) preview(ctx context.Context, _ fold.View, b *actBody) error {
 	if err != nil {
 		return err
 	}
+	values := d.a.again("Preview it with null in place of state values", func(a *asked) { a.values = patch.NullValues })
 	if len(would.Sessions) == 0 {
 		b.notice("There is nothing to erase: no event is selected that says something still.")
+		if !would.Kept.IsZero() {
+			b.notice("%s", figures.KeptValues(would.Kept))
+			b.Forms = append(b.Forms, values)
+		}
 		return nil
 	}
 	b.notice("This cannot be taken back. What these events say is erased for good, from the log and from all that the store has of it. Their places stay, and a receipt in the log says who erased them, when and why.")
-	values := d.a.again("Preview it with null in place of state values", func(a *asked) { a.values = patch.NullValues })
 	if d.a.values == patch.NullValues {
 		b.notice("Of the state values that they set, null is left.")
 		values = d.a.again("Preview it with state values kept", func(a *asked) { a.values = patch.KeepValues })
@@ -163,6 +167,9 @@ func planDigest(e store.Erasure) string {
 
 // show shows what is erased, in the sessions that the request may know of.
 func (d erasing) show(ctx context.Context, e store.Erasure, b *actBody) error {
+	if !e.Kept.IsZero() {
+		b.notice("%s", figures.KeptValues(e.Kept))
+	}
 	left := actRows
 	for _, s := range e.Sessions {
 		if !d.may(s.Key) { // a fork that was made while this was under way

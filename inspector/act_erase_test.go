@@ -194,6 +194,24 @@ func TestErasingSelected(t *testing.T) {
 	a.says(a.must(200, ticked), "3 e2 selected")
 }
 
+// With state values kept the page says how many events still match, before, after, and when nothing else is
+// left; from there they are erased with null.
+func TestErasingKeptValues(t *testing.T) {
+	a := newErasing(t, inspector.Options{Erase: true})
+	const kept = "State values are kept: 1 event still matches."
+	page := a.must(200, a.fields("erase", "seq", "4"))
+	a.says(page, kept)
+	a.says(a.must(200, a.erase(page, "x")), kept)
+	page = a.must(200, a.fields("erase", "seq", "4"))
+	a.says(page, "There is nothing to erase", kept)
+	page = a.must(200, a.form(page, "Preview it with null in place of state values"))
+	a.says(page, "null is left", "4 e3 selected")
+	a.must(200, a.erase(page, "x"))
+	if page = a.must(200, a.fields("erase", "seq", "4")); strings.Contains(page, "still matches") {
+		t.Error("null is in place of all state values, and the page says that some are kept")
+	}
+}
+
 // Erasing takes an option and an access of its own; writing does not bring it, nor it writing.
 func TestWhoMayErase(t *testing.T) {
 	with := func(allowed ...inspector.Access) func(*http.Request, store.Key, inspector.Access) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // EraseSelection says which events to erase: each that one of the fields names, whether it is
@@ -30,9 +31,11 @@ type EraseSelection struct {
 	// Author, if not empty, names the events by this author, and patches as by their ids.
 	Author string
 
-	// Match, if not empty, names the events of which some text has it, in a place that an
-	// erasure takes away: what is said, arguments, results, metadata, data, or values of
-	// state keys. Of a patch it is what that says besides its events.
+	// Match, if not empty, names the events that have this text in a place that an erase with
+	// [patch.NullValues] removes: content, arguments, results, metadata, data, or values of state
+	// keys; of a patch, the places besides its events. So an event that was erased with its state values kept is
+	// named again if these have the text. Values of the initial state, and of the state that the session
+	// shares with others, match too.
 	Match string
 
 	// IgnoreCase has Match not tell upper from lower case.
@@ -55,7 +58,8 @@ type EraseOptions struct {
 	// Values is what becomes of the state values that erased events set: "" and
 	// [patch.KeepValues] keep them, and the state. [patch.NullValues] has null in their place;
 	// so too in the session's initial state, for values that have Match, or for all of them
-	// with All.
+	// with All, and in the state that it shares with others, for values that have Match.
+	// [Erasure.Kept] says what is kept.
 	Values patch.Values
 
 	// Summaries is what becomes of summaries that stand for erased events.
@@ -95,9 +99,13 @@ type Erasure struct {
 	// others that have the same events, since they are forks or copies of each other.
 	Sessions []ErasedSession
 
-	// Shared are keys of the state that the user's sessions share whose values were set to
-	// null; of [Store.EraseUser] alone.
+	// Shared are keys of the state that sessions share whose values were set to null: by
+	// [Store.EraseUser], and for values that have the text of a selection with Match.
 	Shared []string
+
+	// Kept is what the selection still finds, since the call keeps state values. The same selection with
+	// [patch.NullValues] erases it.
+	Kept KeptValues
 
 	// Salt is the key of the receipts' digests. Who has it, and what was erased, can show
 	// that it was that, by [ErasureDigest]; without it nobody can find out by trying. Keep it
@@ -108,6 +116,18 @@ type Erasure struct {
 	// OutOfReach says where else there may be something of what was erased.
 	OutOfReach []string
 }
+
+// KeptValues says which of the selected state values an erase keeps: with [EraseSelection.Match] those that
+// have the text, else those of all selected events. Copies of the session in the store, which have the same events,
+// are not counted.
+type KeptValues struct {
+	Events  int      // events of the session that set such a value, erased by this call or before
+	Initial []string // keys of the session's initial state
+	Shared  []string // keys of the state that the session shares with others, with Match
+}
+
+// IsZero reports whether no value is kept.
+func (k KeptValues) IsZero() bool { return k.Events+len(k.Initial)+len(k.Shared) == 0 }
 
 // ErasedSession is what was erased of a session.
 type ErasedSession struct {
@@ -256,6 +276,9 @@ type erasing struct {
 	seen    map[string]bool                                  // creation ids of sessions that have been looked at for copies
 	worked  []Key                                            // sessions in which summaries may have to be made anew
 	texts   map[[sha256.Size]byte]string                     // of summaries that were made anew, by what they were made of
+	kept    KeptValues                                       // by the last planning
+	nulls   []backend.Value                                  // shared values that are to be null
+	shared  []string                                         // their keys, and of those that are null already
 }
 
 func (s *Store) newErasing(opts EraseOptions) (*erasing, error) {
@@ -312,13 +335,19 @@ func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (E
 		if err != nil {
 			return Erasure{}, err
 		}
+		// First the shared values: once the receipts are there, a call that resumes selects nothing.
+		if len(e.nulls) > 0 {
+			if err := e.store.putSharedOn(ctx, key, e.nulls); err != nil {
+				return Erasure{}, err
+			}
+		}
 		err = e.carryOut(ctx, key, plans)
 		if errors.Is(err, errReplan) && try < eraseTries {
 			continue
 		}
 		// A fork may have been made meanwhile of what was there still. One that is not there yet
 		// finds out for itself.
-		for more := plans[:1]; err == nil && len(plans[0].events) > 0 && len(more) > 0; {
+		for more := plans[:1]; err == nil && !plans[0].isEmpty() && len(more) > 0; {
 			if more, err = e.copies(ctx, plans[0]); err == nil {
 				plans = append(plans, more...)
 				err = e.carryOut(ctx, key, more)
@@ -333,39 +362,30 @@ func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (E
 }
 
 // carryOut logs the receipts, that of the session which the call is for last: once it is there,
-// all are. Then it does what they say. Of other sessions that are deleted meanwhile nothing is left.
+// all are. Then it does what they say, there last too.
 func (e *erasing) carryOut(ctx context.Context, key Key, plans []*erasePlan) error {
-	each := func(plans []*erasePlan, do func(p *erasePlan) error) error {
-		for _, p := range slices.Backward(plans) {
-			err := do(p)
-			if errors.Is(err, ErrNotFound) && p.key != key {
-				*p, err = erasePlan{key: p.key, view: p.view}, nil
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	err := each(plans, func(p *erasePlan) error { return e.logReceipt(ctx, p) })
-	if err != nil || len(plans) == 0 {
+	if err := e.logReceipts(ctx, key, plans); err != nil || len(plans) == 0 {
 		return err
 	}
-	err = each(plans[:1], func(p *erasePlan) error {
-		for _, r := range p.open { // of earlier calls, which may be about other sessions too
-			if r.ID() == e.opts.ID {
-				continue
-			}
-			if _, err := e.finishAll(ctx, p.key, r.ID()); err != nil {
-				return err
-			}
+	for _, r := range plans[0].open { // of earlier calls, which may be about other sessions too
+		if r.ID() == e.opts.ID {
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		if _, err := e.finishAll(ctx, plans[0].key, r.ID()); err != nil && (plans[0].key == key || !errors.Is(err, ErrNotFound)) {
+			return err
+		}
 	}
-	return each(plans, func(p *erasePlan) error {
+	return e.finishPlans(ctx, key, plans)
+}
+
+// logReceipts logs the receipts of plans, the first last.
+func (e *erasing) logReceipts(ctx context.Context, key Key, plans []*erasePlan) error {
+	return eachPlan(key, plans, func(p *erasePlan) error { return e.logReceipt(ctx, key, p) })
+}
+
+// finishPlans finishes the open receipts of plans, those of the first last.
+func (e *erasing) finishPlans(ctx context.Context, key Key, plans []*erasePlan) error {
+	return eachPlan(key, plans, func(p *erasePlan) error {
 		if len(p.open) == 0 {
 			return nil
 		}
@@ -377,8 +397,22 @@ func (e *erasing) carryOut(ctx context.Context, key Key, plans []*erasePlan) err
 	})
 }
 
+// eachPlan calls do for plans, the first last. Of sessions other than key that were deleted meanwhile nothing is left.
+func eachPlan(key Key, plans []*erasePlan, do func(p *erasePlan) error) error {
+	for _, p := range slices.Backward(plans) {
+		err := do(p)
+		if errors.Is(err, ErrNotFound) && p.key != key {
+			*p, err = erasePlan{key: p.key, view: p.view}, nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (e *erasing) result(plans []*erasePlan) Erasure {
-	out := Erasure{Salt: e.opts.Salt, OutOfReach: slices.Clone(outOfReach)}
+	out := Erasure{Salt: e.opts.Salt, OutOfReach: slices.Clone(outOfReach), Kept: e.kept, Shared: e.shared}
 	shared := false
 	for _, p := range plans {
 		if !p.isEmpty() {
@@ -406,29 +440,43 @@ var outOfReach = []string{
 	"what was said again in later events, in summaries of other events, and in other sessions that were told of it",
 }
 
-// logReceipt logs the receipt of a plan, unless there is nothing to erase or it is there.
-func (e *erasing) logReceipt(ctx context.Context, p *erasePlan) error {
+// logReceipt logs the receipt of a plan, unless there is nothing to erase or an open receipt says it. If the log
+// has a receipt of the call's id already, or another session's copy any record, the receipt gets an id of its own.
+func (e *erasing) logReceipt(ctx context.Context, key Key, p *erasePlan) error {
 	if p.isEmpty() {
 		return nil
 	}
 	id := e.opts.ID
-	for _, r := range p.open { // of a try that had to be planned anew
-		if r.ID() == id {
-			of := receiptOf(r).of
-			if p.receipt = r; !slices.ContainsFunc(p.events, func(event ErasedEvent) bool { return !of.CoversEvent(event.Seq, event.Index) }) {
+	if slices.ContainsFunc(p.receipts, func(r patch.Record) bool { return r.ID() == id }) {
+		for _, r := range p.open {
+			if receiptOf(r).says(p) {
+				p.receipt = r
 				return nil
 			}
-			id = e.store.opts.NewID()
 		}
+		id = e.store.opts.NewID()
 	}
-	receipt := patch.NewErase(p.of).WithID(id).WithAuthor(e.opts.Author)
-	done, err := e.store.commit(ctx, p.key, p.view.Creation(), erasePlanned{receipt, p.view.PatchSeq(), p.view.Edition()})
-	if err != nil {
-		return err
+	for {
+		receipt := patch.NewErase(p.of).WithID(id).WithAuthor(e.opts.Author)
+		done, err := e.store.commit(ctx, p.key, p.view.Creation(), erasePlanned{receipt, p.view.PatchSeq(), p.view.Edition()})
+		if errors.Is(err, ErrDuplicateID) && p.key != key && id == e.opts.ID {
+			id = e.store.opts.NewID()
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.receipt = done.Records[0]
+		p.open = append(p.open, p.receipt)
+		return nil
 	}
-	p.receipt = done.Records[0]
-	p.open = append(p.open, p.receipt)
-	return nil
+}
+
+// says reports whether the receipt says all that the receipt of a plan would say.
+func (r receipt) says(p *erasePlan) bool {
+	return r.of.Values == p.of.Values && r.of.KeepsSummaries == p.of.KeepsSummaries &&
+		!slices.ContainsFunc(p.events, func(event ErasedEvent) bool { return !r.of.CoversEvent(event.Seq, event.Index) }) &&
+		!slices.ContainsFunc(p.of.Initial, func(name string) bool { return !slices.Contains(r.of.Initial, name) })
 }
 
 // erasePlanned is the plan to log a receipt of what was planned on a view.
@@ -450,12 +498,44 @@ func (p erasePlanned) draft(d *draft) error {
 	return d.addMissing()
 }
 
-// finishAll finishes what the receipt with an id says, if the session's log has it, in all
-// sessions that have it, and returns these.
+// finishAll finishes what the receipt with an id says, if the session's log has it, in all sessions that have
+// it or copies of what it covers, with all other receipts there that are not finished; and returns the sessions.
+//
+// If the erase was interrupted before it worked on this session, the last, a copy may have its receipt under
+// another id: it is found by what the receipt covers here. With [KeepSummaries] it may not be: what retention erases here may be
+// visible there.
 func (e *erasing) finishAll(ctx context.Context, key Key, id string) ([]ErasedSession, error) {
 	own, there, err := e.receiptIn(ctx, key, id)
 	if err != nil || !there {
 		return nil, err
+	}
+	r := receiptOf(own.Receipt)
+	of, again := r.of, *e
+	again.hidden, again.opts.ID, again.opts.Author, again.opts.Reason = time.Time{}, id, own.Receipt.Patch.Author(), of.Reason
+	again.opts.Values, again.opts.Context = of.Values, false
+	switch {
+	case of.KeepsSummaries:
+		again.opts.Summaries = KeepSummaries
+	case e.opts.Summaries == KeepSummaries:
+		again.opts.Summaries = BlankSummaries
+	}
+	p, err := again.plan(ctx, key, r.left, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	if p.initial, err = e.store.InitialState(ctx, key); err != nil {
+		return nil, err
+	}
+	for _, name := range of.Initial {
+		if v, there := p.initial[name]; there && !isNull(v) {
+			p.of.Initial = append(p.of.Initial, name)
+		}
+	}
+	plans := []*erasePlan{p}
+	if !of.KeepsSummaries {
+		if plans, err = again.withCopies(ctx, p); err != nil {
+			return nil, err
+		}
 	}
 	sessions := []ErasedSession{own}
 	for info, err := range e.others(ctx) {
@@ -469,31 +549,33 @@ func (e *erasing) finishAll(ctx context.Context, key Key, id string) ([]ErasedSe
 			continue
 		}
 		one, there, err := e.receiptIn(ctx, info.Key, id)
-		switch {
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrDuplicateID):
-		case err != nil:
-			return nil, err
-		case there:
+		if err == nil && there {
 			sessions = append(sessions, one)
+			if !slices.ContainsFunc(plans, func(p *erasePlan) bool { return p.key == info.Key }) {
+				if p, err = again.plan(ctx, info.Key, nothing, nil, 0); err == nil {
+					plans = append(plans, p)
+				}
+			}
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrDuplicateID) {
+			return nil, err
 		}
 	}
-	for _, one := range slices.Backward(sessions) {
-		head, m, err := e.store.head(ctx, one.Key)
-		done := false
-		if err == nil {
-			done, err = e.store.isFinished(ctx, one.Key, head.Creation, m.initial, receiptOf(one.Receipt))
-		}
-		if err == nil && !done {
-			err = e.finish(ctx, one.Key, head.Creation, []patch.Record{one.Receipt})
-		}
-		if err == nil {
-			e.worked = append(e.worked, one.Key)
-		}
-		if err != nil && (one.Key == key || !errors.Is(err, ErrNotFound)) {
-			return sessions, err
-		}
+	if err := again.logReceipts(ctx, key, plans); err != nil {
+		return sessions, err
 	}
-	return sessions, nil
+	err = again.finishPlans(ctx, key, plans)
+	e.leftOut, e.worked = again.leftOut, again.worked
+	return sessions, err
+}
+
+// left chooses what a receipt covers that is not erased yet.
+func (r receipt) left(record patch.Record) (bool, func(int, *patch.Event) bool) {
+	none := func(int) bool { return false }
+	own := r.of.CoversEvent(record.Seq, -1) && record.Patch != nil && record.Patch.Blank(r.ID(), r.of.Values, none) != record.Patch
+	return own, func(i int, e *patch.Event) bool {
+		return r.of.CoversEvent(record.Seq, i) && e.Blank(r.ID(), r.of.Values) != e
+	}
 }
 
 func (e *erasing) leaveOut(key Key, err error) {

@@ -370,6 +370,76 @@ func TestEraseSelections(t *testing.T) {
 	}
 }
 
+// A text is matched where an erase can remove it, and not in names, roles and ids that stay.
+func TestEraseMatchPlaces(t *testing.T) {
+	const call = `{"id":"e1","author":"model","content":{"role":"model","parts":[{"text":"a"},{"functionCall":{"id":"call","name":"look","args":{"x":"b"}}},{"text":"c"}]},"actions":{"stateDelta":{"key":"d"}}}`
+	for match, want := range map[string]bool{
+		"a": true, "b": true, "c": true, "d": true, "x": true,
+		"model": false, "role": false, "look": false, "call": false, "key": false, "text": false, "parts": false, "stateDelta": false,
+	} {
+		s := inMemory(t)
+		createWith(t, s, eraseKey, lines(t, call)...)
+		plan, err := s.PlanErase(t.Context(), eraseKey, store.EraseSelection{Match: match}, store.EraseOptions{})
+		if got := len(plan.Sessions) > 0; err != nil || got != want {
+			t.Errorf("%q matches: %t, %v", match, got, err)
+		}
+	}
+	// Bytes in both alphabets of base64, and fields that only a patch has a meaning for.
+	for _, event := range []string{
+		`{"id":"e1","author":"u","content":{"parts":[{"inlineData":{"mimeType":"text/plain","data":"Pz8/IG5lZWRsZSA/Pz8+"}}]}}`,
+		`{"id":"e1","author":"u","content":{"parts":[{"inlineData":{"mimeType":"text/plain","data":"Pz8_IG5lZWRsZSA_Pz8-"}}]}}`,
+		`{"id":"e1","author":"u","group":"needle"}`,
+		`{"id":"e1","author":"u","base":["needle"]}`,
+	} {
+		s := inMemory(t)
+		createWith(t, s, eraseKey, lines(t, event)...)
+		done, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{Match: "needle"}, store.EraseOptions{})
+		if err != nil || len(done.Sessions) != 1 {
+			t.Errorf("%s: %+v, %v", event, done, err)
+		}
+	}
+}
+
+// A text that is in the initial state alone goes there in forks too, and in the state that sessions share; kept values are
+// counted, and matched again.
+func TestEraseMatchOutsideEvents(t *testing.T) {
+	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
+		ctx := t.Context()
+		state := map[string]any{"k": "needle", "user:u": "a needle", "app:a": []any{"needle"}, "other": "x", "user:other": "x"}
+		if _, err := s.Create(ctx, eraseKey, state); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said(t, "e1", "unrelated")); err != nil {
+			t.Fatal(err)
+		}
+		fork := store.Key{App: "a", User: "v", Session: "fork"}
+		if _, err := s.Fork(ctx, eraseKey, fork, store.ForkOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		match := store.EraseSelection{Match: "needle"}
+		kept, err := s.Erase(ctx, eraseKey, match, store.EraseOptions{})
+		if err != nil || fmt.Sprint(kept.Kept) != "{0 [k] [app:a user:u]}" || len(kept.Sessions)+len(kept.Shared) != 0 {
+			t.Errorf("kept: %+v, %v", kept, err)
+		}
+		done, err := s.Erase(ctx, eraseKey, match, store.EraseOptions{Values: patch.NullValues})
+		if err != nil || fmt.Sprint(done.Shared) != "[app:a user:u]" || len(done.Sessions) != 2 || !done.Kept.IsZero() {
+			t.Errorf("erased: %+v, %v", done, err)
+		}
+		for _, key := range []store.Key{eraseKey, fork} {
+			session, err := s.Get(ctx, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, v := range session.Values() {
+				if strings.Contains(v.String(), "needle") || strings.Contains(name, "other") && v.Any() != "x" {
+					t.Errorf("%s: %s is %s", key, name, v)
+				}
+			}
+		}
+		verified(t, s)
+	})
+}
+
 // Whoever has no receipt logged may not say that something was erased.
 func TestEraseIsNotForged(t *testing.T) {
 	s := inMemory(t)

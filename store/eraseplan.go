@@ -1,17 +1,13 @@
 package store
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -20,14 +16,15 @@ import (
 
 // erasePlan is what is to be erased of one session.
 type erasePlan struct {
-	key     Key
-	view    fold.View              // which knows what all patches did
-	of      patch.Erasure          // what the receipt will say
-	events  []ErasedEvent          // in the order of the log
-	open    []patch.Record         // receipts in the log of which something is left to do
-	receipt patch.Record           // once it is logged
-	initial map[string]patch.Value // if some of it is to be null
-	shares  bool                   // erased events have set keys that sessions share
+	key      Key
+	view     fold.View              // which knows what all patches did
+	of       patch.Erasure          // what the receipt will say
+	events   []ErasedEvent          // in the order of the log
+	open     []patch.Record         // receipts in the log of which something is left to do
+	receipts []patch.Record         // all receipts in the log
+	receipt  patch.Record           // once it is logged
+	initial  map[string]patch.Value // if some of it is to be null
+	shares   bool                   // erased events have set keys that sessions share
 
 	again map[fold.Ref]bool            // what is blank, and may be covered again, since what stands for it was kept
 	first patch.Record                 // of those of which something is erased
@@ -64,120 +61,44 @@ func (e EraseSelection) chooser() chooser {
 	}
 }
 
-// matcher finds a text in what an erasure takes away.
-type matcher struct {
-	text   string
-	folded bool
-}
-
-// event looks at what an event says, and not at what a blank of it has still.
-func (m matcher) event(e *patch.Event) bool {
-	if m.text == "" || e.IsBlank(patch.KeepValues) {
-		return false
-	}
-	text, err := e.MarshalJSON()
-	return err == nil && m.fields(text)
-}
-
-func (m matcher) patch(p *patch.PatchEvent) bool {
-	if _, erased := p.Erased(); m.text == "" || erased {
-		return false
-	}
-	text, err := p.MarshalJSON()
-	var fields map[string]json.RawMessage
-	if err != nil || json.Unmarshal(text, &fields) != nil {
-		return false
-	}
-	for _, name := range []string{"replacement", "summaryEvent"} {
-		if p.Validate() == nil {
-			delete(fields, name)
-		}
-	}
-	text, err = json.Marshal(fields)
-	return err == nil && m.fields(text)
-}
-
-// fields looks at the fields of an event or a patch that do not stay.
-func (m matcher) fields(text []byte) bool {
-	var fields map[string]any
-	if unmarshal(text, &fields) != nil {
-		return false
-	}
-	for _, stays := range []string{"id", "invocationId", "author", "branch", "isolationScope", "timestamp",
-		"patchType", "start", "count", "eventId", "patchId", "base", "state", "group", "longRunningToolIds"} {
-		delete(fields, stays)
-	}
-	return m.in("", fields)
-}
-
-func (m matcher) in(name string, value any) bool {
-	switch v := value.(type) {
-	case map[string]any:
-		for key, inside := range v {
-			if m.has(key) || m.in(key, inside) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, func(inside any) bool { return m.in(name, inside) })
-	case json.Number:
-		return m.has(string(v))
-	case string:
-		if m.has(v) {
-			return true
-		}
-		if name == "data" { // of a part, as bytes
-			data, err := base64.StdEncoding.DecodeString(v)
-			return err == nil && m.has(string(data))
-		}
-	}
-	return false
-}
-
-func (m matcher) has(text string) bool {
-	if m.folded {
-		return strings.Contains(strings.ToLower(text), strings.ToLower(m.text))
-	}
-	return strings.Contains(text, m.text)
-}
-
-// value reports whether a state value has the text.
-func (m matcher) value(v patch.Value) bool {
-	var any any
-	text, err := v.MarshalJSON()
-	return m.text != "" && err == nil && unmarshal(text, &any) == nil && m.in("", any)
-}
-
-// unmarshal reads JSON, and numbers as they are written.
-func unmarshal(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	return d.Decode(into)
-}
-
 // plans plans the erasing of a session, and of the same events in others. The session that the
 // call is for comes first.
 func (e *erasing) plans(ctx context.Context, key Key, selection EraseSelection) ([]*erasePlan, error) {
 	if err := key.Validate(); err != nil {
 		return nil, err
 	}
-	e.leftOut = nil
-	own, err := e.plan(ctx, key, selection.chooser(), nil, 0)
+	e.leftOut, e.kept = nil, KeptValues{}
+	choose := selection.chooser()
+	if e.opts.Values == patch.KeepValues {
+		choose = e.countKept(choose, selection)
+	}
+	own, err := e.plan(ctx, key, choose, nil, 0)
 	if err != nil {
 		return nil, err
 	}
-	if e.opts.Values == patch.NullValues {
-		if err := e.planInitial(ctx, own, selection); err != nil {
-			return nil, err
-		}
-	}
-	if len(own.events) == 0 {
-		return []*erasePlan{own}, nil
-	}
-	if own.first, err = e.store.record(ctx, key, own.view.Creation(), own.of.Seqs[0].From); err != nil {
+	if err := e.planInitial(ctx, own, selection); err != nil {
 		return nil, err
 	}
+	if err := e.planShared(ctx, key, selection); err != nil {
+		return nil, err
+	}
+	return e.withCopies(ctx, own)
+}
+
+// withCopies adds to a session's plan those of other sessions that have the same events. A session whose
+// initial state alone is erased is known by its first record.
+func (e *erasing) withCopies(ctx context.Context, own *erasePlan) (plans []*erasePlan, err error) {
 	e.seen = map[string]bool{own.view.Creation(): true}
+	if own.isEmpty() || own.view.Seq() == 0 {
+		return []*erasePlan{own}, nil
+	}
+	first := uint64(1)
+	if len(own.of.Seqs) > 0 {
+		first = own.of.Seqs[0].From
+	}
+	if own.first, err = e.store.record(ctx, own.key, own.view.Creation(), first); err != nil {
+		return nil, err
+	}
 	copies, err := e.copies(ctx, own)
 	return append([]*erasePlan{own}, copies...), err
 }
@@ -185,7 +106,7 @@ func (e *erasing) plans(ctx context.Context, key Key, selection EraseSelection) 
 // copies plans the erasing of the same events in sessions that have not been looked at. What is hidden
 // here may be in sight there.
 func (e *erasing) copies(ctx context.Context, own *erasePlan) (plans []*erasePlan, err error) {
-	if !e.hidden.IsZero() {
+	if !e.hidden.IsZero() || own.first.Seq == 0 {
 		return nil, nil
 	}
 	for info, err := range e.others(ctx) {
@@ -213,7 +134,27 @@ func (e *erasing) copies(ctx context.Context, own *erasePlan) (plans []*erasePla
 	return plans, nil
 }
 
-// planInitial adds to a plan the values of the initial state that are to be null.
+// countKept counts the events that a chooser selects and that the selection still finds once they are
+// erased with their state values kept.
+func (e *erasing) countKept(choose chooser, selection EraseSelection) chooser {
+	m := matcher{selection.Match, selection.IgnoreCase}
+	return func(r patch.Record) (bool, func(int, *patch.Event) bool) {
+		own, which := choose(r)
+		return own, func(i int, event *patch.Event) bool {
+			selected := which(i, event)
+			if selected {
+				blank := event.Blank("", patch.KeepValues)
+				if m.event(blank) || m.text == "" && !blank.IsBlank(patch.NullValues) {
+					e.kept.Events++
+				}
+			}
+			return selected
+		}
+	}
+}
+
+// planInitial adds to a plan the values of the initial state that are to be null, or counts those that
+// are kept.
 func (e *erasing) planInitial(ctx context.Context, p *erasePlan, selection EraseSelection) error {
 	initial, err := e.store.InitialState(ctx, p.key)
 	if err != nil {
@@ -221,10 +162,35 @@ func (e *erasing) planInitial(ctx context.Context, p *erasePlan, selection Erase
 	}
 	p.initial = initial
 	m := matcher{selection.Match, selection.IgnoreCase}
+	var names []string
 	for _, name := range slices.Sorted(maps.Keys(initial)) {
 		if !isNull(initial[name]) && (selection.All || m.value(initial[name])) {
-			p.of.Initial = append(p.of.Initial, name)
+			names = append(names, name)
 		}
+	}
+	if e.opts.Values == patch.NullValues {
+		p.of.Initial = names
+	} else {
+		e.kept.Initial = names
+	}
+	return nil
+}
+
+// planShared finds the values that have the text among those that the session shares with others, which
+// are to be null or kept as its own.
+func (e *erasing) planShared(ctx context.Context, key Key, selection EraseSelection) error {
+	m := matcher{selection.Match, selection.IgnoreCase}
+	if m.text == "" {
+		return nil
+	}
+	names, nulls, err := e.store.nullShared(ctx, scopePrefixes(key), func(v patch.Value, err error) bool { return err == nil && m.value(v) })
+	if err != nil {
+		return err
+	}
+	if e.opts.Values == patch.NullValues {
+		e.nulls, e.shared = nulls, slices.Compact(slices.Sorted(slices.Values(append(e.shared, names...))))
+	} else {
+		e.kept.Shared = names
 	}
 	return nil
 }
@@ -356,6 +322,7 @@ func (e *erasing) plan(ctx context.Context, key Key, choose chooser, sources fun
 			c.record(r, choose, sources, e.opts.Values)
 		}
 	}
+	p.receipts = receipts
 	// A receipt is behind what it covers.
 	if sources == nil && len(receipts) > 0 {
 		if p.open, err = e.open(ctx, key, v.Creation(), receipts, c); err != nil {

@@ -65,6 +65,8 @@ func (s *Store) eraseUser(ctx context.Context, app, user string, opts EraseOptio
 			return out, err
 		}
 		out.Sessions = append(out.Sessions, one.Sessions...)
+		out.Kept.Events += one.Kept.Events
+		out.Kept.Initial = append(out.Kept.Initial, one.Kept.Initial...)
 	}
 	if !dryRun {
 		late, err := u.late(ctx)
@@ -207,25 +209,32 @@ func (u *userErasing) late(ctx context.Context) (out []ErasedSession, err error)
 
 // eraseShared sets the values of the state that a user's sessions share to null.
 func (s *Store) eraseShared(ctx context.Context, app, user string, dryRun bool) (names []string, err error) {
-	prefix := prefixOf("user", app, user)
-	values, err := s.backend.Shared(ctx, prefix)
-	if err != nil {
-		return nil, fromBackend(Key{}, err)
-	}
-	data, err := null.MarshalBinary()
-	if err != nil {
-		return nil, err
-	}
-	var nulls []backend.Value
-	for _, v := range values {
-		if value, err := sharedValue(v); err == nil && isNull(value) {
-			continue
-		}
-		names = append(names, v.Name[len(prefix):])
-		nulls = append(nulls, backend.Value{Name: v.Name, Data: data})
-	}
-	if len(nulls) == 0 || dryRun {
-		return names, nil
+	names, nulls, err := s.nullShared(ctx, []string{prefixOf("user", app, user)}, func(patch.Value, error) bool { return true })
+	if err != nil || len(nulls) == 0 || dryRun {
+		return names, err
 	}
 	return names, s.putShared(ctx, nulls)
+}
+
+// nullShared returns the keys of those shared values that are to be null and are not, and what to store
+// for them. which is given a value, or the error of one that cannot be read.
+func (s *Store) nullShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool) (names []string, nulls []backend.Value, err error) {
+	data, err := null.MarshalBinary()
+	if err != nil {
+		return nil, nil, err
+	}
+	values, err := s.sharedValues(ctx, prefixes)
+	if err != nil {
+		return nil, nil, fromBackend(Key{}, err)
+	}
+	for i, prefix := range prefixes {
+		for _, v := range values[i] {
+			if value, err := sharedValue(v); err == nil && isNull(value) || !which(value, err) {
+				continue
+			}
+			names = append(names, v.Name[len(prefix):])
+			nulls = append(nulls, backend.Value{Name: v.Name, Data: data})
+		}
+	}
+	return names, nulls, nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // Counted returns a number of things, such as "1 event" and "2 events"; of a thing that ends in
@@ -57,4 +59,23 @@ func IndexRange(start, n int) string {
 		return strconv.Itoa(start)
 	}
 	return fmt.Sprintf("%d to %d", start, start+n-1)
+}
+
+// KeptValues says which of the selected state values an erase keeps, in a sentence.
+func KeptValues(k store.KeptValues) string {
+	var parts []string
+	if k.Events > 0 {
+		parts = append(parts, Counted(k.Events, "event"))
+	}
+	if n := len(k.Initial); n > 0 {
+		parts = append(parts, Counted(n, "key")+" of the initial state")
+	}
+	if n := len(k.Shared); n > 0 {
+		parts = append(parts, Counted(n, "key")+" of the shared state")
+	}
+	verb := "match"
+	if k.Events+len(k.Initial)+len(k.Shared) == 1 {
+		verb = "matches"
+	}
+	return fmt.Sprintf("State values are kept: %s still %s.", strings.Join(parts, " and "), verb)
 }

@@ -62,12 +62,12 @@ elsewhere is out of reach.`,
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.ids, "event-id", nil, "erase the event or patch with this `ID`; may be given several times")
 	fs.StringVar(&f.author, "author", "", "erase the events by this `AUTHOR`")
-	fs.StringVar(&f.match, "match", "", "erase the events that have this `TEXT` in what they say")
+	fs.StringVar(&f.match, "match", "", "erase the events that have this `TEXT` in what they say, or in state values")
 	fs.BoolVar(&f.ignoreCase, "ignore-case", false, "let --match find upper and lower case alike")
 	fs.BoolVar(&f.all, "all", false, "erase all events")
 	fs.Var((*filled)(&f.user), "user", "erase all that the database has of `APP/USER`")
 	fs.StringVar(&f.id, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
-	fs.StringVar(&f.values, "values", string(patch.KeepValues), "`keep` the state values that the events set, or put null in their place")
+	fs.StringVar(&f.values, "values", string(patch.KeepValues), "`keep` the state values that the events set, and say how many still match; or put null in their place")
 	fs.StringVar(&f.reason, "reason", "", "say `WHY` in the receipt")
 	fs.StringVar(&f.by, "by", patchAuthor, "say in the receipt `WHO` erases")
 	f.declareSummarizer(cmd)
@@ -174,6 +174,24 @@ type erasedElement struct {
 	Why   string `json:"why"`
 }
 
+// keptDocument says, as JSON, which of the selected state values are kept.
+type keptDocument struct {
+	Events  int      `json:"events"`
+	Initial []string `json:"initial,omitempty"`
+	Shared  []string `json:"shared,omitempty"`
+}
+
+func keptDocumentOf(k store.KeptValues) *keptDocument {
+	if k.IsZero() {
+		return nil
+	}
+	return &keptDocument{k.Events, k.Initial, k.Shared}
+}
+
+func keptText(k store.KeptValues) string {
+	return figures.KeptValues(k) + " --values null erases them."
+}
+
 // showErasure shows what was erased of a session, or of a user.
 func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	if a.json {
@@ -196,13 +214,17 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		return a.out.document(struct {
 			DryRun     bool             `json:"dryRun"`
 			Sessions   []erasedDocument `json:"sessions"`
-			Shared     []string         `json:"shared,omitempty"` // keys of the user's state
+			Shared     []string         `json:"shared,omitempty"` // keys of the state that sessions share
+			Kept       *keptDocument    `json:"kept,omitempty"`
 			Salt       string           `json:"salt,omitempty"`
 			OutOfReach []string         `json:"outOfReach"`
-		}{dryRun, sessions, e.Shared, salt, e.OutOfReach})
+		}{dryRun, sessions, e.Shared, keptDocumentOf(e.Kept), salt, e.OutOfReach})
 	}
 	if len(e.Sessions)+len(e.Shared) == 0 {
-		return a.out.linef("%s: there is nothing to erase", of)
+		if e.Kept.IsZero() {
+			return a.out.linef("%s: there is nothing to erase", of)
+		}
+		return a.out.linef("%s: there is nothing else to erase\n%s", of, keptText(e.Kept))
 	}
 	for _, s := range e.Sessions {
 		did := "erased"
@@ -231,7 +253,10 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		}
 	}
 	for _, name := range e.Shared {
-		a.out.linef("state of the user, key %s: null", figures.Printable(name))
+		a.out.linef("shared state, key %s: null", figures.Printable(name))
+	}
+	if !e.Kept.IsZero() {
+		a.out.linef("%s", keptText(e.Kept))
 	}
 	if !dryRun && e.Salt != nil {
 		a.out.linef("salt of the digest, which is nowhere stored: %x", e.Salt)

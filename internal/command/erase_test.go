@@ -22,7 +22,7 @@ func TestEraseUserShared(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(t, "", "erase", "--user", "shop/ada", "--dry-run"); !strings.Contains(got, "state of the user, key user:n: null\n") {
+	if got := must(t, "", "erase", "--user", "shop/ada", "--dry-run"); !strings.Contains(got, "shared state, key user:n: null\n") {
 		t.Errorf("planned: %s", got)
 	}
 	sh := newShell()
