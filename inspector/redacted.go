@@ -57,7 +57,7 @@ func (i *Inspector) copyRedacted(ctx context.Context, to *store.Store, key, as s
 		w.CloseWithError(err)
 		exported <- err
 	}()
-	_, err = to.Import(ctx, as, r, store.ImportOptions{MaxBytes: math.MaxInt64})
+	_, err = to.Import(ctx, as, r, store.ImportOptions{MaxBytes: math.MaxInt64, MaxRecords: math.MaxInt})
 	r.CloseWithError(err)
 	if err := cmp.Or(<-exported, err); err != nil {
 		return err

@@ -203,7 +203,7 @@ func TestDecoderRefusesAnIDTwice(t *testing.T) {
 		{[]string{splice, `{"id":"r"}`}, 2, `"r" is on line 1`},
 		{[]string{splice, `{"id":"p"}`}, 2, `"p" is on line 1`},
 		{[]string{splice, strings.Replace(splice, `"p"`, `"q"`, 1)}, 2, `"r" is on line 1`},
-		{[]string{`{}`, strings.Replace(splice, `"p"`, `"r"`, 1)}, 2, `"r" is on line 2`},
+		{[]string{`{"author":"a"}`, strings.Replace(splice, `"p"`, `"r"`, 1)}, 2, `"r" is on line 2`},
 		{[]string{`{"id":"p","patchType":"splice","replacement":[{"id":"r"},{"id":"r"}]}`}, 1, `"r" is on line 1`},
 		{[]string{`{"id":"p","patchType":"summarise","summaryEvent":{"id":"p"}}`}, 1, `"p" is on line 1`},
 	} {

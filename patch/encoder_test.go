@@ -23,8 +23,8 @@ func TestEncoderWritesTheTextForm(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rec := range []patch.Record{
-		{Event: newEvent(t, patch.Fields{})},
-		{Seq: 1, Event: newEvent(t, patch.Fields{})},
+		{Event: newEvent(t, patch.Fields{Author: "a"})},
+		{Seq: 1, Event: newEvent(t, patch.Fields{Author: "a"})},
 		{Seq: 2, Event: newEvent(t, patch.Fields{ID: "a", Author: "line\nbreak\u2028"})},
 		{Seq: 3, Patch: patch.NewTruncateBefore("a")},
 	} {
@@ -33,8 +33,8 @@ func TestEncoderWritesTheTextForm(t *testing.T) {
 		}
 	}
 	const want = `{"patchlog":1,"initialState":{"":null,"a\n":{"x":1.0},"b":5}}
-{}
-{"seq":1}
+{"author":"a"}
+{"seq":1,"author":"a"}
 {"seq":2,"id":"a","author":"line\nbreak` + "\u2028" + `"}
 {"seq":3,"patchType":"truncate_before","eventId":"a"}
 `

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"slices"
@@ -110,6 +111,9 @@ func parseChecked(text []byte) (Record, error) {
 				return Record{}, err
 			}
 			if !taken {
+				if len(members) == MaxFields {
+					return Record{}, tooMany("", "fields", MaxFields)
+				}
 				members = append(members, member{name, v})
 			}
 		}
@@ -242,7 +246,9 @@ func (e *Event) derive() error {
 		}
 		switch m.name {
 		case "content":
-			e.deriveContent(m.text)
+			if err := e.deriveContent(m.text); err != nil {
+				return err
+			}
 		case "actions":
 			if err := e.deriveActions(m.text); err != nil {
 				return err
@@ -259,11 +265,28 @@ func (e *Event) derive() error {
 				if jsontext.KindOf(id) != jsontext.String {
 					return fieldErr("longRunningToolIds", "want strings, not %s", clip(id))
 				}
+				if len(e.longRunning) == MaxLongRunning {
+					return tooMany("longRunningToolIds", "ids", MaxLongRunning)
+				}
 				e.longRunning = append(e.longRunning, jsontext.Unquote(id))
 			}
 		}
 	}
 	return nil
+}
+
+// How many small things a record may have: each takes many times the memory of its text.
+const (
+	MaxReplacements  = 10_000 // events in the replacement of a patch
+	MaxStateKeys     = 10_000 // keys in a state delta, or in an initial state
+	MaxLongRunning   = 10_000 // long-running tool ids of an event
+	MaxFunctionParts = 10_000 // function calls and responses in an event
+	MaxFields        = 1_000  // top-level fields of an event or a patch, beside its identity
+)
+
+// tooMany says that a field has more of something than it may. The error matches [ErrTooLarge].
+func tooMany(field, what string, most int) error {
+	return fmt.Errorf("%w: field %q: more than %d %s", ErrTooLarge, field, most, what)
 }
 
 // MaxIDBytes is how long an id of an event or a patch may be.
@@ -293,7 +316,7 @@ func (e *Event) checkContent() error {
 	return nil
 }
 
-func (e *Event) deriveContent(content []byte) {
+func (e *Event) deriveContent(content []byte) error {
 	var size promptSize
 	for name, v := range jsontext.Members(content) {
 		switch name {
@@ -306,12 +329,16 @@ func (e *Event) deriveContent(content []byte) {
 				e.content = true
 				size.add(p)
 				if p.kind == PartCall || p.kind == PartResponse {
+					if len(e.parts) == MaxFunctionParts {
+						return tooMany("content/parts", "function calls and responses", MaxFunctionParts)
+					}
 					e.parts = append(e.parts, p.function(i))
 				}
 			}
 		}
 	}
 	e.tokens = size.tokens()
+	return nil
 }
 
 // Kinds of the known fields of actions.
@@ -330,6 +357,9 @@ func (e *Event) deriveActions(actions []byte) error {
 		case "stateDelta":
 			types := notesAt(e.types, "actions", "stateDelta")
 			for key, text := range jsontext.Members(v) {
+				if len(e.delta)+len(e.shared) == MaxStateKeys {
+					return tooMany("actions/stateDelta", "keys", MaxStateKeys)
+				}
 				c := Change{key, Value{text, types.take(key)}}
 				switch ScopeOf(key) {
 				case ScopeTemp:

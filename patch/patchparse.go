@@ -16,6 +16,15 @@ func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) 
 	}
 	seen := map[string]bool{}
 	for _, m := range members {
+		if m.name == "replacement" && jsontext.KindOf(m.text) == jsontext.Array {
+			n := 0
+			for range jsontext.Elements(m.text) {
+				n++
+			}
+			if n > MaxReplacements {
+				return nil, tooMany(m.name, "events", MaxReplacements)
+			}
+		}
 		switch m.name {
 		case "event_id":
 			m.name = "eventId"

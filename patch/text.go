@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -47,7 +49,8 @@ type Decoder struct {
 	r       *bufio.Reader
 	file    string
 	line    int
-	ids     map[string]int // the line that each id was on
+	ids     map[[2]uint64]int // the line that each id was on, by hashes of 128 bits: ids may be long, and many
+	seeds   [2]maphash.Seed
 	initial map[string]Value
 	header  bool
 	owner   rowOwner // of the rows
@@ -58,7 +61,7 @@ type Decoder struct {
 
 // NewDecoder returns a decoder that reads r. file is the name that errors call it by.
 func NewDecoder(r io.Reader, file string) *Decoder {
-	d := &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[string]int{}}
+	d := &Decoder{r: bufio.NewReaderSize(r, 64<<10), file: file, ids: map[[2]uint64]int{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 	if r == nil {
 		d.fail(fieldErr("", "the reader is nil"))
 	}
@@ -81,7 +84,7 @@ func (d *Decoder) Line() int { return d.line }
 // number and content, and so have the events inside a patch, so that reading the
 // same file again gives the same ids. Seq is the line's, or 0. At the end the error is
 // [io.EOF]; any other is a *[LineError], and comes again from every later call. The
-// same id twice is an error.
+// same id twice is an error, and so is an object that has none of the fields of an event.
 func (d *Decoder) Next() (Record, error) {
 	if err := d.start(); err != nil {
 		return Record{}, err
@@ -108,15 +111,39 @@ func (d *Decoder) Next() (Record, error) {
 	if rec.Event != nil && findMember(rec.Event.members, "patchlog") != nil {
 		return Record{}, d.fail(fieldErr("patchlog", "a header stands on the first line only"))
 	}
+	if rec.Event != nil && !rec.Event.hasField() {
+		return Record{}, d.fail(fieldErr("", "the object has none of an event's fields, such as id, author or content: %s", clip(text)))
+	}
 	rec = d.fillIDs(rec, text)
 	for id := range rec.IDs() {
-		if first, ok := d.ids[id]; ok {
+		sum := [2]uint64{maphash.String(d.seeds[0], id), maphash.String(d.seeds[1], id)}
+		if first, ok := d.ids[sum]; ok {
 			return Record{}, d.fail(fieldErr("id", "%q is on line %d already; an id is there once in a log", id, first))
 		}
-		d.ids[id] = d.line
+		d.ids[sum] = d.line
 	}
 	return rec, nil
 }
+
+// hasField reports whether an event has any of the fields that ADK's events have.
+func (e *Event) hasField() bool {
+	return e.timed || e.id+e.invocationID+e.author+e.branch+e.scope != "" ||
+		slices.ContainsFunc(e.members, func(m member) bool { return knownFields[m.name] })
+}
+
+// knownFields are the names of an event's fields beside its identity, and of those that are as good
+// as absent when they are empty.
+var knownFields = func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range slices.Concat(identityNames, fieldNames) {
+		names[name] = true
+	}
+	schema := reflect.TypeFor[eventSchema]()
+	for i := range schema.NumField() {
+		names[schema.Field(i).Tag.Get("json")] = true
+	}
+	return names
+}()
 
 func (d *Decoder) fail(err error) error {
 	if err != io.EOF {
@@ -168,6 +195,9 @@ func (d *Decoder) readHeader(text []byte) (bool, error) {
 	}
 	d.initial = map[string]Value{}
 	for k, v := range jsontext.Members(state) {
+		if len(d.initial) == MaxStateKeys {
+			return false, tooMany("initialState", "keys", MaxStateKeys)
+		}
 		d.initial[k] = Value{text: v}
 	}
 	return true, nil
@@ -218,12 +248,13 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 	if complete {
 		return rec
 	}
-	text = jsontext.Compact(text)
+	first := uuid.NewSHA1(lineSpace, append([]byte(fmt.Sprintf("%d/1:", d.line)), jsontext.Compact(text)...))
 	n := 0
 	next := func() string {
-		n++
-		name := append([]byte(fmt.Sprintf("%d/%d:", d.line, n)), text...)
-		return uuid.NewSHA1(lineSpace, name).String()
+		if n++; n == 1 {
+			return first.String()
+		}
+		return uuid.NewSHA1(first, strconv.AppendInt(nil, int64(n), 10)).String()
 	}
 	return fillIDs(rec, next)
 }

@@ -120,6 +120,9 @@ func (p *PatchEvent) validate() *Defect {
 	if p.state != nil && *p.state != Drop && *p.state != Keep {
 		return &Defect{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(string(*p.state))), WrongField}
 	}
+	if n := len(p.replacement); n > MaxReplacements {
+		return &Defect{"replacement", fmt.Sprintf("%d events; a patch has at most %d", n, MaxReplacements), WrongField}
+	}
 	for i, e := range p.replacement {
 		if e.partial {
 			return &Defect{fmt.Sprintf("replacement/%d", i), "a partial event is never logged", WrongField}

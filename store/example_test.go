@@ -387,7 +387,7 @@ func ExampleStore_Import() {
 		}
 		fmt.Println(done.Added, "added,", done.Present, "there already,", done.View.Len(), "visible")
 	}
-	_, err = s.Import(context.Background(), exampleKey, strings.NewReader("{}\nhello\n"), store.ImportOptions{Name: "broken.jsonl"})
+	_, err = s.Import(context.Background(), exampleKey, strings.NewReader(`{"id":"a"}`+"\nhello\n"), store.ImportOptions{Name: "broken.jsonl"})
 	var line *patch.LineError
 	if errors.As(err, &line) {
 		fmt.Println(line.File, line.Line)

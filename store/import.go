@@ -20,6 +20,11 @@ type ImportOptions struct {
 	// memory, where it takes about seven times as much.
 	MaxBytes int64
 
+	// MaxRecords is how many records the input may have; 0 means [DefaultImportRecords],
+	// and one more for each 200 bytes of the input. An import keeps about a kilobyte of
+	// memory for each record beside what it says.
+	MaxRecords int
+
 	// State is the initial state of a session that the import creates, and must be that
 	// of one that is there; its app: and user: keys are left alone unless WriteShared is
 	// set. nil means that of the file's header, if it has one.
@@ -36,6 +41,12 @@ type ImportOptions struct {
 // DefaultImportBytes is how long the input of an import may be, unless
 // [ImportOptions.MaxBytes] says otherwise.
 const DefaultImportBytes = 256 << 20
+
+// DefaultImportRecords is how many records an input may have, however short they are, unless
+// [ImportOptions.MaxRecords] says otherwise.
+const DefaultImportRecords = 16 << 10
+
+const defaultRecordBytes = 200 // of input, for each record beyond DefaultImportRecords
 
 // Imported says what an import did.
 type Imported struct {
@@ -186,6 +197,9 @@ func (s *Store) importNew(ctx context.Context, key Key, t *Text) (Imported, erro
 // add adds the records that are missing to a draft, and calls step after each.
 func (t *Text) add(d *draft, step func() error) error {
 	for _, i := range d.missing {
+		if err := d.ctx.Err(); err != nil {
+			return err
+		}
 		var need *fold.NeedError
 		switch err := d.addUnjudged(i); {
 		case errors.As(err, &need):
@@ -262,6 +276,9 @@ func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord in
 	if opts.MaxBytes < 0 {
 		return nil, &patch.FieldError{Field: "ImportOptions.MaxBytes", Problem: fmt.Sprintf("%d is below 0", opts.MaxBytes)}
 	}
+	if opts.MaxRecords < 0 {
+		return nil, &patch.FieldError{Field: "ImportOptions.MaxRecords", Problem: fmt.Sprintf("%d is below 0", opts.MaxRecords)}
+	}
 	if opts.MaxBytes == 0 {
 		opts.MaxBytes = DefaultImportBytes
 	}
@@ -269,7 +286,8 @@ func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord in
 		opts.Name = "input"
 	}
 	t := &Text{opts: opts}
-	d := patch.NewDecoder(&limited{r: r, left: opts.MaxBytes, limit: opts.MaxBytes}, opts.Name)
+	in := &limited{r: contextReader{ctx, r}, left: opts.MaxBytes, limit: opts.MaxBytes}
+	d := patch.NewDecoder(in, opts.Name)
 	d.MaxLineBytes = maxLine(maxRecord)
 	var err error
 	if t.initial, t.header, err = d.InitialState(); err != nil {
@@ -288,6 +306,14 @@ func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord in
 		}
 		if rec.Event != nil && rec.Event.Partial() {
 			continue
+		}
+		most := int64(opts.MaxRecords)
+		if most == 0 {
+			most = DefaultImportRecords + (in.limit-in.left)/defaultRecordBytes
+		}
+		if int64(len(t.records)) >= most {
+			return nil, &patch.LineError{File: opts.Name, Line: d.Line(), Err: fmt.Errorf(
+				"%w: there are more than %d records in the first %d bytes; ImportOptions.MaxRecords allows more", ErrTooLarge, most, in.limit-in.left)}
 		}
 		t.records = append(t.records, rec)
 		t.lines = append(t.lines, d.Line())

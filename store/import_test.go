@@ -256,7 +256,7 @@ func TestImportErrorsOfTheReader(t *testing.T) {
 		e.is(err, broken, "input:2")
 		cancelled, cancel := context.WithCancel(ctx)
 		defer cancel()
-		text := strings.Repeat("{}\n", 1000)
+		text := strings.Repeat("{\"author\":\"a\"}\n", 1000)
 		_, err = e.store.Import(cancelled, key, strings.NewReader(text), store.ImportOptions{Progress: func(int) { cancel() }})
 		e.is(err, context.Canceled)
 		_, err = e.store.Get(ctx, key)

@@ -80,6 +80,9 @@ func decodeMeta(data []byte) (meta, error) {
 // splitState sorts a state that a caller gives into the session's own keys and those
 // that go to a shared scope. Keys with prefix temp: are dropped.
 func splitState(state map[string]any) (own map[string]patch.Value, shared []patch.Change, err error) {
+	if n := len(state); n > patch.MaxStateKeys {
+		return nil, nil, fmt.Errorf("%w: an initial state of %d keys; it has at most %d", ErrTooLarge, n, patch.MaxStateKeys)
+	}
 	own = map[string]patch.Value{}
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		if !utf8.ValidString(key) {

@@ -63,7 +63,7 @@ func FuzzCommand(f *testing.F) {
 		var out, errs bytes.Buffer
 		code := -1
 		inTime(t, func() {
-			memory.Within(t, len(line)+weight("import", input)+len(whole), func() {
+			memory.Within(t, len(line)+len(input)+len(whole), func() {
 				out.Reset()
 				errs.Reset()
 				code = command.Run(ctx, args, bytes.NewReader(input), &out, &errs, env, command.Options{Store: store.Options{Durability: store.Relaxed, Logger: slog.New(slog.DiscardHandler)}})

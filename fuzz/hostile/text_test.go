@@ -3,6 +3,7 @@ package hostile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -91,22 +92,12 @@ func sessionFile(format sessionfile.Format, text []byte) error {
 func reads(t *testing.T, name string, text []byte) {
 	t.Helper()
 	inTime(t, func() {
-		memory.Within(t, weight(name, text), func() {
+		memory.Within(t, len(text), func() {
 			if err := readers[name](t, text); err != nil && !errors.Is(err, patch.ErrInvalid) && !errors.Is(err, patch.ErrTooLarge) && !errors.Is(err, store.ErrDuplicateID) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
 	})
-}
-
-// weight is how many bytes of input a text counts as: what becomes a record of its own, with an
-// id and a time, counts as 192 at least.
-func weight(name string, text []byte) int {
-	mark := map[string]string{"import": "\n", "REST": "{", "pi": "\n", "claude-code": "\n", "codex": "\n"}[name]
-	if mark == "" {
-		return len(text)
-	}
-	return len(text) + 192*(1+bytes.Count(text, []byte(mark)))
 }
 
 func fuzzText(f *testing.F, names ...string) {
@@ -173,20 +164,46 @@ func TestLongText(t *testing.T) {
 		size = 16 << 20
 	}
 	rep := func(s string, around ...string) []byte {
-		n := size / len(s)
-		return []byte(around[0] + strings.Repeat(s, n) + around[1])
+		return []byte(around[0] + strings.Repeat(s, size/len(s)) + around[1])
 	}
+	// What is there once each has a number in it.
+	num := func(format string, around ...string) []byte {
+		b := []byte(around[0])
+		for i := 0; len(b) < size; i++ {
+			b = fmt.Appendf(b, format, i)
+		}
+		return append(b, around[1]...)
+	}
+	const pi = `{"type":"session","version":3,"id":"s","timestamp":"2025-01-01T00:00:00Z","cwd":"/"}` + "\n"
 	for what, text := range map[string][]byte{
-		"lists":        rep("[],", `{"id":"e","customMetadata":{"a":[`, "[]]}}"),
-		"numbers":      rep("1,", `{"id":"e","customMetadata":{"a":[`, "1]}}"),
-		"a string":     rep("x", `{"id":"e","content":{"parts":[{"text":"`, `"}]}}`),
-		"escapes":      rep(`\u0001`, `{"id":"e","content":{"parts":[{"text":"`, `"}]}}`),
-		"parts":        rep(`{"text":"x"},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
-		"calls":        rep(`{"functionCall":{"name":"f"}},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
-		"nesting":      rep("[", "", ""),
-		"lines":        rep("{}\n", "", ""),
-		"blank lines":  rep("\n", "", ""),
-		"replacements": rep("{},", `{"id":"p","patchType":"splice","start":0,"count":0,"replacement":[`, "{}]}"),
+		"lists":          rep("[],", `{"id":"e","customMetadata":{"a":[`, "[]]}}"),
+		"numbers":        rep("1,", `{"id":"e","customMetadata":{"a":[`, "1]}}"),
+		"metadata keys":  num(`"%x":1,`, `{"id":"e","customMetadata":{`, `"z":1}}`),
+		"fields":         num(`"%x":1,`, `{"id":"e",`, `"z":1}`),
+		"state keys":     num(`"%x":1,`, `{"id":"e","actions":{"stateDelta":{`, `"z":1}}}`),
+		"shared keys":    num(`"app:%x":1,`, `{"id":"e","actions":{"stateDelta":{`, `"z":1}}}`),
+		"initial state":  num(`"%x":1,`, `{"patchlog":1,"initialState":{`, `"z":1}}`+"\n"+`{"id":"a"}`),
+		"long running":   rep(`"a",`, `{"id":"e","longRunningToolIds":[`, `"z"]}`),
+		"a string":       rep("x", `{"id":"e","content":{"parts":[{"text":"`, `"}]}}`),
+		"escapes":        rep(`\u0001`, `{"id":"e","content":{"parts":[{"text":"`, `"}]}}`),
+		"parts":          rep(`{"text":"x"},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
+		"empty parts":    rep(`{},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
+		"calls":          rep(`{"functionCall":{"name":"f"}},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
+		"snake case":     num(`{"function_call":{"name":"%d"}},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
+		"nesting":        rep("[", "", ""),
+		"lines":          rep("{}\n", "", ""),
+		"lines of ids":   num(`{"id":"%x"}`+"\n", "", ""),
+		"lines of one":   rep(`{"author":"a"}`+"\n", "", ""),
+		"short events":   num(`{"id":"e%d","author":"user","timestamp":"2025-01-01T00:00:00Z","content":{"parts":[{"text":"ok"}]}}`+"\n", "", ""),
+		"pins":           rep(`{"patchType":"pin","eventId":"x"}`+"\n", "", ""),
+		"blank lines":    rep("\n", "", ""),
+		"replacements":   rep("{},", `{"id":"p","patchType":"splice","start":0,"count":0,"replacement":[`, "{}]}"),
+		"replacing":      num(`{"id":"%x"},`, `{"id":"p","patchType":"splice","start":0,"count":0,"replacement":[`, "{}]}"),
+		"events of REST": num(`{"id":"%x"},`, `{"id":"1","appName":"a","userId":"u","events":[`, `{"id":"z"}]}`),
+		"state of REST":  num(`"%x":1,`, `{"id":"1","appName":"a","userId":"u","state":{`, `"z":1},"events":[]}`),
+		"pi's lines":     num(`{"type":"message","id":"%x","parentId":null}`+"\n", pi, ""),
+		"pi's blocks":    rep(`{"type":"text","text":"x"},`, pi+`{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":[`, `{"type":"text","text":"x"}]}}`),
+		"claude's lines": num(`{"type":"user","uuid":"%x","message":{"role":"user","content":"x"}}`+"\n", "", ""),
 	} {
 		for name := range readers {
 			t.Run(name+" "+what, func(t *testing.T) { reads(t, name, text) })

@@ -41,7 +41,7 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := store.Key{App: "a", User: "u", Session: "s"}
-	if _, err := s.Import(ctx, key, lookingReader{strings.NewReader(strings.Repeat("{}\n", 1200)), func() { look("Import's reader") }},
+	if _, err := s.Import(ctx, key, lookingReader{strings.NewReader(strings.Repeat(`{"author":"a"}`+"\n", 1200)), func() { look("Import's reader") }},
 		store.ImportOptions{Progress: func(int) { look("Import's progress") }}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 // Of an input of n bytes, so many times n and so much more may be held at a time.
 const (
 	Times = 8
-	More  = 64 << 20
+	More  = 32 << 20
 )
 
 // Within calls f, which reads an input of so many bytes, and fails the test if f holds more
