@@ -9,28 +9,17 @@ import (
 	"sync"
 	"testing"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 func TestAnswersThatCannotBeUsed(t *testing.T) {
-	content := func(parts ...*genai.Part) compaction.SummarizerFunc {
-		return answers(&genai.Content{Role: genai.RoleModel, Parts: parts})
-	}
-	thought := &genai.Part{Text: "hm", Thought: true}
-	call := &genai.Part{FunctionCall: &genai.FunctionCall{Name: "delete_all"}}
 	long := func(context.Context, compaction.Request) (compaction.Response, error) {
 		return says(strings.Repeat("a text that is longer than half of what it would stand for, and so of no use ", 5)), nil
 	}
 	for name, answer := range map[string]compaction.SummarizerFunc{
-		"a function call":                 content(call),
-		"a function call and a text":      content(&genai.Part{Text: "told"}, call),
-		"no part":                         content(),
-		"an empty text":                   content(&genai.Part{Text: " \n"}),
-		"a thought":                       content(thought),
-		"nil parts":                       content(nil, nil),
+		"an answer that is refused":       refuses("it calls a function"),
+		"an empty text":                   answers(" \n"),
 		"cut off":                         stopped("MAX_TOKENS"),
 		"blocked":                         stopped("SAFETY"),
 		"more than half of what there is": long,

@@ -2,12 +2,11 @@ package compaction_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"strings"
-
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/transcript"
@@ -29,14 +28,14 @@ func exampleStore() *store.Store {
 		log.Fatal(err)
 	}
 	for i, said := range []string{"I am Ann, order 4711 is missing", "ask the carrier", "and refund me"} {
-		for _, role := range []genai.Role{"user", "model"} {
+		for _, role := range []string{"user", "model"} {
 			author := "user"
 			if role == "model" {
 				author, said = "clerk", "It has been taken care of: "+said
 			}
 			e, err := patch.NewEvent(patch.Fields{
 				ID: fmt.Sprintf("e%d-%s", i+1, role), InvocationID: fmt.Sprintf("inv%d", i+1), Author: author,
-				Content: genai.NewContentFromText(said, role),
+				Content: patch.Text(role, said),
 			})
 			if err != nil {
 				log.Fatal(err)
@@ -202,10 +201,11 @@ func ExampleClearToolResults() {
 	db := exampleStore()
 	defer db.Close()
 	ctx := context.Background()
-	call := genai.NewContentFromFunctionCall("track", map[string]any{"order": 4711}, genai.RoleModel)
-	result := genai.NewContentFromFunctionResponse("track", map[string]any{"log": "left Berlin, left Halle, left Fulda, left Mainz"}, genai.RoleUser)
-	for _, content := range []*genai.Content{call, result} {
-		e, err := patch.NewEvent(patch.Fields{Author: "clerk", Content: content})
+	for _, content := range []string{
+		`{"role":"model","parts":[{"functionCall":{"name":"track","args":{"order":4711}}}]}`,
+		`{"role":"user","parts":[{"functionResponse":{"name":"track","response":{"log":"left Berlin, left Halle, left Fulda, left Mainz"}}}]}`,
+	} {
+		e, err := patch.NewEvent(patch.Fields{Author: "clerk", Content: json.RawMessage(content)})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/compaction"
@@ -18,12 +17,12 @@ import (
 
 // Events of a test's session.
 
-func extEvent(invocation, author string, parts ...*genai.Part) *patch.Event {
-	role := genai.RoleModel
+func extEvent(invocation, author string, parts ...any) *patch.Event {
+	role := "model"
 	if author == "user" {
-		role = genai.RoleUser
+		role = "user"
 	}
-	e, err := patch.NewEvent(patch.Fields{InvocationID: invocation, Author: author, Content: &genai.Content{Role: role, Parts: parts}})
+	e, err := patch.NewEvent(patch.Fields{InvocationID: invocation, Author: author, Content: object{"role": role, "parts": parts}})
 	if err != nil {
 		panic(err)
 	}
@@ -31,19 +30,19 @@ func extEvent(invocation, author string, parts ...*genai.Part) *patch.Event {
 }
 
 func extUser(invocation, text string) *patch.Event {
-	return extEvent(invocation, "user", &genai.Part{Text: text})
+	return extEvent(invocation, "user", object{"text": text})
 }
 
 func extAgent(invocation, text string) *patch.Event {
-	return extEvent(invocation, "agent", &genai.Part{Text: text})
+	return extEvent(invocation, "agent", object{"text": text})
 }
 
 func extCall(invocation, id, name string, args map[string]any) *patch.Event {
-	return extEvent(invocation, "agent", &genai.Part{FunctionCall: &genai.FunctionCall{ID: id, Name: name, Args: args}})
+	return extEvent(invocation, "agent", object{"functionCall": object{"id": id, "name": name, "args": args}})
 }
 
 func extResult(invocation, id, name string, response map[string]any) *patch.Event {
-	return extEvent(invocation, "agent", &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: id, Name: name, Response: response}})
+	return extEvent(invocation, "agent", object{"functionResponse": object{"id": id, "name": name, "response": response}})
 }
 
 // extSummary is a summary as a log holds it.
@@ -232,10 +231,10 @@ Facts:
 - called: "f - User: x"`},
 
 		{"files and thoughts", []*patch.Event{
-			extEvent("1", "user", &genai.Part{Text: "What is this?"}, &genai.Part{InlineData: &genai.Blob{MIMEType: "image/png", DisplayName: "cat.png", Data: []byte("x")}}, &genai.Part{FileData: &genai.FileData{MIMEType: "text/csv", FileURI: "gs://b/4711.csv"}}),
-			extEvent("1", "agent", &genai.Part{ExecutableCode: &genai.ExecutableCode{Code: "print(1)\nprint(2)", Language: genai.LanguagePython}}),
+			extEvent("1", "user", object{"text": "What is this?"}, object{"inlineData": object{"mimeType": "image/png", "displayName": "cat.png", "data": []byte("x")}}, object{"fileData": object{"mimeType": "text/csv", "fileUri": "gs://b/4711.csv"}}),
+			extEvent("1", "agent", object{"executableCode": object{"code": "print(1)\nprint(2)", "language": "PYTHON"}}),
 			extAgent("1", "A cat."),
-			extEvent("1", "agent", &genai.Part{Text: "Or is it?", Thought: true}),
+			extEvent("1", "agent", object{"text": "Or is it?", "thought": true}),
 		}, false, 100, `
 Keep in mind:
 - User: What is this? [image/png cat.png] [text/csv gs://b/4711.csv] → did: code(print(1) print(2)) → said: A cat.`},
@@ -505,10 +504,10 @@ func TestExtractiveOddContent(t *testing.T) {
 }
 
 func ExampleExtractive() {
-	event := func(author string, part *genai.Part) *patch.Event {
+	event := func(author string, part map[string]any) *patch.Event {
 		e, err := patch.NewEvent(patch.Fields{
 			InvocationID: "i1", Author: author,
-			Content: &genai.Content{Parts: []*genai.Part{part}},
+			Content: map[string]any{"parts": []any{part}},
 		})
 		if err != nil {
 			panic(err)
@@ -517,10 +516,10 @@ func ExampleExtractive() {
 	}
 	resp, err := compaction.Extractive{}.Summarize(context.Background(), compaction.Request{
 		Events: []*patch.Event{
-			event("user", &genai.Part{Text: "Where is my order 4711?"}),
-			event("shop", genai.NewPartFromFunctionCall("track", map[string]any{"order": 4711})),
-			event("shop", genai.NewPartFromFunctionResponse("track", map[string]any{"parcel": "RX-20-77", "state": "sent"})),
-			event("shop", &genai.Part{Text: "It was sent yesterday."}),
+			event("user", map[string]any{"text": "Where is my order 4711?"}),
+			event("shop", map[string]any{"functionCall": map[string]any{"name": "track", "args": map[string]any{"order": 4711}}}),
+			event("shop", map[string]any{"functionResponse": map[string]any{"name": "track", "response": map[string]any{"parcel": "RX-20-77", "state": "sent"}}}),
+			event("shop", map[string]any{"text": "It was sent yesterday."}),
 		},
 		MaxTokens: 50,
 	})

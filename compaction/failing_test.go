@@ -12,10 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/gemini"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -31,9 +28,15 @@ type misbehaviour struct {
 	says      string // what its text holds
 }
 
-func answers(c *genai.Content) compaction.SummarizerFunc {
+// answers is a summarizer that gives a text, whatever it is asked.
+func answers(text string) compaction.SummarizerFunc {
+	return func(context.Context, compaction.Request) (compaction.Response, error) { return says(text), nil }
+}
+
+// refuses is a summarizer that finds its model's answer of no use, and says why.
+func refuses(why string) compaction.SummarizerFunc {
 	return func(context.Context, compaction.Request) (compaction.Response, error) {
-		return gemini.Response("", c, "", nil)
+		return compaction.Response{Model: "m"}, fmt.Errorf("%w: %s", compaction.ErrRefusedAnswer, why)
 	}
 }
 
@@ -51,7 +54,6 @@ func stoppedShort(context.Context, compaction.Request) (compaction.Response, err
 
 func misbehaviours(release <-chan struct{}) []misbehaviour {
 	refused := compaction.ErrRefusedAnswer
-	part := func(p ...*genai.Part) *genai.Content { return &genai.Content{Role: "model", Parts: p} }
 	return []misbehaviour{
 		{"error", func(context.Context, compaction.Request) (compaction.Response, error) {
 			return says("told"), errModel
@@ -70,22 +72,15 @@ func misbehaviours(release <-chan struct{}) []misbehaviour {
 			<-release
 			return says("told"), nil
 		}, context.DeadlineExceeded, "given up"},
-		{"declines", answers(nil), nil, ""},
+		{"declines", answers(""), nil, ""},
 		{"stops short of any text", stoppedShort, refused, "MAX_TOKENS"},
 		{"white space", func(context.Context, compaction.Request) (compaction.Response, error) { return says(" \n"), nil }, refused, "empty"},
-		{"no parts", answers(&genai.Content{}), refused, "empty"},
-		{"nil parts", answers(part(nil, nil)), refused, "empty"},
-		{"blank text", answers(part(genai.NewPartFromText(" \n\t"))), refused, "empty"},
-		{"only thoughts", answers(part(&genai.Part{Text: "hm", Thought: true})), refused, "thoughts"},
-		{"a function call", answers(part(genai.NewPartFromText("told"), genai.NewPartFromFunctionCall("delete_all", nil))), refused, "delete_all"},
-		{"a thought that is a function call", answers(part(&genai.Part{Thought: true, FunctionCall: &genai.FunctionCall{Name: "delete_all"}}, genai.NewPartFromText("told"))), refused, "delete_all"},
-		{"a function response alone", answers(part(genai.NewPartFromFunctionResponse("tool", map[string]any{"a": 1}))), refused, "empty"},
-		{"an image alone", answers(part(genai.NewPartFromBytes([]byte{1}, "image/png"))), refused, "empty"},
-		{"a zero-width space", answers(part(genai.NewPartFromText("\u200b"))), refused, "no letter"},
-		{"NUL and ESC", answers(part(genai.NewPartFromText("\x00\x1b"))), refused, "empty"},
-		{"a soft hyphen", answers(part(genai.NewPartFromText("\u00ad"))), refused, "no letter"},
-		{"no Unicode", answers(part(genai.NewPartFromText("\xff\xfe"))), refused, "no letter"},
-		{"an ellipsis", answers(part(genai.NewPartFromText("…"), genai.NewPartFromText("--"))), refused, "no letter"},
+		{"an answer that is refused", refuses("it calls a function"), refused, "it calls a function"},
+		{"a zero-width space", answers("\u200b"), refused, "no letter"},
+		{"NUL and ESC", answers("\x00\x1b"), refused, "empty"},
+		{"a soft hyphen", answers("\u00ad"), refused, "no letter"},
+		{"no Unicode", answers("\xff\xfe"), refused, "no letter"},
+		{"an ellipsis", answers("…\n--"), refused, "no letter"},
 		{"cut off", stopped("MAX_TOKENS"), refused, "MAX_TOKENS"},
 		{"blocked", stopped("SAFETY"), refused, "SAFETY"},
 		{"stopped for a reason that is not known", stopped("SOMETHING_NEW"), refused, "SOMETHING_NEW"},
@@ -270,14 +265,11 @@ func TestSummarizerChangesItsInput(t *testing.T) {
 	}
 }
 
-// Text that is not Unicode is repaired, and control characters and parts that are no text
-// are left out.
+// Text that is not Unicode is repaired, and control characters are left out.
 func TestAnswerIsRepaired(t *testing.T) {
 	s := newSession(t, "u1*50 a1*50 u2*50 a2*50")
-	s.compact(every(2, 0, answers(&genai.Content{Parts: []*genai.Part{
-		nil, {Text: "hm", Thought: true}, {Text: " to\xffld\x00 "}, {InlineData: &genai.Blob{Data: []byte{1}}}, {Text: "\u2028more"},
-	}})))
-	var c genai.Content
+	s.compact(every(2, 0, answers(" to\xffld\x00\nmore\x1b ")))
+	var c struct{ Parts []struct{ Text string } }
 	if err := s.view().At(0).Decode("content", &c); err != nil || len(c.Parts) != 1 || c.Parts[0].Text != "to\uFFFDld\nmore" {
 		t.Errorf("the summary is %q, %v", c.Parts[0].Text, err)
 	}

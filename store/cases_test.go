@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -193,15 +191,18 @@ func TestEventsWithoutContent(t *testing.T) {
 	})
 }
 
+// toolResponse is a content of one part, what a tool returns.
+func toolResponse(response map[string]any) any {
+	return map[string]any{"parts": []any{map[string]any{"functionResponse": map[string]any{"id": "k", "name": "tool", "response": response}}}}
+}
+
 func TestOddText(t *testing.T) {
 	odd := "nul \x00 esc \x1b line \u2028 para \u2029 astral \U0001f600\U0010fffd del \x7f bell \x07 bom \ufeff replacement \ufffd quote \" slash \\ </script> & cr \r\n"
 	long := strings.Repeat("0123456789abcde\n", 116_000/16)
 	onEach(t, func(e *env) {
 		e.create(nil)
 		for i, s := range []string{odd, long} {
-			ev, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), Author: odd, Content: &genai.Content{Parts: []*genai.Part{{
-				FunctionResponse: &genai.FunctionResponse{ID: "k", Name: "tool", Response: map[string]any{"output": s, odd: []any{s}}},
-			}}}, Actions: patch.Actions{StateDelta: map[string]any{odd: s}}})
+			ev, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), Author: odd, Content: toolResponse(map[string]any{"output": s, odd: []any{s}}), Actions: patch.Actions{StateDelta: map[string]any{odd: s}}})
 			e.no(err)
 			e.append(ev)
 		}
@@ -211,7 +212,11 @@ func TestOddText(t *testing.T) {
 		e.reopen()
 		v := e.view()
 		for i, s := range []string{odd, long} {
-			var c genai.Content
+			var c struct {
+				Parts []struct {
+					FunctionResponse struct{ Response map[string]any }
+				}
+			}
 			e.no(v.At(i).Decode("content", &c))
 			r := c.Parts[0].FunctionResponse.Response
 			if r["output"] != s || !reflect.DeepEqual(r[odd], []any{s}) || v.At(i).Author() != odd {
@@ -231,8 +236,7 @@ func TestOddText(t *testing.T) {
 			_, err := e.importInto(key, text, store.ImportOptions{Name: "f"})
 			e.is(err, store.ErrInvalid, "f:1", field)
 		}
-		_, err := patch.NewEvent(patch.Fields{Content: &genai.Content{Parts: []*genai.Part{{
-			FunctionResponse: &genai.FunctionResponse{Name: "t", Response: map[string]any{"output": "a\xffb"}}}}}})
+		_, err := patch.NewEvent(patch.Fields{Content: toolResponse(map[string]any{"output": "a\xffb"})})
 		e.is(err, store.ErrInvalid, "output")
 	})
 }

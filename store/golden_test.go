@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -11,8 +12,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -120,12 +119,11 @@ func makeGolden(t *testing.T, path string) {
 		check(err)
 		return e
 	}
-	call := &genai.Content{Role: "model", Parts: []*genai.Part{{FunctionCall: &genai.FunctionCall{ID: "c1", Name: "look", Args: map[string]any{"n": int8(3)}}}}}
+	call := map[string]any{"role": "model", "parts": []any{map[string]any{"functionCall": map[string]any{"id": "c1", "name": "look", "args": map[string]any{"n": int8(3)}}}}}
 	_, err = s.AppendEvents(ctx, goldenKey, store.AppendOptions{},
 		event(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")}),
 		event(patch.Fields{ID: "e2", InvocationID: "inv1", Author: "agent", Branch: "a.b", Content: call, LongRunningToolIDs: []string{}}),
-		event(patch.Fields{ID: "e3", InvocationID: "inv1", Author: "agent", Content: &genai.Content{Role: "user", Parts: []*genai.Part{
-			{FunctionResponse: &genai.FunctionResponse{ID: "c1", Name: "look", Response: map[string]any{"found": true}}}}}}),
+		event(patch.Fields{ID: "e3", InvocationID: "inv1", Author: "agent", Content: json.RawMessage(`{"parts":[{"functionResponse":{"id":"c1","name":"look","response":{"found":true}}}],"role":"user"}`)}),
 		event(patch.Fields{ID: "e4", InvocationID: "inv2", Author: "agent", Actions: patch.Actions{StateDelta: map[string]any{"count": 7, "x": nil}}}),
 	)
 	check(err)

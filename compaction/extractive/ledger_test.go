@@ -7,19 +7,18 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-func event(t testing.TB, invocation, author string, part *genai.Part) *patch.Event {
+func event(t testing.TB, invocation, author string, part map[string]any) *patch.Event {
 	t.Helper()
-	role := genai.RoleModel
+	role := "model"
 	if author == "user" {
-		role = genai.RoleUser
+		role = "user"
 	}
-	e, err := patch.NewEvent(patch.Fields{InvocationID: invocation, Author: author, Content: &genai.Content{Role: role, Parts: []*genai.Part{part}}})
+	e, err := patch.NewEvent(patch.Fields{InvocationID: invocation, Author: author, Content: map[string]any{"role": role, "parts": []any{part}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,11 +26,11 @@ func event(t testing.TB, invocation, author string, part *genai.Part) *patch.Eve
 }
 
 func said(t testing.TB, invocation, author, text string) *patch.Event {
-	return event(t, invocation, author, &genai.Part{Text: text})
+	return event(t, invocation, author, map[string]any{"text": text})
 }
 
 func result(t testing.TB, invocation string, response map[string]any) *patch.Event {
-	return event(t, invocation, "agent", genai.NewPartFromFunctionResponse("look", response))
+	return event(t, invocation, "agent", map[string]any{"functionResponse": map[string]any{"name": "look", "response": response}})
 }
 
 func summary(t testing.TB, text string) *patch.Event {
@@ -231,7 +230,7 @@ func TestHostileInput(t *testing.T) {
 		"a megabyte of brackets": strings.Repeat("[", 1<<19),
 	} {
 		for _, events := range [][]*patch.Event{
-			{said(t, "a", "user", text), result(t, "a", map[string]any{"x": text}), event(t, "a", "agent", genai.NewPartFromFunctionCall("f", map[string]any{"a": text, "path": "/x/y"}))},
+			{said(t, "a", "user", text), result(t, "a", map[string]any{"x": text}), event(t, "a", "agent", map[string]any{"functionCall": map[string]any{"name": "f", "args": map[string]any{"a": text, "path": "/x/y"}}})},
 			{summary(t, text), summary(t, text)},
 		} {
 			got := Summary(events, []*patch.Event{summary(t, text)}, len(events) == 2, Room{Aim: 400, Most: 2000})

@@ -32,6 +32,8 @@ func TestResponse(t *testing.T) {
 		"only thoughts":               {of(thought), genai.FinishReasonStop, "", compaction.FinishStop, "thoughts"},
 		"a call beside a text":        {of(&genai.Part{Text: "told"}, call), "", "", "", `"delete_all"`},
 		"a call that is a thought":    {of(&genai.Part{Thought: true, FunctionCall: call.FunctionCall}), "", "", "", `"delete_all"`},
+		"nil parts":                   {of(nil, nil), "", "", "", "empty"},
+		"a function response alone":   {of(genai.NewPartFromFunctionResponse("tool", map[string]any{"a": 1})), "", "", "", "empty"},
 		"no part":                     {of(), "", "", "", "empty"},
 		"data, and text that is none": {of(&genai.Part{InlineData: &genai.Blob{}}, &genai.Part{Text: " \t"}), "", "", "", "empty"},
 	} {

@@ -19,7 +19,7 @@ import (
 // A salvage that runs out of space says so, and leaves no file behind.
 func TestSalvageWithoutSpace(t *testing.T) {
 	if os.Getenv("PATCHLOG_TEST_FILE_LIMIT") != "" {
-		signal.Ignore(syscall.SIGXFSZ) // a write beyond the limit fails instead
+		signal.Ignore(syscall.SIGXFSZ)                        // a write beyond the limit fails instead
 		limit := syscall.Rlimit{Cur: 17 << 20, Max: 17 << 20} // an empty database has 16 MiB
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 			t.Fatal(err)
