@@ -50,6 +50,7 @@ var arrows = map[string][]string{
 	"inspector/figures":           {"patch", "fold", "store", "compaction", "compaction/foreign"},
 	"cmd/patchlog":                {"internal/command"},
 	"cmd/patchlog-sqlite":         {"internal/command"},
+	"internal/filler":             {"patch"},
 	"internal/command":            {"patch", "patch/redact", "fold", "recall", "store", "store/backend", "store/migrate", "store/pg", "store/sessionfile", "compaction", "compaction/foreign", "compaction/gemini", "compaction/quality", "inspector", "inspector/figures"},
 	"fuzz/recorded":               {"patch"},
 	"fuzz/ops":                    {"fuzz", "patch", "fold", "store", "store/backend"},
@@ -155,6 +156,27 @@ func TestLogBringsNoSDK(t *testing.T) {
 		if path != own && path != "pgregory.net/rapid" && !slices.Contains(modules, path) {
 			t.Errorf("fuzz brings %s", path)
 		}
+	}
+}
+
+// go mod tidy of a program that imports store downloads what the tests of store and of the
+// packages below it import. genai is large, so only compaction/gemini and its tests import it.
+func TestGenaiIsImportedInOnePlace(t *testing.T) {
+	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}`, "./...")
+	list.Dir = ".."
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var importers []string
+	for line := range strings.Lines(string(out)) {
+		if fields := strings.Fields(line); slices.Contains(fields[1:], "google.golang.org/genai") {
+			importers = append(importers, strings.TrimPrefix(fields[0], module))
+		}
+	}
+	if !slices.Equal(importers, []string{"compaction/gemini"}) {
+		t.Errorf("genai is imported by %q", importers)
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/filler"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -121,7 +121,7 @@ func TestErasedIsOfItsID(t *testing.T) {
 // Whatever an event of Go values has, a blank of it has only what is named, with the Go types
 // of values that stay.
 func TestBlankFilled(t *testing.T) {
-	f := patch.Fields{ID: "e1", InvocationID: "i", Author: "a", Content: mustContent(t, fill[genai.Content](t)), Actions: *fill[patch.Actions](t)}
+	f := patch.Fields{ID: "e1", InvocationID: "i", Author: "a", Content: mustContent(t, filler.Fill[sdkContent]()), Actions: *filler.Fill[patch.Actions]()}
 	f.Actions.Extra = map[string]any{"secret": "secret"}
 	f.Extra = map[string]any{"secret": []any{"secret"}}
 	f.CustomMetadata = map[string]any{"secret": int8(3)}
@@ -139,7 +139,7 @@ func TestBlankFilled(t *testing.T) {
 				t.Errorf("%s is %v", key, v)
 			}
 		}
-		c := new(genai.Content)
+		c := new(sdkContent)
 		if err := got.Content().Decode(c); err != nil || len(c.Parts) == 0 {
 			t.Errorf("content %+v, %v", c, err)
 		}

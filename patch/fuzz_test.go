@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -30,7 +28,7 @@ func readEverything(rec patch.Record) bool {
 		if _, err := patch.NewContent(c); err != nil {
 			sound = false
 		}
-		if err := c.Decode(new(*genai.Content)); err != nil && sound {
+		if err := c.Decode(new(*sdkContent)); err != nil && sound {
 			panic("a content of the right shape: " + err.Error() + ": " + c.String())
 		}
 		readParts(c)

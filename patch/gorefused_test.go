@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -42,7 +40,7 @@ func TestValuesThatDoNotComeBackAreRefused(t *testing.T) {
 		"NaN in a list": []float64{1, math.NaN()}, "Inf in a map": map[string]float32{"a": float32(math.Inf(-1))},
 		"struct": struct{ A int }{1}, "pointer": new(int), "defined type": money(1), "error": errors.New("e"),
 		"channel": make(chan int), "function": func() {}, "complex": complex(1, 2), "array": [2]int{1, 2},
-		"duration": time.Second, "time": time.Now(), "raw JSON": json.RawMessage("1"), "content": &genai.Content{},
+		"duration": time.Second, "time": time.Now(), "raw JSON": json.RawMessage("1"), "content": &sdkContent{},
 		"uintptr": uintptr(1), "defined slice": recursed{}, "slice of structs": []struct{}{{}},
 		"int keys": map[int]string{1: "a"}, "any keys": map[any]any{"a": 1}, "defined keys": map[badKey]int{"a": 1},
 		"no UTF-8": "a\xff", "surrogate": "\xed\xa0\x80", "key not UTF-8": map[string]any{"\xff": 1},
@@ -58,7 +56,7 @@ func TestValuesThatDoNotComeBackAreRefused(t *testing.T) {
 			for field, f := range map[string]patch.Fields{
 				"actions/stateDelta/k":                {Actions: patch.Actions{StateDelta: map[string]any{"k": v}}},
 				"customMetadata/a~1b":                 {CustomMetadata: map[string]any{"a/b": v}},
-				"content/parts/1/functionCall/args/x": {Content: &genai.Content{Parts: []*genai.Part{nil, {FunctionCall: &genai.FunctionCall{Args: map[string]any{"x": v}}}}}},
+				"content/parts/1/functionCall/args/x": {Content: &sdkContent{Parts: []*sdkPart{nil, {FunctionCall: &sdkCall{Args: map[string]any{"x": v}}}}}},
 				"own/list/0":                          {Extra: map[string]any{"own": map[string]any{"list": []any{v}}}},
 				"actions/own/k":                       {Actions: patch.Actions{Extra: map[string]any{"own": map[string]any{"k": v}}}},
 			} {
@@ -94,12 +92,12 @@ func TestFieldsThatDoNotComeBackAreRefused(t *testing.T) {
 		{"timestamp", patch.Fields{Timestamp: year(10000)}},
 		{"timestamp", patch.Fields{Timestamp: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*3600))}},
 		{"longRunningToolIds/1", patch.Fields{LongRunningToolIDs: []string{"a", "\xff"}}},
-		{"content/role", patch.Fields{Content: &genai.Content{Role: "\xff"}}},
-		{"content/parts/0/videoMetadata/fps", patch.Fields{Content: &genai.Content{Parts: []*genai.Part{{VideoMetadata: &genai.VideoMetadata{FPS: ptr(math.NaN())}}}}}},
+		{"content/role", patch.Fields{Content: &sdkContent{Role: "\xff"}}},
+		{"content/parts/0/videoMetadata/fps", patch.Fields{Content: &sdkContent{Parts: []*sdkPart{{VideoMetadata: &sdkVideo{FPS: ptr(math.NaN())}}}}}},
 		{"actions/transferToAgent", patch.Fields{Actions: patch.Actions{TransferToAgent: "\xff"}}},
 		{"actions/artifactDelta/\xff", patch.Fields{Actions: patch.Actions{ArtifactDelta: map[string]int64{"\xff": 1}}}},
 		{"actions/compaction/startTimestamp", patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: math.Inf(1)}}}},
-		{"citation/license", patch.Fields{Extra: map[string]any{"citation": &genai.Citation{License: "\xff"}}}},
+		{"usage/trafficType", patch.Fields{Extra: map[string]any{"usage": &sdkUsage{TrafficType: "\xff"}}}},
 		{"\xff", patch.Fields{Extra: map[string]any{"\xff": 1}}},
 		{"actions/\xff", patch.Fields{Actions: patch.Actions{Extra: map[string]any{"\xff": 1}}}},
 		{"x", patch.Fields{Extra: map[string]any{"x": badText{}}}},

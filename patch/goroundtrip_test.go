@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genai"
-
+	"github.com/patchlog-dev/patchlog/internal/filler"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -45,24 +44,24 @@ func newContent(t *testing.T, v any) patch.Content {
 }
 
 func TestContentComesBackDeepEqual(t *testing.T) {
-	want := fill[genai.Content](t)
-	both(t, patch.Fields{Content: fill[genai.Content](t)}, func(t *testing.T, e *patch.Event) {
-		wantEqual(t, "content", decoded[genai.Content](t, e, "content"), want)
+	want := filler.Fill[sdkContent]()
+	both(t, patch.Fields{Content: filler.Fill[sdkContent]()}, func(t *testing.T, e *patch.Event) {
+		wantEqual(t, "content", decoded[sdkContent](t, e, "content"), want)
 	})
 }
 
 func TestEmptyAndNilStayDistinct(t *testing.T) {
-	hollow := func() *genai.Content {
-		var c *genai.Content
-		empty(reflect.ValueOf(&c).Elem(), 4)
-		p := new(genai.Part)
-		empty(reflect.ValueOf(p).Elem(), 4)
-		c.Parts = append(c.Parts, p, new(genai.Part), nil)
+	hollow := func() *sdkContent {
+		var c *sdkContent
+		filler.Empty(reflect.ValueOf(&c).Elem(), 4)
+		p := new(sdkPart)
+		filler.Empty(reflect.ValueOf(p).Elem(), 4)
+		c.Parts = append(c.Parts, p, new(sdkPart), nil)
 		return c
 	}
-	for _, c := range []*genai.Content{nil, {}, {Parts: []*genai.Part{}}, hollow()} {
+	for _, c := range []*sdkContent{nil, {}, {Parts: []*sdkPart{}}, hollow()} {
 		both(t, patch.Fields{Content: c}, func(t *testing.T, e *patch.Event) {
-			wantEqual(t, "content", decoded[genai.Content](t, e, "content"), c)
+			wantEqual(t, "content", decoded[sdkContent](t, e, "content"), c)
 		})
 	}
 	for _, m := range []map[string]any{nil, {}, {"a": map[string]any{}, "b": map[string]any(nil), "c": nil}} {
@@ -80,22 +79,22 @@ func TestEmptyAndNilStayDistinct(t *testing.T) {
 
 func TestStateAndMetadataComeBackDeepEqual(t *testing.T) {
 	f := patch.Fields{
-		Actions:        patch.Actions{StateDelta: oddMap(1)},
-		CustomMetadata: oddMap(2),
-		UsageMetadata:  fill[genai.GenerateContentResponseUsageMetadata](t),
+		Actions:        patch.Actions{StateDelta: filler.OddMap(1)},
+		CustomMetadata: filler.OddMap(2),
+		UsageMetadata:  filler.Fill[sdkUsage](),
 	}
 	both(t, f, func(t *testing.T, e *patch.Event) {
-		wantEqual(t, "state delta", e.StateDelta(), oddMap(1))
-		wantEqual(t, "custom metadata", e.CustomMetadata(), oddMap(2))
-		usage := decoded[genai.GenerateContentResponseUsageMetadata](t, e, "usageMetadata")
-		wantEqual(t, "usage metadata", usage, fill[genai.GenerateContentResponseUsageMetadata](t))
+		wantEqual(t, "state delta", e.StateDelta(), filler.OddMap(1))
+		wantEqual(t, "custom metadata", e.CustomMetadata(), filler.OddMap(2))
+		usage := decoded[sdkUsage](t, e, "usageMetadata")
+		wantEqual(t, "usage metadata", usage, filler.Fill[sdkUsage]())
 		n := 0
 		for c := range e.Changes() {
-			wantEqual(t, "change of "+c.Key, c.Value.Any(), oddMap(1)[c.Key])
+			wantEqual(t, "change of "+c.Key, c.Value.Any(), filler.OddMap(1)[c.Key])
 			n++
 		}
-		if n != len(oddMap(1)) {
-			t.Errorf("%d changes, want %d", n, len(oddMap(1)))
+		if n != len(filler.OddMap(1)) {
+			t.Errorf("%d changes, want %d", n, len(filler.OddMap(1)))
 		}
 	})
 }
@@ -105,8 +104,8 @@ func TestStateAndMetadataComeBackDeepEqual(t *testing.T) {
 func extra[T any](t *testing.T) {
 	t.Run(reflect.TypeFor[T]().String(), func(t *testing.T) {
 		hollow := new(T)
-		empty(reflect.ValueOf(hollow).Elem(), 3)
-		for _, want := range []*T{fill[T](t), new(T), hollow} {
+		filler.Empty(reflect.ValueOf(hollow).Elem(), 3)
+		for _, want := range []*T{filler.Fill[T](), new(T), hollow} {
 			f := patch.Fields{
 				Extra:   map[string]any{"x": want},
 				Actions: patch.Actions{Extra: map[string]any{"x": []T{*want}}},
@@ -128,15 +127,8 @@ func extra[T any](t *testing.T) {
 }
 
 func TestExtraFieldsComeBackDeepEqual(t *testing.T) {
-	extra[genai.CitationMetadata](t)
-	extra[genai.GroundingMetadata](t)
-	extra[genai.LogprobsResult](t)
-	extra[genai.Transcription](t)
-	extra[genai.Content](t)
-	extra[genai.ModelStatus](t)
-	extra[genai.Interval](t)
-	extra[genai.TokensInfo](t)
-	extra[genai.TunedModelInfo](t)
+	extra[sdkUsage](t)
+	extra[sdkContent](t)
 	extra[patch.EventCompaction](t)
 	extra[map[string]any](t)
 	extra[map[string]time.Duration](t)
@@ -233,7 +225,7 @@ func TestRawJSONComesBackAsItIs(t *testing.T) {
 }
 
 func TestActionsComeBack(t *testing.T) {
-	compaction := patch.EventCompaction{StartTimestamp: 1748509874.123456, EndTimestamp: 1748509875, CompactedContent: newContent(t, fill[genai.Content](t))}
+	compaction := patch.EventCompaction{StartTimestamp: 1748509874.123456, EndTimestamp: 1748509875, CompactedContent: newContent(t, filler.Fill[sdkContent]())}
 	f := patch.Fields{Actions: patch.Actions{
 		StateDelta: map[string]any{"k": 1}, ArtifactDelta: map[string]int64{"f": 1<<53 + 1}, SkipSummarization: true,
 		TransferToAgent: "b", Escalate: true, Compaction: &compaction,
@@ -249,11 +241,11 @@ func TestActionsComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantEqual(t, "compaction", c, &compaction)
-		var content genai.Content
+		var content sdkContent
 		if err := c.CompactedContent.Decode(&content); err != nil {
 			t.Error(err)
 		}
-		wantEqual(t, "compacted content", &content, fill[genai.Content](t))
+		wantEqual(t, "compacted content", &content, filler.Fill[sdkContent]())
 		if !e.IsSummary() {
 			t.Error("an event with actions.compaction is a summary")
 		}
@@ -283,12 +275,12 @@ func TestIdentityComesBack(t *testing.T) {
 
 func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 	f := patch.Fields{
-		Content:            fill[genai.Content](t),
-		Actions:            patch.Actions{StateDelta: oddMap(1), ArtifactDelta: map[string]int64{"a": 1}},
-		CustomMetadata:     oddMap(2),
+		Content:            filler.Fill[sdkContent](),
+		Actions:            patch.Actions{StateDelta: filler.OddMap(1), ArtifactDelta: map[string]int64{"a": 1}},
+		CustomMetadata:     filler.OddMap(2),
 		LongRunningToolIDs: []string{"call"},
-		UsageMetadata:      fill[genai.GenerateContentResponseUsageMetadata](t),
-		Extra:              map[string]any{"x": fill[genai.GroundingMetadata](t), "raw": json.RawMessage(`[1]`)},
+		UsageMetadata:      filler.Fill[sdkUsage](),
+		Extra:              map[string]any{"x": filler.Fill[sdkUsage](), "raw": json.RawMessage(`[1]`)},
 	}
 	e := newEvent(t, f)
 	was := e.String()
@@ -298,8 +290,8 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 	}
 
 	// What is returned is the caller's own, too.
-	content := decoded[genai.Content](t, e, "content")
-	usage := decoded[genai.GenerateContentResponseUsageMetadata](t, e, "usageMetadata")
+	content := decoded[sdkContent](t, e, "content")
+	usage := decoded[sdkUsage](t, e, "usageMetadata")
 	for _, v := range []any{&content, &usage, ptr(e.StateDelta()), ptr(e.CustomMetadata()), ptr(e.LongRunningToolIDs())} {
 		wreck(reflect.ValueOf(v).Elem())
 	}
@@ -312,8 +304,8 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 	if e.String() != was {
 		t.Error("changing returned values changed the event")
 	}
-	wantEqual(t, "content", decoded[genai.Content](t, e, "content"), fill[genai.Content](t))
-	wantEqual(t, "state delta", e.StateDelta(), oddMap(1))
+	wantEqual(t, "content", decoded[sdkContent](t, e, "content"), filler.Fill[sdkContent]())
+	wantEqual(t, "state delta", e.StateDelta(), filler.OddMap(1))
 	wantEqual(t, "ids", e.LongRunningToolIDs(), []string{"call"})
 	if !e.IsLongRunning("call") || e.IsLongRunning("other") {
 		t.Error("IsLongRunning forgot the ids")

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -54,7 +52,7 @@ func TestJSONComesBackAsItCame(t *testing.T) {
 			if rec.Size() != len(line) {
 				t.Errorf("Size is %d, want %d", rec.Size(), len(line))
 			}
-			if err := rec.Event.Content().Decode(new(genai.Content)); err != nil {
+			if err := rec.Event.Content().Decode(new(sdkContent)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -149,7 +147,7 @@ func TestNumbersOfJSONKeepKindAndValue(t *testing.T) {
 		"huge": json.Number("1e400"), "neg": math.Copysign(0, -1), "negf": math.Copysign(0, -1), "null": nil,
 		"list": []any{int64(1), 1.5, map[string]any{}}, "text": "1",
 	})
-	c := decoded[genai.Content](t, e, "content")
+	c := decoded[sdkContent](t, e, "content")
 	// Arguments are as encoding/json gives them, but that nothing is out of range.
 	wantEqual(t, "arguments", c.Parts[0].FunctionCall.Args,
 		map[string]any{"int": 1.0, "huge": []any{json.Number("1e400"), map[string]any{"x": 2.0}}, "null": nil})
@@ -187,7 +185,7 @@ func TestDecodeOfAFieldWithAnotherShape(t *testing.T) {
 	if raw, ok := e.Field("absent"); ok || raw != nil {
 		t.Errorf("an absent field is %q", raw)
 	}
-	wantField(t, e.Decode("usageMetadata", new(genai.GenerateContentResponseUsageMetadata)), "usageMetadata")
+	wantField(t, e.Decode("usageMetadata", new(sdkUsage)), "usageMetadata")
 	_, err := e.Compaction()
 	wantField(t, err, "actions/compaction")
 	if c, err := parseEvent(t, `{"actions":{"compaction":null}}`).Compaction(); c != nil || err != nil {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genai"
-
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -58,7 +56,7 @@ func TestPython(t *testing.T) {
 	if d := answer.StateDelta(); len(d) != 4 || d["last_order"] != int64(7) {
 		t.Errorf("state delta %v", d)
 	}
-	var c genai.Content
+	var c sdkContent
 	if err := call.Decode("content", &c); err != nil || !bytes.Equal(c.Parts[0].ThoughtSignature, []byte{0xff, 0xef}) {
 		t.Errorf("content %+v, %v", c, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/internal/filler"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -51,8 +52,8 @@ func TestValueOfGoComesBackDeepEqual(t *testing.T) {
 			t.Errorf("%s came back as %s", value, back)
 		}
 	}
-	check(oddMap(3))
-	for _, v := range oddMap(4) {
+	check(filler.OddMap(3))
+	for _, v := range filler.OddMap(4) {
 		check(v)
 	}
 	// The deepest type there is.

@@ -1,4 +1,5 @@
-package patch_test
+// Package filler gives tests Go values in which careless encodings lose something.
+package filler
 
 import (
 	"encoding/json"
@@ -6,10 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
-	"testing"
 	"time"
-
-	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -21,15 +19,19 @@ type filler struct {
 	within []reflect.Type
 }
 
-func fill[T any](t *testing.T) *T {
-	t.Helper()
+// Fill returns a value of which no exported field is zero, at any depth.
+func Fill[T any]() *T {
 	v := new(T)
-	f := filler{}
-	f.fill(reflect.ValueOf(v).Elem())
-	if path := zeroField(reflect.ValueOf(v).Elem(), "", nil); path != "" {
-		t.Fatalf("the filler left %s zero", path)
-	}
+	FillValue(reflect.ValueOf(v).Elem())
 	return v
+}
+
+// FillValue does so with a value that can be set.
+func FillValue(v reflect.Value) {
+	(&filler{}).fill(v)
+	if path := zeroField(v, "", nil); path != "" {
+		panic("the filler left " + path + " zero")
+	}
 }
 
 func (f *filler) fill(v reflect.Value) {
@@ -42,12 +44,13 @@ func (f *filler) fill(v reflect.Value) {
 		v.Set(reflect.ValueOf(time.Date(2024, 2, 29, 23, 59, 59, int(f.n), time.UTC)))
 		return
 	case reflect.TypeFor[map[string]any]():
-		v.Set(reflect.ValueOf(oddMap(f.n)))
+		v.Set(reflect.ValueOf(OddMap(f.n)))
 		return
 	case reflect.TypeFor[patch.Content]():
-		c := new(genai.Content)
-		f.fill(reflect.ValueOf(c).Elem())
-		content, err := patch.NewContent(c)
+		content, err := patch.NewContent(map[string]any{"role": "model", "parts": []any{
+			map[string]any{"text": fmt.Sprint("text ", f.n), "thoughtSignature": []byte{0, 255}},
+			map[string]any{"functionCall": map[string]any{"id": "c", "name": "f", "args": OddMap(f.n)}},
+		}})
 		if err != nil {
 			panic(err)
 		}
@@ -96,24 +99,24 @@ func (f *filler) fill(v reflect.Value) {
 	case reflect.Float32, reflect.Float64:
 		v.SetFloat(-float64(f.n) / 3)
 	case reflect.Interface:
-		v.Set(reflect.ValueOf(oddMap(f.n)))
+		v.Set(reflect.ValueOf(OddMap(f.n)))
 	default:
 		panic("no rule for " + v.Type().String())
 	}
 }
 
-// empty sets every pointer, map and slice to one that is there and empty.
-func empty(v reflect.Value, depth int) {
+// Empty sets every pointer, map and slice to one that is there and empty.
+func Empty(v reflect.Value, depth int) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if depth > 0 {
 			v.Set(reflect.New(v.Type().Elem()))
-			empty(v.Elem(), depth-1)
+			Empty(v.Elem(), depth-1)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
-				empty(v.Field(i), depth)
+				Empty(v.Field(i), depth)
 			}
 		}
 	case reflect.Slice:
@@ -156,9 +159,9 @@ func zeroField(v reflect.Value, path string, within []reflect.Type) string {
 	return ""
 }
 
-// oddMap holds every kind of value that an `any` may hold, and the values that JSON
+// OddMap holds every kind of value that an `any` may hold, and the values that JSON
 // alone would bring back as another.
-func oddMap(n int64) map[string]any {
+func OddMap(n int64) map[string]any {
 	return map[string]any{
 		"int": int(n), "int8": int8(-8), "int16": int16(-16), "int32": int32(-32), "int64": int64(1<<53 + 1),
 		"uint": uint(n), "uint8": uint8(200), "uint16": uint16(16), "uint32": uint32(32), "uint64": uint64(math.MaxUint64),
