@@ -30,7 +30,7 @@ type request struct {
 
 	draft   *draft
 	refusal error // the plan's
-	rests   bool  // acceptance or refusal rests on what the group adds
+	rests   bool  // acceptance or refusal rests on the group's commit
 }
 
 // errAbandoned is what becomes of a write whose leader panicked in a function of its
@@ -146,8 +146,9 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			lookUp = true
 			continue
 		}
-		err = s.write(ctx, h, g.view, g.batch)
-		if !s.shared || err == nil && len(g.batch.Records) > 0 {
+		confirms := s.shared && g.confirms()
+		err = s.write(ctx, h, g.view, g.batch, confirms)
+		if !s.shared || err == nil && (len(g.batch.Records) > 0 || confirms) {
 			g.end(fromBackend(h.key, err))
 			return
 		}
@@ -295,6 +296,21 @@ func (g *group) refuses() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.records) > 0 })
 }
 
+// confirms reports whether the group adds nothing, and a request would be told that what it
+// wants is in the log. Another server that takes over may lose what a read has shown, but not
+// what was acknowledged: a commit, which the request waits for, has to come first.
+func (g *group) confirms() (confirms bool) {
+	if len(g.batch.Records) > 0 {
+		return false
+	}
+	for _, r := range g.requests {
+		if r.refusal == nil && r.draft.present {
+			r.rests, confirms = true, true
+		}
+	}
+	return confirms
+}
+
 // holds reports whether the group adds some of what a draft says.
 func (g *group) holds(d *draft) bool {
 	return slices.ContainsFunc(d.records, func(r patch.Record) bool { return r.Seq > g.batch.After })
@@ -330,10 +346,11 @@ func (g *group) endResting(err error) {
 	}
 }
 
-// write makes a batch durable and publishes the view that it gives. The caller holds the
-// handle's lock. Errors are the backend's.
-func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch backend.Batch) error {
-	if len(batch.Records) == 0 && !batch.Create {
+// write makes a batch durable and publishes the view that it gives. A batch without records
+// is only written if it creates the session, or confirms. The caller holds the handle's lock.
+// Errors are the backend's.
+func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch backend.Batch, confirms bool) error {
+	if len(batch.Records) == 0 && !batch.Create && !confirms {
 		return nil
 	}
 	batch.Next = newToken()

@@ -216,10 +216,14 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 			}
 		}
 	}
-	if len(written) == 0 || opts.DryRun {
+	if opts.DryRun || len(written) == 0 && (!s.shared || len(given) == 0) {
 		return done, nil
 	}
-	return done, s.putShared(ctx, written)
+	err = s.putShared(ctx, written) // if all is here already, an empty commit confirms it
+	if len(written) == 0 && errors.Is(err, ErrNotFound) {
+		err = nil
+	}
+	return done, err
 }
 
 // putShared writes shared values in a commit to some session that adds no record to it.
@@ -239,6 +243,9 @@ func (s *Store) putShared(ctx context.Context, values []backend.Value) error {
 	return fmt.Errorf("%w: there is no session to write shared values with", ErrNotFound)
 }
 
+// A commit of shared values is made so often while its outcome is unknown.
+const sharedTries = 4
+
 func (s *Store) putSharedOn(ctx context.Context, key Key, values []backend.Value) error {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
@@ -246,7 +253,7 @@ func (s *Store) putSharedOn(ctx context.Context, key Key, values []backend.Value
 		return err
 	}
 	defer h.unlock()
-	for {
+	for tries := 1; ; {
 		head, _, err := s.head(ctx, key)
 		if err != nil {
 			return err
@@ -257,6 +264,13 @@ func (s *Store) putSharedOn(ctx context.Context, key Key, values []backend.Value
 		})
 		if s.shared && errors.Is(err, backend.ErrMoved) {
 			continue
+		}
+		if s.shared && errors.Is(err, backend.ErrUnknown) && tries < sharedTries {
+			// Writing them twice is writing them once.
+			if _, fenced := s.backend.Fence(ctx, key.name(), head.Creation, head.Token, newToken()); fenced == nil {
+				tries++
+				continue
+			}
 		}
 		return fromBackend(key, err)
 	}

@@ -71,5 +71,5 @@ func (s *Store) stage(ctx context.Context, key Key, creation string, after uint6
 func (c *creating) commit() error {
 	return fromBackend(c.handle.key, c.store.write(c.ctx, c.handle, c.view, backend.Batch{
 		Creation: c.creation, Create: true, Meta: c.meta, After: c.after, Chain: c.chain, Records: c.batch, Shared: c.shared,
-	}))
+	}, false))
 }

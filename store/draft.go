@@ -36,6 +36,7 @@ type draft struct {
 	offered []patch.Record // as the caller gave them
 	records []patch.Record // as they are or will be logged
 	missing []int          // indices of the records that are not in the log yet
+	present bool           // some of what the plan wants is in the log already
 	adds    []patch.Record
 	batch   []backend.Record // of what it adds
 	size    int              // of the batch, in bytes
@@ -150,7 +151,7 @@ func (d *draft) matchIndexed() error {
 		case there.ID() != r.ID() || !patch.Same(there, d.offered[i]):
 			return &DuplicateIDError{ID: id, Seq: at}
 		}
-		d.records[i] = there
+		d.records[i], d.present = there, true
 	}
 	return nil
 }

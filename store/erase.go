@@ -327,6 +327,9 @@ func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (E
 			if err == nil {
 				out.Sessions, err = e.remakeAll(ctx, out.Sessions)
 			}
+			if err == nil { // an earlier call may have done it all
+				err = e.store.confirm(ctx, key)
+			}
 			return out, err
 		}
 	}
@@ -356,6 +359,9 @@ func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (E
 		out := e.result(plans)
 		if err == nil {
 			out.Sessions, err = e.remakeAll(ctx, out.Sessions)
+		}
+		if err == nil && len(out.Sessions) == 0 && e.hidden.IsZero() {
+			err = e.store.confirm(ctx, key) // an earlier call may have done it all
 		}
 		return out, err
 	}

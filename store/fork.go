@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -52,10 +53,28 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 			return fork, err
 		}
 		// The new session may have what was erased meanwhile, and no receipt of it.
-		if err := s.Delete(ctx, newKey); err != nil {
+		if err := s.dropFork(ctx, newKey, fork.View); err != nil {
 			return Session{}, err
 		}
 	}
+}
+
+// dropFork deletes a fork that was just made, unless it is in use by now.
+func (s *Store) dropFork(ctx context.Context, key Key, v fold.View) error {
+	head, err := s.headOnly(ctx, key)
+	if err == nil && (head.Creation != v.Creation() || head.Last != v.Seq()) {
+		err = backend.ErrMoved
+	}
+	if err == nil {
+		err = s.delete(ctx, key, &head)
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case errors.Is(err, backend.ErrMoved):
+		return fmt.Errorf("session %s: %w: events of the original were erased while it was forked, and the fork is in use: erase them there too", key, ErrConflict)
+	}
+	return err
 }
 
 // fork makes a fork of a session that was found with the given head.

@@ -428,6 +428,7 @@ func (d *draft) matchPrefix(differs func(i int) error) error {
 	if err := match(d.added); err != nil { // what drafts before this one add to the log
 		return err
 	}
+	d.present = i > 0
 	for ; i < len(d.offered); i++ {
 		d.missing = append(d.missing, i)
 	}

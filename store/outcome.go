@@ -8,11 +8,13 @@ import (
 	"math"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // findOut asks the backend whether a batch took place whose commit failed, and sees to it
-// first that it takes place no more. The error is nil if it did.
+// first that it takes place no more. The error is nil if it did, and is durable: what a read
+// alone shows may be lost in a failover, but the fence is a commit that comes after it.
 func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failure error) error {
 	if !s.shared {
 		// The caller may be gone; the question is still worth an answer.
@@ -30,6 +32,27 @@ func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failu
 		return fmt.Errorf("the commit failed and wrote nothing: %w", causeOf(failure))
 	}
 	s.opts.Logger.Warn("patchlog: a commit failed but took place", "session", key.String(), "error", failure)
+	return nil
+}
+
+// confirm makes a commit to a session, which adds nothing to it: all that was read of the
+// storage before survives a failover when it returns. A call that found its work done makes
+// one before it says so. Where no other program writes there is nothing to confirm.
+func (s *Store) confirm(ctx context.Context, key Key) error {
+	if !s.shared {
+		return nil
+	}
+	_, err := s.commit(ctx, key, "", confirming{})
+	return err
+}
+
+// confirming is the plan of [Store.confirm].
+type confirming struct{}
+
+func (confirming) offers() []patch.Record { return nil }
+
+func (confirming) draft(d *draft) error {
+	d.present = true
 	return nil
 }
 
@@ -51,8 +74,8 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 		return false, nil
 	case err != nil:
 		return false, err
-	case len(batch.Records) == 0: // it was to create the session
-		return true, nil
+	case len(batch.Records) == 0: // it was to create the session, else it says nothing of it
+		return batch.Create, nil
 	}
 	first := batch.Records[0]
 	if s.shared {
@@ -83,19 +106,23 @@ func causeOf(failure error) error {
 }
 
 // deleted finds out whether a session is gone whose deletion failed. It returns nil if it
-// is.
-func (s *Store) deleted(ctx context.Context, key Key, creation string, failure error) error {
+// is. head is the session's as it was before, and seen what the deletion was conditional on.
+func (s *Store) deleted(ctx context.Context, key Key, head backend.Head, seen *backend.Head, failure error) error {
 	if s.shared {
 		// It may take place yet, and harms no other creation: once more makes sure.
-		if err := s.backend.Delete(ctx, key.name(), creation); err != nil && !errors.Is(err, backend.ErrNotFound) {
+		err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
+		if errors.Is(err, backend.ErrNotFound) { // the first one took place, and is durable with the fence
+			_, err = s.backend.Fence(ctx, key.name(), head.Creation, head.Token, newToken())
+		}
+		if err != nil && !errors.Is(err, backend.ErrMoved) {
 			return stillUnknown(failure, err)
 		}
-		return nil
+		return err
 	}
 	// The caller may be gone; the question is still worth an answer.
-	head, err := s.backend.Head(context.WithoutCancel(ctx), key.name())
+	now, err := s.backend.Head(context.WithoutCancel(ctx), key.name())
 	switch {
-	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != creation:
+	case errors.Is(err, backend.ErrNotFound), err == nil && now.Creation != head.Creation:
 		return nil
 	case err != nil:
 		return stillUnknown(failure, err)

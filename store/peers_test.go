@@ -85,9 +85,9 @@ func (c *counted) Shared(ctx context.Context, prefix string) ([]backend.Value, e
 	return c.Backend.Shared(ctx, prefix)
 }
 
-func (c *counted) Delete(ctx context.Context, session, creation string) error {
+func (c *counted) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	c.count("Delete")
-	return c.Backend.Delete(ctx, session, creation)
+	return c.Backend.Delete(ctx, session, creation, seen)
 }
 
 // onPeers runs a test on two stores that share what one backend in memory holds, as two

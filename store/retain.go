@@ -72,9 +72,8 @@ var ErrRetaining = errors.New("another process is at it")
 // When a session was used is what its records say: the times of events, which whoever appended them
 // gave, and ADK's runner and the store draw from a clock. Where a program gives events times of long
 // ago, only the session's creation, which the store has noted, tells that it is young; a time that
-// lies ahead keeps a session until it has come. A copy of a session has the times of its original. A session is deleted as it was judged: if it has grown
-// since, it is kept. If the storage is shared, a record that another process appends at the very
-// moment of the deletion goes with it.
+// lies ahead keeps a session until it has come. A copy of a session has the times of its original. A session is deleted as it was judged: if it was
+// written to since, by whatever process, it is kept.
 //
 // What is erased are the events that patches took out of sight, and that have been out of it since
 // the time of a patch that long ago; not those that are pinned. It is done as by [Store.Erase] with
@@ -198,10 +197,8 @@ func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, p
 	if opts.DryRun {
 		return nil
 	}
-	err := s.deleteIf(ctx, r.Key, func(now backend.Head) bool {
-		return now.Creation == head.Creation && now.Last == head.Last && now.Token == head.Token
-	})
-	if errors.Is(err, errMoved) {
+	err := s.delete(ctx, r.Key, &head)
+	if errors.Is(err, backend.ErrMoved) {
 		r.Kept, err = KeptUsed, nil
 	}
 	r.Deleted = err == nil && r.Kept == ""
@@ -231,5 +228,3 @@ func (s *Store) used(ctx context.Context, key Key, head backend.Head, created ti
 	}
 	return latest, nil
 }
-
-var errMoved = errors.New("the log has moved on")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -160,18 +161,16 @@ func TestRetainErrors(t *testing.T) {
 	})
 }
 
-// intrusive is a backend that does something before the second look at a session's head.
+// intrusive is a backend that does something before the first session is deleted.
 type intrusive struct {
 	backend.Backend
-	looks int
-	do    func()
+	once sync.Once
+	do   func()
 }
 
-func (b *intrusive) Head(ctx context.Context, session string) (backend.Head, error) {
-	if b.looks++; b.looks == 2 {
-		b.do()
-	}
-	return b.Backend.Head(ctx, session)
+func (b *intrusive) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
+	b.once.Do(b.do)
+	return b.Backend.Delete(ctx, session, creation, seen)
 }
 
 // What is used while it is judged is kept.

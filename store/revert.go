@@ -103,6 +103,7 @@ func (o BackOptions) draft(d *draft, patches []*patch.PatchEvent, check fold.Che
 		base = d.view.Seq() + 1 + uint64(i)
 	}
 	if len(patches) == 0 {
+		d.present = true
 		return nil
 	}
 	if err := d.propose(patches); err != nil {

@@ -292,29 +292,35 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err := key.Validate(); err != nil {
 		return err
 	}
-	return s.deleteIf(ctx, key, func(backend.Head) bool { return true })
+	return s.delete(ctx, key, nil)
 }
 
-// deleteIf deletes a session if it is as it should be, else the error is errMoved.
-func (s *Store) deleteIf(ctx context.Context, key Key, is func(backend.Head) bool) error {
+// delete deletes a session. If seen is not nil it is the head on which the caller decided to:
+// the error matches [backend.ErrMoved] if the session has been written to since.
+func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	if err := h.lock(ctx); err != nil {
 		return err
 	}
 	defer h.unlock()
-	head, err := s.backend.Head(ctx, key.name())
-	switch {
-	case err != nil:
-		return fromBackend(key, err)
-	case !is(head):
-		return errMoved
+	head := seen
+	if head == nil {
+		now, err := s.backend.Head(ctx, key.name())
+		if err != nil {
+			return fromBackend(key, err)
+		}
+		head = &now
 	}
 	h.drop()
 	defer h.wake()
-	defer s.finder.Forget(key) // whoever searches meanwhile makes an index of what is gone
-	if err = s.backend.Delete(ctx, key.name(), head.Creation); errors.Is(err, backend.ErrUnknown) {
-		err = s.deleted(ctx, key, head.Creation, err)
+	defer s.finder.Forget(key) // a search that runs meanwhile indexes what is gone
+	err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
+	if errors.Is(err, backend.ErrUnknown) {
+		err = s.deleted(ctx, key, *head, seen, err)
+	}
+	if errors.Is(err, backend.ErrMoved) {
+		err = fmt.Errorf("it was written to meanwhile: %w", err)
 	}
 	return fromBackend(key, err)
 }

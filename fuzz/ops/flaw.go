@@ -200,9 +200,9 @@ func (e *early) Since(ctx context.Context, session string, seen backend.Seen, pr
 	return e.Backend.Since(ctx, session, seen, prefixes...)
 }
 
-func (e *early) Delete(ctx context.Context, session, creation string) error {
+func (e *early) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	e.wait(session)
-	return e.Backend.Delete(ctx, session, creation)
+	return e.Backend.Delete(ctx, session, creation, seen)
 }
 
 // half splits a write into two.
@@ -240,11 +240,11 @@ func (a apart) Append(ctx context.Context, session string, batch backend.Batch) 
 // undead acknowledges a deletion before it makes it.
 type undead struct{ backend.Backend }
 
-func (u undead) Delete(ctx context.Context, session, creation string) error {
+func (u undead) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	done := make(chan error, 1)
 	go func() {
 		time.Sleep(2 * time.Millisecond)
-		done <- u.Backend.Delete(context.WithoutCancel(ctx), session, creation)
+		done <- u.Backend.Delete(context.WithoutCancel(ctx), session, creation, seen)
 	}()
 	return nil
 }

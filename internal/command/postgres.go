@@ -88,7 +88,9 @@ func (*readOnly) PutSnapshot(context.Context, string, string, backend.Snapshot) 
 }
 
 // Delete implements [backend.Backend].
-func (*readOnly) Delete(context.Context, string, string) error { return backend.ErrReadOnly }
+func (*readOnly) Delete(context.Context, string, string, *backend.Head) error {
+	return backend.ErrReadOnly
+}
 
 // Lease implements [backend.Backend].
 func (*readOnly) Lease(context.Context, string, string, time.Duration) (bool, error) {

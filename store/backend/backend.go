@@ -155,8 +155,9 @@ type Backend interface {
 	// says that it has not: the session's token was seen, and is next now. Otherwise the
 	// session has moved on or is gone, by this batch or another. seen is 0 for a batch that
 	// was to create the session, staged or not; its creation id is of no use any more if
-	// took is true. In an exclusive backend nothing is left to settle, and Fence does
-	// nothing.
+	// took is true. What was read of the session before is durable when Fence returns,
+	// whether it took or not. In an exclusive backend nothing is left to settle, and Fence
+	// does nothing.
 	Fence(ctx context.Context, session, creation string, seen, next Token) (took bool, err error)
 
 	// PutSnapshot stores a snapshot beside the session, in place of the one that is there,
@@ -170,11 +171,13 @@ type Backend interface {
 	Snapshot(ctx context.Context, session, creation string) (Snapshot, error)
 
 	// Delete removes the session and all it holds, or fails with ErrNotFound as Append
-	// does. When it returns the session is gone, and one of the same name can be created;
+	// does. If seen is not nil it is the head that the decision to delete was made on: Delete
+	// fails with ErrMoved, and removes nothing, if the last seq, the token or the edition is
+	// another one. When it returns the session is gone, and one of the same name can be created;
 	// what a large one held may take up room for a while. Others wait no longer than for a
 	// write. After ErrUnknown it can be called again: it never takes another session's
 	// creation.
-	Delete(ctx context.Context, session, creation string) error
+	Delete(ctx context.Context, session, creation string, seen *Head) error
 
 	// Lease reports whether owner holds the lease of this name from now on for as long as
 	// ttl. It does not while another owner holds it, whose ttl has not passed; the holder
@@ -242,6 +245,11 @@ type Head struct {
 	// on. Last is then the furthest that it may go. The records before can be read, nothing
 	// can be appended.
 	Damaged uint64
+}
+
+// Moved reports whether the log has been written to between two heads of one creation.
+func (h Head) Moved(now Head) bool {
+	return now.Last != h.Last || now.Token != h.Token || now.Edition != h.Edition
 }
 
 // Err returns nil, or an error that matches [ErrDamaged] and says where damage leaves the

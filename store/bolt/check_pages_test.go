@@ -39,7 +39,7 @@ func fillPages(t *testing.T, n int) (path string) {
 		no(t, b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}))
 	}
 	no(t, b.Append(ctx, "gone", backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 500)}))
-	no(t, b.Delete(ctx, "gone", "c"))
+	no(t, b.Delete(ctx, "gone", "c", nil))
 	no(t, b.Close())
 	return path
 }
@@ -82,15 +82,15 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 			b.Stage(ctx, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
 			// What was staged becomes a session, and one that was there goes.
 			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, After: 1, Records: longRecords(1, 1)}),
-			b.Delete(ctx, "old "+name, "c"),
+			b.Delete(ctx, "old "+name, "c", nil),
 		))
 		last += 3
 		switch {
 		case steps == 5:
-			no(t, b.Delete(ctx, "b", "c"))
+			no(t, b.Delete(ctx, "b", "c", nil))
 			no(t, b.Append(ctx, "b", backend.Batch{Creation: "again", Create: true, Records: longRecords(0, 1)}))
 		case steps%2 == 0:
-			no(t, b.Delete(ctx, name, "c"))
+			no(t, b.Delete(ctx, name, "c", nil))
 		}
 	}
 	inTime(t, "Check", func() {
@@ -120,7 +120,7 @@ func TestCheckGivenUp(t *testing.T) {
 			return
 		}
 		if takes++; takes == 4 { // in the middle of the pages
-			no(t, b.Delete(ctx, "a", "c"))
+			no(t, b.Delete(ctx, "a", "c", nil))
 			stop()
 		}
 	}})

@@ -29,7 +29,7 @@ func TestCircle(t *testing.T) {
 			func(b *bolt.Backend) error { _, err := b.Read(ctx, "a", "c", 1, 9, 999); return err },
 			func(b *bolt.Backend) error { _, err := b.Pick(ctx, "b", "c", []uint64{7, 1500}, 9999); return err },
 			func(b *bolt.Backend) error { h, err := b.Head(ctx, "b"); return errors.Join(err, h.Err()) },
-			func(b *bolt.Backend) error { return b.Delete(ctx, "a", "c") },
+			func(b *bolt.Backend) error { return b.Delete(ctx, "a", "c", nil) },
 			func(b *bolt.Backend) error {
 				return b.Replace(ctx, "b", backend.Replacement{Creation: "c", Last: 2000, Records: []backend.Replaced{{Seq: 7, Old: longRecords(6, 1)[0].Data, Data: []byte("new")}}})
 			},
@@ -39,7 +39,7 @@ func TestCircle(t *testing.T) {
 			func(b *bolt.Backend) error {
 				return b.Append(ctx, "b", backend.Batch{Creation: "c", After: 2000, Records: longRecords(2000, 1)})
 			},
-			func(b *bolt.Backend) error { return b.Delete(ctx, "b", "c") },
+			func(b *bolt.Backend) error { return b.Delete(ctx, "b", "c", nil) },
 		},
 	}
 	for bucket, all := range calls {

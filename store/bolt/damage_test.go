@@ -38,7 +38,7 @@ func fill(t *testing.T, path string) (used int64) {
 		err = errors.Join(err, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta of " + name),
 			Shared: []backend.Value{{Name: "shared by " + name, Data: []byte("value")}}}), b.Append(ctx, name, batch(0)), b.Append(ctx, name, batch(1)))
 	}
-	err = errors.Join(err, b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("snapshot"), 200)}), b.Delete(ctx, "second", "c"), b.Close())
+	err = errors.Join(err, b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("snapshot"), 200)}), b.Delete(ctx, "second", "c", nil), b.Close())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func inTime(t *testing.T, what string, f func()) {
 func calls(b *bolt.Backend) map[string]func() error {
 	return map[string]func() error{
 		"Append":      func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) },
-		"Delete":      func() error { return b.Delete(ctx, "third", "c") },
+		"Delete":      func() error { return b.Delete(ctx, "third", "c", nil) },
 		"PutSnapshot": func() error { return b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}) },
 		"Head":        func() error { _, err := b.Head(ctx, "first"); return err },
 		"Read":        func() error { _, err := b.Read(ctx, "first", "c", 1, 9, 999); return err },
@@ -195,7 +195,7 @@ func allFail(t *testing.T, b *bolt.Backend, path string, first []string) {
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := b.Delete(cancelled, "a", "c"); !errors.Is(err, context.Canceled) {
+	if err := b.Delete(cancelled, "a", "c", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("Delete with a cancelled context: %v", err)
 	}
 	inTime(t, "Check", func() {

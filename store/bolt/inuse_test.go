@@ -44,7 +44,7 @@ func large(t *testing.T) (path string, p pagesOf) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(b.Delete(ctx, "s9", "c"), b.Close()); err != nil {
+	if err := errors.Join(b.Delete(ctx, "s9", "c", nil), b.Close()); err != nil {
 		t.Fatal(err)
 	}
 	return path, look(t, path)
@@ -254,7 +254,7 @@ func TestDamagedListOfFreePagesUnderAnOpenFile(t *testing.T) {
 			id = p.used[len(p.used)/2]
 		}
 		writeAt(t, path, p.list*p.size+16+8*3, word(id)...)
-		if err := b.Delete(ctx, "nobody", "c"); !errors.Is(err, backend.ErrNotFound) {
+		if err := b.Delete(ctx, "nobody", "c", nil); !errors.Is(err, backend.ErrNotFound) {
 			t.Errorf("Delete of what is not there: %v", err)
 		}
 		allFail(t, b, path, []string{"Append"})
@@ -331,7 +331,7 @@ func TestDeleteBesideADamagedPage(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := open(t, path)
-			if err := b.Delete(ctx, fmt.Sprint("s", n), "c"); errors.Is(err, backend.ErrDamaged) {
+			if err := b.Delete(ctx, fmt.Sprint("s", n), "c", nil); errors.Is(err, backend.ErrDamaged) {
 				refused++
 			} else if err != nil {
 				t.Error(err)

@@ -85,7 +85,7 @@ func TestFailedCommit(t *testing.T) {
 	for name, way := range ways {
 		for call, do := range map[string]func(b *bolt.Backend) error{
 			"Append": func(b *bolt.Backend) error { return b.Append(ctx, "a", batch(1)) },
-			"Delete": func(b *bolt.Backend) error { return b.Delete(ctx, "a", "c") },
+			"Delete": func(b *bolt.Backend) error { return b.Delete(ctx, "a", "c", nil) },
 			"PutSnapshot": func(b *bolt.Backend) error {
 				return b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")})
 			},
@@ -161,7 +161,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 				start(4, func() error { return b.Append(ctx, "a", batch(1)) }) // moved
 				start(5, func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) })
 				start(6, func() error { return b.Append(ctx, "none", batch(0)) })
-				start(7, func() error { return b.Delete(ctx, "none", "c") }) // in a commit of its own
+				start(7, func() error { return b.Delete(ctx, "none", "c", nil) }) // in a commit of its own
 				close(free)
 				wg.Wait()
 

@@ -120,7 +120,7 @@ func TestHeadsNotFound(t *testing.T) {
 		"Head":   func() error { _, err := b.Head(ctx, "first"); return err }(),
 		"Append": b.Append(ctx, "first", backend.Batch{Creation: "c", After: 2, Records: []backend.Record{record(3)}}),
 		"Create": b.Append(ctx, "new", backend.Batch{Creation: "c", Create: true, Meta: []byte("meta")}),
-		"Delete": b.Delete(ctx, "first", "c"),
+		"Delete": b.Delete(ctx, "first", "c", nil),
 	} {
 		if !errors.Is(err, backend.ErrDamaged) {
 			t.Errorf("%s: %v", name, err)

@@ -114,7 +114,7 @@ func crowded(t *testing.T) (b *bolt.Backend, path string) {
 // What others do while the first records are copied, and while those are copied that they
 // wrote then.
 var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
-	10: func(t *testing.T, b *bolt.Backend) { no(t, b.Delete(ctx, "victim", "v")) },
+	10: func(t *testing.T, b *bolt.Backend) { no(t, b.Delete(ctx, "victim", "v", nil)) },
 	20: func(t *testing.T, b *bolt.Backend) {
 		no(t, b.Append(ctx, "victim", backend.Batch{Creation: "again", Create: true, Records: many(0, 3)}))
 		no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 1, Records: many(1, 5000), Shared: []backend.Value{{Name: "x", Data: []byte("2")}}}))
@@ -130,7 +130,7 @@ var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 	5000: func(t *testing.T, b *bolt.Backend) {
 		no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 5001, Records: many(5001, 1)}))
 		no(t, b.Append(ctx, "new", backend.Batch{Creation: "n", After: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
-		no(t, b.Delete(ctx, "victim", "again"))
+		no(t, b.Delete(ctx, "victim", "again", nil))
 		no(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, After: 40, Records: many(40, 1)}))
 		no(t, b.Stage(ctx, "s", 600, many(600, 1)))
 	},
@@ -300,7 +300,7 @@ func TestDamageIsNotCopied(t *testing.T) {
 			b, path := crowded(t)
 			no(t, b.Append(ctx, "ninth", backend.Batch{Creation: "9", Create: true, Records: many(0, 1)}))
 			no(t, b.Append(ctx, "tenth", backend.Batch{Creation: "10", Create: true, Records: many(0, 1)}))
-			no(t, b.Delete(ctx, "tenth", "10"))
+			no(t, b.Delete(ctx, "tenth", "10", nil))
 			no(t, b.Close())
 			inFile(t, path, damage)
 			before, err := os.ReadFile(path)
@@ -522,7 +522,7 @@ func TestSpace(t *testing.T) {
 	}
 	b.Unstage("s")
 	for i := range sessions * 3 / 4 {
-		no(t, b.Delete(ctx, fmt.Sprint(i), "c"))
+		no(t, b.Delete(ctx, fmt.Sprint(i), "c", nil))
 	}
 	b.WaitForSweep()
 	deleted, err := b.Space(ctx)

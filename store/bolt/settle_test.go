@@ -64,7 +64,7 @@ func TestSettle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.Delete(ctx, "third", "c"), b.Close()); err != nil {
+	if err := errors.Join(b.Delete(ctx, "third", "c", nil), b.Close()); err != nil {
 		t.Fatal(err)
 	}
 	after, err := os.ReadFile(path)

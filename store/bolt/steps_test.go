@@ -113,7 +113,7 @@ func TestCrashWhileDeleting(t *testing.T) {
 	no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, n)}))
 	no(t, b.PutSnapshot(ctx, "large", "l", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}))
 	crashes := copies(t, b, path)
-	no(t, b.Delete(ctx, "large", "l"))
+	no(t, b.Delete(ctx, "large", "l", nil))
 	no(t, b.Close())
 	if steps, want := len(*crashes), 2*n/mostRemoved+1; steps < want || steps > want+1 {
 		t.Errorf("%d commits, want %d", steps, want)
@@ -138,7 +138,7 @@ func TestDeletedRoomIsUsedAgain(t *testing.T) {
 	var sizes []int64
 	for i := range 4 {
 		no(t, b.Append(ctx, "large", backend.Batch{Creation: fmt.Sprint(i), Create: true, Records: many(0, 40_000)}))
-		no(t, b.Delete(ctx, "large", fmt.Sprint(i)))
+		no(t, b.Delete(ctx, "large", fmt.Sprint(i), nil))
 		no(t, b.Close())
 		b = open(t, path)
 		inUse := int64(0)
@@ -195,7 +195,7 @@ func TestWritersBetweenSteps(t *testing.T) {
 			synctest.Wait()
 			return tx.Commit()
 		})
-		no(t, b.Delete(ctx, "large", "l"))
+		no(t, b.Delete(ctx, "large", "l", nil))
 		b.WaitForSweep()
 		wg.Wait()
 		b.SetCommit(nil)
@@ -268,7 +268,7 @@ func TestStagedGoes(t *testing.T) {
 		b, path := openWith(t)
 		stageAll(t, b, "s", 100, 50)
 		no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 3000)}))
-		no(t, b.Delete(ctx, "large", "l"))
+		no(t, b.Delete(ctx, "large", "l", nil))
 		no(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, After: 100}))
 		if n := last(t, b, "staged"); n != 100 {
 			t.Errorf("%d records, want 100", n)

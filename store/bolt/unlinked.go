@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"sync"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // bucketUnlinked holds numbers that no session goes by: of a session that was deleted
@@ -34,11 +36,14 @@ func (r *room) take(size int) bool {
 
 // Delete implements [backend.Backend]. The session is gone with the first commit, which
 // removes a large one's rows in part only; the sweeper removes the others.
-func (b *Backend) Delete(ctx context.Context, name, creation string) error {
+func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backend.Head) error {
 	return b.update(ctx, func(tx *txn) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
+		}
+		if seen != nil && seen.Moved(b.headOf(tx, s)) {
+			return backend.ErrMoved
 		}
 		if err := checkRemoval(tx, []byte(name), bucketHeads, bucketSessions); err != nil {
 			return err

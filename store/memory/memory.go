@@ -406,11 +406,15 @@ func (o *order) of(sessions map[string]*session) []string {
 }
 
 // Delete implements [backend.Backend].
-func (b *Backend) Delete(ctx context.Context, name, creation string) error {
+func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backend.Head) error {
 	b.lock()
 	defer b.mu.Unlock()
-	if _, err := b.findCreated(ctx, name, creation); err != nil {
+	s, err := b.findCreated(ctx, name, creation)
+	switch {
+	case err != nil:
 		return err
+	case seen != nil && seen.Moved(s.head()):
+		return backend.ErrMoved
 	}
 	delete(b.sessions, name)
 	b.order.names = nil

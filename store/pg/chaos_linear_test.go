@@ -204,11 +204,7 @@ func TestLinearizableRestarts(t *testing.T) {
 func TestLinearizableFailover(t *testing.T) {
 	c := &chaos{}
 	rounds(t, c, short(3*time.Second), func(long time.Duration) string {
-		primary := pgtest.Start(t, pgtest.Options{NoSync: true})
-		standby := primary.Standby(t)
-		primary.Exec(t, "CREATE DATABASE chaos")
-		hosts := func(s *pgtest.Server) string { return strings.TrimPrefix(strings.Fields(s.DSN("chaos"))[0], "host=") }
-		dsn := fmt.Sprintf("host=%s,%s port=5432,5432 user=postgres dbname=chaos sslmode=disable target_session_attrs=read-write", hosts(primary), hosts(standby)) + chaosApp
+		primary, standby, dsn := pair(t)
 		workers := startWorkers(t, dsn, "", 4)
 		c.employ(workers)
 		took := make(chan error, 1)

@@ -14,27 +14,39 @@ import (
 // that, in transactions of a bounded size. If that does not succeed it is done later, by one
 // who opens a backend or begins to stage. The row itself stays for an hour: it tells a fence
 // that the session had been created.
-func (b *Backend) Delete(ctx context.Context, session, creation string) error {
+func (b *Backend) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	if err := b.enter(ctx); err != nil {
 		return err
 	}
 	defer b.leave()
+	condition, args := "", []any{hash(session), hash(creation)}
+	if seen != nil { // each commit sets the token, those that replace records too
+		condition, args = " AND last = $3 AND token = $4", append(args, number(seen.Last), int64(seen.Token))
+	}
 	var num int64
-	var found bool
+	var found, there bool
 	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
 		err := c.QueryRow(ctx, b.sql(`
 			UPDATE patchlog.sessions SET hash = NULL, name = NULL, state = 4, touched = now()
-			WHERE hash = $1 AND birth = $2
-			RETURNING num`), hash(session), hash(creation)).Scan(&num)
+			WHERE hash = $1 AND birth = $2`+condition+`
+			RETURNING num`), args...).Scan(&num)
 		found = err == nil
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		return err
 	})
+	if err == nil && !found && seen != nil {
+		err = b.attempt(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+			return c.QueryRow(ctx, b.sql(`SELECT count(*) > 0 FROM patchlog.sessions WHERE hash = $1 AND birth = $2`),
+				hash(session), hash(creation)).Scan(&there)
+		})
+	}
 	switch {
 	case err != nil:
 		return err
+	case there:
+		return backend.ErrMoved
 	case !found:
 		return backend.ErrNotFound
 	}

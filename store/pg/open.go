@@ -127,6 +127,7 @@ func configure(dsn string, opts Options) (config *pgxpool.Config, modeGiven bool
 	case given.ConnectTimeout == 0:
 		config.ConnConfig.ConnectTimeout = DefaultConnectTimeout
 	}
+	config.ConnConfig.OnNotice = onNotice
 	if !says("application_name") {
 		config.ConnConfig.RuntimeParams["application_name"] = "patchlog"
 	}

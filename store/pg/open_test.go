@@ -210,7 +210,7 @@ func TestSchemaNames(t *testing.T) {
 			t.Errorf("schema %q: %v", name, err)
 		}
 		b.Unstage("none")
-		if err := b.Delete(ctx, "s", "creation of s"); err != nil {
+		if err := b.Delete(ctx, "s", "creation of s", nil); err != nil {
 			t.Error(err)
 		}
 		create(t, b, "another", 1)

@@ -17,6 +17,30 @@ import (
 // ErrNoAnswer: the server did not answer within [Options.StatementTimeout].
 var ErrNoAnswer = errors.New("no answer from the server in time")
 
+// errUnreplicated: the server gave up waiting for a synchronous standby.
+var errUnreplicated = errors.New("the commit is on this server, but its wait for a synchronous standby was cancelled: a failover may lose it")
+
+// unreplicatedKey marks a connection, in its own data, whose server gave up waiting for a
+// synchronous standby.
+const unreplicatedKey = "patchlog.unreplicated"
+
+// onNotice marks the connection if a notice says that its commit is on this server only.
+func onNotice(c *pgconn.PgConn, n *pgconn.Notice) {
+	if isUnreplicated(n) {
+		c.CustomData()[unreplicatedKey] = true
+	}
+}
+
+// isUnreplicated reports whether a notice says that the server gave up waiting for a
+// synchronous standby. The server sends it with the answer to a commit that otherwise
+// succeeded, after pg_cancel_backend or a cancel request. Its text and severity depend on
+// lc_messages; the SQLSTATE and the name of the server's function do not. If a server does not
+// send that name, each notice of the class counts: a false alarm costs one more commit.
+func isUnreplicated(n *pgconn.Notice) bool {
+	warns := n.SeverityUnlocalized == "WARNING" || n.SeverityUnlocalized == ""
+	return warns && (n.Code == "01000" || strings.HasPrefix(n.Code, "57P")) && (n.Routine == "SyncRepWaitForLSN" || n.Routine == "")
+}
+
 // effect is what it means that an attempt may have been made.
 type effect int
 
@@ -163,7 +187,11 @@ func (b *Backend) once(ctx context.Context, work func(ctx context.Context, c *pg
 	}()
 	working, stop := context.WithTimeout(ctx, b.opts.StatementTimeout)
 	defer stop()
-	err = work(working, c.Conn())
+	marks := c.Conn().PgConn().CustomData()
+	delete(marks, unreplicatedKey)
+	if err = work(working, c.Conn()); err == nil && marks[unreplicatedKey] != nil {
+		err = errUnreplicated // which leaves the outcome unknown
+	}
 	return true, err != nil && working.Err() != nil, err
 }
 

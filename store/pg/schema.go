@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // SchemaVersion is the version of the schema that this program uses.
@@ -49,6 +51,9 @@ func (b *Backend) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the version of schema %q: %w", b.opts.Schema, err)
 	}
+	if err := b.checkWarnings(ctx); err != nil {
+		return err
+	}
 	switch {
 	case has == SchemaVersion:
 	case has != 0 || b.opts.NoCreate:
@@ -59,6 +64,23 @@ func (b *Backend) prepare(ctx context.Context) error {
 		}
 	}
 	b.sweep(ctx)
+	return nil
+}
+
+// checkWarnings fails if the server does not send warnings. One of them says that a commit is
+// not on the synchronous standby: see [isUnreplicated].
+func (b *Backend) checkWarnings(ctx context.Context) error {
+	var level string
+	err := b.call(ctx, reads, func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, `SELECT current_setting('client_min_messages')`).Scan(&level)
+	})
+	if err != nil {
+		return fmt.Errorf("read client_min_messages: %w", err)
+	}
+	if slices.Contains([]string{"error", "fatal", "panic"}, level) {
+		return fmt.Errorf("%w: client_min_messages is %q for this role or database, which hides a warning that commits may be lost; set it to warning or lower",
+			patch.ErrInvalid, level)
+	}
 	return nil
 }
 

@@ -263,7 +263,7 @@ func TestLeave(t *testing.T) {
 	release := hold(t, dsn, "held")
 	calls := map[string]func(ctx context.Context) error{
 		"Append": func(ctx context.Context) error { return b.Append(ctx, "held", next(h, 1)) },
-		"Delete": func(ctx context.Context) error { return b.Delete(ctx, "held", h.Creation) },
+		"Delete": func(ctx context.Context) error { return b.Delete(ctx, "held", h.Creation, nil) },
 		"Fence":  func(ctx context.Context) error { _, err := b.Fence(ctx, "held", h.Creation, h.Token, 5); return err },
 		"PutSnapshot": func(ctx context.Context) error {
 			return b.PutSnapshot(ctx, "held", h.Creation, backend.Snapshot{Seq: 1, Data: nil})
@@ -564,7 +564,7 @@ func TestDeleteMeetsAppend(t *testing.T) {
 			}
 		})
 		time.Sleep(time.Duration(i) * time.Millisecond)
-		if err := other.Delete(ctx, name, "creation of "+name); err != nil {
+		if err := other.Delete(ctx, name, "creation of "+name, nil); err != nil {
 			t.Errorf("Delete: %v", err)
 		}
 		wg.Wait()

@@ -98,7 +98,7 @@ var concurrentCases = []testCase{
 				}
 			}
 			if i%2 == 0 {
-				if err := s.Delete(ctx, name, name); err != nil {
+				if err := s.Delete(ctx, name, name, nil); err != nil {
 					s.Errorf("Delete: %v", err)
 				}
 			}

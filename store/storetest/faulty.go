@@ -131,8 +131,8 @@ func (f *Faulty) Stage(ctx context.Context, creation string, after uint64, recor
 }
 
 // Delete implements [backend.Backend].
-func (f *Faulty) Delete(ctx context.Context, session, creation string) error {
-	return f.write(func() error { return f.Backend.Delete(ctx, session, creation) })
+func (f *Faulty) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
+	return f.write(func() error { return f.Backend.Delete(ctx, session, creation, seen) })
 }
 
 // Head implements [backend.Backend].

@@ -179,10 +179,47 @@ var sharingCases = []testCase{
 	}},
 	{"Delete/creation", func(s *suite) {
 		s.put("a", create("c1", 2))
-		s.is(s.Delete(ctx, "a", "c2"), backend.ErrNotFound, "Delete of another creation")
-		s.is(s.Delete(ctx, "a", ""), backend.ErrNotFound, "Delete of another creation")
+		s.is(s.Delete(ctx, "a", "c2", nil), backend.ErrNotFound, "Delete of another creation")
+		s.is(s.Delete(ctx, "a", "", nil), backend.ErrNotFound, "Delete of another creation")
 		s.check()
 		s.remove("a")
+	}},
+	{"Delete/seen", func(s *suite) {
+		s.put("a", create("c1", 2))
+		head := func() *backend.Head {
+			s.Helper()
+			h, err := s.Head(ctx, "a")
+			s.is(err, nil, "Head")
+			return &h
+		}
+		refused := func(after string, seen *backend.Head) {
+			s.Helper()
+			s.is(s.Delete(ctx, "a", "c1", seen), backend.ErrMoved, "Delete by a head of before "+after)
+			s.check()
+		}
+		seen := head()
+		s.put("a", extend("c1", 2, 1))
+		refused("an append", seen)
+		seen = head()
+		s.replace("a", s.replacement("a", "other", 1))
+		refused("a replacement", seen)
+		if !s.Exclusive() {
+			seen = head()
+			s.fence("a", "c1", seen.Token, seen.Token+1, true)
+			s.want.sessions["a"].token = seen.Token + 1
+			refused("a fence", seen)
+		}
+		seen = head()
+		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 3, Edition: seen.Edition, Data: []byte("x")}), nil, "PutSnapshot")
+		s.is(s.Delete(ctx, "a", "c2", seen), backend.ErrNotFound, "Delete of another creation")
+		s.is(s.Delete(ctx, "b", "c1", seen), backend.ErrNotFound, "Delete of another session")
+		s.is(s.Delete(ctx, "a", "c1", seen), nil, "Delete of the session as it was seen")
+		delete(s.want.sessions, "a")
+		s.check()
+		s.is(s.Delete(ctx, "a", "c1", seen), backend.ErrNotFound, "Delete again")
+		s.put("a", create("c2", 3))
+		s.is(s.Delete(ctx, "a", "c1", seen), backend.ErrNotFound, "Delete of the creation before")
+		s.check()
 	}},
 	{"Lease", func(s *suite) {
 		lease := func(name, owner string, ttl time.Duration, want bool) {

@@ -143,7 +143,7 @@ func (s *suite) refuse(want error, name string, b backend.Batch) {
 // remove deletes a session that is there.
 func (s *suite) remove(name string) {
 	s.Helper()
-	if err := s.Delete(ctx, name, s.want.sessions[name].creation); err != nil {
+	if err := s.Delete(ctx, name, s.want.sessions[name].creation, nil); err != nil {
 		s.Fatalf("Delete %q: %v", name, err)
 	}
 	delete(s.want.sessions, name)

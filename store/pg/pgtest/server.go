@@ -190,14 +190,16 @@ func (s *Server) end(how syscall.Signal) {
 	pid := s.process.Process.Pid
 	if how == syscall.SIGKILL { // those that serve connections live on else for a while
 		_ = syscall.Kill(pid, syscall.SIGSTOP)
+		// A child that waits for a standby, and finds the postmaster gone, waits no longer: it
+		// shows a commit that no standby has. So the postmaster goes last.
 		children := childrenOf(pid)
-		_ = syscall.Kill(pid, how)
 		for _, child := range children {
 			_ = syscall.Kill(child, how)
 		}
 		for _, child := range children {
 			awaitEnd(child)
 		}
+		_ = syscall.Kill(pid, how)
 	} else {
 		_ = s.process.Process.Signal(how)
 	}

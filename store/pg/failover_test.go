@@ -1,0 +1,293 @@
+package pg_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+// pair starts a primary and its synchronous standby, and returns the connection string of a
+// database on whichever of the two takes writes.
+func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
+	t.Helper()
+	primary = pgtest.Start(t, pgtest.Options{NoSync: true})
+	standby = primary.Standby(t)
+	primary.Exec(t, "CREATE DATABASE chaos")
+	host := func(s *pgtest.Server) string { return strings.TrimPrefix(strings.Fields(s.DSN("chaos"))[0], "host=") }
+	dsn = fmt.Sprintf("host=%s,%s port=5432,5432 user=postgres dbname=chaos sslmode=disable target_session_attrs=read-write", host(primary), host(standby)) + chaosApp
+	return primary, standby, dsn
+}
+
+// The wait of a commit for its standby is cut short while the standby is away, in each of the
+// three ways, and again for as long as the call tries. The primary then shows the commit, and
+// the standby, which takes over in the end, has not got it: no call may say that it is done.
+// Nor may a repetition, which finds what it wants in the log.
+func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
+	cut := func(function string) func(*testing.T, *pgtest.Server) func() {
+		return func(t *testing.T, primary *pgtest.Server) func() {
+			c, err := pgx.Connect(ctx, primary.DSN("postgres"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				defer c.Close(ctx)
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(5 * time.Millisecond):
+					}
+					_, err := c.Exec(ctx, `SELECT `+function+`(pid) FROM pg_stat_activity WHERE application_name = 'chaos' AND wait_event = 'SyncRep'`)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}()
+			return func() { close(stop); <-ended }
+		}
+	}
+	for _, way := range []struct {
+		name    string
+		timeout time.Duration
+		begin   func(*testing.T, *pgtest.Server) (stop func())
+	}{
+		{"client timeout", time.Second, func(*testing.T, *pgtest.Server) func() { return func() {} }},
+		{"pg_terminate_backend", 10 * time.Second, cut("pg_terminate_backend")},
+		{"pg_cancel_backend", 10 * time.Second, cut("pg_cancel_backend")},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			primary, standby, dsn := pair(t)
+			sopts := store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: -1}}
+			first, err := pg.Open(ctx, dsn, sopts, pg.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			writes := acknowledgedWrites(t, first)
+			if err := first.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s, err := pg.Open(ctx, dsn, sopts, pg.Options{MaxConns: 40, StatementTimeout: way.timeout, Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			standby.Stop()
+			stop := way.begin(t, primary)
+			done := make([]error, len(writes))
+			var all sync.WaitGroup
+			for i, w := range writes {
+				all.Go(func() {
+					for range 2 { // the second finds what the first left in the log
+						if done[i] = w.do(ctx, s); done[i] == nil {
+							return
+						}
+					}
+				})
+			}
+			all.Wait()
+			stop()
+			shown := 0 // by the primary, and not by the standby
+			for _, w := range writes {
+				if w.shows(ctx, s) == nil {
+					shown++
+				}
+			}
+			if shown < len(writes)-1 { // an erasure takes several commits
+				t.Errorf("the primary shows what %d of %d calls wrote", shown, len(writes))
+			}
+			primary.Kill()
+			if err := standby.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := standby.Promote(); err != nil {
+				t.Fatal(err)
+			}
+			after, err := pg.Open(ctx, standby.DSN("chaos"), sopts, pg.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer after.Close()
+			for i, w := range writes {
+				if done[i] != nil {
+					if err := w.do(ctx, after); err != nil && !w.refuses(err) {
+						t.Errorf("%s, once the standby has taken over: %v", w.name, err)
+					}
+					continue
+				}
+				if err := w.shows(ctx, after); err != nil {
+					t.Errorf("%s was acknowledged, and is lost: %v", w.name, err)
+				}
+			}
+		})
+	}
+}
+
+// acknowledgedWrite is a call that writes, to a session of its own.
+type acknowledgedWrite struct {
+	name    string
+	do      func(context.Context, *store.Store) error
+	shows   func(context.Context, *store.Store) error // nil if the store shows what the call wrote
+	refuses func(error) bool                          // whether a repetition may fail so
+}
+
+// acknowledgedWrites returns calls of every kind, and prepares their sessions.
+func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
+	never := func(error) bool { return false }
+	is := func(want error) func(error) bool { return func(err error) bool { return errors.Is(err, want) } }
+	visible := func(key store.Key, want string) func(context.Context, *store.Store) error {
+		return func(ctx context.Context, s *store.Store) error {
+			session, err := s.Get(ctx, key)
+			if got := ""; err == nil {
+				if got = visibleIDs(session); got != want {
+					err = fmt.Errorf("%s shows %q, want %q", key, got, want)
+				}
+			}
+			return err
+		}
+	}
+	there := func(ids ...string) func(key store.Key) {
+		return func(key store.Key) {
+			if _, err := s.Create(ctx, key, nil); err != nil {
+				t.Fatal(err)
+			}
+			for _, id := range ids {
+				if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, chaosEvent(id, "")); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	key := func(name string, prepare func(store.Key)) store.Key {
+		k := keyOf(name)
+		if prepare != nil {
+			prepare(k)
+		}
+		return k
+	}
+	append_, patched, reverted, rewound := key("append", there("a")), key("patch", there("a", "b")), key("revert", there("a", "b")), key("rewind", there("a"))
+	created, deleted, forked, imported, importedMore, erased := key("create", nil), key("delete", there("a")), key("fork", nil), key("import", nil), key("import more", there("a")), key("erase", there("a"))
+	if _, err := s.ApplyPatch(ctx, reverted, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AppendEvents(ctx, rewound, store.AppendOptions{}, invocationEvent("x", "i")); err != nil {
+		t.Fatal(err)
+	}
+	line := func(id string) string {
+		return fmt.Sprintf(`{"id":%q,"author":"chaos","timestamp":"2026-01-02T03:04:05Z"}`+"\n", id)
+	}
+	imports := func(key store.Key) func(context.Context, *store.Store) error {
+		return func(ctx context.Context, s *store.Store) error {
+			_, err := s.Import(ctx, key, strings.NewReader(line("i1")+line("i2")), store.ImportOptions{})
+			return err
+		}
+	}
+	return []acknowledgedWrite{
+		{"an append", func(ctx context.Context, s *store.Store) error {
+			_, err := s.AppendEvents(ctx, append_, store.AppendOptions{}, chaosEvent("b", "x"))
+			return err
+		}, visible(append_, "a b"), never},
+		{"a patch", func(ctx context.Context, s *store.Store) error {
+			_, err := s.ApplyPatch(ctx, patched, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p").WithTimestamp(time.Unix(1, 0)))
+			return err
+		}, visible(patched, "b"), never},
+		{"a revert", func(ctx context.Context, s *store.Store) error {
+			_, err := s.Revert(ctx, reverted, store.BackOptions{}, "p")
+			return err
+		}, visible(reverted, "a b"), is(store.ErrBlocked)},
+		{"a rewind", func(ctx context.Context, s *store.Store) error {
+			_, err := s.Rewind(ctx, rewound, store.BackOptions{}, "i")
+			return err
+		}, visible(rewound, "a"), never},
+		{"a create", func(ctx context.Context, s *store.Store) error {
+			_, err := s.Create(ctx, created, nil)
+			return err
+		}, visible(created, ""), is(store.ErrExists)},
+		{"a fork", func(ctx context.Context, s *store.Store) error {
+			_, err := s.Fork(ctx, append_, forked, store.ForkOptions{At: new(uint64(1))})
+			return err
+		}, visible(forked, "a"), is(store.ErrExists)},
+		{"an import", imports(imported), visible(imported, "i1 i2"), never},
+		{"an import into a session", imports(importedMore), visible(importedMore, "a i1 i2"), never},
+		{"an erasure", func(ctx context.Context, s *store.Store) error {
+			_, err := s.Erase(ctx, erased, store.EraseSelection{All: true}, store.EraseOptions{ID: "receipt"})
+			return err
+		}, func(ctx context.Context, s *store.Store) error {
+			session, err := s.Get(ctx, erased)
+			if err == nil {
+				for _, e := range session.View.Events() {
+					if _, blank := e.Erased(); !blank {
+						err = fmt.Errorf("%s is not erased", e.ID())
+					}
+				}
+			}
+			return err
+		}, never},
+		{"a delete", func(ctx context.Context, s *store.Store) error { return s.Delete(ctx, deleted) },
+			func(ctx context.Context, s *store.Store) error {
+				if _, err := s.Get(ctx, deleted); !errors.Is(err, store.ErrNotFound) {
+					return fmt.Errorf("the session is there (%v)", err)
+				}
+				return nil
+			}, is(store.ErrNotFound)},
+	}
+}
+
+func invocationEvent(id, invocation string) *patch.Event {
+	e, err := patch.NewEvent(patch.Fields{ID: id, InvocationID: invocation, Author: "chaos", Timestamp: time.Unix(1, 0), Content: patch.Text("user", id)})
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// Which notices say that a commit is on the primary only, in whatever language.
+func TestUnreplicatedNotices(t *testing.T) {
+	for _, c := range []struct {
+		n    pgconn.Notice
+		want bool
+	}{
+		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "01000", Message: "canceling wait for synchronous replication due to user request", Routine: "SyncRepWaitForLSN"}, true},
+		{pgconn.Notice{Severity: "WARNUNG", SeverityUnlocalized: "WARNING", Code: "01000", Message: "storniere Warten auf synchrone Replikation wegen Benutzeraufforderung", Routine: "SyncRepWaitForLSN"}, true},
+		{pgconn.Notice{Severity: "WARNUNG", SeverityUnlocalized: "WARNING", Code: "57P01", Routine: "SyncRepWaitForLSN"}, true},
+		{pgconn.Notice{Severity: "WARNUNG", Code: "01000"}, true}, // of a server that says no more
+		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "01000", Routine: "exec_stmt_raise"}, false},
+		{pgconn.Notice{Severity: "NOTICE", SeverityUnlocalized: "NOTICE", Code: "00000", Routine: "SyncRepWaitForLSN"}, false},
+		{pgconn.Notice{Severity: "WARNING", SeverityUnlocalized: "WARNING", Code: "25P01"}, false},
+	} {
+		if got := pg.IsUnreplicated(&c.n); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.n, got, c.want)
+		}
+	}
+}
+
+// A client to which the server sends no warnings cannot be told that a commit may be lost.
+func TestRefuseHiddenWarnings(t *testing.T) {
+	dsn := pgtest.New(t)
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET client_min_messages = error")
+	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{}); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "client_min_messages") {
+		t.Errorf("warnings are hidden: %v", err)
+	}
+	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET client_min_messages = warning")
+	open(t, dsn, pg.Options{})
+}
