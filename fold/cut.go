@@ -24,6 +24,8 @@ type cut struct {
 	splice bool
 	revert bool
 
+	wordless bool // of compaction's, without a summary: what it took out says nothing
+
 	target *cut // a revert's: the patch that it took back, whose run stands behind its marker
 	out    run  // what the patch took out
 	pin    *pinChange
@@ -33,6 +35,9 @@ type cut struct {
 	depth int // of cuts inside out whose carry may not be computed yet
 	carry atomic.Pointer[delta]
 }
+
+// CompactionAuthor is the author of the patches that compaction writes.
+const CompactionAuthor = "compaction"
 
 // Carries are computed when someone asks for the state, but for lean cuts, which could
 // not. A chain of cuts, each holding the one before, is not let grow deeper than this
@@ -55,6 +60,7 @@ func newCut(v *View, e edit, seq uint64) *cut {
 		c.pos = v.root.byRank(e.lo - 1).pos()
 	}
 	c.out = run{nodes: nodes}
+	c.wordless = c.splice && p.Author() == CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
 	if c.keep = !c.revert && p.StatePolicy() == patch.Keep; c.keep {
 		for i := range nodes {
 			if nodes[i].cut != nil {

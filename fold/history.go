@@ -19,7 +19,8 @@ import (
 // Of several summaries that one patch put in, each stands for the events of its branch and
 // isolation scope. So if one of them is cut, what it stood for is not shown. What a patch of a
 // group took out without a summary in its place, and kept the state of, belongs to the
-// summaries of the group.
+// summaries of the group, whatever became of the place. What compaction took out without any
+// summary, since it says nothing, is shown where it stood.
 //
 // The error is a *[NeedError] if the view must be given more of its log: [View.With]
 // records, and then perhaps others, or the whole log if the view was restored. The slice
@@ -38,7 +39,8 @@ func (v View) History() ([]Entry, error) {
 
 // HistoryParts returns the history ([View.History]) in parts, one for each visible event, by
 // its index: what a summary stands for, or else the event alone. A summary stands for nothing
-// if all that it told of is told of by another one. The error is as that of History, and the
+// if all that it told of is told of by another one. What compaction took out without a summary is
+// in no part. The error is as that of History, and the
 // slices are the caller's own.
 func (v View) HistoryParts() ([][]Entry, error) {
 	shown, err := v.history()
@@ -47,8 +49,9 @@ func (v View) HistoryParts() ([][]Entry, error) {
 	}
 	parts := make([][]Entry, v.Len())
 	for i := range shown {
-		of := shown[i].of
-		parts[of] = append(parts[of], v.entry(&shown[i].node))
+		if of := shown[i].of; of >= 0 {
+			parts[of] = append(parts[of], v.entry(&shown[i].node))
+		}
 	}
 	return parts, nil
 }
@@ -60,11 +63,21 @@ func (v View) history() ([]shown, error) {
 	h := history{hand: v.hand, told: map[string]telling{}}
 	for {
 		h.shown, h.needs, h.lacks, h.again, h.of = nil, nil, false, false, -1
+		h.opened = map[*cut]bool{}
 		for n := range v.root.all {
 			if n.event != nil {
 				h.of++
 			}
 			h.show(*n)
+		}
+		if len(h.told) > 0 && h.groupCuts == nil {
+			h.groupCuts = v.patches.keptOfGroups()
+		}
+		for _, c := range h.groupCuts {
+			if _, told := h.told[c.group]; told && !h.opened[c] {
+				h.apart = true
+				h.openOfGroup(c)
+			}
 		}
 		if h.lacks {
 			slices.Sort(h.needs)
@@ -97,8 +110,12 @@ type history struct {
 	apart bool               // they came of summaries that share a run, and are not in their order
 	told  map[string]telling // by group
 	again bool               // a group became known whose markers may have been passed
-	needs []uint64           // records of hidden events, those at hand too
-	lacks bool               // some are not at hand
+
+	groupCuts []*cut        // that belong to summaries of their group
+	opened    map[*cut]bool // of these, those whose markers were passed
+
+	needs []uint64 // records of hidden events, those at hand too
+	lacks bool     // some are not at hand
 	err   error
 }
 
@@ -113,11 +130,10 @@ type telling struct {
 func (h *history) show(n node) {
 	switch {
 	case n.event == nil:
-		if t, ok := h.told[n.cut.group]; ok && n.cut.keep {
-			h.open(n.cut, func(of node) (at int, belongs bool) {
-				at, belongs = t.inSight[t.cut.summaryOf(of)]
-				return at, belongs
-			})
+		if _, told := h.told[n.cut.group]; told && n.cut.keep {
+			h.openOfGroup(n.cut)
+		} else if n.cut.wordless {
+			h.open(n.cut, func(node) (int, bool) { return -1, true })
 		}
 	case n.cut != nil && saysCleared(n.event) && n.cut.tookOutEvents():
 		at := h.of
@@ -130,6 +146,27 @@ func (h *history) show(n node) {
 		at := h.of
 		h.open(n.cut, func(of node) (int, bool) { return at, n.cut.summaryOf(of) == n.index })
 	}
+}
+
+// openOfGroup shows what a patch without a summary took out, with the summaries of its group.
+func (h *history) openOfGroup(c *cut) {
+	h.opened[c] = true
+	t := h.told[c.group]
+	h.open(c, func(n node) (of int, belongs bool) {
+		of, belongs = t.inSight[t.cut.summaryOf(n)]
+		return of, belongs
+	})
+}
+
+// keptOfGroups returns the patches of groups that stand, kept the state, and put nothing in.
+func (l *patchList) keptOfGroups() (cuts []*cut) {
+	undone := l.undone(0)
+	for _, c := range l.ascending() {
+		if c.group != "" && c.keep && !c.puts && !undone[c] {
+			cuts = append(cuts, c)
+		}
+	}
+	return cuts
 }
 
 // saysCleared reports whether an event says that it stands for another one, of which it leaves

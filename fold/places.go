@@ -178,17 +178,17 @@ func (q *question) told(id nodeID, of lane) (told bool, err error) {
 	if c.puts {
 		return q.tells(c, of, true)
 	}
-	if c.group == "" || !c.keep {
+	if !c.keep {
 		return false, nil
 	}
 	// What a patch of a group took out without a summary in its place belongs to the group's.
-	if told, err := q.told(nodeID{c.seq, 0}, noLane); !told || err != nil {
-		return false, err
-	}
 	for _, t := range q.groups[c.group] {
 		if told, err := q.tells(t, of, false); told || err != nil {
 			return told, err
 		}
+	}
+	if c.wordless {
+		return q.told(nodeID{c.seq, 0}, noLane)
 	}
 	return false, nil
 }

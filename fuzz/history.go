@@ -16,12 +16,22 @@ func (r *Reference) History() []*patch.Event {
 	inSight := map[*node]bool{}
 	for {
 		known := len(inSight)
-		shown := historyOf(r.nodes, inSight)
+		opened := map[*applied]bool{}
+		shown := r.historyOf(r.nodes, inSight, opened)
+		// What a group took out without a summary belongs to its summaries, wherever its marker is.
+		apart := false
+		for _, a := range r.applied {
+			if a.group != "" && a.isCut() && !a.drops && !opened[a] && r.stands(a) {
+				told := toldOf(a, inSight)
+				apart = apart || len(told) > 0
+				shown = append(shown, r.historyOf(told, inSight, opened)...)
+			}
+		}
 		if len(inSight) > known {
 			continue
 		}
 		for s := range inSight {
-			if len(summariesOf(s.by)) > 1 { // which share a run, and may stand apart
+			if apart || len(summariesOf(s.by)) > 1 { // which share a run, and may stand apart
 				slices.SortStableFunc(shown, func(a, b *node) int { return cmp.Compare(placeOf(a), placeOf(b)) })
 				break
 			}
@@ -34,38 +44,61 @@ func (r *Reference) History() []*patch.Event {
 	}
 }
 
-// historyOf returns the nodes that have something to show, or stand for what has.
-func historyOf(nodes []*node, inSight map[*node]bool) (shown []*node) {
+// historyOf returns the nodes that have something to show, or stand for what has, and notes
+// which cuts of groups it has looked into.
+func (r *Reference) historyOf(nodes []*node, inSight map[*node]bool, opened map[*applied]bool) (shown []*node) {
 	for _, n := range nodes {
-		var tells func(*node) bool
+		var told []*node
 		switch {
 		case n.by == nil && n.event == nil:
 			continue
 		case n.event == nil:
-			tells = func(out *node) bool {
-				for s := range inSight {
-					if n.by.group != "" && s.by.group == n.by.group && !n.by.drops && n.by.of == nil && summaryOf(s.by, out) == s {
-						return true
-					}
-				}
-				return false
+			if n.by.of != nil || n.by.drops {
+				continue
+			}
+			if told = toldOf(n.by, inSight); len(told) > 0 {
+				opened[n.by] = true
+			} else if n.by.wordless && !isToldGroup(n.by, inSight) {
+				told = n.by.out
 			}
 		case isSummary(n) && n.by != nil && len(visibleOf(n.by.out)) > 0:
 			inSight[n] = true
-			tells = func(out *node) bool { return summaryOf(n.by, out) == n }
+			for _, out := range n.by.out {
+				if summaryOf(n.by, out) == n {
+					told = append(told, out)
+				}
+			}
 		default:
 			shown = append(shown, n)
 			continue
 		}
-		var told []*node
-		for _, out := range n.by.out {
-			if tells(out) {
-				told = append(told, out)
-			}
-		}
-		shown = append(shown, historyOf(told, inSight)...)
+		shown = append(shown, r.historyOf(told, inSight, opened)...)
 	}
 	return shown
+}
+
+// toldOf returns which of the nodes that a patch took out belong to summaries of its group that
+// are in sight.
+func toldOf(a *applied, inSight map[*node]bool) (told []*node) {
+	for _, out := range a.out {
+		for s := range inSight {
+			if a.group != "" && s.by.group == a.group && summaryOf(s.by, out) == s {
+				told = append(told, out)
+				break
+			}
+		}
+	}
+	return told
+}
+
+// isToldGroup reports whether a summary of the patch's group is in sight.
+func isToldGroup(a *applied, inSight map[*node]bool) bool {
+	for s := range inSight {
+		if a.group != "" && s.by.group == a.group {
+			return true
+		}
+	}
+	return false
 }
 
 func isSummary(n *node) bool { return n.put || n.event.IsSummary() }

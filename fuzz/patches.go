@@ -17,7 +17,7 @@ import (
 // have ids made of the patch's. A few have a base.
 func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
-		d := patchDraft{t: t, f: object{"id": id, "author": "compactor", "timestamp": timestamp(t)}, id: id, visible: visible}
+		d := patchDraft{t: t, f: object{"id": id, "author": rapid.SampledFrom([]string{"compactor", "compaction"}).Draw(t, "author"), "timestamp": timestamp(t)}, id: id, visible: visible}
 		rapid.SampledFrom(patchKinds).Draw(t, "kind")(&d)
 		if policy := rapid.SampledFrom([]string{"", "keep", "drop"}).Draw(t, "state"); policy != "" && !d.isPin() {
 			d.f["state"] = policy

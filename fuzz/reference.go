@@ -65,8 +65,14 @@ func (r *Reference) Apply(rec patch.Record) {
 			r.skipped = append(r.skipped, patch.Skip{Seq: rec.Seq, Reason: patch.Flaw(reason)})
 			return
 		}
-		r.commit(s, applied{seq: rec.Seq, id: rec.Patch.ID(), group: rec.Patch.Group()})
+		r.commit(s, applied{seq: rec.Seq, id: rec.Patch.ID(), group: rec.Patch.Group(), wordless: isWordless(rec.Patch)})
 	}
+}
+
+// isWordless reports whether the patch is compaction's, without a summary: what it takes out says
+// nothing.
+func isWordless(p *patch.PatchEvent) bool {
+	return p.Type() == patch.Splice && p.Author() == "compaction" && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
 }
 
 // step is what a patch does: the nodes as it leaves them, those that it puts in, and

@@ -8,6 +8,7 @@ type applied struct {
 	id    string
 	group string
 	step
+	wordless                 bool // of compaction's, without a summary
 	leftPinned, leftStanding bool // for a patch with a pin: whether the event was pinned after it, and its root stood
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -19,7 +20,7 @@ const adkMetadata = "_adk_compaction"
 const OwnKey = patch.OwnMetadata
 
 // Author is the author of compaction's patches.
-const Author = "compaction"
+const Author = fold.CompactionAuthor
 
 // Own reads what patchlog has put into custom metadata, and reports whether there is such.
 func Own(customMetadata json.RawMessage, into any) bool {
