@@ -36,9 +36,6 @@ type cut struct {
 	carry atomic.Pointer[delta]
 }
 
-// CompactionAuthor is the author of the patches that compaction writes.
-const CompactionAuthor = "compaction"
-
 // Carries are computed when someone asks for the state, but for lean cuts, which could
 // not. A chain of cuts, each holding the one before, is not let grow deeper than this
 // without computing.
@@ -60,7 +57,7 @@ func newCut(v *View, e edit, seq uint64) *cut {
 		c.pos = v.root.byRank(e.lo - 1).pos()
 	}
 	c.out = run{nodes: nodes}
-	c.wordless = c.splice && p.Author() == CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
+	c.wordless = c.splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
 	if c.keep = !c.revert && p.StatePolicy() == patch.Keep; c.keep {
 		for i := range nodes {
 			if nodes[i].cut != nil {

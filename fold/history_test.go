@@ -82,9 +82,9 @@ func TestHistory(t *testing.T) {
 			summarise(3, 2, "s").WithGroup("g"), keep(splice(1, 1)).WithGroup("g"), splice(0, 2)}, "e1 e3 e4 e5"},
 		{"a group whose marker was truncated away", []*patch.PatchEvent{
 			summarise(3, 2, "s").WithGroup("g"), keep(splice(1, 1)).WithGroup("g"), patch.NewTruncateBefore("s")}, "e1 e3 e4 e5"},
-		{"compaction without a summary", []*patch.PatchEvent{keep(splice(0, 6)).WithAuthor(fold.CompactionAuthor)}, "e0 e1 e2 e3 e4 e5"},
+		{"compaction without a summary", []*patch.PatchEvent{keep(splice(0, 6)).WithAuthor(patch.CompactionAuthor)}, "e0 e1 e2 e3 e4 e5"},
 		{"compaction without a summary that was cut", []*patch.PatchEvent{
-			keep(splice(1, 2)).WithAuthor(fold.CompactionAuthor), splice(0, 2)}, "e4 e5"},
+			keep(splice(1, 2)).WithAuthor(patch.CompactionAuthor), splice(0, 2)}, "e4 e5"},
 		{"a group of branches of which one is cut", []*patch.PatchEvent{
 			keep(splice(3, 2, "a #a summary", "b #b summary")).WithGroup("g"), keep(splice(1, 2)).WithGroup("g"), splice(1, 1)}, "e0 e2 e4 e5"},
 	} {
@@ -203,7 +203,7 @@ func TestPropertyHistory(t *testing.T) {
 }
 
 func isWordless(r patch.Record) bool {
-	return r.Patch != nil && r.Patch.Author() == fold.CompactionAuthor && r.Patch.Type() == patch.Splice
+	return r.Patch != nil && r.Patch.Author() == patch.CompactionAuthor && r.Patch.Type() == patch.Splice
 }
 
 func (k *keeper) history(v fold.View) (events []*patch.Event) {

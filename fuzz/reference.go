@@ -72,7 +72,7 @@ func (r *Reference) Apply(rec patch.Record) {
 // isWordless reports whether the patch is compaction's, without a summary: what it takes out says
 // nothing.
 func isWordless(p *patch.PatchEvent) bool {
-	return p.Type() == patch.Splice && p.Author() == "compaction" && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
+	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
 }
 
 // step is what a patch does: the nodes as it leaves them, those that it puts in, and

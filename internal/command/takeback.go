@@ -150,7 +150,7 @@ func (a *app) takeBack(ctx context.Context, keyText, id string, dryRun bool, opt
 
 // showTakenBack says what a revert or a rewind did.
 func (a *app) showTakenBack(head string, key store.Key, before fold.View, done store.Committed) error {
-	d := before.Diff(done.View)
+	d := figures.DifferenceOf(before, done.View)
 	if a.json {
 		ids := []string{}
 		for _, r := range done.Records {
@@ -170,9 +170,18 @@ func (a *app) showTakenBack(head string, key store.Key, before fold.View, done s
 			Hidden  int        `json:"hidden"`
 			Added   int        `json:"added"`
 			Visible int        `json:"visible"`
-		}{key.String(), done.View.Seq(), id, typ, ids, len(d.Removed), len(d.Added), done.View.Len()})
+
+			Pinned   []string `json:"pinned,omitempty"` // ids of visible events
+			Unpinned []string `json:"unpinned,omitempty"`
+		}{key.String(), done.View.Seq(), id, typ, ids, len(d.Removed), len(d.Added), done.View.Len(), d.Pinned, d.Unpinned})
 	}
 	a.out.linef("%s: %s hidden, %d added; %s now", head, figures.Counted(len(d.Removed), "event"), len(d.Added), figures.Counted(done.View.Len(), "visible event"))
+	for _, id := range d.Pinned {
+		a.out.linef("pinned: %s", figures.Printable(id))
+	}
+	for _, id := range d.Unpinned {
+		a.out.linef("unpinned: %s", figures.Printable(id))
+	}
 	for _, r := range done.Records {
 		a.out.linef("%s logged as record %d, id %s", r.Patch.Type(), r.Seq, figures.Printable(r.ID()))
 	}

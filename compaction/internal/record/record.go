@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -20,7 +19,7 @@ const adkMetadata = "_adk_compaction"
 const OwnKey = patch.OwnMetadata
 
 // Author is the author of compaction's patches.
-const Author = fold.CompactionAuthor
+const Author = patch.CompactionAuthor
 
 // Own reads what patchlog has put into custom metadata, and reports whether there is such.
 func Own(customMetadata json.RawMessage, into any) bool {
