@@ -46,12 +46,44 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 			yield(patch.Record{}, err)
 			return
 		}
-		head, err := s.headOnly(ctx, key)
-		if err != nil {
-			yield(patch.Record{}, err)
-			return
+		var given backend.Chain // of the ids of the records that were yielded
+		count := 0
+		for try := 1; ; try++ {
+			head, err := s.headOnly(ctx, key)
+			if err != nil {
+				yield(patch.Record{}, err)
+				return
+			}
+			again, n, ids := false, 0, backend.Chain{}
+			for r, err := range recordsOf(s.pages(ctx, key, head, max(fromSeq, 1), head.Last)) {
+				if again = errors.Is(err, ErrCorrupt) && try < replayTries && s.movedSince(ctx, key, head); again {
+					break
+				}
+				if err == nil {
+					n, ids = n+1, ids.Add(patch.Checksum([]byte(r.ID())))
+				}
+				if err == nil && n <= count { // it was yielded before, if it is the same
+					if n == count && ids != given {
+						break
+					}
+					continue
+				}
+				if err == nil {
+					count, given = n, ids
+				}
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+			switch {
+			case again:
+			case n < count || ids != given:
+				yield(patch.Record{}, fmt.Errorf("session %s: %w: a server took over that has not got all records that were read; read again", key, ErrConflict))
+				return
+			default:
+				return
+			}
 		}
-		recordsOf(s.pages(ctx, key, head, max(fromSeq, 1), head.Last))(yield)
 	}
 }
 

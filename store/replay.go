@@ -23,6 +23,29 @@ type replayed struct {
 // replay reads the session's view at a seq, or its newest if seq is newest: from the
 // snapshot if there is one that will do, else from the first record.
 func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, error) {
+	for try := 1; ; try++ {
+		r, err := s.replayOnce(ctx, key, seq)
+		if !errors.Is(err, ErrCorrupt) || try == replayTries || !s.movedSince(ctx, key, r.head) {
+			return r, err
+		}
+	}
+}
+
+// A log is replayed so often if it seems damaged and its head is not the one that was read.
+const replayTries = 4
+
+// movedSince reports whether the session's head is not the given one any more, where others
+// write. In a failover the head may be read from one server and the records from another: what
+// does not fit together then is no damage.
+func (s *Store) movedSince(ctx context.Context, key Key, head backend.Head) bool {
+	if !s.shared {
+		return false
+	}
+	now, err := s.backend.Head(ctx, key.name())
+	return err == nil && (now.Creation != head.Creation || head.Moved(now))
+}
+
+func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64) (replayed, error) {
 	head, m, err := s.head(ctx, key)
 	switch {
 	case err != nil:
