@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -75,7 +76,7 @@ func BenchmarkDecodeRecorded(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		plain, kept = append(plain, form), append(kept, patch.CompressRecord(form))
+		plain, kept = append(plain, form), append(kept, recordform.Compress(form))
 	}
 	for name, forms := range map[string][][]byte{"plain": plain, "compressed": kept} {
 		b.Run("form="+name, func(b *testing.B) {

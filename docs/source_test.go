@@ -49,7 +49,7 @@ var streams = regexp.MustCompile(`^(Print|Scan)(f|ln)?$`)
 // look, and no network.
 var exceptions = map[string][]string{
 	"patch/text.go":                   {"bufio", "io"},
-	"patch/internal/packed/packed.go": {"embed"},
+	"internal/recordform/packed/packed.go": {"embed"},
 	"patch/redact/addresses.go":       {"net/netip"},
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -156,7 +157,7 @@ func TestLawStored(t *testing.T) {
 					return nil, err
 				}
 				if packed {
-					form = patch.CompressRecord(form)
+					form = recordform.Compress(form)
 				}
 				if records[i], err = patch.DecodeRecord(form); err != nil {
 					return nil, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // erasedKey is where an event or a patch says that it was erased, in

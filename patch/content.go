@@ -5,7 +5,7 @@ import (
 	"iter"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // Content is what an event says: a role, and parts such as texts, function calls and

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // Prefixes of state keys, as ADK has them.

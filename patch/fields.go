@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // Fields are what [NewEvent] makes an event of. Zero fields are left out.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // goType records the Go type of a value inside an `any` where JSON alone would

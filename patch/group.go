@@ -3,7 +3,7 @@ package patch
 import (
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // groupName is the field that names a patch's group. It stands among the other fields,

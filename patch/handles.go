@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // The tools of package recall say by handles which events of the log they bring. A blank keeps of

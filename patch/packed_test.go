@@ -14,8 +14,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/recordform/packed"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/patch/internal/packed"
 )
 
 // sealPacked gives a frame version 2 and the checksums of a record's form, as far as there is a body.
@@ -57,10 +58,10 @@ func TestCompressRecord(t *testing.T) {
 	forms := [][]byte{nil, {}, {1}, {1, 0, 0, 0, 0}, {2, 0, 0, 0, 0, 1, 2, 3}, {3, 1, 2, 3, 4, 5, 6, 7, 8, 9}}
 	forms = append(forms, encode(t, patch.Record{Seq: 1, Event: newEvent(t, patch.Fields{ID: "e", Extra: map[string]any{"x": strings.Repeat("x", packed.MaxBytes)}})}))
 	for _, form := range forms {
-		if got := patch.CompressRecord(form); !bytes.Equal(got, form) {
+		if got := recordform.Compress(form); !bytes.Equal(got, form) {
 			t.Errorf("%.20x became %.20x", form, got)
 		}
-		if n := patch.PlainSize(form); n != len(form) {
+		if n := recordform.PlainSize(form); n != len(form) {
 			t.Errorf("%.20x takes %d bytes plain, want %d", form, n, len(form))
 		}
 	}
@@ -68,7 +69,7 @@ func TestCompressRecord(t *testing.T) {
 	for _, rec := range sampleRecords(t) {
 		form := encode(t, rec)
 		before := bytes.Clone(form)
-		short := patch.CompressRecord(form)
+		short := recordform.Compress(form)
 		if !bytes.Equal(form, before) {
 			t.Error("the plain form was changed")
 		}
@@ -78,13 +79,13 @@ func TestCompressRecord(t *testing.T) {
 		if len(short) < len(form) {
 			smaller++
 		}
-		if patch.Checksum(short) != patch.Checksum(form) {
-			t.Errorf("the checksum %08x became %08x", patch.Checksum(form), patch.Checksum(short))
+		if recordform.Checksum(short) != recordform.Checksum(form) {
+			t.Errorf("the checksum %08x became %08x", recordform.Checksum(form), recordform.Checksum(short))
 		}
-		if n := patch.PlainSize(short); n != len(form) {
+		if n := recordform.PlainSize(short); n != len(form) {
 			t.Errorf("it takes %d bytes plain, want %d", n, len(form))
 		}
-		if again := patch.CompressRecord(short); !bytes.Equal(again, short) {
+		if again := recordform.Compress(short); !bytes.Equal(again, short) {
 			t.Error("compressed twice it is something else")
 		}
 	}
@@ -92,7 +93,7 @@ func TestCompressRecord(t *testing.T) {
 		t.Errorf("%d of the records became smaller", smaller)
 	}
 	largest := encode(t, patch.Record{Seq: 1, Event: newEvent(t, patch.Fields{ID: "e", Extra: map[string]any{"x": strings.Repeat("x", packed.MaxBytes-60)}})})
-	if short := patch.CompressRecord(largest); len(largest) < packed.MaxBytes-100 || len(short) > 1000 {
+	if short := recordform.Compress(largest); len(largest) < packed.MaxBytes-100 || len(short) > 1000 {
 		t.Errorf("%d bytes became %d", len(largest), len(short))
 	} else if rec, err := patch.DecodeRecord(short); err != nil || !bytes.Equal(encode(t, rec), largest) {
 		t.Errorf("it is read as %.20q, %v", rec.ID(), err)
@@ -104,7 +105,7 @@ func TestDamagedFormsAreNotCompressed(t *testing.T) {
 	form := encode(t, sampleRecords(t)[3])
 	for i := range form {
 		form[i] ^= 4
-		if got := patch.CompressRecord(form); !bytes.Equal(got, form) {
+		if got := recordform.Compress(form); !bytes.Equal(got, form) {
 			t.Errorf("with byte %d damaged it became %.20x", i, got)
 		}
 		form[i] ^= 4
@@ -112,7 +113,7 @@ func TestDamagedFormsAreNotCompressed(t *testing.T) {
 }
 
 func TestEveryChangeOfAPackedFormIsRefused(t *testing.T) {
-	form := patch.CompressRecord(encode(t, sampleRecords(t)[3]))
+	form := recordform.Compress(encode(t, sampleRecords(t)[3]))
 	if form[0] != 2 {
 		t.Fatal("it is not compressed")
 	}
@@ -179,7 +180,7 @@ func TestFramesOfAnotherKindAreRefused(t *testing.T) {
 		"longer than it is":         {changed(size, frame[size]+1), ""},
 		"shorter than it is":        {changed(size, frame[size]-1), ""},
 		"longer than any":           {by(make([]byte, packed.MaxBytes+1), dictionary, single), "at most"},
-		"MessagePack another way":   {packed.Append(nil, append([]byte{0xdc, 0, 3}, body[1:]...)), "as they are written"},
+		"MessagePack another way":   {packed.Append(nil, append([]byte{0xdc, 0, 3}, body[1:]...)), "longer than it needs"},
 		"no MessagePack":            {packed.Append(nil, make([]byte, 1000)), "corrupt"},
 		"a record and a byte more":  {packed.Append(nil, append(bytes.Clone(body), 0)), "corrupt"},
 		"a packed form once again":  {packed.Append(nil, sealPacked(frame)), "corrupt"},
@@ -189,7 +190,7 @@ func TestFramesOfAnotherKindAreRefused(t *testing.T) {
 		if !errors.Is(err, patch.ErrCorrupt) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v, want an error with %q", name, rec, err, c.want)
 		}
-		if n := patch.PlainSize(sealPacked(c.frame)); n > packed.MaxBytes+5 {
+		if n := recordform.PlainSize(sealPacked(c.frame)); n > packed.MaxBytes+5 {
 			t.Errorf("%s takes %d bytes plain", name, n)
 		}
 	}
@@ -265,7 +266,7 @@ func TestPackingFromManyGoroutines(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				back, err := patch.DecodeRecord(patch.CompressRecord(form))
+				back, err := patch.DecodeRecord(recordform.Compress(form))
 				if err != nil {
 					t.Error(err)
 					return
@@ -285,7 +286,7 @@ func TestDecodedRecordsShareNothing(t *testing.T) {
 	var records []patch.Record
 	for _, rec := range sampleRecords(t) {
 		plain = append(plain, encode(t, rec))
-		forms = append(forms, bytes.Clone(patch.CompressRecord(plain[len(plain)-1])))
+		forms = append(forms, bytes.Clone(recordform.Compress(plain[len(plain)-1])))
 	}
 	for _, form := range forms {
 		rec, err := patch.DecodeRecord(form)
@@ -314,7 +315,7 @@ func FuzzDecodePacked(f *testing.F) {
 			data = packed.Append(nil, data)
 		}
 		form := sealPacked(data)
-		if n := patch.PlainSize(form); n > max(len(form), packed.MaxBytes+5) {
+		if n := recordform.PlainSize(form); n > max(len(form), packed.MaxBytes+5) {
 			t.Fatalf("%d bytes take %d plain", len(form), n)
 		}
 		rec, err := patch.DecodeRecord(form)
@@ -325,10 +326,10 @@ func FuzzDecodePacked(f *testing.F) {
 			return
 		}
 		plain := encode(t, rec)
-		if len(plain) != patch.PlainSize(form) {
-			t.Fatalf("it takes %d bytes plain, and says %d", len(plain), patch.PlainSize(form))
+		if len(plain) != recordform.PlainSize(form) {
+			t.Fatalf("it takes %d bytes plain, and says %d", len(plain), recordform.PlainSize(form))
 		}
-		if again, err := patch.DecodeRecord(patch.CompressRecord(plain)); err != nil || !bytes.Equal(encode(t, again), plain) {
+		if again, err := patch.DecodeRecord(recordform.Compress(plain)); err != nil || !bytes.Equal(encode(t, again), plain) {
 			t.Fatalf("stored again it is %v, %v", again, err)
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // PartKind is what a part of a content is.

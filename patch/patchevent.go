@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // Type says what a patch does to the visible log V.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // parsePatch makes a patch of a checked object's fields. Malformed fields of its own

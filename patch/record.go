@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // Record is an entry of a session's log: a regular event or a patch, and its place.

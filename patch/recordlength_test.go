@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/recordform/packed"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/patch/internal/packed"
 )
 
 // formsToFind are records' forms of both kinds, among them some of one block and of several.
@@ -14,7 +15,7 @@ func formsToFind(t *testing.T) [][]byte {
 	var forms [][]byte
 	for _, text := range []string{"hello", strings.Repeat("hello there. ", 20), strings.Repeat("x", 300_000)} {
 		plain := encode(t, patch.Record{Seq: 300, Event: newEvent(t, patch.Fields{ID: "e1", Author: "user", Content: patch.Text("user", text)})})
-		short := patch.CompressRecord(plain)
+		short := recordform.Compress(plain)
 		if short[0] != 2 {
 			t.Fatalf("a record of %d bytes is not compressed", len(plain))
 		}
@@ -27,12 +28,12 @@ func formsToFind(t *testing.T) [][]byte {
 func TestRecordLength(t *testing.T) {
 	for _, form := range formsToFind(t) {
 		for _, tail := range []string{"", "\x00", "\xff\xff\xff"} {
-			if n, ok := patch.RecordLength(append(form[:len(form):len(form)], tail...)); n != len(form) || !ok {
+			if n, ok := recordform.Length(append(form[:len(form):len(form)], tail...)); n != len(form) || !ok {
 				t.Errorf("form %d, followed by %q: %d, %t, want %d", form[0], tail, n, ok, len(form))
 			}
 		}
 		for i := 0; i < len(form); i += 1 + i/50 {
-			if n, ok := patch.RecordLength(form[:i]); ok || n <= i || n > len(form) {
+			if n, ok := recordform.Length(form[:i]); ok || n <= i || n > len(form) {
 				t.Errorf("form %d, of the first %d bytes: %d, %t, want a length above that and up to %d", form[0], i, n, ok, len(form))
 			}
 		}
@@ -40,7 +41,7 @@ func TestRecordLength(t *testing.T) {
 	frame := packed.Append(nil, bytes.Repeat([]byte("x"), 200))
 	long := append(bytes.Clone(frame[:8]), bytes.Repeat([]byte{0xf8, 0xff, 0xff}, 1)...) // a block of 2 MiB
 	for _, other := range []string{"\x00", "\x03", "\x01....\xc1", "\x01....\xc6\xff\xff\xff\xff", "\x02........(\xb5/\xfe", "\x02........" + string(frame[:4]) + "\xff\xff\xff\xff\xff\xff\xff", "\x02........" + string(long)} {
-		if n, ok := patch.RecordLength([]byte(other)); n != 0 || ok {
+		if n, ok := recordform.Length([]byte(other)); n != 0 || ok {
 			t.Errorf("%q: %d, %t, want 0", other, n, ok)
 		}
 	}
@@ -52,19 +53,19 @@ func TestFindRecord(t *testing.T) {
 		for _, before := range []string{"", "\x00", "\x01", "\x02", "\x01\x02\x01\x02", strings.Repeat("\x93\x28", 20)} {
 			for _, n := range []int{enough, len(form)} {
 				b := append([]byte(before), form[:n]...)
-				if at := patch.FindRecord(b); at != len(before) {
+				if at := recordform.Find(b); at != len(before) {
 					t.Errorf("form %d behind %q: at %d, want %d", form[0], before, at, len(before))
 				}
 			}
 		}
 		for n := range enough {
-			if at := patch.FindRecord(form[:n]); at > 0 {
+			if at := recordform.Find(form[:n]); at > 0 {
 				t.Errorf("of %d bytes: at %d", n, at)
 			}
 		}
 	}
 	for _, none := range []string{"", "\x01", strings.Repeat("\x01\x02", 100), strings.Repeat("\x28\xb5\x2f\xfd\x93", 100)} {
-		if at := patch.FindRecord([]byte(none)); at != -1 {
+		if at := recordform.Find([]byte(none)); at != -1 {
 			t.Errorf("%q: at %d", none, at)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -72,7 +73,7 @@ func stored(t testing.TB, rec patch.Record) patch.Record {
 	t.Helper()
 	form := encode(t, rec)
 	var back patch.Record
-	for _, kept := range [][]byte{form, patch.CompressRecord(form)} {
+	for _, kept := range [][]byte{form, recordform.Compress(form)} {
 		var err error
 		if back, err = patch.DecodeRecord(kept); err != nil {
 			t.Fatalf("DecodeRecord of version %d: %v", kept[0], err)

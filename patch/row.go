@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // rowOwner says which session the row of a table belongs to: app, user and session. It is

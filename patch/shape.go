@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // shape passes the next value at a cursor and reports what is wrong with it, or nil.

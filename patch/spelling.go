@@ -10,7 +10,7 @@ import (
 	"sync"
 	"unicode"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // respell returns an event's checked, compact JSON with the names of ADK's and genai's

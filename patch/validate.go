@@ -6,7 +6,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // Flaw is the kind of thing that can be wrong with a patch.

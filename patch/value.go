@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // Value is an immutable value of session state. The zero Value is null.

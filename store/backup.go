@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -36,7 +36,7 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	if !ok {
 		return s.notInAFile("Backup", "on a server it is the server's backup that saves a store, and export saves single sessions")
 	}
-	err := c.Copy(ctx, patch.Checksum, func(made backend.Backend, file io.Reader) error {
+	err := c.Copy(ctx, recordform.Checksum, func(made backend.Backend, file io.Reader) error {
 		if err := s.checkCopy(ctx, made); err != nil {
 			return err
 		}

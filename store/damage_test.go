@@ -14,6 +14,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -168,7 +169,7 @@ func (e *env) storedForm(key store.Key, seq uint64) string {
 	e.Helper()
 	form, err := patch.AppendRecord(nil, e.records(key)[seq-1])
 	e.no(err)
-	return string(patch.CompressRecord(form))
+	return string(recordform.Compress(form))
 }
 
 func TestDamagedFile(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -289,7 +290,7 @@ func (d *draft) add(r patch.Record) error {
 
 // put puts a record into the draft's batch. data is its byte form.
 func (d *draft) put(r patch.Record, data []byte) {
-	raw := backend.Record{Seq: r.Seq, Sum: patch.Checksum(data), Data: data}
+	raw := backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data}
 	for id := range r.IDs() {
 		raw.IDs = append(raw.IDs, id)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -548,7 +549,7 @@ func logged(t *testing.T, lines ...string) *store.Store {
 		if err != nil {
 			t.Fatal(err)
 		}
-		batch.Records = append(batch.Records, backend.Record{Seq: r.Seq, Sum: patch.Checksum(data), Data: data, IDs: slices.Collect(r.IDs())})
+		batch.Records = append(batch.Records, backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data, IDs: slices.Collect(r.IDs())})
 	}
 	if err := b.Append(t.Context(), all[0].Session, batch); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -303,7 +304,7 @@ func (f *finishing) commit(ctx context.Context, r backend.Replacement) error {
 
 // replaced puts a form in the place of a record's.
 func (s *Store) replaced(old backend.Record, form []byte) backend.Replaced {
-	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: compressRecord(form), OldSum: patch.Checksum(old.Data), Sum: patch.Checksum(form)}
+	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: compressRecord(form), OldSum: recordform.Checksum(old.Data), Sum: recordform.Checksum(form)}
 }
 
 // stillUnknownFinally is the error of a step whose outcome cannot be found out now.

@@ -3,7 +3,7 @@ package store
 import (
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 )
 
 // Handles returns how many sessions are in use or cached.
@@ -16,5 +16,5 @@ func Handles(s *Store) int {
 // Uncompressed has stores write records as they are until the test ends.
 func Uncompressed(t testing.TB) {
 	compressRecord = func(form []byte) []byte { return form }
-	t.Cleanup(func() { compressRecord = patch.CompressRecord })
+	t.Cleanup(func() { compressRecord = recordform.Compress })
 }

@@ -5,12 +5,13 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // compressRecord is a variable for tests that look for texts in a file.
-var compressRecord = patch.CompressRecord
+var compressRecord = recordform.Compress
 
 // compress compresses the records, which have their seqs and fit the limits: these are about
 // uncompressed records.
@@ -23,7 +24,7 @@ func compress(records []backend.Record) {
 func onePage(raw []backend.Record) []backend.Record {
 	size := 0
 	for i, r := range raw {
-		if size += patch.PlainSize(r.Data); size > pageBytes && i > 0 {
+		if size += recordform.PlainSize(r.Data); size > pageBytes && i > 0 {
 			return raw[:i]
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -101,7 +101,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 		if errs[i] != nil {
 			return c, errElsewhere // reading it anew says what is wrong
 		}
-		chain = chain.Add(patch.Checksum(r.Data))
+		chain = chain.Add(recordform.Checksum(r.Data))
 	}
 	v, err := s.foldRecords(ctx, h.key, head.Creation, v, records)
 	if err == nil { // what one look does not give, and whether all of it makes the head's chain

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -422,7 +423,7 @@ func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend 
 	e.no(err)
 	chain := backend.Chain{}
 	for i, r := range records {
-		records[i].Sum = patch.Checksum(r.Data)
+		records[i].Sum = recordform.Checksum(r.Data)
 		rec, err := patch.DecodeRecord(r.Data)
 		e.no(err)
 		for id := range rec.IDs() {

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -201,7 +202,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, befo
 					}
 					return
 				}
-				chain = chain.Add(patch.Checksum(r.Data))
+				chain = chain.Add(recordform.Checksum(r.Data))
 			}
 			if !yield(p, nil) {
 				return

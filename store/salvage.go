@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -145,8 +146,8 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, o
 }
 
 var salvageForms = bolt.Forms{
-	Find:   patch.FindRecord,
-	Length: patch.RecordLength,
+	Find:   recordform.Find,
+	Length: recordform.Length,
 	Value: func(form []byte) bool {
 		var v patch.Value
 		return v.UnmarshalBinary(form) == nil

@@ -3,6 +3,7 @@ package store
 import (
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -17,7 +18,7 @@ func (v *salvage) forms() bolt.Forms {
 	forms.Record = func(form []byte) (uint64, bool) {
 		r, err := patch.DecodeRecord(form)
 		if err == nil && isReceipt(r) {
-			v.receipts[patch.Checksum(form)] = true
+			v.receipts[recordform.Checksum(form)] = true
 		}
 		return r.Seq, err == nil
 	}

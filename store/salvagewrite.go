@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -126,7 +127,7 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 // read reads a record, which is what the scan has seen, and returns its plain form too.
 func (v *salvage) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
 	form, err := v.scan.Read(v.file, r)
-	if err != nil || patch.Checksum(form) != r.Sum {
+	if err != nil || recordform.Checksum(form) != r.Sum {
 		return patch.Record{}, nil, false
 	}
 	rec, err := patch.DecodeRecord(form)
@@ -171,7 +172,7 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 // add adds a record to the part.
 func (w *salvagedWriter) add(ctx context.Context, rec patch.Record, form []byte) error {
 	w.seq++
-	raw := backend.Record{Seq: w.seq, Sum: patch.Checksum(form), Data: form}
+	raw := backend.Record{Seq: w.seq, Sum: recordform.Checksum(form), Data: form}
 	for id := range rec.IDs() {
 		raw.IDs = append(raw.IDs, id)
 	}

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -28,7 +28,7 @@ func (s *Store) Vacuum(ctx context.Context) error {
 	if !ok {
 		return s.notInAFile("Vacuum", "a server has its own vacuum, and its own figures")
 	}
-	return fromBackend(Key{}, v.Vacuum(ctx, patch.Checksum))
+	return fromBackend(Key{}, v.Vacuum(ctx, recordform.Checksum))
 }
 
 // Space is how much room a store's file takes up, in bytes.

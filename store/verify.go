@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -212,7 +213,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 			if seq > head.Last {
 				break
 			}
-			chain = chain.Add(patch.Checksum(r.Data))
+			chain = chain.Add(recordform.Checksum(r.Data))
 			rec, err := recs[i], errs[i]
 			erased.record(rec)
 			switch {

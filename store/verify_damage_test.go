@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -80,7 +81,7 @@ func TestVerifyForeignRecord(t *testing.T) {
 		head, err := e.backend.Head(ctx, e.nameOf(info))
 		e.no(err)
 		e.no(e.backend.Append(ctx, e.nameOf(info), backend.Batch{
-			Creation: info.Creation, After: 3, Seen: head.Token, Next: head.Token + 2, Chain: head.Chain, Records: []backend.Record{{Seq: 4, IDs: []string{"p"}, Sum: patch.Checksum(data), Data: data}},
+			Creation: info.Creation, After: 3, Seen: head.Token, Next: head.Token + 2, Chain: head.Chain, Records: []backend.Record{{Seq: 4, IDs: []string{"p"}, Sum: recordform.Checksum(data), Data: data}},
 		}))
 		e.isHealthy(store.VerifyOptions{})
 		e.reopen()

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -223,7 +224,7 @@ func (w *watcher) read(raw []backend.Record, end uint64) (records []patch.Record
 		if err != nil {
 			return records, chain, err
 		}
-		chain = chain.Add(patch.Checksum(data.Data))
+		chain = chain.Add(recordform.Checksum(data.Data))
 		records = append(records, r)
 	}
 	return records, chain, nil

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -170,7 +171,7 @@ func forms(records []patch.Record) string {
 	var b strings.Builder
 	for _, r := range records {
 		data, err := patch.AppendRecord(nil, r)
-		fmt.Fprintf(&b, "%d %s %08x %v\n", r.Seq, r.ID(), patch.Checksum(data), err)
+		fmt.Fprintf(&b, "%d %s %08x %v\n", r.Seq, r.ID(), recordform.Checksum(data), err)
 	}
 	return b.String()
 }

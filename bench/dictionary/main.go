@@ -23,6 +23,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -135,7 +136,7 @@ func by(dictionary ...zstd.EOption) (compress, error) {
 }
 
 // inUse compresses as a store does.
-func inUse(form []byte) int { return len(patch.CompressRecord(form)) }
+func inUse(form []byte) int { return len(recordform.Compress(form)) }
 
 // shares writes a line for each family, and one for all.
 func shares(w io.Writer, sessions []session, of func(family string) (compress, error)) error {

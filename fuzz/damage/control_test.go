@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -23,7 +24,7 @@ func (b trusts) mended(ctx context.Context, session string, h backend.Head) back
 		if _, err := patch.DecodeRecord(r.Data); err != nil {
 			break
 		}
-		h.Last, h.Chain = r.Seq, h.Chain.Add(patch.Checksum(r.Data))
+		h.Last, h.Chain = r.Seq, h.Chain.Add(recordform.Checksum(r.Data))
 	}
 	return h
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/memory"
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -58,7 +59,7 @@ func FuzzRecord(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(form)
-		f.Add(patch.CompressRecord(form))
+		f.Add(recordform.Compress(form))
 	}
 	f.Fuzz(func(t *testing.T, form []byte) {
 		if len(form) > 0 && form[0] == 2 { // it has a second one, of what is compressed

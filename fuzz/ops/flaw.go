@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -151,7 +152,7 @@ func twice(ctx context.Context, b backend.Backend, session string, batch backend
 		if err != nil {
 			return err
 		}
-		again.Records = append(again.Records, backend.Record{Seq: r.Seq, Sum: patch.Checksum(data), Data: data})
+		again.Records = append(again.Records, backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data})
 	}
 	_ = b.Append(ctx, session, again) // another writer may have been faster
 	return nil

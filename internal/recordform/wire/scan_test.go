@@ -9,7 +9,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
 
-	"github.com/patchlog-dev/patchlog/patch/internal/wire"
+	"github.com/patchlog-dev/patchlog/internal/recordform/wire"
 )
 
 func TestScan(t *testing.T) {

@@ -1,0 +1,194 @@
+// Package recordform frames a record's byte form: its header, checksums and compression. It does
+// not know what a record says; package patch does. Docs: docs/FORMAT.md.
+//
+//	byte 0       Plain
+//	bytes 1–4    the record's checksum: CRC32C, little endian, of byte 0 and the content
+//	bytes 5–     the content
+//
+//	byte 0       Compressed
+//	bytes 1–4    the record's checksum, as in the plain form
+//	bytes 5–8    CRC32C, little endian, of bytes 0 to 4 and all from byte 9 on
+//	bytes 9–     the content, compressed
+package recordform
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sync"
+
+	"github.com/patchlog-dev/patchlog/internal/recordform/packed"
+	"github.com/patchlog-dev/patchlog/internal/recordform/wire"
+)
+
+// The first byte of a form.
+const (
+	Plain      = 1
+	Compressed = 2
+)
+
+// MaxBytes is the length of the longest form that is written or read, before compression.
+const MaxBytes = 64 << 20
+
+// Header is the length of a plain form's header.
+const Header = 5
+
+const compressedHeader = 9
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Begin appends the header of a plain form, which the content follows, to dst.
+func Begin(dst []byte) []byte { return append(dst, Plain, 0, 0, 0, 0) }
+
+// Seal sets the checksum of a plain form.
+func Seal(form []byte) { binary.LittleEndian.PutUint32(form[1:], plainSum(form[Header:])) }
+
+// Compress returns the same record's form with its content compressed, if that is shorter, and
+// else form itself: very short records, those of more than 1 MiB, and forms that are not plain ones
+// or are damaged stay as they are. form is not changed. The result has the same [Checksum] and has
+// been decompressed once. It is safe for use by several goroutines.
+func Compress(form []byte) []byte {
+	if len(form) < Header || form[0] != Plain || len(form)-Header > packed.MaxBytes || plainSum(form[Header:]) != Checksum(form) {
+		return form
+	}
+	body := form[Header:]
+	buf, back := buffers.Get().(*[]byte), buffers.Get().(*[]byte)
+	defer Release(buf)
+	defer Release(back)
+	*buf = append((*buf)[:0], Compressed)
+	*buf = append(*buf, form[1:Header]...)
+	*buf = packed.Append(append(*buf, 0, 0, 0, 0), body)
+	if len(*buf) >= len(form) {
+		return form
+	}
+	// A form that cannot be read is never written, whatever is wrong with the compression.
+	opened, err := packed.Open(*back, (*buf)[compressedHeader:])
+	if err != nil || !bytes.Equal(opened, body) {
+		return form
+	}
+	*back = opened
+	binary.LittleEndian.PutUint32((*buf)[Header:], compressedSum(*buf))
+	return bytes.Clone(*buf)
+}
+
+// PlainSize returns the length of the form before [Compress]. Of a form that [Open] refuses it is at
+// most 1 MiB and a few bytes, or the form's own length.
+func PlainSize(form []byte) int {
+	if len(form) > compressedHeader && form[0] == Compressed {
+		if n, err := packed.Len(form[compressedHeader:]); err == nil {
+			return Header + n
+		}
+	}
+	return len(form)
+}
+
+// Checksum returns the record's checksum that a form carries, or 0 if the form is too short to be
+// one. It is the same for both forms of a record. [Open] checks it.
+func Checksum(form []byte) uint32 {
+	if len(form) < Header {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(form[1:])
+}
+
+func plainSum(body []byte) uint32 { return crc32.Update(plainStart, castagnoli, body) }
+
+var plainStart = crc32.Checksum([]byte{Plain}, castagnoli)
+
+// compressedSum is the checksum over all of a compressed form but itself.
+func compressedSum(form []byte) uint32 {
+	return crc32.Update(crc32.Update(0, castagnoli, form[:Header]), castagnoli, form[compressedHeader:])
+}
+
+// Open checks a form's length, kind and checksums, and returns its content, which is part of the
+// form or of what buf becomes. Damage is found before anything is decompressed.
+func Open(form []byte, buf *[]byte) (body []byte, err error) {
+	switch {
+	case len(form) > MaxBytes:
+		return nil, fmt.Errorf("a form of %d bytes; at most %d are ever written", len(form), MaxBytes)
+	case len(form) < Header:
+		return nil, fmt.Errorf("a form of %d bytes is cut off", len(form))
+	case form[0] == Plain:
+		body = form[Header:]
+	case form[0] != Compressed:
+		return nil, fmt.Errorf("form %d; this program knows the forms %d and %d, a newer one may know it", form[0], Plain, Compressed)
+	case len(form) < compressedHeader:
+		return nil, fmt.Errorf("a form of %d bytes is cut off", len(form))
+	default:
+		if sum, want := compressedSum(form), binary.LittleEndian.Uint32(form[Header:]); sum != want {
+			return nil, fmt.Errorf("checksum %08x of the compressed form, want %08x", sum, want)
+		}
+		if body, err = packed.Open(*buf, form[compressedHeader:]); err != nil {
+			return nil, err
+		}
+		*buf = body
+	}
+	if sum, want := plainSum(body), Checksum(form); sum != want {
+		return nil, fmt.Errorf("checksum %08x, want %08x", sum, want)
+	}
+	if len(body) == 0 {
+		return nil, errors.New("a form without content")
+	}
+	return body, nil
+}
+
+// buffers hold compressed and decompressed contents for the time of a call.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Buffer returns a buffer for [Open], to be given to [Release].
+func Buffer() *[]byte { return buffers.Get().(*[]byte) }
+
+// Release takes a buffer back.
+func Release(buf *[]byte) {
+	const most = 64 << 10 // larger ones are rare, and would stay
+	if cap(*buf) <= most {
+		buffers.Put(buf)
+	}
+}
+
+// Length returns the length of the record's form that b begins with. If b ends before that is known,
+// ok is false and n is a length above len(b) that is needed to go on. n is 0 if b begins with no
+// record's form, as far as can be seen. It takes time linear in b, and memory that does not depend
+// on it.
+func Length(b []byte) (n int, ok bool) {
+	header, length := Header, wire.Length
+	switch {
+	case len(b) == 0:
+		return Header + 1, false
+	case b[0] == Compressed:
+		header, length = compressedHeader, packed.Length
+	case b[0] != Plain:
+		return 0, false
+	}
+	if len(b) <= header {
+		return header + 1, false
+	}
+	size, whole, err := length(b[header:])
+	if err != nil || size > uint64(MaxBytes-header) {
+		return 0, false
+	}
+	return header + int(size), whole
+}
+
+// arrayOfThree is what a record's content begins with.
+const arrayOfThree = 0x93
+
+// Find returns the first place in b at which a record's form may begin, or -1. It looks at the
+// form's first 13 bytes, and finds none that b has fewer of.
+func Find(b []byte) int {
+	for i := 0; i+compressedHeader+len(packed.Beginning) <= len(b); i++ {
+		switch b[i] {
+		case Plain:
+			if b[i+Header] == arrayOfThree {
+				return i
+			}
+		case Compressed:
+			if bytes.HasPrefix(b[i+compressedHeader:], packed.Beginning) {
+				return i
+			}
+		}
+	}
+	return -1
+}
