@@ -48,9 +48,9 @@ var streams = regexp.MustCompile(`^(Print|Scan)(f|ln)?$`)
 // records are compressed with is a file that is built in, and package netip knows how addresses
 // look, and no network.
 var exceptions = map[string][]string{
-	"patch/text.go":                   {"bufio", "io"},
+	"patch/text.go":                        {"bufio", "io"},
 	"internal/recordform/packed/packed.go": {"embed"},
-	"patch/redact/addresses.go":       {"net/netip"},
+	"patch/redact/addresses.go":            {"net/netip"},
 }
 
 // The files of compaction that plan.
@@ -58,7 +58,7 @@ var planning = []string{"backoff.go", "lineage.go", "open.go", "plan.go", "recen
 
 func TestWhatComputesReachesOutForNothing(t *testing.T) {
 	files := map[string]*ast.File{}
-	for _, folder := range []string{"patch", "fold", "snapshot"} {
+	for _, folder := range []string{"internal/jsontext", "internal/recordform", "patch", "fold", "snapshot"} {
 		for path, f := range sourcesOf(t, folder) {
 			files[path] = f
 		}
