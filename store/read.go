@@ -61,7 +61,7 @@ func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq
 					break
 				}
 				if err == nil {
-					n, ids = n+1, ids.Add(patch.Checksum([]byte(r.ID())))
+					n, ids = n+1, ids.Add(recordform.Checksum([]byte(r.ID())))
 				}
 				if err == nil && n <= count { // it was yielded before, if it is the same
 					if n == count && ids != given {
