@@ -65,7 +65,7 @@ var arrows = map[string][]string{
 	"fuzz/power":                  {},
 	"fuzz/damage":                 {},
 	"fuzz/hostile":                {},
-	"fuzz/machine":                {"fuzz", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
+	"fuzz/machine":                {"fuzz", "fuzz/ops", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
 }
 
 // Other modules that a package may import, by the first elements of their paths.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
-	"github.com/patchlog-dev/patchlog/fuzz/machine"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -65,11 +65,7 @@ func foldsAsReference(t *testing.T, file string, records []patch.Record) {
 	}
 	for i := range 6 {
 		p := fuzz.Patch(fmt.Sprint("p", i), ref.Visible()).Example(i)
-		got, want := machine.KindOf(v.Check(p, fold.CheckOptions{})), ""
-		var refusal *fuzz.Refusal
-		if err := ref.Check(p, false); errors.As(err, &refusal) {
-			want = refusal.Kind
-		}
+		got, want := ops.OutcomeOf(v.Check(p, fold.CheckOptions{})), ops.Judge(ref, ops.Op{Kind: ops.Patch, AsOfNow: true, Offered: []patch.Record{{Patch: p}}})
 		if got != want {
 			t.Fatalf("%s: %v: got %q, want %q", file, p, got, want)
 		}

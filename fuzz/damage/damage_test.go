@@ -34,7 +34,7 @@ var made = sync.OnceValues(func() (all []*wreck, err error) {
 	return all, os.RemoveAll(dir)
 })
 
-// Whatever befalls a file, while it is closed or open or in use: what is read is what was
+// Whatever befalls a closed file: what is read is what was
 // written, or an error that says what is damaged; nothing that could be read is lost by what is
 // written then; Verify finds what is wrong; of the records that the damage has not touched all
 // are salvaged but one in a thousand. A record is untouched if none of the bytes of its key and

@@ -10,36 +10,29 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-// modes are what is going on with a file when it is damaged.
-var modes = []string{"closed", "open", "open and read before", "open and written before", "open and in use"}
-
 // try is a file that is damaged, and what is done with it then.
 type try struct {
 	*wreck
-	job      job
-	rnd      *rand.Rand
-	path     string
-	mode     string
-	kind     string
-	older    bool // a store may take it for an earlier state of the file
-	harm     harm
-	data     []byte // as it was damaged
-	writes   bool   // something is written before it is all read
-	replayed bool   // an earlier state may have been put over a later one
-	busy     bool   // a session is written to while the damage is done
-	s        *store.Store
+	job    job
+	rnd    *rand.Rand
+	path   string
+	kind   string
+	older  bool // a store may take it for an earlier state of the file
+	harm   harm
+	data   []byte // as it was damaged
+	writes bool   // something is written before it is all read
+	s      *store.Store
 
 	logs      map[store.Key]map[uint64]string // of each session: its records, and those that were acknowledged since
 	last      map[store.Key]uint64            // the last that was acknowledged
-	maybe     map[string]bool                 // records of which it is not known whether they were written
 	readAll   map[store.Key]bool              // sessions whose log was read to its end after the damage
 	gone      map[store.Key]bool              // that were deleted since
 	lastError string
@@ -50,7 +43,7 @@ type try struct {
 }
 
 func (t *try) wrong(format string, args ...any) {
-	t.out.Wrong = append(t.out.Wrong, fmt.Sprintf("%s, %s, %s: %s", t.Name, t.kind, t.mode, fmt.Sprintf(format, args...)))
+	t.out.Wrong = append(t.out.Wrong, fmt.Sprintf("%s, %s: %s", t.Name, t.kind, fmt.Sprintf(format, args...)))
 }
 
 func (t *try) count(what string, n int) { t.out.Counts[what] += n }
@@ -59,8 +52,8 @@ func (t *try) count(what string, n int) { t.out.Counts[what] += n }
 func (w *wreck) run(j job, dir string) *reply {
 	rnd := rand.New(rand.NewPCG(j.Seed, 0))
 	t := &try{
-		wreck: w, job: j, rnd: rnd, path: filepath.Join(dir, "log.db"), mode: modes[rnd.IntN(len(modes))],
-		logs: map[store.Key]map[uint64]string{}, last: map[store.Key]uint64{}, maybe: map[string]bool{}, readAll: map[store.Key]bool{}, gone: map[store.Key]bool{},
+		wreck: w, job: j, rnd: rnd, path: filepath.Join(dir, "log.db"),
+		logs: map[store.Key]map[uint64]string{}, last: map[store.Key]uint64{}, readAll: map[store.Key]bool{}, gone: map[store.Key]bool{},
 		seqs: map[store.Key]uint64{}, out: &reply{Counts: map[string]int{}},
 	}
 	for n := range w.Live {
@@ -75,32 +68,14 @@ func (w *wreck) run(j job, dir string) *reply {
 		t.wrong("%v", err)
 		return t.out
 	}
-	if t.mode == "closed" {
-		t.damage()
-		t.salvage(dir)
-	}
-	if !t.open() {
+	if rnd.IntN(10) == 0 {
+		t.replaced()
 		return t.out
 	}
-	switch t.mode {
-	case "open and read before":
-		_ = ask(t.s, t.keys())
-	case "open and written before":
-		for _, k := range t.live() {
-			if rnd.IntN(2) == 0 {
-				t.append(k)
-			}
-		}
-	}
-	var done func()
-	if t.mode == "open and in use" {
-		done = t.use()
-	}
-	if t.mode != "closed" {
-		t.damage()
-	}
-	if done != nil {
-		done()
+	t.damage()
+	t.salvage(dir)
+	if !t.open() {
+		return t.out
 	}
 	before := treeOf(t.data)
 	if t.writes {
@@ -192,12 +167,6 @@ func (t *try) damage() {
 		t.wrong("%v", err)
 		return
 	}
-	if t.mode != "closed" { // which has grown, and may have been written to
-		now := *t.wreck
-		now.tree = treeOf(data)
-		now.Data = now.tree.used(data)
-		t.wreck = &now
-	}
 	k := kinds[t.job.Kind%len(kinds)]
 	t.kind = k.name
 	harmed := k.do(t.rnd, t.wreck, bytes.Clone(t.Data))
@@ -213,10 +182,6 @@ func (t *try) damage() {
 	cut := len(harmed) < len(t.Data)
 	if !cut {
 		harmed = append(harmed, data[len(t.Data):]...)
-	}
-	t.replayed = !t.harm.current
-	if t.busy { // it may have changed by now
-		t.harm.pages, t.harm.current = true, false
 	}
 	if err := writeOver(t.path, data, harmed); err != nil {
 		t.wrong("%v", err)
@@ -253,67 +218,64 @@ func writeOver(path string, was, data []byte) error {
 	return nil
 }
 
-// use has goroutines read and write while the file is damaged. The function that it returns
-// waits for them.
-func (t *try) use() (wait func()) {
-	t.busy = true
-	var wg, began sync.WaitGroup
-	stop := make(chan struct{})
-	keys := t.live()
-	var mu sync.Mutex
-	var absent []string // which may be if it is an earlier state now
-	fine := func(what string, k store.Key, err error) {
-		mu.Lock()
-		defer mu.Unlock()
-		a := answerOf("", err)
-		if a.Absent {
-			absent = append(absent, fmt.Sprintf("%s of %s meanwhile: %v", what, k, err))
-			return
-		}
-		if err != nil && !a.Corrupt && !a.Unknown && !errors.Is(err, store.ErrConflict) { // with an earlier state
-			t.wrong("%s of %s meanwhile: %v", what, k, err)
+// replaced truncates the file of an open store, or copies an older state over it. Of the answers
+// nothing is promised but that they come; when the file is opened again, what is read of it was
+// written once, or is an error.
+func (t *try) replaced() {
+	t.kind = "replaced while open"
+	if !t.open() {
+		return
+	}
+	t.append(t.live()[0])
+	data, err := os.ReadFile(t.path)
+	if err != nil {
+		t.wrong("%v", err)
+		return
+	}
+	harmed := t.Older[t.rnd.IntN(len(t.Older))]
+	if t.rnd.IntN(2) == 0 {
+		harmed = data[:t.rnd.IntN(len(data))]
+	}
+	if err := writeOver(t.path, data, harmed); err != nil {
+		t.wrong("%v", err)
+		return
+	}
+	t.count("files replaced while open", 1)
+	_ = ask(t.s, t.keys())
+	for i, k := range t.live() {
+		if c, err := t.s.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint("after", i))); err == nil {
+			t.logs[k][c.Records[0].Seq] = textOf(c.Records[0])
 		}
 	}
-	for i := range 3 {
-		began.Add(1)
-		wg.Go(func() {
-			for n := 0; ; n++ {
-				k := keys[(i+n)%len(keys)]
-				switch i {
-				case 0:
-					c, err := t.s.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint("meanwhile", n)))
-					fine("AppendEvents", k, err)
-					mu.Lock()
-					t.offered(k, c, err)
-					mu.Unlock()
-				case 1:
-					_, err := rawText(t.s, k, 1)
-					fine("RawEvents", k, err)
-				default:
-					_, err := t.s.Get(ctx, k)
-					fine("Get", k, err)
-				}
-				if n == 0 {
-					began.Done()
-				}
-				select {
-				case <-stop:
-					if n > 20 {
-						return
-					}
-				default:
-				}
+	for range t.s.Verify(ctx, store.VerifyOptions{}) {
+	}
+	_ = t.s.Vacuum(ctx)
+	_ = t.s.Close()
+	s, err := store.Open(t.path, storeOptions())
+	if err != nil {
+		return
+	}
+	defer s.Close()
+	for _, k := range t.live() {
+		text, _ := rawText(s, k, 1)
+		for line := range strings.Lines(text) {
+			seq, form, _ := strings.Cut(strings.TrimSpace(line), " ")
+			n, _ := strconv.ParseUint(seq, 10, 64)
+			if short(t.logs[k][n]) != form && !t.wasWritten(k, n, form) {
+				t.wrong("after it was opened again, record %s of %s is %s, which was never written there", seq, k, form)
 			}
-		})
-	}
-	began.Wait()
-	return func() {
-		close(stop)
-		wg.Wait()
-		if len(absent) > 0 && !t.older {
-			t.wrong("%s", absent[0])
 		}
 	}
+}
+
+// wasWritten reports whether a session of the key had the record, in any of its lives.
+func (t *try) wasWritten(k store.Key, seq uint64, form string) bool {
+	for n, key := range t.Keys {
+		if key == k && short(t.Logs[n][seq]) == form {
+			return true
+		}
+	}
+	return false
 }
 
 // offered notes what an append has acknowledged, or may have done.
@@ -322,8 +284,7 @@ func (t *try) offered(k store.Key, c store.Committed, err error) {
 		if r.Seq == 0 {
 			continue
 		}
-		if err != nil { // it may have been written, or another one in its place
-			t.maybe[line(k, r.Seq, textOf(r))] = true
+		if err != nil {
 			continue
 		}
 		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) && !t.older {
@@ -332,10 +293,6 @@ func (t *try) offered(k store.Key, c store.Committed, err error) {
 		t.logs[k][r.Seq] = textOf(r)
 		t.last[k] = max(t.last[k], r.Seq)
 	}
-}
-
-func line(k store.Key, seq uint64, text string) string {
-	return fmt.Sprintf("%s: %d %s", k, seq, short(text))
 }
 
 func (t *try) append(k store.Key) {
@@ -355,8 +312,6 @@ func (t *try) bad(what string, k store.Key, err error) bool {
 	case (a.Absent || errors.Is(err, store.ErrConflict)) && t.older:
 	case !a.Corrupt || a.Absent || !strings.Contains(a.Err, k.String()) && k != (store.Key{}):
 		t.wrong("%s of %s: %v", what, k, err)
-	case t.data == nil:
-		t.wrong("%s of %s, before anything was damaged: %v", what, k, err)
 	}
 	t.failed++
 	t.lastError = err.Error()
@@ -401,12 +356,12 @@ func (t *try) verify() {
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			t.wrong("Verify: %v", err)
 		}
-		if t.harm.none() && !t.busy {
+		if t.harm.none() {
 			t.wrong("nothing in use has changed, but Verify says %v %v", p, err)
 		}
 	}
 	t.count("problems verified", n)
-	if n == 0 && t.failed > 0 && !t.busy {
+	if n == 0 && t.failed > 0 {
 		t.wrong("Verify finds nothing, where %d answers are errors, the last one %s", t.failed, t.lastError)
 	}
 	for k, seq := range t.seqs {
@@ -456,9 +411,7 @@ func (t *try) backup() {
 			t.wrong("backup: %s: %s", q, a.Err)
 			continue
 		}
-		if !t.busy {
-			t.judge(q, a)
-		}
+		t.judge(q, a)
 	}
 }
 
@@ -556,9 +509,7 @@ func (t *try) again() {
 	opts := storeOptions()
 	s, err := store.Open(t.path, opts)
 	if err != nil {
-		if t.mode == "closed" || !errors.Is(err, store.ErrCorrupt) {
-			t.wrong("it does not open again: %v", err)
-		}
+		t.wrong("it does not open again: %v", err)
 		return
 	}
 	t.s = s

@@ -158,8 +158,7 @@ var shapes = []shape{
 	{"large records", 4, 3, 3, 20000},
 }
 
-// newWreck makes a file of sessions, in rounds of which each is a closed file of its own, with
-// records of both versions if there are several.
+// newWreck makes a file of sessions, in rounds of which each is a closed file of its own.
 func newWreck(t testing.TB, s shape) *wreck {
 	t.Helper()
 	w, err := s.wreck(t.TempDir())

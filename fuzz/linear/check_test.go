@@ -95,7 +95,7 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	l := &Load{Callers: []ops.Caller{newLocal(t, inMemory(1)[0], 0, 0)}}
 	l.Begin()
 	call := func(kind ops.Kind, ids ...string) ops.Reply {
-		return l.call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: kind, IDs: ids, Count: 1})
+		return l.call(l.Callers[0], ops.Op{App: "app", Session: kept, Kind: kind, IDs: ids, AsOfNow: true, Count: 1})
 	}
 	call(ops.Create)
 	call(ops.Append, "a", "b")

@@ -318,7 +318,9 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 	case p < 69:
 		o.Kind = ops.Patch
 		o.Start, o.Count = o.Choice%3, 1+o.Choice%2
+		o.AsOfNow = true
 		if visible := len(seen.Visible); random.IntN(3) > 0 && visible > 0 {
+			o.AsOfNow = false
 			o.On, o.Base = seen.Creation, seen.PatchSeq
 			o.Start = o.Choice % visible
 			o.Count = min(o.Count, visible-o.Start)
@@ -368,7 +370,7 @@ func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
 		first := random.IntN(len(events))
 		o.Kind, o.Text, o.IDs = ops.Erase, "receipt "+id, slices.Clone(events[first:min(len(events), first+1+random.IntN(4))])
 	case p < 60 && len(events) > 2:
-		o.Kind, o.Count, o.Choice = ops.Patch, 2, 8 // a summary
+		o.Kind, o.AsOfNow, o.Count, o.Choice = ops.Patch, true, 2, 8 // a summary
 	default:
 		o.Kind, o.IDs = ops.Append, []string{id, id + ops.Sibling}
 	}

@@ -161,28 +161,6 @@ var null = func() patch.Value {
 	return v
 }()
 
-// summarise puts a summary in the place of what is visible, that of others too: an erasing then
-// has something to make anew.
-func (m *machine) summarise(t *rapid.T) {
-	ref := m.reference()
-	n := len(ref.Visible())
-	if n < 2 {
-		t.Skip("nothing to summarise")
-	}
-	start := rapid.IntRange(0, n-2).Draw(t, "start")
-	count := rapid.IntRange(2, min(4, n-start)).Draw(t, "count")
-	id := m.newID()
-	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"s %s","author":"user","content":{"role":"user","parts":[{"text":"told by %s"}]}}`, id, id))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := patch.NewSummarise(start, count, e).WithID(id).WithAuthor("ann").WithTimestamp(clock)
-	opts := store.PatchOptions{AsOfNow: true, AllowOrphans: true, AllowPinned: true}
-	m.done(t, m.judge(ref, p, opts), []patch.Record{{Patch: p}}, func(s *store.Store) (store.Committed, error) {
-		return s.ApplyPatch(context.Background(), m.key, opts, p)
-	})
-}
-
 // errNoText: a summary cannot be made anew now.
 var errNoText = errors.New("no text")
 
@@ -223,13 +201,7 @@ func (m *machine) forkErased(t *rapid.T, s *store.Store, fork store.Key, at uint
 	for i, r := range erased[:at] {
 		erased[i] = want.Blank(r, opts.ID)
 	}
-	var got []patch.Record
-	for r, err := range s.RawEvents(ctx, fork, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, r)
-	}
+	got := m.raw(t, s, fork, 1)
 	n := len(erased)
 	if len(got) > n { // the receipt of this erasing
 		if len(got) != n+1 || got[n].ID() != opts.ID || got[n].Patch == nil {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -47,7 +47,6 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 			"preview":          m.preview,
 			"search":           m.search,
 			"as of":            m.asOf,
-			"raw":              m.raw,
 			"rewind":           m.rewind,
 			"take back":        m.takeBack,
 			"fork":             m.fork,
@@ -89,7 +88,7 @@ type peer struct {
 }
 
 func newMachine(t *rapid.T, n int, path string, backends []backend.Backend) *machine {
-	m := &machine{n: n, path: path, key: store.Key{App: fmt.Sprint("app ", n), User: "user/1", Session: "s"}, stores: make([]*store.Store, 2), shared: map[string]patch.Value{}}
+	m := &machine{n: n, path: path, key: ops.Key(fmt.Sprint("app ", n), "s"), stores: make([]*store.Store, 2), shared: map[string]patch.Value{}}
 	m.openFile(t)
 	for _, b := range backends {
 		p := peer{faulty: &storetest.Faulty{Backend: b}}
@@ -190,30 +189,6 @@ func (m *machine) newID() string {
 	return fmt.Sprintf("id%d of %d", m.ids, m.n)
 }
 
-// stored is a view of a store that says which patches were skipped, also where it came
-// from a snapshot: the log tells.
-type stored struct {
-	fold.View
-	store *store.Store
-	key   store.Key
-}
-
-func (v stored) Skipped() ([]patch.Skip, error) {
-	newest, err := v.store.View(context.Background(), v.key)
-	if err == nil {
-		newest, err = v.store.Whole(context.Background(), v.key, newest)
-	}
-	if err != nil {
-		return nil, err
-	}
-	skipped, err := newest.Skipped()
-	skipped = slices.DeleteFunc(skipped, func(s patch.Skip) bool { return s.Seq > v.Seq() })
-	if len(skipped) != v.SkippedCount() {
-		err = fmt.Errorf("the view counts %d skipped patches, the log has %v", v.SkippedCount(), skipped)
-	}
-	return skipped, err
-}
-
 // compare holds both stores' newest views and shared state against the model. The store that
 // looks need not be the one that wrote, nor the one that writes next.
 func (m *machine) compare(t *rapid.T) {
@@ -229,9 +204,7 @@ func (m *machine) compare(t *rapid.T) {
 		if err != nil {
 			t.Fatalf("store %d: %v", i, err)
 		}
-		if err := fuzz.Compare(stored{got.View, s, m.key}, ref); err != nil {
-			t.Fatalf("store %d: %v\n%s", i, err, m.log())
-		}
+		m.compareView(t, i, got.View, ref)
 		want := ref.State()
 		maps.Copy(want, m.shared)
 		if values := got.Values(); !maps.EqualFunc(values, want, patch.Value.Equal) {
@@ -243,85 +216,15 @@ func (m *machine) compare(t *rapid.T) {
 	}
 }
 
-// done checks what a write returned, and takes it into the model. kind is why the model
-// refuses it, "" if it does not.
-func (m *machine) done(t *rapid.T, kind string, offered []patch.Record, write func(*store.Store) (store.Committed, error)) {
-	var first []patch.Record
-	for i, s := range m.stores {
-		c, err := write(s)
-		if got := KindOf(err); got != kind {
-			t.Fatalf("store %d: got %q (%v), want %q\nof %v\n%s", i, got, err, kind, offered, m.log())
-		}
-		if err != nil {
-			continue
-		}
-		if len(c.Records) != len(offered) {
-			t.Fatalf("store %d: %d records for %d", i, len(c.Records), len(offered))
-		}
-		next := uint64(len(m.records) + 1)
-		for j, r := range c.Records {
-			if !patch.Same(r, offered[j]) {
-				t.Fatalf("store %d: logged %v, offered %v", i, r, offered[j])
-			}
-			if int(r.Seq) <= len(m.records) {
-				continue // it was there
-			}
-			if r.Seq != next {
-				t.Fatalf("store %d: seq %d, want %d", i, r.Seq, next)
-			}
-			next++
-		}
-		if i == 0 {
-			first = c.Records
-		} else {
-			compareRecords(t, first, c.Records)
-		}
+func (m *machine) reopen(t *rapid.T) {
+	if err := m.stores[0].Close(); err != nil {
+		t.Fatal(err)
 	}
-	if kind != "" {
-		return
+	if _, err := m.stores[0].Get(context.Background(), m.key); !errors.Is(err, store.ErrClosed) && m.options(0).CacheBytes < 0 {
+		t.Fatalf("reading a closed store: %v", err)
 	}
-	for j, r := range first {
-		if int(r.Seq) <= len(m.records) {
-			continue // it was there
-		}
-		m.records = append(m.records, r)
-		m.offered = append(m.offered, offered[j])
-		for c := range r.SharedChanges() {
-			m.shared[c.Key] = c.Value
-		}
-	}
-}
-
-func compareRecords(t *rapid.T, a, b []patch.Record) {
-	if len(a) != len(b) {
-		t.Fatalf("%d records and %d", len(a), len(b))
-	}
-	for i := range a {
-		formA, errA := patch.AppendRecord(nil, a[i])
-		formB, errB := patch.AppendRecord(nil, b[i])
-		if errA != nil || errB != nil || !slices.Equal(formA, formB) {
-			t.Fatalf("records differ: %v and %v (%v, %v)", a[i], b[i], errA, errB)
-		}
-	}
-}
-
-// KindOf returns why an error of a fold or a store refuses, in the words of the reference
-// model, or "" if it is nil.
-func KindOf(err error) string {
-	for _, k := range []struct {
-		err  error
-		kind string
-	}{
-		{store.ErrDuplicateID, "duplicate"}, {store.ErrUnknownPatch, fuzz.UnknownInLog}, {store.ErrConflict, fuzz.Conflict},
-		{store.ErrInvalid, fuzz.Invalid}, {store.ErrOutOfRange, fuzz.OutOfRange}, {store.ErrEventNotFound, fuzz.NotFound},
-		{store.ErrBlocked, fuzz.Blocked}, {store.ErrPinned, fuzz.Pinned}, {store.ErrOrphanedCall, fuzz.OrphanedCall}, {store.ErrNotFound, "no session"},
-	} {
-		if errors.Is(err, k.err) {
-			return k.kind
-		}
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
+	m.watchEnds(t, store.ErrClosed)
+	m.openFile(t)
+	m.views = nil // of another edition, if something was erased
+	m.follow(m.watch.seen + 1)
 }

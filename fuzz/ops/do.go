@@ -89,14 +89,19 @@ func Judge(ref *fuzz.Reference, o Op) string {
 	if o.AllowPinned {
 		allowed = append(allowed, fuzz.AllowPinned)
 	}
+	refusal := func(err error) string {
+		var r *fuzz.Refusal
+		if errors.As(err, &r) {
+			return r.Kind
+		}
+		return Done
+	}
 	var patches []*patch.PatchEvent
-	var err error
-	unknown := slices.ContainsFunc(ref.Skipped(), func(s patch.Skip) bool { return s.Reason == patch.UnknownType })
 	switch o.Kind {
 	case Revert:
 		ids, blocked, ok := ref.RevertAll(o.IDs[0])
 		switch {
-		case unknown:
+		case slices.ContainsFunc(ref.Skipped(), func(s patch.Skip) bool { return s.Reason == patch.UnknownType }):
 			return fuzz.UnknownInLog
 		case !ok && blocked == "":
 			return fuzz.Invalid
@@ -106,18 +111,34 @@ func Judge(ref *fuzz.Reference, o Op) string {
 		for i, id := range ids {
 			patches = append(patches, patch.NewRevert(id).WithID(fmt.Sprint("would be ", i)))
 		}
-		err = ref.CheckAll(patches, allowed...)
+		return refusal(ref.CheckAll(patches, allowed...))
 	case Patch:
-		for _, r := range o.Records() {
+		for i, r := range o.Records() {
+			if i == 0 && o.On != "" && !hasBase(r.Patch) {
+				r.Patch = r.Patch.WithBase(o.Base)
+			}
 			patches = append(patches, r.Patch)
 		}
-		err = ref.CheckCall(patches, allowed...)
-	}
-	var refusal *fuzz.Refusal
-	if errors.As(err, &refusal) {
-		return refusal.Kind
+		for from := 0; from < len(patches); {
+			to := from + fuzz.Neighbours(patches[from:])
+			lacksBase := func(p *patch.PatchEvent) bool { return !hasBase(p) && p.IsIndexed() }
+			if o.On == "" && !o.AsOfNow && slices.ContainsFunc(patches[from:to], lacksBase) {
+				return fuzz.Invalid
+			}
+			if kind := refusal(ref.CheckCall(patches[:to], allowed...)); kind != Done {
+				return kind
+			}
+			from = to
+		}
 	}
 	return Done
+}
+
+// hasBase reports whether the patch has a base, if a malformed one.
+func hasBase(p *patch.PatchEvent) bool {
+	_, ok := p.Base()
+	text, malformed := p.Field("base")
+	return ok || malformed && string(text) != "null"
 }
 
 // Do carries out an operation. seen is the view that a patch was made from; without it a patch on a
@@ -225,8 +246,7 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 		}
 		r.Committed, err = s.AppendEvents(ctx, key, opts, events...)
 	case Patch:
-		opts := store.PatchOptions{On: seen, AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned}
-		opts.AsOfNow = o.Offered == nil && o.On == ""
+		opts := store.PatchOptions{On: seen, AllowOrphans: o.AllowOrphans, AllowPinned: o.AllowPinned, AsOfNow: o.AsOfNow}
 		if o.On == "" {
 			opts.On = fold.View{}
 		} else if seen.Creation() == "" {

@@ -30,7 +30,8 @@ type Op struct {
 	Choice  int            // picks the type of a patch, and what is done to a lease
 
 	// What the client goes by.
-	On           string  // the creation id of the view it has seen; "": none
+	On           string  // the creation id of the view that a patch is made from, or that an append expects
+	AsOfNow      bool    // a patch means the log as it is
 	IfSeq        *uint64 // the last seq that an append expects
 	Base         uint64  // of a patch on a view
 	Start, Count int     // of a patch

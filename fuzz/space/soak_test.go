@@ -1,14 +1,13 @@
 package space_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,35 +15,22 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
+	"github.com/patchlog-dev/patchlog/fuzz/linear"
+	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// soak is a store that all there is to do is done to, over many rounds.
+// soak is a store that every operation is done to, over many rounds.
 type soak struct {
 	t       testing.TB
 	path    string
 	store   *store.Store
 	compact *compaction.Compactor[store.Key]
-	writers []*writer
+	n       int // of events
 }
-
-// writer writes to sessions of its own, and knows what is in them.
-type writer struct {
-	*soak
-	n        int
-	next     int
-	made     [soakSessions]int // how often each session was created: a name is not used again
-	sessions map[int][]string  // the ids of the records, patches left out
-}
-
-const (
-	soakWriters  = 6
-	soakSessions = 5 // of each writer
-	longest      = 250
-)
 
 func newSoak(t testing.TB) *soak {
 	path := filepath.Join(t.TempDir(), "log.db")
@@ -53,188 +39,68 @@ func newSoak(t testing.TB) *soak {
 	s, err := store.Open(path, opts)
 	no(t, err)
 	t.Cleanup(func() { no(t, s.Close()) })
-	// Something to hold on to, so that the steps in which a file grows count for little.
+	// Beside these sessions, the steps in which a file grows count for little.
 	fill(t, s, 8, 1500)
 	c, err := compaction.New(s, compaction.Config{Enabled: true, CompactionInterval: 12, OverlapSize: 1}, compaction.Options[store.Key]{Logger: quiet()})
 	no(t, err)
-	k := &soak{t: t, path: path, store: s, compact: c}
-	for n := range soakWriters {
-		k.writers = append(k.writers, &writer{soak: k, n: n, sessions: map[int][]string{}})
-	}
-	return k
+	return &soak{t: t, path: path, store: s, compact: c}
 }
 
-func (w *writer) key(i int) store.Key { return keyOf(fmt.Sprint("w", w.n, "-", i), w.made[i]) }
-
-// step does something, and holds what it finds against what the writer knows.
-func (w *writer) step(random *rand.Rand) error {
-	i := random.IntN(soakSessions)
-	key := w.key(i)
-	ids, there := w.sessions[i]
-	if !there {
-		_, err := w.store.Create(ctx, key, map[string]any{"step": w.next})
-		w.sessions[i] = []string{}
+// compacts appends to a session of its own, compacts, searches and follows it.
+func (k *soak) compacts() error {
+	key := store.Key{App: "compacted", User: "u", Session: "s"}
+	if _, err := k.store.Create(ctx, key, nil); err != nil && !errors.Is(err, store.ErrExists) {
 		return err
 	}
-	if len(ids) > longest {
-		return w.remove(i)
-	}
-	switch random.IntN(16) {
-	case 0:
-		_, err := w.compact.Compact(ctx, key, compaction.Run{})
-		return err
-	case 1:
-		return w.cut(key, random)
-	case 2:
-		return w.remove(i)
-	case 3:
-		return w.fork(i, random)
-	case 4:
-		return w.imports(i)
-	case 5:
-		return w.read(key, ids, random)
-	case 6:
-		_, err := w.store.Search(ctx, key, recall.Search{Query: "0000", Limit: 3})
-		return err
-	}
-	return w.append(i, 1+random.IntN(8))
-}
-
-func (w *writer) remove(i int) error {
-	key := w.key(i)
-	delete(w.sessions, i)
-	w.made[i]++
-	return w.store.Delete(ctx, key)
-}
-
-func (w *writer) append(i, n int) error {
-	var events []*patch.Event
-	for range n {
-		w.next++
-		events = append(events, event(fmt.Sprint(w.n, "-", w.next), 200))
-	}
-	_, err := w.store.AppendEvents(ctx, w.key(i), store.AppendOptions{}, events...)
-	for _, e := range events {
-		w.sessions[i] = append(w.sessions[i], e.ID())
-	}
-	return err
-}
-
-// cut takes something out, and now and then takes that back.
-func (w *writer) cut(key store.Key, random *rand.Rand) error {
-	view, err := w.store.View(ctx, key)
-	if err != nil || view.Len() == 0 {
-		return err
-	}
-	start := random.IntN(view.Len())
-	made, err := w.store.ApplyPatch(ctx, key, store.PatchOptions{On: view}, patch.NewSplice(start, 1+random.IntN(min(4, view.Len()-start))))
-	if err != nil || random.IntN(2) == 0 {
-		return err
-	}
-	_, err = w.store.Revert(ctx, key, store.BackOptions{}, made.Records[0].ID())
-	return err
-}
-
-func (w *writer) fork(i int, random *rand.Rand) error {
-	to := (i + 1 + random.IntN(soakSessions-1)) % soakSessions
-	if _, there := w.sessions[to]; there {
-		if err := w.remove(to); err != nil {
+	for range 8 {
+		k.n++
+		if _, err := k.store.AppendEvents(ctx, key, store.AppendOptions{}, event(fmt.Sprint(k.n), 200)); err != nil {
 			return err
 		}
 	}
-	_, err := w.store.Fork(ctx, w.key(i), w.key(to), store.ForkOptions{})
-	w.sessions[to] = append([]string{}, w.sessions[i]...)
-	return err
-}
-
-// imports exports a session, and imports it anew.
-func (w *writer) imports(i int) error {
-	var text bytes.Buffer
-	key := w.key(i)
-	if err := w.store.Export(ctx, key, &text, store.ExportOptions{}); err != nil {
+	if _, err := k.compact.Compact(ctx, key, compaction.Run{}); err != nil {
 		return err
 	}
-	if err := w.store.Delete(ctx, key); err != nil {
+	if _, err := k.store.Search(ctx, key, recall.Search{Query: "0000", Limit: 3}); err != nil {
 		return err
 	}
-	_, err := w.store.Import(ctx, key, &text, store.ImportOptions{})
-	return err
-}
-
-// read reads a session in its ways.
-func (w *writer) read(key store.Key, ids []string, random *rand.Rand) error {
-	n, last := 0, uint64(0)
-	for rec, err := range w.store.RawEvents(ctx, key, 1) {
-		if err != nil {
-			return err
-		}
-		if last++; rec.Seq != last {
-			return fmt.Errorf("%v: record %d after record %d", key, rec.Seq, last-1)
-		}
-		if rec.Event == nil {
-			continue
-		}
-		if n >= len(ids) || rec.ID() != ids[n] {
-			return fmt.Errorf("%v: event %d is %s, of %d", key, n, rec.ID(), len(ids))
-		}
-		n++
-	}
-	if n != len(ids) {
-		return fmt.Errorf("%v: %d events, want %d", key, n, len(ids))
-	}
-	if last == 0 {
-		return nil
-	}
-	if _, err := w.store.ViewAt(ctx, key, 1+random.Uint64N(last)); err != nil {
+	v, err := k.store.View(ctx, key)
+	if err != nil {
 		return err
 	}
 	watched := uint64(0)
-	for _, err := range w.store.Watch(ctx, key, 1) {
-		if err != nil {
-			return err
-		}
-		if watched++; watched == last {
+	for _, err := range k.store.Watch(ctx, key, 1) {
+		if watched++; err != nil || watched == v.Seq() {
 			break
 		}
+	}
+	if k.n%200 == 0 {
+		return k.store.Delete(ctx, key)
 	}
 	return nil
 }
 
-// others is what is done to the whole store while writers write.
-func (k *soak) others(dir string) []func() error {
-	return []func() error{
-		func() error { return verify(ctx, k.store) },
-		func() error { return backedUp(k.store, dir) },
-		func() error { return k.store.Vacuum(ctx) },
-	}
-}
-
-// round makes so many steps of each writer, while the store is verified, backed up and
-// vacuumed at least once each.
+// round makes a load's operations, while the store is verified, backed up and vacuumed and a session
+// is compacted, at least once each; and deletes the load's sessions.
 func (k *soak) round(r *long.Round, steps int) error {
+	local := &ops.Local{Store: k.store}
+	l := &linear.Load{Callers: []ops.Caller{local}, Clients: 6, Apps: 2, Name: fmt.Sprint("soak ", r.N), Seed: r.Random.Uint64(), Calls: steps, Forks: true}
+	dir := k.t.TempDir()
 	var failed atomic.Pointer[error]
-	fail := func(what string, err error) {
-		if err != nil {
-			err = fmt.Errorf("%s: %w", what, err)
-			failed.CompareAndSwap(nil, &err)
-		}
-	}
-	var writing, doing sync.WaitGroup
+	var doing sync.WaitGroup
 	ended := make(chan struct{})
-	for _, w := range k.writers {
-		random := rand.New(rand.NewPCG(r.Random.Uint64(), 0))
-		writing.Go(func() {
-			for n := 0; n < steps && failed.Load() == nil; n++ {
-				fail(fmt.Sprint("writer ", w.n), w.step(random))
-				r.Count("steps", 1)
-			}
-		})
-	}
-	for i, do := range k.others(k.t.TempDir()) {
-		what := []string{"verify", "backup", "vacuum"}[i]
+	for what, do := range map[string]func() error{
+		"verify":  func() error { return verify(ctx, k.store) },
+		"backup":  func() error { return backedUp(k.store, dir) },
+		"vacuum":  func() error { return k.store.Vacuum(ctx) },
+		"compact": k.compacts,
+	} {
 		doing.Go(func() {
 			for more := true; more && failed.Load() == nil; {
-				fail(what, do())
+				if err := do(); err != nil {
+					err = fmt.Errorf("%s: %w", what, err)
+					failed.CompareAndSwap(nil, &err)
+				}
 				r.Count(what, 1)
 				select {
 				case <-ended:
@@ -244,17 +110,23 @@ func (k *soak) round(r *long.Round, steps int) error {
 			}
 		})
 	}
-	writing.Wait()
+	l.Run()
 	close(ended)
 	doing.Wait()
 	if err := failed.Load(); err != nil {
 		return *err
 	}
-	for _, w := range k.writers {
-		for i, ids := range w.sessions {
-			if err := w.read(w.key(i), ids, r.Random); err != nil {
-				return err
-			}
+	history := l.End(local)
+	r.Count("steps", len(history))
+	if violations := history.Judge(linear.Options{}); len(violations) > 0 {
+		return errors.New(strings.Join(violations, "\n"))
+	}
+	for info, err := range k.store.List(ctx, store.ListOptions{}) {
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(info.Key.App, l.Name) {
+			no(k.t, k.store.Delete(ctx, info.Key))
 		}
 	}
 	return verify(ctx, k.store)
