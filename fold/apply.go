@@ -90,7 +90,7 @@ func (f *folding) record(r patch.Record) error {
 		if id := r.Event.InvocationID(); id != "" {
 			v.invocation = id
 		}
-		f.pending = append(f.pending, node{event: r.Event, seq: r.Seq})
+		f.pending = append(f.pending, node{event: v.kept(r.Event), seq: r.Seq})
 	case r.Patch != nil:
 		f.flush()
 		e, err := v.edit(r.Patch)
@@ -119,7 +119,11 @@ func (f *folding) edit(e edit, seq uint64) {
 	}
 	c := newCut(v, e, seq)
 	if e.pin == nil {
-		v.root = v.root.splice(f.own, e.lo, e.hi, e.nodes(c))
+		nodes := e.nodes(c)
+		for i := range nodes {
+			nodes[i].event = v.kept(nodes[i].event)
+		}
+		v.root = v.root.splice(f.own, e.lo, e.hi, nodes)
 	} else {
 		v.pins = v.pins.with(*e.pin)
 	}

@@ -69,6 +69,50 @@ func (v View) Lean() View {
 	return v
 }
 
+// Outline returns the view of a session without records as a lean one of outlines: of all events,
+// it, and the views made from it, keep only what they do to the state and which records hold them
+// ([patch.Event.Outline]). Such a view takes a few dozen bytes for an event. It is to fold logs
+// that are too long to be held, not to be read or to make patches from. A patch that names an event
+// finds it if the event's record is at hand ([View.With]), else it is skipped.
+func (v View) Outline() View {
+	v.lean, v.outline = true, true
+	return v
+}
+
+// kept returns what the view keeps of an event.
+func (v *View) kept(e *patch.Event) *patch.Event {
+	if v.outline && e != nil {
+		return e.Outline()
+	}
+	return e
+}
+
+// findAtHand is Find among the events of the records at hand.
+func (v View) findAtHand(eventID string) (index int, ok bool) {
+	ids := map[nodeID]bool{}
+	for _, r := range v.hand {
+		for i, e := range r.Events() {
+			if e.ID() == eventID {
+				ids[nodeID{r.Seq, int32(i)}] = true
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return 0, false
+	}
+	v.root.walk(0, v.root.len(), func(n *node) bool {
+		switch {
+		case n.event == nil:
+		case ids[n.id()]:
+			ok = true
+		default:
+			index++
+		}
+		return !ok
+	})
+	return index, ok
+}
+
 // Whole reports whether the view knows what all patches of its log did: whether it was
 // folded from the first record, or restored before the first patch.
 func (v View) Whole() bool { return !v.restored }

@@ -1,6 +1,7 @@
 package fold_test
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"slices"
@@ -83,6 +84,45 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A view of outlines, given the record that a patch names and what a revert brings back, has the same
+// nodes and the same state as one that holds all.
+func TestPropertyOutlineIsView(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
+		v, err := fold.Fold(fold.New("", initialState), records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outline := fold.New("", initialState).Outline()
+		k := &keeper{t: t, log: records, initial: initialState}
+		for i, r := range records {
+			var at []patch.Record
+			for _, earlier := range records[:i] {
+				if p := r.Patch; p != nil && p.EventID() != "" && slices.Contains(slices.Collect(earlier.IDs()), p.EventID()) {
+					at = append(at, earlier)
+				}
+			}
+			outline = k.fold(outline.With(at), records[i:i+1])
+		}
+		if !bytes.Equal(formOf(t, outline), formOf(t, v)) || !maps.Equal(valuesOf(outline), valuesOf(v)) {
+			t.Fatalf("the view of outlines is another\n%s", fuzz.Text(records, initialState))
+		}
+		for i, e := range outline.Events() {
+			if e.ID() != "" || e.HasContent() {
+				t.Fatalf("event %d is held: %v", i, e)
+			}
+		}
+	})
+}
+
+func valuesOf(v fold.View) map[string]string {
+	values := map[string]string{}
+	for key, value := range v.Values() {
+		values[key] = value.String()
+	}
+	return values
 }
 
 // Check refuses exactly what the reference model refuses, for the same reason and with

@@ -30,6 +30,7 @@ type View struct {
 	pins       pins       // nodes that are pinned; of a restored view, those in sight then
 	restored   bool       // by [Saved.Restore], which knows nothing of earlier patches
 	lean       bool       // patches keep no bodies of what they take out
+	outline    bool       // no event keeps more than what it does to the state
 	held       int        // about how many bytes patches keep in memory of what they took out
 	hand       hand
 	plan       *needs // of a view inside a plan
@@ -150,8 +151,12 @@ func (v View) entry(n *node) Entry {
 }
 
 // Find returns the index of the first visible event with the given id. It takes time
-// linear in the number of visible events.
+// linear in the number of visible events. In a view of outlines it finds events of records at
+// hand: see [View.Outline].
 func (v View) Find(eventID string) (index int, ok bool) {
+	if v.outline {
+		return v.findAtHand(eventID)
+	}
 	for i, e := range v.Events() {
 		if e.ID() == eventID {
 			return i, true

@@ -84,6 +84,16 @@ func (e *identity) Author() string { return e.author }
 // Branch is the path of agents, as agent_1.agent_2, that the event belongs to.
 func (e *identity) Branch() string { return e.branch }
 
+// Outline returns an event that sets in the session's own state what e does, and is empty else.
+func (e *Event) Outline() *Event {
+	if len(e.delta) == 0 {
+		return emptyOutline
+	}
+	return &Event{delta: e.delta}
+}
+
+var emptyOutline = &Event{}
+
 // BranchWithoutRuns returns a branch without what stands behind an @ in each of its
 // elements: ADK's workflows number their runs so. It allocates only if there is an @.
 func BranchWithoutRuns(branch string) string {

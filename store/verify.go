@@ -56,6 +56,9 @@ type VerifyOptions struct {
 // if nobody writes meanwhile. Verify waits for a [Store.Backup] or [Store.Vacuum] that is reading
 // the file, and they for it.
 //
+// It holds one page of one session's records at a time, and of the session as it goes a few dozen bytes
+// for each visible event, what visible events set in the state, and what the patches hid.
+//
 // A snapshot that does not fit is reported though it harms nothing: it is not used. One
 // that another version of the program made is left out.
 func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
@@ -174,7 +177,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 	}
 	cached := v.store.cachedView(key)
 
-	view, whole := fold.New(head.Creation, m.initial).Lean(), true
+	view, whole := fold.New(head.Creation, m.initial).Outline(), true
 	var chain backend.Chain
 	var index indexed
 	var erased erasures
@@ -220,7 +223,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 			case err != nil:
 				whole = false
 			case whole:
-				if view, err = v.store.foldRecords(ctx, key, head.Creation, view, recs[i:i+1]); err == nil {
+				if view, err = v.fold(ctx, key, view, rec, index.wrong()); err == nil {
 					err = index.check(rec)
 				}
 			default: // there is nothing to fold onto
@@ -251,6 +254,58 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 		return v.report(key, head.Damaged, named(head.Err()))
 	}
 	return true
+}
+
+// fold folds a record onto a view of outlines. What patches are about is read again. wrong says that
+// the index of ids is not to be asked.
+func (v *verification) fold(ctx context.Context, key Key, view fold.View, rec patch.Record, wrong error) (fold.View, error) {
+	s := v.store
+	at, err := s.named(ctx, key, view, rec, wrong)
+	if err != nil {
+		return view, err
+	}
+	next, err := fold.Fold(view.With(at), []patch.Record{rec})
+	var need *fold.NeedError
+	if errors.As(err, &need) {
+		var back []patch.Record
+		for seqs := range slices.Chunk(need.Seqs, pageRecords) {
+			some, err := s.pick(ctx, key, view.Creation(), seqs)
+			if err != nil {
+				return view, err
+			}
+			for _, r := range some {
+				if r.Event != nil {
+					r.Event = r.Event.Outline()
+				}
+				back = append(back, r)
+			}
+		}
+		next, err = fold.Fold(view.With(back), []patch.Record{rec})
+	}
+	if err != nil {
+		return view, &CorruptError{Key: key, Seq: rec.Seq, Err: err}
+	}
+	return next, nil
+}
+
+// named returns the record that holds the event which a patch names by its id, if it names one and the
+// view's log has it.
+func (s *Store) named(ctx context.Context, key Key, view fold.View, rec patch.Record, wrong error) ([]patch.Record, error) {
+	if rec.Patch == nil || rec.Patch.EventID() == "" {
+		return nil, nil
+	}
+	id := rec.Patch.EventID()
+	var taken map[string]uint64
+	var err error
+	if wrong != nil {
+		taken, err = s.search(ctx, key, view, []string{id}, wrong)
+	} else {
+		taken, err = s.lookup(ctx, key, view, []string{id})
+	}
+	if seq := taken[id]; err == nil && seq != 0 && seq <= view.Seq() {
+		return s.pick(ctx, key, view.Creation(), []uint64{seq})
+	}
+	return nil, err
 }
 
 // erasures is what a log says of what was erased of it.
@@ -371,6 +426,16 @@ func (x *indexed) of(ctx context.Context, b backend.Backend, key Key, creation s
 		x.seqs[ids[i]] = seq
 	}
 }
+
+// wrong returns why the index is not to be asked, if it has been found to be wrong.
+func (x *indexed) wrong() error {
+	if x.said {
+		return errIndexWrong
+	}
+	return x.damage
+}
+
+var errIndexWrong = fmt.Errorf("%w: the index of ids is wrong about a record", ErrCorrupt)
 
 // check reports whether the index knows the ids of a record.
 func (x *indexed) check(rec patch.Record) error {

@@ -57,3 +57,63 @@ func TestVerifyHoldsWhatIsVisible(t *testing.T) {
 		t.Errorf("%d bytes are held while %d events of %d bytes are verified, of which two are visible", took, events, bytes)
 	}
 }
+
+// To verify a log takes, beside what is read at once, a few dozen bytes for each visible event, however
+// long they are.
+func TestVerifyHoldsNoBodies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	opts := store.Options{Durability: store.Relaxed}
+	s, err := store.Open(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{T: t, store: s}
+	defer func() { e.no(e.store.Close()) }()
+	e.create(nil)
+	const records, batch = 40_000, 4_000
+	for i := 0; i < records; i += batch {
+		var events []*patch.Event
+		for n := range batch {
+			events = append(events, event(`{"id":"event %d","author":"user","content":{"role":"user","parts":[{"text":"%0*d"}]}}`, i+n, 500, i))
+		}
+		_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, events...)
+		e.no(err)
+	}
+	for _, id := range []string{"event 20000", "event 30000"} {
+		_, err := s.ApplyPatch(ctx, key, asOfNow, patch.NewPin(id))
+		e.no(err)
+	}
+	e.no(s.Close()) // its view goes
+	e.store, err = store.Open(path, opts)
+	e.no(err)
+	var before, most uint64
+	for range 3 { // what the closed store had goes with its finalizers
+		before = 0
+		_ = weighing{ctx, &before}.Err()
+	}
+	looks := 0
+	for p, err := range e.store.Verify(calling{ctx, func() {
+		if looks++; looks%8 == 0 {
+			_ = weighing{ctx, &most}.Err()
+		}
+	}}, store.VerifyOptions{}) {
+		t.Fatal(fmt.Sprint(p, err))
+	}
+	const perRecord, page = 64, 4 << 20
+	took := int64(most) - int64(before)
+	t.Logf("%d bytes a record", took/records)
+	if looks < 64 || took > records*perRecord+page {
+		t.Errorf("%d bytes are held while %d records are verified, of which %d are looked at", took, records, looks)
+	}
+}
+
+// calling is a context that calls a function wherever its holder looks whether to go on.
+type calling struct {
+	context.Context
+	call func()
+}
+
+func (n calling) Err() error {
+	n.call()
+	return n.Context.Err()
+}
