@@ -10,37 +10,10 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
-
-// turns gives so many events of turns of four: question, call, response, answer.
-func turns(b *testing.B, from, n int) []*patch.Event {
-	b.Helper()
-	events := make([]*patch.Event, n)
-	for i := range events {
-		turn := (from + i) / 4
-		id := fmt.Sprintf("call-%d", turn)
-		f := patch.Fields{ID: fmt.Sprintf("e%d", from+i), InvocationID: fmt.Sprintf("inv%d", turn), Author: "agent"}
-		switch (from + i) % 4 {
-		case 0:
-			f.Author, f.Content = "user", patch.Text("user", "where is my order and when will it come")
-		case 1:
-			f.Content = content("model", "functionCall", map[string]any{"id": id, "name": "find_order", "args": map[string]any{"order": turn}})
-		case 2:
-			response := map[string]any{"state": "on its way", "day": "Tuesday"}
-			f.Content = content("user", "functionResponse", map[string]any{"id": id, "name": "find_order", "response": response})
-		default:
-			f.Content = patch.Text("model", "it is on its way and comes on Tuesday")
-		}
-		e, err := patch.NewEvent(f)
-		if err != nil {
-			b.Fatal(err)
-		}
-		events[i] = e
-	}
-	return events
-}
 
 // content is a content of one part.
 func content(role, kind string, value any) map[string]any {
@@ -75,7 +48,7 @@ func BenchmarkPlan(b *testing.B) {
 	}{{"interval", interval}, {"tokens", tokens}, {"nothing", high}} {
 		for _, n := range []int{100, 1_000, 10_000} {
 			b.Run(fmt.Sprintf("trigger=%s/events=%d", c.name, n), func(b *testing.B) {
-				v := viewOf(b, turns(b, 0, n))
+				v := viewOf(b, testlog.Turns(0, n))
 				for b.Loop() {
 					if _, err := compaction.Plan(v, c.cfg, compaction.Run{}); err != nil {
 						b.Fatal(err)
@@ -95,7 +68,7 @@ func BenchmarkPlanAndApply(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, n := range []int{100, 1_000, 10_000} {
-		v := viewOf(b, turns(b, 0, n))
+		v := viewOf(b, testlog.Turns(0, n))
 		apply := func(start, count int) {
 			p := patch.NewSummarise(start, count, summary).WithBase(v.PatchSeq())
 			if err := v.Check(p, fold.CheckOptions{}); err != nil {
@@ -151,7 +124,7 @@ func BenchmarkNothingToCompact(b *testing.B) {
 				b.Fatal(err)
 			}
 			for i := range n + 2 {
-				if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, turns(b, 4*i, 4)...); err != nil {
+				if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, testlog.Turns(4*i, 4)...); err != nil {
 					b.Fatal(err)
 				}
 				if _, err := c.MaybeCompact(ctx, key); err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -17,7 +18,7 @@ func BenchmarkDelete(b *testing.B) {
 	for _, n := range []int{10_000, 80_000} {
 		for _, deletes := range []bool{true, false} {
 			b.Run(fmt.Sprintf("events=%d/delete=%t", n, deletes), func(b *testing.B) {
-				events := turns(b, 0, n)
+				events := testlog.Turns(0, n)
 				for b.Loop() {
 					b.StopTimer()
 					st, err := store.Open(filepath.Join(b.TempDir(), "s.db"), store.Options{Durability: store.Relaxed})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -25,7 +26,7 @@ func BenchmarkEvent(b *testing.B) {
 			ID: "00000000-0000-0000-0000-000000000001", InvocationID: "inv1", Author: "agent", Content: c.content,
 			Actions: patch.Actions{StateDelta: map[string]any{"key": 1}},
 		}
-		e := mustEvent(b, f)
+		e := testlog.New(f)
 		line := []byte(e.String())
 		form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: e})
 		if err != nil {
@@ -34,7 +35,7 @@ func BenchmarkEvent(b *testing.B) {
 		b.Run("content="+c.name+"/from=map", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				mustEvent(b, f)
+				testlog.New(f)
 			}
 		})
 		b.Run("content="+c.name+"/from=content", func(b *testing.B) {
@@ -44,7 +45,7 @@ func BenchmarkEvent(b *testing.B) {
 				if g.Content = patch.Text("model", longText); c.name == "call" {
 					g.Content = e.Content()
 				}
-				mustEvent(b, g)
+				testlog.New(g)
 			}
 		})
 		b.Run("content="+c.name+"/from=json", func(b *testing.B) {

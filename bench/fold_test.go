@@ -10,17 +10,9 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
-
-func mustEvent(b *testing.B, f patch.Fields) *patch.Event {
-	b.Helper()
-	e, err := patch.NewEvent(f)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return e
-}
 
 // events returns n decoded events, a third of which set one of ten state keys.
 func events(b *testing.B, n int) []*patch.Event {
@@ -31,7 +23,7 @@ func events(b *testing.B, n int) []*patch.Event {
 		if i%3 == 0 {
 			f.Actions.StateDelta = map[string]any{"key" + strconv.Itoa(i%10): i}
 		}
-		out[i] = mustEvent(b, f)
+		out[i] = testlog.New(f)
 	}
 	return out
 }
@@ -51,7 +43,7 @@ func randomSplices(b *testing.B, n, visible int) []*patch.PatchEvent {
 	rng := rand.New(rand.NewPCG(1, 2))
 	out := make([]*patch.PatchEvent, n)
 	for i := range out {
-		e := mustEvent(b, patch.Fields{ID: "r" + strconv.Itoa(i), Author: "agent"})
+		e := testlog.New(patch.Fields{ID: "r" + strconv.Itoa(i), Author: "agent"})
 		if i%2 == 0 {
 			out[i] = patch.NewSplice(rng.IntN(visible-1), 2, e)
 			visible--
@@ -132,10 +124,10 @@ func BenchmarkFold(b *testing.B) {
 			add(patch.Record{Patch: patch.NewSplice(start, 4)})
 			visible -= 4
 		case 1:
-			add(patch.Record{Patch: patch.NewSplice(start, 2, mustEvent(b, patch.Fields{ID: fmt.Sprint("r", i)})).WithState(patch.Keep)})
+			add(patch.Record{Patch: patch.NewSplice(start, 2, testlog.New(patch.Fields{ID: fmt.Sprint("r", i)})).WithState(patch.Keep)})
 			visible--
 		case 2:
-			add(patch.Record{Patch: patch.NewSplice(start, 0, mustEvent(b, patch.Fields{ID: fmt.Sprint("r", i)}))})
+			add(patch.Record{Patch: patch.NewSplice(start, 0, testlog.New(patch.Fields{ID: fmt.Sprint("r", i)}))})
 			visible++
 		}
 	}
@@ -179,7 +171,7 @@ func BenchmarkApply(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		e := mustEvent(b, patch.Fields{ID: "new"})
+		e := testlog.New(patch.Fields{ID: "new"})
 		b.Run(fmt.Sprintf("events=%d/how=view", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -31,7 +32,7 @@ func BenchmarkFork(b *testing.B) {
 				if _, err := st.Create(ctx, key, nil); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, turns(b, 0, n)...); err != nil {
+				if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, testlog.Turns(0, n)...); err != nil {
 					b.Fatal(err)
 				}
 				forks := 0

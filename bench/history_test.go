@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -23,7 +24,7 @@ func BenchmarkHistory(b *testing.B) {
 		fill(b, s, key, n)
 		var view fold.View
 		for i := range n / 100 {
-			summary := mustEvent(b, patch.Fields{ID: fmt.Sprint("summary", i), Author: "user", Content: patch.Text("user", "in short")})
+			summary := testlog.New(patch.Fields{ID: fmt.Sprint("summary", i), Author: "user", Content: patch.Text("user", "in short")})
 			done, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(i, 100, summary))
 			if err != nil {
 				b.Fatal(err)

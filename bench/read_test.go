@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -28,7 +29,7 @@ func fillFrom(b *testing.B, s *store.Store, key store.Key, from, n int) {
 	text := strings.Repeat("x", 280)
 	var batch []*patch.Event
 	for i := from; i < from+n; i++ {
-		batch = append(batch, mustEvent(b, patch.Fields{
+		batch = append(batch, testlog.New(patch.Fields{
 			ID: fmt.Sprintf("00000000-0000-0000-0000-%012d", i), InvocationID: fmt.Sprint("inv", i/4), Author: "agent",
 			Content: textContent(text),
 			Actions: patch.Actions{StateDelta: map[string]any{fmt.Sprint("key", i%20): i}},
@@ -53,7 +54,7 @@ func BenchmarkGetAfterAppend(b *testing.B) {
 				b.Fatal(err)
 			}
 			fill(b, s, key, n)
-			e := mustEvent(b, patch.Fields{Author: "agent", Actions: patch.Actions{StateDelta: map[string]any{"key1": 1}}})
+			e := testlog.New(patch.Fields{Author: "agent", Actions: patch.Actions{StateDelta: map[string]any{"key1": 1}}})
 			// The state of a session just filled is computed once.
 			if session, err := s.Get(ctx, key); err != nil || len(session.State()) == 0 {
 				b.Fatal(err)
@@ -138,7 +139,7 @@ func fillWithCuts(b *testing.B, s *store.Store, key store.Key, n int) {
 	// One more record than the policy asks for makes a snapshot due.
 	fill2 := make([]*patch.PatchEvent, 0, snapshot.DefaultEvery+1)
 	for i := range snapshot.DefaultEvery + 1 {
-		fill2 = append(fill2, patch.NewSplice(i%200, 1, mustEvent(b, patch.Fields{Author: "agent"})))
+		fill2 = append(fill2, patch.NewSplice(i%200, 1, testlog.New(patch.Fields{Author: "agent"})))
 	}
 	if _, err := s.ApplyPatch(context.Background(), key, opts, fill2...); err != nil {
 		b.Fatal(err)

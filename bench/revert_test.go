@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -83,7 +84,7 @@ func BenchmarkRevertStored(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("events=%d/how=append", n), func(b *testing.B) {
 			s, key := open(b)
-			e := mustEvent(b, patch.Fields{Author: "agent"})
+			e := testlog.New(patch.Fields{Author: "agent"})
 			for b.Loop() {
 				if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
 					b.Fatal(err)
@@ -112,7 +113,7 @@ func BenchmarkRevertCold(b *testing.B) {
 		fill(b, s, key, n)
 		patches := []*patch.PatchEvent{patch.NewSplice(0, n-300).WithState(patch.Keep), patch.NewSplice(0, 100).WithID("p")}
 		for i := range snapshot.DefaultEvery { // so that a snapshot is due
-			patches = append(patches, patch.NewSplice(100+i%100, 1, mustEvent(b, patch.Fields{Author: "agent"})))
+			patches = append(patches, patch.NewSplice(100+i%100, 1, testlog.New(patch.Fields{Author: "agent"})))
 		}
 		if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patches...); err != nil {
 			b.Fatal(err)
@@ -179,9 +180,9 @@ func BenchmarkHotMemory(b *testing.B) {
 					fillFrom(b, s, key, i*100, 100)
 					p := patch.NewSplice(0, 100).WithState(patch.Keep)
 					if i%2 == 1 {
-						p = patch.NewSummarise(0, 100, mustEvent(b, patch.Fields{Content: textContent("a summary")}))
+						p = patch.NewSummarise(0, 100, testlog.New(patch.Fields{Content: textContent("a summary")}))
 						if i > 1 {
-							p = patch.NewSummarise(0, 101, mustEvent(b, patch.Fields{Content: textContent("a summary of more")}))
+							p = patch.NewSummarise(0, 101, testlog.New(patch.Fields{Content: textContent("a summary of more")}))
 						}
 					}
 					if i%2 == 0 && i > 0 {

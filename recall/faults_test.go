@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -20,7 +21,7 @@ import (
 // within go test's timeout.
 func TestTextIsLinear(t *testing.T) {
 	var state, parts strings.Builder
-	for i := range 200_000 {
+	for i := range testlog.Less(200_000) {
 		fmt.Fprintf(&state, `"key %d":%d,`, i, i)
 		parts.WriteString(`{"text":"needle"},`)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -109,21 +110,14 @@ func (l *logs) Records(_ context.Context, key string, v fold.View, seqs []uint64
 }
 
 func said(seq int, author, text string) patch.Record {
-	e, err := patch.NewEvent(patch.Fields{
+	return patch.Record{Seq: uint64(seq), Event: testlog.New(patch.Fields{
 		ID: fmt.Sprint("id-", seq), InvocationID: fmt.Sprint("inv-", seq/2), Author: author, Content: patch.Text("user", text),
 		Timestamp: time.Unix(int64(seq), 0),
-	})
-	if err != nil {
-		panic(err)
-	}
-	return patch.Record{Seq: uint64(seq), Event: e}
+	})}
 }
 
 func ofJSON(seq int, text string) patch.Record {
-	r, err := patch.ParseRecord([]byte(text))
-	if err != nil {
-		panic(err)
-	}
+	r := testlog.Record(text)
 	r.Seq = uint64(seq)
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -301,21 +302,11 @@ func (e *env) state() string {
 }
 
 // event makes an event from JSON.
-func event(format string, args ...any) *patch.Event {
-	e, err := patch.ParseEvent(fmt.Appendf(nil, format, args...))
-	if err != nil {
-		panic(err)
-	}
-	return e
-}
+func event(format string, args ...any) *patch.Event { return testlog.Event(format, args...) }
 
 // parsePatch makes a patch from JSON, which may be malformed as a patch.
 func parsePatch(format string, args ...any) *patch.PatchEvent {
-	r, err := patch.ParseRecord(fmt.Appendf(nil, format, args...))
-	if err != nil {
-		panic(err)
-	}
-	return r.Patch
+	return testlog.Record(format, args...).Patch
 }
 
 func say(id string) *patch.Event {

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -213,21 +214,21 @@ Facts:
 // Whatever is said, nothing takes long, and the room is kept.
 func TestHostileInput(t *testing.T) {
 	for name, text := range map[string]string{
-		"a megabyte of digits":  strings.Repeat("7", 1<<20),
-		"a megabyte of numbers": strings.Repeat("12345 ", 1<<17),
+		"a megabyte of digits":  strings.Repeat("7", testlog.Less(1<<20)),
+		"a megabyte of numbers": strings.Repeat("12345 ", testlog.Less(1<<17)),
 		"different numbers": func() string {
 			var b strings.Builder
-			for i := range 100_000 {
+			for i := range testlog.Less(100_000) {
 				fmt.Fprintf(&b, "id_%d ", i)
 			}
 			return b.String()
 		}(),
-		"strokes":                strings.Repeat("/a", 1<<19),
-		"capitals":               strings.Repeat("Aa ", 1<<18),
-		"quotes":                 strings.Repeat(`", "`, 1<<17),
-		"headings":               strings.Repeat("Facts:\n- a: b\n", 1<<15),
-		"arrows":                 strings.Repeat(" → did: ", 1<<15),
-		"a megabyte of brackets": strings.Repeat("[", 1<<19),
+		"strokes":                strings.Repeat("/a", testlog.Less(1<<19)),
+		"capitals":               strings.Repeat("Aa ", testlog.Less(1<<18)),
+		"quotes":                 strings.Repeat(`", "`, testlog.Less(1<<17)),
+		"headings":               strings.Repeat("Facts:\n- a: b\n", testlog.Less(1<<15)),
+		"arrows":                 strings.Repeat(" → did: ", testlog.Less(1<<15)),
+		"a megabyte of brackets": strings.Repeat("[", testlog.Less(1<<19)),
 	} {
 		for _, events := range [][]*patch.Event{
 			{said(t, "a", "user", text), result(t, "a", map[string]any{"x": text}), event(t, "a", "agent", map[string]any{"functionCall": map[string]any{"name": "f", "args": map[string]any{"a": text, "path": "/x/y"}}})},

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -46,17 +47,12 @@ func TestIn(t *testing.T) {
 	}
 }
 
-func event(t testing.TB, parts string) *patch.Event {
-	t.Helper()
-	e, err := patch.ParseEvent([]byte(`{"author":"a","content":{"role":"model","parts":[` + parts + `]},"errorMessage":"broke at 12:34"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+func event(parts string) *patch.Event {
+	return testlog.Event(`{"author":"a","content":{"role":"model","parts":[` + parts + `]},"errorMessage":"broke at 12:34"}`)
 }
 
 func TestText(t *testing.T) {
-	e := event(t, `{"text":"a\n\"b\" \u00e9\ud83d\ude00 c:\\d"},{"text":"hidden1","thought":true},{"thought":true,"functionCall":{"name":"hidden2"}},{"thought":false,"text":"shown"},
+	e := event(`{"text":"a\n\"b\" \u00e9\ud83d\ude00 c:\\d"},{"text":"hidden1","thought":true},{"thought":true,"functionCall":{"name":"hidden2"}},{"thought":false,"text":"shown"},
 		{"functionCall":{"id":"c-1","name":"pay","args":{"n":[100,200,300],"s":"x\ny","m":-1.50e3,"o":{"id":"inner","thought":true,"data":"d"}}}},
 		{"functionResponse":{"id":"c-1","name":"pay","response":{"u":"é","thoughtSignature":"kept"}},"thoughtSignature":"QUJD"},
 		{"fileData":{"mimeType":"text/x","fileUri":"gs://b/c"}},{"executableCode":{"code":"run(1)"}},{"partMetadata":{"x":["]}"]},"text":"noted"},
@@ -182,7 +178,7 @@ func TestCompare(t *testing.T) {
 // Whatever is in the texts, comparing takes about as long as they are: were each word looked
 // for in the whole, it would take minutes.
 func TestCompareHostile(t *testing.T) {
-	const n = 1 << 17
+	n := testlog.Less(1 << 17)
 	lines := func(format string) string {
 		var b strings.Builder
 		for i := 0; b.Len() < n; i++ {

@@ -24,12 +24,12 @@ func TestPropertyNoSessionIsDearer(t *testing.T) {
 			words := func(what string) string {
 				return strings.Repeat(what+" and then some ", size.Draw(rt, what))
 			}
-			events = append(events, say(t, "u"+inv, inv, "user", words("asked"), nil))
+			events = append(events, say("u"+inv, inv, "user", words("asked"), nil))
 			for j := range rapid.IntRange(0, 3).Draw(rt, "calls") {
 				id := fmt.Sprint("c", j, inv)
-				events = append(events, say(t, id, inv, "model", "", map[string]any{"n": j}), answer(t, "r"+id, inv, id, words("found")))
+				events = append(events, say(id, inv, "model", "", map[string]any{"n": j}), answer("r"+id, inv, id, words("found")))
 			}
-			events = append(events, say(t, "a"+inv, inv, "model", words("told"), nil))
+			events = append(events, say("a"+inv, inv, "model", words("told"), nil))
 		}
 		rec, err := quality.Record(events)
 		if err != nil {

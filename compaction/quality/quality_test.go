@@ -10,12 +10,12 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // say makes an event of a role's words, and of a call if there are arguments.
-func say(t *testing.T, id, invocation, role, text string, args map[string]any) *patch.Event {
-	t.Helper()
+func say(id, invocation, role, text string, args map[string]any) *patch.Event {
 	author := "agent"
 	if role == "user" {
 		author = "user"
@@ -25,28 +25,19 @@ func say(t *testing.T, id, invocation, role, text string, args map[string]any) *
 		parts = append(parts, map[string]any{"text": text})
 	}
 	if args != nil {
-		parts = append(parts, map[string]any{"functionCall": map[string]any{"id": "call-" + id, "name": "f", "args": args}})
+		parts = append(parts, testlog.Call("call-"+id, "f", args))
 	}
-	e, err := patch.NewEvent(patch.Fields{
+	return testlog.New(patch.Fields{
 		ID: id, Author: author, InvocationID: invocation, Content: map[string]any{"role": role, "parts": parts},
 		UsageMetadata: map[string]any{"promptTokenCount": 1_000_000},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
 }
 
 // answer makes the event of a call's response.
-func answer(t *testing.T, id, invocation, call, text string) *patch.Event {
-	t.Helper()
-	e, err := patch.NewEvent(patch.Fields{ID: id, Author: "agent", InvocationID: invocation, Content: map[string]any{"role": "user", "parts": []any{
-		map[string]any{"functionResponse": map[string]any{"id": "call-" + call, "name": "f", "response": map[string]any{"result": text}}},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+func answer(id, invocation, call, text string) *patch.Event {
+	return testlog.New(patch.Fields{ID: id, Author: "agent", InvocationID: invocation, Content: map[string]any{
+		"role": "user", "parts": []any{testlog.Response("call-"+call, "f", map[string]any{"result": text})},
+	}})
 }
 
 // needy is a session whose last call needs two identifiers of the first turn, one of which
@@ -54,19 +45,19 @@ func answer(t *testing.T, id, invocation, call, text string) *patch.Event {
 func needy(t *testing.T) quality.Recording {
 	t.Helper()
 	events := []*patch.Event{
-		say(t, "u1", "i1", "user", "My order is ORDER-4711 and my card ends with 99887.", nil),
-		say(t, "a1", "i1", "model", "Thank you.", nil),
+		say("u1", "i1", "user", "My order is ORDER-4711 and my card ends with 99887.", nil),
+		say("a1", "i1", "model", "Thank you.", nil),
 	}
 	for i := range 4 {
 		inv := fmt.Sprint("j", i)
 		events = append(events,
-			say(t, "u"+inv, inv, "user", strings.Repeat("tell me more of it ", 20), nil),
-			say(t, "a"+inv, inv, "model", strings.Repeat("there is much to tell ", 20), nil))
+			say("u"+inv, inv, "user", strings.Repeat("tell me more of it ", 20), nil),
+			say("a"+inv, inv, "model", strings.Repeat("there is much to tell ", 20), nil))
 	}
 	events = append(events,
-		say(t, "u9", "i9", "user", "Then pay for ORDER-4711.", nil),
-		say(t, "a9", "i9", "model", "", map[string]any{"order": "ORDER-4711", "card": 99887, "note": "never-said-55555"}),
-		answer(t, "r9", "i9", "a9", "paid"))
+		say("u9", "i9", "user", "Then pay for ORDER-4711.", nil),
+		say("a9", "i9", "model", "", map[string]any{"order": "ORDER-4711", "card": 99887, "note": "never-said-55555"}),
+		answer("r9", "i9", "a9", "paid"))
 	rec, err := quality.Record(events)
 	if err != nil {
 		t.Fatal(err)
@@ -159,9 +150,9 @@ func TestClear(t *testing.T) {
 	var events []*patch.Event
 	for i := range 6 {
 		id := fmt.Sprint(i)
-		events = append(events, say(t, "c"+id, "i", "model", "", map[string]any{"n": i}), answer(t, "r"+id, "i", "c"+id, strings.Repeat("long result ", 40)))
+		events = append(events, say("c"+id, "i", "model", "", map[string]any{"n": i}), answer("r"+id, "i", "c"+id, strings.Repeat("long result ", 40)))
 	}
-	rec, err := quality.Record(slices.Insert(events, 0, say(t, "u", "i", "user", "go", nil)))
+	rec, err := quality.Record(slices.Insert(events, 0, say("u", "i", "user", "go", nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,13 @@ func asked(t *testing.T, first, last []string, args map[string]any) quality.Reco
 	var events []*patch.Event
 	for i, text := range first {
 		inv := fmt.Sprint("i", i)
-		events = append(events, say(t, "u"+inv, inv, "user", text, nil),
-			say(t, "a"+inv, inv, "model", strings.Repeat("and so they went on ", 30), nil))
+		events = append(events, say("u"+inv, inv, "user", text, nil),
+			say("a"+inv, inv, "model", strings.Repeat("and so they went on ", 30), nil))
 	}
 	for i, text := range last {
-		events = append(events, say(t, fmt.Sprint("last", i), "last", "model", text, nil))
+		events = append(events, say(fmt.Sprint("last", i), "last", "model", text, nil))
 	}
-	rec, err := quality.Record(append(events, say(t, "call", "last", "model", "", args)))
+	rec, err := quality.Record(append(events, say("call", "last", "model", "", args)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -35,7 +36,7 @@ func TestCompactionRows(t *testing.T) {
 		Passes: 2, Summaries: map[int]int{2: 1, 1: 3}, Prompt: figures.PromptSize{Tokens: 1234, Measured: true},
 		Last: &figures.LastPass{Seq: 7, Time: time.Date(2025, 1, 2, 3, 4, 5, 6, time.UTC), Written: compaction.Written{Trigger: "a\n\nb", Level: 1, EventsBefore: 4, EventsAfter: 1}},
 	}
-	equal(t, "rows", c.Rows(), []figures.Row{
+	testlog.Equal(t, "rows", c.Rows(), []figures.Row{
 		{"prompt", "about 1,234 tokens, measured, and estimated since"},
 		{"compactions", "2"},
 		{"  last", "2025-01-02T03:04:05Z, record 7, by a b"},

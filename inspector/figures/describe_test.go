@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -21,7 +22,7 @@ func TestDescribe(t *testing.T) {
 		`{}`:                                                          "(no content)",
 		`{"content":{"parts":[{"text":"` + strings.Repeat("ab", 300) + `"}]}}`: strings.Repeat("ab", 200),
 	} {
-		if got := figures.Describe(event(t, line)); got != want {
+		if got := figures.Describe(testlog.Event(line)); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", line, got, want)
 		}
 	}
@@ -32,7 +33,7 @@ func TestValueText(t *testing.T) {
 		`{"a": [1, "x\u202e"]}`:              `{"a":[1,"x\u202e"]}`,
 		`"` + strings.Repeat("é", 500) + `"`: `"` + strings.Repeat("é", 399),
 	} {
-		e := event(t, `{"actions":{"stateDelta":{"k":`+line+`}}}`)
+		e := testlog.Event(`{"actions":{"stateDelta":{"k":` + line + `}}}`)
 		for c := range e.Changes() {
 			if got := figures.ValueText(c.Value); got != want {
 				t.Errorf("got %s want %s", got, want)
@@ -44,7 +45,7 @@ func TestValueText(t *testing.T) {
 func TestEntries(t *testing.T) {
 	const call, response = `{"functionCall":{"id":"c","name":"f","args":{}}}`, `{"functionResponse":{"id":"c","name":"f","response":{}}}`
 	of := func(author string, parts ...string) *patch.Event {
-		return event(t, `{"author":"`+author+`","content":{"role":"user","parts":[`+strings.Join(parts, ",")+`]}}`)
+		return testlog.Event(`{"author":"` + author + `","content":{"role":"user","parts":[` + strings.Join(parts, ",") + `]}}`)
 	}
 	const text = `{"text":"hi"}`
 	for _, c := range []struct {
@@ -74,7 +75,7 @@ func TestEntries(t *testing.T) {
 	for _, r := range records {
 		kinds = append(kinds, figures.KindOfRecord(r))
 	}
-	equal(t, "kinds of records", kinds, []figures.Kind{figures.User, figures.Model, figures.Patch, figures.Patch, figures.Summary})
+	testlog.Equal(t, "kinds of records", kinds, []figures.Kind{figures.User, figures.Model, figures.Patch, figures.Patch, figures.Summary})
 	last := views[len(views)-1]
 	for i, want := range last.Entries() {
 		if got := figures.EntryAt(last, i); got != want {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 func TestEffects(t *testing.T) {
@@ -54,16 +55,16 @@ func TestEffects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "notes of "+r.ID(), f.Notes(), want.notes)
+		testlog.Equal(t, "notes of "+r.ID(), f.Notes(), want.notes)
 		doc := f.Document()
 		if doc.Seq != r.Seq || doc.Record.ID() != r.ID() {
 			t.Errorf("%s: the document is of %d, %s", r.ID(), doc.Seq, doc.Record.ID())
 		}
-		equal(t, "document of "+r.ID(), asJSON(t, doc), `{"seq":`+asJSON(t, r.Seq)+`,"record":`+asJSON(t, r)+`,`+want.doc[1:])
+		testlog.Equal(t, "document of "+r.ID(), asJSON(t, doc), `{"seq":`+asJSON(t, r.Seq)+`,"record":`+asJSON(t, r)+`,`+want.doc[1:])
 		if r.Patch != nil {
-			equal(t, "text of "+r.ID(), figures.PatchText(r.Patch), want.text)
+			testlog.Equal(t, "text of "+r.ID(), figures.PatchText(r.Patch), want.text)
 		} else {
-			equal(t, "index of "+r.ID(), f.Start, i)
+			testlog.Equal(t, "index of "+r.ID(), f.Start, i)
 		}
 	}
 }

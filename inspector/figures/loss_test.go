@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -62,12 +63,12 @@ func TestLosses(t *testing.T) {
 			t.Fatalf("%q: %d losses after record %d", patchID, len(losses), v.Seq())
 		}
 		for i, l := range losses {
-			equal(t, "lines of "+l.ID, l.Lines(), want[i])
+			testlog.Equal(t, "lines of "+l.ID, l.Lines(), want[i])
 		}
 		return losses
 	}
 	all := check("", 11, s1, s2, s0)
-	equal(t, "JSON", asJSON(t, all[1]), `{"key":"a/u/s","seq":11,"index":1,"id":"s2","level":1,"events":2,"invocations":1,"tokensBefore":13,"tokensAfter":4,"held":1,"gone":[],"elsewhere":["150.50"],"invented":[],"numbers":[]}`)
+	testlog.Equal(t, "JSON", asJSON(t, all[1]), `{"key":"a/u/s","seq":11,"index":1,"id":"s2","level":1,"events":2,"invocations":1,"tokensBefore":13,"tokensAfter":4,"held":1,"gone":[],"elsewhere":["150.50"],"invented":[],"numbers":[]}`)
 	check("p-s1", 11, s1, s2)
 
 	// A summary that was merged is shown as the log was after the last patch of its group.
@@ -100,7 +101,7 @@ func TestLosses(t *testing.T) {
 // Names come from a session, and may be anything.
 func TestLossIsPrintable(t *testing.T) {
 	d := figures.LossDocument{ID: "s\n1", Gone: []string{"x\x1b", "y\u202e"}, Held: 2}
-	equal(t, "lines", d.Lines(), []string{
+	testlog.Equal(t, "lines", d.Lines(), []string{
 		"index 0, level 0, id s 1: stands for 0 events of 0 invocations, about 0 → 0 tokens",
 		"  0 of 2 identifiers can be seen",
 		`  gone (2): x\u001b, y\u202e`,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 func TestPlan(t *testing.T) {
@@ -46,8 +47,8 @@ func TestPlan(t *testing.T) {
 			`{"key":"a/u/s","window":{"trigger":"clearing","start":9,"count":1,"also":[],"merge":false,"groups":[],"invocations":[],"tokens":0,"results":1},"reason":"","prompt":{"tokens":0,"measured":false}}`},
 	} {
 		plan := figures.PlanOf(key, c.decision)
-		equal(t, c.name, plan.Rows(), c.rows)
-		equal(t, c.name+" outlook", plan.Outlook(), c.outlook)
-		equal(t, c.name+" JSON", asJSON(t, plan), c.json)
+		testlog.Equal(t, c.name, plan.Rows(), c.rows)
+		testlog.Equal(t, c.name+" outlook", plan.Outlook(), c.outlook)
+		testlog.Equal(t, c.name+" JSON", asJSON(t, plan), c.json)
 	}
 }

@@ -3,14 +3,13 @@ package figures_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -21,16 +20,10 @@ var key = store.Key{App: "a", User: "u", Session: "s"}
 func open(t *testing.T) *store.Store {
 	t.Helper()
 	made := 0
-	s, err := store.OpenMemory(store.Options{
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Now:    func() time.Time { return time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC) },
-		NewID:  func() string { made++; return fmt.Sprint("made-", made) },
+	return teststore.Memory(t, store.Options{
+		Now:   func() time.Time { return time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC) },
+		NewID: func() string { made++; return fmt.Sprint("made-", made) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 // add puts lines into the session.
@@ -47,10 +40,7 @@ func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 	var records []patch.Record
 	views := []fold.View{fold.New("", nil)}
 	for i, line := range lines {
-		r, err := patch.ParseRecord([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testlog.Record(line)
 		r.Seq = uint64(i + 1)
 		v, err := views[i].Apply(r)
 		if err != nil {
@@ -59,15 +49,6 @@ func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 		records, views = append(records, r), append(views, v)
 	}
 	return records, views
-}
-
-func event(t *testing.T, line string) *patch.Event {
-	t.Helper()
-	e, err := patch.ParseEvent([]byte(line))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
 }
 
 // said is an event that says a text.
@@ -83,11 +64,4 @@ func asJSON(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(text)
-}
-
-func equal[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s:\n got %#v\nwant %#v", what, got, want)
-	}
 }

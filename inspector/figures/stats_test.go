@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -44,8 +45,8 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "progress", seen, []uint64{1, 2, 3, 4, 5})
-	equal(t, "rows", st.Rows(), []figures.Row{
+	testlog.Equal(t, "progress", seen, []uint64{1, 2, 3, 4, 5})
+	testlog.Equal(t, "rows", st.Rows(), []figures.Row{
 		{"session", "a/u/s"},
 		{"created", "2025-01-02T03:04:05Z"},
 		{"records", "5"},
@@ -78,9 +79,9 @@ func TestMeasure(t *testing.T) {
 	}
 	all := tokens - v.At(0).EstimatedTokens() // the summary came later
 	for _, line := range logged()[:2] {
-		all += event(t, line).EstimatedTokens()
+		all += testlog.Event(line).EstimatedTokens()
 	}
-	equal(t, "tokens", st.Tokens, figures.Sizes{Raw: all, Visible: tokens})
+	testlog.Equal(t, "tokens", st.Tokens, figures.Sizes{Raw: all, Visible: tokens})
 	records := 0
 	for r, err := range s.RawEvents(t.Context(), key, 1) {
 		if err != nil {
@@ -89,7 +90,7 @@ func TestMeasure(t *testing.T) {
 		text, _ := r.MarshalJSON()
 		records += len(text) + 1
 	}
-	equal(t, "bytes", st.Bytes, figures.Sizes{Raw: records, Visible: visible.Len()})
+	testlog.Equal(t, "bytes", st.Bytes, figures.Sizes{Raw: records, Visible: visible.Len()})
 }
 
 // A tally that grows with the log says at each record what measuring anew says, and what it said
@@ -123,11 +124,11 @@ func TestTally(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := tally.Stats(info, session)
-		equal(t, "stats", asJSON(t, got), asJSON(t, want))
+		testlog.Equal(t, "stats", asJSON(t, got), asJSON(t, want))
 		was, texts = append(was, got), append(texts, asJSON(t, got))
 	}
 	for i, st := range was {
-		equal(t, "stats from before", asJSON(t, st), texts[i])
+		testlog.Equal(t, "stats from before", asJSON(t, st), texts[i])
 	}
 }
 
@@ -159,7 +160,7 @@ func TestMeasureOfABusySession(t *testing.T) {
 	writes := 0
 	b.write = func() {
 		writes++
-		e := event(t, said(fmt.Sprint("late", writes), "user", "late"))
+		e := testlog.Event(said(fmt.Sprint("late", writes), "user", "late"))
 		if _, err := other.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
 			t.Error(err)
 		}
@@ -223,10 +224,10 @@ func TestStatsOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "JSON", asJSON(t, st), `{"key":"a/u/s","created":"2025-01-02T03:04:05Z","records":0,"patches":{},"skipped":0,"visible":0,`+
+	testlog.Equal(t, "JSON", asJSON(t, st), `{"key":"a/u/s","created":"2025-01-02T03:04:05Z","records":0,"patches":{},"skipped":0,"visible":0,`+
 		`"bytes":{"raw":0,"visible":0},"tokens":{"raw":0,"visible":0},"stateKeys":0,`+
 		`"compaction":{"passes":0,"last":null,"summaries":{},"prompt":{"tokens":0,"measured":false}}}`)
-	equal(t, "rows", st.Rows()[3:], []figures.Row{
+	testlog.Equal(t, "rows", st.Rows()[3:], []figures.Row{
 		{"skipped patches", "0"}, {"visible events", "0"}, {"bytes", "0 of 0 visible"}, {"tokens, about", "0 of 0 visible"}, {"state keys", "0"},
 		{"prompt", "about 0 tokens, estimated"}, {"compactions", "0"}, {"visible summaries", "0"},
 	})
@@ -234,7 +235,7 @@ func TestStatsOfNothing(t *testing.T) {
 	if err := json.Unmarshal([]byte(asJSON(t, st)), &back); err != nil || back.Key != st.Key {
 		t.Errorf("got %+v, %v", back, err)
 	}
-	equal(t, "sizes", figures.Sizes{Raw: 2755, Visible: 1182}.String(), "1,182 of 2,755 visible (43 %)")
+	testlog.Equal(t, "sizes", figures.Sizes{Raw: 2755, Visible: 1182}.String(), "1,182 of 2,755 visible (43 %)")
 }
 
 // What the sizes are reckoned from is what is written.

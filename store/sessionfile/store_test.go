@@ -11,19 +11,14 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/sessionfile"
 )
 
 func open(t testing.TB) (*store.Store, store.Key) {
-	t.Helper()
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s, store.Key{App: "a", User: "u", Session: "s"}
+	return teststore.Memory(t, store.Options{}), store.Key{App: "a", User: "u", Session: "s"}
 }
 
 func bring(t testing.TB, s *store.Store, key store.Key, format sessionfile.Format, data []byte) (store.Imported, error) {

@@ -1,0 +1,120 @@
+// Package testlog makes events and logs for tests, and compares what they got with what they
+// want. It imports nothing but the vocabulary, so the core's own tests can use it. Stores for
+// tests are in internal/teststore.
+package testlog
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Event returns the event that a line of JSON describes, formatted with args if there are any.
+// It panics if that is not an event: the test is wrong then.
+func Event(line string, args ...any) *patch.Event {
+	r := Record(line, args...)
+	if r.Event == nil {
+		panic(fmt.Sprintf("%.200s is a patch", line))
+	}
+	return r.Event
+}
+
+// Record returns the record that a line of JSON describes, formatted with args if there are
+// any. It panics if that is not a record.
+func Record(line string, args ...any) patch.Record {
+	if len(args) > 0 {
+		line = fmt.Sprintf(line, args...)
+	}
+	r, err := patch.ParseRecord([]byte(line))
+	if err != nil {
+		panic(fmt.Sprintf("%.200s: %v", line, err))
+	}
+	return r
+}
+
+// New returns an event with these fields. It panics if they make none.
+func New(f patch.Fields) *patch.Event {
+	e, err := patch.NewEvent(f)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// Parts returns an event whose content has these parts: of role user if the author is user,
+// else of role model.
+func Parts(id, invocation, author string, parts ...any) *patch.Event {
+	return New(patch.Fields{ID: id, InvocationID: invocation, Author: author, Content: map[string]any{"role": role(author), "parts": parts}})
+}
+
+func role(author string) string {
+	if author == "user" {
+		return "user"
+	}
+	return "model"
+}
+
+// Text returns an event whose content is a text.
+func Text(id, invocation, author, text string) *patch.Event {
+	return New(patch.Fields{ID: id, InvocationID: invocation, Author: author, Content: patch.Text(role(author), text)})
+}
+
+// Call returns a part with a function call.
+func Call(id, name string, args map[string]any) any {
+	return map[string]any{"functionCall": map[string]any{"id": id, "name": name, "args": args}}
+}
+
+// Response returns a part with a function's response.
+func Response(id, name string, response map[string]any) any {
+	return map[string]any{"functionResponse": map[string]any{"id": id, "name": name, "response": response}}
+}
+
+// Summary returns a summary as a log holds it, whose content has a role and a text.
+func Summary(role, text string) *patch.Event {
+	content := patch.Text(role, text)
+	return New(patch.Fields{Author: "user", Content: content, Actions: patch.Actions{Compaction: &patch.EventCompaction{CompactedContent: content}}})
+}
+
+// Turns returns n events of turns of four, of which from events were made before: a question,
+// a call, its response and an answer.
+func Turns(from, n int) []*patch.Event {
+	events := make([]*patch.Event, n)
+	for i := range events {
+		turn := (from + i) / 4
+		id, invocation, call := fmt.Sprint("e", from+i), fmt.Sprint("inv", turn), fmt.Sprint("call-", turn)
+		switch (from + i) % 4 {
+		case 0:
+			events[i] = Text(id, invocation, "user", "where is my order and when will it come")
+		case 1:
+			events[i] = Parts(id, invocation, "agent", Call(call, "find_order", map[string]any{"order": turn}))
+		case 2:
+			response := Response(call, "find_order", map[string]any{"state": "on its way", "day": "Tuesday"})
+			events[i] = New(patch.Fields{ID: id, InvocationID: invocation, Author: "agent", Content: map[string]any{"role": "user", "parts": []any{response}}})
+		default:
+			events[i] = Text(id, invocation, "agent", "it is on its way and comes on Tuesday")
+		}
+	}
+	return events
+}
+
+// Less returns n, or a sixteenth of it under the race detector, which makes code that computes
+// ten to twenty times slower: it is for the size of inputs to code of one goroutine.
+func Less(n int) int {
+	if race {
+		return n / 16
+	}
+	return n
+}
+
+// Equal fails the test if got differs from want, and says where. Unexported fields count; two
+// times are equal if they are one instant.
+func Equal[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
+		t.Errorf("%s differs (- wanted, + got):\n%s", what, diff)
+	}
+}

@@ -1,0 +1,49 @@
+// Package teststore opens stores for tests. They are closed when the test ends. For PostgreSQL
+// see store/pg/pgtest.
+package teststore
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Memory returns a store in memory, which logs nothing unless opts has a logger.
+func Memory(t testing.TB, opts store.Options) *store.Store {
+	t.Helper()
+	s, err := store.OpenMemory(quiet(opts))
+	return closed(t, s, err)
+}
+
+// File returns a store in a new file, and the file's path. It logs nothing unless opts has a
+// logger.
+func File(t testing.TB, opts store.Options) (s *store.Store, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "log.db")
+	s, err := store.Open(path, quiet(opts))
+	return closed(t, s, err), path
+}
+
+func quiet(opts store.Options) store.Options {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	return opts
+}
+
+// closed returns a store that is closed when the test ends; the test may close it before.
+func closed(t testing.TB, s *store.Store, err error) *store.Store {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, store.ErrClosed) {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
