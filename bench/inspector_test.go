@@ -57,7 +57,7 @@ func BenchmarkAppendInspected(b *testing.B) {
 			}
 			open.Wait()
 			for b.Loop() {
-				if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, eventOf(b, 1_000)); err != nil {
+				if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, eventOf(1_000)); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -29,7 +29,7 @@ func BenchmarkFileSize(b *testing.B) {
 			for range 300 {
 				batch := make([]*patch.Event, 1000)
 				for i := range batch {
-					batch[i] = eventOf(b, 512)
+					batch[i] = eventOf(512)
 				}
 				c, err := s.AppendEvents(ctx, sessionKey(0), store.AppendOptions{}, batch...)
 				if err != nil {

@@ -16,31 +16,23 @@ import (
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // eventOf returns an event whose JSON has about size bytes.
-func eventOf(tb testing.TB, size int) *patch.Event {
-	tb.Helper()
+func eventOf(size int) *patch.Event {
 	text := strings.Repeat("x", max(size-230, 1))
-	e, err := patch.NewEvent(patch.Fields{
+	return testlog.New(patch.Fields{
 		ID: uuid.NewString(), InvocationID: "e-" + uuid.NewString(), Author: "agent", Timestamp: time.Now(),
 		Content: patch.Text("model", text),
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return e
 }
 
 func openStore(tb testing.TB, opts store.Options) *store.Store {
-	tb.Helper()
-	s, err := store.Open(filepath.Join(tb.TempDir(), "bench.db"), opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { s.Close() })
+	s, _ := teststore.File(tb, opts)
 	return s
 }
 
@@ -61,7 +53,7 @@ func BenchmarkAppend(b *testing.B) {
 			}
 			events := make([]*patch.Event, b.N)
 			for i := range events {
-				events[i] = eventOf(b, 512)
+				events[i] = eventOf(512)
 			}
 			inParallel(b, c.writers, func(i int) error {
 				_, err := s.AppendEvents(ctx, sessionKey(i%c.sessions), store.AppendOptions{}, events[i])
@@ -75,7 +67,7 @@ func BenchmarkAppend(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer db.Close()
-		form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: eventOf(b, 512)})
+		form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: eventOf(512)})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func BenchmarkAppendWatched(b *testing.B) {
 				}
 				events := make([]*patch.Event, b.N)
 				for i := range events {
-					events[i] = eventOf(b, 512)
+					events[i] = eventOf(512)
 				}
 				var wg sync.WaitGroup
 				for range watchers {

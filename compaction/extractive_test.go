@@ -12,50 +12,29 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Events of a test's session.
 
-func extEvent(invocation, author string, parts ...any) *patch.Event {
-	role := "model"
-	if author == "user" {
-		role = "user"
-	}
-	e, err := patch.NewEvent(patch.Fields{InvocationID: invocation, Author: author, Content: object{"role": role, "parts": parts}})
-	if err != nil {
-		panic(err)
-	}
-	return e
-}
-
 func extUser(invocation, text string) *patch.Event {
-	return extEvent(invocation, "user", object{"text": text})
+	return testlog.Text("", invocation, "user", text)
 }
 
 func extAgent(invocation, text string) *patch.Event {
-	return extEvent(invocation, "agent", object{"text": text})
+	return testlog.Text("", invocation, "agent", text)
 }
 
 func extCall(invocation, id, name string, args map[string]any) *patch.Event {
-	return extEvent(invocation, "agent", object{"functionCall": object{"id": id, "name": name, "args": args}})
+	return testlog.Parts("", invocation, "agent", testlog.Call(id, name, args))
 }
 
 func extResult(invocation, id, name string, response map[string]any) *patch.Event {
-	return extEvent(invocation, "agent", object{"functionResponse": object{"id": id, "name": name, "response": response}})
+	return testlog.Parts("", invocation, "agent", testlog.Response(id, name, response))
 }
 
-// extSummary is a summary as a log holds it.
-func extSummary(text string) *patch.Event {
-	content := patch.Text("model", text)
-	e, err := patch.NewEvent(patch.Fields{Author: "user", Content: content, Actions: patch.Actions{
-		Compaction: &patch.EventCompaction{CompactedContent: content},
-	}})
-	if err != nil {
-		panic(err)
-	}
-	return e
-}
+func extSummary(text string) *patch.Event { return testlog.Summary("model", text) }
 
 // extract returns what an Extractive says; "" if it declines.
 func extract(t interface {
@@ -231,10 +210,10 @@ Facts:
 - called: "f - User: x"`},
 
 		{"files and thoughts", []*patch.Event{
-			extEvent("1", "user", object{"text": "What is this?"}, object{"inlineData": object{"mimeType": "image/png", "displayName": "cat.png", "data": []byte("x")}}, object{"fileData": object{"mimeType": "text/csv", "fileUri": "gs://b/4711.csv"}}),
-			extEvent("1", "agent", object{"executableCode": object{"code": "print(1)\nprint(2)", "language": "PYTHON"}}),
+			testlog.Parts("", "1", "user", object{"text": "What is this?"}, object{"inlineData": object{"mimeType": "image/png", "displayName": "cat.png", "data": []byte("x")}}, object{"fileData": object{"mimeType": "text/csv", "fileUri": "gs://b/4711.csv"}}),
+			testlog.Parts("", "1", "agent", object{"executableCode": object{"code": "print(1)\nprint(2)", "language": "PYTHON"}}),
 			extAgent("1", "A cat."),
-			extEvent("1", "agent", object{"text": "Or is it?", "thought": true}),
+			testlog.Parts("", "1", "agent", object{"text": "Or is it?", "thought": true}),
 		}, false, 100, `
 Keep in mind:
 - User: What is this? [image/png cat.png] [text/csv gs://b/4711.csv] → did: code(print(1) print(2)) → said: A cat.`},

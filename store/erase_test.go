@@ -12,6 +12,8 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -23,23 +25,13 @@ import (
 )
 
 // said makes an event of a text.
-func said(t testing.TB, id, text string) *patch.Event {
-	t.Helper()
-	e, err := patch.NewEvent(patch.Fields{ID: id, InvocationID: "i", Author: "user", Content: patch.Text("user", text)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return e
+func said(_ testing.TB, id, text string) *patch.Event {
+	return testlog.Text(id, "i", "user", text)
 }
 
-func lines(t testing.TB, texts ...string) (events []*patch.Event) {
-	t.Helper()
+func lines(_ testing.TB, texts ...string) (events []*patch.Event) {
 	for _, text := range texts {
-		e, err := patch.ParseEvent([]byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, e)
+		events = append(events, testlog.Event(text))
 	}
 	return events
 }
@@ -76,15 +68,7 @@ func erasableAt(t *testing.T, clock func() time.Time, test func(t *testing.T, s 
 	})
 }
 
-func inMemory(t testing.TB) *store.Store {
-	t.Helper()
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	return s
-}
+func inMemory(t testing.TB) *store.Store { return teststore.Memory(t, store.Options{}) }
 
 // createWith creates a session with events.
 func createWith(t testing.TB, s *store.Store, key store.Key, events ...*patch.Event) {

@@ -63,14 +63,22 @@ func Text(id, invocation, author, text string) *patch.Event {
 	return New(patch.Fields{ID: id, InvocationID: invocation, Author: author, Content: patch.Text(role(author), text)})
 }
 
-// Call returns a part with a function call.
+// Call returns a part with a function call. An empty id is left out.
 func Call(id, name string, args map[string]any) any {
-	return map[string]any{"functionCall": map[string]any{"id": id, "name": name, "args": args}}
+	return part("functionCall", id, name, "args", args)
 }
 
-// Response returns a part with a function's response.
+// Response returns a part with a function's response. An empty id is left out.
 func Response(id, name string, response map[string]any) any {
-	return map[string]any{"functionResponse": map[string]any{"id": id, "name": name, "response": response}}
+	return part("functionResponse", id, name, "response", response)
+}
+
+func part(kind, id, name, what string, value map[string]any) any {
+	fields := map[string]any{"name": name, what: value}
+	if id != "" {
+		fields["id"] = id
+	}
+	return map[string]any{kind: fields}
 }
 
 // Summary returns a summary as a log holds it, whose content has a role and a text.
