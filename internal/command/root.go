@@ -42,6 +42,7 @@ func (a *app) rootCommand() *cobra.Command {
 		),
 		Args:          subcommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:       currentBuild().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
@@ -56,6 +57,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.errs)
 	root.SetHelpTemplate(helpTemplate)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
 			return subcommand(cmd, cmd.Flags().Args())
@@ -70,7 +72,7 @@ func (a *app) rootCommand() *cobra.Command {
 	a.addGroup(root, "Sessions", a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.copyCommand(), a.migrateCommand(), a.forkCommand(), a.deleteCommand(), a.retainCommand())
 	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.searchCommand(), a.reportCommand(), a.serveCommand(), a.stateCommand(), a.statsCommand(), a.diffCommand(), a.lossCommand(), a.foldCommand())
 	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.unpinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand(), a.eraseCommand(), a.receiptsCommand())
-	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.backupCommand(), a.vacuumCommand(), a.salvageCommand(), a.docsCommand())
+	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.backupCommand(), a.vacuumCommand(), a.salvageCommand(), a.docsCommand(), a.versionCommand())
 	root.SetCompletionCommandGroupID("More")
 	root.SetHelpCommandGroupID("More")
 	root.InitDefaultHelpCmd()

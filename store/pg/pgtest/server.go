@@ -95,8 +95,12 @@ func missing(t testing.TB, what string) {
 	t.Skip(what)
 }
 
-// find returns the path of a program in PATH or where Debian puts those of a server.
+// find returns the path of a program in PATH or where Debian puts those of a server. On
+// Windows it finds none: servers are stopped by signals.
 func find(program string) (string, error) {
+	if runtime.GOOS == "windows" {
+		return "", exec.ErrNotFound
+	}
 	if path, err := exec.LookPath(program); err == nil {
 		return filepath.EvalSymlinks(path) // beside which the others are
 	}
@@ -189,17 +193,7 @@ func (s *Server) end(how syscall.Signal) {
 	}
 	pid := s.process.Process.Pid
 	if how == syscall.SIGKILL { // those that serve connections live on else for a while
-		_ = syscall.Kill(pid, syscall.SIGSTOP)
-		// A child that waits for a standby, and finds the postmaster gone, waits no longer: it
-		// shows a commit that no standby has. So the postmaster goes last.
-		children := childrenOf(pid)
-		for _, child := range children {
-			_ = syscall.Kill(child, how)
-		}
-		for _, child := range children {
-			awaitEnd(child)
-		}
-		_ = syscall.Kill(pid, how)
+		stopAndKill(pid)
 	} else {
 		_ = s.process.Process.Signal(how)
 	}
