@@ -17,7 +17,7 @@ CHROMIUM := $(shell command -v "$${PATCHLOG_CHROMIUM:-chromium}" || test -n "$$P
 NO_BROWSER := @$(if $(CHROMIUM),:,echo "SKIPPED: the tests of the inspector in a browser, since no Chromium is found (apt-get install chromium, or name one in PATCHLOG_CHROMIUM)")
 
 test: ## every module's tests, each with few draws, and their coverage; says which it skipped
-	@for m in $(MODULES); do (cd $$m && go test -short -coverprofile=coverage.out ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && go test -short -timeout 30m -coverprofile=coverage.out ./...) || exit 1; done
 	$(NO_SERVER)
 	$(NO_BROWSER)
 

@@ -25,7 +25,7 @@ func TestWrapForgets(t *testing.T) {
 			kept = append(kept, sess)
 		}
 	}
-	for range 20 {
+	for range 6000 {
 		runtime.GC()
 		if s.Lines() <= adk.MaxLines+len(kept) {
 			break

@@ -62,7 +62,7 @@ func (v *volume) unmount() {
 	// A process that has just been killed may hold it a moment longer.
 	var out []byte
 	var err error
-	for range 100 {
+	for range 3000 {
 		if out, err = exec.Command("umount", v.dir).CombinedOutput(); err == nil {
 			return
 		}

@@ -182,7 +182,7 @@ func stored(s *store.Store) (n int64, err error) {
 // goes on any more.
 func resting(most int) (goroutines int, heap uint64) {
 	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if goroutines = runtime.NumGoroutine(); goroutines <= most || time.Since(began) > 10*time.Second {
+		if goroutines = runtime.NumGoroutine(); goroutines <= most || time.Since(began) > 5*time.Minute {
 			break
 		}
 	}

@@ -274,7 +274,7 @@ func leaks(t *testing.T, dsn string, base int) {
 	}
 	defer c.Close(ctx)
 	goroutines, connections := 0, 0
-	for range 500 {
+	for range 30_000 {
 		if err := c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'faulty'").Scan(&connections); err != nil {
 			t.Fatal(err)
 		}

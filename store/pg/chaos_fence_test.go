@@ -56,7 +56,7 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 		see(mine, ops.Op{Kind: ops.Append, IDs: []string{"x"}})
 	}()
 	waits := func(n int) {
-		for range 1000 {
+		for range 60_000 {
 			if number(t, dsn, waitingForLock) == n {
 				return
 			}

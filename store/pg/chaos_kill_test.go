@@ -38,7 +38,7 @@ func noneLeft(t testing.TB, dsn string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	for range 2000 {
+	for range 60_000 {
 		left := 0
 		if err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", kill.AppName).Scan(&left); err != nil {
 			t.Fatal(err)

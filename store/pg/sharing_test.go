@@ -93,7 +93,7 @@ func waitFor(t *testing.T, dsn, query string) {
 		t.Fatal(err)
 	}
 	defer c.Close(ctx)
-	for range 500 {
+	for range 30_000 {
 		var n int
 		if err := c.QueryRow(ctx, query).Scan(&n); err != nil {
 			t.Fatal(err)
@@ -520,7 +520,7 @@ func TestLeaks(t *testing.T) {
 		closed(t, b)
 	}
 	var n int
-	for range 500 {
+	for range 30_000 {
 		if n = runtime.NumGoroutine(); n <= before {
 			break
 		}

@@ -46,7 +46,7 @@ func follow(ctx context.Context, s *store.Store, key store.Key, from uint64) *fo
 // wait waits until so many records and errors have been yielded.
 func (f *follower) wait(t *testing.T, records, errs int) {
 	t.Helper()
-	for range 6000 {
+	for range 30_000 {
 		f.mu.Lock()
 		r, e := len(f.seqs), len(f.errs)
 		f.mu.Unlock()
@@ -55,7 +55,7 @@ func (f *follower) wait(t *testing.T, records, errs int) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%d records and errors %v after a minute, want %d and %d", len(f.seqs), f.errs, records, errs)
+	t.Fatalf("%d records and errors %v after five minutes, want %d and %d", len(f.seqs), f.errs, records, errs)
 }
 
 // Watchers of a session that several stores write to see its log, each record once and in

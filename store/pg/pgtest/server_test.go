@@ -123,7 +123,7 @@ func TestEndsWithProcess(t *testing.T) {
 	}
 	_ = c.Process.Kill()
 	_ = c.Wait()
-	for range 500 {
+	for range 30_000 {
 		if _, err = value(dsn, "SELECT 1"); err != nil {
 			break
 		}
