@@ -51,10 +51,14 @@ func ParseRecord(text []byte) (Record, error) {
 
 // parseLine is ParseRecord, and says which session a row is of.
 func parseLine(text []byte) (Record, rowOwner, error) {
-	if err := checkText(text); err != nil {
-		return Record{}, rowOwner{}, err
+	spaced, err := jsontext.CheckSpaced(text)
+	if err != nil {
+		return Record{}, rowOwner{}, textError(err)
 	}
-	text, owner, err := unwrapRow(jsontext.Compact(text))
+	if spaced {
+		text = jsontext.Compact(text)
+	}
+	text, owner, err := unwrapRow(text)
 	if err != nil {
 		return Record{}, owner, err
 	}
@@ -68,15 +72,17 @@ func parseLine(text []byte) (Record, rowOwner, error) {
 	return rec, owner, nil
 }
 
-func checkText(text []byte) error {
-	err := jsontext.Check(text)
+func checkText(text []byte) error { return textError(jsontext.Check(text)) }
+
+// textError makes a *[FieldError] of what is wrong with a text, if anything is.
+func textError(err error) error {
 	if at := (*jsontext.Error)(nil); errors.As(err, &at) {
 		return fieldErr(strings.TrimPrefix(at.Pointer, "/"), "%s (byte %d)", at.Problem, at.Offset)
 	}
 	return nil
 }
 
-// parseChecked parses checked, compact text and keeps parts of it.
+// parseChecked parses checked, compact text. It keeps no reference to it.
 func parseChecked(text []byte) (Record, error) {
 	if jsontext.KindOf(text) != jsontext.Object {
 		return Record{}, fieldErr("", "a record is a JSON object, not %s", clip(text))

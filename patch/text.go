@@ -203,24 +203,26 @@ func (d *Decoder) readHeader(text []byte) (bool, error) {
 	return true, nil
 }
 
-// readLine returns the next line that is not blank, without its end.
+// readLine returns the next line that is not blank, without its end. It is valid until the next call.
 func (d *Decoder) readLine() ([]byte, error) {
 	most := d.MaxLineBytes
 	if most == 0 {
 		most = DefaultMaxLineBytes
 	}
 	for {
+		var chunks [][]byte // of a line that is longer than the reader's buffer, but for the last
+		long := 0
 		var line []byte
 		for {
-			chunk, err := d.r.ReadSlice('\n')
-			if err == io.EOF && len(line)+len(chunk) == 0 {
+			var err error
+			line, err = d.r.ReadSlice('\n')
+			if err == io.EOF && long+len(line) == 0 {
 				return nil, err
 			}
-			if len(line) == 0 {
+			if long == 0 {
 				d.line++
 			}
-			line = append(line, chunk...)
-			if len(bytes.TrimRight(line, "\r\n")) > most {
+			if long+len(bytes.TrimRight(line, "\r\n")) > most {
 				return nil, fmt.Errorf("%w: the line is longer than %d bytes", ErrTooLarge, most)
 			}
 			if err == nil || err == io.EOF {
@@ -229,6 +231,11 @@ func (d *Decoder) readLine() ([]byte, error) {
 			if err != bufio.ErrBufferFull {
 				return nil, err
 			}
+			chunks = append(chunks, bytes.Clone(line))
+			long += len(line)
+		}
+		if chunks != nil {
+			line = bytes.Join(append(chunks, line), nil)
 		}
 		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
 			return line, nil

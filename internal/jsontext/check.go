@@ -9,6 +9,8 @@ package jsontext
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,17 +42,25 @@ func (e *Error) Error() string {
 // Unicode (valid UTF-8, no lone surrogate escapes), and nothing nests deeper than
 // [MaxDepth]. The error is an *[Error].
 func Check(text []byte) error {
+	_, err := CheckSpaced(text)
+	return err
+}
+
+// CheckSpaced is Check, and reports whether the text has insignificant white space, which [Compact]
+// takes out.
+func CheckSpaced(text []byte) (spaced bool, err error) {
 	s := scanner{text: text}
-	return s.check()
+	err = s.check()
+	return s.spaced, err
 }
 
 // CheckCompact is Check for text that must have no insignificant white space.
 func CheckCompact(text []byte) error {
-	s := scanner{text: text}
-	if err := s.check(); err != nil {
+	spaced, err := CheckSpaced(text)
+	if err != nil {
 		return err
 	}
-	if s.spaced {
+	if spaced {
 		return &Error{Problem: "white space outside strings"}
 	}
 	return nil
@@ -63,6 +73,9 @@ type scanner struct {
 }
 
 func (s *scanner) check() error {
+	if uint64(len(s.text)) > math.MaxUint32 { // see keySet
+		return s.fail("longer than 4 GiB")
+	}
 	s.space()
 	if err := s.value(0); err != nil {
 		var pointer strings.Builder
@@ -168,8 +181,53 @@ func (s *scanner) array(depth int) *Error {
 	}
 }
 
-// Up to this many keys, a linear scan finds a repeated one faster than a map does.
+// Up to this many keys, a linear scan finds a repeated one faster than a table does.
 const linearKeys = 16
+
+// keySet is the keys of an object. It is a hash table of where in the text they stand: an object may
+// have a key for each six bytes of its text, for which a map would take a multiple of that.
+type keySet struct {
+	places []uint32 // where a key begins, and 1; 0 is free
+	n      int
+}
+
+var keySeed = maphash.MakeSeed()
+
+// add adds the key that begins at a place of the text, and reports whether it is new.
+func (k *keySet) add(text []byte, at int) (added bool) {
+	if 4*k.n >= 3*len(k.places) {
+		old := k.places
+		k.places = make([]uint32, max(4*linearKeys, 2*len(old)))
+		for _, p := range old {
+			if p != 0 {
+				*k.slot(text, keyAt(text, p)) = p
+			}
+		}
+	}
+	place := uint32(at) + 1
+	slot := k.slot(text, keyAt(text, place))
+	if *slot != 0 {
+		return false
+	}
+	*slot = place
+	k.n++
+	return true
+}
+
+// slot returns where the key is, or belongs.
+func (k *keySet) slot(text, key []byte) *uint32 {
+	mask := uint64(len(k.places) - 1)
+	for i := maphash.Bytes(keySeed, key) & mask; ; i = (i + 1) & mask {
+		if p := k.places[i]; p == 0 || bytes.Equal(keyAt(text, p), key) {
+			return &k.places[i]
+		}
+	}
+}
+
+func keyAt(text []byte, place uint32) []byte {
+	c := Cursor{text: text, pos: int(place - 1)}
+	return keyText(c.Value())
+}
 
 func (s *scanner) object(depth int) *Error {
 	s.pos++
@@ -179,7 +237,8 @@ func (s *scanner) object(depth int) *Error {
 		return nil
 	}
 	var few [linearKeys][]byte
-	var many map[string]struct{}
+	var starts [linearKeys]int
+	var many keySet
 	for n := 0; ; n++ {
 		if s.peek() != '"' {
 			return s.fail("want a string as key in the object")
@@ -191,21 +250,18 @@ func (s *scanner) object(depth int) *Error {
 		key := keyText(s.text[start:s.pos])
 		repeated := false
 		switch {
-		case many != nil:
-			_, repeated = many[string(key)]
-			many[string(key)] = struct{}{}
 		case n < linearKeys:
 			for _, k := range few[:n] {
 				repeated = repeated || bytes.Equal(k, key)
 			}
-			few[n] = key
-		default:
-			many = make(map[string]struct{}, 4*linearKeys)
-			for _, k := range few {
-				many[string(k)] = struct{}{}
+			few[n], starts[n] = key, start
+		case n == linearKeys:
+			for _, at := range starts {
+				many.add(s.text, at)
 			}
-			_, repeated = many[string(key)]
-			many[string(key)] = struct{}{}
+			fallthrough
+		default:
+			repeated = !many.add(s.text, start)
 		}
 		if repeated {
 			s.pos = start
