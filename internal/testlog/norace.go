@@ -2,4 +2,5 @@
 
 package testlog
 
-const race = false
+// Race says whether the race detector is on, which takes memory of its own and much time.
+const Race = false

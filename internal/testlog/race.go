@@ -2,4 +2,5 @@
 
 package testlog
 
-const race = true
+// Race says whether the race detector is on, which takes memory of its own and much time.
+const Race = true

@@ -112,7 +112,7 @@ func Turns(from, n int) []*patch.Event {
 // Less returns n, or a sixteenth of it under the race detector, which makes code that computes
 // ten to twenty times slower: it is for the size of inputs to code of one goroutine.
 func Less(n int) int {
-	if race {
+	if Race {
 		return n / 16
 	}
 	return n
