@@ -222,8 +222,8 @@ func database(t testing.TB) []byte {
 	return data[:min(len(data), 64<<10)]
 }
 
-// So long nothing may take; the machine may have more to do.
-const patience = 3 * time.Minute
+// patience is when a call counts as hanging, however busy the machine is.
+const patience = 25 * time.Minute
 
 // inTime fails the test if f hangs.
 func inTime(t *testing.T, f func()) {
