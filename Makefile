@@ -2,7 +2,7 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod' 2>/dev/null || echo go.mod))
 MODULES := $(patsubst go.mod,.,$(MODULES))
 
-.PHONY: help test test-full race lint cover bench fuzz
+.PHONY: help test test-full race lint cover bench fuzz release
 
 # The first target is what make alone does.
 help: ## list these targets
@@ -58,3 +58,16 @@ fuzz: ## a long run: every native fuzz target, and the properties with many draw
 	    echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) $$p || exit 1; done; done) || exit 1; done
 	go test -run Property ./... -rapid.checks=$(CHECKS)
 	cd adk && go test -run TestScenarios -rapid.checks=$(SCENARIOS)
+
+# Static binaries of the command, whose version is that of the tag that is checked out.
+PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
+release: ## the command for each platform, with checksums, in dist/
+	@rm -rf dist && mkdir dist
+	@for p in $(PLATFORMS); do \
+	  os=$${p%/*} arch=$${p#*/}; for c in patchlog patchlog-sqlite; do \
+	    out=dist/$$c-$$os-$$arch$$(test $$os != windows || echo .exe); echo $$out; \
+	    CGO_ENABLED=0 GOOS=$$os GOARCH=$$arch go build -trimpath -buildvcs=true -ldflags='-s -w' -o $$out ./cmd/$$c || exit 1; \
+	  done; done
+	@cp LICENSE NOTICE dist/
+	@cd dist && sha256sum * >SHA256SUMS

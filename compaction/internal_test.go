@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 		{"MaxSummaryTokens", got.MaxSummaryTokens, DefaultMaxSummaryTokens},
 		{"MaxOpenCalls", got.MaxOpenCalls, DefaultMaxOpenCalls},
 		{"MaxWaitingCalls", got.MaxWaitingCalls, DefaultMaxWaitingCalls},
-		{"Timeout", int(got.Timeout), int(DefaultTimeout)},
+		{"Timeout", int(got.Timeout.Seconds()), int(DefaultTimeout.Seconds())},
 	} {
 		if d.got != d.want {
 			t.Errorf("%s is %d, want %d", d.name, d.got, d.want)
