@@ -95,7 +95,7 @@ func TestFormsThatAreNotAsWrittenAreRefused(t *testing.T) {
 		"id nil": event(0, nil), "id a number": event(0, 5), "id bytes": event(0, []byte("id")), "id not UTF-8": event(0, "\xff"),
 		"id too long": event(0, long), "id in more bytes": event(0, raw{0xd9, 2, 'i', 'd'}),
 		"time a number": event(5, 0), "time with a field less": event(5, list{0}), "nanoseconds negative": event(5, list{0, -1}),
-		"nanoseconds a second": event(5, list{0, 1_000_000_000}), "time before year 1": event(5, list{-1 << 40, 0}), "time after year 9999": event(5, list{1 << 40, 0}),
+		"nanoseconds a second": event(5, list{0, 1_000_000_000}), "time before year 1": event(5, list{int64(-1 << 40), 0}), "time after year 9999": event(5, list{int64(1 << 40), 0}),
 		"seconds beyond int64": event(5, list{raw{0xcf, 255, 255, 255, 255, 255, 255, 255, 255}, 0}),
 
 		"members a map": event(6, map[string]int{}), "members nil": event(6, nil), "a member without value": members("x"),
