@@ -62,11 +62,6 @@ func (s searched) View(ctx context.Context, key store.Key) (v fold.View, err err
 	return v, err
 }
 
-// Whole returns the view, which is whole.
-func (s searched) Whole(_ context.Context, _ store.Key, v fold.View) (fold.View, error) {
-	return v, nil
-}
-
 // RecordsFrom yields records of the session.
 func (s searched) RecordsFrom(ctx context.Context, key store.Key, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {

@@ -54,6 +54,7 @@ func (v View) apply(r patch.Record) (View, error) {
 // edited returns the view after a patch that does the edit.
 func (v View) edited(e edit) View {
 	f := folding{view: v}
+	_ = f.view.load() // which [View.check] has done
 	f.edit(e, v.seq+1)
 	return f.view.derived(v, nil)
 }
@@ -93,6 +94,9 @@ func (f *folding) record(r patch.Record) error {
 		f.pending = append(f.pending, node{event: v.kept(r.Event), seq: r.Seq})
 	case r.Patch != nil:
 		f.flush()
+		if err := v.load(); err != nil {
+			return err
+		}
 		e, err := v.edit(r.Patch)
 		if err == nil {
 			f.edit(e, r.Seq)

@@ -66,6 +66,9 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 			return edit{}, &ConflictError{Base: base, Newest: v.patchSeq}
 		}
 	}
+	if err := v.load(); err != nil {
+		return edit{}, err
+	}
 	e, err := v.edit(p)
 	if errors.Is(err, errBlocked) {
 		err = v.blockedError(v.patches.find(p.PatchID()))

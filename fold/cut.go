@@ -11,8 +11,7 @@ import (
 // net delta if the patch keeps it. A pin, an unpin, and the revert of one put in and take
 // out nothing.
 //
-// The nodes that were restored have cuts that know only seq, pos and
-// carry; those of the list of patches know all.
+// Until [View.load], the cuts of a restored view know only seq, pos, keep, revert and carry.
 type cut struct {
 	id     string // the patch's
 	group  string // the patch's, or ""

@@ -254,7 +254,7 @@ func ExampleView_With() {
 	}
 	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
 	after, err := v.Apply(revert)
-	for need := (*fold.NeedError)(nil); errors.As(err, &need) && !need.Log; {
+	for need := (*fold.NeedError)(nil); errors.As(err, &need); {
 		var records []patch.Record
 		for _, seq := range need.Seqs {
 			records = append(records, log[seq])
@@ -265,20 +265,19 @@ func ExampleView_With() {
 	// Output: 0 2 <nil>
 }
 
-// A view that was restored from a snapshot does not know what patches did before.
-func ExampleView_Whole() {
+// A restored view knows what patches did before: it is handed the records of what comes back.
+func ExampleSaved_Restore() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
 	v, _ := fold.Fold(fold.New("", nil), log)
 	form, _ := v.AppendBinary(nil)
 	saved, _ := fold.ParseSaved(form)
 	restored, err := saved.Restore(fold.New("", nil), log[1:2]) // the records of what is visible
-	fmt.Println(v.Whole(), restored.Whole(), restored.Len(), err)
-	_, err = restored.Standing("p")
-	var need *fold.NeedError
-	fmt.Println(errors.As(err, &need) && need.Log)
+	fmt.Println(restored.Len(), err)
+	after, err := restored.With(log[:1]).Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("p")})
+	fmt.Println(after.Len(), err)
 	// Output:
-	// true false 1 <nil>
-	// true
+	// 1 <nil>
+	// 2 <nil>
 }
 
 // Each part of a history is what one visible event stands for.
@@ -363,4 +362,11 @@ func ExampleView_WithEdition() {
 	again := exampleView().WithEdition(1) // read anew, after something was erased
 	fmt.Println(before.Edition(), again.Edition())
 	// Output: 0 1
+}
+
+// A view of outlines says what a log comes to without holding its events.
+func ExampleView_Outline() {
+	v, _ := fold.Fold(fold.New("", nil).Outline(), []patch.Record{{Seq: 1, Event: event("e1", "k=1")}, {Seq: 2, Event: event("e2")}})
+	fmt.Println(v.Len(), v.State(), v.At(0).ID() == "")
+	// Output: 2 map[k:1] true
 }

@@ -11,47 +11,57 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// meaning is the version of what records mean to the fold. It changes when a log can fold
-// to another view than before, as when a patch type becomes known. A view that was made
+// meaning is the version of the form, and of what records mean to the fold. It changes when a log
+// can fold to another view than before, as when a patch type becomes known. A view that was made
 // under another meaning is not to be trusted.
-const meaning = 4
+const meaning = 1
 
 // Kinds of runs, which the nodes are written in.
 const (
 	runEvents = 0 // regular events of consecutive records: first seq, count
-	runEvent  = 1 // one event: seq, index, flags, pos, what it carries
-	runMarker = 2 // flags, pos, what it carries
+	runNode   = 1 // one node: seq, index, flags, pos, what it carries
 )
 
 // Flags of a run of one node.
 const (
-	flagSummary = 1
-	flagCarries = 2
-	flagPinned  = 4
+	flagSummary = 1 << iota
+	flagCarries
+	flagPinned
+	flagMarker
+	flagKeep   // the patch that made it kept the state
+	flagRevert // a revert made it
 )
 
 const flagUnknown = 1 // of the view
 
 // AppendBinary appends the view's binary form, which [ParseSaved] reads: all but its
 // initial state and the bodies of its events. Its first byte is the version of what records
-// mean. Its size depends on the visible events and on what kept cuts carry, not on what is
-// hidden; a stretch of events that no patch touched takes a few bytes. The error matches
+// mean. It has two parts: what is visible, and what patches did, which is decoded only when it is
+// needed. A stretch of events that no patch touched takes a few bytes in either. The error matches
 // [patch.ErrInvalid] if a state key is not UTF-8.
 func (v View) AppendBinary(b []byte) ([]byte, error) {
-	s := v.saved()
+	nodes := v.nodeRefs()
 	w := writer(append(b, meaning))
-	w.text(s.creation)
-	w.uint(s.seq)
-	w.uint(s.patchSeq)
-	w.text(s.invocation)
-	w.uint(flagIf(flagUnknown, s.unknown))
-	w.uint(uint64(s.skips))
-	for _, n := range s.nodes {
-		if err := w.node(&n); err != nil {
+	w.text(v.creation)
+	w.uint(v.seq)
+	w.uint(v.patchSeq)
+	w.text(v.invocation)
+	w.uint(flagIf(flagUnknown, v.unknown))
+	w.uint(uint64(v.skipped.count()))
+	w.uint(uint64(len(nodes)))
+	for i := range nodes {
+		if err := w.node(&nodes[i]); err != nil {
 			return nil, err
 		}
 	}
-	return w, nil
+	if v.saved != nil { // no patch has been applied since
+		w.text(string(v.saved.form))
+		return w, nil
+	}
+	var p writer
+	err := p.patches(v)
+	w.text(string(p))
+	return w, err
 }
 
 func flagIf(flag uint64, set bool) uint64 {
@@ -71,26 +81,28 @@ func (w *writer) text(s string) {
 }
 
 func (w *writer) node(n *nodeRef) error {
-	switch {
-	case n.plain():
+	if n.plain() {
 		w.uint(runEvents)
 		w.uint(n.seq)
 		w.uint(n.more + 1)
 		return nil
-	case n.seq == 0:
-		w.uint(runMarker)
-	default:
-		w.uint(runEvent)
-		w.uint(n.seq)
-		w.uint(uint64(n.index))
 	}
-	w.uint(flagIf(flagSummary, n.summary) | flagIf(flagCarries, len(n.carries) > 0) | flagIf(flagPinned, n.pinned))
+	w.uint(runNode)
+	w.uint(n.seq)
+	w.uint(uint64(n.index))
+	w.uint(flagIf(flagSummary, n.summary) | flagIf(flagCarries, len(n.carries) > 0) | flagIf(flagPinned, n.pinned) |
+		flagIf(flagMarker, n.marker) | flagIf(flagKeep, n.keep) | flagIf(flagRevert, n.revert))
 	w.uint(n.pos)
-	if len(n.carries) == 0 {
+	return w.changes(n.carries)
+}
+
+// changes writes what a node carries, if it carries anything.
+func (w *writer) changes(d delta) error {
+	if len(d) == 0 {
 		return nil
 	}
-	members := make(map[string]patch.Value, len(n.carries))
-	for _, c := range n.carries {
+	members := make(map[string]patch.Value, len(d))
+	for _, c := range d {
 		members[c.Key] = c.Value
 	}
 	object, err := patch.NewObject(members)
@@ -167,13 +179,17 @@ func (r *reader) saved() Saved {
 	}
 	s.skips = int(skips)
 	pos := uint64(0) // of the last node before
-	for len(r.rest) > 0 && r.err == nil {
-		n := r.node()
-		if !s.has(&n) || n.pos < pos {
-			r.fail("at record %d it has a node of record %d and %d more, place %d", s.seq, n.seq, n.more, n.pos)
+	for n := r.uint(); n > 0 && r.err == nil; n-- {
+		ref := r.node()
+		if !s.has(&ref) || ref.pos < pos {
+			r.fail("at record %d it has a node of record %d and %d more, place %d", s.seq, ref.seq, ref.more, ref.pos)
 		}
-		pos = n.pos + n.more
-		s.nodes = append(s.nodes, n)
+		pos = ref.pos + ref.more
+		s.nodes = append(s.nodes, ref)
+	}
+	s.patches = []byte(r.text())
+	if len(r.rest) > 0 {
+		r.fail("%d bytes behind it", len(r.rest))
 	}
 	return s
 }
@@ -186,20 +202,14 @@ func (s *Saved) has(n *nodeRef) bool {
 	case n.plain():
 		return true
 	}
-	return s.patchSeq > 0 && !(n.pinned && n.seq == 0)
+	return s.patchSeq > 0 && !(n.pinned && n.marker) && !(n.marker && n.pos == n.seq)
 }
 
 func (r *reader) node() nodeRef {
-	var n nodeRef
 	kind := r.uint()
-	switch kind {
-	case runEvents, runEvent:
-		if n.seq = r.uint(); n.seq == 0 {
-			r.fail("an event of record 0")
-		}
-	case runMarker:
-	default:
-		r.fail("a run of unknown kind %d", kind)
+	n := nodeRef{seq: r.uint()}
+	if n.seq == 0 {
+		r.fail("a node of record 0")
 	}
 	switch kind {
 	case runEvents:
@@ -209,20 +219,28 @@ func (r *reader) node() nodeRef {
 		}
 		n.pos, n.more = n.seq, count-1
 		return n
-	case runEvent:
-		index := r.uint()
-		if index > math.MaxInt32 {
-			r.fail("an event of record %d, index %d", n.seq, index)
-		}
-		n.index = int32(index)
+	case runNode:
+	default:
+		r.fail("a run of unknown kind %d", kind)
 	}
+	n.index = r.index()
 	flags := r.uint()
-	n.summary, n.pinned = flags&flagSummary != 0, flags&flagPinned != 0
+	n.summary, n.pinned, n.marker = flags&flagSummary != 0, flags&flagPinned != 0, flags&flagMarker != 0
+	n.keep, n.revert = flags&flagKeep != 0, flags&flagRevert != 0
 	n.pos = r.uint()
 	if flags&flagCarries != 0 {
 		n.carries = r.changes()
 	}
 	return n
+}
+
+// index reads the place of a node among those that a record made.
+func (r *reader) index() int32 {
+	index := r.uint()
+	if index > math.MaxInt32 {
+		r.fail("a node with the index %d", index)
+	}
+	return int32(index)
 }
 
 // changes reads what a node carries.

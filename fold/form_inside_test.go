@@ -15,7 +15,7 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Saved{seq: 1, patchSeq: 1, nodes: []nodeRef{{carries: delta{{Key: "k\xff", Value: value}}}}}
+	s := Saved{seq: 1, patchSeq: 1, nodes: []nodeRef{{seq: 1, marker: true, keep: true, carries: delta{{Key: "k\xff", Value: value}}}}}
 	v, err := s.Restore(View{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func FuzzParseSaved(f *testing.F) {
 		w.uint(seq)
 		w.uint(3)
 		w.text("")
-		for _, u := range []uint64{0, seq / 2, runEvents, 1, seq} {
+		for _, u := range []uint64{0, seq / 2, 1, runEvents, 1, seq, 4, 0, 0, 0, 0} {
 			w.uint(u)
 		}
 		f.Add([]byte(w))
@@ -75,7 +75,11 @@ func FuzzParseSaved(f *testing.F) {
 			}
 			at = append(at, records[seq-1])
 		}
-		if _, err := s.Restore(New("creation", nil), at); err != nil && !errors.Is(err, patch.ErrCorrupt) {
+		restored, err := s.Restore(New("creation", nil), at)
+		if err == nil {
+			_, err = restored.Skipped()
+		}
+		if err != nil && !errors.Is(err, patch.ErrCorrupt) {
 			t.Fatal(err)
 		}
 	})

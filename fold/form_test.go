@@ -58,17 +58,23 @@ func head(seq, patchSeq, skips uint64) payload {
 	return payload{}.text("creation").uints(seq, patchSeq).text("inv").uints(0, skips)
 }
 
+// nodes says how many nodes follow.
+func (p payload) nodes(n uint64) payload { return p.uints(n) }
+
+// end says that no patch did anything.
+func (p payload) end() payload { return p.uints(4, 0, 0, 0, 0) }
+
 // Kinds of runs and flags of nodes.
 const (
-	runEvents, runEvent, runMarker = 0, 1, 2
-	carries                        = 2
+	runEvents, runNode     = 0, 1
+	carries, marker, keeps = 2, 8, 16
 )
 
 // A log of so many records is what the malformed forms are said to be of.
 const last = 44
 
 func TestMalformedForms(t *testing.T) {
-	at := head(last, 3, 1)
+	at, two := head(last, 3, 1).nodes(1), head(last, 3, 1).nodes(2)
 	for name, p := range map[string]payload{
 		"nothing":                     {},
 		"creation cut off":            payload{}.uints(8),
@@ -78,17 +84,20 @@ func TestMalformedForms(t *testing.T) {
 		"invocation cut off":          payload{}.text("creation").uints(last, 3, 4),
 		"no flags":                    payload{}.text("creation").uints(last, 3).text("inv"),
 		"no skips":                    payload{}.text("creation").uints(last, 3).text("inv").uints(0),
-		"patch seq above seq":         head(3, 4, 0),
-		"skips without a patch":       head(last, 0, 1),
-		"places go back":              at.uints(runEvents, 2, 1, runMarker, 0, 1),
-		"ranges overlap":              at.uints(runEvents, 1, 2, runEvents, 1, 1),
-		"a marker without a patch":    head(last, 0, 0).uints(runMarker, 0, 1),
-		"a summary without a patch":   head(last, 0, 0).uints(runEvent, 1, 0, 1, 1),
-		"skips above seq":             head(3, 3, 4),
-		"largest skips":               head(3, 3, math.MaxUint64),
+		"patch seq above seq":         head(3, 4, 0).nodes(0).end(),
+		"skips without a patch":       head(last, 0, 1).nodes(0).end(),
+		"places go back":              two.uints(runEvents, 2, 1, runNode, 3, 0, marker, 1).end(),
+		"ranges overlap":              two.uints(runEvents, 1, 2, runEvents, 1, 1).end(),
+		"a marker without a patch":    head(last, 0, 0).nodes(1).uints(runNode, 3, 0, marker, 1).end(),
+		"a summary without a patch":   head(last, 0, 0).nodes(1).uints(runNode, 1, 0, 1, 1).end(),
+		"skips above seq":             head(3, 3, 4).nodes(0).end(),
+		"largest skips":               head(3, 3, math.MaxUint64).nodes(0).end(),
 		"unknown kind":                at.uints(3, 0),
 		"largest kind":                at.uints(math.MaxUint64, 0),
 		"kind cut off":                append(slices.Clip(at), 0x80),
+		"no patches":                  at.uints(runEvents, 1, 1),
+		"patches cut off":             at.uints(runEvents, 1, 1, 4, 0),
+		"bytes behind":                at.uints(runEvents, 1, 1).end().uints(0),
 		"range without first":         at.uints(runEvents),
 		"range without count":         at.uints(runEvents, 1),
 		"empty range":                 at.uints(runEvents, 1, 0),
@@ -97,32 +106,32 @@ func TestMalformedForms(t *testing.T) {
 		"range that starts there":     at.uints(runEvents, last+1, 1),
 		"range that wraps around":     at.uints(runEvents, math.MaxUint64, 2),
 		"largest range":               at.uints(runEvents, 1, math.MaxUint64),
-		"ranges of more than all":     at.uints(runEvents, 1, last, runEvents, 1, 1),
-		"ranges whose sum wraps":      at.uints(runEvents, 1, last, runEvents, 1, math.MaxUint64-last+1),
-		"event without seq":           at.uints(runEvent),
-		"event without index":         at.uints(runEvent, 1),
-		"event without flags":         at.uints(runEvent, 1, 0),
-		"event of record 0":           at.uints(runEvent, 0, 0, 0, 1),
-		"event beyond seq":            at.uints(runEvent, last+1, 0, 0, 1),
-		"event of the largest record": at.uints(runEvent, math.MaxUint64, 0, 0, 1),
-		"index too large":             at.uints(runEvent, 1, math.MaxInt32+1, 0, 1),
-		"largest index":               at.uints(runEvent, 1, math.MaxUint64, 0, 1),
-		"marker without flags":        at.uints(runMarker),
-		"marker without place":        at.uints(runMarker, 0),
-		"event without place":         at.uints(runEvent, 1, 0, 0),
-		"marker placed beyond seq":    at.uints(runMarker, 0, last+1),
-		"event placed beyond seq":     at.uints(runEvent, 1, 0, 0, last+1),
-		"a pinned marker":             at.uints(runMarker, 4, 1),
-		"carries nothing":             at.uints(runMarker, carries, 1),
-		"carries cut off":             at.uints(runMarker, carries, 1, 9),
-		"carries longer than all":     at.uints(runMarker, carries, 1, math.MaxUint64),
-		"carries of no bytes":         at.uints(runMarker, carries, 1, 0),
-		"carries garbage":             at.uints(runMarker, carries, 1).text("\xff\xff\xff\xff\xff"),
-		"carries a text":              at.uints(runMarker, carries, 1).value(t, "text"),
-		"carries a list":              at.uints(runMarker, carries, 1).value(t, []any{1}),
-		"carries null":                at.uints(runMarker, carries, 1).value(t, nil),
-		"carries no changes":          at.uints(runMarker, carries, 1).value(t, map[string]any{}),
-		"bad node after a good one":   at.uints(runEvent, 1, 0, 0, 1, 7),
+		"ranges of more than all":     two.uints(runEvents, 1, last, runEvents, 1, 1),
+		"ranges whose sum wraps":      two.uints(runEvents, 1, last, runEvents, 1, math.MaxUint64-last+1),
+		"event without seq":           at.uints(runNode),
+		"event without index":         at.uints(runNode, 1),
+		"event without flags":         at.uints(runNode, 1, 0),
+		"event of record 0":           at.uints(runNode, 0, 0, 0, 1),
+		"event beyond seq":            at.uints(runNode, last+1, 0, 0, 1),
+		"event of the largest record": at.uints(runNode, math.MaxUint64, 0, 0, 1),
+		"index too large":             at.uints(runNode, 1, math.MaxInt32+1, 0, 1),
+		"largest index":               at.uints(runNode, 1, math.MaxUint64, 0, 1),
+		"marker without flags":        at.uints(runNode, 3, 0),
+		"marker without place":        at.uints(runNode, 3, 0, marker),
+		"event without place":         at.uints(runNode, 1, 0, 0),
+		"marker placed beyond seq":    at.uints(runNode, 3, 0, marker, last+1).end(),
+		"event placed beyond seq":     at.uints(runNode, 1, 0, 0, last+1),
+		"a pinned marker":             at.uints(runNode, 3, 0, 4|marker, 1).end(),
+		"carries nothing":             at.uints(runNode, 3, 0, carries|marker|keeps, 1),
+		"carries cut off":             at.uints(runNode, 3, 0, carries|marker|keeps, 1, 9),
+		"carries longer than all":     at.uints(runNode, 3, 0, carries|marker|keeps, 1, math.MaxUint64),
+		"carries of no bytes":         at.uints(runNode, 3, 0, carries|marker|keeps, 1, 0),
+		"carries garbage":             at.uints(runNode, 3, 0, carries|marker|keeps, 1).text("\xff\xff\xff\xff\xff"),
+		"carries a text":              at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, "text"),
+		"carries a list":              at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, []any{1}),
+		"carries null":                at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, nil),
+		"carries no changes":          at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, map[string]any{}),
+		"bad node after a good one":   two.uints(runNode, 1, 0, 0, 1, 7),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s, err := fold.ParseSaved(p.form()); !errors.Is(err, patch.ErrCorrupt) {
@@ -131,13 +140,13 @@ func TestMalformedForms(t *testing.T) {
 		})
 	}
 	for name, p := range map[string]payload{
-		"no nodes":      at,
-		"empty log":     head(0, 0, 0),
-		"whole range":   at.uints(runEvents, 1, last),
-		"range at seq":  at.uints(runEvents, last, 1),
-		"event":         at.uints(runEvent, last, math.MaxInt32, 1, last-1),
-		"marker":        at.uints(runMarker, 0, 0),
-		"what it keeps": at.uints(runMarker, carries, 1).value(t, map[string]any{"b": 1, "a": 2}),
+		"no nodes":      head(last, 3, 1).nodes(0).end(),
+		"empty log":     head(0, 0, 0).nodes(0).end(),
+		"whole range":   at.uints(runEvents, 1, last).end(),
+		"range at seq":  at.uints(runEvents, last, 1).end(),
+		"event":         at.uints(runNode, last, math.MaxInt32, 1, last-1).end(),
+		"marker":        at.uints(runNode, 3, 0, marker, 0).end(),
+		"what it keeps": at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, map[string]any{"b": 1, "a": 2}).end(),
 	} {
 		if _, err := fold.ParseSaved(p.form()); err != nil {
 			t.Errorf("%s: %v; the rows that are refused may be so for other reasons", name, err)
@@ -150,12 +159,13 @@ func TestMalformedFormsCostLittle(t *testing.T) {
 	const far = 1 << 40
 	const furthest = math.MaxUint64
 	for name, p := range map[string]payload{
-		"events":              head(far, 0, 0).uints(runEvents, 1, far),
-		"events at the end":   head(furthest, 0, 0).uints(runEvents, furthest-1<<30, 1<<30),
-		"all events":          head(furthest, 0, 0).uints(runEvents, 1, furthest),
-		"events and a marker": head(far, far, 0).uints(runEvents, 1, far/2, runMarker, 0, far/2, runEvents, far/2+1, far/2),
-		"skips":               head(far, far, far),
-		"a far event":         head(far, 0, 0).uints(runEvent, far, 0, 0, far),
+		"events":              head(far, 0, 0).nodes(1).uints(runEvents, 1, far).end(),
+		"events at the end":   head(furthest, 0, 0).nodes(1).uints(runEvents, furthest-1<<30, 1<<30).end(),
+		"all events":          head(furthest, 0, 0).nodes(1).uints(runEvents, 1, furthest).end(),
+		"events and a marker": head(far, far, 0).nodes(3).uints(runEvents, 1, far/2, runNode, far, 0, marker, far/2, runEvents, far/2+1, far/2).end(),
+		"skips":               head(far, far, far).nodes(0).end(),
+		"a far event":         head(far, 0, 0).nodes(1).uints(runNode, far, 0, 0, far).end(),
+		"hidden events":       head(far, far, 0).nodes(0).text(string(payload{}.uints(1, 9, 0, 0, 0, 0, 1, 1, 0, 1, far, 0, 0, 0, 0))),
 	} {
 		data := p.form()
 		cost := allocated(func() {
@@ -168,7 +178,7 @@ func TestMalformedFormsCostLittle(t *testing.T) {
 			if err == nil {
 				_, err = v.Skipped()
 			}
-			if need := new(fold.NeedError); !errors.Is(err, patch.ErrCorrupt) && !errors.As(err, &need) {
+			if !errors.Is(err, patch.ErrCorrupt) && name != "hidden events" {
 				t.Errorf("%s: %v", name, err)
 			}
 		})
@@ -177,11 +187,13 @@ func TestMalformedFormsCostLittle(t *testing.T) {
 		}
 	}
 	for name, p := range map[string]payload{
-		"range":   head(last, 0, 0).uints(runEvents, 1, 1<<40),
-		"ranges":  head(1000, 0, 0).uints(runEvents, 1, 1000, runEvents, 1, 1000, runEvents, 1, 1000),
+		"range":   head(last, 0, 0).nodes(1).uints(runEvents, 1, 1<<40),
+		"ranges":  head(1000, 0, 0).nodes(3).uints(runEvents, 1, 1000, runEvents, 1, 1000, runEvents, 1, 1000),
+		"nodes":   head(1000, 0, 0).nodes(1<<50).uints(runEvents, 1, 1),
 		"text":    payload{}.uints(1 << 40),
-		"carries": head(last, 0, 0).uints(runMarker, carries, 1, 1<<40),
-		"value":   head(last, 0, 0).uints(runMarker, carries, 1).text("\xdf\xff\xff\xff\xff"),
+		"patches": head(1000, 0, 0).nodes(0).uints(1 << 40),
+		"carries": head(last, 3, 0).nodes(1).uints(runNode, 3, 0, carries|marker|keeps, 1, 1<<40),
+		"value":   head(last, 3, 0).nodes(1).uints(runNode, 3, 0, carries|marker|keeps, 1).text("\xdf\xff\xff\xff\xff"),
 	} {
 		data := p.form()
 		cost := allocated(func() {
@@ -218,9 +230,9 @@ func read(needs iter.Seq[uint64], n uint64) []patch.Record {
 
 // What the bytes say comes back node by node, in order, and is written in the same bytes.
 func TestParseSaved(t *testing.T) {
-	p := payload{}.text("creation").uints(9, 8).text("inv").uints(0, 2).
-		uints(runEvent, 8, 3, 1, 1).uints(runEvents, 2, 2).uints(runMarker, carries, 4).value(t, map[string]any{"b": 1, "a": nil}).
-		uints(runEvent, 9, 0, 1|carries|4, 7).value(t, map[string]any{"x": 1})
+	p := payload{}.text("creation").uints(9, 8).text("inv").uints(0, 0).nodes(4).
+		uints(runNode, 8, 3, 1, 1).uints(runEvents, 2, 2).uints(runNode, 7, 0, carries|marker|keeps, 4).value(t, map[string]any{"b": 1, "a": nil}).
+		uints(runNode, 9, 0, 1|carries|4|keeps, 7).value(t, map[string]any{"x": 1}).end()
 	s, err := fold.ParseSaved(p.form())
 	if err != nil {
 		t.Fatal(err)
@@ -238,8 +250,8 @@ func TestParseSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ids(v); got != "d 2 3 s" || v.PatchSeq() != 8 || v.SkippedCount() != 2 || !v.IsSummary(0) || v.IsSummary(1) || !v.IsPinned(3) || v.IsPinned(0) {
-		t.Errorf("%s, patch seq %d, %d skipped", got, v.PatchSeq(), v.SkippedCount())
+	if got := ids(v); got != "d 2 3 s" || v.PatchSeq() != 8 || !v.IsSummary(0) || v.IsSummary(1) || !v.IsPinned(3) || v.IsPinned(0) {
+		t.Errorf("%s, patch seq %d", got, v.PatchSeq())
 	}
 	if got := fmt.Sprint(v.State()); got != "map[a:<nil> b:1 x:1]" {
 		t.Errorf("state %s", got)
@@ -302,30 +314,54 @@ func TestSavedOfAnotherLog(t *testing.T) {
 		}
 		return s.Restore(fold.New("creation", nil), records)
 	}
-	at := head(3, 3, 0)
+	at := head(3, 3, 0).nodes(1)
 	for name, c := range map[string]struct {
 		records []patch.Record
 		p       payload
 	}{
-		"no such event":        {records, at.uints(runEvent, 3, 1, 0, 1)},
-		"no such event either": {records, at.uints(runEvent, 2, 1, 0, 2)},
-		"a record missing":     {records[:1], head(2, 0, 0).uints(runEvents, 2, 1)},
-		"one of several":       {records[:1], head(2, 0, 0).uints(runEvents, 1, 2)},
+		"no such event":        {records, at.uints(runNode, 3, 1, 0, 1).end()},
+		"no such event either": {records, at.uints(runNode, 2, 1, 0, 2).end()},
+		"a record missing":     {records[:1], head(2, 0, 0).nodes(1).uints(runEvents, 2, 1).end()},
+		"one of several":       {records[:1], head(2, 0, 0).nodes(1).uints(runEvents, 1, 2).end()},
 	} {
 		if _, err := restore(c.records, c.p); !errors.Is(err, patch.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// That its places are others, or its markers, does no harm: what depends on it is
-	// asked of the log.
-	k := &keeper{t: t, log: records}
-	for _, p := range []payload{at.uints(runEvent, 3, 0, 0, 0, runEvents, 2, 1), at.uints(runEvent, 3, 0, 0, 0, runEvents, 2, 1, runMarker, 0, 2)} {
-		v, err := restore(records, p)
+}
+
+// What is said of patches is looked at when it is needed: bytes that no view has are an error then.
+func TestMalformedPatches(t *testing.T) {
+	records := []patch.Record{{Seq: 1, Event: event("e1")}}
+	at := head(3, 3, 0).nodes(1).uints(runEvents, 1, 1)
+	for name, p := range map[string]payload{
+		"nothing":               {},
+		"a patch beyond seq":    payload{}.uints(1, 4, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0),
+		"a patch twice":         payload{}.uints(2, 3, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0),
+		"a revert of nothing":   payload{}.uints(1, 3, 8, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0),
+		"a piece of no kind":    payload{}.uints(1, 3, 0, 0, 0, 0, 1, 1, 9, 1, 0, 0, 0, 0),
+		"a piece of no patch":   payload{}.uints(1, 3, 0, 0, 0, 0, 1, 1, 1, 2, 0, 0, 0, 0, 0),
+		"a piece of no events":  payload{}.uints(1, 3, 0, 0, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0),
+		"a piece of too many":   payload{}.uints(1, 3, 0, 0, 0, 0, 1, 1, 0, 1, 9, 0, 0, 0, 0),
+		"a skip that is not it": payload{}.uints(0, 0, 1, 2, 0, 0),
+		"more patches than fit": payload{}.uints(1 << 50),
+		"bytes behind":          payload{}.uints(0, 0, 0, 0, 7),
+	} {
+		s, err := fold.ParseSaved(at.text(string(p)).form())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatal(name, err)
 		}
-		if v, err = k.apply(v, patch.Record{Seq: 4, Patch: patch.NewRevert("p")}); err != nil || ids(v) != "e1 e2" {
-			t.Errorf("reverted on misplaced nodes: %v, %s", err, ids(v))
+		v, err := s.Restore(fold.New("creation", nil), records)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		for range 2 {
+			if _, err := v.Standing("p"); !errors.Is(err, patch.ErrCorrupt) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if next, err := v.Apply(patch.Record{Seq: 4, Patch: patch.NewSplice(0, 1)}); !errors.Is(err, patch.ErrCorrupt) || next.Seq() != 3 {
+				t.Errorf("%s: applying a patch: %v", name, err)
+			}
 		}
 	}
 }

@@ -2,11 +2,10 @@ package fold
 
 // Hidden returns the events of the view's log that patches took out of sight and that are out of it,
 // each with the seq of the patch since which it is: the newest that took it out, be it the revert of a
-// revert. Events that are pinned are not among them. The error is a *[NeedError] if the view was
-// restored.
+// revert. Events that are pinned are not among them. The error is as that of [View.Skipped].
 func (v View) Hidden() (map[Ref]uint64, error) {
-	if v.restored {
-		return nil, &NeedError{Log: true}
+	if err := v.load(); err != nil {
+		return nil, err
 	}
 	since := map[Ref]uint64{}
 	for _, c := range v.patches.ascending() {

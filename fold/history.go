@@ -22,8 +22,8 @@ import (
 // summaries of the group, whatever became of the place. What compaction took out without any
 // summary, since it says nothing, is shown where it stood.
 //
-// The error is a *[NeedError] if the view must be given more of its log: [View.With]
-// records, and then perhaps others, or the whole log if the view was restored. The slice
+// The error is a *[NeedError] if the view must be given records of its log, and then perhaps
+// others ([View.With]). The slice
 // is the caller's own. History takes time linear in what it returns.
 func (v View) History() ([]Entry, error) {
 	shown, err := v.history()
@@ -57,8 +57,8 @@ func (v View) HistoryParts() ([][]Entry, error) {
 }
 
 func (v View) history() ([]shown, error) {
-	if v.restored {
-		return nil, &NeedError{Log: true}
+	if err := v.load(); err != nil {
+		return nil, err
 	}
 	h := history{hand: v.hand, told: map[string]telling{}}
 	for {

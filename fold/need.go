@@ -9,24 +9,16 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// NeedError says what a view must be given before it can answer: records of its log
+// NeedError says which records a view must be given before it can answer: records of its log
 // that it does not hold. It says nothing of the patch that was asked about. Whoever
 // keeps the log reads them, gives them to the view, and asks again.
 type NeedError struct {
-	// Log says that the view was restored ([Saved.Restore]), which leaves out what the
-	// patches before it did. A view that was folded from the log's first record up to the
-	// same seq answers in its place; the two are equal.
-	Log bool
-
 	// Seqs are the records to hand in by [View.With], ascending; those at hand that are
 	// needed are among them.
 	Seqs []uint64
 }
 
 func (e *NeedError) Error() string {
-	if e.Log {
-		return "the view was restored from a snapshot and lacks what earlier patches did; fold the log from its first record"
-	}
 	return fmt.Sprintf("the view lacks %d records, from record %d on; hand them in", len(e.Seqs), e.Seqs[0])
 }
 
@@ -112,10 +104,6 @@ func (v View) findAtHand(eventID string) (index int, ok bool) {
 	})
 	return index, ok
 }
-
-// Whole reports whether the view knows what all patches of its log did: whether it was
-// folded from the first record, or restored before the first patch.
-func (v View) Whole() bool { return !v.restored }
 
 // needs collects what a plan would have to read. The plan goes on without the bodies, so
 // that what several of its patches need is known at once.

@@ -38,10 +38,10 @@ type Place struct {
 func (p Place) Visible() bool { return p.Index >= 0 }
 
 // Places returns the places of all events in the view's log. It takes time linear in the number
-// of patches, and of what they took out. The error is a *[NeedError] if the view was restored.
+// of patches, and of what they took out. The error is as that of [View.Skipped].
 func (v View) Places() (*Places, error) {
-	if v.restored {
-		return nil, &NeedError{Log: true}
+	if err := v.load(); err != nil {
+		return nil, err
 	}
 	p := &Places{view: v, cuts: map[uint64]*cut{}, groups: map[string][]*cut{}}
 	undone := v.patches.undone(0)

@@ -24,9 +24,6 @@ func (n *node) isRevertMarker() bool { return n.cut != nil && n.cut.revert }
 // nothing between but markers of reverts; that stretch makes room for what the patch had
 // taken out. Errors are as those of [View.edit].
 func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
-	if v.restored {
-		return edit{}, &NeedError{Log: true}
-	}
 	target := v.patches.find(p.PatchID())
 	switch {
 	case target == nil:

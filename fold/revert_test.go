@@ -89,7 +89,7 @@ func TestPropertyRevertsInLongLogs(t *testing.T) {
 				v = k.restore(v)
 			}
 		}
-		if err := fuzz.Compare(asked{v, k}, ref); err != nil {
+		if err := fuzz.Compare(v, ref); err != nil {
 			t.Fatalf("%v\n%s", err, fuzz.Text(records, initialState))
 		}
 		whole, err := fold.Fold(fold.New("creation", initialState), records)

@@ -26,12 +26,11 @@ import (
 //     that of a splice that had put others in the place of what it dropped.
 //   - Pins are as they were.
 //
-// The error is a *[NeedError] if the view was restored, and matches
-// [patch.ErrInvalid] where a log holds an id twice and the patch that has to be reverted
+// The error matches [patch.ErrInvalid] where a log holds an id twice and the patch that has to be reverted
 // cannot be named. Rewind takes time linear in all that patches ever did.
 func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
-	if v.restored {
-		return nil, &NeedError{Log: true}
+	if err := v.load(); err != nil {
+		return nil, err
 	}
 	w := &rewinding{
 		view: v, start: v, from: from,

@@ -74,7 +74,7 @@ func (r run) seqs() []uint64 {
 // with returns the run's nodes with their events, which are among the records. In the place
 // of those that are not stands another event, or if that is nil, the error is a *[NeedError].
 func (r run) with(at hand, absent *patch.Event) ([]node, error) {
-	if r.pieces == nil {
+	if r.nodes != nil {
 		return slices.Clone(r.nodes), nil
 	}
 	nodes := make([]node, 0, r.size)

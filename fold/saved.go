@@ -19,17 +19,20 @@ type Saved struct {
 	unknown    bool      // a patch of unknown type was skipped
 	skips      int       // how many patches were skipped
 	nodes      []nodeRef // in their order
+	patches    []byte    // what patches did, as [writer.patches] has it
 }
 
-// nodeRef says where an element of the fold's sequence comes from. Markers that stand
-// side by side are one: only a revert tells them apart, and then the log does. Regular
-// events of consecutive records, which carry nothing, are one too.
+// nodeRef says where an element of the fold's sequence comes from. Regular events of
+// consecutive records, which carry nothing, are one.
 type nodeRef struct {
-	seq     uint64 // of the record that put it in; 0 for a marker
+	seq     uint64 // of the record that put it in
 	more    uint64 // how many regular events follow it, each of the next record
-	index   int32  // among the events that the record put in
-	summary bool   // put in by a summarise
+	index   int32  // among the nodes that the record put in
+	marker  bool
+	summary bool // put in by a summarise
 	pinned  bool
+	keep    bool   // the patch that made it kept the state
+	revert  bool   // a revert made it
 	pos     uint64 // what the sequence is sorted by; a regular event's is its seq
 	carries delta
 }
@@ -37,39 +40,26 @@ type nodeRef struct {
 // plain reports whether it may be a regular event that carries nothing and is not pinned,
 // or several.
 func (n *nodeRef) plain() bool {
-	return n.seq > 0 && n.pos == n.seq && n.index == 0 && !n.summary && !n.pinned && len(n.carries) == 0
+	return n.pos == n.seq && n.index == 0 && !n.marker && !n.summary && !n.pinned && len(n.carries) == 0
 }
 
-// saved takes time in the number of visible events, and computes what kept cuts carry.
-func (v View) saved() Saved {
-	s := Saved{
-		creation: v.creation, seq: v.seq, patchSeq: v.patchSeq,
-		invocation: v.invocation, unknown: v.unknown, skips: v.skipped.count(),
-	}
+// nodeRefs takes time in the number of nodes, and computes what kept cuts carry.
+func (v View) nodeRefs() (refs []nodeRef) {
 	for n := range v.root.all {
-		ref := nodeRef{pos: n.pos(), carries: n.carries()}
-		if n.event != nil {
-			ref.seq, ref.index, ref.summary, ref.pinned = n.seq, n.index, n.summary, v.pins.has(n.id())
+		ref := nodeRef{
+			seq: n.seq, index: n.index, marker: n.event == nil, summary: n.summary,
+			pinned: n.event != nil && v.pins.has(n.id()), pos: n.pos(), carries: n.carries(),
 		}
-		if len(s.nodes) == 0 || !s.nodes[len(s.nodes)-1].takes(ref) {
-			s.nodes = append(s.nodes, ref)
+		if n.cut != nil {
+			ref.keep, ref.revert = n.cut.keep, n.cut.revert
 		}
+		if last := len(refs) - 1; last >= 0 && refs[last].plain() && ref.plain() && ref.seq == refs[last].seq+refs[last].more+1 {
+			refs[last].more++
+			continue
+		}
+		refs = append(refs, ref)
 	}
-	return s
-}
-
-// takes makes one of n and the node behind it, if that may be, and reports whether.
-func (n *nodeRef) takes(next nodeRef) bool {
-	switch {
-	case n.seq == 0 && next.seq == 0:
-		n.pos = next.pos
-		n.carries = n.carries.then(next.carries)
-	case n.plain() && next.plain() && next.seq == n.seq+n.more+1:
-		n.more++
-	default:
-		return false
-	}
-	return true
+	return refs
 }
 
 // Creation returns the id of the creation of the view's session.
@@ -83,7 +73,7 @@ func (s Saved) Seq() uint64 { return s.seq }
 // the records stops at the first that is missing.
 func (s Saved) Needs() iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
-		refs := slices.DeleteFunc(slices.Clone(s.nodes), func(n nodeRef) bool { return n.seq == 0 })
+		refs := slices.DeleteFunc(slices.Clone(s.nodes), func(n nodeRef) bool { return n.marker })
 		slices.SortFunc(refs, func(a, b nodeRef) int { return cmp.Compare(a.seq, b.seq) })
 		last := uint64(0) // that was yielded
 		for _, ref := range refs {
@@ -100,12 +90,13 @@ func (s Saved) Needs() iter.Seq[uint64] {
 
 // Restore gives the view that was saved, from the records that [Saved.Needs] names.
 // Creation and initial state are those of empty, the session's view without records
-// ([New]), and the view is lean if that one is. What earlier patches did is not saved: see
-// [NeedError]. The error matches [patch.ErrCorrupt] if these records do not hold the events.
+// ([New]), and the view is lean if that one is. The error matches [patch.ErrCorrupt] if these
+// records do not hold the events.
 func (s Saved) Restore(empty View, records []patch.Record) (View, error) {
 	v := empty
 	v.seq, v.patchSeq, v.invocation, v.unknown = s.seq, s.patchSeq, s.invocation, s.unknown
-	v.restored = s.patchSeq > 0
+	v.saved = &savedPatches{form: s.patches, seq: s.seq, cuts: map[uint64]*cut{}}
+	v.held = len(s.patches)
 	if s.skips > 0 {
 		v.skipped = &skipList{len: s.skips}
 	}
@@ -116,7 +107,7 @@ func (s Saved) Restore(empty View, records []patch.Record) (View, error) {
 			v.held += cutBytes + patch.ChangesFootprint(ref.carries)
 		}
 		for i := range ref.more + 1 {
-			n, err := ref.node(i, at)
+			n, err := v.saved.node(ref, i, at)
 			if err != nil {
 				return View{}, err
 			}
@@ -134,14 +125,22 @@ func (s Saved) Restore(empty View, records []patch.Record) (View, error) {
 	return v.fresh(), nil
 }
 
-// node returns one of the nodes that n stands for, with its event.
-func (n nodeRef) node(i uint64, at hand) (node, error) {
-	out := node{seq: n.seq + i, index: n.index, summary: n.summary}
-	if n.pos != n.seq || n.seq == 0 {
-		out.cut = &cut{seq: n.seq, pos: n.pos, keep: len(n.carries) > 0}
-		out.cut.carry.Store(&n.carries)
+// node returns one of the nodes that ref stands for, with its event. Of the patch that made it
+// is known what the node shows; the rest comes with [savedPatches.load].
+func (p *savedPatches) node(ref nodeRef, i uint64, at hand) (node, error) {
+	out := node{seq: ref.seq + i, index: ref.index, summary: ref.summary}
+	if ref.pos != ref.seq {
+		c := p.cuts[ref.seq]
+		if c == nil {
+			c = &cut{seq: ref.seq, pos: ref.pos, keep: ref.keep, revert: ref.revert}
+			p.cuts[ref.seq] = c
+		}
+		if ref.index == 0 && ref.keep {
+			c.carry.Store(&ref.carries)
+		}
+		out.cut = c
 	}
-	if n.seq == 0 {
+	if ref.marker {
 		return out, nil
 	}
 	var err error

@@ -34,10 +34,10 @@ func takeBack(undone map[*cut]bool, c *cut) {
 //
 // The error matches [patch.ErrInvalid] if no applied patch has the id, or if a patch of
 // the group cannot be named, since an earlier one has its id; it is a *[BlockedError] if
-// none of them stands, and a *[NeedError] if the view was restored.
+// none of them stands.
 func (v View) Standing(patchID string) ([]string, error) {
-	if v.restored {
-		return nil, &NeedError{Log: true}
+	if err := v.load(); err != nil {
+		return nil, err
 	}
 	target := v.patches.find(patchID)
 	if target == nil {

@@ -21,10 +21,10 @@ type Cut struct {
 // Cuts yields what the patches of the view's log took out, in the order of the log, whether
 // they stand or have been taken back. Reverts, patches that make no place of their own, and such
 // as were skipped are not among them. Of what Out yields, some may be places at which a patch put no event in. The
-// error is a *[NeedError] if the view was restored.
+// error is as that of [View.Skipped].
 func (v View) Cuts() (iter.Seq[Cut], error) {
-	if v.restored {
-		return nil, &NeedError{Log: true}
+	if err := v.load(); err != nil {
+		return nil, err
 	}
 	return func(yield func(Cut) bool) {
 		for _, c := range v.patches.ascending() {

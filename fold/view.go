@@ -3,7 +3,6 @@ package fold
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -24,14 +23,14 @@ type View struct {
 	patchSeq   uint64
 	invocation string // of the newest regular event that has one
 	skipped    *skipList
-	unknown    bool       // a patch of unknown type was skipped
-	patches    *patchList // that were applied; of a restored view, since then
-	receipts   *receipt   // of erasures; of a restored view, those since then
-	pins       pins       // nodes that are pinned; of a restored view, those in sight then
-	restored   bool       // by [Saved.Restore], which knows nothing of earlier patches
-	lean       bool       // patches keep no bodies of what they take out
-	outline    bool       // no event keeps more than what it does to the state
-	held       int        // about how many bytes patches keep in memory of what they took out
+	unknown    bool          // a patch of unknown type was skipped
+	patches    *patchList    // that were applied
+	receipts   *receipt      // of erasures
+	pins       pins          // nodes that are pinned
+	saved      *savedPatches // of a restored view: until [View.load], what patches did is not known, nor pins of what they hide
+	lean       bool          // patches keep no bodies of what they take out
+	outline    bool          // no event keeps more than what it does to the state
+	held       int           // about how many bytes patches keep in memory of what they took out
 	hand       hand
 	plan       *needs // of a view inside a plan
 }
@@ -212,8 +211,7 @@ func (v View) Value(key string) (value patch.Value, ok bool) {
 	return v.net().find(key)
 }
 
-// skipList holds the skipped patches, newest first. Views share its tail. The oldest
-// entry of a restored view stands for all before it.
+// skipList holds the skipped patches, newest first. Views share its tail.
 type skipList struct {
 	skip  patch.Skip
 	older *skipList
@@ -227,21 +225,24 @@ func (l *skipList) count() int {
 	return l.len
 }
 
+func (l *skipList) ascending() []patch.Skip {
+	out := make([]patch.Skip, l.count())
+	for ; l != nil; l = l.older {
+		out[l.len-1] = l.skip
+	}
+	return out
+}
+
 // SkippedCount returns how many patches of the log could not be applied.
 func (v View) SkippedCount() int { return v.skipped.count() }
 
-// Skipped returns the patches that could not be applied, in seq order. The error is a
-// *[NeedError] if the view was restored and some were skipped before.
+// Skipped returns the patches that could not be applied, in seq order. The error matches
+// [patch.ErrCorrupt] if the view was restored from bytes that no view has.
 func (v View) Skipped() ([]patch.Skip, error) {
-	out := []patch.Skip{} // the newest first
-	for l := v.skipped; l != nil; l = l.older {
-		if l.skip.Seq == 0 {
-			return nil, &NeedError{Log: true}
-		}
-		out = append(out, l.skip)
+	if err := v.load(); err != nil {
+		return nil, err
 	}
-	slices.Reverse(out)
-	return out, nil
+	return v.skipped.ascending(), nil
 }
 
 // Reading is a filtered part of a visible log. It is not a view: a patch cannot be

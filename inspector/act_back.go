@@ -117,9 +117,6 @@ func (d takingBack) already(ctx context.Context, v fold.View, id string) ([]patc
 		n++
 	}
 	before, err := d.i.store.ViewAt(ctx, d.a.key, since[0].Seq-1)
-	if err == nil {
-		before, err = d.i.store.Whole(ctx, d.a.key, before)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -285,10 +285,6 @@ func (i *Inspector) showDone(ctx context.Context, a *asked, b *actBody, records 
 // actRecords are rows about patches of a log, as many as a page has, from the view before the
 // first of them on; and the view after the last that it came to.
 func (i *Inspector) actRecords(ctx context.Context, a *asked, before fold.View, records []patch.Record) ([]actRecord, fold.View, error) {
-	before, err := i.store.Whole(ctx, a.key, before) // what patches did is told by events that views share
-	if err != nil {
-		return nil, before, err
-	}
 	var rows []actRecord
 	left := records
 	for r, err := range i.store.RawEvents(ctx, a.key, before.Seq()+1) {

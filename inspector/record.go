@@ -211,7 +211,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 	}
 	if rec.Patch != nil {
 		body.Facts = patchFacts(rec.Patch)
-		if body.Patch, err = i.patchBody(ctx, key, t, where.whole, rec); err != nil {
+		if body.Patch, err = i.patchBody(ctx, key, t, where.view, rec); err != nil {
 			return recordBody{}, err
 		}
 	}
@@ -272,7 +272,7 @@ func named(name, text string) []fact {
 type whereabouts struct {
 	i       *Inspector
 	key     store.Key
-	whole   fold.View
+	view    fold.View
 	places  *fold.Places
 	records []patch.Record // at hand of the places
 }
@@ -283,11 +283,8 @@ func (i *Inspector) places(ctx context.Context, key store.Key) (*whereabouts, er
 	if err != nil {
 		return nil, err
 	}
-	w := whereabouts{i: i, key: key}
-	if w.whole, err = i.store.Whole(ctx, key, v); err != nil {
-		return nil, err
-	}
-	if w.places, err = w.whole.Places(); err != nil {
+	w := whereabouts{i: i, key: key, view: v}
+	if w.places, err = v.Places(); err != nil {
 		return nil, err
 	}
 	return &w, nil
@@ -301,11 +298,11 @@ func (w *whereabouts) of(ctx context.Context, seq uint64, index int, e *patch.Ev
 		return []fact{{Text: "It was never in sight: its patch was not applied."}}, nil
 	case place.Visible():
 		facts := []fact{{Text: fmt.Sprintf("Visible, at index %d", place.Index)}}
-		if w.whole.IsPinned(place.Index) {
+		if w.view.IsPinned(place.Index) {
 			facts = append(facts, fact{Text: "Pinned"})
 		}
-		if standsIn(e) || w.whole.IsSummary(place.Index) {
-			url, err := query("summary", "key", w.key, "at", w.whole.Seq(), "index", place.Index)
+		if standsIn(e) || w.view.IsSummary(place.Index) {
+			url, err := query("summary", "key", w.key, "at", w.view.Seq(), "index", place.Index)
 			if err != nil {
 				return nil, err
 			}
@@ -355,9 +352,6 @@ func (w *whereabouts) told(ctx context.Context, seq uint64, index int, e *patch.
 // effect returns what a record did, and the view before it.
 func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record) (figures.Effect, fold.View, error) {
 	before, err := i.store.ViewAt(ctx, key, rec.Seq-1)
-	if err == nil && rec.Patch != nil {
-		before, err = i.store.Whole(ctx, key, before) // so that the view after it shares its events
-	}
 	if err != nil {
 		return figures.Effect{}, before, err
 	}

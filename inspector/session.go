@@ -258,11 +258,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 	if first == next {
 		return nil
 	}
-	whole, err := i.store.Whole(ctx, key, v)
-	if err != nil {
-		return err
-	}
-	places, err := whole.Places()
+	places, err := v.Places()
 	if err != nil {
 		return err
 	}

@@ -304,15 +304,13 @@ func (i *Inspector) extend(ctx context.Context, key store.Key, t *timeline, r pa
 	return i.furnish(ctx, key, &t.view, func() error { return t.add(r) })
 }
 
-// apply returns the view after a record, with what that needs. Where the view is not whole, the
-// one that it returns shares no events with it.
+// apply returns the view after a record, with what that needs.
 func (i *Inspector) apply(ctx context.Context, key store.Key, v fold.View, r patch.Record) (after fold.View, err error) {
 	err = i.furnish(ctx, key, &v, func() error { after, err = v.Apply(r); return err })
 	return after, err
 }
 
-// furnish does something with a view that may need more of its log, and gives it that: the log, if
-// it was restored, and then records.
+// furnish does something with a view that may need records of its log, and gives it these.
 func (i *Inspector) furnish(ctx context.Context, key store.Key, v *fold.View, do func() error) error {
 	err := do()
 	for range 2 {
@@ -329,9 +327,6 @@ func (i *Inspector) furnish(ctx context.Context, key store.Key, v *fold.View, do
 
 // furnished returns a view with what it needs of its log.
 func (i *Inspector) furnished(ctx context.Context, key store.Key, v fold.View, need *fold.NeedError) (fold.View, error) {
-	if need.Log {
-		return i.store.Whole(ctx, key, v)
-	}
 	var records []patch.Record
 	seqs := need.Seqs
 	for r, err := range i.store.RawEvents(ctx, key, seqs[0]) {

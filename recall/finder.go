@@ -17,10 +17,6 @@ type Log[K comparable] interface {
 	// View returns the newest view of a session.
 	View(ctx context.Context, key K) (fold.View, error)
 
-	// Whole returns a view that is equal to one that the log gave, and knows what all patches
-	// before it did.
-	Whole(ctx context.Context, key K, v fold.View) (fold.View, error)
-
 	// RecordsFrom yields the records of the log that a view is of, from a seq on, at least as
 	// far as the view reaches. It ends with an error if the session is another one by now.
 	RecordsFrom(ctx context.Context, key K, v fold.View, from uint64) iter.Seq2[patch.Record, error]

@@ -74,12 +74,6 @@ func (l *logs) View(_ context.Context, key string) (fold.View, error) {
 	return l.viewAt(key, len(l.sessions[key]))
 }
 
-func (l *logs) Whole(_ context.Context, key string, v fold.View) (fold.View, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.viewAt(key, int(v.Seq()))
-}
-
 func (l *logs) RecordsFrom(_ context.Context, key string, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
 	l.mu.Lock()
 	records := l.sessions[key]

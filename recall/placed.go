@@ -54,12 +54,8 @@ func (p *placed[K]) only(ctx context.Context, s Search) func(Doc) bool {
 }
 
 // place finds out the places of the log's events.
-func (p *placed[K]) place(ctx context.Context) (err error) {
-	if p.places, err = p.view.Places(); errors.As(err, new(*fold.NeedError)) {
-		if p.view, err = p.log.Whole(ctx, p.key, p.view); err == nil {
-			p.places, err = p.view.Places()
-		}
-	}
+func (p *placed[K]) place() (err error) {
+	p.places, err = p.view.Places()
 	return err
 }
 

@@ -203,7 +203,7 @@ func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Ter
 	var p *placed[K]
 	err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
 		p = &placed[K]{log: f.log, key: e.key, view: v, told: map[hidden]bool{}}
-		if p.err = p.place(ctx); p.err != nil {
+		if p.err = p.place(); p.err != nil {
 			return p.err
 		}
 		for m := range x.Search(terms, s.Filter, v.Seq(), stats, p.only(ctx, s)) {

@@ -8,6 +8,6 @@ import (
 // Resigned gives changed bytes the checksum that they need.
 func Resigned(data []byte) []byte {
 	data = bytes.Clone(data)
-	binary.LittleEndian.PutUint32(data[2:], checksum(data))
+	binary.LittleEndian.PutUint32(data, checksum(data))
 	return data
 }

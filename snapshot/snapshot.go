@@ -7,7 +7,6 @@
 package snapshot
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,10 +14,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 )
-
-// Version is the version of the byte form. The view's own form begins with another one;
-// both stand in every snapshot. Version 1 did not say where patches' nodes are sorted in.
-const Version = 2
 
 // ErrUnusable is what the errors of [Decode] match: the snapshot is damaged, of another
 // version, or of another session or log. Whoever sees it folds from the first record.
@@ -28,25 +23,22 @@ var ErrUnusable = errors.New("unusable snapshot")
 // another version of the program made it.
 var ErrOutdated = errors.New("snapshot of another version")
 
-// Byte 0 is the version, byte 1 the first of the view's form, bytes 2 to 5 the CRC32C,
-// little endian, of all the others, and then comes the rest of the form.
-const headerBytes = 6
+// Bytes 0 to 3 are the CRC32C, little endian, of all the others, which are the view's form. It
+// begins with its version.
+const headerBytes = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func checksum(data []byte) uint32 {
-	return crc32.Update(crc32.Update(0, castagnoli, data[:2]), castagnoli, data[headerBytes:])
-}
+func checksum(data []byte) uint32 { return crc32.Checksum(data[headerBytes:], castagnoli) }
 
 // Encode returns the view's snapshot, of the size of [fold.View.AppendBinary]'s form. The
 // error is as of that.
 func Encode(v fold.View) ([]byte, error) {
-	data, err := v.AppendBinary(make([]byte, headerBytes-1))
+	data, err := v.AppendBinary(make([]byte, headerBytes))
 	if err != nil {
 		return nil, err
 	}
-	data[0], data[1] = Version, data[headerBytes-1]
-	binary.LittleEndian.PutUint32(data[2:], checksum(data))
+	binary.LittleEndian.PutUint32(data, checksum(data))
 	return data, nil
 }
 
@@ -61,15 +53,10 @@ func Decode(data []byte, creation string, last uint64) (fold.Saved, error) {
 	if len(data) < headerBytes {
 		return unusable("%d bytes", len(data))
 	}
-	if sum, want := checksum(data), binary.LittleEndian.Uint32(data[2:]); sum != want {
+	if sum, want := checksum(data), binary.LittleEndian.Uint32(data); sum != want {
 		return unusable("checksum %08x, want %08x", sum, want)
 	}
-	if data[0] != Version {
-		return unusable("%w: version %d; this program makes %d", ErrOutdated, data[0], Version)
-	}
-	form := bytes.Clone(data[headerBytes-1:])
-	form[0] = data[1]
-	s, err := fold.ParseSaved(form)
+	s, err := fold.ParseSaved(data[headerBytes:])
 	switch {
 	case errors.Is(err, fold.ErrOutdated):
 		return unusable("%w: %v", ErrOutdated, err)

@@ -71,16 +71,12 @@ type current struct {
 }
 
 // publish makes a view that is committed, or was read, the newest, unless there is a newer
-// one. One that is whole, which took reading the log, goes before one that is not: it is
-// carried on sooner than made again.
+// one.
 func (h *handle) publish(c current) {
 	for {
 		old := h.newest.Load()
-		if old != nil && old.view.Creation() == c.view.Creation() {
-			switch was, is := old.view.Whole(), c.view.Whole(); {
-			case was && !is, was == is && old.view.Seq() > c.view.Seq():
-				return
-			}
+		if old != nil && old.view.Creation() == c.view.Creation() && old.view.Seq() > c.view.Seq() {
+			return
 		}
 		if h.newest.CompareAndSwap(old, &c) {
 			h.size.Store(int64(c.view.Footprint()))

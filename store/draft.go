@@ -187,7 +187,7 @@ func (d *draft) propose(patches []*patch.PatchEvent) error {
 func (d *draft) apply(r patch.Record) (fold.View, error) {
 	next, err := d.view.Apply(r)
 	var need *fold.NeedError
-	if errors.As(err, &need) && !need.Log {
+	if errors.As(err, &need) {
 		return d.view.With(d.found(need.Seqs)).Apply(r)
 	}
 	return next, err
@@ -226,7 +226,7 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 	}
 	after, err := d.view.CheckAll(patches, opts)
 	var need *fold.NeedError
-	for errors.As(err, &need) && !need.Log {
+	for errors.As(err, &need) {
 		found := d.found(need.Seqs)
 		if len(found) < len(need.Seqs) {
 			return err

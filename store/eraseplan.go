@@ -296,9 +296,6 @@ type copyOf struct {
 func (e *erasing) plan(ctx context.Context, key Key, choose chooser, sources func(fold.Ref) bool, after uint64) (*erasePlan, error) {
 	s := e.store
 	v, err := s.View(ctx, key)
-	if err == nil {
-		v, err = s.Whole(ctx, key, v)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -216,9 +216,6 @@ func (m *remaking) pass(ctx context.Context, key Key) (blank []string, again boo
 func (m *remaking) look(ctx context.Context, key Key) (todo []fold.Ref, err error) {
 	s := m.store
 	v, err := s.View(ctx, key)
-	if err == nil {
-		v, err = s.Whole(ctx, key, v)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (f *finishing) end(ctx context.Context) {
 	if f.h.lock(ctx) == nil {
 		f.h.drop()
 		if err == nil {
-			f.store.carryOn(ctx, f.h, r)
+			f.store.publishAfterErase(ctx, f.h, r)
 		}
 		f.h.unlock()
 	}

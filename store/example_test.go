@@ -520,24 +520,6 @@ func ExampleStore_PreviewRevert() {
 	// 4 events; 2 records
 }
 
-// A view that was read from a snapshot is made whole before it is asked what stands.
-func ExampleStore_Whole() {
-	ctx, s := context.Background(), exampleStore()
-	defer s.Close()
-	if _, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1).WithID("p1")); err != nil {
-		log.Fatal(err)
-	}
-	v, err := s.View(ctx, exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if v, err = s.Whole(ctx, exampleKey, v); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(v.Standing("p1"))
-	// Output: [p1] <nil>
-}
-
 // What a summary stands for can be asked for by its index.
 func ExampleStore_HistoryParts() {
 	ctx, s := context.Background(), exampleStore()

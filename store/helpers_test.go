@@ -170,17 +170,6 @@ func (e *env) skipped(v fold.View) []patch.Skip {
 	if v.SkippedCount() == 0 {
 		return nil
 	}
-	if !v.Whole() {
-		for info, err := range e.store.List(ctx, store.ListOptions{}) {
-			e.no(err)
-			if info.Creation != v.Creation() {
-				continue
-			}
-			v, err = e.store.Whole(ctx, info.Key, v)
-			e.no(err)
-			break
-		}
-	}
 	out, err := v.Skipped()
 	e.no(err)
 	return out

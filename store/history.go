@@ -11,9 +11,8 @@ import (
 
 // History returns what people should see of a session as it stands in a view that the store
 // gave: the visible log with what each summary stands for in its place. It is as
-// [fold.View.History], and reads from the log what that needs: the events behind the summaries
-// and, where the view was restored from a snapshot, the log from its first record. It fails with
-// [ErrNotFound] if the session is gone.
+// [fold.View.History], and reads from the log what that needs: the events behind the summaries. It
+// fails with [ErrNotFound] if the session is gone.
 func (s *Store) History(ctx context.Context, key Key, v fold.View) ([]fold.Entry, error) {
 	return askingLog(ctx, s, key, v, fold.View.History)
 }
@@ -31,22 +30,17 @@ func askingLog[T any](ctx context.Context, s *Store, key Key, v fold.View, ask f
 	for {
 		entries, err := ask(v.With(read))
 		var need *fold.NeedError
-		switch {
-		case !errors.As(err, &need):
+		if !errors.As(err, &need) {
 			return entries, err
-		case need.Log:
-			v, err = s.Whole(ctx, key, v)
-		default:
-			lacking := slices.DeleteFunc(need.Seqs, func(seq uint64) bool { return has[seq] })
-			var more []patch.Record
-			more, err = s.pick(ctx, key, v.Creation(), lacking)
-			read = append(read, more...)
-			for _, seq := range lacking {
-				has[seq] = true
-			}
 		}
+		lacking := slices.DeleteFunc(need.Seqs, func(seq uint64) bool { return has[seq] })
+		more, err := s.pick(ctx, key, v.Creation(), lacking)
 		if err != nil {
 			return nil, err
+		}
+		read = append(read, more...)
+		for _, seq := range lacking {
+			has[seq] = true
 		}
 	}
 }

@@ -26,17 +26,13 @@ func (a atHand) of(v fold.View) []patch.Record {
 	return a.records
 }
 
-// provide gets what a view needs of its log: records, which it adds to those at hand, or a
-// whole view in place of the session's restored one.
+// provide reads the records that a view needs, and adds them to those at hand.
 func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, have atHand) (atHand, error) {
 	c, err := s.current(ctx, h)
 	if err != nil {
 		return have, err
 	}
 	v := c.view
-	if need.Log {
-		return have, s.makeWhole(ctx, h, v)
-	}
 	// A plan has its own records at hand.
 	logged := slices.DeleteFunc(slices.Clone(need.Seqs), func(seq uint64) bool { return seq > v.Seq() })
 	records, err := s.pick(ctx, h.key, v.Creation(), logged)
@@ -88,41 +84,6 @@ func (s *Store) pickAll(ctx context.Context, key Key, creation string, all iter.
 		}
 	}
 	return records, read()
-}
-
-// makeWhole puts a view that knows what all patches did in the place of the session's
-// newest one, which was restored from a snapshot. The two are equal. The log is read
-// with no lock held; what was logged meanwhile is read under the session's lock.
-func (s *Store) makeWhole(ctx context.Context, h *handle, restored fold.View) error {
-	r, err := s.foldWhole(ctx, h.key, restored.Creation(), restored.Seq())
-	if err != nil {
-		return err
-	}
-	if err := h.lock(ctx); err != nil {
-		return err
-	}
-	defer h.unlock()
-	c, err := s.lockedCurrent(ctx, h)
-	if err != nil || c.view.Creation() != restored.Creation() || c.view.Whole() || r.view.Edition() < c.view.Edition() {
-		return err
-	}
-	if err := s.foldUpTo(ctx, h.key, logOf(c.view), &r, c.view.Seq()); err != nil {
-		return err
-	}
-	h.publish(current{r.view, c.token, c.chain})
-	return nil
-}
-
-// Whole returns a view that is equal to one that the store gave, and knows what all
-// patches before it did: see [fold.NeedError]. It reads the log from its first record if
-// the view was restored from a snapshot. It fails with [ErrNotFound] if the session is
-// gone.
-func (s *Store) Whole(ctx context.Context, key Key, v fold.View) (fold.View, error) {
-	if v.Whole() {
-		return v, nil
-	}
-	r, err := s.foldWhole(ctx, key, v.Creation(), v.Seq())
-	return r.view, err
 }
 
 // logOf is the head of the log that a view is of, as much as reading a part of it takes.

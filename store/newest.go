@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -107,7 +106,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	if err == nil { // what one look does not give, and whether all of it makes the head's chain
 		v, err = s.foldPages(ctx, h.key, head.Creation, v, s.pagesAfter(ctx, h.key, head, &chain, v.Seq()+1, head.Last), head.Last)
 	}
-	if need := (*fold.NeedError)(nil); errors.As(err, &need) || errors.Is(err, ErrCorrupt) {
+	if errors.Is(err, ErrCorrupt) {
 		return c, errElsewhere
 	}
 	if err != nil {
@@ -148,9 +147,9 @@ func (s *Store) lockedCurrent(ctx context.Context, h *handle) (current, error) {
 	return c, nil
 }
 
-// carryOn publishes a view that was read before the handle's lock was taken, which the caller holds,
-// with what was logged since. If that is not to be had, the next one reads it.
-func (s *Store) carryOn(ctx context.Context, h *handle, r replayed) {
+// publishAfterErase publishes a view that was read before the caller took the handle's lock, with
+// the records logged since. On failure the next reader replays.
+func (s *Store) publishAfterErase(ctx context.Context, h *handle, r replayed) {
 	head, _, err := s.head(ctx, h.key)
 	if err == nil && head.Creation == r.view.Creation() && head.Edition == r.view.Edition() {
 		if err = s.foldUpTo(ctx, h.key, head, &r, head.Last); err == nil {

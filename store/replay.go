@@ -68,30 +68,13 @@ func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64) (replayed, 
 	}
 	r.head = head
 	err = s.foldUpTo(ctx, key, head, &r, seq)
-	need := (*fold.NeedError)(nil)
-	lost := s.shared && errors.Is(err, ErrCorrupt)
-	if r.snapshot > 0 && (errors.As(err, &need) || lost) { // a revert after the snapshot, or another log before it
-		if lost {
-			s.opts.Logger.Warn("patchlog: a snapshot is not of this log; reading the log from its first record",
-				"session", key.String(), "error", err)
-		}
+	if r.snapshot > 0 && errors.Is(err, ErrCorrupt) {
+		s.opts.Logger.Warn("patchlog: a snapshot is not of this log; reading the log from its first record",
+			"session", key.String(), "error", err)
 		r = replayed{view: empty, head: head}
 		err = s.foldUpTo(ctx, key, head, &r, seq)
 	}
 	return r, err
-}
-
-// foldWhole reads the session's view at a seq from the first record.
-func (s *Store) foldWhole(ctx context.Context, key Key, creation string, seq uint64) (replayed, error) {
-	head, m, err := s.head(ctx, key)
-	if err != nil {
-		return replayed{}, err
-	}
-	if head.Creation != creation {
-		return replayed{}, fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
-	}
-	r := replayed{view: fold.New(creation, m.initial).Lean().WithEdition(head.Edition)}
-	return r, s.foldUpTo(ctx, key, head, &r, seq)
 }
 
 const newest = ^uint64(0)
@@ -134,8 +117,7 @@ func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (kept 
 	return kept, head.Last, err
 }
 
-// foldUpTo folds the records that follow the view, up to the one with the given seq. The
-// error is a *[fold.NeedError] if the view was restored, and one of them is a revert.
+// foldUpTo folds the records that follow the view, up to the one with the given seq.
 //
 // A snapshot of what a server has lost that took over since is found by the log's chain. It
 // takes the log to its end.
@@ -177,8 +159,6 @@ func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fol
 			return next, nil
 		case !errors.As(err, &need):
 			return v, &CorruptError{Key: key, Seq: v.Seq() + 1, Err: err}
-		case need.Log:
-			return v, need
 		}
 		back, err := s.pick(ctx, key, creation, need.Seqs)
 		if err != nil {

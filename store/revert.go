@@ -32,9 +32,8 @@ type BackOptions struct {
 // that was. It logs a revert for each, newest first, in one durable commit, or none.
 // These are a group in turn, so a Revert of one of them does all of it again.
 //
-// It reads what comes back, and the whole log if the session was last read from a
-// snapshot, under ctx and without making other writers wait. Whether calls are split is
-// judged for all of it at once.
+// It reads what comes back, under ctx and without making other writers wait. Whether calls are
+// split is judged for all of it at once.
 //
 // The error matches [ErrInvalid] if no applied patch has the id, [ErrBlocked] if a later
 // patch stands on one of them, naming the patch to revert first, or if all have been

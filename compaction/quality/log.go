@@ -50,9 +50,6 @@ func (l *log) RawEvents(_ context.Context, _ string, from uint64) iter.Seq2[patc
 	}
 }
 
-// Whole implements recall.Log. No view of the log was restored, so none lacks anything.
-func (l *log) Whole(_ context.Context, _ string, v fold.View) (fold.View, error) { return v, nil }
-
 // RecordsFrom implements recall.Log.
 func (l *log) RecordsFrom(ctx context.Context, key string, _ fold.View, from uint64) iter.Seq2[patch.Record, error] {
 	return l.RawEvents(ctx, key, from)

@@ -64,8 +64,6 @@ func (w written) View(context.Context, store.Key) (fold.View, error) {
 	return fold.Fold(fold.New("", w.initial), w.records)
 }
 
-func (w written) Whole(_ context.Context, _ store.Key, v fold.View) (fold.View, error) { return v, nil }
-
 func (w written) RecordsFrom(_ context.Context, _ store.Key, _ fold.View, from uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		for _, r := range w.machine.records[from-1:] {

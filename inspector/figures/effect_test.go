@@ -1,12 +1,12 @@
 package figures_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 func TestEffects(t *testing.T) {
@@ -69,8 +69,8 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// A restored view does not know which patches were skipped; that is an error, not a guess.
-func TestEffectInDoubt(t *testing.T) {
+// A restored view knows which patches were skipped.
+func TestEffectOnRestoredView(t *testing.T) {
 	records, views := viewsOf(t, said("e1", "user", "one"), `{"id":"p1","patchType":"splice","start":9,"count":1}`, `{"id":"p2","patchType":"splice","start":9,"count":1}`)
 	form, err := views[2].AppendBinary(nil)
 	if err != nil {
@@ -88,8 +88,7 @@ func TestEffectInDoubt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var need *fold.NeedError
-	if f, err := figures.EffectOf(before, after, records[2]); !errors.As(err, &need) {
+	if f, err := figures.EffectOf(before, after, records[2]); err != nil || f.Applied || f.Reason != patch.OutOfRange {
 		t.Errorf("got %+v, %v", f, err)
 	}
 }
