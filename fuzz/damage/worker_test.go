@@ -155,8 +155,8 @@ func (w *worker) end() {
 	}
 }
 
-// So long may a try take; the machine may have more to do.
-const patience = 2 * time.Minute
+// patience is when a try counts as hanging, however busy the machine is.
+const patience = 20 * time.Minute
 
 // do has a job done. The error says how the process ended, or that it hangs.
 func (w *worker) do(j job) (r reply, err error) {
