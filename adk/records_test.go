@@ -117,7 +117,7 @@ func TestGoTimes(t *testing.T) {
 	for _, c := range []struct{ give, want string }{
 		{`{"a":[1.0],"compaction":` + pythonRecord + `}`,
 			`{"a":[1.0],"compaction":{"compactedContent":{"role":"model","parts":[{"text":"told"}]},"endTimestamp":"2026-01-02T03:04:06.5Z","startTimestamp":"2026-01-02T03:04:05.123457Z"}}`},
-		{`{"compaction":{"startTimestamp":0,"endTimestamp":null,"excludedEvents":[{"invocationId":"i","timestamp":1.5,"x":1}]}}`,
+		{`{"compaction":{"startTimestamp":0,"endTimestamp":null,"excludedEvents":[{"invocationId":"i","timestamp":"1970-01-01T00:00:01.5Z","x":1}]}}`,
 			`{"compaction":{"endTimestamp":null,"excludedEvents":[{"invocationId":"i","timestamp":"1970-01-01T00:00:01.5Z","x":1}],"startTimestamp":"1970-01-01T00:00:00Z"}}`},
 		{`{"compaction":{"startTimestamp":1e300,"endTimestamp":"soon","excludedEvents":null}}`,
 			`{"compaction":{"endTimestamp":"soon","excludedEvents":null,"startTimestamp":1e300}}`},

@@ -32,7 +32,7 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 			rapid.SampledFrom(malformations).Draw(t, "flaw")(&d)
 		}
 		if oneIn(t, 5, "is spelled otherwise") {
-			d.respell()
+			d.decorate()
 		}
 		return d.patch()
 	})
@@ -65,7 +65,7 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 			}).Draw(t, "flaw")()
 		}
 		if oneIn(t, 5, "is spelled otherwise") {
-			d.respell()
+			d.decorate()
 		}
 		return d.patch()
 	})
@@ -321,18 +321,10 @@ func (d *patchDraft) unknownEvent() {
 	d.f["eventId"] = rapid.SampledFrom([]string{"e1", "e2", "e3", "p2.1", "p3", "", "none"}).Draw(d.t, "id")
 }
 
-// respell draws other spellings that mean the same, and fields without a meaning.
-func (d *patchDraft) respell() {
-	for from, to := range map[string]string{
-		"patchType": "patch_type", "eventId": "event_id", "summaryEvent": "summary_event", "patchId": "patch_id",
-	} {
-		if v, ok := d.f[from]; ok {
-			delete(d.f, from)
-			d.f[to] = v
-		}
-	}
+// decorate draws fields without a meaning.
+func (d *patchDraft) decorate() {
 	d.f["unknown"] = object{"patchType": "splice"}
-	if d.f["patch_type"] != "revert" {
+	if d.f["patchType"] != "revert" {
 		d.f["patchId"] = nil
 	}
 	d.f["customMetadata"] = object{"why": "none"}
@@ -377,7 +369,7 @@ var malformations = []func(*patchDraft){
 	func(d *patchDraft) { // an inner event that cannot be one
 		inner := rapid.SampledFrom([]object{
 			{"id": d.id + ".in", "patchType": "splice", "start": 0, "count": 1},
-			{"id": d.id + ".in", "patch_type": "rewind"},
+			{"id": d.id + ".in", "patchType": "rewind"},
 			{"id": d.id + ".in", "partial": true, "content": content("user", textPart("x"))},
 			{"id": d.id + ".in", "seq": 1},
 		}).Draw(d.t, "inner")

@@ -173,15 +173,15 @@ func TestFold(t *testing.T) {
 		visible: "S1", state: "j=1",
 	}, {
 		name: "equal times on both sides of a cut",
-		log: `{"id":"e1","timestamp":5}
-		      {"id":"e2","timestamp":5}
+		log: `{"id":"e1","timestamp":"1970-01-01T00:00:05Z"}
+		      {"id":"e2","timestamp":"1970-01-01T00:00:05Z"}
 		      before e2`,
 		visible: "e2",
 	}, {
 		name: "log order holds whatever the times say",
-		log: `{"id":"e1","timestamp":5}
-		      {"id":"e2","timestamp":1}
-		      {"id":"e3","timestamp":3}
+		log: `{"id":"e1","timestamp":"1970-01-01T00:00:05Z"}
+		      {"id":"e2","timestamp":"1970-01-01T00:00:01Z"}
+		      {"id":"e3","timestamp":"1970-01-01T00:00:03Z"}
 		      cut 1+1`,
 		visible: "e1 e3",
 	}, {
@@ -263,11 +263,11 @@ func TestFold(t *testing.T) {
 			"6: patch inside a replacement, 7: wrong-typed field, 8: field of another patch type, " +
 			"9: summary with a state delta, 10: summary without content",
 	}, {
-		name: "spellings in snake_case and unknown fields",
+		name: "unknown fields",
 		log: `e1 k=1
 		      e2
-		      {"id":"a","patch_type":"truncate_before","event_id":"e2","later":1}
-		      {"id":"b","patch_type":"summarise","start":0,"count":1,"summary_event":{"id":"S1","content":{"parts":[{"text":"x"}]}}}`,
+		      {"id":"a","patchType":"truncate_before","eventId":"e2","later":1}
+		      {"id":"b","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"S1","content":{"parts":[{"text":"x"}]}}}`,
 		visible: "S1",
 	}, {
 		name: "neither base nor orphans keep a patch of the log from being applied",

@@ -326,7 +326,7 @@ func (p *PatchEvent) Blank(receipt string, values Values, which func(i int) bool
 		}
 	}
 	for _, m := range p.members {
-		named := m.name == groupName || p.typ == Revert && (m.name == patchIDName || m.name == snakePatchIDName)
+		named := m.name == groupName || p.typ == Revert && m.name == patchIDName
 		if named && jsontext.KindOf(m.text) == jsontext.String {
 			out.members = append(out.members, m)
 		}

@@ -537,7 +537,7 @@ func (e *identity) has(m member) bool {
 			}
 		}
 	}
-	return slices.Contains(snakeSpellings, m.name)
+	return slices.Contains(foreignNames, m.name)
 }
 
 // checkTypes reports whether each Go type fits what is at its place.

@@ -10,7 +10,7 @@ import (
 // ADK for Python writes Unix seconds, ADK for Go RFC 3339.
 func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 	for name, text := range map[string]string{
-		"seconds":  `{"startTimestamp":1767323045.25,"endTimestamp":1767323046,"compactedContent":{"role":"model","parts":[{"text":"told"}]},"excludedEvents":[{"invocationId":"i","timestamp":1767323045.5}]}`,
+		"seconds":  `{"startTimestamp":1767323045.25,"endTimestamp":1767323046,"compactedContent":{"role":"model","parts":[{"text":"told"}]},"excludedEvents":[{"invocationId":"i","timestamp":"2026-01-02T03:04:05.5Z"}]}`,
 		"RFC 3339": `{"startTimestamp":"2026-01-02T03:04:05.25Z","endTimestamp":"2026-01-02T05:04:06+02:00","compactedContent":{"role":"model","parts":[{"text":"told"}]},"excludedEvents":[{"invocationId":"i","timestamp":"2026-01-02T03:04:05.5Z"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {

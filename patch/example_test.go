@@ -38,7 +38,7 @@ func ExampleNewEvent() {
 
 func ExampleParseEvent() {
 	event, err := patch.ParseEvent([]byte(`{
-		"id": "e2", "author": "agent", "timestamp": 1748509874.25,
+		"id": "e2", "author": "agent", "timestamp": "2025-05-29T09:11:14.25Z",
 		"content": {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "status", "args": {}}}]},
 		"turnComplete": true
 	}`))

@@ -61,16 +61,13 @@ var (
 	actionNames   = []string{"stateDelta", "artifactDelta", "skipSummarization", "transferToAgent", "escalate", "compaction"}
 	patchNames    = []string{"patchType", "start", "count", "replacement", "eventId", "summaryEvent", patchIDName, "base", "state"}
 
-	// Other spellings of patchType, eventId and summaryEvent.
-	snakeSpellings = []string{"patch_type", "event_id", "summary_event"}
+	// Names that other programs have for a patch's fields, and for an event in a row. They are
+	// refused, so that they are not taken for unknown fields.
+	foreignNames = []string{"patch_type", "event_id", "summary_event", "event_data"}
 )
 
-// The id of the patch that a revert takes back, and its other spelling. An
-// event may have a field of the latter name.
-const (
-	patchIDName      = "patchId"
-	snakePatchIDName = "patch_id"
-)
+// patchIDName is the field that names the patch that a revert takes back.
+const patchIDName = "patchId"
 
 // NewEvent makes an event from Go values. It copies them: changing f, or anything in
 // it, afterwards changes nothing in the event. Values that would not come back from
@@ -131,20 +128,13 @@ func NewEvent(f Fields) (*Event, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Extra)) {
 		if slices.Contains(identityNames, name) || slices.Contains(fieldNames, name) ||
-			slices.Contains(patchNames, name) || slices.Contains(snakeSpellings, name) || name == "seq" {
+			slices.Contains(patchNames, name) || slices.Contains(foreignNames, name) || name == "seq" {
 			return nil, fieldErr(jsontext.EscapeStep(name), "the name has a meaning of its own and cannot be in Extra")
 		}
 		add(name, f.Extra[name])
 	}
 	if err != nil {
 		return nil, err
-	}
-	for _, m := range e.members {
-		if _, extra := f.Extra[m.name]; extra || m.name == "actions" && f.Actions.Extra != nil {
-			if err := checkSpelling(m); err != nil {
-				return nil, err
-			}
-		}
 	}
 	e.types = w.types
 	if err := e.derive(); err != nil {

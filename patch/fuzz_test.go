@@ -72,10 +72,10 @@ func FuzzParseRecord(f *testing.F) {
 		`{"content":{"role":"user","parts":[{"text":"\u0000\ud834\udd1e"},{"functionCall":{"id":"c","name":"f","args":{"n":1e400}}}]}}`,
 		`{"actions":{"stateDelta":{"k":1.0,"temp:x":[],"app:y":-0},"compaction":{"startTimestamp":1,"endTimestamp":2}},"partial":false}`,
 		`{"patchType":"splice","start":0,"count":1,"replacement":[{"id":"r"},{"actions":{"stateDelta":{"temp:x":1}}}],"base":0,"state":"keep"}`,
-		`{"patch_type":"summarise","start":0,"count":2,"summary_event":{"content":{"parts":[{"text":"s"}]}}}`,
-		`{"patchType":"truncate_before","event_id":"e","base":null,"author":null}`,
+		`{"patchType":"summarise","start":0,"count":2,"summaryEvent":{"content":{"parts":[{"text":"s"}]}}}`,
+		`{"patchType":"truncate_before","eventId":"e","base":null,"author":null}`,
 		`{"patchType":"splice","start":"0","replacement":[{"patchType":"x"}],"summaryEvent":5}`,
-		`{"id":"e","session_id":"s","timestamp":1.5,"event_data":{"invocation_id":"i","content":{"parts":[{"inline_data":{"data":"-_8="}}]},"actions":{"state_delta":{"a_b":1}}}}`,
+		`{"id":"e","session_id":"s","timestamp":"1970-01-01T00:00:01.5Z","event_data":{"invocation_id":"i","content":{"parts":[{"inline_data":{"data":"-_8="}}]},"actions":{"state_delta":{"a_b":1}}}}`,
 		`{"event_data":"{\"node_info\":{\"output_for\":[]},\"new_field\":1}"}`,
 		`{"a":1,"\u0061":2}`, `{"longRunningToolIds":["c"],"usageMetadata":{"promptTokenCount":5},"customMetadata":{"a":[]}}`,
 	} {

@@ -127,7 +127,7 @@ func TestNamesWithAMeaningAreRefusedInExtra(t *testing.T) {
 		"id", "invocationId", "author", "branch", "isolationScope", "timestamp", "seq",
 		"content", "partial", "actions", "longRunningToolIds", "usageMetadata", "customMetadata",
 		"patchType", "start", "count", "replacement", "eventId", "summaryEvent", "patchId", "base", "state",
-		"patch_type", "event_id", "summary_event",
+		"patch_type", "event_id", "summary_event", "event_data",
 	} {
 		_, err := patch.NewEvent(patch.Fields{Extra: map[string]any{name: nil}})
 		wantField(t, err, name)

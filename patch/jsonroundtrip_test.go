@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -94,19 +93,6 @@ func TestTimes(t *testing.T) {
 		`"0001-01-01T00:00:00Z"`:                "0001-01-01T00:00:00Z",
 		`"9999-12-31T23:59:59.999999999Z"`:      "9999-12-31T23:59:59.999999999Z",
 		`"2024-02-29T23:59:59.5\u002b01:00"`:    "2024-02-29T22:59:59.5Z",
-		`0`:                                     "1970-01-01T00:00:00Z",
-		`-0`:                                    "1970-01-01T00:00:00Z",
-		`1748509874.123456`:                     "2025-05-29T09:11:14.123456Z",
-		`1748509874.123456789`:                  "2025-05-29T09:11:14.123456789Z",
-		`1748509874.1234567899`:                 "2025-05-29T09:11:14.123456789Z",
-		`1.748509874e9`:                         "2025-05-29T09:11:14Z",
-		`-0.5`:                                  "1969-12-31T23:59:59.5Z",
-		`-1.000000001`:                          "1969-12-31T23:59:58.999999999Z",
-		`1e-9`:                                  "1970-01-01T00:00:00.000000001Z",
-		`1e-1000000`:                            "1970-01-01T00:00:00Z",
-		`0e999999999`:                           "1970-01-01T00:00:00Z",
-		`253402300799.999999999`:                "9999-12-31T23:59:59.999999999Z",
-		`-62135596800`:                          "0001-01-01T00:00:00Z",
 	} {
 		e := parseEvent(t, `{"timestamp":`+literal+`}`)
 		if got := e.Timestamp().Format(time.RFC3339Nano); got != want || e.Timestamp().Location() != time.UTC {
@@ -117,24 +103,12 @@ func TestTimes(t *testing.T) {
 		`""`, `"now"`, `"2024-02-30T00:00:00Z"`, `"2024-02-29"`, `"2024-02-29T23:59:59"`, `"2024-02-29T23:59:59,0000000001Z"`,
 		`"0000-12-31T23:59:59Z"`, `"0001-01-01T00:00:00+00:01"`,
 		`"9999-12-31T23:59:59-00:01"`, `"10000-01-01T00:00:00Z"`, `"2024-02-29T23:59:59.0000000001Z"`,
-		`true`, `{}`, `[1]`, `253402300800`, `-62135596801`, `1e400`, `1e999999999`, `-1e99`,
-		`1` + strings.Repeat("0", 70) + `e-65`,
+		`true`, `{}`, `[1]`, `0`, `1748509874.5`,
 	} {
 		t.Run(literal, func(t *testing.T) {
 			_, err := patch.ParseEvent([]byte(`{"timestamp":` + literal + `}`))
 			wantField(t, err, "timestamp")
 		})
-	}
-}
-
-// A short literal may denote a number of very many digits, which are not written out.
-func TestTimesCostLittle(t *testing.T) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	parseEvent(t, `{"timestamp":1e-999999}`)
-	runtime.ReadMemStats(&after)
-	if cost := after.TotalAlloc - before.TotalAlloc; cost > 100<<10 { // the digits alone are 400 KiB
-		t.Errorf("it took %d bytes", cost)
 	}
 }
 

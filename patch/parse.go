@@ -1,10 +1,9 @@
 package patch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"math"
-	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// ParseEvent makes an event from one JSON object in ADK's event JSON, or as ADK for Python
-// stores it (see [ParseRecord]). It keeps no reference to text. Unknown fields are kept at any depth. Refused, with a
+// ParseEvent makes an event from one JSON object in ADK's event JSON. It keeps no reference to
+// text. Unknown fields are kept at any depth. Refused, with a
 // *[FieldError] that names the field, are repeated keys, text that is not Unicode,
 // known fields of another type than ADK's, and patches.
 func ParseEvent(text []byte) (*Event, error) {
@@ -36,40 +35,27 @@ func ParseEvent(text []byte) (*Event, error) {
 // a patch if it has a string patchType, else an event. Seq is 0 if the line has none.
 //
 // A patch whose own fields are malformed is still a record, for a log may hold one;
-// [PatchEvent.Validate] tells. The spellings patch_type, event_id and summary_event
-// are understood on a patch, and patch_id on a revert.
-//
-// Events are read as ADK for Python stores them, too: a row of its table of events, whose
-// event_data is the event, and the names of ADK's and genai's fields in snake_case, with
-// bytes in base64's alphabet for URLs. They become as ADK's JSON has them. The same name
-// in keys of arguments, responses, state or metadata is data, and stays. The error is a
-// *[FieldError].
+// [PatchEvent.Validate] tells. Names that other programs have for a patch's fields, such as
+// patch_type, are refused, and so is a row of ADK for Python's tables; importers read these. The
+// error is a *[FieldError].
 func ParseRecord(text []byte) (Record, error) {
-	rec, _, err := parseLine(text)
-	return rec, err
-}
-
-// parseLine is ParseRecord, and says which session a row is of.
-func parseLine(text []byte) (Record, rowOwner, error) {
 	spaced, err := jsontext.CheckSpaced(text)
 	if err != nil {
-		return Record{}, rowOwner{}, textError(err)
+		return Record{}, textError(err)
 	}
 	if spaced {
 		text = jsontext.Compact(text)
-	}
-	text, owner, err := unwrapRow(text)
-	if err != nil {
-		return Record{}, owner, err
+	} else {
+		text = bytes.Clone(text)
 	}
 	rec, err := parseChecked(text)
 	if err != nil {
-		return Record{}, owner, err
+		return Record{}, err
 	}
 	if rec.Event != nil && jsontext.Depth(text) > maxValueDepth+1 {
-		return Record{}, owner, fieldErr("", "nested deeper than %d", maxValueDepth+1)
+		return Record{}, fieldErr("", "nested deeper than %d", maxValueDepth+1)
 	}
-	return rec, owner, nil
+	return rec, nil
 }
 
 func checkText(text []byte) error { return textError(jsontext.Check(text)) }
@@ -87,10 +73,6 @@ func parseChecked(text []byte) (Record, error) {
 	if jsontext.KindOf(text) != jsontext.Object {
 		return Record{}, fieldErr("", "a record is a JSON object, not %s", clip(text))
 	}
-	text, err := respell(text)
-	if err != nil {
-		return Record{}, err
-	}
 	var rec Record
 	var id identity
 	var members []member
@@ -103,10 +85,7 @@ func parseChecked(text []byte) (Record, error) {
 				return Record{}, fieldErr("seq", "want a positive integer, not %s", clip(v))
 			}
 			rec.Seq = seq
-		case "patchType", "patch_type":
-			if patchType != nil {
-				return Record{}, fieldErr("patch_type", "patchType is there too")
-			}
+		case "patchType":
 			if jsontext.KindOf(v) != jsontext.String {
 				return Record{}, fieldErr(name, "want a string, not %s", clip(v))
 			}
@@ -124,15 +103,15 @@ func parseChecked(text []byte) (Record, error) {
 			}
 		}
 	}
+	for _, name := range foreignNames {
+		if findMember(members, name) != nil {
+			return Record{}, fieldErr(name, "another program's name; an import translates it")
+		}
+	}
 	if patchType != nil {
 		p, err := parsePatch(id, jsontext.Unquote(patchType), members)
 		rec.Patch = p
 		return rec, err
-	}
-	for _, spelling := range snakeSpellings {
-		if findMember(members, spelling) != nil {
-			return Record{}, fieldErr(spelling, "it is a patch's field, and there is no patchType")
-		}
 	}
 	e := &Event{identity: id, members: members}
 	if err := e.derive(); err != nil {
@@ -187,7 +166,7 @@ var (
 	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
 )
 
-// parseTime reads RFC 3339 text or a number of seconds since 1970.
+// parseTime reads RFC 3339 text.
 func parseTime(v []byte) (time.Time, error) {
 	var t time.Time
 	switch jsontext.KindOf(v) {
@@ -205,26 +184,8 @@ func parseTime(v []byte) (time.Time, error) {
 				return t, fieldErr("timestamp", "%s is more exact than nanoseconds", clip(v))
 			}
 		}
-	case jsontext.Number:
-		// The decimal literal says nanoseconds that a float64 would not.
-		f, err := strconv.ParseFloat(string(v), 64)
-		switch {
-		case err != nil || f < float64(minTime.Unix()) || f > float64(maxTime.Unix()+1):
-			return t, fieldErr("timestamp", "%s seconds since 1970 is outside the years 1 to 9999", clip(v))
-		case math.Abs(f) < 1e-9:
-			return time.Unix(0, 0).UTC(), nil
-		case len(v) > 64:
-			return t, fieldErr("timestamp", "%s is no time in epoch seconds", clip(v))
-		}
-		r, ok := new(big.Rat).SetString(string(v))
-		if !ok {
-			return t, fieldErr("timestamp", "%s is no time in epoch seconds", clip(v))
-		}
-		ns := new(big.Int).Quo(new(big.Int).Mul(r.Num(), big.NewInt(1e9)), r.Denom())
-		sec, rest := new(big.Int).DivMod(ns, big.NewInt(1e9), new(big.Int))
-		t = time.Unix(sec.Int64(), rest.Int64())
 	default:
-		return t, fieldErr("timestamp", "want RFC 3339 text or epoch seconds, not %s", clip(v))
+		return t, fieldErr("timestamp", "want RFC 3339 text, not %s", clip(v))
 	}
 	t = t.UTC()
 	if t.Before(minTime) || t.After(maxTime) {

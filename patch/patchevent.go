@@ -199,9 +199,6 @@ func (p *PatchEvent) Replacement() []*Event { return slices.Clone(p.replacement)
 func (p *PatchEvent) EventID() string { return deref(p.eventID) }
 
 // PatchID returns the id of the patch that a revert takes back.
-//
-// It stands among the other fields, as it came: logs had such fields before they had a
-// meaning, and their records keep their bytes.
 func (p *PatchEvent) PatchID() string {
 	if text := p.patchIDText(); p.typ == Revert && text != nil && jsontext.KindOf(text) == jsontext.String {
 		return jsontext.Unquote(text)
@@ -209,13 +206,10 @@ func (p *PatchEvent) PatchID() string {
 	return ""
 }
 
-// patchIDText returns the JSON text of a revert's patchId, or nil. A record from before
-// the field had a meaning may have it under the other name.
+// patchIDText returns the JSON text of a revert's patchId, or nil.
 func (p *PatchEvent) patchIDText() []byte {
-	for _, name := range []string{patchIDName, snakePatchIDName} {
-		if text := findMember(p.members, name); text != nil && string(text) != "null" {
-			return text
-		}
+	if text := findMember(p.members, patchIDName); string(text) != "null" {
+		return text
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) 
 	if err := id.check(); err != nil {
 		return nil, err
 	}
-	seen := map[string]bool{}
 	for _, m := range members {
 		if m.name == "replacement" && jsontext.KindOf(m.text) == jsontext.Array {
 			n := 0
@@ -25,20 +24,6 @@ func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) 
 				return nil, tooMany(m.name, "events", MaxReplacements)
 			}
 		}
-		switch m.name {
-		case "event_id":
-			m.name = "eventId"
-		case "summary_event":
-			m.name = "summaryEvent"
-		case snakePatchIDName:
-			if p.typ == Revert {
-				m.name = patchIDName
-			}
-		}
-		if seen[m.name] {
-			return nil, fieldErr(m.name, "the field is there in two spellings")
-		}
-		seen[m.name] = true
 		if d, taken := p.takeField(m); !taken || d != nil {
 			p.members = append(p.members, m)
 			if p.defect == nil {

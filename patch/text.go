@@ -9,7 +9,6 @@ import (
 	"hash/maphash"
 	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -46,6 +45,11 @@ type Decoder struct {
 	// MaxLineBytes is how long a line may be; 0 means [DefaultMaxLineBytes].
 	MaxLineBytes int
 
+	// Translate, if not nil, returns a line as [ParseRecord] takes it, of one that another program
+	// may have written. In a file with a header, which is in this form, it is called for lines alone
+	// that ParseRecord refuses.
+	Translate func(line []byte) ([]byte, error)
+
 	r       *bufio.Reader
 	file    string
 	line    int
@@ -53,8 +57,7 @@ type Decoder struct {
 	seeds   [2]maphash.Seed
 	initial map[string]Value
 	header  bool
-	owner   rowOwner // of the rows
-	pending []byte   // the first line, if it was no header
+	pending []byte // the first line, if it was no header
 	started bool
 	err     error
 }
@@ -97,16 +100,9 @@ func (d *Decoder) Next() (Record, error) {
 			return Record{}, d.fail(err)
 		}
 	}
-	rec, owner, err := parseLine(text)
+	rec, err := d.parse(text)
 	if err != nil {
 		return Record{}, d.fail(err)
-	}
-	if owner != (rowOwner{}) {
-		if d.owner == (rowOwner{}) {
-			d.owner = owner
-		} else if d.owner != owner {
-			return Record{}, d.fail(fieldErr("session_id", "the row is of %s, and rows before it are of %s; a file has one session", owner, d.owner))
-		}
 	}
 	if rec.Event != nil && findMember(rec.Event.members, "patchlog") != nil {
 		return Record{}, d.fail(fieldErr("patchlog", "a header stands on the first line only"))
@@ -125,6 +121,19 @@ func (d *Decoder) Next() (Record, error) {
 	return rec, nil
 }
 
+func (d *Decoder) parse(text []byte) (Record, error) {
+	if d.Translate == nil || d.header {
+		if rec, err := ParseRecord(text); err == nil || d.Translate == nil {
+			return rec, err
+		}
+	}
+	own, err := d.Translate(text)
+	if err != nil {
+		return Record{}, err
+	}
+	return ParseRecord(own)
+}
+
 // hasField reports whether an event has any of the fields that ADK's events have.
 func (e *Event) hasField() bool {
 	return e.timed || e.id+e.invocationID+e.author+e.branch+e.scope != "" ||
@@ -135,12 +144,12 @@ func (e *Event) hasField() bool {
 // as absent when they are empty.
 var knownFields = func() map[string]bool {
 	names := map[string]bool{}
-	for _, name := range slices.Concat(identityNames, fieldNames) {
+	for _, name := range slices.Concat(identityNames, fieldNames, []string{
+		"groundingMetadata", "citationMetadata", "logprobsResult", "avgLogprobs", "inputTranscription", "outputTranscription",
+		"liveSessionResumptionUpdate", "sessionResumptionHandle", "cacheMetadata", "modelVersion", "interactionId",
+		"turnComplete", "finishReason", "errorCode", "errorMessage", "requestedInput", "nodeInfo",
+	}) {
 		names[name] = true
-	}
-	schema := reflect.TypeFor[eventSchema]()
-	for i := range schema.NumField() {
-		names[schema.Field(i).Tag.Get("json")] = true
 	}
 	return names
 }()

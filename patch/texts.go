@@ -94,7 +94,7 @@ var (
 	})
 
 	patchTexts = fieldsOf(eventTexts.members, textsByName{
-		"patchType": asIs, "start": asIs, "count": asIs, "base": asIs, "state": asIs, "eventId": asIs, patchIDName: asIs, snakePatchIDName: asIs, groupName: asIs,
+		"patchType": asIs, "start": asIs, "count": asIs, "base": asIs, "state": asIs, "eventId": asIs, patchIDName: asIs, groupName: asIs,
 		"replacement": eventTexts, "summaryEvent": eventTexts,
 	})
 

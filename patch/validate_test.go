@@ -70,7 +70,6 @@ func TestMalformedPatches(t *testing.T) {
 		{"partial", `{"patchType":"truncate_before","eventId":"e","partial":false}`, "partial", patch.ForeignField},
 
 		{"patch inside", `{"patchType":"splice","start":0,"count":1,"replacement":[{},{"patchType":"splice"}]}`, "replacement/1", patch.NestedPatch},
-		{"patch inside, in snake_case", `{"patchType":"splice","start":0,"count":1,"replacement":[{"patch_type":"splice"}]}`, "replacement/0", patch.NestedPatch},
 		{"patch as summary", `{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"patchType":"x"}}`, "summaryEvent", patch.NestedPatch},
 
 		{"summary with a delta", `{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]},"actions":{"stateDelta":{"k":null}}}}`, "summaryEvent/actions/stateDelta", patch.SummaryDelta},

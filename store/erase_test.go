@@ -369,10 +369,9 @@ func TestEraseMatchPlaces(t *testing.T) {
 			t.Errorf("%q matches: %t, %v", match, got, err)
 		}
 	}
-	// Bytes in both alphabets of base64, and fields that only a patch has a meaning for.
+	// Bytes in base64, and fields that only a patch has a meaning for.
 	for _, event := range []string{
 		`{"id":"e1","author":"u","content":{"parts":[{"inlineData":{"mimeType":"text/plain","data":"Pz8/IG5lZWRsZSA/Pz8+"}}]}}`,
-		`{"id":"e1","author":"u","content":{"parts":[{"inlineData":{"mimeType":"text/plain","data":"Pz8_IG5lZWRsZSA_Pz8-"}}]}}`,
 		`{"id":"e1","author":"u","group":"needle"}`,
 		`{"id":"e1","author":"u","base":["needle"]}`,
 	} {

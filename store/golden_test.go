@@ -127,7 +127,7 @@ func makeGolden(t *testing.T, path string) {
 		event(patch.Fields{ID: "e4", InvocationID: "inv2", Author: "agent", Actions: patch.Actions{StateDelta: map[string]any{"count": 7, "x": nil}}}),
 	)
 	check(err)
-	foreign, err := patch.ParseEvent([]byte(`{"id":"e5","author":"agent","timestamp":1700000000.25,"content":{"parts":[],"novel":[1.0,1e2,9007199254740993]},"unknown":{"a":{}}}`))
+	foreign, err := patch.ParseEvent([]byte(`{"id":"e5","author":"agent","timestamp":"2023-11-14T22:13:20.25Z","content":{"parts":[],"novel":[1.0,1e2,9007199254740993]},"unknown":{"a":{}}}`))
 	check(err)
 	_, err = s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, foreign)
 	check(err)

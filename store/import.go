@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -288,7 +289,7 @@ func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord in
 	t := &Text{opts: opts}
 	in := &limited{r: contextReader{ctx, r}, left: opts.MaxBytes, limit: opts.MaxBytes}
 	d := patch.NewDecoder(in, opts.Name)
-	d.MaxLineBytes = maxLine(maxRecord)
+	d.MaxLineBytes, d.Translate = maxLine(maxRecord), new(adkjson.Translator).Line
 	var err error
 	if t.initial, t.header, err = d.InitialState(); err != nil {
 		return nil, err

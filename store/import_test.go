@@ -64,8 +64,8 @@ func TestExportThenImport(t *testing.T) {
 func TestExport(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(map[string]any{"b": 1.0, "a": "x"})
-		e.append(event(`{"id":"e1","timestamp":1763634600.25,"odd":{"n":1e2}}`), event(`{"id":"e2","timestamp":"2025-11-20T10:30:01+01:00"}`))
-		_, err := e.store.ApplyPatch(ctx, key, asOfNow, parsePatch(`{"id":"p","patch_type":"splice","start":0,"count":1,"replacement":[{"id":"r"}],"note":"kept"}`))
+		e.append(event(`{"id":"e1","timestamp":"2025-11-20T10:30:00.25Z","odd":{"n":1e2}}`), event(`{"id":"e2","timestamp":"2025-11-20T10:30:01+01:00"}`))
+		_, err := e.store.ApplyPatch(ctx, key, asOfNow, parsePatch(`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"r"}],"note":"kept"}`))
 		e.no(err)
 		e.same("text", e.export(), `{"patchlog":1,"initialState":{"a":"x","b":1.0}}
 {"seq":1,"id":"e1","timestamp":"2025-11-20T10:30:00.25Z","odd":{"n":1e2}}

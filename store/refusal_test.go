@@ -111,7 +111,7 @@ func TestRefusesInvalidPatches(t *testing.T) {
 		{"summary with delta", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]},"actions":{"stateDelta":{"k":1}}}`, patch.SummaryDelta, "summaryEvent"},
 		{"summary with shared delta", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]},"actions":{"stateDelta":{"app:k":1}}}`, patch.SummaryDelta, "summaryEvent"},
 		{"patch in replacement", `"patchType":"splice","start":1,"count":1,"replacement":[{"patchType":"splice","start":0,"count":1}]`, patch.NestedPatch, "replacement/0"},
-		{"patch as summary", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"patch_type":"splice","start":0,"count":1}`, patch.NestedPatch, "summaryEvent"},
+		{"patch as summary", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"patchType":"splice","start":0,"count":1}`, patch.NestedPatch, "summaryEvent"},
 		{"no effect", `"patchType":"splice","start":1,"count":0`, patch.NoEffect, "count"},
 		{"no effect, empty list", `"patchType":"splice","start":1,"count":0,"replacement":[]`, patch.NoEffect, "count"},
 	}

@@ -41,7 +41,7 @@ func TestRetryOfEvents(t *testing.T) {
 		{"time in another zone", `{"id":"e","invocationId":"i","author":"a","timestamp":"2025-11-20T12:00:00.500000+01:30",
 			"content":{"role":"user","parts":[{"text":"x"}]},
 			"actions":{"stateDelta":{"n":100,"f":1e2,"m":{"a":1,"b":[1,2.50]},"app:x":1},"artifactDelta":{}},"other":{"k":null}}`},
-		{"time in epoch seconds", `{"id":"e","invocationId":"i","author":"a","timestamp":1763634600.5,
+		{"time in epoch seconds", `{"id":"e","invocationId":"i","author":"a","timestamp":"2025-11-20T10:30:00.5Z",
 			"content":{"role":"user","parts":[{"text":"x"}]},
 			"actions":{"stateDelta":{"n":100,"f":1e2,"m":{"a":1,"b":[1,2.50]},"app:x":1},"artifactDelta":{}},"other":{"k":null}}`},
 		{"no time", `{"id":"e","invocationId":"i","author":"a",

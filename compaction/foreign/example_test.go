@@ -11,11 +11,11 @@ import (
 
 // A log with a compaction record such as ADK writes, of what the first two events said.
 var lines = []string{
-	`{"id":"a","author":"user","timestamp":1,"content":{"role":"user","parts":[{"text":"hello"}]}}`,
-	`{"id":"b","author":"clerk","timestamp":2,"content":{"role":"model","parts":[{"text":"hello, who is there?"}]}}`,
-	`{"id":"c","author":"user","timestamp":3,"actions":{"compaction":{"startTimestamp":1,"endTimestamp":2,
+	`{"id":"a","author":"user","timestamp":"1970-01-01T00:00:01Z","content":{"role":"user","parts":[{"text":"hello"}]}}`,
+	`{"id":"b","author":"clerk","timestamp":"1970-01-01T00:00:02Z","content":{"role":"model","parts":[{"text":"hello, who is there?"}]}}`,
+	`{"id":"c","author":"user","timestamp":"1970-01-01T00:00:03Z","actions":{"compaction":{"startTimestamp":1,"endTimestamp":2,
 		"compactedContent":{"role":"model","parts":[{"text":"They greeted each other."}]}}}}`,
-	`{"id":"d","author":"user","timestamp":4,"content":{"role":"user","parts":[{"text":"it is Ann"}]}}`,
+	`{"id":"d","author":"user","timestamp":"1970-01-01T00:00:04Z","content":{"role":"user","parts":[{"text":"it is Ann"}]}}`,
 }
 
 func ExampleAdopt() {

@@ -21,9 +21,9 @@ func TestService(t *testing.T) {
 	defer server.Close()
 	for _, step := range []struct{ method, path, body, want string }{
 		{"GET", "/shop/ann/1", "", "404 session shop/ann/1: not found"},
-		{"POST", "/shop/ann/1/events", `{"id":"e1","timestamp":1}`, `200 {"seq":1,"id":"e1","visible":1,"patchSeq":0}`},
-		{"POST", "/shop/ann/1/events", `{"id":"e2","timestamp":2}`, `200 {"seq":2,"id":"e2","visible":2,"patchSeq":0}`},
-		{"POST", "/shop/ann/1/events", `{"id":"e2","timestamp":2}`, `200 {"seq":2,"id":"e2","visible":2,"patchSeq":0}`},
+		{"POST", "/shop/ann/1/events", `{"id":"e1","timestamp":"1970-01-01T00:00:01Z"}`, `200 {"seq":1,"id":"e1","visible":1,"patchSeq":0}`},
+		{"POST", "/shop/ann/1/events", `{"id":"e2","timestamp":"1970-01-01T00:00:02Z"}`, `200 {"seq":2,"id":"e2","visible":2,"patchSeq":0}`},
+		{"POST", "/shop/ann/1/events", `{"id":"e2","timestamp":"1970-01-01T00:00:02Z"}`, `200 {"seq":2,"id":"e2","visible":2,"patchSeq":0}`},
 		{"POST", "/shop/ann/1/patches", `{"id":"p1","patchType":"splice","start":0,"count":1,"base":0}`, `200 {"seq":3,"id":"p1","visible":1,"patchSeq":3}`},
 		{"POST", "/shop/ann/1/patches", `{"id":"p2","patchType":"splice","start":0,"count":1,"base":0}`, "409 "},
 		{"POST", "/shop/ann/1/events", `{"id":`, "400 "},

@@ -8,13 +8,13 @@ import (
 
 // matchLog has a secret in what a user said, in tool results, in the state, and in a summary that a patch put in.
 const matchLog = `{"patchlog":1,"initialState":{"first":"SECRET","other":"kept"}}
-{"seq":1,"id":"e1","invocationId":"i1","author":"user","timestamp":1,"content":{"role":"user","parts":[{"text":"it is SECRET"}]},"actions":{"stateDelta":{"a":"SECRET","n":1}}}
-{"seq":2,"id":"e2","invocationId":"i1","author":"agent","timestamp":2,"content":{"role":"model","parts":[{"functionCall":{"id":"c","name":"look","args":{"x":1}}}]}}
-{"seq":3,"id":"e3","invocationId":"i1","author":"agent","timestamp":3,"content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"look","response":{"x":["SECRET"]}}}]},"actions":{"stateDelta":{"deep":{"x":["a SECRET"]},"user:u":"SECRET"}}}
-{"seq":4,"id":"e4","invocationId":"i2","author":"agent","timestamp":4,"actions":{"stateDelta":{"later":"SECRET"}}}
-{"seq":5,"id":"e5","invocationId":"i2","author":"user","timestamp":5,"content":{"role":"user","parts":[{"text":"unrelated"}]},"actions":{"stateDelta":{"k":"kept"}}}
-{"seq":6,"id":"p1","patchType":"summarise","start":0,"count":1,"base":5,"timestamp":6,"summaryEvent":{"id":"s1","author":"agent","timestamp":6,"content":{"role":"user","parts":[{"text":"told of it"}]},"actions":{"stateDelta":{"sum":"SECRET"}}}}
-{"seq":7,"id":"p2","patchType":"splice","start":3,"count":1,"base":6,"timestamp":7,"replacement":[{"id":"r1","author":"agent","timestamp":7,"customMetadata":{"note":"SECRET"}}]}
+{"seq":1,"id":"e1","invocationId":"i1","author":"user","timestamp":"1970-01-01T00:00:01Z","content":{"role":"user","parts":[{"text":"it is SECRET"}]},"actions":{"stateDelta":{"a":"SECRET","n":1}}}
+{"seq":2,"id":"e2","invocationId":"i1","author":"agent","timestamp":"1970-01-01T00:00:02Z","content":{"role":"model","parts":[{"functionCall":{"id":"c","name":"look","args":{"x":1}}}]}}
+{"seq":3,"id":"e3","invocationId":"i1","author":"agent","timestamp":"1970-01-01T00:00:03Z","content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"look","response":{"x":["SECRET"]}}}]},"actions":{"stateDelta":{"deep":{"x":["a SECRET"]},"user:u":"SECRET"}}}
+{"seq":4,"id":"e4","invocationId":"i2","author":"agent","timestamp":"1970-01-01T00:00:04Z","actions":{"stateDelta":{"later":"SECRET"}}}
+{"seq":5,"id":"e5","invocationId":"i2","author":"user","timestamp":"1970-01-01T00:00:05Z","content":{"role":"user","parts":[{"text":"unrelated"}]},"actions":{"stateDelta":{"k":"kept"}}}
+{"seq":6,"id":"p1","patchType":"summarise","start":0,"count":1,"base":5,"timestamp":"1970-01-01T00:00:06Z","summaryEvent":{"id":"s1","author":"agent","timestamp":"1970-01-01T00:00:06Z","content":{"role":"user","parts":[{"text":"told of it"}]},"actions":{"stateDelta":{"sum":"SECRET"}}}}
+{"seq":7,"id":"p2","patchType":"splice","start":3,"count":1,"base":6,"timestamp":"1970-01-01T00:00:07Z","replacement":[{"id":"r1","author":"agent","timestamp":"1970-01-01T00:00:07Z","customMetadata":{"note":"SECRET"}}]}
 `
 
 // After an erase by text with null in place of state values nothing that the command shows has the text. An erase

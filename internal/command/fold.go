@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -55,6 +56,7 @@ func (a *app) foldFile(ctx context.Context, name string, state stateFlag, at seq
 	defer bar.end()
 	counter := &counting{r: in.r}
 	d := patch.NewDecoder(counter, in.name)
+	d.Translate = new(adkjson.Translator).Line
 	initial, _, err := d.InitialState()
 	if err != nil {
 		return fold.View{}, err

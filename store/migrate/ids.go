@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -89,5 +90,5 @@ func withID(e *patch.Event, id string) (*patch.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return patch.ParseEvent(fmt.Appendf(nil, `{"id":%s%s`, quoted, text[d.InputOffset():]))
+	return adkjson.ParseEvent(fmt.Appendf(nil, `{"id":%s%s`, quoted, text[d.InputOffset():]))
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -190,7 +191,7 @@ func (s *REST) session(text json.RawMessage) (_ *Session, key store.Key, err err
 		return nil, key, fmt.Errorf("%w: a session as ADK's REST API gives it has an array events", store.ErrInvalid)
 	}
 	for i, text := range events {
-		e, err := patch.ParseEvent(text)
+		e, err := adkjson.ParseEvent(text)
 		if err != nil {
 			return nil, key, fmt.Errorf("event %d: %w", i+1, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -218,5 +219,5 @@ func (o *object) event() (*patch.Event, error) {
 	if len(o.text) == 0 {
 		return nil, fmt.Errorf("%w: the row is empty", patch.ErrInvalid)
 	}
-	return patch.ParseEvent(append(o.text, '}'))
+	return adkjson.ParseEvent(append(o.text, '}'))
 }

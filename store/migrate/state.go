@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -122,7 +123,7 @@ func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.E
 	if err != nil {
 		return nil, err
 	}
-	return patch.ParseEvent(text)
+	return adkjson.ParseEvent(text)
 }
 
 // alike reports whether two values are equal, or as near as ADK's services tell them apart:

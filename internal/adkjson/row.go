@@ -1,4 +1,4 @@
-package patch
+package adkjson
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // rowOwner says which session the row of a table belongs to: app, user and session. It is
@@ -92,8 +93,8 @@ func refuseForeign(text []byte) error {
 
 // within says that what an error names is inside a field.
 func within(field string, err error) error {
-	if e, ok := err.(*FieldError); ok {
-		return &FieldError{strings.TrimSuffix(field+"/"+e.Field, "/"), e.Problem}
+	if e, ok := err.(*patch.FieldError); ok {
+		return &patch.FieldError{Field: strings.TrimSuffix(field+"/"+e.Field, "/"), Problem: e.Problem}
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package patch
+package adkjson
 
 // The fields of ADK's session event whose names can be spelled in two ways, or that have
 // such fields in them. Only names and types count: a struct has fields that ADK or genai

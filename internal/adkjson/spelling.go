@@ -1,4 +1,4 @@
-package patch
+package adkjson
 
 import (
 	"bytes"
@@ -26,38 +26,11 @@ func respell(text []byte) ([]byte, error) {
 
 var eventType = reflect.TypeFor[eventSchema]()
 
-// checkSpelling refuses a member of an event made of Go values that would be read back
-// from the text form as another.
-func checkSpelling(m member) error {
-	name, t := fieldOf(eventType, m.name)
-	switch {
-	case name != m.name, m.name == "event_data":
-		return fieldErr(jsontext.EscapeStep(m.name), "the name has a meaning of its own and cannot be in Extra")
-	case t == nil:
-		return nil
-	}
-	r := respeller{in: jsontext.NewCursor(m.text), path: []string{m.name}}
-	if err := r.value(t); err != nil {
-		return err
-	}
-	if r.changed != "" {
-		return fieldErr(r.changed, "it would be read back in another spelling; spell it as ADK's JSON does")
-	}
-	return nil
-}
-
 // respeller copies one JSON value.
 type respeller struct {
-	in      *jsontext.Cursor
-	out     []byte
-	path    []string
-	changed string // the first place where the copy is not as the value came
-}
-
-func (r *respeller) change(to ...string) {
-	if r.changed == "" {
-		r.changed = r.pointer(to...)
-	}
+	in   *jsontext.Cursor
+	out  []byte
+	path []string
 }
 
 // value copies the next value, which should be of the type.
@@ -71,12 +44,7 @@ func (r *respeller) value(t reflect.Type) error {
 	case kind == jsontext.Array && t.Kind() == reflect.Slice:
 		return r.array(t.Elem())
 	case kind == jsontext.String && t.Kind() == reflect.Slice && t.ConvertibleTo(bytesSliceType):
-		came := r.in.Value()
-		text := standardBase64(came)
-		if !bytes.Equal(text, came) {
-			r.change()
-		}
-		r.out = append(r.out, text...)
+		r.out = append(r.out, standardBase64(r.in.Value())...)
 	default:
 		r.out = append(r.out, r.in.Value()...)
 	}
@@ -105,7 +73,6 @@ func (r *respeller) fields(t reflect.Type) error {
 			seen = append(seen, name)
 		}
 		if name != came {
-			r.change(came)
 			quoted = jsontext.AppendQuote(nil, name)
 		}
 		r.out = append(append(r.out, quoted...), ':')
@@ -152,7 +119,10 @@ func (r *respeller) pointer(to ...string) string {
 	return b.String()
 }
 
-var datumType = reflect.TypeFor[datum]()
+var (
+	datumType      = reflect.TypeFor[datum]()
+	bytesSliceType = reflect.TypeFor[[]byte]()
+)
 
 // schemaField is a field of a struct as JSON names it.
 type schemaField struct {
@@ -167,9 +137,9 @@ func fieldOf(t reflect.Type, spelled string) (name string, _ reflect.Type) {
 	known, ok := schemaFields.Load(t)
 	if !ok {
 		fields := map[string]schemaField{}
-		for _, f := range jsonFields(t) {
-			field := schemaField{f.name, t.FieldByIndex(f.index).Type}
-			fields[f.name], fields[pythonName(f.name)] = field, field
+		for i := range t.NumField() {
+			field := schemaField{t.Field(i).Tag.Get("json"), t.Field(i).Type}
+			fields[field.name], fields[pythonName(field.name)] = field, field
 		}
 		known, _ = schemaFields.LoadOrStore(t, fields)
 	}

@@ -1,14 +1,18 @@
-package patch_test
+package adkjson_test
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/adkjson"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -23,7 +27,7 @@ func TestPython(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, _, err := patch.NewDecoder(bytes.NewReader(file), "f").ReadAll()
+	records, _, err := decoder(bytes.NewReader(file)).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +60,9 @@ func TestPython(t *testing.T) {
 	if d := answer.StateDelta(); len(d) != 4 || d["last_order"] != int64(7) {
 		t.Errorf("state delta %v", d)
 	}
-	var c sdkContent
+	var c struct {
+		Parts []struct{ ThoughtSignature []byte }
+	}
 	if err := call.Decode("content", &c); err != nil || !bytes.Equal(c.Parts[0].ThoughtSignature, []byte{0xff, 0xef}) {
 		t.Errorf("content %+v, %v", c, err)
 	}
@@ -83,7 +89,10 @@ func TestPythonSpelling(t *testing.T) {
 		// A patch, and the events in it.
 		`{"patch_type":"splice","invocation_id":"i","start":0,"count":0,"replacement":[{"invocation_id":"j","actions":{"state_delta":{"a_b":1}}}]}`: `{"invocationId":"i","patchType":"splice","start":0,"count":0,"replacement":[{"invocationId":"j","actions":{"stateDelta":{"a_b":1}}}]}`,
 		`{"patch_type":"summarise","start":0,"count":1,"summary_event":{"content":{"parts":[{"function_call":{"name":"f"}}]}}}`:                     `{"patchType":"summarise","start":0,"count":1,"summaryEvent":{"content":{"parts":[{"functionCall":{"name":"f"}}]}}}`,
-		`{"patchType":"pin","events":[],"lastUpdateTime":1,"event_data":{"invocation_id":1}}`:                                                       `{"patchType":"pin","events":[],"lastUpdateTime":1,"event_data":{"invocation_id":1}}`,
+		`{"patch_type":"revert","patch_id":"p\u0031"}`:                                                          `{"patchType":"revert","patchId":"p\u0031"}`,
+		`{"patchType":"splice","start":0,"count":1,"patch_id":5}`:                                               `{"patchType":"splice","start":0,"count":1,"patch_id":5}`,
+		`{"patch_type":"splice","start":0,"count":1,"replacement":[{"patch_type":"splice"},{"timestamp":1.5}]}`: `{"patchType":"splice","start":0,"count":1,"replacement":[{"patchType":"splice"},{"timestamp":"1970-01-01T00:00:01.5Z"}]}`,
+		`{"patchType":"truncate_before","event_id":"e\u0031"}`:                                                  `{"patchType":"truncate_before","eventId":"e1"}`,
 		// What is no field of the schema, or of another shape, stays.
 		`{"new_field":{"invocation_id":1},"content":{"new_field":{"function_call":1},"parts":[{"new_field":1}]}}`: `{"new_field":{"invocation_id":1},"content":{"new_field":{"function_call":1},"parts":[{"new_field":1}]}}`,
 		`{"Invocation_id":"i","_invocation_id":"i","invocation__id":"i","Error_code":1}`:                          `{"Invocation_id":"i","_invocation_id":"i","invocation__id":"i","Error_code":1}`,
@@ -105,6 +114,10 @@ func TestPythonRefused(t *testing.T) {
 		`{"actions":{"state_delta":{},"stateDelta":{}}}`:                                        "actions/stateDelta",
 		`{"content":{"parts":[{},{"functionCall":{"name":"f"},"function_call":{"name":"f"}}]}}`: "content/parts/1/function_call",
 		`{"patchType":"pin","invocationId":"i","invocation_id":"i"}`:                            "invocation_id",
+		`{"patchType":"splice","patch_type":"splice"}`:                                          "patchType",
+		`{"patchType":"truncate_before","event_id":null,"eventId":"a"}`:                         "eventId",
+		`{"patchType":"summarise","summaryEvent":{},"summary_event":{}}`:                        "summaryEvent",
+		`{"patchType":"revert","patchId":"p","patch_id":"p"}`:                                   "patchId",
 		`{"long_running_tool_ids":"x"}`:                                                         "longRunningToolIds",
 		`{"content":{"parts":[{"inline_data":{"data":"_-8"}}]}}`:                                "content/parts/0/inlineData/data",
 		`{"content":{"parts":[{"inline_data":{"data":"_+8="}}]}}`:                               "content/parts/0/inlineData/data",
@@ -124,7 +137,7 @@ func TestPythonRefused(t *testing.T) {
 		`{"event_data":{"event_data":{"author":"a"}}}`:             "event_data/event_data",
 		`{"event_data":"{\"event_data\":1}"}`:                      "event_data/event_data",
 	} {
-		_, err := patch.ParseRecord([]byte(line))
+		_, err := adkjson.ParseRecord([]byte(line))
 		var f *patch.FieldError
 		if !errors.As(err, &f) || f.Field != field || !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("%s: %v, want an error that names %q", line, err, field)
@@ -152,40 +165,102 @@ func TestPythonRows(t *testing.T) {
 		}
 		return string(text) + "\n"
 	}
-	if _, _, err := patch.NewDecoder(strings.NewReader(row("s")+`{"author":"x"}`+"\n"+row("s")), "f").ReadAll(); err != nil {
+	if _, _, err := decoder(strings.NewReader(row("s") + `{"author":"x"}` + "\n" + row("s"))).ReadAll(); err != nil {
 		t.Error(err)
 	}
-	_, _, err := patch.NewDecoder(strings.NewReader(row("s")+row("other")), "f").ReadAll()
+	_, _, err := decoder(strings.NewReader(row("s") + row("other"))).ReadAll()
 	var line *patch.LineError
 	if !errors.As(err, &line) || line.Line != 2 || !strings.Contains(err.Error(), `"session_id"`) || !strings.Contains(err.Error(), `"other"`) {
 		t.Errorf("rows of two sessions: %v", err)
 	}
 }
 
-// TestSpellingOfExtra checks that no event is made of Go values that the text form would
-// read back as another.
-func TestSpellingOfExtra(t *testing.T) {
-	for name, f := range map[string]patch.Fields{
-		"error_code":          {Extra: map[string]any{"error_code": "x"}},
-		"event_data":          {Extra: map[string]any{"event_data": map[string]any{}}},
-		"nodeInfo/output_for": {Extra: map[string]any{"nodeInfo": map[string]any{"output_for": nil}}},
-		"groundingMetadata/searchEntryPoint/sdkBlob": {Extra: map[string]any{"groundingMetadata": map[string]any{"searchEntryPoint": map[string]any{"sdkBlob": "_w=="}}}},
-		"actions/end_of_agent":                       {Actions: patch.Actions{Extra: map[string]any{"end_of_agent": true}}},
-	} {
-		_, err := patch.NewEvent(f)
-		var field *patch.FieldError
-		if !errors.As(err, &field) || field.Field != name {
-			t.Errorf("%v, want an error that names %q", err, name)
-		}
+func decoder(r io.Reader) *patch.Decoder {
+	d := patch.NewDecoder(r, "f")
+	d.Translate = new(adkjson.Translator).Line
+	return d
+}
+
+func parse(t *testing.T, text string) patch.Record {
+	t.Helper()
+	r, err := adkjson.ParseRecord([]byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
 	}
-	e, err := patch.NewEvent(patch.Fields{
-		Extra:   map[string]any{"errorCode": "a_b", "own_field": 1, "output": map[string]any{"node_info": "_w=="}, "nodeInfo": map[string]any{"outputFor": []any{"a_b"}}},
-		Actions: patch.Actions{StateDelta: map[string]any{"state_delta": 1}, Extra: map[string]any{"endOfAgent": true, "agentState": map[string]any{"a_b": 1}, "own_field": 1}},
-	})
+	return r
+}
+
+func marshal(t *testing.T, r patch.Record) string {
+	t.Helper()
+	text, err := r.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again := parse(t, e.String()); again.Event.String() != e.String() {
-		t.Errorf("%s came back as %s", e, again.Event)
+	return string(text)
+}
+
+func stored(t *testing.T, r patch.Record) patch.Record {
+	t.Helper()
+	form, err := patch.AppendRecord(nil, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err = patch.DecodeRecord(form); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A file with a header is in the project's own form: only lines that are not are translated.
+func TestHeaderIsNotTranslated(t *testing.T) {
+	const line = `{"id":"e","error_code":"x"}`
+	for header, want := range map[string]string{"": `{"id":"e","errorCode":"x"}`, `{"patchlog":1,"initialState":{}}` + "\n": line} {
+		records, _, err := decoder(strings.NewReader(header + line)).ReadAll()
+		if err != nil || len(records) != 1 || marshal(t, records[0]) != want {
+			t.Errorf("after %q: %v, %v, want %s", header, records, err, want)
+		}
+		records, _, err = decoder(strings.NewReader(header + `{"id":"p","patch_type":"pin","event_id":"e"}`)).ReadAll()
+		if err != nil || len(records) != 1 || marshal(t, records[0]) != `{"id":"p","patchType":"pin","eventId":"e"}` {
+			t.Errorf("after %q: %v, %v", header, records, err)
+		}
+	}
+}
+
+func TestEpochSeconds(t *testing.T) {
+	for literal, want := range map[string]string{
+		`0`:                      "1970-01-01T00:00:00Z",
+		`-0`:                     "1970-01-01T00:00:00Z",
+		`1748509874.123456`:      "2025-05-29T09:11:14.123456Z",
+		`1748509874.123456789`:   "2025-05-29T09:11:14.123456789Z",
+		`1748509874.1234567899`:  "2025-05-29T09:11:14.123456789Z",
+		`1.748509874e9`:          "2025-05-29T09:11:14Z",
+		`-0.5`:                   "1969-12-31T23:59:59.5Z",
+		`-1.000000001`:           "1969-12-31T23:59:58.999999999Z",
+		`1e-9`:                   "1970-01-01T00:00:00.000000001Z",
+		`1e-1000000`:             "1970-01-01T00:00:00Z",
+		`0e999999999`:            "1970-01-01T00:00:00Z",
+		`253402300799.999999999`: "9999-12-31T23:59:59.999999999Z",
+		`-62135596800`:           "0001-01-01T00:00:00Z",
+	} {
+		if got := parse(t, `{"timestamp":`+literal+`}`).Event.Timestamp().Format(time.RFC3339Nano); got != want {
+			t.Errorf("%s is %s, want %s", literal, got, want)
+		}
+	}
+	for _, literal := range []string{`253402300800`, `-62135596801`, `1e400`, `1e999999999`, `-1e99`, `1` + strings.Repeat("0", 70) + `e-65`} {
+		_, err := adkjson.ParseEvent([]byte(`{"timestamp":` + literal + `}`))
+		if f := (*patch.FieldError)(nil); !errors.As(err, &f) || f.Field != "timestamp" {
+			t.Errorf("%s: %v", literal, err)
+		}
+	}
+}
+
+// A short literal may denote a number of very many digits, which are not written out.
+func TestTimesCostLittle(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	parse(t, `{"timestamp":1e-999999}`)
+	runtime.ReadMemStats(&after)
+	if cost := after.TotalAlloc - before.TotalAlloc; cost > 100<<10 { // the digits alone are 400 KiB
+		t.Errorf("it took %d bytes", cost)
 	}
 }

@@ -1,0 +1,186 @@
+// Package adkjson translates events and patches from the spellings of other programs to that of
+// package patch: rows of ADK for Python's table of events, the names of ADK's and genai's fields in
+// snake_case, base64 in the alphabet for URLs, times in epoch seconds, and the names patch_type,
+// event_id, summary_event and patch_id of a patch. Importers use it; the parser knows one spelling.
+package adkjson
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// ParseEvent is [patch.ParseEvent] for text in any of the spellings.
+func ParseEvent(text []byte) (*patch.Event, error) {
+	own, err := new(Translator).Line(text)
+	if err != nil {
+		return nil, err
+	}
+	return patch.ParseEvent(own)
+}
+
+// ParseRecord is [patch.ParseRecord] for text in any of the spellings.
+func ParseRecord(text []byte) (patch.Record, error) {
+	own, err := new(Translator).Line(text)
+	if err != nil {
+		return patch.Record{}, err
+	}
+	return patch.ParseRecord(own)
+}
+
+// Translator translates the lines of one file. The zero Translator is ready for use.
+type Translator struct {
+	owner rowOwner // of the rows
+}
+
+// Line returns an event's or a patch's line as package patch spells it. A row becomes its event;
+// rows of several sessions are refused. The names of fields are translated where ADK's schema has
+// the field, and nowhere else: keys of arguments, responses, state and metadata are data. The error
+// is a *[patch.FieldError].
+func (t *Translator) Line(text []byte) ([]byte, error) {
+	if err := checkText(text); err != nil {
+		return nil, err
+	}
+	text, owner, err := unwrapRow(jsontext.Compact(text))
+	switch {
+	case err != nil:
+		return nil, err
+	case owner == rowOwner{}:
+	case t.owner == rowOwner{}:
+		t.owner = owner
+	case t.owner != owner:
+		return nil, fieldErr("session_id", "the row is of %s, and rows before it are of %s; a file has one session", owner, t.owner)
+	}
+	return translate(text)
+}
+
+// patchNames are the other names of a patch's fields.
+var patchNames = map[string]string{"patch_type": "patchType", "event_id": "eventId", "summary_event": "summaryEvent"}
+
+// translate translates checked, compact text.
+func translate(text []byte) ([]byte, error) {
+	if jsontext.KindOf(text) != jsontext.Object {
+		return text, nil
+	}
+	text, err := respell(text)
+	if err != nil {
+		return nil, err
+	}
+	isPatch, revert := false, false
+	for name, v := range jsontext.Members(text) {
+		if name == "patchType" || name == "patch_type" {
+			isPatch, revert = true, string(v) == `"revert"`
+		}
+	}
+	seen := map[string]bool{}
+	out := append(make([]byte, 0, len(text)), '{')
+	for name, v := range jsontext.Members(text) {
+		own, translated := patchNames[name]
+		switch {
+		case name == "timestamp" && jsontext.KindOf(v) == jsontext.Number:
+			t, err := epochTime(v)
+			if err != nil {
+				return nil, err
+			}
+			v = jsontext.AppendQuote(nil, t.Format(time.RFC3339Nano))
+		case isPatch && translated:
+			name = own
+		case revert && name == "patch_id":
+			name = "patchId"
+		}
+		if seen[name] {
+			return nil, fieldErr(name, "the field is there in two spellings")
+		}
+		seen[name] = true
+		if isPatch && name == "summaryEvent" {
+			v = nested(v)
+		} else if isPatch && name == "replacement" && jsontext.KindOf(v) == jsontext.Array {
+			list := []byte{'['}
+			for i, e := range jsontext.Elements(v) {
+				if i > 0 {
+					list = append(list, ',')
+				}
+				list = append(list, nested(e)...)
+			}
+			v = append(list, ']')
+		}
+		out = append(appendKey(out, name), v...)
+	}
+	return append(out, '}'), nil
+}
+
+// nested translates an event in a patch. One that cannot be translated stays as it came: a log may
+// hold a patch that is malformed.
+func nested(text []byte) []byte {
+	if own, err := translate(text); err == nil {
+		return own
+	}
+	return text
+}
+
+// epochTime reads a number of seconds since 1970.
+func epochTime(v []byte) (time.Time, error) {
+	// The decimal literal says nanoseconds that a float64 would not.
+	f, err := strconv.ParseFloat(string(v), 64)
+	switch {
+	case err != nil || f < float64(minTime.Unix()) || f > float64(maxTime.Unix()+1):
+		return time.Time{}, fieldErr("timestamp", "%.64s seconds since 1970 is outside the years 1 to 9999", v)
+	case math.Abs(f) < 1e-9:
+		return time.Unix(0, 0).UTC(), nil
+	case len(v) > 64:
+		return time.Time{}, fieldErr("timestamp", "%.64s is no time in epoch seconds", v)
+	}
+	r, ok := new(big.Rat).SetString(string(v))
+	if !ok {
+		return time.Time{}, fieldErr("timestamp", "%.64s is no time in epoch seconds", v)
+	}
+	ns := new(big.Int).Quo(new(big.Int).Mul(r.Num(), big.NewInt(1e9)), r.Denom())
+	sec, rest := new(big.Int).DivMod(ns, big.NewInt(1e9), new(big.Int))
+	t := time.Unix(sec.Int64(), rest.Int64()).UTC()
+	if t.Before(minTime) || t.After(maxTime) {
+		return t, fieldErr("timestamp", "%.64s is outside the years 1 to 9999 in UTC", v)
+	}
+	return t, nil
+}
+
+// Times outside the years 1 to 9999 have no RFC 3339 form.
+var (
+	minTime = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+	maxTime = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
+)
+
+func checkText(text []byte) error {
+	err := jsontext.Check(text)
+	if at := (*jsontext.Error)(nil); errors.As(err, &at) {
+		return fieldErr(strings.TrimPrefix(at.Pointer, "/"), "%s (byte %d)", at.Problem, at.Offset)
+	}
+	return nil
+}
+
+func fieldErr(field, format string, args ...any) *patch.FieldError {
+	return &patch.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// clip returns the start of a text, for an error message.
+func clip(text []byte) string {
+	const most = 200
+	if len(text) <= most {
+		return string(text)
+	}
+	return strings.ToValidUTF8(string(text[:most]), "") + "…"
+}
+
+// appendKey appends a key to an object that b ends in.
+func appendKey(b []byte, name string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return append(jsontext.AppendQuote(b, name), ':')
+}
