@@ -180,8 +180,11 @@ type edit struct {
 	pin *pinChange // of a pin, an unpin, and the revert of one, which remove nothing
 }
 
-// edit finds out what a patch does, or why it cannot be applied. An error that is a
-// *[NeedError] leaves that open.
+// edit finds out what a patch does, or why it cannot be applied. A splice and a summarise take out
+// the nodes from that of V[start] to that of V[start+count-1], with the markers between them; of
+// count 0 none, directly before the node of V[start]. A truncate_before takes out all nodes before
+// that of its event. In their place come the events that the patch has, or else one marker. An
+// error that is a *[NeedError] leaves open whether it can be applied.
 func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	if err := p.Validate(); err != nil {
 		return edit{}, err

@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -58,113 +57,5 @@ func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, 
 		}
 		at, each.AsOfNow = at.edited(e), true
 	}
-	return at, v.CheckOrphans(at, opts)
-}
-
-// CheckOrphans reports whether several patches, which lead from the view to after, leave a
-// function call or response as no patch may; nil means that they do not. It judges what
-// they do together: a call that one takes out and a response that another does are no
-// orphans. The error is an *[OrphanError] without a suggestion. It takes time linear in
-// the number of visible events of both views.
-func (v View) CheckOrphans(after View, opts CheckOptions) error {
-	if opts.AllowOrphans {
-		return nil
-	}
-	if orphans := v.orphansIn(after, opts); len(orphans) > 0 {
-		return &OrphanError{Orphans: orphans, fixed: true}
-	}
-	return nil
-}
-
-// partID is a function part's identity.
-type partID struct {
-	nodeID
-	part int
-}
-
-func (v View) partIDs(parts []part, nodes []*node) []partID {
-	ids := make([]partID, len(parts))
-	for i, p := range parts {
-		ids[i] = partID{nodes[p.pos].id(), p.Index}
-	}
-	return ids
-}
-
-// orphansIn lists what a change of the view into another one does to function calls that
-// no patch may do: what [span.orphans] lists for a single patch.
-func (v View) orphansIn(after View, opts CheckOptions) []Orphan {
-	var out []Orphan
-	was, is := v.visibleNodes(), after.visibleNodes()
-	pairsWas, pairsIs := v.pairing(), newPairing(after)
-	keys := map[callKey]struct{}{}
-	for key := range pairsWas.byKey {
-		keys[key] = struct{}{}
-	}
-	for key := range pairsIs.byKey {
-		keys[key] = struct{}{}
-	}
-	for _, key := range sortedKeys(keys) {
-		before, parts := pairsWas.byKey[key], pairsIs.byKey[key]
-		idsWas, idsIs := v.partIDs(before, was), after.partIDs(parts, is)
-		if slices.Equal(idsWas, idsIs) {
-			continue // nothing of it has changed
-		}
-		place := map[partID]int{}
-		for i, id := range idsWas {
-			place[id] = i
-		}
-		change := pairChange{before: before, after: parts, was: make([]int, len(parts)), partnerWas: pair(before), partner: pair(parts)}
-		for i, id := range idsIs {
-			change.was[i] = unpaired
-			if old, ok := place[id]; ok {
-				change.was[i] = old
-				delete(place, id)
-				parts[i].pos = before[old].pos // as orphans are named
-			} else {
-				parts[i].pos = -1
-			}
-		}
-		out = append(out, change.orphans()...)
-		for _, i := range slices.Sorted(maps.Values(place)) {
-			if v.mustStay(before, change.partnerWas, i, opts) {
-				out = append(out, before[i].orphan(problemOpen))
-			}
-		}
-	}
-	out = append(out, misplacedIn(was, is)...)
-	sortOrphans(out)
-	return out
-}
-
-// misplacedIn lists function calls of nodes that stand where a model's API accepts none,
-// and did not before.
-func misplacedIn(was, is []*node) []Orphan {
-	place := make(map[nodeID]int, len(was))
-	for i, n := range was {
-		place[n.id()] = i
-	}
-	problem := func(nodes []*node, i int) string {
-		switch {
-		case i == 0:
-			return problemFirst
-		case nodes[i-1].event.Role() == "model" && nodes[i-1].isSummary():
-			return problemAfter
-		}
-		return ""
-	}
-	var out []Orphan
-	for i, n := range is {
-		now := problem(is, i)
-		if now == "" {
-			continue
-		}
-		old, stood := place[n.id()]
-		switch {
-		case !stood:
-			out = append(out, callsOf(n.event, -1, now)...)
-		case problem(was, old) == "":
-			out = append(out, callsOf(n.event, old, now)...)
-		}
-	}
-	return out
+	return at, v.checkChange(at, opts)
 }

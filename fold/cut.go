@@ -40,7 +40,8 @@ type cut struct {
 // without computing.
 const maxLazyCarry = 64
 
-// newCut returns the cut of a patch that does an edit of a view.
+// newCut returns the cut of a patch that does an edit of a view. Under keep, the first node that the
+// patch makes carries the net state delta of the run; under drop it carries nothing.
 func newCut(v *View, e edit, seq uint64) *cut {
 	p := e.patch
 	c := &cut{id: p.ID(), group: p.Group(), seq: seq, splice: p.Type() == patch.Splice, revert: e.target != nil, target: e.target, pin: e.pin}

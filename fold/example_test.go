@@ -233,18 +233,6 @@ func ExampleView_Since() {
 	// 2 e3
 }
 
-// Two cuts that are no group are judged as one afterwards.
-func ExampleView_CheckOrphans() {
-	before := exampleView()
-	half, _ := before.Apply(patch.Record{Seq: 5, Patch: patch.NewSplice(1, 1)})
-	fmt.Println(before.CheckOrphans(half, fold.CheckOptions{}))
-	whole, _ := half.Apply(patch.Record{Seq: 6, Patch: patch.NewSplice(1, 1)})
-	fmt.Println(before.CheckOrphans(whole, fold.CheckOptions{}))
-	// Output:
-	// orphaned function call: response "c1" of function "f" in visible event 2 (id "response") would answer no call
-	// <nil>
-}
-
 // A lean view is handed the records that a revert brings back, wherever they are kept.
 func ExampleView_With() {
 	log := map[uint64]patch.Record{1: {Seq: 1, Event: event("e1")}, 2: {Seq: 2, Event: event("e2")}, 3: {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}

@@ -321,3 +321,238 @@ func (p part) orphan(problem string) Orphan {
 func sortedKeys(m map[callKey]struct{}) []callKey {
 	return slices.SortedFunc(maps.Keys(m), func(a, b callKey) int { return strings.Compare(a.text, b.text) })
 }
+
+// checkChange reports whether several patches, which lead from the view to after, leave a
+// function call or response as no patch may; nil means that they do not. It judges what
+// they do together: a call that one takes out and a response that another does are no
+// orphans. The error is an *[OrphanError] without a suggestion. It takes time linear in
+// the number of visible events of both views.
+func (v View) checkChange(after View, opts CheckOptions) error {
+	if opts.AllowOrphans {
+		return nil
+	}
+	if orphans := v.orphansIn(after, opts); len(orphans) > 0 {
+		return &OrphanError{Orphans: orphans, fixed: true}
+	}
+	return nil
+}
+
+// partID is a function part's identity.
+type partID struct {
+	nodeID
+	part int
+}
+
+func (v View) partIDs(parts []part, nodes []*node) []partID {
+	ids := make([]partID, len(parts))
+	for i, p := range parts {
+		ids[i] = partID{nodes[p.pos].id(), p.Index}
+	}
+	return ids
+}
+
+// orphansIn lists what a change of the view into another one does to function calls that
+// no patch may do: what [span.orphans] lists for a single patch.
+func (v View) orphansIn(after View, opts CheckOptions) []Orphan {
+	var out []Orphan
+	was, is := v.visibleNodes(), after.visibleNodes()
+	pairsWas, pairsIs := v.pairing(), newPairing(after)
+	keys := map[callKey]struct{}{}
+	for key := range pairsWas.byKey {
+		keys[key] = struct{}{}
+	}
+	for key := range pairsIs.byKey {
+		keys[key] = struct{}{}
+	}
+	for _, key := range sortedKeys(keys) {
+		before, parts := pairsWas.byKey[key], pairsIs.byKey[key]
+		idsWas, idsIs := v.partIDs(before, was), after.partIDs(parts, is)
+		if slices.Equal(idsWas, idsIs) {
+			continue // nothing of it has changed
+		}
+		place := map[partID]int{}
+		for i, id := range idsWas {
+			place[id] = i
+		}
+		change := pairChange{before: before, after: parts, was: make([]int, len(parts)), partnerWas: pair(before), partner: pair(parts)}
+		for i, id := range idsIs {
+			change.was[i] = unpaired
+			if old, ok := place[id]; ok {
+				change.was[i] = old
+				delete(place, id)
+				parts[i].pos = before[old].pos // as orphans are named
+			} else {
+				parts[i].pos = -1
+			}
+		}
+		out = append(out, change.orphans()...)
+		for _, i := range slices.Sorted(maps.Values(place)) {
+			if v.mustStay(before, change.partnerWas, i, opts) {
+				out = append(out, before[i].orphan(problemOpen))
+			}
+		}
+	}
+	out = append(out, misplacedIn(was, is)...)
+	sortOrphans(out)
+	return out
+}
+
+// misplacedIn lists function calls of nodes that stand where a model's API accepts none,
+// and did not before.
+func misplacedIn(was, is []*node) []Orphan {
+	place := make(map[nodeID]int, len(was))
+	for i, n := range was {
+		place[n.id()] = i
+	}
+	problem := func(nodes []*node, i int) string {
+		switch {
+		case i == 0:
+			return problemFirst
+		case nodes[i-1].event.Role() == "model" && nodes[i-1].isSummary():
+			return problemAfter
+		}
+		return ""
+	}
+	var out []Orphan
+	for i, n := range is {
+		now := problem(is, i)
+		if now == "" {
+			continue
+		}
+		old, stood := place[n.id()]
+		switch {
+		case !stood:
+			out = append(out, callsOf(n.event, -1, now)...)
+		case problem(was, old) == "":
+			out = append(out, callsOf(n.event, old, now)...)
+		}
+	}
+	return out
+}
+
+// A search for a span that passes gives up after looking at so many function parts:
+// a log in which thousands of calls share one key must not make a refusal slow.
+const searchBudget = 1 << 18
+
+// smallestPassing returns the smallest span around s, of equals the one that starts
+// first, whose replacement passes. ok is false if there is none, or none was found
+// within the budget.
+func (s span) smallestPassing() (wider span, ok bool) {
+	budget := searchBudget
+	s, ok = s.forced(&budget)
+	if !ok {
+		return s, false
+	}
+	n := s.view.Len()
+	for size := s.end - s.first; size <= n; size++ {
+		for first := max(0, s.end-size); first <= min(s.first, n-size); first++ {
+			c := s
+			c.first, c.end = first, first+size
+			if budget -= c.cost(); budget < 0 {
+				return s, false
+			}
+			if len(c.orphans()) == 0 && !c.hidesPinned() {
+				return c, true
+			}
+		}
+	}
+	return s, false
+}
+
+// hidesPinned reports whether a pinned event is in the span, where that matters.
+func (s span) hidesPinned() bool {
+	return !s.opts.AllowPinned && len(s.view.pinnedIn(s.first, s.end)) > 0
+}
+
+// cost is about how many function parts judging the span looks at.
+func (s span) cost() int {
+	n := 1 + s.end - s.first
+	for key := range s.touchedKeys() {
+		n += len(s.pairs.byKey[key])
+	}
+	return n
+}
+
+// forced widens the span by what every passing span around it holds: a response whose
+// only call goes, a call whose only responses go. ok is false if no span around it can
+// pass, since it hides a call that must stay.
+func (s span) forced(budget *int) (span, bool) {
+	for {
+		wider := s
+		for key := range s.touchedKeys() {
+			parts := s.pairs.byKey[key]
+			if *budget -= 1 + len(parts); *budget < 0 {
+				return s, false
+			}
+			partner := pair(parts)
+			inside := func(p part) bool { return p.pos >= s.first && p.pos < s.end }
+			calls, responses := s.addedOf(key)
+			for i, p := range parts {
+				if inside(p) {
+					if !p.Response && s.view.mustStay(parts, partner, i, s.opts) {
+						return s, false
+					}
+					continue
+				}
+				if partner[i] == unpaired {
+					continue
+				}
+				if p.Response && calls == 0 || !p.Response && responses == 0 {
+					if allOthersInside(parts, p.Response, inside) {
+						wider.first, wider.end = min(wider.first, p.pos), max(wider.end, p.pos+1)
+					}
+				}
+			}
+		}
+		if wider.first == s.first && wider.end == s.end {
+			return s, true
+		}
+		s = wider
+	}
+}
+
+// addedOf counts the calls and responses of a key among the events that come.
+func (s span) addedOf(key callKey) (calls, responses int) {
+	for _, n := range s.added {
+		for p := range n.event.FunctionParts() {
+			switch {
+			case keyOf(p) != key:
+			case p.Response:
+				responses++
+			default:
+				calls++
+			}
+		}
+	}
+	return calls, responses
+}
+
+// allOthersInside reports whether all calls (of a response) or all responses (of a
+// call) among the parts of a key are inside the span.
+func allOthersInside(parts []part, response bool, inside func(part) bool) bool {
+	for _, p := range parts {
+		if p.Response != response && !inside(p) {
+			return false
+		}
+	}
+	return true
+}
+
+// nearestEarlier returns the index of the nearest visible event before the one that a
+// truncate_before names at which truncating passes.
+func (s span) nearestEarlier() (index int, ok bool) {
+	budget := searchBudget
+	for s.end--; s.end >= 0; s.end-- {
+		if budget -= s.cost(); budget < 0 {
+			return 0, false
+		}
+		if len(s.orphans()) > 0 || s.hidesPinned() {
+			continue
+		}
+		// Of a repeated id, a truncate_before would find the first event.
+		if first, _ := s.view.Find(s.view.At(s.end).ID()); first == s.end {
+			return s.end, true
+		}
+	}
+	return 0, false
+}

@@ -74,39 +74,6 @@ func (v *View) unpinEdit(p *patch.PatchEvent, target *cut) (edit, error) {
 	return e, nil
 }
 
-// pins reports whether the newest pin or unpin of a node that is not undone is a pin.
-func (l *patchList) pins(node nodeID, undone map[*cut]bool) bool {
-	c := l.decider(node, undone)
-	return c != nil && c.pin.pinned
-}
-
-// decider returns the newest pin or unpin of a node that is not undone, or nil.
-func (l *patchList) decider(node nodeID, undone map[*cut]bool) *cut {
-	for ; l != nil; l = l.older {
-		if c := l.cut; c.pin != nil && c.pin.node == node && !c.revert && !undone[c] {
-			return c
-		}
-	}
-	return nil
-}
-
-// before returns the patches before the record with a seq.
-func (l *patchList) before(seq uint64) *patchList {
-	for l != nil && l.cut.seq >= seq {
-		l = l.older
-	}
-	return l
-}
-
-// root returns the patch that a revert takes back, or makes to stand again, in the end. Of
-// another patch it returns itself.
-func (c *cut) root() *cut {
-	for c.revert {
-		c = c.target
-	}
-	return c
-}
-
 // blockingPin returns the patch that is in the way of reverting a pin, an unpin, or the
 // revert of one: the newest of those that must be reverted first, and so on for these.
 func (v *View) blockingPin(target *cut) *cut {

@@ -43,6 +43,10 @@ func TestReceipt(t *testing.T) {
 	if err := v.Check(patch.NewRevert("e1"), fold.CheckOptions{}); !errors.Is(err, patch.ErrInvalid) || strings.Contains(err.Error(), "erasure") {
 		t.Errorf("taking an event back: %v", err)
 	}
+	k := &keeper{t: t, log: []patch.Record{event(1), event(2), {Seq: 3, Patch: receipt}}}
+	if _, err := k.restore(v).Standing("r"); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "receipt") {
+		t.Errorf("taking the receipt back, on a restored view: %v", err)
+	}
 	after, err := v.Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("r")})
 	if skipped, _ := after.Skipped(); err != nil || len(skipped) != 1 || skipped[0] != (patch.Skip{Seq: 4, Reason: patch.PatchNotFound}) {
 		t.Errorf("a logged revert of it: %v, %v", skipped, err)

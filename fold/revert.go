@@ -143,25 +143,6 @@ func (h holders) of(target *cut) (must []*cut) {
 	return must
 }
 
-// inTheWayOf returns the patch to revert for c not to be in the way of reverting target: c, or
-// if c is a redo, the patch that stands again by it. A patch older than target is not in its way;
-// then it is the redo itself, which came later.
-func (c *cut) inTheWayOf(target *cut) *cut {
-	if root := c.root(); c.isRedo() && root.seq > target.seq {
-		return root
-	}
-	return c
-}
-
-// isRedo reports whether the patch is a revert by which another patch stands again.
-func (c *cut) isRedo() bool {
-	reverts := 0
-	for ; c.revert; c = c.target {
-		reverts++
-	}
-	return reverts > 0 && reverts%2 == 0
-}
-
 // obstacles returns the patches that must be reverted before one can be. What the revert
 // needs and does not find, some patch has taken out: that one must be reverted first. So
 // must be what made a node that stands in between; a regular event there came back in

@@ -177,6 +177,8 @@ func (n *node) isSummary() bool { return n.summary || n.event.IsSummary() }
 // the log. It panics if i is out of range.
 func (v View) SeqOf(i int) uint64 { return v.node(i).seq }
 
+// net returns the state: the initial state, then for each node in its order what it carries and what
+// its event sets.
 func (v View) net() delta {
 	if v.state == nil { // the zero View
 		return v.initial.then(v.root.netDelta())

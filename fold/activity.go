@@ -6,6 +6,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
+// This file says which patches stand: reverts take patches back and make them stand again, and pins,
+// rewinds and errors go by what stands.
+
 // undone returns the patches from seq from on that reverts have taken back, by reverts
 // that are not taken back themselves.
 func (l *patchList) undone(from uint64) map[*cut]bool {
@@ -78,3 +81,75 @@ func (v View) patchNotFound(id string) error {
 	}
 	return &patch.Defect{Field: "patchId", Problem: fmt.Sprintf(problem, id), Flaw: patch.PatchNotFound}
 }
+
+// pins reports whether the newest pin or unpin of a node that is not undone is a pin.
+func (l *patchList) pins(node nodeID, undone map[*cut]bool) bool {
+	c := l.decider(node, undone)
+	return c != nil && c.pin.pinned
+}
+
+// decider returns the newest pin or unpin of a node that is not undone, or nil.
+func (l *patchList) decider(node nodeID, undone map[*cut]bool) *cut {
+	for ; l != nil; l = l.older {
+		if c := l.cut; c.pin != nil && c.pin.node == node && !c.revert && !undone[c] {
+			return c
+		}
+	}
+	return nil
+}
+
+// before returns the patches before the record with a seq.
+func (l *patchList) before(seq uint64) *patchList {
+	for l != nil && l.cut.seq >= seq {
+		l = l.older
+	}
+	return l
+}
+
+// root returns the patch that a revert takes back, or makes to stand again, in the end. Of
+// another patch it returns itself.
+func (c *cut) root() *cut {
+	for c.revert {
+		c = c.target
+	}
+	return c
+}
+
+// inTheWayOf returns the patch to revert for c not to be in the way of reverting target: c, or
+// if c is a redo, the patch that stands again by it. A patch older than target is not in its way;
+// then it is the redo itself, which came later.
+func (c *cut) inTheWayOf(target *cut) *cut {
+	if root := c.root(); c.isRedo() && root.seq > target.seq {
+		return root
+	}
+	return c
+}
+
+// isRedo reports whether the patch is a revert by which another patch stands again.
+func (c *cut) isRedo() bool {
+	reverts := 0
+	for ; c.revert; c = c.target {
+		reverts++
+	}
+	return reverts > 0 && reverts%2 == 0
+}
+
+// receipt is a list of the receipts of erasures, by id, the newest first. A receipt puts in
+// and takes out nothing, and no revert takes it back. That it counts as the newest patch
+// keeps out what others have made of events before these were erased. nil is the empty list.
+type receipt struct {
+	id    string
+	older *receipt
+}
+
+func (r *receipt) has(id string) bool {
+	for ; r != nil; r = r.older {
+		if r.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// isReceipt reports whether the patch is the receipt of an erasure.
+func (e edit) isReceipt() bool { return e.patch.Type() == patch.Erase }
