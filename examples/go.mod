@@ -8,6 +8,7 @@ require (
 	github.com/patchlog-dev/patchlog/adk v0.1.0
 	google.golang.org/adk/v2 v2.2.0
 	google.golang.org/genai v1.77.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

@@ -71,6 +71,32 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	})
 }
 
+// Receipt generates the receipt of an erasure with the given id, of any records; a few are
+// malformed.
+func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
+	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
+		d := patchDraft{t: t, f: object{"id": id, "author": "ann", "timestamp": timestamp(t), "patchType": "erase"}, id: id}
+		at := rapid.IntRange(1, 9).Draw(t, "from")
+		d.f["seqs"] = [][]int{{at, at + rapid.IntRange(0, 3).Draw(t, "more")}}
+		d.f["values"] = rapid.SampledFrom([]string{"keep", "null"}).Draw(t, "values")
+		d.f["reason"] = "asked for"
+		if oneIn(t, 8, "has a base") {
+			d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(t, "base")
+		}
+		if oneIn(t, 6, "is malformed") {
+			rapid.SampledFrom([]func(){
+				func() { delete(d.f, "seqs") },
+				func() { d.f["seqs"] = json.RawMessage("[[2,1]]") },
+				func() { d.f["values"] = "gone" },
+				func() { d.f["start"] = 0 },
+				func() { d.f["state"] = "keep" },
+				func() { d.f["actions"] = object{} },
+			}).Draw(t, "flaw")()
+		}
+		return d.patch()
+	})
+}
+
 // Group generates a batch of up to four patches of one group, made of the given id as
 // theirs are, for the session as the model has it: mostly one that shortens the session
 // in several places, each where it is after those before; or, as [Reference.RevertAll]

@@ -9,9 +9,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Reference is the fold as the semantics describe it (sections 3, 4 and 9): a slice of
-// nodes, what each patch did to them, and everything else computed from it anew whenever it is asked for. It is
-// slow, it is for tests, and it is for one goroutine.
+// Reference is the fold as the semantics describe it: the nodes, and what each applied patch did to
+// them. Everything else is computed from these when it is asked for. It is slow, it is for tests, and
+// it is for one goroutine.
 type Reference struct {
 	initial map[string]patch.Value
 	log     []patch.Record
@@ -20,15 +20,15 @@ type Reference struct {
 	skipped []patch.Skip
 }
 
-// node is an event, a summary or a marker. A node is the same node as long as it is
-// the same pointer.
+// node is an event or a summary, which are visible, or a marker, which is not (section 3, "The fold,
+// exactly"). Nodes have identity: the pointer.
 type node struct {
 	event    *patch.Event           // nil: a marker
-	seq      uint64                 // of the record that it is, if no patch put it in
-	by       *applied               // the patch that put it in, if one did
-	put      bool                   // put in by a summarise
+	seq      uint64                 // of a regular event: its record
+	by       *applied               // the patch that put it in; nil: none
+	put      bool                   // the summary of a summarise
 	ofRevert bool                   // the marker of a revert
-	carries  map[string]patch.Value // what it carries for the run that it replaced
+	carries  map[string]patch.Value // under keep: the net state delta of the run that it replaced
 }
 
 // NewReference returns the fold of an empty log. Of the initial state only the
@@ -58,7 +58,7 @@ func (r *Reference) Apply(rec patch.Record) {
 	case rec.Event != nil:
 		r.nodes = append(r.nodes, &node{event: rec.Event, seq: rec.Seq})
 	case rec.Patch != nil && rec.Patch.Type() == patch.Erase && rec.Patch.Validate() == nil:
-		// It says what was done to other records.
+		// A receipt has no effect on the visible log.
 	case rec.Patch != nil:
 		s, reason, _ := r.step(rec.Patch)
 		if reason != "" {
@@ -75,19 +75,19 @@ func isWordless(p *patch.PatchEvent) bool {
 	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
 }
 
-// step is what a patch does: the nodes as it leaves them, those that it puts in, and
-// those that it takes out.
+// step is what a patch does: the nodes after it, in(p), which it puts in, and out(p), the run that it
+// takes out.
 type step struct {
 	after, in, out []*node
-	made           int      // so many of in, the first ones, are new; the others a revert brings back
-	drops          bool     // what is taken out no longer counts
-	of             *applied // what a revert takes back
-	before         *node    // what stood before them, if anything did
-	pin            *node    // what a pin, an unpin, or a revert of one is about
+	made           int      // how many of in, the first ones, are new; a revert restores the others
+	drops          bool     // its state policy is drop
+	of             *applied // of a revert: the patch that it takes back
+	before         *node    // the node before the run; nil: none
+	pin            *node    // of a pin, an unpin, or a revert of one: the node
 	pins           bool     // it is a pin, not an unpin
 }
 
-// commit makes the step, and remembers it under the name.
+// commit makes the step of the patch with the name.
 func (r *Reference) commit(s step, name applied) *applied {
 	a := &name
 	a.step = s
@@ -166,7 +166,7 @@ func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	return s
 }
 
-// span returns which visible events a well-formed patch takes out.
+// span returns which visible events a well-formed patch takes out, or why it cannot be applied.
 func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) {
 	visible := r.visible()
 	if p.Type() == patch.TruncateBefore {
@@ -185,8 +185,8 @@ func (r *Reference) span(p *patch.PatchEvent) (start, count int, reason string) 
 	return start, count, ""
 }
 
-// run returns which nodes, [from, to), go when a patch takes out count visible events
-// from index start on.
+// run returns the run of nodes, [from, to), that a patch takes out: from the node of V[start] to that
+// of V[start+count-1], with the markers between; of a truncate_before every node in front.
 func (r *Reference) run(p *patch.PatchEvent, start, count int) (from, to int) {
 	var at []int // the visible nodes' places among all nodes
 	for i, n := range r.nodes {
@@ -220,8 +220,8 @@ func newNodes(p *patch.PatchEvent) []*node {
 	return put
 }
 
-// net returns what the nodes make of a state, which it leaves alone: for each node in
-// order what it carries, then its own delta.
+// net returns a state after the nodes: for each node in order what it carries, then its own delta. The
+// given state stays as it is.
 func net(state map[string]patch.Value, nodes []*node) map[string]patch.Value {
 	out := map[string]patch.Value{}
 	maps.Copy(out, state)

@@ -18,7 +18,7 @@ func (a *applied) isCut() bool { return a.of == nil && a.pin == nil && a.in[0].e
 // isPut reports whether the patch put in events.
 func (a *applied) isPut() bool { return a.of == nil && a.pin == nil && a.in[0].event != nil }
 
-// root returns the patch that is taken back, or made to stand again, in the end.
+// root returns the patch that a revert, or a revert of reverts, is about in the end.
 func (a *applied) root() *applied {
 	for a.of != nil {
 		a = a.of
@@ -26,7 +26,7 @@ func (a *applied) root() *applied {
 	return a
 }
 
-// stands reports whether the patch has no revert, or none but such as were reverted.
+// stands reports whether each revert of the patch was itself reverted.
 func (r *Reference) stands(a *applied) bool { return r.stoodBefore(a, r.next()) }
 
 // stoodBefore says whether the patch stood before the record with the seq.
@@ -104,8 +104,9 @@ func (r *Reference) RevertAll(patchID string) (ids []string, blocked string, ok 
 	return ids, "", true
 }
 
-// reverted returns what a revert of the patch does, or why it cannot be applied and by
-// which patch it is blocked.
+// reverted returns what a revert of the patch does: all of in(p) must stand with nothing between but
+// markers of reverts; that stretch becomes a marker, then out(p). Otherwise it returns the reason, and
+// the patch that blocks it.
 func (r *Reference) reverted(target *applied) (s step, reason string, blocking *applied) {
 	if target.pin != nil {
 		if must := r.pinMust(target); len(must) > 0 {
@@ -194,7 +195,7 @@ func (a *applied) isRedo() bool {
 	return a.of != nil && a.of.of != nil && (a.of.of.of == nil || a.of.of.isRedo())
 }
 
-// holder returns the patch that took the node out, or nil if it stands.
+// holder returns the patch that last took the node out, or nil if the node stands.
 func (r *Reference) holder(n *node) *applied {
 	for _, a := range slices.Backward(r.applied) {
 		switch {
@@ -207,8 +208,8 @@ func (r *Reference) holder(n *node) *applied {
 	return nil
 }
 
-// newestMust returns the newest of the patches that must be reverted before: the given
-// ones, and so on for what is in the way of these.
+// newestMust returns the newest patch at the root of what is in the way: of the given patches, of those
+// that took out what these put in, and so on.
 func (r *Reference) newestMust(must []*applied) *applied {
 	newest := must[0]
 	for i := 0; i < len(must); i++ {

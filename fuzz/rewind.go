@@ -50,7 +50,8 @@ type rewinding struct {
 	steps    int
 }
 
-// What a patch put in is old if all raw events that it stands for are, young if none is.
+// in(p) is old if all raw events that it stands for are before the rewind's first record, young ("new"
+// in the semantics) if none is, else mixed.
 type age int
 
 const (
@@ -74,8 +75,8 @@ func (w *rewinding) ageOf(seqs []uint64, a *applied) age {
 	return old
 }
 
-// one returns the patches that are one with the patch in a rewind: those of its group
-// that stand, if one of them puts in events, else the patch alone.
+// one returns the patches that count as one patch: the members of a group that stand, if one of them
+// puts in events, else the patch alone.
 func (w *rewinding) one(a *applied) []*applied {
 	if group := w.groupOf(a); group != nil {
 		return group
@@ -123,8 +124,8 @@ func (w *rewinding) seqsOf(a *applied, within []*applied) []uint64 {
 	return seqs
 }
 
-// takeBackMixed takes back, newest first, mixed patches that stand, but for cuts that
-// drop; and new cuts that keep.
+// takeBackMixed is step 1: it reverts, newest first, mixed patches, except drop-cuts without
+// replacement, and new keep-cuts without replacement.
 func (w *rewinding) takeBackMixed() {
 	for {
 		i := slices.IndexFunc(w.newestFirst(), w.mustGo)
@@ -166,8 +167,7 @@ func (w *rewinding) takeBackOne(a *applied) {
 	}
 }
 
-// takeBack takes back the patch, and before it what is in the way; what a redo did is
-// that of the patch that it made to stand again.
+// takeBack reverts the patch, and before it what is in the way, whatever its age.
 func (w *rewinding) takeBack(a *applied) {
 	for w.stands(a) {
 		if w.steps++; w.steps > 10*len(w.ages)+10 {
@@ -184,9 +184,8 @@ func (w *rewinding) takeBack(a *applied) {
 	}
 }
 
-// marks says of nodes by what policy they are cut again: those that a cut had taken out
-// which was taken back, and those for which patches stand whose visible nodes are all
-// cut again.
+// marks is step 3: which old nodes are cut again, and by which policy. They are those in out() of cuts
+// that were reverted, and in out() of patches or groups whose visible nodes are all cut again.
 func (w *rewinding) marks() map[*node]patch.StatePolicy {
 	marks := map[*node]patch.StatePolicy{}
 	mark := func(nodes []*node, drop bool) (changed bool) {
@@ -248,7 +247,7 @@ func (w *rewinding) cut(n *node, policy patch.StatePolicy) {
 	w.commit(step{after: after, in: []*node{marker}, out: []*node{n}, made: 1, drops: policy == patch.Drop}, applied{seq: w.next()})
 }
 
-// pinAsBefore makes each event pinned that was, and no other.
+// pinAsBefore pins the events that were pinned before the rewind's first record, and no others.
 func (w *rewinding) pinAsBefore() {
 	for _, a := range slices.Clone(w.applied) {
 		if a.pin == nil {

@@ -107,10 +107,17 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 	if err != nil {
 		return err
 	}
+	l := &linear.Load{
+		Clients: clients, Apps: 2, Name: fmt.Sprint("round ", n),
+		Seed: random.Uint64(), More: func() bool { return true }, Forks: true,
+	}
+	l.Begin()
 	var once sync.Once
 	var cutErr error
+	var cutAt int64
 	end := func() {
 		once.Do(func() {
+			cutAt = l.Since().Nanoseconds()
 			if p.Cut != nil {
 				cutErr = p.Cut(p.name)
 			}
@@ -118,21 +125,22 @@ func (p *Place) Round(t testing.TB, n int, random *rand.Rand, count func(string,
 		})
 	}
 	m := drawMoment(random, end)
-	l := &linear.Load{
-		Callers: []ops.Caller{m.watch(process)}, Clients: clients, Apps: 2, Name: fmt.Sprint("round ", n),
-		Seed: random.Uint64(), More: func() bool { return true }, Forks: true,
-	}
+	l.Callers = []ops.Caller{m.watch(process)}
 	if p.Backups {
 		l.Backups = t.TempDir()
 		defer os.RemoveAll(l.Backups) // there may be many
 	}
 	late := time.AfterFunc(patience, end)
-	l.Run()
+	l.Create()
+	l.Work()
 	late.Stop()
 	end()
 	stderr, exited := process.Kill()
 	if exited && runtime.GOOS != "windows" {
 		return fmt.Errorf("the process ended before it was killed: %s", stderr)
+	}
+	if p.Cut != nil {
+		l.Distrust(cutAt)
 	}
 	if p.Restore != nil {
 		cutErr = errors.Join(cutErr, p.Restore(p.name))

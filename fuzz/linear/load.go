@@ -189,6 +189,16 @@ func (l *Load) End(c ops.Caller) History {
 	return l.History()
 }
 
+// Distrust has the failures of operations that ended after a moment of the load's clock say nothing:
+// the disk was gone by then.
+func (l *Load) Distrust(at int64) {
+	for i, e := range l.history {
+		if e.To > at && (e.Outcome == ops.Corrupt || e.Outcome == ops.Failed || e.Outcome == ops.Unknown) {
+			l.history[i].Reply = ops.Reply{Outcome: ops.Gone, Err: e.Err}
+		}
+	}
+}
+
 // ReadDuring reads the sessions as the operation of the history left them: at a moment between its
 // beginning and its end.
 func (l *Load) ReadDuring(c ops.Caller, e Seen) {

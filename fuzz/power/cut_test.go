@@ -36,7 +36,7 @@ func newVolume(t testing.TB) *volume {
 		}
 	}
 	base := room(t)
-	v := &volume{t, filepath.Join(base, "image"), filepath.Join(base, volumeName)}
+	v := &volume{t, filepath.Join(base, "image"), filepath.Join(base, "volume")}
 	if err := errors.Join(os.Mkdir(v.dir, 0o700), os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, 512<<20)); err != nil {
 		t.Fatal(err)
 	}

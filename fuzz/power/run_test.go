@@ -236,3 +236,15 @@ func (r *run) whole() error {
 	}
 	return d.same(r.dir)
 }
+
+// room returns a directory for as long as the test runs, in memory if there is one: what a disk loses
+// is modelled.
+func room(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "patchlog-power-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

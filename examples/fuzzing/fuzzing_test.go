@@ -1,0 +1,65 @@
+// Package fuzzing shows how a program tests its own way of folding logs: with generated logs, against
+// the reference model.
+package fuzzing
+
+import (
+	"maps"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// foldInParts folds a log as a program does that keeps the view and adds records one by one.
+func foldInParts(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
+	v := fold.New("", initial)
+	for _, r := range records {
+		var err error
+		if v, err = v.Apply(r); err != nil {
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+func TestFoldIsReference(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
+		initial := fuzz.InitialState().Draw(t, "initial state")
+		if err := fuzz.Check(records, initial, foldInParts); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A fold that keeps removed state is found out.
+func TestFlawedFoldIsFound(t *testing.T) {
+	found := false
+	for seed := range 200 {
+		records := fuzz.Records(fuzz.Options{}).Example(seed)
+		found = found || fuzz.Check(records, nil, func(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
+			for i, r := range records {
+				if p := r.Patch; p != nil && p.Type() == patch.Splice && p.Validate() == nil {
+					records[i].Patch = p.WithState(patch.Keep)
+				}
+			}
+			return fold.Fold(fold.New("", maps.Clone(initial)), records)
+		}) != nil
+	}
+	if !found {
+		t.Error("200 logs do not show that the fold keeps state")
+	}
+}
+
+// The generators draw events for a session, and the model says what a store must refuse.
+func TestReferenceJudges(t *testing.T) {
+	event := fuzz.Event("e1", nil).Example(1)
+	ref := fuzz.NewReference(nil)
+	ref.Apply(patch.Record{Seq: 1, Event: event})
+	if err := ref.Check(patch.NewTruncateBefore("unknown"), false); err == nil {
+		t.Error("a patch that names no event passes")
+	}
+}
