@@ -30,7 +30,8 @@ type request struct {
 
 	draft   *draft
 	refusal error // the plan's
-	rests   bool  // acceptance or refusal rests on the group's commit
+
+	dependsOnGroup bool // acceptance or refusal depends on the group's commit
 }
 
 // errAbandoned is what becomes of a write whose leader panicked in a function of its
@@ -84,14 +85,17 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 }
 
 // furnished returns the request to try next: the same, with the records at hand that its
-// plan needs, if that is what the error says. Else it returns none, and the error.
+// plan needs, or with none if the log is not the one that they were read of, if that is what the
+// error says. Else it returns none, and the error.
 func (s *Store) furnished(h *handle, r *request, err error) (*request, error) {
 	var need *fold.NeedError
-	if !errors.As(err, &need) {
-		return nil, err
+	var have atHand
+	if errors.As(err, &need) {
+		have, err = s.provide(r.ctx, h, need, r.have)
+	} else if err == nil {
+		return nil, nil
 	}
-	have, err := s.provide(r.ctx, h, need, r.have)
-	if err != nil {
+	if err != nil && !errors.Is(err, errOtherLog) {
 		return nil, err
 	}
 	return &request{ctx: r.ctx, creation: r.creation, plan: r.plan, records: r.records, have: have}, nil
@@ -146,17 +150,16 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			lookUp = true
 			continue
 		}
-		confirms := s.shared && g.confirms()
-		err = s.write(ctx, h, g.view, g.batch, confirms)
-		if !s.shared || err == nil && (len(g.batch.Records) > 0 || confirms) {
+		err = s.write(ctx, h, g.view, g.batch, g.confirms)
+		if !s.shared || err == nil && (len(g.batch.Records) > 0 || g.confirms) {
 			g.end(fromBackend(h.key, err))
 			return
 		}
 		taken := errors.Is(err, backend.ErrTaken) && !lookUp
 		if err != nil && !taken && !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrNotFound) {
-			// What rests on the view alone, which nothing has confirmed, is drafted again.
-			g.endResting(fromBackend(h.key, err))
-			requests = slices.DeleteFunc(slices.Clone(requests), func(r *request) bool { return r.rests })
+			// Requests that depend on the view alone, which nothing has confirmed, are drafted again.
+			g.endDependent(fromBackend(h.key, err))
+			requests = slices.DeleteFunc(slices.Clone(requests), func(r *request) bool { return r.dependsOnGroup })
 			continue
 		}
 		now, _, readErr := s.newestOf(ctx, h, s.lockedCurrent, nil)
@@ -216,6 +219,7 @@ type group struct {
 	taken    map[string]uint64 // ids in the log or in the batch → seq
 	added    []patch.Record    // the batch's records
 	requests []*request        // those that have not failed
+	confirms bool              // an empty commit is due: see takeAll
 }
 
 // begin looks up at once all ids that the plans offer.
@@ -223,7 +227,7 @@ func (g *group) begin(ctx context.Context, requests []*request) {
 	var ids []string
 	for _, r := range requests {
 		d := &draft{group: g, ctx: ctx, have: r.have.of(g.view)}
-		r.rests = false
+		r.dependsOnGroup = false
 		var own []string
 		err := r.ctx.Err()
 		if err == nil && r.creation != "" && r.creation != g.view.Creation() {
@@ -262,11 +266,23 @@ func (g *group) lookup(ctx context.Context, ids []string) (map[string]uint64, er
 }
 
 // takeAll drafts the plans in their order.
+//
+// A server that takes over may lose what a read has shown, but not what was acknowledged. So where
+// the group adds nothing, and a request would be told that what it wants is in the log already, an
+// empty commit confirms that first.
 func (g *group) takeAll() {
 	for _, r := range g.requests {
-		r.rests = len(g.added) > 0
+		r.dependsOnGroup = len(g.added) > 0
 		if r.refusal = g.take(r); r.refusal == nil {
-			r.rests = g.holds(r.draft)
+			r.dependsOnGroup = g.holds(r.draft)
+		}
+	}
+	if !g.store.shared || len(g.batch.Records) > 0 {
+		return
+	}
+	for _, r := range g.requests {
+		if r.refusal == nil && r.draft.present {
+			r.dependsOnGroup, g.confirms = true, true
 		}
 	}
 }
@@ -296,21 +312,6 @@ func (g *group) refuses() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.refusal != nil && len(r.records) > 0 })
 }
 
-// confirms reports whether the group adds nothing, and a request would be told that what it
-// wants is in the log. Another server that takes over may lose what a read has shown, but not
-// what was acknowledged: a commit, which the request waits for, has to come first.
-func (g *group) confirms() (confirms bool) {
-	if len(g.batch.Records) > 0 {
-		return false
-	}
-	for _, r := range g.requests {
-		if r.refusal == nil && r.draft.present {
-			r.rests, confirms = true, true
-		}
-	}
-	return confirms
-}
-
 // holds reports whether the group adds some of what a draft says.
 func (g *group) holds(d *draft) bool {
 	return slices.ContainsFunc(d.records, func(r patch.Record) bool { return r.Seq > g.batch.After })
@@ -318,10 +319,10 @@ func (g *group) holds(d *draft) bool {
 
 // end says to each request what came of it, with the error of the group's write.
 func (g *group) end(err error) {
-	g.endResting(err)
+	g.endDependent(err)
 	for _, r := range g.requests {
 		switch {
-		case err != nil && r.rests:
+		case err != nil && r.dependsOnGroup:
 		case r.refusal != nil:
 			r.err = r.refusal
 		case err != nil: // all of it was in the log before
@@ -332,11 +333,11 @@ func (g *group) end(err error) {
 	}
 }
 
-// endResting says to the requests that rest on what the group adds that it was not written,
+// endDependent says to the requests that rest on what the group adds that it was not written,
 // or is not known to be, if there is an error.
-func (g *group) endResting(err error) {
+func (g *group) endDependent(err error) {
 	for _, r := range g.requests {
-		if err == nil || !r.rests {
+		if err == nil || !r.dependsOnGroup {
 			continue
 		}
 		r.err = err // a refusal too: what it was judged on may not be there

@@ -102,7 +102,7 @@ func (s *Store) copying(ctx context.Context, key Key, opts CopyOptions) (*copyin
 		return nil, meta{}, err
 	}
 	p := &copying{}
-	for page, err := range s.pages(ctx, key, head, 1, head.Last) {
+	for page, err := range s.pages(ctx, key, &head, 1, newest) {
 		if err != nil {
 			return nil, meta{}, err
 		}
@@ -216,18 +216,18 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 			}
 		}
 	}
-	if opts.DryRun || len(written) == 0 && (!s.shared || len(given) == 0) {
+	if opts.DryRun {
 		return done, nil
 	}
-	err = s.putShared(ctx, written) // if all is here already, an empty commit confirms it
-	if len(written) == 0 && errors.Is(err, ErrNotFound) {
-		err = nil
-	}
-	return done, err
+	return done, s.putShared(ctx, written)
 }
 
-// putShared writes shared values in a commit to some session that adds no record to it.
+// putShared writes shared values in a commit to some session that adds no record to it. Without
+// values the commit confirms those that were read, as [Store.confirm] does.
 func (s *Store) putShared(ctx context.Context, values []backend.Value) error {
+	if len(values) == 0 && !s.shared {
+		return nil
+	}
 	for info, err := range s.List(ctx, ListOptions{}) {
 		if errors.Is(err, ErrCorrupt) {
 			continue
@@ -240,10 +240,13 @@ func (s *Store) putShared(ctx context.Context, values []backend.Value) error {
 		}
 		return err
 	}
+	if len(values) == 0 {
+		return nil
+	}
 	return fmt.Errorf("%w: there is no session to write shared values with", ErrNotFound)
 }
 
-// A commit of shared values is made so often while its outcome is unknown.
+// sharedTries limits the commits of shared values while the outcome is unknown.
 const sharedTries = 4
 
 func (s *Store) putSharedOn(ctx context.Context, key Key, values []backend.Value) error {
@@ -266,7 +269,7 @@ func (s *Store) putSharedOn(ctx context.Context, key Key, values []backend.Value
 			continue
 		}
 		if s.shared && errors.Is(err, backend.ErrUnknown) && tries < sharedTries {
-			// Writing them twice is writing them once.
+			// Writing the values is idempotent.
 			if _, fenced := s.backend.Fence(ctx, key.name(), head.Creation, head.Token, newToken()); fenced == nil {
 				tries++
 				continue

@@ -351,7 +351,7 @@ func (m *remaking) write(ctx context.Context, ref fold.Ref, text string) (done b
 		if err != nil {
 			return 0, err
 		}
-		for page, err := range s.pages(ctx, key, head, m.seq+1, head.Last) {
+		for page, err := range s.pages(ctx, key, &head, m.seq+1, newest) {
 			if err != nil || slices.ContainsFunc(page.records, isReceipt) {
 				return 0, err
 			}
@@ -359,7 +359,7 @@ func (m *remaking) write(ctx context.Context, ref fold.Ref, text string) (done b
 		m.seq = head.Last
 		raw, err := s.backend.Pick(ctx, key.name(), m.f.creation, []uint64{ref.Seq}, eraseBytes)
 		if err == nil && len(raw) == 0 {
-			err = &CorruptError{Key: key, Seq: ref.Seq, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+			err = errMissing(key, ref.Seq)
 		}
 		if err != nil {
 			return 0, err

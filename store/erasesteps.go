@@ -94,7 +94,7 @@ func (f *finishing) spreading() []receipt {
 func (f *finishing) end(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	var r replayed
-	err := errElsewhere // where others write, who looks next finds out
+	err := errOtherLog // where others write, who looks next finds out
 	if !f.store.shared && f.h.newest.Load() != nil {
 		r, err = f.store.replay(ctx, f.h.key, newest)
 	}
@@ -257,7 +257,7 @@ func (f *finishing) replace(ctx context.Context, seqs []uint64, head backend.Hea
 			return 0, err
 		}
 		if len(raw) == 0 {
-			return 0, &CorruptError{Key: key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+			return 0, errMissing(key, seqs[0])
 		}
 	}
 	for i, old := range raw {

@@ -210,14 +210,10 @@ func (u *userErasing) late(ctx context.Context) (out []ErasedSession, err error)
 // eraseShared sets the values of the state that a user's sessions share to null.
 func (s *Store) eraseShared(ctx context.Context, app, user string, dryRun bool) (names []string, err error) {
 	names, nulls, err := s.nullShared(ctx, []string{prefixOf("user", app, user)}, func(patch.Value, error) bool { return true })
-	if err != nil || dryRun || len(nulls) == 0 && !s.shared {
+	if err != nil || dryRun {
 		return names, err
 	}
-	err = s.putShared(ctx, nulls) // if all are null already, an empty commit confirms it
-	if len(nulls) == 0 && errors.Is(err, ErrNotFound) {
-		err = nil
-	}
-	return names, err
+	return names, s.putShared(ctx, nulls)
 }
 
 // nullShared returns the keys of those shared values that are to be null and are not, and what to store

@@ -24,7 +24,8 @@ type ExportOptions struct {
 
 // Export writes the session in the text form. Importing it elsewhere gives an equal
 // view, unless it is redacted. The session may be written to meanwhile; the export ends with the record that
-// was the last when it started.
+// was the last when it started. If a server takes over that has lost records which were read, the
+// error matches [ErrConflict].
 func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportOptions) error {
 	if out == nil {
 		return fmt.Errorf("%w: the writer is nil", ErrInvalid)
@@ -75,7 +76,7 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 	if err := enc.Header(initial); err != nil {
 		return err
 	}
-	for page, err := range s.pages(ctx, key, head, 1, head.Last) {
+	for page, err := range s.pages(ctx, key, &head, 1, newest) {
 		if err != nil {
 			return err
 		}

@@ -49,6 +49,9 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 			return Session{}, err
 		}
 		fork, err := s.fork(ctx, key, head, m, newKey, opts)
+		if errors.Is(err, errOtherLog) { // records that were copied are lost
+			continue
+		}
 		if err != nil || !s.replacedSince(ctx, key, head) {
 			return fork, err
 		}
@@ -79,7 +82,7 @@ func (s *Store) dropFork(ctx context.Context, key Key, v fold.View) error {
 
 // fork makes a fork of a session that was found with the given head.
 func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, opts ForkOptions) (Session, error) {
-	last := head.Last
+	last := newest
 	if opts.At != nil {
 		if last = *opts.At; last > head.Last {
 			return Session{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, last, ErrNotFound, head.Last)
@@ -97,7 +100,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 		return Session{}, err
 	}
 	defer s.backend.Unstage(c.creation) // after the commit it does nothing
-	if err := c.copy(key, head, last); err != nil {
+	if err := c.copy(key, &head, last); err != nil {
 		return Session{}, err
 	}
 	if err := c.receipts(key, head); err != nil {
@@ -130,8 +133,9 @@ func (s *Store) absent(ctx context.Context, key Key) error {
 	return fromBackend(key, err)
 }
 
-// copy takes the records of another log, up to the one with the given seq.
-func (c *creating) copy(from Key, head backend.Head, last uint64) error {
+// copy takes the records of another log, up to the one with the given seq, or all if that is
+// [newest].
+func (c *creating) copy(from Key, head *backend.Head, last uint64) error {
 	for page, err := range c.store.pages(c.ctx, from, head, 1, last) {
 		if err != nil {
 			return err
@@ -143,7 +147,7 @@ func (c *creating) copy(from Key, head backend.Head, last uint64) error {
 			c.put(r, page.data[i])
 			c.erased.record(r)
 		}
-		if c.view.Seq() == last {
+		if c.view.Seq() == min(last, head.Last) {
 			return nil
 		}
 		if err := c.stage(); err != nil {

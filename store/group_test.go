@@ -187,8 +187,8 @@ func TestGroupFails(t *testing.T) {
 				calls := []func(){
 					e.appending(&out[0], store.AppendOptions{}, say("b1"), sets("b2", `{"app:x":1}`)),
 					e.patching(&out[1], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p1")),
-					e.appending(&out[2], store.AppendOptions{}, say("a2"), say("b1")), // rests on the first
-					e.appending(&out[3], store.AppendOptions{}, say("a1"), say("a2")), // rests on nothing
+					e.appending(&out[2], store.AppendOptions{}, say("a2"), say("b1")), // depends on the first
+					e.appending(&out[3], store.AppendOptions{}, say("a1"), say("a2")), // depends on nothing
 					e.appending(&out[4], store.AppendOptions{}),
 					e.patching(&out[5], store.PatchOptions{On: seen}, patch.NewSplice(0, 1).WithID("p2")), // conflicts with the second
 					e.appending(&out[6], store.AppendOptions{}, event(`{"id":"a1"}`)),

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 
@@ -44,17 +43,30 @@ func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, ha
 	return atHand{v.Creation(), records}, nil
 }
 
-// pick reads records of a log, whose seqs ascend.
+// pick reads records of a log, whose seqs ascend and are not beyond the end of the log as it was
+// read before. If a server has taken over that has lost some, the error matches [errOtherLog].
 func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) ([]patch.Record, error) {
 	records := make([]patch.Record, 0, min(len(seqs), pageRecords))
-	for len(seqs) > 0 {
+	for rechecked := false; len(seqs) > 0; {
 		raw, err := s.backend.Pick(ctx, key.name(), creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
 		if err != nil {
 			return nil, fromBackend(key, err)
 		}
 		if len(raw) == 0 {
-			return nil, &CorruptError{Key: key, Seq: seqs[0], Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+			damage, head := errMissing(key, seqs[0]), backend.Head{Creation: creation}
+			if rechecked {
+				return nil, damage
+			}
+			if err := s.recheck(ctx, key, &head, damage); err != nil {
+				return nil, err
+			}
+			if head.Last < seqs[0] {
+				return nil, otherLog(key)
+			}
+			rechecked = true
+			continue
 		}
+		rechecked = false
 		some, errs := decodeAll(key, raw, func(i int) uint64 { return seqs[i] })
 		for _, err := range errs {
 			if err != nil {
@@ -87,4 +99,4 @@ func (s *Store) pickAll(ctx context.Context, key Key, creation string, all iter.
 }
 
 // logOf is the head of the log that a view is of, as much as reading a part of it takes.
-func logOf(v fold.View) backend.Head { return backend.Head{Creation: v.Creation(), Last: newest} }
+func logOf(v fold.View) *backend.Head { return &backend.Head{Creation: v.Creation(), Last: newest} }

@@ -39,7 +39,7 @@ func (s *Store) newestOf(ctx context.Context, h *handle, read func(context.Conte
 			return next, news.Shared, nil
 		}
 		h.dropSeen(c)
-		if !errors.Is(err, errElsewhere) {
+		if !errors.Is(err, errOtherLog) {
 			return current{}, nil, err
 		}
 	}
@@ -80,16 +80,12 @@ func (s *Store) withShared(ctx context.Context, h *handle, c current, prefixes [
 	return c, news.Shared, fromBackend(h.key, err)
 }
 
-// errElsewhere: a view cannot be carried on by what is new, since the session was created
-// again, or records were erased, or its log is not the one that was read, or records are needed that are not there.
-var errElsewhere = errors.New("the log is not the one that the view is of")
-
 // advance returns the view after what is new, and publishes it.
 func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.News) (current, error) {
 	head, v := news.Head, c.view
 	switch {
 	case head.Creation != v.Creation() || head.Edition != v.Edition() || head.Last < v.Seq() || head.Last == v.Seq() && head.Chain != c.chain:
-		return c, errElsewhere // a server that took over may have lost what was acknowledged
+		return c, errOtherLog // a server that took over may have lost what was acknowledged
 	case head.Token == c.token:
 		return c, nil
 	}
@@ -98,16 +94,16 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	records, errs := decodeAll(h.key, raw, from(v.Seq()+1))
 	for i, r := range raw {
 		if errs[i] != nil {
-			return c, errElsewhere // reading it anew says what is wrong
+			return c, errOtherLog // reading it anew says what is wrong
 		}
 		chain = chain.Add(recordform.Checksum(r.Data))
 	}
 	v, err := s.foldRecords(ctx, h.key, head.Creation, v, records)
 	if err == nil { // what one look does not give, and whether all of it makes the head's chain
-		v, err = s.foldPages(ctx, h.key, head.Creation, v, s.pagesAfter(ctx, h.key, head, &chain, v.Seq()+1, head.Last), head.Last)
+		v, err = s.foldPages(ctx, h.key, head.Creation, v, s.pagesAfter(ctx, h.key, &head, &chain, v.Seq()+1, newest), newest)
 	}
 	if errors.Is(err, ErrCorrupt) {
-		return c, errElsewhere
+		return c, errOtherLog
 	}
 	if err != nil {
 		return c, err
@@ -152,7 +148,7 @@ func (s *Store) lockedCurrent(ctx context.Context, h *handle) (current, error) {
 func (s *Store) publishAfterErase(ctx context.Context, h *handle, r replayed) {
 	head, _, err := s.head(ctx, h.key)
 	if err == nil && head.Creation == r.view.Creation() && head.Edition == r.view.Edition() {
-		if err = s.foldUpTo(ctx, h.key, head, &r, head.Last); err == nil {
+		if err = s.foldUpTo(ctx, h.key, &head, &r, newest); err == nil {
 			h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
 			h.publish(current{r.view, head.Token, head.Chain})
 			s.maybeSnapshot(h, r.view)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
@@ -39,52 +38,21 @@ func (s *Store) ViewAt(ctx context.Context, key Key, seq uint64) (fold.View, err
 // the iteration starts. No transaction is open while the loop's body runs, so it may
 // take its time and write to the store. It ends with [ErrNotFound] if there is no such
 // session or the session is deleted meanwhile, and with a *[CorruptError] at a record
-// that cannot be read, or where it is in doubt whether the log goes on. A record that is erased
-// meanwhile is yielded as it was or as it is.
+// that cannot be read, or where it is in doubt whether the log goes on. If a server takes over
+// that has lost the end of the log, it ends there, or with [ErrConflict] if records were yielded
+// that are lost. A record that is erased meanwhile is yielded as it was or as it is.
 func (s *Store) RawEvents(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		if err := key.Validate(); err != nil {
 			yield(patch.Record{}, err)
 			return
 		}
-		var given backend.Chain // of the ids of the records that were yielded
-		count := 0
-		for try := 1; ; try++ {
-			head, err := s.headOnly(ctx, key)
-			if err != nil {
-				yield(patch.Record{}, err)
-				return
-			}
-			again, n, ids := false, 0, backend.Chain{}
-			for r, err := range recordsOf(s.pages(ctx, key, head, max(fromSeq, 1), head.Last)) {
-				if again = errors.Is(err, ErrCorrupt) && try < replayTries && s.movedSince(ctx, key, head); again {
-					break
-				}
-				if err == nil {
-					n, ids = n+1, ids.Add(recordform.Checksum([]byte(r.ID())))
-				}
-				if err == nil && n <= count { // it was yielded before, if it is the same
-					if n == count && ids != given {
-						break
-					}
-					continue
-				}
-				if err == nil {
-					count, given = n, ids
-				}
-				if !yield(r, err) || err != nil {
-					return
-				}
-			}
-			switch {
-			case again:
-			case n < count || ids != given:
-				yield(patch.Record{}, fmt.Errorf("session %s: %w: a server took over that has not got all records that were read; read again", key, ErrConflict))
-				return
-			default:
-				return
-			}
+		head, err := s.headOnly(ctx, key)
+		if err != nil {
+			yield(patch.Record{}, err)
+			return
 		}
+		recordsOf(s.pages(ctx, key, &head, max(fromSeq, 1), newest))(yield)
 	}
 }
 
@@ -153,9 +121,11 @@ type page struct {
 	data    [][]byte // their byte forms
 }
 
-// pages yields the records from one seq to another, a page at a time. At the log's end it
-// yields an error if that is in doubt, or if the records do not make the head's chain.
-func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, last uint64) iter.Seq2[page, error] {
+// pages yields the records from one seq to another, or to the log's end if last is [newest], a
+// page at a time. At the log's end it yields an error if that is in doubt, or if the records do
+// not make the head's chain. If a server has taken over that has lost the log's end, head is set
+// to the head there: see [Store.pagesAfter].
+func (s *Store) pages(ctx context.Context, key Key, head *backend.Head, from, last uint64) iter.Seq2[page, error] {
 	var before *backend.Chain
 	if from <= 1 {
 		before = new(backend.Chain)
@@ -163,60 +133,150 @@ func (s *Store) pages(ctx context.Context, key Key, head backend.Head, from, las
 	return s.pagesAfter(ctx, key, head, before, from, last)
 }
 
+// maxRechecks limits how often a log is read on under a new head. If something is wrong under each
+// of them, the records are damaged, in a session that is written to all the time.
+const maxRechecks = 3
+
 // pagesAfter is pages with the log's chain before the first of the records, or nil if that is
 // not known.
-func (s *Store) pagesAfter(ctx context.Context, key Key, head backend.Head, before *backend.Chain, first, last uint64) iter.Seq2[page, error] {
+//
+// The head may be one server's, and the records those of another that took over and has lost the
+// log's end. So records that are missing, or do not make the head's chain, are damage only if
+// the head, read again, is the same. Else the log is read on under its new head, if it has the
+// records that were yielded and goes on to last; if not, the error matches [errOtherLog].
+func (s *Store) pagesAfter(ctx context.Context, key Key, head *backend.Head, before *backend.Chain, first, last uint64) iter.Seq2[page, error] {
 	return func(yield func(page, error) bool) {
-		var chain backend.Chain
+		var start backend.Chain
 		if before != nil {
-			chain = *before
+			start = *before
 		}
-		end := last
-		if head.Damaged != 0 {
-			end = min(last, head.Damaged-1)
-		}
-		for next := first; next <= end; {
-			most := int(min(end-next+1, pageRecords))
-			raw, err := s.backend.Read(ctx, key.name(), head.Creation, next, most, pageBytes)
-			switch {
-			case errors.Is(err, backend.ErrDamaged):
-				yield(page{}, &CorruptError{Key: key, Seq: next, Err: named(err)})
-				return
-			case err != nil:
-				yield(page{}, fromBackend(key, err))
-				return
+		next, chain := first, start // after the records that were yielded
+		for rechecks := 0; ; rechecks++ {
+			end := min(last, head.Last)
+			if head.Damaged != 0 {
+				end = min(end, head.Damaged-1)
 			}
-			if len(raw) == 0 {
-				yield(page{}, &CorruptError{Key: key, Seq: next, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)})
-				return
-			}
-			raw = onePage(raw)
-			records, errs := decodeAll(key, raw, from(next))
-			p := page{records, make([][]byte, len(raw))}
-			for i, r := range raw {
-				p.data[i] = r.Data
-				if err := errs[i]; err != nil {
-					// What comes before the damage can be read.
-					if p.records = p.records[:i]; i == 0 || yield(p, nil) {
-						yield(page{}, err)
-					}
+			gap := false
+			for next <= end && !gap {
+				most := int(min(end-next+1, pageRecords))
+				raw, err := s.backend.Read(ctx, key.name(), head.Creation, next, most, pageBytes)
+				switch {
+				case errors.Is(err, backend.ErrDamaged):
+					yield(page{}, &CorruptError{Key: key, Seq: next, Err: named(err)})
+					return
+				case err != nil:
+					yield(page{}, fromBackend(key, err))
 					return
 				}
-				chain = chain.Add(recordform.Checksum(r.Data))
+				if gap = len(raw) == 0; gap {
+					continue
+				}
+				raw = onePage(raw)
+				records, errs := decodeAll(key, raw, from(next))
+				p := page{records, make([][]byte, len(raw))}
+				for i, r := range raw {
+					p.data[i] = r.Data
+					if err := errs[i]; err != nil {
+						// What comes before the damage can be read.
+						if p.records = p.records[:i]; i == 0 || yield(p, nil) {
+							yield(page{}, err)
+						}
+						return
+					}
+					chain = chain.Add(recordform.Checksum(r.Data))
+				}
+				if !yield(p, nil) {
+					return
+				}
+				next += uint64(len(raw))
 			}
-			if !yield(p, nil) {
+			var damage error
+			switch {
+			case gap:
+				damage = errMissing(key, next)
+			case last < head.Last:
+				return
+			case head.Damaged != 0:
+				yield(page{}, inDoubt(key, *head))
+				return
+			case before == nil || chain == head.Chain:
+				return
+			default:
+				damage = &CorruptError{Key: key, Seq: head.Last, Err: errChain(*head)}
+			}
+			if rechecks == maxRechecks {
+				yield(page{}, damage)
 				return
 			}
-			next += uint64(len(raw))
-		}
-		switch {
-		case last < head.Last:
-		case head.Damaged != 0:
-			yield(page{}, inDoubt(key, head))
-		case before != nil && last == head.Last && chain != head.Chain && !s.replacedSince(ctx, key, head):
-			yield(page{}, &CorruptError{Key: key, Seq: last, Err: errChain(head)})
+			was := *head
+			err := s.recheck(ctx, key, head, damage)
+			if err == nil && !gap && head.Edition != was.Edition {
+				*head = was // records were erased meanwhile: some were read before that, some after it
+				return
+			}
+			if err == nil && last != newest && last > head.Last {
+				err = otherLog(key)
+			}
+			if err == nil {
+				err = s.contains(ctx, key, *head, first, next, start, chain)
+			}
+			if err != nil {
+				yield(page{}, err)
+				return
+			}
 		}
 	}
+}
+
+// recheck decides whether a log is damaged, in which damage was found after its head was read. It
+// returns the damage if the head is still the same. If it is another one, a server may have taken
+// over that has lost the log's end: head is set to it, and the error is nil. Where no other
+// process writes, only an erasure explains what was found.
+func (s *Store) recheck(ctx context.Context, key Key, head *backend.Head, damage error) error {
+	now, err := s.backend.Head(ctx, key.name())
+	switch {
+	case !s.shared && (err != nil || now.Creation != head.Creation || now.Edition == head.Edition):
+		return damage
+	case err != nil:
+		return fromBackend(key, err)
+	case now.Creation != head.Creation:
+		return fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
+	case !head.Moved(now):
+		return damage
+	}
+	*head = now
+	return nil
+}
+
+// contains returns an error that matches [errOtherLog] unless the records from first up to before
+// next, in the log as it is, carry a chain on from start to end.
+func (s *Store) contains(ctx context.Context, key Key, head backend.Head, first, next uint64, start, end backend.Chain) error {
+	for first < next {
+		raw, err := s.backend.Read(ctx, key.name(), head.Creation, first, int(min(next-first, pageRecords)), pageBytes)
+		if err != nil {
+			return fromBackend(key, err)
+		}
+		if len(raw) == 0 {
+			return otherLog(key)
+		}
+		for _, r := range raw {
+			start = start.Add(recordform.Checksum(r.Data))
+		}
+		first += uint64(len(raw))
+	}
+	if start != end {
+		return otherLog(key)
+	}
+	return nil
+}
+
+// errOtherLog: the log is not the one that was read before. Another server has taken over that
+// has lost records, the session was created again, or records were erased.
+var errOtherLog = errors.New("the log is not the one that was read before")
+
+// otherLog is errOtherLog for callers of the store, who can read the session again.
+func otherLog(key Key) error {
+	return fmt.Errorf("session %s: %w: %w: a server took over that has lost records; read the session again", key, ErrConflict, errOtherLog)
 }
 
 // replacedSince reports whether records of the log have been erased since it had the given
@@ -236,14 +296,15 @@ func errChain(head backend.Head) error {
 		ErrCorrupt, head.Last)
 }
 
+func errMissing(key Key, seq uint64) error {
+	return &CorruptError{Key: key, Seq: seq, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+}
+
 // record returns one record of a log.
 func (s *Store) record(ctx context.Context, key Key, creation string, seq uint64) (patch.Record, error) {
-	raw, err := s.backend.Read(ctx, key.name(), creation, seq, 1, math.MaxInt)
-	switch {
-	case err != nil:
-		return patch.Record{}, fromBackend(key, err)
-	case len(raw) == 0:
-		return patch.Record{}, &CorruptError{Key: key, Seq: seq, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+	records, err := s.pick(ctx, key, creation, []uint64{seq})
+	if err != nil {
+		return patch.Record{}, err
 	}
-	return decode(key, seq, raw[0])
+	return records[0], nil
 }

@@ -17,32 +17,17 @@ type replayed struct {
 	view     fold.View
 	snapshot uint64        // the seq that it was read from on; 0 is the first record
 	chain    backend.Chain // of the log up to there, where others write to the backend
-	head     backend.Head  // of the log when reading began
+	head     backend.Head  // that the log was read by
 }
 
 // replay reads the session's view at a seq, or its newest if seq is newest: from the
 // snapshot if there is one that will do, else from the first record.
 func (s *Store) replay(ctx context.Context, key Key, seq uint64) (replayed, error) {
-	for try := 1; ; try++ {
-		r, err := s.replayOnce(ctx, key, seq)
-		if !errors.Is(err, ErrCorrupt) || try == replayTries || !s.movedSince(ctx, key, r.head) {
+	for {
+		if r, err := s.replayOnce(ctx, key, seq); !errors.Is(err, errOtherLog) {
 			return r, err
 		}
 	}
-}
-
-// A log is replayed so often if it seems damaged and its head is not the one that was read.
-const replayTries = 4
-
-// movedSince reports whether the session's head is not the given one any more, where others
-// write. In a failover the head may be read from one server and the records from another: what
-// does not fit together then is no damage.
-func (s *Store) movedSince(ctx context.Context, key Key, head backend.Head) bool {
-	if !s.shared {
-		return false
-	}
-	now, err := s.backend.Head(ctx, key.name())
-	return err == nil && (now.Creation != head.Creation || head.Moved(now))
 }
 
 func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64) (replayed, error) {
@@ -50,13 +35,11 @@ func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64) (replayed, 
 	switch {
 	case err != nil:
 		return replayed{}, err
-	case seq == newest:
-		seq = head.Last
-	case seq > head.Last:
+	case seq > head.Last && seq != newest:
 		return replayed{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
 	}
 	empty := fold.New(head.Creation, m.initial).Lean().WithEdition(head.Edition)
-	r, err := s.fromSnapshot(ctx, key, empty, seq)
+	r, err := s.fromSnapshot(ctx, key, empty, min(seq, head.Last))
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotFound) { // deleted meanwhile
 			return replayed{}, err
@@ -66,14 +49,14 @@ func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64) (replayed, 
 			"session", key.String(), "error", err)
 		r = replayed{view: empty}
 	}
-	r.head = head
-	err = s.foldUpTo(ctx, key, head, &r, seq)
+	err = s.foldUpTo(ctx, key, &head, &r, seq)
 	if r.snapshot > 0 && errors.Is(err, ErrCorrupt) {
 		s.opts.Logger.Warn("patchlog: a snapshot is not of this log; reading the log from its first record",
 			"session", key.String(), "error", err)
-		r = replayed{view: empty, head: head}
-		err = s.foldUpTo(ctx, key, head, &r, seq)
+		r = replayed{view: empty}
+		err = s.foldUpTo(ctx, key, &head, &r, seq)
 	}
+	r.head = head
 	return r, err
 }
 
@@ -117,17 +100,23 @@ func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (kept 
 	return kept, head.Last, err
 }
 
-// foldUpTo folds the records that follow the view, up to the one with the given seq.
+// foldUpTo folds the records that follow the view, up to the one with the given seq, or to the
+// log's end if that is [newest]; head is set as by [Store.pages].
 //
-// A snapshot of what a server has lost that took over since is found by the log's chain. It
-// takes the log to its end.
-func (s *Store) foldUpTo(ctx context.Context, key Key, head backend.Head, r *replayed, last uint64) error {
-	pages := s.pages(ctx, key, head, r.view.Seq()+1, last)
+// A snapshot of records that a server has lost that took over is found by the log's chain. It
+// takes reading the log to its end.
+func (s *Store) foldUpTo(ctx context.Context, key Key, head *backend.Head, r *replayed, last uint64) error {
+	var pages iter.Seq2[page, error]
 	if s.shared && r.snapshot > 0 && r.view.Seq() == r.snapshot {
-		pages = s.pagesAfter(ctx, key, head, &r.chain, r.view.Seq()+1, head.Last)
+		pages = s.pagesAfter(ctx, key, head, &r.chain, r.view.Seq()+1, newest)
+	} else {
+		pages = s.pages(ctx, key, head, r.view.Seq()+1, last)
 	}
 	var err error
 	r.view, err = s.foldPages(ctx, key, head.Creation, r.view, pages, last)
+	if err == nil && last != newest && r.view.Seq() < last {
+		err = otherLog(key)
+	}
 	return err
 }
 

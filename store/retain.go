@@ -209,7 +209,7 @@ func (s *Store) deleteDue(ctx context.Context, r *Retained, head backend.Head, p
 func (s *Store) used(ctx context.Context, key Key, head backend.Head, created time.Time) (time.Time, error) {
 	latest := created
 	from := max(head.Last, usedRecords) - usedRecords + 1
-	for page, err := range s.pages(ctx, key, head, from, head.Last) {
+	for page, err := range s.pages(ctx, key, &head, from, newest) {
 		if err != nil {
 			return latest, err
 		}

@@ -171,7 +171,7 @@ func (s *Store) rewinding(ctx context.Context, key Key, opts BackOptions, invoca
 	if c := opts.On.Creation(); c != "" && c != head.Creation {
 		return "", p, fmt.Errorf("session %s: %w: it was created again since", key, ErrNotFound)
 	}
-	for page, err := range s.pages(ctx, key, head, 1, head.Last) {
+	for page, err := range s.pages(ctx, key, &head, 1, newest) {
 		if err != nil {
 			return "", p, err
 		}

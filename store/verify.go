@@ -63,7 +63,7 @@ type VerifyOptions struct {
 // that another version of the program made is left out.
 func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Problem, error] {
 	return func(yield func(Problem, error) bool) {
-		v := verification{store: s, yield: yield}
+		v := verification{ctx: ctx, store: s, yield: yield}
 		if opts.Key != (Key{}) {
 			if err := opts.Key.Validate(); err != nil {
 				yield(Problem{}, err)
@@ -108,14 +108,29 @@ var errUnfinished = errors.New("the erasing that this is the receipt of is not f
 
 // verification is a run of Verify.
 type verification struct {
+	ctx   context.Context
 	store *Store
 	yield func(Problem, error) bool
+
+	// Of the session that is verified:
+	head     backend.Head
+	rechecks int  // how often it may be verified again, if its head is another one by now
+	again    bool // it is to be verified again
 }
 
 func (v *verification) report(key Key, seq uint64, err error) (goOn bool) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrClosed) {
 		v.yield(Problem{}, err)
 		return false
+	}
+	if v.rechecks > 0 {
+		// The first problem may come of a failover, after which the rest of the log is another one's.
+		head := v.head
+		if err = v.store.recheck(v.ctx, key, &head, err); err == nil || errors.Is(err, ErrNotFound) {
+			v.again = true
+			return false
+		}
+		v.rechecks = 0
 	}
 	return v.yield(Problem{key, seq, err}, nil)
 }
@@ -145,6 +160,18 @@ func (v *verification) shared(ctx context.Context) {
 
 // session verifies one session, and reports whether to go on.
 func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
+	defer func() { v.rechecks = 0 }()
+	for rechecks := maxRechecks; ; rechecks-- {
+		v.again = false
+		if goOn = v.log(ctx, key, rechecks); !v.again {
+			return goOn
+		}
+	}
+}
+
+// log verifies a session. If a problem is found while its head moves, it sets v.again and returns
+// false, unless rechecks is 0 or a problem was reported.
+func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn bool) {
 	var m meta
 	var data []byte
 	var end uint64 // of the head's chain
@@ -158,12 +185,16 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 		kept, last, err = v.store.snapshotOf(ctx, key, head.Creation)
 		data = kept.Data
 		end = head.Last
+		if v.head = head; v.store.shared {
+			v.rechecks = rechecks
+		}
 		head.Last = max(head.Last, last)
 	}
 	if errors.Is(err, backend.ErrNotFound) { // deleted meanwhile
 		return true
 	}
 	if err != nil {
+		v.rechecks = 0
 		return v.report(key, 0, fromBackend(Key{}, err))
 	}
 	var saved fold.Saved

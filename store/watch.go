@@ -191,7 +191,7 @@ func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	case head.Damaged != 0 && last >= end:
 		return nil, inDoubt(w.key, head)
 	case last < head.Last:
-		return nil, &CorruptError{Key: w.key, Seq: last + 1, Err: fmt.Errorf("%w: it is missing", ErrCorrupt)}
+		return nil, errMissing(w.key, last+1)
 	}
 	whole := last == head.Last
 	switch {
@@ -243,8 +243,8 @@ func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, 
 		return nil
 	}
 	before := w.found.Chain
-	for _, err := range s.pagesAfter(ctx, w.key, head, &before, w.found.Last+1, head.Last) {
-		if errors.Is(err, ErrCorrupt) {
+	for _, err := range s.pagesAfter(ctx, w.key, &head, &before, w.found.Last+1, newest) {
+		if errors.Is(err, ErrCorrupt) || errors.Is(err, errOtherLog) {
 			return w.contradicted(ctx)
 		}
 		if err != nil {
@@ -261,7 +261,7 @@ func (w *watcher) contradicted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, err := range w.store.pages(ctx, w.key, head, 1, head.Last) {
+	for _, err := range w.store.pages(ctx, w.key, &head, 1, newest) {
 		if err != nil {
 			return err
 		}

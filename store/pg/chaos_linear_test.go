@@ -172,7 +172,7 @@ func killer(t testing.TB, server *pgtest.Server) func() error {
 func TestLinearizableKills(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Options{NoSync: true})
 	dsn := server.Database(t)
-	c := &chaos{Load: linear.Load{Hurried: 3}}
+	c := &chaos{Load: linear.Load{Hurried: 3, Forks: true}}
 	c.employ(startWorkers(t, dsn+chaosApp, "", 4))
 	kill := killer(t, server)
 	rounds(t, c, short(3*time.Second), func(long time.Duration) string {
@@ -186,7 +186,7 @@ func TestLinearizableKills(t *testing.T) {
 func TestLinearizableRestarts(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Options{NoSync: true})
 	dsn := server.Database(t)
-	c := &chaos{}
+	c := &chaos{Load: linear.Load{Forks: true}}
 	c.employ(startWorkers(t, dsn+chaosApp, "", 4))
 	rounds(t, c, short(4*time.Second), func(long time.Duration) string {
 		crash := func() error {
@@ -202,7 +202,7 @@ func TestLinearizableRestarts(t *testing.T) {
 
 // A standby takes over from a primary that is killed. Each round has a pair of its own.
 func TestLinearizableFailover(t *testing.T) {
-	c := &chaos{}
+	c := &chaos{Load: linear.Load{Forks: true}}
 	rounds(t, c, short(3*time.Second), func(long time.Duration) string {
 		primary, standby, dsn := pair(t)
 		workers := startWorkers(t, dsn, "", 4)
