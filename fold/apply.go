@@ -78,6 +78,7 @@ type folding struct {
 	view    View
 	own     *owner // nil for a single record, which has nothing to change twice
 	pending []node
+	made    []node // the room for the nodes of a patch
 }
 
 func (f *folding) record(r patch.Record) error {
@@ -123,11 +124,11 @@ func (f *folding) edit(e edit, seq uint64) {
 	}
 	c := newCut(v, e, seq)
 	if e.pin == nil {
-		nodes := e.nodes(c)
-		for i := range nodes {
-			nodes[i].event = v.kept(nodes[i].event)
+		f.made = e.nodes(f.made[:0], c)
+		for i := range f.made {
+			f.made[i].event = v.kept(f.made[i].event)
 		}
-		v.root = v.root.splice(f.own, e.lo, e.hi, nodes)
+		v.root = v.root.splice(f.own, e.lo, e.hi, f.made) // which has copies
 	} else {
 		v.pins = v.pins.with(*e.pin)
 	}
@@ -235,15 +236,15 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	return e, nil
 }
 
-// nodes returns what the patch of the cut puts in: its events, or a marker; a revert's
+// nodes appends what the patch of the cut puts in: its events, or a marker; a revert's
 // marker and what it brings back.
-func (e edit) nodes(c *cut) []node {
+func (e edit) nodes(nodes []node, c *cut) []node {
 	if e.target != nil {
-		return append([]node{{seq: c.seq, cut: c}}, e.back...)
+		return append(append(nodes, node{seq: c.seq, cut: c}), e.back...)
 	}
-	nodes := e.added()
+	nodes = e.appendNew(nodes)
 	if c.puts = len(nodes) > 0; !c.puts {
-		nodes = []node{{}}
+		nodes = append(nodes, node{})
 	}
 	c.made = int32(len(nodes))
 	for i := range nodes {
@@ -253,16 +254,24 @@ func (e edit) nodes(c *cut) []node {
 	return nodes
 }
 
+// appendNew appends nodes of the patch's own events.
+func (e edit) appendNew(nodes []node) []node {
+	switch e.patch.Type() {
+	case patch.Splice:
+		for _, event := range e.patch.Replacement() {
+			nodes = append(nodes, node{event: event})
+		}
+	case patch.Summarise:
+		nodes = append(nodes, node{event: e.patch.Summary(), summary: true})
+	}
+	return nodes
+}
+
 // added returns the visible nodes that the patch puts in; only those that a revert brings
 // back say where they come from.
 func (e edit) added() []node {
 	if e.target != nil {
 		return slices.DeleteFunc(slices.Clone(e.back), func(n node) bool { return n.event == nil })
 	}
-	events := e.patch.NewEvents()
-	nodes := make([]node, len(events))
-	for i, event := range events {
-		nodes[i] = node{event: event, summary: e.patch.Type() == patch.Summarise}
-	}
-	return nodes
+	return e.appendNew(nil)
 }
