@@ -309,6 +309,9 @@ func (e *Event) Footprint() int {
 	for i := range e.members {
 		n += len(e.members[i].name) + len(e.members[i].text)
 	}
+	for _, id := range e.longRunning {
+		n += int(unsafe.Sizeof(id)) + len(id)
+	}
 	return n + ChangesFootprint(e.delta) + ChangesFootprint(e.shared)
 }
 

@@ -18,12 +18,13 @@ type ImportOptions struct {
 	Name string
 
 	// MaxBytes is how long the input may be; 0 means 256 MiB. What is read is kept in
-	// memory, where it takes about seven times as much.
+	// memory.
 	MaxBytes int64
 
-	// MaxRecords is how many records the input may have; 0 means [DefaultImportRecords],
-	// and one more for each 200 bytes of the input. An import keeps about a kilobyte of
-	// memory for each record beside what it says.
+	// MaxRecords is how many records the input may have. 0 means as many as take no more memory than
+	// the input warrants: an import takes at most 8 times the bytes of its input, and 32 MiB. A
+	// record takes about 700 bytes beside what it says, so that input of long runs of very short
+	// records is refused.
 	MaxRecords int
 
 	// State is the initial state of a session that the import creates, and must be that
@@ -43,11 +44,40 @@ type ImportOptions struct {
 // [ImportOptions.MaxBytes] says otherwise.
 const DefaultImportBytes = 256 << 20
 
-// DefaultImportRecords is how many records an input may have, however short they are, unless
-// [ImportOptions.MaxRecords] says otherwise.
-const DefaultImportRecords = 16 << 10
+// What the records read may take of the memory that an import may have. The rest is for what takes
+// memory while one of them is read or written.
+const (
+	importTimes = 7
+	importMore  = 28 << 20
+)
 
-const defaultRecordBytes = 200 // of input, for each record beyond DefaultImportRecords
+// importWeight returns about how many bytes an import holds for a record at most: the record, its
+// completed copy if it needs one, its places in lists and indexes, and what of it is garbage. It is
+// fitted to measurements, which tests repeat.
+func importWeight(r patch.Record) int64 {
+	const (
+		perRecord  = 310
+		perEvent   = 450
+		perContent = 250
+		perCopy    = 500 // of an event or a patch that is completed
+	)
+	n := perRecord
+	if r.Patch != nil {
+		n += perCopy
+	}
+	for _, e := range r.Events() {
+		n += perEvent + (e.Footprint()-emptyFootprint)*7/4
+		if e.HasContent() || e.HasDelta() {
+			n += perContent
+		}
+		if e.Timestamp().IsZero() {
+			n += perCopy
+		}
+	}
+	return int64(n)
+}
+
+var emptyFootprint = new(patch.Event).Footprint()
 
 // Imported says what an import did.
 type Imported struct {
@@ -294,6 +324,7 @@ func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord in
 	if t.initial, t.header, err = d.InitialState(); err != nil {
 		return nil, err
 	}
+	weight := int64(0)
 	for {
 		rec, err := d.Next()
 		if err == io.EOF {
@@ -308,13 +339,16 @@ func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord in
 		if rec.Event != nil && rec.Event.Partial() {
 			continue
 		}
-		most := int64(opts.MaxRecords)
-		if most == 0 {
-			most = DefaultImportRecords + (in.limit-in.left)/defaultRecordBytes
+		weight += importWeight(rec)
+		var over error
+		switch read := in.limit - in.left; {
+		case opts.MaxRecords > 0 && len(t.records) == opts.MaxRecords:
+			over = fmt.Errorf("%w: there are more than %d records", ErrTooLarge, opts.MaxRecords)
+		case opts.MaxRecords == 0 && weight > importTimes*read+importMore:
+			over = fmt.Errorf("%w: the first %d bytes hold so many small things, in %d records, that they take more memory than the input warrants", ErrTooLarge, read, len(t.records)+1)
 		}
-		if int64(len(t.records)) >= most {
-			return nil, &patch.LineError{File: opts.Name, Line: d.Line(), Err: fmt.Errorf(
-				"%w: there are more than %d records in the first %d bytes; ImportOptions.MaxRecords allows more", ErrTooLarge, most, in.limit-in.left)}
+		if over != nil {
+			return nil, &patch.LineError{File: opts.Name, Line: d.Line(), Err: fmt.Errorf("%w; ImportOptions.MaxRecords (import --max-records) sets another limit", over)}
 		}
 		t.records = append(t.records, rec)
 		t.lines = append(t.lines, d.Line())

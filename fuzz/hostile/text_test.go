@@ -2,9 +2,11 @@ package hostile
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,7 +33,13 @@ var readers = map[string]func(t testing.TB, text []byte) error{
 		_, err := patch.ParseValue(text)
 		return err
 	},
-	"import": imported,
+	"import": func(t testing.TB, text []byte) error {
+		s := inMemory(t)
+		defer s.Close()
+		_, err := s.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{})
+		return err
+	},
+	"imported": imported,
 	"REST": func(t testing.TB, text []byte) error {
 		s := inMemory(t)
 		defer s.Close()
@@ -120,7 +128,7 @@ func fuzzText(f *testing.F, names ...string) {
 }
 
 func FuzzText(f *testing.F)         { fuzzText(f, "record", "value") }
-func FuzzImport(f *testing.F)       { fuzzText(f, "import") }
+func FuzzImport(f *testing.F)       { fuzzText(f, "imported") }
 func FuzzREST(f *testing.F)         { fuzzText(f, "REST") }
 func FuzzSessionFiles(f *testing.F) { fuzzText(f, "pi", "claude-code", "codex") }
 
@@ -157,12 +165,30 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// Long texts, of many small things, of few large ones and of deep ones.
+// Long texts are read within the bound, by all that read text. What the bound adds to a multiple of the
+// text hides much of a short one, so a short run has some of the texts long.
 func TestLongText(t *testing.T) {
-	size := 64 << 10
+	const short, large = 64 << 10, 8 << 20
+	size := short
 	if long.Long() {
-		size = 16 << 20
+		size = large
 	}
+	for what, text := range longTexts(size) {
+		for name := range readers {
+			t.Run(name+" "+what, func(t *testing.T) { reads(t, name, text) })
+		}
+	}
+	if testing.Short() || long.Long() {
+		return
+	}
+	texts := longTexts(large)
+	for _, what := range []string{"metadata keys", "parts", "many keys", "many patches", "short events"} {
+		t.Run("large "+what, func(t *testing.T) { reads(t, "import", texts[what]) })
+	}
+}
+
+// longTexts are texts of about so many bytes, of many small things, of few large ones and of deep ones.
+func longTexts(size int) map[string][]byte {
 	rep := func(s string, around ...string) []byte {
 		return []byte(around[0] + strings.Repeat(s, size/len(s)) + around[1])
 	}
@@ -174,8 +200,20 @@ func TestLongText(t *testing.T) {
 		}
 		return append(b, around[1]...)
 	}
+	// Lines that each have as many small things as they may.
+	lines := func(most int, before, each, after string) []byte {
+		var b []byte
+		for n := 0; len(b) < size; n++ {
+			b = fmt.Appendf(b, before, n)
+			for i := range most {
+				b = append(b, strings.ReplaceAll(each, "#", strconv.Itoa(i))...)
+			}
+			b = append(b[:len(b)-1], after+"\n"...)
+		}
+		return b
+	}
 	const pi = `{"type":"session","version":3,"id":"s","timestamp":"2025-01-01T00:00:00Z","cwd":"/"}` + "\n"
-	for what, text := range map[string][]byte{
+	return map[string][]byte{
 		"lists":          rep("[],", `{"id":"e","customMetadata":{"a":[`, "[]]}}"),
 		"numbers":        rep("1,", `{"id":"e","customMetadata":{"a":[`, "1]}}"),
 		"metadata keys":  num(`"%x":1,`, `{"id":"e","customMetadata":{`, `"z":1}}`),
@@ -190,6 +228,12 @@ func TestLongText(t *testing.T) {
 		"empty parts":    rep(`{},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
 		"calls":          rep(`{"functionCall":{"name":"f"}},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
 		"snake case":     num(`{"function_call":{"name":"%d"}},`, `{"id":"e","content":{"parts":[`, `{}]}}`),
+		"many keys":      lines(patch.MaxStateKeys, `{"id":"%d","actions":{"stateDelta":{`, `"#":1,`, `}}}`),
+		"many calls":     lines(patch.MaxFunctionParts, `{"id":"%d","content":{"parts":[`, `{"functionCall":{}},`, `]}}`),
+		"many ids":       lines(patch.MaxLongRunning, `{"id":"%d","longRunningToolIds":[`, `"#",`, `]}`),
+		"many fields":    lines(patch.MaxFields, `{"id":"%d",`, `"#":1,`, `}`),
+		"many patches":   lines(patch.MaxReplacements, `{"id":"%d","patchType":"splice","start":0,"count":0,"replacement":[`, `{},`, `]}`),
+		"exported":       num(`{"id":"%d","author":"a","timestamp":"2025-01-01T00:00:00Z"}`+"\n", "", ""),
 		"nesting":        rep("[", "", ""),
 		"lines":          rep("{}\n", "", ""),
 		"lines of ids":   num(`{"id":"%x"}`+"\n", "", ""),
@@ -204,9 +248,30 @@ func TestLongText(t *testing.T) {
 		"pi's lines":     num(`{"type":"message","id":"%x","parentId":null}`+"\n", pi, ""),
 		"pi's blocks":    rep(`{"type":"text","text":"x"},`, pi+`{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":[`, `{"type":"text","text":"x"}]}}`),
 		"claude's lines": num(`{"type":"user","uuid":"%x","message":{"role":"user","content":"x"}}`+"\n", "", ""),
-	} {
-		for name := range readers {
-			t.Run(name+" "+what, func(t *testing.T) { reads(t, name, text) })
-		}
 	}
+}
+
+// What Export writes is imported with the default limits and within the bound, though each of many
+// records is as short as one with an id, a time and an author can be.
+func TestLongExport(t *testing.T) {
+	records := 100_000
+	if testing.Short() {
+		records = 50_000
+	}
+	text := []byte(`{"patchlog":1,"initialState":{}}` + "\n")
+	for i := range records {
+		text = fmt.Appendf(text, `{"seq":%d,"id":"%d","author":"a","timestamp":"2025-01-01T00:00:00Z"}`+"\n", i+1, i)
+	}
+	memory.Within(t, len(text), func() {
+		s := inMemory(t)
+		defer s.Close()
+		imported, err := s.Import(t.Context(), key, bytes.NewReader(text), store.ImportOptions{})
+		if err != nil || imported.Added != records {
+			t.Fatalf("%d records are imported: %v", imported.Added, err)
+		}
+		exported := sha256.New()
+		if err := s.Export(t.Context(), key, exported, store.ExportOptions{}); err != nil || [32]byte(exported.Sum(nil)) != sha256.Sum256(text) {
+			t.Errorf("the export is another text: %v", err)
+		}
+	})
 }

@@ -45,6 +45,7 @@ Those that stay are listed with the reason.`,
 	var state stateFlag
 	fs.Var(&state, "state", "the initial state, a `JSON` object; else that of the file's header")
 	most := fs.Int64("max-bytes", store.DefaultImportBytes, "how many `bytes` the input may have")
+	mostRecords := fs.Int("max-records", 0, "how many `records` the input may have (default as many as its bytes warrant in memory)")
 	adopting := fs.Bool("adopt-compactions", false, "make summaries of the compaction records in the log")
 	from := sessionFiles{user: "user"}
 	fs.Var(&from.format, "from", "the coding agent whose session files are read, by `NAME`: pi, claude-code or codex")
@@ -69,8 +70,14 @@ Those that stay are listed with the reason.`,
 		if *most < 1 {
 			return usagef("--max-bytes is %d, below 1", *most)
 		}
+		if *mostRecords < 1 && fs.Changed("max-records") {
+			return usagef("--max-records is %d, below 1", *mostRecords)
+		}
 		switch {
 		case from.format != "":
+			if *mostRecords > 0 {
+				return usagef("--max-records does not go with --from")
+			}
 			if *adopting {
 				return usagef("--adopt-compactions is for logs of ADK; with --from, compactions are adopted")
 			}
@@ -79,7 +86,9 @@ Those that stay are listed with the reason.`,
 		case from.app != "" || fs.Changed("user"):
 			return usagef("--app and --user go with --from")
 		}
-		return a.importFile(cmd.Context(), args[0], args[1], state, *most, *adopting)
+		return a.importFile(cmd.Context(), args[0], args[1], store.ImportOptions{
+			MaxBytes: *most, MaxRecords: *mostRecords, State: state.options(),
+		}, *adopting)
 	}
 	return cmd
 }
@@ -121,7 +130,7 @@ same shape.`,
 	return cmd
 }
 
-func (a *app) importFile(ctx context.Context, keyText, name string, state stateFlag, most int64, adopting bool) error {
+func (a *app) importFile(ctx context.Context, keyText, name string, opts store.ImportOptions, adopting bool) error {
 	key, err := parseKey(keyText)
 	if err != nil {
 		return err
@@ -133,14 +142,9 @@ func (a *app) importFile(ctx context.Context, keyText, name string, state stateF
 	defer in.close()
 	bar := a.progress("import")
 	r := &counting{r: in.r}
-	text, err := store.ReadText(ctx, r, store.ImportOptions{
-		Name:     in.name,
-		MaxBytes: most,
-		State:    state.options(),
-		Progress: func(lines int) {
-			bar.update(r.n, in.size, figures.Counted(lines, "line"))
-		},
-	})
+	opts.Name = in.name
+	opts.Progress = func(lines int) { bar.update(r.n, in.size, figures.Counted(lines, "line")) }
+	text, err := store.ReadText(ctx, r, opts)
 	bar.end()
 	if err != nil {
 		return err
