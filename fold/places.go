@@ -353,7 +353,7 @@ func (v View) history() ([]shown, error) {
 	h := history{hand: v.hand, told: map[string]telling{}}
 	for {
 		h.shown, h.needs, h.lacks, h.again, h.of = nil, nil, false, false, -1
-		h.opened = map[*cut]bool{}
+		h.opened, h.apart = map[*cut]bool{}, false
 		for n := range v.root.all {
 			if n.event != nil {
 				h.of++
@@ -363,7 +363,7 @@ func (v View) history() ([]shown, error) {
 		if len(h.told) > 0 && h.groupCuts == nil {
 			h.groupCuts = v.patches.keptOfGroups()
 		}
-		for _, c := range h.groupCuts {
+		for _, c := range slices.Backward(h.groupCuts) { // the newest first: older ones' markers are in its run
 			if _, told := h.told[c.group]; told && !h.opened[c] {
 				h.apart = true
 				h.openOfGroup(c)

@@ -20,7 +20,7 @@ func (r *Reference) History() []*patch.Event {
 		shown := r.historyOf(r.nodes, inSight, opened)
 		// What a group took out without a summary belongs to its summaries, wherever its marker is.
 		apart := false
-		for _, a := range r.applied {
+		for _, a := range slices.Backward(r.applied) { // the newest first: older ones' markers are in its run
 			if a.group != "" && a.isCut() && !a.drops && !opened[a] && r.stands(a) {
 				told := toldOf(a, inSight)
 				apart = apart || len(told) > 0
