@@ -19,7 +19,7 @@ import (
 // is logged.
 //
 // Inside an `any` (state, arguments, responses, metadata, output) booleans, numbers,
-// strings, []byte, json.Number, slices, and maps with string keys come back with their Go
+// strings, []byte, times, json.Number, slices, and maps with string keys come back with their Go
 // types. A value of another type comes back as what its JSON says, an integer as an int64;
 // an error comes back as its text. So it is with a RequestedInput's schema: what JSON does
 // not say of it, such as PropertyOrder, is lost. What JSON cannot carry is refused: the

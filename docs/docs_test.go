@@ -25,7 +25,7 @@ var arrows = map[string][]string{
 	"internal/recordform/packed":  {},
 	"internal/recordform/wire":    {},
 	"patch":                       {"internal/jsontext", "internal/recordform"},
-	"patch/redact":                {"patch"},
+	"patch/redact":                {"internal/jsontext", "patch"},
 	"fold":                        {"patch"},
 	"snapshot":                    {"patch", "fold"},
 	"store/backend":               {},

@@ -28,12 +28,12 @@ func ExampleNewEvent() {
 	fmt.Printf("%#v\n", event.StateDelta()["turns"])
 
 	// A value that would not come back is refused, naming the field.
-	_, err = patch.NewEvent(patch.Fields{Actions: patch.Actions{StateDelta: map[string]any{"at": time.Now()}}})
+	_, err = patch.NewEvent(patch.Fields{Actions: patch.Actions{StateDelta: map[string]any{"wait": time.Second}}})
 	fmt.Println(err)
 	// Output:
 	// {"id":"e1","invocationId":"inv1","author":"user","timestamp":"2025-05-29T09:11:14Z","content":{"parts":[{"text":"Is my flight on time?"}],"role":"user"},"actions":{"stateDelta":{"temp:typing":true,"turns":1}}}
 	// 1
-	// invalid: field "actions/stateDelta/at": a value of Go type time.Time does not come back from storage as it is; use booleans, numbers, strings, slices and maps with string keys
+	// invalid: field "actions/stateDelta/wait": a value of Go type time.Duration does not come back from storage as it is; use booleans, numbers, strings, slices and maps with string keys
 }
 
 func ExampleParseEvent() {

@@ -72,7 +72,7 @@ const patchIDName = "patchId"
 // NewEvent makes an event from Go values. It copies them: changing f, or anything in
 // it, afterwards changes nothing in the event. Values that would not come back from
 // storage as they are are refused: in an `any` only booleans, numbers, strings,
-// []byte, json.Number, slices, and maps with string keys do; NaN, infinities and text
+// []byte, times, json.Number, slices, and maps with string keys do; NaN, infinities and text
 // that is not UTF-8 never do. The error is a *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
 	e := &Event{identity: identity{

@@ -106,6 +106,9 @@ func (w *goWriter) any(v any) error {
 		return w.str(v)
 	case float64:
 		return w.float(v, 64)
+	case time.Time:
+		w.types = append(w.types, goType{pointer: w.pointer(), name: "time"})
+		return w.typed(reflect.ValueOf(v.Round(0).UTC()))
 	case []any:
 		if v != nil {
 			return w.typed(reflect.ValueOf(v))

@@ -40,7 +40,7 @@ func TestValuesThatDoNotComeBackAreRefused(t *testing.T) {
 		"NaN in a list": []float64{1, math.NaN()}, "Inf in a map": map[string]float32{"a": float32(math.Inf(-1))},
 		"struct": struct{ A int }{1}, "pointer": new(int), "defined type": money(1), "error": errors.New("e"),
 		"channel": make(chan int), "function": func() {}, "complex": complex(1, 2), "array": [2]int{1, 2},
-		"duration": time.Second, "time": time.Now(), "raw JSON": json.RawMessage("1"), "content": &sdkContent{},
+		"duration": time.Second, "time beyond RFC 3339": time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), "raw JSON": json.RawMessage("1"), "content": &sdkContent{},
 		"uintptr": uintptr(1), "defined slice": recursed{}, "slice of structs": []struct{}{{}},
 		"int keys": map[int]string{1: "a"}, "any keys": map[any]any{"a": 1}, "defined keys": map[badKey]int{"a": 1},
 		"no UTF-8": "a\xff", "surrogate": "\xed\xa0\x80", "key not UTF-8": map[string]any{"\xff": 1},

@@ -252,6 +252,15 @@ func TestActionsComeBack(t *testing.T) {
 	})
 }
 
+// A time stays a time, to the nanosecond, in UTC.
+func TestTimesInValuesComeBack(t *testing.T) {
+	at := time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.FixedZone("", 3600))
+	state := map[string]any{"at": at, "list": []any{at.UTC()}, "text": at.UTC().Format(time.RFC3339Nano)}
+	both(t, patch.Fields{ID: "e", Actions: patch.Actions{StateDelta: state}}, func(t *testing.T, e *patch.Event) {
+		wantEqual(t, "state delta", e.StateDelta(), map[string]any{"at": at.UTC(), "list": []any{at.UTC()}, "text": at.UTC().Format(time.RFC3339Nano)})
+	})
+}
+
 func TestIdentityComesBack(t *testing.T) {
 	at := time.Date(2024, 2, 29, 12, 0, 0, 123456789, time.FixedZone("", 3600))
 	f := patch.Fields{ID: "i", InvocationID: "v", Author: "a\x00", Branch: "b.c", IsolationScope: "s", Timestamp: at, Partial: true}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
@@ -115,7 +116,7 @@ var baseTypes = map[string]reflect.Type{
 	"uint": reflect.TypeFor[uint](), "uint8": reflect.TypeFor[uint8](), "uint16": reflect.TypeFor[uint16](),
 	"uint32": reflect.TypeFor[uint32](), "uint64": reflect.TypeFor[uint64](),
 	"float32": reflect.TypeFor[float32](), "float64": reflect.TypeFor[float64](),
-	anyName: reflect.TypeFor[any](), "json.Number": reflect.TypeFor[json.Number](),
+	anyName: reflect.TypeFor[any](), "json.Number": reflect.TypeFor[json.Number](), "time": reflect.TypeFor[time.Time](),
 }
 
 const anyName = "any"

@@ -29,8 +29,8 @@ func ParseValue(text []byte) (Value, error) {
 }
 
 // NewValue returns the value of a Go value made of booleans, numbers, strings,
-// []byte, json.Number, slices, and maps with string keys. It keeps no reference to
-// v. Anything else that does not come back deep-equal (structs, defined types,
+// []byte, times, json.Number, slices, and maps with string keys. A time comes back in UTC. It keeps
+// no reference to v. Anything else that does not come back deep-equal (structs, defined types,
 // errors, NaN, text that is not UTF-8) is refused with a *[FieldError].
 func NewValue(v any) (Value, error) {
 	var w goWriter

@@ -107,13 +107,12 @@ func (r *Redactor) Names() []string {
 // another one it is that one's.
 func (r *Redactor) Text(text string) string { return r.member("", text) }
 
-// Record returns a record with the texts in it redacted, as [patch.Record.WithTexts] has it, and
-// its error: ids, seqs, names of functions, times and structure stay.
+// Record returns a record with the texts in it redacted: ids, seqs, names of functions, times and structure stay.
 func (r *Redactor) Record(record patch.Record) (patch.Record, error) {
 	if r == nil {
 		return record, nil
 	}
-	return record.WithTexts(r.member)
+	return rewriteRecord(record, r.member)
 }
 
 // Event is [Redactor.Record] of an event.
@@ -121,7 +120,7 @@ func (r *Redactor) Event(e *patch.Event) (*patch.Event, error) {
 	if r == nil {
 		return e, nil
 	}
-	return e.WithTexts(r.member)
+	return rewriteEvent(e, r.member)
 }
 
 // Events is [Redactor.Event] of several. The slice is the caller's own.
@@ -142,7 +141,10 @@ func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, 
 	if err != nil || r == nil {
 		return object.Members(), err
 	}
-	return object.WithTexts(r.member).Members(), nil
+	if object, err = rewriteValue(object, r.member); err != nil {
+		return nil, err
+	}
+	return object.Members(), nil
 }
 
 // member redacts the text that a member of a JSON object is.

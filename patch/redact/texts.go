@@ -1,4 +1,4 @@
-package patch
+package redact
 
 import (
 	"encoding/base64"
@@ -7,14 +7,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Rewrite returns what is to stand in the place of a text, or the text itself if that may
+// rewriting returns what is to stand in the place of a text, or the text itself if that may
 // stay. name is the key of the object's member that the text is, or that the arrays are in
 // which it stands; it is "" for a text that is a key itself, and where there is none.
-type Rewrite func(name, text string) string
+type rewriting func(name, text string) string
 
-// WithTexts returns the record with its texts rewritten: what users, models, tools and
+// rewriteRecord returns the record with its texts rewritten: what users, models, tools and
 // programs said, in contents, arguments, responses, the state, metadata and unknown fields, the
 // author's name, and files that are text. A number is offered as its literal, and becomes a text if
 // it is rewritten. In data, such as arguments and the state, keys are offered too; one that becomes a
@@ -27,9 +28,9 @@ type Rewrite func(name, text string) string
 // fold as they did, with other texts, and what was erased is covered by its receipt.
 //
 // A record in which nothing changes is returned as it is. Others are as if they had come as
-// JSON: Go types that their values were made from are gone. The error is that of [ParseRecord],
-// if what came out is no record.
-func (r Record) WithTexts(rewrite Rewrite) (Record, error) {
+// JSON: Go types that their values were made from are gone. The error is that of [patch.ParseRecord],
+// if the result is no record.
+func rewriteRecord(r patch.Record, rewrite rewriting) (patch.Record, error) {
 	text, err := r.MarshalJSON()
 	if err != nil {
 		return r, err
@@ -46,22 +47,22 @@ func (r Record) WithTexts(rewrite Rewrite) (Record, error) {
 	if !w.changed {
 		return r, nil
 	}
-	return ParseRecord(w.out)
+	return patch.ParseRecord(w.out)
 }
 
-// WithTexts is [Record.WithTexts] of an event.
-func (e *Event) WithTexts(rewrite Rewrite) (*Event, error) {
-	r, err := Record{Event: e}.WithTexts(rewrite)
+// rewriteEvent is rewriteRecord of an event.
+func rewriteEvent(e *patch.Event, rewrite rewriting) (*patch.Event, error) {
+	r, err := rewriteRecord(patch.Record{Event: e}, rewrite)
 	return r.Event, err
 }
 
-// WithTexts returns the value with its texts rewritten, as [Record.WithTexts] does with data.
-func (v Value) WithTexts(rewrite Rewrite) Value {
+// rewriteValue returns the value with its texts rewritten, as data.
+func rewriteValue(v patch.Value, rewrite rewriting) (patch.Value, error) {
 	w := textWriter{rewrite: rewrite, out: make([]byte, 0, v.Size())}
-	if w.value(jsontext.NewCursor(v.json()), nil, ""); !w.changed {
-		return v
+	if w.value(jsontext.NewCursor([]byte(v.String())), nil, ""); !w.changed {
+		return v, nil
 	}
-	return Value{text: w.out}
+	return patch.ParseValue(w.out)
 }
 
 // texts says what of a value is text that anybody may have said, and what is structure. nil is
@@ -89,17 +90,17 @@ var (
 		}),
 		"customMetadata": {members: textsByName{
 			"_adk_compaction": compactionTexts,
-			OwnMetadata:       fieldsOf(textsByName{originKey: asIs, "recalled": asIs, "as": asIs, "recent": asIs, erasedKey: asIs}),
+			patch.OwnMetadata: fieldsOf(textsByName{"cleared": asIs, "recalled": asIs, "as": asIs, "recent": asIs, "erased": asIs}),
 		}},
 	})
 
 	patchTexts = fieldsOf(eventTexts.members, textsByName{
-		"patchType": asIs, "start": asIs, "count": asIs, "base": asIs, "state": asIs, "eventId": asIs, patchIDName: asIs, groupName: asIs,
+		"patchType": asIs, "start": asIs, "count": asIs, "base": asIs, "state": asIs, "eventId": asIs, "patchId": asIs, "group": asIs,
 		"replacement": eventTexts, "summaryEvent": eventTexts,
 	})
 
 	receiptTexts = fieldsOf(patchTexts.members, textsByName{
-		eraseSeqs: asIs, eraseWithin: asIs, eraseRemade: asIs, eraseSummaries: asIs, eraseValues: asIs, eraseDigest: asIs, eraseInitial: {keys: true},
+		"seqs": asIs, "within": asIs, "remade": asIs, "summaries": asIs, "values": asIs, "digest": asIs, "initial": {keys: true},
 	})
 
 	compactionTexts = fieldsOf(textsByName{
@@ -131,7 +132,7 @@ func fieldsOf(known ...textsByName) *texts {
 
 // textWriter writes JSON text with its texts rewritten.
 type textWriter struct {
-	rewrite Rewrite
+	rewrite rewriting
 	out     []byte
 	changed bool
 }
@@ -206,7 +207,10 @@ func (w *textWriter) object(c *jsontext.Cursor, of *texts) {
 			keys[as] = true
 			w.changed = true
 		}
-		w.out = appendKey(w.out, as)
+		if w.out[len(w.out)-1] != '{' {
+			w.out = append(w.out, ',')
+		}
+		w.out = append(jsontext.AppendQuote(w.out, as), ':')
 		w.value(c, inside, key)
 	}
 	w.out = append(w.out, '}')

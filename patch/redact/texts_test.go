@@ -1,4 +1,4 @@
-package patch_test
+package redact
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 
 // A text is said and is rewritten wherever it may stand, and structure stays, though it be the
 // same text.
-func TestWithTexts(t *testing.T) {
+func TestRewrite(t *testing.T) {
 	upper := func(_, text string) string { return strings.ReplaceAll(text, "x", "X") }
 	for _, c := range []struct{ was, want string }{
 		{`{"id":"x","invocationId":"x","author":"x","branch":"x","isolationScope":"x","content":{"parts":[{"text":"x"}],"role":"x"},"errorMessage":"x"}`,
@@ -43,24 +43,24 @@ func TestWithTexts(t *testing.T) {
 		// Keys that become one are kept apart.
 		{`{"id":"i","customMetadata":{"x":1,"X":2,"X'":3}}`, `{"id":"i","customMetadata":{"X''":1,"X":2,"X'":3}}`},
 	} {
-		rec, err := parse(t, c.was).WithTexts(upper)
+		rec, err := rewriteRecord(parsed(t, c.was), upper)
 		if err != nil {
 			t.Fatalf("%s: %v", c.was, err)
 		}
-		if got := marshal(t, rec); got != c.want {
+		if got := marshalOf(rec); got != c.want {
 			t.Errorf("%s\nbecame %s\n  want %s", c.was, got, c.want)
 		}
 	}
 }
 
 // A text is offered with the key of its member, a number as its literal, which becomes a text.
-func TestWithTextsNames(t *testing.T) {
+func TestRewriteNames(t *testing.T) {
 	var offered []string
 	e, err := patch.ParseEvent([]byte(`{"id":"i","content":{"parts":[{"functionCall":{"args":{"a":["b",{"c":1.50}],"d":true}}}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err = e.WithTexts(func(name, text string) string {
+	e, err = rewriteEvent(e, func(name, text string) string {
 		offered = append(offered, name+"="+text)
 		if text == "1.50" {
 			return "\xff"
@@ -79,12 +79,12 @@ func TestWithTextsNames(t *testing.T) {
 }
 
 // What changes nothing gives the same record back, and Go types with it.
-func TestWithTextsUnchanged(t *testing.T) {
+func TestRewriteUnchanged(t *testing.T) {
 	e, err := patch.NewEvent(patch.Fields{ID: "i", Actions: patch.Actions{StateDelta: map[string]any{"n": 7, "s": "x"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := e.WithTexts(func(_, text string) string { return text })
+	same, err := rewriteEvent(e, func(_, text string) string { return text })
 	if err != nil || same != e {
 		t.Errorf("another event: %v, %v", same, err)
 	}
@@ -92,23 +92,23 @@ func TestWithTextsUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := v.WithTexts(func(_, text string) string { return text }).Any(); fmt.Sprintf("%#v", got) != `map[string]interface {}{"n":7}` {
-		t.Errorf("%#v", got)
+	if got, err := rewriteValue(v, func(_, text string) string { return text }); err != nil || fmt.Sprintf("%#v", got.Any()) != `map[string]interface {}{"n":7}` {
+		t.Errorf("%#v, %v", got.Any(), err)
 	}
-	if got := v.WithTexts(func(_, text string) string { return "<" + text + ">" }).String(); got != `{"<n>":"<7>"}` {
-		t.Error(got)
+	if got, err := rewriteValue(v, func(_, text string) string { return "<" + text + ">" }); err != nil || got.String() != `{"<n>":"<7>"}` {
+		t.Error(got, err)
 	}
 }
 
 // Whatever is said instead, a log folds as it did: the same events stand at the same places, and the
 // same patches apply.
-func TestPropertyWithTextsKeepsTheFold(t *testing.T) {
+func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
 		v, _ := fold.Fold(fold.New("", nil), records)
 		w := fold.New("", nil)
 		for _, r := range records {
-			as, err := r.WithTexts(func(_, text string) string { return text + "~" })
+			as, err := rewriteRecord(r, func(_, text string) string { return text + "~" })
 			if err != nil {
 				t.Fatalf("%v: %v", marshalOf(r), err)
 			}
@@ -145,4 +145,13 @@ func parts(e *patch.Event) (all []patch.FunctionPart) {
 		all = append(all, p)
 	}
 	return all
+}
+
+func parsed(t *testing.T, text string) patch.Record {
+	t.Helper()
+	r, err := patch.ParseRecord([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
