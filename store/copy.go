@@ -178,8 +178,7 @@ type CopiedShared struct {
 // CopyShared copies the values of all shared scopes (app: and user: keys) that are not here,
 // those of users without a session too. A value that is here stays as it is, unless opts say
 // otherwise, and is reported if the source has another one. All values of both stores are kept in memory. The values are
-// one commit. It fails with [ErrNotFound] if there is something to copy and no session here,
-// on whose log the commit could be made.
+// one commit. It fails with [ErrConflict], and copies nothing, if one that is here is written meanwhile.
 func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (CopiedShared, error) {
 	if from == nil {
 		return CopiedShared{}, fmt.Errorf("%w: the store to copy from is nil", ErrInvalid)
@@ -197,7 +196,7 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 		byName[v.Name] = v
 	}
 	var done CopiedShared
-	var written []backend.Value
+	var changes []backend.SharedChange
 	for _, v := range given {
 		value, err := sharedValue(v)
 		if err != nil {
@@ -205,76 +204,40 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 		}
 		own, there := byName[v.Name]
 		if !there {
-			written = append(written, backend.Value{Name: v.Name, Data: v.Data})
+			changes = append(changes, backend.SharedChange{Name: v.Name, Data: v.Data})
 			done.Added++
 			continue
 		}
 		if mine, err := sharedValue(own); err != nil || !mine.Equal(value) {
 			done.Different = append(done.Different, strings.ReplaceAll(v.Name, partEnd, "/"))
 			if opts.OverwriteShared {
-				written = append(written, backend.Value{Name: v.Name, Data: v.Data})
+				changes = append(changes, backend.SharedChange{Old: &own, Name: v.Name, Data: v.Data})
 			}
 		}
 	}
-	if opts.DryRun {
+	switch {
+	case opts.DryRun:
 		return done, nil
+	case len(changes) > 0:
+		return done, fromBackend(Key{}, s.backend.PutShared(ctx, changes))
+	case len(given) > 0: // an earlier call may have done it all
+		return done, s.confirmShared(ctx)
 	}
-	return done, s.putShared(ctx, written)
+	return done, nil
 }
 
-// putShared writes shared values in a commit to some session that adds no record to it. Without
-// values the commit confirms those that were read, as [Store.confirm] does.
-func (s *Store) putShared(ctx context.Context, values []backend.Value) error {
-	if len(values) == 0 && !s.shared {
+// confirmShared is [Store.confirm] for what was read of shared values, by a commit to any session.
+func (s *Store) confirmShared(ctx context.Context) error {
+	if !s.shared {
 		return nil
 	}
 	for info, err := range s.List(ctx, ListOptions{}) {
-		if errors.Is(err, ErrCorrupt) {
-			continue
-		}
 		if err == nil {
-			err = s.putSharedOn(ctx, info.Key, values)
+			err = s.confirm(ctx, info.Key)
 		}
-		if errors.Is(err, ErrNotFound) { // it was deleted meanwhile
-			continue
-		}
-		return err
-	}
-	if len(values) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: there is no session to write shared values with", ErrNotFound)
-}
-
-// sharedTries limits the commits of shared values while the outcome is unknown.
-const sharedTries = 4
-
-func (s *Store) putSharedOn(ctx context.Context, key Key, values []backend.Value) error {
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	if err := h.lock(ctx); err != nil {
-		return err
-	}
-	defer h.unlock()
-	for tries := 1; ; {
-		head, _, err := s.head(ctx, key)
-		if err != nil {
+		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) { // else the next will do
 			return err
 		}
-		h.drop() // the commit changes the session's token
-		err = s.backend.Append(ctx, key.name(), backend.Batch{
-			Creation: head.Creation, After: head.Last, Seen: head.Token, Next: newToken(), Chain: head.Chain, Shared: values,
-		})
-		if s.shared && errors.Is(err, backend.ErrMoved) {
-			continue
-		}
-		if s.shared && errors.Is(err, backend.ErrUnknown) && tries < sharedTries {
-			// Writing the values is idempotent.
-			if _, fenced := s.backend.Fence(ctx, key.name(), head.Creation, head.Token, newToken()); fenced == nil {
-				tries++
-				continue
-			}
-		}
-		return fromBackend(key, err)
 	}
+	return nil
 }

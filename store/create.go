@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,6 +24,7 @@ type creating struct {
 	after    uint64        // the last seq that is staged
 	chain    backend.Chain // of what is staged
 	erased   erasures      // of a log that is copied
+	while    *backend.Unmoved
 }
 
 // newSession begins to create a session. Its shared changes are to be added by
@@ -70,6 +72,7 @@ func (s *Store) stage(ctx context.Context, key Key, creation string, after uint6
 // handle's lock.
 func (c *creating) commit() error {
 	return fromBackend(c.handle.key, c.store.write(c.ctx, c.handle, c.view, backend.Batch{
-		Creation: c.creation, Create: true, Meta: c.meta, After: c.after, Chain: c.chain, Records: c.batch, Shared: c.shared,
+		Creation: c.creation, Create: true, Meta: c.meta, After: c.after, Chain: c.chain, Records: slices.Clone(c.batch), Shared: c.shared,
+		While: c.while,
 	}, false))
 }

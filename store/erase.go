@@ -14,7 +14,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // EraseSelection says which events to erase: each that one of the fields names, whether it is
@@ -171,7 +170,8 @@ var ErrNotRemade = errors.New("a summary was not made anew")
 // cannot be taken back. Where a patch, or a group of them, has put in several summaries, all go,
 // but for those that compaction made for other branches. [Store.PlanErase] says what it would do.
 //
-// First the receipts are logged, which makes any patch a conflict that was made before. Then
+// First the receipts are logged, also of forks that are made meanwhile, which makes any patch a
+// conflict that was made before. A session without records is not known as a fork. Then
 // the records are replaced, at most 64 and about 256 KiB in a commit, and others write in
 // between. Whoever reads meanwhile sees them as they were or as they are. When it returns no
 // view, snapshot or index that this store gives from then on has any of it; another process
@@ -277,8 +277,7 @@ type erasing struct {
 	worked  []Key                                            // sessions in which summaries may have to be made anew
 	texts   map[[sha256.Size]byte]string                     // of summaries that were made anew, by what they were made of
 	kept    KeptValues                                       // by the last planning
-	nulls   []backend.Value                                  // shared values that are to be null
-	shared  []string                                         // their keys, and of those that are null already
+	shared  []string                                         // keys of shared values that are null now, or would be
 }
 
 func (s *Store) newErasing(opts EraseOptions) (*erasing, error) {
@@ -333,46 +332,52 @@ func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (E
 			return out, err
 		}
 	}
+	plans, err := e.begin(ctx, key, selection)
+	if plans == nil {
+		return Erasure{}, err
+	}
+	if err == nil {
+		err = e.carryOut(ctx, key, plans)
+	}
+	out := e.result(plans)
+	if err == nil {
+		out.Sessions, err = e.remakeAll(ctx, out.Sessions)
+	}
+	if err == nil && len(out.Sessions) == 0 && e.hidden.IsZero() {
+		err = e.store.confirm(ctx, key) // an earlier call may have done it all
+	}
+	return out, err
+}
+
+// begin plans, and logs the receipts.
+func (e *erasing) begin(ctx context.Context, key Key, selection EraseSelection) ([]*erasePlan, error) {
+	var shared []string
 	for try := 1; ; try++ {
 		plans, err := e.plans(ctx, key, selection)
 		if err != nil {
-			return Erasure{}, err
+			return nil, err
 		}
 		// First the shared values: once the receipts are there, a call that resumes selects nothing.
-		if len(e.nulls) > 0 {
-			if err := e.store.putSharedOn(ctx, key, e.nulls); err != nil {
-				return Erasure{}, err
+		if e.opts.Values == patch.NullValues {
+			done, err := e.eraseShared(ctx, key, selection, false)
+			if err != nil {
+				return nil, err
 			}
+			shared = append(shared, done...)
+			slices.Sort(shared)
+			e.shared = slices.Compact(shared)
 		}
-		err = e.carryOut(ctx, key, plans)
-		if errors.Is(err, errReplan) && try < eraseTries {
-			continue
+		plans, err = e.logReceipts(ctx, key, plans)
+		if !errors.Is(err, errReplan) || try == eraseTries {
+			return plans, err
 		}
-		// A fork may have been made meanwhile of what was there still. One that is not there yet
-		// finds out for itself.
-		for more := plans[:1]; err == nil && !plans[0].isEmpty() && len(more) > 0; {
-			if more, err = e.copies(ctx, plans[0]); err == nil {
-				plans = append(plans, more...)
-				err = e.carryOut(ctx, key, more)
-			}
-		}
-		out := e.result(plans)
-		if err == nil {
-			out.Sessions, err = e.remakeAll(ctx, out.Sessions)
-		}
-		if err == nil && len(out.Sessions) == 0 && e.hidden.IsZero() {
-			err = e.store.confirm(ctx, key) // an earlier call may have done it all
-		}
-		return out, err
 	}
 }
 
-// carryOut logs the receipts, that of the session which the call is for last: once it is there,
-// all are. Then it does what they say, there last too.
+// carryOut does what the receipts say that are open in sessions, with those of earlier calls. The first
+// session, which the call is for, comes last: as long as it is not finished, a call that resumes finds the
+// others by what they have in common.
 func (e *erasing) carryOut(ctx context.Context, key Key, plans []*erasePlan) error {
-	if err := e.logReceipts(ctx, key, plans); err != nil || len(plans) == 0 {
-		return err
-	}
 	for _, r := range plans[0].open { // of earlier calls, which may be about other sessions too
 		if r.ID() == e.opts.ID {
 			continue
@@ -384,9 +389,20 @@ func (e *erasing) carryOut(ctx context.Context, key Key, plans []*erasePlan) err
 	return e.finishPlans(ctx, key, plans)
 }
 
-// logReceipts logs the receipts of plans, the first last.
-func (e *erasing) logReceipts(ctx context.Context, key Key, plans []*erasePlan) error {
-	return eachPlan(key, plans, func(p *erasePlan) error { return e.logReceipt(ctx, key, p) })
+// logReceipts logs the receipts of plans, the first last, and of forks that were made meanwhile. It returns
+// with them when it finds no more: each session that has the events has a receipt, and what is forked of one
+// from now on takes note of that (see [Store.Fork]).
+func (e *erasing) logReceipts(ctx context.Context, key Key, plans []*erasePlan) (_ []*erasePlan, err error) {
+	for more := plans; len(more) > 0; {
+		if err := eachPlan(key, more, func(p *erasePlan) error { return e.logReceipt(ctx, key, p) }); err != nil {
+			return plans, err
+		}
+		if more, err = e.copies(ctx, plans[0]); err != nil {
+			return plans, err
+		}
+		plans = append(plans, more...)
+	}
+	return plans, nil
 }
 
 // finishPlans finishes the open receipts of plans, those of the first last.
@@ -395,7 +411,7 @@ func (e *erasing) finishPlans(ctx context.Context, key Key, plans []*erasePlan) 
 		if len(p.open) == 0 {
 			return nil
 		}
-		if err := e.finish(ctx, p.key, p.view.Creation(), p.open); err != nil {
+		if err := e.finish(ctx, p.key, p.creation, p.open); err != nil {
 			return err
 		}
 		e.worked = append(e.worked, p.key)
@@ -408,7 +424,7 @@ func eachPlan(key Key, plans []*erasePlan, do func(p *erasePlan) error) error {
 	for _, p := range slices.Backward(plans) {
 		err := do(p)
 		if errors.Is(err, ErrNotFound) && p.key != key {
-			*p, err = erasePlan{key: p.key, view: p.view}, nil
+			*p, err = erasePlan{key: p.key, creation: p.creation}, nil
 		}
 		if err != nil {
 			return err
@@ -464,7 +480,7 @@ func (e *erasing) logReceipt(ctx context.Context, key Key, p *erasePlan) error {
 	}
 	for {
 		receipt := patch.NewErase(p.of).WithID(id).WithAuthor(e.opts.Author)
-		done, err := e.store.commit(ctx, p.key, p.view.Creation(), erasePlanned{receipt, p.view.PatchSeq(), p.view.Edition()})
+		done, err := e.store.commit(ctx, p.key, p.creation, erasePlanned{receipt, p.view.PatchSeq(), p.view.Edition()})
 		if errors.Is(err, ErrDuplicateID) && p.key != key && id == e.opts.ID {
 			id = e.store.opts.NewID()
 			continue
@@ -511,46 +527,67 @@ func (p erasePlanned) draft(d *draft) error {
 // another id: it is found by what the receipt covers here. With [KeepSummaries] it may not be: what retention erases here may be
 // visible there.
 func (e *erasing) finishAll(ctx context.Context, key Key, id string) ([]ErasedSession, error) {
+	again, sessions, plans, err := e.resume(ctx, key, id)
+	if err == nil && sessions != nil {
+		err = again.finishPlans(ctx, key, plans)
+		e.leftOut, e.worked = again.leftOut, again.worked
+	}
+	return sessions, err
+}
+
+// resume does what [erasing.begin] does, by what the receipt with an id says, if the session's log has it. It
+// returns the sessions, their plans, and the erasing that these are of.
+func (e *erasing) resume(ctx context.Context, key Key, id string) (again erasing, sessions []ErasedSession, plans []*erasePlan, err error) {
+	for try := 1; ; try++ {
+		again = *e
+		sessions, plans, err = again.tryResume(ctx, key, id)
+		if !errors.Is(err, errReplan) || try == eraseTries {
+			return again, sessions, plans, err
+		}
+	}
+}
+
+func (e *erasing) tryResume(ctx context.Context, key Key, id string) (sessions []ErasedSession, plans []*erasePlan, err error) {
 	own, there, err := e.receiptIn(ctx, key, id)
 	if err != nil || !there {
-		return nil, err
+		return nil, nil, err
 	}
 	r := receiptOf(own.Receipt)
-	of, again := r.of, *e
-	again.hidden, again.opts.ID, again.opts.Author, again.opts.Reason = time.Time{}, id, own.Receipt.Patch.Author(), of.Reason
-	again.opts.Values, again.opts.Context = of.Values, false
+	of := r.of
+	e.hidden, e.opts.ID, e.opts.Author, e.opts.Reason = time.Time{}, id, own.Receipt.Patch.Author(), of.Reason
+	e.opts.Values, e.opts.Context = of.Values, false
 	switch {
 	case of.KeepsSummaries:
-		again.opts.Summaries = KeepSummaries
+		e.opts.Summaries = KeepSummaries
 	case e.opts.Summaries == KeepSummaries:
-		again.opts.Summaries = BlankSummaries
+		e.opts.Summaries = BlankSummaries
 	}
-	p, err := again.plan(ctx, key, r.left, nil, 0)
+	p, err := e.plan(ctx, key, r.left, nil, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if p.initial, err = e.store.InitialState(ctx, key); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, name := range of.Initial {
 		if v, there := p.initial[name]; there && !isNull(v) {
 			p.of.Initial = append(p.of.Initial, name)
 		}
 	}
-	plans := []*erasePlan{p}
+	plans = []*erasePlan{p}
 	if !of.KeepsSummaries {
-		if plans, err = again.withCopies(ctx, p); err != nil {
-			return nil, err
+		if plans, err = e.withCopies(ctx, p); err != nil {
+			return nil, nil, err
 		}
 	}
-	sessions := []ErasedSession{own}
+	sessions = []ErasedSession{own}
 	for info, err := range e.others(ctx) {
 		switch {
 		case errors.Is(err, ErrCorrupt):
 			e.leaveOut(info.Key, err)
 			continue
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case info.Key == key:
 			continue
 		}
@@ -558,21 +595,17 @@ func (e *erasing) finishAll(ctx context.Context, key Key, id string) ([]ErasedSe
 		if err == nil && there {
 			sessions = append(sessions, one)
 			if !slices.ContainsFunc(plans, func(p *erasePlan) bool { return p.key == info.Key }) {
-				if p, err = again.plan(ctx, info.Key, nothing, nil, 0); err == nil {
+				if p, err = e.plan(ctx, info.Key, nothing, nil, 0); err == nil {
 					plans = append(plans, p)
 				}
 			}
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrDuplicateID) {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if err := again.logReceipts(ctx, key, plans); err != nil {
-		return sessions, err
-	}
-	err = again.finishPlans(ctx, key, plans)
-	e.leftOut, e.worked = again.leftOut, again.worked
-	return sessions, err
+	plans, err = e.logReceipts(ctx, key, plans)
+	return sessions, plans, err
 }
 
 // left chooses what a receipt covers that is not erased yet.

@@ -17,6 +17,7 @@ import (
 // erasePlan is what is to be erased of one session.
 type erasePlan struct {
 	key      Key
+	creation string
 	view     fold.View              // which knows what all patches did
 	of       patch.Erasure          // what the receipt will say
 	events   []ErasedEvent          // in the order of the log
@@ -79,8 +80,11 @@ func (e *erasing) plans(ctx context.Context, key Key, selection EraseSelection) 
 	if err := e.planInitial(ctx, own, selection); err != nil {
 		return nil, err
 	}
-	if err := e.planShared(ctx, key, selection); err != nil {
+	if e.shared, err = e.eraseShared(ctx, key, selection, true); err != nil {
 		return nil, err
+	}
+	if e.opts.Values == patch.KeepValues {
+		e.kept.Shared, e.shared = e.shared, nil
 	}
 	return e.withCopies(ctx, own)
 }
@@ -176,23 +180,14 @@ func (e *erasing) planInitial(ctx context.Context, p *erasePlan, selection Erase
 	return nil
 }
 
-// planShared finds the values that have the text among those that the session shares with others, which
-// are to be null or kept as its own.
-func (e *erasing) planShared(ctx context.Context, key Key, selection EraseSelection) error {
+// eraseShared sets those of the values that the session shares with others to null that have the text, and
+// returns their keys.
+func (e *erasing) eraseShared(ctx context.Context, key Key, selection EraseSelection, dryRun bool) ([]string, error) {
 	m := matcher{selection.Match, selection.IgnoreCase}
 	if m.text == "" {
-		return nil
+		return nil, nil
 	}
-	names, nulls, err := e.store.nullShared(ctx, scopePrefixes(key), func(v patch.Value, err error) bool { return err == nil && m.value(v) })
-	if err != nil {
-		return err
-	}
-	if e.opts.Values == patch.NullValues {
-		e.nulls, e.shared = nulls, slices.Compact(slices.Sorted(slices.Values(append(e.shared, names...))))
-	} else {
-		e.kept.Shared = names
-	}
-	return nil
+	return e.store.eraseShared(ctx, scopePrefixes(key), func(v patch.Value, err error) bool { return err == nil && m.value(v) }, dryRun)
 }
 
 func isNull(v patch.Value) bool { return v.Any() == nil }
@@ -299,7 +294,7 @@ func (e *erasing) plan(ctx context.Context, key Key, choose chooser, sources fun
 	if err != nil {
 		return nil, err
 	}
-	p := &erasePlan{key: key, view: v, of: patch.Erasure{Values: e.opts.Values, Reason: e.opts.Reason, KeepsSummaries: e.opts.Summaries == KeepSummaries}}
+	p := &erasePlan{key: key, creation: v.Creation(), view: v, of: patch.Erasure{Values: e.opts.Values, Reason: e.opts.Reason, KeepsSummaries: e.opts.Summaries == KeepSummaries}}
 	if !e.hidden.IsZero() && sources == nil {
 		if choose, err = e.hiddenBefore(ctx, key, v); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,8 +17,9 @@ import (
 // user's sessions share. The sessions, their keys and their ids stay: [Store.Delete] removes
 // them. The receipts have one id. State values become null unless opts.Values says that they are kept.
 //
-// Sessions are erased one after the other, in bounded steps, and others write in between. What is
-// appended to a session after its receipt is not erased: let the user's agents end first. If it
+// First all sessions get their receipts, then they are erased one after the other, in bounded steps,
+// and others write in between. What is appended to a session after its receipt is not erased: let the
+// user's agents end first. A session of another user without records is not known as a fork. If it
 // fails, or the process ends, the same call with the same id goes on where it ended: pass one.
 //
 // It fails with [ErrInvalid] if app or user are empty, or the options make no sense. A session that
@@ -43,47 +45,76 @@ func (s *Store) eraseUser(ctx context.Context, app, user string, opts EraseOptio
 	if err != nil {
 		return Erasure{}, err
 	}
-	e.given = true // to the sessions but the first, in any case
-	u := userErasing{erasing: e, app: app, user: user, copies: map[Key][]Info{}, looked: map[string]bool{}}
-	if err := u.begin(ctx); err != nil {
+	u := userErasing{erasing: e, app: app, user: user, copies: map[Key][]Info{}, looked: map[string]bool{}, begun: map[Key][]*erasePlan{}}
+	sessions, err := u.look(ctx)
+	if err != nil {
 		return Erasure{}, err
 	}
 	var out Erasure
-	var notRemade error
-	leftOut := e.leftOut
-	for _, own := range u.sessions {
-		e.others = func(context.Context) iter.Seq2[Info, error] { return infos(u.copies[own.key]) }
-		one, err := e.do(ctx, own.key, EraseSelection{All: true}, dryRun)
-		leftOut = append(leftOut, e.leftOut...)
-		switch {
-		case errors.Is(err, ErrNotRemade):
-			notRemade = errors.Join(notRemade, err)
-		case errors.Is(err, ErrNotFound): // deleted meanwhile
-		case errors.Is(err, ErrCorrupt):
-			leftOut = append(leftOut, fmt.Sprintf("session %s, which is damaged: %v", own.key, err))
-		case err != nil:
-			return out, err
+	each := func(keys []Key, do func(key Key) error) error {
+		for _, key := range keys {
+			e.leftOut = nil
+			e.others = func(context.Context) iter.Seq2[Info, error] { return infos(u.copies[key]) }
+			err := do(key)
+			u.damaged = append(u.damaged, e.leftOut...)
+			switch {
+			case errors.Is(err, ErrNotFound): // deleted meanwhile
+			case errors.Is(err, ErrCorrupt):
+				u.damaged = append(u.damaged, fmt.Sprintf("session %s, which is damaged: %v", key, err))
+			case err != nil:
+				return err
+			}
 		}
-		out.Sessions = append(out.Sessions, one.Sessions...)
-		out.Kept.Events += one.Kept.Events
-		out.Kept.Initial = append(out.Kept.Initial, one.Kept.Initial...)
+		return nil
 	}
+	if dryRun {
+		err = each(sessions, func(key Key) error {
+			plans, err := e.plans(ctx, key, EraseSelection{All: true})
+			out.add(e.result(plans))
+			return err
+		})
+	} else {
+		// Forks that others make before the receipt of what they fork are found by another look.
+		for more := sessions; err == nil && len(more) > 0; {
+			err = each(more, func(key Key) error { return u.begin(ctx, key, &out) })
+			if err == nil {
+				more, err = u.look(ctx)
+			}
+			sessions = append(sessions, more...)
+		}
+		if err == nil {
+			err = each(sessions, func(key Key) error {
+				plans := u.begun[key]
+				delete(u.begun, key)
+				if plans == nil {
+					return nil
+				}
+				return u.carryOut(ctx, key, plans)
+			})
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	var notRemade error
 	if !dryRun {
-		late, err := u.late(ctx)
-		out.Sessions = append(out.Sessions, late...)
-		switch {
-		case errors.Is(err, ErrNotRemade):
-			notRemade = errors.Join(notRemade, err)
-		case err != nil:
-			return out, err
+		out.Sessions, notRemade = u.remakeAll(ctx, out.Sessions)
+		if notRemade != nil && !errors.Is(notRemade, ErrNotRemade) {
+			return out, notRemade
 		}
 	}
 	if opts.Values == patch.NullValues {
-		if out.Shared, err = s.eraseShared(ctx, app, user, dryRun); err != nil {
+		if out.Shared, err = s.eraseShared(ctx, []string{prefixOf("user", app, user)}, func(patch.Value, error) bool { return true }, dryRun); err != nil {
+			return out, err
+		}
+	} else if !dryRun {
+		if err := s.confirmShared(ctx); err != nil { // an earlier call may have done it all
 			return out, err
 		}
 	}
-	out.Salt, out.OutOfReach = e.opts.Salt, append(slices.Clone(outOfReach), leftOut...)
+	slices.Sort(u.damaged)
+	u.damaged = slices.Compact(u.damaged)
+	out.Salt, out.OutOfReach = e.opts.Salt, append(slices.Clone(outOfReach), u.damaged...)
 	out.OutOfReach = append(out.OutOfReach, "values of the app's shared state, the keys of all state, and the names of sessions")
 	return out, notRemade
 }
@@ -98,13 +129,15 @@ func infos(list []Info) iter.Seq2[Info, error] {
 	}
 }
 
-// userErasing is an erasing of all sessions of a user.
+// userErasing is an erasing of all sessions of a user: first the receipts of all, then what they say.
 type userErasing struct {
 	*erasing
 	app, user string
-	sessions  []firstOf
-	copies    map[Key][]Info  // sessions of others that have a session's first event
-	looked    map[string]bool // creation ids of sessions of others
+	own       []firstOf
+	copies    map[Key][]Info       // sessions of others that have a session's first event
+	looked    map[string]bool      // creation ids of sessions that were found
+	begun     map[Key][]*erasePlan // of a session and its copies; with no more than carryOut needs
+	damaged   []string
 }
 
 // firstOf is a session and its first record.
@@ -113,9 +146,14 @@ type firstOf struct {
 	first patch.Record
 }
 
-// begin finds the user's sessions, and those of others that begin as one of them does.
-func (u *userErasing) begin(ctx context.Context) error {
+// look finds sessions that it has not found before: the user's, and those of others that begin as one of
+// these does. It returns the user's sessions that are new or have new copies.
+func (u *userErasing) look(ctx context.Context) (found []Key, err error) {
+	u.leftOut = nil
 	for info, err := range u.store.List(ctx, ListOptions{App: u.app, User: u.user}) {
+		if err == nil && u.looked[info.Creation] {
+			continue
+		}
 		var first patch.Record
 		if err == nil && info.Seq > 0 {
 			first, err = u.store.record(ctx, info.Key, info.Creation, 1)
@@ -125,18 +163,15 @@ func (u *userErasing) begin(ctx context.Context) error {
 		case errors.Is(err, ErrCorrupt):
 			u.leaveOut(info.Key, err)
 		case err != nil:
-			return err
+			return nil, err
 		default:
-			u.sessions = append(u.sessions, firstOf{info.Key, first})
+			u.looked[info.Creation] = true
+			u.own = append(u.own, firstOf{info.Key, first})
+			found = append(found, info.Key)
 		}
 	}
-	return u.look(ctx)
-}
-
-// look looks for copies in sessions of others that it has not looked at.
-func (u *userErasing) look(ctx context.Context) error {
 	of := map[string][]firstOf{}
-	for _, own := range u.sessions {
+	for _, own := range u.own {
 		if id := own.first.ID(); id != "" {
 			of[id] = append(of[id], own)
 		}
@@ -147,7 +182,7 @@ func (u *userErasing) look(ctx context.Context) error {
 			u.leaveOut(info.Key, err)
 			continue
 		case err != nil:
-			return err
+			return nil, err
 		case info.Key.App == u.app && info.Key.User == u.user || u.looked[info.Creation] || info.Seq == 0:
 			continue
 		}
@@ -160,81 +195,100 @@ func (u *userErasing) look(ctx context.Context) error {
 			u.leaveOut(info.Key, err)
 			continue
 		case err != nil:
-			return err
+			return nil, err
 		}
 		for _, own := range of[there.ID()] {
 			if patch.Same(there, own.first) || patch.Same(own.first, there) {
 				u.copies[own.key] = append(u.copies[own.key], info)
+				found = append(found, own.key)
 			}
 		}
 	}
+	u.damaged = append(u.damaged, u.leftOut...)
+	slices.SortFunc(found, func(a, b Key) int { return cmp.Compare(a.name(), b.name()) })
+	return slices.Compact(found), nil
+}
+
+// begin logs the receipts of a session and its copies, also of copies that were found since it was called
+// before, and adds to the result what is erased.
+func (u *userErasing) begin(ctx context.Context, key Key, out *Erasure) error {
+	again, sessions, plans, err := u.resume(ctx, key, u.opts.ID)
+	u.leftOut = again.leftOut
+	one := u.result(plans)
+	one.Kept = KeptValues{}
+	if sessions == nil && err == nil {
+		plans, err = u.erasing.begin(ctx, key, EraseSelection{All: true})
+		one = u.result(plans)
+	} else {
+		one.Sessions = append(sessions, slices.DeleteFunc(one.Sessions, func(s ErasedSession) bool {
+			return slices.ContainsFunc(sessions, func(there ErasedSession) bool { return s.Key == there.Key })
+		})...)
+	}
+	before := u.begun[key]
+	if before != nil {
+		one.Sessions = slices.DeleteFunc(one.Sessions, func(s ErasedSession) bool {
+			return slices.ContainsFunc(out.Sessions, func(there ErasedSession) bool { return s.Key == there.Key })
+		})
+	}
+	if err != nil {
+		return err
+	}
+	out.add(one)
+	var begun []*erasePlan
+	for _, p := range plans {
+		begun = append(begun, &erasePlan{key: p.key, creation: p.creation, open: p.open})
+	}
+	u.begun[key] = append(begun, before[min(1, len(before)):]...)
 	return nil
 }
 
-// late erases what sessions of others have that were made of the user's while these were
-// erased: the records that are still those, as far as a blank tells.
-func (u *userErasing) late(ctx context.Context) (out []ErasedSession, err error) {
-	before := map[Key]int{}
-	for key, list := range u.copies {
-		before[key] = len(list)
-	}
-	if err := u.look(ctx); err != nil {
-		return nil, err
-	}
-	for key, list := range u.copies {
-		for _, info := range list[before[key]:] {
-			same := func(r patch.Record) (bool, func(int, *patch.Event) bool) {
-				head, err := u.store.backend.Head(ctx, key.name())
-				var own patch.Record
-				if err == nil && r.Seq <= head.Last {
-					own, err = u.store.record(ctx, key, head.Creation, r.Seq)
-				}
-				ok := err == nil && own.ID() == r.ID() && patch.Same(own, r)
-				return ok, func(int, *patch.Event) bool { return ok }
-			}
-			p, err := u.planSame(ctx, info, same)
-			if err == nil {
-				err = u.carryOut(ctx, key, []*erasePlan{p})
-			}
-			if err != nil && !errors.Is(err, ErrNotFound) {
-				return out, err
-			}
-			if err == nil {
-				out = append(out, u.result([]*erasePlan{p}).Sessions...)
-			}
-		}
-	}
-	return u.remakeAll(ctx, out)
+// add adds what was erased of more sessions.
+func (e *Erasure) add(more Erasure) {
+	e.Sessions = append(e.Sessions, more.Sessions...)
+	e.Kept.Events += more.Kept.Events
+	e.Kept.Initial = append(e.Kept.Initial, more.Kept.Initial...)
 }
 
-// eraseShared sets the values of the state that a user's sessions share to null.
-func (s *Store) eraseShared(ctx context.Context, app, user string, dryRun bool) (names []string, err error) {
-	names, nulls, err := s.nullShared(ctx, []string{prefixOf("user", app, user)}, func(patch.Value, error) bool { return true })
-	if err != nil || dryRun {
-		return names, err
-	}
-	return names, s.putShared(ctx, nulls)
-}
-
-// nullShared returns the keys of those shared values that are to be null and are not, and what to store
-// for them. which is given a value, or the error of one that cannot be read.
-func (s *Store) nullShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool) (names []string, nulls []backend.Value, err error) {
+// eraseShared sets those of the shared values with the prefixes to null that are to be and are not, and returns
+// their keys. which is given a value, or the error of one that cannot be read. A value that is written meanwhile
+// is looked at again.
+func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) (names []string, err error) {
 	data, err := null.MarshalBinary()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	values, err := s.sharedValues(ctx, prefixes)
-	if err != nil {
-		return nil, nil, fromBackend(Key{}, err)
-	}
-	for i, prefix := range prefixes {
-		for _, v := range values[i] {
-			if value, err := sharedValue(v); err == nil && isNull(value) || !which(value, err) {
-				continue
+	for try := 1; ; try++ {
+		values, err := s.sharedValues(ctx, prefixes)
+		if err != nil {
+			return nil, fromBackend(Key{}, err)
+		}
+		before := slices.Clone(names)
+		var changes []backend.SharedChange
+		for i, prefix := range prefixes {
+			for _, v := range values[i] {
+				if value, err := sharedValue(v); err == nil && isNull(value) || !which(value, err) {
+					continue
+				}
+				names = append(names, v.Name[len(prefix):])
+				changes = append(changes, backend.SharedChange{Old: &v, Name: v.Name, Data: data})
 			}
-			names = append(names, v.Name[len(prefix):])
-			nulls = append(nulls, backend.Value{Name: v.Name, Data: data})
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		switch {
+		case dryRun:
+			return names, nil
+		case len(changes) == 0:
+			return names, s.confirmShared(ctx) // an earlier call, or try, may have done it all
+		}
+		err = s.backend.PutShared(ctx, changes)
+		switch {
+		case err == nil:
+			return names, nil
+		case try == eraseTries || !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrUnknown):
+			return nil, fromBackend(Key{}, err)
+		case errors.Is(err, backend.ErrMoved):
+			names = before
 		}
 	}
-	return names, nulls, nil
 }

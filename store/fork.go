@@ -1,12 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -28,7 +28,8 @@ type ForkOptions struct {
 // is left of it.
 //
 // A record that was erased is a blank in the new session too. If its receipt is behind the last
-// record, the new session has a receipt of its own there.
+// record, the new session has a receipt of its own there. If an erase of the session is not
+// finished, Fork finishes it first; if one begins meanwhile, Fork begins again.
 //
 // Scopes that sessions share are not part of a session: they are not taken back to what
 // they were, and, for a user or an app of its own, not copied.
@@ -45,6 +46,9 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 	}
 	for {
 		head, m, err := s.head(ctx, key)
+		if err == nil && key == newKey {
+			err = fromBackend(key, backend.ErrExists)
+		}
 		if err != nil {
 			return Session{}, err
 		}
@@ -52,33 +56,19 @@ func (s *Store) Fork(ctx context.Context, key, newKey Key, opts ForkOptions) (Se
 		if errors.Is(err, errOtherLog) { // records that were copied are lost
 			continue
 		}
-		if err != nil || !s.replacedSince(ctx, key, head) {
+		if !errors.Is(err, errErasing) {
 			return fork, err
 		}
-		// The new session may have what was erased meanwhile, and no receipt of it.
-		if err := s.dropFork(ctx, newKey, fork.View); err != nil {
+		// The erase looks for forks as long as there is a receipt that is not finished, so that is done
+		// first, if the process that began it has not.
+		if _, err := s.Erase(ctx, key, EraseSelection{}, EraseOptions{}); err != nil {
 			return Session{}, err
 		}
 	}
 }
 
-// dropFork deletes a fork that was just made, unless it is in use by now.
-func (s *Store) dropFork(ctx context.Context, key Key, v fold.View) error {
-	head, err := s.headOnly(ctx, key)
-	if err == nil && (head.Creation != v.Creation() || head.Last != v.Seq()) {
-		err = backend.ErrMoved
-	}
-	if err == nil {
-		err = s.delete(ctx, key, &head)
-	}
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil
-	case errors.Is(err, backend.ErrMoved):
-		return fmt.Errorf("session %s: %w: events of the original were erased while it was forked, and the fork is in use: erase them there too", key, ErrConflict)
-	}
-	return err
-}
+// errErasing: what was copied is being erased, or has been since.
+var errErasing = errors.New("an erase of the session is under way")
 
 // fork makes a fork of a session that was found with the given head.
 func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, newKey Key, opts ForkOptions) (Session, error) {
@@ -103,6 +93,9 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	if err := c.copy(key, &head, last); err != nil {
 		return Session{}, err
 	}
+	if err := c.noneOpen(key, head); err != nil {
+		return Session{}, err
+	}
 	if err := c.receipts(key, head); err != nil {
 		return Session{}, err
 	}
@@ -111,14 +104,89 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	if err != nil {
 		return Session{}, err
 	}
-	if err := h.lock(ctx); err != nil {
-		return Session{}, err
+	return out, c.commitFork(key, head)
+}
+
+// commitFork commits a fork, unless an erase of its origin has begun since this had the given head. With the
+// origin's lock, and in a shared backend by its token, no receipt comes in between: an erase that logs one later
+// finds the fork.
+func (c *creating) commitFork(from Key, head backend.Head) error {
+	s, h := c.store, c.handle
+	origin := s.cache.acquire(from)
+	defer s.cache.release(origin)
+	both := []*handle{h, origin} // in one order, so that no two forks wait for each other
+	slices.SortFunc(both, func(a, b *handle) int { return cmp.Compare(a.key.name(), b.key.name()) })
+	for _, h := range both {
+		if err := h.lock(c.ctx); err != nil {
+			return err
+		}
+		defer h.unlock()
 	}
-	defer h.unlock()
-	if err := s.absent(ctx, newKey); err != nil {
-		return Session{}, err
+	var moved error // of a commit that was refused, since the origin has moved on or for another reason
+	for {
+		if err := s.absent(c.ctx, h.key); err != nil {
+			return err
+		}
+		now, err := s.backend.Head(c.ctx, from.name())
+		if err == nil && now.Creation != head.Creation {
+			err = backend.ErrNotFound
+		}
+		switch {
+		case err != nil:
+			return fromBackend(from, err)
+		case now.Edition != head.Edition:
+			return errErasing
+		case moved != nil && now.Token == c.while.Token:
+			return moved
+		}
+		receipts, err := s.receiptsBetween(c.ctx, from, now, head.Last, now.Last)
+		switch {
+		case err != nil:
+			return err
+		case len(receipts) > 0:
+			return errErasing
+		}
+		c.while = &backend.Unmoved{Session: from.name(), Creation: now.Creation, Last: now.Last, Token: now.Token}
+		if moved = c.commit(); !errors.Is(moved, ErrConflict) {
+			return moved
+		}
 	}
-	return out, c.commit()
+}
+
+// noneOpen fails with [errErasing] if a receipt in the log of another session is not finished.
+func (c *creating) noneOpen(from Key, head backend.Head) error {
+	receipts, err := c.store.receiptsBetween(c.ctx, from, head, c.view.Seq(), head.Last)
+	if err != nil && !errors.Is(err, ErrCorrupt) { // no erase reaches what is damaged behind these records
+		return err
+	}
+	for _, r := range c.erased.receipts {
+		receipts = append(receipts, r.Record)
+	}
+	open, err := c.store.unfinished(c.ctx, from, head.Creation, receipts)
+	if err == nil && len(open) > 0 {
+		err = errErasing
+	}
+	return err
+}
+
+// receiptsBetween returns the receipts in a log that are behind one record and not behind another.
+func (s *Store) receiptsBetween(ctx context.Context, key Key, head backend.Head, after, last uint64) (receipts []patch.Record, err error) {
+	h := s.cache.acquire(key)
+	defer s.cache.release(h)
+	if c := h.newest.Load(); after == last || c != nil && c.view.Creation() == head.Creation && c.view.Seq() >= last && c.view.PatchSeq() <= after {
+		return nil, nil
+	}
+	for page, err := range s.pages(ctx, key, &head, after+1, last) {
+		if err != nil {
+			return receipts, err
+		}
+		for _, r := range page.records {
+			if isReceipt(r) {
+				receipts = append(receipts, r)
+			}
+		}
+	}
+	return receipts, nil
 }
 
 // absent fails with [ErrExists] if the session is there.

@@ -163,7 +163,6 @@ type salvage struct {
 	scan     *bolt.Scan
 	receipts map[uint32]bool // checksums of receipts
 	out      Salvaged
-	any      Key // a session that was written
 }
 
 // free returns the key, or the next one that is not taken.
@@ -190,23 +189,13 @@ func (v *salvage) writeShared(ctx context.Context) error {
 	shared := &v.out.Shared
 	found := v.scan.Values
 	names := map[string]bool{}
-	var batch []backend.Value
+	var batch []backend.SharedChange
 	size := 0
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		if v.any == (Key{}) { // values are written with a session
-			key, err := v.free(ctx, Key{"salvaged", "unknown", "shared-values"}, "")
-			if err != nil {
-				return err
-			}
-			if _, err := v.store.Create(ctx, key, nil); err != nil {
-				return err
-			}
-			v.any = key
-		}
-		err := v.store.putSharedOn(ctx, v.any, batch)
+		err := fromBackend(Key{}, v.store.backend.PutShared(ctx, batch))
 		if err == nil {
 			shared.Written += len(batch)
 		}
@@ -230,7 +219,7 @@ func (v *salvage) writeShared(ctx context.Context) error {
 		if several || value.Rank == bolt.Free {
 			shared.Maybe = append(shared.Maybe, shown)
 		}
-		batch = append(batch, backend.Value{Name: value.Name, Data: form})
+		batch = append(batch, backend.SharedChange{Name: value.Name, Data: form})
 		if size += len(form); size >= pageBytes || len(batch) >= pageRecords {
 			if err := flush(); err != nil {
 				return err

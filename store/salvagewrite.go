@@ -228,7 +228,6 @@ func (w *salvagedWriter) end(ctx context.Context) (err error) {
 	if err != nil {
 		return fromBackend(w.part.Key, err)
 	}
-	w.any = w.part.Key
 	w.out.Parts = append(w.out.Parts, *w.part)
 	w.part, w.batch, w.size = nil, nil, 0
 	return nil

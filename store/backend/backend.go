@@ -13,6 +13,7 @@
 package backend
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -93,7 +94,8 @@ type Backend interface {
 	// durably before it returns, and then batch.Next is the session's token. It fails with
 	// ErrMoved if the last seq is not batch.After, or, in a shared backend, the token not
 	// batch.Seen; and with ErrNotFound if the session is not there or was created under
-	// another id; with batch.Create set, with ErrExists if the session is there. A record
+	// another id; with batch.Create set, with ErrExists if the session is there, and with ErrMoved if that of
+	// batch.While has moved on. A record
 	// or an id that is stored is never put over: if one is in the way, a shared backend
 	// fails with ErrTaken, and an exclusive one, whose caller has looked for the ids, with
 	// ErrDamaged.
@@ -145,6 +147,10 @@ type Backend interface {
 	// Shared returns the shared values whose names begin with prefix, in name order. One
 	// that is damaged is among them, with Err.
 	Shared(ctx context.Context, prefix string) ([]Value, error)
+
+	// PutShared writes shared values, all of them or none, durably before it returns. It fails
+	// with ErrMoved if one is not as the change says that it was. One call has no name twice.
+	PutShared(ctx context.Context, changes []SharedChange) error
 
 	// List returns up to limit sessions whose names begin with prefix and are above
 	// after, in name order. One that is damaged is among them, with Err.
@@ -272,6 +278,17 @@ type Batch struct {
 	Chain    Chain    // of the log up to After, as the caller knows it; in a shared backend only
 	Records  []Record // with seqs After+1, After+2, …
 	Shared   []Value  // written in the same commit
+
+	// While, with Create only, is another session on which the new one was planned: if it is
+	// not as this says when the batch is committed, Append fails with ErrMoved.
+	While *Unmoved
+}
+
+// Unmoved is a session as a caller knows it, to which nothing has been committed since.
+type Unmoved struct {
+	Session, Creation string
+	Last              uint64 // the seq of the last record
+	Token             Token  // 0 in an exclusive backend, where records may have been replaced since
 }
 
 // Replacement is what a Replace does to a session.
@@ -313,6 +330,22 @@ type Value struct {
 	Name string
 	Data []byte
 	Err  error // not nil if it is damaged; then there is no Data
+}
+
+// SharedChange is a shared value that takes the place of another one.
+type SharedChange struct {
+	Old  *Value // as Shared returned it; nil if there is none
+	Name string
+	Data []byte
+}
+
+// Is reports whether a value, nil if there is none, is the one that the change is to replace. A damaged
+// one is as another: what it was is not known.
+func (c SharedChange) Is(now *Value) bool {
+	if c.Old == nil || now == nil {
+		return c.Old == now
+	}
+	return (c.Old.Err != nil) == (now.Err != nil) && bytes.Equal(c.Old.Data, now.Data)
 }
 
 // Listed is a session in a listing.

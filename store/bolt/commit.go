@@ -192,6 +192,17 @@ func (b *Backend) admitNew(tx *txn, name string, batch backend.Batch) (session, 
 	case !errors.Is(err, backend.ErrNotFound): // there is something, and nothing is put over it
 		return session{}, fmt.Errorf("%w: %w", backend.ErrExists, err)
 	}
+	if w := batch.While; w != nil {
+		other, err := findCreated(tx, w.Session, w.Creation)
+		switch {
+		case errors.Is(err, backend.ErrNotFound):
+			return session{}, backend.ErrMoved
+		case err != nil:
+			return session{}, err
+		case other.head == nil || other.head.last != w.Last:
+			return session{}, backend.ErrMoved
+		}
+	}
 	s := session{creation: batch.Creation, meta: batch.Meta, head: &head{}}
 	if st := b.staged.get(batch.Creation); st != nil {
 		s.number, *s.head = st.number, st.head()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -59,6 +60,33 @@ func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Valu
 		return err
 	})
 	return out, err
+}
+
+// PutShared implements [backend.Backend].
+func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
+	defer b.values.change()()
+	return b.update(ctx, func(tx *txn) error {
+		var values []backend.Value
+		paths := pathsOf(tx)
+		for _, c := range changes {
+			name := []byte(c.Name)
+			if len(name) == 0 || len(name) > backend.MaxNameBytes {
+				return fmt.Errorf("a shared name of %d bytes; 1 to %d are allowed", len(name), backend.MaxNameBytes)
+			}
+			if err := errors.Join(paths.sound(bucketShared, name), paths.sound(bucketSharedNames, name)); err != nil {
+				return err
+			}
+			var now *backend.Value
+			if found := sharedWith(tx, c.Name); len(found) > 0 && found[0].Name == c.Name { // in name order
+				now = &found[0]
+			}
+			if !c.Is(now) {
+				return backend.ErrMoved
+			}
+			values = append(values, backend.Value{Name: c.Name, Data: c.Data})
+		}
+		return putShared(tx, values)
+	})
 }
 
 // sharedWith returns the shared values whose names begin with prefix.

@@ -142,6 +142,12 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	case s.token != batch.Seen:
 		return backend.ErrMoved
 	}
+	if w := batch.While; w != nil {
+		other := b.sessions[w.Session]
+		if other == nil || other.creation != w.Creation || other.token != w.Token || uint64(len(other.records)) != w.Last {
+			return backend.ErrMoved
+		}
+	}
 	if err := s.append(batch.After, batch.Records); err != nil {
 		return err
 	}
@@ -357,6 +363,28 @@ func (b *Backend) Shared(ctx context.Context, prefix string) ([]backend.Value, e
 		return nil, err
 	}
 	return b.sharedValues(prefix), nil
+}
+
+// PutShared implements [backend.Backend].
+func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
+	b.lock()
+	defer b.mu.Unlock()
+	if err := b.ready(ctx); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		var now *backend.Value
+		if data, there := b.shared[c.Name]; there {
+			now = &backend.Value{Name: c.Name, Data: data}
+		}
+		if !c.Is(now) {
+			return backend.ErrMoved
+		}
+	}
+	for _, c := range changes {
+		b.shared[c.Name] = bytes.Clone(c.Data)
+	}
+	return nil
 }
 
 func (c *content) sharedValues(prefix string) (out []backend.Value) {

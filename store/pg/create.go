@@ -61,19 +61,25 @@ func (b *Backend) existsOr(ctx context.Context, session string, other error) err
 	return other
 }
 
-const createSQL = `
-WITH made AS (
+// whileSQL finds the session of batch.While, if it is as this says, and keeps it so until the commit.
+const whileSQL = `
+WITH unmoved AS (
+	SELECT num FROM patchlog.sessions WHERE hash = $17 AND birth = $18 AND state = 0 AND last = $19 AND token = $20
+	FOR SHARE
+), `
+
+const createSQL = whileSQL + `made AS (
 	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum)
-	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8 WHERE $5::bigint = 0
+	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8
+	WHERE $5::bigint = 0 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
 
 // createStagedSQL makes a session of a staged one.
-const createStagedSQL = `
-WITH made AS (
+const createStagedSQL = whileSQL + `made AS (
 	UPDATE patchlog.sessions
 	SET hash = $1, name = $3, creation = $4, state = 0, last = $6, token = $7, sum = $8, created = now(), touched = now()
-	WHERE birth = $2 AND state = 1 AND last = $5
+	WHERE birth = $2 AND state = 1 AND last = $5 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
 
@@ -98,6 +104,14 @@ SELECT num FROM made`
 func createArgs(session string, batch backend.Batch, c *change) []any {
 	var rows rows
 	rows.add(0, c)
+	var while struct {
+		hash, birth []byte
+		last, token int64
+	}
+	if w := batch.While; w != nil {
+		while.hash, while.birth, while.last, while.token = hash(w.Session), hash(w.Creation), number(w.Last), int64(w.Token)
+	}
 	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
-		data(batch.Meta), rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values}
+		data(batch.Meta), rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values,
+		while.hash, while.birth, while.last, while.token}
 }

@@ -26,7 +26,7 @@ func (f Failure) String() string {
 	return [...]string{"refused", "lost", "landed"}[f]
 }
 
-// Faulty is a backend whose writes, Append, Replace, Stage and Delete, fail as planned. With nothing
+// Faulty is a backend whose writes, Append, Replace, PutShared, Stage and Delete, fail as planned. With nothing
 // planned it does what the backend in it does.
 type Faulty struct {
 	backend.Backend
@@ -123,6 +123,11 @@ func (f *Faulty) Append(ctx context.Context, session string, batch backend.Batch
 // Replace implements [backend.Backend].
 func (f *Faulty) Replace(ctx context.Context, session string, r backend.Replacement) error {
 	return f.write(func() error { return f.Backend.Replace(ctx, session, r) })
+}
+
+// PutShared implements [backend.Backend]. It is a write.
+func (f *Faulty) PutShared(ctx context.Context, changes []backend.SharedChange) error {
+	return f.write(func() error { return f.Backend.PutShared(ctx, changes) })
 }
 
 // Stage implements [backend.Backend]. It is a write.

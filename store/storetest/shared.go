@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -49,6 +50,32 @@ var sharedCases = []testCase{
 		b.Shared = []backend.Value{{Name: "x", Data: []byte("1")}}
 		s.put("a", b)
 		s.remove("a")
+	}},
+	{"Shared/put", func(s *suite) {
+		put := func(want error, changes ...backend.SharedChange) {
+			s.Helper()
+			if err := s.PutShared(ctx, changes); !errors.Is(err, want) {
+				s.Errorf("PutShared %v: %v, want %v", changes, err, want)
+			}
+			for _, c := range changes {
+				if want == nil {
+					s.want.shared[c.Name] = string(c.Data)
+				}
+			}
+			s.check()
+		}
+		is := func(name, data string) *backend.Value { return &backend.Value{Name: name, Data: []byte(data)} }
+		put(nil)
+		put(nil, backend.SharedChange{Name: "x", Data: []byte("1")}, backend.SharedChange{Name: "xy", Data: []byte("2")})
+		put(backend.ErrMoved, backend.SharedChange{Name: "z", Data: []byte("3")}, backend.SharedChange{Name: "x", Data: []byte("3")})
+		put(backend.ErrMoved, backend.SharedChange{Old: is("x", "1"), Name: "x", Data: []byte("3")}, backend.SharedChange{Old: is("xy", "1"), Name: "xy"})
+		put(backend.ErrMoved, backend.SharedChange{Old: is("w", ""), Name: "w"})
+		put(nil, backend.SharedChange{Old: is("xy", "2"), Name: "xy"}, backend.SharedChange{Name: "w", Data: []byte("4")}, backend.SharedChange{Old: is("x", "1"), Name: "x", Data: []byte("1")})
+		put(nil, backend.SharedChange{Old: is("xy", ""), Name: "xy", Data: []byte("5")})
+		b := create("c1", 1)
+		b.Shared = []backend.Value{{Name: "x", Data: []byte("6")}}
+		s.put("a", b)
+		put(backend.ErrMoved, backend.SharedChange{Old: is("x", "1"), Name: "x"})
 	}},
 	{"Names", func(s *suite) {
 		for i, name := range oddNames {

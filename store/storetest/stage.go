@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -52,6 +53,49 @@ var stageCases = []testCase{
 		s.check()
 		s.remove("b")
 		s.check()
+	}},
+	{"Stage/while another session is unmoved", func(s *suite) {
+		s.put("a", create("c1", 2))
+		for i, staged := range []int{0, 3} {
+			name, creation := fmt.Sprint("b", i), fmt.Sprint("of b", i)
+			if staged > 0 {
+				s.stage(creation, 0, staged)
+			}
+			head, err := s.Head(ctx, "a")
+			if err != nil {
+				s.Fatal(err)
+			}
+			b := create(creation, 1)
+			b.After, b.Records = uint64(staged), records(uint64(staged), 1)
+			for _, r := range records(0, staged) {
+				b.Chain = b.Chain.Add(r.Sum)
+			}
+			unmoved := backend.Unmoved{Session: "a", Creation: "c1", Last: head.Last, Token: head.Token}
+			for _, change := range []func(w *backend.Unmoved){
+				func(w *backend.Unmoved) { w.Session = "other" },
+				func(w *backend.Unmoved) { w.Creation = "other" },
+				func(w *backend.Unmoved) { w.Last-- },
+			} {
+				w := unmoved
+				change(&w)
+				b.While = &w
+				s.refuse(backend.ErrMoved, name, b)
+			}
+			s.put("a", extend("c1", head.Last, 1))
+			b.While = &unmoved
+			s.refuse(backend.ErrMoved, name, b)
+			if head, err = s.Head(ctx, "a"); err != nil {
+				s.Fatal(err)
+			}
+			b.While = &backend.Unmoved{Session: "a", Creation: "c1", Last: head.Last, Token: head.Token}
+			b.After, b.Records, b.Chain = 0, records(0, 1), backend.Chain{}
+			if staged == 0 {
+				s.put(name, b)
+			} else {
+				s.createStaged(name, staged, b)
+			}
+			s.check()
+		}
 	}},
 	{"Stage/without records of the batch", func(s *suite) {
 		s.stage("c1", 0, 1)
