@@ -1,0 +1,50 @@
+package fold_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// What is done for each record, and for each look, allocates no more than it did.
+func TestAllocations(t *testing.T) {
+	var log []patch.Record
+	for n := range 2000 {
+		log = append(log, patch.Record{Seq: uint64(n + 1), Event: event(fmt.Sprint("e", n), "k=1")})
+	}
+	v, err := fold.Fold(fold.New("", nil).Lean(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := patch.Record{Seq: v.Seq() + 1, Event: event("next", "k=2")}
+	splice := patch.Record{Seq: v.Seq() + 1, Patch: patch.NewSplice(1000, 10, event("r")).WithID("p")}
+	do := func(r patch.Record) func() {
+		return func() {
+			if _, err := v.Apply(r); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		most float64
+		do   func()
+	}{
+		"applying an event": {0, do(next)},
+		"applying a patch":  {0, do(splice)},
+		"judging a patch":   {0, func() { _ = v.Check(splice.Patch, fold.CheckOptions{}) }},
+		"looking at events": {0, func() { _ = v.At(1500) }},
+		"going over events": {0, func() {
+			for range v.Events() {
+			}
+		}},
+		"one value of state": {0, func() { _, _ = v.Value("k") }},
+		"a binary form":      {6, func() { _, _ = v.AppendBinary(nil) }},
+	} {
+		c.do() // caches of the view
+		if n := testing.AllocsPerRun(50, c.do); n > c.most {
+			t.Errorf("%s: %v allocations, at most %v", name, n, c.most)
+		}
+	}
+}
