@@ -31,9 +31,9 @@ func TestAllocations(t *testing.T) {
 		most float64
 		do   func()
 	}{
-		"applying an event": {0, do(next)},
-		"applying a patch":  {0, do(splice)},
-		"judging a patch":   {0, func() { _ = v.Check(splice.Patch, fold.CheckOptions{}) }},
+		"applying an event": {15, do(next)},
+		"applying a patch":  {18, do(splice)},
+		"judging a patch":   {8, func() { _ = v.Check(splice.Patch, fold.CheckOptions{}) }},
 		"looking at events": {0, func() { _ = v.At(1500) }},
 		"going over events": {0, func() {
 			for range v.Events() {
