@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,9 +97,11 @@ type run struct {
 	frozen  atomic.Bool     // the process has crashed: no call is made
 	freeze  int             // at which call it crashes; 0: never
 	names   []string        // of the calls, in order
-	steps   []step
-	first   int // the step that failed; -1: none
-	calm    int64
+
+	mu    sync.Mutex // the kernel orders the tap's calls and what follows them, which the race detector does not see
+	steps []step
+	first int // the step that failed; -1: none
+	calm  int64
 }
 
 // newRun lays the files of a disk into a new directory, and begins to record.
@@ -136,6 +139,8 @@ func (r *run) take(c syscall) (o outcome) {
 	if !strings.HasPrefix(c.file.path+c.from, r.dir) {
 		return o
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.names = append(r.names, c.name)
 	if n := len(r.names); r.frozen.Load() || n == r.freeze {
 		if !r.frozen.Swap(true) {
@@ -230,8 +235,11 @@ func (r *run) cut(before int, random *rand.Rand) (dir string, logs map[store.Key
 
 // whole returns an error if the steps do not give the directory as it is.
 func (r *run) whole() error {
+	r.mu.Lock()
+	steps := r.steps
+	r.mu.Unlock()
 	d := r.start.clone()
-	for _, s := range r.steps {
+	for _, s := range steps {
 		d.apply(r.dir, s, r.doom, rand.New(rand.NewPCG(0, 0)))
 	}
 	return d.same(r.dir)

@@ -52,7 +52,7 @@ func TestCompletion(t *testing.T) {
 	}
 	const noFiles, files = ":4", ":0"
 	for typed, want := range map[string]string{
-		"":                         "audit backup compact completion copy delete demo diff docs erase export fold fork help import log loss migrate patch pin receipts report retain revert rewind salvage search serve sessions state stats unpin vacuum verify :4",
+		"":                         "audit backup compact completion copy delete demo diff docs erase export fold fork help import log loss migrate patch pin receipts report retain revert rewind salvage search serve sessions state stats unpin vacuum verify version :4",
 		"s":                        "salvage search serve sessions state stats " + noFiles,
 		"patch ":                   "splice summarise truncate-before " + noFiles,
 		"patch su":                 "summarise " + noFiles,
