@@ -26,7 +26,7 @@ func TestTextIsLinear(t *testing.T) {
 		parts.WriteString(`{"text":"needle"},`)
 	}
 	for _, text := range []string{
-		`{"id":"e","actions":{"stateDelta":{` + state.String() + `"z":1}}}`,
+		`{"id":"e","actions":{"stateDelta":{"all":{` + state.String() + `"z":1}}}}`,
 		`{"id":"e","content":{"parts":[` + parts.String() + `{"functionCall":{"name":"recall_search"}}]}}`,
 	} {
 		new(recall.Index).Add(ofJSON(1, text))
