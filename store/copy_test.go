@@ -139,8 +139,6 @@ func TestCopyRefuses(t *testing.T) {
 		e.is(err, store.ErrInvalid)
 		_, err = e.store.CopyFrom(ctx, from, store.Key{App: "app", User: "user", Session: "none"}, store.CopyOptions{})
 		e.is(err, store.ErrNotFound, "app/user/none")
-		_, err = e.store.CopyShared(ctx, from, store.CopyOptions{})
-		e.is(err, store.ErrNotFound, "no session")
 		e.create(map[string]any{"cart": 2})
 		_, err = e.store.CopyFrom(ctx, from, key, store.CopyOptions{})
 		e.is(err, store.ErrConflict, "initial state")

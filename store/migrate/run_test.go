@@ -215,8 +215,9 @@ func TestShared(t *testing.T) {
 	equal(t, "again", report.Shared.Added+len(report.Shared.Different), 0)
 
 	_, report = runFrom(t, memory(t), migrate.Options{}, &given{shared: g.shared})
-	if !errors.Is(report.SharedErr, store.ErrNotFound) {
-		t.Errorf("no session: %v", report.SharedErr)
+	equal(t, "into a store without sessions, added", report.Shared.Added, 5)
+	if !errors.Is(report.SharedErr, store.ErrInvalid) {
+		t.Errorf("into a store without sessions: %v", report.SharedErr)
 	}
 }
 

@@ -30,10 +30,6 @@ func (m *migration) shared(ctx context.Context, source Source) error {
 		}
 	}
 	m.report.Shared, err = m.target.CopyShared(ctx, scratch, store.CopyOptions{DryRun: m.opts.DryRun, OverwriteShared: m.opts.OverwriteShared})
-	if errors.Is(err, store.ErrNotFound) { // there is no session
-		m.report.Shared = store.CopiedShared{}
-		problems, err = append(problems, err), nil
-	}
 	m.report.SharedErr = errors.Join(problems...)
 	return err
 }

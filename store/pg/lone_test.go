@@ -234,8 +234,8 @@ func TestPlansAge(t *testing.T) {
 	pgtest.Exec(t, dsn, "ANALYZE patchlog.sessions, patchlog.records, patchlog.ids, patchlog.shared")
 	write(20)
 	const sessions, writes = 10_000, 20
-	pgtest.Exec(t, dsn, fmt.Sprintf(`INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, since, sum)
-		SELECT sha256(n::text::bytea), sha256(n::text::bytea), n::text::bytea, n::text::bytea, 0, 0, 1, 0, 0 FROM generate_series(1, %d) n`, sessions))
+	pgtest.Exec(t, dsn, fmt.Sprintf(`INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum)
+		SELECT sha256(n::text::bytea), sha256(n::text::bytea), n::text::bytea, n::text::bytea, 0, 0, 1, 0 FROM generate_series(1, %d) n`, sessions))
 	time.Sleep(200 * time.Millisecond)
 	write(writes)
 	closed(t, b) // the server has counted then

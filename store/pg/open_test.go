@@ -279,7 +279,7 @@ func TestCheck(t *testing.T) {
 		"UPDATE patchlog.ids SET seq = 9 WHERE seq = 1",
 		"INSERT INTO patchlog.ids VALUES (99, '', 1)",
 		"UPDATE patchlog.snapshots SET seq = 4",
-		"INSERT INTO patchlog.snapshots VALUES (99, 1, 0, 0, '')",
+		"INSERT INTO patchlog.snapshots VALUES (99, 1, 0, '')",
 		"DELETE FROM patchlog.metas",
 		"INSERT INTO patchlog.metas VALUES (99, '')",
 		"UPDATE patchlog.sessions SET name = 'other'",
