@@ -117,7 +117,7 @@ func hooked(text []byte) ([]byte, error) {
 
 // workspace makes the workspace of the copy and of the modules of this repository.
 func (t *tree) workspace(ctx context.Context) error {
-	out, err := goCommand(ctx, ".", "list", "-m", "-f", "{{with .Replace}}{{.Dir}}{{else}}{{if .Main}}{{.Dir}}{{end}}{{end}}", ourModule, ourModule+"/adk", ourModule+"/store/pg")
+	out, err := goCommand(ctx, ".", "list", "-m", "-f", "{{with .Replace}}{{.Dir}}{{else}}{{if .Main}}{{.Dir}}{{end}}{{end}}", ourModule, ourModule+"/adk")
 	if err != nil {
 		return err
 	}
