@@ -294,26 +294,30 @@ func TestLongInvocation(t *testing.T) {
 	}
 }
 
-// An event can have very many results: looking at each must not take longer the more there are.
+// Events can have very many results, up to the limit in each: looking at one must not take longer the more there are.
 func TestClearingOfManyResults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long with the race detector")
 	}
-	const many = 50_000
-	var calls, responses strings.Builder
-	for n := range many {
-		fmt.Fprintf(&calls, `,{"functionCall":{"id":"c%d","name":"f"}}`, n)
-		fmt.Fprintf(&responses, `,{"functionResponse":{"id":"c%d","name":"f","response":{"text":"%0100d"}}}`, n, n)
-	}
+	const many, perEvent = 50_000, 10_000
 	v := fold.New("", nil)
-	for n, parts := range []string{calls.String(), responses.String()} {
-		e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":"model","content":{"role":"model","parts":[%s]}}`, n, parts[1:]))
+	apply := func(parts string) {
+		e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":"e%d","author":"model","content":{"role":"model","parts":[%s]}}`, v.Seq(), parts[1:]))
 		if err == nil {
-			v, err = v.Apply(patch.Record{Seq: uint64(n + 1), Event: e})
+			v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e})
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	for first := 0; first < many; first += perEvent {
+		var calls, responses strings.Builder
+		for n := first; n < first+perEvent; n++ {
+			fmt.Fprintf(&calls, `,{"functionCall":{"id":"c%d","name":"f"}}`, n)
+			fmt.Fprintf(&responses, `,{"functionResponse":{"id":"c%d","name":"f","response":{"text":"%0100d"}}}`, n, n)
+		}
+		apply(calls.String())
+		apply(responses.String())
 	}
 	d, err := compaction.Plan(v, clearing(1, 10), compaction.Run{})
 	if err != nil || d.Window == nil || len(d.Window.Results) != many-10 {

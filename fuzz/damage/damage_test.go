@@ -1,6 +1,7 @@
 package damage
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 func allWrecks(t *testing.T) []*wreck {
@@ -75,6 +77,25 @@ func TestDamage(t *testing.T) {
 	}
 	if asked := all["records untouched, for what trusts the tree"]; (asked-all["of them read by the tree"])*1000 <= asked && asked > 2000 {
 		t.Errorf("what trusts the tree got %d of %d; the test tests nothing", all["of them read by the tree"], asked)
+	}
+}
+
+// A file that has lost its meta pages and is cut off is damaged as long as a page of it has the form of one. What is
+// left of a shorter one could be any program's, and is refused as such.
+func TestCutOffWithoutMetaPages(t *testing.T) {
+	w := allWrecks(t)[0]
+	for size, want := range map[int]error{
+		1: store.ErrNotDatabase, pageBytes: store.ErrNotDatabase, 2 * pageBytes: store.ErrNotDatabase, 2*pageBytes + 19: store.ErrNotDatabase,
+		2*pageBytes + 20: store.ErrCorrupt, 3 * pageBytes: store.ErrCorrupt, len(w.Data): store.ErrCorrupt,
+	} {
+		data := metasGone(nil, w, bytes.Clone(w.Data[:size]))
+		path := filepath.Join(t.TempDir(), "log.db")
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Open(path, storeOptions()); !errors.Is(err, want) || hasPage(data) != (want == store.ErrCorrupt) {
+			t.Errorf("%d bytes: %v, want %v; hasPage says %v", size, err, want, hasPage(data))
+		}
 	}
 }
 

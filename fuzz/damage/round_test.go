@@ -27,7 +27,7 @@ type try struct {
 	kind   string
 	older  bool // a store may take it for an earlier state of the file
 	harm   harm
-	data   []byte // as it was damaged
+	data   []byte // of the file, as it was damaged
 	writes bool   // something is written before it is all read
 	s      *store.Store
 
@@ -52,7 +52,7 @@ func (t *try) count(what string, n int) { t.out.Counts[what] += n }
 func (w *wreck) run(j job, dir string) *reply {
 	rnd := rand.New(rand.NewPCG(j.Seed, 0))
 	t := &try{
-		wreck: w, job: j, rnd: rnd, path: filepath.Join(dir, "log.db"),
+		wreck: w, job: j, rnd: rnd, path: filepath.Join(dir, "log.db"), data: w.Data,
 		logs: map[store.Key]map[uint64]string{}, last: map[store.Key]uint64{}, readAll: map[store.Key]bool{}, gone: map[store.Key]bool{},
 		seqs: map[store.Key]uint64{}, out: &reply{Counts: map[string]int{}},
 	}
@@ -152,7 +152,8 @@ func (t *try) open() bool {
 	t.count("files that do not open", 1)
 	switch {
 	case t.job.Control != "":
-	case !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), t.path):
+	case !strings.Contains(err.Error(), t.path),
+		!errors.Is(err, store.ErrCorrupt) && (hasPage(t.data) || !errors.Is(err, store.ErrNotDatabase)):
 		t.wrong("Open: %v", err)
 	case t.harm.current && !t.harm.pages:
 		t.wrong("it does not open, and nothing but keys and values has changed: %v", err)

@@ -2,6 +2,7 @@ package damage
 
 import (
 	"bytes"
+	"encoding/binary"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/store"
@@ -85,6 +86,19 @@ func (w *wreck) harmOf(data []byte) harm {
 		}
 	}
 	return h
+}
+
+// hasPage reports whether a file has anything left of the form of a database: a meta page's magic number, or a
+// page under its own number. A file that has nothing of the kind cannot be told from another program's.
+func hasPage(data []byte) bool {
+	const magicAt, magic = 16, 0xED0CDAED
+	for at := 0; at+magicAt+4 <= len(data); at += pageBytes {
+		id := at / pageBytes
+		if id < 2 && binary.NativeEndian.Uint32(data[at+magicAt:]) == magic || id >= 2 && binary.NativeEndian.Uint64(data[at:]) == uint64(id) {
+			return true
+		}
+	}
+	return false
 }
 
 // none reports whether nothing has changed that is in use.
