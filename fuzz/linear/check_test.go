@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 	"github.com/patchlog-dev/patchlog/store/memory"
+	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
 // One store on bbolt, with syncs and without, and up to three on what is in memory.
@@ -116,5 +117,55 @@ func TestOutcomeUnknownButSeen(t *testing.T) {
 	l.history[len(l.history)-3].Logged[1] = "another"
 	if len(l.history.Judge(Options{Faults: true})) == 0 {
 		t.Error("a log that shows another id of an event is no violation")
+	}
+}
+
+// A fork took place, and then the storage cannot be reached: its reply says that it is done, or that its
+// outcome is unknown, and the history shows what it has copied.
+func TestForkBeforeFailure(t *testing.T) {
+	b := &storetest.Faulty{Backend: inMemory(1)[0]}
+	l := &Load{Callers: []ops.Caller{newLocal(t, b, 0, 0)}}
+	l.Begin()
+	call := func(session string, kind ops.Kind, ids ...string) ops.Reply {
+		at := uint64(2)
+		return l.call(l.Callers[0], ops.Op{App: "app", Session: session, Source: kept, Kind: kind, IDs: ids, At: &at})
+	}
+	call(kept, ops.Create)
+	call(kept, ops.Append, "a", "b", "c")
+	b.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, Pass: 2, Then: 1000})
+	if r := call("s0", ops.Fork); r.Outcome != ops.Done {
+		t.Errorf("a fork that took place: %s %s", r.Outcome, r.Err)
+	}
+	b.Plan(storetest.Plan{})
+	call("s0", ops.Append, "d")
+	call(kept, ops.Append, "e")
+	call("s0", ops.Raw)
+	call(kept, ops.Raw)
+	judge := func(what string, change func(h History)) bool {
+		h := l.History()
+		change(h)
+		violations := h.Judge(Options{Faults: true})
+		t.Logf("%s: %.300q", what, violations)
+		return len(violations) == 0
+	}
+	fork := slices.IndexFunc(l.history, func(e Seen) bool { return e.Kind == ops.Fork })
+	source := len(l.history) - 1
+	for what, fits := range map[string]func(h History){
+		"done":    func(History) {},
+		"unknown": func(h History) { h[fork].Reply = ops.Reply{Outcome: ops.Unknown} },
+		"gone":    func(h History) { h[fork].Reply = ops.Reply{Outcome: ops.Gone} },
+	} {
+		if !judge(what, fits) {
+			t.Errorf("%s is a violation", what)
+		}
+	}
+	for what, wrong := range map[string]func(h History){
+		"failed":                 func(h History) { h[fork].Reply = ops.Reply{Outcome: ops.Failed} },
+		"unknown, of one record": func(h History) { h[fork].At = new(uint64(1)); h[fork].Reply = ops.Reply{Outcome: ops.Unknown} },
+		"a source never read":    func(h History) { h[source].Outcome = ops.Failed },
+	} {
+		if judge(what, wrong) {
+			t.Errorf("%s is no violation", what)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Seen is an operation as its client saw it: its reply, and when it began and ended, in nanoseconds
@@ -48,7 +49,9 @@ func (h History) Judge(opts Options) (violations []string) {
 			replies[moment{e.Creation, e.Seq}]++
 		}
 	}
+	sources := h.sources()
 	for i, e := range h {
+		var copied []patch.Record
 		switch {
 		case !opts.Faults && (e.Outcome == ops.Failed || e.Outcome == ops.Unknown || e.Outcome == ops.Gone):
 			violations = append(violations, "an operation failed, without a fault: "+e.String())
@@ -63,7 +66,18 @@ func (h History) Judge(opts Options) (violations []string) {
 			}
 			e.To = settled(e, h[i:])
 		}
-		for b, o := range objects(i, e) {
+		if e.Kind == ops.Fork && (e.Outcome == ops.Done || e.Outcome == ops.Unknown) {
+			source := sources[object{app: e.App, name: e.Source}]
+			switch {
+			case int(*e.At) <= len(source):
+				copied = source[:*e.At]
+			case e.Outcome == ops.Unknown: // it did not take place, or the source would have the records
+				continue
+			default:
+				violations = append(violations, "the history does not show what a fork has copied: "+e.String())
+			}
+		}
+		for b, o := range objects(i, e, copied) {
 			o.replies, o.shared = replies, shared
 			histories[b] = append(histories[b], porcupine.Operation{ClientId: e.Client, Input: o, Call: e.From, Return: e.To})
 		}
@@ -83,6 +97,26 @@ func (h History) Judge(opts Options) (violations []string) {
 	violations = append(violations, h.judgeErased()...)
 	slices.Sort(violations)
 	return violations
+}
+
+// sources returns the records of the sessions that were forked, as the last reading of each has
+// found them. A fork's reply does not have them: a second call for them may fail though the fork
+// took place.
+func (h History) sources() map[object][]patch.Record {
+	forked, records := map[object]bool{}, map[object][]patch.Record{}
+	for _, e := range h {
+		if e.Kind == ops.Fork {
+			forked[object{app: e.App, name: e.Source}] = true
+		}
+	}
+	for _, e := range slices.Backward(h) {
+		b := object{app: e.App, name: e.Session}
+		if e.Kind == ops.Raw && e.Outcome == ops.Done && forked[b] {
+			forked[b] = false
+			records[b], _ = ops.Parse(e.Exported)
+		}
+	}
+	return records
 }
 
 func (b object) String() string { return strings.TrimSpace(b.app + " " + b.kind + " " + b.name) }

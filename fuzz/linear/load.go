@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -210,40 +209,24 @@ func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 }
 
 // Repeat has a client that reads and knows nothing else make the operations again whose outcome is
-// unknown, deletions last. What is in the log says what a fork has copied.
+// unknown, deletions last.
 func (l *Load) Repeat(c ops.Caller) {
 	var last []ops.Op
-	for i, e := range l.History() {
+	for _, e := range l.History() {
 		if e.Outcome != ops.Gone && e.Outcome != ops.Unknown || !e.Changes() {
 			continue
 		}
 		o := e.Op
 		o.Client = l.Clients + 1
-		switch e.Kind {
-		case ops.Delete:
+		if e.Kind == ops.Delete {
 			last = append(last, o)
 			continue
-		case ops.Fork:
-			text := c.Call(ops.Op{Client: l.Clients, App: e.App, Session: e.Session, Kind: ops.Raw}).Exported
-			l.mu.Lock()
-			l.history[i].Exported = strings.Join(firstLines(text, int(*e.At)), "")
-			l.mu.Unlock()
 		}
 		l.call(c, o)
 	}
 	for _, o := range last {
 		l.call(c, o)
 	}
-}
-
-func firstLines(text string, n int) (lines []string) {
-	for line := range strings.Lines(text) {
-		if len(lines) == n {
-			break
-		}
-		lines = append(lines, line)
-	}
-	return lines
 }
 
 func (l *Load) call(caller ops.Caller, o ops.Op) ops.Reply {

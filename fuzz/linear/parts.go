@@ -35,7 +35,9 @@ type object struct {
 }
 
 // objects returns what the n-th call of a history does to which objects.
-func objects(n int, e Seen) map[object]operation {
+//
+// copied are the records of a fork.
+func objects(n int, e Seen, copied []patch.Record) map[object]operation {
 	o := operation{Seen: e, n: n}
 	all := map[object]operation{}
 	session := object{e.App, "session", e.Session}
@@ -47,7 +49,7 @@ func objects(n int, e Seen) map[object]operation {
 	case ops.Import:
 		o.records, _ = ops.Parse(e.Text)
 	case ops.Fork:
-		o.records, _ = ops.Parse(e.Exported)
+		o.records = copied
 		if e.Outcome != ops.Unknown {
 			read := o
 			read.Kind = source

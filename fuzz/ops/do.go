@@ -39,7 +39,7 @@ type Reply struct {
 	Created  bool              // by an import
 	Held     bool              // a lease
 	Owner    int               // of a lease
-	Exported string            // by an export, or the log of a fork
+	Exported string            // the text that was exported, or the records that were read
 }
 
 // Outcomes other than refusals.
@@ -207,10 +207,6 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 		return store.Session{}, s.Delete(ctx, key)
 	case Fork:
 		session, err := s.Fork(ctx, Key(o.App, o.Source), key, store.ForkOptions{At: o.At})
-		if err == nil { // others may write to the fork by now, but do not change the source's log so far
-			err = r.read(ctx, s, Key(o.App, o.Source), session.View.Seq())
-			r.Logged, r.Seqs = nil, nil
-		}
 		return store.Session{View: session.View}, err
 	case At:
 		view, err := s.ViewAt(ctx, key, *o.At)
@@ -226,7 +222,7 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 		_, err := s.Erase(ctx, key, store.EraseSelection{EventIDs: o.IDs}, store.EraseOptions{ID: o.Text, Author: "client", Salt: []byte("salt")})
 		return store.Session{}, err
 	case Raw:
-		return store.Session{}, r.read(ctx, s, key, ^uint64(0))
+		return store.Session{}, r.read(ctx, s, key)
 	case Export:
 		var text strings.Builder
 		if err := s.Export(ctx, key, &text, store.ExportOptions{}); err != nil {
@@ -279,12 +275,12 @@ func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (s
 	return store.Session{View: r.Committed.View}, err
 }
 
-// read reads the session's records up to a seq.
-func (r *Reply) read(ctx context.Context, s *store.Store, key store.Key, last uint64) error {
+// read reads the session's records.
+func (r *Reply) read(ctx context.Context, s *store.Store, key store.Key) error {
 	var b strings.Builder
 	out := patch.NewEncoder(&b)
 	for record, err := range s.RawEvents(ctx, key, 1) {
-		if err == nil && record.Seq <= last {
+		if err == nil {
 			r.note(record)
 			err = out.Record(record)
 		}
@@ -364,7 +360,7 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 		}
 		initial, err := s.InitialState(ctx, info.Key)
 		var r Reply
-		problems = append(problems, err, r.read(ctx, s, info.Key, ^uint64(0)))
+		problems = append(problems, err, r.read(ctx, s, info.Key))
 		all, parseErr := Parse(r.Exported)
 		ref := fuzz.NewReference(initial)
 		for _, record := range all {

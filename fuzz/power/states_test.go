@@ -47,6 +47,7 @@ func record(t testing.TB, tap *tap, room string, start *disk, before map[store.K
 		l.Callers = []ops.Caller{&ops.Local{Store: r.store}}
 		l.Create()
 		l.Work()
+		l.End(l.Callers[0])
 		if err := r.store.Close(); err != nil && !r.frozen.Load() {
 			t.Fatal(err)
 		}

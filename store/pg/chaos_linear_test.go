@@ -8,11 +8,14 @@
 package pg_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,6 +84,9 @@ func (c *chaos) settle(t testing.TB, dsn string) {
 	for _, violation := range history.Judge(linear.Options{Faults: true}) {
 		t.Errorf("seed %d: %s", c.Seed, violation)
 	}
+	if t.Failed() {
+		c.keep(t, history)
+	}
 	for problem, err := range s.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v %v", problem, err)
 	}
@@ -97,6 +103,22 @@ func (c *chaos) settle(t testing.TB, dsn string) {
 		counts[fmt.Sprint(e.Kind, " ", e.Outcome)]++
 	}
 	t.Logf("round %d, seed %d: %d calls in %v: %v", c.round, c.Seed, len(history), c.Since().Round(time.Millisecond), counts)
+}
+
+// keep writes the whole history, a JSON object a line, to a file that -artifacts keeps.
+func (c *chaos) keep(t testing.TB, history linear.History) {
+	t.Helper()
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	for _, e := range history {
+		if err := out.Encode(e); err != nil {
+			t.Error(err)
+		}
+	}
+	path := filepath.Join(t.ArtifactDir(), fmt.Sprintf("history-%d.jsonl", c.Seed))
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Error(err)
+	}
 }
 
 // rounds runs rounds of a load until the test has taken long enough.
