@@ -244,6 +244,7 @@ func TestRetainByOneProcess(t *testing.T) {
 
 // What is damaged is said, and stays; the others go.
 func TestRetainDamaged(t *testing.T) {
+	store.Uncompressed(t) // so that the record is found by its text
 	b, path := openBolt(t)
 	e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, path: path, opts: store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}}
 	e.open()

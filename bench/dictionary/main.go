@@ -1,11 +1,11 @@
 // Command dictionary makes the dictionary that records are compressed with, from the recorded
 // sessions that the repository carries and a page of general text, and measures what dictionaries
 // made so are worth for sessions that they were not made from. The dictionary that is in use
-// never changes, since what it compressed is read with it: another one would stand beside it, under
-// another id (docs/FORMAT.md).
+// never changes, since what it compressed is read with it: another one would stand beside it
+// (docs/FORMAT.md).
 //
-//	go run ./bench/dictionary                     # what it is worth
-//	go run ./bench/dictionary -id 32770 -o FILE   # another one
+//	go run ./bench/dictionary           # what it is worth
+//	go run ./bench/dictionary -o FILE   # another one
 //
 // Run it in the root of the repository.
 package main
@@ -21,7 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/compress/s2"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -30,41 +30,32 @@ import (
 const (
 	small  = "fuzz/testdata/sessions"
 	corpus = "../shared/corpus"
-	plain  = 5 // bytes before a record's body
-	packed = 9 // the same of one that is compressed
+	plain  = 5  // bytes before a record's body
+	packed = 13 // the same of one that is compressed, with its frame's header
 )
 
 func main() {
 	out := flag.String("o", "", "write the dictionary into `FILE`")
-	id := flag.Uint("id", 32769, "the dictionary's `ID`: 32768 to 65535")
-	size := flag.Int("size", 32<<10, "how many `BYTES` of text it has")
+	size := flag.Int("size", 32<<10, "how many `BYTES` it has, at most 65536")
 	flag.Parse()
-	if err := run(os.Stdout, *out, uint32(*id), *size); err != nil {
+	if err := run(os.Stdout, *out, *size); err != nil {
 		fmt.Fprintln(os.Stderr, "dictionary:", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer, out string, id uint32, size int) error {
+func run(w io.Writer, out string, size int) error {
 	known := map[string]bool{}
 	sessions, err := read(small, known, false)
 	if err != nil {
 		return err
 	}
 	if out != "" {
-		d, err := train(id, size, sessions)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(out, d, 0o644)
+		return os.WriteFile(out, train(size, sessions), 0o644)
 	}
 	fmt.Fprintf(w, "Compressed bodies, as a share of the events' JSON.\n\nEach family of %s, with a dictionary made from the others:\n", small)
-	apart := func(family string) (compress, error) {
-		d, err := train(id, size, slices.DeleteFunc(slices.Clone(sessions), func(s session) bool { return s.family == family }))
-		if err != nil {
-			return nil, err
-		}
-		return by(zstd.WithEncoderDict(d))
+	apart := func(family string) compress {
+		return by(train(size, slices.DeleteFunc(slices.Clone(sessions), func(s session) bool { return s.family == family })))
 	}
 	if err := shares(w, sessions, apart); err != nil {
 		return err
@@ -78,11 +69,11 @@ func run(w io.Writer, out string, id uint32, size int) error {
 		return err
 	}
 	fmt.Fprintln(w, "\nThe large corpus without the events that are in the small set, with the dictionary in use:")
-	if err := shares(w, others, func(string) (compress, error) { return inUse, nil }); err != nil {
+	if err := shares(w, others, func(string) compress { return inUse }); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "\nThe same without a dictionary:")
-	return shares(w, others, func(string) (compress, error) { return by() })
+	return shares(w, others, func(string) compress { return by(nil) })
 }
 
 // read reads the sessions that lie in the folders of a directory. Events with ids that are known
@@ -127,29 +118,26 @@ func read(dir string, known map[string]bool, leaveOut bool) ([]session, error) {
 type compress func(form []byte) int
 
 // by compresses with a dictionary of its own or none, else as a store does.
-func by(dictionary ...zstd.EOption) (compress, error) {
-	e, err := zstd.NewWriter(nil, append(dictionary, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))...)
-	if err != nil {
-		return nil, err
+func by(dictionary []byte) compress {
+	encode := s2.EncodeBetter
+	if d := s2.MakeDict(dictionary, nil); d != nil {
+		encode = d.EncodeBetter
 	}
-	return func(form []byte) int { return min(packed+len(e.EncodeAll(form[plain:], nil)), len(form)) }, nil
+	return func(form []byte) int { return min(packed+len(encode(nil, form[plain:])), len(form)) }
 }
 
 // inUse compresses as a store does.
 func inUse(form []byte) int { return len(recordform.Compress(form)) }
 
 // shares writes a line for each family, and one for all.
-func shares(w io.Writer, sessions []session, of func(family string) (compress, error)) error {
+func shares(w io.Writer, sessions []session, of func(family string) compress) error {
 	families := map[string][]session{}
 	for _, s := range sessions {
 		families[s.family] = append(families[s.family], s)
 	}
 	size, json := 0, 0
 	for _, family := range slices.Sorted(maps.Keys(families)) {
-		c, err := of(family)
-		if err != nil {
-			return err
-		}
+		c := of(family)
 		n, text := 0, 0
 		for _, s := range families[family] {
 			for _, form := range s.forms {

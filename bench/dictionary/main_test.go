@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // A dictionary is the same each time, and shortens records of sessions that it was not made of.
@@ -17,7 +15,7 @@ func TestRun(t *testing.T) {
 	var dictionaries [][]byte
 	for _, name := range []string{"a", "b"} {
 		path := filepath.Join(t.TempDir(), name)
-		if err := run(nil, path, 40_000, 12_000); err != nil {
+		if err := run(nil, path, 12_000); err != nil {
 			t.Fatal(err)
 		}
 		d, err := os.ReadFile(path)
@@ -29,12 +27,11 @@ func TestRun(t *testing.T) {
 	if !bytes.Equal(dictionaries[0], dictionaries[1]) {
 		t.Error("two dictionaries of the same sessions differ")
 	}
-	info, err := zstd.InspectDictionary(dictionaries[0])
-	if err != nil || info.ID() != 40_000 || info.ContentSize() != 12_000 {
-		t.Errorf("the dictionary is %v, %v", info, err)
+	if n := len(dictionaries[0]); n != 12_000 {
+		t.Errorf("the dictionary has %d bytes", n)
 	}
 	var out strings.Builder
-	if err := run(&out, "", 40_000, 12_000); err != nil {
+	if err := run(&out, "", 12_000); err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
@@ -43,7 +40,7 @@ func TestRun(t *testing.T) {
 		if len(f) != 2 || f[0] != family {
 			t.Fatalf("line %q, want one of %s", lines[3+i], family)
 		}
-		if share, err := strconv.ParseFloat(f[1], 64); err != nil || share < 0.2 || share > 0.55 {
+		if share, err := strconv.ParseFloat(f[1], 64); err != nil || share < 0.2 || share > 0.6 {
 			t.Errorf("%s takes %s of its JSON", family, f[1])
 		}
 	}

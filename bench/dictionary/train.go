@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // session is the bodies of one session's records, as version 1 of a record has them.
@@ -30,25 +28,10 @@ const (
 //go:embed general.txt
 var general string
 
-// train makes a dictionary whose text is size bytes long, from sessions.
-func train(id uint32, size int, sessions []session) ([]byte, error) {
-	every := make([]byte, 256) // bytes that no session has get codes too
-	for i := range every {
-		every[i] = byte(i)
-	}
-	bodies := [][]byte{every}
-	for _, s := range sessions {
-		bodies = append(bodies, s.bodies...)
-	}
-	return zstd.BuildDict(zstd.BuildDictOptions{
-		ID: id, Contents: bodies, History: history(size, sessions), Offsets: [3]int{1, 4, 8}, Level: zstd.SpeedFastest,
-	})
-}
-
-// history is the text of a dictionary: the general one, and the stretches of bodies that have
+// train returns a dictionary of size bytes, made from sessions: the general text, and the stretches of bodies that have
 // most of what comes again elsewhere, the best one last. What one of them has does not count
 // for those that are picked after it.
-func history(size int, sessions []session) []byte {
+func train(size int, sessions []session) []byte {
 	text := []byte(strings.ReplaceAll(general, "\n", ""))
 	worth := worths(sessions)
 	spend(worth, text)

@@ -8,7 +8,7 @@
 //	byte 0       Compressed
 //	bytes 1–4    the record's checksum, as in the plain form
 //	bytes 5–8    CRC32C, little endian, of bytes 0 to 4 and all from byte 9 on
-//	bytes 9–     the content, compressed
+//	bytes 9–     the content, compressed: a frame of package packed
 package recordform
 
 import (
@@ -178,14 +178,14 @@ const arrayOfThree = 0x93
 // Find returns the first place in b at which a record's form may begin, or -1. It looks at the
 // form's first 13 bytes, and finds none that b has fewer of.
 func Find(b []byte) int {
-	for i := 0; i+compressedHeader+len(packed.Beginning) <= len(b); i++ {
+	for i := 0; i+compressedHeader+packed.Header <= len(b); i++ {
 		switch b[i] {
 		case Plain:
 			if b[i+Header] == arrayOfThree {
 				return i
 			}
 		case Compressed:
-			if bytes.HasPrefix(b[i+compressedHeader:], packed.Beginning) {
+			if _, _, err := packed.Length(b[i+compressedHeader:]); err == nil {
 				return i
 			}
 		}

@@ -1,155 +1,88 @@
 // Package packed compresses the bodies of records: each by itself, with a dictionary of what
-// bodies have in common. What it writes is one frame of Zstandard (RFC 8878), which says by which
-// dictionary and how long the body is; it has no checksum of its own.
+// bodies have in common. A frame is
+//
+//	byte 0      Beginning, which names the dictionary
+//	bytes 1–3   the length of the block, big endian
+//	bytes 4–    a block of S2, whose first bytes say how long the body is
+//
+// It has no checksum of its own.
 package packed
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
+	"slices"
 
-	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/compress/s2"
 )
 
-// MaxBytes is how long a body may be to be packed, and a frame to be opened. It bounds what a few
+// MaxBytes is how long a body may be to be packed, and a block to be opened. It bounds what a few
 // bytes can make a reader hold.
 const MaxBytes = 1 << 20
 
-// Dictionary is what bodies are packed with, and DictionaryID how frames name it. Bodies that
-// are stored are read with it for ever: it never changes. A better one would be another one
-// beside it. bench/dictionary makes such.
+// Beginning is the first byte of a frame. It means [Dictionary]; another dictionary has another.
+const Beginning = 0xd1
+
+// Dictionary is what bodies are packed with. Bodies that are stored are read with it for ever: it
+// never changes. A better one would be another one beside it. bench/dictionary makes such.
 //
-//go:embed 32769.dict
+//go:embed records.dict
 var Dictionary []byte
 
-// DictionaryID is from the range that is free for private use.
-const DictionaryID = 32769
+var dictionary = s2.MakeDict(Dictionary, nil)
 
-// A program has one encoder and one decoder, from its start on: they are made of channels, and one
-// that was made when first needed, in a bubble of testing/synctest, could not be used outside it.
-var (
-	encoder = newEncoder()
-	decoder = newDecoder()
-)
+// Header is how many bytes of a frame stand before its block.
+const Header = 4
 
-// window bounds the memory of an encoder, and mostAtOnce how many bodies are packed at a time: each
-// takes a quarter of a megabyte for good, beside a third for all.
-const (
-	window     = 256 << 10
-	mostAtOnce = 4
-)
-
-func newEncoder() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderDict(Dictionary),
-		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true),
-		zstd.WithEncoderConcurrency(min(mostAtOnce, runtime.GOMAXPROCS(0))))
-	if err != nil {
-		panic("patch: " + err.Error()) // all of it is written here
-	}
-	e.EncodeAll(nil, nil) // makes the channel
-	return e
+// Append appends the body's frame to dst. The body has at least one byte and at most MaxBytes.
+func Append(dst, body []byte) []byte {
+	from, most := len(dst)+Header, s2.MaxEncodedLen(len(body))
+	dst = slices.Grow(dst, Header+most)[:from+most]
+	n := len(dictionary.EncodeBetter(dst[from:], body))
+	copy(dst[from-Header:], []byte{Beginning, byte(n >> 16), byte(n >> 8), byte(n)})
+	return dst[:from+n]
 }
-
-func newDecoder() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderDicts(Dictionary), zstd.WithDecoderConcurrency(0),
-		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxMemory(MaxBytes), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		panic("patch: " + err.Error())
-	}
-	return d
-}
-
-// Append appends the body's frame to dst. The body has at most MaxBytes.
-func Append(dst, body []byte) []byte { return encoder.EncodeAll(body, dst) }
 
 // Open returns the body of a frame. It is in buf, if that has room for it.
 func Open(buf, frame []byte) ([]byte, error) {
-	n, err := Len(frame)
-	if err != nil {
+	if _, err := Len(frame); err != nil {
 		return nil, err
 	}
-	if cap(buf) < n {
-		buf = make([]byte, 0, n)
-	}
-	body, err := decoder.DecodeAll(frame, buf[:0:n])
-	if err == nil && len(body) != n {
-		err = fmt.Errorf("its body is %d bytes, not %d", len(body), n)
-	}
-	return body, err
+	return dictionary.Decode(buf[:0], frame[Header:])
 }
 
-// Len returns how long the body of a frame says it is, if the bytes are one frame as Append
-// writes them, and nothing else: a decoder would also take several, and some that say nothing.
+// Len returns how long the body of a frame says it is, if the bytes are one frame, and nothing else.
 func Len(frame []byte) (int, error) {
-	body, size, err := measure(frame)
-	if err == nil && size != len(frame) {
-		err = errors.New("the frame does not end where the record does")
+	switch size, whole, err := Length(frame); {
+	case err != nil:
+		return 0, err
+	case !whole || size != uint64(len(frame)):
+		return 0, errors.New("the frame does not end where the record does")
 	}
-	return body, err
+	n, err := s2.DecodedLen(frame[Header:])
+	if err == nil && n > MaxBytes {
+		err = fmt.Errorf("a body of %d bytes; at most %d are ever packed", n, MaxBytes)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 // Length returns how many bytes the frame takes that b begins with. If b ends before that is known,
 // whole is false, and n is a length above that of b which the frame has at least. It allocates
 // nothing, but for an error.
 func Length(b []byte) (n uint64, whole bool, err error) {
-	_, size, err := measure(b)
-	return uint64(size), size <= len(b), err
-}
-
-// Beginning is what each frame begins with.
-var Beginning = []byte{0x28, 0xb5, 0x2f, 0xfd}
-
-// What follows is the descriptor: a single segment, no checksum, two bytes of the dictionary's
-// id, and in its highest bits in how many bytes the body's length stands.
-const descriptor = 0b00_100010
-
-const blockHeader = 3
-
-// measure reads the headers of a frame and of its blocks. size is how many bytes the frame
-// takes, or, if b ends before that is known, more than b has.
-func measure(b []byte) (body, size int, err error) {
-	at := len(Beginning) + 3
 	switch {
-	case !bytes.HasPrefix(b, Beginning[:min(len(b), len(Beginning))]):
-		return 0, 0, errors.New("no frame")
-	case len(b) < at+4:
-		return 0, at + 4, nil
+	case len(b) > 0 && b[0] != Beginning:
+		return 0, false, fmt.Errorf("packed with dictionary %#x; this program knows %#x, a newer one may know it", b[0], Beginning)
+	case len(b) < Header:
+		return Header + 1, false, nil
 	}
-	switch id := binary.LittleEndian.Uint16(b[5:]); {
-	case b[4]&^0xc0 != descriptor:
-		return 0, 0, errors.New("a frame of another kind")
-	case id != DictionaryID:
-		return 0, 0, fmt.Errorf("packed with dictionary %d; this program knows %d, a newer one may know it", id, DictionaryID)
+	block := uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])
+	if block == 0 || block > MaxBytes {
+		return 0, false, fmt.Errorf("a frame of %d bytes; at most %d are ever packed", block, MaxBytes)
 	}
-	switch b[4] >> 6 {
-	case 0:
-		body, at = int(b[at]), at+1
-	case 1:
-		body, at = int(binary.LittleEndian.Uint16(b[at:]))+256, at+2
-	case 2:
-		body, at = int(binary.LittleEndian.Uint32(b[at:])), at+4
-	default:
-		return 0, 0, errors.New("a frame of another kind")
-	}
-	if body > MaxBytes {
-		return 0, 0, fmt.Errorf("a body of %d bytes; at most %d are ever packed", body, MaxBytes)
-	}
-	for last := false; !last; {
-		if len(b) < at+blockHeader {
-			return body, at + blockHeader, nil
-		}
-		header := int(b[at]) | int(b[at+1])<<8 | int(b[at+2])<<16
-		n := header >> 3
-		if header>>1&3 == 1 { // one byte that comes again and again
-			n = 1
-		}
-		if at += blockHeader + n; at > MaxBytes {
-			return 0, 0, fmt.Errorf("a frame of more than %d bytes", MaxBytes)
-		}
-		last = header&1 == 1
-	}
-	return body, at, nil
+	return Header + block, Header+block <= uint64(len(b)), nil
 }

@@ -90,9 +90,12 @@ func name(n int) string { return fmt.Sprintf("canary-%05d", n) }
 // Ends are the last bytes of records as they are stored, compressed or not, by which they are
 // found in a file.
 type Ends struct {
-	of    map[[16]byte]string
+	of    map[[endBytes]byte]string
 	begin [1 << 20]bool // by what they begin with
 }
+
+// endBytes are enough to tell records apart that end alike.
+const endBytes = 32
 
 func beginOf(b []byte) uint32 { return binary.LittleEndian.Uint32(b) % (1 << 20) }
 
@@ -100,7 +103,7 @@ func (e *Ends) at(b []byte) (record string, ok bool) {
 	if !e.begin[beginOf(b)] {
 		return "", false
 	}
-	record, ok = e.of[[16]byte(b)]
+	record, ok = e.of[[endBytes]byte(b)]
 	return record, ok
 }
 
@@ -108,7 +111,7 @@ func (e *Ends) at(b []byte) (record string, ok bool) {
 func EndsOf(t testing.TB, b backend.Backend) *Ends {
 	t.Helper()
 	ctx := context.Background()
-	out := &Ends{of: map[[16]byte]string{}}
+	out := &Ends{of: map[[endBytes]byte]string{}}
 	listed, err := b.List(ctx, "", "", 1000)
 	if err != nil {
 		t.Fatal(err)
@@ -120,8 +123,8 @@ func EndsOf(t testing.TB, b backend.Backend) *Ends {
 				t.Fatal(err)
 			}
 			for _, r := range records {
-				end := r.Data[len(r.Data)-16:]
-				out.of[[16]byte(end)], out.begin[beginOf(end)] = fmt.Sprint(l.Session, r.Seq), true
+				end := r.Data[len(r.Data)-endBytes:]
+				out.of[[endBytes]byte(end)], out.begin[beginOf(end)] = fmt.Sprint(l.Session, r.Seq), true
 			}
 			from += uint64(len(records))
 		}
@@ -152,7 +155,7 @@ func Find(t testing.TB, dir string, stored *Ends, without ...string) int {
 		if err != nil {
 			return err
 		}
-		for at := range max(len(data)-15, 0) {
+		for at := range max(len(data)-endBytes+1, 0) {
 			if r, ok := stored.at(data[at:]); ok {
 				found[r] = true
 			}
