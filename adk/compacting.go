@@ -13,7 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// compacting is a service's automatic compaction, as the package says under Compaction. A
+// compacting is a service's automatic compaction, as docs/ADK.md says. A
 // nil one is off.
 type compacting struct {
 	log    compactedLog

@@ -23,7 +23,7 @@ import (
 
 // Options of a service. The zero value means the defaults.
 type Options struct {
-	// TracerProvider and MeterProvider get what the package says under Telemetry. nil
+	// TracerProvider and MeterProvider get the spans and metrics of docs/ADK.md. nil
 	// means OpenTelemetry's global ones.
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
@@ -35,8 +35,8 @@ type Options struct {
 	// Logger gets what an operator should know. nil means [slog.Default].
 	Logger *slog.Logger
 
-	// Compaction says when sessions are compacted, and how, as the package says under
-	// Compaction. In the zero value, compaction is off.
+	// Compaction says when sessions are compacted, and how; docs/ADK.md explains it. In
+	// the zero value, compaction is off.
 	Compaction compaction.Config
 
 	// CompactionByApp are configurations of single apps, by their names, each in place of

@@ -27,7 +27,7 @@ const (
 	opFold   = "fold_session"
 )
 
-// telemetry reports what the service does, as the package says under Telemetry.
+// telemetry reports what the service does, as docs/ADK.md lists.
 type telemetry struct {
 	tracer    trace.Tracer
 	duration  metric.Float64Histogram

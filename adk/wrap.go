@@ -21,7 +21,7 @@ import (
 // Wrap returns a service over another session service, the base, such as ADK's in memory,
 // on SQL or on Vertex AI. Sessions stay where they are and as they are: the base is the
 // audit log, and a patch is one more event in it, without content, which ADK passes over.
-// What that promises, and what not, the package says under Other services.
+// docs/ADK.md says what that promises, and what not.
 //
 // The base is the caller's to close, after the service's last use and, where compaction is
 // on, after [Service.Close]. One process should wrap a base once, since a session's writers

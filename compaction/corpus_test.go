@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-var table = flag.Bool("table", false, "print docs/COMPACTION.md's table of the corpus")
+var table = flag.Bool("table", false, "print a table of the corpus")
 
 // The configurations of the table: of sessions of ten and more invocations, and of one
 // long one.
@@ -136,8 +136,8 @@ func (w testWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestCorpus compacts every recorded session as it grows. With -table it prints the
-// table of docs/COMPACTION.md, which is that of the large corpus.
+// TestCorpus compacts every recorded session as it grows. With -table it prints
+// what became of those of the large corpus.
 func TestCorpus(t *testing.T) {
 	onRecorded(t, func(t *testing.T, set recorded.Set, all []conversation) {
 		printed := *table && set.Large
