@@ -250,7 +250,9 @@ func (e edit) nodes(nodes []node, c *cut) []node {
 	for i := range nodes {
 		nodes[i].seq, nodes[i].index, nodes[i].cut = c.seq, int32(i), c
 	}
-	c.summaries = summariesOf(nodes)
+	if c.out.hasEvents() {
+		c.standIns = standInsOf(nodes)
+	}
 	return nodes
 }
 

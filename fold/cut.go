@@ -1,17 +1,13 @@
 package fold
 
-import (
-	"sync/atomic"
-
-	"github.com/patchlog-dev/patchlog/patch"
-)
+import "github.com/patchlog-dev/patchlog/patch"
 
 // cut is what an applied patch did to the sequence: the nodes that it put in, and the run
 // that it took out. All nodes that it made know it; the first of them carries the run's
 // net delta if the patch keeps it. A pin, an unpin, and the revert of one put in and take
 // out nothing.
 //
-// Until [View.load], the cuts of a restored view know only seq, pos, keep, revert and carry.
+// Until [View.load], the cuts of a restored view know only seq, pos, keep, revert and carries.
 type cut struct {
 	id     string // the patch's
 	group  string // the patch's, or ""
@@ -29,16 +25,9 @@ type cut struct {
 	out    run  // what the patch took out
 	pin    *pinChange
 
-	summaries []summary // among the events that the patch put in, if these are several
-
-	depth int // of cuts inside out whose carry may not be computed yet
-	carry atomic.Pointer[delta]
+	standIns []standIn // among the events that the patch put in
+	carries  delta     // under keep, what the first node that the patch made carries: the net of out
 }
-
-// Carries are computed when someone asks for the state, but for lean cuts, which could
-// not. A chain of cuts, each holding the one before, is not let grow deeper than this
-// without computing.
-const maxLazyCarry = 64
 
 // newCut returns the cut of a patch that does an edit of a view. Under keep, the first node that the
 // patch makes carries the net state delta of the run; under drop it carries nothing.
@@ -48,44 +37,19 @@ func newCut(v *View, e edit, seq uint64) *cut {
 	if e.pin != nil {
 		return c
 	}
-	nodes := v.root.slice(e.lo, e.hi)
 	c.made = 1
 	switch {
-	case len(nodes) > 0 && !c.revert:
-		c.pos = nodes[len(nodes)-1].pos()
+	case e.hi > e.lo && !c.revert:
+		c.pos = v.root.byRank(e.hi - 1).pos()
 	case e.lo > 0: // a revert's marker stands before whatever its nodes are sorted by
 		c.pos = v.root.byRank(e.lo - 1).pos()
 	}
-	c.out = run{nodes: nodes}
+	c.out = v.root.runOf(e.lo, e.hi, !v.lean)
 	c.wordless = c.splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
 	if c.keep = !c.revert && p.StatePolicy() == patch.Keep; c.keep {
-		for i := range nodes {
-			if nodes[i].cut != nil {
-				c.depth = max(c.depth, nodes[i].cut.depth+1)
-			}
-		}
-		if v.lean || c.depth > maxLazyCarry {
-			c.net()
-			c.depth = 0
-		}
-	}
-	if v.lean {
-		c.out = lean(nodes)
+		c.carries = v.root.netBetween(e.lo, e.hi)
 	}
 	return c
-}
-
-// net returns what the first node that the patch made carries.
-func (c *cut) net() delta {
-	if !c.keep {
-		return nil
-	}
-	if known := c.carry.Load(); known != nil {
-		return *known
-	}
-	net := netOfNodes(c.out.nodes)
-	c.carry.Store(&net)
-	return net
 }
 
 // in yields the nodes that the patch put in, in their order: those that it made, and

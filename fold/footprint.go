@@ -51,6 +51,6 @@ const cutBytes = int(unsafe.Sizeof(cut{})+unsafe.Sizeof(patchList{})) + 128
 
 // footprint is about what a lean patch keeps in memory of what it hid.
 func (c *cut) footprint() int {
-	return cutBytes + len(c.id) + len(c.group) + patch.ChangesFootprint(c.net()) +
-		len(c.out.pieces)*int(unsafe.Sizeof(piece{})) + len(c.summaries)*int(unsafe.Sizeof(summary{}))
+	return cutBytes + len(c.id) + len(c.group) + patch.ChangesFootprint(c.carries) +
+		len(c.out.pieces)*int(unsafe.Sizeof(piece{})) + len(c.standIns)*int(unsafe.Sizeof(standIn{}))
 }

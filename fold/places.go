@@ -2,7 +2,6 @@ package fold
 
 import (
 	"cmp"
-	"errors"
 	"iter"
 	"slices"
 
@@ -15,6 +14,7 @@ type Places struct {
 	view   View
 	cuts   map[uint64]*cut   // by seq
 	groups map[string][]*cut // those that put in events, by group
+	mixed  map[string]bool   // groups of which a patch put in several events that stand for others
 	hidden []stretch
 }
 
@@ -45,13 +45,14 @@ func (v View) Places() (*Places, error) {
 	if err := v.load(); err != nil {
 		return nil, err
 	}
-	p := &Places{view: v, cuts: map[uint64]*cut{}, groups: map[string][]*cut{}}
+	p := &Places{view: v, cuts: map[uint64]*cut{}, groups: map[string][]*cut{}, mixed: map[string]bool{}}
 	undone := v.patches.undone(0)
 	for at := v.patches; at != nil; at = at.older {
 		c := at.cut
 		p.cuts[c.seq] = c
-		if c.puts && c.group != "" {
+		if _, ok := c.summaryOf(noLane); ok && c.group != "" {
 			p.groups[c.group] = append(p.groups[c.group], c)
+			p.mixed[c.group] = p.mixed[c.group] || len(c.standIns) > 1
 		}
 		// What the revert of a revert took out is hidden by the patch that stands again.
 		if !undone[c] && !(c.revert && c.target.revert) {
@@ -68,9 +69,6 @@ func (id nodeID) compare(other nodeID) int {
 
 // hide notes what a patch took out.
 func (p *Places) hide(c *cut) {
-	for _, n := range c.out.nodes {
-		p.hidden = append(p.hidden, stretch{n.id(), n.seq, c})
-	}
 	for _, piece := range c.out.pieces {
 		p.hidden = append(p.hidden, stretch{piece.id(), piece.seq + uint64(max(piece.events, 1)) - 1, c})
 	}
@@ -131,98 +129,117 @@ func (p *Places) rank(id nodeID) int {
 	return found
 }
 
-// With returns the places with records of the log at hand, for [Places.Told].
-func (p *Places) With(records []patch.Record) *Places {
-	with := *p
-	with.view = p.view.With(records)
-	return &with
+// Represented reports whether an event of the view's log, of a branch and an isolation scope, is
+// visible, or is represented by a visible event: whether what hides it is a summary that stands for it, or
+// the clearing or shortening of its results, and that is visible or represented in turn. What was
+// taken out in other ways, by cuts, splices and rewinds, is not. So what [View.History] shows is
+// represented, and besides it only summaries. Of two events that one patch hides, of the same
+// branch and scope, both are represented or none is.
+func (p *Places) Represented(seq uint64, index int, branch, scope string) bool {
+	q := question{Places: p, known: map[answerKey]int{}}
+	return q.node(nodeID{seq, int32(index)}, lane{patch.BranchWithoutRuns(branch), scope}) != nowhere
 }
 
-// Told reports whether an event of the view's log, of a branch and an isolation scope, is in
-// sight, or is told of: whether what hides it is a summary that stands for it, or the clearing or
-// shortening of its results, and that is in sight or told of in turn. What was taken out in other
-// ways, by cuts, splices and rewinds, is not. So what [View.History] shows is told of, and besides it
-// only summaries. Of two events that one patch hides, of the same branch and scope, both are told of
-// or none is.
+// What a question finds if no visible event represents what was asked about.
+const (
+	inPlace = -1 - iota // a marker does, which stands where compaction cut without a summary
+	nowhere
+)
+
+// question is by which visible events others are represented. An event that a patch took out is
+// represented
 //
-// The error is a *[NeedError] if patches of the log must be handed in; ask what [Places.With]
-// returns then.
-func (p *Places) Told(seq uint64, index int, branch, scope string) (bool, error) {
-	q := question{Places: p, answers: map[nodeID]bool{}}
-	told, err := q.told(nodeID{seq, int32(index)}, lane{patch.BranchWithoutRuns(branch), scope})
-	if q.lacks {
-		slices.Sort(q.patches)
-		return false, &NeedError{Seqs: slices.Compact(q.patches)}
-	}
-	return told, err
-}
-
-// question is whether an event is told of.
+//   - by the summary for its lane among the events that the patch put in, or by a copy of it;
+//   - if the patch put none in, but kept the state, by such a summary of a patch of its group;
+//   - if it is compaction's and there is none, by the patch's marker;
+//
+// and, where these are hidden, by what represents them.
 type question struct {
 	*Places
-	answers map[nodeID]bool // so far; patches of a group may hide each other's events
-	patches []uint64        // that were looked into
-	lacks   bool            // one of them is not at hand
+	known map[answerKey]int
+	open  []answerKey // of the outermost question so far
 }
 
-// told is Told of a node.
-func (q *question) told(id nodeID, of lane) (told bool, err error) {
-	if q.rank(id) >= 0 {
-		return true, nil
+// answerKey names events that are represented alike: those of a lane that a patch hides, or that
+// the patches of a group do which put none in.
+type answerKey struct {
+	cut   *cut
+	group string
+	lane
+}
+
+// node returns the index of the visible event that represents a node, or its own.
+func (q *question) node(id nodeID, of lane) int {
+	if rank := q.rank(id); rank >= 0 {
+		if q.view.root.byRank(rank).event == nil {
+			return inPlace
+		}
+		return q.view.root.visibleBefore(rank)
 	}
 	c := q.hider(id)
-	told, asked := q.answers[id]
-	if c == nil || asked {
-		return told, nil
+	if c == nil {
+		return nowhere
 	}
-	q.answers[id] = false
-	defer func() { q.answers[id] = told }()
-	if c.puts {
-		return q.tells(c, of, true)
-	}
-	if !c.keep {
-		return false, nil
-	}
-	// What a patch of a group took out without a summary in its place belongs to the group's.
-	for _, t := range q.groups[c.group] {
-		if told, err := q.tells(t, of, false); told || err != nil {
-			return told, err
-		}
-	}
-	if c.wordless {
-		return q.told(nodeID{c.seq, 0}, noLane)
-	}
-	return false, nil
+	return q.hiddenBy(c, of)
 }
 
-// tells reports whether one of the events that a patch put in tells of an event of a lane, and is
-// in sight or told of itself. own says that the patch hides that event.
-func (q *question) tells(c *cut, of lane, own bool) (bool, error) {
-	if !c.tookOutEvents() {
-		return false, nil
-	}
-	q.patches = append(q.patches, c.seq)
-	for i := range c.made {
-		by, err := q.view.hand.event(c.seq, i)
-		if err != nil {
-			return false, err
-		}
-		if by == nil { // what comes behind it is looked for all the same, so that all is asked for at once
-			q.lacks = true
-			if _, err := q.told(nodeID{c.seq, i}, noLane); err != nil {
-				return false, err
+// hiddenBy returns the index of the visible event that represents those of a lane which a patch took out.
+func (q *question) hiddenBy(c *cut, of lane) int {
+	switch {
+	case c.puts:
+		return q.once(answerKey{cut: c, lane: of}, func() int {
+			summary, _ := c.summaryOf(of)
+			for _, s := range c.standIns {
+				if s.copied || s == summary {
+					if at := q.node(nodeID{c.seq, s.index}, s.lane); at != nowhere {
+						return at
+					}
+				}
 			}
-			continue
-		}
-		summary := (!c.splice || by.IsSummary()) && c.summaryOfLane(of) == i
-		if !summary && !(own && saysCleared(by)) {
-			continue
-		}
-		if told, err := q.told(nodeID{c.seq, i}, laneOf(by)); told || err != nil {
-			return told, err
-		}
+			return nowhere
+		})
+	case !c.keep:
+		return nowhere
 	}
-	return false, nil
+	at := nowhere
+	if summarising := q.groups[c.group]; len(summarising) > 0 {
+		at = q.once(answerKey{group: c.group, lane: of}, func() int {
+			for _, by := range summarising {
+				s, _ := by.summaryOf(of)
+				if at := q.node(nodeID{by.seq, s.index}, s.lane); at != nowhere {
+					return at
+				}
+			}
+			return nowhere
+		})
+	}
+	if at == nowhere && c.wordless {
+		at = q.once(answerKey{cut: c, lane: noLane}, func() int { return q.node(nodeID{c.seq, 0}, noLane) })
+	}
+	return at
+}
+
+// once answers a question that may lead to itself.
+func (q *question) once(key answerKey, find func() int) int {
+	if at, known := q.known[key]; known {
+		return at
+	}
+	outermost := len(q.open) == 0
+	q.open = append(q.open, key)
+	q.known[key] = nowhere
+	at := find()
+	if at != nowhere {
+		q.known[key] = at
+	}
+	if outermost {
+		for _, k := range q.open { // what was found nowhere on the way may have led to itself
+			if at != nowhere && q.known[k] == nowhere {
+				delete(q.known, k)
+			}
+		}
+		q.open = nil
+	}
+	return at
 }
 
 // Hidden returns the events of the view's log that patches took out of sight and that are out of it,
@@ -313,8 +330,8 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 // summary, since it says nothing, is shown where it stood.
 //
 // The error is a *[NeedError] if the view must be given records of its log, and then perhaps
-// others ([View.With]). The slice
-// is the caller's own. History takes time linear in what it returns.
+// others ([View.With]). The slice is the caller's own. History takes time linear in what it returns,
+// and in the number of patches.
 func (v View) History() ([]Entry, error) {
 	shown, err := v.history()
 	if err != nil {
@@ -329,7 +346,7 @@ func (v View) History() ([]Entry, error) {
 
 // HistoryParts returns the history ([View.History]) in parts, one for each visible event, by
 // its index: what a summary stands for, or else the event alone. A summary stands for nothing
-// if all that it told of is told of by another one. What compaction took out without a summary is
+// if all that it represents is represented by another one. What compaction took out without a summary is
 // in no part. The error is as that of History, and the
 // slices are the caller's own.
 func (v View) HistoryParts() ([][]Entry, error) {
@@ -346,117 +363,90 @@ func (v View) HistoryParts() ([][]Entry, error) {
 	return parts, nil
 }
 
-func (v View) history() ([]shown, error) {
-	if err := v.load(); err != nil {
-		return nil, err
-	}
-	h := history{hand: v.hand, told: map[string]telling{}}
-	for {
-		h.shown, h.needs, h.lacks, h.again, h.of = nil, nil, false, false, -1
-		h.opened, h.apart = map[*cut]bool{}, false
-		for n := range v.root.all {
-			if n.event != nil {
-				h.of++
-			}
-			h.show(*n)
-		}
-		if len(h.told) > 0 && h.groupCuts == nil {
-			h.groupCuts = v.patches.keptOfGroups()
-		}
-		for _, c := range slices.Backward(h.groupCuts) { // the newest first: older ones' markers are in its run
-			if _, told := h.told[c.group]; told && !h.opened[c] {
-				h.apart = true
-				h.openOfGroup(c)
-			}
-		}
-		if h.lacks {
-			slices.Sort(h.needs)
-			return nil, &NeedError{Seqs: slices.Compact(h.needs)}
-		}
-		if h.err != nil {
-			return nil, h.err
-		}
-		if !h.again {
-			break
-		}
-	}
-	if h.apart {
-		slices.SortStableFunc(h.shown, func(a, b shown) int { return cmp.Compare(a.pos(), b.pos()) })
-	}
-	return h.shown, nil
-}
-
-// shown is a node of a history, and the index of the visible event that stands for it.
+// shown is a node of a history, and the index of the visible event that represents it.
 type shown struct {
 	node
 	of int
 }
 
+// history returns what the history shows: of all nodes, in the order that they have with all that patches
+// took out put back, the events that are visible or represented, without those that stand in for others.
+func (v View) history() ([]shown, error) {
+	p, err := v.Places()
+	if err != nil {
+		return nil, err
+	}
+	h := history{question: question{Places: p, known: map[answerKey]int{}}}
+	index := 0
+	for n := range v.root.all {
+		h.putBack(n)
+		if n.event == nil {
+			continue
+		}
+		if !n.isStandIn() {
+			h.shown = append(h.shown, shown{*n, index})
+		}
+		index++
+	}
+	if h.lacks {
+		slices.Sort(h.needs)
+		return nil, &NeedError{Seqs: slices.Compact(h.needs)}
+	}
+	return h.shown, h.err
+}
+
 // history is one in the making.
 type history struct {
-	hand  hand
+	question
 	shown []shown
-	of    int                // the index of the visible event that is looked into
-	apart bool               // they came of summaries that share a run, and are not in their order
-	told  map[string]telling // by group
-	again bool               // a group became known whose markers may have been passed
-
-	groupCuts []*cut        // that belong to summaries of their group
-	opened    map[*cut]bool // of these, those whose markers were passed
 
 	needs []uint64 // records of hidden events, those at hand too
 	lacks bool     // some are not at hand
 	err   error
 }
 
-// telling is which summaries of a group are in sight, by the cut that put them in, and in
-// which visible event.
-type telling struct {
-	cut     *cut
-	inSight map[int32]int
-}
-
-// show adds a node, or what it stands for.
-func (h *history) show(n node) {
-	switch {
-	case n.event == nil:
-		if _, told := h.told[n.cut.group]; told && n.cut.keep {
-			h.openOfGroup(n.cut)
-		} else if n.cut.wordless {
-			h.open(n.cut, func(node) (int, bool) { return -1, true })
-		}
-	case n.cut != nil && saysCleared(n.event) && n.cut.tookOutEvents():
-		at := h.of
-		h.open(n.cut, func(node) (int, bool) { return at, true })
-	case n.cut == nil || !n.isSummary() || !n.cut.tookOutEvents():
-		h.shown = append(h.shown, shown{n, h.of})
-	default:
-		h.tell(n)
-		h.apart = h.apart || len(n.cut.summaries) > 1
-		at := h.of
-		h.open(n.cut, func(of node) (int, bool) { return at, n.cut.summaryOf(of) == n.index })
+// putBack shows what the patch that made a node took out, if the node is the first that stands for it, or else
+// the first that the patch made.
+func (h *history) putBack(n *node) {
+	c := n.cut
+	if c == nil || c.revert || len(c.standIns) == 0 && n.index != 0 || len(c.standIns) > 0 && n.index != c.standIns[0].index {
+		return
 	}
-}
-
-// openOfGroup shows what a patch without a summary took out, with the summaries of its group.
-func (h *history) openOfGroup(c *cut) {
-	h.opened[c] = true
-	t := h.told[c.group]
-	h.open(c, func(n node) (of int, belongs bool) {
-		of, belongs = t.inSight[t.cut.summaryOf(n)]
-		return of, belongs
-	})
-}
-
-// keptOfGroups returns the patches of groups that stand, kept the state, and put nothing in.
-func (l *patchList) keptOfGroups() (cuts []*cut) {
-	undone := l.undone(0)
-	for _, c := range l.ascending() {
-		if c.group != "" && c.keep && !c.puts && !undone[c] {
-			cuts = append(cuts, c)
+	of, alike := nowhere, !h.isMixed(c)
+	if alike {
+		of = h.hiddenBy(c, noLane)
+	}
+	for i := range c.out.pieces {
+		p := &c.out.pieces[i]
+		h.putBack(&p.node)
+		if p.events == 0 || alike && of == nowhere || p.isStandIn() {
+			continue
+		}
+		err := p.all(h.view.hand, func(n node) bool {
+			if p.bodies == nil {
+				h.needs = append(h.needs, n.seq)
+				h.lacks = h.lacks || n.event == nil
+			}
+			if n.event != nil && !alike {
+				of = h.hiddenBy(c, laneOf(n.event))
+			}
+			if n.event != nil && of != nowhere {
+				h.shown = append(h.shown, shown{n, of})
+			}
+			return true
+		})
+		if err != nil {
+			h.err = err
 		}
 	}
-	return cuts
+}
+
+// isMixed reports whether the events that a patch took out may be represented differently, by their lanes.
+func (p *Places) isMixed(c *cut) bool {
+	if c.puts {
+		return len(c.standIns) > 1
+	}
+	return c.keep && p.mixed[c.group]
 }
 
 // saysCleared reports whether an event says that it stands for another one, of which it leaves
@@ -464,49 +454,6 @@ func (l *patchList) keptOfGroups() (cuts []*cut) {
 func saysCleared(e *patch.Event) bool {
 	_, ok := e.Origin()
 	return ok
-}
-
-// tell notes that a summary is in sight.
-func (h *history) tell(n node) {
-	group := n.cut.group
-	if group == "" {
-		return
-	}
-	t, ok := h.told[group]
-	if !ok {
-		t = telling{n.cut, map[int32]int{}}
-		h.told[group] = t
-	}
-	if _, known := t.inSight[n.index]; !known && t.cut == n.cut {
-		t.inSight[n.index] = h.of
-		h.again = true
-	}
-}
-
-// open shows those of the nodes that a patch took out which belong to a visible event.
-func (h *history) open(c *cut, belongs func(node) (of int, ok bool)) {
-	h.needs = append(h.needs, c.out.seqs()...)
-	nodes, err := c.out.with(h.hand, nil)
-	switch {
-	case errors.As(err, new(*NeedError)):
-		h.lacks = true
-	case err != nil:
-		h.err = err
-	}
-	here := h.of
-	for _, n := range nodes {
-		if of, ok := belongs(n); ok {
-			h.of = of
-			h.show(n)
-		}
-	}
-	h.of = here
-}
-
-// tookOutEvents reports whether the patch took out anything that was visible.
-func (c *cut) tookOutEvents() bool {
-	return slices.ContainsFunc(c.out.nodes, func(n node) bool { return n.event != nil }) ||
-		slices.ContainsFunc(c.out.pieces, func(p piece) bool { return p.events > 0 })
 }
 
 // lane is what must not be mixed in one summary: a branch, without the numbers of its runs,
@@ -517,47 +464,47 @@ func laneOf(e *patch.Event) lane {
 	return lane{patch.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
-// summary is one of several events that a patch put in.
-type summary struct {
+// noLane is that of a marker, which no event has.
+var noLane = lane{"\x00", "\x00"}
+
+// standIn is an event that a patch put in for events that it took out: a summary of those of its lane,
+// or a copy of one, without its results.
+type standIn struct {
 	lane
-	index int32
+	index  int32
+	copied bool
 }
 
-// summariesOf returns the summaries among the nodes that a patch puts in, if these are
-// several.
-func summariesOf(nodes []node) []summary {
-	if len(nodes) < 2 {
-		return nil
-	}
-	var all []summary
+// standInsOf returns the stand-ins among the nodes that a patch puts in.
+func standInsOf(nodes []node) (all []standIn) {
 	for i := range nodes {
-		if nodes[i].isSummary() {
-			all = append(all, summary{laneOf(nodes[i].event), nodes[i].index})
+		n := &nodes[i]
+		if n.event == nil {
+			continue
+		}
+		if copied := saysCleared(n.event); copied || n.isSummary() {
+			all = append(all, standIn{laneOf(n.event), n.index, copied})
 		}
 	}
 	return all
 }
 
-// summaryOf returns the index of the summary that stands for a node that the patch took
-// out: that of its lane, or else the first.
-func (c *cut) summaryOf(n node) int32 {
-	if n.event == nil || len(c.summaries) == 0 {
-		return c.summaryOfLane(noLane)
-	}
-	return c.summaryOfLane(laneOf(n.event))
+// isStandIn reports whether the node is an event that stands for others.
+func (n *node) isStandIn() bool {
+	return n.cut != nil && slices.ContainsFunc(n.cut.standIns, func(s standIn) bool { return s.index == n.index })
 }
 
-// noLane is that of a marker, which no event has.
-var noLane = lane{"\x00", "\x00"}
-
-func (c *cut) summaryOfLane(of lane) int32 {
-	if len(c.summaries) == 0 {
-		return 0
-	}
-	for _, s := range c.summaries {
-		if s.lane == of {
-			return s.index
+// summaryOf returns the summary that stands for what the patch took out of a lane: that of the lane,
+// or else the first. ok is false if the patch put no summary in.
+func (c *cut) summaryOf(of lane) (summary standIn, ok bool) {
+	for _, s := range c.standIns {
+		switch {
+		case s.copied:
+		case s.lane == of:
+			return s, true
+		case !ok:
+			summary, ok = s, true
 		}
 	}
-	return c.summaries[0].index
+	return summary, ok
 }

@@ -13,36 +13,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// placesOf returns a view's places, and a function that asks whether an event is told of.
-func (k *keeper) placesOf(v fold.View) (places *fold.Places, told func(seq uint64, index int, e *patch.Event) bool) {
-	must := func(err error) {
-		if err != nil {
-			k.t.Fatal(err)
-		}
-	}
-	must(k.ask(v, func(v fold.View) (err error) {
-		places, err = v.Places()
-		return err
-	}))
-	return places, func(seq uint64, index int, e *patch.Event) (told bool) {
-		must(k.ask(v, func(v fold.View) error {
-			p, err := v.Places()
-			if err == nil {
-				told, err = p.Told(seq, index, e.Branch(), e.IsolationScope())
-			}
-			return err
-		}))
-		return told
-	}
-}
-
 type brought struct {
 	seq   uint64
 	index int
 }
 
 // What a view shows is where it says, what it hides is hidden by a patch that took it out of
-// sight and stands, and told of is what it shows and what its history has.
+// sight and stands, and what is represented is what it shows and what its history has.
 func TestPropertyPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
@@ -70,7 +47,10 @@ func TestPropertyPlaces(t *testing.T) {
 		if rapid.Bool().Draw(t, "restored") {
 			v = k.restore(v)
 		}
-		places, told := k.placesOf(v)
+		places, err := v.Places()
+		if err != nil {
+			t.Fatal(err)
+		}
 		history := k.history(v)
 		for _, r := range records {
 			for index, e := range r.Events() {
@@ -97,8 +77,8 @@ func TestPropertyPlaces(t *testing.T) {
 					}
 				}
 				stands := e.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise // for others, which the history has
-				if got, want := told(r.Seq, index, e), visible || slices.Contains(history, e); got != want && !(got && stands) {
-					t.Fatalf("%v is told of: %v, want %v\n%s", id, got, want, fuzz.Text(records, nil))
+				if got, want := places.Represented(r.Seq, index, e.Branch(), e.IsolationScope()), visible || slices.Contains(history, e); got != want && !(got && stands) {
+					t.Fatalf("%v is represented: %v, want %v\n%s", id, got, want, fuzz.Text(records, nil))
 				}
 			}
 		}
@@ -116,7 +96,7 @@ func TestPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		patches []*patch.PatchEvent
-		want    string // of e1: where it is, by what it is hidden, whether it is told of
+		want    string // of e1: where it is, by what it is hidden, whether it is represented
 	}{
 		{"in sight", nil, `1 "" true`},
 		{"behind a summary", []*patch.PatchEvent{summarise(0, 2, "s")}, `-1 "ps" true`},
@@ -132,9 +112,12 @@ func TestPlaces(t *testing.T) {
 	} {
 		k := &keeper{t: t, log: logWith(raw, c.patches)}
 		v := k.fold(fold.New("", nil).Lean(), k.log)
-		places, told := k.placesOf(v)
+		places, err := v.Places()
+		if err != nil {
+			t.Fatal(err)
+		}
 		place, _ := places.Of(2, 0)
-		if got := fmt.Sprintf("%d %q %v", place.Index, place.HiddenBy, told(2, 0, k.log[1].Event)); got != c.want {
+		if got := fmt.Sprintf("%d %q %v", place.Index, place.HiddenBy, places.Represented(2, 0, "", "")); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

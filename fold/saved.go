@@ -136,7 +136,7 @@ func (p *savedPatches) node(ref nodeRef, i uint64, at hand) (node, error) {
 			p.cuts[ref.seq] = c
 		}
 		if ref.index == 0 && ref.keep {
-			c.carry.Store(&ref.carries)
+			c.carries = ref.carries
 		}
 		out.cut = c
 	}

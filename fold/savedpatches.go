@@ -87,7 +87,7 @@ func (w *writer) patches(v View) error {
 		place[c] = i
 		var carries delta
 		if !standing[nodeID{c.seq, 0}] {
-			carries = c.net()
+			carries = c.carries
 		}
 		w.uint(c.seq)
 		w.uint(flagIf(cutKeep, c.keep) | flagIf(cutPuts, c.puts) | flagIf(cutSplice, c.splice) | flagIf(cutRevert, c.revert) |
@@ -107,9 +107,9 @@ func (w *writer) patches(v View) error {
 		if err := w.changes(carries); err != nil {
 			return err
 		}
-		w.uint(uint64(len(c.summaries)))
-		for _, s := range c.summaries {
-			w.uint(uint64(s.index))
+		w.uint(uint64(len(c.standIns)))
+		for _, s := range c.standIns {
+			w.uint(uint64(s.index)<<1 | flagIf(1, s.copied))
 			w.text(s.branch)
 			w.text(s.scope)
 		}
@@ -136,9 +136,6 @@ func (w *writer) id(id nodeID) {
 }
 
 func (w *writer) run(r run) {
-	if r.pieces == nil {
-		r = lean(r.nodes)
-	}
 	w.uint(uint64(len(r.pieces)))
 	for _, p := range r.pieces {
 		switch {
@@ -228,21 +225,21 @@ func (p *savedPatches) cut(r *reader, before []*cut) *cut {
 		c.pos = pos
 	}
 	c.made = r.index()
-	c.out = p.run(r)
-	carries := delta{}
+	c.out = p.run(r, c.seq)
 	if flags&cutCarries != 0 {
-		carries = r.changes()
-	}
-	if c.keep {
-		c.carry.CompareAndSwap(nil, &carries)
+		if carries := r.changes(); c.keep && c.carries == nil {
+			c.carries = carries
+		}
 	}
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
-		c.summaries = append(c.summaries, summary{index: r.index(), lane: lane{r.text(), r.text()}})
+		of := r.uint()
+		c.standIns = append(c.standIns, standIn{index: int32(of >> 1), copied: of&1 != 0, lane: lane{r.text(), r.text()}})
 	}
 	return c
 }
 
-func (p *savedPatches) run(r *reader) run {
+// run reads what the patch at a record took out: nodes of records before it.
+func (p *savedPatches) run(r *reader, before uint64) run {
 	out := run{pieces: []piece{}}
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
 		kind := r.uint()
@@ -250,7 +247,7 @@ func (p *savedPatches) run(r *reader) run {
 		switch kind {
 		case pieceEvents:
 			count := r.uint()
-			if count == 0 || of.seq == 0 || of.seq > p.seq || count > p.seq-of.seq+1 {
+			if count == 0 || of.seq == 0 || of.seq >= before || count > before-of.seq {
 				r.fail("%d events from record %d on", count, of.seq)
 				return run{}
 			}
@@ -263,7 +260,7 @@ func (p *savedPatches) run(r *reader) run {
 			r.fail("a piece of unknown kind %d", kind)
 		}
 		if kind != pieceEvents {
-			if of.cut = p.cuts[of.seq]; of.cut == nil {
+			if of.cut = p.cuts[of.seq]; of.cut == nil || of.seq >= before {
 				r.fail("a node of record %d, which is no patch", of.seq)
 			}
 		}

@@ -56,14 +56,16 @@ func (d delta) find(key string) (patch.Value, bool) {
 	return d[i].Value, true
 }
 
-func netOfNodes(nodes []node) delta {
+// netBetween returns what the nodes from lo up to hi carry and set.
+func (t *tree) netBetween(lo, hi int) delta {
 	var changes []patch.Change
-	for i := range nodes {
-		changes = append(changes, nodes[i].carries()...)
-		if nodes[i].event != nil {
-			changes = slices.AppendSeq(changes, nodes[i].event.Changes())
+	t.walk(lo, hi, func(n *node) bool {
+		changes = append(changes, n.carries()...)
+		if n.event != nil {
+			changes = slices.AppendSeq(changes, n.event.Changes())
 		}
-	}
+		return true
+	})
 	return netOf(changes)
 }
 
@@ -77,7 +79,7 @@ func (t *tree) netDelta() delta {
 	}
 	var net delta
 	if t.kids == nil {
-		net = netOfNodes(t.nodes)
+		net = t.netBetween(0, len(t.nodes))
 	} else {
 		var changes []patch.Change
 		for _, k := range t.kids {

@@ -36,7 +36,7 @@ func (n *node) carries() delta {
 	if n.cut == nil || n.index != 0 {
 		return nil
 	}
-	return n.cut.net()
+	return n.cut.carries
 }
 
 // tree is a persistent sequence of nodes: a B+ tree whose vertices are never changed

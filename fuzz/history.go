@@ -1,125 +1,95 @@
 package fuzz
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// History returns the visible log with what each summary stands for in its place, at any
-// depth: what people should see. The slice is the caller's own.
+// History returns what people should see: of all nodes, in the order that they have with the runs of all
+// patches put back, the events that are visible, or that something visible represents, without the
+// summaries that stand for others. The slice is the caller's own.
 func (r *Reference) History() []*patch.Event {
-	// Which summaries are in sight decides what the markers of their groups stand for, and
-	// behind those there may be others.
-	inSight := map[*node]bool{}
-	for {
-		known := len(inSight)
-		opened := map[*applied]bool{}
-		shown := r.historyOf(r.nodes, inSight, opened)
-		// What a group took out without a summary belongs to its summaries, wherever its marker is.
-		apart := false
-		for _, a := range slices.Backward(r.applied) { // the newest first: older ones' markers are in its run
-			if a.group != "" && a.isCut() && !a.drops && !opened[a] && r.stands(a) {
-				told := toldOf(a, inSight)
-				apart = apart || len(told) > 0
-				shown = append(shown, r.historyOf(told, inSight, opened)...)
-			}
-		}
-		if len(inSight) > known {
-			continue
-		}
-		for s := range inSight {
-			if apart || len(summariesOf(s.by)) > 1 { // which share a run, and may stand apart
-				slices.SortStableFunc(shown, func(a, b *node) int { return cmp.Compare(placeOf(a), placeOf(b)) })
-				break
-			}
-		}
-		var events []*patch.Event
-		for _, n := range shown {
-			events = append(events, n.event)
-		}
-		return events
+	represented := map[*node]bool{}
+	for _, n := range r.nodes {
+		represented[n] = true
 	}
-}
-
-// historyOf returns the nodes that have something to show, or stand for what has, and notes
-// which cuts of groups it has looked into.
-func (r *Reference) historyOf(nodes []*node, inSight map[*node]bool, opened map[*applied]bool) (shown []*node) {
-	for _, n := range nodes {
-		var told []*node
-		switch {
-		case n.by == nil && n.event == nil:
-			continue
-		case n.event == nil:
-			if n.by.of != nil || n.by.drops {
-				continue
-			}
-			if told = toldOf(n.by, inSight); len(told) > 0 {
-				opened[n.by] = true
-			} else if n.by.wordless && !isToldGroup(n.by, inSight) {
-				told = n.by.out
-			}
-		case isSummary(n) && n.by != nil && len(visibleOf(n.by.out)) > 0:
-			inSight[n] = true
-			for _, out := range n.by.out {
-				if summaryOf(n.by, out) == n {
-					told = append(told, out)
+	for known := 0; len(represented) > known; {
+		known = len(represented)
+		for _, a := range r.applied {
+			for _, n := range a.out {
+				if r.stands(a) && r.isRepresented(a, n, represented) {
+					represented[n] = true
 				}
 			}
-		default:
-			shown = append(shown, n)
-			continue
-		}
-		shown = append(shown, r.historyOf(told, inSight, opened)...)
-	}
-	return shown
-}
-
-// toldOf returns which of the nodes that a patch took out belong to summaries of its group that
-// are in sight.
-func toldOf(a *applied, inSight map[*node]bool) (told []*node) {
-	for _, out := range a.out {
-		for s := range inSight {
-			if a.group != "" && s.by.group == a.group && summaryOf(s.by, out) == s {
-				told = append(told, out)
-				break
-			}
 		}
 	}
-	return told
+	var events []*patch.Event
+	for _, n := range putBack(r.nodes) {
+		if n.event != nil && represented[n] && !standsForOthers(n) {
+			events = append(events, n.event)
+		}
+	}
+	return events
 }
 
-// isToldGroup reports whether a summary of the patch's group is in sight.
-func isToldGroup(a *applied, inSight map[*node]bool) bool {
-	for s := range inSight {
-		if a.group != "" && s.by.group == a.group {
+// isRepresented reports whether what is represented so far represents a node that a patch took out.
+func (r *Reference) isRepresented(a *applied, n *node, so map[*node]bool) bool {
+	switch {
+	case a.of != nil:
+		return false
+	case a.in[0].event != nil:
+		return so[summaryOf(a, n)]
+	case a.drops:
+		return false
+	case a.wordless && so[a.in[0]]:
+		return true
+	}
+	for _, of := range r.applied {
+		if a.group != "" && of.group == a.group && so[summaryOf(of, n)] {
 			return true
 		}
 	}
 	return false
 }
 
-func isSummary(n *node) bool { return n.put || n.event.IsSummary() }
+// putBack returns the nodes with the run of each patch in front of its first summary, or else of the
+// first node that it put in.
+func putBack(nodes []*node) (all []*node) {
+	for _, n := range nodes {
+		if n.by != nil && n.by.of == nil && n == append(summariesOf(n.by), n.by.in...)[0] {
+			all = append(all, putBack(n.by.out)...)
+		}
+		all = append(all, n)
+	}
+	return all
+}
 
-// summariesOf returns the summaries that a patch put in.
+// standsForOthers reports whether an event is a summary of others.
+func standsForOthers(n *node) bool { return n.by != nil && slices.Contains(summariesOf(n.by), n) }
+
+// summariesOf returns the summaries that a patch put in for events that it took out.
 func summariesOf(a *applied) (all []*node) {
 	for _, n := range visibleOf(a.in[:a.made]) {
-		if isSummary(n) {
+		if (n.put || n.event.IsSummary()) && len(visibleOf(a.out)) > 0 {
 			all = append(all, n)
 		}
 	}
 	return all
 }
 
-// summaryOf returns the summary of a patch that stands for a node which it took out.
-func summaryOf(a *applied, out *node) *node {
+// summaryOf returns the summary of a patch that stands for a node: that of its branch and scope, or else
+// the first. It is nil if there is none.
+func summaryOf(a *applied, of *node) *node {
 	all := summariesOf(a)
 	for _, n := range all {
-		if out.event != nil && laneOf(n.event) == laneOf(out.event) {
+		if of.event != nil && laneOf(n.event) == laneOf(of.event) {
 			return n
 		}
+	}
+	if len(all) == 0 {
+		return nil
 	}
 	return all[0]
 }
@@ -132,18 +102,4 @@ func laneOf(e *patch.Event) string {
 		elements = append(elements, name)
 	}
 	return strings.Join(elements, ".") + "\x00" + e.IsolationScope()
-}
-
-// placeOf is the seq of the record that a node is. What a patch put in has the place of the
-// last node that it took out, or of the one before.
-func placeOf(n *node) uint64 {
-	switch {
-	case n == nil:
-		return 0
-	case n.by == nil:
-		return n.seq
-	case len(n.by.out) > 0:
-		return placeOf(n.by.out[len(n.by.out)-1])
-	}
-	return placeOf(n.by.before)
 }

@@ -82,7 +82,6 @@ type step struct {
 	made           int      // how many of in, the first ones, are new; a revert restores the others
 	drops          bool     // its state policy is drop
 	of             *applied // of a revert: the patch that it takes back
-	before         *node    // the node before the run; nil: none
 	pin            *node    // of a pin, an unpin, or a revert of one: the node
 	pins           bool     // it is a pin, not an unpin
 }
@@ -156,14 +155,10 @@ func (r *Reference) spliced(p *patch.PatchEvent, start, count int) step {
 	if p.StatePolicy() == patch.Keep {
 		put[0].carries = net(nil, r.nodes[from:to])
 	}
-	s := step{
+	return step{
 		after: slices.Concat(r.nodes[:from], put, r.nodes[to:]), in: put, out: slices.Clone(r.nodes[from:to]),
 		made: len(put), drops: p.StatePolicy() == patch.Drop,
 	}
-	if from > 0 {
-		s.before = r.nodes[from-1]
-	}
-	return s
 }
 
 // span returns which visible events a well-formed patch takes out, or why it cannot be applied.

@@ -199,7 +199,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 			body.Others = append(body.Others, fact{"", clip(figures.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
 		default:
 			shown := recordEvent{Facts: eventFacts(fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}), Content: show.event(e, rec.Seq)}
-			if shown.Place, err = where.of(ctx, rec.Seq, n, e); err != nil {
+			if shown.Place, err = where.of(rec.Seq, n, e); err != nil {
 				return recordBody{}, err
 			}
 			if rec.Event != nil {
@@ -270,11 +270,9 @@ func named(name, text string) []fact {
 
 // whereabouts knows what became of a session's events.
 type whereabouts struct {
-	i       *Inspector
-	key     store.Key
-	view    fold.View
-	places  *fold.Places
-	records []patch.Record // at hand of the places
+	key    store.Key
+	view   fold.View
+	places *fold.Places
 }
 
 // places returns the whereabouts of a session's events as it stands now.
@@ -283,7 +281,7 @@ func (i *Inspector) places(ctx context.Context, key store.Key) (*whereabouts, er
 	if err != nil {
 		return nil, err
 	}
-	w := whereabouts{i: i, key: key, view: v}
+	w := whereabouts{key: key, view: v}
 	if w.places, err = v.Places(); err != nil {
 		return nil, err
 	}
@@ -291,7 +289,7 @@ func (i *Inspector) places(ctx context.Context, key store.Key) (*whereabouts, er
 }
 
 // of says where an event is, which a record brought as the one with the index among others.
-func (w *whereabouts) of(ctx context.Context, seq uint64, index int, e *patch.Event) ([]fact, error) {
+func (w *whereabouts) of(seq uint64, index int, e *patch.Event) ([]fact, error) {
 	place, ok := w.places.Of(seq, index)
 	switch {
 	case !ok:
@@ -313,40 +311,10 @@ func (w *whereabouts) of(ctx context.Context, seq uint64, index int, e *patch.Ev
 		return []fact{{Text: "Not in sight"}}, nil
 	}
 	facts := []fact{{Text: fmt.Sprintf("Hidden by patch %d", place.HiddenBySeq), URL: recordURL(w.key, place.HiddenBySeq, "")}}
-	told, err := w.told(ctx, seq, index, e)
-	if err != nil {
-		return nil, err
-	}
-	if told {
+	if w.places.Represented(seq, index, e.Branch(), e.IsolationScope()) {
 		return append(facts, fact{Text: "Told of: what is visible in its place stands for it"}), nil
 	}
 	return append(facts, fact{Text: "Not told of: nothing that is visible stands for it"}), nil
-}
-
-// told reports whether something that is visible stands for an event.
-func (w *whereabouts) told(ctx context.Context, seq uint64, index int, e *patch.Event) (bool, error) {
-	for {
-		told, err := w.places.Told(seq, index, e.Branch(), e.IsolationScope())
-		var need *fold.NeedError
-		if !errors.As(err, &need) {
-			return told, err
-		}
-		had := len(w.records)
-		for _, seq := range need.Seqs {
-			if slices.ContainsFunc(w.records, func(r patch.Record) bool { return r.Seq == seq }) {
-				continue
-			}
-			r, err := w.i.record(ctx, w.key, seq)
-			if err != nil {
-				return false, err
-			}
-			w.records = append(w.records, r)
-		}
-		if len(w.records) == had {
-			return false, err
-		}
-		w.places = w.places.With(w.records)
-	}
 }
 
 // effect returns what a record did, and the view before it.

@@ -2,7 +2,6 @@ package recall
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,13 +11,11 @@ import (
 
 // placed is a view, with what is known of the places of its log's events.
 type placed[K comparable] struct {
-	log     Log[K]
-	key     K
-	view    fold.View
-	places  *fold.Places
-	records []patch.Record // at hand, for the places
-	told    map[hidden]bool
-	err     error // why a question could not be answered
+	log    Log[K]
+	key    K
+	view   fold.View
+	places *fold.Places
+	told   map[hidden]bool
 }
 
 // hidden is what is hidden alike.
@@ -28,12 +25,12 @@ type hidden struct {
 }
 
 // only returns what leaves out events that must not count, or nil if all do.
-func (p *placed[K]) only(ctx context.Context, s Search) func(Doc) bool {
+func (p *placed[K]) only(s Search) func(Doc) bool {
 	if !s.Told && s.Sees == nil {
 		return nil
 	}
 	return func(d Doc) bool {
-		if p.err != nil || s.Sees != nil && !s.Sees(d.Branch, d.Scope) {
+		if s.Sees != nil && !s.Sees(d.Branch, d.Scope) {
 			return false
 		}
 		if !s.Told {
@@ -46,7 +43,7 @@ func (p *placed[K]) only(ctx context.Context, s Search) func(Doc) bool {
 		alike := hidden{place.HiddenBySeq, d.Branch, d.Scope}
 		told, known := p.told[alike]
 		if !known {
-			told, p.err = p.isTold(ctx, d)
+			told = p.places.Represented(d.Seq, d.Index, d.Branch, d.Scope)
 			p.told[alike] = told
 		}
 		return told
@@ -57,37 +54,6 @@ func (p *placed[K]) only(ctx context.Context, s Search) func(Doc) bool {
 func (p *placed[K]) place() (err error) {
 	p.places, err = p.view.Places()
 	return err
-}
-
-// isTold asks whether an event is told of, and hands in the patches that it takes to answer.
-func (p *placed[K]) isTold(ctx context.Context, d Doc) (bool, error) {
-	for {
-		told, err := p.places.Told(d.Seq, d.Index, d.Branch, d.Scope)
-		var need *fold.NeedError
-		if !errors.As(err, &need) {
-			return told, err
-		}
-		lacking := slices.DeleteFunc(need.Seqs, func(seq uint64) bool {
-			return slices.ContainsFunc(p.records, func(r patch.Record) bool { return r.Seq == seq })
-		})
-		if len(lacking) == 0 {
-			return false, err
-		}
-		more, err := p.log.Records(ctx, p.key, p.view, lacking)
-		if err == nil && len(more) != len(lacking) {
-			err = fmt.Errorf("the log gave %d records for %d, from record %d on", len(more), len(lacking), lacking[0])
-		}
-		if err != nil {
-			return false, err
-		}
-		for i := range more {
-			if more[i].Seq != lacking[i] {
-				return false, fmt.Errorf("the log gave record %d in place of record %d", more[i].Seq, lacking[i])
-			}
-		}
-		p.records = append(p.records, more...)
-		p.places = p.places.With(p.records)
-	}
 }
 
 // complete gives what was found its events.

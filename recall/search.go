@@ -30,7 +30,7 @@ type Search struct {
 	Hidden bool
 
 	// Told leaves out what a model would not be shown if nothing had been compacted: what the view
-	// neither shows nor tells of ([fold.Places.Told]), as it was taken out by hand, by a truncation
+	// neither shows nor represents ([fold.Places.Represented]), as it was taken out by hand, by a truncation
 	// or a rewind; and what [Filter.Shown] leaves out. Sees, if not nil, leaves out the events of
 	// branches and isolation scopes for which it is false; it must not search itself. What is left
 	// out by these does not help what stands beside it either.
@@ -203,20 +203,20 @@ func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Ter
 	var p *placed[K]
 	err = f.look(ctx, e, s, func(x *Index, v fold.View) error {
 		p = &placed[K]{log: f.log, key: e.key, view: v, told: map[hidden]bool{}}
-		if p.err = p.place(); p.err != nil {
-			return p.err
+		if err := p.place(); err != nil {
+			return err
 		}
-		for m := range x.Search(terms, s.Filter, v.Seq(), stats, p.only(ctx, s)) {
+		for m := range x.Search(terms, s.Filter, v.Seq(), stats, p.only(s)) {
 			place, there := p.places.Of(m.Seq, m.Index) // unless a skipped patch was to put it in
 			if !there || s.Hidden && place.Visible() {
 				continue
 			}
 			hits = append(hits, Hit[K]{Key: e.key, Seq: m.Seq, Index: m.Index, Summary: m.Summary, Score: m.Score, Place: place})
-			if len(hits) == s.Limit || p.err != nil {
+			if len(hits) == s.Limit {
 				break
 			}
 		}
-		return p.err
+		return nil
 	})
 	if err != nil {
 		return nil, err
