@@ -11,10 +11,10 @@ import (
 
 // undone returns the patches from seq from on that reverts have taken back, by reverts
 // that are not taken back themselves.
-func (l *patchList) undone(from uint64) map[*cut]bool {
+func (l *cut) undone(from uint64) map[*cut]bool {
 	undone := map[*cut]bool{}
-	for at := l; at != nil && at.cut.seq >= from; at = at.older {
-		if c := at.cut; c.revert && !undone[c] {
+	for c := l; c != nil && c.seq >= from; c = c.older {
+		if c.revert && !undone[c] {
 			undone[c.target] = true
 		}
 	}
@@ -50,15 +50,14 @@ func (v View) Standing(patchID string) ([]string, error) {
 	oldest := target.seq
 	if target.group != "" {
 		for l := v.patches; l != nil; l = l.older {
-			if isMember(l.cut) {
-				oldest = l.cut.seq
+			if isMember(l) {
+				oldest = l.seq
 			}
 		}
 	}
 	var ids []string
 	undone := v.patches.undone(oldest)
-	for l := v.patches; l != nil && l.cut.seq >= oldest; l = l.older {
-		c := l.cut
+	for c := v.patches; c != nil && c.seq >= oldest; c = c.older {
 		if undone[c] || !isMember(c) {
 			continue
 		}
@@ -83,15 +82,15 @@ func (v View) patchNotFound(id string) error {
 }
 
 // pins reports whether the newest pin or unpin of a node that is not undone is a pin.
-func (l *patchList) pins(node nodeID, undone map[*cut]bool) bool {
+func (l *cut) pins(node nodeID, undone map[*cut]bool) bool {
 	c := l.decider(node, undone)
 	return c != nil && c.pin.pinned
 }
 
 // decider returns the newest pin or unpin of a node that is not undone, or nil.
-func (l *patchList) decider(node nodeID, undone map[*cut]bool) *cut {
-	for ; l != nil; l = l.older {
-		if c := l.cut; c.pin != nil && c.pin.node == node && !c.revert && !undone[c] {
+func (l *cut) decider(node nodeID, undone map[*cut]bool) *cut {
+	for c := l; c != nil; c = c.older {
+		if c.pin != nil && c.pin.node == node && !c.revert && !undone[c] {
 			return c
 		}
 	}
@@ -99,8 +98,8 @@ func (l *patchList) decider(node nodeID, undone map[*cut]bool) *cut {
 }
 
 // before returns the patches before the record with a seq.
-func (l *patchList) before(seq uint64) *patchList {
-	for l != nil && l.cut.seq >= seq {
+func (l *cut) before(seq uint64) *cut {
+	for l != nil && l.seq >= seq {
 		l = l.older
 	}
 	return l

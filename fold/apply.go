@@ -132,7 +132,7 @@ func (f *folding) edit(e edit, seq uint64) {
 	} else {
 		v.pins = v.pins.with(*e.pin)
 	}
-	v.patches = v.patches.with(c)
+	v.patches = c.after(v.patches)
 	if v.lean {
 		v.held += c.footprint()
 	}

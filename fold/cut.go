@@ -27,6 +27,11 @@ type cut struct {
 
 	standIns []standIn // among the events that the patch put in
 	carries  delta     // under keep, what the first node that the patch made carries: the net of out
+
+	// Of the list of the patches that a view applied. Views share its tail. nil is the empty list.
+	older *cut
+	count int         // patches in the list
+	index *patchIndex // of all but the newest count%indexPage patches
 }
 
 // newCut returns the cut of a patch that does an edit of a view. Under keep, the first node that the
@@ -69,15 +74,6 @@ func (c *cut) in(yield func(node) bool) {
 // bodies.
 func (c *cut) tookOut(yield func(node) bool) { c.out.each(yield) }
 
-// patchList is the patches that a view applied, newest first. Views share its tail. A nil
-// list is empty.
-type patchList struct {
-	cut   *cut
-	older *patchList
-	len   int
-	index *patchIndex // of all but the newest len%indexPage patches
-}
-
 // patchIndex finds patches by id, so many at a time.
 type patchIndex struct {
 	first map[string]*cut // of those with the same id, the first
@@ -86,34 +82,33 @@ type patchIndex struct {
 
 const indexPage = 256
 
-// with returns the list with one more patch.
-func (l *patchList) with(c *cut) *patchList {
-	next := &patchList{cut: c, older: l, len: 1}
-	if l != nil {
-		next.len, next.index = l.len+1, l.index
+// after makes the cut the newest patch of a list, and returns it.
+func (c *cut) after(older *cut) *cut {
+	c.older, c.count = older, 1
+	if older != nil {
+		c.count, c.index = older.count+1, older.index
 	}
-	if next.len%indexPage == 0 {
+	if c.count%indexPage == 0 {
 		first := make(map[string]*cut, indexPage)
-		for at, n := next, indexPage; n > 0; at, n = at.older, n-1 {
-			first[at.cut.id] = at.cut
+		for at, n := c, indexPage; n > 0; at, n = at.older, n-1 {
+			first[at.id] = at
 		}
-		next.index = &patchIndex{first, next.index}
+		c.index = &patchIndex{first, c.index}
 	}
-	return next
+	return c
 }
 
-// find returns the first applied patch with the id, or nil.
-func (l *patchList) find(id string) *cut {
-	if l == nil {
+// find returns the first patch of the list with the id, or nil.
+func (c *cut) find(id string) (first *cut) {
+	if c == nil {
 		return nil
 	}
-	var first *cut
-	for at, n := l, l.len%indexPage; n > 0; at, n = at.older, n-1 {
-		if at.cut.id == id {
-			first = at.cut
+	for at, n := c, c.count%indexPage; n > 0; at, n = at.older, n-1 {
+		if at.id == id {
+			first = at
 		}
 	}
-	for index := l.index; index != nil; index = index.older {
+	for index := c.index; index != nil; index = index.older {
 		if c := index.first[id]; c != nil {
 			first = c
 		}
@@ -121,14 +116,14 @@ func (l *patchList) find(id string) *cut {
 	return first
 }
 
-// ascending returns the patches in the order of the log.
-func (l *patchList) ascending() []*cut {
-	if l == nil {
+// ascending returns the patches of the list in the order of the log.
+func (c *cut) ascending() []*cut {
+	if c == nil {
 		return nil
 	}
-	cuts := make([]*cut, l.len)
-	for at := l; at != nil; at = at.older {
-		cuts[at.len-1] = at.cut
+	cuts := make([]*cut, c.count)
+	for at := c; at != nil; at = at.older {
+		cuts[at.count-1] = at
 	}
 	return cuts
 }

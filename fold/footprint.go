@@ -47,7 +47,7 @@ func footprintOf(nodes []node) int {
 }
 
 // cutBytes is about what a patch takes in memory besides what it took out and carries.
-const cutBytes = int(unsafe.Sizeof(cut{})+unsafe.Sizeof(patchList{})) + 128
+const cutBytes = int(unsafe.Sizeof(cut{})) + 128
 
 // footprint is about what a lean patch keeps in memory of what it hid.
 func (c *cut) footprint() int {

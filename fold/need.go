@@ -2,7 +2,6 @@ package fold
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -133,15 +132,21 @@ var unread = func() *patch.Event {
 }()
 
 // bodies returns a run's nodes with their events, or, in a plan, with placeholders.
-func (v *View) bodies(r run) ([]node, error) {
-	nodes, err := r.with(v.hand, nil)
-	if v.plan == nil {
-		return nodes, err
+func (v *View) bodies(r *run) ([]node, error) {
+	nodes, all, err := r.with(v.hand)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.plan != nil:
+		v.plan.seqs = append(v.plan.seqs, r.seqs()...)
+		v.plan.lacks = v.plan.lacks || !all
+		for i := range nodes {
+			if nodes[i].event == nil && !nodes[i].isMarker() {
+				nodes[i].event = unread
+			}
+		}
+	case !all:
+		return nil, &NeedError{Seqs: r.seqs()}
 	}
-	v.plan.seqs = append(v.plan.seqs, r.seqs()...)
-	if errors.As(err, new(*NeedError)) {
-		v.plan.lacks = true
-		return r.with(v.hand, unread)
-	}
-	return nodes, err
+	return nodes, nil
 }

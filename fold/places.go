@@ -47,8 +47,7 @@ func (v View) Places() (*Places, error) {
 	}
 	p := &Places{view: v, cuts: map[uint64]*cut{}, groups: map[string][]*cut{}, mixed: map[string]bool{}}
 	undone := v.patches.undone(0)
-	for at := v.patches; at != nil; at = at.older {
-		c := at.cut
+	for c := v.patches; c != nil; c = c.older {
 		p.cuts[c.seq] = c
 		if _, ok := c.summaryOf(noLane); ok && c.group != "" {
 			p.groups[c.group] = append(p.groups[c.group], c)
@@ -416,29 +415,37 @@ func (h *history) putBack(n *node) {
 	if alike {
 		of = h.hiddenBy(c, noLane)
 	}
+	events := 0
 	for i := range c.out.pieces {
 		p := &c.out.pieces[i]
 		h.putBack(&p.node)
-		if p.events == 0 || alike && of == nowhere || p.isStandIn() {
-			continue
+		if n := p.node; !p.isStandIn() && !(alike && of == nowhere) {
+			for j := range p.events {
+				n.seq = p.seq + uint64(j)
+				n.event = h.event(&c.out, events+j, n.id())
+				if n.event != nil && !alike {
+					of = h.hiddenBy(c, laneOf(n.event))
+				}
+				if n.event != nil && of != nowhere {
+					h.shown = append(h.shown, shown{n, of})
+				}
+			}
 		}
-		err := p.all(h.view.hand, func(n node) bool {
-			if p.bodies == nil {
-				h.needs = append(h.needs, n.seq)
-				h.lacks = h.lacks || n.event == nil
-			}
-			if n.event != nil && !alike {
-				of = h.hiddenBy(c, laneOf(n.event))
-			}
-			if n.event != nil && of != nowhere {
-				h.shown = append(h.shown, shown{n, of})
-			}
-			return true
-		})
-		if err != nil {
-			h.err = err
-		}
+		events += p.events
 	}
+}
+
+// event returns the k-th event of a run, or nil if it is not at hand.
+func (h *history) event(r *run, k int, of nodeID) *patch.Event {
+	e, err := r.event(k, of, h.view.hand)
+	if err != nil {
+		h.err = err
+	}
+	if r.bodies == nil {
+		h.needs = append(h.needs, of.seq)
+		h.lacks = h.lacks || e == nil && err == nil
+	}
+	return e
 }
 
 // isMixed reports whether the events that a patch took out may be represented differently, by their lanes.

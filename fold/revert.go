@@ -35,7 +35,7 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	if !ok {
 		return edit{}, errBlocked
 	}
-	back, err := v.bodies(target.out)
+	back, err := v.bodies(&target.out)
 	if err != nil {
 		return edit{}, err
 	}

@@ -165,8 +165,7 @@ func (w *rewinding) do(p *patch.PatchEvent) error {
 // revertMixed reverts, newest first, what stands for older and newer events alike, in
 // sight or not, and cuts that keep the state of newer ones.
 func (w *rewinding) revertMixed() error {
-	for l := w.start.patches; l != nil; l = l.older {
-		c := l.cut
+	for c := w.start.patches; c != nil; c = c.older {
 		var err error
 		switch {
 		case c.revert || c.pin != nil || !w.stands(c):
@@ -309,10 +308,10 @@ func (w *rewinding) unpin() error {
 	before := w.start.patches.before(w.from)
 	undone := before.undone(0)
 	for l := w.start.patches; l != before; l = l.older {
-		if l.cut.pin == nil {
+		if l.pin == nil {
 			continue
 		}
-		node := l.cut.pin.node
+		node := l.pin.node
 		for was := before.pins(node, undone); w.view.pins.has(node) != was; {
 			if err := w.doRevert(w.newestPin(node)); err != nil {
 				return err
@@ -325,8 +324,8 @@ func (w *rewinding) unpin() error {
 // newestPin returns the newest of the view's patches about the pin of a node that stands.
 func (w *rewinding) newestPin(node nodeID) *cut {
 	undone := w.view.patches.undone(0)
-	for l := w.start.patches; l != nil; l = l.older {
-		if c := l.cut; c.pin != nil && c.pin.node == node && !undone[c] {
+	for c := w.start.patches; c != nil; c = c.older {
+		if c.pin != nil && c.pin.node == node && !undone[c] {
 			return c
 		}
 	}

@@ -181,7 +181,7 @@ func (p *savedPatches) read(r *reader) (known View) {
 			r.fail("a patch at record %d", c.seq)
 		}
 		cuts = append(cuts, c)
-		known.patches = known.patches.with(c)
+		known.patches = c.after(known.patches)
 		known.held += c.footprint()
 	}
 	for n := r.uint(); n > 0 && r.err == nil; n-- {
@@ -264,7 +264,6 @@ func (p *savedPatches) run(r *reader, before uint64) run {
 				r.fail("a node of record %d, which is no patch", of.seq)
 			}
 		}
-		out.size += max(of.events, 1)
 		out.pieces = append(out.pieces, of)
 	}
 	return out

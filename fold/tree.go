@@ -19,6 +19,10 @@ type node struct {
 	cut     *cut // of the patch that made it; nil in a regular event
 }
 
+// isMarker reports whether the node is a marker: what a patch that puts no event in leaves. It is for
+// nodes of patches that are loaded.
+func (n *node) isMarker() bool { return n.cut != nil && !n.cut.puts }
+
 // pos is a number by which the whole sequence is sorted, though several nodes may have the
 // same: a regular event's is its seq, since events are only ever added at the end; a
 // patch's nodes have that of the last node that it took out, or else of the one before

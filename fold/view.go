@@ -24,7 +24,7 @@ type View struct {
 	invocation string // of the newest regular event that has one
 	skipped    *skipList
 	unknown    bool          // a patch of unknown type was skipped
-	patches    *patchList    // that were applied
+	patches    *cut          // that were applied
 	receipts   *receipt      // of erasures
 	pins       pins          // nodes that are pinned
 	saved      *savedPatches // of a restored view: until [View.load], what patches did is not known, nor pins of what they hide
