@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// docs/SCALING.md has what the command prints.
+// docs/OPERATIONS.md has what the command prints.
 func TestDocumented(t *testing.T) {
 	var out strings.Builder
 	report(&out)
-	text, err := os.ReadFile("../../docs/SCALING.md")
+	text, err := os.ReadFile("../../docs/OPERATIONS.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), "```\n"+out.String()+"```") {
-		t.Errorf("docs/SCALING.md does not have what go run ./bench/scaling prints:\n%s", out.String())
+		t.Errorf("docs/OPERATIONS.md does not have what go run ./bench/scaling prints:\n%s", out.String())
 	}
 }
 
