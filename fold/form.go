@@ -16,53 +16,73 @@ import (
 // under another meaning is not to be trusted.
 const meaning = 1
 
-// Kinds of runs, which the nodes are written in.
-const (
-	runEvents = 0 // regular events of consecutive records: first seq, count
-	runNode   = 1 // one node: seq, index, flags, pos, what it carries
-)
-
-// Flags of a run of one node.
-const (
-	flagSummary = 1 << iota
-	flagCarries
-	flagPinned
-	flagMarker
-	flagKeep   // the patch that made it kept the state
-	flagRevert // a revert made it
-)
-
-const flagUnknown = 1 // of the view
-
 // AppendBinary appends the view's binary form, which [ParseSaved] reads: all but its
 // initial state and the bodies of its events. Its first byte is the version of what records
-// mean. It has two parts: what is visible, and what patches did, which is decoded only when it is
+// mean. It has two parts: the nodes, and what patches did, which is decoded only when it is
 // needed. A stretch of events that no patch touched takes a few bytes in either. The error matches
 // [patch.ErrInvalid] if a state key is not UTF-8.
+//
+// The first part is
+//
+//	creation, seq, seq of the newest patch, invocation, 1 if a patch of unknown type was skipped,
+//	the number of skipped patches, the cuts whose nodes stand, the nodes, the pinned nodes
+//
+// and the second all applied patches, the receipts of erasures, and the skipped patches.
 func (v View) AppendBinary(b []byte) ([]byte, error) {
-	nodes := v.nodeRefs()
-	w := writer(append(b, meaning))
+	nodes := v.root.runOf(0, v.root.len(), false)
+	w := writer{form: append(slices.Grow(b, 64), meaning)}
 	w.text(v.creation)
 	w.uint(v.seq)
 	w.uint(v.patchSeq)
 	w.text(v.invocation)
-	w.uint(flagIf(flagUnknown, v.unknown))
+	w.uint(flagIf(1, v.unknown))
 	w.uint(uint64(v.skipped.count()))
-	w.uint(uint64(len(nodes)))
-	for i := range nodes {
-		if err := w.node(&nodes[i]); err != nil {
-			return nil, err
-		}
+	w.cuts(nodes)
+	w.run(nodes)
+	w.uint(uint64(len(v.pins)))
+	for _, id := range slices.SortedFunc(maps.Keys(v.pins), nodeID.compare) {
+		w.id(id)
 	}
-	if v.saved != nil { // no patch has been applied since
-		w.text(string(v.saved.form))
-		return w, nil
+	patches := writer{known: w.known}
+	if v.saved == nil {
+		patches.patches(v)
+	} else { // no patch has been applied since
+		patches.form = v.saved.form
 	}
-	var p writer
-	err := p.patches(v)
-	w.text(string(p))
-	return w, err
+	w.text(string(patches.form))
+	return w.form, errors.Join(w.err, patches.err)
 }
+
+// writer writes a form. After an error what it wrote is of no use.
+type writer struct {
+	form  []byte
+	known map[uint64]bool // cuts that were written
+	err   error
+}
+
+func (w *writer) uint(u uint64) { w.form = binary.AppendUvarint(w.form, u) }
+
+func (w *writer) text(s string) {
+	w.uint(uint64(len(s)))
+	w.form = append(w.form, s...)
+}
+
+func (w *writer) id(id nodeID) {
+	w.uint(id.seq)
+	w.uint(uint64(id.index))
+}
+
+// Flags of a cut.
+const (
+	cutKeep = 1 << iota
+	cutPuts
+	cutSplice
+	cutRevert
+	cutWordless
+	cutPin    // of a pin, an unpin, or the revert of one
+	cutPinned // and what it is about is pinned then
+	cutCarries
+)
 
 func flagIf(flag uint64, set bool) uint64 {
 	if set {
@@ -71,70 +91,119 @@ func flagIf(flag uint64, set bool) uint64 {
 	return 0
 }
 
-type writer []byte
-
-func (w *writer) uint(u uint64) { *w = binary.AppendUvarint(*w, u) }
-
-func (w *writer) text(s string) {
-	w.uint(uint64(len(s)))
-	*w = append(*w, s...)
+// cuts writes the cuts that made nodes of a run.
+func (w *writer) cuts(of run) {
+	var cuts []*cut
+	for _, p := range of.pieces {
+		if p.cut != nil && !w.known[p.seq] {
+			if w.known == nil {
+				w.known = map[uint64]bool{}
+			}
+			w.known[p.seq] = true
+			cuts = append(cuts, p.cut)
+		}
+	}
+	w.uint(uint64(len(cuts)))
+	for _, c := range cuts {
+		w.cut(c)
+	}
 }
 
-func (w *writer) node(n *nodeRef) error {
-	if n.plain() {
-		w.uint(runEvents)
-		w.uint(n.seq)
-		w.uint(n.more + 1)
-		return nil
+// cut writes what is known of a cut from its nodes.
+func (w *writer) cut(c *cut) {
+	w.uint(c.seq)
+	w.uint(flagIf(cutKeep, c.keep) | flagIf(cutPuts, c.puts) | flagIf(cutSplice, c.splice) | flagIf(cutRevert, c.revert) |
+		flagIf(cutWordless, c.wordless) | flagIf(cutPin, c.pin != nil) | flagIf(cutPinned, c.pin != nil && c.pin.pinned) | flagIf(cutCarries, len(c.carries) > 0))
+	w.uint(c.pos)
+	if len(c.carries) == 0 {
+		return
 	}
-	w.uint(runNode)
-	w.uint(n.seq)
-	w.uint(uint64(n.index))
-	w.uint(flagIf(flagSummary, n.summary) | flagIf(flagCarries, len(n.carries) > 0) | flagIf(flagPinned, n.pinned) |
-		flagIf(flagMarker, n.marker) | flagIf(flagKeep, n.keep) | flagIf(flagRevert, n.revert))
-	w.uint(n.pos)
-	return w.changes(n.carries)
-}
-
-// changes writes what a node carries, if it carries anything.
-func (w *writer) changes(d delta) error {
-	if len(d) == 0 {
-		return nil
-	}
-	members := make(map[string]patch.Value, len(d))
-	for _, c := range d {
-		members[c.Key] = c.Value
+	members := make(map[string]patch.Value, len(c.carries))
+	for _, change := range c.carries {
+		members[change.Key] = change.Value
 	}
 	object, err := patch.NewObject(members)
-	if err != nil {
-		return err
+	if err == nil {
+		var form []byte
+		form, err = object.MarshalBinary()
+		w.text(string(form))
 	}
-	form, err := object.MarshalBinary()
-	w.text(string(form))
-	return err
+	w.err = errors.Join(w.err, err)
 }
 
-// ParseSaved reads the binary form of a view. Whatever the bytes say, they cost time and
-// memory linear in their number. The error matches [ErrOutdated] if records meant something
-// else to the program that wrote the form, and [patch.ErrCorrupt] if no view has it.
-func ParseSaved(data []byte) (Saved, error) {
-	if len(data) == 0 {
-		return Saved{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, errShort)
+// Kinds of pieces of a run.
+const (
+	pieceEvents  = iota // regular events of consecutive records: first seq, count
+	pieceEvent          // an event that a patch put in: seq, index
+	pieceSummary        // likewise, by a summarise
+	pieceMarker         // seq
+)
+
+func (w *writer) run(r run) {
+	w.uint(uint64(len(r.pieces)))
+	for _, p := range r.pieces {
+		switch {
+		case p.events == 0:
+			w.uint(pieceMarker)
+			w.uint(p.seq)
+		case p.cut == nil:
+			w.uint(pieceEvents)
+			w.uint(p.seq)
+			w.uint(uint64(p.events))
+		default:
+			w.uint(pieceEvent + flagIf(pieceSummary-pieceEvent, p.summary))
+			w.id(p.id())
+		}
 	}
-	if data[0] != meaning {
-		return Saved{}, fmt.Errorf("%w: meaning %d; this program makes %d", ErrOutdated, data[0], meaning)
+}
+
+// patches writes the second part.
+func (w *writer) patches(v View) {
+	cuts := v.patches.ascending()
+	w.uint(uint64(len(cuts)))
+	for _, c := range cuts {
+		if w.known[c.seq] {
+			w.uint(c.seq)
+		} else {
+			w.cut(c)
+		}
+		w.text(c.id)
+		w.text(c.group)
+		if c.revert {
+			w.uint(uint64(c.target.count - 1))
+		}
+		if c.pin != nil {
+			w.id(c.pin.node)
+			continue
+		}
+		w.uint(uint64(c.made))
+		w.run(c.out)
+		w.uint(uint64(len(c.standIns)))
+		for _, s := range c.standIns {
+			w.uint(uint64(s.index)<<1 | flagIf(1, s.copied))
+			w.text(s.branch)
+			w.text(s.scope)
+		}
 	}
-	r := reader{rest: data[1:]}
-	s := r.saved()
-	if r.err != nil {
-		return Saved{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, r.err)
+	var receipts []string
+	for r := v.receipts; r != nil; r = r.older {
+		receipts = append(receipts, r.id)
 	}
-	return s, nil
+	w.uint(uint64(len(receipts)))
+	for _, id := range slices.Backward(receipts) {
+		w.text(id)
+	}
+	w.uint(uint64(v.skipped.count()))
+	for _, s := range v.skipped.ascending() {
+		w.uint(s.Seq)
+		w.text(string(s.Reason))
+	}
 }
 
 // reader reads what a writer wrote. After its first error it reads zeros.
 type reader struct {
 	rest []byte
+	cuts map[uint64]*cut // that were read, by seq
 	err  error
 }
 
@@ -170,81 +239,44 @@ func (r *reader) text() string {
 	return s
 }
 
-func (r *reader) saved() Saved {
-	s := Saved{creation: r.text(), seq: r.uint(), patchSeq: r.uint(), invocation: r.text()}
-	s.unknown = r.uint()&flagUnknown != 0
-	skips := r.uint()
-	if s.patchSeq > s.seq || skips > min(s.seq, math.MaxInt) || skips > 0 && s.patchSeq == 0 {
-		r.fail("it stands at record %d with %d skipped patches and a patch %d", s.seq, skips, s.patchSeq)
-	}
-	s.skips = int(skips)
-	pos := uint64(0) // of the last node before
-	for n := r.uint(); n > 0 && r.err == nil; n-- {
-		ref := r.node()
-		if !s.has(&ref) || ref.pos < pos {
-			r.fail("at record %d it has a node of record %d and %d more, place %d", s.seq, ref.seq, ref.more, ref.pos)
-		}
-		pos = ref.pos + ref.more
-		s.nodes = append(s.nodes, ref)
-	}
-	s.patches = []byte(r.text())
-	if len(r.rest) > 0 {
-		r.fail("%d bytes behind it", len(r.rest))
-	}
-	return s
-}
-
-// has reports whether a node of the view can be such a one.
-func (s *Saved) has(n *nodeRef) bool {
-	switch {
-	case n.seq > s.seq || n.pos > s.seq || n.more > s.seq-n.seq:
-		return false
-	case n.plain():
-		return true
-	}
-	return s.patchSeq > 0 && !(n.pinned && n.marker) && !(n.marker && n.pos == n.seq)
-}
-
-func (r *reader) node() nodeRef {
-	kind := r.uint()
-	n := nodeRef{seq: r.uint()}
-	if n.seq == 0 {
-		r.fail("a node of record 0")
-	}
-	switch kind {
-	case runEvents:
-		count := r.uint()
-		if count == 0 {
-			r.fail("a range of no events")
-		}
-		n.pos, n.more = n.seq, count-1
-		return n
-	case runNode:
-	default:
-		r.fail("a run of unknown kind %d", kind)
-	}
-	n.index = r.index()
-	flags := r.uint()
-	n.summary, n.pinned, n.marker = flags&flagSummary != 0, flags&flagPinned != 0, flags&flagMarker != 0
-	n.keep, n.revert = flags&flagKeep != 0, flags&flagRevert != 0
-	n.pos = r.uint()
-	if flags&flagCarries != 0 {
-		n.carries = r.changes()
-	}
-	return n
-}
-
-// index reads the place of a node among those that a record made.
-func (r *reader) index() int32 {
+// id reads a node of one of the records before one.
+func (r *reader) id(before uint64) nodeID {
+	id := nodeID{seq: r.uint()}
 	index := r.uint()
-	if index > math.MaxInt32 {
-		r.fail("a node with the index %d", index)
+	if id.seq == 0 || id.seq >= before || index > math.MaxInt32 {
+		r.fail("node %d of record %d, before record %d", index, id.seq, before)
 	}
-	return int32(index)
+	id.index = int32(index)
+	return id
+}
+
+// each calls read as often as a number says.
+func (r *reader) each(read func()) {
+	for n := r.uint(); n > 0 && r.err == nil; n-- {
+		read()
+	}
+}
+
+// cut reads the cut at a record.
+func (r *reader) cut(seq uint64) *cut {
+	flags := r.uint()
+	has := func(flag uint64) bool { return flags&flag != 0 }
+	c := &cut{seq: seq, pos: r.uint(), keep: has(cutKeep), puts: has(cutPuts), splice: has(cutSplice), revert: has(cutRevert), wordless: has(cutWordless)}
+	if has(cutPin) {
+		c.pin = &pinChange{pinned: has(cutPinned)}
+	}
+	if c.pos >= seq || r.cuts[seq] != nil {
+		r.fail("a patch at record %d, at place %d", seq, c.pos)
+	}
+	r.cuts[seq] = c
+	if has(cutCarries) {
+		c.carries = r.changes()
+	}
+	return c
 }
 
 // changes reads what a node carries.
-func (r *reader) changes() delta {
+func (r *reader) changes() (changes delta) {
 	var object patch.Value
 	if err := object.UnmarshalBinary([]byte(r.text())); err != nil {
 		r.fail("what a node carries: %w", err)
@@ -253,9 +285,39 @@ func (r *reader) changes() delta {
 	if len(members) == 0 {
 		r.fail("a node carries no changes where it says that it does")
 	}
-	var changes delta
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		changes = append(changes, patch.Change{Key: key, Value: members[key]})
 	}
 	return changes
+}
+
+// run reads nodes of records before one.
+func (r *reader) run(before uint64) (out run) {
+	r.each(func() {
+		var p piece
+		kind := r.uint()
+		switch kind {
+		case pieceEvents:
+			p.seq, p.events = r.uint(), 1
+			count := r.uint()
+			if count == 0 || p.seq == 0 || p.seq >= before || count > min(before-p.seq, math.MaxInt) {
+				r.fail("%d events from record %d on, before record %d", count, p.seq, before)
+			}
+			p.events = int(count)
+		case pieceEvent, pieceSummary:
+			id := r.id(before)
+			p = piece{node: node{seq: id.seq, index: id.index, summary: kind == pieceSummary}, events: 1}
+		case pieceMarker:
+			p.seq = r.uint()
+		default:
+			r.fail("a piece of unknown kind %d", kind)
+		}
+		if kind != pieceEvents {
+			if p.cut = r.cuts[p.seq]; p.cut == nil || p.cut.puts != (kind != pieceMarker) || p.seq >= before {
+				r.fail("a node of record %d, before record %d", p.seq, before)
+			}
+		}
+		out.pieces = append(out.pieces, p)
+	})
+	return out
 }

@@ -15,7 +15,8 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Saved{seq: 1, patchSeq: 1, nodes: []nodeRef{{seq: 1, marker: true, keep: true, carries: delta{{Key: "k\xff", Value: value}}}}}
+	c := &cut{seq: 1, keep: true, carries: delta{{Key: "k\xff", Value: value}}}
+	s := Saved{View{seq: 1, patchSeq: 1, saved: &savedPatches{}}, run{pieces: []piece{{node: node{seq: 1, cut: c}}}}}
 	v, err := s.Restore(View{}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -47,15 +48,15 @@ func FuzzParseSaved(f *testing.F) {
 	}
 	f.Add(data)
 	for _, seq := range []uint64{1 << 40, math.MaxUint64} {
-		w := writer{meaning}
+		w := writer{form: []byte{meaning}}
 		w.text("creation")
 		w.uint(seq)
 		w.uint(3)
 		w.text("")
-		for _, u := range []uint64{0, seq / 2, 1, runEvents, 1, seq, 4, 0, 0, 0, 0} {
+		for _, u := range []uint64{0, seq / 2, 0, 1, pieceEvents, 1, seq, 0, 3, 0, 0, 0} {
 			w.uint(u)
 		}
-		f.Add([]byte(w))
+		f.Add(w.form)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := ParseSaved(data)
@@ -65,8 +66,8 @@ func FuzzParseSaved(f *testing.F) {
 			}
 			return
 		}
-		if len(s.nodes) > len(data) {
-			t.Fatalf("%d nodes of %d bytes", len(s.nodes), len(data))
+		if n := len(s.nodes.pieces); n > len(data) {
+			t.Fatalf("%d pieces of %d bytes", n, len(data))
 		}
 		var at []patch.Record
 		for seq := range s.Needs() {

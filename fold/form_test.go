@@ -53,28 +53,29 @@ func (p payload) form() []byte {
 	return append(whole[:1:1], p...)
 }
 
-// head says which view it is, without its nodes.
+// head says which view it is, without its cuts and nodes.
 func head(seq, patchSeq, skips uint64) payload {
 	return payload{}.text("creation").uints(seq, patchSeq).text("inv").uints(0, skips)
 }
 
-// nodes says how many nodes follow.
-func (p payload) nodes(n uint64) payload { return p.uints(n) }
+// end says that nothing is pinned, and that no patch did anything.
+func (p payload) end() payload { return p.uints(0, 3, 0, 0, 0) }
 
-// end says that no patch did anything.
-func (p payload) end() payload { return p.uints(4, 0, 0, 0, 0) }
-
-// Kinds of runs and flags of nodes.
+// Flags of cuts, and kinds of pieces.
 const (
-	runEvents, runNode     = 0, 1
-	carries, marker, keeps = 2, 8, 16
+	keeps, puts, reverts, pins, carries = 1, 2, 8, 32, 128
+
+	events1, event1, summary1, marker1 = 0, 1, 2, 3
 )
 
 // A log of so many records is what the malformed forms are said to be of.
 const last = 44
 
 func TestMalformedForms(t *testing.T) {
-	at, two := head(last, 3, 1).nodes(1), head(last, 3, 1).nodes(2)
+	at, two := head(last, 3, 1).uints(0, 1), head(last, 3, 1).uints(0, 2) // no cuts, so many pieces
+	cut := head(last, 3, 1).uints(1, 3)                                   // the cut of record 3
+	marker, replaced := cut.uints(0, 1, 1), cut.uints(puts, 1, 1)         // at place 1, and one piece
+	kept := cut.uints(keeps|carries, 1)
 	for name, p := range map[string]payload{
 		"nothing":                     {},
 		"creation cut off":            payload{}.uints(8),
@@ -84,54 +85,62 @@ func TestMalformedForms(t *testing.T) {
 		"invocation cut off":          payload{}.text("creation").uints(last, 3, 4),
 		"no flags":                    payload{}.text("creation").uints(last, 3).text("inv"),
 		"no skips":                    payload{}.text("creation").uints(last, 3).text("inv").uints(0),
-		"patch seq above seq":         head(3, 4, 0).nodes(0).end(),
-		"skips without a patch":       head(last, 0, 1).nodes(0).end(),
-		"places go back":              two.uints(runEvents, 2, 1, runNode, 3, 0, marker, 1).end(),
-		"ranges overlap":              two.uints(runEvents, 1, 2, runEvents, 1, 1).end(),
-		"a marker without a patch":    head(last, 0, 0).nodes(1).uints(runNode, 3, 0, marker, 1).end(),
-		"a summary without a patch":   head(last, 0, 0).nodes(1).uints(runNode, 1, 0, 1, 1).end(),
-		"skips above seq":             head(3, 3, 4).nodes(0).end(),
-		"largest skips":               head(3, 3, math.MaxUint64).nodes(0).end(),
-		"unknown kind":                at.uints(3, 0),
-		"largest kind":                at.uints(math.MaxUint64, 0),
+		"patch seq above seq":         head(3, 4, 0).uints(0, 0).end(),
+		"skips without a patch":       head(last, 0, 1).uints(0, 0).end(),
+		"skips above seq":             head(3, 3, 4).uints(0, 0).end(),
+		"largest skips":               head(3, 3, math.MaxUint64).uints(0, 0).end(),
+		"no cuts":                     head(last, 3, 1),
+		"cut without flags":           cut,
+		"cut without place":           cut.uints(0),
+		"cut above the newest patch":  head(last, 3, 1).uints(1, 4, 0, 1, 0).end(),
+		"cut of record 0":             head(last, 3, 1).uints(1, 0, 0, 0, 0).end(),
+		"cut placed behind itself":    cut.uints(0, 3, 0).end(),
+		"cut of a pin":                cut.uints(pins, 1, 0).end(),
+		"cut twice":                   head(last, 3, 1).uints(2, 3, 0, 1, 3, 0, 1, 0).end(),
+		"no nodes":                    cut.uints(0, 1),
+		"places go back":              cut.uints(0, 1, 2, events1, 2, 1, marker1, 3).end(),
+		"ranges overlap":              two.uints(events1, 1, 2, events1, 1, 1).end(),
+		"a marker without a cut":      at.uints(marker1, 3).end(),
+		"a summary without a cut":     at.uints(summary1, 1, 0).end(),
+		"a marker of a replacement":   replaced.uints(marker1, 3).end(),
+		"an event in place of it":     marker.uints(event1, 3, 0).end(),
+		"unknown kind":                at.uints(4, 1).end(),
+		"largest kind":                at.uints(math.MaxUint64, 1).end(),
 		"kind cut off":                append(slices.Clip(at), 0x80),
-		"no patches":                  at.uints(runEvents, 1, 1),
-		"patches cut off":             at.uints(runEvents, 1, 1, 4, 0),
-		"bytes behind":                at.uints(runEvents, 1, 1).end().uints(0),
-		"range without first":         at.uints(runEvents),
-		"range without count":         at.uints(runEvents, 1),
-		"empty range":                 at.uints(runEvents, 1, 0),
-		"range from record 0":         at.uints(runEvents, 0, 1),
-		"range beyond seq":            at.uints(runEvents, 2, last),
-		"range that starts there":     at.uints(runEvents, last+1, 1),
-		"range that wraps around":     at.uints(runEvents, math.MaxUint64, 2),
-		"largest range":               at.uints(runEvents, 1, math.MaxUint64),
-		"ranges of more than all":     two.uints(runEvents, 1, last, runEvents, 1, 1),
-		"ranges whose sum wraps":      two.uints(runEvents, 1, last, runEvents, 1, math.MaxUint64-last+1),
-		"event without seq":           at.uints(runNode),
-		"event without index":         at.uints(runNode, 1),
-		"event without flags":         at.uints(runNode, 1, 0),
-		"event of record 0":           at.uints(runNode, 0, 0, 0, 1),
-		"event beyond seq":            at.uints(runNode, last+1, 0, 0, 1),
-		"event of the largest record": at.uints(runNode, math.MaxUint64, 0, 0, 1),
-		"index too large":             at.uints(runNode, 1, math.MaxInt32+1, 0, 1),
-		"largest index":               at.uints(runNode, 1, math.MaxUint64, 0, 1),
-		"marker without flags":        at.uints(runNode, 3, 0),
-		"marker without place":        at.uints(runNode, 3, 0, marker),
-		"event without place":         at.uints(runNode, 1, 0, 0),
-		"marker placed beyond seq":    at.uints(runNode, 3, 0, marker, last+1).end(),
-		"event placed beyond seq":     at.uints(runNode, 1, 0, 0, last+1),
-		"a pinned marker":             at.uints(runNode, 3, 0, 4|marker, 1).end(),
-		"carries nothing":             at.uints(runNode, 3, 0, carries|marker|keeps, 1),
-		"carries cut off":             at.uints(runNode, 3, 0, carries|marker|keeps, 1, 9),
-		"carries longer than all":     at.uints(runNode, 3, 0, carries|marker|keeps, 1, math.MaxUint64),
-		"carries of no bytes":         at.uints(runNode, 3, 0, carries|marker|keeps, 1, 0),
-		"carries garbage":             at.uints(runNode, 3, 0, carries|marker|keeps, 1).text("\xff\xff\xff\xff\xff"),
-		"carries a text":              at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, "text"),
-		"carries a list":              at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, []any{1}),
-		"carries null":                at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, nil),
-		"carries no changes":          at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, map[string]any{}),
-		"bad node after a good one":   two.uints(runNode, 1, 0, 0, 1, 7),
+		"no pins":                     at.uints(events1, 1, 1),
+		"pins cut off":                at.uints(events1, 1, 1, 1, 1),
+		"a pin beyond seq":            at.uints(events1, 1, 1, 1, last+1, 0, 3, 0, 0, 0),
+		"no patches":                  at.uints(events1, 1, 1, 0),
+		"patches cut off":             at.uints(events1, 1, 1, 0, 4, 0),
+		"bytes behind":                at.uints(events1, 1, 1).end().uints(0),
+		"range without first":         at.uints(events1),
+		"range without count":         at.uints(events1, 1),
+		"empty range":                 at.uints(events1, 1, 0).end(),
+		"range from record 0":         at.uints(events1, 0, 1).end(),
+		"range beyond seq":            at.uints(events1, 2, last).end(),
+		"range that starts there":     at.uints(events1, last+1, 1).end(),
+		"range that wraps around":     at.uints(events1, math.MaxUint64, 2).end(),
+		"largest range":               at.uints(events1, 1, math.MaxUint64).end(),
+		"ranges of more than all":     two.uints(events1, 1, last, events1, 1, 1).end(),
+		"ranges whose sum wraps":      two.uints(events1, 1, last, events1, 1, math.MaxUint64-last+1).end(),
+		"event without seq":           replaced.uints(event1),
+		"event without index":         replaced.uints(event1, 3),
+		"event of record 0":           replaced.uints(event1, 0, 0).end(),
+		"event beyond seq":            replaced.uints(event1, last+1, 0).end(),
+		"event of the largest record": replaced.uints(event1, math.MaxUint64, 0).end(),
+		"index too large":             replaced.uints(event1, 3, math.MaxInt32+1).end(),
+		"largest index":               replaced.uints(event1, 3, math.MaxUint64).end(),
+		"marker without seq":          marker.uints(marker1),
+		"carries nothing":             kept,
+		"carries cut off":             kept.uints(9),
+		"carries longer than all":     kept.uints(math.MaxUint64),
+		"carries of no bytes":         kept.uints(0, 1, marker1, 3).end(),
+		"carries garbage":             kept.text("\xff\xff\xff\xff\xff").uints(1, marker1, 3).end(),
+		"carries a text":              kept.value(t, "text").uints(1, marker1, 3).end(),
+		"carries a list":              kept.value(t, []any{1}).uints(1, marker1, 3).end(),
+		"carries null":                kept.value(t, nil).uints(1, marker1, 3).end(),
+		"carries no changes":          kept.value(t, map[string]any{}).uints(1, marker1, 3).end(),
+		"bad piece after a good one":  two.uints(events1, 1, 1, 7, 2).end(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if s, err := fold.ParseSaved(p.form()); !errors.Is(err, patch.ErrCorrupt) {
@@ -140,13 +149,14 @@ func TestMalformedForms(t *testing.T) {
 		})
 	}
 	for name, p := range map[string]payload{
-		"no nodes":      head(last, 3, 1).nodes(0).end(),
-		"empty log":     head(0, 0, 0).nodes(0).end(),
-		"whole range":   at.uints(runEvents, 1, last).end(),
-		"range at seq":  at.uints(runEvents, last, 1).end(),
-		"event":         at.uints(runNode, last, math.MaxInt32, 1, last-1).end(),
-		"marker":        at.uints(runNode, 3, 0, marker, 0).end(),
-		"what it keeps": at.uints(runNode, 3, 0, carries|marker|keeps, 1).value(t, map[string]any{"b": 1, "a": 2}).end(),
+		"no nodes":      head(last, 3, 1).uints(0, 0).end(),
+		"empty log":     head(0, 0, 0).uints(0, 0).end(),
+		"whole range":   at.uints(events1, 1, last).end(),
+		"range at seq":  at.uints(events1, last, 1).end(),
+		"event":         replaced.uints(event1, 3, math.MaxInt32).end(),
+		"marker":        marker.uints(marker1, 3).end(),
+		"pin":           at.uints(events1, 1, 1, 1, last, 7, 3, 0, 0, 0),
+		"what it keeps": kept.value(t, map[string]any{"b": 1, "a": 2}).uints(1, marker1, 3).end(),
 	} {
 		if _, err := fold.ParseSaved(p.form()); err != nil {
 			t.Errorf("%s: %v; the rows that are refused may be so for other reasons", name, err)
@@ -159,13 +169,12 @@ func TestMalformedFormsCostLittle(t *testing.T) {
 	const far = 1 << 40
 	const furthest = math.MaxUint64
 	for name, p := range map[string]payload{
-		"events":              head(far, 0, 0).nodes(1).uints(runEvents, 1, far).end(),
-		"events at the end":   head(furthest, 0, 0).nodes(1).uints(runEvents, furthest-1<<30, 1<<30).end(),
-		"all events":          head(furthest, 0, 0).nodes(1).uints(runEvents, 1, furthest).end(),
-		"events and a marker": head(far, far, 0).nodes(3).uints(runEvents, 1, far/2, runNode, far, 0, marker, far/2, runEvents, far/2+1, far/2).end(),
-		"skips":               head(far, far, far).nodes(0).end(),
-		"a far event":         head(far, 0, 0).nodes(1).uints(runNode, far, 0, 0, far).end(),
-		"hidden events":       head(far, far, 0).nodes(0).text(string(payload{}.uints(1, 9, 0, 0, 0, 0, 1, 1, 0, 1, far, 0, 0, 0, 0))),
+		"events":              head(far, 0, 0).uints(0, 1, events1, 1, far).end(),
+		"events at the end":   head(furthest-1, 0, 0).uints(0, 1, events1, furthest-1-1<<30, 1<<30).end(),
+		"events and a marker": head(far, far, 0).uints(1, far, 0, far/2, 3, events1, 1, far/2, marker1, far, events1, far/2+1, far/4).end(),
+		"skips":               head(far, far, far).uints(0, 0).end(),
+		"a far event":         head(far, 0, 0).uints(0, 1, events1, far, 1).end(),
+		"hidden events":       head(far, far, 0).uints(0, 0, 0).text(string(payload{}.uints(1, far, 0, 1, 0, 0, 1, 1, events1, 1, far-1, 0, 0, 0))),
 	} {
 		data := p.form()
 		cost := allocated(func() {
@@ -187,13 +196,15 @@ func TestMalformedFormsCostLittle(t *testing.T) {
 		}
 	}
 	for name, p := range map[string]payload{
-		"range":   head(last, 0, 0).nodes(1).uints(runEvents, 1, 1<<40),
-		"ranges":  head(1000, 0, 0).nodes(3).uints(runEvents, 1, 1000, runEvents, 1, 1000, runEvents, 1, 1000),
-		"nodes":   head(1000, 0, 0).nodes(1<<50).uints(runEvents, 1, 1),
+		"range":   head(last, 0, 0).uints(0, 1, events1, 1, 1<<40),
+		"ranges":  head(1000, 0, 0).uints(0, 3, events1, 1, 1000, events1, 1, 1000, events1, 1, 1000),
+		"nodes":   head(1000, 0, 0).uints(0, 1<<50, events1, 1, 1),
+		"cuts":    head(1000, 3, 0).uints(1<<50, 1, 0, 0),
+		"pins":    head(1000, 3, 0).uints(0, 0, 1<<50, 1, 0),
 		"text":    payload{}.uints(1 << 40),
-		"patches": head(1000, 0, 0).nodes(0).uints(1 << 40),
-		"carries": head(last, 3, 0).nodes(1).uints(runNode, 3, 0, carries|marker|keeps, 1, 1<<40),
-		"value":   head(last, 3, 0).nodes(1).uints(runNode, 3, 0, carries|marker|keeps, 1).text("\xdf\xff\xff\xff\xff"),
+		"patches": head(1000, 0, 0).uints(0, 0, 0).uints(1 << 40),
+		"carries": head(last, 3, 0).uints(1, 3, keeps|carries, 1, 1<<40),
+		"value":   head(last, 3, 0).uints(1, 3, keeps|carries, 1).text("\xdf\xff\xff\xff\xff"),
 	} {
 		data := p.form()
 		cost := allocated(func() {
@@ -230,9 +241,10 @@ func read(needs iter.Seq[uint64], n uint64) []patch.Record {
 
 // What the bytes say comes back node by node, in order, and is written in the same bytes.
 func TestParseSaved(t *testing.T) {
-	p := payload{}.text("creation").uints(9, 8).text("inv").uints(0, 0).nodes(4).
-		uints(runNode, 8, 3, 1, 1).uints(runEvents, 2, 2).uints(runNode, 7, 0, carries|marker|keeps, 4).value(t, map[string]any{"b": 1, "a": nil}).
-		uints(runNode, 9, 0, 1|carries|4|keeps, 7).value(t, map[string]any{"x": 1}).end()
+	p := payload{}.text("creation").uints(9, 9).text("inv").uints(0, 0, 3).
+		uints(8, puts, 1).uints(7, carries|keeps, 4).value(t, map[string]any{"b": 1, "a": nil}).uints(9, puts|carries|keeps, 6).value(t, map[string]any{"x": 1}).
+		uints(4, summary1, 8, 3, events1, 2, 2, marker1, 7, summary1, 9, 0).
+		uints(1, 9, 0, 3, 0, 0, 0)
 	s, err := fold.ParseSaved(p.form())
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +262,7 @@ func TestParseSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := ids(v); got != "d 2 3 s" || v.PatchSeq() != 8 || !v.IsSummary(0) || v.IsSummary(1) || !v.IsPinned(3) || v.IsPinned(0) {
+	if got := ids(v); got != "d 2 3 s" || v.PatchSeq() != 9 || !v.IsSummary(0) || v.IsSummary(1) || !v.IsPinned(3) || v.IsPinned(0) {
 		t.Errorf("%s, patch seq %d", got, v.PatchSeq())
 	}
 	if got := fmt.Sprint(v.State()); got != "map[a:<nil> b:1 x:1]" {
@@ -314,15 +326,13 @@ func TestSavedOfAnotherLog(t *testing.T) {
 		}
 		return s.Restore(fold.New("creation", nil), records)
 	}
-	at := head(3, 3, 0).nodes(1)
 	for name, c := range map[string]struct {
 		records []patch.Record
 		p       payload
 	}{
-		"no such event":        {records, at.uints(runNode, 3, 1, 0, 1).end()},
-		"no such event either": {records, at.uints(runNode, 2, 1, 0, 2).end()},
-		"a record missing":     {records[:1], head(2, 0, 0).nodes(1).uints(runEvents, 2, 1).end()},
-		"one of several":       {records[:1], head(2, 0, 0).nodes(1).uints(runEvents, 1, 2).end()},
+		"no such event":    {records, head(3, 3, 0).uints(1, 3, puts, 1, 1, event1, 3, 1).end()},
+		"a record missing": {records[:1], head(2, 0, 0).uints(0, 1, events1, 2, 1).end()},
+		"one of several":   {records[:1], head(2, 0, 0).uints(0, 1, events1, 1, 2).end()},
 	} {
 		if _, err := restore(c.records, c.p); !errors.Is(err, patch.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
@@ -333,19 +343,22 @@ func TestSavedOfAnotherLog(t *testing.T) {
 // What is said of patches is looked at when it is needed: bytes that no view has are an error then.
 func TestMalformedPatches(t *testing.T) {
 	records := []patch.Record{{Seq: 1, Event: event("e1")}}
-	at := head(3, 3, 0).nodes(1).uints(runEvents, 1, 1)
+	at := head(3, 3, 0).uints(0, 1, events1, 1, 1, 0)
+	one := func(seq, flags uint64) payload { return payload{}.uints(1, seq, flags, 1, 0, 0) } // without id and group
 	for name, p := range map[string]payload{
 		"nothing":               {},
-		"a patch beyond seq":    payload{}.uints(1, 4, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0),
-		"a patch twice":         payload{}.uints(2, 3, 0, 0, 0, 0, 1, 0, 0, 3, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0),
-		"a revert of nothing":   payload{}.uints(1, 3, 8, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0),
-		"a piece of no kind":    payload{}.uints(1, 3, 0, 0, 0, 0, 1, 1, 9, 1, 0, 0, 0, 0),
-		"a piece of no patch":   payload{}.uints(1, 3, 0, 0, 0, 0, 1, 1, 1, 2, 0, 0, 0, 0, 0),
-		"a piece of no events":  payload{}.uints(1, 3, 0, 0, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0),
-		"a piece of too many":   payload{}.uints(1, 3, 0, 0, 0, 0, 1, 1, 0, 1, 9, 0, 0, 0, 0),
-		"a skip that is not it": payload{}.uints(0, 0, 1, 2, 0, 0),
+		"a patch beyond seq":    one(4, 0).uints(1, 0, 0, 0, 0),
+		"a patch twice":         payload{}.uints(2, 3, 0, 1, 0, 0, 1, 0, 0, 3, 0, 0, 1, 0, 0, 0, 0),
+		"a revert of nothing":   one(3, reverts).uints(0, 1, 0, 0, 0, 0),
+		"a pin of a later node": one(3, pins).uints(3, 0, 0, 0),
+		"a piece of no kind":    one(3, 0).uints(1, 1, 9, 1, 0, 0, 0),
+		"a piece of no patch":   one(3, 0).uints(1, 1, event1, 2, 0, 0, 0, 0),
+		"a piece of itself":     one(3, 0).uints(1, 1, marker1, 3, 0, 0, 0),
+		"a piece of no events":  one(3, 0).uints(1, 1, events1, 1, 0, 0, 0, 0),
+		"a piece of too many":   one(3, 0).uints(1, 1, events1, 1, 9, 0, 0, 0),
+		"a skip that is not it": payload{}.uints(0, 0, 1, 2, 0),
 		"more patches than fit": payload{}.uints(1 << 50),
-		"bytes behind":          payload{}.uints(0, 0, 0, 0, 7),
+		"bytes behind":          payload{}.uints(0, 0, 0, 7),
 	} {
 		s, err := fold.ParseSaved(at.text(string(p)).form())
 		if err != nil {

@@ -1,10 +1,11 @@
 package fold
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
+	"sync"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -12,76 +13,81 @@ import (
 // Saved is what [View.AppendBinary] keeps of a view: all but the bodies of its events and
 // the initial state. Records hold the bodies; a Saved says which. It is immutable.
 type Saved struct {
-	creation   string
-	seq        uint64
-	patchSeq   uint64
-	invocation string    // the newest invocation that a regular event named
-	unknown    bool      // a patch of unknown type was skipped
-	skips      int       // how many patches were skipped
-	nodes      []nodeRef // in their order
-	patches    []byte    // what patches did, as [writer.patches] has it
+	view  View // without nodes
+	nodes run
 }
 
-// nodeRef says where an element of the fold's sequence comes from. Regular events of
-// consecutive records, which carry nothing, are one.
-type nodeRef struct {
-	seq     uint64 // of the record that put it in
-	more    uint64 // how many regular events follow it, each of the next record
-	index   int32  // among the nodes that the record put in
-	marker  bool
-	summary bool // put in by a summarise
-	pinned  bool
-	keep    bool   // the patch that made it kept the state
-	revert  bool   // a revert made it
-	pos     uint64 // what the sequence is sorted by; a regular event's is its seq
-	carries delta
-}
-
-// plain reports whether it may be a regular event that carries nothing and is not pinned,
-// or several.
-func (n *nodeRef) plain() bool {
-	return n.pos == n.seq && n.index == 0 && !n.marker && !n.summary && !n.pinned && len(n.carries) == 0
-}
-
-// nodeRefs takes time in the number of nodes, and computes what kept cuts carry.
-func (v View) nodeRefs() (refs []nodeRef) {
-	for n := range v.root.all {
-		ref := nodeRef{
-			seq: n.seq, index: n.index, marker: n.event == nil, summary: n.summary,
-			pinned: n.event != nil && v.pins.has(n.id()), pos: n.pos(), carries: n.carries(),
-		}
-		if n.cut != nil {
-			ref.keep, ref.revert = n.cut.keep, n.cut.revert
-		}
-		if last := len(refs) - 1; last >= 0 && refs[last].plain() && ref.plain() && ref.seq == refs[last].seq+refs[last].more+1 {
-			refs[last].more++
-			continue
-		}
-		refs = append(refs, ref)
+// ParseSaved reads the binary form of a view. Whatever the bytes say, they cost time and
+// memory linear in their number. The error matches [ErrOutdated] if records meant something
+// else to the program that wrote the form, and [patch.ErrCorrupt] if no view has it.
+func ParseSaved(data []byte) (Saved, error) {
+	if len(data) == 0 {
+		return Saved{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, errShort)
 	}
-	return refs
+	if data[0] != meaning {
+		return Saved{}, fmt.Errorf("%w: meaning %d; this program makes %d", ErrOutdated, data[0], meaning)
+	}
+	r := reader{rest: data[1:], cuts: map[uint64]*cut{}}
+	s := r.saved()
+	if r.err != nil {
+		return Saved{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, r.err)
+	}
+	return s, nil
+}
+
+func (r *reader) saved() (s Saved) {
+	v := &s.view
+	v.creation, v.seq, v.patchSeq, v.invocation = r.text(), r.uint(), r.uint(), r.text()
+	v.unknown = r.uint()&1 != 0
+	if skips := r.uint(); skips > 0 {
+		v.skipped = &skipList{len: int(min(skips, v.seq))} // until they are loaded
+		if skips > v.patchSeq {
+			r.fail("%d skipped patches of %d records", skips, v.patchSeq)
+		}
+	}
+	if v.patchSeq > v.seq {
+		r.fail("a patch at record %d of %d", v.patchSeq, v.seq)
+	}
+	r.each(func() {
+		if c := r.cut(r.uint()); c.seq > v.patchSeq || c.pin != nil {
+			r.fail("nodes of a patch at record %d; the newest is at %d", c.seq, v.patchSeq)
+		}
+	})
+	s.nodes = r.run(v.seq + 1)
+	place := uint64(0)
+	for _, p := range s.nodes.pieces {
+		if p.pos() < place {
+			r.fail("a node of record %d at place %d, behind place %d", p.seq, p.pos(), place)
+		}
+		place = p.pos() + uint64(max(p.events, 1)-1)
+	}
+	v.pins = pins{}
+	r.each(func() { v.pins[r.id(v.seq+1)] = struct{}{} })
+	v.saved = &savedPatches{form: []byte(r.text()), seq: v.seq, skips: v.skipped.count(), cuts: r.cuts}
+	if len(r.rest) > 0 {
+		r.fail("%d bytes behind it", len(r.rest))
+	}
+	return s
 }
 
 // Creation returns the id of the creation of the view's session.
-func (s Saved) Creation() string { return s.creation }
+func (s Saved) Creation() string { return s.view.creation }
 
 // Seq returns the seq of the record that the view stands at.
-func (s Saved) Seq() uint64 { return s.seq }
+func (s Saved) Seq() uint64 { return s.view.seq }
 
 // Needs yields the seqs of the records that [Saved.Restore] needs, ascending: those
 // that hold the visible events. A Saved may claim far more than there is: whoever reads
 // the records stops at the first that is missing.
 func (s Saved) Needs() iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
-		refs := slices.DeleteFunc(slices.Clone(s.nodes), func(n nodeRef) bool { return n.marker })
-		slices.SortFunc(refs, func(a, b nodeRef) int { return cmp.Compare(a.seq, b.seq) })
+		events := run{pieces: slices.DeleteFunc(slices.Clone(s.nodes.pieces), func(p piece) bool { return p.events == 0 })}
+		slices.SortFunc(events.pieces, func(a, b piece) int { return a.id().compare(b.id()) })
 		last := uint64(0) // that was yielded
-		for _, ref := range refs {
-			for i := range ref.more + 1 {
-				if seq := ref.seq + i; seq > last {
-					if last = seq; !yield(seq) {
-						return
-					}
+		for n := range events.each {
+			if n.seq > last {
+				if last = n.seq; !yield(last) {
+					return
 				}
 			}
 		}
@@ -93,59 +99,106 @@ func (s Saved) Needs() iter.Seq[uint64] {
 // ([New]), and the view is lean if that one is. The error matches [patch.ErrCorrupt] if these
 // records do not hold the events.
 func (s Saved) Restore(empty View, records []patch.Record) (View, error) {
-	v := empty
-	v.seq, v.patchSeq, v.invocation, v.unknown = s.seq, s.patchSeq, s.invocation, s.unknown
-	v.saved = &savedPatches{form: s.patches, seq: s.seq, cuts: map[uint64]*cut{}}
-	v.held = len(s.patches)
-	if s.skips > 0 {
-		v.skipped = &skipList{len: s.skips}
-	}
+	v := s.view
+	v.creation, v.edition, v.initial, v.lean, v.outline = empty.creation, empty.edition, empty.initial, empty.lean, empty.outline
+	v.held = len(v.saved.form)
 	at := v.With(records).hand
 	f := folding{own: &owner{}}
-	for _, ref := range s.nodes {
-		if len(ref.carries) > 0 {
-			v.held += cutBytes + patch.ChangesFootprint(ref.carries)
-		}
-		for i := range ref.more + 1 {
-			n, err := v.saved.node(ref, i, at)
+	for n := range s.nodes.each {
+		if !n.isMarker() {
+			var err error
+			if n.event, err = at.event(n.seq, n.index); err == nil && n.event == nil {
+				err = fmt.Errorf("%w: record %d is missing", patch.ErrCorrupt, n.seq)
+			}
 			if err != nil {
 				return View{}, err
 			}
-			f.pending = append(f.pending, n)
-			if ref.pinned {
-				if v.pins == nil {
-					v.pins = pins{}
-				}
-				v.pins[n.id()] = struct{}{}
-			}
 		}
+		if c := n.carries(); len(c) > 0 {
+			v.held += cutBytes + patch.ChangesFootprint(c)
+		}
+		f.pending = append(f.pending, n)
 	}
 	f.flush()
 	v.root = f.view.root
 	return v.fresh(), nil
 }
 
-// node returns one of the nodes that ref stands for, with its event. Of the patch that made it
-// is known what the node shows; the rest comes with [savedPatches.load].
-func (p *savedPatches) node(ref nodeRef, i uint64, at hand) (node, error) {
-	out := node{seq: ref.seq + i, index: ref.index, summary: ref.summary}
-	if ref.pos != ref.seq {
-		c := p.cuts[ref.seq]
+// savedPatches is what the patches of a restored view did, in its binary form until
+// an answer needs it. Views that were made from the restored one, and no patch since, share it.
+type savedPatches struct {
+	form  []byte
+	seq   uint64          // that the view stands at
+	skips int             // how many patches were skipped
+	cuts  map[uint64]*cut // those whose nodes stand; the form has the rest of them
+
+	once    sync.Once
+	known   View // its patches, skipped, receipts and held
+	failure error
+}
+
+// load makes known to the view what all patches did. The error matches [patch.ErrCorrupt].
+func (v *View) load() error {
+	if v.saved == nil {
+		return nil
+	}
+	p := v.saved
+	p.once.Do(func() {
+		r := reader{rest: p.form, cuts: p.cuts}
+		p.known = p.read(&r)
+		if r.err == nil && (len(r.rest) > 0 || p.known.skipped.count() != p.skips) {
+			r.fail("%d bytes behind %d skipped patches", len(r.rest), p.known.skipped.count())
+		}
+		if r.err != nil {
+			p.failure = fmt.Errorf("%w: what patches did: %w", patch.ErrCorrupt, r.err)
+		}
+	})
+	if p.failure != nil {
+		return p.failure
+	}
+	v.patches, v.skipped, v.receipts, v.held = p.known.patches, p.known.skipped, p.known.receipts, p.known.held
+	v.saved = nil
+	return nil
+}
+
+// read reads what [writer.patches] wrote.
+func (p *savedPatches) read(r *reader) (known View) {
+	var all []*cut
+	r.each(func() {
+		seq := r.uint()
+		c := p.cuts[seq]
 		if c == nil {
-			c = &cut{seq: ref.seq, pos: ref.pos, keep: ref.keep, revert: ref.revert}
-			p.cuts[ref.seq] = c
+			c = r.cut(seq)
 		}
-		if ref.index == 0 && ref.keep {
-			c.carries = ref.carries
+		if seq > p.seq || len(all) > 0 && all[len(all)-1].seq >= seq {
+			r.fail("a patch at record %d", seq)
 		}
-		out.cut = c
-	}
-	if ref.marker {
-		return out, nil
-	}
-	var err error
-	if out.event, err = at.event(out.seq, out.index); err == nil && out.event == nil {
-		err = fmt.Errorf("%w: record %d is missing", patch.ErrCorrupt, out.seq)
-	}
-	return out, err
+		c.id, c.group = r.text(), r.text()
+		if c.revert {
+			target := r.uint()
+			if target >= uint64(len(all)) {
+				r.fail("a revert at record %d of patch %d of %d", seq, target, len(all))
+				return
+			}
+			c.target = all[target]
+		}
+		if c.pin != nil {
+			c.pin.node = r.id(seq)
+		} else {
+			c.made = int32(min(r.uint(), math.MaxInt32))
+			c.out = r.run(seq)
+			r.each(func() {
+				of := r.uint()
+				c.standIns = append(c.standIns, standIn{index: int32(of >> 1), copied: of&1 != 0, lane: lane{r.text(), r.text()}})
+			})
+		}
+		all = append(all, c)
+		known.patches = c.after(known.patches)
+		known.held += c.footprint()
+	})
+	r.each(func() { known.receipts = &receipt{r.text(), known.receipts} })
+	r.each(func() {
+		known.skipped = &skipList{patch.Skip{Seq: r.uint(), Reason: patch.Flaw(r.text())}, known.skipped, known.skipped.count() + 1}
+	})
+	return known
 }
