@@ -1,6 +1,6 @@
 // Package compaction keeps long sessions short: it plans a window over a view's visible
 // log, has it summarised, and applies a patch that puts the summary in the events'
-// place. It is one more author of patches: the log keeps every event, the patch names
+// place. It works by writing patches: the log keeps every event, the patch names
 // the view that it was made from, and of two compactors one gets a conflict and stops.
 //
 // [Plan] is the decision, a pure function of a view and a [Config] that explains itself.
