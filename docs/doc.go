@@ -1,2 +1,2 @@
-// Package docs holds documentation, and tests that hold it true.
+// Package docs has the documentation, and tests that check it.
 package docs
