@@ -155,8 +155,9 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			g.end(fromBackend(h.key, err))
 			return
 		}
+		unknown := errors.Is(err, backend.ErrUnknown) // whose cause may be one of the others
 		taken := errors.Is(err, backend.ErrTaken) && !lookUp
-		if err != nil && !taken && !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrNotFound) {
+		if err != nil && (unknown || !taken && !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrNotFound)) {
 			// Requests that depend on the view alone, which nothing has confirmed, are drafted again.
 			g.endDependent(fromBackend(h.key, err))
 			requests = slices.DeleteFunc(slices.Clone(requests), func(r *request) bool { return r.dependsOnGroup })

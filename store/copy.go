@@ -219,25 +219,9 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 	case opts.DryRun:
 		return done, nil
 	case len(changes) > 0:
-		return done, fromBackend(Key{}, s.backend.PutShared(ctx, changes))
+		return done, fromBackend(Key{}, s.putShared(ctx, changes))
 	case len(given) > 0: // an earlier call may have done it all
 		return done, s.confirmShared(ctx)
 	}
 	return done, nil
-}
-
-// confirmShared is [Store.confirm] for what was read of shared values, by a commit to any session.
-func (s *Store) confirmShared(ctx context.Context) error {
-	if !s.shared {
-		return nil
-	}
-	for info, err := range s.List(ctx, ListOptions{}) {
-		if err == nil {
-			err = s.confirm(ctx, info.Key)
-		}
-		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) { // else the next will do
-			return err
-		}
-	}
-	return nil
 }

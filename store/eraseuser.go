@@ -279,16 +279,15 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		case dryRun:
 			return names, nil
 		case len(changes) == 0:
-			return names, s.confirmShared(ctx) // an earlier call, or try, may have done it all
+			return names, s.confirmShared(ctx) // an earlier call may have done it all
 		}
-		err = s.backend.PutShared(ctx, changes)
+		err = s.putShared(ctx, changes)
 		switch {
 		case err == nil:
 			return names, nil
-		case try == eraseTries || !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrUnknown):
+		case try == eraseTries || !errors.Is(err, backend.ErrMoved):
 			return nil, fromBackend(Key{}, err)
-		case errors.Is(err, backend.ErrMoved):
-			names = before
 		}
+		names = before
 	}
 }

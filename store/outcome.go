@@ -59,6 +59,9 @@ func (confirming) draft(d *draft) error {
 // errGone: of a session that is gone nothing says what was written to it.
 var errGone = errors.New("the session has been deleted since")
 
+// errBlank: of a record that was erased nothing says who wrote it.
+var errBlank = errors.New("what is in its place has been erased since")
+
 // landed reports whether a batch is in the log. A batch is atomic: its first record tells
 // where nobody else writes. Where others do, one of them may have written some of the ids,
 // or all with other content, or have deleted the session with what had landed.
@@ -74,14 +77,26 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 		return false, nil
 	case err != nil:
 		return false, err
-	case len(batch.Records) == 0: // it was to create the session, else it says nothing of it
-		return batch.Create, nil
+	case batch.Create: // nothing else makes a session of this creation
+		return true, nil
+	case len(batch.Records) == 0:
+		return false, nil
 	}
 	first := batch.Records[0]
 	if s.shared {
 		there, err := s.backend.Read(ctx, key.name(), head.Creation, first.Seq, len(batch.Records), math.MaxInt)
-		same := func(a, b backend.Record) bool { return bytes.Equal(a.Data, b.Data) }
-		return err == nil && slices.EqualFunc(there, batch.Records, same), err
+		for i, raw := range there {
+			if bytes.Equal(raw.Data, batch.Records[i].Data) {
+				continue
+			}
+			if r, err := decode(key, raw.Seq, raw); err != nil {
+				return false, err
+			} else if _, blank := r.Erased(); blank {
+				return false, errBlank
+			}
+			return false, nil
+		}
+		return err == nil && len(there) == len(batch.Records), err
 	}
 	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, first.IDs[:1])
 	if errors.Is(err, backend.ErrIndex) { // then the record itself tells
@@ -128,4 +143,82 @@ func (s *Store) deleted(ctx context.Context, key Key, head backend.Head, seen *b
 		return stillUnknown(failure, err)
 	}
 	return fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(failure))
+}
+
+// putShared writes shared values. Errors are the backend's.
+//
+// If it is not known whether that took place, it is done again: the second commit waits for the first one, which holds
+// the rows, and does nothing if the values are no longer as they were. Then the values themselves tell.
+func (s *Store) putShared(ctx context.Context, changes []backend.SharedChange) error {
+	failure := s.backend.PutShared(ctx, changes)
+	if !errors.Is(failure, backend.ErrUnknown) {
+		return failure
+	}
+	err := s.backend.PutShared(ctx, changes)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, backend.ErrMoved) {
+		var landed bool
+		if landed, err = s.sharedLanded(ctx, changes); err == nil && !landed {
+			return backend.ErrMoved
+		}
+		if err == nil {
+			err = s.confirmShared(ctx)
+		}
+	}
+	if err != nil {
+		return stillUnknown(failure, err)
+	}
+	s.opts.Logger.Warn("patchlog: a commit of shared values failed but took place", "error", failure)
+	return nil
+}
+
+// errRewritten: of shared values that were written again nothing says what was written before.
+var errRewritten = errors.New("the shared values have been written again since")
+
+// sharedLanded reports whether changes of shared values, which are one commit, took place.
+func (s *Store) sharedLanded(ctx context.Context, changes []backend.SharedChange) (bool, error) {
+	written := 0
+	for _, c := range changes {
+		values, err := s.backend.Shared(ctx, c.Name)
+		if err != nil {
+			return false, err
+		}
+		i := slices.IndexFunc(values, func(v backend.Value) bool { return v.Name == c.Name })
+		switch {
+		case i < 0, c.Old != nil && bytes.Equal(values[i].Data, c.Old.Data): // as it was before
+			return false, nil
+		case bytes.Equal(values[i].Data, c.Data):
+			written++
+		}
+	}
+	if written < len(changes) {
+		return false, errRewritten
+	}
+	return true, nil
+}
+
+// confirmShared is [Store.confirm] for what was read of shared values, by a commit to any session, or
+// to a shared value if there is no session.
+func (s *Store) confirmShared(ctx context.Context) error {
+	if !s.shared {
+		return nil
+	}
+	for info, err := range s.List(ctx, ListOptions{}) {
+		if err == nil {
+			err = s.confirm(ctx, info.Key)
+		}
+		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrNotFound) { // else the next will do
+			return err
+		}
+	}
+	values, err := s.backend.Shared(ctx, "")
+	for _, v := range values {
+		err = s.backend.PutShared(ctx, []backend.SharedChange{{Old: &v, Name: v.Name, Data: v.Data}})
+		if !errors.Is(err, backend.ErrMoved) {
+			break
+		}
+	}
+	return fromBackend(Key{}, err)
 }

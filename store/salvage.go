@@ -195,7 +195,7 @@ func (v *salvage) writeShared(ctx context.Context) error {
 		if len(batch) == 0 {
 			return nil
 		}
-		err := fromBackend(Key{}, v.store.backend.PutShared(ctx, batch))
+		err := fromBackend(Key{}, v.store.putShared(ctx, batch))
 		if err == nil {
 			shared.Written += len(batch)
 		}

@@ -150,6 +150,8 @@ type Backend interface {
 
 	// PutShared writes shared values, all of them or none, durably before it returns. It fails
 	// with ErrMoved if one is not as the change says that it was. One call has no name twice.
+	// After ErrUnknown, a call with the same changes waits until the first one is settled. In a
+	// shared backend, what was read of the values before is durable too when a call succeeds.
 	PutShared(ctx context.Context, changes []SharedChange) error
 
 	// List returns up to limit sessions whose names begin with prefix and are above

@@ -115,6 +115,14 @@ func (x *script) notThere(key store.Key) func() error {
 func (x *script) run() {
 	key, forked := keyOf(x.name), keyOf(x.name+" forked")
 	key.App, forked.App = x.name, x.name
+	source, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer source.Close()
+	if _, err := source.Create(ctx, key, map[string]any{"app:copied": true}); err != nil {
+		x.t.Fatal(err)
+	}
 	x.open()
 	if x.s == nil {
 		return
@@ -166,6 +174,26 @@ func (x *script) run() {
 		return nil
 	})
 	get(key, "a1 a2 a3")
+	copied := func() bool {
+		session, err := x.truth.Get(ctx, key)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		_, there := session.Value("app:copied")
+		return there
+	}
+	x.until("copy shared", func(ctx context.Context) error {
+		_, err := x.s.CopyShared(ctx, source, store.CopyOptions{})
+		return err
+	}, nil, func() error {
+		if copied() {
+			return errors.New("the value is there")
+		}
+		return nil
+	})
+	if !copied() {
+		x.t.Errorf("%s: a shared value that was copied is not there", x.name)
+	}
 	appends("", "a4", "a5", "a6")
 	_ = x.s.Close()
 	x.s = nil

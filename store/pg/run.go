@@ -95,6 +95,12 @@ func (b *Backend) call(ctx context.Context, e effect, work func(ctx context.Cont
 // is an answer.
 func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.Context, c *pgx.Conn) error) error {
 	open := false // whether one that is not known to have failed came before
+	ends := func(err error) error {
+		if open && e == repeats {
+			return &backend.UnknownError{Cause: err}
+		}
+		return err
+	}
 	for n := 1; ; n++ {
 		sent, late, err := b.once(ctx, work)
 		if err == nil {
@@ -103,7 +109,7 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 		tries := failureTries
 		switch v := judge(sent, err); {
 		case v == refused:
-			return err
+			return ends(err)
 		case v == conflict:
 			tries = conflictTries
 		case v == unprepared:
@@ -122,16 +128,13 @@ func (b *Backend) attempt(ctx context.Context, e effect, work func(ctx context.C
 			open = true
 		}
 		if n >= tries || late || ctx.Err() != nil {
-			if err = why(ctx, late, err); open && e == repeats {
-				err = &backend.UnknownError{Cause: err}
-			}
-			return err
+			return ends(why(ctx, late, err))
 		}
 		pause := time.Millisecond << min(n, 6)
 		select {
 		case <-time.After(rand.N(pause)):
 		case <-ctx.Done():
-			return ctx.Err()
+			return ends(ctx.Err())
 		}
 	}
 }
