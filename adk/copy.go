@@ -55,18 +55,11 @@ func plainValue(v any, depth int) (plain any, ok bool) {
 	if !plainCopier.own(own, depth) {
 		return nil, false
 	}
-	// A field of an event may be of any Go type that JSON can carry.
-	const name = "value"
-	e, err := patch.NewEvent(patch.Fields{Extra: map[string]any{name: own.Interface()}})
+	value, err := patch.NewValue(treeOf(own.Interface()))
 	if err != nil {
 		return v, true
 	}
-	text, _ := e.Field(name)
-	value, err := patch.ParseValue(text)
-	if err != nil {
-		return v, true
-	}
-	return value.Any(), true
+	return untyped(value).Any(), true
 }
 
 // copier makes a value that was copied shallowly the owner of what it refers to.

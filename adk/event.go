@@ -59,7 +59,7 @@ func SessionEvent(p *patch.Event) (*session.Event, error) {
 		field{"usageMetadata", &e.UsageMetadata},
 		field{"customMetadata", &e.CustomMetadata},
 	) {
-		if err := p.Decode(f.name, f.pointer); err != nil {
+		if err := decode(p, f.name, f.pointer); err != nil {
 			reflect.ValueOf(f.pointer).Elem().SetZero()
 			errs = append(errs, err)
 		}
@@ -80,14 +80,14 @@ func eventFields(e *session.Event) patch.Fields {
 		ID: e.ID, InvocationID: e.InvocationID, Author: e.Author,
 		Branch: e.Branch, IsolationScope: e.IsolationScope,
 		Timestamp: e.Timestamp, ZeroTime: e.Timestamp.IsZero(),
-		Content: e.Content, Partial: e.Partial,
+		Content: treeOf(e.Content), Partial: e.Partial,
 		Actions: patch.Actions{
 			StateDelta: e.Actions.StateDelta, ArtifactDelta: e.Actions.ArtifactDelta,
 			SkipSummarization: e.Actions.SkipSummarization,
 			TransferToAgent:   e.Actions.TransferToAgent, Escalate: e.Actions.Escalate,
 		},
 		LongRunningToolIDs: e.LongRunningToolIDs,
-		UsageMetadata:      e.UsageMetadata, CustomMetadata: e.CustomMetadata,
+		UsageMetadata:      treeOf(e.UsageMetadata), CustomMetadata: e.CustomMetadata,
 	}
 	for _, x := range fieldsOf(&e.Actions, moreActions) {
 		f.Actions.Extra = x.addTo(f.Actions.Extra)
@@ -112,7 +112,7 @@ func (f field) addTo(extra map[string]any) map[string]any {
 	if extra == nil {
 		extra = map[string]any{}
 	}
-	extra[f.name] = f.pointer
+	extra[f.name] = treeOf(f.pointer)
 	return extra
 }
 

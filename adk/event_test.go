@@ -84,6 +84,25 @@ func TestFillerLeavesNothingZero(t *testing.T) {
 	}
 }
 
+// A duration is written in seconds with every nanosecond.
+func TestDurationsAreWrittenInFull(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		1: `"0.000000001s"`, -1: `"-0.000000001s"`, time.Second: `"1s"`, -time.Second: `"-1s"`,
+		1500 * time.Millisecond: `"1.5s"`, -2*time.Second - 50*time.Millisecond: `"-2.05s"`, 90 * time.Minute: `"5400s"`,
+		math.MaxInt64: `"9223372036.854775807s"`, math.MinInt64: `"-9223372036.854775808s"`,
+	} {
+		e := &session.Event{LLMResponse: model.LLMResponse{Content: &genai.Content{Parts: []*genai.Part{{VideoMetadata: &genai.VideoMetadata{StartOffset: d}}}}}}
+		p, err := adk.NewEvent(e)
+		no(t, err)
+		if text := p.String(); !strings.Contains(text, `"startOffset":`+want) {
+			t.Errorf("%d nanoseconds are written in %s, want %s", d, text, want)
+		}
+		back, err := adk.SessionEvent(p)
+		no(t, err)
+		equal(t, "duration", back.Content.Parts[0].VideoMetadata.StartOffset, d)
+	}
+}
+
 type mood string
 
 type order struct {

@@ -36,7 +36,7 @@ func isRecord(e *session.Event) bool {
 // into a log: to ADK it is an event like others, lest ADK take it for a record that is still to
 // be applied, or leave it out where its own compaction is off.
 func decodeActions(p *patch.Event, into *session.EventActions) error {
-	err := p.Decode("actions", into)
+	err := decode(p, "actions", into)
 	if err == nil || recordField < 0 || !p.IsSummary() {
 		return err
 	}

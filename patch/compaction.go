@@ -24,6 +24,21 @@ type EventRef struct {
 	Timestamp    float64 `json:"timestamp"` // Unix seconds
 }
 
+func (c *EventCompaction) members() []orderedField {
+	fields := []orderedField{{"startTimestamp", c.StartTimestamp}, {"endTimestamp", c.EndTimestamp}}
+	if !c.CompactedContent.IsZero() {
+		fields = append(fields, orderedField{"compactedContent", c.CompactedContent})
+	}
+	if len(c.ExcludedEvents) > 0 {
+		excluded := make([]any, len(c.ExcludedEvents))
+		for i, r := range c.ExcludedEvents {
+			excluded[i] = map[string]any{"invocationId": r.InvocationID, "timestamp": r.Timestamp}
+		}
+		fields = append(fields, orderedField{"excludedEvents", excluded})
+	}
+	return fields
+}
+
 // UnmarshalJSON reads a record of compaction.
 func (c *EventCompaction) UnmarshalJSON(text []byte) error {
 	type plain EventCompaction // without this method

@@ -13,8 +13,8 @@ import (
 // give it, and may be shared between goroutines. The zero Content is none.
 //
 // It keeps what it was made from, as [Event] does: unknown fields and the literals of
-// JSON text, the Go types of Go values. [Content.Parts] reads it; [Content.Decode] makes
-// a Go value of it again, such as a genai.Content.
+// JSON text, the Go types of the values in maps. [Content.Parts] reads it; [Content.Decode]
+// makes a Go value of it, such as a genai.Content.
 type Content struct {
 	value Value
 	fault *FieldError // what it cannot be written for; its field is inside the content
@@ -40,14 +40,14 @@ func Text(role, text string) Content {
 	return c
 }
 
-// NewContent returns the content that a Go value says in its JSON: a *genai.Content, a
-// struct or a map with these fields, a json.RawMessage, or a Content. Whatever writes null
-// is none. It keeps no reference to v, and what [Content.Decode] gives back is deep-equal
-// to it. Refused, with a *[FieldError] that names the field inside the content, are
-// fields of another type than ADK's and what [NewEvent] refuses.
+// NewContent returns the content that a Go value says: a Content, a map with these fields, whose
+// values come back as [NewValue] says, a json.RawMessage, or anything else by what encoding/json
+// writes of it. Whatever writes null is none. It keeps no reference to v. Refused, with a
+// *[FieldError] that names the field inside the content, are fields of another type than ADK's
+// and what [NewEvent] refuses.
 func NewContent(v any) (Content, error) {
 	var w goWriter
-	if err := w.top(v); err != nil {
+	if err := w.field(v); err != nil {
 		return Content{}, err
 	}
 	return newContent(w.buf, notes{types: w.types})
@@ -77,8 +77,7 @@ func (c Content) Parts() iter.Seq2[int, Part] {
 }
 
 // Decode stores the content in the value that into points to, such as a genai.Content, as
-// encoding/json does, but with the Go types that it was made from. No content leaves the
-// value alone. The error matches [ErrInvalid].
+// [Event.Decode] does. No content leaves the value alone. The error matches [ErrInvalid].
 func (c Content) Decode(into any) error {
 	if c.IsZero() {
 		return nil
@@ -123,27 +122,6 @@ func contentAt(text []byte, types notes) Content {
 		return Content{}
 	}
 	return Content{value: Value{text, types.detached()}}
-}
-
-// content writes a content where a value is written, with the types noted in it.
-func (w *goWriter) content(c Content) error {
-	switch {
-	case c.fault != nil:
-		return c.fault.within(w.pointer())
-	case c.IsZero():
-		w.raw("null")
-		return nil
-	case w.depth-1+jsontext.Depth(c.value.text) > maxValueDepth: // the depth counts the content itself
-		return w.fail("nested deeper than %d", maxValueDepth)
-	}
-	w.buf = append(w.buf, c.value.text...)
-	if types := c.value.types; len(types.types) > 0 {
-		at := w.pointer()
-		for _, t := range types.types {
-			w.types = append(w.types, goType{at + t.pointer[types.skip:], t.name})
-		}
-	}
-	return nil
 }
 
 var (

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -25,8 +24,9 @@ const (
 // tool's call or result, a change of state. It is immutable and may be shared
 // between goroutines; what its methods return is the caller's own.
 //
-// Events are made from Go values by [NewEvent] and from JSON by [ParseEvent]. A
-// round trip loses nothing either way: Go values come back deep-equal, JSON with its unknown fields, empty lists and number literals.
+// Events are made from Go values by [NewEvent] and from JSON by [ParseEvent]. A round trip loses
+// nothing either way: the values of state, arguments and metadata come back deep-equal, JSON with its
+// unknown fields, empty lists and number literals.
 type Event struct {
 	identity
 	members []member // the other top-level fields, in the order they came
@@ -199,9 +199,10 @@ func (e *Event) Compaction() (*EventCompaction, error) {
 	}
 	c := new(EventCompaction)
 	text := jsontext.Member(findMember(e.members, "actions"), "compaction")
-	if err := decodeTyped("actions/compaction", text, notesAt(e.types, "actions", "compaction"), c); err != nil {
+	if err := decodeTyped("actions/compaction", text, notes{}, c); err != nil {
 		return nil, err
 	}
+	c.CompactedContent = contentAt(jsontext.Member(text, "compactedContent"), notesAt(e.types, "actions", "compaction", "compactedContent"))
 	return c, nil
 }
 
@@ -213,9 +214,10 @@ func (e *Event) Field(name string) (json.RawMessage, bool) {
 	return bytes.Clone(text), text != nil
 }
 
-// Decode stores the field of that name in the value that into points to, as
-// encoding/json does, but with the Go types that it was made from. An absent field
-// leaves the value alone. The error matches [ErrInvalid].
+// Decode stores the field of that name in the value that into points to: in an `any` with the Go
+// types that it was made from, elsewhere as encoding/json does, but with each number in an `any`
+// as a json.Number if one of them is beyond float64. An absent field leaves the value alone. The
+// error matches [ErrInvalid].
 func (e *Event) Decode(name string, into any) error {
 	text := findMember(e.members, name)
 	if text == nil {
@@ -225,62 +227,18 @@ func (e *Event) Decode(name string, into any) error {
 }
 
 // decodeTyped decodes the text of a field into what into points to.
-func decodeTyped(field string, text []byte, types notes, into any) error {
-	target := reflect.ValueOf(into)
-	if target.Kind() != reflect.Pointer || target.IsNil() {
-		return fieldErr(field, "it can be decoded into a pointer, not into %T", into)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		// A literal beyond float64 in an `any` is the one thing that checked text of
-		// the right shape can fail for; it becomes a json.Number.
+func decodeTyped(field string, text []byte, types notes, into any) (err error) {
+	if p, ok := into.(*any); ok && p != nil {
+		*p, err = decodeAny(jsontext.NewCursor(text), types, numberAsFloat)
+	} else if err = json.Unmarshal(text, into); err != nil { // perhaps for a number beyond float64
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.UseNumber()
-		if err := d.Decode(into); err != nil {
-			return fieldErr(field, "%s", clip(err.Error()))
-		}
-		floatNumbers(target.Elem())
+		err = d.Decode(into)
 	}
-	if err := types.restore(target.Elem(), text); err != nil {
-		return fieldErr(field, "%v", err)
+	if err != nil {
+		return fieldErr(field, "%s", clip(err.Error()))
 	}
 	return nil
-}
-
-// floatNumbers turns each json.Number inside an `any` into a float64 if one can
-// hold it.
-func floatNumbers(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			floatNumbers(v.Elem())
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Type().Field(i).IsExported() {
-				floatNumbers(v.Field(i))
-			}
-		}
-	case reflect.Slice, reflect.Array:
-		for i := range v.Len() {
-			floatNumbers(v.Index(i))
-		}
-	case reflect.Map:
-		for _, k := range v.MapKeys() {
-			elem := reflect.New(v.Type().Elem()).Elem()
-			elem.Set(v.MapIndex(k))
-			floatNumbers(elem)
-			v.SetMapIndex(k, elem)
-		}
-	case reflect.Interface:
-		if v.IsNil() {
-			return
-		}
-		if n, ok := v.Elem().Interface().(json.Number); ok {
-			v.Set(reflect.ValueOf(numberAsFloat(string(n))))
-			return
-		}
-		floatNumbers(v.Elem())
-	}
 }
 
 // MarshalJSON returns the event in ADK's event JSON: its identity first, then every

@@ -19,13 +19,12 @@ type Fields struct {
 	Timestamp      time.Time // the time of the append if zero, unless ZeroTime is set
 	ZeroTime       bool      // Timestamp is meant, even if it is the zero time
 
-	// Content is what the event says: a [Content], such as [Text] returns, a
-	// *genai.Content, or whatever else [NewContent] takes.
+	// Content is what the event says: a [Content], such as [Text] returns, or whatever else
+	// [NewContent] takes.
 	Content any
 
-	// UsageMetadata is what the model measured: a
-	// *genai.GenerateContentResponseUsageMetadata, or anything whose JSON is an object
-	// with such fields. Whatever writes null is left out.
+	// UsageMetadata is what the model measured: anything whose JSON is an object with the fields
+	// of Gemini's API. Whatever writes null is left out.
 	UsageMetadata any
 
 	Partial            bool
@@ -33,9 +32,8 @@ type Fields struct {
 	LongRunningToolIDs []string
 	CustomMetadata     map[string]any
 
-	// Extra are further top-level fields under their JSON names. A value may be of
-	// any Go type that encoding/json can write and read back. Fields that ADK or genai
-	// have are spelled as in ADK's JSON, not as in Python.
+	// Extra are further top-level fields under their JSON names, each of a type that [NewContent]
+	// takes. Fields that ADK or genai have are spelled as in ADK's JSON, not as in Python.
 	Extra map[string]any
 }
 
@@ -71,9 +69,9 @@ const patchIDName = "patchId"
 
 // NewEvent makes an event from Go values. It copies them: changing f, or anything in
 // it, afterwards changes nothing in the event. Values that would not come back from
-// storage as they are are refused: in an `any` only booleans, numbers, strings,
-// []byte, times, json.Number, slices, and maps with string keys do; NaN, infinities and text
-// that is not UTF-8 never do. The error is a *[FieldError] that names the field.
+// storage as they are are refused: in an `any` only what [NewValue] takes, a [Value] and a
+// [Content] do; NaN, infinities and text that is not UTF-8 never do. A struct is what
+// encoding/json writes of it. The error is a *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
 	e := &Event{identity: identity{
 		id: f.ID, invocationID: f.InvocationID, author: f.Author, branch: f.Branch, scope: f.IsolationScope,
@@ -93,10 +91,12 @@ func NewEvent(f Fields) (*Event, error) {
 				return err
 			}
 			w.buf = nil
-			if err := w.top(v); err != nil {
+			noted := len(w.types)
+			if err := w.field(v); err != nil {
 				return err
 			}
 			if string(w.buf) == "null" && slices.Contains(fieldNames, name) {
+				w.types = w.types[:noted]
 				return nil // a nil pointer, say
 			}
 			e.members = append(e.members, member{name, w.buf})
@@ -118,7 +118,7 @@ func NewEvent(f Fields) (*Event, error) {
 		add("actions", actions)
 	}
 	if f.LongRunningToolIDs != nil {
-		add("longRunningToolIds", f.LongRunningToolIDs)
+		add("longRunningToolIds", unnoted{f.LongRunningToolIDs})
 	}
 	if f.UsageMetadata != nil {
 		add("usageMetadata", f.UsageMetadata)
@@ -140,18 +140,10 @@ func NewEvent(f Fields) (*Event, error) {
 	if err := e.derive(); err != nil {
 		return nil, err
 	}
-	if !isGenaiContent(f.Content) { // which is of the shape
-		if err := e.checkContent(); err != nil {
-			return nil, err
-		}
+	if err := e.checkContent(); err != nil {
+		return nil, err
 	}
 	return e, nil
-}
-
-// orderedField is a field of an object that is written in the order given.
-type orderedField struct {
-	name  string
-	value any
 }
 
 func (a Actions) members() (fields []orderedField) {
@@ -159,7 +151,7 @@ func (a Actions) members() (fields []orderedField) {
 		fields = append(fields, orderedField{"stateDelta", a.StateDelta})
 	}
 	if a.ArtifactDelta != nil {
-		fields = append(fields, orderedField{"artifactDelta", a.ArtifactDelta})
+		fields = append(fields, orderedField{"artifactDelta", unnoted{a.ArtifactDelta}})
 	}
 	if a.SkipSummarization {
 		fields = append(fields, orderedField{"skipSummarization", true})
@@ -171,7 +163,7 @@ func (a Actions) members() (fields []orderedField) {
 		fields = append(fields, orderedField{"escalate", true})
 	}
 	if a.Compaction != nil {
-		fields = append(fields, orderedField{"compaction", a.Compaction})
+		fields = append(fields, orderedField{"compaction", a.Compaction.members()})
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Extra)) {
 		fields = append(fields, orderedField{name, a.Extra[name]})

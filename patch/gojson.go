@@ -1,9 +1,10 @@
 package patch
 
 import (
-	"encoding"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"math"
 	"reflect"
 	"slices"
@@ -15,16 +16,10 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// goWriter writes Go values as JSON that brings them back deep-equal. It differs
-// from encoding/json where that loses something:
-//
-//   - a field tagged omitempty is left out only if it is its type's zero value, so an
-//     empty map and a nil one stay apart;
-//   - a float is written with a point or an exponent, so that its kind is seen;
-//   - durations and dates in types of Google's SDK keep all they say;
-//   - the Go types of values in an `any` that JSON does not bring back are noted;
-//   - what cannot come back (structs and errors in an `any`, keys that are not
-//     strings, NaN, text that is not UTF-8) is refused, naming the field.
+// goWriter writes Go values as JSON that brings them back deep-equal: floats are written with a
+// point or an exponent, and the Go types that JSON does not bring back are noted. What cannot come
+// back in an `any` (structs, errors, keys that are not strings, NaN, text that is not UTF-8) is
+// refused, naming the field.
 type goWriter struct {
 	buf   []byte
 	types []goType
@@ -63,34 +58,96 @@ func (w *goWriter) str(s string) error {
 	return nil
 }
 
-// top writes the value of a named field, whose reader knows its Go type.
-func (w *goWriter) top(v any) error {
+// member writes the n-th member of an object.
+func (w *goWriter) member(n int, name string, write func() error) error {
+	return w.within(name, func() error {
+		if n > 0 {
+			w.raw(",")
+		}
+		if err := w.str(name); err != nil {
+			return err
+		}
+		w.raw(":")
+		return write()
+	})
+}
+
+// unnoted is a value whose reader knows its Go type.
+type unnoted struct{ value any }
+
+// orderedField is a field of an object that is written in the order given.
+type orderedField struct {
+	name  string
+	value any
+}
+
+// field writes the value of a named field: any value that comes back from an `any`, and of others
+// what encoding/json writes.
+func (w *goWriter) field(v any) error {
 	switch v := v.(type) {
-	case nil:
-		w.raw("null")
-		return nil
+	case nil, Content, Value:
+		return w.any(v)
+	case *Content:
+		if v == nil {
+			v = &Content{}
+		}
+		return w.content(*v)
+	case unnoted:
+		return w.typed(reflect.ValueOf(v.value))
 	case []orderedField:
 		w.depth++
 		defer func() { w.depth-- }()
 		w.raw("{")
 		for i, f := range v {
-			if i > 0 {
-				w.raw(",")
-			}
-			if err := w.within(f.name, func() error {
-				if err := w.str(f.name); err != nil {
-					return err
-				}
-				w.raw(":")
-				return w.top(f.value)
-			}); err != nil {
+			if err := w.member(i, f.name, func() error { return w.field(f.value) }); err != nil {
 				return err
 			}
 		}
 		w.raw("}")
 		return nil
 	}
-	return w.typed(reflect.ValueOf(v))
+	if _, ok := typeName(reflect.TypeOf(v)); ok {
+		return w.any(v)
+	}
+	var b bytes.Buffer
+	if raw, ok := v.(json.RawMessage); ok {
+		b.Write(raw)
+	} else {
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil {
+			if at := (*FieldError)(nil); errors.As(err, &at) {
+				return at.within(w.pointer())
+			}
+			return w.fail("%s", clip(err.Error()))
+		}
+	}
+	if err := jsontext.Check(b.Bytes()); err != nil {
+		return w.fail("%T wrote %v", v, err)
+	}
+	return w.value(Value{text: jsontext.Compact(b.Bytes())})
+}
+
+// value writes a value with the types that are noted in it.
+func (w *goWriter) value(v Value) error {
+	if w.depth+jsontext.Depth(v.json()) > maxValueDepth {
+		return w.fail("nested deeper than %d", maxValueDepth)
+	}
+	w.buf = append(w.buf, v.json()...)
+	if len(v.types.types) > 0 {
+		at := w.pointer()
+		for _, t := range v.types.types {
+			w.types = append(w.types, goType{at + t.pointer[v.types.skip:], t.name})
+		}
+	}
+	return nil
+}
+
+func (w *goWriter) content(c Content) error {
+	if c.fault != nil {
+		return c.fault.within(w.pointer())
+	}
+	return w.value(c.value)
 }
 
 // any writes the dynamic value of an `any`.
@@ -99,16 +156,12 @@ func (w *goWriter) any(v any) error {
 	case nil:
 		w.raw("null")
 		return nil
-	case bool:
-		w.buf = strconv.AppendBool(w.buf, v)
-		return nil
-	case string:
-		return w.str(v)
-	case float64:
-		return w.float(v, 64)
-	case time.Time:
-		w.types = append(w.types, goType{pointer: w.pointer(), name: "time"})
-		return w.typed(reflect.ValueOf(v.Round(0).UTC()))
+	case bool, string, float64:
+		return w.typed(reflect.ValueOf(v))
+	case Value:
+		return w.value(v)
+	case Content:
+		return w.content(v)
 	case []any:
 		if v != nil {
 			return w.typed(reflect.ValueOf(v))
@@ -128,225 +181,61 @@ func (w *goWriter) any(v any) error {
 	return w.typed(rv)
 }
 
-var (
-	durationType   = reflect.TypeFor[time.Duration]()
-	dateType       = reflect.TypeFor[date]()
-	int64sType     = reflect.TypeFor[[]int64]()
-	numberType     = reflect.TypeFor[json.Number]()
-	textMarshaler  = reflect.TypeFor[encoding.TextMarshaler]()
-	marshalerType  = reflect.TypeFor[json.Marshaler]()
-	bytesSliceType = reflect.TypeFor[[]byte]()
-	contentType    = reflect.TypeFor[Content]()
-)
-
-// genaiPath is Google's SDK, whose types are written by a rule of their own. Those with
-// methods for JSON write durations without fractions of a second and leave out what is
-// empty, but read all of it: durations as in "1.5s", dates as objects, integers in lists as
-// strings. So they are written field by field, as they read. The rule goes by the name
-// of the package, since it must hold for programs that hand such types in, and the SDK
-// must not come with this package into programs that do not.
-const genaiPath = "google.golang.org/genai"
-
-// isGenaiContent reports whether v is a *genai.Content.
-func isGenaiContent(v any) bool {
-	t := reflect.TypeOf(v)
-	return t != nil && t.Kind() == reflect.Pointer && t.Elem().PkgPath() == genaiPath && t.Elem().Name() == "Content"
-}
-
-// date is the underlying type of a date in such a type.
-type date struct {
-	Year  int
-	Month time.Month
-	Day   int
-}
-
-func isMarshaler(t reflect.Type) bool {
-	p := reflect.PointerTo(t) // has the methods of t too
-	return p.Implements(marshalerType) || p.Implements(textMarshaler)
-}
-
 // maxValueDepth is how deeply a value may nest, so that as part of an event, and that
 // in the replacement of a patch, its line is still one that [ParseRecord] takes.
 // Events as a whole may be nested one deeper.
 const maxValueDepth = jsontext.MaxDepth - 3
 
-// typed writes a value whose static type is known to whoever reads it back.
+// typed writes a value of a type that has a name, see typeName.
 func (w *goWriter) typed(v reflect.Value) error {
-	w.depth++
-	defer func() { w.depth-- }()
-	if w.depth > maxValueDepth {
-		return w.fail("nested deeper than %d; is there a cycle?", maxValueDepth)
-	}
-	t := v.Type()
-	if t == contentType {
-		return w.content(v.Interface().(Content))
-	}
-	if t != numberType && t.PkgPath() != genaiPath && t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface && isMarshaler(t) {
-		return w.marshaled(v)
-	}
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		switch {
-		case v.IsNil():
-			w.raw("null")
-			return nil
-		case t.Kind() == reflect.Interface && t.NumMethod() > 0:
-			return w.fail("what is in a %s does not come back from JSON", t)
-		case t.Kind() == reflect.Interface:
-			return w.any(v.Elem().Interface())
+	switch t := v.Type(); {
+	case t == numberType:
+		if !jsontext.IsNumber(v.String()) {
+			return w.fail("json.Number %q is not a number", clip(v.String()))
 		}
-		return w.typed(v.Elem())
-	case reflect.Struct:
-		return w.structure(v)
-	case reflect.Map:
-		return w.mapping(v)
-	case reflect.Slice, reflect.Array:
-		return w.sequence(v)
-	case reflect.String:
-		if t == numberType {
-			if !jsontext.IsNumber(v.String()) {
-				return w.fail("json.Number %q is not a number", clip(v.String()))
-			}
-			w.raw(v.String())
-			return nil
-		}
-		return w.str(v.String())
-	case reflect.Bool:
-		w.buf = strconv.AppendBool(w.buf, v.Bool())
-		return nil
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		w.buf = strconv.AppendInt(w.buf, v.Int(), 10)
-		return nil
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		w.buf = strconv.AppendUint(w.buf, v.Uint(), 10)
-		return nil
-	case reflect.Float32, reflect.Float64:
-		return w.float(v.Float(), t.Bits())
-	}
-	return w.fail("JSON cannot carry a value of Go type %s", t)
-}
-
-// marshaled writes what the value's own MarshalJSON or MarshalText says.
-func (w *goWriter) marshaled(v reflect.Value) error {
-	p := reflect.New(v.Type())
-	p.Elem().Set(v)
-	m, ok := p.Interface().(json.Marshaler)
-	if !ok {
-		text, err := p.Interface().(encoding.TextMarshaler).MarshalText()
+		w.raw(v.String())
+	case t == timeType:
+		text, err := v.Interface().(time.Time).Round(0).UTC().MarshalJSON()
 		if err != nil {
 			return w.fail("%v", err)
 		}
-		return w.str(string(text))
-	}
-	text, err := m.MarshalJSON()
-	if err != nil {
-		return w.fail("%v", err)
-	}
-	if err := jsontext.Check(text); err != nil {
-		return w.fail("its MarshalJSON wrote %v", err)
-	}
-	if w.depth+jsontext.Depth(text) > maxValueDepth {
-		return w.fail("nested deeper than %d", maxValueDepth)
-	}
-	w.buf = append(w.buf, jsontext.Compact(text)...)
-	return nil
-}
-
-func (w *goWriter) structure(v reflect.Value) error {
-	ofGenai := v.Type().PkgPath() == genaiPath && isMarshaler(v.Type())
-	w.raw("{")
-	first := true
-	for _, f := range jsonFields(v.Type()) {
-		fv, err := v.FieldByIndexErr(f.index)
-		if err != nil || f.omitEmpty && fv.IsZero() {
-			continue
-		}
-		if !first {
-			w.raw(",")
-		}
-		first = false
-		w.buf = jsontext.AppendQuote(w.buf, f.name)
-		w.raw(":")
-		err = w.within(f.name, func() error {
-			switch {
-			case ofGenai && w.genai(fv):
-				return nil
-			case f.quoted && (fv.Kind() != reflect.Pointer || !fv.IsNil()):
-				from := len(w.buf)
-				err := w.typed(fv)
-				w.buf = jsontext.AppendQuote(w.buf[:from], string(w.buf[from:]))
-				return err
-			}
-			return w.typed(fv)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	w.raw("}")
-	return nil
-}
-
-// genai writes a field of a genai type that reads its JSON with code of its own, if it
-// is of one of the types that the code is there for.
-func (w *goWriter) genai(v reflect.Value) bool {
-	switch t := v.Type(); {
-	case t == durationType:
-		w.raw(`"` + durationText(time.Duration(v.Int())) + `"`)
-	case t.ConvertibleTo(dateType):
-		d := v.Convert(dateType).Interface().(date)
-		w.raw(`{"year":` + strconv.Itoa(d.Year) + `,"month":` + strconv.Itoa(int(d.Month)) + `,"day":` + strconv.Itoa(d.Day) + `}`)
-	case t == int64sType && !v.IsNil():
-		w.raw("[")
-		for i := range v.Len() {
-			if i > 0 {
-				w.raw(",")
-			}
-			w.raw(`"` + strconv.FormatInt(v.Index(i).Int(), 10) + `"`)
-		}
-		w.raw("]")
-	default:
-		return false
-	}
-	return true
-}
-
-// durationText writes d as seconds, as protocol buffers' JSON does, with every
-// nanosecond.
-func durationText(d time.Duration) string {
-	sign, u := "", uint64(d)
-	if d < 0 {
-		sign, u = "-", -u
-	}
-	text := sign + strconv.FormatUint(u/1e9, 10)
-	if ns := u % 1e9; ns != 0 {
-		text += "." + strings.TrimRight(strconv.FormatUint(1e9+ns, 10)[1:], "0")
-	}
-	return text + "s"
-}
-
-func (w *goWriter) mapping(v reflect.Value) error {
-	if v.IsNil() {
+		w.buf = append(w.buf, text...)
+	case t.Kind() == reflect.Interface && !v.IsNil():
+		return w.any(v.Elem().Interface())
+	case (t.Kind() == reflect.Interface || t.Kind() == reflect.Slice || t.Kind() == reflect.Map) && v.IsNil():
 		w.raw("null")
-		return nil
+	case t == bytesType:
+		w.raw(`"`)
+		w.buf = append(base64.StdEncoding.AppendEncode(w.buf, v.Bytes()), '"')
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Map:
+		if w.depth++; w.depth > maxValueDepth {
+			return w.fail("nested deeper than %d; is there a cycle?", maxValueDepth)
+		}
+		defer func() { w.depth-- }()
+		if t.Kind() == reflect.Slice {
+			return w.list(v)
+		}
+		return w.object(v)
+	case v.Kind() == reflect.String:
+		return w.str(v.String())
+	case v.Kind() == reflect.Bool:
+		w.buf = strconv.AppendBool(w.buf, v.Bool())
+	case v.CanInt():
+		w.buf = strconv.AppendInt(w.buf, v.Int(), 10)
+	case v.CanUint():
+		w.buf = strconv.AppendUint(w.buf, v.Uint(), 10)
+	default:
+		return w.float(v.Float(), t.Bits())
 	}
-	if v.Type().Key().Kind() != reflect.String {
-		return w.fail("keys of a map must be strings, not %s", v.Type().Key())
-	}
+	return nil
+}
+
+func (w *goWriter) object(v reflect.Value) error {
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 	w.raw("{")
 	for i, k := range keys {
-		if i > 0 {
-			w.raw(",")
-		}
-		if err := w.within(k.String(), func() error {
-			if err := w.str(k.String()); err != nil {
-				return err
-			}
-			w.raw(":")
-			return w.typed(v.MapIndex(k))
-		}); err != nil {
+		if err := w.member(i, k.String(), func() error { return w.typed(v.MapIndex(k)) }); err != nil {
 			return err
 		}
 	}
@@ -354,19 +243,7 @@ func (w *goWriter) mapping(v reflect.Value) error {
 	return nil
 }
 
-func (w *goWriter) sequence(v reflect.Value) error {
-	if v.Kind() == reflect.Slice {
-		if v.IsNil() {
-			w.raw("null")
-			return nil
-		}
-		if v.Type().ConvertibleTo(bytesSliceType) {
-			w.raw(`"`)
-			w.buf = base64.StdEncoding.AppendEncode(w.buf, v.Bytes())
-			w.raw(`"`)
-			return nil
-		}
-	}
+func (w *goWriter) list(v reflect.Value) error {
 	w.raw("[")
 	for i := range v.Len() {
 		if i > 0 {

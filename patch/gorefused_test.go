@@ -3,7 +3,6 @@ package patch_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -14,16 +13,13 @@ import (
 
 type (
 	money    int
-	badText  struct{}
 	badJSON  struct{ text string }
 	failing  struct{}
 	recursed []recursed
 )
 
-func (badText) MarshalText() ([]byte, error)   { return []byte("\xff"), nil }
 func (j badJSON) MarshalJSON() ([]byte, error) { return []byte(j.text), nil }
 func (failing) MarshalJSON() ([]byte, error)   { return nil, errors.New("broken") }
-func (failing) MarshalText() ([]byte, error)   { return nil, errors.New("broken") }
 func (r recursed) nested(levels int) (v recursed) { // levels slices inside each other
 	v = recursed{}
 	for range levels - 1 {
@@ -56,7 +52,7 @@ func TestValuesThatDoNotComeBackAreRefused(t *testing.T) {
 			for field, f := range map[string]patch.Fields{
 				"actions/stateDelta/k":                {Actions: patch.Actions{StateDelta: map[string]any{"k": v}}},
 				"customMetadata/a~1b":                 {CustomMetadata: map[string]any{"a/b": v}},
-				"content/parts/1/functionCall/args/x": {Content: &sdkContent{Parts: []*sdkPart{nil, {FunctionCall: &sdkCall{Args: map[string]any{"x": v}}}}}},
+				"content/parts/1/functionCall/args/x": {Content: map[string]any{"parts": []any{nil, map[string]any{"functionCall": map[string]any{"args": map[string]any{"x": v}}}}}},
 				"own/list/0":                          {Extra: map[string]any{"own": map[string]any{"list": []any{v}}}},
 				"actions/own/k":                       {Actions: patch.Actions{Extra: map[string]any{"own": map[string]any{"k": v}}}},
 			} {
@@ -92,21 +88,17 @@ func TestFieldsThatDoNotComeBackAreRefused(t *testing.T) {
 		{"timestamp", patch.Fields{Timestamp: year(10000)}},
 		{"timestamp", patch.Fields{Timestamp: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*3600))}},
 		{"longRunningToolIds/1", patch.Fields{LongRunningToolIDs: []string{"a", "\xff"}}},
-		{"content/role", patch.Fields{Content: &sdkContent{Role: "\xff"}}},
-		{"content/parts/0/videoMetadata/fps", patch.Fields{Content: &sdkContent{Parts: []*sdkPart{{VideoMetadata: &sdkVideo{FPS: ptr(math.NaN())}}}}}},
+		{"content/role", patch.Fields{Content: map[string]any{"role": "\xff"}}},
+		{"content", patch.Fields{Content: &sdkContent{Parts: []*sdkPart{{VideoMetadata: &sdkVideo{FPS: ptr(math.NaN())}}}}}},
 		{"actions/transferToAgent", patch.Fields{Actions: patch.Actions{TransferToAgent: "\xff"}}},
 		{"actions/artifactDelta/\xff", patch.Fields{Actions: patch.Actions{ArtifactDelta: map[string]int64{"\xff": 1}}}},
 		{"actions/compaction/startTimestamp", patch.Fields{Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: math.Inf(1)}}}},
-		{"usage/trafficType", patch.Fields{Extra: map[string]any{"usage": &sdkUsage{TrafficType: "\xff"}}}},
 		{"\xff", patch.Fields{Extra: map[string]any{"\xff": 1}}},
 		{"actions/\xff", patch.Fields{Actions: patch.Actions{Extra: map[string]any{"\xff": 1}}}},
-		{"x", patch.Fields{Extra: map[string]any{"x": badText{}}}},
 		{"x", patch.Fields{Extra: map[string]any{"x": badJSON{`{"a":1,"a":2}`}}}},
 		{"x", patch.Fields{Extra: map[string]any{"x": badJSON{strings.Repeat("[", 998) + strings.Repeat("]", 998)}}}},
 		{"x", patch.Fields{Extra: map[string]any{"x": failing{}}}},
 		{"x", patch.Fields{Extra: map[string]any{"x": make(chan int)}}},
-		{"x/Stringer", patch.Fields{Extra: map[string]any{"x": struct{ fmt.Stringer }{json.Number("1")}}}},
-		{"x/A", patch.Fields{Extra: map[string]any{"x": struct{ A map[int]int }{map[int]int{1: 1}}}}},
 	} {
 		_, err := patch.NewEvent(c.f)
 		if c.field == "\xff" || strings.HasSuffix(c.field, "/\xff") {

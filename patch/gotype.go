@@ -121,6 +121,12 @@ var baseTypes = map[string]reflect.Type{
 
 const anyName = "any"
 
+var (
+	numberType = baseTypes["json.Number"]
+	timeType   = baseTypes["time"]
+	bytesType  = reflect.TypeFor[[]byte]()
+)
+
 var baseNames = func() map[reflect.Type]string {
 	m := make(map[reflect.Type]string, len(baseTypes))
 	for name, t := range baseTypes {
@@ -266,72 +272,6 @@ func decodeAs(v reflect.Value, text []byte, n notes, number func(string) any) er
 		return fmt.Errorf("%s is no %s", clip(text), t)
 	}
 	return n.end()
-}
-
-// restore gives what is inside the `any`s of a target that encoding/json has decoded
-// text into the Go types noted for it. Elsewhere the target's own types hold.
-func (n notes) restore(target reflect.Value, text []byte) error {
-	if len(n.types) == 0 || !target.IsValid() {
-		return nil // there is nothing to restore, or a nil pointer to restore it in
-	}
-	if _, inside, ok := n.here(); ok && target.Kind() != reflect.Interface && target.Kind() != reflect.Pointer && target.Type() != contentType {
-		n = inside // the target's own type holds
-	}
-	switch target.Kind() {
-	case reflect.Interface:
-		if target.NumMethod() > 0 {
-			return nil
-		}
-		v, err := decodeAny(jsontext.NewCursor(text), n, numberAsFloat)
-		if err != nil || v == nil {
-			return err
-		}
-		target.Set(reflect.ValueOf(v))
-	case reflect.Pointer:
-		return n.restore(target.Elem(), text)
-	case reflect.Struct:
-		if target.Type() == contentType {
-			target.Set(reflect.ValueOf(contentAt(text, n)))
-			return nil
-		}
-		for name, v := range jsontext.Members(text) {
-			inside := n.take(name)
-			if field, ok := fieldByJSONName(target, name); ok {
-				if err := inside.restore(field, v); err != nil {
-					return err
-				}
-			}
-		}
-	case reflect.Slice, reflect.Array:
-		for i, v := range jsontext.Elements(text) {
-			inside := n.takeElement(i)
-			if i == target.Len() {
-				break
-			}
-			if err := inside.restore(target.Index(i), v); err != nil {
-				return err
-			}
-		}
-	case reflect.Map:
-		if target.Type().Key().Kind() != reflect.String {
-			return nil
-		}
-		for name, v := range jsontext.Members(text) {
-			inside := n.take(name)
-			key := reflect.ValueOf(name).Convert(target.Type().Key())
-			old := target.MapIndex(key)
-			if !old.IsValid() {
-				continue
-			}
-			elem := reflect.New(old.Type()).Elem()
-			elem.Set(old)
-			if err := inside.restore(elem, v); err != nil {
-				return err
-			}
-			target.SetMapIndex(key, elem)
-		}
-	}
-	return nil
 }
 
 // numberByKind keeps a literal's kind and value: an integer becomes an int64, a

@@ -43,7 +43,8 @@ func TestStandIn(t *testing.T) {
 	if err := in.Decode("content", &content); err != nil {
 		t.Fatal(err)
 	}
-	if n := content.Parts[0].FunctionResponse.Response["n"]; n != 1 { // an int, as it was made from
+	tree := (*decoded[any](t, in, "content")).(map[string]any)
+	if n := tree["parts"].([]any)[0].(map[string]any)["functionResponse"].(map[string]any)["response"].(map[string]any)["n"]; n != 1 { // an int, as it was made from
 		t.Errorf("n is %v, a %[1]T", n)
 	}
 	if got := content.Parts[1].FunctionResponse.Response; len(got) != 1 || got["text"] != "short" {

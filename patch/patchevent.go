@@ -170,12 +170,13 @@ func (p *PatchEvent) WithState(policy StatePolicy) *PatchEvent {
 // reference; nil is none. Values must be such as [NewValue] takes.
 func (p *PatchEvent) WithCustomMetadata(metadata map[string]any) (*PatchEvent, error) {
 	w := goWriter{path: []string{"customMetadata"}}
-	if err := w.top(metadata); err != nil {
+	if err := w.field(metadata); err != nil {
 		return nil, err
 	}
 	return p.set("customMetadata", func(p *PatchEvent) {
-		p.types = w.types
+		p.types = nil
 		if metadata != nil {
+			p.types = w.types
 			p.members = append(slices.Clip(p.members), member{"customMetadata", w.buf})
 		}
 	}), nil
