@@ -7,6 +7,7 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -145,7 +146,7 @@ func (s *Session) appended(done store.Committed, e *session.Event) (first bool) 
 		switch {
 		case err != nil: // its Go type does not come back: it is shown while the run lasts
 			s.overlay[key] = value
-		case patch.ScopeOf(key) == patch.ScopeSession:
+		case statekey.ScopeOf(key) == statekey.Session:
 			delete(s.overlay, key)
 		default:
 			s.overlay[key] = stored

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -69,7 +70,7 @@ func shown(value any) any {
 func withoutTemp(m map[string]any) map[string]any {
 	var own map[string]any
 	for key := range m {
-		if patch.ScopeOf(key) == patch.ScopeTemp {
+		if statekey.ScopeOf(key) == statekey.Temp {
 			if own == nil {
 				own = maps.Clone(m)
 			}

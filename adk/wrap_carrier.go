@@ -13,6 +13,7 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -85,7 +86,7 @@ func carry(v fold.View, id string, at time.Time, patches []*patch.PatchEvent) (*
 		}
 		text.Patches = append(text.Patches, carriedText{raw, place})
 		r := patch.Record{Seq: v.Seq() + 1, Patch: p}
-		for c := range r.SharedChanges() {
+		for c := range records.SharedChanges(r) {
 			shared[c.Key] = c.Value.Any()
 		}
 		if i == len(patches)-1 {
@@ -164,7 +165,7 @@ func carrierOf(e *session.Event) *carrier {
 			c.patches = []carriedPatch{{patch: unknownPatch(e.ID, text.Version)}}
 			return c
 		}
-		var defect *patch.Defect
+		var defect *patch.FieldError
 		if errors.As(r.Patch.Validate(), &defect) && defect.Flaw == patch.UnknownType {
 			c.unknown = true
 		}
@@ -231,7 +232,7 @@ func (c *carrier) skipped() []*patch.PatchEvent {
 	for _, cp := range c.patches {
 		p := cp.patch
 		if !c.unknown || p.Validate() == nil {
-			if !p.IsIndexed() {
+			if !records.IsIndexed(p) {
 				p = patch.NewSplice(0, 1).WithID(p.ID()).WithAuthor(p.Author()).WithTimestamp(p.Timestamp()).WithGroup(p.Group())
 			}
 			p = p.WithStart(-1)

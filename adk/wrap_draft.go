@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -82,7 +83,7 @@ func (l *line) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (draf
 		seen = v.PatchSeq()
 	}
 	for i, p := range patches {
-		if p.LacksBase() {
+		if records.LacksBase(p) {
 			base := seen
 			if i > 0 {
 				base = v.Seq() + uint64(i)

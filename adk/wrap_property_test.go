@@ -20,6 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -91,7 +92,7 @@ func newWorld(t *rapid.T) *world {
 	for key, v := range state {
 		value, err := patch.NewValue(v)
 		must(t, err)
-		if patch.ScopeOf(key) == patch.ScopeSession {
+		if statekey.ScopeOf(key) == statekey.Session {
 			w.initial[key] = value
 		}
 	}

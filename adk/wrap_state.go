@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -18,7 +19,7 @@ func recorded(state map[string]any) map[string]any {
 	out := maps.Clone(state)
 	own := map[string]any{}
 	for key, value := range state {
-		if patch.ScopeOf(key) == patch.ScopeSession {
+		if statekey.ScopeOf(key) == statekey.Session {
 			own[key] = value
 		}
 	}
@@ -43,7 +44,7 @@ func initialState(state session.State, items []item) map[string]patch.Value {
 	}
 	initial := map[string]patch.Value{}
 	for key, value := range state.All() {
-		if key != initialKey && patch.ScopeOf(key) == patch.ScopeSession && !set[key] {
+		if key != initialKey && statekey.ScopeOf(key) == statekey.Session && !set[key] {
 			initial[key] = valueOf(value)
 		}
 	}
@@ -68,7 +69,7 @@ type scopes map[string]patch.Value
 func sharedState(state session.State) scopes {
 	s := scopes{}
 	for key, value := range state.All() {
-		if scope := patch.ScopeOf(key); scope == patch.ScopeApp || scope == patch.ScopeUser {
+		if scope := statekey.ScopeOf(key); scope == statekey.App || scope == statekey.User {
 			s[key] = valueOf(value)
 		}
 	}

@@ -3,6 +3,8 @@ package compaction
 import (
 	"fmt"
 	"math"
+
+	"github.com/patchlog-dev/patchlog/internal/records"
 )
 
 // Prices of [Cost], as ratios: a token of a prompt costs CachedPrice where it stands in the
@@ -143,7 +145,7 @@ func (s *visible) balance(w *Window, saved int, cfg Config) Balance {
 			b.Saved += c.Cached * float64(prefix-visible)
 			prefix, visible, unread = prefix+unread, visible+unread, 0
 		}
-		unread += e.Event.LoggedTokens()
+		unread += records.LoggedTokens(e.Event)
 	}
 	b.Once = c.Fresh*float64(from-saved) - c.Cached*float64(from)
 	b.EachTurn = c.Cached * float64(saved)

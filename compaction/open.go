@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -53,7 +54,7 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 	anyAsks := slices.ContainsFunc(calls, asksUser)
 	for i, c := range calls {
 		asks := asksUser(c)
-		if !asks && (c.ID == "" || !s.entries[c.Index].Event.IsLongRunning(c.ID)) {
+		if !asks && (c.ID == "" || !records.IsLongRunning(s.entries[c.Index].Event, c.ID)) {
 			unanswered[i] = len(c.Responses) == 0
 		} else {
 			answer := slices.IndexFunc(c.Responses, func(r int) bool { return s.entries[r].Event.Author() == "user" })

@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -138,7 +139,7 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 	}
 	for i, c := range calls {
 		asks := strings.HasPrefix(c.Name, "adk_request_")
-		long := asks || c.ID != "" && v.At(c.Index).IsLongRunning(c.ID)
+		long := asks || c.ID != "" && records.IsLongRunning(v.At(c.Index), c.ID)
 		answer := slices.IndexFunc(c.Responses, func(r int) bool { return v.At(r).Author() == "user" })
 		switch {
 		case long && answer < 0:

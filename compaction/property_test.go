@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -250,7 +251,7 @@ func words(v fold.View) string {
 			switch {
 			case p.Response:
 				kind = "r"
-			case e.IsLongRunning(p.ID):
+			case records.IsLongRunning(e, p.ID):
 				kind = "l"
 			}
 			word += fmt.Sprintf(" %s(%s)", kind, p.ID)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -305,7 +306,7 @@ func (c *copied) copy() (*patch.Event, error) {
 			continue
 		}
 		kept = append(kept, parts[p.Index])
-		if !p.Response && p.ID != "" && e.IsLongRunning(p.ID) {
+		if !p.Response && p.ID != "" && records.IsLongRunning(e, p.ID) {
 			longRunning = append(longRunning, p.ID)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -132,7 +133,7 @@ func (s *visible) lineage(w *Window, g Group, cfg Config) Lineage {
 	l := Lineage{Level: 1, Windows: 1, Passes: 1}
 	for _, i := range g.Indices {
 		of := s.shown(i)
-		l = l.Over(Lineage{Events: 1, Tokens: s.entries[i].Event.LoggedTokens(), From: of.seq, To: of.seq})
+		l = l.Over(Lineage{Events: 1, Tokens: records.LoggedTokens(s.entries[i].Event), From: of.seq, To: of.seq})
 	}
 	return l
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/compaction/internal/ties"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -37,11 +38,11 @@ type group struct {
 }
 
 func groupOf(e *patch.Event) group {
-	return group{patch.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
+	return group{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
 // key returns what the group's events and their summaries have in common.
-func (g Group) key() group { return group{patch.BranchWithoutRuns(g.Branch), g.Scope} }
+func (g Group) key() group { return group{records.BranchWithoutRuns(g.Branch), g.Scope} }
 
 // visible is what planning knows of the events of a visible log. All slices are by
 // visible index.

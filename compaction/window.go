@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -144,7 +145,7 @@ func shownTokens(e *patch.Event) int {
 	for p := range e.FunctionParts() {
 		runes += len(e.Author()) + len(p.ID) + len(" returns () to : (never answered)\n")
 	}
-	return e.LoggedTokens() + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
+	return records.LoggedTokens(e) + (runes+patch.RunesPerToken-1)/patch.RunesPerToken
 }
 
 // covering returns the window over [start, end) and what goes with it, and which of it goes

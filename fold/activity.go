@@ -78,7 +78,7 @@ func (v View) patchNotFound(id string) error {
 	if v.receipts.has(id) {
 		problem = "%q is the receipt of an erasure; what was erased cannot be brought back"
 	}
-	return &patch.Defect{Field: "patchId", Problem: fmt.Sprintf(problem, id), Flaw: patch.PatchNotFound}
+	return &patch.FieldError{Field: "patchId", Problem: fmt.Sprintf(problem, id), Flaw: patch.PatchNotFound}
 }
 
 // pins reports whether the newest pin or unpin of a node that is not undone is a pin.

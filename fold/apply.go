@@ -156,7 +156,7 @@ func (v *View) skip(reason patch.Flaw) {
 }
 
 func reasonOf(err error) patch.Flaw {
-	var defect *patch.Defect
+	var defect *patch.FieldError
 	switch {
 	case errors.As(err, &defect):
 		return defect.Flaw

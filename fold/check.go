@@ -34,8 +34,8 @@ type CheckOptions struct {
 //   - a *[ConflictError] if the log's newest patch is above the patch's base, and
 //     [patch.ErrInvalid] if the base is above the log's last seq; a patch without base
 //     means the log as the view has it;
-//   - a *[patch.Defect], which matches [patch.ErrInvalid], if its form is wrong;
-//   - [ErrOutOfRange] or [ErrEventNotFound]; for a revert a *[patch.Defect] if there is
+//   - a *[patch.FieldError], which matches [patch.ErrInvalid], if its form is wrong;
+//   - [ErrOutOfRange] or [ErrEventNotFound]; for a revert a *[patch.FieldError] if there is
 //     no such patch, or a *[BlockedError];
 //   - a *[PinnedError] if it is no revert;
 //   - an *[OrphanError].

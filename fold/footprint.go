@@ -12,7 +12,7 @@ import (
 // counted. It takes time in the number of visible events, but for those that a view was asked
 // about from which this one was made.
 func (v View) Footprint() int {
-	return int(unsafe.Sizeof(v)) + patch.ChangesFootprint(v.initial) + v.held + v.root.footprint()
+	return int(unsafe.Sizeof(v)) + changesFootprint(v.initial) + v.held + v.root.footprint()
 }
 
 // nodeBytes is about what a node takes in memory besides its event, with its share of the
@@ -51,6 +51,15 @@ const cutBytes = int(unsafe.Sizeof(cut{})) + 128
 
 // footprint is about what a lean patch keeps in memory of what it hid.
 func (c *cut) footprint() int {
-	return cutBytes + len(c.id) + len(c.group) + patch.ChangesFootprint(c.carries) +
+	return cutBytes + len(c.id) + len(c.group) + changesFootprint(c.carries) +
 		len(c.out.pieces)*int(unsafe.Sizeof(piece{})) + len(c.standIns)*int(unsafe.Sizeof(standIn{}))
+}
+
+// changesFootprint returns about how many bytes of memory changes take.
+func changesFootprint(changes []patch.Change) int {
+	n := len(changes) * int(unsafe.Sizeof(patch.Change{}))
+	for i := range changes {
+		n += len(changes[i].Key) + changes[i].Value.Size()
+	}
+	return n
 }

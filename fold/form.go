@@ -122,7 +122,7 @@ func (w *writer) cut(c *cut) {
 	for _, change := range c.carries {
 		members[change.Key] = change.Value
 	}
-	object, err := patch.NewObject(members)
+	object, err := patch.NewValue(members)
 	if err == nil {
 		var form []byte
 		form, err = object.MarshalBinary()

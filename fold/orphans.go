@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -254,7 +255,7 @@ func (v View) mustStay(parts []part, partner []int, i int, opts CheckOptions) bo
 }
 
 func isLongRunning(e *patch.Event, callID string) bool {
-	return callID != "" && e.IsLongRunning(callID)
+	return callID != "" && records.IsLongRunning(e, callID)
 }
 
 // isNewest reports whether a visible event belongs to the newest invocation.

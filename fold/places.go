@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -136,7 +137,7 @@ func (p *Places) rank(id nodeID) int {
 // branch and scope, both are represented or none is.
 func (p *Places) Represented(seq uint64, index int, branch, scope string) bool {
 	q := question{Places: p, known: map[answerKey]int{}}
-	return q.node(nodeID{seq, int32(index)}, lane{patch.BranchWithoutRuns(branch), scope}) != nowhere
+	return q.node(nodeID{seq, int32(index)}, lane{records.BranchWithoutRuns(branch), scope}) != nowhere
 }
 
 // What a question finds if no visible event represents what was asked about.
@@ -468,7 +469,7 @@ func saysCleared(e *patch.Event) bool {
 type lane struct{ branch, scope string }
 
 func laneOf(e *patch.Event) lane {
-	return lane{patch.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
+	return lane{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
 // noLane is that of a marker, which no event has.

@@ -115,7 +115,7 @@ func (s Saved) Restore(empty View, records []patch.Record) (View, error) {
 			}
 		}
 		if c := n.carries(); len(c) > 0 {
-			v.held += cutBytes + patch.ChangesFootprint(c)
+			v.held += cutBytes + changesFootprint(c)
 		}
 		f.pending = append(f.pending, n)
 	}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -41,7 +42,7 @@ type View struct {
 func New(creation string, initial map[string]patch.Value) View {
 	v := View{creation: creation}
 	for key, value := range initial {
-		if patch.ScopeOf(key) == patch.ScopeSession {
+		if statekey.ScopeOf(key) == statekey.Session {
 			v.initial = append(v.initial, patch.Change{Key: key, Value: value})
 		}
 	}

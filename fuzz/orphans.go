@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -135,7 +136,7 @@ func (p pairing) isOpen(call part) bool {
 }
 
 func isLongRunning(call part) bool {
-	return call.ID != "" && call.node.event.IsLongRunning(call.ID)
+	return call.ID != "" && slices.Contains(call.node.event.LongRunningToolIDs(), call.ID)
 }
 
 // Rules that an [Orphan] breaks.

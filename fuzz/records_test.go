@@ -108,7 +108,7 @@ func countEvent(seen map[string]int, e *patch.Event) {
 		if !p.Response {
 			calls++
 			withoutID = withoutID || p.ID == ""
-			longRunning = longRunning || e.IsLongRunning(p.ID)
+			longRunning = longRunning || slices.Contains(e.LongRunningToolIDs(), p.ID)
 		}
 	}
 	text, hasContent := e.Field("content")

@@ -112,7 +112,7 @@ func (r *Reference) clone() *Reference {
 // is blocked, also by which patch.
 func (r *Reference) step(p *patch.PatchEvent) (s step, skip string, blocking *applied) {
 	if err := p.Validate(); err != nil {
-		var defect *patch.Defect
+		var defect *patch.FieldError
 		errors.As(err, &defect)
 		return step{}, string(defect.Flaw), nil
 	}

@@ -33,7 +33,7 @@ func (t *timeline) receiptsByID() map[string]uint64 {
 
 // blank says of a record by which receipt it was erased, or nothing.
 func (t *timeline) blank(key store.Key, r patch.Record) []fact {
-	by, erased := r.Erased()
+	by, erased := r.Envelope().Erased()
 	seq := t.receiptsByID()[by]
 	switch {
 	case !erased:

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
@@ -68,7 +69,7 @@ func (i *Inspector) copyRedacted(ctx context.Context, to *store.Store, key, as s
 	}
 	shared := map[string]any{}
 	for name, v := range values {
-		if patch.ScopeOf(name) != patch.ScopeSession {
+		if statekey.ScopeOf(name) != statekey.Session {
 			shared[name] = v
 		}
 	}

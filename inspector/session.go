@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -233,7 +234,7 @@ func (i *Inspector) sessionAt(ctx context.Context, key store.Key, at, last uint6
 		return store.Session{}, nil, err
 	}
 	shared := session.Values()
-	maps.DeleteFunc(shared, func(name string, _ patch.Value) bool { return patch.ScopeOf(name) == patch.ScopeSession })
+	maps.DeleteFunc(shared, func(name string, _ patch.Value) bool { return statekey.ScopeOf(name) == statekey.Session })
 	if session.View.Seq() != at { // it has grown since
 		session.View, err = i.store.ViewAt(ctx, key, at)
 	}
@@ -278,7 +279,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 		}
 		s := t.at(rec.Seq)
 		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Responses: answered[rec.Seq], Calls: s.Answers, Erasable: erasable(rec)}
-		if by, erased := rec.Erased(); erased {
+		if by, erased := rec.Envelope().Erased(); erased {
 			row.Erased, row.Receipt = true, receipts[by]
 		}
 		if e := rec.Event; e != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -345,7 +346,7 @@ func (i *Inspector) nest(ctx context.Context, key store.Key, body *summaryBody, 
 
 // alike reports whether one summary can stand for both events.
 func alike(a, b *patch.Event) bool {
-	return patch.BranchWithoutRuns(a.Branch()) == patch.BranchWithoutRuns(b.Branch()) && a.IsolationScope() == b.IsolationScope()
+	return records.BranchWithoutRuns(a.Branch()) == records.BranchWithoutRuns(b.Branch()) && a.IsolationScope() == b.IsolationScope()
 }
 
 // tell lists events that the summary stands for, as many as a page has, with their identifiers

@@ -27,45 +27,28 @@ type erasedMark struct {
 	Remade []string `json:"remade,omitempty"`
 }
 
-// Erased returns the id of the receipt by which the event was erased, and whether it says
-// that it was. Ids are unique in a log, so no copy of such an event under another id passes
-// for it.
-func (e *Event) Erased() (receipt string, ok bool) { return erased(e.id, e.members) }
-
-// Erased returns the id of the receipt by which the patch was erased, itself or events that
-// it puts in, and whether it says so.
-func (p *PatchEvent) Erased() (receipt string, ok bool) { return erased(p.id, p.members) }
+// Erased returns the id of the receipt by which the event was erased, or the patch, itself or events
+// that it puts in, and whether it says so. Ids are unique in a log, so no copy under another id
+// passes for it.
+func (e *Envelope) Erased() (receipt string, ok bool) {
+	m, ok := e.erasedMark()
+	return m.Receipt, ok
+}
 
 // RemadeAfter returns the ids of the receipts by which the event was erased, the newest last, if it
 // is a summary that was made anew since, and nil if not: what it says now is of what these have left.
 func (e *Event) RemadeAfter() (receipts []string) {
-	m, _ := erasedMarkOf(e.id, e.members)
+	m, _ := e.erasedMark()
 	return m.Remade
 }
 
-// Erased is that of the record's event or patch.
-func (r Record) Erased() (receipt string, ok bool) {
-	switch {
-	case r.Event != nil:
-		return r.Event.Erased()
-	case r.Patch != nil:
-		return r.Patch.Erased()
-	}
-	return "", false
-}
-
-func erased(id string, members []member) (receipt string, ok bool) {
-	m, ok := erasedMarkOf(id, members)
-	return m.Receipt, ok
-}
-
-func erasedMarkOf(id string, members []member) (m erasedMark, ok bool) {
-	text := findMember(members, "customMetadata")
-	if id == "" || !bytes.Contains(text, []byte(`"`+erasedKey+`"`)) {
+func (e *Envelope) erasedMark() (m erasedMark, ok bool) {
+	text := findMember(e.members, "customMetadata")
+	if e.id == "" || !bytes.Contains(text, []byte(`"`+erasedKey+`"`)) {
 		return erasedMark{}, false
 	}
 	said := jsontext.Member(jsontext.Member(text, OwnMetadata), erasedKey)
-	if said == nil || json.Unmarshal(said, &m) != nil || m.As != id {
+	if said == nil || json.Unmarshal(said, &m) != nil || m.As != e.id {
 		return erasedMark{}, false
 	}
 	return m, true
@@ -76,7 +59,7 @@ func erasedMarkOf(id string, members []member) (m erasedMark, ok bool) {
 // receipt is not erased.
 func (e Erasure) Blank(r Record, receipt string) Record {
 	switch {
-	case !e.Covers(r.Seq):
+	case !e.covers(r.Seq):
 	case r.Event != nil:
 		r.Event = r.Event.Blank(receipt, e.Values)
 	case r.Patch != nil && r.Patch.typ != Erase:
@@ -89,7 +72,7 @@ func (e Erasure) Blank(r Record, receipt string) Record {
 // IsBlank reports whether nothing is left of the event to erase, whatever the receipt. Of a
 // summary that was made anew there is.
 func (e *Event) IsBlank(values Values) bool {
-	m, ok := erasedMarkOf(e.id, e.members)
+	m, ok := e.erasedMark()
 	return ok && len(m.Remade) == 0 && (values != NullValues || !e.setsValues())
 }
 
@@ -125,7 +108,7 @@ func (e *Event) Remade(text string, receipts ...string) *Event {
 
 // blank makes a blank that says a part, if it is not nil.
 func (e *Event) blank(mark erasedMark, values Values, part []byte) *Event {
-	out := &Event{identity: e.identity}
+	out := &Event{Envelope: Envelope{identity: e.identity}}
 	put := func(name string, text []byte) { out.members = append(out.members, member{name, text}) }
 	if text := e.blankContent(part); text != nil {
 		put("content", text)
@@ -352,19 +335,4 @@ func (p *PatchEvent) Remade(i int, text string, receipts ...string) *PatchEvent 
 		return p
 	}
 	return &out
-}
-
-// Recalled returns the id of the event of which this one says that it is a copy, of a call that
-// came back into sight, and whether it says so. It is of the event's own id, as [Event.Origin] is.
-func (e *Event) Recalled() (of string, ok bool) {
-	text := findMember(e.members, "customMetadata")
-	if e.id == "" || !bytes.Contains(text, []byte(`"recalled"`)) {
-		return "", false
-	}
-	var own struct{ Recalled, As string }
-	said := jsontext.Member(text, OwnMetadata)
-	if jsontext.KindOf(said) != jsontext.Object || json.Unmarshal(said, &own) != nil || own.As != e.id || own.Recalled == "" {
-		return "", false
-	}
-	return own.Recalled, true
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/internal/filler"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -182,7 +183,7 @@ func TestBlankFoldsAlike(t *testing.T) {
 		} else if back, err := patch.DecodeRecord(text); err != nil || fmt.Sprint(back) != fmt.Sprint(got) {
 			t.Fatalf("%v came back as %v, %v", got, back, err)
 		}
-		if receipt, ok := got.Erased(); !ok || receipt != "receipt" {
+		if receipt, ok := got.Envelope().Erased(); !ok || receipt != "receipt" {
 			t.Fatalf("%v does not say that it was erased", got)
 		}
 		if !patch.Same(got, r) {
@@ -226,7 +227,7 @@ func TestBlankFoldsAlike(t *testing.T) {
 }
 
 func flawOf(p *patch.PatchEvent) patch.Flaw {
-	var d *patch.Defect
+	var d *patch.FieldError
 	errors.As(p.Validate(), &d)
 	if d == nil {
 		return ""
@@ -292,7 +293,7 @@ func TestReceipt(t *testing.T) {
 			`{"patchType":"erase","seqs":[[1,1],[2,9]],"within":[[4,1],[9,0,2]],"remade":[[4,1],[5,0]],"summaries":"keep","values":"null","initial":["a\"","b"],"reason":"asked","digest":"` + strings.Repeat("01ff", 16) + `"}`},
 	} {
 		p := patch.NewErase(c.e)
-		if p.String() != c.line || p.Validate() != nil || p.IsIndexed() || len(p.NewEvents()) != 0 {
+		if p.String() != c.line || p.Validate() != nil || records.IsIndexed(p) || len(p.NewEvents()) != 0 {
 			t.Errorf("%s: %v", p, p.Validate())
 		}
 		rec := patch.Record{Seq: 9, Patch: p}
@@ -308,7 +309,7 @@ func TestReceipt(t *testing.T) {
 	}
 	e := patch.Erasure{Seqs: []patch.Span{{From: 2, To: 2}, {From: 4, To: 6}}}
 	for seq, want := range []bool{false, false, true, false, true, true, true, false} {
-		if e.Covers(uint64(seq)) != want {
+		if e.CoversEvent(uint64(seq), -1) != want {
 			t.Errorf("covers record %d: %v", seq, !want)
 		}
 	}

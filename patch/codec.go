@@ -555,7 +555,7 @@ func checkTypes(members []member, types []goType) error {
 
 func (r *reader) event() *Event {
 	r.fields("an event", eventFields)
-	e := &Event{identity: r.identity()}
+	e := &Event{Envelope: Envelope{identity: r.identity()}}
 	e.members, e.types = r.members(&e.identity)
 	if r.err != nil {
 		return nil
@@ -568,7 +568,7 @@ func (r *reader) event() *Event {
 
 func (r *reader) patch() *PatchEvent {
 	r.fields("a patch", patchFields)
-	p := &PatchEvent{identity: r.identity(), typ: Type(r.str())}
+	p := &PatchEvent{Envelope: Envelope{identity: r.identity()}, typ: Type(r.str())}
 	integer := func() int { return int(r.int()) }
 	p.start = readOptional(r, integer)
 	p.count = readOptional(r, integer)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -79,7 +80,7 @@ func TestRecordWithoutContentIsNotEncoded(t *testing.T) {
 	if rec.ID() != "" || rec.Size() != 0 {
 		t.Errorf("a record of nothing has id %q, size %d", rec.ID(), rec.Size())
 	}
-	for range rec.SharedChanges() {
+	for range records.SharedChanges(rec) {
 		t.Error("a record of nothing has shared changes")
 	}
 }
@@ -156,7 +157,7 @@ func TestRecordIDsAndSharedChanges(t *testing.T) {
 		for id := range c.rec.IDs() {
 			ids = append(ids, id)
 		}
-		for change := range c.rec.SharedChanges() {
+		for change := range records.SharedChanges(c.rec) {
 			shared = append(shared, change.Key+"="+change.Value.String())
 		}
 		if strings.Join(ids, " ") != c.ids || strings.Join(shared, " ") != c.shared {
@@ -165,7 +166,7 @@ func TestRecordIDsAndSharedChanges(t *testing.T) {
 		for range c.rec.IDs() {
 			break
 		}
-		for range c.rec.SharedChanges() {
+		for range records.SharedChanges(c.rec) {
 			break
 		}
 	}

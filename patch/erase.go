@@ -61,8 +61,8 @@ type Erasure struct {
 	Digest []byte
 }
 
-// Covers reports whether the receipt is about the record with a seq.
-func (e Erasure) Covers(seq uint64) bool {
+// covers reports whether the receipt is about the record with a seq.
+func (e Erasure) covers(seq uint64) bool {
 	i, _ := slices.BinarySearchFunc(e.Seqs, seq, func(s Span, seq uint64) int {
 		if s.To < seq {
 			return -1
@@ -76,7 +76,7 @@ func (e Erasure) Covers(seq uint64) bool {
 // among the events that the record brought; -1 is what a patch says besides its events.
 func (e Erasure) CoversEvent(seq uint64, index int) bool {
 	some, part := e.Within[seq]
-	return e.Covers(seq) && (!part || index < 0 || slices.Contains(some, index))
+	return e.covers(seq) && (!part || index < 0 || slices.Contains(some, index))
 }
 
 // The fields of a receipt. They stand among the other fields, as they came: a log that a
@@ -144,9 +144,9 @@ func (p *PatchEvent) Erasure() (Erasure, bool) {
 }
 
 // erasure reads the fields of a receipt.
-func (p *PatchEvent) erasure() (e Erasure, d *Defect) {
-	wrong := func(name, want string) *Defect {
-		return &Defect{name, "want " + want + ", not " + clip(findMember(p.members, name)), WrongField}
+func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
+	wrong := func(name, want string) *FieldError {
+		return &FieldError{name, "want " + want + ", not " + clip(findMember(p.members, name)), WrongField}
 	}
 	field := func(name string, into any) bool {
 		text := findMember(p.members, name)
@@ -154,7 +154,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *Defect) {
 	}
 	switch text := findMember(p.members, eraseSeqs); {
 	case text == nil:
-		return e, &Defect{eraseSeqs, "an erase needs it", MissingField}
+		return e, &FieldError{eraseSeqs, "an erase needs it", MissingField}
 	case jsontext.KindOf(text) != jsontext.Array:
 		return e, wrong(eraseSeqs, "an array of ranges such as [1,3]")
 	}
@@ -165,7 +165,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *Defect) {
 	last := uint64(0)
 	for _, s := range seqs {
 		if len(s) != 2 || s[0] <= last || s[1] < s[0] {
-			return e, &Defect{eraseSeqs, fmt.Sprintf("%v is no range of seqs behind %d", s, last), WrongField}
+			return e, &FieldError{eraseSeqs, fmt.Sprintf("%v is no range of seqs behind %d", s, last), WrongField}
 		}
 		e.Seqs, last = append(e.Seqs, Span{s[0], s[1]}), s[1]
 	}
@@ -176,13 +176,13 @@ func (p *PatchEvent) erasure() (e Erasure, d *Defect) {
 			return e, wrong(name, "an array such as [[4,0,2]]: a seq and indices")
 		}
 		for _, of := range all {
-			if len(of) == 0 || !e.Covers(of[0]) || (*into)[of[0]] != nil {
-				return e, &Defect{name, fmt.Sprintf("%v is no seq of %s, once, and indices", of, eraseSeqs), WrongField}
+			if len(of) == 0 || !e.covers(of[0]) || (*into)[of[0]] != nil {
+				return e, &FieldError{name, fmt.Sprintf("%v is no seq of %s, once, and indices", of, eraseSeqs), WrongField}
 			}
 			indices := make([]int, len(of)-1)
 			for i, at := range of[1:] {
 				if at > MaxRecordBytes || i > 0 && int(at) <= indices[i-1] {
-					return e, &Defect{name, fmt.Sprintf("the indices of record %d do not ascend", of[0]), WrongField}
+					return e, &FieldError{name, fmt.Sprintf("the indices of record %d do not ascend", of[0]), WrongField}
 				}
 				indices[i] = int(at)
 			}
@@ -215,7 +215,7 @@ func (p *PatchEvent) erasure() (e Erasure, d *Defect) {
 	}
 	for _, name := range []string{eraseInitial, eraseReason} {
 		if !utf8.Valid(findMember(p.members, name)) {
-			return e, &Defect{name, "it is not valid UTF-8", WrongField}
+			return e, &FieldError{name, "it is not valid UTF-8", WrongField}
 		}
 	}
 	return e, nil

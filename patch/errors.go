@@ -24,10 +24,14 @@ var (
 type FieldError struct {
 	Field   string // the field at fault: a JSON pointer without its first slash, such as "actions/stateDelta/price"
 	Problem string
+	Flaw    Flaw // of a patch; "" in other errors
 }
 
 func (e *FieldError) Error() string {
-	if e.Field == "" {
+	switch {
+	case e.Flaw != "":
+		return fmt.Sprintf("invalid patch: %s: field %q: %s", e.Flaw, e.Field, e.Problem)
+	case e.Field == "":
 		return "invalid: " + e.Problem
 	}
 	return fmt.Sprintf("invalid: field %q: %s", clip(e.Field), e.Problem)
@@ -43,7 +47,7 @@ func (e *FieldError) within(pointer string) *FieldError {
 	if field != "" && e.Field != "" {
 		field += "/"
 	}
-	return &FieldError{Field: field + e.Field, Problem: e.Problem}
+	return &FieldError{Field: field + e.Field, Problem: e.Problem, Flaw: e.Flaw}
 }
 
 func notUTF8(field, text string) *FieldError {

@@ -6,18 +6,18 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"time"
 	"unsafe"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 )
 
 // Prefixes of state keys, as ADK has them.
 const (
-	PrefixApp  = "app:"  // shared by all users and sessions of an app
-	PrefixUser = "user:" // shared by all sessions of a user of an app
-	PrefixTemp = "temp:" // for the running invocation; never logged
+	PrefixApp  = statekey.PrefixApp  // shared by all users and sessions of an app
+	PrefixUser = statekey.PrefixUser // shared by all sessions of a user of an app
+	PrefixTemp = statekey.PrefixTemp // for the running invocation; never logged
 )
 
 // Event is one regular event of a session: a user's message, a model's turn, a
@@ -28,9 +28,7 @@ const (
 // nothing either way: the values of state, arguments and metadata come back deep-equal, JSON with its
 // unknown fields, empty lists and number literals.
 type Event struct {
-	identity
-	members []member // the other top-level fields, in the order they came
-	types   []goType
+	Envelope
 
 	// Derived from members when the event is made.
 	delta       []Change // stateDelta's keys of the session itself, in key order
@@ -46,7 +44,13 @@ type Event struct {
 	summary     bool // actions.compaction is there
 }
 
-// identity is what events and patches have in common.
+// Envelope is what events and patches have in common.
+type Envelope struct {
+	identity
+	members []member // the other top-level fields, in the order they came; of a patch also malformed and null ones of its own
+	types   []goType
+}
+
 type identity struct {
 	id           string
 	invocationID string
@@ -73,16 +77,16 @@ func findMember(members []member, name string) []byte {
 }
 
 // ID returns the event's id, or "" before the event has been logged without one.
-func (e *identity) ID() string { return e.id }
+func (e *Envelope) ID() string { return e.id }
 
 // InvocationID names the run of the agent that the event belongs to.
-func (e *identity) InvocationID() string { return e.invocationID }
+func (e *Envelope) InvocationID() string { return e.invocationID }
 
 // Author is "user" or the name of an agent.
-func (e *identity) Author() string { return e.author }
+func (e *Envelope) Author() string { return e.author }
 
 // Branch is the path of agents, as agent_1.agent_2, that the event belongs to.
-func (e *identity) Branch() string { return e.branch }
+func (e *Envelope) Branch() string { return e.branch }
 
 // Outline returns an event that sets in the session's own state what e does, and is empty else.
 func (e *Event) Outline() *Event {
@@ -94,25 +98,12 @@ func (e *Event) Outline() *Event {
 
 var emptyOutline = &Event{}
 
-// BranchWithoutRuns returns a branch without what stands behind an @ in each of its
-// elements: ADK's workflows number their runs so. It allocates only if there is an @.
-func BranchWithoutRuns(branch string) string {
-	if !strings.Contains(branch, "@") {
-		return branch
-	}
-	elements := strings.Split(branch, ".")
-	for i, e := range elements {
-		elements[i], _, _ = strings.Cut(e, "@")
-	}
-	return strings.Join(elements, ".")
-}
-
 // IsolationScope restricts which agents see the event; "" is no restriction.
-func (e *identity) IsolationScope() string { return e.scope }
+func (e *Envelope) IsolationScope() string { return e.scope }
 
 // Timestamp is the event's time in UTC. Times are data: nothing is ordered by them.
 // It is the zero time before an event without one has been logged.
-func (e *identity) Timestamp() time.Time { return e.time }
+func (e *Envelope) Timestamp() time.Time { return e.time }
 
 // FunctionPart is a function call or a function response in an event's content.
 type FunctionPart struct {
@@ -143,9 +134,6 @@ func (e *Event) FunctionParts() iter.Seq[FunctionPart] {
 
 // LongRunningToolIDs returns the ids of calls whose final response comes later.
 func (e *Event) LongRunningToolIDs() []string { return slices.Clone(e.longRunning) }
-
-// IsLongRunning reports whether callID is one of [Event.LongRunningToolIDs].
-func (e *Event) IsLongRunning(callID string) bool { return slices.Contains(e.longRunning, callID) }
 
 // Changes yields what the event's state delta sets in the session's own state, in
 // key order: keys with one of the three prefixes are left out.
@@ -182,13 +170,9 @@ func (e *Event) Content() Content {
 	return contentAt(findMember(e.members, "content"), notesAt(e.types, "content"))
 }
 
-// CustomMetadata returns the event's custom metadata, or nil if it has none.
-func (e *Event) CustomMetadata() map[string]any {
-	return customMetadata(e.members, e.types)
-}
-
-func customMetadata(members []member, types []goType) map[string]any {
-	return anyMap(findMember(members, "customMetadata"), notesAt(types, "customMetadata"))
+// CustomMetadata returns the custom metadata, or nil if there is none.
+func (e *Envelope) CustomMetadata() map[string]any {
+	return anyMap(findMember(e.members, "customMetadata"), notesAt(e.types, "customMetadata"))
 }
 
 // Compaction returns what actions.compaction says, or nil if it is not there. The
@@ -206,10 +190,10 @@ func (e *Event) Compaction() (*EventCompaction, error) {
 	return c, nil
 }
 
-// Field returns the JSON text of a top-level field that is no part of the event's
-// identity, such as "content" or "actions", as it came but for white space. The
-// bytes are the caller's own.
-func (e *Event) Field(name string) (json.RawMessage, bool) {
+// Field returns the JSON text of a top-level field, such as "content" or "actions", as it came but
+// for white space: of an event none of its identity, of a patch one that has no meaning for it, or
+// is malformed, and patchId. The bytes are the caller's own.
+func (e *Envelope) Field(name string) (json.RawMessage, bool) {
 	text := findMember(e.members, name)
 	return bytes.Clone(text), text != nil
 }
@@ -270,11 +254,11 @@ func (e *Event) Footprint() int {
 	for _, id := range e.longRunning {
 		n += int(unsafe.Sizeof(id)) + len(id)
 	}
-	return n + ChangesFootprint(e.delta) + ChangesFootprint(e.shared)
+	return n + changesFootprint(e.delta) + changesFootprint(e.shared)
 }
 
-// ChangesFootprint returns about how many bytes of memory changes take.
-func ChangesFootprint(changes []Change) int {
+// changesFootprint returns about how many bytes of memory changes take.
+func changesFootprint(changes []Change) int {
 	n := len(changes) * int(unsafe.Sizeof(Change{}))
 	for i := range changes {
 		n += len(changes[i].Key) + len(changes[i].Value.text)

@@ -3,7 +3,6 @@ package patch
 import (
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
@@ -73,9 +72,9 @@ const patchIDName = "patchId"
 // [Content] do; NaN, infinities and text that is not UTF-8 never do. A struct is what
 // encoding/json writes of it. The error is a *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
-	e := &Event{identity: identity{
+	e := &Event{Envelope: Envelope{identity: identity{
 		id: f.ID, invocationID: f.InvocationID, author: f.Author, branch: f.Branch, scope: f.IsolationScope,
-	}}
+	}}}
 	if !f.Timestamp.IsZero() || f.ZeroTime {
 		e.timed = true
 		e.time = f.Timestamp.Round(0).UTC()
@@ -169,28 +168,4 @@ func (a Actions) members() (fields []orderedField) {
 		fields = append(fields, orderedField{name, a.Extra[name]})
 	}
 	return fields
-}
-
-// Scope says who shares a state key. Its prefix decides.
-type Scope int
-
-// The scopes.
-const (
-	ScopeSession Scope = iota // the session's own; the only one that a fold knows
-	ScopeUser                 // all sessions of a user of an app
-	ScopeApp                  // all sessions of an app
-	ScopeTemp                 // the running invocation; never logged
-)
-
-// ScopeOf returns the scope of a state key.
-func ScopeOf(key string) Scope {
-	switch {
-	case strings.HasPrefix(key, PrefixApp):
-		return ScopeApp
-	case strings.HasPrefix(key, PrefixUser):
-		return ScopeUser
-	case strings.HasPrefix(key, PrefixTemp):
-		return ScopeTemp
-	}
-	return ScopeSession
 }

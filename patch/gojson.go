@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -162,6 +163,17 @@ func (w *goWriter) any(v any) error {
 		return w.value(v)
 	case Content:
 		return w.content(v)
+	case map[string]Value:
+		w.depth++
+		defer func() { w.depth-- }()
+		w.raw("{")
+		for i, key := range slices.Sorted(maps.Keys(v)) {
+			if err := w.member(i, key, func() error { return w.value(v[key]) }); err != nil {
+				return err
+			}
+		}
+		w.raw("}")
+		return nil
 	case []any:
 		if v != nil {
 			return w.typed(reflect.ValueOf(v))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/filler"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -216,7 +217,7 @@ func TestEventKeepsNoReferenceToGoValues(t *testing.T) {
 	wantEqual(t, "content", *decoded[any](t, e, "content"), oddContent(1))
 	wantEqual(t, "state delta", e.StateDelta(), filler.OddMap(1))
 	wantEqual(t, "ids", e.LongRunningToolIDs(), []string{"call"})
-	if !e.IsLongRunning("call") || e.IsLongRunning("other") {
+	if !records.IsLongRunning(e, "call") || records.IsLongRunning(e, "other") {
 		t.Error("IsLongRunning forgot the ids")
 	}
 }

@@ -39,17 +39,17 @@ func (p *PatchEvent) groupText() []byte {
 }
 
 // groupDefect says what is wrong with the patch's group.
-func (p *PatchEvent) groupDefect() *Defect {
+func (p *PatchEvent) groupDefect() *FieldError {
 	text := p.groupText()
 	switch {
 	case text == nil:
 		return nil
 	case jsontext.KindOf(text) != jsontext.String:
-		return &Defect{groupName, "want a string, not " + clip(text), WrongField}
+		return &FieldError{groupName, "want a string, not " + clip(text), WrongField}
 	case !utf8.Valid(text):
-		return &Defect{groupName, "it is not valid UTF-8", WrongField}
+		return &FieldError{groupName, "it is not valid UTF-8", WrongField}
 	case p.Group() == "":
-		return &Defect{groupName, "it is empty; leave it out if there is none", WrongField}
+		return &FieldError{groupName, "it is empty; leave it out if there is none", WrongField}
 	}
 	return nil
 }

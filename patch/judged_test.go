@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 func TestScopeOf(t *testing.T) {
-	for key, want := range map[string]patch.Scope{
-		"app:k": patch.ScopeApp, "user:k": patch.ScopeUser, "temp:k": patch.ScopeTemp, "app:": patch.ScopeApp,
-		"k": patch.ScopeSession, "": patch.ScopeSession, "app": patch.ScopeSession, "xapp:k": patch.ScopeSession, "App:k": patch.ScopeSession,
+	for key, want := range map[string]statekey.Scope{
+		"app:k": statekey.App, "user:k": statekey.User, "temp:k": statekey.Temp, "app:": statekey.App,
+		"k": statekey.Session, "": statekey.Session, "app": statekey.Session, "xapp:k": statekey.Session, "App:k": statekey.Session,
 	} {
-		if got := patch.ScopeOf(key); got != want {
+		if got := statekey.ScopeOf(key); got != want {
 			t.Errorf("the scope of %q is %d, want %d", key, got, want)
 		}
 	}

@@ -42,22 +42,17 @@ func (e *Event) Origin() (Origin, bool) {
 	return o, true
 }
 
-// LoggedTokens is what the event takes in a prompt, as estimated, before results in it were
-// cleared or shortened.
-func (e *Event) LoggedTokens() int {
-	if o, ok := e.Origin(); ok {
-		return max(o.Tokens, e.tokens)
-	}
-	return e.tokens
-}
-
 // StandIn returns an event to stand in the place of e, which the record with the given seq
 // brought: under the id, with other parts in its content, by their indices, and without a
 // change of the state. All else is as in e, the Go types that it was made from too. The parts
 // are JSON objects; an index that the content has not is ignored. [Event.Origin] of it says
 // where it comes from. The error is that of [ParseEvent].
 func (e *Event) StandIn(id string, seq uint64, parts map[int]json.RawMessage) (*Event, error) {
-	origin, err := json.Marshal(Origin{As: id, ID: e.id, Seq: seq, Tokens: e.LoggedTokens()})
+	logged := e.tokens
+	if o, ok := e.Origin(); ok {
+		logged = max(o.Tokens, logged)
+	}
+	origin, err := json.Marshal(Origin{As: id, ID: e.id, Seq: seq, Tokens: logged})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -29,8 +30,8 @@ func TestStandIn(t *testing.T) {
 	if o, ok := in.Origin(); !ok || o != (patch.Origin{As: "e2", ID: "e1", Seq: 7, Tokens: e.EstimatedTokens()}) {
 		t.Errorf("origin %+v, %v", o, ok)
 	}
-	if in.LoggedTokens() != e.EstimatedTokens() || in.EstimatedTokens() >= e.EstimatedTokens() || e.LoggedTokens() != e.EstimatedTokens() {
-		t.Errorf("%d tokens, logged %d, want %d", in.EstimatedTokens(), in.LoggedTokens(), e.EstimatedTokens())
+	if records.LoggedTokens(in) != e.EstimatedTokens() || in.EstimatedTokens() >= e.EstimatedTokens() || records.LoggedTokens(e) != e.EstimatedTokens() {
+		t.Errorf("%d tokens, logged %d, want %d", in.EstimatedTokens(), records.LoggedTokens(in), e.EstimatedTokens())
 	}
 	if in.HasDelta() || in.ID() != "e2" || in.Branch() != "a.b" || in.InvocationID() != "i1" || !in.Timestamp().Equal(e.Timestamp()) {
 		t.Errorf("%v", in)

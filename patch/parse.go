@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 )
 
 // ParseEvent makes an event from one JSON object in ADK's event JSON. It keeps no reference to
@@ -113,7 +114,7 @@ func parseChecked(text []byte) (Record, error) {
 		rec.Patch = p
 		return rec, err
 	}
-	e := &Event{identity: id, members: members}
+	e := &Event{Envelope: Envelope{identity: id, members: members}}
 	if err := e.derive(); err != nil {
 		return Record{}, err
 	}
@@ -328,10 +329,10 @@ func (e *Event) deriveActions(actions []byte) error {
 					return tooMany("actions/stateDelta", "keys", MaxStateKeys)
 				}
 				c := Change{key, Value{text, types.take(key)}}
-				switch ScopeOf(key) {
-				case ScopeTemp:
+				switch statekey.ScopeOf(key) {
+				case statekey.Temp:
 					e.temp = true
-				case ScopeApp, ScopeUser:
+				case statekey.App, statekey.User:
 					e.shared = append(e.shared, c)
 				default:
 					e.delta = append(e.delta, c)

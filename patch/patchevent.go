@@ -1,8 +1,6 @@
 package patch
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
@@ -44,7 +42,7 @@ const (
 // writer put there: [PatchEvent.Validate] tells. Of a malformed field the accessor
 // returns what it returns of an absent one.
 type PatchEvent struct {
-	identity
+	Envelope
 	typ         Type
 	start       *int
 	count       *int
@@ -54,9 +52,7 @@ type PatchEvent struct {
 	summary     *Event
 	base        *uint64
 	state       *StatePolicy
-	members     []member // all other fields, and null or malformed ones of the above, as they came
-	types       []goType
-	defect      *Defect // the first malformed field, nil if none
+	defect      *FieldError // the first malformed field, nil if none
 }
 
 // NewSplice returns a patch that replaces count visible events from index start on
@@ -108,7 +104,7 @@ func NewUnpin(eventID string) *PatchEvent { return &PatchEvent{typ: Unpin, event
 // in goes, and what it took out stands again. A revert can be
 // reverted. It has no state policy: the state becomes what the nodes say.
 func NewRevert(patchID string) *PatchEvent {
-	return &PatchEvent{typ: Revert, members: []member{{patchIDName, jsontext.AppendQuote(nil, patchID)}}}
+	return &PatchEvent{typ: Revert, Envelope: Envelope{members: []member{{patchIDName, jsontext.AppendQuote(nil, patchID)}}}}
 }
 
 func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
@@ -222,14 +218,6 @@ func (p *PatchEvent) Summary() *Event { return p.summary }
 // says so.
 func (p *PatchEvent) Base() (seq uint64, ok bool) { return deref(p.base), p.base != nil }
 
-// LacksBase reports whether the patch says nothing of its base, so that who logs it may say
-// it in the author's place. A null says nothing. A malformed base says something, and
-// [PatchEvent.Validate] refuses it.
-func (p *PatchEvent) LacksBase() bool {
-	text := findMember(p.members, "base")
-	return p.base == nil && (text == nil || string(text) == "null")
-}
-
 // StatePolicy returns the policy in force: the one given, else the type's default. A
 // revert, a pin and an unpin have none; for them the value means nothing.
 func (p *PatchEvent) StatePolicy() StatePolicy {
@@ -243,16 +231,6 @@ func (p *PatchEvent) StatePolicy() StatePolicy {
 	}
 }
 
-// CustomMetadata returns the patch's custom metadata, or nil if it has none.
-func (p *PatchEvent) CustomMetadata() map[string]any { return customMetadata(p.members, p.types) }
-
-// Field returns the JSON text of a top-level field that has no meaning for a patch,
-// or a meaning but the wrong type, and of patchId. The bytes are the caller's own.
-func (p *PatchEvent) Field(name string) (json.RawMessage, bool) {
-	text := findMember(p.members, name)
-	return bytes.Clone(text), text != nil
-}
-
 // NewEvents returns the events that the patch puts into the visible log: a splice's
 // replacement, or a summarise's summary. The slice is the caller's own.
 func (p *PatchEvent) NewEvents() []*Event {
@@ -264,10 +242,6 @@ func (p *PatchEvent) NewEvents() []*Event {
 	}
 	return nil
 }
-
-// IsIndexed reports whether the patch names visible events by index, so that it needs
-// to say what its author had seen.
-func (p *PatchEvent) IsIndexed() bool { return p.typ == Splice || p.typ == Summarise }
 
 func deref[T any](v *T) T {
 	if v == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -44,8 +45,8 @@ func TestPatchConstructors(t *testing.T) {
 		if got := c.p.String(); got != c.line || c.p.Size() != len(c.line) {
 			t.Errorf("the patch is %s, of size %d, want %s", got, c.p.Size(), c.line)
 		}
-		if c.p.Type() != c.typ || c.p.IsIndexed() != c.indexed || c.p.StatePolicy() != c.state {
-			t.Errorf("%s: type %s, indexed %v, state %s", c.line, c.p.Type(), c.p.IsIndexed(), c.p.StatePolicy())
+		if c.p.Type() != c.typ || records.IsIndexed(c.p) != c.indexed || c.p.StatePolicy() != c.state {
+			t.Errorf("%s: type %s, indexed %v, state %s", c.line, c.p.Type(), records.IsIndexed(c.p), c.p.StatePolicy())
 		}
 		if seq, ok := c.p.Base(); ok || seq != 0 {
 			t.Errorf("%s: base %d", c.line, seq)
@@ -120,7 +121,7 @@ func TestPatchIsImmutable(t *testing.T) {
 // A field that came as null or malformed is not there beside one that is set.
 func TestSettingAFieldReplacesWhatCame(t *testing.T) {
 	p := parsePatch(t, `{"patchType":"splice","start":0,"count":1,"author":null,"invocationId":"","id":"","timestamp":null,"base":"x","state":5,"customMetadata":null,"count2":{}}`)
-	var d *patch.Defect
+	var d *patch.FieldError
 	if !errors.As(p.Validate(), &d) || d.Field != "base" {
 		t.Errorf("the defect is %v", d)
 	}
@@ -144,10 +145,10 @@ func TestSettingAFieldReplacesWhatCame(t *testing.T) {
 func TestLacksBase(t *testing.T) {
 	for base, want := range map[string]bool{``: true, `,"base":null`: true, `,"base":0`: false, `,"base":7`: false, `,"base":"x"`: false, `,"base":-1`: false} {
 		p := parsePatch(t, `{"patchType":"splice","start":0,"count":1`+base+`}`)
-		if got := p.LacksBase(); got != want {
+		if got := records.LacksBase(p); got != want {
 			t.Errorf("%q: the patch lacks a base: %v", base, got)
 		}
-		if p.WithBase(0).LacksBase() {
+		if records.LacksBase(p.WithBase(0)) {
 			t.Errorf("%q: it lacks the base that was set", base)
 		}
 	}
@@ -170,7 +171,7 @@ func TestWithStart(t *testing.T) {
 	if err := patch.NewSplice(-1, 1).WithStart(2).Validate(); err != nil {
 		t.Error(err)
 	}
-	var d *patch.Defect
+	var d *patch.FieldError
 	if err := patch.NewPin("e").WithStart(2).Validate(); !errors.As(err, &d) || d.Field != "start" {
 		t.Errorf("a pin with a start: %v", err)
 	}

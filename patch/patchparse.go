@@ -10,7 +10,7 @@ import (
 // parsePatch makes a patch of a checked object's fields. Malformed fields of its own
 // make a defect, not an error.
 func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) {
-	p := &PatchEvent{identity: id, typ: Type(typ)}
+	p := &PatchEvent{Envelope: Envelope{identity: id}, typ: Type(typ)}
 	if err := id.check(); err != nil {
 		return nil, err
 	}
@@ -36,9 +36,9 @@ func parsePatch(id identity, typ string, members []member) (*PatchEvent, error) 
 
 // takeField reads one of the fields that a patch may have of its own. It says what is
 // wrong with it, and whether the field is such a one.
-func (p *PatchEvent) takeField(m member) (d *Defect, taken bool) {
-	wrong := func(want string) (*Defect, bool) {
-		return &Defect{m.name, "want " + want + ", not " + clip(m.text), WrongField}, true
+func (p *PatchEvent) takeField(m member) (d *FieldError, taken bool) {
+	wrong := func(want string) (*FieldError, bool) {
+		return &FieldError{m.name, "want " + want + ", not " + clip(m.text), WrongField}, true
 	}
 	if string(m.text) == "null" {
 		return nil, false // as good as absent; kept as it came
@@ -98,15 +98,15 @@ func (p *PatchEvent) takeField(m member) (d *Defect, taken bool) {
 	return nil, true
 }
 
-func nestedEvent(field string, text []byte) (*Event, *Defect) {
+func nestedEvent(field string, text []byte) (*Event, *FieldError) {
 	rec, err := parseChecked(text)
 	switch {
 	case err != nil:
-		return nil, &Defect{field, err.Error(), WrongField}
+		return nil, &FieldError{field, err.Error(), WrongField}
 	case rec.Patch != nil:
-		return nil, &Defect{field, "a patch cannot be put into the visible log", NestedPatch}
+		return nil, &FieldError{field, "a patch cannot be put into the visible log", NestedPatch}
 	case rec.Seq != 0:
-		return nil, &Defect{field, "an event inside a patch has no seq", WrongField}
+		return nil, &FieldError{field, "an event inside a patch has no seq", WrongField}
 	}
 	return rec.Event, nil
 }

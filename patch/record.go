@@ -18,18 +18,20 @@ type Record struct {
 	Patch *PatchEvent
 }
 
-func (r Record) identity() *identity {
+// Envelope returns what the record's event or patch says as either does; it is empty if there is
+// neither.
+func (r Record) Envelope() *Envelope {
 	switch {
 	case r.Event != nil:
-		return &r.Event.identity
+		return &r.Event.Envelope
 	case r.Patch != nil:
-		return &r.Patch.identity
+		return &r.Patch.Envelope
 	}
-	return &identity{}
+	return &Envelope{}
 }
 
 // ID returns the id of the record's event or patch.
-func (r Record) ID() string { return r.identity().id }
+func (r Record) ID() string { return r.Envelope().id }
 
 // IDs yields all ids that the record takes: its own first, then those of the events
 // inside a patch.
@@ -56,20 +58,6 @@ func (r Record) Events() []*Event {
 		return r.Patch.NewEvents()
 	}
 	return nil
-}
-
-// SharedChanges yields what logging the record sets in the scopes that sessions
-// share: by the event, or by the events inside the patch, in their order.
-func (r Record) SharedChanges() iter.Seq[Change] {
-	return func(yield func(Change) bool) {
-		for _, e := range r.Events() {
-			for _, c := range e.shared {
-				if !yield(c) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // Size returns how many bytes the record takes as JSON, without its seq.

@@ -38,20 +38,6 @@ type Skip struct {
 	Reason Flaw
 }
 
-// Defect says what is wrong with a patch's form. It matches [ErrInvalid].
-type Defect struct {
-	Field   string // the field at fault
-	Problem string
-	Flaw    Flaw
-}
-
-func (d *Defect) Error() string {
-	return fmt.Sprintf("invalid patch: %s: field %q: %s", d.Flaw, d.Field, d.Problem)
-}
-
-// Is reports whether target is [ErrInvalid].
-func (d *Defect) Is(target error) bool { return target == ErrInvalid }
-
 // Fields that each type has of its own, required ones first, and how many those are.
 var ownFields = map[Type]struct {
 	fields   []string
@@ -71,7 +57,7 @@ func (t Type) hasState() bool { return t == Splice || t == TruncateBefore || t =
 
 // Validate reports whether the patch is well-formed, as far as that can be said
 // without a log: whether its indices are in range and its event is there is the
-// fold's matter. The error is a *[Defect].
+// fold's matter. The error is a *[FieldError].
 func (p *PatchEvent) Validate() error {
 	if d := p.validate(); d != nil {
 		return d
@@ -79,23 +65,23 @@ func (p *PatchEvent) Validate() error {
 	return nil
 }
 
-func (p *PatchEvent) validate() *Defect {
+func (p *PatchEvent) validate() *FieldError {
 	if p == nil {
-		return &Defect{"patch", "it is nil", MissingField}
+		return &FieldError{"patch", "it is nil", MissingField}
 	}
 	own, ok := ownFields[p.typ]
 	if !ok {
-		return &Defect{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise, pin, unpin, revert and erase", clip(string(p.typ))), UnknownType}
+		return &FieldError{"patchType", fmt.Sprintf("%q is none of splice, truncate_before, summarise, pin, unpin, revert and erase", clip(string(p.typ))), UnknownType}
 	}
 	if p.defect != nil {
 		return p.defect
 	}
 	var field *FieldError
 	if errors.As(p.identity.check(), &field) {
-		return &Defect{field.Field, field.Problem, WrongField}
+		return &FieldError{field.Field, field.Problem, WrongField}
 	}
 	if !utf8.ValidString(p.EventID()) {
-		return &Defect{"eventId", "it is not valid UTF-8", WrongField}
+		return &FieldError{"eventId", "it is not valid UTF-8", WrongField}
 	}
 	for _, name := range patchNames {
 		if name == "patchType" || name == "base" || name == "state" && p.typ.hasState() {
@@ -104,41 +90,41 @@ func (p *PatchEvent) validate() *Defect {
 		i := slices.Index(own.fields, name)
 		switch has := p.has(name); {
 		case has && i < 0:
-			return &Defect{name, fmt.Sprintf("a %s has no such field", p.typ), ForeignField}
+			return &FieldError{name, fmt.Sprintf("a %s has no such field", p.typ), ForeignField}
 		case !has && i >= 0 && i < own.required:
-			return &Defect{name, fmt.Sprintf("a %s needs it", p.typ), MissingField}
+			return &FieldError{name, fmt.Sprintf("a %s needs it", p.typ), MissingField}
 		}
 	}
 	for _, name := range []string{"content", "actions", "partial"} {
 		if findMember(p.members, name) != nil {
-			return &Defect{name, "a patch has no such field; it is never visible and sets no state", ForeignField}
+			return &FieldError{name, "a patch has no such field; it is never visible and sets no state", ForeignField}
 		}
 	}
 	if d := p.groupDefect(); d != nil {
 		return d
 	}
 	if p.state != nil && *p.state != Drop && *p.state != Keep {
-		return &Defect{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(string(*p.state))), WrongField}
+		return &FieldError{"state", fmt.Sprintf("%q is neither \"drop\" nor \"keep\"", clip(string(*p.state))), WrongField}
 	}
 	if n := len(p.replacement); n > MaxReplacements {
-		return &Defect{"replacement", fmt.Sprintf("%d events; a patch has at most %d", n, MaxReplacements), WrongField}
+		return &FieldError{"replacement", fmt.Sprintf("%d events; a patch has at most %d", n, MaxReplacements), WrongField}
 	}
 	for i, e := range p.replacement {
 		if e.partial {
-			return &Defect{fmt.Sprintf("replacement/%d", i), "a partial event is never logged", WrongField}
+			return &FieldError{fmt.Sprintf("replacement/%d", i), "a partial event is never logged", WrongField}
 		}
 	}
 	switch p.typ {
 	case Splice:
 		if *p.count == 0 && len(p.replacement) == 0 {
-			return &Defect{"count", "it is 0 and there is no replacement", NoEffect}
+			return &FieldError{"count", "it is 0 and there is no replacement", NoEffect}
 		}
 	case Revert:
 		switch text := p.patchIDText(); {
 		case jsontext.KindOf(text) != jsontext.String:
-			return &Defect{patchIDName, "want a string, not " + clip(text), WrongField}
+			return &FieldError{patchIDName, "want a string, not " + clip(text), WrongField}
 		case !utf8.Valid(text):
-			return &Defect{patchIDName, "it is not valid UTF-8", WrongField}
+			return &FieldError{patchIDName, "it is not valid UTF-8", WrongField}
 		}
 	case Erase:
 		if _, d := p.erasure(); d != nil {
@@ -147,11 +133,11 @@ func (p *PatchEvent) validate() *Defect {
 	case Summarise:
 		switch {
 		case p.summary.HasDelta():
-			return &Defect{"summaryEvent/actions/stateDelta", "the state is kept by the patch's policy, not by the summary", SummaryDelta}
+			return &FieldError{"summaryEvent/actions/stateDelta", "the state is kept by the patch's policy, not by the summary", SummaryDelta}
 		case !p.summary.HasContent():
-			return &Defect{"summaryEvent/content", "a summary needs content for the model to read", NoContent}
+			return &FieldError{"summaryEvent/content", "a summary needs content for the model to read", NoContent}
 		case p.summary.partial:
-			return &Defect{"summaryEvent/partial", "a partial event is never logged", WrongField}
+			return &FieldError{"summaryEvent/partial", "a partial event is never logged", WrongField}
 		}
 	}
 	return nil

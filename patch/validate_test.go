@@ -97,7 +97,7 @@ func TestMalformedPatches(t *testing.T) {
 func wantDefect(t *testing.T, p *patch.PatchEvent, field string, flaw patch.Flaw) {
 	t.Helper()
 	err := p.Validate()
-	var d *patch.Defect
+	var d *patch.FieldError
 	if !errors.As(err, &d) || d.Field != field || d.Flaw != flaw || !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("the defect is %v, want %s of field %q", err, flaw, field)
 		return

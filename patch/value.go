@@ -1,9 +1,6 @@
 package patch
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
@@ -29,7 +26,8 @@ func ParseValue(text []byte) (Value, error) {
 }
 
 // NewValue returns the value of a Go value made of booleans, numbers, strings,
-// []byte, times, json.Number, slices, and maps with string keys. A time comes back in UTC. It keeps
+// []byte, times, json.Number, slices, maps with string keys, and values; a map of values comes back as
+// an object. A time comes back in UTC. It keeps
 // no reference to v. Anything else that does not come back deep-equal (structs, defined types,
 // errors, NaN, text that is not UTF-8) is refused with a *[FieldError].
 func NewValue(v any) (Value, error) {
@@ -88,26 +86,6 @@ func (v Value) Size() int { return len(v.json()) }
 type Change struct {
 	Key   string
 	Value Value
-}
-
-// NewObject returns the value that is an object with the given members, in key order.
-// The error matches [ErrInvalid] if a key is not UTF-8.
-func NewObject(members map[string]Value) (Value, error) {
-	w := goWriter{buf: []byte{'{'}}
-	for _, key := range slices.Sorted(maps.Keys(members)) {
-		if w.buf[len(w.buf)-1] != '{' {
-			w.raw(",")
-		}
-		if err := w.str(key); err != nil {
-			return Value{}, err
-		}
-		w.raw(":")
-		v := members[key]
-		w.buf = append(w.buf, v.json()...)
-		w.types = append(w.types, v.types.under(key)...)
-	}
-	w.raw("}")
-	return Value{text: w.buf, types: notes{types: w.types}}, nil
 }
 
 // Members returns the members of a value that is an object, or nil.

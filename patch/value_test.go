@@ -103,7 +103,7 @@ func TestPropertyAnyTreesComeBackDeepEqual(t *testing.T) {
 		if err != nil || !parsed.Equal(value) || parsed.Size() != value.Size() {
 			t.Fatalf("its JSON %s is another value: %v", value, err)
 		}
-		object, err := patch.NewObject(map[string]patch.Value{"a/b": value, "b": parsed, "c": {}})
+		object, err := patch.NewValue(map[string]patch.Value{"a/b": value, "b": parsed, "c": {}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestValueEqualComparesNumbersByKindAndValue(t *testing.T) {
 
 func TestObjects(t *testing.T) {
 	members := map[string]patch.Value{"b": newValue(t, map[string]any{"n": int8(1)}), "a~/": parseValue(t, "1e400"), "": {}}
-	object, err := patch.NewObject(members)
+	object, err := patch.NewValue(members)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,10 +203,10 @@ func TestObjects(t *testing.T) {
 	if parseValue(t, "[1]").Members() != nil || len(newValue(t, map[string]any{}).Members()) != 0 {
 		t.Error("a list has members, or an empty object")
 	}
-	if _, err := patch.NewObject(map[string]patch.Value{"\xff": {}}); !errors.Is(err, patch.ErrInvalid) {
+	if _, err := patch.NewValue(map[string]patch.Value{"\xff": {}}); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("a key that is not UTF-8: %v", err)
 	}
-	if empty, err := patch.NewObject(nil); err != nil || empty.String() != "{}" {
+	if empty, err := patch.NewValue(map[string]patch.Value{}); err != nil || empty.String() != "{}" {
 		t.Errorf("an object of nothing is %s, %v", empty, err)
 	}
 }

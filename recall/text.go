@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -75,6 +76,6 @@ func isCopy(e *patch.Event) bool {
 	if _, ok := e.Origin(); ok {
 		return true
 	}
-	_, ok := e.Recalled()
+	_, ok := records.Recalled(e)
 	return ok
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -285,7 +286,7 @@ func (d *draft) add(r patch.Record) error {
 	}
 	d.put(r, data)
 	d.adds = append(d.adds, r)
-	return d.share(slices.Collect(r.SharedChanges()))
+	return d.share(slices.Collect(records.SharedChanges(r)))
 }
 
 // put puts a record into the draft's batch. data is its byte form.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -390,7 +391,7 @@ func (c *scan) record(r patch.Record, choose chooser, sources func(fold.Ref) boo
 		before := len(c.copies)
 		if o, ok := e.Origin(); ok {
 			c.copies, c.copied[ref] = append(c.copies, copyOf{ref: ref, of: o.ID, why: ErasedCopy}), o.ID
-		} else if of, ok := e.Recalled(); ok {
+		} else if of, ok := records.Recalled(e); ok {
 			c.copies = append(c.copies, copyOf{ref: ref, of: of, why: ErasedCopy})
 		}
 		for _, h := range c.traces.Of(e) {
@@ -496,17 +497,17 @@ func (e *erasing) digest(ctx context.Context, p *erasePlan) error {
 	d := newDigest(e.opts.Salt)
 	p.sums = map[uint64][sha256.Size]byte{}
 	for seqs := range chunks(p.of.Seqs) {
-		records, err := e.store.pick(ctx, p.key, p.view.Creation(), seqs)
+		picked, err := e.store.pick(ctx, p.key, p.view.Creation(), seqs)
 		if err != nil {
 			return err
 		}
-		for _, r := range records {
+		for _, r := range picked {
 			form, err := d.add(r)
 			if err != nil {
 				return fmt.Errorf("session %s, record %d: %w", p.key, r.Seq, err)
 			}
 			p.sums[r.Seq] = sha256.Sum256(form)
-			for range r.SharedChanges() {
+			for range records.SharedChanges(r) {
 				p.shares = true
 				break
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -51,7 +52,7 @@ func (u *standing) standsFor(put fold.Ref) (refs []fold.Ref, known bool) {
 type branch struct{ name, scope string }
 
 func branchOf(e *patch.Event) branch {
-	return branch{patch.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
+	return branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}
 }
 
 // telling is what a summary says of itself.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -425,7 +426,7 @@ func (t *Text) atDuplicate(err error) error {
 func sameState(a, b map[string]patch.Value) bool {
 	n := 0
 	for k, v := range b {
-		if patch.ScopeOf(k) != patch.ScopeSession {
+		if statekey.ScopeOf(k) != statekey.Session {
 			continue
 		}
 		n++

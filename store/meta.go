@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -42,7 +43,7 @@ func encodeMeta(m meta) ([]byte, error) {
 
 // encodeState writes a state as one value's byte form: an object.
 func encodeState(state map[string]patch.Value) ([]byte, error) {
-	object, err := patch.NewObject(state)
+	object, err := patch.NewValue(state)
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +95,10 @@ func splitState(state map[string]any) (own map[string]patch.Value, shared []patc
 				return nil, nil, fmt.Errorf("state key %q: %w", key, err)
 			}
 		}
-		switch patch.ScopeOf(key) {
-		case patch.ScopeSession:
+		switch statekey.ScopeOf(key) {
+		case statekey.Session:
 			own[key] = value
-		case patch.ScopeApp, patch.ScopeUser:
+		case statekey.App, statekey.User:
 			shared = append(shared, patch.Change{Key: key, Value: value})
 		}
 	}

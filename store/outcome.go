@@ -91,7 +91,7 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 			}
 			if r, err := decode(key, raw.Seq, raw); err != nil {
 				return false, err
-			} else if _, blank := r.Erased(); blank {
+			} else if _, blank := r.Envelope().Erased(); blank {
 				return false, errBlank
 			}
 			return false, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -103,7 +104,7 @@ func newPatching(opts PatchOptions, patches []*patch.PatchEvent) (patching, erro
 		case one == nil:
 			return patching{}, fmt.Errorf("%w: patch %d of the call is nil", ErrInvalid, i)
 		case one.Type() == patch.Erase:
-			return patching{}, &patch.Defect{Field: "patchType", Problem: "a receipt is logged by the erasing that it is of: use Store.Erase", Flaw: patch.ForeignField}
+			return patching{}, &patch.FieldError{Field: "patchType", Problem: "a receipt is logged by the erasing that it is of: use Store.Erase", Flaw: patch.ForeignField}
 		}
 		p.patches[i] = patch.Record{Patch: one}
 	}
@@ -152,7 +153,7 @@ var errErased = fmt.Errorf("%w: events have been erased since the patch's author
 // notErased refuses a record that says of itself that it was erased: that is for receipts to
 // say.
 func notErased(r patch.Record) error {
-	_, erased := r.Erased()
+	_, erased := r.Envelope().Erased()
 	for _, e := range r.Events() {
 		_, own := e.Erased()
 		erased = erased || own
@@ -168,14 +169,14 @@ func notErased(r patch.Record) error {
 // seen those before them.
 func (p patching) base(one *patch.PatchEvent, v fold.View, n int, first bool) (*patch.PatchEvent, error) {
 	switch {
-	case !one.LacksBase():
+	case !records.LacksBase(one):
 	case p.opts.On.Creation() != "" && first:
 		return one.WithBase(p.opts.On.PatchSeq()), nil
 	case p.opts.On.Creation() != "" && n == 0:
 		return one.WithBase(v.PatchSeq()), nil
 	case p.opts.On.Creation() != "":
 		return one.WithBase(v.Seq() + uint64(n)), nil
-	case one.IsIndexed() && !p.opts.AsOfNow:
+	case records.IsIndexed(one) && !p.opts.AsOfNow:
 		return nil, &patch.FieldError{Field: "base", Problem: "a patch with indices must say which view they count from: " +
 			"give it a base, pass the view in On, or set AsOfNow"}
 	}

@@ -122,7 +122,7 @@ func TestRefusesInvalidPatches(t *testing.T) {
 			e.Run(c.name, func(t *testing.T) {
 				e := e.with(t)
 				err := e.refuse(asOfNow, one(parsePatch(`{"id":"p",%s}`, c.fields)), store.ErrInvalid, c.field)
-				defect := as[*patch.Defect](e, err)
+				defect := as[*patch.FieldError](e, err)
 				if defect.Flaw != c.flaw {
 					e.Errorf("flaw %q, want %q", defect.Flaw, c.flaw)
 				}

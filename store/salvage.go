@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -237,7 +238,7 @@ func (v *salvage) writeShared(ctx context.Context) error {
 // isSharedName reports whether a name is one that [sharedName] makes.
 func isSharedName(name string) bool {
 	parts := strings.Split(name, partEnd)
-	scope := patch.ScopeOf(parts[len(parts)-1])
-	return parts[0] == "app" && len(parts) == 3 && scope == patch.ScopeApp ||
-		parts[0] == "user" && len(parts) == 4 && scope == patch.ScopeUser
+	scope := statekey.ScopeOf(parts[len(parts)-1])
+	return parts[0] == "app" && len(parts) == 3 && scope == statekey.App ||
+		parts[0] == "user" && len(parts) == 4 && scope == statekey.User
 }

@@ -62,7 +62,7 @@ func (v *salvage) erase(l *foundLog) {
 }
 
 func isErased(r patch.Record) bool {
-	_, ok := r.Erased()
+	_, ok := r.Envelope().Erased()
 	return ok
 }
 

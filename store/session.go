@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -41,7 +42,7 @@ func (s Session) Values() map[string]patch.Value {
 
 // Value returns the value of a state key, of the session or a shared scope.
 func (s Session) Value(key string) (value patch.Value, ok bool) {
-	if patch.ScopeOf(key) == patch.ScopeSession {
+	if statekey.ScopeOf(key) == statekey.Session {
 		return s.View.Value(key)
 	}
 	value, ok = s.shared[key]
@@ -157,7 +158,7 @@ func sharedValue(raw backend.Value) (value patch.Value, err error) {
 
 // sharedName is the name of a shared value in the backend.
 func sharedName(key Key, stateKey string) string {
-	if patch.ScopeOf(stateKey) == patch.ScopeApp {
+	if statekey.ScopeOf(stateKey) == statekey.App {
 		return prefixOf("app", key.App) + stateKey
 	}
 	return prefixOf("user", key.App, key.User) + stateKey

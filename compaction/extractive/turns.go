@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -106,7 +107,7 @@ func (t *turn) add(e *patch.Event, waiting map[string][]*openCall, facts *ledger
 			t.calls.add(name, argsText(p.Args()))
 			facts.add(fact{key: calledKey, value: name, form: common, named: true}, used)
 			facts.addAll(factsOfArgs(name, p.Args()), used)
-			call := &openCall{name: name, user: p.ID() != "" && e.IsLongRunning(p.ID())}
+			call := &openCall{name: name, user: p.ID() != "" && records.IsLongRunning(e, p.ID())}
 			t.open = append(t.open, call)
 			key := callKey(p.ID(), p.Name())
 			waiting[key] = append(waiting[key], call)

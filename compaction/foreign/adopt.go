@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -136,7 +137,7 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 		}
 		earlier, ours := compaction.SaidLineage(v.At(at))
 		if !ours {
-			earlier = compaction.Lineage{Events: 1, Tokens: v.At(at).LoggedTokens(), From: v.SeqOf(at), To: v.SeqOf(at)}
+			earlier = compaction.Lineage{Events: 1, Tokens: records.LoggedTokens(v.At(at)), From: v.SeqOf(at), To: v.SeqOf(at)}
 		}
 		of = of.Over(earlier)
 	}

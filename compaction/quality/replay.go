@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -259,7 +260,7 @@ func (r *replay) wrote(before fold.View, patches []*patch.PatchEvent) {
 	now := before
 	for _, p := range patches {
 		var said strings.Builder
-		if p.IsIndexed() {
+		if records.IsIndexed(p) {
 			for i := p.Start(); i < p.Start()+p.Count(); i++ {
 				of := now.At(i)
 				if text, ok := r.stands[of.ID()]; ok {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
@@ -158,7 +159,7 @@ func askGet(s *store.Store, k store.Key, out map[question]answer) {
 	}
 	own, shared := map[string]patch.Value{}, map[string]patch.Value{}
 	for name, v := range session.Values() {
-		if patch.ScopeOf(name) == patch.ScopeSession {
+		if statekey.ScopeOf(name) == statekey.Session {
 			own[name] = v
 		} else {
 			shared[name] = v

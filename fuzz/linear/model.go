@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -255,7 +256,7 @@ func (s session) shows(r ops.Reply) bool {
 func own(values map[string]string) map[string]string {
 	out := map[string]string{}
 	for key, value := range values {
-		if patch.ScopeOf(key) == patch.ScopeSession {
+		if statekey.ScopeOf(key) == statekey.Session {
 			out[key] = value
 		}
 	}

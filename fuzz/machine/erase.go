@@ -138,7 +138,7 @@ func (m *machine) forked(at uint64) []patch.Record {
 					return true
 				}
 			}
-			by, ok := r.Erased()
+			by, ok := r.Envelope().Erased()
 			return ok && by == id
 		})
 	}

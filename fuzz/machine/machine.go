@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -149,10 +150,10 @@ func (m *machine) create(t *rapid.T) {
 	state := map[string]any{}
 	for k, v := range fuzz.InitialState().Draw(t, "initial state") {
 		state[k] = v
-		switch patch.ScopeOf(k) {
-		case patch.ScopeSession:
+		switch statekey.ScopeOf(k) {
+		case statekey.Session:
 			m.initial[k] = v
-		case patch.ScopeApp, patch.ScopeUser:
+		case statekey.App, statekey.User:
 			m.shared[k] = v
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/storetest"
@@ -77,7 +78,7 @@ func (m *machine) write(t *rapid.T, o ops.Op, want string) {
 		}
 		m.records = append(m.records, r)
 		m.offered = append(m.offered, offered[j])
-		for c := range r.SharedChanges() {
+		for c := range records.SharedChanges(r) {
 			m.shared[c.Key] = c.Value
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -121,7 +122,7 @@ func Judge(ref *fuzz.Reference, o Op) string {
 		}
 		for from := 0; from < len(patches); {
 			to := from + fuzz.Neighbours(patches[from:])
-			lacksBase := func(p *patch.PatchEvent) bool { return !hasBase(p) && p.IsIndexed() }
+			lacksBase := func(p *patch.PatchEvent) bool { return !hasBase(p) && records.IsIndexed(p) }
 			if o.On == "" && !o.AsOfNow && slices.ContainsFunc(patches[from:to], lacksBase) {
 				return fuzz.Invalid
 			}
@@ -171,7 +172,7 @@ func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 
 func (r *Reply) note(record patch.Record) {
 	r.Logged, r.Seqs = append(r.Logged, record.ID()), append(r.Seqs, record.Seq)
-	if _, erased := record.Erased(); erased {
+	if _, erased := record.Envelope().Erased(); erased {
 		r.Blank = append(r.Blank, record.ID())
 	}
 }

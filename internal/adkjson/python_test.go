@@ -54,7 +54,7 @@ func TestPython(t *testing.T) {
 	if p := slices.Collect(answer.FunctionParts()); len(p) != 1 || p[0] != (patch.FunctionPart{ID: "adk-1", Name: "book_item", Response: true}) {
 		t.Errorf("responses %v", p)
 	}
-	if !call.IsLongRunning("adk-1") {
+	if !slices.Contains(call.LongRunningToolIDs(), "adk-1") {
 		t.Error("the call is not long-running")
 	}
 	if d := answer.StateDelta(); len(d) != 4 || d["last_order"] != int64(7) {

@@ -137,7 +137,7 @@ func (r *Redactor) Events(events []*patch.Event) ([]*patch.Event, error) {
 
 // State returns a session's state with the texts in it redacted. The map is the caller's own.
 func (r *Redactor) State(state map[string]patch.Value) (map[string]patch.Value, error) {
-	object, err := patch.NewObject(state)
+	object, err := patch.NewValue(state)
 	if err != nil || r == nil {
 		return object.Members(), err
 	}

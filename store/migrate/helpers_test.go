@@ -137,7 +137,7 @@ func stateOf(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
 	got, err := s.Get(t.Context(), key)
 	no(t, err)
-	v, err := patch.NewObject(got.Values())
+	v, err := patch.NewValue(got.Values())
 	no(t, err)
 	return v.String()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -48,7 +49,7 @@ func identified(s *Session) (events []*patch.Event, differences []Difference, er
 			untimed++
 		}
 		for k := range e.StateDelta() {
-			if patch.ScopeOf(k) == patch.ScopeTemp {
+			if statekey.ScopeOf(k) == statekey.Temp {
 				differences = append(differences, Difference{Event: e.ID(), Key: k, What: "it is of one invocation only, and is not logged"})
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -219,10 +220,10 @@ func (s *REST) state(out *Session, state patch.Value) error {
 	}
 	for name, value := range members {
 		of := scope{app: out.Key.App}
-		switch patch.ScopeOf(name) {
-		case patch.ScopeUser:
+		switch statekey.ScopeOf(name) {
+		case statekey.User:
 			of.user = out.Key.User
-		case patch.ScopeApp:
+		case statekey.App:
 		default:
 			out.State[name] = value
 			continue

@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -69,7 +70,7 @@ func compareState(v fold.View, state map[string]patch.Value, replayed bool) (dif
 		switch {
 		case ok && alike(value, want):
 			continue
-		case patch.ScopeOf(key) != patch.ScopeSession:
+		case statekey.ScopeOf(key) != statekey.Session:
 			differs(key, "the state of a session has no key with this prefix; it is left out")
 			continue
 		case !ok:
@@ -110,7 +111,7 @@ func (b *builder) settleState(ctx context.Context, events int) ([]Difference, er
 // stateEvent is an event that sets state behind so many events. It belongs to the last one's
 // invocation, for it is no turn of its own.
 func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.Event, error) {
-	set, err := patch.NewObject(delta)
+	set, err := patch.NewValue(delta)
 	if err != nil {
 		return nil, err
 	}

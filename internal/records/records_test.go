@@ -1,17 +1,17 @@
-package patch_test
+package records_test
 
 import (
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/internal/records"
 )
 
 func TestBranchWithoutRuns(t *testing.T) {
 	for branch, want := range map[string]string{
 		"": "", "a": "a", "a.b": "a.b", "a@1.b": "a.b", "a.b@1@2.c": "a.b.c", "@1": "", "a@": "a",
 	} {
-		if got := patch.BranchWithoutRuns(branch); got != want {
-			t.Errorf("%q: %q, want %q", branch, got, want)
+		if got := records.BranchWithoutRuns(branch); got != want {
+			t.Errorf("%q is %q without runs, want %q", branch, got, want)
 		}
 	}
 }

@@ -1,0 +1,83 @@
+// Package records says of events and patches what only packages of this module ask.
+package records
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// BranchWithoutRuns returns a branch without what stands behind an @ in each of its
+// elements: ADK's workflows number their runs so. It allocates only if there is an @.
+func BranchWithoutRuns(branch string) string {
+	if !strings.Contains(branch, "@") {
+		return branch
+	}
+	elements := strings.Split(branch, ".")
+	for i, e := range elements {
+		elements[i], _, _ = strings.Cut(e, "@")
+	}
+	return strings.Join(elements, ".")
+}
+
+// IsLongRunning reports whether the event says that the final response to a call comes later.
+func IsLongRunning(e *patch.Event, callID string) bool {
+	return slices.Contains(e.LongRunningToolIDs(), callID)
+}
+
+// LoggedTokens is what the event takes in a prompt, as estimated, before results in it were
+// cleared or shortened.
+func LoggedTokens(e *patch.Event) int {
+	if o, ok := e.Origin(); ok {
+		return max(o.Tokens, e.EstimatedTokens())
+	}
+	return e.EstimatedTokens()
+}
+
+// Recalled returns the id of the event of which this one says that it is a copy, of a call that
+// came back into sight, and whether it says so. It is of the event's own id, as [patch.Event.Origin] is.
+func Recalled(e *patch.Event) (of string, ok bool) {
+	text, _ := e.Field("customMetadata")
+	if e.ID() == "" || !bytes.Contains(text, []byte(`"recalled"`)) {
+		return "", false
+	}
+	var said map[string]json.RawMessage
+	var own struct{ Recalled, As string }
+	if json.Unmarshal(text, &said) != nil || json.Unmarshal(said[patch.OwnMetadata], &own) != nil || own.As != e.ID() || own.Recalled == "" {
+		return "", false
+	}
+	return own.Recalled, true
+}
+
+// SharedChanges yields what logging the record sets in the scopes that sessions share: by the
+// event, or by the events inside the patch, in their order.
+func SharedChanges(r patch.Record) iter.Seq[patch.Change] {
+	return func(yield func(patch.Change) bool) {
+		for _, e := range r.Events() {
+			for c := range e.SharedChanges() {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// IsIndexed reports whether the patch names visible events by index, so that it needs
+// to say what its author had seen.
+func IsIndexed(p *patch.PatchEvent) bool {
+	return p.Type() == patch.Splice || p.Type() == patch.Summarise
+}
+
+// LacksBase reports whether the patch says nothing of its base, so that who logs it may say
+// it in the author's place. A null says nothing. A malformed base says something, and
+// [patch.PatchEvent.Validate] refuses it.
+func LacksBase(p *patch.PatchEvent) bool {
+	_, ok := p.Base()
+	text, _ := p.Field("base")
+	return !ok && (text == nil || string(text) == "null")
+}
