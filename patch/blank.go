@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -101,23 +100,23 @@ func (e *Event) Blank(receipt string, values Values) *Event {
 // text: a summary that was made anew of what all the receipts that are about it have left, the
 // newest last. There is at least one. What is no UTF-8 in the text is replaced by U+FFFD.
 func (e *Event) Remade(text string, receipts ...string) *Event {
-	part := append(jsontext.AppendQuote([]byte(`{"text":`), strings.ToValidUTF8(text, "\uFFFD")), '}')
+	part := []orderedField{{"text", strings.ToValidUTF8(text, "\uFFFD")}}
 	mark := erasedMark{As: e.id, Receipt: receipts[len(receipts)-1], Remade: slices.Clone(receipts)}
 	return e.blank(mark, KeepValues, part)
 }
 
 // blank makes a blank that says a part, if it is not nil.
-func (e *Event) blank(mark erasedMark, values Values, part []byte) *Event {
+func (e *Event) blank(mark erasedMark, values Values, part []orderedField) *Event {
 	out := &Event{Envelope: Envelope{identity: e.identity}}
-	put := func(name string, text []byte) { out.members = append(out.members, member{name, text}) }
-	if text := e.blankContent(part); text != nil {
-		put("content", text)
+	put := func(name string, v any) { out.members = append(out.members, member{name, jsonOf(v)}) }
+	if content := e.blankContent(part); content != nil {
+		put("content", content)
 	}
-	if text := e.blankActions(values); text != nil {
-		put("actions", text)
+	if actions := e.blankActions(values); actions != nil {
+		put("actions", actions)
 	}
 	if e.longRunning != nil {
-		put("longRunningToolIds", quotedList(e.longRunning))
+		put("longRunningToolIds", unnoted{e.longRunning})
 	}
 	put("customMetadata", blankMetadata(findMember(e.members, "customMetadata"), mark))
 	if values != NullValues {
@@ -131,105 +130,64 @@ func (e *Event) blank(mark erasedMark, values Values, part []byte) *Event {
 	return out
 }
 
-func (e *Event) blankContent(part []byte) []byte {
-	if !e.content && e.role == "" && part == nil {
-		return nil
-	}
-	b := []byte{'{'}
+func (e *Event) blankContent(part []orderedField) (fields []orderedField) {
 	if e.content || part != nil {
-		b = append(appendKey(b, "parts"), '[')
-		for i, raw := range partsIn(jsontext.Member(findMember(e.members, "content"), "parts")) {
-			if raw.kind != PartCall && raw.kind != PartResponse {
-				continue
+		parts := []any{}
+		for i, p := range partsIn(jsontext.Member(findMember(e.members, "content"), "parts")) {
+			if p.kind == PartCall || p.kind == PartResponse {
+				parts = append(parts, []orderedField{{p.name, blankFunction(p, p.function(i))}})
 			}
-			p := raw.function(i)
-			b = append(b, '{')
-			kind := "functionCall"
-			if p.Response {
-				kind = "functionResponse"
-			}
-			b = append(appendKey(b, kind), '{')
-			if p.ID != "" {
-				b = jsontext.AppendQuote(appendKey(b, "id"), p.ID)
-			}
-			if p.Name != "" {
-				b = jsontext.AppendQuote(appendKey(b, "name"), p.Name)
-			}
-			fields := blankFields(raw, p)
-			if fields != "" && b[len(b)-1] != '{' {
-				b = append(b, ',')
-			}
-			b = append(append(b, fields...), "}},"...)
 		}
-		switch {
-		case part != nil:
-			b = append(b, part...)
-		case len(e.parts) == 0:
-			b = append(b, `{"text":"`+ErasedText+`"}`...)
-		default:
-			b = b[:len(b)-1]
+		if part == nil && len(parts) == 0 {
+			part = []orderedField{{"text", ErasedText}}
 		}
-		b = append(b, ']')
+		if part != nil {
+			parts = append(parts, part)
+		}
+		fields = append(fields, orderedField{"parts", parts})
 	}
 	if e.role != "" {
-		b = jsontext.AppendQuote(appendKey(b, "role"), e.role)
+		fields = append(fields, orderedField{"role", e.role})
 	}
-	return append(b, '}')
+	return fields
 }
 
-func (e *Event) blankActions(values Values) []byte {
+func (e *Event) blankActions(values Values) (fields []orderedField) {
 	actions := findMember(e.members, "actions")
-	b := []byte{'{'}
 	if delta := jsontext.Member(actions, "stateDelta"); jsontext.KindOf(delta) == jsontext.Object {
-		b = append(appendKey(b, "stateDelta"), '{')
+		var set []orderedField
 		for key, v := range jsontext.Members(delta) {
 			if values == NullValues {
-				v = []byte("null")
+				v = nil
 			}
-			b = append(appendKey(b, key), v...)
+			set = append(set, orderedField{key, Value{text: v}})
 		}
-		b = append(b, '}')
+		fields = append(fields, orderedField{"stateDelta", set})
 	}
 	if e.summary {
-		b = append(appendKey(b, "compaction"), blankCompaction(jsontext.Member(actions, "compaction"))...)
+		fields = append(fields, orderedField{"compaction", blankCompaction(jsontext.Member(actions, "compaction"))})
 	}
-	if len(b) == 1 {
-		return nil
-	}
-	return append(b, '}')
+	return fields
 }
 
 // blankCompaction keeps of what a summary says the times and the events that it names.
-func blankCompaction(text []byte) []byte {
-	b := []byte{'{'}
+func blankCompaction(text []byte) (fields []orderedField) {
 	for name, v := range jsontext.Members(text) {
-		switch name {
-		case "startTimestamp", "endTimestamp":
-			if isTime(v) {
-				b = append(appendKey(b, name), v...)
-			}
-		case "excludedEvents":
-			if jsontext.KindOf(v) != jsontext.Array {
-				continue
-			}
-			b = append(appendKey(b, name), '[')
-			first := true
+		switch {
+		case (name == "startTimestamp" || name == "endTimestamp") && isTime(v):
+			fields = append(fields, orderedField{name, Value{text: v}})
+		case name == "excludedEvents" && jsontext.KindOf(v) == jsontext.Array:
+			excluded := []any{}
 			for _, ref := range jsontext.Elements(v) {
 				id, at := jsontext.Member(ref, "invocationId"), jsontext.Member(ref, "timestamp")
-				if jsontext.KindOf(id) != jsontext.String || !isTime(at) {
-					continue
+				if jsontext.KindOf(id) == jsontext.String && isTime(at) {
+					excluded = append(excluded, []orderedField{{"invocationId", Value{text: id}}, {"timestamp", Value{text: at}}})
 				}
-				if !first {
-					b = append(b, ',')
-				}
-				first = false
-				b = append(appendKey(append(b, '{'), "invocationId"), id...)
-				b = append(append(appendKey(b, "timestamp"), at...), '}')
 			}
-			b = append(b, ']')
+			fields = append(fields, orderedField{name, excluded})
 		}
 	}
-	return append(b, '}')
+	return fields
 }
 
 // isTime reports whether a value is a number, or a time by RFC 3339.
@@ -248,36 +206,19 @@ func isTime(v []byte) bool {
 var ownFigures = []string{"level", "windows", "passes", "events", "tokens", "from", "to"}
 
 // blankMetadata keeps of custom metadata what patchlog says of where an event comes from.
-func blankMetadata(text []byte, mark erasedMark) []byte {
-	own := jsontext.Member(text, OwnMetadata)
-	b := []byte{'{'}
-	if jsontext.KindOf(own) == jsontext.Object {
-		for name, v := range jsontext.Members(own) {
-			switch kind := jsontext.KindOf(v); {
-			case slices.Contains(ownFigures, name) && kind == jsontext.Number:
-				b = append(appendKey(b, name), v...)
-			case (name == "recalled" || name == "as") && kind == jsontext.String:
-				b = append(appendKey(b, name), v...)
-			case name == originKey && kind == jsontext.Object:
-				var o Origin
-				if json.Unmarshal(v, &o) == nil {
-					b = appendOrigin(appendKey(b, name), o)
-				}
-			}
+func blankMetadata(text []byte, mark erasedMark) []orderedField {
+	var own []orderedField
+	for name, v := range jsontext.Members(jsontext.Member(text, OwnMetadata)) {
+		var o Origin
+		switch kind := jsontext.KindOf(v); {
+		case slices.Contains(ownFigures, name) && kind == jsontext.Number,
+			(name == "recalled" || name == "as") && kind == jsontext.String:
+			own = append(own, orderedField{name, Value{text: v}})
+		case name == originKey && kind == jsontext.Object && json.Unmarshal(v, &o) == nil:
+			own = append(own, orderedField{name, o})
 		}
 	}
-	said, _ := json.Marshal(mark)
-	b = append(append(appendKey(b, erasedKey), said...), '}')
-	out := append(appendKey([]byte{'{'}, OwnMetadata), b...)
-	return append(out, '}')
-}
-
-func appendOrigin(b []byte, o Origin) []byte {
-	b = jsontext.AppendQuote(append(b, `{"as":`...), o.As)
-	b = jsontext.AppendQuote(append(b, `,"id":`...), o.ID)
-	b = strconv.AppendUint(append(b, `,"seq":`...), o.Seq, 10)
-	b = strconv.AppendInt(append(b, `,"tokens":`...), int64(o.Tokens), 10)
-	return append(b, '}')
+	return []orderedField{{OwnMetadata, append(own, orderedField{erasedKey, mark})}}
 }
 
 // Blank returns the patch as it is after an erasure: what it does to the visible log stays,
@@ -286,35 +227,24 @@ func appendOrigin(b []byte, o Origin) []byte {
 // stays malformed, in whatever way. [PatchEvent.Erased] of it names the receipt. It returns p
 // itself if all that is gone already.
 func (p *PatchEvent) Blank(receipt string, values Values, which func(i int) bool) *PatchEvent {
-	mark, whole := erasedMark{As: p.id, Receipt: receipt}, true
-	events := p.NewEvents()
-	for i, e := range events {
-		if which(i) {
-			events[i] = e.Blank(receipt, values)
-			whole = whole && events[i] == e
+	blanked := p.mapEvents(func(i int, e *Event) *Event {
+		if which(i) || e == p.summary && p.replacement != nil {
+			return e.Blank(receipt, values)
 		}
-	}
-	if _, ok := p.Erased(); ok && whole {
+		return e
+	})
+	if _, ok := p.Erased(); ok && blanked == p {
 		return p
 	}
-	out := *p
+	out := *blanked
 	out.members, out.types, out.defect = nil, nil, nil
-	if p.replaces {
-		out.replacement = events
-	}
-	if p.summary != nil {
-		// A patch that is not well-formed may have both.
-		if out.summary = p.summary.Blank(receipt, values); p.replacement == nil && !which(0) {
-			out.summary = p.summary
-		}
-	}
 	for _, m := range p.members {
 		named := m.name == groupName || p.typ == Revert && m.name == patchIDName
 		if named && jsontext.KindOf(m.text) == jsontext.String {
 			out.members = append(out.members, m)
 		}
 	}
-	out.members = append(out.members, member{"customMetadata", blankMetadata(findMember(p.members, "customMetadata"), mark)})
+	out.members = append(out.members, member{"customMetadata", jsonOf(blankMetadata(findMember(p.members, "customMetadata"), erasedMark{As: p.id, Receipt: receipt}))})
 	if p.validate() != nil && out.validate() == nil {
 		out.members = append(out.members, member{"partial", []byte("null")}) // which no patch has
 	}
@@ -324,15 +254,10 @@ func (p *PatchEvent) Blank(receipt string, values Values, which func(i int) bool
 // Remade returns the patch with the i-th event that it puts in made anew, as [Event.Remade] does,
 // and p itself if there is no such event.
 func (p *PatchEvent) Remade(i int, text string, receipts ...string) *PatchEvent {
-	out := *p
-	switch {
-	case i >= 0 && i < len(p.replacement):
-		out.replacement = slices.Clone(p.replacement)
-		out.replacement[i] = p.replacement[i].Remade(text, receipts...)
-	case i == 0 && p.replacement == nil && p.summary != nil:
-		out.summary = p.summary.Remade(text, receipts...)
-	default:
-		return p
-	}
-	return &out
+	return p.mapEvents(func(at int, e *Event) *Event {
+		if at != i || e == p.summary && p.replacement != nil {
+			return e
+		}
+		return e.Remade(text, receipts...)
+	})
 }

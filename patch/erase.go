@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
@@ -101,15 +100,11 @@ const summariesKept = "keep"
 func NewErase(e Erasure) *PatchEvent {
 	p := &PatchEvent{typ: Erase}
 	put := func(name string, text []byte) { p.members = append(p.members, member{name, text}) }
-	seqs := []byte{'['}
+	seqs := make([][]uint64, len(e.Seqs))
 	for i, s := range e.Seqs {
-		if i > 0 {
-			seqs = append(seqs, ',')
-		}
-		seqs = append(strconv.AppendUint(append(seqs, '['), s.From, 10), ',')
-		seqs = append(strconv.AppendUint(seqs, s.To, 10), ']')
+		seqs[i] = []uint64{s.From, s.To}
 	}
-	put(eraseSeqs, append(seqs, ']'))
+	put(eraseSeqs, jsonOf(unnoted{seqs}))
 	if len(e.Within) > 0 {
 		put(eraseWithin, indicesText(e.Within))
 	}
@@ -233,27 +228,15 @@ func quotedList(texts []string) []byte {
 }
 
 func indicesText(of map[uint64][]int) []byte {
-	b := []byte{'['}
-	for _, seq := range sortedKeys(of) {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendUint(append(b, '['), seq, 10)
+	all := make([][]uint64, 0, len(of))
+	for _, seq := range slices.Sorted(maps.Keys(of)) {
+		row := []uint64{seq}
 		for _, i := range of[seq] {
-			b = strconv.AppendInt(append(b, ','), int64(i), 10)
+			row = append(row, uint64(i))
 		}
-		b = append(b, ']')
+		all = append(all, row)
 	}
-	return append(b, ']')
-}
-
-func sortedKeys[V any](m map[uint64]V) []uint64 {
-	keys := make([]uint64, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
+	return jsonOf(unnoted{all})
 }
 
 // UpTo returns the receipt as it is of the records up to a seq alone, which others have in

@@ -82,11 +82,20 @@ type orderedField struct {
 	value any
 }
 
+// jsonOf returns the JSON of a value that is made of an event or a patch, however deeply it nests.
+func jsonOf(v any) []byte {
+	w := goWriter{depth: -jsontext.MaxDepth}
+	if err := w.field(v); err != nil {
+		panic("patch: " + err.Error())
+	}
+	return w.buf
+}
+
 // field writes the value of a named field: any value that comes back from an `any`, and of others
 // what encoding/json writes.
 func (w *goWriter) field(v any) error {
 	switch v := v.(type) {
-	case nil, Content, Value:
+	case nil, Content, Value, []orderedField, map[string]Value:
 		return w.any(v)
 	case *Content:
 		if v == nil {
@@ -95,17 +104,6 @@ func (w *goWriter) field(v any) error {
 		return w.content(*v)
 	case unnoted:
 		return w.typed(reflect.ValueOf(v.value))
-	case []orderedField:
-		w.depth++
-		defer func() { w.depth-- }()
-		w.raw("{")
-		for i, f := range v {
-			if err := w.member(i, f.name, func() error { return w.field(f.value) }); err != nil {
-				return err
-			}
-		}
-		w.raw("}")
-		return nil
 	}
 	if _, ok := typeName(reflect.TypeOf(v)); ok {
 		return w.any(v)
@@ -164,11 +162,17 @@ func (w *goWriter) any(v any) error {
 	case Content:
 		return w.content(v)
 	case map[string]Value:
+		fields := []orderedField{}
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			fields = append(fields, orderedField{key, v[key]})
+		}
+		return w.any(fields)
+	case []orderedField:
 		w.depth++
 		defer func() { w.depth-- }()
 		w.raw("{")
-		for i, key := range slices.Sorted(maps.Keys(v)) {
-			if err := w.member(i, key, func() error { return w.value(v[key]) }); err != nil {
+		for i, f := range v {
+			if err := w.member(i, f.name, func() error { return w.field(f.value) }); err != nil {
 				return err
 			}
 		}

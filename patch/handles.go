@@ -14,31 +14,33 @@ const (
 	recallRead   = "recall_read"
 )
 
-// blankFields returns what a blank has of a call or response besides id and name.
-func blankFields(p Part, of FunctionPart) string {
-	switch {
-	case !of.Response && of.Name == recallRead:
-		if place := placeOf(jsontext.Member(jsontext.Member(p.value, "args"), "handle")); place != "" {
-			return `"args":{"handle":"` + place + `"}`
+// blankFunction returns what a blank has of a call or response.
+func blankFunction(p Part, of FunctionPart) (fields []orderedField) {
+	if of.ID != "" {
+		fields = append(fields, orderedField{"id", of.ID})
+	}
+	if of.Name != "" {
+		fields = append(fields, orderedField{"name", of.Name})
+	}
+	if !of.Response {
+		if place := placeOf(jsontext.Member(jsontext.Member(p.value, "args"), "handle")); of.Name == recallRead && place != "" {
+			fields = append(fields, orderedField{"args", map[string]any{"handle": place}})
 		}
-	case of.Response && of.Name == recallSearch:
-		var all []string
-		results := jsontext.Member(jsontext.Member(p.value, "response"), "results")
-		if jsontext.KindOf(results) == jsontext.Array {
-			for _, r := range jsontext.Elements(results) {
-				if place := placeOf(jsontext.Member(r, "handle")); place != "" {
-					all = append(all, `{"handle":"`+place+`"}`)
-				}
+		return fields
+	}
+	response := []orderedField{{"erased", true}}
+	if of.Name == recallSearch {
+		var results []any
+		for _, r := range jsontext.Elements(jsontext.Member(jsontext.Member(p.value, "response"), "results")) {
+			if place := placeOf(jsontext.Member(r, "handle")); place != "" {
+				results = append(results, map[string]any{"handle": place})
 			}
 		}
-		if all != nil {
-			return `"response":{"erased":true,"results":[` + strings.Join(all, ",") + `]}`
+		if results != nil {
+			response = append(response, orderedField{"results", results})
 		}
 	}
-	if of.Response {
-		return `"response":{"erased":true}`
-	}
-	return ""
+	return append(fields, orderedField{"response", response})
 }
 
 // placeOf returns the place that a handle names, a record and perhaps the index of an event in it, or

@@ -113,6 +113,23 @@ func (p *PatchEvent) with(change func(*PatchEvent)) *PatchEvent {
 	return &c
 }
 
+// mapEvents returns the patch with what change makes of each event that it puts in, by its index,
+// and p itself if nothing is changed. A patch that is not well-formed may have both.
+func (p *PatchEvent) mapEvents(change func(i int, e *Event) *Event) *PatchEvent {
+	out := *p
+	out.replacement = slices.Clone(p.replacement)
+	for i, e := range out.replacement {
+		out.replacement[i] = change(i, e)
+	}
+	if p.summary != nil {
+		out.summary = change(0, p.summary)
+	}
+	if out.summary == p.summary && slices.Equal(out.replacement, p.replacement) {
+		return p
+	}
+	return &out
+}
+
 // set returns a copy in which change sets the field of that name anew.
 func (p *PatchEvent) set(name string, change func(*PatchEvent)) *PatchEvent {
 	return p.with(func(p *PatchEvent) {

@@ -101,22 +101,12 @@ func Complete(r Record, newID func() string, now time.Time) Record {
 	if r.Event != nil {
 		r.Event = r.Event.complete(newID, now)
 	}
-	if p := r.Patch; p != nil {
-		id := p.identity
+	if r.Patch != nil {
+		id := r.Patch.identity
 		id.complete(newID, now)
-		summary := p.summary
-		if summary != nil {
-			summary = summary.complete(newID, now)
-		}
-		var replacement []*Event
-		if p.replaces {
-			replacement = make([]*Event, len(p.replacement))
-			for i, e := range p.replacement {
-				replacement[i] = e.complete(newID, now)
-			}
-		}
-		if id != p.identity || summary != p.summary || !slices.Equal(replacement, p.replacement) {
-			r.Patch = p.with(func(p *PatchEvent) { p.identity, p.summary, p.replacement = id, summary, replacement })
+		r.Patch = r.Patch.mapEvents(func(_ int, e *Event) *Event { return e.complete(newID, now) })
+		if id != r.Patch.identity {
+			r.Patch = r.Patch.with(func(p *PatchEvent) { p.identity = id })
 		}
 	}
 	return r
@@ -146,19 +136,9 @@ func WithoutTemp(r Record) Record {
 	if r.Event != nil {
 		r.Event = r.Event.withoutTemp()
 	}
-	p := r.Patch
-	if p == nil || !slices.ContainsFunc(p.NewEvents(), func(e *Event) bool { return e.temp }) {
-		return r
+	if r.Patch != nil {
+		r.Patch = r.Patch.mapEvents(func(_ int, e *Event) *Event { return e.withoutTemp() })
 	}
-	r.Patch = p.with(func(p *PatchEvent) {
-		if p.summary != nil {
-			p.summary = p.summary.withoutTemp()
-		}
-		p.replacement = slices.Clone(p.replacement)
-		for i, e := range p.replacement {
-			p.replacement[i] = e.withoutTemp()
-		}
-	})
 	return r
 }
 
@@ -181,22 +161,15 @@ func (e *Event) lasting() []member {
 	}
 	out := slices.Clone(e.members)
 	i := slices.IndexFunc(out, func(m member) bool { return m.name == "actions" })
-	b := []byte{'{'}
-	for name, v := range jsontext.Members(out[i].text) {
-		b = appendKey(b, name)
-		if name != "stateDelta" {
-			b = append(b, v...)
-			continue
-		}
-		b = append(b, '{')
-		for key, value := range jsontext.Members(v) {
+	out[i].text = replaced(out[i].text, "stateDelta", func(delta []byte) []byte {
+		b := []byte{'{'}
+		for key, value := range jsontext.Members(delta) {
 			if !strings.HasPrefix(key, PrefixTemp) {
 				b = append(appendKey(b, key), value...)
 			}
 		}
-		b = append(b, '}')
-	}
-	out[i].text = append(b, '}')
+		return append(b, '}')
+	})
 	return out
 }
 

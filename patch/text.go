@@ -279,7 +279,7 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 // Unlike Complete it leaves times and temp: keys alone.
 func fillIDs(rec Record, newID func() string) Record {
 	fill := func(e *Event) *Event {
-		if e == nil || e.id != "" {
+		if e.id != "" {
 			return e
 		}
 		c := *e
@@ -290,16 +290,11 @@ func fillIDs(rec Record, newID func() string) Record {
 		rec.Event = fill(rec.Event)
 		return rec
 	}
-	rec.Patch = rec.Patch.with(func(p *PatchEvent) {
-		if p.id == "" {
-			p.id = newID()
-		}
-		p.summary = fill(p.summary)
-		p.replacement = slices.Clone(p.replacement)
-		for i, e := range p.replacement {
-			p.replacement[i] = fill(e)
-		}
-	})
+	p := *rec.Patch
+	if p.id == "" {
+		p.id = newID()
+	}
+	rec.Patch = p.mapEvents(func(_ int, e *Event) *Event { return fill(e) })
 	return rec
 }
 
