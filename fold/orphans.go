@@ -93,30 +93,54 @@ type span struct {
 	view       View
 	pairs      pairing
 	first, end int
-	added      []node
-	fixed      bool // it cannot be another span: a revert's
+	added      []node // some may be of the stretch: what several patches do together leaves them
+	fixed      bool   // it cannot be another span: that of a revert, or of several patches
 
 	opts CheckOptions // what a suggested span may hide
 }
 
+// changeTo returns the span of all that several patches do, which lead from the view to after.
+func (v View) changeTo(after View, opts CheckOptions) span {
+	was, is := v.visibleNodes(), after.visibleNodes()
+	first := 0
+	for first < min(len(was), len(is)) && was[first].id() == is[first].id() {
+		first++
+	}
+	for len(was) > first && len(is) > first && was[len(was)-1].id() == is[len(is)-1].id() {
+		was, is = was[:len(was)-1], is[:len(is)-1]
+	}
+	s := span{view: v, pairs: v.pairing(), first: first, end: len(was), fixed: true, opts: opts}
+	for _, n := range is[first:] {
+		s.added = append(s.added, *n)
+	}
+	return s
+}
+
 func (v View) checkOrphans(e edit, opts CheckOptions) error {
 	s := span{v, v.pairing(), e.first, e.end, e.added(), e.target != nil, opts}
-	orphans := s.orphans()
-	if len(orphans) == 0 {
+	err := s.check()
+	switch {
+	case err == nil:
 		return nil
-	}
-	err := &OrphanError{Orphans: orphans, fixed: s.fixed}
-	if s.fixed {
-		return err
-	}
-	if e.patch.Type() == patch.TruncateBefore {
+	case s.fixed:
+	case e.patch.Type() == patch.TruncateBefore:
 		if i, ok := s.nearestEarlier(); ok {
 			err.Suggested, err.EventID = true, v.At(i).ID()
 		}
-	} else if wider, ok := s.smallestPassing(); ok {
-		err.Suggested, err.Start, err.Count = true, wider.first, wider.end-wider.first
+	default:
+		if wider, ok := s.smallestPassing(); ok {
+			err.Suggested, err.Start, err.Count = true, wider.first, wider.end-wider.first
+		}
 	}
 	return err
+}
+
+// check returns an error if the span's replacement orphans anything.
+func (s span) check() *OrphanError {
+	if orphans := s.orphans(); len(orphans) > 0 {
+		return &OrphanError{Orphans: orphans, fixed: s.fixed}
+	}
+	return nil
 }
 
 // orphans lists the calls and responses that the span's replacement parts, hides or
@@ -159,18 +183,34 @@ func (s span) touchedKeys() map[callKey]struct{} {
 }
 
 // after returns the parts of a key as they would stand, and for each its index among
-// those before, or unpaired if it is new. One of an event that stands in the place of a
-// removed one with less of its results, or comes back for it, is not new.
-func (s span) after(key callKey, before []part) (parts []part, was []int) {
+// those before, or unpaired if it is new. One of an event that stays in the span, that stands in the place of a
+// removed one with less of its results, or that comes back for it, is not new. stay are those of events that stay.
+func (s span) after(key callKey, before []part) (parts []part, was []int, stay map[int]bool) {
 	i := 0
 	for ; i < len(before) && before[i].pos < s.first; i++ {
 		parts, was = append(parts, before[i]), append(was, i)
 	}
+	var same map[partID]int
 	for _, n := range s.added {
 		for p := range n.event.FunctionParts() {
-			if keyOf(p) == key {
-				parts, was = append(parts, part{FunctionPart: p, pos: -1, event: n.event}), append(was, s.inPlaceOf(before, n.event, p))
+			if keyOf(p) != key {
+				continue
 			}
+			if same == nil {
+				same, stay = s.removed(before), map[int]bool{}
+			}
+			of, _ := n.event.Origin()
+			next, old := part{FunctionPart: p, pos: -1, event: n.event}, unpaired
+			for _, id := range []partID{{node: n.id(), FunctionPart: p}, {event: of.ID, FunctionPart: p}, {origin: n.event.ID(), FunctionPart: p}} {
+				if at, ok := same[id]; ok {
+					old = at
+					if id.node == before[at].node {
+						next.pos, stay[at] = before[at].pos, true
+					}
+					break
+				}
+			}
+			parts, was = append(parts, next), append(was, old)
 		}
 	}
 	for ; i < len(before); i++ {
@@ -178,31 +218,45 @@ func (s span) after(key callKey, before []part) (parts []part, was []int) {
 			parts, was = append(parts, before[i]), append(was, i)
 		}
 	}
-	return parts, was
+	return parts, was, stay
 }
 
-// inPlaceOf returns the index of the part that another one of an event that comes stands for.
-func (s span) inPlaceOf(before []part, e *patch.Event, p patch.FunctionPart) int {
-	of, _ := e.Origin()
-	for i, b := range before {
-		if b.pos < s.first || b.pos >= s.end || b.FunctionPart != p {
-			continue
-		}
-		if back, _ := b.event.Origin(); of.ID != "" && of.ID == b.event.ID() || back.ID != "" && back.ID == e.ID() {
-			return i
+// partID names a function part that a span removes, by its node, by its event, or by the event that this one
+// is a copy of.
+type partID struct {
+	node          nodeID
+	event, origin string
+	patch.FunctionPart
+}
+
+// removed returns the places of those of the parts that are in the span.
+func (s span) removed(parts []part) map[partID]int {
+	at := map[partID]int{}
+	add := func(id partID, i int) {
+		if _, known := at[id]; !known && id != (partID{FunctionPart: id.FunctionPart}) {
+			at[id] = i
 		}
 	}
-	return unpaired
+	for i, p := range parts {
+		if p.pos >= s.first && p.pos < s.end {
+			back, _ := p.event.Origin()
+			add(partID{node: p.node, FunctionPart: p.FunctionPart}, i)
+			add(partID{event: p.event.ID(), FunctionPart: p.FunctionPart}, i)
+			add(partID{origin: back.ID, FunctionPart: p.FunctionPart}, i)
+		}
+	}
+	return at
 }
 
 func (s span) orphansOf(key callKey) []Orphan {
 	before := s.pairs.byKey[key]
 	c := pairChange{before: before, partnerWas: pair(before)}
-	c.after, c.was = s.after(key, before)
+	var stay map[int]bool
+	c.after, c.was, stay = s.after(key, before)
 	c.partner = pair(c.after)
 	out := c.orphans()
 	for i, p := range before {
-		if !p.Response && p.pos >= s.first && p.pos < s.end && s.view.mustStay(before, c.partnerWas, i, s.opts) {
+		if !p.Response && p.pos >= s.first && p.pos < s.end && !stay[i] && s.view.mustStay(before, c.partnerWas, i, s.opts) {
 			out = append(out, p.orphan(problemOpen))
 		}
 	}
@@ -276,32 +330,47 @@ func (v View) invocationAt(pos int) string {
 
 // misplacedCalls lists function calls that would come where a model's API accepts none
 // and did not stand in such a place before.
-func (s span) misplacedCalls() []Orphan {
-	var out []Orphan
-	problem := problemFirst
-	if s.first > 0 {
-		problem = ""
-		if s.isModelSummary(s.first - 1) {
-			problem = problemAfter
+func (s span) misplacedCalls() (out []Orphan) {
+	was := map[nodeID]int{}
+	if len(s.added) > 0 && s.fixed {
+		for i := s.first; i < s.end; i++ {
+			was[s.view.node(i).id()] = i
 		}
 	}
-	for _, n := range s.added {
-		if problem != "" {
-			out = append(out, callsOf(n.event, -1, problem)...)
+	problem := s.view.callProblem(s.first)
+	add := func(n *node, old int) {
+		if problem != "" && (old < 0 || s.view.callProblem(old) == "") {
+			out = append(out, callsOf(n.event, old, problem)...)
 		}
-		problem = ""
-		if n.event.Role() == "model" && n.isSummary() {
-			problem = problemAfter
-		}
+		problem = problemBehind(n)
 	}
-	if s.end < s.view.Len() && problem != "" && s.end > 0 && !s.isModelSummary(s.end-1) {
-		out = append(out, callsOf(s.view.At(s.end), s.end, problem)...)
+	for i := range s.added {
+		old, stood := was[s.added[i].id()]
+		if !stood {
+			old = -1
+		}
+		add(&s.added[i], old)
+	}
+	if s.end < s.view.Len() {
+		add(s.view.node(s.end), s.end)
 	}
 	return out
 }
 
-func (s span) isModelSummary(i int) bool {
-	return s.view.At(i).Role() == "model" && s.view.IsSummary(i)
+// callProblem returns the problem of a function call at an index, or "".
+func (v View) callProblem(i int) string {
+	if i == 0 {
+		return problemFirst
+	}
+	return problemBehind(v.node(i - 1))
+}
+
+// problemBehind returns the problem of a function call directly behind an event, or "".
+func problemBehind(n *node) string {
+	if n.event.Role() == "model" && n.isSummary() {
+		return problemAfter
+	}
+	return ""
 }
 
 func callsOf(e *patch.Event, pos int, problem string) []Orphan {
@@ -332,103 +401,10 @@ func (v View) checkChange(after View, opts CheckOptions) error {
 	if opts.AllowOrphans {
 		return nil
 	}
-	if orphans := v.orphansIn(after, opts); len(orphans) > 0 {
-		return &OrphanError{Orphans: orphans, fixed: true}
+	if err := v.changeTo(after, opts).check(); err != nil {
+		return err
 	}
 	return nil
-}
-
-// partID is a function part's identity.
-type partID struct {
-	nodeID
-	part int
-}
-
-func (v View) partIDs(parts []part, nodes []*node) []partID {
-	ids := make([]partID, len(parts))
-	for i, p := range parts {
-		ids[i] = partID{nodes[p.pos].id(), p.Index}
-	}
-	return ids
-}
-
-// orphansIn lists what a change of the view into another one does to function calls that
-// no patch may do: what [span.orphans] lists for a single patch.
-func (v View) orphansIn(after View, opts CheckOptions) []Orphan {
-	var out []Orphan
-	was, is := v.visibleNodes(), after.visibleNodes()
-	pairsWas, pairsIs := v.pairing(), newPairing(after)
-	keys := map[callKey]struct{}{}
-	for key := range pairsWas.byKey {
-		keys[key] = struct{}{}
-	}
-	for key := range pairsIs.byKey {
-		keys[key] = struct{}{}
-	}
-	for _, key := range sortedKeys(keys) {
-		before, parts := pairsWas.byKey[key], pairsIs.byKey[key]
-		idsWas, idsIs := v.partIDs(before, was), after.partIDs(parts, is)
-		if slices.Equal(idsWas, idsIs) {
-			continue // nothing of it has changed
-		}
-		place := map[partID]int{}
-		for i, id := range idsWas {
-			place[id] = i
-		}
-		change := pairChange{before: before, after: parts, was: make([]int, len(parts)), partnerWas: pair(before), partner: pair(parts)}
-		for i, id := range idsIs {
-			change.was[i] = unpaired
-			if old, ok := place[id]; ok {
-				change.was[i] = old
-				delete(place, id)
-				parts[i].pos = before[old].pos // as orphans are named
-			} else {
-				parts[i].pos = -1
-			}
-		}
-		out = append(out, change.orphans()...)
-		for _, i := range slices.Sorted(maps.Values(place)) {
-			if v.mustStay(before, change.partnerWas, i, opts) {
-				out = append(out, before[i].orphan(problemOpen))
-			}
-		}
-	}
-	out = append(out, misplacedIn(was, is)...)
-	sortOrphans(out)
-	return out
-}
-
-// misplacedIn lists function calls of nodes that stand where a model's API accepts none,
-// and did not before.
-func misplacedIn(was, is []*node) []Orphan {
-	place := make(map[nodeID]int, len(was))
-	for i, n := range was {
-		place[n.id()] = i
-	}
-	problem := func(nodes []*node, i int) string {
-		switch {
-		case i == 0:
-			return problemFirst
-		case nodes[i-1].event.Role() == "model" && nodes[i-1].isSummary():
-			return problemAfter
-		}
-		return ""
-	}
-	var out []Orphan
-	for i, n := range is {
-		now := problem(is, i)
-		if now == "" {
-			continue
-		}
-		old, stood := place[n.id()]
-		switch {
-		case !stood:
-			out = append(out, callsOf(n.event, -1, now)...)
-		case problem(was, old) == "":
-			out = append(out, callsOf(n.event, old, now)...)
-		}
-	}
-	return out
 }
 
 // A search for a span that passes gives up after looking at so many function parts:

@@ -25,6 +25,7 @@ type part struct {
 	patch.FunctionPart
 	pos   int // of its event in the visible log; -1 if the event is not in it yet
 	event *patch.Event
+	node  nodeID
 	place int // among all parts of the visible log
 }
 
@@ -55,15 +56,20 @@ func (v View) pairing() pairing {
 
 func newPairing(v View) pairing {
 	p := pairing{byKey: map[callKey][]part{}}
-	for i, e := range v.Events() {
-		for fp := range e.FunctionParts() {
+	i := 0
+	for n := range v.root.all {
+		if n.event == nil {
+			continue
+		}
+		for fp := range n.event.FunctionParts() {
 			key := keyOf(fp)
-			p.byKey[key] = append(p.byKey[key], part{fp, i, e, p.parts})
+			p.byKey[key] = append(p.byKey[key], part{fp, i, n.event, n.id(), p.parts})
 			p.parts++
 			if !fp.Response {
 				p.calls++
 			}
 		}
+		i++
 	}
 	return p
 }
