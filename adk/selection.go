@@ -1,6 +1,8 @@
 package adk
 
 import (
+	"time"
+
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -14,12 +16,14 @@ type selection struct {
 	view   fold.View // that events are of
 }
 
-// choose selects what a reading of a view has.
-func choose(r fold.Reading) *selection {
-	s := &selection{chosen: map[uint64]bool{}, since: r.View.Seq(), view: r.View}
-	for i, e := range r.Events() {
-		s.chosen[r.View.SeqOf(i)] = true
-		s.events = append(s.events, e)
+// choose selects those of the last n visible events whose time is not before t.
+func choose(v fold.View, n int, t time.Time) *selection {
+	s := &selection{chosen: map[uint64]bool{}, since: v.Seq(), view: v}
+	for i, e := range v.EventsFrom(v.Len() - n) {
+		if !e.Timestamp().Before(t) {
+			s.chosen[v.SeqOf(i)] = true
+			s.events = append(s.events, e)
+		}
 	}
 	return s
 }

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -216,22 +215,16 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 		return nil, getError(err, req.SessionID)
 	}
 	if req.NumRecentEvents > 0 || !req.After.IsZero() {
-		handle.selection = choose(filter(handle.stored.View, req))
+		n := req.NumRecentEvents
+		if n <= 0 {
+			n = handle.stored.View.Len()
+		}
+		handle.selection = choose(handle.stored.View, n, req.After)
 	}
 	if mark, ok := markOf(ctx); ok {
 		handle.history = s.historyOf(ctx, mark, handle, req)
 	}
 	return &session.GetResponse{Session: handle}, nil
-}
-
-func filter(v fold.View, req *session.GetRequest) fold.Reading {
-	switch {
-	case req.NumRecentEvents <= 0:
-		return v.Since(req.After)
-	case req.After.IsZero():
-		return v.Last(req.NumRecentEvents)
-	}
-	return v.Last(req.NumRecentEvents).Since(req.After)
 }
 
 // List returns the sessions of an app, of one user or, without one, of all. They have
@@ -265,7 +258,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 			}
 			return nil, fmt.Errorf("list sessions: %w", err)
 		}
-		handle.selection = choose(handle.stored.View.Last(0))
+		handle.selection = choose(handle.stored.View, 0, time.Time{})
 		out.Sessions = append(out.Sessions, handle)
 	}
 	if damage != nil && len(out.Sessions) == 0 {

@@ -3,7 +3,6 @@ package fold_test
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -68,15 +67,6 @@ func ExampleView_Events() {
 	// Output:
 	// 0 question
 	// 1 call
-	// 2 response
-	// 3 answer
-}
-
-func ExampleView_Last() {
-	for i, e := range exampleView().Last(2).Events() {
-		fmt.Println(i, e.ID())
-	}
-	// Output:
 	// 2 response
 	// 3 answer
 }
@@ -216,21 +206,6 @@ func ExampleView_Values() {
 	// a "1"
 	// b "2"
 	// created-1
-}
-
-func ExampleView_Since() {
-	noon := time.Date(2025, 1, 2, 12, 0, 0, 0, time.UTC)
-	v := fold.New("", nil)
-	for i := range 3 {
-		e, _ := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i+1), Timestamp: noon.Add(time.Duration(i) * time.Hour)})
-		v, _ = v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e})
-	}
-	for i, e := range v.Since(noon.Add(time.Hour)).Events() {
-		fmt.Println(i, e.ID())
-	}
-	// Output:
-	// 1 e2
-	// 2 e3
 }
 
 // A lean view is handed the records that a revert brings back, wherever they are kept.

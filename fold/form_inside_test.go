@@ -16,7 +16,7 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cut{seq: 1, keep: true, carries: delta{{Key: "k\xff", Value: value}}}
-	s := Saved{View{seq: 1, patchSeq: 1, saved: &savedPatches{}}, run{pieces: []piece{{node: node{seq: 1, cut: c}}}}}
+	s := Saved{view: View{seq: 1, patchSeq: 1, saved: &savedPatches{}}, nodes: run{pieces: []piece{{node: node{seq: 1, cut: c}}}}}
 	v, err := s.Restore(View{}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -249,8 +249,8 @@ func TestParseSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Creation() != "creation" || s.Seq() != 9 {
-		t.Errorf("creation %q, seq %d", s.Creation(), s.Seq())
+	if s.Creation != "creation" || s.Seq != 9 {
+		t.Errorf("creation %q, seq %d", s.Creation, s.Seq)
 	}
 	if needs := slices.Collect(s.Needs()); !slices.Equal(needs, []uint64{2, 3, 8, 9}) {
 		t.Errorf("it needs %d", needs)

@@ -22,6 +22,9 @@ type piece struct {
 // runOf returns the run of the nodes from lo up to hi. bodies says whether it keeps the events.
 func (t *tree) runOf(lo, hi int, bodies bool) run {
 	var r run
+	if bodies && lo < hi {
+		r.bodies = make([]*patch.Event, 0, hi-lo)
+	}
 	t.walk(lo, hi, func(n *node) bool {
 		r.add(n)
 		if bodies && n.event != nil {

@@ -13,6 +13,9 @@ import (
 // Saved is what [View.AppendBinary] keeps of a view: all but the bodies of its events and
 // the initial state. Records hold the bodies; a Saved says which. It is immutable.
 type Saved struct {
+	Creation string // the id of the creation of the view's session
+	Seq      uint64 // of the record that the view stands at
+
 	view  View // without nodes
 	nodes run
 }
@@ -67,14 +70,9 @@ func (r *reader) saved() (s Saved) {
 	if len(r.rest) > 0 {
 		r.fail("%d bytes behind it", len(r.rest))
 	}
+	s.Creation, s.Seq = v.creation, v.seq
 	return s
 }
-
-// Creation returns the id of the creation of the view's session.
-func (s Saved) Creation() string { return s.view.creation }
-
-// Seq returns the seq of the record that the view stands at.
-func (s Saved) Seq() uint64 { return s.view.seq }
 
 // Needs yields the seqs of the records that [Saved.Restore] needs, ascending: those
 // that hold the visible events. A Saved may claim far more than there is: whoever reads

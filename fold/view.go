@@ -3,7 +3,6 @@ package fold
 import (
 	"fmt"
 	"iter"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -99,8 +98,8 @@ func (v View) Events() iter.Seq2[int, *patch.Event] {
 	return v.EventsFrom(0)
 }
 
-// EventsFrom yields the visible events from index i on. An index below 0 is taken as
-// 0; one beyond the end yields nothing.
+// EventsFrom yields the visible events from index i on: the last n from v.Len()-n on. An index
+// below 0 is taken as 0; one beyond the end yields nothing.
 func (v View) EventsFrom(i int) iter.Seq2[int, *patch.Event] {
 	return v.eventsIn(i, v.Len())
 }
@@ -246,57 +245,4 @@ func (v View) Skipped() ([]patch.Skip, error) {
 		return nil, err
 	}
 	return v.skipped.ascending(), nil
-}
-
-// Reading is a filtered part of a visible log. It is not a view: a patch cannot be
-// made from it, but its indices are those of the whole visible log.
-type Reading struct {
-	View   View
-	events []indexed
-}
-
-type indexed struct {
-	index int
-	event *patch.Event
-}
-
-// Len returns the number of events read.
-func (r Reading) Len() int { return len(r.events) }
-
-// Events yields the events in order, each with its index in the whole visible log.
-func (r Reading) Events() iter.Seq2[int, *patch.Event] {
-	return func(yield func(int, *patch.Event) bool) {
-		for _, e := range r.events {
-			if !yield(e.index, e.event) {
-				return
-			}
-		}
-	}
-}
-
-// Last returns the last n visible events, or all if there are fewer; none if n < 1.
-// The state of the reading's view is that of the whole log.
-func (v View) Last(n int) Reading {
-	r := Reading{View: v}
-	for i, e := range v.EventsFrom(v.Len() - max(n, 0)) {
-		r.events = append(r.events, indexed{i, e})
-	}
-	return r
-}
-
-// Since returns the visible events whose time is not before t, wherever in the log they
-// stand.
-func (v View) Since(t time.Time) Reading {
-	return v.Last(v.Len()).Since(t)
-}
-
-// Since returns the events of the reading whose time is not before t.
-func (r Reading) Since(t time.Time) Reading {
-	out := Reading{View: r.View}
-	for _, e := range r.events {
-		if !e.event.Timestamp().Before(t) {
-			out.events = append(out.events, e)
-		}
-	}
-	return out
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -94,38 +93,22 @@ func TestWrongSeqIsRefused(t *testing.T) {
 }
 
 // Cases 1, 2 and 6 of the hard ones: equal and backward times do not move events, and
-// reading a part gives the state of all.
-func TestReadingsKeepIndicesAndState(t *testing.T) {
+// a part of the events is read with the indices of all.
+func TestEventsFromKeepsIndices(t *testing.T) {
 	v := view(t, "e1 at:5 k=1", "e2 at:1 k=2", "e3 at:3", "e4 at:3 k=4", "e5 at:3")
-	read := func(r fold.Reading) string {
+	for first, want := range map[int]string{3: "3e4, 4e5", -4: "0e1, 1e2, 2e3, 3e4, 4e5", 5: "", 6: ""} {
 		var out []string
-		for i, e := range r.Events() {
+		for i, e := range v.EventsFrom(first) {
 			out = append(out, fmt.Sprint(i, e.ID()))
 			if v.At(i) != e {
 				t.Errorf("index %d is not that of %s", i, e.ID())
 			}
 		}
-		if len(out) != r.Len() {
-			t.Errorf("%d events, Len %d", len(out), r.Len())
+		if got := strings.Join(out, ", "); got != want {
+			t.Errorf("from %d: got %q, want %q", first, got, want)
 		}
-		if !reflect.DeepEqual(r.View.State(), v.State()) {
-			t.Errorf("state %v", r.View.State())
-		}
-		for range r.Events() {
+		for range v.EventsFrom(first) {
 			break
-		}
-		return strings.Join(out, ", ")
-	}
-	for _, c := range []struct {
-		reading fold.Reading
-		want    string
-	}{
-		{v.Last(2), "3e4, 4e5"}, {v.Last(9), "0e1, 1e2, 2e3, 3e4, 4e5"}, {v.Last(0), ""}, {v.Last(-1), ""},
-		{v.Since(time.Unix(3, 0)), "0e1, 2e3, 3e4, 4e5"}, {v.Last(3).Since(time.Unix(4, 0)), ""},
-		{v.Last(5).Since(time.Unix(5, 0)), "0e1"},
-	} {
-		if got := read(c.reading); got != c.want {
-			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
 	cut := apply(t, v, patch.NewTruncateBefore("e4"))

@@ -62,10 +62,10 @@ func Decode(data []byte, creation string, last uint64) (fold.Saved, error) {
 		return unusable("%w: %v", ErrOutdated, err)
 	case err != nil:
 		return unusable("%v", err)
-	case s.Creation() != creation:
-		return unusable("it is of another session, created as %q", s.Creation())
-	case s.Seq() > last:
-		return unusable("it stands at record %d, but the log ends at %d", s.Seq(), last)
+	case s.Creation != creation:
+		return unusable("it is of another session, created as %q", s.Creation)
+	case s.Seq > last:
+		return unusable("it stands at record %d, but the log ends at %d", s.Seq, last)
 	}
 	return s, nil
 }

@@ -258,6 +258,6 @@ func Example() {
 	})
 	data, _ := snapshot.Encode(v)
 	s, err := snapshot.Decode(data, "creation", 3)
-	fmt.Println(s.Seq(), slices.Collect(s.Needs()), err)
+	fmt.Println(s.Seq, slices.Collect(s.Needs()), err)
 	// Output: 3 [2] <nil>
 }

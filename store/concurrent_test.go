@@ -203,7 +203,8 @@ func readView(v fold.View) {
 		n = i
 	}
 	_ = v.State()
-	_ = v.Last(n)
+	for range v.EventsFrom(n) {
+	}
 }
 
 // Deleting and creating again beside readers and writers: each sees one creation or

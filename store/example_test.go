@@ -120,7 +120,7 @@ func ExampleStore_Get() {
 		log.Fatal(err)
 	}
 	fmt.Println(session.State())
-	for i, e := range session.View.Last(2).Events() {
+	for i, e := range session.View.EventsFrom(session.View.Len() - 2) {
 		fmt.Println(i, e.ID(), e.Author())
 	}
 	// Output:

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -76,40 +75,6 @@ func TestViewAtEverySeq(t *testing.T) {
 		for _, k := range []uint64{last + 1, 1 << 63} {
 			_, err = e.store.ViewAt(ctx, key, k)
 			e.is(err, store.ErrNotFound, fmt.Sprint(k), fmt.Sprint(last))
-		}
-	})
-}
-
-// Reading a part gives the state of all.
-func TestFilteredReadings(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(map[string]any{"k0": "initial"})
-		e.fill(40)
-		v := e.view()
-		state := fmt.Sprint(v.State())
-		for n := -1; n <= v.Len()+2; n++ {
-			r := v.Last(n)
-			e.same("state", fmt.Sprint(r.View.State()), state)
-			if want := min(max(n, 0), v.Len()); r.Len() != want {
-				e.Errorf("last %d: %d events, want %d", n, r.Len(), want)
-			}
-			for i, ev := range r.Events() {
-				if v.At(i) != ev || i < v.Len()-n {
-					e.Errorf("last %d: event %q at index %d", n, ev.ID(), i)
-				}
-			}
-		}
-		t0 := time.Date(2025, 11, 20, 10, 30, 0, 0, time.UTC)
-		r := v.Since(t0)
-		e.same("state", fmt.Sprint(r.View.State()), state)
-		got := map[int]bool{}
-		for i := range r.Events() {
-			got[i] = true
-		}
-		for i, ev := range v.Events() {
-			if got[i] == ev.Timestamp().Before(t0) {
-				e.Errorf("event %d of %v is read: %t", i, ev.Timestamp(), got[i])
-			}
 		}
 	})
 }

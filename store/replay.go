@@ -71,7 +71,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 		return r, fromBackend(key, err)
 	}
 	saved, err := snapshot.Decode(kept.Data, empty.Creation(), last)
-	if err != nil || saved.Seq() > seq {
+	if err != nil || saved.Seq > seq {
 		return r, err
 	}
 	records, err := s.pickAll(ctx, key, empty.Creation(), saved.Needs())
@@ -82,7 +82,7 @@ func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq 
 	if err != nil {
 		return r, err
 	}
-	return replayed{view: restored, snapshot: saved.Seq(), chain: kept.Chain}, nil
+	return replayed{view: restored, snapshot: saved.Seq, chain: kept.Chain}, nil
 }
 
 // snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no

@@ -79,7 +79,7 @@ func (e *env) snapshotSeq() uint64 {
 	e.Helper()
 	s, err := snapshot.Decode(e.snapshot(), e.creation(), 1<<40)
 	e.no(err)
-	return s.Seq()
+	return s.Seq
 }
 
 // refold folds the session's log from its first record.
@@ -157,8 +157,8 @@ func (e *env) snapshotAtEveryLength(t rapid.TB, records []patch.Record, initial 
 		no(err)
 		saved, err := snapshot.Decode(kept.Data, listed[0].Creation, r.Seq)
 		no(err)
-		if saved.Seq() != r.Seq {
-			t.Fatalf("after record %d the snapshot stands at %d", r.Seq, saved.Seq())
+		if saved.Seq != r.Seq {
+			t.Fatalf("after record %d the snapshot stands at %d", r.Seq, saved.Seq)
 		}
 		for _, r := range c.Records {
 			ref.Apply(r)

@@ -215,9 +215,9 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 	// What was read in part before an erasing, and in part after it, fits together nowhere.
 	changed := func() bool { return v.store.replacedSince(ctx, key, head) }
 	check := func() bool {
-		if data != nil && view.Seq() == saved.Seq() {
+		if data != nil && view.Seq() == saved.Seq {
 			if again, err := snapshot.Encode(view); (err != nil || !bytes.Equal(again, data)) && !changed() {
-				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, saved.Seq()))
+				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, saved.Seq))
 			}
 		}
 		if cached != nil && cached.Creation() == head.Creation && view.Seq() == cached.Seq() &&
