@@ -45,6 +45,9 @@ func from(first uint64) func(i int) uint64 {
 }
 
 func decode(key Key, seq uint64, raw backend.Record) (patch.Record, error) {
+	if raw.Err != nil {
+		return patch.Record{}, &CorruptError{Key: key, Seq: seq, Err: fmt.Errorf("%w: %w", ErrCorrupt, raw.Err)}
+	}
 	r, err := patch.DecodeRecord(raw.Data)
 	if err == nil && (raw.Seq != seq || r.Seq != seq) {
 		err = fmt.Errorf("%w: record %d stands at place %d, where record %d should be", ErrCorrupt, r.Seq, raw.Seq, seq)

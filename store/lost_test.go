@@ -12,7 +12,6 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -41,10 +40,10 @@ func dropName(bucket, part string) func(t *testing.T, path string) {
 // Whatever the index of ids has lost or says wrong, the log knows of each id where it is.
 func TestRetryOverDamagedIndex(t *testing.T) {
 	for name, change := range map[string]func(v []byte) []byte{
-		"lost":           func([]byte) []byte { return nil },
-		"another record": func(v []byte) []byte { v[7] = 2; return v },
-		"no record":      func(v []byte) []byte { v[7] = 77; return v },
-		"no seq":         func(v []byte) []byte { return v[:3] },
+		"lost":         func([]byte) []byte { return nil },
+		"another hash": func(v []byte) []byte { v[7] ^= 2; return v },
+		"cut off":      func(v []byte) []byte { return v[:7] },
+		"too short":    func(v []byte) []byte { return v[:3] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFile(t, func(e *env) {
@@ -167,10 +166,7 @@ func TestRecordOfAnotherLog(t *testing.T) {
 	onFile(t, func(e *env) {
 		e.create(nil)
 		e.append(says("a", 5)...)
-		e.changeFile(changeRecord(3, func([]byte) []byte {
-			data, _ := patch.AppendRecord(nil, patch.Record{Seq: 3, Event: sets("a3", `{"other":1}`)})
-			return data
-		}))
+		e.changeFile(changeRecord(3, anotherRecord3))
 		_, err := e.store.Get(ctx, key)
 		e.is(err, store.ErrCorrupt, key.String(), "another chain")
 		e.is(e.store.Export(ctx, key, new(bytes.Buffer), store.ExportOptions{}), store.ErrCorrupt, "another chain")

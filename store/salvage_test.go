@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -155,7 +156,7 @@ func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return other.Put(k, form)
+		return other.Put(k, sealRow('r', k, form))
 	})
 	data, err := os.ReadFile(path)
 	e.no(err)
@@ -209,5 +210,55 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 	cancel()
 	if _, err := s.SalvageFrom(done, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the context has ended: %v", err)
+	}
+}
+
+// The end of a file has the pages that were written last, and with them those that name the sessions. A
+// file without it gives its records back under their names.
+func TestSalvageOfACutFileKeepsNames(t *testing.T) {
+	const sessions, each = 60, 100
+	path := filepath.Join(t.TempDir(), "log.db")
+	s, err := store.Open(path, store.Options{Durability: store.Relaxed, Snapshots: snapshot.Policy{Every: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{T: t, store: s, path: path}
+	of := func(i int) store.Key {
+		return store.Key{App: "app", User: fmt.Sprint("user", i%7), Session: fmt.Sprint("session", i)}
+	}
+	for i := range sessions {
+		_, err := s.Create(ctx, of(i), nil)
+		e.no(err)
+	}
+	for n := range each / 10 {
+		for i := range sessions {
+			_, err := s.AppendEvents(ctx, of(i), store.AppendOptions{}, says(fmt.Sprint("n", n, "-"), 10)...)
+			e.no(err)
+		}
+	}
+	e.no(s.Close())
+	data, err := os.ReadFile(path)
+	e.no(err)
+	used := int64(0)
+	makeBolt(t, path, func(tx *bbolt.Tx) error {
+		used = tx.Size()
+		return nil
+	})
+	for _, share := range []int64{998, 990, 950} {
+		_, out := salvaged(t, data[:used*share/1000])
+		named, marked, records := 0, 0, 0
+		for _, session := range out.Sessions {
+			records += session.Records
+			if !session.Nameless {
+				named += session.Records
+			}
+			if session.MaybeDeleted {
+				marked++
+			}
+		}
+		t.Logf("cut to %d/1000: %d of %d records, %d under their names, %d sessions in doubt", share, records, sessions*each, named, marked)
+		if int64(records) < sessions*each*share/1000*9/10 || named != records || len(out.Sessions) != sessions {
+			t.Errorf("cut to %d/1000: %d of %d records, %d under their names, of %d sessions", share, records, sessions*each, named, len(out.Sessions))
+		}
 	}
 }

@@ -85,10 +85,10 @@ func (v *salvage) logs(ctx context.Context) ([]*foundLog, error) {
 		}
 		logs = append(logs, l)
 	}
-	if err := v.witness(ctx, logs); err != nil {
-		return nil, err
-	}
 	for _, l := range logs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		l.judge()
 		v.erase(l)
 	}
@@ -209,6 +209,7 @@ func sameRecord(a, b bolt.ScannedRecord) bool { return a.Sum == b.Sum && a.Size 
 
 // judge finds out which of the records are in doubt.
 func (l *foundLog) judge() {
+	l.prefer()
 	switch {
 	case l.head == nil:
 	case l.proved || l.prove():
@@ -233,6 +234,35 @@ func (l *foundLog) judge() {
 		l.doubtful = append(l.doubtful, Span{l.last + 1, last})
 	}
 	l.last = last
+}
+
+// prefer takes, where no chain proves the log, of several records with one seq the one whose checksum says
+// that it is the session's. It takes note of records that no checksum says this of: the number in their
+// key, or the checksum, is damaged.
+func (l *foundLog) prefer() {
+	for i, r := range l.records {
+		if l.proved && r.Seq <= l.last {
+			continue
+		}
+		sure := 0
+		for at, other := range l.choices[i] {
+			if other.Sure {
+				if sure++; sure == 1 {
+					l.choices[i][0], l.choices[i][at] = l.choices[i][at], l.choices[i][0]
+				}
+			}
+		}
+		if l.choices[i] != nil {
+			r = l.choices[i][0]
+			l.records[i] = r
+		}
+		if !r.Sure {
+			l.foreign = append(l.foreign, r.Seq)
+		}
+		if !r.Sure || sure > 1 || sure == 0 && l.choices[i] != nil { // any may be the right one
+			l.doubtful = append(l.doubtful, Span{r.Seq, r.Seq})
+		}
+	}
 }
 
 // unite puts the stretches that are in doubt in order, and makes one of those that meet.

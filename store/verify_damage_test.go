@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -111,20 +112,33 @@ func changeRecord(seq uint64, change func(v []byte) []byte) func(t *testing.T, p
 	})
 }
 
-// changeID changes the row of the id of record 4.
+// changeID changes the row of the ids of record 4.
 func changeID(change func(v []byte) []byte) func(t *testing.T, path string) {
-	return changeRows("ids", func(_, v []byte) []byte {
-		if binary.BigEndian.Uint64(v) == 4 {
+	return changeRows("ids", func(k, v []byte) []byte {
+		if binary.BigEndian.Uint64(k) == 4 {
 			return change(v)
 		}
 		return v
 	})
 }
 
+// sealRow returns a row as a file has it: its checksum and its value.
+func sealRow(kind byte, key, value []byte) []byte {
+	sum := crc32.Checksum(slices.Concat(key, value, []byte{kind}), crc32.MakeTable(crc32.Castagnoli))
+	return append(binary.BigEndian.AppendUint32(nil, sum), value...)
+}
+
+// anotherRecord3 is a row with another record in the place of record 3 of the first session.
+func anotherRecord3([]byte) []byte {
+	data, _ := patch.AppendRecord(nil, patch.Record{Seq: 3, Event: sets("a3", `{"other":1}`)})
+	key := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), 3)
+	return sealRow('r', key, data)
+}
+
 func addID(t *testing.T, path string) {
 	makeBolt(t, path, func(tx *bbolt.Tx) error {
-		key := append(binary.BigEndian.AppendUint64(nil, 1), make([]byte, 16)...)
-		return tx.Bucket([]byte("ids")).Put(key, binary.BigEndian.AppendUint64(nil, 2))
+		key := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), 7)
+		return tx.Bucket([]byte("ids")).Put(key, sealRow('i', key, make([]byte, 16)))
 	})
 }
 
@@ -152,7 +166,7 @@ func swapSnapshots(t *testing.T, path string) {
 
 func damageEntry(t *testing.T, path string) {
 	makeBoltChange(t, path, "sessions", func(_, v []byte) []byte {
-		if binary.BigEndian.Uint64(v) == 1 {
+		if binary.BigEndian.Uint64(v[4:]) == 1 {
 			v[len(v)-1] ^= 1
 		}
 		return v
@@ -171,24 +185,20 @@ func TestVerifyFindsDamageOfFile(t *testing.T) {
 	}{
 		{"none", func(*testing.T, string) {}, false, 0, ""},
 		{"flipped bit", changeRecord(3, func(v []byte) []byte { v[len(v)/2] ^= 4; return v }), false, 3, "checksum"},
-		{"swapped", swapRecords, false, 2, "record 3 stands at place 2"},
-		{"swapped, the other one", swapRecords, false, 3, "record 2 stands at place 3"},
+		{"swapped", swapRecords, false, 2, "the checksum of record 2"},
+		{"swapped, the other one", swapRecords, false, 3, "the checksum of record 3"},
 		{"missing record", changeRecord(3, removed), false, 3, "missing"},
 		{"missing record, structure", changeRecord(3, removed), true, 0, "record 4 after record 2"},
 		{"missing first record", changeRecord(1, removed), false, 1, "missing"},
-		{"missing last record", changeRecord(6, removed), true, 0, "record 6, which is not there"},
+		{"missing last record", changeRecord(6, removed), true, 0, "its last record is 5, and its head says 6"},
 		{"missing last record, session", changeRecord(6, removed), false, 6, "missing"},
 		{"missing id row, structure", changeID(removed), true, 0, "has 5 rows"},
-		{"record that was not written there", changeRecord(3, func([]byte) []byte {
-			data, _ := patch.AppendRecord(nil, patch.Record{Seq: 3, Event: sets("a3", `{"other":1}`)})
-			return data
-		}), false, 6, "another chain"},
-		{"an id row too many", addID, true, 0, "has 7 rows"},
+		{"record that was not written there", changeRecord(3, anotherRecord3), false, 6, "another chain"},
+		{"an id row too many", addID, true, 0, "ids of record 7, which is not there"},
 		{"missing id row", changeID(removed), false, 4, `of id "a4" that record 0 has it`},
-		{"wrong id row", changeID(func(v []byte) []byte { v[7] = 2; return v }), false, 4, `of id "a4" that record 2 has it`},
-		{"id row beyond the log", changeID(func(v []byte) []byte { v[7] = 99; return v }), true, 0, "record 99, which is not there"},
+		{"wrong id row", changeID(func(v []byte) []byte { v[7] ^= 2; return v }), true, 0, "the checksum of the ids of record 4"},
 		{"damaged snapshot", changeRows("snapshots", func(_, v []byte) []byte { v[len(v)-1] ^= 1; return v }), false, 0, "checksum"},
-		{"snapshot of another session", swapSnapshots, false, 0, "another session"},
+		{"snapshot of another session", swapSnapshots, false, 0, "the checksum of the snapshot"},
 		{"session entry", damageEntry, true, 0, "the checksum of the entry"},
 		{"session entry, session", damageEntry, false, 0, "the checksum of the entry"},
 	} {

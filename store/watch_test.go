@@ -722,10 +722,7 @@ func TestWatchDamage(t *testing.T) {
 		"a record that is missing": {changeRecord(4, func([]byte) []byte { return nil }), 3},
 		"the end in doubt":         {dropName("sessions", "session"), 0},
 		"no head":                  {dropName("heads", "session"), 6},
-		"another record": {changeRecord(3, func([]byte) []byte {
-			data, _ := patch.AppendRecord(nil, patch.Record{Seq: 3, Event: sets("a3", `{"other":1}`)})
-			return data
-		}), 0},
+		"another record":           {changeRecord(3, anotherRecord3), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFile(t, func(e *env) {

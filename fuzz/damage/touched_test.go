@@ -43,7 +43,7 @@ func (w *wreck) harmOf(data []byte) harm {
 	names := map[string]store.Key{}
 	for _, row := range w.tree.rows {
 		if row.bucket == "sessions" {
-			names[row.key] = w.Keys[numberOf(row.value)]
+			names[row.key] = w.Keys[numberOf(row.value[min(4, len(row.value)):])]
 		}
 	}
 	for i, row := range w.tree.rows {
@@ -64,7 +64,7 @@ func (w *wreck) harmOf(data []byte) harm {
 			h.listing = h.listing || way
 		case "shared", "sharednames":
 			h.shared = true
-		case "ids", "snapshots": // nothing that is read needs them
+		case "ids", "snapshots", "labels": // nothing that is read needs them
 		case "records":
 			if !w.Live[numberOf(row.key)] {
 				break

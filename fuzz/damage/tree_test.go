@@ -49,6 +49,10 @@ func treeOf(data []byte) *tree {
 		defer func() { f.seen = top }()
 		f.seen = map[uint64]bool{} // what damage leads to from here may be another bucket's
 		visit := func(key []byte, v span, way []int) {
+			bucket := bucket
+			if bucket == "records" && len(key) == 16 && binary.BigEndian.Uint64(key[8:]) == 0 {
+				bucket = "labels" // the name and entry of a session, beside its records
+			}
 			f.rows = append(f.rows, row{bucket, string(key), string(data[v.from:v.to]), v.from - len(key), v.to, way})
 		}
 		switch v := data[value.from:value.to]; {

@@ -84,7 +84,7 @@ func (w *wreck) take(path string) error {
 		switch row.bucket {
 		case "sessions":
 			parts := strings.Split(row.key, "\x00\x01")
-			n := numberOf(row.value)
+			n := numberOf(row.value[min(4, len(row.value)):]) // behind the checksum
 			w.Keys[n], w.Live[n] = store.Key{App: parts[0], User: parts[1], Session: parts[2]}, true
 		case "records":
 			n := numberOf(row.key)

@@ -325,6 +325,7 @@ type Record struct {
 	IDs  []string // all ids that the record takes; set for Append, not by Read
 	Sum  uint32   // the record's own checksum, for the chain, whatever form Data has; set for Append, not by Read
 	Data []byte
+	Err  error // from Read: not nil if the record is not what was written there; then there is no Data
 }
 
 // Value is a shared value.

@@ -63,7 +63,7 @@ func (b *Backend) copyTo(ctx context.Context, path string, sum func([]byte) uint
 	if err != nil {
 		return err
 	}
-	c.sessions = slices.DeleteFunc(c.sessions, func(l logged) bool { return l.staged })
+	c.sessions = slices.DeleteFunc(c.sessions, func(l logged) bool { return l.name == "" })
 	r, err := b.replicate(path, sum, false)
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ package bolt
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,21 +58,23 @@ func (o Options) withDefaults() Options {
 // FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
 const FileVersion = 1
 
-// Buckets. Inside records and ids a session goes by a number of eight bytes, big
-// endian, that is never used again. Whatever has a name has it in two buckets.
+// Buckets. In records, ids and snapshots a session goes by a number of eight bytes, big endian, that is
+// never used again. Whatever has a name has it in two buckets. Each row has a checksum over its key and
+// value (see rows.go), but for the two of bucketMeta.
 var (
 	bucketMeta        = []byte("patchlog")    // "version" → FileVersion, "numbers" → the last number given out
 	bucketSessions    = []byte("sessions")    // session name → entry: see session
 	bucketHeads       = []byte("heads")       // session name → head: see head
-	bucketRecords     = []byte("records")     // number ‖ seq → record
-	bucketIDs         = []byte("ids")         // number ‖ hash of id → seq
+	bucketRecords     = []byte("records")     // number ‖ seq → record; number ‖ 0 → label: see session
+	bucketIDs         = []byte("ids")         // number ‖ seq → hashes of the ids that the record takes
 	bucketSnapshots   = []byte("snapshots")   // number → snapshot
-	bucketShared      = []byte("shared")      // name → checksum ‖ value
-	bucketSharedNames = []byte("sharednames") // name → checksum
+	bucketShared      = []byte("shared")      // name → value
+	bucketSharedNames = []byte("sharednames") // name → nothing
+	bucketUnlinked    = []byte("unlinked")    // number → nothing: see unlink
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
 
-	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketIDs, bucketSnapshots, bucketShared, bucketSharedNames}
+	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketIDs, bucketSnapshots, bucketShared, bucketSharedNames, bucketUnlinked}
 )
 
 // Keys of records ascend within a session: full pages are better than half-full ones.
@@ -86,11 +87,8 @@ type Backend struct {
 	file   os.FileInfo         // which file was opened
 	line   line.Line[*pending] // batches that wait for the writer's place
 	writer chan struct{}       // holds a token while someone writes
-	counts counts              // of the rows of ids
-
-	harmed  bool   // somebody else has written to the file since the last write; used by writers alone
-	written counts // of sessions: the pages that they are written to are known to be whole
-	values  sharedValues
+	known  known               // ids of sessions, and the ways to their rows
+	values sharedValues
 
 	staged  staging
 	sweeper sweeper
@@ -148,8 +146,6 @@ const maxCreations = 3
 
 var errNothing = errors.New("nothing to write")
 
-func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
-
 // use calls f with the open file. After a failed commit it opens the file anew first: the
 // handle that failed may show pages that are not on disk.
 func (b *Backend) use(ctx context.Context, f func(h *handle) error) (err error) {
@@ -195,13 +191,16 @@ func (b *Backend) reopen() error {
 	return nil
 }
 
-func (b *Backend) view(ctx context.Context, f func(tx *txn) error) error {
+func (b *Backend) view(ctx context.Context, f func(tx *bbolt.Tx) error) error {
 	return b.use(ctx, func(h *handle) error { return h.view(f) })
 }
 
 // lockWriter lets one writer at a time come to the database, so that after a failed
 // commit none that has been waiting goes on with the handle that failed.
 func (b *Backend) lockWriter(ctx context.Context) (unlock func(), err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	select {
 	case b.writer <- struct{}{}:
 		return func() { <-b.writer }, nil
@@ -211,10 +210,7 @@ func (b *Backend) lockWriter(ctx context.Context) (unlock func(), err error) {
 }
 
 // update commits what f does, in a transaction of its own.
-func (b *Backend) update(ctx context.Context, f func(tx *txn) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error {
 	unlock, err := b.lockWriter(ctx)
 	if err != nil {
 		return err
@@ -226,26 +222,17 @@ func (b *Backend) update(ctx context.Context, f func(tx *txn) error) error {
 // write commits what f does, for a caller that holds the writer's place. An error of f
 // means that nothing was done; an error of the commit itself means that the outcome is
 // unknown.
-func (b *Backend) write(f func(tx *txn) error) error {
+func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
 	}
 	committing, left := false, false
 	err := b.use(context.Background(), func(h *handle) (err error) {
-		at := h.modified()
-		if b.harmed = at != h.wrote; b.harmed { // nothing is known of it any more
-			h.wrote = at
-			b.written.forget()
-			b.counts.forget()
-		}
-		committing, err = h.write(func(tx *txn) error {
+		committing, err = h.write(func(tx *bbolt.Tx) error {
 			if err := f(tx); err != nil {
 				return err
 			}
-			for range b.swept(tx) {
-				left = true
-				break
-			}
+			left = b.hasSweepable(tx)
 			return nil
 		}, b.commit)
 		return err

@@ -13,6 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
+var sealed = bolt.Seal
+
 // Each row does one damage that Check must find.
 func TestCheck(t *testing.T) {
 	num := func(n ...uint64) (out []byte) {
@@ -29,33 +31,35 @@ func TestCheck(t *testing.T) {
 		{"none", "records", func(b *bbolt.Bucket) error { return nil }, ""},
 		{"record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(num(1, 2)) }, "record 3 after record 1"},
 		{"first record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(num(1, 1)) }, "record 2 after record 0"},
-		{"last record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(num(1, 3)) }, "record 3, which is not there"},
-		{"record of nobody", "records", func(b *bbolt.Bucket) error { return b.Put(num(7, 1), nil) }, "session number 0000000000000007"},
-		{"record key", "records", func(b *bbolt.Bucket) error { return b.Put([]byte("short"), nil) }, "record key"},
-		{"id of nobody", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(7), make([]byte, 16)...), num(1)) }, "session number 0000000000000007"},
-		{"id key", "ids", func(b *bbolt.Bucket) error { return b.Put([]byte("short"), num(1)) }, "id key"},
-		{"id value", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(1), make([]byte, 16)...), []byte("x")) }, "id key"},
-		{"id of record 0", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(1), make([]byte, 16)...), num(0)) }, "record 0"},
-		{"id of a later record", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(1), make([]byte, 16)...), num(4)) }, "record 4"},
+		{"last record removed", "records", func(b *bbolt.Bucket) error { return b.Delete(num(1, 3)) }, "its last record is 2, and its head says 3"},
+		{"label removed", "records", func(b *bbolt.Bucket) error { return b.Delete(num(1, 0)) }, "missing beside its records"},
+		{"label of another", "records", func(b *bbolt.Bucket) error { return b.Put(num(1, 0), b.Get(num(2, 0))) }, "beside its records"},
+		{"record of nobody", "records", func(b *bbolt.Bucket) error { return b.Put(num(7, 1), nil) }, "key 00000000000000070000000000000001, of a session that is not there"},
+		{"record key", "records", func(b *bbolt.Bucket) error { return b.Put([]byte("short"), nil) }, "key 73686f7274"},
+		{"ids of nobody", "ids", func(b *bbolt.Bucket) error { return b.Put(num(7, 1), sealed('i', num(7, 1), make([]byte, 16))) }, "of a session that is not there"},
+		{"ids key", "ids", func(b *bbolt.Bucket) error { return b.Put([]byte("short"), num(1)) }, "key 73686f7274"},
+		{"ids changed", "ids", func(b *bbolt.Bucket) error { return b.Put(num(1, 2), b.Get(num(1, 3))) }, "the checksum of the ids of record 2"},
+		{"ids of another hash", "ids", func(b *bbolt.Bucket) error { return b.Put(num(1, 2), sealed('i', num(1, 2), make([]byte, 16))) }, "has 3 rows"},
+		{"ids of a later record", "ids", func(b *bbolt.Bucket) error { return b.Put(num(1, 4), sealed('i', num(1, 4), make([]byte, 16))) }, "ids of record 4, which is not there"},
 		{"session entry", "sessions", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), []byte("garbage of some length")) }, `"a"`},
 		{"session entry cut off", "sessions", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), []byte("x")) }, `"a"`},
 		{"session renamed", "sessions", func(b *bbolt.Bucket) error {
 			return errors.Join(b.Put([]byte("c"), b.Get([]byte("a"))), b.Delete([]byte("a")))
 		}, `"c"`},
-		{"session removed", "sessions", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "which is not there"},
+		{"session removed", "sessions", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "of a session that is not there"},
 		{"numbers given out", "sessions", func(b *bbolt.Bucket) error { return b.SetSequence(1) }, "has not been given out"},
 		{"head removed", "heads", func(b *bbolt.Bucket) error { return b.Delete([]byte("a")) }, "has no head"},
 		{"head of nobody", "heads", func(b *bbolt.Bucket) error { return b.Put([]byte("c"), b.Get([]byte("a"))) }, `head of session "c"`},
-		{"head", "heads", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), b.Get([]byte("b"))) }, `head of session "a"`},
-		{"records appended", "records", func(b *bbolt.Bucket) error { return b.Put(num(1, 4), nil) }, "its last record is 4, and its head says 3"},
-		{"id row removed", "ids", func(b *bbolt.Bucket) error { k, _ := b.Cursor().First(); return b.Delete(k) }, "has 2 rows"},
-		{"id row added", "ids", func(b *bbolt.Bucket) error { return b.Put(append(num(1), make([]byte, 16)...), num(1)) }, "has 4 rows"},
+		{"head", "heads", func(b *bbolt.Bucket) error { return b.Put([]byte("a"), b.Get([]byte("b"))) }, `session "a", number 0000000000000001, has no head, or its checksum is wrong`},
+		{"records appended", "records", func(b *bbolt.Bucket) error { return b.Put(num(1, 4), nil) }, "record 4 is behind the last that its head says"},
+		{"ids removed", "ids", func(b *bbolt.Bucket) error { return b.Delete(num(1, 2)) }, "has 2 rows"},
 		{"numbers noted", "patchlog", func(b *bbolt.Bucket) error { return b.Put([]byte("numbers"), num(9)) }, "the last one given out is 2, or 0000000000000009"},
-		{"shared value", "shared", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("12345")) }, `the checksum of shared value "v"`},
+		{"shared value", "shared", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("12345")) }, `shared value "v": damaged: its checksum`},
 		{"shared value removed", "shared", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v" is missing`},
 		{"shared name", "sharednames", func(b *bbolt.Bucket) error { return b.Put([]byte("v"), []byte("1234")) }, `the checksum of the name of shared value "v"`},
 		{"shared name removed", "sharednames", func(b *bbolt.Bucket) error { return b.Delete([]byte("v")) }, `shared value "v": its name is missing`},
-		{"snapshot of nobody", "snapshots", func(b *bbolt.Bucket) error { return b.Put(num(7), []byte("s")) }, "session number 0000000000000007"},
+		{"snapshot of nobody", "snapshots", func(b *bbolt.Bucket) error { return b.Put(num(7), []byte("s")) }, "key 0000000000000007, of a session that is not there"},
+		{"snapshot", "snapshots", func(b *bbolt.Bucket) error { return b.Put(num(2), []byte("12345")) }, "the checksum of the snapshot"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, path := openWith(t)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	bbolt "go.etcd.io/bbolt"
+
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/internal/line"
 )
@@ -15,13 +17,15 @@ import (
 // pending is a batch that waits for its commit. All that wait go into one transaction,
 // whichever sessions they are of: a commit costs two syncs, however much it holds.
 type pending struct {
-	name     string
-	batch    backend.Batch
-	staging  *staging
-	snapshot []byte // if set, it is to be stored, and the batch says only the creation
-	edition  uint64 // of a snapshot
-	size     int
-	err      error
+	name      string
+	batch     backend.Batch
+	hashes    []idHash // of all ids of the batch
+	malformed error
+	snapshot  []byte // if set, it is to be stored, and the batch says only the creation
+	edition   uint64 // of a snapshot
+	size      int
+	err       error
+	session   session // that the batch has been put to, with its new head
 }
 
 // So many batches, or so many bytes, make a transaction that is large enough.
@@ -38,24 +42,25 @@ var fitting = line.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
-	if batch.Create && batch.After > 0 {
-		return b.appendStaged(ctx, name, batch)
-	}
-	return b.append(ctx, name, batch)
-}
-
-func (b *Backend) append(ctx context.Context, name string, batch backend.Batch) error {
-	p := &pending{name: name, batch: batch, staging: &b.staged}
+	p := &pending{name: name, batch: batch, malformed: wellFormed(name, batch)}
 	for _, r := range batch.Records {
 		p.size += len(r.Data)
+		for _, id := range r.IDs {
+			p.hashes = append(p.hashes, hashID(id))
+		}
 	}
 	for _, v := range batch.Shared {
 		p.size += len(v.Data)
 	}
-	if err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
-		return err
+	err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup)
+	if err == nil {
+		err = p.err
 	}
-	return p.err
+	if batch.Create && batch.After > 0 && (err == nil || errors.Is(err, backend.ErrUnknown)) {
+		// The number of what was staged is the session's, or nobody's. In the file it says which.
+		b.staged.remove(batch.Creation)
+	}
+	return err
 }
 
 // PutSnapshot implements [backend.Backend]. The snapshot shares the commit of whatever is
@@ -74,118 +79,59 @@ func (b *Backend) commitGroup(group []*pending) {
 	if slices.ContainsFunc(group, func(p *pending) bool { return len(p.batch.Shared) > 0 }) {
 		defer b.values.change()()
 	}
-	err := b.write(func(tx *txn) error {
+	var db *bbolt.DB
+	err := b.write(func(tx *bbolt.Tx) error {
+		db = tx.DB()
+		ways := b.handle.ways(tx)
 		for _, p := range group {
-			s, err := b.admitPending(tx, p)
-			if err == nil {
-				err = b.checkWays(tx, p, s)
-			}
-			if p.err = err; err != nil {
+			if p.err = b.admit(tx, ways, p); p.err != nil {
 				continue // refused, with nothing written
 			}
-			if err := b.put(tx, p, s); err != nil {
+			if err := b.put(tx, p); err != nil {
 				return fmt.Errorf("session %q: %w", p.name, err)
 			}
 		}
 		return nil
 	})
-	if err == nil {
-		return
-	}
 	for _, p := range group {
-		if p.err == nil {
+		switch {
+		case p.err != nil:
+		case err != nil:
 			p.err = err
+		case p.snapshot == nil:
+			b.known.add(db, p.session.number, *p.session.head, p.batch.Records, p.hashes)
 		}
 	}
 }
 
-func (b *Backend) admitPending(tx *txn, p *pending) (session, error) {
-	if p.snapshot != nil {
-		s, err := findCreated(tx, p.name, p.batch.Creation)
-		if err == nil && b.editions.get(s.number, tx.ID()) != p.edition {
-			err = backend.ErrMoved
-		}
-		return s, err
-	}
-	return b.admit(tx, p.name, p.batch)
-}
-
-// put writes what has been admitted.
-func (b *Backend) put(tx *txn, p *pending, s session) error {
+// admit judges a batch, and writes nothing. It finds the session that the batch goes to, or makes the
+// one that the batch creates, with the head of what is staged for it.
+func (b *Backend) admit(tx *bbolt.Tx, ways *ways, p *pending) (err error) {
 	switch {
 	case p.snapshot != nil:
-		return tx.Bucket(bucketSnapshots).Put(s.number, p.snapshot)
-	case p.batch.Create:
-		if p.batch.After == 0 { // it had no rows before these
-			b.counts.put(tx.DB(), s.number)
-		}
-		return s.create(tx, p.name, p.batch)
-	}
-	return s.put(tx, p.name, *s.head, p.batch)
-}
-
-// checkWays looks over the pages that a write will write anew, a session's when it is
-// first written to.
-func (b *Backend) checkWays(tx *txn, p *pending, s session) error {
-	type way struct{ bucket, key []byte }
-	var ways []way
-	known := b.written.has(tx.DB(), s.number)
-	switch name := []byte(p.name); {
-	case p.snapshot != nil:
-		ways = append(ways, way{bucketSnapshots, s.number})
-	case p.batch.Create:
-		ways = append(ways, way{bucketSessions, name}, way{bucketMeta, keyNumbers})
-		fallthrough
-	case !known:
-		ways = append(ways, way{bucketHeads, name}, way{bucketRecords, s.key(number(p.batch.After + 1))}, way{bucketIDs, s.number})
-	}
-	for _, v := range p.batch.Shared {
-		ways = append(ways, way{bucketShared, []byte(v.Name)}, way{bucketSharedNames, []byte(v.Name)})
-	}
-	if len(ways) == 0 {
-		return nil
-	}
-	paths := pathsOf(tx)
-	for _, w := range ways {
-		if err := paths.sound(w.bucket, w.key); err != nil {
-			return err
-		}
-	}
-	if p.snapshot == nil {
-		b.written.put(tx.DB(), s.number)
-	}
-	return nil
-}
-
-// admit judges a batch and writes nothing. It returns the session that the batch goes to,
-// with the number that it will have, and the head of what is staged for it, if it has
-// still to be created.
-func (b *Backend) admit(tx *txn, name string, batch backend.Batch) (s session, err error) {
-	if batch.Create {
-		s, err = b.admitNew(tx, name, batch)
-	} else {
-		s, err = findCreated(tx, name, batch.Creation)
-		switch {
-		case err != nil:
-		case s.head == nil:
-			err = fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
-		case s.head.last != batch.After:
+		if p.session, err = findCreated(tx, p.name, p.batch.Creation); err == nil && b.editions.get(p.session.number, tx.ID()) != p.edition {
 			err = backend.ErrMoved
-		case b.harmed: // since the ids were looked up, it may be; whoever looks them up again learns what of
-			err = b.checkIndex(tx, name, s)
+		}
+	case p.batch.Create:
+		p.session, err = b.admitNew(tx, p.name, p.batch)
+	default:
+		if p.session, err = findWhole(tx, p.name, p.batch.Creation); err == nil && p.session.head.last != p.batch.After {
+			err = backend.ErrMoved
 		}
 	}
 	if err == nil {
-		err = wellFormed(name, batch)
+		err = p.malformed
+	}
+	if err == nil && p.snapshot == nil {
+		err = b.checkRoom(tx, p)
 	}
 	if err == nil {
-		s.rows = s.idRows(batch.Records)
-		err = s.room(tx, name, batch)
+		err = b.checkWays(tx, ways, p)
 	}
-	return s, err
+	return err
 }
 
-func (b *Backend) admitNew(tx *txn, name string, batch backend.Batch) (session, error) {
+func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (session, error) {
 	switch _, err := find(tx, name); {
 	case err == nil:
 		return session{}, backend.ErrExists
@@ -205,7 +151,7 @@ func (b *Backend) admitNew(tx *txn, name string, batch backend.Batch) (session, 
 	}
 	s := session{creation: batch.Creation, meta: batch.Meta, head: &head{}}
 	if st := b.staged.get(batch.Creation); st != nil {
-		s.number, *s.head = st.number, st.head()
+		s.number, *s.head = st.number, st.head
 	}
 	if s.head.last != batch.After {
 		return session{}, backend.ErrMoved
@@ -220,33 +166,37 @@ func (b *Backend) admitNew(tx *txn, name string, batch backend.Batch) (session, 
 	return s, nil
 }
 
-// room reports whether the batch's records and ids can be put without anything being put
-// over: the log ends where it should, as a search finds it, and nothing stands behind.
-func (s session) room(tx *txn, name string, batch backend.Batch) error {
+// checkRoom reports whether the batch's records and ids can be put without anything being put
+// over: the log ends where it should, as a search finds it, nothing stands behind, and no id is taken.
+func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
+	s, after := p.session, p.batch.After
 	c := tx.Bucket(bucketRecords).Cursor()
-	next, _ := c.Seek(s.key(number(batch.After + 1)))
+	next, _ := c.Seek(s.key(after + 1))
 	var last []byte
 	if next == nil {
 		last, _ = c.Last()
 	} else {
 		last, _ = c.Prev()
 	}
-	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != batch.After {
+	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != after {
 		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
-			backend.ErrDamaged, batch.After, name, next, last)
+			backend.ErrDamaged, after, p.name, next, last)
 	}
-	for _, r := range batch.Records[min(1, len(batch.Records)):] { // the first one is next
-		if k, _ := c.Seek(s.key(number(r.Seq))); s.seqOf(k) == r.Seq {
-			return fmt.Errorf("%w: record %d is behind the end of session %q", backend.ErrDamaged, r.Seq, name)
-		}
+	if k, _ := tx.Bucket(bucketIDs).Cursor().Seek(s.key(after + 1)); bytes.HasPrefix(k, s.number) {
+		return fmt.Errorf("%w: behind record %d, the last of session %q, stand ids of record %d", backend.ErrDamaged, after, p.name, s.seqOf(k))
 	}
-	ids := tx.Bucket(bucketIDs)
-	for _, row := range s.rows {
-		if v := ids.Get(row.key); v != nil {
-			return fmt.Errorf("%w: session %q has an id of record %d in record %x already", backend.ErrDamaged, name, row.seq, v)
-		}
+	if after == 0 || len(p.hashes) == 0 || p.batch.Create { // what is staged is judged by who stages it
+		return nil
 	}
-	return nil
+	taken := uint64(0)
+	err := b.known.lookup(tx, s, p.hashes, func(_ int, seq uint64) { taken = max(taken, seq) })
+	if taken != 0 && err == nil {
+		err = fmt.Errorf("%w: session %q has an id of the batch in record %d already", backend.ErrDamaged, p.name, taken)
+	}
+	if errors.Is(err, backend.ErrIndex) { // whoever has looked for the ids knows, and has asked the log
+		err = nil
+	}
+	return err
 }
 
 // wellFormed reports whether bbolt will take the batch.
@@ -272,47 +222,86 @@ func wellFormed(name string, batch backend.Batch) error {
 	return errors.Join(errs...)
 }
 
-// create writes a batch that creates its session and has been admitted.
-func (s session) create(tx *txn, name string, batch backend.Batch) error {
-	var err error
-	if batch.After > 0 { // its number was given out when it was staged
-		err = tx.Bucket(bucketUnlinked).Delete(s.number)
-	} else {
-		err = takeNumber(tx)
+// checkWays looks over the pages that a write will write anew, a session's when it is
+// first written to.
+func (b *Backend) checkWays(tx *bbolt.Tx, ways *ways, p *pending) error {
+	type way struct{ bucket, key []byte }
+	var all []way
+	known := b.known.isSound(tx.DB(), p.session.number)
+	switch name := []byte(p.name); {
+	case p.snapshot != nil:
+		all = append(all, way{bucketSnapshots, p.session.number})
+	case p.batch.Create:
+		all = append(all, way{bucketSessions, name})
+		fallthrough
+	case !known:
+		next := p.session.key(p.batch.After + 1)
+		all = append(all, way{bucketHeads, name}, way{bucketRecords, next}, way{bucketIDs, next})
 	}
-	if err != nil {
-		return err
+	for _, v := range p.batch.Shared {
+		all = append(all, way{bucketShared, []byte(v.Name)}, way{bucketSharedNames, []byte(v.Name)})
 	}
-	if err := tx.Bucket(bucketSessions).Put([]byte(name), encodeSession(name, s)); err != nil {
-		return err
+	for _, w := range all {
+		if err := ways.check(w.bucket, w.key); err != nil {
+			return err
+		}
 	}
-	return s.put(tx, name, *s.head, batch)
+	if p.snapshot == nil && !known {
+		b.known.setSound(tx.DB(), p.session.number)
+	}
+	return nil
 }
 
-// put writes a batch that has been admitted to a session with the given head.
-func (s session) put(tx *txn, name string, h head, batch backend.Batch) error {
+// put writes a batch that has been admitted.
+func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
+	s := &p.session
+	if p.snapshot != nil {
+		return tx.Bucket(bucketSnapshots).Put(s.number, seal(kindSnapshot, s.number, p.snapshot))
+	}
+	if p.batch.Create {
+		var err error
+		if p.batch.After > 0 { // its number was given out when it was staged
+			err = tx.Bucket(bucketUnlinked).Delete(s.number)
+		} else {
+			err = takeNumber(tx)
+		}
+		if err == nil {
+			err = putEntry(tx, p.name, *s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.putRecords(tx, p.batch.Records); err != nil {
+		return err
+	}
+	if p.batch.Create || len(p.batch.Records) > 0 {
+		if err := putHead(tx, p.name, *s.head); err != nil {
+			return err
+		}
+	}
+	return putShared(tx, p.batch.Shared)
+}
+
+// putRecords writes records behind the session's last, and the rows of their ids, and counts them in its
+// head.
+func (s session) putRecords(tx *bbolt.Tx, added []backend.Record) error {
 	records, ids := tx.Bucket(bucketRecords), tx.Bucket(bucketIDs)
-	records.inOrder()
-	for _, r := range batch.Records {
-		if err := records.Put(s.key(number(r.Seq)), r.Data); err != nil {
+	records.FillPercent, ids.FillPercent = fillPercent, fillPercent
+	for _, r := range added {
+		key := s.key(r.Seq)
+		if err := records.Put(key, seal(kindRecord, key, r.Data)); err != nil {
 			return err
 		}
-		h.last, h.chain = r.Seq, h.chain.Add(r.Sum)
-	}
-	for i, row := range s.rows {
-		if i+1 < len(s.rows) && bytes.Equal(row.key, s.rows[i+1].key) {
-			continue // an id that the batch has twice is where it is last
+		s.head.last, s.head.chain = r.Seq, s.head.chain.Add(r.Sum)
+		if len(r.IDs) == 0 {
+			continue
 		}
-		at := number(row.seq)
-		if err := ids.Put(row.key, at); err != nil {
+		row := seal(kindIDs, key, appendIDs(make([]byte, 0, len(r.IDs)*len(idHash{})), r.IDs))
+		if err := ids.Put(key, row); err != nil {
 			return err
 		}
-		h.index = h.index.add(row.key, at)
+		s.head.index = s.head.index.add(row)
 	}
-	if batch.Create || len(batch.Records) > 0 {
-		if err := tx.Bucket(bucketHeads).Put([]byte(name), encodeHead(name, h)); err != nil {
-			return err
-		}
-	}
-	return putShared(tx, batch.Shared)
+	return nil
 }

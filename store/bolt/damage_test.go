@@ -2,7 +2,6 @@ package bolt_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -179,37 +178,6 @@ func calls(b *bolt.Backend) map[string]func() error {
 	}
 }
 
-// allFail checks that every call fails at once, and why, and that Close does not.
-func allFail(t *testing.T, b *bolt.Backend, path string, first []string) {
-	t.Helper()
-	all := calls(b)
-	for name := range all {
-		first = append(first, name)
-	}
-	for _, name := range first {
-		inTime(t, name, func() {
-			if err := all[name](); !errors.Is(err, backend.ErrDamaged) || errors.Is(err, backend.ErrUnknown) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%s: error %v, want %v of %s", name, err, backend.ErrDamaged, path)
-			}
-		})
-	}
-	cancelled, cancel := context.WithCancel(ctx)
-	cancel()
-	if err := b.Delete(cancelled, "a", "c", nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("Delete with a cancelled context: %v", err)
-	}
-	inTime(t, "Check", func() {
-		if err := b.Check(ctx); !errors.Is(err, backend.ErrDamaged) {
-			t.Errorf("Check: %v", err)
-		}
-	})
-	inTime(t, "Close", func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-}
-
 // isLetGo checks that others may open the file.
 func isLetGo(t *testing.T, path string) {
 	t.Helper()
@@ -222,72 +190,8 @@ func isLetGo(t *testing.T, path string) {
 	}
 }
 
-// What becomes of the meta pages under an open file: every bit of each, and of both.
-func TestDamagedMetaUnderAnOpenFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log.db")
-	fill(t, path)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := int64(os.Getpagesize())
-	const header, end = 16, 80
-	newer := int64(0)
-	if whole[page+header+48] > whole[header+48] { // their transactions
-		newer = 1
-	}
-	for bit := int64(0); bit < end*8; bit++ {
-		if bit%8 != bit/8%8 && !*everyBit { // else one of each byte
-			continue
-		}
-		for _, damaged := range [][]int64{{newer}, {1 - newer}, {0, 1}} {
-			path := fmt.Sprint(path, bit, damaged) // each in its own: maps of abandoned files stay
-			if err := os.WriteFile(path, whole, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet})
-			if err != nil {
-				t.Fatal(err)
-			}
-			file, err := os.OpenFile(path, os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, i := range damaged {
-				at := i*page + bit/8
-				if _, err := file.WriteAt([]byte{whole[at] ^ 1<<(bit%8)}, at); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := file.Close(); err != nil {
-				t.Fatal(err)
-			}
-			// What does not matter to a reader is noticed by the first write.
-			first := []string{"Head"}
-			if damaged[0] == 1-newer && len(damaged) == 1 || bit < header*8 {
-				first = []string{"Append"}
-				if err := calls(b)["Head"](); err != nil {
-					t.Errorf("bit %d of pages %v: %v", bit, damaged, err)
-				}
-			} else if bit%2 == 0 {
-				first = []string{"PutSnapshot"}
-			}
-			if bit%3 == 0 {
-				_ = calls(b)[first[0]]()
-				isLetGo(t, path)
-			}
-			allFail(t, b, path, first)
-			if t.Failed() {
-				t.Fatalf("bit %d of meta pages %v", bit, damaged)
-			}
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// While many read and write, the file is overwritten, cut off or emptied: nobody hangs.
+// While many read and write, the file is overwritten, cut off or emptied. Nothing is promised about
+// answers; the program neither crashes nor hangs.
 func TestReplacedUnderAnOpenFile(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other.db")
@@ -339,37 +243,38 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 					}
 				}
 				var wg, started sync.WaitGroup
+				replaced := make(chan struct{})
 				for i := range 6 {
-					if i < 2 && strings.Contains(name, "page") {
-						continue // a commit under way might write a meta page, or the root, where it was
-					}
 					started.Add(1)
 					wg.Go(func() {
-						for k := uint64(1); ; k++ {
-							var err error
+						left := 50
+						for k := uint64(1); left > 0; k++ {
 							if i < 2 {
-								err = b.Append(ctx, fmt.Sprint("s", i), batch(k))
+								_ = b.Append(ctx, fmt.Sprint("s", i), batch(k))
 							} else {
-								_, err = b.Read(ctx, fmt.Sprint("s", i), "c", 1, 9, 999)
+								_, _ = b.Read(ctx, fmt.Sprint("s", i), "c", 1, 9, 999)
 							}
 							if k == 1 {
 								started.Done()
 							}
-							if err != nil {
-								return
+							select {
+							case <-replaced:
+								left--
+							default:
 							}
 						}
 					})
 				}
 				started.Wait()
 				replace(t, path)
-				// One of them may still read what is left; a write notices.
-				_ = b.Append(ctx, "new", backend.Batch{Creation: "c", Create: true})
+				close(replaced)
 				inTime(t, "a call", wg.Wait)
-				if name != "two pages" { // there bbolt's begin finds nothing wrong
-					isLetGo(t, path)
+				for name, call := range calls(b) {
+					inTime(t, name, func() { _ = call() })
 				}
-				allFail(t, b, path, nil)
+				inTime(t, "Check", func() { _ = b.Check(ctx) })
+				inTime(t, "Close", func() { _ = b.Close() })
+				isLetGo(t, path)
 			}
 		})
 	}
@@ -381,20 +286,15 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	if err := b.PutSnapshot(ctx, "a", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}); err != nil { // in a page of its own
 		t.Fatal(err)
 	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	no(t, b.Close())
+	whole, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	whole := make([]byte, 64*os.Getpagesize())
-	if _, err := file.ReadAt(whole, 0); err != nil {
 		t.Fatal(err)
 	}
 	at := bytes.Index(whole, bytes.Repeat([]byte("s"), 100))
 	at -= at % os.Getpagesize()
-	if _, err := file.WriteAt([]byte{0xff}, int64(at)); err != nil { // it says that it is another page
-		t.Fatal(err)
-	}
+	writeAt(t, path, int64(at), 0xff) // it says that it is another page
+	b = open(t, path)
 	for range 3 {
 		inTime(t, "Snapshot", func() {
 			if _, err := b.Snapshot(ctx, "a", "c"); !errors.Is(err, backend.ErrDamaged) {

@@ -25,7 +25,7 @@ func (b *Backend) OpenReads() int {
 
 // InRead calls f in a read transaction.
 func (b *Backend) InRead(f func()) error {
-	return b.view(context.Background(), func(*txn) error {
+	return b.view(context.Background(), func(*bbolt.Tx) error {
 		f()
 		return nil
 	})
@@ -33,8 +33,8 @@ func (b *Backend) InRead(f func()) error {
 
 // InTx calls f with a read transaction.
 func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
-	return b.view(context.Background(), func(tx *txn) error {
-		f(tx.Tx)
+	return b.view(context.Background(), func(tx *bbolt.Tx) error {
+		f(tx)
 		return nil
 	})
 }
@@ -44,9 +44,9 @@ func (b *Backend) Writing() bool { return len(b.writer) > 0 }
 
 // SetSlice makes checks look at so many pages in a transaction until restore is called.
 func SetSlice(pages int) (restore func()) {
-	before := slicePages
-	slicePages = pages
-	return func() { slicePages = before }
+	before := sliceLeaves
+	sliceLeaves = pages
+	return func() { sliceLeaves = before }
 }
 
 // WaitForSweep waits until nothing is being swept.
@@ -75,3 +75,9 @@ func FailSettling(b *Backend, err error) (restore func()) {
 	set(func(durableFile, *metaPage) error { return err })
 	return func() { set(settle) }
 }
+
+// Seal returns a row of a kind, as it is stored.
+func Seal(k byte, key, value []byte) []byte { return seal(kind(k), key, value) }
+
+// HashID returns what the index of ids holds of an id.
+func HashID(id string) [16]byte { return hashID(id) }

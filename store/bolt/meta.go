@@ -15,6 +15,7 @@ import (
 const (
 	metaMagic    = 0xED0CDAED
 	metaPageSize = pageHeaderBytes + 8 // offset of the page size
+	metaRoot     = pageHeaderBytes + 16
 	metaFreelist = pageHeaderBytes + 32
 	metaHigh     = pageHeaderBytes + 40
 	metaTxid     = pageHeaderBytes + 48
@@ -31,7 +32,12 @@ type metaPage struct {
 func (m *metaPage) txid() uint64     { return binary.NativeEndian.Uint64(m.bytes[metaTxid:]) }
 func (m *metaPage) pageSize() uint32 { return binary.NativeEndian.Uint32(m.bytes[metaPageSize:]) }
 func (m *metaPage) pages() uint64    { return binary.NativeEndian.Uint64(m.bytes[metaHigh:]) }
+func (m *metaPage) root() uint64     { return binary.NativeEndian.Uint64(m.bytes[metaRoot:]) }
 func (m *metaPage) freelist() uint64 { return binary.NativeEndian.Uint64(m.bytes[metaFreelist:]) }
+
+func (m *metaPage) pager(file io.ReaderAt) pager {
+	return pager{file, uint64(m.pageSize()), m.pages()}
+}
 
 // whole reports whether bbolt would go by it.
 func (m *metaPage) whole() bool {
@@ -68,26 +74,6 @@ func readMetas(file io.ReaderAt) (m metaPages, err error) {
 		}
 	}
 	return m, nil
-}
-
-// again reads the pages from where they were, in one piece: it is done at each write.
-func (m *metaPages) again(file io.ReaderAt) (metaPages, error) {
-	again := metaPages{{at: m[0].at}, {at: m[1].at}}
-	both := make([]byte, m[1].at+metaEnd)
-	if _, err := file.ReadAt(both, 0); err != nil && err != io.EOF {
-		return again, err
-	}
-	for i := range again {
-		copy(again[i].bytes[:], both[again[i].at:])
-	}
-	return again, nil
-}
-
-// written reads the page that a transaction has written.
-func (m metaPages) written(file io.ReaderAt, id uint64) (metaPages, error) {
-	page := &m[id%2]
-	_, err := file.ReadAt(page.bytes[:], page.at)
-	return m, err
 }
 
 // current returns the page that bbolt goes by, or nil.

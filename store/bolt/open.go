@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -28,74 +27,51 @@ type opened struct {
 	last uint64 // transaction; the one after may have been committed, or not
 }
 
+// errRenamed: another file has the name, since the lock of this one was waited for.
+var errRenamed = errors.New("the file was replaced while its lock was waited for")
+
 // openHandle opens the file, which must be there and, if was is not nil, be that one, with
 // what it held. What it shows is durable then, unless opts say otherwise.
 func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
-	db, file, err := openDB(path, opts, was, lookOver)
-	for try := 0; errors.Is(err, errSuspect) && try < maxSuspicions; try++ {
-		// Somebody else may have been writing it. Whoever reads it keeps them from that.
-		shared := opts
-		shared.ReadOnly = true
-		if db, file, err = openDB(path, shared, was, nil); err != nil {
-			return nil, err
-		}
-		if err := errors.Join(lookOver(file), db.Close()); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		db, file, err = openDB(path, opts, was, lookOver)
+	h = &handle{path: path, gone: make(chan struct{})}
+	metas, err := h.open(opts, was)
+	for errors.Is(err, errRenamed) {
+		metas, err = h.open(opts, was)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if was == nil && !named(file, path) { // it was replaced while its lock was waited for
-		if err := db.Close(); err != nil {
-			return nil, err
-		}
-		return openHandle(path, opts, nil)
-	}
-	h = &handle{path: path, db: db, file: file, place: make(chan struct{}, 1), gone: make(chan struct{})}
-	if err := h.prepare(opts, was); err != nil {
+	if err := h.settle(opts, metas); err != nil {
 		return nil, errors.Join(err, h.close())
 	}
 	return h, nil
 }
 
-// A file that is suspect each time, and in order whenever it is looked at in peace, so often,
-// is not waited for.
-const maxSuspicions = 3
-
-var errSuspect = errors.New("what bbolt would believe is not in order")
-
-// openDB has bbolt open the file. look, if not nil, sees it first: before it is locked, since
-// bbolt reads it as soon as it has the lock. What look finds wrong matches errSuspect.
-func openDB(path string, opts Options, was *opened, look func(*os.File) error) (db *bbolt.DB, file *os.File, err error) {
+// open has bbolt open the file. It is locked and checked first, and the same descriptor is handed over.
+func (h *handle) open(opts Options, was *opened) (metas metaPages, err error) {
 	defer func() {
-		if p := (*panicError)(nil); errors.As(err, &p) && file != nil {
-			release(file)
+		if p := (*panicError)(nil); errors.As(err, &p) && h.file != nil {
+			release(h.file)
 		}
 	}()
-	defer recoverDamage(path, &err)()
+	defer recoverDamage(h.path, &err)()
 	var refused error
-	db, err = bbolt.Open(path, 0, &bbolt.Options{
+	h.db, err = bbolt.Open(h.path, 0, &bbolt.Options{
 		Timeout:         opts.LockTimeout,
 		FreelistType:    bbolt.FreelistMapType,
-		PreLoadFreelist: look != nil,
 		InitialMmapSize: initialMmapSize,
 		NoSync:          opts.NoSync,
 		ReadOnly:        opts.ReadOnly,
 		OpenFile: func(name string, flag int, perm os.FileMode) (*os.File, error) {
-			if file, err = os.OpenFile(name, flag&^os.O_CREATE, perm); err != nil {
+			file, err := os.OpenFile(name, flag&^os.O_CREATE, perm)
+			if err != nil {
 				return nil, err
 			}
-			if refused = acceptable(file, path, was); refused == nil && look != nil {
-				if err := look(file); err != nil {
-					refused = fmt.Errorf("%w: %w", errSuspect, err)
-				}
-			}
-			if refused != nil {
+			if metas, refused = inspect(file, h.path, opts, was); refused != nil {
 				_ = file.Close()
 				return nil, refused
 			}
+			h.file = file
 			return file, nil
 		},
 	})
@@ -103,26 +79,47 @@ func openDB(path string, opts Options, was *opened, look func(*os.File) error) (
 	var failed *fs.PathError
 	switch {
 	case refused != nil:
-		return nil, nil, refused
+		return metas, refused
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, nil, fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
+		return metas, lockedError(h.path, opts)
 	case errors.As(err, &failed):
-		return nil, nil, err
+		return metas, err
 	case errors.As(err, &system):
-		return nil, nil, fmt.Errorf("open %s: %w", path, err)
+		return metas, fmt.Errorf("open %s: %w", h.path, err)
 	case err != nil: // what bbolt itself finds wrong
-		return nil, nil, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, path, err)
+		return metas, fmt.Errorf("%w: %s: %w", backend.ErrDamaged, h.path, err)
 	}
-	return db, file, nil
+	return metas, nil
 }
 
-// long reports whether the file is as long as it should be.
-func long(file *os.File, bytes int64) error {
-	info, err := file.Stat()
-	if err == nil && info.Size() < bytes {
-		err = fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), bytes)
+func lockedError(path string, opts Options) error {
+	return fmt.Errorf("%w: %s: waited %v; is another process using it?", backend.ErrLocked, path, opts.LockTimeout)
+}
+
+// inspect locks the file, and reports whether bbolt may have it.
+func inspect(file *os.File, path string, opts Options, was *opened) (metas metaPages, err error) {
+	if err := acceptable(file, path, was); err != nil {
+		return metas, err
 	}
-	return err
+	if locked, err := lock(file, !opts.ReadOnly, opts.LockTimeout); err != nil {
+		return metas, fmt.Errorf("lock %s: %w", path, err)
+	} else if !locked {
+		return metas, lockedError(path, opts)
+	}
+	if was == nil && !named(file, path) {
+		return metas, errRenamed
+	}
+	if metas, err = checkOpen(file); err != nil {
+		return metas, fmt.Errorf("%s: %w", path, err)
+	}
+	if was == nil {
+		return metas, nil
+	}
+	if id := metas.current().txid(); id != was.last && id != was.last+1 { // nothing is written over it
+		return metas, fmt.Errorf("%w: %s: it was changed from outside while it was open: its last transaction is %d, and was %d",
+			backend.ErrDamaged, path, id, was.last)
+	}
+	return metas, nil
 }
 
 // acceptable reports whether bbolt may have the file: it would make an empty one new.
@@ -178,47 +175,18 @@ func named(file *os.File, path string) bool {
 	return err == nil && ownErr == nil && os.SameFile(there, own)
 }
 
-// prepare checks the file and, if it is to be written, makes durable what it shows.
-func (h *handle) prepare(opts Options, was *opened) error {
-	metas, err := readMetas(h.file)
-	if err != nil {
-		return err
-	}
+// settle tells what is in doubt, and makes durable what the file shows if it is to be written.
+func (h *handle) settle(opts Options, metas metaPages) error {
 	current := metas.current()
-	if current == nil {
-		return fmt.Errorf("%w: %s: both meta pages", backend.ErrDamaged, h.path)
-	}
-	id := current.txid()
-	if was != nil && id != was.last && id != was.last+1 { // nothing is written over it
-		h.last.Store(was.last)
-		return h.changed(id)
-	}
-	h.metas = metas
-	h.last.Store(id)
-	if err := h.view(func(tx *txn) error { return check(tx, h.file) }); err != nil {
-		if p := (*panicError)(nil); errors.As(err, &p) {
-			return err
-		}
-		return fmt.Errorf("%s: %w", h.path, err)
-	}
+	h.last.Store(current.txid())
 	if doubt := metas.doubt(); doubt != nil {
 		opts.Logger.Warn("patchlog: a file is read in spite of damage", "file", h.path, "error", doubt)
 	}
 	if opts.ReadOnly {
 		return nil
 	}
-	if h.free, err = freeSumOf(h.file, current); err != nil {
-		return fmt.Errorf("%s: %w", h.path, err)
-	}
-	if err := h.view(func(tx *txn) error { return freeUnused(tx, h.file, current) }); err != nil {
-		return fmt.Errorf("%s: %w", h.path, err)
-	}
-	if err := tighten(h.file, opts); err != nil {
+	if err := tighten(h.file, opts); err != nil || opts.NoSync {
 		return err
-	}
-	h.wrote = h.modified()
-	if opts.NoSync {
-		return nil
 	}
 	target, err := resolve(h.path)
 	if err == nil {
@@ -229,43 +197,6 @@ func (h *handle) prepare(opts Options, was *opened) error {
 	}
 	if err != nil {
 		return fmt.Errorf("%s: make durable what it holds: %w", h.path, err)
-	}
-	h.wrote = h.modified()
-	return nil
-}
-
-// check reports whether the file is whole, one of ours, and of a version that we know.
-func check(tx *txn, file *os.File) error {
-	if err := long(file, tx.Size()); err != nil {
-		return err
-	}
-	// First: bbolt would read beyond a bucket that says so.
-	free := func(id uint64) bool {
-		page, err := tx.Page(int(id))
-		return err != nil || page.Type == "free"
-	}
-	if err := pagesOf(tx, file, free).roots(tx.tree.root); err != nil {
-		return fmt.Errorf("%w: %w", backend.ErrDamaged, err)
-	}
-	meta := tx.Bucket(bucketMeta)
-	if meta == nil {
-		for _, name := range buckets[1:] {
-			if tx.Bucket(name) != nil {
-				return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, bucketMeta)
-			}
-		}
-		if k, _ := tx.tree.cursor().First(); k != nil {
-			return fmt.Errorf("%w: it is a bbolt file of another program", backend.ErrNotDatabase)
-		}
-		return fmt.Errorf("%w: it is a bbolt file without a bucket, which is not how a store begins", backend.ErrNotDatabase)
-	}
-	if v := meta.Get(keyVersion); !bytes.Equal(v, number(FileVersion)) {
-		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, v, FileVersion)
-	}
-	for _, name := range buckets {
-		if tx.Bucket(name) == nil {
-			return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, name)
-		}
 	}
 	return nil
 }
@@ -326,10 +257,10 @@ func build(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(db.Update(func(tx *bbolt.Tx) error { return initialise(newTxn(tx)) }), db.Close())
+	return errors.Join(db.Update(func(tx *bbolt.Tx) error { return initialise(tx) }), db.Close())
 }
 
-func initialise(tx *txn) error {
+func initialise(tx *bbolt.Tx) error {
 	for _, name := range buckets {
 		if _, err := tx.CreateBucket(name); err != nil {
 			return err

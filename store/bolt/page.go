@@ -1,172 +1,236 @@
 package bolt
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
 
-// bbolt's pages have no checksum, but they have a form: a page says its own number, and
-// keys and values stand without a gap behind the elements that say where. A header with
-// another count is out of form, one that counts nothing too, so that what is there cannot
-// pass for empty.
+// The pages of a bbolt file, as the check at open, verify and salvage read them. Whatever else is read
+// or written goes through bbolt.
+//
+// Pages have no checksum, but they have a form: a page says its own number, and keys and values
+// stand without a gap behind the elements that say where. A header with another count is out of form,
+// one that counts nothing too, so that a page that holds something cannot pass for empty.
 const (
 	pageHeaderBytes   = 16 // id 8, flags 2, count 2, overflow 4
 	elementBytes      = 16
 	branchFlag        = 1
 	leafFlag          = 2
+	freelistFlag      = 16
 	bucketFlag        = 1  // of a leaf's element
 	bucketHeaderBytes = 16 // page of the root, sequence; the root itself follows if that page is 0
+
+	maxDepth = 64 // of a tree; a deeper one goes in a circle
 )
 
-// overflowOf returns for how many pages more a page goes on, as its header says, which must
-// be that of page id. high is how many pages there are.
-func overflowOf(header []byte, id, high uint64) (uint64, error) {
-	own, overflow := binary.NativeEndian.Uint64(header), uint64(binary.NativeEndian.Uint32(header[12:]))
-	if own != id || overflow >= high-id {
-		return 0, fmt.Errorf("it says that it is page %d and goes on for %d more, of %d", own, overflow, high)
-	}
-	return overflow, nil
+// page is a leaf or a branch.
+type page struct {
+	id       uint64
+	pages    uint64 // that it takes up, with those that it goes on in
+	branch   bool
+	elements []element
 }
 
-// entry is what a page holds at a place: in a leaf key and value, in a branch key and page.
-type entry struct {
-	flags      uint32
+// element is what a page says of a key: the value behind it in a leaf, the page below in a branch.
+type element struct {
 	key, value []byte
-	page       uint64
+	flags      uint32 // of a leaf
+	at         int    // of the value, in the page
+	child      uint64 // of a branch
 }
 
-// entries reads a leaf or a branch, which begins with its header and may be longer than
-// what it holds. end is where that ends.
-func entries(page []byte) (branch bool, out []entry, end int, err error) {
-	flags, count := binary.NativeEndian.Uint16(page[8:]), int(binary.NativeEndian.Uint16(page[10:]))
+// decodePage decodes a leaf or a branch, which begins with its header and may be longer than
+// its content, and returns where that ends.
+func decodePage(data []byte) (p page, end int, err error) {
+	if len(data) < pageHeaderBytes {
+		return p, 0, fmt.Errorf("a page of %d bytes", len(data))
+	}
+	flags, count := binary.NativeEndian.Uint16(data[8:]), int(binary.NativeEndian.Uint16(data[10:]))
 	if flags != branchFlag && flags != leafFlag {
-		return false, nil, 0, fmt.Errorf("a page with flags %#x", flags)
+		return p, 0, fmt.Errorf("it has the flags %#x", flags)
 	}
-	branch = flags == branchFlag
+	p.branch = flags == branchFlag
 	end = pageHeaderBytes + count*elementBytes
-	if end > len(page) || branch && count == 0 {
-		return branch, nil, 0, fmt.Errorf("a page of %d bytes that counts %d entries", len(page), count)
+	if end > len(data) || p.branch && count == 0 {
+		return p, 0, fmt.Errorf("a page of %d bytes that counts %d elements", len(data), count)
 	}
-	for i := range count {
+	p.elements = make([]element, count)
+	for i := range p.elements {
 		at := pageHeaderBytes + i*elementBytes
-		word := func(i int) uint32 { return binary.NativeEndian.Uint32(page[at+4*i:]) }
-		e := entry{flags: word(0)}
-		pos, keyLen, valueLen := uint64(word(1)), uint64(word(2)), uint64(word(3))
-		if branch {
-			pos, keyLen, valueLen = uint64(word(0)), uint64(word(1)), 0
-			e.flags, e.page = 0, binary.NativeEndian.Uint64(page[at+8:])
+		word := func(i int) uint64 { return uint64(binary.NativeEndian.Uint32(data[at+4*i:])) }
+		e := &p.elements[i]
+		pos, keyBytes, valueBytes := word(1), word(2), word(3)
+		if p.branch {
+			pos, keyBytes, valueBytes = word(0), word(1), 0
+			e.child = binary.NativeEndian.Uint64(data[at+8:])
+		} else {
+			e.flags = uint32(word(0))
 		}
-		if uint64(at)+pos != uint64(end) || uint64(end)+keyLen+valueLen > uint64(len(page)) {
-			return branch, nil, 0, fmt.Errorf("entry %d of %d stands at byte %d with %d bytes, not at byte %d of %d", i, count, uint64(at)+pos, keyLen+valueLen, end, len(page))
+		if uint64(at)+pos != uint64(end) || uint64(end)+keyBytes+valueBytes > uint64(len(data)) || keyBytes == 0 {
+			return p, 0, fmt.Errorf("element %d of %d stands at byte %d with %d bytes, not at byte %d of %d", i, count, uint64(at)+pos, keyBytes+valueBytes, end, len(data))
 		}
-		e.key, e.value = page[end:end+int(keyLen)], page[end+int(keyLen):end+int(keyLen+valueLen)]
-		out = append(out, e)
-		end += int(keyLen + valueLen)
+		e.at = end + int(keyBytes)
+		e.key, e.value = data[end:e.at:e.at], data[e.at:e.at+int(valueBytes)]
+		end = e.at + int(valueBytes)
 	}
-	if count == 0 {
-		for _, b := range page[end:min(end+elementBytes, len(page))] {
-			if b != 0 {
-				return branch, nil, 0, fmt.Errorf("a page that counts no entry, but holds some")
-			}
-		}
+	if count == 0 && len(bytes.Trim(data[end:min(end+elementBytes, len(data))], "\x00")) > 0 {
+		return p, 0, errors.New("it counts no element, but holds some")
 	}
-	return branch, out, end, nil
+	return p, end, nil
 }
 
-// pages reads the pages of a transaction from the file.
-type pages struct {
+// pager reads the pages of a file.
+type pager struct {
 	file io.ReaderAt
 	size uint64 // of a page
 	high uint64 // how many there are
-	free func(id uint64) bool
-	seen map[uint64]bool // a page belongs to one place
-	took uint64          // how many have been read, with those that they go on for
 }
 
-func pagesOf(tx *txn, file io.ReaderAt, free func(id uint64) bool) *pages {
-	size := uint64(tx.DB().Info().PageSize)
-	return &pages{file: file, size: size, high: uint64(tx.Size()) / size, free: free, seen: map[uint64]bool{}}
-}
-
-// read returns the page with the given number, which must be in use, in form and read
-// for the first time.
-func (p *pages) read(id uint64) (branch bool, out []entry, err error) {
-	fail := func(err error) (bool, []entry, error) { return false, nil, fmt.Errorf("page %d: %w", id, err) }
+// header reads a page's header, and how many pages it takes up.
+func (p pager) header(id uint64) (flags uint16, pages uint64, err error) {
+	var header [pageHeaderBytes]byte
 	if id < 2 || id >= p.high {
-		return fail(fmt.Errorf("there are pages 2 to %d", p.high-1))
+		return 0, 0, fmt.Errorf("there are pages 2 to %d", p.high-1)
 	}
-	if p.seen[id] {
-		return fail(fmt.Errorf("it is reached by two ways"))
+	if _, err := p.file.ReadAt(header[:], int64(id*p.size)); err != nil {
+		return 0, 0, err
 	}
-	p.seen[id] = true
-	if p.free(id) {
-		return fail(fmt.Errorf("it is in use and on the list of free pages"))
+	own, overflow := binary.NativeEndian.Uint64(header[:]), uint64(binary.NativeEndian.Uint32(header[12:]))
+	if own != id || overflow >= p.high-id {
+		return 0, 0, fmt.Errorf("it says that it is page %d and goes on for %d more, of %d", own, overflow, p.high)
 	}
-	header := make([]byte, pageHeaderBytes)
-	if _, err := p.file.ReadAt(header, int64(id*p.size)); err != nil {
-		return fail(err)
-	}
-	overflow, err := overflowOf(header, id, p.high)
-	if err != nil {
-		return fail(err)
-	}
-	p.took += overflow + 1
-	page := make([]byte, (overflow+1)*p.size)
-	if _, err := p.file.ReadAt(page, int64(id*p.size)); err != nil {
-		return fail(err)
-	}
-	branch, out, end, err := entries(page)
-	if err == nil && uint64(end-1)/p.size != overflow {
-		err = fmt.Errorf("it holds %d bytes and goes on for %d pages", end, overflow)
-	}
-	if err != nil {
-		return fail(err)
-	}
-	return branch, out, nil
+	return binary.NativeEndian.Uint16(header[8:]), overflow + 1, nil
 }
 
-// roots checks the pages that lead to the buckets, and each bucket's own root. Deeper
-// pages are looked at by [Backend.Check].
-func (p *pages) roots(id uint64) error {
-	branch, all, err := p.read(id)
+// read reads a leaf or a branch, whose content must take up the pages that its header says.
+func (p pager) read(id uint64) (page, error) {
+	_, pages, err := p.header(id)
 	if err != nil {
-		return err
+		return page{}, err
 	}
-	for _, e := range all {
-		if branch {
-			err = p.roots(e.page)
-		} else if root, _, bucketErr := bucketOf(e); bucketErr != nil {
-			err = bucketErr
-		} else if root != 0 {
-			_, _, err = p.read(root)
+	data := make([]byte, pages*p.size)
+	if _, err := p.file.ReadAt(data, int64(id*p.size)); err != nil {
+		return page{}, err
+	}
+	out, end, err := decodePage(data)
+	if err == nil && uint64(end+int(p.size)-1)/p.size != pages {
+		err = fmt.Errorf("it holds %d bytes and takes up %d pages", end, pages)
+	}
+	out.id, out.pages = id, pages
+	return out, err
+}
+
+// bucketRoot returns the page of a bucket's root, or, if that is 0, the root that stands in the
+// bucket's own element.
+func bucketRoot(e element) (root uint64, inline page, err error) {
+	if e.flags != bucketFlag || len(e.value) < bucketHeaderBytes {
+		return 0, page{}, fmt.Errorf("bucket %.40q: flags %#x and %d bytes", e.key, e.flags, len(e.value))
+	}
+	data := e.value[bucketHeaderBytes:]
+	if root = binary.NativeEndian.Uint64(e.value); root != 0 {
+		if len(data) != 0 {
+			err = fmt.Errorf("bucket %.40q, with its root in page %d, has %d bytes more", e.key, root, len(data))
 		}
-		if err != nil {
-			return err
+		return root, page{}, err
+	}
+	inline, end, err := decodePage(data)
+	if err == nil && (inline.branch || end != len(data)) {
+		err = fmt.Errorf("the root of bucket %.40q, of %d bytes, holds %d", e.key, len(data), end)
+	}
+	if err == nil {
+		err = inline.ordered(bounds{})
+	}
+	return 0, inline, err
+}
+
+// bounds are what a page's parent says of its keys: the first one, and one that is above
+// all. nil is no bound.
+type bounds struct{ first, end []byte }
+
+// ordered returns an error unless the keys ascend, within bounds.
+func (p page) ordered(b bounds) error {
+	if len(p.elements) > 0 && b.first != nil && !bytes.Equal(p.elements[0].key, b.first) {
+		return fmt.Errorf("it begins with key %.64x, and should with %.64x", p.elements[0].key, b.first)
+	}
+	for i, e := range p.elements {
+		if end := p.below(i, b).end; end != nil && bytes.Compare(e.key, end) >= 0 {
+			return fmt.Errorf("key %.64x is out of order", e.key)
 		}
 	}
 	return nil
 }
 
-// bucketOf returns the page of a bucket's root, or, if that is 0, what the root holds that
-// stands in the bucket's own entry.
-func bucketOf(e entry) (root uint64, inline []entry, err error) {
-	if e.flags != bucketFlag || len(e.value) < bucketHeaderBytes {
-		return 0, nil, fmt.Errorf("bucket %.40q: flags %#x and %d bytes", e.key, e.flags, len(e.value))
+// below are the bounds of the child of an element.
+func (p page) below(i int, b bounds) bounds {
+	if i+1 < len(p.elements) {
+		return bounds{p.elements[i].key, p.elements[i+1].key}
 	}
-	page := e.value[bucketHeaderBytes:]
-	if root = binary.NativeEndian.Uint64(e.value); root != 0 {
-		if len(page) != 0 {
-			err = fmt.Errorf("a bucket with its root in page %d has %d bytes more", root, len(page))
+	return bounds{p.elements[i].key, b.end}
+}
+
+// walker walks through the pages of a tree.
+type walker struct {
+	pager
+	claim func(id, pages uint64) error // is asked for each page before it is used; nil: for none
+	enter func(p page, i int) bool     // whether to go on to a child; nil: always
+	leaf  func(p page) error           // gets each leaf; nil: leaves below branches are claimed and not read
+	wrong func(id uint64, err error)   // gets what is wrong with a page; the walk goes on beside it
+}
+
+// walk visits a page and those below it, and reports whether all are in form and in order. Keys that
+// ascend, within what each page's parent says, lead to no page twice.
+func (w *walker) walk(id uint64, b bounds, depth int) (sound bool) {
+	p, err := w.read(id)
+	switch {
+	case err != nil:
+	case depth > maxDepth:
+		err = errors.New("it is reached in a circle")
+	case len(p.elements) == 0 && depth > 0:
+		err = errors.New("it is empty")
+	default:
+		err = p.ordered(b)
+	}
+	if err == nil && w.claim != nil {
+		err = w.claim(id, p.pages)
+	}
+	if err == nil && !p.branch && w.leaf != nil {
+		err = w.leaf(p)
+	}
+	if err != nil {
+		w.wrong(id, fmt.Errorf("page %d: %w", id, err))
+		return false
+	}
+	if !p.branch {
+		return true
+	}
+	leaves := w.leaf == nil && w.aboveLeaves(p)
+	sound = true
+	for i, e := range p.elements {
+		below := p.below(i, b)
+		switch {
+		case w.enter != nil && !w.enter(p, i):
+		case !leaves:
+			sound = w.walk(e.child, below, depth+1) && sound
+		default:
+			if err := w.claim(e.child, 1); err != nil {
+				w.wrong(e.child, fmt.Errorf("page %d: %w", e.child, err))
+				sound = false
+			}
 		}
-		return root, nil, err
 	}
-	if len(page) < pageHeaderBytes {
-		return 0, nil, fmt.Errorf("a bucket without a root")
+	return sound
+}
+
+// aboveLeaves reports whether the children of a branch are leaves: all of a bucket are equally deep.
+// One that is damaged does not pass its siblings off as branches.
+func (w *walker) aboveLeaves(p page) bool {
+	for _, e := range p.elements[:min(3, len(p.elements))] {
+		if flags, _, err := w.header(e.child); err == nil && flags == leafFlag {
+			return true
+		}
 	}
-	branch, inline, end, err := entries(page)
-	if err == nil && (branch || end != len(page)) {
-		err = fmt.Errorf("a bucket's root of %d bytes holds %d", len(page), end)
-	}
-	return 0, inline, err
+	return false
 }

@@ -1,7 +1,6 @@
 package bolt_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -82,48 +81,5 @@ func TestOpenChecksRoots(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		})
-	}
-}
-
-// A file whose heads are not found any more, while it is open, is damaged, and not one of the
-// version that had none.
-func TestHeadsNotFound(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log.db")
-	fill(t, path)
-	b := open(t, path)
-	defer b.Close()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	damaged := 0
-	for at := 0; ; at++ { // every page that is, or was, the root
-		i := bytes.Index(data[at:], []byte("heads"))
-		if i < 0 {
-			break
-		}
-		at += i
-		if _, err := file.WriteAt([]byte("headz"), int64(at)); err != nil {
-			t.Fatal(err)
-		}
-		damaged++
-	}
-	if damaged == 0 {
-		t.Fatal("no page has the name of the heads; the test tests nothing")
-	}
-	for name, err := range map[string]error{
-		"Head":   func() error { _, err := b.Head(ctx, "first"); return err }(),
-		"Append": b.Append(ctx, "first", backend.Batch{Creation: "c", After: 2, Records: []backend.Record{record(3)}}),
-		"Create": b.Append(ctx, "new", backend.Batch{Creation: "c", Create: true, Meta: []byte("meta")}),
-		"Delete": b.Delete(ctx, "first", "c", nil),
-	} {
-		if !errors.Is(err, backend.ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"sync"
+
+	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -21,62 +22,53 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		return ctx.Err()
 	}
 	// The ways are looked over while others write: what they write anew is whole.
-	err := b.view(ctx, func(tx *txn) error {
+	err := b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, r.Creation)
 		if err != nil {
 			return err
 		}
-		return checkWaysOf(tx, name, s, r)
+		ways := b.handle.ways(tx)
+		for _, x := range r.Records {
+			err = errors.Join(err, ways.check(bucketRecords, s.key(x.Seq)))
+		}
+		return errors.Join(err, ways.check(bucketRecords, s.key(0)), ways.check(bucketHeads, []byte(name)), ways.check(bucketSnapshots, s.number), ways.check(bucketSessions, []byte(name)))
 	})
 	if err != nil {
 		return err
 	}
-	return b.update(ctx, func(tx *txn) error {
-		s, err := findCreated(tx, name, r.Creation)
-		switch {
-		case err != nil:
+	return b.update(ctx, func(tx *bbolt.Tx) error {
+		s, err := findWhole(tx, name, r.Creation)
+		if err == nil && s.head.last != r.Last {
+			err = backend.ErrMoved
+		}
+		if err != nil {
 			return err
-		case s.head == nil:
-			return fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
-		case s.head.last != r.Last:
-			return backend.ErrMoved
 		}
 		return b.replaceRecords(tx, name, s, r)
 	})
 }
 
-// checkWaysOf looks over the pages that a replacement will write anew.
-func checkWaysOf(tx *txn, name string, s session, r backend.Replacement) error {
-	paths := pathsOf(tx)
-	for _, x := range r.Records {
-		if err := paths.sound(bucketRecords, s.key(number(x.Seq))); err != nil {
-			return err
-		}
-	}
-	return errors.Join(paths.sound(bucketHeads, []byte(name)), paths.sound(bucketSnapshots, s.number), paths.sound(bucketSessions, []byte(name)))
-}
-
-func (b *Backend) replaceRecords(tx *txn, name string, s session, r backend.Replacement) error {
+func (b *Backend) replaceRecords(tx *bbolt.Tx, name string, s session, r backend.Replacement) error {
 	records := tx.Bucket(bucketRecords)
 	for _, x := range r.Records {
-		if x.Seq > r.Last || !bytes.Equal(records.Get(s.key(number(x.Seq))), x.Old) || len(x.Old) == 0 {
+		old, ok, _ := get(records.Cursor(), kindRecord, s.key(x.Seq))
+		if x.Seq > r.Last || !ok || !bytes.Equal(old, x.Old) {
 			return backend.ErrMoved
 		}
 	}
 	b.editions.next(s.number, tx.ID())
 	for _, x := range r.Records {
-		if err := records.Put(s.key(number(x.Seq)), x.Data); err != nil {
+		if err := records.Put(s.key(x.Seq), seal(kindRecord, s.key(x.Seq), x.Data)); err != nil {
 			return err
 		}
 	}
-	h := *s.head
-	h.chain = r.After(h.chain)
-	if err := tx.Bucket(bucketHeads).Put([]byte(name), encodeHead(name, h)); err != nil {
+	s.head.chain = r.After(s.head.chain)
+	if err := putHead(tx, name, *s.head); err != nil {
 		return err
 	}
 	if r.Meta != nil {
 		s.meta = r.Meta
-		if err := tx.Bucket(bucketSessions).Put([]byte(name), encodeSession(name, s)); err != nil {
+		if err := putEntry(tx, name, s); err != nil {
 			return err
 		}
 	}

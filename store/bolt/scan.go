@@ -44,7 +44,7 @@ const (
 // several times, and some are outdated or deleted.
 type Scan struct {
 	// Records are in the order of number, seq, rank (the highest first) and place. Each
-	// stands behind a key with its own seq; the key's number has no checksum.
+	// stands behind a key with its own seq.
 	Records []ScannedRecord
 	// Entries and Heads are in the order of number and rank, the highest first, each once.
 	Entries []ScannedEntry
@@ -84,6 +84,7 @@ type ScannedRecord struct {
 	Size   uint32
 	Sum    uint32 // the checksum that the form carries
 	Rank   Rank
+	Sure   bool // the checksum holds that the record has with its session's number
 }
 
 // ScannedEntry is a session's entry.
@@ -159,12 +160,12 @@ func (s *Scan) Read(file io.ReaderAt, r ScannedRecord) ([]byte, error) {
 
 // ReadEntry returns the creation id and the meta that an entry holds.
 func (s *Scan) ReadEntry(file io.ReaderAt, e ScannedEntry) (creation string, meta []byte, err error) {
-	row := make([]byte, e.size)
-	if _, err := file.ReadAt(row, e.at); noEnd(err) != nil {
+	entry := make([]byte, e.size)
+	if _, err := file.ReadAt(entry, e.at); noEnd(err) != nil {
 		return "", nil, err
 	}
-	decoded, err := decodeSession(e.Name, row)
-	return decoded.creation, decoded.meta, err
+	of, _ := decodeEntry(entry) // which the scan has done
+	return of.creation, of.meta, nil
 }
 
 // ReadValue returns a shared value's form.
@@ -192,15 +193,4 @@ func noEnd(err error) error {
 		return nil
 	}
 	return err
-}
-
-// HashID returns what the index of ids holds of an id.
-func HashID(id string) [16]byte { return idHash(id) }
-
-// ScanIDs calls row with each row of the index of ids that is found, whatever leads to it:
-// the number of a session, the hash of an id, and the seq of the record that takes it. They
-// have no checksum, and stand there several times.
-func ScanIDs(ctx context.Context, file io.ReaderAt, size int64, row func(number uint64, hash [16]byte, seq uint64)) error {
-	s := &scanner{src: newSource(file, size), ids: row, ranks: ranks{pageSize: blockBytes}}
-	return s.tables(ctx)
 }

@@ -33,7 +33,6 @@ type scanner struct {
 	forms Forms
 	out   *Scan
 	ranks ranks
-	ids   func(number uint64, hash [16]byte, seq uint64) // if set, nothing else is looked for
 
 	entries map[entryID]ScannedEntry
 	heads   map[headID]ScannedHead
@@ -105,8 +104,6 @@ func (s *scanner) table(at, end int64, inline bool) {
 	}
 }
 
-var ownBuckets = slices.Concat(buckets, [][]byte{bucketUnlinked})
-
 // isBucket reports whether an element is a bucket, of which the flags or the name may be damaged.
 func (s *scanner) isBucket(flags uint32, at, size int64) bool {
 	if flags == bucketFlag {
@@ -116,88 +113,95 @@ func (s *scanner) isBucket(flags uint32, at, size int64) bool {
 		return false
 	}
 	name, ok := s.src.bytes(at, int(size))
-	return ok && slices.ContainsFunc(ownBuckets, func(own []byte) bool { return bytes.Equal(own, name) })
+	return ok && slices.ContainsFunc(buckets, func(own []byte) bool { return bytes.Equal(own, name) })
 }
 
 // row takes what a key and its value are, by their form and checksum.
-func (s *scanner) row(at int64, keyBytes, valueBytes int, rank Rank) {
-	if s.ids != nil {
-		if keyBytes != 8+idHashBytes || valueBytes != 8 {
-			return
-		}
-		if both, ok := s.src.bytes(at, keyBytes+valueBytes); ok {
-			s.ids(binary.BigEndian.Uint64(both), [idHashBytes]byte(both[8:]), binary.BigEndian.Uint64(both[keyBytes:]))
-		}
+func (s *scanner) row(at int64, keyBytes, rowBytes int, rank Rank) {
+	if keyBytes == recordKey && rowBytes > checksumBytes+recordLeast && s.record(at+recordKey+checksumBytes, rowBytes-checksumBytes, rank) {
 		return
 	}
-	if keyBytes == recordKey && valueBytes > recordLeast && s.record(at+recordKey, valueBytes, rank) {
+	if !s.src.spend(at, keyBytes+rowBytes) {
 		return
 	}
-	switch {
-	case keyBytes == 8+idHashBytes && valueBytes == 8: // of the index of ids
-		return
-	case !s.src.spend(at, keyBytes+valueBytes):
-		return
-	}
-	both, ok := s.src.bytes(at, keyBytes+valueBytes)
+	both, ok := s.src.bytes(at, keyBytes+rowBytes)
 	if !ok {
 		return
 	}
-	key, value := both[:keyBytes], both[keyBytes:]
-	if keyBytes == 8 && wholeUnlinked(key, value) {
-		n := binary.BigEndian.Uint64(key)
-		s.out.unlinked[n] = max(s.out.unlinked[n], rank)
+	key, row := both[:keyBytes], both[keyBytes:]
+	kind := kindOf(key, row)
+	if kind == 0 {
 		return
 	}
-	if valueBytes == 4 && rank > Free && bytes.Equal(value, nameMark(key)) {
-		s.names[string(key)] = true
-		return
-	}
-	if valueBytes == headBytes {
-		if h, err := decodeHead(string(key), value); err == nil {
+	value := row[checksumBytes:]
+	valueAt := at + int64(keyBytes) + checksumBytes
+	switch kind {
+	case kindUnlinked:
+		if keyBytes == 8 {
+			n := binary.BigEndian.Uint64(key)
+			s.out.unlinked[n] = max(s.out.unlinked[n], rank)
+		}
+	case kindName:
+		if rank > Free {
+			s.names[string(key)] = true
+		}
+	case kindHead:
+		if h, ok := decodeHead(value); ok {
 			found := ScannedHead{binary.BigEndian.Uint64(h.number), string(key), h.last, h.chain, rank}
 			id := headID{entryID{found.Number, found.Name}, found.Last, found.Chain}
 			if old, there := s.heads[id]; !there || old.Rank < rank {
 				s.heads[id] = found
 			}
-			return
+		}
+	case kindEntry:
+		s.entry(string(key), value, valueAt, rank)
+	case kindLabel:
+		if name, begin, ok := decodeLabel(value); ok {
+			s.entry(name, value[begin:], valueAt+int64(begin), rank)
+		}
+	case kindShared:
+		if s.forms.Value(value) {
+			v := ScannedValue{Name: string(key), Rank: rank, sum: binary.BigEndian.Uint32(row), at: valueAt, size: len(value)}
+			id := valueID{v.Name, v.sum, v.size}
+			if old, there := s.values[id]; !there || old.Rank < rank {
+				s.values[id] = v
+			}
 		}
 	}
-	if len(value) >= entryCreation && entrySumOf(string(key), value) == binary.BigEndian.Uint32(value[entryNumber:]) {
-		id := entryID{binary.BigEndian.Uint64(value), string(key)}
-		if old, there := s.entries[id]; !there || old.Rank < rank {
-			s.entries[id] = ScannedEntry{id.number, id.name, rank, at + int64(keyBytes), valueBytes}
-		}
+}
+
+// entry takes a session's entry, as its name or its records have it.
+func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
+	of, ok := decodeEntry(entry)
+	if !ok {
 		return
 	}
-	if valueBytes <= 4 || binary.BigEndian.Uint32(value) != sumOf(key, value[4:]) || !s.forms.Value(value[4:]) {
-		return
-	}
-	v := ScannedValue{Name: string(key), Rank: rank, sum: binary.BigEndian.Uint32(value), at: at + int64(keyBytes) + 4, size: valueBytes - 4}
-	id := valueID{v.Name, v.sum, v.size}
-	if old, there := s.values[id]; !there || old.Rank < rank {
-		s.values[id] = v
+	id := entryID{of.id(), name}
+	if old, there := s.entries[id]; !there || old.Rank < rank {
+		s.entries[id] = ScannedEntry{id.number, name, rank, at, len(entry)}
 	}
 }
 
 // recordLeast is the length of a record's checksum and version.
 const recordLeast = 5
 
-// record takes the record whose form stands at a place, behind its key.
+// record takes the record whose form stands at a place, behind its key and the row's checksum.
 func (s *scanner) record(at int64, size int, rank Rank) bool {
-	if size > s.forms.MaxBytes || !s.src.spend(at-recordKey, recordKey+size) {
+	if size > s.forms.MaxBytes || !s.src.spend(at-recordBefore, recordBefore+size) {
 		return false
 	}
-	both, ok := s.src.bytes(at-recordKey, recordKey+size)
+	both, ok := s.src.bytes(at-recordBefore, recordBefore+size)
 	if !ok {
 		return false
 	}
-	seq, ok := s.forms.Record(both[recordKey:])
-	if !ok || seq != binary.BigEndian.Uint64(both[8:]) || seq == 0 {
+	key, form := both[:recordKey], both[recordBefore:]
+	seq, ok := s.forms.Record(form)
+	if !ok || seq != binary.BigEndian.Uint64(key[8:]) || seq == 0 {
 		return false
 	}
+	_, sure := unseal(kindRecord, key, both[recordKey:])
 	s.out.Records = append(s.out.Records, ScannedRecord{
-		Number: binary.BigEndian.Uint64(both), Seq: seq, At: at, Size: uint32(size), Sum: binary.LittleEndian.Uint32(both[recordKey+1:]), Rank: rank,
+		Number: binary.BigEndian.Uint64(key), Seq: seq, At: at, Size: uint32(size), Sum: binary.LittleEndian.Uint32(form[1:]), Rank: rank, Sure: sure,
 	})
 	return true
 }
@@ -207,7 +211,7 @@ func (s *scanner) between(ctx context.Context) error {
 	found := s.out.Records
 	last := int64(0)
 	for _, r := range found {
-		if err := s.stretch(ctx, last, r.At-recordKey); err != nil {
+		if err := s.stretch(ctx, last, r.At-recordBefore); err != nil {
 			return err
 		}
 		last = max(last, r.At+int64(r.Size))
@@ -216,8 +220,9 @@ func (s *scanner) between(ctx context.Context) error {
 }
 
 const (
-	recordKey = 16 // bytes of the key before a record's form
-	findBytes = 16 // how many of a form's first bytes it takes at most to find it
+	recordKey    = 16                        // bytes of a record's key
+	recordBefore = recordKey + checksumBytes // bytes before a record's form
+	findBytes    = 16                        // how many of a form's first bytes it takes at most to find it
 )
 
 // stretch looks for records between two places.
@@ -233,9 +238,9 @@ func (s *scanner) stretch(ctx context.Context, at, end int64) error {
 		}
 		next := at + int64(len(piece))
 		if end > next {
-			next -= recordKey + findBytes // what stands across the end is met in the next piece
+			next -= recordBefore + findBytes // what stands across the end is met in the next piece
 		}
-		for form := recordKey; form < len(piece); form++ {
+		for form := recordBefore; form < len(piece); form++ {
 			n := s.forms.Find(piece[form:])
 			if n < 0 {
 				break

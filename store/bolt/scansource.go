@@ -49,6 +49,15 @@ func (s *source) bytes(at int64, n int) ([]byte, bool) {
 	return s.piece[at-s.at:][:n], true
 }
 
+// ReadAt implements [io.ReaderAt]. What cannot be read is zero.
+func (s *source) ReadAt(into []byte, at int64) (int, error) {
+	data, ok := s.bytes(at, len(into))
+	if !ok {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return copy(into, data), nil
+}
+
 // read reads what can be read. Of the rest it takes note, block by block.
 func (s *source) read(into []byte, at int64) {
 	if n, err := s.file.ReadAt(into, at); err == nil || err == io.EOF && n == len(into) {

@@ -3,6 +3,7 @@ package bolt
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -95,12 +96,12 @@ func (s *scanner) survey(file io.ReaderAt) {
 	if current := metas.current(); err == nil && current != nil {
 		t = s.newTree(int64(current.pageSize()))
 		if t != nil {
-			c, _ := t.catalog(binary.NativeEndian.Uint64(current.bytes[metaRoot:]), true)
+			c, _ := t.catalog(current.root(), true)
 			s.out.catalogs = []catalog{c}
 			s.out.Metas = 1
 			if metas[0].whole() && metas[1].whole() {
 				s.out.Metas = 2
-				s.out.FreeKnown = t.free(current.freelist())
+				s.out.FreeKnown = t.free(current)
 				t.close()
 				return
 			}
@@ -110,8 +111,6 @@ func (s *scanner) survey(file io.ReaderAt) {
 		best.close()
 	}
 }
-
-const metaRoot = pageHeaderBytes + 16
 
 // maxRoots is how many pages are taken for roots, if it is in doubt which is the newest.
 const maxRoots = 64
@@ -164,12 +163,12 @@ func (c *catalog) agrees() bool {
 func (s *scanner) isRoot(at int64) bool {
 	head, ok := s.src.bytes(at, pageHeaderBytes+elementBytes)
 	if !ok || binary.NativeEndian.Uint16(head[8:]) != leafFlag || binary.NativeEndian.Uint32(head[pageHeaderBytes:]) != bucketFlag ||
-		int(binary.NativeEndian.Uint32(head[pageHeaderBytes+8:])) > len(bucketSharedNames) {
+		binary.NativeEndian.Uint32(head[pageHeaderBytes+8:]) > 16 {
 		return false
 	}
 	pos, size := int64(binary.NativeEndian.Uint32(head[pageHeaderBytes+4:])), int(binary.NativeEndian.Uint32(head[pageHeaderBytes+8:]))
 	name, ok := s.src.bytes(at+pageHeaderBytes+pos, size)
-	return ok && slices.ContainsFunc(ownBuckets, func(own []byte) bool { return bytes.Equal(own, name) })
+	return ok && slices.ContainsFunc(buckets, func(own []byte) bool { return bytes.Equal(own, name) })
 }
 
 // guessPageSize returns the size of pages by which most headers say the page that they
@@ -192,8 +191,8 @@ func (s *scanner) guessPageSize() int64 {
 
 // tree looks over the pages that a root leads to.
 type tree struct {
+	pager
 	s      *scanner
-	size   uint64 // of a page
 	pages  []Rank
 	broken []uint64
 	many   int
@@ -203,7 +202,8 @@ func (s *scanner) newTree(pageSize int64) *tree {
 	if pageSize < 1<<10 || pageSize > 1<<24 {
 		return nil
 	}
-	t := &tree{s: s, size: uint64(pageSize), pages: make([]Rank, s.src.size/pageSize)}
+	t := &tree{pager: pager{s.src, uint64(pageSize), uint64(s.src.size / pageSize)}, s: s}
+	t.pages = make([]Rank, t.high)
 	for i := range t.pages {
 		t.pages[i] = Unknown
 	}
@@ -214,236 +214,126 @@ func (s *scanner) newTree(pageSize int64) *tree {
 func (t *tree) close() {
 	slices.Sort(t.broken)
 	t.s.ranks = ranks{int64(t.size), t.pages}
-	t.s.out.Pages, t.s.out.Broken, t.s.out.BrokenPages = uint64(len(t.pages)), t.broken, t.many
+	t.s.out.Pages, t.s.out.Broken, t.s.out.BrokenPages = t.high, t.broken, t.many
 }
 
-func (t *tree) fail(id uint64) {
-	if t.many++; len(t.broken) < MaxBroken {
-		t.broken = append(t.broken, id)
+// walk looks over the pages below a root, calls row with the elements of leaves, and reports whether all
+// are in form.
+func (t *tree) walk(root uint64, row func(e element)) (sound bool) {
+	w := walker{pager: t.pager}
+	w.claim = func(id, n uint64) error {
+		if slices.Contains(t.pages[id:id+n], InUse) {
+			return errors.New("it is reached by two ways")
+		}
+		for i := range n {
+			t.pages[id+i] = InUse
+		}
+		return nil
 	}
+	w.wrong = func(id uint64, _ error) {
+		if t.many++; len(t.broken) < MaxBroken {
+			t.broken = append(t.broken, id)
+		}
+	}
+	w.leaf = func(p page) error {
+		for _, e := range p.elements {
+			row(e)
+		}
+		return nil
+	}
+	return w.walk(root, bounds{}, 0)
 }
 
 // catalog looks over the pages below a root, all of them or those that say which sessions
 // there are, and reports whether the pages on the way to the buckets are in form.
 func (t *tree) catalog(root uint64, all bool) (c catalog, whole bool) {
-	seen := map[string]bool{}
-	whole = t.walk(root, nil, 0, func(key []byte, value row) bool {
-		name := string(key)
-		if value.flags != bucketFlag || value.size < bucketHeaderBytes || seen[name] {
-			return false
+	bucketsWhole := true
+	whole = t.walk(root, func(bucket element) {
+		root, inline, err := bucketRoot(bucket)
+		if err != nil {
+			bucketsWhole = false
+			return
 		}
-		seen[name] = true
-		head, ok := t.s.src.bytes(value.at, bucketHeaderBytes)
-		if !ok {
-			return false
-		}
-		root, sequence := binary.NativeEndian.Uint64(head), binary.NativeEndian.Uint64(head[8:])
-		visit := func(key []byte, value row) bool { return true }
-		var of *numbers
-		switch name {
-		case string(bucketSessions):
-			c.sequence, c.known = sequence, true
-			of, visit = &c.entries, func(key []byte, value row) bool {
-				both, ok := t.s.src.bytes(value.at, int(value.size))
-				if !ok || len(both) < entryCreation || entrySumOf(string(key), both) != binary.BigEndian.Uint32(both[entryNumber:]) {
-					return false
-				}
-				c.entries.has[binary.BigEndian.Uint64(both)] = true
-				return true
-			}
-		case string(bucketUnlinked):
-			of, visit = &c.unlinked, func(key []byte, value row) bool {
-				sum, ok := t.s.src.bytes(value.at, int(value.size))
-				if !ok || !wholeUnlinked(key, sum) {
-					return false
-				}
-				c.unlinked.has[binary.BigEndian.Uint64(key)] = true
-				return true
-			}
-		case string(bucketHeads):
-			of, visit = &c.heads, func(key []byte, value row) bool {
-				row, ok := t.s.src.bytes(value.at, int(value.size))
-				if !ok {
-					return false
-				}
-				h, err := decodeHead(string(key), row)
-				if err == nil {
-					c.heads.has[binary.BigEndian.Uint64(h.number)] = true
-					c.lasts += h.last
-				}
-				return err == nil
-			}
-		}
-		if of != nil {
-			of.has = map[uint64]bool{}
+		of, visit := c.of(string(bucket.key))
+		if of == nil && !all {
+			return
 		}
 		sound := true
-		switch {
-		case of == nil && !all:
-		case root == 0:
-			sound = t.inline(value, visit)
-		default:
-			sound = t.walk(root, nil, 0, visit)
+		row := func(e element) { sound = visit(e.key, e.value) && sound }
+		if root != 0 {
+			sound = t.walk(root, row) && sound
+		}
+		for _, e := range inline.elements {
+			row(e)
 		}
 		if of != nil {
 			of.whole = sound
 		}
-		return true
+		if bytes.Equal(bucket.key, bucketSessions) {
+			c.sequence, c.known = binary.NativeEndian.Uint64(bucket.value[8:]), true
+		}
 	})
-	c.known = c.known && whole && (c.unlinked.whole || !seen[string(bucketUnlinked)])
+	whole = whole && bucketsWhole
+	c.known = c.known && whole && c.unlinked.whole
 	return c, whole
 }
 
-// row is where a leaf's element leads to.
-type row struct {
-	at, size int64 // of the value
-	flags    uint32
-}
-
-// walk looks over a page and those below it, whose first key is given if it is known, and
-// reports whether all are in form. Each row is visited, whether or not others are as they
-// should be.
-func (t *tree) walk(id uint64, first []byte, depth int, visit func(key []byte, value row) bool) bool {
-	high := uint64(len(t.pages))
-	if id < 2 || id >= high || depth > maxDepth || t.pages[id] == InUse {
-		t.fail(id)
-		return false
-	}
-	at := int64(id * t.size)
-	header, ok := t.s.src.bytes(at, pageHeaderBytes)
-	if !ok {
-		t.fail(id)
-		return false
-	}
-	overflow, err := overflowOf(header, id, high)
-	if err != nil {
-		t.fail(id)
-		return false
-	}
-	for p := id; p <= id+overflow; p++ {
-		if t.pages[p] == InUse {
-			t.fail(id)
-			return false
+// of returns the numbers that a bucket says something of, nil if it is none of those, and what takes its
+// rows.
+func (c *catalog) of(bucket string) (of *numbers, visit func(key, row []byte) bool) {
+	switch bucket {
+	case string(bucketSessions):
+		of, visit = &c.entries, func(key, row []byte) bool {
+			value, _ := unseal(kindEntry, key, row)
+			s, ok := decodeEntry(value)
+			if ok {
+				c.entries.has[s.id()] = true
+			}
+			return ok
 		}
-	}
-	rows, pages, sound := t.look(at, int64((overflow+1)*t.size), first)
-	if !sound {
-		t.fail(id)
-		return false
-	}
-	for p := id; p <= id+overflow; p++ {
-		t.pages[p] = InUse
-	}
-	for _, r := range rows {
-		sound = visit(r.key, r.row) && sound
-	}
-	for _, p := range pages {
-		sound = t.walk(p.id, p.first, depth+1, visit) && sound
-	}
-	return sound
-}
-
-func (t *tree) inline(value row, visit func(key []byte, value row) bool) bool {
-	rows, pages, sound := t.look(value.at+bucketHeaderBytes, value.size-bucketHeaderBytes, nil)
-	for _, r := range rows {
-		sound = visit(r.key, r.row) && sound
-	}
-	return sound && len(pages) == 0
-}
-
-type keyedRow struct {
-	key []byte
-	row
-}
-
-type child struct {
-	first []byte
-	id    uint64
-}
-
-// look reads the elements of a page of so many bytes, which must be in form.
-func (t *tree) look(at, size int64, first []byte) (rows []keyedRow, pages []child, sound bool) {
-	header, ok := t.s.src.bytes(at, pageHeaderBytes)
-	if !ok || size < pageHeaderBytes {
-		return nil, nil, false
-	}
-	flags, count := binary.NativeEndian.Uint16(header[8:]), int64(binary.NativeEndian.Uint16(header[10:]))
-	end := pageHeaderBytes + count*elementBytes
-	if flags != leafFlag && (flags != branchFlag || count == 0) || end > size {
-		return nil, nil, false
-	}
-	table, ok := t.s.src.bytes(at+pageHeaderBytes, int(count)*elementBytes)
-	if !ok {
-		return nil, nil, false
-	}
-	table = bytes.Clone(table)
-	for i := range count {
-		word := func(n int64) uint32 { return binary.NativeEndian.Uint32(table[i*elementBytes+4*n:]) }
-		pos, keyBytes, valueBytes := int64(word(1)), int64(word(2)), int64(word(3))
-		if flags == branchFlag {
-			pos, keyBytes, valueBytes = int64(word(0)), int64(word(1)), 0
+	case string(bucketUnlinked):
+		of, visit = &c.unlinked, func(key, row []byte) bool {
+			_, ok := unseal(kindUnlinked, key, row)
+			if ok = ok && len(key) == 8; ok {
+				c.unlinked.has[binary.BigEndian.Uint64(key)] = true
+			}
+			return ok
 		}
-		if pageHeaderBytes+i*elementBytes+pos != end || end+keyBytes+valueBytes > size {
-			return nil, nil, false
+	case string(bucketHeads):
+		of, visit = &c.heads, func(key, row []byte) bool {
+			value, _ := unseal(kindHead, key, row)
+			h, ok := decodeHead(value)
+			if ok {
+				c.heads.has[binary.BigEndian.Uint64(h.number)] = true
+				c.lasts += h.last
+			}
+			return ok
 		}
-		key, ok := t.s.src.bytes(at+end, int(keyBytes))
-		if !ok || i == 0 && first != nil && !bytes.Equal(first, key) {
-			return nil, nil, false
-		}
-		key = bytes.Clone(key)
-		if flags == branchFlag {
-			pages = append(pages, child{key, binary.NativeEndian.Uint64(table[i*elementBytes+8:])})
-		} else {
-			rows = append(rows, keyedRow{key, row{at + end + keyBytes, valueBytes, word(0)}})
-		}
-		end += keyBytes + valueBytes
+	default:
+		return nil, func([]byte, []byte) bool { return true }
 	}
-	return rows, pages, true
+	of.has = map[uint64]bool{}
+	return of, visit
 }
 
 // free reads the list of free pages, and reports whether it is in form.
-func (t *tree) free(id uint64) bool {
-	high := uint64(len(t.pages))
-	if id < 2 || id >= high {
+func (t *tree) free(current *metaPage) bool {
+	free, err := readFreelist(t.s.src, current)
+	if err != nil || free.id+free.own > t.high {
 		return false
 	}
-	at := int64(id * t.size)
-	header, ok := t.s.src.bytes(at, pageHeaderBytes+8)
-	if !ok || binary.NativeEndian.Uint16(header[8:]) != freelistFlag {
-		return false
-	}
-	overflow, err := overflowOf(header, id, high)
-	if err != nil {
-		return false
-	}
-	count, from := uint64(binary.NativeEndian.Uint16(header[10:])), at+pageHeaderBytes
-	if count == 0xffff {
-		count, from = binary.NativeEndian.Uint64(header[pageHeaderBytes:]), from+8
-	}
-	if count > (overflow+1)*t.size/8 || from+int64(count)*8 > at+int64((overflow+1)*t.size) {
-		return false
-	}
-	ids, ok := t.s.src.bytes(from, int(count)*8)
-	if !ok {
-		return false
-	}
-	before := uint64(1)
-	for i := range count {
-		page := binary.NativeEndian.Uint64(ids[i*8:])
-		if page <= before || page < high && t.pages[page] == InUse {
+	for i := range free.len() {
+		if id := free.at(i); id < t.high && t.pages[id] == InUse {
 			return false
 		}
-		before = page
 	}
-	for i := range count {
-		if page := binary.NativeEndian.Uint64(ids[i*8:]); page < high { // of a file that was cut off
-			t.pages[page] = Free
+	for i := range free.len() {
+		if id := free.at(i); id < t.high { // of a file that was cut off
+			t.pages[id] = Free
 		}
 	}
-	for p := id; p <= id+overflow; p++ {
-		t.pages[p] = InUse
+	for i := range free.own {
+		t.pages[free.id+i] = InUse
 	}
 	return true
 }
-
-const freelistFlag = 16

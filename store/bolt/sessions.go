@@ -5,64 +5,240 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"iter"
 	"math"
-	"slices"
+
+	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// session is what bucketSessions holds of one.
+// session is what bucketSessions holds of one, its entry, and bucketHeads, its head.
 type session struct {
 	number   []byte
 	creation string
 	meta     []byte
-
-	head *head   // nil if damage has taken it
-	rows []idRow // of the ids of the batch that is to be written
+	head     *head // nil if damage has taken it
 }
 
-// An entry is number ‖ checksum ‖ length of the creation id ‖ creation id ‖ meta.
-const (
-	entryNumber   = 8
-	entrySum      = entryNumber + 4
-	entryCreation = entrySum + 2
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func encodeSession(name string, s session) []byte {
-	out := append([]byte{}, s.number...)
-	out = append(out, 0, 0, 0, 0)
-	out = binary.BigEndian.AppendUint16(out, uint16(len(s.creation)))
-	out = append(out, s.creation...)
-	out = append(out, s.meta...)
-	binary.BigEndian.PutUint32(out[entryNumber:], entrySumOf(name, out))
-	return out
+// head says how far a session's log goes, and what its records and the rows of its ids add up to. An
+// append writes it anew, and leaves the session's entry alone, which has the initial state and may be long.
+type head struct {
+	number []byte
+	last   uint64
+	chain  backend.Chain
+	index  index
 }
 
-// entrySumOf is the checksum over the name and all of the entry but itself.
-func entrySumOf(name string, entry []byte) uint32 {
-	sum := crc32.Checksum([]byte(name), castagnoli)
-	sum = crc32.Update(sum, castagnoli, entry[:entryNumber])
-	return crc32.Update(sum, castagnoli, entry[entrySum:])
+// Numbers of sessions, and seqs, are stored as eight bytes.
+func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+func (s session) id() uint64 { return binary.BigEndian.Uint64(s.number) }
+
+// key is the key of a record, and of the row of its ids. Seq 0 is the label's.
+func (s session) key(seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 16), s.number...), seq)
 }
 
-func decodeSession(name string, entry []byte) (session, error) {
-	if len(entry) < entryCreation || entrySumOf(name, entry) != binary.BigEndian.Uint32(entry[entryNumber:]) {
-		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q", backend.ErrDamaged, name)
+// seqOf returns the seq of a record's key, or 0 if it is not of the session.
+func (s session) seqOf(k []byte) uint64 {
+	if len(k) != 16 || !bytes.HasPrefix(k, s.number) {
+		return 0
+	}
+	return binary.BigEndian.Uint64(k[8:])
+}
+
+// entry is number (8) ‖ length of the creation id (2) ‖ creation id ‖ meta.
+func (s session) entry() []byte {
+	out := binary.BigEndian.AppendUint16(append(make([]byte, 0, 10+len(s.creation)+len(s.meta)), s.number...), uint16(len(s.creation)))
+	return append(append(out, s.creation...), s.meta...)
+}
+
+// decodeEntry decodes a copy of an entry.
+func decodeEntry(entry []byte) (s session, ok bool) {
+	if len(entry) < 10 || len(entry) < 10+int(binary.BigEndian.Uint16(entry[8:])) {
+		return s, false
 	}
 	entry = bytes.Clone(entry)
-	end := entryCreation + int(binary.BigEndian.Uint16(entry[entrySum:]))
-	if end > len(entry) {
-		return session{}, fmt.Errorf("%w: the entry of session %q", backend.ErrDamaged, name)
-	}
-	return session{number: entry[:entryNumber:entryNumber], creation: string(entry[entryCreation:end]), meta: entry[end:]}, nil
+	end := 10 + int(binary.BigEndian.Uint16(entry[8:]))
+	return session{number: entry[:8:8], creation: string(entry[10:end]), meta: entry[end:]}, true
 }
 
-func (s session) portHead(tx *txn) backend.Head {
-	h := backend.Head{Creation: s.creation, Meta: s.meta}
+// label is length of the name (2) ‖ name ‖ entry. It stands before the session's first record, so that
+// the records keep their name where the pages of names are lost.
+func (s session) label(name string) []byte {
+	return append(append(binary.BigEndian.AppendUint16(nil, uint16(len(name))), name...), s.entry()...)
+}
+
+// decodeLabel returns the name, and where the entry begins.
+func decodeLabel(label []byte) (name string, at int, ok bool) {
+	if len(label) < 2 || len(label) < 2+int(binary.BigEndian.Uint16(label)) {
+		return "", 0, false
+	}
+	at = 2 + int(binary.BigEndian.Uint16(label))
+	return string(label[2:at]), at, true
+}
+
+// A head is number (8) ‖ last (8) ‖ chain (4) ‖ rows of ids (8) ‖ their sum (4).
+const headBytes = 8 + 8 + 4 + 8 + 4
+
+func (h head) encode() []byte {
+	out := append(make([]byte, 0, headBytes), h.number...)
+	out = binary.BigEndian.AppendUint64(out, h.last)
+	out = binary.BigEndian.AppendUint32(out, h.chain.Sum)
+	out = binary.BigEndian.AppendUint64(out, h.index.rows)
+	return binary.BigEndian.AppendUint32(out, h.index.sum)
+}
+
+func decodeHead(value []byte) (h head, ok bool) {
+	if len(value) != headBytes {
+		return h, false
+	}
+	return head{
+		number: bytes.Clone(value[:8]),
+		last:   binary.BigEndian.Uint64(value[8:]),
+		chain:  backend.Chain{Sum: binary.BigEndian.Uint32(value[16:])},
+		index:  index{rows: binary.BigEndian.Uint64(value[20:]), sum: binary.BigEndian.Uint32(value[28:])},
+	}, true
+}
+
+// putHead writes a session's head.
+func putHead(tx *bbolt.Tx, name string, h head) error {
+	return tx.Bucket(bucketHeads).Put([]byte(name), seal(kindHead, []byte(name), h.encode()))
+}
+
+// putEntry writes a session's entry, and its label.
+func putEntry(tx *bbolt.Tx, name string, s session) error {
+	if err := tx.Bucket(bucketSessions).Put([]byte(name), seal(kindEntry, []byte(name), s.entry())); err != nil {
+		return err
+	}
+	return tx.Bucket(bucketRecords).Put(s.key(0), seal(kindLabel, s.key(0), s.label(name)))
+}
+
+// find returns a session. Its name stands in two buckets; ErrNotFound means in neither.
+func find(tx *bbolt.Tx, name string) (session, error) {
+	return assemble(tx, name, tx.Bucket(bucketSessions).Get([]byte(name)), tx.Bucket(bucketHeads).Get([]byte(name)))
+}
+
+// assemble makes a session of the rows of its entry and its head as they were found; nil means not at
+// all.
+func assemble(tx *bbolt.Tx, name string, entry, row []byte) (s session, err error) {
+	switch {
+	case entry == nil && row == nil:
+		return s, backend.ErrNotFound
+	case entry == nil:
+		if entry = near(tx.Bucket(bucketSessions).Cursor(), []byte(name), anyRow); entry == nil {
+			return s, fmt.Errorf("%w: session %q has a head but no entry", backend.ErrDamaged, name)
+		}
+	case row == nil:
+		row = near(tx.Bucket(bucketHeads).Cursor(), []byte(name), anyRow)
+	}
+	value, ok := unseal(kindEntry, []byte(name), entry)
+	if ok {
+		s, ok = decodeEntry(value)
+	}
+	if !ok {
+		return session{}, fmt.Errorf("%w: the checksum of the entry of session %q", backend.ErrDamaged, name)
+	}
+	// A head that is lost leaves the records readable.
+	if value, ok := unseal(kindHead, []byte(name), row); ok {
+		if h, ok := decodeHead(value); ok {
+			if s.head = &h; !bytes.Equal(h.number, s.number) {
+				return session{}, fmt.Errorf("%w: session %q has the numbers %x and %x", backend.ErrDamaged, name, s.number, h.number)
+			}
+		}
+	}
+	return s, nil
+}
+
+// findCreated returns a session that must have been created under the given id.
+func findCreated(tx *bbolt.Tx, name, creation string) (session, error) {
+	s, err := find(tx, name)
+	if err == nil && s.creation != creation {
+		err = backend.ErrNotFound
+	}
+	return s, err
+}
+
+// findWhole is findCreated for who is going to write: the head must be there.
+func findWhole(tx *bbolt.Tx, name, creation string) (session, error) {
+	s, err := findCreated(tx, name, creation)
+	if err == nil && s.head == nil {
+		err = fmt.Errorf("%w: the head of session %q", backend.ErrDamaged, name)
+	}
+	return s, err
+}
+
+// nextNumber returns the number of the next session. That it is free is known in two
+// places, and nothing is stored under it.
+func nextNumber(tx *bbolt.Tx) ([]byte, error) {
+	given := tx.Bucket(bucketSessions).Sequence()
+	if noted := tx.Bucket(bucketMeta).Get(keyNumbers); !bytes.Equal(noted, number(given)) {
+		return nil, fmt.Errorf("%w: of the numbers of sessions the last one given out is %d, or %x", backend.ErrDamaged, given, noted)
+	}
+	next := number(given + 1)
+	for _, bucket := range rowBuckets {
+		for k := range rows(tx.Bucket(bucket), next) {
+			return nil, fmt.Errorf("%w: bucket %q has key %x, of a session that does not exist yet", backend.ErrDamaged, bucket, k)
+		}
+	}
+	return next, nil
+}
+
+// takeNumber gives out the number that nextNumber has returned.
+func takeNumber(tx *bbolt.Tx) error {
+	n, err := tx.Bucket(bucketSessions).NextSequence()
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(bucketMeta).Put(keyNumbers, number(n))
+}
+
+// setVersion writes the file's version, and the last number given out.
+func setVersion(tx *bbolt.Tx, numbers uint64) error {
+	meta := tx.Bucket(bucketMeta)
+	if err := meta.Put(keyVersion, number(FileVersion)); err != nil {
+		return err
+	}
+	return meta.Put(keyNumbers, number(numbers))
+}
+
+// lastRecord returns the seq of the session's last record in bucketRecords.
+func (s session) lastRecord(tx *bbolt.Tx) uint64 {
+	c := tx.Bucket(bucketRecords).Cursor()
+	k, _ := c.Seek(number(s.id() + 1))
+	if k == nil {
+		k, _ = c.Last()
+	} else {
+		k, _ = c.Prev()
+	}
+	return s.seqOf(k)
+}
+
+// end returns the log's last seq. Head and records must agree on it; if they do not,
+// damaged is the first seq of which it is in doubt whether it is the log's.
+func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
+	if s.head == nil {
+		last = s.lastRecord(tx)
+		return last, last + 1
+	}
+	last = s.head.last
+	c := tx.Bucket(bucketRecords).Cursor()
+	if last > 0 {
+		if _, _, there := get(c, kindRecord, s.key(last)); !there {
+			return last, last
+		}
+	}
+	after, _ := beside(func() (k, v []byte) { return c.Seek(s.key(last + 1)) }) // if it cannot be read, the head is believed
+	if bytes.HasPrefix(after, s.number) {
+		return max(last, s.seqOf(after)), last + 1
+	}
+	return last, 0
+}
+
+// headOf is the session's head as the port has it.
+func (b *Backend) headOf(tx *bbolt.Tx, s session) backend.Head {
+	h := backend.Head{Creation: s.creation, Meta: s.meta, Edition: b.editions.get(s.number, tx.ID())}
 	h.Last, h.Damaged = s.end(tx)
 	if s.head != nil {
 		h.Chain = s.head.chain
@@ -70,20 +246,9 @@ func (s session) portHead(tx *txn) backend.Head {
 	return h
 }
 
-// headOf is the session's head with its edition.
-func (b *Backend) headOf(tx *txn, s session) backend.Head {
-	h := s.portHead(tx)
-	h.Edition = b.editions.get(s.number, tx.ID())
-	return h
-}
-
-func (s session) key(suffix []byte) []byte {
-	return append(bytes.Clone(s.number), suffix...)
-}
-
 // Head implements [backend.Backend].
 func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err error) {
-	err = b.view(ctx, func(tx *txn) error {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := find(tx, name)
 		if err == nil {
 			head = b.headOf(tx, s)
@@ -95,14 +260,34 @@ func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err
 
 // Read implements [backend.Backend].
 func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) (out []backend.Record, err error) {
-	err = b.view(ctx, func(tx *txn) error {
+	seqs := func(yield func(uint64) bool) {
+		for seq := max(from, 1); yield(seq); seq++ {
+		}
+	}
+	return b.read(ctx, name, creation, seqs, maxRecords, maxBytes)
+}
+
+// Pick implements [backend.Backend].
+func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
+	each := func(yield func(uint64) bool) {
+		for _, seq := range seqs {
+			if !yield(seq) {
+				return
+			}
+		}
+	}
+	return b.read(ctx, name, creation, each, math.MaxInt, maxBytes)
+}
+
+func (b *Backend) read(ctx context.Context, name, creation string, seqs iter.Seq[uint64], maxRecords, maxBytes int) (out []backend.Record, err error) {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
 		}
-		// What comes before a page that cannot be read can be.
+		// The records before a page that cannot be read can be read.
 		err = b.handle.guard(func() error {
-			for r := range s.read(tx, max(from, 1), maxRecords, maxBytes) {
+			for r := range s.records(tx, seqs, maxRecords, maxBytes) {
 				out = append(out, r)
 			}
 			return nil
@@ -115,34 +300,52 @@ func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, 
 	return out, err
 }
 
-// read yields the records from seq on that one call may return, up to a gap.
-func (s session) read(tx *txn, seq uint64, maxRecords, maxBytes int) iter.Seq[backend.Record] {
+// records yields the records with seqs that ascend, as many as one call may return, up to a gap.
+func (s session) records(tx *bbolt.Tx, seqs iter.Seq[uint64], maxRecords, maxBytes int) iter.Seq[backend.Record] {
 	return func(yield func(backend.Record) bool) {
-		limit := s.limit()
 		c := tx.Bucket(bucketRecords).Cursor()
-		for n, size := 0, 0; seq <= limit; n, seq = n+1, seq+1 {
-			var k, v []byte
-			if n > 0 { // No step is made beyond the limit: it may lead into another session's page.
-				k, v = c.Next()
+		n, size, before := 0, 0, uint64(math.MaxUint64)
+		for seq := range seqs {
+			if s.head != nil && seq > s.head.last { // A step beyond may lead into another session's page.
+				return
 			}
-			if s.seqOf(k) != seq {
-				if k, v = s.seek(c, seq); k == nil {
-					return // a gap
+			var data []byte
+			ok, there := false, false
+			if seq == before+1 {
+				if k, row := c.Next(); s.seqOf(k) == seq {
+					data, ok = unseal(kindRecord, k, row)
 				}
 			}
-			if size += len(v); n > 0 && (n >= maxRecords || size > maxBytes) {
+			if !ok {
+				if s.head == nil { // it may well be behind the log's end
+					k, row := c.Seek(s.key(seq))
+					if s.seqOf(k) != seq {
+						return
+					}
+					data, ok = unseal(kindRecord, k, row)
+					there = true
+				} else {
+					data, ok, there = get(c, kindRecord, s.key(seq))
+				}
+			}
+			r := backend.Record{Seq: seq, Data: bytes.Clone(data)}
+			if there && !ok {
+				r.Err = fmt.Errorf("%w: the checksum of record %d", backend.ErrDamaged, seq)
+			}
+			if size += len(data); !ok && !there || n > 0 && (n >= maxRecords || size > maxBytes) {
 				return
 			}
-			if !yield(backend.Record{Seq: seq, Data: bytes.Clone(v)}) {
+			if !yield(r) {
 				return
 			}
+			n, before = n+1, seq
 		}
 	}
 }
 
 // Since implements [backend.Backend].
 func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, prefixes ...string) (news backend.News, err error) {
-	err = b.view(ctx, func(tx *txn) error {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := find(tx, name)
 		if err != nil {
 			return err
@@ -150,7 +353,13 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 		news.Head = b.headOf(tx, s)
 		if s.creation == seen.Creation {
 			news.Meta = nil
-			news.Records = slices.Collect(s.read(tx, seen.Last+1, backend.SinceRecords, backend.SinceBytes))
+			seqs := func(yield func(uint64) bool) {
+				for seq := seen.Last + 1; yield(seq); seq++ {
+				}
+			}
+			for r := range s.records(tx, seqs, backend.SinceRecords, backend.SinceBytes) {
+				news.Records = append(news.Records, r)
+			}
 		}
 		for _, prefix := range prefixes {
 			news.Shared = append(news.Shared, sharedWith(tx, prefix))
@@ -160,81 +369,44 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 	return news, err
 }
 
-// limit returns a seq that the log does not go beyond.
-func (s session) limit() uint64 {
-	if s.head == nil {
-		return math.MaxUint64
-	}
-	return s.head.last
-}
-
-// Pick implements [backend.Backend].
-func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
-	err = b.view(ctx, func(tx *txn) error {
-		s, err := findCreated(tx, name, creation)
-		if err != nil {
-			return err
-		}
-		size := 0
-		c := tx.Bucket(bucketRecords).Cursor()
-		for _, seq := range seqs {
-			if seq > s.limit() {
-				break
-			}
-			k, v := s.seek(c, seq)
-			if k == nil {
-				break
-			}
-			if size += len(v); v == nil || len(out) > 0 && size > maxBytes {
-				break
-			}
-			out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(v)})
-		}
-		return nil
-	})
-	return out, err
-}
-
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) (seqs []uint64, err error) {
-	var damage error
-	err = b.view(ctx, func(tx *txn) error {
+	hashes := make([]idHash, len(ids))
+	for i, id := range ids {
+		hashes[i] = hashID(id)
+	}
+	seqs = make([]uint64, len(ids))
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
 		}
-		damage = b.checkIndex(tx, name, s)
-		bucket := tx.Bucket(bucketIDs)
-		for _, id := range ids {
-			var seq uint64
-			if v := bucket.Get(s.idKey(id)); len(v) == 8 {
-				seq = binary.BigEndian.Uint64(v)
-			}
-			seqs = append(seqs, seq)
-		}
-		return nil
+		return b.known.lookup(tx, s, hashes, func(i int, seq uint64) { seqs[i] = seq })
 	})
-	if err == nil {
-		err = damage
-	}
 	return seqs, err
 }
 
 // Snapshot implements [backend.Backend].
 func (b *Backend) Snapshot(ctx context.Context, name, creation string) (kept backend.Snapshot, err error) {
-	err = b.view(ctx, func(tx *txn) error {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
-		if err == nil {
-			kept.Data = bytes.Clone(tx.Bucket(bucketSnapshots).Get(s.number))
+		if err != nil {
+			return err
 		}
-		return err
+		row := tx.Bucket(bucketSnapshots).Get(s.number)
+		data, ok := unseal(kindSnapshot, s.number, row)
+		if row != nil && !ok {
+			return fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, name)
+		}
+		kept.Data = bytes.Clone(data)
+		return nil
 	})
 	return kept, err
 }
 
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (out []backend.Listed, err error) {
-	err = b.view(ctx, func(tx *txn) error {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		for name, rows := range names(tx.Bucket(bucketSessions), tx.Bucket(bucketHeads), prefix, after) {
 			if len(out) >= limit {
 				break

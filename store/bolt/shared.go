@@ -3,7 +3,6 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -13,31 +12,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// A shared value's row is the checksum of its name and data, and the data. Its name
-// stands in bucketSharedNames too, with its own checksum, so that neither is lost alone.
+// A shared value's name stands in bucketSharedNames too, so that neither is lost alone.
 
 // putShared writes shared values.
-func putShared(tx *txn, values []backend.Value) error {
-	if len(values) == 0 {
-		return nil
-	}
-	shared, sharedNames := tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames)
+func putShared(tx *bbolt.Tx, values []backend.Value) error {
 	for _, v := range values {
 		name := []byte(v.Name)
-		row := append(binary.BigEndian.AppendUint32(nil, sumOf(name, v.Data)), v.Data...)
-		if err := shared.Put(name, row); err != nil {
+		if err := tx.Bucket(bucketShared).Put(name, seal(kindShared, name, v.Data)); err != nil {
 			return err
 		}
-		if mark := nameMark(name); !bytes.Equal(sharedNames.Get(name), mark) {
-			if err := sharedNames.Put(name, mark); err != nil {
-				return err
-			}
+		sharedNames, mark := tx.Bucket(bucketSharedNames), seal(kindName, name, nil)
+		if bytes.Equal(sharedNames.Get(name), mark) {
+			continue
+		}
+		if err := sharedNames.Put(name, mark); err != nil {
+			return err
 		}
 	}
 	return nil
 }
-
-func nameMark(name []byte) []byte { return binary.BigEndian.AppendUint32(nil, sumOf(name, nil)) }
 
 // Shared implements [backend.Backend].
 func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Value, err error) {
@@ -50,7 +43,7 @@ func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Valu
 			out = values
 			return nil
 		}
-		err := h.view(func(tx *txn) error {
+		err := h.view(func(tx *bbolt.Tx) error {
 			out = sharedWith(tx, prefix)
 			return nil
 		})
@@ -65,15 +58,15 @@ func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Valu
 // PutShared implements [backend.Backend].
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	defer b.values.change()()
-	return b.update(ctx, func(tx *txn) error {
+	return b.update(ctx, func(tx *bbolt.Tx) error {
 		var values []backend.Value
-		paths := pathsOf(tx)
+		ways := b.handle.ways(tx)
 		for _, c := range changes {
 			name := []byte(c.Name)
 			if len(name) == 0 || len(name) > backend.MaxNameBytes {
 				return fmt.Errorf("a shared name of %d bytes; 1 to %d are allowed", len(name), backend.MaxNameBytes)
 			}
-			if err := errors.Join(paths.sound(bucketShared, name), paths.sound(bucketSharedNames, name)); err != nil {
+			if err := errors.Join(ways.check(bucketShared, name), ways.check(bucketSharedNames, name)); err != nil {
 				return err
 			}
 			var now *backend.Value
@@ -90,7 +83,7 @@ func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange)
 }
 
 // sharedWith returns the shared values whose names begin with prefix.
-func sharedWith(tx *txn, prefix string) (out []backend.Value) {
+func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
 	for name, rows := range names(tx.Bucket(bucketShared), tx.Bucket(bucketSharedNames), prefix, "") {
 		v := backend.Value{Name: name}
 		if v.Data, v.Err = sharedData(tx, name, rows[0], rows[1]); v.Err != nil || v.Data != nil {
@@ -165,19 +158,19 @@ func (s *sharedValues) change() (end func()) {
 	return step
 }
 
-// sharedData returns the data of a shared value by its row and its name's mark as they
+// sharedData returns the data of a shared value by its row and its name's row as they
 // were found, or nil if what was found is of another name.
-func sharedData(tx *txn, name string, row, mark []byte) ([]byte, error) {
+func sharedData(tx *bbolt.Tx, name string, row, mark []byte) ([]byte, error) {
 	if row == nil {
-		_, row = near(tx.Bucket(bucketShared).Cursor(), []byte(name))
+		row = near(tx.Bucket(bucketShared).Cursor(), []byte(name), anyRow)
 	}
-	if len(row) >= 4 && binary.BigEndian.Uint32(row) == sumOf([]byte(name), row[4:]) {
-		return append([]byte{}, row[4:]...), nil
+	if data, ok := unseal(kindShared, []byte(name), row); ok {
+		return append([]byte{}, data...), nil
 	}
 	if mark == nil {
-		_, mark = near(tx.Bucket(bucketSharedNames).Cursor(), []byte(name))
+		mark = near(tx.Bucket(bucketSharedNames).Cursor(), []byte(name), anyRow)
 	}
-	switch own := bytes.Equal(mark, nameMark([]byte(name))); {
+	switch _, own := unseal(kindName, []byte(name), mark); {
 	case !own && (row == nil || mark == nil): // a name that damage has made of another
 		return nil, nil
 	case row == nil:

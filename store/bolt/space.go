@@ -3,8 +3,11 @@ package bolt
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -12,59 +15,38 @@ import (
 // Space implements [backend.Vacuum].
 func (b *Backend) Space(ctx context.Context) (s backend.Space, err error) {
 	err = b.use(ctx, func(h *handle) error {
-		return h.view(func(tx *txn) error {
-			s, err = h.room(tx)
+		return h.view(func(tx *bbolt.Tx) error {
+			info, err := h.file.Stat()
+			if err != nil {
+				return err
+			}
+			metas, err := readMetas(h.file)
+			if err != nil || metas.current() == nil {
+				return errors.Join(fmt.Errorf("%w: both meta pages", backend.ErrDamaged), err)
+			}
+			// The list is of this transaction, or of a later one: its page is in use as long as this
+			// one is open.
+			free, err := readFreelist(h.file, metas.current())
+			s.File = info.Size()
+			s.Free = int64(free.len())*int64(metas.current().pageSize()) + max(0, s.File-tx.Size())
 			return err
 		})
 	})
-	if err != nil {
-		return backend.Space{}, err
-	}
-	for _, name := range slices.Concat([][]byte{bucketUnlinked}, buckets) {
-		n, err := b.liveBytes(ctx, name)
-		if err != nil {
-			return backend.Space{}, err
+	for _, name := range buckets {
+		if err == nil {
+			s.Live, err = b.addLive(ctx, name, s.Live)
 		}
-		s.Live += n
 	}
-	return s, nil
+	return s, err
 }
 
-// room returns the length of the file, and how much of it is free: pages on the list of free
-// ones, and what lies behind the last page.
-func (h *handle) room(tx *txn) (s backend.Space, err error) {
-	info, err := h.file.Stat()
-	if err != nil {
-		return s, err
-	}
-	metas, err := readMetas(h.file)
-	if err != nil {
-		return s, err
-	}
-	current := metas.current()
-	if current == nil {
-		return s, fmt.Errorf("%w: both meta pages", backend.ErrDamaged)
-	}
-	page := int64(current.pageSize())
-	// The list is of this transaction, or of a later one: its page is in use as long as this
-	// one is open.
-	list, err := readFreelist(h.file, current, uint64(info.Size()/page))
-	if err != nil {
-		return s, err
-	}
-	s.File = info.Size()
-	s.Free = int64(list.len())*page + max(0, s.File-tx.Size())
-	return s, nil
-}
-
-// liveBytes adds up keys and values of a bucket, but for what is nobody's.
-func (b *Backend) liveBytes(ctx context.Context, name []byte) (n int64, err error) {
+// addLive adds keys and values of a bucket, but for what is nobody's.
+func (b *Backend) addLive(ctx context.Context, name []byte, n int64) (int64, error) {
 	numbered := slices.ContainsFunc(rowBuckets, func(other []byte) bool { return bytes.Equal(other, name) })
-	err = b.eachRow(ctx, name, func(tx *txn, k, v []byte) {
-		if unlinked := tx.Bucket(bucketUnlinked); numbered && unlinked != nil && len(k) >= 8 && unlinked.Get(k[:8]) != nil {
-			return
+	err := b.eachRow(ctx, name, func(tx *bbolt.Tx, k, v []byte) {
+		if !numbered || len(k) < 8 || tx.Bucket(bucketUnlinked).Get(k[:8]) == nil {
+			n += int64(len(k) + len(v))
 		}
-		n += int64(len(k) + len(v))
 	})
 	return n, err
 }

@@ -3,21 +3,14 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
-	"hash/crc32"
+	"errors"
+	"iter"
 	"sync"
+
+	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
-
-// bucketUnlinked holds numbers that no session goes by: of a session that was deleted
-// while rows are left under its number, and of one that is still being staged. Nobody
-// sees what stands under them. Files from before have no such bucket, and get it when it
-// is needed.
-var bucketUnlinked = []byte("unlinked") // number → checksum
-
-// rowBuckets have rows whose keys begin with a session's number.
-var rowBuckets = [][]byte{bucketRecords, bucketIDs, bucketSnapshots}
 
 // room is how much one commit may still remove. Others wait for as long as it takes.
 type room struct{ rows, bytes int }
@@ -37,7 +30,7 @@ func (r *room) take(size int) bool {
 // Delete implements [backend.Backend]. The session is gone with the first commit, which
 // removes a large one's rows in part only; the sweeper removes the others.
 func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backend.Head) error {
-	return b.update(ctx, func(tx *txn) error {
+	return b.update(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
@@ -45,7 +38,8 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 		if seen != nil && seen.Moved(b.headOf(tx, s)) {
 			return backend.ErrMoved
 		}
-		if err := checkRemoval(tx, []byte(name), bucketHeads, bucketSessions); err != nil {
+		ways := b.handle.ways(tx)
+		if err := errors.Join(ways.check(bucketHeads, []byte(name)), ways.check(bucketSessions, []byte(name))); err != nil {
 			return err
 		}
 		if err := tx.Bucket(bucketHeads).Delete([]byte(name)); err != nil {
@@ -64,41 +58,33 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	})
 }
 
-// unlink notes that no session goes by the number.
-func unlink(tx *txn, number []byte) error {
-	unlinked, err := tx.CreateBucket(bucketUnlinked)
-	if err != nil {
-		return err
-	}
-	return unlinked.Put(number, unlinkedSum(number))
+// unlink notes that no session goes by the number: it is that of a session that was deleted while
+// rows are left under it, or of one that is still being staged. Nobody sees what stands there.
+func unlink(tx *bbolt.Tx, number []byte) error {
+	return tx.Bucket(bucketUnlinked).Put(number, seal(kindUnlinked, number, nil))
 }
-
-// unlinkedSum is the checksum of a row of unlinked numbers: a number that damage made of
-// another one may be a session's.
-func unlinkedSum(number []byte) []byte {
-	sum := crc32.Update(crc32.Checksum(bucketUnlinked, castagnoli), castagnoli, number)
-	return binary.BigEndian.AppendUint32(nil, sum)
-}
-
-func wholeUnlinked(k, v []byte) bool { return len(k) == 8 && bytes.Equal(v, unlinkedSum(k)) }
 
 // removeRows removes rows under a number, as far as there is room, and reports whether
 // none is left.
-func (b *Backend) removeRows(tx *txn, number []byte, room *room) (done bool, err error) {
-	if err := checkRemoval(tx, number, rowBuckets...); err != nil {
-		return false, err
+func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) {
+	ways := b.handle.ways(tx)
+	for _, name := range rowBuckets {
+		if err := ways.check(name, number); err != nil {
+			return false, err
+		}
 	}
 	for _, name := range rowBuckets {
 		bucket := tx.Bucket(name)
 		// First the keys: a cursor loses its place when rows go, and finding it again
 		// leads through all the pages that have become empty.
 		var keys [][]byte
-		c := bucket.Cursor()
-		k, v := c.Seek(number)
-		for ; bytes.HasPrefix(k, number) && room.take(len(v)); k, v = c.Next() {
+		more := false
+		for k, v := range rows(bucket, number) {
+			if more = !room.take(len(v)); more {
+				break
+			}
 			keys = append(keys, bytes.Clone(k))
 		}
-		more := bytes.HasPrefix(k, number)
 		for _, k := range keys {
 			if err := bucket.Delete(k); err != nil {
 				return false, err
@@ -111,44 +97,40 @@ func (b *Backend) removeRows(tx *txn, number []byte, room *room) (done bool, err
 	return true, nil
 }
 
-// checkRemoval looks over the pages that removing what begins with prefix will write anew.
-func checkRemoval(tx *txn, prefix []byte, buckets ...[]byte) error {
-	paths := pathsOf(tx)
-	for _, name := range buckets {
-		if err := paths.sound(name, prefix); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// swept returns the unlinked numbers that are to be swept: those under which nothing is
-// being staged. While rows are kept there are none.
-func (b *Backend) swept(tx *txn) func(yield func(number []byte) bool) {
+// sweepable yields the unlinked numbers that are to be swept: those under which nothing is
+// being staged. A number that damage made of another one may be a session's.
+func (b *Backend) sweepable(tx *bbolt.Tx) iter.Seq[[]byte] {
 	return func(yield func(number []byte) bool) {
-		unlinked := tx.Bucket(bucketUnlinked)
-		if unlinked == nil {
-			return
-		}
-		if b.keeping.Load() {
-			b.kept.Store(true)
-			return
-		}
-		for k, v := range pairs(unlinked) {
-			if wholeUnlinked(k, v) && !b.staged.holds(k) && !yield(k) {
+		for k, v := range rows(tx.Bucket(bucketUnlinked), nil) {
+			if _, ok := unseal(kindUnlinked, k, v); ok && len(k) == 8 && !b.staged.holds(k) && !yield(bytes.Clone(k)) {
 				return
 			}
 		}
 	}
 }
 
+// hasSweepable reports whether there is something to sweep. While rows are kept there is not.
+func (b *Backend) hasSweepable(tx *bbolt.Tx) bool {
+	for range b.sweepable(tx) {
+		if !b.keeping.Load() {
+			return true
+		}
+		b.kept.Store(true)
+		break
+	}
+	return false
+}
+
 // sweepSome removes rows under unlinked numbers, as many as a commit may, and reports
 // whether there were any. A number without rows is forgotten.
 func (b *Backend) sweepSome() (some bool, err error) {
-	err = b.update(context.Background(), func(tx *txn) error {
+	err = b.update(context.Background(), func(tx *bbolt.Tx) error {
 		room := newRoom()
 		var done [][]byte
-		for number := range b.swept(tx) {
+		if !b.hasSweepable(tx) {
+			return errNothing
+		}
+		for number := range b.sweepable(tx) {
 			if !room.take(len(number)) {
 				break
 			}
@@ -166,9 +148,6 @@ func (b *Backend) sweepSome() (some bool, err error) {
 			if err := tx.Bucket(bucketUnlinked).Delete(number); err != nil {
 				return err
 			}
-		}
-		if !some {
-			return errNothing
 		}
 		return nil
 	})

@@ -21,6 +21,7 @@ type Line[T any] struct {
 
 	mu      sync.Mutex
 	waiting []*entry[T]
+	crowded bool // the last group had several items
 }
 
 // grace is how long a caller whose context has ended waits for work that has begun.
@@ -127,10 +128,14 @@ func (l *Line[T]) DoLater(ctx context.Context, patience time.Duration, resource 
 
 func (l *Line[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {
 	defer func() { <-resource }()
-	// Those whose turn has just ended come again at once, if they are let: else two halves
-	// of the callers take turns, each in a group of its own.
-	runtime.Gosched()
 	l.mu.Lock()
+	if crowded := l.crowded || len(l.waiting) > 1; crowded {
+		// Those whose turn has just ended come again at once, if they are let: else two halves
+		// of the callers take turns, each in a group of its own.
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
 	items := make([]T, len(l.waiting))
 	for i, e := range l.waiting {
 		items[i] = e.item
@@ -140,6 +145,7 @@ func (l *Line[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T
 		n = fits(items)
 	}
 	group := slices.Clone(l.waiting[:n])
+	l.crowded = n > 1
 	l.waiting = slices.Delete(l.waiting, 0, n)
 	l.mu.Unlock()
 	if n == 0 {

@@ -1,0 +1,220 @@
+package bolt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
+)
+
+// checkOpen reports whether bbolt may have a file: what bbolt believes without a look must hold. It
+// reads the branches of all trees, and of the leaves those that lead to the buckets. A circle of branches
+// would overflow bbolt's stack; a page that is in use and on the list of free pages would be written
+// over. A leaf that is damaged costs what is in it, and is found when it is read.
+func checkOpen(file *os.File) (metas metaPages, err error) {
+	if metas, err = readMetas(file); err != nil {
+		return metas, err
+	}
+	current := metas.current()
+	if current == nil {
+		return metas, fmt.Errorf("%w: both meta pages", backend.ErrDamaged)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return metas, err
+	}
+	if least := int64(current.pages()) * int64(current.pageSize()); info.Size() < least {
+		return metas, fmt.Errorf("%w: the file has %d bytes of %d; its end is missing", backend.ErrDamaged, info.Size(), least)
+	}
+	free, err := readFreelist(file, current)
+	if err != nil {
+		return metas, err
+	}
+	if err := checkTree(current.pager(file), current.root(), free); err != nil {
+		return metas, err
+	}
+	return metas, nil
+}
+
+// use says what a page is used for.
+type use byte
+
+const (
+	unclaimed use = iota
+	isFree
+	isFreelist
+	isBranch
+	isLeaf // perhaps one that goes on in the pages behind it
+)
+
+func checkTree(pages pager, root uint64, free freelist) error {
+	used := make([]use, pages.high)
+	for i := range free.len() {
+		used[free.at(i)] = isFree
+	}
+	for i := range free.own {
+		used[free.id+i] = isFreelist
+	}
+	var wrong error
+	found := map[string]page{} // the roots of buckets that stand in their elements
+	roots := map[string]uint64{}
+	w := walker{pager: pages, wrong: func(_ uint64, err error) { wrong = errors.Join(wrong, err) }}
+	w.claim = func(id, n uint64) error {
+		if id < 2 || id+n > pages.high {
+			return fmt.Errorf("there are pages 2 to %d", pages.high-1)
+		}
+		for i := range n {
+			switch used[id+i] {
+			case unclaimed:
+			case isFree, isFreelist:
+				return fmt.Errorf("page %d is in use and on the list of free pages", id+i)
+			default:
+				return fmt.Errorf("page %d is reached by two ways", id+i)
+			}
+			used[id+i] = isLeaf
+		}
+		return nil
+	}
+	w.leaf = func(p page) error {
+		for _, e := range p.elements {
+			root, inline, err := bucketRoot(e)
+			if err != nil {
+				return err
+			}
+			roots[string(e.key)], found[string(e.key)] = root, inline
+		}
+		return nil
+	}
+	w.walk(root, bounds{}, 0)
+	w.leaf = nil
+	for _, root := range roots {
+		if root == 0 || wrong != nil {
+			continue
+		}
+		if flags, _, err := pages.header(root); err == nil && flags == branchFlag {
+			w.walk(root, bounds{}, 0)
+		} else {
+			wrong = w.claim(root, 1)
+		}
+	}
+	if wrong == nil {
+		wrong = checkOverflow(pages, used)
+	}
+	if wrong != nil {
+		return fmt.Errorf("%w: %w", backend.ErrDamaged, wrong)
+	}
+	return checkBuckets(pages, roots, found)
+}
+
+// checkOverflow returns an error if a leaf goes on in a page that is free. It reads those leaves that a
+// free page follows. Their content decides: one that is out of form costs what is in it.
+func checkOverflow(pages pager, used []use) error {
+	leaf := uint64(0)
+	for id, u := range used {
+		switch {
+		case u == isLeaf:
+			leaf = uint64(id)
+		case u == isFreelist:
+			leaf = 0
+		case u == isFree && leaf != 0:
+			if p, err := pages.read(leaf); err == nil && leaf+p.pages > uint64(id) {
+				return fmt.Errorf("page %d, in which page %d goes on, is on the list of free pages", id, leaf)
+			}
+			leaf = 0
+		}
+	}
+	return nil
+}
+
+// checkBuckets reports whether the file is one of ours, whole, and of a version that we know.
+func checkBuckets(pages pager, roots map[string]uint64, inline map[string]page) error {
+	_, ours := roots[string(bucketMeta)]
+	missing := ""
+	for _, name := range buckets {
+		if _, there := roots[string(name)]; !there {
+			missing = string(name)
+		} else {
+			ours = true
+		}
+	}
+	switch {
+	case !ours && len(roots) > 0:
+		return fmt.Errorf("%w: it is a bbolt file of another program", backend.ErrNotDatabase)
+	case !ours:
+		return fmt.Errorf("%w: it is a bbolt file without a bucket, which is not how a store begins", backend.ErrNotDatabase)
+	case missing != "":
+		return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, missing)
+	}
+	meta := inline[string(bucketMeta)]
+	if root := roots[string(bucketMeta)]; root != 0 {
+		var err error
+		if meta, err = pages.read(root); err != nil {
+			return fmt.Errorf("%w: page %d: %w", backend.ErrDamaged, root, err)
+		}
+	}
+	var version []byte
+	for _, e := range meta.elements {
+		if bytes.Equal(e.key, keyVersion) {
+			version = e.value
+		}
+	}
+	if !bytes.Equal(version, number(FileVersion)) {
+		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, version, FileVersion)
+	}
+	return nil
+}
+
+// ways looks over the pages that a write will write anew, as the transaction found them in the file: if
+// one of them is not what its parent takes it for, bbolt frees pages that are in use, or puts keys where
+// nothing finds them, and damage spreads to what was whole.
+type ways struct {
+	tx    *bbolt.Tx
+	pages pager
+	sound map[uint64]bool // pages that have been looked over
+}
+
+func (h *handle) ways(tx *bbolt.Tx) *ways {
+	size := uint64(tx.DB().Info().PageSize)
+	return &ways{tx, pager{h.file, size, uint64(tx.Size()) / size}, map[uint64]bool{}}
+}
+
+// check looks over the ways to the keys of a bucket that begin with prefix, and the pages beside those,
+// with which what is left of them after rows are removed may be joined.
+func (w *ways) check(bucket, prefix []byte) (err error) {
+	b := w.tx.Bucket(bucket)
+	if b == nil || b.Root() == 0 { // in a page that was looked over at open
+		return nil
+	}
+	leads := func(first, end []byte) bool {
+		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
+	}
+	walk := walker{
+		pager: w.pages,
+		wrong: func(_ uint64, wrong error) { err = errors.Join(err, wrong) },
+		leaf: func(p page) error {
+			w.sound[p.id] = true
+			for _, e := range p.elements {
+				if e.flags != 0 {
+					return fmt.Errorf("key %.64x has the flags %#x", e.key, e.flags)
+				}
+			}
+			return nil
+		},
+	}
+	walk.enter = func(p page, i int) bool {
+		var end []byte
+		if i+2 < len(p.elements) {
+			end = p.elements[i+2].key
+		}
+		return err == nil && !w.sound[p.elements[i].child] && leads(p.elements[max(i-1, 0)].key, end)
+	}
+	walk.walk(uint64(b.Root()), bounds{}, 0)
+	if err != nil {
+		err = fmt.Errorf("%w: the way to key %.64x of bucket %q: %w", backend.ErrDamaged, prefix, bucket, err)
+	}
+	return err
+}

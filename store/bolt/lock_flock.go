@@ -1,0 +1,35 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package bolt
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// lock locks a file as bbolt does, which then finds the lock held by its own descriptor.
+func lock(file *os.File, exclusive bool, timeout time.Duration) (locked bool, err error) {
+	how := syscall.LOCK_SH | syscall.LOCK_NB
+	if exclusive {
+		how = syscall.LOCK_EX | syscall.LOCK_NB
+	}
+	const pause = 50 * time.Millisecond
+	for begun := time.Now(); ; time.Sleep(pause) {
+		switch err := syscall.Flock(int(file.Fd()), how); {
+		case err == nil:
+			return true, nil
+		case err != syscall.EWOULDBLOCK && err != syscall.EINTR:
+			return false, err
+		case time.Since(begun) > timeout-pause:
+			return false, nil
+		}
+	}
+}
+
+// release closes a file that bbolt has locked, mapped, and will not close. The map
+// keeps the file's lock alive, so closing alone is not enough.
+func release(file *os.File) {
+	_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+	_ = file.Close()
+}
