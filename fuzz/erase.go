@@ -32,13 +32,10 @@ type Place struct {
 
 // Erase says what an erasure takes of the model's log that names events and patches by their
 // ids: these, without what is erased already, and what patches have put in in their place, at
-// any depth and in any place of their groups. summaries is "", "keep", by which only what is named
-// goes, or "remake", by which summaries that stand for something that goes are made anew, if they alone
-// do, and something is left. What is blank since what stands for it was kept goes once more, but not by "keep".
-func (r *Reference) Erase(ids []string, values patch.Values, summaries string) patch.Erasure {
-	keep := summaries == "keep"
+// any depth and in any place of their groups; with keep only what is named. An event that is blank, while
+// what stands for it was kept, is erased once more, but not with keep.
+func (r *Reference) Erase(ids []string, values patch.Values, keep bool) patch.Erasure {
 	set := map[Place]bool{}
-	stands := map[Place]bool{}
 	blank := map[Place]bool{}
 	events := map[uint64]int{}
 	for _, rec := range r.log {
@@ -68,13 +65,11 @@ func (r *Reference) Erase(ids []string, values patch.Values, summaries string) p
 			}
 			out := r.tookOut(a)
 			for _, n := range a.in {
-				if n.event == nil || !slices.ContainsFunc(out, func(of *node) bool { return set[eventPlace(of)] && !r.isWithout(n.event, of.event) }) {
+				at := eventPlace(n)
+				if n.event == nil || set[at] || !slices.ContainsFunc(out, func(of *node) bool { return set[eventPlace(of)] }) {
 					continue
 				}
-				stands[eventPlace(n)] = true
-				if !set[eventPlace(n)] {
-					set[eventPlace(n)], again = true, true
-				}
+				set[at], again = true, true
 			}
 		}
 	}
@@ -102,26 +97,6 @@ func (r *Reference) Erase(ids []string, values patch.Values, summaries string) p
 			out.Seqs = append(out.Seqs, patch.Span{From: rec.Seq, To: rec.Seq})
 		}
 	}
-	remade := map[Place]bool{}
-	for _, a := range r.applied { // those inside others first
-		if summaries != "remake" || a.of != nil || a.pin != nil {
-			continue
-		}
-		for _, n := range a.in {
-			left := func(of *node) bool {
-				return remade[eventPlace(of)] || !set[eventPlace(of)] && !of.event.IsBlank(patch.KeepValues)
-			}
-			at := eventPlace(n)
-			if n.event == nil || !stands[at] || blank[at] || !n.put && !n.event.IsSummary() || !slices.ContainsFunc(r.standsFor(n), left) {
-				continue
-			}
-			if out.Remade == nil {
-				out.Remade = map[uint64][]int{}
-			}
-			out.Remade[at.Seq] = append(out.Remade[at.Seq], at.Index)
-			remade[at] = true
-		}
-	}
 	return out
 }
 
@@ -136,16 +111,6 @@ func (r *Reference) kept(at Place) (kept bool) {
 		}
 	}
 	return kept
-}
-
-// isWithout reports whether a summary was made anew when an event that it stands for was blank.
-func (r *Reference) isWithout(summary, of *patch.Event) bool {
-	blank, erased := of.Erased()
-	after, _ := summary.Erased()
-	at := func(id string) int {
-		return slices.IndexFunc(r.log, func(rec patch.Record) bool { return rec.ID() == id })
-	}
-	return erased && of.RemadeAfter() == nil && summary.RemadeAfter() != nil && at(blank) <= at(after)
 }
 
 // Hidden says of the events that patches have put out of sight, and that are out of it, since which
@@ -187,50 +152,4 @@ func (r *Reference) tookOut(of *applied) (out []*node) {
 		}
 	}
 	return out
-}
-
-// standsFor returns what an event stands for that a patch has put in, if it alone does.
-func (r *Reference) standsFor(n *node) []*node {
-	puts := 0
-	for _, a := range r.unit(n.by) {
-		for _, n := range a.in {
-			if n.event != nil {
-				puts++
-			}
-		}
-	}
-	if puts != 1 {
-		return nil
-	}
-	return r.tookOut(n.by)
-}
-
-// Remake makes summaries anew in the model's log as it is after an erasing, with its receipt. text
-// is what one says of what is left of what it stands for.
-func (r *Reference) Remake(log []patch.Record, of patch.Erasure, text func(events []*patch.Event) string) {
-	for _, a := range r.applied {
-		for _, n := range a.in {
-			at := eventPlace(n)
-			if a.of != nil || a.pin != nil || n.event == nil || !slices.Contains(of.Remade[at.Seq], at.Index) {
-				continue
-			}
-			var left []*patch.Event
-			for _, from := range r.standsFor(n) {
-				place := eventPlace(from)
-				if e := log[place.Seq-1].Events()[place.Index]; !e.IsBlank(patch.KeepValues) {
-					left = append(left, e)
-				}
-			}
-			var receipts []string
-			for _, rec := range log {
-				if rec.Patch == nil {
-					continue
-				}
-				if e, ok := rec.Patch.Erasure(); ok && rec.Seq > at.Seq && e.CoversEvent(at.Seq, at.Index) {
-					receipts = append(receipts, rec.ID())
-				}
-			}
-			log[at.Seq-1].Patch = log[at.Seq-1].Patch.Remade(at.Index, text(left), receipts...)
-		}
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -219,7 +220,11 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	fillLarge(t, s, 10, 500)
+	sessions := 10
+	if testlog.Race {
+		sessions = 3
+	}
+	fillLarge(t, s, sessions, 500)
 	c := startBustle(t, s)
 	defer c.end()
 	tries := 6

@@ -14,7 +14,10 @@ import (
 // forks, no file of the store has one after they were erased and it was vacuumed. Without the
 // vacuum some are there: the scan would find them.
 func TestEraseCanaries(t *testing.T) {
-	const n = 10_000
+	n := 10_000
+	if testing.Short() {
+		n = 2000
+	}
 	dir := t.TempDir()
 	b, err := bolt.Open(filepath.Join(dir, "a.db"), bolt.Options{NoSync: true})
 	if err != nil {

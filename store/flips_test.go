@@ -17,6 +17,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -243,6 +244,9 @@ func TestFlippedKeyThatTakesAPlace(t *testing.T) {
 // flips flips a bit of one of so many bytes, or all bits of all.
 func (f *flipped) flips(places []int, every int) {
 	if testing.Short() {
+		every = 4*every + 1
+	}
+	if testlog.Race { // it is code of one goroutine
 		every = 4*every + 1
 	}
 	f.Helper()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -155,6 +156,9 @@ func TestForkCutShort(t *testing.T) {
 		}, store.ErrExists},
 	} {
 		for _, step := range []int{1, 3} {
+			if testlog.Race && step == 1 {
+				continue
+			}
 			t.Run(fmt.Sprint(name, "/", step), func(t *testing.T) {
 				onSteps(t, func(e *env, s *stepped) {
 					c1, cancel := context.WithCancel(ctx)
@@ -191,6 +195,9 @@ func TestForkCutShort(t *testing.T) {
 // A step that fails, in any way, fails the fork; that of the last decides.
 func TestForkWhoseStepsFail(t *testing.T) {
 	for _, how := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
+		if testlog.Race && how == storetest.Lost {
+			continue
+		}
 		onSteps(t, func(e *env, s *stepped) {
 			for step := 1; ; step++ {
 				s.Plan(storetest.Plan{Write: step, Failure: how})

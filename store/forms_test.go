@@ -1,10 +1,12 @@
 package store_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -12,12 +14,17 @@ import (
 // Reading a log whose records are long and say little keeps a page in memory, not what a page
 // of compressed records unpacks to.
 func TestReadingHoldsAPage(t *testing.T) {
+	rounds := 20
+	if testing.Short() {
+		rounds = 10
+	}
+	long := strings.Repeat("x", 500_000)
 	onEach(t, func(e *env) {
 		e.create(nil)
-		for i := range 20 {
+		for i := range rounds {
 			var events []*patch.Event
 			for j := range 10 {
-				events = append(events, event(`{"id":"e%d-%d","author":%q}`, i, j, strings.Repeat("x", 500_000)))
+				events = append(events, testlog.New(patch.Fields{ID: fmt.Sprint("e", i, "-", j), Author: long}))
 			}
 			e.append(events...)
 			_, err := e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 10))
@@ -32,7 +39,7 @@ func TestReadingHoldsAPage(t *testing.T) {
 			before, most := heap(), uint64(0)
 			read(func() { most = max(most, heap()) })
 			if most == 0 || most > before+8<<20 {
-				e.Errorf("%s a log of 100 MB takes %d bytes", what, int64(most)-int64(before))
+				e.Errorf("%s a log of %d MB takes %d bytes", what, 5*rounds, int64(most)-int64(before))
 			}
 		}
 		check("reading", func(between func()) {

@@ -660,6 +660,24 @@ func TestWatchShortened(t *testing.T) {
 	})
 }
 
+// Erasing changes records that a watcher has read, and contradicts nothing: the watch yields the
+// receipt and what comes after it.
+func TestWatchErased(t *testing.T) {
+	onWatched(t, func(e *env, _ *looks) {
+		e.create(nil)
+		e.append(says("a", 3)...)
+		w := e.follow(key, 1, nil)
+		synctest.Wait()
+		w.has(e.records(key))
+		_, err := e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a2"}}, store.EraseOptions{ID: "r"})
+		e.no(err)
+		e.append(say("late"))
+		synctest.Wait()
+		e.no(e.store.Close())
+		w.ended(5, store.ErrClosed)
+	})
+}
+
 // A server takes over while a watcher is far behind: it has yielded nothing that the new log
 // contradicts, and does not begin to.
 func TestWatchLostHistoryWhileBehind(t *testing.T) {

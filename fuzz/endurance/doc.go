@@ -3,5 +3,5 @@
 // read is what was written; what a call allocates grows no more than what it is about. How long
 // calls take, and how much memory, is reported.
 //
-//	go test ./fuzz/endurance -timeout 0 -rounds 1 -progress endurance.json -v
+//	go test ./fuzz/endurance -timeout 0 -rounds 1 -v
 package endurance

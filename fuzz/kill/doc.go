@@ -2,7 +2,7 @@
 // what a client sees afterwards that repeats the operations in flight, must be linearizable: nothing
 // that was acknowledged is lost, and each other operation took effect once, whole, or not at all.
 //
-//	go test ./fuzz/kill -run 'TestKilled$' -timeout 0 -rounds 2000 -progress kill.json -v
+//	go test ./fuzz/kill -run 'TestKilled$' -timeout 0 -rounds 2000 -v
 //
 // [Harness] does so for any storage.
 package kill

@@ -2,8 +2,8 @@
 // operations, each at a moment between its beginning and its end, that explains all replies. [Check]
 // does so for a store on a backend; a [Load] is clients, and [History.Judge] the checker.
 //
-//	go test ./fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -progress linear.json -v
+//	go test ./fuzz/linear -run 'TestLinearizable$' -timeout 0 -rounds 250 -v
 //
-// makes 1,048,000 operations on bbolt and as many in memory, and resumes where it was stopped. The
+// makes 1,048,000 operations on bbolt and as many in memory. The
 // same command with ./store/pg makes them on PostgreSQL.
 package linear

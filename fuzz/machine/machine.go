@@ -46,16 +46,13 @@ func Check(t *testing.T, open func(t *rapid.T) []backend.Backend) {
 			"retry":            m.retry,
 			"duplicate":        m.duplicate,
 			"preview":          m.preview,
-			"search":           m.search,
 			"as of":            m.asOf,
 			"rewind":           m.rewind,
 			"take back":        m.takeBack,
 			"fork":             m.fork,
 			"erase":            m.erase,
-			"erase2":           m.erase,
 			"summarise":        m.summarise,
 			"reopen":           m.reopen,
-			"two writers":      m.twoWriters,
 			"failing commit":   m.failingCommit,
 			"delete":           m.delete,
 			"export, import":   m.exportImport,
@@ -79,7 +76,6 @@ type machine struct {
 	views   []fold.View    // seen on the way, of the bbolt store
 	ids     int
 	filled  [2]int // ids given on each storage
-	watch   watch
 }
 
 // peer is one of the stores that share a storage.
@@ -136,7 +132,6 @@ func (m *machine) openFile(t *rapid.T) {
 }
 
 func (m *machine) close() {
-	m.unwatch()
 	if m.stores[0] != nil {
 		_ = m.stores[0].Close()
 	}
@@ -166,7 +161,6 @@ func (m *machine) create(t *rapid.T) {
 		}
 	}
 	m.records, m.offered, m.views = nil, nil, nil
-	m.follow(rapid.IntRange(0, 3).Draw(t, "watched from"))
 }
 
 func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
@@ -195,7 +189,6 @@ func (m *machine) newID() string {
 func (m *machine) compare(t *rapid.T) {
 	m.pass(t)
 	defer m.pass(t)
-	m.watched(t)
 	if m.filled[0] != m.filled[1] {
 		t.Fatalf("the stores drew different numbers of ids: %v\n%s", m.filled, m.log())
 	}
@@ -224,8 +217,6 @@ func (m *machine) reopen(t *rapid.T) {
 	if _, err := m.stores[0].Get(context.Background(), m.key); !errors.Is(err, store.ErrClosed) && m.options(0).CacheBytes < 0 {
 		t.Fatalf("reading a closed store: %v", err)
 	}
-	m.watchEnds(t, store.ErrClosed)
 	m.openFile(t)
 	m.views = nil // of another edition, if something was erased
-	m.follow(m.watch.seen + 1)
 }

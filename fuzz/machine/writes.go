@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"pgregory.net/rapid"
 
@@ -192,37 +191,6 @@ func (m *machine) unexpectedPlace(t *rapid.T) {
 	m.write(t, o, fuzz.Conflict)
 }
 
-// twoWriters lets two goroutines patch the bbolt store from one view: one wins, and the other sees a
-// conflict. The other store then gets the winner's.
-func (m *machine) twoWriters(t *rapid.T) {
-	v := m.views[len(m.views)-1]
-	seq := v.Seq()
-	o := m.op(ops.Patch)
-	o.AllowOrphans, o.On, o.Base, o.At = true, v.Creation(), v.PatchSeq(), &seq
-	at := rapid.IntRange(0, v.Len()).Draw(t, "at")
-	var wg sync.WaitGroup
-	tried, replies := make([]ops.Op, 2), make([]ops.Reply, 2)
-	for i := range tried {
-		tried[i] = o
-		tried[i].Offered = []patch.Record{{Patch: patch.NewSplice(at, 0, m.plain(t, m.newID(), "agent")).WithID(m.newID()).WithTimestamp(clock)}}
-	}
-	if ops.Judge(m.reference(), tried[0]) != ops.Done {
-		t.Skip("the log takes no patches")
-	}
-	for i := range tried {
-		wg.Go(func() { replies[i] = m.do(m.stores[0], tried[i]) })
-	}
-	wg.Wait()
-	winner := 0
-	if replies[0].Outcome != ops.Done {
-		winner = 1
-	}
-	if replies[winner].Outcome != ops.Done || replies[1-winner].Outcome != fuzz.Conflict {
-		t.Fatalf("two writers on one base: %s, %s", replies[0].Err, replies[1].Err)
-	}
-	m.write(t, tried[winner], ops.Done) // a retry on the one
-}
-
 // failingCommit lets the commit of an append fail in one store. If it took place the call
 // succeeds; if it did not, nothing is there, and trying again lands it once.
 func (m *machine) failingCommit(t *rapid.T) {
@@ -257,7 +225,6 @@ func (m *machine) delete(t *rapid.T) {
 			t.Fatalf("a deleted session: %s %s", r.Outcome, r.Err)
 		}
 	}
-	m.watchEnds(t, store.ErrNotFound)
 	m.create(t)
 	_, err := m.stores[0].ApplyPatch(context.Background(), m.key, store.PatchOptions{On: old}, patch.NewSplice(0, 0, m.plain(t, m.newID(), "agent")))
 	if !errors.Is(err, store.ErrNotFound) {

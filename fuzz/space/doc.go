@@ -4,5 +4,5 @@
 // done to it for long, a file is at most twice as long as what is live in it once it is vacuumed,
 // verify and backups find nothing wrong, and neither goroutines nor memory have grown.
 //
-//	go test ./fuzz/space -timeout 0 -rounds 50 -progress space.json -v
+//	go test ./fuzz/space -timeout 0 -rounds 50 -v
 package space

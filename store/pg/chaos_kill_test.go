@@ -54,7 +54,7 @@ func noneLeft(t testing.TB, dsn string) {
 // A process with 32 clients is killed: nothing is lost that it was told, and whoever makes its
 // calls again lands them once, also beside those that the server has still under way.
 //
-//	go test -run TestKilled$ -timeout 0 -rounds 2000 -progress kill.json -v .
+//	go test -run TestKilled$ -timeout 0 -rounds 2000 -v .
 func TestKilled(t *testing.T) {
 	few := 3
 	if testing.Short() {

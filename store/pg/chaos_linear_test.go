@@ -35,7 +35,7 @@ import (
 
 // 64 goroutines on two stores, and nothing breaks. 1,048,000 calls are:
 //
-//	go test -run 'TestLinearizable$' -timeout 0 -rounds 250 -progress linear.json -v .
+//	go test -run 'TestLinearizable$' -timeout 0 -rounds 250 -v .
 func TestLinearizable(t *testing.T) {
 	dsn := pgtest.New(t)
 	linear.Check(t, 1, func(int) []backend.Backend {

@@ -55,10 +55,20 @@ func work(dsn, flawed string, in io.Reader, out io.Writer) error {
 
 // flaw is the backend with a flaw, for tests of the tests.
 func flaw(b backend.Backend, what string) backend.Backend {
-	if what == "" {
+	switch what {
+	case "":
 		return b
+	case "unfenced":
+		return unfenced{b}
 	}
 	return ops.Flaws[what](b)
+}
+
+// unfenced fences no commit.
+type unfenced struct{ backend.Backend }
+
+func (unfenced) Fence(context.Context, string, string, backend.Token, backend.Token) (bool, error) {
+	return false, nil
 }
 
 const chaosName = "chaos" // of the app
