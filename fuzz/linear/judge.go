@@ -99,22 +99,26 @@ func (h History) Judge(opts Options) (violations []string) {
 	return violations
 }
 
-// sources returns the records of the sessions that were forked, as the last reading of each has
-// found them. A fork's reply does not have them: a second call for them may fail though the fork
-// took place.
+// sources returns the records of the sessions that were forked, from the longest reading of each: a
+// source is never deleted, so its log only grows, and the reading of a backup, which comes last in
+// the history, shows an earlier log. A fork's reply does not have the records: a second call for
+// them may fail though the fork took place.
 func (h History) sources() map[object][]patch.Record {
-	forked, records := map[object]bool{}, map[object][]patch.Record{}
+	longest := map[object]Seen{}
 	for _, e := range h {
 		if e.Kind == ops.Fork {
-			forked[object{app: e.App, name: e.Source}] = true
+			longest[object{app: e.App, name: e.Source}] = Seen{}
 		}
 	}
-	for _, e := range slices.Backward(h) {
+	for _, e := range h {
 		b := object{app: e.App, name: e.Session}
-		if e.Kind == ops.Raw && e.Outcome == ops.Done && forked[b] {
-			forked[b] = false
-			records[b], _ = ops.Parse(e.Exported)
+		if best, forked := longest[b]; forked && e.Kind == ops.Raw && e.Outcome == ops.Done && len(e.Seqs) > len(best.Seqs) {
+			longest[b] = e
 		}
+	}
+	records := map[object][]patch.Record{}
+	for b, e := range longest {
+		records[b], _ = ops.Parse(e.Exported)
 	}
 	return records
 }
