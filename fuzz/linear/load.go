@@ -349,9 +349,10 @@ func (l *Load) draw(client, n int, app string, random *rand.Rand) ops.Op {
 	return o
 }
 
-// erase has a client write to the session in which it alone writes and erases.
+// erase has a client write to the session in which it alone writes and erases. The ids are those of
+// no other app: sessions with the same first event are copies, of which an erase erases the event too.
 func (l *Load) erase(o ops.Op, random *rand.Rand) ops.Op {
-	id := o.IDs[0]
+	id := o.App + " " + o.IDs[0]
 	o.Session = fmt.Sprint(erased, o.Client)
 	l.mu.Lock()
 	events := l.of(o.App, o.Session).events
