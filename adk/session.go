@@ -7,7 +7,6 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -146,7 +145,7 @@ func (s *Session) appended(done store.Committed, e *session.Event) (first bool) 
 		switch {
 		case err != nil: // its Go type does not come back: it is shown while the run lasts
 			s.overlay[key] = value
-		case statekey.ScopeOf(key) == statekey.Session:
+		case isOwn(key):
 			delete(s.overlay, key)
 		default:
 			s.overlay[key] = stored

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
-	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -70,7 +69,7 @@ func shown(value any) any {
 func withoutTemp(m map[string]any) map[string]any {
 	var own map[string]any
 	for key := range m {
-		if statekey.ScopeOf(key) == statekey.Temp {
+		if isTemp(key) {
 			if own == nil {
 				own = maps.Clone(m)
 			}

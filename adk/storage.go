@@ -11,7 +11,6 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
@@ -77,7 +76,7 @@ func (s stored) State() map[string]any {
 
 // Value is [store.Session.Value].
 func (s stored) Value(key string) (patch.Value, bool) {
-	if statekey.ScopeOf(key) == statekey.Session {
+	if isOwn(key) {
 		return s.View.Value(key)
 	}
 	return s.shared.Value(key)

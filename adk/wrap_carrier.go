@@ -13,7 +13,6 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -86,8 +85,10 @@ func carry(v fold.View, id string, at time.Time, patches []*patch.PatchEvent) (*
 		}
 		text.Patches = append(text.Patches, carriedText{raw, place})
 		r := patch.Record{Seq: v.Seq() + 1, Patch: p}
-		for c := range records.SharedChanges(r) {
-			shared[c.Key] = c.Value.Any()
+		for _, e := range r.Events() {
+			for c := range e.SharedChanges() {
+				shared[c.Key] = c.Value.Any()
+			}
 		}
 		if i == len(patches)-1 {
 			break // nobody asks what the last one leaves
@@ -232,7 +233,7 @@ func (c *carrier) skipped() []*patch.PatchEvent {
 	for _, cp := range c.patches {
 		p := cp.patch
 		if !c.unknown || p.Validate() == nil {
-			if !records.IsIndexed(p) {
+			if p.Type() != patch.Splice && p.Type() != patch.Summarise {
 				p = patch.NewSplice(0, 1).WithID(p.ID()).WithAuthor(p.Author()).WithTimestamp(p.Timestamp()).WithGroup(p.Group())
 			}
 			p = p.WithStart(-1)

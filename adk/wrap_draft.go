@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -83,7 +82,7 @@ func (l *line) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (draf
 		seen = v.PatchSeq()
 	}
 	for i, p := range patches {
-		if records.LacksBase(p) {
+		if lacksBase(p) {
 			base := seen
 			if i > 0 {
 				base = v.Seq() + uint64(i)
@@ -206,4 +205,12 @@ func (l *line) back(opts store.BackOptions, check fold.CheckOptions, plan func(f
 		return drafted{}, err
 	}
 	return drafted{on: v, patches: patches}.judge(l, check)
+}
+
+// lacksBase reports whether the patch says nothing of its base, so that the view's may be filled in.
+// A malformed base says something, and [patch.PatchEvent.Validate] refuses it.
+func lacksBase(p *patch.PatchEvent) bool {
+	_, ok := p.Base()
+	text, _ := p.Field("base")
+	return !ok && (text == nil || string(text) == "null")
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
-	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -92,7 +91,7 @@ func newWorld(t *rapid.T) *world {
 	for key, v := range state {
 		value, err := patch.NewValue(v)
 		must(t, err)
-		if statekey.ScopeOf(key) == statekey.Session {
+		if !strings.HasPrefix(key, session.KeyPrefixApp) && !strings.HasPrefix(key, session.KeyPrefixUser) && !strings.HasPrefix(key, session.KeyPrefixTemp) {
 			w.initial[key] = value
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
-	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -19,7 +18,7 @@ func recorded(state map[string]any) map[string]any {
 	out := maps.Clone(state)
 	own := map[string]any{}
 	for key, value := range state {
-		if statekey.ScopeOf(key) == statekey.Session {
+		if isOwn(key) {
 			own[key] = value
 		}
 	}
@@ -44,7 +43,7 @@ func initialState(state session.State, items []item) map[string]patch.Value {
 	}
 	initial := map[string]patch.Value{}
 	for key, value := range state.All() {
-		if key != initialKey && statekey.ScopeOf(key) == statekey.Session && !set[key] {
+		if key != initialKey && isOwn(key) && !set[key] {
 			initial[key] = valueOf(value)
 		}
 	}
@@ -69,7 +68,7 @@ type scopes map[string]patch.Value
 func sharedState(state session.State) scopes {
 	s := scopes{}
 	for key, value := range state.All() {
-		if scope := statekey.ScopeOf(key); scope == statekey.App || scope == statekey.User {
+		if isShared(key) {
 			s[key] = valueOf(value)
 		}
 	}
