@@ -58,9 +58,12 @@ func record(t testing.TB, tap *tap, room string, start *disk, before map[store.K
 		t.Fatal(err)
 	}
 	if r.frozen.Swap(false) {
+		r.mu.Lock()
 		r.freeze = 0
 		l = l.Until(r.calm)
-		r.load, l.Calls = l, 2*each
+		l.Calls = 2 * each
+		r.load = l
+		r.mu.Unlock()
 		if err := r.open(); err != nil {
 			t.Fatal(err)
 		}
