@@ -111,7 +111,8 @@ type Backend interface {
 	// same commit. The head's chain is then that of the log as it is, its edition is another
 	// one, and r.Next the session's token. It fails with ErrMoved if the last seq is not
 	// r.Last, in a shared backend the token not r.Seen, or if a record is not the one that
-	// it is to replace; and with ErrNotFound as Append does. It may wait until a copy or a
+	// it is to replace; and with ErrNotFound as Append does, and as Append does if a record that r
+	// appends is in the way. It may wait until a copy or a
 	// vacuum that is under way has ended. Room that the old records took up may hold them
 	// until it is used again, or given back.
 	Replace(ctx context.Context, session string, r Replacement) error
@@ -302,6 +303,7 @@ type Replacement struct {
 	Chain    Chain      // of the log as the caller knows it; in a shared backend only
 	Records  []Replaced // whose seqs ascend
 	Meta     []byte     // the session's meta from then on; nil leaves it
+	Appended []Record   // with seqs Last+1, Last+2, …, added in the same commit
 }
 
 // Replaced is a record that another one takes the place of.
@@ -311,7 +313,8 @@ type Replaced struct {
 	OldSum, Sum uint32 // the records' own checksums, for the chain
 }
 
-// After returns the chain of a log with the records replaced, which had the given one.
+// After returns the chain of a log with the records replaced, and none appended yet, which had the
+// given one.
 func (r Replacement) After(chain Chain) Chain {
 	for _, x := range r.Records {
 		chain = chain.Replace(r.Last-x.Seq, x.OldSum, x.Sum)

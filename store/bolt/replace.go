@@ -21,6 +21,15 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	p := &pending{name: name, batch: backend.Batch{Creation: r.Creation, After: r.Last, Records: r.Appended}}
+	for _, x := range r.Appended {
+		for _, id := range x.IDs {
+			p.hashes = append(p.hashes, hashID(id))
+		}
+	}
+	if err := wellFormed(name, p.batch); err != nil {
+		return err
+	}
 	// The ways are looked over while others write: what they write anew is whole.
 	err := b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, r.Creation)
@@ -31,21 +40,32 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		for _, x := range r.Records {
 			err = errors.Join(err, ways.check(bucketRecords, s.key(x.Seq)))
 		}
-		return errors.Join(err, ways.check(bucketRecords, s.key(0)), ways.check(bucketHeads, []byte(name)), ways.check(bucketSnapshots, s.number), ways.check(bucketSessions, []byte(name)))
+		next := s.key(r.Last + 1)
+		return errors.Join(err, ways.check(bucketRecords, next), ways.check(bucketIDs, next), ways.check(bucketRecords, s.key(0)), ways.check(bucketHeads, []byte(name)), ways.check(bucketSnapshots, s.number), ways.check(bucketSessions, []byte(name)))
 	})
 	if err != nil {
 		return err
 	}
-	return b.update(ctx, func(tx *bbolt.Tx) error {
-		s, err := findWhole(tx, name, r.Creation)
-		if err == nil && s.head.last != r.Last {
+	var db *bbolt.DB
+	err = b.update(ctx, func(tx *bbolt.Tx) error {
+		db = tx.DB()
+		var err error
+		p.session, err = findWhole(tx, name, r.Creation)
+		if err == nil && p.session.head.last != r.Last {
 			err = backend.ErrMoved
+		}
+		if err == nil && len(r.Appended) > 0 {
+			err = b.checkRoom(tx, p)
 		}
 		if err != nil {
 			return err
 		}
-		return b.replaceRecords(tx, name, s, r)
+		return b.replaceRecords(tx, name, p.session, r)
 	})
+	if err == nil && len(r.Appended) > 0 {
+		b.known.add(db, p.session.number, *p.session.head, r.Appended, p.hashes)
+	}
+	return err
 }
 
 func (b *Backend) replaceRecords(tx *bbolt.Tx, name string, s session, r backend.Replacement) error {
@@ -63,6 +83,9 @@ func (b *Backend) replaceRecords(tx *bbolt.Tx, name string, s session, r backend
 		}
 	}
 	s.head.chain = r.After(s.head.chain)
+	if err := s.putRecords(tx, r.Appended); err != nil {
+		return err
+	}
 	if err := putHead(tx, name, *s.head); err != nil {
 		return err
 	}

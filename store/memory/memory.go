@@ -210,7 +210,12 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 			return backend.ErrMoved
 		}
 	}
-	s.chain = r.After(s.chain)
+	was := s.chain
+	s.chain = r.After(was)
+	if err := s.append(r.Last, r.Appended); err != nil {
+		s.chain = was
+		return err
+	}
 	for _, x := range r.Records {
 		s.records[x.Seq-1] = bytes.Clone(x.Data)
 	}

@@ -19,7 +19,12 @@ func (b *Backend) Replace(ctx context.Context, session string, r backend.Replace
 	if r.Next == 0 {
 		return fmt.Errorf("%w: the replacement gives the session no token", patch.ErrInvalid)
 	}
-	chain := r.After(r.Chain)
+	appended := change{chain: r.After(r.Chain)}
+	if err := appended.add(r.Creation, r.Last, r.Appended); err != nil {
+		return err
+	}
+	var put rows
+	put.add(1, &appended)
 	seqs, olds, datas := make([]int64, len(r.Records)), make([][]byte, len(r.Records)), make([][]byte, len(r.Records))
 	for i, x := range r.Records {
 		seqs[i], olds[i], datas[i] = number(x.Seq), data(x.Old), data(x.Data)
@@ -34,13 +39,15 @@ func (b *Backend) Replace(ctx context.Context, session string, r backend.Replace
 		var batch pgx.Batch
 		batch.Queue(b.sql(`SELECT num FROM patchlog.sessions WHERE hash = $1 FOR UPDATE`), hash(session))
 		batch.Queue(b.sql(replaceSQL), hash(session), hash(r.Creation), number(r.Last), int64(r.Seen), int64(r.Next),
-			int64(chain.Sum), seqs, olds, datas, r.Meta)
+			int64(appended.chain.Sum), seqs, olds, datas, r.Meta, appended.last, put.seqs, put.datas, put.ids, put.idSeqs)
 		return secondOf(ctx, c, &batch, func(rows pgx.Rows) error {
 			_, err := pgx.ForEachRow(rows, []any{&found, &done}, func() error { return nil })
 			return err
 		})
 	})
 	switch {
+	case isTaken(err):
+		return backend.ErrTaken
 	case err != nil:
 		return err
 	case !found:
@@ -58,7 +65,7 @@ WITH asked AS (
 	SELECT num, last, token FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND state = 0
 ), done AS (
 	UPDATE patchlog.sessions s
-	SET token = $5, sum = $6, edition = s.edition + 1, touched = now()
+	SET last = $11, token = $5, sum = $6, edition = s.edition + 1, touched = now()
 	FROM at
 	WHERE s.num = at.num AND at.last = $3 AND at.token = $4 AND NOT EXISTS (
 		SELECT FROM asked x LEFT JOIN patchlog.records r ON r.num = at.num AND r.seq = x.seq AND r.seq <= at.last
@@ -68,6 +75,12 @@ WITH asked AS (
 	UPDATE patchlog.records r SET data = x.data
 	FROM done d, asked x
 	WHERE r.num = d.num AND r.seq = x.seq
+), put_appended AS (
+	INSERT INTO patchlog.records (num, seq, data)
+	SELECT d.num, x.seq, x.data FROM done d, unnest($12::bigint[], $13::bytea[]) AS x(seq, data)
+), put_ids AS (
+	INSERT INTO patchlog.ids (num, id, seq)
+	SELECT d.num, x.id, x.seq FROM done d, unnest($14::bytea[], $15::bigint[]) AS x(id, seq)
 ), put_meta AS (
 	UPDATE patchlog.metas m SET data = $10::bytea
 	FROM done d

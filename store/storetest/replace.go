@@ -47,6 +47,13 @@ func (s *suite) replace(name string, r backend.Replacement) {
 	for _, sum := range want.sums {
 		want.chain = want.chain.Add(sum)
 	}
+	for _, added := range r.Appended {
+		want.records, want.sums = append(want.records, string(added.Data)), append(want.sums, added.Sum)
+		want.chain = want.chain.Add(added.Sum)
+		for _, id := range added.IDs {
+			want.ids[id] = added.Seq
+		}
+	}
 	if r.Meta != nil {
 		want.meta = string(r.Meta)
 	}
@@ -136,6 +143,27 @@ var replaceCases = []testCase{
 		s.replaceRefused(backend.ErrMoved, "a", "what was replaced", after)
 		s.put("a", extend("c1", 3, 1))
 		s.replace("a", s.replacement("a", "again", 2))
+	}},
+	{"Replace/appended", func(s *suite) {
+		s.put("a", create("c1", 3))
+		s.keep("a", "of the log before")
+		r := s.replacement("a", "other", 2)
+		r.Appended = records(3, 2)
+		s.replace("a", r)
+		s.check()
+		s.put("a", extend("c1", 5, 1))
+		r = s.replacement("a", "again")
+		r.Appended = records(6, 1)
+		s.replace("a", r) // of no record
+		s.check()
+		taken := s.replacement("a", "never", 1)
+		taken.Appended = records(7, 1)
+		taken.Appended[0].IDs = []string{"id5"}
+		want := backend.ErrTaken
+		if s.Exclusive() {
+			want = backend.ErrDamaged
+		}
+		s.replaceRefused(want, "a", "an id that is taken", taken)
 	}},
 	{"Replace/since", func(s *suite) {
 		s.put("a", create("c1", 3))
