@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -236,7 +236,7 @@ func (i *Inspector) leaveOut(ctx context.Context, a *asked, v fold.View, wasAt u
 	if len(left) == 0 {
 		return &unfit{text: "None of the selected events is visible any more, so that there is nothing to do."}
 	}
-	b.notice("%s of those that were selected cannot be seen any more, and stay out of this:", figures.Counted(len(gone), "event"))
+	b.notice("%s of those that were selected cannot be seen any more, and stay out of this:", present.Counted(len(gone), "event"))
 	return nil
 }
 
@@ -251,7 +251,7 @@ func (i *Inspector) goneLines(ctx context.Context, a *asked, gone []string, wasA
 	for _, id := range gone {
 		line := "id " + clip(id, 80)
 		if n, ok := at[id]; ok {
-			line = fmt.Sprintf("event %d, %s: %s", n, line, clip(figures.EntryText(figures.EntryAt(was, n)), 200))
+			line = fmt.Sprintf("event %d, %s: %s", n, line, clip(present.EntryText(present.EntryAt(was, n)), 200))
 		}
 		lines = append(lines, line)
 	}

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -41,7 +41,7 @@ func (d takingBack) preview(ctx context.Context, v fold.View, b *actBody) error 
 		b.notice("Nothing is left of what came since, so that there is nothing to do.")
 		return nil
 	}
-	b.would(figures.DifferenceOf(would.Before, would.After), would)
+	b.would(present.DifferenceOf(would.Before, would.After), would)
 	if d.a.orphans {
 		b.notice("Split calls are accepted.")
 	}
@@ -223,7 +223,7 @@ func (d forking) preview(ctx context.Context, v fold.View, b *actBody) error {
 		}
 	}
 	b.notice("A new session begins with the initial state and the first %s of this one; %s. From there on each goes its own way. Values that sessions share are not copied.",
-		figures.Counted(upTo.Seq(), "record"), figures.Counted(upTo.Len(), "visible event"))
+		present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
 	b.Forms = append(b.Forms, actForm{
 		Button: "Do it", Strong: true, Fields: a.fields(stepDo),
 		Input: &actInput{Name: fieldTo, Label: "Key of the new session, as app/user/session", Value: suggested},
@@ -254,11 +254,11 @@ func (d forking) do(ctx context.Context, _ fold.View, b *actBody) error {
 	case err != nil:
 		return err
 	default:
-		b.notice("%s forked from %s with %s; %s.", key, a.key, figures.Counted(session.View.Seq(), "record"), figures.Counted(session.View.Len(), "visible event"))
+		b.notice("%s forked from %s with %s; %s.", key, a.key, present.Counted(session.View.Seq(), "record"), present.Counted(session.View.Len(), "visible event"))
 	}
 	b.Heading = "Done: " + a.title
 	url, err := query("session", "key", key)
-	b.Links = append(b.Links, link{url, "Session " + figures.Printable(key.String())})
+	b.Links = append(b.Links, link{url, "Session " + present.Printable(key.String())})
 	return err
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -34,7 +34,7 @@ func TestRewind(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := a.must(200, a.fields("rewind", "seq", "6"))
-	a.shows(page, figures.DifferenceOf(foretold.Before, foretold.After), 0)
+	a.shows(page, present.DifferenceOf(foretold.Before, foretold.After), 0)
 	do := a.form(page, "Do it")
 	a.append(`{"id":"e8","invocationId":"i4","author":"user","content":{"role":"user","parts":[{"text":"late"}]}}`)
 	a.must(200, do)

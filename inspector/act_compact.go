@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -26,7 +26,7 @@ func (d compactingNow) preview(_ context.Context, v fold.View, b *actBody) error
 	if err != nil {
 		return err
 	}
-	plan := figures.PlanOf(d.a.key, decision)
+	plan := present.PlanOf(d.a.key, decision)
 	b.notice("%s", plan.Reason)
 	b.Plan = plan.Rows()
 	w := decision.Window
@@ -41,12 +41,12 @@ func (d compactingNow) preview(_ context.Context, v fold.View, b *actBody) error
 	if len(w.Results) > 0 {
 		covered.Title = "Where results would be cleared"
 		for _, r := range w.Results {
-			covered.add(figures.Change{Sign: figures.Changed, Index: r.Index, Entry: figures.EntryAt(v, r.Index)})
+			covered.add(present.Change{Sign: present.Changed, Index: r.Index, Entry: present.EntryAt(v, r.Index)})
 		}
 	}
 	for _, g := range w.Groups {
 		for _, n := range g.Indices {
-			covered.add(figures.Change{Sign: figures.Went, Index: n, Entry: figures.EntryAt(v, n)})
+			covered.add(present.Change{Sign: present.Went, Index: n, Entry: present.EntryAt(v, n)})
 		}
 	}
 	b.Differences = append(b.Differences, covered)
@@ -151,7 +151,7 @@ func (e *notCompacted) Error() string {
 	if errors.Is(e.err, context.DeadlineExceeded) {
 		text += ", for it took too long"
 	}
-	text += ": " + figures.PrintableUpTo(e.err.Error(), 1000) + ". "
+	text += ": " + present.PrintableUpTo(e.err.Error(), 1000) + ". "
 	if e.passes == 0 {
 		return text + "Nothing was written, and the session is as it was."
 	}

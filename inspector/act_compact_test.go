@@ -9,7 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 func TestCompactNow(t *testing.T) {
@@ -29,7 +29,7 @@ func TestCompactNow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := figures.PlanOf(a.key, decision)
+	plan := present.PlanOf(a.key, decision)
 	page = a.must(200, a.fields("compact", "focus", "the lamp"))
 	a.says(page, plan.Reason, plan.Outlook(), "What the next pass would make a summary of", "0 e0 user")
 	for _, row := range plan.Rows() {
@@ -48,7 +48,7 @@ func TestCompactNow(t *testing.T) {
 	for _, r := range a.log()[had:] {
 		if w, ok := compaction.WrittenBy(r.Patch); ok {
 			passes++
-			a.says(page, figures.PassText(r, w))
+			a.says(page, present.PassText(r, w))
 		}
 	}
 	if passes == 0 {

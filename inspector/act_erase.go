@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -49,7 +49,7 @@ func (d erasing) preview(ctx context.Context, _ fold.View, b *actBody) error {
 	if len(would.Sessions) == 0 {
 		b.notice("There is nothing to erase: no event is selected that says something still.")
 		if !would.Kept.IsZero() {
-			b.notice("%s", figures.KeptValues(would.Kept))
+			b.notice("%s", present.KeptValues(would.Kept))
 			b.Forms = append(b.Forms, values)
 		}
 		return nil
@@ -168,7 +168,7 @@ func planDigest(e store.Erasure) string {
 // show shows what is erased, in the sessions that the request may know of.
 func (d erasing) show(ctx context.Context, e store.Erasure, b *actBody) error {
 	if !e.Kept.IsZero() {
-		b.notice("%s", figures.KeptValues(e.Kept))
+		b.notice("%s", present.KeptValues(e.Kept))
 	}
 	left := actRows
 	for _, s := range e.Sessions {
@@ -209,9 +209,9 @@ func (d erasing) text(ctx context.Context, key store.Key, of store.ErasedEvent) 
 	events := r.Events()
 	switch {
 	case of.Index >= 0 && of.Index < len(events):
-		return clip(figures.Describe(events[of.Index]), actRunes), nil
+		return clip(present.Describe(events[of.Index]), actRunes), nil
 	case r.Patch != nil:
-		return clip(figures.PatchText(r.Patch), actRunes), nil
+		return clip(present.PatchText(r.Patch), actRunes), nil
 	}
 	return "", nil
 }

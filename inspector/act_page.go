@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -30,7 +30,7 @@ type actBody struct {
 	Problem      string
 	Notices      []string
 	Lines        []string // what a problem or a notice is about
-	Plan         []figures.Row
+	Plan         []present.Row
 	Records      []actRecord
 	RecordsTitle string
 	Differences  []actDifference
@@ -74,7 +74,7 @@ type actRecord struct {
 	ID     string
 	Author string
 	Text   string
-	Notes  []figures.Note
+	Notes  []present.Note
 	Pass   string
 }
 
@@ -85,17 +85,17 @@ type actDifference struct {
 	More      int // changes that are not shown
 	Same      string
 	Pins      []string
-	State     []figures.StateRow
+	State     []present.StateRow
 	MoreState int
 	SameState string
-	Rows      []figures.Row
+	Rows      []present.Row
 	Reuse     string
 	Cost      string
 }
 
 // actChange is an event that goes, comes or stays.
 type actChange struct {
-	Sign   figures.Sign
+	Sign   present.Sign
 	Index  int
 	ID     string
 	Author string
@@ -105,50 +105,50 @@ type actChange struct {
 // Word is the sign in a word.
 func (c actChange) Word() string {
 	switch c.Sign {
-	case figures.Went:
+	case present.Went:
 		return "goes"
-	case figures.Came:
+	case present.Came:
 		return "comes"
-	case figures.Changed:
+	case present.Changed:
 		return "changes"
 	}
 	return "stays"
 }
 
 // add adds a row, if there is room.
-func (d *actDifference) add(c figures.Change) {
+func (d *actDifference) add(c present.Change) {
 	if len(d.Changes) == actRows {
 		d.More++
 		return
 	}
 	e := c.Entry.Event
-	d.Changes = append(d.Changes, actChange{c.Sign, c.Index, clip(e.ID(), 80), clip(e.Author(), 80), clip(figures.EntryText(c.Entry), actRunes)})
+	d.Changes = append(d.Changes, actChange{c.Sign, c.Index, clip(e.ID(), 80), clip(e.Author(), 80), clip(present.EntryText(c.Entry), actRunes)})
 }
 
 // So many events are shown beside those that go or come.
 const actAround = 2
 
 // newActDifference shows a difference as the command does.
-func newActDifference(title string, of figures.Difference, around int) actDifference {
+func newActDifference(title string, of present.Difference, around int) actDifference {
 	d := actDifference{Title: title, Pins: shorten(of.PinLines()), Rows: of.Rows()}
 	for _, c := range of.Changes(around) {
 		d.add(c)
 	}
 	if len(d.Changes) == 0 {
-		d.Same = figures.SameEvents
+		d.Same = present.SameEvents
 	}
 	d.State = of.StateRows()
 	if d.MoreState = len(d.State) - actRows; d.MoreState > 0 {
 		d.State = d.State[:actRows]
 	}
 	if len(d.State) == 0 {
-		d.SameState = figures.SameState
+		d.SameState = present.SameState
 	}
 	return d
 }
 
 // would shows what a preview says.
-func (b *actBody) would(of figures.Difference, preview store.Preview) {
+func (b *actBody) would(of present.Difference, preview store.Preview) {
 	around := 0
 	if len(preview.Patches) == 1 && preview.Patches[0].Type() != patch.Revert {
 		around = actAround
@@ -170,7 +170,7 @@ func reuseText(first int) string {
 	if first == 0 {
 		return "The prompt changes from its first event on: a provider's prompt cache can reuse none of them."
 	}
-	return fmt.Sprintf("The first index that changes is %d: a provider's prompt cache can reuse the %s before it.", first, figures.Counted(first, "event"))
+	return fmt.Sprintf("The first index that changes is %d: a provider's prompt cache can reuse the %s before it.", first, present.Counted(first, "event"))
 }
 
 // costText says how much of the prompt stays what it was, and what reading the rest anew costs
@@ -184,7 +184,7 @@ func costText(d fold.Difference) (reuse, cost string) {
 		Once:     compaction.FreshPrice*float64(left) - compaction.CachedPrice*float64(from),
 		EachTurn: compaction.CachedPrice * float64(from-left),
 	}
-	amount := func(x float64) string { return figures.Grouped(int(x + 0.5)) }
+	amount := func(x float64) string { return present.Grouped(int(x + 0.5)) }
 	anew := fmt.Sprintf("About %s from there on are read anew.", tokenCount(left))
 	switch {
 	case b.Once <= 0:
@@ -193,7 +193,7 @@ func costText(d fold.Difference) (reuse, cost string) {
 		cost = fmt.Sprintf("%s The next turn costs %s more than it would, and no further one costs less: it never pays for itself.", anew, amount(b.Once))
 	default:
 		cost = fmt.Sprintf("%s The next turn costs %s more than it would, and each further one %s less: it has paid for itself after %s.",
-			anew, amount(b.Once), amount(b.EachTurn), figures.Counted(b.BreakEven(), "turn"))
+			anew, amount(b.Once), amount(b.EachTurn), present.Counted(b.BreakEven(), "turn"))
 	}
 	return reuseText(d.First), cost + fmt.Sprintf(" Costs are in tokens of input, of which a cached one costs %v and one that is read anew %v.", compaction.CachedPrice, compaction.FreshPrice)
 }
@@ -210,7 +210,7 @@ func tokenCount(n int) string {
 	if n == 1 {
 		return "1 token"
 	}
-	return figures.Grouped(n) + " tokens"
+	return present.Grouped(n) + " tokens"
 }
 
 // shorten leaves out lines that would be too many.
@@ -270,8 +270,8 @@ func (i *Inspector) showDone(ctx context.Context, a *asked, b *actBody, records 
 		}
 	}
 	difference := before.Diff(after)
-	b.notice("%s hidden, %d added; %s now.", figures.Counted(len(difference.Removed), "event"), len(difference.Added), figures.Counted(after.Len(), "visible event"))
-	b.Differences = append(b.Differences, newActDifference("What changed", figures.DifferenceOf(before, after), 0))
+	b.notice("%s hidden, %d added; %s now.", present.Counted(len(difference.Removed), "event"), len(difference.Added), present.Counted(after.Len(), "visible event"))
+	b.Differences = append(b.Differences, newActDifference("What changed", present.DifferenceOf(before, after), 0))
 	url, err := query("session", "key", a.key, "at", last)
 	if err != nil {
 		return err
@@ -299,22 +299,22 @@ func (i *Inspector) actRecords(ctx context.Context, a *asked, before fold.View, 
 			return nil, before, err
 		}
 		if r.Seq == left[0].Seq {
-			effect, err := figures.EffectOf(before, after, r)
+			effect, err := present.EffectOf(before, after, r)
 			if err != nil {
 				return nil, before, err
 			}
 			row := actRecord{
 				Key: a.key.String(), Seq: r.Seq, Type: r.Patch.Type(), ID: clip(r.ID(), 80), Author: clip(r.Patch.Author(), 80),
-				Text: clip(figures.PatchText(r.Patch), actRunes), Notes: effect.Notes(),
+				Text: clip(present.PatchText(r.Patch), actRunes), Notes: effect.Notes(),
 			}
 			if w, ok := compaction.WrittenBy(r.Patch); ok {
-				row.Pass = figures.PassText(r, w)
+				row.Pass = present.PassText(r, w)
 			}
 			for n := range row.Notes {
 				row.Notes[n].Text = clip(row.Notes[n].Text, actRunes)
 			}
 			if more := len(row.Notes) - 20; more > 0 {
-				row.Notes = append(row.Notes[:20], figures.Note{Kind: figures.NoteAdded, Text: fmt.Sprintf("and %d more", more)})
+				row.Notes = append(row.Notes[:20], present.Note{Kind: present.NoteAdded, Text: fmt.Sprintf("and %d more", more)})
 			}
 			rows, left = append(rows, row), left[1:]
 		}

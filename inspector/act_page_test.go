@@ -12,7 +12,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -125,7 +125,7 @@ func TestCost(t *testing.T) {
 	}
 	page := a.must(200, a.fields("splice", "from", "4", "through", "23"))
 	a.says(page, fmt.Sprintf("About %s tokens from there on are read anew. The next turn costs %.0f more than it would, and each further one %.0f less: it has paid for itself after %d turns.",
-		figures.Grouped(left), b.Once, b.EachTurn, b.BreakEven()))
+		present.Grouped(left), b.Once, b.EachTurn, b.BreakEven()))
 	a.says(a.must(200, a.fields("splice", "from", "60", "through", "67")), "it has paid for itself at once.")
 	a.says(a.must(200, a.fields("replace", "index", "40", "text", strings.Repeat("more than before ", 50))), "it never pays for itself.")
 	a.says(a.must(200, a.fields("pin", "index", "4")), "What a model sees stays as it is")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -30,9 +30,9 @@ func (d patchesOnSelected) preview(ctx context.Context, v fold.View, b *actBody)
 	if err != nil {
 		return err
 	}
-	difference := figures.DifferenceOf(would.Before, would.After)
+	difference := present.DifferenceOf(would.Before, would.After)
 	if len(patches) == 1 {
-		difference = figures.PreviewOf(would, patches[0])
+		difference = present.PreviewOf(would, patches[0])
 	}
 	b.would(difference, would)
 	if d.a.orphans {

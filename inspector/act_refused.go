@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 // refuse makes the page of a refusal that a person can do something about, or returns the error.
@@ -39,9 +39,9 @@ func (i *Inspector) refuse(ctx context.Context, a *asked, b *actBody, err error)
 	case errors.As(err, &orphans):
 		return http.StatusUnprocessableEntity, i.refuseOrphans(ctx, a, b, orphans)
 	case errors.As(err, &pinned):
-		b.Problem = fmt.Sprintf("This would hide %s.", figures.Counted(len(pinned.Events), "pinned event"))
+		b.Problem = fmt.Sprintf("This would hide %s.", present.Counted(len(pinned.Events), "pinned event"))
 		for _, e := range pinned.Events {
-			b.Lines = append(b.Lines, fmt.Sprintf("event %d, id %s: %s", e.Index, clip(e.Event.ID(), 80), clip(figures.Describe(e.Event), 200)))
+			b.Lines = append(b.Lines, fmt.Sprintf("event %d, id %s: %s", e.Index, clip(e.Event.ID(), 80), clip(present.Describe(e.Event), 200)))
 		}
 		b.Lines = shorten(b.Lines)
 		form := a.again("Preview it so", nil)
@@ -119,7 +119,7 @@ func selectionText(v fold.View, ids []string, act string) string {
 		default:
 			text = "events "
 		}
-		text += figures.IndexRange(s.Start, s.Count)
+		text += present.IndexRange(s.Start, s.Count)
 	}
 	return text
 }
@@ -171,12 +171,12 @@ func (i *Inspector) refuseConflict(ctx context.Context, a *asked, b *actBody) er
 		}
 	}
 	if len(gone) > 0 {
-		b.notice("%s of those that were selected cannot be seen any more:", figures.Counted(len(gone), "event"))
+		b.notice("%s of those that were selected cannot be seen any more:", present.Counted(len(gone), "event"))
 		if b.Lines, err = i.goneLines(ctx, a, gone, a.at); err != nil {
 			return err
 		}
 	}
-	b.Differences = append(b.Differences, newActDifference("What is different from what the preview was made of", figures.DifferenceOf(seen, now), 0))
+	b.Differences = append(b.Differences, newActDifference("What is different from what the preview was made of", present.DifferenceOf(seen, now), 0))
 	if len(a.ids) == 0 || len(gone) < len(a.ids) {
 		b.Forms = append(b.Forms, a.again("Preview it anew", nil))
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -43,7 +43,7 @@ func TestConflict(t *testing.T) {
 			had := len(a.log())
 			page = a.must(409, do)
 			a.says(page, "Another patch was logged since the preview", "Logged since the preview", "id other", "somebody", "start 5, count 1", "hid 1 visible event: index 5")
-			a.shows(page, figures.DifferenceOf(base, a.view()), 0)
+			a.shows(page, present.DifferenceOf(base, a.view()), 0)
 			if n := len(a.log()); n != had {
 				t.Fatalf("%d records were written", n-had)
 			}

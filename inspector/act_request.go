@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -26,7 +26,7 @@ func (i *Inspector) asked(w http.ResponseWriter, r *http.Request) (*asked, error
 		return nil, badRequest("address", "an act has its fields in the body, not in the address")
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
-		return nil, badRequest("Content-Type", "%q is not that of a form", figures.PrintableUpTo(r.Header.Get("Content-Type"), 80))
+		return nil, badRequest("Content-Type", "%q is not that of a form", present.PrintableUpTo(r.Header.Get("Content-Type"), 80))
 	}
 	if err := r.ParseForm(); err != nil {
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
@@ -35,12 +35,12 @@ func (i *Inspector) asked(w http.ResponseWriter, r *http.Request) (*asked, error
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, fmt.Errorf("the request's body did not arrive within %v: %w", i.bodyTimeout, os.ErrDeadlineExceeded)
 		}
-		return nil, badRequest("form", "%s", figures.PrintableUpTo(err.Error(), 200))
+		return nil, badRequest("form", "%s", present.PrintableUpTo(err.Error(), 200))
 	}
 	for name, values := range r.PostForm {
 		switch {
 		case !slices.Contains(actFields, name):
-			return nil, badRequest("form", "it has a field %q, which no act has", figures.PrintableUpTo(name, 40))
+			return nil, badRequest("form", "it has a field %q, which no act has", present.PrintableUpTo(name, 40))
 		case name != fieldIndex && len(values) > 1:
 			return nil, badRequest(name, "it is there %d times", len(values))
 		}
@@ -64,11 +64,11 @@ func (a *asked) read(r *http.Request) error {
 		if text := field(name); slices.Contains(allowed, text) {
 			return text, nil
 		}
-		return "", badRequest(name, "%q is none of %q", figures.PrintableUpTo(field(name), 40), allowed)
+		return "", badRequest(name, "%q is none of %q", present.PrintableUpTo(field(name), 40), allowed)
 	}
 	verb, known := verbs[field(fieldAct)]
 	if !known {
-		return badRequest(fieldAct, "%q is no act", figures.PrintableUpTo(field(fieldAct), 40))
+		return badRequest(fieldAct, "%q is no act", present.PrintableUpTo(field(fieldAct), 40))
 	}
 	a.act, a.title = field(fieldAct), verb.title
 	var err error
@@ -138,7 +138,7 @@ func (a *asked) readSelection(r *http.Request) error {
 	for _, text := range r.PostForm[fieldIndex] {
 		n, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			return badRequest(fieldIndex, "%q is not the index of an event", figures.PrintableUpTo(text, 40))
+			return badRequest(fieldIndex, "%q is not the index of an event", present.PrintableUpTo(text, 40))
 		}
 		a.indices = append(a.indices, int(n))
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -180,10 +180,10 @@ func (a *acting) says(page string, texts ...string) {
 }
 
 // shows holds a page against what the command would show of a difference.
-func (a *acting) shows(page string, d figures.Difference, around int) {
+func (a *acting) shows(page string, d present.Difference, around int) {
 	a.t.Helper()
 	for _, c := range d.Changes(around) {
-		a.says(page, fmt.Sprintf("%d %s %s %s", c.Index, c.Entry.Event.ID(), c.Entry.Event.Author(), figures.EntryText(c.Entry)))
+		a.says(page, fmt.Sprintf("%d %s %s %s", c.Index, c.Entry.Event.ID(), c.Entry.Event.Author(), present.EntryText(c.Entry)))
 	}
 	for _, row := range d.StateRows() {
 		a.says(page, row.Key+" "+row.Value)
@@ -248,16 +248,16 @@ func TestActsOnSelectedEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			difference, around := figures.DifferenceOf(foretold.Before, foretold.After), 0
+			difference, around := present.DifferenceOf(foretold.Before, foretold.After), 0
 			if len(want) == 1 {
-				difference, around = figures.PreviewOf(foretold, want[0]), 2
+				difference, around = present.PreviewOf(foretold, want[0]), 2
 			}
 
 			page := a.must(200, a.fields(act, c.fields...))
 			a.shows(page, difference, around)
 			a.says(page, "Preview: ")
 			if len(foretold.Removed) > 0 {
-				a.says(page, fmt.Sprintf("can reuse %s", map[bool]string{true: "none of them", false: "the " + figures.Counted(foretold.First, "event") + " before it"}[foretold.First == 0]))
+				a.says(page, fmt.Sprintf("can reuse %s", map[bool]string{true: "none of them", false: "the " + present.Counted(foretold.First, "event") + " before it"}[foretold.First == 0]))
 			}
 			if n := len(a.log()); n != 8 {
 				t.Fatalf("a preview has written: %d records", n)
@@ -285,12 +285,12 @@ func TestActsOnSelectedEvents(t *testing.T) {
 				if (len(log) > 1) != (r.Patch.Group() != "") || r.Patch.Group() != log[0].Patch.Group() || r.Patch.Type() != want[n].Type() || r.Patch.Author() != "grace" {
 					t.Errorf("record %d: %s", r.Seq, r.Patch)
 				}
-				a.says(page, fmt.Sprint(r.Seq), "id "+r.ID(), figures.PatchText(r.Patch))
+				a.says(page, fmt.Sprint(r.Seq), "id "+r.ID(), present.PatchText(r.Patch))
 			}
 			if d := a.view().Diff(foretold.After); a.view().Len() != foretold.After.Len() || len(d.StateChanged) > 0 {
 				t.Errorf("the view is another one than the store foretold: %+v", d)
 			}
-			a.says(page, fmt.Sprintf("%s hidden, %d added; %s now.", figures.Counted(len(foretold.Removed), "event"), len(foretold.Added), figures.Counted(foretold.After.Len(), "visible event")))
+			a.says(page, fmt.Sprintf("%s hidden, %d added; %s now.", present.Counted(len(foretold.Removed), "event"), len(foretold.Added), present.Counted(foretold.After.Len(), "visible event")))
 
 			// A reload does nothing more, and says the same.
 			if again := a.must(200, do); again != page {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 // What a chart has at most, so that it stays small however long the log is.
@@ -133,7 +133,7 @@ func (p plot) end(unit string, passes []step) {
 	}
 	p.put(`<g class="axis">`)
 	for value := p.step; value <= p.top; value += p.step {
-		text := figures.Grouped(uint64(value))
+		text := present.Grouped(uint64(value))
 		if value+p.step > p.top {
 			text += " " + unit
 		}
@@ -183,7 +183,7 @@ func (c *logChart) sizes(d *drawing) {
 	}
 	most := max(greatest(raw), greatest(visible), greatest(prompts))
 	label := fmt.Sprintf("Tokens over the records. After record %d, about %s were logged and about %s are visible.",
-		c.now, figures.Grouped(end.Raw), figures.Grouped(end.Visible))
+		c.now, present.Grouped(end.Raw), present.Grouped(end.Visible))
 	passes := c.nearest(c.passes, linksWithin(chartBytes/2, 500, chartPasses, c.point, c.last()))
 
 	d.put(`<figure class="drawing">`)
@@ -254,7 +254,7 @@ func (c *logChart) costText() string {
 		return "No model has read a prompt yet, so nothing was spent on one."
 	}
 	return fmt.Sprintf("Prompts and summaries have cost %s of what the prompts would have cost with nothing patched (in tokens of plain input: %s of %s).",
-		figures.Percent(s.Cost/s.Alone), figures.Grouped(uint64(s.Cost)), figures.Grouped(uint64(s.Alone)))
+		present.Percent(s.Cost/s.Alone), present.Grouped(uint64(s.Cost)), present.Grouped(uint64(s.Alone)))
 }
 
 // costRule is how cost is reckoned.
@@ -290,13 +290,13 @@ func (c *logChart) row(d *drawing, s step, what string) {
 	prompt := "–"
 	for n := s.Seq; n > 0; n-- {
 		if tokens := c.at(n).Prompt; tokens > 0 {
-			prompt = figures.Grouped(tokens)
+			prompt = present.Grouped(tokens)
 			break
 		}
 	}
 	for _, text := range []string{
-		figures.Grouped(s.Raw), figures.Grouped(c.at(s.Seq - 1).Visible), figures.Grouped(s.Visible), prompt,
-		figures.Grouped(uint64(s.Cost)), figures.Grouped(uint64(s.Alone)),
+		present.Grouped(s.Raw), present.Grouped(c.at(s.Seq - 1).Visible), present.Grouped(s.Visible), prompt,
+		present.Grouped(uint64(s.Cost)), present.Grouped(uint64(s.Alone)),
 	} {
 		d.put(`<td class="number">%s</td>`, text)
 	}
@@ -315,8 +315,8 @@ func (c *logChart) nearest(steps []step, most int) []step {
 
 // passText says in a line what a pass did.
 func (c *logChart) passText(s step) string {
-	return fmt.Sprintf("record %d, compaction by %s: %s visible tokens became %s", s.Seq, figures.PrintableUpTo(string(s.Patch.Pass.Trigger), 40),
-		figures.Grouped(c.at(s.Seq-1).Visible), figures.Grouped(s.Visible))
+	return fmt.Sprintf("record %d, compaction by %s: %s visible tokens became %s", s.Seq, present.PrintableUpTo(string(s.Patch.Pass.Trigger), 40),
+		present.Grouped(c.at(s.Seq-1).Visible), present.Grouped(s.Visible))
 }
 
 func greatest(points []point) float64 {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -171,7 +171,7 @@ func (s *showing) room(out *shownEvent) bool {
 }
 
 func (s *showing) change(c patch.Change) block {
-	return s.json("", figures.PrintableUpTo(c.Key, nameRunes), c.Value.String())
+	return s.json("", present.PrintableUpTo(c.Key, nameRunes), c.Value.String())
 }
 
 func (s *showing) part(p patch.Part) block {
@@ -216,7 +216,7 @@ func dataText(p patch.Part) string {
 	if mimeType == "" {
 		mimeType = "of no type"
 	}
-	text := fmt.Sprintf("%s, %s bytes", mimeType, figures.Grouped(p.DataLen()))
+	text := fmt.Sprintf("%s, %s bytes", mimeType, present.Grouped(p.DataLen()))
 	if name := clip(p.Name(), nameRunes); name != "" {
 		text = name + ", " + text
 	}
@@ -255,7 +255,7 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 	}
 	s.Left += left
 	if fold := cmp.Or(s.Fold, foldedAt); len(text) > fold || strings.Count(text, "\n") > fold/lineBytes {
-		b.Begin = figures.PrintableUpTo(text[:atRune(text, 4*nameRunes)], nameRunes)
+		b.Begin = present.PrintableUpTo(text[:atRune(text, 4*nameRunes)], nameRunes)
 	}
 	return b
 }
@@ -264,7 +264,7 @@ func (s *showing) block(what, name, text string, runs []run, end int) block {
 func (s *showing) most() int { return max(0, min(s.Left, cmp.Or(s.Most, textBytes))) }
 
 // lines is the beginning of a text as it shows: line breaks, tabs and blanks stay, and what else
-// does not show becomes an escape, as of [figures.Printable]. It ends before it takes more than
+// does not show becomes an escape, as of [present.Printable]. It ends before it takes more than
 // most bytes of a page: cost is how many it takes, and read how much of the text it says.
 func lines(text string, most int) (shown string, cost, read int) {
 	var b strings.Builder

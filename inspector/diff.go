@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -25,23 +25,23 @@ type diffBody struct {
 	Events     []diffRow
 	EventsMore int
 	Same       string // what is said if there are no events to show
-	State      []figures.StateRow
+	State      []present.StateRow
 	StateMore  int
 	SameState  string
 	Pins       []string
 	PinsMore   int
-	Rows       []figures.Row
+	Rows       []present.Row
 }
 
 // diffRow is an event that went, came or stayed.
 type diffRow struct {
-	Sign   figures.Sign
+	Sign   present.Sign
 	Word   string
 	Index  int
 	Seq    uint64
 	ID     string
 	Author string
-	Kind   figures.Kind
+	Kind   present.Kind
 	Text   string
 }
 
@@ -107,18 +107,18 @@ func beyond(key store.Key, seq, last uint64, err error) error {
 	}
 	return &advised{err, explanation{
 		Text:   fmt.Sprintf("There is no record %d.", seq),
-		Advice: fmt.Sprintf("The log of %s ends with record %d.", figures.Printable(key.String()), last),
+		Advice: fmt.Sprintf("The log of %s ends with record %d.", present.Printable(key.String()), last),
 		Link:   &link{sessionURL(key, last), "The session as it is"},
 	}}
 }
 
 // diffOf returns how a view differs from an earlier one, as much of it as a page has.
 func diffOf(before, after fold.View) diffBody {
-	d := figures.DifferenceOf(before, after)
+	d := present.DifferenceOf(before, after)
 	body := diffBody{From: before.Seq(), To: after.Seq(), Rows: d.Rows()}
 	changes := d.Changes(diffContext)
 	body.First = -1
-	for _, l := range [][]figures.Line{d.Removed, d.Added} {
+	for _, l := range [][]present.Line{d.Removed, d.Added} {
 		if len(l) > 0 && (body.First < 0 || *l[0].Index < body.First) {
 			body.First = *l[0].Index
 		}
@@ -127,16 +127,16 @@ func diffOf(before, after fold.View) diffBody {
 	for _, c := range changes {
 		e := c.Entry.Event
 		body.Events = append(body.Events, diffRow{
-			Sign: c.Sign, Word: map[figures.Sign]string{figures.Came: "came", figures.Went: "went"}[c.Sign],
-			Index: c.Index, Seq: c.Entry.Seq, ID: e.ID(), Author: clip(e.Author(), nameRunes), Kind: figures.KindOf(c.Entry), Text: clip(figures.EntryText(c.Entry), lineRunes),
+			Sign: c.Sign, Word: map[present.Sign]string{present.Came: "came", present.Went: "went"}[c.Sign],
+			Index: c.Index, Seq: c.Entry.Seq, ID: e.ID(), Author: clip(e.Author(), nameRunes), Kind: present.KindOf(c.Entry), Text: clip(present.EntryText(c.Entry), lineRunes),
 		})
 	}
 	if len(changes) == 0 {
-		body.Same = figures.SameEvents
+		body.Same = present.SameEvents
 	}
 	state := d.StateRows()
 	if len(state) == 0 {
-		body.SameState = figures.SameState
+		body.SameState = present.SameState
 	}
 	body.State, body.StateMore = cutTo(state, diffRows)
 	for n := range body.State {

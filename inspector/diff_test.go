@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 // A difference shows what the command says of it.
@@ -24,18 +24,18 @@ func TestDiff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := figures.DifferenceOf(before, after)
+		d := present.DifferenceOf(before, after)
 		var want []string
 		for _, row := range d.Rows() {
 			want = append(want, row.Name+row.Text)
 		}
 		changes := d.Changes(2)
 		for _, e := range changes {
-			word := map[figures.Sign]string{"+": "came", "-": "went"}[e.Sign]
-			want = append(want, fmt.Sprintf("%s %s%d%s%s%s%d\n", e.Sign, word, e.Index, figures.KindOf(e.Entry), e.Entry.Event.Author(), figures.EntryText(e.Entry), e.Entry.Seq))
+			word := map[present.Sign]string{"+": "came", "-": "went"}[e.Sign]
+			want = append(want, fmt.Sprintf("%s %s%d%s%s%s%d\n", e.Sign, word, e.Index, present.KindOf(e.Entry), e.Entry.Event.Author(), present.EntryText(e.Entry), e.Entry.Seq))
 		}
 		if len(changes) == 0 {
-			want = append(want, figures.SameEvents)
+			want = append(want, present.SameEvents)
 		} else {
 			want = append(want, fmt.Sprint("first changed index", before.Diff(after).First, "\n"))
 		}
@@ -43,7 +43,7 @@ func TestDiff(t *testing.T) {
 			want = append(want, row.Key+row.Value)
 		}
 		if len(d.StateRows()) == 0 {
-			want = append(want, figures.SameState)
+			want = append(want, present.SameState)
 		}
 		want = append(want, d.PinLines()...)
 		page := shows(t, i, 200, []any{"diff", "from", c[0], "to", c[1]}, append(want, fmt.Sprintf("From record %d to record %d", c[0], c[1]))...)

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -230,7 +230,7 @@ func TestStripThroughTime(t *testing.T) {
 				}
 				kind := line.at(uint64(seq)).Kind
 				if seq == 11 {
-					kind = figures.Summary
+					kind = present.Summary
 				}
 				if !c.is(string(kind)) {
 					t.Errorf("the cell of record %d is %q, and not %s", seq, c.attrs["class"], kind)
@@ -248,13 +248,13 @@ func TestStripThroughTime(t *testing.T) {
 
 // A cell for several records is tall if one of them is visible, and says of which kind that is.
 func TestStripCellOfSeveral(t *testing.T) {
-	user, model, call := step{Kind: figures.User}, step{Kind: figures.Model}, step{Kind: figures.Call}
+	user, model, call := step{Kind: present.User}, step{Kind: present.Model}, step{Kind: present.Call}
 	s := &logStrip{timeline: &timeline{steps: []step{call, user, model, user, user, call, call}}, seen: []bool{false, false, true, false, false, false, false}, now: 5}
 	for _, c := range []struct {
 		from, to int
 		want     cell
 	}{
-		{0, 4, cell{figures.Model, "seen"}}, {0, 2, cell{figures.User, "gone"}}, {3, 7, cell{figures.User, "gone"}}, {4, 7, cell{figures.Call, "gone"}}, {5, 7, cell{figures.Call, "later"}},
+		{0, 4, cell{present.Model, "seen"}}, {0, 2, cell{present.User, "gone"}}, {3, 7, cell{present.User, "gone"}}, {4, 7, cell{present.Call, "gone"}}, {5, 7, cell{present.Call, "later"}},
 	} {
 		if got := s.cell(c.from, c.to); got != c.want {
 			t.Errorf("records %d to %d: %v, and not %v", c.from+1, c.to, got, c.want)
@@ -476,7 +476,7 @@ func TestChartSaysItsFigures(t *testing.T) {
 	}
 	d := parsed(t, chart(line, 42, points(drawnKey)))
 	if want := fmt.Sprintf("have cost %s of what the prompts would have cost with nothing patched (in tokens of plain input: %s of %s)",
-		figures.Percent(end.Cost/end.Alone), figures.Grouped(int(end.Cost)), figures.Grouped(int(end.Alone))); !strings.Contains(d.text, want) {
+		present.Percent(end.Cost/end.Alone), present.Grouped(int(end.Cost)), present.Grouped(int(end.Alone))); !strings.Contains(d.text, want) {
 		t.Errorf("it does not say %q", want)
 	}
 	if want := "costs 0.1, since it is cached, any other 1.25; one that a summarizer reads 1 and one that it writes 5"; !strings.Contains(d.text, want) {
@@ -504,11 +504,11 @@ func TestChartSaysItsFigures(t *testing.T) {
 		prompt := "–"
 		for _, other := range line.steps[:s.Seq] {
 			if other.Prompt > 0 {
-				prompt = figures.Grouped(other.Prompt)
+				prompt = present.Grouped(other.Prompt)
 			}
 		}
-		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %s | %s", s.Seq, what, figures.Grouped(s.Raw), figures.Grouped(before), figures.Grouped(s.Visible),
-			prompt, figures.Grouped(int(s.Cost)), figures.Grouped(int(s.Alone)))
+		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %s | %s", s.Seq, what, present.Grouped(s.Raw), present.Grouped(before), present.Grouped(s.Visible),
+			prompt, present.Grouped(int(s.Cost)), present.Grouped(int(s.Alone)))
 	}
 	want := []string{
 		"Record | What | Logged | Visible before | Visible | Newest prompt | Cost | With nothing patched",

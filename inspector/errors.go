@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -36,7 +36,7 @@ func explain(r *http.Request, err error) explanation {
 	if own := (*advised)(nil); errors.As(err, &own) {
 		return own.explanation
 	}
-	e := explanation{Text: figures.PrintableUpTo(err.Error(), errorRunes)}
+	e := explanation{Text: present.PrintableUpTo(err.Error(), errorRunes)}
 	key, keyErr := store.ParseKey(r.FormValue("key"))
 	to := func(text, path string, pairs ...any) {
 		if keyErr != nil {
@@ -125,9 +125,9 @@ func orphanAdvice(e *fold.OrphanError) string {
 	text := "A call and its response must stay, or go, together; models refuse one without the other. "
 	switch {
 	case e.Suggested && e.EventID != "":
-		return text + fmt.Sprintf("Cut before event %q instead.", figures.PrintableUpTo(e.EventID, nameRunes))
+		return text + fmt.Sprintf("Cut before event %q instead.", present.PrintableUpTo(e.EventID, nameRunes))
 	case e.Suggested:
-		return text + fmt.Sprintf("Take visible events %s instead: start %d, count %d.", figures.IndexRange(e.Start, max(e.Count, 1)), e.Start, e.Count)
+		return text + fmt.Sprintf("Take visible events %s instead: start %d, count %d.", present.IndexRange(e.Start, max(e.Count, 1)), e.Start, e.Count)
 	default:
 		return text + "No wider span passes; orphans must be allowed for this."
 	}
@@ -138,7 +138,7 @@ func pinnedAdvice(e *fold.PinnedError) string {
 	const most = 5
 	var named []string
 	for _, p := range e.Events[:min(most, len(e.Events))] {
-		named = append(named, fmt.Sprintf("%d (%s)", p.Index, figures.PrintableUpTo(p.Event.ID(), nameRunes)))
+		named = append(named, fmt.Sprintf("%d (%s)", p.Index, present.PrintableUpTo(p.Event.ID(), nameRunes)))
 	}
 	text := "Pinned, by their index: " + strings.Join(named, ", ")
 	if more := len(e.Events) - most; more > 0 {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -28,7 +28,7 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 		defer done()
 		err = i.report(ctx, &file, key, ReportOptions{Redact: i.opts.Redact})
 	default:
-		return badRequest("form", "%q is neither jsonl nor html", figures.PrintableUpTo(form, 40))
+		return badRequest("form", "%q is neither jsonl nor html", present.PrintableUpTo(form, 40))
 	}
 	if err == nil || !file.begun {
 		return err

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -300,7 +300,7 @@ func rowOf(place int, c candidate, waits bool) sessionRow {
 	}
 	m := c.measured
 	row.Figures = &figureCells{
-		Events: m.events, Skipped: m.skipped, Raw: figures.Grouped(m.tokens.Raw), Visible: figures.Grouped(m.tokens.Visible), Share: m.tokens.Share(),
+		Events: m.events, Skipped: m.skipped, Raw: present.Grouped(m.tokens.Raw), Visible: present.Grouped(m.tokens.Visible), Share: m.tokens.Share(),
 	}
 	if p := m.pass; p != nil {
 		row.Figures.Pass = &passCells{

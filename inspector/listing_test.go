@@ -27,7 +27,7 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -214,11 +214,11 @@ func drawnLines(draw *rand.Rand, n int) (lines []string) {
 // statsOf are the cells of a session, by what 'patchlog stats' says of it.
 func (e *listingEnv) statsOf(key store.Key) []string {
 	e.Helper()
-	st, err := figures.Measure(e.Context(), e.store, key, nil)
+	st, err := present.Measure(e.Context(), e.store, key, nil)
 	if err != nil {
 		e.Fatal(err)
 	}
-	visible := figures.Grouped(st.Tokens.Visible)
+	visible := present.Grouped(st.Tokens.Visible)
 	if _, share, ok := strings.Cut(st.Tokens.String(), "("); ok {
 		visible += " " + strings.TrimSuffix(share, ")")
 	}
@@ -235,7 +235,7 @@ func (e *listingEnv) statsOf(key store.Key) []string {
 	}
 	return []string{
 		key.Session + " " + key.App + " / " + key.User, st.Created.Format(time.RFC3339), fmt.Sprint(st.Records), fmt.Sprint(st.Visible),
-		figures.Grouped(st.Tokens.Raw), visible, pass, fmt.Sprint(st.Skipped), "none",
+		present.Grouped(st.Tokens.Raw), visible, pass, fmt.Sprint(st.Skipped), "none",
 	}
 }
 
@@ -337,9 +337,9 @@ func TestListingMeasuresWhatComesFirst(t *testing.T) {
 // plainOrder sorts sessions by figures that are measured one by one.
 func (e *listingEnv) plainOrder(keys []store.Key, column string, descending bool) (out []string) {
 	e.Helper()
-	stats := map[store.Key]figures.Stats{}
+	stats := map[store.Key]present.Stats{}
 	for _, key := range keys {
-		st, err := figures.Measure(e.Context(), e.store, key, nil)
+		st, err := present.Measure(e.Context(), e.store, key, nil)
 		if err != nil {
 			e.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -44,7 +44,7 @@ func listingQueryOf(r *http.Request) (q listingQuery, err error) {
 		q.Sort = columns[0].name
 	}
 	if _, ok := q.column(); !ok {
-		return q, badRequest("sort", "there is no column %q", figures.PrintableUpTo(q.Sort, 40))
+		return q, badRequest("sort", "there is no column %q", present.PrintableUpTo(q.Sort, 40))
 	}
 	if q.Page, _, err = number(r, "page"); err != nil {
 		return q, err

@@ -11,18 +11,18 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // measured is what reading a session's log tells of it, up to a record: figures of
-// [figures.Measure], and what became of the newest pass of compaction. It is not changed.
+// [present.Measure], and what became of the newest pass of compaction. It is not changed.
 type measured struct {
 	creation string
 	seq      uint64
 	events   int // visible
-	tokens   figures.Sizes
+	tokens   present.Sizes
 	skipped  int
 	pass     *passed // the newest one; nil if there is none
 	problem  string  // what is wrong, if the log cannot be read; then all else is unknown
@@ -131,8 +131,8 @@ func (i *Inspector) measureAll(ctx context.Context, info store.Info) (*measured,
 		} else if w, ok := compaction.WrittenBy(r.Patch); ok {
 			passID = r.Patch.ID()
 			m.pass = &passed{
-				seq: r.Seq, time: r.Patch.Timestamp(), trigger: strings.Clone(figures.PrintableUpTo(string(w.Trigger), 40)),
-				did: figures.EventsText(w.Merged, w.EventsBefore, w.EventsAfter, w.Level) + ", " + figures.TokensText(w.TokensBefore, w.TokensAfter, w.Ratio),
+				seq: r.Seq, time: r.Patch.Timestamp(), trigger: strings.Clone(present.PrintableUpTo(string(w.Trigger), 40)),
+				did: present.EventsText(w.Merged, w.EventsBefore, w.EventsAfter, w.Level) + ", " + present.TokensText(w.TokensBefore, w.TokensAfter, w.Ratio),
 			}
 		}
 		if records = append(records, r); len(records) == foldRecords || r.Seq == info.Seq {
@@ -202,7 +202,7 @@ func outcomeOf(v fold.View, seq uint64, id string) (string, error) {
 		return "", err
 	}
 	if n, found := slices.BinarySearchFunc(skipped, seq, func(s patch.Skip, seq uint64) int { return int(int64(s.Seq) - int64(seq)) }); found {
-		return "skipped: " + figures.PrintableUpTo(string(skipped[n].Reason), 60), nil
+		return "skipped: " + present.PrintableUpTo(string(skipped[n].Reason), 60), nil
 	}
 	standing, err := v.Standing(id)
 	if blocked := (*fold.BlockedError)(nil); errors.As(err, &blocked) || err == nil && !slices.Contains(standing, id) {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -25,10 +25,10 @@ type page struct {
 }
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"printable": figures.Printable,
-	"counted":   figures.Counted[int],
-	"grouped":   figures.Grouped[int],
-	"percent":   figures.Percent,
+	"printable": present.Printable,
+	"counted":   present.Counted[int],
+	"grouped":   present.Grouped[int],
+	"percent":   present.Percent,
 	"when":      when,
 	"query":     query,
 	"pager":     pager,
@@ -85,7 +85,7 @@ func pager(b sessionBody, to *int, name string, base int, text string) (link, er
 
 // clip is the beginning of a text, in one printable line.
 func clip(text string, runes int) string {
-	short := figures.PrintableUpTo(text, runes)
+	short := present.PrintableUpTo(text, runes)
 	if len(short) < len(text) {
 		short += " …"
 	}
@@ -148,7 +148,7 @@ func number(r *http.Request, name string) (n uint64, given bool, err error) {
 	}
 	n, err = strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, true, badRequest(name, "%q is not a whole number from 0 on", figures.PrintableUpTo(text, 40))
+		return 0, true, badRequest(name, "%q is not a whole number from 0 on", present.PrintableUpTo(text, 40))
 	}
 	return n, true, nil
 }

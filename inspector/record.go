@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -58,7 +58,7 @@ type recordEvent struct {
 type recordPatch struct {
 	Text    string
 	Applied bool
-	Notes   []figures.Note
+	Notes   []present.Note
 	Since   []fact // what became of it
 	Pass    []string
 	Group   []uint64
@@ -73,7 +73,7 @@ type recordPatch struct {
 type hidEvent struct {
 	Index int
 	Seq   uint64
-	Kind  figures.Kind
+	Kind  present.Kind
 	ID    string
 	Text  string
 }
@@ -94,7 +94,7 @@ func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	what := "an event"
 	if rec.Patch != nil {
-		what = "a patch, " + figures.PrintableUpTo(string(rec.Patch.Type()), nameRunes)
+		what = "a patch, " + present.PrintableUpTo(string(rec.Patch.Type()), nameRunes)
 	}
 	return i.render(w, r, http.StatusOK, "record", page{Title: fmt.Sprintf("Record %d: %s", rec.Seq, what), Key: &key, Body: body})
 }
@@ -196,7 +196,7 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 				body.More++
 				continue
 			}
-			body.Others = append(body.Others, fact{"", clip(figures.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
+			body.Others = append(body.Others, fact{"", clip(present.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
 		default:
 			shown := recordEvent{Facts: eventFacts(fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}), Content: show.event(e, rec.Seq)}
 			if shown.Place, err = where.of(rec.Seq, n, e); err != nil {
@@ -238,7 +238,7 @@ func (t *timeline) answersOf(seq uint64) []uint64 {
 // eventFacts say who said an event when and where.
 func eventFacts(entry fold.Entry) []fact {
 	e := entry.Event
-	facts := []fact{{Name: "kind", Text: string(figures.KindOf(entry))}}
+	facts := []fact{{Name: "kind", Text: string(present.KindOf(entry))}}
 	facts = append(facts, named("id", e.ID())...)
 	facts = append(facts, named("author", e.Author())...)
 	facts = append(facts, named("branch", e.Branch())...)
@@ -246,7 +246,7 @@ func eventFacts(entry fold.Entry) []fact {
 	facts = append(facts, named("invocation", e.InvocationID())...)
 	return append(facts,
 		fact{Name: "time", Text: when(e.Timestamp())},
-		fact{Name: "tokens", Text: "about " + figures.Grouped(e.EstimatedTokens())},
+		fact{Name: "tokens", Text: "about " + present.Grouped(e.EstimatedTokens())},
 	)
 }
 
@@ -318,16 +318,16 @@ func (w *whereabouts) of(seq uint64, index int, e *patch.Event) ([]fact, error) 
 }
 
 // effect returns what a record did, and the view before it.
-func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record) (figures.Effect, fold.View, error) {
+func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record) (present.Effect, fold.View, error) {
 	before, err := i.store.ViewAt(ctx, key, rec.Seq-1)
 	if err != nil {
-		return figures.Effect{}, before, err
+		return present.Effect{}, before, err
 	}
 	after, err := i.apply(ctx, key, before, rec)
 	if err != nil {
-		return figures.Effect{}, before, err
+		return present.Effect{}, before, err
 	}
-	f, err := figures.EffectOf(before, after, rec)
+	f, err := present.EffectOf(before, after, rec)
 	return f, before, err
 }
 
@@ -337,9 +337,9 @@ func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, n
 	if err != nil {
 		return nil, err
 	}
-	p := recordPatch{Text: clip(figures.PatchText(rec.Patch), lineRunes), Applied: f.Applied, ID: rec.ID()}
+	p := recordPatch{Text: clip(present.PatchText(rec.Patch), lineRunes), Applied: f.Applied, ID: rec.ID()}
 	for _, n := range f.Notes() {
-		if n.Kind == figures.NoteAdded && len(p.Notes) > listedRows {
+		if n.Kind == present.NoteAdded && len(p.Notes) > listedRows {
 			continue // they are named one by one elsewhere on the page
 		}
 		n.Text = clip(n.Text, lineRunes)
@@ -350,8 +350,8 @@ func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, n
 			p.HidMore = len(f.Hid) - n
 			break
 		}
-		entry := figures.EntryAt(before, f.Start+n)
-		p.Hid = append(p.Hid, hidEvent{f.Start + n, entry.Seq, figures.KindOf(entry), e.ID(), clip(figures.EntryText(entry), lineRunes)})
+		entry := present.EntryAt(before, f.Start+n)
+		p.Hid = append(p.Hid, hidEvent{f.Start + n, entry.Seq, present.KindOf(entry), e.ID(), clip(present.EntryText(entry), lineRunes)})
 	}
 	for _, e := range f.Added {
 		p.Summary = p.Summary || standsIn(e) || rec.Patch.Type() == patch.Summarise || e.IsSummary()
@@ -379,12 +379,12 @@ func passLines(rec patch.Record) []string {
 	if !ok {
 		return nil
 	}
-	said := []string{figures.PassText(rec, written)}
+	said := []string{present.PassText(rec, written)}
 	if u := written.Usage; u.Calls > 0 {
-		said = append(said, fmt.Sprintf("%s of the summarizer: %s tokens read, %s written", figures.Counted(u.Calls, "call"), figures.Grouped(u.PromptTokens), figures.Grouped(u.AnswerTokens)))
+		said = append(said, fmt.Sprintf("%s of the summarizer: %s tokens read, %s written", present.Counted(u.Calls, "call"), present.Grouped(u.PromptTokens), present.Grouped(u.AnswerTokens)))
 	}
 	if written.Verified {
-		said = append(said, fmt.Sprintf("held against what it stands for: %d of %s lost, %d invented", written.Lost, figures.Counted(written.Held, "identifier"), written.Invented))
+		said = append(said, fmt.Sprintf("held against what it stands for: %d of %s lost, %d invented", written.Lost, present.Counted(written.Held, "identifier"), written.Invented))
 	}
 	invented, numbers := compaction.InventedBy(rec.Patch)
 	for _, list := range []struct {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
@@ -116,7 +116,7 @@ type reportSummary struct {
 type standsFor struct {
 	Seq    uint64
 	Here   bool // its record is in the report
-	Kind   figures.Kind
+	Kind   present.Kind
 	Author string
 	Text   string
 }
@@ -233,7 +233,7 @@ func (i *Inspector) reportSummaries(ctx context.Context, key store.Key, v fold.V
 	for _, l := range losses {
 		s := reportSummary{Index: l.Index, Seen: l.Index >= v.Len()-opts.MaxEvents}
 		s.Text = show.event(l.Summary, v.SeqOf(l.Index))
-		for _, line := range figures.LossOf(key, v, l).Lines() {
+		for _, line := range present.LossOf(key, v, l).Lines() {
 			s.Loss = append(s.Loss, clip(line, lossRunes))
 		}
 		shown := parts[l.Index]
@@ -241,7 +241,7 @@ func (i *Inspector) reportSummaries(ctx context.Context, key store.Key, v fold.V
 		left -= len(shown)
 		s.Left = len(parts[l.Index]) - len(shown)
 		for _, e := range shown {
-			s.For = append(s.For, standsFor{e.Seq, here(e.Seq), figures.KindOf(e), e.Event.Author(), figures.EntryText(e)})
+			s.For = append(s.For, standsFor{e.Seq, here(e.Seq), present.KindOf(e), e.Event.Author(), present.EntryText(e)})
 		}
 		out = append(out, s)
 	}

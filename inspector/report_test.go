@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -65,7 +65,7 @@ func TestReport(t *testing.T) {
 	}
 
 	// Figures and losses are those of the command.
-	stats, err := figures.Measure(t.Context(), s, shopKey, nil)
+	stats, err := present.Measure(t.Context(), s, shopKey, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("there is no figure %q", want)
 		}
 	}
-	_, losses, err := figures.LossesOf(t.Context(), s, shopKey, "")
+	_, losses, err := present.LossesOf(t.Context(), s, shopKey, "")
 	if err != nil || len(losses) != 1 || len(losses[0].Gone) == 0 || len(losses[0].Invented) == 0 {
 		t.Fatal(losses, err)
 	}

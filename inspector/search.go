@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
@@ -49,7 +49,7 @@ type searchHit struct {
 	Other   bool // it is of another session than the page
 	Seq     uint64
 	ID      string
-	Kind    figures.Kind
+	Kind    present.Kind
 	Author  string
 	Time    string
 	Score   string
@@ -134,9 +134,9 @@ func (i *Inspector) search(ctx context.Context, r *http.Request, key store.Key, 
 	if err != nil {
 		return err
 	}
-	b.Found = figures.Counted(len(hits), "event") + " found"
+	b.Found = present.Counted(len(hits), "event") + " found"
 	if len(hits) == search.Limit {
-		b.Found = "the best " + figures.Counted(len(hits), "event")
+		b.Found = "the best " + present.Counted(len(hits), "event")
 	}
 	for _, h := range hits {
 		b.Hits = append(b.Hits, searchHitOf(key, h))
@@ -206,7 +206,7 @@ func moment(name, text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, badRequest(name, "%q is not a time such as 2025-01-02T15:04:05Z, or a date", figures.PrintableUpTo(text, 40))
+	return time.Time{}, badRequest(name, "%q is not a time such as 2025-01-02T15:04:05Z, or a date", present.PrintableUpTo(text, 40))
 }
 
 // searchUser searches all sessions of a user that the request may read. Others do not even count
@@ -235,7 +235,7 @@ func (i *Inspector) searchUser(ctx context.Context, r *http.Request, key store.K
 		}
 	}})
 	if damaged > 0 {
-		b.Damaged = figures.Counted(damaged, "damaged session") + " could not be searched; 'patchlog verify' says more"
+		b.Damaged = present.Counted(damaged, "damaged session") + " could not be searched; 'patchlog verify' says more"
 	}
 	allowed := hits[:0]
 	for _, h := range hits { // one may have been created since the list
@@ -250,11 +250,11 @@ func searchHitOf(key store.Key, h store.Hit) searchHit {
 	e := h.Event
 	out := searchHit{
 		Key: h.Key.String(), Other: h.Key != key, Seq: h.Seq, ID: e.ID(),
-		Kind: figures.KindOf(fold.Entry{Event: e, Summary: h.Summary}), Author: cmp.Or(e.Author(), "(no author)"),
+		Kind: present.KindOf(fold.Entry{Event: e, Summary: h.Summary}), Author: cmp.Or(e.Author(), "(no author)"),
 		Time: when(e.Timestamp()), Score: fmt.Sprintf("%.2f", h.Score), Summary: h.Summary,
 		Visible: h.Place.Visible(), Index: h.Place.Index, By: h.Place.HiddenBy, BySeq: h.Place.HiddenBySeq,
 	}
-	text, marks := figures.PrintableMarks(h.Snippet.Text, h.Snippet.Marks)
+	text, marks := present.PrintableMarks(h.Snippet.Text, h.Snippet.Marks)
 	at := 0
 	piece := func(end int, mark bool) {
 		if end > at {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -71,7 +71,7 @@ func cutRows(from uint64, given bool, all int) (first, next int, earlier, later 
 // logRow is a record in the raw log.
 type logRow struct {
 	Seq     uint64
-	Kind    figures.Kind
+	Kind    present.Kind
 	ID      string
 	Author  string
 	Text    string
@@ -93,7 +93,7 @@ type logRow struct {
 type patchRow struct {
 	Type    patch.Type
 	Applied bool
-	Notes   []figures.Note
+	Notes   []present.Note
 	Summary bool // it put in summaries that can be opened
 }
 
@@ -101,7 +101,7 @@ type patchRow struct {
 type visibleRow struct {
 	Index     int
 	Seq       uint64
-	Kind      figures.Kind
+	Kind      present.Kind
 	ID        string
 	Author    string
 	Text      string
@@ -186,7 +186,7 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 
 // statRow is a figure. Under says that it belongs to the one above.
 type statRow struct {
-	figures.Row
+	present.Row
 	Under bool
 }
 
@@ -195,17 +195,17 @@ type statRow struct {
 func (t *timeline) stats(session store.Session) []statRow {
 	v := session.View
 	at := v.Seq()
-	var rows []figures.Row
+	var rows []present.Row
 	if at == t.last() {
 		rows = t.tally.Stats(t.info, session).Rows()
 	} else {
 		s := t.at(at)
-		rows = []figures.Row{
+		rows = []present.Row{
 			{Name: "records", Text: fmt.Sprint(at)},
 			{Name: "skipped patches", Text: fmt.Sprint(v.SkippedCount())},
 			{Name: "visible events", Text: fmt.Sprint(v.Len())},
-			{Name: "tokens, about", Text: figures.Sizes{Raw: s.Raw, Visible: s.Visible}.String()},
-			{Name: "prompt", Text: figures.PromptOf(v).String()},
+			{Name: "tokens, about", Text: present.Sizes{Raw: s.Raw, Visible: s.Visible}.String()},
+			{Name: "prompt", Text: present.PromptOf(v).String()},
 		}
 	}
 	var out []statRow
@@ -214,7 +214,7 @@ func (t *timeline) stats(session store.Session) []statRow {
 			continue // it is the heading
 		}
 		name := strings.TrimLeft(r.Name, " ")
-		out = append(out, statRow{figures.Row{Name: name, Text: r.Text}, name != r.Name})
+		out = append(out, statRow{present.Row{Name: name, Text: r.Text}, name != r.Name})
 	}
 	return out
 }
@@ -283,11 +283,11 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 			row.Erased, row.Receipt = true, receipts[by]
 		}
 		if e := rec.Event; e != nil {
-			row.Author, row.Text = e.Author(), figures.EntryText(fold.Entry{Event: e, Summary: e.IsSummary()})
+			row.Author, row.Text = e.Author(), present.EntryText(fold.Entry{Event: e, Summary: e.IsSummary()})
 			place, _ := places.Of(rec.Seq, 0)
 			row.Visible, row.Index, row.By = place.Visible(), place.Index, place.HiddenBySeq
 		} else {
-			row.Author, row.Text = rec.Patch.Author(), figures.PatchText(rec.Patch)
+			row.Author, row.Text = rec.Patch.Author(), present.PatchText(rec.Patch)
 			row.Patch = patchRowOf(s.Patch, rec.Patch)
 		}
 		do(rec, row)
@@ -326,10 +326,10 @@ func rowsOf(v fold.View, first, next int) []visibleRow {
 	}
 	var out []visibleRow
 	for n := first; n < next; n++ {
-		e := figures.EntryAt(v, n)
+		e := present.EntryAt(v, n)
 		_, erased := e.Event.Erased()
 		out = append(out, visibleRow{
-			Index: n, Seq: e.Seq, Kind: figures.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: figures.EntryText(e),
+			Index: n, Seq: e.Seq, Kind: present.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: present.EntryText(e),
 			Pinned: e.Pinned, Summary: e.Summary, Erased: erased,
 			Calls: slices.Compact(calls[n]), Responses: slices.Compact(responses[n]),
 		})

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -107,7 +107,7 @@ func problemText(key store.Key, err error) string {
 	if corrupt := (*store.CorruptError)(nil); errors.As(err, &corrupt) {
 		text = fmt.Sprintf("record %d: %v", corrupt.Seq, corrupt.Err)
 	}
-	return figures.PrintableUpTo(strings.TrimPrefix(text, fmt.Sprintf("session %s: ", key)), 300)
+	return present.PrintableUpTo(strings.TrimPrefix(text, fmt.Sprintf("session %s: ", key)), 300)
 }
 
 // known returns the figures of a session at its last record, as the list has it, or nil.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -35,7 +35,7 @@ const (
 )
 
 // stripKinds are the kinds of cells, in the order of their legend.
-var stripKinds = []figures.Kind{figures.User, figures.Model, figures.Call, figures.Response, figures.Summary, figures.Patch}
+var stripKinds = []present.Kind{present.User, present.Model, present.Call, present.Response, present.Summary, present.Patch}
 
 // strip draws the log as it stood after a record, which is that of the view: a row of cells, one
 // for each record or for several, and above them an arc from each patch to the records that it
@@ -97,13 +97,13 @@ func newLogStrip(t *timeline, v fold.View, point pointing) *logStrip {
 
 func (s *logStrip) label() string {
 	return fmt.Sprintf("The raw log: %s. After record %d, of %s the model sees %s.",
-		figures.Counted(s.last, "record"), s.now, figures.Counted(s.now, "record"), figures.Counted(s.events, "event"))
+		present.Counted(s.last, "record"), s.now, present.Counted(s.now, "record"), present.Counted(s.events, "event"))
 }
 
 // kindOfCell is the kind of a record's cell: a patch that put in a summary stands for it.
-func kindOfCell(s step) figures.Kind {
+func kindOfCell(s step) present.Kind {
 	if s.Patch != nil && s.Patch.Applied && s.Patch.Type == patch.Summarise {
-		return figures.Summary
+		return present.Summary
 	}
 	return s.Kind
 }
@@ -153,7 +153,7 @@ func (s *logStrip) cells(d *drawing) int {
 
 // cell is what one looks like.
 type cell struct {
-	kind  figures.Kind
+	kind  present.Kind
 	state string // "seen" if an event of its records is visible, "gone" if none is, "later" if none was logged yet
 }
 
@@ -167,13 +167,13 @@ func (s *logStrip) cell(from, to int) cell {
 	if slices.Contains(s.seen[from:to], true) {
 		c.state = "seen"
 	}
-	counts := map[figures.Kind]int{}
+	counts := map[present.Kind]int{}
 	for i := from; i < to; i++ {
 		if c.state != "seen" || s.seen[i] {
 			counts[kindOfCell(s.steps[i])]++
 		}
 	}
-	c.kind = slices.MaxFunc(stripKinds, func(a, b figures.Kind) int { return cmp.Compare(counts[a], counts[b]) })
+	c.kind = slices.MaxFunc(stripKinds, func(a, b present.Kind) int { return cmp.Compare(counts[a], counts[b]) })
 	return c
 }
 
@@ -263,9 +263,9 @@ func leftmost(over []span) uint64 {
 
 // arc draws a patch as a ribbon from its own record over each stretch of records that it hid.
 func (s *logStrip) arc(d *drawing, p step, level float64) {
-	kind := figures.Patch
-	if kindOfCell(p) == figures.Summary {
-		kind = figures.Summary
+	kind := present.Patch
+	if kindOfCell(p) == present.Summary {
+		kind = present.Summary
 	}
 	over := p.Patch.Over
 	if len(over) > stripSpans {
@@ -333,7 +333,7 @@ func (s *logStrip) mark(d *drawing, p step) {
 
 // name says in a line what a patch is and did.
 func (s *logStrip) name(p step) string {
-	text := fmt.Sprintf("record %d, %s", p.Seq, figures.PrintableUpTo(string(p.Patch.Type), 40))
+	text := fmt.Sprintf("record %d, %s", p.Seq, present.PrintableUpTo(string(p.Patch.Type), 40))
 	if p.Patch.Target != "" {
 		text += " of " + clip(p.Patch.Target, 60)
 	}
@@ -342,14 +342,14 @@ func (s *logStrip) name(p step) string {
 	}
 	var did []string
 	if p.Patch.Hid > 0 {
-		did = append(did, fmt.Sprintf("hid %s, %s", figures.Counted(p.Patch.Hid, "event"), spansText(p.Patch.Over)))
+		did = append(did, fmt.Sprintf("hid %s, %s", present.Counted(p.Patch.Hid, "event"), spansText(p.Patch.Over)))
 	}
 	if p.Patch.Added > 0 {
 		verb := "put in "
 		if p.Patch.Type == patch.Revert {
 			verb = "brought back "
 		}
-		did = append(did, verb+figures.Counted(p.Patch.Added, "event"))
+		did = append(did, verb+present.Counted(p.Patch.Added, "event"))
 	}
 	if len(did) > 0 {
 		text += ": " + strings.Join(did, "; ")
@@ -382,7 +382,7 @@ func spansText(over []span) string {
 
 // legend says which kinds there are, how many records are of each, and what marks mean.
 func (s *logStrip) legend(d *drawing, per int, marks []step) {
-	counts := map[figures.Kind]int{}
+	counts := map[present.Kind]int{}
 	for _, p := range s.steps {
 		counts[kindOfCell(p)]++
 	}

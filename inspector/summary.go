@@ -10,7 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -61,7 +61,7 @@ type nestedSummary struct {
 type toldRow struct {
 	Seq             uint64
 	URL             template.URL
-	Kind            figures.Kind
+	Kind            present.Kind
 	Author          string
 	Time            string
 	Gone, Elsewhere []string
@@ -117,7 +117,7 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if index >= uint64(v.Len()) {
-		return fmt.Errorf("session %s: index %d: %w: %s visible after record %d", key, index, store.ErrOutOfRange, figures.Counted(v.Len(), "event"), v.Seq())
+		return fmt.Errorf("session %s: index %d: %w: %s visible after record %d", key, index, store.ErrOutOfRange, present.Counted(v.Len(), "event"), v.Seq())
 	}
 	parts, err := i.store.HistoryParts(ctx, key, v)
 	if err != nil {
@@ -146,7 +146,7 @@ func (i *Inspector) summariesOf(ctx context.Context, w http.ResponseWriter, r *h
 	if err != nil {
 		return err
 	}
-	v, ids, err := figures.SummariesBy(ctx, i.store, key, v, id)
+	v, ids, err := present.SummariesBy(ctx, i.store, key, v, id)
 	if err != nil {
 		return err
 	}
@@ -177,12 +177,12 @@ func (i *Inspector) summariesOf(ctx context.Context, w http.ResponseWriter, r *h
 	body := summariesBody{Key: key.String(), At: v.Seq(), Seq: of.Seq}
 	found, body.More = cutTo(found, listedRows)
 	for _, n := range found {
-		s := summaryLines{Title: fmt.Sprintf("At index %d: %s", n, clip(figures.EntryText(figures.EntryAt(v, n)), lineRunes))}
+		s := summaryLines{Title: fmt.Sprintf("At index %d: %s", n, clip(present.EntryText(present.EntryAt(v, n)), lineRunes))}
 		if s.URL, err = query("summary", "key", key, "at", v.Seq(), "index", n); err != nil {
 			return err
 		}
 		if l, ok := losses[n]; ok {
-			s.Lines, _ = lossLines(figures.LossOf(key, v, l), 20)
+			s.Lines, _ = lossLines(present.LossOf(key, v, l), 20)
 		}
 		body.Of = append(body.Of, s)
 	}
@@ -226,7 +226,7 @@ func lossOf(v fold.View, parts [][]fold.Entry, index int) (compaction.Loss, bool
 
 // showSummary shows what the visible event with an index stands for.
 func (i *Inspector) showSummary(ctx context.Context, w http.ResponseWriter, r *http.Request, key store.Key, v fold.View, parts [][]fold.Entry, index int) error {
-	entry, told := figures.EntryAt(v, index), parts[index]
+	entry, told := present.EntryAt(v, index), parts[index]
 	itself := len(told) == 1 && told[0].Event == entry.Event
 	cleared := standsIn(entry.Event) && !entry.Summary
 	if !entry.Summary && (!cleared || itself) {
@@ -250,7 +250,7 @@ func (i *Inspector) showSummary(ctx context.Context, w http.ResponseWriter, r *h
 			return err
 		}
 		if ok {
-			body.Lines, body.Cut = lossLines(figures.LossOf(key, v, l), lossNames)
+			body.Lines, body.Cut = lossLines(present.LossOf(key, v, l), lossNames)
 			for _, id := range l.Gone {
 				how[id] = markGone
 			}
@@ -284,10 +284,10 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 	facts := named("id", entry.Event.ID())
 	facts = append(facts, named("author", entry.Event.Author())...)
 	facts = append(facts, fact{Name: "time", Text: when(entry.Event.Timestamp())},
-		fact{Name: "tokens", Text: "about " + figures.Grouped(entry.Event.EstimatedTokens())})
+		fact{Name: "tokens", Text: "about " + present.Grouped(entry.Event.EstimatedTokens())})
 	if cleared {
 		o, _ := entry.Event.Origin()
-		facts = append(facts, fact{Name: "tokens as logged", Text: "about " + figures.Grouped(o.Tokens)})
+		facts = append(facts, fact{Name: "tokens as logged", Text: "about " + present.Grouped(o.Tokens)})
 		if o.Seq > 0 && o.Seq < entry.Seq { // what it says itself, which may be anything
 			facts = append(facts, fact{"stands for", fmt.Sprintf("an event of record %d", o.Seq), recordURL(key, o.Seq, o.ID)})
 		}
@@ -301,11 +301,11 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 	}
 	facts = append(facts,
 		fact{Name: "level", Text: fmt.Sprint(l.Level)},
-		fact{Name: "made of", Text: fmt.Sprintf("%s of raw events", figures.Counted(l.Windows, "summary"))},
+		fact{Name: "made of", Text: fmt.Sprintf("%s of raw events", present.Counted(l.Windows, "summary"))},
 		fact{Name: "passes", Text: fmt.Sprintf("%d, of what went through most", l.Passes)},
 	)
 	if l.Events > 0 {
-		facts = append(facts, fact{Name: "raw events", Text: figures.Grouped(l.Events)})
+		facts = append(facts, fact{Name: "raw events", Text: present.Grouped(l.Events)})
 	}
 	if l.From > 0 && l.From <= l.To {
 		facts = append(facts,
@@ -327,7 +327,7 @@ func (i *Inspector) nest(ctx context.Context, key store.Key, body *summaryBody, 
 	}
 	several := len(f.Added) > 1 // each stands for events of its branch and scope
 	for n, e := range f.Hid {
-		at := figures.EntryAt(before, f.Start+n)
+		at := present.EntryAt(before, f.Start+n)
 		if !at.Summary || several && !alike(e, entry.Event) {
 			continue
 		}
@@ -339,7 +339,7 @@ func (i *Inspector) nest(ctx context.Context, key store.Key, body *summaryBody, 
 		if err != nil {
 			return err
 		}
-		body.Nested = append(body.Nested, nestedSummary{url, compaction.LineageOf(e).Level, clip(figures.Describe(e), lineRunes)})
+		body.Nested = append(body.Nested, nestedSummary{url, compaction.LineageOf(e).Level, clip(present.Describe(e), lineRunes)})
 	}
 	return nil
 }
@@ -368,7 +368,7 @@ func (b *summaryBody) tell(r *http.Request, key store.Key, told []fold.Entry, ho
 			break
 		}
 		row := toldRow{
-			Seq: e.Seq, URL: recordURL(key, e.Seq, e.Event.ID()), Kind: figures.KindOf(e), Author: clip(e.Event.Author(), nameRunes),
+			Seq: e.Seq, URL: recordURL(key, e.Seq, e.Event.ID()), Kind: present.KindOf(e), Author: clip(e.Event.Author(), nameRunes),
 			Time: when(e.Event.Timestamp()), Content: show.event(e.Event, e.Seq),
 		}
 		row.Content.State, row.Content.Notes = nil, nil // the event's own page has them
@@ -405,9 +405,9 @@ func (b *summaryBody) tell(r *http.Request, key store.Key, told []fold.Entry, ho
 	return nil
 }
 
-// lossLines are the lines of [figures.LossDocument.Lines] with the identifiers marked: of each
+// lossLines are the lines of [present.LossDocument.Lines] with the identifiers marked: of each
 // sort most at most. cut says whether some were left out.
-func lossLines(d figures.LossDocument, most int) (lines [][]run, cut bool) {
+func lossLines(d present.LossDocument, most int) (lines [][]run, cut bool) {
 	lists := []struct {
 		mark  string
 		names *[]string
@@ -433,7 +433,7 @@ func lossLines(d figures.LossDocument, most int) (lines [][]run, cut bool) {
 				line = append(line, run{Text: ", "})
 			}
 			shown := clip(name, lossLength)
-			cut = cut || shown != figures.Printable(name)
+			cut = cut || shown != present.Printable(name)
 			line = append(line, run{shown, list.mark})
 		}
 		if more > 0 {
@@ -449,7 +449,7 @@ func lossLines(d figures.LossDocument, most int) (lines [][]run, cut bool) {
 func joinedLen(names []string) int {
 	n := len(", ") * (len(names) - 1)
 	for _, name := range names {
-		n += len(figures.Printable(name))
+		n += len(present.Printable(name))
 	}
 	return n
 }

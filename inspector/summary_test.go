@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -34,7 +34,7 @@ func summed() []string {
 // marked.
 func TestSummary(t *testing.T) {
 	s, i := shownLog(t, Options{}, summed()...)
-	v, docs, err := figures.LossesOf(t.Context(), s, recordKey, "")
+	v, docs, err := present.LossesOf(t.Context(), s, recordKey, "")
 	if err != nil || len(docs) != 1 {
 		t.Fatal(docs, err)
 	}
@@ -59,7 +59,7 @@ func TestSummary(t *testing.T) {
 	if got := shows(t, i, 200, []any{"summary", "patch", "p9"}); got != page {
 		t.Error("by its patch it is another page")
 	}
-	_, docs, err = figures.LossesOf(t.Context(), s, recordKey, "p7")
+	_, docs, err = present.LossesOf(t.Context(), s, recordKey, "p7")
 	if err != nil || len(docs) != 1 {
 		t.Fatal(docs, err)
 	}
@@ -87,7 +87,7 @@ func TestSummaries(t *testing.T) {
 		`{"id":"p4","patchType":"splice","start":2,"count":0,"replacement":[`+event("n", "shop", text("new"))+`]}`,
 		`{"id":"p5","patchType":"splice","start":2,"count":1}`,
 		`{"id":"p6","patchType":"splice","start":9,"count":1,"replacement":[`+event("m", "shop", text("never"))+`]}`)
-	_, docs, err := figures.LossesOf(t.Context(), s, recordKey, "p3")
+	_, docs, err := present.LossesOf(t.Context(), s, recordKey, "p3")
 	if err != nil || len(docs) != 2 {
 		t.Fatal(docs, err)
 	}

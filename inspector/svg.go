@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -26,7 +26,7 @@ func (d *drawing) put(format string, values ...any) {
 		case float64:
 			values[i] = decimal(v)
 		default:
-			values[i] = html.EscapeString(figures.Printable(fmt.Sprint(v)))
+			values[i] = html.EscapeString(present.Printable(fmt.Sprint(v)))
 		}
 	}
 	fmt.Fprintf(d, format, values...)
@@ -87,7 +87,7 @@ func (d *drawing) recordAxis(last uint64, back, y float64) {
 		case share > 0.93:
 			anchor = "end"
 		}
-		d.put(`<text x="%s" y="%v" text-anchor="%s">%s</text>`, percentOf(n-back, all), y, anchor, figures.Grouped(uint64(n)))
+		d.put(`<text x="%s" y="%v" text-anchor="%s">%s</text>`, percentOf(n-back, all), y, anchor, present.Grouped(uint64(n)))
 	}
 	d.put(`</g>`)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -22,7 +22,7 @@ import (
 // step is what a record did to a session, and what the session came to with it.
 type step struct {
 	Seq    uint64
-	Kind   figures.Kind
+	Kind   present.Kind
 	ID     string
 	Time   time.Time
 	Tokens int // estimated, of the record's event; 0 of a patch
@@ -56,7 +56,7 @@ type patchStep struct {
 	Hid, Added int                 // visible events that went, and that came
 	Over       []span              // the records of what went, in the order in which it was visible
 	Pass       *compaction.Written // if compaction logged it
-	Notes      []figures.Note      // as the audit has them: the first of them, and how many there are more
+	Notes      []present.Note      // as the audit has them: the first of them, and how many there are more
 }
 
 // So many notes of a patch are kept. A revert can bring thousands of events back.
@@ -71,7 +71,7 @@ type timeline struct {
 	info  store.Info // of the session, as it was when the first record was read
 	view  fold.View
 	steps []step
-	tally figures.Tally
+	tally present.Tally
 	calls map[string]uint64 // by call id, the newest record with such a call; for add alone
 	held  int64             // bytes that the steps take, about
 
@@ -111,7 +111,7 @@ func (t *timeline) add(r patch.Record) error {
 	}
 	s := t.at(t.last())
 	s.Seq, s.ID, s.Turn, s.Prompt, s.Tokens, s.Answers, s.Patch = r.Seq, r.ID(), false, 0, 0, nil, nil
-	s.Kind = figures.KindOfRecord(r)
+	s.Kind = present.KindOfRecord(r)
 	if e := r.Event; e != nil {
 		s.Time, s.Tokens = e.Timestamp(), e.EstimatedTokens()
 		if s.Turn = e.Author() != "user" && e.Role() == "model"; s.Turn {
@@ -148,7 +148,7 @@ func (t *timeline) add(r patch.Record) error {
 
 // patch fills in what a patch did.
 func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
-	f, err := figures.EffectOf(t.view, after, r)
+	f, err := present.EffectOf(t.view, after, r)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	}
 	if s.Patch.Notes = f.Notes(); len(s.Patch.Notes) > mostNotes {
 		more := len(s.Patch.Notes) - mostNotes
-		s.Patch.Notes = append(slices.Clone(s.Patch.Notes[:mostNotes]), figures.Note{Kind: figures.NoteAdded, Text: fmt.Sprintf("and %s more, which the record's own page has", figures.Counted(more, "event"))})
+		s.Patch.Notes = append(slices.Clone(s.Patch.Notes[:mostNotes]), present.Note{Kind: present.NoteAdded, Text: fmt.Sprintf("and %s more, which the record's own page has", present.Counted(more, "event"))})
 	}
 	for n, e := range f.Hid {
 		s.Visible -= e.EstimatedTokens()

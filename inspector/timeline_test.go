@@ -24,7 +24,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -260,7 +260,7 @@ func TestPropertyTimelineGrows(t *testing.T) {
 					rt.Fatalf("in the timeline of %d records, one is\n%+v %+v\nand not\n%+v %+v\n%s", line.last(), s, s.Patch, whole.steps[n], whole.steps[n].Patch, fuzz.Text(records, nil))
 				}
 			}
-			var tally figures.Tally
+			var tally present.Tally
 			for _, r := range records[:line.last()] {
 				tally.Add(r)
 			}

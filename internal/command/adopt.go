@@ -6,7 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -51,11 +51,11 @@ func (a *app) showAdoption(d *adoption) error {
 	if n == 0 {
 		return a.out.line("no compaction records to adopt")
 	}
-	if err := a.out.linef("%d of %s adopted", len(d.Adopted), figures.Counted(n, "compaction record")); err != nil {
+	if err := a.out.linef("%d of %s adopted", len(d.Adopted), present.Counted(n, "compaction record")); err != nil {
 		return err
 	}
 	for _, l := range d.Left {
-		if err := a.out.linef("  left: %s: %s", figures.Printable(l.ID), figures.Printable(l.Reason)); err != nil {
+		if err := a.out.linef("  left: %s: %s", present.Printable(l.ID), present.Printable(l.Reason)); err != nil {
 			return err
 		}
 	}

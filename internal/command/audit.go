@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -28,7 +28,7 @@ func (a *app) audit(ctx context.Context, keyText string, from uint64) error {
 				return err
 			}
 			if r.Seq >= from {
-				f, err := figures.EffectOf(before, after, r)
+				f, err := present.EffectOf(before, after, r)
 				if err != nil {
 					return err
 				}
@@ -37,7 +37,7 @@ func (a *app) audit(ctx context.Context, keyText string, from uint64) error {
 				}
 			}
 			before = after
-			bar.update(0, 0, figures.Counted(r.Seq, "record"))
+			bar.update(0, 0, present.Counted(r.Seq, "record"))
 		}
 		if from > before.Seq() {
 			return fmt.Errorf("session %s: the log ends at record %d; there is no record %d", key, before.Seq(), from)
@@ -46,7 +46,7 @@ func (a *app) audit(ctx context.Context, keyText string, from uint64) error {
 	})
 }
 
-func (a *app) auditLine(f figures.Effect) error {
+func (a *app) auditLine(f present.Effect) error {
 	if a.json {
 		return a.out.document(f.Document())
 	}
@@ -55,8 +55,8 @@ func (a *app) auditLine(f figures.Effect) error {
 		return a.auditRow(f.Record.Seq, cell{"event", plain}, cells[0], cells[1], cells[2])
 	}
 	p := f.Record.Patch
-	text := cell{figures.PatchText(p), plain}
-	if err := a.auditRow(f.Record.Seq, cell{figures.Printable(string(p.Type())), bold}, cell{figures.Printable(p.ID()), dim}, cell{authorText(p.Author()), cyan}, text); err != nil {
+	text := cell{present.PatchText(p), plain}
+	if err := a.auditRow(f.Record.Seq, cell{present.Printable(string(p.Type())), bold}, cell{present.Printable(p.ID()), dim}, cell{authorText(p.Author()), cyan}, text); err != nil {
 		return err
 	}
 	for _, n := range f.Notes() {
@@ -67,7 +67,7 @@ func (a *app) auditLine(f figures.Effect) error {
 	return nil
 }
 
-var noteStyles = map[figures.NoteKind]style{figures.NoteGroup: dim, figures.NoteSkipped: red}
+var noteStyles = map[present.NoteKind]style{present.NoteGroup: dim, present.NoteSkipped: red}
 
 // Columns of a seq in the audit log: its rows are written one by one, so that a long
 // log need not be held in memory.

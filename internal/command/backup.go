@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -115,7 +115,7 @@ func (a *app) backup(ctx context.Context, s *store.Store, path string, force boo
 	if a.json {
 		return a.out.document(doc)
 	}
-	return a.out.linef("%s: %s, %s bytes", path, figures.Counted(doc.Sessions, "session"), figures.Grouped(doc.Bytes))
+	return a.out.linef("%s: %s, %s bytes", path, present.Counted(doc.Sessions, "session"), present.Grouped(doc.Bytes))
 }
 
 // free reports whether a backup may be written to path.
@@ -195,11 +195,11 @@ type spaceDocument struct {
 	Free int64 `json:"free"`
 }
 
-func (d spaceDocument) rows() []figures.Row {
-	return []figures.Row{
-		{Name: "file", Text: figures.Grouped(d.File) + " bytes"},
-		{Name: "  live", Text: figures.Grouped(d.Live) + " bytes"},
-		{Name: "  free", Text: figures.Grouped(d.Free) + " bytes"},
+func (d spaceDocument) rows() []present.Row {
+	return []present.Row{
+		{Name: "file", Text: present.Grouped(d.File) + " bytes"},
+		{Name: "  live", Text: present.Grouped(d.Live) + " bytes"},
+		{Name: "  free", Text: present.Grouped(d.Free) + " bytes"},
 	}
 }
 
@@ -233,5 +233,5 @@ func (a *app) vacuum(ctx context.Context, s *store.Store) error {
 			After  spaceDocument `json:"after"`
 		}{spaceDocument(before), spaceDocument(after)})
 	}
-	return a.out.linef("%s: %s bytes, before %s", a.db, figures.Grouped(after.File), figures.Grouped(before.File))
+	return a.out.linef("%s: %s bytes, before %s", a.db, present.Grouped(after.File), present.Grouped(before.File))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -170,7 +170,7 @@ func (c *compacting) show(ctx context.Context, w compaction.Written) error {
 	if c.app.json {
 		err = out.document(passDocument{c.key.String(), r.Seq, w.PatchID, c.summarizer, r.Patch.Start(), r.Patch.Count(), w, w.Took.Milliseconds()})
 	} else {
-		err = out.line(figures.PassText(r, w))
+		err = out.line(present.PassText(r, w))
 	}
 	return errors.Join(err, out.flush())
 }
@@ -193,7 +193,7 @@ func (c *compacting) showEnd(ctx context.Context, before fold.View, d compaction
 	}
 	tokens, _ := compaction.PromptTokens(after)
 	return out.linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", c.key, c.summarizer,
-		before.Len(), figures.Counted(after.Len(), "visible event"), figures.Grouped(d.PromptTokens), figures.Grouped(tokens), after.Seq())
+		before.Len(), present.Counted(after.Len(), "visible event"), present.Grouped(d.PromptTokens), present.Grouped(tokens), after.Seq())
 }
 
 // find returns the record of a patch that has just been logged.

@@ -2,13 +2,13 @@ package command
 
 import (
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // showPlan says what would be summarised next.
 func (a *app) showPlan(key store.Key, d compaction.Decision) error {
-	plan := figures.PlanOf(key, d)
+	plan := present.PlanOf(key, d)
 	if a.json {
 		return a.out.document(plan)
 	}

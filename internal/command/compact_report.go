@@ -6,7 +6,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/quality"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -54,8 +54,8 @@ func (a *app) showReport(ctx context.Context, s *store.Store, key store.Key, cfg
 		}
 		var row []cell
 		for _, text := range []string{
-			figures.Share(f.Seen, f.Needed), figures.Share(f.Seen+f.Reached, f.Needed), figures.Share(f.Seen+f.ReachedBlind, f.Needed), figures.Share(f.VisibleTokens, f.RawTokens), figures.Share(f.Cost(), none.Cost()),
-			fmt.Sprint(f.Breaks), fmt.Sprint(f.Passes), figures.Share(f.Lost, f.Held), fmt.Sprint(f.Invented),
+			present.Share(f.Seen, f.Needed), present.Share(f.Seen+f.Reached, f.Needed), present.Share(f.Seen+f.ReachedBlind, f.Needed), present.Share(f.VisibleTokens, f.RawTokens), present.Share(f.Cost(), none.Cost()),
+			fmt.Sprint(f.Breaks), fmt.Sprint(f.Passes), present.Share(f.Lost, f.Held), fmt.Sprint(f.Invented),
 		} {
 			row = append(row, cell{text, plain})
 		}
@@ -64,8 +64,8 @@ func (a *app) showReport(ctx context.Context, s *store.Store, key store.Key, cfg
 	if a.json {
 		return nil
 	}
-	a.out.linef("%s: %s of %s, %s of the model; %s needed by calls", key, figures.Counted(len(events), "event"),
-		figures.Counted(rec.Invocations(), "invocation"), figures.Counted(none.Turns, "turn"), figures.Counted(none.Needed, "identifier"))
+	a.out.linef("%s: %s of %s, %s of the model; %s needed by calls", key, present.Counted(len(events), "event"),
+		present.Counted(rec.Invocations(), "invocation"), present.Counted(none.Turns, "turn"), present.Counted(none.Needed, "identifier"))
 	if err := a.out.table(t); err != nil {
 		return err
 	}

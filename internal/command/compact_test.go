@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -88,7 +88,7 @@ func TestCompactGemini(t *testing.T) {
 	if got := must(t, "", "log", "a/u/s"); !strings.Contains(got, "summary: They talked about this and that.") {
 		t.Errorf("got %s", got)
 	}
-	var st struct{ Compaction figures.CompactionStats }
+	var st struct{ Compaction present.CompactionStats }
 	if err := json.Unmarshal([]byte(must(t, "", "stats", "a/u/s", "--json")), &st); err != nil {
 		t.Fatal(err)
 	}

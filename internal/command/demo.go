@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -226,7 +226,7 @@ func (d *demo) measure(ctx context.Context, step demoStep) error {
 		return err
 	}
 	f := demoFigures{Session: key.String(), Step: step.name, Records: session.View.Seq(), Visible: session.View.Len()}
-	f.Bytes, f.Tokens = figures.SizeOf(session.View)
+	f.Bytes, f.Tokens = present.SizeOf(session.View)
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
 			return err
@@ -265,7 +265,7 @@ func (d *demo) end(ctx context.Context) error {
 	t.right[0] = false
 	for _, f := range d.figures {
 		t.add(cell{f.Step, plain}, cell{fmt.Sprint(f.Records), plain}, cell{fmt.Sprint(f.Events), plain}, cell{fmt.Sprint(f.Visible), plain},
-			cell{figures.Grouped(f.Bytes), plain}, cell{figures.Grouped(f.Tokens), plain})
+			cell{present.Grouped(f.Bytes), plain}, cell{present.Grouped(f.Tokens), plain})
 	}
 	if err := out.table(t); err != nil {
 		return err

@@ -3,7 +3,7 @@ package command
 import (
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -13,7 +13,7 @@ const diffContext = 2
 
 // showPreview shows what a patch would do.
 func (a *app) showPreview(key store.Key, p *patch.PatchEvent, preview store.Preview) error {
-	d := figures.PreviewOf(preview, p)
+	d := present.PreviewOf(preview, p)
 	if a.json {
 		return a.out.document(d)
 	}
@@ -22,7 +22,7 @@ func (a *app) showPreview(key store.Key, p *patch.PatchEvent, preview store.Prev
 }
 
 // difference writes how two views differ, with so many events around those that went or came.
-func (o *output) difference(d figures.Difference, around int) error {
+func (o *output) difference(d present.Difference, around int) error {
 	if err := o.changes(d.Changes(around)); err != nil {
 		return err
 	}
@@ -38,18 +38,18 @@ func (o *output) difference(d figures.Difference, around int) error {
 	return nil
 }
 
-var signStyles = map[figures.Sign]style{figures.Came: green, figures.Went: red, figures.Changed: yellow}
+var signStyles = map[present.Sign]style{present.Came: green, present.Went: red, present.Changed: yellow}
 
 // changes writes the change of the visible log.
-func (o *output) changes(changes []figures.Change) error {
+func (o *output) changes(changes []present.Change) error {
 	if len(changes) == 0 {
-		return o.line(figures.SameEvents)
+		return o.line(present.SameEvents)
 	}
 	t := newTable("", "index", "id", "author", "event")
 	t.right[1] = true
 	for _, c := range changes {
 		cells := append([]cell{{string(c.Sign), plain}, {fmt.Sprint(c.Index), plain}}, eventCells(c.Entry)...)
-		if c.Sign != figures.Stayed {
+		if c.Sign != present.Stayed {
 			for i := range cells {
 				cells[i].style = signStyles[c.Sign]
 			}
@@ -60,9 +60,9 @@ func (o *output) changes(changes []figures.Change) error {
 }
 
 // stateRows writes what becomes of the state.
-func (o *output) stateRows(rows []figures.StateRow) error {
+func (o *output) stateRows(rows []present.StateRow) error {
 	if len(rows) == 0 {
-		return o.line(figures.SameState)
+		return o.line(present.SameState)
 	}
 	t := newTable("", "state key", "value")
 	for _, r := range rows {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -189,7 +189,7 @@ func keptDocumentOf(k store.KeptValues) *keptDocument {
 }
 
 func keptText(k store.KeptValues) string {
-	return figures.KeptValues(k) + " --values null erases them."
+	return present.KeptValues(k) + " --values null erases them."
 }
 
 // showErasure shows what was erased of a session, or of a user.
@@ -231,29 +231,29 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		if dryRun {
 			did = "would be erased; nothing is written"
 		}
-		a.out.linef("%s: %s %s", s.Key, figures.Counted(len(s.Events), "event"), did)
+		a.out.linef("%s: %s %s", s.Key, present.Counted(len(s.Events), "event"), did)
 		for _, event := range s.Events {
-			a.out.linef("  record %d, id %s: %s", event.Seq, figures.Printable(event.ID), event.Why)
+			a.out.linef("  record %d, id %s: %s", event.Seq, present.Printable(event.ID), event.Why)
 		}
 		for _, name := range s.Initial {
-			a.out.linef("  initial state, key %s: null", figures.Printable(name))
+			a.out.linef("  initial state, key %s: null", present.Printable(name))
 		}
 		for _, id := range s.Remade {
 			text := "made anew of what is left"
 			if dryRun {
 				text = "would be " + text
 			}
-			a.out.linef("  summary %s: %s", figures.Printable(id), text)
+			a.out.linef("  summary %s: %s", present.Printable(id), text)
 		}
 		for _, id := range s.Blank {
-			a.out.linef("  summary %s: stays blank", figures.Printable(id))
+			a.out.linef("  summary %s: stays blank", present.Printable(id))
 		}
 		if s.Receipt.Patch != nil {
-			a.out.linef("  receipt: record %d, id %s", s.Receipt.Seq, figures.Printable(s.Receipt.ID()))
+			a.out.linef("  receipt: record %d, id %s", s.Receipt.Seq, present.Printable(s.Receipt.ID()))
 		}
 	}
 	for _, name := range e.Shared {
-		a.out.linef("shared state, key %s: null", figures.Printable(name))
+		a.out.linef("shared state, key %s: null", present.Printable(name))
 	}
 	if !e.Kept.IsZero() {
 		a.out.linef("%s", keptText(e.Kept))
@@ -287,8 +287,8 @@ func (a *app) receiptsCommand() *cobra.Command {
 					}
 					continue
 				}
-				a.out.linef("record %d, id %s, by %s, %s", r.Seq, figures.Printable(r.ID()), figures.Printable(r.Patch.Author()), r.Patch.Timestamp().Format("2006-01-02 15:04:05Z"))
-				if err := a.out.linef("  %s", figures.PatchText(r.Patch)); err != nil {
+				a.out.linef("record %d, id %s, by %s, %s", r.Seq, present.Printable(r.ID()), present.Printable(r.Patch.Author()), r.Patch.Timestamp().Format("2006-01-02 15:04:05Z"))
+				if err := a.out.linef("  %s", present.PatchText(r.Patch)); err != nil {
 					return err
 				}
 			}

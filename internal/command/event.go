@@ -2,7 +2,7 @@ package command
 
 import (
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 // entriesOf returns the visible log.
@@ -17,19 +17,19 @@ func entriesOf(v fold.View) []fold.Entry {
 // eventCells are the cells that say id, author and content of an event.
 func eventCells(entry fold.Entry) []cell {
 	e := entry.Event
-	id := cell{figures.Printable(e.ID()), dim}
+	id := cell{present.Printable(e.ID()), dim}
 	if e.ID() == "" {
 		id.text = "(new)"
 	}
-	text := cell{figures.EntryText(entry), textStyles[figures.KindOf(entry)]}
+	text := cell{present.EntryText(entry), textStyles[present.KindOf(entry)]}
 	author := cell{authorText(e.Author()), cyan}
-	if e.Author() == "user" && figures.KindOf(fold.Entry{Event: e}) != figures.Response {
+	if e.Author() == "user" && present.KindOf(fold.Entry{Event: e}) != present.Response {
 		author.style = green
 	}
 	return []cell{id, author, text}
 }
 
-var textStyles = map[figures.Kind]style{figures.Call: yellow, figures.Response: yellow, figures.Summary: magenta}
+var textStyles = map[present.Kind]style{present.Call: yellow, present.Response: yellow, present.Summary: magenta}
 
 // authorText is an author as a column shows it.
-func authorText(author string) string { return cut(figures.Printable(author), 24) }
+func authorText(author string) string { return cut(present.Printable(author), 24) }

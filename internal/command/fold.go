@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -88,7 +88,7 @@ func (a *app) foldFile(ctx context.Context, name string, state stateFlag, at seq
 			rec = patch.WithoutTemp(rec)
 			rec.Seq = place
 			records = append(records, rec)
-			bar.update(counter.n, in.size, figures.Counted(place, "record"))
+			bar.update(counter.n, in.size, present.Counted(place, "record"))
 		}
 		if v, err = fold.Fold(v, records); err != nil {
 			return fold.View{}, fmt.Errorf("%s: %w", in.name, err)
@@ -134,7 +134,7 @@ func (a *app) showFold(v fold.View) error {
 	if v.PatchSeq() > 0 {
 		newest = fmt.Sprintf("newest patch %d", v.PatchSeq())
 	}
-	a.out.linef("%s after record %d, %s", figures.Counted(v.Len(), "visible event"), v.Seq(), newest)
+	a.out.linef("%s after record %d, %s", present.Counted(v.Len(), "visible event"), v.Seq(), newest)
 	if err := a.out.eventTable(entriesOf(v), 0, true); err != nil {
 		return err
 	}

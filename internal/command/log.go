@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -103,13 +103,13 @@ func (a *app) log(ctx context.Context, keyText string, last int, at seq, history
 			return err
 		}
 		entries := entriesOf(v)
-		which := figures.Counted(len(entries), "visible event")
+		which := present.Counted(len(entries), "visible event")
 		if history {
 			if entries, err = s.History(ctx, key, v); err != nil {
 				return err
 			}
 			entries = compaction.WithoutRecalled(entries)
-			which = figures.Counted(len(entries), "event") + " of the history"
+			which = present.Counted(len(entries), "event") + " of the history"
 		}
 		first := 0
 		if 0 < last && last < len(entries) {
@@ -132,7 +132,7 @@ func (a *app) logLines(ctx context.Context, entries []fold.Entry, first int, ind
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		line := figures.Line{Seq: e.Seq, Event: e.Event, Pinned: e.Pinned}
+		line := present.Line{Seq: e.Seq, Event: e.Event, Pinned: e.Pinned}
 		if i += first; indexed {
 			line.Index = &i
 		}

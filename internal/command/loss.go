@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -42,12 +42,12 @@ they no longer do, as the log was after the patch. With --json each summary is a
 
 func (a *app) loss(ctx context.Context, keyText, patchID string) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		v, losses, err := figures.LossesOf(ctx, s, key, patchID)
+		v, losses, err := present.LossesOf(ctx, s, key, patchID)
 		if err != nil {
 			return err
 		}
 		if !a.json {
-			a.out.linef("%s: %s after record %d", key, figures.Counted(len(losses), "summary"), v.Seq())
+			a.out.linef("%s: %s after record %d", key, present.Counted(len(losses), "summary"), v.Seq())
 		}
 		for _, l := range losses {
 			if a.json {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
@@ -99,7 +99,7 @@ func (m *migrating) run(ctx context.Context) (err error) {
 	}
 	m.opts.Progress = func(done, total int) {
 		if from.count != nil {
-			m.bar.update(from.count.n, from.size, figures.Counted(done, "session"))
+			m.bar.update(from.count.n, from.size, present.Counted(done, "session"))
 			return
 		}
 		m.at(done, total)
@@ -143,7 +143,7 @@ func (m *migrating) report(r migrate.Result) error {
 
 func (m *migrating) differences(all []migrate.Difference) error {
 	for _, d := range all {
-		if err := m.line(func() error { return m.out.linef("  %s", figures.Printable(d.String())) }); err != nil {
+		if err := m.line(func() error { return m.out.linef("  %s", present.Printable(d.String())) }); err != nil {
 			return err
 		}
 	}

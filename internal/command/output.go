@@ -10,7 +10,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 // output is a buffered stream that knows whether a person looks at it. Nothing that it
@@ -60,7 +60,7 @@ func (o *output) line(texts ...any) error {
 
 // problem writes that something went wrong.
 func (o *output) problem(text string) error {
-	return o.line(o.paint(red, "patchlog:"), " ", figures.Printable(text))
+	return o.line(o.paint(red, "patchlog:"), " ", present.Printable(text))
 }
 
 func (o *output) linef(format string, args ...any) error {
@@ -124,7 +124,7 @@ func cut(text string, most int) string {
 }
 
 // highlight returns the text in at most most columns, with its marks in bold. Both are as
-// [figures.PrintableMarks] returns them.
+// [present.PrintableMarks] returns them.
 func (o *output) highlight(text string, marks [][2]int, most int) painted {
 	short := cut(text, most)
 	end := len(short)

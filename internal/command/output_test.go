@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 // screen is a terminal.
@@ -104,7 +104,7 @@ func TestHighlight(t *testing.T) {
 		at := strings.Index(raw, word)
 		marks = append(marks, [2]int{at, at + len(word)})
 	}
-	text, moved := figures.PrintableMarks(raw, marks)
+	text, moved := present.PrintableMarks(raw, marks)
 	if want := `\u001b[2J é\xff lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp`; text != want {
 		t.Fatalf("got %q want %q", text, want)
 	}

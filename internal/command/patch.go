@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -230,5 +230,5 @@ func (a *app) showPatched(key store.Key, before fold.View, done store.Committed)
 		}{key.String(), r.Seq, r.ID(), r.Patch.Type(), hidden, added, visible})
 	}
 	return a.out.linef("%s: %s logged as record %d, id %s: %s hidden, %d added; %s now",
-		key, r.Patch.Type(), r.Seq, figures.Printable(r.ID()), figures.Counted(hidden, "event"), added, figures.Counted(visible, "visible event"))
+		key, r.Patch.Type(), r.Seq, present.Printable(r.ID()), present.Counted(hidden, "event"), added, present.Counted(visible, "visible event"))
 }

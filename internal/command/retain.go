@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -123,14 +123,14 @@ func (a *app) retain(ctx context.Context, policies map[string]store.Retention, e
 			if opts.DryRun {
 				to = "to be "
 			}
-			text := fmt.Sprintf("%s %sdeleted, %d kept", figures.Counted(gone, "session"), to, kept)
+			text := fmt.Sprintf("%s %sdeleted, %d kept", present.Counted(gone, "session"), to, kept)
 			if erases {
-				text += fmt.Sprintf("; %s %serased", figures.Counted(erased, "hidden event"), to)
+				text += fmt.Sprintf("; %s %serased", present.Counted(erased, "hidden event"), to)
 			}
 			a.out.linef("%s", text)
 		}
 		if damaged > 0 {
-			return fmt.Errorf("%s: %w; patchlog verify says more", figures.Counted(damaged, "damaged session"), store.ErrCorrupt)
+			return fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(damaged, "damaged session"), store.ErrCorrupt)
 		}
 		return nil
 	})
@@ -161,9 +161,9 @@ func (a *app) showRetained(r store.Retained, opts store.RetainOptions) error {
 	}
 	switch {
 	case r.Erased > 0:
-		what = append(what, figures.Counted(r.Erased, "hidden event")+" "+would+"erased")
+		what = append(what, present.Counted(r.Erased, "hidden event")+" "+would+"erased")
 	case what == nil:
 		what = append(what, "an erasing that was cut short "+would+"finished")
 	}
-	return a.out.linef("%s: used %s, %s; %s", r.Key, r.Used.Format(time.RFC3339), figures.Counted(r.Seq, "record"), strings.Join(what, ", "))
+	return a.out.linef("%s: used %s, %s; %s", r.Key, r.Used.Format(time.RFC3339), present.Counted(r.Seq, "record"), strings.Join(what, ", "))
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -78,7 +78,7 @@ func (a *app) salvage(ctx context.Context, from, to string) (err error) {
 	}
 	bar := a.progress("salvage")
 	found, err := s.SalvageFrom(ctx, file, info.Size(), store.SalvageOptions{Progress: func(done, all int) {
-		bar.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, figures.Counted(all, "session")))
+		bar.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, present.Counted(all, "session")))
 	}})
 	bar.end()
 	err = errors.Join(err, s.Close())
@@ -166,7 +166,7 @@ func (a *app) salvaged(found store.Salvaged) error {
 		return errors.New("nothing was found that could be salvaged")
 	}
 	if amiss += len(found.Shared.Maybe) + len(found.Shared.Lost); amiss > 0 {
-		return fmt.Errorf("not all is as it was: of %s some is lost or in doubt", figures.Counted(amiss, "session or shared value"))
+		return fmt.Errorf("not all is as it was: of %s some is lost or in doubt", present.Counted(amiss, "session or shared value"))
 	}
 	return nil
 }
@@ -186,7 +186,7 @@ func newSalvagedDocument(s store.SalvagedSession) salvagedDocument {
 }
 
 func (a *app) salvagedSession(s store.SalvagedSession) error {
-	text := fmt.Sprintf("%s: %s", s.Key, figures.Counted(s.Records, "record"))
+	text := fmt.Sprintf("%s: %s", s.Key, present.Counted(s.Records, "record"))
 	if s.Whole() {
 		return a.out.line(text)
 	}
@@ -215,7 +215,7 @@ func (a *app) salvagedSession(s store.SalvagedSession) error {
 			line = fmt.Sprintf("  %s: %s", p.Key, p.Span)
 		}
 		if p.Texts > 0 {
-			line += fmt.Sprintf(", %s kept as text", figures.Counted(p.Texts, "record"))
+			line += fmt.Sprintf(", %s kept as text", present.Counted(p.Texts, "record"))
 		}
 		if p.Doubtful {
 			line += ", of which one is not the one that was written, or none"
@@ -243,7 +243,7 @@ func spans(lost []store.Span) string {
 }
 
 func (a *app) salvagedTotal(t salvagedTotal, broken []uint64) error {
-	lines := []string{fmt.Sprintf("%s, %s, %s", figures.Counted(t.Sessions, "session"), figures.Counted(t.Records, "record"), figures.Counted(t.Shared.Written, "shared value"))}
+	lines := []string{fmt.Sprintf("%s, %s, %s", present.Counted(t.Sessions, "session"), present.Counted(t.Records, "record"), present.Counted(t.Shared.Written, "shared value"))}
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	for _, name := range t.Shared.Maybe {
 		add("shared value %s: it may be outdated", name)
@@ -252,7 +252,7 @@ func (a *app) salvagedTotal(t salvagedTotal, broken []uint64) error {
 		add("shared value %s: it is lost", name)
 	}
 	if t.Deleted > 0 {
-		add("left out: %s that had been deleted or never finished, with %s", figures.Counted(t.Deleted, "session"), figures.Counted(t.DeletedRecords, "record"))
+		add("left out: %s that had been deleted or never finished, with %s", present.Counted(t.Deleted, "session"), present.Counted(t.DeletedRecords, "record"))
 	}
 	if t.Metas < 2 {
 		add("of the two pages that name the newest commit %d are whole", t.Metas)
@@ -266,13 +266,13 @@ func (a *app) salvagedTotal(t salvagedTotal, broken []uint64) error {
 			}
 			numbers = append(numbers, fmt.Sprint(id))
 		}
-		add("%s of %d not in form: %s", figures.Counted(t.BrokenPages, "page"), t.Pages, strings.Join(numbers, ", "))
+		add("%s of %d not in form: %s", present.Counted(t.BrokenPages, "page"), t.Pages, strings.Join(numbers, ", "))
 	}
 	if t.Unread > 0 {
-		add("%s that the disk did not give", figures.Counted(t.Unread, "byte"))
+		add("%s that the disk did not give", present.Counted(t.Unread, "byte"))
 	}
 	for _, line := range lines {
-		if err := a.out.line(figures.Printable(line)); err != nil {
+		if err := a.out.line(present.Printable(line)); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
@@ -97,9 +97,9 @@ func (a *app) search(ctx context.Context, keyText string, search recall.Search, 
 			return err
 		}
 		if !a.json {
-			found := figures.Counted(len(hits), "event") + " found"
+			found := present.Counted(len(hits), "event") + " found"
 			if len(hits) == search.Limit {
-				found = "the best " + figures.Counted(len(hits), "event")
+				found = "the best " + present.Counted(len(hits), "event")
 			}
 			a.out.linef("%s: %s", where, found)
 		}
@@ -109,7 +109,7 @@ func (a *app) search(ctx context.Context, keyText string, search recall.Search, 
 			}
 		}
 		if damaged > 0 {
-			return fmt.Errorf("%s: %w; patchlog verify says more", figures.Counted(damaged, "damaged session"), store.ErrCorrupt)
+			return fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(damaged, "damaged session"), store.ErrCorrupt)
 		}
 		return nil
 	})
@@ -173,7 +173,7 @@ func (a *app) showHit(h store.Hit, keyed bool) error {
 	}
 	place := fmt.Sprintf("index %d", h.Place.Index)
 	if !h.Place.Visible() {
-		place = fmt.Sprintf("hidden by %s (record %d)", figures.Printable(h.Place.HiddenBy), h.Place.HiddenBySeq)
+		place = fmt.Sprintf("hidden by %s (record %d)", present.Printable(h.Place.HiddenBy), h.Place.HiddenBySeq)
 	}
 	author := eventCells(fold.Entry{Event: e})[1]
 	name := a.out.paint(author.style, cmp.Or(author.text, "(no author)"))
@@ -182,6 +182,6 @@ func (a *app) showHit(h store.Hit, keyed bool) error {
 	}
 	a.out.line()
 	a.out.line(record, ", ", place, ", ", name, ", ", e.Timestamp().Format(time.RFC3339), ", score ", score)
-	text, marks := figures.PrintableMarks(h.Snippet.Text, h.Snippet.Marks)
+	text, marks := present.PrintableMarks(h.Snippet.Text, h.Snippet.Marks)
 	return a.out.line(strings.Repeat(" ", snippetIndent), a.out.highlight(text, marks, a.out.snippetColumns()))
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/sessionfile"
@@ -60,7 +60,7 @@ func (f *sessionFiles) importAll(ctx context.Context, a *app, files []string) er
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %s not imported", failed, figures.Counted(len(files), "file"))
+		return fmt.Errorf("%d of %s not imported", failed, present.Counted(len(files), "file"))
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (f *sessionFiles) read(ctx context.Context, a *app, name string) (*sessionF
 		if err := e.Record(rec); err != nil {
 			return nil, err
 		}
-		bar.update(r.n, in.size, figures.Counted(d.Report().Lines, "line"))
+		bar.update(r.n, in.size, present.Counted(d.Report().Lines, "line"))
 	}
 	read.report = d.Report()
 	read.key = store.Key{App: string(f.app), User: string(f.user), Session: d.SessionID()}
@@ -196,11 +196,11 @@ func (f *sessionFile) show(a *app, done store.Imported) error {
 		n    int
 		what string
 	}{
-		{r.Rewinds, figures.Counted(r.Rewinds, "rewind") + ": what was left behind is hidden"},
-		{r.Compactions, figures.Counted(r.Compactions, "compaction") + " adopted"},
-		{r.Left, figures.Counted(r.Left, "compaction") + " not adopted, and kept as events: what they cover cannot be told"},
-		{r.Copies, figures.Counted(r.Copies, "line") + " told once more, and kept without content"},
-		{r.Unreadable, figures.Counted(r.Unreadable, "line") + " of no JSON, kept without content"},
+		{r.Rewinds, present.Counted(r.Rewinds, "rewind") + ": what was left behind is hidden"},
+		{r.Compactions, present.Counted(r.Compactions, "compaction") + " adopted"},
+		{r.Left, present.Counted(r.Left, "compaction") + " not adopted, and kept as events: what they cover cannot be told"},
+		{r.Copies, present.Counted(r.Copies, "line") + " told once more, and kept without content"},
+		{r.Unreadable, present.Counted(r.Unreadable, "line") + " of no JSON, kept without content"},
 		{r.Unfinished, "the last line is not written to its end, and was left out"},
 	} {
 		if said.n > 0 {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -121,7 +121,7 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 			err = a.out.line("no sessions")
 		}
 		if err == nil && damaged > 0 {
-			err = fmt.Errorf("%s: %w; patchlog verify says more", figures.Counted(damaged, "damaged session"), store.ErrCorrupt)
+			err = fmt.Errorf("%s: %w; patchlog verify says more", present.Counted(damaged, "damaged session"), store.ErrCorrupt)
 		}
 		return err
 	})
@@ -130,8 +130,8 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 func (a *app) stats(ctx context.Context, keyText string) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		bar := a.progress("stats")
-		st, err := figures.Measure(ctx, s, key, func(seq, of uint64) {
-			bar.update(int64(seq), int64(of), figures.Counted(seq, "record"))
+		st, err := present.Measure(ctx, s, key, func(seq, of uint64) {
+			bar.update(int64(seq), int64(of), present.Counted(seq, "record"))
 		})
 		bar.end()
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -21,7 +21,7 @@ func (o *output) stateTable(values map[string]patch.Value) error {
 	}
 	t := newTable("key", "value")
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		t.add(cell{figures.Printable(key), cyan}, cell{figures.ValueText(values[key]), plain})
+		t.add(cell{present.Printable(key), cyan}, cell{present.ValueText(values[key]), plain})
 	}
 	return o.table(t)
 }

@@ -3,7 +3,7 @@ package command
 import (
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 // cell is a field of a table. Its text is printable.
@@ -70,7 +70,7 @@ func (o *output) table(t *table) error {
 }
 
 // rows writes figures with their names.
-func (o *output) rows(rows []figures.Row) error {
+func (o *output) rows(rows []present.Row) error {
 	t := newTable("", "")
 	for _, r := range rows {
 		t.add(cell{r.Name, dim}, cell{r.Text, plain})

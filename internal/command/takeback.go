@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -137,20 +137,20 @@ func (a *app) takeBack(ctx context.Context, keyText, id string, dryRun bool, opt
 			return err
 		}
 		if dryRun {
-			return a.showDifference(fmt.Sprintf("%s: dry run of %s, by %s; nothing is written", key, t.name, figures.Counted(len(would.Patches), "record")), would.Before, would.After)
+			return a.showDifference(fmt.Sprintf("%s: dry run of %s, by %s; nothing is written", key, t.name, present.Counted(len(would.Patches), "record")), would.Before, would.After)
 		}
 		opts.On = would.Before
 		done, err := t.do(s, ctx, key, opts, id)
 		if err != nil {
 			return err
 		}
-		return a.showTakenBack(fmt.Sprintf("%s: %s %s", key, t.done, figures.Printable(id)), key, would.Before, done)
+		return a.showTakenBack(fmt.Sprintf("%s: %s %s", key, t.done, present.Printable(id)), key, would.Before, done)
 	})
 }
 
 // showTakenBack says what a revert or a rewind did.
 func (a *app) showTakenBack(head string, key store.Key, before fold.View, done store.Committed) error {
-	d := figures.DifferenceOf(before, done.View)
+	d := present.DifferenceOf(before, done.View)
 	if a.json {
 		ids := []string{}
 		for _, r := range done.Records {
@@ -175,15 +175,15 @@ func (a *app) showTakenBack(head string, key store.Key, before fold.View, done s
 			Unpinned []string `json:"unpinned,omitempty"`
 		}{key.String(), done.View.Seq(), id, typ, ids, len(d.Removed), len(d.Added), done.View.Len(), d.Pinned, d.Unpinned})
 	}
-	a.out.linef("%s: %s hidden, %d added; %s now", head, figures.Counted(len(d.Removed), "event"), len(d.Added), figures.Counted(done.View.Len(), "visible event"))
+	a.out.linef("%s: %s hidden, %d added; %s now", head, present.Counted(len(d.Removed), "event"), len(d.Added), present.Counted(done.View.Len(), "visible event"))
 	for _, id := range d.Pinned {
-		a.out.linef("pinned: %s", figures.Printable(id))
+		a.out.linef("pinned: %s", present.Printable(id))
 	}
 	for _, id := range d.Unpinned {
-		a.out.linef("unpinned: %s", figures.Printable(id))
+		a.out.linef("unpinned: %s", present.Printable(id))
 	}
 	for _, r := range done.Records {
-		a.out.linef("%s logged as record %d, id %s", r.Patch.Type(), r.Seq, figures.Printable(r.ID()))
+		a.out.linef("%s logged as record %d, id %s", r.Patch.Type(), r.Seq, present.Printable(r.ID()))
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (a *app) fork(ctx context.Context, keyText, newText string, at seq, dryRun 
 				DryRun  bool   `json:"dryRun"`
 			}{newKey.String(), key.String(), v.Seq(), v.Len(), dryRun})
 		}
-		return a.out.linef("%s: %s from %s with %s; %s", newKey, done, key, figures.Counted(v.Seq(), "record"), figures.Counted(v.Len(), "visible event"))
+		return a.out.linef("%s: %s from %s with %s; %s", newKey, done, key, present.Counted(v.Seq(), "record"), present.Counted(v.Len(), "visible event"))
 	})
 }
 
@@ -245,7 +245,7 @@ func (a *app) diff(ctx context.Context, keyText string, from, to seq) error {
 
 // showDifference shows how two views of a session differ.
 func (a *app) showDifference(head string, before, after fold.View) error {
-	d := figures.DifferenceOf(before, after)
+	d := present.DifferenceOf(before, after)
 	if a.json {
 		return a.out.document(d)
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
@@ -71,7 +71,7 @@ func (t *tally) openTarget(ctx context.Context, name string) (*store.Store, erro
 
 // at shows how many of all sessions are done.
 func (t *tally) at(done, all int) {
-	t.bar.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, figures.Counted(all, "session")))
+	t.bar.update(int64(done), int64(all), fmt.Sprintf("%d of %s", done, present.Counted(all, "session")))
 }
 
 // sessionDocument says what became of a session.
@@ -112,7 +112,7 @@ func (t *tally) session(doc sessionDocument, whole any, err error) error {
 	switch doc.Status {
 	case statusCreated, statusExtended:
 		return t.line(func() error {
-			return t.out.linef("%s: %s%s, %s added; the log ends at record %d", doc.Key, would, doc.Status, figures.Counted(doc.Added, "record"), doc.Seq)
+			return t.out.linef("%s: %s%s, %s added; the log ends at record %d", doc.Key, would, doc.Status, present.Counted(doc.Added, "record"), doc.Seq)
 		})
 	case statusAhead:
 		return t.line(func() error {
@@ -189,14 +189,14 @@ func (t *tally) sum(sessions int, shared store.CopiedShared, done string, of *so
 			return err
 		}
 	} else {
-		text := figures.Counted(sessions, "session")
+		text := present.Counted(sessions, "session")
 		for _, status := range statuses {
 			if n := t.counts[status]; n > 0 {
 				text += fmt.Sprintf(", %d %s", n, status)
 			}
 		}
 		if shared.Added > 0 && !t.dryRun {
-			text += ", " + figures.Counted(shared.Added, "shared value") + " added"
+			text += ", " + present.Counted(shared.Added, "shared value") + " added"
 		}
 		if t.dryRun {
 			text += "; nothing is written"
@@ -206,7 +206,7 @@ func (t *tally) sum(sessions int, shared store.CopiedShared, done string, of *so
 		}
 	}
 	if t.problems > 0 {
-		return fmt.Errorf("not all is %s: %s", done, figures.Counted(t.problems, "problem"))
+		return fmt.Errorf("not all is %s: %s", done, present.Counted(t.problems, "problem"))
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -143,7 +143,7 @@ func (a *app) importFile(ctx context.Context, keyText, name string, opts store.I
 	bar := a.progress("import")
 	r := &counting{r: in.r}
 	opts.Name = in.name
-	opts.Progress = func(lines int) { bar.update(r.n, in.size, figures.Counted(lines, "line")) }
+	opts.Progress = func(lines int) { bar.update(r.n, in.size, present.Counted(lines, "line")) }
 	text, err := store.ReadText(ctx, r, opts)
 	bar.end()
 	if err != nil {
@@ -187,10 +187,10 @@ func importedAs(key store.Key, done store.Imported) imported {
 }
 
 func (a *app) showImported(key store.Key, done store.Imported) error {
-	what := figures.Counted(done.Added, "record") + " added"
+	what := present.Counted(done.Added, "record") + " added"
 	switch {
 	case done.Added == 0 && done.Present > 0:
-		what = "nothing to add, " + figures.Counted(done.Present, "record") + " there already"
+		what = "nothing to add, " + present.Counted(done.Present, "record") + " there already"
 	case done.Present > 0:
 		what += ", " + fmt.Sprintf("%d there already", done.Present)
 	}
@@ -217,7 +217,7 @@ func (a *app) writeOut(ctx context.Context, keyText, counts string, write func(*
 			w = &safeJSON{w: w}
 		}
 		out := &countingLines{w: w, after: func(lines int64) {
-			bar.update(0, 0, figures.Counted(lines, counts))
+			bar.update(0, 0, present.Counted(lines, counts))
 		}}
 		return write(out, s, key)
 	})

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -75,7 +75,7 @@ func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptio
 		}
 	}
 	if problems > 0 {
-		return fmt.Errorf("%s found", figures.Counted(problems, "problem"))
+		return fmt.Errorf("%s found", present.Counted(problems, "problem"))
 	}
 	if a.json {
 		return nil
@@ -83,12 +83,12 @@ func (a *app) verify(ctx context.Context, s *store.Store, opts store.VerifyOptio
 	if opts.Key != (store.Key{}) {
 		return a.out.linef("%s: nothing is wrong", opts.Key)
 	}
-	return a.out.linef("%s: nothing is wrong", figures.Counted(sessions, "session"))
+	return a.out.linef("%s: nothing is wrong", present.Counted(sessions, "session"))
 }
 
 func (a *app) problem(p store.Problem) error {
 	if !a.json {
-		return a.out.line(figures.Printable(p.String()))
+		return a.out.line(present.Printable(p.String()))
 	}
 	doc := problemDocument{Seq: p.Seq, Problem: p.Err.Error()}
 	if p.Key != (store.Key{}) {

@@ -1,4 +1,4 @@
-package figures_test
+package present_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -34,7 +34,7 @@ func ExampleMeasure() {
 	s := lampStore(key)
 	defer s.Close()
 
-	stats, err := figures.Measure(context.Background(), s, key, nil)
+	stats, err := present.Measure(context.Background(), s, key, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -70,11 +70,11 @@ func ExampleEffectOf() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		effect, err := figures.EffectOf(before, after, r)
+		effect, err := present.EffectOf(before, after, r)
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(r.Seq, figures.KindOfRecord(r), r.ID())
+		fmt.Println(r.Seq, present.KindOfRecord(r), r.ID())
 		for _, note := range effect.Notes() {
 			fmt.Println("  " + note.Text)
 		}

@@ -1,4 +1,4 @@
-package figures_test
+package present_test
 
 import (
 	"encoding/json"

@@ -1,11 +1,11 @@
-package figures_test
+package present_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 func TestPrintable(t *testing.T) {
@@ -16,12 +16,12 @@ func TestPrintable(t *testing.T) {
 		{"a\xffb\ufffd", `a\xffb` + "\ufffd"},
 		{"日本　語 😀 \u00a0é", "日本 語 😀 é"},
 	} {
-		if got := figures.Printable(c.in); got != c.want {
+		if got := present.Printable(c.in); got != c.want {
 			t.Errorf("Printable(%q) = %q, want %q", c.in, got, c.want)
 		}
 	}
 	for most, want := range map[int]string{0: "", 1: "", 2: "é", 3: "é", 4: `é \u001b`, 99: `é \u001b日`} {
-		if got := figures.PrintableUpTo(" é\n\x1b日", most); got != want {
+		if got := present.PrintableUpTo(" é\n\x1b日", most); got != want {
 			t.Errorf("up to %d: got %q want %q", most, got, want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestPrintableMarks(t *testing.T) {
 		at := strings.Index(raw, word)
 		marks = append(marks, [2]int{at, at + len(word)})
 	}
-	text, moved := figures.PrintableMarks(raw, marks)
+	text, moved := present.PrintableMarks(raw, marks)
 	if want := `\u001b[2J é\xff  lamp, \u202ebrass\u200blamp\U000e0001 日本 lamp`; text != want {
 		t.Fatalf("got %q want %q", text, want)
 	}

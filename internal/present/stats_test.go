@@ -1,4 +1,4 @@
-package figures_test
+package present_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -37,7 +37,7 @@ func TestMeasure(t *testing.T) {
 	s := open(t)
 	add(t, s, logged()...)
 	var seen []uint64
-	st, err := figures.Measure(t.Context(), s, key, func(seq, of uint64) {
+	st, err := present.Measure(t.Context(), s, key, func(seq, of uint64) {
 		if seen = append(seen, seq); of != 5 {
 			t.Errorf("record %d of %d", seq, of)
 		}
@@ -46,7 +46,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	testlog.Equal(t, "progress", seen, []uint64{1, 2, 3, 4, 5})
-	testlog.Equal(t, "rows", st.Rows(), []figures.Row{
+	testlog.Equal(t, "rows", st.Rows(), []present.Row{
 		{"session", "a/u/s"},
 		{"created", "2025-01-02T03:04:05Z"},
 		{"records", "5"},
@@ -81,7 +81,7 @@ func TestMeasure(t *testing.T) {
 	for _, line := range logged()[:2] {
 		all += testlog.Event(line).EstimatedTokens()
 	}
-	testlog.Equal(t, "tokens", st.Tokens, figures.Sizes{Raw: all, Visible: tokens})
+	testlog.Equal(t, "tokens", st.Tokens, present.Sizes{Raw: all, Visible: tokens})
 	records := 0
 	for r, err := range s.RawEvents(t.Context(), key, 1) {
 		if err != nil {
@@ -90,15 +90,15 @@ func TestMeasure(t *testing.T) {
 		text, _ := r.MarshalJSON()
 		records += len(text) + 1
 	}
-	testlog.Equal(t, "bytes", st.Bytes, figures.Sizes{Raw: records, Visible: visible.Len()})
+	testlog.Equal(t, "bytes", st.Bytes, present.Sizes{Raw: records, Visible: visible.Len()})
 }
 
 // A tally that grows with the log says at each record what measuring anew says, and what it said
 // before stays.
 func TestTally(t *testing.T) {
 	s := open(t)
-	var tally figures.Tally
-	var was []figures.Stats
+	var tally present.Tally
+	var was []present.Stats
 	var texts []string
 	for n := range logged() {
 		add(t, s, logged()[:n+1]...)
@@ -119,7 +119,7 @@ func TestTally(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := figures.Measure(t.Context(), s, key, nil)
+		want, err := present.Measure(t.Context(), s, key, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestMeasureOfABusySession(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	st, err := figures.Measure(t.Context(), s, key, nil)
+	st, err := present.Measure(t.Context(), s, key, nil)
 	b.write = func() {}
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestMeasureOfABusySession(t *testing.T) {
 	if writes == 0 || newest.Seq() == st.Records {
 		t.Fatalf("nothing came meanwhile: %d writes, %d records", writes, st.Records)
 	}
-	var tally figures.Tally
+	var tally present.Tally
 	for r, err := range other.RawEvents(t.Context(), key, 1) {
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +193,7 @@ func TestMeasureOfABusySession(t *testing.T) {
 
 func TestMeasureFails(t *testing.T) {
 	s := open(t)
-	if _, err := figures.Measure(t.Context(), s, key, nil); !errors.Is(err, store.ErrNotFound) {
+	if _, err := present.Measure(t.Context(), s, key, nil); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 
@@ -203,7 +203,7 @@ func TestMeasureFails(t *testing.T) {
 		long = append(long, said(fmt.Sprint("e", i), "user", "hello"))
 	}
 	add(t, s, long...)
-	_, err := figures.Measure(t.Context(), s, key, func(seq, _ uint64) {
+	_, err := present.Measure(t.Context(), s, key, func(seq, _ uint64) {
 		if seq == 1 {
 			if err := s.Delete(t.Context(), key); err != nil {
 				t.Error(err)
@@ -220,22 +220,22 @@ func TestStatsOfNothing(t *testing.T) {
 	if _, err := s.Create(t.Context(), key, nil); err != nil {
 		t.Fatal(err)
 	}
-	st, err := figures.Measure(t.Context(), s, key, nil)
+	st, err := present.Measure(t.Context(), s, key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	testlog.Equal(t, "JSON", asJSON(t, st), `{"key":"a/u/s","created":"2025-01-02T03:04:05Z","records":0,"patches":{},"skipped":0,"visible":0,`+
 		`"bytes":{"raw":0,"visible":0},"tokens":{"raw":0,"visible":0},"stateKeys":0,`+
 		`"compaction":{"passes":0,"last":null,"summaries":{},"prompt":{"tokens":0,"measured":false}}}`)
-	testlog.Equal(t, "rows", st.Rows()[3:], []figures.Row{
+	testlog.Equal(t, "rows", st.Rows()[3:], []present.Row{
 		{"skipped patches", "0"}, {"visible events", "0"}, {"bytes", "0 of 0 visible"}, {"tokens, about", "0 of 0 visible"}, {"state keys", "0"},
 		{"prompt", "about 0 tokens, estimated"}, {"compactions", "0"}, {"visible summaries", "0"},
 	})
-	var back figures.Stats
+	var back present.Stats
 	if err := json.Unmarshal([]byte(asJSON(t, st)), &back); err != nil || back.Key != st.Key {
 		t.Errorf("got %+v, %v", back, err)
 	}
-	testlog.Equal(t, "sizes", figures.Sizes{Raw: 2755, Visible: 1182}.String(), "1,182 of 2,755 visible (43 %)")
+	testlog.Equal(t, "sizes", present.Sizes{Raw: 2755, Visible: 1182}.String(), "1,182 of 2,755 visible (43 %)")
 }
 
 // What the sizes are reckoned from is what is written.
@@ -250,7 +250,7 @@ func TestSizesAreThoseOfTheText(t *testing.T) {
 		v = next
 		want += len(r.Event.String()) + 1
 	}
-	if got, _ := figures.SizeOf(v); got != want {
+	if got, _ := present.SizeOf(v); got != want {
 		t.Errorf("the text form has %d bytes, want %d", got, want)
 	}
 }

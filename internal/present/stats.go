@@ -1,4 +1,4 @@
-package figures
+package present
 
 import (
 	"context"

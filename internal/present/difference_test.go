@@ -1,10 +1,10 @@
-package figures_test
+package present_test
 
 import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -16,12 +16,12 @@ func sets(id, delta string) string {
 
 // shown is a change without its event.
 type shown struct {
-	sign  figures.Sign
+	sign  present.Sign
 	index int
 	id    string
 }
 
-func changesOf(d figures.Difference, around int) []shown {
+func changesOf(d present.Difference, around int) []shown {
 	var all []shown
 	for _, c := range d.Changes(around) {
 		all = append(all, shown{c.Sign, c.Index, c.Entry.Event.ID()})
@@ -38,29 +38,29 @@ func TestDifference(t *testing.T) {
 		`{"id":"cut","patchType":"splice","start":1,"count":2,"replacement":[{"id":"r","actions":{"stateDelta":{"new":true}}}]}`,
 		`{"id":"cut2","patchType":"splice","start":0,"count":1}`,
 	)
-	cut := figures.DifferenceOf(views[8], views[9])
-	testlog.Equal(t, "changes", changesOf(cut, 0), []shown{{figures.Went, 1, "e2"}, {figures.Went, 2, "e3"}, {figures.Came, 1, "r"}})
+	cut := present.DifferenceOf(views[8], views[9])
+	testlog.Equal(t, "changes", changesOf(cut, 0), []shown{{present.Went, 1, "e2"}, {present.Went, 2, "e3"}, {present.Came, 1, "r"}})
 	testlog.Equal(t, "changes and what is around", changesOf(cut, 2), []shown{
-		{figures.Stayed, 0, "e1"}, {figures.Went, 1, "e2"}, {figures.Went, 2, "e3"}, {figures.Came, 1, "r"}, {figures.Stayed, 2, "e4"}, {figures.Stayed, 3, "e5"}})
+		{present.Stayed, 0, "e1"}, {present.Went, 1, "e2"}, {present.Went, 2, "e3"}, {present.Came, 1, "r"}, {present.Stayed, 2, "e4"}, {present.Stayed, 3, "e5"}})
 	if last := cut.Changes(2)[5].Entry; !last.Pinned || last.Seq != 5 {
 		t.Errorf("got %+v", last)
 	}
-	testlog.Equal(t, "state", cut.StateRows(), []figures.StateRow{{figures.Changed, "a", "1, was 2"}, {figures.Changed, "b", `"x", was "y"`}, {figures.Came, "new", "true"}})
+	testlog.Equal(t, "state", cut.StateRows(), []present.StateRow{{present.Changed, "a", "1, was 2"}, {present.Changed, "b", `"x", was "y"`}, {present.Came, "new", "true"}})
 	testlog.Equal(t, "pins", cut.PinLines(), nil)
-	testlog.Equal(t, "rows", cut.Rows(), []figures.Row{{"visible events", "5 -> 4"}, {"tokens, about", "0 -> 0"}})
+	testlog.Equal(t, "rows", cut.Rows(), []present.Row{{"visible events", "5 -> 4"}, {"tokens, about", "0 -> 0"}})
 
-	back := figures.DifferenceOf(views[10], views[7])
-	testlog.Equal(t, "changes back", changesOf(back, 9), []shown{{figures.Went, 0, "r"}, {figures.Came, 0, "e1"}, {figures.Came, 1, "e2"}, {figures.Came, 2, "e3"}, {figures.Stayed, 3, "e4"}, {figures.Stayed, 4, "e5"}})
-	testlog.Equal(t, "state back", back.StateRows(), []figures.StateRow{{figures.Came, "a", "2"}, {figures.Came, "b", `"y"`}, {figures.Came, "gone", "[1]"}, {figures.Went, "new", "was true"}})
+	back := present.DifferenceOf(views[10], views[7])
+	testlog.Equal(t, "changes back", changesOf(back, 9), []shown{{present.Went, 0, "r"}, {present.Came, 0, "e1"}, {present.Came, 1, "e2"}, {present.Came, 2, "e3"}, {present.Stayed, 3, "e4"}, {present.Stayed, 4, "e5"}})
+	testlog.Equal(t, "state back", back.StateRows(), []present.StateRow{{present.Came, "a", "2"}, {present.Came, "b", `"y"`}, {present.Came, "gone", "[1]"}, {present.Went, "new", "was true"}})
 	testlog.Equal(t, "pins back", back.PinLines(), []string{"pinned: e4"})
 
-	pins := figures.DifferenceOf(views[6], views[8])
+	pins := present.DifferenceOf(views[6], views[8])
 	testlog.Equal(t, "pins", pins.PinLines(), []string{"pinned: e5", "no longer pinned: e4"})
 	testlog.Equal(t, "no changes", changesOf(pins, 2), nil)
 	testlog.Equal(t, "no state", pins.StateRows(), nil)
 	testlog.Equal(t, "JSON", asJSON(t, pins), `{"removed":[],"added":[],"visibleBefore":5,"visibleAfter":5,"state":{"changed":{},"removed":[]},"tokensBefore":0,"tokensAfter":0,"pinned":["e5"],"unpinned":["e4"]}`)
 
-	gone := figures.DifferenceOf(views[1], views[0])
+	gone := present.DifferenceOf(views[1], views[0])
 	testlog.Equal(t, "JSON of what went", asJSON(t, gone), `{"removed":[{"index":0,"event":`+asJSON(t, views[1].At(0))+`}],"added":[],"visibleBefore":1,"visibleAfter":0,`+
 		`"state":{"changed":{},"removed":["a","b","gone\n"]},"tokensBefore":0,"tokensAfter":0}`)
 }
@@ -69,8 +69,8 @@ func TestDifference(t *testing.T) {
 func TestScatteredDifference(t *testing.T) {
 	_, views := viewsOf(t, said("e1", "user", "1"), said("e2", "user", "2"), said("e3", "user", "3"), said("e4", "user", "4"),
 		`{"id":"p1","patchType":"splice","start":2,"count":1}`, `{"id":"p2","patchType":"splice","start":0,"count":1}`)
-	testlog.Equal(t, "went", changesOf(figures.DifferenceOf(views[4], views[6]), 2), []shown{{figures.Went, 0, "e1"}, {figures.Went, 2, "e3"}})
-	testlog.Equal(t, "came", changesOf(figures.DifferenceOf(views[6], views[4]), 2), []shown{{figures.Came, 0, "e1"}, {figures.Came, 2, "e3"}})
+	testlog.Equal(t, "went", changesOf(present.DifferenceOf(views[4], views[6]), 2), []shown{{present.Went, 0, "e1"}, {present.Went, 2, "e3"}})
+	testlog.Equal(t, "came", changesOf(present.DifferenceOf(views[6], views[4]), 2), []shown{{present.Came, 0, "e1"}, {present.Came, 2, "e3"}})
 }
 
 // A preview shows events without the ids that they would only get.
@@ -83,8 +83,8 @@ func TestPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := figures.PreviewOf(preview, p)
-	testlog.Equal(t, "changes", changesOf(d, 1), []shown{{figures.Went, 0, "e1"}, {figures.Came, 0, ""}, {figures.Stayed, 1, "e2"}})
+	d := present.PreviewOf(preview, p)
+	testlog.Equal(t, "changes", changesOf(d, 1), []shown{{present.Went, 0, "e1"}, {present.Came, 0, ""}, {present.Stayed, 1, "e2"}})
 	testlog.Equal(t, "added", asJSON(t, d.Added), `[{"index":0,"event":`+note.String()+`}]`)
 	if preview.Added[0].Event.ID() == "" {
 		t.Error("the preview was changed")
@@ -100,6 +100,6 @@ func TestPreview(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testlog.Equal(t, "changes again", changesOf(figures.PreviewOf(again, p), 1), nil)
-	testlog.Equal(t, "no views", changesOf(figures.DifferenceOf(fold.View{}, fold.View{}), 1), nil)
+	testlog.Equal(t, "changes again", changesOf(present.PreviewOf(again, p), 1), nil)
+	testlog.Equal(t, "no views", changesOf(present.DifferenceOf(fold.View{}, fold.View{}), 1), nil)
 }

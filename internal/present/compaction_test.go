@@ -1,11 +1,11 @@
-package figures_test
+package present_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -25,18 +25,18 @@ func TestPassText(t *testing.T) {
 		{compaction.Written{Trigger: compaction.ByClearing, EventsBefore: 1, EventsAfter: 1, TokensBefore: 10, TokensAfter: 1, Ratio: 0.1},
 			"record 62, clearing: index 7 to 9: results cleared in 1 event, about 10 → 1 tokens (10 %)"},
 	} {
-		if got := figures.PassText(start, c.written); got != c.want {
+		if got := present.PassText(start, c.written); got != c.want {
 			t.Errorf("got %s\nwant %s", got, c.want)
 		}
 	}
 }
 
 func TestCompactionRows(t *testing.T) {
-	c := figures.CompactionStats{
-		Passes: 2, Summaries: map[int]int{2: 1, 1: 3}, Prompt: figures.PromptSize{Tokens: 1234, Measured: true},
-		Last: &figures.LastPass{Seq: 7, Time: time.Date(2025, 1, 2, 3, 4, 5, 6, time.UTC), Written: compaction.Written{Trigger: "a\n\nb", Level: 1, EventsBefore: 4, EventsAfter: 1}},
+	c := present.CompactionStats{
+		Passes: 2, Summaries: map[int]int{2: 1, 1: 3}, Prompt: present.PromptSize{Tokens: 1234, Measured: true},
+		Last: &present.LastPass{Seq: 7, Time: time.Date(2025, 1, 2, 3, 4, 5, 6, time.UTC), Written: compaction.Written{Trigger: "a\n\nb", Level: 1, EventsBefore: 4, EventsAfter: 1}},
 	}
-	testlog.Equal(t, "rows", c.Rows(), []figures.Row{
+	testlog.Equal(t, "rows", c.Rows(), []present.Row{
 		{"prompt", "about 1,234 tokens, measured, and estimated since"},
 		{"compactions", "2"},
 		{"  last", "2025-01-02T03:04:05Z, record 7, by a b"},

@@ -1,4 +1,4 @@
-// Package figures says what a session comes to, in numbers and in plain lines, as the command
+// Package present says what a session comes to, in numbers and in plain lines, as the command
 // and the inspector say it: what the commands stats, audit, diff, loss and log show. What lays
 // lines out, cuts them to a width or colours them is up to its callers.
 //
@@ -6,7 +6,7 @@
 // Fields that name what is in a session, ids above all, and documents for JSON have it as it is.
 // Functions keep nothing, and may be called from any number of goroutines; only a [Tally] has a
 // state of its own.
-package figures
+package present
 
 // Row is a figure with its name. A name that begins with blanks belongs to the row above.
 type Row struct {

@@ -1,11 +1,11 @@
-package figures_test
+package present_test
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -22,7 +22,7 @@ func TestDescribe(t *testing.T) {
 		`{}`:                                                          "(no content)",
 		`{"content":{"parts":[{"text":"` + strings.Repeat("ab", 300) + `"}]}}`: strings.Repeat("ab", 200),
 	} {
-		if got := figures.Describe(testlog.Event(line)); got != want {
+		if got := present.Describe(testlog.Event(line)); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", line, got, want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestValueText(t *testing.T) {
 	} {
 		e := testlog.Event(`{"actions":{"stateDelta":{"k":` + line + `}}}`)
 		for c := range e.Changes() {
-			if got := figures.ValueText(c.Value); got != want {
+			if got := present.ValueText(c.Value); got != want {
 				t.Errorf("got %s want %s", got, want)
 			}
 		}
@@ -50,35 +50,35 @@ func TestEntries(t *testing.T) {
 	const text = `{"text":"hi"}`
 	for _, c := range []struct {
 		entry fold.Entry
-		kind  figures.Kind
+		kind  present.Kind
 		text  string
 	}{
-		{fold.Entry{Event: of("user", text)}, figures.User, "hi"},
-		{fold.Entry{Event: of("agent", text), Pinned: true}, figures.Model, "pinned: hi"},
-		{fold.Entry{Event: of("", text)}, figures.Model, "hi"},
-		{fold.Entry{Event: of("agent", call, text)}, figures.Call, "call f {}; hi"},
-		{fold.Entry{Event: of("user", text, response)}, figures.Response, "hi; result f {}"},
-		{fold.Entry{Event: of("user", text), Summary: true}, figures.Summary, "summary: hi"},
-		{fold.Entry{Event: of("agent", call), Summary: true, Pinned: true}, figures.Summary, "pinned: summary: call f {}"},
+		{fold.Entry{Event: of("user", text)}, present.User, "hi"},
+		{fold.Entry{Event: of("agent", text), Pinned: true}, present.Model, "pinned: hi"},
+		{fold.Entry{Event: of("", text)}, present.Model, "hi"},
+		{fold.Entry{Event: of("agent", call, text)}, present.Call, "call f {}; hi"},
+		{fold.Entry{Event: of("user", text, response)}, present.Response, "hi; result f {}"},
+		{fold.Entry{Event: of("user", text), Summary: true}, present.Summary, "summary: hi"},
+		{fold.Entry{Event: of("agent", call), Summary: true, Pinned: true}, present.Summary, "pinned: summary: call f {}"},
 	} {
-		if kind := figures.KindOf(c.entry); kind != c.kind {
+		if kind := present.KindOf(c.entry); kind != c.kind {
 			t.Errorf("%s: got %s want %s", c.entry.Event, kind, c.kind)
 		}
-		if got := figures.EntryText(c.entry); got != c.text {
+		if got := present.EntryText(c.entry); got != c.text {
 			t.Errorf("%s: got %q want %q", c.entry.Event, got, c.text)
 		}
 	}
 	records, views := viewsOf(t, said("e1", "user", "one"), said("e2", "agent", "two"), `{"id":"p","patchType":"pin","eventId":"e2"}`,
 		`{"id":"q","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","author":"user","content":{"role":"user","parts":[{"text":"sum"}]}}}`,
 		`{"id":"f","author":"user","actions":{"compaction":{"startTimestamp":1,"endTimestamp":2}}}`)
-	var kinds []figures.Kind
+	var kinds []present.Kind
 	for _, r := range records {
-		kinds = append(kinds, figures.KindOfRecord(r))
+		kinds = append(kinds, present.KindOfRecord(r))
 	}
-	testlog.Equal(t, "kinds of records", kinds, []figures.Kind{figures.User, figures.Model, figures.Patch, figures.Patch, figures.Summary})
+	testlog.Equal(t, "kinds of records", kinds, []present.Kind{present.User, present.Model, present.Patch, present.Patch, present.Summary})
 	last := views[len(views)-1]
 	for i, want := range last.Entries() {
-		if got := figures.EntryAt(last, i); got != want {
+		if got := present.EntryAt(last, i); got != want {
 			t.Errorf("entry %d: got %+v want %+v", i, got, want)
 		}
 	}

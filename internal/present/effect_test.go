@@ -1,10 +1,10 @@
-package figures_test
+package present_test
 
 import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -25,33 +25,33 @@ func TestEffects(t *testing.T) {
 	type effect struct {
 		text  string // what the patch asks for
 		doc   string // of the JSON what is not the record
-		notes []figures.Note
+		notes []present.Note
 	}
-	hid := func(text string) figures.Note { return figures.Note{Kind: figures.NoteHid, Text: text} }
-	added := func(text string) figures.Note { return figures.Note{Kind: figures.NoteAdded, Text: text} }
+	hid := func(text string) present.Note { return present.Note{Kind: present.NoteHid, Text: text} }
+	added := func(text string) present.Note { return present.Note{Kind: present.NoteAdded, Text: text} }
 	for i, want := range []effect{
 		{doc: `{"applied":true,"reason":"","hid":[],"added":["e1"]}`},
 		{doc: `{"applied":true,"reason":"","hid":[],"added":["e2"]}`},
 		{doc: `{"applied":true,"reason":"","hid":[],"added":["e3"]}`},
 		{doc: `{"applied":true,"reason":"","hid":[],"added":["e4"]}`},
 		{"start 1, count 2, state keep, base 0", `{"applied":true,"reason":"","hid":[{"index":1,"id":"e2"},{"index":2,"id":"e3"}],"added":["r\u001b"]}`,
-			[]figures.Note{{figures.NoteGroup, "group g"}, hid("hid 2 visible events: index 1 to 2"), added(`added at index 1, id r\u001b: (no content)`)}},
+			[]present.Note{{present.NoteGroup, "group g"}, hid("hid 2 visible events: index 1 to 2"), added(`added at index 1, id r\u001b: (no content)`)}},
 		{"start 90, count 2, state drop", `{"applied":false,"reason":"out of range","hid":[],"added":[]}`,
-			[]figures.Note{{figures.NoteGroup, "group g"}, {figures.NoteSkipped, "skipped: out of range"}}},
+			[]present.Note{{present.NoteGroup, "group g"}, {present.NoteSkipped, "skipped: out of range"}}},
 		{`event r\u001b, state drop`, `{"applied":true,"reason":"","hid":[{"index":0,"id":"e1"}],"added":[]}`,
-			[]figures.Note{hid("hid 1 visible event: index 0")}},
+			[]present.Note{hid("hid 1 visible event: index 0")}},
 		{"start 0, count 1, state keep", `{"applied":true,"reason":"","hid":[{"index":0,"id":"r\u001b"}],"added":["s1"]}`,
-			[]figures.Note{hid("hid 1 visible event: index 0"), added("added at index 0, id s1: summary: sum")}},
-		{"event s1", `{"applied":true,"reason":"","hid":[],"added":[]}`, []figures.Note{hid("hid nothing")}},
-		{"event s1, base 9", `{"applied":true,"reason":"","hid":[],"added":[]}`, []figures.Note{hid("hid nothing")}},
+			[]present.Note{hid("hid 1 visible event: index 0"), added("added at index 0, id s1: summary: sum")}},
+		{"event s1", `{"applied":true,"reason":"","hid":[],"added":[]}`, []present.Note{hid("hid nothing")}},
+		{"event s1, base 9", `{"applied":true,"reason":"","hid":[],"added":[]}`, []present.Note{hid("hid nothing")}},
 		{"patch p4", `{"applied":true,"reason":"","hid":[{"index":0,"id":"s1"}],"added":["r\u001b"]}`,
-			[]figures.Note{hid("hid 1 visible event: index 0"), added(`added at index 0, id r\u001b: (no content)`)}},
+			[]present.Note{hid("hid 1 visible event: index 0"), added(`added at index 0, id r\u001b: (no content)`)}},
 		{"start 1, count 0, state drop", `{"applied":true,"reason":"","hid":[],"added":["r2","r3"]}`,
-			[]figures.Note{hid("hid nothing"), added("added at index 1, id r2: summary: (no content)"), added("added at index 2, id r3: (no content)")}},
-		{"state drop", `{"applied":false,"reason":"unknown type","hid":[],"added":[]}`, []figures.Note{{figures.NoteSkipped, "skipped: unknown type"}}},
+			[]present.Note{hid("hid nothing"), added("added at index 1, id r2: summary: (no content)"), added("added at index 2, id r3: (no content)")}},
+		{"state drop", `{"applied":false,"reason":"unknown type","hid":[],"added":[]}`, []present.Note{{present.NoteSkipped, "skipped: unknown type"}}},
 	} {
 		r := records[i]
-		f, err := figures.EffectOf(views[i], views[i+1], r)
+		f, err := present.EffectOf(views[i], views[i+1], r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestEffects(t *testing.T) {
 		}
 		testlog.Equal(t, "document of "+r.ID(), asJSON(t, doc), `{"seq":`+asJSON(t, r.Seq)+`,"record":`+asJSON(t, r)+`,`+want.doc[1:])
 		if r.Patch != nil {
-			testlog.Equal(t, "text of "+r.ID(), figures.PatchText(r.Patch), want.text)
+			testlog.Equal(t, "text of "+r.ID(), present.PatchText(r.Patch), want.text)
 		} else {
 			testlog.Equal(t, "index of "+r.ID(), f.Start, i)
 		}
@@ -88,7 +88,7 @@ func TestEffectOnRestoredView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, err := figures.EffectOf(before, after, records[2]); err != nil || f.Applied || f.Reason != patch.OutOfRange {
+	if f, err := present.EffectOf(before, after, records[2]); err != nil || f.Applied || f.Reason != patch.OutOfRange {
 		t.Errorf("got %+v, %v", f, err)
 	}
 }

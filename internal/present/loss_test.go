@@ -1,4 +1,4 @@
-package figures_test
+package present_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/inspector/figures"
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -53,9 +53,9 @@ func TestLosses(t *testing.T) {
 		"index 3, level 1, id s0: stands for 1 event of 1 invocation, about 2 → 3 tokens",
 		"  0 of 0 identifiers can be seen",
 	}
-	check := func(patchID string, seq uint64, want ...[]string) []figures.LossDocument {
+	check := func(patchID string, seq uint64, want ...[]string) []present.LossDocument {
 		t.Helper()
-		v, losses, err := figures.LossesOf(t.Context(), s, key, patchID)
+		v, losses, err := present.LossesOf(t.Context(), s, key, patchID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,11 +80,11 @@ func TestLosses(t *testing.T) {
 		"  gone (6): ada@math.example, 105.00, 45.50, TR-88-1234567, /orders/4711/label.pdf, 150.50",
 	})
 	for id, want := range map[string]string{"e1": `session a/u/s: there is no patch "e1"`, "p4": `session a/u/s: patch "p4" put in no summary`} {
-		if _, _, err := figures.LossesOf(t.Context(), s, key, id); err == nil || err.Error() != want {
+		if _, _, err := present.LossesOf(t.Context(), s, key, id); err == nil || err.Error() != want {
 			t.Errorf("got %v want %s", err, want)
 		}
 	}
-	if _, _, err := figures.LossesOf(t.Context(), s, store.Key{App: "a", User: "u", Session: "none"}, ""); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := present.LossesOf(t.Context(), s, store.Key{App: "a", User: "u", Session: "none"}, ""); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("got %v", err)
 	}
 	v, err := s.View(t.Context(), key)
@@ -93,14 +93,14 @@ func TestLosses(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := figures.SummariesBy(ctx, s, key, v, "p-s1"); !errors.Is(err, context.Canceled) {
+	if _, _, err := present.SummariesBy(ctx, s, key, v, "p-s1"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // Names come from a session, and may be anything.
 func TestLossIsPrintable(t *testing.T) {
-	d := figures.LossDocument{ID: "s\n1", Gone: []string{"x\x1b", "y\u202e"}, Held: 2}
+	d := present.LossDocument{ID: "s\n1", Gone: []string{"x\x1b", "y\u202e"}, Held: 2}
 	testlog.Equal(t, "lines", d.Lines(), []string{
 		"index 0, level 0, id s 1: stands for 0 events of 0 invocations, about 0 → 0 tokens",
 		"  0 of 2 identifiers can be seen",
