@@ -43,6 +43,7 @@ func (s summing) Replace(ctx context.Context, name string, r backend.Replacement
 	for _, x := range r.Records {
 		s.sums.Store(string(x.Data), x.Sum)
 	}
+	s.note(r.Appended)
 	return s.Backend.Replace(ctx, name, r)
 }
 
