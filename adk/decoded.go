@@ -73,7 +73,7 @@ func (d *decoded) find(p *patch.Event) (*session.Event, bool) {
 
 // keep puts an event into the young generation. The lock is held.
 func (d *decoded) keep(p *patch.Event, e *session.Event) {
-	size := p.Size()
+	size := patch.Record{Event: p}.Size()
 	if size > d.limit {
 		return
 	}

@@ -68,7 +68,7 @@ func TestBeforeSummary(t *testing.T) {
 			continue
 		}
 		logged++
-		e, err := adk.SessionEvent(r.Patch.Summary())
+		e, err := adk.SessionEvent(r.Patch.NewEvents()[0])
 		no(t, err)
 		equal(t, "summary", e.Content, d.Summaries[0].Event.Content)
 		equal(t, "id", e.ID, d.Summaries[0].Event.ID)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -211,10 +212,11 @@ func (c carriedPatch) on(v fold.View) (*patch.PatchEvent, bool) {
 			return nil, false
 		}
 		start, ok := c.place.in(v)
+		there := true
 		if start != p.Start() {
-			p = p.WithStart(start)
+			p, there = withStart(p, start)
 		}
-		return p, ok
+		return p, ok && there
 	case patch.TruncateBefore:
 		if c.place == nil || c.place.After != p.EventID() {
 			return nil, false
@@ -233,14 +235,33 @@ func (c *carrier) skipped() []*patch.PatchEvent {
 	for _, cp := range c.patches {
 		p := cp.patch
 		if !c.unknown || p.Validate() == nil {
-			if p.Type() != patch.Splice && p.Type() != patch.Summarise {
-				p = patch.NewSplice(0, 1).WithID(p.ID()).WithAuthor(p.Author()).WithTimestamp(p.Timestamp()).WithGroup(p.Group())
+			var ok bool
+			if p, ok = withStart(cp.patch, -1); !ok || p.Type() != patch.Splice && p.Type() != patch.Summarise {
+				p = patch.NewSplice(-1, 1).WithID(p.ID()).WithAuthor(p.Author()).WithTimestamp(p.Timestamp()).WithGroup(p.Group())
 			}
-			p = p.WithStart(-1)
 		}
 		out = append(out, p)
 	}
 	return out
+}
+
+// withStart returns the patch with another start, and p and false if it is not one that a carrier can
+// hold.
+func withStart(p *patch.PatchEvent, start int) (*patch.PatchEvent, bool) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal([]byte(p.String()), &fields) != nil {
+		return p, false
+	}
+	fields["start"] = json.RawMessage(strconv.Itoa(start))
+	text, err := jsonOf(fields)
+	if err != nil {
+		return p, false
+	}
+	r, err := patch.ParseRecord(text)
+	if err != nil {
+		return p, false
+	}
+	return r.Patch, true
 }
 
 // jsonOf returns the JSON of a value, without escapes that only HTML needs.

@@ -343,7 +343,7 @@ func (l *line) footprint() int {
 			l.bytes += it.event.Footprint()
 		} else {
 			for _, p := range it.carrier.patches {
-				l.bytes += p.patch.Size()
+				l.bytes += patch.Record{Patch: p.patch}.Size()
 			}
 		}
 	}

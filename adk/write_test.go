@@ -37,7 +37,7 @@ func TestPatchMeanwhile(t *testing.T) {
 		done, err := s.now().ApplyPatch(ctx, other, patch.NewSummarise(0, 2, summary(t, "so far")))
 		no(t, err)
 		equal(t, "seq", done.Records[0].Seq, uint64(4))
-		s1 := done.Records[0].Patch.Summary().ID()
+		s1 := done.Records[0].Patch.NewEvents()[0].ID()
 		equal(t, "events of the patch's session", ids(other), []string{s1, "e3"})
 		equal(t, "events of the run before it appends", ids(run), []string{"e1", "e2", "e3"})
 		no(t, s.AppendEvent(ctx, run, text("e4", "agent", "x")))

@@ -85,7 +85,7 @@ func BenchmarkSplices(b *testing.B) {
 					s[i] = r.Event
 				}
 				for _, p := range patches {
-					s = s.splice(p.Start(), p.Count(), p.Replacement()...)
+					s = s.splice(p.Start(), p.Count(), p.NewEvents()...)
 				}
 			}
 		})
@@ -154,7 +154,7 @@ func BenchmarkFold(b *testing.B) {
 				if r.Event != nil {
 					s = append(s, r.Event)
 				} else {
-					s = s.splice(r.Patch.Start(), r.Patch.Count(), r.Patch.Replacement()...)
+					s = s.splice(r.Patch.Start(), r.Patch.Count(), r.Patch.NewEvents()...)
 				}
 			}
 			if len(s) != visible {

@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -369,7 +370,7 @@ func TestRoleOfASummary(t *testing.T) {
 	}
 	s.want("e0 S1:user e3")
 	for i, e := range s.view().Events() {
-		if c, err := e.Compaction(); s.view().IsSummary(i) && (err != nil || c.CompactedContent.Role() != "model" || e.Author() != "agent" || e.InvocationID() == "" || e.InvocationID() == "inv1" || e.HasDelta()) {
+		if c, err := e.Compaction(); s.view().IsSummary(i) && (err != nil || c.CompactedContent.Role() != "model" || e.Author() != "agent" || e.InvocationID() == "" || e.InvocationID() == "inv1" || records.HasDelta(e)) {
 			t.Errorf("the summary is %s", e)
 		}
 	}

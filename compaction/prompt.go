@@ -1,6 +1,9 @@
 package compaction
 
-import "github.com/patchlog-dev/patchlog/fold"
+import (
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
+)
 
 // PromptTokens returns how many tokens a prompt made of the visible log takes. It is
 // the newest measurement (usageMetadata.promptTokenCount) of a visible event that is no
@@ -21,7 +24,7 @@ func promptTokens(entries []fold.Entry, patchSeq uint64) (tokens int, measured b
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
 		tokens += e.Event.EstimatedTokens()
-		if n := e.Event.PromptTokens(); n > 0 && e.Seq > patchSeq && !e.Summary {
+		if n := records.PromptTokens(e.Event); n > 0 && e.Seq > patchSeq && !e.Summary {
 			return tokens + n, true
 		}
 	}

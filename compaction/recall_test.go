@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -197,7 +198,7 @@ func TestRecall(t *testing.T) {
 					}
 					for _, p := range e.Content().Parts() {
 						id := p.ID()
-						if e.HasDelta() || id == "" || !strings.Contains(row.want, id+"→") {
+						if records.HasDelta(e) || id == "" || !strings.Contains(row.want, id+"→") {
 							t.Errorf("the copy at %d is %s", i, e)
 						}
 					}

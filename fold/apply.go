@@ -260,11 +260,11 @@ func (e edit) nodes(nodes []node, c *cut) []node {
 func (e edit) appendNew(nodes []node) []node {
 	switch e.patch.Type() {
 	case patch.Splice:
-		for _, event := range e.patch.Replacement() {
+		for _, event := range e.patch.NewEvents() {
 			nodes = append(nodes, node{event: event})
 		}
 	case patch.Summarise:
-		nodes = append(nodes, node{event: e.patch.Summary(), summary: true})
+		nodes = append(nodes, node{event: e.patch.NewEvents()[0], summary: true})
 	}
 	return nodes
 }

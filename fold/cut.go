@@ -50,7 +50,7 @@ func newCut(v *View, e edit, seq uint64) *cut {
 		c.pos = v.root.byRank(e.lo - 1).pos()
 	}
 	c.out = v.root.runOf(e.lo, e.hi, !v.lean)
-	c.wordless = c.splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
+	c.wordless = c.splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 	if c.keep = !c.revert && p.StatePolicy() == patch.Keep; c.keep {
 		c.carries = v.root.netBetween(e.lo, e.hi)
 	}

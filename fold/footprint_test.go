@@ -27,7 +27,7 @@ func TestFootprint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			size += e.Size()
+			size += patch.Record{Event: e}.Size()
 			add(patch.Record{Event: e})
 		}
 		state += n

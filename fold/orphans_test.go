@@ -154,9 +154,9 @@ func widened(p *patch.PatchEvent, e *fold.OrphanError) *patch.PatchEvent {
 	case patch.TruncateBefore:
 		return patch.NewTruncateBefore(e.EventID)
 	case patch.Summarise:
-		return patch.NewSummarise(e.Start, e.Count, p.Summary())
+		return patch.NewSummarise(e.Start, e.Count, p.NewEvents()[0])
 	}
-	return patch.NewSplice(e.Start, e.Count, p.Replacement()...)
+	return patch.NewSplice(e.Start, e.Count, p.NewEvents()...)
 }
 
 // The message of a refusal with many orphans stays readable, and says what to do.

@@ -101,6 +101,10 @@ func count(b bool) int {
 	return 0
 }
 
+func hasDelta(e *patch.Event) bool {
+	return len(slices.Collect(e.Changes()))+len(slices.Collect(e.SharedChanges())) > 0
+}
+
 func countEvent(seen map[string]int, e *patch.Event) {
 	parts := slices.Collect(e.FunctionParts())
 	calls, withoutID, longRunning := 0, false, false
@@ -117,7 +121,7 @@ func countEvent(seen map[string]int, e *patch.Event) {
 	seen["no invocation"] += count(e.InvocationID() == "")
 	seen["no content"] += count(!hasContent)
 	seen["no parts"] += count(string(text) == `{"parts":[],"role":"user"}`)
-	seen["only state"] += count(!hasContent && e.HasDelta())
+	seen["only state"] += count(!hasContent && hasDelta(e))
 	seen["a summary of role model"] += count(e.IsSummary() && e.Role() == "model")
 	seen["parallel calls"] += count(calls > 1)
 	seen["a call without id"] += count(withoutID)
@@ -133,8 +137,8 @@ func countPatch(seen map[string]int, r *Reference, p *patch.PatchEvent) {
 		seen["a base that holds"] += count(hasBase)
 		if p.Type() == patch.Splice {
 			seen["an insertion"] += count(p.Count() == 0)
-			seen["a cut"] += count(len(p.Replacement()) == 0)
-			seen["a replacement by two"] += count(p.Count() > 0 && len(p.Replacement()) == 2)
+			seen["a cut"] += count(len(p.NewEvents()) == 0)
+			seen["a replacement by two"] += count(p.Count() > 0 && len(p.NewEvents()) == 2)
 		}
 		if p.Type() == patch.TruncateBefore {
 			seen["a truncation of nothing"] += count(r.Visible()[0].ID() == p.EventID())

@@ -72,7 +72,7 @@ func (r *Reference) Apply(rec patch.Record) {
 // isWordless reports whether the patch is compaction's, without a summary: what it takes out says
 // nothing.
 func isWordless(p *patch.PatchEvent) bool {
-	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.Replacement()) == 0
+	return p.Type() == patch.Splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 }
 
 // step is what a patch does: the nodes after it, in(p), which it puts in, and out(p), the run that it
@@ -206,11 +206,11 @@ func newNodes(p *patch.PatchEvent) []*node {
 	var put []*node
 	switch p.Type() {
 	case patch.Splice:
-		for _, e := range p.Replacement() {
+		for _, e := range p.NewEvents() {
 			put = append(put, &node{event: e})
 		}
 	case patch.Summarise:
-		put = append(put, &node{event: p.Summary(), put: true})
+		put = append(put, &node{event: p.NewEvents()[0], put: true})
 	}
 	return put
 }

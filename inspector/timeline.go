@@ -15,6 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -115,7 +116,7 @@ func (t *timeline) add(r patch.Record) error {
 	if e := r.Event; e != nil {
 		s.Time, s.Tokens = e.Timestamp(), e.EstimatedTokens()
 		if s.Turn = e.Author() != "user" && e.Role() == "model"; s.Turn {
-			s.Prompt = e.PromptTokens()
+			s.Prompt = records.PromptTokens(e)
 			cached := t.prompt
 			if t.changed {
 				cached = min(cached, commonTokens(t.was, t.view))

@@ -95,11 +95,11 @@ func TestRemade(t *testing.T) {
 
 	splice := patch.NewSplice(0, 2, named(t, "a"), e).WithID("p").Blank("r1", patch.KeepValues, func(i int) bool { return i == 1 })
 	got := splice.Remade(1, "new", "r1")
-	if a, b := got.Replacement()[0], got.Replacement()[1]; a != splice.Replacement()[0] || b.String() != splice.Replacement()[1].Remade("new", "r1").String() {
+	if a, b := got.NewEvents()[0], got.NewEvents()[1]; a != splice.NewEvents()[0] || b.String() != splice.NewEvents()[1].Remade("new", "r1").String() {
 		t.Errorf("a splice with a summary made anew is %s", got)
 	}
 	sum := patch.NewSummarise(0, 2, e).WithID("p")
-	if got := sum.Remade(0, "new", "r1").Summary(); got.String() != e.Remade("new", "r1").String() || sum.Summary() != e {
+	if got := sum.Remade(0, "new", "r1").NewEvents()[0]; got.String() != e.Remade("new", "r1").String() || sum.NewEvents()[0] != e {
 		t.Errorf("a summary made anew is %s", got)
 	}
 	for i, p := range map[int]*patch.PatchEvent{2: splice, -1: splice, 1: sum, 0: patch.NewPin("e1")} {

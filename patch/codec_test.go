@@ -174,7 +174,7 @@ func TestRecordIDsAndSharedChanges(t *testing.T) {
 	for c := range e.Changes() {
 		own = append(own, c.Key+"="+c.Value.String())
 	}
-	if strings.Join(own, " ") != "a=5 k=2" || !e.HasDelta() || !f.HasDelta() {
+	if strings.Join(own, " ") != "a=5 k=2" || !records.HasDelta(e) || !records.HasDelta(f) {
 		t.Errorf("own changes %q", own)
 	}
 	for range (patch.Record{Patch: patch.NewSplice(0, 1, e, f)}).IDs() {

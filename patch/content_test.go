@@ -222,9 +222,6 @@ func TestParts(t *testing.T) {
 			break
 		}
 	}
-	if got := patch.PartKind(99).String() + patch.PartKind(-1).String(); got != "unknownunknown" {
-		t.Error(got)
-	}
 }
 
 // Function parts, tokens and whether there is content come of the same parts.

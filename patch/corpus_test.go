@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -112,8 +113,8 @@ func checkDerived(t *testing.T, file string, line []byte, e *patch.Event) {
 		got = append(got, p)
 	}
 	wantEqual(t, file+": function parts", got, parts)
-	if n := len(e.StateDelta()); n != len(want.Actions.StateDelta) || e.HasDelta() != (n > 0) {
-		t.Fatalf("%s: %d changes of state, HasDelta %v: %s", file, n, e.HasDelta(), line)
+	if n := len(e.StateDelta()); n != len(want.Actions.StateDelta) || records.HasDelta(e) != (n > 0) {
+		t.Fatalf("%s: %d changes of state, HasDelta %v: %s", file, n, records.HasDelta(e), line)
 	}
 }
 

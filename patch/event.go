@@ -37,7 +37,6 @@ type Event struct {
 	longRunning []string
 	role        string
 	tokens      int // estimated, of the content
-	prompt      int // usageMetadata.promptTokenCount
 	partial     bool
 	temp        bool // stateDelta has temp: keys
 	content     bool // content with at least one part
@@ -143,9 +142,6 @@ func (e *Event) Changes() iter.Seq[Change] { return slices.Values(e.delta) }
 // sessions share, in key order: the keys with prefix app: or user:.
 func (e *Event) SharedChanges() iter.Seq[Change] { return slices.Values(e.shared) }
 
-// HasDelta reports whether the event sets any state that is logged.
-func (e *Event) HasDelta() bool { return len(e.delta)+len(e.shared) > 0 }
-
 // StateDelta returns the event's state delta, all scopes together, or nil if the
 // event has none. Values are as [Value.Any] gives them.
 func (e *Event) StateDelta() map[string]any {
@@ -240,11 +236,8 @@ func (e *Event) String() string {
 	return string(text)
 }
 
-// Size returns how many bytes the event takes as JSON.
-func (e *Event) Size() int { return objectSize(e.identity.size() + membersSize(e.members)) }
-
 // Footprint returns about how many bytes of memory the event takes. It takes less time
-// than [Event.Size], and is larger.
+// than [Record.Size], and is larger.
 func (e *Event) Footprint() int {
 	n := int(unsafe.Sizeof(*e)) + len(e.id) + len(e.invocationID) + len(e.author) + len(e.branch) + len(e.scope)
 	n += len(e.members)*int(unsafe.Sizeof(member{})) + len(e.parts)*int(unsafe.Sizeof(FunctionPart{}))
@@ -265,6 +258,8 @@ func changesFootprint(changes []Change) int {
 	}
 	return n
 }
+
+func (e *Event) size() int { return objectSize(e.identity.size() + membersSize(e.members)) }
 
 // objectSize is the size of an object whose members, with a comma each, take n bytes.
 func objectSize(n int) int { return len("{}") + max(n-len(","), 0) }

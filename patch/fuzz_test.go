@@ -16,7 +16,7 @@ func readEverything(rec patch.Record) bool {
 	sound := true
 	events := []*patch.Event{rec.Event}
 	if p := rec.Patch; p != nil {
-		events = append(p.Replacement(), p.Summary())
+		events = p.NewEvents()
 		p.CustomMetadata()
 		p.Validate()
 	}
@@ -54,7 +54,7 @@ func readEverything(rec patch.Record) bool {
 
 func readParts(c patch.Content) {
 	for _, p := range c.Parts() {
-		_ = p.Kind().String() + p.Text() + p.ID() + p.Name() + p.MIMEType() + p.URI()
+		_ = string(p.Kind()) + p.Text() + p.ID() + p.Name() + p.MIMEType() + p.URI()
 		if p.DataLen() < 0 || p.Thought() && p.Kind() == patch.PartText {
 			panic("a part of " + c.String())
 		}

@@ -147,7 +147,7 @@ func TestNestingIsBoundedWhereALineStillParses(t *testing.T) {
 		if err := p.Validate(); err != nil {
 			t.Fatalf("%d levels: %v", levels, err)
 		}
-		if len(p.Replacement()) != 1 || !patch.Same(patch.Record{Event: e}, stored(t, patch.Record{Event: p.Replacement()[0]})) {
+		if len(p.NewEvents()) != 1 || !patch.Same(patch.Record{Event: e}, stored(t, patch.Record{Event: p.NewEvents()[0]})) {
 			t.Fatalf("%d levels came back otherwise", levels)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -44,7 +45,7 @@ func TestPromptTokensOfOddCounts(t *testing.T) {
 	for text, want := range map[string]int{
 		"0": 0, "10": 10, "1": 1, "-1": 0, "99999999999999999999": 0, "-99999999999999999999": 0, "1.5": 0, `"7"`: 0, "null": 0,
 	} {
-		if got := parseEvent(t, `{"usageMetadata":{"promptTokenCount":`+text+`}}`).PromptTokens(); got != want {
+		if got := records.PromptTokens(parseEvent(t, `{"usageMetadata":{"promptTokenCount":`+text+`}}`)); got != want {
 			t.Errorf("a promptTokenCount of %s is %d, want %d", text, got, want)
 		}
 	}
@@ -76,7 +77,7 @@ func TestWithoutTempOfWhatHasNone(t *testing.T) {
 		`{"patchType":"truncate_before","eventId":"x"}`,
 	} {
 		rec := parse(t, text)
-		if got := patch.WithoutTemp(rec); got != rec {
+		if got := patch.Complete(rec, nil, time.Time{}); got != rec {
 			t.Errorf("%s was copied", text)
 		}
 	}

@@ -33,7 +33,7 @@ func TestStandIn(t *testing.T) {
 	if records.LoggedTokens(in) != e.EstimatedTokens() || in.EstimatedTokens() >= e.EstimatedTokens() || records.LoggedTokens(e) != e.EstimatedTokens() {
 		t.Errorf("%d tokens, logged %d, want %d", in.EstimatedTokens(), records.LoggedTokens(in), e.EstimatedTokens())
 	}
-	if in.HasDelta() || in.ID() != "e2" || in.Branch() != "a.b" || in.InvocationID() != "i1" || !in.Timestamp().Equal(e.Timestamp()) {
+	if records.HasDelta(in) || in.ID() != "e2" || in.Branch() != "a.b" || in.InvocationID() != "i1" || !in.Timestamp().Equal(e.Timestamp()) {
 		t.Errorf("%v", in)
 	}
 	var content struct {

@@ -223,8 +223,6 @@ func (e *Event) derive() error {
 			}
 		case "partial":
 			e.partial = string(m.text) == "true"
-		case "usageMetadata":
-			e.prompt = promptTokens(m.text)
 		case "longRunningToolIds":
 			if kind == jsontext.Array {
 				e.longRunning = []string{}

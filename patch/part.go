@@ -10,30 +10,21 @@ import (
 )
 
 // PartKind is what a part of a content is.
-type PartKind int
+type PartKind string
 
 // The kinds of parts, and the fields of a part that make it of the kind.
 const (
-	PartEmpty      PartKind = iota // none: the part says nothing by itself
-	PartText                       // text
-	PartThought                    // text, where thought is true
-	PartCall                       // functionCall
-	PartResponse                   // functionResponse
-	PartData                       // inlineData
-	PartFile                       // fileData
-	PartCode                       // executableCode
-	PartCodeResult                 // codeExecutionResult
-	PartOther                      // any other, such as toolCall
+	PartEmpty      PartKind = "empty"             // none: the part says nothing by itself
+	PartText       PartKind = "text"              // text
+	PartThought    PartKind = "thought"           // text, where thought is true
+	PartCall       PartKind = "function call"     // functionCall
+	PartResponse   PartKind = "function response" // functionResponse
+	PartData       PartKind = "data"              // inlineData
+	PartFile       PartKind = "file"              // fileData
+	PartCode       PartKind = "code"              // executableCode
+	PartCodeResult PartKind = "code result"       // codeExecutionResult
+	PartOther      PartKind = "other"             // any other, such as toolCall
 )
-
-// String returns the kind as a word or two, such as "function call".
-func (k PartKind) String() string {
-	names := [...]string{"empty", "text", "thought", "function call", "function response", "data", "file", "code", "code result", "other"}
-	if k < 0 || int(k) >= len(names) {
-		return "unknown"
-	}
-	return names[k]
-}
 
 // Part is one thing that a part of a [Content] says. It costs nothing to make: its
 // methods read the content's JSON when they are called, and what they return is the
@@ -60,7 +51,7 @@ func partsIn(array []byte) iter.Seq2[int, Part] {
 					return
 				}
 			}
-			if empty && !yield(i, Part{whole: whole}) {
+			if empty && !yield(i, Part{kind: PartEmpty, whole: whole}) {
 				return
 			}
 		}

@@ -151,20 +151,9 @@ func (p *PatchEvent) WithAuthor(author string) *PatchEvent {
 	return p.set("author", func(p *PatchEvent) { p.author = author })
 }
 
-// WithInvocationID returns a copy that belongs to the given invocation.
-func (p *PatchEvent) WithInvocationID(id string) *PatchEvent {
-	return p.set("invocationId", func(p *PatchEvent) { p.invocationID = id })
-}
-
 // WithTimestamp returns a copy with the given time.
 func (p *PatchEvent) WithTimestamp(t time.Time) *PatchEvent {
 	return p.set("timestamp", func(p *PatchEvent) { p.time, p.timed = t.Round(0).UTC(), true })
-}
-
-// WithStart returns a copy that counts from another index of the visible log. No other patch
-// than a splice or a summarise has one: with it, that is malformed.
-func (p *PatchEvent) WithStart(start int) *PatchEvent {
-	return p.set("start", func(p *PatchEvent) { p.start = &start })
 }
 
 // WithBase returns a copy whose author had seen all patches up to the one with seq
@@ -205,9 +194,6 @@ func (p *PatchEvent) Start() int { return deref(p.start) }
 // Count returns how many visible events a splice or summarise removes.
 func (p *PatchEvent) Count() int { return deref(p.count) }
 
-// Replacement returns the events that a splice puts in. The slice is the caller's own.
-func (p *PatchEvent) Replacement() []*Event { return slices.Clone(p.replacement) }
-
 // EventID returns the id of the event that a truncate_before makes the first visible
 // one, or that a pin or unpin is about.
 func (p *PatchEvent) EventID() string { return deref(p.eventID) }
@@ -227,9 +213,6 @@ func (p *PatchEvent) patchIDText() []byte {
 	}
 	return nil
 }
-
-// Summary returns the event that a summarise puts in, or nil.
-func (p *PatchEvent) Summary() *Event { return p.summary }
 
 // Base returns the newest patch seq that the author had seen, and whether the patch
 // says so.
@@ -320,17 +303,16 @@ func (p *PatchEvent) String() string {
 	return string(text)
 }
 
-// Size returns how many bytes the patch takes as JSON.
-func (p *PatchEvent) Size() int {
+func (p *PatchEvent) size() int {
 	own := *p // with what MarshalJSON writes of the patch but the events in it
 	own.replacement, own.summary, own.members = nil, nil, nil
 	text, _ := own.MarshalJSON()
 	n := len(text) + membersSize(p.members) + max(len(p.replacement)-1, 0)
 	for _, e := range p.replacement {
-		n += e.Size()
+		n += e.size()
 	}
 	if p.summary != nil {
-		n += len(`,"summaryEvent":`) + p.summary.Size()
+		n += len(`,"summaryEvent":`) + p.summary.size()
 	}
 	return n
 }

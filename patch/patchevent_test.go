@@ -42,8 +42,8 @@ func TestPatchConstructors(t *testing.T) {
 		if err := c.p.Validate(); err != nil {
 			t.Errorf("%s: %v", c.line, err)
 		}
-		if got := c.p.String(); got != c.line || c.p.Size() != len(c.line) {
-			t.Errorf("the patch is %s, of size %d, want %s", got, c.p.Size(), c.line)
+		if got := c.p.String(); got != c.line || (patch.Record{Patch: c.p}).Size() != len(c.line) {
+			t.Errorf("the patch is %s, of size %d, want %s", got, patch.Record{Patch: c.p}.Size(), c.line)
 		}
 		if c.p.Type() != c.typ || records.IsIndexed(c.p) != c.indexed || c.p.StatePolicy() != c.state {
 			t.Errorf("%s: type %s, indexed %v, state %s", c.line, c.p.Type(), records.IsIndexed(c.p), c.p.StatePolicy())
@@ -58,14 +58,14 @@ func TestPatchConstructors(t *testing.T) {
 			}
 		}
 	}
-	if splice.Start() != 1 || splice.Count() != 2 || !slices.Equal(splice.Replacement(), []*patch.Event{a, b}) || !slices.Equal(splice.NewEvents(), splice.Replacement()) {
-		t.Errorf("the splice says %d, %d, %v", splice.Start(), splice.Count(), splice.Replacement())
+	if splice.Start() != 1 || splice.Count() != 2 || !slices.Equal(splice.NewEvents(), []*patch.Event{a, b}) {
+		t.Errorf("the splice says %d, %d, %v", splice.Start(), splice.Count(), splice.NewEvents())
 	}
-	if truncate.EventID() != "e" || truncate.NewEvents() != nil || truncate.Summary() != nil || truncate.Start() != 0 {
+	if truncate.EventID() != "e" || truncate.NewEvents() != nil || truncate.Start() != 0 {
 		t.Errorf("the truncate_before says %s, %v", truncate.EventID(), truncate.NewEvents())
 	}
-	if summarise.Summary() != a || !slices.Equal(summarise.NewEvents(), []*patch.Event{a}) || summarise.Replacement() != nil {
-		t.Errorf("the summarise says %v", summarise.Summary())
+	if !slices.Equal(summarise.NewEvents(), []*patch.Event{a}) {
+		t.Errorf("the summarise says %v", summarise.NewEvents())
 	}
 	if revert.PatchID() != `p"1` || revert.NewEvents() != nil || splice.PatchID() != "" {
 		t.Errorf("the revert says %s, %v, the splice %s", revert.PatchID(), revert.NewEvents(), splice.PatchID())
@@ -78,11 +78,10 @@ func TestPatchIsImmutable(t *testing.T) {
 	p := patch.NewSplice(0, 1, events...)
 	was := p.String()
 	events[0] = b
-	p.Replacement()[0] = b
 	p.NewEvents()[0] = b
 	metadata := map[string]any{"k": []any{1}}
 	at := time.Date(2024, 1, 1, 0, 0, 0, 1, time.UTC)
-	full := p.WithID("i").WithAuthor("a").WithInvocationID("v").WithTimestamp(at).WithBase(0).WithState(patch.Keep)
+	full := p.WithID("i").WithAuthor("a").WithTimestamp(at).WithBase(0).WithState(patch.Keep)
 	full, err := full.WithCustomMetadata(metadata)
 	if err != nil {
 		t.Fatal(err)
@@ -91,9 +90,9 @@ func TestPatchIsImmutable(t *testing.T) {
 	if p.String() != was {
 		t.Errorf("the patch became %s, was %s", p, was)
 	}
-	want := strings.Replace(was, `{`, `{"id":"i","invocationId":"v","author":"a","timestamp":"2024-01-01T00:00:00.000000001Z",`, 1)
+	want := strings.Replace(was, `{`, `{"id":"i","author":"a","timestamp":"2024-01-01T00:00:00.000000001Z",`, 1)
 	want = strings.TrimSuffix(want, `}`) + `,"base":0,"state":"keep","customMetadata":{"k":[1]}}`
-	if got := full.String(); got != want || full.Size() != len(want) {
+	if got := full.String(); got != want || (patch.Record{Patch: full}).Size() != len(want) {
 		t.Errorf("the copy is\n%s, want\n%s", got, want)
 	}
 	if seq, ok := full.Base(); seq != 0 || !ok || full.StatePolicy() != patch.Keep || full.ID() != "i" || !full.Timestamp().Equal(at) {
@@ -120,7 +119,7 @@ func TestPatchIsImmutable(t *testing.T) {
 
 // A field that came as null or malformed is not there beside one that is set.
 func TestSettingAFieldReplacesWhatCame(t *testing.T) {
-	p := parsePatch(t, `{"patchType":"splice","start":0,"count":1,"author":null,"invocationId":"","id":"","timestamp":null,"base":"x","state":5,"customMetadata":null,"count2":{}}`)
+	p := parsePatch(t, `{"patchType":"splice","start":0,"count":1,"author":null,"id":"","timestamp":null,"base":"x","state":5,"customMetadata":null,"count2":{}}`)
 	var d *patch.FieldError
 	if !errors.As(p.Validate(), &d) || d.Field != "base" {
 		t.Errorf("the defect is %v", d)
@@ -128,11 +127,11 @@ func TestSettingAFieldReplacesWhatCame(t *testing.T) {
 	if !errors.As(p.WithBase(1).Validate(), &d) || d.Field != "state" {
 		t.Errorf("after base is set the defect is %v", d)
 	}
-	full, err := p.WithBase(1).WithState(patch.Keep).WithAuthor("a").WithInvocationID("v").WithID("i").WithTimestamp(time.Unix(0, 0)).WithCustomMetadata(map[string]any{})
+	full, err := p.WithBase(1).WithState(patch.Keep).WithAuthor("a").WithID("i").WithTimestamp(time.Unix(0, 0)).WithCustomMetadata(map[string]any{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"id":"i","invocationId":"v","author":"a","timestamp":"1970-01-01T00:00:00Z","patchType":"splice","start":0,"count":1,"base":1,"state":"keep","count2":{},"customMetadata":{}}`
+	want := `{"id":"i","author":"a","timestamp":"1970-01-01T00:00:00Z","patchType":"splice","start":0,"count":1,"base":1,"state":"keep","count2":{},"customMetadata":{}}`
 	if full.String() != want || full.Validate() != nil {
 		t.Errorf("the patch is\n%s, want\n%s (%v)", full, want, full.Validate())
 	}
@@ -151,29 +150,6 @@ func TestLacksBase(t *testing.T) {
 		if records.LacksBase(p.WithBase(0)) {
 			t.Errorf("%q: it lacks the base that was set", base)
 		}
-	}
-}
-
-func TestWithStart(t *testing.T) {
-	for _, p := range []*patch.PatchEvent{
-		patch.NewSplice(3, 1).WithID("p"),
-		parsePatch(t, `{"id":"p","patchType":"splice","start":"x","count":1,"replacement":[]}`),
-	} {
-		was := p.String()
-		got := p.WithStart(-1)
-		if want := `{"id":"p","patchType":"splice","start":-1,"count":1,"replacement":[]}`; got.String() != want || got.Start() != -1 {
-			t.Errorf("the patch is\n%s, want\n%s", got, want)
-		}
-		if p.String() != was {
-			t.Errorf("the patch became %s, was %s", p, was)
-		}
-	}
-	if err := patch.NewSplice(-1, 1).WithStart(2).Validate(); err != nil {
-		t.Error(err)
-	}
-	var d *patch.FieldError
-	if err := patch.NewPin("e").WithStart(2).Validate(); !errors.As(err, &d) || d.Field != "start" {
-		t.Errorf("a pin with a start: %v", err)
 	}
 }
 

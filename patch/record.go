@@ -64,9 +64,9 @@ func (r Record) Events() []*Event {
 func (r Record) Size() int {
 	switch {
 	case r.Event != nil:
-		return r.Event.Size()
+		return r.Event.size()
 	case r.Patch != nil:
-		return r.Patch.Size()
+		return r.Patch.size()
 	}
 	return 0
 }
@@ -94,9 +94,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	return append(b, text[1:]...), nil
 }
 
-// Complete returns the record as it is logged: missing ids get
-// one from newID, missing times are now, and temp: keys are gone, in the events
-// inside a patch too. It does not change r, and returns r itself if nothing is missing.
+// Complete returns the record as it is logged: missing ids get one from newID, missing times are now,
+// and temp: keys are gone, in the events inside a patch too. It leaves ids alone if newID is nil, and
+// times if now is zero. It does not change r, and returns r itself if nothing changes.
 func Complete(r Record, newID func() string, now time.Time) Record {
 	if r.Event != nil {
 		r.Event = r.Event.complete(newID, now)
@@ -113,40 +113,25 @@ func Complete(r Record, newID func() string, now time.Time) Record {
 }
 
 func (e *identity) complete(newID func() string, now time.Time) {
-	if e.id == "" {
+	if e.id == "" && newID != nil {
 		e.id = newID()
 	}
-	if !e.timed {
+	if !e.timed && !now.IsZero() {
 		e.time, e.timed = now.Round(0).UTC(), true
 	}
 }
 
 func (e *Event) complete(newID func() string, now time.Time) *Event {
-	if e.id != "" && e.timed && !e.temp {
-		return e
-	}
-	c := *e.withoutTemp()
-	c.identity.complete(newID, now)
-	return &c
-}
-
-// WithoutTemp returns the record without temp: keys, as it would be logged, but with ids
-// and times as they are. It does not change r, and returns r itself if there are none.
-func WithoutTemp(r Record) Record {
-	if r.Event != nil {
-		r.Event = r.Event.withoutTemp()
-	}
-	if r.Patch != nil {
-		r.Patch = r.Patch.mapEvents(func(_ int, e *Event) *Event { return e.withoutTemp() })
-	}
-	return r
-}
-
-func (e *Event) withoutTemp() *Event {
-	if !e.temp {
+	id := e.identity
+	id.complete(newID, now)
+	if id == e.identity && !e.temp {
 		return e
 	}
 	c := *e
+	c.identity = id
+	if !e.temp {
+		return &c
+	}
 	c.members, c.temp = e.lasting(), false
 	c.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
 		return strings.HasPrefix(t.pointer, "/actions/stateDelta/"+PrefixTemp)

@@ -192,7 +192,7 @@ func TestWithoutTemp(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, _ := r.MarshalJSON()
-		got, err := patch.WithoutTemp(r).MarshalJSON()
+		got, err := patch.Complete(r, nil, time.Time{}).MarshalJSON()
 		if err != nil || string(got) != c.want {
 			t.Errorf("got %s (%v), want %s", got, err, c.want)
 		}

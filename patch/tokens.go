@@ -1,7 +1,6 @@
 package patch
 
 import (
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
@@ -22,11 +21,6 @@ const DataTokens = 258
 // is 0 for an event without content. This is the one estimate of the whole module; it
 // costs nothing, for it is made when the event is.
 func (e *Event) EstimatedTokens() int { return e.tokens }
-
-// PromptTokens returns how long the prompt was, in tokens, that the event answers, as
-// the model measured it (usageMetadata.promptTokenCount), or 0 if the event does not
-// say.
-func (e *Event) PromptTokens() int { return e.prompt }
 
 // EstimateTextTokens returns what [Event.EstimatedTokens] would be for an event with the
 // given text alone.
@@ -64,12 +58,4 @@ func textRunes(v []byte) int {
 		return jsontext.RuneLen(v)
 	}
 	return utf8.RuneCount(v)
-}
-
-func promptTokens(usage []byte) int {
-	n, err := strconv.Atoi(string(jsontext.Member(usage, "promptTokenCount")))
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
 }

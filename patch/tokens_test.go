@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -67,7 +68,7 @@ func TestPromptTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := e.PromptTokens(); got != want {
+		if got := records.PromptTokens(e); got != want {
 			t.Errorf("%s: %d, want %d", usage, got, want)
 		}
 	}

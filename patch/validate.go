@@ -132,7 +132,7 @@ func (p *PatchEvent) validate() *FieldError {
 		}
 	case Summarise:
 		switch {
-		case p.summary.HasDelta():
+		case len(p.summary.delta)+len(p.summary.shared) > 0:
 			return &FieldError{"summaryEvent/actions/stateDelta", "the state is kept by the patch's policy, not by the summary", SummaryDelta}
 		case !p.summary.HasContent():
 			return &FieldError{"summaryEvent/content", "a summary needs content for the model to read", NoContent}

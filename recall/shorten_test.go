@@ -124,7 +124,7 @@ func TestShorten(t *testing.T) {
 		if n := utf8.RuneCount(part.Value()); n > 1600 {
 			t.Errorf("%s: %d characters", c.name, n)
 		}
-		if part.ID() != "c1" || part.Name() != "f" || short.ID() != "e2" || short.HasDelta() || records.LoggedTokens(short) != e.EstimatedTokens() {
+		if part.ID() != "c1" || part.Name() != "f" || short.ID() != "e2" || records.HasDelta(short) || records.LoggedTokens(short) != e.EstimatedTokens() {
 			t.Errorf("%s: %v", c.name, short)
 		}
 		if o, ok := short.Origin(); !ok || o.ID != "e" || o.Seq != 12 {

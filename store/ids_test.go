@@ -121,7 +121,6 @@ func TestRefusesPatchesThatWouldNotComeBack(t *testing.T) {
 			patch.NewSplice(0, 1).WithID("\xff"),
 			patch.NewSplice(0, 1).WithID(string(long)),
 			patch.NewSplice(0, 1).WithID("p").WithAuthor("a\xc3"),
-			patch.NewSplice(0, 1).WithID("p").WithInvocationID("\xfe"),
 			patch.NewSplice(0, 1).WithID("p").WithTimestamp(now.AddDate(9000, 0, 0)),
 			patch.NewTruncateBefore("a2").WithID("\xff"),
 			patch.NewSplice(0, 1).WithID("p").WithState("hold\xff"),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -68,7 +69,7 @@ func importWeight(r patch.Record) int64 {
 	}
 	for _, e := range r.Events() {
 		n += perEvent + (e.Footprint()-emptyFootprint)*7/4
-		if e.HasContent() || e.HasDelta() {
+		if e.HasContent() || records.HasDelta(e) {
 			n += perContent
 		}
 		if e.Timestamp().IsZero() {

@@ -153,9 +153,9 @@ func suggestion(p *patch.PatchEvent, suggest string) *patch.PatchEvent {
 	case p.Type() == patch.TruncateBefore:
 		return patch.NewTruncateBefore(suggest)
 	case p.Type() == patch.Summarise:
-		return patch.NewSummarise(start, count, p.Summary())
+		return patch.NewSummarise(start, count, p.NewEvents()[0])
 	}
-	return patch.NewSplice(start, count, p.Replacement()...)
+	return patch.NewSplice(start, count, p.NewEvents()...)
 }
 
 // What was open or unpaired before a patch never counts against it.

@@ -206,8 +206,8 @@ func TestFillsIDsAndTimes(t *testing.T) {
 		e.same("third", c.Records[2].Event.String(), `{"id":"new2","author":"b","timestamp":"2025-11-20T10:31:00.123456789Z"}`)
 		e.same("the caller's", offered.String(), `{"author":"a"}`)
 		c = e.apply(patch.NewSplice(0, 1, event(`{"author":"r"}`)), patch.NewSummarise(0, 1, event(`{"content":{"parts":[{"text":"s"}]}}`)))
-		e.same("patch", c.Records[0].Patch.ID()+" "+c.Records[0].Patch.Replacement()[0].ID(), "new3 new4")
-		e.same("summary", c.Records[1].Patch.ID()+" "+c.Records[1].Patch.Summary().ID(), "new5 new6")
+		e.same("patch", c.Records[0].Patch.ID()+" "+c.Records[0].Patch.NewEvents()[0].ID(), "new3 new4")
+		e.same("summary", c.Records[1].Patch.ID()+" "+c.Records[1].Patch.NewEvents()[0].ID(), "new5 new6")
 		for _, r := range c.Records {
 			for _, ev := range r.Patch.NewEvents() {
 				if want := now.Add(2 * time.Minute); !ev.Timestamp().Equal(want) || !r.Patch.Timestamp().Equal(want) {

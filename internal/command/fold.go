@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -85,7 +86,7 @@ func (a *app) foldFile(ctx context.Context, name string, state stateFlag, at seq
 			if rec.Seq != 0 && rec.Seq != place {
 				return fold.View{}, &patch.LineError{File: in.name, Line: d.Line(), Err: fmt.Errorf("%w: its seq is %d, but its place in the file is %d", patch.ErrInvalid, rec.Seq, place)}
 			}
-			rec = patch.WithoutTemp(rec)
+			rec = patch.Complete(rec, nil, time.Time{})
 			rec.Seq = place
 			records = append(records, rec)
 			bar.update(counter.n, in.size, present.Counted(place, "record"))

@@ -132,7 +132,7 @@ func (t *Tally) Stats(info store.Info, session store.Session) Stats {
 // tokens in a model's prompt.
 func SizeOf(v fold.View) (bytes, tokens int) {
 	for _, e := range v.Events() {
-		bytes += e.Size() + 1
+		bytes += patch.Record{Event: e}.Size() + 1
 	}
 	return bytes, tokensOf(v)
 }

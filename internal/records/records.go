@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -80,4 +81,31 @@ func LacksBase(p *patch.PatchEvent) bool {
 	_, ok := p.Base()
 	text, _ := p.Field("base")
 	return !ok && (text == nil || string(text) == "null")
+}
+
+// HasDelta reports whether the event sets any state that is logged.
+func HasDelta(e *patch.Event) bool {
+	for range e.Changes() {
+		return true
+	}
+	for range e.SharedChanges() {
+		return true
+	}
+	return false
+}
+
+// PromptTokens returns how long the prompt was, in tokens, that the event answers, as the model
+// measured it, or 0 if the event does not say.
+func PromptTokens(e *patch.Event) int {
+	var usage struct {
+		PromptTokenCount json.RawMessage
+	}
+	if e.Decode("usageMetadata", &usage) != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(string(usage.PromptTokenCount))
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
 }

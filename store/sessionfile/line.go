@@ -120,10 +120,10 @@ func encode(v any) ([]byte, error) {
 func Line(r patch.Record) (line []byte, ok bool, err error) {
 	e := r.Event
 	if r.Patch != nil {
-		if r.Patch.Summary() == nil || r.Patch.CustomMetadata()[metadataKey] == nil {
+		if r.Patch.Type() != patch.Summarise || r.Patch.CustomMetadata()[metadataKey] == nil {
 			return nil, false, nil // a copy of an event has its metadata
 		}
-		e = r.Patch.Summary()
+		e = r.Patch.NewEvents()[0]
 	}
 	if e == nil {
 		return nil, false, nil

@@ -52,7 +52,7 @@ func (t *tree) again(n *node, at entry, author string) error {
 	if err != nil || count == 0 {
 		return err
 	}
-	if err := t.step(n.brings.event.Size()); err != nil {
+	if err := t.step(patch.Record{Event: n.brings.event}.Size()); err != nil {
 		return err
 	}
 	e, err := patch.NewEvent(patch.Fields{

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/sessionfile"
 )
@@ -218,7 +219,7 @@ func TestLinesComeBack(t *testing.T) {
 			if line, ok, err := sessionfile.Line(r); ok && err == nil {
 				e := r.Event
 				if r.Patch != nil {
-					e = r.Patch.Summary()
+					e = r.Patch.NewEvents()[0]
 				}
 				metadata, _ := e.Field("customMetadata")
 				whole += len(line) - len(metadata)
@@ -333,7 +334,7 @@ func TestPi(t *testing.T) {
 		t.Errorf("report %+v, want %+v", got, want)
 	}
 	// Before the compaction, with all that it covers.
-	check(t, says(view(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Summary() != nil })]))[:5], []string{
+	check(t, says(view(t, records[:slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })]))[:5], []string{
 		"user/user: Why does the kettle simulation stop at 99.99 degrees? Please look at kettle.go.",
 		`pi/model: thought The loop compares floats for equality, I guess. I should read the file first. Let me read it, and run its tests as well. call call_1 read{"path":"kettle.go","limit":120.0} call call_2 bash{"command":"go test ./..."}`,
 		`pi/user: response call_1 read{"result":"package kettle\n\n// Boil heats until the water boils. ☕\nfunc Boil(t float64) float64 {\n\tfor t != 100 {\n\t\tt += 0.1\n\t}\n\treturn t\n}\n"}`,
@@ -341,7 +342,7 @@ func TestPi(t *testing.T) {
 		"pi/model: It compares floating-point numbers for equality, and 0.1 cannot be written exactly.",
 	})
 	e := find(t, records, "a0000001")
-	if e.PromptTokens() != 3160 || e.InvocationID() != "u0000001" || e.Timestamp().Format("15:04:05") != "09:00:04" {
+	if promptTokens(e) != 3160 || e.InvocationID() != "u0000001" || e.Timestamp().Format("15:04:05") != "09:00:04" {
 		t.Errorf("%s", e)
 	}
 	if e := find(t, records, "a0000003"); !strings.Contains(e.String(), `"errorMessage":"Request was aborted"`) || !strings.Contains(e.String(), `"interrupted":true`) || e.HasContent() {
@@ -407,10 +408,10 @@ func TestClaudeCode(t *testing.T) {
 		"user/user: Rewrite it in Rust.",
 		"claude-code/model: A rewrite it is.",
 	})
-	if e := find(t, records, "a1"); e.PromptTokens() != 14003 || e.InvocationID() != "u1" {
+	if e := find(t, records, "a1"); promptTokens(e) != 14003 || e.InvocationID() != "u1" {
 		t.Errorf("%s", e)
 	}
-	if e := find(t, records, "a2"); e.PromptTokens() != 0 {
+	if e := find(t, records, "a2"); promptTokens(e) != 0 {
 		t.Errorf("the usage of a message is told twice: %s", e)
 	}
 	if e := find(t, records, "e1"); !strings.Contains(e.String(), `"errorMessage":"API Error: overloaded"`) {
@@ -431,7 +432,7 @@ func TestCodex(t *testing.T) {
 	if got, want := d.Report(), (sessionfile.Report{Lines: 27, Rewinds: 1, Compactions: 1, Left: 1}); got != want {
 		t.Errorf("report %+v, want %+v", got, want)
 	}
-	i := slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Summary() != nil })
+	i := slices.IndexFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Summarise })
 	check(t, says(view(t, records[:i])), []string{
 		"codex/user: <environment_context>\n  <cwd>/home/ada/clock</cwd>\n</environment_context>",
 		"user/user: Why does the clock run backwards? image/png",
@@ -446,7 +447,7 @@ func TestCodex(t *testing.T) {
 		"user/user: Make it count in seconds.",
 		"codex/model: It counts in seconds.",
 	})
-	measured := slices.IndexFunc(records, func(r patch.Record) bool { return r.Event != nil && r.Event.PromptTokens() == 5000 })
+	measured := slices.IndexFunc(records, func(r patch.Record) bool { return r.Event != nil && promptTokens(r.Event) == 5000 })
 	if measured < 0 {
 		t.Error("no event has the usage")
 	}
@@ -470,3 +471,5 @@ func TestCodexWithoutEnvelopes(t *testing.T) {
 		t.Errorf("the session is %q", d.SessionID())
 	}
 }
+
+func promptTokens(e *patch.Event) int { return records.PromptTokens(e) }
