@@ -92,14 +92,14 @@ var verbs = map[string]struct {
 	title string
 	of    func(i *Inspector, a *asked) deed
 }{
-	"splice":    {"Cut events out", patching},
-	"replace":   {"Replace events by a text", patching},
-	"truncate":  {"Cut all events before one", patching},
-	"summarise": {"Summarise events by a text", patching},
-	"pin":       {"Pin events", patching},
-	"unpin":     {"Unpin events", patching},
-	"revert":    {"Take a patch back", func(i *Inspector, a *asked) deed { return takingBack{i, a} }},
-	"rewind":    {"Rewind to before an invocation", func(i *Inspector, a *asked) deed { return takingBack{i, a} }},
+	"splice":    {"Cut events out", newChange},
+	"replace":   {"Replace events by a text", newChange},
+	"truncate":  {"Cut all events before one", newChange},
+	"summarise": {"Summarise events by a text", newChange},
+	"pin":       {"Pin events", newChange},
+	"unpin":     {"Unpin events", newChange},
+	"revert":    {"Take a patch back", newChange},
+	"rewind":    {"Rewind to before an invocation", newChange},
 	"fork":      {"Fork the session", func(i *Inspector, a *asked) deed { return forking{i, a} }},
 	"compact":   {"Compact the session now", func(i *Inspector, a *asked) deed { return compactingNow{i, a} }},
 	actErase:    {"Erase what events say", func(i *Inspector, a *asked) deed { return erasing{i, a} }},

@@ -7,33 +7,40 @@ import (
 	"net/http"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// takingBack is the deed of a revert and of a rewind.
-type takingBack struct {
+// changing is an action that logs patches: patches of selected events, a revert or a rewind.
+type changing struct {
 	i *Inspector
 	a *asked
 }
 
-func (d takingBack) options(v fold.View) store.BackOptions {
-	return store.BackOptions{On: v, Author: d.a.author, AllowOrphans: d.a.orphans}
+func newChange(i *Inspector, a *asked) deed { return changing{i, a} }
+
+// change returns the operation, and the id of the patch or of the invocation that it is about.
+func (d changing) change(ctx context.Context) (ops.Change, string, error) {
+	back := store.BackOptions{Author: d.a.author, AllowOrphans: d.a.orphans}
+	switch d.a.act {
+	case "revert":
+		id, err := d.id(ctx)
+		return ops.Revert{PatchID: id, Options: back}, id, err
+	case "rewind":
+		id, err := d.id(ctx)
+		return ops.Rewind{InvocationID: id, Options: back}, id, err
+	}
+	return ops.Patches{Plan: d.a.patches, Options: store.PatchOptions{AllowOrphans: d.a.orphans, AllowPinned: d.a.pinned}}, "", nil
 }
 
-func (d takingBack) preview(ctx context.Context, v fold.View, b *actBody) error {
-	s, key := d.i.store, d.a.key
-	id, err := d.id(ctx)
+func (d changing) preview(ctx context.Context, v fold.View, b *actBody) error {
+	c, _, err := d.change(ctx)
 	if err != nil {
 		return err
 	}
-	var would store.Preview
-	if d.a.act == "revert" {
-		would, err = s.PreviewRevert(ctx, key, d.options(v), id)
-	} else {
-		would, err = s.PreviewRewind(ctx, key, d.options(v), id)
-	}
+	would, err := c.Preview(ctx, d.i.store, d.a.key, v)
 	if err != nil {
 		return err
 	}
@@ -41,27 +48,24 @@ func (d takingBack) preview(ctx context.Context, v fold.View, b *actBody) error 
 		b.notice("Nothing is left of what came since, so that there is nothing to do.")
 		return nil
 	}
-	b.would(present.DifferenceOf(would.Before, would.After), would)
+	b.would(ops.Explain(would), would)
 	if d.a.orphans {
 		b.notice("Split calls are accepted.")
+	}
+	if d.a.pinned {
+		b.notice("Pinned events may be hidden.")
 	}
 	b.Forms = append(b.Forms, actForm{Button: "Do it", Strong: true, Fields: d.a.fields(stepDo)})
 	return nil
 }
 
-func (d takingBack) do(ctx context.Context, v fold.View, b *actBody) error {
-	s, key := d.i.store, d.a.key
-	id, err := d.id(ctx)
+func (d changing) do(ctx context.Context, v fold.View, b *actBody) error {
+	c, id, err := d.change(ctx)
 	if err != nil {
 		return err
 	}
-	var done store.Committed
-	if d.a.act == "revert" {
-		done, err = s.Revert(ctx, key, d.options(v), id)
-	} else {
-		done, err = s.Rewind(ctx, key, d.options(v), id)
-	}
-	if errors.Is(err, store.ErrConflict) {
+	done, err := c.Apply(ctx, d.i.store, d.a.key, v)
+	if errors.Is(err, store.ErrConflict) && id != "" { // patches of selected events have ids, by which a store knows them
 		there, lookErr := d.already(ctx, v, id)
 		if lookErr != nil {
 			return lookErr
@@ -78,7 +82,7 @@ func (d takingBack) do(ctx context.Context, v fold.View, b *actBody) error {
 }
 
 // id is the id of the patch to take back, or of the invocation to rewind to.
-func (d takingBack) id(ctx context.Context) (string, error) {
+func (d changing) id(ctx context.Context) (string, error) {
 	r, err := d.i.actRecord(ctx, d.a)
 	switch {
 	case err != nil:
@@ -106,7 +110,7 @@ func (i *Inspector) actRecord(ctx context.Context, a *asked) (patch.Record, erro
 
 // already are the records by which the same was done, if it is the first that was patched since
 // the view.
-func (d takingBack) already(ctx context.Context, v fold.View, id string) ([]patch.Record, error) {
+func (d changing) already(ctx context.Context, v fold.View, id string) ([]patch.Record, error) {
 	since, err := d.i.patchesSince(ctx, d.a.key, v.PatchSeq())
 	if err != nil || len(since) == 0 {
 		return nil, err
@@ -136,7 +140,7 @@ func (d takingBack) already(ctx context.Context, v fold.View, id string) ([]patc
 }
 
 // planned are the patches that do it on a view.
-func (d takingBack) planned(ctx context.Context, v fold.View, id string) ([]*patch.PatchEvent, error) {
+func (d changing) planned(ctx context.Context, v fold.View, id string) ([]*patch.PatchEvent, error) {
 	if d.a.act == "revert" {
 		ids, err := v.Standing(id)
 		var patches []*patch.PatchEvent
@@ -194,14 +198,12 @@ func (i *Inspector) mayFork(r *http.Request, a *asked) error {
 	return nil
 }
 
+func (d forking) fork(to store.Key) ops.Fork { return ops.Fork{From: d.a.key, To: to, At: &d.a.seq} }
+
 func (d forking) preview(ctx context.Context, v fold.View, b *actBody) error {
 	a := d.a
 	if a.seq == 0 {
 		a.seq = v.Seq()
-	}
-	upTo, err := d.i.store.ViewAt(ctx, a.key, a.seq)
-	if err != nil {
-		return err
 	}
 	suggested := a.to
 	if suggested == "" {
@@ -215,12 +217,16 @@ func (d forking) preview(ctx context.Context, v fold.View, b *actBody) error {
 		if err != nil {
 			return err
 		}
-		switch _, err := d.i.store.Info(ctx, key); {
-		case err == nil:
+		switch _, err := d.fork(key).Preview(ctx, d.i.store); {
+		case errors.Is(err, store.ErrExists):
 			b.Problem = fmt.Sprintf("Session %s is there already. Take another key.", key)
-		case !errors.Is(err, store.ErrNotFound):
+		case err != nil:
 			return err
 		}
+	}
+	upTo, err := d.i.store.ViewAt(ctx, a.key, a.seq)
+	if err != nil {
+		return err
 	}
 	b.notice("A new session begins with the initial state and the first %s of this one; %s. From there on each goes its own way. Values that sessions share are not copied.",
 		present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
@@ -240,7 +246,7 @@ func (d forking) do(ctx context.Context, _ fold.View, b *actBody) error {
 	if a.seq == 0 {
 		return badRequest(fieldSeq, "it is missing; it says up to which record the fork goes")
 	}
-	session, err := d.i.store.Fork(ctx, a.key, key, store.ForkOptions{At: &a.seq})
+	v, err := d.fork(key).Apply(ctx, d.i.store)
 	switch {
 	case errors.Is(err, store.ErrExists):
 		same, lookErr := d.isFork(ctx, key)
@@ -254,7 +260,7 @@ func (d forking) do(ctx context.Context, _ fold.View, b *actBody) error {
 	case err != nil:
 		return err
 	default:
-		b.notice("%s forked from %s with %s; %s.", key, a.key, present.Counted(session.View.Seq(), "record"), present.Counted(session.View.Len(), "visible event"))
+		b.notice("%s.", d.fork(key).Explain(v))
 	}
 	b.Heading = "Done: " + a.title
 	url, err := query("session", "key", key)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -96,7 +97,7 @@ func (d erasing) do(ctx context.Context, _ fold.View, b *actBody) error {
 	// Once it has begun it is finished, whether somebody waits for it or not.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eraseTimeout)
 	defer cancel()
-	erased, err := d.i.store.Erase(ctx, d.a.key, d.selection(), d.options())
+	erased, err := d.erase().Apply(ctx, d.i.store)
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (d erasing) plan(ctx context.Context) (store.Erasure, error) {
 	if d.a.seq == 0 && len(d.a.ids) == 0 {
 		return store.Erasure{}, &unfit{text: "No event is selected. Tick events of what the model sees, or take one of the raw log."}
 	}
-	would, err := d.i.store.PlanErase(ctx, d.a.key, d.selection(), d.options())
+	would, err := d.erase().Preview(ctx, d.i.store)
 	if err == nil && slices.ContainsFunc(would.Sessions, func(s store.ErasedSession) bool { return !d.may(s.Key) }) {
 		err = forbidden("The same events are in other sessions too, such as forks, and in some of these you may not erase. Nothing was written.",
 			"Whoever may erase in all of them has to do it: an event is erased wherever it is, or not at all.")
@@ -121,16 +122,15 @@ func (d erasing) plan(ctx context.Context) (store.Erasure, error) {
 // may reports whether the request may erase in a session.
 func (d erasing) may(key store.Key) bool { return d.a.may(key, Read) && d.a.may(key, Erase) }
 
-func (d erasing) selection() store.EraseSelection {
-	s := store.EraseSelection{EventIDs: d.a.ids}
-	if d.a.seq > 0 {
-		s.Seqs = []uint64{d.a.seq}
+func (d erasing) erase() ops.Erase {
+	e := ops.Erase{
+		Key: d.a.key, Selection: store.EraseSelection{EventIDs: d.a.ids},
+		Options: store.EraseOptions{ID: d.receipt(), Author: d.a.author, Reason: d.a.reason, Values: d.a.values, Salt: d.salt()},
 	}
-	return s
-}
-
-func (d erasing) options() store.EraseOptions {
-	return store.EraseOptions{ID: d.receipt(), Author: d.a.author, Reason: d.a.reason, Values: d.a.values, Salt: d.salt()}
+	if d.a.seq > 0 {
+		e.Selection.Seqs = []uint64{d.a.seq}
+	}
+	return e
 }
 
 // receipt and salt come from the preview, so that a second click does nothing more and says the

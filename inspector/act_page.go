@@ -269,9 +269,9 @@ func (i *Inspector) showDone(ctx context.Context, a *asked, b *actBody, records 
 			return err
 		}
 	}
-	difference := before.Diff(after)
-	b.notice("%s hidden, %d added; %s now.", present.Counted(len(difference.Removed), "event"), len(difference.Added), present.Counted(after.Len(), "visible event"))
-	b.Differences = append(b.Differences, newActDifference("What changed", present.DifferenceOf(before, after), 0))
+	difference := present.DifferenceOf(before, after)
+	b.notice("%s.", difference.Sentence())
+	b.Differences = append(b.Differences, newActDifference("What changed", difference, 0))
 	url, err := query("session", "key", a.key, "at", last)
 	if err != nil {
 		return err

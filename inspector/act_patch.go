@@ -1,65 +1,15 @@
 package inspector
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
-
-// patchesOnSelected is the deed of patches that are made of selected events.
-type patchesOnSelected struct {
-	i *Inspector
-	a *asked
-}
-
-func patching(i *Inspector, a *asked) deed { return patchesOnSelected{i, a} }
-
-func (d patchesOnSelected) preview(ctx context.Context, v fold.View, b *actBody) error {
-	patches, err := d.a.patches(v)
-	if err != nil {
-		return err
-	}
-	would, err := d.i.store.Preview(ctx, d.a.key, d.a.options(v), patches...)
-	if err != nil {
-		return err
-	}
-	difference := present.DifferenceOf(would.Before, would.After)
-	if len(patches) == 1 {
-		difference = present.PreviewOf(would, patches[0])
-	}
-	b.would(difference, would)
-	if d.a.orphans {
-		b.notice("Split calls are accepted.")
-	}
-	if d.a.pinned {
-		b.notice("Pinned events may be hidden.")
-	}
-	b.Forms = append(b.Forms, actForm{Button: "Do it", Strong: true, Fields: d.a.fields(stepDo)})
-	return nil
-}
-
-func (d patchesOnSelected) do(ctx context.Context, v fold.View, b *actBody) error {
-	patches, err := d.a.patches(v)
-	if err != nil {
-		return err
-	}
-	done, err := d.i.store.ApplyPatch(ctx, d.a.key, d.a.options(v), patches...)
-	if err != nil {
-		return err
-	}
-	return d.i.showDone(ctx, d.a, b, done.Records)
-}
-
-func (a *asked) options(v fold.View) store.PatchOptions {
-	return store.PatchOptions{On: v, AllowOrphans: a.orphans, AllowPinned: a.pinned}
-}
 
 // patches are what the act logs, made of the selected events where they stand in a view. They are
 // the same whenever they are made of the same view, so that a retry adds nothing.

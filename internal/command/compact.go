@@ -34,19 +34,15 @@ them; the summary has these.
 
 With --json each pass is a line {"key","seq","id","summarizer","start","count","trigger",
 "level","eventsBefore","eventsAfter","tokensBefore","tokensAfter","ratio","model","usage",
-"durationMs"}. With --plan it is one object {"key","window","reason","prompt"}.
+"durationMs"}. With --dry-run it is one object {"key","window","reason","prompt"}.
 
-With --report the log is played again, event by event, left alone and kept short in several
+With --evaluate the log is played again, event by event, left alone and kept short in several
 ways, one of them the given one: how much of what calls needed later would still have been
 in sight, or in reach of one search, how much of the log was in sight, and what prompts and
 summaries would have cost against a session left alone (docs/COMPACTION.md has the measures).
 It is offline unless --summarizer gemini is given. With --json each way is a line.`,
 		Example: examples(
-			"patchlog compact shop/ada/4711 --plan",
-			"patchlog compact shop/ada/4711 --report",
-			"patchlog compact shop/ada/4711",
 			"patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30",
-			"patchlog compact shop/ada/4711 --summarizer gemini --redact --pin e17",
 		),
 	}
 	var f compactFlags
@@ -64,7 +60,7 @@ It is offline unless --summarizer gemini is given. With --json each way is a lin
 }
 
 func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error {
-	return a.withSession(ctx, keyText, writingUnless(f.plan || f.report), func(s *store.Store, key store.Key) error {
+	return a.withSession(ctx, keyText, writingUnless(f.dryRun || f.evaluate), func(s *store.Store, key store.Key) error {
 		before, err := s.View(ctx, key)
 		if err != nil {
 			return err
@@ -74,7 +70,7 @@ func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error
 				return fmt.Errorf("session %s: --pin: no visible event has the id %q", key, id)
 			}
 		}
-		if f.report {
+		if f.evaluate {
 			if f.summarizer != "" {
 				if _, err := a.useSummarizer(ctx, &f); err != nil {
 					return err
@@ -86,7 +82,7 @@ func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error
 		if err != nil {
 			return err
 		}
-		if f.plan {
+		if f.dryRun {
 			return a.showPlan(key, decision)
 		}
 		name, err := a.useSummarizer(ctx, &f)

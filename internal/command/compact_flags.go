@@ -13,8 +13,8 @@ type compactFlags struct {
 	run        compaction.Run
 	summarizer string // "" means gemini if there is a key, else extractive
 	model      string
-	plan       bool
-	report     bool
+	dryRun     bool
+	evaluate   bool
 	redacted   redaction
 }
 
@@ -35,8 +35,8 @@ func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 func (f *compactFlags) declare(cmd *cobra.Command) {
 	f.declareSummarizer(cmd)
 	fs := cmd.Flags()
-	fs.BoolVar(&f.plan, "plan", false, "show what would be summarised next and why, and write nothing")
-	fs.BoolVar(&f.report, "report", false, "replay the session, show what it would have been worth compacted, and write nothing")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be summarised next and why, and write nothing")
+	fs.BoolVar(&f.evaluate, "evaluate", false, "replay the session, show what compaction would have kept and cost, and write nothing")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
 	fs.Var(number{&f.cfg.OverlapSize, 0}, "overlap", "show the summarizer `N` invocations before these again")
 	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
@@ -59,8 +59,8 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 // check finds what no flag alone has wrong.
 func (f *compactFlags) check() error {
 	switch {
-	case f.plan && f.report:
-		return usagef("--plan and --report are two questions; ask one")
+	case f.dryRun && f.evaluate:
+		return usagef("--dry-run and --evaluate do not go together: neither writes anything")
 	case f.summarizer != "" && f.summarizer != byGemini && f.summarizer != extractive:
 		return usagef("--summarizer: unknown name %q; one of %s, %s", f.summarizer, byGemini, extractive)
 	case f.model != "" && f.summarizer == extractive:

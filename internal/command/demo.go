@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +34,9 @@ removed at the end. With --json it writes only the figures after each step.`,
 	}
 	return cmd
 }
+
+// When the demo's patches are logged: after its events.
+var demoTime = time.Date(2024, 6, 6, 9, 0, 0, 0, time.UTC)
 
 const demoKey = "airline/omar_davis/downgrade"
 
@@ -72,29 +76,29 @@ whole result in the log. Importing is all or nothing, and safe to repeat.`,
 answer, and a model's API refuses such a prompt. The patch is refused, and nothing is
 written. (The call's id is used again later in this session; calls and results are paired
 in order, not by id alone.)`,
-		args:  []string{"patch", "splice", demoKey, "--start", "26", "--count", "1"},
+		args:  []string{"patch", demoKey, "26", "1"},
 		fails: true,
 	}, {
 		name: "splice",
 		text: `The whole stretch of searches passes: 24 events give way to a note of one line. What they
 set in the state (counters here) is kept, since we ask for that.`,
-		args:  []string{"patch", "splice", demoKey, "--start", "25", "--count", "24", "--replacement", "-", "--keep-state"},
+		args:  []string{"patch", demoKey, "25", "24", "--replacement", "-", "--state", "keep"},
 		stdin: []byte(note),
-		shell: "patchlog patch splice " + demoKey + " --start 25 --count 24 --replacement - --keep-state < note.jsonl",
+		shell: "patchlog patch " + demoKey + " 25 24 --replacement - --state keep < note.jsonl",
 	}, {
 		name: "dry run",
 		text: `The talk before the customer's go-ahead can go as well. A dry run shows what that would do:
-without --keep-state, what the hidden events set would leave the state with them.`,
-		args: []string{"patch", "truncate-before", demoKey, "--event-id", demoTruncateAt, "--dry-run"},
+without --state keep, what the hidden events set would leave the state with them.`,
+		args: []string{"patch", demoKey, "0", "8", "--dry-run"},
 	}, {
 		name: "truncate",
 		text: `So we keep the state.`,
-		args: []string{"patch", "truncate-before", demoKey, "--event-id", demoTruncateAt, "--keep-state"},
+		args: []string{"patch", demoKey, "0", "8", "--state", "keep"},
 	}, {
 		name: "summarise",
 		text: `Sixteen events of looking up bookings become one sentence. A summary keeps the state
 unless told otherwise.`,
-		args: []string{"patch", "summarise", demoKey, "--start", "1", "--count", "16", "--summary", summary},
+		args: []string{"patch", demoKey, "1", "16", "--summary", summary},
 	}, {
 		name: "log",
 		text: `What the model sees now:`,
@@ -109,9 +113,6 @@ unless told otherwise.`,
 		args: []string{"audit", demoKey, "--from", "62"},
 	}}
 }
-
-// The id of the event with index 8: the customer's go-ahead.
-const demoTruncateAt = "a3f67c64-8e2a-5c4d-a3c2-3a8ce6ebaaa1"
 
 // demoFigures are what a step left.
 type demoFigures struct {
@@ -195,7 +196,7 @@ func (s demoStep) commandLine() string {
 func (d *demo) command(ctx context.Context, step demoStep) (refusal, err error) {
 	sub := *d.app
 	sub.db = d.db
-	sub.options.Now = func() time.Time { return time.Now().Truncate(time.Second) } // for figures that are the same each time
+	sub.options.Now = func() time.Time { return demoTime } // so that the demo is the same each time
 	sub.stdin = bytes.NewReader(step.stdin)
 	var quiet bytes.Buffer
 	if sub.json {
@@ -243,7 +244,7 @@ func (d *demo) measure(ctx context.Context, step demoStep) error {
 		return nil
 	}
 	d.figures = append(d.figures, f)
-	state := fmt.Sprint(valuesOf(session.View))
+	state := fmt.Sprint(maps.Collect(session.View.Values()))
 	if step.args[0] == "import" {
 		d.state[f.Session] = state
 	}

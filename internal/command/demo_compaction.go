@@ -30,7 +30,7 @@ after five turns.`,
 		name: "plan",
 		text: `Compaction is due after every five turns, unless told otherwise. This is what it would do:`,
 		key:  demoBookingKey,
-		args: []string{"compact", demoBookingKey, "--plan"},
+		args: []string{"compact", demoBookingKey, "--dry-run"},
 	}, {
 		name: "compact",
 		text: `So let it. Here sentences are picked offline, and only as many as take 300 tokens; with an

@@ -4,21 +4,16 @@ import (
 	"fmt"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
-	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
-// So many visible events are shown before and after a change.
-const diffContext = 2
-
-// showPreview shows what a patch would do.
-func (a *app) showPreview(key store.Key, p *patch.PatchEvent, preview store.Preview) error {
-	d := present.PreviewOf(preview, p)
+// showDifference shows how two views of a session differ, with so many events around those that went or
+// came.
+func (a *app) showDifference(head string, d present.Difference, around int) error {
 	if a.json {
 		return a.out.document(d)
 	}
-	a.out.linef("%s: dry run of %s, nothing is written", key, p.Type())
-	return a.out.difference(d, diffContext)
+	a.out.line(head)
+	return a.out.difference(d, around)
 }
 
 // difference writes how two views differ, with so many events around those that went or came.

@@ -3,157 +3,114 @@ package command
 import (
 	"context"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// allowErase is the environment variable without which nothing is erased: that someone may
-// read and write sessions is not enough.
-const allowErase = "PATCHLOG_ALLOW_ERASE"
-
-// eraseFlags are what `erase` is told.
-type eraseFlags struct {
-	ids             []string
-	author, match   string
-	ignoreCase, all bool
-	values, id      string
-	reason, by      string
-	user            string
-	resume, dryRun  bool
-	remake, context bool
-	compactFlags    // who makes summaries anew
-}
-
 func (a *app) eraseCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "erase [KEY]",
+		Use:   "erase [KEY] [EVENT...]",
 		Short: "Erase what events say, for good",
-		Long: `The events stay where they are, blank. With them go summaries that stand for them, copies of
-them, and the same events in forks. With --remake-summaries the summaries are then made anew of what is left:
-gemini is asked where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY; else extractive picks
-sentences, offline. If one cannot be had it stays blank, and --resume --remake-summaries tries
-again. A receipt in the log says so, and "patchlog receipts" shows
-it. It cannot be taken back. Look at --dry-run first.
+		Long: `The events keep their places and become blank. Erased with them are summaries that stand for them,
+copies of them, and the same events in forks. A receipt in the log says who erased what, and why:
+'patchlog log KEY --type receipt'. An EVENT is the number of a record, an id, or the beginning of an id.
 
-With --user, in place of KEY, all events of all sessions of a user go, and the values that these
-share. State values become null, unless --values says keep. Cut short, it goes on if it is given
-the same --id. Let the user's agents end first.
+With --user, in place of KEY, all events of all sessions of a user are erased, and the values that these
+share. State values become null, unless --values says keep. If it is interrupted, it continues when it is
+given the same --id. Stop the user's agents first.
 
-It is refused unless the environment variable ` + allowErase + ` is "yes". Afterwards "patchlog
-vacuum" gives the room back in which the old bytes are. What was exported, backed up or sent
-elsewhere is out of reach.`,
-		Example: examples(
-			"patchlog erase shop/ada/4711 --event-id e17 --dry-run",
-			"patchlog erase shop/ada/4711 --match 'DE89 3704' --reason 'request 812' --values null",
-			"patchlog erase shop/ada/4711 --author user --remake-summaries --summarizer extractive",
-			"patchlog erase shop/ada/4711 --resume",
-			"patchlog erase --user shop/ada --id 'request 813' --dry-run",
-		),
+This cannot be undone. Afterwards 'patchlog vacuum' returns the room in which the old bytes are.
+Exports, backups and copies elsewhere are out of reach.`,
+		Example: examples("patchlog erase shop/ada/4711 --match 'DE89 3704' --reason 'request 812' --values null --dry-run"),
 	}
-	var f eraseFlags
+	e := erasing{}
 	fs := cmd.Flags()
-	fs.StringArrayVar(&f.ids, "event-id", nil, "erase the event or patch with this `ID`; may be given several times")
-	fs.StringVar(&f.author, "author", "", "erase the events by this `AUTHOR`")
-	fs.StringVar(&f.match, "match", "", "erase the events that have this `TEXT` in what they say, or in state values")
-	fs.BoolVar(&f.ignoreCase, "ignore-case", false, "let --match find upper and lower case alike")
-	fs.BoolVar(&f.all, "all", false, "erase all events")
-	fs.Var((*filled)(&f.user), "user", "erase all that the database has of `APP/USER`")
-	fs.StringVar(&f.id, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
-	fs.StringVar(&f.values, "values", string(patch.KeepValues), "`keep` the state values that the events set, and say how many still match; or put null in their place")
-	fs.StringVar(&f.reason, "reason", "", "say `WHY` in the receipt")
-	fs.StringVar(&f.by, "by", patchAuthor, "say in the receipt `WHO` erases")
-	f.declareSummarizer(cmd)
-	fs.BoolVar(&f.remake, "remake-summaries", false, "make summaries of erased events anew, of what is left")
-	fs.BoolVar(&f.context, "context", false, "erase summaries too whose summarizer was shown, as context, a summary of erased events")
-	fs.BoolVar(&f.resume, "resume", false, "select nothing, and finish what was cut short")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be erased, and write nothing")
+	fs.StringVar(&e.Selection.Author, "author", "", "erase the events by this `AUTHOR`")
+	fs.StringVar(&e.Selection.Match, "match", "", "erase the events that have this `TEXT` in what they say, or in state values")
+	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match find upper and lower case alike")
+	fs.BoolVar(&e.Selection.All, "all", false, "erase all events")
+	var user filled
+	fs.Var(&user, "user", "erase all that the database has of `APP/USER`")
+	fs.StringVar(&e.Options.ID, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
+	values := fs.String("values", string(patch.KeepValues), "`keep` the state values that the events set, and say how many still match; or put null in their place")
+	fs.StringVar(&e.Options.Reason, "reason", "", "say `WHY` in the receipt")
+	fs.StringVar(&e.Options.Author, "by", patchAuthor, "say in the receipt `WHO` erases")
+	fs.BoolVar(&e.Options.Context, "context", false, "erase also summaries whose summarizer was shown, as context, a summary of erased events")
+	resume := fs.Bool("resume", false, "select nothing, and finish an erasing that was interrupted")
+	confirmed := declareConfirmation(fs)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		selects := len(f.ids) > 0 || f.author != "" || f.match != "" || f.all
-		if f.user != "" && !fs.Changed("values") {
-			f.values = ""
+		selects := len(args) > 1 || e.Selection.Author != "" || e.Selection.Match != "" || e.Selection.All
+		if e.Options.Values = patch.Values(*values); user != "" && !fs.Changed("values") {
+			e.Options.Values = ""
 		}
 		switch {
-		case f.user != "" && (len(args) > 0 || selects || f.resume):
+		case user != "" && (len(args) > 0 || selects || *resume):
 			return usagef("--user takes all, and goes with neither KEY, a selection nor --resume")
-		case f.user == "" && len(args) == 0:
+		case user == "" && len(args) == 0:
 			return usagef("KEY is missing, or --user")
-		case f.user == "" && !selects && !f.resume:
-			return usagef("say what to erase: --event-id, --author, --match or --all")
-		case selects && f.resume:
+		case user == "" && !selects && !*resume:
+			return usagef("say what to erase: EVENT, --author, --match or --all")
+		case selects && *resume:
 			return usagef("--resume selects nothing")
-		case !f.remake && f.summarizer+f.model != "":
-			return usagef("--summarizer and --model go with --remake-summaries")
 		}
-		if err := f.check(); err != nil {
+		keyText := string(user) + "/-"
+		if e.AllOfUser = user != ""; !e.AllOfUser {
+			keyText, e.events = args[0], args[1:]
+		} else if _, err := store.ParseKey(keyText); err != nil {
+			return usagef("--user: %q is not APP/USER, each percent-escaped", user)
+		}
+		if err := confirmed.check(); err != nil {
 			return err
 		}
-		return a.erase(cmd.Context(), strings.Join(args, ""), f)
+		e.dryRun = confirmed.dryRun
+		return a.withSession(cmd.Context(), keyText, writingUnless(e.dryRun), func(s *store.Store, key store.Key) error {
+			e.Key = key
+			return a.erase(cmd.Context(), s, e)
+		})
 	}
 	return cmd
 }
 
-func (a *app) erase(ctx context.Context, keyText string, f eraseFlags) error {
-	if !f.dryRun {
-		if err := a.mayErase("--dry-run is allowed"); err != nil {
-			return err
-		}
-	}
-	sel := store.EraseSelection{EventIDs: f.ids, Author: f.author, Match: f.match, IgnoreCase: f.ignoreCase, All: f.all}
-	opts := store.EraseOptions{ID: f.id, Author: f.by, Reason: f.reason, Values: patch.Values(f.values), Context: f.context}
-	if f.remake {
-		opts.Summaries = store.RemakeSummaries
-		if _, err := a.useSummarizer(ctx, &f.compactFlags); err != nil {
-			return err
-		}
-		var err error
-		if opts.Resummarise, err = compaction.Resummariser(f.cfg); err != nil {
-			return err
-		}
-	}
-	show := func(of string, done store.Erasure, err error) error {
-		if err != nil && !errors.Is(err, store.ErrNotRemade) {
-			return err
-		}
-		return errors.Join(a.showErasure(of, done, f.dryRun), err)
-	}
-	if f.user != "" {
-		key, err := parseKey(f.user + "/-")
-		if err != nil {
-			return usagef("--user: %q is not APP/USER, each percent-escaped", f.user)
-		}
-		return a.withStore(ctx, writingUnless(f.dryRun), func(s *store.Store) error {
-			do := s.EraseUser
-			if f.dryRun {
-				do = s.PlanEraseUser
-			}
-			done, err := do(ctx, key.App, key.User, opts)
-			return show(f.user, done, err)
-		})
-	}
-	return a.withSession(ctx, keyText, writingUnless(f.dryRun), func(s *store.Store, key store.Key) error {
-		do := s.Erase
-		if f.dryRun {
-			do = s.PlanErase
-		}
-		done, err := do(ctx, key, sel, opts)
-		return show(key.String(), done, err)
-	})
+// erasing is a run of erase.
+type erasing struct {
+	ops.Erase
+	events []string // as they were named
+	dryRun bool
 }
 
-// mayErase returns an error unless erasing is allowed, and then says what is allowed besides.
-func (a *app) mayErase(besides string) error {
-	if a.env(allowErase) == "yes" {
-		return nil
+func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
+	of := e.Key.String()
+	if e.AllOfUser {
+		of = strings.TrimSuffix(of, "/-")
 	}
-	return fmt.Errorf("erasing is not allowed here: set the environment variable %s to yes; %s", allowErase, besides)
+	if len(e.events) > 0 {
+		v, err := s.View(ctx, e.Key)
+		if err != nil {
+			return err
+		}
+		for _, name := range e.events {
+			id, err := ops.EventID(ctx, s, e.Key, v, name)
+			if err != nil {
+				return err
+			}
+			e.Selection.EventIDs = append(e.Selection.EventIDs, id)
+		}
+	}
+	do := e.Apply
+	if e.dryRun {
+		do = e.Preview
+	}
+	done, err := do(ctx, s)
+	if err != nil {
+		return err
+	}
+	return a.showErasure(of, done, e.dryRun)
 }
 
 // erasedDocument is what was erased of a session, as JSON.
@@ -163,8 +120,6 @@ type erasedDocument struct {
 	Seq     uint64          `json:"seq,omitempty"` // of the receipt
 	Events  []erasedElement `json:"events"`
 	Initial []string        `json:"initial,omitempty"`
-	Remade  []string        `json:"remade,omitempty"` // summaries that were made anew, or would be
-	Blank   []string        `json:"blank,omitempty"`  // those that were to be and are blank
 }
 
 type erasedElement struct {
@@ -197,7 +152,7 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	if a.json {
 		sessions := []erasedDocument{}
 		for _, s := range e.Sessions {
-			d := erasedDocument{Key: s.Key.String(), Receipt: s.Receipt.ID(), Seq: s.Receipt.Seq, Events: []erasedElement{}, Initial: s.Initial, Remade: s.Remade, Blank: s.Blank}
+			d := erasedDocument{Key: s.Key.String(), Receipt: s.Receipt.ID(), Seq: s.Receipt.Seq, Events: []erasedElement{}, Initial: s.Initial}
 			for _, event := range s.Events {
 				one := erasedElement{Seq: event.Seq, ID: event.ID, Why: event.Why}
 				if event.Index >= 0 {
@@ -238,16 +193,6 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		for _, name := range s.Initial {
 			a.out.linef("  initial state, key %s: null", present.Printable(name))
 		}
-		for _, id := range s.Remade {
-			text := "made anew of what is left"
-			if dryRun {
-				text = "would be " + text
-			}
-			a.out.linef("  summary %s: %s", present.Printable(id), text)
-		}
-		for _, id := range s.Blank {
-			a.out.linef("  summary %s: stays blank", present.Printable(id))
-		}
 		if s.Receipt.Patch != nil {
 			a.out.linef("  receipt: record %d, id %s", s.Receipt.Seq, present.Printable(s.Receipt.ID()))
 		}
@@ -266,34 +211,4 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		a.out.linef("  %s", text)
 	}
 	return nil
-}
-
-func (a *app) receiptsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "receipts KEY",
-		Short:   "Show what was erased of a session, by whom and why",
-		Example: examples("patchlog receipts shop/ada/4711"),
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withSession(cmd.Context(), args[0], Reading, func(s *store.Store, key store.Key) error {
-			receipts, err := s.Receipts(cmd.Context(), key)
-			if err != nil {
-				return err
-			}
-			for _, r := range receipts {
-				if a.json {
-					if err := a.out.document(r); err != nil {
-						return err
-					}
-					continue
-				}
-				a.out.linef("record %d, id %s, by %s, %s", r.Seq, present.Printable(r.ID()), present.Printable(r.Patch.Author()), r.Patch.Timestamp().Format("2006-01-02 15:04:05Z"))
-				if err := a.out.linef("  %s", present.PatchText(r.Patch)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return cmd
 }

@@ -25,18 +25,17 @@ func TestEraseMatch(t *testing.T) {
 	must(t, "", "fork", "shop/ada/1", "shop/bob/1")
 	keys := []string{"shop/ada/1", "shop/bob/1"}
 	sh := newShell()
-	sh.env = func(name string) string { return map[string]string{allowErase: "yes"}[name] }
 	erase := func(args ...string) string {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		if code := sh.app("", &stdout, &stderr).run(t.Context(), append([]string{"erase", "shop/ada/1", "--match", "SECRET"}, args...)); code != 0 {
+		if code := sh.app("", &stdout, &stderr).run(t.Context(), append([]string{"erase", "shop/ada/1", "--match", "SECRET", "--yes"}, args...)); code != 0 {
 			t.Fatalf("%q: exit code %d, %s", args, code, stderr.String())
 		}
 		return stdout.String()
 	}
 	has := func(key string) (n int) {
 		t.Helper()
-		for _, show := range [][]string{{"export", key}, {"log", key}, {"state", key}, {"audit", key}} {
+		for _, show := range [][]string{{"export", key}, {"log", key}, {"stats", key}, {"audit", key}} {
 			n += strings.Count(must(t, "", show...), "SECRET")
 		}
 		return n
@@ -67,7 +66,7 @@ func TestEraseMatch(t *testing.T) {
 		if n := has(key); n != 0 {
 			t.Errorf("%s shows the text %d times", key, n)
 		}
-		says(must(t, "", "state", key), "kept")
+		says(must(t, "", "stats", key), "kept")
 	}
 	if got := erase("--values", "null"); got != "shop/ada/1: there is nothing to erase\n" {
 		t.Errorf("once more: %s", got)

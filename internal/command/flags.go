@@ -59,6 +59,31 @@ func (f *seq) limit() uint64 {
 	return math.MaxUint64
 }
 
+// pointer returns the seq, or nil if the flag was not given.
+func (f *seq) pointer() *uint64 {
+	if !f.given {
+		return nil
+	}
+	return &f.n
+}
+
+// confirmation is the flags of a command whose effect cannot be undone: one of them has to be given.
+type confirmation struct{ yes, dryRun bool }
+
+func declareConfirmation(fs *pflag.FlagSet) *confirmation {
+	c := &confirmation{}
+	fs.BoolVar(&c.yes, "yes", false, "do it, though it cannot be undone")
+	fs.BoolVar(&c.dryRun, "dry-run", false, dryRunUsage)
+	return c
+}
+
+func (c *confirmation) check() error {
+	if !c.yes && !c.dryRun {
+		return usagef("this cannot be undone: --dry-run shows what would be done, and --yes does it")
+	}
+	return nil
+}
+
 // filled is a flag that takes a text, and not an empty one.
 type filled string
 

@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,30 +19,86 @@ func (a *app) logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log KEY",
 		Short: "Show the events that a model sees",
-		Long: `The index in front is what patches count by. With --json each line is
-{"index","seq","event"}, where seq is of the record that brought the event.
+		Long: `Patches count events by their index. A record number (seq) names an event wherever an id does. Tokens
+are estimated. With --json each line is {"index","seq","event"}.
 
-With --history it is what people should see: the events that summaries stand for, in place of the
-summaries. What was cut or rewound stays out. There is no index: patches are made from what a
-model sees.`,
-		Example: examples(
-			"patchlog log shop/ada/4711",
-			"patchlog log shop/ada/4711 --last 10",
-			"patchlog log shop/ada/4711 --at 61        # as it stood after record 61",
-			"patchlog log shop/ada/4711 --history",
-			"patchlog log shop/ada/4711 --json | jq -r .event.author",
-		),
+With --history, the events that summaries replaced are shown in place of the summaries: the log as a
+person should read it. With --type, the records of one type are shown, whether a model sees them or not:
+receipt for what was erased, by whom and why, splice, summarise, pin, revert and so on for patches.`,
+		Example: examples("patchlog log shop/ada/4711 --last 10"),
 	}
 	fs := cmd.Flags()
 	var last int // 0 means all
 	var at seq
 	fs.Var(number{&last, 1}, "last", "only the last `N` events")
 	fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
-	history := fs.Bool("history", false, "what summaries stand for, in their place")
+	history := fs.Bool("history", false, "show what summaries replaced, in their place")
+	kind := fs.String("type", "", "only records of this `TYPE`, such as event, summarise or receipt")
+	cmd.MarkFlagsMutuallyExclusive("history", "type")
+	cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(recordTypes, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *kind != "" {
+			if !slices.Contains(recordTypes, *kind) {
+				return usagef("--type: unknown type %q; one of %s", *kind, strings.Join(recordTypes, ", "))
+			}
+			return a.logType(cmd.Context(), args[0], last, at, *kind)
+		}
 		return a.log(cmd.Context(), args[0], last, at, *history)
 	}
 	return cmd
+}
+
+// The types that --type knows. A receipt is what an erasing logs.
+const receiptType = "receipt"
+
+var recordTypes = []string{"event", receiptType, string(patch.Splice), string(patch.TruncateBefore), string(patch.Summarise), string(patch.Pin), string(patch.Unpin), string(patch.Revert)}
+
+// logType shows the records of a type.
+func (a *app) logType(ctx context.Context, keyText string, last int, at seq, kind string) error {
+	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
+		var records []patch.Record
+		for r, err := range s.RawEvents(ctx, key, 1) {
+			if err != nil {
+				return err
+			}
+			if r.Seq > at.limit() {
+				break
+			}
+			of := "event"
+			if r.Patch != nil {
+				if of = string(r.Patch.Type()); r.Patch.Type() == patch.Erase {
+					of = receiptType
+				}
+			}
+			if of != kind {
+				continue
+			}
+			if records = append(records, r); last > 0 && len(records) > last {
+				records = slices.Delete(records, 0, 1)
+			}
+		}
+		if !a.json {
+			a.out.linef("%s: %s of type %s", key, present.Counted(len(records), "record"), kind)
+		}
+		for _, r := range records {
+			if err := a.logRecord(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *app) logRecord(r patch.Record) error {
+	switch {
+	case a.json:
+		return a.out.document(r)
+	case r.Patch == nil:
+		return a.auditLine(present.Effect{Record: r})
+	}
+	p := r.Patch
+	a.out.linef("record %d, id %s, by %s, %s", r.Seq, present.Printable(r.ID()), present.Printable(p.Author()), p.Timestamp().Format("2006-01-02 15:04:05Z"))
+	return a.out.linef("  %s", present.PatchText(p))
 }
 
 func (a *app) auditCommand() *cobra.Command {
@@ -51,9 +109,7 @@ func (a *app) auditCommand() *cobra.Command {
 visible events that the record took out, with the index that they had, and added the ids
 of those that it put in. A patch that could not be applied says why in reason.`,
 		Example: examples(
-			"patchlog audit shop/ada/4711",
 			"patchlog audit shop/ada/4711 --from 62",
-			"patchlog audit shop/ada/4711 --json | jq 'select(.hid != [])'",
 		),
 	}
 	fs := cmd.Flags()
@@ -61,28 +117,6 @@ of those that it put in. A patch that could not be applied says why in reason.`,
 	fs.Var(&from, "from", "begin with the record with this `SEQ`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.audit(cmd.Context(), args[0], from.n)
-	}
-	return cmd
-}
-
-func (a *app) stateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "state KEY",
-		Short: "Show a session's state",
-		Long: `The state is replayed from the initial state and the events that still count. Values that
-sessions share (app: and user: keys) are shown as they are now; with --at they are left
-out, since they have no past. With --json it is one object.`,
-		Example: examples(
-			"patchlog state shop/ada/4711",
-			"patchlog state shop/ada/4711 --at 61",
-			"patchlog state shop/ada/4711 --json | jq .tenant",
-		),
-	}
-	fs := cmd.Flags()
-	var at seq
-	fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.state(cmd.Context(), args[0], at)
 	}
 	return cmd
 }
@@ -145,40 +179,24 @@ func (a *app) logLines(ctx context.Context, entries []fold.Entry, first int, ind
 
 // eventTable writes events for people, from one on.
 func (o *output) eventTable(entries []fold.Entry, first int, indexed bool) error {
-	columns := []string{"index", "seq", "id", "author", "event"}
+	if len(entries) == first {
+		return nil
+	}
+	columns := []string{"index", "seq", "time", "tokens", "author", "event"}
 	if !indexed {
 		columns = columns[1:]
 	}
-	t := newTable(columns...).numbers(len(columns) - 3)
+	t := newTable(columns...)
+	for i, name := range columns {
+		t.right[i] = name == "index" || name == "seq" || name == "tokens"
+	}
 	for i, e := range entries[first:] {
-		cells := append([]cell{{fmt.Sprint(first + i), plain}, {fmt.Sprint(e.Seq), dim}}, eventCells(e)...)
+		id := eventCells(e)
+		cells := []cell{
+			{fmt.Sprint(first + i), plain}, {fmt.Sprint(e.Seq), dim}, {e.Event.Timestamp().Format("2006-01-02 15:04:05"), dim},
+			{present.Grouped(e.Event.EstimatedTokens()), dim}, id[1], id[2],
+		}
 		t.add(cells[len(cells)-len(columns):]...)
 	}
-	if len(t.rows) == 0 {
-		return nil
-	}
 	return o.table(t)
-}
-
-func (a *app) state(ctx context.Context, keyText string, at seq) error {
-	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
-		var values map[string]patch.Value
-		if at.given {
-			v, err := s.ViewAt(ctx, key, at.n)
-			if err != nil {
-				return err
-			}
-			values = valuesOf(v)
-		} else {
-			session, err := s.Get(ctx, key)
-			if err != nil {
-				return err
-			}
-			values = session.Values()
-		}
-		if a.json {
-			return a.out.document(values)
-		}
-		return a.out.stateTable(values)
-	})
 }

@@ -44,8 +44,7 @@ records say: the times are those that programs gave to events. This cannot be un
 shows what would go. Values that sessions share (app: and user: keys) stay.
 
 Of the others, what events say that patches put out of sight that long ago (--erase-hidden-after) is
-erased, but not what is pinned. Summaries stay, with all that is in sight, and the state. This takes the
-environment variable ` + allowErase + `, as "patchlog erase" does, and cannot be undone either.
+erased, but not what is pinned. Summaries stay, with all that is visible, and the state.
 
 Sessions go one by one, beside others that write. If it is ended, or --limit is reached, the
 next run goes on. On PostgreSQL it may be started anywhere at any time: one process at a time does
@@ -54,9 +53,7 @@ it, and the others fail.
 With --json each session is a line {"key","seq","created","used","deleted","kept","erased"}, where kept
 says why it was not deleted, and erased of how many events what they said is gone, or would be.`,
 		Example: examples(
-			"patchlog retain shop --delete-after 90d --keep-pinned --dry-run",
-			"patchlog retain shop --delete-after 90d --keep-pinned --yes",
-			"patchlog retain --erase-hidden-after 30d --dry-run",
+			"patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run",
 		),
 	}
 	fs := cmd.Flags()
@@ -66,20 +63,16 @@ says why it was not deleted, and erased of how many events what they said is gon
 	fs.Var((*age)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
 	fs.Var((*age)(&policy.EraseHiddenAfter), "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
 	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions that show a pinned event")
-	fs.BoolVar(&opts.DryRun, "dry-run", false, "show what would go, and delete and erase nothing")
 	fs.Var(number{&limit, 1}, "limit", "stop after `N` sessions")
-	yes := fs.Bool("yes", false, "you mean it")
+	confirmed := declareConfirmation(fs)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case policy.DeleteAfter+policy.EraseHiddenAfter == 0:
+		if policy.DeleteAfter+policy.EraseHiddenAfter == 0 {
 			return usagef("say what is to go: --delete-after, --erase-hidden-after or both")
-		case !opts.DryRun && !*yes:
-			return usagef("this cannot be undone; --dry-run shows what would go, and --yes is missing")
-		case !opts.DryRun && policy.EraseHiddenAfter > 0:
-			if err := a.mayErase("--dry-run is allowed"); err != nil {
-				return err
-			}
 		}
+		if err := confirmed.check(); err != nil {
+			return err
+		}
+		opts.DryRun = confirmed.dryRun
 		if len(args) == 0 {
 			args = []string{""}
 		}

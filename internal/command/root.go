@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,9 +72,9 @@ func (a *app) rootCommand() *cobra.Command {
 	fs.BoolVar(&a.json, "json", a.json, "write JSON, for programs")
 
 	a.addGroup(root, "Sessions", a.importCommand(), a.exportCommand(), a.sessionsCommand(), a.copyCommand(), a.migrateCommand(), a.forkCommand(), a.deleteCommand(), a.retainCommand())
-	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.searchCommand(), a.reportCommand(), a.serveCommand(), a.stateCommand(), a.statsCommand(), a.diffCommand(), a.lossCommand(), a.foldCommand())
-	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.unpinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand(), a.eraseCommand(), a.receiptsCommand())
-	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.backupCommand(), a.vacuumCommand(), a.salvageCommand(), a.docsCommand(), a.versionCommand())
+	a.addGroup(root, "What a model sees, and why", a.logCommand(), a.auditCommand(), a.searchCommand(), a.reportCommand(), a.serveCommand(), a.statsCommand(), a.diffCommand(), a.lossCommand())
+	a.addGroup(root, "Patches", a.patchCommand(), a.pinCommand(), a.revertCommand(), a.rewindCommand(), a.compactCommand(), a.eraseCommand())
+	a.addGroup(root, "More", a.demoCommand(), a.verifyCommand(), a.backupCommand(), a.vacuumCommand(), a.salvageCommand(), a.docsCommand())
 	root.SetCompletionCommandGroupID("More")
 	root.SetHelpCommandGroupID("More")
 	root.InitDefaultHelpCmd()
@@ -154,7 +156,9 @@ func help(cmd *cobra.Command, args []string) error {
 // be left out, and of the last one with dots there may be several.
 func operands(cmd *cobra.Command, args []string) error {
 	want := strings.Fields(cmd.Use)[1:]
-	switch {
+	switch i := slices.Index(args, ""); {
+	case i >= 0 && len(want) > 0:
+		return usagef("%s is empty", strings.Trim(want[min(i, len(want)-1)], "[.]"))
 	case len(args) < len(want) && !strings.HasPrefix(want[len(args)], "["):
 		return usagef("%s is missing", strings.TrimSuffix(want[len(args)], "..."))
 	case len(args) > len(want) && !(len(want) > 0 && strings.HasSuffix(strings.TrimSuffix(want[len(want)-1], "]"), "...")):
@@ -180,11 +184,14 @@ func examples(lines ...string) string { return "  " + strings.Join(lines, "\n  "
 func (a *app) docsCommand() *cobra.Command {
 	man := &cobra.Command{
 		Use:     "man DIR",
-		Short:   "Write a manual page for each command into a directory",
+		Short:   "Write a manual page for each command into a directory, which is made if need be",
 		Example: examples("patchlog docs man ~/.local/share/man/man1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
+			if err := os.MkdirAll(args[0], 0o777); err != nil {
+				return err
+			}
 			return doc.GenManTree(root, &doc.GenManHeader{Source: "patchlog", Manual: "patchlog"}, args[0])
 		},
 	}

@@ -78,7 +78,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 	writeText(t, "bad"+hostileName(".jsonl"), `{"id":"x","`+"\u009b\u202e\u007f"+`":1,"`+"\u009b\u202e\u007f"+`":2}`)
 	must(t, "", "import", key, file)
 	must(t, "", "import", "a/u/plain", plain)
-	must(t, "", "patch", "splice", "a/u/plain", "--start", "2", "--count", "1", "--allow-orphans")
+	must(t, "", "patch", "a/u/plain", "2", "1", "--allow-orphans")
 	patchID := ""
 	for line := range strings.Lines(must(t, "", "audit", "a/u/plain", "--json")) {
 		var r struct {
@@ -96,24 +96,23 @@ func TestNothingDrivesATerminal(t *testing.T) {
 		{"log", key}, {"log", key, "--last", "1"}, {"log", key, "--at", "1"}, {"audit", key}, {"loss", key}, {"loss", key, "--patch", hostile}, {"audit", key, "--from", "99"},
 		{"search", key, hostile}, {"search", key, hostile, "--all", "--hidden"}, {"search", key, "31m", "--limit", "9"}, {"search", "a/u/plain", hostile + "e1"}, {"search", hostile, hostile},
 		{"search", key, "x", "--author", hostile}, {"search", key, "x", "--since", hostile}, {"search", key, "x", "--limit", hostile}, {"search", "a/" + url.PathEscape(hostile) + "/none", "x", "--all"},
-		{"state", key}, {"state", key, "--at", "1"}, {"stats", key}, {"sessions"}, {"sessions", "--app", nul}, {"verify"}, {"verify", key},
-		{"fold", file}, {"fold", plain}, {"fold", nul}, {"fold", "bad" + hostileName(".jsonl")},
-		{"diff", key, "--from", "1", "--to", "6"}, {"diff", key, "--from", "99"},
+		{"stats", key}, {"stats", key, "--at", "1"}, {"sessions"}, {"sessions", "--app", nul}, {"verify"}, {"verify", key},
+		{"import", key, file, "--dry-run"}, {"import", "a/u/none", plain, "--dry-run"}, {"import", key, "bad" + hostileName(".jsonl"), "--dry-run"},
+		{"diff", key, "1", "6"}, {"diff", key, "99"},
 		{"import", key, file}, {"import", key, plain}, {"import", key, nul}, {"import", key, "bad" + hostileName(".jsonl")}, {"import", key, file, "--adopt-compactions"},
 		{"import", key, file, "--state", hostile}, {"import", hostile, file}, {"import", "a/" + nul + "/s/x", file},
-		{"patch", "splice", key, "--start", "0", "--count", "1"},
-		{"patch", "splice", "a/u/plain", "--start", "0", "--count", "1", "--dry-run"},
-		{"patch", "splice", "a/u/plain", "--start", "0", "--count", "9"},
-		{"patch", "splice", "a/u/plain", "--start", hostile},
-		{"patch", "truncate-before", "a/u/plain", "--event-id", hostile},
-		{"patch", "truncate-before", "a/u/plain", "--event-id", hostile + "e2"},
-		{"patch", "summarise", "a/u/plain", "--start", "0", "--count", "1", "--dry-run", "--summary", hostile},
-		{"pin", "a/u/plain", "--event-id", hostile}, {"pin", "a/u/plain", "--event-id", hostile + "e1", "--dry-run"}, {"pin", "a/u/plain", "--event-id", hostile + "e1"}, {"log", "a/u/plain"}, {"audit", "a/u/plain"},
-		{"patch", "splice", "a/u/plain", "--start", "0", "--count", "1"}, {"unpin", "a/u/plain", "--event-id", hostile + "e1", "--dry-run"}, {"unpin", "a/u/plain", "--event-id", hostile + "e1"},
+		{"patch", key, "0", "1"},
+		{"patch", "a/u/plain", "0", "1", "--dry-run"},
+		{"patch", "a/u/plain", "0", "9"},
+		{"patch", "a/u/plain", hostile, "1"}, {"patch", "a/u/plain", "0", "1", "--state", hostile}, {"log", key, "--type", "splice"}, {"log", key, "--type", "event"}, {"log", key, "--type", hostile},
+		{"erase", "a/u/plain", hostile + "e1", "--dry-run"}, {"erase", "a/u/plain", hostile, "--dry-run"},
+		{"patch", "a/u/plain", "0", "1", "--dry-run", "--summary", hostile},
+		{"pin", "a/u/plain", hostile}, {"pin", "a/u/plain", hostile + "e1", "--dry-run"}, {"pin", "a/u/plain", hostile + "e1"}, {"log", "a/u/plain"}, {"audit", "a/u/plain"},
+		{"patch", "a/u/plain", "0", "1"}, {"pin", "a/u/plain", hostile + "e1", "--remove", "--dry-run"}, {"pin", "a/u/plain", hostile + "e1", "--remove"},
 		{"__complete", "log", hostile}, {"__complete", hostile, ""}, {"docs", "man", nul}, {"docs", hostile}, {"completion", "bash", hostile}, {"help", "patch", hostile}, {"-" + hostile}, {"--db=" + hostile, hostile},
-		{"compact", "a/u/plain", "--plan", "--interval", "1"}, {"compact", "a/u/plain", "--interval", "1"}, {"compact", "a/u/plain", "--summarizer", hostile},
-		{"revert", "a/u/plain", "--patch-id", hostile}, {"revert", "a/u/plain", "--patch-id", patchID, "--dry-run"}, {"revert", "a/u/plain", "--patch-id", patchID},
-		{"rewind", "a/u/plain", "--invocation", hostile}, {"rewind", "a/u/plain", "--invocation", hostile + "i3", "--dry-run"}, {"rewind", "a/u/plain", "--invocation", hostile + "i3"},
+		{"compact", "a/u/plain", "--dry-run", "--interval", "1"}, {"compact", "a/u/plain", "--interval", "1"}, {"compact", "a/u/plain", "--summarizer", hostile},
+		{"revert", "a/u/plain", hostile}, {"revert", "a/u/plain", patchID, "--dry-run"}, {"revert", "a/u/plain", patchID},
+		{"rewind", "a/u/plain", hostile}, {"rewind", "a/u/plain", hostile + "i3", "--dry-run"}, {"rewind", "a/u/plain", hostile + "i3"},
 		{"fork", key, "a/" + url.PathEscape(hostile) + "/fork", "--dry-run"}, {"fork", "a/u/plain", "a/u/plain"}, {"fork", "a/u/" + hostile, "a/u/x"},
 		{"export", key}, {"export", key, "--visible"}, {"export", "a/" + hostile + "/none"}, {"log", "a/" + url.PathEscape(hostile) + "/none"},
 		{hostile}, {"patch", hostile}, {"log", "--" + hostile}, {"log", key, hostile}, {"help", hostile}, {"help"}, {"log", "--help"}, {"completion", hostile},

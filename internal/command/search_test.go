@@ -61,7 +61,7 @@ func TestSearchBesideADamagedOne(t *testing.T) {
 func TestSearchFindsSummaries(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, twoEvents, "import", "a/u/s", "-")
-	must(t, "", "patch", "summarise", "a/u/s", "--start", "0", "--count", "1", "--summary", "a greeting")
+	must(t, "", "patch", "a/u/s", "0", "1", "--summary", "a greeting")
 	if out := must(t, "", "search", "a/u/s", "greeting", "--summaries"); !strings.Contains(out, "(summary)") {
 		t.Errorf("%s", out)
 	}

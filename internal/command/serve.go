@@ -45,8 +45,7 @@ search. The address is printed; port 0 takes a free one.
 
 It only reads, unless --write is given: then patches can be logged, sessions be forked and be
 compacted, by gemini where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY, else by
-extractive. What events say can be erased, for good, only with --erase, and that takes what
-patchlog erase takes: the environment variable ` + allowErase + ` has to be "yes".
+extractive. What events say can be erased, for good, only with --erase.
 
 A database file has one owner. While another program has it open for writing, it cannot be
 served, and while it is served, no program can write to it. A program that writes can mount the
@@ -75,7 +74,7 @@ With --json the first line is {"url","write","erase"}.`,
 	fs.Var((*filled)(&f.token), "token", "demand this `TOKEN`; PATCHLOG_TOKEN is the safer place for it")
 	fs.StringArrayVar(&f.hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
 	fs.BoolVar(&f.write, "write", false, "let the pages write")
-	fs.BoolVar(&f.erase, "erase", false, "let the pages erase; it takes "+allowErase+"=yes, too")
+	fs.BoolVar(&f.erase, "erase", false, "let the pages erase")
 	fs.BoolVar(&f.open, "open", false, "open the browser")
 	f.compact.declareSummarizer(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -87,11 +86,6 @@ With --json the first line is {"url","write","erase"}.`,
 		}
 		if _, _, err := net.SplitHostPort(f.addr); err != nil {
 			return usagef("--addr: %q is not HOST:PORT, such as %s", f.addr, defaultAddress)
-		}
-		if f.erase {
-			if err := a.mayErase("without --erase the sessions can be served"); err != nil {
-				return err
-			}
 		}
 		f.token = cmp.Or(f.token, a.env("PATCHLOG_TOKEN"))
 		return a.serve(cmd.Context(), f)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -37,27 +40,26 @@ func (a *app) sessionsCommand() *cobra.Command {
 func (a *app) statsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats [KEY]",
-		Short: "Show how large a session is, and how much of it a model sees",
-		Long: `Without KEY, how large the database's file is: live are the bytes that are stored, free what
-is kept for the next writes, which 'patchlog vacuum' gives back. The rest is order and gaps.
+		Short: "Show a session's size, how much of it a model sees, and its state",
+		Long: `Bytes are those of the text form, of the whole log and of the visible events. Tokens are estimated.
+The prompt's size is estimated from the newest count that a model returned (usageMetadata), unless a
+patch was logged since. The state has the values that sessions share (app: and user: keys) as they are
+now; with --at, which shows an earlier moment, they are left out.
 
-Bytes are those of the text form: raw of the whole log, visible of the events that a model
-sees. Tokens are estimated, a quarter of the runes of texts, tool calls and results: raw as
-if no patch had been made. The prompt is the visible log's size, resting on the newest count
-that an event brought from its model (usageMetadata), if no patch was logged since. Below it
-stands what 'patchlog compact', or a program with the same means, has done.`,
-		Example: examples(
-			"patchlog stats",
-			"patchlog stats shop/ada/4711",
-			"patchlog stats shop/ada/4711 --json | jq .tokens.visible",
-			"patchlog stats shop/ada/4711 --json | jq .compaction.last.ratio",
-		),
+Without KEY, it is the size of the database file: live bytes are in use, and 'patchlog vacuum' returns
+the free ones.`,
+		Example: examples("patchlog stats shop/ada/4711"),
 	}
+	var at seq
+	cmd.Flags().Var(&at, "at", "as it stood after the record with this `SEQ`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.space(cmd.Context(), s) })
+		switch {
+		case len(args) > 0:
+			return a.stats(cmd.Context(), args[0], at)
+		case at.given:
+			return usagef("KEY is missing; --at is for a session")
 		}
-		return a.stats(cmd.Context(), args[0])
+		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.space(cmd.Context(), s) })
 	}
 	return cmd
 }
@@ -66,17 +68,16 @@ func (a *app) deleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete KEY",
 		Short: "Delete a session with its whole log",
-		Long: `This cannot be undone: what patches have hidden is gone as well. Values that sessions
-share (app: and user: keys) stay.`,
+		Long: `This cannot be undone. What patches have hidden is deleted too. Values that sessions share (app: and
+user: keys) stay.`,
 		Example: examples("patchlog delete shop/ada/4711 --yes"),
 	}
-	fs := cmd.Flags()
-	yes := fs.Bool("yes", false, "you mean it")
+	confirmed := declareConfirmation(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if !*yes {
-			return usagef("deleting cannot be undone; --yes is missing")
+		if err := confirmed.check(); err != nil {
+			return err
 		}
-		return a.delete(cmd.Context(), args[0])
+		return a.delete(cmd.Context(), args[0], confirmed.dryRun)
 	}
 	return cmd
 }
@@ -127,10 +128,10 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 	})
 }
 
-func (a *app) stats(ctx context.Context, keyText string) error {
+func (a *app) stats(ctx context.Context, keyText string, at seq) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
 		bar := a.progress("stats")
-		st, err := present.Measure(ctx, s, key, func(seq, of uint64) {
+		st, values, err := present.MeasureAt(ctx, s, key, at.pointer(), func(seq, of uint64) {
 			bar.update(int64(seq), int64(of), present.Counted(seq, "record"))
 		})
 		bar.end()
@@ -138,23 +139,43 @@ func (a *app) stats(ctx context.Context, keyText string) error {
 			return err
 		}
 		if a.json {
-			return a.out.document(st)
+			return a.out.document(struct {
+				present.Stats
+				State map[string]patch.Value `json:"state"`
+			}{st, values})
 		}
-		return a.out.rows(st.Rows())
+		if err := a.out.rows(st.Rows()); err != nil || len(values) == 0 {
+			return err
+		}
+		a.out.line()
+		t := newTable("state key", "value")
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			t.add(cell{present.Printable(key), cyan}, cell{present.ValueText(values[key]), plain})
+		}
+		return a.out.table(t)
 	})
 }
 
-func (a *app) delete(ctx context.Context, keyText string) error {
-	return a.withSession(ctx, keyText, Writing, func(s *store.Store, key store.Key) error {
-		if err := s.Delete(ctx, key); err != nil {
+func (a *app) delete(ctx context.Context, keyText string, dryRun bool) error {
+	return a.withSession(ctx, keyText, writingUnless(dryRun), func(s *store.Store, key store.Key) error {
+		info, err := s.Info(ctx, key)
+		if err == nil && !dryRun {
+			err = s.Delete(ctx, key)
+		}
+		if err != nil {
 			return err
 		}
 		if a.json {
 			return a.out.document(struct {
 				Key     string `json:"key"`
+				Seq     uint64 `json:"seq"`
 				Deleted bool   `json:"deleted"`
-			}{key.String(), true})
+			}{key.String(), info.Seq, !dryRun})
 		}
-		return a.out.linef("%s: deleted", key)
+		did := "deleted"
+		if dryRun {
+			did = "would be deleted; nothing is written"
+		}
+		return a.out.linef("%s: %s, %s", key, present.Counted(info.Seq, "record"), did)
 	})
 }

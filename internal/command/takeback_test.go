@@ -51,18 +51,18 @@ func TestRevertOfAWindow(t *testing.T) {
 			id = r.ID
 		}
 	}
-	if dry := must(t, "", "revert", "a/u/s", "--patch-id", id, "--dry-run"); !strings.Contains(dry, "dry run of revert, by 2 records") {
+	if dry := must(t, "", "revert", "a/u/s", id, "--dry-run"); !strings.Contains(dry, "dry run of revert, by 2 records") {
 		t.Errorf("the dry run says\n%s", dry)
 	}
 	if after := must(t, "", "export", "a/u/s", "--visible"); after == before {
 		t.Error("nothing was compacted, or the dry run wrote")
 	}
-	must(t, "", "revert", "a/u/s", "--patch-id", id)
+	must(t, "", "revert", "a/u/s", id)
 	if after := must(t, "", "export", "a/u/s", "--visible"); after != before {
 		t.Errorf("after the revert\n%s\nwas\n%s", after, before)
 	}
 	var stdout, stderr bytes.Buffer
-	again := []string{"revert", "a/u/s", "--patch-id", id}
+	again := []string{"revert", "a/u/s", id}
 	if code := shell.app("", &stdout, &stderr).run(t.Context(), again); code != 1 || !strings.Contains(stderr.String(), "has been taken back already") {
 		t.Errorf("again: %d, %s", code, stderr.String())
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -47,6 +48,7 @@ Those that stay are listed with the reason.`,
 	most := fs.Int64("max-bytes", store.DefaultImportBytes, "how many `bytes` the input may have")
 	mostRecords := fs.Int("max-records", 0, "how many `records` the input may have (default as many as its bytes warrant in memory)")
 	adopting := fs.Bool("adopt-compactions", false, "make summaries of the compaction records in the log")
+	dryRun := declareDryRun(fs)
 	from := sessionFiles{user: "user"}
 	fs.Var(&from.format, "from", "the coding agent whose session files are read, by `NAME`: pi, claude-code or codex")
 	fs.Var(&from.app, "app", "with --from: the `APP` of the sessions; else NAME")
@@ -88,7 +90,7 @@ Those that stay are listed with the reason.`,
 		}
 		return a.importFile(cmd.Context(), args[0], args[1], store.ImportOptions{
 			MaxBytes: *most, MaxRecords: *mostRecords, State: state.options(),
-		}, *adopting)
+		}, *adopting, *dryRun)
 	}
 	return cmd
 }
@@ -130,7 +132,7 @@ same shape.`,
 	return cmd
 }
 
-func (a *app) importFile(ctx context.Context, keyText, name string, opts store.ImportOptions, adopting bool) error {
+func (a *app) importFile(ctx context.Context, keyText, name string, opts store.ImportOptions, adopting, dryRun bool) error {
 	key, err := parseKey(keyText)
 	if err != nil {
 		return err
@@ -151,7 +153,11 @@ func (a *app) importFile(ctx context.Context, keyText, name string, opts store.I
 	}
 	var done store.Imported
 	var adopted *adoption
-	err = a.withStore(ctx, Creating, func(s *store.Store) (err error) { // only now: it locks the file
+	write := func(do func(*store.Store) error) error { return a.withStore(ctx, Creating, do) }
+	if dryRun {
+		write = func(do func(*store.Store) error) error { return a.onCopy(ctx, key, do) }
+	}
+	err = write(func(s *store.Store) (err error) { // only now: it locks the file
 		done, err = s.ImportText(ctx, key, text)
 		if err == nil && adopting {
 			adopted, done.View, err = adopt(ctx, s, key, done.View)
@@ -167,10 +173,30 @@ func (a *app) importFile(ctx context.Context, keyText, name string, opts store.I
 			*adoption
 		}{importedAs(key, done), adopted})
 	}
+	if dryRun {
+		a.out.line("dry run; nothing is written")
+	}
 	if err := a.showImported(key, done); err != nil || adopted == nil {
 		return err
 	}
 	return a.showAdoption(adopted)
+}
+
+// onCopy calls do with a database in memory that has a copy of the session, if there is one.
+func (a *app) onCopy(ctx context.Context, key store.Key, do func(*store.Store) error) (err error) {
+	scratch, err := store.OpenMemory(a.options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	err = a.withStore(ctx, Reading, func(s *store.Store) error {
+		_, err := scratch.CopyFrom(ctx, s, key, store.CopyOptions{})
+		return err
+	})
+	if err != nil && !errors.Is(err, ErrNoDatabase) && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return do(scratch)
 }
 
 // imported is what became of a session by an import.

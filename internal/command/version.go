@@ -4,17 +4,15 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-
-	"github.com/spf13/cobra"
 )
 
-// buildInfo is what 'patchlog version' prints. A field that the build does not know is "".
+// buildInfo is what 'patchlog --version' prints. A field that the build does not know is "".
 type buildInfo struct {
-	Version  string `json:"version"`  // of the module: a tag, a pseudo-version or (devel)
-	Revision string `json:"revision"` // of the version control system
-	Modified bool   `json:"modified"` // the tree had changes that were not committed
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
+	Version  string // of the module: a tag, a pseudo-version or (devel)
+	Revision string // of the version control system
+	Modified bool   // the tree had changes that were not committed
+	Go       string
+	Platform string
 }
 
 // buildInfoOf reads what the Go command has put into a binary; info may be nil.
@@ -48,21 +46,4 @@ func (b buildInfo) String() string {
 func currentBuild() buildInfo {
 	info, _ := debug.ReadBuildInfo()
 	return buildInfoOf(info)
-}
-
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version, the revision and the Go version of this build",
-		Long: `With --json it is {"version","revision","modified","go","platform"}. The version is
-that of the module, as a tag or as Go makes it from a revision; (devel) if the build does not
-know it. The revision is "" where the build had no repository, as with go install ...@version.`,
-		Example: examples("patchlog version --json"),
-		RunE: func(*cobra.Command, []string) error {
-			if a.json {
-				return a.out.document(currentBuild())
-			}
-			return a.out.linef("%s", currentBuild())
-		},
-	}
 }

@@ -158,6 +158,11 @@ func inOneStretch(first int, events []fold.Visible) bool {
 	return n == 0 || events[0].Index == first && events[n-1].Index == first+n-1
 }
 
+// Sentence says how many events went and came, and how many are visible.
+func (d Difference) Sentence() string {
+	return fmt.Sprintf("%s hidden, %d added; %s now", Counted(len(d.Removed), "event"), len(d.Added), Counted(d.VisibleAfter, "visible event"))
+}
+
 // PinLines says which events became pinned, and which no longer are.
 func (d Difference) PinLines() []string {
 	var lines []string

@@ -50,24 +50,38 @@ type Stats struct {
 	Compaction CompactionStats `json:"compaction"`
 }
 
-// Measure returns the figures of a session. It reads the whole log, once, and calls progress, if
-// that is not nil, after each record: with its seq, and that of the last one that is read. What
-// is logged while it reads does not count. It fails as [store.Store.Get] and
-// [store.Store.RawEvents] do.
+// Measure returns the figures of a session as it is now: see [MeasureAt].
 func Measure(ctx context.Context, s *store.Store, key store.Key, progress func(seq, of uint64)) (Stats, error) {
+	stats, _, err := MeasureAt(ctx, s, key, nil, progress)
+	return stats, err
+}
+
+// MeasureAt returns the figures of a session and its state, after the record of a seq, or now if at is
+// nil. The values that sessions share are part of the state now alone. It reads the log once, and calls
+// progress, if that is not nil, after each record: with its seq, and that of the last one that is read.
+// What is logged while it reads does not count. It fails as [store.Store.Get], [store.Store.ViewAt] and
+// [store.Store.RawEvents] do.
+func MeasureAt(ctx context.Context, s *store.Store, key store.Key, at *uint64, progress func(seq, of uint64)) (Stats, map[string]patch.Value, error) {
 	info, err := s.Info(ctx, key)
 	if err != nil {
-		return Stats{}, err
+		return Stats{}, nil, err
 	}
 	session, err := s.Get(ctx, key)
 	if err != nil {
-		return Stats{}, err
+		return Stats{}, nil, err
+	}
+	values := session.Values()
+	if at != nil {
+		if session.View, err = s.ViewAt(ctx, key, *at); err != nil {
+			return Stats{}, nil, err
+		}
+		values = maps.Collect(session.View.Values())
 	}
 	var t Tally
 	end := session.View.Seq()
 	for r, err := range s.RawEvents(ctx, key, 1) {
 		if err != nil {
-			return Stats{}, err
+			return Stats{}, nil, err
 		}
 		if r.Seq > end {
 			break
@@ -77,7 +91,9 @@ func Measure(ctx context.Context, s *store.Store, key store.Key, progress func(s
 			progress(r.Seq, end)
 		}
 	}
-	return t.Stats(info, session), nil
+	stats := t.Stats(info, session)
+	stats.StateKeys = len(values)
+	return stats, values, nil
 }
 
 // Tally adds up, record by record, what the visible log does not tell of a session: what was

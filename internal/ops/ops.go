@@ -1,0 +1,157 @@
+// Package ops is what people do to sessions, by the command or by a page: each operation is planned,
+// previewed, applied and explained here, so that both do and say the same.
+//
+// A preview writes nothing. An operation that is given the view of its preview does what the
+// preview showed, or fails with [store.ErrConflict].
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Change is an operation that logs patches: [Patches], [Revert] or [Rewind].
+type Change interface {
+	// Preview returns what the change would do to the session that the view is of.
+	Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error)
+	// Apply does it.
+	Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error)
+}
+
+// Patches logs patches that are made of a view.
+type Patches struct {
+	Plan func(on fold.View) ([]*patch.PatchEvent, error)
+	// Options without On.
+	Options store.PatchOptions
+}
+
+// Preview implements [Change].
+func (c Patches) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
+	patches, err := c.Plan(on)
+	if err != nil {
+		return store.Preview{}, err
+	}
+	c.Options.On = on
+	would, err := s.Preview(ctx, key, c.Options, patches...)
+	if err == nil {
+		would.Patches = patches // without ids and times that only a log has
+	}
+	return would, err
+}
+
+// Apply implements [Change].
+func (c Patches) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
+	patches, err := c.Plan(on)
+	if err != nil {
+		return store.Committed{}, err
+	}
+	c.Options.On = on
+	return s.ApplyPatch(ctx, key, c.Options, patches...)
+}
+
+// Revert takes a patch back, and the patches of its group.
+type Revert struct {
+	PatchID string
+	// Options without On.
+	Options store.BackOptions
+}
+
+// Preview implements [Change].
+func (c Revert) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
+	c.Options.On = on
+	return s.PreviewRevert(ctx, key, c.Options, c.PatchID)
+}
+
+// Apply implements [Change].
+func (c Revert) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
+	c.Options.On = on
+	return s.Revert(ctx, key, c.Options, c.PatchID)
+}
+
+// Rewind goes back to before an invocation.
+type Rewind struct {
+	InvocationID string
+	// Options without On.
+	Options store.BackOptions
+}
+
+// Preview implements [Change].
+func (c Rewind) Preview(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Preview, error) {
+	c.Options.On = on
+	return s.PreviewRewind(ctx, key, c.Options, c.InvocationID)
+}
+
+// Apply implements [Change].
+func (c Rewind) Apply(ctx context.Context, s *store.Store, key store.Key, on fold.View) (store.Committed, error) {
+	c.Options.On = on
+	return s.Rewind(ctx, key, c.Options, c.InvocationID)
+}
+
+// Explain returns what a preview shows. Events that a single patch puts in are as the patch has them.
+func Explain(would store.Preview) present.Difference {
+	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
+		return present.PreviewOf(would, would.Patches[0])
+	}
+	return present.DifferenceOf(would.Before, would.After)
+}
+
+// Fork begins a session with the log of another one.
+type Fork struct {
+	From, To store.Key
+	At       *uint64 // the seq of the last record that it has; nil means all of them
+}
+
+// Preview returns the view that the new session would have.
+func (f Fork) Preview(ctx context.Context, s *store.Store) (fold.View, error) {
+	switch _, err := s.Info(ctx, f.To); {
+	case err == nil:
+		return fold.View{}, fmt.Errorf("session %s: %w", f.To, store.ErrExists)
+	case !errors.Is(err, store.ErrNotFound):
+		return fold.View{}, err
+	}
+	if f.At != nil {
+		return s.ViewAt(ctx, f.From, *f.At)
+	}
+	return s.View(ctx, f.From)
+}
+
+// Apply makes the new session, and returns its view.
+func (f Fork) Apply(ctx context.Context, s *store.Store) (fold.View, error) {
+	session, err := s.Fork(ctx, f.From, f.To, store.ForkOptions{At: f.At})
+	return session.View, err
+}
+
+// Explain says what the new session has.
+func (f Fork) Explain(v fold.View) string {
+	return fmt.Sprintf("%s forked from %s with %s; %s", f.To, f.From, present.Counted(v.Seq(), "record"), present.Counted(v.Len(), "visible event"))
+}
+
+// Erase erases what events say: those that the selection finds in a session, or all of a user.
+type Erase struct {
+	Key       store.Key // of the session; with AllOfUser, its app and user alone count
+	AllOfUser bool
+	Selection store.EraseSelection
+	Options   store.EraseOptions
+}
+
+// Preview returns what would be erased.
+func (e Erase) Preview(ctx context.Context, s *store.Store) (store.Erasure, error) {
+	if e.AllOfUser {
+		return s.PlanEraseUser(ctx, e.Key.App, e.Key.User, e.Options)
+	}
+	return s.PlanErase(ctx, e.Key, e.Selection, e.Options)
+}
+
+// Apply erases it, for good.
+func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error) {
+	if e.AllOfUser {
+		return s.EraseUser(ctx, e.Key.App, e.Key.User, e.Options)
+	}
+	return s.Erase(ctx, e.Key, e.Selection, e.Options)
+}
