@@ -1,0 +1,48 @@
+package ops_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/ops"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// An event, a patch or a turn is named by its id, by a unique beginning of it, or by a record's number; an id that
+// is a number goes before the number of a record.
+func TestNames(t *testing.T) {
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	const log = `{"id":"alpha-1","invocationId":"inv-1","author":"user","content":{"role":"user","parts":[{"text":"x"}]}}
+{"id":"alpha-2","invocationId":"inv-2","author":"user","content":{"role":"user","parts":[{"text":"x"}]}}
+{"id":"beta","author":"user","content":{"role":"user","parts":[{"text":"x"}]}}
+{"id":"1","invocationId":"other","author":"user","content":{"role":"user","parts":[{"text":"x"}]}}
+{"id":"patch-x","patchType":"splice","start":2,"count":1}
+{"id":"patch-y","patchType":"pin","eventId":"1"}
+`
+	done, err := s.Import(t.Context(), key, strings.NewReader(log), store.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := func(name string) (string, error) { return ops.EventID(t.Context(), s, key, done.View, name) }
+	patch := func(name string) (string, error) { return ops.PatchID(t.Context(), s, key, name) }
+	turn := func(name string) (string, error) { return ops.InvocationID(t.Context(), s, key, name) }
+	for _, c := range []struct {
+		find              func(string) (string, error)
+		name, want, fails string
+	}{
+		{event, "alpha-1", "alpha-1", ""}, {event, "2", "alpha-2", ""}, {event, "b", "beta", ""}, {event, "3", "beta", ""}, {event, "1", "1", ""},
+		{event, "alpha", "", `"alpha-1" and "alpha-2"`}, {event, "5", "", "record 5 has no event"}, {event, "none", "none", ""}, {event, "99", "99", ""},
+		{patch, "5", "patch-x", ""}, {patch, "patch-y", "patch-y", ""}, {patch, "patch-", "", "begin with"}, {patch, "2", "", "record 2 has no patch"},
+		{turn, "2", "inv-2", ""}, {turn, "oth", "other", ""}, {turn, "inv", "", "several invocations"}, {turn, "3", "", "record 3 has no invocation"},
+	} {
+		got, err := c.find(c.name)
+		if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%q: got %q, %v; want %q, %s", c.name, got, err, c.want, c.fails)
+		}
+	}
+}
