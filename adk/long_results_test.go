@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -117,7 +118,7 @@ func originalOf(t *testing.T, e *patch.Event, index int) string {
 			continue
 		}
 		var members map[string]json.RawMessage
-		no(t, json.Unmarshal(p.Response(), &members))
+		no(t, json.Unmarshal(records.JSON(p.Response), &members))
 		var text string
 		if len(members) == 1 {
 			for _, v := range members {
@@ -126,7 +127,7 @@ func originalOf(t *testing.T, e *patch.Event, index int) string {
 				}
 			}
 		}
-		return string(p.Response())
+		return string(records.JSON(p.Response))
 	}
 	return ""
 }

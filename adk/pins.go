@@ -157,9 +157,8 @@ func (p pinning) scopes() {
 func endsTask(e *patch.Event) bool {
 	const name, success = "finish_task", "Task completed."
 	for _, p := range e.Content().Parts() {
-		if p.Kind() == patch.PartResponse && p.Name() == name {
-			said, err := patch.ParseValue(p.Response())
-			return err == nil && said.Members()["result"].Any() == success
+		if p.Kind == patch.PartResponse && p.Name == name {
+			return p.Response.Members()["result"].Any() == success
 		}
 	}
 	return false

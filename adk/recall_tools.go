@@ -287,7 +287,7 @@ func (r *recalls) find(ctx context.Context, in agent.InvocationContext, key stor
 		}
 		if ok && numberErr == nil {
 			for at, p := range hit.Event.Content().Parts() {
-				if at == part && p.Kind() == patch.PartResponse {
+				if at == part && p.Kind == patch.PartResponse {
 					return hit, recall.Original(p), nil
 				}
 			}

@@ -40,7 +40,7 @@ func fillFrom(b *testing.B, s *store.Store, key store.Key, from, n int) {
 	}
 }
 
-func textContent(text string) patch.Content { return patch.Text("model", text) }
+func textContent(text string) patch.Value { return patch.Text("model", text) }
 
 // BenchmarkGetAfterAppend appends one event and gets the session with its state's size:
 // what that costs must not depend on how long the session is. The append is not timed.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -46,7 +47,7 @@ func TestChangesItsInput(t *testing.T) {
 	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
 		for _, e := range r.Events {
 			for _, p := range e.Content().Parts() {
-				clear(p.JSON())
+				clear(records.JSON(p.JSON))
 			}
 		}
 		clear(r.Events)

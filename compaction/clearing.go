@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -95,7 +96,7 @@ func (s *visible) clears(results []Result, cfg Config) map[Result]int {
 				continue
 			}
 			results = results[1:]
-			if response := p.Response(); e.Author() != "user" && p.Kind() == patch.PartResponse && !isShort(response) && cfg.clears(p.Name()) {
+			if response := records.JSON(p.Response); e.Author() != "user" && p.Kind == patch.PartResponse && !isShort(response) && cfg.clears(p.Name) {
 				saves[Result{index, i}] = max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
 			}
 		}

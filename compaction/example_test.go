@@ -139,7 +139,7 @@ func ExampleOptions_approve() {
 		Approve: func(_ context.Context, d compaction.Draft[store.Key]) error {
 			for _, sum := range d.Summaries {
 				for _, p := range sum.Event.Content().Parts() {
-					if strings.Contains(p.Text(), "4711") {
+					if strings.Contains(p.Text, "4711") {
 						return fmt.Errorf("a summary of %d events names an order", len(sum.Of))
 					}
 				}

@@ -58,7 +58,7 @@ func TestEightFactsOfTheFirstTurns(t *testing.T) {
 	var visible strings.Builder
 	for _, e := range s.view().Events() {
 		for _, p := range e.Content().Parts() {
-			visible.WriteString(p.Text() + "\n")
+			visible.WriteString(p.Text + "\n")
 		}
 	}
 	for _, f := range told {

@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -135,7 +134,7 @@ func (s *visible) concerns(c fold.Call) string {
 		Snake string `json:"function_call_id"`
 	}
 	for i, p := range s.entries[c.Index].Event.Content().Parts() {
-		if i == c.Part && p.Kind() == patch.PartCall && json.Unmarshal(p.Args(), &args) != nil {
+		if i == c.Part && p.Kind == patch.PartCall && p.Args.Decode(&args) != nil {
 			return ""
 		}
 	}

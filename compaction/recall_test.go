@@ -197,7 +197,7 @@ func TestRecall(t *testing.T) {
 						continue
 					}
 					for _, p := range e.Content().Parts() {
-						id := p.ID()
+						id := p.ID
 						if records.HasDelta(e) || id == "" || !strings.Contains(row.want, id+"→") {
 							t.Errorf("the copy at %d is %s", i, e)
 						}

@@ -137,8 +137,8 @@ func wordForWord(r Request) string {
 	var texts []string
 	for _, e := range r.Events {
 		for _, p := range e.Content().Parts() {
-			if p.Kind() == patch.PartText {
-				texts = append(texts, p.Text())
+			if p.Kind == patch.PartText {
+				texts = append(texts, p.Text)
 			}
 		}
 	}

@@ -126,7 +126,7 @@ func parseEvent(t tester, e event) *patch.Event {
 // firstText is the text of an event's first part.
 func firstText(e *patch.Event) string {
 	for _, p := range e.Content().Parts() {
-		return p.Text()
+		return p.Text
 	}
 	return ""
 }

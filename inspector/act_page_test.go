@@ -53,8 +53,8 @@ func TestHostileContentsOfActs(t *testing.T) {
 	page := sound(a.must(200, a.fields("summarise", "index", "8", "text", text)))
 	page = sound(a.must(200, a.form(page, "Do it")))
 	for _, p := range a.view().At(8).Content().Parts() {
-		if p.Text() != text {
-			t.Errorf("the summary says %q", p.Text())
+		if p.Text != text {
+			t.Errorf("the summary says %q", p.Text)
 		}
 	}
 	sound(a.must(200, a.form(page, "Take it back …")))

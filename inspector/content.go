@@ -2,7 +2,6 @@ package inspector
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"strings"
@@ -175,49 +174,49 @@ func (s *showing) change(c patch.Change) block {
 }
 
 func (s *showing) part(p patch.Part) block {
-	what, name := string(p.Kind()), clip(p.Name(), nameRunes)
-	if p.Thought() && p.Kind() != patch.PartThought {
+	what, name := string(p.Kind), clip(p.Name, nameRunes)
+	if p.Thought && p.Kind != patch.PartThought {
 		what = "thought, " + what
 	}
-	switch p.Kind() {
+	switch p.Kind {
 	case patch.PartText, patch.PartThought:
-		if p.Kind() == patch.PartText {
+		if p.Kind == patch.PartText {
 			what = ""
 		}
-		b := s.text(what, "", p.Text())
+		b := s.text(what, "", p.Text)
 		b.Plain = true
 		return b
 	case patch.PartCall:
-		return s.json(what, name, string(p.Args()))
+		return s.json(what, name, p.Args.String())
 	case patch.PartResponse:
-		return s.json(what, name, string(p.Response()))
+		return s.json(what, name, p.Response.String())
 	case patch.PartCode:
 		var code struct{ Language string }
-		_ = json.Unmarshal(p.Value(), &code)
-		return s.text(what, clip(code.Language, nameRunes), p.Text())
+		_ = p.Value.Decode(&code)
+		return s.text(what, clip(code.Language, nameRunes), p.Text)
 	case patch.PartCodeResult:
 		var result struct{ Outcome string }
-		_ = json.Unmarshal(p.Value(), &result)
-		return s.text(what, clip(result.Outcome, nameRunes), p.Text())
+		_ = p.Value.Decode(&result)
+		return s.text(what, clip(result.Outcome, nameRunes), p.Text)
 	case patch.PartData:
 		return block{What: what, Name: dataText(p)}
 	case patch.PartFile:
-		return s.text(what, strings.TrimLeft(name+", "+clip(p.MIMEType(), nameRunes), ", "), p.URI())
+		return s.text(what, strings.TrimLeft(name+", "+clip(p.MIMEType, nameRunes), ", "), p.URI)
 	case patch.PartEmpty:
-		return s.json(what, "", string(p.JSON()))
+		return s.json(what, "", p.JSON.String())
 	default:
-		return s.json(what, name, string(p.Value()))
+		return s.json(what, name, p.Value.String())
 	}
 }
 
 // dataText says what data is: its name, its type, and its size.
 func dataText(p patch.Part) string {
-	mimeType := clip(p.MIMEType(), nameRunes)
+	mimeType := clip(p.MIMEType, nameRunes)
 	if mimeType == "" {
 		mimeType = "of no type"
 	}
-	text := fmt.Sprintf("%s, %s bytes", mimeType, present.Grouped(p.DataLen()))
-	if name := clip(p.Name(), nameRunes); name != "" {
+	text := fmt.Sprintf("%s, %s bytes", mimeType, present.Grouped(p.DataLen))
+	if name := clip(p.Name, nameRunes); name != "" {
 		text = name + ", " + text
 	}
 	return text

@@ -2,7 +2,6 @@ package inspector
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,13 +16,13 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp", 
 // imageOf returns the image that a part holds, and its type. ok is false if the part does not say
 // that it is of one of these types, or what it holds is not.
 func imageOf(p patch.Part) (data []byte, mimeType string, ok bool) {
-	mimeType, _, _ = strings.Cut(strings.ToLower(p.MIMEType()), ";")
+	mimeType, _, _ = strings.Cut(strings.ToLower(p.MIMEType), ";")
 	mimeType = strings.TrimSpace(mimeType)
-	if p.Kind() != patch.PartData || !slices.Contains(imageTypes, mimeType) {
+	if p.Kind != patch.PartData || !slices.Contains(imageTypes, mimeType) {
 		return nil, "", false
 	}
 	var value struct{ Data string }
-	if json.Unmarshal(p.Value(), &value) != nil {
+	if p.Value.Decode(&value) != nil {
 		return nil, "", false
 	}
 	data, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(value.Data, "="))

@@ -26,7 +26,7 @@ func (i *Inspector) media(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("session %s: %w", key, err)
 	}
 	for n, p := range e.Content().Parts() {
-		if uint64(n) != part || p.Kind() != patch.PartData {
+		if uint64(n) != part || p.Kind != patch.PartData {
 			continue
 		}
 		data, mimeType, ok := imageOf(p)

@@ -3,6 +3,8 @@ package patch
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
 // EventCompaction is what a summary event says about what it stands for, under
@@ -11,7 +13,7 @@ import (
 type EventCompaction struct {
 	StartTimestamp   float64 `json:"startTimestamp"` // least time covered, Unix seconds
 	EndTimestamp     float64 `json:"endTimestamp"`   // greatest time covered, Unix seconds
-	CompactedContent Content `json:"compactedContent,omitzero"`
+	CompactedContent Value   `json:"compactedContent,omitzero"`
 
 	// ExcludedEvents are the events whose times lie in the range and for which the summary
 	// does not stand.
@@ -26,7 +28,7 @@ type EventRef struct {
 
 func (c *EventCompaction) members() []orderedField {
 	fields := []orderedField{{"startTimestamp", c.StartTimestamp}, {"endTimestamp", c.EndTimestamp}}
-	if !c.CompactedContent.IsZero() {
+	if c.CompactedContent.text != nil {
 		fields = append(fields, orderedField{"compactedContent", c.CompactedContent})
 	}
 	if len(c.ExcludedEvents) > 0 {
@@ -39,33 +41,26 @@ func (c *EventCompaction) members() []orderedField {
 	return fields
 }
 
-// UnmarshalJSON reads a record of compaction.
-func (c *EventCompaction) UnmarshalJSON(text []byte) error {
-	type plain EventCompaction // without this method
-	times := struct {
-		*plain
-		StartTimestamp unixSeconds `json:"startTimestamp"`
-		EndTimestamp   unixSeconds `json:"endTimestamp"`
-	}{plain: (*plain)(c)}
-	if err := json.Unmarshal(text, &times); err != nil {
-		return err
+// parseCompaction reads a record of compaction, but for its content, which it checks.
+func parseCompaction(text []byte) (*EventCompaction, error) {
+	var said struct {
+		StartTimestamp, EndTimestamp unixSeconds
+		ExcludedEvents               []struct {
+			InvocationID string
+			Timestamp    unixSeconds
+		}
 	}
-	c.StartTimestamp, c.EndTimestamp = float64(times.StartTimestamp), float64(times.EndTimestamp)
-	return nil
-}
-
-// UnmarshalJSON reads a reference to an event.
-func (r *EventRef) UnmarshalJSON(text []byte) error {
-	type plain EventRef
-	times := struct {
-		*plain
-		Timestamp unixSeconds `json:"timestamp"`
-	}{plain: (*plain)(r)}
-	if err := json.Unmarshal(text, &times); err != nil {
-		return err
+	if err := decodeTyped("actions/compaction", text, notes{}, &said); err != nil {
+		return nil, err
 	}
-	r.Timestamp = float64(times.Timestamp)
-	return nil
+	if err := contentShape.check(jsontext.Member(text, "compactedContent")); err != nil {
+		return nil, err.within("/actions/compaction/compactedContent")
+	}
+	c := &EventCompaction{StartTimestamp: float64(said.StartTimestamp), EndTimestamp: float64(said.EndTimestamp)}
+	for _, r := range said.ExcludedEvents {
+		c.ExcludedEvents = append(c.ExcludedEvents, EventRef{r.InvocationID, float64(r.Timestamp)})
+	}
+	return c, nil
 }
 
 // unixSeconds is a time in Unix seconds, or by RFC 3339.

@@ -24,7 +24,7 @@ func TestRecordsOfCompactionAreReadInBothForms(t *testing.T) {
 			}
 			told := ""
 			for _, p := range c.CompactedContent.Parts() {
-				told += p.Text()
+				told += p.Text
 			}
 			if c.StartTimestamp != 1767323045.25 || c.EndTimestamp != 1767323046 || told != "told" ||
 				!reflect.DeepEqual(c.ExcludedEvents, []patch.EventRef{{InvocationID: "i", Timestamp: 1767323045.5}}) {

@@ -1,130 +1,210 @@
 package patch
 
 import (
-	"encoding/json"
+	"bytes"
+	"encoding/base64"
 	"iter"
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// Content is what an event says: a role, and parts such as texts, function calls and
-// their responses. It is an immutable JSON value of the shape that Gemini's API and ADK
-// give it, and may be shared between goroutines. The zero Content is none.
-//
-// It keeps what it was made from, as [Event] does: unknown fields and the literals of
-// JSON text, the Go types of the values in maps. [Content.Parts] reads it; [Content.Decode]
-// makes a Go value of it, such as a genai.Content.
-type Content struct {
-	value Value
-	fault *FieldError // what it cannot be written for; its field is inside the content
+// PartKind is what a part of a content is.
+type PartKind string
+
+// The kinds of parts, and the fields of a part that make it of the kind.
+const (
+	PartEmpty      PartKind = "empty"             // none: the part says nothing by itself
+	PartText       PartKind = "text"              // text
+	PartThought    PartKind = "thought"           // text, where thought is true
+	PartCall       PartKind = "function call"     // functionCall
+	PartResponse   PartKind = "function response" // functionResponse
+	PartData       PartKind = "data"              // inlineData
+	PartFile       PartKind = "file"              // fileData
+	PartCode       PartKind = "code"              // executableCode
+	PartCodeResult PartKind = "code result"       // codeExecutionResult
+	PartOther      PartKind = "other"             // any other, such as toolCall
+)
+
+// Part is one thing that a part of a content says. A field that a part of the kind has not is zero.
+type Part struct {
+	Kind     PartKind
+	ID       string // by which a call and its response, or a code and its result, belong together
+	Name     string // of a function; of data or a file, the name to display; of another kind, its field
+	Text     string // a text or a thought, a code, or what a code has put out
+	Thought  bool   // it is marked as a model's thought, of whatever kind it is
+	MIMEType string // of data or a file
+	URI      string // where a file is
+	DataLen  int    // how many bytes of data it holds
+
+	Args     Value // a function call's arguments
+	Response Value // what a function response says
+	Value    Value // of the field that makes the part of its kind, such as the whole of a function call
+	JSON     Value // the whole part, with what stands beside that field
+}
+
+// part is one thing that a part of a content says, as it stands in the text.
+type part struct {
+	kind  PartKind // PartText for a thought too
+	name  string   // of the field that makes it of its kind
+	value []byte   // of that field
+	whole []byte   // the part, with what stands beside the field
+}
+
+// partsIn yields the parts of a checked array. Of any other value it yields nothing.
+func partsIn(array []byte) iter.Seq2[int, part] {
+	return func(yield func(int, part) bool) {
+		for i, whole := range jsontext.Elements(array) {
+			empty := true
+			for name, v := range jsontext.Members(whole) {
+				kind := partKind(name, jsontext.KindOf(v))
+				if kind == PartEmpty {
+					continue
+				}
+				empty = false
+				if !yield(i, part{kind, name, v, whole}) {
+					return
+				}
+			}
+			if empty && !yield(i, part{kind: PartEmpty, whole: whole}) {
+				return
+			}
+		}
+	}
+}
+
+// partKind returns the kind that a field makes a part. One that is null is as good as
+// absent.
+func partKind(field string, is jsontext.Kind) PartKind {
+	if is == jsontext.Null {
+		return PartEmpty
+	}
+	kind, want := PartOther, jsontext.Object
+	switch field {
+	case "text":
+		kind, want = PartText, jsontext.String
+	case "functionCall":
+		kind = PartCall
+	case "functionResponse":
+		kind = PartResponse
+	case "inlineData":
+		kind = PartData
+	case "fileData":
+		kind = PartFile
+	case "executableCode":
+		kind = PartCode
+	case "codeExecutionResult":
+		kind = PartCodeResult
+	case "thought", "thoughtSignature", "videoMetadata", "mediaResolution", "mediaProcessing", "speechMetadata", "partMetadata":
+		return PartEmpty // notes on what else is there
+	}
+	if is != want {
+		return PartOther
+	}
+	return kind
+}
+
+// exported returns what the part says.
+func (p part) exported() Part {
+	out := Part{
+		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: p.whole},
+		ID: stringMember(p.value, "id"), Thought: string(jsontext.Member(p.whole, "thought")) == "true",
+	}
+	switch p.kind {
+	case PartText:
+		if out.Text = jsontext.Unquote(p.value); out.Thought {
+			out.Kind = PartThought
+		}
+	case PartCall:
+		out.Name = stringMember(p.value, "name")
+		out.Args = Value{text: jsontext.Member(p.value, "args")}
+	case PartResponse:
+		out.Name = stringMember(p.value, "name")
+		out.Response = Value{text: jsontext.Member(p.value, "response")}
+	case PartData:
+		out.Name, out.MIMEType = stringMember(p.value, "displayName"), stringMember(p.value, "mimeType")
+		if text := jsontext.Member(p.value, "data"); jsontext.KindOf(text) == jsontext.String {
+			padding := len(text) - len(bytes.TrimRight(text, `="`)) - len(`"`)
+			out.DataLen = base64.RawStdEncoding.DecodedLen(jsontext.RuneLen(text) - padding)
+		}
+	case PartFile:
+		out.Name, out.MIMEType = stringMember(p.value, "displayName"), stringMember(p.value, "mimeType")
+		out.URI = stringMember(p.value, "fileUri")
+	case PartCode:
+		out.Text = stringMember(p.value, "code")
+	case PartCodeResult:
+		out.Text = stringMember(p.value, "output")
+	case PartOther:
+		out.Name = p.name
+	}
+	return out
+}
+
+// function is a call or a response as an event has it at hand.
+func (p part) function(index int) FunctionPart {
+	f := FunctionPart{Index: index, Response: p.kind == PartResponse}
+	for name, v := range jsontext.Members(p.value) { // once for both
+		switch {
+		case jsontext.KindOf(v) != jsontext.String:
+		case name == "id":
+			f.ID = jsontext.Unquote(v)
+		case name == "name":
+			f.Name = jsontext.Unquote(v)
+		}
+	}
+	return f
+}
+
+// stringMember returns the text of an object's member, or "" if it is no string.
+func stringMember(object []byte, name string) string {
+	if text := jsontext.Member(object, name); jsontext.KindOf(text) == jsontext.String {
+		return jsontext.Unquote(text)
+	}
+	return ""
 }
 
 // Text returns the content of one part, a text. A role is "user" or "model"; an empty one
 // is left out. If the text or the role is not UTF-8, what writes the content, such as
 // [NewEvent], refuses it and names the field.
-func Text(role, text string) Content {
+func Text(role, text string) Value {
 	b := make([]byte, 0, len(`{"parts":[{"text":""}],"role":""}`)+len(text)+len(role))
 	b = append(b, `{"parts":[{"text":`...)
 	b = append(jsontext.AppendQuote(b, text), `}]`...)
 	if role != "" {
 		b = jsontext.AppendQuote(append(b, `,"role":`...), role)
 	}
-	c := Content{value: Value{text: append(b, '}')}}
-	switch {
-	case !utf8.ValidString(text):
-		c.fault = notUTF8("parts/0/text", text)
-	case !utf8.ValidString(role):
-		c.fault = notUTF8("role", role)
-	}
-	return c
+	return Value{text: append(b, '}')}
 }
 
-// NewContent returns the content that a Go value says: a Content, a map with these fields, whose
-// values come back as [NewValue] says, a json.RawMessage, or anything else by what encoding/json
-// writes of it. Whatever writes null is none. It keeps no reference to v. Refused, with a
-// *[FieldError] that names the field inside the content, are fields of another type than ADK's
-// and what [NewEvent] refuses.
-func NewContent(v any) (Content, error) {
-	var w goWriter
-	if err := w.field(v); err != nil {
-		return Content{}, err
-	}
-	return newContent(w.buf, notes{types: w.types})
-}
-
-func newContent(text []byte, types notes) (Content, error) {
-	if jsontext.KindOf(text) == jsontext.Null {
-		return Content{}, nil
-	}
-	if err := contentShape.check(text); err != nil {
-		return Content{}, err
-	}
-	return Content{value: Value{text, types}}, nil
-}
-
-// IsZero reports whether the content is none.
-func (c Content) IsZero() bool { return c.value.text == nil }
-
-// Role returns who speaks, "user" or "model", or "" if the content does not say.
-func (c Content) Role() string { return stringMember(c.value.text, "role") }
-
-// Parts yields the content's parts in their order, each with its index. A part that says
-// several things, such as a text beside a function call, is yielded once for each of them,
-// in the order in which they stand in it, under the same index; see [Part].
-func (c Content) Parts() iter.Seq2[int, Part] {
-	return partsIn(jsontext.Member(c.value.text, "parts"))
-}
-
-// Decode stores the content in the value that into points to, such as a genai.Content, as
-// [Event.Decode] does. No content leaves the value alone. The error matches [ErrInvalid].
-func (c Content) Decode(into any) error {
-	if c.IsZero() {
+// fault says what a value cannot be written for, or nil: only a text that is not UTF-8, see [Text].
+func (v Value) fault() *FieldError {
+	switch role := jsontext.Member(v.text, "role"); {
+	case utf8.Valid(v.text):
 		return nil
+	case !utf8.Valid(role):
+		return notUTF8("role", string(role))
+	default:
+		return notUTF8("parts/0/text", string(v.text))
 	}
-	if c.fault != nil {
-		return c.fault
-	}
-	return decodeTyped("", c.value.text, c.value.types, into)
 }
 
-// MarshalJSON returns the content's JSON text, numbers as they were written, or null if
-// the content is none.
-func (c Content) MarshalJSON() ([]byte, error) {
-	if c.fault != nil {
-		return nil, c.fault
+// Parts yields the parts of a content in their order, each with its index. A part that says several
+// things, such as a text beside a function call, is yielded once for each of them, in the order in
+// which they stand in it, under the same index. A value that is no content has none.
+func (v Value) Parts() iter.Seq2[int, Part] {
+	return func(yield func(int, Part) bool) {
+		for i, p := range partsIn(jsontext.Member(v.text, "parts")) {
+			if !yield(i, p.exported()) {
+				return
+			}
+		}
 	}
-	return c.value.MarshalJSON()
 }
-
-// UnmarshalJSON sets the content to what JSON text says. It keeps no reference to text.
-// It refuses what [ParseEvent] refuses in an event's content, and leaves the content alone
-// if the text is null. The error is a *[FieldError].
-func (c *Content) UnmarshalJSON(text []byte) error {
-	v, err := ParseValue(text)
-	if err != nil {
-		return err
-	}
-	parsed, err := newContent(v.text, notes{})
-	if err != nil || parsed.IsZero() {
-		return err
-	}
-	*c = parsed
-	return nil
-}
-
-// String returns the content's JSON text.
-func (c Content) String() string { return c.value.String() }
 
 // contentAt is the content that is noted text of an event, or none.
-func contentAt(text []byte, types notes) Content {
+func contentAt(text []byte, types notes) Value {
 	if jsontext.KindOf(text) == jsontext.Null {
-		return Content{}
+		return Value{}
 	}
-	return Content{value: Value{text, types.detached()}}
+	return Value{text, types.detached()}
 }
-
-var (
-	_ json.Marshaler   = Content{}
-	_ json.Unmarshaler = (*Content)(nil)
-)

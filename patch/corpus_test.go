@@ -134,8 +134,8 @@ func readAsText(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := bytes.Count(text, []byte("\n")); len(records) != want || d.Line() != want {
-		t.Fatalf("%s: %d records, last line %d, want %d", file, len(records), d.Line(), want)
+	if want := bytes.Count(text, []byte("\n")); len(records) != want || d.Line != want {
+		t.Fatalf("%s: %d records, last line %d, want %d", file, len(records), d.Line, want)
 	}
 	var out bytes.Buffer
 	enc := patch.NewEncoder(&out)

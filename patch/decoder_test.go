@@ -102,8 +102,8 @@ func TestDecoderOnLines(t *testing.T) {
 				line int
 			}{{"a", 0, 2}, {"b", 2, 4}, {"c", 0, 5}} {
 				rec, err := d.Next()
-				if err != nil || rec.ID() != want.id || rec.Seq != want.seq || d.Line() != want.line {
-					t.Fatalf("read %q, %d on line %d, %v; want %v", rec.ID(), rec.Seq, d.Line(), err, want)
+				if err != nil || rec.ID() != want.id || rec.Seq != want.seq || d.Line != want.line {
+					t.Fatalf("read %q, %d on line %d, %v; want %v", rec.ID(), rec.Seq, d.Line, err, want)
 				}
 			}
 			for range 2 {

@@ -161,8 +161,8 @@ func anyMap(text []byte, types notes) map[string]any {
 	return out
 }
 
-// Content returns the event's content, or none.
-func (e *Event) Content() Content {
+// Content returns the event's content, which [Value.Parts] reads, or null if there is none.
+func (e *Event) Content() Value {
 	return contentAt(findMember(e.members, "content"), notesAt(e.types, "content"))
 }
 
@@ -177,9 +177,9 @@ func (e *Event) Compaction() (*EventCompaction, error) {
 	if !e.summary {
 		return nil, nil
 	}
-	c := new(EventCompaction)
 	text := jsontext.Member(findMember(e.members, "actions"), "compaction")
-	if err := decodeTyped("actions/compaction", text, notes{}, c); err != nil {
+	c, err := parseCompaction(text)
+	if err != nil {
 		return nil, err
 	}
 	c.CompactedContent = contentAt(jsontext.Member(text, "compactedContent"), notesAt(e.types, "actions", "compaction", "compactedContent"))

@@ -59,7 +59,7 @@ func ExampleParseEvent() {
 	// invalid: field "actions/stateDelta/price": the key is there twice (byte 40)
 }
 
-func ExampleContent_Parts() {
+func ExampleValue_Parts() {
 	event, err := patch.ParseEvent([]byte(`{"author": "agent", "content": {"role": "model", "parts": [
 		{"text": "They want the status.", "thought": true},
 		{"text": "I look it up."},
@@ -71,15 +71,15 @@ func ExampleContent_Parts() {
 		return
 	}
 	for i, part := range event.Content().Parts() {
-		switch part.Kind() {
+		switch part.Kind {
 		case patch.PartText:
-			fmt.Println(i, "says", part.Text())
+			fmt.Println(i, "says", part.Text)
 		case patch.PartCall:
-			fmt.Println(i, "calls", part.Name(), string(part.Args()))
+			fmt.Println(i, "calls", part.Name, part.Args)
 		case patch.PartData:
-			fmt.Println(i, "sends", part.DataLen(), "bytes of", part.MIMEType())
+			fmt.Println(i, "sends", part.DataLen, "bytes of", part.MIMEType)
 		default:
-			fmt.Println(i, "is a", part.Kind())
+			fmt.Println(i, "is a", part.Kind)
 		}
 	}
 	// Output:
@@ -89,8 +89,8 @@ func ExampleContent_Parts() {
 	// 3 sends 8 bytes of image/png
 }
 
-func ExampleContent_Decode() {
-	content, err := patch.NewContent(map[string]any{"role": "model", "parts": []any{
+func ExampleValue_Decode() {
+	content, err := patch.NewValue(map[string]any{"role": "model", "parts": []any{
 		map[string]any{"functionCall": map[string]any{"name": "find", "args": map[string]any{"limit": 5, "price": 5.0}}},
 	}})
 	if err != nil {
@@ -112,32 +112,6 @@ func ExampleContent_Decode() {
 	fmt.Printf("%s: %#v %T\n", message.Role, args["limit"], args["price"]) // as they were made
 	// Output:
 	// model: 5 float64
-}
-
-func ExampleNewContent() {
-	type part struct {
-		Text string         `json:"text,omitempty"`
-		Call map[string]any `json:"functionCall,omitempty"`
-	}
-	type message struct {
-		Role  string `json:"role"`
-		Parts []part `json:"parts"`
-	}
-	content, err := patch.NewContent(message{"model", []part{
-		{Text: "I look it up."},
-		{Call: map[string]any{"id": "c1", "name": "find", "args": map[string]any{"limit": 5}}},
-	}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(content)
-
-	_, err = patch.NewContent(map[string]any{"parts": []any{map[string]any{"text": 5}}})
-	fmt.Println(err)
-	// Output:
-	// {"role":"model","parts":[{"text":"I look it up."},{"functionCall":{"args":{"limit":5},"id":"c1","name":"find"}}]}
-	// invalid: field "parts/0/text": want a string, not 5
 }
 
 func ExampleText() {
@@ -227,7 +201,7 @@ func ExampleDecoder() {
 			fmt.Println(err, errors.Is(err, patch.ErrInvalid))
 			break
 		}
-		fmt.Println(d.Line(), rec.Seq, rec.ID(), rec.Patch != nil)
+		fmt.Println(d.Line, rec.Seq, rec.ID(), rec.Patch != nil)
 	}
 	// Output:
 	// "t1" <nil>

@@ -18,8 +18,9 @@ type Fields struct {
 	Timestamp      time.Time // the time of the append if zero, unless ZeroTime is set
 	ZeroTime       bool      // Timestamp is meant, even if it is the zero time
 
-	// Content is what the event says: a [Content], such as [Text] returns, or whatever else
-	// [NewContent] takes.
+	// Content is what the event says: what [Text] returns, another event's content, a map with these
+	// fields, whose values come back as [NewValue] says, a json.RawMessage, or anything else by what
+	// encoding/json writes of it. Whatever writes null is none.
 	Content any
 
 	// UsageMetadata is what the model measured: anything whose JSON is an object with the fields
@@ -31,8 +32,8 @@ type Fields struct {
 	LongRunningToolIDs []string
 	CustomMetadata     map[string]any
 
-	// Extra are further top-level fields under their JSON names, each of a type that [NewContent]
-	// takes. Fields that ADK or genai have are spelled as in ADK's JSON, not as in Python.
+	// Extra are further top-level fields under their JSON names, each of a type that Content
+	// may have. Fields that ADK or genai have are spelled as in ADK's JSON, not as in Python.
 	Extra map[string]any
 }
 
@@ -68,8 +69,8 @@ const patchIDName = "patchId"
 
 // NewEvent makes an event from Go values. It copies them: changing f, or anything in
 // it, afterwards changes nothing in the event. Values that would not come back from
-// storage as they are are refused: in an `any` only what [NewValue] takes, a [Value] and a
-// [Content] do; NaN, infinities and text that is not UTF-8 never do. A struct is what
+// storage as they are are refused: in an `any` only what [NewValue] takes, a [Value]
+// does; NaN, infinities and text that is not UTF-8 never do. A struct is what
 // encoding/json writes of it. The error is a *[FieldError] that names the field.
 func NewEvent(f Fields) (*Event, error) {
 	e := &Event{Envelope: Envelope{identity: identity{
@@ -138,6 +139,11 @@ func NewEvent(f Fields) (*Event, error) {
 	e.types = w.types
 	if err := e.derive(); err != nil {
 		return nil, err
+	}
+	if c := f.Actions.Compaction; c != nil {
+		if err := contentShape.check(c.CompactedContent.text); err != nil {
+			return nil, err.within("/actions/compaction/compactedContent")
+		}
 	}
 	if err := e.checkContent(); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func readEverything(rec patch.Record) bool {
 			continue
 		}
 		c := e.Content()
-		if _, err := patch.NewContent(c); err != nil {
+		if _, err := patch.NewEvent(patch.Fields{Content: c}); err != nil {
 			sound = false
 		}
 		if err := c.Decode(new(*sdkContent)); err != nil && sound {
@@ -52,14 +52,14 @@ func readEverything(rec patch.Record) bool {
 	return sound
 }
 
-func readParts(c patch.Content) {
+func readParts(c patch.Value) {
 	for _, p := range c.Parts() {
-		_ = string(p.Kind()) + p.Text() + p.ID() + p.Name() + p.MIMEType() + p.URI()
-		if p.DataLen() < 0 || p.Thought() && p.Kind() == patch.PartText {
+		_ = string(p.Kind) + p.Text + p.ID + p.Name + p.MIMEType + p.URI
+		if p.DataLen < 0 || p.Thought && p.Kind == patch.PartText {
 			panic("a part of " + c.String())
 		}
-		for _, raw := range []json.RawMessage{p.Args(), p.Response(), p.Value(), p.JSON()} {
-			if raw != nil && !json.Valid(raw) {
+		for _, v := range []patch.Value{p.Args, p.Response, p.Value, p.JSON} {
+			if !json.Valid([]byte(v.String())) {
 				panic("no JSON in " + c.String())
 			}
 		}

@@ -95,13 +95,8 @@ func jsonOf(v any) []byte {
 // what encoding/json writes.
 func (w *goWriter) field(v any) error {
 	switch v := v.(type) {
-	case nil, Content, Value, []orderedField, map[string]Value:
+	case nil, Value, []orderedField, map[string]Value:
 		return w.any(v)
-	case *Content:
-		if v == nil {
-			v = &Content{}
-		}
-		return w.content(*v)
 	case unnoted:
 		return w.typed(reflect.ValueOf(v.value))
 	}
@@ -129,6 +124,9 @@ func (w *goWriter) field(v any) error {
 
 // value writes a value with the types that are noted in it.
 func (w *goWriter) value(v Value) error {
+	if fault := v.fault(); fault != nil {
+		return fault.within(w.pointer())
+	}
 	if w.depth+jsontext.Depth(v.json()) > maxValueDepth {
 		return w.fail("nested deeper than %d", maxValueDepth)
 	}
@@ -142,13 +140,6 @@ func (w *goWriter) value(v Value) error {
 	return nil
 }
 
-func (w *goWriter) content(c Content) error {
-	if c.fault != nil {
-		return c.fault.within(w.pointer())
-	}
-	return w.value(c.value)
-}
-
 // any writes the dynamic value of an `any`.
 func (w *goWriter) any(v any) error {
 	switch v := v.(type) {
@@ -159,8 +150,6 @@ func (w *goWriter) any(v any) error {
 		return w.typed(reflect.ValueOf(v))
 	case Value:
 		return w.value(v)
-	case Content:
-		return w.content(v)
 	case map[string]Value:
 		fields := []orderedField{}
 		for _, key := range slices.Sorted(maps.Keys(v)) {

@@ -37,13 +37,9 @@ func decoded[T any](t *testing.T, e *patch.Event, field string) *T {
 	return v
 }
 
-func newContent(t *testing.T, v any) patch.Content {
+func newContent(t *testing.T, v any) patch.Value {
 	t.Helper()
-	c, err := patch.NewContent(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return newEvent(t, patch.Fields{Content: v}).Content()
 }
 
 func TestEmptyAndNilStayDistinct(t *testing.T) {

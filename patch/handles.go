@@ -15,7 +15,7 @@ const (
 )
 
 // blankFunction returns what a blank has of a call or response.
-func blankFunction(p Part, of FunctionPart) (fields []orderedField) {
+func blankFunction(p part, of FunctionPart) (fields []orderedField) {
 	if of.ID != "" {
 		fields = append(fields, orderedField{"id", of.ID})
 	}

@@ -95,11 +95,7 @@ func TestOriginIsItsOwn(t *testing.T) {
 	}
 }
 
-func mustContent(t *testing.T, v any) patch.Content {
+func mustContent(t *testing.T, v any) patch.Value {
 	t.Helper()
-	c, err := patch.NewContent(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return newEvent(t, patch.Fields{Content: v}).Content()
 }

@@ -50,9 +50,10 @@ type Decoder struct {
 	// that ParseRecord refuses.
 	Translate func(line []byte) ([]byte, error)
 
+	Line int // the number of the line that Next read last, from 1
+
 	r       *bufio.Reader
 	file    string
-	line    int
 	ids     map[[2]uint64]int // the line that each id was on, by hashes of 128 bits: ids may be long, and many
 	seeds   [2]maphash.Seed
 	initial map[string]Value
@@ -79,9 +80,6 @@ func (d *Decoder) InitialState() (state map[string]Value, ok bool, err error) {
 	}
 	return maps.Clone(d.initial), d.header, nil
 }
-
-// Line returns the number of the line that [Decoder.Next] read last, from 1.
-func (d *Decoder) Line() int { return d.line }
 
 // Next returns the next record. Records without an id have one made of the line's
 // number and content, and so have the events inside a patch, so that reading the
@@ -116,7 +114,7 @@ func (d *Decoder) Next() (Record, error) {
 		if first, ok := d.ids[sum]; ok {
 			return Record{}, d.fail(fieldErr("id", "%q is on line %d already; an id is there once in a log", id, first))
 		}
-		d.ids[sum] = d.line
+		d.ids[sum] = d.Line
 	}
 	return rec, nil
 }
@@ -156,7 +154,7 @@ var knownFields = func() map[string]bool {
 
 func (d *Decoder) fail(err error) error {
 	if err != io.EOF {
-		err = &LineError{File: d.file, Line: d.line, Err: err}
+		err = &LineError{File: d.file, Line: d.Line, Err: err}
 	}
 	d.err = err
 	return err
@@ -229,7 +227,7 @@ func (d *Decoder) readLine() ([]byte, error) {
 				return nil, err
 			}
 			if long == 0 {
-				d.line++
+				d.Line++
 			}
 			if long+len(bytes.TrimRight(line, "\r\n")) > most {
 				return nil, fmt.Errorf("%w: the line is longer than %d bytes", ErrTooLarge, most)
@@ -264,7 +262,7 @@ func (d *Decoder) fillIDs(rec Record, text []byte) Record {
 	if complete {
 		return rec
 	}
-	first := uuid.NewSHA1(lineSpace, append([]byte(fmt.Sprintf("%d/1:", d.line)), jsontext.Compact(text)...))
+	first := uuid.NewSHA1(lineSpace, append([]byte(fmt.Sprintf("%d/1:", d.Line)), jsontext.Compact(text)...))
 	n := 0
 	next := func() string {
 		if n++; n == 1 {

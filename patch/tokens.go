@@ -35,7 +35,7 @@ type promptSize struct {
 }
 
 // add counts a part.
-func (s *promptSize) add(p Part) {
+func (s *promptSize) add(p part) {
 	switch p.kind {
 	case PartCall, PartResponse, PartCode, PartCodeResult:
 		for field, v := range jsontext.Members(p.value) {

@@ -1,10 +1,13 @@
 package patch
 
 import (
+	"bytes"
+
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// Value is an immutable value of session state. The zero Value is null.
+// Value is an immutable JSON value: of session state, or the content of an event. The zero Value is
+// null.
 //
 // It keeps what it was made from: the literals of JSON text, the Go types of Go
 // values. Values may be shared between goroutines.
@@ -53,9 +56,33 @@ func (v Value) Any() any {
 	return out
 }
 
+// Decode stores the value in what into points to, such as a struct, as [Event.Decode] does. The zero
+// Value leaves it alone. The error matches [ErrInvalid].
+func (v Value) Decode(into any) error {
+	if fault := v.fault(); fault != nil {
+		return fault
+	}
+	if v.text == nil {
+		return nil
+	}
+	return decodeTyped("", v.text, v.types, into)
+}
+
 // MarshalJSON returns the value's JSON text, numbers as they were written.
 func (v Value) MarshalJSON() ([]byte, error) {
-	return []byte(v.String()), nil
+	if fault := v.fault(); fault != nil {
+		return nil, fault
+	}
+	return bytes.Clone(v.json()), nil
+}
+
+// UnmarshalJSON sets the value to the one that JSON text denotes, as [ParseValue] does.
+func (v *Value) UnmarshalJSON(text []byte) error {
+	parsed, err := ParseValue(text)
+	if err == nil {
+		*v = parsed
+	}
+	return err
 }
 
 // String returns the value's JSON text.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -16,20 +17,20 @@ func Reading(e *patch.Event) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	for _, p := range e.Content().Parts() {
-		switch k := p.Kind(); k {
+		switch k := p.Kind; k {
 		case patch.PartThought, patch.PartEmpty:
 		case patch.PartText, patch.PartCode, patch.PartCodeResult:
-			say("%s", p.Text())
+			say("%s", p.Text)
 		case patch.PartCall:
-			say("call of %s: %s", p.Name(), p.Args())
+			say("call of %s: %s", p.Name, records.JSON(p.Args))
 		case patch.PartResponse:
-			say("result of %s: %s", p.Name(), Original(p))
+			say("result of %s: %s", p.Name, Original(p))
 		case patch.PartData:
-			say("[%s of %d bytes]", p.MIMEType(), p.DataLen())
+			say("[%s of %d bytes]", p.MIMEType, p.DataLen)
 		case patch.PartFile:
-			say("[%s at %s]", p.MIMEType(), p.URI())
+			say("[%s at %s]", p.MIMEType, p.URI)
 		default:
-			say("%s: %s", p.Name(), p.Value())
+			say("%s: %s", p.Name, records.JSON(p.Value))
 		}
 	}
 	if text, ok := e.Field("errorMessage"); ok {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -39,7 +40,7 @@ func Shorten(e *patch.Event, seq uint64, handle string, newID func() string, max
 	shorten := func(bare bool) (*patch.Event, error) {
 		short := map[int]json.RawMessage{}
 		for i, p := range e.Content().Parts() {
-			if p.Kind() == patch.PartResponse && !isRecall(p.Name()) && sizeOf(p.Value()) > maxTokens*patch.RunesPerToken {
+			if p.Kind == patch.PartResponse && !isRecall(p.Name) && sizeOf(records.JSON(p.Value)) > maxTokens*patch.RunesPerToken {
 				short[i] = shortPart(p, fmt.Sprintf("%s/%d", handle, i), maxTokens, bare)
 			}
 		}
@@ -61,12 +62,12 @@ func sizeOf(response json.RawMessage) int { return utf8.RuneCount(response) }
 // shortPart returns the JSON of a part with its function response shortened, or with nothing of it
 // but that it is, if bare.
 func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMessage {
-	response := p.Response()
+	response := records.JSON(p.Response)
 	note := fmt.Sprintf("This is a part of a result of %d characters. %s reads it whole, page by page, with the handle %q.",
 		utf8.RuneCountInString(Original(p)), ReadTool, handle)
 	said := []member{{quote(shortenedKey), quoted(note)}}
 	var own []member
-	for _, m := range membersOf(p.Value()) {
+	for _, m := range membersOf(records.JSON(p.Value)) {
 		if m.key == `"id"` || m.key == `"name"` || m.key != `"response"` && m.key != `"parts"` && len(m.value) < noteRoom { // media count by their bytes
 			own = append(own, m)
 		}
@@ -83,7 +84,7 @@ func shortPart(p patch.Part, handle string, maxTokens int, bare bool) json.RawMe
 			all = whole
 		}
 	}
-	return replaced(p.JSON(), `"functionResponse"`, all)
+	return replaced(records.JSON(p.JSON), `"functionResponse"`, all)
 }
 
 // freeKey returns a key, quoted, that no member has.
@@ -114,9 +115,9 @@ func replaced(object json.RawMessage, key string, value json.RawMessage) json.Ra
 // it says nothing but one text in one member, and else the JSON of the response, with the media
 // that the function returned, as it stands in the log but for white space.
 func Original(p patch.Part) string {
-	response := p.Response()
+	response := records.JSON(p.Response)
 	media := ""
-	for _, m := range membersOf(p.Value()) {
+	for _, m := range membersOf(records.JSON(p.Value)) {
 		if m.key == `"parts"` {
 			media = string(m.value)
 		}

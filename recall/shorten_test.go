@@ -38,7 +38,7 @@ func partOf(t testing.TB, e *patch.Event, index int) (part patch.Part, says map[
 			part = p
 		}
 	}
-	if err := json.Unmarshal(part.Response(), &says); err != nil {
+	if err := part.Response.Decode(&says); err != nil {
 		t.Fatal(err)
 	}
 	return part, says
@@ -116,15 +116,15 @@ func TestShorten(t *testing.T) {
 		}
 		part, says := partOf(t, short, 0)
 		if !c.want(says) {
-			t.Errorf("%s: %s", c.name, part.Response())
+			t.Errorf("%s: %s", c.name, records.JSON(part.Response))
 		}
-		if strings.Contains(string(part.Value()), "u003c") {
-			t.Errorf("%s: %s", c.name, part.Value())
+		if strings.Contains(string(records.JSON(part.Value)), "u003c") {
+			t.Errorf("%s: %s", c.name, records.JSON(part.Value))
 		}
-		if n := utf8.RuneCount(part.Value()); n > 1600 {
+		if n := utf8.RuneCount(records.JSON(part.Value)); n > 1600 {
 			t.Errorf("%s: %d characters", c.name, n)
 		}
-		if part.ID() != "c1" || part.Name() != "f" || short.ID() != "e2" || records.HasDelta(short) || records.LoggedTokens(short) != e.EstimatedTokens() {
+		if part.ID != "c1" || part.Name != "f" || short.ID() != "e2" || records.HasDelta(short) || records.LoggedTokens(short) != e.EstimatedTokens() {
 			t.Errorf("%s: %v", c.name, short)
 		}
 		if o, ok := short.Origin(); !ok || o.ID != "e" || o.Seq != 12 {
@@ -141,8 +141,8 @@ func TestShorten(t *testing.T) {
 		t.Errorf("with media it says %s", got)
 	}
 	part, says := partOf(t, short, 0)
-	if strings.Contains(string(part.Value()), "inlineData") || says["ok"] != true || !strings.Contains(string(part.JSON()), "thoughtSignature") || !strings.Contains(string(part.Value()), "willContinue") {
-		t.Errorf("media: %s", part.JSON())
+	if strings.Contains(string(records.JSON(part.Value)), "inlineData") || says["ok"] != true || !strings.Contains(string(records.JSON(part.JSON)), "thoughtSignature") || !strings.Contains(string(records.JSON(part.Value)), "willContinue") {
+		t.Errorf("media: %s", records.JSON(part.JSON))
 	}
 }
 
@@ -173,7 +173,7 @@ func TestShortenHostile(t *testing.T) {
 		}
 		for p := range short.FunctionParts() {
 			part, _ := partOf(t, short, p.Index)
-			if n := strings.Count(string(part.Response()), "[") + strings.Count(string(part.Response()), "{"); name[:4] == "deep" && n > 12 {
+			if n := strings.Count(string(records.JSON(part.Response)), "[") + strings.Count(string(records.JSON(part.Response)), "{"); name[:4] == "deep" && n > 12 {
 				t.Errorf("%s: it is %d deep", name, n)
 			}
 		}
@@ -199,11 +199,11 @@ func TestShortenLeavesAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first, _ := partOf(t, short, 1); string(first.Response()) != `{"ok":1.50}` {
-		t.Errorf("%s", first.JSON())
+	if first, _ := partOf(t, short, 1); string(records.JSON(first.Response)) != `{"ok":1.50}` {
+		t.Errorf("%s", records.JSON(first.JSON))
 	}
 	if second, says := partOf(t, short, 2); !strings.Contains(says["shortened"].(string), `"3/2"`) {
-		t.Errorf("%s", second.JSON())
+		t.Errorf("%s", records.JSON(second.JSON))
 	}
 }
 
@@ -250,22 +250,22 @@ func TestPropertyShorten(t *testing.T) {
 		for _, p := range e.Content().Parts() {
 			was = p
 		}
-		if big := e.EstimatedTokens() > limit && utf8.RuneCount(was.Value()) > max(limit, recall.MinResultTokens)*patch.RunesPerToken; big != (short != nil) {
+		if big := e.EstimatedTokens() > limit && utf8.RuneCount(records.JSON(was.Value)) > max(limit, recall.MinResultTokens)*patch.RunesPerToken; big != (short != nil) {
 			t.Fatalf("of %d tokens, limit %d: shortened %v", e.EstimatedTokens(), limit, short != nil)
 		}
 		if short != nil {
 			for _, p := range short.Content().Parts() {
-				if n := utf8.RuneCount(p.Value()); n > max(limit, recall.MinResultTokens)*patch.RunesPerToken {
+				if n := utf8.RuneCount(records.JSON(p.Value)); n > max(limit, recall.MinResultTokens)*patch.RunesPerToken {
 					t.Fatalf("%d characters, limit %d tokens", n, limit)
 				}
 			}
 		}
 		text := recall.Original(was)
 		var only map[string]json.RawMessage
-		if err := json.Unmarshal(was.Response(), &only); err != nil {
+		if err := was.Response.Decode(&only); err != nil {
 			t.Fatal(err)
 		}
-		want := string(was.Response())
+		want := string(records.JSON(was.Response))
 		if s := only["result"]; len(only) == 1 && s[0] == '"' {
 			if err := json.Unmarshal(s, &want); err != nil {
 				t.Fatal(err)

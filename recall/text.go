@@ -42,10 +42,10 @@ func Text(e *patch.Event) string {
 func beside(e *patch.Event) string {
 	var said strings.Builder
 	for _, p := range e.Content().Parts() {
-		switch k := p.Kind(); {
-		case p.Thought(), k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecall(p.Name()):
+		switch k := p.Kind; {
+		case p.Thought, k == patch.PartData, (k == patch.PartCall || k == patch.PartResponse) && isRecall(p.Name):
 		default:
-			said.WriteString(identifiers.Values(p.Value()))
+			said.WriteString(identifiers.Values(records.JSON(p.Value)))
 		}
 	}
 	return said.String()

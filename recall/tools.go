@@ -1,7 +1,6 @@
 package recall
 
 import (
-	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -93,20 +92,20 @@ func (t *Traces) Of(e *patch.Event) (brought []Handle) {
 		return nil
 	}
 	for _, p := range e.Content().Parts() {
-		switch kind := p.Kind(); {
-		case kind == patch.PartCall && p.Name() == ReadTool:
+		switch kind := p.Kind; {
+		case kind == patch.PartCall && p.Name == ReadTool:
 			var asked struct{ Handle string }
-			if json.Unmarshal(p.Args(), &asked) == nil {
+			if p.Args.Decode(&asked) == nil {
 				if t.asked == nil {
 					t.asked = map[string][]Handle{}
 				}
-				t.asked[p.ID()] = append(t.asked[p.ID()], handles(strings.TrimSpace(asked.Handle))...)
+				t.asked[p.ID] = append(t.asked[p.ID], handles(strings.TrimSpace(asked.Handle))...)
 			}
-		case kind == patch.PartResponse && p.Name() == ReadTool:
-			brought = append(brought, t.asked[p.ID()]...)
-		case kind == patch.PartResponse && p.Name() == SearchTool:
+		case kind == patch.PartResponse && p.Name == ReadTool:
+			brought = append(brought, t.asked[p.ID]...)
+		case kind == patch.PartResponse && p.Name == SearchTool:
 			var found struct{ Results []struct{ Handle string } }
-			_ = json.Unmarshal(p.Response(), &found) // what can be read of it
+			_ = p.Response.Decode(&found) // what can be read of it
 			for _, r := range found.Results {
 				brought = append(brought, handles(r.Handle)...)
 			}

@@ -20,8 +20,8 @@ import (
 // textOf is what an event says in its first text.
 func textOf(e *patch.Event) string {
 	for _, p := range e.Content().Parts() {
-		if p.Kind() == patch.PartText {
-			return p.Text()
+		if p.Kind == patch.PartText {
+			return p.Text
 		}
 	}
 	return e.Content().String()

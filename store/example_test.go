@@ -50,7 +50,7 @@ func printVisible(v interface{ Len() int }, at func(i int) *patch.Event) {
 	for i := range v.Len() {
 		e := at(i)
 		for _, part := range e.Content().Parts() {
-			fmt.Printf("%s: %s\n", e.ID(), part.Text())
+			fmt.Printf("%s: %s\n", e.ID(), part.Text)
 		}
 	}
 }

@@ -241,10 +241,10 @@ func unlisted(line string) string {
 func textLines(e *patch.Event) []string {
 	var lines []string
 	for _, p := range e.Content().Parts() {
-		if p.Kind() != patch.PartText {
+		if p.Kind != patch.PartText {
 			continue
 		}
-		for line := range strings.Lines(p.Text()) {
+		for line := range strings.Lines(p.Text) {
 			if line = oneLine(line); line != "" {
 				lines = append(lines, line)
 			}

@@ -87,7 +87,7 @@ func (p *parts) addEvents(events []*patch.Event) {
 // says reports whether an event has a text.
 func says(e *patch.Event) bool {
 	for _, p := range e.Content().Parts() {
-		if p.Kind() == patch.PartText && strings.TrimSpace(p.Text()) != "" {
+		if p.Kind == patch.PartText && strings.TrimSpace(p.Text) != "" {
 			return true
 		}
 	}
@@ -99,33 +99,33 @@ func (t *turn) add(e *patch.Event, waiting map[string][]*openCall, facts *ledger
 	user := e.Author() == "user"
 	var said []string
 	for _, p := range e.Content().Parts() {
-		switch p.Kind() {
+		switch p.Kind {
 		case patch.PartText:
-			said = append(said, p.Text())
+			said = append(said, p.Text)
 		case patch.PartCall:
-			name := functionName(p.Name())
-			t.calls.add(name, argsText(p.Args()))
+			name := functionName(p.Name)
+			t.calls.add(name, argsText(records.JSON(p.Args)))
 			facts.add(fact{key: calledKey, value: name, form: common, named: true}, used)
-			facts.addAll(factsOfArgs(name, p.Args()), used)
-			call := &openCall{name: name, user: p.ID() != "" && records.IsLongRunning(e, p.ID())}
+			facts.addAll(factsOfArgs(name, records.JSON(p.Args)), used)
+			call := &openCall{name: name, user: p.ID != "" && records.IsLongRunning(e, p.ID)}
 			t.open = append(t.open, call)
-			key := callKey(p.ID(), p.Name())
+			key := callKey(p.ID, p.Name)
 			waiting[key] = append(waiting[key], call)
 		case patch.PartResponse:
-			key := callKey(p.ID(), p.Name())
+			key := callKey(p.ID, p.Name)
 			if open := waiting[key]; len(open) > 0 && (user || !open[len(open)-1].user) {
 				open[len(open)-1].answered = true
 				waiting[key] = open[:len(open)-1]
 			}
-			facts.addAll(factsOfResult(p.Response()), returned)
-			t.addFailure(functionName(p.Name()), p.Response())
+			facts.addAll(factsOfResult(records.JSON(p.Response)), returned)
+			t.addFailure(functionName(p.Name), records.JSON(p.Response))
 		case patch.PartCode:
-			t.calls.add("code", newPassage(p.Text()).cut(maxValueWidth))
-			facts.addAll(factsSaid(p.Text(), false), used)
+			t.calls.add("code", newPassage(p.Text).cut(maxValueWidth))
+			facts.addAll(factsSaid(p.Text, false), used)
 		case patch.PartData:
-			said = append(said, fmt.Sprintf("[%s %s]", p.MIMEType(), p.Name()))
+			said = append(said, fmt.Sprintf("[%s %s]", p.MIMEType, p.Name))
 		case patch.PartFile:
-			said = append(said, fmt.Sprintf("[%s %s]", p.MIMEType(), p.URI()))
+			said = append(said, fmt.Sprintf("[%s %s]", p.MIMEType, p.URI))
 		}
 	}
 	if text := strings.Join(said, " "); strings.TrimSpace(text) != "" {

@@ -110,7 +110,7 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
 	}
 	c := claim.EventCompaction
-	if c.CompactedContent.IsZero() {
+	if c.CompactedContent.String() == "null" {
 		return nil, v, errors.New("it has no compacted content")
 	}
 	text, err := summaryOf(c.CompactedContent)
@@ -221,13 +221,13 @@ func (o Options) logged(v fold.View, id string, base uint64, patches ...*patch.P
 }
 
 // summaryOf returns the text of a record's content if it can be a summary.
-func summaryOf(content patch.Content) (string, error) {
+func summaryOf(content patch.Value) (string, error) {
 	thoughts := false
 	for _, p := range content.Parts() {
-		if p.Kind() == patch.PartCall {
-			return "", fmt.Errorf("%w: it calls the function %q", compaction.ErrRefusedAnswer, p.Name())
+		if p.Kind == patch.PartCall {
+			return "", fmt.Errorf("%w: it calls the function %q", compaction.ErrRefusedAnswer, p.Name)
 		}
-		thoughts = thoughts || p.Thought()
+		thoughts = thoughts || p.Thought
 	}
 	text := record.Text(content)
 	why := record.Unfit(text)

@@ -280,7 +280,7 @@ func TestFilterForgedRecord(t *testing.T) {
 				t.Errorf("%s", e)
 			}
 			for _, p := range e.Content().Parts() {
-				if p.Kind() != patch.PartText || strings.Contains(p.Text(), "\x1b") || !strings.HasPrefix(p.Text(), "told") {
+				if p.Kind != patch.PartText || strings.Contains(p.Text, "\x1b") || !strings.HasPrefix(p.Text, "told") {
 					t.Errorf("shown is %s", e)
 				}
 			}

@@ -90,7 +90,7 @@ func visible(v fold.View) string {
 // firstText is the text of an event's first part.
 func firstText(e *patch.Event) string {
 	for _, p := range e.Content().Parts() {
-		return p.Text()
+		return p.Text
 	}
 	return ""
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -22,13 +23,13 @@ type call struct {
 
 // callOf returns the call that a part is, and whether it needs any of what was said before it.
 func callOf(part patch.Part, said string) (c call, needs bool) {
-	values := identifiers.Values(part.Args())
+	values := identifiers.Values(records.JSON(part.Args))
 	for _, id := range identifiers.In(values) {
 		if identifiers.Stands(said, id) {
 			c.needed = append(c.needed, id)
 		}
 	}
-	c.words = part.Name() + "\n" + values
+	c.words = part.Name + "\n" + values
 	return c, len(c.needed) > 0
 }
 

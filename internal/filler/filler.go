@@ -46,8 +46,8 @@ func (f *filler) fill(v reflect.Value) {
 	case reflect.TypeFor[map[string]any]():
 		v.Set(reflect.ValueOf(OddMap(f.n)))
 		return
-	case reflect.TypeFor[patch.Content]():
-		content, err := patch.NewContent(map[string]any{"role": "model", "parts": []any{
+	case reflect.TypeFor[patch.Value]():
+		content, err := patch.NewValue(map[string]any{"role": "model", "parts": []any{
 			map[string]any{"text": fmt.Sprint("text ", f.n), "thoughtSignature": []byte{0, 255}},
 			map[string]any{"functionCall": map[string]any{"id": "c", "name": "f", "args": OddMap(f.n)}},
 		}})

@@ -26,30 +26,30 @@ func Describe(e *patch.Event) string {
 		}
 	}
 	for _, p := range e.Content().Parts() {
-		switch p.Kind() {
+		switch p.Kind {
 		case patch.PartCall:
-			say("call "+PrintableUpTo(p.Name(), describedRunes)+" ", string(p.Args()))
+			say("call "+PrintableUpTo(p.Name, describedRunes)+" ", p.Args.String())
 		case patch.PartResponse:
-			say("result "+PrintableUpTo(p.Name(), describedRunes)+" ", string(p.Response()))
+			say("result "+PrintableUpTo(p.Name, describedRunes)+" ", p.Response.String())
 		case patch.PartThought:
-			say("(thought) ", p.Text())
+			say("(thought) ", p.Text)
 		case patch.PartText:
-			say("", p.Text())
+			say("", p.Text)
 		case patch.PartData:
 			say("(inline data)", "")
 		case patch.PartFile:
-			say("(file) ", string(p.Value()))
+			say("(file) ", p.Value.String())
 		case patch.PartCode:
-			say("(code) ", string(p.Value()))
+			say("(code) ", p.Value.String())
 		case patch.PartCodeResult:
-			say("(code result) ", string(p.Value()))
+			say("(code result) ", p.Value.String())
 		default:
 			say("(other part)", "")
 		}
 	}
 	if c, ok := foreign.CompactionOf(e); ok && len(said) == 0 {
 		for _, p := range c.CompactedContent.Parts() {
-			say("(compaction record) ", p.Text())
+			say("(compaction record) ", p.Text)
 		}
 	}
 	if len(said) == 0 {

@@ -109,3 +109,11 @@ func PromptTokens(e *patch.Event) int {
 	}
 	return max(n, 0)
 }
+
+// JSON returns the value's JSON text, or nil of null.
+func JSON(v patch.Value) json.RawMessage {
+	if text := v.String(); text != "null" {
+		return json.RawMessage(text)
+	}
+	return nil
+}

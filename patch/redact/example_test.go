@@ -31,7 +31,7 @@ func ExampleRedactor_Event() {
 		return
 	}
 	for _, p := range e.Content().Parts() {
-		fmt.Println(p.Text())
+		fmt.Println(p.Text)
 	}
 	// Output:
 	// [ticket c5226463]: charge [card bf412b91] and write to [email d1624431]

@@ -30,7 +30,7 @@ func visible(t testing.TB, s *store.Store) string {
 	for _, e := range got.View.Events() {
 		text := "-"
 		for _, p := range e.Content().Parts() {
-			text = p.Text()
+			text = p.Text
 		}
 		texts = append(texts, text)
 	}

@@ -161,7 +161,7 @@ func (r *codexReader) compaction(e *entry, item *codexItem, t *tree) {
 func textsOf(t *tree, i int) []json.RawMessage {
 	var parts []json.RawMessage
 	for _, p := range t.view.At(i).Content().Parts() {
-		if text := p.Text(); text != "" {
+		if text := p.Text; text != "" {
 			parts = append(parts, textPart(raw(text)))
 		}
 	}

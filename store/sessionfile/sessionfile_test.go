@@ -130,16 +130,16 @@ func said(e *patch.Event) string {
 	}
 	text += ":"
 	for _, p := range e.Content().Parts() {
-		switch p.Kind() {
+		switch p.Kind {
 		case patch.PartCall:
-			text += fmt.Sprintf(" call %s %s%s", p.ID(), p.Name(), p.Args())
+			text += fmt.Sprintf(" call %s %s%s", p.ID, p.Name, records.JSON(p.Args))
 		case patch.PartResponse:
-			text += fmt.Sprintf(" response %s %s%s", p.ID(), p.Name(), p.Response())
+			text += fmt.Sprintf(" response %s %s%s", p.ID, p.Name, records.JSON(p.Response))
 		default:
-			if p.Thought() {
+			if p.Thought {
 				text += " thought"
 			}
-			text += " " + p.Text() + p.MIMEType()
+			text += " " + p.Text + p.MIMEType
 		}
 	}
 	return text

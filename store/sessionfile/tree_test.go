@@ -85,13 +85,13 @@ func shown(v fold.View) []string {
 	texts := []string{}
 	for _, e := range v.Events() {
 		for _, p := range e.Content().Parts() {
-			switch p.Kind() {
+			switch p.Kind {
 			case patch.PartCall:
-				texts = append(texts, "call "+p.ID())
+				texts = append(texts, "call "+p.ID)
 			case patch.PartResponse:
-				texts = append(texts, "result "+p.ID())
+				texts = append(texts, "result "+p.ID)
 			default:
-				texts = append(texts, p.Text())
+				texts = append(texts, p.Text)
 			}
 		}
 	}

@@ -3,7 +3,9 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -47,8 +49,12 @@ func recordOf(e *patch.Event) (json.RawMessage, patch.EventCompaction, bool) {
 		if json.Unmarshal(text, &fields) != nil {
 			continue
 		}
-		var c *patch.EventCompaction
-		if text := fields[at[1]]; text != nil && json.Unmarshal(text, &c) == nil && c != nil {
+		text = fields[at[1]]
+		said, err := patch.ParseEvent(fmt.Appendf(nil, `{"actions":{"compaction":%s}}`, cmp.Or(string(text), "null")))
+		if err != nil {
+			continue
+		}
+		if c, err := said.Compaction(); err == nil && c != nil {
 			return text, *c, true
 		}
 	}

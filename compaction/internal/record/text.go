@@ -11,16 +11,16 @@ import (
 // beside it in the log, in the prompt it may come first or have a function call behind it,
 // where a model's API refuses a turn of the model. Two turns of the user in a row it
 // accepts.
-func Content(text string) patch.Content { return patch.Text("user", text) }
+func Content(text string) patch.Value { return patch.Text("user", text) }
 
 // Text returns the texts of a record's content, cleaned, without thoughts.
-func Text(content patch.Content) string {
+func Text(content patch.Value) string {
 	var texts []string
 	for _, p := range content.Parts() {
-		if p.Kind() != patch.PartText {
+		if p.Kind != patch.PartText {
 			continue
 		}
-		if text := Clean(p.Text()); text != "" {
+		if text := Clean(p.Text); text != "" {
 			texts = append(texts, text)
 		}
 	}
