@@ -133,9 +133,9 @@ func (e *Event) blank(mark erasedMark, values Values, part []orderedField) *Even
 func (e *Event) blankContent(part []orderedField) (fields []orderedField) {
 	if e.content || part != nil {
 		parts := []any{}
-		for i, p := range partsIn(jsontext.Member(findMember(e.members, "content"), "parts")) {
+		for i, p := range partsIn(findMember(e.members, "content")) {
 			if p.kind == PartCall || p.kind == PartResponse {
-				parts = append(parts, []orderedField{{p.name, blankFunction(p, p.function(i))}})
+				parts = append(parts, []orderedField{{string(p.name), blankFunction(p, p.function(i, &promptSize{}))}})
 			}
 		}
 		if part == nil && len(parts) == 0 {

@@ -457,6 +457,7 @@ func (r *reader) record() Record {
 	return rec
 }
 
+// identity reads an identity, which its caller checks.
 func (r *reader) identity() identity {
 	e := identity{id: r.str(), invocationID: r.str(), author: r.str(), branch: r.str(), scope: r.str()}
 	if !r.null() {
@@ -466,9 +467,6 @@ func (r *reader) identity() identity {
 			r.fail("%d nanoseconds", nanoseconds)
 		}
 		e.time, e.timed = time.Unix(seconds, nanoseconds).UTC(), true
-	}
-	if err := e.check(); err != nil {
-		r.fail("%w", err)
 	}
 	return e
 }
@@ -569,6 +567,9 @@ func (r *reader) event() *Event {
 func (r *reader) patch() *PatchEvent {
 	r.fields("a patch", patchFields)
 	p := &PatchEvent{Envelope: Envelope{identity: r.identity()}, typ: Type(r.str())}
+	if err := p.identity.check(); err != nil {
+		r.fail("%w", err)
+	}
 	integer := func() int { return int(r.int()) }
 	p.start = readOptional(r, integer)
 	p.count = readOptional(r, integer)

@@ -45,42 +45,61 @@ type Part struct {
 
 // part is one thing that a part of a content says, as it stands in the text.
 type part struct {
-	kind  PartKind // PartText for a thought too
-	name  string   // of the field that makes it of its kind
-	value []byte   // of that field
-	whole []byte   // the part, with what stands beside the field
+	kind  PartKind        // PartText for a thought too
+	name  []byte          // of the field that makes it of its kind
+	value []byte          // of that field
+	at    jsontext.Cursor // before the part, with what stands beside the field
 }
 
-// partsIn yields the parts of a checked array. Of any other value it yields nothing.
-func partsIn(array []byte) iter.Seq2[int, part] {
+// partsAt yields the parts of the array that comes next at a cursor. Another value it passes.
+func partsAt(c *jsontext.Cursor) iter.Seq2[int, part] {
 	return func(yield func(int, part) bool) {
-		for i, whole := range jsontext.Elements(array) {
-			empty := true
-			for name, v := range jsontext.Members(whole) {
-				kind := partKind(name, jsontext.KindOf(v))
-				if kind == PartEmpty {
-					continue
-				}
-				empty = false
-				if !yield(i, part{kind, name, v, whole}) {
-					return
+		if c.Kind() != jsontext.Array {
+			c.Value()
+			return
+		}
+		c.Enter()
+		for i := 0; c.More(); i++ {
+			at, empty := *c, true
+			if c.Kind() != jsontext.Object {
+				c.Value()
+			} else {
+				for c.Enter(); c.More(); {
+					name, v := c.KeyText(), c.Value()
+					kind := partKind(name, jsontext.KindOf(v))
+					if kind == PartEmpty {
+						continue
+					}
+					empty = false
+					if !yield(i, part{kind, name, v, at}) {
+						return
+					}
 				}
 			}
-			if empty && !yield(i, part{kind: PartEmpty, whole: whole}) {
+			if empty && !yield(i, part{kind: PartEmpty, at: at}) {
 				return
 			}
 		}
 	}
 }
 
+// partsIn yields the parts of a checked content.
+func partsIn(content []byte) iter.Seq2[int, part] {
+	array := jsontext.Member(content, "parts")
+	if array == nil {
+		array = []byte("null")
+	}
+	return partsAt(jsontext.NewCursor(array))
+}
+
 // partKind returns the kind that a field makes a part. One that is null is as good as
 // absent.
-func partKind(field string, is jsontext.Kind) PartKind {
+func partKind(field []byte, is jsontext.Kind) PartKind {
 	if is == jsontext.Null {
 		return PartEmpty
 	}
 	kind, want := PartOther, jsontext.Object
-	switch field {
+	switch string(field) {
 	case "text":
 		kind, want = PartText, jsontext.String
 	case "functionCall":
@@ -106,9 +125,10 @@ func partKind(field string, is jsontext.Kind) PartKind {
 
 // exported returns what the part says.
 func (p part) exported() Part {
+	whole := p.at.Value()
 	out := Part{
-		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: p.whole},
-		ID: stringMember(p.value, "id"), Thought: string(jsontext.Member(p.whole, "thought")) == "true",
+		Kind: p.kind, Value: Value{text: p.value}, JSON: Value{text: whole},
+		ID: stringMember(p.value, "id"), Thought: string(jsontext.Member(whole, "thought")) == "true",
 	}
 	switch p.kind {
 	case PartText:
@@ -135,22 +155,28 @@ func (p part) exported() Part {
 	case PartCodeResult:
 		out.Text = stringMember(p.value, "output")
 	case PartOther:
-		out.Name = p.name
+		out.Name = string(p.name)
 	}
 	return out
 }
 
-// function is a call or a response as an event has it at hand.
-func (p part) function(index int) FunctionPart {
+// function is a call or a response as an event has it at hand. It adds what that takes to size.
+func (p part) function(index int, size *promptSize) FunctionPart {
 	f := FunctionPart{Index: index, Response: p.kind == PartResponse}
-	for name, v := range jsontext.Members(p.value) { // once for both
+	c := jsontext.NewCursor(p.value)
+	for c.Enter(); c.More(); {
+		name, v := c.KeyText(), c.Value()
+		is := jsontext.KindOf(v)
 		switch {
-		case jsontext.KindOf(v) != jsontext.String:
-		case name == "id":
-			f.ID = jsontext.Unquote(v)
-		case name == "name":
+		case string(name) == "id":
+			if is == jsontext.String {
+				f.ID = jsontext.Unquote(v)
+			}
+			continue
+		case string(name) == "name" && is == jsontext.String:
 			f.Name = jsontext.Unquote(v)
 		}
+		size.runes += textRunes(v)
 	}
 	return f
 }
@@ -193,7 +219,7 @@ func (v Value) fault() *FieldError {
 // which they stand in it, under the same index. A value that is no content has none.
 func (v Value) Parts() iter.Seq2[int, Part] {
 	return func(yield func(int, Part) bool) {
-		for i, p := range partsIn(jsontext.Member(v.text, "parts")) {
+		for i, p := range partsIn(v.text) {
 			if !yield(i, p.exported()) {
 				return
 			}

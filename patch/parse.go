@@ -283,24 +283,31 @@ func (e *Event) checkContent() error {
 }
 
 func (e *Event) deriveContent(content []byte) error {
+	if jsontext.KindOf(content) != jsontext.Object {
+		return nil
+	}
 	var size promptSize
-	for name, v := range jsontext.Members(content) {
-		switch name {
+	c := jsontext.NewCursor(content)
+	for c.Enter(); c.More(); {
+		switch string(c.KeyText()) {
 		case "role":
-			if jsontext.KindOf(v) == jsontext.String {
-				e.role = jsontext.Unquote(v)
+			if role := c.Value(); jsontext.KindOf(role) == jsontext.String {
+				e.role = jsontext.Unquote(role)
 			}
 		case "parts":
-			for i, p := range partsIn(v) {
+			for i, p := range partsAt(c) {
 				e.content = true
-				size.add(p)
-				if p.kind == PartCall || p.kind == PartResponse {
-					if len(e.parts) == MaxFunctionParts {
-						return tooMany("content/parts", "function calls and responses", MaxFunctionParts)
-					}
-					e.parts = append(e.parts, p.function(i))
+				if p.kind != PartCall && p.kind != PartResponse {
+					size.add(p)
+					continue
 				}
+				if len(e.parts) == MaxFunctionParts {
+					return tooMany("content/parts", "function calls and responses", MaxFunctionParts)
+				}
+				e.parts = append(e.parts, p.function(i, &size))
 			}
+		default:
+			c.Value()
 		}
 	}
 	e.tokens = size.tokens()
@@ -314,34 +321,41 @@ var actionKinds = map[string]jsontext.Kind{
 }
 
 func (e *Event) deriveActions(actions []byte) error {
-	for name, v := range jsontext.Members(actions) {
-		kind := jsontext.KindOf(v)
+	if jsontext.KindOf(actions) != jsontext.Object {
+		return nil
+	}
+	c := jsontext.NewCursor(actions)
+	for c.Enter(); c.More(); {
+		name, kind := string(c.KeyText()), c.Kind()
 		if want, ok := actionKinds[name]; ok && kind != want && kind != jsontext.Null {
-			return fieldErr("actions/"+name, "a value of another type is wanted than %s", clip(v))
+			return fieldErr("actions/"+name, "a value of another type is wanted than %s", clip(c.Value()))
 		}
-		switch name {
-		case "stateDelta":
-			types := notesAt(e.types, "actions", "stateDelta")
-			for key, text := range jsontext.Members(v) {
-				if len(e.delta)+len(e.shared) == MaxStateKeys {
-					return tooMany("actions/stateDelta", "keys", MaxStateKeys)
-				}
-				c := Change{key, Value{text, types.take(key)}}
-				switch statekey.ScopeOf(key) {
-				case statekey.Temp:
-					e.temp = true
-				case statekey.App, statekey.User:
-					e.shared = append(e.shared, c)
-				default:
-					e.delta = append(e.delta, c)
-				}
-			}
-			byKey := func(a, b Change) int { return strings.Compare(a.Key, b.Key) }
-			slices.SortFunc(e.delta, byKey)
-			slices.SortFunc(e.shared, byKey)
-		case "compaction":
+		if name == "compaction" {
 			e.summary = kind != jsontext.Null
 		}
+		if name != "stateDelta" || kind == jsontext.Null {
+			c.Value()
+			continue
+		}
+		types := notesAt(e.types, "actions", "stateDelta")
+		for c.Enter(); c.More(); {
+			if len(e.delta)+len(e.shared) == MaxStateKeys {
+				return tooMany("actions/stateDelta", "keys", MaxStateKeys)
+			}
+			key := c.Key()
+			change := Change{key, Value{c.Value(), types.take(key)}}
+			switch statekey.ScopeOf(key) {
+			case statekey.Temp:
+				e.temp = true
+			case statekey.App, statekey.User:
+				e.shared = append(e.shared, change)
+			default:
+				e.delta = append(e.delta, change)
+			}
+		}
+		byKey := func(a, b Change) int { return strings.Compare(a.Key, b.Key) }
+		slices.SortFunc(e.delta, byKey)
+		slices.SortFunc(e.shared, byKey)
 	}
 	return nil
 }

@@ -34,10 +34,10 @@ type promptSize struct {
 	data  int // parts with data or a file
 }
 
-// add counts a part.
+// add counts a part that is no call and no response.
 func (s *promptSize) add(p part) {
 	switch p.kind {
-	case PartCall, PartResponse, PartCode, PartCodeResult:
+	case PartCode, PartCodeResult:
 		for field, v := range jsontext.Members(p.value) {
 			if field != "id" {
 				s.runes += textRunes(v)
