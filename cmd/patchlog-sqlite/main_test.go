@@ -67,7 +67,7 @@ func TestMigrate(t *testing.T) {
 			"from ADK for Go's database on " + name + "\nshop/ada/1: created, 1 record added; the log ends at record 1\n1 session, 1 created, 1 shared value added\n",
 			"from ADK for Go's database on " + name + "\n1 session, 1 unchanged\n",
 		} {
-			if out, errs := patchlog(t, "migrate", "--from", from, "--to", to); out != want || errs != "" {
+			if out, errs := patchlog(t, "import", from, "--db", to); out != want || errs != "" {
 				t.Errorf("%s: %s%s", name, out, errs)
 			}
 		}
@@ -83,9 +83,9 @@ func TestMigrate(t *testing.T) {
 	}
 	none := filepath.Join(dir, "none.db")
 	for from, want := range map[string]string{
-		none: "no such file", "postgres://nobody@/none?host=" + dir: "--from: ", pgtest.URL(t, pgtest.New(t)): "there are no tables sessions and events",
+		none: "no such file", "postgres://nobody@/none?host=" + dir: "SOURCE: ", pgtest.URL(t, pgtest.New(t)): "there are no tables sessions and events",
 	} {
-		if out, errs := patchlog(t, "migrate", "--from", from, "--to", none); out != "" || !strings.Contains(errs, want) {
+		if out, errs := patchlog(t, "import", from, "--db", none); out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: %s%s", from, out, errs)
 		}
 	}

@@ -52,7 +52,7 @@ func TestCompletion(t *testing.T) {
 	}
 	const noFiles, files = ":4", ":0"
 	for typed, want := range map[string]string{
-		"":                         "audit backup compact completion copy delete demo diff docs erase export fork help import log loss migrate patch pin report retain revert rewind salvage search serve sessions stats vacuum verify :4",
+		"":                         "audit backup compact completion delete demo diff docs erase export fork help import log loss patch pin report retain revert rewind salvage search serve sessions stats vacuum verify :4",
 		"s":                        "salvage search serve sessions stats " + noFiles,
 		"docs ":                    "man " + noFiles,
 		"patch a/u/s 0 1 --state ": "keep drop " + noFiles,
@@ -60,7 +60,8 @@ func TestCompletion(t *testing.T) {
 		"pin a/u/s 1 --re":         "--remove " + noFiles,
 		"completion z":             "zsh " + noFiles,
 		"import k bas":             files,
-		"import ":                  noFiles,
+		"import ":                  files,
+		"import x --format c":      "lines patchlog adk pi claude-code codex " + noFiles,
 		"compact k --summarizer g": "gemini extractive " + noFiles,
 		"export k --redact=i":      "key card iban email phone ip " + noFiles,
 		"log --db bas":             files,

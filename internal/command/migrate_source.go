@@ -1,12 +1,12 @@
 package command
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -26,48 +26,19 @@ type source struct {
 	close func() error
 }
 
-// sqliteMagic is how a file of SQLite's begins.
-var sqliteMagic = []byte("SQLite format 3")
-
-// openSource finds out what the user has named, and opens it.
-func (a *app) openSource(ctx context.Context, name string, ignored []string) (*source, error) {
-	scheme, rest, isURL, err := splitURL(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case isURL:
-		db, err := openPostgresSQL(scheme + "://" + rest)
+// openSource opens sessions of ADK's.
+func openSource(ctx context.Context, src *importSource, ignored []string) (*source, error) {
+	if src.input == nil {
+		db, err := openPostgresSQL(src.name)
 		return newSQLSource(ctx, db, err, migrate.PostgreSQL, ignored)
 	}
-	in, err := a.input(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	head := make([]byte, 512)
-	n, err := io.ReadFull(in.r, head)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		in.close()
-		return nil, err
-	}
-	head, err = head[:n], nil
-	if bytes.HasPrefix(head, sqliteMagic) && in.file != nil {
-		in.close()
-		db, err := openSQLite(name)
+	head, _ := src.r.(*bufio.Reader).Peek(len(sqliteMagic))
+	if bytes.Equal(head, sqliteMagic) && src.file != nil {
+		db, err := openSQLite(src.name)
 		return newSQLSource(ctx, db, err, migrate.SQLite, ignored)
 	}
-	switch text := bytes.TrimLeft(head, " \t\r\n"); {
-	case n == 0:
-		err = fmt.Errorf("%s is empty", in.name)
-	case len(text) > 0 && (text[0] == '{' || text[0] == '['), len(text) == 0:
-	default:
-		err = fmt.Errorf("%s is neither a database of SQLite's nor JSON; databases of patchlog's own are copied by 'patchlog copy'", in.name)
-	}
-	if err != nil {
-		in.close()
-		return nil, err
-	}
-	count := &counting{r: io.MultiReader(bytes.NewReader(head), in.r)}
-	return &source{migrate.NewREST(count, in.name), in.size, count, func() error { in.close(); return nil }}, nil
+	count := &counting{r: src.r}
+	return &source{migrate.NewREST(count, src.input.name), src.size, count, func() error { return nil }}, nil
 }
 
 // newSQLSource reads from a database that was opened, unless that failed with err. It closes
@@ -93,7 +64,7 @@ const sqliteDriver = "sqlite"
 // to it.
 func openSQLite(path string) (*sql.DB, error) {
 	if !slices.Contains(sql.Drivers(), sqliteDriver) {
-		return nil, fmt.Errorf("%s is a database of SQLite's, which the command patchlog-sqlite reads: 'go install github.com/patchlog-dev/patchlog/cmd/patchlog-sqlite@latest', then 'patchlog-sqlite migrate'", path)
+		return nil, fmt.Errorf("%s is a database of SQLite's, which the command patchlog-sqlite reads: 'go install github.com/patchlog-dev/patchlog/cmd/patchlog-sqlite@latest', then 'patchlog-sqlite import'", path)
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {

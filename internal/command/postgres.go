@@ -25,7 +25,7 @@ func openPostgres(ctx context.Context, name string, use Use, opts store.Options)
 	var version *pg.VersionError
 	switch {
 	case errors.As(err, &version) && version.Has == 0 && use != Creating:
-		return nil, fmt.Errorf("%w: the database on PostgreSQL has no schema %q with sessions; 'patchlog import' and 'patchlog copy' make it", ErrNoDatabase, version.Schema)
+		return nil, fmt.Errorf("%w: the database on PostgreSQL has no schema %q with sessions; 'patchlog import' makes it", ErrNoDatabase, version.Schema)
 	case err != nil:
 		return nil, err
 	case use == Reading:

@@ -47,13 +47,13 @@ func TestCommandsThatRead(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"search", key, "order"}, {"search", key, "order", "--all"}, {"loss", key}, {"log", key, "--type", "splice"}, {"export", key}, {"report", key}, {"verify"}, {"stats"}, {"backup", path + ".saved"}, {"diff", key, "1"},
-		{"compact", key, "--dry-run"}, {"copy", "--to", path + ".copy"}, {"copy", "--to", path + ".copy"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", key, "0", "1", "--dry-run", "--allow-orphans"}, {"pin", key, pinned, "--dry-run"},
+		{"compact", key, "--dry-run"}, {"import", path, "--db", path + ".copy"}, {"import", path, "--db", path + ".copy"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", key, "0", "1", "--dry-run", "--allow-orphans"}, {"pin", key, pinned, "--dry-run"},
 	} {
 		if code, text := invoke(args...); code != exitDone {
 			t.Errorf("%v: exit code %d: %s", args, code, text)
 		}
 	}
-	for _, args := range [][]string{{"delete", key, "--yes"}, {"vacuum"}, {"copy", "--from", path + ".copy"}, {"fork", key, "a/b/c"}, {"pin", key, pinned}, {"pin", key, pinned, "--remove"}, {"patch", key, "0", "1", "--allow-orphans"}} {
+	for _, args := range [][]string{{"delete", key, "--yes"}, {"vacuum"}, {"import", path + ".copy"}, {"fork", key, "a/b/c"}, {"pin", key, pinned}, {"pin", key, pinned, "--remove"}, {"patch", key, "0", "1", "--allow-orphans"}} {
 		if code, text := invoke(args...); code != exitFailed || !strings.Contains(text, "locked") {
 			t.Errorf("%v: exit code %d: %s", args, code, text)
 		}

@@ -136,7 +136,7 @@ func TestInterrupted(t *testing.T) {
 	cancel()
 	for _, args := range [][]string{
 		{"log", "a/u/s"}, {"log", "a/u/s", "--json"}, {"audit", "a/u/s"}, {"search", "a/u/s", "hello"}, {"search", "a/u/s", "hello", "--all"}, {"stats", "a/u/s"}, {"stats", "a/u/s", "--at", "1"}, {"sessions"}, {"stats", "a/u/s"}, {"compact", "a/u/s"}, {"compact", "a/u/s", "--dry-run"},
-		{"export", "a/u/s"}, {"delete", "a/u/s", "--yes"}, {"patch", "a/u/s", "0", "1"}, {"copy", "--to", "other.db"},
+		{"export", "a/u/s"}, {"delete", "a/u/s", "--yes"}, {"patch", "a/u/s", "0", "1"}, {"import", defaultDatabase, "--db", "other.db"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(ctx, args, strings.NewReader(""), &stdout, &stderr, func(string) string { return "" })

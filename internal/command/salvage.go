@@ -51,7 +51,7 @@ The exit code is 1 if something is lost or in doubt. With --json each session is
 
 func (a *app) salvage(ctx context.Context, from, to string) (err error) {
 	if _, _, isURL, _ := splitURL(to); isURL {
-		return usagef("NEW is a file; 'patchlog copy' brings its sessions elsewhere")
+		return usagef("NEW is a file; 'patchlog import' brings its sessions elsewhere")
 	}
 	if _, err := os.Lstat(to); err == nil {
 		return fmt.Errorf("%q is there already; what is salvaged goes into a new file", to)

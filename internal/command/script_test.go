@@ -45,6 +45,7 @@ func TestScripts(t *testing.T) {
 func TestScriptsOnPostgres(t *testing.T) {
 	setup := func(e *testscript.Env) error {
 		e.Setenv("PATCHLOG_DB", pgtest.URL(t, pgtest.New(t)))
+		e.Setenv("DB", e.Getenv("PATCHLOG_DB"))
 		return nil
 	}
 	runScripts(t, testscript.Params{Files: scripts(t, append(onPostgres, onFiles...)), Setup: setup})
@@ -65,6 +66,7 @@ func runScripts(t *testing.T, p testscript.Params) {
 	setup := p.Setup
 	p.Setup = func(e *testscript.Env) error {
 		e.Values["shell"] = newShell()
+		e.Setenv("DB", defaultDatabase)
 		if setup != nil {
 			return setup(e)
 		}

@@ -15,46 +15,40 @@ import (
 	"github.com/patchlog-dev/patchlog/store/sessionfile"
 )
 
-// sessionFiles is an import of the session files of a coding agent.
+// sessionFiles says which sessions the session files of coding agents become.
 type sessionFiles struct {
-	format    formatFlag
 	app, user filled
-	state     stateFlag
-	most      int64
-
-	seen map[store.Key]string // the file of each session
+	seen      map[store.Key]string // the file of each session
 }
 
-// formatFlag is a flag that takes the name of a format of session files.
-type formatFlag sessionfile.Format
-
-func (f *formatFlag) Type() string   { return "name" }
-func (f *formatFlag) String() string { return "" }
-
-func (f *formatFlag) Set(name string) error {
-	if err := sessionfile.Format(name).Validate(); err != nil {
-		return err
-	}
-	*f = formatFlag(name)
-	return nil
-}
-
-// importAll imports each file by itself. If some cannot be, the others still are.
-func (f *sessionFiles) importAll(ctx context.Context, a *app, files []string) error {
-	f.seen = map[store.Key]string{}
+// importAgents imports session files of coding agents, each by itself. If some cannot be imported, the
+// others still are. Those in opened are open already.
+func (r *importing) importAgents(ctx context.Context, files []string, opened ...*importSource) error {
+	r.files.seen = map[store.Key]string{}
 	failed := 0
-	for _, name := range files {
-		err := f.importOne(ctx, a, name)
+	for i, name := range files {
+		var err error
+		if i < len(opened) {
+			err = r.importAgent(ctx, opened[i])
+		} else if src, openErr := r.open(ctx, name); openErr != nil {
+			err = openErr
+		} else {
+			if err = r.checkFlags(src.format); err == nil {
+				err = r.importAgent(ctx, src)
+			}
+			src.close()
+		}
+		var usage *usageError
 		switch {
 		case err == nil:
-		case len(files) == 1 || ctx.Err() != nil || errors.Is(err, errOutput):
+		case len(files) == 1 || ctx.Err() != nil || errors.Is(err, errOutput) || errors.As(err, &usage):
 			return err
 		default:
 			failed++
-			if err := a.out.flush(); err != nil { // so that what is said stays in order
+			if err := r.out.flush(); err != nil { // so that what is said stays in order
 				return err
 			}
-			if err := a.errs.problem(err.Error()); err != nil {
+			if err := r.errs.problem(err.Error()); err != nil {
 				return err
 			}
 		}
@@ -68,8 +62,12 @@ func (f *sessionFiles) importAll(ctx context.Context, a *app, files []string) er
 // errOutput says that what was done cannot be told.
 var errOutput = errors.New("output")
 
-func (f *sessionFiles) importOne(ctx context.Context, a *app, name string) error {
-	read, err := f.read(ctx, a, name)
+func (r *importing) importAgent(ctx context.Context, src *importSource) error {
+	f := &r.files
+	if sessionfile.Format(src.format).Validate() != nil {
+		return fmt.Errorf("%s is no session file of a coding agent; other sources are imported one at a time", src.name)
+	}
+	read, err := r.readAgent(ctx, src)
 	if err != nil {
 		return err
 	}
@@ -78,7 +76,7 @@ func (f *sessionFiles) importOne(ctx context.Context, a *app, name string) error
 	}
 	f.seen[read.key] = read.name
 	var done store.Imported
-	err = a.withStore(ctx, Creating, func(s *store.Store) (err error) { // only now: it locks the file
+	err = r.write(ctx, read.key, func(s *store.Store) (err error) { // only now: it locks the file
 		if err = read.fits(ctx, s); err == nil {
 			done, err = s.ImportText(ctx, read.key, read.text)
 		}
@@ -90,7 +88,7 @@ func (f *sessionFiles) importOne(ctx context.Context, a *app, name string) error
 	if err != nil {
 		return err
 	}
-	if err := read.show(a, done); err != nil {
+	if err := read.show(r, done); err != nil {
 		return fmt.Errorf("%w: %w", errOutput, err)
 	}
 	return nil
@@ -105,24 +103,19 @@ type sessionFile struct {
 	report sessionfile.Report
 }
 
-func (f *sessionFiles) read(ctx context.Context, a *app, name string) (*sessionFile, error) {
-	in, err := a.input(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer in.close()
-	bar := a.progress("import")
+func (r *importing) readAgent(ctx context.Context, src *importSource) (*sessionFile, error) {
+	f, in, format := &r.files, src.input, sessionfile.Format(src.format)
+	bar := r.progress("import")
 	defer bar.end()
-	format := sessionfile.Format(f.format)
-	r := &counting{r: io.LimitReader(in.r, f.most+1)}
-	d := sessionfile.NewDecoder(r, format, in.name)
+	count := &counting{r: io.LimitReader(in.r, r.most+1)}
+	d := sessionfile.NewDecoder(count, format, in.name)
 	read := &sessionFile{name: in.name}
 	var text bytes.Buffer
 	e := patch.NewEncoder(&text)
 	for {
 		rec, err := d.Next()
-		if r.n > f.most {
-			return nil, fmt.Errorf("%s: %w: the input goes on beyond %d bytes; the limit can be set higher", in.name, store.ErrTooLarge, f.most)
+		if count.n > r.most {
+			return nil, fmt.Errorf("%s: %w: the input goes on beyond %d bytes; the limit can be set higher", in.name, store.ErrTooLarge, r.most)
 		}
 		if err == io.EOF {
 			break
@@ -136,7 +129,7 @@ func (f *sessionFiles) read(ctx context.Context, a *app, name string) (*sessionF
 		if err := e.Record(rec); err != nil {
 			return nil, err
 		}
-		bar.update(r.n, in.size, present.Counted(d.Report().Lines, "line"))
+		bar.update(count.n, in.size, present.Counted(d.Report().Lines, "line"))
 	}
 	read.report = d.Report()
 	read.key = store.Key{App: string(f.app), User: string(f.user), Session: d.SessionID()}
@@ -144,16 +137,17 @@ func (f *sessionFiles) read(ctx context.Context, a *app, name string) (*sessionF
 		read.key.App = string(format)
 	}
 	if read.key.Session == "" {
-		if name == "-" {
+		if src.name == "-" {
 			return nil, fmt.Errorf("%s does not tell its session's id; give the file by its name", in.name)
 		}
-		read.key.Session = strings.TrimSuffix(filepath.Base(name), ".jsonl")
+		read.key.Session = strings.TrimSuffix(filepath.Base(src.name), ".jsonl")
 	}
 	if err := read.key.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", in.name, err)
 	}
+	var err error
 	read.text, err = store.ReadText(ctx, &text, store.ImportOptions{
-		Name: "what was read of " + in.name, MaxBytes: int64(text.Len()) + 1, State: f.state.options(),
+		Name: "what was read of " + in.name, MaxBytes: int64(text.Len()) + 1, State: r.state.options(),
 	})
 	return read, err
 }
@@ -174,7 +168,7 @@ func (f *sessionFile) fits(ctx context.Context, s *store.Store) error {
 	return nil
 }
 
-func (f *sessionFile) show(a *app, done store.Imported) error {
+func (f *sessionFile) show(a *importing, done store.Imported) error {
 	r := f.report
 	if a.json {
 		return a.out.document(struct {

@@ -20,11 +20,11 @@ func TestUnfinishedSessionFile(t *testing.T) {
 		}
 	}
 	write(whole + last[:40])
-	if got, want := must(t, "", "import", "--from", "pi", "s.jsonl"), "pi/user/s: created, 2 records added; the log ends at record 2\n  the last line is not written to its end, and was left out\n"; got != want {
+	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: created, 2 records added; the log ends at record 2\n  the last line is not written to its end, and was left out\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	write(whole + last)
-	if got, want := must(t, "", "import", "--from", "pi", "s.jsonl"), "pi/user/s: 1 record added, 2 there already; the log ends at record 3\n"; got != want {
+	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: 1 record added, 2 there already; the log ends at record 3\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got, want := must(t, "", "export", "pi/user/s", "--lines"), whole+last+"\n"; got != want {
@@ -32,7 +32,7 @@ func TestUnfinishedSessionFile(t *testing.T) {
 	}
 	write(last)
 	var stdout, stderr bytes.Buffer
-	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"import", "--from", "pi", "."})
+	code := newShell().app("", &stdout, &stderr).run(t.Context(), []string{"import", "."})
 	if code != 1 || !strings.Contains(stderr.String(), "is a directory") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
@@ -55,11 +55,11 @@ func TestSessionFileWithoutID(t *testing.T) {
 	if err := os.WriteFile("7e2f0c44.jsonl", []byte(line), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := must(t, "", "import", "--from", "claude-code", "7e2f0c44.jsonl"); !strings.HasPrefix(got, "claude-code/user/7e2f0c44: created") {
+	if got := must(t, "", "import", "7e2f0c44.jsonl"); !strings.HasPrefix(got, "claude-code/user/7e2f0c44: created") {
 		t.Errorf("%q", got)
 	}
 	var stdout, stderr bytes.Buffer
-	if code := newShell().app(line, &stdout, &stderr).run(t.Context(), []string{"import", "--from", "claude-code", "-"}); code != 1 || !strings.Contains(stderr.String(), "give the file by its name") {
+	if code := newShell().app(line, &stdout, &stderr).run(t.Context(), []string{"import", "-"}); code != 1 || !strings.Contains(stderr.String(), "give the file by its name") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 }

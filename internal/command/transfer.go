@@ -12,89 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-func (a *app) importCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "import KEY FILE",
-		Short: "Read a file into a session",
-		Long: `FILE holds events and patches, one JSON object a line; - is standard input. Events may be
-as ADK for Python stores them, rows of its table of events included. The session
-is created if it is not there. Either the whole file is taken or nothing, and repeating an
-import adds nothing. If the file has a patch in it, the log that is there must be a prefix
-of the file. Values that sessions share (app: and user: keys) are not written.
-
-The whole input is read, into memory, before the database is opened: others use it meanwhile.
-
-With --from NAME, every operand is a FILE, the session file of a coding agent: pi,
-claude-code or codex. Each becomes a session, whose key is made of --app (else NAME),
---user and the session's own id. Each line becomes an event that keeps it; what the agent
-compacted or went back from is hidden by patches. A file that has grown adds what is new. A
-last line that is still being written is left out. Of several files each is taken or not by
-itself. patchlog export --lines gives the lines back.
-
---adopt-compactions makes summaries of the compaction records that ADK leaves in a log: each
-takes the place of the events in its range, if these stand side by side, and the record goes.
-Those that stay are listed with the reason.`,
-		Example: examples(
-			"patchlog import shop/ada/4711 session.jsonl",
-			`patchlog import shop/ada/4711 session.jsonl --state '{"tenant":"t1"}'`,
-			"patchlog import shop/ada/4711 adk-session.jsonl --adopt-compactions",
-			"patchlog export shop/ada/4711 --db old.db | patchlog import shop/ada/4711 - --db new.db",
-			"patchlog import --from claude-code ~/.claude/projects/*/*.jsonl",
-		),
-	}
-	fs := cmd.Flags()
-	var state stateFlag
-	fs.Var(&state, "state", "the initial state, a `JSON` object; else that of the file's header")
-	most := fs.Int64("max-bytes", store.DefaultImportBytes, "how many `bytes` the input may have")
-	mostRecords := fs.Int("max-records", 0, "how many `records` the input may have (default as many as its bytes warrant in memory)")
-	adopting := fs.Bool("adopt-compactions", false, "make summaries of the compaction records in the log")
-	dryRun := declareDryRun(fs)
-	from := sessionFiles{user: "user"}
-	fs.Var(&from.format, "from", "the coding agent whose session files are read, by `NAME`: pi, claude-code or codex")
-	fs.Var(&from.app, "app", "with --from: the `APP` of the sessions; else NAME")
-	fs.Var(&from.user, "user", "with --from: the `USER` of the sessions (default user)")
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case from.format == "":
-			return operands(cmd, args)
-		case len(args) == 0:
-			return usagef("FILE is missing")
-		}
-		return nil
-	}
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if from.format != "" {
-			return nil, cobra.ShellCompDirectiveDefault
-		}
-		return completeOperand(cmd, args, typed)
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *most < 1 {
-			return usagef("--max-bytes is %d, below 1", *most)
-		}
-		if *mostRecords < 1 && fs.Changed("max-records") {
-			return usagef("--max-records is %d, below 1", *mostRecords)
-		}
-		switch {
-		case from.format != "":
-			if *mostRecords > 0 {
-				return usagef("--max-records does not go with --from")
-			}
-			if *adopting {
-				return usagef("--adopt-compactions is for logs of ADK; with --from, compactions are adopted")
-			}
-			from.state, from.most = state, *most
-			return from.importAll(cmd.Context(), a, args)
-		case from.app != "" || fs.Changed("user"):
-			return usagef("--app and --user go with --from")
-		}
-		return a.importFile(cmd.Context(), args[0], args[1], store.ImportOptions{
-			MaxBytes: *most, MaxRecords: *mostRecords, State: state.options(),
-		}, *adopting, *dryRun)
-	}
-	return cmd
-}
-
 func (a *app) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export KEY",
@@ -113,7 +30,7 @@ same shape.`,
 		),
 	}
 	fs := cmd.Flags()
-	lines := fs.Bool("lines", false, "the lines of the session file that import --from read")
+	lines := fs.Bool("lines", false, "the lines of the coding agent's session file that was imported")
 	visible := fs.Bool("visible", false, "the visible events alone, without header and seqs")
 	var redacted redaction
 	redacted.declare(cmd)
@@ -132,34 +49,28 @@ same shape.`,
 	return cmd
 }
 
-func (a *app) importFile(ctx context.Context, keyText, name string, opts store.ImportOptions, adopting, dryRun bool) error {
+// importLines imports a file of events and patches.
+func (r *importing) importLines(ctx context.Context, keyText string, in *input) error {
+	a := r.app
 	key, err := parseKey(keyText)
 	if err != nil {
 		return err
 	}
-	in, err := a.input(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer in.close()
+	opts := store.ImportOptions{MaxBytes: r.most, MaxRecords: r.mostRecords, State: r.state.options()}
 	bar := a.progress("import")
-	r := &counting{r: in.r}
+	read := &counting{r: in.r}
 	opts.Name = in.name
-	opts.Progress = func(lines int) { bar.update(r.n, in.size, present.Counted(lines, "line")) }
-	text, err := store.ReadText(ctx, r, opts)
+	opts.Progress = func(lines int) { bar.update(read.n, in.size, present.Counted(lines, "line")) }
+	text, err := store.ReadText(ctx, read, opts)
 	bar.end()
 	if err != nil {
 		return err
 	}
 	var done store.Imported
 	var adopted *adoption
-	write := func(do func(*store.Store) error) error { return a.withStore(ctx, Creating, do) }
-	if dryRun {
-		write = func(do func(*store.Store) error) error { return a.onCopy(ctx, key, do) }
-	}
-	err = write(func(s *store.Store) (err error) { // only now: it locks the file
+	err = r.write(ctx, key, func(s *store.Store) (err error) { // only now: it locks the file
 		done, err = s.ImportText(ctx, key, text)
-		if err == nil && adopting {
+		if err == nil && r.compactions == "adopt" {
 			adopted, done.View, err = adopt(ctx, s, key, done.View)
 		}
 		return err
@@ -173,13 +84,18 @@ func (a *app) importFile(ctx context.Context, keyText, name string, opts store.I
 			*adoption
 		}{importedAs(key, done), adopted})
 	}
-	if dryRun {
-		a.out.line("dry run; nothing is written")
-	}
-	if err := a.showImported(key, done); err != nil || adopted == nil {
+	if err := r.showImported(key, done); err != nil || adopted == nil {
 		return err
 	}
 	return a.showAdoption(adopted)
+}
+
+// write calls do with the database, or, for a dry run, with a copy of the session.
+func (r *importing) write(ctx context.Context, key store.Key, do func(*store.Store) error) error {
+	if *r.dryRun {
+		return r.onCopy(ctx, key, do)
+	}
+	return r.withStore(ctx, Creating, do)
 }
 
 // onCopy calls do with a database in memory that has a copy of the session, if there is one.
@@ -212,7 +128,7 @@ func importedAs(key store.Key, done store.Imported) imported {
 	return imported{key.String(), done.Created, done.Added, done.Present, done.View.Seq()}
 }
 
-func (a *app) showImported(key store.Key, done store.Imported) error {
+func (r *importing) showImported(key store.Key, done store.Imported) error {
 	what := present.Counted(done.Added, "record") + " added"
 	switch {
 	case done.Added == 0 && done.Present > 0:
@@ -220,11 +136,14 @@ func (a *app) showImported(key store.Key, done store.Imported) error {
 	case done.Present > 0:
 		what += ", " + fmt.Sprintf("%d there already", done.Present)
 	}
-	created := ""
+	created, dry := "", ""
 	if done.Created {
 		created = "created, "
 	}
-	return a.out.linef("%s: %s%s; the log ends at record %d", key, created, what, done.View.Seq())
+	if *r.dryRun {
+		dry = "dry run; nothing is written: "
+	}
+	return r.out.linef("%s%s: %s%s; the log ends at record %d", dry, key, created, what, done.View.Seq())
 }
 
 func (a *app) export(ctx context.Context, keyText string, opts store.ExportOptions) error {

@@ -58,7 +58,7 @@ func TestImportOfEndlessInput(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	must(t, `{"id":"a"}`, "import", "a/u/first", "-", "--db", path)
 	var out, errs strings.Builder
-	code := run(t.Context(), []string{"import", "a/u/s", "-", "--db", path, "--max-bytes", "100000"}, endless{}, &out, &errs, func(string) string { return "" })
+	code := run(t.Context(), []string{"import", "a/u/s", "-", "--db", path, "--max-bytes", "100000", "--format", "lines"}, endless{}, &out, &errs, func(string) string { return "" })
 	if code != exitFailed || !strings.Contains(errs.String(), "100000 bytes") || !strings.Contains(errs.String(), "stdin:") {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
