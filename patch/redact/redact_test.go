@@ -144,6 +144,54 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+// What a session is made of besides events is redacted alike, and what is given stays as it was.
+func TestRecordsEventsAndState(t *testing.T) {
+	r := all(t)
+	says := func(id, text string) *patch.Event {
+		e, err := patch.NewEvent(patch.Fields{ID: id, Content: patch.Text("user", text)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	plain, secret := says("e1", "hello"), says("e2", "write to ada@example.com")
+	given := []*patch.Event{plain, secret}
+	events, err := r.Events(given)
+	if err != nil || len(events) != 2 || events[0] != plain || given[1] != secret ||
+		kinds(events[1].String()) != `{"id":"e2","content":{"parts":[{"text":"write to [email]"}],"role":"user"}}` {
+		t.Errorf("the events are %v, %v", events, err)
+	}
+	record, err := r.Record(patch.Record{Seq: 7, Patch: patch.NewSummarise(0, 2, secret).WithID("p")})
+	if err != nil || record.Seq != 7 || record.ID() != "p" || record.Events()[0].String() != events[1].String() {
+		t.Errorf("the record is %v, %v", record, err)
+	}
+	value := func(v any) patch.Value {
+		out, err := patch.NewValue(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	was := map[string]patch.Value{"mail": value("ada@example.com"), "ada@example.com": value([]any{4111111111111111, "x"}), "n": value(1)}
+	state, err := r.State(was)
+	if err != nil || len(state) != 3 || kinds(state["mail"].String()) != `"[email]"` || !state["n"].Equal(value(1)) || was["mail"].String() != `"ada@example.com"` {
+		t.Errorf("the state is %v, of %v, %v", state, was, err)
+	}
+	for key, v := range state {
+		if key != "mail" && key != "n" && (kinds(key) != "[email]" || kinds(v.String()) != `["[card]","x"]`) {
+			t.Errorf("%s is %s", key, v)
+		}
+	}
+	var none *redact.Redactor
+	same, err := none.State(was)
+	if err != nil || len(same) != 3 || !same["mail"].Equal(was["mail"]) {
+		t.Errorf("a nil redactor makes the state %v, %v", same, err)
+	}
+	if got, err := none.Record(record); err != nil || got != record {
+		t.Errorf("a nil redactor makes the record %v, %v", got, err)
+	}
+}
+
 func TestNewErrors(t *testing.T) {
 	find := func(string) [][]int { return nil }
 	for name, p := range map[string]redact.Pattern{
