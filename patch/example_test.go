@@ -161,6 +161,84 @@ func ExampleNewPin() {
 	// {"patchType":"unpin","eventId":"e7"}
 }
 
+func ExamplePatchEvent() {
+	p, err := patch.NewSplice(4, 2).WithID("p1").WithAuthor("reviewer").WithBase(7).
+		WithTimestamp(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)).
+		WithCustomMetadata(map[string]any{"ticket": 4711})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, p := range []*patch.PatchEvent{p, patch.NewTruncateBefore("e7").WithGroup("cleanup")} {
+		switch p.Type() {
+		case patch.Splice:
+			base, ok := p.Base()
+			fmt.Println(p.Author(), "replaces", p.Count(), "events from", p.Start(), "by", len(p.NewEvents()), "and has seen", base, ok)
+		case patch.TruncateBefore:
+			fmt.Println("hides what stands before", p.EventID(), "in group", p.Group())
+		}
+	}
+	fmt.Println(p)
+	// Output:
+	// reviewer replaces 2 events from 4 by 0 and has seen 7 true
+	// hides what stands before e7 in group cleanup
+	// {"id":"p1","author":"reviewer","timestamp":"2026-01-02T03:04:05Z","patchType":"splice","start":4,"count":2,"replacement":[],"base":7,"customMetadata":{"ticket":4711}}
+}
+
+func ExampleNewErase() {
+	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, Reason: "request 812"}).WithID("r1")
+	event, err := patch.NewEvent(patch.Fields{ID: "e1", Author: "user", Content: patch.Text("user", "I am Ada.")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	erasure, ok := receipt.Erasure()
+	fmt.Println(receipt, ok)
+	fmt.Println(erasure.Blank(patch.Record{Seq: 1, Event: event}, receipt.ID()).Event)
+	// Output:
+	// {"id":"r1","patchType":"erase","seqs":[[1,1]],"reason":"request 812"} true
+	// {"id":"e1","author":"user","content":{"parts":[{"text":"[erased]"}],"role":"user"},"customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r1"}}}}
+}
+
+func ExampleAppendRecord() {
+	event, err := patch.NewEvent(patch.Fields{Author: "user", Actions: patch.Actions{StateDelta: map[string]any{"temp:x": 1, "n": 2}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r := patch.Complete(patch.Record{Seq: 1, Event: event}, func() string { return "e1" }, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	form, err := patch.AppendRecord(nil, r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	back, err := patch.DecodeRecord(form)
+	fmt.Println(back.Event, err)
+	form[len(form)/2] ^= 1
+	_, err = patch.DecodeRecord(form)
+	fmt.Println(errors.Is(err, patch.ErrCorrupt))
+	// Output:
+	// {"id":"e1","author":"user","timestamp":"2026-01-02T03:04:05Z","actions":{"stateDelta":{"n":2}}} <nil>
+	// true
+}
+
+func ExampleParseValue() {
+	v, err := patch.ParseValue([]byte(`{"price": 10.50, "stock": 3}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%s %T %T\n", v, v.Members()["price"].Any(), v.Members()["stock"].Any())
+	// Output:
+	// {"price":10.50,"stock":3} float64 int64
+}
+
+func ExampleEstimateTextTokens() {
+	fmt.Println(patch.EstimateTextTokens("Is my flight on time?"))
+	// Output:
+	// 6
+}
+
 func ExamplePatchEvent_WithGroup() {
 	fmt.Println(patch.NewSplice(0, 2).WithGroup("window 3"))
 	// Output:
