@@ -50,6 +50,8 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %v: %s", shell, err, out)
 		}
 	}
+	must(t, `{"id":"e1","invocationId":"i","author":"user"}`+"\n"+`{"id":"e2","invocationId":"i","author":"agent"}`+"\n", "import", "a/u/s", "-")
+	must(t, "", "pin", "a/u/s", "e1")
 	const noFiles, files = ":4", ":0"
 	for typed, want := range map[string]string{
 		"":                         "audit backup compact completion delete demo diff docs erase export fork help import log loss patch pin report retain revert rewind salvage search serve sessions stats vacuum verify :4",
@@ -61,6 +63,11 @@ func TestCompletion(t *testing.T) {
 		"completion z":             "zsh " + noFiles,
 		"import k bas":             files,
 		"import ":                  files,
+		"log a":                    "a/u/s " + noFiles,
+		"pin a/u/s ":               "1 2 " + noFiles,
+		"revert a/u/s ":            "3 " + noFiles,
+		"rewind a/u/s ":            "1 " + noFiles,
+		"erase a/u/s 1 2":          "2 " + noFiles,
 		"import x --format c":      "lines patchlog adk pi claude-code codex " + noFiles,
 		"compact k --summarizer g": "gemini extractive " + noFiles,
 		"export k --redact=i":      "key card iban email phone ip " + noFiles,

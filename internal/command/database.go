@@ -179,7 +179,7 @@ func (a *app) withSession(ctx context.Context, text string, use Use, do func(s *
 	if err != nil {
 		return err
 	}
-	return a.withStore(ctx, use, func(s *store.Store) error { return do(s, key) })
+	return a.withStore(ctx, use, func(s *store.Store) error { return suggestSession(ctx, s, key, do(s, key)) })
 }
 
 func parseKey(text string) (store.Key, error) {

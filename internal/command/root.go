@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 const defaultDatabase = "patchlog.db"
@@ -64,6 +65,14 @@ func (a *app) rootCommand() *cobra.Command {
 		if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 {
 			return subcommand(cmd, cmd.Flags().Args())
 		}
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+			var names []string
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+			if meant := similar(unknown.GetSpecifiedName(), names); len(meant) > 0 {
+				return usagef("%v, did you mean --%s?", err, strings.Join(meant, " or --"))
+			}
+		}
 		return usagef("%v", err)
 	})
 	fs := root.PersistentFlags()
@@ -98,7 +107,7 @@ func (a *app) addGroup(root *cobra.Command, title string, cmds ...*cobra.Command
 		root.AddCommand(cmd)
 		for _, c := range append(cmd.Commands(), cmd) {
 			if !c.HasSubCommands() && c.Args == nil {
-				c.Args, c.ValidArgsFunction = operands, completeOperand
+				c.Args, c.ValidArgsFunction = operands, a.completeOperand
 			}
 		}
 	}
@@ -165,18 +174,6 @@ func operands(cmd *cobra.Command, args []string) error {
 		return usagef("unexpected argument %q", args[len(want)])
 	}
 	return nil
-}
-
-// completeOperand completes names of files where the usage line has one.
-func completeOperand(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	want := strings.Fields(cmd.Use)[1:]
-	if len(args) < len(want) && want[len(args)] == "FILE" {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	if len(args) < len(want) && want[len(args)] == "DIR" {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 func examples(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
