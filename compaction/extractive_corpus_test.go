@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -111,7 +112,7 @@ func extSession(t *testing.T, file string) (events []*patch.Event, tokens int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, _, err := patch.NewDecoder(bytes.NewReader(text), file).ReadAll()
+	records, _, err := records.ReadAll(patch.NewDecoder(bytes.NewReader(text), file))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ var arrows = map[string][]string{
 	"internal/testlog":            {"patch"},
 	"internal/teststore":          {"store"},
 	"internal/command":            {"patch", "patch/redact", "fold", "recall", "store", "store/backend", "store/migrate", "store/pg", "store/sessionfile", "compaction", "compaction/foreign", "compaction/gemini", "compaction/quality", "inspector", "internal/ops", "internal/present"},
-	"fuzz/recorded":               {"patch"},
+	"fuzz/recorded":               {"internal/records", "patch"},
 	"fuzz/ops":                    {"internal/records", "internal/recordform", "fuzz", "patch", "fold", "store", "store/backend"},
 	"fuzz/kill":                   {"fuzz", "fuzz/ops", "fuzz/linear", "store"},
 	"fuzz/space":                  {},

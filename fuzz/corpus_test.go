@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -19,7 +20,7 @@ func readRecords(t *testing.T, file string) []patch.Record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, _, err := patch.NewDecoder(f, file).ReadAll()
+	records, _, err := records.ReadAll(patch.NewDecoder(f, file))
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}

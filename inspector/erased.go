@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -33,7 +34,7 @@ func (t *timeline) receiptsByID() map[string]uint64 {
 
 // blank says of a record by which receipt it was erased, or nothing.
 func (t *timeline) blank(key store.Key, r patch.Record) []fact {
-	by, erased := r.Envelope().Erased()
+	by, erased := records.Envelope(r).Erased()
 	seq := t.receiptsByID()[by]
 	switch {
 	case !erased:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -279,7 +280,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 		}
 		s := t.at(rec.Seq)
 		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Responses: answered[rec.Seq], Calls: s.Answers, Erasable: erasable(rec)}
-		if by, erased := rec.Envelope().Erased(); erased {
+		if by, erased := records.Envelope(rec).Erased(); erased {
 			row.Erased, row.Receipt = true, receipts[by]
 		}
 		if e := rec.Event; e != nil {

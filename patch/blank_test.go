@@ -183,7 +183,7 @@ func TestBlankFoldsAlike(t *testing.T) {
 		} else if back, err := patch.DecodeRecord(text); err != nil || fmt.Sprint(back) != fmt.Sprint(got) {
 			t.Fatalf("%v came back as %v, %v", got, back, err)
 		}
-		if receipt, ok := got.Envelope().Erased(); !ok || receipt != "receipt" {
+		if receipt, ok := records.Envelope(got).Erased(); !ok || receipt != "receipt" {
 			t.Fatalf("%v does not say that it was erased", got)
 		}
 		if !patch.Same(got, r) {

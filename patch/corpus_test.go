@@ -130,7 +130,7 @@ func readAsText(t *testing.T, file string) {
 	t.Helper()
 	text := readFile(t, file)
 	d := patch.NewDecoder(bytes.NewReader(text), file)
-	records, _, err := d.ReadAll()
+	records, _, err := records.ReadAll(d)
 	if err != nil {
 		t.Fatal(err)
 	}

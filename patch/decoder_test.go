@@ -11,12 +11,13 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 func readAll(t testing.TB, text string) ([]patch.Record, map[string]patch.Value) {
 	t.Helper()
-	records, initial, err := patch.NewDecoder(strings.NewReader(text), "log.jsonl").ReadAll()
+	records, initial, err := readAllOf(patch.NewDecoder(strings.NewReader(text), "log.jsonl"))
 	if err != nil {
 		t.Fatalf("%.200q: %v", text, err)
 	}
@@ -27,7 +28,7 @@ func readAll(t testing.TB, text string) ([]patch.Record, map[string]patch.Value)
 // and goes on to fail so.
 func wantLine(t *testing.T, text string, line int, want error, names string) {
 	t.Helper()
-	records, initial, err := patch.NewDecoder(strings.NewReader(text), "dir/log.jsonl").ReadAll()
+	records, initial, err := readAllOf(patch.NewDecoder(strings.NewReader(text), "dir/log.jsonl"))
 	var at *patch.LineError
 	if !errors.As(err, &at) || at.File != "dir/log.jsonl" || at.Line != line || !errors.Is(err, want) {
 		t.Errorf("%.200q: %v, want one of line %d that matches %v", text, err, line, want)
@@ -153,12 +154,12 @@ func TestDecoderOnLongLines(t *testing.T) {
 		for _, end := range []string{"", "\n", "\r\n"} {
 			d := patch.NewDecoder(strings.NewReader("\n"+line(most)+"\n"+line(most-1)+end), "f")
 			d.MaxLineBytes = most
-			if records, _, err := d.ReadAll(); err != nil || len(records) != 2 {
+			if records, _, err := readAllOf(d); err != nil || len(records) != 2 {
 				t.Errorf("lines of %d bytes: %v", most, err)
 			}
 			d = patch.NewDecoder(strings.NewReader("\n"+line(most)+"\n"+line(most+1)+end), "f")
 			d.MaxLineBytes = most
-			records, _, err := d.ReadAll()
+			records, _, err := readAllOf(d)
 			var at *patch.LineError
 			if records != nil || !errors.Is(err, patch.ErrTooLarge) || !errors.As(err, &at) || at.Line != 3 {
 				t.Errorf("a line of %d bytes, one more than allowed: %v", most+1, err)
@@ -167,7 +168,7 @@ func TestDecoderOnLongLines(t *testing.T) {
 	}
 	// A line without end is not read to its end.
 	endless := &counter{r: io.MultiReader(strings.NewReader("{\"id\":\"a\"}\n"), endlessly('x'))}
-	_, _, err := patch.NewDecoder(endless, "f").ReadAll()
+	_, _, err := readAllOf(patch.NewDecoder(endless, "f"))
 	if !errors.Is(err, patch.ErrTooLarge) || endless.n > patch.DefaultMaxLineBytes+1<<20 {
 		t.Errorf("an endless line: %v after %d bytes", err, endless.n)
 	}
@@ -256,4 +257,8 @@ func TestDecoderGivesStableIDs(t *testing.T) {
 	}
 	// These very ids are in logs that were imported before.
 	wantEqual(t, "the first id", first[0], "87acad43-89d2-5245-858d-fe369b07f452")
+}
+
+func readAllOf(d *patch.Decoder) ([]patch.Record, map[string]patch.Value, error) {
+	return records.ReadAll(d)
 }

@@ -126,7 +126,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 		`{"patchlog":2}` + "\n":                   "version 2 of the text form; this program knows version 1",
 		`{"patchlog":1,"initialState":[]}` + "\n": `field "initialState": want an object, not []`,
 	} {
-		if _, _, err := patch.NewDecoder(strings.NewReader(text), "f").ReadAll(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := readAllOf(patch.NewDecoder(strings.NewReader(text), "f")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
@@ -134,7 +134,7 @@ func TestErrorsNameTheValue(t *testing.T) {
 
 // White space of a header is none of its values'.
 func TestHeaderIsCompacted(t *testing.T) {
-	_, initial, err := patch.NewDecoder(strings.NewReader(`{ "patchlog" : 1 , "initialState" : { "a" : [ 1 , { "b" : 2 } ] } }`+"\n"), "f").ReadAll()
+	_, initial, err := readAllOf(patch.NewDecoder(strings.NewReader(`{ "patchlog" : 1 , "initialState" : { "a" : [ 1 , { "b" : 2 } ] } }`+"\n"), "f"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,20 +18,16 @@ type Record struct {
 	Patch *PatchEvent
 }
 
-// Envelope returns what the record's event or patch says as either does; it is empty if there is
-// neither.
-func (r Record) Envelope() *Envelope {
+// ID returns the id of the record's event or patch.
+func (r Record) ID() string {
 	switch {
 	case r.Event != nil:
-		return &r.Event.Envelope
+		return r.Event.id
 	case r.Patch != nil:
-		return &r.Patch.Envelope
+		return r.Patch.id
 	}
-	return &Envelope{}
+	return ""
 }
-
-// ID returns the id of the record's event or patch.
-func (r Record) ID() string { return r.Envelope().id }
 
 // IDs yields all ids that the record takes: its own first, then those of the events
 // inside a patch.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -294,22 +293,6 @@ func fillIDs(rec Record, newID func() string) Record {
 	}
 	rec.Patch = p.mapEvents(func(_ int, e *Event) *Event { return fill(e) })
 	return rec
-}
-
-// ReadAll reads all records and the initial state. The error is as from
-// [Decoder.Next].
-func (d *Decoder) ReadAll() (records []Record, initial map[string]Value, err error) {
-	initial, _, err = d.InitialState()
-	for err == nil {
-		var rec Record
-		if rec, err = d.Next(); err == nil {
-			records = append(records, rec)
-		}
-	}
-	if !errors.Is(err, io.EOF) {
-		return nil, nil, err
-	}
-	return records, initial, nil
 }
 
 // Encoder writes the text form. It is for one goroutine.

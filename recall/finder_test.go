@@ -20,6 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -478,7 +479,7 @@ func read(t *testing.T, file string) []patch.Record {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	records, _, err := patch.NewDecoder(in, file).ReadAll()
+	records, _, err := records.ReadAll(patch.NewDecoder(in, file))
 	if err != nil {
 		t.Fatal(err)
 	}

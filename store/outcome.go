@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -91,7 +92,7 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 			}
 			if r, err := decode(key, raw.Seq, raw); err != nil {
 				return false, err
-			} else if _, blank := r.Envelope().Erased(); blank {
+			} else if _, blank := records.Envelope(r).Erased(); blank {
 				return false, errBlank
 			}
 			return false, nil

@@ -153,7 +153,7 @@ var errErased = fmt.Errorf("%w: events have been erased since the patch's author
 // notErased refuses a record that says of itself that it was erased: that is for receipts to
 // say.
 func notErased(r patch.Record) error {
-	_, erased := r.Envelope().Erased()
+	_, erased := records.Envelope(r).Erased()
 	for _, e := range r.Events() {
 		_, own := e.Erased()
 		erased = erased || own

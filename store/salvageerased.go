@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
@@ -62,7 +63,7 @@ func (v *salvage) erase(l *foundLog) {
 }
 
 func isErased(r patch.Record) bool {
-	_, ok := r.Envelope().Erased()
+	_, ok := records.Envelope(r).Erased()
 	return ok
 }
 

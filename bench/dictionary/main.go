@@ -24,6 +24,7 @@ import (
 	"github.com/klauspost/compress/s2"
 
 	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -89,7 +90,7 @@ func read(dir string, known map[string]bool, leaveOut bool) ([]session, error) {
 			return err
 		}
 		defer f.Close()
-		records, _, err := patch.NewDecoder(f, name).ReadAll()
+		records, _, err := records.ReadAll(patch.NewDecoder(f, name))
 		if err != nil {
 			return err
 		}

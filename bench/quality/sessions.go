@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -91,7 +92,7 @@ func read(file string) (quality.Recording, error) {
 	if err != nil {
 		return quality.Recording{}, err
 	}
-	records, _, err := patch.NewDecoder(bytes.NewReader(text), file).ReadAll()
+	records, _, err := records.ReadAll(patch.NewDecoder(bytes.NewReader(text), file))
 	if err != nil {
 		return quality.Recording{}, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/storetest"
@@ -102,7 +103,7 @@ func (m *machine) forked(at uint64) []patch.Record {
 					return true
 				}
 			}
-			by, ok := r.Envelope().Erased()
+			by, ok := records.Envelope(r).Erased()
 			return ok && by == id
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -98,7 +99,7 @@ func (m *machine) exportImport(t *rapid.T) {
 	if other := m.do(m.stores[1], m.op(ops.Export)).Exported; text != other {
 		t.Fatalf("the stores export different text:\n%s\n%s", text, other)
 	}
-	records, initial, err := patch.NewDecoder(bytes.NewReader([]byte(text)), "export").ReadAll()
+	records, initial, err := records.ReadAll(patch.NewDecoder(bytes.NewReader([]byte(text)), "export"))
 	if err != nil {
 		t.Fatal(err)
 	}

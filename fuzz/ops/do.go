@@ -172,7 +172,7 @@ func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 
 func (r *Reply) note(record patch.Record) {
 	r.Logged, r.Seqs = append(r.Logged, record.ID()), append(r.Seqs, record.Seq)
-	if _, erased := record.Envelope().Erased(); erased {
+	if _, erased := records.Envelope(record).Erased(); erased {
 		r.Blank = append(r.Blank, record.ID())
 	}
 }

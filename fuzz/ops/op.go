@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -203,6 +204,6 @@ func Text(ids ...string) string {
 
 // Parse reads records in their text form.
 func Parse(text string) ([]patch.Record, error) {
-	all, _, err := patch.NewDecoder(strings.NewReader(text), "text").ReadAll()
+	all, _, err := records.ReadAll(patch.NewDecoder(strings.NewReader(text), "text"))
 	return all, err
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -36,7 +37,7 @@ func eventsOf(tb testing.TB, s Set) (events []*patch.Event) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		records, _, err := patch.NewDecoder(f, file).ReadAll()
+		records, _, err := records.ReadAll(patch.NewDecoder(f, file))
 		f.Close()
 		if err != nil {
 			tb.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/adkjson"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -27,7 +28,7 @@ func TestPython(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, _, err := decoder(bytes.NewReader(file)).ReadAll()
+	records, _, err := readAll(decoder(bytes.NewReader(file)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,10 +166,10 @@ func TestPythonRows(t *testing.T) {
 		}
 		return string(text) + "\n"
 	}
-	if _, _, err := decoder(strings.NewReader(row("s") + `{"author":"x"}` + "\n" + row("s"))).ReadAll(); err != nil {
+	if _, _, err := readAll(decoder(strings.NewReader(row("s") + `{"author":"x"}` + "\n" + row("s")))); err != nil {
 		t.Error(err)
 	}
-	_, _, err := decoder(strings.NewReader(row("s") + row("other"))).ReadAll()
+	_, _, err := readAll(decoder(strings.NewReader(row("s") + row("other"))))
 	var line *patch.LineError
 	if !errors.As(err, &line) || line.Line != 2 || !strings.Contains(err.Error(), `"session_id"`) || !strings.Contains(err.Error(), `"other"`) {
 		t.Errorf("rows of two sessions: %v", err)
@@ -215,11 +216,11 @@ func stored(t *testing.T, r patch.Record) patch.Record {
 func TestHeaderIsNotTranslated(t *testing.T) {
 	const line = `{"id":"e","error_code":"x"}`
 	for header, want := range map[string]string{"": `{"id":"e","errorCode":"x"}`, `{"patchlog":1,"initialState":{}}` + "\n": line} {
-		records, _, err := decoder(strings.NewReader(header + line)).ReadAll()
+		records, _, err := readAll(decoder(strings.NewReader(header + line)))
 		if err != nil || len(records) != 1 || marshal(t, records[0]) != want {
 			t.Errorf("after %q: %v, %v, want %s", header, records, err, want)
 		}
-		records, _, err = decoder(strings.NewReader(header + `{"id":"p","patch_type":"pin","event_id":"e"}`)).ReadAll()
+		records, _, err = readAll(decoder(strings.NewReader(header + `{"id":"p","patch_type":"pin","event_id":"e"}`)))
 		if err != nil || len(records) != 1 || marshal(t, records[0]) != `{"id":"p","patchType":"pin","eventId":"e"}` {
 			t.Errorf("after %q: %v, %v", header, records, err)
 		}
@@ -263,4 +264,8 @@ func TestTimesCostLittle(t *testing.T) {
 	if cost := after.TotalAlloc - before.TotalAlloc; cost > 100<<10 { // the digits alone are 400 KiB
 		t.Errorf("it took %d bytes", cost)
 	}
+}
+
+func readAll(d *patch.Decoder) ([]patch.Record, map[string]patch.Value, error) {
+	return records.ReadAll(d)
 }

@@ -4,6 +4,8 @@ package records
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"io"
 	"iter"
 	"slices"
 	"strconv"
@@ -116,4 +118,32 @@ func JSON(v patch.Value) json.RawMessage {
 		return json.RawMessage(text)
 	}
 	return nil
+}
+
+// Envelope returns what the record's event or patch says as either does; it is empty if there is
+// neither.
+func Envelope(r patch.Record) *patch.Envelope {
+	switch {
+	case r.Event != nil:
+		return &r.Event.Envelope
+	case r.Patch != nil:
+		return &r.Patch.Envelope
+	}
+	return &patch.Envelope{}
+}
+
+// ReadAll reads all records and the initial state of a log in the text form. The error is as from
+// [patch.Decoder.Next].
+func ReadAll(d *patch.Decoder) (log []patch.Record, initial map[string]patch.Value, err error) {
+	initial, _, err = d.InitialState()
+	for err == nil {
+		var r patch.Record
+		if r, err = d.Next(); err == nil {
+			log = append(log, r)
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	return log, initial, nil
 }

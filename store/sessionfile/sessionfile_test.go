@@ -235,7 +235,7 @@ func TestLinesComeBack(t *testing.T) {
 		if n, err := sessionfile.NewDecoder(bytes.NewReader(f.data), f.format, "f").WriteTo(&text); err != nil || n != int64(text.Len()) {
 			t.Fatal(n, err)
 		}
-		parsed, _, err := patch.NewDecoder(&text, "f").ReadAll()
+		parsed, _, err := readAll(patch.NewDecoder(&text, "f"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -473,3 +473,7 @@ func TestCodexWithoutEnvelopes(t *testing.T) {
 }
 
 func promptTokens(e *patch.Event) int { return records.PromptTokens(e) }
+
+func readAll(d *patch.Decoder) ([]patch.Record, map[string]patch.Value, error) {
+	return records.ReadAll(d)
+}
