@@ -77,7 +77,7 @@ func TestRedactedReport(t *testing.T) {
 		for _, secret := range []string{"ada@example.com", "ada%40example.com", "4111 1111 1111 1111", "%5Bemail%20" + by.Text(mail)[len("[email "):len("[email ")+8] + "%5D"} {
 			text = strings.ReplaceAll(text, secret, "[…]")
 		}
-		created, log := strings.Index(text, "created "), strings.Index(text, "Raw log 4 records")
+		created, log := strings.Index(text, "Created "), strings.Index(text, "Raw log 4 records")
 		return text[created:created+len("created 2025-01-01T00:00:00Z")] +
 			regexp.MustCompile("about .*? What it says").ReplaceAllString(text[log:], "What it says") // sizes are others, and identifiers
 	}

@@ -72,7 +72,8 @@ type reportBody struct {
 	Title, At string
 	Last      uint64
 	Style     template.CSS
-	Stats     []statRow
+	Headline  string
+	Stats     []present.Row
 	Strip     template.HTML
 	Chart     template.HTML
 	Log       []reportRow
@@ -158,7 +159,7 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 	v := session.View
 	b := reportBody{
 		Title: key.String(), At: when(t.at(t.last()).Time), Last: t.last(),
-		Records: int(t.last()), Seen: v.Len(), Stats: t.stats(session),
+		Records: int(t.last()), Seen: v.Len(), Headline: t.headline(v.Seq()), Stats: t.stats(session),
 	}
 	style, err := files.ReadFile("assets/style.css")
 	if err != nil {

@@ -70,7 +70,8 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range stats.Rows()[1:] { // the first is the heading
-		if want := strings.TrimSpace(r.Name) + " " + r.Text; !strings.Contains(text, want) {
+		name := strings.TrimSpace(r.Name)
+		if want := strings.ToUpper(name[:1]) + name[1:] + " " + r.Text; !strings.Contains(text, want) {
 			t.Errorf("there is no figure %q", want)
 		}
 	}

@@ -32,12 +32,13 @@ type sessionBody struct {
 	PatchBefore, PatchAfter uint64 // the patches before and after it; 0 if there is none
 	CompareFrom             uint64 // the record before the newest patch up to it, to compare with
 
-	Stats   []statRow
-	Strip   template.HTML
-	Chart   template.HTML
-	Log     rows[logRow]
-	Visible rows[visibleRow]
-	State   []stateRow
+	Headline string
+	Stats    []present.Row
+	Strip    template.HTML
+	Chart    template.HTML
+	Log      rows[logRow]
+	Visible  rows[visibleRow]
+	State    []stateRow
 
 	StateAll, StateMore int // keys there are, and of them those that are not shown
 
@@ -161,7 +162,7 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	b = sessionBody{
 		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.info.Creation,
 		Before: max(at, 1) - 1, After: at + 1, Strip: strip(t, v, points(key)), Chart: chart(t, at, points(key)), State: stateRows(v, shared),
-		Stats: t.stats(session),
+		Headline: t.headline(at), Stats: t.stats(session),
 	}
 	b.StateAll = len(b.State)
 	b.State, b.StateMore = cutState(b.State)
@@ -185,15 +186,24 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	return b, err
 }
 
-// statRow is a figure. Under says that it belongs to the one above.
-type statRow struct {
-	present.Row
-	Under bool
+// headline says in a sentence how much of the log a model sees after a record.
+func (t *timeline) headline(at uint64) string {
+	s, events, passes := t.at(at), 0, 0
+	for _, s := range t.steps[:at] {
+		switch {
+		case s.Patch == nil:
+			events++
+		case s.Patch.Pass != nil && s.Patch.Applied:
+			passes++
+		}
+	}
+	return fmt.Sprintf("The model sees %s of %s and about %s of %s tokens · %s",
+		present.Grouped(s.Events), present.Counted(events, "event"), present.Grouped(s.Visible), present.Grouped(s.Raw), present.Counted(passes, "compaction"))
 }
 
 // stats are a session's figures as 'patchlog stats' shows them, or, of an earlier time, those of
 // them that a view and its log tell.
-func (t *timeline) stats(session store.Session) []statRow {
+func (t *timeline) stats(session store.Session) []present.Row {
 	v := session.View
 	at := v.Seq()
 	var rows []present.Row
@@ -209,13 +219,13 @@ func (t *timeline) stats(session store.Session) []statRow {
 			{Name: "prompt", Text: present.PromptOf(v).String()},
 		}
 	}
-	var out []statRow
+	var out []present.Row
 	for _, r := range rows {
 		if r.Name == "session" {
 			continue // it is the heading
 		}
 		name := strings.TrimLeft(r.Name, " ")
-		out = append(out, statRow{present.Row{Name: name, Text: r.Text}, name != r.Name})
+		out = append(out, present.Row{Name: strings.ToUpper(name[:1]) + name[1:], Text: r.Text})
 	}
 	return out
 }

@@ -52,7 +52,7 @@ func TestStatsAreOfTheViewShown(t *testing.T) {
 	for _, r := range line.stats(session) {
 		got[r.Name] = r.Text
 	}
-	if got["records"] != "1" || got["visible events"] != "1" || got["tokens, about"] != fmt.Sprintf("%d of %[1]d visible (100 %%)", line.at(1).Raw) {
+	if got["Records"] != "1" || got["Visible events"] != "1" || got["Tokens, about"] != fmt.Sprintf("%d of %[1]d visible (100 %%)", line.at(1).Raw) {
 		t.Errorf("the figures are %v", got)
 	}
 }

@@ -644,7 +644,7 @@ func TestSessionPageIsBounded(t *testing.T) {
 		if w.Code != http.StatusOK || w.Body.Len() > 1_000_000 {
 			t.Errorf("%s: status %d, %d bytes", address, w.Code, w.Body.Len())
 		}
-		if page := w.Body.String(); strings.HasPrefix(address, "session") && (!strings.Contains(page, "5000 keys") || !strings.Contains(page, "more, which ‘patchlog state’ shows")) {
+		if page := w.Body.String(); strings.HasPrefix(address, "session") && (!strings.Contains(page, "5000 keys") || !strings.Contains(page, "more, which ‘patchlog stats’ shows")) {
 			t.Errorf("%s does not say how many keys there are", address)
 		}
 	}

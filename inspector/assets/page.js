@@ -31,6 +31,9 @@
   document.addEventListener("keydown", (e) => {
     if (!session() || e.ctrlKey || e.metaKey || e.altKey || typing(e)) return;
     const click = (id) => { const a = document.getElementById(id); if (a) { e.preventDefault(); a.click(); } };
+    // Elsewhere on the page the keys mean what they always do: they scroll it, and tables that have the focus.
+    const onSlider = e.target.closest("#time-form");
+    if (!onSlider && (e.target !== document.body || e.key === "Home" || e.key === "End")) { if (e.key !== "/") return; }
     switch (e.key) {
       case "ArrowLeft": if (e.shiftKey) click("patch-back"); else { e.preventDefault(); travel(here() - 1); } break;
       case "ArrowRight": if (e.shiftKey) click("patch-on"); else { e.preventDefault(); travel(here() + 1); } break;
@@ -102,7 +105,10 @@
     follow();
     document.querySelectorAll(".rows").forEach((r) => { if (!location.hash) r.scrollTop = r.scrollHeight; });
   };
-  document.addEventListener("htmx:afterSettle", follow);
+  // What is open stays open when the session is swapped.
+  let open = [];
+  document.addEventListener("htmx:beforeSwap", () => { open = [...document.querySelectorAll("#session details[id][open]")].map((d) => d.id); });
+  document.addEventListener("htmx:afterSettle", () => { for (const id of open) document.getElementById(id)?.setAttribute("open", ""); follow(); });
   document.addEventListener("DOMContentLoaded", settle);
   if (document.readyState !== "loading") settle();
   window.addEventListener("popstate", () => { if (session()) location.reload(); });

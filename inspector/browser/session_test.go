@@ -72,12 +72,16 @@ func TestTimeTravel(t *testing.T) {
 	if to != fmt.Sprint(last-3) {
 		t.Errorf("the address has record %q", to)
 	}
-	p.Key("Home")
-	f.stands(p, ada, 0)
-	p.Key("End")
-	f.stands(p, ada, last)
+	p.Key("Home", "End") // which scroll the page
+	f.stands(p, ada, last-3)
 
 	// The slider, by its own keys and by what it is set to.
+	p.Eval("document.getElementById('slider').focus()", nil)
+	p.Key("Home")
+	f.stands(p, ada, 0)
+	p.Eval("document.getElementById('slider').focus()", nil)
+	p.Key("End")
+	f.stands(p, ada, last)
 	p.Eval("document.getElementById('slider').focus()", nil)
 	p.Key("ArrowLeft")
 	f.stands(p, ada, last-1)
@@ -167,7 +171,7 @@ func TestFollowing(t *testing.T) {
 	f.say(ada, "agent", "and an answer")
 	p.WaitText("#now", fmt.Sprintf("The log has grown to record %d", last+22))
 	f.stands(p, ada, last+20)
-	p.Key("End")
+	p.Click("#newest")
 	f.stands(p, ada, last+22)
 
 	if err := f.Delete(t.Context(), ada); err != nil {

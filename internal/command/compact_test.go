@@ -96,7 +96,7 @@ func TestCompactGemini(t *testing.T) {
 	if c.Passes != 1 || c.Last == nil || c.Last.Seq != 11 || c.Last.Ratio != doc.Ratio || c.Last.Model != doc.Model || c.Summaries[1] != 1 || c.Prompt.Tokens != doc.TokensAfter {
 		t.Errorf("got %+v", c)
 	}
-	if got := must(t, "", "stats", "a/u/s"); !strings.Contains(got, "  model            "+doc.Model+"\n") {
+	if got := must(t, "", "stats", "a/u/s"); !strings.Contains(got, "  model asked       "+doc.Model+"\n") {
 		t.Errorf("got %s", got)
 	}
 }

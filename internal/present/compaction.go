@@ -74,12 +74,12 @@ func (c CompactionStats) Rows() []Row {
 	rows := []Row{{"prompt", c.Prompt.String()}, {"compactions", fmt.Sprint(c.Passes)}}
 	if l := c.Last; l != nil {
 		rows = append(rows,
-			Row{"  last", fmt.Sprintf("%s, record %d, by %s", l.Time.Format(time.RFC3339), l.Seq, Printable(string(l.Trigger)))},
-			Row{"  events", EventsText(l.Merged, l.EventsBefore, l.EventsAfter, l.Level)},
-			Row{"  tokens", TokensText(l.TokensBefore, l.TokensAfter, l.Ratio)},
+			Row{"  last compaction", fmt.Sprintf("%s, record %d, by %s", l.Time.Format(time.RFC3339), l.Seq, Printable(string(l.Trigger)))},
+			Row{"  events compacted", EventsText(l.Merged, l.EventsBefore, l.EventsAfter, l.Level)},
+			Row{"  tokens compacted", TokensText(l.TokensBefore, l.TokensAfter, l.Ratio)},
 		)
 		if l.Model != "" {
-			rows = append(rows, Row{"  model", Printable(l.Model)})
+			rows = append(rows, Row{"  model asked", Printable(l.Model)})
 		}
 	}
 	return append(rows, Row{"visible summaries", levelsText(c.Summaries)})

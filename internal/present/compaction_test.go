@@ -39,9 +39,9 @@ func TestCompactionRows(t *testing.T) {
 	testlog.Equal(t, "rows", c.Rows(), []present.Row{
 		{"prompt", "about 1,234 tokens, measured, and estimated since"},
 		{"compactions", "2"},
-		{"  last", "2025-01-02T03:04:05Z, record 7, by a b"},
-		{"  events", "4 events → 1 summary of level 1"},
-		{"  tokens", "about 0 → 0 tokens"},
+		{"  last compaction", "2025-01-02T03:04:05Z, record 7, by a b"},
+		{"  events compacted", "4 events → 1 summary of level 1"},
+		{"  tokens compacted", "about 0 → 0 tokens"},
 		{"visible summaries", "4: 3 of level 1, 1 of level 2"},
 	})
 }

@@ -45,7 +45,7 @@ func ExampleMeasure() {
 	// session            shop/ada/4711
 	// created            2025-01-02T03:04:05Z
 	// records            3
-	//   summarise        1
+	//   summaries        1
 	// skipped patches    0
 	// visible events     1
 	// bytes              128 of 510 visible (25 %)

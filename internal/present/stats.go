@@ -161,6 +161,21 @@ func tokensOf(v fold.View) int {
 	return n
 }
 
+// pluralOf returns what several patches of a type are called.
+func pluralOf(kind patch.Type) string {
+	switch kind {
+	case patch.Splice, patch.Pin, patch.Unpin, patch.Revert:
+		return string(kind) + "s"
+	case patch.TruncateBefore:
+		return "truncations"
+	case patch.Summarise:
+		return "summaries"
+	case patch.Erase:
+		return "erasures"
+	}
+	return "of type " + Printable(string(kind))
+}
+
 // Rows returns the figures as 'patchlog stats' shows them.
 func (s Stats) Rows() []Row {
 	rows := []Row{
@@ -169,7 +184,7 @@ func (s Stats) Rows() []Row {
 		{"records", fmt.Sprint(s.Records)},
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Patches)) {
-		rows = append(rows, Row{"  " + Printable(string(kind)), fmt.Sprint(s.Patches[kind])})
+		rows = append(rows, Row{"  " + pluralOf(kind), fmt.Sprint(s.Patches[kind])})
 	}
 	rows = append(rows,
 		Row{"skipped patches", fmt.Sprint(s.Skipped)},
