@@ -22,15 +22,10 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Save the whole database to a file",
-		Long: `The copy is verified, written under another name, synced, compared with what was verified,
-and then given its name: FILE is there as a whole, or not at all. It is a database, which
---db opens. If something is damaged there is no copy. Snapshots, which are made anew, are
-left out. A database that a program has open is saved by that program (Store.Backup in Go);
-copying its file gives what is of no use.`,
-		Example: examples(
-			"patchlog backup /backups/patchlog.db",
-			"patchlog backup /backups/latest.db --force",
-		),
+		Long: `The copy is verified before it gets its name, so FILE is whole or not there. It is a database, for --db.
+Nothing is copied if something is damaged. A database that another program has open is saved by that program
+(Store.Backup in Go); a plain copy of its file is of no use.`,
+		Example: examples("patchlog backup /backups/patchlog.db"),
 	}
 	fs := cmd.Flags()
 	force := fs.Bool("force", false, "replace FILE if it is there")
@@ -43,15 +38,10 @@ copying its file gives what is of no use.`,
 func (a *app) vacuumCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "vacuum",
-		Short: "Give back the room of what was deleted",
-		Long: `The database is written anew beside its file, which takes as much room again, and put in its
-place. Cut short, it leaves the one or the other. Records that an older version wrote are
-compressed; programs of that version do not read them then. 'patchlog stats' shows how much
-room there is to gain from what was deleted.`,
-		Example: examples(
-			"patchlog vacuum",
-			"patchlog vacuum --json",
-		),
+		Short: "Return the space of deleted and erased records",
+		Long: `The database is written anew beside its file, which takes as much space again, and replaces it. If this is
+interrupted, the old file stays. 'patchlog stats' shows how much there is to gain.`,
+		Example: examples("patchlog vacuum"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.withStore(cmd.Context(), Writing, func(s *store.Store) error { return a.vacuum(cmd.Context(), s) })

@@ -27,11 +27,7 @@ A patch that separates a tool call from its result is refused, and the message n
 span that would pass. A patch that hides a pinned event is refused.
 
 What the hidden events set in the state no longer counts, except with --summary. --state changes that.`,
-		Example: examples(
-			"patchlog patch shop/ada/4711 25 24 --dry-run",
-			"patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.'",
-			"patchlog patch shop/ada/4711 25 24 --replacement note.jsonl --state keep",
-		),
+		Example: examples("patchlog patch shop/ada/4711 0 20 --summary 'Ada ordered a lamp; order 4711.' --dry-run"),
 	}
 	fs := cmd.Flags()
 	var rules changeFlags

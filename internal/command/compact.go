@@ -19,31 +19,18 @@ func (a *app) compactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact KEY",
 		Short: "Summarise the older part of a session, if that is due",
-		Long: `It is due when --interval invocations are not summarised yet, or when the prompt takes
---token-threshold tokens, or the running invocation --invocation-tokens. Then the oldest events give way to a summary, pass by pass until
-nothing is due; summaries that pile up are merged. The log keeps every event, the state
-stays as it is, and a tool call never parts from its result. Old results of tools are cleared
-before that, if it saves --clear-after tokens; the log keeps them, and summaries are made of them.
+		Long: `Compaction is due when --interval invocations are not summarised, or when the prompt has --token-threshold
+tokens. Old results of tools are cleared first, where that saves --clear-after tokens. Then summaries replace
+the oldest events, pass by pass, until nothing is due. The log keeps every event, and the state stays.
 
-gemini is asked where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY; else extractive
-picks sentences, offline. If a summary cannot be had, the command fails, and the session
-stays as the passes before have left it.
+Gemini writes the summaries if GOOGLE_API_KEY or GEMINI_API_KEY is set; else sentences are picked offline. If
+the summarizer fails, so does the command; the passes before it stay. With --redact the summarizer is given
+placeholders in place of secrets.
 
-With --redact the summarizer is given placeholders in place of secrets, as patchlog export writes
-them; the summary has these.
-
-With --json each pass is a line {"key","seq","id","summarizer","start","count","trigger",
-"level","eventsBefore","eventsAfter","tokensBefore","tokensAfter","ratio","model","usage",
-"durationMs"}. With --dry-run it is one object {"key","window","reason","prompt"}.
-
-With --evaluate the log is played again, event by event, left alone and kept short in several
-ways, one of them the given one: how much of what calls needed later would still have been
-in sight, or in reach of one search, how much of the log was in sight, and what prompts and
-summaries would have cost against a session left alone (docs/COMPACTION.md has the measures).
-It is offline unless --summarizer gemini is given. With --json each way is a line.`,
-		Example: examples(
-			"patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30",
-		),
+--dry-run shows the next pass. --evaluate replays the log with several policies, the given one among them, and
+shows how many of the identifiers that later calls needed were visible or found by one search, and what the
+prompts would have cost (docs/COMPACTION.md). With --json each pass, or each policy, is a line.`,
+		Example: examples("patchlog compact shop/ada/4711 --interval 0 --token-threshold 20000 --retain 30"),
 	}
 	var f compactFlags
 	f.declare(cmd)

@@ -25,9 +25,9 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show on real sessions what patches and compaction do",
-		Long: `It runs commands such as you would type, on a database in a temporary directory that is
-removed at the end. With --json it writes only the figures after each step.`,
-		Example: examples("patchlog demo", "patchlog demo --json | jq .steps"),
+		Long: `It runs commands such as you would type, on a temporary database. With --json it writes only the figures
+after each step.`,
+		Example: examples("patchlog demo"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.demo(cmd.Context())

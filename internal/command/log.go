@@ -104,13 +104,11 @@ func (a *app) logRecord(r patch.Record) error {
 func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit KEY",
-		Short: "Show everything that was logged, and what each patch hid",
-		Long: `With --json each line is {"seq","record","applied","reason","hid","added"}: hid are the
-visible events that the record took out, with the index that they had, and added the ids
-of those that it put in. A patch that could not be applied says why in reason.`,
-		Example: examples(
-			"patchlog audit shop/ada/4711 --from 62",
-		),
+		Short: "Show everything that was logged, and what each patch did",
+		Long: `With --json each line is {"seq","record","applied","reason","hid","added"}: hid are the events that the record
+hid, with their indices before, and added the ids of those that it inserted. reason says why a patch was not
+applied.`,
+		Example: examples("patchlog audit shop/ada/4711 --from 62"),
 	}
 	fs := cmd.Flags()
 	var from seq

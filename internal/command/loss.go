@@ -13,22 +13,13 @@ func (a *app) lossCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "loss KEY",
 		Short: "Show what summaries do not say of what they stand for",
-		Long: `Of each visible summary, what it stands for, and which identifiers (ids, paths, addresses,
-words with digits) of these events
-  - are gone: they stand nowhere in the visible log,
-  - are elsewhere: another visible event has them;
-and which ones the summary has that no event has: it invented them. Numbers that it may have
-reckoned, such as sums and counts, are listed by themselves.
+		Long: `Of each visible summary: which identifiers (ids, paths, addresses, words with digits) of the events that it
+stands for are gone from the visible log, which other visible events still have, and which the summary invented.
 
-With --patch it is the summaries that a patch or its group put in, as they stand now, or, if
-they no longer do, as the log was after the patch. With --json each summary is a line
-{"key","seq","index","id","level","events","invocations","tokensBefore","tokensAfter","held",
-"gone","elsewhere","invented","numbers"}, where seq is of the record after which it is so.`,
-		Example: examples(
-			"patchlog loss shop/ada/4711",
-			"patchlog loss shop/ada/4711 --patch p62",
-			"patchlog loss shop/ada/4711 --json | jq -r '.gone[]'",
-		),
+With --patch, the summaries that a patch or its group inserted: as they stand now, or, if they are hidden, as
+they stood after the patch. With --json each summary is a line {"key","seq","index","id","level","events",
+"invocations","tokensBefore","tokensAfter","held","gone","elsewhere","invented","numbers"}.`,
+		Example: examples("patchlog loss shop/ada/4711"),
 	}
 	patchID := cmd.Flags().String("patch", "", "only the summaries that the patch with this `ID` put in")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

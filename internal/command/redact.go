@@ -11,10 +11,9 @@ import (
 )
 
 // redactHelp is what commands with the flag say of it.
-const redactHelp = `With --redact, placeholders such as [card 3f9a1c07] stand in place of keys, cards, IBANs, e-mail
-addresses and telephone numbers; --redact=key,ip names what is looked for: key, card, iban, email,
-phone or ip. Names and postal addresses are not found. Equal secrets have equal placeholders, in all
-runs that have the same text in the environment variable PATCHLOG_REDACT_KEY, which is a secret itself.`
+const redactHelp = `With --redact, placeholders such as [card 3f9a1c07] replace keys, cards, IBANs, e-mail addresses and telephone
+numbers; --redact=key,ip chooses among key, card, iban, email, phone and ip. Names and postal addresses are not
+found. The same secret has the same placeholder in all runs with the same PATCHLOG_REDACT_KEY, itself a secret.`
 
 // redaction is the flag --redact: what is redacted.
 type redaction struct{ patterns []redact.Pattern }

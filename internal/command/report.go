@@ -20,19 +20,12 @@ func (a *app) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report KEY",
 		Short: "Write a session as one HTML file to share",
-		Long: `The file shows what 'patchlog serve' does: the figures, the raw log with what each patch did and
-hid, what a model sees, what summaries stand for and lost, and the state. It needs no other
-file, has no script in it, and asks for nothing over the network.
-
-Of a long session it has the newest records, and says how many it left out; of a long text the
-beginning. A FILE is written as a whole or not at all.
+		Long: `The file shows what 'patchlog serve' shows: figures, the raw log with what each patch did, what the model
+sees, what summaries stand for and lost, and the state. It needs no other file, no script and no network. Of a
+long session it has the newest records, of a long text the beginning.
 
 ` + redactHelp,
-		Example: examples(
-			"patchlog report shop/ada/4711 -o session.html",
-			"patchlog report shop/ada/4711 --max-events 100 | gzip > session.html.gz",
-			"patchlog report shop/ada/4711 --redact -o session.html",
-		),
+		Example: examples("patchlog report shop/ada/4711 --redact -o session.html"),
 	}
 	opts := inspector.ReportOptions{MaxEvents: inspector.DefaultMaxEvents}
 	fs := cmd.Flags()

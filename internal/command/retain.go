@@ -37,24 +37,15 @@ func (f *age) Set(text string) error {
 func (a *app) retainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retain [APP...]",
-		Short: "Delete sessions not used for long, and erase what is hidden for long",
-		Long: `Sessions of the APPs, or of all if none is named, are deleted with their whole logs when they
-were not used for the given time (--delete-after). A session was used when it was created, and when its last
-records say: the times are those that programs gave to events. This cannot be undone; --dry-run
-shows what would go. Values that sessions share (app: and user: keys) stay.
+		Short: "Delete sessions that were not used, and erase what was hidden, for a time",
+		Long: `Sessions of the APPs, or all, that were not used for --delete-after are deleted with their logs. In the others,
+events that patches hid --erase-hidden-after ago are erased, but not pinned ones; summaries, visible events and
+the state stay. The last use is the creation or the time of the newest records, whichever is later. Shared
+values (app: and user: keys) stay.
 
-Of the others, what events say that patches put out of sight that long ago (--erase-hidden-after) is
-erased, but not what is pinned. Summaries stay, with all that is visible, and the state.
-
-Sessions go one by one, beside others that write. If it is ended, or --limit is reached, the
-next run goes on. On PostgreSQL it may be started anywhere at any time: one process at a time does
-it, and the others fail.
-
-With --json each session is a line {"key","seq","created","used","deleted","kept","erased"}, where kept
-says why it was not deleted, and erased of how many events what they said is gone, or would be.`,
-		Example: examples(
-			"patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run",
-		),
+It may be interrupted at any time; the next run continues. On PostgreSQL one process runs at a time. With
+--json each session is a line {"key","seq","created","used","deleted","kept","erased"}.`,
+		Example: examples("patchlog retain shop --delete-after 90d --erase-hidden-after 30d --dry-run"),
 	}
 	fs := cmd.Flags()
 	var policy store.Retention

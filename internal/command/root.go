@@ -15,16 +15,14 @@ import (
 
 const defaultDatabase = "patchlog.db"
 
-const introduction = `patchlog keeps the sessions of LLM agents as logs that only grow. Patches say which of
-the events a model sees; nothing that was logged is ever lost.
+const introduction = `patchlog keeps the sessions of LLM agents as append-only logs. Patches say which of the events a
+model sees; nothing that was logged is lost.
 
-KEY is app/user/session, each part percent-escaped (a slash inside a part is %2F).
-DATABASE is a file's path, or postgres://USER@HOST:PORT/NAME; what that leaves out, and all of
-it after postgres: alone, is taken from the PG* variables, the password file and the service
-file. A password is given there or in PATCHLOG_DB, never as an argument.
+KEY is app/user/session, each part percent-escaped (a slash inside a part is %2F). DATABASE is a file, or
+postgres://USER@HOST:PORT/NAME; what is left out is taken from the PG* variables, the password file and the
+service file. A password is given there or in PATCHLOG_DB, never as an argument.
 
-Flags may stand before or after the other arguments. Exit codes: 0 done, 1 refused or
-failed, 2 wrong usage.`
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage.`
 
 const helpTemplate = `{{.Short}}.
 

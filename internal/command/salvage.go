@@ -19,31 +19,16 @@ func (a *app) salvageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "salvage OLD NEW",
 		Short: "Write what a damaged file still holds into a new one",
-		Long: `Every record of OLD whose own checksum holds is written into the database NEW, which must
-not be there: its pages are read one by one, whether or not anything leads to them, so OLD
-may be cut off or scrambled, and its first pages may be gone. OLD is only read; nothing
-should write to it meanwhile.
+		Long: `Every record of OLD whose checksum holds is written into NEW, which must not exist. All pages are read, so OLD
+may be truncated or scrambled. OLD is only read; no program should write to it meanwhile.
 
-A session of which all records are there is as it was. One of which some are missing ends
-before the first of them, and what comes behind a gap is a session of its own,
-KEY~from-SEQ: its record 1 was record SEQ. Its events are as they were. Its patches speak of
-a view that is not known any more, so they are kept as events that do nothing, with the
-patch in customMetadata.patchlog.salvaged. KEY~maybe-deleted is a session of which it cannot
-be told whether it had been deleted, KEY~without-state one whose initial state is lost, and
-salvaged/unknown/session-NUMBER one whose key is lost. Others that were deleted are left out.
+A session with a gap ends before it; the records behind the gap become the session KEY~from-SEQ, in which
+patches are events without effect (customMetadata.patchlog.salvaged). KEY~maybe-deleted may have been deleted,
+KEY~without-state lost its initial state, salvaged/unknown/session-NUMBER its key.
 
-If nothing is found, or the salvage fails, because the disk is full for example, there is no NEW.
-
-The exit code is 1 if something is lost or in doubt. With --json each session is a line
-{"key","records","parts":[{"key","from","to","log","texts","doubtful"}],"lost":[[from,to]],
-"endUnknown","maybeDeleted","nameless","stateless"}; the last line is {"sessions","records",
-"deleted","deletedRecords","shared":{"written","maybe","lost"},"pages","metas",
-"brokenPages","unread"}.`,
-		Example: examples(
-			"patchlog salvage patchlog.db salvaged.db",
-			"patchlog verify --db salvaged.db",
-			"patchlog export --db salvaged.db shop/ada/4711~from-120 > rest.jsonl",
-		),
+The exit code is 1 if something is lost or in doubt. With --json each session is a line {"key","records",
+"parts","lost","endUnknown","maybeDeleted","nameless","stateless"}, and the last line the totals.`,
+		Example: examples("patchlog salvage patchlog.db salvaged.db"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return a.salvage(cmd.Context(), args[0], args[1]) }
 	return cmd

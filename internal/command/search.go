@@ -22,24 +22,13 @@ func (a *app) searchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search KEY QUERY...",
 		Short: "Find events by what they say, hidden ones too",
-		Long: `QUERY is words, and ids, paths or numbers as they are written; it has no syntax. Found are
-the events in which they stand, or that stand beside such events, the best first. Each says its
-index in the visible log, or which patch hides it. Scores are for comparing within one search.
-Summaries are left out unless asked for.
+		Long: `QUERY is plain words, ids, paths or numbers. The best matches come first, also events beside a match. Each
+event shows its index in the visible log, or the patch that hides it. Summaries are left out unless --summaries
+is given. A TIME is such as 2025-01-02T15:04:05Z, or a date, which means its beginning in UTC.
 
-With --all, all sessions of KEY's user are searched. With --at, what was logged later is left
-out, and what is hidden is as it was then. A TIME is such as 2025-01-02T15:04:05Z, or a date,
-which stands for its beginning in UTC.
-
-With --json each event is a line {"key","seq","recordIndex","id","author","time","summary",
-"score","index","hiddenBy","hiddenBySeq","snippet"}: recordIndex is among the events that the record
-brought; an event has an index, or else what hides it. A snippet is {"text","marks"}: marks
-are where in the text what was asked for begins and ends, in bytes of UTF-8.`,
-		Example: examples(
-			"patchlog search shop/ada/4711 where is the lamp",
-			"patchlog search shop/ada/4711 TR-88-1234567 --hidden",
-			"patchlog search shop/ada/4711 refund --all --since 2025-01-01 --json | jq -r .key",
-		),
+With --json each event is a line {"key","seq","recordIndex","id","author","time","summary","score","index",
+"hiddenBy","hiddenBySeq","snippet"}. A snippet is {"text","marks"}; marks are byte offsets in the text.`,
+		Example: examples("patchlog search shop/ada/4711 TR-88-1234567 --hidden"),
 	}
 	fs := cmd.Flags()
 	search := recall.Search{Limit: recall.DefaultLimit}

@@ -39,34 +39,17 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Show the sessions in a browser",
-		Long: `The inspector is served over HTTP until it is interrupted: the sessions, of each the raw log
-beside what a model sees, at any point in time, what each patch hid and each summary lost, and
-search. The address is printed; port 0 takes a free one.
+		Long: `The inspector is served over HTTP until it is interrupted, and its address printed. It only reads, unless
+--write or --erase is given. Port 0 takes a free port.
 
-It only reads, unless --write is given: then patches can be logged, sessions be forked and be
-compacted, by gemini where an API key is in GOOGLE_API_KEY or GEMINI_API_KEY, else by
-extractive. What events say can be erased, for good, only with --erase.
+A database file has one owner. A program that has it open can mount the inspector itself (docs/INSPECTOR.md);
+on PostgreSQL both run side by side.
 
-A database file has one owner. While another program has it open for writing, it cannot be
-served, and while it is served, no program can write to it. A program that writes can mount the
-inspector itself, as an http.Handler (docs/INSPECTOR.md); on PostgreSQL both run side by side.
-
-It answers this machine alone, unless --addr says otherwise. Any other address demands a token:
-the one in the environment variable PATCHLOG_TOKEN, or of --token, which other users of the
-machine can see; else one is drawn, and printed in the address. There is no TLS: what is served
-to other machines can be read on the way, unless something in between encrypts it. Requests
-must name the host that is served, so that no web site can reach it under a name of its own;
---host adds names.
-
-With --redact, files that are downloaded, and what a summarizer is given, have placeholders in
-place of secrets, as patchlog export writes them. The pages show what was logged.
-
-With --json the first line is {"url","write","erase"}.`,
-		Example: examples(
-			"patchlog serve --open",
-			"patchlog serve --db postgres://app@db.internal/agents --write",
-			"PATCHLOG_TOKEN=$(openssl rand -hex 16) patchlog serve --addr :7070 --host agents.example.com",
-		),
+Any address but this machine's demands a token: PATCHLOG_TOKEN, or --token, which other users of the machine can
+see; else a new one is printed with the address. There is no TLS. Requests must name a host that is served;
+--host adds names. With --redact, downloads, and what a summarizer is given, have placeholders in place of
+secrets; the pages do not. With --json the first line is {"url","write","erase"}.`,
+		Example: examples("patchlog serve --open"),
 	}
 	var f serving
 	fs := cmd.Flags()

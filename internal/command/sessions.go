@@ -19,13 +19,9 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List the sessions",
-		Long: `They come in the order of app, user and session. With --json each line is
-{"key","app","user","session","seq","created"}, where seq is of the last record.`,
-		Example: examples(
-			"patchlog sessions",
-			"patchlog sessions --app shop --user ada",
-			"patchlog sessions --json | jq -r .key",
-		),
+		Long: `They are sorted by key. With --json each line is {"key","app","user","session","seq","created"}, where seq is
+that of the last record.`,
+		Example: examples("patchlog sessions --app shop --user ada"),
 	}
 	fs := cmd.Flags()
 	var opts store.ListOptions

@@ -16,18 +16,12 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export KEY",
 		Short: "Write a session as text",
-		Long: `Every record is written with its seq, one JSON object a line, behind a header with the
-initial state. Importing that elsewhere gives an equal session. With or without --json the
-output is the same. On a terminal, characters that could drive it are written as escapes.
+		Long: `Each line is a record as a JSON object with its seq, below a header with the initial state. An import of this
+text gives an equal session. On a terminal, characters that could control it are escaped.
 
 ` + redactHelp + `
-The header then says "redacted", also with --visible. Importing the file gives another log, of the
-same shape.`,
-		Example: examples(
-			"patchlog export shop/ada/4711 > session.jsonl",
-			"patchlog export shop/ada/4711 --visible > what-the-model-sees.jsonl",
-			"patchlog export shop/ada/4711 --redact > to-share.jsonl",
-		),
+The header then says "redacted". An import of it gives a log of the same shape.`,
+		Example: examples("patchlog export shop/ada/4711 > session.jsonl"),
 	}
 	fs := cmd.Flags()
 	lines := fs.Bool("lines", false, "the lines of the coding agent's session file that was imported")

@@ -13,16 +13,11 @@ import (
 func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [KEY]",
-		Short: "Check that all that is stored fits together",
-		Long: `Every record is read, its checksum and place and the index of its ids are checked, and
-snapshots are compared with a fold of the whole log; without KEY also the file's own
-structure. What is wrong is listed, and the exit code is 1. With --json each problem is a line
-{"key","seq","problem"}; seq is left out where no record is at fault. The last line is
-{"sessions","problems"}.`,
-		Example: examples(
-			"patchlog verify",
-			"patchlog verify shop/ada/4711",
-		),
+		Short: "Check the whole database, or a session, for damage",
+		Long: `Checksums, places and ids of all records are checked, snapshots are compared with the log, and without KEY
+also the structure of the file. The exit code is 1 if there are problems. With --json each problem is a line
+{"key","seq","problem"}; the last line is {"sessions","problems"}.`,
+		Example: examples("patchlog verify"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var opts store.VerifyOptions
