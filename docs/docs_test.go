@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"fuzz":                        {"patch"},
 	"inspector":                   {"internal/records", "internal/statekey", "patch", "patch/redact", "fold", "recall", "store", "compaction", "compaction/foreign", "compaction/identifiers", "internal/ops", "internal/present"},
 	"internal/present":            {"patch", "fold", "store", "compaction", "compaction/foreign"},
-	"internal/ops":                {"patch", "fold", "store", "internal/present"},
+	"internal/ops":                {"patch", "fold", "store", "compaction", "internal/present"},
 	"cmd/patchlog":                {"internal/command"},
 	"cmd/patchlog-sqlite":         {"internal/command"},
 	"internal/filler":             {"patch"},

@@ -3,11 +3,12 @@ package inspector
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -19,10 +20,12 @@ type compactingNow struct {
 	a *asked
 }
 
-func (d compactingNow) run() compaction.Run { return compaction.Run{Focus: d.a.focus, Again: true} }
+func (d compactingNow) compact() ops.Compact {
+	return ops.Compact{Config: d.i.opts.Compaction, Run: compaction.Run{Focus: d.a.focus, Again: true}, Logger: d.i.opts.Logger}
+}
 
 func (d compactingNow) preview(_ context.Context, v fold.View, b *actBody) error {
-	decision, err := compaction.Plan(v, d.i.opts.Compaction, d.run())
+	decision, err := d.compact().Preview(v)
 	if err != nil {
 		return err
 	}
@@ -79,18 +82,8 @@ func (d compactingNow) do(ctx context.Context, v fold.View, b *actBody) error {
 		b.notice("The session was compacted since the preview. Nothing more was written.")
 		return d.i.showDone(ctx, d.a, b, passesOf(since))
 	}
-	var attempts []compaction.Attempt[store.Key]
-	compactor, err := compaction.New(d.i.store, d.i.opts.Compaction, compaction.Options[store.Key]{
-		Logger: d.i.opts.Logger,
-		Observe: func(_ context.Context, at compaction.Attempt[store.Key]) {
-			attempts = append(attempts, at)
-		},
-	})
-	if err != nil {
-		return err
-	}
-	written, failed := compactor.Compact(ctx, d.a.key, d.run())
-	if len(written) > 0 {
+	written, failed := d.compact().Apply(ctx, d.i.store, d.a.key, newest)
+	if len(written.Passes) > 0 {
 		since, err := d.i.patchesSince(context.WithoutCancel(ctx), d.a.key, v.PatchSeq())
 		if err == nil {
 			err = d.i.showDone(context.WithoutCancel(ctx), d.a, b, passesOf(since))
@@ -100,14 +93,14 @@ func (d compactingNow) do(ctx context.Context, v fold.View, b *actBody) error {
 		}
 	}
 	if failed != nil {
-		return &notCompacted{failed, len(written)}
+		return &notCompacted{failed, len(written.Passes)}
 	}
-	if n := len(attempts); n > 0 && attempts[n-1].Outcome != compaction.Wrote {
-		b.notice("%s", outcomeText(attempts[n-1]))
-	} else if len(written) == 0 {
+	if written.Stopped != "" {
+		b.notice("%s%s.", strings.ToUpper(written.Stopped[:1]), written.Stopped[1:])
+	} else if len(written.Passes) == 0 {
 		b.notice("Nothing was written: nothing is due any more.")
 	}
-	if len(written) == 0 {
+	if len(written.Passes) == 0 {
 		b.Heading = "Not compacted"
 	}
 	return nil
@@ -124,17 +117,6 @@ func passesOf(since []patch.Record) []patch.Record {
 		group = r.Patch.Group()
 	}
 	return since
-}
-
-// outcomeText says how an attempt ended that wrote nothing and did not fail.
-func outcomeText(at compaction.Attempt[store.Key]) string {
-	switch at.Outcome {
-	case compaction.Declined:
-		return "The summarizer declined: it found nothing to say of these events."
-	case compaction.Conflict:
-		return "It stopped, since another patch, or the answer to a call, was logged meanwhile."
-	}
-	return fmt.Sprintf("It ended: %s.", at.Outcome)
 }
 
 // notCompacted is an error of a compaction, after so many passes.

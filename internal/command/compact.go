@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -65,7 +64,8 @@ func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error
 			}
 			return a.showReport(ctx, s, key, f.cfg)
 		}
-		decision, err := compaction.Plan(before, f.cfg, f.run)
+		op := ops.Compact{Config: f.cfg, Run: f.run, NewID: a.options.NewID}
+		decision, err := op.Preview(before)
 		if err != nil {
 			return err
 		}
@@ -76,59 +76,19 @@ func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error
 		if err != nil {
 			return err
 		}
-		c := compacting{app: a, store: s, key: key, summarizer: name, seq: before.Seq()}
-		if err := c.run(ctx, f); err != nil {
+		op.Config = f.cfg
+		var shown error
+		op.Passed = func(p ops.Pass) { shown = errors.Join(shown, a.showPass(key, name, p)) }
+		done, err := op.Apply(ctx, s, key, before)
+		if err = errors.Join(err, shown); err != nil || a.json {
 			return err
 		}
-		if a.json {
-			return nil
+		after, err := s.View(ctx, key)
+		if err != nil {
+			return err
 		}
-		return c.showEnd(ctx, before, decision)
+		return a.showCompacted(key, name, before, after, decision, done)
 	})
-}
-
-// compacting is a session that is being compacted.
-type compacting struct {
-	app        *app
-	store      *store.Store
-	key        store.Key
-	summarizer string
-
-	seq     uint64 // the log is looked through up to here
-	passes  int
-	stopped string // why no more was written, if the summarizer or the log said so
-	err     error  // of showing a pass
-}
-
-func (c *compacting) run(ctx context.Context, f compactFlags) error {
-	compactor, err := compaction.New(c.store, f.cfg, compaction.Options[store.Key]{
-		Observe: c.observe,
-		Logger:  slog.New(slog.DiscardHandler), // what goes wrong is this command's error
-		NewID:   c.app.options.NewID,
-	})
-	if err != nil {
-		return err
-	}
-	_, err = compactor.Compact(ctx, c.key, f.run)
-	var refused *compaction.SummarizerError
-	if errors.As(err, &refused) {
-		err = fmt.Errorf("session %s: %w", c.key, err) // the log's own errors say so
-	}
-	return errors.Join(err, c.err)
-}
-
-func (c *compacting) observe(ctx context.Context, at compaction.Attempt[store.Key]) {
-	switch at.Outcome {
-	case compaction.Wrote:
-		c.passes++
-		if err := c.show(ctx, *at.Written); c.err == nil {
-			c.err = err
-		}
-	case compaction.Declined:
-		c.stopped = c.summarizer + " declined to summarise"
-	case compaction.Conflict:
-		c.stopped = "another patch was logged meanwhile"
-	}
 }
 
 // passDocument is a pass as JSON.
@@ -143,52 +103,27 @@ type passDocument struct {
 	Milliseconds int64 `json:"durationMs"`
 }
 
-// show writes a line about a pass as soon as it is done: a model takes its time.
-func (c *compacting) show(ctx context.Context, w compaction.Written) error {
-	r, err := c.find(ctx, w.PatchID)
-	if err != nil {
-		return err
-	}
-	out := c.app.out
-	if c.app.json {
-		err = out.document(passDocument{c.key.String(), r.Seq, w.PatchID, c.summarizer, r.Patch.Start(), r.Patch.Count(), w, w.Took.Milliseconds()})
+// showPass writes a line about a pass as soon as it is done: a model takes its time.
+func (a *app) showPass(key store.Key, summarizer string, p ops.Pass) (err error) {
+	if a.json {
+		err = a.out.document(passDocument{key.String(), p.Record.Seq, p.PatchID, summarizer, p.Record.Patch.Start(), p.Record.Patch.Count(), p.Written, p.Took.Milliseconds()})
 	} else {
-		err = out.line(present.PassText(r, w))
+		err = a.out.line(present.PassText(p.Record, p.Written))
 	}
-	return errors.Join(err, out.flush())
+	return errors.Join(err, a.out.flush())
 }
 
-// showEnd says what the passes come to, or why there was none.
-func (c *compacting) showEnd(ctx context.Context, before fold.View, d compaction.Decision) error {
-	out := c.app.out
+// showCompacted says what the passes come to, or why there was none.
+func (a *app) showCompacted(key store.Key, summarizer string, before, after fold.View, d compaction.Decision, done ops.Compacted) error {
 	switch {
-	case c.passes == 0 && c.stopped != "":
-		return out.linef("%s: nothing was written: %s", c.key, c.stopped)
-	case c.passes == 0:
-		return out.linef("%s: %s", c.key, d.Reason)
-	}
-	after, err := c.store.View(ctx, c.key)
-	if err != nil {
-		return err
-	}
-	if c.stopped != "" {
-		out.linef("stopped: %s", c.stopped)
+	case len(done.Passes) == 0 && done.Stopped != "":
+		return a.out.linef("%s: nothing was written: %s", key, done.Stopped)
+	case len(done.Passes) == 0:
+		return a.out.linef("%s: %s", key, d.Reason)
+	case done.Stopped != "":
+		a.out.linef("stopped: %s", done.Stopped)
 	}
 	tokens, _ := compaction.PromptTokens(after)
-	return out.linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", c.key, c.summarizer,
+	return a.out.linef("%s: compacted by %s; %d → %s, prompt about %s → %s tokens; the log ends at record %d", key, summarizer,
 		before.Len(), present.Counted(after.Len(), "visible event"), present.Grouped(d.PromptTokens), present.Grouped(tokens), after.Seq())
-}
-
-// find returns the record of a patch that has just been logged.
-func (c *compacting) find(ctx context.Context, id string) (patch.Record, error) {
-	for r, err := range c.store.RawEvents(ctx, c.key, c.seq+1) {
-		if err != nil {
-			return patch.Record{}, err
-		}
-		c.seq = r.Seq
-		if r.ID() == id {
-			return r, nil
-		}
-	}
-	return patch.Record{}, fmt.Errorf("session %s: patch %q is not in the log", c.key, id)
 }

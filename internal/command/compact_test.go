@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -142,42 +144,24 @@ func TestCompactFails(t *testing.T) {
 
 // TestCompactStops checks what is said of outcomes that are no error.
 func TestCompactStops(t *testing.T) {
-	t.Chdir(t.TempDir())
-	must(t, fiveTurns(), "import", "a/u/s", "-")
-	s, err := store.Open(defaultDatabase, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	key := store.Key{App: "a", User: "u", Session: "s"}
-	v, err := s.View(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := fold.New("", nil)
 	for _, c := range []struct {
-		outcome compaction.Outcome
-		passes  int
-		want    string
+		done ops.Compacted
+		want string
 	}{
-		{compaction.Declined, 0, "a/u/s: nothing was written: gemini declined to summarise\n"},
-		{compaction.Conflict, 0, "a/u/s: nothing was written: another patch was logged meanwhile\n"},
-		{compaction.Declined, 1, "stopped: gemini declined to summarise\na/u/s: compacted by gemini; 10 → 10 visible events, "},
+		{ops.Compacted{Stopped: "it rained"}, "a/u/s: nothing was written: it rained\n"},
+		{ops.Compacted{Stopped: "it rained", Passes: make([]ops.Pass, 1)}, "stopped: it rained\na/u/s: compacted by gemini; 0 → 0 visible events, "},
+		{ops.Compacted{}, "a/u/s: nothing is due\n"},
 	} {
 		var stdout bytes.Buffer
 		a := newShell().app("", &stdout, &stdout)
-		on := compacting{app: a, store: s, key: key, summarizer: byGemini, passes: c.passes}
-		on.observe(t.Context(), compaction.Attempt[store.Key]{Key: key, Outcome: c.outcome})
-		if err := on.showEnd(t.Context(), v, compaction.Decision{}); err != nil {
+		if err := a.showCompacted(store.Key{App: "a", User: "u", Session: "s"}, byGemini, v, v, compaction.Decision{Reason: "nothing is due"}, c.done); err != nil {
 			t.Fatal(err)
 		}
 		a.out.flush()
 		if got := stdout.String(); !strings.HasPrefix(got, c.want) {
-			t.Errorf("%s after %d passes: got %q, want %q", c.outcome, c.passes, got, c.want)
+			t.Errorf("%+v: got %q, want %q", c.done, got, c.want)
 		}
-	}
-	on := compacting{store: s, key: key}
-	if _, err := on.find(t.Context(), "nothing"); err == nil {
-		t.Error("a patch is found that is not there")
 	}
 }
 
