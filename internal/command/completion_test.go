@@ -58,7 +58,7 @@ func TestCompletion(t *testing.T) {
 		"s":                        "salvage search serve sessions stats " + noFiles,
 		"docs ":                    "man " + noFiles,
 		"patch a/u/s 0 1 --state ": "keep drop " + noFiles,
-		"log a/u/s --":             "--db --json --at --help --history --last --type " + noFiles,
+		"log a/u/s --":             "--db --json --at --help --history --last --turn --type " + noFiles,
 		"pin a/u/s 1 --re":         "--remove " + noFiles,
 		"completion z":             "zsh " + noFiles,
 		"import k bas":             files,

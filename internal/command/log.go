@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -28,10 +29,12 @@ receipt for what was erased, by whom and why, splice, summarise, pin, revert and
 		Example: examples("patchlog log shop/ada/4711 --last 10"),
 	}
 	fs := cmd.Flags()
-	var last int // 0 means all
+	var last, turn int // 0 means all, and now
 	var at seq
 	fs.Var(number{&last, 1}, "last", "only the last `N` events")
 	fs.Var(&at, "at", "as it stood after the record with this `SEQ`")
+	fs.Var(number{&turn, 1}, "turn", "as it stood at the end of turn `N`; turns are invocations, counted from 1")
+	cmd.MarkFlagsMutuallyExclusive("at", "turn")
 	history := fs.Bool("history", false, "show what summaries replaced, in their place")
 	kind := fs.String("type", "", "only records of this `TYPE`, such as event, summarise or receipt")
 	cmd.MarkFlagsMutuallyExclusive("history", "type")
@@ -41,9 +44,9 @@ receipt for what was erased, by whom and why, splice, summarise, pin, revert and
 			if !slices.Contains(recordTypes, *kind) {
 				return usagef("--type: unknown type %q; one of %s", *kind, strings.Join(recordTypes, ", "))
 			}
-			return a.logType(cmd.Context(), args[0], last, at, *kind)
+			return a.logType(cmd.Context(), args[0], last, at, turn, *kind)
 		}
-		return a.log(cmd.Context(), args[0], last, at, *history)
+		return a.log(cmd.Context(), args[0], last, at, turn, *history)
 	}
 	return cmd
 }
@@ -54,8 +57,11 @@ const receiptType = "receipt"
 var recordTypes = []string{"event", receiptType, string(patch.Splice), string(patch.TruncateBefore), string(patch.Summarise), string(patch.Pin), string(patch.Unpin), string(patch.Revert)}
 
 // logType shows the records of a type.
-func (a *app) logType(ctx context.Context, keyText string, last int, at seq, kind string) error {
+func (a *app) logType(ctx context.Context, keyText string, last int, at seq, turn int, kind string) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
+		if err := at.ofTurn(ctx, s, key, turn); err != nil {
+			return err
+		}
 		var records []patch.Record
 		for r, err := range s.RawEvents(ctx, key, 1) {
 			if err != nil {
@@ -119,6 +125,15 @@ applied.`,
 	return cmd
 }
 
+// ofTurn sets the seq to the last one of a turn, if that is not 0.
+func (f *seq) ofTurn(ctx context.Context, s *store.Store, key store.Key, turn int) (err error) {
+	if turn > 0 {
+		f.n, err = ops.TurnEnd(ctx, s, key, turn)
+		f.given = true
+	}
+	return err
+}
+
 // viewAt returns the newest view, or an earlier one.
 func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.View, error) {
 	if at.given {
@@ -128,8 +143,11 @@ func viewAt(ctx context.Context, s *store.Store, key store.Key, at seq) (fold.Vi
 	return session.View, err
 }
 
-func (a *app) log(ctx context.Context, keyText string, last int, at seq, history bool) error {
+func (a *app) log(ctx context.Context, keyText string, last int, at seq, turn int, history bool) error {
 	return a.withSession(ctx, keyText, Reading, func(s *store.Store, key store.Key) error {
+		if err := at.ofTurn(ctx, s, key, turn); err != nil {
+			return err
+		}
 		v, err := viewAt(ctx, s, key, at)
 		if err != nil {
 			return err

@@ -60,6 +60,28 @@ func InvocationID(ctx context.Context, s *store.Store, key store.Key, name strin
 	})
 }
 
+// TurnEnd returns the seq of the last record of a turn: what a model saw at its end is the view after it. Turns are
+// invocations, counted from 1 in the order in which they begin; the first one has what was logged before it.
+func TurnEnd(ctx context.Context, s *store.Store, key store.Key, turn int) (uint64, error) {
+	begun := map[string]bool{}
+	last := uint64(0)
+	for r, err := range s.RawEvents(ctx, key, 1) {
+		if err != nil {
+			return 0, err
+		}
+		if r.Event != nil && r.Event.InvocationID() != "" && !begun[r.Event.InvocationID()] {
+			if begun[r.Event.InvocationID()] = true; len(begun) > turn {
+				return last, nil
+			}
+		}
+		last = r.Seq
+	}
+	if len(begun) < turn {
+		return 0, fmt.Errorf("session %s: there is no turn %d; it has %d", key, turn, len(begun))
+	}
+	return last, nil
+}
+
 func isNumber(name string) bool {
 	_, err := strconv.ParseUint(name, 10, 64)
 	return err == nil
