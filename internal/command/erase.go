@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,13 +22,13 @@ func (a *app) eraseCommand() *cobra.Command {
 copies of them, and the same events in forks. A receipt in the log says who erased what, and why:
 'patchlog log KEY --type receipt'. An EVENT is the number of a record, an id, or the beginning of an id.
 
-With --user, in place of KEY, all events of all sessions of a user are erased, and the values that these
+With --everywhere, in place of KEY, --match and --author select events of all sessions. With --user, all events of all sessions of a user are erased, and the values that these
 share. State values become null, unless --values says keep. If it is interrupted, it continues when it is
 given the same --id. Stop the user's agents first.
 
 This cannot be undone. Afterwards 'patchlog vacuum' returns the room in which the old bytes are.
 Exports, backups and copies elsewhere are out of reach.`,
-		Example: examples("patchlog erase shop/ada/4711 --match 'DE89 3704' --reason 'request 812' --values null --dry-run"),
+		Example: examples("patchlog erase --everywhere --match 'DE89 3704' --reason 'request 812' --values null --dry-run"),
 	}
 	e := erasing{}
 	fs := cmd.Flags()
@@ -35,6 +36,7 @@ Exports, backups and copies elsewhere are out of reach.`,
 	fs.StringVar(&e.Selection.Match, "match", "", "erase the events that have this `TEXT` in what they say, or in state values")
 	fs.BoolVar(&e.Selection.IgnoreCase, "ignore-case", false, "let --match find upper and lower case alike")
 	fs.BoolVar(&e.Selection.All, "all", false, "erase all events")
+	fs.BoolVar(&e.Everywhere, "everywhere", false, "search all sessions of the database, in place of KEY's")
 	var user filled
 	fs.Var(&user, "user", "erase all that the database has of `APP/USER`")
 	fs.StringVar(&e.Options.ID, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
@@ -52,15 +54,19 @@ Exports, backups and copies elsewhere are out of reach.`,
 		switch {
 		case user != "" && (len(args) > 0 || selects || *resume):
 			return usagef("--user takes all, and goes with neither KEY, a selection nor --resume")
-		case user == "" && len(args) == 0:
-			return usagef("KEY is missing, or --user")
+		case e.Everywhere && (user != "" || len(args) > 0 || e.Selection.All || *resume || e.Options.ID != ""):
+			return usagef("--everywhere takes --match or --author, and goes with neither KEY, --user, --all, --resume nor --id")
+		case user == "" && len(args) == 0 && !e.Everywhere:
+			return usagef("KEY is missing, or --everywhere or --user")
 		case user == "" && !selects && !*resume:
 			return usagef("say what to erase: EVENT, --author, --match or --all")
 		case selects && *resume:
 			return usagef("--resume selects nothing")
 		}
 		keyText := string(user) + "/-"
-		if e.AllOfUser = user != ""; !e.AllOfUser {
+		if e.AllOfUser = user != ""; e.Everywhere {
+			keyText = "-/-/-"
+		} else if !e.AllOfUser {
 			keyText, e.events = args[0], args[1:]
 		} else if _, err := store.ParseKey(keyText); err != nil {
 			return usagef("--user: %q is not APP/USER, each percent-escaped", user)
@@ -86,7 +92,10 @@ type erasing struct {
 
 func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
 	of := e.Key.String()
-	if e.AllOfUser {
+	switch {
+	case e.Everywhere:
+		of = "all sessions"
+	case e.AllOfUser:
 		of = strings.TrimSuffix(of, "/-")
 	}
 	if len(e.events) > 0 {
@@ -107,10 +116,10 @@ func (a *app) erase(ctx context.Context, s *store.Store, e erasing) error {
 		do = e.Preview
 	}
 	done, err := do(ctx, s)
-	if err != nil {
+	if err != nil && len(done.Sessions) == 0 {
 		return err
 	}
-	return a.showErasure(of, done, e.dryRun)
+	return errors.Join(a.showErasure(of, done, e.dryRun), err)
 }
 
 // erasedDocument is what was erased of a session, as JSON.

@@ -131,27 +131,3 @@ func (f Fork) Apply(ctx context.Context, s *store.Store) (fold.View, error) {
 func (f Fork) Explain(v fold.View) string {
 	return fmt.Sprintf("%s forked from %s with %s; %s", f.To, f.From, present.Counted(v.Seq(), "record"), present.Counted(v.Len(), "visible event"))
 }
-
-// Erase erases what events say: those that the selection finds in a session, or all of a user.
-type Erase struct {
-	Key       store.Key // of the session; with AllOfUser, its app and user alone count
-	AllOfUser bool
-	Selection store.EraseSelection
-	Options   store.EraseOptions
-}
-
-// Preview returns what would be erased.
-func (e Erase) Preview(ctx context.Context, s *store.Store) (store.Erasure, error) {
-	if e.AllOfUser {
-		return s.PlanEraseUser(ctx, e.Key.App, e.Key.User, e.Options)
-	}
-	return s.PlanErase(ctx, e.Key, e.Selection, e.Options)
-}
-
-// Apply erases it, for good.
-func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error) {
-	if e.AllOfUser {
-		return s.EraseUser(ctx, e.Key.App, e.Key.User, e.Options)
-	}
-	return s.Erase(ctx, e.Key, e.Selection, e.Options)
-}

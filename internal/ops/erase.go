@@ -1,0 +1,112 @@
+package ops
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Erase erases what events say: those that the selection finds in a session or in all of them, or all
+// events of a user.
+type Erase struct {
+	Key        store.Key // of the session; with AllOfUser, its app and user alone count
+	AllOfUser  bool
+	Everywhere bool // in all sessions, not in Key's alone
+	Selection  store.EraseSelection
+	Options    store.EraseOptions
+}
+
+// Preview returns what would be erased.
+func (e Erase) Preview(ctx context.Context, s *store.Store) (store.Erasure, error) {
+	switch {
+	case e.Everywhere:
+		return e.everywhere(ctx, s, Erase.Preview)
+	case e.AllOfUser:
+		return s.PlanEraseUser(ctx, e.Key.App, e.Key.User, e.Options)
+	}
+	return s.PlanErase(ctx, e.Key, e.Selection, e.Options)
+}
+
+// Apply erases it, for good. What was erased before an error is returned with it.
+func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error) {
+	switch {
+	case e.Everywhere:
+		return e.everywhere(ctx, s, Erase.Apply)
+	case e.AllOfUser:
+		return s.EraseUser(ctx, e.Key.App, e.Key.User, e.Options)
+	}
+	return s.Erase(ctx, e.Key, e.Selection, e.Options)
+}
+
+// everywhere erases, or previews, session by session, with one salt for all receipts.
+func (e Erase) everywhere(ctx context.Context, s *store.Store, do func(Erase, context.Context, *store.Store) (store.Erasure, error)) (store.Erasure, error) {
+	if e.Options.Salt == nil {
+		e.Options.Salt = make([]byte, 32)
+		rand.Read(e.Options.Salt) // it never fails
+	}
+	var all store.Erasure
+	var keys []store.Key
+	for info, err := range s.List(ctx, store.ListOptions{}) {
+		switch {
+		case errors.Is(err, store.ErrCorrupt):
+			all.OutOfReach = append(all.OutOfReach, fmt.Sprintf("session %s, which is damaged", info.Key))
+		case err != nil:
+			return all, err
+		default:
+			keys = append(keys, info.Key)
+		}
+	}
+	e.Everywhere = false
+	for _, e.Key = range keys {
+		done, err := do(e, ctx, s)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return all, err
+		}
+		all = merged(all, done)
+	}
+	return all, nil
+}
+
+// merged returns what two erasings erase. A fork is in the previews of its own and of its source.
+func merged(a, b store.Erasure) store.Erasure {
+	for _, session := range b.Sessions {
+		at := slices.IndexFunc(a.Sessions, func(s store.ErasedSession) bool {
+			return s.Key == session.Key && s.Receipt.Patch == nil && session.Receipt.Patch == nil
+		})
+		if at < 0 {
+			a.Sessions = append(a.Sessions, session)
+			continue
+		}
+		there := &a.Sessions[at]
+		for _, event := range session.Events {
+			if !slices.ContainsFunc(there.Events, func(e store.ErasedEvent) bool { return e.Seq == event.Seq && e.Index == event.Index }) {
+				there.Events = append(there.Events, event)
+			}
+		}
+		slices.SortFunc(there.Events, func(a, b store.ErasedEvent) int { return int(a.Seq) - int(b.Seq) })
+		there.Initial = union(there.Initial, session.Initial)
+	}
+	a.Shared, a.OutOfReach = union(a.Shared, b.Shared), union(a.OutOfReach, b.OutOfReach)
+	a.Kept.Events += b.Kept.Events
+	a.Kept.Initial, a.Kept.Shared = append(a.Kept.Initial, b.Kept.Initial...), union(a.Kept.Shared, b.Kept.Shared)
+	if a.Salt == nil {
+		a.Salt = b.Salt
+	}
+	return a
+}
+
+func union(a, b []string) []string {
+	for _, text := range b {
+		if !slices.Contains(a, text) {
+			a = append(a, text)
+		}
+	}
+	return a
+}
