@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
@@ -77,7 +78,7 @@ type logRow struct {
 	ID      string
 	Author  string
 	Text    string
-	Time    string
+	Meta    string // its time, and about how many tokens it takes
 	Visible bool
 	Index   int    // among the visible events
 	By      uint64 // the record of the patch that hides it; 0 if none does
@@ -107,6 +108,7 @@ type visibleRow struct {
 	ID        string
 	Author    string
 	Text      string
+	Meta      string // its time, and about how many tokens it takes, and all events up to it
 	Pinned    bool
 	Summary   bool
 	Erased    bool
@@ -289,7 +291,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 			break
 		}
 		s := t.at(rec.Seq)
-		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Responses: answered[rec.Seq], Calls: s.Answers, Erasable: erasable(rec)}
+		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Meta: metaOf(s.Time, s.Tokens), Responses: answered[rec.Seq], Calls: s.Answers, Erasable: erasable(rec)}
 		if by, erased := records.Envelope(rec).Erased(); erased {
 			row.Erased, row.Receipt = true, receipts[by]
 		}
@@ -304,6 +306,14 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 		do(rec, row)
 	}
 	return nil
+}
+
+// metaOf says when a record was logged, and about how many tokens it takes, if any.
+func metaOf(at time.Time, tokens int) string {
+	if tokens == 0 {
+		return when(at)
+	}
+	return when(at) + ", " + tokenCount(tokens)
 }
 
 func patchRowOf(s *patchStep, p *patch.PatchEvent) *patchRow {
@@ -336,12 +346,17 @@ func rowsOf(v fold.View, first, next int) []visibleRow {
 		}
 	}
 	var out []visibleRow
-	for n := first; n < next; n++ {
+	sum := 0
+	for n := range next {
+		tokens := v.At(n).EstimatedTokens()
+		if sum += tokens; n < first {
+			continue
+		}
 		e := present.EntryAt(v, n)
 		_, erased := e.Event.Erased()
 		out = append(out, visibleRow{
 			Index: n, Seq: e.Seq, Kind: present.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: present.EntryText(e),
-			Pinned: e.Pinned, Summary: e.Summary, Erased: erased,
+			Meta: metaOf(e.Event.Timestamp(), tokens) + ", " + present.Grouped(sum) + " so far", Pinned: e.Pinned, Summary: e.Summary, Erased: erased,
 			Calls: slices.Compact(calls[n]), Responses: slices.Compact(responses[n]),
 		})
 	}
