@@ -114,12 +114,6 @@ func (f *moment) Set(text string) error {
 	return errors.New("want a time such as 2025-01-02T15:04:05Z, or a date")
 }
 
-// required declares a flag that has to be given.
-func required(fs *pflag.FlagSet, value pflag.Value, name, usage string) {
-	fs.Var(value, name, usage)
-	cobra.MarkFlagRequired(fs, name)
-}
-
 // twoDashes returns arguments in which every flag has two dashes: one is accepted, too.
 // A flag's value is let be.
 func twoDashes(root *cobra.Command, args []string) []string {

@@ -47,9 +47,9 @@ func (a *app) rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
-		// An error of a flag that is missing is one of usage as well.
+		// An error of flags that do not go together is one of usage as well.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()); err != nil {
+			if err := cmd.ValidateFlagGroups(); err != nil {
 				return usagef("%v", err)
 			}
 			return nil

@@ -32,22 +32,18 @@ With --json each event is a line {"key","seq","recordIndex","id","author","time"
 	}
 	fs := cmd.Flags()
 	search := recall.Search{Limit: recall.DefaultLimit}
-	var at, from seq
-	var to int // 0 means that there is no limit
+	var at seq
 	all := fs.Bool("all", false, "search all sessions of KEY's user")
 	fs.Var(&at, "at", "search as it stood after the record with this `SEQ`")
 	fs.BoolVar(&search.Hidden, "hidden", false, "only events that a model does not see")
 	fs.Var((*filled)(&search.Author), "author", "only events of this `AUTHOR`")
 	fs.Var((*filled)(&search.Tool), "tool", "only calls and results of the tool `NAME`")
-	fs.Var(&from, "from", "only from the record with this `SEQ` on")
-	fs.Var(number{&to, 1}, "to", "only up to the record with this `SEQ`")
 	fs.Var((*moment)(&search.Since), "since", "only events of this `TIME` or later")
 	fs.Var((*moment)(&search.Until), "until", "only events before this `TIME`")
 	fs.BoolVar(&search.Summaries, "summaries", false, "summaries, too")
 	fs.Var(number{&search.Limit, 1}, "limit", fmt.Sprintf("only the best `N` events, %d at most", recall.MaxLimit))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		search.Query = strings.Join(args[1:], " ")
-		search.From, search.To = from.n, uint64(to)
 		var wrong *patch.FieldError
 		switch err := search.Validate(); {
 		case errors.As(err, &wrong):

@@ -45,8 +45,8 @@ func (a *app) serveCommand() *cobra.Command {
 A database file has one owner. A program that has it open can mount the inspector itself (docs/INSPECTOR.md);
 on PostgreSQL both run side by side.
 
-Any address but this machine's demands a token: PATCHLOG_TOKEN, or --token, which other users of the machine can
-see; else a new one is printed with the address. There is no TLS. Requests must name a host that is served;
+Any address but this machine's demands a token: that of the environment variable PATCHLOG_TOKEN, else a new one,
+which is printed with the address. There is no TLS. Requests must name a host that is served;
 --host adds names. With --redact, downloads, and what a summarizer is given, have placeholders in place of
 secrets; the pages do not. With --json the first line is {"url","write","erase"}.`,
 		Example: examples("patchlog serve --open"),
@@ -54,7 +54,6 @@ secrets; the pages do not. With --json the first line is {"url","write","erase"}
 	var f serving
 	fs := cmd.Flags()
 	fs.StringVar(&f.addr, "addr", defaultAddress, "the `HOST:PORT` to listen on")
-	fs.Var((*filled)(&f.token), "token", "demand this `TOKEN`; PATCHLOG_TOKEN is the safer place for it")
 	fs.StringArrayVar(&f.hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
 	fs.BoolVar(&f.write, "write", false, "let the pages write")
 	fs.BoolVar(&f.erase, "erase", false, "let the pages erase")
@@ -70,7 +69,7 @@ secrets; the pages do not. With --json the first line is {"url","write","erase"}
 		if _, _, err := net.SplitHostPort(f.addr); err != nil {
 			return usagef("--addr: %q is not HOST:PORT, such as %s", f.addr, defaultAddress)
 		}
-		f.token = cmp.Or(f.token, a.env("PATCHLOG_TOKEN"))
+		f.token = a.env("PATCHLOG_TOKEN")
 		return a.serve(cmd.Context(), f)
 	}
 	return cmd
