@@ -21,6 +21,7 @@ type compactFlags struct {
 // declareSummarizer declares the flags that say by whom, and leaves all others at their defaults.
 func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg = compaction.DefaultConfig()
+	f.cfg.InvocationTokens = 0 // no invocation is running
 	f.cfg.Timeout = compaction.DefaultTimeout
 	f.cfg.MaxInputTokens = compaction.DefaultMaxInputTokens
 	f.cfg.MaxSummaries = compaction.DefaultMaxSummaries
@@ -38,20 +39,13 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be summarised next and why, and write nothing")
 	fs.BoolVar(&f.evaluate, "evaluate", false, "replay the session, show what compaction would have kept and cost, and write nothing")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
-	fs.Var(number{&f.cfg.OverlapSize, 0}, "overlap", "show the summarizer `N` invocations before these again")
 	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
-	fs.Var(number{&f.cfg.InvocationTokens, 0}, "invocation-tokens", "summarise the invocation of --live when it takes `N` tokens; goes with --retain")
 	fs.Var(number{&f.cfg.EventRetentionSize, 0}, "retain", "leave the last `N` events when the prompt takes too many tokens")
 	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
 	fs.Var(number{&f.cfg.ClearKeep, 1}, "clear-keep", "leave the last `N` results of tools")
-	fs.StringArrayVar(&f.cfg.ClearTools, "clear-tool", nil, "clear the results of the tool `NAME` alone; may be repeated")
-	fs.StringArrayVar(&f.cfg.KeepTools, "keep-tool", nil, "never clear the results of the tool `NAME`; may be repeated")
 	fs.Var(number{&f.cfg.Cost.Turns, 0}, "pays-within", "let --interval and --clear-after wait until a pass pays within `N` turns of the model; 0 switches this off")
-	fs.Var(number{&f.cfg.MaxInputTokens, compaction.LeastInputTokens}, "max-input-tokens", "let one summary stand for at most `N` tokens of events")
-	fs.Var(number{&f.cfg.MaxSummaries, 2}, "max-summaries", "merge `N` summaries of one level that stand side by side")
 	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
 	fs.DurationVar(&f.cfg.Timeout, "timeout", f.cfg.Timeout, "give up a call of the summarizer after this `TIME`")
-	fs.StringVar(&f.run.Invocation, "live", "", "the id of the `INVOCATION` that is running: what it was asked stays")
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
 	fs.StringArrayVar(&f.run.Pinned, "pin", nil, "the `ID` of an event that stays; may be repeated")
 }
@@ -67,17 +61,15 @@ func (f *compactFlags) check() error {
 		return usagef("--model is for --summarizer %s", byGemini)
 	case gemini.Options{Model: f.model}.Validate() != nil:
 		return usagef("--model: %q is no model's name", f.model)
-	case f.cfg.TokenThreshold+f.cfg.InvocationTokens > 0 && f.cfg.EventRetentionSize == 0:
-		return usagef("--token-threshold and --invocation-tokens go with --retain, from 1 on")
-	case f.cfg.TokenThreshold+f.cfg.InvocationTokens+f.cfg.CompactionInterval+f.cfg.ClearAfter == 0:
-		return usagef("--interval, --token-threshold, --invocation-tokens and --clear-after are 0: nothing would ever be done")
+	case f.cfg.TokenThreshold > 0 && f.cfg.EventRetentionSize == 0:
+		return usagef("--token-threshold goes with --retain, from 1 on")
+	case f.cfg.TokenThreshold+f.cfg.CompactionInterval+f.cfg.ClearAfter == 0:
+		return usagef("--interval, --token-threshold and --clear-after are 0: nothing would ever be done")
 	case f.cfg.Timeout <= 0:
 		return usagef("--timeout wants a time above 0, such as 30s")
-	case f.cfg.ClearAfter == 0 && len(f.cfg.ClearTools)+len(f.cfg.KeepTools) > 0:
-		return usagef("--clear-tool and --keep-tool go with --clear-after, from 1 on")
 	}
 	// What has nothing to go with means nothing.
-	if f.cfg.TokenThreshold+f.cfg.InvocationTokens == 0 {
+	if f.cfg.TokenThreshold == 0 {
 		f.cfg.EventRetentionSize = 0
 	}
 	if f.cfg.ClearAfter == 0 {
