@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -112,37 +110,4 @@ func (f *moment) Set(text string) error {
 		}
 	}
 	return errors.New("want a time such as 2025-01-02T15:04:05Z, or a date")
-}
-
-// twoDashes returns arguments in which every flag has two dashes: one is accepted, too.
-// A flag's value is let be.
-func twoDashes(root *cobra.Command, args []string) []string {
-	root.InitDefaultHelpFlag()
-	flags := flagsOf(root)
-	args = append([]string{}, args...)
-	for i := 0; i < len(args) && args[i] != "--"; i++ {
-		name, _, valued := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
-		f := flags.Lookup(name)
-		if f == nil || !strings.HasPrefix(args[i], "-") {
-			continue
-		}
-		if !strings.HasPrefix(args[i], "--") {
-			args[i] = "-" + args[i]
-		}
-		if !valued && f.NoOptDefVal == "" {
-			i++
-		}
-	}
-	return args
-}
-
-// flagsOf returns the flags of a command and of those below it.
-func flagsOf(cmd *cobra.Command) *pflag.FlagSet {
-	all := pflag.NewFlagSet("", pflag.ContinueOnError)
-	all.AddFlagSet(cmd.PersistentFlags())
-	all.AddFlagSet(cmd.Flags())
-	for _, c := range cmd.Commands() {
-		all.AddFlagSet(flagsOf(c))
-	}
-	return all
 }

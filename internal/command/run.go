@@ -96,7 +96,7 @@ func (a *app) execute(ctx context.Context, args []string) error {
 		return err
 	}
 	root := a.rootCommand()
-	root.SetArgs(twoDashes(root, args)) // never nil: cobra would take the process's
+	root.SetArgs(append([]string{}, args...)) // never nil: cobra would take the process's
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage *usageError
 	if errors.As(err, &usage) {

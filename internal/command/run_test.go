@@ -160,18 +160,3 @@ func TestNoPlaceForDatabase(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 }
-
-// One dash is as good as two, but for what is a flag's value or an operand.
-func TestTwoDashes(t *testing.T) {
-	for in, want := range map[string]string{
-		"log -json --last 3 -at=4":    "log --json --last 3 --at=4",
-		"patch -summary -json -db":    "patch --summary -json --db",
-		"log -h -help -nonsense -1 -": "log -h --help -nonsense -1 -",
-		"log -- -json":                "log -- -json",
-		"-db log json":                "--db log json",
-	} {
-		if got := strings.Join(twoDashes(testRoot(), strings.Split(in, " ")), " "); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
-		}
-	}
-}
