@@ -16,7 +16,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -117,17 +116,14 @@ func originalOf(t *testing.T, e *patch.Event, index int) string {
 		if i != index {
 			continue
 		}
-		var members map[string]json.RawMessage
-		no(t, json.Unmarshal(records.JSON(p.Response), &members))
-		var text string
-		if len(members) == 1 {
+		if members := p.Response.Members(); len(members) == 1 {
 			for _, v := range members {
-				if json.Unmarshal(v, &text) == nil {
+				if text, ok := v.Any().(string); ok {
 					return text
 				}
 			}
 		}
-		return string(records.JSON(p.Response))
+		return p.Response.String()
 	}
 	return ""
 }
