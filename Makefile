@@ -2,11 +2,11 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod' 2>/dev/null || echo go.mod))
 MODULES := $(patsubst go.mod,.,$(MODULES))
 
-.PHONY: help test test-full race lint cover bench fuzz release
+.PHONY: help test test-full race lint cover bench bench-report fuzz release
 
 # The first target is what make alone does.
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "  make fuzz FUZZTIME=10s CHECKS=1000 is a shorter run of it"
 
 # Where no server or browser is found, tests are skipped, of which go test says nothing.
@@ -45,6 +45,9 @@ cover: ## statement coverage of the last make test, and whether it is enough
 
 bench: ## benchmarks, each with its baseline beside it
 	@for m in . $(filter bench/%,$(MODULES)); do (cd $$m && go test -run '^$$' -bench . -benchmem $$(go list ./... | grep /bench)) || exit 1; done
+
+bench-report: ## docs/BENCHMARKS.md with its plots, from one run (needs PostgreSQL)
+	go run ./bench/report
 
 # What a target has found stays in Go's cache, and the next run goes on from there.
 FUZZTIME ?= 1m

@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -11,9 +12,12 @@ import (
 	"google.golang.org/adk/v2/session"
 )
 
-// BenchmarkAppend appends an event, to one session or to 64 from a goroutine each. What a
-// call returned of is durable, but in memory.
+// BenchmarkAppend appends an event, to one session or to 64 from a goroutine each. An append
+// that returned is durable, except in memory. Beside them are a bare file and bare bbolt.
 func BenchmarkAppend(b *testing.B) {
+	for _, p := range plains {
+		b.Run(fmt.Sprintf("service=%s/sessions=1", p.name), p.appendPlain)
+	}
 	for _, p := range all {
 		for _, sessions := range []int{1, 64} {
 			b.Run(fmt.Sprintf("service=%s/sessions=%d", p.name, sessions), func(b *testing.B) {
@@ -69,9 +73,19 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-// BenchmarkGetAfterOpen opens a file, which is in the page cache, and gets a session.
+// BenchmarkGetAfterOpen opens a file, which is in the page cache, and gets a session. Beside them is a
+// file of JSON lines, whose events are all decoded.
 func BenchmarkGetAfterOpen(b *testing.B) {
 	for _, n := range lengths {
+		b.Run(fmt.Sprintf("events=%d/service=file/read=all", n), func(b *testing.B) {
+			path := filepath.Join(b.TempDir(), "events.jsonl")
+			writeLines(b, path, n)
+			for b.Loop() {
+				if got, err := readLines(path); got != n || err != nil {
+					b.Fatalf("%d events, %v", got, err)
+				}
+			}
+		})
 		for _, p := range all {
 			if !p.kept {
 				continue

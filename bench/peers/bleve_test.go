@@ -8,7 +8,6 @@ import (
 
 	"github.com/blevesearch/bleve/v2"
 	"github.com/blevesearch/bleve/v2/analysis/analyzer/keyword"
-	stdanalyzer "github.com/blevesearch/bleve/v2/analysis/analyzer/standard"
 	"github.com/blevesearch/bleve/v2/analysis/lang/en"
 	"github.com/blevesearch/bleve/v2/index/scorch"
 	"github.com/blevesearch/bleve/v2/mapping"
@@ -21,28 +20,16 @@ import (
 	"github.com/patchlog-dev/patchlog/recall"
 )
 
-// bleveOptions say which of bleve's indexes to open, and what goes into it.
-type bleveOptions struct {
-	store    string // a constant below
-	fields   string // a constant below
-	analyzer string // of words
-	scoring  string // a constant below
-}
+// bleveOptions say where an index is and what goes into it.
+type bleveOptions struct{ store, fields string } // constants below
 
 const (
-	inGtreap = "gtreap" // in memory: bleve.NewMemOnly
-	inScorch = "scorch" // in memory: the engine of bleve's files, without a path
+	inMemory = "memory" // the engine of bleve's files, without a path
 	inFile   = "file"   // what bleve.New opens, each batch synced
 
 	words  = "words"  // what an event says, and its author
 	exact  = "exact"  // that; and by themselves its identifiers and ids, its author, its tools
 	beside = "beside" // words; and those of the events beside it, and of the next ones
-
-	english  = en.AnalyzerName  // knows endings and common words
-	standard = stdanalyzer.Name // knows common words
-
-	bm25  = index.BM25Scoring // gtreap's does not know it
-	tfidf = index.TFIDFScoring
 )
 
 // bleveIndex is a log in bleve.
@@ -57,13 +44,10 @@ func openBleve(tb testing.TB, o bleveOptions) *bleveIndex {
 	tb.Helper()
 	var opened bleve.Index
 	var err error
-	switch o.store {
-	case inGtreap:
-		opened, err = bleve.NewMemOnly(o.mapping())
-	case inScorch:
+	if o.store == inFile {
+		opened, err = bleve.New(filepath.Join(tb.TempDir(), "bleve"), o.mapping())
+	} else {
 		opened, err = bleve.NewUsing("", o.mapping(), scorch.Name, scorch.Name, nil)
-	case inFile:
-		opened, err = bleve.New(blevePath(tb.TempDir()), o.mapping())
 	}
 	no(tb, err)
 	return &bleveIndex{opened, o.fields}
@@ -82,16 +66,16 @@ func (o bleveOptions) mapping() mapping.IndexMapping {
 			doc.AddFieldMappingsAt(name, f)
 		}
 	}
-	add(o.analyzer, "text")
+	add(en.AnalyzerName, "text")
 	switch o.fields {
 	case exact:
 		add(keyword.Name, "exact", "author", "tool")
 	case beside:
-		add(o.analyzer, "beside", "next")
+		add(en.AnalyzerName, "beside", "next")
 	}
 	m := bleve.NewIndexMapping()
 	m.DefaultMapping = doc
-	m.ScoringModel = o.scoring
+	m.ScoringModel = index.BM25Scoring
 	return m
 }
 

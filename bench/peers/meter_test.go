@@ -75,19 +75,6 @@ func (m *meter) wal() (n int64) {
 	return n
 }
 
-func (m *meter) exec(sql string) {
-	m.tb.Helper()
-	_, err := m.conn.Exec(context.Background(), sql)
-	no(m.tb, err)
-}
-
-// size is how many bytes the database takes that the meter is connected to.
-func (m *meter) size() (n int64) {
-	m.tb.Helper()
-	no(m.tb, m.conn.QueryRow(context.Background(), "SELECT pg_database_size(current_database())").Scan(&n))
-	return n
-}
-
 // used is what a server used between two moments.
 type used struct {
 	m    *meter

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -10,11 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/adk"
-	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -220,24 +217,6 @@ func BenchmarkPostgresGet(b *testing.B) {
 	}
 }
 
-// BenchmarkPostgresGets gets one of 64 sessions of 100 events, from a goroutine each: what a
-// look costs the server where many wait at the same time.
-func BenchmarkPostgresGets(b *testing.B) {
-	for _, p := range onServers {
-		b.Run("service="+p.name, func(b *testing.B) {
-			t := newTarget(b, 0)
-			s, done := p.open(b, t.at)
-			defer done()
-			fillMany(b, s, t.dsn, 100, numbered(64)...)
-			pgtest.Exec(b, t.dsn, "ANALYZE")
-			inParallel(b, t, 64, func(g, _ int) error {
-				_, err := s.Get(ctx, &session.GetRequest{AppName: "app", UserID: "user", SessionID: strconv.Itoa(g)})
-				return err
-			})
-		})
-	}
-}
-
 // BenchmarkPostgresGetCold gets a session of 10,000 events that the store has not seen.
 // patchlog's shows 200 of them and has a snapshot. how=open opens the store first, which
 // connects; how=get has the store open.
@@ -312,190 +291,6 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 					return nil
 				})
 			})
-		})
-	}
-}
-
-// BenchmarkPostgresCompact compacts sessions that are due, with the local summarizer: all
-// that a pass costs the server, leases included. Its time is of the last event's append and
-// the pass.
-func BenchmarkPostgresCompact(b *testing.B) {
-	for _, delay := range []time.Duration{0, time.Nanosecond} {
-		b.Run(fmt.Sprintf("counted=%v", delay > 0), func(b *testing.B) {
-			t := newTarget(b, delay)
-			quiet, stop := openPG(b, t.dsn, store.Options{}, adk.Options{})
-			const turns = 6 // of four events: an interval, and the one that is under way
-			n := b.N + warm
-			fillMany(b, quiet, t.dsn, turns*4-1, numbered(n)...)
-			stop()
-			opts, attempts := compacting()
-			s, done := openPG(b, t.at, store.Options{}, opts)
-			defer done()
-			pass := func(i int) {
-				sess := get(b, s, fmt.Sprint(i))
-				no(b, s.AppendEvent(ctx, sess, event(turns*4-1)))
-				select {
-				case a := <-attempts:
-					if a.Outcome != compaction.Wrote {
-						b.Errorf("session %d: %v, %v", i, a.Outcome, a.Err)
-					}
-				case <-time.After(10 * time.Second):
-					b.Fatal("nothing was compacted")
-				}
-			}
-			for i := range warm {
-				pass(i)
-			}
-			if b.Failed() {
-				return
-			}
-			before := t.used.begin(t.link)
-			b.ResetTimer()
-			for i := range b.N {
-				pass(warm + i)
-			}
-			b.StopTimer()
-			before.end(b, b.N)
-		})
-	}
-}
-
-// BenchmarkPostgresLease takes a lease, as a run does when it begins and before it ends.
-func BenchmarkPostgresLease(b *testing.B) {
-	t := newTarget(b, 0)
-	s, err := pg.Open(ctx, t.at, store.Options{}, pg.Options{})
-	no(b, err)
-	defer s.Close()
-	svc, err := adk.NewService(s, adk.Options{})
-	no(b, err)
-	create(b, svc, "s")
-	inParallel(b, t, 1, func(_, i int) error {
-		_, err := s.Lease(ctx, key("s"), fmt.Sprint("run ", i/2), time.Duration((i+1)%2)*time.Minute)
-		return err
-	})
-}
-
-// inTurn gives sessions n events each, 4 at a time and all in turn, under ids as ADK's runner
-// draws them: what lies beside what in the tables, and how full their pages are, is as after
-// a time in use.
-func inTurn(b *testing.B, s session.Service, dsn string, sessions, n int) []session.Session {
-	b.Helper()
-	const atOnce = 4
-	handles := manySessions(b, s, sessions)
-	var raw *store.Store
-	if _, ours := s.(*adk.Service); ours {
-		var err error
-		raw, err = pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-		no(b, err)
-		defer raw.Close()
-	}
-	for from := 0; from < n; from += atOnce {
-		var group sync.WaitGroup
-		for g := range 16 {
-			group.Go(func() {
-				for i := g; i < sessions; i += 16 {
-					var events []*patch.Event
-					for j := range atOnce {
-						e := drawn(from + j)
-						if raw == nil {
-							if err := s.AppendEvent(ctx, handles[i], e); err != nil {
-								b.Error(err)
-							}
-							continue
-						}
-						next, err := adk.NewEvent(e)
-						if err != nil {
-							b.Error(err)
-						}
-						events = append(events, next)
-					}
-					if raw == nil {
-						continue
-					}
-					if _, err := raw.AppendEvents(ctx, key(strconv.Itoa(i)), store.AppendOptions{}, events...); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		}
-		group.Wait()
-	}
-	pgtest.Exec(b, dsn, "ANALYZE")
-	return handles
-}
-
-// drawn is an event under a random id.
-func drawn(i int) *session.Event {
-	e := event(i)
-	e.ID = uuid.NewString()
-	return e
-}
-
-// BenchmarkPostgresWAL appends one event to each of 1,000 sessions in turn: right after a
-// checkpoint, when each page that is touched is logged whole, and twice again.
-func BenchmarkPostgresWAL(b *testing.B) {
-	const sessions, had = 1000, 48
-	for _, p := range onServers[:2] {
-		b.Run("service="+p.name, func(b *testing.B) {
-			t := newTarget(b, 0)
-			s, done := p.open(b, t.at)
-			defer done()
-			handles := inTurn(b, s, t.dsn, sessions, had)
-			for i := range handles {
-				handles[i] = get(b, s, fmt.Sprint(i))
-			}
-			b.ResetTimer()
-			for range b.N {
-				t.used.exec("CHECKPOINT")
-				for _, when := range []string{"first", "second", "third"} {
-					before := t.used.wal()
-					for i, h := range handles {
-						no(b, s.AppendEvent(ctx, h, drawn(i)))
-					}
-					b.ReportMetric(float64(t.used.wal()-before)/sessions, when+"-wal-B/op")
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkPostgresSize says what sessions of 100 events take that grew in turn: on the
-// server, and in memory while they are in use. Its time means nothing.
-func BenchmarkPostgresSize(b *testing.B) {
-	const sessions, events = 200, 100
-	for _, p := range onServers[:2] {
-		b.Run("service="+p.name, func(b *testing.B) {
-			for range b.N {
-				t := newTarget(b, 0)
-				s, done := p.open(b, t.at)
-				empty := t.used.size()
-				inTurn(b, s, t.dsn, sessions, events)
-				t.used.exec("VACUUM")
-				b.ReportMetric(float64(t.used.size()-empty)/sessions/events, "grown-B/event")
-				t.used.exec("VACUUM FULL")
-				b.ReportMetric(float64(t.used.size()-empty)/sessions/events, "packed-B/event")
-				done()
-				s, done = p.open(b, t.at)
-				get(b, s, "0")
-				for _, read := range []bool{false, true} {
-					before := heap()
-					var held []session.Session
-					for i := 1; i < sessions; i++ {
-						sess := get(b, s, fmt.Sprint(i))
-						if read {
-							readAll(b, sess, events)
-						}
-						held = append(held, sess)
-					}
-					name := "heap-B/session"
-					if read {
-						name = "read-more-B/session"
-					}
-					b.ReportMetric(float64(heap()-before)/(sessions-1), name)
-					runtime.KeepAlive(held)
-				}
-				done()
-			}
 		})
 	}
 }

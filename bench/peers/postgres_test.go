@@ -16,7 +16,6 @@ import (
 	"gorm.io/gorm/logger"
 
 	"github.com/patchlog-dev/patchlog/adk"
-	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -223,14 +222,4 @@ func TestPostgresRoundTrips(t *testing.T) {
 		})
 		done()
 	}
-}
-
-// compacting returns options of a service that compacts, and a channel that gets what came
-// of it.
-func compacting() (adk.Options, chan compaction.Attempt[store.Key]) {
-	attempts := make(chan compaction.Attempt[store.Key], 10_000)
-	return adk.Options{
-		Compaction:   compaction.DefaultConfig(),
-		OnCompaction: func(a compaction.Attempt[store.Key]) { attempts <- a },
-	}, attempts
 }

@@ -1,17 +1,11 @@
 package peers
 
 import (
-	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
-
-	"github.com/blevesearch/bleve/v2"
 
 	"github.com/patchlog-dev/patchlog/bench/locomo"
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
@@ -52,40 +46,30 @@ type searcher struct {
 	name  string
 	batch int // how many events are added at a time
 	open  func(tb testing.TB) searched
-	slow  bool // it takes a minute to index a long log
 }
 
 var recallSearcher = searcher{name: "index=recall", batch: 1000, open: func(testing.TB) searched { return new(recallIndex) }}
 
-// bleveSearcher is bleve, given so many events at a time.
-func bleveSearcher(batch int, o bleveOptions) searcher {
+// bleveSearcher is bleve, given a thousand events at a time.
+func bleveSearcher(o bleveOptions) searcher {
 	return searcher{
-		name:  fmt.Sprintf("index=bleve/store=%s/fields=%s/analyzer=%s/scoring=%s/batch=%d", o.store, o.fields, o.analyzer, o.scoring, batch),
-		batch: batch,
+		name:  fmt.Sprintf("index=bleve/store=%s/fields=%s", o.store, o.fields),
+		batch: 1000,
 		open:  func(tb testing.TB) searched { return openBleve(tb, o) },
-		slow:  o.store == inGtreap,
 	}
 }
 
 // searchers are what is measured on a long log.
 var searchers = []searcher{
 	recallSearcher,
-	bleveSearcher(1000, bleveOptions{inScorch, words, english, bm25}),
-	bleveSearcher(1000, bleveOptions{inScorch, exact, english, bm25}),
-	bleveSearcher(100_000, bleveOptions{inScorch, exact, english, bm25}),
-	bleveSearcher(1000, bleveOptions{inFile, exact, english, bm25}),
-	bleveSearcher(1000, bleveOptions{inGtreap, words, english, tfidf}),
+	bleveSearcher(bleveOptions{inMemory, exact}),
+	bleveSearcher(bleveOptions{inFile, exact}),
 }
-
-var allSearchers = flag.Bool("search.all", false, "measure searching in bleve's NewMemOnly too, for minutes")
 
 // each runs a benchmark for each kind of index.
 func each(b *testing.B, some []searcher, run func(b *testing.B, s searcher)) {
 	for _, s := range some {
 		b.Run(s.name, func(b *testing.B) {
-			if s.slow && !*allSearchers {
-				b.Skip("skipped: it takes minutes; -search.all runs it")
-			}
 			run(b, s)
 		})
 	}
@@ -107,12 +91,7 @@ const longLog = 100_000 // events
 // Here and below, cpu is processor time: bleve and the garbage collector work beside the caller too.
 func BenchmarkSearchBuild(b *testing.B) {
 	log := recorded.Log(b, longLog)
-	more := []searcher{
-		bleveSearcher(1000, bleveOptions{inScorch, words, standard, bm25}),
-		bleveSearcher(100_000, bleveOptions{inScorch, words, english, bm25}),
-		bleveSearcher(1000, bleveOptions{inScorch, beside, english, bm25}),
-	}
-	each(b, slices.Concat(searchers, more), func(b *testing.B, s searcher) {
+	each(b, searchers, func(b *testing.B, s searcher) {
 		var x searched
 		var before int64
 		var cpu float64
@@ -136,9 +115,9 @@ func BenchmarkSearchBuild(b *testing.B) {
 }
 
 // reportCPU reports the processor time of an op, from a moment on.
-func reportCPU(b *testing.B, since float64, ops int, unit string) {
+func reportCPU(b *testing.B, since float64, ops int) {
 	b.Helper()
-	b.ReportMetric((ownCPU(b)-since)*1e6/float64(ops), "cpu-µs/"+unit)
+	b.ReportMetric((ownCPU(b)-since)*1e6/float64(ops), "cpu-µs/op")
 }
 
 // ownCPU is the processor time of this process in seconds, in hundredths.
@@ -179,15 +158,14 @@ func BenchmarkSearchQuery(b *testing.B) {
 						b.Fatal("nothing was found")
 					}
 				}
-				reportCPU(b, start, b.N, "op")
+				reportCPU(b, start, b.N)
 			})
 		}
 	})
 }
 
-// BenchmarkSearchAdd adds events one by one to an index of 100,000, as a session goes on, and says how
-// long a query takes then. Bleve's indexes in memory get a segment with each, which nothing merges, so
-// run it with -benchtime=1000x.
+// BenchmarkSearchAdd adds events one by one to an index of 100,000, as a session goes on. Bleve's
+// indexes in memory get a segment with each, which nothing merges, so run it with -benchtime=1000x.
 func BenchmarkSearchAdd(b *testing.B) {
 	log := recorded.Log(b, longLog)
 	each(b, searchers, func(b *testing.B, s searcher) {
@@ -199,39 +177,7 @@ func BenchmarkSearchAdd(b *testing.B) {
 			x.add(b, []patch.Record{{Seq: uint64(longLog + next + 1), Event: log[next%longLog].Event}})
 			next++
 		}
-		reportCPU(b, start, b.N, "op")
-		for _, q := range questions(log) {
-			const times = 100
-			start := ownCPU(b)
-			for range times {
-				x.find(b, q.text)
-			}
-			reportCPU(b, start, times, q.name)
-		}
-	})
-}
-
-// BenchmarkSearchOpen opens bleve's files of 100,000 events and asks once. The project's own index is
-// built anew instead: see BenchmarkSearchBuild.
-func BenchmarkSearchOpen(b *testing.B) {
-	log := recorded.Log(b, longLog)
-	dir := b.TempDir()
-	filled, err := bleve.New(blevePath(dir), bleveOptions{inFile, exact, english, bm25}.mapping())
-	no(b, err)
-	x := &bleveIndex{filled, exact}
-	for some := range slices.Chunk(log, 1000) {
-		x.add(b, some)
-	}
-	x.close(b)
-	b.Run("index=bleve/store=file", func(b *testing.B) {
-		for b.Loop() {
-			opened, err := bleve.Open(blevePath(dir))
-			no(b, err)
-			x := &bleveIndex{opened, exact}
-			x.find(b, questions(log)[0].text)
-			x.close(b)
-		}
-		b.ReportMetric(float64(fileSize(b, filepath.Join(blevePath(dir), "store")))/(1<<20), "MiB-file")
+		reportCPU(b, start, b.N)
 	})
 }
 
@@ -241,11 +187,8 @@ func BenchmarkSearchLoCoMo(b *testing.B) {
 	conversations := locomo.Read(b, false)
 	each(b, []searcher{
 		recallSearcher,
-		bleveSearcher(1000, bleveOptions{inScorch, words, standard, bm25}),
-		bleveSearcher(1000, bleveOptions{inScorch, words, english, bm25}),
-		bleveSearcher(1000, bleveOptions{inScorch, words, english, tfidf}),
-		bleveSearcher(1000, bleveOptions{inScorch, beside, english, bm25}),
-		bleveSearcher(1000, bleveOptions{inScorch, beside, english, tfidf}),
+		bleveSearcher(bleveOptions{inMemory, words}),
+		bleveSearcher(bleveOptions{inMemory, beside}),
 	}, func(b *testing.B, s searcher) {
 		var hits locomo.Hits
 		for b.Loop() {
@@ -257,46 +200,6 @@ func BenchmarkSearchLoCoMo(b *testing.B) {
 		}
 		hits.Report(b)
 	})
-}
-
-// BenchmarkSearchBinary links programs: one with views of logs, and that one with an index. It says
-// how large they are, without symbols, and how many modules are in them besides the project. Its
-// time means nothing.
-func BenchmarkSearchBinary(b *testing.B) {
-	for _, p := range []struct{ index, imports, uses string }{
-		{"none", "", ""},
-		{"recall", `"github.com/patchlog-dev/patchlog/recall"`, `x := new(recall.Index)
-			x.Add(patch.Record{})
-			t := recall.Parse("")
-			for m := range x.Search(t, recall.Filter{}, 1, x.Stats(t, 1, false), nil) { fmt.Println(m) }`},
-		{"bleve", `"github.com/blevesearch/bleve/v2"; _ "github.com/blevesearch/bleve/v2/analysis/lang/en"; "github.com/blevesearch/bleve/v2/index/scorch"`,
-			`x, _ := bleve.NewUsing("", bleve.NewIndexMapping(), scorch.Name, scorch.Name, nil)
-			x.Index("", patch.Record{})
-			fmt.Println(x.Search(bleve.NewSearchRequest(bleve.NewMatchQuery(""))))`},
-	} {
-		b.Run("index="+p.index, func(b *testing.B) {
-			dir := b.TempDir()
-			file, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "main")
-			no(b, os.WriteFile(file, fmt.Appendf(nil, `package main
-				import ("fmt"; "github.com/patchlog-dev/patchlog/fold"; "github.com/patchlog-dev/patchlog/patch"; %s)
-				func main() { fmt.Println(fold.View{}.Apply(patch.Record{})); %s }`, p.imports, p.uses), 0o600))
-			for b.Loop() {
-				out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, file).CombinedOutput()
-				if err != nil {
-					b.Fatalf("%v\n%s", err, out)
-				}
-			}
-			info, err := os.Stat(binary)
-			no(b, err)
-			b.ReportMetric(float64(info.Size())/(1<<20), "MiB-binary")
-			out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", file).Output()
-			no(b, err)
-			modules := strings.Fields(string(out))
-			slices.Sort(modules)
-			own := func(path string) bool { return strings.HasPrefix(path, "github.com/patchlog-dev/") }
-			b.ReportMetric(float64(len(slices.DeleteFunc(slices.Compact(modules), own))), "modules")
-		})
-	}
 }
 
 // Each index finds the event that has an identifier, and ten that have words.
