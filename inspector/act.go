@@ -3,330 +3,471 @@ package inspector
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// So many bytes may a request to act have.
-const actBytes = 1 << 20
-
-// So many events may be selected: their ids come along with what is to be done.
-const mostSelected = 20_000
-
-// The steps of an act: a preview writes nothing.
-const (
-	stepPreview = "preview"
-	stepDo      = "do"
-)
-
-// The fields that a request to act may have. All but index stand once.
-const (
-	fieldStep     = "step"
-	fieldAct      = "act"
-	fieldKey      = "key"
-	fieldCreation = "creation"
-	fieldAt       = "at"      // the record after which the session stood that the author saw
-	fieldIndex    = "index"   // of selected events, as they stood then
-	fieldFrom     = "from"    // the index of the first event of a stretch that is selected too
-	fieldThrough  = "through" // that of its last event
-	fieldIDs      = "ids"     // of selected events, as a JSON array
-	fieldText     = "text"
-	fieldRole     = "role"
-	fieldState    = "state"
-	fieldFocus    = "focus"
-	fieldSeq      = "seq" // the record that a revert, a rewind or a fork is about
-	fieldTo       = "to"  // the key of a new session
-	fieldDraw     = "draw"
-	fieldOrphans  = "allow_orphans"
-	fieldPinned   = "allow_pinned"
-	fieldReason   = "reason" // of an erasing, like the two that follow
-	fieldValues   = "values"
-	fieldPlan     = "plan" // a digest of what the preview showed
-)
-
-var actFields = []string{
-	fieldStep, fieldAct, fieldKey, fieldCreation, fieldAt, fieldIndex, fieldFrom, fieldThrough, fieldIDs, fieldText, fieldRole,
-	fieldState, fieldFocus, fieldSeq, fieldTo, fieldDraw, fieldOrphans, fieldPinned,
-	fieldReason, fieldValues, fieldPlan,
+// action is what a request wants to be done to a session, and what its author was looking at. It is previewed,
+// which writes nothing, and then done on the view that was previewed.
+type action struct {
+	*verb
+	form    url.Values // its fields, checked
+	key     store.Key
+	at, seq uint64   // the record after which the session stood that the author saw; the record that this is about
+	indices []int    // of selected events as they stood then,
+	ids     []string // or their ids
+	draw    uuid.UUID
+	author  string
+	may     func(key store.Key, want Access) bool // what the request may
 }
 
-// asked is what a request wants to be done, and what its author was looking at.
-type asked struct {
-	step, act, title string
-	key              store.Key
-	creation         string
-	at               uint64
-	indices          []int
-	ids              []string
-	text, role       string
-	state            patch.StatePolicy // "" is the patch's default
-	focus, to        string
-	seq              uint64
-	draw             uuid.UUID // the ids of what is logged come from it, so that trying again finds it there
-	orphans, pinned  bool      // allowed to be split, and to be hidden
-	author           string
-	reason, plan     string
-	values           patch.Values
-	may              func(key store.Key, want Access) bool // whether the request may
+// verb is something that can be done. Its functions get the view that the author looks at, and the page that
+// says what would be done, or was.
+type verb struct {
+	name, title    string
+	limit          time.Duration // 0 means pageTimeout
+	preview, apply func(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error
 }
 
-// deed is something that can be done to a session. v is the view that its author looks at; the
-// body is the page that says what would be done, or was.
-type deed interface {
-	preview(ctx context.Context, v fold.View, b *actBody) error
-	do(ctx context.Context, v fold.View, b *actBody) error
+// So long may a compaction or an erasure take that a person waits for.
+const longAct = 10 * time.Minute
+
+var verbs = []verb{
+	{"splice", "Cut events out", 0, previewChange, applyChange},
+	{"replace", "Replace events by a text", 0, previewChange, applyChange},
+	{"truncate", "Cut all events before one", 0, previewChange, applyChange},
+	{"summarise", "Summarise events by a text", 0, previewChange, applyChange},
+	{"pin", "Pin events", 0, previewChange, applyChange},
+	{"unpin", "Unpin events", 0, previewChange, applyChange},
+	{"revert", "Take a patch back", 0, previewChange, applyChange},
+	{"rewind", "Rewind to before a turn", 0, previewChange, applyChange},
+	{"fork", "Fork the session", 0, previewFork, applyFork},
+	{"compact", "Compact the session now", longAct, previewCompact, applyCompact},
+	{actErase, "Erase what events say", longAct, previewErase, applyErase},
 }
 
-// verbs are the acts by name, with what a page calls them.
-var verbs = map[string]struct {
-	title string
-	of    func(i *Inspector, a *asked) deed
-}{
-	"splice":    {"Cut events out", newChange},
-	"replace":   {"Replace events by a text", newChange},
-	"truncate":  {"Cut all events before one", newChange},
-	"summarise": {"Summarise events by a text", newChange},
-	"pin":       {"Pin events", newChange},
-	"unpin":     {"Unpin events", newChange},
-	"revert":    {"Take a patch back", newChange},
-	"rewind":    {"Rewind to before an invocation", newChange},
-	"fork":      {"Fork the session", func(i *Inspector, a *asked) deed { return forking{i, a} }},
-	"compact":   {"Compact the session now", func(i *Inspector, a *asked) deed { return compactingNow{i, a} }},
-	actErase:    {"Erase what events say", func(i *Inspector, a *asked) deed { return erasing{i, a} }},
-}
-
-// actErase is the act that takes an access of its own.
+// actErase is the verb that takes an access of its own.
 const actErase = "erase"
 
 // act previews something that a person wants to be done to a session, or does it.
 func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
-	a, err := i.asked(w, r)
+	a, err := i.action(w, r)
 	if err != nil {
 		return err
 	}
-	limit := pageTimeout
-	switch a.act {
-	case "compact":
-		limit = compactTimeout
-	case actErase:
-		limit = eraseTimeout
-	}
-	ctx, done := context.WithTimeout(r.Context(), limit)
+	ctx, done := context.WithTimeout(r.Context(), max(a.limit, pageTimeout))
 	defer done()
 	info, err := i.store.Info(ctx, a.key)
 	if err != nil {
 		return err
 	}
-	if info.Creation != a.creation {
+	if info.Creation != a.form.Get("creation") {
 		return fmt.Errorf("session %s: %w: it was deleted and created again since the page was made; nothing was written", a.key, store.ErrConflict)
 	}
-	b := actBody{Key: a.key.String()}
-	if a.step == stepDo {
-		err = i.doAct(ctx, r, a, &b)
+	make := func() (int, []byte, error) { return i.actPage(ctx, r, a) }
+	status, text, err := 0, []byte(nil), error(nil)
+	if a.form.Get("step") == stepDo {
+		status, text, err = i.answers.once(ctx, a.form.Encode(), make)
 	} else {
-		err = i.previewAct(ctx, r, a, &b)
+		status, text, err = make()
 	}
-	status := http.StatusOK
 	if err != nil {
-		if status, err = i.refuse(ctx, a, &b, err); err != nil {
-			return err
-		}
+		return err
 	}
-	return i.render(w, r, status, "act", page{Title: b.Heading, Key: &a.key, Body: b})
+	return send(w, status, text)
 }
 
-// previewAct previews on the newest view: again, if a patch is logged meanwhile.
-func (i *Inspector) previewAct(ctx context.Context, r *http.Request, a *asked, b *actBody) error {
-	if err := i.name(ctx, a); err != nil {
-		return err
+// actPage previews or does it, and returns the page about that.
+func (i *Inspector) actPage(ctx context.Context, r *http.Request, a *action) (status int, text []byte, err error) {
+	p := &actPage{Key: a.key.String(), Heading: "Preview: " + a.title}
+	if a.form.Get("step") == stepDo {
+		p.Heading = a.title
+		err = i.doAct(ctx, a, p)
+	} else {
+		err = i.previewAct(ctx, a, p)
 	}
-	if err := i.mayFork(r, a); err != nil {
-		return err
+	status = http.StatusOK
+	if err != nil {
+		if status, err = i.refuse(ctx, a, p, err); err != nil {
+			return 0, nil, err
+		}
 	}
-	a.draw = uuid.New()
-	seen, wasAt := a.ids, a.at
-	for try := 0; ; try++ {
-		v, err := i.store.View(ctx, a.key)
+	text, err = i.page(r, "act", page{Title: p.Heading, Key: &a.key, Body: p})
+	return status, text, err
+}
+
+// previewAct previews on the newest view. Selected events are named by their ids: what had an index when the
+// page was made may have another one now.
+func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error {
+	if len(a.indices) > 0 {
+		seen, err := i.store.ViewAt(ctx, a.key, a.at)
 		if err != nil {
 			return err
 		}
-		*b = actBody{Key: b.Key, Heading: "Preview: " + a.title}
-		a.ids, a.at = seen, v.Seq()
-		if v.PatchSeq() > wasAt {
-			b.notice("A patch was logged since the page was made that you come from. This is about the session as it is now.")
+		for _, n := range a.indices {
+			if n >= seen.Len() {
+				return fmt.Errorf("%w: there is no visible event %d; the last one was %d", store.ErrOutOfRange, n, seen.Len()-1)
+			}
+			a.ids = append(a.ids, seen.At(n).ID())
 		}
-		if err = i.leaveOut(ctx, a, v, wasAt, b); err == nil {
-			err = verbs[a.act].of(i, a).preview(ctx, v, b)
-		}
-		if try < 3 && errors.Is(err, store.ErrConflict) {
-			continue
-		}
+	}
+	v, err := i.store.View(ctx, a.key)
+	if err != nil {
 		return err
 	}
+	if v.PatchSeq() > a.at {
+		p.notice("A patch was logged since the page was made that you come from. This is about the session as it is now.")
+	}
+	a.at, a.draw = v.Seq(), uuid.New()
+	if len(a.ids) > 0 && a.name != actErase { // which takes hidden events too
+		_, gone := a.selected(v)
+		if len(gone) > 0 {
+			p.notice("%s of the selection cannot be seen any longer, and stay out of this: %s.", present.Counted(len(gone), "event"), namesText(gone))
+			a.ids = slices.DeleteFunc(a.ids, func(id string) bool { return slices.Contains(gone, id) })
+		}
+		if len(a.ids) == 0 {
+			return &ops.EditError{Problem: "none of the selected events is visible any longer"}
+		}
+	}
+	return a.preview(i, ctx, a, v, p)
 }
 
-// doAct does what was previewed on the view after a record.
-func (i *Inspector) doAct(ctx context.Context, r *http.Request, a *asked, b *actBody) error {
-	b.Heading = a.title
+// doAct does what was previewed, on the view after the record that the preview was made of.
+func (i *Inspector) doAct(ctx context.Context, a *action, p *actPage) error {
 	if a.draw == uuid.Nil || len(a.indices) > 0 {
-		return badRequest(fieldStep, "what is to be done comes from its preview, which says %s and %s", fieldDraw, fieldIDs)
-	}
-	if err := i.mayFork(r, a); err != nil {
-		return err
+		return badRequest("step", "what is to be done comes from its preview, which says draw and ids")
 	}
 	v, err := i.store.ViewAt(ctx, a.key, a.at)
 	if err != nil {
 		return err
 	}
-	return verbs[a.act].of(i, a).do(ctx, v, b)
+	return a.apply(i, ctx, a, v, p)
 }
 
-// name names selected events by their ids: what has an index now may be another one then.
-func (i *Inspector) name(ctx context.Context, a *asked) error {
-	if len(a.indices) == 0 {
-		return nil
-	}
-	v, err := i.store.ViewAt(ctx, a.key, a.at)
-	if err != nil {
-		return err
-	}
-	for _, n := range a.indices {
-		if n >= v.Len() {
-			return fmt.Errorf("%w: there is no visible event %d; the last one was %d", store.ErrOutOfRange, n, v.Len()-1)
-		}
-		a.ids = append(a.ids, v.At(n).ID())
-	}
-	a.indices = nil
-	return nil
-}
-
-// leaveOut leaves out selected events that are not visible any more, and says which.
-func (i *Inspector) leaveOut(ctx context.Context, a *asked, v fold.View, wasAt uint64, b *actBody) error {
-	if len(a.ids) == 0 || a.act == actErase { // which takes hidden ones too
-		return nil
-	}
-	at := places(v)
-	var left, gone []string
-	for _, id := range a.ids {
-		if _, visible := at[id]; visible {
-			left = append(left, id)
-		} else {
-			gone = append(gone, id)
-		}
-	}
-	a.ids = left
-	if len(gone) == 0 {
-		return nil
-	}
-	lines, err := i.goneLines(ctx, a, gone, wasAt)
-	if err != nil {
-		return err
-	}
-	b.Lines = lines
-	if len(left) == 0 {
-		return &unfit{text: "None of the selected events is visible any more, so that there is nothing to do."}
-	}
-	b.notice("%s of those that were selected cannot be seen any more, and stay out of this:", present.Counted(len(gone), "event"))
-	return nil
-}
-
-// goneLines name events that are not visible any more, as they were when they were selected.
-func (i *Inspector) goneLines(ctx context.Context, a *asked, gone []string, wasAt uint64) ([]string, error) {
-	was, err := i.store.ViewAt(ctx, a.key, wasAt)
-	if err != nil {
-		return nil, err
-	}
-	at := places(was)
-	var lines []string
-	for _, id := range gone {
-		line := "id " + clip(id, 80)
-		if n, ok := at[id]; ok {
-			line = fmt.Sprintf("event %d, %s: %s", n, line, clip(present.EntryText(present.EntryAt(was, n)), 200))
-		}
-		lines = append(lines, line)
-	}
-	return shorten(lines), nil
-}
-
-// places are the indices of visible events by their ids.
-func places(v fold.View) map[string]int {
+// selected returns the stretches of the visible log that are selected, and the ids that are not visible.
+func (a *action) selected(v fold.View) (spans []compaction.Span, gone []string) {
 	at := make(map[string]int, v.Len())
 	for n, e := range v.Events() {
 		if _, twice := at[e.ID()]; !twice {
 			at[e.ID()] = n
 		}
 	}
-	return at
-}
-
-// fields are the hidden fields of a form that asks for the same.
-func (a *asked) fields(step string) []actField {
-	fields := []actField{
-		{fieldStep, step}, {fieldAct, a.act}, {fieldKey, a.key.String()}, {fieldCreation, a.creation}, {fieldAt, strconv.FormatUint(a.at, 10)},
-	}
-	add := func(name, value string) {
-		if value != "" {
-			fields = append(fields, actField{name, value})
+	var indices []int
+	for _, id := range a.ids {
+		if n, visible := at[id]; visible {
+			indices = append(indices, n)
+		} else {
+			gone = append(gone, id)
 		}
 	}
-	if len(a.ids) > 0 {
-		ids, _ := json.Marshal(a.ids) // of strings, which it can always write
-		add(fieldIDs, string(ids))
+	slices.Sort(indices)
+	for _, n := range slices.Compact(indices) {
+		if last := len(spans) - 1; last >= 0 && spans[last].Start+spans[last].Count == n {
+			spans[last].Count++
+		} else {
+			spans = append(spans, compaction.Span{Start: n, Count: 1})
+		}
 	}
+	return spans, gone
+}
+
+// newID returns an id that comes from the preview: the same each time that it is done.
+func (a *action) newID(what string) string { return uuid.NewSHA1(a.draw, []byte(what)).String() }
+
+// fields are the hidden fields of a form that asks for the same, but for some, whose names and values stand in turn.
+func (a *action) fields(step string, but ...string) []actField {
+	form := url.Values{"step": {step}}
+	for name := range a.form {
+		if !slices.Contains([]string{"step", "index", "from", "through", "draw", "plan"}, name) {
+			form.Set(name, a.form.Get(name))
+		}
+	}
+	form.Set("at", strconv.FormatUint(a.at, 10))
+	form.Set("ids", idsText(a.ids))
 	if a.seq > 0 {
-		add(fieldSeq, strconv.FormatUint(a.seq, 10))
-	}
-	add(fieldText, a.text)
-	add(fieldRole, a.role)
-	add(fieldState, string(a.state))
-	add(fieldFocus, a.focus)
-	if a.act != "fork" { // whose key a person can still change
-		add(fieldTo, a.to)
-	}
-	if a.orphans {
-		add(fieldOrphans, "yes")
-	}
-	if a.pinned {
-		add(fieldPinned, "yes")
-	}
-	add(fieldValues, string(a.values))
-	if step == stepPreview {
-		add(fieldReason, a.reason) // which a person types when it is done
+		form.Set("seq", strconv.FormatUint(a.seq, 10))
 	}
 	if step == stepDo {
-		add(fieldPlan, a.plan)
-		add(fieldDraw, a.draw.String())
+		form.Set("draw", a.draw.String())
+	}
+	for n := 0; n < len(but); n += 2 {
+		form.Set(but[n], but[n+1])
+	}
+	var fields []actField
+	for _, name := range actFields {
+		if value := form.Get(name); value != "" {
+			fields = append(fields, actField{name, value})
+		}
 	}
 	return fields
 }
 
-// drawn is an id that comes from the preview: the same each time that it is done.
-func (a *asked) drawn(what string, n int) string {
-	return uuid.NewSHA1(a.draw, fmt.Appendf(nil, "%s %d", what, n)).String()
+// idsText returns ids as the field has them; "" if there are none.
+func idsText(ids []string) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal(ids) // of strings, which it can always write
+	return string(text)
 }
 
-// unfit is an error that says why an act cannot be done now, or to what was selected. ids, if there
-// are any, are a selection that it can be done to.
-type unfit struct {
-	text string
-	ids  []string
-	busy bool // it can be done later
+// changeOf returns the operation that logs patches.
+func (i *Inspector) changeOf(ctx context.Context, a *action, v fold.View) (ops.Change, error) {
+	orphans := a.form.Get("allow_orphans") != ""
+	if a.name != "revert" && a.name != "rewind" {
+		spans, gone := a.selected(v)
+		if len(gone) > 0 {
+			return nil, fmt.Errorf("%w: event %q was not visible after record %d", store.ErrEventNotFound, clip(gone[0], 80), v.Seq())
+		}
+		edit := ops.Edit{
+			Kind: ops.EditKind(a.name), Spans: spans, Text: a.form.Get("text"), Role: a.form.Get("role"),
+			State: patch.StatePolicy(a.form.Get("state")), Author: a.author, NewID: a.newID,
+		}
+		return ops.Patches{Plan: edit.Patches, Options: store.PatchOptions{AllowOrphans: orphans, AllowPinned: a.form.Get("allow_pinned") != ""}}, nil
+	}
+	r, err := i.record(ctx, a.key, a.seq)
+	back := store.BackOptions{Author: a.author, AllowOrphans: orphans}
+	switch {
+	case err != nil:
+		return nil, err
+	case a.name == "revert" && r.Patch == nil:
+		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d is an event, and only patches can be taken back; cut the event out instead", r.Seq)}
+	case a.name == "revert":
+		return ops.Revert{PatchID: r.ID(), Options: back}, nil
+	case r.Event == nil || r.Event.InvocationID() == "":
+		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d belongs to no turn, so that there is none to rewind to", r.Seq)}
+	}
+	return ops.Rewind{InvocationID: r.Event.InvocationID(), Options: back}, nil
 }
 
-func (e *unfit) Error() string { return e.text }
+func previewChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	c, err := i.changeOf(ctx, a, v)
+	if err != nil {
+		return err
+	}
+	would, err := c.Preview(ctx, i.store, a.key, v)
+	if err != nil {
+		return err
+	}
+	if len(would.Patches) == 0 {
+		p.notice("Nothing is left of what came since, so that there is nothing to do.")
+		return nil
+	}
+	around := 0
+	if len(would.Patches) == 1 && would.Patches[0].Type() != patch.Revert {
+		around = diffContext
+	}
+	p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What would change", ops.Explain(would), around))
+	p.notice("%s", reuseText(would.Difference))
+	if a.form.Get("allow_orphans") != "" {
+		p.notice("Split calls are accepted.")
+	}
+	if a.form.Get("allow_pinned") != "" {
+		p.notice("Pinned events may be hidden.")
+	}
+	p.Forms = append(p.Forms, actForm{Button: "Do it", Strong: true, Fields: a.fields(stepDo)})
+	return nil
+}
 
-// So long may a compaction take that somebody waits for.
-const compactTimeout = 10 * time.Minute
+// reuseText says how much of the prompt stays as it is.
+func reuseText(d fold.Difference) string {
+	if len(d.Removed)+len(d.Added) == 0 {
+		return "What a model sees stays as it is, and so does what a provider has in its prompt cache."
+	}
+	anew := 0
+	for _, e := range d.After.EventsFrom(d.First) {
+		anew += e.EstimatedTokens()
+	}
+	reuse := "none of them"
+	if d.First > 0 {
+		reuse = "the " + present.Counted(d.First, "event") + " before it"
+	}
+	return fmt.Sprintf("The first index that changes is %d: a provider's prompt cache can reuse %s, and about %s are read anew.", d.First, reuse, tokenCount(anew))
+}
 
-// So long may an erasing take, of which the plan looks at every session of the store.
-const eraseTimeout = 10 * time.Minute
+func applyChange(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	c, err := i.changeOf(ctx, a, v)
+	if err != nil {
+		return err
+	}
+	done, err := c.Apply(ctx, i.store, a.key, v)
+	if err != nil {
+		return err
+	}
+	return i.showDone(ctx, a, p, done.Records)
+}
+
+// showDone shows records that were logged, and what became of the session by them.
+func (i *Inspector) showDone(ctx context.Context, a *action, p *actPage, records []patch.Record) error {
+	p.Heading = "Done: " + a.title
+	if len(records) == 0 {
+		p.notice("Nothing had to be logged.")
+		return nil
+	}
+	first, last := records[0].Seq, records[len(records)-1].Seq
+	before, err := i.store.ViewAt(ctx, a.key, first-1)
+	if err != nil {
+		return err
+	}
+	after, err := i.store.ViewAt(ctx, a.key, last)
+	if err != nil {
+		return err
+	}
+	difference := present.DifferenceOf(before, after)
+	p.notice("%s.", difference.Sentence())
+	for _, line := range difference.PinLines() {
+		p.line("%s", line)
+	}
+	for _, r := range records[:min(len(records), actRows)] {
+		row := actRecord{r.Seq, r.Patch.Type(), clip(r.ID(), nameRunes), clip(r.Patch.Author(), nameRunes), clip(present.PatchText(r.Patch), lineRunes), ""}
+		if w, ok := compaction.WrittenBy(r.Patch); ok {
+			row.Pass = present.PassText(r, w)
+		}
+		p.Records = append(p.Records, row)
+	}
+	p.RecordsMore = len(records) - len(p.Records)
+	at, last10 := sessionURL(a.key, last), strconv.FormatUint(last, 10)
+	changed, err := query("diff", "key", a.key, "from", first-1, "to", last)
+	if err != nil {
+		return err
+	}
+	p.Links = append(p.Links, link{at, "The session after record " + last10}, link{changed, "What changed"})
+	back := action{form: url.Values{"key": {p.Key}, "creation": a.form["creation"]}, at: last}
+	p.Forms = append(p.Forms, actForm{
+		Text: "It can be taken back, as long as no later patch stands on it.", Button: "Take it back …",
+		Fields: back.fields(stepPreview, "act", "revert", "seq", last10),
+	})
+	return nil
+}
+
+func previewFork(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	if a.seq == 0 {
+		a.seq = v.Seq()
+	}
+	suggested := a.form.Get("to")
+	if suggested == "" {
+		to := a.key
+		to.Session = fmt.Sprintf("%s-fork-%d", a.key.Session, a.seq)
+		if suggested = to.String(); to.Validate() != nil {
+			suggested = ""
+		}
+	}
+	upTo, err := i.store.ViewAt(ctx, a.key, a.seq)
+	if err != nil {
+		return err
+	}
+	p.notice("A new session begins with the initial state and the first %s of this one; %s. From there on each goes its own way. Values that sessions share are not copied.",
+		present.Counted(upTo.Seq(), "record"), present.Counted(upTo.Len(), "visible event"))
+	p.Forms = append(p.Forms, actForm{
+		Button: "Do it", Strong: true, Fields: a.fields(stepDo, "to", ""), Input: &actInput{"to", "Key of the new session, as app/user/session", suggested},
+	})
+	return nil
+}
+
+func applyFork(i *Inspector, ctx context.Context, a *action, _ fold.View, p *actPage) error {
+	key, err := store.ParseKey(a.form.Get("to"))
+	if err != nil {
+		return err
+	}
+	if !a.may(key, Read) || !a.may(key, Write) {
+		return fmt.Errorf("session %s: %w: it may not be created by you", key, errForbidden)
+	}
+	if a.seq == 0 {
+		return badRequest("seq", "it is missing; it says up to which record the fork goes")
+	}
+	fork := ops.Fork{From: a.key, To: key, At: &a.seq}
+	v, err := fork.Apply(ctx, i.store)
+	if err != nil {
+		return err
+	}
+	p.Heading = "Done: " + a.title
+	p.notice("%s.", fork.Explain(v))
+	url, err := query("session", "key", key)
+	p.Links = append(p.Links, link{url, "Session " + present.Printable(key.String())})
+	return err
+}
+
+func (i *Inspector) compact(a *action) ops.Compact {
+	return ops.Compact{Config: i.opts.Compaction, Run: compaction.Run{Focus: a.form.Get("focus"), Again: true}, Logger: i.opts.Logger}
+}
+
+func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *actPage) error {
+	decision, err := i.compact(a).Preview(v)
+	if err != nil {
+		return err
+	}
+	plan := present.PlanOf(a.key, decision)
+	p.notice("%s", plan.Reason)
+	p.Plan = plan.Rows()
+	w := decision.Window
+	if w == nil {
+		return nil
+	}
+	covered := shownDifference{Title: "What the next pass would make a summary of"}
+	if len(w.Results) > 0 {
+		covered.Title = "Where results would be cleared"
+	}
+	for _, r := range w.Results {
+		covered.add(a.key, present.Change{Sign: present.Changed, Index: r.Index, Entry: present.EntryAt(v, r.Index)})
+	}
+	for _, g := range w.Groups {
+		for _, n := range g.Indices {
+			covered.add(a.key, present.Change{Sign: present.Went, Index: n, Entry: present.EntryAt(v, n)})
+		}
+	}
+	p.Differences = append(p.Differences, covered)
+	p.notice("%s", plan.Outlook())
+	if len(w.Groups) > 0 {
+		p.notice("The summarizer is asked when it is done, and that can take minutes. Where a turn is running, better wait until it is over.")
+	}
+	p.Forms = append(p.Forms, actForm{Button: "Do it", Strong: true, Fields: a.fields(stepDo)})
+	return nil
+}
+
+func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error {
+	newest, err := i.store.View(ctx, a.key)
+	if err != nil {
+		return err
+	}
+	if newest.PatchSeq() != v.PatchSeq() {
+		return &store.ConflictError{Base: v.PatchSeq(), Newest: newest.PatchSeq()}
+	}
+	done, failed := i.compact(a).Apply(ctx, i.store, a.key, newest)
+	if len(done.Passes) > 0 {
+		var records []patch.Record
+		for _, pass := range done.Passes {
+			records = append(records, pass.Record)
+		}
+		if err := i.showDone(context.WithoutCancel(ctx), a, p, records); err != nil {
+			return err
+		}
+	} else {
+		p.Heading = "Not compacted"
+	}
+	switch {
+	case failed != nil:
+		left := "Nothing was written, and the session is as it was."
+		if len(done.Passes) > 0 {
+			left = "What was written before that stays."
+		}
+		return &refusal{http.StatusBadGateway, fmt.Sprintf("The compaction failed: %s. %s", present.PrintableUpTo(failed.Error(), errorRunes), left)}
+	case done.Stopped != "":
+		p.notice("%s.", capital(done.Stopped))
+	case len(done.Passes) == 0:
+		p.notice("Nothing was written: nothing is due any longer.")
+	}
+	return nil
+}

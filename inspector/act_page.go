@@ -1,49 +1,50 @@
 package inspector
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"html/template"
+	"net/http"
 	"strings"
-	"unicode"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Of what there may be thousands of, so many are on a page; and of a text, so many runes.
-const (
-	actRows  = 200
-	actRunes = 1000
-	actJSON  = 64 << 10
-)
+// Of what there may be thousands of, so many are on a page.
+const actRows = 200
 
-// actBody is a page about an act: what it would do, did, or why it cannot be done.
-type actBody struct {
-	Key          string
-	Heading      string
-	Problem      string
-	Notices      []string
-	Lines        []string // what a problem or a notice is about
-	Plan         []present.Row
-	Records      []actRecord
-	RecordsTitle string
-	Differences  []actDifference
-	Links        []link
-	Erased       []actErased
-	OutOfReach   []string
-	Forms        []actForm
-	Patches      []string // as JSON
+// actPage is a page about an action: what it would do, did, or why it cannot be done.
+type actPage struct {
+	Key         string
+	Heading     string
+	Problem     string
+	Notices     []string
+	Lines       []string // what a problem or a notice is about
+	Plan        []present.Row
+	Records     []actRecord // that were logged
+	RecordsMore int
+	Differences []shownDifference
+	Links       []link
+	Erased      []actErased
+	OutOfReach  []string
+	Forms       []actForm
 }
 
-func (b *actBody) notice(format string, args ...any) {
+func (p *actPage) notice(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != "" {
-		b.Notices = append(b.Notices, text)
+		p.Notices = append(p.Notices, text)
+	}
+}
+
+func (p *actPage) line(format string, args ...any) {
+	if len(p.Lines) < actRows {
+		p.Lines = append(p.Lines, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -55,6 +56,7 @@ type actForm struct {
 	Text   string // before it
 	Button string
 	Strong bool
+	Danger bool // it cannot be undone
 	Fields []actField
 	Allow  *actAllow
 	Input  *actInput
@@ -68,142 +70,130 @@ type actInput struct{ Name, Label, Value string }
 
 // actRecord is a record that was logged.
 type actRecord struct {
-	Key    string
-	Seq    uint64
-	Type   patch.Type
-	ID     string
-	Author string
-	Text   string
-	Notes  []present.Note
-	Pass   string
+	Seq              uint64
+	Type             patch.Type
+	ID, Author, Text string
+	Pass             string // what the pass of compaction did, if it is one
 }
 
-// actDifference is how two views differ, in the words of the command.
-type actDifference struct {
-	Title     string
-	Changes   []actChange
-	More      int // changes that are not shown
-	Same      string
-	Pins      []string
-	State     []present.StateRow
-	MoreState int
-	SameState string
-	Rows      []present.Row
-	Reuse     string
-	Cost      string
+// refusal is an error that says why an action was not done.
+type refusal struct {
+	status int
+	text   string
 }
 
-// actChange is an event that goes, comes or stays.
-type actChange struct {
-	Sign   present.Sign
-	Index  int
-	ID     string
-	Author string
-	Text   string
-}
+func (e *refusal) Error() string { return e.text }
 
-// Word is the sign in a word.
-func (c actChange) Word() string {
-	switch c.Sign {
-	case present.Went:
-		return "goes"
-	case present.Came:
-		return "comes"
-	case present.Changed:
-		return "changes"
+// refuse makes the page of a refusal that a person can do something about, or returns the error.
+func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error) (status int, _ error) {
+	var (
+		refused  *refusal
+		misfit   *ops.EditError
+		orphans  *fold.OrphanError
+		pinned   *fold.PinnedError
+		blocked  *fold.BlockedError
+		conflict *fold.ConflictError
+	)
+	status = http.StatusConflict
+	again := func(button string, but ...string) *actForm {
+		p.Forms = append(p.Forms, actForm{Button: button, Fields: a.fields(stepPreview, but...)})
+		return &p.Forms[len(p.Forms)-1]
 	}
-	return "stays"
-}
-
-// add adds a row, if there is room.
-func (d *actDifference) add(c present.Change) {
-	if len(d.Changes) == actRows {
-		d.More++
-		return
-	}
-	e := c.Entry.Event
-	d.Changes = append(d.Changes, actChange{c.Sign, c.Index, clip(e.ID(), 80), clip(e.Author(), 80), clip(present.EntryText(c.Entry), actRunes)})
-}
-
-// So many events are shown beside those that go or come.
-const actAround = 2
-
-// newActDifference shows a difference as the command does.
-func newActDifference(title string, of present.Difference, around int) actDifference {
-	d := actDifference{Title: title, Pins: shorten(of.PinLines()), Rows: of.Rows()}
-	for _, c := range of.Changes(around) {
-		d.add(c)
-	}
-	if len(d.Changes) == 0 {
-		d.Same = present.SameEvents
-	}
-	d.State = of.StateRows()
-	if d.MoreState = len(d.State) - actRows; d.MoreState > 0 {
-		d.State = d.State[:actRows]
-	}
-	if len(d.State) == 0 {
-		d.SameState = present.SameState
-	}
-	return d
-}
-
-// would shows what a preview says.
-func (b *actBody) would(of present.Difference, preview store.Preview) {
-	around := 0
-	if len(preview.Patches) == 1 && preview.Patches[0].Type() != patch.Revert {
-		around = actAround
-	}
-	d := newActDifference("What would change", of, around)
-	d.Reuse, d.Cost = costText(preview.Difference)
-	b.Differences = append(b.Differences, d)
-	for n, p := range preview.Patches {
-		if n == actRows {
-			b.Patches = append(b.Patches, fmt.Sprintf("and %d more", len(preview.Patches)-n))
-			break
-		}
-		b.Patches = append(b.Patches, jsonText(p))
-	}
-}
-
-// reuseText says how much of the prompt stays what it was.
-func reuseText(first int) string {
-	if first == 0 {
-		return "The prompt changes from its first event on: a provider's prompt cache can reuse none of them."
-	}
-	return fmt.Sprintf("The first index that changes is %d: a provider's prompt cache can reuse the %s before it.", first, present.Counted(first, "event"))
-}
-
-// costText says how much of the prompt stays what it was, and what reading the rest anew costs
-// against what later turns save, as [compaction.Balance] reckons.
-func costText(d fold.Difference) (reuse, cost string) {
-	if len(d.Removed)+len(d.Added) == 0 {
-		return "What a model sees stays as it is, and so does what a provider has in its prompt cache.", ""
-	}
-	from, left := tokensFrom(d.Before, d.First), tokensFrom(d.After, d.First)
-	b := compaction.Balance{
-		Once:     compaction.FreshPrice*float64(left) - compaction.CachedPrice*float64(from),
-		EachTurn: compaction.CachedPrice * float64(from-left),
-	}
-	amount := func(x float64) string { return present.Grouped(int(x + 0.5)) }
-	anew := fmt.Sprintf("About %s from there on are read anew.", tokenCount(left))
 	switch {
-	case b.Once <= 0:
-		cost = fmt.Sprintf("%s The next turn costs %s less than it would, and each further one %s less: it has paid for itself at once.", anew, amount(-b.Once), amount(b.EachTurn))
-	case b.BreakEven() == 0:
-		cost = fmt.Sprintf("%s The next turn costs %s more than it would, and no further one costs less: it never pays for itself.", anew, amount(b.Once))
+	case errors.As(err, &refused):
+		status, p.Problem = refused.status, refused.text
+		again("Preview it again")
+	case errors.As(err, &misfit):
+		status, p.Problem = http.StatusUnprocessableEntity, capital(misfit.Problem)+"."
+		if misfit.Whole.Count > 0 {
+			v, err := i.store.ViewAt(ctx, a.key, a.at)
+			if err != nil {
+				return 0, err
+			}
+			again("Select the whole stretch instead", "ids", idsText(idsOf(v, misfit.Whole)))
+		}
+	case errors.As(err, &orphans):
+		status = http.StatusUnprocessableEntity
+		p.Problem = "This would part function calls from their responses, or leave what a model's API refuses."
+		for _, o := range orphans.Orphans {
+			p.line("%s", clip(o.String(), lineRunes))
+		}
+		v, err := i.store.ViewAt(ctx, a.key, a.at)
+		if err != nil {
+			return 0, err
+		}
+		span, text := compaction.Span{Start: orphans.Start, Count: orphans.Count}, "events "
+		if n, found := v.Find(orphans.EventID); found && n > 0 {
+			span, text = compaction.Span{Start: n, Count: 1}, "all before event "
+		}
+		if orphans.Suggested && span.Count > 0 {
+			again("Select these instead", "ids", idsText(idsOf(v, span))).Text = "What passes: " + text + present.IndexRange(span.Start, span.Count) + "."
+		} else if len(a.ids) > 0 {
+			p.notice("No wider stretch is known that passes.")
+		}
+		again("Preview it so").Allow = &actAllow{"allow_orphans", "Split calls all the same"}
+	case errors.As(err, &pinned):
+		status = http.StatusUnprocessableEntity
+		p.Problem = fmt.Sprintf("This would hide %s.", present.Counted(len(pinned.Events), "pinned event"))
+		for _, e := range pinned.Events {
+			p.line("event %d, id %s: %s", e.Index, clip(e.Event.ID(), nameRunes), clip(present.Describe(e.Event), nameRunes))
+		}
+		again("Preview it so").Allow = &actAllow{"allow_pinned", "Hide pinned events all the same"}
+	case errors.As(err, &blocked):
+		p.Problem = fmt.Sprintf("Record %d, patch %s, stands on what this patch put in. It has to be taken back first.", blocked.BlockingSeq, clip(blocked.Blocking, nameRunes))
+		if blocked.TakenBack {
+			p.Problem = fmt.Sprintf("The patch has been taken back already, by record %d, revert %s. Taking that back does again what the patch did.", blocked.BlockingSeq, clip(blocked.Blocking, nameRunes))
+		}
+		p.Links = append(p.Links, link{recordURL(a.key, blocked.BlockingSeq, ""), fmt.Sprintf("Record %d", blocked.BlockingSeq)})
+		again(fmt.Sprintf("Preview taking record %d back", blocked.BlockingSeq), "act", "revert", "seq", fmt.Sprint(blocked.BlockingSeq))
+	case errors.As(err, &conflict):
+		p.Problem = "Another patch was logged since the preview, so that this might do something else than it showed. Nothing was written."
+		seen, err := i.store.ViewAt(ctx, a.key, a.at)
+		if err != nil {
+			return 0, err
+		}
+		now, err := i.store.View(ctx, a.key)
+		if err != nil {
+			return 0, err
+		}
+		p.Differences = append(p.Differences, shownDifferenceOf(a.key, "What changed since the preview", present.DifferenceOf(seen, now), 0))
+		p.Links = append(p.Links, link{recordURL(a.key, conflict.Newest, ""), fmt.Sprintf("Record %d, which came between", conflict.Newest)})
+		again("Preview it anew")
 	default:
-		cost = fmt.Sprintf("%s The next turn costs %s more than it would, and each further one %s less: it has paid for itself after %s.",
-			anew, amount(b.Once), amount(b.EachTurn), present.Counted(b.BreakEven(), "turn"))
+		return 0, err
 	}
-	return reuseText(d.First), cost + fmt.Sprintf(" Costs are in tokens of input, of which a cached one costs %v and one that is read anew %v.", compaction.CachedPrice, compaction.FreshPrice)
+	p.Heading = "Not done: " + a.title
+	if len(p.Records) > 0 {
+		p.Heading = "Done in part: " + a.title
+	}
+	return status, nil
 }
 
-func tokensFrom(v fold.View, first int) int {
-	n := 0
-	for _, e := range v.EventsFrom(first) {
-		n += e.EstimatedTokens()
+func idsOf(v fold.View, s compaction.Span) []string {
+	var ids []string
+	for n := range s.Count {
+		ids = append(ids, v.At(s.Start+n).ID())
 	}
-	return n
+	return ids
+}
+
+// namesText lists names in a line, a few of them.
+func namesText(names []string) string {
+	shown := make([]string, min(len(names), 10))
+	for n := range shown {
+		shown[n] = clip(names[n], nameRunes)
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(names) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// capital is a sentence whose first letter is large.
+func capital(text string) string {
+	r, size := utf8.DecodeRuneInString(text)
+	return strings.ToUpper(string(r)) + text[size:]
 }
 
 func tokenCount(n int) string {
@@ -213,112 +203,66 @@ func tokenCount(n int) string {
 	return present.Grouped(n) + " tokens"
 }
 
-// shorten leaves out lines that would be too many.
-func shorten(lines []string) []string {
-	if len(lines) > actRows {
-		lines = append(lines[:actRows:actRows], fmt.Sprintf("and %d more", len(lines)-actRows))
-	}
-	return lines
+// answers keeps the answers to requests to do something, so that a second click, or a page that is loaded again, does
+// nothing more and shows the same.
+type answers struct {
+	mu    sync.Mutex
+	made  map[string]*answer // by the form
+	order []string
 }
 
-// jsonText is a patch as JSON for people to read, in which all that does not show is escaped. A
-// long one is not told to its end.
-func jsonText(p *patch.PatchEvent) string {
-	text := p.String()
-	var out bytes.Buffer
-	if json.Indent(&out, []byte(text), "", "  ") == nil {
-		text = out.String()
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if b.Len() >= actJSON {
-			b.WriteString("\n…")
-			break
-		}
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
-			b.WriteRune(r)
-		case r < 0x10000:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
-		}
-	}
-	return b.String()
+type answer struct {
+	done   chan struct{} // closed when it is made
+	status int
+	text   []byte
+	err    error
 }
 
-// showDone shows records that were logged, and what became of the session by them.
-func (i *Inspector) showDone(ctx context.Context, a *asked, b *actBody, records []patch.Record) error {
-	b.Heading = "Done: " + a.title
-	if len(records) == 0 {
-		b.notice("Nothing had to be logged.")
-		return nil
-	}
-	first, last := records[0].Seq, records[len(records)-1].Seq
-	before, err := i.store.ViewAt(ctx, a.key, first-1)
-	if err != nil {
-		return err
-	}
-	rows, after, err := i.actRecords(ctx, a, before, records)
-	if err != nil {
-		return err
-	}
-	b.Records, b.RecordsTitle = rows, "In the log"
-	if after.Seq() != last { // only so many are shown
-		if after, err = i.store.ViewAt(ctx, a.key, last); err != nil {
-			return err
+// So many answers are kept.
+const mostAnswers = 32
+
+// once returns the answer to a form, which it has made unless it was, or is being made. One that did nothing is not kept.
+func (c *answers) once(ctx context.Context, form string, answerIt func() (int, []byte, error)) (int, []byte, error) {
+	for {
+		c.mu.Lock()
+		of, known := c.made[form]
+		if !known {
+			if c.made == nil {
+				c.made = map[string]*answer{}
+			}
+			of = &answer{done: make(chan struct{})}
+			c.made[form] = of
+			c.order = append(c.order, form)
+			if len(c.order) > mostAnswers {
+				delete(c.made, c.order[0])
+				c.order = c.order[1:]
+			}
+		}
+		c.mu.Unlock()
+		if !known {
+			defer close(of.done)
+			of.err = errors.New("the action was not finished") // if answerIt panics
+			of.status, of.text, of.err = answerIt()
+			if of.err != nil || of.status != http.StatusOK {
+				c.drop(form, of)
+			}
+			return of.status, of.text, of.err
+		}
+		select {
+		case <-of.done:
+		case <-ctx.Done():
+			return 0, nil, ctx.Err()
+		}
+		if of.err == nil && of.status == http.StatusOK {
+			return of.status, of.text, nil
 		}
 	}
-	difference := present.DifferenceOf(before, after)
-	b.notice("%s.", difference.Sentence())
-	b.Differences = append(b.Differences, newActDifference("What changed", difference, 0))
-	url, err := query("session", "key", a.key, "at", last)
-	if err != nil {
-		return err
-	}
-	b.Links = append(b.Links, link{url + template.URL(fmt.Sprintf("#r%d", last)), fmt.Sprintf("The session after record %d", last)})
-	back := asked{act: "revert", key: a.key, creation: a.creation, at: last, seq: last}
-	b.Forms = append(b.Forms, actForm{Text: "It can be taken back, as long as no later patch stands on it.", Button: "Take it back …", Fields: back.fields(stepPreview)})
-	return nil
 }
 
-// actRecords are rows about patches of a log, as many as a page has, from the view before the
-// first of them on; and the view after the last that it came to.
-func (i *Inspector) actRecords(ctx context.Context, a *asked, before fold.View, records []patch.Record) ([]actRecord, fold.View, error) {
-	var rows []actRecord
-	left := records
-	for r, err := range i.store.RawEvents(ctx, a.key, before.Seq()+1) {
-		if err != nil {
-			return nil, before, err
-		}
-		if len(left) == 0 || len(rows) == actRows {
-			break
-		}
-		after, err := i.apply(ctx, a.key, before, r)
-		if err != nil {
-			return nil, before, err
-		}
-		if r.Seq == left[0].Seq {
-			effect, err := present.EffectOf(before, after, r)
-			if err != nil {
-				return nil, before, err
-			}
-			row := actRecord{
-				Key: a.key.String(), Seq: r.Seq, Type: r.Patch.Type(), ID: clip(r.ID(), 80), Author: clip(r.Patch.Author(), 80),
-				Text: clip(present.PatchText(r.Patch), actRunes), Notes: effect.Notes(),
-			}
-			if w, ok := compaction.WrittenBy(r.Patch); ok {
-				row.Pass = present.PassText(r, w)
-			}
-			for n := range row.Notes {
-				row.Notes[n].Text = clip(row.Notes[n].Text, actRunes)
-			}
-			if more := len(row.Notes) - 20; more > 0 {
-				row.Notes = append(row.Notes[:20], present.Note{Kind: present.NoteAdded, Text: fmt.Sprintf("and %d more", more)})
-			}
-			rows, left = append(rows, row), left[1:]
-		}
-		before = after
+func (c *answers) drop(form string, of *answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made[form] == of {
+		delete(c.made, form)
 	}
-	return rows, before, nil
 }

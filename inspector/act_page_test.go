@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/inspector"
-	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -101,33 +99,15 @@ func TestTheSessionOffersActs(t *testing.T) {
 	}
 }
 
-// What an act costs is what a pass of compaction would be said to, for the same tokens.
-func TestCost(t *testing.T) {
+// A preview says how much of the prompt a provider's cache can reuse.
+func TestReuse(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
-	a.fill(30)
-	before := a.view()
-	preview, err := a.store.Preview(t.Context(), a.key, store.PatchOptions{On: before}, patch.NewSplice(4, 20))
-	if err != nil {
-		t.Fatal(err)
+	left := 0
+	for _, e := range a.view().EventsFrom(6) {
+		left += e.EstimatedTokens()
 	}
-	from, left := 0, 0
-	for n, e := range before.Events() {
-		if n >= 4 {
-			from += e.EstimatedTokens()
-		}
-		if n >= 24 {
-			left += e.EstimatedTokens()
-		}
-	}
-	b := compaction.Balance{Once: 1.25*float64(left) - 0.1*float64(from), EachTurn: 0.1 * float64(from-left)}
-	if preview.First != 4 || b.BreakEven() < 2 {
-		t.Fatalf("first %d, break-even %d: no case of costs", preview.First, b.BreakEven())
-	}
-	page := a.must(200, a.fields("splice", "from", "4", "through", "23"))
-	a.says(page, fmt.Sprintf("About %s tokens from there on are read anew. The next turn costs %.0f more than it would, and each further one %.0f less: it has paid for itself after %d turns.",
-		present.Grouped(left), b.Once, b.EachTurn, b.BreakEven()))
-	a.says(a.must(200, a.fields("splice", "from", "60", "through", "67")), "it has paid for itself at once.")
-	a.says(a.must(200, a.fields("replace", "index", "40", "text", strings.Repeat("more than before ", 50))), "it never pays for itself.")
+	a.says(a.must(200, a.fields("splice", "index", "4", "index", "5")),
+		fmt.Sprintf("The first index that changes is 4: a provider's prompt cache can reuse the 4 events before it, and about %d tokens are read anew.", left))
 	a.says(a.must(200, a.fields("pin", "index", "4")), "What a model sees stays as it is")
 }
 

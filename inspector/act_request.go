@@ -19,8 +19,37 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// asked reads a request, which must be allowed to write to its session, or to erase in it.
-func (i *Inspector) asked(w http.ResponseWriter, r *http.Request) (*asked, error) {
+// So many bytes may a request to act have.
+const actBytes = 1 << 20
+
+// So many events may be selected: their ids come along with what is to be done.
+const mostSelected = 20_000
+
+// The steps of an action: a preview writes nothing.
+const (
+	stepPreview = "preview"
+	stepDo      = "do"
+)
+
+// actFields are the fields that a request to act may have. All but index stand once.
+var actFields = []string{
+	"step", "act", "key", "creation", // which session of the key was looked at,
+	"at",                              // after which record,
+	"ids", "index", "from", "through", // and which events are selected: by ids, a JSON array, or by indices
+	"seq", // the record that it is about
+	"text", "role", "state", "focus", "to", "allow_orphans", "allow_pinned", "values", "reason",
+	"draw", // what ids are made of, so that trying again finds what was logged
+	"plan", // a digest of what the preview of an erasure showed
+}
+
+// choices are the fields that take one of a few values.
+var choices = map[string][]string{
+	"step": {stepPreview, stepDo}, "role": {"", "user", "model"}, "state": {"", string(patch.Keep), string(patch.Drop)},
+	"allow_orphans": {"", "yes"}, "allow_pinned": {"", "yes"}, "values": {"", string(patch.KeepValues), string(patch.NullValues)},
+}
+
+// action reads a request, which must be allowed to write to its session, or to erase in it.
+func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, actBytes) // whatever reads it: the page of an error does, too
 	if r.URL.RawQuery != "" {
 		return nil, badRequest("address", "an act has its fields in the body, not in the address")
@@ -41,121 +70,87 @@ func (i *Inspector) asked(w http.ResponseWriter, r *http.Request) (*asked, error
 		switch {
 		case !slices.Contains(actFields, name):
 			return nil, badRequest("form", "it has a field %q, which no act has", present.PrintableUpTo(name, 40))
-		case name != fieldIndex && len(values) > 1:
+		case name != "index" && len(values) > 1:
 			return nil, badRequest(name, "it is there %d times", len(values))
 		}
 	}
 	want := Write
-	if r.PostForm.Get(fieldAct) == actErase {
+	if r.PostForm.Get("act") == actErase {
 		want = Erase
 	}
 	key, err := i.key(r, want)
 	if err != nil {
 		return nil, err
 	}
-	a := &asked{key: key, author: i.opts.Author(r), may: func(key store.Key, want Access) bool { return i.may(r, key, want) }}
+	a := &action{form: r.PostForm, key: key, author: i.opts.Author(r), may: func(key store.Key, want Access) bool { return i.may(r, key, want) }}
 	return a, a.read(r)
 }
 
 // read reads the fields.
-func (a *asked) read(r *http.Request) error {
-	field := func(name string) string { return r.PostForm.Get(name) }
-	oneOf := func(name string, allowed ...string) (string, error) {
-		if text := field(name); slices.Contains(allowed, text) {
-			return text, nil
+func (a *action) read(r *http.Request) (err error) {
+	n := slices.IndexFunc(verbs, func(v verb) bool { return v.name == a.form.Get("act") })
+	if n < 0 {
+		return badRequest("act", "%q is no act", present.PrintableUpTo(a.form.Get("act"), 40))
+	}
+	a.verb = &verbs[n]
+	for name, allowed := range choices {
+		if text := a.form.Get(name); !slices.Contains(allowed, text) {
+			return badRequest(name, "%q is none of %q", present.PrintableUpTo(text, 40), allowed)
 		}
-		return "", badRequest(name, "%q is none of %q", present.PrintableUpTo(field(name), 40), allowed)
 	}
-	verb, known := verbs[field(fieldAct)]
-	if !known {
-		return badRequest(fieldAct, "%q is no act", present.PrintableUpTo(field(fieldAct), 40))
+	for _, name := range []string{"creation", "at"} {
+		if a.form.Get(name) == "" {
+			return badRequest(name, "it is missing; it says which session was looked at, and after which record")
+		}
 	}
-	a.act, a.title = field(fieldAct), verb.title
-	var err error
-	if a.step, err = oneOf(fieldStep, stepPreview, stepDo); err != nil {
+	if a.at, _, err = number(r, "at"); err != nil {
 		return err
 	}
-	if a.creation = field(fieldCreation); a.creation == "" {
-		return badRequest(fieldCreation, "it is missing; it says which session of the key was looked at")
-	}
-	at, given, err := number(r, fieldAt)
-	if err == nil && !given {
-		err = badRequest(fieldAt, "it is missing; it says after which record the session was looked at")
-	}
-	if err != nil {
+	if a.seq, _, err = number(r, "seq"); err != nil {
 		return err
 	}
-	a.at = at
-	if a.seq, _, err = number(r, fieldSeq); err != nil {
-		return err
-	}
-	if a.role, err = oneOf(fieldRole, "", "user", "model"); err != nil {
-		return err
-	}
-	state, err := oneOf(fieldState, "", string(patch.Keep), string(patch.Drop))
-	if err != nil {
-		return err
-	}
-	a.state = patch.StatePolicy(state)
-	orphans, err := oneOf(fieldOrphans, "", "yes")
-	if err != nil {
-		return err
-	}
-	pinned, err := oneOf(fieldPinned, "", "yes")
-	if err != nil {
-		return err
-	}
-	values, err := oneOf(fieldValues, "", string(patch.KeepValues), string(patch.NullValues))
-	if err != nil {
-		return err
-	}
-	a.values, a.plan = patch.Values(values), field(fieldPlan)
-	a.orphans, a.pinned = orphans != "", pinned != ""
-	if text := field(fieldDraw); text != "" {
+	if text := a.form.Get("draw"); text != "" {
 		if a.draw, err = uuid.Parse(text); err != nil {
-			return badRequest(fieldDraw, "it is not what a preview gave")
+			return badRequest("draw", "it is not what a preview gave")
 		}
 	}
-	a.to = strings.TrimSpace(field(fieldTo))
-	if a.text, err = typed(r, fieldText); err != nil {
-		return err
-	}
-	if a.focus, err = typed(r, fieldFocus); err != nil {
-		return err
-	}
-	if a.reason, err = typed(r, fieldReason); err != nil {
-		return err
+	for _, name := range []string{"text", "focus", "reason", "to"} {
+		text, err := typed(name, a.form.Get(name))
+		if err != nil {
+			return err
+		}
+		a.form.Set(name, text)
 	}
 	return a.readSelection(r)
 }
 
-func (a *asked) readSelection(r *http.Request) error {
-	if text := r.PostForm.Get(fieldIDs); text != "" {
+func (a *action) readSelection(r *http.Request) error {
+	if text := a.form.Get("ids"); text != "" {
 		if err := json.Unmarshal([]byte(text), &a.ids); err != nil {
-			return badRequest(fieldIDs, "it is not a JSON array of ids")
+			return badRequest("ids", "it is not a JSON array of ids")
 		}
 	}
-	for _, text := range r.PostForm[fieldIndex] {
+	for _, text := range a.form["index"] {
 		n, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
-			return badRequest(fieldIndex, "%q is not the index of an event", present.PrintableUpTo(text, 40))
+			return badRequest("index", "%q is not the index of an event", present.PrintableUpTo(text, 40))
 		}
 		a.indices = append(a.indices, int(n))
 	}
-	from, begins, err := number(r, fieldFrom)
+	from, begins, err := number(r, "from")
 	if err != nil {
 		return err
 	}
-	through, ends, err := number(r, fieldThrough)
+	through, ends, err := number(r, "through")
 	switch {
 	case err != nil:
 		return err
 	case begins != ends:
-		return badRequest(fieldThrough, "a stretch of events needs its first and its last index")
+		return badRequest("through", "a stretch of events needs its first and its last index")
 	case begins && from > through:
-		return badRequest(fieldThrough, "no stretch goes from event %d through %d", from, through)
+		return badRequest("through", "no stretch goes from event %d through %d", from, through)
 	case begins && through-from >= mostSelected:
-		return badRequest(fieldThrough, "it may be %d events that are selected, and from %d through %d are more", mostSelected, from, through)
+		return badRequest("through", "it may be %d events that are selected, and from %d through %d are more", mostSelected, from, through)
 	}
 	for n := from; begins && n <= through; n++ {
 		a.indices = append(a.indices, int(n))
@@ -163,14 +158,14 @@ func (a *asked) readSelection(r *http.Request) error {
 	slices.Sort(a.indices)
 	a.indices = slices.Compact(a.indices)
 	if len(a.ids) > 0 && len(a.indices) > 0 {
-		return badRequest(fieldIDs, "events are selected by ids or by indices, not both")
+		return badRequest("ids", "events are selected by ids or by indices, not both")
 	}
 	return nil
 }
 
-// typed reads a text of a person's own. Lines end with \n, however they were sent.
-func typed(r *http.Request, name string) (string, error) {
-	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(r.PostForm.Get(name))
+// typed is a text of a person's own. Lines end with \n, however they were sent.
+func typed(name, text string) (string, error) {
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	if !utf8.ValidString(text) {
 		return "", badRequest(name, "it is not UTF-8")
 	}

@@ -1,48 +1,84 @@
 package inspector
 
 import (
-	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // Bounds on what a difference shows.
 const (
-	diffRows    = 300 // events, and keys of the state
+	diffRows    = 200 // events, and keys of the state
 	diffContext = 2   // events that stayed, on either side of one stretch that changed
 )
+
+// shownDifference is how two views differ, as much of it as a page has.
+type shownDifference struct {
+	Title     string
+	Rows      []present.Row
+	Events    []changedEvent
+	More      int    // events that are not shown
+	Same      string // what is said if there are none
+	State     []present.StateRow
+	StateMore int
+	SameState string
+	Pins      []string
+}
+
+// changedEvent is an event that went, came, stayed or changes.
+type changedEvent struct {
+	Sign             present.Sign
+	Index            int
+	ID, Author, Text string
+	URL              template.URL // of its record, "" if it has none yet
+	Kind             present.Kind
+}
+
+// changeWords are the signs of changes in words.
+var changeWords = map[present.Sign]string{present.Went: "removed", present.Came: "added", present.Changed: "changed", present.Stayed: "stays"}
+
+func shownDifferenceOf(key store.Key, title string, d present.Difference, around int) shownDifference {
+	s := shownDifference{Title: title, Rows: d.Rows()}
+	for _, c := range d.Changes(around) {
+		s.add(key, c)
+	}
+	if len(s.Events) == 0 {
+		s.Same = present.SameEvents
+	}
+	s.State, s.StateMore = cutTo(d.StateRows(), diffRows)
+	for n := range s.State {
+		s.State[n].Key = clip(s.State[n].Key, nameRunes)
+	}
+	if len(s.State) == 0 {
+		s.SameState = present.SameState
+	}
+	s.Pins, _ = cutTo(d.PinLines(), diffRows)
+	return s
+}
+
+// add adds an event, if there is room.
+func (s *shownDifference) add(key store.Key, c present.Change) {
+	if len(s.Events) == diffRows {
+		s.More++
+		return
+	}
+	e := c.Entry.Event
+	row := changedEvent{c.Sign, c.Index, clip(e.ID(), nameRunes), clip(e.Author(), nameRunes), clip(present.EntryText(c.Entry), lineRunes), "", present.KindOf(c.Entry)}
+	if c.Entry.Seq > 0 && e.ID() != "" {
+		row.URL = recordURL(key, c.Entry.Seq, e.ID())
+	}
+	s.Events = append(s.Events, row)
+}
 
 // diffBody is the page of how a session differs between two records.
 type diffBody struct {
 	Key        string
 	From, To   uint64
 	Last       uint64
-	First      int // the first index at which an event went or came
-	Events     []diffRow
-	EventsMore int
-	Same       string // what is said if there are no events to show
-	State      []present.StateRow
-	StateMore  int
-	SameState  string
-	Pins       []string
-	PinsMore   int
-	Rows       []present.Row
-}
-
-// diffRow is an event that went, came or stayed.
-type diffRow struct {
-	Sign   present.Sign
-	Word   string
-	Index  int
-	Seq    uint64
-	ID     string
-	Author string
-	Kind   present.Kind
-	Text   string
+	Difference shownDifference
 }
 
 func (i *Inspector) diffPage(w http.ResponseWriter, r *http.Request) error {
@@ -52,14 +88,11 @@ func (i *Inspector) diffPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	from, given, err := number(r, "from")
+	info, err := i.store.Info(ctx, key)
 	if err != nil {
 		return err
 	}
-	if !given {
-		return badRequest("from", "it is missing; it is the record to compare with, 0 for the empty log")
-	}
-	info, err := i.store.Info(ctx, key)
+	from, _, err := number(r, "from")
 	if err != nil {
 		return err
 	}
@@ -70,80 +103,17 @@ func (i *Inspector) diffPage(w http.ResponseWriter, r *http.Request) error {
 	if !given {
 		to = info.Seq
 	}
-	if from > to {
-		return backwards(key, from, to)
-	}
+	from, to = min(from, to), max(from, to)
 	before, err := i.store.ViewAt(ctx, key, from)
 	if err != nil {
-		return beyond(key, from, info.Seq, err)
+		return err
 	}
 	after, err := i.store.ViewAt(ctx, key, to)
 	if err != nil {
-		return beyond(key, to, info.Seq, err)
-	}
-	body := diffOf(before, after)
-	body.Key, body.Last = key.String(), max(info.Seq, to)
-	return i.render(w, r, http.StatusOK, "diff", page{Title: fmt.Sprintf("From record %d to record %d", from, to), Key: &key, Body: body})
-}
-
-// backwards explains that the records are in the wrong order.
-func backwards(key store.Key, from, to uint64) error {
-	err := badRequest("from", "it is %d, which comes after record %d", from, to)
-	url, linkErr := query("diff", "key", key, "from", to, "to", from)
-	if linkErr != nil {
-		return linkErr
-	}
-	return &advised{err, explanation{
-		Text:   fmt.Sprintf("Record %d comes after record %d.", from, to),
-		Advice: "What changed is told from the earlier record to the later one.",
-		Link:   &link{url, fmt.Sprintf("From record %d to record %d", to, from)},
-	}}
-}
-
-// beyond explains that the log has no such record.
-func beyond(key store.Key, seq, last uint64, err error) error {
-	if !errors.Is(err, store.ErrNotFound) || seq <= last {
 		return err
 	}
-	return &advised{err, explanation{
-		Text:   fmt.Sprintf("There is no record %d.", seq),
-		Advice: fmt.Sprintf("The log of %s ends with record %d.", present.Printable(key.String()), last),
-		Link:   &link{sessionURL(key, last), "The session as it is"},
-	}}
-}
-
-// diffOf returns how a view differs from an earlier one, as much of it as a page has.
-func diffOf(before, after fold.View) diffBody {
-	d := present.DifferenceOf(before, after)
-	body := diffBody{From: before.Seq(), To: after.Seq(), Rows: d.Rows()}
-	changes := d.Changes(diffContext)
-	body.First = -1
-	for _, l := range [][]present.Line{d.Removed, d.Added} {
-		if len(l) > 0 && (body.First < 0 || *l[0].Index < body.First) {
-			body.First = *l[0].Index
-		}
-	}
-	changes, body.EventsMore = cutTo(changes, diffRows)
-	for _, c := range changes {
-		e := c.Entry.Event
-		body.Events = append(body.Events, diffRow{
-			Sign: c.Sign, Word: map[present.Sign]string{present.Came: "came", present.Went: "went"}[c.Sign],
-			Index: c.Index, Seq: c.Entry.Seq, ID: e.ID(), Author: clip(e.Author(), nameRunes), Kind: present.KindOf(c.Entry), Text: clip(present.EntryText(c.Entry), lineRunes),
-		})
-	}
-	if len(changes) == 0 {
-		body.Same = present.SameEvents
-	}
-	state := d.StateRows()
-	if len(state) == 0 {
-		body.SameState = present.SameState
-	}
-	body.State, body.StateMore = cutTo(state, diffRows)
-	for n := range body.State {
-		body.State[n].Key = clip(body.State[n].Key, nameRunes)
-	}
-	body.Pins, body.PinsMore = cutTo(d.PinLines(), diffRows)
-	return body
+	body := diffBody{key.String(), from, to, max(info.Seq, to), shownDifferenceOf(key, "What changed", present.DifferenceOf(before, after), diffContext)}
+	return i.render(w, r, http.StatusOK, "diff", page{Title: fmt.Sprintf("From record %d to record %d", from, to), Key: &key, Body: body})
 }
 
 // cutTo returns the first of a list, and how many more it has.

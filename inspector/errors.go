@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -48,30 +46,11 @@ func explain(r *http.Request, err error) explanation {
 	}
 	session := func(text string) { to(text, "session") }
 
-	var conflict *fold.ConflictError
-	var blocked *fold.BlockedError
-	var orphans *fold.OrphanError
-	var pinned *fold.PinnedError
 	var duplicate *store.DuplicateIDError
 	var corrupt *store.CorruptError
 	switch {
-	case errors.As(err, &conflict):
-		e.Advice = fmt.Sprintf("Another patch was logged meanwhile, record %d, and places in the visible log may mean other events now. Nothing was written. Look at the session as it is, and do it again.", conflict.Newest)
-		to(fmt.Sprintf("Record %d, which came between", conflict.Newest), "record", "seq", conflict.Newest)
 	case errors.Is(err, store.ErrConflict):
 		e.Advice = "The log has grown meanwhile. Nothing was written. Look at the session as it is, and do it again."
-		session("The session as it is")
-	case errors.As(err, &blocked) && blocked.TakenBack:
-		e.Advice = "Nothing is left to take back. To have the patch again, revert its revert."
-		to(fmt.Sprintf("The revert, record %d", blocked.BlockingSeq), "record", "seq", blocked.BlockingSeq)
-	case errors.As(err, &blocked):
-		e.Advice = fmt.Sprintf("A later patch stands on what this one put in. Revert that one first: record %d.", blocked.BlockingSeq)
-		to(fmt.Sprintf("The patch to revert first, record %d", blocked.BlockingSeq), "record", "seq", blocked.BlockingSeq)
-	case errors.As(err, &orphans):
-		e.Advice = orphanAdvice(orphans)
-		session("The session as it is")
-	case errors.As(err, &pinned):
-		e.Advice = pinnedAdvice(pinned)
 		session("The session as it is")
 	case errors.Is(err, store.ErrOutOfRange):
 		e.Advice = "The visible log has other events than those that were meant, perhaps since it changed. Look at it as it is, and choose again."
@@ -118,31 +97,4 @@ func explain(r *http.Request, err error) explanation {
 		e = explanation{Text: "Something failed that should not have.", Advice: "The log of the program that serves this page says what."}
 	}
 	return e
-}
-
-// orphanAdvice says which span to take instead.
-func orphanAdvice(e *fold.OrphanError) string {
-	text := "A call and its response must stay, or go, together; models refuse one without the other. "
-	switch {
-	case e.Suggested && e.EventID != "":
-		return text + fmt.Sprintf("Cut before event %q instead.", present.PrintableUpTo(e.EventID, nameRunes))
-	case e.Suggested:
-		return text + fmt.Sprintf("Take visible events %s instead: start %d, count %d.", present.IndexRange(e.Start, max(e.Count, 1)), e.Start, e.Count)
-	default:
-		return text + "No wider span passes; orphans must be allowed for this."
-	}
-}
-
-// pinnedAdvice says which events are pinned.
-func pinnedAdvice(e *fold.PinnedError) string {
-	const most = 5
-	var named []string
-	for _, p := range e.Events[:min(most, len(e.Events))] {
-		named = append(named, fmt.Sprintf("%d (%s)", p.Index, present.PrintableUpTo(p.Event.ID(), nameRunes)))
-	}
-	text := "Pinned, by their index: " + strings.Join(named, ", ")
-	if more := len(e.Events) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + ". Unpin them, choose other events, or allow pinned events to be hidden."
 }

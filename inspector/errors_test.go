@@ -8,34 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // Every error of the store is explained to a person: what it means and where to go on.
 func TestExplain(t *testing.T) {
-	e, err := patch.ParseEvent([]byte(event("e7\u202e", "user", text("x"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	many := make([]fold.Visible, 9)
-	for n := range many {
-		many[n] = fold.Visible{Index: n, Event: e}
-	}
 	for _, c := range []struct {
 		err    error
 		advice string
 		link   string // a part of it; "" if there is none
 	}{
-		{&store.ConflictError{Base: 3, Newest: 9}, "Another patch was logged meanwhile, record 9", "record?key=a%2Fb%2Fc&seq=9"},
 		{&store.SeqError{Expected: 3, Last: 4}, "The log has grown meanwhile", "session?key=a%2Fb%2Fc"},
-		{&store.BlockedError{PatchID: "p", Blocking: "q", BlockingSeq: 12}, "Revert that one first: record 12", "record?key=a%2Fb%2Fc&seq=12"},
-		{&store.BlockedError{PatchID: "p", Blocking: "q", BlockingSeq: 12, TakenBack: true}, "revert its revert", "record?key=a%2Fb%2Fc&seq=12"},
-		{&store.OrphanError{Suggested: true, Start: 3, Count: 4}, "Take visible events 3 to 6 instead: start 3, count 4", "session?"},
-		{&store.OrphanError{Suggested: true, EventID: "e9"}, `Cut before event "e9" instead`, "session?"},
-		{&store.OrphanError{}, "No wider span passes", "session?"},
-		{&store.PinnedError{Events: many}, `Pinned, by their index: 0 (e7\u202e), 1 (e7\u202e), 2 (e7\u202e), 3 (e7\u202e), 4 (e7\u202e) and 4 more. Unpin`, "session?"},
 		{store.ErrOutOfRange, "choose again", "session?"},
 		{store.ErrEventNotFound, "not in sight", "session?"},
 		{store.ErrUnknownPatch, "newer version", ""},

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
@@ -125,8 +124,7 @@ type Inspector struct {
 	listing   listing
 
 	bodyTimeout time.Duration // for a request's body
-	compactions compactions
-	erasings    sync.Mutex // held by whoever erases: a second click finds what the first has done
+	answers     answers
 }
 
 // New returns an inspector of a store, which it does not close. The error matches

@@ -35,6 +35,8 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"inc":       func(n int) int { return n + 1 },
 	"indented":  indented,
 	"clip":      clip,
+
+	"changeWord": func(sign present.Sign) string { return changeWords[sign] },
 }).ParseFS(files, "templates/*.html"))
 
 // when is a time as a page shows it.
@@ -104,17 +106,22 @@ func indented(text string) string {
 
 // render answers with a page: the template of its name, in the frame that all have.
 func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, name string, p page) error {
-	p.Write, p.Erase = i.opts.Write, i.opts.Erase
-	if p.Key != nil {
-		p.Write, p.Erase = i.may(r, *p.Key, Write), i.may(r, *p.Key, Erase)
-	}
-	text, err := execute(name, p)
+	text, err := i.page(r, name, p)
 	if err != nil {
 		i.opts.Logger.Error("inspector", "template", name, "err", err)
 		http.Error(w, "this page cannot be made; the log says why", http.StatusInternalServerError)
 		return nil
 	}
 	return send(w, status, text)
+}
+
+// page makes a page for a request.
+func (i *Inspector) page(r *http.Request, name string, p page) ([]byte, error) {
+	p.Write, p.Erase = i.opts.Write, i.opts.Erase
+	if p.Key != nil {
+		p.Write, p.Erase = i.may(r, *p.Key, Write), i.may(r, *p.Key, Erase)
+	}
+	return execute(name, p)
 }
 
 // execute makes a page.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
@@ -59,19 +60,11 @@ What the hidden events set in the state no longer counts, except with --summary.
 				return err
 			}
 		}
-		return a.patch(cmd.Context(), args[0], rules, func(_ *store.Store, _ store.Key, v fold.View) (*patch.PatchEvent, error) {
-			p := patch.NewSplice(start, count, events...)
-			if text != "" {
-				var err error
-				if p, err = a.summarise(v, start, count, string(text)); err != nil {
-					return nil, err
-				}
-			}
-			if policy != "" {
-				p = p.WithState(policy)
-			}
-			return p, nil
-		})
+		edit := ops.Edit{Kind: ops.Cut, Spans: []compaction.Span{{Start: start, Count: count}}, Replacement: events, Text: string(text), State: policy}
+		if text != "" {
+			edit.Kind = ops.Summarise
+		}
+		return a.patch(cmd.Context(), args[0], rules, func(*store.Store, store.Key, fold.View) (ops.Edit, error) { return edit, nil })
 	}
 	return cmd
 }
@@ -88,12 +81,13 @@ of a record, an id, or the beginning of an id. --remove ends the pin.`,
 	rules.declare(cmd.Flags())
 	remove := cmd.Flags().Bool("remove", false, "let the event be hidden again")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.patch(cmd.Context(), args[0], rules, func(s *store.Store, key store.Key, v fold.View) (*patch.PatchEvent, error) {
+		return a.patch(cmd.Context(), args[0], rules, func(s *store.Store, key store.Key, v fold.View) (ops.Edit, error) {
 			id, err := ops.EventID(cmd.Context(), s, key, v, args[1])
+			edit := ops.Edit{Kind: ops.Pin, EventID: id}
 			if *remove {
-				return patch.NewUnpin(id), err
+				edit.Kind = ops.Unpin
 			}
-			return patch.NewPin(id), err
+			return edit, err
 		})
 	}
 	return cmd
@@ -250,21 +244,15 @@ func declareDryRun(fs *pflag.FlagSet) *bool { return fs.Bool("dry-run", false, d
 // The author of patches made by hand.
 const patchAuthor = "patchlog"
 
-// patch makes a patch, and logs it or shows what it would do.
-func (a *app) patch(ctx context.Context, keyText string, rules changeFlags, build func(*store.Store, store.Key, fold.View) (*patch.PatchEvent, error)) error {
+// patch edits the visible log, or shows what that would do.
+func (a *app) patch(ctx context.Context, keyText string, rules changeFlags, plan func(*store.Store, store.Key, fold.View) (ops.Edit, error)) error {
 	return a.change(ctx, keyText, rules.dryRun, func(s *store.Store, key store.Key, v fold.View) (string, ops.Change, error) {
-		p, err := build(s, key, v)
-		if err != nil {
-			return "", nil, err
-		}
-		p = p.WithAuthor(patchAuthor)
+		edit, err := plan(s, key, v)
+		edit.Author, edit.NewInvocation = patchAuthor, a.options.NewID
 		if rules.base.given {
-			p = p.WithBase(rules.base.n)
+			edit.Base = &rules.base.n
 		}
-		return string(p.Type()), ops.Patches{
-			Plan:    func(fold.View) ([]*patch.PatchEvent, error) { return []*patch.PatchEvent{p}, nil },
-			Options: store.PatchOptions{AllowOrphans: rules.allowOrphans, AllowPinned: rules.allowPinned},
-		}, nil
+		return string(edit.Kind), ops.Patches{Plan: edit.Patches, Options: store.PatchOptions{AllowOrphans: rules.allowOrphans, AllowPinned: rules.allowPinned}}, err
 	})
 }
 

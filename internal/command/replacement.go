@@ -7,10 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/google/uuid"
-
-	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -45,18 +41,4 @@ func (a *app) replacement(ctx context.Context, name string) ([]*patch.Event, err
 			return events, nil
 		}
 	}
-}
-
-// summarise makes a patch that puts a summary in the place of visible events. A span
-// that is out of range is the engine's to refuse.
-func (a *app) summarise(v fold.View, start, count int, text string) (*patch.PatchEvent, error) {
-	newID := a.options.NewID
-	if newID == nil {
-		newID = uuid.NewString
-	}
-	summary, err := compaction.ByHand(v, compaction.Span{Start: start, Count: count}, newID(), text)
-	if err != nil {
-		return nil, err
-	}
-	return patch.NewSummarise(start, count, summary), nil
 }

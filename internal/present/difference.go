@@ -63,17 +63,21 @@ func newDifference(views fold.Difference) Difference {
 		VisibleBefore: before.Len(), VisibleAfter: after.Len(), State: changeOf(before, after),
 		TokensBefore: tokensOf(before), TokensAfter: tokensOf(after), views: views,
 	}
-	was := map[*patch.Event]bool{}
+	type place struct { // views of different reads have copies of an event
+		seq uint64
+		id  string
+	}
+	was := map[place]bool{}
 	for _, e := range before.Entries() {
 		if e.Pinned {
-			was[e.Event] = true
+			was[place{e.Seq, e.Event.ID()}] = true
 		}
 	}
 	for _, e := range after.Entries() {
-		switch {
-		case e.Pinned && !was[e.Event]:
+		switch was := was[place{e.Seq, e.Event.ID()}]; {
+		case e.Pinned && !was:
 			d.Pinned = append(d.Pinned, e.Event.ID())
-		case !e.Pinned && was[e.Event]:
+		case !e.Pinned && was:
 			d.Unpinned = append(d.Unpinned, e.Event.ID())
 		}
 	}

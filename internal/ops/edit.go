@@ -1,0 +1,168 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// EditKind is what an [Edit] does to events.
+type EditKind string
+
+// The kinds of edits.
+const (
+	Cut       EditKind = "splice"    // hides them, or puts Replacement in their place
+	CutBefore EditKind = "truncate"  // hides all events before the first of them
+	Summarise EditKind = "summarise" // puts a summary with the text in their place
+	Replace   EditKind = "replace"   // puts an event with the text in their place, said by Role
+	Pin       EditKind = "pin"
+	Unpin     EditKind = "unpin"
+)
+
+// Edit changes visible events by hand.
+type Edit struct {
+	Kind        EditKind
+	Spans       []compaction.Span // stretches of the visible log, ascending; Cut, Pin and Unpin take several
+	EventID     string            // of Pin and Unpin, in place of spans
+	Text        string
+	Role        string // of Replace: user, the default, or model
+	Replacement []*patch.Event
+	State       patch.StatePolicy // "" is the patch's default
+	Author      string
+	Base        *uint64
+
+	// NewID makes the ids of the patches and of what they put in, from what they are for. With the same ids the
+	// same edit of the same view is logged once. nil leaves ids to the store.
+	NewID         func(what string) string
+	NewInvocation func() string // of a summary, if NewID is nil; nil means a random id
+}
+
+// EditError says why an edit cannot be made of a selection.
+type EditError struct {
+	Problem string
+	Whole   compaction.Span // a stretch of which it can be made; Count 0 if there is none
+}
+
+func (e *EditError) Error() string { return e.Problem }
+
+// Patches returns the patches that make the edit, for a view: a plan of [Patches].
+func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
+	if e.EventID != "" {
+		p := patch.NewPin(e.EventID)
+		if e.Kind == Unpin {
+			p = patch.NewUnpin(e.EventID)
+		}
+		return []*patch.PatchEvent{e.dress(p, 0)}, nil
+	}
+	if len(e.Spans) == 0 {
+		return nil, &EditError{Problem: "no event is selected"}
+	}
+	first, last := e.Spans[0], e.Spans[len(e.Spans)-1]
+	whole := compaction.Span{Start: first.Start, Count: last.Start + last.Count - first.Start}
+	var patches []*patch.PatchEvent
+	switch e.Kind {
+	case Cut:
+		for _, s := range slices.Backward(e.Spans) { // so that indices stay what they are
+			patches = append(patches, patch.NewSplice(s.Start, s.Count, e.Replacement...))
+		}
+	case CutBefore:
+		if first.Start == 0 || first.Start >= v.Len() {
+			return nil, &EditError{Problem: "nothing stands before the first visible event; select the event that is to be the first one"}
+		}
+		patches = append(patches, patch.NewTruncateBefore(v.At(first.Start).ID()))
+	case Summarise, Replace:
+		switch {
+		case e.Text == "":
+			return nil, &EditError{Problem: "the text is missing that is to stand in the place of the events"}
+		case len(e.Spans) > 1:
+			return nil, &EditError{fmt.Sprintf("a text takes the place of one stretch of events, and the selected ones are %d stretches; select one of them, or all from %d to %d",
+				len(e.Spans), first.Start, last.Start+last.Count-1), whole}
+		}
+		p, err := e.withText(v, first)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, p)
+	case Pin, Unpin:
+		make := patch.NewPin
+		if e.Kind == Unpin {
+			make = patch.NewUnpin
+		}
+		for _, s := range e.Spans {
+			for n := s.Start; n < s.Start+s.Count; n++ {
+				if v.IsPinned(n) != (e.Kind == Pin) {
+					patches = append(patches, make(v.At(n).ID()))
+				}
+			}
+		}
+		if len(patches) == 0 {
+			return nil, &EditError{Problem: map[EditKind]string{Pin: "all that is selected is pinned already", Unpin: "nothing that is selected is pinned"}[e.Kind]}
+		}
+	}
+	for n, p := range patches {
+		if p = e.dress(p, n); len(patches) > 1 {
+			p = p.WithGroup(e.newID("group"))
+		}
+		patches[n] = p
+	}
+	return patches, nil
+}
+
+// dress gives a patch what all of an edit have.
+func (e Edit) dress(p *patch.PatchEvent, n int) *patch.PatchEvent {
+	if e.Author != "" {
+		p = p.WithAuthor(e.Author)
+	}
+	if e.Base != nil {
+		p = p.WithBase(*e.Base)
+	}
+	if e.NewID != nil {
+		p = p.WithID(e.NewID("patch " + strconv.Itoa(n)))
+	}
+	if e.State != "" && e.Kind != Pin && e.Kind != Unpin {
+		p = p.WithState(e.State)
+	}
+	return p
+}
+
+// withText puts a text in the place of events. An event that replaces others goes where the first of them did: to
+// its invocation, its branch and its scope.
+func (e Edit) withText(v fold.View, s compaction.Span) (*patch.PatchEvent, error) {
+	if e.Kind == Summarise {
+		summary, err := compaction.ByHand(v, s, e.newID("invocation"), e.Text)
+		if err != nil {
+			return nil, err
+		}
+		return patch.NewSummarise(s.Start, s.Count, summary), nil
+	}
+	first, role, author := v.At(s.Start), "user", "user"
+	if e.Role == "model" {
+		role, author = "model", "model"
+		for n := s.Start; n < s.Start+s.Count; n++ { // the first agent that spoke there
+			if said := v.At(n); said.Role() == "model" && said.Author() != "user" && said.Author() != "" {
+				author = said.Author()
+				break
+			}
+		}
+	}
+	event, err := patch.NewEvent(patch.Fields{
+		InvocationID: first.InvocationID(), Author: author, Branch: first.Branch(), IsolationScope: first.IsolationScope(), Content: patch.Text(role, e.Text),
+	})
+	return patch.NewSplice(s.Start, s.Count, event), err
+}
+
+func (e Edit) newID(what string) string {
+	switch {
+	case e.NewID != nil:
+		return e.NewID(what)
+	case e.NewInvocation != nil:
+		return e.NewInvocation()
+	}
+	return uuid.NewString()
+}
