@@ -71,7 +71,7 @@ type attempts struct {
 func (l *attempts) keep(a compaction.Attempt[store.Key]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.known.keep(a.Key, a)
+	l.known.keep(a.Key, a, 1)
 }
 
 func (l *attempts) of(key store.Key) (a compaction.Attempt[store.Key], ok bool) {

@@ -56,13 +56,12 @@ func (s *Service) Live(sess session.Session) string {
 	return s.compacting.runs.live(sess.(*Session).key)
 }
 
-// MaxLines is how many sessions of a base are kept that nobody uses.
-const MaxLines = maxLines
-
-// Lines returns how many sessions of a base are known.
-func (s *Service) Lines() int {
+// Known returns how many sessions of a base are cached or locked.
+func (s *Service) Known() (cached, locked int) {
 	b := s.store.(*based)
-	b.lines.mu.Lock()
-	defer b.lines.mu.Unlock()
-	return len(b.lines.byKey)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.locks.mu.Lock()
+	defer b.locks.mu.Unlock()
+	return len(b.known.young) + len(b.known.old), len(b.locks.held)
 }

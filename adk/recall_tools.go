@@ -368,7 +368,7 @@ func (r *recalls) take(ctx agent.InvocationContext, key store.Key) int {
 	if tokens < leastRecallTokens {
 		return 0
 	}
-	all.spent.keep(of, spent+tokens)
+	all.spent.keep(of, spent+tokens, 1)
 	return tokens
 }
 
@@ -379,5 +379,5 @@ func (r *recalls) giveBack(ctx agent.InvocationContext, key store.Key, tokens in
 	defer all.mu.Unlock()
 	of := turn{key, ctx.InvocationID()}
 	spent, _ := all.spent.find(of)
-	all.spent.keep(of, spent-max(tokens, 0))
+	all.spent.keep(of, spent-max(tokens, 0), 1)
 }

@@ -42,7 +42,7 @@ func (r *runs) began(key store.Key, id string, until time.Time) (before string, 
 	if due = time.Now().After(run.leased); due {
 		run.leased = until
 	}
-	r.known.keep(key, run)
+	r.known.keep(key, run, 1)
 	return before, due
 }
 
@@ -52,7 +52,7 @@ func (r *runs) release(key store.Key, id string) {
 	defer r.mu.Unlock()
 	if run := r.find(key); run.id == id {
 		run.leased = time.Time{}
-		r.known.keep(key, run)
+		r.known.keep(key, run, 1)
 	}
 }
 
@@ -60,7 +60,7 @@ func (r *runs) release(key store.Key, id string) {
 func (r *runs) watch(key store.Key, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known.keep(key, invocation{id: id, watched: true})
+	r.known.keep(key, invocation{id: id, watched: true}, 1)
 }
 
 // ended says that an invocation has ended.

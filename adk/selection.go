@@ -41,22 +41,3 @@ func (s *selection) advance(v fold.View) {
 	}
 	s.view = v
 }
-
-// in returns the selection in a view in which records have other seqs.
-func (s *selection) in(v fold.View) *selection {
-	shown, known := map[string]bool{}, map[string]bool{}
-	for _, e := range s.events {
-		shown[e.ID()] = true
-	}
-	for _, e := range s.view.Events() {
-		known[e.ID()] = true
-	}
-	next := &selection{chosen: map[uint64]bool{}, since: v.Seq(), view: v}
-	for i, e := range v.Events() {
-		if shown[e.ID()] || !known[e.ID()] {
-			next.chosen[v.SeqOf(i)] = true
-			next.events = append(next.events, e)
-		}
-	}
-	return next
-}

@@ -148,7 +148,7 @@ func newService(s storage, opts Options) (*Service, error) {
 	svc := &Service{
 		store:     s,
 		logger:    opts.Logger,
-		decoded:   &decoded{limit: opts.CacheBytes, logger: opts.Logger},
+		decoded:   &decoded{logger: opts.Logger, events: recent[*patch.Event, *session.Event]{limit: opts.CacheBytes}},
 		telemetry: t,
 		redact:    opts.Redact,
 	}
@@ -210,7 +210,7 @@ func (s *Service) Get(ctx context.Context, req *session.GetRequest) (*session.Ge
 	if err := keyed(req.AppName, req.UserID, req.SessionID); err != nil {
 		return nil, err
 	}
-	handle, err := s.get(ctx, store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID})
+	handle, err := s.get(ctx, store.Key{App: req.AppName, User: req.UserID, Session: req.SessionID}, session.GetRequest{NumRecentEvents: req.NumRecentEvents, After: req.After})
 	if err != nil {
 		return nil, getError(err, req.SessionID)
 	}
@@ -243,7 +243,7 @@ func (s *Service) List(ctx context.Context, req *session.ListRequest) (*session.
 	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID}) {
 		var handle *Session
 		if err == nil {
-			handle, err = s.get(ctx, info.Key)
+			handle, err = s.get(ctx, info.Key, session.GetRequest{})
 		}
 		switch {
 		case errors.Is(err, store.ErrNotFound): // deleted meanwhile
@@ -289,10 +289,10 @@ func (s *Service) Delete(ctx context.Context, req *session.DeleteRequest) error 
 var errNoRequest = fmt.Errorf("%w: the request is nil", patch.ErrInvalid)
 
 // get reads a session.
-func (s *Service) get(ctx context.Context, key store.Key) (handle *Session, err error) {
+func (s *Service) get(ctx context.Context, key store.Key, filter session.GetRequest) (handle *Session, err error) {
 	ctx, op := s.telemetry.start(ctx, opFold, key)
 	defer func() { op.end(ctx, err) }()
-	stored, err := s.store.Get(ctx, key)
+	stored, err := s.store.Get(ctx, key, filter)
 	if err != nil {
 		return nil, err
 	}

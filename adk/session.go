@@ -111,16 +111,11 @@ func (s *Session) advance(v fold.View) {
 }
 
 func (s *Session) advanceLocked(v fold.View) {
-	reordered := v.Creation() != s.stored.View.Creation()
-	if v.Seq() <= s.stored.View.Seq() && !reordered {
+	if v.Seq() <= s.stored.View.Seq() {
 		return
 	}
 	s.stored.View = v
-	switch {
-	case s.selection == nil:
-	case reordered:
-		s.selection = s.selection.in(v)
-	default:
+	if s.selection != nil {
 		s.selection.advance(v)
 	}
 }

@@ -25,8 +25,9 @@ type storage interface {
 
 	// Create is [store.Store.CreateAt]. A session without an id gets one.
 	Create(ctx context.Context, key store.Key, state map[string]any, created time.Time) (stored, error)
-	// Get is [store.Store.Get].
-	Get(ctx context.Context, key store.Key) (stored, error)
+	// Get is [store.Store.Get]. Of a session with more events than a filter asks for, a storage may read
+	// only these, if it knows the others.
+	Get(ctx context.Context, key store.Key, filter session.GetRequest) (stored, error)
 	History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error)
 	List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error]
 	Info(ctx context.Context, key store.Key) (store.Info, error)
@@ -55,8 +56,6 @@ type stored struct {
 	View    fold.View
 	shared  shared
 	updated time.Time // of the event that was appended last, visible or not, or of the creation
-
-	line *line // what a base's session was read with; it stays as long as the session is used
 }
 
 // shared is state that a session shares with others, with prefix app: or user:.
@@ -96,7 +95,7 @@ func (s inStore) Create(ctx context.Context, key store.Key, state map[string]any
 	return s.stored(ctx, found)
 }
 
-func (s inStore) Get(ctx context.Context, key store.Key) (stored, error) {
+func (s inStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (stored, error) {
 	found, err := s.Store.Get(ctx, key)
 	if err != nil {
 		return stored{}, err

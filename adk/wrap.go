@@ -6,27 +6,27 @@ import (
 	"iter"
 	"log/slog"
 	"reflect"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fold/portable"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 // Wrap returns a service over another session service, the base, such as ADK's in memory,
-// on SQL or on Vertex AI. Sessions stay where they are and as they are: the base is the
-// audit log, and a patch is one more event in it, without content, which ADK passes over.
-// docs/ADK.md says what that promises, and what not.
+// on SQL or on Vertex AI. The base is the audit log: sessions stay where they are, and the
+// patches of a call are one more event, without content, which ADK ignores. docs/ADK.md says
+// what that promises.
 //
-// The base is the caller's to close, after the service's last use and, where compaction is
-// on, after [Service.Close]. One process should wrap a base once, since a session's writers
-// wait for each other within a service. The error matches [patch.ErrInvalid] if there is no
-// base, or if it is a [Service], or is that of [NewService].
+// The caller closes the base, after the service's last use and, where compaction is on, after
+// [Service.Close]. The error matches [patch.ErrInvalid] if there is no base, or if it is a
+// [Service], or is that of [NewService].
 func Wrap(base session.Service, opts Options) (*Service, error) {
 	switch v := reflect.ValueOf(base); {
 	case !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil():
@@ -34,109 +34,117 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	case v.Type() == reflect.TypeFor[*Service]():
 		return nil, fmt.Errorf("%w: the session service to wrap is one of this package's already", patch.ErrInvalid)
 	}
-	b := &based{service: base, logger: opts.Logger, lines: lines{service: uuid.NewString(), limit: maxLineBytes}}
+	b := &based{service: base, logger: opts.Logger, known: recent[store.Key, *baseLog]{limit: maxKnownBytes}}
 	if b.logger == nil {
 		b.logger = slog.Default()
 	}
 	if opts.CacheBytes < 0 {
-		b.lines.limit = 0
+		b.known.limit = -1
 	}
 	b.finder = recall.NewFinder(searched{b}, min(opts.CacheBytes, 0))
 	return newService(b, opts)
 }
 
-// About so much memory may be taken by what is known of sessions that nobody uses.
-const maxLineBytes = 64 << 20
+// maxKnownBytes is about how much memory a generation of cached logs takes.
+const maxKnownBytes = 32 << 20
+
+// recentEvents is how many events a read of the base's end asks for.
+const recentEvents = 8
 
 // based is a storage that is a session service.
 type based struct {
 	service session.Service
 	logger  *slog.Logger
-	lines   lines
 	finder  *recall.Finder[store.Key]
-	renames atomic.Bool // it gives events ids of its own
+	locks   keyLocks
+
+	mu    sync.Mutex
+	known recent[store.Key, *baseLog]
 }
 
-// with calls do with the line of a session, locked.
-func (b *based) with(ctx context.Context, key store.Key, do func(*line) error) error {
-	l := b.lines.get(key)
-	if err := l.acquire(ctx); err != nil {
+// with calls do with a session as it is in the base, and with its lock. A filter in req limits what
+// is asked of the base, where the rest is known.
+func (b *based) with(ctx context.Context, key store.Key, req session.GetRequest, do func(*baseLog) error) error {
+	unlock, err := b.locks.lock(ctx, key)
+	if err != nil {
 		return err
 	}
-	defer func() {
-		known, size := l.incarnation > 0, l.footprint()
-		l.release()
-		if known {
-			b.lines.used(l, size)
-		}
-	}()
+	defer unlock()
+	b.mu.Lock()
+	l, ok := b.known.find(key)
+	b.mu.Unlock()
+	if !ok {
+		l = &baseLog{key: key, logger: b.logger}
+	}
+	if err := b.read(ctx, l, req); err != nil {
+		return b.missing(ctx, key, err)
+	}
+	defer b.keep(l)
 	return do(l)
 }
 
-// withKnown is with for a session of which something is known: if need be, the base is asked.
-func (b *based) withKnown(ctx context.Context, key store.Key, do func(*line) error) error {
-	return b.with(ctx, key, func(l *line) error {
-		if l.base == nil {
-			if err := b.read(ctx, l); err != nil {
-				return b.missing(ctx, l, err)
-			}
-		}
-		return do(l)
-	})
+// whole asks the base for all events, and end for the newest.
+var whole, end = session.GetRequest{}, session.GetRequest{NumRecentEvents: recentEvents}
+
+func (b *based) keep(l *baseLog) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known.keep(l.key, l, 1<<10+2*l.size) // the base's session has its own events
 }
 
-// withNewest is with for a session as it is in the base.
-func (b *based) withNewest(ctx context.Context, key store.Key, do func(*line) error) error {
-	return b.with(ctx, key, func(l *line) error {
-		if err := b.read(ctx, l); err != nil {
-			return b.missing(ctx, l, err)
-		}
-		return do(l)
-	})
+func (b *based) forget(key store.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known.forget(key)
+	b.finder.Forget(key)
 }
 
-// read gets the session from the base. After an error nothing is known of how the base has it.
-func (b *based) read(ctx context.Context, l *line) error {
-	l.base = nil
-	resp, err := b.service.Get(ctx, &session.GetRequest{AppName: l.key.App, UserID: l.key.User, SessionID: l.key.Session})
+// read brings a log up to what the base has.
+func (b *based) read(ctx context.Context, l *baseLog, req session.GetRequest) error {
+	if l.base == nil {
+		req = whole
+	}
+	req.AppName, req.UserID, req.SessionID = l.key.App, l.key.User, l.key.Session
+	resp, err := b.service.Get(ctx, &req)
 	if err != nil {
 		return err
 	}
 	if resp == nil || resp.Session == nil {
 		return fmt.Errorf("session %s: the wrapped service returned none", l.key)
 	}
-	b.adopt(l, resp.Session)
+	all := req.NumRecentEvents <= 0 && req.After.IsZero()
+	if l.base != nil && l.extend(resp.Session, all) {
+		return nil
+	}
+	if !all {
+		return b.read(ctx, l, whole)
+	}
+	b.finder.Forget(l.key) // its index has other records
+	l.rebuild(resp.Session)
 	return nil
 }
 
-// adopt takes a session as the base gave it.
-func (b *based) adopt(l *line, from session.Session) {
-	renamed := l.adopt(from, func(id string, err error) {
-		b.logger.Warn("patchlog: an event has values that JSON cannot carry; the session shows their text", "session", l.key.String(), "event", id, "error", err)
-	})
-	if renamed {
-		b.renames.Store(true)
+// missing says of an error about a session whether it is that there is none: services have no
+// error in common for that.
+func (b *based) missing(ctx context.Context, key store.Key, err error) error {
+	if there, listErr := b.exists(ctx, key); there || listErr != nil {
+		return err
 	}
-	b.warn(l)
+	b.forget(key)
+	return fmt.Errorf("session %s: %w: %w", key, store.ErrNotFound, err)
 }
 
-// stored is the session as the base gave it last.
-func (l *line) stored() stored {
-	return stored{Key: l.key, View: l.own.view, shared: sharedState(l.base.State()), updated: l.lastUpdate(), line: l}
-}
-
-// warn reports patches that do not apply.
-func (b *based) warn(l *line) {
-	for _, c := range l.own.left {
-		if !l.warned[c.id] {
-			l.warned[c.id] = true
-			b.logger.Warn("patchlog: patches are skipped, since the events that they name do not stand together in the session, or they are of a newer version",
-				"session", l.key.String(), "event", c.id)
+// exists reports whether the base lists a session.
+func (b *based) exists(ctx context.Context, key store.Key) (bool, error) {
+	for info, err := range b.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
+		if err != nil || info.Key == key {
+			return err == nil, err
 		}
 	}
+	return false, nil
 }
 
-// Create creates the session in the base, with a record of the state that it begins with.
+// Create creates the session in the base, with its creation id and its initial state.
 func (b *based) Create(ctx context.Context, key store.Key, state map[string]any, _ time.Time) (out stored, err error) {
 	own := make(map[string]any, len(state))
 	for name, v := range state {
@@ -146,49 +154,41 @@ func (b *based) Create(ctx context.Context, key store.Key, state map[string]any,
 		}
 		own[name] = value.Any()
 	}
-	if _, there := state[initialKey]; there {
-		return stored{}, reserved()
+	if _, there := state[portable.StateKey]; there {
+		return stored{}, reserved(portable.StateKey)
 	}
-	create := func(l *line) (stored, error) {
-		resp, err := b.service.Create(ctx, &session.CreateRequest{AppName: key.App, UserID: key.User, SessionID: key.Session, State: recorded(own)})
-		switch {
-		case err != nil:
+	if key.Session != "" {
+		unlock, err := b.locks.lock(ctx, key)
+		if err != nil {
 			return stored{}, err
-		case resp == nil || resp.Session == nil:
-			return stored{}, fmt.Errorf("session %s: the wrapped service returned none", key)
-		case l == nil: // nobody else knows its id yet
-			key.Session = resp.Session.ID()
-			l = b.lines.get(key)
 		}
-		l.begin()
-		b.adopt(l, resp.Session)
-		return l.stored(), nil
+		defer unlock()
 	}
-	if key.Session == "" {
-		return create(nil)
-	}
-	err = b.with(ctx, key, func(l *line) error {
-		out, err = create(l)
-		return err
-	})
-	if err != nil {
+	resp, err := b.service.Create(ctx, &session.CreateRequest{AppName: key.App, UserID: key.User, SessionID: key.Session, State: withOrigin(own)})
+	switch {
+	case err != nil:
 		if there, _ := b.exists(ctx, key); there {
 			err = fmt.Errorf("%w: %w", store.ErrExists, err)
 		}
+		return stored{}, err
+	case resp == nil || resp.Session == nil:
+		return stored{}, fmt.Errorf("session %s: the wrapped service returned none", key)
 	}
-	return out, err
+	key.Session = resp.Session.ID()
+	b.finder.Forget(key)
+	l := &baseLog{key: key, logger: b.logger}
+	l.rebuild(resp.Session)
+	b.keep(l)
+	return l.stored(), nil
 }
 
-func reserved() error {
-	return &patch.FieldError{Field: initialKey, Problem: "this state key is patchlog's own; take another"}
+func reserved(key string) error {
+	return &patch.FieldError{Field: key, Problem: "this key is patchlog's own; take another"}
 }
 
-// Get reads the session from the base, whose error says whether it is there.
-func (b *based) Get(ctx context.Context, key store.Key) (out stored, err error) {
-	err = b.with(ctx, key, func(l *line) error {
-		if err := b.read(ctx, l); err != nil {
-			return err
-		}
+// Get reads the session; a filter is the base's to apply where the rest of the session is known.
+func (b *based) Get(ctx context.Context, key store.Key, filter session.GetRequest) (out stored, err error) {
+	err = b.with(ctx, key, filter, func(l *baseLog) error {
 		out = l.stored()
 		return nil
 	})
@@ -211,99 +211,65 @@ func (b *based) List(ctx context.Context, opts store.ListOptions) iter.Seq2[stor
 	}
 }
 
-// Info reads the session from the base.
+// Info reads the end of the session.
 func (b *based) Info(ctx context.Context, key store.Key) (out store.Info, err error) {
-	err = b.withNewest(ctx, key, func(l *line) error {
-		out = store.Info{Key: key, Creation: l.creation(), Created: l.updated, Seq: l.own.view.Seq()}
+	err = b.with(ctx, key, end, func(l *baseLog) error {
+		out = store.Info{Key: key, Creation: l.creation, Created: l.updated, Seq: l.view.Seq()}
 		return nil
 	})
 	return out, err
 }
 
-// exists reports whether the base lists a session.
-func (b *based) exists(ctx context.Context, key store.Key) (bool, error) {
-	for info, err := range b.List(ctx, store.ListOptions{App: key.App, User: key.User}) {
-		if err != nil || info.Key == key {
-			return err == nil, err
-		}
-	}
-	return false, nil
-}
-
-// missing says of an error about a session whether it is that there is none. Services have
-// no error in common for that.
-func (b *based) missing(ctx context.Context, l *line, err error) error {
-	if there, listErr := b.exists(ctx, l.key); there || listErr != nil {
-		return err
-	}
-	l.begin()
-	return fmt.Errorf("session %s: %w: %w", l.key, store.ErrNotFound, err)
-}
-
 // Delete deletes the session in the base.
 func (b *based) Delete(ctx context.Context, key store.Key) error {
-	return b.with(ctx, key, func(l *line) error {
-		l.base = nil
-		err := b.service.Delete(ctx, &session.DeleteRequest{AppName: key.App, UserID: key.User, SessionID: key.Session})
-		if err == nil {
-			l.begin()
-			b.finder.Forget(key)
-		}
+	unlock, err := b.locks.lock(ctx, key)
+	if err != nil {
 		return err
-	})
+	}
+	defer unlock()
+	if err := b.service.Delete(ctx, &session.DeleteRequest{AppName: key.App, UserID: key.User, SessionID: key.Session}); err != nil {
+		return err
+	}
+	b.forget(key)
+	return nil
 }
 
-// View is the view of the session as it is known. What others have appended since, whoever
-// patches learns then. Where the base gives events other ids than they were appended with, a
-// patch can only be made from what was read.
+// View reads the session.
 func (b *based) View(ctx context.Context, key store.Key) (v fold.View, err error) {
-	with := b.withKnown
-	if b.renames.Load() {
-		with = b.withNewest
-	}
-	err = with(ctx, key, func(l *line) error {
-		v = l.own.view
+	err = b.with(ctx, key, whole, func(l *baseLog) error {
+		v = l.view
 		return nil
 	})
 	return v, err
 }
 
-// ViewAt folds what is known of the session, which is where seqs come from.
+// ViewAt folds the session's records up to a seq.
 func (b *based) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.View, err error) {
-	err = b.withKnown(ctx, key, func(l *line) error {
-		switch records := l.own.records; {
-		case seq == uint64(len(records)):
-			v = l.own.view
-		case seq < uint64(len(records)):
-			v, err = fold.Fold(l.empty(), records[:seq])
-		default:
-			err = fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, seq)
+	err = b.with(ctx, key, whole, func(l *baseLog) error {
+		if seq > l.view.Seq() {
+			return fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, seq)
 		}
+		v, err = fold.Fold(l.empty, l.records[:seq])
 		return err
 	})
 	return v, err
 }
 
-// RawEvents yields what is known of the session.
+// RawEvents yields the session's records as they are when the iteration begins.
 func (b *based) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) iter.Seq2[patch.Record, error] {
 	return func(yield func(patch.Record, error) bool) {
 		var records []patch.Record
-		err := b.withKnown(ctx, key, func(l *line) error {
-			records = l.own.records
+		err := b.with(ctx, key, whole, func(l *baseLog) error {
+			records = l.records[min(max(fromSeq, 1)-1, uint64(len(l.records))):]
 			return nil
 		})
+		for _, r := range records {
+			if err = ctx.Err(); err != nil || !yield(r, nil) {
+				break
+			}
+		}
 		if err != nil {
 			yield(patch.Record{}, err)
-			return
-		}
-		for i := max(fromSeq, 1) - 1; i < uint64(len(records)); i++ {
-			if err := ctx.Err(); err != nil {
-				yield(patch.Record{}, err)
-				return
-			}
-			if !yield(records[i], nil) {
-				return
-			}
 		}
 	}
 }
@@ -318,4 +284,109 @@ func (b *based) Lease(context.Context, store.Key, string, time.Duration) (bool, 
 	return true, nil
 }
 
+// Search searches the session as it is in the base, with an index of its own.
+func (b *based) Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error) {
+	return b.finder.Search(ctx, key, search)
+}
+
+// SearchUser searches the user's sessions that the base lists. It leaves out those that cannot be read.
+func (b *based) SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error) {
+	keys := func(yield func(store.Key, error) bool) {
+		for info, err := range b.List(ctx, store.ListOptions{App: app, User: user}) {
+			if (err != nil || !slices.Contains(opts.Except, info.Key)) && !yield(info.Key, err) {
+				return
+			}
+		}
+	}
+	return b.finder.SearchAll(ctx, keys, func(key store.Key, err error) bool {
+		if ctx.Err() != nil {
+			return false
+		}
+		b.logger.Warn("patchlog: a session that cannot be read is left out of a search", "session", key.String(), "error", err)
+		return true
+	}, search)
+}
+
+// Handle names an event by its id: seqs in a base may change.
+func (b *based) Handle(_ uint64, _ int, e *patch.Event) string { return idHandle + e.ID() }
+
+// searched is a base as a finder reads it.
+type searched struct{ *based }
+
+// RecordsFrom yields records of the session.
+func (s searched) RecordsFrom(ctx context.Context, key store.Key, v fold.View, from uint64) iter.Seq2[patch.Record, error] {
+	return func(yield func(patch.Record, error) bool) {
+		records, err := s.recordsOf(ctx, key, v)
+		if err != nil {
+			yield(patch.Record{}, err)
+			return
+		}
+		for _, r := range records[min(from-1, uint64(len(records))):] {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Records returns records of the session.
+func (s searched) Records(ctx context.Context, key store.Key, v fold.View, seqs []uint64) (out []patch.Record, err error) {
+	records, err := s.recordsOf(ctx, key, v)
+	for i := 0; err == nil && i < len(seqs); i++ {
+		out = append(out, records[seqs[i]-1])
+	}
+	return out, err
+}
+
+// recordsOf returns the records of a view.
+func (s searched) recordsOf(ctx context.Context, key store.Key, v fold.View) (records []patch.Record, err error) {
+	err = s.with(ctx, key, end, func(l *baseLog) error {
+		if l.creation != v.Creation() || v.Seq() > l.view.Seq() {
+			return errReordered
+		}
+		records = l.records[:v.Seq()]
+		return nil
+	})
+	return records, err
+}
+
 var _ storage = (*based)(nil)
+
+// keyLocks are locks of sessions: the writers of a process wait for each other.
+type keyLocks struct {
+	mu   sync.Mutex
+	held map[store.Key]*keyLock
+}
+
+type keyLock struct {
+	locked chan struct{} // has one value while it is locked
+	users  int
+}
+
+func (k *keyLocks) lock(ctx context.Context, key store.Key) (unlock func(), err error) {
+	k.mu.Lock()
+	if k.held == nil {
+		k.held = map[store.Key]*keyLock{}
+	}
+	l := k.held[key]
+	if l == nil {
+		l = &keyLock{locked: make(chan struct{}, 1)}
+		k.held[key] = l
+	}
+	l.users++
+	k.mu.Unlock()
+	leave := func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(k.held, key)
+		}
+	}
+	select {
+	case l.locked <- struct{}{}:
+		return func() { <-l.locked; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}

@@ -80,7 +80,6 @@ func TestWrapFailingBase(t *testing.T) {
 	e := timed(1, "e1", "user")
 	err := s.AppendEvent(t.Context(), sess, e)
 	fails(t, err, errShaky)
-	fails(t, err, store.ErrOutcomeUnknown)
 	_, err = s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
 	fails(t, err, errShaky)
 	_, err = s.List(t.Context(), &session.ListRequest{AppName: "app"})
@@ -108,9 +107,11 @@ func TestWrapFailingBase(t *testing.T) {
 	equal(t, "tries", base.appends, 1)
 	// One whose caller has gone may still be on its way.
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+	base.meanwhile = cancel
 	base.fails = []failing{before}
 	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), store.ErrOutcomeUnknown)
+	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), context.Canceled)
+	ctx, base.meanwhile = context.WithCancel(t.Context())
 	base.fails = []failing{afterward} // that one has landed can be seen
 	no(t, s.AppendEvent(ctx, sess, timed(7, "e7", "user")))
 	// A base that panics leaves nothing locked.

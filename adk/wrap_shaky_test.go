@@ -18,20 +18,20 @@ import (
 
 // shaky is a session service of many habits, each of which some service has.
 type shaky struct {
-	timed  bool // orders events by time, those of one time in another order at each read
+	timed  bool // orders events by time, those of one time in any order
 	strict bool // refuses a session that has not seen what was appended last
 	coarse bool // cuts times off at microseconds
 	lossy  bool // gives back what JSON says
 	rename bool // gives events ids of its own
 
 	mu        sync.Mutex
-	chance    *rand.Rand
 	sessions  map[string]*shakySession
 	fails     []failing // the next appends
 	meanwhile func()    // called once, before the next append
-	lag       int       // so many of the newest events are not there yet
 	down      bool
 	appends   int
+	given     int    // events that were read
+	order     uint64 // of events of one time, until it is another
 }
 
 // failing is how an append fails.
@@ -111,9 +111,9 @@ func (s *shaky) Create(_ context.Context, r *session.CreateRequest) (*session.Cr
 
 // read gives a session as it is.
 func (s *shaky) read(of *shakySession) *shakySession {
-	events := slices.Clone(of.events[:max(0, len(of.events)-s.lag)])
+	events := slices.Clone(of.events)
 	if s.timed {
-		s.chance.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+		rand.New(rand.NewPCG(1, s.order)).Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 		slices.SortStableFunc(events, func(a, b *session.Event) int { return a.Timestamp.Compare(b.Timestamp) })
 	}
 	for i, e := range events {
@@ -132,7 +132,13 @@ func (s *shaky) Get(ctx context.Context, r *session.GetRequest) (*session.GetRes
 	if of == nil || s.down {
 		return nil, errShaky
 	}
-	return &session.GetResponse{Session: s.read(of)}, nil
+	read := s.read(of)
+	if n := r.NumRecentEvents; n > 0 {
+		read.events = read.events[max(0, len(read.events)-n):]
+	}
+	read.events = slices.DeleteFunc(read.events, func(e *session.Event) bool { return e.Timestamp.Before(r.After) })
+	s.given += len(read.events)
+	return &session.GetResponse{Session: read}, nil
 }
 
 func (s *shaky) List(context.Context, *session.ListRequest) (*session.ListResponse, error) {

@@ -1,7 +1,6 @@
 package adk_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -157,43 +155,6 @@ func TestWrapInTheMiddle(t *testing.T) {
 	}
 }
 
-// What a compaction says of itself is there in ADK's terms too.
-func TestWrapRecordsCompaction(t *testing.T) {
-	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
-		s := wrap(t, base, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 3, Summarizer: adk.Summarizer(shortener{})}})
-		sess := create(t, s, "s", nil)
-		for i := range 8 {
-			e := timed(i, fmt.Sprint("e", i), []string{"user", "agent"}[i%2])
-			e.InvocationID = fmt.Sprint("i", i/2)
-			e.Content.Parts[0].Text = strings.Repeat("it is long ", 40)
-			no(t, s.AppendEvent(t.Context(), sess, e))
-		}
-		s.Settle(t)
-		no(t, s.Close(context.Background()))
-		var records int
-		for e := range get(t, base, "s").Events().All() {
-			p, err := adk.NewEvent(e)
-			no(t, err)
-			c, ok := foreign.CompactionOf(p)
-			if !ok {
-				continue
-			}
-			records++
-			at := func(n int) float64 { return float64(timed(n, "", "").Timestamp.Unix()) }
-			if c.StartTimestamp != at(0) || c.EndTimestamp < at(1) || c.EndTimestamp >= at(7) || c.CompactedContent.String() == "null" {
-				t.Errorf("%+v", c)
-			}
-			if figures, ok := e.CustomMetadata["patchlog"].(map[string]any); !ok || figures["tokensBefore"] == nil {
-				t.Errorf("figures %v", e.CustomMetadata["patchlog"])
-			}
-			if record := e.CustomMetadata["_adk_compaction"].(map[string]any); len(record) > 4 {
-				t.Errorf("%v", record)
-			}
-		}
-		equal(t, "records", records, 1)
-	})
-}
-
 func TestWrapStateThatBeganWithoutIt(t *testing.T) {
 	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
 		raw := create(t, base, "s", map[string]any{"kept": "v", "set": "before"})
@@ -218,11 +179,9 @@ func TestWrapReservesAKey(t *testing.T) {
 		r, err := s.List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
 		no(t, err)
 		equal(t, "listed state", stateOf(r.Sessions[0]), map[string]any{"k": "v"})
-		create(t, s, "empty", nil)
-		equal(t, "state in the base", stateOf(get(t, base, "empty")), map[string]any{})
-		_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", State: map[string]any{"_patchlog_initial": 1}})
+		_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", State: map[string]any{"_patchlog": 1}})
 		fails(t, err, patch.ErrInvalid)
-		fails(t, s.AppendEvent(t.Context(), sess, delta("e", map[string]any{"_patchlog_initial": 1})), patch.ErrInvalid)
+		fails(t, s.AppendEvent(t.Context(), sess, delta("e", map[string]any{"_patchlog": 1})), patch.ErrInvalid)
 		forged := &session.Event{ID: "forged"}
 		forged.CustomMetadata = map[string]any{"_patchlog": "{}"}
 		fails(t, s.AppendEvent(t.Context(), sess, forged), patch.ErrInvalid)
@@ -239,31 +198,6 @@ func TestWrapShowsWhatHasContent(t *testing.T) {
 		no(t, s.AppendEvent(t.Context(), sess, e))
 		equal(t, "events", ids(get(t, s, "s")), []string{"e"})
 	})
-}
-
-// A record of compaction stands for one summary.
-func TestWrapRecordsOneSummary(t *testing.T) {
-	base := session.InMemoryService()
-	s := wrap(t, base, adk.Options{})
-	sess := create(t, s, "s", nil)
-	for i := range 3 {
-		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
-	}
-	summary := func(words string) *patch.Event {
-		e, err := patch.NewEvent(patch.Fields{
-			Author: "user", Content: patch.Text("user", words),
-			Actions: patch.Actions{Compaction: &patch.EventCompaction{StartTimestamp: 1, EndTimestamp: 2, CompactedContent: patch.Text("model", words)}},
-		})
-		no(t, err)
-		return e
-	}
-	for n, events := range [][]*patch.Event{{summary("a")}, {summary("a"), summary("b")}} {
-		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1, events...).WithState(patch.Keep))
-		no(t, err)
-		all := get(t, base, "s").Events()
-		_, said := all.At(all.Len() - 1).CustomMetadata["_adk_compaction"]
-		equal(t, "there is a record", said, n == 0)
-	}
 }
 
 // A patch whose base is null has none, and is its session's.

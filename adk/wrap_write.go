@@ -8,126 +8,36 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/fold/portable"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 const (
-	// So often a write is tried again because another writer was faster.
+	// maxStale is how often a write is tried again because another writer was faster.
 	maxStale = 8
 
-	// For so long the base is asked what became of a write whose caller has gone.
+	// settleTime is for how long the base is asked about a write whose caller has gone.
 	settleTime = time.Second
 )
 
-// Append appends an event to the base, and then, if results in it are long, a patch that shows
-// less of them.
-func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
-	if _, there := from.Actions.StateDelta[initialKey]; there {
-		return store.Committed{}, reserved()
-	}
-	r := patch.Complete(patch.Record{Event: e}, uuid.NewString, time.Now())
-	if carrierOf(from) != nil {
-		return store.Committed{}, &patch.FieldError{Field: "customMetadata/" + carrierKey, Problem: "this key is patchlog's own; take another"}
-	}
-	committed := store.Committed{Records: []patch.Record{r}}
-	retried := false
-	err := b.withKnown(ctx, key, func(l *line) error {
-		err := b.write(ctx, l, func() (*session.Event, item, error) {
-			if err := l.is(opts.Creation); err != nil {
-				return nil, item{}, err
-			}
-			if at := l.seqOf(r.ID()); at != 0 {
-				if !isRetry(l.own.records[at-1], r) {
-					return nil, item{}, &store.DuplicateIDError{ID: r.ID(), Seq: at}
-				}
-				retried = true
-				return nil, item{}, nil
-			}
-			out := copyEvent(from) // the base's own, even if it refuses it
-			out.ID, out.Timestamp = r.Event.ID(), r.Event.Timestamp()
-			return out, item{id: r.ID(), event: r.Event}, nil
-		})
-		if at := l.seqOf(r.ID()); err == nil && at != 0 {
-			committed.Records[0] = l.own.records[at-1]
-		}
-		committed.View = l.own.view
-		return err
-	})
-	if err == nil && !retried && opts.MaxResultTokens > 0 && committed.Records[0].Event.EstimatedTokens() > opts.MaxResultTokens {
-		committed.View = b.shorten(ctx, key, committed, opts.MaxResultTokens)
-	}
-	return committed, err
-}
-
-// shorten appends the patch that shows less of an event that was appended, and returns the view
-// after that. If it cannot, the event is shown whole.
-func (b *based) shorten(ctx context.Context, key store.Key, appended store.Committed, maxTokens int) fold.View {
-	r := appended.Records[0]
-	done, err := b.patch(ctx, key, appended.View.Creation(), func(l *line) (drafted, error) {
-		v := l.own.view
-		i, ok := v.Find(r.ID())
-		if !ok { // the base has given it another id, or it is hidden already
-			return drafted{on: v, after: v}, nil
-		}
-		short, err := recall.Shorten(v.At(i), v.SeqOf(i), b.Handle(0, 0, v.At(i)), uuid.NewString, maxTokens)
-		if err != nil || short == nil {
-			return drafted{on: v, after: v}, err
-		}
-		patches, err := completed([]*patch.PatchEvent{
-			patch.NewSplice(i, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(v.PatchSeq()),
-		})
-		if err != nil {
-			return drafted{}, err
-		}
-		return drafted{on: v, patches: patches}.judge(l, fold.CheckOptions{})
-	})
-	if err != nil {
-		b.logger.Warn("patchlog: a long result is shown whole", "session", key.String(), "event", r.ID(), "error", err)
-	}
-	if done.View.Creation() == "" {
-		return appended.View
-	}
-	return done.View
-}
-
-// isRetry reports whether a record offers what is there. A base may have cut off the time's
-// end, and fields that it does not know.
-func isRetry(there, offered patch.Record) bool {
-	return there.Event != nil && there.ID() == offered.ID() &&
-		(patch.Same(there, offered) || item{event: there.Event}.resembles(item{event: offered.Event}))
-}
-
-// is reports whether a creation is the session's.
-func (l *line) is(creation string) error {
-	if creation != "" && !sameSession(creation, l.creation()) {
-		return fmt.Errorf("session %s: %w: it was created again since", l.key, store.ErrNotFound)
-	}
-	return nil
-}
-
-// write appends to the base what plan says, by what is known of the session: no event if
-// there is nothing to do. Where the base refuses because another writer was faster, which
-// services have no error for in common, what is known has changed and plan is asked again.
-func (b *based) write(ctx context.Context, l *line, plan func() (*session.Event, item, error)) error {
+// write appends to the base what plan says, by what is known of the session: no event if there is
+// nothing to do. Where the base refuses because another writer was faster, plan is asked again.
+func (b *based) write(ctx context.Context, l *baseLog, plan func() (*session.Event, item, error)) error {
 	for tries := 0; ; tries++ {
 		e, it, err := plan()
 		if err != nil || e == nil {
 			return err
 		}
-		events, updated := len(l.own.items), l.base.LastUpdateTime()
-		base := l.base
-		l.base = nil
-		err = b.service.AppendEvent(ctx, base, e)
-		if err == nil {
-			l.base = base
-			l.append(it)
-			b.warn(l)
+		known, id, at := len(l.order), e.ID, e.Timestamp
+		if err = b.service.AppendEvent(ctx, l.base, e); err == nil {
+			l.addItem(id, at, it, false)
 			return nil
 		}
 		if readErr := b.settle(ctx, l); readErr != nil {
@@ -136,67 +46,185 @@ func (b *based) write(ctx context.Context, l *line, plan func() (*session.Event,
 			}
 			return fmt.Errorf("session %s: %w: %w; and then: %w", l.key, store.ErrOutcomeUnknown, err, readErr)
 		}
-		moved := len(l.own.items) != events || !l.updated.Equal(updated)
+		_, landed := l.items[id]
+		known = min(known, len(l.order))
 		switch {
-		case l.has(it.id):
+		case landed:
 			return nil
 		case ctx.Err() != nil: // it may still be on its way
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, err)
-		case !moved || tries == maxStale:
+		case len(l.order) == known || tries == maxStale:
 			return err
-		case slices.ContainsFunc(l.own.items[min(events, len(l.own.items)):], it.resembles): // the base may have given it an id of its own
+		case slices.ContainsFunc(l.order[known:], func(other string) bool { return it.resembles(l.items[other]) }): // the base may have changed the id
 			return fmt.Errorf("session %s: %w: %w", l.key, store.ErrOutcomeUnknown, err)
 		}
 	}
 }
 
 // settle reads the session after a write has failed.
-func (b *based) settle(ctx context.Context, l *line) error {
+func (b *based) settle(ctx context.Context, l *baseLog) error {
 	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		defer cancel()
 	}
-	if err := b.read(ctx, l); err != nil {
-		return b.missing(ctx, l, err)
+	if err := b.read(ctx, l, whole); err != nil {
+		return b.missing(ctx, l.key, err)
 	}
 	return nil
 }
 
-// has reports whether the session has an item.
-func (l *line) has(id string) bool {
-	for i := len(l.own.items) - 1; i >= 0; i-- {
-		if l.own.items[i].id == id {
-			return true
+// resembles reports whether two items may be one, of which a base has changed the id.
+func (it item) resembles(other item) bool {
+	if it.event == nil || other.event == nil {
+		return it.event == other.event && slices.Equal(it.patches.IDs(), other.patches.IDs())
+	}
+	a, b := it.event, other.event
+	return a.Author() == b.Author() && a.InvocationID() == b.InvocationID() && a.Branch() == b.Branch() &&
+		a.Timestamp().Truncate(time.Microsecond).Equal(b.Timestamp().Truncate(time.Microsecond))
+}
+
+// Append appends an event to the base, and then, if results in it are long, a patch that shows
+// less of them.
+func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error) {
+	if _, there := from.Actions.StateDelta[portable.StateKey]; there {
+		return store.Committed{}, reserved(portable.StateKey)
+	}
+	if _, there := from.CustomMetadata[portable.MetadataKey].(string); there && from.Content == nil {
+		return store.Committed{}, reserved("customMetadata/" + portable.MetadataKey)
+	}
+	r := patch.Complete(patch.Record{Event: e}, uuid.NewString, time.Now())
+	out := store.Committed{Records: []patch.Record{r}}
+	err := b.with(ctx, key, end, func(l *baseLog) error {
+		retried := false
+		err := b.write(ctx, l, func() (*session.Event, item, error) {
+			if err := l.is(opts.Creation); err != nil {
+				return nil, item{}, err
+			}
+			if at := l.ids[r.ID()]; at != 0 {
+				there := l.records[at-1]
+				if there.Event == nil || there.ID() != r.ID() || !patch.Same(there, r) && !(item{event: r.Event}).resembles(item{event: there.Event}) {
+					return nil, item{}, &store.DuplicateIDError{ID: r.ID(), Seq: at}
+				}
+				retried = true
+				return nil, item{}, nil
+			}
+			to := copyEvent(from) // the base's own, even if it refuses it
+			to.ID, to.Timestamp = r.Event.ID(), r.Event.Timestamp()
+			return to, item{event: r.Event}, nil
+		})
+		if err == nil && !retried && opts.MaxResultTokens > 0 && r.Event.EstimatedTokens() > opts.MaxResultTokens {
+			b.shorten(ctx, l, r.ID(), opts.MaxResultTokens)
+		}
+		if at := l.ids[r.ID()]; err == nil && at != 0 {
+			out.Records[0] = l.records[at-1]
+		}
+		out.View = l.view
+		return err
+	})
+	return out, err
+}
+
+// shorten appends the patch that shows less of an event that was appended. If it cannot, the event is
+// shown whole.
+func (b *based) shorten(ctx context.Context, l *baseLog, id string, maxTokens int) {
+	_, err := b.log(ctx, l, func() ([]*patch.PatchEvent, error) {
+		v := l.view
+		i, ok := v.Find(id)
+		if !ok { // it is hidden already
+			return nil, nil
+		}
+		short, err := recall.Shorten(v.At(i), v.SeqOf(i), b.Handle(0, 0, v.At(i)), uuid.NewString, maxTokens)
+		if err != nil || short == nil {
+			return nil, err
+		}
+		patches, err := completed(patch.NewSplice(i, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(v.PatchSeq()))
+		if err == nil {
+			_, err = v.CheckAll(patches, fold.CheckOptions{})
+		}
+		return patches, err
+	})
+	if err != nil {
+		b.logger.Warn("patchlog: a long result is shown whole", "session", l.key.String(), "event", id, "error", err)
+	}
+}
+
+// log appends an event that carries the patches that plan makes, by what is known of the session, and
+// returns their records.
+func (b *based) log(ctx context.Context, l *baseLog, plan func() ([]*patch.PatchEvent, error)) (records []patch.Record, err error) {
+	var patches []*patch.PatchEvent
+	id := uuid.NewString()
+	err = b.write(ctx, l, func() (*session.Event, item, error) {
+		var err error
+		if patches, err = plan(); err != nil || len(patches) == 0 || l.ids[patches[0].ID()] != 0 {
+			return nil, item{}, err
+		}
+		return l.patchEvent(ctx, id, patches)
+	})
+	if err == nil && len(patches) > 0 && l.items[id].patches != nil {
+		// A base that refuses no stale writer may have another writer's patch in front.
+		if b.read(ctx, l, end) == nil && l.skipped[id] {
+			err = errOvertaken
 		}
 	}
-	return false
+	if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) {
+		return nil, err
+	}
+	for _, p := range patches {
+		r := patch.Record{Patch: p}
+		if at := l.ids[p.ID()]; at != 0 {
+			r = l.records[at-1]
+		}
+		records = append(records, r)
+	}
+	return records, err
+}
+
+var (
+	errNoErase   = fmt.Errorf("%w: a receipt is logged by the erasing that it is of", patch.ErrInvalid)
+	errOvertaken = fmt.Errorf("%w: another patch was logged at the same time, and this one is skipped; look again and make it anew", store.ErrConflict)
+	errReordered = fmt.Errorf("%w: the wrapped service gives the session's events in another order than the patch's author saw them; look again and make it anew", store.ErrConflict)
+)
+
+// patching calls log for a session as it is in the base, which must be the one of the view.
+func (b *based) patching(ctx context.Context, key store.Key, on fold.View, plan func(*baseLog) ([]*patch.PatchEvent, error)) (out store.Committed, err error) {
+	err = b.with(ctx, key, whole, func(l *baseLog) error {
+		out.Records, err = b.log(ctx, l, func() ([]*patch.PatchEvent, error) {
+			if err := l.is(on.Creation()); err != nil {
+				return nil, err
+			}
+			return plan(l)
+		})
+		out.View = l.view
+		return err
+	})
+	return out, err
 }
 
 // ApplyPatch appends an event that carries the patches.
 func (b *based) ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error) {
-	patches, err := completed(patches)
+	patches, err := completed(patches...)
 	if err != nil {
 		return store.Committed{}, err
 	}
-	return b.patch(ctx, key, opts.On.Creation(), func(l *line) (drafted, error) {
-		return l.draft(opts, patches)
+	return b.patching(ctx, key, opts.On, func(l *baseLog) ([]*patch.PatchEvent, error) {
+		drafted, _, err := l.draft(opts, patches)
+		return drafted, err
 	})
 }
 
 // Preview drafts the patches.
 func (b *based) Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (out store.Preview, err error) {
-	patches, err = completed(patches)
-	if err != nil {
+	if patches, err = completed(patches...); err != nil {
 		return out, err
 	}
-	err = b.withNewest(ctx, key, func(l *line) error {
+	err = b.with(ctx, key, whole, func(l *baseLog) error {
 		if err := l.is(opts.On.Creation()); err != nil {
 			return err
 		}
-		d, err := l.draft(opts, patches)
+		drafted, after, err := l.draft(opts, patches)
 		if err == nil {
-			out = store.Preview{Difference: d.on.Diff(d.after), Patches: d.patches}
+			out = store.Preview{Difference: l.view.Diff(after), Patches: drafted}
 		}
 		return err
 	})
@@ -205,9 +233,9 @@ func (b *based) Preview(ctx context.Context, key store.Key, opts store.PatchOpti
 
 // Revert appends an event that carries reverts.
 func (b *based) Revert(ctx context.Context, key store.Key, opts store.BackOptions, patchID string) (store.Committed, error) {
-	return b.patch(ctx, key, opts.On.Creation(), func(l *line) (drafted, error) {
-		return l.back(opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func(v fold.View) (patches []*patch.PatchEvent, err error) {
-			ids, err := v.Standing(patchID)
+	return b.patching(ctx, key, opts.On, func(l *baseLog) ([]*patch.PatchEvent, error) {
+		return l.takeBack(opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func() (patches []*patch.PatchEvent, err error) {
+			ids, err := l.view.Standing(patchID)
 			for _, id := range ids {
 				patches = append(patches, patch.NewRevert(id))
 			}
@@ -216,73 +244,176 @@ func (b *based) Revert(ctx context.Context, key store.Key, opts store.BackOption
 	})
 }
 
-// Rewind appends an event that carries what a rewind takes.
+// Rewind appends an event that carries the patches of a rewind.
 func (b *based) Rewind(ctx context.Context, key store.Key, opts store.BackOptions, invocationID string) (store.Committed, error) {
 	if invocationID == "" {
 		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
 	}
-	return b.patch(ctx, key, opts.On.Creation(), func(l *line) (drafted, error) {
-		for _, r := range l.own.records {
-			if r.Event != nil && r.Event.InvocationID() == invocationID {
-				return l.back(opts, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}, func(v fold.View) ([]*patch.PatchEvent, error) {
-					return v.Rewind(r.Seq)
-				})
+	return b.patching(ctx, key, opts.On, func(l *baseLog) ([]*patch.PatchEvent, error) {
+		return l.takeBack(opts, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}, func() ([]*patch.PatchEvent, error) {
+			for _, r := range l.records {
+				if r.Event != nil && r.Event.InvocationID() == invocationID {
+					return l.view.Rewind(r.Seq)
+				}
 			}
-		}
-		return drafted{}, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, store.ErrEventNotFound, invocationID)
-	})
-}
-
-// patch appends an event that carries what is drafted on the session as it is in the base.
-func (b *based) patch(ctx context.Context, key store.Key, creation string, draft func(*line) (drafted, error)) (out store.Committed, err error) {
-	var patches []*patch.PatchEvent
-	id := uuid.NewString()
-	err = b.withNewest(ctx, key, func(l *line) error {
-		err := b.write(ctx, l, func() (*session.Event, item, error) {
-			if err := l.is(creation); err != nil {
-				return nil, item{}, err
-			}
-			d, err := draft(l)
-			if patches = d.patches; err != nil || len(patches) == 0 || l.seqOf(patches[0].ID()) != 0 {
-				return nil, item{}, err
-			}
-			return l.carrying(ctx, id, d)
+			return nil, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, store.ErrEventNotFound, invocationID)
 		})
-		if err == nil && slices.ContainsFunc(l.own.left, func(c *carrier) bool { return c.id == id }) {
-			err = errOvertaken
-		}
-		out.View = l.own.view
-		for _, p := range patches {
-			r := patch.Record{Patch: p}
-			if at := l.seqOf(p.ID()); at != 0 {
-				r = l.own.records[at-1]
-			}
-			out.Records = append(out.Records, r)
-		}
-		return err
 	})
-	if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) {
-		out.Records = nil
-	}
-	return out, err
 }
 
-// errOvertaken: another writer has patched what a patch was about, and comes first in order.
-var errOvertaken = fmt.Errorf("%w: another patch was logged at the same time, and this one is skipped; look again and make it anew", store.ErrConflict)
-
-// carrying returns the event that carries what is drafted. Its time is behind all that it is
-// about, and not behind what comes next.
-func (l *line) carrying(ctx context.Context, id string, d drafted) (*session.Event, item, error) {
-	at := l.newestTime()
-	if at.IsZero() {
-		at = platform.Now(ctx)
+// completed gives patches ids and times.
+func completed(patches ...*patch.PatchEvent) ([]*patch.PatchEvent, error) {
+	out := make([]*patch.PatchEvent, len(patches))
+	now, seen := time.Now(), map[string]bool{}
+	for i, p := range patches {
+		switch {
+		case p == nil:
+			return nil, fmt.Errorf("%w: patch %d of the call is nil", patch.ErrInvalid, i)
+		case p.Type() == patch.Erase:
+			return nil, errNoErase
+		}
+		r := patch.Complete(patch.Record{Patch: p}, uuid.NewString, now)
+		for id := range r.IDs() {
+			if seen[id] {
+				return nil, &store.DuplicateIDError{ID: id}
+			}
+			seen[id] = true
+		}
+		out[i] = r.Patch
 	}
-	e, err := carry(d.on, id, at.Truncate(time.Microsecond).Add(time.Microsecond), d.patches)
+	return out, nil
+}
+
+// draft judges patches on the session, as a store does: a call's own patches count as seen. If all
+// are there already, they are returned.
+func (l *baseLog) draft(opts store.PatchOptions, patches []*patch.PatchEvent) (drafted []*patch.PatchEvent, after fold.View, err error) {
+	present := 0
+	for _, p := range patches {
+		for id := range (patch.Record{Patch: p}).IDs() {
+			at := l.ids[id]
+			if at == 0 {
+				continue
+			}
+			if id != p.ID() || !patch.Same(l.records[at-1], patch.Record{Patch: p}) {
+				return nil, l.view, &store.DuplicateIDError{ID: id, Seq: at}
+			}
+			present++
+			break
+		}
+	}
+	switch present {
+	case len(patches):
+		return patches, l.view, nil
+	case 0:
+	default:
+		return nil, l.view, &store.DuplicateIDError{ID: patches[0].ID(), Seq: l.ids[patches[0].ID()]}
+	}
+	for i, p := range patches {
+		_, based := p.Base()
+		if !based && p.Validate() == nil && opts.On.Creation() != "" {
+			if err := l.saw(opts.On); err != nil {
+				return nil, l.view, err
+			}
+			base := opts.On.PatchSeq()
+			if i > 0 {
+				base = l.view.Seq() + uint64(i)
+			}
+			p = p.WithBase(base)
+		}
+		drafted = append(drafted, p)
+	}
+	after, err = l.judge(drafted, fold.CheckOptions{AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, HideWaiting: opts.HideWaiting, AsOfNow: opts.AsOfNow})
+	return drafted, after, err
+}
+
+// saw reports whether the author of a patch, who has seen a view, has seen all patches that there are,
+// and the events in the order in which they are.
+func (l *baseLog) saw(on fold.View) error {
+	switch {
+	case on.Creation() == "":
+		return nil
+	case on.PatchSeq() < l.view.PatchSeq():
+		return &store.ConflictError{Base: on.PatchSeq(), Newest: l.view.PatchSeq()}
+	case on.PatchSeq() > l.view.PatchSeq() || on.Len() > l.view.Len():
+		return errReordered
+	}
+	for i, e := range on.Events() {
+		if l.view.At(i).ID() != e.ID() {
+			return errReordered
+		}
+	}
+	return nil
+}
+
+// judge returns the view after patches that may be logged together.
+func (l *baseLog) judge(patches []*patch.PatchEvent, opts fold.CheckOptions) (fold.View, error) {
+	after, err := l.view.CheckAll(patches, opts)
+	for _, p := range patches {
+		if err == nil && p.Group() != "" && l.ids[groupID(p.Group())] != 0 {
+			err = &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", p.Group())}
+		}
+	}
+	return after, err
+}
+
+// takeBack drafts patches that take something back, as one group.
+func (l *baseLog) takeBack(opts store.BackOptions, check fold.CheckOptions, plan func() ([]*patch.PatchEvent, error)) ([]*patch.PatchEvent, error) {
+	if err := l.saw(opts.On); err != nil {
+		return nil, err
+	}
+	patches, err := plan()
+	if err != nil || len(patches) == 0 {
+		return nil, err
+	}
+	group := ""
+	if len(patches) > 1 {
+		group = uuid.NewString()
+	}
+	base := l.view.PatchSeq()
+	for i, p := range patches {
+		if opts.Author != "" {
+			p = p.WithAuthor(opts.Author)
+		}
+		patches[i] = p.WithBase(base).WithGroup(group)
+		base = l.view.Seq() + 1 + uint64(i)
+	}
+	if patches, err = completed(patches...); err != nil {
+		return nil, err
+	}
+	_, err = l.judge(patches, check)
+	return patches, err
+}
+
+// patchEvent returns the event that carries patches which apply to the session. Its time is after
+// that of all events, and before what comes next. Its author is the user, since ADK takes the author
+// of the newest event that is not the user's for the agent to go on with.
+func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
+	said, err := portable.New(l.view, patches...)
 	if err != nil {
 		return nil, item{}, err
 	}
-	if size := len(e.CustomMetadata[carrierKey].(string)); size > store.DefaultMaxRecordBytes {
-		return nil, item{}, fmt.Errorf("%w: patch %q takes %d bytes; the limit is %d", store.ErrTooLarge, d.patches[0].ID(), size, store.DefaultMaxRecordBytes)
+	text, err := said.Text()
+	if err != nil {
+		return nil, item{}, err
 	}
-	return e, item{id: id, carrier: carrierOf(e)}, nil
+	if len(text) > store.DefaultMaxRecordBytes {
+		return nil, item{}, fmt.Errorf("%w: patch %q takes %d bytes; the limit is %d", store.ErrTooLarge, patches[0].ID(), len(text), store.DefaultMaxRecordBytes)
+	}
+	at := l.newest
+	if at.IsZero() {
+		at = platform.Now(ctx)
+	}
+	e := &session.Event{
+		ID: id, InvocationID: id, Author: userAuthor, Timestamp: at.Truncate(time.Microsecond).Add(time.Microsecond),
+		LLMResponse: model.LLMResponse{CustomMetadata: map[string]any{portable.MetadataKey: text}},
+		Actions:     session.EventActions{StateDelta: map[string]any{}},
+	}
+	for _, p := range patches {
+		for _, one := range p.NewEvents() {
+			for c := range one.SharedChanges() {
+				e.Actions.StateDelta[c.Key] = c.Value.Any()
+			}
+		}
+	}
+	return e, item{patches: &said}, nil
 }

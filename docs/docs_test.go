@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"patch":                       {"internal/statekey", "internal/jsontext", "internal/recordform"},
 	"patch/redact":                {"internal/jsontext", "patch"},
 	"fold":                        {"internal/records", "internal/statekey", "patch"},
+	"fold/portable":               {"patch", "fold"},
 	"snapshot":                    {"patch", "fold"},
 	"store/backend":               {},
 	"store/internal/canary":       {"patch", "store", "store/backend"},

@@ -1,0 +1,254 @@
+// Package portable writes patches so that they apply by the ids of events: for logs that another
+// service keeps, where seqs and indices are not stable. docs/FORMAT.md has the form.
+package portable
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// Keys that a session in another service has.
+const (
+	MetadataKey = "_patchlog" // of an event's custom metadata: [Patches.Text]
+	StateKey    = "_patchlog" // of the session's state: how it began, see [Origin]
+)
+
+// Origin is what the state of a session says of its creation.
+type Origin struct {
+	Creation string         `json:"creation"`
+	Initial  map[string]any `json:"initial,omitempty"` // its own state, without app: and user: keys
+}
+
+const version = 1
+
+// Patches are the patches of one call: all of them apply, or none.
+type Patches struct {
+	list    []located
+	unknown bool // of another version, or with a patch of an unknown type
+}
+
+// located is a patch and the place where it applies. Its own indices are those that its author saw.
+type located struct {
+	patch *patch.PatchEvent
+	place *place // nil: the patch has no indices
+}
+
+// place names the events that a patch takes out, or for one that takes out none the event before
+// it; "" is the beginning.
+type place struct {
+	Before string   `json:"before,omitempty"`
+	Events []string `json:"events,omitempty"`
+}
+
+type text struct {
+	Version int         `json:"version"`
+	Patches []patchText `json:"patches"`
+}
+
+type patchText struct {
+	Patch json.RawMessage `json:"patch"`
+	Place *place          `json:"place,omitempty"`
+}
+
+// New returns patches that apply to a view, one after the other, as patches that apply by ids. The
+// error matches [patch.ErrInvalid] if the ids of visible events do not tell where one applies.
+func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
+	var out Patches
+	for _, p := range patches {
+		at := placeOf(v, p)
+		if at != nil {
+			if start, ok := at.in(v); !ok || start != startOf(p) {
+				return Patches{}, fmt.Errorf("%w: the log holds an event id twice, so that ids do not tell where patch %q applies", patch.ErrInvalid, p.ID())
+			}
+		}
+		out.list = append(out.list, located{p, at})
+		var err error
+		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p}); err != nil {
+			return Patches{}, err
+		}
+	}
+	return out, nil
+}
+
+// Text returns the text form, which [Parse] reads.
+func (p Patches) Text() (string, error) {
+	out := text{Version: version}
+	for _, l := range p.list {
+		raw, err := l.patch.MarshalJSON()
+		if err != nil {
+			return "", err
+		}
+		out.Patches = append(out.Patches, patchText{raw, l.place})
+	}
+	said, err := json.Marshal(out)
+	return string(said), err
+}
+
+func startOf(p *patch.PatchEvent) int {
+	if p.Type() == patch.TruncateBefore {
+		return 0
+	}
+	return p.Start()
+}
+
+func placeOf(v fold.View, p *patch.PatchEvent) *place {
+	start, count := startOf(p), p.Count()
+	switch p.Type() {
+	case patch.Splice, patch.Summarise:
+	case patch.TruncateBefore:
+		count, _ = v.Find(p.EventID())
+	default:
+		return nil
+	}
+	out := &place{}
+	if count == 0 && start > 0 {
+		out.Before = v.At(start - 1).ID()
+	}
+	for i := start; i < start+count; i++ {
+		out.Events = append(out.Events, v.At(i).ID())
+	}
+	return out
+}
+
+// in returns the index at which exactly the events of the place are adjacent, in any order.
+func (p *place) in(v fold.View) (start int, ok bool) {
+	if len(p.Events) == 0 {
+		if p.Before == "" {
+			return 0, true
+		}
+		i, ok := v.Find(p.Before)
+		return i + 1, ok
+	}
+	missing := make(map[string]bool, len(p.Events))
+	for _, id := range p.Events {
+		missing[id] = true
+	}
+	start = -1
+	for i, e := range v.Events() {
+		if !missing[e.ID()] {
+			if start >= 0 {
+				break
+			}
+			continue
+		}
+		if start < 0 {
+			start = i
+		}
+		delete(missing, e.ID())
+		if len(missing) == 0 {
+			return start, i-start+1 == len(p.Events)
+		}
+	}
+	return 0, false
+}
+
+// Parse reads the text form, of the event with the given id. Of a text that is not
+// understood, it returns patches that do not apply and that a view lists as of an unknown type.
+func Parse(id, said string) Patches {
+	var t text
+	err := json.Unmarshal([]byte(said), &t)
+	if err == nil && t.Version != version {
+		err = errors.New("another version")
+	}
+	var out Patches
+	for _, p := range t.Patches {
+		r, parseErr := patch.ParseRecord(p.Patch)
+		if parseErr != nil || r.Patch == nil {
+			err = errors.New("not a patch")
+			break
+		}
+		var defect *patch.FieldError
+		if errors.As(r.Patch.Validate(), &defect) && defect.Flaw == patch.UnknownType {
+			out.unknown = true
+		}
+		out.list = append(out.list, located{r.Patch, p.Place})
+	}
+	if err != nil {
+		unknown, _ := json.Marshal(map[string]string{"id": id, "patchType": fmt.Sprintf("portable, version %d", t.Version)})
+		r, _ := patch.ParseRecord(unknown)
+		return Patches{list: []located{{patch: r.Patch}}, unknown: true}
+	}
+	return out
+}
+
+// IDs returns the ids of the patches.
+func (p Patches) IDs() (ids []string) {
+	for _, l := range p.list {
+		ids = append(ids, l.patch.ID())
+	}
+	return ids
+}
+
+// On returns the patches as they apply to a view, one after the other. If one does not, ok is
+// false, and the patches are stand-ins with the same ids, which no view applies.
+func (p Patches) On(v fold.View) (patches []*patch.PatchEvent, ok bool) {
+	if p.unknown {
+		return p.standIns(), false
+	}
+	for _, l := range p.list {
+		one, there := l.on(v)
+		if !there {
+			return p.standIns(), false
+		}
+		next, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: one})
+		if err != nil || next.SkippedCount() > v.SkippedCount() {
+			return p.standIns(), false
+		}
+		patches, v = append(patches, one), next
+	}
+	return patches, true
+}
+
+// on returns the patch with the indices that it has in a view.
+func (l located) on(v fold.View) (_ *patch.PatchEvent, ok bool) {
+	p := l.patch.WithBase(v.PatchSeq())
+	switch p.Type() {
+	case patch.Splice, patch.Summarise:
+		if l.place == nil || p.Count() != len(l.place.Events) {
+			return nil, false
+		}
+		start, ok := l.place.in(v)
+		if ok && start != p.Start() {
+			p, ok = withStart(p, start)
+		}
+		return p, ok
+	case patch.TruncateBefore:
+		if l.place == nil {
+			return nil, false
+		}
+		start, ok := l.place.in(v)
+		first, there := v.Find(p.EventID())
+		return p, ok && there && start == 0 && first == len(l.place.Events)
+	}
+	return p, true
+}
+
+func withStart(p *patch.PatchEvent, start int) (*patch.PatchEvent, bool) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal([]byte(p.String()), &fields) != nil {
+		return nil, false
+	}
+	fields["start"] = json.RawMessage(strconv.Itoa(start))
+	moved, err := json.Marshal(fields)
+	if err != nil {
+		return nil, false
+	}
+	r, err := patch.ParseRecord(moved)
+	return r.Patch, err == nil
+}
+
+func (p Patches) standIns() (out []*patch.PatchEvent) {
+	for _, l := range p.list {
+		one := l.patch
+		if !p.unknown || one.Validate() == nil {
+			one = patch.NewSplice(-1, 1).WithID(one.ID()).WithAuthor(one.Author()).WithTimestamp(one.Timestamp()).WithGroup(one.Group())
+		}
+		out = append(out, one)
+	}
+	return out
+}
