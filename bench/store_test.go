@@ -2,9 +2,7 @@ package bench_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	bbolt "go.etcd.io/bbolt"
-
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
@@ -37,51 +33,6 @@ func openStore(tb testing.TB, opts store.Options) *store.Store {
 }
 
 func sessionKey(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint(i)} }
-
-// BenchmarkAppend appends events of 512 bytes, ids checked, one a call: each writer
-// waits for its commit before it goes on. The baseline puts as many bytes into bbolt
-// with nothing around, one writer.
-func BenchmarkAppend(b *testing.B) {
-	ctx := context.Background()
-	for _, c := range []struct{ writers, sessions int }{{1, 1}, {16, 1}, {64, 1}, {256, 1}, {64, 1000}, {256, 1000}} {
-		b.Run(fmt.Sprintf("how=store/writers=%d/sessions=%d", c.writers, c.sessions), func(b *testing.B) {
-			s := openStore(b, store.Options{})
-			for i := range c.sessions {
-				if _, err := s.Create(ctx, sessionKey(i), nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-			events := make([]*patch.Event, b.N)
-			for i := range events {
-				events[i] = eventOf(512)
-			}
-			inParallel(b, c.writers, func(i int) error {
-				_, err := s.AppendEvents(ctx, sessionKey(i%c.sessions), store.AppendOptions{}, events[i])
-				return err
-			})
-		})
-	}
-	b.Run("how=bbolt/writers=1", func(b *testing.B) {
-		db, err := bbolt.Open(filepath.Join(b.TempDir(), "bare.db"), 0o600, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer db.Close()
-		form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: eventOf(512)})
-		if err != nil {
-			b.Fatal(err)
-		}
-		inParallel(b, 1, func(i int) error {
-			return db.Update(func(tx *bbolt.Tx) error {
-				bucket, err := tx.CreateBucketIfNotExists([]byte("records"))
-				if err != nil {
-					return err
-				}
-				return bucket.Put(binary.BigEndian.AppendUint64(nil, uint64(i)), form)
-			})
-		})
-	})
-}
 
 // BenchmarkAppendRecorded appends recorded events, one a call, each with an id of its own.
 func BenchmarkAppendRecorded(b *testing.B) {
