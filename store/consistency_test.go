@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -119,8 +120,10 @@ func countIDs(t *testing.T, path string) (n int) {
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("ids")).ForEach(func(_, row []byte) error {
-			n += (len(row) - 4) / 16
+		return tx.Bucket([]byte("records")).ForEach(func(k, row []byte) error {
+			if binary.BigEndian.Uint64(k[8:]) > 0 { // their number stands before the last checksum
+				n += int(binary.BigEndian.Uint32(row[len(row)-8:]))
+			}
 			return nil
 		})
 	})

@@ -37,42 +37,33 @@ func dropName(bucket, part string) func(t *testing.T, path string) {
 	}
 }
 
-// Whatever the index of ids has lost or says wrong, the log knows of each id where it is.
+// Where the ids of a record are damaged, the log knows of each id where it is.
 func TestRetryOverDamagedIndex(t *testing.T) {
-	for name, change := range map[string]func(v []byte) []byte{
-		"lost":         func([]byte) []byte { return nil },
-		"another hash": func(v []byte) []byte { v[7] ^= 2; return v },
-		"cut off":      func(v []byte) []byte { return v[:7] },
-		"too short":    func(v []byte) []byte { return v[:3] },
-	} {
-		t.Run(name, func(t *testing.T) {
-			onFile(t, func(e *env) {
-				var log bytes.Buffer
-				e.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
-				e.create(nil)
-				e.append(says("a", 5)...)
-				e.changeFile(changeID(change))
-				for i, event := range says("a", 5) {
-					if done := e.append(event); done.Records[0].Seq != uint64(i+1) {
-						e.Errorf("a retry of event %d landed at %d", i+1, done.Records[0].Seq)
-					}
-				}
-				_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, sets("a4", `{"other":1}`))
-				e.is(err, store.ErrDuplicateID)
-				e.append(say("a6"))
-				if done := e.append(say("a6")); done.Records[0].Seq != 6 {
-					e.Errorf("a retry of a new event landed at %d", done.Records[0].Seq)
-				}
-				e.same("visible", ids(e.view()), "a1 a2 a3 a4 a5 a6")
-				if !strings.Contains(log.String(), "the index of ids is damaged") {
-					e.Errorf("the log says %q", log.String())
-				}
-				if len(e.verify(store.VerifyOptions{Key: key})) == 0 {
-					e.Error("Verify finds nothing")
-				}
-			})
-		})
-	}
+	onFile(t, func(e *env) {
+		var log bytes.Buffer
+		e.opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		e.create(nil)
+		e.append(says("a", 5)...)
+		e.changeFile(changeID)
+		for i, event := range says("a", 5) {
+			if done := e.append(event); done.Records[0].Seq != uint64(i+1) {
+				e.Errorf("a retry of event %d landed at %d", i+1, done.Records[0].Seq)
+			}
+		}
+		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, sets("a4", `{"other":1}`))
+		e.is(err, store.ErrDuplicateID)
+		e.append(say("a6"))
+		if done := e.append(say("a6")); done.Records[0].Seq != 6 {
+			e.Errorf("a retry of a new event landed at %d", done.Records[0].Seq)
+		}
+		e.same("visible", ids(e.view()), "a1 a2 a3 a4 a5 a6")
+		if !strings.Contains(log.String(), "the index of ids is damaged") {
+			e.Errorf("the log says %q", log.String())
+		}
+		if len(e.verify(store.VerifyOptions{Key: key})) == 0 {
+			e.Error("Verify finds nothing")
+		}
+	})
 }
 
 // A session of which one bucket has lost the name is there, damaged, and others are well.

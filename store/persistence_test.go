@@ -181,7 +181,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 	makeBolt(t, newer, func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("patchlog")).Put([]byte("version"), []byte{0, 0, 0, 0, 0, 0, 0, 99})
 	})
-	makeBolt(t, lacking, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("ids")) })
+	makeBolt(t, lacking, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("unlinked")) })
 	for _, c := range []struct {
 		name, path string
 		says       string
@@ -197,7 +197,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 		{"another program's", foreign, "another program", store.ErrNotDatabase},
 		{"no buckets", unmade, "without a bucket", store.ErrNotDatabase},
 		{"newer version", newer, "version", store.ErrCorrupt},
-		{"bucket missing", lacking, `"ids"`, store.ErrCorrupt},
+		{"bucket missing", lacking, `"unlinked"`, store.ErrCorrupt},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &env{T: t}

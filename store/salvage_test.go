@@ -156,7 +156,7 @@ func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return other.Put(k, sealRow('r', k, form))
+		return other.Put(k, sealRecord(k, form, "other"))
 	})
 	data, err := os.ReadFile(path)
 	e.no(err)

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -165,10 +166,12 @@ func TestVerifyStructure(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 3)...)
 		e.no(e.store.Close())
-		makeBoltChange(t, e.path, "ids", func(k, v []byte) []byte {
-			v[7] ^= 77
+		changeRows("records", func(k, v []byte) []byte {
+			if binary.BigEndian.Uint64(k) > 0 {
+				v[len(v)-9] ^= 77
+			}
 			return v
-		})
+		})(t, e.path)
 		var err error
 		e.store, err = store.Open(e.path, e.opts)
 		e.no(err)

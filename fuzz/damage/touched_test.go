@@ -53,7 +53,7 @@ func (w *wreck) harmOf(data []byte) harm {
 		}
 		if changed[i] {
 			h.rows++
-			h.keys = h.keys || row.to > len(data) || !strings.HasPrefix(string(data[row.from:row.to]), row.key)
+			h.keys = h.keys || row.to > len(data) || row.bucket != "ids" && !strings.HasPrefix(string(data[row.from:row.to]), row.key)
 		}
 		if !changed[i] && !way {
 			continue
@@ -64,7 +64,9 @@ func (w *wreck) harmOf(data []byte) harm {
 			h.listing = h.listing || way
 		case "shared", "sharednames":
 			h.shared = true
-		case "ids", "snapshots", "labels": // nothing that is read needs them
+		case "snapshots", "labels": // nothing that is read needs them
+		case "ids": // where the record before them ends
+			h.sessions[w.Keys[numberOf(row.key)]] = true
 		case "records":
 			if !w.Live[numberOf(row.key)] {
 				break

@@ -53,6 +53,14 @@ func treeOf(data []byte) *tree {
 			if bucket == "records" && len(key) == 16 && binary.BigEndian.Uint64(key[8:]) == 0 {
 				bucket = "labels" // the name and entry of a session, beside its records
 			}
+			if bucket == "records" && len(key) == 16 { // checksum 4, record, hashes of ids 16 each, their number 4, checksum 4
+				if n := v.to - v.from; n >= 12 {
+					if ids := 8 + 16*int(binary.BigEndian.Uint32(data[v.to-8:])); ids <= n-4 {
+						f.rows = append(f.rows, row{"ids", string(key), string(data[v.to-ids : v.to]), v.to - ids, v.to, way})
+						v.to -= ids
+					}
+				}
+			}
 			f.rows = append(f.rows, row{bucket, string(key), string(data[v.from:v.to]), v.from - len(key), v.to, way})
 		}
 		switch v := data[value.from:value.to]; {

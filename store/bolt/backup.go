@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -59,15 +58,13 @@ func (b *Backend) copyTo(ctx context.Context, path string, sum func([]byte) uint
 		return err
 	}
 	defer letGo()
-	c, err := b.cut(ctx, false)
-	if err != nil {
-		return err
-	}
-	c.sessions = slices.DeleteFunc(c.sessions, func(l logged) bool { return l.name == "" })
 	r, err := b.replicate(path, sum, false)
 	if err != nil {
 		return err
 	}
-	_, err = r.bring(ctx, c)
+	m, _, err := r.copy(ctx)
+	if err == nil {
+		err = r.finish(m)
+	}
 	return errors.Join(err, r.close())
 }

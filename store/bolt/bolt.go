@@ -58,15 +58,14 @@ func (o Options) withDefaults() Options {
 // FileVersion is the version of the file's layout. Docs: docs/FORMAT.md.
 const FileVersion = 1
 
-// Buckets. In records, ids and snapshots a session goes by a number of eight bytes, big endian, that is
+// Buckets. In records and snapshots a session goes by a number of eight bytes, big endian, that is
 // never used again. Whatever has a name has it in two buckets. Each row has a checksum over its key and
 // value (see rows.go), but for the two of bucketMeta.
 var (
 	bucketMeta        = []byte("patchlog")    // "version" → FileVersion, "numbers" → the last number given out
 	bucketSessions    = []byte("sessions")    // session name → entry: see session
 	bucketHeads       = []byte("heads")       // session name → head: see head
-	bucketRecords     = []byte("records")     // number ‖ seq → record; number ‖ 0 → label: see session
-	bucketIDs         = []byte("ids")         // number ‖ seq → hashes of the ids that the record takes
+	bucketRecords     = []byte("records")     // number ‖ seq → record and hashes of the ids that it takes; number ‖ 0 → label: see session
 	bucketSnapshots   = []byte("snapshots")   // number → snapshot
 	bucketShared      = []byte("shared")      // name → value
 	bucketSharedNames = []byte("sharednames") // name → nothing
@@ -74,7 +73,7 @@ var (
 	keyVersion        = []byte("version")
 	keyNumbers        = []byte("numbers")
 
-	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketIDs, bucketSnapshots, bucketShared, bucketSharedNames, bucketUnlinked}
+	buckets = [][]byte{bucketMeta, bucketSessions, bucketHeads, bucketRecords, bucketSnapshots, bucketShared, bucketSharedNames, bucketUnlinked}
 )
 
 // Keys of records ascend within a session: full pages are better than half-full ones.
@@ -91,13 +90,10 @@ type Backend struct {
 	values sharedValues
 
 	staged  staging
-	sweeper sweeper
 	copying chan struct{} // holds a token while the file is copied
 	keeping atomic.Bool   // no row of a session is removed
 	kept    atomic.Bool   // some were to be removed meanwhile
 	leases  backend.Leases
-
-	editions editions
 
 	mu     sync.RWMutex // held for reading while handle is used
 	handle *handle      // nil if the file was closed after a failed commit
@@ -143,8 +139,6 @@ func Open(path string, opts Options) (*Backend, error) {
 
 // A file that was there, is gone, and is there again, so often, is not waited for.
 const maxCreations = 3
-
-var errNothing = errors.New("nothing to write")
 
 // use calls f with the open file. After a failed commit it opens the file anew first: the
 // handle that failed may show pages that are not on disk.
@@ -226,20 +220,11 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
 	}
-	committing, left := false, false
+	committing := false
 	err := b.use(context.Background(), func(h *handle) (err error) {
-		committing, err = h.write(func(tx *bbolt.Tx) error {
-			if err := f(tx); err != nil {
-				return err
-			}
-			left = b.hasSweepable(tx)
-			return nil
-		}, b.commit)
+		committing, err = h.write(f, b.commit)
 		return err
 	})
-	if err == nil && left {
-		b.sweep()
-	}
 	if err == nil || !committing {
 		return err
 	}
@@ -268,10 +253,10 @@ func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Durati
 	return held, err
 }
 
-// Close implements [backend.Backend]. It waits until the rows of deleted sessions are
-// removed.
+// Close implements [backend.Backend]. It removes what is staged, and what deleted sessions have left.
 func (b *Backend) Close() error {
-	b.sweeper.close()
+	b.staged.drop()
+	b.sweep(context.Background())
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

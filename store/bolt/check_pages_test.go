@@ -38,6 +38,11 @@ func fillPages(t *testing.T, n int) (path string) {
 		}
 		no(t, b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("s"), 9000)}))
 	}
+	var values []backend.Value
+	for i := range 300 {
+		values = append(values, backend.Value{Name: fmt.Sprintf("value %0100d", i), Data: []byte("value")})
+	}
+	no(t, b.Append(ctx, "c", backend.Batch{Creation: "c", Create: true, Shared: values}))
 	no(t, b.Append(ctx, "gone", backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 500)}))
 	no(t, b.Delete(ctx, "gone", "c", nil))
 	no(t, b.Close())
@@ -65,12 +70,9 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 		no(t, errors.Join(b.Stage(ctx, name, 0, longRecords(0, 1)),
 			b.Append(ctx, "old "+name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 1)})))
 	}
-	last, steps, held, taken := uint64(6000), 0, 0, 0
-	step := func(taking bool) {
-		if taking {
-			taken++
-		} else if b.Writing() { // it takes no longer than to begin
-			held++
+	last, steps := uint64(6000), 0
+	step := func(bool) {
+		if steps == 40 || b.Writing() { // it takes no longer than to begin
 			return
 		}
 		steps++
@@ -98,13 +100,9 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if held > taken {
-		t.Errorf("the writer's place was found taken %d times, and it was taken %d times", held, taken)
+	if steps < 40 {
+		t.Errorf("%d steps; the test tests nothing", steps)
 	}
-	if taken < 4 || steps-taken < 4 { // pages, and then rows, in more than one transaction
-		t.Errorf("%d steps, %d of them before a place was taken; the test tests nothing", steps, taken)
-	}
-	b.WaitForSweep()
 	no(t, b.Check(ctx))
 }
 
@@ -119,7 +117,7 @@ func TestCheckGivenUp(t *testing.T) {
 		if !taking {
 			return
 		}
-		if takes++; takes == 4 { // in the middle of the pages
+		if takes++; takes == 2 { // when rows are kept
 			no(t, b.Delete(ctx, "a", "c", nil))
 			stop()
 		}
@@ -127,10 +125,9 @@ func TestCheckGivenUp(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("Check: %v, want %v", err, context.Canceled)
 	}
-	b.WaitForSweep()
 	rows := 0
 	inFileOpen(t, b, func(tx *bbolt.Tx) { rows = rowsOf(tx) })
-	if rows != 2*3000+1 { // and a snapshot
+	if rows != 3000+1 { // and a snapshot
 		t.Errorf("%d rows are left, want those of one session", rows)
 	}
 	no(t, b.Check(ctx))
@@ -238,15 +235,15 @@ func TestCheckPages(t *testing.T) {
 			b := l.branches["records"]
 			l.lead(b, 1, l.child(b, 0))
 		}, "by two ways"},
-		"a leaf of another bucket": {func(l *layout) { l.lead(l.branches["records"], 1, l.leaves["ids"][0]) }, "by two ways"},
+		"a leaf of another bucket": {func(l *layout) { l.lead(l.branches["records"], 1, l.leaves["shared"][0]) }, "by two ways"},
 		"leaves exchanged": {func(l *layout) {
-			b := l.branches["ids"]
+			b := l.branches["shared"]
 			one, two := l.child(b, 0), l.child(b, 1)
 			l.lead(b, 0, two)
 			l.lead(b, 1, one)
 		}, "it begins with key"},
 		"a circle":       {func(l *layout) { b := l.branches["records"]; l.lead(b, 0, b) }, "damaged"},
-		"beyond the end": {func(l *layout) { l.lead(l.branches["ids"], 0, 1<<30) }, "there are pages 2 to"},
+		"beyond the end": {func(l *layout) { l.lead(l.branches["shared"], 0, 1<<30) }, "there are pages 2 to"},
 		"another number": {func(l *layout) {
 			at := l.at(l.leaves["records"][700])
 			binary.NativeEndian.PutUint64(at, 7)
@@ -279,6 +276,7 @@ func TestCheckPages(t *testing.T) {
 					}
 				}
 			}
+			t.Error("no page in use is between two free ones")
 		}, "on the list of free pages"},
 		"a page freed twice":     {func(l *layout) { copy(l.free(1)[:8], l.free(0)) }, "the list of free pages: it has page"},
 		"a list that is no list": {func(l *layout) { l.at(l.list)[8] = 2 }, "it has flags 0x2"},

@@ -185,36 +185,36 @@ func (h *handle) ways(tx *bbolt.Tx) *ways {
 // check looks over the ways to the keys of a bucket that begin with prefix, and the pages beside those,
 // with which what is left of them after rows are removed may be joined.
 func (w *ways) check(bucket, prefix []byte) (err error) {
-	b := w.tx.Bucket(bucket)
-	if b == nil || b.Root() == 0 { // in a page that was looked over at open
-		return nil
-	}
 	leads := func(first, end []byte) bool {
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
-	walk := walker{
-		pager: w.pages,
-		wrong: func(_ uint64, wrong error) { err = errors.Join(err, wrong) },
-		leaf: func(p page) error {
-			w.sound[p.id] = true
-			for _, e := range p.elements {
-				if e.flags != 0 {
-					return fmt.Errorf("key %.64x has the flags %#x", e.key, e.flags)
-				}
-			}
-			return nil
-		},
-	}
-	walk.enter = func(p page, i int) bool {
+	w.walk(bucket, func(p page, i int) bool {
 		var end []byte
 		if i+2 < len(p.elements) {
 			end = p.elements[i+2].key
 		}
 		return err == nil && !w.sound[p.elements[i].child] && leads(p.elements[max(i-1, 0)].key, end)
+	}, func(p page) { w.sound[p.id] = true }, func(wrong error) {
+		err = errors.Join(err, fmt.Errorf("%w: the way to key %.64x of bucket %q: %w", backend.ErrDamaged, prefix, bucket, wrong))
+	})
+	return err
+}
+
+// walk walks through the pages of a bucket that enter lets it. leaf gets those leaves that are in form.
+func (w *ways) walk(bucket []byte, enter func(p page, i int) bool, leaf func(page), wrong func(error)) {
+	b := w.tx.Bucket(bucket)
+	if b == nil || b.Root() == 0 { // in a page that was looked over at open
+		return
+	}
+	walk := walker{pager: w.pages, enter: enter, wrong: func(_ uint64, err error) { wrong(err) }}
+	walk.leaf = func(p page) error {
+		leaf(p)
+		for _, e := range p.elements {
+			if e.flags != 0 {
+				return fmt.Errorf("key %.64x has the flags %#x", e.key, e.flags)
+			}
+		}
+		return nil
 	}
 	walk.walk(uint64(b.Root()), bounds{}, 0)
-	if err != nil {
-		err = fmt.Errorf("%w: the way to key %.64x of bucket %q: %w", backend.ErrDamaged, prefix, bucket, err)
-	}
-	return err
 }

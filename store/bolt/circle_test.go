@@ -17,7 +17,7 @@ import (
 // A file whose branches lead in a circle is refused: bbolt would go round in it until its stack overflows.
 func TestCircle(t *testing.T) {
 	path := fillPages(t, 2000)
-	for _, bucket := range []string{"records", "ids"} {
+	for _, bucket := range []string{"records", "shared"} {
 		for _, all := range []bool{false, true} {
 			damaged := filepath.Join(t.TempDir(), "log.db")
 			whole, err := os.ReadFile(path)

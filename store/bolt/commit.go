@@ -42,12 +42,9 @@ var fitting = line.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
-	p := &pending{name: name, batch: batch, malformed: wellFormed(name, batch)}
+	p := &pending{name: name, batch: batch, malformed: wellFormed(name, batch), hashes: hashIDs(batch.Records)}
 	for _, r := range batch.Records {
 		p.size += len(r.Data)
-		for _, id := range r.IDs {
-			p.hashes = append(p.hashes, hashID(id))
-		}
 	}
 	for _, v := range batch.Shared {
 		p.size += len(v.Data)
@@ -99,7 +96,7 @@ func (b *Backend) commitGroup(group []*pending) {
 		case err != nil:
 			p.err = err
 		case p.snapshot == nil:
-			b.known.add(db, p.session.number, *p.session.head, p.batch.Records, p.hashes)
+			b.known.add(db, p.session.number, p.batch.Records, p.hashes)
 		}
 	}
 }
@@ -109,7 +106,8 @@ func (b *Backend) commitGroup(group []*pending) {
 func (b *Backend) admit(tx *bbolt.Tx, ways *ways, p *pending) (err error) {
 	switch {
 	case p.snapshot != nil:
-		if p.session, err = findCreated(tx, p.name, p.batch.Creation); err == nil && b.editions.get(p.session.number, tx.ID()) != p.edition {
+		p.session, err = findCreated(tx, p.name, p.batch.Creation)
+		if err == nil && (p.session.head == nil || p.session.head.edition != p.edition) {
 			err = backend.ErrMoved
 		}
 	case p.batch.Create:
@@ -166,37 +164,26 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 	return s, nil
 }
 
-// checkRoom reports whether the batch's records and ids can be put without anything being put
-// over: the log ends where it should, as a search finds it, nothing stands behind, and no id is taken.
+// checkRoom reports whether records can be put without anything being put over: the log ends where its head
+// says, as a search finds it, nothing stands behind, and no id is known to be taken.
 func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
-	s, after := p.session, p.batch.After
+	s := p.session
 	c := tx.Bucket(bucketRecords).Cursor()
-	next, _ := c.Seek(s.key(after + 1))
+	next, _ := c.Seek(s.key(s.head.last + 1))
 	var last []byte
 	if next == nil {
 		last, _ = c.Last()
 	} else {
 		last, _ = c.Prev()
 	}
-	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != after {
+	if bytes.HasPrefix(next, s.number) || s.seqOf(last) != s.head.last {
 		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
-			backend.ErrDamaged, after, p.name, next, last)
+			backend.ErrDamaged, s.head.last, p.name, next, last)
 	}
-	if k, _ := tx.Bucket(bucketIDs).Cursor().Seek(s.key(after + 1)); bytes.HasPrefix(k, s.number) {
-		return fmt.Errorf("%w: behind record %d, the last of session %q, stand ids of record %d", backend.ErrDamaged, after, p.name, s.seqOf(k))
+	if taken := b.known.taken(tx.DB(), s.number, p.hashes); taken != 0 {
+		return fmt.Errorf("%w: session %q has an id of the batch in record %d already", backend.ErrDamaged, p.name, taken)
 	}
-	if after == 0 || len(p.hashes) == 0 || p.batch.Create { // what is staged is judged by who stages it
-		return nil
-	}
-	taken := uint64(0)
-	err := b.known.lookup(tx, s, p.hashes, func(_ int, seq uint64) { taken = max(taken, seq) })
-	if taken != 0 && err == nil {
-		err = fmt.Errorf("%w: session %q has an id of the batch in record %d already", backend.ErrDamaged, p.name, taken)
-	}
-	if errors.Is(err, backend.ErrIndex) { // whoever has looked for the ids knows, and has asked the log
-		err = nil
-	}
-	return err
+	return nil
 }
 
 // wellFormed reports whether bbolt will take the batch.
@@ -227,16 +214,16 @@ func wellFormed(name string, batch backend.Batch) error {
 func (b *Backend) checkWays(tx *bbolt.Tx, ways *ways, p *pending) error {
 	type way struct{ bucket, key []byte }
 	var all []way
-	known := b.known.isSound(tx.DB(), p.session.number)
+	known := b.known.of(tx.DB(), p.session.number)
 	switch name := []byte(p.name); {
 	case p.snapshot != nil:
 		all = append(all, way{bucketSnapshots, p.session.number})
 	case p.batch.Create:
 		all = append(all, way{bucketSessions, name})
 		fallthrough
-	case !known:
+	case !known.sound:
 		next := p.session.key(p.batch.After + 1)
-		all = append(all, way{bucketHeads, name}, way{bucketRecords, next}, way{bucketIDs, next})
+		all = append(all, way{bucketHeads, name}, way{bucketRecords, next})
 	}
 	for _, v := range p.batch.Shared {
 		all = append(all, way{bucketShared, []byte(v.Name)}, way{bucketSharedNames, []byte(v.Name)})
@@ -246,9 +233,7 @@ func (b *Backend) checkWays(tx *bbolt.Tx, ways *ways, p *pending) error {
 			return err
 		}
 	}
-	if p.snapshot == nil && !known {
-		b.known.setSound(tx.DB(), p.session.number)
-	}
+	known.sound = known.sound || p.snapshot == nil
 	return nil
 }
 
@@ -272,7 +257,7 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 			return err
 		}
 	}
-	if err := s.putRecords(tx, p.batch.Records); err != nil {
+	if err := s.putRecords(tx, p.batch.Records, p.hashes); err != nil {
 		return err
 	}
 	if p.batch.Create || len(p.batch.Records) > 0 {
@@ -283,25 +268,18 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	return putShared(tx, p.batch.Shared)
 }
 
-// putRecords writes records behind the session's last, and the rows of their ids, and counts them in its
-// head.
-func (s session) putRecords(tx *bbolt.Tx, added []backend.Record) error {
-	records, ids := tx.Bucket(bucketRecords), tx.Bucket(bucketIDs)
-	records.FillPercent, ids.FillPercent = fillPercent, fillPercent
+// putRecords writes records behind the session's last, and counts them in its head. hashes are those of
+// their ids in turn.
+func (s session) putRecords(tx *bbolt.Tx, added []backend.Record, hashes []idHash) error {
+	records := tx.Bucket(bucketRecords)
+	records.FillPercent = fillPercent
 	for _, r := range added {
 		key := s.key(r.Seq)
-		if err := records.Put(key, seal(kindRecord, key, r.Data)); err != nil {
+		if err := records.Put(key, sealRecord(key, r.Data, hashes[:len(r.IDs)])); err != nil {
 			return err
 		}
 		s.head.last, s.head.chain = r.Seq, s.head.chain.Add(r.Sum)
-		if len(r.IDs) == 0 {
-			continue
-		}
-		row := seal(kindIDs, key, appendIDs(make([]byte, 0, len(r.IDs)*len(idHash{})), r.IDs))
-		if err := ids.Put(key, row); err != nil {
-			return err
-		}
-		s.head.index = s.head.index.add(row)
+		hashes = hashes[len(r.IDs):]
 	}
 	return nil
 }

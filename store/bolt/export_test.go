@@ -49,9 +49,6 @@ func SetSlice(pages int) (restore func()) {
 	return func() { sliceLeaves = before }
 }
 
-// WaitForSweep waits until nothing is being swept.
-func (b *Backend) WaitForSweep() { b.sweeper.sweeps.Wait() }
-
 // Settle settles what a file shows.
 func Settle(file interface {
 	io.ReaderAt
@@ -77,7 +74,12 @@ func FailSettling(b *Backend, err error) (restore func()) {
 }
 
 // Seal returns a row of a kind, as it is stored.
-func Seal(k byte, key, value []byte) []byte { return seal(kind(k), key, value) }
+func Seal(k byte, key, value []byte) []byte {
+	if kind(k) == kindRecord {
+		return sealRecord(key, value, nil)
+	}
+	return seal(kind(k), key, value)
+}
 
 // HashID returns what the index of ids holds of an id.
 func HashID(id string) [16]byte { return hashID(id) }

@@ -26,6 +26,9 @@ type handle struct {
 	file *os.File      // the one that db has
 	last atomic.Uint64 // the transaction that was committed last
 
+	opened uint64 // the transaction that the file was opened with
+	doubt  error  // whether that was the last, or nil
+
 	gone   chan struct{} // closed when the handle is abandoned
 	lost   error         // why; set before that
 	ending sync.Once

@@ -11,17 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// index is what a session's rows in bucketIDs add up to: their number and the sum of their checksums.
-type index struct {
-	rows uint64
-	sum  uint32
-}
-
-func (x index) add(row []byte) index {
-	return index{x.rows + 1, x.sum + binary.BigEndian.Uint32(row)}
-}
-
-// Of an id the index holds a hash, so that ids of any length fit. That two ids of a session have one
+// Of an id a record's row has a hash, so that ids of any length fit. That two ids of a session have one
 // hash of 128 bits does not happen; if it did, the second would be taken for used.
 type idHash [16]byte
 
@@ -30,150 +20,142 @@ func hashID(id string) idHash {
 	return idHash(sum[:])
 }
 
-// appendIDs appends the value of a record's row in bucketIDs.
-func appendIDs(dst []byte, ids []string) []byte {
-	for _, id := range ids {
-		hash := hashID(id)
-		dst = append(dst, hash[:]...)
+// hashIDs returns the hashes of all ids of records, in turn.
+func hashIDs(records []backend.Record) (hashes []idHash) {
+	for _, r := range records {
+		for _, id := range r.IDs {
+			hashes = append(hashes, hashID(id))
+		}
 	}
-	return dst
+	return hashes
 }
 
-// known is what is known of sessions since the file was opened: which ids they have, and whether the ways
-// to their rows have been looked over. Ids are learned from what is committed alone, so a commit that
-// fails leaves nothing behind.
+// known is what is known of sessions since the file was opened. All of it is forgotten when it is of too many
+// sessions or ids.
 type known struct {
-	mu    sync.Mutex
-	db    *bbolt.DB // after a failed commit or a vacuum there is another one
-	ids   map[uint64]*idSet
-	total int // of ids in all sets
-	sound map[uint64]bool
+	mu       sync.Mutex
+	db       *bbolt.DB // after a failed commit or a vacuum there is another one
+	sessions map[uint64]*knownSession
+	ids      int // in all sessions
 }
 
-// All is forgotten when so many ids, or sessions, are known.
 const (
 	maxKnownIDs      = 1 << 20
 	maxKnownSessions = 1 << 16
 )
 
-// idSet is the ids of a session's records up to one.
-type idSet struct {
-	last  uint64
-	index index
-	seqs  map[idHash]uint64
+// knownSession is the ids of a session's committed records up to one.
+type knownSession struct {
+	sound bool // the ways to its rows have been looked over
+
+	mu   sync.Mutex
+	last uint64
+	ids  map[idHash]uint64 // seq of the record
 }
 
-// forget drops what is known of another opening of the file. The caller has the lock.
-func (n *known) forget(db *bbolt.DB) {
-	if n.db != db || n.total > maxKnownIDs || len(n.ids) > maxKnownSessions || len(n.sound) > maxKnownSessions {
-		n.db, n.ids, n.total, n.sound = db, map[uint64]*idSet{}, 0, map[uint64]bool{}
+// of returns what is known of a session.
+func (n *known) of(db *bbolt.DB, number []byte) *knownSession {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.db != db || n.ids > maxKnownIDs || len(n.sessions) > maxKnownSessions {
+		n.db, n.sessions, n.ids = db, map[uint64]*knownSession{}, 0
 	}
-}
-
-func (n *known) isSound(db *bbolt.DB, number []byte) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.db == db && n.sound[binary.BigEndian.Uint64(number)]
-}
-
-func (n *known) setSound(db *bbolt.DB, number []byte) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.forget(db)
-	n.sound[binary.BigEndian.Uint64(number)] = true
-}
-
-// add adds the ids of a batch that is committed. hashes are those of its records in turn.
-func (n *known) add(db *bbolt.DB, number []byte, h head, records []backend.Record, hashes []idHash) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.forget(db)
 	id := binary.BigEndian.Uint64(number)
-	set := n.ids[id]
-	switch after := h.last - uint64(len(records)); {
-	case set == nil && after == 0:
-		set = &idSet{seqs: map[idHash]uint64{}}
-		n.ids[id] = set
-	case set == nil || set.last != after:
-		return // it is read when it is needed
+	k := n.sessions[id]
+	if k == nil {
+		k = &knownSession{ids: map[idHash]uint64{}}
+		n.sessions[id] = k
+	}
+	return k
+}
+
+// add adds the ids of records that are committed. hashes are theirs in turn.
+func (n *known) add(db *bbolt.DB, number []byte, records []backend.Record, hashes []idHash) {
+	if len(records) == 0 {
+		return
+	}
+	k := n.of(db, number)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last+1 != records[0].Seq { // the rows are read when they are needed
+		return
 	}
 	for _, r := range records {
 		for range r.IDs {
-			set.seqs[hashes[0]] = r.Seq
+			k.ids[hashes[0]] = r.Seq
 			hashes = hashes[1:]
 		}
+		k.last = r.Seq
 	}
-	n.total += len(records)
-	set.last, set.index = h.last, h.index
+	n.count(len(records))
 }
 
-// lookup calls found with the seqs of ids, 0 for those that no record up to the head's last takes. It
-// reads the rows that have not been read since the file was opened. Where they are not what was written
-// it fails with [backend.ErrIndex], and calls found with what they say all the same.
-func (n *known) lookup(tx *bbolt.Tx, s session, hashes []idHash, found func(i int, seq uint64)) error {
-	if s.head == nil {
-		return fmt.Errorf("%w: session %d has lost its head", backend.ErrIndex, s.id())
-	}
-	n.mu.Lock()
-	n.forget(tx.DB())
-	set := n.ids[s.id()]
-	if set == nil {
-		set = &idSet{seqs: map[idHash]uint64{}}
-	}
-	fresh := idSet{set.last, set.index, map[idHash]uint64{}}
-	n.mu.Unlock()
-	var err error
-	if fresh.last < s.head.last {
-		err = fresh.read(tx, s)
-	}
+func (n *known) count(ids int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for i, hash := range hashes {
-		seq := fresh.seqs[hash]
-		if seq == 0 && set.seqs[hash] <= s.head.last {
-			seq = set.seqs[hash]
-		}
-		found(i, seq)
-	}
-	// What a transaction that writes sees may not be committed.
-	if err != nil || tx.Writable() || fresh.last <= set.last || n.db != tx.DB() || n.ids[s.id()] != nil && n.ids[s.id()] != set {
-		return err
-	}
-	for hash, seq := range fresh.seqs {
-		set.seqs[hash] = seq
-	}
-	n.total += len(fresh.seqs)
-	set.last, set.index = fresh.last, fresh.index
-	n.ids[s.id()] = set
-	return nil
+	n.ids += ids
 }
 
-// read reads the rows behind those that are in the set, up to the head's last record.
-func (set *idSet) read(tx *bbolt.Tx, s session) (err error) {
+// taken returns the seq of a record that takes one of the ids, of those that are known, or 0.
+func (n *known) taken(db *bbolt.DB, number []byte, hashes []idHash) (seq uint64) {
+	k := n.of(db, number)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, hash := range hashes {
+		seq = max(seq, k.ids[hash])
+	}
+	return seq
+}
+
+// lookup returns the seqs of ids, 0 for those that no record of the session takes. It reads the rows that have
+// not been read since the file was opened. Where their ids are not what was written it fails with
+// [backend.ErrIndex], and what the others say is returned all the same.
+func (n *known) lookup(tx *bbolt.Tx, s session, ids []string) (seqs []uint64, err error) {
+	if s.head == nil {
+		return make([]uint64, len(ids)), fmt.Errorf("%w: session %d has lost its head", backend.ErrIndex, s.id())
+	}
+	k := n.of(tx.DB(), s.number)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	read := len(k.ids)
+	if k.last < s.head.last {
+		err = k.read(tx, s)
+	}
+	n.count(len(k.ids) - read)
+	for _, id := range ids {
+		seq := k.ids[hashID(id)]
+		if seq > s.head.last { // of a later commit
+			seq = 0
+		}
+		seqs = append(seqs, seq)
+	}
+	return seqs, err
+}
+
+// read adds the ids of the records behind those that are known, up to the head's last.
+func (k *knownSession) read(tx *bbolt.Tx, s session) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // of bbolt, about a page that is damaged
 			err = fmt.Errorf("%w: session %d: %v", backend.ErrIndex, s.id(), p)
 		}
 	}()
-	c := tx.Bucket(bucketIDs).Cursor()
-	for k, row := c.Seek(s.key(set.last + 1)); ; k, row = c.Next() {
-		seq := s.seqOf(k)
-		if seq == 0 || seq > s.head.last {
-			break
-		}
-		hashes, ok := unseal(kindIDs, k, row)
+	c := tx.Bucket(bucketRecords).Cursor()
+	next := k.last + 1
+	for key, row := c.Seek(s.key(next)); s.seqOf(key) == next && next <= s.head.last; key, row = c.Next() {
+		hashes, ok := recordIDs(key, row)
 		if !ok {
-			err = fmt.Errorf("%w: session %d: the row of the ids of record %d", backend.ErrIndex, s.id(), seq)
-			continue
+			err = fmt.Errorf("%w: session %d: the ids of record %d", backend.ErrIndex, s.id(), next)
 		}
-		for ; len(hashes) >= len(idHash{}); hashes = hashes[len(idHash{}):] {
-			set.seqs[idHash(hashes)] = seq
+		for _, hash := range hashes {
+			k.ids[hash] = next
 		}
-		set.index = set.index.add(row)
+		next++
 	}
-	if set.last = s.head.last; err == nil && set.index != s.head.index {
-		err = fmt.Errorf("%w: session %d has %d rows of sum %08x, want %d of sum %08x",
-			backend.ErrIndex, s.id(), set.index.rows, set.index.sum, s.head.index.rows, s.head.index.sum)
+	if next <= s.head.last {
+		err = fmt.Errorf("%w: session %d: record %d is not found", backend.ErrIndex, s.id(), next)
+	}
+	if err == nil {
+		k.last = s.head.last
 	}
 	return err
 }

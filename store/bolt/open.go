@@ -178,9 +178,10 @@ func named(file *os.File, path string) bool {
 // settle tells what is in doubt, and makes durable what the file shows if it is to be written.
 func (h *handle) settle(opts Options, metas metaPages) error {
 	current := metas.current()
-	h.last.Store(current.txid())
-	if doubt := metas.doubt(); doubt != nil {
-		opts.Logger.Warn("patchlog: a file is read in spite of damage", "file", h.path, "error", doubt)
+	h.opened, h.doubt = current.txid(), metas.doubt()
+	h.last.Store(h.opened)
+	if h.doubt != nil {
+		opts.Logger.Warn("patchlog: a file is read in spite of damage", "file", h.path, "error", h.doubt)
 	}
 	if opts.ReadOnly {
 		return nil

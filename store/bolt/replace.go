@@ -3,9 +3,8 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"sync"
+	"fmt"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -21,12 +20,7 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	p := &pending{name: name, batch: backend.Batch{Creation: r.Creation, After: r.Last, Records: r.Appended}}
-	for _, x := range r.Appended {
-		for _, id := range x.IDs {
-			p.hashes = append(p.hashes, hashID(id))
-		}
-	}
+	p := &pending{name: name, batch: backend.Batch{Creation: r.Creation, After: r.Last, Records: r.Appended}, hashes: hashIDs(r.Appended)}
 	if err := wellFormed(name, p.batch); err != nil {
 		return err
 	}
@@ -41,7 +35,7 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 			err = errors.Join(err, ways.check(bucketRecords, s.key(x.Seq)))
 		}
 		next := s.key(r.Last + 1)
-		return errors.Join(err, ways.check(bucketRecords, next), ways.check(bucketIDs, next), ways.check(bucketRecords, s.key(0)), ways.check(bucketHeads, []byte(name)), ways.check(bucketSnapshots, s.number), ways.check(bucketSessions, []byte(name)))
+		return errors.Join(err, ways.check(bucketRecords, next), ways.check(bucketRecords, s.key(0)), ways.check(bucketHeads, []byte(name)), ways.check(bucketSnapshots, s.number), ways.check(bucketSessions, []byte(name)))
 	})
 	if err != nil {
 		return err
@@ -60,30 +54,36 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		if err != nil {
 			return err
 		}
-		return b.replaceRecords(tx, name, p.session, r)
+		return replaceRecords(tx, name, p.session, r, p.hashes)
 	})
-	if err == nil && len(r.Appended) > 0 {
-		b.known.add(db, p.session.number, *p.session.head, r.Appended, p.hashes)
+	if err == nil {
+		b.known.add(db, p.session.number, r.Appended, p.hashes)
 	}
 	return err
 }
 
-func (b *Backend) replaceRecords(tx *bbolt.Tx, name string, s session, r backend.Replacement) error {
+func replaceRecords(tx *bbolt.Tx, name string, s session, r backend.Replacement, hashes []idHash) error {
 	records := tx.Bucket(bucketRecords)
-	for _, x := range r.Records {
-		old, ok, _ := get(records.Cursor(), kindRecord, s.key(x.Seq))
-		if x.Seq > r.Last || !ok || !bytes.Equal(old, x.Old) {
+	ids := make([][]idHash, len(r.Records))
+	for i, x := range r.Records {
+		key := s.key(x.Seq)
+		row := records.Get(key) // as a search finds it, since the way to it was checked
+		if old, ok := unseal(kindRecord, key, row); x.Seq > r.Last || !ok || !bytes.Equal(old, x.Old) {
 			return backend.ErrMoved
 		}
+		var ok bool
+		if ids[i], ok = recordIDs(key, row); !ok {
+			return fmt.Errorf("%w: the ids of record %d of session %q", backend.ErrDamaged, x.Seq, name)
+		}
 	}
-	b.editions.next(s.number, tx.ID())
-	for _, x := range r.Records {
-		if err := records.Put(s.key(x.Seq), seal(kindRecord, s.key(x.Seq), x.Data)); err != nil {
+	for i, x := range r.Records {
+		if err := records.Put(s.key(x.Seq), sealRecord(s.key(x.Seq), x.Data, ids[i])); err != nil {
 			return err
 		}
 	}
+	s.head.edition++
 	s.head.chain = r.After(s.head.chain)
-	if err := s.putRecords(tx, r.Appended); err != nil {
+	if err := s.putRecords(tx, r.Appended, hashes); err != nil {
 		return err
 	}
 	if err := putHead(tx, name, *s.head); err != nil {
@@ -96,52 +96,4 @@ func (b *Backend) replaceRecords(tx *bbolt.Tx, name string, s session, r backend
 		}
 	}
 	return tx.Bucket(bucketSnapshots).Delete(s.number)
-}
-
-// editions are how often records of sessions have been replaced since the file was opened. A
-// reader sees the number that goes with what its transaction sees.
-type editions struct {
-	mu sync.Mutex
-	of map[uint64]edition // by the session's number
-}
-
-type edition struct {
-	was, is uint64
-	from    int // the transaction whose commit made it so
-}
-
-func (e edition) at(tx int) uint64 {
-	if tx >= e.from {
-		return e.is
-	}
-	return e.was
-}
-
-// get returns a session's edition, as a transaction finds it.
-func (e *editions) get(number []byte, tx int) uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.of[binary.BigEndian.Uint64(number)].at(tx)
-}
-
-// next gives a session another edition with the commit of a transaction. If that comes to
-// nothing, the next commit does it, which harms nobody.
-func (e *editions) next(number []byte, tx int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := binary.BigEndian.Uint64(number)
-	if e.of == nil {
-		e.of = map[uint64]edition{}
-	}
-	e.of[n] = edition{e.of[n].at(tx), e.of[n].is + 1, tx}
-}
-
-// moved is to be called when another file, whose transactions have other numbers, has taken
-// the place of the one that was open.
-func (e *editions) moved() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for n, x := range e.of {
-		e.of[n] = edition{x.is, x.is, 0}
-	}
 }

@@ -147,10 +147,7 @@ func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 
 	return func([]byte) uint32 {
 		if do := meanwhile[calls]; do != nil {
 			var others sync.WaitGroup
-			others.Go(func() {
-				do(t, b)
-				b.WaitForSweep()
-			})
+			others.Go(func() { do(t, b) })
 			others.Wait()
 			*done++
 		}
@@ -190,7 +187,6 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 	if done != 3 || used != 1 {
 		t.Fatalf("%d of the writes were made meanwhile, and the copy used %d times; the test tests nothing", done, used)
 	}
-	b.WaitForSweep()
 	inFileOpen(t, b, func(tx *bbolt.Tx) {
 		if k, _ := tx.Bucket([]byte("records")).Cursor().Seek(rowKey(3)); bytes.HasPrefix(k, rowKey(3)) {
 			t.Error("what was deleted meanwhile is still there")
@@ -206,7 +202,6 @@ func finish(t *testing.T, b *bolt.Backend, path string) {
 		b.Unstage(creation)
 	}
 	no(t, b.Append(ctx, "next", backend.Batch{Creation: "next", Create: true}))
-	b.WaitForSweep()
 	inFileOpen(t, b, func(tx *bbolt.Tx) {
 		if k, _ := tx.Bucket([]byte("unlinked")).Cursor().First(); k != nil {
 			t.Errorf("number %x is still unlinked", k)
@@ -261,15 +256,11 @@ var damages = map[string]func(tx *bbolt.Tx) error{
 	"one goes beyond": func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("records")).Put(rowKey(2, 3001), []byte("record 3001"))
 	},
-	"an id is missing": func(tx *bbolt.Tx) error {
-		ids := tx.Bucket([]byte("ids"))
-		k, _ := ids.Cursor().Seek(rowKey(2))
-		return ids.Delete(bytes.Clone(k))
-	},
-	"an id is another record's": func(tx *bbolt.Tx) error {
-		ids := tx.Bucket([]byte("ids"))
-		k, _ := ids.Cursor().Seek(rowKey(2))
-		return ids.Put(bytes.Clone(k), rowKey(1))
+	"ids are another record's": func(tx *bbolt.Tx) error {
+		records := tx.Bucket([]byte("records"))
+		row := bytes.Clone(records.Get(rowKey(2, 1500)))
+		row[len(row)-9] ^= 1
+		return records.Put(rowKey(2, 1500), row)
 	},
 	"a head is missing":          func(tx *bbolt.Tx) error { return tx.Bucket([]byte("heads")).Delete([]byte("large")) },
 	"a session has lost its end": func(tx *bbolt.Tx) error { return tx.Bucket([]byte("heads")).Put([]byte("large"), []byte("x")) },
@@ -513,19 +504,15 @@ func TestSpace(t *testing.T) {
 	}
 	full, err := b.Space(ctx)
 	no(t, err)
-	const each = 200 * (16 + 500 + 24 + 8)
+	const each = 200 * (16 + 4 + 500 + 16 + 8)
 	if want := int64(sessions * each); full.Live < want || full.Live > want+want/50 {
 		t.Errorf("%d bytes live, want %d and a little", full.Live, want)
 	}
 	stageAll(t, b, "s", 1000, 1000)
-	if staged, err := b.Space(ctx); err != nil || staged.Live > full.Live+100 {
-		t.Errorf("with records staged %+v (%v), before %+v", staged, err, full)
-	}
 	b.Unstage("s")
 	for i := range sessions * 3 / 4 {
 		no(t, b.Delete(ctx, fmt.Sprint(i), "c", nil))
 	}
-	b.WaitForSweep()
 	deleted, err := b.Space(ctx)
 	no(t, err)
 	if gone := full.Live - deleted.Live; gone < sessions*3/4*each || deleted.Free < full.Free+gone {

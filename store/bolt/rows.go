@@ -18,7 +18,7 @@ const (
 	kindHead      kind = 'h' // of a session's log
 	kindLabel     kind = 'l' // name and entry of a session, beside its log
 	kindRecord    kind = 'r'
-	kindIDs       kind = 'i' // of a record
+	kindIDs       kind = 'i' // of a record, in its row
 	kindSnapshot  kind = 's'
 	kindShared    kind = 'v' // a shared value
 	kindName      kind = 'n' // the name of a shared value
@@ -26,7 +26,8 @@ const (
 	checksumBytes      = 4
 )
 
-var kinds = []kind{kindRecord, kindIDs, kindHead, kindEntry, kindLabel, kindSnapshot, kindShared, kindName, kindUnlinked}
+// kinds are those of rows that salvage finds by their checksum.
+var kinds = []kind{kindHead, kindEntry, kindLabel, kindSnapshot, kindShared, kindName, kindUnlinked}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -59,8 +60,51 @@ func appendSealed(dst []byte, kind kind, key, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, rowSum(kind, key, value)), value...)
 }
 
+// A record's row ends with its ids: the hash (16) of each, their number (4), and a checksum (4) of their own,
+// so that damage of the record leaves its ids known.
+const idsEnd = 4 + checksumBytes
+
+// sealRecord returns the row of a record.
+func sealRecord(key, data []byte, ids []idHash) []byte {
+	row := appendSealed(make([]byte, 0, checksumBytes+len(data)+len(ids)*len(idHash{})+idsEnd), kindRecord, key, data)
+	from := len(row)
+	for _, id := range ids {
+		row = append(row, id[:]...)
+	}
+	row = binary.BigEndian.AppendUint32(row, uint32(len(ids)))
+	return binary.BigEndian.AppendUint32(row, rowSum(kindIDs, key, row[from:]))
+}
+
+// splitRecord returns the parts of a record's row: the sealed data, and the ids.
+func splitRecord(row []byte) (sealed, ids []byte, ok bool) {
+	if len(row) < checksumBytes+idsEnd {
+		return nil, nil, false
+	}
+	n := uint64(binary.BigEndian.Uint32(row[len(row)-idsEnd:])) * uint64(len(idHash{}))
+	if n > uint64(len(row)-checksumBytes-idsEnd) {
+		return nil, nil, false
+	}
+	at := len(row) - idsEnd - int(n)
+	return row[:at:at], row[at:], true
+}
+
+// recordIDs returns the hashes of a record's ids, if they are what was written.
+func recordIDs(key, row []byte) (hashes []idHash, ok bool) {
+	_, ids, ok := splitRecord(row)
+	if !ok || rowSum(kindIDs, key, ids[:len(ids)-checksumBytes]) != binary.BigEndian.Uint32(ids[len(ids)-checksumBytes:]) {
+		return nil, false
+	}
+	for ids = ids[:len(ids)-idsEnd]; len(ids) > 0; ids = ids[len(idHash{}):] {
+		hashes = append(hashes, idHash(ids))
+	}
+	return hashes, true
+}
+
 // unseal returns the value of a row, a part of it, if the row is what was written under the key.
 func unseal(kind kind, key, row []byte) (value []byte, ok bool) {
+	if kind == kindRecord {
+		row, _, _ = splitRecord(row)
+	}
 	if len(row) < checksumBytes || binary.BigEndian.Uint32(row) != rowSum(kind, key, row[checksumBytes:]) {
 		return nil, false
 	}
@@ -112,7 +156,8 @@ func get(c *bbolt.Cursor, kind kind, key []byte) (value []byte, ok, there bool) 
 		}
 	}
 	if row = near(c, key, func(row []byte) bool { _, ok := unseal(kind, key, row); return ok }); row != nil {
-		return row[checksumBytes:], true, true
+		value, _ = unseal(kind, key, row)
+		return value, true, true
 	}
 	if there {
 		c.Seek(key)

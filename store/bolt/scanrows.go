@@ -118,7 +118,7 @@ func (s *scanner) isBucket(flags uint32, at, size int64) bool {
 
 // row takes what a key and its value are, by their form and checksum.
 func (s *scanner) row(at int64, keyBytes, rowBytes int, rank Rank) {
-	if keyBytes == recordKey && rowBytes > checksumBytes+recordLeast && s.record(at+recordKey+checksumBytes, rowBytes-checksumBytes, rank) {
+	if keyBytes == recordKey && s.candidate(at+recordBefore, at+int64(keyBytes+rowBytes), rank) > 0 {
 		return
 	}
 	if !s.src.spend(at, keyBytes+rowBytes) {
@@ -182,9 +182,6 @@ func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
 	}
 }
 
-// recordLeast is the length of a record's checksum and version.
-const recordLeast = 5
-
 // record takes the record whose form stands at a place, behind its key and the row's checksum.
 func (s *scanner) record(at int64, size int, rank Rank) bool {
 	if size > s.forms.MaxBytes || !s.src.spend(at-recordBefore, recordBefore+size) {
@@ -199,7 +196,7 @@ func (s *scanner) record(at int64, size int, rank Rank) bool {
 	if !ok || seq != binary.BigEndian.Uint64(key[8:]) || seq == 0 {
 		return false
 	}
-	_, sure := unseal(kindRecord, key, both[recordKey:])
+	sure := rowSum(kindRecord, key, form) == binary.BigEndian.Uint32(both[recordKey:])
 	s.out.Records = append(s.out.Records, ScannedRecord{
 		Number: binary.BigEndian.Uint64(key), Seq: seq, At: at, Size: uint32(size), Sum: binary.LittleEndian.Uint32(form[1:]), Rank: rank, Sure: sure,
 	})
@@ -246,7 +243,7 @@ func (s *scanner) stretch(ctx context.Context, at, end int64) error {
 				break
 			}
 			form += n
-			if size := s.candidate(at+int64(form), end); size > 0 {
+			if size := s.candidate(at+int64(form), end, s.ranks.of(at+int64(form))); size > 0 {
 				next = at + int64(form) + size
 				break
 			}
@@ -258,7 +255,7 @@ func (s *scanner) stretch(ctx context.Context, at, end int64) error {
 }
 
 // candidate takes the record that may stand at a place, and returns its length.
-func (s *scanner) candidate(at, end int64) int64 {
+func (s *scanner) candidate(at, end int64, rank Rank) int64 {
 	for n := 64; ; {
 		n = int(min(int64(n), end-at))
 		if !s.src.spend(at, n) {
@@ -275,7 +272,7 @@ func (s *scanner) candidate(at, end int64) int64 {
 		case !whole:
 			n = max(size, 2*n)
 			continue
-		case !s.record(at, size, s.ranks.of(at)):
+		case !s.record(at, size, rank):
 			return 0
 		}
 		return int64(size)

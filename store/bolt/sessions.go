@@ -21,13 +21,12 @@ type session struct {
 	head     *head // nil if damage has taken it
 }
 
-// head says how far a session's log goes, and what its records and the rows of its ids add up to. An
-// append writes it anew, and leaves the session's entry alone, which has the initial state and may be long.
+// head says how far a session's log goes, and what its records add up to. An append writes it anew, and leaves the session's entry alone, which has the initial state and may be long.
 type head struct {
-	number []byte
-	last   uint64
-	chain  backend.Chain
-	index  index
+	number  []byte
+	last    uint64
+	chain   backend.Chain
+	edition uint64 // how often records have been replaced
 }
 
 // Numbers of sessions, and seqs, are stored as eight bytes.
@@ -35,7 +34,7 @@ func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 func (s session) id() uint64 { return binary.BigEndian.Uint64(s.number) }
 
-// key is the key of a record, and of the row of its ids. Seq 0 is the label's.
+// key is the key of a record. Seq 0 is the label's.
 func (s session) key(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 16), s.number...), seq)
 }
@@ -79,15 +78,14 @@ func decodeLabel(label []byte) (name string, at int, ok bool) {
 	return string(label[2:at]), at, true
 }
 
-// A head is number (8) ‖ last (8) ‖ chain (4) ‖ rows of ids (8) ‖ their sum (4).
-const headBytes = 8 + 8 + 4 + 8 + 4
+// A head is number (8) ‖ last (8) ‖ chain (4) ‖ edition (8).
+const headBytes = 8 + 8 + 4 + 8
 
 func (h head) encode() []byte {
 	out := append(make([]byte, 0, headBytes), h.number...)
 	out = binary.BigEndian.AppendUint64(out, h.last)
 	out = binary.BigEndian.AppendUint32(out, h.chain.Sum)
-	out = binary.BigEndian.AppendUint64(out, h.index.rows)
-	return binary.BigEndian.AppendUint32(out, h.index.sum)
+	return binary.BigEndian.AppendUint64(out, h.edition)
 }
 
 func decodeHead(value []byte) (h head, ok bool) {
@@ -95,10 +93,10 @@ func decodeHead(value []byte) (h head, ok bool) {
 		return h, false
 	}
 	return head{
-		number: bytes.Clone(value[:8]),
-		last:   binary.BigEndian.Uint64(value[8:]),
-		chain:  backend.Chain{Sum: binary.BigEndian.Uint32(value[16:])},
-		index:  index{rows: binary.BigEndian.Uint64(value[20:]), sum: binary.BigEndian.Uint32(value[28:])},
+		number:  bytes.Clone(value[:8]),
+		last:    binary.BigEndian.Uint64(value[8:]),
+		chain:   backend.Chain{Sum: binary.BigEndian.Uint32(value[16:])},
+		edition: binary.BigEndian.Uint64(value[20:]),
 	}, true
 }
 
@@ -237,11 +235,11 @@ func (s session) end(tx *bbolt.Tx) (last, damaged uint64) {
 }
 
 // headOf is the session's head as the port has it.
-func (b *Backend) headOf(tx *bbolt.Tx, s session) backend.Head {
-	h := backend.Head{Creation: s.creation, Meta: s.meta, Edition: b.editions.get(s.number, tx.ID())}
+func headOf(tx *bbolt.Tx, s session) backend.Head {
+	h := backend.Head{Creation: s.creation, Meta: s.meta}
 	h.Last, h.Damaged = s.end(tx)
 	if s.head != nil {
-		h.Chain = s.head.chain
+		h.Chain, h.Edition = s.head.chain, s.head.edition
 	}
 	return h
 }
@@ -251,7 +249,7 @@ func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := find(tx, name)
 		if err == nil {
-			head = b.headOf(tx, s)
+			head = headOf(tx, s)
 		}
 		return err
 	})
@@ -350,7 +348,7 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 		if err != nil {
 			return err
 		}
-		news.Head = b.headOf(tx, s)
+		news.Head = headOf(tx, s)
 		if s.creation == seen.Creation {
 			news.Meta = nil
 			seqs := func(yield func(uint64) bool) {
@@ -371,17 +369,13 @@ func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, pre
 
 // Lookup implements [backend.Backend].
 func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []string) (seqs []uint64, err error) {
-	hashes := make([]idHash, len(ids))
-	for i, id := range ids {
-		hashes[i] = hashID(id)
-	}
-	seqs = make([]uint64, len(ids))
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
 		}
-		return b.known.lookup(tx, s, hashes, func(i int, seq uint64) { seqs[i] = seq })
+		seqs, err = b.known.lookup(tx, s, ids)
+		return err
 	})
 	return seqs, err
 }
@@ -416,7 +410,7 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) (ou
 			l.Err = b.handle.guard(func() error {
 				s, err := assemble(tx, name, rows[0], rows[1])
 				if err == nil {
-					l.Head = b.headOf(tx, s)
+					l.Head = headOf(tx, s)
 					err = l.Head.Err()
 				}
 				return err

@@ -59,6 +59,13 @@ func (s *staging) remove(creation string) (there bool) {
 	return there
 }
 
+// drop leaves nothing staged.
+func (s *staging) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions = nil
+}
+
 // Stage implements [backend.Backend].
 func (b *Backend) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
 	unlock, err := b.lockWriter(ctx) // until what is staged is known, so that a vacuum knows it too
@@ -93,7 +100,7 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 			b.staged.put(creation, &staged{next.number, next.head}) // before a sweep can see it
 			begun = true
 		}
-		return session{number: next.number, head: &next.head}.putRecords(tx, records)
+		return session{number: next.number, head: &next.head}.putRecords(tx, records, hashIDs(records))
 	})
 	if err == nil {
 		b.staged.put(creation, &next)
@@ -106,6 +113,6 @@ func (b *Backend) Stage(ctx context.Context, creation string, after uint64, reco
 // Unstage implements [backend.Backend].
 func (b *Backend) Unstage(creation string) {
 	if b.staged.remove(creation) {
-		b.sweep()
+		b.sweep(context.Background())
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"iter"
-	"sync"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -27,35 +25,36 @@ func (r *room) take(size int) bool {
 	return true
 }
 
-// Delete implements [backend.Backend]. The session is gone with the first commit, which
-// removes a large one's rows in part only; the sweeper removes the others.
+// Delete implements [backend.Backend]. The session is gone with the first commit, which removes a large one's rows in
+// part only; others follow.
 func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backend.Head) error {
-	return b.update(ctx, func(tx *bbolt.Tx) error {
+	all := false
+	err := b.update(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
 			return err
 		}
-		if seen != nil && seen.Moved(b.headOf(tx, s)) {
+		if seen != nil && seen.Moved(headOf(tx, s)) {
 			return backend.ErrMoved
 		}
 		ways := b.handle.ways(tx)
 		if err := errors.Join(ways.check(bucketHeads, []byte(name)), ways.check(bucketSessions, []byte(name))); err != nil {
 			return err
 		}
-		if err := tx.Bucket(bucketHeads).Delete([]byte(name)); err != nil {
+		if err := errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name))); err != nil {
 			return err
 		}
-		if err := tx.Bucket(bucketSessions).Delete([]byte(name)); err != nil {
-			return err
-		}
-		if b.keeping.Load() {
-			return unlink(tx, s.number)
-		}
-		if done, err := b.removeRows(tx, s.number, newRoom()); err != nil || done {
-			return err
+		if !b.keeping.Load() {
+			if all, err = b.removeRows(tx, s.number, newRoom()); err != nil || all {
+				return err
+			}
 		}
 		return unlink(tx, s.number)
 	})
+	if err == nil && !all {
+		b.sweep(ctx)
+	}
+	return err
 }
 
 // unlink notes that no session goes by the number: it is that of a session that was deleted while
@@ -97,108 +96,48 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool
 	return true, nil
 }
 
-// sweepable yields the unlinked numbers that are to be swept: those under which nothing is
-// being staged. A number that damage made of another one may be a session's.
-func (b *Backend) sweepable(tx *bbolt.Tx) iter.Seq[[]byte] {
-	return func(yield func(number []byte) bool) {
-		for k, v := range rows(tx.Bucket(bucketUnlinked), nil) {
-			if _, ok := unseal(kindUnlinked, k, v); ok && len(k) == 8 && !b.staged.holds(k) && !yield(bytes.Clone(k)) {
-				return
-			}
+// sweep removes what stands under unlinked numbers, a piece a commit, so that other writers come in between. What is
+// left for an error, a crash, or a copy under way takes up room until the next one.
+func (b *Backend) sweep(ctx context.Context) {
+	var numbers [][]byte
+	look := func(tx *bbolt.Tx) error { numbers = b.sweepable(tx); return nil }
+	for b.view(ctx, look) == nil && len(numbers) > 0 {
+		if err := b.update(ctx, b.sweepSome); err != nil {
+			return
 		}
 	}
 }
 
-// hasSweepable reports whether there is something to sweep. While rows are kept there is not.
-func (b *Backend) hasSweepable(tx *bbolt.Tx) bool {
-	for range b.sweepable(tx) {
-		if !b.keeping.Load() {
-			return true
+// sweepable returns the unlinked numbers under which nothing is being staged. One that damage made of another may be
+// a session's.
+func (b *Backend) sweepable(tx *bbolt.Tx) (numbers [][]byte) {
+	for k, v := range rows(tx.Bucket(bucketUnlinked), nil) {
+		if _, ok := unseal(kindUnlinked, k, v); ok && len(k) == 8 && !b.staged.holds(k) {
+			numbers = append(numbers, bytes.Clone(k))
 		}
+	}
+	return numbers
+}
+
+var errCopying = errors.New("rows are kept for a copy")
+
+// sweepSome removes rows under unlinked numbers, as many as a commit may. A number without rows is forgotten.
+func (b *Backend) sweepSome(tx *bbolt.Tx) error {
+	if b.keeping.Load() {
 		b.kept.Store(true)
-		break
+		return errCopying
 	}
-	return false
-}
-
-// sweepSome removes rows under unlinked numbers, as many as a commit may, and reports
-// whether there were any. A number without rows is forgotten.
-func (b *Backend) sweepSome() (some bool, err error) {
-	err = b.update(context.Background(), func(tx *bbolt.Tx) error {
-		room := newRoom()
-		var done [][]byte
-		if !b.hasSweepable(tx) {
-			return errNothing
+	room := newRoom()
+	for _, number := range b.sweepable(tx) {
+		if !room.take(len(number)) {
+			return nil
 		}
-		for number := range b.sweepable(tx) {
-			if !room.take(len(number)) {
-				break
-			}
-			some = true
-			all, err := b.removeRows(tx, number, room)
-			if err != nil {
-				return err
-			}
-			if !all {
-				break
-			}
-			done = append(done, number)
+		if all, err := b.removeRows(tx, number, room); err != nil || !all {
+			return err
 		}
-		for _, number := range done {
-			if err := tx.Bucket(bucketUnlinked).Delete(number); err != nil {
-				return err
-			}
+		if err := tx.Bucket(bucketUnlinked).Delete(number); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err == errNothing {
-		err = nil
 	}
-	return some, err
-}
-
-// sweeper removes what stands under unlinked numbers, in the background and a piece a
-// commit, so that other writers come in between. What a crash, an error or a program of
-// before leaves is found by the next write: opening writes nothing.
-type sweeper struct {
-	mu      sync.Mutex
-	due     bool // there may be something to remove
-	running bool
-	closed  bool
-	sweeps  sync.WaitGroup
-}
-
-// sweep has the sweeper look for something to remove. It does not wait.
-func (b *Backend) sweep() {
-	w := &b.sweeper
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.due = true
-	if w.running || w.closed {
-		return
-	}
-	w.running = true
-	w.sweeps.Go(func() {
-		for w.next() {
-			for some, err := b.sweepSome(); some && err == nil; some, err = b.sweepSome() {
-			}
-		}
-	})
-}
-
-// next reports whether the sweeper is to look once more.
-func (w *sweeper) next() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.running = w.due
-	w.due = false
-	return w.running
-}
-
-// close lets no more sweeps begin, and waits for the one under way.
-func (w *sweeper) close() {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	w.sweeps.Wait()
+	return nil
 }

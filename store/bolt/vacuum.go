@@ -77,16 +77,15 @@ func (b *Backend) vacuumDraft(target string) (path string, err error) {
 	return path, nil
 }
 
-// catchUp brings the replica to what the backend holds. It returns with the writer's place,
+// catchUp copies what the backend holds, and what is written meanwhile. It returns with the writer's place,
 // unless there is an error.
 func (r *replica) catchUp(ctx context.Context) (unlock func(), err error) {
 	for range vacuumRounds {
-		c, err := r.of.cut(ctx, false)
+		_, rows, err := r.copy(ctx)
 		if err != nil {
 			return nil, err
 		}
-		rows, err := r.bring(ctx, c)
-		if err != nil {
+		if err := r.commit(); err != nil {
 			return nil, err
 		}
 		if rows <= vacuumRows {
@@ -96,9 +95,9 @@ func (r *replica) catchUp(ctx context.Context) (unlock func(), err error) {
 	if unlock, err = r.of.lockWriter(ctx); err != nil {
 		return nil, err
 	}
-	c, err := r.of.cut(ctx, true)
+	m, _, err := r.copy(ctx)
 	if err == nil {
-		_, err = r.bring(ctx, c)
+		err = r.finish(m)
 	}
 	if err != nil {
 		unlock()
@@ -138,7 +137,6 @@ func (b *Backend) replace(draft, target string) error {
 	}
 	old := b.handle
 	b.handle, b.file = h, info
-	b.editions.moved()
 	h.path = b.path
 	if err := syncDir(filepath.Dir(target)); err != nil {
 		// Nothing is written before the name is durable.
