@@ -81,7 +81,6 @@ func stalls(name string, s *store.Store, patient time.Duration) (appends int, er
 var calls = map[string]func(ctx context.Context, s *store.Store) error{
 	"verify": verify,
 	"backup": func(ctx context.Context, s *store.Store) error { return s.Backup(ctx, io.Discard) },
-	"space":  func(ctx context.Context, s *store.Store) error { _, err := s.Space(ctx); return err },
 }
 
 // Wherever verify and backup are, an append that begins there ends, though they do not go on.
