@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -110,14 +109,31 @@ func drawnRecords(t *testing.T) []patch.Record {
 
 var drawnKey = store.Key{App: "shop", User: "ada", Session: "4711"}
 
-// drawn is a strip after a record.
+// drawn is the drawing after a record.
 func drawn(t *testing.T, records []patch.Record, at int) *shape {
 	t.Helper()
 	v, err := fold.Fold(fold.New("", nil), records[:at])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parsed(t, strip(grown(t, records), v, points(drawnKey)))
+	return parsed(t, htmlOf(t, newDrawing(grown(t, records), v, pointsOf(drawnKey))))
+}
+
+func pointsOf(key store.Key) func(uint64) template.URL {
+	return func(seq uint64) template.URL { return sessionURL(key, seq) }
+}
+
+// htmlOf is a drawing as a page has it.
+func htmlOf(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, d *drawing) template.HTML {
+	t.Helper()
+	var out strings.Builder
+	if err := templates.ExecuteTemplate(&out, "drawing", d); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return template.HTML(out.String())
 }
 
 func pointOf(t *testing.T, link *shape) (key string, at int) {
@@ -133,7 +149,7 @@ func pointOf(t *testing.T, link *shape) (key string, at int) {
 	return u.Query().Get("key"), at
 }
 
-func TestStripLinksItsPatches(t *testing.T) {
+func TestDrawingLinksItsPatches(t *testing.T) {
 	d := drawn(t, drawnRecords(t), 18)
 	var got []string
 	for _, a := range slices.Concat(d.all("arc"), d.all("mark")) {
@@ -149,41 +165,27 @@ func TestStripLinksItsPatches(t *testing.T) {
 	}
 	pinned := drawnRecords(t)[9].Event.ID()
 	want := []string{
-		"record 11, summarise: hid 4 events, records 2 to 5; put in 1 event | arc summary stands",
-		"record 12, splice: hid 2 events, records 7 to 8; taken back since | arc patch undone",
-		"record 13, revert of cut: brought back 2 events | mark stands",
-		"record 14, revert of sum: hid 1 event, record 11; brought back 4 events; taken back since | mark undone",
-		"record 15, revert of sum back: hid 4 events, records 2 to 5; brought back 1 event | mark stands",
-		"record 16, pin of " + pinned + " | mark stands",
-		"record 17, splice: skipped, out of range | mark stands",
-		"record 18, unpin of " + pinned + " | mark stands",
+		"record 11, summarise: hid 4 events; put in 1 event | arc summary stands",
+		"record 12, splice: hid 2 events; taken back since | arc patch undone",
+		"record 13, revert of cut: brought back 2 events | mark patch stands",
+		"record 14, revert of sum: hid 1 event; brought back 4 events; taken back since | mark patch undone",
+		"record 15, revert of sum back: hid 4 events; brought back 1 event | mark patch stands",
+		"record 16, pin of " + pinned + " | mark patch stands",
+		"record 17, splice: skipped, out of range | mark patch stands",
+		"record 18, unpin of " + pinned + " | mark patch stands",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	var glyphs []string
-	for _, m := range d.all("mark") {
-		if m.name == "a" {
-			glyphs = append(glyphs, m.all("path")[0].attrs["class"])
-		}
-	}
-	if want := []string{"revert", "revert", "revert", "pin", "skipped", "unpin"}; !slices.Equal(glyphs, want) {
-		t.Errorf("glyphs %v", glyphs)
-	}
-	for _, word := range []string{"user", "summary", "revert", "pin", "unpin", "skipped", "taken back"} {
+	for _, word := range []string{"user", "summary", "revert", "pin", "unpin", "skipped"} {
 		if !strings.Contains(d.all("legend")[0].text, word) {
 			t.Errorf("the legend does not say %q: %s", word, d.all("legend")[0].text)
-		}
-	}
-	for i, r := range slices.DeleteFunc(d.all("a"), func(a *shape) bool { return len(a.all("region")) == 0 }) {
-		if _, at := pointOf(t, r); at != i+1 || r.attrs["aria-label"] != fmt.Sprint("record ", at) || r.inner[1].attrs["x"] != fmt.Sprint(i) {
-			t.Errorf("cell %d: %v leads to %d", i, r.attrs, at)
 		}
 	}
 }
 
 // At an earlier point, what came later is faint, and what was not taken back yet stands.
-func TestStripThroughTime(t *testing.T) {
+func TestDrawingThroughTime(t *testing.T) {
 	records := drawnRecords(t)
 	line := grown(t, records)
 	for at := range len(records) + 1 {
@@ -214,7 +216,7 @@ func TestStripThroughTime(t *testing.T) {
 		}
 		cells := 0
 		for _, c := range d.all("cell") {
-			for _, place := range regexp.MustCompile(`M([0-9.]+) (\d+)h`).FindAllStringSubmatch(c.attrs["d"], -1) {
+			for _, place := range regexp.MustCompile(`M([0-9.]+) (\d+)H`).FindAllStringSubmatch(c.attrs["d"], -1) {
 				cells++
 				x, _ := strconv.ParseFloat(place[1], 64)
 				seq := int(x) + 1
@@ -225,7 +227,7 @@ func TestStripThroughTime(t *testing.T) {
 				case seq <= at:
 					want = "gone"
 				}
-				if !c.is(want) || (place[2] == strconv.Itoa(stripCell)) != visible[seq] {
+				if !c.is(want) || (place[2] == strconv.Itoa(cellTop)) != visible[seq] {
 					t.Errorf("after %d, the cell of record %d is %q from %s on, and not %s", at, seq, c.attrs["class"], place[2], want)
 				}
 				kind := line.at(uint64(seq)).Kind
@@ -247,40 +249,43 @@ func TestStripThroughTime(t *testing.T) {
 }
 
 // A cell for several records is tall if one of them is visible, and says of which kind that is.
-func TestStripCellOfSeveral(t *testing.T) {
+func TestCellOfSeveral(t *testing.T) {
 	user, model, call := step{Kind: present.User}, step{Kind: present.Model}, step{Kind: present.Call}
-	s := &logStrip{timeline: &timeline{steps: []step{call, user, model, user, user, call, call}}, seen: []bool{false, false, true, false, false, false, false}, now: 5}
+	line := &timeline{steps: []step{call, user, model, user, user, call, call}}
+	seen := []bool{false, false, true, false, false, false, false}
 	for _, c := range []struct {
-		from, to int
-		want     cell
+		from, per int
+		want      drawnCell
 	}{
-		{0, 4, cell{present.Model, "seen"}}, {0, 2, cell{present.User, "gone"}}, {3, 7, cell{present.User, "gone"}}, {4, 7, cell{present.Call, "gone"}}, {5, 7, cell{present.Call, "later"}},
+		{0, 4, drawnCell{present.Model, "seen", ""}}, {0, 2, drawnCell{present.User, "gone", ""}}, {3, 4, drawnCell{present.User, "gone", ""}},
+		{4, 3, drawnCell{present.Call, "gone", ""}}, {5, 2, drawnCell{present.Call, "later", ""}},
 	} {
-		if got := s.cell(c.from, c.to); got != c.want {
-			t.Errorf("records %d to %d: %v, and not %v", c.from+1, c.to, got, c.want)
+		if got := (&drawing{Now: 5, Per: c.per}).cell(line, seen, c.from); got != c.want {
+			t.Errorf("%d records from %d: %v, and not %v", c.per, c.from+1, got, c.want)
 		}
 	}
 }
 
-// What hid a summary stands above what put that in.
-func TestStripNests(t *testing.T) {
-	records := recorded.Log(t, 30)
-	summary := func(id string) *patch.Event {
-		e, err := patch.NewEvent(patch.Fields{ID: id, Author: "user", Content: patch.Text("user", id)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
+// What compaction cleared is its own, and no patch by hand.
+func TestClearingIsCompaction(t *testing.T) {
+	p, err := patch.NewSplice(0, 2).WithID("pass").WithCustomMetadata(map[string]any{"patchlog": map[string]any{"trigger": "clear", "eventsBefore": 2}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i, p := range []*patch.PatchEvent{
-		patch.NewSummarise(0, 25, summary("s1")), patch.NewSummarise(1, 2, summary("s2")), patch.NewSummarise(0, 2, summary("s3")), patch.NewSummarise(0, 2, summary("s4")),
-	} {
-		records = append(records, patch.Record{Seq: uint64(31 + i), Patch: p.WithID(fmt.Sprint("p", i))})
+	arc := drawn(t, append(recorded.Log(t, 4), patch.Record{Seq: 5, Patch: p}), 5).all("arc")[0]
+	if !arc.is("summary") || !strings.HasPrefix(arc.attrs["aria-label"], "record 5, compaction by clear: ") {
+		t.Errorf("%v", arc.attrs)
 	}
+}
+
+// The curves of sizes end where the figures are.
+func TestDrawingSizes(t *testing.T) {
+	records := append(recorded.Log(t, 9), patch.Record{Seq: 10, Patch: patch.NewSplice(0, 5).WithID("cut")})
 	line := grown(t, records)
-	levels := newLogStrip(line, line.view, points(drawnKey)).levels()
-	if len(levels) != 4 || !(levels[31] > levels[32] && levels[33] > levels[31] && levels[34] > levels[33] && levels[34] <= 1) {
-		t.Errorf("%v", levels)
+	d := newDrawing(line, line.view, pointsOf(drawnKey))
+	end := line.at(10)
+	if want := fmt.Sprintf("L10 %s", decimal(216-70*float64(end.Visible)/float64(end.Raw))); !strings.HasSuffix(d.Visible, want) || !strings.HasSuffix(d.Raw, "L10 146") || d.Most != present.Grouped(end.Raw) {
+		t.Errorf("visible %s, raw %s, scale %s; the curve should end with %s", d.Visible, d.Raw, d.Most, want)
 	}
 }
 
@@ -294,17 +299,9 @@ func TestPropertyDrawingsAreWellFormed(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		s, c := strip(line, v, points(drawnKey)), chart(line, uint64(at), points(drawnKey))
-		if len(records) == 0 {
-			if s != "" || c != "" {
-				rt.Fatalf("of an empty log: %s %s", s, c)
-			}
-			return
-		}
-		parsed(rt, s)
-		parsed(rt, c)
-		if strings.Contains(string(s+c), "NaN") || strings.Contains(string(s+c), "Inf") || strings.Contains(string(s+c), "%!") {
-			rt.Fatalf("%s %s", s, c)
+		text := htmlOf(rt, newDrawing(line, v, pointsOf(drawnKey)))
+		if parsed(rt, text); (text == "") != (len(records) == 0) || strings.Contains(string(text), "NaN") || strings.Contains(string(text), "Inf") || strings.Contains(string(text), "%!") {
+			rt.Fatalf("%s", text)
 		}
 	})
 }
@@ -320,30 +317,23 @@ func TestDrawingsEscape(t *testing.T) {
 	records = append(records, patch.Record{Seq: 5, Patch: p}, patch.Record{Seq: 6, Patch: patch.NewRevert(hostile).WithID("back" + hostile)},
 		patch.Record{Seq: 7, Patch: patch.NewPin(hostile).WithID("pin")})
 	line := grown(t, records)
-	for name, d := range map[string]template.HTML{"strip": strip(line, line.view, points(key)), "chart": chart(line, 3, points(key))} {
-		root := parsed(t, d)
-		if strings.ContainsAny(string(d), "\x1b\u202e\x00") || len(root.all("script")) > 0 {
-			t.Errorf("%s: %s", name, d)
-		}
-		links := root.all("a")
-		if len(links) == 0 {
-			t.Errorf("%s: no link", name)
-		}
-		for _, a := range links {
-			if got, _ := pointOf(t, a); got != key.String() {
-				t.Errorf("%s: %q leads to %q", name, a.attrs["href"], got)
-			}
-		}
-		for _, e := range slices.Concat(root.all("svg"), root.all("path"), links) {
-			for attr := range e.attrs {
-				if attr == "style" || strings.HasPrefix(attr, "on") {
-					t.Errorf("%s: attribute %s", name, attr)
-				}
-			}
+	d := htmlOf(t, newDrawing(line, line.view, pointsOf(key)))
+	root := parsed(t, d)
+	links := root.all("a")
+	if strings.ContainsAny(string(d), "\x1b\u202e\x00") || len(root.all("script")) > 0 || len(links) == 0 || !strings.Contains(string(d), "&lt;script&gt;") {
+		t.Errorf("%s", d)
+	}
+	for _, a := range links {
+		if got, _ := pointOf(t, a); got != key.String() {
+			t.Errorf("%q leads to %q", a.attrs["href"], got)
 		}
 	}
-	if !strings.Contains(string(chart(line, 3, points(key))), "&lt;script&gt;") {
-		t.Error("the trigger is not shown")
+	for _, e := range slices.Concat(root.all("svg"), root.all("path"), links) {
+		for attr := range e.attrs {
+			if attr == "style" || strings.HasPrefix(attr, "on") {
+				t.Errorf("attribute %s", attr)
+			}
+		}
 	}
 }
 
@@ -402,144 +392,23 @@ func TestDrawingsAreSmall(t *testing.T) {
 	}
 	long := strings.Repeat("é", 512)
 	for _, key := range []store.Key{drawnKey, {App: long, User: long, Session: long}} {
-		began := time.Now()
-		s, c := strip(line, line.view, points(key)), chart(line, line.last(), points(key))
-		t.Logf("strip %d bytes, chart %d bytes, in %v", len(s), len(c), time.Since(began))
-		if len(s) > 150_000 || len(c) > 150_000 {
-			t.Errorf("strip %d bytes, chart %d bytes", len(s), len(c))
-		}
-		root := parsed(t, s)
+		text := htmlOf(t, newDrawing(line, line.view, pointsOf(key)))
+		root := parsed(t, text)
 		arcs := root.all("arc")
-		if len(arcs) == 0 || len(arcs) > stripArcs {
-			t.Fatalf("%d arcs", len(arcs))
+		if len(text) > 200_000 || len(arcs) == 0 || len(arcs) > drawnArcs {
+			t.Fatalf("%d bytes, %d arcs", len(text), len(arcs))
 		}
 		if _, at := pointOf(t, arcs[len(arcs)-1]); at < int(line.last())-200 {
 			t.Errorf("the last arc is that of record %d", at)
 		}
-		text := root.all("hint")[0].text
-		if !strings.Contains(text, "A cell stands for 100 records") || !regexp.MustCompile(`Of the patches \d+ are drawn, .* 4\d\d\d are left out`).MatchString(text) {
-			t.Errorf("it says %q", text)
+		// No patch is left out: what is no link is a tick.
+		if hint := root.all("hint")[0].text; !regexp.MustCompile(`A cell stands for 100 records. 4\d\d\d patches more are drawn as ticks`).MatchString(hint) || strings.Count(root.all("ticks")[0].attrs["d"], "M") < 300 {
+			t.Errorf("it says %q", hint)
 		}
-		for _, class := range []string{"raw", "visible", "spent", "alone"} {
-			for _, path := range parsed(t, c).all(class) {
-				if n := strings.Count(path.attrs["d"], "L") + 1; n > chartPoints || n < 50 && path.attrs["d"] != "M0 6H24" {
-					t.Errorf("%s has %d points", class, n)
-				}
+		for _, class := range []string{"raw", "visible"} {
+			if n := strings.Count(root.all(class)[0].attrs["d"], "L"); n > drawnPoints+1 || n < 50 {
+				t.Errorf("%s has %d points", class, n)
 			}
 		}
-	}
-}
-
-// What is thinned keeps its ends and extremes, in order.
-func TestPropertyThinned(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		values := rapid.SliceOfN(rapid.IntRange(0, 50), 1, 300).Draw(rt, "values")
-		most := rapid.IntRange(6, 60).Draw(rt, "most")
-		var points []point
-		for i, v := range values {
-			points = append(points, point{uint64(i), float64(v)})
-		}
-		got := thinned(slices.Clone(points), most)
-		if len(got) > most || len(points) <= most && len(got) != len(points) {
-			rt.Fatalf("%d of %d", len(got), len(points))
-		}
-		for i, p := range got {
-			if points[p.seq] != p || i > 0 && got[i-1].seq >= p.seq {
-				rt.Fatalf("%v", got)
-			}
-		}
-		byValue := func(a, b point) int { return int(a.value - b.value) }
-		if got[0] != points[0] || got[len(got)-1] != points[len(points)-1] ||
-			slices.MinFunc(got, byValue).value != slices.MinFunc(points, byValue).value ||
-			slices.MaxFunc(got, byValue).value != slices.MaxFunc(points, byValue).value {
-			rt.Fatalf("%v of %v", got, points)
-		}
-	})
-}
-
-func TestChartSaysItsFigures(t *testing.T) {
-	records := recorded.Log(t, 40)
-	p, err := patch.NewSplice(0, 20).WithID("pass").WithCustomMetadata(map[string]any{"patchlog": map[string]any{
-		"trigger": "interval", "eventsBefore": 20, "usage": map[string]any{"calls": 1, "promptTokens": 1000, "answerTokens": 100},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	records = slices.Insert(records, 30, patch.Record{Patch: p}, patch.Record{Patch: patch.NewSplice(0, 1).WithID("cut")})
-	for i := range records {
-		records[i].Seq = uint64(i + 1)
-	}
-	line := grown(t, records)
-	pass, end := line.at(31), line.at(42)
-	if spent := pass.Cost - line.at(30).Cost; spent != 1000+5*100 {
-		t.Errorf("the summarizer cost %v", spent)
-	}
-	d := parsed(t, chart(line, 42, points(drawnKey)))
-	if want := fmt.Sprintf("have cost %s of what the prompts would have cost with nothing patched (in tokens of plain input: %s of %s)",
-		present.Percent(end.Cost/end.Alone), present.Grouped(int(end.Cost)), present.Grouped(int(end.Alone))); !strings.Contains(d.text, want) {
-		t.Errorf("it does not say %q", want)
-	}
-	if want := "costs 0.1, since it is cached, any other 1.25; one that a summarizer reads 1 and one that it writes 5"; !strings.Contains(d.text, want) {
-		t.Errorf("it does not say %q", want)
-	}
-	links := d.all("pass")
-	if len(links) != 1 {
-		t.Fatalf("%d passes", len(links))
-	}
-	if _, at := pointOf(t, links[0]); at != 31 {
-		t.Errorf("the pass leads to record %d", at)
-	}
-	if n := strings.Count(d.all("ticks")[0].attrs["d"], "M"); n != 1 {
-		t.Errorf("%d other patches", n)
-	}
-	var rows []string
-	for _, tr := range d.all("tr") {
-		var cells []string
-		for _, cell := range tr.inner {
-			cells = append(cells, cell.text)
-		}
-		rows = append(rows, strings.Join(cells, " | "))
-	}
-	row := func(s step, what string, before int) string {
-		prompt := "–"
-		for _, other := range line.steps[:s.Seq] {
-			if other.Prompt > 0 {
-				prompt = present.Grouped(other.Prompt)
-			}
-		}
-		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %s | %s", s.Seq, what, present.Grouped(s.Raw), present.Grouped(before), present.Grouped(s.Visible),
-			prompt, present.Grouped(int(s.Cost)), present.Grouped(int(s.Alone)))
-	}
-	want := []string{
-		"Record | What | Logged | Visible before | Visible | Newest prompt | Cost | With nothing patched",
-		row(pass, "pass, by interval", line.at(30).Visible), row(end, "the end", line.at(41).Visible),
-	}
-	if !slices.Equal(rows, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(rows, "\n"), strings.Join(want, "\n"))
-	}
-	// The lines are where the figures are, at the pass too.
-	visible := d.all("visible")
-	path := visible[1].attrs["d"] // the first is the area
-	y := func(value int) string {
-		return decimal(180 * (1 - float64(value)/(1.02*float64(slices.MaxFunc(line.steps, func(a, b step) int {
-			return max(a.Raw, a.Prompt) - max(b.Raw, b.Prompt)
-		}).Raw))))
-	}
-	for _, s := range []step{line.at(30), pass, end} {
-		if point := fmt.Sprintf("L%d %s", s.Seq, y(s.Visible)); !strings.Contains(path+"L", point+"L") {
-			t.Errorf("%s is not in %s", point, path)
-		}
-	}
-
-	cost := func(value float64) string { return decimal(120 * (1 - value/(1.02*max(end.Cost, end.Alone)))) }
-	for class, value := range map[string]float64{"spent": end.Cost, "alone": end.Alone} {
-		if path, point := d.all(class)[0].attrs["d"], "L42 "+cost(value); !strings.HasSuffix(path, point) {
-			t.Errorf("%s does not end with %s: %s", class, point, path)
-		}
-	}
-
-	none := parsed(t, chart(grown(t, records[:1]), 1, points(drawnKey)))
-	if !strings.Contains(none.text, "nothing was spent") {
-		t.Errorf("of a log without answers: %q", none.text)
 	}
 }

@@ -74,8 +74,7 @@ type reportBody struct {
 	Style     template.CSS
 	Headline  string
 	Stats     []present.Row
-	Strip     template.HTML
-	Chart     template.HTML
+	Drawing   *drawing
 	Log       []reportRow
 	LogLeft   int // records before these
 	Records   int
@@ -175,7 +174,7 @@ func (i *Inspector) report(ctx context.Context, w io.Writer, key store.Key, opts
 		}
 		return template.URL(fmt.Sprintf("#r%d", seq))
 	}
-	b.Strip, b.Chart = strip(t, v, place), chart(t, t.last(), place)
+	b.Drawing = newDrawing(t, v, place)
 	show := &showing{Left: math.MaxInt, Most: opts.MaxContent, Image: inlined}
 	err = i.eachRow(ctx, key, t, v, b.LogLeft, b.Records, func(r patch.Record, row logRow) {
 		out := reportRow{logRow: row, Here: here(row.By), Seen: row.Visible && row.Index >= b.SeenLeft}

@@ -35,8 +35,7 @@ type sessionBody struct {
 
 	Headline string
 	Stats    []present.Row
-	Strip    template.HTML
-	Chart    template.HTML
+	Drawing  *drawing
 	Log      rows[logRow]
 	Visible  rows[visibleRow]
 	State    []stateRow
@@ -163,7 +162,7 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	v := session.View
 	b = sessionBody{
 		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.info.Creation,
-		Before: max(at, 1) - 1, After: at + 1, Strip: strip(t, v, points(key)), Chart: chart(t, at, points(key)), State: stateRows(v, shared),
+		Before: max(at, 1) - 1, After: at + 1, Drawing: newDrawing(t, v, func(seq uint64) template.URL { return sessionURL(key, seq) }), State: stateRows(v, shared),
 		Headline: t.headline(at), Stats: t.stats(session),
 	}
 	b.StateAll = len(b.State)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
-	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -31,14 +29,7 @@ type step struct {
 	Events  int // visible after it
 	Visible int // tokens of these, estimated
 	Raw     int // tokens of all events logged up to it, estimated
-	Prompt  int // tokens of the prompt that the event answers, as its model counted them; 0 if it did not
-
-	// Turn says that the event is a model's answer. Cost is what the prompts of all turns up to
-	// it cost, and what summarizers read and wrote, in tokens of plain input (see
-	// [compaction.CachedPrice]); Alone is what the prompts would have cost if nothing had been
-	// patched.
-	Turn        bool
-	Cost, Alone float64
+	Turn    int // the number of the invocation that it belongs to, or of the last one that began; 0 before the first
 
 	Answers []uint64 // the records with the calls that the event's responses name by id
 
@@ -53,7 +44,6 @@ type patchStep struct {
 	Applied bool
 	Reason  patch.Flaw // why it was not
 
-	Start      int                 // the index of the first visible event that went or came
 	Hid, Added int                 // visible events that went, and that came
 	Over       []span              // the records of what went, in the order in which it was visible
 	Pass       *compaction.Written // if compaction logged it
@@ -74,11 +64,8 @@ type timeline struct {
 	steps []step
 	tally present.Tally
 	calls map[string]uint64 // by call id, the newest record with such a call; for add alone
+	turns map[string]int    // by invocation id, their numbers; for add alone
 	held  int64             // bytes that the steps take, about
-
-	prompt, alone int       // tokens, at the newest turn: of its prompt, and of the raw log
-	changed       bool      // a patch has changed the visible log since
-	was           fold.View // the one that the first such patch found
 }
 
 // at returns the step of a record.
@@ -93,15 +80,11 @@ func (t *timeline) last() uint64 { return uint64(len(t.steps)) }
 
 // footprint is about how many bytes of memory it takes.
 func (t *timeline) footprint() int64 {
-	n := int64(t.view.Footprint()) + t.held + int64(cap(t.steps))*int64(unsafe.Sizeof(step{}))
-	if t.changed {
-		n += int64(t.was.Footprint()) // it shares with the view what no patch hid
-	}
-	return n
+	return int64(t.view.Footprint()) + t.held + int64(cap(t.steps))*int64(unsafe.Sizeof(step{}))
 }
 
-// callBytes is about what a call's entry takes in the map of them, besides its id.
-const callBytes = 48
+// idBytes is about what an entry takes in a map by ids, besides its id.
+const idBytes = 48
 
 // add takes the log's next record. If the view needs records that it does not hold, the error is
 // a *[fold.NeedError].
@@ -111,19 +94,16 @@ func (t *timeline) add(r patch.Record) error {
 		return err
 	}
 	s := t.at(t.last())
-	s.Seq, s.ID, s.Turn, s.Prompt, s.Tokens, s.Answers, s.Patch = r.Seq, r.ID(), false, 0, 0, nil, nil
-	s.Kind = present.KindOfRecord(r)
+	s.Seq, s.ID, s.Tokens, s.Answers, s.Patch = r.Seq, r.ID(), 0, nil, nil
+	s.Kind, s.Turn = present.KindOfRecord(r), len(t.turns)
 	if e := r.Event; e != nil {
 		s.Time, s.Tokens = e.Timestamp(), e.EstimatedTokens()
-		if s.Turn = e.Author() != "user" && e.Role() == "model"; s.Turn {
-			s.Prompt = records.PromptTokens(e)
-			cached := t.prompt
-			if t.changed {
-				cached = min(cached, commonTokens(t.was, t.view))
+		if id := e.InvocationID(); id != "" {
+			if t.turns[id] == 0 {
+				t.turns[id] = len(t.turns) + 1
+				t.held += idBytes + int64(len(id))
 			}
-			s.Cost += promptCost(cached, s.Visible)
-			s.Alone += promptCost(t.alone, s.Raw)
-			t.prompt, t.alone, t.changed, t.was = s.Visible, s.Raw, false, fold.View{}
+			s.Turn = t.turns[id]
 		}
 		s.Raw += s.Tokens
 		s.Visible += s.Tokens
@@ -134,7 +114,7 @@ func (t *timeline) add(r patch.Record) error {
 				}
 			} else if f.ID != "" && !f.Response {
 				t.calls[f.ID] = r.Seq
-				t.held += callBytes + int64(len(f.ID))
+				t.held += idBytes + int64(len(f.ID))
 			}
 		}
 	} else if err := t.patch(&s, after, r); err != nil {
@@ -157,7 +137,7 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	s.Time = p.Timestamp()
 	s.Patch = &patchStep{
 		Type: p.Type(), Group: p.Group(), Target: p.PatchID(), Applied: f.Applied, Reason: f.Reason,
-		Start: f.Start, Hid: len(f.Hid), Added: len(f.Added),
+		Hid: len(f.Hid), Added: len(f.Added),
 	}
 	if p.Type() == patch.Pin || p.Type() == patch.Unpin {
 		s.Patch.Target = p.EventID()
@@ -178,12 +158,8 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	for _, e := range f.Added {
 		s.Visible += e.EstimatedTokens()
 	}
-	if len(f.Hid)+len(f.Added) > 0 && !t.changed {
-		t.changed, t.was = true, t.view
-	}
 	if w, ok := compaction.WrittenBy(p); ok {
 		s.Patch.Pass = &w
-		s.Cost += compaction.ReadPrice*float64(w.Usage.PromptTokens) + compaction.WrittenPrice*float64(w.Usage.AnswerTokens)
 	}
 	return nil
 }
@@ -201,25 +177,6 @@ func (s *step) footprint() int64 {
 		}
 	}
 	return int64(n)
-}
-
-// promptCost is what a prompt costs of which so many tokens begin the one before it too.
-func promptCost(cached, tokens int) float64 {
-	return compaction.CachedPrice*float64(cached) + compaction.FreshPrice*float64(tokens-cached)
-}
-
-// commonTokens estimates the tokens of the events with which both visible logs begin.
-func commonTokens(a, b fold.View) (tokens int) {
-	next, stop := iter.Pull2(b.Entries())
-	defer stop()
-	for _, x := range a.Entries() {
-		// Of a record's events those that stand next to each other can be told by their ids.
-		if _, y, ok := next(); !ok || x.Seq != y.Seq || x.Event.ID() != y.Event.ID() {
-			break
-		}
-		tokens += x.Event.EstimatedTokens()
-	}
-	return tokens
 }
 
 // undone returns the patches that are taken back at a record, by seq: those whose revert stands.
@@ -282,7 +239,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{info: info, view: fold.New(info.Creation, initial).Lean().WithEdition(now.Edition()), calls: map[string]uint64{}}
+		k.line = timeline{info: info, view: fold.New(info.Creation, initial).Lean().WithEdition(now.Edition()), calls: map[string]uint64{}, turns: map[string]int{}}
 	}
 	if k.line.last() < info.Seq {
 		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {
@@ -296,7 +253,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	}
 	handed := k.line
 	handed.steps = handed.steps[:len(handed.steps):len(handed.steps)]
-	handed.tally, handed.calls = handed.tally.Clone(), nil
+	handed.tally, handed.calls, handed.turns = handed.tally.Clone(), nil, nil
 	return &handed, nil
 }
 

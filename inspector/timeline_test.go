@@ -1,16 +1,13 @@
 package inspector
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -19,8 +16,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/quality"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
@@ -36,7 +31,7 @@ func grown(t interface {
 	Fatal(...any)
 }, records []patch.Record) *timeline {
 	t.Helper()
-	line := &timeline{view: fold.New("", nil).Lean(), calls: map[string]uint64{}}
+	line := &timeline{view: fold.New("", nil).Lean(), calls: map[string]uint64{}, turns: map[string]int{}}
 	for _, r := range records {
 		err := line.add(r)
 		if need := (*fold.NeedError)(nil); errors.As(err, &need) {
@@ -66,32 +61,23 @@ func shownOf(v fold.View) (events []shown, tokens int) {
 }
 
 // What a timeline says of each record is what the views before and after it say, of logs of every
-// kind; prompts are compared event by event, as a replay does.
+// kind.
 func TestPropertyTimeline(t *testing.T) {
 	seen := map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Accepted: rapid.Bool().Draw(rt, "accepted")}).Draw(rt, "records")
 		line := grown(rt, records)
 		v := fold.New("", nil)
-		var before, prompt []shown
-		raw, rawPrompt := 0, 0
-		var cost, alone float64
+		var before []shown
+		raw := 0
+		turns, turn := map[string]int{}, 0
 		for _, r := range records {
-			if e := r.Event; e != nil && e.Author() != "user" && e.Role() == "model" {
-				cached, fresh, same := 0, 0, true
-				for i, e := range before {
-					if same = same && i < len(prompt) && prompt[i].seq == e.seq && prompt[i].id == e.id; same {
-						cached += e.tokens
-					} else {
-						fresh += e.tokens
-					}
+			turn = len(turns)
+			if r.Event != nil && r.Event.InvocationID() != "" {
+				if turns[r.Event.InvocationID()] == 0 {
+					turns[r.Event.InvocationID()] = turn + 1
 				}
-				if !same && len(prompt) > 0 {
-					seen["a prompt that begins otherwise"]++
-				}
-				cost += compaction.CachedPrice*float64(cached) + compaction.FreshPrice*float64(fresh)
-				alone += compaction.CachedPrice*float64(rawPrompt) + compaction.FreshPrice*float64(raw-rawPrompt)
-				prompt, rawPrompt = before, raw
+				turn = turns[r.Event.InvocationID()]
 			}
 			if r.Event != nil {
 				raw += r.Event.EstimatedTokens()
@@ -102,11 +88,8 @@ func TestPropertyTimeline(t *testing.T) {
 			}
 			events, tokens := shownOf(after)
 			s := line.at(r.Seq)
-			if s.Seq != r.Seq || s.ID != r.ID() || s.Events != len(events) || s.Visible != tokens || s.Raw != raw {
+			if s.Seq != r.Seq || s.ID != r.ID() || s.Events != len(events) || s.Visible != tokens || s.Raw != raw || s.Turn != turn {
 				rt.Fatalf("record %d: %+v; there are %d events of %d tokens, of %d\n%s", r.Seq, s, len(events), tokens, raw, fuzz.Text(records, nil))
-			}
-			if math.Abs(s.Cost-cost) > 1e-6 || math.Abs(s.Alone-alone) > 1e-6 {
-				rt.Fatalf("record %d: cost %v, alone %v, and not %v and %v\n%s", r.Seq, s.Cost, s.Alone, cost, alone, fuzz.Text(records, nil))
 			}
 			if (s.Patch == nil) != (r.Patch == nil) {
 				rt.Fatalf("record %d: %+v", r.Seq, s.Patch)
@@ -130,7 +113,7 @@ func TestPropertyTimeline(t *testing.T) {
 			v, before = after, events
 		}
 	})
-	for _, what := range []string{"skipped", "a prompt that begins otherwise", "undone", "stands", "stands again"} {
+	for _, what := range []string{"skipped", "undone", "stands", "stands again"} {
 		if seen[what] == 0 && !testing.Short() { // when less is drawn
 			t.Errorf("never drawn: %s", what)
 		}
@@ -271,163 +254,6 @@ func TestPropertyTimelineGrows(t *testing.T) {
 	})
 }
 
-// measuring is the offline summarizer, which says that it read and wrote what one that is measured
-// from outside is said to.
-type measuring struct{ compaction.Extractive }
-
-func (m measuring) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
-	resp, err := m.Extractive.Summarize(ctx, req)
-	resp.Usage = compaction.Tokens{Prompt: patch.EstimateTextTokens(req.Prompt), Answer: patch.EstimateTextTokens(resp.Text)}
-	return resp, err
-}
-
-// A session that was compacted as it grew has cost what the replay of a policy that does the same
-// comes to.
-func TestCostIsThatOfAReplay(t *testing.T) {
-	cfg := compaction.DefaultConfig()
-	cfg.CompactionInterval, cfg.OverlapSize, cfg.Cost = 2, 0, compaction.Cost{}
-	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.ClearAfter, cfg.ClearKeep = 2_000, 5, 500, 1
-	paid := cfg
-	paid.Summarizer = measuring{}
-	var files []string
-	for _, set := range recorded.Sets(t) {
-		if !set.Large {
-			files = set.Files
-		}
-	}
-	for name, c := range map[string]struct {
-		policy quality.Policy
-		cfg    *compaction.Config
-		passes int
-	}{
-		"nothing":    {quality.None(), nil, 0},
-		"offline":    {quality.Compact("offline", cfg), &cfg, 5},
-		"by a model": {quality.Compact("by a model", paid), &paid, 5},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var all quality.Figures
-			var cost, alone float64
-			for n, file := range files {
-				events := unmeasuredEvents(t, file)
-				rec, err := quality.Record(events)
-				if err != nil {
-					t.Fatal(err)
-				}
-				want, err := rec.Replay(t.Context(), c.policy)
-				if err != nil {
-					t.Fatal(err)
-				}
-				all.Add(want)
-				s, i := inspect(t, Options{})
-				key := store.Key{App: "a", User: "u", Session: fmt.Sprint(n)}
-				if _, err := s.Create(t.Context(), key, nil); err != nil {
-					t.Fatal(err)
-				}
-				replay(t, s, key, events, c.cfg)
-				line, err := i.timeline(t.Context(), key)
-				if err != nil {
-					t.Fatal(err)
-				}
-				end := line.at(line.last())
-				if math.Abs(end.Cost-want.Cost()) > 1e-6*want.Cost() {
-					t.Errorf("%s: cost %v, and the replay %+v has %v", file, end.Cost, want, want.Cost())
-				}
-				cost, alone = cost+end.Cost, alone+end.Alone
-			}
-			if all.Passes < c.passes {
-				t.Errorf("%d passes", all.Passes)
-			}
-			if c.cfg == nil && math.Abs(cost-alone) > 1e-6*cost || c.cfg != nil && cost == alone {
-				t.Errorf("cost %v, and with nothing patched %v", cost, alone)
-			}
-		})
-	}
-}
-
-// replay logs events, and compacts as [quality.Compact] does.
-func replay(t *testing.T, s *store.Store, key store.Key, events []*patch.Event, cfg *compaction.Config) {
-	t.Helper()
-	compactor := func(interval bool) *compaction.Compactor[store.Key] {
-		own := *cfg
-		if !interval {
-			own.CompactionInterval = 0
-		}
-		c, err := compaction.New(s, own, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	var inside, after *compaction.Compactor[store.Key]
-	if cfg != nil {
-		inside, after = compactor(false), compactor(true)
-	}
-	for n, e := range events {
-		if cfg != nil && e.Author() != "user" && e.Role() == "model" {
-			if _, err := inside.Compact(t.Context(), key, compaction.Run{Invocation: e.InvocationID()}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, e); err != nil {
-			t.Fatal(err)
-		}
-		if cfg != nil && (n+1 == len(events) || events[n+1].InvocationID() != e.InvocationID()) {
-			if _, err := after.MaybeCompact(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// unmeasuredEvents are a recorded session's, without the prompts that were measured without a
-// policy.
-func unmeasuredEvents(t *testing.T, file string) (events []*patch.Event) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			t.Fatal(err)
-		}
-		delete(fields, "usageMetadata")
-		own, err := json.Marshal(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := patch.ParseEvent(own)
-		if err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, e)
-	}
-	return events
-}
-
-// What was hidden and brought back before the next prompt is still in the cache.
-func TestCostOfWhatIsBackBeforeThePrompt(t *testing.T) {
-	records := recorded.Log(t, 12)
-	add := func(p *patch.PatchEvent) {
-		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
-	}
-	add(patch.NewSplice(2, 3).WithID("cut"))
-	add(patch.NewRevert("cut").WithID("back"))
-	turn, err := patch.NewEvent(patch.Fields{ID: "turn", Author: "agent", Content: patch.Text("model", "so be it")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	records = append(records, patch.Record{Seq: uint64(len(records) + 1), Event: turn})
-	line := grown(t, records)
-	if end := line.at(line.last()); !end.Turn || end.Cost != end.Alone {
-		t.Errorf("%+v", end)
-	}
-	if cut := line.at(13).Patch; !reflect.DeepEqual(cut.Over, []span{{3, 5}}) || cut.Start != 2 {
-		t.Errorf("the cut: %+v", cut)
-	}
-}
-
 // Of patches with one id the first is the one that a revert names.
 func TestUndoneNamesTheFirst(t *testing.T) {
 	records := recorded.Log(t, 10)
@@ -516,7 +342,7 @@ func TestTimelineFootprint(t *testing.T) {
 			records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
 		}
 		line := grown(t, records)
-		return line.footprint() - int64(line.view.Footprint()) - int64(line.was.Footprint())
+		return line.footprint() - int64(line.view.Footprint())
 	}
 	if short, more := of("p"), of(long); short < 150*200 || more-short < 2*50*int64(len(long)-1) {
 		t.Errorf("%d bytes, and %d with long ids", short, more)
