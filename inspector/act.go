@@ -53,6 +53,7 @@ var verbs = []verb{
 	{"pin", "Pin events", 0, previewChange, applyChange},
 	{"unpin", "Unpin events", 0, previewChange, applyChange},
 	{"revert", "Take a patch back", 0, previewChange, applyChange},
+	{"restore", "Restore what a summary stands for", 0, previewChange, applyChange},
 	{"rewind", "Rewind to before a turn", 0, previewChange, applyChange},
 	{"fork", "Fork the session", 0, previewFork, applyFork},
 	{"compact", "Compact the session now", longAct, previewCompact, applyCompact},
@@ -227,7 +228,7 @@ func idsText(ids []string) string {
 // changeOf returns the operation that logs patches.
 func (i *Inspector) changeOf(ctx context.Context, a *action, v fold.View) (ops.Change, error) {
 	orphans := a.form.Get("allow_orphans") != ""
-	if a.name != "revert" && a.name != "rewind" {
+	if !slices.Contains([]string{"revert", "restore", "rewind"}, a.name) {
 		spans, gone := a.selected(v)
 		if len(gone) > 0 {
 			return nil, fmt.Errorf("%w: event %q was not visible after record %d", store.ErrEventNotFound, clip(gone[0], 80), v.Seq())
@@ -243,10 +244,12 @@ func (i *Inspector) changeOf(ctx context.Context, a *action, v fold.View) (ops.C
 	switch {
 	case err != nil:
 		return nil, err
-	case a.name == "revert" && r.Patch == nil:
+	case a.name != "rewind" && r.Patch == nil:
 		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d is an event, and only patches can be taken back; cut the event out instead", r.Seq)}
 	case a.name == "revert":
 		return ops.Revert{PatchID: r.ID(), Options: back}, nil
+	case a.name == "restore":
+		return ops.Restore{PatchID: r.ID(), Author: a.author, Options: store.PatchOptions{AllowOrphans: orphans}}, nil
 	case r.Event == nil || r.Event.InvocationID() == "":
 		return nil, &ops.EditError{Problem: fmt.Sprintf("record %d belongs to no turn, so that there is none to rewind to", r.Seq)}
 	}

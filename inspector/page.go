@@ -36,6 +36,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"indented":  indented,
 	"clip":      clip,
 
+	"action":     actionButton,
 	"changeWord": func(sign present.Sign) string { return changeWords[sign] },
 }).ParseFS(files, "templates/*.html"))
 
@@ -83,6 +84,24 @@ func pager(b sessionBody, to *int, name string, base int, text string) (link, er
 	}
 	url, err := query("session", pairs...)
 	return link{url + template.URL("#"+map[string]string{"log": "raw"}[name]), text}, err
+}
+
+// actionForm is a button that previews what can be done about a record.
+type actionForm struct {
+	Key, Creation, Act, Text string
+	At, Seq                  uint64
+}
+
+// actionButton returns a button on a page that was made of the newest record.
+func actionButton(body any, act string, seq uint64, text string) actionForm {
+	a := actionForm{Act: act, Seq: seq, Text: text}
+	switch b := body.(type) {
+	case recordBody:
+		a.Key, a.Creation, a.At = b.Key, b.Creation, b.Last
+	case summaryBody:
+		a.Key, a.Creation, a.At = b.Key, b.Creation, b.Last
+	}
+	return a
 }
 
 // clip is the beginning of a text, in one printable line.

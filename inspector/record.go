@@ -29,6 +29,7 @@ type recordBody struct {
 	Creation      string
 	Blank         []fact // that it was erased; none if it was not
 	CanErase      bool   // something of it can be erased still
+	CanRewind     bool
 	Before, After uint64 // the records beside it; 0 if there is none
 	Facts         []fact
 	Events        []recordEvent
@@ -47,35 +48,24 @@ type fact struct {
 
 // recordEvent is an event that a record brought.
 type recordEvent struct {
-	Facts     []fact
-	Place     []fact
-	Calls     []uint64 // the records that it answers
-	Responses []uint64 // the records that answer it
-	Content   shownEvent
+	Facts   []fact
+	Place   []fact
+	Calls   []fact // the records that it answers, and that answer it
+	Content shownEvent
 }
 
 // recordPatch is what a patch did.
 type recordPatch struct {
-	Text    string
-	Applied bool
-	Notes   []present.Note
-	Since   []fact // what became of it
-	Pass    []string
-	Group   []uint64
-	More    int // of its group
-	Hid     []hidEvent
-	HidMore int
-	Summary bool // it put in something that stands for others
-	ID      string
-}
-
-// hidEvent is an event that a patch hid.
-type hidEvent struct {
-	Index int
-	Seq   uint64
-	Kind  present.Kind
-	ID    string
-	Text  string
+	Text       string
+	ID         string
+	Applied    bool
+	Reason     patch.Flaw
+	CanRevert  bool
+	Since      []fact // what became of it
+	Pass       []string
+	Group      []fact
+	Summary    bool // it put in something that stands for others
+	Difference shownDifference
 }
 
 func (i *Inspector) recordPage(w http.ResponseWriter, r *http.Request) error {
@@ -174,11 +164,13 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 	if err != nil {
 		return recordBody{}, err
 	}
-	body := recordBody{Key: key.String(), Seq: rec.Seq, Last: t.last(), Creation: t.info.Creation, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq)}
+	body := recordBody{
+		Key: key.String(), Seq: rec.Seq, Last: t.last(), Creation: t.info.Creation, Before: rec.Seq - 1, Raw: rawURL(key)(rec.Seq),
+		Blank: t.blank(key, rec), CanErase: erasable(rec), CanRewind: rec.Event != nil && rec.Event.InvocationID() != "",
+	}
 	if rec.Seq < t.last() {
 		body.After = rec.Seq + 1
 	}
-	body.Blank, body.CanErase = t.blank(key, rec), erasable(rec)
 	where, err := i.places(ctx, key)
 	if err != nil {
 		return recordBody{}, err
@@ -190,27 +182,27 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 	}
 	show := showing{Left: pageBytes, Image: imageURL(key), Raw: rawURL(key)}
 	for n, e := range rec.Events() {
-		switch {
-		case id != "" && e.ID() != id || len(body.Events) >= 1 && show.Left < blockBytes:
+		if id != "" && e.ID() != id || len(body.Events) >= 1 && show.Left < blockBytes {
 			if len(body.Others) == listedRows {
 				body.More++
 				continue
 			}
 			body.Others = append(body.Others, fact{"", clip(present.Describe(e), lineRunes), recordURL(key, rec.Seq, e.ID())})
-		default:
-			shown := recordEvent{Facts: eventFacts(fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}), Content: show.event(e, rec.Seq)}
-			if shown.Place, err = where.of(rec.Seq, n, e); err != nil {
-				return recordBody{}, err
-			}
-			if rec.Event != nil {
-				shown.Calls = t.at(rec.Seq).Answers
-				shown.Responses = t.answersOf(rec.Seq)
-			}
-			body.Events = append(body.Events, shown)
+			continue
 		}
+		entry := fold.Entry{Event: e, Summary: e.IsSummary() || rec.Patch != nil && rec.Patch.Type() == patch.Summarise}
+		shown := recordEvent{Content: show.event(e, rec.Seq)}
+		shown.Facts = append(factsOf("kind", string(present.KindOf(entry)), &e.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(e.EstimatedTokens())})
+		if shown.Place, err = where.of(rec.Seq, n, e); err != nil {
+			return recordBody{}, err
+		}
+		if rec.Event != nil {
+			shown.Calls = t.calledBy(key, rec.Seq)
+		}
+		body.Events = append(body.Events, shown)
 	}
 	if rec.Patch != nil {
-		body.Facts = patchFacts(rec.Patch)
+		body.Facts = factsOf("type", string(rec.Patch.Type()), &rec.Patch.Envelope)
 		if body.Patch, err = i.patchBody(ctx, key, t, where.view, rec); err != nil {
 			return recordBody{}, err
 		}
@@ -224,48 +216,28 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 	return body, nil
 }
 
-// answersOf are the records with responses to calls of a record.
-func (t *timeline) answersOf(seq uint64) []uint64 {
-	var out []uint64
+// calledBy leads to the records with calls that a record answers, and to those that answer its own.
+func (t *timeline) calledBy(key store.Key, seq uint64) (out []fact) {
+	for _, call := range t.at(seq).Answers {
+		out = append(out, fact{Text: fmt.Sprintf("Answers the call of record %d", call), URL: recordURL(key, call, "")})
+	}
 	for _, s := range t.steps[seq:] {
 		if slices.Contains(s.Answers, seq) && len(out) < listedRows {
-			out = append(out, s.Seq)
+			out = append(out, fact{Text: fmt.Sprintf("Answered by record %d", s.Seq), URL: recordURL(key, s.Seq, "")})
 		}
 	}
 	return out
 }
 
-// eventFacts say who said an event when and where.
-func eventFacts(entry fold.Entry) []fact {
-	e := entry.Event
-	facts := []fact{{Name: "kind", Text: string(present.KindOf(entry))}}
-	facts = append(facts, named("id", e.ID())...)
-	facts = append(facts, named("author", e.Author())...)
-	facts = append(facts, named("branch", e.Branch())...)
-	facts = append(facts, named("scope", e.IsolationScope())...)
-	facts = append(facts, named("invocation", e.InvocationID())...)
-	return append(facts,
-		fact{Name: "time", Text: when(e.Timestamp())},
-		fact{Name: "tokens", Text: "about " + present.Grouped(e.EstimatedTokens())},
-	)
-}
-
-func patchFacts(p *patch.PatchEvent) []fact {
-	facts := named("type", string(p.Type()))
-	facts = append(facts, named("id", p.ID())...)
-	facts = append(facts, named("author", p.Author())...)
-	facts = append(facts, named("branch", p.Branch())...)
-	facts = append(facts, named("scope", p.IsolationScope())...)
-	facts = append(facts, named("invocation", p.InvocationID())...)
-	return append(facts, fact{Name: "time", Text: when(p.Timestamp())})
-}
-
-// named is a fact, or none if there is nothing to tell.
-func named(name, text string) []fact {
-	if text == "" {
-		return nil
+// factsOf say what a record or an event is, who said it, when and where.
+func factsOf(what, kind string, e *patch.Envelope) []fact {
+	facts := []fact{{Name: what, Text: clip(kind, nameRunes)}}
+	for _, f := range [][2]string{{"id", e.ID()}, {"author", e.Author()}, {"branch", e.Branch()}, {"scope", e.IsolationScope()}, {"invocation", e.InvocationID()}, {"time", when(e.Timestamp())}} {
+		if f[1] != "" {
+			facts = append(facts, fact{Name: f[0], Text: clip(f[1], nameRunes)})
+		}
 	}
-	return []fact{{Name: name, Text: clip(text, nameRunes)}}
+	return facts
 }
 
 // whereabouts knows what became of a session's events.
@@ -317,60 +289,43 @@ func (w *whereabouts) of(seq uint64, index int, e *patch.Event) ([]fact, error) 
 	return append(facts, fact{Text: "Not told of: nothing that is visible stands for it"}), nil
 }
 
-// effect returns what a record did, and the view before it.
-func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record) (present.Effect, fold.View, error) {
-	before, err := i.store.ViewAt(ctx, key, rec.Seq-1)
-	if err != nil {
-		return present.Effect{}, before, err
+// effect returns what a record did, and the views before and after it.
+func (i *Inspector) effect(ctx context.Context, key store.Key, rec patch.Record) (f present.Effect, before, after fold.View, err error) {
+	if before, err = i.store.ViewAt(ctx, key, rec.Seq-1); err != nil {
+		return f, before, after, err
 	}
-	after, err := i.apply(ctx, key, before, rec)
-	if err != nil {
-		return present.Effect{}, before, err
+	if after, err = i.apply(ctx, key, before, rec); err != nil {
+		return f, before, after, err
 	}
-	f, err := present.EffectOf(before, after, rec)
-	return f, before, err
+	f, err = present.EffectOf(before, after, rec)
+	return f, before, after, err
 }
 
 // patchBody says what a patch did, and what became of it in the view, the newest.
 func (i *Inspector) patchBody(ctx context.Context, key store.Key, t *timeline, newest fold.View, rec patch.Record) (*recordPatch, error) {
-	f, before, err := i.effect(ctx, key, rec)
+	f, before, after, err := i.effect(ctx, key, rec)
 	if err != nil {
 		return nil, err
 	}
-	p := recordPatch{Text: clip(present.PatchText(rec.Patch), lineRunes), Applied: f.Applied, ID: rec.ID()}
-	for _, n := range f.Notes() {
-		if n.Kind == present.NoteAdded && len(p.Notes) > listedRows {
-			continue // they are named one by one elsewhere on the page
-		}
-		n.Text = clip(n.Text, lineRunes)
-		p.Notes = append(p.Notes, n)
-	}
-	for n, e := range f.Hid {
-		if n == listedRows {
-			p.HidMore = len(f.Hid) - n
-			break
-		}
-		entry := present.EntryAt(before, f.Start+n)
-		p.Hid = append(p.Hid, hidEvent{f.Start + n, entry.Seq, present.KindOf(entry), e.ID(), clip(present.EntryText(entry), lineRunes)})
-	}
-	for _, e := range f.Added {
-		p.Summary = p.Summary || standsIn(e) || rec.Patch.Type() == patch.Summarise || e.IsSummary()
+	p := recordPatch{
+		Text: clip(present.PatchText(rec.Patch), lineRunes), Applied: f.Applied, Reason: f.Reason, ID: rec.ID(), Pass: passLines(rec),
+		CanRevert: f.Applied && rec.Patch.Type() != patch.Erase, Summary: putsInSummary(rec.Patch, f.Added),
+		Difference: shownDifferenceOf(key, "What changed", present.DifferenceOf(before, after), 0),
 	}
 	for _, s := range t.steps {
-		if s.Patch == nil || s.Patch.Group == "" || s.Patch.Group != rec.Patch.Group() || s.Seq == rec.Seq {
-			continue
+		if s.Patch != nil && s.Patch.Group != "" && s.Patch.Group == rec.Patch.Group() && s.Seq != rec.Seq && len(p.Group) < listedRows {
+			p.Group = append(p.Group, fact{Text: fmt.Sprintf("record %d", s.Seq), URL: recordURL(key, s.Seq, "")})
 		}
-		if len(p.Group) == listedRows {
-			p.More++
-			continue
-		}
-		p.Group = append(p.Group, s.Seq)
 	}
-	p.Pass = passLines(rec)
 	if f.Applied {
 		p.Since, err = since(key, t, newest, rec)
 	}
 	return &p, err
+}
+
+// putsInSummary reports whether a patch put in events that stand for others.
+func putsInSummary(p *patch.PatchEvent, added []*patch.Event) bool {
+	return slices.ContainsFunc(added, func(e *patch.Event) bool { return p.Type() == patch.Summarise || standsIn(e) || e.IsSummary() })
 }
 
 // passLines say what compaction says of the pass of which the patch is.

@@ -234,16 +234,16 @@ func joined(lines []string) []string {
 // A patch is shown with what it did and what became of it, and an event with what hides it.
 func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
-	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5: a patch, summarise", "start 0, count 2, state keep", "hid 2 visible events: index 0 to 1", "added at index 0, id s5",
+	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5: a patch, summarise", "start 0, count 2, state keep", "What changed", "visible events4 -> 3",
 		"It stands.", "record 5, tokens: index 0 to 1: 2 events → 1 summary of level 1", "1 call of the summarizer: 1,200 tokens read, 30 written",
 		"1 of 2 identifiers lost, 1 invented", "invented: Z-9999", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "Visible, at index 0", "What it stands for", "As it stood before", "kindsummary")
-	if !strings.Contains(page, `&amp;seq=2">2</a>`) || !strings.Contains(page, `href="summary?`) {
+	if !strings.Contains(page, `&amp;seq=2">found A-4711 in`) || !strings.Contains(page, `href="summary?`) {
 		t.Error("what it hid is not linked")
 	}
-	shows(t, i, 200, []any{"record", "seq", 6}, "hid 1 visible event: index 1", "It has been reverted.", "reverted by record 7")
-	shows(t, i, 200, []any{"record", "seq", 7}, "patch p6", "added at index 1, id e3", "It stands.")
+	shows(t, i, 200, []any{"record", "seq", 6}, "-removed1e3userand B-1234?", "It has been reverted.", "reverted by record 7")
+	shows(t, i, 200, []any{"record", "seq", 7}, "patch p6", "+added1e3user", "It stands.")
 	shows(t, i, 200, []any{"record", "seq", 8}, "skipped: out of range")
-	shows(t, i, 200, []any{"record", "seq", 9}, "group g", "Of its group: record 10")
+	shows(t, i, 200, []any{"record", "seq", 9}, "Of its group: record 10")
 	shows(t, i, 200, []any{"record", "seq", 10}, "new one", "new two", "Pinned", "Visible, at index 2")
 	page = shows(t, i, 200, []any{"record", "seq", 10, "id", "n2"}, "new two", "Other events that it put in")
 	if n := strings.Count(page, "An event that it put in"); n != 1 {

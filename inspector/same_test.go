@@ -38,7 +38,7 @@ func text(t *testing.T, i *inspector.Inspector, page string, params url.Values) 
 	if err != nil || r.StatusCode != 200 {
 		t.Fatalf("%s?%s: status %d, %v\n%s", page, params.Encode(), r.StatusCode, err, body)
 	}
-	words := regexp.MustCompile(`</?mark[^>]*>`).ReplaceAllString(string(body), "") // inside of a line
+	words := regexp.MustCompile(`(<a [^>]*>)?</?mark[^>]*>(</a>)?`).ReplaceAllString(string(body), "") // inside of a line
 	words = regexp.MustCompile(`(?s)<[^>]*>`).ReplaceAllString(words, " ")
 	return blanks(html.UnescapeString(words))
 }

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
@@ -22,7 +23,6 @@ const (
 	toldFold   = 600     // bytes of a text of theirs that is not folded
 	toldText   = 6_000   // bytes of the page, that one text of theirs takes
 	toldBytes  = 350_000 // bytes of the page, that all of them take
-	rowNames   = 12      // identifiers that are named below one of them
 	lossNames  = 500     // identifiers that are named of one sort
 	lossLength = 120     // runes of one of them
 )
@@ -31,17 +31,18 @@ const (
 // were cleared or shortened.
 type summaryBody struct {
 	Key      string
-	At       uint64
+	Creation string
+	At, Last uint64
 	Index    int
 	Seq      uint64 // of the record that put it in
 	Before   uint64 // the record before
 	Cleared  bool   // it is no summary
 	Facts    []fact
-	Lines    [][]run // what 'patchlog loss' says of it
-	Cut      bool    // some identifiers are left out there
+	Siblings []fact     // other summaries that the same patch put in
+	Head     []string   // what 'patchlog loss' says of it
+	Loss     []lostList // and which names
 	Text     shownEvent
-	Nested   []nestedSummary
-	More     int // nested ones
+	Nested   []fact // summaries that it replaced
 	Told     rows[toldRow]
 	Earlier  template.URL
 	Later    template.URL
@@ -50,40 +51,22 @@ type summaryBody struct {
 	ShownAll bool
 }
 
-// nestedSummary is a summary that another one replaced.
-type nestedSummary struct {
-	URL   template.URL
-	Level int
-	Text  string
+// lostList is names of one sort, those first that are worth most.
+type lostList struct {
+	What  string
+	Mark  string
+	N     int
+	Names []fact // each leads to the event that had it
+	More  int
 }
 
 // toldRow is an event that a summary stands for.
 type toldRow struct {
-	Seq             uint64
-	URL             template.URL
-	Kind            present.Kind
-	Author          string
-	Time            string
-	Gone, Elsewhere []string
-	GoneMore        int
-	ElsewhereMore   int
-	Content         shownEvent
-}
-
-// summariesBody is the page of what a patch put in that stands for others.
-type summariesBody struct {
-	Key  string
-	At   uint64
-	Seq  uint64 // of the patch
-	Of   []summaryLines
-	More int
-}
-
-// summaryLines say what a summary stands for, and lead to it.
-type summaryLines struct {
-	URL   template.URL
-	Title string
-	Lines [][]run
+	Seq          uint64
+	URL          template.URL
+	Kind         present.Kind
+	Author, Time string
+	Content      shownEvent
 }
 
 func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
@@ -93,60 +76,7 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if id := r.FormValue("patch"); id != "" {
-		return i.summariesOf(ctx, w, r, key, id)
-	}
-	at, given, err := number(r, "at")
-	if err != nil {
-		return err
-	}
-	index, hasIndex, err := number(r, "index")
-	if err != nil {
-		return err
-	}
-	if !hasIndex {
-		return badRequest("index", "it is missing; it names the visible event, or patch the patch that put it in")
-	}
-	var v fold.View
-	if given {
-		v, err = i.store.ViewAt(ctx, key, at)
-	} else {
-		v, err = i.store.View(ctx, key)
-	}
-	if err != nil {
-		return err
-	}
-	if index >= uint64(v.Len()) {
-		return fmt.Errorf("session %s: index %d: %w: %s visible after record %d", key, index, store.ErrOutOfRange, present.Counted(v.Len(), "event"), v.Seq())
-	}
-	parts, err := i.store.HistoryParts(ctx, key, v)
-	if err != nil {
-		return err
-	}
-	return i.showSummary(ctx, w, r, key, v, parts, int(index))
-}
-
-// summariesOf shows what a patch and its group put in that stands for others.
-func (i *Inspector) summariesOf(ctx context.Context, w http.ResponseWriter, r *http.Request, key store.Key, id string) error {
-	t, err := i.timeline(ctx, key)
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(t.steps, func(s step) bool { return s.Patch != nil && s.ID == id })
-	if at < 0 {
-		return fmt.Errorf("session %s: %w: there is no patch %q", key, store.ErrNotFound, id)
-	}
-	of := t.steps[at]
-	if !slices.ContainsFunc(t.steps, func(s step) bool {
-		return s.Patch != nil && s.Patch.Added > 0 && (s.Seq == of.Seq || s.Patch.Group != "" && s.Patch.Group == of.Patch.Group)
-	}) {
-		return badRequest("patch", "record %d put in no event", of.Seq)
-	}
-	v, err := i.store.View(ctx, key)
-	if err != nil {
-		return err
-	}
-	v, ids, err := present.SummariesBy(ctx, i.store, key, v, id)
+	v, at, err := i.summaryAsked(ctx, r, key)
 	if err != nil {
 		return err
 	}
@@ -154,78 +84,7 @@ func (i *Inspector) summariesOf(ctx context.Context, w http.ResponseWriter, r *h
 	if err != nil {
 		return err
 	}
-	has := map[string]bool{}
-	for _, id := range ids {
-		has[id] = true
-	}
-	var found []int
-	for n, e := range v.Entries() {
-		if has[e.Event.ID()] && (e.Summary || standsIn(e.Event)) {
-			found = append(found, n)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return badRequest("patch", "what record %d put in stands for itself: it is no summary", of.Seq)
-	case 1:
-		return i.showSummary(ctx, w, r, key, v, parts, found[0])
-	}
-	losses, err := lossesBy(v, parts)
-	if err != nil {
-		return err
-	}
-	body := summariesBody{Key: key.String(), At: v.Seq(), Seq: of.Seq}
-	found, body.More = cutTo(found, listedRows)
-	for _, n := range found {
-		s := summaryLines{Title: fmt.Sprintf("At index %d: %s", n, clip(present.EntryText(present.EntryAt(v, n)), lineRunes))}
-		if s.URL, err = query("summary", "key", key, "at", v.Seq(), "index", n); err != nil {
-			return err
-		}
-		if l, ok := losses[n]; ok {
-			s.Lines, _ = lossLines(present.LossOf(key, v, l), 20)
-		}
-		body.Of = append(body.Of, s)
-	}
-	return i.render(w, r, http.StatusOK, "summaries", page{Title: fmt.Sprintf("What record %d put in", of.Seq), Key: &key, Body: body})
-}
-
-// standsIn reports whether an event says that it stands for another one, of which it leaves out
-// results.
-func standsIn(e *patch.Event) bool {
-	_, ok := e.Origin()
-	return ok
-}
-
-// lossesBy returns the losses of a view's summaries, by their indices.
-func lossesBy(v fold.View, parts [][]fold.Entry) (map[int]compaction.Loss, error) {
-	all, err := compaction.Losses(v, parts)
-	if err != nil {
-		return nil, err
-	}
-	by := make(map[int]compaction.Loss, len(all))
-	for _, l := range all {
-		by[l.Index] = l
-	}
-	return by, nil
-}
-
-// lossOf returns the loss of the visible summary with an index, and whether it stands for events.
-func lossOf(v fold.View, parts [][]fold.Entry, index int) (compaction.Loss, bool, error) {
-	// What another summary lost does not count here. What its events say does where this one has
-	// something that its own events have not.
-	alone := make([][]fold.Entry, len(parts))
-	alone[index] = parts[index]
-	losses, err := lossesBy(v, alone)
-	if l, ok := losses[index]; err != nil || !ok || len(l.Invented) == 0 {
-		return l, ok, err
-	}
-	losses, err = lossesBy(v, parts)
-	l, ok := losses[index]
-	return l, ok, err
-}
-
-// showSummary shows what the visible event with an index stands for.
-func (i *Inspector) showSummary(ctx context.Context, w http.ResponseWriter, r *http.Request, key store.Key, v fold.View, parts [][]fold.Entry, index int) error {
+	index := at[0]
 	entry, told := present.EntryAt(v, index), parts[index]
 	itself := len(told) == 1 && told[0].Event == entry.Event
 	cleared := standsIn(entry.Event) && !entry.Summary
@@ -238,32 +97,24 @@ func (i *Inspector) showSummary(ctx context.Context, w http.ResponseWriter, r *h
 	if itself {
 		told = nil
 	}
+	info, err := i.store.Info(ctx, key)
+	if err != nil {
+		return err
+	}
 	body := summaryBody{
-		Key: key.String(), At: v.Seq(), Index: index, Seq: entry.Seq, Before: entry.Seq - 1, Cleared: cleared,
+		Key: key.String(), Creation: info.Creation, Last: info.Seq, At: v.Seq(), Index: index, Seq: entry.Seq, Before: entry.Seq - 1, Cleared: cleared,
 		URL: recordURL(key, entry.Seq, entry.Event.ID()), Whole: len(told), Facts: summaryFacts(key, entry, cleared),
 	}
-	how := map[string]string{}
-	var invented map[string]string
+	for _, n := range at[1:] {
+		body.Siblings = append(body.Siblings, fact{Text: fmt.Sprintf("At index %d: %s", n, clip(present.EntryText(present.EntryAt(v, n)), nameRunes)), URL: summaryURL(key, v.Seq(), n, 0)})
+	}
+	how, invented := map[string]string{}, map[string]string{}
 	if entry.Summary && len(told) > 0 {
-		l, ok, err := lossOf(v, parts, index)
-		if err != nil {
+		if err := body.lose(key, v, parts, how, invented); err != nil {
 			return err
 		}
-		if ok {
-			body.Lines, body.Cut = lossLines(present.LossOf(key, v, l), lossNames)
-			for _, id := range l.Gone {
-				how[id] = markGone
-			}
-			for _, id := range l.Elsewhere {
-				how[id] = markElsewhere
-			}
-			invented = make(map[string]string, len(l.Invented))
-			for _, id := range l.Invented {
-				invented[id] = markInvented
-			}
-		}
 	}
-	show := showing{Left: textBytes, Image: imageURL(key), Raw: rawURL(key), Marks: newMarks(invented)}
+	show := showing{Left: textBytes, Fold: textBytes, Image: imageURL(key), Raw: rawURL(key), Marks: newMarks(invented)}
 	body.Text = show.event(entry.Event, entry.Seq)
 	body.Text.Notes = nil // the facts say what matters of them
 	if err := i.nest(ctx, key, &body, entry); err != nil {
@@ -279,12 +130,118 @@ func (i *Inspector) showSummary(ctx context.Context, w http.ResponseWriter, r *h
 	return i.render(w, r, http.StatusOK, "summary", page{Title: title, Key: &key, Body: body})
 }
 
+// summaryAsked returns the view and the indices that a request is about: an index, or what a patch put in that
+// stands for others.
+func (i *Inspector) summaryAsked(ctx context.Context, r *http.Request, key store.Key) (v fold.View, at []int, err error) {
+	seq, given, err := number(r, "at")
+	if err != nil {
+		return v, nil, err
+	}
+	if given {
+		v, err = i.store.ViewAt(ctx, key, seq)
+	} else {
+		v, err = i.store.View(ctx, key)
+	}
+	if err != nil {
+		return v, nil, err
+	}
+	id := r.FormValue("patch")
+	if id == "" {
+		index, given, err := number(r, "index")
+		switch {
+		case err != nil:
+			return v, nil, err
+		case !given:
+			return v, nil, badRequest("index", "it is missing; it names the visible event, or patch the patch that put it in")
+		case index >= uint64(v.Len()):
+			return v, nil, fmt.Errorf("session %s: index %d: %w: %s visible after record %d", key, index, store.ErrOutOfRange, present.Counted(v.Len(), "event"), v.Seq())
+		}
+		return v, []int{int(index)}, nil
+	}
+	v, ids, err := present.SummariesBy(ctx, i.store, key, v, id)
+	if err != nil {
+		return v, nil, err
+	}
+	for n, e := range v.Entries() {
+		if slices.Contains(ids, e.Event.ID()) && (e.Summary || standsIn(e.Event)) {
+			at = append(at, n)
+		}
+	}
+	if len(at) == 0 {
+		return v, nil, badRequest("patch", "what patch %q put in stands for itself: it is no summary", clip(id, nameRunes))
+	}
+	return v, at, nil
+}
+
+func summaryURL(key store.Key, at uint64, index, from int) template.URL {
+	begin := ""
+	if from > 0 {
+		begin = strconv.Itoa(from)
+	}
+	url, _ := query("summary", "key", key, "at", at, "index", index, "from", begin)
+	return url
+}
+
+// standsIn reports whether an event says that it stands for another one, of which it leaves out
+// results.
+func standsIn(e *patch.Event) bool {
+	_, ok := e.Origin()
+	return ok
+}
+
+// lose says what the summary loses and invents. It notes how names are marked in the events and in the summary.
+func (b *summaryBody) lose(key store.Key, v fold.View, parts [][]fold.Entry, how, invented map[string]string) error {
+	// What another summary lost does not count here. What its events say does where this one has
+	// something that its own events have not.
+	alone := make([][]fold.Entry, len(parts))
+	alone[b.Index] = parts[b.Index]
+	losses, err := compaction.Losses(v, alone)
+	if err == nil && slices.ContainsFunc(losses, func(l compaction.Loss) bool { return l.Index == b.Index && len(l.Invented) > 0 }) {
+		losses, err = compaction.Losses(v, parts)
+	}
+	at := slices.IndexFunc(losses, func(l compaction.Loss) bool { return l.Index == b.Index })
+	if err != nil || at < 0 {
+		return err
+	}
+	doc := present.LossOf(key, v, losses[at])
+	b.Head = doc.Head()
+	lists := doc.Lists()
+	in := map[string]*patch.Event{} // where a name stands, in the events
+	seqs := map[string]uint64{}
+	for _, e := range parts[b.Index] {
+		for _, id := range identifiers.NewIndex(identifiers.Text(e.Event)).Identifiers() {
+			if in[id] == nil {
+				in[id], seqs[id] = e.Event, e.Seq
+			}
+		}
+	}
+	for _, l := range lists {
+		list := lostList{What: l.What, N: len(l.Names)}
+		for _, name := range l.Names {
+			switch l.What {
+			case markGone, markElsewhere:
+				how[name], list.Mark = l.What, l.What
+			case markInvented:
+				invented[name], list.Mark = l.What, l.What
+			}
+			if len(list.Names) == lossNames {
+				list.More++
+				continue
+			}
+			f := fact{Text: clip(name, lossLength)}
+			if e := in[name]; e != nil {
+				f.URL = recordURL(key, seqs[name], e.ID())
+			}
+			list.Names = append(list.Names, f)
+		}
+		b.Loss = append(b.Loss, list)
+	}
+	return nil
+}
+
 // summaryFacts say what a summary says of its origin.
 func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
-	facts := named("id", entry.Event.ID())
-	facts = append(facts, named("author", entry.Event.Author())...)
-	facts = append(facts, fact{Name: "time", Text: when(entry.Event.Timestamp())},
-		fact{Name: "tokens", Text: "about " + present.Grouped(entry.Event.EstimatedTokens())})
+	facts := append(factsOf("kind", string(present.KindOf(entry)), &entry.Event.Envelope), fact{Name: "tokens", Text: "about " + present.Grouped(entry.Event.EstimatedTokens())})
 	if cleared {
 		o, _ := entry.Event.Origin()
 		facts = append(facts, fact{Name: "tokens as logged", Text: "about " + present.Grouped(o.Tokens)})
@@ -293,17 +250,11 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 		}
 		return facts
 	}
-	facts = append(facts, named("branch", entry.Event.Branch())...)
-	facts = append(facts, named("scope", entry.Event.IsolationScope())...)
 	l, said := compaction.SaidLineage(entry.Event)
 	if !said {
 		return append(facts, fact{Name: "lineage", Text: "it says none"})
 	}
-	facts = append(facts,
-		fact{Name: "level", Text: fmt.Sprint(l.Level)},
-		fact{Name: "made of", Text: fmt.Sprintf("%s of raw events", present.Counted(l.Windows, "summary"))},
-		fact{Name: "passes", Text: fmt.Sprintf("%d, of what went through most", l.Passes)},
-	)
+	facts = append(facts, fact{Name: "level", Text: fmt.Sprint(l.Level)})
 	if l.Events > 0 {
 		facts = append(facts, fact{Name: "raw events", Text: present.Grouped(l.Events)})
 	}
@@ -321,7 +272,7 @@ func (i *Inspector) nest(ctx context.Context, key store.Key, body *summaryBody, 
 	if err != nil || rec.Patch == nil || !entry.Summary {
 		return err
 	}
-	f, before, err := i.effect(ctx, key, rec)
+	f, before, _, err := i.effect(ctx, key, rec)
 	if err != nil {
 		return err
 	}
@@ -331,15 +282,10 @@ func (i *Inspector) nest(ctx context.Context, key store.Key, body *summaryBody, 
 		if !at.Summary || several && !alike(e, entry.Event) {
 			continue
 		}
-		if len(body.Nested) == listedRows {
-			body.More++
-			continue
+		if len(body.Nested) < listedRows {
+			text := fmt.Sprintf("Level %d: %s", compaction.LineageOf(e).Level, clip(present.Describe(e), lineRunes))
+			body.Nested = append(body.Nested, fact{Text: text, URL: summaryURL(key, before.Seq(), f.Start+n, 0)})
 		}
-		url, err := query("summary", "key", key, "at", before.Seq(), "index", f.Start+n)
-		if err != nil {
-			return err
-		}
-		body.Nested = append(body.Nested, nestedSummary{url, compaction.LineageOf(e).Level, clip(present.Describe(e), lineRunes)})
 	}
 	return nil
 }
@@ -372,84 +318,15 @@ func (b *summaryBody) tell(r *http.Request, key store.Key, told []fold.Entry, ho
 			Time: when(e.Event.Timestamp()), Content: show.event(e.Event, e.Seq),
 		}
 		row.Content.State, row.Content.Notes = nil, nil // the event's own page has them
-		if len(how) > 0 {
-			for _, id := range identifiers.NewIndex(identifiers.Text(e.Event)).Identifiers() {
-				shown := clip(id, lossLength)
-				switch how[id] {
-				case markGone:
-					row.Gone = append(row.Gone, shown)
-				case markElsewhere:
-					row.Elsewhere = append(row.Elsewhere, shown)
-				}
-			}
-			row.Gone, row.GoneMore = cutTo(row.Gone, rowNames)
-			row.Elsewhere, row.ElsewhereMore = cutTo(row.Elsewhere, rowNames)
-			for _, id := range slices.Concat(row.Gone, row.Elsewhere) {
-				show.Left -= len(id) + markBytes
-			}
-		}
 		b.Told.Rows = append(b.Told.Rows, row)
 		b.Told.Next++
 	}
 	b.ShownAll = len(b.Told.Rows) == len(told)
-	at := func(from int) template.URL {
-		url, _ := query("summary", "key", key, "at", b.At, "index", b.Index, "from", from)
-		return url + "#told"
-	}
 	if b.Told.First > 0 {
-		b.Earlier = at(max(b.Told.First-toldRows, 0))
+		b.Earlier = summaryURL(key, b.At, b.Index, max(b.Told.First-toldRows, 0)) + "#told"
 	}
 	if b.Told.Next < len(told) {
-		b.Later = at(b.Told.Next)
+		b.Later = summaryURL(key, b.At, b.Index, b.Told.Next) + "#told"
 	}
 	return nil
-}
-
-// lossLines are the lines of [present.LossDocument.Lines] with the identifiers marked: of each
-// sort most at most. cut says whether some were left out.
-func lossLines(d present.LossDocument, most int) (lines [][]run, cut bool) {
-	lists := []struct {
-		mark  string
-		names *[]string
-	}{{markGone, &d.Gone}, {markElsewhere, &d.Elsewhere}, {markInvented, &d.Invented}, {"", &d.Numbers}}
-	plain := d.Lines()
-	const heads = 2 // lines without a list
-	for _, l := range plain[:heads] {
-		lines = append(lines, []run{{Text: l}})
-	}
-	rest := plain[heads:]
-	for _, list := range lists {
-		if len(*list.names) == 0 {
-			continue
-		}
-		head, names := rest[0], *list.names
-		rest = rest[1:]
-		line := []run{}
-		head = head[:len(head)-joinedLen(names)]
-		line = append(line, run{Text: head})
-		names, more := cutTo(names, most)
-		for n, name := range names {
-			if n > 0 {
-				line = append(line, run{Text: ", "})
-			}
-			shown := clip(name, lossLength)
-			cut = cut || shown != present.Printable(name)
-			line = append(line, run{shown, list.mark})
-		}
-		if more > 0 {
-			cut = true
-			line = append(line, run{Text: fmt.Sprintf(" … and %d more", more)})
-		}
-		lines = append(lines, line)
-	}
-	return lines, cut
-}
-
-// joinedLen is how many bytes names take in a line.
-func joinedLen(names []string) int {
-	n := len(", ") * (len(names) - 1)
-	for _, name := range names {
-		n += len(present.Printable(name))
-	}
-	return n
 }

@@ -38,7 +38,7 @@ func TestSummary(t *testing.T) {
 	if err != nil || len(docs) != 1 {
 		t.Fatal(docs, err)
 	}
-	want := append(docs[0].Lines(), "Summary at index 0", "level2", "from record1", "to record5", "Level 1: A-4711 was found", "Level 1: no order", "order <b>A-4711</b>, please",
+	want := append(docs[0].Head(), "/srv/orders/a.txt, /srv/orders/c.txt, B-1234X", "gone (3):", "Summary at index 0", "level2", "from record1", "to record5", "Level 1: A-4711 was found", "Level 1: no order", "order <b>A-4711</b>, please",
 		"What it stands for 5 events", "The patch that put it in, record 9", "As it stood before")
 	page := shows(t, i, 200, []any{"summary", "at", v.Seq(), "index", 0}, want...)
 	for _, want := range []string{
@@ -46,7 +46,7 @@ func TestSummary(t *testing.T) {
 		`none, see <mark class="gone"`,
 		`and <mark class="elsewhere" title="elsewhere: the summary does not have it, another visible event does">C-1234</mark>?`,
 		`found, <mark class="invented" title="invented: no event has it">Z-9999</mark>&lt;i&gt; too`,
-		`gone: <mark class="gone">/srv/orders/a.txt</mark>`,
+		`&amp;seq=3"><mark class="gone">/srv/orders/a.txt</mark></a>`,
 		`href="summary?at=8&amp;index=1&amp;key=`,
 	} {
 		if want = strings.Replace(want, `\nB-1234X`, `\n<mark class="gone" title="gone: it stands nowhere in the visible log">B-1234X</mark>`, 1); !strings.Contains(page, want) {
@@ -63,7 +63,7 @@ func TestSummary(t *testing.T) {
 	if err != nil || len(docs) != 1 {
 		t.Fatal(docs, err)
 	}
-	shows(t, i, 200, []any{"summary", "patch", "p7"}, append(docs[0].Lines(), "3 events")...)
+	shows(t, i, 200, []any{"summary", "patch", "p7"}, append(docs[0].Head(), "3 events")...)
 	if strings.Contains(strings.Join(docs[0].Lines(), ""), "C-1234") {
 		t.Error("what another event has is invented")
 	}
@@ -91,14 +91,14 @@ func TestSummaries(t *testing.T) {
 	if err != nil || len(docs) != 2 {
 		t.Fatal(docs, err)
 	}
-	page := shows(t, i, 200, []any{"summary", "patch", "p3"}, append(append(docs[0].Lines(), docs[1].Lines()...), "At index 0: summary: one", "At index 1: summary: two")...)
+	page := shows(t, i, 200, []any{"summary", "patch", "p3"}, append(docs[0].Head(), "one", "At index 1: summary: two")...)
 	if !strings.Contains(page, `href="summary?at=6&amp;index=1&amp;key=`) {
 		t.Error(page)
 	}
 	shows(t, i, 200, []any{"summary", "at", 3, "index", 1}, "two", "What it stands for 1 event")
 	shows(t, i, 400, []any{"summary", "patch", "p4"}, "stands for itself")
-	shows(t, i, 400, []any{"summary", "patch", "p5"}, "put in no event")
-	shows(t, i, 400, []any{"summary", "patch", "p6"}, "put in no event")
+	shows(t, i, 400, []any{"summary", "patch", "p5"}, "put in no summary")
+	shows(t, i, 400, []any{"summary", "patch", "p6"}, "stands for itself")
 }
 
 // A summary replaced those of its own branch.
@@ -177,7 +177,7 @@ func TestSummaryLarge(t *testing.T) {
 	lines = append(lines, `{"id":"p","patchType":"summarise","start":0,"count":9990,"summaryEvent":`+event("s", "shop", text(strings.Repeat("Z-99999 & ", 100_000)))+`}`)
 	_, i := shownLog(t, Options{}, lines...)
 	start := time.Now()
-	page := shows(t, i, 200, []any{"summary", "index", 0}, "9990 events, 1 to ", "Long lists are cut here")
+	page := shows(t, i, 200, []any{"summary", "index", 0}, "9990 events, 1 to ", "more, which ‘patchlog loss’ lists")
 	t.Logf("%d bytes in %v", len(page), time.Since(start))
 	if n := strings.Count(page, `<li class="told-row`); n != toldRows {
 		t.Errorf("%d rows", n)

@@ -431,7 +431,7 @@ func TestPageOfALateRevert(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f, _, err := i.effect(t.Context(), key, rec); err != nil || len(f.Hid) != 0 || len(f.Added) != 40 {
+			if f, _, _, err := i.effect(t.Context(), key, rec); err != nil || len(f.Hid) != 0 || len(f.Added) != 40 {
 				t.Errorf("the revert hid %d events and added %d, %v", len(f.Hid), len(f.Added), err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -13,7 +14,7 @@ import (
 )
 
 // LossDocument is what a summary does not say of what it stands for, as 'patchlog loss --json'
-// writes it. The names are as of [compaction.Loss].
+// writes it. The names are as of [compaction.Loss], those first that are worth most.
 type LossDocument struct {
 	Key          string   `json:"key"`
 	Seq          uint64   `json:"seq"` // of the record after which it is so
@@ -33,33 +34,74 @@ type LossDocument struct {
 
 // LossOf returns a loss of a session's view as a document.
 func LossOf(key store.Key, v fold.View, l compaction.Loss) LossDocument {
-	names := func(all []string) []string { return append([]string{}, all...) } // never null
 	return LossDocument{key.String(), v.Seq(), l.Index, l.Summary.ID(), compaction.LineageOf(l.Summary).Level, l.Events, l.Invocations,
-		l.Tokens, l.Summary.EstimatedTokens(), l.Held, names(l.Gone), names(l.Elsewhere), names(l.Invented), names(l.Numbers)}
+		l.Tokens, l.Summary.EstimatedTokens(), l.Held, ranked(l.Gone), ranked(l.Elsewhere), ranked(l.Invented), ranked(l.Numbers)}
 }
 
-// Lines returns what 'patchlog loss' writes of a summary: a line that says what it stands for,
-// then lines that belong to it and begin with two blanks.
-func (d LossDocument) Lines() []string {
-	lines := []string{
+// LossList is the names of one sort that a summary loses, or invents.
+type LossList struct {
+	What  string // gone, elsewhere, invented, or "numbers that no event has"
+	Names []string
+}
+
+// Lists returns the lists that have names.
+func (d LossDocument) Lists() []LossList {
+	all := []LossList{{"gone", d.Gone}, {"elsewhere", d.Elsewhere}, {"invented", d.Invented}, {"numbers that no event has", d.Numbers}}
+	return slices.DeleteFunc(all, func(l LossList) bool { return len(l.Names) == 0 })
+}
+
+// Head says what the summary stands for, and how much of it can be seen.
+func (d LossDocument) Head() []string {
+	return []string{
 		fmt.Sprintf("index %d, level %d, id %s: stands for %s of %s, about %s → %s tokens", d.Index, d.Level, Printable(d.ID),
 			Counted(d.Events, "event"), Counted(d.Invocations, "invocation"), Grouped(d.TokensBefore), Grouped(d.TokensAfter)),
 		fmt.Sprintf("  %d of %s can be seen", d.Held-len(d.Gone), Counted(d.Held, "identifier")),
 	}
-	for _, row := range []struct {
-		what  string
-		names []string
-	}{{"gone", d.Gone}, {"elsewhere", d.Elsewhere}, {"invented", d.Invented}, {"numbers that no event has", d.Numbers}} {
-		if len(row.names) == 0 {
-			continue
-		}
-		names := make([]string, len(row.names))
-		for i, n := range row.names {
+}
+
+// Lines returns what 'patchlog loss' writes of a summary: its head, then a line for each list.
+func (d LossDocument) Lines() []string {
+	lines := d.Head()
+	for _, l := range d.Lists() {
+		names := make([]string, len(l.Names))
+		for i, n := range l.Names {
 			names[i] = Printable(n)
 		}
-		lines = append(lines, fmt.Sprintf("  %s (%d): %s", row.what, len(names), strings.Join(names, ", ")))
+		lines = append(lines, fmt.Sprintf("  %s (%d): %s", l.What, len(names), strings.Join(names, ", ")))
 	}
 	return lines
+}
+
+// ranked returns names, those first that are worth most: addresses and paths, then what has letters, digits and signs
+// in it, as an order's number has, then numbers, then words.
+func ranked(names []string) []string {
+	rank := func(name string) int {
+		letters, digits, signs := false, 0, false
+		for _, r := range name {
+			switch {
+			case unicode.IsDigit(r):
+				digits++
+			case unicode.IsLetter(r):
+				letters = true
+			default:
+				signs = true
+			}
+		}
+		switch {
+		case strings.Contains(name, "@"):
+			return 0
+		case strings.Contains(name, "/"):
+			return 1
+		case letters && signs && digits > 1, letters && digits > 3:
+			return 2
+		case digits > 3:
+			return 3
+		}
+		return 4
+	}
+	out := append([]string{}, names...) // never null
+	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
+	return out
 }
 
 // LossesOf returns what the visible summaries of a session lose, in the order of the log, and
@@ -115,7 +157,7 @@ func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View
 		all, seqs = append(all, r.Patch), append(seqs, r.Seq)
 	}
 	if found < 0 {
-		return v, nil, fmt.Errorf("session %s: there is no patch %q", key, patchID)
+		return v, nil, fmt.Errorf("session %s: %w: there is no patch %q", key, store.ErrNotFound, patchID)
 	}
 	var ids []string
 	last := uint64(0)
@@ -128,7 +170,7 @@ func SummariesBy(ctx context.Context, s *store.Store, key store.Key, v fold.View
 		}
 	}
 	if len(ids) == 0 {
-		return v, nil, fmt.Errorf("session %s: patch %q put in no summary", key, patchID)
+		return v, nil, fmt.Errorf("session %s: %w: patch %q put in no summary", key, patch.ErrInvalid, patchID)
 	}
 	for _, id := range ids {
 		if _, visible := v.Find(id); !visible {

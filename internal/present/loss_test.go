@@ -39,7 +39,7 @@ func TestLosses(t *testing.T) {
 	s1 := []string{
 		"index 0, level 1, id s1: stands for 4 events of 1 invocation, about 52 → 17 tokens",
 		"  2 of 6 identifiers can be seen",
-		"  gone (4): 105.00, 45.50, TR-88-1234567, /orders/4711/label.pdf",
+		"  gone (4): /orders/4711/label.pdf, TR-88-1234567, 105.00, 45.50",
 		"  elsewhere (1): ada@math.example",
 		"  invented (1): TR-99-1234567",
 		"  numbers that no event has (1): 150.50",
@@ -77,9 +77,9 @@ func TestLosses(t *testing.T) {
 	check("p-s3", 13, []string{
 		"index 0, level 1, id s3: stands for 6 events of 2 invocations, about 65 → 4 tokens",
 		"  1 of 7 identifiers can be seen",
-		"  gone (6): ada@math.example, 105.00, 45.50, TR-88-1234567, /orders/4711/label.pdf, 150.50",
+		"  gone (6): ada@math.example, /orders/4711/label.pdf, TR-88-1234567, 105.00, 45.50, 150.50",
 	})
-	for id, want := range map[string]string{"e1": `session a/u/s: there is no patch "e1"`, "p4": `session a/u/s: patch "p4" put in no summary`} {
+	for id, want := range map[string]string{"e1": `session a/u/s: not found: there is no patch "e1"`, "p4": `session a/u/s: invalid: patch "p4" put in no summary`} {
 		if _, _, err := present.LossesOf(t.Context(), s, key, id); err == nil || err.Error() != want {
 			t.Errorf("got %v want %s", err, want)
 		}

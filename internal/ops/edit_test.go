@@ -1,0 +1,104 @@
+package ops_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/ops"
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// eightEvents is a session of e0 to e7.
+func eightEvents(t *testing.T) (*store.Store, store.Key, fold.View) {
+	t.Helper()
+	s, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	var log strings.Builder
+	for n := range 8 {
+		fmt.Fprintf(&log, `{"id":"e%d","invocationId":"i","author":"user","content":{"role":"user","parts":[{"text":"x"}]}}`+"\n", n)
+	}
+	key := store.Key{App: "a", User: "u", Session: "s"}
+	done, err := s.Import(t.Context(), key, strings.NewReader(log.String()), store.ImportOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, key, done.View
+}
+
+// An edit of several stretches is a group of patches from the last one on; what cannot be made says why.
+func TestEdit(t *testing.T) {
+	_, _, v := eightEvents(t)
+	two := []compaction.Span{{Start: 1, Count: 2}, {Start: 5, Count: 1}}
+	for _, c := range []struct {
+		edit ops.Edit
+		want string
+	}{
+		{ops.Edit{Kind: ops.Cut, Spans: two}, "splice start 5, count 1, state drop; splice start 1, count 2, state drop"},
+		{ops.Edit{Kind: ops.CutBefore, Spans: two}, "truncate_before event e1, state drop"},
+		{ops.Edit{Kind: ops.Summarise, Spans: two[:1], Text: "t", State: "drop"}, "summarise start 1, count 2, state drop"},
+		{ops.Edit{Kind: ops.Replace, Spans: two[:1], Text: "t", Role: "model"}, "splice start 1, count 2, state drop"},
+		{ops.Edit{Kind: ops.Pin, Spans: two[1:]}, "pin event e5"},
+		{ops.Edit{Kind: ops.Unpin, EventID: "e1"}, "unpin event e1"},
+		{ops.Edit{Kind: ops.Unpin, Spans: two}, "nothing that is selected is pinned"},
+		{ops.Edit{Kind: ops.Summarise, Spans: two, Text: "t"}, "all from 1 to 5"},
+		{ops.Edit{Kind: ops.Replace, Spans: two[:1]}, "the text is missing"},
+		{ops.Edit{Kind: ops.CutBefore, Spans: []compaction.Span{{Count: 1}}}, "nothing stands before"},
+		{ops.Edit{Kind: ops.Cut}, "no event is selected"},
+	} {
+		patches, err := c.edit.Patches(v)
+		var said []string
+		for _, p := range patches {
+			said = append(said, string(p.Type())+" "+present.PatchText(p))
+			if (p.Group() != "") != (len(patches) > 1) || p.Group() != patches[0].Group() {
+				t.Errorf("%+v: group %q", c.edit, p.Group())
+			}
+		}
+		if refused := (*ops.EditError)(nil); errors.As(err, &refused) {
+			if said = []string{refused.Problem}; (refused.Whole.Count == 5) != (len(c.edit.Spans) > 1 && c.edit.Text != "") {
+				t.Errorf("%+v: whole stretch %v", c.edit, refused.Whole)
+			}
+		}
+		if text := strings.Join(said, "; "); !strings.Contains(text, c.want) || text == "" {
+			t.Errorf("%+v: %s, %v; want %s", c.edit, text, err, c.want)
+		}
+	}
+}
+
+// Restoring a summary of summaries brings all raw events back, in one group; the preview writes nothing.
+func TestRestore(t *testing.T) {
+	s, key, v := eightEvents(t)
+	var last string
+	for _, span := range []compaction.Span{{Start: 0, Count: 2}, {Start: 1, Count: 2}, {Start: 0, Count: 2}} {
+		edit := ops.Edit{Kind: ops.Summarise, Spans: []compaction.Span{span}, Text: "in short"}
+		done, err := ops.Patches{Plan: edit.Patches}.Apply(t.Context(), s, key, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, last = done.View, done.Records[0].ID()
+	}
+	c := ops.Restore{PatchID: last, Author: "ada"}
+	would, err := c.Preview(t.Context(), s, key, v)
+	if err != nil || len(would.Patches) != 3 || would.After.Len() != 8 {
+		t.Fatalf("%d patches, %d events, %v", len(would.Patches), would.After.Len(), err)
+	}
+	done, err := c.Apply(t.Context(), s, key, v)
+	if err != nil || done.View.Len() != 8 || len(done.Records) != 3 || done.Records[0].Seq != v.Seq()+1 || done.Records[2].Patch.Group() == "" {
+		t.Fatalf("%+v, %v", done.Records, err)
+	}
+	for n := range 8 {
+		if id := done.View.At(n).ID(); id != fmt.Sprint("e", n) {
+			t.Errorf("event %d is %s", n, id)
+		}
+	}
+	if _, err := c.Preview(t.Context(), s, key, done.View); err == nil {
+		t.Error("what was restored can be restored again")
+	}
+}
