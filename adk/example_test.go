@@ -250,7 +250,7 @@ func ExampleSession_View() {
 	_, sess := chat()
 	view := sess.(*adk.Session).View()
 	i, ok := view.Find("e3")
-	fmt.Println(i, ok, view.SeqOf(i), view.State())
+	fmt.Println(i, ok, view.Entry(i).Seq, view.State())
 	// Output: 2 true 3 map[]
 }
 

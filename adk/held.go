@@ -43,7 +43,7 @@ func (s *Session) grow(records []patch.Record, after fold.View) {
 // inPlaceOf returns what a view shows of a record's event that was just appended: the event, or
 // what stands in its place.
 func inPlaceOf(r patch.Record, v fold.View) *patch.Event {
-	for i := v.Len() - 1; i >= 0 && v.SeqOf(i) > r.Seq; i-- {
+	for i := v.Len() - 1; i >= 0 && v.Entry(i).Seq > r.Seq; i-- {
 		if o, ok := v.At(i).Origin(); ok && o.ID == r.ID() {
 			return v.At(i)
 		}

@@ -56,7 +56,7 @@ func newestInvocations(v fold.View, most int) []string {
 	var ids []string
 	seen := map[string]bool{"": true}
 	for i := v.Len() - 1; i >= 0 && len(ids) < most; i-- {
-		if id := v.At(i).InvocationID(); !v.IsSummary(i) && !seen[id] {
+		if id := v.At(i).InvocationID(); !v.Entry(i).Summary && !seen[id] {
 			seen[id] = true
 			ids = append(ids, id)
 		}

@@ -50,7 +50,7 @@ func TestProcessesShareASession(t *testing.T) {
 	summaries := func() (n int) {
 		v := get(t, compacts, "s").(*adk.Session).View()
 		for i := range v.Len() {
-			if v.IsSummary(i) {
+			if v.Entry(i).Summary {
 				n++
 			}
 		}

@@ -19,10 +19,10 @@ type selection struct {
 // choose selects those of the last n visible events whose time is not before t.
 func choose(v fold.View, n int, t time.Time) *selection {
 	s := &selection{chosen: map[uint64]bool{}, since: v.Seq(), view: v}
-	for i, e := range v.EventsFrom(v.Len() - n) {
-		if !e.Timestamp().Before(t) {
-			s.chosen[v.SeqOf(i)] = true
-			s.events = append(s.events, e)
+	for i := max(v.Len()-n, 0); i < v.Len(); i++ {
+		if e := v.Entry(i); !e.Event.Timestamp().Before(t) {
+			s.chosen[e.Seq] = true
+			s.events = append(s.events, e.Event)
 		}
 	}
 	return s
@@ -34,9 +34,9 @@ func (s *selection) advance(v fold.View) {
 	if v.PatchSeq() != s.view.PatchSeq() {
 		from, s.events = 0, nil
 	}
-	for i, e := range v.EventsFrom(from) {
-		if seq := v.SeqOf(i); seq > s.since || s.chosen[seq] {
-			s.events = append(s.events, e)
+	for i := from; i < v.Len(); i++ {
+		if e := v.Entry(i); e.Seq > s.since || s.chosen[e.Seq] {
+			s.events = append(s.events, e.Event)
 		}
 	}
 	s.view = v

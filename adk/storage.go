@@ -125,7 +125,7 @@ func (s inStore) stored(ctx context.Context, found store.Session) (out stored, e
 }
 
 func (s inStore) lastUpdate(ctx context.Context, key store.Key, v fold.View) (time.Time, error) {
-	if n := v.Len(); n > 0 && v.SeqOf(n-1) == v.Seq() && v.Seq() != v.PatchSeq() {
+	if n := v.Len(); n > 0 && v.Entry(n-1).Seq == v.Seq() && v.Seq() != v.PatchSeq() {
 		return v.At(n - 1).Timestamp(), nil
 	}
 	for seq := v.Seq(); seq > 0; seq-- {

@@ -249,7 +249,7 @@ func (b *based) ViewAt(ctx context.Context, key store.Key, seq uint64) (v fold.V
 		if seq > l.view.Seq() {
 			return fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, seq)
 		}
-		v, err = fold.Fold(l.empty, l.records[:seq])
+		v, err = l.empty.Apply(l.records[:seq]...)
 		return err
 	})
 	return v, err

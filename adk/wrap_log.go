@@ -192,7 +192,7 @@ func groupID(group string) string { return strings.Repeat("\x00", patch.MaxIDByt
 
 // fold folds the records that the view lacks. The view has all that it hides, so nothing is missing.
 func (l *baseLog) fold() {
-	v, err := fold.Fold(l.view, l.records[l.view.Seq():])
+	v, err := l.view.Apply(l.records[l.view.Seq():]...)
 	if err != nil {
 		panic(err)
 	}

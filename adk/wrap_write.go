@@ -134,13 +134,13 @@ func (b *based) shorten(ctx context.Context, l *baseLog, id string, maxTokens in
 		if !ok { // it is hidden already
 			return nil, nil
 		}
-		short, err := recall.Shorten(v.At(i), v.SeqOf(i), b.Handle(0, 0, v.At(i)), uuid.NewString, maxTokens)
+		short, err := recall.Shorten(v.At(i), v.Entry(i).Seq, b.Handle(0, 0, v.At(i)), uuid.NewString, maxTokens)
 		if err != nil || short == nil {
 			return nil, err
 		}
 		patches, err := completed(patch.NewSplice(i, 1, short).WithState(patch.Keep).WithAuthor(recall.Author).WithBase(v.PatchSeq()))
 		if err == nil {
-			_, err = v.CheckAll(patches, fold.CheckOptions{})
+			_, err = v.Preview(patches, fold.CheckOptions{})
 		}
 		return patches, err
 	})
@@ -347,7 +347,7 @@ func (l *baseLog) saw(on fold.View) error {
 
 // judge returns the view after patches that may be logged together.
 func (l *baseLog) judge(patches []*patch.PatchEvent, opts fold.CheckOptions) (fold.View, error) {
-	after, err := l.view.CheckAll(patches, opts)
+	after, err := l.view.Preview(patches, opts)
 	for _, p := range patches {
 		if err == nil && p.Group() != "" && l.ids[groupID(p.Group())] != 0 {
 			err = &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", p.Group())}

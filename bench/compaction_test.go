@@ -26,7 +26,7 @@ func viewOf(b *testing.B, events []*patch.Event) fold.View {
 	for i, e := range events {
 		records[i] = patch.Record{Seq: uint64(i + 1), Event: e}
 	}
-	v, err := fold.Fold(fold.New("", nil), records)
+	v, err := fold.New("", nil).Apply(records...)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func BenchmarkSplices(b *testing.B) {
 		records := recordsOf(events(b, n))
 		patches := randomSplices(b, splices, n)
 		b.Run(fmt.Sprintf("events=%d/splices=%d/how=view", n, splices), func(b *testing.B) {
-			start, err := fold.Fold(fold.View{}, records)
+			start, err := fold.View{}.Apply(records...)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -133,7 +133,7 @@ func BenchmarkFold(b *testing.B) {
 	}
 	b.Run(fmt.Sprintf("events=%d/patches=%d/how=fold", nEvents, nPatches), func(b *testing.B) {
 		for b.Loop() {
-			v, err := fold.Fold(fold.View{}, records)
+			v, err := fold.View{}.Apply(records...)
 			if err != nil || v.Len() != visible {
 				b.Fatal(err, v.Len(), visible)
 			}
@@ -141,7 +141,7 @@ func BenchmarkFold(b *testing.B) {
 	})
 	b.Run(fmt.Sprintf("events=%d/patches=%d/how=fold+state", nEvents, nPatches), func(b *testing.B) {
 		for b.Loop() {
-			v, err := fold.Fold(fold.View{}, records)
+			v, err := fold.View{}.Apply(records...)
 			if err != nil || len(v.State()) == 0 {
 				b.Fatal(err)
 			}
@@ -167,7 +167,7 @@ func BenchmarkFold(b *testing.B) {
 // BenchmarkApply appends one event to a view, and to a slice that must stay as it was.
 func BenchmarkApply(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
-		v, err := fold.Fold(fold.View{}, recordsOf(events(b, n)))
+		v, err := fold.View{}.Apply(recordsOf(events(b, n))...)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func BenchmarkRevert(b *testing.B) {
 				continue
 			}
 			records := recordsOf(events(b, n))
-			whole, err := fold.Fold(fold.View{}, records)
+			whole, err := fold.View{}.Apply(records...)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func BenchmarkRevert(b *testing.B) {
 			})
 			b.Run(fmt.Sprintf("events=%d/run=%d/how=refold", n, run), func(b *testing.B) {
 				for b.Loop() {
-					v, err := fold.Fold(fold.View{}, records)
+					v, err := fold.View{}.Apply(records...)
 					if err != nil || v.Len() != n {
 						b.Fatal(v.Len(), err)
 					}

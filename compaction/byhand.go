@@ -37,10 +37,8 @@ func ByHand(v fold.View, s Span, invocationID, text string) (*patch.Event, error
 // cover, in Unix seconds. A summary covers what it says that it covers.
 func timesOf(v fold.View, start, end int) (least, greatest float64) {
 	least, greatest = math.Inf(1), math.Inf(-1)
-	for i, e := range v.EventsFrom(start) {
-		if i >= end {
-			break
-		}
+	for i := start; i < end; i++ {
+		e := v.At(i)
 		t := e.Timestamp()
 		from := float64(t.Unix()) + float64(t.Nanosecond())/1e9
 		to := from

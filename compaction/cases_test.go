@@ -41,7 +41,7 @@ func TestSummariseThenTruncate(t *testing.T) {
 	log := "d1 u2*60 d3 u4*30 u5*30 d6 u7"
 	s, plain := newSession(t, log), newSession(t, log)
 	s.compact(with(every(4, 0, &scripted{}), func(c *compaction.Config) { c.MaxInputTokens = 100 }))
-	if v := s.view(); v.Len() < 2 || !v.IsSummary(0) || v.IsSummary(1) {
+	if v := s.view(); v.Len() < 2 || !v.Entry(0).Summary || v.Entry(1).Summary {
 		t.Fatalf("visible is %q", s.visible())
 	}
 	s.patch(patch.NewTruncateBefore("e5"))
@@ -174,7 +174,7 @@ func TestBounded(t *testing.T) {
 				prompt, _ := compaction.PromptTokens(v)
 				summaries := 0
 				for i := range v.Len() {
-					if v.IsSummary(i) {
+					if v.Entry(i).Summary {
 						summaries++
 					}
 				}
@@ -184,7 +184,7 @@ func TestBounded(t *testing.T) {
 			first := compaction.LineageOf(s.view().At(0))
 			windows := 0
 			for i := range s.view().Len() {
-				if s.view().IsSummary(i) {
+				if s.view().Entry(i).Summary {
 					windows += compaction.LineageOf(s.view().At(i)).Windows
 				}
 			}
@@ -370,7 +370,7 @@ func TestRoleOfASummary(t *testing.T) {
 	}
 	s.want("e0 S1:user e3")
 	for i, e := range s.view().Events() {
-		if c, err := e.Compaction(); s.view().IsSummary(i) && (err != nil || c.CompactedContent.Members()["role"].Any() != "model" || e.Author() != "agent" || e.InvocationID() == "" || e.InvocationID() == "inv1" || records.HasDelta(e)) {
+		if c, err := e.Compaction(); s.view().Entry(i).Summary && (err != nil || c.CompactedContent.Members()["role"].Any() != "model" || e.Author() != "agent" || e.InvocationID() == "" || e.InvocationID() == "inv1" || records.HasDelta(e)) {
 			t.Errorf("the summary is %s", e)
 		}
 	}

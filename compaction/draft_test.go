@@ -50,7 +50,7 @@ func TestApprove(t *testing.T) {
 	of := 0
 	for _, sum := range d.Summaries {
 		i, ok := s.view().Find(sum.Event.ID())
-		if !ok || !s.view().IsSummary(i) {
+		if !ok || !s.view().Entry(i).Summary {
 			t.Errorf("%s was not logged", sum.Event)
 		}
 		for _, e := range sum.Of {

@@ -478,11 +478,11 @@ func ExampleLosses() {
 	if v, err = v.Apply(patch.Record{Seq: 3, Patch: patch.NewSummarise(0, 2, summary).WithID("p")}); err != nil {
 		panic(err)
 	}
-	parts, err := v.HistoryParts()
+	history, err := v.History()
 	if err != nil {
 		panic(err)
 	}
-	losses, err := compaction.Losses(v, parts)
+	losses, err := compaction.Losses(v, [][]fold.Entry{history}) // of its one visible event
 	for _, l := range losses {
 		fmt.Println("gone", l.Gone, "invented", l.Invented, err)
 	}

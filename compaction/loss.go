@@ -28,7 +28,7 @@ type Loss struct {
 }
 
 // Losses returns the losses of each visible summary that stands for events, in the order of
-// the visible log. parts are the view's history in parts, of [fold.View.HistoryParts] or a
+// the visible log. parts are the view's history ([fold.View.History]) by the index of its entries, as of a
 // store's HistoryParts. The error matches [patch.ErrInvalid] if these are not as many as the
 // view has visible events. It takes time linear in the history.
 func Losses(v fold.View, parts [][]fold.Entry) ([]Loss, error) {
@@ -43,7 +43,7 @@ func Losses(v fold.View, parts [][]fold.Entry) ([]Loss, error) {
 	var all *identifiers.Index // of the history, as a summarizer is shown it; made when it is asked for
 	var out []Loss
 	for i, e := range v.Events() {
-		if !v.IsSummary(i) || len(parts[i]) == 0 || parts[i][0].Event == e {
+		if !v.Entry(i).Summary || len(parts[i]) == 0 || parts[i][0].Event == e {
 			continue
 		}
 		l := Loss{Index: i, Summary: e, Events: len(parts[i])}

@@ -18,7 +18,7 @@ func (l bound) shownAgain(ctx context.Context, v fold.View, g Group, n int) ([]*
 	}
 	var events []*patch.Event // of the summaries looked at so far
 	for i := g.Indices[0] - 1; i >= 0; i-- {
-		if !v.IsSummary(i) || groupOf(v.At(i)) != g.key() {
+		if !v.Entry(i).Summary || groupOf(v.At(i)) != g.key() {
 			continue
 		}
 		hidden, err := l.hiddenBy(ctx, v, i)
@@ -53,7 +53,7 @@ func (l bound) hiddenBy(ctx context.Context, v fold.View, i int) ([]*patch.Event
 
 // patchOf returns the patch that put the visible event with index i in, or nil.
 func (l bound) patchOf(ctx context.Context, v fold.View, i int) (*patch.PatchEvent, error) {
-	r, err := l.record(ctx, v.SeqOf(i))
+	r, err := l.record(ctx, v.Entry(i).Seq)
 	return r.Patch, err
 }
 
@@ -97,16 +97,16 @@ func (l bound) tookOut(ctx context.Context, v fold.View, i int, p *patch.PatchEv
 	if p.Type() != patch.Summarise && p.Type() != patch.Splice {
 		return nil, nil
 	}
-	before, err := l.viewAt(ctx, v.SeqOf(i)-1)
+	before, err := l.viewAt(ctx, v.Entry(i).Seq-1)
 	if err != nil {
 		return nil, err
 	}
 	var events []*patch.Event
 	for j := p.Start(); j < min(p.Start()+p.Count(), before.Len()); j++ {
-		if before.IsSummary(j) || groupOf(before.At(j)) != groupOf(v.At(i)) {
+		if before.Entry(j).Summary || groupOf(before.At(j)) != groupOf(v.At(i)) {
 			continue
 		}
-		of, err := l.original(ctx, before.At(j), before.SeqOf(j))
+		of, err := l.original(ctx, before.At(j), before.Entry(j).Seq)
 		if err != nil {
 			return nil, err
 		}

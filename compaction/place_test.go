@@ -22,7 +22,7 @@ func TestSummaryBehindTheEndOfATask(t *testing.T) {
 		v := s.view()
 		for i, e := range v.Events() {
 			if e.IsolationScope() == "T" {
-				last, summarised = e.ID(), summarised || v.IsSummary(i)
+				last, summarised = e.ID(), summarised || v.Entry(i).Summary
 			}
 		}
 		if last != row.pin || !summarised {

@@ -99,10 +99,10 @@ func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens 
 	}
 	owner, raw := owners(v), 0
 	for i := v.Len() - 1; i >= 0; i-- {
-		if !v.IsSummary(i) {
+		if !v.Entry(i).Summary {
 			raw++
 		}
-		if v.IsSummary(i) || slices.Contains(run.Pinned, v.At(i).ID()) || byTokens && raw <= cfg.EventRetentionSize ||
+		if v.Entry(i).Summary || slices.Contains(run.Pinned, v.At(i).ID()) || byTokens && raw <= cfg.EventRetentionSize ||
 			!byTokens && run.Invocation != "" && owner[i] == run.Invocation {
 			stays[i] = true
 		}
@@ -179,7 +179,7 @@ func summaryChains(v fold.View, run compaction.Run) [][]int {
 	var chains [][]int
 	current := map[string]int{}
 	for i, e := range v.Events() {
-		if !v.IsSummary(i) || slices.Contains(run.Pinned, e.ID()) {
+		if !v.Entry(i).Summary || slices.Contains(run.Pinned, e.ID()) {
 			clear(current)
 			continue
 		}

@@ -31,7 +31,7 @@ func (p pass) cleared() {
 			continue
 		}
 		changed++
-		if p.before.IsSummary(i) || p.after.IsSummary(i) || was.Author() == "user" || p.before.IsPinned(i) {
+		if p.before.Entry(i).Summary || p.after.Entry(i).Summary || was.Author() == "user" || p.before.IsPinned(i) {
 			p.fail("%s was to be left", was.ID())
 		}
 		if was.Author() != is.Author() || was.InvocationID() != is.InvocationID() || groupName(was) != groupName(is) || !was.Timestamp().Equal(is.Timestamp()) {

@@ -127,7 +127,7 @@ func openCalls(v fold.View, run compaction.Run) (pending, waiting, dead, either 
 	owner := owners(v)
 	newest := ""
 	for i := range v.Len() {
-		if !v.IsSummary(i) {
+		if !v.Entry(i).Summary {
 			newest = owner[i]
 		}
 	}
@@ -211,7 +211,7 @@ func owners(v fold.View) []string {
 	current := ""
 	for i, e := range v.Events() {
 		switch {
-		case v.IsSummary(i):
+		case v.Entry(i).Summary:
 			current = ""
 			continue
 		case e.InvocationID() != "":
@@ -246,7 +246,7 @@ func (p pass) covered() {
 			if groupName(e) != groupName(r.Events[0]) {
 				p.fail("one text of %s and %s", e.ID(), r.Events[0].ID())
 			}
-			if i, there := at[e.ID()]; !there || p.before.IsSummary(i) != r.Merge {
+			if i, there := at[e.ID()]; !there || p.before.Entry(i).Summary != r.Merge {
 				p.fail("%s was summarised with Merge %v", e.ID(), r.Merge)
 			}
 		}
@@ -267,7 +267,7 @@ func (p pass) covered() {
 		}
 	}
 	for i, e := range p.before.Events() {
-		if id := p.original(e); !left[id] && !shown[id] && !p.saidWordForWord(e) && (transcript.Of([]*patch.Event{e}, 0) != "" || p.before.IsSummary(i)) {
+		if id := p.original(e); !left[id] && !shown[id] && !p.saidWordForWord(e) && (transcript.Of([]*patch.Event{e}, 0) != "" || p.before.Entry(i).Summary) {
 			p.fail("%s was covered and not shown", e.ID())
 		}
 	}
@@ -298,7 +298,7 @@ func (p pass) isWordForWord(text, group string) bool {
 		}
 		tokens += p.m.logged(p.original(e), e).EstimatedTokens()
 		said := firstText(e)
-		if !p.before.IsSummary(i) {
+		if !p.before.Entry(i).Summary {
 			said = transcript.Of([]*patch.Event{p.m.logged(p.original(e), e)}, 0)
 		}
 		for line := range strings.Lines(said) {
@@ -326,10 +326,10 @@ func (p pass) summaries() {
 		}
 		text := firstText(e)
 		r, asked := p.asked[text]
-		if !asked && p.after.IsSummary(i) && p.isWordForWord(text, groupName(e)) {
+		if !asked && p.after.Entry(i).Summary && p.isWordForWord(text, groupName(e)) {
 			continue
 		}
-		if !asked || !p.after.IsSummary(i) {
+		if !asked || !p.after.Entry(i).Summary {
 			p.fail("%s came, which nobody wrote", e.ID())
 		}
 		if groupName(e) != groupName(r.Events[0]) {
@@ -380,7 +380,7 @@ func liveQuestion(v fold.View, run compaction.Run) int {
 // of role model, which somebody may have made by hand, where it did not before.
 func (p pass) roles() {
 	bare := func(v fold.View, i int) bool {
-		return i == 0 || v.IsSummary(i-1) && v.At(i-1).Role() == "model"
+		return i == 0 || v.Entry(i-1).Summary && v.At(i-1).Role() == "model"
 	}
 	was := eventIDs(p.before)
 	for _, c := range p.after.Calls() {

@@ -234,13 +234,13 @@ func words(v fold.View) string {
 	var out []string
 	for i, e := range v.Events() {
 		word := e.ID()
-		if v.IsSummary(i) {
+		if v.Entry(i).Summary {
 			word = fmt.Sprintf("S(%s)%d", e.Role(), compaction.LineageOf(e).Level)
 		}
 		if g := groupName(e); g != "/" {
 			word = g + ":" + word
 		}
-		if id := e.InvocationID(); id != "" && !v.IsSummary(i) {
+		if id := e.InvocationID(); id != "" && !v.Entry(i).Summary {
 			word += "@" + id
 		}
 		if e.Author() == "user" {
@@ -311,7 +311,7 @@ func TestPropertyToldFirstSurvives(t *testing.T) {
 				v := s.view()
 				summaries, windows := 0, 0
 				for i, e := range v.Events() {
-					if v.IsSummary(i) {
+					if v.Entry(i).Summary {
 						summaries++
 						windows += compaction.LineageOf(e).Windows
 					}

@@ -135,7 +135,7 @@ func checkBound(t *rapid.T, v fold.View, cfg compaction.Config, groups, perTurn 
 func levelsOf(v fold.View, cfg compaction.Config) int {
 	windows, levels := 0, 1
 	for i, e := range v.Events() {
-		if v.IsSummary(i) {
+		if v.Entry(i).Summary {
 			windows += compaction.LineageOf(e).Windows
 		}
 	}

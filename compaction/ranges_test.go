@@ -33,7 +33,7 @@ func TestRangeOfASummary(t *testing.T) {
 			v := s.view()
 			shown := foreign.FilterEventsForLLM(events(v))
 			for i, e := range v.Events() {
-				if v.IsSummary(i) {
+				if v.Entry(i).Summary {
 					continue
 				}
 				if !slices.ContainsFunc(shown, func(o *patch.Event) bool { return o.ID() == e.ID() }) {

@@ -133,7 +133,7 @@ func TestRecall(t *testing.T) {
 		{"with a result that was shortened", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", func(s *session) {
 			for _, id := range []string{"shorter", "shortest"} { // and then cleared
 				v := s.view()
-				short, err := v.At(2).StandIn(id, v.SeqOf(2), nil)
+				short, err := v.At(2).StandIn(id, v.Entry(2).Seq, nil)
 				if err != nil {
 					s.t.Fatal(err)
 				}
@@ -188,7 +188,7 @@ func TestRecall(t *testing.T) {
 					seen[e.Event.ID()] = true
 				}
 				for i, e := range s.view().Events() {
-					if !s.view().IsSummary(i) && !strings.Contains(e.String(), "recalled") && !seen[e.ID()] {
+					if !s.view().Entry(i).Summary && !strings.Contains(e.String(), "recalled") && !seen[e.ID()] {
 						t.Errorf("people do not see %s", e)
 					}
 				}

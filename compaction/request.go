@@ -160,7 +160,7 @@ func summariesBefore(v fold.View, g Group) []*patch.Event {
 		if i >= g.Indices[0] {
 			break
 		}
-		if v.IsSummary(i) && groupOf(e) == g.key() {
+		if v.Entry(i).Summary && groupOf(e) == g.key() {
 			out = append(out, e)
 		}
 	}

@@ -81,7 +81,7 @@ func (s *session) visible() string {
 	var out []string
 	v := s.view()
 	for i, e := range v.Events() {
-		if v.IsSummary(i) {
+		if v.Entry(i).Summary {
 			out = append(out, fmt.Sprintf("S%d:%s", compaction.LineageOf(e).Level, e.Role()))
 			continue
 		}

@@ -79,7 +79,7 @@ func summaries(t *testing.T, env *session, i int) int {
 	}
 	n := 0
 	for i := range v.Len() {
-		if v.IsSummary(i) {
+		if v.Entry(i).Summary {
 			n++
 		}
 	}

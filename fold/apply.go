@@ -8,11 +8,18 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Fold returns the view after all the given records, in their order. The error matches
-// [ErrSeq] if they do not follow the view and each other without a gap; the view is the
-// one that was given then. It is a *[NeedError] if one of them is a revert that needs
-// other records; the view then stands before it, and folding can go on from there.
-func Fold(v View, records []patch.Record) (View, error) {
+// Apply returns the view after more records, in their order. Whatever they say, it is
+// total: a patch that cannot be applied is listed in [View.Skipped] and changes
+// nothing else but Seq and PatchSeq. The error matches [ErrSeq] if the records do not follow the
+// view and each other without a gap; the view is v then. It is a *[NeedError] if one of them is a
+// revert, and what it brings back is not at hand; the view then stands before it, and applying
+// can go on from there.
+func (v View) Apply(records ...patch.Record) (View, error) {
+	if len(records) == 1 {
+		next, err := v.apply(records[0])
+		next.hand = nil
+		return next, err
+	}
 	if len(records) == 0 {
 		return v, nil
 	}
@@ -30,18 +37,7 @@ func Fold(v View, records []patch.Record) (View, error) {
 	return f.view.fresh(), err
 }
 
-// Apply returns the view after one more record. Whatever the record says, it is
-// total: a patch that cannot be applied is listed in [View.Skipped] and changes
-// nothing else but Seq and PatchSeq. The error matches [ErrSeq] if the record's seq is
-// not the view's next one. It is a *[NeedError] if the record is a revert, and what it
-// brings back is not at hand.
-func (v View) Apply(r patch.Record) (View, error) {
-	next, err := v.apply(r)
-	next.hand = nil
-	return next, err
-}
-
-// apply is Apply, but the view keeps what it has at hand.
+// apply is Apply of one record, but the view keeps what it has at hand.
 func (v View) apply(r patch.Record) (View, error) {
 	f := folding{view: v}
 	if err := f.record(r); err != nil {

@@ -35,7 +35,7 @@ func TestGroupsAreJudgedAsOne(t *testing.T) {
 		"malformed":            {[]*patch.PatchEvent{cut(6, 1, "g"), cut(0, 0, "g")}, patch.ErrInvalid, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			after, err := v.CheckAll(c.patches, fold.CheckOptions{})
+			after, err := v.Preview(c.patches, fold.CheckOptions{})
 			if !errors.Is(err, c.want) {
 				t.Fatalf("%v, want %v", err, c.want)
 			}
@@ -43,7 +43,7 @@ func TestGroupsAreJudgedAsOne(t *testing.T) {
 				t.Errorf("visible %s at seq %d", ids(after), after.Seq())
 			}
 			if c.want == fold.ErrOrphanedCall {
-				if _, err := v.CheckAll(c.patches, fold.CheckOptions{AllowOrphans: true}); err != nil {
+				if _, err := v.Preview(c.patches, fold.CheckOptions{AllowOrphans: true}); err != nil {
 					t.Errorf("allowed: %v", err)
 				}
 			}
@@ -54,7 +54,7 @@ func TestGroupsAreJudgedAsOne(t *testing.T) {
 // What a group may not do is named by where it stood before.
 func TestOrphansOfGroupsAreNamed(t *testing.T) {
 	v := view(t, "q by:user", "c call:c1", "r resp:c1", "o @i call:c2", "u by:user @i")
-	_, err := v.CheckAll([]*patch.PatchEvent{patch.NewSplice(2, 2).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g")}, fold.CheckOptions{})
+	_, err := v.Preview([]*patch.PatchEvent{patch.NewSplice(2, 2).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g")}, fold.CheckOptions{})
 	var orphans *fold.OrphanError
 	if !errors.As(err, &orphans) || orphans.Suggested {
 		t.Fatal(err)
@@ -68,9 +68,10 @@ func TestOrphansOfGroupsAreNamed(t *testing.T) {
 		t.Errorf("orphans are %q, want %q", got, want)
 	}
 	v = apply(t, v, patch.NewSummarise(0, 1, event("S", "text:a", "role:model")).WithID("p"))
-	_, err = v.CheckAll([]*patch.PatchEvent{
+	_, err = v.Preview([]*patch.PatchEvent{
 		patch.NewSplice(1, 0, event("n", "text:a")).WithGroup("g"), patch.NewSplice(1, 1, event("k", "call:c9")).WithGroup("g"),
 	}, fold.CheckOptions{})
+
 	if !errors.As(err, &orphans) || orphans.Orphans[0].EventID != "k" || !strings.Contains(err.Error(), "summary of role model") {
 		t.Errorf("a call behind a model's summary: %v", err)
 	}
@@ -80,13 +81,13 @@ func TestOrphansOfGroupsAreNamed(t *testing.T) {
 func TestBasesOfBatch(t *testing.T) {
 	v := apply(t, view(t, "e1", "e2", "e3"), patch.NewSplice(0, 1).WithID("p"))
 	one := func(base uint64) *patch.PatchEvent { return patch.NewSplice(0, 1).WithBase(base) }
-	if _, err := v.CheckAll([]*patch.PatchEvent{one(3), one(4)}, fold.CheckOptions{}); !errors.Is(err, fold.ErrConflict) {
+	if _, err := v.Preview([]*patch.PatchEvent{one(3), one(4)}, fold.CheckOptions{}); !errors.Is(err, fold.ErrConflict) {
 		t.Errorf("an old base: %v", err)
 	}
-	if _, err := v.CheckAll([]*patch.PatchEvent{one(4), one(0)}, fold.CheckOptions{}); err != nil {
+	if _, err := v.Preview([]*patch.PatchEvent{one(4), one(0)}, fold.CheckOptions{}); err != nil {
 		t.Errorf("an old base of the second: %v", err)
 	}
-	if _, err := v.CheckAll([]*patch.PatchEvent{one(4).WithGroup("g"), one(0).WithGroup("g")}, fold.CheckOptions{}); err != nil {
+	if _, err := v.Preview([]*patch.PatchEvent{one(4).WithGroup("g"), one(0).WithGroup("g")}, fold.CheckOptions{}); err != nil {
 		t.Errorf("an old base of the second in a group: %v", err)
 	}
 }
@@ -117,18 +118,20 @@ func TestStanding(t *testing.T) {
 	is("c", "c")
 	is("x", "invalid patch: patch not found")
 	v2 := v
-	v, _ = fold.Fold(fold.New("", nil), []patch.Record{
+	v, _ = fold.New("", nil).Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")},
 		{Seq: 3, Patch: patch.NewSplice(0, 1).WithID("a").WithGroup("g")},
 		{Seq: 4, Patch: patch.NewSplice(0, 1).WithID("a").WithGroup("g")},
-	})
+	}...)
+
 	is("a", "invalid: patch 4")
 	v = v2
-	v, _ = fold.Fold(fold.New("", nil), []patch.Record{
+	v, _ = fold.New("", nil).Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")},
 		{Seq: 3, Patch: patch.NewSplice(0, 1).WithID("a").WithGroup("g")},
 		{Seq: 4, Patch: patch.NewSplice(0, 1).WithID("b").WithGroup("g")},
-	})
+	}...)
+
 	do(patch.NewRevert("b").WithID("rb").WithGroup("h"))
 	is("b", "a")
 	do(patch.NewRevert("a").WithID("ra").WithGroup("h"))

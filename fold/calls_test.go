@@ -90,7 +90,7 @@ func TestEntries(t *testing.T) {
 	var got []string
 	for i, e := range v.Entries() {
 		got = append(got, fmt.Sprintf("%d %s %d %v", i, e.Event.ID(), e.Seq, e.Summary))
-		if e.Event != v.At(i) || e.Seq != v.SeqOf(i) || e.Summary != v.IsSummary(i) {
+		if e.Event != v.At(i) || e.Seq != v.Entry(i).Seq || e.Summary != v.Entry(i).Summary {
 			t.Errorf("entry %d is %v", i, e)
 		}
 		if i == 1 {

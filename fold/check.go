@@ -3,6 +3,7 @@ package fold
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -89,23 +90,60 @@ func (v View) check(p *patch.PatchEvent, opts CheckOptions) (edit, error) {
 	return e, nil
 }
 
-// Preview returns what the patch would do, or the error of [View.Check]. It changes
-// nothing, and costs nothing when dropped. The difference's After is to look at, not to
-// make patches from.
-func (v View) Preview(p *patch.PatchEvent, opts CheckOptions) (Difference, error) {
-	e, err := v.check(p, opts)
-	if err != nil {
-		return Difference{}, err
+// Preview returns the view that the patches would give if they were logged together, in their order,
+// or the error with which an author is refused to; nil patches are none. [View.Diff] says what would go and
+// come. Each patch is judged as [View.Check] does,
+// on the log as the ones before leave it, but for two things: only the first one's base
+// is looked at, since its author has seen the others; and neighbours of one group are
+// judged as one patch in whether they orphan calls, after all else. The first refusal is
+// the error. A *[NeedError] says what is needed up to there; when that is handed in, more
+// may be.
+func (v View) Preview(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
+	if slices.Contains(patches, nil) {
+		return View{}, fmt.Errorf("%w: a patch is nil", patch.ErrInvalid)
 	}
-	next := v.edited(e)
-	next.hand = nil
-	d := Difference{Before: v, After: next, First: e.first, StateChanged: v.net().changed(next.net())}
-	for i, n := range e.added() {
-		d.Added = append(d.Added, Visible{e.first + i, n.event})
+	hand := slices.Clip(v.hand)
+	for i, p := range patches { // a revert may need what those before it put in
+		hand = append(hand, patch.Record{Seq: v.seq + 1 + uint64(i), Patch: p})
 	}
-	for i, event := range v.eventsIn(e.first, e.end) {
-		d.Removed = append(d.Removed, Visible{i, event})
+	at := v.With(hand)
+	at.plan = &needs{}
+	for i := 0; i < len(patches); {
+		end := i + 1
+		for group := patches[i].Group(); group != "" && end < len(patches) && patches[end].Group() == group; {
+			end++
+		}
+		next, err := at.checkGroup(patches[i:end], opts)
+		if need := at.plan.upTo(v.seq); need != nil {
+			return View{}, need // whatever was found: it was looked for in placeholders
+		}
+		if err != nil {
+			return View{}, err
+		}
+		at, i, opts.AsOfNow = next, end, true
 	}
-	d.TokensSaved = tokensOf(d.Removed) - tokensOf(d.Added)
-	return d, nil
+	at.hand, at.plan = nil, nil
+	return at, nil
+}
+
+// checkGroup judges patches as one.
+func (v View) checkGroup(patches []*patch.PatchEvent, opts CheckOptions) (View, error) {
+	if len(patches) == 1 {
+		e, err := v.check(patches[0], opts)
+		if err != nil {
+			return View{}, err
+		}
+		return v.edited(e), nil
+	}
+	each := opts
+	each.AllowOrphans = true
+	at := v
+	for _, p := range patches {
+		e, err := at.check(p, each)
+		if err != nil {
+			return View{}, err
+		}
+		at, each.AsOfNow = at.edited(e), true
+	}
+	return at, v.checkChange(at, opts)
 }

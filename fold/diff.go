@@ -1,26 +1,16 @@
 package fold
 
-import (
-	"github.com/patchlog-dev/patchlog/patch"
-)
-
 // Difference says what has become of a view in another one of the same session, or
 // would become of it by a patch.
 type Difference struct {
 	Before, After View
 
-	First   int       // the first visible index at which an event goes or comes; a provider's prompt cache can reuse what is before it
-	Removed []Visible // visible events that the other view does not show, in order
-	Added   []Visible // visible events that only the other view shows, in order
+	First   int     // the first visible index at which an event goes or comes; a provider's prompt cache can reuse what is before it
+	Removed []Entry // visible events of Before that After does not show, in order
+	Added   []Entry // visible events of After that Before does not show, in order
 
 	StateChanged []string // keys that are set otherwise, or in one view only, in order
 	TokensSaved  int      // about how many tokens less the other view takes in a model's prompt
-}
-
-// Visible is a visible event and its index in the view that shows it.
-type Visible struct {
-	Index int
-	Event *patch.Event
 }
 
 // Diff returns how another view of the same session differs from v. It takes time in the
@@ -32,8 +22,8 @@ func (v View) Diff(other View) Difference {
 	for d.First < min(len(before), len(after)) && before[d.First].id() == after[d.First].id() {
 		d.First++
 	}
-	d.Removed = without(before, after)
-	d.Added = without(after, before)
+	d.Removed = v.without(before, after)
+	d.Added = other.without(after, before)
 	d.StateChanged = v.net().changed(other.net())
 	d.TokensSaved = tokensOf(d.Removed) - tokensOf(d.Added)
 	return d
@@ -49,16 +39,16 @@ func (v View) visibleNodes() []*node {
 	return nodes
 }
 
-// without returns the nodes that are not among the others.
-func without(nodes, others []*node) []Visible {
+// without returns the entries of those of the view's visible nodes that are not among the others.
+func (v View) without(nodes, others []*node) []Entry {
 	known := make(map[nodeID]bool, len(others))
 	for _, n := range others {
 		known[n.id()] = true
 	}
-	var out []Visible
+	var out []Entry
 	for i, n := range nodes {
 		if !known[n.id()] {
-			out = append(out, Visible{i, n.event})
+			out = append(out, v.entry(i, n))
 		}
 	}
 	return out
@@ -83,7 +73,7 @@ func (d delta) changed(other delta) []string {
 	return keys
 }
 
-func tokensOf(events []Visible) int {
+func tokensOf(events []Entry) int {
 	n := 0
 	for _, e := range events {
 		n += e.Event.EstimatedTokens()

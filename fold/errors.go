@@ -81,7 +81,7 @@ func (e *BlockedError) Is(target error) bool { return target == ErrBlocked }
 
 // PinnedError lists the pinned events that a patch would hide. It matches [ErrPinned].
 type PinnedError struct {
-	Events []Visible // in order
+	Events []Entry // in order
 }
 
 func (e *PinnedError) Error() string {

@@ -25,12 +25,13 @@ func ExampleNew() {
 	// Output: 0 map[tenant:t1]
 }
 
-func ExampleFold() {
-	v, err := fold.Fold(fold.View{}, []patch.Record{
+func ExampleView_Apply_many() {
+	v, err := fold.View{}.Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")},
 		{Seq: 2, Event: event("e2")},
 		{Seq: 3, Patch: patch.NewTruncateBefore("e2")},
-	})
+	}...)
+
 	fmt.Println(v.Len(), v.At(0).ID(), v.PatchSeq(), err)
 	// Output: 1 e2 3 <nil>
 }
@@ -49,11 +50,12 @@ func ExampleView_Check() {
 }
 
 func ExampleView_Preview() {
-	d, err := exampleView().Preview(patch.NewSplice(1, 2), fold.CheckOptions{})
-	for _, e := range d.Removed {
+	v := exampleView()
+	after, err := v.Preview([]*patch.PatchEvent{patch.NewSplice(1, 2)}, fold.CheckOptions{})
+	for _, e := range v.Diff(after).Removed {
 		fmt.Println("goes:", e.Event.ID())
 	}
-	fmt.Println(d.After.Len(), err)
+	fmt.Println(after.Len(), err)
 	// Output:
 	// goes: call
 	// goes: response
@@ -99,9 +101,15 @@ func ExampleView_Entries() {
 	// 1 answer by record 4 summary: false
 }
 
+func ExampleView_Entry() {
+	v, _ := exampleView().Apply(patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 3, event("s", "text:told"))})
+	fmt.Println(v.Entry(0).Event.ID(), v.Entry(0).Seq, v.Entry(0).Summary)
+	// Output: s 5 true
+}
+
 func ExampleView_Lean() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
-	v, _ := fold.Fold(fold.New("", nil).Lean(), log) // e1 is not in memory any more
+	v, _ := fold.New("", nil).Lean().Apply(log...) // e1 is not in memory any more
 
 	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
 	_, err := v.Apply(revert)
@@ -116,11 +124,11 @@ func ExampleView_Lean() {
 	// 2 e1 <nil>
 }
 
-func ExampleView_CheckAll() {
+func ExampleView_Preview_group() {
 	v := exampleView()
 	call, response := patch.NewSplice(1, 1).WithGroup("g"), patch.NewSplice(1, 1).WithGroup("g")
 	fmt.Println(v.Check(call, fold.CheckOptions{}) == nil) // alone it would split a call from its response
-	after, err := v.CheckAll([]*patch.PatchEvent{call, response}, fold.CheckOptions{})
+	after, err := v.Preview([]*patch.PatchEvent{call, response}, fold.CheckOptions{})
 	fmt.Println(after.Len(), err)
 	// Output:
 	// false
@@ -185,16 +193,6 @@ func ExampleView_Rewind() {
 	// 3 map[step:3]
 }
 
-func ExampleView_EventsFrom() {
-	v, _ := exampleView().Apply(patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 3, event("summary", "text:all"))})
-	for i, e := range v.EventsFrom(0) {
-		fmt.Println(i, e.ID(), "of record", v.SeqOf(i), v.IsSummary(i))
-	}
-	// Output:
-	// 0 summary of record 5 true
-	// 1 answer of record 4 false
-}
-
 func ExampleView_Values() {
 	v := fold.New("created-1", nil)
 	v, _ = v.Apply(patch.Record{Seq: 1, Event: event("e1", "b=2", "a=1")})
@@ -229,36 +227,17 @@ func ExampleView_With() {
 }
 
 // A restored view knows what patches did before: it is handed the records of what comes back.
-func ExampleSaved_Restore() {
+func ExampleRestore() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
-	v, _ := fold.Fold(fold.New("", nil), log)
+	v, _ := fold.New("", nil).Apply(log...)
 	form, _ := v.AppendBinary(nil)
-	saved, _ := fold.ParseSaved(form)
-	restored, err := saved.Restore(fold.New("", nil), log[1:2]) // the records of what is visible
+	restored, err := fold.Restore(fold.New("", nil).With(log[1:2]), form, 3) // with the records of what is visible
 	fmt.Println(restored.Len(), err)
 	after, err := restored.With(log[:1]).Apply(patch.Record{Seq: 4, Patch: patch.NewRevert("p")})
 	fmt.Println(after.Len(), err)
 	// Output:
 	// 1 <nil>
 	// 2 <nil>
-}
-
-// Each part of a history is what one visible event stands for.
-func ExampleView_HistoryParts() {
-	summary, err := patch.ParseEvent([]byte(`{"id":"s","content":{"parts":[{"text":"in short"}]}}`))
-	if err != nil {
-		panic(err)
-	}
-	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
-		{Seq: 4, Patch: patch.NewSummarise(0, 2, summary)}}
-	v, _ := fold.Fold(fold.New("", nil), log)
-	parts, err := v.HistoryParts()
-	for i, part := range parts {
-		fmt.Println(v.At(i).ID(), "stands for", len(part), err)
-	}
-	// Output:
-	// s stands for 2 <nil>
-	// e3 stands for 1 <nil>
 }
 
 // A summary hides events from a model, and not from people.
@@ -269,21 +248,27 @@ func ExampleView_History() {
 	}
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSummarise(0, 2, summary)}, {Seq: 5, Patch: patch.NewSplice(1, 1)}}
-	v, _ := fold.Fold(fold.New("", nil), log)
+	v, _ := fold.New("", nil).Apply(log...)
 	history, err := v.History()
 	fmt.Println(v.Len(), "for a model, for people", len(history), err)
-	// Output: 1 for a model, for people 2 <nil>
+	for _, e := range history {
+		fmt.Println(e.Event.ID(), "in the place of", v.At(e.Index).ID())
+	}
+	// Output:
+	// 1 for a model, for people 2 <nil>
+	// e1 in the place of s
+	// e2 in the place of s
 }
 
 // What a view does not show, some patch hides.
 func ExampleView_Places() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSplice(0, 2).WithID("cut")}}
-	v, _ := fold.Fold(fold.New("", nil), log)
+	v, _ := fold.New("", nil).Apply(log...)
 	places, err := v.Places()
 	for seq := range uint64(3) {
 		place, _ := places.Of(seq+1, 0)
-		fmt.Println(seq+1, place.Visible(), place.HiddenBy, err)
+		fmt.Println(seq+1, place.Index >= 0, place.HiddenBy, err)
 	}
 	// Output:
 	// 1 false cut <nil>
@@ -329,7 +314,7 @@ func ExampleView_WithEdition() {
 
 // A view of outlines says what a log comes to without holding its events.
 func ExampleView_Outline() {
-	v, _ := fold.Fold(fold.New("", nil).Outline(), []patch.Record{{Seq: 1, Event: event("e1", "k=1")}, {Seq: 2, Event: event("e2")}})
+	v, _ := fold.New("", nil).Outline().Apply(patch.Record{Seq: 1, Event: event("e1", "k=1")}, patch.Record{Seq: 2, Event: event("e2")})
 	fmt.Println(v.Len(), v.State(), v.At(0).ID() == "")
 	// Output: 2 map[k:1] true
 }

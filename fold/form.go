@@ -16,7 +16,7 @@ import (
 // under another meaning is not to be trusted.
 const meaning = 1
 
-// AppendBinary appends the view's binary form, which [ParseSaved] reads: all but its
+// AppendBinary appends the view's binary form, which [Restore] reads: all but its
 // initial state and the bodies of its events. Its first byte is the version of what records
 // mean. It has two parts: the nodes, and what patches did, which is decoded only when it is
 // needed. A stretch of events that no patch touched takes a few bytes in either. The error matches

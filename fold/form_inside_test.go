@@ -16,11 +16,8 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cut{seq: 1, keep: true, carries: delta{{Key: "k\xff", Value: value}}}
-	s := Saved{view: View{seq: 1, patchSeq: 1, saved: &savedPatches{}}, nodes: run{pieces: []piece{{node: node{seq: 1, cut: c}}}}}
-	v, err := s.Restore(View{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var root *tree
+	v := View{seq: 1, patchSeq: 1, saved: &savedPatches{}, root: root.splice(nil, 0, 0, []node{{seq: 1, cut: c}})}
 	if _, err := v.AppendBinary(nil); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("error %v, want one that matches %q", err, patch.ErrInvalid)
 	}
@@ -28,7 +25,7 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 
 // Bytes of any kind cost memory in proportion to their number, whatever they claim, and
 // never a panic.
-func FuzzParseSaved(f *testing.F) {
+func FuzzRestore(f *testing.F) {
 	var records []patch.Record
 	for i := range 40 {
 		records = append(records, patch.Record{Seq: uint64(i + 1), Event: someEvent})
@@ -38,7 +35,7 @@ func FuzzParseSaved(f *testing.F) {
 	} {
 		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: p})
 	}
-	v, err := Fold(New("creation", nil), records)
+	v, err := New("creation", nil).Apply(records...)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -59,28 +56,11 @@ func FuzzParseSaved(f *testing.F) {
 		f.Add(w.form)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := ParseSaved(data)
-		if err != nil {
-			if !errors.Is(err, patch.ErrCorrupt) && !errors.Is(err, ErrOutdated) {
-				t.Fatal(err)
-			}
-			return
-		}
-		if n := len(s.nodes.pieces); n > len(data) {
-			t.Fatalf("%d pieces of %d bytes", n, len(data))
-		}
-		var at []patch.Record
-		for seq := range s.Needs() {
-			if seq > uint64(len(records)) {
-				break
-			}
-			at = append(at, records[seq-1])
-		}
-		restored, err := s.Restore(New("creation", nil), at)
+		restored, err := Restore(New("creation", nil).With(records), data, uint64(len(records)))
 		if err == nil {
 			_, err = restored.Skipped()
 		}
-		if err != nil && !errors.Is(err, patch.ErrCorrupt) {
+		if err != nil && !errors.Is(err, patch.ErrCorrupt) && !errors.Is(err, ErrOutdated) {
 			t.Fatal(err)
 		}
 	})

@@ -134,7 +134,7 @@ func TestHistoryNeeds(t *testing.T) {
 	log = append(log,
 		patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p")},
 		patch.Record{Seq: 6, Patch: patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q")})
-	v, err := fold.Fold(fold.New("", nil).Lean(), log)
+	v, err := fold.New("", nil).Lean().Apply(log...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,15 +225,23 @@ func (k *keeper) history(v fold.View) (events []*patch.Event) {
 
 func (k *keeper) historyParts(v fold.View) (parts [][]*patch.Event) {
 	err := k.ask(v, func(v fold.View) error {
-		all, err := v.HistoryParts()
-		parts = nil
-		for _, entries := range all {
-			parts = append(parts, eventsOf(entries))
-		}
+		entries, err := v.History()
+		parts = partsOf(v, entries)
 		return err
 	})
 	if err != nil {
 		k.t.Fatal(err)
+	}
+	return parts
+}
+
+// partsOf returns what each visible event stands for.
+func partsOf(v fold.View, history []fold.Entry) [][]*patch.Event {
+	parts := make([][]*patch.Event, v.Len())
+	for _, e := range history {
+		if e.Index >= 0 {
+			parts[e.Index] = append(parts[e.Index], e.Event)
+		}
 	}
 	return parts
 }
@@ -278,13 +286,13 @@ func TestHistoryParts(t *testing.T) {
 				t.Fatal(c.name, err)
 			}
 		}
-		parts, err := v.HistoryParts()
+		history, err := v.History()
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, part := range parts {
-			got = append(got, strings.Join(idsOf(eventsOf(part)), " "))
+		for _, part := range partsOf(v, history) {
+			got = append(got, strings.Join(idsOf(part), " "))
 		}
 		if text := strings.Join(got, "|"); text != strings.ReplaceAll(c.want, " |", "|") {
 			t.Errorf("%s: %s, want %s", c.name, text, c.want)

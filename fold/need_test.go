@@ -3,7 +3,6 @@ package fold_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -62,7 +61,7 @@ func (k *keeper) fold(v fold.View, records []patch.Record) fold.View {
 	k.t.Helper()
 	for len(records) > 0 {
 		from := v.Seq()
-		next, err := fold.Fold(v, records)
+		next, err := v.Apply(records...)
 		var need *fold.NeedError
 		switch {
 		case err == nil:
@@ -80,15 +79,15 @@ func (k *keeper) fold(v fold.View, records []patch.Record) fold.View {
 
 func (k *keeper) restore(v fold.View) fold.View {
 	k.t.Helper()
-	s, err := fold.ParseSaved(formOf(k.t, v))
+	empty, form := fold.New(v.Creation(), k.initial), formOf(k.t, v)
+	restored, err := fold.Restore(empty, form, v.Seq())
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
+		restored, err = fold.Restore(empty.With(k.pick(need.Seqs)), form, v.Seq())
+	}
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	v, err = s.Restore(fold.New(v.Creation(), k.initial), k.pick(slices.Collect(s.Needs())))
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	return v
+	return restored
 }
 
 // kept returns the log of events and patches and its lean view.
@@ -127,15 +126,15 @@ func TestNeeds(t *testing.T) {
 				if next.Seq() != 7 || next.SkippedCount() != 1 {
 					t.Errorf("at seq %d, %d skipped", next.Seq(), next.SkippedCount())
 				}
-				next, err = fold.Fold(v, []patch.Record{{Seq: 8, Event: event("e8")}, {Seq: 9, Patch: revert}})
+				next, err = v.Apply(patch.Record{Seq: 8, Event: event("e8")}, patch.Record{Seq: 9, Patch: revert})
 				isNeed(t, err, want)
 				if next.Seq() != 8 {
 					t.Errorf("folded up to record %d, want 8", next.Seq())
 				}
 				isNeed(t, v.Check(revert, fold.CheckOptions{}), want)
-				_, err = v.Preview(revert, fold.CheckOptions{})
+				_, err = v.Preview([]*patch.PatchEvent{revert}, fold.CheckOptions{})
 				isNeed(t, err, want)
-				_, err = v.CheckAll([]*patch.PatchEvent{revert.WithGroup("g"), patch.NewRevert("p5").WithGroup("g")}, fold.CheckOptions{})
+				_, err = v.Preview([]*patch.PatchEvent{revert.WithGroup("g"), patch.NewRevert("p5").WithGroup("g")}, fold.CheckOptions{})
 				isNeed(t, err, "lacks 3 records, from record 2 on") // of both at once
 			}
 			next, err := k.apply(v, patch.Record{Seq: 8, Patch: revert})
@@ -183,7 +182,7 @@ func TestWrongRecordsAtHand(t *testing.T) {
 	}
 	_, err = next.Apply(revert)
 	isNeed(t, err, "2 records")
-	next, err = v.With(k.log).CheckAll([]*patch.PatchEvent{patch.NewPin("e3")}, fold.CheckOptions{})
+	next, err = v.With(k.log).Preview([]*patch.PatchEvent{patch.NewPin("e3")}, fold.CheckOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +206,7 @@ func TestRewindOfLeanView(t *testing.T) {
 		}
 		var after fold.View
 		err = k.ask(v, func(v fold.View) (err error) {
-			after, err = v.CheckAll(patches, fold.CheckOptions{AllowOrphans: true})
+			after, err = v.Preview(patches, fold.CheckOptions{AllowOrphans: true})
 			return err
 		})
 		if err != nil || ids(after) != "e1 e2" {
@@ -218,20 +217,21 @@ func TestRewindOfLeanView(t *testing.T) {
 
 // A plan counts what is not at hand as the events that it is.
 func TestPlanCountsWhatItLacks(t *testing.T) {
-	v, err := fold.Fold(fold.New("", nil).Lean(), []patch.Record{
+	v, err := fold.New("", nil).Lean().Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSplice(1, 1).WithID("p")},
-	})
+	}...)
+
 	if err != nil {
 		t.Fatal(err)
 	}
 	group := []*patch.PatchEvent{patch.NewRevert("p").WithGroup("g"), patch.NewSplice(0, 3).WithGroup("g")}
-	_, err = v.CheckAll(group, fold.CheckOptions{AsOfNow: true})
+	_, err = v.Preview(group, fold.CheckOptions{AsOfNow: true})
 	var need *fold.NeedError
 	if !errors.As(err, &need) || len(need.Seqs) != 1 || need.Seqs[0] != 2 {
 		t.Fatalf("got %v, want record 2 to be asked for", err)
 	}
-	after, err := v.With([]patch.Record{{Seq: 2, Event: event("e2")}}).CheckAll(group, fold.CheckOptions{AsOfNow: true})
+	after, err := v.With([]patch.Record{{Seq: 2, Event: event("e2")}}).Preview(group, fold.CheckOptions{AsOfNow: true})
 	if err != nil || after.Len() != 0 {
 		t.Fatal(after.Len(), err)
 	}
@@ -275,7 +275,7 @@ func TestGroupNamesWhatComesBack(t *testing.T) {
 				}
 				var after fold.View
 				err := k.ask(v, func(v fold.View) (err error) {
-					after, err = v.CheckAll(patches, fold.CheckOptions{})
+					after, err = v.Preview(patches, fold.CheckOptions{})
 					return err
 				})
 				got := ids(after)

@@ -15,10 +15,12 @@ func TestNil(t *testing.T) {
 		do   func(fold.View) error
 		says string
 	}{
-		"check":   {func(v fold.View) error { return v.Check(nil, fold.CheckOptions{}) }, "patch is nil"},
-		"preview": {func(v fold.View) error { _, err := v.Preview(nil, fold.CheckOptions{}); return err }, "patch is nil"},
+		"check": {func(v fold.View) error { return v.Check(nil, fold.CheckOptions{}) }, "patch is nil"},
+		"preview": {func(v fold.View) error {
+			_, err := v.Preview([]*patch.PatchEvent{nil}, fold.CheckOptions{})
+			return err
+		}, "patch is nil"},
 		"apply":   {func(v fold.View) error { _, err := v.Apply(patch.Record{Seq: v.Seq() + 1}); return err }, "neither event nor patch"},
-		"fold":    {func(v fold.View) error { _, err := fold.Fold(v, []patch.Record{{Seq: v.Seq() + 1}}); return err }, "neither event nor patch"},
 		"summary": {func(v fold.View) error { return v.Check(patch.NewSummarise(0, 1, nil), fold.CheckOptions{}) }, "summaryEvent"},
 	} {
 		for kind, v := range map[string]fold.View{"zero view": {}, "new view": fold.New("c", nil)} {

@@ -116,14 +116,14 @@ func (v *View) pinObstacles(target *cut, undone map[*cut]bool) []*cut {
 }
 
 // pinnedIn returns the pinned ones of the visible events from index first up to end.
-func (v View) pinnedIn(first, end int) []Visible {
+func (v View) pinnedIn(first, end int) []Entry {
 	if len(v.pins) == 0 {
 		return nil
 	}
-	var out []Visible
-	for i, event := range v.eventsIn(first, end) {
-		if v.IsPinned(i) {
-			out = append(out, Visible{i, event})
+	var out []Entry
+	for i := first; i < end; i++ {
+		if e := v.Entry(i); e.Pinned {
+			out = append(out, e)
 		}
 	}
 	return out

@@ -188,7 +188,7 @@ func TestRewindOfPins(t *testing.T) {
 			}
 			var after fold.View
 			err = k.ask(v, func(v fold.View) (err error) {
-				after, err = v.CheckAll(patches, fold.CheckOptions{AllowOrphans: true, AllowPinned: true})
+				after, err = v.Preview(patches, fold.CheckOptions{AllowOrphans: true, AllowPinned: true})
 				return err
 			})
 			if err != nil || pinned(after) != c.want {

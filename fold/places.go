@@ -29,16 +29,13 @@ type stretch struct {
 
 // Place is what has become of an event.
 type Place struct {
-	Index int // among the visible events, or -1
+	Index int // among the visible events, or -1 if the event is hidden
 
 	// Of a hidden event, the patch that took it out of sight. What this one put in may be
 	// hidden in turn, so that more than one must be taken back before the event shows.
 	HiddenBy    string
 	HiddenBySeq uint64
 }
-
-// Visible reports whether the event is in sight.
-func (p Place) Visible() bool { return p.Index >= 0 }
 
 // Places returns the places of all events in the view's log. It takes time linear in the number
 // of patches, and of what they took out. The error is as that of [View.Skipped].
@@ -319,9 +316,9 @@ func (v View) Cuts() (iter.Seq[Cut], error) {
 // that a summary stands for in the place of each summary, at any depth, and each event of
 // which compaction has cleared results as it was before. What was taken out
 // in other ways, by cuts, splices and rewinds, stays out. Summaries that took out nothing,
-// as those of other programs, are there as they are. The entries are in the order of the log;
-// their indices are not those of the visible log, and no patch should be made of them. The
-// state is the view's.
+// as those of other programs, are there as they are. The entries are in the order of the log. The Index of each is that of the
+// visible event that represents it, which is itself or a summary: one summary may represent all that
+// another one stands for. It is -1 of what compaction took out without any summary.
 //
 // Of several summaries that one patch put in, each stands for the events of its branch and
 // isolation scope. So if one of them is cut, what it stood for is not shown. What a patch of a
@@ -339,28 +336,9 @@ func (v View) History() ([]Entry, error) {
 	}
 	entries := make([]Entry, len(shown))
 	for i := range shown {
-		entries[i] = v.entry(&shown[i].node)
+		entries[i] = v.entry(shown[i].of, &shown[i].node)
 	}
 	return entries, nil
-}
-
-// HistoryParts returns the history ([View.History]) in parts, one for each visible event, by
-// its index: what a summary stands for, or else the event alone. A summary stands for nothing
-// if all that it represents is represented by another one. What compaction took out without a summary is
-// in no part. The error is as that of History, and the
-// slices are the caller's own.
-func (v View) HistoryParts() ([][]Entry, error) {
-	shown, err := v.history()
-	if err != nil {
-		return nil, err
-	}
-	parts := make([][]Entry, v.Len())
-	for i := range shown {
-		if of := shown[i].of; of >= 0 {
-			parts[of] = append(parts[of], v.entry(&shown[i].node))
-		}
-	}
-	return parts, nil
 }
 
 // shown is a node of a history, and the index of the visible event that represents it.

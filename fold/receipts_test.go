@@ -24,7 +24,7 @@ func TestReceipt(t *testing.T) {
 		}
 		return patch.Record{Seq: seq, Event: e}
 	}
-	v, err := fold.Fold(fold.New("", nil).WithEdition(7), []patch.Record{event(1), event(2), {Seq: 3, Patch: receipt}})
+	v, err := fold.New("", nil).WithEdition(7).Apply(event(1), event(2), patch.Record{Seq: 3, Patch: receipt})
 	if err != nil || v.Len() != 2 || v.Seq() != 3 || v.PatchSeq() != 3 || v.SkippedCount() != 0 || v.Edition() != 7 {
 		t.Fatalf("%d events at record %d, newest patch %d, %d skipped, edition %d, %v", v.Len(), v.Seq(), v.PatchSeq(), v.SkippedCount(), v.Edition(), err)
 	}
@@ -64,11 +64,11 @@ func TestPropertyErasedFoldsAlike(t *testing.T) {
 		receipt := fuzz.Receipt("the receipt").Draw(t, "receipt")
 		records = append(records, patch.Record{Seq: uint64(len(records) + 1), Patch: receipt})
 		gone := fuzz.Erased(records)
-		before, err := fold.Fold(fold.New("", initialState), records)
+		before, err := fold.New("", initialState).Apply(records...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		after, err := fold.Fold(fold.New("", initialState), gone)
+		after, err := fold.New("", initialState).Apply(gone...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func TestPropertyRevertsInLongLogs(t *testing.T) {
 		if err := fuzz.Compare(v, ref); err != nil {
 			t.Fatalf("%v\n%s", err, fuzz.Text(records, initialState))
 		}
-		whole, err := fold.Fold(fold.New("creation", initialState), records)
+		whole, err := fold.New("creation", initialState).Apply(records...)
 		if err != nil {
 			t.Fatal(err)
 		}

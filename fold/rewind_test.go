@@ -46,7 +46,7 @@ func TestPropertyRewindIsReference(t *testing.T) {
 		for _, r := range records {
 			ref.Apply(r)
 		}
-		v, err := fold.Fold(fold.New("creation", initialState), records)
+		v, err := fold.New("creation", initialState).Apply(records...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestPropertyRewindIsReference(t *testing.T) {
 			t.Fatalf("again: %v, %v\n%s", again, err, explain())
 		}
 		if v.PatchSeq() < from {
-			before, err := fold.Fold(fold.New("creation", initialState), records[:from-1])
+			before, err := fold.New("creation", initialState).Apply(records[:from-1]...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +146,7 @@ func TestPropertyRewindKeepsKeptState(t *testing.T) {
 			add(nil, p.WithID(fmt.Sprint("p", n)))
 		}
 		from := rapid.IntRange(1, len(records)).Draw(t, "from")
-		before, err := fold.Fold(fold.New("", nil), records[:from-1])
+		before, err := fold.New("", nil).Apply(records[:from-1]...)
 		if err != nil {
 			t.Fatal(err)
 		}

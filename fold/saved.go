@@ -2,7 +2,6 @@ package fold
 
 import (
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -10,36 +9,61 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Saved is what [View.AppendBinary] keeps of a view: all but the bodies of its events and
-// the initial state. Records hold the bodies; a Saved says which. It is immutable.
-type Saved struct {
-	Creation string // the id of the creation of the view's session
-	Seq      uint64 // of the record that the view stands at
-
-	view  View // without nodes
-	nodes run
-}
-
-// ParseSaved reads the binary form of a view. Whatever the bytes say, they cost time and
-// memory linear in their number. The error matches [ErrOutdated] if records meant something
-// else to the program that wrote the form, and [patch.ErrCorrupt] if no view has it.
-func ParseSaved(data []byte) (Saved, error) {
-	if len(data) == 0 {
-		return Saved{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, errShort)
+// Restore gives the view that a binary form was made of by [View.AppendBinary]. Creation and initial
+// state are those of empty, the session's view without records ([New]); last is its log's last seq. The
+// records that hold the visible events must be at hand in empty ([View.With]): a *[NeedError] names them
+// if some are not. The error matches [ErrOutdated] if records meant something else to the program that wrote
+// the form, and [patch.ErrCorrupt] if no view of this session has it. Whatever the bytes say, they cost time
+// and memory linear in their number and that of the log's records.
+func Restore(empty View, form []byte, last uint64) (View, error) {
+	if len(form) == 0 {
+		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, errShort)
 	}
-	if data[0] != meaning {
-		return Saved{}, fmt.Errorf("%w: meaning %d; this program makes %d", ErrOutdated, data[0], meaning)
+	if form[0] != meaning {
+		return View{}, fmt.Errorf("%w: meaning %d; this program makes %d", ErrOutdated, form[0], meaning)
 	}
-	r := reader{rest: data[1:], cuts: map[uint64]*cut{}}
-	s := r.saved()
+	r := reader{rest: form[1:], cuts: map[uint64]*cut{}}
+	v, nodes := r.view()
+	switch {
+	case r.err != nil:
+	case v.creation != empty.creation:
+		r.fail("it is of another session, created as %q", v.creation)
+	case v.seq > last:
+		r.fail("it stands at record %d, but the log ends at %d", v.seq, last)
+	}
 	if r.err != nil {
-		return Saved{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, r.err)
+		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, r.err)
 	}
-	return s, nil
+	v.edition, v.initial, v.lean, v.outline = empty.edition, empty.initial, empty.lean, empty.outline
+	v.held = len(v.saved.form)
+	var needs []uint64
+	lacks := false
+	f := folding{own: &owner{}}
+	for n := range nodes.each {
+		if !n.isMarker() {
+			var err error
+			if n.event, err = empty.hand.event(n.seq, n.index); err != nil {
+				return View{}, err
+			}
+			needs, lacks = append(needs, n.seq), lacks || n.event == nil
+			n.event = v.kept(n.event)
+		}
+		if c := n.carries(); len(c) > 0 {
+			v.held += cutBytes + changesFootprint(c)
+		}
+		f.pending = append(f.pending, n)
+	}
+	if lacks {
+		slices.Sort(needs)
+		return View{}, &NeedError{Seqs: slices.Compact(needs)}
+	}
+	f.flush()
+	v.root = f.view.root
+	return v.fresh(), nil
 }
 
-func (r *reader) saved() (s Saved) {
-	v := &s.view
+// view reads the first part: a view without nodes, and these.
+func (r *reader) view() (v View, nodes run) {
 	v.creation, v.seq, v.patchSeq, v.invocation = r.text(), r.uint(), r.uint(), r.text()
 	v.unknown = r.uint()&1 != 0
 	if skips := r.uint(); skips > 0 {
@@ -56,9 +80,9 @@ func (r *reader) saved() (s Saved) {
 			r.fail("nodes of a patch at record %d; the newest is at %d", c.seq, v.patchSeq)
 		}
 	})
-	s.nodes = r.run(v.seq + 1)
+	nodes = r.run(v.seq + 1)
 	place := uint64(0)
-	for _, p := range s.nodes.pieces {
+	for _, p := range nodes.pieces {
 		if p.pos() < place {
 			r.fail("a node of record %d at place %d, behind place %d", p.seq, p.pos(), place)
 		}
@@ -70,56 +94,7 @@ func (r *reader) saved() (s Saved) {
 	if len(r.rest) > 0 {
 		r.fail("%d bytes behind it", len(r.rest))
 	}
-	s.Creation, s.Seq = v.creation, v.seq
-	return s
-}
-
-// Needs yields the seqs of the records that [Saved.Restore] needs, ascending: those
-// that hold the visible events. A Saved may claim far more than there is: whoever reads
-// the records stops at the first that is missing.
-func (s Saved) Needs() iter.Seq[uint64] {
-	return func(yield func(uint64) bool) {
-		events := run{pieces: slices.DeleteFunc(slices.Clone(s.nodes.pieces), func(p piece) bool { return p.events == 0 })}
-		slices.SortFunc(events.pieces, func(a, b piece) int { return a.id().compare(b.id()) })
-		last := uint64(0) // that was yielded
-		for n := range events.each {
-			if n.seq > last {
-				if last = n.seq; !yield(last) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// Restore gives the view that was saved, from the records that [Saved.Needs] names.
-// Creation and initial state are those of empty, the session's view without records
-// ([New]), and the view is lean if that one is. The error matches [patch.ErrCorrupt] if these
-// records do not hold the events.
-func (s Saved) Restore(empty View, records []patch.Record) (View, error) {
-	v := s.view
-	v.creation, v.edition, v.initial, v.lean, v.outline = empty.creation, empty.edition, empty.initial, empty.lean, empty.outline
-	v.held = len(v.saved.form)
-	at := v.With(records).hand
-	f := folding{own: &owner{}}
-	for n := range s.nodes.each {
-		if !n.isMarker() {
-			var err error
-			if n.event, err = at.event(n.seq, n.index); err == nil && n.event == nil {
-				err = fmt.Errorf("%w: record %d is missing", patch.ErrCorrupt, n.seq)
-			}
-			if err != nil {
-				return View{}, err
-			}
-		}
-		if c := n.carries(); len(c) > 0 {
-			v.held += cutBytes + changesFootprint(c)
-		}
-		f.pending = append(f.pending, n)
-	}
-	f.flush()
-	v.root = f.view.root
-	return v.fresh(), nil
+	return v, nodes
 }
 
 // savedPatches is what the patches of a restored view did, in its binary form until

@@ -162,7 +162,7 @@ func TestLongChainOfKeptCuts(t *testing.T) {
 	for i := range 100_000 {
 		records = append(records, patch.Record{Seq: uint64(i + 2), Patch: patch.NewSplice(0, 1, someEvent).WithState(patch.Keep)})
 	}
-	if v, err = Fold(v, records); err != nil {
+	if v, err = v.Apply(records...); err != nil {
 		t.Fatal(err)
 	}
 	if v.Len() != 1 || v.State()["k"] != 1 {

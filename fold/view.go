@@ -94,23 +94,15 @@ func (v View) node(i int) *node {
 }
 
 // Events yields the visible events in order, each with its index.
-func (v View) Events() iter.Seq2[int, *patch.Event] {
-	return v.EventsFrom(0)
-}
-
-// EventsFrom yields the visible events from index i on: the last n from v.Len()-n on. An index
-// below 0 is taken as 0; one beyond the end yields nothing.
-func (v View) EventsFrom(i int) iter.Seq2[int, *patch.Event] {
-	return v.eventsIn(i, v.Len())
-}
+func (v View) Events() iter.Seq2[int, *patch.Event] { return v.eventsIn(0, v.Len()) }
 
 // eventsIn yields the visible events from index first up to end.
 func (v View) eventsIn(first, end int) iter.Seq2[int, *patch.Event] {
 	return func(yield func(int, *patch.Event) bool) {
-		i := max(first, 0)
-		if i >= end {
+		if first >= end {
 			return
 		}
+		i := first
 		_, rank := v.root.at(i)
 		v.root.walk(rank, v.root.size, func(n *node) bool {
 			if n.event == nil {
@@ -122,16 +114,16 @@ func (v View) eventsIn(first, end int) iter.Seq2[int, *patch.Event] {
 	}
 }
 
-// Entry is an event of a visible log with what a view knows of it.
+// Entry is an event of a view with what the view knows of it.
 type Entry struct {
+	Index   int // in the visible log
 	Event   *patch.Event
-	Seq     uint64 // as of [View.SeqOf]
-	Summary bool   // as of [View.IsSummary]
-	Pinned  bool   // as of [View.IsPinned]
+	Seq     uint64 // of the record that put the event into the log
+	Summary bool   // a summarise put it in, or it has actions.compaction
+	Pinned  bool   // the newest pin or unpin of it that has not been taken back is a pin
 }
 
-// Entries yields the visible log with what the view knows of each event: what
-// [View.Events], [View.SeqOf], [View.IsSummary] and [View.IsPinned] tell, for those who want it of all.
+// Entries yields the visible log with what the view knows of each event.
 func (v View) Entries() iter.Seq2[int, Entry] {
 	return func(yield func(int, Entry) bool) {
 		i := 0
@@ -140,13 +132,17 @@ func (v View) Entries() iter.Seq2[int, Entry] {
 				return true
 			}
 			i++
-			return yield(i-1, v.entry(n))
+			return yield(i-1, v.entry(i-1, n))
 		})
 	}
 }
 
-func (v View) entry(n *node) Entry {
-	return Entry{n.event, n.seq, n.isSummary(), len(v.pins) > 0 && v.pins.has(n.id())}
+// Entry returns the visible event with index i and what the view knows of it. It panics if i is
+// out of range.
+func (v View) Entry(i int) Entry { return v.entry(i, v.node(i)) }
+
+func (v View) entry(i int, n *node) Entry {
+	return Entry{i, n.event, n.seq, n.isSummary(), len(v.pins) > 0 && v.pins.has(n.id())}
 }
 
 // Find returns the index of the first visible event with the given id. It takes time
@@ -164,18 +160,7 @@ func (v View) Find(eventID string) (index int, ok bool) {
 	return 0, false
 }
 
-// IsSummary reports whether the visible event with index i is a summary: one that a
-// summarise put in, or an event with actions.compaction. It panics if i is out of
-// range.
-func (v View) IsSummary(i int) bool {
-	return v.node(i).isSummary()
-}
-
 func (n *node) isSummary() bool { return n.summary || n.event.IsSummary() }
-
-// SeqOf returns the seq of the record that put the visible event with index i into
-// the log. It panics if i is out of range.
-func (v View) SeqOf(i int) uint64 { return v.node(i).seq }
 
 // net returns the state: the initial state, then for each node in its order what it carries and what
 // its event sets.

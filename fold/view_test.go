@@ -33,7 +33,7 @@ func TestAccessors(t *testing.T) {
 	if v.Creation() != "made once" || v.Seq() != 4 || v.PatchSeq() != 4 {
 		t.Errorf("creation %q, seq %d, patch seq %d", v.Creation(), v.Seq(), v.PatchSeq())
 	}
-	if !v.IsSummary(0) || v.IsSummary(1) || v.SeqOf(0) != 4 || v.SeqOf(1) != 3 {
+	if !v.Entry(0).Summary || v.Entry(1).Summary || v.Entry(0).Seq != 4 || v.Entry(1).Seq != 3 {
 		t.Error("wrong about the summary or the seqs")
 	}
 	if got, ok := v.Value("k"); !ok || got.Any() != "1" {
@@ -64,12 +64,6 @@ func TestAccessors(t *testing.T) {
 			v.At(i)
 		}()
 	}
-	for i := range v.EventsFrom(-3) {
-		if i != 0 {
-			t.Errorf("EventsFrom(-3) begins at %d", i)
-		}
-		break
-	}
 }
 
 func TestWrongSeqIsRefused(t *testing.T) {
@@ -83,31 +77,23 @@ func TestWrongSeqIsRefused(t *testing.T) {
 	if _, err := v.Apply(patch.Record{Seq: 2}); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("an empty record: %v", err)
 	}
-	got, err := fold.Fold(v, []patch.Record{{Seq: 2, Event: event("e2")}, {Seq: 4, Event: event("e4")}})
+	got, err := v.Apply(patch.Record{Seq: 2, Event: event("e2")}, patch.Record{Seq: 4, Event: event("e4")})
 	if !errors.Is(err, fold.ErrSeq) || got.Seq() != 1 {
 		t.Errorf("a gap: %v, at %d", err, got.Seq())
 	}
-	if got, err := fold.Fold(v, nil); err != nil || got.Seq() != 1 {
+	if got, err := v.Apply(); err != nil || got.Seq() != 1 {
 		t.Errorf("no records: %v", err)
 	}
 }
 
-// Cases 1, 2 and 6 of the hard ones: equal and backward times do not move events, and
-// a part of the events is read with the indices of all.
-func TestEventsFromKeepsIndices(t *testing.T) {
+// Cases 1, 2 and 6 of the hard ones: equal and backward times do not move events.
+func TestEventsKeepIndices(t *testing.T) {
 	v := view(t, "e1 at:5 k=1", "e2 at:1 k=2", "e3 at:3", "e4 at:3 k=4", "e5 at:3")
-	for first, want := range map[int]string{3: "3e4, 4e5", -4: "0e1, 1e2, 2e3, 3e4, 4e5", 5: "", 6: ""} {
-		var out []string
-		for i, e := range v.EventsFrom(first) {
-			out = append(out, fmt.Sprint(i, e.ID()))
-			if v.At(i) != e {
-				t.Errorf("index %d is not that of %s", i, e.ID())
-			}
+	for i, e := range v.Events() {
+		if v.At(i) != e || v.Entry(i).Event != e || v.Entry(i).Index != i || e.ID() != fmt.Sprint("e", i+1) {
+			t.Errorf("index %d is not that of %s", i, e.ID())
 		}
-		if got := strings.Join(out, ", "); got != want {
-			t.Errorf("from %d: got %q, want %q", first, got, want)
-		}
-		for range v.EventsFrom(first) {
+		if i == 3 {
 			break
 		}
 	}
@@ -215,7 +201,7 @@ func TestViewsAreSharedWithoutRaces(t *testing.T) {
 					t.Error(err)
 				}
 				if j%5 == 0 {
-					if _, err := w.Preview(patch.NewSplice(0, 2).WithState(patch.Keep), fold.CheckOptions{}); err != nil {
+					if _, err := w.Preview([]*patch.PatchEvent{patch.NewSplice(0, 2).WithState(patch.Keep)}, fold.CheckOptions{}); err != nil {
 						t.Error(err)
 					}
 				}

@@ -53,7 +53,7 @@ func TestCorpusFoldsAsReference(t *testing.T) {
 
 func foldsAsReference(t *testing.T, file string, records []patch.Record) {
 	t.Helper()
-	v, err := fold.Fold(fold.New("", nil), records)
+	v, err := fold.New("", nil).Apply(records...)
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}

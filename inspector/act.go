@@ -291,8 +291,8 @@ func reuseText(d fold.Difference) string {
 		return "What a model sees stays as it is, and so does what a provider has in its prompt cache."
 	}
 	anew := 0
-	for _, e := range d.After.EventsFrom(d.First) {
-		anew += e.EstimatedTokens()
+	for i := d.First; i < d.After.Len(); i++ {
+		anew += d.After.At(i).EstimatedTokens()
 	}
 	reuse := "none of them"
 	if d.First > 0 {
@@ -424,11 +424,11 @@ func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *
 		covered.Title = "Where results would be cleared"
 	}
 	for _, r := range w.Results {
-		covered.add(a.key, present.Change{Sign: present.Changed, Index: r.Index, Entry: present.EntryAt(v, r.Index)})
+		covered.add(a.key, present.Change{Sign: present.Changed, Index: r.Index, Entry: v.Entry(r.Index)})
 	}
 	for _, g := range w.Groups {
 		for _, n := range g.Indices {
-			covered.add(a.key, present.Change{Sign: present.Went, Index: n, Entry: present.EntryAt(v, n)})
+			covered.add(a.key, present.Change{Sign: present.Went, Index: n, Entry: v.Entry(n)})
 		}
 	}
 	p.Differences = append(p.Differences, covered)

@@ -103,8 +103,8 @@ func TestTheSessionOffersActs(t *testing.T) {
 func TestReuse(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
 	left := 0
-	for _, e := range a.view().EventsFrom(6) {
-		left += e.EstimatedTokens()
+	for i := 6; i < a.view().Len(); i++ {
+		left += a.view().At(i).EstimatedTokens()
 	}
 	a.says(a.must(200, a.fields("splice", "index", "4", "index", "5")),
 		fmt.Sprintf("The first index that changes is 4: a provider's prompt cache can reuse the 4 events before it, and about %d tokens are read anew.", left))

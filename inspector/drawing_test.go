@@ -112,7 +112,7 @@ var drawnKey = store.Key{App: "shop", User: "ada", Session: "4711"}
 // drawn is the drawing after a record.
 func drawn(t *testing.T, records []patch.Record, at int) *shape {
 	t.Helper()
-	v, err := fold.Fold(fold.New("", nil), records[:at])
+	v, err := fold.New("", nil).Apply(records[:at]...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestDrawingThroughTime(t *testing.T) {
 				t.Errorf("after %d, record %d is %q, %q, and not %s", at, seq, a.attrs["class"], a.attrs["aria-label"], want)
 			}
 		}
-		v, err := fold.Fold(fold.New("", nil), records[:at])
+		v, err := fold.New("", nil).Apply(records[:at]...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,7 +295,7 @@ func TestPropertyDrawingsAreWellFormed(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(rt, "records")
 		line := grown(rt, records)
 		at := rapid.IntRange(0, len(records)).Draw(rt, "at")
-		v, err := fold.Fold(fold.New("", nil), records[:at])
+		v, err := fold.New("", nil).Apply(records[:at]...)
 		if err != nil {
 			rt.Fatal(err)
 		}

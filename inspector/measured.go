@@ -180,7 +180,7 @@ func (i *Inspector) upTo(ctx context.Context, info store.Info, from uint64) func
 // folded returns the view after records that follow it.
 func (i *Inspector) folded(ctx context.Context, key store.Key, v fold.View, records []patch.Record) (fold.View, error) {
 	for furnished := uint64(math.MaxUint64); ; {
-		next, err := fold.Fold(v, records)
+		next, err := v.Apply(records...)
 		need := (*fold.NeedError)(nil)
 		switch {
 		case err == nil:

@@ -266,12 +266,12 @@ func (w *whereabouts) of(seq uint64, index int, e *patch.Event) ([]fact, error) 
 	switch {
 	case !ok:
 		return []fact{{Text: "It was never in sight: its patch was not applied."}}, nil
-	case place.Visible():
+	case place.Index >= 0:
 		facts := []fact{{Text: fmt.Sprintf("Visible, at index %d", place.Index)}}
 		if w.view.IsPinned(place.Index) {
 			facts = append(facts, fact{Text: "Pinned"})
 		}
-		if standsIn(e) || w.view.IsSummary(place.Index) {
+		if standsIn(e) || w.view.Entry(place.Index).Summary {
 			url, err := query("summary", "key", w.key, "at", w.view.Seq(), "index", place.Index)
 			if err != nil {
 				return nil, err

@@ -232,7 +232,7 @@ func (i *Inspector) reportSummaries(ctx context.Context, key store.Key, v fold.V
 	var out []reportSummary
 	for _, l := range losses {
 		s := reportSummary{Index: l.Index, Seen: l.Index >= v.Len()-opts.MaxEvents}
-		s.Text = show.event(l.Summary, v.SeqOf(l.Index))
+		s.Text = show.event(l.Summary, v.Entry(l.Index).Seq)
 		for _, line := range present.LossOf(key, v, l).Lines() {
 			s.Loss = append(s.Loss, clip(line, lossRunes))
 		}

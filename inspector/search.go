@@ -252,7 +252,7 @@ func searchHitOf(key store.Key, h store.Hit) searchHit {
 		Key: h.Key.String(), Other: h.Key != key, Seq: h.Seq, ID: e.ID(),
 		Kind: present.KindOf(fold.Entry{Event: e, Summary: h.Summary}), Author: cmp.Or(e.Author(), "(no author)"),
 		Time: when(e.Timestamp()), Score: fmt.Sprintf("%.2f", h.Score), Summary: h.Summary,
-		Visible: h.Place.Visible(), Index: h.Place.Index, By: h.Place.HiddenBy, BySeq: h.Place.HiddenBySeq,
+		Visible: h.Place.Index >= 0, Index: h.Place.Index, By: h.Place.HiddenBy, BySeq: h.Place.HiddenBySeq,
 	}
 	text, marks := present.PrintableMarks(h.Snippet.Text, h.Snippet.Marks)
 	at := 0

@@ -297,7 +297,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 		if e := rec.Event; e != nil {
 			row.Author, row.Text = e.Author(), present.EntryText(fold.Entry{Event: e, Summary: e.IsSummary()})
 			place, _ := places.Of(rec.Seq, 0)
-			row.Visible, row.Index, row.By = place.Visible(), place.Index, place.HiddenBySeq
+			row.Visible, row.Index, row.By = place.Index >= 0, place.Index, place.HiddenBySeq
 		} else {
 			row.Author, row.Text = rec.Patch.Author(), present.PatchText(rec.Patch)
 			row.Patch = patchRowOf(s.Patch, rec.Patch)
@@ -351,7 +351,7 @@ func rowsOf(v fold.View, first, next int) []visibleRow {
 		if sum += tokens; n < first {
 			continue
 		}
-		e := present.EntryAt(v, n)
+		e := v.Entry(n)
 		_, erased := e.Event.Erased()
 		out = append(out, visibleRow{
 			Index: n, Seq: e.Seq, Kind: present.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: present.EntryText(e),

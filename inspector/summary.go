@@ -85,7 +85,7 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	index := at[0]
-	entry, told := present.EntryAt(v, index), parts[index]
+	entry, told := v.Entry(index), parts[index]
 	itself := len(told) == 1 && told[0].Event == entry.Event
 	cleared := standsIn(entry.Event) && !entry.Summary
 	if !entry.Summary && (!cleared || itself) {
@@ -106,7 +106,7 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 		URL: recordURL(key, entry.Seq, entry.Event.ID()), Whole: len(told), Facts: summaryFacts(key, entry, cleared),
 	}
 	for _, n := range at[1:] {
-		body.Siblings = append(body.Siblings, fact{Text: fmt.Sprintf("At index %d: %s", n, clip(present.EntryText(present.EntryAt(v, n)), nameRunes)), URL: summaryURL(key, v.Seq(), n, 0)})
+		body.Siblings = append(body.Siblings, fact{Text: fmt.Sprintf("At index %d: %s", n, clip(present.EntryText(v.Entry(n)), nameRunes)), URL: summaryURL(key, v.Seq(), n, 0)})
 	}
 	how, invented := map[string]string{}, map[string]string{}
 	if entry.Summary && len(told) > 0 {
@@ -278,7 +278,7 @@ func (i *Inspector) nest(ctx context.Context, key store.Key, body *summaryBody, 
 	}
 	several := len(f.Added) > 1 // each stands for events of its branch and scope
 	for n, e := range f.Hid {
-		at := present.EntryAt(before, f.Start+n)
+		at := before.Entry(f.Start + n)
 		if !at.Summary || several && !alike(e, entry.Event) {
 			continue
 		}

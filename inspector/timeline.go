@@ -148,7 +148,7 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 	}
 	for n, e := range f.Hid {
 		s.Visible -= e.EstimatedTokens()
-		seq := t.view.SeqOf(f.Start + n)
+		seq := t.view.Entry(f.Start + n).Seq
 		if over := s.Patch.Over; len(over) > 0 && seq-over[len(over)-1].To <= 1 {
 			over[len(over)-1].To = seq // a record can bring several events
 		} else {

@@ -145,7 +145,7 @@ func found(hits []recall.Hit[string], err error) string {
 		if h.Index > 0 {
 			at += fmt.Sprint("/", h.Index)
 		}
-		if h.Place.Visible() {
+		if h.Place.Index >= 0 {
 			at += fmt.Sprint("@", h.Place.Index)
 		} else {
 			at += "(" + h.Place.HiddenBy + ")"
@@ -414,7 +414,7 @@ func TestPropertySearch(t *testing.T) {
 				t.Fatalf("after %d: %s, want %s\n%s", n+1, found(got, nil), found(want, err), fuzz.Text(records[:n+1], nil))
 			}
 			for _, h := range got {
-				if h.Place.Visible() && s.Hidden {
+				if h.Place.Index >= 0 && s.Hidden {
 					t.Fatalf("%d is in sight\n%s", h.Seq, fuzz.Text(records[:n+1], nil))
 				}
 			}

@@ -37,7 +37,7 @@ func (p *placed[K]) only(s Search) func(Doc) bool {
 			return true
 		}
 		place, there := p.places.Of(d.Seq, d.Index)
-		if !there || place.Visible() {
+		if !there || place.Index >= 0 {
 			return there
 		}
 		alike := hidden{place.HiddenBySeq, d.Branch, d.Scope}

@@ -208,7 +208,7 @@ func (f *Finder[K]) search(ctx context.Context, e *entry[K], s Search, terms Ter
 		}
 		for m := range x.Search(terms, s.Filter, v.Seq(), stats, p.only(s)) {
 			place, there := p.places.Of(m.Seq, m.Index) // unless a skipped patch was to put it in
-			if !there || s.Hidden && place.Visible() {
+			if !there || s.Hidden && place.Index >= 0 {
 				continue
 			}
 			hits = append(hits, Hit[K]{Key: e.key, Seq: m.Seq, Index: m.Index, Summary: m.Summary, Score: m.Score, Place: place})

@@ -42,30 +42,24 @@ func Encode(v fold.View) ([]byte, error) {
 	return data, nil
 }
 
-// Decode returns the view that a snapshot was made of, as [fold.ParseSaved] does. creation
-// is the id of the session's creation and last its log's last seq: a snapshot of another
-// session, or of a longer log, is refused. Whatever the bytes say, they cost time and memory
-// linear in their number. The error matches [ErrUnusable].
-func Decode(data []byte, creation string, last uint64) (fold.Saved, error) {
-	unusable := func(format string, args ...any) (fold.Saved, error) {
-		return fold.Saved{}, fmt.Errorf("%w: %w", ErrUnusable, fmt.Errorf(format, args...))
-	}
+// Decode returns the view that a snapshot was made of, as [fold.Restore] does: empty is the session's
+// view without records, with the records at hand that hold the visible events, and last its log's last
+// seq. A snapshot of another session, or of a longer log, is refused. Whatever the bytes say, they cost
+// time and memory linear in their number and that of the log's records. The error is a *[fold.NeedError]
+// that names the records, if some are not at hand, or else matches [ErrUnusable].
+func Decode(data []byte, empty fold.View, last uint64) (fold.View, error) {
 	if len(data) < headerBytes {
-		return unusable("%d bytes", len(data))
+		return fold.View{}, fmt.Errorf("%w: %d bytes", ErrUnusable, len(data))
 	}
 	if sum, want := checksum(data), binary.LittleEndian.Uint32(data); sum != want {
-		return unusable("checksum %08x, want %08x", sum, want)
+		return fold.View{}, fmt.Errorf("%w: checksum %08x, want %08x", ErrUnusable, sum, want)
 	}
-	s, err := fold.ParseSaved(data[headerBytes:])
+	v, err := fold.Restore(empty, data[headerBytes:], last)
 	switch {
 	case errors.Is(err, fold.ErrOutdated):
-		return unusable("%w: %v", ErrOutdated, err)
-	case err != nil:
-		return unusable("%v", err)
-	case s.Creation != creation:
-		return unusable("it is of another session, created as %q", s.Creation)
-	case s.Seq > last:
-		return unusable("it stands at record %d, but the log ends at %d", s.Seq, last)
+		err = fmt.Errorf("%w: %w: %v", ErrUnusable, ErrOutdated, err)
+	case err != nil && !errors.As(err, new(*fold.NeedError)):
+		err = fmt.Errorf("%w: %v", ErrUnusable, err)
 	}
-	return s, nil
+	return v, err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -29,23 +28,22 @@ func mustValue(v any) patch.Value {
 
 // restore gives the view that a snapshot was made of, from the records of its log.
 func restore(data []byte, creation string, records []patch.Record) (fold.View, error) {
-	s, err := snapshot.Decode(data, creation, uint64(len(records)))
-	if err != nil {
-		return fold.View{}, err
-	}
-	var at []patch.Record
-	for seq := range s.Needs() {
-		if seq <= uint64(len(records)) {
+	empty, last := fold.New(creation, initial), uint64(len(records))
+	v, err := snapshot.Decode(data, empty, last)
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
+		var at []patch.Record
+		for _, seq := range need.Seqs {
 			at = append(at, records[seq-1])
 		}
+		v, err = snapshot.Decode(data, empty.With(at), last)
 	}
-	return s.Restore(fold.New(creation, initial), at)
+	return v, err
 }
 
 // folded folds records onto a view, and gives it what it needs of them.
 func folded(t *rapid.T, v fold.View, records []patch.Record) fold.View {
 	for int(v.Seq()) < len(records) {
-		next, err := fold.Fold(v, records[v.Seq():])
+		next, err := v.Apply(records[v.Seq():]...)
 		if errors.As(err, new(*fold.NeedError)) {
 			next = next.With(records)
 		} else if err != nil {
@@ -136,7 +134,7 @@ func someLog(t testing.TB) []patch.Record {
 // log: all are unusable, and none panics.
 func TestUnusable(t *testing.T) {
 	records := someLog(t)
-	v, err := fold.Fold(fold.New("creation", initial), records)
+	v, err := fold.New("creation", initial).Apply(records...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +160,7 @@ func TestUnusable(t *testing.T) {
 	if _, err := restore(data, "another", records); !errors.Is(err, snapshot.ErrUnusable) {
 		t.Errorf("another creation: %v", err)
 	}
-	if _, err := snapshot.Decode(data, "creation", uint64(len(records)-1)); !errors.Is(err, snapshot.ErrUnusable) {
+	if _, err := snapshot.Decode(data, fold.New("creation", nil), uint64(len(records)-1)); !errors.Is(err, snapshot.ErrUnusable) {
 		t.Errorf("a shorter log: %v", err)
 	}
 }
@@ -170,7 +168,7 @@ func TestUnusable(t *testing.T) {
 // Bytes that are no form of a view are unusable, and those of another version outdated.
 func TestMalformedHeader(t *testing.T) {
 	const last = 44
-	v, err := fold.Fold(fold.New("creation", initial), someLog(t))
+	v, err := fold.New("creation", initial).Apply(someLog(t)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,19 +179,19 @@ func TestMalformedHeader(t *testing.T) {
 	for name, at := range map[string]int{"version": 4} {
 		data := append([]byte{}, whole...)
 		data[at]++
-		if _, err := snapshot.Decode(data, "creation", last); !errors.Is(err, snapshot.ErrUnusable) || errors.Is(err, snapshot.ErrOutdated) {
+		if _, err := snapshot.Decode(data, fold.New("creation", nil), last); !errors.Is(err, snapshot.ErrUnusable) || errors.Is(err, snapshot.ErrOutdated) {
 			t.Errorf("%s damaged: %v", name, err)
 		}
-		_, err := snapshot.Decode(snapshot.Resigned(data), "creation", last)
+		_, err := snapshot.Decode(snapshot.Resigned(data), fold.New("creation", nil), last)
 		if !errors.Is(err, snapshot.ErrUnusable) || !errors.Is(err, snapshot.ErrOutdated) || !strings.Contains(err.Error(), "version") {
 			t.Errorf("another %s: %v", name, err)
 		}
 	}
-	if _, err := snapshot.Decode(snapshot.Resigned(whole[:len(whole)-1]), "creation", last); !errors.Is(err, snapshot.ErrUnusable) || errors.Is(err, snapshot.ErrOutdated) {
+	if _, err := snapshot.Decode(snapshot.Resigned(whole[:len(whole)-1]), fold.New("creation", nil), last); !errors.Is(err, snapshot.ErrUnusable) || errors.Is(err, snapshot.ErrOutdated) {
 		t.Errorf("the view cut short: %v", err)
 	}
 	for n := range 6 {
-		if _, err := snapshot.Decode(whole[:n], "creation", last); !errors.Is(err, snapshot.ErrUnusable) {
+		if _, err := snapshot.Decode(whole[:n], fold.New("creation", nil), last); !errors.Is(err, snapshot.ErrUnusable) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -210,7 +208,7 @@ func TestSize(t *testing.T) {
 		}
 		records = append(records, patch.Record{Seq: uint64(i + 1), Event: e})
 	}
-	v, err := fold.Fold(fold.New("c", nil), records)
+	v, err := fold.New("c", nil).Apply(records...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,11 +251,15 @@ func TestPolicy(t *testing.T) {
 }
 
 func Example() {
-	v, _ := fold.Fold(fold.New("creation", nil), []patch.Record{
-		{Seq: 1, Event: new(patch.Event)}, {Seq: 2, Event: new(patch.Event)}, {Seq: 3, Patch: patch.NewSplice(0, 1)},
-	})
+	log := []patch.Record{{Seq: 1, Event: new(patch.Event)}, {Seq: 2, Event: new(patch.Event)}, {Seq: 3, Patch: patch.NewSplice(0, 1)}}
+	v, _ := fold.New("creation", nil).Apply(log...)
+
 	data, _ := snapshot.Encode(v)
-	s, err := snapshot.Decode(data, "creation", 3)
-	fmt.Println(s.Seq, slices.Collect(s.Needs()), err)
-	// Output: 3 [2] <nil>
+	_, err := snapshot.Decode(data, fold.New("creation", nil), 3)
+	fmt.Println(err)
+	again, err := snapshot.Decode(data, fold.New("creation", nil).With(log), 3)
+	fmt.Println(again.Seq(), again.Len(), err)
+	// Output:
+	// the view lacks 1 records, from record 2 on; hand them in
+	// 3 1 <nil>
 }

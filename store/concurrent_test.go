@@ -203,7 +203,8 @@ func readView(v fold.View) {
 		n = i
 	}
 	_ = v.State()
-	for range v.EventsFrom(n) {
+	for i := n; i < v.Len(); i++ {
+		_ = v.Entry(i)
 	}
 }
 

@@ -247,7 +247,7 @@ func TestPreview(t *testing.T) {
 	})
 }
 
-func visibleIDs(events []fold.Visible) string {
+func visibleIDs(events []fold.Entry) string {
 	var ids []string
 	for _, e := range events {
 		ids = append(ids, e.Event.ID())

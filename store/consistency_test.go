@@ -68,7 +68,7 @@ func (e *env) checkSession(info store.Info, v fold.View) int {
 	}
 	initial, err := e.store.InitialState(ctx, info.Key)
 	e.no(err)
-	want, err := fold.Fold(fold.New(info.Creation, initial), records)
+	want, err := fold.New(info.Creation, initial).Apply(records...)
 	e.no(err)
 	e.same("view of "+info.Key.String(), e.viewText(v), e.viewText(want))
 

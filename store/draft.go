@@ -225,14 +225,14 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 		d.records[i].Seq = d.view.Seq() + 1 + uint64(n)
 		patches[n] = d.records[i].Patch
 	}
-	after, err := d.view.CheckAll(patches, opts)
+	after, err := d.view.Preview(patches, opts)
 	var need *fold.NeedError
 	for errors.As(err, &need) {
 		found := d.found(need.Seqs)
 		if len(found) < len(need.Seqs) {
 			return err
 		}
-		after, err = d.view.With(found).CheckAll(patches, opts)
+		after, err = d.view.With(found).Preview(patches, opts)
 	}
 	// Whether the log holds the group is a matter of form: after the base, before all else.
 	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
@@ -257,7 +257,7 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 func (d *draft) addOwn(p *patch.PatchEvent) error {
 	r := d.store.complete([]patch.Record{{Patch: p}})[0]
 	r.Seq = d.view.Seq() + 1
-	after, err := d.view.CheckAll([]*patch.PatchEvent{r.Patch}, fold.CheckOptions{})
+	after, err := d.view.Preview([]*patch.PatchEvent{r.Patch}, fold.CheckOptions{})
 	if err == nil {
 		err = d.add(r)
 	}

@@ -120,8 +120,8 @@ func ExampleStore_Get() {
 		log.Fatal(err)
 	}
 	fmt.Println(session.State())
-	for i, e := range session.View.EventsFrom(session.View.Len() - 2) {
-		fmt.Println(i, e.ID(), e.Author())
+	for i := session.View.Len() - 2; i < session.View.Len(); i++ {
+		fmt.Println(i, session.View.At(i).ID(), session.View.At(i).Author())
 	}
 	// Output:
 	// map[currency:EUR turn:4]
@@ -645,7 +645,7 @@ func ExampleStore_Search() {
 	}
 	hits, err := s.Search(ctx, exampleKey, recall.Search{Query: "bicycles", Limit: 1})
 	for _, hit := range hits {
-		fmt.Println(hit.Seq, hit.Snippet.Text, hit.Place.Visible(), hit.Place.HiddenBy, err)
+		fmt.Println(hit.Seq, hit.Snippet.Text, hit.Place.Index >= 0, hit.Place.HiddenBy, err)
 	}
 	// Output: 3 a red bicycle, please turn 3 false cut <nil>
 }

@@ -156,7 +156,7 @@ func (e *env) viewText(v fold.View) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seq %d, patch %d, creation %s\n", v.Seq(), v.PatchSeq(), v.Creation())
 	for i, event := range v.Events() {
-		fmt.Fprintf(&b, "%d %d %t %t %s\n", i, v.SeqOf(i), v.IsSummary(i), v.IsPinned(i), event)
+		fmt.Fprintf(&b, "%d %d %t %t %s\n", i, v.Entry(i).Seq, v.Entry(i).Summary, v.IsPinned(i), event)
 	}
 	for k, value := range v.Values() {
 		fmt.Fprintf(&b, "%q = %s (%#v)\n", k, value, value.Any())

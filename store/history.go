@@ -17,10 +17,20 @@ func (s *Store) History(ctx context.Context, key Key, v fold.View) ([]fold.Entry
 	return askingLog(ctx, s, key, v, fold.View.History)
 }
 
-// HistoryParts returns the history in parts, as [fold.View.HistoryParts] does: what each visible
-// event stands for. It reads and fails as [Store.History].
+// HistoryParts returns the history in parts, one for each visible event, by its index: what the event
+// stands for, or else itself. It reads and fails as [Store.History].
 func (s *Store) HistoryParts(ctx context.Context, key Key, v fold.View) ([][]fold.Entry, error) {
-	return askingLog(ctx, s, key, v, fold.View.HistoryParts)
+	entries, err := s.History(ctx, key, v)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([][]fold.Entry, v.Len())
+	for _, e := range entries {
+		if e.Index >= 0 {
+			parts[e.Index] = append(parts[e.Index], e)
+		}
+	}
+	return parts, nil
 }
 
 // askingLog asks a view, and gives it what it needs to answer.

@@ -41,7 +41,7 @@ func (o PatchOptions) check() fold.CheckOptions {
 }
 
 // ApplyPatch logs patches, all of them in one durable commit or none. Each is judged by
-// [fold.View.CheckAll] on the log as the ones before leave it; of the bases only the
+// [fold.View.Preview] on the log as the ones before leave it; of the bases only the
 // first patch's is checked, since the call's own patches count as seen. Patches of one
 // group are judged as one, and the log must not hold that group yet.
 //

@@ -127,8 +127,8 @@ func TestRedactedExport(t *testing.T) {
 			}
 			return all
 		}
-		a := shape(func(i int) string { return fmt.Sprint(v.At(i).ID(), v.SeqOf(i), v.IsSummary(i), v.IsPinned(i)) }, v.Len())
-		b := shape(func(i int) string { return fmt.Sprint(w.At(i).ID(), w.SeqOf(i), w.IsSummary(i), w.IsPinned(i)) }, w.Len())
+		a := shape(func(i int) string { return fmt.Sprint(v.At(i).ID(), v.Entry(i).Seq, v.Entry(i).Summary, v.IsPinned(i)) }, v.Len())
+		b := shape(func(i int) string { return fmt.Sprint(w.At(i).ID(), w.Entry(i).Seq, w.Entry(i).Summary, w.IsPinned(i)) }, w.Len())
 		if fmt.Sprint(a) != fmt.Sprint(b) || len(v.State()) != len(w.State()) {
 			t.Errorf("visible is %v, of the log %v", b, a)
 		}

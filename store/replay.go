@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -67,22 +68,21 @@ const newest = ^uint64(0)
 func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq uint64) (replayed, error) {
 	r := replayed{view: empty}
 	kept, last, err := s.snapshotOf(ctx, key, empty.Creation())
-	if err != nil || kept.Data == nil {
+	if err != nil || kept.Data == nil || kept.Seq > seq {
 		return r, fromBackend(key, err)
 	}
-	saved, err := snapshot.Decode(kept.Data, empty.Creation(), last)
-	if err != nil || saved.Seq > seq {
-		return r, err
+	restored, err := snapshot.Decode(kept.Data, empty, last)
+	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
+		var records []patch.Record
+		if records, err = s.pickAll(ctx, key, empty.Creation(), slices.Values(need.Seqs)); err != nil {
+			return r, err
+		}
+		restored, err = snapshot.Decode(kept.Data, empty.With(records), last)
 	}
-	records, err := s.pickAll(ctx, key, empty.Creation(), saved.Needs())
 	if err != nil {
 		return r, err
 	}
-	restored, err := saved.Restore(empty, records)
-	if err != nil {
-		return r, err
-	}
-	return replayed{view: restored, snapshot: saved.Seq, chain: kept.Chain}, nil
+	return replayed{view: restored, snapshot: restored.Seq(), chain: kept.Chain}, nil
 }
 
 // snapshotOf returns the session's snapshot, or nil, and a last seq of the log that no
@@ -141,7 +141,7 @@ func (s *Store) foldPages(ctx context.Context, key Key, creation string, v fold.
 // read from the log of the session with the given key and creation.
 func (s *Store) foldRecords(ctx context.Context, key Key, creation string, v fold.View, records []patch.Record) (fold.View, error) {
 	for len(records) > 0 {
-		next, err := fold.Fold(v, records)
+		next, err := v.Apply(records...)
 		var need *fold.NeedError
 		switch {
 		case err == nil:

@@ -173,7 +173,8 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 // false, unless rechecks is 0 or a problem was reported.
 func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn bool) {
 	var m meta
-	var data []byte
+	var data []byte // of the snapshot
+	var savedSeq uint64
 	var end uint64 // of the head's chain
 	head, err := v.store.backend.Head(ctx, key.name())
 	if err == nil {
@@ -183,7 +184,7 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 		var last uint64
 		var kept backend.Snapshot
 		kept, last, err = v.store.snapshotOf(ctx, key, head.Creation)
-		data = kept.Data
+		data, savedSeq = kept.Data, kept.Seq
 		end = head.Last
 		if v.head = head; v.store.shared {
 			v.rechecks = rechecks
@@ -197,9 +198,8 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 		v.rechecks = 0
 		return v.report(key, 0, fromBackend(Key{}, err))
 	}
-	var saved fold.Saved
 	if data != nil {
-		if saved, err = snapshot.Decode(data, head.Creation, head.Last); err != nil {
+		if _, err = snapshot.Decode(data, fold.New(head.Creation, nil), head.Last); err != nil && !errors.As(err, new(*fold.NeedError)) {
 			data = nil
 			if !errors.Is(err, snapshot.ErrOutdated) && !v.report(key, 0, err) {
 				return false
@@ -215,9 +215,9 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 	// What was read in part before an erasing, and in part after it, fits together nowhere.
 	changed := func() bool { return v.store.replacedSince(ctx, key, head) }
 	check := func() bool {
-		if data != nil && view.Seq() == saved.Seq {
+		if data != nil && view.Seq() == savedSeq {
 			if again, err := snapshot.Encode(view); (err != nil || !bytes.Equal(again, data)) && !changed() {
-				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, saved.Seq))
+				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, savedSeq))
 			}
 		}
 		if cached != nil && cached.Creation() == head.Creation && view.Seq() == cached.Seq() &&
@@ -295,7 +295,7 @@ func (v *verification) fold(ctx context.Context, key Key, view fold.View, rec pa
 	if err != nil {
 		return view, err
 	}
-	next, err := fold.Fold(view.With(at), []patch.Record{rec})
+	next, err := view.With(at).Apply(rec)
 	var need *fold.NeedError
 	if errors.As(err, &need) {
 		var back []patch.Record
@@ -311,7 +311,7 @@ func (v *verification) fold(ctx context.Context, key Key, view fold.View, rec pa
 				back = append(back, r)
 			}
 		}
-		next, err = fold.Fold(view.With(back), []patch.Record{rec})
+		next, err = view.With(back).Apply(rec)
 	}
 	if err != nil {
 		return view, &CorruptError{Key: key, Seq: rec.Seq, Err: err}

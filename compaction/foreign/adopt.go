@@ -137,7 +137,7 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 		}
 		earlier, ours := compaction.SaidLineage(v.At(at))
 		if !ours {
-			earlier = compaction.Lineage{Events: 1, Tokens: records.LoggedTokens(v.At(at)), From: v.SeqOf(at), To: v.SeqOf(at)}
+			earlier = compaction.Lineage{Events: 1, Tokens: records.LoggedTokens(v.At(at)), From: v.Entry(at).Seq, To: v.Entry(at).Seq}
 		}
 		of = of.Over(earlier)
 	}
@@ -162,7 +162,7 @@ func (o Options) covered(v fold.View, at int, claim record.Claim) (covered []int
 		}
 		_, ours := compaction.SaidLineage(e)
 		superseded := !o.Live && ours && record.Supersedes(claim.EventCompaction, e) // an earlier record's
-		seen := (o.Live && ours || !v.IsSummary(i)) && claim.Covers(e) && (ours || !IsCompactionEvent(e))
+		seen := (o.Live && ours || !v.Entry(i).Summary) && claim.Covers(e) && (ours || !IsCompactionEvent(e))
 		if superseded || seen {
 			covered = append(covered, i)
 		}

@@ -37,7 +37,7 @@ func ExampleAdopt() {
 			panic(err)
 		}
 	}
-	fmt.Println(view.Len(), "visible, a summary first:", view.IsSummary(0))
+	fmt.Println(view.Len(), "visible, a summary first:", view.Entry(0).Summary)
 	// Output:
 	// adopted [c] left []
 	// 2 visible, a summary first: true

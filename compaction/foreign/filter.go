@@ -87,7 +87,7 @@ func tiedEvents(events []*patch.Event) [][]int {
 	for i, e := range events {
 		records = append(records, patch.Record{Seq: uint64(i) + 1, Event: e})
 	}
-	v, err := fold.Fold(fold.New("", nil), records)
+	v, err := fold.New("", nil).Apply(records...)
 	if err != nil {
 		return nil // events alone always fold
 	}

@@ -152,7 +152,7 @@ func TestAdopt(t *testing.T) {
 			v := withRecords(t, row.log, row.records...)
 			state := fmt.Sprint(v.State())
 			a := foreign.Adopt(v)
-			v, err := v.CheckAll(a.Patches, fold.CheckOptions{})
+			v, err := v.Preview(a.Patches, fold.CheckOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

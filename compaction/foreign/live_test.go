@@ -91,7 +91,7 @@ func TestAdoptAroundWhatStays(t *testing.T) {
 	} {
 		v := withRecords(t, "u a u a u a", record(t, "r", 0, 4, false))
 		a := foreign.AdoptWith(v, foreign.Options{Stay: strings.Fields(c.stay)})
-		after, err := v.CheckAll(a.Patches, fold.CheckOptions{})
+		after, err := v.Preview(a.Patches, fold.CheckOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestAdoptAroundOthers(t *testing.T) {
 	const s = time.Second
 	v := view(t, append(stamped(t, 0, 9*s, s, 2*s, 3*s), goRecord(t, "r", 0, 3*s))...)
 	a := foreign.AdoptWith(v, foreign.Options{Stay: []string{"none"}})
-	after, err := v.CheckAll(a.Patches, fold.CheckOptions{})
+	after, err := v.Preview(a.Patches, fold.CheckOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestAdoptLive(t *testing.T) {
 	}
 	shown := func(v fold.View) (out []string) {
 		for i, e := range v.Events() {
-			if id := e.ID(); v.IsSummary(i) {
+			if id := e.ID(); v.Entry(i).Summary {
 				out = append(out, firstText(e))
 			} else {
 				out = append(out, id)
@@ -198,7 +198,7 @@ func TestAdoptLive(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := foreign.AdoptWith(v, foreign.Options{Live: c.live})
-			after, err := v.CheckAll(a.Patches, fold.CheckOptions{})
+			after, err := v.Preview(a.Patches, fold.CheckOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

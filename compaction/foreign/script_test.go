@@ -78,7 +78,7 @@ func view(t testing.TB, events ...*patch.Event) fold.View {
 func visible(v fold.View) string {
 	var out []string
 	for i, e := range v.Events() {
-		if v.IsSummary(i) {
+		if v.Entry(i).Summary {
 			out = append(out, fmt.Sprintf("S%d:%s", compaction.LineageOf(e).Level, e.Role()))
 			continue
 		}

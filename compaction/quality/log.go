@@ -66,7 +66,7 @@ func (l *log) Records(_ context.Context, _ string, _ fold.View, seqs []uint64) (
 // ApplyOn implements compaction.Log.
 func (l *log) ApplyOn(_ context.Context, _ string, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
 	before := l.view()
-	if _, err := before.CheckAll(patches, opts); err != nil {
+	if _, err := before.Preview(patches, opts); err != nil {
 		return on, err
 	}
 	for i, p := range patches {

@@ -46,7 +46,7 @@ func TestFlawedFoldIsFound(t *testing.T) {
 					records[i].Patch = p.WithState(patch.Keep)
 				}
 			}
-			return fold.Fold(fold.New("", maps.Clone(initial)), records)
+			return fold.New("", maps.Clone(initial)).Apply(records...)
 		}) != nil
 	}
 	if !found {

@@ -21,7 +21,7 @@ func viewOf(t *testing.T, ids string) fold.View {
 		}
 		records = append(records, patch.Record{Seq: uint64(i) + 1, Event: e})
 	}
-	v, err := fold.Fold(fold.New("", nil), records)
+	v, err := fold.New("", nil).Apply(records...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -308,7 +308,7 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 			for _, r := range offered {
 				patches = append(patches, r.Patch)
 			}
-			_, err = s.view().CheckAll(patches, fold.CheckOptions{AsOfNow: o.On == ""})
+			_, err = s.view().Preview(patches, fold.CheckOptions{AsOfNow: o.On == ""})
 		}
 		return s.log.put(offered, err)
 	case ops.Revert:
@@ -395,7 +395,7 @@ func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckO
 		patches[i] = p
 		offered = append(offered, patch.Record{Patch: p})
 	}
-	_, err := s.view().CheckAll(patches, opts)
+	_, err := s.view().Preview(patches, opts)
 	return s.log.put(offered, err)
 }
 

@@ -28,7 +28,7 @@ func TestViews(t *testing.T) {
 	last := fmt.Sprint(v.Seq())
 	summary, passed := 0, uint64(0)
 	for i := range v.Len() {
-		if v.IsSummary(i) {
+		if v.Entry(i).Summary {
 			summary = i
 		}
 	}

@@ -147,7 +147,7 @@ func (a *app) showHit(h store.Hit, keyed bool) error {
 	if a.json {
 		doc := hitDocument{h.Key.String(), h.Seq, h.Index, e.ID(), e.Author(), e.Timestamp(), h.Summary, json.Number(score),
 			nil, h.Place.HiddenBy, h.Place.HiddenBySeq, h.Snippet}
-		if h.Place.Visible() {
+		if h.Place.Index >= 0 {
 			doc.Index = &h.Place.Index
 		}
 		return a.out.document(doc)
@@ -157,7 +157,7 @@ func (a *app) showHit(h store.Hit, keyed bool) error {
 		record = h.Key.String() + ", " + record
 	}
 	place := fmt.Sprintf("index %d", h.Place.Index)
-	if !h.Place.Visible() {
+	if h.Place.Index < 0 {
 		place = fmt.Sprintf("hidden by %s (record %d)", present.Printable(h.Place.HiddenBy), h.Place.HiddenBySeq)
 	}
 	author := eventCells(fold.Entry{Event: e})[1]

@@ -41,10 +41,10 @@ func (c Restore) Preview(ctx context.Context, s *store.Store, key store.Key, on 
 			return store.Preview{}, err
 		}
 		for _, back := range before.Diff(would.After).Added {
-			if !would.After.IsSummary(back.Index) {
+			if !would.After.Entry(back.Index).Summary {
 				continue
 			}
-			for r, err := range s.RawEvents(ctx, key, would.After.SeqOf(back.Index)) {
+			for r, err := range s.RawEvents(ctx, key, would.After.Entry(back.Index).Seq) {
 				if err != nil {
 					return store.Preview{}, err
 				}

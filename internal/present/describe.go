@@ -79,12 +79,6 @@ func EntryText(entry fold.Entry) string {
 	return text
 }
 
-// EntryAt returns the visible event with index i, from 0 up to v.Len()-1, with what its view
-// knows of it.
-func EntryAt(v fold.View, i int) fold.Entry {
-	return fold.Entry{Event: v.At(i), Seq: v.SeqOf(i), Summary: v.IsSummary(i), Pinned: v.IsPinned(i)}
-}
-
 // ValueText returns a value of the state in one printable line. A long one is not told to its
 // end.
 func ValueText(v patch.Value) string { return PrintableUpTo(v.String(), describedRunes) }

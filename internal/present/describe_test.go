@@ -78,7 +78,7 @@ func TestEntries(t *testing.T) {
 	testlog.Equal(t, "kinds of records", kinds, []present.Kind{present.User, present.Model, present.Patch, present.Patch, present.Summary})
 	last := views[len(views)-1]
 	for i, want := range last.Entries() {
-		if got := present.EntryAt(last, i); got != want {
+		if got := last.Entry(i); got != want {
 			t.Errorf("entry %d: got %+v want %+v", i, got, want)
 		}
 	}

@@ -84,7 +84,7 @@ func newDifference(views fold.Difference) Difference {
 	return d
 }
 
-func linesOf(events []fold.Visible) []Line {
+func linesOf(events []fold.Entry) []Line {
 	lines := make([]Line, len(events))
 	for i, e := range events {
 		lines[i] = Line{Index: &e.Index, Event: e.Event}
@@ -140,15 +140,15 @@ func (d Difference) Changes(around int) []Change {
 	var changes []Change
 	stayed := func(from, to, shift int) {
 		for i := max(from, 0); i < min(to, v.Before.Len()); i++ {
-			changes = append(changes, Change{Stayed, i + shift, EntryAt(v.Before, i)})
+			changes = append(changes, Change{Stayed, i + shift, v.Before.Entry(i)})
 		}
 	}
 	stayed(v.First-around, v.First, 0)
 	for _, e := range v.Removed {
-		changes = append(changes, Change{Went, e.Index, EntryAt(v.Before, e.Index)})
+		changes = append(changes, Change{Went, e.Index, v.Before.Entry(e.Index)})
 	}
 	for _, e := range v.Added {
-		entry := EntryAt(v.After, e.Index)
+		entry := v.After.Entry(e.Index)
 		entry.Event = e.Event
 		changes = append(changes, Change{Came, e.Index, entry})
 	}
@@ -157,7 +157,7 @@ func (d Difference) Changes(around int) []Change {
 	return changes
 }
 
-func inOneStretch(first int, events []fold.Visible) bool {
+func inOneStretch(first int, events []fold.Entry) bool {
 	n := len(events)
 	return n == 0 || events[0].Index == first && events[n-1].Index == first+n-1
 }

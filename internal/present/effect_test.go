@@ -76,11 +76,7 @@ func TestEffectOnRestoredView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	saved, err := fold.ParseSaved(form)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := saved.Restore(views[0], records[:1])
+	before, err := fold.Restore(views[0].With(records[:1]), form, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func TestRewriteUnchanged(t *testing.T) {
 func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
-		v, _ := fold.Fold(fold.New("", nil), records)
+		v, _ := fold.New("", nil).Apply(records...)
 		w := fold.New("", nil)
 		for _, r := range records {
 			as, err := rewriteRecord(r, func(_, text string) string { return text + "~" })
@@ -124,7 +124,7 @@ func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 		}
 		for i, e := range v.Events() {
 			got := w.At(i)
-			if got.ID() != e.ID() || w.SeqOf(i) != v.SeqOf(i) || w.IsSummary(i) != v.IsSummary(i) || got.Role() != e.Role() ||
+			if got.ID() != e.ID() || w.Entry(i).Seq != v.Entry(i).Seq || w.Entry(i).Summary != v.Entry(i).Summary || got.Role() != e.Role() ||
 				fmt.Sprint(parts(got)) != fmt.Sprint(parts(e)) {
 				t.Fatalf("at %d stands %s, was %s", i, got, e)
 			}

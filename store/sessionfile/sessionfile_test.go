@@ -101,7 +101,7 @@ func view(t testing.TB, records []patch.Record) fold.View {
 		r.Seq = uint64(i + 1)
 		logged = append(logged, r)
 	}
-	v, err := fold.Fold(fold.New("c", nil), logged)
+	v, err := fold.New("c", nil).Apply(logged...)
 	if err != nil {
 		t.Fatal(err)
 	}

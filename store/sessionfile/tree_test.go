@@ -162,7 +162,7 @@ func holds(t *rapid.T, format sessionfile.Format, data string, want []string) {
 		r.Seq = uint64(i + 1)
 		logged = append(logged, r)
 	}
-	v, err := fold.Fold(fold.New("c", nil), logged)
+	v, err := fold.New("c", nil).Apply(logged...)
 	if err != nil {
 		t.Fatal(err)
 	}
