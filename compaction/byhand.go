@@ -37,7 +37,7 @@ func ByHand(v fold.View, s Span, invocationID, text string) (*patch.Event, error
 // cover, in Unix seconds. A summary covers what it says that it covers.
 func timesOf(v fold.View, start, end int) (least, greatest float64) {
 	least, greatest = math.Inf(1), math.Inf(-1)
-	for i := start; i < end; i++ {
+	for i := max(start, 0); i < min(end, v.Len()); i++ {
 		e := v.At(i)
 		t := e.Timestamp()
 		from := float64(t.Unix()) + float64(t.Nanosecond())/1e9
