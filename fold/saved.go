@@ -12,7 +12,7 @@ import (
 // Restore gives the view that a binary form was made of by [View.AppendBinary]. Creation and initial
 // state are those of empty, the session's view without records ([New]); last is its log's last seq. The
 // records that hold the visible events must be at hand in empty ([View.With]): a *[NeedError] names them
-// if some are not. The error matches [ErrOutdated] if records meant something else to the program that wrote
+// if some are not, and the view with it shows nothing, and says where it stands. The error matches [ErrOutdated] if records meant something else to the program that wrote
 // the form, and [patch.ErrCorrupt] if no view of this session has it. Whatever the bytes say, they cost time
 // and memory linear in their number and that of the log's records.
 func Restore(empty View, form []byte, last uint64) (View, error) {
@@ -55,7 +55,7 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	}
 	if lacks {
 		slices.Sort(needs)
-		return View{}, &NeedError{Seqs: slices.Compact(needs)}
+		return v, &NeedError{Seqs: slices.Compact(needs)}
 	}
 	f.flush()
 	v.root = f.view.root

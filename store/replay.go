@@ -68,10 +68,13 @@ const newest = ^uint64(0)
 func (s *Store) fromSnapshot(ctx context.Context, key Key, empty fold.View, seq uint64) (replayed, error) {
 	r := replayed{view: empty}
 	kept, last, err := s.snapshotOf(ctx, key, empty.Creation())
-	if err != nil || kept.Data == nil || kept.Seq > seq {
+	if err != nil || kept.Data == nil {
 		return r, fromBackend(key, err)
 	}
 	restored, err := snapshot.Decode(kept.Data, empty, last)
+	if restored.Seq() > seq {
+		return r, nil
+	}
 	if need := (*fold.NeedError)(nil); errors.As(err, &need) {
 		var records []patch.Record
 		if records, err = s.pickAll(ctx, key, empty.Creation(), slices.Values(need.Seqs)); err != nil {

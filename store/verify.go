@@ -173,8 +173,7 @@ func (v *verification) session(ctx context.Context, key Key) (goOn bool) {
 // false, unless rechecks is 0 or a problem was reported.
 func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn bool) {
 	var m meta
-	var data []byte // of the snapshot
-	var savedSeq uint64
+	var data []byte
 	var end uint64 // of the head's chain
 	head, err := v.store.backend.Head(ctx, key.name())
 	if err == nil {
@@ -184,7 +183,7 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 		var last uint64
 		var kept backend.Snapshot
 		kept, last, err = v.store.snapshotOf(ctx, key, head.Creation)
-		data, savedSeq = kept.Data, kept.Seq
+		data = kept.Data
 		end = head.Last
 		if v.head = head; v.store.shared {
 			v.rechecks = rechecks
@@ -198,8 +197,9 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 		v.rechecks = 0
 		return v.report(key, 0, fromBackend(Key{}, err))
 	}
+	var saved fold.View
 	if data != nil {
-		if _, err = snapshot.Decode(data, fold.New(head.Creation, nil), head.Last); err != nil && !errors.As(err, new(*fold.NeedError)) {
+		if saved, err = snapshot.Decode(data, fold.New(head.Creation, nil), head.Last); err != nil && !errors.As(err, new(*fold.NeedError)) {
 			data = nil
 			if !errors.Is(err, snapshot.ErrOutdated) && !v.report(key, 0, err) {
 				return false
@@ -215,9 +215,9 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 	// What was read in part before an erasing, and in part after it, fits together nowhere.
 	changed := func() bool { return v.store.replacedSince(ctx, key, head) }
 	check := func() bool {
-		if data != nil && view.Seq() == savedSeq {
+		if data != nil && view.Seq() == saved.Seq() {
 			if again, err := snapshot.Encode(view); (err != nil || !bytes.Equal(again, data)) && !changed() {
-				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, savedSeq))
+				return v.report(key, 0, fmt.Errorf("%w: the snapshot at record %d is not what the log folds to", ErrCorrupt, saved.Seq()))
 			}
 		}
 		if cached != nil && cached.Creation() == head.Creation && view.Seq() == cached.Seq() &&
