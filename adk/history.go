@@ -1,10 +1,13 @@
 package adk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -31,8 +34,13 @@ import (
 // after a patch through it too, Events is the visible log: a model should see that. Indices
 // into a history are not those of the view, so [Service.ApplyPatch] and [Service.Preview]
 // refuse a session that shows one.
-func WithHistory(ctx context.Context) context.Context {
-	return context.WithValue(ctx, historyKey{}, &historyMark{})
+func WithHistory(ctx context.Context) context.Context { return WithHistoryPage(ctx, "", 0) }
+
+// WithHistoryPage is [WithHistory] for a page of the history: the last events before the one with the
+// id before, or if that is "", the last of all; limit is how many, 0 means any number. The page before
+// this one is before its first event. An id that is not in the history gives an empty page.
+func WithHistoryPage(ctx context.Context, before string, limit int) context.Context {
+	return context.WithValue(ctx, historyKey{}, &historyMark{before: before, limit: limit})
 }
 
 type historyKey struct{}
@@ -40,6 +48,9 @@ type historyKey struct{}
 // historyMark is in the contexts of [WithHistory]. It is safe for use by any number of
 // goroutines.
 type historyMark struct {
+	before string
+	limit  int
+
 	mu  sync.Mutex
 	err error // the first of a history that was got with the context
 }
@@ -66,7 +77,8 @@ func markOf(ctx context.Context) (m *historyMark, marked bool) {
 // HistoryHandler returns a handler that serves GET requests with a context of [WithHistory],
 // so that ADK's REST API and developer UI show people the history of a session while its runs
 // go on with the visible log. Requests for /run_live, which are runs, and those of other
-// methods it hands on as they are. It goes around a server, or into the router that a
+// methods it hands on as they are. The parameters before and limit of a request are those of
+// [WithHistoryPage]. It goes around a server, or into the router that a
 // launcher hands out:
 //
 //	router.Use(adk.HistoryHandler)
@@ -79,7 +91,13 @@ func HistoryHandler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		ctx := WithHistory(r.Context())
+		query := r.URL.Query()
+		limit, err := strconv.Atoi(cmp.Or(query.Get("limit"), "0"))
+		if err != nil || limit < 0 {
+			http.Error(w, fmt.Sprintf("limit: %q is not a number of events", query.Get("limit")), http.StatusBadRequest)
+			return
+		}
+		ctx := WithHistoryPage(r.Context(), query.Get("before"), limit)
 		mark, _ := markOf(ctx)
 		next.ServeHTTP(failing(w, mark), r.WithContext(ctx))
 	})
@@ -249,7 +267,15 @@ func (s *Service) historyOf(ctx context.Context, mark *historyMark, handle *Sess
 		if err != nil {
 			return nil, fmt.Errorf("history of session %s: %w", key, err)
 		}
-		return filterHistory(compaction.WithoutRecalled(entries), req), nil
+		entries = compaction.WithoutRecalled(entries)
+		if mark.before != "" {
+			i := slices.IndexFunc(entries, func(e fold.Entry) bool { return e.Event.ID() == mark.before })
+			entries = entries[:max(i, 0)]
+		}
+		if mark.limit > 0 {
+			entries = entries[max(0, len(entries)-mark.limit):]
+		}
+		return filterHistory(entries, req), nil
 	}}
 }
 

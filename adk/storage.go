@@ -42,6 +42,10 @@ type storage interface {
 	Rewind(ctx context.Context, key store.Key, opts store.BackOptions, invocationID string) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
 
+	Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error)
+	Erase(ctx context.Context, key store.Key, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error)
+	Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error]
+
 	Search(ctx context.Context, key store.Key, search recall.Search) ([]store.Hit, error)
 	SearchUser(ctx context.Context, app, user string, search recall.Search, opts store.SearchUserOptions) ([]store.Hit, error)
 
@@ -97,6 +101,14 @@ func (s inStore) Create(ctx context.Context, key store.Key, state map[string]any
 
 func (s inStore) Get(ctx context.Context, key store.Key, _ session.GetRequest) (stored, error) {
 	found, err := s.Store.Get(ctx, key)
+	if err != nil {
+		return stored{}, err
+	}
+	return s.stored(ctx, found)
+}
+
+func (s inStore) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error) {
+	found, err := s.Store.Fork(ctx, key, newKey, opts)
 	if err != nil {
 		return stored{}, err
 	}

@@ -2,9 +2,11 @@ package adk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -195,7 +197,68 @@ func (b *based) Get(ctx context.Context, key store.Key, filter session.GetReques
 	return out, err
 }
 
-// List yields the base's sessions, without seqs and creations.
+// Fork copies a session's events into a new one, without the keys of shared scopes, which they have
+// set already.
+func (b *based) Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (out stored, err error) {
+	var events []*session.Event
+	var initial map[string]any
+	err = b.with(ctx, key, whole, func(l *baseLog) error {
+		left := l.view.Seq()
+		if opts.At != nil {
+			if *opts.At > left {
+				return fmt.Errorf("session %s: %w: it has no record %d yet", key, store.ErrNotFound, *opts.At)
+			}
+			left = *opts.At
+		}
+		initial = l.empty.State()
+		for i, e := range eventsOf(l.base) {
+			n := uint64(1)
+			if it := l.items[l.order[i]]; it.patches != nil {
+				n = uint64(len(it.patches.IDs()))
+			}
+			if n > left {
+				break
+			}
+			left -= n
+			own := copyEvent(e.event)
+			own.Timestamp = own.Timestamp.UTC() // which SQLite orders as text
+			maps.DeleteFunc(own.Actions.StateDelta, func(key string, _ any) bool { return isShared(key) })
+			events = append(events, own)
+		}
+		return nil
+	})
+	if err == nil {
+		_, err = b.Create(ctx, newKey, initial, time.Time{})
+	}
+	if err != nil {
+		return stored{}, err
+	}
+	err = b.with(ctx, newKey, whole, func(l *baseLog) error {
+		for _, e := range events {
+			if err := b.service.AppendEvent(ctx, l.base, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b.forget(newKey)
+	if err == nil {
+		return b.Get(ctx, newKey, whole)
+	}
+	return stored{}, errors.Join(err, b.Delete(context.WithoutCancel(ctx), newKey))
+}
+
+// Erase is not to be had.
+func (b *based) Erase(context.Context, store.Key, store.EraseSelection, store.EraseOptions) (store.Erasure, error) {
+	return store.Erasure{}, errUnsupported
+}
+
+// Retain is not to be had.
+func (b *based) Retain(context.Context, map[string]store.Retention, store.RetainOptions) iter.Seq2[store.Retained, error] {
+	return func(yield func(store.Retained, error) bool) { yield(store.Retained{}, errUnsupported) }
+}
+
+// List yields the base's sessions in the order of their keys, without seqs and creations.
 func (b *based) List(ctx context.Context, opts store.ListOptions) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		resp, err := b.service.List(ctx, &session.ListRequest{AppName: opts.App, UserID: opts.User})
@@ -203,8 +266,13 @@ func (b *based) List(ctx context.Context, opts store.ListOptions) iter.Seq2[stor
 			yield(store.Info{}, err)
 			return
 		}
-		for _, s := range resp.Sessions {
-			if !yield(store.Info{Key: store.Key{App: s.AppName(), User: s.UserID(), Session: s.ID()}}, nil) {
+		infos := make([]store.Info, len(resp.Sessions))
+		for i, s := range resp.Sessions {
+			infos[i] = store.Info{Key: store.Key{App: s.AppName(), User: s.UserID(), Session: s.ID()}}
+		}
+		slices.SortFunc(infos, func(a, b store.Info) int { return compareKeys(a.Key, b.Key) })
+		for _, info := range infos {
+			if !yield(info, nil) {
 				return
 			}
 		}

@@ -181,7 +181,7 @@ func (b *based) log(ctx context.Context, l *baseLog, plan func() ([]*patch.Patch
 }
 
 var (
-	errNoErase   = fmt.Errorf("%w: a receipt is logged by the erasing that it is of", patch.ErrInvalid)
+	errNoErase   = fmt.Errorf("%w: a receipt is logged by the erasing that it is of: %w", patch.ErrInvalid, errUnsupported)
 	errOvertaken = fmt.Errorf("%w: another patch was logged at the same time, and this one is skipped; look again and make it anew", store.ErrConflict)
 	errReordered = fmt.Errorf("%w: the wrapped service gives the session's events in another order than the patch's author saw them; look again and make it anew", store.ErrConflict)
 )

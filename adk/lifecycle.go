@@ -1,0 +1,154 @@
+package adk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"google.golang.org/adk/v2/platform"
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Revert takes a patch back, a summary of compaction's too, and with it all patches of its
+// group, as [store.Store.Revert] does: what it hid shows again, and what it set
+// holds again. The session stands at the view that this gives. The patch is
+// named by its id, which is in [store.Committed] and in [Service.RawEvents]. A revert is a
+// patch with an id of its own and can be reverted. After a refusal nothing was written;
+// errors are as for [store.Store.Revert].
+func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
+	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
+		return s.store.Revert(ctx, key, store.BackOptions{On: on, Author: userAuthor}, patchID)
+	})
+}
+
+// Rewind takes the session back to where it was before an invocation: its events and all
+// that came since are hidden, with the state that they set; the audit log keeps them. All
+// of it is one durable commit or none, and can be taken back in turn, patch by patch. The
+// scopes that sessions share stay as they are. The session stands at the view that this
+// gives. Errors are as for [store.Store.Rewind]; one matches [store.ErrConflict] if a
+// patch was logged since the session looked.
+func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
+	return s.patching(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
+		return s.store.Rewind(ctx, key, store.BackOptions{On: on, Author: userAuthor}, invocationID)
+	})
+}
+
+// ForkOptions say what to fork. The zero value means the whole log, and a new id.
+type ForkOptions struct {
+	// SessionID is the new session's id; "" means a new one.
+	SessionID string
+
+	// At, if not nil, is the seq of the last record that the new session has.
+	At *uint64
+}
+
+// Fork creates a session of the same user with the initial state and the log of another one,
+// which then goes its own way, as [store.Store.Fork] does. Over a wrapped service it copies the
+// events one by one, without their app: and user: keys, and an At within the patches of one call
+// leaves that call out. It fails with [store.ErrExists] if the new session is there.
+func (s *Service) Fork(ctx context.Context, sess session.Session, opts ForkOptions) (*Session, error) {
+	handle, err := handleOf(sess)
+	if err == nil {
+		err = s.stillThere(ctx, handle)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	to := handle.key
+	to.Session = cmp.Or(opts.SessionID, platform.NewUUID(ctx))
+	forked, err := s.store.Fork(ctx, handle.key, to, store.ForkOptions{At: opts.At})
+	if err != nil {
+		return nil, fmt.Errorf("fork: %w", err)
+	}
+	return s.open(forked), nil
+}
+
+// Erase erases events and what stands for them, as [store.Store.Erase] does. It cannot be taken back.
+// The session stands at the view that this gives; other sessions of it must be got again. Over a
+// wrapped service the error matches [errors.ErrUnsupported]: it cannot change its events.
+func (s *Service) Erase(ctx context.Context, sess session.Session, selection store.EraseSelection, opts store.EraseOptions) (store.Erasure, error) {
+	handle, err := handleOf(sess)
+	if err == nil {
+		err = s.stillThere(ctx, handle)
+	}
+	if err != nil {
+		return store.Erasure{}, fmt.Errorf("erase: %w", err)
+	}
+	erased, err := s.store.Erase(ctx, handle.key, selection, opts)
+	if err != nil {
+		return erased, fmt.Errorf("erase: %w", err)
+	}
+	v, err := s.store.View(ctx, handle.key)
+	if err == nil {
+		handle.advance(v)
+	}
+	return erased, err
+}
+
+// Retain deletes sessions and erases hidden events that are due by the policies of their apps, as
+// [store.Store.Retain] does. Over a wrapped service the error matches [errors.ErrUnsupported].
+func (s *Service) Retain(ctx context.Context, policies map[string]store.Retention, opts store.RetainOptions) iter.Seq2[store.Retained, error] {
+	return s.store.Retain(ctx, policies, opts)
+}
+
+var errUnsupported = fmt.Errorf("%w: a wrapped service cannot change or find events by age; move the sessions into a store (patchlog import)", errors.ErrUnsupported)
+
+// ListPageRequest says which sessions to list.
+type ListPageRequest struct {
+	AppName   string
+	UserID    string // "" means all users
+	PageSize  int    // 0 means 100
+	PageToken string // of the page before; "" is the first page
+}
+
+// ListPageResponse is a page of a listing.
+type ListPageResponse struct {
+	Sessions      []store.Info
+	NextPageToken string // "" if this is the last page
+}
+
+// ListPage lists sessions page by page, in the order of user and session ids, by what a listing knows
+// of them: it reads no events, which [Service.List] does to have the state of each. Sessions that
+// cannot be read are left out, with a warning to the logger.
+func (s *Service) ListPage(ctx context.Context, req *ListPageRequest) (*ListPageResponse, error) {
+	switch {
+	case req == nil:
+		return nil, errNoRequest
+	case req.AppName == "" || req.PageSize < 0:
+		return nil, fmt.Errorf("%w: list page: app name %q, page size %d", patch.ErrInvalid, req.AppName, req.PageSize)
+	}
+	var after store.Key
+	if req.PageToken != "" {
+		var err error
+		if after, err = store.ParseKey(req.PageToken); err != nil {
+			return nil, fmt.Errorf("list page: page token: %w", err)
+		}
+	}
+	size, out := cmp.Or(req.PageSize, 100), &ListPageResponse{}
+	for info, err := range s.store.List(ctx, store.ListOptions{App: req.AppName, User: req.UserID}) {
+		switch {
+		case errors.Is(err, store.ErrCorrupt):
+			s.logger.Warn("patchlog: a damaged session is left out of a listing", "session", info.Key.String(), "error", err)
+		case err != nil:
+			return nil, fmt.Errorf("list page: %w", err)
+		case req.PageToken != "" && compareKeys(info.Key, after) <= 0:
+		case len(out.Sessions) == size:
+			out.NextPageToken = out.Sessions[size-1].Key.String()
+			return out, nil
+		default:
+			out.Sessions = append(out.Sessions, info)
+		}
+	}
+	return out, nil
+}
+
+// compareKeys orders the sessions of an app.
+func compareKeys(a, b store.Key) int {
+	return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Session, b.Session))
+}

@@ -1,0 +1,166 @@
+package adk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"google.golang.org/adk/v2/session"
+
+	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// onEachStorage runs a test on a service over a store, and on ones over each base.
+func onEachStorage(t *testing.T, test func(t *testing.T, s *adk.Service)) {
+	t.Run("store", func(t *testing.T) { test(t, inMemory(t)) })
+	onEachBase(t, func(t *testing.T, _ session.Service, s *adk.Service) { test(t, s) })
+}
+
+func TestFork(t *testing.T) {
+	onEachStorage(t, func(t *testing.T, s *adk.Service) {
+		sess := create(t, s, "s", map[string]any{"k": "initial", "user:u": "then"})
+		for i := range 4 {
+			e := timed(i, fmt.Sprint("e", i), "agent")
+			e.Actions.StateDelta = map[string]any{"k": fmt.Sprint("v", i), "user:u": fmt.Sprint("u", i)}
+			no(t, s.AppendEvent(t.Context(), sess, e))
+		}
+		done, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 2))
+		no(t, err)
+		e := delta("now", map[string]any{"user:u": "now"})
+		e.Timestamp = timed(8, "", "").Timestamp
+		no(t, s.AppendEvent(t.Context(), sess, e))
+		at := func(n uint64) *uint64 { return &n }
+		for name, c := range map[string]struct {
+			at    *uint64
+			want  []string
+			state any
+		}{
+			"all":              {nil, []string{"e0", "e3", "now"}, "v3"},
+			"after the patch":  {at(5), []string{"e0", "e3"}, "v3"},
+			"before the patch": {at(3), []string{"e0", "e1", "e2"}, "v2"},
+			"the beginning":    {at(0), []string{}, "initial"},
+		} {
+			fork, err := s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: name, At: c.at})
+			no(t, err)
+			equal(t, name, ids(fork), c.want)
+			again := get(t, s, name)
+			equal(t, name, ids(again), c.want)
+			equal(t, name, stateOf(again)["k"], c.state)
+			equal(t, "shared state", stateOf(again)["user:u"], any("now"))
+			no(t, s.AppendEvent(t.Context(), again, timed(9, "own", "user")))
+		}
+		_, err = s.Revert(t.Context(), get(t, s, "all"), done.Records[0].ID())
+		no(t, err)
+		equal(t, "reverted in the fork", ids(get(t, s, "all")), []string{"e0", "e1", "e2", "e3", "now", "own"})
+		equal(t, "the other", ids(get(t, s, "s")), []string{"e0", "e3", "now"})
+
+		_, err = s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "all"})
+		fails(t, err, store.ErrExists)
+		_, err = s.Fork(t.Context(), sess, adk.ForkOptions{At: at(99)})
+		fails(t, err, store.ErrNotFound)
+		fork, err := s.Fork(t.Context(), sess, adk.ForkOptions{})
+		no(t, err)
+		equal(t, "with an id of its own", ids(get(t, s, fork.ID())), ids(sess))
+	})
+}
+
+// A fork over a base that fails in the middle leaves no session.
+func TestForkThatFails(t *testing.T) {
+	base := &shaky{}
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+	no(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")))
+	base.fails = []failing{not, before}
+	_, err := s.Fork(t.Context(), sess, adk.ForkOptions{SessionID: "fork"})
+	fails(t, err, errShaky)
+	equal(t, "sessions", len(base.sessions), 1)
+}
+
+func TestErase(t *testing.T) {
+	s := inMemory(t)
+	sess := create(t, s, "s", nil)
+	for i := range 3 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	_, err := s.Erase(t.Context(), sess, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})
+	no(t, err)
+	for _, one := range []session.Session{sess, get(t, s, "s")} {
+		equal(t, "erased", one.Events().At(1).Content.Parts[0].Text, "[erased]")
+		equal(t, "kept", one.Events().At(2).Content.Parts[0].Text, "this is e2")
+	}
+	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+	no(t, err)
+	retained := 0
+	for _, err := range s.Retain(t.Context(), map[string]store.Retention{"app": {DeleteAfter: 1}}, store.RetainOptions{}) {
+		no(t, err)
+		retained++
+	}
+	equal(t, "retained", retained, 1)
+	_, err = s.Erase(t.Context(), sess, store.EraseSelection{All: true}, store.EraseOptions{})
+	fails(t, err, store.ErrNotFound)
+
+	wrapped := wrap(t, session.InMemoryService(), adk.Options{})
+	_, err = wrapped.Erase(t.Context(), create(t, wrapped, "s", nil), store.EraseSelection{All: true}, store.EraseOptions{})
+	fails(t, err, errors.ErrUnsupported)
+	for _, err := range wrapped.Retain(t.Context(), nil, store.RetainOptions{}) {
+		fails(t, err, errors.ErrUnsupported)
+	}
+}
+
+func TestListPage(t *testing.T) {
+	onEachStorage(t, func(t *testing.T, s *adk.Service) {
+		var want []string
+		for i := range 7 {
+			key := session.CreateRequest{AppName: "app", UserID: fmt.Sprint("u/", i%2), SessionID: fmt.Sprint("s ", i)}
+			_, err := s.Create(t.Context(), &key)
+			no(t, err)
+		}
+		for _, u := range []int{0, 1} {
+			for i := u; i < 7; i += 2 {
+				want = append(want, fmt.Sprintf("u/%d s %d", u, i))
+			}
+		}
+		for _, size := range []int{0, 1, 3, 7} {
+			var got []string
+			req := &adk.ListPageRequest{AppName: "app", PageSize: size}
+			for {
+				page, err := s.ListPage(t.Context(), req)
+				no(t, err)
+				for _, info := range page.Sessions {
+					got = append(got, info.Key.User+" "+info.Key.Session)
+				}
+				if req.PageToken = page.NextPageToken; req.PageToken == "" {
+					break
+				}
+			}
+			equal(t, fmt.Sprint("pages of ", size), got, want)
+		}
+		page, err := s.ListPage(t.Context(), &adk.ListPageRequest{AppName: "app", UserID: "u/1"})
+		no(t, err)
+		equal(t, "of one user", len(page.Sessions), 3)
+		for _, req := range []*adk.ListPageRequest{nil, {}, {AppName: "app", PageSize: -1}, {AppName: "app", PageToken: "?"}} {
+			_, err := s.ListPage(context.Background(), req)
+			fails(t, err, patch.ErrInvalid)
+		}
+	})
+}
+
+func TestHistoryPages(t *testing.T) {
+	onStoreAndBase(t, func(t *testing.T, s *adk.Service) {
+		summarised(t, s)
+		page := func(before string, limit int) []string {
+			r, err := s.Get(adk.WithHistoryPage(t.Context(), before, limit), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+			no(t, err)
+			return ids(r.Session)
+		}
+		equal(t, "the last page", page("", 4), []string{"e2", "e3", "e4", "e5"})
+		equal(t, "the page before", page("e2", 4), []string{"e0", "e1"})
+		equal(t, "before the first", page("e0", 4), []string{})
+		equal(t, "of no event", page("e9", 4), []string{})
+		equal(t, "all before", page("e3", 0), []string{"e0", "e1", "e2"})
+	})
+}
