@@ -65,3 +65,13 @@ func (s *Service) Known() (cached, locked int) {
 	defer b.locks.mu.Unlock()
 	return len(b.known.young) + len(b.known.old), len(b.locks.held)
 }
+
+// Over returns a service over the storage of another one.
+func (s *Service) Over(t *testing.T, opts Options) *Service {
+	t.Helper()
+	out, err := newService(s.store, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

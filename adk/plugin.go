@@ -10,25 +10,29 @@ import (
 )
 
 // Plugin returns a plugin for runner.PluginConfig that tells the service when a run begins
-// and ends, whichever way it ends. Automatic compaction works without: the service then
+// and ends, whichever way it ends, for [Options.Runs] and compaction. Automatic compaction works without: the service then
 // takes an agent's final response for the end of a turn, and counts the newest invocation
 // as running until the next one begins. With the plugin the invocation that has just ended
 // is counted too, and failed runs are noticed.
 //
-// It changes nothing, and does nothing if compaction is off. Where processes share a storage,
+// It changes nothing, and does nothing if both are off. Where processes share a storage,
 // the end of a run waits for an answer of its. Closing it
 // does not close the service.
 func (s *Service) Plugin() *plugin.Plugin {
 	cfg := plugin.Config{Name: "patchlog"}
-	if c := s.compacting; c != nil {
+	if c := s.compacting; c != nil || s.oneRun != nil {
 		cfg.BeforeRunCallback = func(ctx agent.InvocationContext) (*genai.Content, error) {
 			if key, ok := s.keyOf(ctx.Session()); ok {
-				c.runs.watch(key, ctx.InvocationID())
+				s.oneRun.watch(key, ctx.InvocationID())
+				if c != nil {
+					c.runs.watch(key, ctx.InvocationID())
+				}
 			}
 			return nil, nil
 		}
 		cfg.AfterRunCallback = func(ctx agent.InvocationContext) {
 			if key, ok := s.keyOf(ctx.Session()); ok {
+				s.oneRun.end(ctx, key, ctx.InvocationID(), false)
 				c.ended(ctx, key, ctx.InvocationID())
 			}
 		}

@@ -79,6 +79,11 @@ type Options struct {
 	// CompactionWorker are options of what compacts in the background.
 	CompactionWorker compaction.WorkerOptions
 
+	// Runs says what becomes of a run of a session in which another one is under way. Over processes
+	// it rests on leases, and the log tells. The end of a run is known exactly with [Service.Plugin], else by the
+	// agent's final response; a run that does not append for ten minutes is taken to have ended.
+	Runs Runs
+
 	// OnCompaction, if not nil, is called with each attempt to compact a session when it
 	// has ended, one that failed too. It should return soon, and may be called from
 	// several goroutines at once.
@@ -117,6 +122,7 @@ type Service struct {
 	redact          *redact.Redactor
 	maxResultTokens int // 0: no limit
 	recalled        recalled
+	oneRun          *oneRun
 }
 
 // NewService returns a service over a store, which the caller closes after the service's
@@ -151,6 +157,7 @@ func newService(s storage, opts Options) (*Service, error) {
 		decoded:   &decoded{logger: opts.Logger, events: recent[*patch.Event, *session.Event]{limit: opts.CacheBytes}},
 		telemetry: t,
 		redact:    opts.Redact,
+		oneRun:    newOneRun(opts.Runs, s),
 	}
 	switch {
 	case opts.MaxResultTokens > 0:

@@ -109,6 +109,9 @@ func (b *based) Append(ctx context.Context, key store.Key, opts store.AppendOpti
 				retried = true
 				return nil, item{}, nil
 			}
+			if last := l.view.Seq(); opts.IfSeq != nil && *opts.IfSeq != last {
+				return nil, item{}, &store.SeqError{Expected: *opts.IfSeq, Last: last}
+			}
 			to := copyEvent(from) // the base's own, even if it refuses it
 			to.ID, to.Timestamp = r.Event.ID(), r.Event.Timestamp()
 			return to, item{event: r.Event}, nil

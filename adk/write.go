@@ -47,17 +47,24 @@ func (s *Service) AppendEvent(ctx context.Context, sess session.Session, e *sess
 	if err != nil {
 		return err
 	}
+	run, err := s.oneRun.enter(ctx, handle, e)
+	if err != nil {
+		return appendError(err, e)
+	}
 	s.compacting.appends(ctx, handle.key, e)
-	first, err := s.append(ctx, handle, e)
+	first, err := s.append(ctx, handle, run, e)
 	if err != nil {
 		return appendError(err, e)
 	}
 	s.compacting.appended(ctx, handle, e, first)
+	if e.Author != userAuthor && e.IsFinalResponse() {
+		s.oneRun.end(ctx, handle.key, e.InvocationID, true)
+	}
 	return nil
 }
 
 // append reports whether the event was the first that was appended through the session.
-func (s *Service) append(ctx context.Context, handle *Session, e *session.Event) (first bool, err error) {
+func (s *Service) append(ctx context.Context, handle *Session, run *run, e *session.Event) (first bool, err error) {
 	ctx, op := s.telemetry.start(ctx, opAppend, handle.key)
 	defer func() { op.end(ctx, err) }()
 	lasting := *e
@@ -71,7 +78,9 @@ func (s *Service) append(ctx context.Context, handle *Session, e *session.Event)
 		return false, err
 	}
 	opts := store.AppendOptions{Creation: handle.View().Creation(), MaxResultTokens: s.maxResultTokens}
-	done, err := s.store.Append(ctx, handle.key, opts, event, &lasting)
+	done, err := s.oneRun.append(ctx, handle.key, run, opts, func(opts store.AppendOptions) (store.Committed, error) {
+		return s.store.Append(ctx, handle.key, opts, event, &lasting)
+	})
 	if e.ID == "" && len(done.Records) > 0 {
 		e.ID = done.Records[0].ID()
 	}
