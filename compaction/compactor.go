@@ -31,6 +31,7 @@ type Compactor[K comparable] struct {
 
 	mu      sync.Mutex
 	backoff map[K]backoff
+	settled map[K]settled
 	stats   Stats
 }
 
@@ -131,7 +132,7 @@ func New[K comparable](log Log[K], cfg Config, opts Options[K]) (*Compactor[K], 
 	if opts.NewID == nil {
 		opts.NewID = uuid.NewString
 	}
-	return &Compactor[K]{log: log, opts: opts, own: newSettings(cfg), named: named, backoff: map[K]backoff{}}, nil
+	return &Compactor[K]{log: log, opts: opts, own: newSettings(cfg), named: named, backoff: map[K]backoff{}, settled: map[K]settled{}}, nil
 }
 
 // MaybeCompact compacts a session if a trigger fires, pass by pass until none does, and
@@ -177,6 +178,10 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		}
 		if !run.Again && c.waits(key, view) {
 			return done, nil
+		}
+		view, err = c.revertBlanks(ctx, key, by, view)
+		if err != nil {
+			return done, c.ended(ctx, Attempt[K]{Key: key}, err)
 		}
 		start := time.Now()
 		window, w, next, err := c.try(ctx, key, by, view, run)

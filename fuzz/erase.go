@@ -30,11 +30,107 @@ type Place struct {
 	Index int
 }
 
+// TakeBack says what makes way for what is left behind it when the visible log may grow by so many tokens: the ids
+// of the patches to revert, in order, and those of the blank summaries that stay visible (section 10, "Taking back").
+func (r *Reference) TakeBack(room int) (reverts, left []string) {
+	now := r.clone()
+	queue := now.blankSummaries()
+	grown, size := 0, now.tokens()
+	below, onPath := 0, true
+	for len(queue) > 0 {
+		n := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		next, ids := now.takenBack(n)
+		if next == nil {
+			continue
+		}
+		onPath = onPath && len(queue) >= below
+		if grown += next.tokens() - size; grown > room && !onPath {
+			break
+		}
+		below = len(queue)
+		for _, shown := range next.blankSummaries() {
+			if !slices.Contains(now.nodes, shown) {
+				queue = append(queue, shown)
+			}
+		}
+		now, size, reverts = next, next.tokens(), append(reverts, ids...)
+	}
+	for _, n := range now.visible() {
+		if isBlankSummary(n) {
+			left = append(left, n.event.ID())
+		}
+	}
+	return reverts, left
+}
+
+// takenBack returns the model after the revert of the patches that put a blank summary in, and their ids, or nil.
+func (r *Reference) takenBack(n *node) (next *Reference, ids []string) {
+	if n.by == nil || !r.leaves(n, map[*node]bool{}) {
+		return nil, nil
+	}
+	ids, _, ok := r.RevertAll(n.by.id)
+	if !ok {
+		return nil, nil
+	}
+	members := r.unit(n.by)
+	for _, a := range members {
+		p := r.log[slices.IndexFunc(r.log, func(rec patch.Record) bool { return rec.Seq == a.seq })].Patch
+		other := func(e *patch.Event) bool { return p.Type() != patch.Summarise && !e.IsSummary() }
+		if p.StatePolicy() != patch.Keep || slices.ContainsFunc(p.NewEvents(), other) {
+			return nil, nil
+		}
+	}
+	next = r.clone()
+	for _, id := range ids {
+		if !slices.ContainsFunc(members, func(a *applied) bool { return a.id == id }) {
+			return nil, nil
+		}
+		s, _, _ := next.reverted(next.patchOf(id))
+		next.commit(s, applied{seq: next.next()})
+	}
+	return next, ids
+}
+
+// leaves reports whether something behind a summary is not blank.
+func (r *Reference) leaves(n *node, seen map[*node]bool) bool {
+	if seen[n] || n.by == nil {
+		return false
+	}
+	seen[n] = true
+	return slices.ContainsFunc(r.tookOut(n.by), func(of *node) bool {
+		return !of.event.IsBlank(patch.KeepValues) || r.leaves(of, seen)
+	})
+}
+
+func isBlankSummary(n *node) bool {
+	return (n.put || n.event.IsSummary()) && n.event.IsBlank(patch.KeepValues)
+}
+
+// blankSummaries returns the visible blank summaries, the newest last.
+func (r *Reference) blankSummaries() (all []*node) {
+	for _, n := range r.visible() {
+		if isBlankSummary(n) {
+			all = append(all, n)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *node) int { return int(eventPlace(a).Seq) - int(eventPlace(b).Seq) })
+	return all
+}
+
+func (r *Reference) tokens() (n int) {
+	for _, one := range r.visible() {
+		n += one.event.EstimatedTokens()
+	}
+	return n
+}
+
 // Erase says what an erasure takes of the model's log that names events and patches by their
 // ids: these, without what is erased already, and what patches have put in in their place, at
-// any depth and in any place of their groups; with keep only what is named. An event that is blank, while
-// what stands for it was kept, is erased once more, but not with keep.
-func (r *Reference) Erase(ids []string, values patch.Values, keep bool) patch.Erasure {
+// any depth and in any place of their groups, before these were blank; where summaries are kept only what is named. An event that is
+// blank, while what stands for it was kept, is erased once more, unless they are kept again.
+func (r *Reference) Erase(ids []string, values patch.Values, summaries patch.Summaries) patch.Erasure {
+	keep := summaries == patch.KeepSummaries
 	set := map[Place]bool{}
 	blank := map[Place]bool{}
 	events := map[uint64]int{}
@@ -66,14 +162,14 @@ func (r *Reference) Erase(ids []string, values patch.Values, keep bool) patch.Er
 			out := r.tookOut(a)
 			for _, n := range a.in {
 				at := eventPlace(n)
-				if n.event == nil || set[at] || !slices.ContainsFunc(out, func(of *node) bool { return set[eventPlace(of)] }) {
+				if n.event == nil || set[at] || !slices.ContainsFunc(out, func(of *node) bool { return set[eventPlace(of)] && a.seq <= r.blankSince(eventPlace(of)) }) {
 					continue
 				}
 				set[at], again = true, true
 			}
 		}
 	}
-	out := patch.Erasure{Values: values, KeepsSummaries: keep}
+	out := patch.Erasure{Values: values, Summaries: summaries}
 	for _, rec := range r.log {
 		var within []int
 		for i := range rec.Events() {
@@ -107,10 +203,24 @@ func (r *Reference) kept(at Place) (kept bool) {
 			continue
 		}
 		if e, ok := rec.Patch.Erasure(); ok && rec.Seq > at.Seq && e.CoversEvent(at.Seq, at.Index) {
-			kept = e.KeepsSummaries
+			kept = e.Summaries == patch.KeepSummaries
 		}
 	}
 	return kept
+}
+
+// blankSince returns up to which record patches may have been made of what an event said.
+func (r *Reference) blankSince(at Place) uint64 {
+	since := ^uint64(0)
+	for _, rec := range r.log {
+		if rec.Patch == nil {
+			continue
+		}
+		if e, ok := rec.Patch.Erasure(); ok && e.Closed > 0 && rec.Seq > at.Seq && e.CoversEvent(at.Seq, at.Index) {
+			since = min(since, e.Closed)
+		}
+	}
+	return since
 }
 
 // Hidden says of the events that patches have put out of sight, and that are out of it, since which

@@ -21,9 +21,6 @@ const ErasedText = "[erased]"
 type erasedMark struct {
 	As      string `json:"as"`      // the id of the event or patch that says so
 	Receipt string `json:"receipt"` // the id of the receipt
-
-	// Remade are the ids of all receipts that a summary was made anew after; the last is Receipt.
-	Remade []string `json:"remade,omitempty"`
 }
 
 // Erased returns the id of the receipt by which the event was erased, or the patch, itself or events
@@ -32,13 +29,6 @@ type erasedMark struct {
 func (e *Envelope) Erased() (receipt string, ok bool) {
 	m, ok := e.erasedMark()
 	return m.Receipt, ok
-}
-
-// RemadeAfter returns the ids of the receipts by which the event was erased, the newest last, if it
-// is a summary that was made anew since, and nil if not: what it says now is of what these have left.
-func (e *Event) RemadeAfter() (receipts []string) {
-	m, _ := e.erasedMark()
-	return m.Remade
 }
 
 func (e *Envelope) erasedMark() (m erasedMark, ok bool) {
@@ -68,11 +58,10 @@ func (e Erasure) Blank(r Record, receipt string) Record {
 	return r
 }
 
-// IsBlank reports whether nothing is left of the event to erase, whatever the receipt. Of a
-// summary that was made anew there is.
+// IsBlank reports whether nothing is left of the event to erase, whatever the receipt.
 func (e *Event) IsBlank(values Values) bool {
-	m, ok := e.erasedMark()
-	return ok && len(m.Remade) == 0 && (values != NullValues || !e.setsValues())
+	_, ok := e.erasedMark()
+	return ok && (values != NullValues || !e.setsValues())
 }
 
 // setsValues reports whether the event sets a value that is not null.
@@ -86,30 +75,20 @@ func (e *Event) setsValues() bool {
 // places in the log, the ids of long-running calls, the keys that
 // it sets in the state, with their values or with null, the times and events that it names if
 // it is a summary, and what patchlog noted of where it comes from. All else is gone. Content
-// that had no call and no response says [ErasedText]. [Event.Erased] of it names the receipt.
-// It returns e itself if that is erased already, or is a summary that was made anew after the
-// receipt.
+// that had no call and no response says [ErasedText]; that of a summary is of role user.
+// [Event.Erased] of it names the receipt. It returns e itself if that is erased already.
 func (e *Event) Blank(receipt string, values Values) *Event {
-	if e.IsBlank(values) || slices.Contains(e.RemadeAfter(), receipt) && (values != NullValues || !e.setsValues()) {
+	return e.blank(receipt, values, e.summary)
+}
+
+// blank is Blank for an event that is known to be a summary, or not.
+func (e *Event) blank(receipt string, values Values, summary bool) *Event {
+	if e.IsBlank(values) {
 		return e
 	}
-	return e.blank(erasedMark{As: e.id, Receipt: receipt}, values, nil)
-}
-
-// Remade returns the event as [Event.Blank] does, with the values of its state, but saying a
-// text: a summary that was made anew of what all the receipts that are about it have left, the
-// newest last. There is at least one. What is no UTF-8 in the text is replaced by U+FFFD.
-func (e *Event) Remade(text string, receipts ...string) *Event {
-	part := []orderedField{{"text", strings.ToValidUTF8(text, "\uFFFD")}}
-	mark := erasedMark{As: e.id, Receipt: receipts[len(receipts)-1], Remade: slices.Clone(receipts)}
-	return e.blank(mark, KeepValues, part)
-}
-
-// blank makes a blank that says a part, if it is not nil.
-func (e *Event) blank(mark erasedMark, values Values, part []orderedField) *Event {
 	out := &Event{Envelope: Envelope{identity: e.identity}}
 	put := func(name string, v any) { out.members = append(out.members, member{name, jsonOf(v)}) }
-	if content := e.blankContent(part); content != nil {
+	if content := e.blankContent(summary); content != nil {
 		put("content", content)
 	}
 	if actions := e.blankActions(values); actions != nil {
@@ -118,7 +97,7 @@ func (e *Event) blank(mark erasedMark, values Values, part []orderedField) *Even
 	if e.longRunning != nil {
 		put("longRunningToolIds", unnoted{e.longRunning})
 	}
-	put("customMetadata", blankMetadata(findMember(e.members, "customMetadata"), mark))
+	put("customMetadata", blankMetadata(findMember(e.members, "customMetadata"), erasedMark{As: e.id, Receipt: receipt}))
 	if values != NullValues {
 		out.types = slices.DeleteFunc(slices.Clone(e.types), func(t goType) bool {
 			return !strings.HasPrefix(t.pointer, "/actions/stateDelta/")
@@ -130,24 +109,24 @@ func (e *Event) blank(mark erasedMark, values Values, part []orderedField) *Even
 	return out
 }
 
-func (e *Event) blankContent(part []orderedField) (fields []orderedField) {
-	if e.content || part != nil {
+func (e *Event) blankContent(summary bool) (fields []orderedField) {
+	role := e.role
+	if e.content {
 		parts := []any{}
 		for i, p := range partsIn(findMember(e.members, "content")) {
 			if p.kind == PartCall || p.kind == PartResponse {
 				parts = append(parts, []orderedField{{string(p.name), blankFunction(p, p.function(i, &promptSize{}))}})
 			}
 		}
-		if part == nil && len(parts) == 0 {
-			part = []orderedField{{"text", ErasedText}}
+		if len(parts) == 0 {
+			parts = append(parts, []orderedField{{"text", ErasedText}})
 		}
-		if part != nil {
-			parts = append(parts, part)
+		if fields = append(fields, orderedField{"parts", parts}); summary {
+			role = "user"
 		}
-		fields = append(fields, orderedField{"parts", parts})
 	}
-	if e.role != "" {
-		fields = append(fields, orderedField{"role", e.role})
+	if role != "" {
+		fields = append(fields, orderedField{"role", role})
 	}
 	return fields
 }
@@ -229,7 +208,7 @@ func blankMetadata(text []byte, mark erasedMark) []orderedField {
 func (p *PatchEvent) Blank(receipt string, values Values, which func(i int) bool) *PatchEvent {
 	blanked := p.mapEvents(func(i int, e *Event) *Event {
 		if which(i) || e == p.summary && p.replacement != nil {
-			return e.Blank(receipt, values)
+			return e.blank(receipt, values, e.summary || p.typ == Summarise)
 		}
 		return e
 	})
@@ -249,15 +228,4 @@ func (p *PatchEvent) Blank(receipt string, values Values, which func(i int) bool
 		out.members = append(out.members, member{"partial", []byte("null")}) // which no patch has
 	}
 	return &out
-}
-
-// Remade returns the patch with the i-th event that it puts in made anew, as [Event.Remade] does,
-// and p itself if there is no such event.
-func (p *PatchEvent) Remade(i int, text string, receipts ...string) *PatchEvent {
-	return p.mapEvents(func(at int, e *Event) *Event {
-		if at != i || e == p.summary && p.replacement != nil {
-			return e
-		}
-		return e.Remade(text, receipts...)
-	})
 }

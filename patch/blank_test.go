@@ -60,51 +60,18 @@ func TestBlankEvent(t *testing.T) {
 	}
 }
 
-// A summary that was made anew says another text, and is blank again after another receipt.
-func TestRemade(t *testing.T) {
-	e := parseEvent(t, `{"id":"e1","content":{"parts":[{"text":"secret"},{"functionCall":{"id":"c"}}],"role":"model"},"actions":{"compaction":{"startTimestamp":1,"compactedContent":"secret"}},"customMetadata":{"secret":1,"patchlog":{"level":2}}}`)
-	said := func(mark, parts string) string {
-		return `{"id":"e1","content":{"parts":[{"functionCall":{"id":"c"}}` + parts + `],"role":"model"},"actions":{"compaction":{"startTimestamp":1}},"customMetadata":{"patchlog":{"level":2,"erased":{"as":"e1",` + mark + `}}}}`
+// A blank summary is of role user, and keeps its lineage.
+func TestBlankSummary(t *testing.T) {
+	e := parseEvent(t, `{"id":"e1","content":{"parts":[{"text":"secret"}],"role":"model"},"actions":{"compaction":{"startTimestamp":1,"compactedContent":"secret"}},"customMetadata":{"secret":1,"patchlog":{"level":2}}}`)
+	want := `{"id":"e1","content":{"parts":[{"text":"[erased]"}],"role":"user"},"actions":{"compaction":{"startTimestamp":1}},"customMetadata":{"patchlog":{"level":2,"erased":{"as":"e1","receipt":"r"}}}}`
+	if got := e.Blank("r", patch.KeepValues); got.String() != want || !got.IsBlank(patch.NullValues) || got.Blank("r2", patch.NullValues) != got {
+		t.Errorf("it is %s\nwant %s", got, want)
 	}
-	remade := e.Remade("less \"now\"\xff", "r1", "r2")
-	if want := said(`"receipt":"r2","remade":["r1","r2"]`, `,{"text":"less \"now\"�"}`); remade.String() != want {
-		t.Errorf("made anew it is %s\nwant %s", remade, want)
-	}
-	if again := e.Blank("r2", patch.KeepValues).Remade("less \"now\"\xff", "r1", "r2"); again.String() != remade.String() {
-		t.Errorf("made anew of a blank it is %s", again)
-	}
-	if r, ok := remade.Erased(); !ok || r != "r2" || remade.IsBlank(patch.KeepValues) || !slices.Equal(remade.RemadeAfter(), []string{"r1", "r2"}) {
-		t.Errorf("it says of its erasure %q, %v, and was made anew after %q", r, ok, remade.RemadeAfter())
-	}
-	for _, r := range remade.RemadeAfter() {
-		if got := remade.Blank(r, patch.KeepValues); got != remade {
-			t.Errorf("%s leaves %s", r, got)
-		}
-	}
-	blank := remade.Blank("r3", patch.KeepValues)
-	if want := said(`"receipt":"r3"`, ""); blank.String() != want || blank.RemadeAfter() != nil || !blank.IsBlank(patch.KeepValues) {
-		t.Errorf("blank again it is %s", blank)
-	}
-	if e.RemadeAfter() != nil {
-		t.Errorf("%s says that it was made anew", e)
-	}
-	copied := parseEvent(t, strings.Replace(remade.String(), `{"id":"e1"`, `{"id":"e2"`, 1))
-	if copied.RemadeAfter() != nil {
-		t.Error("a copy passes for a summary that was made anew")
-	}
-
-	splice := patch.NewSplice(0, 2, named(t, "a"), e).WithID("p").Blank("r1", patch.KeepValues, func(i int) bool { return i == 1 })
-	got := splice.Remade(1, "new", "r1")
-	if a, b := got.NewEvents()[0], got.NewEvents()[1]; a != splice.NewEvents()[0] || b.String() != splice.NewEvents()[1].Remade("new", "r1").String() {
-		t.Errorf("a splice with a summary made anew is %s", got)
-	}
-	sum := patch.NewSummarise(0, 2, e).WithID("p")
-	if got := sum.Remade(0, "new", "r1").NewEvents()[0]; got.String() != e.Remade("new", "r1").String() || sum.NewEvents()[0] != e {
-		t.Errorf("a summary made anew is %s", got)
-	}
-	for i, p := range map[int]*patch.PatchEvent{2: splice, -1: splice, 1: sum, 0: patch.NewPin("e1")} {
-		if p.Remade(i, "new", "r1") != p {
-			t.Errorf("%s has no event %d", p, i)
+	plain := parseEvent(t, `{"id":"e1","content":{"parts":[{"text":"secret"}],"role":"model"}}`)
+	all := func(int) bool { return true }
+	for role, p := range map[string]*patch.PatchEvent{"user": patch.NewSummarise(0, 1, plain), "model": patch.NewSplice(0, 1, plain)} {
+		if got := p.WithID("p").Blank("r", patch.KeepValues, all).NewEvents()[0].Content().String(); !strings.Contains(got, `"role":"`+role+`"`) {
+			t.Errorf("the event of a blank %s is %s, want role %q", p.Type(), got, role)
 		}
 	}
 }
@@ -203,7 +170,11 @@ func TestBlankFoldsAlike(t *testing.T) {
 				}
 				continue
 			}
-			if e.Role() != was.Role() || e.HasContent() != was.HasContent() || e.IsSummary() != was.IsSummary() ||
+			role := was.Role()
+			if was.HasContent() && (was.IsSummary() || r.Patch != nil && r.Patch.Type() == patch.Summarise) {
+				role = "user"
+			}
+			if e.Role() != role || e.HasContent() != was.HasContent() || e.IsSummary() != was.IsSummary() ||
 				!slices.Equal(functions(e), functions(was)) || !slices.Equal(e.LongRunningToolIDs(), was.LongRunningToolIDs()) ||
 				!slices.Equal(changed(e, values), changed(was, values)) {
 				t.Fatalf("%v\nbecame %v", was, e)
@@ -261,7 +232,7 @@ func TestBlankPatch(t *testing.T) {
 	p := parsePatch(t, `{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","content":{"parts":[{"text":"secret"}]}},"base":0,"group":"g","why":"secret","customMetadata":{"mine":"secret","patchlog":{"tokens":3,"text":"secret"}}}`)
 	all := func(int) bool { return true }
 	got := p.Blank("r1", patch.KeepValues, all)
-	want := `{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","content":{"parts":[{"text":"[erased]"}]},"customMetadata":{"patchlog":{"erased":{"as":"s","receipt":"r1"}}}},"base":0,"group":"g","customMetadata":{"patchlog":{"tokens":3,"erased":{"as":"p","receipt":"r1"}}}}`
+	want := `{"id":"p","patchType":"summarise","start":0,"count":1,"summaryEvent":{"id":"s","content":{"parts":[{"text":"[erased]"}],"role":"user"},"customMetadata":{"patchlog":{"erased":{"as":"s","receipt":"r1"}}}},"base":0,"group":"g","customMetadata":{"patchlog":{"tokens":3,"erased":{"as":"p","receipt":"r1"}}}}`
 	if got.String() != want || got.Validate() != nil {
 		t.Errorf("it became %s: %v\nwant %s", got, got.Validate(), want)
 	}
@@ -289,8 +260,8 @@ func TestReceipt(t *testing.T) {
 		line string
 	}{
 		{patch.Erasure{}, `{"patchType":"erase","seqs":[]}`},
-		{patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}, {From: 2, To: 9}}, Within: map[uint64][]int{9: {0, 2}, 4: {1}}, Remade: map[uint64][]int{4: {1}, 5: {0}}, KeepsSummaries: true, Values: patch.NullValues, Initial: []string{"a\"", "b"}, Reason: "asked", Digest: digest},
-			`{"patchType":"erase","seqs":[[1,1],[2,9]],"within":[[4,1],[9,0,2]],"remade":[[4,1],[5,0]],"summaries":"keep","values":"null","initial":["a\"","b"],"reason":"asked","digest":"` + strings.Repeat("01ff", 16) + `"}`},
+		{patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}, {From: 2, To: 9}}, Within: map[uint64][]int{9: {0, 2}, 4: {1}}, Summaries: patch.KeepSummaries, Values: patch.NullValues, Initial: []string{"a\"", "b"}, Reason: "asked", Digest: digest, Closed: 12},
+			`{"patchType":"erase","seqs":[[1,1],[2,9]],"within":[[4,1],[9,0,2]],"summaries":"keep","values":"null","initial":["a\"","b"],"reason":"asked","digest":"` + strings.Repeat("01ff", 16) + `","closed":12}`},
 	} {
 		p := patch.NewErase(c.e)
 		if p.String() != c.line || p.Validate() != nil || records.IsIndexed(p) || len(p.NewEvents()) != 0 {
@@ -319,13 +290,13 @@ func TestReceipt(t *testing.T) {
 			t.Errorf("covers event %v: %v", at, !want)
 		}
 	}
-	e.Remade, e.KeepsSummaries = map[uint64][]int{5: {1}, 6: {0}}, true
+	e.Summaries, e.Closed = patch.BlankSummaries, 7
 	upTo, ok := patch.NewErase(e).WithID("r").UpTo(5)
-	if got, _ := upTo.Erasure(); !ok || upTo.ID() != "r" || fmt.Sprint(got.Seqs, got.Within, got.Remade, got.KeepsSummaries) != "[{2 2} {4 5}] map[4:[] 5:[1]] map[5:[1]] true" {
+	if got, _ := upTo.Erasure(); !ok || upTo.ID() != "r" || fmt.Sprintf("%v %v %v %v", got.Seqs, got.Within, got.Summaries, got.Closed) != "[{2 2} {4 5}] map[4:[] 5:[1]] blank 5" {
 		t.Errorf("up to record 5 it is %s", upTo)
 	}
 	for text, flaw := range map[string]patch.Flaw{
-		`"seqs":[[1,2]],"remade":[[3,0]]`: patch.WrongField, `"seqs":[[1,2]],"remade":{}`: patch.WrongField,
+		`"seqs":[[1,2]],"closed":-1`: patch.WrongField, `"seqs":[[1,2]],"within":{}`: patch.WrongField,
 		``: patch.MissingField, `"seqs":null`: patch.WrongField, `"seqs":5`: patch.WrongField, `"seqs":[[0,1]]`: patch.WrongField,
 		`"seqs":[[2,1]]`: patch.WrongField, `"seqs":[[1,2],[2,3]]`: patch.WrongField, `"seqs":[[1]]`: patch.WrongField, `"seqs":[[1,2.5]]`: patch.WrongField,
 		`"seqs":[],"within":[[1,0]]`: patch.WrongField, `"seqs":[[1,2]],"within":[[]]`: patch.WrongField, `"seqs":[[1,2]],"within":[[1,0],[1,1]]`: patch.WrongField,

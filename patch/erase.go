@@ -20,6 +20,16 @@ const (
 	NullValues Values = "null" // null stands in their place
 )
 
+// Summaries says what becomes of what stands for erased events: summaries first of all, and copies.
+type Summaries string
+
+// What becomes of summaries.
+const (
+	RevertSummaries Summaries = ""      // they are erased, and reverted where they are visible
+	BlankSummaries  Summaries = "blank" // they are erased
+	KeepSummaries   Summaries = "keep"  // they stay, and say what they say
+)
+
 // Span is records of a log: those with seqs From to To.
 type Span struct {
 	From, To uint64
@@ -37,14 +47,12 @@ type Erasure struct {
 	// may be none.
 	Within map[uint64][]int
 
-	// Remade are summaries that are to be made anew of what is left, by the seqs of the patches
-	// that put them in: their indices, ascending, as in Within. One may be blank: it has not been
-	// made anew yet, or nothing is left.
-	Remade map[uint64][]int
+	// Summaries says what became of what stands for the erased events.
+	Summaries Summaries
 
-	// KeepsSummaries says that what stands for the erased events, or is a copy of them, was left as
-	// it was: summaries first of all.
-	KeepsSummaries bool
+	// Closed is 0 until the erasure is complete, and then the last record of the log as it was
+	// before the closing commit: patches after it were made of the log without what was erased.
+	Closed uint64
 
 	// Values is what became of the state values that erased events set.
 	Values Values
@@ -83,16 +91,13 @@ func (e Erasure) CoversEvent(seq uint64, index int) bool {
 const (
 	eraseSeqs      = "seqs"
 	eraseWithin    = "within"
-	eraseRemade    = "remade"
 	eraseSummaries = "summaries"
 	eraseValues    = "values"
 	eraseInitial   = "initial"
 	eraseReason    = "reason"
 	eraseDigest    = "digest"
+	eraseClosed    = "closed"
 )
-
-// summariesKept is what a receipt says of summaries that it leaves as they were.
-const summariesKept = "keep"
 
 // NewErase returns a receipt. It takes nothing away itself: it says what was erased. It
 // changes neither the visible log nor the state, has no state policy, and cannot be taken
@@ -108,11 +113,8 @@ func NewErase(e Erasure) *PatchEvent {
 	if len(e.Within) > 0 {
 		put(eraseWithin, indicesText(e.Within))
 	}
-	if len(e.Remade) > 0 {
-		put(eraseRemade, indicesText(e.Remade))
-	}
-	if e.KeepsSummaries {
-		put(eraseSummaries, jsontext.AppendQuote(nil, summariesKept))
+	if e.Summaries != "" {
+		put(eraseSummaries, jsontext.AppendQuote(nil, string(e.Summaries)))
 	}
 	if e.Values != "" {
 		put(eraseValues, jsontext.AppendQuote(nil, string(e.Values)))
@@ -125,6 +127,9 @@ func NewErase(e Erasure) *PatchEvent {
 	}
 	if len(e.Digest) > 0 {
 		put(eraseDigest, jsontext.AppendQuote(nil, hex.EncodeToString(e.Digest)))
+	}
+	if e.Closed > 0 {
+		put(eraseClosed, jsonOf(unnoted{e.Closed}))
 	}
 	return p
 }
@@ -164,33 +169,30 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 		}
 		e.Seqs, last = append(e.Seqs, Span{s[0], s[1]}), s[1]
 	}
-	for i, name := range []string{eraseWithin, eraseRemade} {
-		into := []*map[uint64][]int{&e.Within, &e.Remade}[i]
-		var all [][]uint64
-		if !field(name, &all) {
-			return e, wrong(name, "an array such as [[4,0,2]]: a seq and indices")
-		}
-		for _, of := range all {
-			if len(of) == 0 || !e.covers(of[0]) || (*into)[of[0]] != nil {
-				return e, &FieldError{name, fmt.Sprintf("%v is no seq of %s, once, and indices", of, eraseSeqs), WrongField}
-			}
-			indices := make([]int, len(of)-1)
-			for i, at := range of[1:] {
-				if at > MaxRecordBytes || i > 0 && int(at) <= indices[i-1] {
-					return e, &FieldError{name, fmt.Sprintf("the indices of record %d do not ascend", of[0]), WrongField}
-				}
-				indices[i] = int(at)
-			}
-			if *into == nil {
-				*into = map[uint64][]int{}
-			}
-			(*into)[of[0]] = indices
-		}
+	var within [][]uint64
+	if !field(eraseWithin, &within) {
+		return e, wrong(eraseWithin, "an array such as [[4,0,2]]: a seq and indices")
 	}
-	var summaries, digest string
+	for _, of := range within {
+		if len(of) == 0 || !e.covers(of[0]) || e.Within[of[0]] != nil {
+			return e, &FieldError{eraseWithin, fmt.Sprintf("%v is no seq of %s, once, and indices", of, eraseSeqs), WrongField}
+		}
+		indices := make([]int, len(of)-1)
+		for i, at := range of[1:] {
+			if at > MaxRecordBytes || i > 0 && int(at) <= indices[i-1] {
+				return e, &FieldError{eraseWithin, fmt.Sprintf("the indices of record %d do not ascend", of[0]), WrongField}
+			}
+			indices[i] = int(at)
+		}
+		if e.Within == nil {
+			e.Within = map[uint64][]int{}
+		}
+		e.Within[of[0]] = indices
+	}
+	var digest string
 	switch {
-	case !field(eraseSummaries, &summaries) || summaries != "" && summaries != summariesKept:
-		return e, wrong(eraseSummaries, `"keep", or none`)
+	case !field(eraseSummaries, &e.Summaries) || !e.Summaries.valid():
+		return e, wrong(eraseSummaries, `"blank", "keep", or none`)
 	case !field(eraseValues, &e.Values) || e.Values != "" && e.Values != KeepValues && e.Values != NullValues:
 		return e, wrong(eraseValues, `"keep" or "null"`)
 	case !field(eraseInitial, &e.Initial):
@@ -199,8 +201,9 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 		return e, wrong(eraseReason, "a string")
 	case !field(eraseDigest, &digest):
 		return e, wrong(eraseDigest, "a string")
+	case !field(eraseClosed, &e.Closed):
+		return e, wrong(eraseClosed, "a seq")
 	}
-	e.KeepsSummaries = summaries == summariesKept
 	if e.Values == "" {
 		e.Values = KeepValues
 	}
@@ -214,6 +217,18 @@ func (p *PatchEvent) erasure() (e Erasure, d *FieldError) {
 		}
 	}
 	return e, nil
+}
+
+// Close returns the receipt as it is once the erasure is complete: see [Erasure.Closed]. All else of it
+// stays.
+func (p *PatchEvent) Close(last uint64) *PatchEvent {
+	return p.set(eraseClosed, func(p *PatchEvent) {
+		p.members = append(p.members[:len(p.members):len(p.members)], member{eraseClosed, jsonOf(unnoted{last})})
+	})
+}
+
+func (s Summaries) valid() bool {
+	return s == RevertSummaries || s == BlankSummaries || s == KeepSummaries
 }
 
 func quotedList(texts []string) []byte {
@@ -247,21 +262,22 @@ func (p *PatchEvent) UpTo(seq uint64) (receipt *PatchEvent, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	cut := false
+	more := false
 	e.Seqs = slices.DeleteFunc(slices.Clone(e.Seqs), func(s Span) bool {
-		cut = cut || s.To > seq
+		more = more || s.To > seq
 		return s.From > seq
 	})
-	if !cut {
+	if !more && e.Closed <= seq {
 		return p, true
+	}
+	if more {
+		e.Digest = nil
 	}
 	if last := len(e.Seqs) - 1; last >= 0 {
 		e.Seqs[last].To = min(e.Seqs[last].To, seq)
 	}
-	for _, of := range []map[uint64][]int{e.Within, e.Remade} {
-		maps.DeleteFunc(of, func(of uint64, _ []int) bool { return of > seq })
-	}
-	e.Digest = nil
+	maps.DeleteFunc(e.Within, func(of uint64, _ []int) bool { return of > seq })
+	e.Closed = min(e.Closed, seq)
 	out := NewErase(e)
 	out.identity = p.identity
 	return out, true

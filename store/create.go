@@ -12,6 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // creating is a session in the making: a draft on an empty log. If it has more records
@@ -23,7 +24,7 @@ type creating struct {
 	meta     []byte
 	after    uint64        // the last seq that is staged
 	chain    backend.Chain // of what is staged
-	erased   erasures      // of a log that is copied
+	erased   erase.Said    // of a log that is copied
 	while    *backend.Unmoved
 }
 

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/blanks"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // EraseSelection says which events to erase: each that one of the fields names, whether it is
@@ -61,19 +63,18 @@ type EraseOptions struct {
 	// [Erasure.Kept] says what is kept.
 	Values patch.Values
 
-	// Summaries is what becomes of summaries that stand for erased events.
-	Summaries Summaries
+	// Summaries is what becomes of summaries that stand for erased events. They are erased too, but with
+	// [patch.KeepSummaries]. Those that are visible are reverted, unless with [patch.BlankSummaries]: what is left of what they
+	// stand for is visible again, and the next compaction summarises it. A summary stays blank if its group has
+	// a patch that drops state or puts in something else, if nothing is left behind it, or if something stands on it.
+	Summaries patch.Summaries
 
-	// Resummarise makes a summary anew, for [RemakeSummaries], which needs it: it returns what
-	// the summary is to say of the events, which are what is left of what it stands for, in
-	// their order. Results that were cleared are in them as they were logged; of summaries among
-	// them there is what they say now. summary is as it is then: blank, with its branch and its
-	// figures. No text means that it stays blank. It is called outside of locks and
-	// transactions, one call after the other, and may take its time; ctx is the caller's. What a
-	// compactor would write is what compaction.Resummariser gives.
-	Resummarise func(ctx context.Context, summary *patch.Event, events []*patch.Event) (string, error)
+	// Room is how many tokens the visible log may grow by, as estimated, when summaries are reverted; 0 means
+	// 50,000. The first is reverted in any case, down to events. What stays for want of room is reverted by the next
+	// compaction.
+	Room int
 
-	// Context, if not with [KeepSummaries], has summaries erased too whose summarizer had been shown, as context, summaries
+	// Context, if not with [patch.KeepSummaries], has summaries erased too whose summarizer had been shown, as context, summaries
 	// that are: those that compaction made, after these, of events of the same branch. They may
 	// tell of what was erased, and few do.
 	Context bool
@@ -81,16 +82,6 @@ type EraseOptions struct {
 	// Salt is the key of the receipt's digest; nil means 32 random bytes. It is not stored.
 	Salt []byte
 }
-
-// Summaries says what becomes of summaries that stand for erased events.
-type Summaries string
-
-// What becomes of summaries.
-const (
-	BlankSummaries  Summaries = ""       // they are erased with these
-	RemakeSummaries Summaries = "remake" // they are erased, and then made anew of what is left
-	KeepSummaries   Summaries = "keep"   // they stay, and say what they say; so do copies, and whatever else stands for these
-)
 
 // Erasure is what an erasing did, or would do.
 type Erasure struct {
@@ -135,10 +126,9 @@ type ErasedSession struct {
 	Events  []ErasedEvent // in the order of the log; none of what an earlier call had begun
 	Initial []string      // keys of the initial state whose values were set to null
 
-	// Remade are the ids of summaries that were made anew, or would be; Blank are those of
-	// others that the receipts in the session say are to be, and that stay blank: nothing is
-	// left of what they stand for, or there was no text for them.
-	Remade, Blank []string
+	// Reverted are the ids of blank summaries that made way for what is left behind them, or would. Blank are
+	// those that are visible and stay.
+	Reverted, Blank []string
 }
 
 // ErasedEvent is an event that was erased.
@@ -150,31 +140,29 @@ type ErasedEvent struct {
 
 // Why an event is erased.
 const (
-	ErasedSelected  = "selected"
-	ErasedStandsFor = "stands for an erased event" // a summary or another event that a patch put in its place
-	ErasedCopy      = "copy of an erased event"    // with results cleared or shortened, or of a call that came back
-	ErasedBrought   = "brought by a tool from an erased event"
-	ErasedShown     = "summarizer was shown a summary of an erased event" // with [EraseOptions.Context]
-	ErasedSame      = "same event in another session"
+	ErasedSelected  = erase.Selected
+	ErasedStandsFor = erase.StandsFor // a summary or another event that a patch put in its place
+	ErasedCopy      = erase.Copy      // with results cleared or shortened, or of a call that came back
+	ErasedBrought   = erase.Brought
+	ErasedShown     = erase.Shown // an event before its own, or with [EraseOptions.Context] a summary
+	ErasedSame      = erase.Same
 )
-
-// ErrNotRemade: summaries that were to be made anew are blank still. All else is done.
-var ErrNotRemade = errors.New("a summary was not made anew")
 
 // Erase erases events: what they say is gone from the log, and from all that the store holds
 // of the session, and a receipt in the log says so. Their places stay, with all that the log's
-// meaning rests on, as [patch.Event.Blank] says. With them go the events that patches have put
-// in their place, summaries at any depth first of all, and copies of them, also what
-// [recall.SearchTool] and [recall.ReadTool] have brought of them; and the same events
+// meaning rests on, as [patch.Event.Blank] says. With them goes what was made of them: all that patches, or
+// groups of them, have put in their place, at any depth; copies, also what
+// [recall.SearchTool] and [recall.ReadTool] have brought; summaries whose summarizer was shown them; and the same events
 // in forks and other copies of the session in this store, each with a receipt of its own. It
-// cannot be taken back. Where a patch, or a group of them, has put in several summaries, all go,
-// but for those that compaction made for other branches. [Store.PlanErase] says what it would do.
+// cannot be taken back. [Store.PlanErase] says what it would do.
 //
 // First the receipts are logged, also of forks that are made meanwhile, which makes any patch a
 // conflict that was made before. A session without records is not known as a fork. Then
 // the records are replaced, at most 64 and about 256 KiB in a commit, and others write in
-// between. Whoever reads meanwhile sees them as they were or as they are. When it returns no
-// view, snapshot or index that this store gives from then on has any of it; another process
+// between. A last commit closes the receipts, makes the log another edition, which no patch fits that was made of
+// one before, and reverts visible summaries that are blank now ([EraseOptions.Summaries]): [Store.Revert] of one of these does the
+// opposite of all of them. Whoever reads meanwhile sees records as they were or as they are. When Erase returns no
+// view, snapshot or index that this store gives from then on has what was erased; another process
 // that shares the storage finds out when it next looks at the session. In a file the old bytes
 // stay where there is room that nothing takes up, until they are written over: [Store.Vacuum]
 // gives that back. A database on PostgreSQL has a vacuum of its own, of which VACUUM FULL does.
@@ -183,22 +171,12 @@ var ErrNotRemade = errors.New("a summary was not made anew")
 // session, whatever it selects: with an empty selection, or with the receipt's id, it does that
 // alone. [Store.Verify] reports an erasure that is not finished.
 //
-// With [RemakeSummaries] summaries are blank first, as everything is, and then made anew one by
-// one, those inside others first: what they say comes of what is left alone. One stays blank if
-// nothing is left of what it stands for, and if it is not known which of several summaries stands
-// for what. If the text of one cannot be had, it stays blank, and so do those that stand for it;
-// when all else is done the error matches [ErrNotRemade] and what Resummarise returned, beside the
-// whole Erasure. The next Erase of the session with RemakeSummaries tries again, and makes no
-// other anew a second time. Views in memory may show a summary blank until all are done.
-//
-// With [KeepSummaries] nothing goes but what is selected, here and in the same events elsewhere,
+// With [patch.KeepSummaries] nothing goes but what is selected, here and in the same events elsewhere,
 // and the receipt says so. A later Erase with another choice that selects an event which is blank by
-// such a receipt covers it once more, and takes with it what stands for it, and copies, as if it were
-// still there; but not a summary that was made anew after that receipt, for that is without it.
+// such a receipt covers it once more, and takes with it what was made of it before it was blank.
 //
 // An event that is appended later is not erased, whatever it says. Nor is what a summarizer was
-// shown as context, and told in a summary of other events: Match finds that, and
-// [EraseOptions.Context] takes all that may.
+// told of by another summary: Match finds that, and [EraseOptions.Context] takes all that may.
 //
 // The error matches [ErrNotFound] if there is no such session, [ErrInvalid] if the options make
 // no sense, [ErrDuplicateID] if another record has the receipt's id, and [ErrCorrupt] if a
@@ -226,6 +204,13 @@ func (e *erasing) do(ctx context.Context, key Key, selection EraseSelection, dry
 		return e.run(ctx, key, selection)
 	}
 	plans, err := e.plans(ctx, key, selection)
+	for _, p := range plans {
+		if err == nil && !p.isEmpty() && e.opts.Summaries == patch.RevertSummaries {
+			var would blanks.Plan
+			would, err = e.planReverts(ctx, p)
+			e.ended[p.key] = reverted{would.Summaries, would.Left}
+		}
+	}
 	if err != nil {
 		return Erasure{}, err
 	}
@@ -274,8 +259,7 @@ type erasing struct {
 	leftOut []string
 	others  func(ctx context.Context) iter.Seq2[Info, error] // sessions that may have the same events
 	seen    map[string]bool                                  // creation ids of sessions that have been looked at for copies
-	worked  []Key                                            // sessions in which summaries may have to be made anew
-	texts   map[[sha256.Size]byte]string                     // of summaries that were made anew, by what they were made of
+	ended   map[Key]reverted                                 // what came of the summaries
 	kept    KeptValues                                       // by the last planning
 	shared  []string                                         // keys of shared values that are null now, or would be
 }
@@ -288,13 +272,15 @@ func (s *Store) newErasing(opts EraseOptions) (*erasing, error) {
 	default:
 		return nil, &patch.FieldError{Field: "EraseOptions.Values", Problem: fmt.Sprintf("%q is neither \"keep\" nor \"null\"", opts.Values)}
 	}
-	switch {
-	case opts.Summaries != BlankSummaries && opts.Summaries != RemakeSummaries && opts.Summaries != KeepSummaries:
-		return nil, &patch.FieldError{Field: "EraseOptions.Summaries", Problem: fmt.Sprintf("%q is neither \"\", \"remake\" nor \"keep\"", opts.Summaries)}
-	case opts.Summaries == RemakeSummaries && opts.Resummarise == nil:
-		return nil, &patch.FieldError{Field: "EraseOptions.Resummarise", Problem: "it is nil, and summaries are to be made anew"}
+	switch opts.Summaries {
+	case patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries:
+	default:
+		return nil, &patch.FieldError{Field: "EraseOptions.Summaries", Problem: fmt.Sprintf("%q is neither \"\", \"blank\" nor \"keep\"", opts.Summaries)}
 	}
-	e := &erasing{store: s, opts: opts, texts: map[[sha256.Size]byte]string{}, given: opts.ID != "", others: func(ctx context.Context) iter.Seq2[Info, error] { return s.List(ctx, ListOptions{}) }}
+	if opts.Room < 0 {
+		return nil, &patch.FieldError{Field: "EraseOptions.Room", Problem: fmt.Sprintf("%d is below 0", opts.Room)}
+	}
+	e := &erasing{store: s, opts: opts, ended: map[Key]reverted{}, given: opts.ID != "", others: func(ctx context.Context) iter.Seq2[Info, error] { return s.List(ctx, ListOptions{}) }}
 	if !e.given {
 		e.opts.ID = s.opts.NewID()
 	}
@@ -322,10 +308,7 @@ func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (E
 		sessions, err := e.finishAll(ctx, key, e.opts.ID)
 		if err != nil || sessions != nil {
 			out := e.result(nil)
-			out.Sessions, out.Salt = sessions, nil
-			if err == nil {
-				out.Sessions, err = e.remakeAll(ctx, out.Sessions)
-			}
+			out.Sessions, out.Salt = e.withReverted(sessions), nil
 			if err == nil { // an earlier call may have done it all
 				err = e.store.confirm(ctx, key)
 			}
@@ -340,9 +323,6 @@ func (e *erasing) run(ctx context.Context, key Key, selection EraseSelection) (E
 		err = e.carryOut(ctx, key, plans)
 	}
 	out := e.result(plans)
-	if err == nil {
-		out.Sessions, err = e.remakeAll(ctx, out.Sessions)
-	}
 	if err == nil && len(out.Sessions) == 0 && e.hidden.IsZero() {
 		err = e.store.confirm(ctx, key) // an earlier call may have done it all
 	}
@@ -411,11 +391,7 @@ func (e *erasing) finishPlans(ctx context.Context, key Key, plans []*erasePlan) 
 		if len(p.open) == 0 {
 			return nil
 		}
-		if err := e.finish(ctx, p.key, p.creation, p.open); err != nil {
-			return err
-		}
-		e.worked = append(e.worked, p.key)
-		return nil
+		return e.finish(ctx, p.key, p.view.Creation(), p.open)
 	})
 }
 
@@ -424,7 +400,7 @@ func eachPlan(key Key, plans []*erasePlan, do func(p *erasePlan) error) error {
 	for _, p := range slices.Backward(plans) {
 		err := do(p)
 		if errors.Is(err, ErrNotFound) && p.key != key {
-			*p, err = erasePlan{key: p.key, creation: p.creation}, nil
+			*p, err = erasePlan{key: p.key, view: p.view}, nil
 		}
 		if err != nil {
 			return err
@@ -438,11 +414,15 @@ func (e *erasing) result(plans []*erasePlan) Erasure {
 	shared := false
 	for _, p := range plans {
 		if !p.isEmpty() {
-			out.Sessions = append(out.Sessions, ErasedSession{Key: p.key, Receipt: p.receipt, Events: p.events, Initial: p.of.Initial, Remade: p.remade()})
+			one := ErasedSession{Key: p.key, Receipt: p.receipt, Initial: p.of.Initial}
+			for _, event := range p.events {
+				one.Events = append(one.Events, ErasedEvent(event))
+			}
+			out.Sessions = append(out.Sessions, one)
 		}
 		for _, r := range p.open {
 			if r.ID() != p.receipt.ID() {
-				out.Sessions = append(out.Sessions, ErasedSession{Key: p.key, Receipt: r})
+				out.Sessions = append(out.Sessions, ErasedSession{Key: p.key, Receipt: r.Record})
 			}
 		}
 		shared = shared || p.shares
@@ -451,7 +431,19 @@ func (e *erasing) result(plans []*erasePlan) Erasure {
 		out.OutOfReach = append(out.OutOfReach, "values of state keys that sessions share (app:, user:) which erased events had set")
 	}
 	out.OutOfReach = append(out.OutOfReach, e.leftOut...)
+	out.Sessions = e.withReverted(out.Sessions)
 	return out
+}
+
+// reverted is what came of a session's blank summaries, by their ids.
+type reverted struct{ reverted, left []string }
+
+// withReverted adds to sessions what came of their blank summaries.
+func (e *erasing) withReverted(sessions []ErasedSession) []ErasedSession {
+	for i, s := range sessions {
+		sessions[i].Reverted, sessions[i].Blank = e.ended[s.Key].reverted, e.ended[s.Key].left
+	}
+	return sessions
 }
 
 // outOfReach is what no erasing reaches.
@@ -469,10 +461,10 @@ func (e *erasing) logReceipt(ctx context.Context, key Key, p *erasePlan) error {
 		return nil
 	}
 	id := e.opts.ID
-	if slices.ContainsFunc(p.receipts, func(r patch.Record) bool { return r.ID() == id }) {
+	if slices.ContainsFunc(p.receipts, func(r erase.Receipt) bool { return r.ID() == id }) {
 		for _, r := range p.open {
-			if receiptOf(r).says(p) {
-				p.receipt = r
+			if says(r, p) {
+				p.receipt = r.Record
 				return nil
 			}
 		}
@@ -480,7 +472,7 @@ func (e *erasing) logReceipt(ctx context.Context, key Key, p *erasePlan) error {
 	}
 	for {
 		receipt := patch.NewErase(p.of).WithID(id).WithAuthor(e.opts.Author)
-		done, err := e.store.commit(ctx, p.key, p.creation, erasePlanned{receipt, p.view.PatchSeq(), p.view.Edition()})
+		done, err := e.store.commit(ctx, p.key, p.view.Creation(), erasePlanned{receipt, p.view.PatchSeq(), p.view.Edition()})
 		if errors.Is(err, ErrDuplicateID) && p.key != key && id == e.opts.ID {
 			id = e.store.opts.NewID()
 			continue
@@ -489,16 +481,16 @@ func (e *erasing) logReceipt(ctx context.Context, key Key, p *erasePlan) error {
 			return err
 		}
 		p.receipt = done.Records[0]
-		p.open = append(p.open, p.receipt)
+		p.open = append(p.open, erase.ReceiptOf(p.receipt))
 		return nil
 	}
 }
 
-// says reports whether the receipt says all that the receipt of a plan would say.
-func (r receipt) says(p *erasePlan) bool {
-	return r.of.Values == p.of.Values && r.of.KeepsSummaries == p.of.KeepsSummaries &&
-		!slices.ContainsFunc(p.events, func(event ErasedEvent) bool { return !r.of.CoversEvent(event.Seq, event.Index) }) &&
-		!slices.ContainsFunc(p.of.Initial, func(name string) bool { return !slices.Contains(r.of.Initial, name) })
+// says reports whether a receipt says all that the receipt of a plan would say.
+func says(r erase.Receipt, p *erasePlan) bool {
+	return r.Of.Values == p.of.Values && r.Keeps() == (p.of.Summaries == patch.KeepSummaries) &&
+		!slices.ContainsFunc(p.events, func(event erase.Event) bool { return !r.Covers(event.Ref) }) &&
+		!slices.ContainsFunc(p.of.Initial, func(name string) bool { return !slices.Contains(r.Of.Initial, name) })
 }
 
 // erasePlanned is the plan to log a receipt of what was planned on a view.
@@ -530,7 +522,7 @@ func (e *erasing) finishAll(ctx context.Context, key Key, id string) ([]ErasedSe
 	again, sessions, plans, err := e.resume(ctx, key, id)
 	if err == nil && sessions != nil {
 		err = again.finishPlans(ctx, key, plans)
-		e.leftOut, e.worked = again.leftOut, again.worked
+		e.leftOut = again.leftOut
 	}
 	return sessions, err
 }
@@ -552,17 +544,11 @@ func (e *erasing) tryResume(ctx context.Context, key Key, id string) (sessions [
 	if err != nil || !there {
 		return nil, nil, err
 	}
-	r := receiptOf(own.Receipt)
-	of := r.of
+	r := erase.ReceiptOf(own.Receipt)
+	of := r.Of
 	e.hidden, e.opts.ID, e.opts.Author, e.opts.Reason = time.Time{}, id, own.Receipt.Patch.Author(), of.Reason
-	e.opts.Values, e.opts.Context = of.Values, false
-	switch {
-	case of.KeepsSummaries:
-		e.opts.Summaries = KeepSummaries
-	case e.opts.Summaries == KeepSummaries:
-		e.opts.Summaries = BlankSummaries
-	}
-	p, err := e.plan(ctx, key, r.left, nil, 0)
+	e.opts.Values, e.opts.Summaries, e.opts.Context = of.Values, of.Summaries, false
+	p, err := e.plan(ctx, key, left(r))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -570,12 +556,12 @@ func (e *erasing) tryResume(ctx context.Context, key Key, id string) (sessions [
 		return nil, nil, err
 	}
 	for _, name := range of.Initial {
-		if v, there := p.initial[name]; there && !isNull(v) {
+		if v, there := p.initial[name]; there && !erase.IsNull(v) {
 			p.of.Initial = append(p.of.Initial, name)
 		}
 	}
 	plans = []*erasePlan{p}
-	if !of.KeepsSummaries {
+	if !r.Keeps() {
 		if plans, err = e.withCopies(ctx, p); err != nil {
 			return nil, nil, err
 		}
@@ -595,7 +581,7 @@ func (e *erasing) tryResume(ctx context.Context, key Key, id string) (sessions [
 		if err == nil && there {
 			sessions = append(sessions, one)
 			if !slices.ContainsFunc(plans, func(p *erasePlan) bool { return p.key == info.Key }) {
-				if p, err = e.plan(ctx, info.Key, nothing, nil, 0); err == nil {
+				if p, err = e.plan(ctx, info.Key, erase.Nothing); err == nil {
 					plans = append(plans, p)
 				}
 			}
@@ -609,11 +595,13 @@ func (e *erasing) tryResume(ctx context.Context, key Key, id string) (sessions [
 }
 
 // left chooses what a receipt covers that is not erased yet.
-func (r receipt) left(record patch.Record) (bool, func(int, *patch.Event) bool) {
+func left(r erase.Receipt) erase.Choose {
 	none := func(int) bool { return false }
-	own := r.of.CoversEvent(record.Seq, -1) && record.Patch != nil && record.Patch.Blank(r.ID(), r.of.Values, none) != record.Patch
-	return own, func(i int, e *patch.Event) bool {
-		return r.of.CoversEvent(record.Seq, i) && e.Blank(r.ID(), r.of.Values) != e
+	return func(record patch.Record) (bool, func(int, *patch.Event) bool) {
+		own := r.Of.CoversEvent(record.Seq, -1) && record.Patch != nil && record.Patch.Blank(r.ID(), r.Of.Values, none) != record.Patch
+		return own, func(i int, e *patch.Event) bool {
+			return r.Of.CoversEvent(record.Seq, i) && e.Blank(r.ID(), r.Of.Values) != e
+		}
 	}
 }
 
@@ -652,7 +640,7 @@ func (s *Store) Receipts(ctx context.Context, key Key) ([]patch.Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		if isReceipt(r) {
+		if erase.IsReceipt(r) {
 			receipts = append(receipts, r)
 		}
 	}

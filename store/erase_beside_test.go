@@ -103,9 +103,9 @@ func TestVerifyBesideErase(t *testing.T) {
 }
 
 // A fork that is deleted while it is being erased has nothing left to erase. The writes are the
-// receipts of both forks and of the session, and then a step of each.
+// receipts of both forks and of the session, and then two of each: a step, and the closing commit.
 func TestEraseForkDeletedMeanwhile(t *testing.T) {
-	for _, c := range []struct{ write, fork int }{{1, 0}, {2, 1}, {3, 0}, {3, 1}, {4, 0}, {5, 1}, {6, 0}} {
+	for _, c := range []struct{ write, fork int }{{1, 0}, {2, 1}, {3, 0}, {3, 1}, {4, 0}, {5, 0}, {6, 1}, {7, 1}, {8, 0}} {
 		erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
 			createWith(t, s, eraseKey, said(t, "e1", "secret"))
 			forks := []store.Key{eraseKey, eraseKey}

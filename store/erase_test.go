@@ -196,7 +196,7 @@ func TestEraseCascade(t *testing.T) {
 		if got := has(t, s, eraseKey, "4711"); len(got) != 4 {
 			t.Fatalf("planning erased: %v", got)
 		}
-		done, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{ID: "receipt", Author: "ann", Reason: "asked for", Values: patch.NullValues, Salt: []byte("salt")})
+		done, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{ID: "receipt", Author: "ann", Reason: "asked for", Values: patch.NullValues, Salt: []byte("salt"), Summaries: patch.BlankSummaries})
 		if err != nil || !slices.Equal(whys(done), want) || string(done.Salt) != "salt" {
 			t.Fatalf("%q, %v", whys(done), err)
 		}
@@ -474,8 +474,8 @@ func TestExportErased(t *testing.T) {
 	}
 	for i, ids := range [][]string{{"e1", "e2"}, {"e4"}} {
 		opts := store.EraseOptions{ID: fmt.Sprint("r", i), Author: "ann", Reason: "asked for"}
-		if opts.Summaries = store.KeepSummaries; i == 0 {
-			opts.Summaries = store.BlankSummaries
+		if opts.Summaries = patch.KeepSummaries; i == 0 {
+			opts.Summaries = patch.BlankSummaries
 		}
 		if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: ids}, opts); err != nil {
 			t.Fatal(err)
@@ -498,7 +498,7 @@ func TestExportErased(t *testing.T) {
 		}
 		if r, err := s.Receipts(ctx, copied); err != nil || len(r) != 2 || r[0].Patch.Author() != "ann" {
 			t.Errorf("%+v: receipts %v, %v", opts, r, err)
-		} else if of, _ := r[1].Patch.Erasure(); !of.KeepsSummaries {
+		} else if of, _ := r[1].Patch.Erasure(); of.Summaries != patch.KeepSummaries {
 			t.Errorf("%+v: the second receipt is %s", opts, r[1].Patch)
 		}
 	}
@@ -545,7 +545,8 @@ func logged(t *testing.T, lines ...string) *store.Store {
 func TestVerifyErasures(t *testing.T) {
 	ctx := t.Context()
 	blank := said(t, "e1", "one").Blank("r", patch.KeepValues).String()
-	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}}).WithID("r").String()
+	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}, Closed: 2}).WithID("r").String()
+	open := strings.Replace(receipt, `,"closed":2`, "", 1)
 	for name, c := range map[string]struct {
 		lines []string
 		want  string
@@ -553,8 +554,10 @@ func TestVerifyErasures(t *testing.T) {
 		"whole":            {[]string{blank, receipt}, ""},
 		"no receipt":       {[]string{blank}, "record 1: corrupt"},
 		"another receipt":  {[]string{blank, strings.Replace(receipt, `"r"`, `"q"`, 1)}, "record 1: corrupt"},
-		"about another":    {[]string{said(t, "e0", "zero").String(), blank, receipt}, "record 2: corrupt|record 3: the erasing"},
-		"not erased":       {[]string{said(t, "e1", "one").String(), receipt}, "record 2: the erasing"},
+		"about another":    {[]string{said(t, "e0", "zero").String(), blank, receipt}, "record 2: corrupt|record 3: corrupt"},
+		"not erased":       {[]string{said(t, "e1", "one").String(), receipt}, "record 2: corrupt"},
+		"not closed":       {[]string{blank, open}, "record 2: the erasing"},
+		"not begun":        {[]string{said(t, "e1", "one").String(), open}, "record 2: the erasing"},
 		"about the future": {[]string{receipt, said(t, "e1", "one").String()}, ""},
 	} {
 		s := logged(t, c.lines...)
@@ -578,7 +581,7 @@ func TestVerifyErasures(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, found, wants)
 			}
 		}
-		if name != "not erased" {
+		if !strings.Contains(c.want, "the erasing") {
 			continue
 		}
 		done, err := s.Erase(ctx, eraseKey, store.EraseSelection{}, store.EraseOptions{})

@@ -151,7 +151,7 @@ func TestRetainErasesHidden(t *testing.T) {
 			}
 			if c.n > 0 {
 				p := after[len(after)-1].Patch
-				if of, _ := p.Erasure(); p.Author() != "retention" || !of.KeepsSummaries || of.Values != patch.KeepValues || of.Reason != fmt.Sprintf("hidden for %dh0m0s", 24*c.days) {
+				if of, _ := p.Erasure(); p.Author() != "retention" || of.Summaries != patch.KeepSummaries || of.Values != patch.KeepValues || of.Reason != fmt.Sprintf("hidden for %dh0m0s", 24*c.days) {
 					t.Errorf("the receipt is %s", p)
 				}
 			}

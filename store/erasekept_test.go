@@ -26,7 +26,7 @@ func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptio
 	return whys(done)
 }
 
-var keeping = store.EraseOptions{Summaries: store.KeepSummaries}
+var keeping = store.EraseOptions{Summaries: patch.KeepSummaries}
 
 // What was kept goes when the event is erased again, with all that stands for it, and that once.
 func TestEraseWhatWasKept(t *testing.T) {
@@ -63,41 +63,6 @@ func TestEraseWhatWasKept(t *testing.T) {
 	})
 }
 
-// A summary that was made anew without an event that is blank does not go for it; one that was made
-// of a summary that tells of it does.
-func TestEraseWhatWasKeptAndMadeAnew(t *testing.T) {
-	for _, c := range []struct {
-		kept []string
-		want map[string]string
-	}{
-		{[]string{"a"}, map[string]string{"s1": patch.ErasedText, "m": patch.ErasedText, "s2": "of (text d)"}},
-		{[]string{"a", "s1"}, map[string]string{"s1": patch.ErasedText, "m": "of (of (text d))", "s2": "of (text d)"}},
-	} {
-		erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
-			told(t, s)
-			r := &retelling{}
-			eraseIDs(t, s, eraseKey, keeping, c.kept...)
-			eraseIDs(t, s, eraseKey, r.opts(""), "c")
-			eraseIDs(t, s, eraseKey, store.EraseOptions{}, "a")
-			summariesSay(t, s, c.want)
-		})
-	}
-	// Made anew itself: it is without what was blank before.
-	s := inMemory(t)
-	told(t, s)
-	r := &retelling{}
-	eraseIDs(t, s, eraseKey, keeping, "a")
-	eraseIDs(t, s, eraseKey, r.opts(""), "b", "c")
-	eraseIDs(t, s, eraseKey, keeping, "d")
-	eraseIDs(t, s, eraseKey, r.opts(""), "a")
-	summariesSay(t, s, map[string]string{"s1": patch.ErasedText, "s2": "of (text d)", "m": "of (of (text d))"})
-	// But not without what was blank after.
-	if got := eraseIDs(t, s, eraseKey, store.EraseOptions{}, "d"); len(got) != 3 {
-		t.Errorf("erased %q", got)
-	}
-	summariesSay(t, s, map[string]string{"s2": patch.ErasedText, "m": patch.ErasedText})
-}
-
 // What has to be planned anew, since somebody else wrote, is told in full.
 func TestEraseKeepingPlannedAnew(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
@@ -118,17 +83,6 @@ func TestEraseKeepingPlannedAnew(t *testing.T) {
 		}
 		verified(t, s)
 	})
-}
-
-// A summary that was made anew when another one was erased does not go for what that stood for.
-func TestEraseBelowWhatIsBlank(t *testing.T) {
-	s := inMemory(t)
-	told(t, s)
-	eraseIDs(t, s, eraseKey, (&retelling{}).opts(""), "s1")
-	if got, want := eraseIDs(t, s, eraseKey, store.EraseOptions{}, "a"), []string{"s 1.0 a: selected"}; !slices.Equal(got, want) {
-		t.Errorf("erased %q, want %q", got, want)
-	}
-	summariesSay(t, s, map[string]string{"s1": patch.ErasedText, "m": "of (text c, text d)"})
 }
 
 // Of one event in several sessions each is judged by itself when it is kept, and all go when it is erased,

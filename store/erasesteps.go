@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +8,11 @@ import (
 	"slices"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/blanks"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // A commit replaces so many records, or bytes of them: others wait for it.
@@ -23,85 +24,57 @@ const (
 // A step is tried so often where others write to the session, or the outcome is unknown.
 const eraseTries = 64
 
-// finish does what receipts in a session's log say, and is not done yet.
+// finishing is the work on the open receipts of a session:
 //
-// Patches that are logged meanwhile may stand for what is being erased. So before the last
-// step, and with nothing in between, they are looked at, and what they have put in gets a
-// receipt too. From that step on the log is another edition, which no patch fits that was made
-// of one before: see [errErased].
-func (e *erasing) finish(ctx context.Context, key Key, creation string, receipts []patch.Record) error {
-	h := e.store.cache.acquire(key)
-	defer e.store.cache.release(h)
-	f := finishing{store: e.store, opts: e.opts, h: h, creation: creation}
-	f.take(receipts...)
-	defer f.end(ctx)
-	for {
-		late, err := f.steps(ctx)
-		if err != nil || len(late.of.Seqs) == 0 {
-			return err
-		}
-		if err := f.further(ctx, late); err != nil && !errors.Is(err, errReplan) {
-			return err
-		}
-	}
-}
-
-// finishing is the work on the receipts of a session.
+//  1. All that they cover is made blank, a bounded commit at a time. If the process ends here, the receipts are
+//     open, and whoever finds them does all of it again: a blank stays as it is.
+//  2. Patches that were logged since may stand for what was erased. What they have put in gets a receipt too,
+//     and then 1 again.
+//  3. With no patch in between, one closing commit notes in the receipts that they are closed and logs the reverts of
+//     blank summaries. It makes the log another edition: no patch fits any more that was made of one before ([errErased]).
 type finishing struct {
-	store    *Store
-	opts     EraseOptions
+	*erasing
 	h        *handle
 	creation string
-	receipts []receipt
+	receipts []erase.Receipt
 	looked   uint64 // up to this patch, none that came late stands for what is erased
 }
 
-// receipt is what a receipt in a log says of the records before it.
-type receipt struct {
-	patch.Record
-	of patch.Erasure
-}
-
-func receiptOf(r patch.Record) receipt {
-	e, _ := r.Patch.Erasure()
-	// What a hand has written into a log may be about records that are not there.
-	for i, s := range e.Seqs {
-		if s.To >= r.Seq {
-			e.Seqs[i].To = r.Seq - 1
-			if e.Seqs = e.Seqs[:i+1]; s.From >= r.Seq {
-				e.Seqs = e.Seqs[:i]
+// finish completes the open receipts of a session.
+func (e *erasing) finish(ctx context.Context, key Key, creation string, receipts []erase.Receipt) error {
+	h := e.store.cache.acquire(key)
+	defer e.store.cache.release(h)
+	f := finishing{erasing: e, h: h, creation: creation, receipts: slices.Clone(receipts)}
+	defer f.end(ctx)
+	for {
+		if err := f.blank(ctx); err != nil {
+			return err
+		}
+		closed, err := f.close(ctx)
+		if closed || err != nil {
+			return err
+		}
+		late, err := f.late(ctx)
+		if err == nil && len(late.of.Seqs) > 0 {
+			if err = f.further(ctx, late); errors.Is(err, errReplan) {
+				continue
 			}
-			break
+		} else if err == nil {
+			f.looked = late.view.PatchSeq()
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return receipt{r, e}
 }
 
-func (f *finishing) take(records ...patch.Record) {
-	for _, r := range records {
-		f.receipts = append(f.receipts, receiptOf(r))
-	}
-}
-
-// spreading returns the receipts that do not keep what stands for what they cover.
-func (f *finishing) spreading() []receipt {
-	return slices.DeleteFunc(slices.Clone(f.receipts), func(r receipt) bool { return r.of.KeepsSummaries })
-}
-
-// end sees to it that nothing in memory has what was erased. In an exclusive backend the view in memory
-// stays as it was up to here: reading it anew after each step would keep others waiting. So that the next
-// one does not wait either, the new view is read before the old one goes.
+// end sees to it that nothing in memory has what was erased.
 func (f *finishing) end(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
-	var r replayed
-	err := errOtherLog // where others write, who looks next finds out
-	if !f.store.shared && f.h.newest.Load() != nil {
-		r, err = f.store.replay(ctx, f.h.key, newest)
-	}
 	if f.h.lock(ctx) == nil {
-		f.h.drop()
-		if err == nil {
-			f.store.publishAfterErase(ctx, f.h, r)
+		now, err := f.store.backend.Head(ctx, f.h.key.name())
+		if c := f.h.newest.Load(); c != nil && (err != nil || now.Edition != c.view.Edition()) {
+			f.h.drop()
 		}
 		f.h.unlock()
 	}
@@ -109,112 +82,220 @@ func (f *finishing) end(ctx context.Context) {
 	f.h.wake()
 }
 
-// further logs a receipt of what patches have put in that came late.
-func (f *finishing) further(ctx context.Context, late *erasePlan) error {
-	p := patch.NewErase(late.of).WithAuthor(f.spreading()[0].Patch.Author())
-	done, err := f.store.commit(ctx, f.h.key, f.creation, erasePlanned{p, late.view.PatchSeq(), late.view.Edition()})
-	if err == nil {
-		f.take(done.Records[0])
+// blank replaces all that the receipts cover.
+func (f *finishing) blank(ctx context.Context) error {
+	first := true
+	for seqs := range erase.Chunks(erase.Covered(f.receipts), eraseRecords) {
+		if err := f.step(ctx, seqs); err != nil {
+			return err
+		}
+		first = false
 	}
-	return err
+	if first { // of the session's initial state alone
+		return f.step(ctx, nil)
+	}
+	return nil
 }
 
-// steps replaces all that the receipts cover, and returns without the last step if there is
-// something to erase besides.
-func (f *finishing) steps(ctx context.Context) (late *erasePlan, err error) {
-	var spans []patch.Span
-	for _, r := range f.receipts {
-		spans = append(spans, r.of.Seqs...)
-	}
-	spans = union(spans)
-	var before []uint64
-	for seqs := range chunks(spans) {
-		if before != nil {
-			if err := f.step(ctx, before); err != nil {
-				return nil, err
-			}
-		}
-		before = seqs
-	}
+// step replaces some records, a commit at a time.
+func (f *finishing) step(ctx context.Context, seqs []uint64) error {
 	for {
-		last, err := f.lastStep(ctx, before)
-		if err != nil || last {
-			return &erasePlan{}, err
+		n := 0
+		err := f.locked(ctx, func() (err error) {
+			n, err = f.replace(ctx, seqs)
+			return err
+		})
+		if seqs = seqs[n:]; err != nil || len(seqs) == 0 {
+			return err
 		}
-		if late, err = f.late(ctx); err != nil || len(late.of.Seqs) > 0 {
-			return late, err
-		}
-		f.looked = late.view.PatchSeq()
 	}
 }
 
-// union returns spans in order, none of which overlap.
-func union(spans []patch.Span) []patch.Span {
-	slices.SortFunc(spans, func(a, b patch.Span) int { return cmp.Compare(a.From, b.From) })
-	var out []patch.Span
-	for _, s := range spans {
-		if last := len(out) - 1; last >= 0 && s.From <= out[last].To {
-			out[last].To = max(out[last].To, s.To)
-		} else {
-			out = append(out, s)
+// replace replaces the first of some records, as many as one commit should have, and returns
+// how many. Errors are the backend's.
+func (f *finishing) replace(ctx context.Context, seqs []uint64) (n int, err error) {
+	s, key := f.store, f.h.key
+	head, m, err := f.head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r := backend.Replacement{Creation: f.creation, Last: head.Last, Seen: head.Token, Next: newToken(), Chain: head.Chain}
+	raw, err := f.pick(ctx, seqs)
+	if err != nil {
+		return 0, err
+	}
+	for i, old := range raw {
+		was, err := decode(key, seqs[i], old)
+		if err != nil {
+			return 0, err
+		}
+		if is := erase.Blank(was, f.receipts); is != was {
+			one, err := s.replaced(old, is)
+			if err != nil {
+				return 0, err
+			}
+			r.Records = append(r.Records, one)
 		}
 	}
-	return out
+	if r.Meta, err = erasedMeta(m, f.receipts); err != nil {
+		return 0, err
+	}
+	if len(r.Records) == 0 && r.Meta == nil {
+		return len(raw), nil
+	}
+	return len(raw), f.commit(ctx, r)
+}
+
+// pick reads the first of some records as they are stored.
+func (f *finishing) pick(ctx context.Context, seqs []uint64) ([]backend.Record, error) {
+	if len(seqs) == 0 {
+		return nil, nil
+	}
+	raw, err := f.store.backend.Pick(ctx, f.h.key.name(), f.creation, seqs, eraseBytes)
+	if err == nil && len(raw) == 0 {
+		err = errMissing(f.h.key, seqs[0])
+	}
+	return raw, err
+}
+
+// close makes the closing commit, unless a patch was logged that has to be looked at first.
+func (f *finishing) close(ctx context.Context) (closed bool, err error) {
+	s, key := f.store, f.h.key
+	for range eraseTries {
+		r, err := s.replay(ctx, key, newest)
+		switch {
+		case err != nil:
+			return false, err
+		case r.view.PatchSeq() > f.newest():
+			return false, nil
+		}
+		plan := blanks.Plan{After: r.view}
+		if slices.ContainsFunc(f.receipts, func(r erase.Receipt) bool { return r.Of.Summaries == patch.RevertSummaries }) {
+			if plan, err = f.reverts(ctx, key, r.view, nil); err != nil {
+				return false, err
+			}
+		} else if !f.keeps() {
+			plan.Left = blanks.Visible(r.view)
+		}
+		plan.Reverts = f.complete(plan.Reverts)
+		err = f.locked(ctx, func() (err error) {
+			closed, err = f.closeOn(ctx, r, plan.Reverts)
+			return err
+		})
+		if closed && err == nil {
+			f.ended[key] = reverted{plan.Summaries, plan.Left}
+		}
+		if closed || err != nil {
+			return closed, err
+		}
+	}
+	return false, fmt.Errorf("session %s: %w: others are erasing", key, ErrConflict)
 }
 
 // newest returns the seq of the newest patch that is known to stand for nothing that is
 // erased, but for what the receipts cover.
 func (f *finishing) newest() uint64 { return max(f.looked, f.receipts[len(f.receipts)-1].Seq) }
 
-// step replaces records, a commit at a time.
-func (f *finishing) step(ctx context.Context, seqs []uint64) error {
-	for len(seqs) > 0 {
-		n, err := f.locked(ctx, func() (int, error) {
-			head, m, err := f.head(ctx)
-			if err != nil {
-				return 0, err
-			}
-			return f.replace(ctx, seqs, head, m, false)
-		})
-		if err != nil {
-			return err
-		}
-		seqs = seqs[n:]
+// closeOn makes the closing commit that was planned on a view, if only events have been logged since. The caller
+// holds the handle's lock. Errors are the backend's.
+func (f *finishing) closeOn(ctx context.Context, r replayed, reverts []*patch.PatchEvent) (closed bool, err error) {
+	s, key := f.store, f.h.key
+	head, _, err := f.head(ctx)
+	if err != nil {
+		return false, err
 	}
-	return nil
-}
-
-// lastStep is step for the last records, and reports whether it could be made: no patch was
-// logged that has to be looked at first. It makes the log another edition also if it finds all
-// of them erased.
-func (f *finishing) lastStep(ctx context.Context, seqs []uint64) (done bool, err error) {
-	for !done {
-		var stop bool
-		n, err := f.locked(ctx, func() (int, error) {
-			c, _, err := f.store.newestOf(ctx, f.h, f.store.lockedCurrent, nil)
-			if err != nil {
-				return 0, err
-			}
-			if c.view.PatchSeq() > f.newest() {
-				stop = true
-				return 0, nil
-			}
-			head, m, err := f.head(ctx)
-			if err != nil {
-				return 0, err
-			}
-			if f.store.shared { // as the view knows it: if another has come, it is refused
-				head.Last, head.Token, head.Chain = c.view.Seq(), c.token, c.chain
-			}
-			return f.replace(ctx, seqs, head, m, true)
-		})
-		if err != nil || stop {
-			return false, err
-		}
-		seqs = seqs[n:]
-		done = len(seqs) == 0
+	change := backend.Replacement{Creation: f.creation, Last: head.Last, Seen: head.Token, Next: newToken(), Chain: head.Chain}
+	if change.Records, err = f.closedReceipts(ctx, head.Last); err != nil || len(change.Records) == 0 {
+		return err == nil, err // by another process, or by a try whose outcome was unknown
+	}
+	patchSeq := r.view.PatchSeq()
+	if head.Edition != r.view.Edition() {
+		return false, nil
+	}
+	if err := s.foldUpTo(ctx, key, &head, &r, newest); err != nil || r.view.PatchSeq() != patchSeq {
+		return false, err
+	}
+	after, appended, err := f.draftReverts(ctx, r.view, reverts)
+	if err != nil {
+		return false, err
+	}
+	change.Appended = appended
+	if err := f.commit(ctx, change); err != nil {
+		return false, err
+	}
+	f.h.drop()
+	f.h.snapshot.Store(nil)
+	if now, err := s.backend.Head(ctx, key.name()); err == nil && !s.shared { // else the next reader reads it
+		f.h.publish(current{after.WithEdition(now.Edition), now.Token, now.Chain})
+		s.maybeSnapshot(f.h, after)
 	}
 	return true, nil
+}
+
+// closedReceipts returns the receipts of which the log does not say yet that they are closed, as it shall say it.
+func (f *finishing) closedReceipts(ctx context.Context, last uint64) (out []backend.Replaced, err error) {
+	var seqs []uint64
+	for _, r := range f.receipts {
+		seqs = append(seqs, r.Seq)
+	}
+	slices.Sort(seqs)
+	for len(seqs) > 0 {
+		raw, err := f.pick(ctx, seqs)
+		if err != nil {
+			return nil, err
+		}
+		for i, old := range raw {
+			is, err := decode(f.h.key, seqs[i], old)
+			if err != nil {
+				return nil, err
+			}
+			if of, ok := is.Patch.Erasure(); !ok || of.Closed > 0 {
+				continue
+			}
+			is.Patch = is.Patch.Close(last)
+			one, err := f.store.replaced(old, is)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, one)
+		}
+		seqs = seqs[len(raw):]
+	}
+	return out, nil
+}
+
+// complete gives reverts what they say besides: ids, a time, the author of the receipt, and a group.
+func (f *finishing) complete(reverts []*patch.PatchEvent) []*patch.PatchEvent {
+	s, group := f.store, ""
+	if len(reverts) > 1 {
+		group = s.opts.NewID()
+	}
+	out := make([]*patch.PatchEvent, len(reverts))
+	for i, p := range reverts {
+		out[i] = patch.Complete(patch.Record{Patch: p.WithAuthor(f.receipts[0].Patch.Author()).WithGroup(group)}, s.opts.NewID, s.opts.Now()).Patch
+	}
+	return out
+}
+
+// draftReverts returns the records of reverts, and the view after them.
+func (f *finishing) draftReverts(ctx context.Context, v fold.View, reverts []*patch.PatchEvent) (fold.View, []backend.Record, error) {
+	var records []patch.Record
+	var raw []backend.Record
+	base := v.PatchSeq()
+	for i, p := range reverts {
+		r := patch.Record{Seq: v.Seq() + 1 + uint64(i), Patch: p.WithBase(base)}
+		data, err := patch.AppendRecord(nil, r)
+		if err != nil {
+			return v, nil, err
+		}
+		one := backend.Record{Seq: r.Seq, IDs: slices.Collect(r.IDs()), Sum: recordform.Checksum(data), Data: compressRecord(data)}
+		if id := groupOf(r); id != "" && i == 0 {
+			one.IDs = append(one.IDs, id)
+		}
+		records, raw, base = append(records, r), append(raw, one), r.Seq
+	}
+	after, err := f.store.foldRecords(ctx, f.h.key, f.creation, v, records)
+	return after, raw, err
 }
 
 // head returns the session's head, and what it was created with.
@@ -232,59 +313,18 @@ func (f *finishing) head(ctx context.Context) (backend.Head, meta, error) {
 
 // locked does a step with the session's lock, and again if the log has moved on, or if it is
 // not known whether the step took place: doing it twice is doing it once.
-func (f *finishing) locked(ctx context.Context, do func() (int, error)) (n int, err error) {
+func (f *finishing) locked(ctx context.Context, do func() error) (err error) {
 	for range eraseTries {
 		if err := f.h.lock(ctx); err != nil {
-			return 0, err
+			return err
 		}
-		n, err = do()
+		err = do()
 		f.h.unlock()
 		if !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrUnknown) {
 			break
 		}
 	}
-	return n, fromBackend(f.h.key, err)
-}
-
-// replace replaces the first of some records, as many as one commit should have, and returns
-// how many. Errors are the backend's.
-func (f *finishing) replace(ctx context.Context, seqs []uint64, head backend.Head, m meta, always bool) (n int, err error) {
-	s, key := f.store, f.h.key
-	r := backend.Replacement{Creation: f.creation, Last: head.Last, Seen: head.Token, Next: newToken(), Chain: head.Chain}
-	var raw []backend.Record
-	if len(seqs) > 0 {
-		if raw, err = s.backend.Pick(ctx, key.name(), f.creation, seqs, eraseBytes); err != nil {
-			return 0, err
-		}
-		if len(raw) == 0 {
-			return 0, errMissing(key, seqs[0])
-		}
-	}
-	for i, old := range raw {
-		was, err := decode(key, seqs[i], old)
-		if err != nil {
-			return 0, err
-		}
-		is := was
-		for _, receipt := range f.receipts {
-			is = receipt.of.Blank(is, receipt.ID())
-		}
-		if is == was {
-			continue
-		}
-		data, err := patch.AppendRecord(nil, is)
-		if err != nil {
-			return 0, err
-		}
-		r.Records = append(r.Records, s.replaced(old, data))
-	}
-	if r.Meta, err = erasedMeta(m, f.receipts); err != nil {
-		return 0, err
-	}
-	if len(r.Records) == 0 && r.Meta == nil && !always {
-		return len(raw), nil
-	}
-	return len(raw), f.commit(ctx, r)
+	return fromBackend(f.h.key, err)
 }
 
 // commit makes a replacement. Errors are the backend's.
@@ -296,52 +336,32 @@ func (f *finishing) commit(ctx context.Context, r backend.Replacement) error {
 	case errors.Is(err, backend.ErrUnknown):
 		f.h.drop()
 		if _, fenced := f.store.backend.Fence(ctx, f.h.key.name(), f.creation, r.Seen, newToken()); fenced != nil {
-			return stillUnknownFinally(err, fenced)
+			return fmt.Errorf("%w: %w; and asking failed: %w", ErrOutcomeUnknown, causeOf(err), fenced)
 		}
 	}
 	return err
 }
 
-// replaced puts a form in the place of a record's.
-func (s *Store) replaced(old backend.Record, form []byte) backend.Replaced {
-	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: compressRecord(form), OldSum: recordform.Checksum(old.Data), Sum: recordform.Checksum(form)}
-}
-
-// stillUnknownFinally is the error of a step whose outcome cannot be found out now.
-func stillUnknownFinally(failure, err error) error {
-	return fmt.Errorf("%w: %w; and asking failed: %w", ErrOutcomeUnknown, causeOf(failure), err)
+// replaced puts a record in the place of a stored one.
+func (s *Store) replaced(old backend.Record, r patch.Record) (backend.Replaced, error) {
+	form, err := patch.AppendRecord(nil, r)
+	return backend.Replaced{Seq: old.Seq, Old: old.Data, Data: compressRecord(form), OldSum: recordform.Checksum(old.Data), Sum: recordform.Checksum(form)}, err
 }
 
 // erasedMeta returns a session's meta record with values of the initial state null, or nil if it
 // is as the receipts say.
-func erasedMeta(m meta, receipts []receipt) ([]byte, error) {
-	changed := false
+func erasedMeta(m meta, receipts []erase.Receipt) ([]byte, error) {
 	initial := maps.Clone(m.initial)
-	for _, r := range receipts {
-		for _, name := range r.of.Initial {
-			if v, there := initial[name]; there && !isNull(v) {
-				initial[name], changed = null, true
-			}
-		}
-	}
-	if !changed {
+	if !erase.NullInitial(initial, receipts) {
 		return nil, nil
 	}
 	return encodeMeta(meta{m.created, initial})
 }
 
-var null = func() patch.Value {
-	v, err := patch.ParseValue([]byte("null"))
-	if err != nil {
-		panic(err)
-	}
-	return v
-}()
-
-// late plans the erasing of what patches have put in, since the first of the receipts, in the
+// late plans the erasing of what patches have put in since the first of the receipts, in the
 // place of what these cover.
 func (f *finishing) late(ctx context.Context) (*erasePlan, error) {
-	receipts := f.spreading()
+	receipts := slices.DeleteFunc(slices.Clone(f.receipts), erase.Receipt.Keeps)
 	if len(receipts) == 0 {
 		v, err := f.store.View(ctx, f.h.key)
 		return &erasePlan{view: v}, err
@@ -350,52 +370,34 @@ func (f *finishing) late(ctx context.Context) (*erasePlan, error) {
 	for _, r := range receipts {
 		after = min(after, r.Seq)
 	}
-	covered := func(ref fold.Ref) bool {
-		return slices.ContainsFunc(receipts, func(r receipt) bool { return r.of.CoversEvent(ref.Seq, ref.Index) })
-	}
-	first, opts := receipts[0].of, f.opts
-	if opts.Summaries == KeepSummaries {
-		opts.Summaries = BlankSummaries
-	}
-	e, err := f.store.newErasing(EraseOptions{ID: receipts[0].ID(), Values: first.Values, Reason: first.Reason, // the new receipt gets an id when it is logged
-		Summaries: opts.Summaries, Resummarise: opts.Resummarise, Context: opts.Context})
-	if err != nil {
-		return nil, err
-	}
-	return e.plan(ctx, f.h.key, nothing, covered, after)
+	e, first := *f.erasing, receipts[0]
+	e.opts.Values, e.opts.Reason, e.opts.Summaries, e.opts.Author = first.Of.Values, first.Of.Reason, first.Of.Summaries, first.Patch.Author()
+	return e.planLate(ctx, f.h.key, receipts, after)
 }
 
-// unfinished returns those receipts of a log of which something is left to do.
-func (s *Store) unfinished(ctx context.Context, key Key, creation string, receipts []patch.Record) (left []patch.Record, err error) {
-	initial, err := s.InitialState(ctx, key)
-	if err != nil {
-		return nil, err
+// further logs a receipt of what patches have put in that came late.
+func (f *finishing) further(ctx context.Context, late *erasePlan) error {
+	author := f.receipts[slices.IndexFunc(f.receipts, func(r erase.Receipt) bool { return !r.Keeps() })].Patch.Author()
+	p := patch.NewErase(late.of).WithAuthor(author)
+	done, err := f.store.commit(ctx, f.h.key, f.creation, erasePlanned{p, late.view.PatchSeq(), late.view.Edition()})
+	if err == nil {
+		f.receipts = append(f.receipts, erase.ReceiptOf(done.Records[0]))
 	}
-	for _, r := range receipts {
-		done, err := s.isFinished(ctx, key, creation, initial, receiptOf(r))
-		if err != nil {
-			return nil, err
-		}
-		if !done {
-			left = append(left, r)
-		}
-	}
-	return left, nil
+	return err
 }
 
-func (s *Store) isFinished(ctx context.Context, key Key, creation string, initial map[string]patch.Value, r receipt) (bool, error) {
-	for _, name := range r.of.Initial {
-		if value, there := initial[name]; there && !isNull(value) {
-			return false, nil
-		}
+// isErased reports whether nothing is left of what a receipt covers.
+func (s *Store) isErased(ctx context.Context, key Key, creation string, initial map[string]patch.Value, r erase.Receipt) (bool, error) {
+	if erase.NullInitial(maps.Clone(initial), []erase.Receipt{r}) {
+		return false, nil
 	}
-	for seqs := range chunks(r.of.Seqs) {
+	for seqs := range erase.Chunks(r.Of.Seqs, eraseRecords) {
 		records, err := s.pick(ctx, key, creation, seqs)
 		if err != nil {
 			return false, err
 		}
 		for _, covered := range records {
-			if r.of.Blank(covered, r.ID()) != covered {
+			if r.Of.Blank(covered, r.ID()) != covered {
 				return false, nil
 			}
 		}

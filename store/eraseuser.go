@@ -8,8 +8,10 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // EraseUser erases all events of all sessions of a user of an app, as [Store.Erase] does with
@@ -23,8 +25,7 @@ import (
 // fails, or the process ends, the same call with the same id goes on where it ended: pass one.
 //
 // It fails with [ErrInvalid] if app or user are empty, or the options make no sense. A session that
-// is damaged is left out, and named in OutOfReach. An error that matches [ErrNotRemade], about
-// sessions of others, comes when all is done, beside the whole Erasure.
+// is damaged is left out, and named in OutOfReach.
 func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptions) (Erasure, error) {
 	return s.eraseUser(ctx, app, user, opts, false)
 }
@@ -96,13 +97,6 @@ func (s *Store) eraseUser(ctx context.Context, app, user string, opts EraseOptio
 	if err != nil {
 		return out, err
 	}
-	var notRemade error
-	if !dryRun {
-		out.Sessions, notRemade = u.remakeAll(ctx, out.Sessions)
-		if notRemade != nil && !errors.Is(notRemade, ErrNotRemade) {
-			return out, notRemade
-		}
-	}
 	if opts.Values == patch.NullValues {
 		if out.Shared, err = s.eraseShared(ctx, []string{prefixOf("user", app, user)}, func(patch.Value, error) bool { return true }, dryRun); err != nil {
 			return out, err
@@ -112,11 +106,12 @@ func (s *Store) eraseUser(ctx context.Context, app, user string, opts EraseOptio
 			return out, err
 		}
 	}
+	out.Sessions = e.withReverted(out.Sessions)
 	slices.Sort(u.damaged)
 	u.damaged = slices.Compact(u.damaged)
 	out.Salt, out.OutOfReach = e.opts.Salt, append(slices.Clone(outOfReach), u.damaged...)
 	out.OutOfReach = append(out.OutOfReach, "values of the app's shared state, the keys of all state, and the names of sessions")
-	return out, notRemade
+	return out, nil
 }
 
 func infos(list []Info) iter.Seq2[Info, error] {
@@ -198,7 +193,7 @@ func (u *userErasing) look(ctx context.Context) (found []Key, err error) {
 			return nil, err
 		}
 		for _, own := range of[there.ID()] {
-			if patch.Same(there, own.first) || patch.Same(own.first, there) {
+			if isSame(there, own.first) {
 				u.copies[own.key] = append(u.copies[own.key], info)
 				found = append(found, own.key)
 			}
@@ -236,7 +231,7 @@ func (u *userErasing) begin(ctx context.Context, key Key, out *Erasure) error {
 	out.add(one)
 	var begun []*erasePlan
 	for _, p := range plans {
-		begun = append(begun, &erasePlan{key: p.key, creation: p.creation, open: p.open})
+		begun = append(begun, &erasePlan{key: p.key, view: fold.New(p.view.Creation(), nil), open: p.open})
 	}
 	u.begun[key] = append(begun, before[min(1, len(before)):]...)
 	return nil
@@ -253,7 +248,7 @@ func (e *Erasure) add(more Erasure) {
 // their keys. which is given a value, or the error of one that cannot be read. A value that is written meanwhile
 // is looked at again.
 func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(patch.Value, error) bool, dryRun bool) (names []string, err error) {
-	data, err := null.MarshalBinary()
+	data, err := erase.Null.MarshalBinary()
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +261,7 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		var changes []backend.SharedChange
 		for i, prefix := range prefixes {
 			for _, v := range values[i] {
-				if value, err := sharedValue(v); err == nil && isNull(value) || !which(value, err) {
+				if value, err := sharedValue(v); err == nil && erase.IsNull(value) || !which(value, err) {
 					continue
 				}
 				names = append(names, v.Name[len(prefix):])

@@ -91,23 +91,9 @@ func (s *Store) Export(ctx context.Context, key Key, out io.Writer, opts ExportO
 
 // addErased adds to what receipts say of the events of a log that one of them stands there.
 func addErased(by map[string]patch.Erasure, seq uint64, e *patch.Event) {
-	newest, ok := e.Erased()
-	if !ok {
-		return
-	}
-	receipts := e.RemadeAfter()
-	remade := receipts != nil
-	if !remade {
-		receipts = []string{newest}
-	}
-	for _, id := range receipts {
+	if id, ok := e.Erased(); ok {
 		of := by[id]
-		if of.Seqs = append(of.Seqs, patch.Span{From: seq, To: seq}); remade && id == newest {
-			if of.Remade == nil {
-				of.Remade = map[uint64][]int{}
-			}
-			of.Remade[seq] = []int{0}
-		}
+		of.Seqs, of.Closed = append(of.Seqs, patch.Span{From: seq, To: seq}), seq
 		by[id] = of
 	}
 }
@@ -127,7 +113,7 @@ func (s *Store) exportReceipts(ctx context.Context, key Key, write func(patch.Re
 			continue
 		}
 		was, _ := r.Patch.Erasure()
-		is.Values, is.Reason, is.KeepsSummaries = was.Values, was.Reason, was.KeepsSummaries
+		is.Values, is.Reason, is.Summaries = was.Values, was.Reason, was.Summaries
 		p := patch.NewErase(is).WithID(r.ID()).WithAuthor(r.Patch.Author()).WithTimestamp(r.Patch.Timestamp())
 		if err := write(patch.Record{Patch: p}); err != nil {
 			return err

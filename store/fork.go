@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // ForkOptions say what to fork. The zero value means the whole log.
@@ -159,18 +160,14 @@ func (c *creating) noneOpen(from Key, head backend.Head) error {
 	if err != nil && !errors.Is(err, ErrCorrupt) { // no erase reaches what is damaged behind these records
 		return err
 	}
-	for _, r := range c.erased.receipts {
-		receipts = append(receipts, r.Record)
+	if slices.ContainsFunc(append(receipts, c.erased.Receipts...), func(r erase.Receipt) bool { return r.Of.Closed == 0 }) {
+		return errErasing
 	}
-	open, err := c.store.unfinished(c.ctx, from, head.Creation, receipts)
-	if err == nil && len(open) > 0 {
-		err = errErasing
-	}
-	return err
+	return nil
 }
 
 // receiptsBetween returns the receipts in a log that are behind one record and not behind another.
-func (s *Store) receiptsBetween(ctx context.Context, key Key, head backend.Head, after, last uint64) (receipts []patch.Record, err error) {
+func (s *Store) receiptsBetween(ctx context.Context, key Key, head backend.Head, after, last uint64) (receipts []erase.Receipt, err error) {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
 	if c := h.newest.Load(); after == last || c != nil && c.view.Creation() == head.Creation && c.view.Seq() >= last && c.view.PatchSeq() <= after {
@@ -181,8 +178,8 @@ func (s *Store) receiptsBetween(ctx context.Context, key Key, head backend.Head,
 			return receipts, err
 		}
 		for _, r := range page.records {
-			if isReceipt(r) {
-				receipts = append(receipts, r)
+			if erase.IsReceipt(r) {
+				receipts = append(receipts, erase.ReceiptOf(r))
 			}
 		}
 	}
@@ -213,7 +210,7 @@ func (c *creating) copy(from Key, head *backend.Head, last uint64) error {
 		}
 		for i, r := range page.records {
 			c.put(r, page.data[i])
-			c.erased.record(r)
+			c.erased.Record(r)
 		}
 		if c.view.Seq() == min(last, head.Last) {
 			return nil
@@ -228,13 +225,7 @@ func (c *creating) copy(from Key, head *backend.Head, last uint64) error {
 // receipts adds receipts of what was erased of the records, if those of the other log are behind
 // them: the same ones, as far as they are about these.
 func (c *creating) receipts(from Key, head backend.Head) error {
-	var lacks []string
-	for _, b := range c.erased.blanks {
-		has := slices.ContainsFunc(c.erased.receipts, func(r receipt) bool { return r.ID() == b.receipt })
-		if !has && !slices.Contains(lacks, b.receipt) {
-			lacks = append(lacks, b.receipt)
-		}
-	}
+	lacks := c.erased.Lacks()
 	if len(lacks) == 0 {
 		return nil
 	}

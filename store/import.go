@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // ImportOptions say how to read a file of the text form. The zero value means the
@@ -262,22 +263,22 @@ func (t *Text) receipts(d *draft) error {
 	for _, i := range d.missing {
 		added[d.records[i].Seq] = i
 	}
-	var said erasures
+	var said erase.Said
 	for _, r := range d.records {
-		said.record(r)
+		said.Record(r)
 	}
-	for _, b := range said.blanks {
-		if i, ok := added[b.ref.Seq]; ok && !said.covers(b) {
+	for _, mark := range said.Unsaid() {
+		if i, ok := added[mark.Seq]; ok {
 			return t.at(i, fmt.Errorf("%w: it says that it was erased, and no receipt of that is with it", ErrInvalid))
 		}
 	}
-	for _, receipt := range said.receipts {
+	for _, receipt := range said.Receipts {
 		i, ok := added[receipt.Seq]
 		if !ok {
 			continue
 		}
 		for _, r := range d.records {
-			if _, ok := added[r.Seq]; !ok && receipt.of.Blank(r, receipt.ID()) != r {
+			if _, ok := added[r.Seq]; !ok && receipt.Of.Blank(r, receipt.ID()) != r {
 				return t.at(i, fmt.Errorf("%w: it is the receipt of an erasing, and record %d of session %s is not erased", ErrInvalid, r.Seq, d.handle.key))
 			}
 		}

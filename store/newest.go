@@ -143,19 +143,6 @@ func (s *Store) lockedCurrent(ctx context.Context, h *handle) (current, error) {
 	return c, nil
 }
 
-// publishAfterErase publishes a view that was read before the caller took the handle's lock, with
-// the records logged since. On failure the next reader replays.
-func (s *Store) publishAfterErase(ctx context.Context, h *handle, r replayed) {
-	head, _, err := s.head(ctx, h.key)
-	if err == nil && head.Creation == r.view.Creation() && head.Edition == r.view.Edition() {
-		if err = s.foldUpTo(ctx, h.key, &head, &r, newest); err == nil {
-			h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-			h.publish(current{r.view, head.Token, head.Chain})
-			s.maybeSnapshot(h, r.view)
-		}
-	}
-}
-
 // sharedValues returns the shared values with each of the prefixes. Errors are the
 // backend's.
 func (s *Store) sharedValues(ctx context.Context, prefixes []string) (values [][]backend.Value, err error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // Retention says what becomes of an app's sessions in time. The zero value keeps them.
@@ -77,7 +78,7 @@ var ErrRetaining = errors.New("another process is at it")
 //
 // What is erased are the events that patches took out of sight, and that have been out of it since
 // the time of a patch that long ago; not those that are pinned. It is done as by [Store.Erase] with
-// [KeepSummaries], and cannot be taken back: the newest view, its state and its summaries are as
+// [patch.KeepSummaries], and cannot be taken back: the newest view, its state and its summaries are as
 // before, and whoever takes such a patch back, or looks at a view or a history of before, finds
 // these events blank. The receipt's author is "retention". A session younger than the policy is not looked at. Each session is judged by itself: what is
 // hidden in one may be in sight in a fork, and stays there. An erasing that was cut short is
@@ -218,7 +219,7 @@ func (s *Store) used(ctx context.Context, key Key, head backend.Head, created ti
 			switch {
 			case r.Event != nil:
 				at = r.Event.Timestamp()
-			case !isReceipt(r): // to erase is not to use
+			case !erase.IsReceipt(r): // to erase is not to use
 				at = r.Patch.Timestamp()
 			}
 			if at.After(latest) {

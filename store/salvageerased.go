@@ -7,6 +7,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // Pages that are free have records as they were before they were erased. What was erased stays so:
@@ -18,7 +19,7 @@ func (v *salvage) forms() bolt.Forms {
 	forms := salvageForms
 	forms.Record = func(form []byte) (uint64, bool) {
 		r, err := patch.DecodeRecord(form)
-		if err == nil && isReceipt(r) {
+		if err == nil && erase.IsReceipt(r) {
 			v.receipts[recordform.Checksum(form)] = true
 		}
 		return r.Seq, err == nil
@@ -33,8 +34,8 @@ func (v *salvage) erase(l *foundLog) {
 		if !v.receipts[r.Sum] || slices.Contains(l.foreign, r.Seq) {
 			continue
 		}
-		if rec, _, ok := v.read(r); ok && isReceipt(rec) {
-			l.receipts = append(l.receipts, receiptOf(rec))
+		if rec, _, ok := v.read(r); ok && erase.IsReceipt(rec) {
+			l.receipts = append(l.receipts, erase.ReceiptOf(rec))
 		}
 	}
 	for at, choices := range l.choices {
@@ -86,12 +87,7 @@ func (v *salvage) readOf(l *foundLog, r bolt.ScannedRecord) (rec patch.Record, f
 		return rec, nil, false
 	}
 	was := rec
-	for _, receipt := range l.receipts {
-		if receipt.Seq > rec.Seq {
-			rec = receipt.of.Blank(rec, receipt.ID())
-		}
-	}
-	if rec == was {
+	if rec = erase.Blank(rec, l.receipts); rec == was {
 		return rec, form, true
 	}
 	form, err := patch.AppendRecord(nil, rec)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // foundLog is what was found of a session.
@@ -29,7 +30,7 @@ type foundLog struct {
 	last     uint64                       // seq of the log's last record
 	ended    bool                         // that is known
 	foreign  []uint64                     // seqs of records that seem to be another session's
-	receipts []receipt                    // of what was erased
+	receipts []erase.Receipt              // of what was erased
 	doubtful []Span                       // of which a chain says that one is not the one that was written
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
 // Problem is something that [Store.Verify] found wrong.
@@ -44,7 +45,7 @@ type VerifyOptions struct {
 
 // Verify reads all there is and yields what is wrong: damage of the storage's structure,
 // records that cannot be read, are not at their place or are not those that were written,
-// ids that the index does not know, events that say that they were erased, or made anew after that,
+// ids that the index does not know, events that say that they were erased
 // and of which no receipt says it, erasures that are not finished, snapshots and cached views that differ from a fold of
 // the whole log, shared values that cannot be read. Damage in one place does not keep it
 // from looking at the others. It yields an error, and ends, if it could not go on, and
@@ -105,6 +106,9 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 
 // errUnfinished: something that a receipt covers is still there.
 var errUnfinished = errors.New("the erasing that this is the receipt of is not finished: erase once more, and be it nothing, to finish it")
+
+// errNotErased: something that a closed receipt covers is still there.
+var errNotErased = fmt.Errorf("%w: it is the receipt of an erasing, and something is left of what it covers", ErrCorrupt)
 
 // verification is a run of Verify.
 type verification struct {
@@ -211,7 +215,7 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 	view, whole := fold.New(head.Creation, m.initial).Outline(), true
 	var chain backend.Chain
 	var index indexed
-	var erased erasures
+	var erased erase.Said
 	// What was read in part before an erasing, and in part after it, fits together nowhere.
 	changed := func() bool { return v.store.replacedSince(ctx, key, head) }
 	check := func() bool {
@@ -249,7 +253,7 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 			}
 			chain = chain.Add(recordform.Checksum(r.Data))
 			rec, err := recs[i], errs[i]
-			erased.record(rec)
+			erased.Record(rec)
 			switch {
 			case err != nil:
 				whole = false
@@ -339,88 +343,36 @@ func (s *Store) named(ctx context.Context, key Key, view fold.View, rec patch.Re
 	return nil, err
 }
 
-// erasures is what a log says of what was erased of it.
-type erasures struct {
-	receipts []receipt
-	byID     map[string][]receipt
-	blanks   []blank // in the order of the log
-}
-
-// blank is what says that it was erased, by a receipt.
-type blank struct {
-	ref     fold.Ref // Index is -1 for what a patch says besides its events
-	receipt string
-	remade  bool // the receipt is the newest of a summary that was made anew
-}
-
-func (e *erasures) record(r patch.Record) {
-	add := func(index int, receipt string, remade bool) {
-		e.blanks = append(e.blanks, blank{fold.Ref{Seq: r.Seq, Index: index}, receipt, remade})
-	}
-	if r.Patch != nil {
-		if isReceipt(r) {
-			one := receiptOf(r)
-			if e.receipts = append(e.receipts, one); e.byID == nil {
-				e.byID = map[string][]receipt{}
-			}
-			e.byID[r.ID()] = append(e.byID[r.ID()], one)
-		}
-		if receipt, erased := r.Patch.Erased(); erased {
-			add(-1, receipt, false)
-		}
-	}
-	for i, event := range r.Events() {
-		receipt, erased := event.Erased()
-		if !erased {
-			continue
-		}
-		after := event.RemadeAfter()
-		for _, other := range after {
-			if other != receipt {
-				add(i, other, false)
-			}
-		}
-		add(i, receipt, len(after) > 0)
-	}
-}
-
-// covers reports whether a receipt is about what says that it was erased by it.
-func (e *erasures) covers(b blank) bool {
-	return slices.ContainsFunc(e.byID[b.receipt], func(r receipt) bool {
-		return r.of.CoversEvent(b.ref.Seq, b.ref.Index) && (!b.remade || slices.Contains(r.of.Remade[b.ref.Seq], b.ref.Index))
-	})
-}
-
-// erasures reports blanks that no receipt covers, summaries that were made anew and that none says
-// are to be, and receipts of what is still there. If the log has changed since its end was looked
-// up, the receipt may be behind that.
-func (v *verification) erasures(ctx context.Context, key Key, creation string, e erasures, changed func() bool) (goOn bool) {
-	said := blank{}
-	for _, b := range e.blanks {
-		if e.covers(b) || said.ref.Seq == b.ref.Seq && said.receipt == b.receipt || changed() {
-			continue
-		}
-		said = b
-		if !v.report(key, b.ref.Seq, fmt.Errorf("%w: it says that it was erased, and the log has no receipt %.80q that is about it", ErrCorrupt, b.receipt)) {
+// erasures reports blanks that no receipt covers, and receipts that are open or of what is still there. If the log
+// has changed since its end was looked up, the receipt may be behind that.
+func (v *verification) erasures(ctx context.Context, key Key, creation string, said erase.Said, changed func() bool) (goOn bool) {
+	for _, mark := range said.Unsaid() {
+		err := fmt.Errorf("%w: it says that it was erased, and the log has no receipt %.80q that is about it", ErrCorrupt, mark.Receipt)
+		if !changed() && !v.report(key, mark.Seq, err) {
 			return false
 		}
 	}
-	if len(e.receipts) == 0 {
+	if len(said.Receipts) == 0 {
 		return true
 	}
 	initial, err := v.store.InitialState(ctx, key)
 	if err != nil {
 		return v.report(key, 0, err)
 	}
-	for _, r := range e.receipts {
-		done, err := v.store.isFinished(ctx, key, creation, initial, r)
+	for _, r := range said.Receipts {
+		problem := errUnfinished
+		done := r.Of.Closed > 0
+		if done {
+			problem = errNotErased
+			done, err = v.store.isErased(ctx, key, creation, initial, r)
+		}
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return true
 		case errors.Is(err, ErrCorrupt): // which was reported
 		case err != nil:
 			return v.report(key, r.Seq, err)
-		case !done && !v.report(key, r.Seq, errUnfinished):
+		case !done && !v.report(key, r.Seq, problem):
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -33,8 +34,9 @@ func (m *machine) erase(t *rapid.T) {
 		ids = rapid.SliceOfN(rapid.SampledFrom(ids), 1, 3).Draw(t, "ids")
 		sel.EventIDs = ids
 	}
-	opts.Summaries = rapid.SampledFrom([]store.Summaries{store.BlankSummaries, store.KeepSummaries}).Draw(t, "summaries")
-	want := m.reference().Erase(ids, values, opts.Summaries == store.KeepSummaries)
+	opts.Summaries = rapid.SampledFrom([]patch.Summaries{patch.RevertSummaries, patch.BlankSummaries, patch.KeepSummaries}).Draw(t, "summaries")
+	opts.Room = rapid.SampledFrom([]int{1, 20, 1000}).Draw(t, "room")
+	want := m.reference().Erase(ids, values, opts.Summaries)
 	if sel.All && values == patch.NullValues {
 		for name, v := range m.initial {
 			if v.Any() != nil {
@@ -43,22 +45,31 @@ func (m *machine) erase(t *rapid.T) {
 		}
 		slices.Sort(want.Initial)
 	}
+	want.Closed = uint64(len(m.records)) + 1
 	nothing := len(want.Seqs) == 0 && len(want.Initial) == 0
 	failure := rapid.SampledFrom([]storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed}).Draw(t, "failure")
 	write := rapid.IntRange(0, 5).Draw(t, "which write fails")
-	var receipts []patch.Record
+	after, reverts, left := m.erased(want, opts)
+	drawn := m.filled
+	var logged [2][]patch.Record // the receipt and the reverts
 	for i, s := range m.stores {
 		ctx := context.Background()
 		planned, err := s.PlanErase(ctx, m.key, sel, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
+		var done store.Erasure
 		if i == 1 {
 			m.peers[m.turn].faulty.Plan(storetest.Plan{Write: write, Failure: failure})
-			_, _ = s.Erase(ctx, m.key, sel, opts)
+			done, err = s.Erase(ctx, m.key, sel, opts)
 			m.peers[m.turn].faulty.Plan(storetest.Plan{})
+			if err != nil {
+				m.filled[1] = drawn[1]
+			}
 		}
-		done, err := s.Erase(ctx, m.key, sel, opts)
+		if i == 0 || err != nil {
+			done, err = s.Erase(ctx, m.key, sel, opts)
+		}
 		if err != nil {
 			t.Fatalf("store %d: erasing %q: %v\n%s", i, ids, err, m.log())
 		}
@@ -71,26 +82,53 @@ func (m *machine) erase(t *rapid.T) {
 		if nothing {
 			continue
 		}
-		receipt := done.Sessions[0].Receipt
-		got, ok := receipt.Patch.Erasure()
+		if opts.Summaries == patch.RevertSummaries && (len(planned.Sessions[0].Reverted) > len(reverts) || !slices.Equal(planned.Sessions[0].Blank, left)) {
+			t.Fatalf("store %d: erasing %q: planned %+v, want the reverts %q, and %q stay\n%s", i, ids, planned.Sessions[0], reverts, left, m.log())
+		}
+		for r, err := range s.RawEvents(ctx, m.key, uint64(len(m.records))+1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			logged[i] = append(logged[i], r)
+		}
+		got, ok := logged[i][0].Patch.Erasure()
 		if got.Digest, got.Reason = nil, ""; !ok || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("store %d: erasing %q takes %+v, want %+v\n%s", i, ids, got, want, m.log())
 		}
-		receipts = append(receipts, receipt)
+		var reverted []string
+		for _, r := range logged[i][1:] {
+			reverted = append(reverted, r.Patch.PatchID())
+		}
+		if !slices.Equal(reverted, reverts) {
+			t.Fatalf("store %d: erasing %q reverts %q, want %q\n%s", i, ids, reverted, reverts, m.log())
+		}
 	}
 	m.views = nil // no patch of them is taken any more
 	if nothing {
 		return
 	}
-	compareRecords(t, receipts[:1], receipts[1:])
+	m.filled[1] = m.filled[0]
+	compareRecords(t, logged[0], logged[1])
 	for _, name := range want.Initial {
 		m.initial[name] = null
 	}
-	for i, r := range m.records {
-		m.records[i] = want.Blank(r, opts.ID)
+	m.records = append(after[:len(m.records)], logged[0]...)
+	for range logged[0] {
+		m.offered = append(m.offered, patch.Record{})
 	}
-	m.records = append(m.records, receipts[0])
-	m.offered = append(m.offered, patch.Record{})
+}
+
+// erased is the log after an erasure, and what its closing commit reverts.
+func (m *machine) erased(of patch.Erasure, opts store.EraseOptions) (log []patch.Record, reverts, left []string) {
+	ref := fuzz.NewReference(m.initial)
+	for _, r := range m.records {
+		log = append(log, of.Blank(r, opts.ID))
+		ref.Apply(log[len(log)-1])
+	}
+	if opts.Summaries == patch.RevertSummaries {
+		reverts, left = ref.TakeBack(opts.Room)
+	}
+	return log, reverts, left
 }
 
 // forked is the log of a fork of the session at a seq: with receipts of what was erased before.

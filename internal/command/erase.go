@@ -19,7 +19,8 @@ func (a *app) eraseCommand() *cobra.Command {
 		Use:   "erase [KEY] [EVENT...]",
 		Short: "Erase what events say, for good",
 		Long: `The events keep their places and become blank. Erased with them are summaries that stand for them,
-copies of them, and the same events in forks. A receipt in the log says who erased what, and why:
+copies of them, and the same events in forks. Visible summaries are reverted: the next compaction
+summarises what is left. A receipt in the log says who erased what, and why:
 'patchlog log KEY --type receipt'. An EVENT is the number of a record, an id, or the beginning of an id.
 
 With --everywhere, in place of KEY, --match and --author select events of all sessions. With --user, all events of all sessions of a user are erased, and the values that these
@@ -129,6 +130,9 @@ type erasedDocument struct {
 	Seq     uint64          `json:"seq,omitempty"` // of the receipt
 	Events  []erasedElement `json:"events"`
 	Initial []string        `json:"initial,omitempty"`
+
+	Reverted []string `json:"reverted,omitempty"` // ids of summaries
+	Blank    []string `json:"blank,omitempty"`
 }
 
 type erasedElement struct {
@@ -161,7 +165,7 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 	if a.json {
 		sessions := []erasedDocument{}
 		for _, s := range e.Sessions {
-			d := erasedDocument{Key: s.Key.String(), Receipt: s.Receipt.ID(), Seq: s.Receipt.Seq, Events: []erasedElement{}, Initial: s.Initial}
+			d := erasedDocument{Key: s.Key.String(), Receipt: s.Receipt.ID(), Seq: s.Receipt.Seq, Events: []erasedElement{}, Initial: s.Initial, Reverted: s.Reverted, Blank: s.Blank}
 			for _, event := range s.Events {
 				one := erasedElement{Seq: event.Seq, ID: event.ID, Why: event.Why}
 				if event.Index >= 0 {
@@ -201,6 +205,12 @@ func (a *app) showErasure(of string, e store.Erasure, dryRun bool) error {
 		}
 		for _, name := range s.Initial {
 			a.out.linef("  initial state, key %s: null", present.Printable(name))
+		}
+		for _, id := range s.Reverted {
+			a.out.linef("  summary %s: reverted, and what is left behind it is visible", present.Printable(id))
+		}
+		for _, id := range s.Blank {
+			a.out.linef("  summary %s: visible, and blank", present.Printable(id))
 		}
 		if s.Receipt.Patch != nil {
 			a.out.linef("  receipt: record %d, id %s", s.Receipt.Seq, present.Printable(s.Receipt.ID()))

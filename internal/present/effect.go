@@ -141,15 +141,14 @@ func eraseText(p *patch.PatchEvent) string {
 	if n := len(e.Seqs) - len(of); n > 0 {
 		text += fmt.Sprintf(" and %s more", Counted(n, "range"))
 	}
-	remade := 0
-	for _, indices := range e.Remade {
-		remade += len(indices)
-	}
-	if remade > 0 {
-		text += ", " + Counted(remade, "summary") + " to make anew"
-	}
-	if e.KeepsSummaries {
+	switch e.Summaries {
+	case patch.BlankSummaries:
+		text += ", summaries blank"
+	case patch.KeepSummaries:
 		text += ", summaries kept"
+	}
+	if e.Closed == 0 {
+		text += ", not finished"
 	}
 	text += ", values " + string(e.Values)
 	if e.Reason != "" {

@@ -1,4 +1,6 @@
-package store
+// Package erase says what an erasure takes of a log: what a text is found in, what a scan of the records
+// finds, and what receipts say of them. It reads and writes nothing.
+package erase
 
 import (
 	"bytes"
@@ -10,26 +12,26 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// matcher finds a text in the parts of events, patches and state values that an erase can remove. What
+// Matcher finds a text in the parts of events, patches and state values that an erase can remove. What
 // these parts are has one definition: the difference between a record and its blank with null in place
 // of state values. So a blank whose state values were kept matches by these.
-type matcher struct {
-	text   string
-	folded bool
+type Matcher struct {
+	Text   string // "" is found nowhere
+	Folded bool   // upper and lower case are alike
 }
 
-// event reports whether an erase can remove the text from an event.
-func (m matcher) event(e *patch.Event) bool {
-	if m.text == "" {
+// Event reports whether an erase can remove the text from an event.
+func (m Matcher) Event(e *patch.Event) bool {
+	if m.Text == "" {
 		return false
 	}
 	mark, _ := e.Erased()
 	return m.removes(e, func() json.Marshaler { return e.Blank("", patch.NullValues) }, mark != "")
 }
 
-// patch reports whether an erase can remove the text from what a patch says besides the events that it puts in.
-func (m matcher) patch(p *patch.PatchEvent) bool {
-	if m.text == "" {
+// Patch reports whether an erase can remove the text from what a patch says besides the events that it puts in.
+func (m Matcher) Patch(p *patch.PatchEvent) bool {
+	if m.Text == "" {
 		return false
 	}
 	mark, _ := p.Erased()
@@ -39,7 +41,7 @@ func (m matcher) patch(p *patch.PatchEvent) bool {
 
 // removes reports whether the text is in one form of a record and not, at the same place, in its blank.
 // marked says that the record has a mark of its erasing, which is no text.
-func (m matcher) removes(of json.Marshaler, blank func() json.Marshaler, marked bool) bool {
+func (m Matcher) removes(of json.Marshaler, blank func() json.Marshaler, marked bool) bool {
 	fields, ok := fieldsOf(of)
 	if !ok || !m.in("", fields, nil) {
 		return false
@@ -64,7 +66,7 @@ func ownMetadata(fields map[string]any) map[string]any {
 
 // in reports whether a JSON value, that of a member with the given name, has the text where left, what
 // the blank has in its place, does not have the same.
-func (m matcher) in(name string, value, left any) bool {
+func (m Matcher) in(name string, value, left any) bool {
 	switch v := value.(type) {
 	case map[string]any:
 		left, _ := left.(map[string]any)
@@ -132,18 +134,18 @@ var fieldNames = func() map[string]bool {
 	return names
 }()
 
-func (m matcher) has(text string) bool {
-	if m.folded {
-		return strings.Contains(strings.ToLower(text), strings.ToLower(m.text))
+func (m Matcher) has(text string) bool {
+	if m.Folded {
+		return strings.Contains(strings.ToLower(text), strings.ToLower(m.Text))
 	}
-	return strings.Contains(text, m.text)
+	return strings.Contains(text, m.Text)
 }
 
-// value reports whether a state value has the text.
-func (m matcher) value(v patch.Value) bool {
+// Value reports whether a state value has the text.
+func (m Matcher) Value(v patch.Value) bool {
 	var any any
 	text, err := v.MarshalJSON()
-	return m.text != "" && err == nil && unmarshal(text, &any) == nil && m.in("", any, nil)
+	return m.Text != "" && err == nil && unmarshal(text, &any) == nil && m.in("", any, nil)
 }
 
 // unmarshal reads JSON, and numbers as they are written.

@@ -1,0 +1,71 @@
+package compaction
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/blanks"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// settled is a session's view after which nothing blank was left to revert.
+type settled struct {
+	creation string
+	patchSeq uint64
+}
+
+// revertBlanks reverts visible summaries that were erased, as far as the visible log may grow by what a summarizer
+// is given: what is left of what they stand for is to be summarised anew. It is done before each plan, so that what
+// there was no room for comes later.
+func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, by *settings, v fold.View) (fold.View, error) {
+	if len(blanks.Visible(v)) == 0 {
+		return v, nil
+	}
+	at := settled{v.Creation(), v.PatchSeq()}
+	c.mu.Lock()
+	known := c.settled[key] == at
+	c.mu.Unlock()
+	if known {
+		return v, nil
+	}
+	plan, err := blanks.Revert(v, blanks.Options{Room: by.cfg.MaxInputTokens, Read: func(seqs []uint64) ([]patch.Record, error) {
+		return c.records(ctx, key, seqs)
+	}})
+	if err != nil {
+		return v, err
+	}
+	if len(plan.Reverts) == 0 {
+		c.mu.Lock()
+		c.settled[key] = at
+		c.mu.Unlock()
+		return v, nil
+	}
+	group := uuid.NewString()
+	for i, p := range plan.Reverts {
+		plan.Reverts[i] = p.WithAuthor(patch.CompactionAuthor).WithGroup(group)
+	}
+	return c.log.ApplyOn(ctx, key, v, fold.CheckOptions{AllowOrphans: true}, plan.Reverts...)
+}
+
+// records reads records of a log, whose seqs ascend.
+func (c *Compactor[K]) records(ctx context.Context, key K, seqs []uint64) (out []patch.Record, err error) {
+	for len(seqs) > 0 {
+		n := len(out)
+		for r, err := range c.log.RawEvents(ctx, key, seqs[0]) {
+			if err != nil {
+				return nil, err
+			}
+			if len(seqs) == 0 || r.Seq != seqs[0] { // the next one is further on
+				break
+			}
+			out, seqs = append(out, r), seqs[1:]
+		}
+		if len(out) == n {
+			return nil, fmt.Errorf("%w: the log has no record %d", patch.ErrCorrupt, seqs[0])
+		}
+	}
+	return out, nil
+}

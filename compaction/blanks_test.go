@@ -1,0 +1,127 @@
+package compaction_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/blanks"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// Erase and compaction in turn leave no blank summary that can be reverted, tell what is left, and never what was erased.
+func TestCompactAfterErase(t *testing.T) {
+	ctx := t.Context()
+	st, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Create(ctx, key, nil); err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("it was said at length and more than once ", 12)
+	for i := range 40 {
+		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), InvocationID: fmt.Sprint("i", i), Author: "user",
+			Content: patch.Text("user", fmt.Sprintf("%s fact-%02d", long, i))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := compaction.DefaultConfig()
+	cfg.CompactionInterval, cfg.MaxSummaries, cfg.MaxInputTokens, cfg.MaxInvented = 2, 2, 1_000, compaction.NotVerified
+	cfg.Summarizer = tellingFacts
+	c, err := compaction.New(st, cfg, compaction.Options[store.Key]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compact := func() fold.View {
+		t.Helper()
+		if _, err := c.MaybeCompact(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		v, err := st.View(ctx, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	tells := func(v fold.View) (facts string) {
+		for _, e := range v.Events() {
+			for _, word := range strings.Fields(firstText(e)) {
+				if strings.HasPrefix(word, "fact-") {
+					facts += word
+				}
+			}
+		}
+		return facts
+	}
+	before := compact()
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, fmt.Sprint("e", 2*i))
+	}
+	done, err := st.Erase(ctx, key, store.EraseSelection{EventIDs: ids}, store.EraseOptions{Room: 1})
+	if err != nil || len(done.Sessions[0].Blank) == 0 || len(done.Sessions[0].Reverted) == 0 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	after := compact()
+	for range 3 {
+		after = compact()
+	}
+	plan, err := blanks.Revert(after, blanks.Options{Room: 1 << 30, Read: func(seqs []uint64) (out []patch.Record, err error) {
+		for r, err := range st.RawEvents(ctx, key, 1) {
+			if err != nil {
+				return nil, err
+			}
+			for _, seq := range seqs {
+				if r.Seq == seq {
+					out = append(out, r)
+				}
+			}
+		}
+		return out, nil
+	}})
+	if err != nil || len(plan.Reverts) != 0 {
+		t.Errorf("%d summaries are to be reverted yet, %v", len(plan.Summaries), err)
+	}
+	if len(after.State()) != len(before.State()) || after.Len() > 2*before.Len() {
+		t.Errorf("%d events are visible, %d before", after.Len(), before.Len())
+	}
+	told := tells(after)
+	for i := range 40 {
+		if fact := fmt.Sprintf("fact-%02d", i); strings.Contains(told, fact) != (i%2 == 1) {
+			t.Errorf("%s is told: %t", fact, i%2 == 0)
+		}
+	}
+	seq := after.Seq()
+	if again, err := st.Erase(ctx, key, store.EraseSelection{EventIDs: ids}, store.EraseOptions{}); err != nil || len(again.Sessions) != 0 {
+		t.Errorf("erased again: %+v, %v", again, err)
+	}
+	if v := compact(); v.Seq() != seq {
+		t.Errorf("compaction goes on: %d records, then %d", seq, v.Seq())
+	}
+	for p, err := range st.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// tellingFacts tells the words that begin with fact-.
+var tellingFacts = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+	var facts []string
+	for _, e := range r.Events {
+		for _, word := range strings.Fields(firstText(e)) {
+			if strings.HasPrefix(word, "fact-") {
+				facts = append(facts, word)
+			}
+		}
+	}
+	return says(strings.Join(facts, " ")), nil
+})

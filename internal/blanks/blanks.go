@@ -1,0 +1,290 @@
+// Package blanks plans the reverts by which visible summaries that were erased make way for what is
+// left behind them: docs/SEMANTICS.md, "Erasing". A store logs them when it completes an erasure, and
+// compaction before it plans.
+package blanks
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// DefaultRoom is how many tokens the visible log may grow by: what a compactor's summarizer is
+// given at most.
+const DefaultRoom = 50_000
+
+// Options of [Revert].
+type Options struct {
+	// Room is how many tokens the visible log may grow by.
+	Room int
+
+	// Goes are the ids of events that count as blank, since they are about to be.
+	Goes map[string]bool
+
+	// Read returns records of the view's log, whose seqs ascend.
+	Read func(seqs []uint64) ([]patch.Record, error)
+}
+
+// Plan is what to log.
+type Plan struct {
+	Reverts   []*patch.PatchEvent // to be logged together, in their order
+	Summaries []string            // ids of the summaries that they take back
+	After     fold.View
+	Left      []string // ids of blank summaries that are visible in After
+}
+
+// Revert plans the reverts of a view's visible blank summaries: the newest first, and then what that
+// shows. A summary is reverted with its group, if all patches of the group keep the state and put in only
+// summaries, if something behind it is not blank, and if the revert applies. It ends before the view
+// grows by more than the room, but takes one path from a summary down at least.
+func Revert(v fold.View, opts Options) (Plan, error) {
+	p := planner{Options: opts}
+	plan := Plan{After: v}
+	queue, size := p.look(v)
+	if len(queue) > 0 {
+		if err := p.learn(v); err != nil {
+			return Plan{}, err
+		}
+	}
+	below, onPath := 0, true // the path goes on among what stands in the queue behind so many
+	for grown := 0; len(queue) > 0; {
+		s := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		reverts, next, err := p.revert(plan.After, s)
+		if err != nil {
+			return Plan{}, err
+		}
+		if reverts == nil {
+			continue
+		}
+		shown, then := p.look(next)
+		onPath = onPath && len(queue) >= below
+		if grown += then - size; grown > p.Room && !onPath {
+			break
+		}
+		visible := ids(plan.After)
+		below = len(queue)
+		queue = append(queue, slices.DeleteFunc(shown, func(s summary) bool { return visible[s.id] })...)
+		plan.Reverts, plan.Summaries, plan.After = append(plan.Reverts, reverts...), append(plan.Summaries, s.id), next
+		size = then
+	}
+	plan.Left = p.visible(plan.After)
+	return plan, nil
+}
+
+// Visible returns the ids of a view's visible summaries that are blank.
+func Visible(v fold.View) []string { return (&planner{}).visible(v) }
+
+func (p *planner) visible(v fold.View) (ids []string) {
+	all, _ := p.look(v)
+	for _, s := range all {
+		ids = append(ids, s.id)
+	}
+	return ids
+}
+
+// summary is a visible blank summary.
+type summary struct {
+	seq uint64 // of the patch that put it in
+	id  string
+}
+
+// look returns a view's visible blank summaries, the newest last, and what the view takes in tokens.
+func (p *planner) look(v fold.View) (all []summary, tokens int) {
+	for _, e := range v.Entries() {
+		event := p.blank(e.Event)
+		tokens += event.EstimatedTokens()
+		if e.Summary && event.IsBlank(patch.KeepValues) {
+			all = append(all, summary{e.Seq, e.Event.ID()})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b summary) int { return cmp.Compare(a.seq, b.seq) })
+	return all, tokens
+}
+
+// blank returns an event as it will be.
+func (p *planner) blank(e *patch.Event) *patch.Event {
+	if p.Goes[e.ID()] {
+		return e.Blank("", patch.KeepValues)
+	}
+	return e
+}
+
+func ids(v fold.View) map[string]bool {
+	ids := map[string]bool{}
+	for _, e := range v.Events() {
+		ids[e.ID()] = true
+	}
+	return ids
+}
+
+// planner knows the patches of a view's log.
+type planner struct {
+	Options
+	units map[uint64]*unit // by the seqs of their patches
+}
+
+// unit is patches that mean one thing: those of a group, or one alone.
+type unit struct {
+	cuts           []fold.Cut
+	known          bool // what follows is known
+	ids            []string
+	summarises     bool // all of them keep the state and put in only summaries
+	asked, answers bool // see [planner.leaves]
+}
+
+func (p *planner) learn(v fold.View) error {
+	cuts, err := v.Cuts()
+	if err != nil {
+		return err
+	}
+	p.units = map[uint64]*unit{}
+	groups := map[string]*unit{}
+	for cut := range cuts {
+		u := groups[cut.Group]
+		if u == nil {
+			u = &unit{}
+		}
+		if cut.Group != "" {
+			groups[cut.Group] = u
+		}
+		u.cuts = append(u.cuts, cut)
+		p.units[cut.Seq] = u
+	}
+	return nil
+}
+
+// revert returns the reverts of a summary's unit and the view after them, or none if it stays.
+func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View, error) {
+	u := p.units[s.seq]
+	if u == nil {
+		return nil, v, nil
+	}
+	if err := p.learnUnit(u); err != nil || !u.summarises {
+		return nil, v, err
+	}
+	standing, err := v.Standing(u.idOf(s.seq))
+	if err != nil || slices.ContainsFunc(standing, func(id string) bool { return !slices.Contains(u.ids, id) }) {
+		return nil, v, corrupt(err)
+	}
+	if leaves, err := p.leaves(u); err != nil || !leaves {
+		return nil, v, err
+	}
+	reverts := make([]*patch.PatchEvent, len(standing))
+	for i, id := range standing {
+		reverts[i] = patch.NewRevert(id)
+	}
+	var hand []patch.Record
+	for {
+		next, err := v.With(hand).CheckAll(reverts, fold.CheckOptions{AllowOrphans: true})
+		var need *fold.NeedError
+		if !errors.As(err, &need) {
+			if err != nil {
+				return nil, v, corrupt(err)
+			}
+			return reverts, next, nil
+		}
+		if hand, err = p.Read(need.Seqs); err != nil {
+			return nil, v, err
+		}
+	}
+}
+
+// corrupt returns an error if it is damage, and nil if it is a refusal.
+func corrupt(err error) error {
+	if errors.Is(err, patch.ErrCorrupt) {
+		return err
+	}
+	return nil
+}
+
+// idOf returns the id of the unit's patch with a seq.
+func (u *unit) idOf(seq uint64) string {
+	return u.ids[slices.IndexFunc(u.cuts, func(c fold.Cut) bool { return c.Seq == seq })]
+}
+
+// learnUnit reads the patches of a unit.
+func (p *planner) learnUnit(u *unit) error {
+	if u.known {
+		return nil
+	}
+	seqs := make([]uint64, len(u.cuts))
+	for i, c := range u.cuts {
+		seqs[i] = c.Seq
+	}
+	records, err := p.Read(seqs)
+	if err != nil {
+		return err
+	}
+	u.known, u.summarises = true, true
+	for _, r := range records {
+		u.ids = append(u.ids, r.ID())
+		others := r.Patch.Type() != patch.Summarise && slices.ContainsFunc(r.Patch.NewEvents(), func(e *patch.Event) bool { return !e.IsSummary() })
+		u.summarises = u.summarises && r.Patch.StatePolicy() == patch.Keep && !others
+	}
+	return nil
+}
+
+// leaves reports whether something is left of what a unit took out, at any depth: an event that is not blank.
+func (p *planner) leaves(u *unit) (bool, error) {
+	if u.asked {
+		return u.answers, nil
+	}
+	u.asked = true
+	var inside []*unit
+	for _, cut := range u.cuts {
+		var refs []fold.Ref
+		for ref := range cut.Out {
+			refs = append(refs, ref)
+		}
+		for some := range slices.Chunk(refs, 64) {
+			events, err := p.events(some)
+			if err != nil {
+				return false, err
+			}
+			for ref, e := range events {
+				if !p.blank(e).IsBlank(patch.KeepValues) {
+					u.answers = true
+					return true, nil
+				}
+				if of := p.units[ref.Seq]; of != nil {
+					inside = append(inside, of)
+				}
+			}
+		}
+	}
+	for _, of := range inside {
+		if leaves, err := p.leaves(of); err != nil || leaves {
+			u.answers = leaves
+			return leaves, err
+		}
+	}
+	return false, nil
+}
+
+// events reads events. There are none at the places of markers.
+func (p *planner) events(refs []fold.Ref) (map[fold.Ref]*patch.Event, error) {
+	var seqs []uint64
+	for _, ref := range refs {
+		seqs = append(seqs, ref.Seq)
+	}
+	slices.Sort(seqs)
+	records, err := p.Read(slices.Compact(seqs))
+	if err != nil {
+		return nil, err
+	}
+	at := map[uint64][]*patch.Event{}
+	for _, r := range records {
+		at[r.Seq] = r.Events()
+	}
+	out := map[fold.Ref]*patch.Event{}
+	for _, ref := range refs {
+		if events := at[ref.Seq]; ref.Index < len(events) {
+			out[ref] = events[ref.Index]
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,335 @@
+package erase
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+)
+
+// Why an event is erased.
+const (
+	Selected  = "selected"
+	StandsFor = "stands for an erased event"
+	Copy      = "copy of an erased event"
+	Brought   = "brought by a tool from an erased event"
+	Shown     = "summarizer was shown an erased event or summary"
+	Same      = "same event in another session"
+)
+
+// Choose says which events of a record are selected, and whether what a patch says besides.
+type Choose func(r patch.Record) (own bool, which func(i int, e *patch.Event) bool)
+
+// Nothing selects nothing.
+func Nothing(patch.Record) (bool, func(int, *patch.Event) bool) {
+	return false, func(int, *patch.Event) bool { return false }
+}
+
+// Scan is what one reading of a log finds.
+type Scan struct {
+	Receipts []Receipt
+	Set      map[fold.Ref]string // what goes, and why; Index is -1 for what a patch says besides its events
+	Blank    map[fold.Ref]bool   // what is erased already
+	ids      map[fold.Ref]string // of events inside patches, of copies, and of what is in the set
+	puts     map[uint64]int      // how many events patches put in
+	told     map[fold.Ref]telling
+	copies   []copyOf
+	copied   map[fold.Ref]string // by what says that it is a copy with less of its results, the id of the other event
+	traces   recall.Traces
+	since    map[fold.Ref]uint64 // see blankSince
+}
+
+// NewScan begins a scan.
+func NewScan() *Scan {
+	return &Scan{Set: map[fold.Ref]string{}, Blank: map[fold.Ref]bool{}, ids: map[fold.Ref]string{}, puts: map[uint64]int{},
+		told: map[fold.Ref]telling{}, copied: map[fold.Ref]string{}, since: map[fold.Ref]uint64{}}
+}
+
+// copyOf is an event that says that it is a copy of another one, or has some of its text.
+type copyOf struct {
+	ref fold.Ref
+	of  string   // the id of the other; or
+	at  fold.Ref // where it is, if it has not the zero Seq
+	why string
+}
+
+// branch is what compaction never mixes in one text.
+type branch struct{ name, scope string }
+
+// telling is what a summary says of itself.
+type telling struct {
+	of      branch
+	windows int         // summaries of raw events that went into it
+	shown   [][2]uint64 // raw events that its summarizer was shown besides those that it stands for, as seqs
+}
+
+func tellingOf(e *patch.Event) telling {
+	var own struct {
+		Windows int
+		Shown   [][2]uint64
+	}
+	var all map[string]json.RawMessage
+	text, _ := e.Field("customMetadata")
+	if json.Unmarshal(text, &all) != nil || json.Unmarshal(all[patch.OwnMetadata], &own) != nil {
+		own.Windows, own.Shown = 0, nil
+	}
+	return telling{branch{records.BranchWithoutRuns(e.Branch()), e.IsolationScope()}, own.Windows, own.Shown}
+}
+
+// Record takes in the next record. values is what becomes of state values.
+func (s *Scan) Record(r patch.Record, choose Choose, values patch.Values) {
+	if IsReceipt(r) {
+		s.Receipts = append(s.Receipts, ReceiptOf(r))
+		return
+	}
+	own, which := choose(r)
+	events := r.Events()
+	if r.Patch != nil {
+		ref := fold.Ref{Seq: r.Seq, Index: -1}
+		if _, erased := r.Patch.Erased(); erased {
+			s.Blank[ref] = true
+		}
+		if s.puts[r.Seq] = len(events); own {
+			s.Set[ref], s.ids[ref] = Selected, r.ID()
+		}
+	}
+	for i, e := range events {
+		ref := fold.Ref{Seq: r.Seq, Index: i}
+		if e.IsBlank(values) {
+			s.Blank[ref] = true
+		}
+		if r.Patch != nil && (r.Patch.Type() == patch.Summarise || e.IsSummary()) {
+			s.told[ref] = tellingOf(e)
+		}
+		chosen := which(i, e)
+		if chosen {
+			s.Set[ref] = Selected
+		}
+		if copies := s.copy(ref, e); copies || chosen || r.Patch != nil {
+			s.ids[ref] = e.ID()
+		}
+	}
+}
+
+// copy notes of which others an event says that it is a copy, or brings text.
+func (s *Scan) copy(ref fold.Ref, e *patch.Event) bool {
+	before := len(s.copies)
+	if o, ok := e.Origin(); ok {
+		s.copies, s.copied[ref] = append(s.copies, copyOf{ref: ref, of: o.ID, why: Copy}), o.ID
+	} else if of, ok := records.Recalled(e); ok {
+		s.copies = append(s.copies, copyOf{ref: ref, of: of, why: Copy})
+	}
+	for _, h := range s.traces.Of(e) {
+		s.copies = append(s.copies, copyOf{ref, h.ID, fold.Ref{Seq: h.Seq, Index: h.Index}, Brought})
+	}
+	return len(s.copies) > before
+}
+
+// Open returns the receipts whose erasure is not complete.
+func (s *Scan) Open() []Receipt {
+	return slices.DeleteFunc(slices.Clone(s.Receipts), func(r Receipt) bool { return r.Of.Closed > 0 })
+}
+
+// Settle takes out of the set what is blank, unless the newest receipt about it kept what stands for it, and now
+// that is not to be kept: it returns these, which are covered again. To keep it, an open receipt of another id is enough.
+func (s *Scan) Settle(keep bool, id string) (again map[fold.Ref]bool) {
+	again = map[fold.Ref]bool{}
+	for ref := range s.Blank {
+		if ref.Index >= 0 && !keep && s.keptAt(ref) {
+			delete(s.Blank, ref)
+			again[ref] = true
+		}
+	}
+	open := s.Open()
+	maps.DeleteFunc(s.Set, func(ref fold.Ref, _ string) bool {
+		return s.Blank[ref] && ref.Index >= 0 || keep && slices.ContainsFunc(open, func(r Receipt) bool { return r.ID() != id && r.Covers(ref) })
+	})
+	return again
+}
+
+func (s *Scan) keptAt(ref fold.Ref) bool {
+	for _, r := range slices.Backward(s.Receipts) {
+		if r.Covers(ref) {
+			return r.Keeps()
+		}
+	}
+	return false
+}
+
+// blankSince returns after which record the log does not show an event any more, or the largest seq.
+func (s *Scan) blankSince(ref fold.Ref) uint64 {
+	at, known := s.since[ref]
+	if !known {
+		at = math.MaxUint64
+		for _, r := range s.Receipts {
+			if r.Of.Closed > 0 && r.Covers(ref) {
+				at = min(at, r.Of.Closed)
+			}
+		}
+		s.since[ref] = at
+	}
+	return at
+}
+
+// unit is patches that mean one thing, of one group or a single one: each event that they have put in stands for
+// all that they took out.
+type unit struct {
+	out  []fold.Cut
+	puts []fold.Ref
+}
+
+func unitsOf(v fold.View) ([]*unit, error) {
+	cuts, err := v.Cuts()
+	if err != nil {
+		return nil, err
+	}
+	var all []*unit
+	groups := map[string]*unit{}
+	for cut := range cuts {
+		u := groups[cut.Group]
+		if u == nil {
+			u = &unit{}
+			all = append(all, u)
+			if cut.Group != "" {
+				groups[cut.Group] = u
+			}
+		}
+		u.out = append(u.out, cut)
+		for i := range cut.Puts {
+			u.puts = append(u.puts, fold.Ref{Seq: cut.Seq, Index: i})
+		}
+	}
+	return slices.DeleteFunc(all, func(u *unit) bool { return len(u.puts) == 0 }), nil
+}
+
+// Spread adds to the set what has been put into the log for what is in it, at any depth: what patches put in its
+// place, copies, and summaries whose summarizer was shown a raw event; with context, also those whose summarizer
+// was shown a summary. What was made after an event was blank is without it. v is the view of the log.
+func (s *Scan) Spread(v fold.View, context bool) error {
+	units, err := unitsOf(v)
+	if err != nil {
+		return err
+	}
+	places := map[string]fold.Ref{} // of what is in the set, by id
+	for ref := range s.Set {
+		places[s.ids[ref]] = ref
+	}
+	more := true
+	add := func(ref fold.Ref, why string, of fold.Ref) {
+		if _, there := s.Set[ref]; !there && ref.Seq <= s.blankSince(of) {
+			s.Set[ref], places[s.ids[ref]], more = why, ref, true
+		}
+	}
+	for more {
+		more = false
+		for _, u := range units {
+			s.spreadUnit(u, places, add)
+		}
+		for _, c := range s.copies {
+			if at, there := places[c.of]; c.at.Seq == 0 && there {
+				add(c.ref, c.why, at)
+			} else if _, there := s.Set[c.at]; there {
+				add(c.ref, c.why, c.at)
+			}
+		}
+		for ref, t := range s.told {
+			for _, span := range t.shown {
+				for seq := span[0]; seq <= span[1] && seq < ref.Seq; seq++ {
+					at := fold.Ref{Seq: seq}
+					if _, there := s.Set[at]; there && s.puts[seq] == 0 {
+						add(ref, Shown, at)
+					}
+				}
+			}
+		}
+		if context {
+			s.spreadContext(add)
+		}
+	}
+	return nil
+}
+
+func (s *Scan) spreadUnit(u *unit, places map[string]fold.Ref, add func(ref fold.Ref, why string, of fold.Ref)) {
+	for _, cut := range u.out {
+		for ref := range cut.Out {
+			if _, goes := s.Set[ref]; !goes {
+				continue
+			}
+			for _, put := range u.puts {
+				// What stands in the place of one event says whose.
+				if of, says := s.copied[put]; says {
+					if _, goes := places[of]; !goes {
+						continue
+					}
+				}
+				add(put, StandsFor, ref)
+			}
+		}
+	}
+}
+
+// spreadContext adds summaries of raw events that came after another one of their branch which goes. Merging shows a
+// summarizer nothing besides.
+func (s *Scan) spreadContext(add func(ref fold.Ref, why string, of fold.Ref)) {
+	first := map[branch]fold.Ref{}
+	for ref := range s.Set {
+		t, ok := s.told[ref]
+		if before, known := first[t.of]; ok && s.blankSince(ref) == math.MaxUint64 && (!known || ref.Seq < before.Seq) {
+			first[t.of] = ref
+		}
+	}
+	for ref, t := range s.told {
+		if before, ok := first[t.of]; ok && t.windows == 1 && before.Seq < ref.Seq {
+			add(ref, Shown, before)
+		}
+	}
+}
+
+// Event is an event that goes.
+type Event struct {
+	fold.Ref
+	ID, Why string
+}
+
+// Events returns what of the set is not blank, in the order of the log.
+func (s *Scan) Events() (events []Event) {
+	for ref, why := range s.Set {
+		if !s.Blank[ref] {
+			events = append(events, Event{ref, s.ids[ref], why})
+		}
+	}
+	slices.SortFunc(events, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Index, b.Index))
+	})
+	return events
+}
+
+// Cover writes into what a receipt says which records events are of.
+func (s *Scan) Cover(of *patch.Erasure, events []Event) {
+	for i := 0; i < len(events); {
+		seq := events[i].Seq
+		var within []int
+		for ; i < len(events) && events[i].Seq == seq; i++ {
+			if events[i].Index >= 0 {
+				within = append(within, events[i].Index)
+			}
+		}
+		if n, ok := s.puts[seq]; ok && len(within) < n {
+			if of.Within == nil {
+				of.Within = map[uint64][]int{}
+			}
+			of.Within[seq] = within
+		}
+		if last := len(of.Seqs) - 1; last >= 0 && of.Seqs[last].To+1 == seq {
+			of.Seqs[last].To = seq
+		} else {
+			of.Seqs = append(of.Seqs, patch.Span{From: seq, To: seq})
+		}
+	}
+}
