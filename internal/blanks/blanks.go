@@ -179,7 +179,7 @@ func (p *planner) revert(v fold.View, s summary) ([]*patch.PatchEvent, fold.View
 	}
 	var hand []patch.Record
 	for {
-		next, err := v.With(hand).CheckAll(reverts, fold.CheckOptions{AllowOrphans: true})
+		next, err := v.With(hand).Preview(reverts, fold.CheckOptions{AllowOrphans: true})
 		var need *fold.NeedError
 		if !errors.As(err, &need) {
 			if err != nil {
