@@ -120,9 +120,9 @@ type compress func(form []byte) int
 
 // by compresses with a dictionary of its own or none, else as a store does.
 func by(dictionary []byte) compress {
-	encode := s2.EncodeBetter
+	encode := s2.Encode
 	if d := s2.MakeDict(dictionary, nil); d != nil {
-		encode = d.EncodeBetter
+		encode = d.Encode
 	}
 	return func(form []byte) int { return min(packed+len(encode(nil, form[plain:])), len(form)) }
 }

@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 		if len(f) != 2 || f[0] != family {
 			t.Fatalf("line %q, want one of %s", lines[3+i], family)
 		}
-		if share, err := strconv.ParseFloat(f[1], 64); err != nil || share < 0.2 || share > 0.6 {
+		if share, err := strconv.ParseFloat(f[1], 64); err != nil || share < 0.2 || share > 0.65 {
 			t.Errorf("%s takes %s of its JSON", family, f[1])
 		}
 	}

@@ -39,7 +39,7 @@ const Header = 4
 func Append(dst, body []byte) []byte {
 	from, most := len(dst)+Header, s2.MaxEncodedLen(len(body))
 	dst = slices.Grow(dst, Header+most)[:from+most]
-	n := len(dictionary.EncodeBetter(dst[from:], body))
+	n := len(dictionary.Encode(dst[from:], body))
 	copy(dst[from-Header:], []byte{Beginning, byte(n >> 16), byte(n >> 8), byte(n)})
 	return dst[:from+n]
 }

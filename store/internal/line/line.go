@@ -129,12 +129,14 @@ func (l *Line[T]) DoLater(ctx context.Context, patience time.Duration, resource 
 func (l *Line[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {
 	defer func() { <-resource }()
 	l.mu.Lock()
-	if crowded := l.crowded || len(l.waiting) > 1; crowded {
-		// Those whose turn has just ended come again at once, if they are let: else two halves
-		// of the callers take turns, each in a group of its own.
+	// Those whose turn has just ended come again at once, if they are let, and others with them: else callers
+	// take turns in small groups.
+	for more := l.crowded || len(l.waiting) > 1; more; {
+		n := len(l.waiting)
 		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()
+		more = len(l.waiting) > n
 	}
 	items := make([]T, len(l.waiting))
 	for i, e := range l.waiting {
