@@ -37,7 +37,7 @@ func (b *Backend) Copy(ctx context.Context, sum func(record []byte) uint32, use 
 
 // draft makes an empty file for a copy.
 func (b *Backend) draft() (path string, err error) {
-	target, err := resolve(b.path)
+	target, err := filepath.EvalSymlinks(b.path)
 	if err != nil {
 		return "", err
 	}

@@ -114,10 +114,7 @@ var (
 // Open opens the file at path, and creates it if it is not there and not to be read only.
 // What it then shows is durable. It fails with [backend.ErrLocked] if another holder does
 // not let go of the file in time, and with [backend.ErrDamaged] if it is not such a file;
-// an empty one is not.
-//
-// A file that others than its owner may read is closed to them when it is opened for
-// writing.
+// an empty one is not. A new file is for its owner alone.
 func Open(path string, opts Options) (*Backend, error) {
 	opts = opts.withDefaults()
 	h, err := openHandle(path, opts, nil)

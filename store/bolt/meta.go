@@ -43,7 +43,7 @@ func (m *metaPage) pager(file io.ReaderAt) pager {
 func (m *metaPage) whole() bool {
 	sum := fnv.New64a()
 	_, _ = sum.Write(m.bytes[pageHeaderBytes:metaSum])
-	return binary.NativeEndian.Uint32(m.bytes[pageHeaderBytes:]) == metaMagic &&
+	return binary.NativeEndian.Uint32(m.bytes[pageHeaderBytes:]) == metaMagic && m.pageSize() >= 1<<10 && m.pageSize() <= 1<<24 &&
 		binary.NativeEndian.Uint64(m.bytes[metaSum:]) == sum.Sum64()
 }
 

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 
 	bbolt "go.etcd.io/bbolt"
@@ -186,10 +185,10 @@ func (h *handle) settle(opts Options, metas metaPages) error {
 	if opts.ReadOnly {
 		return nil
 	}
-	if err := tighten(h.file, opts); err != nil || opts.NoSync {
-		return err
+	if opts.NoSync {
+		return nil
 	}
-	target, err := resolve(h.path)
+	target, err := filepath.EvalSymlinks(h.path)
 	if err == nil {
 		err = syncDir(filepath.Dir(target))
 	}
@@ -202,39 +201,13 @@ func (h *handle) settle(opts Options, metas metaPages) error {
 	return nil
 }
 
-// tighten takes from others than the owner what access they have. Who may write the file
-// but does not own it goes on without.
-func tighten(file *os.File, opts Options) error {
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	mode := info.Mode().Perm()
-	if runtime.GOOS == "windows" || !info.Mode().IsRegular() || mode&0o077 == 0 {
-		return nil
-	}
-	switch err := file.Chmod(mode &^ 0o077); {
-	case errors.Is(err, fs.ErrPermission):
-		opts.Logger.Warn("patchlog: others have access to a file, and it is not ours to change that", "file", file.Name(), "mode", mode.String())
-	case err != nil:
-		return err
-	default:
-		opts.Logger.Warn("patchlog: others had access to a file; now its owner alone has", "file", file.Name(), "mode", mode.String())
-	}
-	return nil
-}
-
 // create makes a new file at path, which must not be there. Whenever it is cut short, by
 // an error or a crash, there is no such file or a whole one: it is built under another
 // name beside it, synced, and given its own then. It fails with [fs.ErrExist] if someone
-// else was first. A symbolic link to nothing is followed: the file is made where it points.
+// else was first.
 func create(path string) (err error) {
-	target, err := resolve(path)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(target)
-	draft, err := os.CreateTemp(dir, "."+filepath.Base(target)+".new-*") // for its owner alone
+	dir := filepath.Dir(path)
+	draft, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-*") // for its owner alone
 	if err != nil {
 		return err
 	}
@@ -246,7 +219,7 @@ func create(path string) (err error) {
 	if err := errors.Join(build(draft.Name()), draft.Sync(), draft.Close()); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
-	if err := publish(draft.Name(), target); err != nil {
+	if err := publish(draft.Name(), path); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
 	return syncDir(dir)
@@ -284,29 +257,4 @@ func publish(draft, target string) error {
 		return errors.Join(err, renameErr)
 	}
 	return nil
-}
-
-// So many symbolic links in a row are a circle.
-const maxLinks = 40
-
-// resolve follows symbolic links at the end of path, also to what is not there.
-func resolve(path string) (string, error) {
-	for range maxLinks {
-		info, err := os.Lstat(path)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
-			return path, nil
-		}
-		if err != nil {
-			return "", err
-		}
-		to, err := os.Readlink(path)
-		if err != nil {
-			return "", err
-		}
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(path), to)
-		}
-		path = to
-	}
-	return "", &fs.PathError{Op: "open", Path: path, Err: syscall.ELOOP}
 }

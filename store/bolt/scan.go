@@ -69,7 +69,7 @@ type Scan struct {
 	// from it.
 	FreeKnown bool
 
-	catalogs []catalog
+	catalog  catalog
 	unlinked map[uint64]Rank
 }
 
@@ -136,7 +136,7 @@ func ScanFile(ctx context.Context, file io.ReaderAt, size int64, forms Forms) (*
 	s := &scanner{
 		src: newSource(file, size), forms: forms,
 		out:     &Scan{unlinked: map[uint64]Rank{}},
-		entries: map[entryID]ScannedEntry{}, heads: map[headID]ScannedHead{}, values: map[valueID]ScannedValue{},
+		entries: map[ScannedEntry]ScannedEntry{}, heads: map[ScannedHead]Rank{}, values: map[ScannedValue]ScannedValue{},
 		names: map[string]bool{},
 	}
 	s.survey(file)

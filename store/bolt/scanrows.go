@@ -11,32 +11,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-type entryID struct {
-	number uint64
-	name   string
-}
-
-type headID struct {
-	entryID
-	last  uint64
-	chain backend.Chain
-}
-
-type valueID struct {
-	name string
-	sum  uint32
-	size int
-}
-
 type scanner struct {
 	src   *source
 	forms Forms
 	out   *Scan
 	ranks ranks
 
-	entries map[entryID]ScannedEntry
-	heads   map[headID]ScannedHead
-	values  map[valueID]ScannedValue
+	// Each once, by what makes it another one.
+	entries map[ScannedEntry]ScannedEntry
+	heads   map[ScannedHead]Rank
+	values  map[ScannedValue]ScannedValue
 	names   map[string]bool
 }
 
@@ -147,11 +131,8 @@ func (s *scanner) row(at int64, keyBytes, rowBytes int, rank Rank) {
 		}
 	case kindHead:
 		if h, ok := decodeHead(value); ok {
-			found := ScannedHead{binary.BigEndian.Uint64(h.number), string(key), h.last, h.chain, rank}
-			id := headID{entryID{found.Number, found.Name}, found.Last, found.Chain}
-			if old, there := s.heads[id]; !there || old.Rank < rank {
-				s.heads[id] = found
-			}
+			found := ScannedHead{Number: binary.BigEndian.Uint64(h.number), Name: string(key), Last: h.last, Chain: h.chain}
+			s.heads[found] = max(s.heads[found], rank)
 		}
 	case kindEntry:
 		s.entry(string(key), value, valueAt, rank)
@@ -161,9 +142,10 @@ func (s *scanner) row(at int64, keyBytes, rowBytes int, rank Rank) {
 		}
 	case kindShared:
 		if s.forms.Value(value) {
-			v := ScannedValue{Name: string(key), Rank: rank, sum: binary.BigEndian.Uint32(row), at: valueAt, size: len(value)}
-			id := valueID{v.Name, v.sum, v.size}
+			id := ScannedValue{Name: string(key), sum: binary.BigEndian.Uint32(row), size: len(value)}
 			if old, there := s.values[id]; !there || old.Rank < rank {
+				v := id
+				v.Rank, v.at = rank, valueAt
 				s.values[id] = v
 			}
 		}
@@ -176,9 +158,9 @@ func (s *scanner) entry(name string, entry []byte, at int64, rank Rank) {
 	if !ok {
 		return
 	}
-	id := entryID{of.id(), name}
+	id := ScannedEntry{Number: of.id(), Name: name}
 	if old, there := s.entries[id]; !there || old.Rank < rank {
-		s.entries[id] = ScannedEntry{id.number, name, rank, at, len(entry)}
+		s.entries[id] = ScannedEntry{id.Number, name, rank, at, len(entry)}
 	}
 }
 
@@ -280,48 +262,23 @@ func (s *scanner) candidate(at, end int64, rank Rank) int64 {
 }
 
 func (s *scanner) finish() {
-	byNumber := func(a, b uint64, rankA, rankB Rank) int {
-		if c := cmp.Compare(a, b); c != 0 {
-			return c
-		}
-		return cmp.Compare(rankB, rankA)
-	}
 	out := s.out
 	slices.SortFunc(out.Records, func(a, b ScannedRecord) int {
-		if c := cmp.Compare(a.Number, b.Number); c != 0 {
-			return c
-		}
-		if c := byNumber(a.Seq, b.Seq, a.Rank, b.Rank); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.At, b.At)
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Seq, b.Seq), cmp.Compare(b.Rank, a.Rank), cmp.Compare(a.At, b.At))
 	})
 	out.Entries = slices.SortedFunc(maps.Values(s.entries), func(a, b ScannedEntry) int {
-		if c := byNumber(a.Number, b.Number, a.Rank, b.Rank); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.at, b.at)
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(b.Rank, a.Rank), cmp.Compare(a.at, b.at))
 	})
-	out.Heads = slices.SortedFunc(maps.Values(s.heads), func(a, b ScannedHead) int {
-		if c := byNumber(a.Number, b.Number, a.Rank, b.Rank); c != 0 {
-			return c
-		}
-		if c := cmp.Compare(b.Last, a.Last); c != 0 {
-			return c
-		}
-		if c := cmp.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.Chain.Sum, b.Chain.Sum)
+	for h, rank := range s.heads {
+		h.Rank = rank
+		out.Heads = append(out.Heads, h)
+	}
+	slices.SortFunc(out.Heads, func(a, b ScannedHead) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.Last, a.Last),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.Chain.Sum, b.Chain.Sum))
 	})
 	out.Values = slices.SortedFunc(maps.Values(s.values), func(a, b ScannedValue) int {
-		if c := cmp.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		if c := cmp.Compare(b.Rank, a.Rank); c != 0 {
-			return c
-		}
-		return cmp.Compare(b.at, a.at)
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Rank, a.Rank), cmp.Compare(b.at, a.at))
 	})
 	out.ValueNames = slices.Sorted(maps.Keys(s.names))
 	out.Unread = s.src.unread

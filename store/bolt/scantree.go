@@ -49,23 +49,12 @@ type numbers struct {
 	has   map[uint64]bool
 }
 
-// Standing returns what the file says of the session with a number. That one is gone is for
-// good. So where it is in doubt which commit was the last, each that lacks it counts.
+// Standing returns what the file says of the session with a number. That one is gone is for good, unless there may be
+// a later commit, in which what was being put together is there.
 func (s *Scan) Standing(number uint64) Standing {
-	said := Unsaid
-	for i, c := range s.catalogs {
-		one := c.standing(number)
-		if one == Gone && c.unlinked.has[number] && (i > 0 || s.Metas == 0) { // it may be there in a later commit
-			one = Unsaid
-		}
-		switch {
-		case i == 0 && one == Gone && s.Metas > 0:
-			return Gone
-		case said == Unsaid || said == Later && one != Unsaid:
-			said = one
-		case one != Unsaid && one != Later && one != said:
-			said = Disputed
-		}
+	said := s.catalog.standing(number)
+	if said == Gone && s.Metas == 0 && s.catalog.unlinked.has[number] {
+		return Unsaid
 	}
 	return said
 }
@@ -91,71 +80,48 @@ func (c *catalog) standing(number uint64) Standing {
 // survey finds out which pages are in use, which are free, and which sessions there are,
 // as far as the tree tells.
 func (s *scanner) survey(file io.ReaderAt) {
-	var t *tree
-	metas, err := readMetas(file)
-	if current := metas.current(); err == nil && current != nil {
-		t = s.newTree(int64(current.pageSize()))
-		if t != nil {
-			c, _ := t.catalog(current.root(), true)
-			s.out.catalogs = []catalog{c}
-			s.out.Metas = 1
-			if metas[0].whole() && metas[1].whole() {
-				s.out.Metas = 2
-				s.out.FreeKnown = t.free(current)
-				t.close()
-				return
-			}
+	metas, _ := readMetas(file)
+	for i := range metas {
+		if metas[i].whole() {
+			s.out.Metas++
 		}
 	}
-	if best := s.roots(t); best != nil {
-		best.close()
+	current := metas.current()
+	if current == nil {
+		s.newTree(s.guessPageSize()).best()
+		return
 	}
+	t := s.newTree(uint64(current.pageSize()))
+	s.out.catalog, _ = t.catalog(current.root(), true)
+	if s.out.Metas == 2 {
+		s.out.FreeKnown = t.free(current)
+	}
+	t.close()
 }
 
 // maxRoots is how many pages are taken for roots, if it is in doubt which is the newest.
 const maxRoots = 64
 
-// roots looks for the pages that hold the buckets, which are or were roots, and what they
-// say of sessions. Which is the newest they do not say. It returns t, or, if that is nil, the
-// tree of the one with the most sessions and records.
-func (s *scanner) roots(t *tree) *tree {
-	pageSize := int64(0)
-	if t != nil {
-		pageSize = int64(t.size)
-	} else {
-		pageSize = s.guessPageSize()
-	}
-	best, most := uint64(0), catalog{}
-	for at, found := 2*pageSize, 0; at < s.src.size && found < maxRoots; at += pageSize {
-		if !s.isRoot(at) {
+// best takes, of the pages that hold the buckets, which are or were roots, the one with the most sessions and
+// records.
+func (t *tree) best() {
+	best := uint64(0)
+	for id, found := uint64(2), 0; id < t.high && found < maxRoots; id++ {
+		if !t.s.isRoot(int64(id * t.size)) {
 			continue
 		}
 		found++
-		of, id := s.newTree(pageSize), uint64(at/pageSize)
-		if of == nil {
-			return t
-		}
-		c, whole := of.catalog(id, false)
-		if !whole || !c.agrees() {
-			c.known = false // what it lacks says nothing
-		}
-		s.out.catalogs = append(s.out.catalogs, c)
-		if best == 0 || c.known && !most.known || c.known == most.known && (c.sequence > most.sequence || c.sequence == most.sequence && c.lasts > most.lasts) {
-			best, most = id, c
+		c, whole := t.s.newTree(t.size).catalog(id, false)
+		// Pages that a root of before leads to may have been written anew; what it lacks says nothing then.
+		c.known = c.known && whole && c.entries.whole && c.heads.whole && maps.Equal(c.entries.has, c.heads.has)
+		if most := &t.s.out.catalog; best == 0 || c.known && !most.known || c.known == most.known && (c.sequence > most.sequence || c.sequence == most.sequence && c.lasts > most.lasts) {
+			best, *most = id, c
 		}
 	}
-	if t == nil {
-		if t = s.newTree(pageSize); t != nil && best != 0 {
-			t.catalog(best, true)
-		}
+	if best != 0 {
+		t.catalog(best, true)
 	}
-	return t
-}
-
-// agrees reports whether entries and heads are known, and of the same sessions. Pages that a
-// root of before leads to may have been written anew.
-func (c *catalog) agrees() bool {
-	return c.entries.whole && c.heads.whole && maps.Equal(c.entries.has, c.heads.has)
+	t.close()
 }
 
 // isRoot reports whether a page has the beginning of a leaf whose first element is the bucket
@@ -173,7 +139,7 @@ func (s *scanner) isRoot(at int64) bool {
 
 // guessPageSize returns the size of pages by which most headers say the page that they
 // stand on.
-func (s *scanner) guessPageSize() int64 {
+func (s *scanner) guessPageSize() uint64 {
 	best, most := int64(os.Getpagesize()), 0
 	for size := int64(blockBytes); size <= 64<<10; size *= 2 {
 		right := 0
@@ -186,7 +152,7 @@ func (s *scanner) guessPageSize() int64 {
 			best, most = size, right
 		}
 	}
-	return best
+	return uint64(best)
 }
 
 // tree looks over the pages that a root leads to.
@@ -198,11 +164,8 @@ type tree struct {
 	many   int
 }
 
-func (s *scanner) newTree(pageSize int64) *tree {
-	if pageSize < 1<<10 || pageSize > 1<<24 {
-		return nil
-	}
-	t := &tree{pager: pager{s.src, uint64(pageSize), uint64(s.src.size / pageSize)}, s: s}
+func (s *scanner) newTree(pageSize uint64) *tree {
+	t := &tree{pager: pager{s.src, pageSize, uint64(s.src.size) / pageSize}, s: s}
 	t.pages = make([]Rank, t.high)
 	for i := range t.pages {
 		t.pages[i] = Unknown

@@ -32,7 +32,7 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 		return err
 	}
 	defer letGo()
-	target, err := resolve(b.path)
+	target, err := filepath.EvalSymlinks(b.path)
 	if err != nil {
 		return err
 	}
