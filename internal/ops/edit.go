@@ -105,11 +105,12 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 			return nil, &EditError{Problem: map[EditKind]string{Pin: "all that is selected is pinned already", Unpin: "nothing that is selected is pinned"}[e.Kind]}
 		}
 	}
+	group := ""
+	if len(patches) > 1 {
+		group = e.newID("group")
+	}
 	for n, p := range patches {
-		if p = e.dress(p, n); len(patches) > 1 {
-			p = p.WithGroup(e.newID("group"))
-		}
-		patches[n] = p
+		patches[n] = e.dress(p, n).WithGroup(group)
 	}
 	return patches, nil
 }
