@@ -88,7 +88,7 @@ func (i *Inspector) act(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return send(w, status, text)
+	return send(w, r, status, text)
 }
 
 // actPage previews or does it, and returns the page about that.

@@ -19,16 +19,16 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	file := download{ResponseWriter: w}
 	name := fileName(redactedKey(key, i.opts.Redact))
 	switch form := r.FormValue("form"); form {
-	case "", "jsonl":
+	case "", "jsonl", "visible":
 		file.kind, file.name = "application/jsonl; charset=utf-8", name+".jsonl"
-		err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Redact: i.opts.Redact})
+		err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Visible: form == "visible", Redact: i.opts.Redact})
 	case "html":
 		file.kind, file.name = "text/html; charset=utf-8", name+".html"
 		ctx, done := within(r)
 		defer done()
 		err = i.report(ctx, &file, key, ReportOptions{Redact: i.opts.Redact})
 	default:
-		return badRequest("form", "%q is neither jsonl nor html", present.PrintableUpTo(form, 40))
+		return badRequest("form", "%q is none of jsonl, visible and html", present.PrintableUpTo(form, 40))
 	}
 	if err == nil || !file.begun {
 		return err

@@ -120,7 +120,6 @@ type Inspector struct {
 	opts      Options
 	handler   http.Handler
 	timelines timelines
-	rendered  rendered
 	listing   listing
 
 	bodyTimeout time.Duration // for a request's body

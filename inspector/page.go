@@ -2,12 +2,15 @@ package inspector
 
 import (
 	"bytes"
+	"cmp"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
@@ -36,7 +39,10 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"indented":  indented,
 	"clip":      clip,
 
-	"action":     actionButton,
+	"action": actionButton,
+	"recordActs": func() map[string]string { // by the forms that rows of the log have buttons of
+		return map[string]string{"reverting": "revert", "rewinding": "rewind", "forking": "fork", "erasing": actErase}
+	},
 	"changeWord": func(sign present.Sign) string { return changeWords[sign] },
 }).ParseFS(files, "templates/*.html"))
 
@@ -82,6 +88,7 @@ func pager(b sessionBody, to *int, name string, base int, text string) (link, er
 	if !b.Newest {
 		pairs = append(pairs, "at", b.At)
 	}
+	pairs = append(pairs, "kind", b.Kind)
 	url, err := query("session", pairs...)
 	return link{url + template.URL("#"+map[string]string{"log": "raw"}[name]), text}, err
 }
@@ -131,7 +138,7 @@ func (i *Inspector) render(w http.ResponseWriter, r *http.Request, status int, n
 		http.Error(w, "this page cannot be made; the log says why", http.StatusInternalServerError)
 		return nil
 	}
-	return send(w, status, text)
+	return send(w, r, status, text)
 }
 
 // page makes a page for a request.
@@ -151,11 +158,20 @@ func execute(name string, p page) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func send(w http.ResponseWriter, status int, text []byte) error {
+// send answers with a page, compressed if the reader takes that.
+func send(w http.ResponseWriter, r *http.Request, status int, text []byte) error {
+	w.Header().Set("Vary", "Accept-Encoding")
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(status)
+		_, err := w.Write(text)
+		return ignoreGone(err)
+	}
+	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	_, err := w.Write(text)
-	return ignoreGone(err)
+	z := gzip.NewWriter(w)
+	_, err := z.Write(text)
+	return ignoreGone(cmp.Or(err, z.Close()))
 }
 
 // ignoreGone leaves out the error of a reader who has left.

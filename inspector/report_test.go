@@ -50,13 +50,12 @@ func TestReport(t *testing.T) {
 	text := shownText(page)
 	for _, want := range []string{
 		"A session as it stood after record 9, of 2025-01-03T00:00:02Z.",
-		"1 user user 2025-01-01T00:00:00Z, 12 tokens Where is my brass lamp? The order is ORDER-4711. hidden by patch 9 Contents Where is my brass lamp?",
-		`2 call clerk 2025-01-01T00:00:01Z, 7 tokens call track {"order":"ORDER-4711"} hidden by patch 9 answered by 3 Contents function call track { "order": "ORDER-4711" } State that it sets seen [ "ORDER-4711" ]`,
-		"7 user user 2025-01-03T00:00:00Z, 11 tokens Then I take a second lamp, a lamp of brass. visible, index 1",
+		"1 user user 2025-01-01T00:00:00Z 12 tokens Where is my brass lamp? The order is ORDER-4711. hidden by patch 9 Contents Where is my brass lamp?",
+		`2 call clerk 2025-01-01T00:00:01Z 7 tokens call track {"order":"ORDER-4711"} hidden by patch 9 Contents function call track { "order": "ORDER-4711" } State that it sets seen [ "ORDER-4711" ]`,
+		"7 user user 2025-01-03T00:00:00Z 11 tokens Then I take a second lamp, a lamp of brass. visible, index 1",
 		"8 splice ops 2025-01-03T00:00:01Z start 4, count 2, state drop hid 2 visible events: index 4 to 5",
 		"9 summarise ops 2025-01-03T00:00:02Z start 0, count 4, state keep hid 4 visible events: index 0 to 3 added at index 0, id s9: summary: Ada asked for her lamp, ORDER-4712. Contents Ada asked for her lamp, ORDER-4712.",
-		"What the model sees 2 events 0 summary user summary: Ada asked for her lamp, ORDER-4712. What it stands for, and what it lost record 9 1 user user Then I take",
-		"What it stands for 1 user user Where is my brass lamp? The order is ORDER-4711. 2 call clerk",
+		"summary: Ada asked for her lamp, ORDER-4712. record 9 index 0, level 1, id s9: stands for 4 events",
 		`seen [ "ORDER-4711" ]`,
 	} {
 		if !strings.Contains(text, want) {
@@ -118,20 +117,14 @@ func markup(page string) string {
 // A report of a long session has what is newest, and says what it left out.
 func TestReportBounded(t *testing.T) {
 	s := openShop(t)
-	page := reportOf(t, s, shopKey, inspector.ReportOptions{MaxEvents: 2, MaxContent: 10})
+	page := reportOf(t, s, shopKey, inspector.ReportOptions{MaxEvents: 2})
 	text := shownText(page)
 	for _, want := range []string{
-		"Raw log 9 records Left out of this file: the first 7 records.",
-		"Contents Ada asked It is 35 bytes long, of which the end is not shown.",
-		"What it stands for Left out of this file: the first 2 events. 3 response",
+		"Raw log 2 records Left out of this file: the records before 8.", "record 7 Contents Then I take a second lamp",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %q in\n%s", want, text)
 		}
-	}
-	// What a visible event says is there, though its record is not.
-	if !strings.Contains(text, "record 7 Contents Then I tak It is 43 bytes long, of which the end is not shown.") {
-		t.Errorf("the contents of a visible event are not in\n%s", text)
 	}
 	holdsTogether(t, page)
 	one := reportOf(t, s, shopKey, inspector.ReportOptions{MaxEvents: 1})
@@ -145,7 +138,7 @@ func TestReportBounded(t *testing.T) {
 			holdsTogether(t, reportOf(t, s, key, inspector.ReportOptions{MaxEvents: n + 1}))
 		}
 	}
-	for _, opts := range []inspector.ReportOptions{{MaxEvents: -1}, {MaxContent: -1}} {
+	for _, opts := range []inspector.ReportOptions{{MaxEvents: -1}} {
 		if err := inspector.Report(t.Context(), io.Discard, s, shopKey, opts); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%+v: %v", opts, err)
 		}

@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"html"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
@@ -32,6 +32,8 @@ type sessionBody struct {
 	Before, After           uint64 // the records beside it
 	PatchBefore, PatchAfter uint64 // the patches before and after it; 0 if there is none
 	CompareFrom             uint64 // the record before the newest patch up to it, to compare with
+	Turn, Turns             int    // the turn that it is of, and how many there are
+	Kind                    string // of the records that the log shows; "" is all
 
 	Headline string
 	Stats    []present.Row
@@ -44,6 +46,9 @@ type sessionBody struct {
 
 	Receipts []uint64 // the newest records that say what was erased
 }
+
+// Kinds are those that the log can be filtered by.
+func (sessionBody) Kinds() []present.Kind { return cellKinds }
 
 // rows are some of the rows that there are.
 type rows[T any] struct {
@@ -77,7 +82,9 @@ type logRow struct {
 	ID      string
 	Author  string
 	Text    string
-	Meta    string // its time, and about how many tokens it takes
+	Time    string
+	Tokens  string // about how many it takes; "" if none
+	Turn    int    // its turn, if it is another one than that of the row before
 	Visible bool
 	Index   int    // among the visible events
 	By      uint64 // the record of the patch that hides it; 0 if none does
@@ -107,7 +114,9 @@ type visibleRow struct {
 	ID        string
 	Author    string
 	Text      string
-	Meta      string // its time, and about how many tokens it takes, and all events up to it
+	Time      string
+	Tokens    string // about how many it takes, and all events up to it
+	Turn      int    // as of a log row
 	Pinned    bool
 	Summary   bool
 	Erased    bool
@@ -132,18 +141,40 @@ func (i *Inspector) sessionPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	write, erase := i.may(r, key, Write), i.may(r, key, Erase)
-	text, err := i.rendered.page(ctx, rendering{key, t.info.Creation, t.last(), t.view.Edition(), r.URL.RawQuery, write, erase}, func() ([]byte, error) {
-		b, err := i.sessionBody(ctx, r, key, t)
-		if err != nil {
-			return nil, err
-		}
-		return execute("session", page{Title: key.String(), Key: &key, Write: write, Erase: erase, Body: b})
-	})
+	if _, given, err := number(r, "after"); err != nil || given {
+		return i.news(ctx, w, r, key, t, err)
+	}
+	b, err := i.sessionBody(ctx, r, key, t)
 	if err != nil {
 		return err
 	}
-	return send(w, http.StatusOK, text)
+	return i.render(w, r, http.StatusOK, "session", page{Title: key.String(), Key: &key, Body: b})
+}
+
+// news answers with the rows that came after a record, for a page that follows; without content if a patch changed
+// others, or if they are many.
+func (i *Inspector) news(ctx context.Context, w http.ResponseWriter, r *http.Request, key store.Key, t *timeline, err error) error {
+	after, _, numberErr := number(r, "after")
+	if err = cmp.Or(err, numberErr); err != nil {
+		return err
+	}
+	after = min(after, t.last())
+	if t.last()-after > pageRows || slices.ContainsFunc(t.steps[after:], func(s step) bool { return s.Patch != nil }) {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	v, err := i.store.ViewAt(ctx, key, t.last())
+	if err != nil {
+		return err
+	}
+	b := sessionBody{Key: key.String(), At: t.last(), Last: t.last(), Newest: true, Headline: t.headline(t.last()), Turns: t.at(t.last()).Turn}
+	b.Log.All, b.Visible.All = int(t.last()), v.Len()
+	err = i.eachRow(ctx, key, t, v, int(after), int(t.last()), nil, func(_ patch.Record, row logRow) { b.Log.Rows = append(b.Log.Rows, row) })
+	if err != nil {
+		return err
+	}
+	b.Visible.Rows = rowsOf(t, v, t.at(after).Events, v.Len())
+	return i.render(w, r, http.StatusOK, "news", page{Key: &key, Body: b})
 }
 
 // sessionBody is the session as it stood after the record that a request asks for, or the newest.
@@ -152,8 +183,18 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	if err != nil {
 		return b, err
 	}
+	turn, ofTurn, err := number(r, "turn")
+	if err != nil {
+		return b, err
+	}
 	if !given {
 		at = t.last()
+	}
+	if ofTurn {
+		given = true
+		if at, err = t.turnEnd(int(turn)); err != nil {
+			return b, fmt.Errorf("session %s: %w", key, err)
+		}
 	}
 	session, shared, err := i.sessionAt(ctx, key, at, t.last())
 	if err != nil {
@@ -163,7 +204,10 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	b = sessionBody{
 		Key: key.String(), At: at, Last: t.last(), Newest: !given, Creation: t.info.Creation,
 		Before: max(at, 1) - 1, After: at + 1, Drawing: newDrawing(t, v, func(seq uint64) template.URL { return sessionURL(key, seq) }), State: stateRows(v, shared),
-		Headline: t.headline(at), Stats: t.stats(session),
+		Headline: t.headline(at), Stats: t.stats(session), Turn: t.at(at).Turn, Kind: r.FormValue("kind"),
+	}
+	if at > 0 {
+		b.Turns = slices.MaxFunc(t.steps, func(a, b step) int { return a.Turn - b.Turn }).Turn
 	}
 	b.StateAll = len(b.State)
 	b.State, b.StateMore = cutState(b.State)
@@ -183,8 +227,20 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 	if b.Log, err = i.logRows(ctx, r, key, t, v); err != nil {
 		return b, err
 	}
-	b.Visible, err = visibleRows(r, v)
+	b.Visible, err = visibleRows(r, t, v)
 	return b, err
+}
+
+// turnEnd is the last record before the turn after one begins.
+func (t *timeline) turnEnd(turn int) (uint64, error) {
+	n := slices.IndexFunc(t.steps, func(s step) bool { return s.Turn > turn })
+	switch {
+	case n > 0:
+		return t.steps[n-1].Seq, nil
+	case t.last() == 0 || slices.IndexFunc(t.steps, func(s step) bool { return s.Turn >= turn }) < 0:
+		return 0, fmt.Errorf("%w: there is no turn %d", store.ErrNotFound, turn)
+	}
+	return t.last(), nil
 }
 
 // headline says in a sentence how much of the log a model sees after a record.
@@ -253,21 +309,38 @@ func (i *Inspector) sessionAt(ctx context.Context, key store.Key, at, last uint6
 	return session, shared, err
 }
 
-// logRows are the records up to the view's, as many as a page has.
+// logRows are the records up to the view's, of a kind if one is asked for, as many as a page has.
 func (i *Inspector) logRows(ctx context.Context, r *http.Request, key store.Key, t *timeline, v fold.View) (rows[logRow], error) {
 	from, given, err := number(r, "log")
 	if err != nil {
 		return rows[logRow]{}, err
 	}
-	out := rows[logRow]{All: int(v.Seq())}
-	out.First, out.Next, out.Earlier, out.Later = cutRows(max(from, 1)-1, given, out.All)
-	err = i.eachRow(ctx, key, t, v, out.First, out.Next, func(_ patch.Record, row logRow) { out.Rows = append(out.Rows, row) })
+	kind := present.Kind(r.FormValue("kind"))
+	var seqs []uint64
+	for _, s := range t.steps[:v.Seq()] {
+		if kind == "" || kindOfCell(s) == kind {
+			seqs = append(seqs, s.Seq)
+		}
+	}
+	out := rows[logRow]{All: len(seqs)}
+	first, _ := slices.BinarySearch(seqs, max(from, 1))
+	out.First, out.Next, out.Earlier, out.Later = cutRows(uint64(first), given, len(seqs))
+	for _, place := range []*int{out.Earlier, out.Later} { // they are told by their records
+		if place != nil {
+			*place = int(seqs[*place]) - 1
+		}
+	}
+	if out.First == out.Next {
+		return out, nil
+	}
+	seqs = seqs[out.First:out.Next]
+	err = i.eachRow(ctx, key, t, v, int(seqs[0])-1, int(seqs[len(seqs)-1]), seqs, func(_ patch.Record, row logRow) { out.Rows = append(out.Rows, row) })
 	return out, err
 }
 
 // eachRow calls do for records of the view's log: those behind the first ones, up to the one with
-// the seq next.
-func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v fold.View, first, next int, do func(patch.Record, logRow)) error {
+// the seq next, of them those with some seqs if these are not nil.
+func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v fold.View, first, next int, seqs []uint64, do func(patch.Record, logRow)) error {
 	if first == next {
 		return nil
 	}
@@ -281,7 +354,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 			answered[call] = append(answered[call], s.Seq)
 		}
 	}
-	receipts := t.receiptsByID()
+	receipts, turn := t.receiptsByID(), t.at(uint64(first)).Turn
 	for rec, err := range i.store.RawEvents(ctx, key, uint64(first)+1) {
 		if err != nil {
 			return err
@@ -289,8 +362,14 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 		if rec.Seq > uint64(next) {
 			break
 		}
+		if seqs != nil && !slices.Contains(seqs, rec.Seq) {
+			continue
+		}
 		s := t.at(rec.Seq)
-		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Meta: metaOf(s.Time, s.Tokens), Responses: answered[rec.Seq], Calls: s.Answers, Erasable: erasable(rec)}
+		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Tokens: tokensText(s.Tokens), Responses: answered[rec.Seq], Calls: s.Answers, Erasable: erasable(rec)}
+		if s.Turn != turn {
+			row.Turn, turn = s.Turn, s.Turn
+		}
 		if by, erased := records.Envelope(rec).Erased(); erased {
 			row.Erased, row.Receipt = true, receipts[by]
 		}
@@ -307,36 +386,32 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 	return nil
 }
 
-// metaOf says when a record was logged, and about how many tokens it takes, if any.
-func metaOf(at time.Time, tokens int) string {
+// tokensText says about how many tokens a row takes.
+func tokensText(tokens int) string {
 	if tokens == 0 {
-		return when(at)
+		return ""
 	}
-	return when(at) + ", " + tokenCount(tokens)
+	return tokenCount(tokens)
 }
 
 func patchRowOf(s *patchStep, p *patch.PatchEvent) *patchRow {
-	row := patchRow{Type: p.Type(), Applied: s.Applied, Notes: s.Notes}
-	for _, e := range p.NewEvents() {
-		row.Summary = row.Summary || p.Type() == patch.Summarise || e.IsSummary()
-	}
-	return &row
+	return &patchRow{p.Type(), s.Applied, s.Notes, putsInSummary(p, p.NewEvents())}
 }
 
 // visibleRows are the events that a model sees, as many as a page has.
-func visibleRows(r *http.Request, v fold.View) (rows[visibleRow], error) {
+func visibleRows(r *http.Request, t *timeline, v fold.View) (rows[visibleRow], error) {
 	from, given, err := number(r, "visible")
 	if err != nil {
 		return rows[visibleRow]{}, err
 	}
 	out := rows[visibleRow]{All: v.Len()}
 	out.First, out.Next, out.Earlier, out.Later = cutRows(from, given, out.All)
-	out.Rows = rowsOf(v, out.First, out.Next)
+	out.Rows = rowsOf(t, v, out.First, out.Next)
 	return out, nil
 }
 
 // rowsOf are the visible events with the indices from first up to, but without, next.
-func rowsOf(v fold.View, first, next int) []visibleRow {
+func rowsOf(t *timeline, v fold.View, first, next int) []visibleRow {
 	calls, responses := map[int][]int{}, map[int][]int{}
 	for _, c := range v.Calls() {
 		for _, at := range c.Responses {
@@ -345,19 +420,24 @@ func rowsOf(v fold.View, first, next int) []visibleRow {
 		}
 	}
 	var out []visibleRow
-	sum := 0
+	sum, turn := 0, 0
 	for n := range next {
-		tokens := v.At(n).EstimatedTokens()
-		if sum += tokens; n < first {
+		e := v.Entry(n)
+		tokens, before := e.Event.EstimatedTokens(), turn
+		sum, turn = sum+tokens, t.at(e.Seq).Turn
+		if n < first {
 			continue
 		}
-		e := v.Entry(n)
 		_, erased := e.Event.Erased()
-		out = append(out, visibleRow{
+		row := visibleRow{
 			Index: n, Seq: e.Seq, Kind: present.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: present.EntryText(e),
-			Meta: metaOf(e.Event.Timestamp(), tokens) + ", " + present.Grouped(sum) + " so far", Pinned: e.Pinned, Summary: e.Summary, Erased: erased,
+			Time: when(e.Event.Timestamp()), Tokens: tokenCount(tokens) + ", " + present.Grouped(sum) + " so far", Pinned: e.Pinned, Summary: e.Summary, Erased: erased,
 			Calls: slices.Compact(calls[n]), Responses: slices.Compact(responses[n]),
-		})
+		}
+		if turn != before {
+			row.Turn = turn
+		}
+		out = append(out, row)
 	}
 	return out
 }

@@ -1,22 +1,49 @@
 "use strict";
-// What the pages do beyond links and forms: the slider, the keys, following a session that grows,
-// and leading to rows that are on another page. All of it is in addition: pages work without.
+// What the pages do beyond links and forms: the slider, the keys, following a session that grows, copying, and
+// leading to rows that are on another page. All of it is in addition: pages work without.
 (() => {
   document.documentElement.classList.add("scripts");
   const session = () => document.getElementById("session");
   const path = (name, params) => name + "?" + new URLSearchParams(params);
+  const parsed = async (answer) => new DOMParser().parseFromString(await answer.text(), "text/html");
 
-  // Going to another time changes the address, and swaps what the session is like then.
+  // Times are relative, with the exact one as a hint.
+  const ago = (time) => {
+    const s = (Date.now() - Date.parse(time)) / 1000;
+    for (const [unit, size] of [["year", 31557600], ["month", 2629800], ["day", 86400], ["hour", 3600], ["minute", 60]]) {
+      if (Math.abs(s) >= size) return new Intl.RelativeTimeFormat("en").format(-Math.round(s / size), unit);
+    }
+    return "just now";
+  };
+  const tidy = (root) => {
+    root.querySelectorAll("time[datetime]").forEach((t) => {
+      if (!isNaN(Date.parse(t.dateTime))) { t.title = t.dateTime; t.textContent = ago(t.dateTime); }
+    });
+    if (navigator.clipboard) root.querySelector("#visible-lines")?.insertAdjacentHTML("afterend", ' <button id="copy" class="small">Copy</button>');
+  };
+
+  // Going to another time changes the address, and swaps what the session is like then. What is open stays open, and
+  // the focus and the places in the lists stay.
+  const go = async (url, push) => {
+    const answer = await fetch(url);
+    const next = (await parsed(answer)).getElementById("session");
+    if (!next) { location.href = url; return; }
+    const open = [...document.querySelectorAll("#session details[id][open]")].map((d) => d.id);
+    const focus = document.activeElement?.id;
+    const places = [...document.querySelectorAll(".rows")].map((r) => r.scrollTop + r.clientHeight >= r.scrollHeight - 40 ? Infinity : r.scrollTop);
+    tidy(next);
+    session().replaceWith(next);
+    open.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
+    if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
+    document.querySelectorAll(".rows").forEach((r, n) => { r.scrollTop = Math.min(places[n] ?? 0, r.scrollHeight); });
+    if (push) history.pushState(null, "", url);
+    follow();
+  };
   let wanted = null, timer = 0;
-  const go = (url, push) => htmx.ajax("GET", url, { target: "#session", select: "#session", swap: "outerHTML", push: push ? url : undefined });
   const travel = (at) => {
     const s = session();
-    if (!s) return;
-    const last = Number(s.dataset.last);
-    wanted = Math.max(0, Math.min(last, at));
-    const slider = document.getElementById("slider"), field = document.getElementById("at");
-    if (slider) slider.value = wanted;
-    if (field) field.value = wanted;
+    wanted = Math.max(0, Math.min(Number(s.dataset.last), at));
+    for (const id of ["slider", "at"]) document.getElementById(id).value = wanted;
     clearTimeout(timer);
     timer = setTimeout(() => {
       const to = wanted;
@@ -29,6 +56,7 @@
 
   const typing = (e) => e.target.closest("input:not([type=range]):not([type=checkbox]), textarea, select, [contenteditable]");
   document.addEventListener("keydown", (e) => {
+    if (e.key === "Escape") document.querySelectorAll("details.menu[open]").forEach((d) => { d.open = false; });
     if (!session() || e.ctrlKey || e.metaKey || e.altKey || typing(e)) return;
     const click = (id) => { const a = document.getElementById(id); if (a) { e.preventDefault(); a.click(); } };
     // Elsewhere on the page the keys mean what they always do: they scroll it, and tables that have the focus.
@@ -43,8 +71,14 @@
     }
   });
 
-  // A link to a record that this page of the log does not show leads to the page that does.
-  document.addEventListener("click", (e) => {
+  document.addEventListener("click", async (e) => {
+    document.querySelectorAll("details.menu[open]").forEach((d) => { if (!d.contains(e.target)) d.open = false; });
+    if (e.target.id === "copy") {
+      await navigator.clipboard.writeText(await (await fetch(document.getElementById("visible-lines").href)).text());
+      e.target.textContent = "Copied";
+      return;
+    }
+    // A link to a record that this page of the log does not show leads to the page that does.
     const a = e.target.closest("a[href^='#r'], a[href^='#v']");
     const s = session();
     if (!a || !s || document.getElementById(a.hash.slice(1))) return;
@@ -73,42 +107,54 @@
   window.addEventListener("pagehide", leave);
   window.addEventListener("pageshow", follow);
   const say = (text) => { const now = document.getElementById("now"); if (now) now.textContent = text; };
-  // How often depends on how long it takes to get the page, so that a large session is asked for seldom.
-  let loading = false, newest = 0, rest = 1000;
-  const arrived = (last) => {
+  const busy = () => session().querySelector("input[type=checkbox]:checked, details.menu[open]") || document.activeElement?.closest("#session form");
+
+  // New events are added to both logs, and nothing else changes. After a patch the session is swapped, unless a person
+  // selects or types something in it; how often depends on how long that takes.
+  let loading = false, newest = 0, rest = 0;
+  const arrived = async (last) => {
     const s = session();
-    if (!s) return;
     newest = Math.max(newest, last);
-    if (newest <= Number(s.dataset.last)) return;
+    if (!s || loading || newest <= Number(s.dataset.last)) return;
     if (s.dataset.newest !== "true") {
       say(`As it stood after record ${s.dataset.at}. The log has grown to record ${newest}.`);
       s.dataset.last = newest;
       for (const id of ["slider", "at"]) document.getElementById(id).max = newest;
       return;
     }
-    if (loading) return;
-    // Somebody who selects or types something is not disturbed: the page says that there is more.
-    if (s.querySelector("input[type=checkbox]:checked") || document.activeElement?.closest("#session form")) {
-      say(`The log has grown to record ${newest}. Newest, followed, shows it.`);
-      return;
-    }
     loading = true;
     const begun = performance.now();
-    const places = [...document.querySelectorAll(".rows")].map((r) => r.scrollTop + r.clientHeight >= r.scrollHeight - 40 ? Infinity : r.scrollTop);
-    go(location.href, false).then(() => [...document.querySelectorAll(".rows")].forEach((r, n) => { r.scrollTop = Math.min(places[n] ?? 0, r.scrollHeight); }))
-      .finally(() => {
-        rest = Math.min(30000, Math.max(1000, 10 * (performance.now() - begun)));
-        setTimeout(() => { loading = false; if (newest > Number(session()?.dataset.last ?? newest)) arrived(newest); }, rest);
-      });
+    try {
+      const answer = await fetch(path("session", { key: s.dataset.key, after: s.dataset.last }));
+      if (answer.status === 200) add(s, await parsed(answer));
+      else if (busy()) say(`The log has grown to record ${newest}. Newest, followed, shows it.`);
+      else await go(location.href, false);
+      rest = answer.status === 200 ? 0 : Math.min(30000, 10 * (performance.now() - begun));
+    } finally {
+      setTimeout(() => { loading = false; if (newest > Number(session()?.dataset.last ?? newest)) arrived(newest); }, rest);
+    }
+  };
+  const add = (s, news) => {
+    const last = news.querySelector("[data-last]").dataset.last;
+    tidy(news);
+    for (const id of ["headline", "raw-title", "visible-title"]) document.getElementById(id).replaceChildren(...news.getElementById(id).childNodes);
+    document.querySelectorAll(".rows").forEach((rows, n) => {
+      if (rows.nextElementSibling?.matches(".more")) return; // it shows earlier rows
+      const end = rows.scrollTop + rows.clientHeight >= rows.scrollHeight - 40;
+      rows.querySelector(".none")?.remove();
+      rows.append(...news.querySelectorAll("ol")[n].querySelectorAll("li:not(.none)"));
+      if (end) rows.scrollTop = rows.scrollHeight;
+    });
+    s.dataset.last = s.dataset.at = last;
+    for (const id of ["slider", "at"]) { const field = document.getElementById(id); field.max = last; field.value = last; }
+    s.querySelectorAll("form input[name=at][type=hidden]").forEach((field) => { field.value = last; });
+    say(`Now: after record ${last}, the newest`);
   };
   const settle = () => {
+    tidy(document);
     follow();
     document.querySelectorAll(".rows").forEach((r) => { if (!location.hash) r.scrollTop = r.scrollHeight; });
   };
-  // What is open stays open when the session is swapped.
-  let open = [];
-  document.addEventListener("htmx:beforeSwap", () => { open = [...document.querySelectorAll("#session details[id][open]")].map((d) => d.id); });
-  document.addEventListener("htmx:afterSettle", () => { for (const id of open) document.getElementById(id)?.setAttribute("open", ""); follow(); });
   document.addEventListener("DOMContentLoaded", settle);
   if (document.readyState !== "loading") settle();
   window.addEventListener("popstate", () => { if (session()) location.reload(); });
