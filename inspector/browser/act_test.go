@@ -62,11 +62,12 @@ func TestActing(t *testing.T) {
 
 		// Somebody else was faster: it is said what they did, and the same can be looked at anew.
 		p.Go(address("session", ada))
+		p.Click("#r" + decimal(f.newest().Seq) + " .menu summary")
 		p.Follow(func() { p.Click("button[form=reverting][value='" + decimal(f.newest().Seq) + "']") })
 		f.apply(ada, patch.NewSplice(0, 1).WithID("somebody-else"))
 		p.Follow(func() { p.Click(do) })
 		p.Expect("409")
-		p.WaitText("main", "somebody-else")
+		p.WaitText("main", "which came between")
 		if got := f.newest().ID(); got != "somebody-else" {
 			t.Fatalf("logged is %s", got)
 		}
@@ -83,6 +84,7 @@ func TestActing(t *testing.T) {
 		first := f.newest()
 		f.apply(ada, patch.NewSplice(0, 1).WithID("in-the-way"))
 		p.Go(address("session", ada))
+		p.Click("#r" + decimal(first.Seq) + " .menu summary")
 		p.Follow(func() { p.Click("button[form=reverting][value='" + decimal(first.Seq) + "']") })
 		p.Expect("409")
 		p.WaitText("main", "in-the-way")
