@@ -250,22 +250,14 @@ func TestRecordsThatAreNotAdopted(t *testing.T) {
 
 // Where compaction is off, records are ADK's own business, and stay what they are.
 func TestRecordsWithoutCompaction(t *testing.T) {
-	for name, opts := range map[string]adk.Options{
-		"off":         {},
-		"off for app": {Compaction: compaction.DefaultConfig(), CompactionByApp: map[string]compaction.Config{"app": {}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			svc := compacted(t, opts)
-			sess := create(t, svc, "s", nil)
-			e := said("u", "1", "user", long)
-			no(t, svc.AppendEvent(t.Context(), sess, e))
-			r := recordOf(sess, []*session.Event{e}, "theirs")
-			no(t, svc.AppendEvent(t.Context(), sess, r))
-			equal(t, "visible", ids(get(t, svc, "s")), []string{"u", r.ID})
-			back := get(t, svc, "s").Events().At(1)
-			equal(t, "record", back.CustomMetadata, r.CustomMetadata)
-		})
-	}
+	svc := compacted(t, adk.Options{})
+	sess := create(t, svc, "s", nil)
+	e := said("u", "1", "user", long)
+	no(t, svc.AppendEvent(t.Context(), sess, e))
+	r := recordOf(sess, []*session.Event{e}, "theirs")
+	no(t, svc.AppendEvent(t.Context(), sess, r))
+	equal(t, "visible", ids(get(t, svc, "s")), []string{"u", r.ID})
+	equal(t, "record", get(t, svc, "s").Events().At(1).CustomMetadata, r.CustomMetadata)
 }
 
 // A workflow's node that appends a record keeps its list of events; what is to be adopted is

@@ -78,7 +78,7 @@ func TestWorkflowGoesOnWhenItsRequestComesBack(t *testing.T) {
 	answer := genai.NewContentFromFunctionResponse("adk_request_input", map[string]any{"response": "Ada"}, "user")
 	answer.Parts[0].FunctionResponse.ID = pending
 	runs, words := firstRuns, ""
-	no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), answer))
+	no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), answer))
 	for _, e := range ask(t, a, sessions, answer) {
 		if e.Output != nil {
 			words = fmt.Sprint(e.Output)

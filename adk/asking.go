@@ -12,7 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// ErrCompactionOff: the options switch compaction off for the session's app.
+// ErrCompactionOff: the options do not switch compaction on.
 var ErrCompactionOff = errors.New("compaction is off")
 
 // CompactOptions say how a session is compacted that somebody asks for.
@@ -32,8 +32,8 @@ type CompactOptions struct {
 // was asked. The error matches [ErrCompactionOff] where compaction is off.
 func (s *Service) Compact(ctx context.Context, sess session.Session, opts CompactOptions) ([]compaction.Written, error) {
 	handle, err := handleOf(sess)
-	if err == nil && !s.compacting.on(handle.key) {
-		err = fmt.Errorf("app %q: %w", handle.key.App, ErrCompactionOff)
+	if err == nil && s.compacting == nil {
+		err = ErrCompactionOff
 	}
 	if err == nil {
 		err = s.stillThere(ctx, handle)

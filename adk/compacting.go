@@ -1,6 +1,7 @@
 package adk
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -20,7 +21,7 @@ type compacting struct {
 	worker *compaction.Worker[store.Key]
 	runs   runs
 
-	configs    configs
+	config     compaction.Config
 	background *compaction.Compactor[store.Key]
 	inRun      *compaction.Compactor[store.Key] // nil: in the background alone
 	timeout    time.Duration
@@ -28,27 +29,21 @@ type compacting struct {
 	last       attempts
 }
 
-func newCompacting(s storage, t *telemetry, opts Options) (*compacting, error) {
-	c := &compacting{configs: opts.configs(), timeout: opts.CompactionTimeout, logger: opts.Logger}
-	if c.timeout == 0 {
-		c.timeout = DefaultCompactionTimeout
-	}
-	if c.logger == nil {
-		c.logger = slog.Default()
-	}
+func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options) (*compacting, error) {
+	c := &compacting{config: cfg, timeout: cmp.Or(opts.CompactionTimeout, DefaultCompactionTimeout), logger: opts.Logger}
 	c.log = compactedLog{s, t}
 	with := compaction.Options[store.Key]{
 		Pin:     c.pinned,
 		Claim:   c.claim,
 		Logger:  opts.Logger,
-		Prepare: prepare(opts.Prepare),
-		Approve: approve(opts.BeforeSummary),
+		Prepare: prepare(opts.Hooks.Prepare),
+		Approve: approve(opts.Hooks.BeforeSummarise),
 		Observe: func(ctx context.Context, a compaction.Attempt[store.Key]) {
 			t.compacted(ctx, a)
 			c.last.keep(a)
 			c.adoptAfter(ctx, a)
-			if opts.OnCompaction != nil {
-				opts.OnCompaction(a)
+			if opts.Hooks.OnCompaction != nil {
+				opts.Hooks.OnCompaction(a)
 			}
 		},
 	}
@@ -57,21 +52,21 @@ func newCompacting(s storage, t *telemetry, opts Options) (*compacting, error) {
 		return nil, err
 	}
 	with.Running = c.runs.live
-	if c.background, err = c.configs.compactor(c.log, with); err != nil {
+	if c.background, err = compaction.New(c.log, c.config, with); err != nil {
 		return nil, err
 	}
-	c.worker, err = compaction.NewWorker(c.background, opts.CompactionWorker)
+	c.worker, err = compaction.NewWorker(c.background, compaction.WorkerOptions{})
 	return c, err
 }
 
 // pinned are the events that stay raw for ADK's sake.
-func (c *compacting) pinned(key store.Key, v fold.View) []string { return pins(v, c.configs.of(key)) }
+func (c *compacting) pinned(_ store.Key, v fold.View) []string { return pins(v, c.config) }
 
 // appends says that an event is about to be appended. It comes before the event can be
 // seen, so that whoever compacts, here or in another process, knows that its invocation is
 // under way.
 func (c *compacting) appends(ctx context.Context, key store.Key, e *session.Event) {
-	if !c.on(key) || e.InvocationID == "" || carriesRecord(e) {
+	if c == nil || e.InvocationID == "" || carriesRecord(e) {
 		return
 	}
 	if before, due := c.runs.began(key, e.InvocationID, time.Now().Add(leaseTime/2)); due {
@@ -84,7 +79,7 @@ func (c *compacting) appends(ctx context.Context, key store.Key, e *session.Even
 
 // ended says that an invocation has ended.
 func (c *compacting) ended(ctx context.Context, key store.Key, invocation string) {
-	if !c.on(key) {
+	if c == nil {
 		return
 	}
 	c.runs.ended(key, invocation)
@@ -95,7 +90,7 @@ func (c *compacting) ended(ctx context.Context, key store.Key, invocation string
 // appended compacts the session, at once or in the background, if the event asks for it.
 // first says that nothing was appended through the handle before.
 func (c *compacting) appended(ctx context.Context, handle *Session, e *session.Event, first bool) {
-	if !c.on(handle.key) {
+	if c == nil {
 		return
 	}
 	c.adoptRecords(ctx, handle, e)
@@ -128,7 +123,7 @@ func hasResponse(e *session.Event) bool {
 // handle to what comes of it. It waits for as long as the invocation has patience: time
 // in which nothing came of it is taken from that.
 func (c *compacting) compactInRun(ctx context.Context, handle *Session, invocation string) {
-	least := inRunFrom(c.configs.of(handle.key))
+	least := inRunFrom(c.config)
 	if least == 0 {
 		return
 	}

@@ -176,11 +176,11 @@ func TestSummarizersThatDoNoHarm(t *testing.T) {
 			var seen []compaction.Attempt[store.Key]
 			cfg := inRun
 			cfg.Summarizer = c.summarize
-			sessions := compacted(t, adk.Options{Compaction: cfg, CompactionTimeout: timeout, OnCompaction: func(a compaction.Attempt[store.Key]) {
+			sessions := compacted(t, adk.Options{Compaction: cfg, CompactionTimeout: timeout, Hooks: adk.Hooks{OnCompaction: func(a compaction.Attempt[store.Key]) {
 				mu.Lock()
 				defer mu.Unlock()
 				seen = append(seen, a)
-			}})
+			}}})
 			prompts := toolLoop(t, sessions, 30, "the question")
 			equal(t, "contents of the last prompt", len(prompts[len(prompts)-1]), 1+2*30)
 			// A run that waits for each of its 30 steps shows in the number of attempts.

@@ -14,7 +14,7 @@ import (
 // Several goroutines use one session while others use the same log through their own.
 func TestConcurrentUse(t *testing.T) {
 	const writers, each = 6, 30
-	svc, err := adk.NewService(opened(t)(store.OpenMemory(store.Options{})), adk.Options{CacheBytes: 2000})
+	svc, err := adk.NewService(opened(t)(store.OpenMemory(store.Options{})), adk.Options{}.WithCache(2000))
 	no(t, err)
 	ctx := t.Context()
 	shared := create(t, svc, "s", nil)

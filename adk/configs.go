@@ -11,115 +11,81 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// configs are the configurations that sessions are compacted by.
-type configs struct {
-	own   compaction.Config
-	byApp map[string]compaction.Config
+// ContextWindow says at which part of the model's context window a session is compacted.
+type ContextWindow struct {
+	// Share is the part of the window, from 0 to 1, from which on a prompt is compacted, in place of
+	// the configuration's TokenThreshold. 0 means that TokenThreshold holds.
+	Share float64
+
+	// Tokens is the size of the window. 0 means what [Options.Model] says of itself by a method
+	// ContextWindow() int, which ADK's models do not have.
+	Tokens int
 }
 
-// configs returns the options' configurations, with the model as their summarizer and the
-// redactor where they have none.
-func (o Options) configs() configs {
-	return configs{o.Compaction, o.CompactionByApp}.each(func(cfg compaction.Config) compaction.Config {
-		cfg = o.withModel(cfg)
-		cfg.Redact = cmp.Or(cfg.Redact, o.Redact)
-		return cfg
-	})
+// threshold returns the number of tokens that the share comes to.
+func (w ContextWindow) threshold(model any) (int, error) {
+	bad := func(field, format string, args ...any) (int, error) {
+		return 0, &patch.FieldError{Field: "Options.ContextWindow." + field, Problem: fmt.Sprintf(format, args...)}
+	}
+	said, _ := model.(interface{ ContextWindow() int })
+	switch {
+	case w.Share == 0 && w.Tokens == 0:
+		return 0, nil
+	case !(w.Share > 0 && w.Share <= 1):
+		return bad("Share", "%v is not between 0 and 1", w.Share)
+	case w.Tokens < 0:
+		return bad("Tokens", "%d is below 0", w.Tokens)
+	case w.Tokens > 0:
+	case said != nil:
+		w.Tokens = said.ContextWindow()
+	}
+	if w.Tokens <= 0 {
+		return bad("Tokens", "the model does not say how large its window is; say it here")
+	}
+	return max(1, int(w.Share*float64(w.Tokens))), nil
 }
 
-func (o Options) withModel(cfg compaction.Config) compaction.Config {
-	if o.Model == nil || cfg.Summarizer != nil {
-		return cfg
+// config returns the options' configuration with what the other options say. The error matches
+// [patch.ErrInvalid].
+func (o Options) config() (compaction.Config, error) {
+	cfg := o.Compaction
+	isNil := reflect.ValueOf(o.Model)
+	switch threshold, err := o.ContextWindow.threshold(o.Model); {
+	case isNil.Kind() == reflect.Pointer && isNil.IsNil():
+		return cfg, &patch.FieldError{Field: "Options.Model", Problem: fmt.Sprintf("it is a nil %T; leave it out to have none", o.Model)}
+	case o.Model != nil && !cfg.Enabled:
+		return cfg, &patch.FieldError{Field: "Options.Model", Problem: "it writes summaries, but compaction is off: set Compaction, as by compaction.DefaultConfig, or leave the model out"}
+	case err != nil:
+		return cfg, err
+	case threshold > 0:
+		cfg.TokenThreshold = threshold
+		cfg.EventRetentionSize = cmp.Or(cfg.EventRetentionSize, compaction.DefaultRetention)
 	}
-	cfg.Summarizer = Summarizer(o.Model)
-	if cfg.Fallback == nil {
-		cfg.Fallback = compaction.Extractive{}
-	}
-	return cfg
-}
-
-// validateConfigs reports whether the configurations make sense.
-func (o Options) validateConfigs() error {
-	if v := reflect.ValueOf(o.Model); v.Kind() == reflect.Pointer && v.IsNil() {
-		return &patch.FieldError{Field: "Options.Model", Problem: fmt.Sprintf("it is a nil %T; leave it out to have none", o.Model)}
-	}
-	if err := validateConfig(o.Compaction); err != nil {
-		return err
-	}
-	for app, cfg := range o.CompactionByApp {
-		if err := validateConfig(cfg); err != nil {
-			return fmt.Errorf("compaction of app %q: %w", app, err)
+	if o.Model != nil && cfg.Summarizer == nil {
+		cfg.Summarizer = Summarizer(o.Model)
+		if cfg.Fallback == nil {
+			cfg.Fallback = compaction.Extractive{}
 		}
 	}
-	return nil
-}
-
-func validateConfig(cfg compaction.Config) error {
-	if err := cfg.Validate(); err != nil {
-		return err
-	}
+	cfg.Redact = cmp.Or(cfg.Redact, o.Redact)
 	for _, s := range []compaction.Summarizer{cfg.Summarizer, cfg.Fallback} {
 		if s, ok := s.(summarizer); ok && s.llm == nil {
-			return errNoModel
+			return cfg, errNoModel
 		}
 	}
-	return nil
+	return cfg, cfg.Validate()
 }
-
-// compacts reports whether any session is compacted.
-func (o Options) compacts() bool {
-	on := o.Compaction.Enabled
-	for _, cfg := range o.CompactionByApp {
-		on = on || cfg.Enabled
-	}
-	return on
-}
-
-// of returns what a session is compacted by.
-func (c configs) of(key store.Key) compaction.Config {
-	if cfg, ok := c.byApp[key.App]; ok {
-		return cfg
-	}
-	return c.own
-}
-
-// each returns the configurations, changed.
-func (c configs) each(change func(compaction.Config) compaction.Config) configs {
-	out := configs{change(c.own), make(map[string]compaction.Config, len(c.byApp))}
-	for app, cfg := range c.byApp {
-		out.byApp[app] = change(cfg)
-	}
-	return out
-}
-
-func (c configs) compactor(log compaction.Log[store.Key], opts compaction.Options[store.Key]) (*compaction.Compactor[store.Key], error) {
-	if len(c.byApp) > 0 {
-		opts.Configs, opts.ConfigOf = c.byApp, func(key store.Key) string { return key.App }
-	}
-	return compaction.New(log, c.own, opts)
-}
-
-// on reports whether a session is compacted.
-func (c *compacting) on(key store.Key) bool { return c != nil && c.configs.of(key).Enabled }
 
 // newInRun returns what compacts inside runs: by tokens and by clearing, where that is
 // set. It returns nil where all is left to the background.
 func (c *compacting) newInRun(log compaction.Log[store.Key], opts compaction.Options[store.Key]) (*compaction.Compactor[store.Key], error) {
-	if c.timeout < 0 {
+	cfg := c.config
+	if c.timeout < 0 || inRunFrom(cfg) == 0 {
 		return nil, nil
 	}
-	any := false
-	inRun := c.configs.each(func(cfg compaction.Config) compaction.Config {
-		cfg.CompactionInterval = 0
-		cfg.Enabled = cfg.Enabled && inRunFrom(cfg) > 0
-		cfg.Timeout = withinRun(cfg.Timeout, c.timeout)
-		any = any || cfg.Enabled
-		return cfg
-	})
-	if !any {
-		return nil, nil
-	}
-	return inRun.compactor(log, opts)
+	cfg.CompactionInterval = 0
+	cfg.Timeout = withinRun(cfg.Timeout, c.timeout)
+	return compaction.New(log, cfg, opts)
 }
 
 // inRunFrom is the size of the prompt from which on something may be done inside a run; 0 if

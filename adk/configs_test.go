@@ -14,8 +14,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/patch"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
 // counted is a model that summarises and counts its calls.
@@ -88,89 +86,27 @@ func TestWhoSummarises(t *testing.T) {
 	}
 }
 
-// Each app of a service is compacted by its own configuration, in runs too.
-func TestCompactionByApp(t *testing.T) {
-	var general, own atomic.Int32
-	often := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(counted("own", &own))}
-	inside := compaction.Config{Enabled: true, TokenThreshold: 200, EventRetentionSize: 1, Summarizer: adk.Summarizer(counted("inside", &own))}
-	svc := compacted(t, adk.Options{
-		Compaction: compaction.Config{Enabled: true, CompactionInterval: 4}, Model: counted("general", &general),
-		CompactionByApp: map[string]compaction.Config{"often": often, "never": {}, "inside": inside},
-	})
-	for _, c := range []struct{ app, says string }{{"other", ""}, {"often", "own"}, {"never", ""}} {
-		sess := exchanges(t, svc, c.app, 3)
-		svc.Settle(t)
-		r, err := svc.Get(t.Context(), &session.GetRequest{AppName: c.app, UserID: "user", SessionID: "s"})
-		no(t, err)
-		texts := told(r.Session)
-		if (c.says == "") != (len(texts) == 0) || len(texts) > 0 && !strings.HasPrefix(texts[0], c.says) {
-			t.Errorf("%s: the summaries say %q", c.app, texts)
-		}
-		written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
-		if off := errors.Is(err, adk.ErrCompactionOff); off != (c.app == "never") || off != (err != nil) || off && written != nil {
-			t.Errorf("%s: compacting says %v, %v", c.app, written, err)
-		}
-	}
-	if general.Load() != 0 || own.Load() == 0 {
-		t.Errorf("%d calls of the general model", general.Load())
-	}
-
-	// Inside a run.
-	for app, shorter := range map[string]bool{"inside": true, "never": false, "often": false} {
-		r, err := svc.Create(t.Context(), &session.CreateRequest{AppName: app, UserID: "user", SessionID: "run"})
-		no(t, err)
-		for i := range 4 {
-			id := fmt.Sprint("c", i)
-			no(t, svc.AppendEvent(t.Context(), r.Session, said("q"+id, "1", "app", long, calling(id, "lookup"), long2)))
-			no(t, svc.AppendEvent(t.Context(), r.Session, said("r"+id, "1", "app", returning(id, "lookup", map[string]any{"x": strings.Repeat("word ", 80)}))))
-		}
-		if n := r.Session.Events().Len(); (n < 8) != shorter {
-			t.Errorf("%s: %d events are shown in the run", app, n)
-		}
-	}
-}
-
-// long2 gives an event with a call a text too.
-func long2(e *session.Event) {
-	e.Content.Parts = append(e.Content.Parts, genai.NewPartFromText(strings.Repeat("word ", 80)))
-}
-
-// A service of which only some apps are compacted.
-func TestCompactionOfOneAppAlone(t *testing.T) {
-	svc := compacted(t, adk.Options{CompactionByApp: map[string]compaction.Config{"often": {Enabled: true, CompactionInterval: 1}}})
-	exchanges(t, svc, "often", 3)
-	exchanges(t, svc, "other", 3)
-	svc.Settle(t)
-	for app, shorter := range map[string]bool{"often": true, "other": false} {
-		r, err := svc.Get(t.Context(), &session.GetRequest{AppName: app, UserID: "user", SessionID: "s"})
-		no(t, err)
-		if n := r.Session.Events().Len(); (n < 6) != shorter {
-			t.Errorf("%s: %d events are visible", app, n)
-		}
-	}
-	no(t, svc.Close(t.Context()))
-}
-
-func TestConfigurationsAreRefused(t *testing.T) {
-	db := opened(t)(store.OpenMemory(store.Options{}))
-	noModel := compaction.DefaultConfig()
-	noModel.Summarizer = adk.Summarizer(nil)
-	byApp := func(cfg compaction.Config) adk.Options {
-		return adk.Options{CompactionByApp: map[string]compaction.Config{"fine": compaction.DefaultConfig(), "shop": cfg}}
-	}
-	for text, opts := range map[string]adk.Options{
-		`compaction of app "shop": invalid: field "Config.MaxSummaries"`: byApp(compaction.Config{MaxSummaries: 1}),
-		`app "shop": invalid summarizer`:                                 byApp(noModel),
-		"Options.Model":                                                  {Model: (*nilModel)(nil)},
+// A session is compacted at a share of the context window that the model, or the options, say.
+func TestContextWindow(t *testing.T) {
+	for name, opts := range map[string]adk.Options{
+		"the model":   {Model: windowed{shortener{}}, ContextWindow: adk.ContextWindow{Share: 0.5}},
+		"the options": {Model: windowed{shortener{}}, ContextWindow: adk.ContextWindow{Share: 0.001, Tokens: 200_000}},
+		"neither":     {Model: windowed{shortener{}}},
 	} {
-		err := opts.Validate()
-		fails(t, err, patch.ErrInvalid)
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("the error %q does not say %q", err, text)
+		opts.Compaction = compaction.Config{Enabled: true, CompactionInterval: 1000}
+		svc := compacted(t, opts)
+		sess := exchanges(t, svc, "app", 10)
+		svc.Settle(t)
+		_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
+		no(t, err)
+		if compacts := len(told(get(t, svc, "s"))) > 0; compacts != (name != "neither") {
+			t.Errorf("%s: compacted %v", name, compacts)
 		}
-		_, err = adk.NewService(db, opts)
-		fails(t, err, patch.ErrInvalid)
 	}
 }
+
+type windowed struct{ model.LLM }
+
+func (windowed) ContextWindow() int { return 400 }
 
 type nilModel struct{ model.LLM }

@@ -46,7 +46,7 @@ func readAsADKDoes(t *testing.T, files []string) {
 	}
 	no(t, db.Close())
 	db = opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
-	svc, err := adk.NewService(db, adk.Options{CacheBytes: -1})
+	svc, err := adk.NewService(db, adk.Options{}.WithCache(-1))
 	no(t, err)
 	for file, events := range want {
 		for _, id := range []string{file, "imported " + file} {

@@ -21,12 +21,12 @@
 // With [Options.Compaction] sessions are compacted in the background after each turn,
 // which [Service.Plugin] reports exactly, and during long turns. What ADK needs to continue
 // a session stays raw. No failure of a summarizer reaches a run: [Service.Compact] returns
-// it, [Service.LastCompaction] and [Options.OnCompaction] report it. If a user may answer a
-// request that was summarised, call [Service.Recall] before the runner's Run.
+// it, [Service.LastCompaction] and [Hooks.OnCompaction] report it. If a user may answer a
+// request that was summarised, call [Service.RestoreCalls] before the runner's Run.
 //
 // [Service.RecallTools] are tools by which an agent finds what is hidden.
-// [Service.LogMemory] is a memory service over the logs. Models see the visible log; people
-// see the history by [WithHistory], [HistoryHandler] and [Service.Memory].
+// [Service.Memory] is a memory service over the logs. Models see the visible log; people
+// see the history by [WithHistory], [HistoryHandler] and [Service.HistoryMemory].
 //
 // docs/ADK.md is the integration guide: what differs from ADK's own services, sessions in
 // other services, compaction beside ADK's own, spans and metrics.

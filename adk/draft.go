@@ -10,7 +10,25 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Draft is what compaction is about to write, for [Options.BeforeSummary] to see, who cannot
+// Hooks are called when sessions are compacted, each if it is not nil. They may be called from several
+// goroutines at once, while a run waits, and should return soon after ctx is done, which is when the
+// configuration's Timeout is over, or the run's patience. A call that does not, or that panics, is a
+// failure of compaction.
+type Hooks struct {
+	// Prepare is asked before events are summarised, and returns what must be kept of them, or "": it
+	// stands in the summary word for word, as far as it takes no more than half of its room. An error is
+	// a veto.
+	Prepare func(ctx context.Context, p Proposal) (keep string, err error)
+
+	// BeforeSummarise is shown each summary before it is written. An error is a veto: see [Draft].
+	BeforeSummarise func(ctx context.Context, d Draft) error
+
+	// OnCompaction is called with each attempt to compact a session when it has ended, one that failed
+	// too. It should return soon.
+	OnCompaction func(compaction.Attempt[store.Key])
+}
+
+// Draft is what compaction is about to write, for [Hooks.BeforeSummarise] to see, who cannot
 // change it: all in it is a copy. An error is a veto. Then nothing is written, the session
 // stays as it is and is left alone until it has grown, as after a failure of the summarizer;
 // the attempt's outcome is [compaction.Vetoed] and its error matches [compaction.ErrVetoed]
@@ -36,7 +54,7 @@ type DraftSummary struct {
 	Of    []*session.Event
 }
 
-// Proposal is what is about to be summarised, for [Options.Prepare] to see: raw events of one
+// Proposal is what is about to be summarised, for [Hooks.Prepare] to see: raw events of one
 // branch and isolation scope, as they were logged, or summaries if Merge is set. They are
 // copies. A veto is as for [Draft].
 type Proposal struct {

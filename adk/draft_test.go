@@ -17,12 +17,12 @@ import (
 
 // Who is shown a summary before it is written sees what will be in the log, and can change
 // nothing in it.
-func TestBeforeSummary(t *testing.T) {
+func TestBeforeSummarise(t *testing.T) {
 	var mu sync.Mutex
 	var drafts []adk.Draft
 	svc := compacted(t, adk.Options{
 		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})},
-		BeforeSummary: func(_ context.Context, d adk.Draft) error {
+		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.Draft) error {
 			mu.Lock()
 			defer mu.Unlock()
 			kept := d
@@ -45,7 +45,7 @@ func TestBeforeSummary(t *testing.T) {
 			}
 			clear(d.Patches)
 			return nil
-		},
+		}},
 	})
 	sess := exchanges(t, svc, "app", 3)
 	svc.Settle(t)
@@ -98,12 +98,11 @@ func TestSummariesThatAreNotApproved(t *testing.T) {
 			var mu sync.Mutex
 			outcomes := map[compaction.Outcome]int{}
 			svc := compacted(t, adk.Options{
-				Compaction: cfg, CompactionTimeout: 100 * time.Millisecond, BeforeSummary: c.before,
-				OnCompaction: func(a compaction.Attempt[store.Key]) {
+				Compaction: cfg, CompactionTimeout: 100 * time.Millisecond, Hooks: adk.Hooks{BeforeSummarise: c.before, OnCompaction: func(a compaction.Attempt[store.Key]) {
 					mu.Lock()
 					defer mu.Unlock()
 					outcomes[a.Outcome]++
-				},
+				}},
 			})
 			prompts := toolLoop(t, svc, 20, "the question")
 			equal(t, "contents of the last prompt", len(prompts[len(prompts)-1]), 1+2*20)
@@ -144,7 +143,7 @@ func TestPrepare(t *testing.T) {
 				focus = req.Focus
 				return compaction.Response{Text: "They talked."}, nil
 			})},
-		Prepare: func(_ context.Context, p adk.Proposal) (string, error) {
+		Hooks: adk.Hooks{Prepare: func(_ context.Context, p adk.Proposal) (string, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if refuses {
@@ -152,7 +151,7 @@ func TestPrepare(t *testing.T) {
 			}
 			asked = append(asked, p)
 			return "The gate code must be kept.", nil
-		},
+		}},
 		CompactionTimeout: -1,
 	})
 	mu.Lock()

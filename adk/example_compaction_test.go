@@ -35,20 +35,18 @@ func compactedChat(opts adk.Options) (*adk.Service, session.Session) {
 // One service for several apps: the model of the root agents summarises, one app is compacted
 // more often, one never, and no summary may name a password.
 func ExampleOptions() {
-	often := compaction.DefaultConfig()
-	often.CompactionInterval = 2
 	opts := adk.Options{
-		Compaction:      compaction.DefaultConfig(),
-		CompactionByApp: map[string]compaction.Config{"support": often, "ephemeral": {}},
-		Model:           counter{}, // the one that llmagent.Config has
-		BeforeSummary: func(_ context.Context, d adk.Draft) error {
+		Compaction:    compaction.DefaultConfig(),
+		Model:         counter{}, // the one that llmagent.Config has
+		ContextWindow: adk.ContextWindow{Share: 0.5, Tokens: 128_000},
+		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.Draft) error {
 			for _, s := range d.Summaries {
 				if strings.Contains(s.Event.Content.Parts[0].Text, "password") {
 					return errors.New("it names a password")
 				}
 			}
 			return nil
-		},
+		}},
 	}
 	fmt.Println(opts.Validate())
 	// Output: <nil>
@@ -71,8 +69,8 @@ func ExampleService_Compact() {
 func ExampleService_LastCompaction() {
 	ctx := context.Background()
 	sessions, sess := compactedChat(adk.Options{
-		Compaction:    compaction.Config{Enabled: true, CompactionInterval: 2},
-		BeforeSummary: func(context.Context, adk.Draft) error { return errors.New("not today") },
+		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
+		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.Draft) error { return errors.New("not today") }},
 	})
 	check(sessions.Close(ctx))
 	last, ok := sessions.LastCompaction(sess)

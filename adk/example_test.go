@@ -175,10 +175,10 @@ func ExampleHistoryHandler() {
 }
 
 // A memory gets what was said, not the summaries of it.
-func ExampleService_Memory() {
+func ExampleService_HistoryMemory() {
 	ctx := context.Background()
 	sessions, sess := chat()
-	memories := sessions.Memory(memory.InMemoryService())
+	memories := sessions.HistoryMemory(memory.InMemoryService())
 	check(memories.AddSessionToMemory(ctx, sess))
 	found, err := memories.SearchMemory(ctx, &memory.SearchRequest{AppName: sess.AppName(), UserID: sess.UserID(), Query: "password"})
 	check(err)
@@ -288,10 +288,10 @@ func ExampleService_RecallTools() {
 	// record 1 by user: My password is 1234.
 }
 
-func ExampleService_LogMemory() {
+func ExampleService_Memory() {
 	ctx := context.Background()
 	sessions, _ := chat()
-	found, err := sessions.LogMemory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "weather"})
+	found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "weather"})
 	check(err)
 	fmt.Println(found.Memories[0].Content.Parts[0].Text)
 	// Output: What's the weather?

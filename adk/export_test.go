@@ -75,3 +75,6 @@ func (s *Service) Over(t *testing.T, opts Options) *Service {
 	}
 	return out
 }
+
+// WithCache returns options of a service with a cache of another size; below 0 there is none.
+func (o Options) WithCache(bytes int) Options { o.cacheBytes = bytes; return o }

@@ -134,12 +134,12 @@ func failing(w http.ResponseWriter, mark *historyMark) http.ResponseWriter {
 	})
 }
 
-// Memory returns a memory service that hands base the history of a session of this service,
+// HistoryMemory returns a memory service that hands base the history of a session of this service,
 // got anew, in place of the session that it is given: what a run holds shows summaries.
 // AddSessionToMemory fails, and adds nothing, if the history cannot be read, and with
 // [store.ErrNotFound] if the service has no such session. SearchMemory is base's. base must
 // not be nil.
-func (s *Service) Memory(base memory.Service) memory.Service { return memories{base, s} }
+func (s *Service) HistoryMemory(base memory.Service) memory.Service { return memories{base, s} }
 
 type memories struct {
 	memory.Service

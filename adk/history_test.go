@@ -268,7 +268,7 @@ func TestHistoryForMemory(t *testing.T) {
 	s := inMemory(t)
 	summarised(t, s)
 	base := &kept{Service: memory.InMemoryService()}
-	m := s.Memory(base)
+	m := s.HistoryMemory(base)
 	all := []string{"e0", "e1", "e2", "e3", "e4", "e5"}
 	sess := get(t, s, "s")
 	no(t, m.AddSessionToMemory(t.Context(), sess))
@@ -290,7 +290,7 @@ func TestHistoryForMemory(t *testing.T) {
 		t.Errorf("the memory was given %v", base.events)
 	}
 
-	real := s.Memory(memory.InMemoryService())
+	real := s.HistoryMemory(memory.InMemoryService())
 	summarised(t, s)
 	no(t, real.AddSessionToMemory(t.Context(), get(t, s, "s")))
 	found, err := real.SearchMemory(t.Context(), &memory.SearchRequest{AppName: "app", UserID: "user", Query: "words"})
@@ -323,11 +323,11 @@ func TestHistoryThatAMemoryCannotHave(t *testing.T) {
 	summarised(t, s)
 	base := &kept{}
 	b.broken = true
-	fails(t, s.Memory(base).AddSessionToMemory(t.Context(), get(t, s, "s")), storetest.ErrInjected)
+	fails(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")), storetest.ErrInjected)
 	if base.events != nil {
 		t.Errorf("the memory was given %v", base.events)
 	}
 	b.broken = false
-	no(t, s.Memory(base).AddSessionToMemory(t.Context(), get(t, s, "s")))
+	no(t, s.HistoryMemory(base).AddSessionToMemory(t.Context(), get(t, s, "s")))
 	equal(t, "events", len(base.events), 6)
 }

@@ -46,7 +46,7 @@ func TestLogMemory(t *testing.T) {
 			cut := get(t, sessions, "cut")
 			_, err := sessions.ApplyPatch(ctx, cut, patch.NewSplice(0, 1))
 			no(t, err)
-			mem := sessions.LogMemory()
+			mem := sessions.Memory()
 			no(t, mem.AddSessionToMemory(ctx, old))
 			summarise(t, sessions, get(t, sessions, "old"), 2)
 

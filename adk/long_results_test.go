@@ -159,9 +159,6 @@ func TestLongResultsByDefault(t *testing.T) {
 	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig()})); n > 4*adk.DefaultMaxResultTokens || n < 10_000 {
 		t.Errorf("with compaction it has %d bytes", n)
 	}
-	if n := result(compacted(t, adk.Options{CompactionByApp: map[string]compaction.Config{"app": compaction.DefaultConfig()}})); n > 4*adk.DefaultMaxResultTokens {
-		t.Errorf("with compaction of the app it has %d bytes", n)
-	}
 	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig(), MaxResultTokens: -1})); n < 50_000 {
 		t.Errorf("switched off it has %d bytes", n)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Limits of what [Service.LogMemory] returns.
+// Limits of what [Service.Memory] returns.
 const (
 	memoryEntries = 10
 	memoryRunes   = 800 // of each
 )
 
-// LogMemory returns a memory service whose memory is the sessions' logs: it searches all sessions
+// Memory returns a memory service whose memory is the sessions' logs: it searches all sessions
 // that a user has with an app in this service, by the words of their events ([store.Store.SearchUser]).
 // So it lasts as long as they do, nothing has to be added, and what is deleted is forgotten. ADK's
 // load_memory and preload_memory work with it.
@@ -30,7 +30,7 @@ const (
 // makes leaves its own session out, which the agent has before it. What was cut by hand or rewound is
 // not found, nor what a summary says: the events are that it stands for. AddSessionToMemory adds
 // nothing; it fails with [store.ErrNotFound] if the service has no such session.
-func (s *Service) LogMemory() memory.Service { return logMemory{s} }
+func (s *Service) Memory() memory.Service { return logMemory{s} }
 
 type logMemory struct{ sessions *Service }
 

@@ -14,13 +14,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Recall brings calls that summaries hide back into sight, if a message is about to answer
+// RestoreCalls brings calls that summaries hide back into sight, if a message is about to answer
 // them ([compaction.Recall]). [Service.AppendEvent] does so by itself, but a runner looks
 // earlier for the call, to find out which agent made it and which invocation goes on. Where
-// sessions are compacted, call Recall before Run with a message that has a function's
+// sessions are compacted, call RestoreCalls before Run with a message that has a function's
 // response. The session stands at the view that this gives; if there is nothing to bring
 // back, nothing is written.
-func (s *Service) Recall(ctx context.Context, sess session.Session, msg *genai.Content) error {
+func (s *Service) RestoreCalls(ctx context.Context, sess session.Session, msg *genai.Content) error {
 	handle, err := handleOf(sess)
 	if err != nil {
 		return fmt.Errorf("recall: %w", err)

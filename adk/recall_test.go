@@ -58,7 +58,7 @@ func TestAnswerToACompactedCall(t *testing.T) {
 			msg := genai.NewContentFromFunctionResponse("approve", map[string]any{"status": "approved"}, "user")
 			msg.Parts[0].FunctionResponse.ID = "ask1"
 			if recalls {
-				no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), msg))
+				no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			}
 			events := ask(t, a, sessions, msg)
 			equal(t, "what the answer led to", events[len(events)-1].Content.Parts[0].Text, "said"+padding)
@@ -76,13 +76,13 @@ func TestAnswerToACompactedCall(t *testing.T) {
 				t.Errorf("in the call's invocation: %v", in)
 			}
 			// Nothing is brought back twice, nor what there never was.
-			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), msg))
+			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			before := get(t, sessions, "s").(*adk.Session).View().Seq()
-			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), msg))
+			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
 			msg.Parts[0].FunctionResponse.ID = "never"
-			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), msg))
-			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), nil))
-			no(t, sessions.Recall(t.Context(), get(t, sessions, "s"), genai.NewContentFromText("x", "user")))
+			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), msg))
+			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), nil))
+			no(t, sessions.RestoreCalls(t.Context(), get(t, sessions, "s"), genai.NewContentFromText("x", "user")))
 			equal(t, "records", get(t, sessions, "s").(*adk.Session).View().Seq(), before)
 		})
 	}
@@ -137,11 +137,11 @@ func TestConfirmedCallIsMadeOnce(t *testing.T) {
 	cfg := inRun
 	cfg.TokenThreshold, cfg.Summarizer = 200, adk.Summarizer(shortener{})
 	written := 0
-	sessions := compacted(t, adk.Options{Compaction: cfg, OnCompaction: func(a compaction.Attempt[store.Key]) {
+	sessions := compacted(t, adk.Options{Compaction: cfg, Hooks: adk.Hooks{OnCompaction: func(a compaction.Attempt[store.Key]) {
 		if a.Outcome == compaction.Wrote {
 			written++
 		}
-	}})
+	}}})
 	made := 0
 	pay, err := functiontool.New(functiontool.Config{Name: "pay", RequireConfirmation: true},
 		func(agent.Context, payment) (map[string]any, error) {
@@ -203,7 +203,7 @@ func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 	answer.Content = genai.NewContentFromFunctionResponse("approve", map[string]any{"ok": true}, "user")
 	answer.Content.Parts[0].FunctionResponse.ID = "c"
 	sess = get(t, s, "s")
-	fails(t, s.Recall(t.Context(), sess, answer.Content), store.ErrOrphanedCall)
+	fails(t, s.RestoreCalls(t.Context(), sess, answer.Content), store.ErrOrphanedCall)
 	no(t, s.AppendEvent(t.Context(), sess, answer))
 	no(t, s.AppendEvent(t.Context(), sess, answer)) // as a retry does
 	equal(t, "visible", ids(get(t, s, "s")), []string{"summary", "e1", "e2", "answer"})

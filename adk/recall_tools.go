@@ -4,15 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/tool"
 	"google.golang.org/adk/v2/tool/functiontool"
+	"google.golang.org/genai"
 
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
@@ -61,8 +65,8 @@ func (o RecallOptions) Validate() error {
 // one of them, or a long result by the handle that stands in its place, page by page. Both are
 // bound to the session that runs them, and see of it what the agent would be shown without
 // compaction: what its branch and isolation scope allow, and nothing that was cut by hand or
-// rewound. What they return is bounded in tokens, and marked as old data. From the call on, sessions
-// of the service show with each summary which records it stands for.
+// rewound. What they return is bounded in tokens, and marked as old data. In the prompts of an
+// agent that has them, each summary says which records it stands for.
 //
 // An agent that runs as a tool of another one has a session of its own, which the service does not
 // keep, and is told so. The error is that of [RecallOptions.Validate].
@@ -96,8 +100,54 @@ func (s *Service) RecallTools(opts RecallOptions) ([]tool.Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.decoded.recalls.Store(true)
+	if search, ok := search.(functionTool); ok {
+		return []tool.Tool{noting{search, r}, read}, nil
+	}
 	return []tool.Tool{search, read}, nil
+}
+
+// functionTool is what ADK asks of a tool that is a function.
+type functionTool interface {
+	tool.Tool
+	Declaration() *genai.FunctionDeclaration
+	ProcessRequest(ctx agent.Context, req *model.LLMRequest) error
+	Run(ctx agent.Context, args any) (map[string]any, error)
+}
+
+// noting is the search tool. In requests of agents that have it, each summary says which records it
+// stands for.
+type noting struct {
+	functionTool
+	of *recalls
+}
+
+// ProcessRequest adds the tool to a request, and the notes.
+func (n noting) ProcessRequest(ctx agent.Context, req *model.LLMRequest) error {
+	if err := n.functionTool.ProcessRequest(ctx, req); err != nil {
+		return err
+	}
+	_, in, err := n.of.session(ctx)
+	if err != nil {
+		return nil // the tool will say so when it is called
+	}
+	notes := map[string]string{}
+	for _, e := range in.Session().(*Session).View().Entries() {
+		l, ok := compaction.SaidLineage(e.Event)
+		for _, p := range e.Event.Content().Parts() {
+			if ok && e.Summary && l.From > 0 && p.Text != "" {
+				notes[p.Text] = fmt.Sprintf("(This sums up records %d to %d of the conversation. %s finds what it leaves out.)", l.From, l.To, recall.SearchTool)
+			}
+		}
+	}
+	for i, c := range req.Contents {
+		if c == nil || len(c.Parts) == 0 || c.Parts[0] == nil || notes[c.Parts[0].Text] == "" {
+			continue
+		}
+		noted := *c
+		noted.Parts = append(slices.Clip(c.Parts), genai.NewPartFromText(notes[c.Parts[0].Text]))
+		req.Contents[i] = &noted
+	}
+	return nil
 }
 
 // recalls is what one call of RecallTools gives an agent.

@@ -301,7 +301,7 @@ func TestRecallTellsNoSecrets(t *testing.T) {
 		if found := texts(got); len(found) > 0 {
 			t.Errorf("%s: %q", query, found)
 		}
-		found, err := sessions.LogMemory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: query})
+		found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: query})
 		no(t, err)
 		for _, m := range found.Memories {
 			if said := m.Content.Parts[0].Text; strings.Contains(said, "4711") && !strings.Contains(said, "scoped") {
@@ -391,7 +391,7 @@ func TestRecallOverABaseSeesOthers(t *testing.T) {
 	ctx := t.Context()
 	no(t, sessions.AppendEvent(ctx, create(t, sessions, "s", nil), text("e1", "user", "needle one")))
 	search := func() (ids []string) {
-		found, err := sessions.LogMemory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "needle"})
+		found, err := sessions.Memory().SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "needle"})
 		no(t, err)
 		for _, m := range found.Memories {
 			ids = append(ids, m.ID)
@@ -474,7 +474,7 @@ func TestRecallIsBounded(t *testing.T) {
 	}
 }
 
-// A summary names its records where agents can look them up.
+// A summary names its records to agents that can look them up, and to no others.
 func TestSummariesNameTheirRecords(t *testing.T) {
 	sessions := compacted(t, adk.Options{Compaction: forgetful})
 	sess := create(t, sessions, "s", nil)
@@ -485,12 +485,19 @@ func TestSummariesNameTheirRecords(t *testing.T) {
 	}
 	_, err := sessions.Compact(t.Context(), sess, adk.CompactOptions{})
 	no(t, err)
-	first := func() []*genai.Part { return get(t, sessions, "s").Events().At(0).Content.Parts }
-	equal(t, "parts", len(first()), 1)
-	_, err = sessions.RecallTools(adk.RecallOptions{})
+	recalls, err := sessions.RecallTools(adk.RecallOptions{})
 	no(t, err)
-	if parts := first(); len(parts) != 2 || !strings.Contains(parts[1].Text, "records 1 to ") || !strings.Contains(parts[1].Text, "recall_search") {
-		t.Errorf("%v", parts)
+	for _, tools := range [][]tool.Tool{nil, recalls} {
+		var first []*genai.Part
+		m := modelFunc(func(_ context.Context, req *model.LLMRequest) responses {
+			first = req.Contents[0].Parts
+			return answers(&model.LLMResponse{Content: genai.NewContentFromText("fine", "model")})(nil, req)
+		})
+		a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: tools})
+		no(t, err)
+		ask(t, a, sessions, genai.NewContentFromText("go on", "user"))
+		equal(t, "has a note", len(first) == 2 && strings.Contains(first[1].Text, "records 1 to ") && strings.Contains(first[1].Text, "recall_search"), tools != nil)
+		equal(t, "parts of the event", len(get(t, sessions, "s").Events().At(0).Content.Parts), 1)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestRunnerWithCompaction(t *testing.T) {
 			done := compactions{wrote: map[compaction.Trigger]int{}}
 			reopen := func() (*store.Store, *adk.Service) {
 				s := opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
-				svc, err := adk.NewService(s, adk.Options{Compaction: c.cfg, OnCompaction: done.see(t)})
+				svc, err := adk.NewService(s, adk.Options{Compaction: c.cfg, Hooks: adk.Hooks{OnCompaction: done.see(t)}})
 				no(t, err)
 				return s, svc
 			}

@@ -102,7 +102,7 @@ func (o *ours) open() {
 		o.db, err = store.OpenMemory(store.Options{})
 	}
 	no(o.t, err)
-	opts := adk.Options{OnCompaction: o.see}
+	opts := adk.Options{Hooks: adk.Hooks{OnCompaction: o.see}}
 	if o.mode != nil {
 		opts.Compaction = o.mode.config()
 		opts.Compaction.Summarizer = adk.Summarizer(shortener{})
@@ -140,7 +140,7 @@ func (o *ours) plugins() []*plugin.Plugin {
 
 func (o *ours) answers(msg *genai.Content) {
 	if msg.Parts[0].FunctionResponse != nil {
-		no(o.t, o.Recall(o.t.Context(), get(o.t, o, "s"), msg))
+		no(o.t, o.RestoreCalls(o.t.Context(), get(o.t, o, "s"), msg))
 	}
 }
 

@@ -1,14 +1,13 @@
 package adk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/adk/v2/model"
 	"google.golang.org/adk/v2/platform"
 	"google.golang.org/adk/v2/session"
@@ -22,72 +21,50 @@ import (
 
 // Options of a service. The zero value means the defaults.
 type Options struct {
-	// TracerProvider and MeterProvider get the spans and metrics of docs/ADK.md. nil
-	// means OpenTelemetry's global ones.
-	TracerProvider trace.TracerProvider
-	MeterProvider  metric.MeterProvider
-
-	// CacheBytes is about how much JSON of events, twice over, is kept in decoded form,
-	// which takes some times as much memory. 0 means 16 MiB; below 0 nothing is kept.
-	CacheBytes int
-
-	// Logger gets what an operator should know. nil means [slog.Default].
-	Logger *slog.Logger
-
-	// Compaction says when sessions are compacted, and how; docs/ADK.md explains it. In
-	// the zero value, compaction is off.
+	// Compaction says when sessions are compacted, and how; docs/ADK.md explains it. In the zero value,
+	// compaction is off. Apps with configurations of their own have services of their own, over one store.
 	Compaction compaction.Config
 
-	// CompactionByApp are configurations of single apps, by their names, each in place of
-	// Compaction. One that is not enabled switches compaction off for its app.
-	CompactionByApp map[string]compaction.Config
-
-	// Model makes the summaries of every configuration that names no Summarizer: give it the
-	// model of the root agent, which ADK lets nobody ask for. Where such a configuration has
-	// no Fallback either, [compaction.Extractive] is it. nil means Extractive alone.
+	// Model makes the summaries if Compaction names no Summarizer: give it the model of the root agent,
+	// which ADK lets nobody ask for. nil means [compaction.Extractive], which is also the fallback of
+	// any summarizer for which Compaction names none. A Model without compaction is an error.
 	Model model.LLM
 
-	// Redact, if not nil, replaces secrets by placeholders in what summarizers are given, unless their
-	// configuration has a redactor of its own, and in what [Service.RecallTools] and
-	// [Service.LogMemory] return. Sessions, their state and events are as they were logged.
-	Redact *redact.Redactor
+	// ContextWindow has sessions compacted at a share of the model's context window.
+	ContextWindow ContextWindow
 
-	// Prepare, if not nil, is asked before events are summarised, and returns what must be
-	// kept of them, or "": it stands in the summary word for word, as far as it takes no more
-	// than half of its room. An error is a veto, and calls are as for BeforeSummary.
-	Prepare func(ctx context.Context, p Proposal) (keep string, err error)
-
-	// BeforeSummary, if not nil, is shown each summary before it is written. If it returns an
-	// error, the summary is not: see [Draft]. It may be called from several goroutines at
-	// once, while a run waits, and should return soon after ctx is done, which is when the
-	// configuration's Timeout is over, or the run's patience. A call that does not, or that
-	// panics, is a failure of compaction.
-	BeforeSummary func(ctx context.Context, d Draft) error
-
-	// MaxResultTokens is how many tokens, as estimated, the result of a tool may take in a
-	// prompt. Of a longer one the session shows the beginning and the end, and a handle by which
-	// [Service.RecallTools] read the whole; the log has it as it was ([recall.Shorten]). 0 means
-	// [DefaultMaxResultTokens] where any session is compacted, and else no limit; below 0 there is
-	// none. The least is [recall.MinResultTokens].
-	MaxResultTokens int
+	// Hooks are called when sessions are compacted.
+	Hooks Hooks
 
 	// CompactionTimeout is how long an invocation may be kept waiting in vain while its
 	// own session is compacted; 0 means [DefaultCompactionTimeout]. Below 0, sessions are
 	// compacted in the background alone.
 	CompactionTimeout time.Duration
 
-	// CompactionWorker are options of what compacts in the background.
-	CompactionWorker compaction.WorkerOptions
+	// MaxResultTokens is how many tokens, as estimated, the result of a tool may take in a
+	// prompt. Of a longer one the session shows the beginning and the end, and a handle by which
+	// [Service.RecallTools] read the whole; the log has it as it was ([recall.Shorten]). 0 means
+	// [DefaultMaxResultTokens] where sessions are compacted, and else no limit; below 0 there is
+	// none. The least is [recall.MinResultTokens].
+	MaxResultTokens int
+
+	// Redact, if not nil, replaces secrets by placeholders in what summarizers are given, unless their
+	// configuration has a redactor of its own, and in what [Service.RecallTools] and
+	// [Service.Memory] return. Sessions, their state and events are as they were logged.
+	Redact *redact.Redactor
 
 	// Runs says what becomes of a run of a session in which another one is under way. Over processes
 	// it rests on leases, and the log tells. The end of a run is known exactly with [Service.Plugin], else by the
 	// agent's final response; a run that does not append for ten minutes is taken to have ended.
 	Runs Runs
 
-	// OnCompaction, if not nil, is called with each attempt to compact a session when it
-	// has ended, one that failed too. It should return soon, and may be called from
-	// several goroutines at once.
-	OnCompaction func(compaction.Attempt[store.Key])
+	// Logger gets what an operator should know. nil means [slog.Default].
+	Logger *slog.Logger
+
+	// Telemetry gets the spans and metrics of docs/ADK.md.
+	Telemetry Telemetry
+
+	cacheBytes int // 0 means defaultCacheBytes
 }
 
 // DefaultMaxResultTokens is the default of [Options.MaxResultTokens] where sessions are compacted.
@@ -99,13 +76,13 @@ const DefaultCompactionTimeout = 10 * time.Second
 // Validate reports whether the options make sense. The error matches [patch.ErrInvalid]
 // and names the option at fault.
 func (o Options) Validate() error {
-	if err := o.validateConfigs(); err != nil {
+	if _, err := o.config(); err != nil {
 		return err
 	}
 	if n := o.MaxResultTokens; n > 0 && n < recall.MinResultTokens {
 		return &patch.FieldError{Field: "Options.MaxResultTokens", Problem: fmt.Sprintf("%d is below %d", n, recall.MinResultTokens)}
 	}
-	return o.CompactionWorker.Validate()
+	return nil
 }
 
 // Service is a session.Service over a store, or over another one (see [Wrap]). It is safe
@@ -141,34 +118,29 @@ func newService(s storage, opts Options) (*Service, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := newTelemetry(opts.TracerProvider, opts.MeterProvider)
+	t, err := newTelemetry(opts.Telemetry)
 	if err != nil {
 		return nil, err
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	if opts.CacheBytes == 0 {
-		opts.CacheBytes = defaultCacheBytes
-	}
 	svc := &Service{
 		store:     s,
 		logger:    opts.Logger,
-		decoded:   &decoded{logger: opts.Logger, events: recent[*patch.Event, *session.Event]{limit: opts.CacheBytes}},
+		decoded:   &decoded{logger: opts.Logger, events: recent[*patch.Event, *session.Event]{limit: cmp.Or(opts.cacheBytes, defaultCacheBytes)}},
 		telemetry: t,
 		redact:    opts.Redact,
 		oneRun:    newOneRun(opts.Runs, s),
 	}
-	switch {
-	case opts.MaxResultTokens > 0:
-		svc.maxResultTokens = opts.MaxResultTokens
-	case opts.MaxResultTokens == 0 && opts.compacts():
-		svc.maxResultTokens = DefaultMaxResultTokens
+	svc.maxResultTokens = max(0, opts.MaxResultTokens)
+	if cfg, err := opts.config(); err != nil || !cfg.Enabled {
+		return svc, err
+	} else if svc.compacting, err = newCompacting(s, t, cfg, opts); err != nil {
+		return nil, err
 	}
-	if opts.compacts() {
-		if svc.compacting, err = newCompacting(s, t, opts); err != nil {
-			return nil, err
-		}
+	if opts.MaxResultTokens == 0 {
+		svc.maxResultTokens = DefaultMaxResultTokens
 	}
 	return svc, nil
 }
@@ -185,6 +157,8 @@ func (s *Service) Close(ctx context.Context) error {
 	return s.compacting.worker.Close(ctx)
 }
 
+// defaultCacheBytes is about how much JSON of events, twice over, is kept in decoded form, which takes
+// some times as much memory.
 const defaultCacheBytes = 16 << 20
 
 // Create creates a session. Without an id it gets one. Keys of the initial state with

@@ -82,7 +82,11 @@ func TestOptionsAreRefused(t *testing.T) {
 		"no model":          {Compaction: none},
 		"no fallback model": {Compaction: fallback},
 		"bad config":        {Compaction: compaction.Config{Enabled: true}},
-		"bad worker":        {Compaction: compaction.DefaultConfig(), CompactionWorker: compaction.WorkerOptions{Queue: -1}},
+		"model alone":       {Model: shortener{}},
+		"nil model":         {Model: (*nilModel)(nil), Compaction: compaction.DefaultConfig()},
+		"share of nothing":  {ContextWindow: adk.ContextWindow{Share: 0.5}, Compaction: compaction.DefaultConfig(), Model: shortener{}},
+		"share above 1":     {ContextWindow: adk.ContextWindow{Share: 1.5, Tokens: 1}, Compaction: compaction.DefaultConfig()},
+		"window alone":      {ContextWindow: adk.ContextWindow{Tokens: 1}, Compaction: compaction.DefaultConfig()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fails(t, opts.Validate(), patch.ErrInvalid)

@@ -38,16 +38,22 @@ type telemetry struct {
 	compaction compactionMetrics
 }
 
-// newTelemetry makes the instruments; nil providers are the global ones.
-func newTelemetry(tracers trace.TracerProvider, meters metric.MeterProvider) (*telemetry, error) {
-	if tracers == nil {
-		tracers = otel.GetTracerProvider()
+// Telemetry names OpenTelemetry's providers; nil means the global ones.
+type Telemetry struct {
+	TracerProvider trace.TracerProvider
+	MeterProvider  metric.MeterProvider
+}
+
+// newTelemetry makes the instruments.
+func newTelemetry(of Telemetry) (*telemetry, error) {
+	if of.TracerProvider == nil {
+		of.TracerProvider = otel.GetTracerProvider()
 	}
-	if meters == nil {
-		meters = otel.GetMeterProvider()
+	if of.MeterProvider == nil {
+		of.MeterProvider = otel.GetMeterProvider()
 	}
-	meter := meters.Meter(scope)
-	t := &telemetry{tracer: tracers.Tracer(scope)}
+	meter := of.MeterProvider.Meter(scope)
+	t := &telemetry{tracer: of.TracerProvider.Tracer(scope)}
 	var errs [5]error
 	t.duration, errs[0] = meter.Float64Histogram("patchlog.operation.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long an operation on a session took."))

@@ -26,8 +26,7 @@ func TestTelemetry(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	reader := metric.NewManualReader()
 	svc, err := adk.NewService(opened(t)(store.OpenMemory(store.Options{})), adk.Options{
-		TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)),
-		MeterProvider:  metric.NewMeterProvider(metric.WithReader(reader)),
+		Telemetry: adk.Telemetry{TracerProvider: trace.NewTracerProvider(trace.WithSyncer(spans)), MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))},
 	})
 	no(t, err)
 	ctx := t.Context()
@@ -91,7 +90,7 @@ func TestCompactionTelemetry(t *testing.T) {
 	})
 	tracers := trace.NewTracerProvider(trace.WithSyncer(spans))
 	svc := compacted(t, adk.Options{
-		TracerProvider: tracers, MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)), Compaction: cfg,
+		Telemetry: adk.Telemetry{TracerProvider: tracers, MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))}, Compaction: cfg,
 	})
 	ctx, parent := tracers.Tracer("test").Start(t.Context(), "run")
 	sess := create(t, svc, "s", nil)
@@ -144,9 +143,9 @@ func TestCompactionTelemetry(t *testing.T) {
 func TestVetoTelemetry(t *testing.T) {
 	reader := metric.NewManualReader()
 	svc := compacted(t, adk.Options{
-		MeterProvider: metric.NewMeterProvider(metric.WithReader(reader)),
-		Compaction:    compaction.Config{Enabled: true, CompactionInterval: 2},
-		BeforeSummary: func(context.Context, adk.Draft) error { return context.Canceled },
+		Telemetry:  adk.Telemetry{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))},
+		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2},
+		Hooks:      adk.Hooks{BeforeSummarise: func(context.Context, adk.Draft) error { return context.Canceled }},
 	})
 	exchanges(t, svc, "app", 3)
 	svc.Settle(t)

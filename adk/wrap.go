@@ -40,10 +40,10 @@ func Wrap(base session.Service, opts Options) (*Service, error) {
 	if b.logger == nil {
 		b.logger = slog.Default()
 	}
-	if opts.CacheBytes < 0 {
+	if opts.cacheBytes < 0 {
 		b.known.limit = -1
 	}
-	b.finder = recall.NewFinder(searched{b}, min(opts.CacheBytes, 0))
+	b.finder = recall.NewFinder(searched{b}, min(opts.cacheBytes, 0))
 	return newService(b, opts)
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Without a cache nothing of a session is kept, and handles go on as with one. No lock outlives its use.
 func TestWrapForgets(t *testing.T) {
-	s := wrap(t, session.InMemoryService(), adk.Options{CacheBytes: -1})
+	s := wrap(t, session.InMemoryService(), adk.Options{}.WithCache(-1))
 	sess := create(t, s, "s", map[string]any{"k": 1})
 	for i := range 10 {
 		no(t, s.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), "user", "x")))

@@ -110,7 +110,7 @@ func must(t *rapid.T, err error) {
 func (w *world) wrap(t *rapid.T, i int) {
 	opts := adk.Options{Logger: quiet()}
 	if i == 1 {
-		opts.CacheBytes = -1
+		opts = opts.WithCache(-1)
 	}
 	var err error
 	w.wraps[i], err = adk.Wrap(w.base, opts)

@@ -30,7 +30,7 @@ func TestWrapRefuses(t *testing.T) {
 			fails(t, err, patch.ErrInvalid)
 		}
 	}
-	_, err := adk.Wrap(session.InMemoryService(), adk.Options{CompactionWorker: compaction.WorkerOptions{Parallel: -1}})
+	_, err := adk.Wrap(session.InMemoryService(), adk.Options{MaxResultTokens: 1})
 	fails(t, err, patch.ErrInvalid)
 }
 

@@ -25,7 +25,7 @@ import (
 // of a tool in short; the log has it whole.
 //
 // An event that answers a call which a summary hides brings the call back into sight, just
-// before itself (see [Service.Recall]).
+// before itself (see [Service.RestoreCalls]).
 //
 // While a node of a workflow appends, which has its place in the list of events, that list
 // only grows: patches that others logged show after the first event that is none of a

@@ -265,7 +265,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 					cold := store.Options{}
 					if how == "get" {
 						cold.CacheBytes = -1 // forgets
-						s, done := openPG(b, t.dsn+mode, cold, adk.Options{CacheBytes: -1})
+						s, done := openPG(b, t.dsn+mode, cold, adk.Options{})
 						defer done()
 						inParallel(b, t, 1, func(int, int) error {
 							readAll(b, get(b, s, "s"), visible)
@@ -282,7 +282,7 @@ func BenchmarkPostgresGetCold(b *testing.B) {
 				})
 			}
 			b.Run("how=trips", func(b *testing.B) { // counted, its time is the proxy's
-				s, done := openPG(b, through+mode, store.Options{CacheBytes: -1}, adk.Options{CacheBytes: -1})
+				s, done := openPG(b, through+mode, store.Options{CacheBytes: -1}, adk.Options{})
 				defer done()
 				t := t
 				t.link = l
