@@ -125,3 +125,48 @@ var tellingFacts = compaction.SummarizerFunc(func(_ context.Context, r compactio
 	}
 	return says(strings.Join(facts, " ")), nil
 })
+
+// A summary whose summarizer was shown an event of the window before goes with it.
+func TestEraseShownAgain(t *testing.T) {
+	ctx := t.Context()
+	st, err := store.OpenMemory(store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	if _, err := st.Create(ctx, key, nil); err != nil {
+		t.Fatal(err)
+	}
+	cfg := compaction.DefaultConfig()
+	cfg.CompactionInterval, cfg.OverlapSize, cfg.MaxInvented = 3, 1, compaction.NotVerified
+	cfg.Summarizer = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
+		said := "told:"
+		for _, e := range append(r.Before, r.Events...) {
+			said += " " + firstText(e)[:5]
+		}
+		return says(said), nil
+	})
+	c, err := compaction.New(st, cfg, compaction.Options[store.Key]{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), InvocationID: fmt.Sprint("i", i), Author: "user",
+			Content: patch.Text("user", fmt.Sprintf("num-%d %s", i, strings.Repeat("it was said at length ", 20)))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.MaybeCompact(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]int{"e0": 2, "e2": 3} { // itself and its summary, and one that was shown it
+		done, err := st.PlanErase(ctx, key, store.EraseSelection{EventIDs: []string{id}}, store.EraseOptions{})
+		if err != nil || len(done.Sessions[0].Events) != want {
+			t.Errorf("%s: %+v, %v", id, done.Sessions, err)
+		}
+	}
+}

@@ -329,7 +329,7 @@ func (c *Compactor[K]) pass(ctx context.Context, key K, by *settings, s *visible
 				return *out, v, err
 			}
 		}
-		req, err := s.request(w, g, t.again, by.cfg)
+		req, err := s.request(w, g, eventsOf(t.again), by.cfg)
 		if err != nil {
 			return *out, v, err
 		}

@@ -13,6 +13,14 @@ type logged struct {
 	seq   uint64
 }
 
+func eventsOf(all []logged) []*patch.Event {
+	events := make([]*patch.Event, len(all))
+	for i, of := range all {
+		events[i] = of.event
+	}
+	return events
+}
+
 // original returns what was logged of an event that the record with the given seq brought,
 // before results in it were cleared. What says of itself that it was cleared, and was not by
 // a patch of this log, is what was logged.

@@ -12,11 +12,11 @@ import (
 // shownAgain returns the raw events of the last n invocations before a window's group
 // that nothing but visible summaries hides, in order. What a manual patch removed is not
 // among them: only what was visible when a summary was made is named or looked up.
-func (l bound) shownAgain(ctx context.Context, v fold.View, g Group, n int) ([]*patch.Event, error) {
+func (l bound) shownAgain(ctx context.Context, v fold.View, g Group, n int) ([]logged, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	var events []*patch.Event // of the summaries looked at so far
+	var events []logged // of the summaries looked at so far
 	for i := g.Indices[0] - 1; i >= 0; i-- {
 		if !v.Entry(i).Summary || groupOf(v.At(i)) != g.key() {
 			continue
@@ -37,7 +37,7 @@ func (l bound) shownAgain(ctx context.Context, v fold.View, g Group, n int) ([]*
 // hiddenBy returns raw events that the summary with index i stands for: those of its last
 // invocations, or all of one of which the log does not say which these are. A summary that
 // no patch of this log put in stands for nothing here.
-func (l bound) hiddenBy(ctx context.Context, v fold.View, i int) ([]*patch.Event, error) {
+func (l bound) hiddenBy(ctx context.Context, v fold.View, i int) ([]logged, error) {
 	p, err := l.patchOf(ctx, v, i)
 	if p == nil || err != nil {
 		return nil, err
@@ -58,10 +58,10 @@ func (l bound) patchOf(ctx context.Context, v fold.View, i int) (*patch.PatchEve
 }
 
 // named returns the events that are named as recent, or nil if the log has others there.
-func (l bound) named(ctx context.Context, of recent) ([]*patch.Event, error) {
+func (l bound) named(ctx context.Context, of recent) ([]logged, error) {
 	seqs := slices.Clone(of.Seqs)
 	slices.SortFunc(seqs, func(a, b [2]uint64) int { return cmp.Compare(a[0], b[0]) })
-	var events []*patch.Event
+	var events []logged
 	byOrder := map[uint64]string{}
 	at := 0
 	for r, err := range l.raw(ctx, seqs[0][0]) {
@@ -75,7 +75,7 @@ func (l bound) named(ctx context.Context, of recent) ([]*patch.Event, error) {
 			break
 		}
 		if r.Event != nil && seqs[at][0] <= r.Seq {
-			events = append(events, r.Event)
+			events = append(events, logged{r.Event, r.Seq})
 			byOrder[r.Seq] = r.Event.ID()
 		}
 	}
@@ -93,7 +93,7 @@ func (l bound) named(ctx context.Context, of recent) ([]*patch.Event, error) {
 
 // tookOut returns the raw events of its group that the summary with index i took the place
 // of in the log before its patch.
-func (l bound) tookOut(ctx context.Context, v fold.View, i int, p *patch.PatchEvent) ([]*patch.Event, error) {
+func (l bound) tookOut(ctx context.Context, v fold.View, i int, p *patch.PatchEvent) ([]logged, error) {
 	if p.Type() != patch.Summarise && p.Type() != patch.Splice {
 		return nil, nil
 	}
@@ -101,7 +101,7 @@ func (l bound) tookOut(ctx context.Context, v fold.View, i int, p *patch.PatchEv
 	if err != nil {
 		return nil, err
 	}
-	var events []*patch.Event
+	var events []logged
 	for j := p.Start(); j < min(p.Start()+p.Count(), before.Len()); j++ {
 		if before.Entry(j).Summary || groupOf(before.At(j)) != groupOf(v.At(i)) {
 			continue
@@ -110,7 +110,7 @@ func (l bound) tookOut(ctx context.Context, v fold.View, i int, p *patch.PatchEv
 		if err != nil {
 			return nil, err
 		}
-		events = append(events, of.event)
+		events = append(events, of)
 	}
 	return events, nil
 }
@@ -118,12 +118,12 @@ func (l bound) tookOut(ctx context.Context, v fold.View, i int, p *patch.PatchEv
 // lastInvocations returns the events of the last n invocations, and whether there are
 // older ones, so that the first of them is there as a whole. An event without
 // invocation id goes with the one before it.
-func lastInvocations(events []*patch.Event, n int) (last []*patch.Event, whole bool) {
+func lastInvocations(events []logged, n int) (last []logged, whole bool) {
 	var invocations []string // of each event
 	id := ""
 	for _, e := range events {
-		if e.InvocationID() != "" {
-			id = e.InvocationID()
+		if e.event.InvocationID() != "" {
+			id = e.event.InvocationID()
 		}
 		invocations = append(invocations, id)
 	}

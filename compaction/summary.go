@@ -46,7 +46,7 @@ func answer(r Response, maxTokens int) (string, error) {
 type summaryText struct {
 	group Group
 	text  string
-	again []*patch.Event // shown, but not covered
+	again []logged // shown, but not covered
 }
 
 // summaries makes the events that will stand in a window's place.
@@ -68,7 +68,7 @@ func (s *visible) summaries(w *Window, texts []summaryText, cfg Config, newID fu
 			IsolationScope: t.group.Scope,
 			Content:        record.Content(t.text),
 			Actions:        patch.Actions{Compaction: compactionOf(v, t, gone)},
-			CustomMetadata: s.lineage(w, t.group, cfg).Metadata(),
+			CustomMetadata: s.metadata(w, t, cfg),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("summary: %w", err)
@@ -76,6 +76,20 @@ func (s *visible) summaries(w *Window, texts []summaryText, cfg Config, newID fu
 		events[i] = e
 	}
 	return events, nil
+}
+
+// metadata is what a summary says of where it comes from: its lineage, and the records that its summarizer was shown
+// besides those that it stands for. An erasure of one of these erases the summary.
+func (s *visible) metadata(w *Window, t summaryText, cfg Config) map[string]any {
+	metadata := s.lineage(w, t.group, cfg).Metadata()
+	if len(t.again) > 0 {
+		var shown recent
+		for _, of := range t.again {
+			shown.Seqs = addSeq(shown.Seqs, of.seq)
+		}
+		metadata[record.OwnKey].(map[string]any)["shown"] = shown.metadata()["seqs"]
+	}
+	return metadata
 }
 
 // author returns who says a group's summary: who said all that it stands for, or else the
