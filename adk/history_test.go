@@ -309,11 +309,11 @@ type unpicked struct {
 	broken bool
 }
 
-func (u *unpicked) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+func (u *unpicked) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	if u.broken {
 		return nil, storetest.ErrInjected
 	}
-	return u.Backend.Pick(ctx, name, creation, seqs, maxBytes)
+	return u.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
 // A memory is not given half a conversation.

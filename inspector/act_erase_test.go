@@ -423,11 +423,11 @@ func (b *torn) Replace(ctx context.Context, name string, r backend.Replacement) 
 	return b.Backend.Replace(ctx, name, r)
 }
 
-func (b *torn) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+func (b *torn) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	if b.names != "" && strings.Contains(name, b.names) {
 		return nil, backend.ErrDamaged
 	}
-	return b.Backend.Read(ctx, name, creation, from, maxRecords, maxBytes)
+	return b.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
 // A session that is left out is named to who may read it.

@@ -690,9 +690,9 @@ type slow struct {
 	pause   time.Duration
 }
 
-func (b *slow) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+func (b *slow) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	b.reads.Add(1)
-	b.from.Store(from)
+	b.from.Store(seqs[0])
 	b.readers.Store(max(b.readers.Load(), b.reading.Add(1)))
 	defer b.reading.Add(-1)
 	if b.pause > 0 {
@@ -705,7 +705,7 @@ func (b *slow) Read(ctx context.Context, name, creation string, from uint64, max
 	case b.damaged.Load() != nil && strings.Contains(name, *b.damaged.Load()):
 		return nil, backend.ErrDamaged
 	}
-	return b.Backend.Read(ctx, name, creation, from, maxRecords, maxBytes)
+	return b.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
 func (b *slow) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {

@@ -227,11 +227,11 @@ type breaking struct {
 	reads atomic.Int64
 }
 
-func (b *breaking) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+func (b *breaking) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	if b.reads.Add(-1) < 0 {
 		return nil, errors.New("the disk is gone")
 	}
-	return b.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes)
+	return b.Backend.Read(ctx, session, creation, seqs, maxBytes)
 }
 
 // A file that was cut short does not look like a whole one.

@@ -91,22 +91,6 @@ func (h *handle) drop() {
 	h.size.Store(0)
 }
 
-// edited has the view in memory, if there is one, pass for one of the log in another edition: no
-// plan fits that was made before. What it shows is what it was until it is dropped.
-func (h *handle) edited(edition uint64) {
-	for {
-		old := h.newest.Load()
-		if old == nil {
-			return
-		}
-		is := *old
-		is.view = is.view.WithEdition(edition)
-		if h.newest.CompareAndSwap(old, &is) {
-			return
-		}
-	}
-}
-
 // dropSeen is drop, unless there is a newer view than the one that was seen.
 func (h *handle) dropSeen(seen current) {
 	if c := h.newest.Load(); c != nil && c.view.Creation() == seen.view.Creation() && c.view.Seq() == seen.view.Seq() {
@@ -123,14 +107,13 @@ func (h *handle) dropSeen(seen current) {
 type cache struct {
 	mu      sync.Mutex
 	limit   int64
-	shared  bool // see [Store]
 	total   int64
 	handles map[Key]*handle
 	idle    *list.List // of handles without users, the last used first
 }
 
-func newCache(limit int64, shared bool) cache {
-	return cache{limit: max(limit, 0), shared: shared, handles: map[Key]*handle{}, idle: list.New()}
+func newCache(limit int64) cache {
+	return cache{limit: max(limit, 0), handles: map[Key]*handle{}, idle: list.New()}
 }
 
 // acquire returns the session's handle. The caller must release it.
@@ -150,7 +133,7 @@ func (c *cache) acquire(key Key) *handle {
 func (c *cache) handle(key Key) *handle {
 	h, ok := c.handles[key]
 	if !ok {
-		h = &handle{key: key, writer: make(chan struct{}, 1), line: line.Line[*request]{Detached: c.shared}}
+		h = &handle{key: key, writer: make(chan struct{}, 1), line: line.Line[*request]{Detached: true}}
 		c.handles[key] = h
 	}
 	return h

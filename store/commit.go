@@ -60,10 +60,8 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 	}
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	r := &request{ctx: ctx, creation: creation, plan: p}
-	if s.shared { // whose outcome may be left unknown: then they must be known
-		r.records = s.complete(p.offers())
-	}
+	// If the outcome is left unknown, the caller must know the records.
+	r := &request{ctx: ctx, creation: creation, plan: p, records: s.complete(p.offers())}
 	for {
 		records := r.records
 		switch err := h.line.Do(ctx, h.writer, r, fitting, func(group []*request) { s.lead(ctx, h, group) }); {
@@ -130,33 +128,39 @@ func (s *Store) preview(ctx context.Context, key Key, creation string, p plan) (
 
 // lead writes one group of the session's requests. The caller holds the handle's lock.
 //
-// Where others write to the backend, the group is drafted on what was seen last, and again
-// if the backend or a second look says that this was out of date.
+// The group is drafted on what was seen last, without looking up the ids that it takes, and
+// again if the backend refuses that, or if a request would be refused that may be in the log.
 func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 	ctx, done := s.forAll(ctx, requests)
 	defer done()
 	fail(requests, errAbandoned) // unless they are told otherwise
-	for lookUp := !s.shared; len(requests) > 0; {
+	for lookUp := false; len(requests) > 0; {
 		c, err := s.lockedCurrent(ctx, h)
 		if err != nil {
 			fail(requests, err)
 			return
 		}
 		g := group{store: s, handle: h, before: c, view: c.view, lookUp: lookUp}
-		g.batch = backend.Batch{Creation: c.view.Creation(), After: c.view.Seq(), Seen: c.token, Chain: c.chain}
+		g.batch = backend.Batch{Creation: c.view.Creation(), After: c.view.Seq(), Seen: c.token, Chain: c.chain, IDsFree: lookUp}
 		g.begin(ctx, requests)
 		g.takeAll()
 		if !lookUp && g.refuses() {
 			lookUp = true
 			continue
 		}
-		err = s.write(ctx, h, g.view, g.batch, g.confirms)
-		if !s.shared || err == nil && (len(g.batch.Records) > 0 || g.confirms) {
-			g.end(fromBackend(h.key, err))
+		written := len(g.batch.Records) > 0
+		switch {
+		case written:
+			err = s.write(ctx, h, g.view, g.batch)
+		case g.confirms:
+			err = s.confirmSeen(ctx, h, c)
+		}
+		if err == nil && (written || g.confirms) {
+			g.end(nil)
 			return
 		}
 		unknown := errors.Is(err, backend.ErrUnknown) // whose cause may be one of the others
-		taken := errors.Is(err, backend.ErrTaken) && !lookUp
+		taken := !lookUp && (errors.Is(err, backend.ErrTaken) || errors.Is(err, backend.ErrIndex))
 		if err != nil && (unknown || !taken && !errors.Is(err, backend.ErrMoved) && !errors.Is(err, backend.ErrNotFound)) {
 			// Requests that depend on the view alone, which nothing has confirmed, are drafted again.
 			g.endDependent(fromBackend(h.key, err))
@@ -176,15 +180,20 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 	}
 }
 
-// forAll returns the context for work on the requests of a group. That the leader is no
-// longer waited for must not fail the writes of others. Where the backend may take long to
-// answer, the context ends when nobody waits any more.
-func (s *Store) forAll(ctx context.Context, requests []*request) (all context.Context, done func()) {
-	ctx = context.WithoutCancel(ctx)
-	if !s.shared {
-		return ctx, func() {}
+// confirmSeen makes what was read of a session durable. It fails with [backend.ErrMoved] if the
+// session is not as it was seen.
+func (s *Store) confirmSeen(ctx context.Context, h *handle, seen current) error {
+	took, err := s.backend.Fence(ctx, h.key.name(), seen.view.Creation(), seen.token, newToken())
+	if err == nil && !took {
+		err = backend.ErrMoved
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	return err
+}
+
+// forAll returns the context for work on the requests of a group. That the leader is no
+// longer waited for must not fail the writes of the others: the context ends when no caller waits.
+func (s *Store) forAll(ctx context.Context, requests []*request) (all context.Context, done func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	waiting := new(atomic.Int64)
 	waiting.Store(int64(len(requests)))
 	stops := make([]func() bool, len(requests))
@@ -220,7 +229,7 @@ type group struct {
 	taken    map[string]uint64 // ids in the log or in the batch → seq
 	added    []patch.Record    // the batch's records
 	requests []*request        // those that have not failed
-	confirms bool              // an empty commit is due: see takeAll
+	confirms bool              // what was read is to be confirmed: see takeAll
 }
 
 // begin looks up at once all ids that the plans offer.
@@ -269,8 +278,8 @@ func (g *group) lookup(ctx context.Context, ids []string) (map[string]uint64, er
 // takeAll drafts the plans in their order.
 //
 // A server that takes over may lose what a read has shown, but not what was acknowledged. So where
-// the group adds nothing, and a request would be told that what it wants is in the log already, an
-// empty commit confirms that first.
+// the group adds nothing, and a request would be told that what it wants is in the log already, that is
+// confirmed first.
 func (g *group) takeAll() {
 	for _, r := range g.requests {
 		r.dependsOnGroup = len(g.added) > 0
@@ -278,7 +287,7 @@ func (g *group) takeAll() {
 			r.dependsOnGroup = g.holds(r.draft)
 		}
 	}
-	if !g.store.shared || len(g.batch.Records) > 0 {
+	if len(g.batch.Records) > 0 {
 		return
 	}
 	for _, r := range g.requests {
@@ -348,19 +357,11 @@ func (g *group) endDependent(err error) {
 	}
 }
 
-// write makes a batch durable and publishes the view that it gives. A batch without records
-// is only written if it creates the session, or confirms. The caller holds the handle's lock.
-// Errors are the backend's.
-func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch backend.Batch, confirms bool) error {
-	if len(batch.Records) == 0 && !batch.Create && !confirms {
-		return nil
-	}
+// write makes a batch durable and publishes the view that it gives. The caller holds the handle's
+// lock. Errors are the backend's.
+func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch backend.Batch) error {
 	batch.Next = newToken()
 	compress(batch.Records)
-	if len(batch.Shared) > 0 {
-		s.sharing.begun.Add(1)
-		defer s.sharing.ended.Add(1) // when the view is published
-	}
 	defer h.wake() // whatever comes of it
 	err := s.backend.Append(ctx, h.key.name(), batch)
 	switch {
@@ -368,14 +369,14 @@ func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch back
 		h.publish(current{next, batch.Next, chainOf(batch.Chain, batch.Records)})
 		s.maybeSnapshot(h, next)
 		return nil
-	case s.shared && (errors.Is(err, backend.ErrMoved) || errors.Is(err, backend.ErrTaken)):
+	case errors.Is(err, backend.ErrUnknown):
+		// What is in memory may no longer be what is stored: read it again.
+		h.drop()
+		return s.findOut(ctx, h.key, batch, err)
+	case errors.Is(err, backend.ErrMoved), errors.Is(err, backend.ErrTaken), errors.Is(err, backend.ErrIndex):
 		return err
 	}
-	// What is in memory may no longer be what is stored: read it again.
 	h.drop()
-	if errors.Is(err, backend.ErrUnknown) {
-		err = s.findOut(ctx, h.key, batch, err)
-	}
 	return err
 }
 

@@ -149,7 +149,7 @@ func (s *Store) copyNew(ctx context.Context, key Key, m meta, p *copying) error 
 	if err != nil {
 		return fmt.Errorf("session %s: %w", key, err)
 	}
-	defer s.backend.Unstage(c.creation) // after the commit it does nothing
+	defer c.staged.drop(ctx) // after the commit it does nothing
 	for i := range c.records {
 		if err := c.addUnjudged(i); err != nil {
 			return fmt.Errorf("session %s, record %d: %w", key, i+1, err)
@@ -183,11 +183,11 @@ func (s *Store) CopyShared(ctx context.Context, from *Store, opts CopyOptions) (
 	if from == nil {
 		return CopiedShared{}, fmt.Errorf("%w: the store to copy from is nil", ErrInvalid)
 	}
-	given, err := from.backend.Shared(ctx, "")
+	given, err := backend.SharedOf(ctx, from.backend, "")
 	if err != nil {
 		return CopiedShared{}, fmt.Errorf("read the source: %w", fromBackend(Key{}, err))
 	}
-	here, err := s.backend.Shared(ctx, "")
+	here, err := backend.SharedOf(ctx, s.backend, "")
 	if err != nil {
 		return CopiedShared{}, fromBackend(Key{}, err)
 	}

@@ -15,17 +15,14 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// creating is a session in the making: a draft on an empty log. If it has more records
-// than one commit should have, the others are staged: the backend keeps them where nobody
-// sees them.
+// creating is a session in the making: a draft on an empty log, of which what is more than one
+// commit should have is staged.
 type creating struct {
 	draft
-	creation string
-	meta     []byte
-	after    uint64        // the last seq that is staged
-	chain    backend.Chain // of what is staged
-	erased   erase.Said    // of a log that is copied
-	while    *backend.Unmoved
+	staged staged
+	meta   []byte
+	erased erase.Said // of a log that is copied
+	while  *backend.Unmoved
 }
 
 // newSession begins to create a session. Its shared changes are to be added by
@@ -38,42 +35,113 @@ func (s *Store) newSession(ctx context.Context, h *handle, own map[string]patch.
 	if most := s.opts.MaxRecordBytes; len(data) > most {
 		return nil, fmt.Errorf("session %s: %w: the initial state takes %d bytes; the limit is %d", h.key, ErrTooLarge, len(data), most)
 	}
-	c := &creating{creation: uuid.NewString(), meta: data}
-	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.creation, own).Lean()}
+	c := &creating{staged: staged{store: s, key: h.key, creation: uuid.NewString()}, meta: data}
+	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.staged.creation, own).Lean()}
 	return c, nil
 }
 
-// stage has the backend keep the draft's records, if they are as many as one commit should
-// have. Who calls it calls Unstage if the session is not created.
+// stage stages the draft's records, if they are as many as one commit should have. The caller
+// drops them if the session is not created.
 func (c *creating) stage() error {
 	if len(c.batch) < pageRecords && c.size < pageBytes {
 		return nil
 	}
-	if err := c.store.stage(c.ctx, c.handle.key, c.creation, c.after, c.batch); err != nil {
+	if err := c.staged.add(c.ctx, c.batch); err != nil {
 		return err
 	}
-	c.after += uint64(len(c.batch))
-	c.chain = chainOf(c.chain, c.batch)
 	c.batch, c.size = nil, 0
 	return nil
-}
-
-// stage has the backend keep records of a session in the making. A staged batch whose commit
-// failed is dropped with the session, so its outcome does not matter.
-func (s *Store) stage(ctx context.Context, key Key, creation string, after uint64, batch []backend.Record) error {
-	compress(batch)
-	err := s.backend.Stage(ctx, creation, after, batch)
-	if errors.Is(err, backend.ErrUnknown) {
-		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))
-	}
-	return fromBackend(key, err)
 }
 
 // commit makes the session be there, with all of its records. The caller holds the
 // handle's lock.
 func (c *creating) commit() error {
-	return fromBackend(c.handle.key, c.store.write(c.ctx, c.handle, c.view, backend.Batch{
-		Creation: c.creation, Create: true, Meta: c.meta, After: c.after, Chain: c.chain, Records: slices.Clone(c.batch), Shared: c.shared,
-		While: c.while,
-	}, false))
+	batch := c.staged.batch()
+	batch.Meta, batch.Records, batch.Shared, batch.While = c.meta, slices.Clone(c.draft.batch), c.shared, c.while
+	err := c.store.write(c.ctx, c.handle, c.view, batch)
+	if err == nil {
+		c.staged.begun = false
+	}
+	return fromBackend(c.handle.key, err)
+}
+
+// staged is the beginning of a session that is created by several commits. Until the last one,
+// which renames it, its records stand in a session that no listing shows.
+type staged struct {
+	store    *Store
+	key      Key // of the session to be
+	creation string
+	begun    bool   // something may be there
+	last     uint64 // the seq of the last record
+	token    backend.Token
+	chain    backend.Chain
+}
+
+// Names of staged sessions begin with stagedPrefix, and are below stagedEnd, as no key's name is.
+const (
+	stagedPrefix = "\x00\x02"
+	stagedEnd    = "\x00\x03"
+)
+
+// abandonedAfter is how long after its beginning a staged session is taken for that of a program
+// that has ended.
+const abandonedAfter = 24 * time.Hour
+
+func (g *staged) name() string { return stagedPrefix + g.creation }
+
+// add adds records. If the outcome of the commit is unknown, the caller drops them all.
+func (g *staged) add(ctx context.Context, records []backend.Record) error {
+	s := g.store
+	batch := backend.Batch{Creation: g.creation, After: g.last, Seen: g.token, Next: newToken(), Chain: g.chain, Records: records}
+	if g.last == 0 {
+		s.dropStaged(ctx, abandonedAfter)
+		meta, err := encodeMeta(meta{created: s.opts.Now()})
+		if err != nil {
+			return err
+		}
+		batch.Create, batch.Meta, g.begun = true, meta, true
+	}
+	compress(records)
+	err := s.backend.Append(ctx, g.name(), batch)
+	if errors.Is(err, backend.ErrUnknown) {
+		err = fmt.Errorf("a commit failed, and nothing is left: %w", causeOf(err))
+	}
+	if err != nil {
+		return fromBackend(g.key, err)
+	}
+	g.last, g.token, g.chain = g.last+uint64(len(records)), batch.Next, chainOf(g.chain, records)
+	return nil
+}
+
+// batch returns a batch that creates the session of the records that are staged, if any are.
+func (g *staged) batch() backend.Batch {
+	b := backend.Batch{Creation: g.creation, Create: true, After: g.last, Seen: g.token, Chain: g.chain}
+	if g.last > 0 {
+		b.Staged = g.name()
+	}
+	return b
+}
+
+// drop removes what is staged. If it has become a session it does nothing.
+func (g *staged) drop(ctx context.Context) {
+	if g.begun {
+		_ = g.store.backend.Delete(context.WithoutCancel(ctx), g.name(), g.creation, nil)
+	}
+}
+
+// dropStaged removes sessions that programs have staged that ended before they were created.
+func (s *Store) dropStaged(ctx context.Context, after time.Duration) {
+	page, err := s.backend.List(ctx, stagedPrefix, "", listPage)
+	for _, l := range page {
+		m, metaErr := decodeMeta(l.Meta)
+		if metaErr != nil || s.opts.Now().Sub(m.created) < after {
+			continue
+		}
+		if deleteErr := s.backend.Delete(ctx, l.Session, l.Creation, nil); !errors.Is(deleteErr, backend.ErrNotFound) {
+			err = errors.Join(err, deleteErr)
+		}
+	}
+	if err != nil {
+		s.opts.Logger.Warn("patchlog: what an unfinished import or fork has left is not removed yet", "error", err)
+	}
 }

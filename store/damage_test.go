@@ -27,8 +27,8 @@ type damaged struct {
 	change func(r *backend.Record)
 }
 
-func (d *damaged) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	records, err := d.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes)
+func (d *damaged) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	records, err := d.Backend.Read(ctx, session, creation, seqs, maxBytes)
 	for i := range records {
 		if records[i].Seq == d.seq {
 			d.change(&records[i])
@@ -42,7 +42,7 @@ func TestDamagedRecord(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 5)...)
 		e.apply(patch.NewSplice(0, 1).WithID("p"))
-		read, err := e.engine.Read(ctx, e.nameOf(store.Info{Key: key, Creation: e.view().Creation()}), e.view().Creation(), 3, 1, 1<<20)
+		read, err := e.engine.Read(ctx, e.nameOf(store.Info{Key: key, Creation: e.view().Creation()}), e.view().Creation(), []uint64{3}, 1<<20)
 		e.no(err)
 		form := read[0].Data
 		d := &damaged{Backend: e.engine, seq: 3}

@@ -67,7 +67,7 @@ type reading struct {
 	before func()
 }
 
-func (r *reading) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+func (r *reading) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	r.mu.Lock()
 	before := r.before
 	r.before = nil
@@ -75,7 +75,7 @@ func (r *reading) Read(ctx context.Context, name, creation string, from uint64, 
 	if before != nil {
 		before()
 	}
-	return r.Backend.Read(ctx, name, creation, from, maxRecords, maxBytes)
+	return r.Backend.Read(ctx, name, creation, seqs, maxBytes)
 }
 
 // What is erased while Verify looks is no damage, though Verify had looked up the log's end before

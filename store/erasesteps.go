@@ -72,7 +72,7 @@ func (e *erasing) finish(ctx context.Context, key Key, creation string, receipts
 func (f *finishing) end(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	if f.h.lock(ctx) == nil {
-		now, err := f.store.backend.Head(ctx, f.h.key.name())
+		now, err := backend.HeadOf(ctx, f.store.backend, f.h.key.name())
 		if c := f.h.newest.Load(); c != nil && (err != nil || now.Edition != c.view.Edition()) {
 			f.h.drop()
 		}
@@ -151,7 +151,7 @@ func (f *finishing) pick(ctx context.Context, seqs []uint64) ([]backend.Record, 
 	if len(seqs) == 0 {
 		return nil, nil
 	}
-	raw, err := f.store.backend.Pick(ctx, f.h.key.name(), f.creation, seqs, eraseBytes)
+	raw, err := f.store.backend.Read(ctx, f.h.key.name(), f.creation, seqs, eraseBytes)
 	if err == nil && len(raw) == 0 {
 		err = errMissing(f.h.key, seqs[0])
 	}
@@ -225,7 +225,7 @@ func (f *finishing) closeOn(ctx context.Context, r replayed, reverts []*patch.Pa
 	}
 	f.h.drop()
 	f.h.snapshot.Store(nil)
-	if now, err := s.backend.Head(ctx, key.name()); err == nil && !s.shared { // else the next reader reads it
+	if now, err := backend.HeadOf(ctx, s.backend, key.name()); err == nil && now.Token == change.Next { // else the next reader reads it
 		f.h.publish(current{after.WithEdition(now.Edition), now.Token, now.Chain})
 		s.maybeSnapshot(f.h, after)
 	}

@@ -253,14 +253,14 @@ func (s *Store) eraseShared(ctx context.Context, prefixes []string, which func(p
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		values, err := s.sharedValues(ctx, prefixes)
+		news, err := s.backend.Look(ctx, backend.Query{Shared: prefixes})
 		if err != nil {
 			return nil, fromBackend(Key{}, err)
 		}
 		before := slices.Clone(names)
 		var changes []backend.SharedChange
 		for i, prefix := range prefixes {
-			for _, v := range values[i] {
+			for _, v := range news.Shared[i] {
 				if value, err := sharedValue(v); err == nil && erase.IsNull(value) || !which(value, err) {
 					continue
 				}

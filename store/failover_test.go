@@ -35,20 +35,12 @@ func (b *failsOver) server() backend.Backend {
 	return b.after
 }
 
-func (b *failsOver) Head(ctx context.Context, session string) (backend.Head, error) {
-	return b.server().Head(ctx, session)
+func (b *failsOver) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	return b.server().Look(ctx, q)
 }
 
-func (b *failsOver) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
-	return b.server().Since(ctx, session, seen, prefixes...)
-}
-
-func (b *failsOver) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	return b.server().Read(ctx, session, creation, from, min(maxRecords, 2), maxBytes)
-}
-
-func (b *failsOver) Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	return b.server().Pick(ctx, session, creation, seqs, maxBytes)
+func (b *failsOver) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	return b.server().Read(ctx, session, creation, seqs[:min(len(seqs), 2)], maxBytes)
 }
 
 func (b *failsOver) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
@@ -262,28 +254,18 @@ type hasGap struct {
 	n    atomic.Uint64
 }
 
-func (b *hasGap) Head(ctx context.Context, session string) (backend.Head, error) {
-	head, err := b.Backend.Head(ctx, session)
+func (b *hasGap) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	news, err := b.Backend.Look(ctx, q)
 	if b.busy {
-		head.Token += backend.Token(b.n.Add(1))
+		news.Token += backend.Token(b.n.Add(1))
 	}
-	return head, err
-}
-
-func (b *hasGap) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	records, err := b.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes)
-	return beforeGap(records), err
-}
-
-func (b *hasGap) Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	records, err := b.Backend.Pick(ctx, session, creation, seqs, maxBytes)
-	return beforeGap(records), err
-}
-
-func (b *hasGap) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
-	news, err := b.Backend.Since(ctx, session, seen, prefixes...)
 	news.Records = beforeGap(news.Records)
 	return news, err
+}
+
+func (b *hasGap) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	records, err := b.Backend.Read(ctx, session, creation, seqs, maxBytes)
+	return beforeGap(records), err
 }
 
 func (b *hasGap) Close() error { return nil }

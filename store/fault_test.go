@@ -146,7 +146,7 @@ func (e *env) failOnce(s step, plan storetest.Plan, want error) {
 	e.backend.Plan(plan)
 	err := s.do(e)
 	writes := 1
-	if s.name == "delete" && !e.engine.Exclusive() && plan.Failure != storetest.Refused && plan.Then == 0 {
+	if s.name == "delete" && plan.Failure != storetest.Refused && plan.Then == 0 {
 		writes, want = 2, nil // asking is not enough there: it is deleted once more
 	}
 	if n := e.backend.Writes(); n != writes {
@@ -278,7 +278,7 @@ func TestUnknownOutcomeWhenTheIndexFails(t *testing.T) {
 			e.create(nil)
 			e.backend.Plan(storetest.Plan{Write: 1, Failure: how, Pass: 1, Then: 1})
 			_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("a1"))
-			if e.engine.Exclusive() || how == storetest.Landed {
+			if how == storetest.Landed {
 				e.is(err, store.ErrOutcomeUnknown)
 			} else { // a fence that takes says it all
 				e.is(err, storetest.ErrInjected)
@@ -322,7 +322,7 @@ func TestUnknownOutcomeBesideAnotherWriter(t *testing.T) {
 	}
 }
 
-func TestAnotherWriterIsAConflict(t *testing.T) {
+func TestAnotherWriter(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
 		e.append(say("a1"))
@@ -331,12 +331,7 @@ func TestAnotherWriterIsAConflict(t *testing.T) {
 		_, err = other.AppendEvents(ctx, key, store.AppendOptions{}, say("x1"))
 		e.no(err)
 		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("a2"))
-		if e.engine.Exclusive() { // there must be no other
-			e.is(err, store.ErrConflict, key.String())
-			e.append(say("a2"))
-		} else {
-			e.no(err)
-		}
+		e.no(err)
 		e.same("visible", ids(e.view()), "a1 x1 a2")
 	})
 }

@@ -90,7 +90,7 @@ func (s *Store) fork(ctx context.Context, key Key, head backend.Head, m meta, ne
 	if err != nil {
 		return Session{}, err
 	}
-	defer s.backend.Unstage(c.creation) // after the commit it does nothing
+	defer c.staged.drop(ctx) // after the commit it does nothing
 	if err := c.copy(key, &head, last); err != nil {
 		return Session{}, err
 	}
@@ -128,7 +128,7 @@ func (c *creating) commitFork(from Key, head backend.Head) error {
 		if err := s.absent(c.ctx, h.key); err != nil {
 			return err
 		}
-		now, err := s.backend.Head(c.ctx, from.name())
+		now, err := backend.HeadOf(c.ctx, s.backend, from.name())
 		if err == nil && now.Creation != head.Creation {
 			err = backend.ErrNotFound
 		}
@@ -188,7 +188,7 @@ func (s *Store) receiptsBetween(ctx context.Context, key Key, head backend.Head,
 
 // absent fails with [ErrExists] if the session is there.
 func (s *Store) absent(ctx context.Context, key Key) error {
-	_, err := s.backend.Head(ctx, key.name())
+	_, err := backend.HeadOf(ctx, s.backend, key.name())
 	if errors.Is(err, backend.ErrNotFound) {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // Reading a log whose records are long and say little keeps a page in memory, not what a page
@@ -32,7 +33,7 @@ func TestReadingHoldsAPage(t *testing.T) {
 		}
 		e.opts.CacheBytes = -1
 		e.reopen()
-		if raw, err := e.engine.Read(ctx, name(key), e.creation(), 1, 1000, 1<<20); err != nil || len(raw) < 100 {
+		if raw, err := e.engine.Read(ctx, name(key), e.creation(), backend.Range(1, 1000), 1<<20); err != nil || len(raw) < 100 {
 			e.Fatalf("%d records are a page of the backend's, %v", len(raw), err)
 		}
 		check := func(what string, read func(between func())) {

@@ -33,7 +33,7 @@ func (h *held) Lookup(ctx context.Context, session, creation string, ids []strin
 
 func (h *held) Append(ctx context.Context, session string, batch backend.Batch) error {
 	h.once.Do(func() { <-h.free })
-	if len(batch.Records) > 1 && h.planned != nil && !h.Exclusive() {
+	if len(batch.Records) > 1 && h.planned != nil {
 		h.planned()
 	}
 	return h.Backend.Append(ctx, session, batch)
@@ -73,12 +73,8 @@ func (e *env) inGroupWith(plan storetest.Plan, planned func(), writes ...func())
 		close(h.free)
 		wg.Wait()
 	})
-	most := 2
-	if !e.engine.Exclusive() {
-		most++ // an empty one, for what was in the log already after the group's commit failed
-	}
-	if n := e.backend.Writes(); n > most {
-		e.Errorf("%d commits, want %d", n, most)
+	if n := e.backend.Writes(); n > 2 {
+		e.Errorf("%d commits, want 2", n)
 	}
 	e.backend.Plan(storetest.Plan{})
 	e.backend.Backend = whole
@@ -274,7 +270,7 @@ func TestGroupWithCancelledWrites(t *testing.T) {
 // not wait where it may take long may not know.
 func (e *env) left(err error) {
 	e.Helper()
-	if e.engine.Exclusive() || err == nil {
+	if err == nil {
 		e.no(err)
 		return
 	}
@@ -356,16 +352,14 @@ func TestGroupWithPanic(t *testing.T) {
 				switch {
 				case panicked[i]:
 					n++
-				case e.engine.Exclusive() == (out[i].err == nil): // else the ids are given before the turn
+				case out[i].err != nil: // the ids are given before the turn
 					e.Errorf("beside one that panics, write %d: %v, %s", i, out[i].err, out[i].text())
 				}
 			}
 			if n != 1 {
 				e.Errorf("%d calls panicked, want 1", n)
 			}
-			if !e.engine.Exclusive() {
-				visible = strings.Replace(visible, " new", "", 1) + " new"
-			}
+			visible = strings.Replace(visible, " new", "", 1) + " new"
 			e.append(all...)
 			e.same("visible", ids(e.view()), visible)
 		})

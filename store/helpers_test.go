@@ -136,13 +136,13 @@ func (e *env) dump() string {
 	e.no(err)
 	for _, l := range listed {
 		fmt.Fprintf(&b, "session %q %q %x %d\n", l.Session, l.Creation, l.Meta, l.Last)
-		records, err := e.backend.Read(ctx, l.Session, l.Creation, 1, 1<<30, 1<<30)
+		records, err := e.backend.Read(ctx, l.Session, l.Creation, backend.Range(1, 1<<16), 1<<30)
 		e.no(err)
 		for _, r := range records {
 			fmt.Fprintf(&b, "record %d %x\n", r.Seq, r.Data)
 		}
 	}
-	values, err := e.backend.Shared(ctx, "")
+	values, err := backend.SharedOf(ctx, e.backend, "")
 	e.no(err)
 	for _, v := range values {
 		fmt.Fprintf(&b, "shared %q %x\n", v.Name, v.Data)

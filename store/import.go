@@ -211,7 +211,7 @@ func (s *Store) importNew(ctx context.Context, key Key, t *Text) (Imported, erro
 	for i := range c.records {
 		c.missing = append(c.missing, i)
 	}
-	defer s.backend.Unstage(c.creation) // after the commit it does nothing
+	defer c.staged.drop(ctx) // after the commit it does nothing
 	if err := t.add(&c.draft, c.stage); err != nil {
 		return Imported{}, err
 	}

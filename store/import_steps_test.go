@@ -53,7 +53,7 @@ func TestImportInSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(e *env) {
-				s := &stepped{staged: map[string]bool{}}
+				s := &stepped{}
 				e.opts.MaxRecordBytes = 50_000
 				e.reopenOn(func(engine backend.Backend) backend.Backend { s.Faulty = &storetest.Faulty{Backend: engine}; return s })
 				cut, cancel := context.WithCancel(ctx)
@@ -74,7 +74,7 @@ func TestImportInSteps(t *testing.T) {
 					e.Errorf("%d steps, of up to %d records", s.steps, s.most)
 				}
 				s.between = nil
-				if len(s.staged) > 0 {
+				if s.staged(e) > 0 {
 					e.Error("something is still staged")
 				}
 				if c.want != nil {

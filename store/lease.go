@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
 // Lease reports whether this store holds the session's lease of the given name from now on
@@ -15,6 +17,18 @@ func (s *Store) Lease(ctx context.Context, key Key, name string, ttl time.Durati
 	if err := key.Validate(); err != nil {
 		return false, err
 	}
-	held, err = s.backend.Lease(ctx, key.name()+name, s.owner, ttl)
+	held, err = s.lease(ctx, key.name()+name, ttl)
 	return held, fromBackend(key, err)
+}
+
+// lease is Lease by the backend's leases, or in memory if no other program can use the storage. Errors are
+// the backend's.
+func (s *Store) lease(ctx context.Context, name string, ttl time.Duration) (held bool, err error) {
+	if l, ok := s.backend.(backend.Leaser); ok {
+		return l.Lease(ctx, name, s.owner, ttl)
+	}
+	if s.closing.Err() != nil {
+		return false, backend.ErrClosed
+	}
+	return s.leases.Take(name, s.owner, ttl), ctx.Err()
 }

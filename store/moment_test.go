@@ -26,22 +26,17 @@ func (b *between) Append(ctx context.Context, session string, batch backend.Batc
 	return err
 }
 
-func (b *between) Head(ctx context.Context, session string) (backend.Head, error) {
-	head, err := b.Backend.Head(ctx, session)
-	if f := b.headed; f != nil {
+func (b *between) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	news, err := b.Backend.Look(ctx, q)
+	if f := b.headed; f != nil && q.Session != "" {
 		b.headed = nil
 		f()
 	}
-	return head, err
-}
-
-func (b *between) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
-	values, err := b.Backend.Shared(ctx, prefix)
-	if f := b.shared; f != nil {
+	if f := b.shared; f != nil && len(q.Shared) > 0 {
 		b.shared = nil
-		f(prefix)
+		f(q.Shared[0])
 	}
-	return values, err
+	return news, err
 }
 
 func onBetween(t *testing.T, run func(e *env, b *between)) {

@@ -48,7 +48,7 @@ func (s *Store) provide(ctx context.Context, h *handle, need *fold.NeedError, ha
 func (s *Store) pick(ctx context.Context, key Key, creation string, seqs []uint64) ([]patch.Record, error) {
 	records := make([]patch.Record, 0, min(len(seqs), pageRecords))
 	for rechecked := false; len(seqs) > 0; {
-		raw, err := s.backend.Pick(ctx, key.name(), creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
+		raw, err := s.backend.Read(ctx, key.name(), creation, seqs[:min(len(seqs), pageRecords)], pageBytes)
 		if err != nil {
 			return nil, fromBackend(key, err)
 		}

@@ -9,9 +9,8 @@ import (
 )
 
 // newest returns the session's view, and the shared values with each of the prefixes, as
-// they are at a moment after the call began. Where others write to the backend, the view in
-// memory is looked over each time: one look at the backend gives what it lacks. A caller
-// who waited while another one read the view looks again.
+// they are at a moment after the call began: one look at the backend gives what the view in
+// memory lacks.
 func (s *Store) newest(ctx context.Context, h *handle, prefixes ...string) (current, [][]backend.Value, error) {
 	return s.newestOf(ctx, h, s.current, prefixes)
 }
@@ -24,10 +23,7 @@ func (s *Store) newestOf(ctx context.Context, h *handle, read func(context.Conte
 		if err != nil {
 			return current{}, nil, err
 		}
-		if !s.shared {
-			return s.withShared(ctx, h, c, prefixes)
-		}
-		news, err := s.backend.Since(ctx, h.key.name(), backend.Seen{Creation: c.view.Creation(), Last: c.view.Seq()}, prefixes...)
+		news, err := s.backend.Look(ctx, backend.Query{Session: h.key.name(), Creation: c.view.Creation(), After: c.view.Seq(), Shared: prefixes})
 		if err != nil {
 			if errors.Is(err, backend.ErrNotFound) {
 				h.dropSeen(c)
@@ -43,41 +39,6 @@ func (s *Store) newestOf(ctx context.Context, h *handle, read func(context.Conte
 			return current{}, nil, err
 		}
 	}
-}
-
-// withShared returns the session's view, which nobody else writes, and the shared values with
-// each of the prefixes, as of one moment. Those that the backend remembers will do while nobody
-// writes any.
-func (s *Store) withShared(ctx context.Context, h *handle, c current, prefixes []string) (current, [][]backend.Value, error) {
-	if len(prefixes) == 0 {
-		return c, nil, nil
-	}
-	if begun := s.sharing.begun.Load(); begun == s.sharing.ended.Load() {
-		c, err := s.current(ctx, h)
-		if err != nil {
-			return current{}, nil, err
-		}
-		values, err := s.sharedValues(ctx, prefixes)
-		if err != nil || begun == s.sharing.begun.Load() {
-			return c, values, fromBackend(h.key, err)
-		}
-	}
-	look := func() (backend.News, error) {
-		return s.backend.Since(ctx, h.key.name(), backend.Seen{Creation: c.view.Creation(), Last: c.view.Seq()}, prefixes...)
-	}
-	news, err := look()
-	if err == nil && (news.Creation != c.view.Creation() || news.Last != c.view.Seq()) {
-		// A commit has been made whose view is not published yet.
-		if err := h.lock(ctx); err != nil {
-			return current{}, nil, err
-		}
-		defer h.unlock()
-		if c, err = s.lockedCurrent(ctx, h); err != nil {
-			return current{}, nil, err
-		}
-		news, err = look()
-	}
-	return c, news.Shared, fromBackend(h.key, err)
 }
 
 // advance returns the view after what is new, and publishes it.
@@ -114,8 +75,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	return next, nil
 }
 
-// current returns the session's view from memory, or reads it. Where others write to the
-// backend, it may be out of date.
+// current returns the session's view from memory, which may be out of date, or reads it.
 func (s *Store) current(ctx context.Context, h *handle) (current, error) {
 	if c := h.newest.Load(); c != nil {
 		return *c, nil
@@ -141,19 +101,6 @@ func (s *Store) lockedCurrent(ctx context.Context, h *handle) (current, error) {
 	h.publish(c)
 	s.maybeSnapshot(h, c.view)
 	return c, nil
-}
-
-// sharedValues returns the shared values with each of the prefixes. Errors are the
-// backend's.
-func (s *Store) sharedValues(ctx context.Context, prefixes []string) (values [][]backend.Value, err error) {
-	for _, prefix := range prefixes {
-		some, err := s.backend.Shared(ctx, prefix)
-		if err != nil {
-			return nil, err
-		}
-		values = append(values, some)
-	}
-	return values, nil
 }
 
 // chainOf is a log's chain with more records.

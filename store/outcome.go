@@ -17,12 +17,11 @@ import (
 // first that it takes place no more. The error is nil if it did, and is durable: what a read
 // alone shows may be lost in a failover, but the fence is a commit that comes after it.
 func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failure error) error {
-	if !s.shared {
-		// The caller may be gone; the question is still worth an answer.
-		ctx = context.WithoutCancel(ctx)
+	landed, name := false, key.name()
+	if batch.Staged != "" {
+		name = batch.Staged
 	}
-	landed := false
-	took, err := s.backend.Fence(ctx, key.name(), batch.Creation, batch.Seen, newToken())
+	took, err := s.backend.Fence(ctx, name, batch.Creation, batch.Seen, newToken())
 	if err == nil && !took {
 		landed, err = s.landed(ctx, key, batch)
 	}
@@ -38,11 +37,8 @@ func (s *Store) findOut(ctx context.Context, key Key, batch backend.Batch, failu
 
 // confirm makes a commit to a session, which adds nothing to it: all that was read of the
 // storage before survives a failover when it returns. A call that found its work done makes
-// one before it says so. Where no other program writes there is nothing to confirm.
+// one before it says so.
 func (s *Store) confirm(ctx context.Context, key Key) error {
-	if !s.shared {
-		return nil
-	}
 	_, err := s.commit(ctx, key, "", confirming{})
 	return err
 }
@@ -63,19 +59,16 @@ var errGone = errors.New("the session has been deleted since")
 // errBlank: of a record that was erased nothing says who wrote it.
 var errBlank = errors.New("what is in its place has been erased since")
 
-// landed reports whether a batch is in the log. A batch is atomic: its first record tells
-// where nobody else writes. Where others do, one of them may have written some of the ids,
-// or all with other content, or have deleted the session with what had landed.
+// landed reports whether a batch is in the log, which no longer has the token that the batch names: a later
+// commit may have written some of the ids, or all with other content, or have deleted the session with what had
+// landed.
 func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool, error) {
-	head, err := s.backend.Head(ctx, key.name())
+	head, err := backend.HeadOf(ctx, s.backend, key.name())
 	switch {
-	case err == nil && s.shared && head.Token == batch.Next:
+	case err == nil && head.Token == batch.Next:
 		return true, nil
 	case errors.Is(err, backend.ErrNotFound), err == nil && head.Creation != batch.Creation:
-		if s.shared {
-			return false, errGone
-		}
-		return false, nil
+		return false, errGone
 	case err != nil:
 		return false, err
 	case batch.Create: // nothing else makes a session of this creation
@@ -83,28 +76,19 @@ func (s *Store) landed(ctx context.Context, key Key, batch backend.Batch) (bool,
 	case len(batch.Records) == 0:
 		return false, nil
 	}
-	first := batch.Records[0]
-	if s.shared {
-		there, err := s.backend.Read(ctx, key.name(), head.Creation, first.Seq, len(batch.Records), math.MaxInt)
-		for i, raw := range there {
-			if bytes.Equal(raw.Data, batch.Records[i].Data) {
-				continue
-			}
-			if r, err := decode(key, raw.Seq, raw); err != nil {
-				return false, err
-			} else if _, blank := records.Envelope(r).Erased(); blank {
-				return false, errBlank
-			}
-			return false, nil
+	there, err := s.backend.Read(ctx, key.name(), head.Creation, backend.Range(batch.Records[0].Seq, len(batch.Records)), math.MaxInt)
+	for i, raw := range there {
+		if bytes.Equal(raw.Data, batch.Records[i].Data) {
+			continue
 		}
-		return err == nil && len(there) == len(batch.Records), err
+		if r, err := decode(key, raw.Seq, raw); err != nil {
+			return false, err
+		} else if _, blank := records.Envelope(r).Erased(); blank {
+			return false, errBlank
+		}
+		return false, nil
 	}
-	seqs, err := s.backend.Lookup(ctx, key.name(), head.Creation, first.IDs[:1])
-	if errors.Is(err, backend.ErrIndex) { // then the record itself tells
-		there, err := s.record(ctx, key, head.Creation, first.Seq)
-		return err == nil && there.ID() == first.IDs[0], err
-	}
-	return err == nil && seqs[0] == first.Seq, err
+	return err == nil && len(there) == len(batch.Records), err
 }
 
 // stillUnknown is the error of a commit whose outcome could not be found out.
@@ -124,26 +108,15 @@ func causeOf(failure error) error {
 // deleted finds out whether a session is gone whose deletion failed. It returns nil if it
 // is. head is the session's as it was before, and seen what the deletion was conditional on.
 func (s *Store) deleted(ctx context.Context, key Key, head backend.Head, seen *backend.Head, failure error) error {
-	if s.shared {
-		// It may take place yet, and harms no other creation: once more makes sure.
-		err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
-		if errors.Is(err, backend.ErrNotFound) { // the first one took place, and is durable with the fence
-			_, err = s.backend.Fence(ctx, key.name(), head.Creation, head.Token, newToken())
-		}
-		if err != nil && !errors.Is(err, backend.ErrMoved) {
-			return stillUnknown(failure, err)
-		}
-		return err
+	// It may take place yet, and harms no other creation: once more makes sure.
+	err := s.backend.Delete(ctx, key.name(), head.Creation, seen)
+	if errors.Is(err, backend.ErrNotFound) { // the first one took place, and is durable with the fence
+		_, err = s.backend.Fence(ctx, key.name(), head.Creation, head.Token, newToken())
 	}
-	// The caller may be gone; the question is still worth an answer.
-	now, err := s.backend.Head(context.WithoutCancel(ctx), key.name())
-	switch {
-	case errors.Is(err, backend.ErrNotFound), err == nil && now.Creation != head.Creation:
-		return nil
-	case err != nil:
+	if err != nil && !errors.Is(err, backend.ErrMoved) {
 		return stillUnknown(failure, err)
 	}
-	return fmt.Errorf("the commit failed and deleted nothing: %w", causeOf(failure))
+	return err
 }
 
 // putShared writes shared values. Errors are the backend's.
@@ -182,7 +155,7 @@ var errRewritten = errors.New("the shared values have been written again since")
 func (s *Store) sharedLanded(ctx context.Context, changes []backend.SharedChange) (bool, error) {
 	written := 0
 	for _, c := range changes {
-		values, err := s.backend.Shared(ctx, c.Name)
+		values, err := backend.SharedOf(ctx, s.backend, c.Name)
 		if err != nil {
 			return false, err
 		}
@@ -203,9 +176,6 @@ func (s *Store) sharedLanded(ctx context.Context, changes []backend.SharedChange
 // confirmShared is [Store.confirm] for what was read of shared values, by a commit to any session, or
 // to a shared value if there is no session.
 func (s *Store) confirmShared(ctx context.Context) error {
-	if !s.shared {
-		return nil
-	}
 	for info, err := range s.List(ctx, ListOptions{}) {
 		if err == nil {
 			err = s.confirm(ctx, info.Key)
@@ -214,7 +184,7 @@ func (s *Store) confirmShared(ctx context.Context) error {
 			return err
 		}
 	}
-	values, err := s.backend.Shared(ctx, "")
+	values, err := backend.SharedOf(ctx, s.backend, "")
 	for _, v := range values {
 		err = s.backend.PutShared(ctx, []backend.SharedChange{{Old: &v, Name: v.Name, Data: v.Data}})
 		if !errors.Is(err, backend.ErrMoved) {

@@ -186,8 +186,8 @@ type busy struct {
 	reads  int
 }
 
-func (b *busy) Read(ctx context.Context, session, creation string, from uint64, records, bytes int) ([]backend.Record, error) {
-	out, err := b.Backend.Read(ctx, session, creation, from, records, bytes)
+func (b *busy) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	out, err := b.Backend.Read(ctx, session, creation, seqs, maxBytes)
 	b.reads++
 	if b.during != nil && b.reads < 400 {
 		b.during()
@@ -307,8 +307,8 @@ type pickHook struct {
 	during func()
 }
 
-func (p *pickHook) Pick(ctx context.Context, session, creation string, seqs []uint64, most int) ([]backend.Record, error) {
-	out, err := p.Backend.Pick(ctx, session, creation, seqs, most)
+func (p *pickHook) Read(ctx context.Context, session, creation string, seqs []uint64, most int) ([]backend.Record, error) {
+	out, err := p.Backend.Read(ctx, session, creation, seqs, most)
 	if d := p.during; d != nil {
 		p.during = nil
 		d()

@@ -56,14 +56,9 @@ func (c *counted) Append(ctx context.Context, session string, b backend.Batch) e
 	return c.Backend.Append(ctx, session, b)
 }
 
-func (c *counted) Head(ctx context.Context, session string) (backend.Head, error) {
-	c.count("Head")
-	return c.Backend.Head(ctx, session)
-}
-
-func (c *counted) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
-	c.count("Since")
-	return c.Backend.Since(ctx, session, seen, prefixes...)
+func (c *counted) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	c.count("Look")
+	return c.Backend.Look(ctx, q)
 }
 
 func (c *counted) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
@@ -71,19 +66,14 @@ func (c *counted) Lookup(ctx context.Context, session, creation string, ids []st
 	return c.Backend.Lookup(ctx, session, creation, ids)
 }
 
-func (c *counted) Read(ctx context.Context, session, creation string, from uint64, records, bytes int) ([]backend.Record, error) {
+func (c *counted) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	c.count("Read")
-	return c.Backend.Read(ctx, session, creation, from, records, bytes)
+	return c.Backend.Read(ctx, session, creation, seqs, maxBytes)
 }
 
 func (c *counted) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
 	c.count("Snapshot")
 	return c.Backend.Snapshot(ctx, session, creation)
-}
-
-func (c *counted) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
-	c.count("Shared")
-	return c.Backend.Shared(ctx, prefix)
 }
 
 func (c *counted) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
@@ -127,14 +117,14 @@ func onPeers(t *testing.T, run func(e *env, other *env, mine *counted)) {
 func TestPeersSeeEachOther(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *counted) {
 		e.same("visible", ids(e.view()), "a1 a2 a3")
-		e.same("calls of a Get with nothing new", mine.took(), "Since")
+		e.same("calls of a Get with nothing new", mine.took(), "Look")
 		other.append(event(`{"id":"b1","actions":{"stateDelta":{"app:x":2,"k":3}}}`))
 		session := e.get()
 		e.same("visible", ids(session.View), "a1 a2 a3 b1")
 		if x, _ := session.Value("app:x"); x.String() != "2" {
 			e.Errorf("app:x is %v", x)
 		}
-		e.same("calls of a Get with something new", mine.took(), "Since")
+		e.same("calls of a Get with something new", mine.took(), "Look")
 		other.apply(patch.NewSplice(0, 2))
 		e.same("visible", ids(e.view()), "a3 b1")
 		other.append(says("c", 1500)...) // more than one look gives
@@ -164,7 +154,7 @@ func TestPeersAppend(t *testing.T) {
 		other.append(say("o2"))
 		mine.took()
 		e.append(event(`{"author":"x"}`))
-		e.same("calls of an append that came late", mine.took(), "Append Since Append")
+		e.same("calls of an append that came late", mine.took(), "Append Look Append")
 		e.same("visible", ids(e.view()), "a1 a2 a3 m1 o1 o2 drawn1")
 	})
 }
@@ -382,8 +372,8 @@ type slowHead struct {
 	read chan struct{}
 }
 
-func (s *slowHead) Head(ctx context.Context, session string) (backend.Head, error) {
-	head, err := s.Backend.Head(ctx, session)
+func (s *slowHead) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	head, err := s.Backend.Look(ctx, q)
 	s.once.Do(func() { <-s.read })
 	return head, err
 }
@@ -417,9 +407,9 @@ func TestPeersAfterLostHistory(t *testing.T) {
 // lostHistory is a backend with the session as it was when info was had of it.
 func lostHistory(e *env, from backend.Backend, info store.Info) backend.Backend {
 	name := e.nameOf(info)
-	head, err := from.Head(ctx, name)
+	head, err := backend.HeadOf(ctx, from, name)
 	e.no(err)
-	records, err := from.Read(ctx, name, info.Creation, 1, int(info.Seq), 1<<30)
+	records, err := from.Read(ctx, name, info.Creation, backend.Range(1, int(info.Seq)), 1<<30)
 	e.no(err)
 	chain := backend.Chain{}
 	for i, r := range records {

@@ -97,22 +97,10 @@ func (s *Store) head(ctx context.Context, key Key) (backend.Head, meta, error) {
 	return head, m, nil
 }
 
-// headOnly is head without what the session was created with. It waits for a commit that has
-// been made and whose view is not published yet, so that no later look at the view finds less.
+// headOnly is head without what the session was created with.
 func (s *Store) headOnly(ctx context.Context, key Key) (backend.Head, error) {
-	head, err := s.backend.Head(ctx, key.name())
-	if err != nil || s.shared { // where each look asks the backend
-		return head, fromBackend(key, err)
-	}
-	h := s.cache.acquire(key)
-	defer s.cache.release(h)
-	if c := h.newest.Load(); c != nil && c.view.Creation() == head.Creation && c.view.Seq() < head.Last {
-		if err := h.lock(ctx); err != nil {
-			return head, err
-		}
-		h.unlock()
-	}
-	return head, nil
+	head, err := backend.HeadOf(ctx, s.backend, key.name())
+	return head, fromBackend(key, err)
 }
 
 // page is a stretch of a log, as one read transaction copied it out.
@@ -159,7 +147,7 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head *backend.Head, bef
 			gap := false
 			for next <= end && !gap {
 				most := int(min(end-next+1, pageRecords))
-				raw, err := s.backend.Read(ctx, key.name(), head.Creation, next, most, pageBytes)
+				raw, err := s.backend.Read(ctx, key.name(), head.Creation, backend.Range(next, most), pageBytes)
 				switch {
 				case errors.Is(err, backend.ErrDamaged):
 					yield(page{}, &CorruptError{Key: key, Seq: next, Err: named(err)})
@@ -230,13 +218,10 @@ func (s *Store) pagesAfter(ctx context.Context, key Key, head *backend.Head, bef
 
 // recheck decides whether a log is damaged, in which damage was found after its head was read. It
 // returns the damage if the head is still the same. If it is another one, a server may have taken
-// over that has lost the log's end: head is set to it, and the error is nil. Where no other
-// process writes, only an erasure explains what was found.
+// over that has lost the log's end: head is set to it, and the error is nil.
 func (s *Store) recheck(ctx context.Context, key Key, head *backend.Head, damage error) error {
-	now, err := s.backend.Head(ctx, key.name())
+	now, err := backend.HeadOf(ctx, s.backend, key.name())
 	switch {
-	case !s.shared && (err != nil || now.Creation != head.Creation || now.Edition == head.Edition):
-		return damage
 	case err != nil:
 		return fromBackend(key, err)
 	case now.Creation != head.Creation:
@@ -252,7 +237,7 @@ func (s *Store) recheck(ctx context.Context, key Key, head *backend.Head, damage
 // next, in the log as it is, carry a chain on from start to end.
 func (s *Store) contains(ctx context.Context, key Key, head backend.Head, first, next uint64, start, end backend.Chain) error {
 	for first < next {
-		raw, err := s.backend.Read(ctx, key.name(), head.Creation, first, int(min(next-first, pageRecords)), pageBytes)
+		raw, err := s.backend.Read(ctx, key.name(), head.Creation, backend.Range(first, int(min(next-first, pageRecords))), pageBytes)
 		if err != nil {
 			return fromBackend(key, err)
 		}
@@ -282,7 +267,7 @@ func otherLog(key Key) error {
 // replacedSince reports whether records of the log have been erased since it had the given
 // head: what is read then is partly as it was and partly as it is.
 func (s *Store) replacedSince(ctx context.Context, key Key, head backend.Head) bool {
-	now, err := s.backend.Head(ctx, key.name())
+	now, err := backend.HeadOf(ctx, s.backend, key.name())
 	return err == nil && now.Creation == head.Creation && now.Edition != head.Edition
 }
 

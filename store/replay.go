@@ -17,7 +17,7 @@ import (
 type replayed struct {
 	view     fold.View
 	snapshot uint64        // the seq that it was read from on; 0 is the first record
-	chain    backend.Chain // of the log up to there, where others write to the backend
+	chain    backend.Chain // of the log up to there
 	head     backend.Head  // that the log was read by
 }
 
@@ -96,7 +96,7 @@ func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (kept 
 		return backend.Snapshot{}, 0, err
 	}
 	// Looked at only now: while others write, log and snapshot may both have grown.
-	head, err := s.backend.Head(ctx, key.name())
+	head, err := backend.HeadOf(ctx, s.backend, key.name())
 	if err == nil && head.Creation != creation {
 		err = backend.ErrNotFound
 	}
@@ -110,7 +110,7 @@ func (s *Store) snapshotOf(ctx context.Context, key Key, creation string) (kept 
 // takes reading the log to its end.
 func (s *Store) foldUpTo(ctx context.Context, key Key, head *backend.Head, r *replayed, last uint64) error {
 	var pages iter.Seq2[page, error]
-	if s.shared && r.snapshot > 0 && r.view.Seq() == r.snapshot {
+	if r.snapshot > 0 && r.view.Seq() == r.snapshot {
 		pages = s.pagesAfter(ctx, key, head, &r.chain, r.view.Seq()+1, newest)
 	} else {
 		pages = s.pages(ctx, key, head, r.view.Seq()+1, last)

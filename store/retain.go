@@ -100,7 +100,7 @@ func (s *Store) Retain(ctx context.Context, policies map[string]Retention, opts 
 			}
 		}
 		if !opts.DryRun {
-			defer func() { _, _ = s.backend.Lease(context.WithoutCancel(ctx), retainLease, s.owner, 0) }()
+			defer func() { _, _ = s.lease(context.WithoutCancel(ctx), retainLease, 0) }()
 		}
 		for info, err := range s.dueAmong(ctx, policies) {
 			r := Retained{Info: info}
@@ -150,7 +150,7 @@ func (s *Store) retain(ctx context.Context, info Info, policies map[string]Reten
 		return r, false, nil
 	}
 	if !opts.DryRun {
-		switch held, err := s.backend.Lease(ctx, retainLease, s.owner, retainTime); {
+		switch held, err := s.lease(ctx, retainLease, retainTime); {
 		case err != nil:
 			return r, false, fromBackend(info.Key, err)
 		case !held:

@@ -175,7 +175,7 @@ func (b *intrusive) Delete(ctx context.Context, session, creation string, seen *
 
 // What is used while it is judged is kept.
 func TestRetainSparesWhatIsUsed(t *testing.T) {
-	shared := unclosed{&memory.Backend{}}
+	shared := &memory.Backend{}
 	opts := store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}
 	other, err := store.New(shared, opts)
 	if err != nil {
@@ -210,12 +210,12 @@ func TestRetainSparesWhatIsUsed(t *testing.T) {
 
 // One process at a time deletes, and a dry run waits for none.
 func TestRetainByOneProcess(t *testing.T) {
-	shared := unclosed{&memory.Backend{}}
+	shared := &memory.Backend{}
 	opts := store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}
 	var stores [2]*store.Store
-	for i := range stores {
+	for i, b := range []backend.Backend{shared, shared.Peer()} {
 		var err error
-		if stores[i], err = store.New(shared, opts); err != nil {
+		if stores[i], err = store.New(b, opts); err != nil {
 			t.Fatal(err)
 		}
 		defer stores[i].Close()

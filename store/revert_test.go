@@ -94,7 +94,7 @@ func TestRevertOfUnreadableRecords(t *testing.T) {
 // unpickable is a backend that cannot read single records.
 type unpickable struct{ backend.Backend }
 
-func (unpickable) Pick(context.Context, string, string, []uint64, int) ([]backend.Record, error) {
+func (unpickable) Read(context.Context, string, string, []uint64, int) ([]backend.Record, error) {
 	return nil, errors.New("no such sector")
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -158,6 +159,9 @@ func (l *foundLog) rank() (rank bolt.Rank) {
 // deleted reports whether the session is known to have been deleted, and takes note if
 // that is in doubt. newest is the highest number of a session of its name.
 func (v *salvage) deleted(l *foundLog, newest uint64) bool {
+	if strings.HasPrefix(l.name, stagedPrefix) { // it was never created
+		return true
+	}
 	recreated := l.named && newest > l.number // a name has one session at a time
 	switch v.scan.Standing(l.number) {
 	case bolt.There:

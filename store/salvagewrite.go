@@ -145,13 +145,12 @@ type salvagedWriter struct {
 	mark string // of the session's key
 	meta []byte // of its first part
 
-	part     *SalvagedPart // nil before the first one
-	creation string
-	seq      uint64 // of the part's last record
-	staged   uint64
-	batch    []backend.Record
-	size     int
-	groups   map[string]bool
+	part   *SalvagedPart // nil before the first one
+	seq    uint64        // of the part's last record
+	staged staged
+	batch  []backend.Record
+	size   int
+	groups map[string]bool
 }
 
 // begin begins a part, with the record that had a seq.
@@ -165,7 +164,8 @@ func (w *salvagedWriter) begin(ctx context.Context, seq uint64, log, doubtful bo
 		return err
 	}
 	w.part = &SalvagedPart{Key: key, Span: Span{seq, seq - 1}, Log: log, Doubtful: doubtful}
-	w.creation, w.seq, w.staged, w.groups = uuid.NewString(), 0, 0, map[string]bool{}
+	w.seq, w.groups = 0, map[string]bool{}
+	w.staged = staged{store: w.store, key: w.part.Key, creation: uuid.NewString()}
 	return nil
 }
 
@@ -190,10 +190,10 @@ func (w *salvagedWriter) add(ctx context.Context, rec patch.Record, form []byte)
 }
 
 func (w *salvagedWriter) stage(ctx context.Context) error {
-	if err := w.store.stage(ctx, w.part.Key, w.creation, w.staged, w.batch); err != nil {
+	if err := w.staged.add(ctx, w.batch); err != nil {
 		return err
 	}
-	w.staged, w.batch, w.size = w.seq, nil, 0
+	w.batch, w.size = nil, 0
 	return nil
 }
 
@@ -202,8 +202,8 @@ func (w *salvagedWriter) end(ctx context.Context) (err error) {
 	if w.part == nil {
 		return nil
 	}
-	defer w.store.backend.Unstage(w.creation) // after the commit it does nothing
-	if w.staged > 0 && len(w.batch) > 0 {
+	defer w.staged.drop(ctx) // after the commit it does nothing
+	if w.staged.last > 0 && len(w.batch) > 0 {
 		// An id that is there twice is refused at the end of a log, and not within.
 		if err := w.stage(ctx); err != nil {
 			return err
@@ -220,7 +220,8 @@ func (w *salvagedWriter) end(ctx context.Context) (err error) {
 		}
 	}
 	compress(w.batch)
-	batch := backend.Batch{Creation: w.creation, Create: true, Meta: data, After: w.staged, Next: newToken(), Records: w.batch}
+	batch := w.staged.batch()
+	batch.Meta, batch.Next, batch.Records = data, newToken(), w.batch
 	err = w.store.backend.Append(ctx, w.part.Key.name(), batch)
 	if errors.Is(err, backend.ErrUnknown) {
 		err = w.store.findOut(ctx, w.part.Key, batch, err)

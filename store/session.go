@@ -118,11 +118,11 @@ func (s *Store) session(ctx context.Context, key Key, v fold.View) (Session, err
 
 // scopes reads the state that a session shares with others.
 func (s *Store) scopes(ctx context.Context, key Key) (map[string]patch.Value, error) {
-	values, err := s.sharedValues(ctx, scopePrefixes(key))
+	news, err := s.backend.Look(ctx, backend.Query{Shared: scopePrefixes(key)})
 	if err != nil {
 		return nil, fromBackend(key, err)
 	}
-	return scopesOf(key, values)
+	return scopesOf(key, news.Shared)
 }
 
 // scopePrefixes are the prefixes of the names that a session's shared values have.

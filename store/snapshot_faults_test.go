@@ -258,12 +258,8 @@ func (b *watched) take() string {
 	return text
 }
 
-func (b *watched) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	return b.note(b.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes))
-}
-
-func (b *watched) Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	return b.note(b.Backend.Pick(ctx, session, creation, seqs, maxBytes))
+func (b *watched) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	return b.note(b.Backend.Read(ctx, session, creation, seqs, maxBytes))
 }
 
 func (b *watched) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {

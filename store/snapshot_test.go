@@ -45,8 +45,8 @@ func (s *snapshots) Snapshot(ctx context.Context, session, creation string) (bac
 	return kept, err
 }
 
-func (s *snapshots) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	records, err := s.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes)
+func (s *snapshots) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	records, err := s.Backend.Read(ctx, session, creation, seqs, maxBytes)
 	s.read.Add(int64(len(records)))
 	return records, err
 }

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"log/slog"
 	"reflect"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -122,11 +121,10 @@ func (o Options) withDefaults() Options {
 // Store keeps sessions. It is safe for use by any number of goroutines.
 type Store struct {
 	backend backend.Backend
-	shared  bool   // others write to the backend too
-	owner   string // of the leases that this store takes
+	owner   string         // of the leases that this store takes
+	leases  backend.Leases // if the backend has none
 	opts    Options
 	cache   cache
-	sharing sharing
 
 	snapshots snapshotter
 	finder    *recall.Finder[Key]
@@ -134,9 +132,6 @@ type Store struct {
 	closing context.Context // ends when the store is closed
 	close   func()
 }
-
-// sharing counts the commits with shared values, of all sessions.
-type sharing struct{ begun, ended atomic.Uint64 }
 
 // Open opens the store in the bbolt file at path, and creates the file if it is not
 // there. One Store at a time, in one process, holds a file, or several with
@@ -157,7 +152,11 @@ func Open(path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fromBackend(Key{}, err)
 	}
-	return New(b, opts)
+	s, err := New(b, opts)
+	if err == nil && !opts.ReadOnly { // no other program can be staging
+		s.dropStaged(context.Background(), 0)
+	}
+	return s, err
 }
 
 // OpenMemory opens an empty store in memory. Closing it loses what it holds.
@@ -175,9 +174,7 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	s := &Store{
-		backend: b, shared: !b.Exclusive(), owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, !b.Exclusive()),
-	}
+	s := &Store{backend: b, owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.finder = recall.NewFinder(searchedLog{s}, opts.SearchBytes)
 	return s, nil
@@ -225,7 +222,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 				prefix = prefixOf(opts.App, opts.User)
 			}
 		}
-		after := ""
+		after := stagedEnd
 		for {
 			page, err := s.backend.List(ctx, prefix, after, listPage)
 			if err != nil {
@@ -306,7 +303,7 @@ func (s *Store) delete(ctx context.Context, key Key, seen *backend.Head) error {
 	defer h.unlock()
 	head := seen
 	if head == nil {
-		now, err := s.backend.Head(ctx, key.name())
+		now, err := backend.HeadOf(ctx, s.backend, key.name())
 		if err != nil {
 			return fromBackend(key, err)
 		}

@@ -162,11 +162,11 @@ func (s *slow) wait(ctx context.Context) error {
 	}
 }
 
-func (s *slow) Pick(ctx context.Context, name, creation string, seqs []uint64, most int) ([]backend.Record, error) {
+func (s *slow) Read(ctx context.Context, name, creation string, seqs []uint64, most int) ([]backend.Record, error) {
 	if err := s.wait(ctx); err != nil {
 		return nil, err
 	}
-	return s.Backend.Pick(ctx, name, creation, seqs, most)
+	return s.Backend.Read(ctx, name, creation, seqs, most)
 }
 
 // What a revert needs is read under its caller's context, while others write: it ends with
@@ -193,9 +193,11 @@ func TestRevertReadsOutsideTheLock(t *testing.T) {
 		if s.reads != 1 {
 			e.Errorf("%d reads after the context had ended", s.reads-1)
 		}
+		e.backend.Backend = whole
 		if records := e.records(key); len(records) != 1502 || records[1501].ID() != "meanwhile" {
 			e.Errorf("a cancelled revert has written: %d records", len(records))
 		}
+		e.backend.Backend = s
 		go revert(ctx)
 		<-s.reading
 		e.append(say("and again"))
@@ -239,14 +241,8 @@ type paged struct {
 	read int
 }
 
-func (p *paged) Read(ctx context.Context, name, creation string, from uint64, records, bytes int) ([]backend.Record, error) {
-	out, err := p.Backend.Read(ctx, name, creation, from, records, bytes)
-	p.read += len(out)
-	return out, err
-}
-
-func (p *paged) Pick(ctx context.Context, name, creation string, seqs []uint64, bytes int) ([]backend.Record, error) {
-	out, err := p.Backend.Pick(ctx, name, creation, seqs, bytes)
+func (p *paged) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+	out, err := p.Backend.Read(ctx, name, creation, seqs, maxBytes)
 	p.read += len(out)
 	return out, err
 }

@@ -70,7 +70,7 @@ func (s *Store) Verify(ctx context.Context, opts VerifyOptions) iter.Seq2[Proble
 				yield(Problem{}, err)
 				return
 			}
-			if _, err := s.backend.Head(ctx, opts.Key.name()); errors.Is(err, backend.ErrNotFound) {
+			if _, err := backend.HeadOf(ctx, s.backend, opts.Key.name()); errors.Is(err, backend.ErrNotFound) {
 				yield(Problem{}, fromBackend(opts.Key, err))
 				return
 			}
@@ -144,13 +144,13 @@ func (s *Store) known(ctx context.Context, key Key) bool {
 	if key.Validate() != nil {
 		return false
 	}
-	_, err := s.backend.Head(ctx, key.name())
+	_, err := backend.HeadOf(ctx, s.backend, key.name())
 	return !errors.Is(err, backend.ErrNotFound)
 }
 
 // shared verifies the values that sessions share.
 func (v *verification) shared(ctx context.Context) {
-	values, err := v.store.backend.Shared(ctx, "")
+	values, err := backend.SharedOf(ctx, v.store.backend, "")
 	if err != nil {
 		v.report(Key{}, 0, fromBackend(Key{}, err))
 		return
@@ -179,7 +179,7 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 	var m meta
 	var data []byte
 	var end uint64 // of the head's chain
-	head, err := v.store.backend.Head(ctx, key.name())
+	head, err := backend.HeadOf(ctx, v.store.backend, key.name())
 	if err == nil {
 		m, err = decodeMeta(head.Meta)
 	}
@@ -189,9 +189,7 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 		kept, last, err = v.store.snapshotOf(ctx, key, head.Creation)
 		data = kept.Data
 		end = head.Last
-		if v.head = head; v.store.shared {
-			v.rechecks = rechecks
-		}
+		v.head, v.rechecks = head, rechecks
 		head.Last = max(head.Last, last)
 	}
 	if errors.Is(err, backend.ErrNotFound) { // deleted meanwhile
@@ -234,7 +232,7 @@ func (v *verification) log(ctx context.Context, key Key, rechecks int) (goOn boo
 		return false
 	}
 	for seq := uint64(1); seq <= head.Last; {
-		raw, err := v.store.backend.Read(ctx, key.name(), head.Creation, seq, pageRecords, pageBytes)
+		raw, err := v.store.backend.Read(ctx, key.name(), head.Creation, backend.Range(seq, pageRecords), pageBytes)
 		if errors.Is(err, backend.ErrNotFound) {
 			return true
 		}
@@ -438,7 +436,7 @@ func (x *indexed) check(rec patch.Record) error {
 func (s *Store) cachedView(key Key) *fold.View {
 	h := s.cache.acquire(key)
 	defer s.cache.release(h)
-	if c := h.newest.Load(); c != nil && !s.shared { // there each read looks it over
+	if c := h.newest.Load(); c != nil {
 		return &c.view
 	}
 	return nil

@@ -79,7 +79,7 @@ func TestVerifyForeignRecord(t *testing.T) {
 		info := store.Info{Key: key, Creation: e.creation()}
 		data, err := patch.AppendRecord(nil, patch.Record{Seq: 4, Patch: parsePatch(`{"id":"p","patchType":"splice","start":70,"count":1}`)})
 		e.no(err)
-		head, err := e.backend.Head(ctx, e.nameOf(info))
+		head, err := backend.HeadOf(ctx, e.backend, e.nameOf(info))
 		e.no(err)
 		e.no(e.backend.Append(ctx, e.nameOf(info), backend.Batch{
 			Creation: info.Creation, After: 3, Seen: head.Token, Next: head.Token + 2, Chain: head.Chain, Records: []backend.Record{{Seq: 4, IDs: []string{"p"}, Sum: recordform.Checksum(data), Data: data}},

@@ -12,8 +12,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Where others write to the backend, a watcher looks for what is new after the shortest of
-// these times, and after twice as long each time that there is nothing, up to the longest.
+// A watcher looks for what other programs have committed after the shortest of these times, and after twice as long each time that there is nothing, up to the longest.
 const (
 	minIdle = 100 * time.Millisecond
 	maxIdle = time.Second
@@ -36,9 +35,9 @@ const (
 // the store. Any number of goroutines may watch a session; each call of the iterator begins
 // at fromSeq.
 //
-// A commit of this store is seen at once. Where others write to the storage too, what they
-// commit is found by asking: 100 ms after the last news, then at intervals that double up to
-// a second. One question is one round trip.
+// A commit of this store is seen at once. What other programs commit to the storage is found by
+// asking: 100 ms after the last news, then at intervals that double up to a second. One question
+// is one round trip.
 //
 // These errors end it, and are the last that it yields:
 //   - [ErrInvalid], if the key is not valid.
@@ -110,11 +109,9 @@ func (s *Store) Watch(ctx context.Context, key Key, fromSeq uint64) iter.Seq2[pa
 			}
 			switch {
 			case w.last < w.found.Last, w.found.Damaged != 0: // there is more, or an error
-			case s.shared:
+			default:
 				idle = longer(idle, minIdle, maxIdle)
 				pause(looking, changed, idle)
-			default:
-				pause(looking, changed, 0)
 			}
 		}
 	}
@@ -161,7 +158,7 @@ type watcher struct {
 // fails leaves the watcher as it is.
 func (w *watcher) look(ctx context.Context) ([]patch.Record, error) {
 	s := w.store
-	news, err := s.backend.Since(ctx, w.key.name(), backend.Seen{Creation: w.creation, Last: w.last})
+	news, err := s.backend.Look(ctx, backend.Query{Session: w.key.name(), Creation: w.creation, After: w.last})
 	if err != nil {
 		return nil, fromBackend(w.key, err)
 	}
@@ -233,13 +230,13 @@ func (w *watcher) read(raw []backend.Record, end uint64) (records []patch.Record
 // carriesOn returns an error unless the log carries on the one that the last look found. The
 // records just read tell, if the chain with them is known and they are all there are; it is
 // the head's then. Else what has come since the last look must carry its chain on to the
-// head's, which is asked where another log may have taken the place: where others write.
+// head's.
 func (w *watcher) carriesOn(ctx context.Context, head backend.Head, known bool, chain backend.Chain) error {
 	s := w.store
 	switch {
 	case head.Last < w.found.Last, known && chain != head.Chain:
 		return w.contradicted(ctx)
-	case known, !s.shared, head.Token == w.found.Token:
+	case known, head.Token == w.found.Token:
 		return nil
 	}
 	before := w.found.Chain

@@ -29,7 +29,7 @@ type looks struct {
 	late func() // called once, before a look's answer arrives
 }
 
-func (l *looks) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
+func (l *looks) Look(ctx context.Context, q backend.Query) (backend.News, error) {
 	l.mu.Lock()
 	l.at = append(l.at, time.Now())
 	fail := l.fail
@@ -43,7 +43,7 @@ func (l *looks) Since(ctx context.Context, session string, seen backend.Seen, pr
 	b, late := l.Backend, l.late
 	l.late = nil
 	l.mu.Unlock()
-	news, err := b.Since(ctx, session, seen, prefixes...)
+	news, err := b.Look(ctx, q)
 	if late != nil {
 		late()
 	}
@@ -218,11 +218,7 @@ func TestWatch(t *testing.T) {
 		if n := len(e.records(key)); n < 1000 {
 			e.Errorf("the log has %d records", n)
 		}
-		l.times()
 		time.Sleep(time.Hour)
-		if n := l.count(); e.path != "" && n > 0 {
-			e.Errorf("%d looks in an hour, on a storage that nobody else writes to", n)
-		}
 		check()
 		for _, w := range watchers {
 			w.stop()
@@ -518,8 +514,8 @@ func TestWatchPolls(t *testing.T) {
 			other.append(say("o1"))
 			time.Sleep(100 * ms)
 			synctest.Wait()
-			if calls := strings.ReplaceAll(mine.took(), "Since", ""); strings.TrimSpace(calls) != "" {
-				e.Errorf("watching took calls besides Since: %s", calls)
+			if calls := strings.ReplaceAll(mine.took(), "Look", ""); strings.TrimSpace(calls) != "" {
+				e.Errorf("watching took calls besides Look: %s", calls)
 			}
 			w.has(other.records(key))
 			amid.has(other.records(key))
@@ -551,6 +547,7 @@ func TestWatchErrors(t *testing.T) {
 		e.create(nil)
 		e.append(says("a", 3)...)
 		fail := func(context.Context) error { return lost }
+		l.times()
 		l.failing(fail) // at the start
 		w := e.follow(key, 2, nil)
 		time.Sleep(20 * time.Second)
@@ -629,35 +626,6 @@ func TestWatchLostHistory(t *testing.T) {
 			})
 		}
 	}
-}
-
-// exclusive is a backend that nobody else writes to.
-type exclusive struct{ backend.Backend }
-
-func (exclusive) Exclusive() bool { return true }
-
-// A storage that has lost the last records though nobody else writes to it ends a watch too.
-func TestWatchShortened(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
-		synctest.Test(e.T, func(t *testing.T) {
-			e := e.with(t)
-			l := &looks{Backend: unclosed{mine}}
-			var err error
-			e.store, err = store.New(exclusive{l}, e.opts)
-			e.no(err)
-			info, err := e.store.Info(ctx, key)
-			e.no(err)
-			e.append(say("lost"))
-			w := e.follow(key, 1, nil)
-			synctest.Wait()
-			w.has(e.records(key))
-			l.turn(lostHistory(e, mine, info))
-			_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{}, say("late"))
-			e.is(err, store.ErrConflict)
-			w.ended(4, store.ErrNotFound, "lost")
-			e.no(e.store.Close())
-		})
-	})
 }
 
 // Erasing changes records that a watcher has read, and contradicts nothing: the watch yields the
@@ -759,14 +727,8 @@ func TestWatchDamage(t *testing.T) {
 // doubtful is a backend whose logs are in doubt from record 3 on.
 type doubtful struct{ backend.Backend }
 
-func (d doubtful) Head(ctx context.Context, session string) (backend.Head, error) {
-	head, err := d.Backend.Head(ctx, session)
-	head.Damaged = 3
-	return head, err
-}
-
-func (d doubtful) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
-	news, err := d.Backend.Since(ctx, session, seen, prefixes...)
+func (d doubtful) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	news, err := d.Backend.Look(ctx, q)
 	news.Damaged = 3
 	return news, err
 }

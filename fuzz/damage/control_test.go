@@ -12,13 +12,16 @@ import (
 // trusts is a backend that takes a log to end where damage begins, and says nothing.
 type trusts struct{ backend.Backend }
 
-func (b trusts) Head(ctx context.Context, session string) (backend.Head, error) {
-	h, err := b.Backend.Head(ctx, session)
-	return b.mended(ctx, session, h), err
+func (b trusts) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	news, err := b.Backend.Look(ctx, q)
+	if err == nil && q.Session != "" {
+		news.Head = b.mended(ctx, q.Session, news.Head)
+	}
+	return news, err
 }
 
 func (b trusts) mended(ctx context.Context, session string, h backend.Head) backend.Head {
-	records, _ := b.Backend.Read(ctx, session, h.Creation, 1, math.MaxInt, math.MaxInt)
+	records, _ := b.Backend.Read(ctx, session, h.Creation, backend.Range(1, 1<<16), math.MaxInt)
 	h.Damaged, h.Last, h.Chain = 0, 0, backend.Chain{}
 	for _, r := range records {
 		if _, err := patch.DecodeRecord(r.Data); err != nil {

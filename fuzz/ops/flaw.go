@@ -3,7 +3,6 @@ package ops
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,10 +11,9 @@ import (
 
 // Flaws are faults of a backend, planted to see the harnesses find them.
 var Flaws = map[string]func(backend.Backend) backend.Backend{
-	"":          func(b backend.Backend) backend.Backend { return b },
-	"exclusive": func(b backend.Backend) backend.Backend { return exclusive{b} },
+	"": func(b backend.Backend) backend.Backend { return b },
 	"stale": func(b backend.Backend) backend.Backend {
-		return &stale{Backend: b, heads: map[string]backend.News{}, values: map[string][]backend.Value{}}
+		return &stale{Backend: b, heads: map[string]backend.News{}}
 	},
 	"overrun":  writing(overrun),
 	"torn":     writing(torn),
@@ -26,51 +24,34 @@ var Flaws = map[string]func(backend.Backend) backend.Backend{
 	"optimist": writing(optimist),
 }
 
-// exclusive says that no other process writes.
-type exclusive struct{ backend.Backend }
-
-func (exclusive) Exclusive() bool { return true }
-
 // stale gives every second look what the one before it saw.
 type stale struct {
 	backend.Backend
-	mu     sync.Mutex
-	heads  map[string]backend.News
-	values map[string][]backend.Value
+	mu    sync.Mutex
+	heads map[string]backend.News
 }
 
-func (s *stale) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
-	if len(prefixes) == 0 { // it is no Get
-		return s.Backend.Since(ctx, session, seen)
+func (s *stale) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	if len(q.Shared) == 0 { // it is no Get
+		return s.Backend.Look(ctx, q)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, ok := s.heads[session]
-	delete(s.heads, session)
-	if ok && old.Creation == seen.Creation && old.Last == seen.Last {
+	name := q.Session
+	if name == "" {
+		name = q.Shared[0]
+	}
+	old, ok := s.heads[name]
+	delete(s.heads, name)
+	if ok && (q.Session == "" || old.Creation == q.Creation && old.Last == q.After) {
 		old.Records = nil
 		return old, nil
 	}
-	news, err := s.Backend.Since(ctx, session, seen, prefixes...)
+	news, err := s.Backend.Look(ctx, q)
 	if err == nil {
-		s.heads[session] = news
+		s.heads[name] = news
 	}
 	return news, err
-}
-
-func (s *stale) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	old, ok := s.values[prefix]
-	delete(s.values, prefix)
-	if ok {
-		return old, nil
-	}
-	values, err := s.Backend.Shared(ctx, prefix)
-	if err == nil {
-		s.values[prefix] = slices.Clone(values)
-	}
-	return values, err
 }
 
 // write makes a batch.
@@ -146,14 +127,9 @@ func (e *early) Append(ctx context.Context, session string, batch backend.Batch)
 	return nil
 }
 
-func (e *early) Head(ctx context.Context, session string) (backend.Head, error) {
-	e.wait(session)
-	return e.Backend.Head(ctx, session)
-}
-
-func (e *early) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
-	e.wait(session)
-	return e.Backend.Since(ctx, session, seen, prefixes...)
+func (e *early) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	e.wait(q.Session)
+	return e.Backend.Look(ctx, q)
 }
 
 func (e *early) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
@@ -164,15 +140,18 @@ func (e *early) Delete(ctx context.Context, session, creation string, seen *back
 // half splits a write into two.
 func half(ctx context.Context, b backend.Backend, session string, batch backend.Batch) error {
 	n := len(batch.Records) / 2
-	if batch.Create || n == 0 || !b.Exclusive() {
+	if batch.Create || n == 0 {
 		return b.Append(ctx, session, batch)
 	}
 	first := batch
-	first.Records, first.Shared = batch.Records[:n], nil
+	first.Records, first.Shared, first.Next = batch.Records[:n], nil, batch.Next^1
 	if err := b.Append(ctx, session, first); err != nil {
 		return err
 	}
-	batch.After, batch.Records = batch.Records[n-1].Seq, batch.Records[n:]
+	for _, r := range first.Records {
+		batch.Chain = batch.Chain.Add(r.Sum)
+	}
+	batch.Seen, batch.After, batch.Records = first.Next, batch.Records[n-1].Seq, batch.Records[n:]
 	return b.Append(ctx, session, batch)
 }
 

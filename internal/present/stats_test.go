@@ -138,9 +138,9 @@ type busy struct {
 	write func()
 }
 
-func (b *busy) Head(ctx context.Context, session string) (backend.Head, error) {
+func (b *busy) Look(ctx context.Context, q backend.Query) (backend.News, error) {
 	b.write()
-	return b.Backend.Head(ctx, session)
+	return b.Backend.Look(ctx, q)
 }
 
 // The figures are of one moment, though others write meanwhile.

@@ -1,15 +1,13 @@
 // Package backend is the port through which a store keeps its bytes: what a storage
 // engine must do, and nothing about what the bytes mean.
 //
-// A backend holds sessions. A session has a name, a meta record that is written once,
-// a log of records with seqs 1, 2, 3 …, and an index of the ids that its records take.
-// Beside the sessions stand shared values, by name. Everything is bytes and strings
-// of any content; order is byte order. Names have 1 to [MaxNameBytes] bytes, ids and
-// creation ids 0 to so many.
+// A backend holds sessions. A session has a name, a meta record, a log of records with
+// seqs 1, 2, 3 …, and an index of the ids that its records take. Beside the sessions stand
+// shared values, by name. Everything is bytes and strings of any content; order is byte
+// order. Names have 1 to [MaxNameBytes] bytes, ids and creation ids at most that many.
 //
-// A backend is exclusive or shared. Others may write to a shared one, from this process or
-// another, while it is open: what was read of a session is out of date then, and each
-// commit says what it was planned on, by a [Token].
+// Other programs may write to a backend while it is open. A caller therefore says with
+// each commit what it planned it on, by a [Token], and looks again if that is refused.
 package backend
 
 import (
@@ -38,15 +36,14 @@ var (
 	// ErrTaken: an id of the batch is in the log already. Lookup says where.
 	ErrTaken = errors.New("an id is taken")
 
-	// ErrUnknown: the commit failed in a way that leaves open whether it took place. If
-	// the backend is exclusive, the next call that succeeds sees which it was. If it is
-	// shared, the commit may still take place until Fence returns.
+	// ErrUnknown: the commit failed in a way that leaves open whether it took place. It may
+	// still take place until Fence returns.
 	ErrUnknown = errors.New("outcome unknown")
 
 	// ErrDamaged: what is stored cannot be read.
 	ErrDamaged = errors.New("damaged")
 
-	// ErrNotDatabase: what is to be opened is not a patchlog database, damaged or not.
+	// ErrNotDatabase: the file to open is not a patchlog database, damaged or not.
 	ErrNotDatabase = errors.New("not a patchlog database")
 
 	// ErrIndex: the session's index of ids is not what was written. The records have the
@@ -75,34 +72,26 @@ func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
 // caller or holds a transaction open after it has returned. A cancelled context ends
 // a call before its commit point or not at all.
 type Backend interface {
-	// Exclusive reports whether nobody else writes to what the backend holds while it is
-	// open. It is always the same.
-	Exclusive() bool
-
-	// Head returns the session's creation id, meta, last seq (0 if its log is empty) and
-	// chain, or ErrNotFound. A session of which damage has left anything is never not
-	// found: if too little is left the error is ErrDamaged, and if only the end of the log
-	// is in doubt, Head.Damaged says so.
-	Head(ctx context.Context, session string) (Head, error)
-
-	// Since returns what whoever has seen a session up to a seq has not seen of it, and the
-	// shared values whose names begin with one of the prefixes: all as of one moment after
-	// the call began. It fails with ErrNotFound if the session is not there.
-	Since(ctx context.Context, session string, seen Seen, prefixes ...string) (News, error)
+	// Look returns a session's head, the records that the caller does not know, and shared
+	// values, all as of one moment after the call began. It fails with ErrNotFound if the
+	// session is not there. A session of which damage has left anything is never not found:
+	// if too little is left the error is ErrDamaged, and if only the end of the log is in
+	// doubt, Head.Damaged says so.
+	Look(ctx context.Context, q Query) (News, error)
 
 	// Append adds the batch to the end of the session's log, all of it or nothing,
 	// durably before it returns, and then batch.Next is the session's token. It fails with
-	// ErrMoved if the last seq is not batch.After, or, in a shared backend, the token not
-	// batch.Seen; and with ErrNotFound if the session is not there or was created under
-	// another id; with batch.Create set, with ErrExists if the session is there, and with ErrMoved if that of
-	// batch.While has moved on. A record
-	// or an id that is stored is never put over: if one is in the way, a shared backend
-	// fails with ErrTaken, and an exclusive one, whose caller has looked for the ids, with
-	// ErrDamaged.
+	// ErrMoved if the last seq is not batch.After or the token not batch.Seen; with
+	// ErrNotFound if the session is not there or was created under another id; with
+	// batch.Create set, with ErrExists if the session is there, and with ErrMoved if the
+	// session of batch.While has moved on. It fails with ErrTaken if an id of the batch is in
+	// the log, and with ErrIndex if that cannot be told, unless batch.IDsFree says that the
+	// caller knows. A record that is stored is never overwritten: the error is ErrDamaged.
 	//
-	// A batch that creates a session may have records staged for it: After is then the
-	// last seq that is staged under its creation id, else the error is ErrMoved. The
-	// session is there with all of them and the batch's own, or not at all.
+	// With batch.Staged set, a session of that name and of the batch's creation takes the new
+	// name, with its records: the new session is there with all of them and the batch's own,
+	// or not at all. After and Seen are the staged session's; if it is not there, or not as
+	// they say, the error is ErrMoved.
 	Append(ctx context.Context, session string, batch Batch) error
 
 	// Replace puts other records in the place of some that are in the session's log, of the
@@ -110,49 +99,26 @@ type Backend interface {
 	// afterwards has what the old ones said, and a snapshot, which may say it, goes in the
 	// same commit. The head's chain is then that of the log as it is, its edition is another
 	// one, and r.Next the session's token. It fails with ErrMoved if the last seq is not
-	// r.Last, in a shared backend the token not r.Seen, or if a record is not the one that
-	// it is to replace; and with ErrNotFound as Append does, and as Append does if a record that r
-	// appends is in the way. It may wait until a copy or a
-	// vacuum that is under way has ended. Room that the old records took up may hold them
-	// until it is used again, or given back.
+	// r.Last, the token not r.Seen, or if a record is not the one that it is to replace; and
+	// with ErrNotFound and ErrTaken as Append does. It may wait until a copy or a vacuum that
+	// is under way has ended. Room that the old records took up may hold them until it is
+	// used again, or given back.
 	Replace(ctx context.Context, session string, r Replacement) error
 
-	// Stage adds records to those staged for a session that is still to be created, under
-	// the creation id that it will have. It is for more records than one commit should
-	// have: each call is atomic, others write between calls, and nobody sees what is
-	// staged. It fails with ErrMoved if the last seq that is staged is not after. What is
-	// staged goes with Unstage, and when the backend is closed or the process ends. The
-	// caller staging a session makes one call at a time, of these and of the Append.
-	Stage(ctx context.Context, creation string, after uint64, records []Record) error
-
-	// Unstage drops what is staged under a creation id. Where there is nothing, or it has
-	// become a session, it does nothing. What is dropped may take up room for a while.
-	Unstage(creation string)
-
-	// Read returns the records from seq from on (0 and 1 both mean the first), in order
-	// and without a gap, until the end of the log or until maxRecords or maxBytes is
-	// reached, but at least one if there is one. Where damage has left a gap it returns
-	// what comes before. It fails with ErrNotFound as Append does.
-	Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]Record, error)
-
-	// Pick returns the records with the given seqs, which ascend, until maxBytes is
+	// Read returns the records with the given seqs, which ascend, until maxBytes is
 	// reached, but at least one if there is one. A seq without a record ends it. It fails
 	// with ErrNotFound as Append does.
-	Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
+	Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]Record, error)
 
 	// Lookup returns for each id the seq of the record that takes it, or 0. It fails
 	// with ErrNotFound as Append does, and with ErrIndex if the index is not what was
 	// written; what it says all the same is returned too.
 	Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error)
 
-	// Shared returns the shared values whose names begin with prefix, in name order. One
-	// that is damaged is among them, with Err.
-	Shared(ctx context.Context, prefix string) ([]Value, error)
-
 	// PutShared writes shared values, all of them or none, durably before it returns. It fails
 	// with ErrMoved if one is not as the change says that it was. One call has no name twice.
-	// After ErrUnknown, a call with the same changes waits until the first one is settled. In a
-	// shared backend, what was read of the values before is durable too when a call succeeds.
+	// After ErrUnknown, a call with the same changes waits until the first one is settled. What
+	// was read of the values before is durable too when a call succeeds.
 	PutShared(ctx context.Context, changes []SharedChange) error
 
 	// List returns up to limit sessions whose names begin with prefix and are above
@@ -161,73 +127,105 @@ type Backend interface {
 
 	// Fence settles a commit whose outcome is unknown. A batch for the session of this
 	// creation that names seen and has not taken place when Fence returns never will. took
-	// says that it has not: the session's token was seen, and is next now. Otherwise the
-	// session has moved on or is gone, by this batch or another. seen is 0 for a batch that
-	// was to create the session, staged or not; its creation id is of no use any more if
-	// took is true. What was read of the session before is durable when Fence returns,
-	// whether it took or not. In an exclusive backend nothing is left to settle, and Fence
-	// does nothing.
+	// says that it has not: the session's token was seen. It is next from then on, or seen
+	// still if no batch can be under way any more. If took is false, the session has moved on
+	// or is gone, by this batch or another. seen is 0 for a batch that was to create the
+	// session; if took is true then, its creation id is of no use any more. For a batch with
+	// Staged, session is that name. If took is true, what was read of the session before is
+	// durable when Fence returns.
 	Fence(ctx context.Context, session, creation string, seen, next Token) (took bool, err error)
 
 	// PutSnapshot stores a snapshot beside the session, in place of the one that is there,
-	// unless the backend is shared and that is of a later seq. It need not be durable when
-	// PutSnapshot returns. It fails with ErrNotFound as Append does, and with ErrMoved, and
-	// stores nothing, if the session is of another edition than s.
+	// unless that is of a later seq. It need not be durable when PutSnapshot returns. It
+	// fails with ErrNotFound as Append does, and with ErrMoved, and stores nothing, if the
+	// session is of another edition than s.
 	PutSnapshot(ctx context.Context, session, creation string, s Snapshot) error
 
-	// Snapshot returns what PutSnapshot stored, an exclusive backend the data alone. Data is
-	// nil if there is none. It fails with ErrNotFound as Append does.
+	// Snapshot returns what PutSnapshot stored. Data is nil if there is none. It fails with
+	// ErrNotFound as Append does.
 	Snapshot(ctx context.Context, session, creation string) (Snapshot, error)
 
 	// Delete removes the session and all it holds, or fails with ErrNotFound as Append
 	// does. If seen is not nil it is the head that the decision to delete was made on: Delete
 	// fails with ErrMoved, and removes nothing, if the last seq, the token or the edition is
 	// another one. When it returns the session is gone, and one of the same name can be created;
-	// what a large one held may take up room for a while. Others wait no longer than for a
-	// write. After ErrUnknown it can be called again: it never takes another session's
+	// what a large one held may take up room for a while. Other calls wait no longer than for
+	// a write. After ErrUnknown it can be called again: it never takes another session's
 	// creation.
 	Delete(ctx context.Context, session, creation string, seen *Head) error
-
-	// Lease reports whether owner holds the lease of this name from now on for as long as
-	// ttl. It does not while another owner holds it, whose ttl has not passed; the holder
-	// may take it again, to hold it longer. A ttl of 0 gives it up, and one below 0 changes
-	// nothing: it asks whether owner could have it. Time is the backend's.
-	Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error)
 
 	// Close frees what the backend holds, and waits until the room is free that deleted
 	// sessions took up. Every later call fails with ErrClosed.
 	Close() error
 }
 
-// Token is a number that each commit to a session in a shared backend draws at random. Who
-// knows a session's token has seen all that was committed to it. It is never 0 in a shared
-// backend, and always in an exclusive one.
-type Token uint64
-
-// Seen is what a caller has seen of a session.
-type Seen struct {
-	Creation string
-	Last     uint64 // the seq of the last record seen
+// Leaser is a backend that keeps leases for all programs that use it.
+type Leaser interface {
+	// Lease reports whether owner holds the lease of this name from now on for as long as
+	// ttl. It does not while another owner holds it, whose ttl has not passed; the holder
+	// may take it again, to hold it longer. A ttl of 0 gives it up, and one below 0 changes
+	// nothing: it asks whether owner could have it. Time is the backend's.
+	Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error)
 }
 
-// Since returns at most so much of a log, and at least one record if there is one.
+// Query says what a Look is about.
+type Query struct {
+	// Session is the session's name. "" means no session: the shared values alone.
+	Session string
+	// Creation is the session's creation id as the caller knows it, and After the last seq
+	// that it has seen. "" means that the caller knows nothing of the session.
+	Creation string
+	After    uint64
+	// Shared are prefixes of the names of shared values.
+	Shared []string
+}
+
+// LookRecords and LookBytes limit the records that a Look returns: at least one if there is one.
 const (
-	SinceRecords = 512
-	SinceBytes   = 1 << 20
+	LookRecords = 512
+	LookBytes   = 1 << 20
 )
 
-// News is what a caller has not seen of a session.
+// News is what a Look returns.
 type News struct {
-	// Head is the session's head. Its Meta is nil if Creation is the one that was seen.
+	// Head is the session's head. Its Meta is nil if the query's creation is the session's.
 	Head
-	// Records are those after the seq that was seen, in order and without a gap: to the
-	// end of the log, or as many as [SinceRecords] and [SinceBytes] say. There are none if
-	// the creation is another one.
+	// Records are those behind the query's After, in order and without a gap: to the end of
+	// the log, or as many as [LookRecords] and [LookBytes] say. There are none if the
+	// creation is another one.
 	Records []Record
-	// Shared are the shared values that were asked for, as Backend.Shared has them: of each
-	// prefix in turn.
+	// Shared are the shared values of each prefix of the query in turn, in name order. One
+	// that is damaged is among them, with Err.
 	Shared [][]Value
 }
+
+// HeadOf returns a session's head.
+func HeadOf(ctx context.Context, b Backend, session string) (Head, error) {
+	news, err := b.Look(ctx, Query{Session: session})
+	return news.Head, err
+}
+
+// SharedOf returns the shared values whose names begin with prefix.
+func SharedOf(ctx context.Context, b Backend, prefix string) ([]Value, error) {
+	news, err := b.Look(ctx, Query{Shared: []string{prefix}})
+	if err != nil {
+		return nil, err
+	}
+	return news.Shared[0], nil
+}
+
+// Range returns n seqs from first on.
+func Range(first uint64, n int) []uint64 {
+	seqs := make([]uint64, n)
+	for i := range seqs {
+		seqs[i] = first + uint64(i)
+	}
+	return seqs
+}
+
+// Token is a number that each commit to a session draws at random, never 0. A caller that
+// knows a session's token has seen all that was committed to it.
+type Token uint64
 
 // Snapshot is bytes that say what a log comes to, up to a record.
 type Snapshot struct {
@@ -241,13 +239,13 @@ type Snapshot struct {
 type Head struct {
 	Creation string
 	Meta     []byte
-	Last     uint64
+	Last     uint64 // the seq of the last record, 0 if there is none
 	Token    Token
-	Chain    Chain // over the checksums of the records up to Last
+	Chain    Chain  // over the checksums of the records up to Last
+	Counts   []byte // what the last commit that gave any said that the log comes to
 
 	// Edition is a number that goes up with each Replace, so that what was read before is
-	// told from what damage or a server that took over has done. An exclusive backend counts
-	// from when it was opened.
+	// told from what damage or a server that took over has done.
 	Edition uint64
 
 	// Damaged is 0, or the first seq at which damage leaves in doubt whether the log goes
@@ -273,13 +271,16 @@ func (h Head) Err() error {
 // Batch is what one commit does to a session.
 type Batch struct {
 	Creation string   // of the session as the caller knows it
-	Create   bool     // the session is new, with Meta; After is 0 unless records are staged
+	Create   bool     // the session is new, with Meta; After is 0 unless Staged is set
+	Staged   string   // with Create only: a session that becomes the new one; see Append
 	Meta     []byte   // with Create only
 	After    uint64   // the last seq as the caller knows it
-	Seen     Token    // the session's token as the caller knows it; 0 with Create
+	Seen     Token    // the session's token as the caller knows it; 0 for a new session
 	Next     Token    // the session's token after the commit
-	Chain    Chain    // of the log up to After, as the caller knows it; in a shared backend only
+	Chain    Chain    // of the log up to After, as the caller knows it
 	Records  []Record // with seqs After+1, After+2, …
+	IDsFree  bool     // the caller knows that no record of the log takes an id of these
+	Counts   []byte   // stored with the head; nil leaves what is there
 	Shared   []Value  // written in the same commit
 
 	// While, with Create only, is another session on which the new one was planned: if it is
@@ -291,7 +292,7 @@ type Batch struct {
 type Unmoved struct {
 	Session, Creation string
 	Last              uint64 // the seq of the last record
-	Token             Token  // 0 in an exclusive backend, where records may have been replaced since
+	Token             Token
 }
 
 // Replacement is what a Replace does to a session.
@@ -300,10 +301,11 @@ type Replacement struct {
 	Last     uint64     // the last seq as the caller knows it
 	Seen     Token      // the session's token as the caller knows it
 	Next     Token      // the session's token after the commit
-	Chain    Chain      // of the log as the caller knows it; in a shared backend only
+	Chain    Chain      // of the log as the caller knows it
 	Records  []Replaced // whose seqs ascend
 	Meta     []byte     // the session's meta from then on; nil leaves it
 	Appended []Record   // with seqs Last+1, Last+2, …, added in the same commit
+	Counts   []byte     // stored with the head; nil leaves what is there
 }
 
 // Replaced is a record that another one takes the place of.
@@ -340,7 +342,7 @@ type Value struct {
 
 // SharedChange is a shared value that takes the place of another one.
 type SharedChange struct {
-	Old  *Value // as Shared returned it; nil if there is none
+	Old  *Value // as Look returned it; nil if there is none
 	Name string
 	Data []byte
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Leases are leases as [Backend.Lease] has them, in memory: for a backend that only one
+// Leases are leases as [Leaser.Lease] has them, in memory: for a backend that only one
 // process has open. The zero value has none. It is safe for use by any number of
 // goroutines.
 type Leases struct {
@@ -18,7 +18,7 @@ type lease struct {
 	until time.Time
 }
 
-// Take is [Backend.Lease].
+// Take is [Leaser.Lease].
 func (l *Leases) Take(name, owner string, ttl time.Duration) (held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -81,19 +81,15 @@ const fillPercent = 0.9
 
 // Backend keeps sessions in a bbolt file.
 type Backend struct {
-	path   string
-	opts   Options
-	file   os.FileInfo         // which file was opened
-	line   line.Line[*pending] // batches that wait for the writer's place
-	writer chan struct{}       // holds a token while someone writes
-	known  known               // ids of sessions, and the ways to their rows
-	values sharedValues
-
-	staged  staging
-	copying chan struct{} // holds a token while the file is copied
-	keeping atomic.Bool   // no row of a session is removed
-	kept    atomic.Bool   // some were to be removed meanwhile
-	leases  backend.Leases
+	path    string
+	opts    Options
+	file    os.FileInfo         // which file was opened
+	line    line.Line[*pending] // batches that wait for the writer's place
+	writer  chan struct{}       // holds a token while someone writes
+	known   known               // ids of sessions, and the ways to their rows
+	copying chan struct{}       // holds a token while the file is copied
+	keeping atomic.Bool         // no row of a session is removed
+	kept    atomic.Bool         // some were to be removed meanwhile
 
 	mu     sync.RWMutex // held for reading while handle is used
 	handle *handle      // nil if the file was closed after a failed commit
@@ -233,26 +229,26 @@ func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	return &backend.UnknownError{Cause: err}
 }
 
-// Exclusive implements [backend.Backend]: the file's lock sees to it.
-func (b *Backend) Exclusive() bool { return true }
-
-// Fence implements [backend.Backend].
-func (b *Backend) Fence(ctx context.Context, _, _ string, _, _ backend.Token) (bool, error) {
-	return false, b.use(ctx, func(*handle) error { return nil })
-}
-
-// Lease implements [backend.Backend].
-func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
-	err = b.use(ctx, func(*handle) error {
-		held = b.leases.Take(name, owner, ttl)
+// Fence implements [backend.Backend]. No other program writes: once the failed commit is over, the file says
+// what became of it, and nothing of it is under way.
+func (b *Backend) Fence(ctx context.Context, name, creation string, seen, _ backend.Token) (took bool, err error) {
+	err = b.view(ctx, func(tx *bbolt.Tx) error {
+		s, err := find(tx, name)
+		switch there := err == nil && s.creation == creation; {
+		case err != nil && !errors.Is(err, backend.ErrNotFound):
+			return err
+		case seen == 0:
+			took = !there
+		default:
+			took = there && s.head != nil && s.head.token == seen
+		}
 		return nil
 	})
-	return held, err
+	return took, err
 }
 
-// Close implements [backend.Backend]. It removes what is staged, and what deleted sessions have left.
+// Close implements [backend.Backend]. It removes what deleted sessions have left.
 func (b *Backend) Close() error {
-	b.staged.drop()
 	b.sweep(context.Background())
 	b.mu.Lock()
 	defer b.mu.Unlock()

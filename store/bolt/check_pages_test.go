@@ -67,7 +67,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 	defer func() { no(t, b.Close()) }()
 	for i := range 40 {
 		name := fmt.Sprint("new", i+1)
-		no(t, errors.Join(b.Stage(ctx, name, 0, longRecords(0, 1)),
+		no(t, errors.Join(stage(b, name, 0, longRecords(0, 1)),
 			b.Append(ctx, "old "+name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 1)})))
 	}
 	last, steps := uint64(6000), 0
@@ -81,9 +81,9 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 			b.Append(ctx, "a", backend.Batch{Creation: "c", After: last, Records: longRecords(last, 3), Shared: []backend.Value{{Name: name, Data: []byte(name)}}}),
 			b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Records: longRecords(0, 2)}),
 			b.PutSnapshot(ctx, name, "c", backend.Snapshot{Seq: 1, Data: []byte("snapshot")}),
-			b.Stage(ctx, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
+			stage(b, "staged", uint64(steps-1), longRecords(uint64(steps-1), 1)),
 			// What was staged becomes a session, and one that was there goes.
-			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, After: 1, Records: longRecords(1, 1)}),
+			b.Append(ctx, "was "+name, backend.Batch{Creation: name, Create: true, Staged: "staged " + name, After: 1, Records: longRecords(1, 1)}),
 			b.Delete(ctx, "old "+name, "c", nil),
 		))
 		last += 3

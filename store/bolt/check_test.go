@@ -149,7 +149,7 @@ func TestReadStopsAtGap(t *testing.T) {
 	}
 	defer b.Close()
 	for from, want := range map[uint64]int{1: 2, 2: 1, 3: 0, 4: 1} {
-		got, err := b.Read(ctx, "a", "c", from, 99, 1<<20)
+		got, err := b.Read(ctx, "a", "c", backend.Range(from, 99), 1<<20)
 		if err != nil || len(got) != want {
 			t.Errorf("from %d: %d records, %v; want %d", from, len(got), err, want)
 		}

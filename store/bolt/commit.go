@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	bbolt "go.etcd.io/bbolt"
@@ -21,8 +20,7 @@ type pending struct {
 	batch     backend.Batch
 	hashes    []idHash // of all ids of the batch
 	malformed error
-	snapshot  []byte // if set, it is to be stored, and the batch says only the creation
-	edition   uint64 // of a snapshot
+	snapshot  *backend.Snapshot // if set, it is to be stored, and the batch says only the creation
 	size      int
 	err       error
 	session   session // that the batch has been put to, with its new head
@@ -49,21 +47,37 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	for _, v := range batch.Shared {
 		p.size += len(v.Data)
 	}
-	err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup)
-	if err == nil {
-		err = p.err
+	if len(p.hashes) > 0 && (!batch.Create || batch.Staged != "") {
+		if err := b.learnIDs(ctx, p); errors.Is(err, backend.ErrIndex) && !batch.IDsFree {
+			return err
+		}
 	}
-	if batch.Create && batch.After > 0 && (err == nil || errors.Is(err, backend.ErrUnknown)) {
-		// The number of what was staged is the session's, or nobody's. In the file it says which.
-		b.staged.remove(batch.Creation)
+	if err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
+		return err
 	}
-	return err
+	return p.err
+}
+
+// learnIDs reads the ids of the session that are not known yet, while other calls write. What else is wrong shows
+// when the batch is admitted.
+func (b *Backend) learnIDs(ctx context.Context, p *pending) error {
+	name := p.name
+	if p.batch.Create {
+		name = p.batch.Staged
+	}
+	return b.view(ctx, func(tx *bbolt.Tx) error {
+		s, err := findCreated(tx, name, p.batch.Creation)
+		if err == nil {
+			_, err = b.known.lookup(tx, s, nil)
+		}
+		return err
+	})
 }
 
 // PutSnapshot implements [backend.Backend]. The snapshot shares the commit of whatever is
 // written at the time. Only if nothing is, it takes a commit of its own.
 func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, s backend.Snapshot) error {
-	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: append([]byte{}, s.Data...), edition: s.Edition, size: len(s.Data)}
+	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: &s, size: len(s.Data)}
 	if err := b.line.DoLater(ctx, snapshotPatience, b.writer, p, fitting, b.commitGroup); err != nil {
 		return err
 	}
@@ -73,9 +87,6 @@ func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, s back
 // commitGroup commits batches together. One that is refused does not keep the others
 // from being written. The caller holds the writer's place.
 func (b *Backend) commitGroup(group []*pending) {
-	if slices.ContainsFunc(group, func(p *pending) bool { return len(p.batch.Shared) > 0 }) {
-		defer b.values.change()()
-	}
 	var db *bbolt.DB
 	err := b.write(func(tx *bbolt.Tx) error {
 		db = tx.DB()
@@ -107,13 +118,13 @@ func (b *Backend) admit(tx *bbolt.Tx, ways *ways, p *pending) (err error) {
 	switch {
 	case p.snapshot != nil:
 		p.session, err = findCreated(tx, p.name, p.batch.Creation)
-		if err == nil && (p.session.head == nil || p.session.head.edition != p.edition) {
+		if err == nil && (p.session.head == nil || p.session.head.edition != p.snapshot.Edition) {
 			err = backend.ErrMoved
 		}
 	case p.batch.Create:
 		p.session, err = b.admitNew(tx, p.name, p.batch)
 	default:
-		if p.session, err = findWhole(tx, p.name, p.batch.Creation); err == nil && p.session.head.last != p.batch.After {
+		if p.session, err = findWhole(tx, p.name, p.batch.Creation); err == nil && (p.session.head.last != p.batch.After || p.session.head.token != p.batch.Seen) {
 			err = backend.ErrMoved
 		}
 	}
@@ -143,13 +154,20 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 			return session{}, backend.ErrMoved
 		case err != nil:
 			return session{}, err
-		case other.head == nil || other.head.last != w.Last:
+		case other.head == nil || other.head.last != w.Last || other.head.token != w.Token:
 			return session{}, backend.ErrMoved
 		}
 	}
 	s := session{creation: batch.Creation, meta: batch.Meta, head: &head{}}
-	if st := b.staged.get(batch.Creation); st != nil {
-		s.number, *s.head = st.number, st.head
+	if batch.Staged != "" {
+		staged, err := findWhole(tx, batch.Staged, batch.Creation)
+		if errors.Is(err, backend.ErrNotFound) || err == nil && staged.head.token != batch.Seen {
+			err = backend.ErrMoved
+		}
+		if err != nil {
+			return session{}, err
+		}
+		s.number, s.head = staged.number, staged.head
 	}
 	if s.head.last != batch.After {
 		return session{}, backend.ErrMoved
@@ -181,7 +199,7 @@ func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 			backend.ErrDamaged, s.head.last, p.name, next, last)
 	}
 	if taken := b.known.taken(tx.DB(), s.number, p.hashes); taken != 0 {
-		return fmt.Errorf("%w: session %q has an id of the batch in record %d already", backend.ErrDamaged, p.name, taken)
+		return backend.ErrTaken
 	}
 	return nil
 }
@@ -220,6 +238,9 @@ func (b *Backend) checkWays(tx *bbolt.Tx, ways *ways, p *pending) error {
 		all = append(all, way{bucketSnapshots, p.session.number})
 	case p.batch.Create:
 		all = append(all, way{bucketSessions, name})
+		if p.batch.Staged != "" {
+			all = append(all, way{bucketSessions, []byte(p.batch.Staged)}, way{bucketHeads, []byte(p.batch.Staged)})
+		}
 		fallthrough
 	case !known.sound:
 		next := p.session.key(p.batch.After + 1)
@@ -241,12 +262,13 @@ func (b *Backend) checkWays(tx *bbolt.Tx, ways *ways, p *pending) error {
 func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	s := &p.session
 	if p.snapshot != nil {
-		return tx.Bucket(bucketSnapshots).Put(s.number, seal(kindSnapshot, s.number, p.snapshot))
+		return s.putSnapshot(tx, *p.snapshot)
 	}
 	if p.batch.Create {
 		var err error
-		if p.batch.After > 0 { // its number was given out when it was staged
-			err = tx.Bucket(bucketUnlinked).Delete(s.number)
+		if p.batch.Staged != "" { // which has its number
+			name := []byte(p.batch.Staged)
+			err = errors.Join(tx.Bucket(bucketSessions).Delete(name), tx.Bucket(bucketHeads).Delete(name))
 		} else {
 			err = takeNumber(tx)
 		}
@@ -260,12 +282,25 @@ func (b *Backend) put(tx *bbolt.Tx, p *pending) error {
 	if err := s.putRecords(tx, p.batch.Records, p.hashes); err != nil {
 		return err
 	}
-	if p.batch.Create || len(p.batch.Records) > 0 {
-		if err := putHead(tx, p.name, *s.head); err != nil {
-			return err
-		}
+	s.head.token = p.batch.Next
+	if p.batch.Counts != nil {
+		s.head.counts = p.batch.Counts
+	}
+	if err := putHead(tx, p.name, *s.head); err != nil {
+		return err
 	}
 	return putShared(tx, p.batch.Shared)
+}
+
+// putSnapshot writes a snapshot, unless one of a later record is there.
+func (s session) putSnapshot(tx *bbolt.Tx, kept backend.Snapshot) error {
+	bucket := tx.Bucket(bucketSnapshots)
+	if value, ok := unseal(kindSnapshot, s.number, bucket.Get(s.number)); ok {
+		if there, ok := decodeSnapshot(value); ok && there.Seq > kept.Seq {
+			return nil
+		}
+	}
+	return bucket.Put(s.number, seal(kindSnapshot, s.number, encodeSnapshot(kept)))
 }
 
 // putRecords writes records behind the session's last, and counts them in its head. hashes are those of

@@ -3,7 +3,6 @@ package bolt
 import (
 	"context"
 	"errors"
-	"slices"
 
 	bbolt "go.etcd.io/bbolt"
 )
@@ -64,9 +63,6 @@ func (r *replica) copy(ctx context.Context) (m moment, n int, err error) {
 	if m, err = r.of.takeMoment(ctx, r.found); err == nil {
 		err = r.found.err()
 	}
-	if !r.vacuum { // what is being staged is left out
-		m.sessions = slices.DeleteFunc(m.sessions, func(l logged) bool { return l.name == "" })
-	}
 	if err == nil {
 		n, err = r.bring(ctx, m)
 	}
@@ -110,9 +106,6 @@ func (r *replica) finish(m moment) error {
 		}
 	}
 	for _, l := range m.sessions {
-		if l.name == "" {
-			continue
-		}
 		delete(r.read, string(l.number))
 		if err := r.write(bucketRecords, l.key(0), seal(kindLabel, l.key(0), l.label(l.name))); err != nil {
 			return err

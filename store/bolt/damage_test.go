@@ -105,7 +105,7 @@ func TestListingOfADamagedFile(t *testing.T) {
 		var got []listedSession
 		if err == nil {
 			got, err = list(b)
-			_, _ = b.Head(ctx, "first")
+			_, _ = backend.HeadOf(ctx, b, "first")
 			if err := b.Close(); err != nil {
 				t.Error(err)
 			}
@@ -171,10 +171,10 @@ func calls(b *bolt.Backend) map[string]func() error {
 		"Append":      func() error { return b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true}) },
 		"Delete":      func() error { return b.Delete(ctx, "third", "c", nil) },
 		"PutSnapshot": func() error { return b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}) },
-		"Head":        func() error { _, err := b.Head(ctx, "first"); return err },
-		"Read":        func() error { _, err := b.Read(ctx, "first", "c", 1, 9, 999); return err },
+		"Head":        func() error { _, err := backend.HeadOf(ctx, b, "first"); return err },
+		"Read":        func() error { _, err := b.Read(ctx, "first", "c", backend.Range(1, 9), 999); return err },
 		"List":        func() error { _, err := list(b); return err },
-		"Shared":      func() error { _, err := b.Shared(ctx, ""); return err },
+		"Shared":      func() error { _, err := backend.SharedOf(ctx, b, ""); return err },
 	}
 }
 
@@ -252,7 +252,7 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 							if i < 2 {
 								_ = b.Append(ctx, fmt.Sprint("s", i), batch(k))
 							} else {
-								_, _ = b.Read(ctx, fmt.Sprint("s", i), "c", 1, 9, 999)
+								_, _ = b.Read(ctx, fmt.Sprint("s", i), "c", backend.Range(1, 9), 999)
 							}
 							if k == 1 {
 								started.Done()

@@ -255,14 +255,14 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 			if lost[n] > 0 {
 				want = lost[n] - 1
 			}
-			got, err := b.Read(ctx, fmt.Sprint("s", n), "c", 1, 99, 1<<20)
+			got, err := b.Read(ctx, fmt.Sprint("s", n), "c", backend.Range(1, 99), 1<<20)
 			if uint64(len(got)) != want || err != nil && want > 0 {
 				t.Errorf("leaf of %x: %d records of session %d, want %d (%v)", key, len(got), n, want, err)
 			}
 			if err := listed[n-1].Err; err != nil && lost[n] == 0 {
 				t.Errorf("leaf of %x: session %d is listed with %v", key, n, err)
 			}
-			if got, err := b.Pick(ctx, fmt.Sprint("s", n), "c", []uint64{1}, 1<<20); lost[n] != 1 && (err != nil || len(got) != 1) {
+			if got, err := b.Read(ctx, fmt.Sprint("s", n), "c", []uint64{1}, 1<<20); lost[n] != 1 && (err != nil || len(got) != 1) {
 				t.Errorf("leaf of %x: record 1 of session %d: %d, %v", key, n, len(got), err)
 			}
 		}

@@ -24,7 +24,7 @@ type moment struct {
 	unlinked []string                     // numbers
 }
 
-// logged is a session at a moment, or, without a name, one that is being staged. Without a head it is damaged.
+// logged is a session at a moment. Without a head it is damaged.
 type logged struct {
 	session
 	name string
@@ -38,7 +38,6 @@ var rowBuckets = [][]byte{bucketRecords, bucketSnapshots}
 // takeMoment reads the names as one transaction sees them, and reports what does not fit together. The caller
 // keeps the rows of sessions.
 func (b *Backend) takeMoment(ctx context.Context, found *findings) (m moment, err error) {
-	staged := b.staged.logged() // first: one that becomes a session meanwhile is seen as one
 	m.names = map[string]map[string][]byte{}
 	if err := b.view(ctx, func(tx *bbolt.Tx) error {
 		m.given = tx.Bucket(bucketSessions).Sequence()
@@ -68,24 +67,8 @@ func (b *Backend) takeMoment(ctx context.Context, found *findings) (m moment, er
 		return moment{}, err
 	}
 	m.check(found)
-	for _, l := range staged {
-		if !slices.ContainsFunc(m.sessions, func(s logged) bool { return bytes.Equal(s.number, l.number) }) {
-			m.sessions = append(m.sessions, l)
-		}
-	}
 	slices.SortFunc(m.sessions, func(a, b logged) int { return bytes.Compare(a.number, b.number) })
 	return m, nil
-}
-
-// logged returns what is being staged.
-func (s *staging) logged() (out []logged) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, st := range s.sessions {
-		h := st.head
-		out = append(out, logged{session: session{number: st.number, head: &h}})
-	}
-	return out
 }
 
 // check makes out the sessions, and reports what has a name and is not whole.
@@ -293,7 +276,7 @@ func (r *reader) slice(tx *bbolt.Tx, l logged, x *extent, s *slice) (more bool) 
 	case r.put != nil && x.chain != l.head.chain:
 		r.found.report("the records of session %q are not those that were written: the chain over 1 to %d is %08x, and should be %08x",
 			l.name, l.head.last, x.chain.Sum, l.head.chain.Sum)
-	case l.name != "" && bytes.HasPrefix(k, l.number): // it may have grown since
+	case bytes.HasPrefix(k, l.number): // it may have grown since
 		now, err := find(tx, l.name)
 		if err == nil && bytes.Equal(now.number, l.number) {
 			err = headOf(tx, now).Err()
@@ -316,9 +299,11 @@ func (r *reader) beside(tx *bbolt.Tx, l logged, s *slice) {
 			r.found.report("session %q: the checksum of the snapshot", l.name)
 		}
 	}
-	if r.put == nil && l.name != "" {
+	if r.put == nil {
 		label, ok := unseal(kindLabel, l.key(0), tx.Bucket(bucketRecords).Get(l.key(0)))
-		if !ok || !bytes.Equal(label, l.label(l.name)) {
+		now, err := find(tx, l.name)
+		renamed := err != nil || !bytes.Equal(now.number, l.number) // or deleted
+		if (!ok || !bytes.Equal(label, l.label(l.name))) && !renamed {
 			r.found.report("session %q: its name and entry are missing beside its records", l.name)
 		}
 	}

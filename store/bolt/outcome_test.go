@@ -47,7 +47,7 @@ func openWith(t *testing.T) (b *bolt.Backend, path string) {
 
 func last(t *testing.T, b *bolt.Backend, name string) uint64 {
 	t.Helper()
-	head, err := b.Head(ctx, name)
+	head, err := backend.HeadOf(ctx, b, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestFailedCommit(t *testing.T) {
 				if strings.HasPrefix(name, "panics") == errors.Is(err, errDisk) {
 					t.Errorf("error %v does not say why", err)
 				}
-				head, headErr := b.Head(ctx, "a")
+				head, headErr := backend.HeadOf(ctx, b, "a")
 				snapshot, _ := b.Snapshot(ctx, "a", "c")
 				landed := head.Last == 2 || errors.Is(headErr, backend.ErrNotFound) || snapshot.Data != nil
 				if landed != way.landed {
@@ -185,7 +185,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 				if n := last(t, b, "a"); n != want {
 					t.Errorf("%d records, want %d", n, want)
 				}
-				if _, err := b.Head(ctx, "new"); (err == nil) != way.landed {
+				if _, err := backend.HeadOf(ctx, b, "new"); (err == nil) != way.landed {
 					t.Errorf("the new session: %v", err)
 				}
 				if err := b.Append(ctx, "a", batch(want)); err != nil {
@@ -320,7 +320,7 @@ func TestReopenFails(t *testing.T) {
 				t.Errorf("error %v, want %v", err, backend.ErrUnknown)
 			}
 			for range 2 {
-				_, err := b.Head(ctx, "a")
+				_, err := backend.HeadOf(ctx, b, "a")
 				if !errors.Is(err, c.want) || !errors.Is(err, errDisk) {
 					t.Errorf("error %v, want %v and why", err, c.want)
 				}
@@ -336,7 +336,7 @@ func TestReopenFails(t *testing.T) {
 			if err := os.Rename(path+".away", path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.Head(ctx, "a"); !errors.Is(err, backend.ErrLocked) || !errors.Is(err, errDisk) {
+			if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, backend.ErrLocked) || !errors.Is(err, errDisk) {
 				t.Errorf("error %v, want %v and why", err, backend.ErrLocked)
 			}
 			if err := other.Close(); err != nil {
@@ -360,7 +360,7 @@ func TestReopenFails(t *testing.T) {
 		}
 		b.SetCommit(nil)
 		closeAndCheck(t, b, path)
-		if _, err := b.Head(ctx, "a"); !errors.Is(err, backend.ErrClosed) {
+		if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, backend.ErrClosed) {
 			t.Errorf("error %v, want %v", err, backend.ErrClosed)
 		}
 	})

@@ -20,7 +20,7 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	p := &pending{name: name, batch: backend.Batch{Creation: r.Creation, After: r.Last, Records: r.Appended}, hashes: hashIDs(r.Appended)}
+	p := &pending{name: name, batch: backend.Batch{Creation: r.Creation, After: r.Last, Seen: r.Seen, Records: r.Appended}, hashes: hashIDs(r.Appended)}
 	if err := wellFormed(name, p.batch); err != nil {
 		return err
 	}
@@ -34,6 +34,9 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		for _, x := range r.Records {
 			err = errors.Join(err, ways.check(bucketRecords, s.key(x.Seq)))
 		}
+		if len(p.hashes) > 0 {
+			_, _ = b.known.lookup(tx, s, nil) // what is wrong with the index, the caller knows
+		}
 		next := s.key(r.Last + 1)
 		return errors.Join(err, ways.check(bucketRecords, next), ways.check(bucketRecords, s.key(0)), ways.check(bucketHeads, []byte(name)), ways.check(bucketSnapshots, s.number), ways.check(bucketSessions, []byte(name)))
 	})
@@ -45,7 +48,7 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		db = tx.DB()
 		var err error
 		p.session, err = findWhole(tx, name, r.Creation)
-		if err == nil && p.session.head.last != r.Last {
+		if err == nil && (p.session.head.last != r.Last || p.session.head.token != r.Seen) {
 			err = backend.ErrMoved
 		}
 		if err == nil && len(r.Appended) > 0 {
@@ -81,8 +84,10 @@ func replaceRecords(tx *bbolt.Tx, name string, s session, r backend.Replacement,
 			return err
 		}
 	}
-	s.head.edition++
-	s.head.chain = r.After(s.head.chain)
+	s.head.chain, s.head.token, s.head.edition = r.After(s.head.chain), r.Next, s.head.edition+1
+	if r.Counts != nil {
+		s.head.counts = r.Counts
+	}
 	if err := s.putRecords(tx, r.Appended, hashes); err != nil {
 		return err
 	}

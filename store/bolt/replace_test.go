@@ -32,7 +32,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 	}
 	edition := func() uint64 {
 		t.Helper()
-		head, err := b.Head(t.Context(), "s")
+		head, err := backend.HeadOf(t.Context(), b, "s")
 		if err != nil {
 			t.Fatal(err)
 		}

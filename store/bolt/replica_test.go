@@ -47,11 +47,6 @@ func (s summing) Replace(ctx context.Context, name string, r backend.Replacement
 	return s.Backend.Replace(ctx, name, r)
 }
 
-func (s summing) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
-	s.note(records)
-	return s.Backend.Stage(ctx, creation, after, records)
-}
-
 func (s summing) sum(data []byte) uint32 {
 	sum, _ := s.sums.Load(string(data))
 	return sum.(uint32)
@@ -83,7 +78,7 @@ func outline(t *testing.T, b backend.Backend) string {
 	for _, l := range listed {
 		no(t, l.Err)
 		fmt.Fprintf(&out, "%s %s %q %d %v:", l.Session, l.Creation, l.Meta, l.Last, l.Chain)
-		records, err := b.Read(ctx, l.Session, l.Creation, 1, 1<<30, 1<<30)
+		records, err := b.Read(ctx, l.Session, l.Creation, backend.Range(1, 1<<16), 1<<30)
 		no(t, err)
 		var ids []string
 		for _, r := range records {
@@ -94,7 +89,7 @@ func outline(t *testing.T, b backend.Backend) string {
 		no(t, err)
 		fmt.Fprintln(&out, seqs)
 	}
-	values, err := b.Shared(ctx, "")
+	values, err := backend.SharedOf(ctx, b, "")
 	no(t, err)
 	fmt.Fprintln(&out, values)
 	return out.String()
@@ -123,17 +118,17 @@ var meanwhile = map[int]func(t *testing.T, b *bolt.Backend){
 	},
 	30: func(t *testing.T, b *bolt.Backend) {
 		no(t, b.Append(ctx, "new", backend.Batch{Creation: "n", Create: true, Records: many(0, 2), Shared: []backend.Value{{Name: "z", Data: []byte("1")}}}))
-		no(t, b.Stage(ctx, "s", 500, many(500, 100)))
-		no(t, b.Stage(ctx, "late", 0, many(0, 40)))
-		b.Unstage("dropped")
+		no(t, stage(b, "s", 500, many(500, 100)))
+		no(t, stage(b, "late", 0, many(0, 40)))
+		no(t, unstage(b, "dropped"))
 	},
 	// The second time.
 	5000: func(t *testing.T, b *bolt.Backend) {
 		no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", After: 5001, Records: many(5001, 1)}))
 		no(t, b.Append(ctx, "new", backend.Batch{Creation: "n", After: 2, Records: many(2, 1), Shared: []backend.Value{{Name: "x", Data: []byte("3")}}}))
 		no(t, b.Delete(ctx, "victim", "again", nil))
-		no(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, After: 40, Records: many(40, 1)}))
-		no(t, b.Stage(ctx, "s", 600, many(600, 1)))
+		no(t, b.Append(ctx, "late", backend.Batch{Creation: "late", Create: true, Staged: "staged late", After: 40, Records: many(40, 1)}))
+		no(t, stage(b, "s", 600, many(600, 1)))
 	},
 	// The third time, which is the last while others may write.
 	9447: func(t *testing.T, b *bolt.Backend) {
@@ -199,7 +194,9 @@ func TestCopyWhileOthersWrite(t *testing.T) {
 func finish(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
 	for _, creation := range []string{"s", "late", "dropped"} {
-		b.Unstage(creation)
+		if err := unstage(b, creation); !errors.Is(err, backend.ErrNotFound) {
+			no(t, err)
+		}
 	}
 	no(t, b.Append(ctx, "next", backend.Batch{Creation: "next", Create: true}))
 	inFileOpen(t, b, func(tx *bbolt.Tx) {
@@ -239,7 +236,7 @@ func TestVacuumWhileOthersWrite(t *testing.T) {
 	}
 	no(t, b.Check(ctx))
 	for _, b := range []*bolt.Backend{b, twin} {
-		no(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, After: 601, Records: many(601, 1)}))
+		no(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, Staged: "staged s", After: 601, Records: many(601, 1)}))
 		no(t, b.Append(ctx, "a", batch(5002)))
 	}
 	if got, want := outline(t, b), outline(t, twin); got != want {
@@ -508,8 +505,6 @@ func TestSpace(t *testing.T) {
 	if want := int64(sessions * each); full.Live < want || full.Live > want+want/50 {
 		t.Errorf("%d bytes live, want %d and a little", full.Live, want)
 	}
-	stageAll(t, b, "s", 1000, 1000)
-	b.Unstage("s")
 	for i := range sessions * 3 / 4 {
 		no(t, b.Delete(ctx, fmt.Sprint(i), "c", nil))
 	}

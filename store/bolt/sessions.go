@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -27,6 +28,8 @@ type head struct {
 	last    uint64
 	chain   backend.Chain
 	edition uint64 // how often records have been replaced
+	token   backend.Token
+	counts  []byte
 }
 
 // Numbers of sessions, and seqs, are stored as eight bytes.
@@ -78,18 +81,19 @@ func decodeLabel(label []byte) (name string, at int, ok bool) {
 	return string(label[2:at]), at, true
 }
 
-// A head is number (8) ‖ last (8) ‖ chain (4) ‖ edition (8).
-const headBytes = 8 + 8 + 4 + 8
+// A head is number (8) ‖ last (8) ‖ chain (4) ‖ edition (8) ‖ token (8) ‖ counts.
+const headBytes = 8 + 8 + 4 + 8 + 8
 
 func (h head) encode() []byte {
-	out := append(make([]byte, 0, headBytes), h.number...)
+	out := append(make([]byte, 0, headBytes+len(h.counts)), h.number...)
 	out = binary.BigEndian.AppendUint64(out, h.last)
 	out = binary.BigEndian.AppendUint32(out, h.chain.Sum)
-	return binary.BigEndian.AppendUint64(out, h.edition)
+	out = binary.BigEndian.AppendUint64(out, h.edition)
+	return append(binary.BigEndian.AppendUint64(out, uint64(h.token)), h.counts...)
 }
 
 func decodeHead(value []byte) (h head, ok bool) {
-	if len(value) != headBytes {
+	if len(value) < headBytes {
 		return h, false
 	}
 	return head{
@@ -97,6 +101,8 @@ func decodeHead(value []byte) (h head, ok bool) {
 		last:    binary.BigEndian.Uint64(value[8:]),
 		chain:   backend.Chain{Sum: binary.BigEndian.Uint32(value[16:])},
 		edition: binary.BigEndian.Uint64(value[20:]),
+		token:   backend.Token(binary.BigEndian.Uint64(value[28:])),
+		counts:  bytes.Clone(value[headBytes:]),
 	}, true
 }
 
@@ -239,45 +245,38 @@ func headOf(tx *bbolt.Tx, s session) backend.Head {
 	h := backend.Head{Creation: s.creation, Meta: s.meta}
 	h.Last, h.Damaged = s.end(tx)
 	if s.head != nil {
-		h.Chain, h.Edition = s.head.chain, s.head.edition
+		h.Chain, h.Edition, h.Token, h.Counts = s.head.chain, s.head.edition, s.head.token, s.head.counts
 	}
 	return h
 }
 
-// Head implements [backend.Backend].
-func (b *Backend) Head(ctx context.Context, name string) (head backend.Head, err error) {
+// Look implements [backend.Backend].
+func (b *Backend) Look(ctx context.Context, q backend.Query) (news backend.News, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		s, err := find(tx, name)
-		if err == nil {
-			head = headOf(tx, s)
+		if q.Session != "" {
+			s, err := find(tx, q.Session)
+			if err != nil {
+				return err
+			}
+			news.Head = headOf(tx, s)
+			if q.Creation != "" && s.creation == q.Creation {
+				news.Meta = nil
+				if q.After < news.Last {
+					seqs := backend.Range(q.After+1, int(min(news.Last-q.After, backend.LookRecords)))
+					news.Records = slices.Collect(s.records(tx, seqs, backend.LookBytes))
+				}
+			}
 		}
-		return err
+		for _, prefix := range q.Shared {
+			news.Shared = append(news.Shared, sharedWith(tx, prefix))
+		}
+		return nil
 	})
-	return head, err
+	return news, err
 }
 
 // Read implements [backend.Backend].
-func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) (out []backend.Record, err error) {
-	seqs := func(yield func(uint64) bool) {
-		for seq := max(from, 1); yield(seq); seq++ {
-		}
-	}
-	return b.read(ctx, name, creation, seqs, maxRecords, maxBytes)
-}
-
-// Pick implements [backend.Backend].
-func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
-	each := func(yield func(uint64) bool) {
-		for _, seq := range seqs {
-			if !yield(seq) {
-				return
-			}
-		}
-	}
-	return b.read(ctx, name, creation, each, math.MaxInt, maxBytes)
-}
-
-func (b *Backend) read(ctx context.Context, name, creation string, seqs iter.Seq[uint64], maxRecords, maxBytes int) (out []backend.Record, err error) {
+func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) (out []backend.Record, err error) {
 	err = b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, creation)
 		if err != nil {
@@ -285,7 +284,7 @@ func (b *Backend) read(ctx context.Context, name, creation string, seqs iter.Seq
 		}
 		// The records before a page that cannot be read can be read.
 		err = b.handle.guard(func() error {
-			for r := range s.records(tx, seqs, maxRecords, maxBytes) {
+			for r := range s.records(tx, seqs, maxBytes) {
 				out = append(out, r)
 			}
 			return nil
@@ -299,12 +298,12 @@ func (b *Backend) read(ctx context.Context, name, creation string, seqs iter.Seq
 }
 
 // records yields the records with seqs that ascend, as many as one call may return, up to a gap.
-func (s session) records(tx *bbolt.Tx, seqs iter.Seq[uint64], maxRecords, maxBytes int) iter.Seq[backend.Record] {
+func (s session) records(tx *bbolt.Tx, seqs []uint64, maxBytes int) iter.Seq[backend.Record] {
 	return func(yield func(backend.Record) bool) {
 		c := tx.Bucket(bucketRecords).Cursor()
 		n, size, before := 0, 0, uint64(math.MaxUint64)
-		for seq := range seqs {
-			if s.head != nil && seq > s.head.last { // A step beyond may lead into another session's page.
+		for _, seq := range seqs {
+			if seq == 0 || s.head != nil && seq > s.head.last { // A step beyond may lead into another session's page.
 				return
 			}
 			var data []byte
@@ -330,7 +329,7 @@ func (s session) records(tx *bbolt.Tx, seqs iter.Seq[uint64], maxRecords, maxByt
 			if there && !ok {
 				r.Err = fmt.Errorf("%w: the checksum of record %d", backend.ErrDamaged, seq)
 			}
-			if size += len(data); !ok && !there || n > 0 && (n >= maxRecords || size > maxBytes) {
+			if size += len(data); !ok && !there || n > 0 && size > maxBytes {
 				return
 			}
 			if !yield(r) {
@@ -339,32 +338,6 @@ func (s session) records(tx *bbolt.Tx, seqs iter.Seq[uint64], maxRecords, maxByt
 			n, before = n+1, seq
 		}
 	}
-}
-
-// Since implements [backend.Backend].
-func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, prefixes ...string) (news backend.News, err error) {
-	err = b.view(ctx, func(tx *bbolt.Tx) error {
-		s, err := find(tx, name)
-		if err != nil {
-			return err
-		}
-		news.Head = headOf(tx, s)
-		if s.creation == seen.Creation {
-			news.Meta = nil
-			seqs := func(yield func(uint64) bool) {
-				for seq := seen.Last + 1; yield(seq); seq++ {
-				}
-			}
-			for r := range s.records(tx, seqs, backend.SinceRecords, backend.SinceBytes) {
-				news.Records = append(news.Records, r)
-			}
-		}
-		for _, prefix := range prefixes {
-			news.Shared = append(news.Shared, sharedWith(tx, prefix))
-		}
-		return nil
-	})
-	return news, err
 }
 
 // Lookup implements [backend.Backend].
@@ -392,10 +365,32 @@ func (b *Backend) Snapshot(ctx context.Context, name, creation string) (kept bac
 		if row != nil && !ok {
 			return fmt.Errorf("%w: the checksum of the snapshot of session %q", backend.ErrDamaged, name)
 		}
-		kept.Data = bytes.Clone(data)
+		kept, ok = decodeSnapshot(data)
+		if row != nil && !ok {
+			return fmt.Errorf("%w: the snapshot of session %q", backend.ErrDamaged, name)
+		}
 		return nil
 	})
 	return kept, err
+}
+
+// A snapshot is seq (8) ‖ chain (4) ‖ data.
+const snapshotBytes = 8 + 4
+
+func encodeSnapshot(s backend.Snapshot) []byte {
+	out := binary.BigEndian.AppendUint64(make([]byte, 0, snapshotBytes+len(s.Data)), s.Seq)
+	return append(binary.BigEndian.AppendUint32(out, s.Chain.Sum), s.Data...)
+}
+
+func decodeSnapshot(value []byte) (s backend.Snapshot, ok bool) {
+	if len(value) < snapshotBytes {
+		return s, false
+	}
+	return backend.Snapshot{
+		Seq:   binary.BigEndian.Uint64(value),
+		Chain: backend.Chain{Sum: binary.BigEndian.Uint32(value[8:])},
+		Data:  append([]byte{}, value[snapshotBytes:]...),
+	}, true
 }
 
 // List implements [backend.Backend].

@@ -127,7 +127,7 @@ func TestSettlingFails(t *testing.T) {
 			b.SetCommit(nil)
 			restore := bolt.FailSettling(b, errSync)
 			for range 2 {
-				if _, err := b.Head(ctx, "a"); !errors.Is(err, errSync) || !errors.Is(err, errDisk) {
+				if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, errSync) || !errors.Is(err, errDisk) {
 					t.Errorf("Head: %v", err)
 				}
 				if err := b.Append(ctx, "a", batch(1)); !errors.Is(err, errSync) {
@@ -164,7 +164,7 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 	}
 	for name, call := range map[string]func() error{
 		"Append": func() error { return b.Append(ctx, "a", batch(1)) },
-		"Head":   func() error { _, err := b.Head(ctx, "a"); return err },
+		"Head":   func() error { _, err := backend.HeadOf(ctx, b, "a"); return err },
 	} {
 		if err := call(); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error %v, want %v of %s", name, err, backend.ErrDamaged, path)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	bbolt "go.etcd.io/bbolt"
 
@@ -32,32 +31,8 @@ func putShared(tx *bbolt.Tx, values []backend.Value) error {
 	return nil
 }
 
-// Shared implements [backend.Backend].
-func (b *Backend) Shared(ctx context.Context, prefix string) (out []backend.Value, err error) {
-	err = b.use(ctx, func(h *handle) error {
-		if h.abandoned() {
-			return h.lost
-		}
-		values, at, ok := b.values.get(h.db, prefix)
-		if ok {
-			out = values
-			return nil
-		}
-		err := h.view(func(tx *bbolt.Tx) error {
-			out = sharedWith(tx, prefix)
-			return nil
-		})
-		if err == nil {
-			b.values.put(h.db, prefix, out, at)
-		}
-		return err
-	})
-	return out, err
-}
-
 // PutShared implements [backend.Backend].
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
-	defer b.values.change()()
 	return b.update(ctx, func(tx *bbolt.Tx) error {
 		var values []backend.Value
 		ways := b.handle.ways(tx)
@@ -91,71 +66,6 @@ func sharedWith(tx *bbolt.Tx, prefix string) (out []backend.Value) {
 		}
 	}
 	return out
-}
-
-// sharedValues remembers what [Backend.Shared] has found to be whole, until a shared value
-// is written: like a session's view it is not read anew for each call. It forgets all when
-// it has so many.
-type sharedValues struct {
-	mu      sync.Mutex
-	db      *bbolt.DB // after a failed commit there is another one
-	writes  uint64    // that have begun, and that have ended; odd while one is under way
-	results map[string][]backend.Value
-}
-
-// So many results are remembered, none larger than so many bytes.
-const (
-	maxSharedResults = 1024
-	maxSharedBytes   = 4 << 10
-)
-
-// get returns a result, the caller's own. If there is none, at is what put wants to know.
-func (s *sharedValues) get(db *bbolt.DB, prefix string) (values []backend.Value, at uint64, ok bool) {
-	s.mu.Lock()
-	found, ok := s.results[prefix]
-	at, ok = s.writes, ok && s.db == db && s.writes%2 == 0
-	s.mu.Unlock()
-	if ok {
-		for _, v := range found {
-			values = append(values, backend.Value{Name: v.Name, Data: bytes.Clone(v.Data)})
-		}
-	}
-	return values, at, ok
-}
-
-// put remembers a result that was read since get was called, unless shared values have
-// been written meanwhile, or are being written.
-func (s *sharedValues) put(db *bbolt.DB, prefix string, values []backend.Value, at uint64) {
-	size := 0
-	kept := make([]backend.Value, 0, len(values))
-	for _, v := range values {
-		if size += len(v.Name) + len(v.Data); v.Err != nil || size > maxSharedBytes {
-			return
-		}
-		kept = append(kept, backend.Value{Name: v.Name, Data: bytes.Clone(v.Data)})
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.writes != at || at%2 != 0 {
-		return
-	}
-	if s.db != db || s.results == nil || len(s.results) == maxSharedResults {
-		s.db, s.results = db, map[string][]backend.Value{}
-	}
-	s.results[prefix] = kept
-}
-
-// change forgets all, and remembers nothing until the function that it returns is called:
-// shared values are being written.
-func (s *sharedValues) change() (end func()) {
-	step := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.writes++
-		s.results = nil
-	}
-	step()
-	return step
 }
 
 // sharedData returns the data of a shared value by its row and its name's row as they

@@ -15,7 +15,7 @@ import (
 
 func shared(t *testing.T, b *bolt.Backend) map[string]string {
 	t.Helper()
-	values, err := b.Shared(ctx, "app/")
+	values, err := backend.SharedOf(ctx, b, "app/")
 	no(t, err)
 	out := map[string]string{}
 	for i, v := range values {
@@ -33,7 +33,7 @@ func TestSharedAfterAWrite(t *testing.T) {
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	read := func() (n uint64) {
-		values, err := b.Shared(ctx, "app/")
+		values, err := backend.SharedOf(ctx, b, "app/")
 		if err != nil {
 			t.Error(err)
 		}
@@ -107,7 +107,7 @@ func TestSharedAfterAFailedCommit(t *testing.T) {
 			}
 			check()
 			closeAndCheck(t, b, path)
-			if _, err := b.Shared(ctx, "app/"); !errors.Is(err, backend.ErrClosed) {
+			if _, err := backend.SharedOf(ctx, b, "app/"); !errors.Is(err, backend.ErrClosed) {
 				t.Errorf("after Close: %v", err)
 			}
 		})

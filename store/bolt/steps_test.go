@@ -119,7 +119,7 @@ func TestCrashWhileDeleting(t *testing.T) {
 	}
 	for _, path := range *crashes {
 		b := open(t, path)
-		if _, err := b.Head(ctx, "large"); !errors.Is(err, backend.ErrNotFound) {
+		if _, err := backend.HeadOf(ctx, b, "large"); !errors.Is(err, backend.ErrNotFound) {
 			t.Errorf("the session after a crash: %v", err)
 		}
 		if n := last(t, b, "a"); n != 1 {
@@ -204,134 +204,43 @@ func TestWritersBetweenSteps(t *testing.T) {
 	})
 }
 
+// stage adds records to a session that is to be renamed when it is complete.
+func stage(b *bolt.Backend, creation string, after uint64, records []backend.Record) error {
+	return b.Append(ctx, "staged "+creation, backend.Batch{Creation: creation, Create: after == 0, After: after, Records: records})
+}
+
+func unstage(b *bolt.Backend, creation string) error {
+	return b.Delete(ctx, "staged "+creation, creation, nil)
+}
+
 // stageAll stages n records in pieces.
 func stageAll(t *testing.T, b *bolt.Backend, creation string, n, piece int) {
 	t.Helper()
 	for after := 0; after < n; after += piece {
-		no(t, b.Stage(ctx, creation, uint64(after), many(uint64(after), min(piece, n-after))))
+		no(t, stage(b, creation, uint64(after), many(uint64(after), min(piece, n-after))))
 	}
 }
 
-// A crash between any two steps of staging a session leaves no session, and a crash
-// after the last one leaves a whole one.
-func TestCrashWhileStaging(t *testing.T) {
-	b, path := openWith(t)
-	crashes := copies(t, b, path)
-	const n, piece = 5000, 1000
-	stageAll(t, b, "s", n, piece)
-	no(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, After: n, Records: many(n, 1)}))
-	no(t, b.Close())
-	if steps, want := len(*crashes), n/piece+1; steps != want { // records, and the session
-		t.Errorf("%d commits, want %d", steps, want)
-	}
-	for i, path := range *crashes {
-		b := open(t, path)
-		_, err := b.Head(ctx, "staged")
-		listed, _ := b.List(ctx, "", "", 9)
-		whole := i == len(*crashes)-1
-		if (err == nil) != whole || (len(listed) == 2) != whole {
-			t.Errorf("after commit %d: %v, sessions %v", i+1, err, listed)
-		}
-		no(t, b.Close())
-		records := 1
-		if whole {
-			records += n + 1
-		}
-		recovers(t, path, records)
-	}
-}
-
-// What is staged when the backend is closed, or dropped, goes.
-func TestStagedGoes(t *testing.T) {
-	t.Run("closed", func(t *testing.T) {
-		b, path := openWith(t)
-		stageAll(t, b, "s", 100, 50)
-		no(t, b.Close())
-		recovers(t, path, 1)
-	})
-	t.Run("dropped", func(t *testing.T) {
-		b, path := openWith(t)
-		stageAll(t, b, "s", 5000, 1000)
-		b.Unstage("s")
-		no(t, b.Close())
-		inFile(t, path, func(tx *bbolt.Tx) error {
-			if n := rowsOf(tx); n != 1 {
-				t.Errorf("%d rows, want 1", n)
-			}
-			return nil
-		})
-	})
-	// A sweep for another session's sake leaves alone what is being staged.
-	t.Run("kept", func(t *testing.T) {
-		b, path := openWith(t)
-		stageAll(t, b, "s", 100, 50)
-		no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, 3000)}))
-		no(t, b.Delete(ctx, "large", "l", nil))
-		no(t, b.Append(ctx, "staged", backend.Batch{Creation: "s", Create: true, After: 100}))
-		if n := last(t, b, "staged"); n != 100 {
-			t.Errorf("%d records, want 100", n)
-		}
-		closeAndCheck(t, b, path)
-		recovers(t, path, 101)
-	})
-}
-
-// After a step of which the outcome is unknown the session cannot be created any more,
-// and nothing of it is left.
-func TestStagingFails(t *testing.T) {
-	for name, way := range ways {
-		for step, do := range map[string]func(b *bolt.Backend) error{
-			"first":  func(b *bolt.Backend) error { return b.Stage(ctx, "new", 0, many(0, 10)) },
-			"second": func(b *bolt.Backend) error { return b.Stage(ctx, "s", 20, many(20, 10)) },
-		} {
-			t.Run(step+" "+name, func(t *testing.T) {
-				b, path := openWith(t)
-				stageAll(t, b, "s", 20, 20)
-				b.SetCommit(way.commit)
-				if err := do(b); !errors.Is(err, backend.ErrUnknown) {
-					t.Errorf("error %v, want %v", err, backend.ErrUnknown)
-				}
-				b.SetCommit(nil)
-				if _, err := b.Head(ctx, "staged"); !errors.Is(err, backend.ErrNotFound) {
-					t.Errorf("the session: %v", err)
-				}
-				for _, creation := range []string{"s", "new"} {
-					b.Unstage(creation)
-					err := b.Append(ctx, "staged", backend.Batch{Creation: creation, Create: true, After: 20})
-					if !errors.Is(err, backend.ErrMoved) {
-						t.Errorf("creating it after %s: %v, want %v", creation, err, backend.ErrMoved)
-					}
-				}
-				no(t, b.Append(ctx, "a", batch(1)))
-				closeAndCheck(t, b, path)
-				recovers(t, path, 2)
-			})
-		}
-	}
-}
-
-// A creation of which the outcome is unknown uses up what was staged: another one does not
-// get the same records.
-func TestCreatingStagedFails(t *testing.T) {
+// A crash or a failed commit as a staged session gets its name leaves it under the old name or the new one, whole.
+func TestRenameFails(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
 			b, path := openWith(t)
-			stageAll(t, b, "s", 20, 20)
+			stageAll(t, b, "s", 20, 10)
 			b.SetCommit(way.commit)
-			staged := backend.Batch{Creation: "s", Create: true, After: 20}
-			if err := b.Append(ctx, "staged", staged); !errors.Is(err, backend.ErrUnknown) {
+			staged := backend.Batch{Creation: "s", Create: true, Staged: "staged s", After: 20, Records: many(20, 1)}
+			if err := b.Append(ctx, "new", staged); !errors.Is(err, backend.ErrUnknown) {
 				t.Errorf("error %v, want %v", err, backend.ErrUnknown)
 			}
 			b.SetCommit(nil)
-			if err := b.Append(ctx, "other", staged); !errors.Is(err, backend.ErrMoved) {
-				t.Errorf("another session: %v, want %v", err, backend.ErrMoved)
+			_, oldErr := backend.HeadOf(ctx, b, "staged s")
+			_, newErr := backend.HeadOf(ctx, b, "new")
+			if (oldErr == nil) == way.landed || (newErr == nil) != way.landed {
+				t.Errorf("the old name: %v, the new one: %v", oldErr, newErr)
 			}
-			records := 1
-			if _, err := b.Head(ctx, "staged"); (err == nil) != way.landed {
-				t.Errorf("the session: %v", err)
-			}
+			records := 21
 			if way.landed {
-				records += 20
+				records++
 			}
 			closeAndCheck(t, b, path)
 			recovers(t, path, records)

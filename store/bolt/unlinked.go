@@ -57,8 +57,7 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	return err
 }
 
-// unlink notes that no session goes by the number: it is that of a session that was deleted while
-// rows are left under it, or of one that is still being staged. Nobody sees what stands there.
+// unlink notes that no session goes by the number: it is that of a deleted session of which rows are left.
 func unlink(tx *bbolt.Tx, number []byte) error {
 	return tx.Bucket(bucketUnlinked).Put(number, seal(kindUnlinked, number, nil))
 }
@@ -100,7 +99,7 @@ func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool
 // left for an error, a crash, or a copy under way takes up room until the next one.
 func (b *Backend) sweep(ctx context.Context) {
 	var numbers [][]byte
-	look := func(tx *bbolt.Tx) error { numbers = b.sweepable(tx); return nil }
+	look := func(tx *bbolt.Tx) error { numbers = sweepable(tx); return nil }
 	for b.view(ctx, look) == nil && len(numbers) > 0 {
 		if err := b.update(ctx, b.sweepSome); err != nil {
 			return
@@ -108,11 +107,10 @@ func (b *Backend) sweep(ctx context.Context) {
 	}
 }
 
-// sweepable returns the unlinked numbers under which nothing is being staged. One that damage made of another may be
-// a session's.
-func (b *Backend) sweepable(tx *bbolt.Tx) (numbers [][]byte) {
+// sweepable returns the unlinked numbers. One that damage made of another may be a session's.
+func sweepable(tx *bbolt.Tx) (numbers [][]byte) {
 	for k, v := range rows(tx.Bucket(bucketUnlinked), nil) {
-		if _, ok := unseal(kindUnlinked, k, v); ok && len(k) == 8 && !b.staged.holds(k) {
+		if _, ok := unseal(kindUnlinked, k, v); ok && len(k) == 8 {
 			numbers = append(numbers, bytes.Clone(k))
 		}
 	}
@@ -128,7 +126,7 @@ func (b *Backend) sweepSome(tx *bbolt.Tx) error {
 		return errCopying
 	}
 	room := newRoom()
-	for _, number := range b.sweepable(tx) {
+	for _, number := range sweepable(tx) {
 		if !room.take(len(number)) {
 			return nil
 		}

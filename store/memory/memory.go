@@ -15,8 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Backend keeps sessions in memory. The zero value is empty and ready. It is a shared
-// backend: see [Backend.Peer].
+// Backend keeps sessions in memory. The zero value is empty and ready.
 type Backend struct {
 	first  sync.Once
 	closed bool // guarded by the lock of what it holds
@@ -30,13 +29,15 @@ type content struct {
 	sessions map[string]*session
 	order    order
 	shared   map[string][]byte
-	staged   map[string]*session // by creation id
-	fenced   map[string]bool     // creation ids of sessions that must not be created any more
-	gone     map[string]bool     // creation ids of sessions that have been deleted
+	fenced   map[string]bool // creation ids of sessions that must not be created any more
+	gone     map[string]bool // creation ids of sessions that have been deleted
 	leases   backend.Leases
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend = (*Backend)(nil)
+	_ backend.Leaser  = (*Backend)(nil)
+)
 
 // Peer returns another backend that holds the same sessions, as another process has that
 // uses the same database. Each is to be closed. The sessions are there until all are.
@@ -62,7 +63,7 @@ func (b *Backend) rlock() {
 
 func (b *Backend) init() {
 	b.first.Do(func() {
-		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, staged: map[string]*session{}, fenced: map[string]bool{}, gone: map[string]bool{}}
+		b.content = &content{open: 1, sessions: map[string]*session{}, shared: map[string][]byte{}, fenced: map[string]bool{}, gone: map[string]bool{}}
 	})
 }
 
@@ -70,6 +71,7 @@ type session struct {
 	creation string
 	token    backend.Token
 	meta     []byte
+	counts   []byte
 	records  [][]byte
 	edition  uint64
 	chain    backend.Chain
@@ -107,18 +109,31 @@ func (b *Backend) findCreated(ctx context.Context, name, creation string) (*sess
 }
 
 func (s *session) head() backend.Head {
-	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Token: s.token, Chain: s.chain, Edition: s.edition}
+	return backend.Head{Creation: s.creation, Meta: bytes.Clone(s.meta), Last: uint64(len(s.records)), Token: s.token, Chain: s.chain, Counts: bytes.Clone(s.counts), Edition: s.edition}
 }
 
-// Head implements [backend.Backend].
-func (b *Backend) Head(ctx context.Context, name string) (backend.Head, error) {
+// Look implements [backend.Backend].
+func (b *Backend) Look(ctx context.Context, q backend.Query) (news backend.News, err error) {
 	b.rlock()
 	defer b.mu.RUnlock()
-	s, err := b.find(ctx, name)
-	if err != nil {
-		return backend.Head{}, err
+	if err := b.ready(ctx); err != nil {
+		return news, err
 	}
-	return s.head(), nil
+	if q.Session != "" {
+		s, err := b.find(ctx, q.Session)
+		if err != nil {
+			return news, err
+		}
+		news.Head = s.head()
+		if q.Creation != "" && s.creation == q.Creation {
+			news.Meta = nil
+			news.Records = s.read(backend.Range(q.After+1, backend.LookRecords), backend.LookBytes)
+		}
+	}
+	for _, prefix := range q.Shared {
+		news.Shared = append(news.Shared, b.sharedValues(prefix))
+	}
+	return news, nil
 }
 
 // Append implements [backend.Backend].
@@ -131,10 +146,13 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		return backend.ErrExists
 	case batch.Create && err == backend.ErrNotFound && b.fenced[batch.Creation]:
 		return backend.ErrMoved
-	case batch.Create && err == backend.ErrNotFound:
-		if s = b.staged[batch.Creation]; s == nil {
-			s = newSession(batch.Creation)
+	case batch.Create && err == backend.ErrNotFound && batch.Staged != "":
+		s = b.sessions[batch.Staged]
+		if s == nil || s.creation != batch.Creation || s.token != batch.Seen {
+			return backend.ErrMoved
 		}
+	case batch.Create && err == backend.ErrNotFound:
+		s = &session{creation: batch.Creation, ids: map[string]uint64{}}
 	case err != nil:
 		return err
 	case s.creation != batch.Creation:
@@ -153,19 +171,18 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	}
 	if batch.Create {
 		s.meta = bytes.Clone(batch.Meta)
-		delete(b.staged, batch.Creation)
+		delete(b.sessions, batch.Staged)
 		b.sessions[name] = s
 		b.order.names = nil
 	}
 	s.token = batch.Next
+	if batch.Counts != nil {
+		s.counts = bytes.Clone(batch.Counts)
+	}
 	for _, v := range batch.Shared {
 		b.shared[v.Name] = bytes.Clone(v.Data)
 	}
 	return nil
-}
-
-func newSession(creation string) *session {
-	return &session{creation: creation, ids: map[string]uint64{}}
 }
 
 // append adds records to the log, all or none.
@@ -222,87 +239,26 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 	if r.Meta != nil {
 		s.meta = bytes.Clone(r.Meta)
 	}
+	if r.Counts != nil {
+		s.counts = bytes.Clone(r.Counts)
+	}
 	s.snapshot = backend.Snapshot{}
 	s.token, s.edition = r.Next, s.edition+1
 	return nil
 }
 
-// Stage implements [backend.Backend].
-func (b *Backend) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
-	b.lock()
-	defer b.mu.Unlock()
-	if err := b.ready(ctx); err != nil {
-		return err
-	}
-	s, ok := b.staged[creation]
-	if !ok {
-		s = newSession(creation)
-	}
-	if err := s.append(after, records); err != nil {
-		return err
-	}
-	b.staged[creation] = s
-	return nil
-}
-
-// Unstage implements [backend.Backend].
-func (b *Backend) Unstage(creation string) {
-	b.lock()
-	defer b.mu.Unlock()
-	delete(b.staged, creation)
-}
-
 // Read implements [backend.Backend].
-func (b *Backend) Read(ctx context.Context, name, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+func (b *Backend) Read(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	b.rlock()
 	defer b.mu.RUnlock()
 	s, err := b.findCreated(ctx, name, creation)
 	if err != nil {
 		return nil, err
 	}
-	return s.read(max(from, 1), maxRecords, maxBytes), nil
+	return s.read(seqs, maxBytes), nil
 }
 
-func (s *session) read(from uint64, maxRecords, maxBytes int) (out []backend.Record) {
-	size := 0
-	for seq := from; seq <= uint64(len(s.records)); seq++ {
-		data := s.records[seq-1]
-		if size += len(data); len(out) > 0 && (len(out) >= maxRecords || size > maxBytes) {
-			break
-		}
-		out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(data)})
-	}
-	return out
-}
-
-// Since implements [backend.Backend].
-func (b *Backend) Since(ctx context.Context, name string, seen backend.Seen, prefixes ...string) (news backend.News, err error) {
-	b.rlock()
-	defer b.mu.RUnlock()
-	s, err := b.find(ctx, name)
-	if err != nil {
-		return news, err
-	}
-	news.Head = s.head()
-	if s.creation == seen.Creation {
-		news.Meta = nil
-		news.Records = s.read(seen.Last+1, backend.SinceRecords, backend.SinceBytes)
-	}
-	for _, prefix := range prefixes {
-		news.Shared = append(news.Shared, b.sharedValues(prefix))
-	}
-	return news, nil
-}
-
-// Pick implements [backend.Backend].
-func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	b.rlock()
-	defer b.mu.RUnlock()
-	s, err := b.findCreated(ctx, name, creation)
-	if err != nil {
-		return nil, err
-	}
-	var out []backend.Record
+func (s *session) read(seqs []uint64, maxBytes int) (out []backend.Record) {
 	size := 0
 	for _, seq := range seqs {
 		if seq == 0 || seq > uint64(len(s.records)) {
@@ -314,7 +270,7 @@ func (b *Backend) Pick(ctx context.Context, name, creation string, seqs []uint64
 		}
 		out = append(out, backend.Record{Seq: seq, Data: bytes.Clone(data)})
 	}
-	return out, nil
+	return out
 }
 
 // Lookup implements [backend.Backend].
@@ -358,16 +314,6 @@ func (b *Backend) Snapshot(ctx context.Context, name, creation string) (backend.
 	kept := s.snapshot
 	kept.Data = bytes.Clone(kept.Data)
 	return kept, nil
-}
-
-// Shared implements [backend.Backend].
-func (b *Backend) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
-	b.rlock()
-	defer b.mu.RUnlock()
-	if err := b.ready(ctx); err != nil {
-		return nil, err
-	}
-	return b.sharedValues(prefix), nil
 }
 
 // PutShared implements [backend.Backend].
@@ -455,9 +401,6 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 	return nil
 }
 
-// Exclusive implements [backend.Backend].
-func (b *Backend) Exclusive() bool { return false }
-
 // Fence implements [backend.Backend].
 func (b *Backend) Fence(ctx context.Context, name, creation string, seen, next backend.Token) (took bool, err error) {
 	b.lock()
@@ -495,7 +438,7 @@ func (b *Backend) Close() error {
 	}
 	b.closed = true
 	if b.open--; b.open == 0 {
-		b.sessions, b.shared, b.staged, b.fenced, b.gone = nil, nil, nil, nil, nil
+		b.sessions, b.shared, b.fenced, b.gone = nil, nil, nil, nil
 	}
 	return nil
 }

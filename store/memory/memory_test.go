@@ -23,9 +23,9 @@ func TestFaultyBackend(t *testing.T) {
 	})
 }
 
-// Pick takes as many bytes as it may, to the byte, and a seq without a record ends it,
+// Read takes as many bytes as it may, to the byte, and a seq without a record ends it,
 // whether it lies before the log or behind it.
-func TestPickEnds(t *testing.T) {
+func TestReadEnds(t *testing.T) {
 	var b memory.Backend
 	ctx := context.Background()
 	records := []backend.Record{{Seq: 1, Data: make([]byte, 100)}, {Seq: 2, Data: make([]byte, 50)}, {Seq: 3, Data: make([]byte, 1)}}
@@ -43,7 +43,7 @@ func TestPickEnds(t *testing.T) {
 		{[]uint64{0, 1}, 1 << 20, nil},
 		{[]uint64{3, 4}, 1 << 20, []uint64{3}},
 	} {
-		picked, err := b.Pick(ctx, "a", "c", c.seqs, c.bytes)
+		picked, err := b.Read(ctx, "a", "c", c.seqs, c.bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestPickEnds(t *testing.T) {
 			got = append(got, r.Seq)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("of %d in %d bytes Pick gives %d, want %d", c.seqs, c.bytes, got, c.want)
+			t.Errorf("of %d in %d bytes Read gives %d, want %d", c.seqs, c.bytes, got, c.want)
 		}
 	}
 }

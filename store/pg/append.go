@@ -20,6 +20,7 @@ type change struct {
 	after, last int64
 	seen, next  int64
 	chain       backend.Chain
+	counts      []byte
 	records     []record
 	ids         []taking
 	shared      []value
@@ -63,7 +64,7 @@ func newChange(session string, batch backend.Batch) (*change, error) {
 		return nil, fmt.Errorf("%w: the batch gives the session no token", patch.ErrInvalid)
 	}
 	c := &change{
-		hash: hash(session), seen: int64(batch.Seen), next: int64(batch.Next), chain: batch.Chain,
+		hash: hash(session), seen: int64(batch.Seen), next: int64(batch.Next), chain: batch.Chain, counts: bytes.Clone(batch.Counts),
 	}
 	if err := c.add(batch.Creation, batch.After, batch.Records); err != nil {
 		return nil, err
@@ -261,8 +262,8 @@ func scanOutcomes(rows pgx.Rows, group []*change) error {
 const appendSQL = `
 WITH asked AS (
 	SELECT u.*, s.num, s.last AS was, s.token
-	FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
-		WITH ORDINALITY AS u(hash, birth, after, seen, next, head, sum, i)
+	FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $18::bytea[])
+		WITH ORDINALITY AS u(hash, birth, after, seen, next, head, sum, counts, i)
 	LEFT JOIN patchlog.sessions s ON s.hash = u.hash AND s.birth = u.birth
 ), taken AS (
 	SELECT DISTINCT a.i
@@ -277,7 +278,7 @@ WITH asked AS (
 	FOR NO KEY UPDATE OF s SKIP LOCKED
 ), done AS (
 	UPDATE patchlog.sessions s
-	SET last = a.head, token = a.next, sum = a.sum, touched = now()
+	SET last = a.head, token = a.next, sum = a.sum, counts = coalesce(a.counts, s.counts), touched = now()
 	FROM locked l JOIN asked a ON a.i = l.i
 	WHERE s.num = l.num
 	RETURNING a.i, s.num
@@ -306,19 +307,19 @@ FROM asked a LEFT JOIN done d ON d.i = a.i LEFT JOIN taken t ON t.i = a.i`
 
 func appendArgs(group []*change) []any {
 	n := len(group)
-	hashes, births := make([][]byte, n), make([][]byte, n)
+	hashes, births, counts := make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	after, seen, next, head, sum := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	var rows rows
 	for i, c := range group {
 		hashes[i], births[i] = c.hash, c.birth
 		after[i], seen[i], next[i], head[i] = c.after, c.seen, c.next, c.last
-		sum[i] = int64(c.chain.Sum)
+		sum[i], counts[i] = int64(c.chain.Sum), c.counts
 		rows.add(int64(i+1), c)
 	}
 	return []any{hashes, births, after, seen, next, head, sum,
 		rows.idOf, rows.ids, rows.idSeqs,
 		rows.recordOf, rows.seqs, rows.datas,
-		rows.sharedOf, rows.sharedHashes, rows.names, rows.values}
+		rows.sharedOf, rows.sharedHashes, rows.names, rows.values, counts}
 }
 
 // rows are the rows that changes insert, column by column.

@@ -99,7 +99,7 @@ func BenchmarkSince(b *testing.B) {
 				b.ResetTimer()
 				each(readers, func(int) {
 					for left.Add(-1) >= 0 {
-						if _, err := store.Since(ctx, "s", backend.Seen{Creation: "c", Last: 100}, "app/", "user/"); err != nil {
+						if _, err := store.Look(ctx, backend.Query{Session: "s", Creation: "c", After: 100, Shared: []string{"app/", "user/"}}); err != nil {
 							b.Error(err)
 							return
 						}

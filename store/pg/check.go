@@ -13,14 +13,14 @@ import (
 // checks are what Check asks. Each gives rows of one text: what it found.
 var checks = []string{
 	`SELECT format('session %s has %s records from %s to %s, and says that the last is %s',
-			encode(coalesce(s.name, s.creation), 'escape'), count(r.seq), coalesce(min(r.seq), 0), coalesce(max(r.seq), 0), s.last)
+			encode(s.name, 'escape'), count(r.seq), coalesce(min(r.seq), 0), coalesce(max(r.seq), 0), s.last)
 		FROM patchlog.sessions s LEFT JOIN patchlog.records r ON r.num = s.num
-		WHERE s.state IN (0, 1)
+		WHERE s.state = 0
 		GROUP BY s.num
 		HAVING count(r.seq) <> s.last OR coalesce(max(r.seq), 0) <> s.last OR coalesce(min(r.seq), 1) <> 1`,
-	`SELECT format('%s ids of session %s point to no record', count(*), encode(coalesce(s.name, s.creation), 'escape'))
+	`SELECT format('%s ids of session %s point to no record', count(*), encode(s.name, 'escape'))
 		FROM patchlog.sessions s JOIN patchlog.ids d ON d.num = s.num
-		WHERE s.state IN (0, 1) AND NOT EXISTS (SELECT FROM patchlog.records r WHERE r.num = d.num AND r.seq = d.seq)
+		WHERE s.state = 0 AND NOT EXISTS (SELECT FROM patchlog.records r WHERE r.num = d.num AND r.seq = d.seq)
 		GROUP BY s.num`,
 	`SELECT format('session %s ends at %s, and its snapshot is of %s', encode(s.name, 'escape'), s.last, p.seq)
 		FROM patchlog.sessions s JOIN patchlog.snapshots p ON p.num = s.num

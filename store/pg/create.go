@@ -9,7 +9,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// create creates a session, of what is staged for it if anything is.
+// create creates a session, of a staged one if the batch says so.
 func (b *Backend) create(ctx context.Context, session string, batch backend.Batch) error {
 	c, err := newChange(session, batch)
 	if err = first(err, checkID("creation id", batch.Creation)); err != nil {
@@ -17,7 +17,7 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	}
 	text := createSQL
 	switch {
-	case b.staged.has(batch.Creation):
+	case batch.Staged != "":
 		text = createStagedSQL
 	case c.after != 0:
 		return b.existsOr(ctx, session, backend.ErrMoved)
@@ -42,7 +42,6 @@ func (b *Backend) create(ctx context.Context, session string, batch backend.Batc
 	case err != nil:
 		return err
 	}
-	b.staged.drop(batch.Creation)
 	return nil
 }
 
@@ -69,17 +68,17 @@ WITH unmoved AS (
 ), `
 
 const createSQL = whileSQL + `made AS (
-	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum)
-	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8
-	WHERE $5::bigint = 0 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
+	INSERT INTO patchlog.sessions (hash, birth, name, creation, state, last, token, sum, counts)
+	SELECT $1, $2, $3, $4, 0, $6::bigint, $7, $8, $21::bytea
+	WHERE $22::bytea IS NULL AND $23::bigint = 0 AND $5::bigint = 0 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
 
 // createStagedSQL makes a session of a staged one.
 const createStagedSQL = whileSQL + `made AS (
 	UPDATE patchlog.sessions
-	SET hash = $1, name = $3, creation = $4, state = 0, last = $6, token = $7, sum = $8, created = now(), touched = now()
-	WHERE birth = $2 AND state = 1 AND last = $5 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
+	SET hash = $1, name = $3, creation = $4, last = $6, token = $7, sum = $8, counts = coalesce($21, counts), created = now(), touched = now()
+	WHERE hash = $22 AND birth = $2 AND state = 0 AND last = $5 AND token = $23 AND ($17::bytea IS NULL OR EXISTS (SELECT FROM unmoved))
 	RETURNING num
 )`
 
@@ -87,6 +86,7 @@ const createStagedSQL = whileSQL + `made AS (
 // which takes the row.
 const createRestSQL = `, put_meta AS (
 	INSERT INTO patchlog.metas (num, data) SELECT num, $9 FROM made
+	ON CONFLICT (num) DO UPDATE SET data = excluded.data
 ), put_records AS (
 	INSERT INTO patchlog.records (num, seq, data)
 	SELECT m.num, x.seq, x.data FROM made m, unnest($10::bigint[], $11::bytea[]) AS x(seq, data)
@@ -111,7 +111,11 @@ func createArgs(session string, batch backend.Batch, c *change) []any {
 	if w := batch.While; w != nil {
 		while.hash, while.birth, while.last, while.token = hash(w.Session), hash(w.Creation), number(w.Last), int64(w.Token)
 	}
+	var staged []byte
+	if batch.Staged != "" {
+		staged = hash(batch.Staged)
+	}
 	return []any{c.hash, c.birth, []byte(session), []byte(batch.Creation), c.after, c.last, c.next, int64(c.chain.Sum),
 		data(batch.Meta), rows.seqs, rows.datas, rows.ids, rows.idSeqs, rows.sharedHashes, rows.names, rows.values,
-		while.hash, while.birth, while.last, while.token}
+		while.hash, while.birth, while.last, while.token, c.counts, staged, c.seen}
 }

@@ -11,8 +11,8 @@ import (
 
 // Delete implements [backend.Backend]. One update takes the session's name from its row,
 // after any append that holds it, and ends all that others know of it; its rows go after
-// that, in transactions of a bounded size. If that does not succeed it is done later, by one
-// who opens a backend or begins to stage. The row itself stays for an hour: it tells a fence
+// that, in transactions of a bounded size. If that does not succeed it is done when a
+// backend is opened. The row itself stays for an hour: it tells a fence
 // that the session had been created.
 func (b *Backend) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	if err := b.enter(ctx); err != nil {
@@ -27,7 +27,7 @@ func (b *Backend) Delete(ctx context.Context, session, creation string, seen *ba
 	var found, there bool
 	err := b.attemptWaiting(ctx, writes, func(ctx context.Context, c *pgx.Conn) error {
 		err := c.QueryRow(ctx, b.sql(`
-			UPDATE patchlog.sessions SET hash = NULL, name = NULL, state = 4, touched = now()
+			UPDATE patchlog.sessions SET hash = NULL, name = NULL, state = 3, touched = now()
 			WHERE hash = $1 AND birth = $2`+condition+`
 			RETURNING num`), args...).Scan(&num)
 		found = err == nil
@@ -62,7 +62,7 @@ func (b *Backend) forget(ctx context.Context) error {
 			DELETE FROM patchlog.sessions
 			WHERE num IN (
 				SELECT num FROM patchlog.sessions s
-				WHERE hash IS NULL AND state = 4 AND created < now() - interval '1 hour' AND touched < now() - interval '1 hour'
+				WHERE hash IS NULL AND state = 3 AND created < now() - interval '1 hour' AND touched < now() - interval '1 hour'
 					AND NOT EXISTS (SELECT FROM patchlog.metas m WHERE m.num = s.num)
 				ORDER BY created
 				LIMIT 16

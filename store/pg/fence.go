@@ -32,17 +32,12 @@ func (b *Backend) Fence(ctx context.Context, session, creation string, seen, nex
 		})
 		return took && err == nil, err
 	}
-	b.staged.drop(creation)
 	err = b.attemptWaiting(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		var batch pgx.Batch
 		batch.Queue(b.sql(`
 			INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
-			VALUES ($1, $2, 3, 0, 0, 0)
-			ON CONFLICT (birth) DO UPDATE SET state = 3, last = 0, touched = now() WHERE s.state IN (1, 2, 3)`), hash(creation), []byte(creation))
-		for _, table := range []string{"records", "ids", "snapshots", "metas"} { // of what was staged, or deleted
-			batch.Queue(b.sql(`
-				DELETE FROM patchlog.`+table+` WHERE num = (SELECT num FROM patchlog.sessions WHERE birth = $1 AND state = 3)`), hash(creation))
-		}
+			VALUES ($1, $2, 2, 0, 0, 0)
+			ON CONFLICT (birth) DO UPDATE SET touched = now() WHERE s.state = 2`), hash(creation), []byte(creation))
 		batch.Queue(b.sql(touchSQL), hash(creation), []byte(creation))
 		took, err = firstAffects(ctx, c, &batch)
 		return err
@@ -54,7 +49,7 @@ func (b *Backend) Fence(ctx context.Context, session, creation string, seen, nex
 // leaves one like that of a deleted session, which is removed after an hour.
 const touchSQL = `
 INSERT INTO patchlog.sessions AS s (birth, creation, state, last, token, sum)
-VALUES ($1, $2, 4, 0, 0, 0)
+VALUES ($1, $2, 3, 0, 0, 0)
 ON CONFLICT (birth) DO UPDATE SET touched = now()`
 
 // firstAffects sends statements in one transaction and one round trip, and reports whether the

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Lease implements [backend.Backend]. The time is the server's.
+// Lease implements [backend.Leaser]. The time is the server's.
 func (b *Backend) Lease(ctx context.Context, name, owner string, ttl time.Duration) (held bool, err error) {
 	err = b.call(ctx, repeats, func(ctx context.Context, c *pgx.Conn) error {
 		if ttl < 0 {

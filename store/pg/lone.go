@@ -43,7 +43,7 @@ func newTexts(sql func(string) string) *texts {
 // locked is newer. That does not matter: ids come with a commit, which sets the token that
 // no caller can have known then, and the row that is locked has the one that the caller saw.
 func loneAppendSQL(records, ids, shared int) string {
-	const fixed = 7
+	const fixed = 8
 	n := fixed
 	params := func(kinds string, count int) (list []any) {
 		for range count {
@@ -101,7 +101,7 @@ WITH locked AS (
 	FOR NO KEY UPDATE OF s SKIP LOCKED
 ), done AS (
 	UPDATE patchlog.sessions s
-	SET last = $5, token = $6, sum = $7, touched = now()
+	SET last = $5, token = $6, sum = $7, counts = coalesce($8, s.counts), touched = now()
 	FROM locked l
 	WHERE s.num = l.num
 	RETURNING s.num
@@ -111,7 +111,7 @@ SELECT num FROM done`
 
 // loneArgs returns the statement of a change, and its arguments.
 func (t *texts) loneArgs(c *change) (st statement, args []any) {
-	args = append(make([]any, 0, 16), c.hash, c.birth, c.after, c.seen, c.last, c.next, int64(c.chain.Sum))
+	args = append(make([]any, 0, 16), c.hash, c.birth, c.after, c.seen, c.last, c.next, int64(c.chain.Sum), c.counts)
 	records, ids, shared := min(len(c.records), several), min(len(c.ids), several), min(len(c.shared), several)
 	var r rows
 	if max(records, ids, shared) == several {
@@ -156,16 +156,16 @@ func (b *Backend) appendLone(ctx context.Context, c *change) (done bool, err err
 	return done && err == nil, err
 }
 
-// loneLookSQL is sinceSQL for one look.
+// loneLookSQL is lookSQL for one look.
 func loneLookSQL(prefixes int) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `
-SELECT 0::bigint AS kind, 1::bigint, s.last, s.token, s.sum, s.edition, s.creation,
-	CASE WHEN s.birth <> $2 THEN (SELECT data FROM patchlog.metas m WHERE m.num = s.num) END, s.birth = $2
+SELECT 0::bigint AS kind, 1::bigint, s.last, s.token, s.sum, s.edition, s.counts, s.creation,
+	CASE WHEN s.birth IS DISTINCT FROM $2 THEN (SELECT data FROM patchlog.metas m WHERE m.num = s.num) END, coalesce(s.birth = $2, false)
 FROM patchlog.sessions s
 WHERE s.hash = $1
 UNION ALL
-SELECT 1, 1, r.seq, 0, 0, 0, NULL, r.data, true
+SELECT 1, 1, r.seq, 0, 0, 0, NULL, NULL, r.data, true
 FROM patchlog.sessions s CROSS JOIN LATERAL (
 	SELECT seq, data FROM (
 		SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before
@@ -173,11 +173,11 @@ FROM patchlog.sessions s CROSS JOIN LATERAL (
 	) measured
 	WHERE before < %d
 ) r
-WHERE s.hash = $1 AND s.birth = $2 AND s.last > $3`, backend.SinceRecords, backend.SinceBytes)
+WHERE s.hash = $1 AND s.birth = $2 AND s.last > $3`, backend.LookRecords, backend.LookBytes)
 	for i := range prefixes {
 		fmt.Fprintf(&text, `
 UNION ALL
-SELECT 2, %[1]d, 0, 0, 0, 0, v.name, v.data, true
+SELECT 2, %[1]d, 0, 0, 0, 0, NULL, v.name, v.data, true
 FROM patchlog.shared v
 WHERE substring(v.name FROM 1 FOR 1024) >= substring($%[2]d::bytea FROM 1 FOR 1024) AND substring(v.name FROM 1 FOR 1024) < $%[3]d
 	AND substring(v.name FROM 1 FOR length($%[2]d::bytea)) = $%[2]d`, i+1, 4+2*i, 5+2*i)

@@ -82,7 +82,7 @@ func TestShapes(t *testing.T) {
 		for i := range shape % 7 {
 			prefixes = append(prefixes, fmt.Sprint("p", i))
 		}
-		news, err2 := b.Since(ctx, "s", backend.Seen{Creation: h.Creation, Last: seen}, prefixes...)
+		news, err2 := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: seen, Shared: prefixes})
 		if err != nil || err2 != nil || news.Token != h.Token || news.Chain != h.Chain || news.Last != h.Last || len(news.Records) != nRecords || len(news.Shared) != len(prefixes) {
 			t.Fatalf("%d records, %d ids, %d shared values: Lookup %v, Since %+v, %v", nRecords, nIDs, nShared, err, news, err2)
 		}
@@ -98,7 +98,7 @@ func TestShapes(t *testing.T) {
 			}
 		}
 	}
-	if _, err := b.Since(ctx, "other", backend.Seen{Creation: h.Creation}); !errors.Is(err, backend.ErrNotFound) {
+	if _, err := b.Look(ctx, backend.Query{Session: "other", Creation: h.Creation}); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("Since of another session's creation: %v", err)
 	}
 	if err := b.Check(ctx); err != nil {
@@ -162,7 +162,7 @@ func TestPooledFromTheStart(t *testing.T) {
 					return
 				}
 				h = landed(h, batch)
-				news, err := b.Since(ctx, name, backend.Seen{Creation: name, Last: h.Last - 1}, "app/")
+				news, err := b.Look(ctx, backend.Query{Session: name, Creation: name, After: h.Last - 1, Shared: []string{"app/"}})
 				if err != nil || news.Token != h.Token || len(news.Records) != 1 {
 					t.Errorf("Since: %+v, %v", news, err)
 				}
@@ -200,7 +200,7 @@ func TestPreparedByDefault(t *testing.T) {
 				t.Fatal(err)
 			}
 			h = landed(h, batch)
-			if _, err := b.Since(ctx, "s", backend.Seen{}); err != nil {
+			if _, err := b.Look(ctx, backend.Query{Session: "s"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -226,7 +226,7 @@ func TestPlansAge(t *testing.T) {
 				t.Fatal(err)
 			}
 			h = landed(h, batch)
-			if _, err := b.Since(ctx, "s", backend.Seen{Creation: h.Creation, Last: h.Last}, "p/"); err != nil {
+			if _, err := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: h.Last, Shared: []string{"p/"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -299,7 +299,7 @@ func TestAltered(t *testing.T) {
 	h := create(t, b, "s", 1)
 	for _, kind := range []string{"numeric", "bigint"} {
 		for range 2 {
-			if news, err := b.Since(ctx, "s", backend.Seen{Creation: h.Creation}); err != nil || news.Last != 1 || len(news.Records) != 1 {
+			if news, err := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation}); err != nil || news.Last != 1 || len(news.Records) != 1 {
 				t.Errorf("Since: %+v, %v", news, err)
 			}
 		}
@@ -321,7 +321,7 @@ func TestKeptWaiting(t *testing.T) {
 			defer stop()
 			var err error
 			if i < calls {
-				_, err = b.Since(bounded, "s", backend.Seen{})
+				_, err = b.Look(bounded, backend.Query{Session: "s"})
 			} else {
 				err = b.Append(bounded, "s", next(h, 1))
 			}
@@ -336,7 +336,7 @@ func TestKeptWaiting(t *testing.T) {
 		done := make(chan error, calls)
 		for i := range calls {
 			go func() {
-				_, err := b.Since(ctx, "s", backend.Seen{})
+				_, err := b.Look(ctx, backend.Query{Session: "s"})
 				done <- err
 			}()
 			waitFor(t, dsn, strings.Replace(waitingForLock, "count(*)", fmt.Sprintf("count(*) / %d", min(i+1, calls-1)), 1))

@@ -19,8 +19,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Backend keeps sessions in a PostgreSQL database. It is a shared backend: any number of
-// processes may have one open on the same schema.
+// Backend keeps sessions in a PostgreSQL database. Any number of processes may have one open on
+// the same schema.
 type Backend struct {
 	opts    Options
 	pool    *pgxpool.Pool
@@ -28,7 +28,6 @@ type Backend struct {
 	appends *lanes[*change]
 	looks   *lanes[*look]
 	waiters chan struct{} // holds a token for each call that may wait for a session's row
-	staged  staging
 
 	texts    *texts
 	prepares atomic.Bool // statements of one call are prepared
@@ -42,6 +41,7 @@ type Backend struct {
 var (
 	_ backend.Backend = (*Backend)(nil)
 	_ backend.Checker = (*Backend)(nil)
+	_ backend.Leaser  = (*Backend)(nil)
 )
 
 // How many groups of calls are worked on at a time.
@@ -151,11 +151,7 @@ func (b *Backend) sql(text string) string {
 	return strings.ReplaceAll(text, "patchlog.", b.schema)
 }
 
-// Exclusive implements [backend.Backend].
-func (b *Backend) Exclusive() bool { return false }
-
-// Close implements [backend.Backend]. It waits for calls under way, and drops what is
-// staged.
+// Close implements [backend.Backend]. It waits for calls under way.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -165,9 +161,6 @@ func (b *Backend) Close() error {
 	b.closed = true
 	b.mu.Unlock()
 	b.calls.Wait()
-	for _, creation := range b.staged.all() {
-		b.unstage(creation)
-	}
 	b.appends.run.Wait()
 	b.looks.run.Wait()
 	b.pool.Close()

@@ -33,44 +33,28 @@ func queryOf[T any](ctx context.Context, b *Backend, scan func(pgx.CollectableRo
 	return rows, err
 }
 
-// headColumns are what scanHead takes, of a session s and its meta m.
-const headColumns = `s.creation, m.data, s.last, s.token, s.sum, s.edition`
-
+// listed is a row of a session s and its meta m.
 type listed struct {
-	name, creation, meta      []byte
-	last, token, sum, edition int64
+	name, creation, meta, counts []byte
+	last, token, sum, edition    int64
 }
 
-func (l listed) head() (backend.Head, error) {
-	h := backend.Head{Creation: string(l.creation), Meta: l.meta, Last: uint64(l.last), Token: backend.Token(l.token),
-		Chain: backend.Chain{Sum: uint32(l.sum)}, Edition: uint64(l.edition)}
-	if l.meta == nil {
-		return backend.Head{}, fmt.Errorf("%w: the meta record is missing", backend.ErrDamaged)
-	}
-	return h, nil
+var errNoMeta = fmt.Errorf("%w: the meta record is missing", backend.ErrDamaged)
+
+func (l listed) head() backend.Head {
+	return backend.Head{Creation: string(l.creation), Meta: l.meta, Last: uint64(l.last), Token: backend.Token(l.token),
+		Chain: backend.Chain{Sum: uint32(l.sum)}, Counts: l.counts, Edition: uint64(l.edition)}
 }
 
 func scanListed(row pgx.CollectableRow) (l listed, err error) {
-	err = row.Scan(&l.name, &l.creation, &l.meta, &l.last, &l.token, &l.sum, &l.edition)
+	err = row.Scan(&l.name, &l.creation, &l.meta, &l.last, &l.token, &l.sum, &l.edition, &l.counts)
 	return l, err
-}
-
-// Head implements [backend.Backend].
-func (b *Backend) Head(ctx context.Context, session string) (backend.Head, error) {
-	found, err := queryOf(ctx, b, scanListed, `
-		SELECT s.name, `+headColumns+`
-		FROM patchlog.sessions s LEFT JOIN patchlog.metas m ON m.num = s.num
-		WHERE s.hash = $1`, hash(session))
-	if err != nil {
-		return backend.Head{}, err
-	}
-	return found[0].head()
 }
 
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
 	found, err := query(ctx, b, scanListed, `
-		SELECT s.name, `+headColumns+`
+		SELECT s.name, s.creation, m.data, s.last, s.token, s.sum, s.edition, s.counts
 		FROM patchlog.sessions s LEFT JOIN patchlog.metas m ON m.num = s.num
 		WHERE s.hash IS NOT NULL
 			AND substring(s.name FROM 1 FOR 1024) >= substring($1::bytea FROM 1 FOR 1024)
@@ -84,7 +68,9 @@ func (b *Backend) List(ctx context.Context, prefix, after string, limit int) ([]
 	out := make([]backend.Listed, len(found))
 	for i, l := range found {
 		out[i].Session = string(l.name)
-		out[i].Head, out[i].Err = l.head()
+		if out[i].Head = l.head(); l.meta == nil {
+			out[i].Head, out[i].Err = backend.Head{}, errNoMeta
+		}
 	}
 	return out, nil
 }
@@ -100,33 +86,7 @@ func scanFound(row pgx.CollectableRow) (f found, err error) {
 }
 
 // Read implements [backend.Backend].
-func (b *Backend) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
-	rows, err := queryOf(ctx, b, scanFound, `
-		SELECT r.seq, r.data
-		FROM patchlog.sessions s LEFT JOIN LATERAL (
-			SELECT seq, data FROM (
-				SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) AS bytes
-				FROM (SELECT seq, data FROM patchlog.records WHERE num = s.num AND seq >= $3 AND seq <= s.last ORDER BY seq LIMIT $4) page
-			) measured
-			WHERE bytes <= $5 OR seq = $3
-		) r ON true
-		WHERE s.hash = $1 AND s.birth = $2
-		ORDER BY r.seq`, hash(session), hash(creation), number(max(from, 1)), max(maxRecords, 1), max(maxBytes, 0))
-	if err != nil {
-		return nil, err
-	}
-	var out []backend.Record
-	for i, r := range rows {
-		if r.seq == nil || uint64(*r.seq) != max(from, 1)+uint64(i) {
-			break
-		}
-		out = append(out, backend.Record{Seq: uint64(*r.seq), Data: r.data})
-	}
-	return out, nil
-}
-
-// Pick implements [backend.Backend].
-func (b *Backend) Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
+func (b *Backend) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	wanted := make([]int64, len(seqs))
 	for i, seq := range seqs {
 		wanted[i] = number(seq)
@@ -185,21 +145,6 @@ func (b *Backend) Lookup(ctx context.Context, session, creation string, ids []st
 		seqs[i] = at[h]
 	}
 	return seqs, nil
-}
-
-// Shared implements [backend.Backend].
-func (b *Backend) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
-	return query(ctx, b, func(row pgx.CollectableRow) (v backend.Value, err error) {
-		var name []byte
-		err = row.Scan(&name, &v.Data)
-		v.Name = string(name)
-		return v, err
-	}, `
-		SELECT v.name, v.data FROM patchlog.shared v
-		WHERE substring(v.name FROM 1 FOR 1024) >= substring($1::bytea FROM 1 FOR 1024)
-			AND substring(v.name FROM 1 FOR 1024) < $2
-			AND substring(v.name FROM 1 FOR length($1::bytea)) = $1
-		ORDER BY v.name`, []byte(prefix), behind(prefix))
 }
 
 // Snapshot implements [backend.Backend].

@@ -39,7 +39,7 @@ func (b *Backend) Replace(ctx context.Context, session string, r backend.Replace
 		var batch pgx.Batch
 		batch.Queue(b.sql(`SELECT num FROM patchlog.sessions WHERE hash = $1 FOR UPDATE`), hash(session))
 		batch.Queue(b.sql(replaceSQL), hash(session), hash(r.Creation), number(r.Last), int64(r.Seen), int64(r.Next),
-			int64(appended.chain.Sum), seqs, olds, datas, r.Meta, appended.last, put.seqs, put.datas, put.ids, put.idSeqs)
+			int64(appended.chain.Sum), seqs, olds, datas, r.Meta, appended.last, put.seqs, put.datas, put.ids, put.idSeqs, r.Counts)
 		return secondOf(ctx, c, &batch, func(rows pgx.Rows) error {
 			_, err := pgx.ForEachRow(rows, []any{&found, &done}, func() error { return nil })
 			return err
@@ -65,7 +65,7 @@ WITH asked AS (
 	SELECT num, last, token FROM patchlog.sessions WHERE hash = $1 AND birth = $2 AND state = 0
 ), done AS (
 	UPDATE patchlog.sessions s
-	SET last = $11, token = $5, sum = $6, edition = s.edition + 1, touched = now()
+	SET last = $11, token = $5, sum = $6, edition = s.edition + 1, counts = coalesce($16, s.counts), touched = now()
 	FROM at
 	WHERE s.num = at.num AND at.last = $3 AND at.token = $4 AND NOT EXISTS (
 		SELECT FROM asked x LEFT JOIN patchlog.records r ON r.num = at.num AND r.seq = x.seq AND r.seq <= at.last

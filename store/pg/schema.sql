@@ -13,11 +13,12 @@ CREATE TABLE patchlog.sessions (
     birth    bytea NOT NULL UNIQUE,     -- SHA-256 of the creation id
     name     bytea,                     -- null unless state is 0
     creation bytea NOT NULL,
-    state    smallint NOT NULL,         -- 0 a session, 1 staged, 2 staged once and to be removed, 3 a creation that must never take place, 4 deleted
+    state    smallint NOT NULL,         -- 0 a session, 1 to be removed, 2 a creation that must never take place, 3 deleted
     last     bigint NOT NULL,           -- seq of the last record, 0 if there is none
     token    bigint NOT NULL,           -- of the last commit; the bits of an unsigned number
     sum      bigint NOT NULL,           -- the chain: CRC32C over the records' checksums
     edition  bigint NOT NULL DEFAULT 0, -- how often records were replaced
+    counts   bytea,                     -- what the log comes to, as the store has it
     created  timestamptz NOT NULL DEFAULT now(),
     touched  timestamptz NOT NULL DEFAULT now() -- when it was last written to
 ) WITH (fillfactor = 60);

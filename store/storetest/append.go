@@ -39,6 +39,26 @@ var appendCases = []testCase{
 		s.put("a", backend.Batch{Creation: "c1", After: 5}) // nothing
 		s.put("a", backend.Batch{Creation: "c1", After: 5, Shared: []backend.Value{{Name: "z", Data: []byte("3")}}})
 	}},
+	{"Append/counts", func(s *suite) {
+		s.put("none", create("c0", 1))
+		b := create("c1", 1)
+		b.Counts = []byte("one record")
+		s.put("a", b)
+		s.put("a", extend("c1", 1, 1)) // leaves them
+		b = extend("c1", 2, 1)
+		b.Counts = []byte{0, 0xff}
+		s.put("a", b)
+		scramble(b.Counts)
+		b = extend("c1", 2, 1)
+		b.Counts = []byte("refused")
+		s.refuse(backend.ErrMoved, "a", b)
+		r := s.replacement("a", "other", 1)
+		s.replace("a", r)
+		s.check()
+		r = s.replacement("a", "again", 1)
+		r.Counts = []byte("of the replaced log")
+		s.replace("a", r)
+	}},
 	{"Append/moved", func(s *suite) {
 		s.put("a", create("c1", 3))
 		for _, after := range []uint64{0, 2, 4, 1 << 63} {

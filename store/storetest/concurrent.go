@@ -54,13 +54,13 @@ var concurrentCases = []testCase{
 		}
 		all(goroutines, func(i int) {
 			for k := 0; k < perRoutine; {
-				head, err := s.Head(ctx, "a")
+				head, err := s.head("a")
 				if err != nil {
 					s.Errorf("Head: %v", err)
 					return
 				}
 				seq := head.Last + 1
-				b := backend.Batch{Creation: "c1", After: head.Last, Records: []backend.Record{
+				b := backend.Batch{Creation: "c1", After: head.Last, Seen: head.Token, Chain: head.Chain, Records: []backend.Record{
 					{Seq: seq, IDs: []string{fmt.Sprint(i, "/", k)}, Data: fmt.Append(nil, i, " ", k)},
 				}, Shared: []backend.Value{{Name: fmt.Sprint("shared by ", i), Data: fmt.Append(nil, k)}}}
 				switch err := s.Append(ctx, "a", b); {
@@ -114,7 +114,7 @@ var concurrentCases = []testCase{
 		for range goroutines {
 			wg.Go(func() {
 				for {
-					if _, err := s.Read(ctx, "a", "c1", 1, 99, 1<<20); err != nil {
+					if _, err := s.Read(ctx, "a", "c1", backend.Range(1, 99), 1<<20); err != nil {
 						s.is(err, backend.ErrClosed, "Read while closing")
 						return
 					}
@@ -145,7 +145,7 @@ var concurrentCases = []testCase{
 			b := extend("c1", last, 1)
 			b = s.upToDate("a", b)
 			err := s.Backend.Append(cancelled, "a", b)
-			if errors.Is(err, backend.ErrUnknown) && !s.Exclusive() {
+			if errors.Is(err, backend.ErrUnknown) {
 				err = s.settle("a", b, err)
 			}
 			switch {
@@ -168,7 +168,7 @@ func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 	if err != nil {
 		s.Fatalf("Fence: %v", err)
 	}
-	head, err := s.Head(ctx, name)
+	head, err := s.head(name)
 	if err != nil {
 		s.Fatalf("Head: %v", err)
 	}
@@ -176,7 +176,7 @@ func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 		s.Errorf("a fence took: %v, and the batch landed: %v", took, landed)
 	}
 	if took {
-		s.want.sessions[name].token = b.Next + 2
+		s.want.sessions[name].token = head.Token
 		return unknown
 	}
 	return nil
@@ -191,7 +191,7 @@ func (s *suite) readWhile(done chan struct{}) {
 			return
 		default:
 		}
-		got, err := s.Read(ctx, "a", "c1", 1, 1<<20, 1<<30)
+		got, err := s.Read(ctx, "a", "c1", backend.Range(1, 2*goroutines*perRoutine), 1<<30)
 		if err != nil {
 			s.Errorf("Read: %v", err)
 			return

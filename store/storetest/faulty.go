@@ -26,7 +26,7 @@ func (f Failure) String() string {
 	return [...]string{"refused", "lost", "landed"}[f]
 }
 
-// Faulty is a backend whose writes, Append, Replace, PutShared, Stage and Delete, fail as planned. With nothing
+// Faulty is a backend whose writes, Append, Replace, PutShared and Delete, fail as planned. With nothing
 // planned it does what the backend in it does.
 type Faulty struct {
 	backend.Backend
@@ -130,38 +130,25 @@ func (f *Faulty) PutShared(ctx context.Context, changes []backend.SharedChange) 
 	return f.write(func() error { return f.Backend.PutShared(ctx, changes) })
 }
 
-// Stage implements [backend.Backend]. It is a write.
-func (f *Faulty) Stage(ctx context.Context, creation string, after uint64, records []backend.Record) error {
-	return f.write(func() error { return f.Backend.Stage(ctx, creation, after, records) })
-}
-
 // Delete implements [backend.Backend].
 func (f *Faulty) Delete(ctx context.Context, session, creation string, seen *backend.Head) error {
 	return f.write(func() error { return f.Backend.Delete(ctx, session, creation, seen) })
 }
 
-// Head implements [backend.Backend].
-func (f *Faulty) Head(ctx context.Context, session string) (backend.Head, error) {
+// Look implements [backend.Backend].
+func (f *Faulty) Look(ctx context.Context, q backend.Query) (backend.News, error) {
 	if err := f.later(); err != nil {
-		return backend.Head{}, err
+		return backend.News{}, err
 	}
-	return f.Backend.Head(ctx, session)
+	return f.Backend.Look(ctx, q)
 }
 
 // Read implements [backend.Backend].
-func (f *Faulty) Read(ctx context.Context, session, creation string, from uint64, maxRecords, maxBytes int) ([]backend.Record, error) {
+func (f *Faulty) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
 	if err := f.later(); err != nil {
 		return nil, err
 	}
-	return f.Backend.Read(ctx, session, creation, from, maxRecords, maxBytes)
-}
-
-// Pick implements [backend.Backend].
-func (f *Faulty) Pick(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	if err := f.later(); err != nil {
-		return nil, err
-	}
-	return f.Backend.Pick(ctx, session, creation, seqs, maxBytes)
+	return f.Backend.Read(ctx, session, creation, seqs, maxBytes)
 }
 
 // Lookup implements [backend.Backend].
@@ -181,14 +168,6 @@ func (f *Faulty) PutSnapshot(ctx context.Context, session, creation string, kept
 	return f.Backend.PutSnapshot(ctx, session, creation, kept)
 }
 
-// Since implements [backend.Backend].
-func (f *Faulty) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
-	if err := f.later(); err != nil {
-		return backend.News{}, err
-	}
-	return f.Backend.Since(ctx, session, seen, prefixes...)
-}
-
 // Fence implements [backend.Backend].
 func (f *Faulty) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (bool, error) {
 	if err := f.later(); err != nil {
@@ -203,14 +182,6 @@ func (f *Faulty) Snapshot(ctx context.Context, session, creation string) (backen
 		return backend.Snapshot{}, err
 	}
 	return f.Backend.Snapshot(ctx, session, creation)
-}
-
-// Shared implements [backend.Backend].
-func (f *Faulty) Shared(ctx context.Context, prefix string) ([]backend.Value, error) {
-	if err := f.later(); err != nil {
-		return nil, err
-	}
-	return f.Backend.Shared(ctx, prefix)
 }
 
 // List implements [backend.Backend].

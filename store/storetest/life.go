@@ -17,8 +17,8 @@ var lifeCases = []testCase{
 		s.check()
 		s.is(s.Delete(ctx, "b", "c2", nil), backend.ErrNotFound, "Delete again")
 		s.is(s.Delete(ctx, "never", "c", nil), backend.ErrNotFound, "Delete of what was never there")
-		_, err := s.Head(ctx, "b")
-		s.is(err, backend.ErrNotFound, "Head after Delete")
+		_, err := s.head("b")
+		s.is(err, backend.ErrNotFound, "Look after Delete")
 		s.remove("a")
 		s.remove("c")
 	}},
@@ -49,7 +49,7 @@ var lifeCases = []testCase{
 		s.check()
 		s.refuse(backend.ErrNotFound, "a", extend("c1", 3, 1))
 		s.refuse(backend.ErrNotFound, "a", extend("c1", 1, 1))
-		_, err := s.Read(ctx, "a", "c1", 1, 9, 99)
+		_, err := s.Read(ctx, "a", "c1", []uint64{1}, 99)
 		s.is(err, backend.ErrNotFound, "Read of the deleted creation")
 		_, err = s.Lookup(ctx, "a", "c1", []string{"id1"})
 		s.is(err, backend.ErrNotFound, "Lookup in the deleted creation")
@@ -80,22 +80,22 @@ var lifeCases = []testCase{
 		b := create("c1", 3)
 		b.Shared = []backend.Value{{Name: "x", Data: []byte("value")}}
 		s.put("a", b)
-		head, _ := s.Head(ctx, "a")
+		head, _ := s.head("a")
 		scramble(head.Meta)
 		_ = append(head.Meta, "tail"...)
 		listed, _ := s.List(ctx, "", "", 1)
 		scramble(listed[0].Meta)
 		_ = append(listed[0].Meta, "tail"...)
-		values, _ := s.Backend.Shared(ctx, "")
+		values, _ := backend.SharedOf(ctx, s.Backend, "")
 		scramble(values[0].Data)
-		got := s.read("a", "c1", 1, 9, 99)
+		got := s.read("a", "c1", backend.Range(1, 9), 99)
 		for _, r := range got {
 			scramble(r.Data)
 			_ = append(r.Data, "tail"...)
 		}
 		s.check()
 		// What was read stays as it was while others write.
-		kept := s.read("a", "c1", 1, 9, 99)
+		kept := s.read("a", "c1", backend.Range(1, 9), 99)
 		s.put("a", extend("c1", 3, 500))
 		s.sameRecords(kept, s.want.sessions["a"], 1, 3)
 		s.remove("a")
@@ -133,18 +133,20 @@ var lifeCases = []testCase{
 // everyCall calls each method but Close and returns the errors.
 func (s *suite) everyCall(ctx context.Context, name string, b backend.Batch) map[string]error {
 	errs := map[string]error{}
-	_, errs["Head"] = s.Head(ctx, name)
+	_, errs["Look"] = s.Look(ctx, backend.Query{Session: name, Creation: b.Creation, Shared: []string{""}})
 	errs["Append"] = s.Append(ctx, name, b)
-	_, errs["Read"] = s.Read(ctx, name, b.Creation, 1, 9, 99)
+	_, errs["Read"] = s.Read(ctx, name, b.Creation, []uint64{1}, 99)
 	_, errs["Lookup"] = s.Lookup(ctx, name, b.Creation, []string{"id1"})
-	_, errs["Shared"] = s.Backend.Shared(ctx, "")
+	_, errs["Look for shared values"] = backend.SharedOf(ctx, s.Backend, "")
+	errs["PutShared"] = s.PutShared(ctx, []backend.SharedChange{{Name: "x"}})
+	errs["Replace"] = s.Replace(ctx, name, backend.Replacement{Creation: b.Creation, Last: b.After, Next: 1})
 	_, errs["List"] = s.List(ctx, "", "", 9)
 	errs["PutSnapshot"] = s.PutSnapshot(ctx, name, b.Creation, backend.Snapshot{Seq: b.After, Data: []byte("x")})
 	_, errs["Snapshot"] = s.Snapshot(ctx, name, b.Creation)
-	errs["Stage"] = s.Stage(ctx, "staged", 0, records(0, 1))
 	errs["Delete"] = s.Delete(ctx, name, b.Creation, nil)
-	_, errs["Since"] = s.Since(ctx, name, backend.Seen{Creation: b.Creation}, "")
 	_, errs["Fence"] = s.Fence(ctx, name, b.Creation, 1, 2)
-	_, errs["Lease"] = s.Lease(ctx, "lease", "owner", time.Minute)
+	if l, ok := s.Backend.(backend.Leaser); ok {
+		_, errs["Lease"] = l.Lease(ctx, "lease", "owner", time.Minute)
+	}
 	return errs
 }

@@ -30,7 +30,7 @@ var sharedCases = []testCase{
 			{"", names}, {"p", names[:4]}, {"p\x00", names[1:3]}, {"q\xff", names[5:7]}, {"q\xff\xff\xff", nil},
 			{"r", names[7:]}, {"s", nil}, {"o", nil}, {"pqr", nil},
 		} {
-			got, err := s.Backend.Shared(ctx, c.prefix)
+			got, err := backend.SharedOf(ctx, s.Backend, c.prefix)
 			if err != nil {
 				s.Fatalf("Shared: %v", err)
 			}

@@ -8,29 +8,29 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// since asks for what is new and compares it with what the session holds.
-func (s *suite) since(name string, seen backend.Seen, prefixes ...string) backend.News {
+// look looks as a caller that knows a creation up to a seq, and compares with what the session holds.
+func (s *suite) look(name, creation string, after uint64, prefixes ...string) backend.News {
 	s.Helper()
-	news, err := s.Since(ctx, name, seen, prefixes...)
+	news, err := s.Look(ctx, backend.Query{Session: name, Creation: creation, After: after, Shared: prefixes})
 	if err != nil {
-		s.Fatalf("Since %v of %q: %v", seen, name, err)
+		s.Fatalf("Look at %q after record %d: %v", name, after, err)
 	}
 	want := s.want.sessions[name]
 	n := 0
-	if seen.Creation == want.creation {
+	if creation == want.creation {
 		if news.Meta != nil {
-			s.Errorf("Since %v of %q gives the meta that was seen", seen, name)
+			s.Errorf("Look at %q after record %d gives the meta that is known", name, after)
 		}
 		news.Meta = []byte(want.meta)
-		n = max(len(want.records)-int(seen.Last), 0)
+		n = int(min(max(int64(len(want.records))-int64(after), 0), backend.LookRecords))
 	}
 	s.sameHead(news.Head, want, name)
-	if len(news.Records) > 0 && len(news.Records) < n { // as many as one read should have
+	if len(news.Records) > 0 && len(news.Records) < n { // as many bytes as one look should have
 		n = len(news.Records)
 	}
-	s.sameRecords(news.Records, want, int(seen.Last)+1, n)
+	s.sameRecords(news.Records, want, int(after)+1, n)
 	if len(news.Shared) != len(prefixes) {
-		s.Fatalf("Since with prefixes %q gives shared values of %d", prefixes, len(news.Shared))
+		s.Fatalf("Look with prefixes %q gives shared values of %d", prefixes, len(news.Shared))
 	}
 	return news
 }
@@ -44,42 +44,38 @@ func (s *suite) fence(name, creation string, seen, next backend.Token, want bool
 	}
 }
 
-// sharingCases are of what sharing takes. An exclusive backend has a part of it.
+// sharingCases are of what lets programs share a backend.
 var sharingCases = []testCase{
-	{"Since", func(s *suite) {
+	{"Look", func(s *suite) {
 		s.put("a", create("c1", 0))
-		s.since("a", backend.Seen{Creation: "c1"})
-		s.since("a", backend.Seen{})
+		s.look("a", "c1", 0)
+		s.look("a", "", 0)
 		b := extend("c1", 0, 5)
 		b.Shared = []backend.Value{{Name: "x/1", Data: []byte("1")}, {Name: "x/2", Data: []byte("2")}, {Name: "y", Data: []byte("3")}}
 		s.put("a", b)
 		for last := range uint64(8) {
-			s.since("a", backend.Seen{Creation: "c1", Last: last})
+			s.look("a", "c1", last)
 		}
-		s.since("a", backend.Seen{Creation: "c1", Last: 1 << 62})
-		s.since("a", backend.Seen{Creation: "c0", Last: 3})
-		news := s.since("a", backend.Seen{Creation: "c1", Last: 5}, "x/", "none", "y", "")
+		s.look("a", "c1", 1<<62)
+		s.look("a", "c0", 3)
+		s.look("a", "", 3)
+		news := s.look("a", "c1", 5, "x/", "none", "y", "")
 		s.sameShared(news.Shared[0], []string{"x/1", "x/2"})
 		s.sameShared(news.Shared[1], nil)
 		s.sameShared(news.Shared[2], []string{"y"})
 		s.sameShared(news.Shared[3], []string{"x/1", "x/2", "y"})
-		_, err := s.Since(ctx, "b", backend.Seen{Creation: "c1"}, "x/")
-		s.is(err, backend.ErrNotFound, "Since of no session")
+		_, err := s.Look(ctx, backend.Query{Session: "b", Creation: "c1", Shared: []string{"x/"}})
+		s.is(err, backend.ErrNotFound, "Look at no session")
 		s.remove("a")
-		_, err = s.Since(ctx, "a", backend.Seen{Creation: "c1"})
-		s.is(err, backend.ErrNotFound, "Since of a deleted session")
+		_, err = s.Look(ctx, backend.Query{Session: "a", Creation: "c1"})
+		s.is(err, backend.ErrNotFound, "Look at a deleted session")
 		s.put("a", create("c2", 2))
-		s.since("a", backend.Seen{Creation: "c1", Last: 1})
+		s.look("a", "c1", 1)
 	}},
-	{"Since/many", func(s *suite) {
+	{"Look/many", func(s *suite) {
 		s.put("a", create("c1", 3000))
-		last := uint64(10)
-		for last < 3000 {
-			news := s.since("a", backend.Seen{Creation: "c1", Last: last})
-			if len(news.Records) == 0 {
-				s.Fatalf("Since record %d of 3000 gives none", last)
-			}
-			last += uint64(len(news.Records))
+		for _, last := range []uint64{10, 522, 2990} {
+			s.look("a", "c1", last)
 		}
 		b := backend.Batch{Creation: "c2", Create: true}
 		for i := range 6 {
@@ -87,18 +83,15 @@ var sharingCases = []testCase{
 		}
 		s.put("large", b)
 		for last := range uint64(6) {
-			if news := s.since("large", backend.Seen{Creation: "c2", Last: last}); len(news.Records) == 0 {
-				s.Errorf("Since record %d of 6 large ones gives none", last)
+			if news := s.look("large", "c2", last); len(news.Records) == 0 {
+				s.Errorf("a look after record %d of 6 large ones gives none", last)
 			}
 		}
 	}},
 	{"Token", func(s *suite) {
 		s.put("a", create("c1", 1))
-		head, err := s.Head(ctx, "a")
-		s.is(err, nil, "Head")
-		if s.Exclusive() {
-			return
-		}
+		head, err := s.head("a")
+		s.is(err, nil, "Look")
 		b := backend.Batch{Creation: "c1", After: 1, Seen: head.Token + 1, Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}
 		s.refuse(backend.ErrMoved, "a", b)
 		b.Seen, b.Chain = head.Token, head.Chain
@@ -106,9 +99,6 @@ var sharingCases = []testCase{
 		s.refuse(backend.ErrMoved, "a", b)
 	}},
 	{"Append/taken", func(s *suite) {
-		if s.Exclusive() {
-			return
-		}
 		s.put("a", create("c1", 3))
 		s.put("b", create("c2", 1))
 		b := extend("c1", 3, 2)
@@ -121,52 +111,38 @@ var sharingCases = []testCase{
 	{"Fence", func(s *suite) {
 		s.put("a", create("c1", 1))
 		late := s.upToDate("a", extend("c1", 1, 1))
-		if s.Exclusive() {
-			s.fence("a", "c1", late.Seen, 7, false)
-			return
-		}
 		s.fence("a", "c1", late.Seen, 7, true)
 		s.fence("a", "c1", late.Seen, 7, true) // again, since the answer was lost
-		s.want.sessions["a"].token = 7
-		s.refuse(backend.ErrMoved, "a", late)
+		head, err := s.head("a")
+		s.is(err, nil, "Look")
+		if s.want.sessions["a"].token = head.Token; head.Token != late.Seen { // else nothing can be under way
+			s.refuse(backend.ErrMoved, "a", late)
+		}
+		s.put("a", extend("c1", 1, 1))
 		s.fence("a", "c1", late.Seen, 9, false)
 		s.fence("a", "c0", 7, 9, false)
 		s.fence("b", "c1", 7, 9, false)
-		s.check()
-		s.put("a", extend("c1", 1, 1))
 	}},
 	{"Fence/create", func(s *suite) {
-		if s.Exclusive() {
-			return
-		}
-		s.fence("a", "c1", 0, 7, true)
-		s.fence("a", "c1", 0, 8, true)
-		s.check()
-		s.refuse(backend.ErrMoved, "a", create("c1", 2))
 		s.put("a", create("c2", 2))
 		s.fence("a", "c2", 0, 9, false)
 		s.put("a", extend("c2", 2, 1))
-		s.stage("c3", 0, 2)
-		s.fence("b", "c3", 0, 7, true)
-		b := create("c3", 0)
-		b.After = 2
-		s.refuse(backend.ErrMoved, "b", b)
-		s.Unstage("c3")
+		s.fence("b", "c1", 0, 7, true)
+		s.fence("b", "c1", 0, 8, true)
+		s.check()
 		s.remove("a")
-		s.fence("a", "c2", 0, 9, false) // it was created, and is gone
-		s.refuse(backend.ErrMoved, "a", create("c1", 2))
+		s.put("a", create("c3", 1)) // after the one that was created, and is gone
+		s.fence("a", "c3", 0, 9, false)
 	}},
 	{"Snapshot/older", func(s *suite) {
 		s.put("a", create("c1", 5))
 		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 4, Data: []byte("at 4")}), nil, "PutSnapshot")
-		if !s.Exclusive() {
-			s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 3, Data: []byte("at 3")}), nil, "PutSnapshot of an older one")
-		}
+		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 3, Data: []byte("at 3")}), nil, "PutSnapshot of an older one")
 		s.want.sessions["a"].snapshot = "at 4"
 		s.check()
 		placed := backend.Snapshot{Seq: 4, Chain: backend.Chain{Sum: 0xfffffffe}, Data: []byte("at 4")}
 		s.is(s.PutSnapshot(ctx, "a", "c1", placed), nil, "PutSnapshot")
-		if kept, err := s.Snapshot(ctx, "a", "c1"); err != nil || !s.Exclusive() && (kept.Seq != 4 || kept.Chain != placed.Chain) {
+		if kept, err := s.Snapshot(ctx, "a", "c1"); err != nil || kept.Seq != 4 || kept.Chain != placed.Chain {
 			s.Errorf("Snapshot: %v, %v, want %v", kept, err, placed)
 		}
 		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 4, Data: []byte("at 4 again")}), nil, "PutSnapshot")
@@ -188,7 +164,7 @@ var sharingCases = []testCase{
 		s.put("a", create("c1", 2))
 		head := func() *backend.Head {
 			s.Helper()
-			h, err := s.Head(ctx, "a")
+			h, err := s.head("a")
 			s.is(err, nil, "Head")
 			return &h
 		}
@@ -203,12 +179,6 @@ var sharingCases = []testCase{
 		seen = head()
 		s.replace("a", s.replacement("a", "other", 1))
 		refused("a replacement", seen)
-		if !s.Exclusive() {
-			seen = head()
-			s.fence("a", "c1", seen.Token, seen.Token+1, true)
-			s.want.sessions["a"].token = seen.Token + 1
-			refused("a fence", seen)
-		}
 		seen = head()
 		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 3, Edition: seen.Edition, Data: []byte("x")}), nil, "PutSnapshot")
 		s.is(s.Delete(ctx, "a", "c2", seen), backend.ErrNotFound, "Delete of another creation")
@@ -222,9 +192,13 @@ var sharingCases = []testCase{
 		s.check()
 	}},
 	{"Lease", func(s *suite) {
+		leases, ok := s.Backend.(backend.Leaser)
+		if !ok {
+			return
+		}
 		lease := func(name, owner string, ttl time.Duration, want bool) {
 			s.Helper()
-			held, err := s.Lease(ctx, name, owner, ttl)
+			held, err := leases.Lease(ctx, name, owner, ttl)
 			if err != nil || held != want {
 				s.Errorf("Lease %q by %q for %v: %v, error %v, want %v", name, owner, ttl, held, err, want)
 			}
@@ -246,9 +220,13 @@ var sharingCases = []testCase{
 		lease("", "", time.Hour, true)
 	}},
 	{"Lease/concurrent", func(s *suite) {
+		leases, ok := s.Backend.(backend.Leaser)
+		if !ok {
+			return
+		}
 		var won atomic.Int32
 		all(goroutines, func(i int) {
-			held, err := s.Lease(ctx, "l", fmt.Sprint(i), time.Hour)
+			held, err := leases.Lease(ctx, "l", fmt.Sprint(i), time.Hour)
 			if err != nil {
 				s.Errorf("Lease: %v", err)
 			}

@@ -70,6 +70,7 @@ type modelSession struct {
 	records  []string
 	sums     []uint32
 	chain    backend.Chain
+	counts   string
 	snapshot string
 	ids      map[string]uint64
 }
@@ -81,7 +82,12 @@ func newModel() model {
 // append does to the model what an accepted batch does.
 func (m model) append(name string, b backend.Batch) {
 	s := m.sessions[name]
-	if b.Create {
+	if b.Staged != "" {
+		s = m.sessions[b.Staged]
+		s.meta = string(b.Meta)
+		delete(m.sessions, b.Staged)
+		m.sessions[name] = s
+	} else if b.Create {
 		s = &modelSession{creation: b.Creation, meta: string(b.Meta), ids: map[string]uint64{}}
 		m.sessions[name] = s
 	}
@@ -97,6 +103,9 @@ func (m model) append(name string, b backend.Batch) {
 	for _, v := range b.Shared {
 		m.shared[v.Name] = string(v.Data)
 	}
+	if b.Counts != nil {
+		s.counts = string(b.Counts)
+	}
 	s.token = b.Next
 }
 
@@ -110,11 +119,18 @@ func (s *suite) upToDate(name string, b backend.Batch) backend.Batch {
 	if b.Next == 0 {
 		b.Next = backend.Token(rand.Uint64() | 1)
 	}
-	if head, err := s.Head(ctx, name); err == nil && !b.Create && b.Seen == 0 {
+	known := name
+	if b.Create {
+		known = b.Staged
+	}
+	if head, err := s.head(known); err == nil && known != "" && b.Seen == 0 {
 		b.Seen, b.Chain = head.Token, head.Chain
 	}
 	return b
 }
+
+// head returns a session's head.
+func (s *suite) head(name string) (backend.Head, error) { return backend.HeadOf(ctx, s.Backend, name) }
 
 // put appends a batch that must be accepted.
 func (s *suite) put(name string, b backend.Batch) {
@@ -188,9 +204,9 @@ func (s *suite) check() {
 	for name, want := range s.want.sessions {
 		s.checkSession(name, want)
 	}
-	values, err := s.Shared(ctx, "")
+	values, err := backend.SharedOf(ctx, s.Backend, "")
 	if err != nil {
-		s.Fatalf("Shared: %v", err)
+		s.Fatalf("Look for shared values: %v", err)
 	}
 	s.sameShared(values, slices.Sorted(maps.Keys(s.want.shared)))
 }
@@ -201,8 +217,11 @@ func (s *suite) sameHead(got backend.Head, want *modelSession, name string) {
 		s.Errorf("head of %q: creation %q, meta %q, last %d; want %q, %q, %d", name,
 			got.Creation, clip(got.Meta), got.Last, want.creation, clip([]byte(want.meta)), len(want.records))
 	}
-	if s.Exclusive() && got.Token != 0 || !s.Exclusive() && (got.Token == 0 || want.token != 0 && got.Token != want.token) {
+	if got.Token == 0 || want.token != 0 && got.Token != want.token {
 		s.Errorf("head of %q: token %d, want %d", name, got.Token, want.token)
+	}
+	if string(got.Counts) != want.counts {
+		s.Errorf("head of %q: counts %q, want %q", name, got.Counts, want.counts)
 	}
 	if got.Chain != want.chain || got.Damaged != 0 {
 		s.Errorf("head of %q: chain %v, damaged at %d; want chain %v and no damage", name, got.Chain, got.Damaged, want.chain)
@@ -211,12 +230,12 @@ func (s *suite) sameHead(got backend.Head, want *modelSession, name string) {
 
 func (s *suite) checkSession(name string, want *modelSession) {
 	s.Helper()
-	head, err := s.Head(ctx, name)
+	head, err := s.head(name)
 	if err != nil {
 		s.Fatalf("Head of %q: %v", name, err)
 	}
 	s.sameHead(head, want, name)
-	s.sameRecords(s.read(name, want.creation, 1, 1<<30, 1<<30), want, 1, len(want.records))
+	s.sameRecords(s.read(name, want.creation, backend.Range(1, len(want.records)+1), 1<<30), want, 1, len(want.records))
 
 	kept, err := s.Snapshot(ctx, name, want.creation)
 	if err != nil {
@@ -241,11 +260,11 @@ func (s *suite) checkSession(name string, want *modelSession) {
 	}
 }
 
-func (s *suite) read(name, creation string, from uint64, maxRecords, maxBytes int) []backend.Record {
+func (s *suite) read(name, creation string, seqs []uint64, maxBytes int) []backend.Record {
 	s.Helper()
-	got, err := s.Read(ctx, name, creation, from, maxRecords, maxBytes)
+	got, err := s.Read(ctx, name, creation, seqs, maxBytes)
 	if err != nil {
-		s.Fatalf("Read of %q from %d: %v", name, from, err)
+		s.Fatalf("Read of %d seqs of %q: %v", len(seqs), name, err)
 	}
 	return got
 }

@@ -118,7 +118,7 @@ func EndsOf(t testing.TB, b backend.Backend) *Ends {
 	}
 	for _, l := range listed {
 		for from := uint64(1); from <= l.Last; {
-			records, err := b.Read(ctx, l.Session, l.Creation, from, 1000, 1<<20)
+			records, err := b.Read(ctx, l.Session, l.Creation, backend.Range(from, 1000), 1<<20)
 			if err != nil {
 				t.Fatal(err)
 			}

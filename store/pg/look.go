@@ -3,7 +3,6 @@ package pg
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -11,9 +10,9 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// look is a call of Since.
+// look is a call of Look.
 type look struct {
-	hash, birth []byte
+	hash, birth []byte // nil for no session, and for one of any creation
 	last        int64
 	prefixes    []string
 
@@ -22,21 +21,27 @@ type look struct {
 	err   error
 }
 
-// Since implements [backend.Backend]. Calls that wait at the same time share a statement,
+// Look implements [backend.Backend]. Calls that wait at the same time share a statement,
 // which is sent after each of them began.
-func (b *Backend) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
+func (b *Backend) Look(ctx context.Context, q backend.Query) (backend.News, error) {
 	if err := b.enter(ctx); err != nil {
 		return backend.News{}, err
 	}
 	defer b.leave()
-	l := &look{hash: hash(session), birth: hash(seen.Creation), last: number(seen.Last), prefixes: slices.Clone(prefixes)}
+	l := &look{last: number(q.After), prefixes: slices.Clone(q.Shared)}
+	if q.Session != "" {
+		l.hash = hash(q.Session)
+	}
+	if q.Creation != "" {
+		l.birth = hash(q.Creation)
+	}
 	_, err := b.looks.do(ctx, l)
 	switch {
 	case err != nil:
 		return backend.News{}, err
 	case l.err != nil:
 		return backend.News{}, l.err
-	case !l.found:
+	case !l.found && q.Session != "":
 		return backend.News{}, backend.ErrNotFound
 	}
 	return l.news, nil
@@ -46,26 +51,26 @@ const groupLooks = 64
 
 func fitsLooks(waiting []*look) int { return min(len(waiting), groupLooks) }
 
-// The kinds of rows that sinceSQL returns.
+// The kinds of rows that lookSQL returns.
 const (
 	kindHead = iota
 	kindRecord
 	kindShared
 )
 
-// sinceSQL answers as of one moment. The columns after kind and i, which is the look's place
+// lookSQL answers as of one moment. The columns after kind and i, which is the look's place
 // or the prefix's, are those of a head; a record has its seq in place of last, a shared value
 // its name in place of creation, and both their data in place of the meta record.
-const sinceSQL = `
+const lookSQL = `
 WITH asked AS (
-	SELECT u.i, u.last AS seen, u.birth = s.birth AS same, s.*
+	SELECT u.i, u.last AS seen, coalesce(u.birth = s.birth, false) AS same, s.*
 	FROM unnest($1::bytea[], $2::bytea[], $3::bigint[]) WITH ORDINALITY AS u(hash, birth, last, i)
 	JOIN patchlog.sessions s ON s.hash = u.hash
 )
-SELECT 0::bigint AS kind, a.i, a.last, a.token, a.sum, a.edition, a.creation, m.data, a.same
+SELECT 0::bigint AS kind, a.i, a.last, a.token, a.sum, a.edition, a.counts, a.creation, m.data, a.same
 FROM asked a LEFT JOIN patchlog.metas m ON m.num = a.num AND NOT a.same
 UNION ALL
-SELECT 1, a.i, r.seq, 0, 0, 0, NULL, r.data, true
+SELECT 1, a.i, r.seq, 0, 0, 0, NULL, NULL, r.data, true
 FROM asked a CROSS JOIN LATERAL (
 	SELECT seq, data FROM (
 		SELECT seq, data, sum(length(data)) OVER (ORDER BY seq) - length(data) AS before
@@ -75,7 +80,7 @@ FROM asked a CROSS JOIN LATERAL (
 ) r
 WHERE a.same AND a.seen < a.last
 UNION ALL
-SELECT 2, p.i, 0, 0, 0, 0, v.name, v.data, true
+SELECT 2, p.i, 0, 0, 0, 0, NULL, v.name, v.data, true
 FROM unnest($6::bytea[], $7::bytea[]) WITH ORDINALITY AS p(prefix, behind, i)
 JOIN patchlog.shared v ON substring(v.name FROM 1 FOR 1024) >= substring(p.prefix FROM 1 FOR 1024)
 	AND substring(v.name FROM 1 FOR 1024) < p.behind
@@ -96,7 +101,7 @@ func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 		}
 	}
 	alone := n == 1 && len(prefixes) <= lonePrefixes
-	args := []any{hashes, births, last, backend.SinceRecords, backend.SinceBytes, prefixes, ends}
+	args := []any{hashes, births, last, backend.LookRecords, backend.LookBytes, prefixes, ends}
 	if alone {
 		args = append(args[:0], hashes[0], births[0], last[0])
 		for i := range prefixes {
@@ -115,7 +120,7 @@ func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 			same bool
 		}
 		scan := func(rows pgx.Rows) error {
-			_, err := pgx.ForEachRow(rows, []any{&kind, &i, &row.last, &row.token, &row.sum, &row.edition, &row.creation, &row.meta, &row.same}, func() error {
+			_, err := pgx.ForEachRow(rows, []any{&kind, &i, &row.last, &row.token, &row.sum, &row.edition, &row.counts, &row.creation, &row.meta, &row.same}, func() error {
 				switch kind {
 				case kindHead:
 					group[i-1].setHead(row.listed, row.same)
@@ -136,7 +141,7 @@ func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 		// parts for one that is worth compiling, which takes a quarter of a second.
 		var batch pgx.Batch
 		batch.Queue(`SELECT set_config('jit', 'off', true)`)
-		batch.Queue(b.sql(sinceSQL), args...)
+		batch.Queue(b.sql(lookSQL), args...)
 		return secondOf(ctx, c, &batch, scan)
 	})
 	if err != nil {
@@ -165,11 +170,10 @@ func (b *Backend) lookGroup(ctx context.Context, group []*look) {
 
 func (l *look) setHead(row listed, same bool) {
 	l.found = true
+	l.news.Head = row.head()
 	if row.meta == nil && !same {
-		l.err = fmt.Errorf("%w: the meta record is missing", backend.ErrDamaged)
+		l.err = errNoMeta
 	}
-	l.news.Head = backend.Head{Creation: string(row.creation), Meta: row.meta, Last: uint64(row.last), Token: backend.Token(row.token),
-		Chain: backend.Chain{Sum: uint32(row.sum)}, Edition: uint64(row.edition)}
 }
 
 // order puts the records in order, and leaves out what follows a gap.
