@@ -63,11 +63,12 @@ func (h *handle) lock(ctx context.Context) error {
 
 func (h *handle) unlock() { <-h.writer }
 
-// current is a session's view, and by what the backend knows how far it goes.
+// current is a session's view, and what the head says of the log with it.
 type current struct {
-	view  fold.View
-	token backend.Token
-	chain backend.Chain
+	view   fold.View
+	token  backend.Token
+	chain  backend.Chain
+	counts counts
 }
 
 // publish makes a view that is committed, or was read, the newest, unless there is a newer

@@ -140,7 +140,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 			fail(requests, err)
 			return
 		}
-		g := group{store: s, handle: h, before: c, view: c.view, lookUp: lookUp}
+		g := group{store: s, handle: h, before: c, view: c.view, counts: c.counts, lookUp: lookUp}
 		g.batch = backend.Batch{Creation: c.view.Creation(), After: c.view.Seq(), Seen: c.token, Chain: c.chain, IDsFree: lookUp}
 		g.begin(ctx, requests)
 		g.takeAll()
@@ -151,7 +151,7 @@ func (s *Store) lead(ctx context.Context, h *handle, requests []*request) {
 		written := len(g.batch.Records) > 0
 		switch {
 		case written:
-			err = s.write(ctx, h, g.view, g.batch)
+			err = s.write(ctx, h, g.view, g.counts, g.batch)
 		case g.confirms:
 			err = s.confirmSeen(ctx, h, c)
 		}
@@ -224,6 +224,7 @@ type group struct {
 	handle   *handle
 	before   current
 	view     fold.View // with what the group adds so far
+	counts   counts    // of the view's log
 	lookUp   bool      // whether to ask for the ids first, or leave it to the backend's refusal
 	batch    backend.Batch
 	taken    map[string]uint64 // ids in the log or in the batch → seq
@@ -300,11 +301,11 @@ func (g *group) takeAll() {
 // take drafts a request's plan on what those before it leave, and takes what it adds.
 func (g *group) take(r *request) error {
 	d := r.draft
-	d.view = g.view
+	d.view, d.counts = g.view, g.counts
 	if err := r.plan.draft(d); err != nil {
 		return fmt.Errorf("session %s: %w", g.handle.key, err)
 	}
-	g.view = d.view
+	g.view, g.counts = d.view, d.counts
 	g.batch.Records = append(g.batch.Records, d.batch...)
 	g.batch.Shared = append(g.batch.Shared, d.shared...)
 	g.added = append(g.added, d.adds...)
@@ -359,14 +360,15 @@ func (g *group) endDependent(err error) {
 
 // write makes a batch durable and publishes the view that it gives. The caller holds the handle's
 // lock. Errors are the backend's.
-func (s *Store) write(ctx context.Context, h *handle, next fold.View, batch backend.Batch) error {
-	batch.Next = newToken()
+func (s *Store) write(ctx context.Context, h *handle, next fold.View, counts counts, batch backend.Batch) error {
+	counts = counts.of(next)
+	batch.Next, batch.Counts = newToken(), counts.encode()
 	compress(batch.Records)
 	defer h.wake() // whatever comes of it
 	err := s.backend.Append(ctx, h.key.name(), batch)
 	switch {
 	case err == nil:
-		h.publish(current{next, batch.Next, chainOf(batch.Chain, batch.Records)})
+		h.publish(current{next, batch.Next, chainOf(batch.Chain, batch.Records), counts})
 		s.maybeSnapshot(h, next)
 		return nil
 	case errors.Is(err, backend.ErrUnknown):

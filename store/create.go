@@ -58,7 +58,7 @@ func (c *creating) stage() error {
 func (c *creating) commit() error {
 	batch := c.staged.batch()
 	batch.Meta, batch.Records, batch.Shared, batch.While = c.meta, slices.Clone(c.draft.batch), c.shared, c.while
-	err := c.store.write(c.ctx, c.handle, c.view, batch)
+	err := c.store.write(c.ctx, c.handle, c.view, c.draft.counts, batch)
 	if err == nil {
 		c.staged.begun = false
 	}

@@ -44,6 +44,7 @@ type draft struct {
 	size    int              // of the batch, in bytes
 	groups  map[string]bool  // of the patches that it adds, by their ids in the index
 	shared  []backend.Value
+	counts  counts
 }
 
 // found returns those of the records with the given seqs that are at hand.
@@ -303,6 +304,7 @@ func (d *draft) put(r patch.Record, data []byte) {
 		d.groups[id] = true
 	}
 	d.batch = append(d.batch, raw)
+	d.counts.add(r)
 	d.size += len(data)
 }
 

@@ -334,14 +334,8 @@ func recordOf(records []patch.Record, id string) uint64 {
 // oneEdition is a backend that does not tell editions of a log apart.
 type oneEdition struct{ backend.Backend }
 
-func (b oneEdition) Head(ctx context.Context, session string) (backend.Head, error) {
-	head, err := b.Backend.Head(ctx, session)
-	head.Edition = 0
-	return head, err
-}
-
-func (b oneEdition) Since(ctx context.Context, session string, seen backend.Seen, prefixes ...string) (backend.News, error) {
-	news, err := b.Backend.Since(ctx, session, seen, prefixes...)
+func (b oneEdition) Look(ctx context.Context, q backend.Query) (backend.News, error) {
+	news, err := b.Backend.Look(ctx, q)
 	news.Edition = 0
 	return news, err
 }

@@ -219,14 +219,17 @@ func (f *finishing) closeOn(ctx context.Context, r replayed, reverts []*patch.Pa
 	if err != nil {
 		return false, err
 	}
-	change.Appended = appended
+	counts := countsOf(head)
+	counts.patched = true
+	counts = counts.of(after)
+	change.Appended, change.Counts = appended, counts.encode()
 	if err := f.commit(ctx, change); err != nil {
 		return false, err
 	}
 	f.h.drop()
 	f.h.snapshot.Store(nil)
 	if now, err := backend.HeadOf(ctx, s.backend, key.name()); err == nil && now.Token == change.Next { // else the next reader reads it
-		f.h.publish(current{after.WithEdition(now.Edition), now.Token, now.Chain})
+		f.h.publish(current{after.WithEdition(now.Edition), now.Token, now.Chain, counts})
 		s.maybeSnapshot(f.h, after)
 	}
 	return true, nil

@@ -69,7 +69,7 @@ func (s *Store) advance(ctx context.Context, h *handle, c current, news backend.
 	if err != nil {
 		return c, err
 	}
-	next := current{v, head.Token, head.Chain}
+	next := current{v, head.Token, head.Chain, countsOf(head)}
 	h.publish(next)
 	s.maybeSnapshot(h, v)
 	return next, nil
@@ -97,7 +97,7 @@ func (s *Store) lockedCurrent(ctx context.Context, h *handle) (current, error) {
 		return current{}, err
 	}
 	h.snapshot.Store(&snapshotMark{r.view.Creation(), r.snapshot})
-	c := current{r.view, r.head.Token, r.head.Chain}
+	c := current{r.view, r.head.Token, r.head.Chain, countsOf(r.head)}
 	h.publish(c)
 	s.maybeSnapshot(h, c.view)
 	return c, nil

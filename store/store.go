@@ -197,6 +197,20 @@ type Info struct {
 	Creation string    // differs for a session that is deleted and created again
 	Created  time.Time // when the session was created
 	Seq      uint64    // of the last record; 0 if there is none
+
+	// These are counted with each commit, so that a listing reads no logs.
+	Visible       int       // events of the visible log
+	VisibleTokens int       // about how many tokens these take in a model's prompt
+	Tokens        int       // about how many all events took that were ever logged
+	Active        time.Time // the newest time of an event or a patch, but for erasures; zero if there is none
+	Compacted     time.Time // of the newest compaction; zero if there is none
+}
+
+// infoOf is what a session's head says.
+func infoOf(key Key, head backend.Head, created time.Time) Info {
+	c := countsOf(head)
+	return Info{Key: key, Creation: head.Creation, Created: created, Seq: head.Last,
+		Visible: c.visible, VisibleTokens: c.visibleTokens, Tokens: c.tokens, Active: c.active, Compacted: c.compacted}
 }
 
 // ListOptions say which sessions to list. The zero value means all.
@@ -231,7 +245,7 @@ func (s *Store) List(ctx context.Context, opts ListOptions) iter.Seq2[Info, erro
 			}
 			for _, l := range page {
 				after = max(after, l.Session)
-				info, err := infoOf(l)
+				info, err := listedInfo(l)
 				if opts.User != "" && info.Key.User != opts.User && info.Key != (Key{}) {
 					continue
 				}
@@ -259,11 +273,11 @@ func (s *Store) Info(ctx context.Context, key Key) (Info, error) {
 	if head.Damaged != 0 {
 		return Info{}, inDoubt(key, head)
 	}
-	return Info{Key: key, Creation: head.Creation, Created: m.created, Seq: head.Last}, nil
+	return infoOf(key, head, m.created), nil
 }
 
-// infoOf returns at least the key, if that is known, where there is an error.
-func infoOf(l backend.Listed) (Info, error) {
+// listedInfo returns at least the key, if that is known, where there is an error.
+func listedInfo(l backend.Listed) (Info, error) {
 	key, err := keyOf(l.Session)
 	if err != nil {
 		return Info{}, err
@@ -278,7 +292,7 @@ func infoOf(l backend.Listed) (Info, error) {
 	if err != nil {
 		return Info{Key: key}, fmt.Errorf("session %s: %w", key, err)
 	}
-	return Info{Key: key, Creation: l.Creation, Created: m.created, Seq: l.Last}, nil
+	return infoOf(key, l.Head, m.created), nil
 }
 
 // Delete removes a session with its whole log. The session is gone when it returns; the
