@@ -2,10 +2,17 @@ package adk_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
+	"github.com/gorilla/mux"
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/server/adkrest"
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/adk"
@@ -163,4 +170,42 @@ func TestHistoryPages(t *testing.T) {
 		equal(t, "of no event", page("e9", 4), []string{})
 		equal(t, "all before", page("e3", 0), []string{"e0", "e1", "e2"})
 	})
+}
+
+// restLauncher is a sublauncher as ADK's api is one.
+type restLauncher struct{ session.Service }
+
+func (restLauncher) Keyword() string                  { return "api" }
+func (restLauncher) Parse([]string) ([]string, error) { return nil, nil }
+func (restLauncher) CommandLineSyntax() string        { return "" }
+func (restLauncher) SimpleDescription() string        { return "" }
+func (restLauncher) UserMessage(string, func(...any)) {}
+func (l restLauncher) SetupSubrouters(router *mux.Router, agents *agent.Loader) error {
+	server, err := adkrest.NewServer(adkrest.ServerConfig{SessionService: l.Service, AgentLoader: *agents})
+	router.Methods("GET").PathPrefix("/api").Handler(http.StripPrefix("/api", server))
+	return err
+}
+
+// A web server of ADK's shows people what summaries stand for, page by page.
+func TestHistorySublauncher(t *testing.T) {
+	s := inMemory(t)
+	summarised(t, s)
+	a, err := llmagent.New(llmagent.Config{Name: "app", Model: counter{}})
+	no(t, err)
+	agents := agent.NewSingleLoader(a)
+	router := mux.NewRouter()
+	no(t, adk.HistorySublauncher(restLauncher{s}).SetupSubrouters(router, &agents))
+	for query, want := range map[string][]string{"": {"e0", "e1", "e2", "e3", "e4", "e5"}, "?limit=2": {"e4", "e5"}, "?limit=1&before=e1": {"e0"}, "?limit=x": nil} {
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/apps/app/users/user/sessions/s"+query, nil))
+		var got struct{ Events []struct{ ID string } }
+		if err := json.Unmarshal(w.Body.Bytes(), &got); (err != nil) != (want == nil) {
+			t.Fatalf("%q: %s", query, w.Body)
+		}
+		var shown []string
+		for _, e := range got.Events {
+			shown = append(shown, e.ID)
+		}
+		equal(t, query, shown, want)
+	}
 }

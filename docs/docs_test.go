@@ -43,7 +43,7 @@ var arrows = map[string][]string{
 	"store/pg":                    {"patch", "store", "store/backend"},
 	"store/pg/pgtest":             {},
 	"store/storetest":             {"store/backend"},
-	"store/migrate":               {"internal/statekey", "internal/adkjson", "patch", "fold", "store", "compaction/foreign"},
+	"store/migrate":               {"fold/portable", "internal/statekey", "internal/adkjson", "patch", "fold", "store", "compaction/foreign"},
 	"compaction/internal/oneline": {},
 	"compaction/internal/record":  {"patch"},
 	"compaction/transcript":       {"patch", "compaction/internal/oneline", "compaction/internal/record"},

@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	l := universal.NewLauncher(web.NewLauncher(api.NewLauncher(), pages{db, rand.Text()}))
+	l := universal.NewLauncher(web.NewLauncher(adk.HistorySublauncher(api.NewLauncher()), pages{db, rand.Text()}))
 	return l.Execute(ctx, config, args)
 }
 

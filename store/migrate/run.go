@@ -60,7 +60,8 @@ type Result struct {
 	Left        []foreign.LeftRecord // compaction records that stay as they are
 	Differences []Difference
 
-	// Err says why the status is [Conflict] or [Failed].
+	// Err says why the status is [Conflict] or [Failed], or with another status is an
+	// *[UntranslatedError].
 	Err error
 }
 
@@ -99,6 +100,10 @@ type Report struct {
 //
 // Values of shared scopes that are missing are written when all sessions are there. Others
 // stay, unless the options say otherwise. Events write none.
+//
+// Of a session that a service of package adk wraps, patches become patches of the log, each where the
+// source has it, and the state is what the log says. Those that cannot are left out, and
+// [Result.Err] lists them.
 //
 // A session that fails is reported, and the others are migrated. The error of Run is one that
 // the next session would meet too: of the source as a whole, of the store, or of the context.

@@ -29,7 +29,8 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 		return r, err
 	}
 	inOrderOf(have, events)
-	missing, ahead, err := compare(have, events)
+	open := unlogged(have, events)
+	missing, ahead, err := compare(withoutCarried(have, events), open)
 	if err != nil {
 		return r, fmt.Errorf("session %s: %w", s.Key, err)
 	}
@@ -40,6 +41,9 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 	defer func() { m.seen[s.Key] = true }()
 	if there && len(missing) == 0 {
 		if same, err := m.same(ctx, s, &r); err != nil || same {
+			if left := lostPatches(s, open, nil); same && err == nil && len(left) > 0 {
+				r.Err = &UntranslatedError{s.Key, left}
+			}
 			return r, err
 		}
 	}
@@ -48,6 +52,7 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 		return r, err
 	}
 	defer b.scratch.Close() // which is in memory
+	b.untranslated = lostPatches(s, open, missing)
 	err = b.add(ctx, missing)
 	if err == nil {
 		differences, err = b.settleState(ctx, len(events))
@@ -66,6 +71,9 @@ func (m *migration) session(ctx context.Context, s *Session) (Result, error) {
 		return r, err
 	}
 	r.Added, r.Present, r.Seq = done.Added, done.Present, done.Seq
+	if len(b.untranslated) > 0 {
+		r.Err = &UntranslatedError{s.Key, b.untranslated}
+	}
 	switch {
 	case done.Created:
 		r.Status = Created
@@ -84,7 +92,11 @@ func (m *migration) same(ctx context.Context, s *Session, r *Result) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	differences, delta := compareState(there.View, s.State, m.opts.ReplayedState)
+	var differences []Difference
+	var delta map[string]patch.Value
+	if !s.wrapped() {
+		differences, delta = compareState(there.View, s.State, m.opts.ReplayedState)
+	}
 	switch {
 	case len(delta) > 0 && m.seen[s.Key]:
 		differences = []Difference{{What: "the source has the session once more, with another state; that of the first is taken"}}
@@ -139,6 +151,9 @@ func inOrderOf(have []patch.Record, events []*patch.Event) {
 func compare(have []patch.Record, events []*patch.Event) (missing []*patch.Event, ahead bool, err error) {
 	i := 0
 	for _, r := range have {
+		for r.Event != nil && i < len(events) && isCarrier(events[i]) { // it could not be translated
+			i++
+		}
 		switch {
 		case i < len(events) && r.Event != nil && r.ID() == events[i].ID():
 			if !patch.Same(r, patch.Record{Event: events[i]}) {
@@ -165,6 +180,8 @@ type builder struct {
 	now        time.Time // the time of what is written next, if it has none
 	adopted    []string
 	left       []foreign.LeftRecord
+
+	untranslated []Difference
 }
 
 // build begins with what is there, or creates the session.
@@ -183,7 +200,11 @@ func (m *migration) build(ctx context.Context, s *Session, events []*patch.Event
 	if there {
 		_, err = b.scratch.CopyFrom(ctx, m.target, s.Key, store.CopyOptions{NoShared: true})
 	} else {
-		_, err = b.scratch.CreateAt(ctx, s.Key, initialState(s.State, events), createTime(s, events))
+		initial, ok := wrappedInitial(s.State)
+		if !ok {
+			initial = initialState(s.State, events)
+		}
+		_, err = b.scratch.CreateAt(ctx, s.Key, initial, createTime(s, events))
 	}
 	if err != nil {
 		b.scratch.Close() // which is in memory
@@ -225,9 +246,20 @@ func createTime(s *Session, events []*patch.Event) time.Time {
 // session that grows later gets the log that it would have got at once.
 func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 	for len(events) > 0 {
-		n := 1 + slices.IndexFunc(events, isCompaction)
+		if patches, ok := carried(events[0]); ok {
+			if err := b.translate(ctx, events[0], patches); err != nil {
+				return err
+			}
+			events = events[1:]
+			continue
+		}
+		run := events
+		if n := slices.IndexFunc(events, isCarrier); n > 0 {
+			run = events[:n]
+		}
+		n := 1 + slices.IndexFunc(run, isCompaction)
 		if n == 0 || b.opts.KeepCompactions {
-			n = len(events)
+			n = len(run)
 		}
 		b.now = b.filled
 		done, err := b.scratch.AppendEvents(ctx, b.session.Key, store.AppendOptions{}, events[:n]...)

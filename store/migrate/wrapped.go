@@ -1,0 +1,137 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/fold/portable"
+	"github.com/patchlog-dev/patchlog/internal/statekey"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
+)
+
+// carried returns the patches that an event of a wrapped service carries.
+func carried(e *patch.Event) (patches portable.Patches, ok bool) {
+	said, ok := e.CustomMetadata()[portable.MetadataKey].(string)
+	if !ok || e.HasContent() {
+		return patches, false
+	}
+	return portable.Parse(e.ID(), said), true
+}
+
+// wrapped reports whether a session was written by a service that wraps another one. Its state is
+// what its events and patches say: the source's own state has values that patches took out.
+func (s *Session) wrapped() bool {
+	_, created := s.State[portable.StateKey]
+	return created || slices.ContainsFunc(s.Events, func(e *patch.Event) bool {
+		if e == nil {
+			return false
+		}
+		return isCarrier(e)
+	})
+}
+
+// wrappedInitial returns the initial state that the wrapping service has recorded.
+func wrappedInitial(state map[string]patch.Value) (initial map[string]any, ok bool) {
+	origin, ok := state[portable.StateKey]
+	if !ok {
+		return nil, false
+	}
+	initial = map[string]any{}
+	for key, value := range origin.Members()["initial"].Members() {
+		if statekey.ScopeOf(key) == statekey.Session {
+			initial[key] = value
+		}
+	}
+	return initial, true
+}
+
+func isCarrier(e *patch.Event) bool {
+	_, ok := carried(e)
+	return ok
+}
+
+// unlogged returns the events without those whose patches a log holds.
+func unlogged(have []patch.Record, events []*patch.Event) []*patch.Event {
+	logged := map[string]bool{}
+	for _, r := range have {
+		if r.Patch != nil {
+			logged[r.ID()] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(events), func(e *patch.Event) bool {
+		patches, ok := carried(e)
+		return ok && slices.ContainsFunc(patches.IDs(), func(id string) bool { return logged[id] })
+	})
+}
+
+// withoutCarried returns a log without the patches that events carry.
+func withoutCarried(have []patch.Record, events []*patch.Event) []patch.Record {
+	ids := map[string]bool{}
+	for _, e := range events {
+		if patches, ok := carried(e); ok {
+			for _, id := range patches.IDs() {
+				ids[id] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(have), func(r patch.Record) bool { return r.Patch != nil && ids[r.ID()] })
+}
+
+// UntranslatedError lists the events of a wrapped service whose patches are not in the log. Events that
+// they hide are visible.
+type UntranslatedError struct {
+	Key    store.Key
+	Events []Difference
+}
+
+func (e *UntranslatedError) Error() string {
+	texts := make([]string, len(e.Events))
+	for i, d := range e.Events {
+		texts[i] = d.String()
+	}
+	return fmt.Sprintf("session %s: patches of the wrapping service are not translated, so that what they hide is visible: %s", e.Key, strings.Join(texts, "; "))
+}
+
+const leftOut = "its patches are left out: the events that they name are not adjacent, or they are of another version"
+
+// lostPatches returns the events before the missing ones whose patches an earlier run left out, and those
+// that seem to have carried patches, which the source does not say. open are those that are not logged.
+func lostPatches(s *Session, open, missing []*patch.Event) (lost []Difference) {
+	_, created := s.State[portable.StateKey]
+	for _, e := range open {
+		switch {
+		case isCarrier(e):
+			if !slices.Contains(missing, e) {
+				lost = append(lost, Difference{Event: e.ID(), What: leftOut})
+			}
+		case created && e.Author() == "user" && !e.HasContent() && e.ID() == e.InvocationID():
+			lost = append(lost, Difference{Event: e.ID(), What: "it seems to carry patches, which the source does not say; read the database itself"})
+		}
+	}
+	return lost
+}
+
+// translate logs the patches that an event carries, at its place.
+func (b *builder) translate(ctx context.Context, e *patch.Event, patches portable.Patches) error {
+	v, err := b.scratch.View(ctx, b.session.Key)
+	if err != nil {
+		return err
+	}
+	located, ok := patches.On(v)
+	if !ok {
+		b.untranslated = append(b.untranslated, Difference{Event: e.ID(), What: leftOut})
+		return nil
+	}
+	if len(located) == 0 {
+		return nil
+	}
+	_, err = b.scratch.ApplyPatch(ctx, b.session.Key, store.PatchOptions{On: v, AllowOrphans: true, AllowPinned: true, HideWaiting: true}, located...)
+	if err != nil && ctx.Err() == nil {
+		b.untranslated = append(b.untranslated, Difference{Event: e.ID(), What: fmt.Sprintf("its patches are left out: %v", err)})
+		return nil
+	}
+	return err
+}
