@@ -268,9 +268,9 @@ func TestCheckPages(t *testing.T) {
 		}, "it is empty"},
 		"a row that says it is a bucket": {func(l *layout) { l.at(l.leaves["records"][700])[16] = 1 }, "has the flags 0x1"},
 		"a free page in use": {func(l *layout) {
-			for i, n := 1, l.count(l.list); i < n; i++ { // where it keeps the list in order
+			for i, n := 0, l.count(l.list); i < n; i++ { // where it keeps the list in order
 				for _, id := range l.leaves["records"] {
-					if id > l.freed(i-1) && (i+1 == n || id < l.freed(i+1)) {
+					if (i == 0 || id > l.freed(i-1)) && (i+1 == n || id < l.freed(i+1)) {
 						l.setFree(i, id)
 						return
 					}
