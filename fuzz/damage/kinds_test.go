@@ -168,6 +168,7 @@ var kinds = []kind{
 			clear(data[at : at+16])
 		}
 	})},
+	{"the last 0.2 % cut off", func(_ *rand.Rand, _ *wreck, data []byte) []byte { return data[:len(data)-len(data)/500-1] }},
 	{"cut off, and no meta pages", func(r *rand.Rand, w *wreck, data []byte) []byte {
 		return metasGone(r, w, data[:r.IntN(len(data))])
 	}},

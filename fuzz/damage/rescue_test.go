@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/patch"
@@ -55,6 +56,9 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 		if len(own) == 0 && !session.Nameless {
 			fail("session %s was never there", session.Key)
 		}
+		if session.Nameless && w.named(data, own) {
+			fail("%s has no name, which the damage has not touched", session.Key)
+		}
 		marked := session.Nameless || session.MaybeDeleted || !current
 		if !marked && !w.isLive(session.Key) {
 			fail("session %s had been deleted", session.Key)
@@ -99,6 +103,22 @@ func (w *wreck) rescue(data []byte, intact []place) (got int, wrong []string) {
 		}
 	}
 	return got, wrong
+}
+
+// named reports whether the name beside a session's records, or the one by which it is found, is as it was.
+func (w *wreck) named(data []byte, numbers []uint64) bool {
+	for _, row := range w.tree.rows {
+		n := numberOf(row.key)
+		if row.bucket == "sessions" {
+			n = numberOf(row.value[min(4, len(row.value)):])
+		} else if row.bucket != "labels" {
+			continue
+		}
+		if slices.Contains(numbers, n) && row.to <= len(data) && bytes.Equal(data[row.from:row.to], w.Data[row.from:row.to]) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *wreck) isLive(key store.Key) bool {
