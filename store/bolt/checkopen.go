@@ -60,8 +60,7 @@ func checkTree(pages pager, root uint64, free freelist) error {
 		used[free.id+i] = isFreelist
 	}
 	var wrong error
-	found := map[string]page{} // the roots of buckets that stand in their elements
-	roots := map[string]uint64{}
+	var roots []uint64
 	w := walker{pager: pages, wrong: func(_ uint64, err error) { wrong = errors.Join(wrong, err) }}
 	w.claim = func(id, n uint64) error {
 		if id < 2 || id+n > pages.high {
@@ -81,11 +80,11 @@ func checkTree(pages pager, root uint64, free freelist) error {
 	}
 	w.leaf = func(p page) error {
 		for _, e := range p.elements {
-			root, inline, err := bucketRoot(e)
+			root, _, err := bucketRoot(e)
 			if err != nil {
 				return err
 			}
-			roots[string(e.key)], found[string(e.key)] = root, inline
+			roots = append(roots, root)
 		}
 		return nil
 	}
@@ -107,7 +106,7 @@ func checkTree(pages pager, root uint64, free freelist) error {
 	if wrong != nil {
 		return fmt.Errorf("%w: %w", backend.ErrDamaged, wrong)
 	}
-	return checkBuckets(pages, roots, found)
+	return nil
 }
 
 // checkOverflow returns an error if a leaf goes on in a page that is free. It reads those leaves that a
@@ -130,39 +129,23 @@ func checkOverflow(pages pager, used []use) error {
 	return nil
 }
 
-// checkBuckets reports whether the file is one of ours, whole, and of a version that we know.
-func checkBuckets(pages pager, roots map[string]uint64, inline map[string]page) error {
-	_, ours := roots[string(bucketMeta)]
-	missing := ""
+// checkBuckets reports whether the file is one of ours, and of a version that we know.
+func checkBuckets(tx *bbolt.Tx) error {
+	var missing []byte
 	for _, name := range buckets {
-		if _, there := roots[string(name)]; !there {
-			missing = string(name)
-		} else {
-			ours = true
+		if tx.Bucket(name) == nil {
+			missing = name
 		}
 	}
-	switch {
-	case !ours && len(roots) > 0:
-		return fmt.Errorf("%w: it is a bbolt file of another program", backend.ErrNotDatabase)
-	case !ours:
+	switch first, _ := tx.Cursor().First(); {
+	case first == nil:
 		return fmt.Errorf("%w: it is a bbolt file without a bucket, which is not how a store begins", backend.ErrNotDatabase)
-	case missing != "":
+	case tx.Bucket(bucketMeta) == nil && tx.Bucket(bucketRecords) == nil:
+		return fmt.Errorf("%w: it is a bbolt file of another program", backend.ErrNotDatabase)
+	case missing != nil:
 		return fmt.Errorf("%w: bucket %q is missing", backend.ErrDamaged, missing)
 	}
-	meta := inline[string(bucketMeta)]
-	if root := roots[string(bucketMeta)]; root != 0 {
-		var err error
-		if meta, err = pages.read(root); err != nil {
-			return fmt.Errorf("%w: page %d: %w", backend.ErrDamaged, root, err)
-		}
-	}
-	var version []byte
-	for _, e := range meta.elements {
-		if bytes.Equal(e.key, keyVersion) {
-			version = e.value
-		}
-	}
-	if !bytes.Equal(version, number(FileVersion)) {
+	if version := tx.Bucket(bucketMeta).Get(keyVersion); !bytes.Equal(version, number(FileVersion)) {
 		return fmt.Errorf("%w: file version %x; this program knows version %d, a newer one may know it", backend.ErrDamaged, version, FileVersion)
 	}
 	return nil

@@ -47,19 +47,23 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 	for _, v := range batch.Shared {
 		p.size += len(v.Data)
 	}
-	if len(p.hashes) > 0 && (!batch.Create || batch.Staged != "") {
-		if err := b.learnIDs(ctx, p); errors.Is(err, backend.ErrIndex) && !batch.IDsFree {
+	for {
+		if err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
+			return err
+		}
+		if !errors.Is(p.err, errUnlearned) {
+			return p.err
+		}
+		if err := b.learnIDs(ctx, p); err != nil {
 			return err
 		}
 	}
-	if err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
-		return err
-	}
-	return p.err
 }
 
-// learnIDs reads the ids of the session that are not known yet, while other calls write. What else is wrong shows
-// when the batch is admitted.
+// errUnlearned: the ids of the session have not been read since the file was opened.
+var errUnlearned = errors.New("ids not read")
+
+// learnIDs reads the ids of the session that are not known yet, while other calls write.
 func (b *Backend) learnIDs(ctx context.Context, p *pending) error {
 	name := p.name
 	if p.batch.Create {
@@ -91,15 +95,18 @@ func (b *Backend) commitGroup(group []*pending) {
 	err := b.write(func(tx *bbolt.Tx) error {
 		db = tx.DB()
 		ways := b.handle.ways(tx)
+		none, grown := errNothing, map[uint64]uint64{}
 		for _, p := range group {
-			if p.err = b.admit(tx, ways, p); p.err != nil {
+			if p.err = b.admit(tx, ways, p, grown); p.err != nil {
 				continue // refused, with nothing written
 			}
 			if err := b.put(tx, p); err != nil {
 				return fmt.Errorf("session %q: %w", p.name, err)
 			}
+			none = nil
+			grown[p.session.id()] += uint64(len(p.batch.Records))
 		}
-		return nil
+		return none
 	})
 	for _, p := range group {
 		switch {
@@ -113,8 +120,9 @@ func (b *Backend) commitGroup(group []*pending) {
 }
 
 // admit judges a batch, and writes nothing. It finds the session that the batch goes to, or makes the
-// one that the batch creates, with the head of what is staged for it.
-func (b *Backend) admit(tx *bbolt.Tx, ways *ways, p *pending) (err error) {
+// one that the batch creates, with the head of what is staged for it. grown says how many records sessions have got
+// in the same transaction.
+func (b *Backend) admit(tx *bbolt.Tx, ways *ways, p *pending, grown map[uint64]uint64) (err error) {
 	switch {
 	case p.snapshot != nil:
 		p.session, err = findCreated(tx, p.name, p.batch.Creation)
@@ -132,7 +140,7 @@ func (b *Backend) admit(tx *bbolt.Tx, ways *ways, p *pending) (err error) {
 		err = p.malformed
 	}
 	if err == nil && p.snapshot == nil {
-		err = b.checkRoom(tx, p)
+		err = b.checkRoom(tx, p, grown)
 	}
 	if err == nil {
 		err = b.checkWays(tx, ways, p)
@@ -184,7 +192,7 @@ func (b *Backend) admitNew(tx *bbolt.Tx, name string, batch backend.Batch) (sess
 
 // checkRoom reports whether records can be put without anything being put over: the log ends where its head
 // says, as a search finds it, nothing stands behind, and no id is known to be taken.
-func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
+func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending, grown map[uint64]uint64) error {
 	s := p.session
 	c := tx.Bucket(bucketRecords).Cursor()
 	next, _ := c.Seek(s.key(s.head.last + 1))
@@ -198,11 +206,14 @@ func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending) error {
 		return fmt.Errorf("%w: behind record %d, the last of session %q, stands key %x; before it key %x",
 			backend.ErrDamaged, s.head.last, p.name, next, last)
 	}
-	if taken := b.known.taken(tx.DB(), s.number, p.hashes); taken != 0 {
-		return backend.ErrTaken
+	if len(p.hashes) == 0 || p.batch.IDsFree {
+		return nil
 	}
-	return nil
+	return b.known.check(tx.DB(), s.number, s.head.last-grown[s.id()], p.hashes)
 }
+
+// errNothing ends a transaction that has nothing to write.
+var errNothing = errors.New("nothing to write")
 
 // wellFormed reports whether bbolt will take the batch.
 func wellFormed(name string, batch backend.Batch) error {

@@ -96,15 +96,20 @@ func (n *known) count(ids int) {
 	n.ids += ids
 }
 
-// taken returns the seq of a record that takes one of the ids, of those that are known, or 0.
-func (n *known) taken(db *bbolt.DB, number []byte, hashes []idHash) (seq uint64) {
+// check returns an error if a record up to the last that is committed takes one of the ids, or if that is not known.
+func (n *known) check(db *bbolt.DB, number []byte, last uint64, hashes []idHash) error {
 	k := n.of(db, number)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, hash := range hashes {
-		seq = max(seq, k.ids[hash])
+	if k.last < last {
+		return errUnlearned
 	}
-	return seq
+	for _, hash := range hashes {
+		if k.ids[hash] != 0 {
+			return backend.ErrTaken
+		}
+	}
+	return nil
 }
 
 // lookup returns the seqs of ids, 0 for those that no record of the session takes. It reads the rows that have

@@ -40,7 +40,12 @@ func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := h.settle(opts, metas); err != nil {
+	if err = h.view(checkBuckets); err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	} else {
+		err = h.settle(opts, metas)
+	}
+	if err != nil {
 		return nil, errors.Join(err, h.close())
 	}
 	return h, nil

@@ -35,7 +35,8 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 			err = errors.Join(err, ways.check(bucketRecords, s.key(x.Seq)))
 		}
 		if len(p.hashes) > 0 {
-			_, _ = b.known.lookup(tx, s, nil) // what is wrong with the index, the caller knows
+			_, err := b.known.lookup(tx, s, nil)
+			p.batch.IDsFree = errors.Is(err, backend.ErrIndex) // which the caller knows
 		}
 		next := s.key(r.Last + 1)
 		return errors.Join(err, ways.check(bucketRecords, next), ways.check(bucketRecords, s.key(0)), ways.check(bucketHeads, []byte(name)), ways.check(bucketSnapshots, s.number), ways.check(bucketSessions, []byte(name)))
@@ -52,7 +53,10 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 			err = backend.ErrMoved
 		}
 		if err == nil && len(r.Appended) > 0 {
-			err = b.checkRoom(tx, p)
+			err = b.checkRoom(tx, p, nil)
+		}
+		if errors.Is(err, errUnlearned) { // the ids were forgotten since
+			err = backend.ErrMoved
 		}
 		if err != nil {
 			return err
