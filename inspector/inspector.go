@@ -83,9 +83,7 @@ type Options struct {
 	Redact *redact.Redactor
 
 	// CacheBytes is about how much memory is kept for what the sessions looked at last come
-	// to, so that showing them again costs what is new; and again at most so much for the figures
-	// of sessions in the list of all. 0 means 64 MiB; below 0 none is kept. The list itself
-	// takes about 300 bytes a session once somebody has looked at it.
+	// to, so that showing them again costs what is new. 0 means 64 MiB; below 0 none is kept.
 	CacheBytes int64
 
 	// Logger gets what an operator should know: failures that are not the request's. nil means
@@ -120,7 +118,6 @@ type Inspector struct {
 	opts      Options
 	handler   http.Handler
 	timelines timelines
-	listing   listing
 
 	bodyTimeout time.Duration // for a request's body
 	answers     answers
@@ -148,7 +145,7 @@ func New(s *store.Store, opts Options) (*Inspector, error) {
 		opts.Compaction = compaction.DefaultConfig()
 	}
 	opts.Compaction.Redact = cmp.Or(opts.Compaction.Redact, opts.Redact)
-	i := &Inspector{store: s, opts: opts, listing: newListing(opts.CacheBytes), bodyTimeout: defaultBodyTimeout}
+	i := &Inspector{store: s, opts: opts, bodyTimeout: defaultBodyTimeout}
 	i.handler = i.limitBody(guard(opts, i.routes()))
 	return i, nil
 }

@@ -31,6 +31,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"printable": present.Printable,
 	"counted":   present.Counted[int],
 	"grouped":   present.Grouped[int],
+	"grouped64": present.Grouped[uint64],
 	"percent":   present.Percent,
 	"when":      when,
 	"query":     query,

@@ -1,0 +1,468 @@
+package inspector
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	bbolt "go.etcd.io/bbolt"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
+	"github.com/patchlog-dev/patchlog/store/memory"
+)
+
+// listingEnv is an inspector of a store.
+type listingEnv struct {
+	testing.TB
+	store     *store.Store
+	inspector *Inspector
+	lines     map[store.Key][]string
+}
+
+func listingOf(t testing.TB, b backend.Backend, opts Options) *listingEnv {
+	t.Helper()
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	day := time.Date(2025, 1, 2, 0, 0, 0, 0, time.UTC)
+	created := 0
+	s, err := store.New(b, store.Options{Logger: quiet, Now: func() time.Time {
+		created++
+		return day.Add(time.Duration(created*7919%10007) * time.Minute)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	opts.Logger = quiet
+	i, err := New(s, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &listingEnv{t, s, i, map[store.Key][]string{}}
+}
+
+// add puts lines into a session.
+func (e *listingEnv) add(key store.Key, lines ...string) {
+	e.Helper()
+	e.lines[key] = append(e.lines[key], lines...)
+	if _, err := e.store.Import(e.Context(), key, strings.NewReader(strings.Join(e.lines[key], "\n")), store.ImportOptions{}); err != nil {
+		e.Fatal(err)
+	}
+}
+
+func (e *listingEnv) create(key store.Key) {
+	e.Helper()
+	if _, err := e.store.Create(e.Context(), key, nil); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// get returns the page at an address, which must have a status.
+func (e *listingEnv) get(address string, status int) string {
+	e.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(e.Context(), http.MethodGet, "http://localhost/"+strings.TrimPrefix(address, "./"), nil)
+	e.inspector.ServeHTTP(w, r)
+	if w.Code != status {
+		e.Fatalf("GET %s: status %d, want %d:\n%s", address, w.Code, status, w.Body)
+	}
+	return w.Body.String()
+}
+
+var (
+	listingRow  = regexp.MustCompile(`(?s)<tr[^>]*>\s*<th scope="row">.*?</tr>`)
+	listingLink = regexp.MustCompile(`href="(session\?[^"]*)"`)
+	listingCell = regexp.MustCompile(`(?s)<t[dh][^>]*>(.*?)</t[dh]>`)
+	listingTag  = regexp.MustCompile(`<[^>]*>`)
+	listingHref = regexp.MustCompile(`href="(\./[^"]*)">([^<]*)</a>`)
+)
+
+// rowsOf are the rows of a page: the session that each leads to, or "", and the texts of its cells.
+func (e *listingEnv) rowsOf(page string) (keys []string, cells [][]string) {
+	e.Helper()
+	for _, row := range listingRow.FindAllString(page, -1) {
+		key := ""
+		if m := listingLink.FindStringSubmatch(row); m != nil {
+			u, err := url.Parse(html.UnescapeString(m[1]))
+			if err != nil {
+				e.Fatal(err)
+			}
+			key = u.Query().Get("key")
+		}
+		var texts []string
+		for _, c := range listingCell.FindAllStringSubmatch(row, -1) {
+			text := html.UnescapeString(listingTag.ReplaceAllString(c[1], " "))
+			texts = append(texts, strings.Join(strings.Fields(text), " "))
+		}
+		keys, cells = append(keys, key), append(cells, texts)
+	}
+	return keys, cells
+}
+
+// all are the sessions of all pages, from an address on by the links to the next.
+func (e *listingEnv) all(address string) (keys []string) {
+	e.Helper()
+	for range 100 {
+		page := e.get(address, http.StatusOK)
+		some, _ := e.rowsOf(page)
+		keys = append(keys, some...)
+		address = ""
+		for _, m := range listingHref.FindAllStringSubmatch(page, -1) {
+			if m[2] == "Next" {
+				address = html.UnescapeString(m[1])
+			}
+		}
+		if address == "" {
+			return keys
+		}
+	}
+	e.Fatal("the pages have no end")
+	return nil
+}
+
+// has fails the test unless the page has the text.
+func (e *listingEnv) has(page, text string) {
+	e.Helper()
+	if !strings.Contains(page, text) {
+		e.Errorf("the page lacks %q:\n%s", text, page[max(strings.Index(page, "<main"), 0):])
+	}
+}
+
+func (e *listingEnv) hasNot(page, text string) {
+	e.Helper()
+	if strings.Contains(page, text) {
+		e.Errorf("the page has %q:\n%s", text, page[max(strings.Index(page, "<main"), 0):])
+	}
+}
+
+func (e *listingEnv) same(what string, got, want any) {
+	e.Helper()
+	if !reflect.DeepEqual(got, want) {
+		e.Errorf("%s:\n got %v\nwant %v", what, got, want)
+	}
+}
+
+func sessionOf(n int) store.Key {
+	return store.Key{App: fmt.Sprint("app", n%3), User: fmt.Sprint("user", n%7), Session: fmt.Sprintf("s%04d", n)}
+}
+
+func says(id, author, text string) string {
+	role := "model"
+	if author == "user" {
+		role = "user"
+	}
+	return fmt.Sprintf(`{"id":%q,"invocationId":%q,"author":%q,"content":{"role":%q,"parts":[{"text":%q}]}}`, id, "i"+id, author, role, text)
+}
+
+func passLine(id string, start, count, minute int) string {
+	return fmt.Sprintf(`{"id":%q,"author":"compaction","patchType":"summarise","timestamp":"2025-01-02T03:%02d:06Z","start":%d,"count":%d,`+
+		`"summaryEvent":{"id":"s-%s","author":"user","content":{"role":"user","parts":[{"text":"in short"}]},"customMetadata":{"patchlog":{"level":1}}},`+
+		`"customMetadata":{"patchlog":{"trigger":"tokens","level":1,"eventsBefore":%[4]d,"eventsAfter":1,"tokensBefore":2000,"tokensAfter":3,"ratio":0.0015}}}`, id, minute, start, count, id)
+}
+
+// The figures of a session are those of 'patchlog stats', with when it was used and compacted last.
+func TestListingFigures(t *testing.T) {
+	e := listingOf(t, &memory.Backend{}, Options{})
+	key := sessionOf(1)
+	e.add(key, says("a", "user", "hello there"), says("b", "agent", "hi"), says("c", "user", "more"), passLine("p", 0, 2, 5))
+	stats, err := present.Measure(t.Context(), e.store, key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, cells := e.rowsOf(e.get("", http.StatusOK))
+	e.same("figures", cells[0][3:], []string{
+		"4", fmt.Sprint(stats.Visible), present.Grouped(stats.Tokens.Raw),
+		present.Grouped(stats.Tokens.Visible) + " " + stats.Tokens.Share(), "2025-01-02T03:05:06Z",
+	})
+}
+
+// Every column sorts both ways, and the pages have each session once.
+func TestListingSorts(t *testing.T) {
+	e := listingOf(t, &memory.Backend{}, Options{})
+	for n := range 230 {
+		if e.create(sessionOf(n)); n%9 == 0 {
+			e.add(sessionOf(n), says("a", "user", "hello"))
+		}
+	}
+	list := e.all("./?sort=key")
+	if len(list) != 230 || !slices.IsSorted(list) {
+		t.Fatalf("%d sessions", len(list))
+	}
+	for _, column := range []string{"key", "-key", "created", "-created", "records", "-records"} {
+		keys := e.all("./?sort=" + column)
+		info := func(n int) store.Info {
+			key, _ := store.ParseKey(keys[n])
+			i, err := e.store.Info(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return i
+		}
+		for n := range len(keys) - 1 {
+			a, b := info(n), info(n+1)
+			if strings.HasPrefix(column, "-") {
+				a, b = b, a
+			}
+			if strings.HasSuffix(column, "created") && a.Created.After(b.Created) || strings.HasSuffix(column, "records") && a.Seq > b.Seq || strings.HasSuffix(column, "key") && a.Key.String() > b.Key.String() {
+				t.Fatalf("%s: %v before %v", column, keys[n], keys[n+1])
+			}
+		}
+		slices.Sort(keys)
+		e.same(column, keys, list)
+	}
+	e.has(e.get("./?sort=colour", http.StatusBadRequest), "there is no column")
+}
+
+// All words must be in the key, whatever their case; app and user are meant as a whole.
+func TestListingSearch(t *testing.T) {
+	e := listingOf(t, &memory.Backend{}, Options{})
+	for _, key := range []store.Key{{App: "shop", User: "Ada", Session: "Order 1"}, {App: "shop", User: "bob", Session: "order/2"}, {App: "shop2", User: "ada", Session: "chat"}} {
+		e.create(key)
+	}
+	one, two, three := "shop/Ada/Order%201", "shop/bob/order%2F2", "shop2/ada/chat"
+	for _, c := range []struct {
+		query string
+		want  []string
+	}{
+		{"q=ada", []string{one, three}},
+		{"q=ADA+order", []string{one}},
+		{"q=order+ada+ORDER", []string{one}},
+		{"q=order/2", []string{two}},
+		{"q=" + url.QueryEscape("shop/bob/order%2f2"), []string{two}},
+		{"q=none", nil},
+		{"app=shop", []string{one, two}},
+		{"app=shop&user=Ada", []string{one}},
+		{"user=ada", []string{three}},
+		{"user=ad", nil},
+		{"app=shop&q=order&sort=-key", []string{two, one}},
+	} {
+		page := e.get("./?"+c.query, http.StatusOK)
+		keys, _ := e.rowsOf(page)
+		e.same(c.query, keys, c.want)
+		if c.want == nil {
+			e.has(page, "None of 3 sessions matches")
+		} else {
+			e.has(page, fmt.Sprintf("1 to %d of %d</strong> that match, of 3", len(c.want), len(c.want)))
+		}
+	}
+	// What was asked for stays in the form and in the links.
+	page := e.get("./?q=o&app=shop&user=bob", http.StatusOK)
+	for _, text := range []string{`name="q" value="o"`, `name="app" value="shop"`, `name="user" value="bob"`, `href="./?app=shop&amp;q=o&amp;sort=-records&amp;user=bob"`} {
+		e.has(page, text)
+	}
+}
+
+// What may not be read is nowhere, nor counted; each session is asked about once.
+func TestListingAuthorize(t *testing.T) {
+	var asked []string
+	e := listingOf(t, &memory.Backend{}, Options{Authorize: func(r *http.Request, key store.Key, want Access) bool {
+		asked = append(asked, key.String())
+		return want == Read && r.Header.Get("Cookie") == "" && key.User == "ada"
+	}})
+	for n, user := range []string{"ada", "mallory", "ada", "mallory"} {
+		e.create(store.Key{App: "app-of-" + user, User: user, Session: fmt.Sprint(n)})
+	}
+	for _, query := range []string{"", "?sort=-records", "?q=0", "?user=mallory", "?app=nothing"} {
+		asked = nil
+		page := e.get("./"+query, http.StatusOK)
+		e.hasNot(strings.ReplaceAll(page, `name="user" value="mallory"`, ""), "mallory")
+		e.same("asked", asked, []string{"app-of-ada/ada/0", "app-of-ada/ada/2", "app-of-mallory/mallory/1", "app-of-mallory/mallory/3"})
+	}
+	e.has(e.get("", http.StatusOK), "1 to 2 of 2<")
+	e.has(e.get("./?user=mallory", http.StatusOK), "None of 2 sessions matches")
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "http://localhost/?sort=-records", nil)
+	r.Header.Set("Cookie", "who=somebody")
+	e.inspector.ServeHTTP(w, r)
+	e.has(w.Body.String(), "There is no session yet")
+	e.hasNot(w.Body.String(), "ada")
+}
+
+// Damaged sessions are listed with what is wrong, and hide no others.
+func TestListingDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	s, err := store.Open(path, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 4 {
+		text := says("a", "user", "hello") + "\n" + says("b", "agent", "hi")
+		if _, err := s.Import(t.Context(), sessionOf(n), strings.NewReader(text), store.ImportOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damageRecords(t, path)
+	s, err = store.Open(path, store.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	i, err := New(s, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &listingEnv{t, s, i, nil}
+	keys, cells := e.rowsOf(e.get("", http.StatusOK))
+	if len(keys) != 4 {
+		t.Fatalf("sessions %q", keys)
+	}
+	for n, key := range keys {
+		switch got := cells[n]; key {
+		case "app0/user0/s0000":
+			if !strings.HasPrefix(got[1], "record 2: corrupt") {
+				t.Errorf("one without an end: %q", got)
+			}
+		default: // damage of a record is found when that is read
+			e.same(key, got[3], "2")
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e.get("", http.StatusServiceUnavailable)
+}
+
+// damageRecords takes the last record from the session that was made first, and flips a bit of
+// the first record of the next.
+func damageRecords(t *testing.T, path string) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("records"))
+		rows := map[string][]byte{}
+		err := b.ForEach(func(k, v []byte) error {
+			rows[string(k)] = bytes.Clone(v)
+			return nil
+		})
+		for k, v := range rows {
+			switch session, seq := binary.BigEndian.Uint64([]byte(k)), binary.BigEndian.Uint64([]byte(k[8:])); {
+			case session == 1 && seq == 2:
+				err = errors.Join(err, b.Delete([]byte(k)))
+			case session == 2 && seq == 1:
+				v[len(v)/2] ^= 1
+				err = errors.Join(err, b.Put([]byte(k), v))
+			}
+		}
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nameless is a backend that lists a session whose name damage has made another.
+type nameless struct{ memory.Backend }
+
+func (b *nameless) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
+	out, err := b.Backend.List(ctx, prefix, after, limit)
+	return append(out, backend.Listed{Session: "\xffno \u202ename"}), err
+}
+
+// A session without a name is listed to whoever may see all, and leads nowhere.
+func TestListingWithoutAName(t *testing.T) {
+	for _, all := range []bool{true, false} {
+		opts := Options{}
+		if !all {
+			opts.Authorize = func(*http.Request, store.Key, Access) bool { return true }
+		}
+		e := listingOf(t, &nameless{}, opts)
+		e.create(sessionOf(1))
+		page := e.get("", http.StatusOK)
+		keys, cells := e.rowsOf(page)
+		e.hasNot(page, "\u202e")
+		if !all {
+			e.same("sessions", keys, []string{sessionOf(1).String()})
+			continue
+		}
+		at := slices.Index(keys, "")
+		if at < 0 || len(keys) != 2 {
+			t.Fatalf("sessions %q", keys)
+		}
+		e.same("name", cells[at][0], "a session without a name")
+		e.has(cells[at][1], "no \\u202ename")
+		keys, _ = e.rowsOf(e.get("./?q=s", http.StatusOK))
+		e.same("of a search", keys, []string{sessionOf(1).String()})
+	}
+}
+
+// Whatever names are made of, they are text, and lead to their own session.
+func TestListingHostileNames(t *testing.T) {
+	names := []string{
+		"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "a/b", "a%2Fb", "a%252Fb", "..", ".", "\u202egnp.exe", "javascript:alert(1)",
+		"{{.Key}}", "a&b=c", "?#", "\x1b[31mred", " ", "\x00", "\x00\x01", "𝔘", strings.Repeat("w", store.MaxKeyPartBytes), "+", "'';--",
+	}
+	e := listingOf(t, &memory.Backend{}, Options{})
+	var want []string
+	for n, name := range names {
+		key := store.Key{App: name, User: names[(n+3)%len(names)], Session: names[(n+7)%len(names)]}
+		e.create(key)
+		want = append(want, key.String())
+	}
+	page := e.get("", http.StatusOK)
+	got, _ := e.rowsOf(page)
+	slices.Sort(got)
+	slices.Sort(want)
+	e.same("sessions", got, want)
+	for _, bad := range []string{"<script>alert", "<img", "\u202e", "\x1b", "\x00", `href="javascript`, strings.Repeat("w", 200) + "<"} {
+		e.hasNot(page[strings.Index(page, "<table"):], bad)
+	}
+	e.hasNot(page, "<script>alert")
+	// The links to an app and a user lead to its sessions alone.
+	followed := 0
+	for _, row := range listingRow.FindAllString(page, -1) {
+		link := listingLink.FindStringSubmatch(row)
+		u, _ := url.Parse(html.UnescapeString(link[1]))
+		for _, m := range listingHref.FindAllStringSubmatch(row, -1) {
+			keys, _ := e.rowsOf(e.get(html.UnescapeString(m[1]), http.StatusOK))
+			e.same("what "+m[1]+" leads to", keys, []string{u.Query().Get("key")})
+			followed++
+		}
+	}
+	if followed != 2*len(names) {
+		t.Errorf("%d links", followed)
+	}
+}
+
+func TestListingEmpty(t *testing.T) {
+	e := listingOf(t, &memory.Backend{}, Options{})
+	for _, query := range []string{"", "?sort=-created", "?page=7", "?q=x"} {
+		page := e.get("./"+query, http.StatusOK)
+		e.has(page, "There is no session yet")
+		e.has(page, "patchlog import")
+	}
+}
+
+// 100 rows are a page of a moderate size.
+func TestListingWeighs(t *testing.T) {
+	e := listingOf(t, &memory.Backend{}, Options{})
+	for n := range 150 {
+		key := sessionOf(n)
+		key.Session += strings.Repeat("<", 500)
+		e.add(key, says("a", "user", "hello"), passLine("p", 0, 1, 1))
+	}
+	if page := e.get("", http.StatusOK); len(page) > 1<<20 {
+		t.Errorf("it has %d bytes", len(page))
+	}
+}
