@@ -22,7 +22,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction/foreign"
 )
 
-// recordOf is the event that ADK's own compaction (v2.3) appends for a window of a session's
+// recordOf is the event that ADK's own compaction appends for a window of a session's
 // events, in the form in which services keep it that do not know the field: the range of the
 // window's times, and what lies in that and is not of the window.
 func recordOf(sess session.Session, window []*session.Event, words string) *session.Event {

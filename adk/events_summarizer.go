@@ -15,7 +15,7 @@ import (
 // EventsSummarizer is a summarizer that takes ADK's events, as those of ADK's own compaction
 // do. It is a [compaction.Summarizer], so that one written for that serves this one:
 //
-//	theirs, err := adkcompaction.NewLLMSummarizer(…) // ADK v2.3
+//	theirs, err := adkcompaction.NewLLMSummarizer(…)
 //	cfg.Summarizer = adk.EventsSummarizer(func(ctx context.Context, events []*session.Event) (*genai.Content, *genai.GenerateContentResponseUsageMetadata, error) {
 //		r, err := theirs.SummarizeEvents(ctx, events)
 //		return r.Content, r.Usage, err
@@ -42,7 +42,7 @@ func (f EventsSummarizer) Summarize(ctx context.Context, req compaction.Request)
 
 // SummarizeEvents has a summarizer summarise events of ADK's, as a compactor with the
 // configuration would: by its prompt, and with its limits. So a summarizer of this module
-// serves ADK's own compaction, from v2.3 on:
+// serves ADK's own compaction, where ADK has it:
 //
 //	func (s ours) SummarizeEvents(ctx context.Context, events []*session.Event) (adkcompaction.SummarizeResult, error) {
 //		content, usage, err := adk.SummarizeEvents(ctx, s.Summarizer, s.Config, events)

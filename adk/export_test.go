@@ -45,7 +45,7 @@ func MoreFields(t reflect.Type, but ...string) (names []string) {
 	return names
 }
 
-// SameEvents says that a session gives the same event each time, as from ADK v2.3 on.
+// SameEvents says that a session gives the same event each time, as ADK needs it where it has compaction records.
 var SameEvents = recordField >= 0
 
 // GiveSameEvents has a session do so with any version of ADK.

@@ -12,7 +12,7 @@ import (
 )
 
 // recordName is the name of ADK's compaction record in an event's actions. ADK has the
-// field from v2.3 on.
+// field in versions whose runner compacts.
 const recordName = "compaction"
 
 // recordField is the index of the record's field in ADK's type, or below 0 if that has none.

@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Records of compaction as ADK for Go (v2.3) and for Python write them into an event's actions.
+// Records of compaction as ADK for Go and for Python write them into an event's actions.
 const (
 	goRecord = `{"startTimestamp":"2026-01-02T03:04:05.123456789Z","endTimestamp":"2026-01-02T03:04:06.5Z",` +
 		`"compactedContent":{"parts":[{"text":"told"}],"role":"model"},` +
@@ -29,7 +29,7 @@ func withRecord(t *testing.T, e *session.Event) *session.Event {
 	t.Helper()
 	no(t, json.Unmarshal([]byte(`{"compaction":`+goRecord+`}`), &e.Actions))
 	if recordIn(t, e) == "" {
-		t.Skip("this version of ADK has no compaction records; v2.3 has")
+		t.Skip("this version of ADK has no compaction records")
 	}
 	return e
 }
@@ -81,7 +81,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 		equal(t, "state", e.Actions.StateDelta, map[string]any{r.ID(): 1.0})
 		got := recordIn(t, e)
 		if got == "" {
-			continue // v2.2
+			continue // an ADK without them
 		}
 		from := map[string]string{"go": "2026-01-02T03:04:05.123456789Z", "python": "2026-01-02T03:04:05.123457Z"}[r.ID()]
 		if !strings.Contains(got, `"startTimestamp":"`+from+`"`) || !strings.Contains(got, `"told"`) {
@@ -143,7 +143,7 @@ func TestFieldsOfNewerVersions(t *testing.T) {
 	equal(t, "fields", adk.MoreFields(reflect.TypeFor[Response](), "content"), []string{"voice"})
 }
 
-// From v2.3 on ADK tells a session's events apart by their addresses: a session gives the same
+// Where ADK has compaction records, it tells a session's events apart by their addresses: a session gives the same
 // again, after appends and patches too, and another session others.
 func TestSameEvents(t *testing.T) {
 	svc := inMemory(t)

@@ -56,7 +56,7 @@ func (s *Session) UserID() string { return s.key.User }
 // was got with a filter shows what that chose and what was logged since; one from a list
 // only the latter; one that was got with [WithHistory] shows its history at first. The list
 // never changes; its events are the caller's own, and At gives
-// nil for an index out of range. From ADK v2.3 on, whose own compaction tells events apart
+// nil for an index out of range. With an ADK whose own compaction tells events apart
 // by their addresses, a session gives the same event each time that it is asked for it: to
 // this session's readers, changes to it show.
 func (s *Session) Events() session.Events {

@@ -86,7 +86,7 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 	span.End(trace.WithTimestamp(end))
 }
 
-// triggerOfADK is the name that ADK's own compaction, from v2.3 on, has for what a trigger
+// triggerOfADK is the name that ADK's own compaction has for what a trigger
 // does, for whoever watches both. It has none for tiers and for clearing.
 func triggerOfADK(t compaction.Trigger) string {
 	switch t {
