@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
 	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/plugin"
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
@@ -307,4 +309,573 @@ func cut(t *testing.T, svc *adk.Service, n int) {
 	t.Helper()
 	_, err := svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(0, n).WithState(patch.Keep))
 	no(t, err)
+}
+
+// Who is shown a summary before it is written sees what will be in the log, and can change
+// nothing in it.
+func TestBeforeSummarise(t *testing.T) {
+	var mu sync.Mutex
+	var drafts []adk.Draft
+	svc := compacted(t, adk.Options{
+		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})},
+		Hooks: adk.Hooks{BeforeSummarise: func(_ context.Context, d adk.Draft) error {
+			mu.Lock()
+			defer mu.Unlock()
+			kept := d
+			kept.Summaries, kept.Patches = nil, slices.Clone(d.Patches)
+			for _, s := range d.Summaries {
+				copied := *s.Event
+				content := *s.Event.Content
+				copied.Content = &content
+				kept.Summaries = append(kept.Summaries, adk.DraftSummary{Event: &copied, Of: slices.Clone(s.Of)})
+			}
+			drafts = append(drafts, kept)
+			for i, s := range d.Summaries {
+				s.Event.Content.Parts = []*genai.Part{genai.NewPartFromText("forged")}
+				s.Event.ID = "forged"
+				for j, e := range s.Of {
+					e.Content = nil
+					s.Of[j] = nil
+				}
+				d.Summaries[i] = adk.DraftSummary{}
+			}
+			clear(d.Patches)
+			return nil
+		}},
+	})
+	sess := exchanges(t, svc, "app", 3)
+	svc.Settle(t)
+	_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
+	no(t, err)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(drafts) == 0 {
+		t.Fatal("nobody was asked")
+	}
+	d := drafts[0]
+	equal(t, "whose", []string{d.AppName, d.UserID, d.SessionID}, []string{"app", "user", "s"})
+	if len(d.Summaries) != 1 || len(d.Summaries[0].Of) != d.Written.EventsBefore || d.Summaries[0].Of[0].ID != "ui0" {
+		t.Errorf("the draft is %+v", d)
+	}
+	logged := 0
+	for r, err := range svc.RawEvents(t.Context(), sess, 1) {
+		no(t, err)
+		if r.Patch == nil || r.ID() != d.Patches[0].ID() {
+			continue
+		}
+		logged++
+		e, err := adk.SessionEvent(r.Patch.NewEvents()[0])
+		no(t, err)
+		equal(t, "summary", e.Content, d.Summaries[0].Event.Content)
+		equal(t, "id", e.ID, d.Summaries[0].Event.ID)
+	}
+	equal(t, "patches logged", logged, 1)
+}
+
+// A veto reaches no run, whoever panics or hangs neither; all are counted, and the last one
+// can be asked for.
+func TestSummariesThatAreNotApproved(t *testing.T) {
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	secret := errors.New("a secret is in it")
+	for _, c := range []struct {
+		name    string
+		before  func(context.Context, adk.Draft) error
+		outcome compaction.Outcome
+		err     error
+	}{
+		{"veto", func(context.Context, adk.Draft) error { return secret }, compaction.Vetoed, secret},
+		{"panic", func(context.Context, adk.Draft) error { panic("no") }, compaction.Failed, compaction.ErrPanic},
+		{"never returns", func(context.Context, adk.Draft) error { <-release; return nil }, compaction.Failed, context.DeadlineExceeded},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := inRun
+			cfg.Summarizer = adk.Summarizer(shortener{})
+			var mu sync.Mutex
+			outcomes := map[compaction.Outcome]int{}
+			svc := compacted(t, adk.Options{
+				Compaction: cfg, CompactionTimeout: 100 * time.Millisecond, Hooks: adk.Hooks{BeforeSummarise: c.before, OnCompaction: func(a compaction.Attempt[store.Key]) {
+					mu.Lock()
+					defer mu.Unlock()
+					outcomes[a.Outcome]++
+				}},
+			})
+			prompts := toolLoop(t, svc, 20, "the question")
+			equal(t, "contents of the last prompt", len(prompts[len(prompts)-1]), 1+2*20)
+			mu.Lock()
+			n := outcomes[c.outcome]
+			if n == 0 || n > 10 || len(outcomes) != 1 {
+				t.Errorf("the outcomes are %v", outcomes)
+			}
+			mu.Unlock()
+			last, ok := svc.LastCompaction(get(t, svc, "s"))
+			if !ok || last.Outcome != c.outcome || !errors.Is(last.Err, c.err) || errors.Is(last.Err, compaction.ErrVetoed) != (c.outcome == compaction.Vetoed) {
+				t.Errorf("the last attempt is %+v, %v", last, ok)
+			}
+			if c.name != "never returns" {
+				_, err := svc.Compact(t.Context(), get(t, svc, "s"), adk.CompactOptions{})
+				fails(t, err, c.err)
+			}
+			if get(t, svc, "s").Events().Len() != 1+2*20+1 {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+// Who is asked before events are summarised sees them, and what it says must be kept is
+// kept. A veto leaves the session as it is, and a focus reaches the summarizer.
+func TestPrepare(t *testing.T) {
+	var mu sync.Mutex
+	var asked []adk.Proposal
+	var focus string
+	veto := errors.New("not these")
+	refuses := false
+	svc := compacted(t, adk.Options{
+		Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: compaction.SummarizerFunc(
+			func(_ context.Context, req compaction.Request) (compaction.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				focus = req.Focus
+				return compaction.Response{Text: "They talked."}, nil
+			})},
+		Hooks: adk.Hooks{Prepare: func(_ context.Context, p adk.Proposal) (string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if refuses {
+				return "", veto
+			}
+			asked = append(asked, p)
+			return "The gate code must be kept.", nil
+		}},
+		CompactionTimeout: -1,
+	})
+	mu.Lock()
+	refuses = true
+	mu.Unlock()
+	sess := exchanges(t, svc, "app", 3)
+	svc.Settle(t)
+	before := ids(get(t, svc, "s"))
+	_, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
+	fails(t, err, compaction.ErrVetoed)
+	fails(t, err, veto)
+	equal(t, "events after a veto", ids(get(t, svc, "s")), before)
+
+	mu.Lock()
+	refuses = false
+	mu.Unlock()
+	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{Focus: "gate codes"})
+	no(t, err)
+	mu.Lock()
+	defer mu.Unlock()
+	equal(t, "focus", focus, "gate codes")
+	if len(asked) == 0 || len(asked[0].Events) == 0 || asked[0].Events[0].ID != before[0] || asked[0].Trigger != compaction.ByInterval || asked[0].Merge {
+		t.Fatalf("asked about %+v", asked)
+	}
+	equal(t, "whose", []string{asked[0].AppName, asked[0].UserID, asked[0].SessionID}, []string{"app", "user", "s"})
+	equal(t, "summary", get(t, svc, "s").Events().At(0).Content.Parts[0].Text, "They talked.\nThe gate code must be kept.")
+}
+
+// compactions counts what was written, by trigger.
+type compactions struct {
+	mu    sync.Mutex
+	wrote map[compaction.Trigger]int
+	level int
+}
+
+func (c *compactions) see(t *testing.T) func(compaction.Attempt[store.Key]) {
+	return func(a compaction.Attempt[store.Key]) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch {
+		case a.Outcome == compaction.Wrote:
+			c.wrote[a.Trigger]++
+			c.level = max(c.level, a.Written.Level)
+		case a.Outcome == compaction.Failed:
+			t.Errorf("a compaction failed: %v", a.Err)
+		}
+	}
+}
+
+// A runner's conversation that is compacted all along: see [TestRunner]. The models always
+// get a prompt that is bounded, whole, and has the question and the summaries.
+func TestRunnerWithCompaction(t *testing.T) {
+	byInterval := compaction.Config{Enabled: true, CompactionInterval: 3, OverlapSize: 1}
+	byTokens := compaction.Config{Enabled: true, TokenThreshold: 1500, EventRetentionSize: 4}
+	both := byInterval
+	both.TokenThreshold, both.EventRetentionSize = byTokens.TokenThreshold, byTokens.EventRetentionSize
+	for _, c := range []struct {
+		name   string
+		cfg    compaction.Config
+		plugin bool
+		most   int // contents in a prompt
+		by     []compaction.Trigger
+	}{
+		{"interval", byInterval, false, 40, []compaction.Trigger{compaction.ByInterval, compaction.ByTiers}},
+		{"interval, with plugin", byInterval, true, 36, []compaction.Trigger{compaction.ByInterval, compaction.ByTiers}},
+		{"tokens", byTokens, false, 24, []compaction.Trigger{compaction.ByTokens}},
+		{"both, with plugin", both, true, 24, []compaction.Trigger{compaction.ByInterval, compaction.ByTiers}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.cfg.Summarizer = adk.Summarizer(shortener{})
+			path := filepath.Join(t.TempDir(), "sessions.db")
+			done := compactions{wrote: map[compaction.Trigger]int{}}
+			reopen := func() (*store.Store, *adk.Service) {
+				s := opened(t)(store.Open(path, store.Options{Durability: store.Relaxed}))
+				svc, err := adk.NewService(s, adk.Options{Compaction: c.cfg, Hooks: adk.Hooks{OnCompaction: done.see(t)}})
+				no(t, err)
+				return s, svc
+			}
+			db, sessions := reopen()
+			p := startWith(t, sessions, c.plugin)
+			var events []*session.Event
+			longest, inRun, summarised := 0, 0, 0
+			for turn := 1; turn <= runTurns; turn++ {
+				got, _ := p.turn(t, turn)
+				events = append(events, got...)
+				prompts := p.taken()
+				checkTurn(t, turn, prompts)
+				for _, prompts := range prompts {
+					summaries := 0
+					for _, prompt := range prompts {
+						longest = max(longest, len(prompt))
+						n := checkSummaries(t, turn, prompt)
+						if n > summaries && summaries > 0 || len(prompt) < len(prompts[0]) {
+							inRun++
+						}
+						summaries = n
+					}
+					summarised = max(summarised, summaries)
+				}
+				sessions.Settle(t)
+				if turn%restartEvery == restartEvery-5 {
+					no(t, sessions.Close(t.Context()))
+					no(t, db.Close())
+					db, sessions = reopen()
+					p = startWith(t, sessions, c.plugin)
+				}
+			}
+			t.Logf("written: %v up to level %d, longest prompt %d, most summaries %d, inside runs %d", done.wrote, done.level, longest, summarised, inRun)
+			if longest > c.most {
+				t.Errorf("a prompt has %d contents", longest)
+			}
+			for _, by := range c.by {
+				if done.wrote[by] == 0 {
+					t.Errorf("nothing was compacted by %s: %v", by, done.wrote)
+				}
+			}
+			sess := get(t, sessions, "s")
+			equal(t, "state", stateOf(sess), map[string]any{"count": runTurns / 5, "last": "k57"})
+			checkAudit(t, sessions, sess, events)
+			no(t, sessions.Close(t.Context()))
+		})
+	}
+}
+
+// checkSummaries counts a prompt's summaries. They stand before the question, and what is
+// raw is in the order in which it was said.
+func checkSummaries(t *testing.T, turn int, prompt []*genai.Content) (n int) {
+	t.Helper()
+	newest := 0
+	for i, c := range prompt {
+		var asked int
+		if _, err := fmt.Sscanf(c.Parts[0].Text, "turn %d", &asked); err == nil {
+			if asked < newest {
+				t.Fatalf("turn %d: question %d comes after %d", turn, asked, newest)
+			}
+			newest = asked
+		}
+		if !isSummary(c) {
+			continue
+		}
+		n++
+		if newest == turn {
+			t.Fatalf("turn %d: content %d of %d is a summary after the question", turn, i, len(prompt))
+		}
+	}
+	return n
+}
+
+func startWith(t *testing.T, sessions *adk.Service, withPlugin bool) *process {
+	t.Helper()
+	p := start(t, sessions)
+	p.details = strings.Repeat("The details of the question are these. ", 8)
+	for _, m := range p.models {
+		m.details = strings.Repeat("The answer has details too. ", 8)
+	}
+	if !withPlugin {
+		return p
+	}
+	var err error
+	p.runner, err = runner.New(runner.Config{
+		AppName:        "app",
+		Agent:          newAgent(t, p.models["root"], newAgent(t, p.models["billing"])),
+		SessionService: sessions, AutoCreateSession: true,
+		PluginConfig: runner.PluginConfig{Plugins: []*plugin.Plugin{sessions.Plugin()}},
+	})
+	no(t, err)
+	return p
+}
+
+// A transfer to a sub-agent, then everything compacted. The runner's next
+// turn still goes to the sub-agent.
+func TestTransferCompactedAway(t *testing.T) {
+	db := opened(t)(store.OpenMemory(store.Options{}))
+	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(shortener{})}
+	sessions, err := adk.NewService(db, adk.Options{Compaction: cfg})
+	no(t, err)
+	p := startWith(t, sessions, true)
+	for _, turn := range []int{transferTurn - 1, transferTurn, transferTurn + 3, transferTurn + 4} {
+		p.turn(t, turn)
+		sessions.Settle(t)
+		prompts := p.taken()
+		if turn > transferTurn && len(prompts["root"])+len(prompts["billing"]) != len(prompts["billing"]) {
+			t.Fatalf("turn %d went to root", turn)
+		}
+	}
+	raw := 0
+	for e := range get(t, sessions, "s").Events().All() {
+		if !isSummary(e.Content) {
+			raw++
+		}
+	}
+	if raw > 3 { // root's newest event with its call, and billing's newest
+		t.Errorf("%d events are still raw", raw)
+	}
+}
+
+// Who asks for it gets the error that no run gets, and is not made to wait after it.
+func TestCompactOnRequest(t *testing.T) {
+	broken := errors.New("broken")
+	fail := true
+	svc := compacted(t, adk.Options{Compaction: compaction.Config{
+		Enabled: true, CompactionInterval: 50, TokenThreshold: 100, EventRetentionSize: 1,
+		Summarizer: compaction.SummarizerFunc(func(ctx context.Context, req compaction.Request) (compaction.Response, error) {
+			if fail {
+				return compaction.Response{}, broken
+			}
+			return adk.Summarizer(shortener{}).Summarize(ctx, req)
+		}),
+	}, CompactionTimeout: -1})
+	sess := exchanges(t, svc, "app", 3)
+	svc.Settle(t)
+	for range 3 {
+		written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
+		fails(t, err, broken)
+		var of *compaction.SummarizerError
+		if len(written) > 0 || !errors.As(err, &of) {
+			t.Errorf("%v, %v", written, err)
+		}
+	}
+	last, ok := svc.LastCompaction(sess)
+	if !ok || !errors.Is(last.Err, broken) || last.Outcome != compaction.Failed {
+		t.Errorf("the last attempt is %+v, %v", last, ok)
+	}
+	fail = false
+	before := sess.Events().Len()
+	written, err := svc.Compact(t.Context(), sess, adk.CompactOptions{})
+	no(t, err)
+	if len(written) == 0 || sess.Events().Len() >= before {
+		t.Errorf("%v was written, and %d of %d events are shown", written, sess.Events().Len(), before)
+	}
+	last, _ = svc.LastCompaction(sess)
+	equal(t, "last outcome", last.Outcome, compaction.Wrote)
+	written, err = svc.Compact(t.Context(), sess, adk.CompactOptions{})
+	no(t, err)
+	equal(t, "written when there is nothing to do", len(written), 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = svc.Compact(ctx, sess, adk.CompactOptions{})
+	fails(t, err, context.Canceled)
+
+	// Of a session that is gone nothing is known.
+	no(t, svc.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{})
+	fails(t, err, store.ErrNotFound)
+	if last, ok := svc.LastCompaction(sess); ok && last.Outcome == compaction.Wrote {
+		t.Errorf("the last attempt is %+v", last)
+	}
+	exchanges(t, svc, "app", 1)
+	_, err = svc.Compact(t.Context(), sess, adk.CompactOptions{}) // created again
+	fails(t, err, store.ErrNotFound)
+
+	_, err = svc.Compact(t.Context(), nil, adk.CompactOptions{})
+	fails(t, err, patch.ErrInvalid)
+	_, err = inMemory(t).Compact(t.Context(), sess, adk.CompactOptions{})
+	fails(t, err, adk.ErrCompactionOff)
+	for _, s := range []*adk.Service{svc, inMemory(t)} {
+		if _, ok := s.LastCompaction(nil); ok {
+			t.Error("there was an attempt at no session")
+		}
+	}
+}
+
+func TestSummarizer(t *testing.T) {
+	said := func(words string) *genai.Content { return genai.NewContentFromText(words, "model") }
+	usage := &genai.GenerateContentResponseUsageMetadata{PromptTokenCount: 7}
+	broken := errors.New("broken")
+	for _, c := range []struct {
+		name  string
+		model modelFunc
+		want  string // "": an error
+		err   error
+		as    string // the model's name
+	}{
+		{"one answer", answers(&model.LLMResponse{Content: said("short"), UsageMetadata: usage, ModelVersion: "v2"}), "short", nil, "v2"},
+		{"partial ones first", answers(&model.LLMResponse{Content: said("sh"), Partial: true}, &model.LLMResponse{Content: said("short")}), "short", nil, "func"},
+		{"the numbers after it", answers(&model.LLMResponse{Content: said("short")}, nil, &model.LLMResponse{UsageMetadata: usage}), "short", nil, "func"},
+		{"only partial ones", answers(&model.LLMResponse{Content: said("sh"), Partial: true}), "", compaction.ErrRefusedAnswer, "func"},
+		{"nothing", answers(), "", compaction.ErrRefusedAnswer, "func"},
+		{"no content", answers(&model.LLMResponse{UsageMetadata: usage}), "", compaction.ErrRefusedAnswer, "func"},
+		{"blocked", answers(&model.LLMResponse{ErrorCode: "SAFETY", FinishReason: genai.FinishReasonSafety}), "", compaction.ErrRefusedAnswer, "func"},
+		{"broken off", answers(&model.LLMResponse{Content: said("sh"), Interrupted: true}), "", compaction.ErrRefusedAnswer, "func"},
+		{"an error", func(context.Context, *model.LLMRequest) responses {
+			return func(yield func(*model.LLMResponse, error) bool) { yield(nil, broken) }
+		}, "", broken, "func"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := adk.Summarizer(c.model).Summarize(t.Context(), compaction.Request{Prompt: "p"})
+			equal(t, "model", got.Model, c.as)
+			if c.err != nil {
+				fails(t, err, c.err)
+				if got.Text != "" {
+					t.Errorf("with the error came %q", got.Text)
+				}
+				return
+			}
+			no(t, err)
+			equal(t, "answer", got.Text, c.want)
+		})
+	}
+}
+
+// The model gets the prompt and nothing of an agent.
+func TestSummarizerRequest(t *testing.T) {
+	var got *model.LLMRequest
+	m := modelFunc(func(_ context.Context, req *model.LLMRequest) responses {
+		got = req
+		return func(yield func(*model.LLMResponse, error) bool) {
+			yield(&model.LLMResponse{Content: genai.NewContentFromText("cut", "model"), FinishReason: genai.FinishReasonMaxTokens}, nil)
+		}
+	})
+	resp, err := adk.Summarizer(m).Summarize(t.Context(), compaction.Request{Prompt: "the prompt", MaxTokens: 3})
+	no(t, err)
+	equal(t, "finish reason", resp.FinishReason, compaction.FinishReason("MAX_TOKENS"))
+	equal(t, "request", got, &model.LLMRequest{
+		Model:    "func",
+		Contents: []*genai.Content{genai.NewContentFromText("the prompt", "user")},
+		Config:   &genai.GenerateContentConfig{},
+	})
+}
+
+func TestOptionsAreRefused(t *testing.T) {
+	db := opened(t)(store.OpenMemory(store.Options{}))
+	none := compaction.DefaultConfig()
+	none.Summarizer = adk.Summarizer(nil)
+	fallback := compaction.DefaultConfig()
+	fallback.Fallback = adk.Summarizer(nil)
+	for name, opts := range map[string]adk.Options{
+		"no model":          {Compaction: none},
+		"no fallback model": {Compaction: fallback},
+		"bad config":        {Compaction: compaction.Config{Enabled: true}},
+		"model alone":       {Model: shortener{}},
+		"nil model":         {Model: (*nilModel)(nil), Compaction: compaction.DefaultConfig()},
+		"share of nothing":  {ContextWindow: adk.ContextWindow{Share: 0.5}, Compaction: compaction.DefaultConfig(), Model: shortener{}},
+		"share above 1":     {ContextWindow: adk.ContextWindow{Share: 1.5, Tokens: 1}, Compaction: compaction.DefaultConfig()},
+		"window alone":      {ContextWindow: adk.ContextWindow{Tokens: 1}, Compaction: compaction.DefaultConfig()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, opts.Validate(), patch.ErrInvalid)
+			_, err := adk.NewService(db, opts)
+			fails(t, err, patch.ErrInvalid)
+		})
+	}
+	_, err := adk.Summarizer(nil).Summarize(t.Context(), compaction.Request{})
+	fails(t, err, patch.ErrInvalid)
+}
+
+// A summarizer that was written for ADK's own compaction serves this one.
+func TestEventsSummarizer(t *testing.T) {
+	broken := errors.New("broken")
+	usage := &genai.GenerateContentResponseUsageMetadata{PromptTokenCount: 7, CandidatesTokenCount: 3, ThoughtsTokenCount: 2}
+	var content *genai.Content
+	var err error
+	var got []*session.Event
+	s := adk.EventsSummarizer(func(_ context.Context, events []*session.Event) (*genai.Content, *genai.GenerateContentResponseUsageMetadata, error) {
+		got = events
+		for _, e := range events {
+			e.Content.Parts[0].Text = "forged"
+		}
+		return content, usage, err
+	})
+	svc := compacted(t, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s}})
+	sess := exchanges(t, svc, "app", 3)
+	svc.Settle(t)
+	last, _ := svc.LastCompaction(sess)
+	equal(t, "outcome", last.Outcome, compaction.Declined)
+	for want, c := range map[error]*genai.Content{
+		broken:                      nil,
+		compaction.ErrRefusedAnswer: {Parts: []*genai.Part{call("x", "y", nil)}},
+	} {
+		if content, err = c, nil; c == nil {
+			err = want
+		}
+		_, failure := svc.Compact(t.Context(), sess, adk.CompactOptions{})
+		fails(t, failure, want)
+	}
+	content, err = genai.NewContentFromText("as told", "model"), nil
+	written, failure := svc.Compact(t.Context(), sess, adk.CompactOptions{})
+	no(t, failure)
+	equal(t, "usage", written[0].Usage, compaction.Usage{Calls: 1, PromptTokens: 7, AnswerTokens: 5})
+	equal(t, "told", told(sess), []string{"as told"})
+	if len(got) == 0 || got[0].ID != "ui0" {
+		t.Errorf("%d events were to be summarised", len(got))
+	}
+	for e := range sess.Events().All() {
+		if e.Content.Parts[0].Text == "forged" {
+			t.Error("a summarizer has changed an event")
+		}
+	}
+}
+
+// A summarizer of this module serves ADK's own compaction.
+func TestSummarizeEvents(t *testing.T) {
+	broken := errors.New("broken")
+	var asked compaction.Request
+	resp, err := compaction.Response{Text: " as told\x07", Usage: compaction.Tokens{Prompt: 7, Answer: 5}}, error(nil)
+	s := compaction.SummarizerFunc(func(_ context.Context, req compaction.Request) (compaction.Response, error) {
+		asked = req
+		return resp, err
+	})
+	events := []*session.Event{said("u", "1", "user", long), nil, said("a", "1", "app", long)}
+	content, usage, failure := adk.SummarizeEvents(t.Context(), s, compaction.Config{PromptTemplate: "Sum up: " + compaction.History}, events)
+	no(t, failure)
+	equal(t, "content", content, genai.NewContentFromText("as told", "model"))
+	equal(t, "usage", usage, &genai.GenerateContentResponseUsageMetadata{PromptTokenCount: 7, CandidatesTokenCount: 5, TotalTokenCount: 12})
+	if !strings.HasPrefix(asked.Prompt, "Sum up: user: words of u") || len(asked.Events) != 2 {
+		t.Errorf("asked was %q", asked.Prompt)
+	}
+	for _, c := range []struct {
+		resp compaction.Response
+		err  error
+		want error
+	}{
+		{compaction.Response{}, nil, nil},
+		{compaction.Response{Text: "told"}, broken, broken},
+		{compaction.Response{Text: "--"}, nil, compaction.ErrRefusedAnswer},
+		{compaction.Response{Text: "told", FinishReason: "MAX_TOKENS"}, nil, compaction.ErrRefusedAnswer},
+		{compaction.Response{Text: strings.Repeat("word ", 400)}, nil, compaction.ErrRefusedAnswer},
+	} {
+		resp, err = c.resp, c.err
+		content, usage, failure := adk.SummarizeEvents(t.Context(), s, compaction.Config{}, events)
+		if content != nil || usage != nil || !errors.Is(failure, c.want) {
+			t.Errorf("%+v: %v, %v, %v", c, content, usage, failure)
+		}
+	}
+	_, _, failure = adk.SummarizeEvents(t.Context(), nil, compaction.Config{}, events)
+	fails(t, failure, patch.ErrInvalid)
+	_, _, failure = adk.SummarizeEvents(t.Context(), s, compaction.Config{}, nil)
+	fails(t, failure, patch.ErrInvalid)
+	_, _, failure = adk.SummarizeEvents(t.Context(), s, compaction.Config{}, []*session.Event{delta("d", map[string]any{"k": make(chan int)})})
+	fails(t, failure, patch.ErrInvalid)
 }

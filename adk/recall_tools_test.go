@@ -18,11 +18,14 @@ import (
 	"google.golang.org/adk/v2/session"
 	"google.golang.org/adk/v2/tool"
 	"google.golang.org/adk/v2/tool/functiontool"
+	"google.golang.org/adk/v2/tool/loadmemorytool"
+	"google.golang.org/adk/v2/tool/preloadmemorytool"
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // forgetful compacts so that nothing of what was said is left in sight.
@@ -515,6 +518,265 @@ func TestRecallOptions(t *testing.T) {
 	for _, r := range got {
 		if said, _ := r["error"].(string); !strings.Contains(said, "keeps") {
 			t.Errorf("%v", r)
+		}
+	}
+}
+
+// ADK's memory tools find what the user's other sessions say, after a restart too.
+func TestLogMemory(t *testing.T) {
+	for name, make := range map[string]func(t *testing.T) *adk.Service{
+		"a store": inMemory,
+		"a base":  func(t *testing.T) *adk.Service { return wrap(t, session.InMemoryService(), adk.Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			sessions := make(t)
+			ctx := t.Context()
+			say := func(user, id string, words ...string) session.Session {
+				r, err := sessions.Create(ctx, &session.CreateRequest{AppName: "app", UserID: user, SessionID: id})
+				no(t, err)
+				for i, w := range words {
+					no(t, sessions.AppendEvent(ctx, r.Session, text(fmt.Sprint("e", i), "user", w)))
+				}
+				return r.Session
+			}
+			old := say("user", "old", "My cat is called Mousebane", "and likes herring")
+			say("user", "cut", "Mousebane, which was cut")
+			say("stranger", "s", "Mousebane of a stranger")
+			cut := get(t, sessions, "cut")
+			_, err := sessions.ApplyPatch(ctx, cut, patch.NewSplice(0, 1))
+			no(t, err)
+			mem := sessions.Memory()
+			no(t, mem.AddSessionToMemory(ctx, old))
+			summarise(t, sessions, get(t, sessions, "old"), 2)
+
+			var prompts []*model.LLMRequest
+			n := 0
+			m := modelFunc(func(ctx context.Context, req *model.LLMRequest) responses {
+				prompts = append(prompts, req)
+				part := &genai.Part{Text: "done"}
+				if n++; n == 1 {
+					part = call("c1", "load_memory", map[string]any{"query": "what is the cat called"})
+				}
+				return answers(&model.LLMResponse{Content: &genai.Content{Role: "model", Parts: []*genai.Part{part}}})(ctx, req)
+			})
+			a, err := llmagent.New(llmagent.Config{Name: "app", Model: m, Tools: []tool.Tool{loadmemorytool.New(), preloadmemorytool.New()}})
+			no(t, err)
+			r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, MemoryService: mem, AutoCreateSession: true})
+			no(t, err)
+			for _, err := range r.Run(ctx, "user", "new", genai.NewContentFromText("What is my cat called?", "user"), agent.RunConfig{}) {
+				no(t, err)
+			}
+			loaded, err := json.Marshal(prompts[1].Contents)
+			no(t, err)
+			preloaded, err := json.Marshal(prompts[0].Config.SystemInstruction)
+			no(t, err)
+			for what, text := range map[string]string{"loaded": string(loaded), "preloaded": string(preloaded)} {
+				if !strings.Contains(text, "My cat is called Mousebane") || strings.Contains(text, "which was cut") || strings.Contains(text, "of a stranger") {
+					t.Errorf("%s: %s", what, text)
+				}
+			}
+			// Its own session is left out of what an agent searches, and not of what others do.
+			if strings.Contains(string(preloaded), "What is my cat called") {
+				t.Errorf("preloaded: %s", preloaded)
+			}
+			found, err := mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "cat"})
+			no(t, err)
+			if len(found.Memories) < 2 || found.Memories[0].CustomMetadata["session"] == "" || found.Memories[0].ID == "" {
+				t.Errorf("%+v", found.Memories)
+			}
+			for _, query := range []string{"", "xylophone"} {
+				found, err := mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: query})
+				if err != nil || found.Memories == nil || len(found.Memories) > 0 {
+					t.Errorf("%q: %v, %v", query, found, err)
+				}
+			}
+			_, err = mem.SearchMemory(ctx, &memory.SearchRequest{Query: "cat"})
+			fails(t, err, patch.ErrInvalid)
+			_, err = mem.SearchMemory(ctx, nil)
+			fails(t, err, patch.ErrInvalid)
+			no(t, sessions.Delete(ctx, &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "old"}))
+			fails(t, mem.AddSessionToMemory(ctx, old), store.ErrNotFound)
+			fails(t, mem.AddSessionToMemory(ctx, nil), patch.ErrInvalid)
+			found, err = mem.SearchMemory(ctx, &memory.SearchRequest{AppName: "app", UserID: "user", Query: "herring"})
+			no(t, err)
+			for _, m := range found.Memories {
+				if m.CustomMetadata["session"] == "old" {
+					t.Errorf("of a deleted session: %v", m)
+				}
+			}
+		})
+	}
+}
+
+// A long result is shown in short in every prompt, over a base too, and reads whole, byte for byte.
+func TestLongResults(t *testing.T) {
+	report := longReport() + "\"quoted\" é 東京 😀 \x01 end"
+	results := map[string]map[string]any{
+		"text":   {"output": report},
+		"record": {"id": 7, "body": report, "price": json.Number("1.50"), "big": json.Number("9007199254740993")},
+		"list":   {"rows": strings.Split(report, "\n")},
+	}
+	for name, make := range map[string]func(t *testing.T, opts adk.Options) *adk.Service{
+		"a store": compacted,
+		"a base":  func(t *testing.T, opts adk.Options) *adk.Service { return wrap(t, session.InMemoryService(), opts) },
+		"SQLite": func(t *testing.T, opts adk.Options) *adk.Service {
+			return wrap(t, onSQLite(t, t.TempDir()+"/s.db"), opts)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sessions := make(t, adk.Options{MaxResultTokens: 500})
+			recalls, err := sessions.RecallTools(adk.RecallOptions{CallTokens: 1000, TurnTokens: 1 << 20})
+			no(t, err)
+			for kind, result := range results {
+				fetch, err := functiontool.New(functiontool.Config{Name: "fetch_" + kind, Description: "fetches"},
+					func(agent.Context, struct{}) (map[string]any, error) { return result, nil })
+				no(t, err)
+				got := callTools(t, sessions, "user", kind, append([]tool.Tool{fetch}, recalls...), call("", "fetch_"+kind, nil))
+				raw, err := json.Marshal(got[0])
+				no(t, err)
+				if n := patch.EstimateTextTokens(string(raw)); n > 500 {
+					t.Errorf("%s: the prompt has %d tokens of it", kind, n)
+				}
+				note, _ := got[0]["shortened"].(string)
+				handle := regexp.MustCompile(`handle "([^"]+)"`).FindStringSubmatch(note)
+				if handle == nil {
+					t.Fatalf("%s: no handle in %s", kind, raw)
+				}
+				if kind == "record" && fmt.Sprint(got[0]["id"]) != "7" {
+					t.Errorf("%s: %s", kind, raw)
+				}
+				sess := get(t, sessions, kind)
+				want := ""
+				for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
+					no(t, err)
+					if r.Event == nil {
+						continue
+					}
+					for p := range r.Event.FunctionParts() {
+						if p.Response && p.Name == "fetch_"+kind {
+							want = originalOf(t, r.Event, p.Index)
+						}
+					}
+				}
+				var read strings.Builder
+				for offset := 0.; ; {
+					page := callTools(t, sessions, "user", kind, recalls, call("", "recall_read", map[string]any{"handle": handle[1], "offset": offset}))[0]
+					if page["text"] == nil {
+						t.Fatalf("%s: %v", kind, page)
+					}
+					read.WriteString(page["text"].(string))
+					next, more := page["nextOffset"].(float64)
+					if !more {
+						break
+					}
+					offset = next
+				}
+				if read.String() != want || kind == "text" && want != report {
+					t.Errorf("%s: %d bytes were read, of %d", kind, read.Len(), len(want))
+				}
+				// People see all of it, and what is taken back is in sight again.
+				if s := get(t, sessions, kind).(*adk.Session); s.View().PatchSeq() > 0 {
+					var shortened string
+					for r, err := range sessions.RawEvents(t.Context(), sess, 1) {
+						no(t, err)
+						if r.Patch != nil && shortened == "" {
+							shortened = r.ID()
+						}
+					}
+					_, err := sessions.Revert(t.Context(), s, shortened)
+					no(t, err)
+					raw, err := json.Marshal(s.Events().At(2).Content)
+					no(t, err)
+					if len(raw) < len(report) {
+						t.Errorf("%s: taken back, it has %d bytes", kind, len(raw))
+					}
+				} else {
+					t.Errorf("%s: no patch was logged", kind)
+				}
+			}
+		})
+	}
+}
+
+func originalOf(t *testing.T, e *patch.Event, index int) string {
+	t.Helper()
+	for i, p := range e.Content().Parts() {
+		if i != index {
+			continue
+		}
+		if members := p.Response.Members(); len(members) == 1 {
+			for _, v := range members {
+				if text, ok := v.Any().(string); ok {
+					return text
+				}
+			}
+		}
+		return p.Response.String()
+	}
+	return ""
+}
+
+// Results are shortened by default where sessions are compacted, and only there.
+func TestLongResultsByDefault(t *testing.T) {
+	result := func(sessions *adk.Service) int {
+		sess := create(t, sessions, "s", nil)
+		e := text("e1", "app", "")
+		e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 10_000)}, "user")
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		raw, err := json.Marshal(sess.Events().At(0).Content)
+		no(t, err)
+		return len(raw)
+	}
+	// A retry leaves what was taken back as it is, over a base too.
+	for _, sessions := range []*adk.Service{compacted(t, adk.Options{MaxResultTokens: 500}), wrap(t, session.InMemoryService(), adk.Options{MaxResultTokens: 500})} {
+		sess := create(t, sessions, "s", nil).(*adk.Session)
+		e := text("e1", "app", "")
+		e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 10_000)}, "user")
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		for r, err := range sessions.RawEvents(t.Context(), sess, 2) {
+			no(t, err)
+			_, err := sessions.Revert(t.Context(), sess, r.ID())
+			no(t, err)
+		}
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		equal(t, "event", sess.Events().At(0).ID, "e1")
+	}
+	if n := result(inMemory(t)); n < 50_000 {
+		t.Errorf("without compaction it has %d bytes", n)
+	}
+	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig()})); n > 4*adk.DefaultMaxResultTokens || n < 10_000 {
+		t.Errorf("with compaction it has %d bytes", n)
+	}
+	if n := result(compacted(t, adk.Options{Compaction: compaction.DefaultConfig(), MaxResultTokens: -1})); n < 50_000 {
+		t.Errorf("switched off it has %d bytes", n)
+	}
+	if _, err := adk.NewService(opened(t)(store.OpenMemory(store.Options{})), adk.Options{MaxResultTokens: 7}); !errors.Is(err, patch.ErrInvalid) {
+		t.Errorf("a limit that is too low: %v", err)
+	}
+}
+
+// Inside a workflow's node, where the list of events only grows, a long result is added in short.
+func TestLongResultsInNodes(t *testing.T) {
+	sessions := compacted(t, adk.Options{MaxResultTokens: 500})
+	sess := create(t, sessions, "s", nil)
+	for i := range 3 {
+		e := text(fmt.Sprint("call", i), "app", "")
+		e.Branch = "node"
+		e.Content = &genai.Content{Role: "model", Parts: []*genai.Part{call(fmt.Sprint("c", i), "f", nil)}}
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		e = text(fmt.Sprint("result", i), "app", "")
+		e.Branch = "node"
+		e.Content = genai.NewContentFromFunctionResponse("f", map[string]any{"out": strings.Repeat("long ", 1000)}, "user")
+		e.Content.Parts[0].FunctionResponse.ID = fmt.Sprint("c", i)
+		no(t, sessions.AppendEvent(t.Context(), sess, e))
+		no(t, sessions.AppendEvent(t.Context(), sess, e)) // again
+		equal(t, "events", sess.Events().Len(), 2*i+2)
+		for at := range sess.Events().Len() {
+			raw, err := json.Marshal(sess.Events().At(at).Content)
+			no(t, err)
+			if len(raw) > 2200 {
+				t.Errorf("event %d has %d bytes", at, len(raw))
+			}
 		}
 	}
 }

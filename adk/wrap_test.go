@@ -1,24 +1,40 @@
 package adk_test
 
 import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
+	"maps"
+	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/glebarez/sqlite"
 	"google.golang.org/adk/v2/agent"
 	"google.golang.org/adk/v2/agent/llmagent"
 	"google.golang.org/adk/v2/runner"
 	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/session/database"
 	"google.golang.org/genai"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
 func TestWrapRefuses(t *testing.T) {
@@ -244,4 +260,730 @@ func TestWrapGroups(t *testing.T) {
 		_, err = s.Revert(t.Context(), sess, "nobody's")
 		fails(t, err, patch.ErrInvalid)
 	})
+}
+
+// bases are ADK's own services, to be wrapped.
+var bases = []struct {
+	name string
+	make func(t *testing.T) session.Service
+}{
+	{"memory", func(*testing.T) session.Service { return session.InMemoryService() }},
+	{"sqlite", func(t *testing.T) session.Service {
+		return onSQLite(t, filepath.Join(t.TempDir(), "sessions.sqlite"))
+	}},
+}
+
+// onSQLite is ADK's service on a file of SQLite's.
+func onSQLite(t *testing.T, path string) session.Service {
+	t.Helper()
+	s, err := database.NewSessionService(sqlite.Open(path+"?_pragma=synchronous(off)&_pragma=journal_mode(memory)&_pragma=foreign_keys(on)"), &gorm.Config{Logger: logger.Discard, PrepareStmt: true, SkipDefaultTransaction: true})
+	no(t, err)
+	no(t, database.AutoMigrate(s))
+	return s
+}
+
+func wrap(t *testing.T, base session.Service, opts adk.Options) *adk.Service {
+	t.Helper()
+	s, err := adk.Wrap(base, opts)
+	no(t, err)
+	return s
+}
+
+// onEachBase runs a test on each of the bases, wrapped.
+func onEachBase(t *testing.T, test func(t *testing.T, base session.Service, s *adk.Service)) {
+	for _, b := range bases {
+		t.Run(b.name, func(t *testing.T) {
+			base := b.make(t)
+			test(t, base, wrap(t, base, adk.Options{}))
+		})
+	}
+}
+
+// Without a cache nothing of a session is kept, and handles go on as with one. No lock outlives its use.
+func TestWrapForgets(t *testing.T) {
+	s := wrap(t, session.InMemoryService(), adk.Options{}.WithCache(-1))
+	sess := create(t, s, "s", map[string]any{"k": 1})
+	for i := range 10 {
+		no(t, s.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), "user", "x")))
+	}
+	_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9))
+	no(t, err)
+	equal(t, "events", ids(get(t, s, "s")), []string{"e9"})
+	cached, locked := s.Known()
+	equal(t, "cached", cached, 0)
+	equal(t, "locked", locked, 0)
+}
+
+// A read converts and folds what is new, and nothing else.
+func TestWrapReadsWhatIsNew(t *testing.T) {
+	base := session.InMemoryService()
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	for i := range 3000 {
+		no(t, s.AppendEvent(t.Context(), sess, text(fmt.Sprint("e", i), "user", "x")))
+	}
+	first := get(t, s, "s").(*adk.Session).View()
+	allocs := testing.AllocsPerRun(5, func() { get(t, s, "s") })
+	if allocs > 300 {
+		t.Errorf("a read makes %v allocations", allocs)
+	}
+	for i, e := range get(t, s, "s").(*adk.Session).View().Events() {
+		if e != first.At(i) {
+			t.Fatalf("event %d was read again", i)
+		}
+	}
+}
+
+// Writers in one process do not hinder each other, whatever they do.
+func TestWrapConcurrent(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
+		create(t, base, "s", nil)
+		var wg sync.WaitGroup
+		s := wrap(t, base, adk.Options{Logger: quiet()})
+		for w := range 4 {
+			wg.Go(func() {
+				sess := get(t, s, "s")
+				for i := range 10 {
+					if err := s.AppendEvent(t.Context(), sess, timed(10*w+i, fmt.Sprintf("e%d-%d", w, i), "user")); err != nil {
+						t.Error(err)
+					}
+					_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1).WithState(patch.Keep))
+					if err != nil {
+						sess = get(t, s, "s")
+					}
+					for range sess.Events().All() {
+					}
+				}
+			})
+		}
+		wg.Wait()
+		n := 0
+		for e := range get(t, base, "s").Events().All() {
+			if e.CustomMetadata["_patchlog"] == nil {
+				n++
+			}
+		}
+		equal(t, "events", n, 40)
+		one, other := get(t, s, "s"), get(t, wrap(t, base, adk.Options{Logger: quiet()}), "s")
+		a, b := ids(one), ids(other)
+		slices.Sort(a)
+		slices.Sort(b)
+		if len(a) != len(b) {
+			t.Errorf("one sees %d events, another %d", len(a), len(b))
+		}
+	})
+}
+
+func TestWrapDeletedSessions(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		for name, deleter := range map[string]session.Service{"through it": s, "in the base": base} {
+			sess := create(t, s, "s", nil)
+			no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+			del := &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}
+			no(t, deleter.Delete(t.Context(), del))
+			fails(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")), store.ErrNotFound)
+			_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+			fails(t, err, store.ErrNotFound)
+			for _, err := range s.RawEvents(t.Context(), sess, 1) {
+				fails(t, err, store.ErrNotFound)
+			}
+			create(t, deleter, "s", nil)
+			get(t, s, "s")
+			fails(t, s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")), store.ErrNotFound)
+			_, err = s.ViewAt(t.Context(), sess, 0)
+			fails(t, err, store.ErrNotFound)
+			equal(t, name, ids(get(t, s, "s")), []string{})
+			_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s"})
+			fails(t, err, store.ErrExists)
+			no(t, s.Delete(t.Context(), del))
+			no(t, s.Delete(t.Context(), del))
+		}
+	})
+}
+
+// That a session was created again is seen by what it lacks.
+func TestWrapRecreatedUnseen(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		sess := create(t, s, "s", map[string]any{"k": "old"})
+		no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+		get(t, s, "s")
+		no(t, base.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}))
+		raw := create(t, base, "s", map[string]any{"k": "new"})
+		no(t, base.AppendEvent(t.Context(), raw, timed(2, "other", "user")))
+		now := get(t, s, "s")
+		equal(t, "events", ids(now), []string{"other"})
+		equal(t, "state", stateOf(now), map[string]any{"k": "new"})
+		fails(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")), store.ErrNotFound)
+		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+		fails(t, err, store.ErrNotFound)
+		_, err = s.Preview(t.Context(), sess, patch.NewSplice(0, 1))
+		fails(t, err, store.ErrNotFound)
+		no(t, s.AppendEvent(t.Context(), now, timed(3, "e3", "user")))
+		equal(t, "events", ids(now), []string{"other", "e3"})
+	})
+}
+
+// A base that fails: what it says reaches the caller, who can try again.
+func TestWrapFailingBase(t *testing.T) {
+	base := &shaky{strict: true}
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	base.down = true
+	e := timed(1, "e1", "user")
+	err := s.AppendEvent(t.Context(), sess, e)
+	fails(t, err, errShaky)
+	_, err = s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+	fails(t, err, errShaky)
+	_, err = s.List(t.Context(), &session.ListRequest{AppName: "app"})
+	fails(t, err, errShaky)
+	fails(t, s.Delete(t.Context(), &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}), errShaky)
+	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+	fails(t, err, errShaky)
+	_, err = s.Create(t.Context(), &session.CreateRequest{AppName: "app", UserID: "user", SessionID: "s2"})
+	fails(t, err, errShaky)
+	base.down = false
+	no(t, s.AppendEvent(t.Context(), sess, e))
+	base.fails = []failing{before}
+	err = s.AppendEvent(t.Context(), sess, timed(2, "e2", "user"))
+	fails(t, err, errShaky)
+	base.fails = []failing{afterward}
+	no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
+	equal(t, "events", ids(sess), []string{"e1", "e3"})
+	no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user"))) // a retry
+	fails(t, s.AppendEvent(t.Context(), sess, timed(4, "e3", "agent")), store.ErrDuplicateID)
+	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3"})
+	// An append that fails for a reason of its own is not tried again.
+	base.appends = 0
+	base.fails = []failing{before, before}
+	fails(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "user")), errShaky)
+	equal(t, "tries", base.appends, 1)
+	// One whose caller has gone may still be on its way.
+	ctx, cancel := context.WithCancel(t.Context())
+	base.meanwhile = cancel
+	base.fails = []failing{before}
+	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), store.ErrOutcomeUnknown)
+	fails(t, s.AppendEvent(ctx, sess, timed(6, "e6", "user")), context.Canceled)
+	ctx, base.meanwhile = context.WithCancel(t.Context())
+	base.fails = []failing{afterward} // that one has landed can be seen
+	no(t, s.AppendEvent(ctx, sess, timed(7, "e7", "user")))
+	// A base that panics leaves nothing locked.
+	func() {
+		defer func() { _ = recover() }()
+		base.fails = []failing{panics}
+		_ = s.AppendEvent(t.Context(), sess, timed(8, "e8", "user"))
+		t.Error("it did not panic")
+	}()
+	no(t, s.AppendEvent(t.Context(), sess, timed(9, "e9", "user")))
+	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e3", "e7", "e9"})
+}
+
+// What a session began with is not what one of its name began with before.
+func TestWrapCreatedAnew(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		del := &session.DeleteRequest{AppName: "app", UserID: "user", SessionID: "s"}
+		old := create(t, s, "s", map[string]any{"k": "1"})
+		no(t, base.Delete(t.Context(), del))
+		now := create(t, s, "s", map[string]any{"k": "2"})
+		equal(t, "state", stateOf(now), map[string]any{"k": "2"})
+		fails(t, s.AppendEvent(t.Context(), old, timed(1, "e1", "user")), store.ErrNotFound)
+		no(t, s.Delete(t.Context(), del))
+		create(t, base, "s", map[string]any{"k": "3"})
+		equal(t, "state", stateOf(get(t, s, "s")), map[string]any{"k": "3"})
+		fails(t, s.AppendEvent(t.Context(), now, timed(1, "e1", "user")), store.ErrNotFound)
+		// What another service has seen of that is not known.
+		others := get(t, wrap(t, base, adk.Options{}), "s")
+		no(t, s.AppendEvent(t.Context(), others, timed(1, "e1", "user")))
+		equal(t, "events", ids(get(t, s, "s")), []string{"e1"})
+	})
+}
+
+// listing lists a session that is gone.
+type listing struct{ session.Service }
+
+func (l listing) List(ctx context.Context, r *session.ListRequest) (*session.ListResponse, error) {
+	out, err := l.Service.List(ctx, r)
+	if err == nil && len(out.Sessions) == 2 {
+		s := out.Sessions[0]
+		err = l.Delete(ctx, &session.DeleteRequest{AppName: s.AppName(), UserID: s.UserID(), SessionID: s.ID()})
+	}
+	return out, err
+}
+
+// A session that is deleted while others are listed is none of those.
+func TestWrapListsWhatIsThere(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, _ *adk.Service) {
+		create(t, base, "a", nil)
+		create(t, base, "b", nil)
+		r, err := wrap(t, listing{base}, adk.Options{}).List(t.Context(), &session.ListRequest{AppName: "app", UserID: "user"})
+		no(t, err)
+		equal(t, "sessions", len(r.Sessions), 1)
+	})
+}
+
+func TestWrapClosedDatabase(t *testing.T) {
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "sessions.sqlite"))
+	no(t, err)
+	base, err := database.NewSessionService(&sqlite.Dialector{Conn: db}, &gorm.Config{Logger: logger.Discard})
+	no(t, err)
+	no(t, database.AutoMigrate(base))
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+	no(t, db.Close())
+	for name, err := range map[string]error{
+		"append": s.AppendEvent(t.Context(), sess, timed(2, "e2", "user")),
+		"get": func() error {
+			_, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s"})
+			return err
+		}(),
+		"list": func() error {
+			_, err := s.List(t.Context(), &session.ListRequest{AppName: "app"})
+			return err
+		}(),
+		"patch": func() error { _, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1)); return err }(),
+	} {
+		if err == nil {
+			t.Errorf("%s succeeded", name)
+		}
+	}
+	equal(t, "events", ids(sess), []string{"e1"})
+}
+
+// What JSON cannot carry is there as text, and nothing is lost for it.
+func TestWrapStrangeValues(t *testing.T) {
+	var logged bytes.Buffer
+	base := session.InMemoryService()
+	s := wrap(t, base, adk.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	type node struct{ Next *node }
+	loop := &node{}
+	loop.Next = loop
+	raw := create(t, base, "s", map[string]any{"chan": make(chan int), "app:f": func() {}, "fine": 1})
+	strange := []*session.Event{
+		delta("nan", map[string]any{"nan": math.NaN(), "fine": 2}),
+		delta("chan", map[string]any{"c": make(chan int), "deep": map[string]any{"f": func() {}}}),
+		delta("loop", map[string]any{"loop": loop}),
+		delta("key", map[string]any{"bad \xff": "v \xff"}),
+		text("utf8", "agent", "caf\xe9"),
+		text(strings.Repeat("long", 1000), "agent", "a long id"),
+		text("bad id \xff", "agent", "a bad id"),
+		text("", "agent", "no id"),
+		text("", "agent", "no id"),
+		text("twice", "agent", "once"),
+		text("twice", "agent", "and again"),
+		{},
+	}
+	for i, e := range strange {
+		e.Timestamp = timed(i, "", "").Timestamp
+		no(t, base.AppendEvent(t.Context(), raw, e))
+	}
+	for range 2 {
+		got := get(t, s, "s")
+		equal(t, "events", got.Events().Len(), len(strange))
+		equal(t, "text", got.Events().At(4).Content.Parts[0].Text, "caf\uFFFD")
+		equal(t, "fine", stateOf(got)["fine"], any(2))
+		equal(t, "nan", stateOf(got)["nan"], any("NaN"))
+		equal(t, "words", got.Events().At(5).Content.Parts[0].Text, "a long id")
+		equal(t, "words", got.Events().At(10).Content.Parts[0].Text, "and again")
+		if _, ok := stateOf(got)["chan"].(string); !ok {
+			t.Errorf("a channel is shown as %v", stateOf(got)["chan"])
+		}
+	}
+	warnings := strings.Count(logged.String(), "level=WARN")
+	if warnings < 4 || warnings > len(strange) {
+		t.Errorf("%d warnings:\n%s", warnings, &logged)
+	}
+	r, err := s.List(t.Context(), &session.ListRequest{AppName: "app"})
+	no(t, err)
+	equal(t, "listed", len(r.Sessions), 1)
+	sess := get(t, s, "s")
+	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 9).WithState(patch.Keep))
+	no(t, err)
+	equal(t, "events", get(t, wrap(t, base, adk.Options{}), "s").Events().Len(), len(strange)-9)
+	// Ids that are there twice do not say which is meant.
+	_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1))
+	if err == nil {
+		equal(t, "events", get(t, s, "s").Events().At(0).Content.Parts[0].Text, "once")
+	}
+	fails(t, s.AppendEvent(t.Context(), sess, delta("new", map[string]any{"nan": math.NaN()})), patch.ErrInvalid)
+}
+
+// Patches of a newer version are left alone, and others are refused: what is visible may not
+// be what their author saw.
+func TestWrapNewerVersion(t *testing.T) {
+	var logged bytes.Buffer
+	base := session.InMemoryService()
+	for name, said := range map[string]string{
+		"version": `{"version":2,"patches":[]}`,
+		"type":    `{"version":1,"patches":[{"patch":{"id":"p","patchType":"fancy"}}]}`,
+		"text":    `what is this`,
+		"patch":   `{"version":1,"patches":[{"patch":7}]}`,
+	} {
+		s := wrap(t, base, adk.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		logged.Reset()
+		raw := create(t, base, name, nil)
+		no(t, base.AppendEvent(t.Context(), raw, timed(1, "e1", "user")))
+		e := &session.Event{ID: "c", Timestamp: timed(2, "", "").Timestamp}
+		e.CustomMetadata = map[string]any{"_patchlog": said}
+		no(t, base.AppendEvent(t.Context(), raw, e))
+		sess := get(t, s, name)
+		equal(t, "events", ids(sess), []string{"e1"})
+		skipped, err := sess.(*adk.Session).View().Skipped()
+		no(t, err)
+		equal(t, "skipped", skipped, []patch.Skip{{Seq: 2, Reason: patch.UnknownType}})
+		_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+		fails(t, err, store.ErrUnknownPatch)
+		no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
+		equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3"})
+		if n := strings.Count(logged.String(), "skipped"); n != 1 {
+			t.Errorf("%d warnings:\n%s", n, &logged)
+		}
+	}
+}
+
+// A carrier may have nothing in it.
+func TestWrapEmptyCarrier(t *testing.T) {
+	base := &shaky{rename: true}
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	for i := range 3 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	e := &session.Event{ID: "c", Timestamp: timed(3, "", "").Timestamp}
+	e.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[]}`}
+	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), e))
+	sess = get(t, s, "s")
+	_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+	no(t, err)
+	equal(t, "events", len(ids(get(t, s, "s"))), 2)
+	equal(t, "skipped", get(t, s, "s").(*adk.Session).View().SkippedCount(), 0)
+}
+
+// Someone appends without the wrapper; a session that was got before goes on.
+func TestWrapStale(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		sess := create(t, s, "s", nil)
+		no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+		raw := get(t, base, "s")
+		no(t, base.AppendEvent(t.Context(), raw, timed(2, "e2", "agent")))
+		no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
+		equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2", "e3"})
+		raw = get(t, base, "s")
+		no(t, base.AppendEvent(t.Context(), raw, timed(4, "e4", "agent")))
+		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+		if len(ids(sess)) == 2 { // a base that refuses no stale session did not tell of e2
+			fails(t, err, store.ErrConflict)
+			sess = get(t, s, "s")
+			_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
+		}
+		no(t, err)
+		equal(t, "events", ids(sess), []string{"e2", "e3", "e4"})
+		// Its own patch makes a session stale that was got without it.
+		no(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "agent")))
+		equal(t, "events", ids(get(t, s, "s")), []string{"e2", "e3", "e4", "e5"})
+	})
+}
+
+// A patch applies where exactly its events are adjacent, and nowhere else. It is looked for where the
+// base has it: before its events it is skipped.
+func TestWrapPlaces(t *testing.T) {
+	at := map[string]int{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "x": 3}
+	for _, c := range []struct {
+		made        string // the events
+		start       int
+		count       int
+		truncate    string
+		found       string // the events as they are
+		want        string
+		wantSkipped bool
+	}{
+		{made: "abcde", start: 1, count: 3, found: "abcde", want: "ae"},
+		{made: "abcde", start: 1, count: 3, found: "abcdex", want: "aex"},
+		{made: "abcde", start: 1, count: 3, found: "axcdbe", want: "axe"}, // in any order, and between others
+		{made: "abcde", start: 1, count: 3, found: "abxcde", wantSkipped: true},
+		{made: "abcde", start: 1, count: 3, found: "abde", wantSkipped: true},
+		{made: "abc", start: 2, count: 1, found: "abcd", want: "abd"},
+		{made: "abc", start: 0, count: 3, found: "xabc", want: "x"},
+		{made: "abcde", truncate: "c", found: "bacdex", want: "cdex"},
+		{made: "abcde", truncate: "c", found: "abxcde", wantSkipped: true},
+		{made: "abcde", truncate: "c", found: "xabcde", wantSkipped: true},
+		{made: "abcde", truncate: "c", found: "bcde", wantSkipped: true},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			base := &shaky{}
+			s := wrap(t, base, adk.Options{})
+			sess := create(t, s, "s", nil)
+			for _, id := range strings.Split(c.made, "") {
+				no(t, s.AppendEvent(t.Context(), sess, timed(at[id], id, "user")))
+			}
+			p := patch.NewSplice(c.start, c.count)
+			if c.truncate != "" {
+				p = patch.NewTruncateBefore(c.truncate)
+			}
+			_, err := s.ApplyPatch(t.Context(), sess, p)
+			no(t, err)
+			stored := base.sessions["s"]
+			carrier := stored.events[len(stored.events)-1]
+			stored.events = nil
+			for _, id := range strings.Split(c.found, "") {
+				stored.events = append(stored.events, timed(at[id], id, "user"))
+			}
+			for first, events := range map[bool][]*session.Event{
+				false: append(slices.Clone(stored.events), carrier),
+				true:  append([]*session.Event{carrier}, stored.events...),
+			} {
+				skips, want := c.wantSkipped || first, c.want
+				if skips {
+					want = c.found
+				}
+				var logged bytes.Buffer
+				found := &shaky{sessions: map[string]*shakySession{"s": {id: "s", user: "user", events: events}}}
+				got := get(t, wrap(t, found, adk.Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))}), "s")
+				equal(t, "events", strings.Join(ids(got), ""), want)
+				skipped, err := got.(*adk.Session).View().Skipped()
+				no(t, err)
+				equal(t, "is skipped", len(skipped) == 1 && skipped[0].Reason == patch.OutOfRange, skips)
+				equal(t, "is reported", strings.Contains(logged.String(), carrier.ID), skips)
+			}
+		})
+	}
+}
+
+// A session that was got with a filter goes on from what that chose. The filter is the base's to
+// apply where the rest of the session is known, and never makes an event invisible to a patch.
+func TestWrapFilteredSessions(t *testing.T) {
+	base := session.InMemoryService()
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	for i := range 3 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", NumRecentEvents: 2})
+	no(t, err)
+	equal(t, "events", ids(r.Session), []string{"e1", "e2"})
+	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(3, "e3", "user")))
+	no(t, s.AppendEvent(t.Context(), r.Session, timed(4, "e4", "user")))
+	equal(t, "events", ids(r.Session), []string{"e1", "e2", "e3", "e4"})
+	_, err = s.ApplyPatch(t.Context(), r.Session, patch.NewSplice(1, 3))
+	no(t, err)
+	equal(t, "events", ids(r.Session), []string{"e4"})
+}
+
+// Filtered reads and appends ask the base for few events, and read all where these do not follow on
+// what is known.
+func TestWrapAsksForFew(t *testing.T) {
+	base := &shaky{}
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	recent := func(n int) []string {
+		r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", NumRecentEvents: n})
+		no(t, err)
+		return ids(r.Session)
+	}
+	for i := range 50 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	if base.given > 50*8 {
+		t.Errorf("50 appends read %d events", base.given)
+	}
+	base.given = 0
+	equal(t, "events", recent(2), []string{"e48", "e49"})
+	equal(t, "events that were read", base.given, 2)
+	r, err := s.Get(t.Context(), &session.GetRequest{AppName: "app", UserID: "user", SessionID: "s", After: timed(47, "", "").Timestamp})
+	no(t, err)
+	equal(t, "events", ids(r.Session), []string{"e47", "e48", "e49"})
+	equal(t, "events that were read", base.given, 2+3)
+	for i := range 3 {
+		no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(50+i, fmt.Sprint("e", 50+i), "user")))
+	}
+	equal(t, "events", recent(5), []string{"e48", "e49", "e50", "e51", "e52"})
+	for i := range 9 {
+		no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(53+i, fmt.Sprint("e", 53+i), "user")))
+	}
+	equal(t, "events", recent(2), []string{"e60", "e61"})
+	equal(t, "all", len(ids(get(t, s, "s"))), 62)
+	_, err = s.ApplyPatch(t.Context(), get(t, s, "s"), patch.NewSplice(59, 2))
+	no(t, err)
+	equal(t, "visible events", recent(2), []string{"e58", "e61"})
+}
+
+// A value that a process has appended keeps its Go type, whoever reads the session in between.
+func TestWrapKeepsGoTypes(t *testing.T) {
+	onEachBase(t, func(t *testing.T, base session.Service, s *adk.Service) {
+		sess := create(t, s, "s", nil)
+		value := map[string]any{"int": 7, "bytes": []byte("b"), "time": timed(1, "", "").Timestamp}
+		no(t, s.AppendEvent(t.Context(), sess, delta("e", value)))
+		no(t, base.AppendEvent(t.Context(), get(t, base, "s"), text("bare", "user", "x")))
+		for range 2 {
+			equal(t, "another reader", stateOf(get(t, s, "s")), value)
+			no(t, s.AppendEvent(t.Context(), sess, text("", "user", "x")))
+			equal(t, "the appender", stateOf(sess), value)
+		}
+	})
+}
+
+// A service that gives events ids of its own, as Vertex AI does.
+func TestWrapRenamedEvents(t *testing.T) {
+	base := &shaky{rename: true}
+	s := wrap(t, base, adk.Options{})
+	sess := create(t, s, "s", nil)
+	for i := range 4 {
+		no(t, s.AppendEvent(t.Context(), sess, timed(i, fmt.Sprint("e", i), "user")))
+	}
+	equal(t, "own ids but for the last", ids(sess), []string{"own-0", "own-1", "own-2", "e3"})
+	// What it was made from has other ids there.
+	_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 3))
+	fails(t, err, store.ErrConflict)
+	again := get(t, s, "s")
+	equal(t, "ids", ids(again), []string{"own-0", "own-1", "own-2", "own-3"})
+	_, err = s.ApplyPatch(t.Context(), again, patch.NewSplice(1, 2))
+	no(t, err)
+	equal(t, "ids", ids(get(t, s, "s")), []string{"own-0", "own-3"})
+	equal(t, "ids", ids(get(t, wrap(t, base, adk.Options{}), "s")), []string{"own-0", "own-3"})
+	no(t, s.AppendEvent(t.Context(), sess, timed(5, "e5", "user")))
+	equal(t, "ids", ids(sess), []string{"own-0", "own-3", "e5"})
+	base.fails = []failing{afterward}
+	fails(t, s.AppendEvent(t.Context(), sess, timed(6, "e6", "user")), store.ErrOutcomeUnknown)
+	equal(t, "events of the base", len(base.ids()), 7)
+}
+
+// Where events have other ids than they were appended with, sessions are compacted all the same.
+func TestWrapCompactsRenamedEvents(t *testing.T) {
+	base := &shaky{rename: true}
+	s := wrap(t, base, adk.Options{Compaction: compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: adk.Summarizer(shortener{})}})
+	sess := create(t, s, "s", nil)
+	for i := range 20 {
+		e := timed(i, fmt.Sprint("e", i), []string{"user", "agent"}[i%2])
+		e.InvocationID = fmt.Sprint("i", i/2)
+		e.Content.Parts[0].Text = strings.Repeat("it is long ", 40)
+		no(t, s.AppendEvent(t.Context(), sess, e))
+		s.Settle(t)
+	}
+	if n := get(t, s, "s").Events().Len(); n > 10 {
+		t.Errorf("%d events are visible", n)
+	}
+	equal(t, "events of another", ids(get(t, wrap(t, base, adk.Options{}), "s")), ids(get(t, s, "s")))
+}
+
+// A patch means the events that its author saw: where the base gives them in another order, or where
+// another writer has patched, it is a conflict, and the author looks again.
+func TestWrapPatchesOfAnotherOrder(t *testing.T) {
+	base := &shaky{timed: true}
+	s, other := wrap(t, base, adk.Options{Logger: quiet()}), wrap(t, base, adk.Options{Logger: quiet()})
+	one := create(t, s, "s", nil)
+	no(t, s.AppendEvent(t.Context(), one, timed(1, "e1", "user")))
+	no(t, s.AppendEvent(t.Context(), one, timed(3, "e3", "user")))
+	no(t, base.AppendEvent(t.Context(), get(t, base, "s"), timed(2, "e2", "user")))
+	all := func(sess session.Session) {
+		t.Helper()
+		_, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(1, 1))
+		fails(t, err, store.ErrConflict)
+		_, err = s.Rewind(t.Context(), sess, "inv-e3")
+		fails(t, err, store.ErrConflict)
+	}
+	all(one)
+	equal(t, "events", ids(get(t, s, "s")), []string{"e1", "e2", "e3"})
+	done, err := s.ApplyPatch(t.Context(), get(t, s, "s"), patch.NewSplice(1, 1))
+	no(t, err)
+	equal(t, "events", ids(get(t, other, "s")), []string{"e1", "e3"})
+	one = get(t, s, "s")
+	_, err = other.ApplyPatch(t.Context(), get(t, other, "s"), patch.NewPin("e3"))
+	no(t, err)
+	all(one)
+	_, err = s.Revert(t.Context(), one, done.Records[0].ID())
+	fails(t, err, store.ErrConflict)
+}
+
+// Of two patches of the same events the one that the base has first applies. The other author hears
+// of it.
+func TestWrapOvertaken(t *testing.T) {
+	base := &shaky{}
+	s, other := wrap(t, base, adk.Options{Logger: quiet()}), wrap(t, base, adk.Options{Logger: quiet()})
+	sess := create(t, s, "s", nil)
+	no(t, s.AppendEvent(t.Context(), sess, timed(1, "e1", "user")))
+	by := func(id string) *patch.PatchEvent {
+		e, err := adk.NewEvent(timed(2, id, "user"))
+		no(t, err)
+		return patch.NewSplice(0, 1, e)
+	}
+	base.meanwhile = func() {
+		_, err := other.ApplyPatch(t.Context(), get(t, other, "s"), by("theirs"))
+		no(t, err)
+	}
+	_, err := s.ApplyPatch(t.Context(), sess, by("ours"))
+	fails(t, err, store.ErrConflict)
+	for _, s := range []session.Service{s, other, wrap(t, base, adk.Options{Logger: quiet()})} {
+		equal(t, "events", ids(get(t, s, "s")), []string{"theirs"})
+	}
+}
+
+// A wrapped service's sessions are migrated with their patches: the store shows what the wrapper shows,
+// and what was taken out can be taken back. A patch that cannot be translated is reported, each time.
+func TestMigrateWrapped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "sessions.sqlite")
+	s := wrap(t, onSQLite(t, path), adk.Options{Logger: quiet()})
+	sess := create(t, s, "s", map[string]any{"k": "initial", "user:u": "x"})
+	say := func(n int) {
+		e := timed(n, fmt.Sprint("e", n), "agent")
+		e.Actions.StateDelta = map[string]any{"k": fmt.Sprint("v", n)}
+		no(t, s.AppendEvent(t.Context(), sess, e))
+	}
+	target := opened(t)(store.OpenMemory(store.Options{}))
+	run := func() (result migrate.Result) {
+		db, err := sql.Open("sqlite", path)
+		no(t, err)
+		defer db.Close()
+		source, err := migrate.OpenSQL(t.Context(), db, migrate.SQLite, migrate.SQLOptions{})
+		no(t, err)
+		_, err = migrate.Run(t.Context(), target, source, migrate.Options{Session: func(r migrate.Result) error { result = r; return nil }})
+		no(t, err)
+		return result
+	}
+	same := func(status migrate.Status) fold.View {
+		t.Helper()
+		r := run()
+		no(t, r.Err)
+		equal(t, "status", r.Status, status)
+		migrated, err := target.View(t.Context(), store.Key{App: "app", User: "user", Session: "s"})
+		no(t, err)
+		want := get(t, s, "s").(*adk.Session).View()
+		equal(t, "visible", idsOf(migrated.Events()), idsOf(want.Events()))
+		equal(t, "pinned", migrated.IsPinned(0), want.IsPinned(0))
+		if !maps.EqualFunc(maps.Collect(migrated.Values()), maps.Collect(want.Values()), patch.Value.Equal) {
+			t.Errorf("the state is %v, want %v", migrated.State(), want.State())
+		}
+		return migrated
+	}
+	for n := range 5 {
+		say(n)
+	}
+	cut, err := s.ApplyPatch(t.Context(), sess, patch.NewSplice(3, 2))
+	no(t, err)
+	_, err = s.ApplyPatch(t.Context(), sess, patch.NewPin("e0"))
+	no(t, err)
+	same(migrate.Created)
+	same(migrate.Unchanged)
+	say(5)
+	_, err = s.Rewind(t.Context(), sess, "inv-e2")
+	no(t, err)
+	say(6)
+	same(migrate.Extended)
+	_, err = s.Revert(t.Context(), sess, cut.Records[0].ID())
+	if err != nil {
+		fails(t, err, store.ErrBlocked)
+	}
+	same(map[bool]migrate.Status{true: migrate.Extended, false: migrate.Unchanged}[err == nil])
+
+	// One whose events are elsewhere.
+	late := timed(9, "late", "user")
+	late.CustomMetadata = map[string]any{"_patchlog": `{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":1},"place":{"events":["gone"]}}]}`}
+	late.Content = nil
+	no(t, onSQLite(t, path).AppendEvent(t.Context(), get(t, onSQLite(t, path), "s"), late))
+	for range 3 {
+		var left *migrate.UntranslatedError
+		if r := run(); !errors.As(r.Err, &left) || len(left.Events) != 1 || left.Events[0].Event != "late" {
+			t.Errorf("reported is %v", r.Err)
+		}
+		sess = get(t, s, "s")
+		say(10)
+	}
 }
