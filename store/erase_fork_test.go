@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -133,6 +134,39 @@ func TestForkWhileErasing(t *testing.T) {
 			return err
 		})
 	})
+}
+
+// A patch that another process logs while an erase is under way, and that tells of what goes, goes too, or is refused.
+func TestPatchWhileErasing(t *testing.T) {
+	for before := 1; before <= 4; before++ {
+		shared := new(memory.Backend)
+		c := &stepping{Backend: shared, before: before}
+		s, other := quietly(t, c), quietly(t, shared)
+		createWith(t, other, eraseKey, said(t, "e1", "secret"), said(t, "e2", "other"))
+		seen, err := other.View(ctx, eraseKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused := false
+		c.do = func() {
+			now, err := other.View(ctx, eraseKey)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := patch.NewSummarise(0, 1, said(t, "s", "it was secret")).WithBase(now.PatchSeq())
+			_, err = other.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, p)
+			if refused = errors.Is(err, store.ErrConflict); err != nil && !refused {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := has(t, other, eraseKey, "secret"); len(got) > 0 || refused != (before == 3) {
+			t.Errorf("a patch before write %d: refused %t, records %v have it", before, refused, got)
+		}
+		verified(t, other)
+	}
 }
 
 // writtenBefore calls something before the first write of shared values.
