@@ -7,11 +7,10 @@ import (
 	"io"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/internal/statekey"
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/internal/salvage"
 )
 
 // SalvageOptions say how to salvage. The zero value means the defaults.
@@ -124,14 +123,17 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, o
 	if file == nil || size < 0 {
 		return Salvaged{}, fmt.Errorf("%w: the file to salvage is nil, or shorter than nothing", ErrInvalid)
 	}
-	v := &salvage{store: s, file: file, size: size}
-	scan, err := bolt.ScanFile(ctx, file, size, v.forms())
+	scan, err := salvage.Scan(ctx, file, size)
 	if err != nil {
 		return Salvaged{}, err
 	}
-	v.scan = scan
+	v := &salvaging{File: scan, store: s}
 	v.out = Salvaged{Pages: scan.Pages, Metas: scan.Metas, BrokenPages: scan.BrokenPages, Broken: scan.Broken, Unread: scan.Unread}
-	logs, err := v.logs(ctx)
+	logs, err := v.Logs(ctx, func(name string) bool {
+		key, err := keyOf(name)
+		return err == nil && key.Validate() == nil && key.name() == name
+	}, func(name string) bool { return strings.HasPrefix(name, stagedPrefix) })
+	v.out.Deleted, v.out.DeletedRecords = v.Deleted, v.DeletedRecords
 	if err != nil {
 		return v.out, err
 	}
@@ -146,28 +148,15 @@ func (s *Store) SalvageFrom(ctx context.Context, file io.ReaderAt, size int64, o
 	return v.out, v.writeShared(ctx)
 }
 
-var salvageForms = bolt.Forms{
-	Find:   recordform.Find,
-	Length: recordform.Length,
-	Value: func(form []byte) bool {
-		var v patch.Value
-		return v.UnmarshalBinary(form) == nil
-	},
-	MaxBytes: patch.MaxRecordBytes,
-}
-
-// salvage is a run of SalvageFrom.
-type salvage struct {
-	store    *Store
-	file     io.ReaderAt
-	size     int64
-	scan     *bolt.Scan
-	receipts map[uint32]bool // checksums of receipts
-	out      Salvaged
+// salvaging is a run of SalvageFrom.
+type salvaging struct {
+	*salvage.File
+	store *Store
+	out   Salvaged
 }
 
 // free returns the key, or the next one that is not taken.
-func (v *salvage) free(ctx context.Context, key Key, mark string) (Key, error) {
+func (v *salvaging) free(ctx context.Context, key Key, mark string) (Key, error) {
 	base := key.Session
 	for n := 1; ; n++ {
 		end := mark
@@ -186,9 +175,9 @@ func (v *salvage) free(ctx context.Context, key Key, mark string) (Key, error) {
 }
 
 // writeShared writes the shared values that were found.
-func (v *salvage) writeShared(ctx context.Context) error {
+func (v *salvaging) writeShared(ctx context.Context) error {
 	shared := &v.out.Shared
-	found := v.scan.Values
+	found := v.Values
 	names := map[string]bool{}
 	var batch []backend.SharedChange
 	size := 0
@@ -211,7 +200,7 @@ func (v *salvage) writeShared(ctx context.Context) error {
 		if !isSharedName(value.Name) {
 			continue
 		}
-		form, err := v.scan.ReadValue(v.file, value)
+		form, err := v.SharedValue(value)
 		if err != nil {
 			continue
 		}
@@ -227,7 +216,7 @@ func (v *salvage) writeShared(ctx context.Context) error {
 			}
 		}
 	}
-	for _, name := range v.scan.ValueNames {
+	for _, name := range v.ValueNames {
 		if !names[name] {
 			shared.Lost = append(shared.Lost, strings.ReplaceAll(name, partEnd, "/"))
 		}

@@ -14,22 +14,19 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/internal/salvage"
 )
 
 // write writes what was found of a session.
-func (v *salvage) write(ctx context.Context, l *foundLog) error {
-	w := salvagedWriter{salvage: v, out: SalvagedSession{
-		Key: l.key, EndUnknown: !l.ended, MaybeDeleted: l.doubt, Nameless: !l.named,
+func (v *salvaging) write(ctx context.Context, l *salvage.Log) error {
+	w := salvagedWriter{salvaging: v, out: SalvagedSession{
+		EndUnknown: !l.Ended, MaybeDeleted: l.Doubt, Nameless: !l.Named,
 	}}
-	if l.entry != nil {
-		var err error
-		if _, w.meta, err = v.scan.ReadEntry(v.file, *l.entry); err == nil {
-			w.meta, err = l.meta(w.meta)
-		}
-		if err != nil {
-			w.meta = nil
-		}
+	if l.Named {
+		w.out.Key, _ = keyOf(l.Name) // it is one
+	}
+	if l.Entry != nil {
+		w.meta = v.meta(l)
 	}
 	if w.out.Stateless = w.meta == nil; w.out.Stateless {
 		var err error
@@ -38,25 +35,25 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 		}
 	}
 	switch {
-	case !l.named:
-		w.out.Key = Key{"salvaged", "unknown", fmt.Sprintf("session-%d", l.number)}
-	case l.doubt:
+	case !l.Named:
+		w.out.Key = Key{"salvaged", "unknown", fmt.Sprintf("session-%d", l.Number)}
+	case l.Doubt:
 		w.mark = "~maybe-deleted"
 	case w.out.Stateless:
 		w.mark = "~without-state"
 	}
-	if !w.out.Stateless && !l.doubt { // it is there, even if nothing is left in it
+	if !w.out.Stateless && !l.Doubt { // it is there, even if nothing is left in it
 		if err := w.begin(ctx, 1, true, false); err != nil {
 			return err
 		}
 	}
 	next := uint64(1) // the seq that follows
-	for _, r := range l.records {
-		rec, form, ok := v.readOf(l, r)
+	for _, r := range l.Records {
+		rec, form, ok := v.Read(l, r)
 		if !ok {
 			continue
 		}
-		doubtful := l.inDoubt(r.Seq)
+		doubtful := l.InDoubt(r.Seq)
 		goesOn := w.part != nil && r.Seq == next && doubtful == w.part.Doubtful
 		log := goesOn && w.part.Log || r.Seq == 1 && !doubtful
 		texts := 0
@@ -90,8 +87,8 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 		}
 		next = r.Seq + 1
 	}
-	for _, r := range l.spare {
-		rec, _, ok := v.readOf(l, r)
+	for _, r := range l.Spare {
+		rec, _, ok := v.Read(l, r)
 		if !ok {
 			continue
 		}
@@ -113,8 +110,8 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 			return err
 		}
 	}
-	if next <= l.last && l.last < math.MaxUint64 {
-		w.out.Lost = append(w.out.Lost, Span{next, l.last})
+	if next <= l.Last && l.Last < math.MaxUint64 {
+		w.out.Lost = append(w.out.Lost, Span{next, l.Last})
 	}
 	if err := w.end(ctx); err != nil {
 		return err
@@ -124,23 +121,30 @@ func (v *salvage) write(ctx context.Context, l *foundLog) error {
 	return nil
 }
 
-// read reads a record, which is what the scan has seen, and returns its plain form too.
-func (v *salvage) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
-	form, err := v.scan.Read(v.file, r)
-	if err != nil || recordform.Checksum(form) != r.Sum {
-		return patch.Record{}, nil, false
+// meta returns what is stored with a session, with null for what was erased of its initial state, or nil if that is
+// lost.
+func (v *salvaging) meta(l *salvage.Log) []byte {
+	data, err := v.Meta(l)
+	if err != nil {
+		return nil
 	}
-	rec, err := patch.DecodeRecord(form)
-	if err != nil || rec.Seq != r.Seq {
-		return patch.Record{}, nil, false
+	m, err := decodeMeta(data)
+	if err != nil {
+		return nil
 	}
-	form, err = patch.AppendRecord(nil, rec)
-	return rec, form, err == nil
+	erased, err := erasedMeta(m, l.Receipts)
+	switch {
+	case err != nil:
+		return nil
+	case erased != nil:
+		return erased
+	}
+	return data
 }
 
 // salvagedWriter writes the parts of a session, one after another.
 type salvagedWriter struct {
-	*salvage
+	*salvaging
 	out  SalvagedSession
 	mark string // of the session's key
 	meta []byte // of its first part

@@ -1,0 +1,127 @@
+// Package salvage reads what a bbolt file of any state holds of each session, and judges what of it was the log.
+package salvage
+
+import (
+	"context"
+	"io"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/internal/recordform"
+	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/store/bolt"
+	"github.com/patchlog-dev/patchlog/store/internal/erase"
+)
+
+// File is a file that was scanned.
+type File struct {
+	*bolt.Scan
+
+	// Deleted is how many sessions [File.Logs] found that had been deleted, or had never been finished, and
+	// DeletedRecords how many records of them. They are not among the logs.
+	Deleted, DeletedRecords int
+
+	file     io.ReaderAt
+	receipts map[uint32]bool // checksums of receipts
+}
+
+// Scan scans a file.
+func Scan(ctx context.Context, file io.ReaderAt, size int64) (*File, error) {
+	v := &File{file: file, receipts: map[uint32]bool{}}
+	var err error
+	v.Scan, err = bolt.ScanFile(ctx, file, size, bolt.Forms{
+		Find:   recordform.Find,
+		Length: recordform.Length,
+		Value: func(form []byte) bool {
+			var v patch.Value
+			return v.UnmarshalBinary(form) == nil
+		},
+		Record: func(form []byte) (uint64, bool) {
+			r, err := patch.DecodeRecord(form)
+			if err == nil && erase.IsReceipt(r) {
+				v.receipts[recordform.Checksum(form)] = true
+			}
+			return r.Seq, err == nil
+		},
+		MaxBytes: patch.MaxRecordBytes,
+	})
+	return v, err
+}
+
+// Meta returns what is stored with a session.
+func (v *File) Meta(l *Log) ([]byte, error) {
+	_, meta, err := v.ReadEntry(v.file, *l.Entry)
+	return meta, err
+}
+
+// SharedValue returns a shared value.
+func (v *File) SharedValue(of bolt.ScannedValue) ([]byte, error) { return v.ReadValue(v.file, of) }
+
+// Read reads a record of a log as the receipts that are behind it have left it, and returns its plain form too.
+func (v *File) Read(l *Log, r bolt.ScannedRecord) (rec patch.Record, form []byte, ok bool) {
+	if rec, form, ok = v.read(r); !ok {
+		return rec, nil, false
+	}
+	was := rec
+	if rec = erase.Blank(rec, l.Receipts); rec == was {
+		return rec, form, true
+	}
+	form, err := patch.AppendRecord(nil, rec)
+	return rec, form, err == nil
+}
+
+// read reads a record, which is what the scan has seen.
+func (v *File) read(r bolt.ScannedRecord) (patch.Record, []byte, bool) {
+	form, err := v.Scan.Read(v.file, r)
+	if err != nil || recordform.Checksum(form) != r.Sum {
+		return patch.Record{}, nil, false
+	}
+	rec, err := patch.DecodeRecord(form)
+	if err != nil || rec.Seq != r.Seq {
+		return patch.Record{}, nil, false
+	}
+	form, err = patch.AppendRecord(nil, rec)
+	return rec, form, err == nil
+}
+
+// erase has a log go by what was erased of it. Pages that are free have records as they were before: of a record and
+// its blank the blank is taken, and what a receipt is about is made blank again. A chain that proves the log may be
+// that of an earlier commit, or of one amid an erasing.
+func (v *File) erase(l *Log) {
+	for _, r := range slices.Concat(l.Records, l.Spare) {
+		if !v.receipts[r.Sum] || slices.Contains(l.foreign, r.Seq) {
+			continue
+		}
+		if rec, _, ok := v.read(r); ok && erase.IsReceipt(rec) {
+			l.Receipts = append(l.Receipts, erase.ReceiptOf(rec))
+		}
+	}
+	for at, choices := range l.choices {
+		blanks := map[string]bolt.ScannedRecord{} // by the record's id
+		for _, r := range choices {
+			if rec, _, ok := v.read(r); ok && isErased(rec) {
+				blanks[rec.ID()] = r
+			}
+		}
+		if len(blanks) == 0 {
+			continue
+		}
+		blankOf := func(r bolt.ScannedRecord) (bolt.ScannedRecord, bool) {
+			rec, _, ok := v.read(r)
+			blank, there := blanks[rec.ID()]
+			return blank, ok && there
+		}
+		if blank, ok := blankOf(l.Records[at]); ok {
+			l.Records[at] = blank
+		}
+		l.Spare = slices.DeleteFunc(l.Spare, func(r bolt.ScannedRecord) bool {
+			_, ok := blankOf(r)
+			return ok && r.Seq == l.Records[at].Seq
+		})
+	}
+}
+
+func isErased(r patch.Record) bool {
+	_, ok := records.Envelope(r).Erased()
+	return ok
+}
