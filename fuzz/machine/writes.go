@@ -226,9 +226,11 @@ func (m *machine) delete(t *rapid.T) {
 		}
 	}
 	m.create(t)
-	_, err := m.stores[0].ApplyPatch(context.Background(), m.key, store.PatchOptions{On: old}, patch.NewSplice(0, 0, m.plain(t, m.newID(), "agent")))
-	if !errors.Is(err, store.ErrNotFound) {
-		t.Fatalf("a patch on a deleted session's view: %v", err)
+	late := patch.NewSplice(0, 0, m.plain(t, m.newID(), "agent"))
+	for _, s := range m.stores {
+		if _, err := s.ApplyPatch(context.Background(), m.key, store.PatchOptions{On: old}, late); !errors.Is(err, store.ErrNotFound) {
+			t.Fatalf("a patch on a deleted session's view: %v", err)
+		}
 	}
 }
 
