@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -203,7 +204,7 @@ func TestAnswerWithoutRoomForItsCall(t *testing.T) {
 	answer.Content = genai.NewContentFromFunctionResponse("approve", map[string]any{"ok": true}, "user")
 	answer.Content.Parts[0].FunctionResponse.ID = "c"
 	sess = get(t, s, "s")
-	fails(t, s.RestoreCalls(t.Context(), sess, answer.Content), store.ErrOrphanedCall)
+	fails(t, s.RestoreCalls(t.Context(), sess, answer.Content), fold.ErrOrphanedCall)
 	no(t, s.AppendEvent(t.Context(), sess, answer))
 	no(t, s.AppendEvent(t.Context(), sess, answer)) // as a retry does
 	equal(t, "visible", ids(get(t, s, "s")), []string{"summary", "e1", "e2", "answer"})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/adk"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/memory"
@@ -595,7 +596,7 @@ func TestForeignEventIsReported(t *testing.T) {
 	}
 	equal(t, "fields in the audit log", raw, 1)
 	_, err = svc.ApplyPatch(t.Context(), get(t, svc, "s"), patch.NewSplice(0, 2))
-	fails(t, err, store.ErrOutOfRange)
+	fails(t, err, fold.ErrOutOfRange)
 }
 
 // Where ADK's service in memory refuses, ours does in the same words.

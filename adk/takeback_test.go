@@ -10,6 +10,7 @@ import (
 	"google.golang.org/adk/v2/session"
 
 	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -82,11 +83,11 @@ func TestRevertAndRewind(t *testing.T) {
 		{"revert of what stands under a rewind", func(s session.Session) error {
 			_, err := sessions.Revert(t.Context(), s, back.Records[0].ID())
 			return err
-		}, store.ErrBlocked},
+		}, fold.ErrBlocked},
 		{"rewind to no invocation", func(s session.Session) error {
 			_, err := sessions.Rewind(t.Context(), s, "inv99")
 			return err
-		}, store.ErrEventNotFound},
+		}, fold.ErrEventNotFound},
 		{"revert through another service's session", func(session.Session) error {
 			_, err := sessions.Revert(t.Context(), nil, "x")
 			return err

@@ -194,7 +194,7 @@ func (w *world) append(t *rapid.T) {
 		t.Fatalf("event %q was acknowledged and is not there", e.ID)
 	case err != nil && landed:
 		t.Fatalf("event %q is there, but the error is %v", e.ID, err)
-	case errors.Is(err, store.ErrOrphanedCall): // a call that it answers cannot be brought back
+	case errors.Is(err, fold.ErrOrphanedCall): // a call that it answers cannot be brought back
 	case err != nil && !errors.Is(err, errShaky):
 		t.Fatalf("event %q: %v", e.ID, err)
 	case err == nil:
@@ -203,7 +203,7 @@ func (w *world) append(t *rapid.T) {
 			t.Fatalf("the session does not show %q, which was appended through it", e.ID)
 		}
 		// A retry adds nothing.
-		if err := w.wraps[i].AppendEvent(context.Background(), h, e); err != nil && !errors.Is(err, store.ErrOrphanedCall) {
+		if err := w.wraps[i].AppendEvent(context.Background(), h, e); err != nil && !errors.Is(err, fold.ErrOrphanedCall) {
 			t.Fatal(err)
 		}
 		again := slices.DeleteFunc(w.base.ids(), func(id string) bool { return id != e.ID })
@@ -306,9 +306,9 @@ func (w *world) patching(t *rapid.T, i int, do func() error) error {
 	case errors.Is(err, store.ErrConflict) && len(after) == len(before)+w.others+1: // it lost
 	case len(after) != len(before)+w.others:
 		t.Fatalf("a patch was refused (%v), and left something", err)
-	case errors.Is(err, errShaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrOutOfRange),
-		errors.Is(err, store.ErrEventNotFound), errors.Is(err, store.ErrOrphanedCall), errors.Is(err, store.ErrBlocked),
-		errors.Is(err, store.ErrPinned), errors.Is(err, store.ErrDuplicateID), errors.Is(err, store.ErrUnknownPatch):
+	case errors.Is(err, errShaky), errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrInvalid), errors.Is(err, fold.ErrOutOfRange),
+		errors.Is(err, fold.ErrEventNotFound), errors.Is(err, fold.ErrOrphanedCall), errors.Is(err, fold.ErrBlocked),
+		errors.Is(err, fold.ErrPinned), errors.Is(err, store.ErrDuplicateID), errors.Is(err, fold.ErrUnknownPatch):
 	default:
 		t.Fatal(err)
 	}

@@ -256,7 +256,7 @@ func TestWrapGroups(t *testing.T) {
 		_, err = s.Rewind(t.Context(), sess, "")
 		fails(t, err, patch.ErrInvalid)
 		_, err = s.Rewind(t.Context(), sess, "nobody's")
-		fails(t, err, store.ErrEventNotFound)
+		fails(t, err, fold.ErrEventNotFound)
 		_, err = s.Revert(t.Context(), sess, "nobody's")
 		fails(t, err, patch.ErrInvalid)
 	})
@@ -631,7 +631,7 @@ func TestWrapNewerVersion(t *testing.T) {
 		no(t, err)
 		equal(t, "skipped", skipped, []patch.Skip{{Seq: 2, Reason: patch.UnknownType}})
 		_, err = s.ApplyPatch(t.Context(), sess, patch.NewSplice(0, 1))
-		fails(t, err, store.ErrUnknownPatch)
+		fails(t, err, fold.ErrUnknownPatch)
 		no(t, s.AppendEvent(t.Context(), sess, timed(3, "e3", "user")))
 		equal(t, "events", ids(get(t, s, name)), []string{"e1", "e3"})
 		if n := strings.Count(logged.String(), "skipped"); n != 1 {
@@ -969,7 +969,7 @@ func TestMigrateWrapped(t *testing.T) {
 	same(migrate.Extended)
 	_, err = s.Revert(t.Context(), sess, cut.Records[0].ID())
 	if err != nil {
-		fails(t, err, store.ErrBlocked)
+		fails(t, err, fold.ErrBlocked)
 	}
 	same(map[bool]migrate.Status{true: migrate.Extended, false: migrate.Unchanged}[err == nil])
 

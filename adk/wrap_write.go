@@ -259,7 +259,7 @@ func (b *based) Rewind(ctx context.Context, key store.Key, opts store.BackOption
 					return l.view.Rewind(r.Seq)
 				}
 			}
-			return nil, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, store.ErrEventNotFound, invocationID)
+			return nil, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, fold.ErrEventNotFound, invocationID)
 		})
 	})
 }
@@ -336,7 +336,7 @@ func (l *baseLog) saw(on fold.View) error {
 	case on.Creation() == "":
 		return nil
 	case on.PatchSeq() < l.view.PatchSeq():
-		return &store.ConflictError{Base: on.PatchSeq(), Newest: l.view.PatchSeq()}
+		return &fold.ConflictError{Base: on.PatchSeq(), Newest: l.view.PatchSeq()}
 	case on.PatchSeq() > l.view.PatchSeq() || on.Len() > l.view.Len():
 		return errReordered
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -101,7 +102,7 @@ func TestCompactionIsTakenBack(t *testing.T) {
 	split := 0
 	for _, id := range slices.Backward(ids) {
 		reverted, err := s.store.Revert(t.Context(), key, store.BackOptions{}, id)
-		if errors.Is(err, store.ErrBlocked) && strings.Contains(err.Error(), "taken back already") {
+		if errors.Is(err, fold.ErrBlocked) && strings.Contains(err.Error(), "taken back already") {
 			continue // with another patch of its window
 		}
 		if err != nil {

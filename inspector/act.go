@@ -120,7 +120,7 @@ func (i *Inspector) previewAct(ctx context.Context, a *action, p *actPage) error
 		}
 		for _, n := range a.indices {
 			if n >= seen.Len() {
-				return fmt.Errorf("%w: there is no visible event %d; the last one was %d", store.ErrOutOfRange, n, seen.Len()-1)
+				return fmt.Errorf("%w: there is no visible event %d; the last one was %d", fold.ErrOutOfRange, n, seen.Len()-1)
 			}
 			a.ids = append(a.ids, seen.At(n).ID())
 		}
@@ -231,7 +231,7 @@ func (i *Inspector) changeOf(ctx context.Context, a *action, v fold.View) (ops.C
 	if !slices.Contains([]string{"revert", "restore", "rewind"}, a.name) {
 		spans, gone := a.selected(v)
 		if len(gone) > 0 {
-			return nil, fmt.Errorf("%w: event %q was not visible after record %d", store.ErrEventNotFound, clip(gone[0], 80), v.Seq())
+			return nil, fmt.Errorf("%w: event %q was not visible after record %d", fold.ErrEventNotFound, clip(gone[0], 80), v.Seq())
 		}
 		edit := ops.Edit{
 			Kind: ops.EditKind(a.name), Spans: spans, Text: a.form.Get("text"), Role: a.form.Get("role"),
@@ -446,7 +446,7 @@ func applyCompact(i *Inspector, ctx context.Context, a *action, v fold.View, p *
 		return err
 	}
 	if newest.PatchSeq() != v.PatchSeq() {
-		return &store.ConflictError{Base: v.PatchSeq(), Newest: newest.PatchSeq()}
+		return &fold.ConflictError{Base: v.PatchSeq(), Newest: newest.PatchSeq()}
 	}
 	done, failed := i.compact(a).Apply(ctx, i.store, a.key, newest)
 	if len(done.Passes) > 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -52,13 +53,13 @@ func explain(r *http.Request, err error) explanation {
 	case errors.Is(err, store.ErrConflict):
 		e.Advice = "The log has grown meanwhile. Nothing was written. Look at the session as it is, and do it again."
 		session("The session as it is")
-	case errors.Is(err, store.ErrOutOfRange):
+	case errors.Is(err, fold.ErrOutOfRange):
 		e.Advice = "The visible log has other events than those that were meant, perhaps since it changed. Look at it as it is, and choose again."
 		session("The session as it is")
-	case errors.Is(err, store.ErrEventNotFound):
+	case errors.Is(err, fold.ErrEventNotFound):
 		e.Advice = "The event is not in sight: a patch hides it, or it was never logged. The raw log shows what became of it."
 		session("The session as it is")
-	case errors.Is(err, store.ErrUnknownPatch):
+	case errors.Is(err, fold.ErrUnknownPatch):
 		e.Advice = "A newer version of patchlog wrote to this log. Nothing can be patched by this one; it can be read. Use the newer version."
 	case errors.Is(err, store.ErrExists):
 		e.Advice = "A session of this name is there already. Choose another name."

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -19,9 +20,9 @@ func TestExplain(t *testing.T) {
 		link   string // a part of it; "" if there is none
 	}{
 		{&store.SeqError{Expected: 3, Last: 4}, "The log has grown meanwhile", "session?key=a%2Fb%2Fc"},
-		{store.ErrOutOfRange, "choose again", "session?"},
-		{store.ErrEventNotFound, "not in sight", "session?"},
-		{store.ErrUnknownPatch, "newer version", ""},
+		{fold.ErrOutOfRange, "choose again", "session?"},
+		{fold.ErrEventNotFound, "not in sight", "session?"},
+		{fold.ErrUnknownPatch, "newer version", ""},
 		{store.ErrExists, "Choose another name", ""},
 		{&store.DuplicateIDError{ID: "x", Seq: 5}, "once in a log", "record?key=a%2Fb%2Fc&seq=5"},
 		{store.ErrOutcomeUnknown, "Look at the session before", "session?"},

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
@@ -253,16 +254,16 @@ func statusOf(err error) int {
 		status int
 	}{
 		{store.ErrNotFound, http.StatusNotFound},
-		{store.ErrEventNotFound, http.StatusNotFound},
-		{store.ErrUnknownPatch, http.StatusNotFound},
+		{fold.ErrEventNotFound, http.StatusNotFound},
+		{fold.ErrUnknownPatch, http.StatusNotFound},
 		{errForbidden, http.StatusForbidden},
 		{store.ErrConflict, http.StatusConflict},
 		{store.ErrExists, http.StatusConflict},
 		{store.ErrDuplicateID, http.StatusConflict},
-		{store.ErrBlocked, http.StatusConflict},
-		{store.ErrOrphanedCall, http.StatusUnprocessableEntity},
-		{store.ErrPinned, http.StatusUnprocessableEntity},
-		{store.ErrOutOfRange, http.StatusUnprocessableEntity},
+		{fold.ErrBlocked, http.StatusConflict},
+		{fold.ErrOrphanedCall, http.StatusUnprocessableEntity},
+		{fold.ErrPinned, http.StatusUnprocessableEntity},
+		{fold.ErrOutOfRange, http.StatusUnprocessableEntity},
 		{os.ErrDeadlineExceeded, http.StatusRequestTimeout}, // of a request's body
 		{store.ErrTooLarge, http.StatusRequestEntityTooLarge},
 		{store.ErrReadOnly, http.StatusForbidden},

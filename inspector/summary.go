@@ -154,7 +154,7 @@ func (i *Inspector) summaryAsked(ctx context.Context, r *http.Request, key store
 		case !given:
 			return v, nil, badRequest("index", "it is missing; it names the visible event, or patch the patch that put it in")
 		case index >= uint64(v.Len()):
-			return v, nil, fmt.Errorf("session %s: index %d: %w: %s visible after record %d", key, index, store.ErrOutOfRange, present.Counted(v.Len(), "event"), v.Seq())
+			return v, nil, fmt.Errorf("session %s: index %d: %w: %s visible after record %d", key, index, fold.ErrOutOfRange, present.Counted(v.Len(), "event"), v.Seq())
 		}
 		return v, []int{int(index)}, nil
 	}

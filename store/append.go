@@ -114,7 +114,7 @@ func (a appending) shorten(d *draft, r patch.Record) error {
 	switch {
 	case errors.As(err, new(*fold.NeedError)):
 		return err
-	case err != nil && !errors.Is(err, ErrUnknownPatch):
+	case err != nil && !errors.Is(err, fold.ErrUnknownPatch):
 		d.store.opts.Logger.Warn("patchlog: a long result is shown whole", "session", d.handle.key.String(), "event", r.ID(), "error", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -74,12 +75,12 @@ func TestCallIDUsedAgain(t *testing.T) {
 		again := event(`{"id":"c2","invocationId":"inv1","content":{"role":"model","parts":[{"functionCall":{"id":"k","name":"tool","args":{"other":true}}}]}}`)
 		e.append(say("a"), call("c1", "inv1", "k"), answer("r1", "inv1", "k"), again, answer("r2", "inv1", "k"), say("b"))
 		// The second response belongs to the second call.
-		e.refuse(asOfNow, one(patch.NewSplice(3, 1).WithID("p")), store.ErrOrphanedCall, `"r2"`)
-		e.refuse(asOfNow, one(patch.NewSplice(2, 1).WithID("p")), store.ErrOrphanedCall, `"c1"`)
+		e.refuse(asOfNow, one(patch.NewSplice(3, 1).WithID("p")), fold.ErrOrphanedCall, `"r2"`)
+		e.refuse(asOfNow, one(patch.NewSplice(2, 1).WithID("p")), fold.ErrOrphanedCall, `"c1"`)
 		e.apply(patch.NewSplice(3, 2))
 		e.same("visible", ids(e.view()), "a c1 r1 b")
 		// The first pair is still one.
-		e.refuse(asOfNow, one(patch.NewSplice(1, 1).WithID("p")), store.ErrOrphanedCall, `"r1"`)
+		e.refuse(asOfNow, one(patch.NewSplice(1, 1).WithID("p")), fold.ErrOrphanedCall, `"r1"`)
 	})
 }
 
@@ -87,13 +88,13 @@ func TestParallelCallsOneUnanswered(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
 		e.append(say("a"), call("c", "inv1", "k1", "k2", "k3"), answer("r1", "inv1", "k1"), answer("r3", "inv1", "k3"), say("b"))
-		err := e.refuse(asOfNow, one(patch.NewSplice(1, 3).WithID("p")), store.ErrOrphanedCall, `"k2"`)
-		if o := as[*store.OrphanError](e, err).Orphans; len(o) != 1 || o[0].CallID != "k2" || o[0].EventID != "c" || o[0].Index != 1 {
+		err := e.refuse(asOfNow, one(patch.NewSplice(1, 3).WithID("p")), fold.ErrOrphanedCall, `"k2"`)
+		if o := as[*fold.OrphanError](e, err).Orphans; len(o) != 1 || o[0].CallID != "k2" || o[0].EventID != "c" || o[0].Index != 1 {
 			e.Errorf("orphans %v, want k2 of c alone", o)
 		}
 		// One response cut: that one is named, not the one that was missing anyway.
-		err = e.refuse(asOfNow, one(patch.NewSplice(3, 1).WithID("p")), store.ErrOrphanedCall, `"k3"`)
-		if o := as[*store.OrphanError](e, err).Orphans; len(o) != 1 || o[0].CallID != "k3" {
+		err = e.refuse(asOfNow, one(patch.NewSplice(3, 1).WithID("p")), fold.ErrOrphanedCall, `"k3"`)
+		if o := as[*fold.OrphanError](e, err).Orphans; len(o) != 1 || o[0].CallID != "k3" {
 			e.Errorf("orphans %v, want k3 alone", o)
 		}
 		e.append(answer("r2", "inv1", "k2"))

@@ -44,7 +44,7 @@ func TestOneOfManyPatchersWins(t *testing.T) {
 					}
 				case errors.Is(err, store.ErrConflict):
 					lost.Add(1)
-					if got := as[*store.ConflictError](e, err); got.Base != seen.PatchSeq() || got.Newest != seen.Seq()+1 {
+					if got := as[*fold.ConflictError](e, err); got.Base != seen.PatchSeq() || got.Newest != seen.Seq()+1 {
 						e.Errorf("conflict of %d with %d, want %d with %d", got.Base, got.Newest, seen.PatchSeq(), seen.Seq()+1)
 					}
 				default:

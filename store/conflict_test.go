@@ -26,13 +26,13 @@ func TestConflictSaysBothSeqs(t *testing.T) {
 				opts store.PatchOptions
 			}{{0, store.PatchOptions{}}, {7, store.PatchOptions{}}, {8, store.PatchOptions{On: e.view()}}, {0, asOfNow}} {
 				err := e.refuse(c.opts, one(p.WithID("p").WithBase(c.base)), store.ErrConflict)
-				if got := as[*store.ConflictError](e, err); got.Base != c.base || got.Newest != 9 {
+				if got := as[*fold.ConflictError](e, err); got.Base != c.base || got.Newest != 9 {
 					e.Errorf("conflict of %d with %d, want %d with 9", got.Base, got.Newest, c.base)
 				}
 			}
 			// A view fills the base.
 			err := e.refuse(store.PatchOptions{On: before}, one(p.WithID("p")), store.ErrConflict, "0", "9")
-			if got := as[*store.ConflictError](e, err); got.Base != 0 || got.Newest != 9 {
+			if got := as[*fold.ConflictError](e, err); got.Base != 0 || got.Newest != 9 {
 				e.Errorf("conflict of %d with %d, want 0 with 9", got.Base, got.Newest)
 			}
 		}
@@ -131,7 +131,7 @@ func TestBatchChecksFirstBaseOnly(t *testing.T) {
 		e.refuse(store.PatchOptions{}, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p1").WithBase(9), patch.NewSplice(0, 1).WithID("p2").WithBase(11)},
 			store.ErrConflict, "9", "11")
 		// What one leaves behind is what the next is judged on.
-		e.refuse(store.PatchOptions{On: e.view()}, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p1"), patch.NewSplice(0, 1).WithID("p2")}, store.ErrOutOfRange)
+		e.refuse(store.PatchOptions{On: e.view()}, []*patch.PatchEvent{patch.NewSplice(0, 1).WithID("p1"), patch.NewSplice(0, 1).WithID("p2")}, fold.ErrOutOfRange)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -67,7 +68,7 @@ func TestCounts(t *testing.T) {
 		e.counted(key, false)
 		e.apply(patch.NewPin("b100"))
 		_, err := e.store.Revert(ctx, key, store.BackOptions{}, "cut")
-		e.is(err, store.ErrBlocked)
+		e.is(err, fold.ErrBlocked)
 		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "sum")
 		e.no(err)
 		e.counted(key, false)

@@ -236,7 +236,7 @@ func (d *draft) addPatches(indices []int, opts fold.CheckOptions) error {
 		after, err = d.view.With(found).Preview(patches, opts)
 	}
 	// Whether the log holds the group is a matter of form: after the base, before all else.
-	if err == nil || !errors.Is(err, ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
+	if err == nil || !errors.Is(err, fold.ErrUnknownPatch) && !errors.Is(err, ErrConflict) && !errors.As(err, &need) {
 		if held := d.newGroup(d.records[indices[0]]); held != nil {
 			return held
 		}

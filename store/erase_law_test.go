@@ -147,7 +147,7 @@ func (w *lawWorld) do(op lawOp) {
 // allowed accepts that something cannot be taken back.
 func (w *lawWorld) allowed(err error) {
 	w.t.Helper()
-	if !errors.Is(err, store.ErrBlocked) && !errors.Is(err, store.ErrInvalid) && !errors.Is(err, store.ErrEventNotFound) {
+	if !errors.Is(err, fold.ErrBlocked) && !errors.Is(err, store.ErrInvalid) && !errors.Is(err, fold.ErrEventNotFound) {
 		w.must(err)
 	}
 }

@@ -43,28 +43,10 @@ var (
 // Errors that other packages define, under the names that a user of the store looks
 // for.
 var (
-	ErrInvalid       = patch.ErrInvalid
-	ErrCorrupt       = patch.ErrCorrupt
-	ErrTooLarge      = patch.ErrTooLarge
-	ErrConflict      = fold.ErrConflict
-	ErrOutOfRange    = fold.ErrOutOfRange
-	ErrEventNotFound = fold.ErrEventNotFound
-	ErrOrphanedCall  = fold.ErrOrphanedCall
-	ErrUnknownPatch  = fold.ErrUnknownPatch
-	ErrBlocked       = fold.ErrBlocked
-	ErrPinned        = fold.ErrPinned
-)
-
-// Errors with details that other packages define.
-type (
-	// ConflictError names the newest patch that the author had seen and the log's.
-	ConflictError = fold.ConflictError
-	// BlockedError names the patch that is in the way of a revert.
-	BlockedError = fold.BlockedError
-	// PinnedError lists pinned events that a patch would hide.
-	PinnedError = fold.PinnedError
-	// OrphanError lists split function calls and suggests a span that passes.
-	OrphanError = fold.OrphanError
+	ErrInvalid  = patch.ErrInvalid
+	ErrCorrupt  = patch.ErrCorrupt
+	ErrTooLarge = patch.ErrTooLarge
+	ErrConflict = fold.ErrConflict
 )
 
 // SeqError says that a log does not end where an append expected it to. It matches

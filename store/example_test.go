@@ -168,7 +168,7 @@ func ExampleStore_ApplyPatch() {
 
 	// Who has not seen that patch must look again.
 	_, err = s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{On: seen.View}, patch.NewSplice(0, 1))
-	var conflict *store.ConflictError
+	var conflict *fold.ConflictError
 	if errors.As(err, &conflict) {
 		fmt.Println("conflict with record", conflict.Newest)
 	}
@@ -238,7 +238,7 @@ func ExampleStore_Revert() {
 
 	// Only what stands can be taken back.
 	_, err = s.Revert(ctx, exampleKey, store.BackOptions{}, "p1")
-	fmt.Println(errors.Is(err, store.ErrBlocked))
+	fmt.Println(errors.Is(err, fold.ErrBlocked))
 	// Output:
 	// 1 map[currency:EUR turn:4]
 	// 4 map[currency:EUR turn:4]

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -226,7 +227,7 @@ func TestReadAcrossFailover(t *testing.T) {
 						s, err = store.New(b, later(e.opts))
 						e.no(err)
 						err = call(s)
-						for _, allowed := range []error{store.ErrConflict, store.ErrNotFound, store.ErrEventNotFound, store.ErrBlocked} {
+						for _, allowed := range []error{store.ErrConflict, store.ErrNotFound, fold.ErrEventNotFound, fold.ErrBlocked} {
 							if errors.Is(err, allowed) {
 								t.Logf("call %d of the backend: %v", at, err)
 								err = nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -153,7 +154,7 @@ func TestGroup(t *testing.T) {
 		e.is(out[5].err, store.ErrDuplicateID, "r1", "6")
 		e.is(out[7].err, store.ErrConflict, "6", "7")
 		e.is(out[9].err, store.ErrNotFound)
-		e.is(out[10].err, store.ErrOutOfRange, "6")
+		e.is(out[10].err, fold.ErrOutOfRange, "6")
 		e.same("state", e.state(), `{"app:x":2,"k":2}`)
 		if n := len(e.records(key)); n != 10 {
 			e.Errorf("%d records, want 10", n)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -66,9 +67,9 @@ func TestGroupNamesWhatComesBack(t *testing.T) {
 			e.same("visible", ids(e.view()), before)
 			e.same("stored", e.dump(), stored)
 		}
-		refused(store.ErrEventNotFound, `"q1"`, patch.NewRevert("second"), patch.NewPin("q1"))
-		refused(store.ErrPinned, `"q2"`, patch.NewRevert("second"), patch.NewPin("q2"), patch.NewSplice(0, 1))
-		refused(store.ErrOrphanedCall, `"r2"`, patch.NewRevert("second"), patch.NewTruncateBefore("r2"), patch.NewPin("r2"))
+		refused(fold.ErrEventNotFound, `"q1"`, patch.NewRevert("second"), patch.NewPin("q1"))
+		refused(fold.ErrPinned, `"q2"`, patch.NewRevert("second"), patch.NewPin("q2"), patch.NewSplice(0, 1))
+		refused(fold.ErrOrphanedCall, `"r2"`, patch.NewRevert("second"), patch.NewTruncateBefore("r2"), patch.NewPin("r2"))
 		done := e.apply(patch.NewRevert("second").WithGroup("g"), patch.NewPin("q2").WithGroup("g"),
 			patch.NewRevert("first").WithGroup("g"), patch.NewPin("q1").WithGroup("g"))
 		e.same("visible", ids(done.View), "q1 c1 r1 a1 q2 c2 r2 a2")

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -121,8 +122,8 @@ func (e *env) checkOrphans(p *patch.PatchEvent, orphans []string, suggest string
 		id, callID, _ := strings.Cut(o, " ")
 		names = append(names, fmt.Sprintf("%q", id), fmt.Sprintf("%q", callID))
 	}
-	err := e.refuse(store.PatchOptions{On: e.view()}, one(p), store.ErrOrphanedCall, names...)
-	got := as[*store.OrphanError](e, err)
+	err := e.refuse(store.PatchOptions{On: e.view()}, one(p), fold.ErrOrphanedCall, names...)
+	got := as[*fold.OrphanError](e, err)
 	var list []string
 	for _, o := range got.Orphans {
 		list = append(list, o.EventID+" "+o.CallID)

@@ -28,12 +28,6 @@ type PatchOptions struct {
 	HideWaiting bool
 }
 
-// With returns the options of the same author under a check's rules.
-func (o PatchOptions) With(rules fold.CheckOptions) PatchOptions {
-	o.AsOfNow, o.AllowOrphans, o.AllowPinned, o.HideWaiting = rules.AsOfNow, rules.AllowOrphans, rules.AllowPinned, rules.HideWaiting
-	return o
-}
-
 // check returns the options as a check's rules, but for AsOfNow: whether the patches have
 // seen the log's newest is for the draft to find out.
 func (o PatchOptions) check() fold.CheckOptions {
@@ -47,8 +41,8 @@ func (o PatchOptions) check() fold.CheckOptions {
 //
 // Ids, times, temp: keys, shared scopes and retries are as for [Store.AppendEvents],
 // for the events inside a patch too. A refusal matches [ErrDuplicateID], [ErrConflict],
-// [ErrInvalid], [ErrOutOfRange], [ErrEventNotFound], [ErrPinned], [ErrOrphanedCall],
-// [ErrBlocked], [ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
+// [ErrInvalid], [fold.ErrOutOfRange], [fold.ErrEventNotFound], [fold.ErrPinned], [fold.ErrOrphanedCall],
+// [fold.ErrBlocked], [fold.ErrUnknownPatch] or [ErrTooLarge], and nothing was written.
 func (s *Store) ApplyPatch(ctx context.Context, key Key, opts PatchOptions, patches ...*patch.PatchEvent) (Committed, error) {
 	p, err := newPatching(opts, patches)
 	if err != nil {
@@ -207,6 +201,8 @@ func (s *Store) View(ctx context.Context, key Key) (fold.View, error) {
 // such as package compaction: it logs patches that were made from the view on, all of
 // them or none, and returns the view after them.
 func (s *Store) ApplyOn(ctx context.Context, key Key, on fold.View, opts fold.CheckOptions, patches ...*patch.PatchEvent) (fold.View, error) {
-	done, err := s.ApplyPatch(ctx, key, PatchOptions{On: on}.With(opts), patches...)
+	done, err := s.ApplyPatch(ctx, key, PatchOptions{
+		On: on, AsOfNow: opts.AsOfNow, AllowOrphans: opts.AllowOrphans, AllowPinned: opts.AllowPinned, HideWaiting: opts.HideWaiting,
+	}, patches...)
 	return done.View, err
 }

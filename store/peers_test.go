@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -211,7 +212,7 @@ func TestPeersPatch(t *testing.T) {
 		seen := e.view()
 		other.apply(patch.NewSplice(0, 1).WithID("p1")) // record 4
 		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(0, 1))
-		var conflict *store.ConflictError
+		var conflict *fold.ConflictError
 		if !errors.As(err, &conflict) || conflict.Newest != 4 {
 			e.Errorf("a patch made before record 4: %v", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -191,14 +192,14 @@ func TestRefusesOutOfRange(t *testing.T) {
 		for _, c := range cases {
 			e.Run(c.name, func(t *testing.T) {
 				e := e.with(t)
-				e.refuse(asOfNow, one(c.patch.WithID("p")), store.ErrOutOfRange, c.names...)
-				e.refuse(store.PatchOptions{On: e.view()}, one(c.patch.WithID("p")), store.ErrOutOfRange, c.names...)
+				e.refuse(asOfNow, one(c.patch.WithID("p")), fold.ErrOutOfRange, c.names...)
+				e.refuse(store.PatchOptions{On: e.view()}, one(c.patch.WithID("p")), fold.ErrOutOfRange, c.names...)
 			})
 		}
 		// What is at the border is in range.
 		e.apply(patch.NewSplice(5, 0, say("end")), patch.NewSplice(0, 0, say("front")), patch.NewSplice(0, 7))
 		e.same("visible", ids(e.view()), "")
-		e.refuse(asOfNow, one(patch.NewSplice(0, 1)), store.ErrOutOfRange, "0", "1")
+		e.refuse(asOfNow, one(patch.NewSplice(0, 1)), fold.ErrOutOfRange, "0", "1")
 	})
 }
 
@@ -209,7 +210,7 @@ func TestRefusesEventNotFound(t *testing.T) {
 		e.apply(patch.NewSplice(0, 2, say("r")).WithID("p1"))
 		e.apply(patch.NewSummarise(0, 1, summary("s")).WithID("p2"))
 		for _, id := range []string{"never", "a1", "r", "p1", "p2", "", "A3", "a"} {
-			e.refuse(asOfNow, one(patch.NewTruncateBefore(id).WithID("p")), store.ErrEventNotFound, `"`+id+`"`)
+			e.refuse(asOfNow, one(patch.NewTruncateBefore(id).WithID("p")), fold.ErrEventNotFound, `"`+id+`"`)
 		}
 		e.apply(patch.NewTruncateBefore("s"), patch.NewTruncateBefore("a4"))
 		e.same("visible", ids(e.view()), "a4")
@@ -232,7 +233,7 @@ func TestRefusesOntoUnknownPatch(t *testing.T) {
 			patch.NewSplice(0, 1), patch.NewTruncateBefore("a3"), patch.NewSummarise(0, 1, summary("s")), patch.NewSplice(0, 9),
 		} {
 			for _, opts := range []store.PatchOptions{asOfNow, {On: v}, {On: v, AllowOrphans: true}} {
-				e.refuse(opts, one(p.WithID("p")), store.ErrUnknownPatch)
+				e.refuse(opts, one(p.WithID("p")), fold.ErrUnknownPatch)
 			}
 		}
 		// Events still go to the end, and what is there already can be retried.
@@ -322,9 +323,9 @@ func TestOrderOfJudgement(t *testing.T) {
 		fields["base"] = "5"
 		e.refuse(opts, build(), store.ErrInvalid, `"hold"`)
 		fields["state"] = `"keep"`
-		e.refuse(opts, build(), store.ErrOutOfRange, "77")
+		e.refuse(opts, build(), fold.ErrOutOfRange, "77")
 		fields["start"] = "1"
-		e.refuse(opts, build(), store.ErrOrphanedCall, `"id1"`)
+		e.refuse(opts, build(), fold.ErrOrphanedCall, `"id1"`)
 		opts.AllowOrphans = true
 		e.refuse(opts, build(), store.ErrTooLarge, "p2")
 		fields["replacement"] = `[{"id":"new"}]`

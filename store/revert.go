@@ -35,7 +35,7 @@ type BackOptions struct {
 // It reads what comes back, under ctx and without making other writers wait. Whether calls are
 // split is judged for all of it at once.
 //
-// The error matches [ErrInvalid] if no applied patch has the id, [ErrBlocked] if a later
+// The error matches [ErrInvalid] if no applied patch has the id, [fold.ErrBlocked] if a later
 // patch stands on one of them, naming the patch to revert first, or if all have been
 // taken back; the others are those of [Store.ApplyPatch].
 func (s *Store) Revert(ctx context.Context, key Key, opts BackOptions, patchID string) (Committed, error) {
@@ -82,7 +82,7 @@ func (o BackOptions) conflict(v fold.View) error {
 		base = o.On.PatchSeq()
 	}
 	if base < v.PatchSeq() {
-		return &ConflictError{Base: base, Newest: v.PatchSeq()}
+		return &fold.ConflictError{Base: base, Newest: v.PatchSeq()}
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (o BackOptions) draft(d *draft, patches []*patch.PatchEvent, check fold.Che
 // none logged, if nothing is left of what came since. Shared scopes stay as they are.
 // Calls without a response that this brings back are accepted, and pins do not hinder it.
 //
-// The error matches [ErrEventNotFound] if no event of the log belongs to the invocation;
+// The error matches [fold.ErrEventNotFound] if no event of the log belongs to the invocation;
 // the others are those of [Store.ApplyPatch].
 func (s *Store) Rewind(ctx context.Context, key Key, opts BackOptions, invocationID string) (Committed, error) {
 	creation, p, err := s.rewinding(ctx, key, opts, invocationID)
@@ -181,5 +181,5 @@ func (s *Store) rewinding(ctx context.Context, key Key, opts BackOptions, invoca
 			}
 		}
 	}
-	return "", p, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, ErrEventNotFound, invocationID)
+	return "", p, fmt.Errorf("session %s: %w: no event belongs to invocation %q", key, fold.ErrEventNotFound, invocationID)
 }

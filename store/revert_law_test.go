@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -51,8 +52,8 @@ func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 		_, err = e.store.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, rewound.Records[0].ID())
 		e.no(err)
 		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p")
-		e.is(err, store.ErrBlocked)
-		if blocked := as[*store.BlockedError](e, err); blocked.Blocking != "q" {
+		e.is(err, fold.ErrBlocked)
+		if blocked := as[*fold.BlockedError](e, err); blocked.Blocking != "q" {
 			e.Errorf("blocked by %+v", blocked)
 		}
 		for _, id := range []string{"q", "p"} {
@@ -98,8 +99,8 @@ func (l *revertLaw) step() {
 	default:
 		_, err = l.store.Rewind(ctx, key, store.BackOptions{}, fmt.Sprint("inv", rapid.IntRange(1, l.n).Draw(l.T, "invocation")))
 	}
-	var blocked *store.BlockedError
-	if err != nil && !errors.As(err, &blocked) && !errors.Is(err, store.ErrOutOfRange) && !errors.Is(err, store.ErrEventNotFound) {
+	var blocked *fold.BlockedError
+	if err != nil && !errors.As(err, &blocked) && !errors.Is(err, fold.ErrOutOfRange) && !errors.Is(err, fold.ErrEventNotFound) {
 		l.Fatalf("%v\n%s", err, l.log())
 	}
 }
@@ -176,7 +177,7 @@ func (l *revertLaw) free(id string) {
 	var said []string
 	for next := id; slices.Contains(l.standing(), id); {
 		err := l.revert(next)
-		var blocked *store.BlockedError
+		var blocked *fold.BlockedError
 		said = append(said, fmt.Sprintf("%q: %v", next, err))
 		switch {
 		case err == nil && calls < most:

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -42,8 +43,8 @@ func TestRevertDaysLater(t *testing.T) {
 				e.reopen()
 				e.append(turn(3)...)
 				_, err := e.store.Revert(ctx, key, store.BackOptions{}, "p1")
-				e.is(err, store.ErrBlocked, "p2", "p1", key.String())
-				if blocked := as[*store.BlockedError](e, err); blocked.Blocking != "p2" || blocked.BlockingSeq != 10 {
+				e.is(err, fold.ErrBlocked, "p2", "p1", key.String())
+				if blocked := as[*fold.BlockedError](e, err); blocked.Blocking != "p2" || blocked.BlockingSeq != 10 {
 					e.Errorf("blocked by %+v", blocked)
 				}
 				c, err := e.store.Revert(ctx, key, store.BackOptions{On: e.view()}, "p2")
@@ -60,7 +61,7 @@ func TestRevertDaysLater(t *testing.T) {
 				e.reopen()
 				e.same("visible", ids(e.view()), ids(before)+" q3 c3 r3 a3")
 				_, err = e.store.Revert(ctx, key, store.BackOptions{}, c.Records[0].ID())
-				e.is(err, store.ErrBlocked)
+				e.is(err, fold.ErrBlocked)
 				_, err = e.store.Revert(ctx, key, store.BackOptions{}, "q1")
 				e.is(err, store.ErrInvalid, "q1")
 			})
@@ -116,7 +117,7 @@ func TestRewind(t *testing.T) {
 		e.same("visible after a preview", ids(e.view()), ids(before))
 
 		_, err = e.store.Rewind(ctx, key, store.BackOptions{}, "inv9")
-		e.is(err, store.ErrEventNotFound, "inv9", key.String())
+		e.is(err, fold.ErrEventNotFound, "inv9", key.String())
 		_, err = e.store.Rewind(ctx, key, store.BackOptions{}, "")
 		e.is(err, store.ErrInvalid)
 		_, err = e.store.Rewind(ctx, elsewhere, store.BackOptions{}, "inv3")
@@ -165,9 +166,9 @@ func TestRewindAfterUnknownPatch(t *testing.T) {
 {"id":"p","patchType":"later"}
 `)
 		_, err := e.store.Rewind(ctx, key, store.BackOptions{}, "inv2")
-		e.is(err, store.ErrUnknownPatch)
+		e.is(err, fold.ErrUnknownPatch)
 		_, err = e.store.PreviewRewind(ctx, key, store.BackOptions{}, "inv2")
-		e.is(err, store.ErrUnknownPatch)
+		e.is(err, fold.ErrUnknownPatch)
 		e.same("visible", ids(e.view()), "e1 e2")
 	})
 }

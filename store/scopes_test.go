@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -174,7 +175,7 @@ func TestScopesOfRefusedCalls(t *testing.T) {
 		cancel()
 		_, err = e.store.AppendEvents(cancelled, key, store.AppendOptions{}, sets("e1", `{"app:x":1}`))
 		e.is(err, context.Canceled)
-		e.refuse(asOfNow, one(patch.NewSplice(0, 7, sets("r1", `{"app:x":1}`)).WithID("p")), store.ErrOutOfRange)
+		e.refuse(asOfNow, one(patch.NewSplice(0, 7, sets("r1", `{"app:x":1}`)).WithID("p")), fold.ErrOutOfRange)
 		e.same("shared", e.shared(key), "")
 	})
 }

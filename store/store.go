@@ -62,7 +62,7 @@ type Options struct {
 // Defaults of [Options].
 const (
 	DefaultMaxRecordBytes = 16 << 20
-	DefaultCacheBytes     = 256 << 20
+	defaultCacheBytes     = 256 << 20
 )
 
 // Durability is what an acknowledged write survives.
@@ -104,7 +104,7 @@ func (o Options) withDefaults() Options {
 		o.MaxRecordBytes = DefaultMaxRecordBytes
 	}
 	if o.CacheBytes == 0 {
-		o.CacheBytes = DefaultCacheBytes
+		o.CacheBytes = defaultCacheBytes
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -49,7 +50,7 @@ func TestRevertOfGroup(t *testing.T) {
 				}
 			}
 			_, err = e.store.Revert(ctx, key, store.BackOptions{}, "w2")
-			e.is(err, store.ErrBlocked, "taken back already")
+			e.is(err, fold.ErrBlocked, "taken back already")
 			e.reopen()
 			redo, err := e.store.Revert(ctx, key, store.BackOptions{}, back.Records[1].ID())
 			e.no(err)
@@ -78,9 +79,9 @@ func TestRevertOfBlockedGroup(t *testing.T) {
 		before, stored := ids(e.view()), e.dump()
 		for _, id := range []string{"w1", "w2"} {
 			_, err := e.store.Revert(ctx, key, store.BackOptions{}, id)
-			e.is(err, store.ErrBlocked, "over")
+			e.is(err, fold.ErrBlocked, "over")
 			_, err = e.store.PreviewRevert(ctx, key, store.BackOptions{}, id)
-			e.is(err, store.ErrBlocked, "over")
+			e.is(err, fold.ErrBlocked, "over")
 		}
 		e.same("visible", ids(e.view()), before)
 		e.same("stored", e.dump(), stored)
@@ -281,8 +282,8 @@ func TestPinnedIsRefused(t *testing.T) {
 			e.Error("the pin is gone")
 		}
 		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patch.NewSplice(0, 5))
-		e.is(err, store.ErrPinned, "a3")
-		var pinned *store.PinnedError
+		e.is(err, fold.ErrPinned, "a3")
+		var pinned *fold.PinnedError
 		if !errors.As(err, &pinned) || len(pinned.Events) != 1 {
 			e.Errorf("%v", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -813,7 +814,7 @@ func TestWatchersAmongWriters(t *testing.T) {
 					default:
 						_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
 					}
-					if err != nil && !errors.Is(err, store.ErrBlocked) && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrOutOfRange) {
+					if err != nil && !errors.Is(err, fold.ErrBlocked) && !errors.Is(err, store.ErrConflict) && !errors.Is(err, fold.ErrOutOfRange) {
 						e.Errorf("writer %d: %v", i, err)
 					}
 				}

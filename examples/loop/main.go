@@ -12,6 +12,7 @@ import (
 	"log"
 	"os"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -195,7 +196,7 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	_, err = db.ApplyPatch(ctx, a.key, store.PatchOptions{On: v}, patch.NewSplice(1, 1))
-	var refused *store.OrphanError
+	var refused *fold.OrphanError
 	if !errors.As(err, &refused) || !refused.Suggested {
 		return fmt.Errorf("a call was cut without its result: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -110,9 +111,9 @@ func refuse(w http.ResponseWriter, err error) {
 		{store.ErrNotFound, http.StatusNotFound},
 		{store.ErrConflict, http.StatusConflict},
 		{store.ErrDuplicateID, http.StatusConflict},
-		{store.ErrOrphanedCall, http.StatusUnprocessableEntity},
-		{store.ErrPinned, http.StatusUnprocessableEntity},
-		{store.ErrBlocked, http.StatusUnprocessableEntity},
+		{fold.ErrOrphanedCall, http.StatusUnprocessableEntity},
+		{fold.ErrPinned, http.StatusUnprocessableEntity},
+		{fold.ErrBlocked, http.StatusUnprocessableEntity},
 		{store.ErrTooLarge, http.StatusRequestEntityTooLarge},
 		{store.ErrInvalid, http.StatusBadRequest},
 	} {

@@ -65,10 +65,10 @@ func OutcomeOf(err error) string {
 		err     error
 		outcome string
 	}{
-		{store.ErrOutcomeUnknown, Unknown}, {store.ErrDuplicateID, Duplicate}, {store.ErrUnknownPatch, fuzz.UnknownInLog},
-		{store.ErrConflict, fuzz.Conflict}, {store.ErrExists, Exists}, {store.ErrOutOfRange, fuzz.OutOfRange},
-		{store.ErrEventNotFound, fuzz.NotFound}, {store.ErrBlocked, fuzz.Blocked}, {store.ErrPinned, fuzz.Pinned},
-		{store.ErrOrphanedCall, fuzz.OrphanedCall}, {store.ErrInvalid, fuzz.Invalid}, {store.ErrCorrupt, Corrupt}, {store.ErrNotFound, NotFound},
+		{store.ErrOutcomeUnknown, Unknown}, {store.ErrDuplicateID, Duplicate}, {fold.ErrUnknownPatch, fuzz.UnknownInLog},
+		{store.ErrConflict, fuzz.Conflict}, {store.ErrExists, Exists}, {fold.ErrOutOfRange, fuzz.OutOfRange},
+		{fold.ErrEventNotFound, fuzz.NotFound}, {fold.ErrBlocked, fuzz.Blocked}, {fold.ErrPinned, fuzz.Pinned},
+		{fold.ErrOrphanedCall, fuzz.OrphanedCall}, {store.ErrInvalid, fuzz.Invalid}, {store.ErrCorrupt, Corrupt}, {store.ErrNotFound, NotFound},
 	} {
 		if errors.Is(err, k.err) {
 			return k.outcome
@@ -154,7 +154,7 @@ func Do(ctx context.Context, s *store.Store, seen fold.View, o Op) Reply {
 	if err != nil {
 		r.Err = err.Error()
 		var moved *store.SeqError
-		var newer *store.ConflictError
+		var newer *fold.ConflictError
 		switch {
 		case errors.As(err, &moved):
 			r.Last = moved.Last

@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz/ops"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -167,7 +168,7 @@ func (x *script) run() {
 	x.until("revert", func(ctx context.Context) error {
 		_, err := x.s.Revert(ctx, key, store.BackOptions{}, "p1")
 		return err
-	}, store.ErrBlocked, func() error {
+	}, fold.ErrBlocked, func() error {
 		if info, err := x.truth.Info(ctx, key); err != nil || info.Seq != 4 {
 			return fmt.Errorf("the log has %d records (%v)", info.Seq, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -210,7 +211,7 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 		{"a revert", func(ctx context.Context, s *store.Store) error {
 			_, err := s.Revert(ctx, reverted, store.BackOptions{}, "p")
 			return err
-		}, visible(reverted, "a b"), is(store.ErrBlocked)},
+		}, visible(reverted, "a b"), is(fold.ErrBlocked)},
 		{"a rewind", func(ctx context.Context, s *store.Store) error {
 			_, err := s.Rewind(ctx, rewound, store.BackOptions{}, "i")
 			return err
