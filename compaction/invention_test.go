@@ -458,7 +458,7 @@ func summaryEvent(t *testing.T, id, text string) *patch.Event {
 }
 
 func ExampleLosses() {
-	v := fold.New("", nil)
+	var log []patch.Record
 	for i, text := range []string{
 		`{"id":"e1","author":"user","content":{"role":"user","parts":[{"text":"I am ada@math.example. Where is ORDER-4711?"}]}}`,
 		`{"id":"e2","author":"agent","content":{"role":"model","parts":[{"text":"On its way, as TR-88-1234567."}]}}`,
@@ -467,18 +467,17 @@ func ExampleLosses() {
 		if err != nil {
 			panic(err)
 		}
-		if v, err = v.Apply(patch.Record{Seq: uint64(i + 1), Event: e}); err != nil {
-			panic(err)
-		}
+		log = append(log, patch.Record{Seq: uint64(i + 1), Event: e})
 	}
 	summary, err := patch.NewEvent(patch.Fields{ID: "s", Author: "user", Content: patch.Text("user", "Ada asked for ORDER-4712; it is on its way as TR-88-1234567.")})
 	if err != nil {
 		panic(err)
 	}
-	if v, err = v.Apply(patch.Record{Seq: 3, Patch: patch.NewSummarise(0, 2, summary).WithID("p")}); err != nil {
+	v, err := fold.View{}.Apply(append(log, patch.Record{Seq: 3, Patch: patch.NewSummarise(0, 2, summary).WithID("p")})...)
+	if err != nil {
 		panic(err)
 	}
-	history, err := v.History()
+	history, err := v.With(log).History()
 	if err != nil {
 		panic(err)
 	}

@@ -18,7 +18,7 @@ func TestAllocations(t *testing.T) {
 	for n := range 2000 {
 		log = append(log, patch.Record{Seq: uint64(n + 1), Event: event(fmt.Sprint("e", n), "k=1")})
 	}
-	v, err := fold.New("", nil).Lean().Apply(log...)
+	v, err := fold.New("", nil).Apply(log...)
 	if err != nil {
 		t.Fatal(err)
 	}

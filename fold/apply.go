@@ -12,7 +12,7 @@ import (
 // total: a patch that cannot be applied is listed in [View.Skipped] and changes
 // nothing else but Seq and PatchSeq. The error matches [ErrSeq] if the records do not follow the
 // view and each other without a gap; the view is v then. It is a *[NeedError] if one of them is a
-// revert, and what it brings back is not at hand; the view then stands before it, and applying
+// revert, and what it brings back is neither at hand nor among the records; the view then stands before it, and applying
 // can go on from there.
 func (v View) Apply(records ...patch.Record) (View, error) {
 	if len(records) == 1 {
@@ -24,6 +24,7 @@ func (v View) Apply(records ...patch.Record) (View, error) {
 		return v, nil
 	}
 	f := folding{view: v, own: &owner{}}
+	f.view.hand = slices.Concat(v.hand, records)
 	var err error
 	for _, r := range records {
 		if err = f.record(r); err != nil {
@@ -129,9 +130,7 @@ func (f *folding) edit(e edit, seq uint64) {
 		v.pins = v.pins.with(*e.pin)
 	}
 	v.patches = c.after(v.patches)
-	if v.lean {
-		v.held += c.footprint()
-	}
+	v.held += c.footprint()
 }
 
 func (f *folding) flush() {

@@ -117,7 +117,6 @@ func TestStanding(t *testing.T) {
 	is("b", "d b a")
 	is("c", "c")
 	is("x", "invalid patch: patch not found")
-	v2 := v
 	v, _ = fold.New("", nil).Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")},
 		{Seq: 3, Patch: patch.NewSplice(0, 1).WithID("a").WithGroup("g")},
@@ -125,12 +124,9 @@ func TestStanding(t *testing.T) {
 	}...)
 
 	is("a", "invalid: patch 4")
-	v = v2
-	v, _ = fold.New("", nil).Apply([]patch.Record{
-		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")},
-		{Seq: 3, Patch: patch.NewSplice(0, 1).WithID("a").WithGroup("g")},
-		{Seq: 4, Patch: patch.NewSplice(0, 1).WithID("b").WithGroup("g")},
-	}...)
+	v = view(t, "e1", "e2")
+	do(patch.NewSplice(0, 1).WithID("a").WithGroup("g"))
+	do(patch.NewSplice(0, 1).WithID("b").WithGroup("g"))
 
 	do(patch.NewRevert("b").WithID("rb").WithGroup("h"))
 	is("b", "a")

@@ -49,7 +49,7 @@ func newCut(v *View, e edit, seq uint64) *cut {
 	case e.lo > 0: // a revert's marker stands before whatever its nodes are sorted by
 		c.pos = v.root.byRank(e.lo - 1).pos()
 	}
-	c.out = v.root.runOf(e.lo, e.hi, !v.lean)
+	c.out = v.root.runOf(e.lo, e.hi)
 	c.wordless = c.splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 	if c.keep = !c.revert && p.StatePolicy() == patch.Keep; c.keep {
 		c.carries = v.root.netBetween(e.lo, e.hi)

@@ -10,7 +10,7 @@
 // sections 3 to 6 and 9.
 //
 // Views share structure: a view costs what changed since the one that it was made
-// from, and one that is dropped costs nothing. What patches hide stays at hand, since it
-// can be taken back. Where the log is kept elsewhere, a [View.Lean] view lets go of it; a
-// view never reads, and says by a [NeedError] what it must be given then.
+// from, and one that is dropped costs nothing. Of what patches hide a view keeps only which records
+// hold it. It never reads: what it needs to bring events back it says by a [NeedError], and is given
+// it by [View.With].
 package fold

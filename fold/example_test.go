@@ -8,13 +8,17 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// exampleView is a session of four events: a question, a call and its response, an
+// exampleLog is a session of four events: a question, a call and its response, an
 // answer. Each sets the state's key "step".
-func exampleView() fold.View {
-	v := fold.New("", nil)
+func exampleLog() (log []patch.Record) {
 	for i, e := range events("question step=1", "call call:c1 step=2", "response resp:c1 step=3", "answer step=4") {
-		v, _ = v.Apply(patch.Record{Seq: uint64(i + 1), Event: e})
+		log = append(log, patch.Record{Seq: uint64(i + 1), Event: e})
 	}
+	return log
+}
+
+func exampleView() fold.View {
+	v, _ := fold.View{}.Apply(exampleLog()...)
 	return v
 }
 
@@ -107,9 +111,9 @@ func ExampleView_Entry() {
 	// Output: s 5 true
 }
 
-func ExampleView_Lean() {
+func ExampleNeedError() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Patch: patch.NewSplice(0, 1).WithID("p")}}
-	v, _ := fold.New("", nil).Lean().Apply(log...) // e1 is not in memory any more
+	v, _ := fold.New("", nil).Apply(log...) // e1 is not in memory any more
 
 	revert := patch.Record{Seq: 4, Patch: patch.NewRevert("p")}
 	_, err := v.Apply(revert)
@@ -147,12 +151,13 @@ func ExampleView_IsPinned() {
 }
 
 func ExampleView_Standing() {
-	v := exampleView()
+	log := exampleLog()
 	for i, p := range []*patch.PatchEvent{
 		patch.NewSplice(3, 1).WithGroup("g"), patch.NewSplice(0, 1).WithGroup("g"), patch.NewRevert("p0"),
 	} {
-		v, _ = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p.WithID(fmt.Sprint("p", i))})
+		log = append(log, patch.Record{Seq: uint64(len(log) + 1), Patch: p.WithID(fmt.Sprint("p", i))})
 	}
+	v, _ := fold.View{}.Apply(log...)
 	fmt.Println(v.Standing("p1")) // p0 has been taken back
 	// Output: [p1] <nil>
 }
@@ -177,13 +182,13 @@ func ExampleView_Diff() {
 }
 
 func ExampleView_Rewind() {
-	v := exampleView()
-	v, _ = v.Apply(patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 4, event("summary", "text:all")).WithID("p1")})
+	log := append(exampleLog(), patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 4, event("summary", "text:all")).WithID("p1")})
+	v, _ := fold.View{}.Apply(log...)
 	patches, err := v.Rewind(4) // to before the answer
 	fmt.Println(err)
 	for _, p := range patches {
 		fmt.Println(p)
-		v, _ = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
+		v, _ = v.With(log).Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
 	}
 	fmt.Println(v.Len(), v.State())
 	// Output:
@@ -206,10 +211,10 @@ func ExampleView_Values() {
 	// created-1
 }
 
-// A lean view is handed the records that a revert brings back, wherever they are kept.
+// A view is handed the records that a revert brings back, wherever they are kept.
 func ExampleView_With() {
 	log := map[uint64]patch.Record{1: {Seq: 1, Event: event("e1")}, 2: {Seq: 2, Event: event("e2")}, 3: {Seq: 3, Patch: patch.NewSplice(0, 2).WithID("p")}}
-	v := fold.New("", nil).Lean()
+	v := fold.New("", nil)
 	for seq := range uint64(3) {
 		v, _ = v.Apply(log[seq+1])
 	}
@@ -249,7 +254,7 @@ func ExampleView_History() {
 	log := []patch.Record{{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSummarise(0, 2, summary)}, {Seq: 5, Patch: patch.NewSplice(1, 1)}}
 	v, _ := fold.New("", nil).Apply(log...)
-	history, err := v.History()
+	history, err := v.With(log).History()
 	fmt.Println(v.Len(), "for a model, for people", len(history), err)
 	for _, e := range history {
 		fmt.Println(e.Event.ID(), "in the place of", v.At(e.Index).ID())

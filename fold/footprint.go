@@ -8,8 +8,7 @@ import (
 
 // Footprint returns about how many bytes of memory the view takes, most of which it
 // shares with the session's other views: the visible events, and what its patches keep
-// of what they hid. What they hid itself, which views keep that are not lean, is not
-// counted. It takes time in the number of visible events, but for those that a view was asked
+// of what they hid. It takes time in the number of visible events, but for those that a view was asked
 // about from which this one was made.
 func (v View) Footprint() int {
 	return int(unsafe.Sizeof(v)) + changesFootprint(v.initial) + v.held + v.root.footprint()
@@ -49,7 +48,7 @@ func footprintOf(nodes []node) int {
 // cutBytes is about what a patch takes in memory besides what it took out and carries.
 const cutBytes = int(unsafe.Sizeof(cut{})) + 128
 
-// footprint is about what a lean patch keeps in memory of what it hid.
+// footprint is about what a patch keeps in memory of what it hid.
 func (c *cut) footprint() int {
 	return cutBytes + len(c.id) + len(c.group) + changesFootprint(c.carries) +
 		len(c.out.pieces)*int(unsafe.Sizeof(piece{})) + len(c.standIns)*int(unsafe.Sizeof(standIn{}))

@@ -9,11 +9,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// What a lean view says that it takes grows with the visible events, and shrinks when
+// What a view says that it takes grows with the visible events, and shrinks when
 // patches hide them. What patches carry counts.
 func TestFootprint(t *testing.T) {
 	k := &keeper{t: t}
-	v := fold.New("c", nil).Lean()
+	v := fold.New("c", nil)
 	add := func(r patch.Record) {
 		r.Seq = v.Seq() + 1
 		k.log = append(k.log, r)

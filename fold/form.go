@@ -29,7 +29,7 @@ const meaning = 1
 //
 // and the second all applied patches, the receipts of erasures, and the skipped patches.
 func (v View) AppendBinary(b []byte) ([]byte, error) {
-	nodes := v.root.runOf(0, v.root.len(), false)
+	nodes := v.root.runOf(0, v.root.len())
 	w := writer{form: append(slices.Grow(b, 64), meaning)}
 	w.text(v.creation)
 	w.uint(v.seq)

@@ -16,9 +16,6 @@ func TestPropertyHidden(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
 		v := fold.New("", nil)
-		if rapid.Bool().Draw(t, "lean") {
-			v = v.Lean()
-		}
 		ref := fuzz.NewReference(nil)
 		for _, r := range records {
 			ref.Apply(r)

@@ -94,27 +94,20 @@ func TestHistory(t *testing.T) {
 			keep(splice(3, 2, "a #a summary", "b #b summary")).WithGroup("g"), keep(splice(1, 2)).WithGroup("g"), splice(1, 1)}, "e0 e2 e4 e5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			whole, lean := view(t, raw...), view(t, raw...).Lean()
-			log := recordsOf(raw)
+			v, log := view(t, raw...), recordsOf(raw)
 			for i, p := range c.patches {
 				r := patch.Record{Seq: uint64(len(raw) + i + 1), Patch: p}
 				log = append(log, r)
 				var err error
-				if whole, err = whole.Apply(r); err != nil {
-					t.Fatal(err)
-				}
-				if lean, err = lean.With(log).Apply(r); err != nil {
+				if v, err = v.With(log).Apply(r); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if n := whole.SkippedCount(); n > 0 {
+			if n := v.SkippedCount(); n > 0 {
 				t.Fatalf("%d patches are skipped", n)
 			}
-			if got := historyOf(t, whole); got != c.want {
+			if got := historyOf(t, v.With(log)); got != c.want {
 				t.Errorf("history %s, want %s", got, c.want)
-			}
-			if got := historyOf(t, lean.With(log)); got != c.want {
-				t.Errorf("of a lean view: %s, want %s", got, c.want)
 			}
 		})
 	}
@@ -134,7 +127,7 @@ func TestHistoryNeeds(t *testing.T) {
 	log = append(log,
 		patch.Record{Seq: 5, Patch: patch.NewSummarise(0, 2, event("s", "text:s")).WithID("p")},
 		patch.Record{Seq: 6, Patch: patch.NewSummarise(0, 2, event("t", "text:t")).WithID("q")})
-	v, err := fold.New("", nil).Lean().Apply(log...)
+	v, err := fold.New("", nil).Apply(log...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,9 +158,6 @@ func TestPropertyHistory(t *testing.T) {
 		}
 		k := &keeper{t: t, log: records}
 		v := fold.New("", nil)
-		if rapid.Bool().Draw(t, "lean") {
-			v = v.Lean()
-		}
 		v = k.fold(v, records)
 		if rapid.Bool().Draw(t, "restored") {
 			v = k.restore(v)
@@ -281,12 +271,11 @@ func TestHistoryParts(t *testing.T) {
 	} {
 		v := view(t, "e0", "e1 #a", "e2 #b", "e3 #a")
 		for i, p := range c.patches {
-			var err error
-			if v, err = v.Apply(patch.Record{Seq: uint64(5 + i), Patch: p}); err != nil || v.SkippedCount() > 0 {
-				t.Fatal(c.name, err)
+			if v = logged(t, v, patch.Record{Patch: p}); v.SkippedCount() > 0 {
+				t.Fatal(c.name, i)
 			}
 		}
-		history, err := v.History()
+		history, err := whole(t, v).History()
 		if err != nil {
 			t.Fatal(err)
 		}

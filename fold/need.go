@@ -26,10 +26,14 @@ type hand []patch.Record
 
 // With returns the view with records of its log at hand, in place of those that were, for
 // judging and applying patches that need them: see [NeedError]. The view that [View.Apply]
-// gives has none at hand. The records may come in any order; the slice is not kept.
+// gives has none at hand. The records may come in any order; the caller must not change the slice while the
+// view is in use.
 func (v View) With(records []patch.Record) View {
-	v.hand = slices.Clone(records)
-	slices.SortStableFunc(v.hand, func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	bySeq := func(a, b patch.Record) int { return cmp.Compare(a.Seq, b.Seq) }
+	if !slices.IsSortedFunc(records, bySeq) {
+		records = slices.SortedStableFunc(slices.Values(records), bySeq)
+	}
+	v.hand = records
 	return v
 }
 
@@ -51,22 +55,13 @@ func (h hand) event(seq uint64, index int32) (*patch.Event, error) {
 	return nil, fmt.Errorf("%w: record %d has no event %d", patch.ErrCorrupt, seq, index)
 }
 
-// Lean returns the view as one that lets go of what patches hide: it, and the views made
-// from it, keep of hidden events only which records hold them. A revert then needs
-// these records handed in. Views of logs that are kept elsewhere should be lean; others
-// keep what they hide. It changes nothing that the view already hides.
-func (v View) Lean() View {
-	v.lean = true
-	return v
-}
-
-// Outline returns the view of a session without records as a lean one of outlines: of all events,
+// Outline returns the view of a session without records as one of outlines: of all events,
 // it, and the views made from it, keep only what they do to the state and which records hold them
 // ([patch.Event.Outline]). Such a view takes a few dozen bytes for an event. It is to fold logs
 // that are too long to be held, not to be read or to make patches from. A patch that names an event
 // finds it if the event's record is at hand ([View.With]), else it is skipped.
 func (v View) Outline() View {
-	v.lean, v.outline = true, true
+	v.outline = true
 	return v
 }
 

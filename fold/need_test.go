@@ -90,11 +90,11 @@ func (k *keeper) restore(v fold.View) fold.View {
 	return restored
 }
 
-// kept returns the log of events and patches and its lean view.
+// kept returns the log of events and patches and its view.
 func kept(t rapid.TB, log ...any) (*keeper, fold.View) {
 	t.Helper()
 	k := &keeper{t: t}
-	v := fold.New("", nil).Lean()
+	v := fold.New("", nil)
 	for i, r := range log {
 		rec := patch.Record{Seq: uint64(i + 1)}
 		switch r := r.(type) {
@@ -117,7 +117,7 @@ func TestNeeds(t *testing.T) {
 	k, v := kept(t, "e1 a=1", "e2 b=2", "e3", "e4",
 		patch.NewSplice(1, 1, event("r1"), event("r2", "c=3")), patch.NewSplice(0, 9), patch.NewSplice(1, 3))
 	revert := patch.NewRevert("p7").WithID("p8")
-	for name, v := range map[string]fold.View{"lean": v, "restored": k.restore(v)} {
+	for name, v := range map[string]fold.View{"folded": v, "restored": k.restore(v)} {
 		t.Run(name, func(t *testing.T) {
 			want := "lacks 2 records, from record 3 on"
 			for range 2 {
@@ -194,7 +194,7 @@ func TestWrongRecordsAtHand(t *testing.T) {
 // has to be read.
 func TestRewindOfLeanView(t *testing.T) {
 	k, v := kept(t, "e1 a=1", "e2", "e3", patch.NewSummarise(0, 3, event("S", "text:a")))
-	for name, v := range map[string]fold.View{"lean": v, "restored": k.restore(v)} {
+	for name, v := range map[string]fold.View{"folded": v, "restored": k.restore(v)} {
 		k.reads = 0
 		var patches []*patch.PatchEvent
 		err := k.ask(v, func(v fold.View) (err error) {
@@ -217,7 +217,7 @@ func TestRewindOfLeanView(t *testing.T) {
 
 // A plan counts what is not at hand as the events that it is.
 func TestPlanCountsWhatItLacks(t *testing.T) {
-	v, err := fold.New("", nil).Lean().Apply([]patch.Record{
+	v, err := fold.New("", nil).Apply([]patch.Record{
 		{Seq: 1, Event: event("e1")}, {Seq: 2, Event: event("e2")}, {Seq: 3, Event: event("e3")},
 		{Seq: 4, Patch: patch.NewSplice(1, 1).WithID("p")},
 	}...)

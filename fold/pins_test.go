@@ -57,10 +57,7 @@ func TestPins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := view(t, "e1 a=1", "e2 a=2", "e3")
 			for i, p := range c.patches {
-				next, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p.WithID(fmt.Sprint("p", i+1))})
-				if err != nil {
-					t.Fatal(err)
-				}
+				next := logged(t, v, patch.Record{Patch: p.WithID(fmt.Sprint("p", i+1))})
 				if typ := p.Type(); (typ == patch.Pin || typ == patch.Unpin) && (ids(next) != ids(v) || fmt.Sprint(next.State()) != fmt.Sprint(v.State())) {
 					t.Errorf("%v changed the view", p)
 				}
@@ -95,7 +92,7 @@ func TestPinnedIsNotHidden(t *testing.T) {
 		{patch.NewPin("e2"), ""},
 		{patch.NewRevert("p1"), ""},
 	} {
-		err := v.Check(c.p, fold.CheckOptions{})
+		err := whole(t, v).Check(c.p, fold.CheckOptions{})
 		var refusal *fold.PinnedError
 		if c.hits == "" {
 			if err != nil {
@@ -117,7 +114,7 @@ func TestPinnedIsNotHidden(t *testing.T) {
 		if strings.Join(hit, " ") != c.hits {
 			t.Errorf("%v would hide %v, want %s", c.p, hit, c.hits)
 		}
-		if err := v.Check(c.p, fold.CheckOptions{AllowPinned: true}); err != nil {
+		if err := whole(t, v).Check(c.p, fold.CheckOptions{AllowPinned: true}); err != nil {
 			t.Errorf("%v, allowed: %v", c.p, err)
 		}
 	}

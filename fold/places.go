@@ -394,36 +394,32 @@ func (h *history) putBack(n *node) {
 	if alike {
 		of = h.hiddenBy(c, noLane)
 	}
-	events := 0
 	for i := range c.out.pieces {
 		p := &c.out.pieces[i]
 		h.putBack(&p.node)
 		if n := p.node; !p.isStandIn() && !(alike && of == nowhere) {
-			for j := range p.events {
-				n.seq = p.seq + uint64(j)
-				n.event = h.event(&c.out, events+j, n.id())
+			for range p.events {
+				n.event = h.event(n.id())
 				if n.event != nil && !alike {
 					of = h.hiddenBy(c, laneOf(n.event))
 				}
 				if n.event != nil && of != nowhere {
 					h.shown = append(h.shown, shown{n, of})
 				}
+				n.seq++
 			}
 		}
-		events += p.events
 	}
 }
 
-// event returns the k-th event of a run, or nil if it is not at hand.
-func (h *history) event(r *run, k int, of nodeID) *patch.Event {
-	e, err := r.event(k, of, h.view.hand)
+// event returns the event of a node, or nil if it is not at hand.
+func (h *history) event(of nodeID) *patch.Event {
+	e, err := h.view.hand.event(of.seq, of.index)
 	if err != nil {
 		h.err = err
 	}
-	if r.bodies == nil {
-		h.needs = append(h.needs, of.seq)
-		h.lacks = h.lacks || e == nil && err == nil
-	}
+	h.needs = append(h.needs, of.seq)
+	h.lacks = h.lacks || e == nil && err == nil
 	return e
 }
 

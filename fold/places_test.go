@@ -25,9 +25,6 @@ func TestPropertyPlaces(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{Max: 40}).Draw(t, "records")
 		k := &keeper{t: t, log: records}
 		v := fold.New("", nil)
-		if rapid.Bool().Draw(t, "lean") {
-			v = v.Lean()
-		}
 		shown := make([]map[brought]int, len(records)+1) // by seq: the visible events, and where they are
 		now := fold.New("", nil)
 		for i := range shown {
@@ -111,7 +108,7 @@ func TestPlaces(t *testing.T) {
 		}, `-1 "cut" false`},
 	} {
 		k := &keeper{t: t, log: logWith(raw, c.patches)}
-		v := k.fold(fold.New("", nil).Lean(), k.log)
+		v := k.fold(fold.New("", nil), k.log)
 		places, err := v.Places()
 		if err != nil {
 			t.Fatal(err)

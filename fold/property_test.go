@@ -46,9 +46,6 @@ func TestPropertyIncrementalIsRefold(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{Max: 60}).Draw(t, "records")
 		ref := fuzz.NewReference(initialState)
 		v := fold.New("", initialState)
-		if rapid.Bool().Draw(t, "let go of what is hidden") {
-			v = v.Lean()
-		}
 		k := &keeper{t: t, log: records, initial: initialState}
 		var kept []fold.View
 		for i := 0; i < len(records); {
@@ -152,7 +149,7 @@ func TestPropertyCheckIsReference(t *testing.T) {
 			if opts.AllowPinned {
 				allowed = append(allowed, fuzz.AllowPinned)
 			}
-			got := v.Check(p, opts)
+			got := v.With(records).Check(p, opts)
 			want := ref.Check(p, allow, allowed...)
 			if kindOf(got) != kindOf(want) {
 				t.Fatalf("patch %v: got %v, want %v\n%s", p, got, want, fuzz.Text(records, nil))
@@ -171,7 +168,7 @@ func TestPropertyPreviewIsReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 25}).Draw(t, "records")
 		k := &keeper{t: t, log: records}
-		v := k.fold(fold.New("", nil).Lean(), records)
+		v := k.fold(fold.New("", nil), records)
 		ref := fuzz.NewReference(nil)
 		for _, r := range records {
 			ref.Apply(r)
@@ -260,7 +257,7 @@ func compareSuggestion(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.Pa
 }
 
 func comparePreview(t *rapid.T, v fold.View, ref *fuzz.Reference, p *patch.PatchEvent, opts fold.CheckOptions, refused error, records []patch.Record) {
-	next, err := v.Preview([]*patch.PatchEvent{p}, opts)
+	next, err := v.With(records).Preview([]*patch.PatchEvent{p}, opts)
 	if (err == nil) != (refused == nil) {
 		t.Fatalf("preview: %v, check: %v", err, refused)
 	}

@@ -94,7 +94,7 @@ func TestPropertyErasedFoldsAlike(t *testing.T) {
 					s = append(s, value.String())
 				}
 			}
-			history, err := v.History()
+			history, err := v.With(records).History() // whose events have the ids that those of gone have
 			if err != nil {
 				t.Fatal(err)
 			}

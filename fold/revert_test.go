@@ -67,9 +67,6 @@ func TestPropertyRevertsInLongLogs(t *testing.T) {
 		records := plainLog(t)
 		ref := fuzz.NewReference(initialState)
 		v := fold.New("creation", initialState)
-		if rapid.Bool().Draw(t, "let go of what is hidden") {
-			v = v.Lean()
-		}
 		k := &keeper{t: t, log: records, initial: initialState}
 		for i := 0; i < len(records); {
 			n := rapid.IntRange(1, len(records)-i).Draw(t, "piece")
@@ -136,17 +133,17 @@ func TestRevertOrphans(t *testing.T) {
 	v = apply(t, v, patch.NewSplice(1, 1, event("c2", "call:c1")).WithID("p1").WithState(patch.Keep))
 	v = extend(t, v, "more")
 	v = apply(t, v, patch.NewSplice(1, 2).WithID("p2"))
-	if err := v.Check(patch.NewRevert("p2"), fold.CheckOptions{}); err != nil {
+	if err := whole(t, v).Check(patch.NewRevert("p2"), fold.CheckOptions{}); err != nil {
 		t.Errorf("bringing back call and response: %v", err)
 	}
 	v = apply(t, view(t, "q by:user"), patch.NewSplice(1, 0, event("c", "call:c1")).WithID("p1"))
 	v = extend(t, v, "r resp:c1")
-	err := v.Check(patch.NewRevert("p1"), fold.CheckOptions{})
+	err := whole(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{})
 	var orphans *fold.OrphanError
 	if !errors.As(err, &orphans) || len(orphans.Orphans) != 1 || orphans.Suggested || strings.Contains(err.Error(), "span") {
 		t.Errorf("taking away the call alone: %v", err)
 	}
-	if err := v.Check(patch.NewRevert("p1"), fold.CheckOptions{AllowOrphans: true}); err != nil {
+	if err := whole(t, v).Check(patch.NewRevert("p1"), fold.CheckOptions{AllowOrphans: true}); err != nil {
 		t.Error(err)
 	}
 }

@@ -71,20 +71,21 @@ type growing struct {
 	view    fold.View
 	events  int
 	patches []string
+	records []patch.Record
 	log     strings.Builder
 }
 
 // put applies a record, and reports whether it did anything.
 func (s *growing) put(r patch.Record) bool {
 	r.Seq = s.view.Seq() + 1
-	next, err := s.view.Apply(r)
+	next, err := s.view.With(s.records).Apply(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if next.SkippedCount() > 0 {
 		return false
 	}
-	s.view = next
+	s.view, s.records = next, append(s.records, r)
 	fmt.Fprintf(&s.log, "%v → %s %v\n", r, ids(next), next.State())
 	return true
 }

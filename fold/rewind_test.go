@@ -13,8 +13,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// rewound applies what Rewind plans, as a store does.
-func rewound(t rapid.TB, v fold.View, from uint64) (fold.View, []patch.Record) {
+// rewound applies what Rewind plans for a view of a log, as a store does.
+func rewound(t rapid.TB, v fold.View, log []patch.Record, from uint64) (fold.View, []patch.Record) {
 	t.Helper()
 	patches, err := v.Rewind(from)
 	if err != nil {
@@ -23,11 +23,12 @@ func rewound(t rapid.TB, v fold.View, from uint64) (fold.View, []patch.Record) {
 	var records []patch.Record
 	for _, p := range patches {
 		p = p.WithID(fmt.Sprint("rewind ", v.Seq()+1))
-		if err := v.Check(p, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}); err != nil {
+		at := v.With(slices.Concat(log, records))
+		if err := at.Check(p, fold.CheckOptions{AllowOrphans: true, AllowPinned: true}); err != nil {
 			t.Fatalf("%v was planned: %v", p, err)
 		}
 		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: p})
-		if v, err = v.Apply(records[len(records)-1]); err != nil {
+		if v, err = at.Apply(records[len(records)-1]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -57,7 +58,7 @@ func TestPropertyRewindIsReference(t *testing.T) {
 			}
 		}
 		from := rapid.SampledFrom(append(starts, uint64(len(records)+1))).Draw(t, "from")
-		after, more := rewound(t, v, from)
+		after, more := rewound(t, v, records, from)
 		explain := func() string {
 			return fmt.Sprintf("rewound to %d:\n%s", from, fuzz.Text(append(records[:len(records):len(records)], more...), initialState))
 		}
@@ -95,7 +96,7 @@ func TestPropertyRewindIsReference(t *testing.T) {
 		undone := after
 		for i, r := range slices.Backward(more) {
 			p := patch.NewRevert(r.ID()).WithID(fmt.Sprint("undo ", i))
-			if undone, err = undone.Apply(patch.Record{Seq: undone.Seq() + 1, Patch: p}); err != nil {
+			if undone, err = undone.With(append(records[:len(records):len(records)], more...)).Apply(patch.Record{Seq: undone.Seq() + 1, Patch: p}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -150,7 +151,7 @@ func TestPropertyRewindKeepsKeptState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		after, more := rewound(t, v, uint64(from))
+		after, more := rewound(t, v, records, uint64(from))
 		if d := before.Diff(after); len(d.StateChanged) > 0 {
 			t.Fatalf("rewound to %d, the state is %v, was %v\n%s", from, after.State(), before.State(), fuzz.Text(append(records, more...), nil))
 		}
@@ -255,7 +256,7 @@ func TestRewind(t *testing.T) {
 			if visible, _, _ := ref.Rewind(c.from); len(visible) != len(strings.Fields(c.want)) {
 				t.Errorf("the model shows %v", visible)
 			}
-			after, records := rewound(t, v, c.from)
+			after, records := rewound(t, v, logs[t], c.from)
 			if got := ids(after); got != c.want {
 				t.Errorf("visible are %q, want %q", got, c.want)
 			}

@@ -1,15 +1,10 @@
 package fold
 
-import (
-	"slices"
-
-	"github.com/patchlog-dev/patchlog/patch"
-)
+import "slices"
 
 // run is a stretch of nodes that a patch took out. It is never changed.
 type run struct {
 	pieces []piece
-	bodies []*patch.Event // the events of the pieces, or nil where the log has to hand them in
 }
 
 // piece is a marker, an event that a patch put in, or regular events of consecutive records. The
@@ -19,17 +14,11 @@ type piece struct {
 	events int // how many events; 0: it is a marker
 }
 
-// runOf returns the run of the nodes from lo up to hi. bodies says whether it keeps the events.
-func (t *tree) runOf(lo, hi int, bodies bool) run {
+// runOf returns the run of the nodes from lo up to hi.
+func (t *tree) runOf(lo, hi int) run {
 	var r run
-	if bodies && lo < hi {
-		r.bodies = make([]*patch.Event, 0, hi-lo)
-	}
 	t.walk(lo, hi, func(n *node) bool {
 		r.add(n)
-		if bodies && n.event != nil {
-			r.bodies = append(r.bodies, n.event)
-		}
 		return true
 	})
 	return r
@@ -76,41 +65,28 @@ func (r *run) each(yield func(node) bool) {
 	}
 }
 
-// seqs returns the seqs of the records that hold the events which the run has not.
+// seqs returns the seqs of the records that hold the run's events.
 func (r *run) seqs() []uint64 {
 	var seqs []uint64
 	for _, p := range r.pieces {
 		for i := range p.events {
-			if r.bodies == nil {
-				seqs = append(seqs, p.seq+uint64(i))
-			}
+			seqs = append(seqs, p.seq+uint64(i))
 		}
 	}
 	slices.Sort(seqs)
 	return slices.Compact(seqs)
 }
 
-// event returns the k-th event of the run, which is that of a node, or nil if neither the run nor the log
-// at hand has it. The error is as that of [hand.event].
-func (r *run) event(k int, of nodeID, at hand) (*patch.Event, error) {
-	if r.bodies != nil {
-		return r.bodies[k], nil
-	}
-	return at.event(of.seq, of.index)
-}
-
-// with returns the run's nodes with their events, or nil in the place of one that neither the run nor the log
-// at hand has; then all is false. The error is as that of [hand.event].
+// with returns the run's nodes with their events, or nil in the place of one that is not at hand; then all
+// is false. The error is as that of [hand.event].
 func (r *run) with(at hand) (nodes []node, all bool, err error) {
 	nodes, all = slices.AppendSeq(make([]node, 0, r.len()), r.each), true
-	events := 0
 	for i := range nodes {
 		if n := &nodes[i]; !n.isMarker() {
-			if n.event, err = r.event(events, n.id(), at); err != nil {
+			if n.event, err = at.event(n.seq, n.index); err != nil {
 				return nil, false, err
 			}
 			all = all && n.event != nil
-			events++
 		}
 	}
 	return nodes, all, nil

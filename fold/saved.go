@@ -34,7 +34,7 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	if r.err != nil {
 		return View{}, fmt.Errorf("%w: %w", patch.ErrCorrupt, r.err)
 	}
-	v.edition, v.initial, v.lean, v.outline = empty.edition, empty.initial, empty.lean, empty.outline
+	v.edition, v.initial, v.outline = empty.edition, empty.initial, empty.outline
 	v.held = len(v.saved.form)
 	var needs []uint64
 	lacks := false

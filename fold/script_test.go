@@ -85,25 +85,36 @@ func view(t *testing.T, lines ...string) fold.View {
 func extend(t *testing.T, v fold.View, lines ...string) fold.View {
 	t.Helper()
 	for _, e := range events(lines...) {
-		var err error
-		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Event: e}); err != nil {
-			t.Fatal(err)
-		}
+		v = logged(t, v, patch.Record{Event: e})
 	}
 	return v
 }
 
-// apply logs a patch that Check must accept.
-func apply(t *testing.T, v fold.View, p *patch.PatchEvent) fold.View {
+// logs has the log of the newest view of each test.
+var logs = map[testing.TB][]patch.Record{}
+
+// logged applies a record, and keeps it for reverts.
+func logged(t *testing.T, v fold.View, r patch.Record) fold.View {
 	t.Helper()
-	if err := v.Check(p, fold.CheckOptions{AllowOrphans: true}); err != nil {
-		t.Fatal(err)
-	}
-	v, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p})
+	r.Seq = v.Seq() + 1
+	v, err := whole(t, v).Apply(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+	logs[t] = append(logs[t][:r.Seq-1], r)
 	return v
+}
+
+// whole returns the newest view of a test with its log at hand.
+func whole(t *testing.T, v fold.View) fold.View { return v.With(logs[t][:v.Seq()]) }
+
+// apply logs a patch that Check must accept.
+func apply(t *testing.T, v fold.View, p *patch.PatchEvent) fold.View {
+	t.Helper()
+	if err := whole(t, v).Check(p, fold.CheckOptions{AllowOrphans: true}); err != nil {
+		t.Fatal(err)
+	}
+	return logged(t, v, patch.Record{Patch: p})
 }
 
 // ids lists the visible events.

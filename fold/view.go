@@ -28,7 +28,6 @@ type View struct {
 	receipts   *receipt      // of erasures
 	pins       pins          // nodes that are pinned
 	saved      *savedPatches // of a restored view: until [View.load], what patches did is not known, nor pins of what they hide
-	lean       bool          // patches keep no bodies of what they take out
 	outline    bool          // no event keeps more than what it does to the state
 	held       int           // about how many bytes patches keep in memory of what they took out
 	hand       hand

@@ -239,7 +239,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{info: info, view: fold.New(info.Creation, initial).Lean().WithEdition(now.Edition()), calls: map[string]uint64{}, turns: map[string]int{}}
+		k.line = timeline{info: info, view: fold.New(info.Creation, initial).WithEdition(now.Edition()), calls: map[string]uint64{}, turns: map[string]int{}}
 	}
 	if k.line.last() < info.Seq {
 		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {

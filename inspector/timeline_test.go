@@ -31,7 +31,7 @@ func grown(t interface {
 	Fatal(...any)
 }, records []patch.Record) *timeline {
 	t.Helper()
-	line := &timeline{view: fold.New("", nil).Lean(), calls: map[string]uint64{}, turns: map[string]int{}}
+	line := &timeline{view: fold.New("", nil), calls: map[string]uint64{}, turns: map[string]int{}}
 	for _, r := range records {
 		err := line.add(r)
 		if need := (*fold.NeedError)(nil); errors.As(err, &need) {
@@ -82,7 +82,7 @@ func TestPropertyTimeline(t *testing.T) {
 			if r.Event != nil {
 				raw += r.Event.EstimatedTokens()
 			}
-			after, err := v.Apply(r)
+			after, err := v.With(records[:r.Seq-1]).Apply(r)
 			if err != nil {
 				rt.Fatal(err)
 			}

@@ -49,7 +49,7 @@ func (l *logs) put(key string, records ...patch.Record) {
 
 func (l *logs) viewAt(key string, seq int) (fold.View, error) {
 	records := l.sessions[key]
-	v := fold.New(fmt.Sprint(key, l.created[key]), nil).Lean()
+	v := fold.New(fmt.Sprint(key, l.created[key]), nil)
 	for _, r := range records[:seq] {
 		next, err := v.Apply(r)
 		var need *fold.NeedError

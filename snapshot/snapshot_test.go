@@ -64,7 +64,7 @@ func TestPropertySnapshotAnywhere(t *testing.T) {
 		views := []fold.View{whole}
 		for _, r := range records {
 			var err error
-			if whole, err = whole.Apply(r); err != nil {
+			if whole, err = whole.With(records[:r.Seq-1]).Apply(r); err != nil {
 				t.Fatal(err)
 			}
 			views = append(views, whole)
@@ -74,7 +74,7 @@ func TestPropertySnapshotAnywhere(t *testing.T) {
 			ref.Apply(r)
 		}
 		p := fuzz.PatchOn("the patch", ref).Draw(t, "patch")
-		want := fmt.Sprint(whole.Check(p, fold.CheckOptions{}))
+		want := fmt.Sprint(whole.With(records).Check(p, fold.CheckOptions{}))
 		after := fuzz.NewReference(initial)
 		for _, r := range append(records[:n:n], patch.Record{Seq: uint64(n + 1), Patch: p}) {
 			after.Apply(r)

@@ -36,7 +36,7 @@ func (s *Store) newSession(ctx context.Context, h *handle, own map[string]patch.
 		return nil, fmt.Errorf("session %s: %w: the initial state takes %d bytes; the limit is %d", h.key, ErrTooLarge, len(data), most)
 	}
 	c := &creating{staged: staged{store: s, key: h.key, creation: uuid.NewString()}, meta: data}
-	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.staged.creation, own).Lean()}
+	c.draft = draft{group: &group{store: s, handle: h}, ctx: ctx, view: fold.New(c.staged.creation, own)}
 	return c, nil
 }
 

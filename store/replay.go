@@ -39,7 +39,7 @@ func (s *Store) replayOnce(ctx context.Context, key Key, seq uint64) (replayed, 
 	case seq > head.Last && seq != newest:
 		return replayed{}, fmt.Errorf("session %s: record %d: %w: the log's last record is %d", key, seq, ErrNotFound, head.Last)
 	}
-	empty := fold.New(head.Creation, m.initial).Lean().WithEdition(head.Edition)
+	empty := fold.New(head.Creation, m.initial).WithEdition(head.Edition)
 	r, err := s.fromSnapshot(ctx, key, empty, min(seq, head.Last))
 	if err != nil {
 		if ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, ErrNotFound) { // deleted meanwhile

@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -16,17 +17,19 @@ func (a *app) audit(ctx context.Context, keyText string, from uint64) error {
 		if err != nil {
 			return err
 		}
-		before := fold.New("", initial) // which keeps what is hidden, for reverts
+		before := fold.New("", initial)
+		var log []patch.Record // for reverts
 		bar := a.quietProgress("audit")
 		defer bar.end()
 		for r, err := range s.RawEvents(ctx, key, 1) {
 			if err != nil {
 				return err
 			}
-			after, err := before.Apply(r)
+			after, err := before.With(log).Apply(r)
 			if err != nil {
 				return err
 			}
+			log = append(log, r)
 			if r.Seq >= from {
 				f, err := present.EffectOf(before, after, r)
 				if err != nil {

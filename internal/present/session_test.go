@@ -42,7 +42,7 @@ func viewsOf(t *testing.T, lines ...string) ([]patch.Record, []fold.View) {
 	for i, line := range lines {
 		r := testlog.Record(line)
 		r.Seq = uint64(i + 1)
-		v, err := views[i].Apply(r)
+		v, err := views[i].With(records).Apply(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,6 +107,7 @@ func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 		records := fuzz.Records(fuzz.Options{}).Draw(t, "records")
 		v, _ := fold.New("", nil).Apply(records...)
 		w := fold.New("", nil)
+		var rewritten []patch.Record
 		for _, r := range records {
 			as, err := rewriteRecord(r, func(_, text string) string { return text + "~" })
 			if err != nil {
@@ -115,9 +116,10 @@ func TestPropertyRewriteKeepsTheFold(t *testing.T) {
 			if as.Seq != r.Seq || as.ID() != r.ID() {
 				t.Fatalf("%v became %v", marshalOf(r), marshalOf(as))
 			}
-			if w, err = w.Apply(as); err != nil && w.Seq() != as.Seq {
+			if w, err = w.With(rewritten).Apply(as); err != nil && w.Seq() != as.Seq {
 				t.Fatal(err)
 			}
+			rewritten = append(rewritten, as)
 		}
 		if v.Len() != w.Len() || fmt.Sprint(v.Skipped()) == "" {
 			t.Fatalf("%d events are visible, were %d", w.Len(), v.Len())

@@ -70,7 +70,8 @@ type tree struct {
 	gen     int
 	steps   int
 	newID   func(what string) string // of a patch
-	out     []patch.Record
+	out     []patch.Record           // what the file says
+	logged  []patch.Record           // and with seqs
 }
 
 // What a patch did, as its metadata says.
@@ -107,14 +108,14 @@ func (t *tree) find(id string) *node {
 func (t *tree) log(r patch.Record) error {
 	r.Seq = t.view.Seq() + 1
 	skipped := t.view.SkippedCount()
-	next, err := t.view.Apply(r)
+	next, err := t.view.With(t.logged).Apply(r)
 	if err == nil && next.SkippedCount() != skipped {
 		err = fmt.Errorf("%w: patch %q of the conversation's tree does not apply", patch.ErrInvalid, r.ID())
 	}
 	if err != nil {
 		return err
 	}
-	t.view = next
+	t.view, t.logged = next, append(t.logged, r)
 	r.Seq = 0
 	t.out = append(t.out, r)
 	return nil
