@@ -342,9 +342,13 @@ func (b *based) RawEvents(ctx context.Context, key store.Key, fromSeq uint64) it
 	}
 }
 
-// History is the view's own: the view has all that it hides.
-func (b *based) History(_ context.Context, _ store.Key, v fold.View) ([]fold.Entry, error) {
-	return v.History()
+// History reads of the session what the view hides.
+func (b *based) History(ctx context.Context, key store.Key, v fold.View) ([]fold.Entry, error) {
+	records, err := searched{b}.recordsOf(ctx, key, v)
+	if err != nil {
+		return nil, err
+	}
+	return v.With(records).History()
 }
 
 // Lease says that it is held: a base knows no leases.

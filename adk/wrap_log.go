@@ -158,7 +158,7 @@ func (l *baseLog) addItem(id string, at time.Time, it item, more bool) {
 		l.fold()
 		return
 	}
-	patches, ok := it.patches.On(l.view)
+	patches, ok := it.patches.On(l.whole())
 	if !ok {
 		l.skipped[id] = true
 		l.logger.Warn("patchlog: patches are skipped, since the events that they name are not adjacent in the session, or they are of another version",
@@ -190,9 +190,12 @@ func (l *baseLog) addRecord(r patch.Record) {
 // groupID is the id of a group, longer than any other may be.
 func groupID(group string) string { return strings.Repeat("\x00", patch.MaxIDBytes+1) + group }
 
-// fold folds the records that the view lacks. The view has all that it hides, so nothing is missing.
+// whole returns the view with its records at hand.
+func (l *baseLog) whole() fold.View { return l.view.With(l.records[:l.view.Seq()]) }
+
+// fold folds the records that the view lacks.
 func (l *baseLog) fold() {
-	v, err := l.view.Apply(l.records[l.view.Seq():]...)
+	v, err := l.whole().Apply(l.records[l.view.Seq():]...)
 	if err != nil {
 		panic(err)
 	}

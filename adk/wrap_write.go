@@ -350,7 +350,7 @@ func (l *baseLog) saw(on fold.View) error {
 
 // judge returns the view after patches that may be logged together.
 func (l *baseLog) judge(patches []*patch.PatchEvent, opts fold.CheckOptions) (fold.View, error) {
-	after, err := l.view.Preview(patches, opts)
+	after, err := l.whole().Preview(patches, opts)
 	for _, p := range patches {
 		if err == nil && p.Group() != "" && l.ids[groupID(p.Group())] != 0 {
 			err = &patch.FieldError{Field: "group", Problem: fmt.Sprintf("the log holds group %q already; take an id of your own", p.Group())}
@@ -391,7 +391,7 @@ func (l *baseLog) takeBack(opts store.BackOptions, check fold.CheckOptions, plan
 // that of all events, and before what comes next. Its author is the user, since ADK takes the author
 // of the newest event that is not the user's for the agent to go on with.
 func (l *baseLog) patchEvent(ctx context.Context, id string, patches []*patch.PatchEvent) (*session.Event, item, error) {
-	said, err := portable.New(l.view, patches...)
+	said, err := portable.New(l.whole(), patches...)
 	if err != nil {
 		return nil, item{}, err
 	}

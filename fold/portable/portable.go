@@ -55,10 +55,12 @@ type patchText struct {
 	Place *place          `json:"place,omitempty"`
 }
 
-// New returns patches that apply to a view, one after the other, as patches that apply by ids. The
-// error matches [patch.ErrInvalid] if the ids of visible events do not tell where one applies.
+// New returns patches that apply to a view, one after the other, as patches that apply by ids. Of reverts
+// the view must have at hand what they bring back ([fold.View.With]). The error matches [patch.ErrInvalid] if the ids of visible events do not tell where one applies.
 func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
 	var out Patches
+	before := v
+	var records []patch.Record
 	for _, p := range patches {
 		at := placeOf(v, p)
 		if at != nil {
@@ -67,8 +69,9 @@ func New(v fold.View, patches ...*patch.PatchEvent) (Patches, error) {
 			}
 		}
 		out.list = append(out.list, located{p, at})
+		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: p})
 		var err error
-		if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p}); err != nil {
+		if v, err = before.Apply(records...); err != nil {
 			return Patches{}, err
 		}
 	}
@@ -184,18 +187,21 @@ func (p Patches) IDs() (ids []string) {
 	return ids
 }
 
-// On returns the patches as they apply to a view, one after the other. If one does not, ok is
+// On returns the patches as they apply to a view, one after the other, with what reverts bring back at hand. If one does not, ok is
 // false, and the patches are stand-ins with the same ids, which no view applies.
 func (p Patches) On(v fold.View) (patches []*patch.PatchEvent, ok bool) {
 	if p.unknown {
 		return p.standIns(), false
 	}
+	before := v
+	var records []patch.Record
 	for _, l := range p.list {
 		one, there := l.on(v)
 		if !there {
 			return p.standIns(), false
 		}
-		next, err := v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: one})
+		records = append(records, patch.Record{Seq: v.Seq() + 1, Patch: one})
+		next, err := before.Apply(records...)
 		if err != nil || next.SkippedCount() > v.SkippedCount() {
 			return p.standIns(), false
 		}

@@ -25,7 +25,7 @@ func viewOf(t *testing.T, ids string) fold.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	return v.With(records)
 }
 
 func shown(v fold.View) (ids string) {
@@ -81,10 +81,12 @@ func TestPatchesOn(t *testing.T) {
 			if ok != (c.want != "") {
 				t.Fatalf("they apply: %v", ok)
 			}
-			for _, p := range patches {
-				if v, err = v.Apply(patch.Record{Seq: v.Seq() + 1, Patch: p}); err != nil {
-					t.Fatal(err)
-				}
+			var records []patch.Record
+			for i, p := range patches {
+				records = append(records, patch.Record{Seq: v.Seq() + uint64(i) + 1, Patch: p})
+			}
+			if v, err = v.Apply(records...); err != nil {
+				t.Fatal(err)
 			}
 			if !ok {
 				c.want = c.on
