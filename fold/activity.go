@@ -44,7 +44,7 @@ func (v View) Standing(patchID string) ([]string, error) {
 	}
 	target := v.patches.find(patchID)
 	if target == nil {
-		return nil, v.patchNotFound(patchID)
+		return nil, patchNotFound(patchID)
 	}
 	isMember := func(c *cut) bool { return c == target || target.group != "" && c.group == target.group }
 	oldest := target.seq
@@ -73,12 +73,9 @@ func (v View) Standing(patchID string) ([]string, error) {
 	return ids, nil
 }
 
-func (v View) patchNotFound(id string) error {
-	problem := "no patch %q has been applied"
-	if v.receipts.has(id) {
-		problem = "%q is the receipt of an erasure; what was erased cannot be brought back"
-	}
-	return &patch.FieldError{Field: "patchId", Problem: fmt.Sprintf(problem, id), Flaw: patch.PatchNotFound}
+func patchNotFound(id string) error {
+	problem := fmt.Sprintf("no patch %q has been applied that can be taken back; receipts of erasures cannot", id)
+	return &patch.FieldError{Field: "patchId", Problem: problem, Flaw: patch.PatchNotFound}
 }
 
 // pins reports whether the newest pin or unpin of a node that is not undone is a pin.
@@ -133,22 +130,7 @@ func (c *cut) isRedo() bool {
 	return reverts > 0 && reverts%2 == 0
 }
 
-// receipt is a list of the receipts of erasures, by id, the newest first. A receipt puts in
-// and takes out nothing, and no revert takes it back. That it counts as the newest patch
-// keeps out what others have made of events before these were erased. nil is the empty list.
-type receipt struct {
-	id    string
-	older *receipt
-}
-
-func (r *receipt) has(id string) bool {
-	for ; r != nil; r = r.older {
-		if r.id == id {
-			return true
-		}
-	}
-	return false
-}
-
-// isReceipt reports whether the patch is the receipt of an erasure.
+// isReceipt reports whether the patch is the receipt of an erasure. It puts in and takes out nothing, and no
+// revert takes it back. That it counts as the newest patch keeps out what others have made of events before
+// these were erased.
 func (e edit) isReceipt() bool { return e.patch.Type() == patch.Erase }

@@ -24,7 +24,9 @@ func (v View) Apply(records ...patch.Record) (View, error) {
 		return v, nil
 	}
 	f := folding{view: v, own: &owner{}}
-	f.view.hand = slices.Concat(v.hand, records)
+	if slices.ContainsFunc(records, func(r patch.Record) bool { return r.Patch != nil && r.Patch.Type() == patch.Revert }) {
+		f.view.hand = slices.Concat(v.hand, records)
+	}
 	var err error
 	for _, r := range records {
 		if err = f.record(r); err != nil {
@@ -60,16 +62,18 @@ func (v View) edited(e edit) View {
 // what was appended, if that is all.
 func (v View) derived(before View, event *patch.Event) View {
 	v.pairs = &pairingCache{}
-	switch {
-	case event != nil && before.state != nil:
-		v.state = before.state.appended(event)
-	case v.root != before.root || v.state == nil:
-		v.state = &stateCache{}
+	if event != nil {
+		var ok bool
+		if v.state, ok = before.state.then(event); ok {
+			return v
+		}
+	} else if v.nodes == before.nodes && v.state.net != nil {
+		return v
 	}
-	return v
+	return v.withState()
 }
 
-// folding is a fold under way: a view, and events that its tree has still to get.
+// folding is a fold under way: a view, and events that its sequence has still to get.
 // Adding them in one go is what makes long folds cheap.
 type folding struct {
 	view    View
@@ -116,7 +120,6 @@ func (f *folding) edit(e edit, seq uint64) {
 	v := &f.view
 	v.seq, v.patchSeq = seq, seq
 	if e.isReceipt() {
-		v.receipts = &receipt{e.patch.ID(), v.receipts}
 		return
 	}
 	c := newCut(v, e, seq)
@@ -125,7 +128,7 @@ func (f *folding) edit(e edit, seq uint64) {
 		for i := range f.made {
 			f.made[i].event = v.kept(f.made[i].event)
 		}
-		v.root = v.root.splice(f.own, e.lo, e.hi, f.made) // which has copies
+		v.nodes = v.nodes.splice(f.own, e.lo, e.hi, f.made)
 	} else {
 		v.pins = v.pins.with(*e.pin)
 	}
@@ -134,15 +137,9 @@ func (f *folding) edit(e edit, seq uint64) {
 }
 
 func (f *folding) flush() {
-	rest := f.pending
-	if f.own != nil {
-		rest = f.view.root.appendInPlace(f.own, rest)
-	}
-	if len(rest) > 0 {
-		n := f.view.root.len()
-		f.view.root = f.view.root.splice(f.own, n, n, rest)
-	}
-	f.pending = f.pending[:0] // the tree has copies
+	n := f.view.nodes.len()
+	f.view.nodes = f.view.nodes.splice(f.own, n, n, f.pending)
+	f.pending = f.pending[:0] // the sequence has copies
 }
 
 func (v *View) skip(reason patch.Flaw) {
@@ -200,7 +197,7 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 		if !ok {
 			return edit{}, notVisible(p)
 		}
-		_, e.hi = v.root.at(i)
+		_, e.hi = v.nodes.at(i)
 		e.end = i
 		return e, nil
 	}
@@ -218,14 +215,14 @@ func (v *View) edit(p *patch.PatchEvent) (edit, error) {
 	e.first, e.end = start, start+count
 	switch {
 	case count > 0:
-		_, e.lo = v.root.at(start)
-		_, last := v.root.at(start + count - 1)
+		_, e.lo = v.nodes.at(start)
+		_, last := v.nodes.at(start + count - 1)
 		e.hi = last + 1
 	case start < n:
-		_, e.lo = v.root.at(start)
+		_, e.lo = v.nodes.at(start)
 		e.hi = e.lo
 	default:
-		e.lo = v.root.len()
+		e.lo = v.nodes.len()
 		e.hi = e.lo
 	}
 	return e, nil

@@ -45,14 +45,14 @@ func newCut(v *View, e edit, seq uint64) *cut {
 	c.made = 1
 	switch {
 	case e.hi > e.lo && !c.revert:
-		c.pos = v.root.byRank(e.hi - 1).pos()
+		c.pos = v.nodes.byRank(e.hi - 1).pos()
 	case e.lo > 0: // a revert's marker stands before whatever its nodes are sorted by
-		c.pos = v.root.byRank(e.lo - 1).pos()
+		c.pos = v.nodes.byRank(e.lo - 1).pos()
 	}
-	c.out = v.root.runOf(e.lo, e.hi)
+	c.out = v.nodes.runOf(e.lo, e.hi)
 	c.wordless = c.splice && p.Author() == patch.CompactionAuthor && p.StatePolicy() == patch.Keep && len(p.NewEvents()) == 0
 	if c.keep = !c.revert && p.StatePolicy() == patch.Keep; c.keep {
-		c.carries = v.root.netBetween(e.lo, e.hi)
+		c.carries = v.nodes.netBetween(e.lo, e.hi)
 	}
 	return c
 }

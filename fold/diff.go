@@ -31,7 +31,7 @@ func (v View) Diff(other View) Difference {
 
 func (v View) visibleNodes() []*node {
 	nodes := make([]*node, 0, v.Len())
-	for n := range v.root.all {
+	for n := range v.nodes.all {
 		if n.event != nil {
 			nodes = append(nodes, n)
 		}

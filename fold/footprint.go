@@ -11,27 +11,24 @@ import (
 // of what they hid. It takes time in the number of visible events, but for those that a view was asked
 // about from which this one was made.
 func (v View) Footprint() int {
-	return int(unsafe.Sizeof(v)) + changesFootprint(v.initial) + v.held + v.root.footprint()
+	return int(unsafe.Sizeof(v)) + changesFootprint(v.initial) + v.held + v.nodes.footprint()
 }
 
 // nodeBytes is about what a node takes in memory besides its event, with its share of the
-// vertices.
+// chunks.
 const nodeBytes = 64
 
-// footprint returns about what all nodes below take in memory. It is computed once, and not
-// while the tree is made: that takes a look at every event, which folding does not.
-func (t *tree) footprint() int {
-	if t == nil {
-		return 0
+// footprint returns about what the nodes take in memory. It is computed once for each chunk, and not
+// while this is made: that takes a look at every event, which folding does not.
+func (s *sequence) footprint() (n int) {
+	for c := range s.chunks {
+		known := c.bytes.Load()
+		if known == 0 {
+			known = int64(footprintOf(c.nodes))
+			c.bytes.Store(known)
+		}
+		n += int(known)
 	}
-	if known := t.bytes.Load(); known != 0 {
-		return int(known)
-	}
-	n := footprintOf(t.nodes)
-	for _, k := range t.kids {
-		n += k.footprint()
-	}
-	t.bytes.Store(int64(n))
 	return n
 }
 

@@ -14,7 +14,7 @@ import (
 // meaning is the version of the form, and of what records mean to the fold. It changes when a log
 // can fold to another view than before, as when a patch type becomes known. A view that was made
 // under another meaning is not to be trusted.
-const meaning = 1
+const meaning = 2
 
 // AppendBinary appends the view's binary form, which [Restore] reads: all but its
 // initial state and the bodies of its events. Its first byte is the version of what records
@@ -27,9 +27,9 @@ const meaning = 1
 //	creation, seq, seq of the newest patch, invocation, 1 if a patch of unknown type was skipped,
 //	the number of skipped patches, the cuts whose nodes stand, the nodes, the pinned nodes
 //
-// and the second all applied patches, the receipts of erasures, and the skipped patches.
+// and the second all applied patches, and the skipped patches.
 func (v View) AppendBinary(b []byte) ([]byte, error) {
-	nodes := v.root.runOf(0, v.root.len())
+	nodes := v.nodes.runOf(0, v.nodes.len())
 	w := writer{form: append(slices.Grow(b, 64), meaning)}
 	w.text(v.creation)
 	w.uint(v.seq)
@@ -184,14 +184,6 @@ func (w *writer) patches(v View) {
 			w.text(s.branch)
 			w.text(s.scope)
 		}
-	}
-	var receipts []string
-	for r := v.receipts; r != nil; r = r.older {
-		receipts = append(receipts, r.id)
-	}
-	w.uint(uint64(len(receipts)))
-	for _, id := range slices.Backward(receipts) {
-		w.text(id)
 	}
 	w.uint(uint64(v.skipped.count()))
 	for _, s := range v.skipped.ascending() {

@@ -16,8 +16,8 @@ func TestAppendBinaryRefusesKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &cut{seq: 1, keep: true, carries: delta{{Key: "k\xff", Value: value}}}
-	var root *tree
-	v := View{seq: 1, patchSeq: 1, saved: &savedPatches{}, root: root.splice(nil, 0, 0, []node{{seq: 1, cut: c}})}
+	var nodes *sequence
+	v := View{seq: 1, patchSeq: 1, saved: &savedPatches{}, nodes: nodes.splice(nil, 0, 0, []node{{seq: 1, cut: c}})}
 	if _, err := v.AppendBinary(nil); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("error %v, want one that matches %q", err, patch.ErrInvalid)
 	}
@@ -50,7 +50,7 @@ func FuzzRestore(f *testing.F) {
 		w.uint(seq)
 		w.uint(3)
 		w.text("")
-		for _, u := range []uint64{0, seq / 2, 0, 1, pieceEvents, 1, seq, 0, 3, 0, 0, 0} {
+		for _, u := range []uint64{0, seq / 2, 0, 1, pieceEvents, 1, seq, 0, 2, 0, 0} {
 			w.uint(u)
 		}
 		f.Add(w.form)

@@ -58,7 +58,7 @@ func head(seq, patchSeq, skips uint64) payload {
 }
 
 // end says that nothing is pinned, and that no patch did anything.
-func (p payload) end() payload { return p.uints(0, 3, 0, 0, 0) }
+func (p payload) end() payload { return p.uints(0, 2, 0, 0) }
 
 // Flags of cuts, and kinds of pieces.
 const (
@@ -108,7 +108,7 @@ func TestMalformedForms(t *testing.T) {
 		"kind cut off":                append(slices.Clip(at), 0x80),
 		"no pins":                     at.uints(events1, 1, 1),
 		"pins cut off":                at.uints(events1, 1, 1, 1, 1),
-		"a pin beyond seq":            at.uints(events1, 1, 1, 1, last+1, 0, 3, 0, 0, 0),
+		"a pin beyond seq":            at.uints(events1, 1, 1, 1, last+1, 0, 2, 0, 0),
 		"no patches":                  at.uints(events1, 1, 1, 0),
 		"patches cut off":             at.uints(events1, 1, 1, 0, 4, 0),
 		"bytes behind":                at.uints(events1, 1, 1).end().uints(0),
@@ -154,7 +154,7 @@ func TestMalformedForms(t *testing.T) {
 		"range at seq":  at.uints(events1, last, 1).end(),
 		"event":         replaced.uints(event1, 3, math.MaxInt32).end(),
 		"marker":        marker.uints(marker1, 3).end(),
-		"pin":           at.uints(events1, 1, 1, 1, last, 7, 3, 0, 0, 0),
+		"pin":           at.uints(events1, 1, 1, 1, last, 7, 2, 0, 0),
 		"what it keeps": kept.value(t, map[string]any{"b": 1, "a": 2}).uints(1, marker1, 3).end(),
 	} {
 		if _, err := restored(p, last); err != nil && !errors.As(err, new(*fold.NeedError)) {
@@ -173,7 +173,7 @@ func TestMalformedFormsCostLittle(t *testing.T) {
 		"events and a marker": head(far, far, 0).uints(1, far, 0, far/2, 3, events1, 1, far/2, marker1, far, events1, far/2+1, far/4).end(),
 		"skips":               head(far, far, far).uints(0, 0).end(),
 		"a far event":         head(far, 0, 0).uints(0, 1, events1, far, 1).end(),
-		"hidden events":       head(far, far, 0).uints(0, 0, 0).text(string(payload{}.uints(1, far, 0, 1, 0, 0, 1, 1, events1, 1, far-1, 0, 0, 0))),
+		"hidden events":       head(far, far, 0).uints(0, 0, 0).text(string(payload{}.uints(1, far, 0, 1, 0, 0, 1, 1, events1, 1, far-1, 0, 0))),
 	} {
 		data := p.form()
 		cost := allocated(func() {
@@ -227,7 +227,7 @@ func TestRestore(t *testing.T) {
 	p := payload{}.text("creation").uints(9, 9).text("inv").uints(0, 0, 3).
 		uints(8, puts, 1).uints(7, carries|keeps, 4).value(t, map[string]any{"b": 1, "a": nil}).uints(9, puts|carries|keeps, 6).value(t, map[string]any{"x": 1}).
 		uints(4, summary1, 8, 3, events1, 2, 2, marker1, 7, summary1, 9, 0).
-		uints(1, 9, 0, 3, 0, 0, 0)
+		uints(1, 9, 0, 2, 0, 0)
 	records := []patch.Record{{Seq: 2, Event: event("2")}, {Seq: 3, Event: event("3")},
 		{Seq: 8, Patch: patch.NewSplice(0, 0, event("a"), event("b"), event("c"), event("d"))},
 		{Seq: 9, Patch: patch.NewSummarise(0, 1, event("s", "text:x"))}}
@@ -318,18 +318,18 @@ func TestMalformedPatches(t *testing.T) {
 	one := func(seq, flags uint64) payload { return payload{}.uints(1, seq, flags, 1, 0, 0) } // without id and group
 	for name, p := range map[string]payload{
 		"nothing":               {},
-		"a patch beyond seq":    one(4, 0).uints(1, 0, 0, 0, 0),
-		"a patch twice":         payload{}.uints(2, 3, 0, 1, 0, 0, 1, 0, 0, 3, 0, 0, 1, 0, 0, 0, 0),
-		"a revert of nothing":   one(3, reverts).uints(0, 1, 0, 0, 0, 0),
-		"a pin of a later node": one(3, pins).uints(3, 0, 0, 0),
-		"a piece of no kind":    one(3, 0).uints(1, 1, 9, 1, 0, 0, 0),
-		"a piece of no patch":   one(3, 0).uints(1, 1, event1, 2, 0, 0, 0, 0),
-		"a piece of itself":     one(3, 0).uints(1, 1, marker1, 3, 0, 0, 0),
-		"a piece of no events":  one(3, 0).uints(1, 1, events1, 1, 0, 0, 0, 0),
-		"a piece of too many":   one(3, 0).uints(1, 1, events1, 1, 9, 0, 0, 0),
-		"a skip that is not it": payload{}.uints(0, 0, 1, 2, 0),
+		"a patch beyond seq":    one(4, 0).uints(1, 0, 0, 0),
+		"a patch twice":         payload{}.uints(2, 3, 0, 1, 0, 0, 1, 0, 0, 3, 0, 0, 1, 0, 0, 0),
+		"a revert of nothing":   one(3, reverts).uints(0, 1, 0, 0, 0),
+		"a pin of a later node": one(3, pins).uints(3, 0, 0),
+		"a piece of no kind":    one(3, 0).uints(1, 1, 9, 1, 0, 0),
+		"a piece of no patch":   one(3, 0).uints(1, 1, event1, 2, 0, 0, 0),
+		"a piece of itself":     one(3, 0).uints(1, 1, marker1, 3, 0, 0),
+		"a piece of no events":  one(3, 0).uints(1, 1, events1, 1, 0, 0, 0),
+		"a piece of too many":   one(3, 0).uints(1, 1, events1, 1, 9, 0, 0),
+		"a skip that is not it": payload{}.uints(0, 1, 2, 0),
 		"more patches than fit": payload{}.uints(1 << 50),
-		"bytes behind":          payload{}.uints(0, 0, 0, 7),
+		"bytes behind":          payload{}.uints(0, 0, 7),
 	} {
 		v, err := restored(at.text(string(p)), 3, records...)
 		if err != nil {

@@ -73,32 +73,6 @@ func (v *View) kept(e *patch.Event) *patch.Event {
 	return e
 }
 
-// findAtHand is Find among the events of the records at hand.
-func (v View) findAtHand(eventID string) (index int, ok bool) {
-	ids := map[nodeID]bool{}
-	for _, r := range v.hand {
-		for i, e := range r.Events() {
-			if e.ID() == eventID {
-				ids[nodeID{r.Seq, int32(i)}] = true
-			}
-		}
-	}
-	if len(ids) == 0 {
-		return 0, false
-	}
-	v.root.walk(0, v.root.len(), func(n *node) bool {
-		switch {
-		case n.event == nil:
-		case ids[n.id()]:
-			ok = true
-		default:
-			index++
-		}
-		return !ok
-	})
-	return index, ok
-}
-
 // needs collects what a plan would have to read. The plan goes on without the bodies, so
 // that what several of its patches need is known at once.
 type needs struct {

@@ -57,7 +57,7 @@ func (v View) pairing() pairing {
 func newPairing(v View) pairing {
 	p := pairing{byKey: map[callKey][]part{}}
 	i := 0
-	for n := range v.root.all {
+	for n := range v.nodes.all {
 		if n.event == nil {
 			continue
 		}

@@ -80,7 +80,7 @@ func (p *Places) Of(seq uint64, index int) (place Place, ok bool) {
 		return Place{Index: -1}, false
 	}
 	if rank := p.rank(id); rank >= 0 {
-		return Place{Index: p.view.root.visibleBefore(rank)}, true
+		return Place{Index: p.view.nodes.visibleBefore(rank)}, true
 	}
 	if c := p.hider(id); c != nil {
 		return Place{Index: -1, HiddenBy: c.id, HiddenBySeq: c.seq}, true
@@ -109,14 +109,14 @@ func (p *Places) rank(id nodeID) int {
 	if c := p.cuts[id.seq]; c != nil {
 		pos = c.pos
 	}
-	root := p.view.root
-	first := root.seek(pos)
+	nodes := p.view.nodes
+	first := nodes.seek(pos)
 	// What a patch has put in mostly stands together still.
-	if at := first + int(id.index); at < root.len() && root.byRank(at).id() == id {
+	if at := first + int(id.index); at < nodes.len() && nodes.byRank(at).id() == id {
 		return at
 	}
 	rank, found := first, -1
-	root.walk(rank, root.len(), func(n *node) bool {
+	nodes.walk(rank, nodes.len(), func(n *node) bool {
 		if n.id() == id {
 			found = rank
 		}
@@ -168,10 +168,10 @@ type answerKey struct {
 // node returns the index of the visible event that represents a node, or its own.
 func (q *question) node(id nodeID, of lane) int {
 	if rank := q.rank(id); rank >= 0 {
-		if q.view.root.byRank(rank).event == nil {
+		if q.view.nodes.byRank(rank).event == nil {
 			return inPlace
 		}
-		return q.view.root.visibleBefore(rank)
+		return q.view.nodes.visibleBefore(rank)
 	}
 	c := q.hider(id)
 	if c == nil {
@@ -254,7 +254,7 @@ func (v View) Hidden() (map[Ref]uint64, error) {
 			}
 		}
 	}
-	for n := range v.root.all {
+	for n := range v.nodes.all {
 		delete(since, n.id().ref())
 	}
 	for id := range v.pins {
@@ -356,7 +356,7 @@ func (v View) history() ([]shown, error) {
 	}
 	h := history{question: question{Places: p, known: map[answerKey]int{}}}
 	index := 0
-	for n := range v.root.all {
+	for n := range v.nodes.all {
 		h.putBack(n)
 		if n.event == nil {
 			continue

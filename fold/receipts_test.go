@@ -36,11 +36,11 @@ func TestReceipt(t *testing.T) {
 	}
 	_, standing := v.Standing("r")
 	for _, err := range []error{v.Check(patch.NewRevert("r"), fold.CheckOptions{}), standing} {
-		if !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), `"r" is the receipt of an erasure`) {
+		if !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), `"r"`) || !strings.Contains(err.Error(), "receipts of erasures") {
 			t.Errorf("taking the receipt back: %v", err)
 		}
 	}
-	if err := v.Check(patch.NewRevert("e1"), fold.CheckOptions{}); !errors.Is(err, patch.ErrInvalid) || strings.Contains(err.Error(), "erasure") {
+	if err := v.Check(patch.NewRevert("e1"), fold.CheckOptions{}); !errors.Is(err, patch.ErrInvalid) {
 		t.Errorf("taking an event back: %v", err)
 	}
 	k := &keeper{t: t, log: []patch.Record{event(1), event(2), {Seq: 3, Patch: receipt}}}

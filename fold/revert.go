@@ -27,11 +27,11 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	target := v.patches.find(p.PatchID())
 	switch {
 	case target == nil:
-		return edit{}, v.patchNotFound(p.PatchID())
+		return edit{}, patchNotFound(p.PatchID())
 	case target.pin != nil:
 		return v.unpinEdit(p, target)
 	}
-	lo, hi, ok := v.root.stretch(target)
+	lo, hi, ok := v.nodes.stretch(target)
 	if !ok {
 		return edit{}, errBlocked
 	}
@@ -41,17 +41,17 @@ func (v *View) revertEdit(p *patch.PatchEvent) (edit, error) {
 	}
 	return edit{
 		patch: p, target: target, back: back, lo: lo, hi: hi,
-		first: v.root.visibleBefore(lo), end: v.root.visibleBefore(hi),
+		first: v.nodes.visibleBefore(lo), end: v.nodes.visibleBefore(hi),
 	}, nil
 }
 
 // stretch returns where the nodes stand that a patch put in. ok is false if one of them
 // does not, or if anything but markers of reverts stands between.
-func (t *tree) stretch(c *cut) (lo, hi int, ok bool) {
+func (s *sequence) stretch(c *cut) (lo, hi int, ok bool) {
 	lo = -1
-	at := t.seek(c.pos)
+	at := s.seek(c.pos)
 	hi = at
-	t.walk(at, t.len(), func(n *node) bool {
+	s.walk(at, s.len(), func(n *node) bool {
 		if n.seq == c.seq && n.index == 0 {
 			lo = hi
 		}
@@ -63,7 +63,7 @@ func (t *tree) stretch(c *cut) (lo, hi int, ok bool) {
 	}
 	hi = lo
 	rest := slices.Collect(c.in)
-	t.walk(lo, t.len(), func(n *node) bool {
+	s.walk(lo, s.len(), func(n *node) bool {
 		switch {
 		case len(rest) == 0:
 			return false
@@ -155,7 +155,7 @@ func (v *View) obstacles(target *cut) (must []*cut, holder holders) {
 	found := 0
 	between := map[uint64]bool{} // the seqs of patches that made what stands in between
 	var behind []uint64          // and behind the last node found that is needed
-	for n := range v.root.all {
+	for n := range v.nodes.all {
 		id := n.id()
 		switch {
 		case needs[id]:

@@ -208,7 +208,7 @@ func (w *rewinding) revertOne(c *cut) error {
 // revert reverts one of the view's patches, and first what is in the way of that.
 func (w *rewinding) revert(c *cut) error {
 	for w.stands(c) {
-		if _, _, ok := w.view.root.stretch(c); ok {
+		if _, _, ok := w.view.nodes.stretch(c); ok {
 			w.reverted = append(w.reverted, c)
 			return w.doRevert(c)
 		}
@@ -362,7 +362,7 @@ func (w *rewinding) runs(goes func(*node) bool) (all []indices, outside []*cut) 
 	visible := 0
 	var trailing []*cut
 	leave := func() { outside, trailing = append(outside, trailing...), nil }
-	for n := range w.view.root.all {
+	for n := range w.view.nodes.all {
 		carries := n.event == nil && len(n.carries()) > 0
 		switch {
 		case n.event == nil && !carries:

@@ -15,9 +15,9 @@ type piece struct {
 }
 
 // runOf returns the run of the nodes from lo up to hi.
-func (t *tree) runOf(lo, hi int) run {
+func (s *sequence) runOf(lo, hi int) run {
 	var r run
-	t.walk(lo, hi, func(n *node) bool {
+	s.walk(lo, hi, func(n *node) bool {
 		r.add(n)
 		return true
 	})

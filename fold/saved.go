@@ -38,7 +38,7 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 	v.held = len(v.saved.form)
 	var needs []uint64
 	lacks := false
-	f := folding{own: &owner{}}
+	f := folding{}
 	for n := range nodes.each {
 		if !n.isMarker() {
 			var err error
@@ -58,7 +58,7 @@ func Restore(empty View, form []byte, last uint64) (View, error) {
 		return v, &NeedError{Seqs: slices.Compact(needs)}
 	}
 	f.flush()
-	v.root = f.view.root
+	v.nodes = f.view.nodes
 	return v.fresh(), nil
 }
 
@@ -106,7 +106,7 @@ type savedPatches struct {
 	cuts  map[uint64]*cut // those whose nodes stand; the form has the rest of them
 
 	once    sync.Once
-	known   View // its patches, skipped, receipts and held
+	known   View // its patches, skipped and held
 	failure error
 }
 
@@ -129,7 +129,7 @@ func (v *View) load() error {
 	if p.failure != nil {
 		return p.failure
 	}
-	v.patches, v.skipped, v.receipts, v.held = p.known.patches, p.known.skipped, p.known.receipts, p.known.held
+	v.patches, v.skipped, v.held = p.known.patches, p.known.skipped, p.known.held
 	v.saved = nil
 	return nil
 }
@@ -169,7 +169,6 @@ func (p *savedPatches) read(r *reader) (known View) {
 		known.patches = c.after(known.patches)
 		known.held += c.footprint()
 	})
-	r.each(func() { known.receipts = &receipt{r.text(), known.receipts} })
 	r.each(func() {
 		known.skipped = &skipList{patch.Skip{Seq: r.uint(), Reason: patch.Flaw(r.text())}, known.skipped, known.skipped.count() + 1}
 	})

@@ -57,107 +57,72 @@ func (d delta) find(key string) (patch.Value, bool) {
 }
 
 // netBetween returns what the nodes from lo up to hi carry and set.
-func (t *tree) netBetween(lo, hi int) delta {
+func (s *sequence) netBetween(lo, hi int) delta {
 	var changes []patch.Change
-	t.walk(lo, hi, func(n *node) bool {
-		changes = append(changes, n.carries()...)
-		if n.event != nil {
-			changes = slices.AppendSeq(changes, n.event.Changes())
-		}
+	s.walk(lo, hi, func(n *node) bool {
+		changes = n.appendChanges(changes)
 		return true
 	})
 	return netOf(changes)
 }
 
-// netDelta returns what all nodes below carry and set. It is computed once.
-func (t *tree) netDelta() delta {
-	if t == nil {
-		return nil
+// appendChanges appends what the node carries and sets.
+func (n *node) appendChanges(changes []patch.Change) []patch.Change {
+	changes = append(changes, n.carries()...)
+	if n.event != nil {
+		changes = slices.AppendSeq(changes, n.event.Changes())
 	}
-	if known := t.net.Load(); known != nil {
+	return changes
+}
+
+// netDelta returns what all nodes carry and set.
+func (s *sequence) netDelta() delta {
+	var changes []patch.Change
+	for c := range s.chunks {
+		changes = append(changes, c.netDelta()...)
+	}
+	return netOf(changes)
+}
+
+// netDelta returns what the chunk's nodes carry and set. It is computed once.
+func (c *chunk) netDelta() delta {
+	if known := c.net.Load(); known != nil {
 		return *known
 	}
-	var net delta
-	if t.kids == nil {
-		net = t.netBetween(0, len(t.nodes))
-	} else {
-		var changes []patch.Change
-		for _, k := range t.kids {
-			changes = append(changes, k.netDelta()...)
-		}
-		net = netOf(changes)
+	var changes []patch.Change
+	for i := range c.nodes {
+		changes = c.nodes[i].appendChanges(changes)
 	}
-	t.net.Store(&net)
+	net := netOf(changes)
+	c.net.Store(&net)
 	return net
 }
 
-// stateCache holds a view's state once it has been asked for. A view that only
-// appended to another one computes it from the other's.
-type stateCache struct {
-	mu     sync.Mutex
-	known  bool
-	state  delta
-	before *stateCache // state before last, or nil to start from the tree
-	last   *patch.Event
-	hops   int // caches reachable over before
-}
-
-// So many appends are applied to an older state one by one; after more, the state is
-// computed from the tree.
+// maxHops is how many appended events are applied to an older state, one by one; after more, the state is
+// computed from the nodes.
 const maxHops = 64
 
-// appended returns the cache of a view that has e appended.
-func (c *stateCache) appended(e *patch.Event) *stateCache {
-	if !hasChanges(e) {
-		return c
-	}
-	c.mu.Lock()
-	hops := c.hops
-	c.mu.Unlock()
-	if hops >= maxHops {
-		return &stateCache{}
-	}
-	return &stateCache{before: c, last: e, hops: hops + 1}
+// state is the state of a view, which is computed when it is asked for.
+type state struct {
+	net  func() delta
+	hops int
 }
 
-func hasChanges(e *patch.Event) bool {
-	for range e.Changes() {
-		return true
-	}
-	return false
+// withState gives the view a state that is computed from its nodes.
+func (v View) withState() View {
+	initial, nodes := v.initial, v.nodes
+	v.state = state{net: sync.OnceValue(func() delta { return initial.then(nodes.netDelta()) })}
+	return v
 }
 
-// get returns the state of the view that has this cache.
-func (c *stateCache) get(initial delta, root *tree) delta {
-	if state, ok := c.peek(); ok {
-		return state
+// then returns the state after an appended event.
+func (s state) then(e *patch.Event) (next state, ok bool) {
+	changes := slices.Collect(e.Changes())
+	switch {
+	case len(changes) == 0:
+		return s, s.net != nil
+	case s.net == nil || s.hops == maxHops:
+		return s, false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.known {
-		c.learn(initial.then(root.netDelta()))
-	}
-	return c.state
-}
-
-// peek returns the state if it is known, or can be had from a known one before.
-func (c *stateCache) peek() (delta, bool) {
-	if c == nil {
-		return nil, false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.known {
-		earlier, ok := c.before.peek()
-		if !ok {
-			return nil, false
-		}
-		c.learn(earlier.then(slices.Collect(c.last.Changes())))
-	}
-	return c.state, true
-}
-
-func (c *stateCache) learn(state delta) {
-	c.state, c.known = state, true
-	c.before, c.last, c.hops = nil, nil, 0
+	return state{sync.OnceValue(func() delta { return s.net().then(changes) }), s.hops + 1}, true
 }

@@ -16,8 +16,8 @@ type View struct {
 	creation   string
 	edition    uint64
 	initial    delta
-	root       *tree
-	state      *stateCache
+	nodes      *sequence
+	state      state
 	pairs      *pairingCache
 	seq        uint64
 	patchSeq   uint64
@@ -25,7 +25,6 @@ type View struct {
 	skipped    *skipList
 	unknown    bool          // a patch of unknown type was skipped
 	patches    *cut          // that were applied
-	receipts   *receipt      // of erasures
 	pins       pins          // nodes that are pinned
 	saved      *savedPatches // of a restored view: until [View.load], what patches did is not known, nor pins of what they hide
 	outline    bool          // no event keeps more than what it does to the state
@@ -50,8 +49,8 @@ func New(creation string, initial map[string]patch.Value) View {
 
 // fresh gives the view caches of its own.
 func (v View) fresh() View {
-	v.state, v.pairs, v.hand = &stateCache{}, &pairingCache{}, nil
-	return v
+	v.pairs, v.hand = &pairingCache{}, nil
+	return v.withState()
 }
 
 // Creation returns the id of the session's creation, as given to [New].
@@ -77,7 +76,7 @@ func (v View) Seq() uint64 { return v.seq }
 func (v View) PatchSeq() uint64 { return v.patchSeq }
 
 // Len returns the number of visible events.
-func (v View) Len() int { return v.root.visibleLen() }
+func (v View) Len() int { return v.nodes.visibleLen() }
 
 // At returns the visible event with index i. It panics if i is out of range, as
 // indexing a slice does.
@@ -88,7 +87,7 @@ func (v View) node(i int) *node {
 	if i < 0 || i >= v.Len() {
 		panic(fmt.Sprintf("fold: index %d of a visible log of %d events", i, v.Len()))
 	}
-	n, _ := v.root.at(i)
+	n, _ := v.nodes.at(i)
 	return n
 }
 
@@ -102,8 +101,8 @@ func (v View) eventsIn(first, end int) iter.Seq2[int, *patch.Event] {
 			return
 		}
 		i := first
-		_, rank := v.root.at(i)
-		v.root.walk(rank, v.root.size, func(n *node) bool {
+		_, rank := v.nodes.at(i)
+		v.nodes.walk(rank, v.nodes.size, func(n *node) bool {
 			if n.event == nil {
 				return true
 			}
@@ -126,7 +125,7 @@ type Entry struct {
 func (v View) Entries() iter.Seq2[int, Entry] {
 	return func(yield func(int, Entry) bool) {
 		i := 0
-		v.root.walk(0, v.root.len(), func(n *node) bool {
+		v.nodes.walk(0, v.nodes.len(), func(n *node) bool {
 			if n.event == nil {
 				return true
 			}
@@ -148,13 +147,20 @@ func (v View) entry(i int, n *node) Entry {
 // linear in the number of visible events. In a view of outlines it finds events of records at
 // hand: see [View.Outline].
 func (v View) Find(eventID string) (index int, ok bool) {
-	if v.outline {
-		return v.findAtHand(eventID)
-	}
-	for i, e := range v.Events() {
-		if e.ID() == eventID {
-			return i, true
+	for n := range v.nodes.all {
+		if n.event == nil {
+			continue
 		}
+		e := n.event
+		if v.outline {
+			if at, _ := v.hand.event(n.seq, n.index); at != nil {
+				e = at
+			}
+		}
+		if e.ID() == eventID {
+			return index, true
+		}
+		index++
 	}
 	return 0, false
 }
@@ -164,10 +170,10 @@ func (n *node) isSummary() bool { return n.summary || n.event.IsSummary() }
 // net returns the state: the initial state, then for each node in its order what it carries and what
 // its event sets.
 func (v View) net() delta {
-	if v.state == nil { // the zero View
-		return v.initial.then(v.root.netDelta())
+	if v.state.net == nil { // the zero View
+		return v.withState().state.net()
 	}
-	return v.state.get(v.initial, v.root)
+	return v.state.net()
 }
 
 // State returns the replayed state, the caller's own copy; values are as

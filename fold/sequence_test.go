@@ -1,0 +1,165 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+var someEvent = func() *patch.Event {
+	e, err := patch.NewEvent(patch.Fields{ID: "e"})
+	if err != nil {
+		panic(err)
+	}
+	return e
+}()
+
+// check reports whether the sequence and its chunks say what is in them.
+func (s *sequence) check() error {
+	var up sums
+	i := 0
+	for c := range s.chunks {
+		if visible := countVisible(c.nodes); len(c.nodes) == 0 || len(c.nodes) > maxChunk || c.sums != (sums{len(c.nodes), visible}) {
+			return fmt.Errorf("a chunk of %d nodes, %d visible, says %+v", len(c.nodes), visible, c.sums)
+		}
+		up = sums{up.size + c.size, up.visible + c.visible}
+		if i < len(s.full) && s.ends[i] != up {
+			return fmt.Errorf("up to chunk %d are %+v, not %+v", i, up, s.ends[i])
+		}
+		i++
+	}
+	if s != nil && s.sums != up {
+		return fmt.Errorf("there are %+v, not %+v", up, s.sums)
+	}
+	return nil
+}
+
+// A sequence is a slice: after any splices, with or without an owner, it holds what a plain slice holds, and
+// older sequences what they held.
+func TestPropertySequenceIsSlice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var s *sequence
+		var own *owner
+		var plain []node
+		type version struct {
+			sequence *sequence
+			nodes    []node
+		}
+		var versions []version
+		seq := uint64(0)
+		for range rapid.IntRange(1, 60).Draw(t, "splices") {
+			lo := rapid.IntRange(0, len(plain)).Draw(t, "lo")
+			if rapid.IntRange(0, 3).Draw(t, "at the end") == 0 {
+				lo = len(plain)
+			}
+			hi := lo + rapid.IntRange(0, min(len(plain)-lo, rapid.SampledFrom([]int{1, 8, 2000}).Draw(t, "most"))).Draw(t, "count")
+			others := make([]node, rapid.SampledFrom([]int{0, 1, 2, 5, 40, 400}).Draw(t, "others"))
+			for i := range others {
+				seq++
+				others[i].seq = seq
+				if rapid.IntRange(0, 5).Draw(t, "visible") > 0 {
+					others[i].event = someEvent
+				}
+			}
+			if !rapid.Bool().Draw(t, "owner") {
+				own = nil
+			} else if own == nil {
+				own = &owner{}
+			}
+			s = s.splice(own, lo, hi, others)
+			plain = slices.Concat(plain[:lo], others, plain[hi:])
+			if own == nil {
+				versions = append(versions, version{s, plain})
+			}
+			if err := s.check(); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, s, plain)
+			clear(others) // which the sequence has copies of
+		}
+		for _, v := range versions {
+			compare(t, v.sequence, v.nodes)
+		}
+	})
+}
+
+func compare(t *rapid.T, s *sequence, plain []node) {
+	if got := s.slice(0, s.len()); !slices.Equal(got, plain) {
+		t.Fatalf("the sequence has %d nodes, the slice %d, or others", len(got), len(plain))
+	}
+	visible := 0
+	for rank := range plain {
+		if s.visibleBefore(rank) != visible || s.byRank(rank).seq != plain[rank].seq {
+			t.Fatalf("before rank %d are %d visible nodes, want %d", rank, s.visibleBefore(rank), visible)
+		}
+		if plain[rank].event == nil {
+			continue
+		}
+		if n, r := s.at(visible); r != rank || n.seq != plain[rank].seq {
+			t.Fatalf("visible node %d has rank %d and seq %d, want %d and %d", visible, r, n.seq, rank, plain[rank].seq)
+		}
+		visible++
+	}
+	if s.visibleLen() != visible || s.visibleBefore(len(plain)) != visible {
+		t.Fatalf("%d visible nodes, want %d", s.visibleLen(), visible)
+	}
+	if n := len(plain); n > 3 {
+		if got := s.slice(1, n-1); !slices.Equal(got, plain[1:n-1]) {
+			t.Fatal("a slice from the middle differs")
+		}
+	}
+}
+
+// slice returns the nodes from lo up to hi.
+func (s *sequence) slice(lo, hi int) (out []node) {
+	s.walk(lo, hi, func(n *node) bool {
+		out = append(out, *n)
+		return true
+	})
+	return out
+}
+
+// Random edits keep the chunks from getting small.
+func TestChunksStayLarge(t *testing.T) {
+	var s *sequence
+	n := 0
+	for i := range 20_000 {
+		at := i * 7919 % (n + 1)
+		if i%3 == 2 && at < n {
+			s = s.splice(nil, at, at+1, nil)
+			n--
+			continue
+		}
+		s = s.splice(nil, at, at, []node{{event: someEvent}})
+		n++
+	}
+	if err := s.check(); err != nil {
+		t.Fatal(err)
+	}
+	if chunks := len(s.full) + 1; n < chunks*maxChunk/4 {
+		t.Errorf("%d nodes are in %d chunks", n, chunks)
+	}
+}
+
+// A chain of summaries of summaries neither recurses without bound nor loses state.
+func TestLongChainOfKeptCuts(t *testing.T) {
+	v := New("", nil)
+	first, err := patch.NewEvent(patch.Fields{ID: "first", Actions: patch.Actions{StateDelta: map[string]any{"k": 1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := []patch.Record{{Seq: 1, Event: first}}
+	for i := range 100_000 {
+		records = append(records, patch.Record{Seq: uint64(i + 2), Patch: patch.NewSplice(0, 1, someEvent).WithState(patch.Keep)})
+	}
+	if v, err = v.Apply(records...); err != nil {
+		t.Fatal(err)
+	}
+	if v.Len() != 1 || v.State()["k"] != 1 {
+		t.Errorf("%d visible events, state %v", v.Len(), v.State())
+	}
+}
