@@ -108,13 +108,14 @@ func (h *handle) dropSeen(seen current) {
 type cache struct {
 	mu      sync.Mutex
 	limit   int64
+	remote  bool // a commit may take long: a caller whose context ends does not wait for it
 	total   int64
 	handles map[Key]*handle
 	idle    *list.List // of handles without users, the last used first
 }
 
-func newCache(limit int64) cache {
-	return cache{limit: max(limit, 0), handles: map[Key]*handle{}, idle: list.New()}
+func newCache(limit int64, remote bool) cache {
+	return cache{limit: max(limit, 0), remote: remote, handles: map[Key]*handle{}, idle: list.New()}
 }
 
 // acquire returns the session's handle. The caller must release it.
@@ -134,7 +135,7 @@ func (c *cache) acquire(key Key) *handle {
 func (c *cache) handle(key Key) *handle {
 	h, ok := c.handles[key]
 	if !ok {
-		h = &handle{key: key, writer: make(chan struct{}, 1), line: line.Line[*request]{Detached: true}}
+		h = &handle{key: key, writer: make(chan struct{}, 1), line: line.Line[*request]{Detached: c.remote}}
 		c.handles[key] = h
 	}
 	return h

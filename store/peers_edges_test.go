@@ -253,11 +253,14 @@ func TestImportInGroup(t *testing.T) {
 	})
 }
 
+// stuck is a server's backend.
 type stuck struct {
 	backend.Backend
 	free chan struct{}
 	n    int
 }
+
+func (h *stuck) Lease(context.Context, string, string, time.Duration) (bool, error) { return true, nil }
 
 func (h *stuck) Append(ctx context.Context, session string, batch backend.Batch) error {
 	h.n++

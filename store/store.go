@@ -174,7 +174,8 @@ func New(b backend.Backend, opts Options) (*Store, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	s := &Store{backend: b, owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes)}
+	_, remote := b.(backend.Leaser)
+	s := &Store{backend: b, owner: uuid.NewString(), opts: opts, cache: newCache(opts.CacheBytes, remote)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.finder = recall.NewFinder(searchedLog{s}, opts.SearchBytes)
 	return s, nil

@@ -159,7 +159,8 @@ type Backend interface {
 	Close() error
 }
 
-// Leaser is a backend that keeps leases for all programs that use it.
+// Leaser is a backend on a server, which keeps leases for all programs that use it. Its calls may take long: a
+// caller whose context has ended does not wait for a commit that it shares.
 type Leaser interface {
 	// Lease reports whether owner holds the lease of this name from now on for as long as
 	// ttl. It does not while another owner holds it, whose ttl has not passed; the holder
