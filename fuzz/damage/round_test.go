@@ -291,6 +291,9 @@ func (t *try) offered(k store.Key, c store.Committed, err error) {
 		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) && !t.older {
 			t.wrong("record %d of %s was acknowledged as %s, and was %s", r.Seq, k, short(textOf(r)), short(was))
 		}
+		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) { // behind an earlier state of the log, which ends here
+			t.last[k] = r.Seq
+		}
 		t.logs[k][r.Seq] = textOf(r)
 		t.last[k] = max(t.last[k], r.Seq)
 	}
@@ -500,6 +503,9 @@ func (t *try) retry(k store.Key) {
 // offeredAnew notes records that were written again, since an earlier state is read.
 func (t *try) offeredAnew(k store.Key, c store.Committed) {
 	for _, r := range c.Records {
+		if was, there := t.logs[k][r.Seq]; there && was != textOf(r) { // behind an earlier state of the log, which ends here
+			t.last[k] = r.Seq
+		}
 		t.logs[k][r.Seq] = textOf(r)
 		t.last[k] = max(t.last[k], r.Seq)
 	}
