@@ -56,7 +56,7 @@ const adoptionTries = 3
 // adopt reports whether it logged anything.
 func (c *compacting) adopt(ctx context.Context, key store.Key, v fold.View) bool {
 	for range adoptionTries {
-		plan := foreign.AdoptWith(v, foreign.Options{Stay: c.pinned(key, v), Live: true})
+		plan := foreign.AdoptWith(v, foreign.Options{Stay: pins(v, c.config), Live: true})
 		for _, left := range plan.Left {
 			c.logger.DebugContext(ctx, "patchlog: a compaction record of ADK's stays as it is", "session", key.String(), "event", left.EventID, "reason", left.Reason)
 		}

@@ -88,9 +88,9 @@ func TestBothCompactions(t *testing.T) {
 		interval int // of theirs, in turns
 		overlap  int
 	}{
-		{"theirs more often", compaction.Config{Enabled: true, CompactionInterval: 9, MaxSummaries: 50, Summarizer: namer}, 3, 0},
-		{"ours more often", compaction.Config{Enabled: true, CompactionInterval: 2, MaxSummaries: 50, Summarizer: namer}, 5, 0},
-		{"as often, overlapping", compaction.Config{Enabled: true, CompactionInterval: 3, MaxSummaries: 50, Summarizer: namer}, 3, 1},
+		{"theirs more often", compaction.Config{Enabled: true, CompactionInterval: 9, Summarizer: namer}, 3, 0},
+		{"ours more often", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: namer}, 5, 0},
+		{"as often, overlapping", compaction.Config{Enabled: true, CompactionInterval: 3, Summarizer: namer}, 3, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sessions := compacted(t, adk.Options{Compaction: c.cfg})

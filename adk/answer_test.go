@@ -47,7 +47,7 @@ func TestCallThatComesBackSaysWhereItsAnswerGoes(t *testing.T) {
 // A workflow that has waited for so long that a summary hides its request goes on with what
 // comes after it when the request is answered.
 func TestWorkflowGoesOnWhenItsRequestComesBack(t *testing.T) {
-	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, MaxWaitingCalls: 1, Summarizer: adk.Summarizer(shortener{})}
+	cfg := compaction.Config{Enabled: true, CompactionInterval: 1, Summarizer: adk.Summarizer(shortener{})}
 	sessions := compacted(t, adk.Options{Compaction: cfg})
 	firstRuns := 0
 	first := workflow.NewFunctionNode[any, string]("first", func(_ agent.Context, in any) (string, error) {
@@ -63,7 +63,7 @@ func TestWorkflowGoesOnWhenItsRequestComesBack(t *testing.T) {
 	a, err := workflowagent.New(workflowagent.Config{Name: "wf", Edges: workflow.Chain(workflow.Start, first, asks, greets)})
 	no(t, err)
 	pending := ""
-	for i := range 6 {
+	for i := range 16 {
 		for _, e := range ask(t, a, sessions, genai.NewContentFromText(fmt.Sprint("begin ", i, padding), "user")) {
 			if len(e.LongRunningToolIDs) > 0 && i == 0 {
 				pending = e.LongRunningToolIDs[0]

@@ -31,7 +31,7 @@ func cleared(prompt []*genai.Content) (gone, whole int) {
 // Old results are cleared while one long invocation runs, with no summarizer; calls stay, and
 // people see what the tools returned.
 func TestClearingInsideARun(t *testing.T) {
-	cfg := compaction.Config{Enabled: true, ClearAfter: 20, ClearKeep: 2, Summarizer: compaction.SummarizerFunc(
+	cfg := compaction.Config{Enabled: true, ClearAfter: 20, Summarizer: compaction.SummarizerFunc(
 		func(context.Context, compaction.Request) (compaction.Response, error) { panic("asked") })}
 	sessions := compacted(t, adk.Options{Compaction: cfg})
 	most, breaks, before := 0, 0, 0

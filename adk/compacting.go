@@ -33,7 +33,7 @@ func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options)
 	c := &compacting{config: cfg, timeout: cmp.Or(opts.CompactionTimeout, DefaultCompactionTimeout), logger: opts.Logger}
 	c.log = compactedLog{s, t}
 	with := compaction.Options[store.Key]{
-		Pin:     c.pinned,
+		Run:     func(_ store.Key, v fold.View) compaction.Run { return compaction.Run{Pinned: pins(v, c.config)} },
 		Claim:   c.claim,
 		Logger:  opts.Logger,
 		Prepare: prepare(opts.Hooks.Prepare),
@@ -51,16 +51,15 @@ func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options)
 	if c.inRun, err = c.newInRun(c.log, with); err != nil {
 		return nil, err
 	}
-	with.Running = c.runs.live
+	with.Run = func(key store.Key, v fold.View) compaction.Run {
+		return compaction.Run{Invocation: c.runs.live(key), Pinned: pins(v, c.config)}
+	}
 	if c.background, err = compaction.New(c.log, c.config, with); err != nil {
 		return nil, err
 	}
 	c.worker, err = compaction.NewWorker(c.background, compaction.WorkerOptions{})
 	return c, err
 }
-
-// pinned are the events that stay raw for ADK's sake.
-func (c *compacting) pinned(_ store.Key, v fold.View) []string { return pins(v, c.config) }
 
 // appends says that an event is about to be appended. It comes before the event can be
 // seen, so that whoever compacts, here or in another process, knows that its invocation is

@@ -177,7 +177,7 @@ func TestSummarizersThatDoNoHarm(t *testing.T) {
 			var mu sync.Mutex
 			var seen []compaction.Attempt[store.Key]
 			cfg := inRun
-			cfg.Summarizer = c.summarize
+			cfg.Summarizer, cfg.Fallback = c.summarize, declines{}
 			sessions := compacted(t, adk.Options{Compaction: cfg, CompactionTimeout: timeout, Hooks: adk.Hooks{OnCompaction: func(a compaction.Attempt[store.Key]) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -649,7 +649,7 @@ func TestCompactOnRequest(t *testing.T) {
 	broken := errors.New("broken")
 	fail := true
 	svc := compacted(t, adk.Options{Compaction: compaction.Config{
-		Enabled: true, CompactionInterval: 50, TokenThreshold: 100, EventRetentionSize: 1,
+		Enabled: true, CompactionInterval: 50, TokenThreshold: 100, EventRetentionSize: 1, Fallback: declines{},
 		Summarizer: compaction.SummarizerFunc(func(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 			if fail {
 				return compaction.Response{}, broken

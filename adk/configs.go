@@ -59,13 +59,9 @@ func (o Options) config() (compaction.Config, error) {
 		return cfg, err
 	case threshold > 0:
 		cfg.TokenThreshold = threshold
-		cfg.EventRetentionSize = cmp.Or(cfg.EventRetentionSize, compaction.DefaultRetention)
 	}
 	if o.Model != nil && cfg.Summarizer == nil {
 		cfg.Summarizer = Summarizer(o.Model)
-		if cfg.Fallback == nil {
-			cfg.Fallback = compaction.Extractive{}
-		}
 	}
 	cfg.Redact = cmp.Or(cfg.Redact, o.Redact)
 	for _, s := range []compaction.Summarizer{cfg.Summarizer, cfg.Fallback} {

@@ -64,7 +64,7 @@ func TestWhoSummarises(t *testing.T) {
 		{"the model", counted("by the model", &models), compaction.DefaultConfig(), 1, 0, "by the model"},
 		{"the one that is named", counted("by the model", &models), explicit, 0, 1, "by the one that is named"},
 		{"neither", nil, compaction.DefaultConfig(), 0, 0, ""},
-		{"Extractive after the model has failed", broken, compaction.Config{Enabled: true, CompactionInterval: 1, FallbackAfter: 1}, 0, 0, ""},
+		{"Extractive after the model has failed", broken, compaction.Config{Enabled: true, CompactionInterval: 1, TokenThreshold: 1}, 0, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			models.Store(0)

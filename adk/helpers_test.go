@@ -13,8 +13,16 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/store"
 )
+
+// declines is a summarizer that has nothing to say.
+type declines struct{}
+
+func (declines) Summarize(context.Context, compaction.Request) (compaction.Response, error) {
+	return compaction.Response{}, nil
+}
 
 // opener opens a store, the same one with each call.
 type opener func(t *testing.T) *store.Store

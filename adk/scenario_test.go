@@ -83,8 +83,6 @@ const (
 type compactionMode struct {
 	Interval, Overlap int
 	Threshold, Retain int
-	Summaries         int
-	Open, Waiting     int
 	Plugin            bool
 	AtOnce            bool // the background comes to rest after each event, not only after each turn
 }
@@ -93,7 +91,6 @@ func (m compactionMode) config() compaction.Config {
 	return compaction.Config{
 		Enabled: true, CompactionInterval: m.Interval, OverlapSize: m.Overlap,
 		TokenThreshold: m.Threshold, EventRetentionSize: m.Retain,
-		MaxSummaries: m.Summaries, MaxOpenCalls: m.Open, MaxWaitingCalls: m.Waiting,
 	}
 }
 
@@ -156,8 +153,6 @@ func drawScenario(t *rapid.T) scenario {
 func drawMode(t *rapid.T) compactionMode {
 	m := compactionMode{
 		Plugin: rapid.Bool().Draw(t, "plugin"), AtOnce: rapid.Bool().Draw(t, "at once"),
-		Summaries: rapid.IntRange(2, 4).Draw(t, "summaries"), Open: rapid.IntRange(1, 8).Draw(t, "open"),
-		Waiting: rapid.IntRange(1, 8).Draw(t, "waiting"),
 	}
 	by := rapid.IntRange(0, 2).Draw(t, "by")
 	if by != 1 {

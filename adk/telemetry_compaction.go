@@ -53,7 +53,7 @@ func (t *telemetry) compacted(ctx context.Context, a compaction.Attempt[store.Ke
 	end := time.Now()
 	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(end.Add(-a.Took)), trace.WithAttributes(sessionAttributes(a.Key)...))
 	span.SetAttributes(append(kind, attribute.String("gen_ai.operation.name", operation))...)
-	if a.Invented > 0 || a.Written != nil && a.Written.Verified {
+	if a.Invented > 0 || a.Written != nil && a.Trigger != compaction.ByClearing {
 		span.SetAttributes(attribute.Int(prefix+"lost", a.Lost), attribute.Int(prefix+"invented", a.Invented))
 	}
 	if a.Err != nil {

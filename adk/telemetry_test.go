@@ -81,6 +81,7 @@ func TestCompactionTelemetry(t *testing.T) {
 	reader := metric.NewManualReader()
 	failing := true
 	cfg := inRun
+	cfg.Fallback = declines{}
 	cfg.Summarizer = compaction.SummarizerFunc(func(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 		if failing {
 			failing = false

@@ -3,10 +3,7 @@ package bench_test
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -78,8 +75,8 @@ func BenchmarkPlanAndApply(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-		for _, input := range []int{1_000, 1_000_000} {
-			cfg := compaction.Config{Enabled: true, TokenThreshold: 500, EventRetentionSize: 20, MaxInputTokens: input}
+		for _, retain := range []int{20, n - 20} {
+			cfg := compaction.Config{Enabled: true, TokenThreshold: 500, EventRetentionSize: retain}
 			first, err := compaction.Plan(v, cfg, compaction.Run{})
 			if err != nil || first.Window == nil {
 				b.Fatal(first, err)
@@ -143,87 +140,4 @@ func BenchmarkNothingToCompact(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkVerify is a pass of the offline summarizer, from the plan to the patch, on a session
-// in which tools return ids, paths and numbers, with verification, and beside it without, which
-// is the baseline. The ratio is that of the medians; passes alternate, so that both have the
-// same machine.
-func BenchmarkVerify(b *testing.B) {
-	ctx := context.Background()
-	for _, n := range []int{20, 200} {
-		events := orders(b, n)
-		b.Run(fmt.Sprintf("events=%d", len(events)), func(b *testing.B) {
-			st, err := store.OpenMemory(store.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer st.Close()
-			var took [2][]time.Duration
-			pass := func(how int) {
-				cfg := compaction.DefaultConfig()
-				cfg.CompactionInterval, cfg.MaxInvented = n, []int{compaction.NotVerified, 0}[how]
-				c, err := compaction.New(st, cfg, compaction.Options[store.Key]{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				key := store.Key{App: "a", User: "u", Session: "s"}
-				if _, err := st.Create(ctx, key, nil); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := st.AppendEvents(ctx, key, store.AppendOptions{}, events...); err != nil {
-					b.Fatal(err)
-				}
-				runtime.GC() // lest one pays for the other
-				start := time.Now()
-				done, err := c.MaybeCompact(ctx, key)
-				took[how] = append(took[how], time.Since(start))
-				if err != nil || len(done) != 1 || done[0].Verified != (how == 1) {
-					b.Fatal(done, err)
-				}
-				if err := st.Delete(ctx, key); err != nil {
-					b.Fatal(err)
-				}
-			}
-			for b.Loop() {
-				pass(0)
-				pass(1)
-			}
-			for how := range took {
-				slices.Sort(took[how])
-			}
-			plain, verified := took[0][len(took[0])/2], took[1][len(took[1])/2]
-			b.ReportMetric(0, "ns/op") // which would count what is not measured
-			b.ReportMetric(float64(plain), "ns/plain")
-			b.ReportMetric(float64(verified), "ns/verified")
-			b.ReportMetric(float64(verified)/float64(plain), "ratio")
-		})
-	}
-}
-
-// orders gives the events of so many invocations about orders.
-func orders(b *testing.B, n int) (events []*patch.Event) {
-	b.Helper()
-	for i := range n {
-		call, tracking := fmt.Sprintf("call-%d", i), fmt.Sprintf("TR-88-%07d", i*104729)
-		for j, f := range []patch.Fields{
-			{Author: "user", Content: patch.Text("user", fmt.Sprintf("Where is ORDER-%05d, which I paid on 2024-05-%02d with card_%07d? I need it by the end of the week.", i, i%28+1, i*7919))},
-			{Content: content("model", "functionCall", map[string]any{"id": call, "name": "find_order", "args": map[string]any{"order": fmt.Sprintf("ORDER-%05d", i)}})},
-			{Content: content("user", "functionResponse", map[string]any{"id": call, "name": "find_order", "response": map[string]any{
-				"state": "on its way", "tracking": tracking, "label": fmt.Sprintf("/orders/%d/label.pdf", i), "total": 10.5 * float64(i),
-				"note": "It left the store in the morning, and comes on one of the next days.\nSomebody has to be at home."}})},
-			{Content: patch.Text("model", "It is on its way with "+tracking+", and comes on one of the next days. Is there anything else that I can do for you?")},
-		} {
-			f.ID, f.InvocationID = fmt.Sprintf("e%d.%d", i, j), fmt.Sprint("i", i)
-			if f.Author == "" {
-				f.Author = "agent"
-			}
-			e, err := patch.NewEvent(f)
-			if err != nil {
-				b.Fatal(err)
-			}
-			events = append(events, e)
-		}
-	}
-	return events
 }

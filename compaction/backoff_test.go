@@ -2,11 +2,13 @@ package compaction_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/store"
 )
 
 // After each failure in a row a session has to grow by twice as many records as before,
@@ -31,60 +33,82 @@ func TestBackoffDoublesUpTo64(t *testing.T) {
 	}
 }
 
-// A window for which no answer can be used is passed over until the session has grown by
-// 64 records, while those behind it are summarised. Then it is tried again.
-func TestPassedOverUntilGrownBy64(t *testing.T) {
+// Once the prompt is a fifth over its threshold, the fallback writes the summary that the
+// summarizer does not, and this is reported. The summarizer backs off meanwhile, and has the
+// first try again later.
+func TestFallback(t *testing.T) {
+	broken := true
+	asked := 0
+	fallback := &scripted{}
+	cfg := compaction.Config{Enabled: true, TokenThreshold: 1_000, EventRetentionSize: 1, Fallback: fallback}
+	cfg.Summarizer = compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		if asked++; broken {
+			return compaction.Response{}, errModel
+		}
+		return says("by the model"), nil
+	})
+	s := newSession(t, "u1*200 a1*200 u2*200 a2*200 u3*200")
+	var seen []compaction.Attempt[store.Key]
+	c := s.with(cfg, compaction.Options[store.Key]{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { seen = append(seen, a) }})
+	if _, err := c.MaybeCompact(t.Context(), key); !errors.Is(err, errModel) || s.view().PatchSeq() != 0 || fallback.calls() != 0 {
+		t.Fatalf("at the threshold: %v, the fallback was asked %d times, visible is %s", err, fallback.calls(), s.visible())
+	}
+	s.append("a3*199")
+	if done, err := c.MaybeCompact(t.Context(), key); err == nil || len(done) != 0 {
+		t.Fatalf("below a fifth over it: %v, %v", done, err)
+	}
+	s.append("u4*10")
+	done, err := c.MaybeCompact(t.Context(), key)
+	if err != nil || len(done) != 1 || !done[0].FellBack || done[0].Model != "scripted" || asked != 2 {
+		t.Fatalf("a fifth over it: %+v, %v, the model was asked %d times", done, err, asked)
+	}
+	if got := c.Stats(); got.FellBack != 1 || got.Failed != 2 || got.Wrote != 1 {
+		t.Errorf("counted is %+v", got)
+	}
+	s.append("a4*600 u5*600 a5*10")
+	if done, err = c.MaybeCompact(t.Context(), key); err != nil || len(done) == 0 || asked != 3 {
+		t.Fatalf("when it has grown: %+v, %v, the model was asked %d times", done, err, asked)
+	}
+	if a := seen[len(seen)-1]; a.Outcome != compaction.Wrote || !errors.Is(a.Err, errModel) || !a.Written.FellBack {
+		t.Errorf("reported is %+v", a)
+	}
+	broken = false
+	s.append("u6*600 a6*600 u7*10 a7*10 u8*10")
+	if done, err = c.MaybeCompact(t.Context(), key); err != nil || len(done) == 0 || done[0].FellBack || done[0].Model == "" {
+		t.Errorf("when the model answers again: %+v, %v", done, err)
+	}
+}
+
+// A window for which neither answer can be used is skipped until the session has grown by 64
+// records, while those behind it are summarised.
+func TestSkippedUntilGrownBy64(t *testing.T) {
 	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
 	var tried []uint64
 	others := 0
 	cfg := every(2, 0, compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 		if r.Events[0].ID() == "e0" {
-			tried = append(tried, s.view().Seq())
 			return compaction.Response{}, nil
 		}
 		others++
 		return says("told"), nil
 	}))
-	cfg.FallbackAfter = 1
+	cfg.TokenThreshold = 100
+	cfg.Fallback = compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+		tried = append(tried, s.view().Seq())
+		return compaction.Response{}, nil
+	})
 	c := s.compactor(cfg)
-	var before uint64 // of the attempt before the second
 	for len(tried) < 2 && s.words < 400 {
-		if len(tried) == 1 {
-			before = s.view().Seq()
-		}
 		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		s.append(fmt.Sprintf("u%d*200", s.words))
 	}
-	if len(tried) < 2 {
-		t.Fatalf("it was tried at %d and not again", tried)
-	}
-	if end := tried[0] + 64; tried[1] < end || before != tried[1] && before >= end {
-		t.Errorf("it was tried at record %d and again at %d, but not at %d; want the first attempt from %d on", tried[0], tried[1], before, end)
+	if len(tried) < 2 || tried[1] < tried[0]+64 || tried[1] > tried[0]+68 {
+		t.Fatalf("it was tried at %d, want 64 records between", tried)
 	}
 	if others == 0 {
 		t.Error("nothing behind it was summarised")
-	}
-}
-
-// Where nothing is said of it, the fallback is asked after as many failures as the docs say.
-func TestFallbackAfterIsADefault(t *testing.T) {
-	fallback := &scripted{}
-	failures := 0
-	cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
-		failures++
-		return compaction.Response{}, errModel
-	}))
-	cfg.Fallback = fallback
-	s := newSession(t, "u1*200 a1*200 u2*200 a2*200")
-	c := s.compactor(cfg)
-	for fallback.calls() == 0 && s.words < 100 {
-		_, _ = c.MaybeCompact(t.Context(), key)
-		s.append("a2")
-	}
-	if failures != compaction.DefaultFallbackAfter || fallback.calls() == 0 {
-		t.Errorf("after %d failures the fallback was asked %d times, want after %d", failures, fallback.calls(), compaction.DefaultFallbackAfter)
 	}
 }
 

@@ -20,7 +20,7 @@ type settled struct {
 // revertBlanks reverts visible summaries that were erased, as far as the visible log may grow by what a summarizer
 // is given: what is left of what they stand for is to be summarised anew. It is done before each plan, so that what
 // there was no room for comes later.
-func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, by *settings, v fold.View) (fold.View, error) {
+func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fold.View, error) {
 	if len(blanks.Visible(v)) == 0 {
 		return v, nil
 	}
@@ -31,7 +31,7 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, by *settings, v 
 	if known {
 		return v, nil
 	}
-	plan, err := blanks.Revert(v, blanks.Options{Room: by.cfg.MaxInputTokens, Read: func(seqs []uint64) ([]patch.Record, error) {
+	plan, err := blanks.Revert(v, blanks.Options{Room: c.cfg.limits.Input, Read: func(seqs []uint64) ([]patch.Record, error) {
 		return c.records(ctx, key, seqs)
 	}})
 	if err != nil {

@@ -36,7 +36,7 @@ func TestCompactAfterErase(t *testing.T) {
 		}
 	}
 	cfg := compaction.DefaultConfig()
-	cfg.CompactionInterval, cfg.MaxSummaries, cfg.MaxInputTokens, cfg.MaxInvented = 2, 2, 1_000, compaction.NotVerified
+	cfg.CompactionInterval, cfg.Limits().Summaries, cfg.Limits().Input = 2, 2, 1_000
 	cfg.Summarizer = tellingFacts
 	c, err := compaction.New(st, cfg, compaction.Options[store.Key]{})
 	if err != nil {
@@ -138,7 +138,7 @@ func TestEraseShownAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := compaction.DefaultConfig()
-	cfg.CompactionInterval, cfg.OverlapSize, cfg.MaxInvented = 3, 1, compaction.NotVerified
+	cfg.CompactionInterval, cfg.OverlapSize = 3, 1
 	cfg.Summarizer = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {
 		said := "told:"
 		for _, e := range append(r.Before, r.Events...) {

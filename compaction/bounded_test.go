@@ -27,11 +27,11 @@ func TestLoneTinyEvents(t *testing.T) {
 				return fmt.Sprintf("u%d*12 c%d(x%d)*2", i, i, i)
 			}
 			return fmt.Sprintf("u%d*12 a%d*30", i, i)
-		}, 60, compaction.DefaultMaxOpenCalls + 2, 1, 40},
+		}, 60, compaction.DefaultLimits.OpenCalls + 2, 1, 40},
 		{"one dead call a turn", 800, both, func(i int) string { return fmt.Sprintf("c%d(x%d)*1", i, i) },
-			40, compaction.DefaultMaxOpenCalls + compaction.DefaultInterval, 0.5, 20},
+			40, compaction.DefaultLimits.OpenCalls + compaction.DefaultInterval, 0.5, 20},
 		{"one dead call a turn, and a question", 250, both, func(i int) string { return fmt.Sprintf("u%d*1 c%d(x%d)*1", i, i, i) },
-			60, compaction.DefaultMaxOpenCalls + compaction.DefaultInterval, 0.75, 30},
+			60, compaction.DefaultLimits.OpenCalls + compaction.DefaultInterval, 0.75, 30},
 		{"a sub-agent that says little at every seventh turn", 420, both, func(i int) string {
 			if i%7 == 0 {
 				return fmt.Sprintf("u%d*12 sub/a%d*1 a%d*30", i, i, i)

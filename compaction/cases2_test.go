@@ -223,7 +223,7 @@ func TestRefusedWindowIsPassedOver(t *testing.T) {
 		}
 		return says("told"), nil
 	}}
-	c := s.compactor(every(1, 0, sum))
+	c := s.compactor(with(every(1, 0, sum), func(c *compaction.Config) { c.TokenThreshold, c.Fallback = 300, declines{} }))
 	refused := 0
 	for i := range 60 {
 		_, err := c.MaybeCompact(t.Context(), key)
@@ -256,7 +256,7 @@ func TestAnsweredWhileSummarised(t *testing.T) {
 			}
 			return says("told"), nil
 		}
-		c := s.compactor(with(every(2, 0, sum), func(c *compaction.Config) { c.MaxOpenCalls = 1 }))
+		c := s.compactor(with(every(2, 0, sum), func(c *compaction.Config) { c.Limits().OpenCalls = 1 }))
 		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}

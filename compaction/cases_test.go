@@ -40,7 +40,7 @@ func TestAppendedWhileSummarised(t *testing.T) {
 func TestSummariseThenTruncate(t *testing.T) {
 	log := "d1 u2*60 d3 u4*30 u5*30 d6 u7"
 	s, plain := newSession(t, log), newSession(t, log)
-	s.compact(with(every(4, 0, &scripted{}), func(c *compaction.Config) { c.MaxInputTokens = 100 }))
+	s.compact(with(every(4, 0, &scripted{}), func(c *compaction.Config) { c.Limits().Input = 100 }))
 	if v := s.view(); v.Len() < 2 || !v.Entry(0).Summary || v.Entry(1).Summary {
 		t.Fatalf("visible is %q", s.visible())
 	}
@@ -180,7 +180,7 @@ func TestBounded(t *testing.T) {
 				}
 				mostPrompt, mostSummaries = max(mostPrompt, prompt), max(mostSummaries, summaries)
 			}
-			const k = compaction.DefaultMaxSummaries
+			k := compaction.DefaultLimits.Summaries
 			first := compaction.LineageOf(s.view().At(0))
 			windows := 0
 			for i := range s.view().Len() {
@@ -188,7 +188,7 @@ func TestBounded(t *testing.T) {
 					windows += compaction.LineageOf(s.view().At(i)).Windows
 				}
 			}
-			levels := 1 + int(math.Log(float64(windows))/math.Log(k)+1e-9)
+			levels := 1 + int(math.Log(float64(windows))/math.Log(float64(k))+1e-9)
 			if mostSummaries > (k-1)*levels+1 {
 				t.Errorf("%d summaries stood at once, want at most %d a level and %d levels", mostSummaries, k-1, levels)
 			}
@@ -336,7 +336,7 @@ func TestNobodyAnswers(t *testing.T) {
 			open++
 		}
 	}
-	if open > compaction.DefaultMaxOpenCalls+1 {
+	if open > compaction.DefaultLimits.OpenCalls+1 {
 		t.Errorf("%d open calls are visible", open)
 	}
 	t.Logf("at most %d visible, %d calls, %d open, at the end %s", most, sum.calls(), open, s.visible())

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -29,16 +31,16 @@ const Cleared = "[old tool result cleared]"
 // The error is nil unless an event cannot be rebuilt with its new content.
 func ClearToolResults(v fold.View, keepLast int) ([]*patch.PatchEvent, error) {
 	s := newVisible(v, Run{})
-	s.settle(Config{MaxWaitingCalls: math.MaxInt}, func(int) bool { return false })
+	s.settle(Config{limits: limits{WaitingCalls: math.MaxInt}}, func(int) bool { return false })
 	results := s.results()
 	results = results[:max(0, len(results)-max(0, keepLast))]
-	results = slices.DeleteFunc(results, func(r Result) bool { return s.stays[r.Index] })
+	results = slices.DeleteFunc(results, func(r result) bool { return s.stays[r.Index] })
 	return s.clear(results, uuid.NewString)
 }
 
 // clear returns patches that clear results, given in order: a splice for each event of which
 // any is cleared, the first for the first event.
-func (s *visible) clear(results []Result, newID func() string) ([]*patch.PatchEvent, error) {
+func (s *visible) clear(results []result, newID func() string) ([]*patch.PatchEvent, error) {
 	var patches []*patch.PatchEvent
 	for len(results) > 0 {
 		i := results[0].Index
@@ -115,3 +117,115 @@ func fieldsOf(e *patch.Event) (fields map[string]json.RawMessage, err error) {
 
 // isShort reports whether a result is no longer than what would say that it was cleared.
 func isShort(response []byte) bool { return len(response) <= len(placeholder) }
+
+// result is what a function returned, in a visible log.
+type result struct {
+	Index int // of the event
+	Part  int // of the event's content
+}
+
+// results returns the results of visible calls, in order.
+func (s *visible) results() []result {
+	unpaired := unpairedResponses(s.view)
+	var results []result
+	for i, e := range s.entries {
+		if e.Summary || unpaired[i] != nil { // a patch may not put in what answers no call
+			continue
+		}
+		for p := range e.Event.FunctionParts() {
+			if p.Response {
+				results = append(results, result{i, p.Index})
+			}
+		}
+	}
+	return results
+}
+
+// clearing returns the window over the results that can be cleared, if that saves at least
+// [Config.ClearAfter] tokens, and how many it saves.
+func (s *visible) clearing(cfg Config) (*Window, int) {
+	there := 0
+	for i, e := range s.entries {
+		if s.raw(i) {
+			there += e.Event.EstimatedTokens()
+		}
+	}
+	if there < cfg.ClearAfter { // to find out more is the dearer part
+		return nil, 0
+	}
+	results := s.results()
+	results = results[:max(0, len(results)-cfg.limits.Results)]
+	saved, tokens := 0, s.clears(results, cfg)
+	results = slices.DeleteFunc(results, func(r result) bool {
+		saved += tokens[r]
+		return tokens[r] == 0
+	})
+	if saved < cfg.ClearAfter {
+		return nil, saved
+	}
+	cfg.limits.WaitingCalls = math.MaxInt
+	s.settle(cfg, func(int) bool { return false })
+	results = slices.DeleteFunc(results, func(r result) bool {
+		if s.stays[r.Index] {
+			saved -= tokens[r]
+		}
+		return s.stays[r.Index]
+	})
+	if saved < cfg.ClearAfter {
+		return nil, saved
+	}
+	w := &Window{Trigger: ByClearing, Results: len(results), results: results}
+	var indices []int
+	for _, r := range results {
+		if len(indices) == 0 || indices[len(indices)-1] != r.Index {
+			indices = append(indices, r.Index)
+			w.Tokens += s.entries[r.Index].Event.EstimatedTokens()
+			w.Also = append(w.Also, Span{r.Index, 1})
+		}
+	}
+	last := len(w.Also) - 1
+	w.Span, w.Also = w.Also[last], w.Also[:last]
+	return w, saved
+}
+
+// clears returns about how many tokens it saves to clear each of the results, which are in order; 0
+// of one that is not to be cleared. What the user's side has answered is not.
+func (s *visible) clears(results []result, cfg Config) map[result]int {
+	saves := make(map[result]int, len(results))
+	for len(results) > 0 {
+		index := results[0].Index
+		e := s.entries[index].Event
+		for i, p := range e.Content().Parts() { // an event can have very many
+			if len(results) == 0 || results[0] != (result{index, i}) {
+				continue
+			}
+			results = results[1:]
+			if response := records.JSON(p.Response); e.Author() != "user" && p.Kind == patch.PartResponse && !isShort(response) && cfg.clears(p.Name) {
+				saves[result{index, i}] = max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
+			}
+		}
+		for len(results) > 0 && results[0].Index == index {
+			results = results[1:]
+		}
+	}
+	return saves
+}
+
+// clears reports whether results of the tool may be cleared.
+func (c Config) clears(tool string) bool {
+	return !slices.Contains(c.KeepTools, tool)
+}
+
+// toTell is how many tokens a group's summary stands for: those that are visible. Where few
+// are because results were cleared, a summarizer is to tell of these.
+func (s *visible) toTell(g Group) int {
+	visible, logged := 0, 0
+	for _, i := range g.Indices {
+		visible += s.entries[i].Event.EstimatedTokens()
+		logged += s.shown(i).event.EstimatedTokens()
+	}
+	if logged > visible && logged >= briefTokens {
+		return max(visible, briefTokens)
+	}
+	return visible
+}

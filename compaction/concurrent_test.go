@@ -97,7 +97,7 @@ func TestConcurrentOnOneSession(t *testing.T) {
 	s := newSession(t, "")
 	by := &told{slow: 200 * time.Microsecond}
 	cfg := every(3, 1, by)
-	cfg.MaxSummaries = 3
+	cfg.Limits().Summaries = 3
 	compactors := []*compaction.Compactor[store.Key]{s.compactor(cfg), s.compactor(cfg)}
 
 	var appended, byHand atomic.Int64

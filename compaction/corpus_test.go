@@ -241,8 +241,8 @@ func TestTenThousandInvocations(t *testing.T) {
 			windows += compaction.LineageOf(e.Event).Windows
 		}
 	}
-	const k = compaction.DefaultMaxSummaries
-	levels := 1 + int(math.Log(float64(windows))/math.Log(k)+1e-9)
+	k := compaction.DefaultLimits.Summaries
+	levels := 1 + int(math.Log(float64(windows))/math.Log(float64(k))+1e-9)
 	first := compaction.LineageOf(v.At(0))
 	if first.Passes > levels {
 		t.Errorf("turn 1 passed through %d summarisations, want at most 1 + log_%d(%d) = %d", first.Passes, k, windows, levels)

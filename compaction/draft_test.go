@@ -43,7 +43,7 @@ func TestApprove(t *testing.T) {
 		t.Fatalf("%v, %v; asked %d times", done, err, len(asked))
 	}
 	d := asked[0]
-	done[0].Took = 0
+	done[0].Took = d.Written.Took
 	if d.Key != key || d.View.Len() != 7 || d.Written != done[0] {
 		t.Errorf("the draft of %v is of %d events, %+v, and written was %+v", d.Key, d.View.Len(), d.Written, done[0])
 	}
@@ -91,7 +91,7 @@ func TestVeto(t *testing.T) {
 	sum := &scripted{}
 	fallback := &scripted{}
 	cfg := every(2, 0, sum)
-	cfg.Fallback, cfg.FallbackAfter = fallback, 2
+	cfg.Fallback = fallback
 	c := s.with(cfg, compaction.Options[store.Key]{
 		Logger:  slog.New(slog.NewTextHandler(&lines, nil)),
 		Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { seen = append(seen, a) },
@@ -165,48 +165,6 @@ func TestApprovalThatHangs(t *testing.T) {
 	}
 	if asked.Load() != 4 || s.view().PatchSeq() != 0 {
 		t.Errorf("asked %d times", asked.Load())
-	}
-}
-
-// Sessions are compacted by configurations of their own.
-func TestConfigs(t *testing.T) {
-	own, other := &scripted{}, &scripted{}
-	often := every(1, 0, other)
-	often.MaxSummaryTokens = 77
-	s := newSession(t, "u1*60 a1*60")
-	name := "often"
-	c := s.with(every(3, 0, own), compaction.Options[store.Key]{
-		Configs:  map[string]compaction.Config{"often": often, "never": {}},
-		ConfigOf: func(store.Key) string { return name },
-	})
-	for _, step := range []struct {
-		name       string
-		own, other int // calls so far
-	}{{"never", 0, 0}, {"unknown", 0, 0}, {"often", 0, 1}} {
-		name = step.name
-		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-		if len(own.requests) != step.own || len(other.requests) != step.other {
-			t.Errorf("%s: %d and %d calls", name, len(own.requests), len(other.requests))
-		}
-	}
-	s.append("u2*60 a2*60 u3*60 a3*60 u4*60 a4*60")
-	name = "another"
-	if _, err := c.MaybeCompact(t.Context(), key); err != nil || len(own.requests) != 1 || len(other.requests) != 1 {
-		t.Errorf("%v; %d and %d calls", err, len(own.requests), len(other.requests))
-	}
-
-	for text, opts := range map[string]compaction.Options[store.Key]{
-		"ConfigOf":             {Configs: map[string]compaction.Config{"a": often}},
-		"of which there are 0": {ConfigOf: func(store.Key) string { return "" }},
-		`"bad": invalid`:       {Configs: map[string]compaction.Config{"bad": {Enabled: true}}, ConfigOf: func(store.Key) string { return "" }},
-		"EventRetentionSize":   {Configs: map[string]compaction.Config{"bad": {TokenThreshold: 1}}, ConfigOf: func(store.Key) string { return "" }},
-	} {
-		_, err := compaction.New(s.store, often, opts)
-		if !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v", text, err)
-		}
 	}
 }
 

@@ -250,32 +250,3 @@ func events(v fold.View) []*patch.Event {
 	}
 	return out
 }
-
-// A pass that intervals ask for can wait until it pays.
-func ExampleDefaultCost() {
-	view := fold.New("", nil)
-	for i := range 6 {
-		e, err := patch.NewEvent(patch.Fields{
-			ID: fmt.Sprint("e", i), Author: "user", InvocationID: fmt.Sprint("inv", i),
-			Content: patch.Text("user", "a few words"),
-		})
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		if view, err = view.Apply(patch.Record{Seq: view.Seq() + 1, Event: e}); err != nil {
-			fmt.Println(err)
-			return
-		}
-	}
-	cfg := compaction.DefaultConfig()
-	d, _ := compaction.Plan(view, cfg, compaction.Run{})
-	fmt.Println("at any cost:", d.Window != nil)
-
-	cfg.Cost = compaction.DefaultCost()
-	d, _ = compaction.Plan(view, cfg, compaction.Run{})
-	fmt.Println("if it pays:", d.Window != nil, d.Balance.BreakEven())
-	// Output:
-	// at any cost: true
-	// if it pays: false 0
-}

@@ -314,47 +314,6 @@ func TestSummarizerBusy(t *testing.T) {
 	}
 }
 
-// After so many failures in a row the fallback is asked, and after its answer the
-// summarizer has the first try again.
-func TestFallback(t *testing.T) {
-	var calls atomic.Int32
-	var well atomic.Bool
-	fallback := &scripted{}
-	cfg := every(2, 0, compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
-		calls.Add(1)
-		if well.Load() {
-			return says("well"), nil
-		}
-		return compaction.Response{}, errModel
-	}))
-	cfg.Fallback, cfg.FallbackAfter = fallback, 2
-	s := newSession(t, "u1*20 a1*20 u2*20 a2*20")
-	c := s.compactor(cfg)
-	grow := func(until func() bool) {
-		t.Helper()
-		for i := 0; !until(); i++ {
-			if i == 300 {
-				t.Fatalf("nothing comes: %d calls, %d of the fallback", calls.Load(), fallback.calls())
-			}
-			s.append(fmt.Sprintf("u%d*20 a%d*20", s.words, s.words))
-			_, _ = c.MaybeCompact(t.Context(), key)
-		}
-	}
-	grow(func() bool { return fallback.calls() == 1 })
-	if calls.Load() != 2 || c.Stats().Wrote != 1 {
-		t.Errorf("the fallback was asked after %d failures, and %d were written; want 2, and 1", calls.Load(), c.Stats().Wrote)
-	}
-	grow(func() bool { return fallback.calls() == 2 })
-	if calls.Load() != 4 {
-		t.Errorf("asked again, the summarizer failed %d times before the fallback was, want 2", calls.Load()-2)
-	}
-	well.Store(true)
-	grow(func() bool { return calls.Load() > 6 })
-	if fallback.calls() != 2 {
-		t.Errorf("the fallback was asked %d times after the summarizer was well", fallback.calls()-2)
-	}
-}
-
 // A summarizer that hangs for good does not keep the fallback from being asked.
 func TestFallbackOfOneThatHangs(t *testing.T) {
 	release := make(chan struct{})
@@ -364,7 +323,7 @@ func TestFallbackOfOneThatHangs(t *testing.T) {
 		<-release
 		return compaction.Response{}, nil
 	}))
-	cfg.Timeout, cfg.Fallback = time.Millisecond, fallback
+	cfg.Timeout, cfg.Fallback, cfg.TokenThreshold = time.Millisecond, fallback, 400
 	s := newSession(t, "")
 	c := s.compactor(cfg)
 	for i := range 100 {

@@ -17,15 +17,12 @@ import (
 )
 
 func TestLargestLimits(t *testing.T) {
-	for _, input := range []int{math.MaxInt, math.MaxInt - 1, math.MaxInt/4 + 1} {
-		s := newSession(t, "u1*50 a1*50 u2*50 a2*50 u3*50 a3*50 u4*50 a4*50")
-		s.compact(compaction.Config{
-			Enabled: true, CompactionInterval: 2, OverlapSize: math.MaxInt, TokenThreshold: math.MaxInt, EventRetentionSize: math.MaxInt,
-			MaxInputTokens: input, MaxSummaries: math.MaxInt, MaxSummaryTokens: math.MaxInt, MaxOpenCalls: math.MaxInt, MaxWaitingCalls: math.MaxInt,
-			FallbackAfter: math.MaxInt, Timeout: math.MaxInt64,
-		})
-		s.want("S1:user")
-	}
+	s := newSession(t, "u1*50 a1*50 u2*50 a2*50 u3*50 a3*50 u4*50 a4*50")
+	s.compact(compaction.Config{
+		Enabled: true, CompactionInterval: 2, OverlapSize: math.MaxInt, TokenThreshold: math.MaxInt, EventRetentionSize: math.MaxInt,
+		InvocationTokens: math.MaxInt, ClearAfter: math.MaxInt, MaxSummaryTokens: math.MaxInt, Timeout: math.MaxInt64,
+	})
+	s.want("S1:user")
 }
 
 // A panic in a function of the user's, wherever it is called from, ends neither the worker
@@ -33,10 +30,8 @@ func TestLargestLimits(t *testing.T) {
 func TestPanicsAreContained(t *testing.T) {
 	boom := func() { panic("out of cheese") }
 	for name, opts := range map[string]compaction.Options[store.Key]{
-		"pin":     {Pin: func(store.Key, fold.View) []string { boom(); return nil }},
-		"config":  {Configs: map[string]compaction.Config{"": {}}, ConfigOf: func(store.Key) string { boom(); return "" }},
+		"run":     {Run: func(store.Key, fold.View) compaction.Run { boom(); return compaction.Run{} }},
 		"approve": {Approve: func(context.Context, compaction.Draft[store.Key]) error { boom(); return nil }},
-		"running": {Running: func(store.Key) string { boom(); return "" }},
 		"new id":  {NewID: func() string { boom(); return "" }},
 		"observe": {Observe: func(context.Context, compaction.Attempt[store.Key]) { boom() }},
 	} {
@@ -98,7 +93,9 @@ func TestCutTranscriptForgesNoTurn(t *testing.T) {
 		}
 		s.append("c1(x) " + strings.Repeat("a1 ", 40) + "r1(x)")
 		sum := &scripted{}
-		s.compact(compaction.Config{Enabled: true, TokenThreshold: 100, EventRetentionSize: 1, MaxInputTokens: 100 + shift, PromptTemplate: compaction.History, Summarizer: sum})
+		cfg := compaction.Config{Enabled: true, TokenThreshold: 100, EventRetentionSize: 1, PromptTemplate: compaction.History, Summarizer: sum}
+		cfg.Limits().Input = 100 + shift
+		s.compact(cfg)
 		for _, r := range sum.requests {
 			for line := range strings.Lines(r.Prompt) {
 				begins := func(with string) bool {

@@ -14,18 +14,22 @@ import (
 func TestBackoffIsForgotten(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := fold.New("creation", nil)
+	rests := func(key int) bool {
+		all, _ := c.waits(key, v)
+		return all
+	}
 	for key := range maxRemembered {
-		c.failed(key, Config{}, v, nil, fmt.Errorf("no answer"))
+		c.failed(key, v, nil, fmt.Errorf("no answer"))
 	}
-	if len(c.backoff) != 1<<16 || !c.waits(0, v) {
-		t.Fatalf("%d sessions are remembered, want %d; the first waits: %v", len(c.backoff), 1<<16, c.waits(0, v))
+	if len(c.backoff) != 1<<16 || !rests(0) {
+		t.Fatalf("%d sessions are remembered, want %d; the first waits: %v", len(c.backoff), 1<<16, rests(0))
 	}
-	c.failed(7, Config{}, v, nil, fmt.Errorf("no answer"))
+	c.failed(7, v, nil, fmt.Errorf("no answer"))
 	if c.backoff[7].failures != 2 {
 		t.Errorf("a session that is remembered has failed %d times, want 2", c.backoff[7].failures)
 	}
-	c.failed(maxRemembered, Config{}, v, nil, fmt.Errorf("no answer"))
-	if len(c.backoff) != 1 || c.waits(0, v) || !c.waits(maxRemembered, v) {
+	c.failed(maxRemembered, v, nil, fmt.Errorf("no answer"))
+	if len(c.backoff) != 1 || rests(0) || !rests(maxRemembered) {
 		t.Errorf("%d sessions are remembered, want the new one alone", len(c.backoff))
 	}
 }
@@ -33,28 +37,12 @@ func TestBackoffIsForgotten(t *testing.T) {
 // Every default is filled in, and nothing that was set is changed.
 func TestDefaults(t *testing.T) {
 	got := Config{}.withDefaults()
-	for _, d := range []struct {
-		name      string
-		got, want int
-	}{
-		{"FallbackAfter", got.FallbackAfter, DefaultFallbackAfter},
-		{"MaxInputTokens", got.MaxInputTokens, DefaultMaxInputTokens},
-		{"MaxSummaries", got.MaxSummaries, DefaultMaxSummaries},
-		{"MaxSummaryTokens", got.MaxSummaryTokens, DefaultMaxSummaryTokens},
-		{"MaxOpenCalls", got.MaxOpenCalls, DefaultMaxOpenCalls},
-		{"MaxWaitingCalls", got.MaxWaitingCalls, DefaultMaxWaitingCalls},
-		{"Timeout", int(got.Timeout.Seconds()), int(DefaultTimeout.Seconds())},
-	} {
-		if d.got != d.want {
-			t.Errorf("%s is %d, want %d", d.name, d.got, d.want)
-		}
+	if got.EventRetentionSize != 10 || got.MaxSummaryTokens != 2_000 || got.Timeout != time.Minute || got.limits != defaultLimits ||
+		got.PromptTemplate != DefaultPromptTemplate || got.Summarizer != (Extractive{}) || got.Fallback != (Extractive{}) {
+		t.Errorf("%+v", got)
 	}
-	if got.PromptTemplate == "" || got.Summarizer == nil {
-		t.Errorf("the prompt is %q, the summarizer %v", got.PromptTemplate, got.Summarizer)
-	}
-	set := Config{FallbackAfter: 31, MaxInputTokens: 32, MaxSummaries: 33, MaxSummaryTokens: 34, MaxOpenCalls: 35, MaxWaitingCalls: 36, Timeout: 37 * time.Second}
-	got = set.withDefaults()
-	if got.FallbackAfter != 31 || got.MaxInputTokens != 32 || got.MaxSummaries != 33 || got.MaxSummaryTokens != 34 || got.MaxOpenCalls != 35 || got.MaxWaitingCalls != 36 || got.Timeout != 37*time.Second {
+	set := Config{EventRetentionSize: 31, MaxSummaryTokens: 34, limits: limits{1, 2, 3, 4, 5, 6}, Timeout: 37 * time.Second}
+	if got = set.withDefaults(); got.EventRetentionSize != 31 || got.MaxSummaryTokens != 34 || got.limits != set.limits || got.Timeout != 37*time.Second {
 		t.Errorf("what was set became %+v", got)
 	}
 }
@@ -74,43 +62,53 @@ func viewOf(t *testing.T, texts ...string) fold.View {
 	return v
 }
 
-// After a success failures are counted anew, while what is passed over stays so.
+// A success of the summarizer's ends the backoff, while windows that are skipped stay so. One of
+// the fallback's does not: the summarizer has failed.
 func TestSuccessForgetsFailures(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
-	cfg := Config{FallbackAfter: 2}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
-	w := &Window{Groups: []Group{{Indices: []int{0}}}}
-	c.failed(1, cfg, v, w, errDeclined)
-	if got := c.passedOver(1, v); len(got) != 0 {
-		t.Errorf("after one failure %q are passed over", got)
+	p := &pass[int]{key: 1, visible: newVisible(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{0}}}}}
+	failed := &SummarizerError{Err: errDeclined}
+	c.failed(1, v, p, failed)
+	if got := c.skipped(1, v); len(got) != 0 {
+		t.Errorf("before the fallback was asked %q are skipped", got)
 	}
-	c.failed(1, cfg, v, w, errDeclined)
-	c.succeeded(1)
-	if got := c.passedOver(1, v); len(got) != 1 || got[0] != "a" {
-		t.Errorf("passed over are %q, want a", got)
+	if rests, backsOff := c.waits(1, v); rests || !backsOff {
+		t.Errorf("after a failure of the summarizer the session rests: %v, and the summarizer: %v", rests, backsOff)
 	}
-	if c.waits(1, v) {
+	p.past, p.about.FellBack = true, true
+	c.failed(1, v, p, failed)
+	if rests, backsOff := c.waits(1, v); !rests || !backsOff {
+		t.Errorf("after a failure of the fallback the session rests: %v, and the summarizer: %v", rests, backsOff)
+	}
+	p.failure = errDeclined
+	c.succeeded(p)
+	if b := c.backoff[1]; b.failures != 3 {
+		t.Errorf("after a success of the fallback's %d failures are counted", b.failures)
+	}
+	p.failure, p.asked = nil, true
+	c.succeeded(p)
+	if got := c.skipped(1, v); len(got) != 1 || got[0] != "a" {
+		t.Errorf("skipped are %q, want a", got)
+	}
+	if rests, backsOff := c.waits(1, v); rests || backsOff {
 		t.Error("after a success it waits")
-	}
-	c.failed(1, cfg, v, nil, errors.New("no answer"))
-	if b := c.backoff[1]; b.failures != 1 || b.until != v.Seq()+1 {
-		t.Errorf("after a success one failure is counted as %d, and lasts until %d", b.failures, b.until)
 	}
 }
 
-// A window that is vetoed again and again keeps the others waiting no more than one that no
-// summarizer can answer.
-func TestVetoedWindowsArePassedOver(t *testing.T) {
+// A window that is vetoed again and again does not hold up the others.
+func TestVetoedWindowsAreSkipped(t *testing.T) {
 	c := &Compactor[int]{backoff: map[int]backoff{}}
 	v := viewOf(t, `{"id":"a"}`, `{"id":"b"}`)
-	for range 2 {
-		c.failed(1, Config{FallbackAfter: 2}, v, &Window{Groups: []Group{{Indices: []int{1}}}}, fmt.Errorf("%w: no", ErrVetoed))
+	p := &pass[int]{key: 1, visible: newVisible(v, Run{}), window: &Window{Groups: []Group{{Indices: []int{1}}}}}
+	for n := range maxVetoes {
+		if got := c.skipped(1, v); len(got) != 0 {
+			t.Errorf("after %d vetoes %q are skipped", n, got)
+		}
+		c.failed(1, v, p, vetoed(errors.New("no")))
 	}
-	if got := c.passedOver(1, v); len(got) != 1 || got[0] != "b" {
-		t.Errorf("passed over are %q, want b", got)
-	}
-	if c.backoff[1].answers != 0 {
-		t.Error("a veto counts as an answer of the summarizer's")
+	if got := c.skipped(1, v); len(got) != 1 || got[0] != "b" {
+		t.Errorf("skipped are %q, want b", got)
 	}
 }
 

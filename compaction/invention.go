@@ -12,10 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 )
 
-// NotVerified as [Config.MaxInvented] has answers used without holding them against the
-// events.
-const NotVerified = -1
-
 // Bounds on what is told of identifiers that a summary has and the events have not.
 const (
 	maxNames     = 32 // that a patch, an error or a prompt names
@@ -72,9 +68,9 @@ func (s *source) compare(text string) identifiers.Comparison {
 	return c
 }
 
-// judge returns an [InventionError] if there are more invented identifiers than may be.
-func judge(c identifiers.Comparison, most int) error {
-	if len(c.Invented) <= most {
+// judge returns an [InventionError] if there are invented identifiers.
+func judge(c identifiers.Comparison) error {
+	if len(c.Invented) == 0 {
 		return nil
 	}
 	return &InventionError{Count: len(c.Invented), Names: named(nil, c.Invented)}
@@ -117,16 +113,6 @@ func named(to []string, names []string) []string {
 		to = append(to, n)
 	}
 	return to
-}
-
-// verify notes how a summary compares with what it stands for.
-func (m *patchMetadata) verify(c identifiers.Comparison) {
-	m.Verified = true
-	m.Held += c.Held
-	m.Lost += len(c.Lost)
-	m.Invented += len(c.Invented)
-	m.InventedNames = named(m.InventedNames, c.Invented)
-	m.Numbers = named(m.Numbers, c.Numbers)
 }
 
 // invented returns how many identifiers an error is about.

@@ -66,27 +66,23 @@ func TestVerified(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		answers  []string
-		most     int // MaxInvented
 		calls    int
 		wrote    bool
 		invented int
 		says     string
 	}{
-		{"the truth", []string{truthful}, 0, 1, true, 0, truthful},
-		{"a lie, then the truth", []string{lying, truthful}, 0, 2, true, 0, truthful},
-		{"lies", []string{lying}, 0, 2, false, 2, ""},
-		{"a lie, then other lies", []string{lying, "ORDER-4713 and nothing else"}, 0, 2, false, 1, ""},
-		{"lies that may be", []string{lying}, 2, 1, true, 2, lying},
-		{"more lies than may be", []string{lying}, 1, 2, false, 2, ""},
-		{"lies that nobody looks at", []string{lying}, compaction.NotVerified, 1, true, 0, lying},
-		{"a lie, then nothing", []string{lying, ""}, 0, 2, false, 2, ""},
-		{"a lie, then what cannot be used", []string{lying, "…"}, 0, 2, false, 0, ""},
+		{"the truth", []string{truthful}, 1, true, 0, truthful},
+		{"a lie, then the truth", []string{lying, truthful}, 2, true, 0, truthful},
+		{"lies", []string{lying}, 2, false, 2, ""},
+		{"a lie, then other lies", []string{lying, "ORDER-4713 and nothing else"}, 2, false, 1, ""},
+		{"a lie, then nothing", []string{lying, ""}, 2, false, 2, ""},
+		{"a lie, then what cannot be used", []string{lying, "…"}, 2, false, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := orderSession(t)
 			sum := answering(c.answers...)
 			var attempt compaction.Attempt[store.Key]
-			compactor, err := compaction.New(s.store, with(every(2, 0, sum), func(cfg *compaction.Config) { cfg.MaxInvented = c.most }),
+			compactor, err := compaction.New(s.store, every(2, 0, sum),
 				compaction.Options[store.Key]{Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { attempt = a }})
 			if err != nil {
 				t.Fatal(err)
@@ -109,22 +105,15 @@ func TestVerified(t *testing.T) {
 				t.Errorf("says %q", got)
 			}
 			w := done[0]
-			if w.Verified != (c.most != compaction.NotVerified) || w.Invented != c.invented || w.Usage.Calls != c.calls || attempt.Lost != w.Lost {
+			if w.Usage.Calls != c.calls || attempt.Lost != w.Lost {
 				t.Errorf("%+v", w)
-			}
-			if !w.Verified {
-				return
 			}
 			if lost := map[string]int{truthful: 4, lying: 6}[c.says]; w.Held != 7 || w.Lost != lost {
 				t.Errorf("%d of %d lost, want %d of 7", w.Lost, w.Held, lost)
 			}
 			p := patchOf(t, s, w.PatchID)
-			if again, ok := compaction.WrittenBy(p); !ok || again.Held != w.Held || again.Lost != w.Lost || again.Invented != w.Invented || !again.Verified {
+			if again, ok := compaction.WrittenBy(p); !ok || again.Held != w.Held || again.Lost != w.Lost {
 				t.Errorf("the patch says %+v", again)
-			}
-			ids, numbers := compaction.InventedBy(p)
-			if c.says == lying && !slices.Equal(ids, []string{"ORDER-4712", "/orders/4712/label.pdf"}) || c.says == truthful && (len(ids) > 0 || !slices.Equal(numbers, []string{"2", "150.50"})) {
-				t.Errorf("the patch names %q and %q", ids, numbers)
 			}
 		})
 	}
@@ -208,7 +197,7 @@ func TestVerifiedFallback(t *testing.T) {
 	}{{compaction.Extractive{}, true}, {answering(lying), false}} {
 		s := orderSession(t)
 		sum := answering(lying)
-		cfg := with(every(2, 0, sum), func(cfg *compaction.Config) { cfg.Fallback, cfg.FallbackAfter = c.fallback, 2 })
+		cfg := with(every(2, 0, sum), func(cfg *compaction.Config) { cfg.Fallback, cfg.TokenThreshold = c.fallback, 1 })
 		compactor := s.compactor(cfg)
 		for i := range 8 {
 			if _, err := compactor.MaybeCompact(t.Context(), key); err != nil && invention(err) == 0 {
@@ -220,7 +209,7 @@ func TestVerifiedFallback(t *testing.T) {
 		for _, e := range s.view().Events() {
 			visible = append(visible, e)
 		}
-		if raw := visible[0].ID() == "e0"; raw == c.wrote || sum.calls() < 4 || strings.Contains(identifiers.Text(visible...), "ORDER-4712") {
+		if raw := visible[0].ID() == "e0"; raw == c.wrote || sum.calls() < 2 || strings.Contains(identifiers.Text(visible...), "ORDER-4712") {
 			t.Errorf("fallback %T: after %d calls: %s", c.fallback, sum.calls(), s.visible())
 		}
 	}
@@ -233,7 +222,7 @@ func TestVerifiedOfLittle(t *testing.T) {
 	s.say("user", "i2", "Thanks.")
 	sum := answering("ORDER-4712")
 	done := s.compact(every(2, 0, sum))
-	if len(done) != 1 || sum.calls() != 2 || done[0].Invented != 0 || done[0].Lost != 0 || done[0].Held != 1 || !strings.Contains(firstText(s.view().At(0)), "ORDER-4711") {
+	if len(done) != 1 || sum.calls() != 2 || done[0].Lost != 0 || done[0].Held != 1 || !strings.Contains(firstText(s.view().At(0)), "ORDER-4711") {
 		t.Errorf("%+v after %d calls: %s", done, sum.calls(), s.visible())
 	}
 }
@@ -252,7 +241,7 @@ func TestVerifiedMerged(t *testing.T) {
 			}
 			return says("ORDER-4711 " + strings.Repeat("and so on ", 60)), nil
 		}
-		compactor := s.compactor(with(every(1, 0, sum), func(cfg *compaction.Config) { cfg.MaxSummaries = 2 }))
+		compactor := s.compactor(with(every(1, 0, sum), func(cfg *compaction.Config) { cfg.Limits().Summaries = 2 }))
 		var err error
 		for i := range 2 {
 			s.say("user", fmt.Sprint("i", i), "ORDER-4711 /orders/4711/label.pdf"+strings.Repeat(" and so on", 200))
@@ -284,7 +273,7 @@ func TestVerifiedHostile(t *testing.T) {
 		for i := range 2 {
 			s.say("user", fmt.Sprint("i", i), ids("seen-%07d 7.75 ", many))
 		}
-		_, err := s.compactor(with(every(2, 0, answering(text)), func(c *compaction.Config) { c.MaxSummaryTokens = 1 << 30 })).MaybeCompact(t.Context(), key)
+		_, err := s.compactor(with(every(2, 0, answering(text)), func(c *compaction.Config) { c.MaxSummaryTokens, c.Fallback = 1<<30, declines{} })).MaybeCompact(t.Context(), key)
 		if !errors.Is(err, compaction.ErrRefusedAnswer) || len(err.Error()) > 10_000 {
 			t.Errorf("%s: %.200v", name, err)
 		}
@@ -393,7 +382,6 @@ func TestExtractiveInventsNothing(t *testing.T) {
 		for i := 0; i < len(all); i += step {
 			r := all[i]
 			for _, cfg := range []compaction.Config{compaction.DefaultConfig(), tableInterval, tableTokens} {
-				cfg.MaxInvented = compaction.NotVerified // so that all of them are seen
 				cfg.Summarizer = compaction.SummarizerFunc(func(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 					resp, err := compaction.Extractive{}.Summarize(ctx, req)
 					c := identifiers.Compare(identifiers.NewIndex(resp.Text), identifiers.NewIndex(identifiers.Text(req.Events...)))
@@ -417,7 +405,7 @@ func TestLosses(t *testing.T) {
 	if len(none) != 0 {
 		t.Errorf("without summaries: %+v", none)
 	}
-	s.compact(with(every(2, 0, answering("ORDER-4711 and ORDER-9999, 150.50")), func(c *compaction.Config) { c.MaxInvented = 1 }))
+	s.patch(patch.NewSummarise(0, s.view().Len(), summaryEvent(t, "first", "ORDER-4711 and ORDER-9999, 150.50")))
 	s.say("user", "i4", "It was ada@math.example."+strings.Repeat(" So it was.", 30))
 	first := s.losses()
 	if len(first) != 1 || first[0].Index != 0 || first[0].Invocations < 2 || !slices.Equal(first[0].Invented, []string{"ORDER-9999"}) || !slices.Equal(first[0].Numbers, []string{"150.50"}) ||

@@ -110,7 +110,7 @@ func TestLineageInAnotherLog(t *testing.T) {
 	})
 	t.Run("merged", func(t *testing.T) {
 		s := newSession(t, "u1*40 a1*40 u2*40 a2*40 c2(x)")
-		cfg := with(every(2, 1, &scripted{}), func(c *compaction.Config) { c.MaxSummaries = 2 })
+		cfg := with(every(2, 1, &scripted{}), func(c *compaction.Config) { c.Limits().Summaries = 2 })
 		s.compact(cfg)
 		s.append("r2(x) u3*40 a3*40")
 		s.compact(cfg)

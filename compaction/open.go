@@ -19,7 +19,7 @@ const (
 // Waiting returns the visible calls that wait for the user's side and that compaction lets
 // stay: of long-running calls and requests to the user that the user's side has not
 // answered, those of the running and of the newest invocation, and of the others the
-// newest [Config.MaxWaitingCalls]. Whoever pins what a resume needs ([Options.Pin]) pins it
+// newest eight. Whoever pins what a resume needs ([Options.Pin]) pins it
 // for these: older ones are summarised as unanswered, and [Recall] brings them back when
 // their answer comes.
 func Waiting(v fold.View, cfg Config, run Run) []fold.Call {
@@ -82,7 +82,7 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 		switch {
 		case pending[i]:
 			if !goesOn {
-				if keptWaiting == cfg.MaxWaitingCalls {
+				if keptWaiting == cfg.limits.WaitingCalls {
 					continue
 				}
 				keptWaiting++
@@ -95,7 +95,7 @@ func (s *visible) holdOpenCalls(calls []fold.Call, cfg Config) (waiting []int) {
 		case !unanswered[i]:
 		case goesOn:
 			s.stays[c.Index] = true
-		case kept < cfg.MaxOpenCalls:
+		case kept < cfg.limits.OpenCalls:
 			kept++
 			s.stays[c.Index] = true
 		}

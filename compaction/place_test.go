@@ -48,7 +48,7 @@ func TestAuthorOfASummary(t *testing.T) {
 	merged := newSession(t, "a1 a1")
 	merged.compact(every(1, 0, &scripted{}))
 	merged.append("u2 a2")
-	merged.compact(with(every(1, 0, &scripted{}), func(c *compaction.Config) { c.MaxSummaries = 2 }))
+	merged.compact(with(every(1, 0, &scripted{}), func(c *compaction.Config) { c.Limits().Summaries = 2 }))
 	if merged.view().Len() != 1 || merged.view().At(0).Author() != "user" {
 		t.Errorf("merged: %s by %q", merged.visible(), merged.view().At(0).Author())
 	}

@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/fold"
@@ -37,10 +38,11 @@ type Window struct {
 	// of the same branch that stand between summaries of others.
 	Also []Span
 
-	// Results are what is cleared, in order, if the trigger is [ByClearing]. Then Span and
-	// Also are the events in which they stand, one each, and stay but for these; and there
-	// are no Groups, since nothing is summarised.
-	Results []Result
+	// Results is how many results of tools are cleared, if the trigger is [ByClearing]. Then
+	// Span and Also are the events in which they stand, one each, and stay but for these; and
+	// there are no Groups, since nothing is summarised.
+	Results int
+	results []result
 
 	// Merge says that the events are summaries.
 	Merge bool
@@ -56,6 +58,9 @@ type Window struct {
 	// Tokens is the estimate for all the events.
 	Tokens int
 }
+
+// spans returns Also and Span, in order.
+func (w *Window) spans() []Span { return append(slices.Clone(w.Also), w.Span) }
 
 // Group is the part of a window that one summary stands for.
 type Group struct {
@@ -76,19 +81,7 @@ type Decision struct {
 	// measurement. See [PromptTokens]. They are 0 if compaction is off.
 	PromptTokens int
 	Measured     bool
-
-	// Balance is what the pass would cost and save that intervals or clearing ask for, if
-	// [Config.Cost] counts: the window's, or that of one that does not pay yet. It is nil
-	// where they ask for none.
-	Balance *Balance
 }
-
-// So much of TokenThreshold must be there to be covered before the token trigger fires
-// again, lest a tail that alone reaches the threshold costs a call with every event.
-const worthwhile = 16
-
-// fraction is the least that is worth a call under a threshold.
-func fraction(threshold int) int { return threshold/worthwhile + min(1, threshold%worthwhile) }
 
 // Plan decides what to compact next in a view, if anything, and says why. It is pure:
 // the same view, config and run give the same decision, and nothing is changed. After a
@@ -112,124 +105,147 @@ func (s *visible) plan(cfg Config) Decision {
 	}
 	d := Decision{}
 	d.PromptTokens, d.Measured = promptTokens(s.entries, s.view.PatchSeq())
-
-	waiting, reason := 0, ""
-	if cfg.CompactionInterval > 0 {
-		s.number()
-		// What the trigger would count if nothing had to stay. Finding out what does is
-		// the dearer part.
-		if waiting = s.invocations(func(i int) bool { return s.invocation[i] != s.live || s.live == noInvocation }); waiting >= cfg.CompactionInterval {
-			s.settle(cfg, func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live })
-			w := s.window(ByInterval, cfg)
-			if waiting = s.invocations(s.coverable); waiting >= cfg.CompactionInterval && d.worth(s, w, cfg) {
-				d.Window = w
-				d.Reason = fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
-				return d
-			}
-		}
-		reason = fmt.Sprintf("%d of %d invocations%s; ", waiting, cfg.CompactionInterval, d.notYet())
-	}
-	if cfg.ClearAfter > 0 {
-		w, saved := s.clearing(cfg)
-		if w != nil && d.worthSaving(s, w, saved, cfg) {
-			d.Window = w
-			d.Reason = fmt.Sprintf("clearing old results of tools saves about %d tokens, %d are enough", saved, cfg.ClearAfter)
-			return d
-		}
-		if saved > 0 {
-			reason += fmt.Sprintf("clearing old results of tools would save %d of %d tokens%s; ", saved, cfg.ClearAfter, d.notYet())
-		}
-	}
-	if cfg.InvocationTokens > 0 {
-		takes, w := s.longInvocation(cfg)
+	var reasons []string
+	for _, trigger := range []func(cfg Config, prompt int) (*Window, string){
+		s.byInterval, s.byClearing, s.byInvocation, s.byTokens, s.byTiers, s.byMerging,
+	} {
+		w, reason := trigger(cfg, d.PromptTokens)
 		if w != nil {
-			d.Window = w
-			d.Reason = fmt.Sprintf("the running invocation takes %d tokens, it may take %d", takes, cfg.InvocationTokens)
+			d.Window, d.Reason = w, reason
 			return d
 		}
-		if takes > 0 {
-			reason += fmt.Sprintf("the running invocation takes %d of %d tokens; ", takes, cfg.InvocationTokens)
+		if reason != "" {
+			reasons = append(reasons, reason)
 		}
 	}
-	over := cfg.TokenThreshold > 0 && d.PromptTokens >= cfg.TokenThreshold
-	if over {
-		tail := s.tail(cfg.EventRetentionSize)
-		s.settle(cfg, func(i int) bool { return i >= tail })
-		all := s.coverableTokens()
-		w := s.window(ByTokens, cfg)
-		there := s.coverableTokens() // without what has to wait for the next window
-		if w != nil && there >= fraction(cfg.TokenThreshold) && all >= s.step(cfg, cfg.TokenThreshold, d.PromptTokens, all) {
-			d.Window = w
-			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", d.PromptTokens, cfg.TokenThreshold)
-			return d
-		}
-		reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, but only %d of them can be summarised, and it takes %s of the threshold to be worth it",
-			d.PromptTokens, cfg.TokenThreshold, there, s.stepName(cfg, d.PromptTokens, all))
-	} else if cfg.TokenThreshold > 0 {
-		reason += fmt.Sprintf("%d of %d tokens", d.PromptTokens, cfg.TokenThreshold)
-	}
-	chains := s.chains()
-	if d.Window = s.tierMerge(chains, cfg.MaxSummaries); d.Window != nil {
-		d.Reason = fmt.Sprintf("%d summaries of one level stand side by side", cfg.MaxSummaries)
-		return d
-	}
-	if over {
-		if d.Window = s.forcedMerge(chains, cfg.MaxSummaries, d.PromptTokens, cfg.TokenThreshold, s.step(cfg, cfg.TokenThreshold, d.PromptTokens, 0)); d.Window != nil {
-			d.Reason = fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, and only summaries are left to merge", d.PromptTokens, cfg.TokenThreshold)
-			return d
-		}
-	}
-	d.Reason = "nothing to do: " + strings.TrimSuffix(reason, "; ")
+	d.Reason = "nothing to do: " + strings.Join(reasons, "; ")
 	return d
 }
 
-// worth reports whether summaries of a window pay, and notes the balance.
-func (d *Decision) worth(s *visible, w *Window, cfg Config) bool {
-	return w == nil || cfg.Cost.Turns == 0 || d.worthSaving(s, w, w.saves(s, cfg), cfg)
-}
-
-// worthSaving is the same of a window of which it is known what it saves.
-func (d *Decision) worthSaving(s *visible, w *Window, saved int, cfg Config) bool {
-	if cfg.Cost.Turns == 0 {
-		return true
+// byInterval returns the window over all that no summary stands for, if enough invocations
+// have such events. Those of the running invocation are not counted and stay.
+func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
+	if cfg.CompactionInterval == 0 {
+		return nil, ""
 	}
-	b := s.balance(w, saved, cfg)
-	d.Balance = &b
-	return cfg.Cost.pays(b)
-}
-
-// notYet says why a pass that is due is not made.
-func (d *Decision) notYet() string {
-	if d.Balance == nil {
-		return ""
-	}
-	if n := d.Balance.BreakEven(); n > 0 {
-		return fmt.Sprintf(", which does not pay yet: it breaks even after %d turns, and would cost %.0f at once where %.0f were spent", n, max(0, d.Balance.Once), d.Balance.Spent)
-	}
-	return ", which never pays"
-}
-
-// longInvocation returns how many tokens the raw events of the running invocation take, and
-// the window over those that can go, if they take too many. Half of what they may take must
-// be there to be covered, lest a long turn costs a call with every step.
-func (s *visible) longInvocation(cfg Config) (takes int, w *Window) {
 	s.number()
-	if s.live == noInvocation {
-		return 0, nil
+	runs := func(i int) bool { return s.live != noInvocation && s.invocation[i] == s.live }
+	// What would be counted if nothing had to stay: to find out what does takes longer.
+	waiting, later := s.invocations(func(i int) bool { return !runs(i) }), ""
+	if waiting >= cfg.CompactionInterval {
+		s.settle(cfg, runs)
+		w := s.window(ByInterval, cfg)
+		if waiting = s.invocations(s.coverable); w != nil && waiting >= cfg.CompactionInterval {
+			ok, why := s.pays(w, s.saves(w, cfg), cfg)
+			read, _ := priceOf(cfg.Summarizer)
+			if ok || prompt >= large || read == 0 && waiting/forced >= cfg.CompactionInterval {
+				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
+			}
+			later = ", " + why
+		}
 	}
+	return nil, fmt.Sprintf("%d of %d invocations%s", waiting, cfg.CompactionInterval, later)
+}
+
+// byClearing returns the window over old results of tools, if clearing them saves enough.
+func (s *visible) byClearing(cfg Config, prompt int) (*Window, string) {
+	if cfg.ClearAfter == 0 {
+		return nil, ""
+	}
+	w, saved := s.clearing(cfg)
+	later := ""
+	if w != nil {
+		ok, why := s.pays(w, saved, cfg)
+		if ok || prompt >= large {
+			return w, fmt.Sprintf("clearing old results of tools saves about %d tokens, %d are enough", saved, cfg.ClearAfter)
+		}
+		later = ", " + why
+	}
+	if saved == 0 {
+		return nil, ""
+	}
+	return nil, fmt.Sprintf("clearing old results of tools would save %d of %d tokens%s", saved, cfg.ClearAfter, later)
+}
+
+// byInvocation returns the window over the older events of the running invocation, if its raw
+// events take too many tokens and half as many can go.
+func (s *visible) byInvocation(cfg Config, prompt int) (*Window, string) {
+	if cfg.InvocationTokens == 0 {
+		return nil, ""
+	}
+	s.number()
+	takes := 0
 	for i, e := range s.entries {
-		if s.invocation[i] == s.live {
+		if s.live != noInvocation && s.invocation[i] == s.live {
 			takes += e.Event.EstimatedTokens()
 		}
 	}
-	if takes < cfg.InvocationTokens {
-		return takes, nil
+	later := ""
+	if takes >= cfg.InvocationTokens {
+		tail := s.tail(cfg.EventRetentionSize)
+		s.settle(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.live })
+		w := s.window(ByTokens, cfg)
+		if can := s.coverableTokens(); w != nil && can >= (cfg.InvocationTokens+1)/2 {
+			ok, why := s.pays(w, s.saves(w, cfg), cfg)
+			if ok || prompt >= large || takes/forced >= cfg.InvocationTokens {
+				return w, fmt.Sprintf("the running invocation takes %d tokens, it may take %d", takes, cfg.InvocationTokens)
+			}
+			later = ", and compaction would take what can go, " + why
+		}
+	}
+	if takes == 0 {
+		return nil, ""
+	}
+	return nil, fmt.Sprintf("the running invocation takes %d of %d tokens%s", takes, cfg.InvocationTokens, later)
+}
+
+// byTokens returns the window over the older events, if the prompt takes too many tokens and
+// a sixteenth of the threshold can go: a tail that alone reaches the threshold must not cost a
+// call with every event.
+func (s *visible) byTokens(cfg Config, prompt int) (*Window, string) {
+	limit := cfg.TokenThreshold
+	if limit == 0 {
+		return nil, ""
+	}
+	if prompt < limit {
+		return nil, fmt.Sprintf("%d of %d tokens", prompt, limit)
 	}
 	tail := s.tail(cfg.EventRetentionSize)
-	s.settle(cfg, func(i int) bool { return i >= tail || s.invocation[i] != s.live })
-	w = s.window(ByTokens, cfg)
-	if s.coverableTokens() < (cfg.InvocationTokens+1)/2 {
-		w = nil
+	s.settle(cfg, func(i int) bool { return i >= tail })
+	all := s.coverableTokens()
+	w := s.window(ByTokens, cfg)
+	takes := fmt.Sprintf("the prompt takes %d tokens, the threshold is %d", prompt, limit)
+	if can := s.coverableTokens(); w == nil || can < worthwhile(limit) { // without what has to wait for the next window
+		return nil, fmt.Sprintf("%s, but only %d of them can be summarised, and it takes a sixteenth of the threshold to be worth it", takes, can)
 	}
-	return takes, w
+	ok, why := s.pays(w, s.saves(w, cfg), cfg)
+	if ok || prompt >= large || prompt/forced >= limit && all >= prompt-all {
+		return w, takes
+	}
+	return nil, takes + ", and what can go makes a pass " + why
+}
+
+// worthwhile is the least part of a token threshold that is worth a call of the summarizer.
+func worthwhile(threshold int) int { return threshold/16 + min(1, threshold%16) }
+
+// byTiers returns the window over summaries of one level, if enough stand side by side.
+func (s *visible) byTiers(cfg Config, _ int) (*Window, string) {
+	k := cfg.limits.Summaries
+	if w := s.tierMerge(s.chains(), k); w != nil {
+		return w, fmt.Sprintf("%d summaries of one level stand side by side", k)
+	}
+	return nil, ""
+}
+
+// byMerging returns a window over summaries, if the prompt takes too many tokens and nothing
+// else is left.
+func (s *visible) byMerging(cfg Config, prompt int) (*Window, string) {
+	limit := cfg.TokenThreshold
+	if limit == 0 || prompt < limit {
+		return nil, ""
+	}
+	if w := s.forcedMerge(s.chains(), cfg.limits.Summaries, prompt, limit, worthwhile(limit)); w != nil {
+		return w, fmt.Sprintf("the prompt takes %d tokens, the threshold is %d, and only summaries are left to merge", prompt, limit)
+	}
+	return nil, ""
 }

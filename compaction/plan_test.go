@@ -68,20 +68,20 @@ func TestWindows(t *testing.T) {
 		{"a confirmation that is open keeps what it is about", "u1 c1(x) r1(x) q1(y:x) u2 a2 u3", interval(3), none, "interval 0-0"},
 		{"confirmed, but the call has not returned since", "u1 c1(x) r1(x) q1(y:x) R2(y) u3 a3", interval(2), none, "interval 0-0"},
 		{"confirmed and returned", "u1 c1(x) r1(x) q1(y:x) R2(y) r2(x) u3", interval(2), none, "interval 0-6"},
-		{"dead calls over the limit are covered", "c1(x) c2(y) u3 a3 u4", with(interval(2), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 0-0"},
-		{"the newest invocation's open call is not dead", "c1(x) u1 c2(y)", with(interval(1), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 1-1"},
+		{"dead calls over the limit are covered", "c1(x) c2(y) u3 a3 u4", with(interval(2), func(c *compaction.Config) { c.Limits().OpenCalls = 1 }), none, "interval 0-0"},
+		{"the newest invocation's open call is not dead", "c1(x) u1 c2(y)", with(interval(1), func(c *compaction.Config) { c.Limits().OpenCalls = 1 }), none, "interval 1-1"},
 		{"what would have gone from before it would bring a call first", "c1(x) l1(y) r1(x) u2 a2 u3", interval(2), none, "interval 3-5"},
 		{"and does not count as waiting", "c1(x) l1(y) r1(x) u2 a2", interval(2), none, "none"},
 		{"a late answer does not keep what is behind it waiting", "l1(x) r1(x) c1(y) R2(x) a2 u3 a3", interval(2), none, "interval 4-6"},
-		{"nor does a first slice that cannot go", "d1 c2(x)*80 r2(x)*80 u3 a3", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 1-2"},
-		{"an open call of the newest invocation that was named", "c1(x) c1(y) u a u a", with(interval(2), func(c *compaction.Config) { c.MaxOpenCalls = 1 }), none, "interval 2-5"},
+		{"nor does a first slice that cannot go", "d1 c2(x)*80 r2(x)*80 u3 a3", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 100 }), none, "interval 1-2"},
+		{"an open call of the newest invocation that was named", "c1(x) c1(y) u a u a", with(interval(2), func(c *compaction.Config) { c.Limits().OpenCalls = 1 }), none, "interval 2-5"},
 		{"a response without call is like any event", "u1 r1(x) u2", interval(2), none, "interval 0-2"},
 
 		// The summarizer's input.
-		{"as far as the input reaches, by invocations", "u1*50 a1*50 u2*50 a2*50 u3*50", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 175 }), none, "interval 0-1"},
-		{"within an invocation if one alone is too long", "u1*50 a1*50 a1*50 a1*50 u2*50", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 175 }), none, "interval 0-2"},
-		{"at least one unit, however long", "u1*130 c1(x)*150 a1 r1(x)*150 u2", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 0-0"},
-		{"a unit is not divided", "c1(x)*150 a1 r1(x)*150 u2 a2", with(interval(2), func(c *compaction.Config) { c.MaxInputTokens = 100 }), none, "interval 0-2"},
+		{"as far as the input reaches, by invocations", "u1*50 a1*50 u2*50 a2*50 u3*50", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 175 }), none, "interval 0-1"},
+		{"within an invocation if one alone is too long", "u1*50 a1*50 a1*50 a1*50 u2*50", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 175 }), none, "interval 0-2"},
+		{"at least one unit, however long", "u1*130 c1(x)*150 a1 r1(x)*150 u2", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 100 }), none, "interval 0-0"},
+		{"a unit is not divided", "c1(x)*150 a1 r1(x)*150 u2 a2", with(interval(2), func(c *compaction.Config) { c.Limits().Input = 100 }), none, "interval 0-2"},
 
 		{"the oldest stretch first, however small", "u1*1 c9(x) u2*99 a2*99", interval(2), none, "interval 0-0"},
 
@@ -121,7 +121,7 @@ func TestWindows(t *testing.T) {
 		{"raw events before tiers", "S S S S u8 u9", interval(2), none, "interval 4-5"},
 		{"a lower level before a higher one counts with it", "S2 S S2 S2 S", interval(9), none, "tiers 0-3 merged"},
 		{"branches are merged each on its own", "A/S B/S A/S B/S A/S B/S A/S B/S", interval(9), none, "tiers 6-6 also 0-0 also 2-2 also 4-4 merged"},
-		{"with K = 2", "S S u9", with(interval(9), func(c *compaction.Config) { c.MaxSummaries = 2 }), none, "tiers 0-1 merged"},
+		{"with K = 2", "S S u9", with(interval(9), func(c *compaction.Config) { c.Limits().Summaries = 2 }), none, "tiers 0-1 merged"},
 		{"under token pressure, the lowest level that has two", "S2 S2 S S u9*50", tokens(60, 1), none, "tokens 2-3 merged"},
 		{"under token pressure, two of unlike level", "S2 S u9*50", tokens(60, 1), none, "tokens 0-1 merged"},
 		{"nothing is left to merge", "S u9*90", tokens(60, 1), none, "none"},
@@ -176,7 +176,7 @@ func TestCallOfTheNewestInvocationThatIsAskedAbout(t *testing.T) {
 	if _, err := s.store.AppendEvents(t.Context(), key, store.AppendOptions{}, events...); err != nil {
 		t.Fatal(err)
 	}
-	done, err := s.compactor(compaction.Config{Enabled: true, CompactionInterval: 1, MaxWaitingCalls: 1}).MaybeCompact(t.Context(), key)
+	done, err := s.compactor(with(every(1, 0, nil), func(c *compaction.Config) { c.Limits().WaitingCalls = 1 })).MaybeCompact(t.Context(), key)
 	if err != nil || len(done) == 0 {
 		t.Fatalf("%d passes, %v", len(done), err)
 	}

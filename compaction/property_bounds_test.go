@@ -3,6 +3,7 @@ package compaction_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"pgregory.net/rapid"
 
@@ -24,7 +25,7 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 	}
 	// With the interval trigger, what could be covered is of fewer invocations than the
 	// interval.
-	if cfg.CompactionInterval > 0 && d.Balance == nil { // else it may not pay yet
+	if cfg.CompactionInterval > 0 && !strings.Contains(d.Reason, "pay") { // else it may not pay yet
 		waiting := map[string]bool{}
 		owner := owners(v)
 		for _, i := range coverable(v, cfg, run, false) {
@@ -42,16 +43,16 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 		for _, i := range c {
 			windows = max(windows, compaction.LineageOf(v.At(i)).Windows)
 		}
-		for ; windows >= cfg.MaxSummaries; windows /= cfg.MaxSummaries {
+		for ; windows >= cfg.Limits().Summaries; windows /= cfg.Limits().Summaries {
 			levels++
 		}
-		if len(c) > (cfg.MaxSummaries-1)*levels {
+		if len(c) > (cfg.Limits().Summaries-1)*levels {
 			fail("%d summaries side by side", len(c))
 		}
 	}
 	// With the token trigger, the prompt is under the threshold, or what could be covered
 	// is not worth it, and neither is merging two summaries.
-	if cfg.TokenThreshold == 0 {
+	if cfg.TokenThreshold == 0 || strings.Contains(d.Reason, "pay") {
 		return
 	}
 	if size, _ := compaction.PromptTokens(v); size >= cfg.TokenThreshold {
@@ -60,9 +61,6 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 			tokens += v.At(i).EstimatedTokens()
 		}
 		least := 16
-		if cfg.Cost.Turns > 0 {
-			least = 2
-		}
 		if tokens*least >= cfg.TokenThreshold {
 			fail("the prompt takes %d tokens, and %d could be covered, of %v", size, tokens, coverable(v, cfg, run, true))
 		}
@@ -90,7 +88,7 @@ func judgeEnd(t *rapid.T, v fold.View, cfg compaction.Config, run compaction.Run
 func coverable(v fold.View, cfg compaction.Config, run compaction.Run, byTokens bool) []int {
 	stays := make([]bool, v.Len())
 	pending, waiting, dead, _, asking := openCalls(v, run)
-	newest := append(dead[max(0, len(dead)-cfg.MaxOpenCalls):], waiting[max(0, len(waiting)-cfg.MaxWaitingCalls):]...)
+	newest := append(dead[max(0, len(dead)-cfg.Limits().OpenCalls):], waiting[max(0, len(waiting)-cfg.Limits().WaitingCalls):]...)
 	for _, i := range append(pending, newest...) {
 		stays[i] = true
 	}

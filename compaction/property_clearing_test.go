@@ -57,7 +57,7 @@ func (p pass) cleared() {
 	if changed == 0 {
 		p.fail("nothing was cleared")
 	}
-	left := p.m.cfg.ClearKeep // the last results stay
+	left := p.m.cfg.Limits().Results // the last results stay
 	for i := p.before.Len() - 1; i >= 0 && left > 0; i-- {
 		n := 0
 		for f := range p.before.At(i).FunctionParts() {

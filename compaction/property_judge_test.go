@@ -92,8 +92,8 @@ func (p pass) openCalls() {
 			p.fail("the open call in %s was hidden", p.before.At(i).ID())
 		}
 	}
-	p.newestStay("unanswered", dead, either, p.m.cfg.MaxOpenCalls)
-	p.newestStay("waiting", waiting, nil, p.m.cfg.MaxWaitingCalls)
+	p.newestStay("unanswered", dead, either, p.m.cfg.Limits().OpenCalls)
+	p.newestStay("waiting", waiting, nil, p.m.cfg.Limits().WaitingCalls)
 }
 
 // newestStay checks that of some calls at most the oldest beyond a limit went. either may
@@ -257,7 +257,7 @@ func (p pass) covered() {
 		if covered < 32 {
 			p.fail("a summarizer was asked for a summary of %d tokens", covered)
 		}
-		limit := p.m.cfg.MaxInputTokens
+		limit := p.m.cfg.Limits().Input
 		tokens := patch.EstimateTextTokens(transcript.Of(r.Events, 0))
 		for _, e := range r.Events {
 			named := fmt.Sprintf("(%s)", e.ID())
@@ -308,7 +308,7 @@ func (p pass) isWordForWord(text, group string) bool {
 			}
 		}
 	}
-	return tokens < 32
+	return tokens < 32 || tokens < 128 && p.m.sum.failFrom > 0 // what it was asked for, it did not say
 }
 
 func hasText(e *patch.Event, text string) bool {

@@ -23,7 +23,10 @@ func oneIn(t *rapid.T, n int, label string) bool {
 }
 
 func (m *machine) configure(t *rapid.T) {
-	cfg := compaction.Config{Enabled: true, MaxOpenCalls: rapid.IntRange(1, 4).Draw(t, "open calls"), MaxWaitingCalls: rapid.IntRange(1, 4).Draw(t, "waiting calls"), MaxSummaries: rapid.IntRange(2, 5).Draw(t, "K")}
+	cfg := compaction.Config{Enabled: true, Fallback: declines{}}
+	l := cfg.Limits()
+	l.OpenCalls, l.WaitingCalls, l.Summaries = rapid.IntRange(1, 4).Draw(t, "open calls"), rapid.IntRange(1, 4).Draw(t, "waiting calls"), rapid.IntRange(2, 5).Draw(t, "K")
+	l.Input, l.Results, l.Trifle = compaction.DefaultLimits.Input, compaction.DefaultLimits.Results, 1<<40
 	which := rapid.IntRange(0, 2).Draw(t, "triggers")
 	if which != 1 {
 		cfg.CompactionInterval = rapid.IntRange(1, 4).Draw(t, "interval")
@@ -38,16 +41,16 @@ func (m *machine) configure(t *rapid.T) {
 		cfg.EventRetentionSize = max(cfg.EventRetentionSize, 1)
 	}
 	if oneIn(t, 2, "clears") {
-		cfg.ClearAfter, cfg.ClearKeep = rapid.SampledFrom([]int{1, 20, 100}).Draw(t, "clear after"), rapid.IntRange(1, 4).Draw(t, "clear keep")
+		cfg.ClearAfter, cfg.Limits().Results = rapid.SampledFrom([]int{1, 20, 100}).Draw(t, "clear after"), rapid.IntRange(1, 4).Draw(t, "clear keep")
 		if oneIn(t, 3, "by name") {
 			cfg.KeepTools = []string{"tool"}
 		}
 	}
 	if oneIn(t, 4, "costs count") {
-		cfg.Cost = compaction.Cost{Turns: rapid.SampledFrom([]int{1, 20}).Draw(t, "turns"), Risk: rapid.SampledFrom([]float64{0.01, 0.3}).Draw(t, "risk")}
+		l.Trifle = rapid.SampledFrom([]int{1, 100}).Draw(t, "trifle")
 	}
 	if oneIn(t, 2, "small input") {
-		cfg.MaxInputTokens = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the least
+		cfg.Limits().Input = rapid.IntRange(100, 150).Draw(t, "input") // 100 is the least
 	}
 	m.cfg = cfg
 }

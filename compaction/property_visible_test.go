@@ -17,7 +17,9 @@ import (
 func TestPropertyVisibleLogIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const perTurn = 5 // events, at most
-		cfg := compaction.Config{Enabled: true, MaxOpenCalls: rapid.IntRange(1, 4).Draw(t, "open calls"), MaxWaitingCalls: rapid.IntRange(1, 3).Draw(t, "waiting calls"), MaxSummaries: rapid.IntRange(2, 4).Draw(t, "K")}
+		cfg := compaction.Config{Enabled: true, Fallback: declines{}}
+		l := cfg.Limits()
+		l.OpenCalls, l.WaitingCalls, l.Summaries = rapid.IntRange(1, 4).Draw(t, "open calls"), rapid.IntRange(1, 3).Draw(t, "waiting calls"), rapid.IntRange(2, 4).Draw(t, "K")
 		which := rapid.IntRange(0, 2).Draw(t, "triggers")
 		if which != 1 {
 			cfg.CompactionInterval, cfg.OverlapSize = rapid.IntRange(1, 5).Draw(t, "interval"), rapid.IntRange(0, 2).Draw(t, "overlap")
@@ -110,7 +112,7 @@ func checkBound(t *rapid.T, v fold.View, cfg compaction.Config, groups, perTurn 
 	}
 	// What stays, with what is tied to it: no response here answers two calls.
 	const tied = 3 // a call with a placeholder and an answer
-	stay := tied * (cfg.MaxOpenCalls + cfg.MaxWaitingCalls + perTurn)
+	stay := tied * (cfg.Limits().OpenCalls + cfg.Limits().WaitingCalls + perTurn)
 	most := stay + perTurn*max(0, cfg.CompactionInterval-1)
 	if cfg.CompactionInterval == 0 {
 		size := 0
@@ -126,7 +128,7 @@ func checkBound(t *rapid.T, v fold.View, cfg compaction.Config, groups, perTurn 
 	if raw > most {
 		t.Fatalf("%d raw events are visible, at most %d should be: %s", raw, most, words(v))
 	}
-	if limit := stretches * groups * (cfg.MaxSummaries - 1) * levelsOf(v, cfg); summaries > limit || stretches > raw+1 {
+	if limit := stretches * groups * (cfg.Limits().Summaries - 1) * levelsOf(v, cfg); summaries > limit || stretches > raw+1 {
 		t.Fatalf("%d summaries in %d stretches are visible, at most %d should be: %s", summaries, stretches, limit, words(v))
 	}
 }
@@ -139,7 +141,7 @@ func levelsOf(v fold.View, cfg compaction.Config) int {
 			windows += compaction.LineageOf(e).Windows
 		}
 	}
-	for ; windows >= cfg.MaxSummaries; windows /= cfg.MaxSummaries {
+	for ; windows >= cfg.Limits().Summaries; windows /= cfg.Limits().Summaries {
 		levels++
 	}
 	return levels

@@ -19,9 +19,9 @@ func TestRangeOfASummary(t *testing.T) {
 	}{
 		{"an overlap", "u1 a1 u2 a2 u3 a3 u4 a4", every(2, 1, nil)},
 		{"an open call in between", "u1 a1 c2(x) u3 a3 u4 a4", every(2, 1, nil)},
-		{"a late answer goes with its call", "u1 l1(x) u2 c2(y) R3(x) u4 a4", with(every(2, 0, nil), func(c *compaction.Config) { c.MaxOpenCalls = 9 })},
+		{"a late answer goes with its call", "u1 l1(x) u2 c2(y) R3(x) u4 a4", with(every(2, 0, nil), func(c *compaction.Config) { c.Limits().OpenCalls = 9 })},
 		{"branches", "u1 A/a1 u2 A/a2 c3(x) A/a3 u4", every(2, 1, nil)},
-		{"merged", "u1 c1(x) u2 u3 u4 u5 u6 u7 u8", with(every(1, 1, nil), func(c *compaction.Config) { c.MaxSummaries = 2 })},
+		{"merged", "u1 c1(x) u2 u3 u4 u5 u6 u7 u8", with(every(1, 1, nil), func(c *compaction.Config) { c.Limits().Summaries = 2 })},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			s := newSession(t, "")

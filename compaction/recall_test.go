@@ -47,13 +47,15 @@ func (s *session) paired() string {
 	return strings.Join(out, ", ")
 }
 
-var hideAll = compaction.Config{Enabled: true, CompactionInterval: 2, MaxOpenCalls: 1, MaxWaitingCalls: 1}
+var hideAll = with(compaction.Config{Enabled: true, CompactionInterval: 2}, func(c *compaction.Config) {
+	c.Limits().OpenCalls, c.Limits().WaitingCalls = 1, 1
+})
 
 // A long-running call that nobody answers is compacted when it is old, with its
 // placeholder, and is in sight again before its answer.
 func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 	s := newSession(t, "")
-	c := s.compactor(with(hideAll, func(c *compaction.Config) { c.MaxWaitingCalls = 0 }))
+	c := s.compactor(with(hideAll, func(c *compaction.Config) { c.Limits().WaitingCalls = 0 }))
 	most := 0
 	for i := range 60 {
 		s.append(fmt.Sprintf("u%d*20 l%d(x%d)*20 r%d(x%d)*20 a%d*20", i, i, i, i, i, i))
@@ -63,7 +65,7 @@ func TestLongRunningCallsThatNobodyAnswers(t *testing.T) {
 		most = max(most, s.view().Len())
 	}
 	waiting := compaction.Waiting(s.view(), compaction.DefaultConfig(), compaction.Run{})
-	if open := s.view().Calls(); len(open) > compaction.DefaultMaxWaitingCalls+2 || len(waiting) > compaction.DefaultMaxWaitingCalls+1 || most > 120 {
+	if open := s.view().Calls(); len(open) > compaction.DefaultLimits.WaitingCalls+2 || len(waiting) > compaction.DefaultLimits.WaitingCalls+1 || most > 120 {
 		t.Errorf("%d calls are open, %d wait, at most %d events were visible of 240", len(open), len(waiting), most)
 	}
 	state := s.state()
@@ -120,7 +122,7 @@ func TestRecall(t *testing.T) {
 		{"one that is in sight", "u1 a1 u2 a2 u3 l3(z)", nil, nil, "R4(z)", "z→ e6"},
 		{"a second answer", "u1 c1(x)*20 r1(x) u2 a2", nil, nil, "r4(x)", "x→ copy e5"},
 		{"a summary of summaries", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
-			cfg := with(hideAll, func(c *compaction.Config) { c.MaxSummaries = 2 })
+			cfg := with(hideAll, func(c *compaction.Config) { c.Limits().Summaries = 2 })
 			for i := range 8 {
 				s.append(fmt.Sprintf("u%d*20 a%d*20", 4+i, 4+i))
 				s.compact(cfg)

@@ -94,7 +94,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 			var planted []string
 			var before []string
 			cfg := every(1, 1, by)
-			cfg.MaxSummaries, cfg.Redact = 2, r
+			cfg.Limits().Summaries, cfg.Redact = 2, r
 			for n := range 6 {
 				planted = append(planted, s.plant(n)...)
 				before = s.raw()

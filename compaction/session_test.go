@@ -116,6 +116,13 @@ func (s *session) patch(p *patch.PatchEvent) {
 
 func (s *session) state() string { return fmt.Sprint(s.view().State()) }
 
+// declines is a summarizer that has nothing to say.
+type declines struct{}
+
+func (declines) Summarize(context.Context, compaction.Request) (compaction.Response, error) {
+	return compaction.Response{}, nil
+}
+
 // scripted is a summarizer that notes what it is asked, and answers with a short text or
 // as it is told.
 type scripted struct {

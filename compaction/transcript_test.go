@@ -13,7 +13,7 @@ import (
 func TestTranscriptFits(t *testing.T) {
 	s := newSession(t, "c1(x)*3000 r1(x)*3000 u2 a2")
 	sum := &scripted{}
-	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.MaxInputTokens = 500; c.PromptTemplate = compaction.History }))
+	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.Limits().Input = 500; c.PromptTemplate = compaction.History }))
 	r := sum.requests[0]
 	if got := ids(r.Events); got != "e0 e1" {
 		t.Errorf("covered are %s", got)
@@ -27,7 +27,7 @@ func TestTranscriptFits(t *testing.T) {
 	// Texts are cut next, and something of each event is shown.
 	s = newSession(t, "u1*3000 u2")
 	sum = &scripted{}
-	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.MaxInputTokens = 500; c.PromptTemplate = compaction.History }))
+	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.Limits().Input = 500; c.PromptTemplate = compaction.History }))
 	if r := sum.requests[0]; patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "more characters]") {
 		t.Errorf("%d tokens: %.300s", patch.EstimateTextTokens(r.Prompt), r.Prompt)
 	}
@@ -37,7 +37,7 @@ func TestTranscriptFits(t *testing.T) {
 func TestTranscriptOfTooManyEvents(t *testing.T) {
 	s := newSession(t, "c1(x) "+strings.Repeat("a1 ", 500)+"r1(x) u2 a2")
 	sum := &scripted{}
-	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.MaxInputTokens = 500; c.PromptTemplate = compaction.History }))
+	s.compact(with(every(2, 0, sum), func(c *compaction.Config) { c.Limits().Input = 500; c.PromptTemplate = compaction.History }))
 	if r := sum.requests[0]; len(r.Events) != 502 || patch.EstimateTextTokens(r.Prompt) > 550 || !strings.Contains(r.Prompt, "characters of the transcript are left out") {
 		t.Errorf("%d events, %d tokens: %.300s", len(r.Events), patch.EstimateTextTokens(r.Prompt), r.Prompt)
 	}

@@ -25,8 +25,8 @@ type Run struct {
 	// its rules. It means nothing to [Plan].
 	Focus string
 
-	// Again says that somebody asks for it: the session is compacted though it has not
-	// grown since a failure, and no window is passed over. It means nothing to [Plan].
+	// Again says that a person asks for it: the session is compacted even if a pass does not
+	// pay yet, or it has not grown since a failure, and no window is skipped.
 	Again bool
 }
 
@@ -52,6 +52,7 @@ type visible struct {
 	pinned  map[string]bool // by event id
 	liveID  string          // the running invocation's
 	focus   string          // what summaries should keep above all
+	again   bool            // a person asks for it
 
 	// invocation numbers the invocations in the order in which they are first seen. That
 	// of a summary is noInvocation. See number.
@@ -91,7 +92,7 @@ func newVisible(v fold.View, run Run) *visible {
 		s.pinned[id] = true
 	}
 	s.liveID = run.Invocation
-	s.focus = focusOf(run.Focus)
+	s.focus, s.again = focusOf(run.Focus), run.Again
 	return s
 }
 

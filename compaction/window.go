@@ -92,7 +92,7 @@ func (s *visible) windows(by Trigger, cfg Config) (oldest *Window, refused []int
 		// before them, or leave a summary of role model before a call. To find out what the
 		// others hold would be the dearer part.
 		for start < end && (oldest == nil || start < alone || s.modelSummary(start-1)) {
-			to := s.reach(start, end, attachedTo, cfg.MaxInputTokens)
+			to := s.reach(start, end, attachedTo, cfg.limits.Input)
 			w, gone := s.covering(by, start, to, attachedTo)
 			switch {
 			case !s.endurable(w, gone):

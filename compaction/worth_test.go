@@ -12,7 +12,7 @@ import (
 // sixteenth of it. What it saves is what the longest answer that is accepted leaves.
 func TestForcedMergeIsWorthItsCall(t *testing.T) {
 	tokens := func(threshold int) compaction.Config {
-		return compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 1, MaxSummaries: 20}
+		return with(compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 1}, func(c *compaction.Config) { c.Limits().Summaries = 20 })
 	}
 	many := strings.Repeat("S ", 13) // 260 tokens, of which half is saved
 	for _, row := range []struct {
@@ -51,7 +51,7 @@ func TestForcedMergeIsWorthItsCall(t *testing.T) {
 // Of the summaries that could be merged, those of the lowest level in all branches go
 // first, and two of one level before two of lower ones.
 func TestTheLowestLevelIsMergedFirst(t *testing.T) {
-	tiers := compaction.Config{Enabled: true, CompactionInterval: 9, MaxSummaries: 2}
+	tiers := with(every(9, 0, nil), func(c *compaction.Config) { c.Limits().Summaries = 2 })
 	forced := compaction.Config{Enabled: true, TokenThreshold: 160, EventRetentionSize: 1}
 	for _, row := range []struct {
 		log  string

@@ -420,11 +420,11 @@ func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *
 		return nil
 	}
 	covered := shownDifference{Title: "What the next pass would make a summary of"}
-	if len(w.Results) > 0 {
+	if w.Results > 0 {
 		covered.Title = "Where results would be cleared"
-	}
-	for _, r := range w.Results {
-		covered.add(a.key, present.Change{Sign: present.Changed, Index: r.Index, Entry: v.Entry(r.Index)})
+		for _, s := range append(slices.Clone(w.Also), w.Span) {
+			covered.add(a.key, present.Change{Sign: present.Changed, Index: s.Start, Entry: v.Entry(s.Start)})
+		}
 	}
 	for _, g := range w.Groups {
 		for _, n := range g.Indices {

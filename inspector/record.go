@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -338,17 +337,8 @@ func passLines(rec patch.Record) []string {
 	if u := written.Usage; u.Calls > 0 {
 		said = append(said, fmt.Sprintf("%s of the summarizer: %s tokens read, %s written", present.Counted(u.Calls, "call"), present.Grouped(u.PromptTokens), present.Grouped(u.AnswerTokens)))
 	}
-	if written.Verified {
-		said = append(said, fmt.Sprintf("held against what it stands for: %d of %s lost, %d invented", written.Lost, present.Counted(written.Held, "identifier"), written.Invented))
-	}
-	invented, numbers := compaction.InventedBy(rec.Patch)
-	for _, list := range []struct {
-		what  string
-		names []string
-	}{{"invented", invented}, {"numbers that no event has", numbers}} {
-		if len(list.names) > 0 {
-			said = append(said, list.what+": "+clip(strings.Join(list.names, ", "), 20*nameRunes))
-		}
+	if written.Trigger != compaction.ByClearing {
+		said = append(said, fmt.Sprintf("held against what it stands for: %d of %s lost", written.Lost, present.Counted(written.Held, "identifier")))
 	}
 	return said
 }

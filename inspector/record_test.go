@@ -213,7 +213,7 @@ func patched() []string {
 		event("e3", "user", text("and B-1234?")),
 		event("e4", "shop", text("none")),
 		`{"id":"p5","patchType":"summarise","author":"me","start":0,"count":2,"summaryEvent":` + event("s5", "shop", text("A-4711 was found; so was Z-9999")) + `,
-		"customMetadata":{"patchlog":{"trigger":"tokens","eventsBefore":2,"eventsAfter":1,"level":1,"verified":true,"held":2,"lost":1,"invented":1,"inventedNames":["Z-9999"],"usage":{"calls":1,"promptTokens":1200,"answerTokens":30}}}}`,
+		"customMetadata":{"patchlog":{"trigger":"tokens","eventsBefore":2,"eventsAfter":1,"level":1,"held":2,"lost":1,"usage":{"calls":1,"promptTokens":1200,"answerTokens":30}}}}`,
 		`{"id":"p6","patchType":"splice","start":1,"count":1}`,
 		`{"id":"p7","patchType":"revert","patchId":"p6"}`,
 		`{"id":"p8","patchType":"splice","start":7,"count":1}`,
@@ -236,7 +236,7 @@ func TestRecordPatch(t *testing.T) {
 	_, i := shownLog(t, Options{}, joined(patched())...)
 	page := shows(t, i, 200, []any{"record", "seq", 5}, "Record 5: a patch, summarise", "start 0, count 2, state keep", "What changed", "visible events4 -> 3",
 		"It stands.", "record 5, tokens: index 0 to 1: 2 events → 1 summary of level 1", "1 call of the summarizer: 1,200 tokens read, 30 written",
-		"1 of 2 identifiers lost, 1 invented", "invented: Z-9999", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "Visible, at index 0", "What it stands for", "As it stood before", "kindsummary")
+		"1 of 2 identifiers lost", "A-4711 was found; so was Z-9999", "order A-4711", "What it put in", "Visible, at index 0", "What it stands for", "As it stood before", "kindsummary")
 	if !strings.Contains(page, `&amp;seq=2">found A-4711 in`) || !strings.Contains(page, `href="summary?`) {
 		t.Error("what it hid is not linked")
 	}

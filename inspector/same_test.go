@@ -62,7 +62,6 @@ func compacted(t *testing.T) (db string, key store.Key) {
 	}
 	cfg := compaction.DefaultConfig()
 	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 3_000, 6, 3
-	cfg.Cost = compaction.Cost{}
 	c, err := compaction.New(s, cfg, compaction.Options[store.Key]{})
 	if err != nil {
 		t.Fatal(err)

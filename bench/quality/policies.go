@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/internal/price"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -15,15 +16,24 @@ var summarizers = []struct {
 	make compaction.Summarizer
 }{
 	{"offline", compaction.Extractive{}},
-	{"says …", compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
+	{"says …", model(func(context.Context, compaction.Request) (compaction.Response, error) {
 		return compaction.Response{Text: "…"}, nil
 	})},
-	{"truncates", compaction.SummarizerFunc(func(_ context.Context, req compaction.Request) (compaction.Response, error) {
+	{"truncates", model(func(_ context.Context, req compaction.Request) (compaction.Response, error) {
 		runes := []rune(req.Prompt)
 		most := max(1, req.AimTokens-1) * patch.RunesPerToken
 		return compaction.Response{Text: string(runes[max(0, len(runes)-most):])}, nil
 	})},
 }
+
+// model is a summarizer that is paid like a model.
+type model func(context.Context, compaction.Request) (compaction.Response, error)
+
+func (m model) Summarize(ctx context.Context, req compaction.Request) (compaction.Response, error) {
+	return m(ctx, req)
+}
+
+func (model) Price() (read, written float64) { return price.Read, price.Written }
 
 // Configurations that are compared.
 var (
@@ -54,9 +64,5 @@ func policies() []quality.Policy {
 			quality.Compact(with("tokens 4k"), of(byTokens)),
 			quality.Compact(with("tokens 16k"), of(bySize)))
 	}
-	paying := func(name string, cfg compaction.Config) quality.Policy {
-		cfg.Cost = compaction.DefaultCost()
-		return quality.Compact(name+", if it pays", cfg)
-	}
-	return append(all, paying("default", byDefault), paying("tokens 4k", byTokens))
+	return all
 }

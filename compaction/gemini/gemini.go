@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
+	"github.com/patchlog-dev/patchlog/internal/price"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -120,7 +121,10 @@ type Summarizer struct {
 	delay    time.Duration
 }
 
-var _ compaction.Summarizer = (*Summarizer)(nil)
+var _ compaction.Priced = (*Summarizer)(nil)
+
+// Price says that a token costs the summarizer what it costs the agent.
+func (g *Summarizer) Price() (read, written float64) { return price.Read, price.Written }
 
 // New returns a summarizer that asks a Gemini model through the Gemini API,
 // whatever the environment says about other backends. It sends nothing yet; ctx is for

@@ -153,10 +153,6 @@ func Roll(name string, tokens, last int, s compaction.Summarizer) Policy {
 func Compact(name string, cfg compaction.Config) Policy {
 	return Policy{name, func(l *log, f *Figures) (step, error) {
 		cfg := cfg
-		if cfg.Cost.Turns > 0 && isOffline(cfg.Summarizer) {
-			// It is not seen as such once it is counted.
-			cfg.Cost.Cached, cfg.Cost.Fresh, cfg.Cost.Read, cfg.Cost.Written = compaction.CachedPrice, compaction.FreshPrice, 0, 0
-		}
 		cfg.Summarizer = counted{cmp.Or[compaction.Summarizer](cfg.Summarizer, compaction.Extractive{}), f}
 		ids := 0
 		opts := compaction.Options[string]{

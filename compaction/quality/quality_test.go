@@ -99,10 +99,6 @@ func TestReplay(t *testing.T) {
 	if short.ReadTokens == 0 || short.WrittenTokens == 0 || short.Cost() <= 0 {
 		t.Errorf("a summarizer that is no offline one costs: %+v", short)
 	}
-	lies := replay(t, rec, says("Order ORDER-4712, card 99887.", 100))
-	if lies.Seen != 2 || lies.Invented == 0 || lies.Lost == 0 {
-		t.Errorf("with summaries that lie: %+v", lies)
-	}
 	liar := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
 		return compaction.Response{Text: "Order ORDER-4712, card 99887."}, nil
 	})
@@ -123,7 +119,7 @@ func says(text string, _ int) quality.Policy {
 	s := compaction.SummarizerFunc(func(context.Context, compaction.Request) (compaction.Response, error) {
 		return compaction.Response{Text: text}, nil
 	})
-	return quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s, MaxInvented: compaction.NotVerified})
+	return quality.Compact("", compaction.Config{Enabled: true, CompactionInterval: 2, Summarizer: s})
 }
 
 // One policy value serves many sessions: what one leaves behind does not reach the next.

@@ -10,6 +10,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/price"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
@@ -86,10 +87,10 @@ func (f Figures) InReachBlindShare() float64 { return share(f.Seen+f.ReachedBlin
 func (f Figures) VisibleShare() float64 { return share(f.VisibleTokens, f.RawTokens) }
 
 // Cost is what prompts and summaries cost, in units of a token that a
-// summarizer reads; see [compaction.Cost].
+// summarizer reads; see package price.
 func (f Figures) Cost() float64 {
-	return compaction.CachedPrice*float64(f.CachedTokens) + compaction.FreshPrice*float64(f.FreshTokens) +
-		compaction.ReadPrice*float64(f.ReadTokens) + compaction.WrittenPrice*float64(f.WrittenTokens)
+	return price.Cached*float64(f.CachedTokens) + price.Fresh*float64(f.FreshTokens) +
+		price.Read*float64(f.ReadTokens) + price.Written*float64(f.WrittenTokens)
 }
 
 func share(part, whole int) float64 {
@@ -328,6 +329,14 @@ func unmeasured(e *patch.Event) (*patch.Event, error) {
 type counted struct {
 	compaction.Summarizer
 	figures *Figures
+}
+
+// Price is that of the summarizer.
+func (c counted) Price() (read, written float64) {
+	if p, ok := c.Summarizer.(compaction.Priced); ok {
+		return p.Price()
+	}
+	return 0, 0
 }
 
 // Summarize implements compaction.Summarizer.

@@ -66,7 +66,6 @@ func (f *fixture) session(key store.Key, n int) {
 	}
 	cfg := compaction.DefaultConfig()
 	cfg.TokenThreshold, cfg.EventRetentionSize, cfg.CompactionInterval = 4_000, 8, 0
-	cfg.Cost = compaction.Cost{}
 	c, err := compaction.New(f.Store, cfg, compaction.Options[store.Key]{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.t.Fatal(err)

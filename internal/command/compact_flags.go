@@ -22,9 +22,9 @@ type compactFlags struct {
 func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg = compaction.DefaultConfig()
 	f.cfg.InvocationTokens = 0 // no invocation is running
+	f.run.Again = true         // somebody asks for it
+	f.cfg.EventRetentionSize = compaction.DefaultRetention
 	f.cfg.Timeout = compaction.DefaultTimeout
-	f.cfg.MaxInputTokens = compaction.DefaultMaxInputTokens
-	f.cfg.MaxSummaries = compaction.DefaultMaxSummaries
 	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens
 	fs := cmd.Flags()
 	fs.StringVar(&f.summarizer, "summarizer", "", "who writes the summaries: `NAME` is gemini or extractive")
@@ -39,11 +39,9 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "show what would be summarised next and why, and write nothing")
 	fs.BoolVar(&f.evaluate, "evaluate", false, "replay the session, show what compaction would have kept and cost, and write nothing")
 	fs.Var(number{&f.cfg.CompactionInterval, 0}, "interval", "summarise when `N` invocations are not summarised yet; 0 switches this off")
-	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; goes with --retain")
-	fs.Var(number{&f.cfg.EventRetentionSize, 0}, "retain", "leave the last `N` events when the prompt takes too many tokens")
+	fs.Var(number{&f.cfg.TokenThreshold, 0}, "token-threshold", "summarise when the prompt takes `N` tokens; 0 switches this off")
+	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events when the prompt takes too many tokens")
 	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
-	fs.Var(number{&f.cfg.ClearKeep, 1}, "clear-keep", "leave the last `N` results of tools")
-	fs.Var(number{&f.cfg.Cost.Turns, 0}, "pays-within", "let --interval and --clear-after wait until a pass pays within `N` turns of the model; 0 switches this off")
 	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
 	fs.DurationVar(&f.cfg.Timeout, "timeout", f.cfg.Timeout, "give up a call of the summarizer after this `TIME`")
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
@@ -61,19 +59,10 @@ func (f *compactFlags) check() error {
 		return usagef("--model is for --summarizer %s", byGemini)
 	case gemini.Options{Model: f.model}.Validate() != nil:
 		return usagef("--model: %q is no model's name", f.model)
-	case f.cfg.TokenThreshold > 0 && f.cfg.EventRetentionSize == 0:
-		return usagef("--token-threshold goes with --retain, from 1 on")
 	case f.cfg.TokenThreshold+f.cfg.CompactionInterval+f.cfg.ClearAfter == 0:
 		return usagef("--interval, --token-threshold and --clear-after are 0: nothing would ever be done")
 	case f.cfg.Timeout <= 0:
 		return usagef("--timeout wants a time above 0, such as 30s")
-	}
-	// What has nothing to go with means nothing.
-	if f.cfg.TokenThreshold == 0 {
-		f.cfg.EventRetentionSize = 0
-	}
-	if f.cfg.ClearAfter == 0 {
-		f.cfg.ClearKeep = 0
 	}
 	if err := f.cfg.Validate(); err != nil {
 		return usagef("%v", err)

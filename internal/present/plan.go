@@ -13,26 +13,6 @@ type PlanDocument struct {
 	Window *WindowDocument `json:"window"` // null if there is nothing to do
 	Reason string          `json:"reason"`
 	Prompt PromptSize      `json:"prompt"`
-
-	Balance *BalanceDocument `json:"balance,omitempty"` // if costs count
-}
-
-// BalanceDocument is what a pass would cost and save. The figures are as of
-// [compaction.Balance].
-type BalanceDocument struct {
-	Once      float64 `json:"once"`
-	EachTurn  float64 `json:"eachTurn"`
-	Spent     float64 `json:"spent"`
-	Saved     float64 `json:"saved"`
-	BreakEven int     `json:"breakEven"` // turns; 0 is never
-}
-
-// String says when the pass pays.
-func (b BalanceDocument) String() string {
-	if b.BreakEven == 0 {
-		return "never"
-	}
-	return fmt.Sprintf("after %s: %.0f at once, %.0f saved each turn", Counted(b.BreakEven, "turn"), b.Once, b.EachTurn)
 }
 
 // WindowDocument is what a pass would cover. The names are as of [compaction.Window].
@@ -80,15 +60,12 @@ func (g GroupDocument) name() string {
 // PlanOf returns a decision about a session as a document.
 func PlanOf(key store.Key, d compaction.Decision) PlanDocument {
 	doc := PlanDocument{Key: key.String(), Reason: d.Reason, Prompt: PromptSize{d.PromptTokens, d.Measured}}
-	if b := d.Balance; b != nil {
-		doc.Balance = &BalanceDocument{b.Once, b.EachTurn, b.Spent, b.Saved, b.BreakEven()}
-	}
 	w := d.Window
 	if w == nil {
 		return doc
 	}
 	doc.Window = &WindowDocument{
-		Trigger: w.Trigger, SpanDocument: SpanDocument(w.Span), Merge: w.Merge, Tokens: w.Tokens, Results: len(w.Results),
+		Trigger: w.Trigger, SpanDocument: SpanDocument(w.Span), Merge: w.Merge, Tokens: w.Tokens, Results: w.Results,
 		Also: []SpanDocument{}, Groups: []GroupDocument{}, Invocations: append([]string{}, w.Invocations...),
 	}
 	for _, s := range w.Also {
@@ -104,9 +81,6 @@ func PlanOf(key store.Key, d compaction.Decision) PlanDocument {
 func (d PlanDocument) Rows() []Row {
 	var rows []Row
 	row := func(name, text string) { rows = append(rows, Row{name, text}) }
-	if d.Balance != nil {
-		row("pays", d.Balance.String())
-	}
 	if d.Window != nil {
 		rows = append(rows, d.Window.rows()...)
 	}

@@ -18,30 +18,30 @@ func TestPlan(t *testing.T) {
 		outlook  string
 		json     string
 	}{
-		{"nothing", compaction.Decision{Reason: "not due", PromptTokens: 5, Balance: &compaction.Balance{Once: 3, EachTurn: -1, Spent: 7, Saved: 8}},
-			[]present.Row{{"pays", "never"}, {"prompt", "about 5 tokens, estimated"}},
+		{"nothing", compaction.Decision{Reason: "not due", PromptTokens: 5},
+			[]present.Row{{"prompt", "about 5 tokens, estimated"}},
 			"",
-			`{"key":"a/u/s","window":null,"reason":"not due","prompt":{"tokens":5,"measured":false},"balance":{"once":3,"eachTurn":-1,"spent":7,"saved":8,"breakEven":0}}`},
-		{"window", compaction.Decision{Reason: "because", PromptTokens: 2000, Measured: true, Balance: &compaction.Balance{Once: 10, EachTurn: 10}, Window: &compaction.Window{
+			`{"key":"a/u/s","window":null,"reason":"not due","prompt":{"tokens":5,"measured":false}}`},
+		{"window", compaction.Decision{Reason: "because", PromptTokens: 2000, Measured: true, Window: &compaction.Window{
 			Trigger: compaction.ByTokens, Span: compaction.Span{Start: 7, Count: 3}, Also: []compaction.Span{{Start: 1, Count: 2}},
 			Groups:      []compaction.Group{{Indices: []int{1, 2}}, {Branch: "a.b", Scope: "s\n", Indices: []int{7, 8, 9}}},
 			Invocations: []string{"one\x1b", "two", long}, Tokens: 1000,
 		}},
-			[]present.Row{{"pays", "after 2 turns: 10 at once, 10 saved each turn"}, {"trigger", "tokens"}, {"window", "start 7, count 3"}, {"  also", "start 1, count 2"},
+			[]present.Row{{"trigger", "tokens"}, {"window", "start 7, count 3"}, {"  also", "start 1, count 2"},
 				{"  branch", "no branch: 2 events"}, {"  branch", "a.b, scope s: 3 events"}, {"invocations", `3: one\u001b to ` + long[:40]},
 				{"tokens", "about 1,000 in the window"}, {"prompt", "about 2,000 tokens, measured, and estimated since"}},
 			"Nothing was written. More passes may follow; what they cover depends on this one's summary.",
 			`{"key":"a/u/s","window":{"trigger":"tokens","start":7,"count":3,"also":[{"start":1,"count":2}],"merge":false,"groups":[{"branch":"","scope":"","events":[1,2]},{"branch":"a.b","scope":"s\n","events":[7,8,9]}],"invocations":["one\u001b","two","` + long + `"],"tokens":1000},` +
-				`"reason":"because","prompt":{"tokens":2000,"measured":true},"balance":{"once":10,"eachTurn":10,"spent":0,"saved":0,"breakEven":2}}`},
+				`"reason":"because","prompt":{"tokens":2000,"measured":true}}`},
 		{"one group", compaction.Decision{Window: &compaction.Window{Trigger: compaction.ByInterval, Span: compaction.Span{Count: 1}, Groups: []compaction.Group{{Branch: "b", Indices: []int{0}}}, Invocations: []string{"one"}}},
 			[]present.Row{{"trigger", "interval"}, {"window", "start 0, count 1"}, {"invocations", "1: one"}, {"tokens", "about 0 in the window"}, {"prompt", "about 0 tokens, estimated"}},
 			"Nothing was written. More passes may follow; what they cover depends on this one's summary.",
 			`{"key":"a/u/s","window":{"trigger":"interval","start":0,"count":1,"also":[],"merge":false,"groups":[{"branch":"b","scope":"","events":[0]}],"invocations":["one"],"tokens":0},"reason":"","prompt":{"tokens":0,"measured":false}}`},
-		{"clearing", compaction.Decision{Window: &compaction.Window{Trigger: compaction.ByClearing, Span: compaction.Span{Start: 9, Count: 1}, Also: []compaction.Span{{Start: 3, Count: 1}}, Results: make([]compaction.Result, 2), Tokens: 1234}},
+		{"clearing", compaction.Decision{Window: &compaction.Window{Trigger: compaction.ByClearing, Span: compaction.Span{Start: 9, Count: 1}, Also: []compaction.Span{{Start: 3, Count: 1}}, Results: 2, Tokens: 1234}},
 			[]present.Row{{"trigger", "clearing"}, {"clears", "2 results, in events 3 to 9"}, {"tokens", "about 1,234 in these events"}, {"prompt", "about 0 tokens, estimated"}},
 			"Nothing was written. More passes may follow.",
 			`{"key":"a/u/s","window":{"trigger":"clearing","start":9,"count":1,"also":[{"start":3,"count":1}],"merge":false,"groups":[],"invocations":[],"tokens":1234,"results":2},"reason":"","prompt":{"tokens":0,"measured":false}}`},
-		{"clearing one", compaction.Decision{Window: &compaction.Window{Trigger: compaction.ByClearing, Span: compaction.Span{Start: 9, Count: 1}, Results: make([]compaction.Result, 1)}},
+		{"clearing one", compaction.Decision{Window: &compaction.Window{Trigger: compaction.ByClearing, Span: compaction.Span{Start: 9, Count: 1}, Results: 1}},
 			[]present.Row{{"trigger", "clearing"}, {"clears", "1 result, in events 9 to 9"}, {"tokens", "about 0 in these events"}, {"prompt", "about 0 tokens, estimated"}},
 			"Nothing was written. More passes may follow.",
 			`{"key":"a/u/s","window":{"trigger":"clearing","start":9,"count":1,"also":[],"merge":false,"groups":[],"invocations":[],"tokens":0,"results":1},"reason":"","prompt":{"tokens":0,"measured":false}}`},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -38,9 +37,10 @@ func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, 
 	if err != nil || len(wanted) == 0 {
 		return nil, err
 	}
+	h := history{view: on, records: func(from uint64) recordSeq { return log.RawEvents(ctx, key, from) }}
 	parts := map[callName][]part{} // calls and responses, in the log's order
 	origins := map[string]string{} // of events that stand in the place of others, by id
-	for r, err := range log.RawEvents(ctx, key, 1) {
+	for r, err := range h.records(1) {
 		if err != nil {
 			return nil, err
 		}
@@ -58,9 +58,13 @@ func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, 
 			}
 		}
 	}
+	places, err := on.Places()
+	if err != nil {
+		return nil, err
+	}
 	copies := map[string]*copied{} // by the id of the event
 	for name := range wanted {
-		hidden, summary, err := hiddenCall(ctx, log, key, on, parts[name])
+		hidden, summary, err := h.hiddenCall(places, parts[name])
 		if err != nil {
 			return nil, err
 		}
@@ -144,12 +148,12 @@ type part struct {
 
 // hiddenCall returns, of the calls and responses of one name, the newest call that a summary
 // hides, with those of its responses that one hides, and the index of the call's summary.
-func hiddenCall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, parts []part) (hidden []part, summary int, err error) {
+func (h history) hiddenCall(places *fold.Places, parts []part) (hidden []part, summary int, err error) {
 	for i, p := range slices.Backward(parts) {
 		if p.response {
 			continue
 		}
-		summary, err = hiddenBy(ctx, log, key, on, p)
+		summary, err = h.summaryOf(places, p)
 		if err != nil {
 			return nil, -1, err
 		}
@@ -161,7 +165,7 @@ func hiddenCall[K comparable](ctx context.Context, log Log[K], key K, on fold.Vi
 			if !r.response {
 				break
 			}
-			by, err := hiddenBy(ctx, log, key, on, r)
+			by, err := h.summaryOf(places, r)
 			if err != nil {
 				return nil, -1, err
 			}
@@ -174,74 +178,61 @@ func hiddenCall[K comparable](ctx context.Context, log Log[K], key K, on fold.Vi
 	return nil, -1, nil
 }
 
-// hiddenBy returns the index of the visible summary that stands for an event, or -1:
+// summaryOf returns the index of the visible summary that stands for a hidden event, or -1:
 // compaction took the event out, or took out the summary that did, and so on.
-func hiddenBy[K comparable](ctx context.Context, log Log[K], key K, on fold.View, asked part) (int, error) {
-	v, err := log.ViewAt(ctx, key, asked.seq)
-	if err != nil {
-		return -1, err
-	}
-	// What stood for the event, the event first. Of these at most one is visible.
-	stood := []string{asked.event.ID()}
-	byPatch, byGroup := map[string]string{}, map[string]string{} // the summaries for its branch that patches put in
-	for r, err := range log.RawEvents(ctx, key, asked.seq+1) {
-		if err != nil {
+func (h history) summaryOf(places *fold.Places, of part) (int, error) {
+	for seq, index := of.seq, of.index; ; {
+		place, ok := places.Of(seq, index)
+		switch {
+		case !ok || place.Index >= 0 && seq == of.seq:
+			return -1, nil
+		case place.Index >= 0:
+			return place.Index, nil
+		}
+		by, err := h.record(place.HiddenBySeq)
+		if err != nil || by.Patch == nil {
 			return -1, err
 		}
-		if r.Seq > on.Seq() {
-			break
-		}
-		before := v
-		if v, err = v.Apply(r); errors.As(err, new(*fold.NeedError)) { // a revert, for which the log is read
-			v, err = log.ViewAt(ctx, key, r.Seq)
-		}
-		if err != nil {
+		if seq, index, err = h.standIn(by, groupOf(of.event)); err != nil || index < 0 {
 			return -1, err
 		}
-		if r.Patch == nil {
-			continue
-		}
-		for _, e := range r.Patch.NewEvents() {
-			if groupOf(e) == groupOf(asked.event) && (r.Patch.Type() == patch.Summarise || e.IsSummary()) {
-				byPatch[r.ID()] = e.ID()
-				if group := r.Patch.Group(); group != "" {
-					byGroup[group] = e.ID()
-				}
-			}
-		}
-		if n := visibleOf(v, stood); n >= 0 {
-			stood = stood[:n+1]
-			continue
-		}
-		if visibleOf(before, stood) != len(stood)-1 {
-			continue
-		}
-		summary, summarised := byPatch[r.ID()]
-		if !summarised {
-			summary, summarised = byGroup[r.Patch.Group()]
-		}
-		if summarised {
-			stood = append(stood, summary)
-		}
 	}
-	if visibleOf(v, stood) < 1 {
-		return -1, nil
-	}
-	for i, e := range v.Events() {
-		if e.ID() == stood[len(stood)-1] {
-			return i, nil
-		}
-	}
-	return -1, nil
 }
 
-// visibleOf returns the index of the last of some ids whose event is visible, or -1.
-func visibleOf(v fold.View, ids []string) int {
-	last := -1
-	for _, e := range v.Events() {
-		last = max(last, slices.Index(ids, e.ID()))
+// standIn returns the summary of a branch and scope that a patch put in, or another patch of
+// its group; its index is -1 if there is none.
+func (h history) standIn(by patch.Record, of group) (seq uint64, index int, err error) {
+	find := func(r patch.Record) int {
+		return slices.IndexFunc(r.Events(), func(e *patch.Event) bool {
+			return groupOf(e) == of && (r.Patch.Type() == patch.Summarise || e.IsSummary())
+		})
 	}
-	return last
+	if index = find(by); index >= 0 || by.Patch.Group() == "" {
+		return by.Seq, index, nil
+	}
+	first := by.Seq // a group is logged in one go
+	for first > 1 {
+		r, err := h.record(first - 1)
+		if err != nil {
+			return 0, -1, err
+		}
+		if r.Patch == nil || r.Patch.Group() != by.Patch.Group() {
+			break
+		}
+		first--
+	}
+	for r, err := range h.records(first) {
+		if err != nil {
+			return 0, -1, err
+		}
+		if r.Patch == nil || r.Patch.Group() != by.Patch.Group() {
+			break
+		}
+		if index = find(r); index >= 0 {
+			return r.Seq, index, nil
+		}
+	}
+	return 0, -1, nil
 }
 
 // copied is an event of which a copy comes back.

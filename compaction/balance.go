@@ -1,0 +1,119 @@
+package compaction
+
+import (
+	"fmt"
+
+	"github.com/patchlog-dev/patchlog/internal/price"
+	"github.com/patchlog-dev/patchlog/internal/records"
+)
+
+// A pass pays if it costs at once at most a tenth (risk) of what the session has cost so far,
+// plus what earlier passes have saved, so that a session that ends with the next turn is hardly
+// dearer than one that was never compacted; and if it breaks even within horizon turns, or takes
+// half of what it changes, so that the next one is far away. A pass that costs no more than a
+// trifle pays in any case.
+//
+// One that does not pay is made if a limit asks for it: from large tokens of the prompt on, or
+// when what the trigger counts has grown to forced times the trigger.
+const (
+	risk    = 0.1
+	horizon = 20
+	large   = 32_000
+	forced  = 4
+)
+
+// Priced is a [Summarizer] whose calls cost something: so much for each token that it reads
+// and writes, where a token of input that is not cached costs 1. Any other is taken to be free.
+// Intervals and clearing wait until what they save pays for it; see docs/COMPACTION.md.
+type Priced interface {
+	Summarizer
+	Price() (read, written float64)
+}
+
+func priceOf(s Summarizer) (read, written float64) {
+	if p, ok := s.(Priced); ok {
+		return p.Price()
+	}
+	return 0, 0
+}
+
+// pays reports whether a pass over a window pays that will take saved tokens less, and says why
+// if it does not.
+func (s *visible) pays(w *Window, saved int, cfg Config) (bool, string) {
+	if s.again {
+		return true, ""
+	}
+	b, worksOff := s.balance(w, saved, cfg)
+	spent, earned := s.spent()
+	turns := b.BreakEven()
+	switch allowed := risk*spent + max(0, earned); {
+	case b.Once <= float64(cfg.limits.Trifle):
+	case turns == 0:
+		return false, "which never pays"
+	case b.Once > allowed || turns > horizon && !worksOff:
+		return false, fmt.Sprintf("which does not pay yet: it breaks even after %d turns, and costs %.0f at once, where %.0f are allowed", turns, b.Once, allowed)
+	}
+	return true, ""
+}
+
+// balance returns what the pass costs and saves: what follows the first change is no longer in
+// the model's cache, and the summarizer reads and writes.
+func (s *visible) balance(w *Window, saved int, cfg Config) (b price.Balance, worksOff bool) {
+	first := w.Start
+	if len(w.Also) > 0 {
+		first = w.Also[0].Start
+	}
+	from := 0
+	for _, e := range s.entries[first:] {
+		from += e.Event.EstimatedTokens()
+	}
+	b = price.Change(from, from-saved)
+	if len(w.Groups) > 0 {
+		read, written := priceOf(cfg.Summarizer)
+		b.Once += written * float64(w.Tokens-saved)
+		for _, g := range w.Groups {
+			for _, i := range g.Indices {
+				b.Once += read * float64(shownTokens(s.entries[i].Event))
+			}
+		}
+	}
+	return b, saved >= from-saved
+}
+
+// spent returns what the session would have cost so far without compaction, and what the events
+// since the newest summary have saved by the summaries, less what that one cost.
+func (s *visible) spent() (spent, earned float64) {
+	prefix, visible, unread := 0, 0, 0 // tokens: of the log, of the visible log, of these not in a prompt yet
+	for _, e := range s.entries {
+		tokens := e.Event.EstimatedTokens()
+		if e.Summary {
+			l := LineageOf(e.Event)
+			logged := max(l.Tokens, tokens)
+			turns := float64(l.Events / 2) // about every second event is a model's
+			spent += price.Fresh*float64(logged) + turns*price.Cached*(float64(prefix)+float64(logged)/2)
+			prefix, visible = prefix+logged, visible+tokens
+			earned = -price.Fresh * float64(tokens)
+			continue
+		}
+		if e.Event.Author() != "user" && e.Event.Role() == "model" {
+			spent += price.Cached*float64(prefix) + price.Fresh*float64(unread)
+			earned += price.Cached * float64(prefix-visible)
+			prefix, visible, unread = prefix+unread, visible+unread, 0
+		}
+		unread += records.LoggedTokens(e.Event)
+	}
+	return spent, earned
+}
+
+// saves returns about how many tokens summaries of a window save.
+func (s *visible) saves(w *Window, cfg Config) int {
+	left := 0
+	for _, g := range w.Groups {
+		tokens := 0
+		for _, i := range g.Indices {
+			tokens += s.entries[i].Event.EstimatedTokens()
+		}
+		left += min(tokens, cfg.MaxSummaryTokens, max(leastAim, int(aimOfEvents*float64(tokens))))
+	}
+	return w.Tokens - left
+}

@@ -1,0 +1,156 @@
+package compaction
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/patch"
+)
+
+// recordSeq yields records in order.
+type recordSeq = iter.Seq2[patch.Record, error]
+
+// history reads the log that a view is of.
+type history struct {
+	view    fold.View
+	records func(from uint64) recordSeq
+}
+
+// record returns the record with a seq, or none if the log has none there.
+func (h history) record(seq uint64) (patch.Record, error) {
+	for r, err := range h.records(seq) {
+		if err == nil && r.Seq != seq {
+			break
+		}
+		return r, err
+	}
+	return patch.Record{}, nil
+}
+
+// logged is an event as it was logged, and the seq of its record.
+type logged struct {
+	event *patch.Event
+	seq   uint64
+}
+
+func eventsOf(all []logged) []*patch.Event {
+	events := make([]*patch.Event, len(all))
+	for i, of := range all {
+		events[i] = of.event
+	}
+	return events
+}
+
+// original returns what was logged of an event that the record with the given seq brought,
+// before results in it were cleared or shortened. An event that says of itself that it was, but
+// not by a patch of this log, is what was logged.
+func (h history) original(e *patch.Event, seq uint64) (logged, error) {
+	for at := (logged{e, seq}); ; {
+		o, ok := at.event.Origin()
+		if !ok || o.Seq >= at.seq {
+			return at, nil
+		}
+		by, err := h.record(at.seq)
+		if err != nil || by.Patch == nil {
+			return at, err
+		}
+		from, err := h.record(o.Seq)
+		if err != nil {
+			return at, err
+		}
+		events := from.Events()
+		i := slices.IndexFunc(events, func(e *patch.Event) bool { return e.ID() == o.ID })
+		if i < 0 {
+			return at, nil
+		}
+		at = logged{events[i], o.Seq}
+	}
+}
+
+// originals finds out what was logged of a window's events that have cleared results.
+func (h history) originals(s *visible, w *Window) (err error) {
+	s.originals = map[int]logged{}
+	for _, g := range w.Groups {
+		for _, i := range g.Indices {
+			e := s.entries[i]
+			if _, ok := e.Event.Origin(); !ok {
+				continue
+			}
+			if s.originals[i], err = h.original(e.Event, e.Seq); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shownAgain returns the raw events of the last n invocations before a group of a window, of the
+// group's branch and scope, that nothing but summaries hides, in order. What a person removed is not
+// among them.
+func (h history) shownAgain(g Group, n int) ([]logged, error) {
+	v := h.view
+	hides := false // whether a summary of the group's stands before it
+	standIns := map[uint64]bool{}
+	for i, e := range v.Events() {
+		hides = hides || i < g.Indices[0] && v.Entry(i).Summary && groupOf(e) == g.key()
+		if o, ok := e.Origin(); ok {
+			standIns[o.Seq] = true
+		}
+	}
+	if n == 0 || !hides {
+		return nil, nil
+	}
+	places, err := v.Places()
+	if err != nil {
+		return nil, err
+	}
+	end := v.Entry(g.Indices[0]).Seq
+	for width := uint64(64); ; width *= 4 { // the log is long, and the last invocations are few
+		from := uint64(1)
+		if end > width {
+			from = end - width
+		}
+		var events []logged
+		for r, err := range h.records(from) {
+			if err != nil {
+				return nil, err
+			}
+			if r.Seq >= end {
+				break
+			}
+			e := r.Event
+			if e == nil || standIns[r.Seq] || groupOf(e) != g.key() {
+				continue
+			}
+			if place, ok := places.Of(r.Seq, 0); ok && place.Index < 0 && places.Represented(r.Seq, 0, e.Branch(), e.IsolationScope()) {
+				events = append(events, logged{e, r.Seq})
+			}
+		}
+		if last, whole := lastInvocations(events, n); whole || from == 1 {
+			return last, nil
+		}
+	}
+}
+
+// lastInvocations returns the events of the last n invocations, and whether there are
+// older ones, so that the first of them is there as a whole. An event without
+// invocation id goes with the one before it.
+func lastInvocations(events []logged, n int) (last []logged, whole bool) {
+	seen := map[string]bool{}
+	invocations := make([]string, len(events))
+	id := ""
+	for i, e := range events {
+		if e.event.InvocationID() != "" {
+			id = e.event.InvocationID()
+		}
+		invocations[i] = id
+	}
+	for i, id := range slices.Backward(invocations) {
+		if !seen[id] && len(seen) == n {
+			return events[i+1:], true
+		}
+		seen[id] = true
+	}
+	return events, false
+}

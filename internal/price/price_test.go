@@ -1,0 +1,24 @@
+package price_test
+
+import (
+	"testing"
+
+	"github.com/patchlog-dev/patchlog/internal/price"
+)
+
+func TestBreakEven(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after int
+		want          int
+	}{
+		{"what gets shorter pays after some turns", 1000, 500, 12}, // 525 at once, 50 each turn
+		{"what nearly goes pays at once", 1000, 80, 1},
+		{"what gets longer never pays", 500, 1000, 0},
+		{"what stays as long never pays", 500, 500, 0},
+	} {
+		if got := price.Change(c.before, c.after).BreakEven(); got != c.want {
+			t.Errorf("%s: %d turns, want %d", c.name, got, c.want)
+		}
+	}
+}
