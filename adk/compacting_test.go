@@ -184,7 +184,9 @@ func TestSummarizersThatDoNoHarm(t *testing.T) {
 				seen = append(seen, a)
 			}}})
 			prompts := toolLoop(t, sessions, 30, "the question")
-			equal(t, "contents of the last prompt", len(prompts[len(prompts)-1]), 1+2*30)
+			if n := len(prompts[len(prompts)-1]); n > 1+2*30 {
+				t.Errorf("the last prompt has %d contents", n)
+			}
 			// A run that waits for each of its 30 steps shows in the number of attempts.
 			mu.Lock()
 			attempts := slices.Clone(seen)

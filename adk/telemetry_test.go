@@ -81,7 +81,7 @@ func TestCompactionTelemetry(t *testing.T) {
 	reader := metric.NewManualReader()
 	failing := true
 	cfg := inRun
-	cfg.Fallback = declines{}
+	cfg.TokenThreshold = 1_900
 	cfg.Summarizer = compaction.SummarizerFunc(func(ctx context.Context, req compaction.Request) (compaction.Response, error) {
 		if failing {
 			failing = false

@@ -95,7 +95,7 @@ type limits struct {
 	Trifle       int // tokens of fresh input that a pass may cost in any case
 }
 
-var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 512}
+var defaultLimits = limits{Input: 50_000, Summaries: 4, OpenCalls: 8, WaitingCalls: 8, Results: 3, Trifle: 1_000}
 
 // DefaultConfig returns the configuration that ADK users know: every five invocations, with an
 // overlap of two, by the [Extractive] summarizer. It also bounds a single long invocation,

@@ -42,7 +42,7 @@ func TestPropertyNoSessionIsDearer(t *testing.T) {
 			cfg.Summarizer = paid{}
 		}
 		none, paying := replay(t, rec, quality.None()), replay(t, rec, quality.Compact("paying", cfg))
-		if paying.Cost() > 1.1*none.Cost()+float64(512*paying.Passes) {
+		if paying.Cost() > 1.1*none.Cost()+float64(1_000*paying.Passes) {
 			rt.Fatalf("it costs %.0f, without compaction %.0f; %+v", paying.Cost(), none.Cost(), paying)
 		}
 		if paying.Cost() < 0.8*none.Cost() {
