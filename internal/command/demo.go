@@ -6,16 +6,12 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/patchlog-dev/patchlog/internal/present"
-	"github.com/patchlog-dev/patchlog/store"
 )
 
 //go:embed demo/session.jsonl
@@ -25,8 +21,8 @@ func (a *app) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show on real sessions what patches and compaction do",
-		Long: `It runs commands such as you would type, on a temporary database. With --json it writes only the figures
-after each step.`,
+		Long: `It runs commands such as you would type, on a temporary database. With --json it writes what these write
+with it.`,
 		Example: examples("patchlog demo"),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -44,7 +40,6 @@ const demoKey = "airline/omar_davis/downgrade"
 type demoStep struct {
 	name  string
 	text  string
-	key   string // of the session; "" means demoKey
 	args  []string
 	stdin []byte
 	shell string // what the command line looks like, if not as args
@@ -111,18 +106,11 @@ unless told otherwise.`,
 		name: "audit",
 		text: `And this is what was logged since, with what each patch hid:`,
 		args: []string{"audit", demoKey, "--from", "62"},
+	}, {
+		name: "figures",
+		text: `The prompt has become short; the log has every event, and no patch has changed the state.`,
+		args: []string{"stats", demoKey},
 	}}
-}
-
-// demoFigures are what a step left.
-type demoFigures struct {
-	Session string `json:"session"`
-	Step    string `json:"step"`
-	Records uint64 `json:"records"`
-	Events  int    `json:"events"` // of the records, those that are no patch
-	Visible int    `json:"visible"`
-	Bytes   int    `json:"bytes"`
-	Tokens  int    `json:"tokens"`
 }
 
 func (a *app) demo(ctx context.Context) (err error) {
@@ -130,51 +118,34 @@ func (a *app) demo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if removeErr := os.RemoveAll(dir); err == nil {
-			err = removeErr
+	defer func() { err = cmp.Or(err, os.RemoveAll(dir)) }()
+	sub := *a
+	sub.db = filepath.Join(dir, "demo.db")
+	sub.options.Now = func() time.Time { return demoTime } // so that the demo is the same each time
+	for n, step := range demoSteps() {
+		if !a.json {
+			a.out.line(a.out.paint(bold, fmt.Sprintf("%d. %s", n+1, strings.ToUpper(step.name[:1])+step.name[1:])), "\n")
+			a.out.line(step.text, "\n")
+			a.out.line(a.out.paint(green, "$ "+step.commandLine()))
 		}
-	}()
-	d := demo{app: a, db: filepath.Join(dir, "demo.db"), state: map[string]string{}}
-	for i, step := range demoSteps() {
-		if err := d.step(ctx, i+1, step); err != nil {
+		sub.stdin = bytes.NewReader(step.stdin)
+		refusal := sub.execute(ctx, step.args)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case step.fails != (refusal != nil):
+			return fmt.Errorf("demo: step %q: unexpected outcome: %v", step.name, refusal)
+		case refusal != nil && !a.json:
+			a.out.problem(refusal.Error())
+		}
+		if !a.json {
+			a.out.line()
+		}
+		if err := a.out.flush(); err != nil {
 			return err
 		}
 	}
-	return d.end(ctx)
-}
-
-// demo is a demo that goes on.
-type demo struct {
-	app     *app
-	db      string
-	figures []demoFigures
-	state   map[string]string // by session, as its events left it
-}
-
-func (d *demo) step(ctx context.Context, n int, step demoStep) error {
-	out := d.app.out
-	if !d.app.json {
-		out.line(out.paint(bold, fmt.Sprintf("%d. %s", n, strings.ToUpper(step.name[:1])+step.name[1:])), "\n")
-		out.line(step.text, "\n")
-		out.line(out.paint(green, "$ "+step.commandLine()))
-	}
-	refusal, err := d.command(ctx, step)
-	switch {
-	case err != nil:
-		return err
-	case step.fails != (refusal != nil):
-		return fmt.Errorf("demo: step %q: unexpected outcome: %v", step.name, refusal)
-	case refusal != nil && !d.app.json:
-		out.problem(refusal.Error())
-	}
-	if !d.app.json {
-		out.line()
-	}
-	if err := out.flush(); err != nil {
-		return err
-	}
-	return d.measure(ctx, step)
+	return nil
 }
 
 func (s demoStep) commandLine() string {
@@ -189,87 +160,4 @@ func (s demoStep) commandLine() string {
 		words = append(words, arg)
 	}
 	return strings.Join(words, " ")
-}
-
-// command runs a command as a user would, on the demo's database. A refusal is the
-// command's own error; err is one that ends the demo.
-func (d *demo) command(ctx context.Context, step demoStep) (refusal, err error) {
-	sub := *d.app
-	sub.db = d.db
-	sub.options.Now = func() time.Time { return demoTime } // so that the demo is the same each time
-	sub.stdin = bytes.NewReader(step.stdin)
-	var quiet bytes.Buffer
-	if sub.json {
-		sub.json = false
-		sub.out = newOutput(&quiet, sub.env)
-	}
-	refusal = sub.execute(ctx, step.args)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return refusal, nil
-}
-
-// measure notes the figures if the step has changed them, and checks that no patch has
-// changed the state.
-func (d *demo) measure(ctx context.Context, step demoStep) error {
-	s, err := store.Open(d.db, d.app.options)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	key, err := store.ParseKey(cmp.Or(step.key, demoKey))
-	if err != nil {
-		return err
-	}
-	session, err := s.Get(ctx, key)
-	if err != nil {
-		return err
-	}
-	f := demoFigures{Session: key.String(), Step: step.name, Records: session.View.Seq(), Visible: session.View.Len()}
-	f.Bytes, f.Tokens = present.SizeOf(session.View)
-	for r, err := range s.RawEvents(ctx, key, 1) {
-		if err != nil {
-			return err
-		}
-		if r.Event != nil {
-			f.Events++
-		}
-	}
-	last := demoFigures{}
-	if n := len(d.figures); n > 0 {
-		last = d.figures[n-1]
-	}
-	if last.Session == f.Session && last.Records == f.Records {
-		return nil
-	}
-	d.figures = append(d.figures, f)
-	state := fmt.Sprint(maps.Collect(session.View.Values()))
-	if step.args[0] == "import" {
-		d.state[f.Session] = state
-	}
-	if d.state[f.Session] != state {
-		return fmt.Errorf("demo: step %q has changed the state", step.name)
-	}
-	return nil
-}
-
-func (d *demo) end(ctx context.Context) error {
-	out := d.app.out
-	if d.app.json {
-		return out.document(struct {
-			Steps []demoFigures `json:"steps"`
-		}{d.figures})
-	}
-	out.line(out.paint(bold, "What it comes to"), "\n")
-	t := newTable("after", "records", "events logged", "events visible", "bytes visible", "tokens, about").numbers(6)
-	t.right[0] = false
-	for _, f := range d.figures {
-		t.add(cell{f.Step, plain}, cell{fmt.Sprint(f.Records), plain}, cell{fmt.Sprint(f.Events), plain}, cell{fmt.Sprint(f.Visible), plain},
-			cell{present.Grouped(f.Bytes), plain}, cell{present.Grouped(f.Tokens), plain})
-	}
-	if err := out.table(t); err != nil {
-		return err
-	}
-	return out.line("\nThe prompts have become short; the logs have every event, and no patch has changed the state.")
 }

@@ -22,26 +22,22 @@ func demoCompaction() []demoStep {
 		name: "booking",
 		text: `Nobody has to write patches by hand. Another customer books a flight; this is her session
 after five turns.`,
-		key:   demoBookingKey,
 		args:  []string{"import", demoBookingKey, "-"},
 		stdin: first,
 		shell: "head -n 22 booking.jsonl | patchlog import " + demoBookingKey + " -",
 	}, {
 		name: "plan",
 		text: `Compaction is due after every five turns, unless told otherwise. This is what it would do:`,
-		key:  demoBookingKey,
 		args: []string{"compact", demoBookingKey, "--dry-run"},
 	}, {
 		name: "compact",
 		text: `So let it. Here sentences are picked offline, and only as many as take 300 tokens; with an
 API key, Gemini writes the summary.`,
-		key:  demoBookingKey,
 		args: compact,
 	}, {
 		name: "booking goes on",
 		text: `The session goes on for five more turns, as if nothing had happened: importing adds what
 is new. The model sees the summary and what came since.`,
-		key:   demoBookingKey,
 		args:  []string{"import", demoBookingKey, "-"},
 		stdin: demoBooking,
 		shell: "patchlog import " + demoBookingKey + " - < booking.jsonl",
@@ -49,12 +45,10 @@ is new. The model sees the summary and what came since.`,
 		name: "compact again",
 		text: `Compaction is due again. The summary that is there already is left as it is, so that what
 was said early is not retold each time; only when four stand side by side, they are merged.`,
-		key:  demoBookingKey,
 		args: compact,
 	}, {
 		name: "end",
 		text: `What the model sees now:`,
-		key:  demoBookingKey,
 		args: []string{"log", demoBookingKey},
 	}}
 }

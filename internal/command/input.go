@@ -15,25 +15,28 @@ type input struct {
 	name string // as messages call it
 	size int64  // 0 if not known
 	r    io.Reader
+	pipe io.Closer
 	file *os.File
 }
 
 // input opens the named file; "-" is standard input.
 func (a *app) input(ctx context.Context, name string) (*input, error) {
 	if name == "-" {
-		return &input{name: "stdin", r: &interruptible{ctx: ctx, r: a.stdin}}, nil
+		r := interruptible(ctx, a.stdin)
+		return &input{name: "stdin", r: r, pipe: r}, nil
 	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	in := &input{name: name, r: &interruptible{ctx: ctx, r: f}, file: f}
+	r := interruptible(ctx, f)
+	in := &input{name: name, r: r, pipe: r, file: f}
 	switch info, err := f.Stat(); {
 	case err != nil:
-		f.Close()
+		in.close()
 		return nil, err
 	case info.IsDir():
-		f.Close()
+		in.close()
 		return nil, fmt.Errorf("%s is a directory", name)
 	case info.Mode().IsRegular():
 		in.size = info.Size()
@@ -42,6 +45,7 @@ func (a *app) input(ctx context.Context, name string) (*input, error) {
 }
 
 func (in *input) close() {
+	in.pipe.Close()
 	if in.file != nil {
 		in.file.Close() // it was only read
 	}
@@ -49,46 +53,14 @@ func (in *input) close() {
 
 // interruptible is a reader whose Read returns when the context is done, though the
 // one that it reads may block for ever.
-type interruptible struct {
-	ctx     context.Context
-	r       io.Reader
-	buf     []byte
-	rest    []byte // read but not returned yet
-	err     error  // to return after rest
-	results chan int
-	readErr error // of the read under way, set before results gets its count
-	busy    bool
-}
-
-func (r *interruptible) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	for len(r.rest) == 0 && r.err == nil {
-		if !r.busy {
-			if r.buf == nil {
-				r.buf, r.results = make([]byte, 256<<10), make(chan int, 1)
-			}
-			r.busy = true
-			go func() {
-				var n int
-				n, r.readErr = r.r.Read(r.buf)
-				r.results <- n
-			}()
-		}
-		select {
-		case <-r.ctx.Done():
-			return 0, r.ctx.Err()
-		case n := <-r.results:
-			r.busy, r.rest, r.err = false, r.buf[:n], r.readErr
-		}
-	}
-	if len(r.rest) == 0 {
-		return 0, r.err
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
+func interruptible(ctx context.Context, r io.Reader) *io.PipeReader {
+	out, in := io.Pipe()
+	go func() {
+		_, err := io.CopyBuffer(in, r, make([]byte, 256<<10))
+		in.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { in.CloseWithError(ctx.Err()) })
+	return out
 }
 
 // stateFlag is the flag --state: a JSON object.

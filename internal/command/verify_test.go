@@ -86,28 +86,6 @@ func TestVerifyFindsDamage(t *testing.T) {
 	}
 }
 
-// A problem of the file as a whole names no session, and has none in JSON.
-func TestVerifyFindsDamagedStructure(t *testing.T) {
-	t.Chdir(t.TempDir())
-	must(t, twoEvents, "import", "a/u/s", "-")
-	damageDatabase(t, "ids", func(b *bbolt.Bucket, k, v []byte) error {
-		v[7] ^= 1
-		return b.Put(k, v)
-	})
-	lines := verifyFails(t, "3 problems found")
-	if len(lines) != 3 || strings.HasPrefix(lines[0], "session a/u/s") || !strings.Contains(lines[0], "the ids of record 1") {
-		t.Errorf("problems %q", lines)
-	}
-	lines = verifyFails(t, "3 problems found", "--json")
-	var doc map[string]any
-	if err := json.Unmarshal([]byte(lines[0]), &doc); err != nil || len(doc) != 1 || doc["problem"] == nil {
-		t.Errorf("problem %q, %v", lines[0], err)
-	}
-	if lines := verifyFails(t, "2 problems found", "a/u/s"); len(lines) != 2 {
-		t.Errorf("problems %q", lines)
-	}
-}
-
 // besideADamagedOne runs a command on two sessions, the first of them damaged, which it names, with
 // exit code 1, and returns what it says of the other.
 func besideADamagedOne(t *testing.T, args ...string) string {

@@ -1,11 +1,10 @@
 package ops
 
 import (
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strconv"
-
-	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
@@ -165,5 +164,5 @@ func (e Edit) newID(what string) string {
 	case e.NewInvocation != nil:
 		return e.NewInvocation()
 	}
-	return uuid.NewString()
+	return rand.Text()
 }

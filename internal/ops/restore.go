@@ -2,8 +2,7 @@ package ops
 
 import (
 	"context"
-
-	"github.com/google/uuid"
+	"crypto/rand"
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -65,7 +64,7 @@ func (c Restore) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 	if err != nil {
 		return store.Committed{}, err
 	}
-	if group := uuid.NewString(); len(would.Patches) > 1 {
+	if group := rand.Text(); len(would.Patches) > 1 {
 		for n, p := range would.Patches {
 			would.Patches[n] = p.WithGroup(group)
 		}
