@@ -121,6 +121,7 @@ func TestRefusals(t *testing.T) {
 		`{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":1}}]}`,
 		`{"version":1,"patches":[{"patch":{"id":"p","patchType":"truncate_before","eventId":"b"}}]}`,
 		`{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":2},"place":{"events":["a"]}}]}`,
+		`{"version":1,"patches":[{"patch":{"id":"p","patchType":"splice","start":0,"count":2},"place":{"events":["a","a"]}}]}`,
 	} {
 		if patches, ok := portable.Parse("e", text).On(viewOf(t, "ab")); ok {
 			t.Errorf("%s applies as %v", text, patches)
