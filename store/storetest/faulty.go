@@ -135,59 +135,48 @@ func (f *Faulty) Delete(ctx context.Context, session, creation string, seen *bac
 	return f.write(func() error { return f.Backend.Delete(ctx, session, creation, seen) })
 }
 
+// read makes a call that does not write.
+func read[T any](f *Faulty, do func() (T, error)) (T, error) {
+	if err := f.later(); err != nil {
+		var none T
+		return none, err
+	}
+	return do()
+}
+
 // Look implements [backend.Backend].
 func (f *Faulty) Look(ctx context.Context, q backend.Query) (backend.News, error) {
-	if err := f.later(); err != nil {
-		return backend.News{}, err
-	}
-	return f.Backend.Look(ctx, q)
+	return read(f, func() (backend.News, error) { return f.Backend.Look(ctx, q) })
 }
 
 // Read implements [backend.Backend].
 func (f *Faulty) Read(ctx context.Context, session, creation string, seqs []uint64, maxBytes int) ([]backend.Record, error) {
-	if err := f.later(); err != nil {
-		return nil, err
-	}
-	return f.Backend.Read(ctx, session, creation, seqs, maxBytes)
+	return read(f, func() ([]backend.Record, error) { return f.Backend.Read(ctx, session, creation, seqs, maxBytes) })
 }
 
 // Lookup implements [backend.Backend].
 func (f *Faulty) Lookup(ctx context.Context, session, creation string, ids []string) ([]uint64, error) {
-	if err := f.later(); err != nil {
-		return nil, err
-	}
-	return f.Backend.Lookup(ctx, session, creation, ids)
+	return read(f, func() ([]uint64, error) { return f.Backend.Lookup(ctx, session, creation, ids) })
 }
 
 // PutSnapshot implements [backend.Backend]. It is no write that a plan counts, since a
 // store may write snapshots when it likes.
 func (f *Faulty) PutSnapshot(ctx context.Context, session, creation string, kept backend.Snapshot) error {
-	if err := f.later(); err != nil {
-		return err
-	}
-	return f.Backend.PutSnapshot(ctx, session, creation, kept)
+	_, err := read(f, func() (struct{}, error) { return struct{}{}, f.Backend.PutSnapshot(ctx, session, creation, kept) })
+	return err
 }
 
 // Fence implements [backend.Backend].
 func (f *Faulty) Fence(ctx context.Context, session, creation string, seen, next backend.Token) (bool, error) {
-	if err := f.later(); err != nil {
-		return false, err
-	}
-	return f.Backend.Fence(ctx, session, creation, seen, next)
+	return read(f, func() (bool, error) { return f.Backend.Fence(ctx, session, creation, seen, next) })
 }
 
 // Snapshot implements [backend.Backend].
 func (f *Faulty) Snapshot(ctx context.Context, session, creation string) (backend.Snapshot, error) {
-	if err := f.later(); err != nil {
-		return backend.Snapshot{}, err
-	}
-	return f.Backend.Snapshot(ctx, session, creation)
+	return read(f, func() (backend.Snapshot, error) { return f.Backend.Snapshot(ctx, session, creation) })
 }
 
 // List implements [backend.Backend].
 func (f *Faulty) List(ctx context.Context, prefix, after string, limit int) ([]backend.Listed, error) {
-	if err := f.later(); err != nil {
-		return nil, err
-	}
-	return f.Backend.List(ctx, prefix, after, limit)
+	return read(f, func() ([]backend.Listed, error) { return f.Backend.List(ctx, prefix, after, limit) })
 }

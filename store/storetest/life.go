@@ -22,13 +22,6 @@ var lifeCases = []testCase{
 		s.remove("a")
 		s.remove("c")
 	}},
-	{"Delete/large", func(s *suite) {
-		s.put("a", create("c1", 3000))
-		s.put("b", create("c2", 3000))
-		s.remove("a")
-		s.check()
-		s.put("a", create("c3", 10))
-	}},
 	{"Delete/very large", func(s *suite) {
 		for i := range 3 {
 			s.put("a", create(fmt.Sprint("c1 ", i), 6000))
