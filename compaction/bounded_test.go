@@ -74,3 +74,37 @@ func TestLoneTinyEvents(t *testing.T) {
 		}
 	}
 }
+
+// The visible log of parallel branches stays as long as it is, however many turns there are.
+func TestParallelBranchesStayBounded(t *testing.T) {
+	s := newSession(t, "")
+	c := s.compactor(compaction.DefaultConfig())
+	most := map[bool]int{} // visible events, in the first quarter and later
+	turns := 2_000
+	if testing.Short() {
+		turns = 400
+	}
+	for i := range turns {
+		s.append(fmt.Sprintf("u%d*20 main.A@%d/a%d*20 main.B@%d/a%d*20 main.A@%d/a%d*20 a%d*20", i, i, i, i, i, i, i, i))
+		if _, err := c.MaybeCompact(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		later := i >= turns/4
+		most[later] = max(most[later], s.view().Len())
+	}
+	// Three pairs have one summary of each level more, and K-1 of the lower ones.
+	if grown := most[true] - most[false]; grown > 3*2*3 || most[true] > 100 {
+		t.Errorf("at most %d events were visible in the first quarter, %d later", most[false], most[true])
+	}
+}
+
+// What a model calls itself is noted as far as it is text.
+func TestModelThatIsNoText(t *testing.T) {
+	s := newSession(t, "u1*50 a1*50")
+	reply := says("told")
+	reply.Model = "gem\xffini\x1b"
+	done := s.compact(every(1, 0, &scripted{reply: func(compaction.Request) (compaction.Response, error) { return reply, nil }}))
+	if len(done) != 1 || done[0].Model != "gem\uFFFDini" {
+		t.Errorf("%+v", done)
+	}
+}
