@@ -158,6 +158,9 @@ func (s *sequence) splice(own *owner, lo, hi int, others []node) *sequence {
 		out.add(s.tail.sums)
 	case count == 0 && first == 0:
 		return nil
+	case count == 0: // the chunk before is the last one now
+		first--
+		out.full, out.ends, out.tail, out.sums = out.full[:first:first], out.ends[:first:first], s.full[first], s.ends[first]
 	default:
 		out.tail = newChunk(own, nodes[:min(maxChunk, len(nodes))])
 		out.add(out.tail.sums)
