@@ -138,7 +138,7 @@ func (s *visible) byInterval(cfg Config, prompt int) (*Window, string) {
 		if waiting = s.invocations(s.coverable); w != nil && waiting >= cfg.CompactionInterval {
 			ok, why := s.pays(w, s.saves(w, cfg), cfg)
 			read, _ := priceOf(cfg.Summarizer)
-			if ok || prompt >= large || read == 0 && waiting/forced >= cfg.CompactionInterval {
+			if ok || read == 0 && (prompt >= large || waiting/forced >= cfg.CompactionInterval) {
 				return w, fmt.Sprintf("%d invocations have events that are not summarised, the interval is %d", waiting, cfg.CompactionInterval)
 			}
 			later = ", " + why

@@ -14,7 +14,8 @@ import (
 )
 
 // No session becomes more than a tenth dearer than without compaction, and a trifle for each
-// pass, wherever it ends; and some become much cheaper.
+// pass, wherever it ends, while its prompts are below the limit that is held at any cost; and some
+// become much cheaper.
 func TestPropertyNoSessionIsDearer(t *testing.T) {
 	cheaper := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -42,7 +43,7 @@ func TestPropertyNoSessionIsDearer(t *testing.T) {
 			cfg.Summarizer = paid{}
 		}
 		none, paying := replay(t, rec, quality.None()), replay(t, rec, quality.Compact("paying", cfg))
-		if paying.Cost() > 1.1*none.Cost()+float64(1_000*paying.Passes) {
+		if rec.Tokens() < 32_000 && paying.Cost() > 1.1*none.Cost()+float64(1_000*paying.Passes) {
 			rt.Fatalf("it costs %.0f, without compaction %.0f; %+v", paying.Cost(), none.Cost(), paying)
 		}
 		if paying.Cost() < 0.8*none.Cost() {
