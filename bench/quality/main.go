@@ -16,32 +16,46 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/patchlog-dev/patchlog/compaction/quality"
 )
 
 func main() {
 	svg := flag.String("svg", "", "write plots into this `DIR`")
+	only := flag.String("policies", "", "measure only the policies with these `NAMES`, separated by semicolons, beside none")
+	asked := flag.String("probes", string(all), "ask `HALF` of the probes: choose, report, or all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, ".", *svg); err != nil {
+	if err := run(ctx, os.Stdout, ".", *svg, strings.Split(*only, ";"), half(*asked)); err != nil {
 		fmt.Fprintln(os.Stderr, "quality:", err)
 		os.Exit(1)
 	}
 }
 
 // run measures the sets of sessions that lie in or beside the repository's root, and plots
-// the last of them.
-func run(ctx context.Context, out io.Writer, root, svg string) error {
+// the last recorded ones.
+func run(ctx context.Context, out io.Writer, root, svg string, only []string, asked half) error {
 	sets, err := readSets(root)
 	if err != nil {
 		return err
 	}
 	var last results
-	for _, s := range sets {
-		if last, err = measure(ctx, s, policies()); err != nil {
+	compared := policies()
+	if only[0] != "" {
+		compared = slices.DeleteFunc(compared, func(p quality.Policy) bool { return p.Name != "none" && !slices.Contains(only, p.Name) })
+	}
+	for i, s := range sets {
+		r, err := measure(ctx, s, compared, asked)
+		if err != nil {
 			return err
 		}
-		last.tables(out)
+		r.tables(out)
+		if i < len(sets)-1 {
+			last = r
+		}
 	}
 	if svg == "" {
 		return nil

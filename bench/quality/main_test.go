@@ -23,7 +23,7 @@ func TestTables(t *testing.T) {
 	some := []quality.Policy{quality.None(), quality.Compact("default", byDefault), quality.Compact("tokens 4k", byTokens)}
 	var first string
 	for range 2 {
-		r, err := measure(t.Context(), sets[0], some)
+		r, err := measure(t.Context(), sets[0], some, all)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,7 +58,7 @@ func TestPolicies(t *testing.T) {
 			one.families = []family{{f.name, f.sessions[:1]}}
 		}
 	}
-	r, err := measure(t.Context(), one, policies())
+	r, err := measure(t.Context(), one, policies(), all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestPolicies(t *testing.T) {
 }
 
 func TestRunFails(t *testing.T) {
-	if err := run(t.Context(), io.Discard, t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "root of the repository") {
+	if err := run(t.Context(), io.Discard, t.TempDir(), "", []string{""}, all); err == nil || !strings.Contains(err.Error(), "root of the repository") {
 		t.Errorf("elsewhere: %v", err)
 	}
 	dir := t.TempDir()
@@ -97,14 +97,14 @@ func TestRunFails(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, "s.jsonl"), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), io.Discard, dir, ""); err == nil || !strings.Contains(err.Error(), "s.jsonl") {
+	if err := run(t.Context(), io.Discard, dir, "", []string{""}, all); err == nil || !strings.Contains(err.Error(), "s.jsonl") {
 		t.Errorf("a file that is no session: %v", err)
 	}
-	if _, err := measure(t.Context(), set{}, []quality.Policy{quality.None(), quality.None()}); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := measure(t.Context(), set{}, []quality.Policy{quality.None(), quality.None()}, all); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("one policy twice: %v", err)
 	}
-	bad := set{name: "x", families: []family{{"y", make([]quality.Recording, 1)}}}
-	if _, err := measure(t.Context(), bad, []quality.Policy{quality.Compact("wrong", compaction.Config{Enabled: true})}); err == nil || !strings.Contains(err.Error(), "wrong") {
+	bad := set{name: "x", families: []family{{"y", make([]session, 1)}}}
+	if _, err := measure(t.Context(), bad, []quality.Policy{quality.Compact("wrong", compaction.Config{Enabled: true})}, all); err == nil || !strings.Contains(err.Error(), "wrong") {
 		t.Errorf("a wrong policy: %v", err)
 	}
 }

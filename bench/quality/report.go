@@ -16,23 +16,23 @@ type results struct {
 	set      set
 	policies []string
 	figures  map[[2]string]quality.Figures // by policy and family
-	lone     map[[2]string][]session       // each session's, by policy and family
+	lone     map[[2]string][]point         // each session's, by policy and family
 }
 
-// session is a session's cost.
-type session struct {
+// point is a session's cost.
+type point struct {
 	rawTokens int // at the last turn
 	cost      float64
 }
 
-// measure replays each session of a set under each policy.
-func measure(ctx context.Context, s set, policies []quality.Policy) (results, error) {
+// measure replays each session of a set under each policy, and asks half of its probes.
+func measure(ctx context.Context, s set, policies []quality.Policy, asked half) (results, error) {
 	for i, p := range policies {
 		if slices.ContainsFunc(policies[:i], func(o quality.Policy) bool { return o.Name == p.Name }) {
 			return results{}, fmt.Errorf("two policies are called %q", p.Name) // and would be added up
 		}
 	}
-	out := results{set: s, figures: map[[2]string]quality.Figures{}, lone: map[[2]string][]session{}}
+	out := results{set: s, figures: map[[2]string]quality.Figures{}, lone: map[[2]string][]point{}}
 	type job struct {
 		policy quality.Policy
 		family family
@@ -45,7 +45,8 @@ func measure(ctx context.Context, s set, policies []quality.Policy) (results, er
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for j := range jobs {
-				f, err := j.family.sessions[j.at].Replay(ctx, j.policy)
+				of := j.family.sessions[j.at]
+				f, err := of.Replay(ctx, j.policy, asked.of(of.probes)...)
 				mu.Lock()
 				if err != nil && failed == nil {
 					failed = fmt.Errorf("%s, session %d, under %q: %w", j.family.name, j.at, j.policy.Name, err)
@@ -55,9 +56,9 @@ func measure(ctx context.Context, s set, policies []quality.Policy) (results, er
 				sum.Add(f)
 				out.figures[key] = sum
 				if out.lone[key] == nil {
-					out.lone[key] = make([]session, len(j.family.sessions))
+					out.lone[key] = make([]point, len(j.family.sessions))
 				}
-				out.lone[key][j.at] = session{j.family.sessions[j.at].Tokens(), f.Cost()}
+				out.lone[key][j.at] = point{of.Tokens(), f.Cost()}
 				mu.Unlock()
 			}
 		})
@@ -75,24 +76,46 @@ func measure(ctx context.Context, s set, policies []quality.Policy) (results, er
 	return out, failed
 }
 
-// tables writes a table for each family in which calls needed something.
+// tables writes a table for each family in which calls needed something, and one for each of
+// which something is asked, or whose tools returned related values.
 func (r results) tables(out io.Writer) {
 	fmt.Fprintf(out, "## %s\n", r.set.name)
 	for _, f := range r.set.families {
 		none := r.figures[[2]string{r.policies[0], f.name}]
-		if none.Needed == 0 {
-			continue
+		if none.Needed > 0 {
+			fmt.Fprintf(out, "\n**%s**: %d sessions, %d turns, %d identifiers needed\n\n", f.name, none.Sessions, none.Turns, none.Needed)
+			fmt.Fprintln(out, "| policy | seen | in reach | blind | visible | breaks | cost | passes | lost | invented |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+			for _, p := range r.policies {
+				g := r.figures[[2]string{p, f.name}]
+				fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %d | %.1f %% | %d | %s | %d |\n", p,
+					100*g.SeenShare(), 100*g.InReachShare(), 100*g.InReachBlindShare(), 100*g.VisibleShare(),
+					g.Breaks, 100*g.Cost()/none.Cost(), g.Passes, lost(g), g.Invented)
+			}
 		}
-		fmt.Fprintf(out, "\n**%s**: %d sessions, %d turns, %d identifiers needed\n\n", f.name, none.Sessions, none.Turns, none.Needed)
-		fmt.Fprintln(out, "| policy | seen | in reach | blind | visible | breaks | cost | passes | lost | invented |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
-		for _, p := range r.policies {
-			g := r.figures[[2]string{p, f.name}]
-			fmt.Fprintf(out, "| %s | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %d | %.1f %% | %d | %s | %d |\n", p,
-				100*g.SeenShare(), 100*g.InReachShare(), 100*g.InReachBlindShare(), 100*g.VisibleShare(),
-				g.Breaks, 100*g.Cost()/none.Cost(), g.Passes, lost(g), g.Invented)
+		if none.Probes+none.Related > 0 {
+			r.factTable(out, f, none)
 		}
 	}
 	fmt.Fprintln(out)
+}
+
+// factTable writes what was left of facts in words and of relations at the sessions' ends.
+func (r results) factTable(out io.Writer, f family, none quality.Figures) {
+	fmt.Fprintf(out, "\n**%s, at the end**: %d facts, %d of them elsewhere too; %d relations\n\n", f.name, none.Probes, none.Elsewhere, none.Related)
+	fmt.Fprintln(out, "| policy | visible | in sight | strict | found | lost | both values | on one line |\n|---|---:|---:|---:|---:|---:|---:|---:|")
+	for _, p := range r.policies {
+		g := r.figures[[2]string{p, f.name}]
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", p, percent(g.EndVisible, g.EndRaw),
+			percent(g.InSight, g.Probes), percent(g.Strict, g.Probes), percent(g.Found, g.Probes),
+			percent(g.Probes-g.InSight-g.Found, g.Probes), percent(g.BothInSight, g.Related), percent(g.OnOneLine, g.Related))
+	}
+}
+
+func percent(part, whole int) string {
+	if whole == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
 }
 
 // lost says how much of what summaries stand for they do not say.

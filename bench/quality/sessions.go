@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction/quality"
 	"github.com/patchlog-dev/patchlog/internal/records"
@@ -29,14 +30,20 @@ type set struct {
 // family is sessions of one source and one form.
 type family struct {
 	name     string
-	sessions []quality.Recording
+	sessions []session
+}
+
+// session is one with what is asked at its end.
+type session struct {
+	quality.Recording
+	probes []quality.Probe
 }
 
 // manyInvocations is how many a session has that is called long.
 const manyInvocations = 10
 
 // form names what kind of session one is.
-func form(r quality.Recording) string {
+func form(r session) string {
 	switch n := r.Invocations(); {
 	case n >= manyInvocations:
 		return "long"
@@ -46,23 +53,25 @@ func form(r quality.Recording) string {
 	return "short"
 }
 
-// readSets reads the sets that are there. The first must be.
+// readSets reads the sets that are there, the dialogues last. The first must be.
 func readSets(root string) (sets []set, err error) {
+	probes := recordedProbes()
 	for i, p := range places {
 		dir := filepath.Join(root, p.dir)
 		if _, err := os.Stat(dir); i > 0 && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		s, err := readSet(p.name, dir)
+		s, err := readSet(p.name, dir, probes)
 		if err != nil {
 			return nil, err
 		}
 		sets = append(sets, s)
 	}
-	return sets, nil
+	s, err := dialogues()
+	return append(sets, s), err
 }
 
-func readSet(name, dir string) (set, error) {
+func readSet(name, dir string, probes map[string][]quality.Probe) (set, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.jsonl"))
 	if err != nil {
 		return set{}, err
@@ -76,7 +85,11 @@ func readSet(name, dir string) (set, error) {
 		if err != nil {
 			return set{}, err
 		}
-		name := filepath.Base(filepath.Dir(file)) + ", " + form(rec)
+		source := filepath.Base(filepath.Dir(file))
+		if of := probes[source+"/"+strings.TrimSuffix(filepath.Base(file), ".jsonl")]; of != nil {
+			rec.probes = of
+		}
+		name := source + ", " + form(rec)
 		i := slices.IndexFunc(s.families, func(f family) bool { return f.name == name })
 		if i < 0 {
 			i = len(s.families)
@@ -87,14 +100,14 @@ func readSet(name, dir string) (set, error) {
 	return s, nil
 }
 
-func read(file string) (quality.Recording, error) {
+func read(file string) (session, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return quality.Recording{}, err
+		return session{}, err
 	}
 	records, _, err := records.ReadAll(patch.NewDecoder(bytes.NewReader(text), file))
 	if err != nil {
-		return quality.Recording{}, err
+		return session{}, err
 	}
 	var events []*patch.Event
 	for _, r := range records {
@@ -104,7 +117,7 @@ func read(file string) (quality.Recording, error) {
 	}
 	rec, err := quality.Record(events)
 	if err != nil {
-		return rec, fmt.Errorf("%s: %w", file, err)
+		return session{}, fmt.Errorf("%s: %w", file, err)
 	}
-	return rec, nil
+	return session{rec, wishesOf(events)}, nil
 }

@@ -49,6 +49,25 @@ type Figures struct {
 	Held      int `json:"held"`      // identifiers that the events have for which they stand
 	Lost      int `json:"lost"`      // of these, that no summary of the pass has
 	Invented  int `json:"invented"`  // identifiers in summaries that none of the events has
+
+	// At the sessions' ends: Probes ask for facts told in words, of which InSight have their
+	// answer in the visible log, Strict on a line that shares words with what told it; Found are
+	// others that a search with the question's words brings among ten hits. Elsewhere are those
+	// whose answer stands in another event too, so that it may be met by chance.
+	Probes    int `json:"probes"`
+	InSight   int `json:"inSight"`
+	Strict    int `json:"strict"`
+	Found     int `json:"found"`
+	Elsewhere int `json:"elsewhere"`
+
+	// At the sessions' ends: Related are pairs of an id and another short value of the same
+	// object in a tool's result, of which BothInSight and OnOneLine stand in the visible log.
+	Related     int `json:"related"`
+	BothInSight int `json:"bothInSight"`
+	OnOneLine   int `json:"onOneLine"`
+
+	EndRaw     int `json:"endRaw"`     // tokens of the logs at their ends
+	EndVisible int `json:"endVisible"` // tokens of the visible logs then
 }
 
 // Add adds the figures of other sessions.
@@ -71,6 +90,16 @@ func (f *Figures) Add(o Figures) {
 	f.Held += o.Held
 	f.Lost += o.Lost
 	f.Invented += o.Invented
+	f.Probes += o.Probes
+	f.InSight += o.InSight
+	f.Strict += o.Strict
+	f.Found += o.Found
+	f.Elsewhere += o.Elsewhere
+	f.Related += o.Related
+	f.BothInSight += o.BothInSight
+	f.OnOneLine += o.OnOneLine
+	f.EndRaw += o.EndRaw
+	f.EndVisible += o.EndVisible
 }
 
 // SeenShare is the part of what was needed that was seen; 1 if nothing was needed.
@@ -149,9 +178,9 @@ func (r Recording) Tokens() (n int) {
 	return n
 }
 
-// Replay plays a recorded session under a policy, event by event, and measures it. The
-// same session and policy give the same figures, unless the summarizer differs.
-func (rec Recording) Replay(ctx context.Context, p Policy) (Figures, error) {
+// Replay plays a recorded session under a policy, event by event, and measures it, with probes
+// at its end. The same session and policy give the same figures, unless the summarizer differs.
+func (rec Recording) Replay(ctx context.Context, p Policy, probes ...Probe) (Figures, error) {
 	l := newLog()
 	r := replay{log: l, finder: recall.NewFinder(l, 0), figures: Figures{Sessions: 1}, texts: map[*patch.Event]string{}, stands: map[string]string{}}
 	run, err := p.start(r.log, &r.figures)
@@ -178,7 +207,12 @@ func (rec Recording) Replay(ctx context.Context, p Policy) (Figures, error) {
 			}
 		}
 	}
-	return r.figures, nil
+	r.figures.EndRaw = r.rawTokens
+	for _, e := range r.log.view().Events() {
+		r.figures.EndVisible += e.EstimatedTokens()
+	}
+	r.related(rec.events)
+	return r.figures, r.probed(ctx, rec.events, probes)
 }
 
 // replay is one under way.

@@ -1,0 +1,236 @@
+package quality
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
+	"github.com/patchlog-dev/patchlog/recall"
+)
+
+// Probe asks for a fact that a session was told in words.
+type Probe struct {
+	Question string
+	Answers  []string // spellings of the answer, any of which counts
+	Evidence string   // a stretch of the text that told it
+}
+
+// probed measures at the end of a session which facts are in sight, or found.
+func (r *replay) probed(ctx context.Context, raw []*patch.Event, probes []Probe) error {
+	lines := visibleLines(r.log)
+	for _, p := range probes {
+		r.figures.Probes++
+		evidence := ""
+		for _, e := range raw {
+			text := r.text(e)
+			if evidence == "" && strings.Contains(text, p.Evidence) {
+				evidence = text
+			} else if says(text, p.Answers) {
+				r.figures.Elsewhere++
+				break
+			}
+		}
+		inSight, strict := false, false
+		for _, line := range lines {
+			if says(line, p.Answers) {
+				inSight = true
+				strict = strict || shares(line, evidence, p.Answers)
+			}
+		}
+		switch {
+		case inSight:
+			r.figures.InSight++
+		default:
+			hits, err := r.finder.Search(ctx, "", recall.Search{Query: p.Question, Hidden: true, Told: true, Limit: 10})
+			if err != nil {
+				return err
+			}
+			for _, h := range hits {
+				if strings.Contains(r.text(h.Event), p.Evidence) {
+					r.figures.Found++
+					break
+				}
+			}
+		}
+		if strict {
+			r.figures.Strict++
+		}
+	}
+	return nil
+}
+
+// visibleLines are the lines of the visible log, in lower case; a tool's result is one.
+func visibleLines(l *log) (lines []string) {
+	for _, e := range l.view().Events() {
+		for _, part := range e.Content().Parts() {
+			switch part.Kind {
+			case patch.PartResponse:
+				lines = append(lines, strings.ToLower(strings.ReplaceAll(identifiers.Values(records.JSON(part.Response)), "\n", " ; ")))
+			case patch.PartCall:
+				lines = append(lines, strings.ToLower(strings.ReplaceAll(identifiers.Values(records.JSON(part.Args)), "\n", " ; ")))
+			default:
+				for line := range strings.Lines(part.Text) {
+					lines = append(lines, strings.ToLower(line))
+				}
+			}
+		}
+	}
+	return lines
+}
+
+// says reports whether one of the answers stands in a text, whatever the case.
+func says(text string, answers []string) bool {
+	text = strings.ToLower(text)
+	for _, a := range answers {
+		a = strings.ToLower(a)
+		if identifiers.Stands(text, a) || strings.ContainsFunc(a, func(r rune) bool { return r > unicode.MaxLatin1 }) && strings.Contains(text, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// A line shares so many words with the evidence, besides the answer's, if it tells it.
+const leastShared = 2
+
+func shares(line, evidence string, answers []string) bool {
+	of := wordsOf(evidence)
+	for _, a := range answers {
+		for w := range wordsOf(a) {
+			delete(of, w)
+		}
+	}
+	n := 0
+	for w := range wordsOf(line) {
+		if of[w] {
+			n++
+		}
+	}
+	return n >= min(leastShared, len(of))
+}
+
+// wordsOf are the words of a text in lower case: of scripts with blanks those of three letters
+// or more, of others pairs of neighbours.
+func wordsOf(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, w := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		runes := []rune(w)
+		if !unicode.In(runes[0], unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai) {
+			if len(runes) > 2 || unicode.Is(unicode.Hangul, runes[0]) && len(runes) > 1 {
+				all[w] = true
+			}
+			continue
+		}
+		for i := range len(runes) - 1 {
+			all[string(runes[i:i+2])] = true
+		}
+	}
+	return all
+}
+
+// Longer values than so many runes say more than belongs in a row.
+const shortValue = 32
+
+// relation is an id-like value and another value of one object that a tool returned.
+type relation struct{ id, name, value string }
+
+// relations returns the relations in the results of tools, those of one id and one name in
+// their last state.
+func relations(events []*patch.Event) (all []relation) {
+	last := map[[2]string]int{}
+	for _, e := range events {
+		for _, part := range e.Content().Parts() {
+			if part.Kind != patch.PartResponse {
+				continue
+			}
+			for _, r := range relationsIn(records.JSON(part.Response)) {
+				at, known := last[[2]string{r.id, r.name}]
+				if !known {
+					at = len(all)
+					last[[2]string{r.id, r.name}] = at
+					all = append(all, r)
+				}
+				all[at] = r
+			}
+		}
+	}
+	return all
+}
+
+// relationsIn returns the relations of each object in a JSON text.
+func relationsIn(text json.RawMessage) (all []relation) {
+	var list []json.RawMessage
+	if json.Unmarshal(text, &list) == nil {
+		for _, value := range list {
+			all = append(all, relationsIn(value)...)
+		}
+		return all
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if begin, err := dec.Token(); err != nil || begin != json.Delim('{') {
+		return nil
+	}
+	var id string
+	var values []relation
+	for dec.More() {
+		name, err := dec.Token()
+		var value json.RawMessage
+		if err != nil || dec.Decode(&value) != nil {
+			return all
+		}
+		switch value[0] {
+		case '{', '[':
+			all = append(all, relationsIn(value)...)
+		case 't', 'f', 'n':
+		default:
+			said := strings.TrimSuffix(identifiers.Values(value), "\n")
+			if ids := identifiers.In(said); id == "" && len(ids) == 1 && ids[0] == said {
+				id = said
+			} else if n := utf8.RuneCountInString(said); n > 0 && n <= shortValue && !strings.Contains(said, "\n") {
+				values = append(values, relation{name: name.(string), value: said})
+			}
+		}
+	}
+	for _, v := range values {
+		if id != "" {
+			v.id = id
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// related measures at the end of a session which relations are in sight, and which on one line.
+func (r *replay) related(raw []*patch.Event) {
+	lines := visibleLines(r.log)
+	all := strings.Join(lines, "\n")
+	byID := map[string][]string{}
+	for _, rel := range relations(raw) {
+		r.figures.Related++
+		id, value := strings.ToLower(rel.id), strings.ToLower(rel.value)
+		if !identifiers.Stands(all, id) || !identifiers.Stands(all, value) {
+			continue
+		}
+		r.figures.BothInSight++
+		if byID[id] == nil {
+			byID[id] = []string{}
+			for _, line := range lines {
+				if identifiers.Stands(line, id) {
+					byID[id] = append(byID[id], line)
+				}
+			}
+		}
+		for _, line := range byID[id] {
+			if identifiers.Stands(line, value) {
+				r.figures.OnOneLine++
+				break
+			}
+		}
+	}
+}
