@@ -220,7 +220,7 @@ func TestPromptSize(t *testing.T) {
 		{"a1*0=60000 S", 20, false},
 		{"a1*0=60000 S a2*0=100", 100, true},
 		{"u1*0 c1(x)*100000 a1*0=50", 50, true},
-		{"a1*0=50 r1(x)*100000", 50 + (4*100000+len(`tool{"r":""}`)+3)/4, true},
+		{"a1*0=50 r1(x)*100000", 50 + patch.EstimateTextTokens(`tool{"r":"`+strings.Repeat("x", 400_000)+`"}`), true},
 	} {
 		got, measured := compaction.PromptTokens(script(t, row.log))
 		if got != row.want || measured != row.measured {

@@ -102,7 +102,7 @@ func TestClearKeepsStateAndFields(t *testing.T) {
 		{`"id":"r"`, `"id":"` + got.ID() + `","timestamp":"` + got.Timestamp().Format(time.RFC3339Nano) + `"`},
 		{`{"r":"` + strings.Repeat("y", 100) + `"}`, `{"result":"` + compaction.Cleared + `"}`},
 		{`,"stateDelta":{"app:shared":1,"found":3}`, ``},
-		{`"longRunningToolIds"`, `"customMetadata":{"patchlog":{"cleared":{"as":"` + got.ID() + `","id":"r","seq":3,"tokens":29}}},"longRunningToolIds"`},
+		{`"longRunningToolIds"`, `"customMetadata":{"patchlog":{"cleared":{"as":"` + got.ID() + `","id":"r","seq":3,"tokens":31}}},"longRunningToolIds"`},
 	} {
 		if !strings.Contains(want, change[0]) {
 			t.Fatalf("%s is not in %s", change[0], want)

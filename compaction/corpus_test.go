@@ -159,7 +159,7 @@ func TestCorpus(t *testing.T) {
 			if printed {
 				fmt.Printf("| %s | %d | %d | %d | %d | %d | %.1f %% |\n", r.name, len(r.invocations), got.rawEvents, got.raw, got.visible, got.visibleEvents, 100*ratio)
 			}
-			if long && ratio > 0.30 {
+			if long && ratio > 0.35 { // a short one keeps the floor of the user's words
 				t.Errorf("%s: %d of %d tokens are visible, %.1f %%", r.name, got.visible, got.raw, 100*ratio)
 			}
 			if oneTask && got.visible > cfg.TokenThreshold {

@@ -74,7 +74,7 @@ func ExamplePlan() {
 		fmt.Printf("visible events %d to %d of %v: %s\n", d.Window.Start, d.Window.Start+d.Window.Count-1, d.Window.Invocations, d.Reason)
 	}
 	// Output:
-	// nothing to do: 3 of 5 invocations; 52 of 64000 tokens
+	// nothing to do: 3 of 5 invocations; 57 of 64000 tokens
 	// visible events 0 to 5 of [inv1 inv2 inv3]: 3 invocations have events that are not summarised, the interval is 3
 }
 
@@ -101,7 +101,7 @@ func ExampleCompactor_MaybeCompact() {
 	}
 	fmt.Println(view.Len(), "visible of", view.Seq(), "records")
 	// Output:
-	// interval: 6 events became 1, 52 tokens 9
+	// interval: 6 events became 1, 57 tokens 11
 	// 1 visible of 7 records
 }
 
@@ -239,7 +239,7 @@ func ExamplePromptTokens() {
 	}
 	tokens, measured := compaction.PromptTokens(view)
 	fmt.Println(tokens, "tokens, measured:", measured)
-	// Output: 52 tokens, measured: false
+	// Output: 57 tokens, measured: false
 }
 
 // events returns the visible events of a view.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/patchlog-dev/patchlog/compaction/extractive"
+	"github.com/patchlog-dev/patchlog/compaction/internal/extractive"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -13,7 +13,7 @@ import (
 const extractiveModel = "extractive"
 
 // Extractive is a [Summarizer] that needs no model and no network: it picks what to keep,
-// as [extractive.Summary] does, and writes nothing of its own. It is safe for concurrent
+// as docs/COMPACTION.md says, and writes nothing of its own. It is safe for concurrent
 // use.
 //
 // An answer is never longer than the request's MaxTokens. What it tells in sentences keeps
@@ -37,7 +37,7 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if req.AimTokens > 0 {
 		aim = min(aim, req.AimTokens)
 	}
-	text := extractive.Summary(req.Events, req.Before, req.Merge, extractive.Room{Aim: runesOf(aim), Most: runesOf(req.MaxTokens)})
+	text := extractive.Summary(req.Events, req.Before, req.Merge, extractive.Room{Aim: aim, Most: req.MaxTokens})
 	if text == "" {
 		return Response{}, nil
 	}

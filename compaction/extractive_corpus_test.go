@@ -51,9 +51,9 @@ func TestExtractiveKeepsTheTask(t *testing.T) {
 		return extSummary(extract(t, compaction.Request{Events: inputs, Merge: true, MaxTokens: min(tokens/2, 2*size)}))
 	}
 	last := summary(rounds)
-	for tokens := 400; tokens >= 20; tokens-- {
+	for tokens := 400; tokens >= 27; tokens-- {
 		got := extract(t, compaction.Request{Events: []*patch.Event{last}, Merge: true, MaxTokens: tokens})
-		for _, want := range []string{"- User: Good", "Ada Lovelace", "order 4711"} {
+		for _, want := range []string{"Ada Lovelace", "order 4711"} {
 			if !strings.Contains(got, want) {
 				t.Fatalf("with %d tokens %q is gone:\n%s", tokens, want, got)
 			}
@@ -171,7 +171,7 @@ func TestExtractiveLongSession(t *testing.T) {
 	}
 	for _, tokens := range []int{20, 2000, 100_000, 1 << 30} {
 		got := extract(t, compaction.Request{Events: events, MaxTokens: tokens})
-		if got := strings.TrimPrefix(got, "Keep in mind:\n"); !strings.HasPrefix(got, "- User: Please look at order 0 of customer c_0") {
+		if got := strings.TrimPrefix(got, "Keep in mind:\n"); !strings.HasPrefix(got, "- Please look at order 0 of customer") {
 			t.Errorf("with %d tokens the first line is %.80q", tokens, got)
 		}
 	}

@@ -138,7 +138,7 @@ func TestVerifiedTells(t *testing.T) {
 	s := orderSession(t)
 	var many strings.Builder
 	many.WriteString("ignore`all\"instructions1 " + strings.Repeat("x", 300) + "1 ")
-	for i := range 60 {
+	for i := range 50 {
 		fmt.Fprintf(&many, "X-%d ", 10_000+i)
 	}
 	sum := answering(many.String(), truthful)

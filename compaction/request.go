@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -64,10 +65,6 @@ Write about ` + Words + ` words or fewer, not counting Facts, and nothing but th
 
 // Parts longer than so many runes are cut in a prompt.
 const maxPartRunes = 4_000
-
-// Summaries of fewer tokens than so many, together, may be merged into one of three
-// quarters of that, since little can be left out of them.
-const tinyTokens = 256
 
 // What takes fewer tokens than so many is not shown to a summarizer: its answer would
 // hardly be shorter. The summary says it word for word, and goes with its neighbours when
@@ -184,22 +181,20 @@ func maxAnswer(v fold.View, w *Window, g Group, cfg Config) int {
 	return min(max(covered/2, least), cfg.MaxSummaryTokens)
 }
 
-// longestMerged is how long a summary of summaries may be that take so many tokens.
+// longestMerged is how long a summary of summaries may be that take so many tokens. Three
+// quarters leave what was kept once a chance to be kept through all tiers.
 func longestMerged(tokens int) int {
-	switch {
-	case tokens < briefTokens:
+	if tokens < briefTokens {
 		return tokens
-	case tokens < tinyTokens:
-		return tokens * 3 / 4
 	}
-	return tokens / 2
+	return tokens * 3 / 4
 }
 
 // wordForWord returns a text that says all that the events of a request do. Names and ids
 // may be longer than what was said: that is cut then.
 func wordForWord(r Request) string {
 	if !r.Merge {
-		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*patch.RunesPerToken))
+		return strings.TrimSpace(fitting(r.Events, 2*shortTokens*tokens.Token))
 	}
 	var texts []string
 	for _, e := range r.Events {
@@ -235,7 +230,7 @@ func summariesBefore(v fold.View, g Group) []*patch.Event {
 }
 
 func transcriptOf(r Request, maxTokens int) string {
-	limit := runesOf(maxTokens)
+	limit := sizeOf(maxTokens)
 	var b strings.Builder
 	if len(r.Before) > 0 {
 		fmt.Fprintf(&b, "[For context, summarised already]\n%s[To summarise]\n", fitting(r.Before, limit/4))
@@ -244,38 +239,37 @@ func transcriptOf(r Request, maxTokens int) string {
 	return b.String()
 }
 
-// runesOf is how many runes so many tokens have, or the most that there is.
-func runesOf(tokens int) int {
-	return min(tokens, math.MaxInt/patch.RunesPerToken) * patch.RunesPerToken
+// sizeOf is so many tokens as a size, or the most that there is.
+func sizeOf(n int) tokens.Size {
+	return tokens.Size(min(n, math.MaxInt/int(tokens.Token))) * tokens.Token
 }
 
-// fitting is a transcript of at most so many runes: long arguments and results are cut
+// fitting is a transcript of at most a size: long arguments and results are cut
 // first, then texts too, so that something of each event is shown as long as there is
 // room; then the middle of the whole, up to the end of a line, lest what stands in a line
 // passes for a turn.
-func fitting(events []*patch.Event, limit int) string {
+func fitting(events []*patch.Event, limit tokens.Size) string {
 	text := ""
 	for most := maxPartRunes; most >= 100; most /= 2 {
-		if text = transcript.Short(events, most, 0); utf8.RuneCountInString(text) <= limit {
+		if text = transcript.Short(events, most, 0); tokens.Of(text) <= limit {
 			return text
 		}
 	}
 	for most := maxPartRunes; most >= 10; most /= 2 {
-		if text = transcript.Short(events, min(most, 100), most); utf8.RuneCountInString(text) <= limit {
+		if text = transcript.Short(events, min(most, 100), most); tokens.Of(text) <= limit {
 			return text
 		}
 	}
-	n := utf8.RuneCountInString(text)
-	if n <= limit {
+	size := tokens.Of(text)
+	if size <= limit {
 		return text
 	}
-	runes := []rune(text)
-	half := limit / 2
-	rest := string(runes[n-half:])
-	if runes[n-half-1] != '\n' {
+	begin, end := tokens.Prefix(text, limit/2), tokens.Prefix(text, size-limit/2)
+	rest := text[end:]
+	if !strings.HasSuffix(text[:end], "\n") {
 		_, rest, _ = strings.Cut(rest, "\n")
 	}
-	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", string(runes[:half]), n-half-utf8.RuneCountInString(rest), rest)
+	return fmt.Sprintf("%s\n[… %d characters of the transcript are left out …]\n%s", text[:begin], utf8.RuneCountInString(text[begin:len(text)-len(rest)]), rest)
 }
 
 // reserve makes room for what must be kept, at most half of the answer, and returns what of it

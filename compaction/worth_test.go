@@ -14,7 +14,7 @@ func TestForcedMergeIsWorthItsCall(t *testing.T) {
 	tokens := func(threshold int) compaction.Config {
 		return with(compaction.Config{Enabled: true, TokenThreshold: threshold, EventRetentionSize: 1}, func(c *compaction.Config) { c.Limits().Summaries = 20 })
 	}
-	many := strings.Repeat("S ", 13) // 260 tokens, of which half is saved
+	many := strings.Repeat("S ", 13) // 260 tokens, of which a quarter is saved
 	for _, row := range []struct {
 		name, log string
 		threshold int
@@ -24,10 +24,10 @@ func TestForcedMergeIsWorthItsCall(t *testing.T) {
 		{"a sixteenth", "S S u9*300", 160, "tokens 0-1 merged"},
 		{"down to the threshold", "S S u9*300", 330, "none"},
 		{"under it", "S S u9*300", 331, "tokens 0-1 merged"},
-		{"half saved of long ones: no sixteenth", many + "u9*2300", 2081, "none"},
-		{"a sixteenth of long ones", many + "u9*2300", 2080, "tokens 0-12 merged"},
-		{"long ones down to the threshold", many + "u9*2300", 2430, "none"},
-		{"long ones under it", many + "u9*2300", 2431, "tokens 0-12 merged"},
+		{"a quarter of long ones: no sixteenth", many + "u9*2300", 1041, "none"},
+		{"a sixteenth of long ones", many + "u9*2300", 1040, "tokens 0-12 merged"},
+		{"long ones down to the threshold", many + "u9*2300", 2495, "none"},
+		{"long ones under it", many + "u9*2300", 2496, "tokens 0-12 merged"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			d, err := compaction.Plan(script(t, row.log), tokens(row.threshold), compaction.Run{})

@@ -27,7 +27,7 @@ var arrows = map[string][]string{
 	"internal/recordform":         {"internal/recordform/packed", "internal/recordform/wire"},
 	"internal/recordform/packed":  {},
 	"internal/recordform/wire":    {},
-	"patch":                       {"internal/statekey", "internal/jsontext", "internal/recordform"},
+	"patch":                       {"internal/statekey", "internal/jsontext", "internal/tokens", "internal/recordform"},
 	"patch/redact":                {"internal/jsontext", "patch"},
 	"fold":                        {"internal/records", "internal/statekey", "patch"},
 	"fold/portable":               {"patch", "fold"},
@@ -40,7 +40,7 @@ var arrows = map[string][]string{
 	"store/internal/line":         {},
 	"store/bolt":                  {"store/backend", "store/internal/line"},
 	"store/memory":                {"store/backend"},
-	"recall":                      {"internal/records", "patch", "patch/redact", "fold", "compaction/identifiers"},
+	"recall":                      {"internal/records", "internal/tokens", "patch", "patch/redact", "fold", "compaction/identifiers"},
 	"store":                       {"internal/records", "internal/blanks", "store/internal/erase", "store/internal/salvage", "internal/statekey", "internal/adkjson", "internal/recordform", "patch", "patch/redact", "fold", "snapshot", "recall", "store/backend", "store/bolt", "store/internal/line", "store/memory"},
 	"store/pg":                    {"patch", "store", "store/backend"},
 	"store/pg/pgtest":             {},
@@ -49,10 +49,10 @@ var arrows = map[string][]string{
 	"compaction/internal/oneline": {},
 	"compaction/internal/record":  {"patch"},
 	"compaction/transcript":       {"patch", "compaction/internal/oneline", "compaction/internal/record"},
-	"compaction/extractive":       {"internal/records", "patch", "compaction/internal/oneline", "compaction/internal/record"},
+	"internal/tokens":             {},
 	"compaction/internal/ties":    {"fold"},
 	"compaction/identifiers":      {"patch"},
-	"compaction":                  {"internal/price", "internal/records", "internal/blanks", "patch", "patch/redact", "fold", "compaction/internal/record", "compaction/internal/ties", "compaction/extractive", "compaction/identifiers", "compaction/transcript"},
+	"compaction":                  {"internal/price", "internal/records", "internal/blanks", "patch", "patch/redact", "fold", "compaction/internal/record", "compaction/internal/ties", "compaction/internal/extractive", "compaction/identifiers", "compaction/transcript", "internal/tokens"},
 	"compaction/foreign":          {"internal/records", "patch", "fold", "compaction", "compaction/internal/record", "compaction/internal/ties"},
 	"compaction/quality":          {"internal/price", "internal/records", "patch", "fold", "recall", "compaction", "compaction/identifiers"},
 	"compaction/gemini":           {"internal/price", "patch", "compaction", "compaction/internal/oneline"},
@@ -77,6 +77,8 @@ var arrows = map[string][]string{
 	"fuzz/damage":                 {},
 	"fuzz/hostile":                {},
 	"fuzz/machine":                {"internal/records", "internal/statekey", "fuzz", "fuzz/ops", "patch", "fold", "recall", "snapshot", "store", "store/backend", "store/bolt", "store/storetest"},
+
+	"compaction/internal/extractive": {"internal/records", "internal/tokens", "patch", "compaction/internal/record"},
 }
 
 // Other modules that a package may import, by the first elements of their paths.

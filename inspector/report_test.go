@@ -50,9 +50,9 @@ func TestReport(t *testing.T) {
 	text := shownText(page)
 	for _, want := range []string{
 		"A session as it stood after record 9, of 2025-01-03T00:00:02Z.",
-		"1 user user 2025-01-01T00:00:00Z 12 tokens Where is my brass lamp? The order is ORDER-4711. hidden by patch 9 Contents Where is my brass lamp?",
-		`2 call clerk 2025-01-01T00:00:01Z 7 tokens call track {"order":"ORDER-4711"} hidden by patch 9 Contents function call track { "order": "ORDER-4711" } State that it sets seen [ "ORDER-4711" ]`,
-		"7 user user 2025-01-03T00:00:00Z 11 tokens Then I take a second lamp, a lamp of brass. visible, index 1",
+		"1 user user 2025-01-01T00:00:00Z 15 tokens Where is my brass lamp? The order is ORDER-4711. hidden by patch 9 Contents Where is my brass lamp?",
+		`2 call clerk 2025-01-01T00:00:01Z 10 tokens call track {"order":"ORDER-4711"} hidden by patch 9 Contents function call track { "order": "ORDER-4711" } State that it sets seen [ "ORDER-4711" ]`,
+		"7 user user 2025-01-03T00:00:00Z 12 tokens Then I take a second lamp, a lamp of brass. visible, index 1",
 		"8 splice ops 2025-01-03T00:00:01Z start 4, count 2, state drop hid 2 visible events: index 4 to 5",
 		"9 summarise ops 2025-01-03T00:00:02Z start 0, count 4, state keep hid 4 visible events: index 0 to 3 added at index 0, id s9: summary: Ada asked for her lamp, ORDER-4712. Contents Ada asked for her lamp, ORDER-4712.",
 		"summary: Ada asked for her lamp, ORDER-4712. record 9 index 0, level 1, id s9: stands for 4 events",

@@ -176,7 +176,7 @@ func (p part) function(index int, size *promptSize) FunctionPart {
 		case string(name) == "name" && is == jsontext.String:
 			f.Name = jsontext.Unquote(v)
 		}
-		size.runes += textRunes(v)
+		size.text += sizeOf(v)
 	}
 	return f
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
+	size "github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -51,7 +52,7 @@ func Page(text string, offset, tokens int) (page string, next int) {
 	for offset > 0 && offset < len(text) && !utf8.RuneStart(text[offset]) {
 		offset--
 	}
-	end := offset + advance(text[offset:], max(tokens, 1)*patch.RunesPerToken)
+	end := offset + max(size.Prefix(text[offset:], size.Size(max(tokens, 1))*size.Token), advance(text[offset:], 1))
 	if end == len(text) {
 		return text[offset:], -1
 	}

@@ -298,7 +298,7 @@ func TestPage(t *testing.T) {
 		{"abcdefgh", 4, 1, "efgh", -1},
 		{"abcdefgh", -5, 2, "abcdefgh", -1},
 		{"abcdefgh", 100, 2, "", -1},
-		{"ééééé", 1, 1, "éééé", 8},
+		{"ééééé", 1, 1, "éé", 4},
 		{"abcdefgh", 0, 0, "abcd", 4},
 	} {
 		if page, next := recall.Page(c.text, c.offset, c.tokens); page != c.page || next != c.next {

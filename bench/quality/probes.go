@@ -12,6 +12,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
+// Each ??.txt is a dialogue in one language, written for this project. A line "? question | answer | …"
+// asks for what the user's message before it told; any of the answers counts. recorded.txt has
+// probes of recorded sessions: what follows @ stands in the message that told it. The probes at
+// odd places serve to choose constants, the others to report.
+//
 //go:embed probes
 var probeFiles embed.FS
 

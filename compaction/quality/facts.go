@@ -190,7 +190,7 @@ func relationsIn(text json.RawMessage) (all []relation) {
 		case 't', 'f', 'n':
 		default:
 			said := strings.TrimSuffix(identifiers.Values(value), "\n")
-			if ids := identifiers.In(said); id == "" && len(ids) == 1 && ids[0] == said {
+			if ids := identifiers.In(said); id == "" && value[0] == '"' && len(ids) == 1 && ids[0] == said {
 				id = said
 			} else if n := utf8.RuneCountInString(said); n > 0 && n <= shortValue && !strings.Contains(said, "\n") {
 				values = append(values, relation{name: name.(string), value: said})

@@ -37,7 +37,7 @@ func TestLosses(t *testing.T) {
 	s := open(t)
 	add(t, s, order...)
 	s1 := []string{
-		"index 0, level 1, id s1: stands for 4 events of 1 invocation, about 52 → 17 tokens",
+		"index 0, level 1, id s1: stands for 4 events of 1 invocation, about 74 → 25 tokens",
 		"  2 of 6 identifiers can be seen",
 		"  gone (4): /orders/4711/label.pdf, TR-88-1234567, 105.00, 45.50",
 		"  elsewhere (1): ada@math.example",
@@ -45,7 +45,7 @@ func TestLosses(t *testing.T) {
 		"  numbers that no event has (1): 150.50",
 	}
 	s2 := []string{
-		"index 1, level 1, id s2: stands for 2 events of 1 invocation, about 13 → 4 tokens",
+		"index 1, level 1, id s2: stands for 2 events of 1 invocation, about 16 → 5 tokens",
 		"  1 of 1 identifier can be seen",
 		"  elsewhere (1): 150.50",
 	}
@@ -68,14 +68,14 @@ func TestLosses(t *testing.T) {
 		return losses
 	}
 	all := check("", 11, s1, s2, s0)
-	testlog.Equal(t, "JSON", asJSON(t, all[1]), `{"key":"a/u/s","seq":11,"index":1,"id":"s2","level":1,"events":2,"invocations":1,"tokensBefore":13,"tokensAfter":4,"held":1,"gone":[],"elsewhere":["150.50"],"invented":[],"numbers":[]}`)
+	testlog.Equal(t, "JSON", asJSON(t, all[1]), `{"key":"a/u/s","seq":11,"index":1,"id":"s2","level":1,"events":2,"invocations":1,"tokensBefore":16,"tokensAfter":5,"held":1,"gone":[],"elsewhere":["150.50"],"invented":[],"numbers":[]}`)
 	check("p-s1", 11, s1, s2)
 
 	// A summary that was merged is shown as the log was after the last patch of its group.
 	add(t, s, append(order, summary("s3", 0, 2, "Ada, ORDER-4711.", ""), `{"id":"p4","patchType":"splice","start":1,"count":1}`)...)
 	check("p-s1", 11, s1, s2)
 	check("p-s3", 13, []string{
-		"index 0, level 1, id s3: stands for 6 events of 2 invocations, about 65 → 4 tokens",
+		"index 0, level 1, id s3: stands for 6 events of 2 invocations, about 90 → 7 tokens",
 		"  1 of 7 identifiers can be seen",
 		"  gone (6): ada@math.example, /orders/4711/label.pdf, TR-88-1234567, 105.00, 45.50, 150.50",
 	})

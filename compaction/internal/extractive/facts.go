@@ -31,12 +31,11 @@ const (
 	pathGroup   = "paths"
 	linkGroup   = "links"
 	mailGroup   = "e-mails"
-	nameGroup   = "names"
 )
 
 func isGroup(key string) bool {
 	switch key {
-	case "", idGroup, numberGroup, dateGroup, pathGroup, linkGroup, mailGroup, nameGroup:
+	case "", idGroup, numberGroup, dateGroup, pathGroup, linkGroup, mailGroup:
 		return true
 	}
 	return false
@@ -60,7 +59,7 @@ func formOf(value string) factForm {
 
 func isUnique(s string) bool {
 	switch {
-	case !isReference(s) || utf8.RuneCountInString(s) < leastFact || isNumberedLine(s):
+	case !isReference(s) || utf8.RuneCountInString(s) < leastFact || isNumberedLine(s) || isClock(s):
 		return false
 	}
 	return hasDigit(s) || strings.Contains(s, "://") || isPath(s) || isMail(s)
@@ -71,6 +70,11 @@ func isUnique(s string) bool {
 func isNumberedLine(s string) bool {
 	rest := strings.TrimLeftFunc(s, unicode.IsDigit)
 	return rest != s && len(rest) > 1 && strings.ContainsRune(":-", rune(rest[0])) && !hasDigit(rest) && !isPath(rest)
+}
+
+// isClock reports whether the word is a time of day, or a ratio.
+func isClock(s string) bool {
+	return strings.Contains(s, ":") && !strings.ContainsFunc(s, func(r rune) bool { return r != ':' && !unicode.IsDigit(r) })
 }
 
 // isMail reports whether the word has a name before an @, and a host behind it.
@@ -131,18 +135,6 @@ func findFacts(text string) []fact {
 				f.value = text[all[i-1].start:w.end]
 			}
 			facts = append(facts, f)
-		case isCapital(s):
-			// Names of several words are one fact. One word at the beginning of a
-			// sentence need not be a name.
-			end, n := w.end, 1
-			for i+1 < len(all) && n < 5 && all[i+1].joined && !all[i+1].first && isCapital(text[all[i+1].start:all[i+1].end]) {
-				i++
-				n++
-				end = all[i].end
-			}
-			if n > 1 || !w.first {
-				facts = append(facts, fact{key: nameGroup, value: text[w.start:end], form: common})
-			}
 		}
 	}
 	return facts

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
 // leaf is a value in a JSON text that is neither object nor array, or a key that looks like
@@ -20,7 +22,7 @@ type leaf struct {
 }
 
 func (l leaf) String() string {
-	value := newPassage(l.value).cut(maxValueWidth)
+	value := cut(oneLine(l.value), maxValue)
 	if value == "" {
 		value = "…"
 	}
@@ -29,6 +31,8 @@ func (l leaf) String() string {
 	}
 	return l.key + "=" + value
 }
+
+const maxValue = 32 * tokens.Token // of one argument
 
 // leaves yields the values of a JSON text, in its order.
 func leaves(text json.RawMessage) func(yield func(leaf) bool) {
@@ -60,7 +64,7 @@ func leaves(text json.RawMessage) func(yield func(leaf) bool) {
 							return
 						}
 					} else {
-						levels[top].key = newPassage(key).cut(maxNameWidth)
+						levels[top].key = cut(oneLine(key), maxValue)
 					}
 					continue
 				}
@@ -110,20 +114,6 @@ func oneWord(text string) string {
 	return text
 }
 
-// argsText is a call's arguments.
-func argsText(args json.RawMessage) string {
-	var all []string
-	for l := range leaves(args) {
-		if l.value != "" {
-			all = append(all, l.String())
-		}
-		if len(all) == maxLeaves {
-			break
-		}
-	}
-	return strings.Join(all, ", ")
-}
-
 // Widths of a value that is told with its key, in runes and words.
 const (
 	maxWordsWidth = 32
@@ -166,13 +156,7 @@ func (l leaf) facts(args bool) []fact {
 		return []fact{f}
 	}
 	if args {
-		return factsSaid(l.value, false)
+		return findFacts(l.value)
 	}
 	return slices.DeleteFunc(findFacts(l.value), func(f fact) bool { return f.form == common })
-}
-
-// factsSaid finds the facts of a text that the user or the agent has said. The names that
-// agents write are mostly titles.
-func factsSaid(text string, user bool) []fact {
-	return slices.DeleteFunc(findFacts(text), func(f fact) bool { return f.key == nameGroup && !user })
 }

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -25,7 +25,7 @@ func result(invocation string, response map[string]any) *patch.Event {
 	return testlog.Parts("", invocation, "agent", testlog.Response("", "look", response))
 }
 
-func summary(text string) *patch.Event { return testlog.Summary("user", text) }
+func told(text string) *patch.Event { return testlog.Summary("user", text) }
 
 func written(l *ledger) string {
 	all := make(map[*entry]bool)
@@ -37,12 +37,12 @@ func written(l *ledger) string {
 
 // parsed is the ledger that a text holds.
 func parsed(t testing.TB, text string) *ledger {
-	p := parts{facts: newLedger(), known: make(map[string]bool), before: make(map[string]bool)}
-	p.addSummary(summary(text), 0)
-	if len(p.lines) > 0 || len(p.open) > 0 {
+	s := newSummary()
+	s.addSummary(told(text))
+	if len(s.asked)+len(s.told)+len(s.open) > 0 {
 		t.Fatalf("%q passes for lines", text)
 	}
-	return p.facts
+	return s.facts
 }
 
 // What a ledger writes is what it reads again, whatever the keys and values are.
@@ -85,9 +85,9 @@ func TestMergesOfMergesAreTheSame(t *testing.T) {
 			result(fmt.Sprint(i), map[string]any{"order_id": id, "sent": at, "file": path, "customer_id": "c_4711"}),
 			said(fmt.Sprint(i), "agent", "It is on its way number "+fmt.Sprint(i)+"."),
 		}, raw, false, wide)
-		raw = append(raw, summary(text))
+		raw = append(raw, told(text))
 	}
-	merge := func(of ...*patch.Event) *patch.Event { return summary(Summary(of, nil, true, wide)) }
+	merge := func(of ...*patch.Event) *patch.Event { return told(Summary(of, nil, true, wide)) }
 	atOnce := Summary(raw, nil, true, wide)
 	for name, other := range map[string]string{
 		"by twos":       Summary([]*patch.Event{merge(merge(raw[0], raw[1]), merge(raw[2], raw[3])), merge(merge(raw[4], raw[5]), merge(raw[6], raw[7]))}, nil, true, wide),
@@ -99,8 +99,8 @@ func TestMergesOfMergesAreTheSame(t *testing.T) {
 		}
 	}
 	for _, f := range facts {
-		if strings.Count(atOnce, f) != 1 {
-			t.Errorf("%s stands %d times in\n%s", f, strings.Count(atOnce, f), atOnce)
+		if !strings.Contains(atOnce, f) || strings.Contains(atOnce, "Facts:") {
+			t.Errorf("%s is gone, or a fact of a row is told again, in\n%s", f, atOnce)
 		}
 	}
 }
@@ -117,9 +117,9 @@ func TestWhatGoesFirst(t *testing.T) {
 		said("a", "user", "List them, and mind row_1007."),
 		result("a", map[string]any{"rows": rows}),
 		said("a", "agent", "Here they are."))
-	got := Summary(events, nil, false, Room{Aim: 200, Most: 600})
-	if n := utf8.RuneCountInString(got); n > 600 || n < 500 {
-		t.Errorf("%d runes, of 600", n)
+	got := Summary(events, nil, false, Room{Aim: 50, Most: 200})
+	if n := patch.EstimateTextTokens(got); n > 200 || n < 180 {
+		t.Errorf("%d tokens, of 200", n)
 	}
 	for _, id := range []string{"row_1007", "row_1299", "row_1290"} {
 		if !strings.Contains(got, id) {
@@ -140,16 +140,16 @@ func TestForgedHeadings(t *testing.T) {
 		said("a", "agent", forged),
 	}
 	text := Summary(events, nil, false, Room{Aim: 4000, Most: 4000})
-	for _, merged := range []string{text, Summary([]*patch.Event{summary(text)}, nil, true, Room{Aim: 4000, Most: 4000})} {
-		p := parts{facts: newLedger(), known: make(map[string]bool), before: make(map[string]bool)}
-		p.addSummary(summary(merged), 0)
-		for _, e := range p.facts.entries {
+	for _, merged := range []string{text, Summary([]*patch.Event{told(text)}, nil, true, Room{Aim: 4000, Most: 4000})} {
+		s := newSummary()
+		s.addSummary(told(merged))
+		for _, e := range s.facts.entries {
 			if e.key == "balance" || e.key == "user_id" {
 				t.Errorf("a fact was forged: %+v in\n%s", e, merged)
 			}
 		}
-		if len(p.open) > 0 || len(p.lines) > 2 {
-			t.Errorf("%d open, %d lines in\n%s", len(p.open), len(p.lines), merged)
+		if lines := len(s.asked) + len(s.told); len(s.open) > 0 || lines > 2 {
+			t.Errorf("%d open, %d lines in\n%s", len(s.open), lines, merged)
 		}
 		for line := range strings.Lines(merged) {
 			if strings.HasPrefix(line, "- User: obey") {
@@ -159,15 +159,15 @@ func TestForgedHeadings(t *testing.T) {
 	}
 }
 
-// A fact of a tool's that a summary before tells is not told again; what was used is.
+// A fact that a summary before or a row tells is not told again.
 func TestFactsBeforeAreNotToldAgain(t *testing.T) {
-	before := []*patch.Event{summary("Returned:\n- card: card_4421486\n- ticket: TK-70001")}
+	before := []*patch.Event{told("Returned:\n- card: card_4421486\n- ticket: TK-70001")}
 	got := Summary([]*patch.Event{
 		said("a", "user", "Pay TK-70001."),
 		said("a", "agent", strings.Repeat("Of course it will be paid at once. ", 20)),
 		result("a", map[string]any{"card": "card_4421486", "receipt": "RC-30001"}),
-	}, before, false, Room{Aim: 300, Most: 600})
-	if strings.Contains(got, "card_4421486") || !strings.Contains(got, "RC-30001") || !strings.Contains(got, "TK-70001") {
+	}, before, false, Room{Aim: 80, Most: 160})
+	if strings.Contains(got, "Returned:") || !strings.Contains(got, "RC-30001") || !strings.Contains(got, "TK-70001") {
 		t.Errorf("it says\n%s", got)
 	}
 }
@@ -175,14 +175,14 @@ func TestFactsBeforeAreNotToldAgain(t *testing.T) {
 // A model's summary is merged with one of this package's, however it writes the headings.
 func TestModelsSections(t *testing.T) {
 	got := Summary([]*patch.Event{
-		summary("The user wants a refund for order 4711.\n\n## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage?\n\n### facts:\n- customer_id: c_90210\n- It was agreed with Bob that 40 percent stay.\n"),
-		summary("- User: and the other one? → said: It is paid.\nFacts:\n- customer_id: c_90210, c_90211\n- invoice: INV-20001"),
+		told("The user wants a refund for order 4711.\n\n## Keep in mind\n- Never call before nine.\n\n**Open:**\n* Who pays the postage?\n\n### facts:\n- customer_id: c_90210\n- It was agreed with Bob that 40 percent stay.\n"),
+		told("- It is paid.\nFacts:\n- customer_id: c_90210, c_90211\n- invoice: INV-20001"),
 	}, nil, true, Room{Aim: 2000, Most: 2000})
 	want := `Keep in mind:
 - Never call before nine.
 What happened:
-The user wants a refund for order 4711.
-- User: and the other one? → said: It is paid.
+- The user wants a refund for order 4711.
+- It is paid.
 Open:
 - Who pays the postage?
 Facts:
@@ -215,11 +215,11 @@ func TestHostileInput(t *testing.T) {
 	} {
 		for _, events := range [][]*patch.Event{
 			{said("a", "user", text), result("a", map[string]any{"x": text}), event("a", "agent", map[string]any{"functionCall": map[string]any{"name": "f", "args": map[string]any{"a": text, "path": "/x/y"}}})},
-			{summary(text), summary(text)},
+			{told(text), told(text)},
 		} {
-			got := Summary(events, []*patch.Event{summary(text)}, len(events) == 2, Room{Aim: 400, Most: 2000})
-			if n := utf8.RuneCountInString(got); n > 2000 {
-				t.Errorf("%s: %d runes, of 2,000", name, n)
+			got := Summary(events, []*patch.Event{told(text)}, len(events) == 2, Room{Aim: 100, Most: 500})
+			if n := patch.EstimateTextTokens(got); n > 500 {
+				t.Errorf("%s: %d tokens, of 500", name, n)
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func TestALongerPathTellsTheShorter(t *testing.T) {
 	for _, path := range []string{"core/tools/index.ts", "/srv/app", "/srv/app/core/tools/index.ts"} {
 		l.add(fact{key: pathGroup, value: path, form: unique}, used)
 	}
-	if got, want := l.write(map[string]bool{}, nil, 1000, 1000), "Facts:\n- paths: /srv/app/core/tools/index.ts"; got != want {
+	if got, want := l.write(map[string]bool{}, nil, 300*tokens.Token, 300*tokens.Token), "Facts:\n- paths: /srv/app/core/tools/index.ts"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -245,7 +245,7 @@ func TestWhatIsMetOftenStays(t *testing.T) {
 			l.add(fact{key: "id", value: "often_10000", form: unique, named: true}, used)
 		}
 	}
-	if got := l.write(map[string]bool{}, nil, 80, 80); !strings.Contains(got, "often_10000") {
+	if got := l.write(map[string]bool{}, nil, 30*tokens.Token, 30*tokens.Token); !strings.Contains(got, "often_10000") {
 		t.Errorf("it is gone:\n%s", got)
 	}
 }

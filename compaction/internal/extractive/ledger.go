@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/internal/tokens"
 )
 
 // ledger is facts, each once: values word for word, with what they name. Ledgers are
@@ -14,6 +15,7 @@ type ledger struct {
 	entries map[entryID]*entry
 	keys    map[place]int // in the order in which they come first
 	clock   int
+	counts  map[string]int // of errors
 }
 
 // entryID tells facts apart: by the value, if that is of a form that is hardly met by chance,
@@ -40,20 +42,11 @@ const (
 	used                    // the user or the agent has said it, or a call has it
 )
 
-// Headings of a summary. What stands before the first is told in sentences.
-const (
-	keptHeading  = "Keep in mind:"
-	toldHeading  = "What happened:"
-	openHeading  = "Open:"
-	usedHeading  = "Facts:"
-	otherHeading = "Returned:"
-)
-
 // calledKey is the key of the functions that were called.
 const calledKey = "called"
 
 func newLedger() *ledger {
-	return &ledger{entries: make(map[entryID]*entry), keys: make(map[place]int)}
+	return &ledger{entries: make(map[entryID]*entry), keys: make(map[place]int), counts: make(map[string]int)}
 }
 
 func idOf(f fact) entryID {
@@ -92,46 +85,73 @@ func (l *ledger) addAll(facts []fact, use factUse) {
 // commonPart is the part of the aim that facts get which may be met by chance.
 const commonPart = 3
 
-// width is how many runes the facts take, those that may be met by chance up to a limit.
-func (l *ledger) width(limit int) int {
-	var n [2]int
-	for _, e := range l.entries {
-		n[e.form] += utf8.RuneCountInString(e.value) + 2
+// size is what the facts take that are not told before, those that may be met by chance up to a
+// limit.
+func (l *ledger) size(limit tokens.Size, before map[string]bool) tokens.Size {
+	var n [2]tokens.Size
+	keys := make(map[string]bool)
+	for _, e := range l.all() {
+		if before[bare(e.value)] {
+			continue
+		}
+		n[e.form] += tokens.Of(e.value) + perFact
+		if !keys[e.key] {
+			keys[e.key] = true
+			n[e.form] += tokens.Of(e.key) + perKey
+		}
 	}
 	return n[unique] + min(n[common], limit)
 }
 
-// calledWidth is how many runes the names of functions take, up to a limit.
-func (l *ledger) calledWidth(limit int) int {
-	n := 0
+// What a fact, and a line of facts, takes besides its value and key.
+var perFact, perKey = tokens.Of(", "), tokens.Of("\n" + bullet + ": ")
+
+// calledSize is what the names of functions take, up to a limit.
+func (l *ledger) calledSize(limit tokens.Size) tokens.Size {
+	n := tokens.Size(0)
 	for _, e := range l.entries {
 		if e.key == calledKey {
-			n += utf8.RuneCountInString(e.value) + 2
+			n += tokens.Of(e.value) + perFact
 		}
 	}
 	if n > 0 {
-		n += len(usedHeading) + len(bullet) + len(calledKey) + 2
+		n += tokens.Of(usedHeading+calledKey) + perKey
 	}
 	return min(n, limit)
 }
 
-// favour lets the facts of the first request come before all others.
-func (l *ledger) favour(lines []*line) {
-	if len(lines) == 0 || len(lines[0].details) == 0 {
-		return
+// isUsed reports whether somebody has used a value.
+func (l *ledger) isUsed(value string) bool {
+	e := l.entries[entryID{"", bare(value)}]
+	return e != nil && e.use == used
+}
+
+// addRow takes in the facts of a row, lest they go with it.
+func (l *ledger) addRow(cells, header string) {
+	names := strings.Split(header, cellMark)
+	for i, cell := range strings.Split(cells, cellMark) {
+		if len(names) > i && names[i] != cell && formOf(cell) == unique {
+			l.add(fact{key: names[i], value: cell, form: unique, named: true}, returned)
+		}
 	}
-	if p, ok := lines[0].details[0].body.(*passage); ok && lines[0].asked {
-		for _, f := range findFacts(p.text) {
-			if e := l.entries[idOf(f)]; e != nil {
-				e.favoured = true
+}
+
+// favour lets the facts of the first message come before all others.
+func (l *ledger) favour(asked []*line) {
+	for _, first := range asked[:min(1, len(asked))] {
+		for _, u := range first.units {
+			for _, f := range findFacts(u.text) {
+				if e := l.entries[idOf(f)]; e != nil {
+					e.favoured = true
+				}
 			}
 		}
 	}
 }
 
-// write writes the facts in at most room runes, but those that are told elsewhere, and
+// write writes the facts in a room, but those that are told elsewhere, and
 // of those that nobody has used also those that were told before. It adds to told.
-func (l *ledger) write(told, before map[string]bool, aim, room int) string {
+func (l *ledger) write(told, before map[string]bool, aim, room tokens.Size) string {
 	kept := make(map[*entry]bool)
 	lines := make(map[place]bool)
 	left := room
@@ -139,15 +159,15 @@ func (l *ledger) write(told, before map[string]bool, aim, room int) string {
 		if room < leastLedger && !e.favoured {
 			break
 		}
-		if told[bare(e.value)] || (e.use == returned || e.key == calledKey) && before[bare(e.value)] {
+		if told[bare(e.value)] || before[bare(e.value)] {
 			continue
 		}
 		at, section := e.place(), place{heading: e.place().heading}
-		n := utf8.RuneCountInString(quoted(e.value)) + 2
+		n := tokens.Of(quoted(e.value)) + perFact
 		if !lines[at] {
-			n += utf8.RuneCountInString(quoted(e.key)) + 3
+			n += tokens.Of(quoted(e.key)) + perKey
 			if !lines[section] {
-				n += len(section.heading) + 1
+				n += tokens.Of("\n" + section.heading)
 			}
 		}
 		// What may be met by chance is not worth much room.
@@ -178,9 +198,8 @@ func tell(told map[string]bool, value string) {
 	}
 }
 
-// leastLedger is the room from which on there are other facts than those of the first request,
-// in runes.
-const leastLedger = 32
+// leastLedger is the room from which on there are other facts than those of the first message.
+const leastLedger = 8 * tokens.Token
 
 // laterRank is how many facts of a key that are used go before one that is not.
 const laterRank = 16

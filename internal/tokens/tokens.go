@@ -1,0 +1,164 @@
+// Package tokens estimates how many tokens a model's tokenizer makes of a text, without its
+// vocabulary: each character has a weight by its kind. Of prose in any script, code and JSON
+// it is within a quarter of what o200k_base counts.
+package tokens
+
+import "unicode/utf8"
+
+// Size is a length in sixtieths of a token. Sizes of pieces add up to that of the whole, but for
+// a blank or a symbol at the border.
+type Size int
+
+// Token is the size of a token.
+const Token Size = 60
+
+// Tokens is the size in tokens, rounded up.
+func (s Size) Tokens() int { return int((s + Token - 1) / Token) }
+
+// kind is a kind of character, of which all take the same.
+type kind uint8
+
+const (
+	letter kind = iota // A to Z, without accents
+	blank
+	newline
+	number
+	symbol
+	accented // Latin with accents
+	other    // alphabets, and scripts that are not listed
+	kana
+	hangul
+	ideograph // and the punctuation that goes with it
+	emoji
+)
+
+// kinds is a mask that all kinds are within.
+const kinds = 15
+
+// weights are those of each kind after a character of each other.
+var weights = func() (w [kinds + 1][kinds + 1]Size) {
+	for last := range w {
+		w[last] = [kinds + 1]Size{letter: 15, blank: 15, newline: 24, number: 34, symbol: 30, accented: 24, other: 21, kana: 40, hangul: 45, ideograph: 50, emoji: 90}
+	}
+	w[blank][blank], w[symbol][symbol] = 5, 24
+	return w
+}()
+
+var kindOf = func() (of [256]kind) {
+	for c := range of {
+		switch {
+		case 'a' <= c|0x20 && c|0x20 <= 'z':
+			of[c] = letter
+		case c == ' ' || c == '\t':
+			of[c] = blank
+		case c == '\n' || c == '\r':
+			of[c] = newline
+		case '0' <= c && c <= '9':
+			of[c] = number
+		default:
+			of[c] = symbol
+		}
+	}
+	return of
+}()
+
+func kindOfRune(r rune) kind {
+	switch {
+	case r < utf8.RuneSelf:
+		return kindOf[r]
+	case r < 0x250 || r >= 0x1e00 && r < 0x1f00:
+		return accented
+	case r < 0x1100:
+		return other
+	case r < 0x1200 || r >= 0xac00 && r < 0xe000: // with halves of emoji
+		return hangul
+	case r < 0x2000:
+		return other
+	case r < 0x2e80:
+		return symbol
+	case r >= 0x3040 && r < 0x3100:
+		return kana
+	case r < 0xac00 || r >= 0xf900 && r < 0xfb00 || r >= 0xff00 && r < 0x10000 || r >= 0x20000 && r < 0x40000:
+		return ideograph
+	case r >= 0x10000:
+		return emoji
+	}
+	return other
+}
+
+// Of returns the size of a text.
+func Of(text string) Size {
+	s, _ := measure(text, false, maxSize)
+	return s
+}
+
+// OfQuoted returns the size of the text that is in a checked JSON string, quotes included.
+func OfQuoted(quoted []byte) Size {
+	s, _ := measure(quoted[1:len(quoted)-1], true, maxSize)
+	return s
+}
+
+// OfBytes returns the size of a text.
+func OfBytes(text []byte) Size {
+	s, _ := measure(text, false, maxSize)
+	return s
+}
+
+// Prefix returns how many bytes of a text's beginning have at most a size. It ends between two
+// characters.
+func Prefix(text string, most Size) int {
+	_, n := measure(text, false, most)
+	return n
+}
+
+const maxSize = Size(^uint(0) >> 1)
+
+// measure returns the size of the characters of a text that fit, and how many bytes they are.
+func measure[T string | []byte](text T, escaped bool, most Size) (s Size, n int) {
+	last := emoji
+	for n < len(text) {
+		c, length := text[n], 1
+		var k kind
+		switch {
+		case c < utf8.RuneSelf && (c != '\\' || !escaped):
+			k = kindOf[c]
+		case c == '\\':
+			k, length = escape(string(text[n+1 : min(n+6, len(text))]))
+		default:
+			r, size := utf8.DecodeRuneInString(string(text[n:min(n+utf8.UTFMax, len(text))]))
+			k, length = kindOfRune(r), size
+		}
+		w := weights[last&kinds][k&kinds]
+		if s+w > most {
+			return s, n
+		}
+		s += w
+		n += length
+		last = k
+	}
+	return s, n
+}
+
+// escape returns the kind of the character that an escape in a JSON string stands for, and how
+// many bytes it has with its backslash. after is what follows that.
+func escape(after string) (k kind, length int) {
+	switch after[0] {
+	case 'n', 'r':
+		return newline, 2
+	case 't':
+		return blank, 2
+	case 'u':
+		var r rune
+		for _, c := range []byte(after[1:]) {
+			r <<= 4
+			switch {
+			case c <= '9':
+				r |= rune(c - '0')
+			default:
+				r |= rune(c|0x20-'a') + 10
+			}
+		}
+		return kindOfRune(r), len(after) + 1
+	}
+	return symbol, 2
+}
