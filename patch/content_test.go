@@ -226,7 +226,7 @@ func TestWhatAnEventDerivesFromItsParts(t *testing.T) {
 		got = append(got, p)
 	}
 	wantEqual(t, "function parts", got, []patch.FunctionPart{{Index: 0, ID: "c", Name: "f"}, {Index: 2, Response: true, ID: "r", Name: "g"}})
-	if want := (len("four") + len("f{}") + len("g{}") + 3) / 4; !e.HasContent() || e.EstimatedTokens() != want+patch.DataTokens {
+	if want := patch.EstimateTextTokens("four" + "f" + "{}" + "g" + "{}"); !e.HasContent() || e.EstimatedTokens() != want+patch.DataTokens {
 		t.Errorf("content %v, %d tokens, want %d", e.HasContent(), e.EstimatedTokens(), want+patch.DataTokens)
 	}
 	if e := parseEvent(t, `{"content":{"parts":[null]}}`); !e.HasContent() || e.EstimatedTokens() != 0 {
