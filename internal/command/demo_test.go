@@ -47,7 +47,7 @@ func TestDemo(t *testing.T) {
 		"22 → 1 visible event,",
 		"23 records added, 22 there already; the log ends at record 46",
 		"2 visible events after record 47",
-		"1,420 of 5,953 visible",
+		"1,975 of 8,035 visible",
 		"no patch has changed the state.",
 	} {
 		if !strings.Contains(text, want) {
@@ -76,7 +76,7 @@ func TestDemoJSON(t *testing.T) {
 			}
 		}
 	}
-	if stats.Tokens.Raw != 5953 || stats.Tokens.Visible != 1420 || stats.State["get_user_details_calls"] == nil {
+	if stats.Tokens.Raw != 8035 || stats.Tokens.Visible != 1975 || stats.State["get_user_details_calls"] == nil {
 		t.Errorf("figures %+v", stats)
 	}
 }
