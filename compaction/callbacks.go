@@ -123,6 +123,12 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pendin
 		value T
 		err   error
 	}
+	ended := func(err error) error { // names the timeout in the error of a call that noticed it itself
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil && caller.Err() == nil {
+			return fmt.Errorf("after %v: %w", c.cfg.Timeout, err)
+		}
+		return err
+	}
 	out := make(chan result, 1)
 	go func() {
 		defer cancel()
@@ -137,13 +143,13 @@ func await[K comparable, T any](ctx context.Context, c *Compactor[K], of *pendin
 	}()
 	select {
 	case r := <-out:
-		return r.value, r.err
+		return r.value, ended(r.err)
 	case <-ctx.Done():
 	}
 	// It may have returned at the last moment.
 	select {
 	case r := <-out:
-		return r.value, r.err
+		return r.value, ended(r.err)
 	default:
 	}
 	c.mu.Lock()

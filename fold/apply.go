@@ -67,7 +67,7 @@ func (v View) derived(before View, event *patch.Event) View {
 		if v.state, ok = before.state.then(event); ok {
 			return v
 		}
-	} else if v.nodes == before.nodes && v.state.net != nil {
+	} else if v.nodes == before.nodes && v.state != nil {
 		return v
 	}
 	return v.withState()

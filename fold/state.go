@@ -102,27 +102,48 @@ func (c *chunk) netDelta() delta {
 // computed from the nodes.
 const maxHops = 64
 
-// state is the state of a view, which is computed when it is asked for.
+// state is the state of a view. It is computed, once, when it is asked for: from the nodes of the view,
+// or from the state before an appended event.
 type state struct {
-	net  func() delta
-	hops int
+	initial delta
+	nodes   *sequence
+
+	before  *state         // nil: computed from the nodes
+	changes []patch.Change // of the appended event
+	hops    int            // appended events since the nodes were read
+
+	once sync.Once
+	net  delta
+}
+
+// value returns the net state: the initial state, then for each node in its order what it carries and
+// what its event sets.
+func (s *state) value() delta {
+	s.once.Do(func() {
+		if s.before == nil {
+			s.net = s.initial.then(s.nodes.netDelta())
+			return
+		}
+		s.net = s.before.value().then(s.changes)
+		s.before = nil // releases the older views' states
+	})
+	return s.net
 }
 
 // withState gives the view a state that is computed from its nodes.
 func (v View) withState() View {
-	initial, nodes := v.initial, v.nodes
-	v.state = state{net: sync.OnceValue(func() delta { return initial.then(nodes.netDelta()) })}
+	v.state = &state{initial: v.initial, nodes: v.nodes}
 	return v
 }
 
 // then returns the state after an appended event.
-func (s state) then(e *patch.Event) (next state, ok bool) {
+func (s *state) then(e *patch.Event) (next *state, ok bool) {
 	changes := slices.Collect(e.Changes())
 	switch {
 	case len(changes) == 0:
-		return s, s.net != nil
-	case s.net == nil || s.hops == maxHops:
+		return s, s != nil
+	case s == nil || s.hops == maxHops:
 		return s, false
 	}
-	return state{sync.OnceValue(func() delta { return s.net().then(changes) }), s.hops + 1}, true
+	return &state{before: s, changes: changes, hops: s.hops + 1}, true
 }

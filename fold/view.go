@@ -17,7 +17,7 @@ type View struct {
 	edition    uint64
 	initial    delta
 	nodes      *sequence
-	state      state
+	state      *state
 	pairs      *pairingCache
 	seq        uint64
 	patchSeq   uint64
@@ -167,13 +167,12 @@ func (v View) Find(eventID string) (index int, ok bool) {
 
 func (n *node) isSummary() bool { return n.summary || n.event.IsSummary() }
 
-// net returns the state: the initial state, then for each node in its order what it carries and what
-// its event sets.
+// net returns the state as net changes of the keys.
 func (v View) net() delta {
-	if v.state.net == nil { // the zero View
-		return v.withState().state.net()
+	if v.state == nil { // the zero View
+		return v.withState().state.value()
 	}
-	return v.state.net()
+	return v.state.value()
 }
 
 // State returns the replayed state, the caller's own copy; values are as

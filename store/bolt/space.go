@@ -32,7 +32,7 @@ func (b *Backend) Space(ctx context.Context) (s backend.Space, err error) {
 			s.Free = int64(free.len())*int64(metas.current().pageSize()) + max(0, s.File-tx.Size())
 			for _, name := range buckets {
 				of := tx.Bucket(name).Stats() // of leaves in use, whose headers and elements have 16 bytes each
-				s.Live += int64(of.LeafInuse - pageHeaderBytes*(of.LeafPageN+of.InlineBucketN) - elementBytes*of.KeyN)
+				s.Live += int64(of.LeafInuse + of.InlineBucketInuse - pageHeaderBytes*(of.LeafPageN+of.InlineBucketN) - elementBytes*of.KeyN)
 			}
 			return nil
 		})
