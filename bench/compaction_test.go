@@ -12,11 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// content is a content of one part.
-func content(role, kind string, value any) map[string]any {
-	return map[string]any{"role": role, "parts": []any{map[string]any{kind: value}}}
-}
-
 func viewOf(b *testing.B, events []*patch.Event) fold.View {
 	b.Helper()
 	records := make([]patch.Record, len(events))

@@ -76,8 +76,6 @@ func TestBlankSummary(t *testing.T) {
 	}
 }
 
-func named(t *testing.T, id string) *patch.Event { return parseEvent(t, `{"id":"`+id+`"}`) }
-
 // A copy under another id does not pass for an event that was erased.
 func TestErasedIsOfItsID(t *testing.T) {
 	e := parseEvent(t, `{"id":"e2","customMetadata":{"patchlog":{"erased":{"as":"e1","receipt":"r1"}}}}`)

@@ -53,9 +53,6 @@ func openBleve(tb testing.TB, o bleveOptions) *bleveIndex {
 	return &bleveIndex{opened, o.fields}
 }
 
-// blevePath is where a folder has the files of an index.
-func blevePath(dir string) string { return filepath.Join(dir, "bleve") }
-
 func (o bleveOptions) mapping() mapping.IndexMapping {
 	doc := bleve.NewDocumentStaticMapping()
 	add := func(analyzer string, names ...string) {

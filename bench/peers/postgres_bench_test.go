@@ -168,15 +168,6 @@ func BenchmarkPostgresWriters(b *testing.B) {
 	}
 }
 
-// numbered returns the ids of n sessions.
-func numbered(n int) []string {
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = strconv.Itoa(i)
-	}
-	return ids
-}
-
 func manySessions(b *testing.B, s session.Service, n int) []session.Session {
 	handles := make([]session.Session, n)
 	for i := range handles {

@@ -14,8 +14,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
-var sealed = bolt.Seal
-
 // Each row does one damage that Check must find.
 func TestCheck(t *testing.T) {
 	num := func(n ...uint64) (out []byte) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"sort"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
@@ -64,9 +63,4 @@ func readFreelist(file io.ReaderAt, meta *metaPage) (l freelist, err error) {
 		last = id
 	}
 	return l, nil
-}
-
-func (l freelist) has(id uint64) bool {
-	i := sort.Search(l.len(), func(i int) bool { return l.at(i) >= id })
-	return i < l.len() && l.at(i) == id
 }
