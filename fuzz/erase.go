@@ -31,7 +31,8 @@ type Place struct {
 }
 
 // TakeBack says what makes way for what is left behind it when the visible log may grow by so many tokens: the ids
-// of the patches to revert, in order, and those of the blank summaries that stay visible (section 10, "Taking back").
+// of the patches to revert, in order, and those of the blank summaries that stay visible, the newest last
+// (section 10, "Taking back").
 func (r *Reference) TakeBack(room int) (reverts, left []string) {
 	now := r.clone()
 	queue := now.blankSummaries()
@@ -56,10 +57,8 @@ func (r *Reference) TakeBack(room int) (reverts, left []string) {
 		}
 		now, size, reverts = next, next.tokens(), append(reverts, ids...)
 	}
-	for _, n := range now.visible() {
-		if isBlankSummary(n) {
-			left = append(left, n.event.ID())
-		}
+	for _, n := range now.blankSummaries() {
+		left = append(left, n.event.ID())
 	}
 	return reverts, left
 }

@@ -127,7 +127,7 @@ type ErasedSession struct {
 	Initial []string      // keys of the initial state whose values were set to null
 
 	// Reverted are the ids of blank summaries that made way for what is left behind them, or would. Blank are
-	// those that are visible and stay.
+	// those that are visible and stay, the newest last.
 	Reverted, Blank []string
 }
 

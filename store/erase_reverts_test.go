@@ -91,6 +91,7 @@ func TestEraseReverts(t *testing.T) {
 		"nothing is left of e":   {[]string{"a", "e"}, store.EraseOptions{}, nil, "(a) b s2 (s3) f; [m s1] [s3]"},
 		"all of one branch":      {[]string{"a", "b"}, store.EraseOptions{}, nil, "(s1) s2 s3 f; [m] [s1]"},
 		"nothing is left":        {[]string{"a", "b", "c", "d"}, store.EraseOptions{}, nil, "(m) s3 f; [] [m]"},
+		"the newest blank last":  {[]string{"a", "b", "c", "d", "e"}, store.EraseOptions{}, []*patch.PatchEvent{patch.NewSummarise(0, 1, said(t, "n", "text a"))}, "(n) (s3) f; [] [s3 n]"},
 		"two paths":              {[]string{"a", "c"}, store.EraseOptions{}, nil, "(a) b (c) d s3 f; [m s2 s1] []"},
 		"no room for another":    {[]string{"a", "c"}, store.EraseOptions{Room: 1}, nil, "(s1) (c) d s3 f; [m s2] [s1]"},
 		"blank":                  {[]string{"a"}, store.EraseOptions{Summaries: patch.BlankSummaries}, nil, "(m) s3 f; [] [m]"},

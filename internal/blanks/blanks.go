@@ -33,7 +33,7 @@ type Plan struct {
 	Reverts   []*patch.PatchEvent // to be logged together, in their order
 	Summaries []string            // ids of the summaries that they take back
 	After     fold.View
-	Left      []string // ids of blank summaries that are visible in After
+	Left      []string // ids of blank summaries that are visible in After, the newest last
 }
 
 // Revert plans the reverts of a view's visible blank summaries: the newest first, and then what that
@@ -75,7 +75,7 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 	return plan, nil
 }
 
-// Visible returns the ids of a view's visible summaries that are blank.
+// Visible returns the ids of a view's visible summaries that are blank, the newest last.
 func Visible(v fold.View) []string { return (&planner{}).visible(v) }
 
 func (p *planner) visible(v fold.View) (ids []string) {
