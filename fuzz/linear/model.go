@@ -49,6 +49,15 @@ func (s session) sum() uint64 {
 
 func (s session) view() fold.View { return s.log.view }
 
+// whole returns the view with all records of the log at hand: a view does not keep what patches hide.
+func (e *entry) whole() fold.View {
+	log := make([]patch.Record, e.view.Seq())
+	for at := e; at.before != nil; at = at.before {
+		log[at.record.Seq-1] = at.record
+	}
+	return e.view.With(log)
+}
+
 // at returns the log's entry of a seq that it has.
 func (e *entry) at(seq uint64) *entry {
 	for e.view.Seq() > seq {
@@ -92,9 +101,13 @@ func (e *entry) hot() (ids []string) {
 // add returns the log with one more record.
 func (e *entry) add(r patch.Record) *entry {
 	r.Seq = e.view.Seq() + 1
-	next, err := e.view.Apply(r)
+	view := e.view
+	if r.Patch != nil {
+		view = e.whole()
+	}
+	next, err := view.Apply(r)
 	if err != nil {
-		panic(fmt.Sprintf("linear: %v", err)) // a view of a whole log needs nothing
+		panic(fmt.Sprintf("linear: %v", err)) // all records are at hand
 	}
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -254,13 +267,9 @@ func (s session) shows(r ops.Reply) bool {
 
 // own returns the values that are no shared scope's.
 func own(values map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range values {
-		if statekey.ScopeOf(key) == statekey.Session {
-			out[key] = value
-		}
-	}
-	return out
+	values = maps.Clone(values)
+	maps.DeleteFunc(values, func(key, _ string) bool { return statekey.ScopeOf(key) != statekey.Session })
+	return values
 }
 
 // refusal is why the model refuses a call.
@@ -308,11 +317,11 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 			for _, r := range offered {
 				patches = append(patches, r.Patch)
 			}
-			_, err = s.view().Preview(patches, fold.CheckOptions{AsOfNow: o.On == ""})
+			_, err = s.log.whole().Preview(patches, fold.CheckOptions{AsOfNow: o.On == ""})
 		}
 		return s.log.put(offered, err)
 	case ops.Revert:
-		ids, err := s.view().Standing(o.IDs[0])
+		ids, err := s.log.whole().Standing(o.IDs[0])
 		if err != nil {
 			return nil, nil, err
 		}
@@ -331,7 +340,7 @@ func (s session) write(o operation) (*entry, []uint64, error) {
 		if from == 0 {
 			return nil, nil, &refusal{kind: fuzz.NotFound}
 		}
-		patches, err := s.view().Rewind(from)
+		patches, err := s.log.whole().Rewind(from)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -395,7 +404,7 @@ func (s session) back(o operation, patches []*patch.PatchEvent, opts fold.CheckO
 		patches[i] = p
 		offered = append(offered, patch.Record{Patch: p})
 	}
-	_, err := s.view().Preview(patches, opts)
+	_, err := s.log.whole().Preview(patches, opts)
 	return s.log.put(offered, err)
 }
 
