@@ -74,10 +74,7 @@ func TestCompareSaysTheDifference(t *testing.T) {
 	}
 	recs := records(t, "e1 k=1\ncut 7+1\ne3\npin e1")
 	recs[2].Event = fromGo
-	ref := NewReference(nil)
-	for _, rec := range recs {
-		ref.Apply(rec)
-	}
+	ref := NewReference(nil, recs...)
 	right := modelView{ref}
 	other := record(t, "e1 k=2", 1).Event
 	value := func(text string) patch.Value {
@@ -108,9 +105,9 @@ func TestCompareSaysTheDifference(t *testing.T) {
 		{wrongView{View: right, values: func(s map[string]patch.Value) { s["l"] = value("2") }}, `has key "l" with 2`},
 		{wrongView{View: right, values: func(s map[string]patch.Value) { s["k"] = value("1.0") }}, `has 1.0 for key "k", want 1`},
 		{wrongView{View: right, values: func(s map[string]patch.Value) { s["j"] = value("1") }}, "of type int64"},
-		{wrongView{View: right, skips: func([]patch.Skip) []patch.Skip { return nil }}, "does not list the patch at seq 2"},
-		{wrongView{View: right, skips: func([]patch.Skip) []patch.Skip { return []patch.Skip{{Seq: 2, Reason: NotFound}} }}, `"event not found", want seq 2 and reason "out of range"`},
-		{wrongView{View: right, skips: func(s []patch.Skip) []patch.Skip { return append(s, patch.Skip{Seq: 3, Reason: NotFound}) }}, "lists the patch at seq 3"},
+		{wrongView{View: right, skips: func([]patch.Skip) []patch.Skip { return nil }}, "the skipped patches are [], want [{Seq:2 Reason:out of range}]"},
+		{wrongView{View: right, skips: func([]patch.Skip) []patch.Skip { return []patch.Skip{{Seq: 2, Reason: NotFound}} }}, "are [{Seq:2 Reason:event not found}], want [{Seq:2 Reason:out of range}]"},
+		{wrongView{View: right, skips: func(s []patch.Skip) []patch.Skip { return append(s, patch.Skip{Seq: 3, Reason: NotFound}) }}, "are [{Seq:2 Reason:out of range} {Seq:3 Reason:event not found}], want [{Seq:2 Reason:out of range}]"},
 	} {
 		got := ""
 		if err := Compare(test.view, ref); err != nil {

@@ -57,10 +57,7 @@ func foldsAsReference(t *testing.T, file string, records []patch.Record) {
 	if err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	ref := fuzz.NewReference(nil)
-	for _, r := range records {
-		ref.Apply(r)
-	}
+	ref := fuzz.NewReference(nil, records...)
 	if err := fuzz.Compare(v, ref); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}

@@ -103,7 +103,7 @@ func (r *Reference) leaves(n *node, seen map[*node]bool) bool {
 }
 
 func isBlankSummary(n *node) bool {
-	return (n.put || n.event.IsSummary()) && n.event.IsBlank(patch.KeepValues)
+	return n.isSummary() && n.event.IsBlank(patch.KeepValues)
 }
 
 // blankSummaries returns the visible blank summaries, the newest last.
@@ -145,10 +145,7 @@ func (r *Reference) Erase(ids []string, values patch.Values, summaries patch.Sum
 		}
 		for i, e := range rec.Events() {
 			at := Place{rec.Seq, i}
-			blank[at] = e.IsBlank(values)
-			if blank[at] && !keep && r.kept(at) {
-				blank[at] = false
-			}
+			blank[at] = e.IsBlank(values) && (keep || !r.kept(at))
 			set[at] = !blank[at] && (whole || slices.Contains(ids, e.ID()))
 		}
 	}
@@ -196,30 +193,33 @@ func (r *Reference) Erase(ids []string, values patch.Values, summaries patch.Sum
 }
 
 // kept reports whether the newest receipt about an event keeps what stands for it.
-func (r *Reference) kept(at Place) (kept bool) {
-	for _, rec := range r.log {
-		if rec.Patch == nil {
-			continue
-		}
-		if e, ok := rec.Patch.Erasure(); ok && rec.Seq > at.Seq && e.CoversEvent(at.Seq, at.Index) {
-			kept = e.Summaries == patch.KeepSummaries
-		}
-	}
-	return kept
+func (r *Reference) kept(at Place) bool {
+	receipts := r.receipts(at)
+	return len(receipts) > 0 && receipts[len(receipts)-1].Summaries == patch.KeepSummaries
 }
 
 // blankSince returns up to which record patches may have been made of what an event said.
 func (r *Reference) blankSince(at Place) uint64 {
 	since := ^uint64(0)
-	for _, rec := range r.log {
-		if rec.Patch == nil {
-			continue
-		}
-		if e, ok := rec.Patch.Erasure(); ok && e.Closed > 0 && rec.Seq > at.Seq && e.CoversEvent(at.Seq, at.Index) {
+	for _, e := range r.receipts(at) {
+		if e.Closed > 0 {
 			since = min(since, e.Closed)
 		}
 	}
 	return since
+}
+
+// receipts returns what the receipts about an event say, in log order.
+func (r *Reference) receipts(at Place) (all []patch.Erasure) {
+	for _, rec := range r.log {
+		if rec.Patch == nil || rec.Seq <= at.Seq {
+			continue
+		}
+		if e, ok := rec.Patch.Erasure(); ok && e.CoversEvent(at.Seq, at.Index) {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // Hidden says of the events that patches have put out of sight, and that are out of it, since which
@@ -254,11 +254,7 @@ func (r *Reference) unit(of *applied) []*applied {
 // tookOut returns the events that a patch took out, with all of its group, the last first.
 func (r *Reference) tookOut(of *applied) (out []*node) {
 	for _, a := range slices.Backward(r.unit(of)) {
-		for _, n := range a.out {
-			if n.event != nil {
-				out = append(out, n)
-			}
-		}
+		out = append(out, visibleOf(a.out)...)
 	}
 	return out
 }

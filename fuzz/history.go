@@ -72,7 +72,7 @@ func standsForOthers(n *node) bool { return n.by != nil && slices.Contains(summa
 // summariesOf returns the summaries that a patch put in for events that it took out.
 func summariesOf(a *applied) (all []*node) {
 	for _, n := range visibleOf(a.in[:a.made]) {
-		if (n.put || n.event.IsSummary()) && len(visibleOf(a.out)) > 0 {
+		if n.isSummary() && len(visibleOf(a.out)) > 0 {
 			all = append(all, n)
 		}
 	}

@@ -72,15 +72,10 @@ func (r *Reference) CheckBatch(patches []*patch.PatchEvent, allowOrphans bool, a
 		allowed = append(slices.Clone(allowed), AllowOrphans)
 	}
 	now := r.clone()
-	for i, p := range patches {
-		s, err := now.judge(p, r, allowed)
-		if err == nil && !slices.Contains(allowed, AllowOrphans) {
-			err = orphanRefusal(orphans(now.visible(), visibleOf(s.after), r.newestInvocation()))
-		}
-		if err != nil {
+	for i := range patches {
+		if err := now.take(patches[i:i+1], r, allowed); err != nil {
 			return i, err
 		}
-		now.Apply(patch.Record{Seq: now.next(), Patch: p})
 	}
 	return 0, nil
 }

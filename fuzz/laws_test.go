@@ -32,11 +32,7 @@ func (v modelView) Values() iter.Seq2[string, patch.Value] {
 func (v modelView) Skipped() ([]patch.Skip, error) { return v.Reference.Skipped(), nil }
 
 func foldModel(initial map[string]patch.Value, records []patch.Record) (View, error) {
-	r := NewReference(initial)
-	for _, rec := range records {
-		r.Apply(rec)
-	}
-	return modelView{r}, nil
+	return modelView{NewReference(initial, records...)}, nil
 }
 
 // What each type of patch makes of the visible log, without regard to state.
@@ -174,10 +170,7 @@ func TestLawStored(t *testing.T) {
 // What is suggested instead of a refused patch passes, and what passes needs no other.
 func TestLawSuggestions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := NewReference(nil)
-		for _, rec := range Records(Options{Max: 16, Accepted: true}).Draw(t, "records") {
-			r.Apply(rec)
-		}
+		r := NewReference(nil, Records(Options{Max: 16, Accepted: true}).Draw(t, "records")...)
 		p := Patch("last", r.Visible()).Draw(t, "patch")
 		err := r.Check(p, false)
 		if start, count, ok := r.SmallestSpan(p); ok {
@@ -284,7 +277,7 @@ func TestLawPinned(t *testing.T) {
 			allowed := rec.Patch == nil || r.Check(rec.Patch, true) == nil
 			r.Apply(rec)
 			for _, n := range pinned {
-				hidden := indexOf(r.visible(), n) < 0
+				hidden := !slices.Contains(r.visible(), n)
 				if hidden && allowed && rec.Patch.Type() != patch.Revert {
 					t.Fatalf("seq %d hides %s\n%s", rec.Seq, n.event.ID(), Text(r.log, nil))
 				}

@@ -23,17 +23,10 @@ type place struct {
 
 func (p part) place() place { return place{p.node, p.nth} }
 
-// key is what a response and its call have in common. Ids and names are two spaces.
-type key struct {
-	byName bool
-	text   string
-}
-
-func (p part) key() key {
-	if p.ID == "" {
-		return key{true, p.Name}
-	}
-	return key{false, p.ID}
+// matches reports whether a call and a response have the same id, or neither has one and they have the
+// same name.
+func (p part) matches(r part) bool {
+	return p.ID == r.ID && (p.ID != "" || p.Name == r.Name)
 }
 
 func (p part) String() string {
@@ -78,19 +71,20 @@ func pair(visible []*node) pairing {
 		unanswered := func(c part) bool { return len(p.responses[c.place()]) == 0 }
 		sameBranch := func(c part) bool { return c.node.event.Branch() == r.node.event.Branch() }
 
-		call, ok := firstOfLatest(p.callsBefore(r, func(c part) bool { return unanswered(c) && sameBranch(c) }))
-		if !ok {
-			call, ok = firstOfLatest(p.callsBefore(r, unanswered))
+		open := p.callsBefore(r, func(c part) bool { return unanswered(c) && sameBranch(c) })
+		if len(open) == 0 {
+			open = p.callsBefore(r, unanswered)
 		}
-		if !ok {
-			if all := p.callsBefore(r, func(part) bool { return true }); len(all) > 0 {
-				call, ok = all[len(all)-1], true
-			}
+		var call part
+		if all := p.callsBefore(r, func(part) bool { return true }); len(open) > 0 {
+			call = firstOfLatest(open)
+		} else if len(all) > 0 {
+			call = all[len(all)-1]
+		} else {
+			continue
 		}
-		if ok {
-			p.callOf[r.place()] = call
-			p.responses[call.place()] = append(p.responses[call.place()], r)
-		}
+		p.callOf[r.place()] = call
+		p.responses[call.place()] = append(p.responses[call.place()], r)
 	}
 	return p
 }
@@ -100,7 +94,7 @@ func pair(visible []*node) pairing {
 func (p pairing) callsBefore(r part, wanted func(part) bool) []part {
 	var calls []part
 	for _, c := range p.parts {
-		if !c.Response && c.at < r.at && c.key() == r.key() && wanted(c) {
+		if !c.Response && c.at < r.at && c.matches(r) && wanted(c) {
 			calls = append(calls, c)
 		}
 	}
@@ -108,31 +102,17 @@ func (p pairing) callsBefore(r part, wanted func(part) bool) []part {
 }
 
 // firstOfLatest returns the first of those calls that stand in the last one's event.
-func firstOfLatest(calls []part) (part, bool) {
-	for _, c := range calls {
-		if c.at == calls[len(calls)-1].at {
-			return c, true
-		}
-	}
-	return part{}, false
+func firstOfLatest(calls []part) part {
+	last := calls[len(calls)-1].at
+	return calls[slices.IndexFunc(calls, func(c part) bool { return c.at == last })]
 }
 
 // isOpen reports whether a call still waits: it has no response, or it is long-running
 // and has none from the user.
 func (p pairing) isOpen(call part) bool {
 	responses := p.responses[call.place()]
-	if len(responses) == 0 {
-		return true
-	}
-	if !isLongRunning(call) {
-		return false
-	}
-	for _, r := range responses {
-		if r.node.event.Author() == "user" {
-			return false
-		}
-	}
-	return true
+	byUser := func(r part) bool { return r.node.event.Author() == "user" }
+	return len(responses) == 0 || isLongRunning(call) && !slices.ContainsFunc(responses, byUser)
 }
 
 func isLongRunning(call part) bool {
@@ -166,20 +146,20 @@ func orphans(before, after []*node, newest string) []Orphan {
 	}
 	was, is := pair(before), pair(after)
 	for _, p := range is.parts {
-		survives := indexOf(before, p.node) >= 0
+		survives := slices.Contains(before, p.node)
 		call, paired := is.callOf[p.place()]
 		oldCall, wasPaired := was.callOf[p.place()]
 		switch {
 		case p.Response && !paired && (wasPaired || !survives):
 			add(LostCall, p)
-		case p.Response && paired && wasPaired && call.place() != oldCall.place() && indexOf(before, call.node) >= 0:
+		case p.Response && paired && wasPaired && call.place() != oldCall.place() && slices.Contains(before, call.node):
 			add(OtherCall, p)
 		case !p.Response && len(was.responses[p.place()]) > 0 && len(is.responses[p.place()]) == 0:
 			add(LostResponse, p)
 		}
 	}
 	for _, p := range was.parts {
-		if p.Response || indexOf(after, p.node) >= 0 || !was.isOpen(p) {
+		if p.Response || slices.Contains(after, p.node) || !was.isOpen(p) {
 			continue
 		}
 		if invocation := invocationAt(before, p.at); isLongRunning(p) || invocation != "" && invocation == newest {
@@ -190,22 +170,13 @@ func orphans(before, after []*node, newest string) []Orphan {
 		if !hasCall(n.event) || !isBare(after, i) {
 			continue
 		}
-		if old := indexOf(before, n); old < 0 || !isBare(before, old) {
+		if old := slices.Index(before, n); old < 0 || !isBare(before, old) {
 			found = append(found, Orphan{
 				Rule: BarePosition, EventID: n.event.ID(), text: fmt.Sprintf("event %q: %s", n.event.ID(), BarePosition),
 			})
 		}
 	}
 	return found
-}
-
-func indexOf(visible []*node, n *node) int {
-	for i, v := range visible {
-		if v == n {
-			return i
-		}
-	}
-	return -1
 }
 
 // invocationAt is the invocation of the visible event, which is that of the visible
@@ -226,8 +197,7 @@ func isBare(visible []*node, i int) bool {
 		return true
 	}
 	previous := visible[i-1]
-	isSummary := previous.put || previous.event.IsSummary()
-	return isSummary && previous.event.Role() == "model"
+	return previous.isSummary() && previous.event.Role() == "model"
 }
 
 func hasCall(e *patch.Event) bool {

@@ -31,14 +31,20 @@ type node struct {
 	carries  map[string]patch.Value // under keep: the net state delta of the run that it replaced
 }
 
-// NewReference returns the fold of an empty log. Of the initial state only the
+// isSummary reports whether a visible node is a summary, or says so.
+func (n *node) isSummary() bool { return n.put || n.event.IsSummary() }
+
+// NewReference returns the fold of a log. Of the initial state only the
 // session's own keys count. It keeps no reference to the map.
-func NewReference(initial map[string]patch.Value) *Reference {
+func NewReference(initial map[string]patch.Value, log ...patch.Record) *Reference {
 	r := &Reference{initial: map[string]patch.Value{}}
 	for key, value := range initial {
 		if isSessionKey(key) {
 			r.initial[key] = value
 		}
+	}
+	for _, rec := range log {
+		r.Apply(rec)
 	}
 	return r
 }

@@ -114,11 +114,7 @@ func hardLog(t *rapid.T) *Reference {
 	if rapid.Bool().Draw(t, "is dense") {
 		return denseLog(t, denseKinds)
 	}
-	r := NewReference(InitialState().Draw(t, "initial"))
-	for _, rec := range Records(Options{Accepted: true}).Draw(t, "records") {
-		r.Apply(rec)
-	}
-	return r
+	return NewReference(InitialState().Draw(t, "initial"), Records(Options{Accepted: true}).Draw(t, "records")...)
 }
 
 // until returns the model's fold of the log before the record with the seq.

@@ -29,11 +29,7 @@ import (
 // fold folds a script.
 func fold(t *testing.T, initial map[string]patch.Value, script string) *Reference {
 	t.Helper()
-	r := NewReference(initial)
-	for _, rec := range records(t, script) {
-		r.Apply(rec)
-	}
-	return r
+	return NewReference(initial, records(t, script)...)
 }
 
 func records(t *testing.T, script string) []patch.Record {

@@ -30,10 +30,10 @@ type Options struct {
 	// Faults says that calls may fail, or end without it being known what came of them, since
 	// something broke. Without it, that is a violation too.
 	Faults bool
-
-	// Within is how long the checker may take for an app; 0 means a minute.
-	Within time.Duration
 }
+
+// patience is how long the checker may take for an object.
+const patience = time.Minute
 
 // Judge holds a history against the model, each object's by itself, and returns what does not fit:
 // the objects, and how their histories go where the longest order that fits ends. That the checker
@@ -82,16 +82,15 @@ func (h History) Judge(opts Options) (violations []string) {
 			histories[b] = append(histories[b], porcupine.Operation{ClientId: e.Client, Input: o, Call: e.From, Return: e.To})
 		}
 	}
-	within := cmp.Or(opts.Within, time.Minute)
 	for b, calls := range histories {
 		if b.kind == "values" {
 			calls = once(calls)
 		}
-		switch result, info := porcupine.CheckOperationsVerbose(b.model(opts, calls), calls, within); result {
+		switch result, info := porcupine.CheckOperationsVerbose(b.model(opts, calls), calls, patience); result {
 		case porcupine.Illegal:
 			violations = append(violations, b.String()+": "+where(calls, info))
 		case porcupine.Unknown:
-			violations = append(violations, fmt.Sprintf("%s: the checker did not end with %d operations in %v", b, len(calls), within))
+			violations = append(violations, fmt.Sprintf("%s: the checker did not end with %d operations in %v", b, len(calls), patience))
 		}
 	}
 	violations = append(violations, h.judgeErased()...)

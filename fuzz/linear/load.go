@@ -211,21 +211,17 @@ func (l *Load) ReadDuring(c ops.Caller, e Seen) {
 // Repeat has a client that reads and knows nothing else make the operations again whose outcome is
 // unknown, deletions last.
 func (l *Load) Repeat(c ops.Caller) {
-	var last []ops.Op
-	for _, e := range l.History() {
-		if e.Outcome != ops.Gone && e.Outcome != ops.Unknown || !e.Changes() {
-			continue
+	history := l.History()
+	for _, deletions := range []bool{false, true} {
+		for _, e := range history {
+			unknown := e.Outcome == ops.Gone || e.Outcome == ops.Unknown
+			if !unknown || !e.Changes() || (e.Kind == ops.Delete) != deletions {
+				continue
+			}
+			o := e.Op
+			o.Client = l.Clients + 1
+			l.call(c, o)
 		}
-		o := e.Op
-		o.Client = l.Clients + 1
-		if e.Kind == ops.Delete {
-			last = append(last, o)
-			continue
-		}
-		l.call(c, o)
-	}
-	for _, o := range last {
-		l.call(c, o)
 	}
 }
 

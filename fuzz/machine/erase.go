@@ -85,21 +85,12 @@ func (m *machine) erase(t *rapid.T) {
 		if opts.Summaries == patch.RevertSummaries && (len(planned.Sessions[0].Reverted) > len(reverts) || !slices.Equal(planned.Sessions[0].Blank, left)) {
 			t.Fatalf("store %d: erasing %q: planned %+v, want the reverts %q, and %q stay\n%s", i, ids, planned.Sessions[0], reverts, left, m.log())
 		}
-		for r, err := range s.RawEvents(ctx, m.key, uint64(len(m.records))+1) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			logged[i] = append(logged[i], r)
-		}
+		logged[i] = m.raw(t, s, m.key, uint64(len(m.records))+1)
 		got, ok := logged[i][0].Patch.Erasure()
 		if got.Digest, got.Reason = nil, ""; !ok || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("store %d: erasing %q takes %+v, want %+v\n%s", i, ids, got, want, m.log())
 		}
-		var reverted []string
-		for _, r := range logged[i][1:] {
-			reverted = append(reverted, r.Patch.PatchID())
-		}
-		if !slices.Equal(reverted, reverts) {
+		if reverted := revertedBy(logged[i][1:]); !slices.Equal(reverted, reverts) {
 			t.Fatalf("store %d: erasing %q reverts %q, want %q\n%s", i, ids, reverted, reverts, m.log())
 		}
 	}
@@ -120,13 +111,11 @@ func (m *machine) erase(t *rapid.T) {
 
 // erased is the log after an erasure, and what its closing commit reverts.
 func (m *machine) erased(of patch.Erasure, opts store.EraseOptions) (log []patch.Record, reverts, left []string) {
-	ref := fuzz.NewReference(m.initial)
 	for _, r := range m.records {
 		log = append(log, of.Blank(r, opts.ID))
-		ref.Apply(log[len(log)-1])
 	}
 	if opts.Summaries == patch.RevertSummaries {
-		reverts, left = ref.TakeBack(opts.Room)
+		reverts, left = fuzz.NewReference(m.initial, log...).TakeBack(opts.Room)
 	}
 	return log, reverts, left
 }

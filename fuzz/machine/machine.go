@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -164,14 +165,7 @@ func (m *machine) create(t *rapid.T) {
 }
 
 func (m *machine) reference(more ...patch.Record) *fuzz.Reference {
-	ref := fuzz.NewReference(m.initial)
-	for _, r := range m.records {
-		ref.Apply(r)
-	}
-	for _, r := range more {
-		ref.Apply(r)
-	}
-	return ref
+	return fuzz.NewReference(m.initial, slices.Concat(m.records, more)...)
 }
 
 // log is the log so far, for messages.

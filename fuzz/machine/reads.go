@@ -51,10 +51,7 @@ func (m *machine) preview(t *rapid.T) {
 // asOf compares the view as of a record, what people should see of it, and the log from there.
 func (m *machine) asOf(t *rapid.T) {
 	seq := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "seq"))
-	ref := fuzz.NewReference(m.initial)
-	for _, r := range m.records[:seq] {
-		ref.Apply(r)
-	}
+	ref := fuzz.NewReference(m.initial, m.records[:seq]...)
 	for i, s := range m.stores {
 		v, err := s.ViewAt(context.Background(), m.key, seq)
 		if err != nil {
@@ -103,10 +100,7 @@ func (m *machine) exportImport(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref := fuzz.NewReference(initial)
-	for _, r := range records {
-		ref.Apply(r)
-	}
+	ref := fuzz.NewReference(initial, records...)
 	other, err := store.OpenMemory(store.Options{})
 	if err != nil {
 		t.Fatal(err)

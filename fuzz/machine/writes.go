@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"pgregory.net/rapid"
@@ -287,13 +288,8 @@ func (m *machine) rewind(t *rapid.T) {
 				t.Fatalf("store %d: rewound to %s, visible event %d is %v, pinned: %v\n%s", i, o.IDs[0], n, e, v.IsPinned(n), m.log())
 			}
 		}
-		for key, value := range v.Values() {
-			if !value.Equal(state[key]) {
-				t.Fatalf("store %d: rewound to %s, %s is %v, want %v\n%s", i, o.IDs[0], key, value, state[key], m.log())
-			}
-		}
-		if v.Len() != len(visible) || len(v.State()) != len(state) {
-			t.Fatalf("store %d: rewound to %s, %d events are visible, want %d\n%s", i, o.IDs[0], v.Len(), len(visible), m.log())
+		if values := maps.Collect(v.Values()); v.Len() != len(visible) || !maps.EqualFunc(values, state, patch.Value.Equal) {
+			t.Fatalf("store %d: rewound to %s, %d events are visible, want %d; the state is %v, want %v\n%s", i, o.IDs[0], v.Len(), len(visible), values, state, m.log())
 		}
 	})
 }
@@ -307,14 +303,19 @@ func (m *machine) takeBack(t *rapid.T) {
 	want := ops.Judge(ref, o)
 	ids, _, _ := ref.RevertAll(o.IDs[0])
 	m.back(t, o, func(i int, r ops.Reply) {
-		var reverted []string
-		for _, r := range r.Committed.Records {
-			reverted = append(reverted, r.Patch.PatchID())
-		}
+		reverted := revertedBy(r.Committed.Records)
 		if r.Outcome != want || want == ops.Done && !slices.Equal(reverted, ids) {
 			t.Fatalf("store %d: taking back %s: %s %s, reverts %v, want %s of %v\n%s", i, o.IDs[0], r.Outcome, r.Err, reverted, want, ids, m.log())
 		}
 	})
+}
+
+// revertedBy returns the ids that reverts name.
+func revertedBy(reverts []patch.Record) (ids []string) {
+	for _, r := range reverts {
+		ids = append(ids, r.Patch.PatchID())
+	}
+	return ids
 }
 
 // back carries out an operation whose records the stores make, checks each reply, and takes the
@@ -352,10 +353,7 @@ func (m *machine) fork(t *rapid.T) {
 	at := uint64(rapid.IntRange(0, len(m.records)).Draw(t, "at"))
 	o := m.op(ops.Fork)
 	o.Source, o.Session, o.At = m.key.Session, fmt.Sprint("fork ", m.newID()), &at
-	ref := fuzz.NewReference(m.initial)
-	for _, r := range m.forked(at) {
-		ref.Apply(r)
-	}
+	ref := fuzz.NewReference(m.initial, m.forked(at)...)
 	e := m.plain(t, m.newID(), "agent")
 	for i, s := range m.stores {
 		fork := m.do(s, o)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -363,10 +362,7 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 		var r Reply
 		problems = append(problems, err, r.read(ctx, s, info.Key))
 		all, parseErr := Parse(r.Exported)
-		ref := fuzz.NewReference(initial)
-		for _, record := range all {
-			ref.Apply(record)
-		}
+		ref := fuzz.NewReference(initial, all...)
 		v, viewErr := s.View(ctx, info.Key)
 		if err := errors.Join(parseErr, viewErr); err != nil {
 			problems = append(problems, err)
@@ -383,9 +379,9 @@ func Audit(ctx context.Context, s *store.Store) (map[store.Key]string, error) {
 // Unchanged returns an error if a log of before is not the same now.
 func Unchanged(before, now map[store.Key]string) error {
 	var changed []error
-	for key := range maps.Keys(before) {
-		if text, there := now[key]; !there || text != before[key] {
-			changed = append(changed, fmt.Errorf("the log of %s, to which no operation wrote, has changed: %.300s; it was %.300s", key, text, before[key]))
+	for key, was := range before {
+		if text, there := now[key]; !there || text != was {
+			changed = append(changed, fmt.Errorf("the log of %s, to which no operation wrote, has changed: %.300s; it was %.300s", key, text, was))
 		}
 	}
 	return errors.Join(changed...)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
 
 // Serve carries out the operations that it reads, each in a goroutine of its own, and writes the
@@ -44,12 +43,9 @@ func (l *Local) Serve(in io.Reader, out io.Writer) error {
 
 // Process is a process that runs [Local.Serve]: the test binary again, with another environment.
 type Process struct {
-	Cmd     *exec.Cmd
-	Opened  chan struct{} // closed when the process has opened its store
-	Ended   chan struct{} // closed when the process writes no more
-	Replies atomic.Int64
+	Cmd   *exec.Cmd
+	ended chan struct{} // closed when the process writes no more
 
-	in      io.WriteCloser
 	mu      sync.Mutex
 	encoder *json.Encoder
 	n       int
@@ -63,14 +59,14 @@ func Start(env ...string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Cmd: exec.Command(self), Opened: make(chan struct{}), Ended: make(chan struct{}), waiting: map[int]chan Reply{}}
+	p := &Process{Cmd: exec.Command(self), ended: make(chan struct{}), waiting: map[int]chan Reply{}}
 	p.Cmd.Env, p.Cmd.Stderr = append(os.Environ(), env...), &p.stderr
 	in, err := p.Cmd.StdinPipe()
 	out, outErr := p.Cmd.StdoutPipe()
 	if err := errors.Join(err, outErr); err != nil {
 		return nil, err
 	}
-	p.in, p.encoder = in, json.NewEncoder(in)
+	p.encoder = json.NewEncoder(in)
 	if err := p.Cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -79,18 +75,16 @@ func Start(env ...string) (*Process, error) {
 }
 
 func (p *Process) listen(out io.Reader) {
-	defer close(p.Ended)
+	defer close(p.ended)
 	replies := json.NewDecoder(bufio.NewReaderSize(out, 1<<16))
 	if replies.Decode(&Reply{}) != nil {
 		return
 	}
-	close(p.Opened)
 	for {
 		var r Reply
 		if replies.Decode(&r) != nil { // a line that was cut short says nothing
 			return
 		}
-		p.Replies.Add(1)
 		p.mu.Lock()
 		reply := p.waiting[r.N]
 		delete(p.waiting, r.N)
@@ -109,12 +103,12 @@ func (p *Process) Call(o Op) Reply {
 	err := p.encoder.Encode(o)
 	p.mu.Unlock()
 	if err != nil {
-		<-p.Ended
+		<-p.ended
 	}
 	select {
 	case r := <-reply:
 		return r
-	case <-p.Ended:
+	case <-p.ended:
 	}
 	select {
 	case r := <-reply: // it was said before the end
@@ -128,17 +122,7 @@ func (p *Process) Call(o Op) Reply {
 // whether it had exited before.
 func (p *Process) Kill() (stderr string, exited bool) {
 	_ = p.Cmd.Process.Kill()
-	<-p.Ended
+	<-p.ended
 	_ = p.Cmd.Wait()
 	return p.stderr.String(), p.Cmd.ProcessState.Exited()
-}
-
-// Close has the process end when its operations have ended, and waits for that.
-func (p *Process) Close() error {
-	_ = p.in.Close()
-	<-p.Ended
-	if err := p.Cmd.Wait(); err != nil {
-		return errors.New(err.Error() + ": " + p.stderr.String())
-	}
-	return nil
 }
