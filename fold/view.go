@@ -152,12 +152,10 @@ func (v View) Find(eventID string) (index int, ok bool) {
 			continue
 		}
 		e := n.event
-		if v.outline {
-			if at, _ := v.hand.event(n.seq, n.index); at != nil {
-				e = at
-			}
+		if v.outline { // whose own events have no ids
+			e, _ = v.hand.event(n.seq, n.index)
 		}
-		if e.ID() == eventID {
+		if e != nil && e.ID() == eventID {
 			return index, true
 		}
 		index++
