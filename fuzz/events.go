@@ -109,14 +109,8 @@ func (d *eventDraft) common() {
 // timestamp draws one of few times, so that they are equal and go back.
 func timestamp(t *rapid.T) string {
 	at := time.Unix(1700000000, 0).UTC().Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "second")) * time.Second)
-	switch rapid.IntRange(0, 2).Draw(t, "time form") {
-	case 0:
-		return at.Format(time.RFC3339Nano)
-	case 1:
-		return at.Add(time.Nanosecond).Format(time.RFC3339Nano)
-	default:
-		return at.Add(250 * time.Millisecond).Format(time.RFC3339Nano)
-	}
+	after := []time.Duration{0, time.Nanosecond, 250 * time.Millisecond}
+	return at.Add(after[rapid.IntRange(0, 2).Draw(t, "fraction")]).Format(time.RFC3339Nano)
 }
 
 func (d *eventDraft) lastInvocation() string {

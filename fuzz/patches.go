@@ -17,20 +17,16 @@ import (
 // have ids made of the patch's. A few have a base.
 func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
-		d := patchDraft{t: t, f: object{"id": id, "author": rapid.SampledFrom([]string{"compactor", "compaction"}).Draw(t, "author"), "timestamp": timestamp(t)}, id: id, visible: visible}
-		rapid.SampledFrom(patchKinds).Draw(t, "kind")(&d)
+		d := newDraft(t, id, rapid.SampledFrom([]string{"compactor", "compaction"}).Draw(t, "author"), visible)
+		rapid.SampledFrom(patchKinds).Draw(t, "kind")(d)
 		if policy := rapid.SampledFrom([]string{"", "keep", "drop"}).Draw(t, "state"); policy != "" && !d.isPin() {
 			d.f["state"] = policy
 		}
-		if oneIn(t, 8, "has a base") {
-			d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(t, "base")
-		}
+		d.base()
 		if oneIn(t, 12, "is of a group") {
 			d.f["group"] = rapid.SampledFrom([]string{"g1", "g2", "g3"}).Draw(t, "group")
 		}
-		if oneIn(t, 5, "is malformed") {
-			rapid.SampledFrom(malformations).Draw(t, "flaw")(&d)
-		}
+		d.flaw(5, malformations)
 		if oneIn(t, 5, "is spelled otherwise") {
 			d.decorate()
 		}
@@ -42,7 +38,7 @@ func Patch(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent
 // mostly of a late one, or now and then of none of them; some are malformed.
 func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
-		d := patchDraft{t: t, f: object{"id": id, "author": "user", "timestamp": timestamp(t)}, id: id}
+		d := newDraft(t, id, "user", nil)
 		d.f["patchType"] = "revert"
 		d.f["patchId"] = "nobody"
 		if n := len(patchIDs); n > 0 && !oneIn(t, 16, "of no patch") {
@@ -52,18 +48,14 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 			}
 			d.f["patchId"] = patchIDs[n-1-back]
 		}
-		if oneIn(t, 8, "has a base") {
-			d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(t, "base")
-		}
-		if oneIn(t, 24, "is malformed") {
-			rapid.SampledFrom([]func(){
-				func() { d.f["state"] = "keep" },
-				func() { d.f["eventId"] = "e1" },
-				func() { d.f["group"] = json.RawMessage("5") },
-				func() { d.f["patchId"] = json.RawMessage("5") },
-				func() { delete(d.f, "patchId") },
-			}).Draw(t, "flaw")()
-		}
+		d.base()
+		d.flaw(24, []func(*patchDraft){
+			func(d *patchDraft) { d.f["state"] = "keep" },
+			func(d *patchDraft) { d.f["eventId"] = "e1" },
+			func(d *patchDraft) { d.f["group"] = json.RawMessage("5") },
+			func(d *patchDraft) { d.f["patchId"] = json.RawMessage("5") },
+			func(d *patchDraft) { delete(d.f, "patchId") },
+		})
 		if oneIn(t, 5, "is spelled otherwise") {
 			d.decorate()
 		}
@@ -75,24 +67,21 @@ func Revert(id string, patchIDs []string) *rapid.Generator[*patch.PatchEvent] {
 // malformed.
 func Receipt(id string) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
-		d := patchDraft{t: t, f: object{"id": id, "author": "ann", "timestamp": timestamp(t), "patchType": "erase"}, id: id}
+		d := newDraft(t, id, "ann", nil)
+		d.f["patchType"] = "erase"
 		at := rapid.IntRange(1, 9).Draw(t, "from")
 		d.f["seqs"] = [][]int{{at, at + rapid.IntRange(0, 3).Draw(t, "more")}}
 		d.f["values"] = rapid.SampledFrom([]string{"keep", "null"}).Draw(t, "values")
 		d.f["reason"] = "asked for"
-		if oneIn(t, 8, "has a base") {
-			d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(t, "base")
-		}
-		if oneIn(t, 6, "is malformed") {
-			rapid.SampledFrom([]func(){
-				func() { delete(d.f, "seqs") },
-				func() { d.f["seqs"] = json.RawMessage("[[2,1]]") },
-				func() { d.f["values"] = "gone" },
-				func() { d.f["start"] = 0 },
-				func() { d.f["state"] = "keep" },
-				func() { d.f["actions"] = object{} },
-			}).Draw(t, "flaw")()
-		}
+		d.base()
+		d.flaw(6, []func(*patchDraft){
+			func(d *patchDraft) { delete(d.f, "seqs") },
+			func(d *patchDraft) { d.f["seqs"] = json.RawMessage("[[2,1]]") },
+			func(d *patchDraft) { d.f["values"] = "gone" },
+			func(d *patchDraft) { d.f["start"] = 0 },
+			func(d *patchDraft) { d.f["state"] = "keep" },
+			func(d *patchDraft) { d.f["actions"] = object{} },
+		})
 		return d.patch()
 	})
 }
@@ -143,7 +132,9 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 				add(Revert(memberID(), ids).Draw(t, "revert"))
 				back := slices.DeleteFunc(now.Visible(), func(e *patch.Event) bool { return slices.Contains(before, e) })
 				if len(back) > 0 {
-					add(naming(memberID(), back).Draw(t, "naming"))
+					d := newDraft(t, memberID(), "compactor", back)
+					rapid.SampledFrom([]func(*patchDraft){(*patchDraft).pin, (*patchDraft).unpin, (*patchDraft).truncate}).Draw(t, "naming")(d)
+					add(d.patch())
 				}
 			default:
 				add(member(memberID(), now.Visible()).Draw(t, "member"))
@@ -153,26 +144,15 @@ func Group(id string, ref *Reference) *rapid.Generator[[]*patch.PatchEvent] {
 	})
 }
 
-// naming generates a patch that names one of the visible events.
-func naming(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
-	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
-		d := patchDraft{t: t, f: object{"id": id, "author": "compactor", "timestamp": timestamp(t)}, id: id, visible: visible}
-		rapid.SampledFrom([]func(*patchDraft){
-			(*patchDraft).pin, (*patchDraft).unpin, (*patchDraft).truncate,
-		}).Draw(t, "kind")(&d)
-		return d.patch()
-	})
-}
-
 // member generates a patch that takes out one to three visible events and mostly keeps
 // their state, if events are visible.
 func member(id string, visible []*patch.Event) *rapid.Generator[*patch.PatchEvent] {
 	return rapid.Custom(func(t *rapid.T) *patch.PatchEvent {
-		d := patchDraft{t: t, f: object{"id": id, "author": "compactor", "timestamp": timestamp(t)}, id: id, visible: visible}
+		d := newDraft(t, id, "compactor", visible)
 		d.widest = 3
 		rapid.SampledFrom([]func(*patchDraft){
 			(*patchDraft).summarise, (*patchDraft).cut, (*patchDraft).replace, (*patchDraft).cut,
-		}).Draw(t, "kind")(&d)
+		}).Draw(t, "kind")(d)
 		d.f["state"] = "keep"
 		if oneIn(t, 5, "drops") {
 			d.f["state"] = "drop"
@@ -211,6 +191,24 @@ type patchDraft struct {
 	id      string
 	visible []*patch.Event
 	widest  int // spans are not wider, unless it is 0
+}
+
+func newDraft(t *rapid.T, id, author string, visible []*patch.Event) *patchDraft {
+	return &patchDraft{t: t, id: id, visible: visible, f: object{"id": id, "author": author, "timestamp": timestamp(t)}}
+}
+
+// base gives a patch a base now and then.
+func (d *patchDraft) base() {
+	if oneIn(d.t, 8, "has a base") {
+		d.f["base"] = rapid.IntRange(0, DefaultMax).Draw(d.t, "base")
+	}
+}
+
+// flaw gives a patch one of the flaws once in so many times.
+func (d *patchDraft) flaw(times int, flaws []func(*patchDraft)) {
+	if oneIn(d.t, times, "is malformed") {
+		rapid.SampledFrom(flaws).Draw(d.t, "flaw")(d)
+	}
 }
 
 func (d *patchDraft) isPin() bool { return d.f["patchType"] == "pin" || d.f["patchType"] == "unpin" }

@@ -1,7 +1,6 @@
 package fuzz
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 )
@@ -54,24 +53,10 @@ func TestPins(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			recs := records(t, test.log)
-			before, r := NewReference(nil), NewReference(nil)
-			for i, rec := range recs {
-				r.Apply(rec)
-				if i < len(recs)-1 {
-					before.Apply(rec)
-				}
-			}
-			if got := showPinned(r); got != test.pinned {
-				t.Errorf("pinned: %s\n  want: %s", got, test.pinned)
-			}
-			if got := showSkipped(r); got != test.skipped {
-				t.Errorf("skipped: %s\n   want: %s", got, test.skipped)
-			}
-			var refusal *Refusal
-			errors.As(before.Check(recs[len(recs)-1].Patch, true, AllowPinned), &refusal)
-			if blocked := refusal != nil && refusal.Kind == Blocked; blocked != (test.blocking > 0) || blocked && refusal.Blocking != test.blocking {
-				t.Errorf("the last one is refused as %v, want blocked by %d", refusal, test.blocking)
-			}
+			r := NewReference(nil, recs...)
+			expect(t, "pinned", showPinned(r), test.pinned)
+			expect(t, "skipped", showSkipped(r), test.skipped)
+			expectBlocked(t, recs, test.blocking, AllowPinned)
 		})
 	}
 }

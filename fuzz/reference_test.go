@@ -278,15 +278,9 @@ func TestFold(t *testing.T) {
 	}} {
 		t.Run(test.name, func(t *testing.T) {
 			r := fold(t, nil, test.log)
-			if got := showVisible(r); got != test.visible {
-				t.Errorf("visible: %s\n   want: %s", got, test.visible)
-			}
-			if got := showState(r.State()); got != test.state {
-				t.Errorf("state: %s\n want: %s", got, test.state)
-			}
-			if got := showSkipped(r); got != test.skipped {
-				t.Errorf("skipped: %s\n   want: %s", got, test.skipped)
-			}
+			expect(t, "visible", showVisible(r), test.visible)
+			expect(t, "state", showState(r.State()), test.state)
+			expect(t, "skipped", showSkipped(r), test.skipped)
 		})
 	}
 }

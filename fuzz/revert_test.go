@@ -120,31 +120,11 @@ func TestRevert(t *testing.T) {
 	}} {
 		t.Run(test.name, func(t *testing.T) {
 			recs := records(t, test.log)
-			before, r := NewReference(nil), NewReference(nil)
-			for i, rec := range recs {
-				r.Apply(rec)
-				if i < len(recs)-1 {
-					before.Apply(rec)
-				}
-			}
-			if got := showVisible(r); got != test.visible {
-				t.Errorf("visible: %s\n   want: %s", got, test.visible)
-			}
-			if got := showState(r.State()); got != test.state {
-				t.Errorf("state: %s\n want: %s", got, test.state)
-			}
-			if got := showSkipped(r); got != test.skipped {
-				t.Errorf("skipped: %s\n   want: %s", got, test.skipped)
-			}
-			last := recs[len(recs)-1].Patch
-			if last == nil {
-				return
-			}
-			var refusal *Refusal
-			errors.As(before.Check(last, true), &refusal)
-			if blocked := refusal != nil && refusal.Kind == Blocked; blocked != (test.blocking > 0) || blocked && refusal.Blocking != test.blocking {
-				t.Errorf("the last one is refused as %v, want blocked by %d", refusal, test.blocking)
-			}
+			r := NewReference(nil, recs...)
+			expect(t, "visible", showVisible(r), test.visible)
+			expect(t, "state", showState(r.State()), test.state)
+			expect(t, "skipped", showSkipped(r), test.skipped)
+			expectBlocked(t, recs, test.blocking)
 		})
 	}
 }

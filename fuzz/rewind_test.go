@@ -76,15 +76,9 @@ func TestRewind(t *testing.T) {
 			}
 			was := describe(r)
 			after := r.rewound(from)
-			if got := showVisible(after); got != test.visible {
-				t.Errorf("visible: %s\n   want: %s", got, test.visible)
-			}
-			if got := showState(after.State()); got != test.state {
-				t.Errorf("state: %s\n want: %s", got, test.state)
-			}
-			if got := showPinned(after); got != test.pinned {
-				t.Errorf("pinned: %s\n  want: %s", got, test.pinned)
-			}
+			expect(t, "visible", showVisible(after), test.visible)
+			expect(t, "state", showState(after.State()), test.state)
+			expect(t, "pinned", showPinned(after), test.pinned)
 			if describe(r) != was {
 				t.Errorf("it changed what was rewound: %s", describe(r))
 			}

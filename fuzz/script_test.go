@@ -2,6 +2,7 @@ package fuzz
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,6 +152,29 @@ func scriptEvent(t *testing.T, words []string) map[string]any {
 		f["actions"] = actions
 	}
 	return f
+}
+
+// expect fails the test if what a log comes to is not what it should.
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %s\nwant %s", what, got, want)
+	}
+}
+
+// expectBlocked fails the test if the last patch of a log, on what was before, is not blocked by the one
+// with the seq, or blocked where that is 0.
+func expectBlocked(t *testing.T, log []patch.Record, blocking uint64, allowed ...Allow) {
+	t.Helper()
+	last := len(log) - 1
+	if log[last].Patch == nil {
+		return
+	}
+	var refusal *Refusal
+	errors.As(NewReference(nil, log[:last]...).Check(log[last].Patch, true, allowed...), &refusal)
+	if blocked := refusal != nil && refusal.Kind == Blocked; blocked != (blocking > 0) || blocked && refusal.Blocking != blocking {
+		t.Errorf("the last one is refused as %v, want blocked by %d", refusal, blocking)
+	}
 }
 
 // showVisible writes a visible log as its ids.
