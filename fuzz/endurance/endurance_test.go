@@ -92,15 +92,15 @@ func allocated(t testing.TB, calls int, do func() error) uint64 {
 
 func worse(now, before, times uint64) bool { return now > times*before+8<<10 }
 
-// marks are how much there is when calls are measured.
-func marks(many ...int) []int {
+// marks are how much there is when calls are measured: in a short run, in any, and in a long one.
+func marks(short, usual, many []int) []int {
 	switch {
 	case long.Long():
 		return many
 	case testing.Short():
-		return []int{200, 1000}
+		return short
 	}
-	return []int{500, 5000}
+	return usual
 }
 
 // Calls are measured so often at each mark.
@@ -144,7 +144,7 @@ func (f *file) grow(compact bool) {
 		_, err := f.store.Get(ctx, key)
 		return err
 	}
-	for _, f.mark = range marks(1000, 10_000, 100_000, 1_000_000) {
+	for _, f.mark = range marks([]int{200, 1000}, []int{500, 5000}, []int{1000, 10_000, 100_000, 1_000_000}) {
 		for n < f.mark-2*probes {
 			no(f, add(min(100, f.mark-2*probes-n)))
 			if n%500 == 0 {
@@ -265,7 +265,7 @@ func event(n int) *patch.Event {
 func TestManySessions(t *testing.T) {
 	for r := range long.Rounds(t, 1) {
 		f, n := newFile(t, r, "sessions"), 0
-		for _, f.mark = range marks(1000, 10_000, 100_000) {
+		for _, f.mark = range marks([]int{100, 300}, []int{100, 1000}, []int{1000, 10_000, 100_000}) {
 			for ; n < f.mark; n++ {
 				_, err := f.store.Create(ctx, numbered(n), map[string]any{"n": n})
 				no(t, err)
