@@ -125,13 +125,13 @@ func TestCompactionTelemetry(t *testing.T) {
 	equal(t, "spans", got, []string{
 		of + " outcome=failed trigger=token_threshold patchlog.compaction.trigger=tokens error.type=answer_refused gen_ai.operation.name=compact_events",
 		of + " outcome=wrote trigger=token_threshold patchlog.compaction.trigger=tokens gen_ai.operation.name=compact_events lost=0 invented=0 merged=false level=1 event_count=4 events_before=4 events_after=1" +
-			" tokens_before=312 tokens_after=4 ratio=0.01282051282051282 calls=1 prompt_tokens=0 answer_tokens=0 model=shortener",
+			" tokens_before=314 tokens_after=4 ratio=0.012738853503184714 calls=1 prompt_tokens=0 answer_tokens=0 model=shortener",
 	})
 	measured := slices.DeleteFunc(collect(t, reader), func(line string) bool { return !strings.Contains(line, "compaction") })
 	equal(t, "metrics", measured, []string{
 		"patchlog.compaction.duration{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
 		"patchlog.compaction.duration{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
-		"patchlog.compaction.tokens_saved{} 308",
+		"patchlog.compaction.tokens_saved{} 310",
 		"patchlog.compactions{error.type=answer_refused,gen_ai.compaction.outcome=failed,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
 		"patchlog.compactions{gen_ai.compaction.outcome=wrote,gen_ai.compaction.trigger=token_threshold,patchlog.compaction.trigger=tokens} 1",
 	})

@@ -13,12 +13,13 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// foldInParts folds a log as a program does that keeps the view and adds records one by one.
+// foldInParts folds a log as a program does that keeps the view and adds records one by one. A revert
+// needs records that are hidden, so the log is at hand.
 func foldInParts(initial map[string]patch.Value, records []patch.Record) (fuzz.View, error) {
 	v := fold.New("", initial)
 	for _, r := range records {
 		var err error
-		if v, err = v.Apply(r); err != nil {
+		if v, err = v.With(records).Apply(r); err != nil {
 			return nil, err
 		}
 	}
