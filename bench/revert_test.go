@@ -36,7 +36,7 @@ func BenchmarkRevert(b *testing.B) {
 			back := patch.Record{Seq: uint64(n + 2), Patch: patch.NewRevert("p")}
 			b.Run(fmt.Sprintf("events=%d/run=%d/how=revert", n, run), func(b *testing.B) {
 				for b.Loop() {
-					v, err := cut.Apply(back)
+					v, err := cut.With(records).Apply(back)
 					if err != nil || v.Len() != n {
 						b.Fatal(v.Len(), err)
 					}
