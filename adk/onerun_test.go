@@ -88,13 +88,14 @@ func TestTheLogTellsOfAnotherRun(t *testing.T) {
 // ended, whatever its agent says last.
 func TestWaitForRun(t *testing.T) {
 	sessions := compacted(t, adk.Options{Runs: adk.WaitForRun})
-	a, err := llmagent.New(llmagent.Config{Name: "assistant", Model: counter{}})
-	no(t, err)
-	r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, PluginConfig: runner.PluginConfig{Plugins: []*plugin.Plugin{sessions.Plugin()}}})
-	no(t, err)
 	create(t, sessions, "s", nil)
 	var wg sync.WaitGroup
 	for i := range 4 {
+		// An agent of its own: the first run of one sets its mode, without a lock.
+		a, err := llmagent.New(llmagent.Config{Name: "assistant", Model: counter{}})
+		no(t, err)
+		r, err := runner.New(runner.Config{AppName: "app", Agent: a, SessionService: sessions, PluginConfig: runner.PluginConfig{Plugins: []*plugin.Plugin{sessions.Plugin()}}})
+		no(t, err)
 		wg.Go(func() {
 			for _, err := range r.Run(t.Context(), "user", "s", genai.NewContentFromText(fmt.Sprint("question ", i), "user"), agent.RunConfig{}) {
 				if err != nil {
@@ -112,7 +113,7 @@ func TestWaitForRun(t *testing.T) {
 	no(t, sessions.AppendEvent(t.Context(), get(t, sessions, "s"), of("i1", "e1", "user")))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	err = sessions.AppendEvent(ctx, get(t, sessions, "s"), of("i2", "e2", "user"))
+	err := sessions.AppendEvent(ctx, get(t, sessions, "s"), of("i2", "e2", "user"))
 	names(t, err, "i1")
 	fails(t, err, context.DeadlineExceeded)
 }

@@ -172,7 +172,7 @@ func TestRecordsEventsAndState(t *testing.T) {
 		}
 		return out
 	}
-	was := map[string]patch.Value{"mail": value("ada@example.com"), "ada@example.com": value([]any{4111111111111111, "x"}), "n": value(1)}
+	was := map[string]patch.Value{"mail": value("ada@example.com"), "ada@example.com": value([]any{int64(4111111111111111), "x"}), "n": value(1)}
 	state, err := r.State(was)
 	if err != nil || len(state) != 3 || kinds(state["mail"].String()) != `"[email]"` || !state["n"].Equal(value(1)) || was["mail"].String() != `"ada@example.com"` {
 		t.Errorf("the state is %v, of %v, %v", state, was, err)
