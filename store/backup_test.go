@@ -288,7 +288,7 @@ func (c *bustle) copyOpen(from, to string) {
 		c.t.Fatal(err)
 	}
 	for err == nil {
-		if _, err = io.CopyN(out, in, 1<<20); err == nil {
+		if _, err = io.CopyN(out, in, 256<<10); err == nil {
 			c.wait(20)
 		}
 	}

@@ -284,7 +284,7 @@ func TestLawErase(t *testing.T) {
 		}
 	})
 	t.Logf("%d summaries reverted, %d times beyond the room, %d kills", reverted, grown, killed)
-	if reverted == 0 || killed == 0 {
+	if !testing.Short() && (reverted == 0 || killed == 0) { // few draws may have none
 		t.Error("nothing was reverted or killed: there is nothing to test")
 	}
 }
