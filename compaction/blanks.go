@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/blanks"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -43,7 +41,7 @@ func (c *Compactor[K]) revertBlanks(ctx context.Context, key K, v fold.View) (fo
 		c.mu.Unlock()
 		return v, nil
 	}
-	group := uuid.NewString()
+	group := c.opts.NewID()
 	for i, p := range plan.Reverts {
 		plan.Reverts[i] = p.WithAuthor(patch.CompactionAuthor).WithGroup(group)
 	}

@@ -16,14 +16,7 @@ import (
 // Erase and compaction in turn leave no blank summary that can be reverted, tell what is left, and never what was erased.
 func TestCompactAfterErase(t *testing.T) {
 	ctx := t.Context()
-	st, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
-	if _, err := st.Create(ctx, key, nil); err != nil {
-		t.Fatal(err)
-	}
+	st := emptySession(t)
 	long := strings.Repeat("it was said at length and more than once ", 12)
 	for i := range 40 {
 		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), InvocationID: fmt.Sprint("i", i), Author: "user",
@@ -126,17 +119,24 @@ var tellingFacts = compaction.SummarizerFunc(func(_ context.Context, r compactio
 	return says(strings.Join(facts, " ")), nil
 })
 
-// A summary whose summarizer was shown an event of the window before goes with it.
-func TestEraseShownAgain(t *testing.T) {
-	ctx := t.Context()
+// emptySession returns a store in memory with a session that has no events.
+func emptySession(t *testing.T) *store.Store {
+	t.Helper()
 	st, err := store.OpenMemory(store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer st.Close()
-	if _, err := st.Create(ctx, key, nil); err != nil {
+	t.Cleanup(func() { st.Close() })
+	if _, err := st.Create(t.Context(), key, nil); err != nil {
 		t.Fatal(err)
 	}
+	return st
+}
+
+// A summary whose summarizer was shown an event of the window before goes with it.
+func TestEraseShownAgain(t *testing.T) {
+	ctx := t.Context()
+	st := emptySession(t)
 	cfg := compaction.DefaultConfig()
 	cfg.CompactionInterval, cfg.OverlapSize = 3, 1
 	cfg.Summarizer = compaction.SummarizerFunc(func(_ context.Context, r compaction.Request) (compaction.Response, error) {

@@ -296,9 +296,8 @@ func listedInfo(l backend.Listed) (Info, error) {
 	return infoOf(key, l.Head, m.created), nil
 }
 
-// Delete removes a session with its whole log. The session is gone when it returns; the
-// room that a large one takes up in the file comes free in the background, while others
-// write. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
+// Delete removes a session with its whole log. The records of a large one are removed in several
+// commits, between which other writes go on; no reader sees the session after the first. The shared scopes stay as they are. It fails with [ErrNotFound] if there is no
 // such session.
 func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err := key.Validate(); err != nil {
