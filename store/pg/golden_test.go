@@ -1,0 +1,180 @@
+package pg_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchlog-dev/patchlog/snapshot"
+	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/pg"
+	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
+)
+
+// With this flag the golden files are written anew, which is for a change of the schema.
+var writeGolden = flag.Bool("write-golden", false, "write the golden schema and its rows")
+
+const (
+	goldenSchema = "testdata/golden.sql"  // the schema of version 1
+	goldenRows   = "testdata/golden.copy" // its rows: a line with a table's name, then its rows as COPY writes them
+	goldenFile   = "../testdata/golden.db.gz"
+	goldenText   = "../testdata/golden.jsonl"
+)
+
+var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
+
+// A schema of version 1 and its rows, as they were when the format was frozen, read as they were
+// written: the log, ids for retries, shared values, a snapshot.
+func TestGoldenSchema(t *testing.T) {
+	if *writeGolden {
+		makeGolden(t)
+	}
+	dsn := pgtest.New(t)
+	schema, err := os.ReadFile(goldenSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pgtest.Exec(t, dsn, string(schema))
+	readRows(t, dsn)
+
+	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{NoCreate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
+		t.Errorf("%v (%v)", p, err)
+	}
+	session, err := s.Get(ctx, goldenKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
+		t.Errorf("user:name is %v", v)
+	}
+	var text bytes.Buffer
+	if err := s.Export(ctx, goldenKey, &text, store.ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(goldenText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(text.Bytes(), want) {
+		t.Errorf("it exports\n%s\nwant\n%s", text.Bytes(), want)
+	}
+	again, err := s.Import(ctx, goldenKey, bytes.NewReader(want), store.ImportOptions{})
+	if err != nil || again.Added != 0 {
+		t.Errorf("a second import adds %d records: %v", again.Added, err)
+	}
+}
+
+// readRows copies the golden rows into the tables, and moves the sequences behind them.
+func readRows(t *testing.T, dsn string) {
+	t.Helper()
+	data, err := os.ReadFile(goldenRows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	for part := range strings.SplitSeq(strings.TrimPrefix(string(data), "COPY "), "\nCOPY ") {
+		table, rows, _ := strings.Cut(part, "\n")
+		if _, err := c.PgConn().CopyFrom(ctx, strings.NewReader(rows), "COPY "+table+" FROM STDIN"); err != nil {
+			t.Fatalf("%s: %v", table, err)
+		}
+	}
+	if _, err := c.Exec(ctx, `SELECT setval(pg_get_serial_sequence('patchlog.sessions', 'num'), max(num)) FROM patchlog.sessions`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// makeGolden copies the golden database file to PostgreSQL and writes schema and rows.
+func makeGolden(t *testing.T) {
+	t.Helper()
+	dsn := pgtest.New(t)
+	target, err := pg.Open(ctx, dsn, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}}, pg.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := store.Open(unpack(t, goldenFile), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := target.CopyFrom(ctx, source, goldenKey, store.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := target.CopyShared(ctx, source, store.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := source.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := os.ReadFile("schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := "CREATE SCHEMA patchlog;\nCREATE TABLE patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL);\n" + string(tables)
+	if err := os.WriteFile(goldenSchema, []byte(schema), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	file, err := os.Create(goldenRows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(file)
+	for _, table := range []string{"schema_version", "sessions", "metas", "records", "ids", "snapshots", "shared"} {
+		io.WriteString(w, "COPY patchlog."+table+"\n")
+		if _, err := c.PgConn().CopyTo(ctx, w, "COPY patchlog."+table+" TO STDOUT"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unpack writes a file without its compression to a folder of the test.
+func unpack(t *testing.T, packed string) string {
+	t.Helper()
+	file, err := os.Open(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "golden.db")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
