@@ -5,6 +5,7 @@ package extractive
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -160,15 +161,33 @@ func (s *summary) write(b budgets) string {
 		text = s.compose(b, open, rows)
 	}
 	if text == "" { // all is courtesy, or too long
-		for _, u := range append(unitsOf(s.asked), unitsOf(s.told)...) {
-			if u.text = cut(u.text, b.all-perUnit); u.text != "" {
-				u.keep = true
-				break
-			}
-		}
+		text = s.composeFirst(b, open, rows)
+	}
+	// The size of a text may differ a little from the sum of its parts.
+	units := append(unitsOf(s.asked), unitsOf(s.told)...)
+	for i := len(units) - 1; i >= 0 && tokens.Of(text) > b.all; i-- {
+		units[i].keep = false
 		text = s.compose(b, open, rows)
 	}
 	return text
+}
+
+// composeFirst is compose with the first unit of which something fits.
+func (s *summary) composeFirst(b budgets, open, rows string) string {
+	for _, u := range append(unitsOf(s.asked), unitsOf(s.told)...) {
+		whole := u.text
+		for room := b.all - perUnit - tokens.Of(label(u.kind)); room > 0; room -= tokens.Token {
+			if u.text = cut(whole, room); u.text == "" {
+				break
+			}
+			u.keep = true
+			if text := s.compose(b, open, rows); tokens.Of(text) <= b.all {
+				return text
+			}
+		}
+		u.keep = false
+	}
+	return s.compose(b, open, rows)
 }
 
 func unitsOf(lines []*line) (units []*unit) {
@@ -331,7 +350,7 @@ func (s *summary) addBefore(e *patch.Event) {
 func (s *summary) addSummary(e *patch.Event) {
 	heading, header := "", ""
 	ledgers := make(map[string][]string)
-	var open []string
+	var open, spoken []string
 	for _, text := range textLines(e) {
 		if h, ok := headingOf(text); ok {
 			heading, header = h, ""
@@ -347,8 +366,10 @@ func (s *summary) addSummary(e *patch.Event) {
 			ledgers[heading] = append(ledgers[heading], said)
 		case heading == keptHeading:
 			s.asked = append(s.asked, s.lineOf(said, true))
+			spoken = append(spoken, said)
 		default:
 			s.told = append(s.told, s.lineOf(said, false))
+			spoken = append(spoken, said)
 		}
 	}
 	for _, line := range ledgers[otherHeading] {
@@ -357,10 +378,8 @@ func (s *summary) addSummary(e *patch.Event) {
 	for _, line := range ledgers[usedHeading] {
 		s.facts.parse(line, used)
 	}
-	for _, l := range s.asked {
-		for _, u := range l.units {
-			s.facts.addAll(findFacts(u.text), used)
-		}
+	for _, line := range spoken {
+		s.facts.addAll(findFacts(argumentName.ReplaceAllString(line, " ")), used)
 	}
 	// What was asked before what follows has been answered, or has not: it is no longer what
 	// the conversation waits for.
@@ -375,6 +394,9 @@ func (s *summary) addSummary(e *patch.Event) {
 	}
 }
 
+// argumentName matches the names of a call's arguments in a line.
+var argumentName = regexp.MustCompile(`[(,]\s*[\pL\pN_.-]+=`)
+
 // lineOf makes units of a line of a summary.
 func (s *summary) lineOf(text string, asked bool) *line {
 	l := new(line)
@@ -386,7 +408,10 @@ func (s *summary) lineOf(text string, asked bool) *line {
 			}
 		}
 		if kind == saidUnit {
-			for _, piece := range strings.Split(part, gap) {
+			for i, piece := range strings.Split(part, gap) {
+				if i > 0 {
+					l.units = append(l.units, &unit{}) // stands for what was left out there
+				}
 				s.addTexts(l, sentences(piece), asked)
 			}
 			continue
