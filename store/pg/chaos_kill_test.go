@@ -56,6 +56,7 @@ func noneLeft(t testing.TB, dsn string) {
 //
 //	go test -run TestKilled$ -timeout 0 -rounds 2000 -v .
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	few := 3
 	if testing.Short() {
 		few = 2
@@ -66,5 +67,6 @@ func TestKilled(t *testing.T) {
 
 // What acknowledges before it writes is found.
 func TestKilledControl(t *testing.T) {
+	t.Parallel()
 	killing.Finds(t, "early", 20, pgtest.New(t))
 }

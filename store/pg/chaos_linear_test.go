@@ -37,6 +37,7 @@ import (
 //
 //	go test -run 'TestLinearizable$' -timeout 0 -rounds 250 -v .
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	linear.Check(t, 1, func(int) []backend.Backend {
 		var all []backend.Backend
@@ -192,6 +193,7 @@ func killer(t testing.TB, server *pgtest.Server) func() error {
 }
 
 func TestLinearizableKills(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{NoSync: true})
 	dsn := server.Database(t)
 	c := &chaos{Load: linear.Load{Hurried: 3, Forks: true}}
@@ -206,6 +208,7 @@ func TestLinearizableKills(t *testing.T) {
 }
 
 func TestLinearizableRestarts(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{NoSync: true})
 	dsn := server.Database(t)
 	c := &chaos{Load: linear.Load{Forks: true}}
@@ -224,6 +227,7 @@ func TestLinearizableRestarts(t *testing.T) {
 
 // A standby takes over from a primary that is killed. Each round has a pair of its own.
 func TestLinearizableFailover(t *testing.T) {
+	t.Parallel()
 	c := &chaos{Load: linear.Load{Forks: true}}
 	rounds(t, c, short(3*time.Second), func(long time.Duration) string {
 		primary, standby, dsn := pair(t)
@@ -263,6 +267,7 @@ func TestLinearizableFailover(t *testing.T) {
 // What the checker is for, it finds: clients that trust news that are old, or writes over what
 // others wrote.
 func TestLinearizableControls(t *testing.T) {
+	t.Parallel()
 	for _, flawed := range []string{"stale", "overrun"} {
 		t.Run(flawed, func(t *testing.T) {
 			dsn := pgtest.New(t)

@@ -19,6 +19,7 @@ import (
 // Four processes append to a thousand sessions in random groups, and each append sets the
 // same shared value: no two transactions wait for each other, and all is there in the end.
 func TestLockOrder(t *testing.T) {
+	t.Parallel()
 	sessions, each := 1000, 20
 	if testing.Short() {
 		sessions, each = 200, 10

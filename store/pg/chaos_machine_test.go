@@ -36,6 +36,7 @@ func checks(t *testing.T, n, short int) {
 // Two and three stores on one schema, one on bbolt and the reference model go through the
 // same random operations; each answer and each state in between must be the model's.
 func TestMachine(t *testing.T) {
+	t.Parallel()
 	for _, peers := range []int{2, 3} {
 		t.Run(fmt.Sprint(peers, " peers"), func(t *testing.T) {
 			checks(t, 6, 2)

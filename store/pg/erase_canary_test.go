@@ -15,6 +15,7 @@ import (
 // has one but its write-ahead log. Without the vacuum some are there: the scan would find them. A vacuum
 // that is not in full leaves most of them in the unused room of pages.
 func TestEraseCanaries(t *testing.T) {
+	t.Parallel()
 	const n = 10_000
 	server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}})
 	dsn := server.Database(t)

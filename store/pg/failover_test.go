@@ -38,6 +38,7 @@ func pair(t testing.TB) (primary, standby *pgtest.Server, dsn string) {
 // the standby, which takes over in the end, has not got it: no call may say that it is done.
 // Nor may a repetition, which finds what it wants in the log.
 func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
+	t.Parallel()
 	cut := func(function string) func(*testing.T, *pgtest.Server) func() {
 		return func(t *testing.T, primary *pgtest.Server) func() {
 			c, err := pgx.Connect(ctx, primary.DSN("postgres"))
@@ -74,6 +75,7 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 		{"pg_cancel_backend", 10 * time.Second, cut("pg_cancel_backend")},
 	} {
 		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
 			primary, standby, dsn := pair(t)
 			sopts := store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: -1}}
 			first, err := pg.Open(ctx, dsn, sopts, pg.Options{})

@@ -34,6 +34,7 @@ var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
 // A schema of version 1 and its rows, as they were when the format was frozen, read as they were
 // written: the log, ids for retries, shared values, a snapshot.
 func TestGoldenSchema(t *testing.T) {
+	t.Parallel()
 	if *writeGolden {
 		makeGolden(t)
 	}

@@ -11,6 +11,7 @@ import (
 // Calls that wait share the next group, and do not wait for longer than patience behind a
 // group that is slow, as far as there are lanes.
 func TestLanesOpenWhenOneIsSlow(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var groups []int

@@ -22,6 +22,7 @@ import (
 // A lone append has a statement for each number of records, ids and shared values, and a
 // lone look for each number of prefixes.
 func TestShapes(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{NoSync: true})
 	b := open(t, server.Database(t), pg.Options{})
 	h := create(t, b, "s", 1)
@@ -134,6 +135,7 @@ func (l *logged) count(s string) int {
 // Behind a pooler that gives each transaction another connection, everything works from the
 // first call on, for many processes at once.
 func TestPooledFromTheStart(t *testing.T) {
+	t.Parallel()
 	direct := pgtest.New(t)
 	dsn := pgtest.PgBouncer(t, direct)
 	if err := pg.CreateSchema(ctx, direct, pg.Options{}); err != nil {
@@ -189,6 +191,7 @@ func TestPooledFromTheStart(t *testing.T) {
 // A direct connection keeps the statements of lone calls, unless the connection string says
 // otherwise.
 func TestPreparedByDefault(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string]bool{"": true, " default_query_exec_mode=cache_describe": false} {
 		server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"log_statement=all"}})
 		var log logged
@@ -215,6 +218,7 @@ func TestPreparedByDefault(t *testing.T) {
 
 // A plan that was made when the tables were small does not stay.
 func TestPlansAge(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}}).Database(t)
 	b := open(t, dsn, pg.Options{})
 	b.SetPlanTime(100 * time.Millisecond)
@@ -247,6 +251,7 @@ func TestPlansAge(t *testing.T) {
 
 // A statement that was prepared on another connection of the server's is sent again.
 func TestPooledLater(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.PgBouncer(t, pgtest.New(t))
 	var log logged
 	opts := log.options()
@@ -275,6 +280,7 @@ func TestPooledLater(t *testing.T) {
 
 // A connection that is lost before an append is sent leaves nothing open.
 func TestLostBeforeAppend(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "s", 1)
@@ -310,6 +316,7 @@ func TestAltered(t *testing.T) {
 // However many calls the server keeps waiting, each leaves when its context ends, and those
 // that stay are answered, also the one that found no lane free.
 func TestKeptWaiting(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "s", 1)

@@ -268,6 +268,7 @@ func TestInvalid(t *testing.T) {
 
 // Check finds what does not fit together.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	for _, damage := range []string{
 		"DELETE FROM patchlog.records WHERE seq = 2",
 		"DELETE FROM patchlog.records WHERE seq = 3",
@@ -330,6 +331,7 @@ func TestMetaMissing(t *testing.T) {
 // What a process left behind that did not live to close its backend goes in time, and what
 // is new stays.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	create(t, b, "s", 1)

@@ -3,6 +3,7 @@ package pg_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"testing"
 
@@ -14,7 +15,13 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true})) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil { // most of the time the tests wait
+		panic(err)
+	}
+	os.Exit(pgtest.Main(m, pgtest.Options{NoSync: true}))
+}
 
 var ctx = context.Background()
 
@@ -57,13 +64,20 @@ func suite(t *testing.T, dsn string, opts pg.Options) {
 	})
 }
 
-func TestBackend(t *testing.T) { suite(t, pgtest.New(t), pg.Options{}) }
+func TestBackend(t *testing.T) {
+	t.Parallel()
+	suite(t, pgtest.New(t), pg.Options{})
+}
 
 // TestPooled runs the suite behind a pooler that gives each transaction another connection.
-func TestPooled(t *testing.T) { suite(t, pgtest.PgBouncer(t, pgtest.New(t)), pg.Options{}) }
+func TestPooled(t *testing.T) {
+	t.Parallel()
+	suite(t, pgtest.PgBouncer(t, pgtest.New(t)), pg.Options{})
+}
 
 // TestIsolation runs the suite on servers whose transactions are of each kind.
 func TestIsolation(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the suite three times")
 	}
@@ -88,6 +102,7 @@ func isolated(t *testing.T, level string) string {
 
 // TestPrepared runs the suite with the statements that a direct connection may keep.
 func TestPrepared(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("the suite again")
 	}

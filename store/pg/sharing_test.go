@@ -221,6 +221,7 @@ func TestHotShared(t *testing.T) {
 
 // An append whose row another holds waits, and others do not wait for it.
 func TestInTheWay(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	held, free := create(t, b, "held", 1), create(t, b, "free", 1)
@@ -257,6 +258,7 @@ func TestInTheWay(t *testing.T) {
 // Who leaves does so at once, however long the server takes, and learns that the outcome of
 // an append is open.
 func TestLeave(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	b := open(t, dsn, pg.Options{})
 	h := create(t, b, "held", 1)
@@ -288,6 +290,7 @@ func TestLeave(t *testing.T) {
 
 // A server that takes connections and says nothing is waited for as long as the options say.
 func TestNoAnswer(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	h := create(t, open(t, dsn, pg.Options{}), "held", 1)
 	b := open(t, dsn, pg.Options{StatementTimeout: time.Second})
@@ -315,6 +318,7 @@ func TestNoAnswer(t *testing.T) {
 // A fence waits for an append that holds the row or waits for it, and ends those that come
 // after.
 func TestFenceMeetsAppend(t *testing.T) {
+	t.Parallel()
 	for _, order := range []string{"append first", "fence first"} {
 		t.Run(order, func(t *testing.T) {
 			dsn := pgtest.New(t)
@@ -401,6 +405,7 @@ func TestLostConnection(t *testing.T) {
 
 // While there is no server, a write did nothing; after it comes back all goes on.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
 	b := open(t, server.Database(t), pg.Options{})
 	h := create(t, b, "s", 1)
@@ -424,6 +429,7 @@ func TestRestart(t *testing.T) {
 
 // No acknowledged write is lost when a synchronous standby takes over.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts two servers")
 	}
@@ -535,6 +541,7 @@ func TestLeaks(t *testing.T) {
 
 // A deletion that meets appends and snapshots leaves nothing of the session behind.
 func TestDeleteMeetsAppend(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	b, other := open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})
 	each(24, func(i int) {

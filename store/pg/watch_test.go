@@ -61,6 +61,7 @@ func (f *follower) wait(t *testing.T, records, errs int) {
 // Watchers of a session that several stores write to see its log, each record once and in
 // order, while connections are cut and the server is killed and started again.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	const writers, each = 8, 40
 	server := pgtest.Start(t, pgtest.Options{})
 	dsn := server.Database(t)
@@ -159,6 +160,7 @@ func TestWatch(t *testing.T) {
 
 // A server that took over, and has lost what was there, ends a watch.
 func TestWatchLost(t *testing.T) {
+	t.Parallel()
 	dsn := pgtest.New(t)
 	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
 	if err != nil {
