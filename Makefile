@@ -2,6 +2,10 @@
 MODULES := $(patsubst %/go.mod,%,$(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod' 2>/dev/null || echo go.mod))
 MODULES := $(patsubst go.mod,.,$(MODULES))
 
+# Many tests wait for a disk, a server or a browser: twice as many packages at a time as there are cores.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+GOTEST := go test -p $(shell expr 2 \* $(CORES))
+
 .PHONY: help test test-full race lint cover bench bench-report fuzz release
 
 # The first target is what make alone does.
@@ -17,7 +21,7 @@ CHROMIUM := $(shell command -v "$${PATCHLOG_CHROMIUM:-chromium}" || test -n "$$P
 NO_BROWSER := @$(if $(CHROMIUM),:,echo "SKIPPED: the tests of the inspector in a browser, since no Chromium is found (apt-get install chromium, or name one in PATCHLOG_CHROMIUM)")
 
 test: ## every module's tests, each with few draws, and their coverage; says which it skipped
-	@for m in $(MODULES); do (cd $$m && go test -short -timeout 30m -coverprofile=coverage.out ./...) || exit 1; done
+	@for m in $(MODULES); do (cd $$m && $(GOTEST) -short -timeout 30m -coverprofile=coverage.out ./...) || exit 1; done
 	$(NO_SERVER)
 	$(NO_BROWSER)
 
@@ -30,7 +34,7 @@ test-full: ## the tests with all draws and seeds; with BASE=COMMIT of packages t
 # bench/peers measures other libraries, which are slow to compile for the race detector.
 # fuzz/hostile measures the memory of one goroutine, to which the race detector adds.
 race: ## the tests with few draws and the race detector (needs a C compiler)
-	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && CGO_ENABLED=1 go test -race -short -timeout 30m $$(go list ./... | grep -v /fuzz/hostile$$)) || exit 1; done
+	@for m in $(filter-out bench/%,$(MODULES)); do (cd $$m && CGO_ENABLED=1 $(GOTEST) -race -short -timeout 30m $$(go list ./... | grep -v /fuzz/hostile$$)) || exit 1; done
 	$(NO_SERVER)
 	$(NO_BROWSER)
 

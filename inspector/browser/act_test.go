@@ -34,6 +34,7 @@ func ticks(p *page.Page, indices ...string) {
 const do = "form.offer button.strong"
 
 func TestActing(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []page.Options{{}, page.Phone(), {NoScript: true, Dark: true}} {
 		f := newFixture(t, inspector.Options{Write: true})
 		f.session(ada, 60)
@@ -98,6 +99,7 @@ func TestActing(t *testing.T) {
 
 // All can be done by keys alone.
 func TestActingByKeys(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})
 	f.session(ada, 40)
 	p := page.Open(t, f.base, page.Options{})
@@ -131,6 +133,7 @@ func TestActingByKeys(t *testing.T) {
 
 // Where nothing may be written, no page has a form that could.
 func TestReadingOnly(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 40)
 	p := page.Open(t, f.base, page.Options{})

@@ -12,6 +12,7 @@ import (
 
 // What a session says is text, whatever it says: nothing of it runs, loads, links or lays itself out.
 func TestHostileContents(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})
 	key := store.Key{App: `<script>alert(1)</script>`, User: `"><img src=x onerror=alert(2)>`, Session: "\u202egpj.exe\x1b[31m/.."}
 	state := map[string]any{`<svg onload=alert(3)>`: `</script><script>alert(4)</script>`, "long": strings.Repeat("x", 1<<20)}

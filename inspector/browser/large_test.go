@@ -14,6 +14,7 @@ import (
 // A page of a long session is no larger than one of a short session: it has some rows of each log,
 // and one drawing of all.
 func TestLongSession(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{})
 	f.long(ada)
 	p := page.Open(t, f.base, page.Options{})

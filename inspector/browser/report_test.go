@@ -11,6 +11,7 @@ import (
 
 // A report is a page of its own: it needs no server, no script, and nothing beside it.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 120)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

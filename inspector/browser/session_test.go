@@ -51,6 +51,7 @@ func (f *fixture) stands(p *page.Page, key store.Key, at uint64) {
 }
 
 func TestTimeTravel(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 120)
 	last := f.view(ada).Seq()
@@ -125,6 +126,7 @@ func TestTimeTravel(t *testing.T) {
 
 // Everything can be read, and gone to, without scripts.
 func TestWithoutScripts(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 120)
 	last := f.view(ada).Seq()
@@ -144,6 +146,7 @@ func TestWithoutScripts(t *testing.T) {
 }
 
 func TestFollowing(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{})
 	f.session(ada, 60)
 	last := f.view(ada).Seq()

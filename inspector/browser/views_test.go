@@ -22,6 +22,7 @@ func cutFirst() *patch.PatchEvent { return patch.NewSplice(0, 1) }
 // Every view, on a desktop and a phone, light and dark: no fault on the page, nothing wider than the
 // window, and nothing that axe-core finds to be a serious violation.
 func TestViews(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t, inspector.Options{Write: true})
 	f.session(ada, 160)
 	v := f.view(ada)
