@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // Agents that would let the visible log grow if a lone short event could keep the
 // triggers waiting.
 func TestLoneTinyEvents(t *testing.T) {
+	testlog.OneGoroutine(t)
 	both := with(compaction.DefaultConfig(), func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = 4_000, 6 })
 	for _, row := range []struct {
 		name          string
@@ -77,6 +79,7 @@ func TestLoneTinyEvents(t *testing.T) {
 
 // The visible log of parallel branches stays as long as it is, however many turns there are.
 func TestParallelBranchesStayBounded(t *testing.T) {
+	testlog.OneGoroutine(t)
 	s := newSession(t, "")
 	c := s.compactor(compaction.DefaultConfig())
 	most := map[bool]int{} // visible events, in the first quarter and later

@@ -11,6 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/compaction/transcript"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -147,6 +148,7 @@ func TestDeadCallAtTheHead(t *testing.T) {
 }
 
 func TestBounded(t *testing.T) {
+	testlog.OneGoroutine(t)
 	tokens := func(threshold, retain int) func(*compaction.Config) {
 		return func(c *compaction.Config) { c.TokenThreshold, c.EventRetentionSize = threshold, retain }
 	}
@@ -293,6 +295,7 @@ func TestForgedTurn(t *testing.T) {
 }
 
 func TestAlternatingBranches(t *testing.T) {
+	testlog.OneGoroutine(t)
 	s := newSession(t, "")
 	sum := &scripted{}
 	c := s.compactor(every(3, 1, sum))

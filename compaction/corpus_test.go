@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -139,6 +140,7 @@ func (w testWriter) Write(b []byte) (int, error) {
 // TestCorpus compacts every recorded session as it grows. With -table it prints
 // what became of those of the large corpus.
 func TestCorpus(t *testing.T) {
+	testlog.OneGoroutine(t)
 	onRecorded(t, func(t *testing.T, set recorded.Set, all []conversation) {
 		printed := *table && set.Large
 		if printed {
@@ -171,6 +173,7 @@ func TestCorpus(t *testing.T) {
 
 // The visible log of the session with the most events stays under a bound all along.
 func TestLargestSessionIsBounded(t *testing.T) {
+	testlog.OneGoroutine(t)
 	onRecorded(t, func(t *testing.T, _ recorded.Set, all []conversation) {
 		largest := longestOf(all, func(conversation) bool { return true })
 		got := live(t, largest, tableInterval, false)
@@ -200,6 +203,7 @@ func longestOf(all []conversation, counts func(conversation) bool) (longest conv
 }
 
 func TestTenThousandInvocations(t *testing.T) {
+	testlog.OneGoroutine(t)
 	invocations := 10_000
 	if testing.Short() {
 		invocations = 500
@@ -266,6 +270,7 @@ func contentOf(role string, part map[string]any) map[string]any {
 }
 
 func TestOneLongInvocation(t *testing.T) {
+	testlog.OneGoroutine(t)
 	onRecorded(t, func(t *testing.T, _ recorded.Set, all []conversation) {
 		oneLongInvocation(t, longestOf(all, func(r conversation) bool { return len(r.invocations) == 1 }))
 	})

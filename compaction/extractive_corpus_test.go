@@ -10,12 +10,14 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // What is told in the first turn is there after five rounds of merging four summaries
 // into one of half their size, and then at every size in which it has room.
 func TestExtractiveKeepsTheTask(t *testing.T) {
+	testlog.OneGoroutine(t)
 	const rounds, fan, size = 5, 4, 120
 	const first = "Good morning, my name is Ada Lovelace and I have a question about order 4711, which I placed last week."
 	turn := 0
@@ -69,6 +71,7 @@ func TestExtractiveKeepsTheTask(t *testing.T) {
 // Of real sessions, 15 % of their size tells every function's name, if that is not very
 // little, and nearly all ids in what users asked.
 func TestExtractiveCorpus(t *testing.T) {
+	testlog.OneGoroutine(t)
 	for _, set := range recorded.Sets(t) {
 		t.Run(set.Name, func(t *testing.T) { extractsFrom(t, set) })
 	}
@@ -160,6 +163,7 @@ func extIDs(t *testing.T, events []*patch.Event) map[string]bool {
 
 // However many events there are, the first request leads the summary.
 func TestExtractiveLongSession(t *testing.T) {
+	testlog.OneGoroutine(t)
 	var events []*patch.Event
 	for i := range 2500 {
 		id := fmt.Sprint("i", i)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -80,6 +81,7 @@ func TestWhoseTimeWasOver(t *testing.T) {
 
 // Where a transcript is cut to fit, it goes on at the beginning of a line.
 func TestCutTranscriptForgesNoTurn(t *testing.T) {
+	testlog.OneGoroutine(t)
 	for shift := range 6 {
 		s := newSession(t, "u1*500")
 		for i := range 60 {

@@ -374,6 +374,7 @@ func edit(t *rapid.T, word string) (edited, kind string) {
 
 // The offline summarizer writes nothing that no event has.
 func TestExtractiveInventsNothing(t *testing.T) {
+	testlog.OneGoroutine(t)
 	onRecorded(t, func(t *testing.T, set recorded.Set, all []conversation) {
 		passes, step := 0, 1
 		if set.Large && testing.Short() {

@@ -9,12 +9,14 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 )
 
 // An agent that talks with few words, calls what nobody answers, or late, in several
 // branches, never makes the visible log longer than docs/COMPACTION.md says, nor costs
 // more calls of the summarizer, whatever the trigger and however long the answers are.
 func TestPropertyVisibleLogIsBounded(t *testing.T) {
+	testlog.OneGoroutine(t)
 	rapid.Check(t, func(t *rapid.T) {
 		const perTurn = 5 // events, at most
 		cfg := compaction.Config{Enabled: true, Fallback: declines{}}

@@ -10,11 +10,13 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // Every interesting thing comes often enough in a fixed number of draws.
 func TestRecordsCoverage(t *testing.T) {
+	testlog.OneGoroutine(t)
 	const draws = 600
 	seen := map[string]int{}
 	for seed := range draws {
@@ -277,6 +279,7 @@ func TestRecordsAccepted(t *testing.T) {
 
 // A failing log shrinks to the records that it fails for.
 func TestRecordsShrink(t *testing.T) {
+	testlog.OneGoroutine(t)
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "rapid.seed": "1", "rapid.checks": "2000"} {
 		f := flag.Lookup(name)
 		before := f.Value.String()

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
 func TestHostileContentsOfActs(t *testing.T) {
+	testlog.OneGoroutine(t)
 	a := newActing(t, inspector.Options{Write: true, Author: func(*http.Request) string { return "<b>bob</b>" }})
 	hostile := "</pre><script>alert(1)</script>\u202egnp.exe \x1b[31m \x00"
 	id := "<img src=x onerror=alert(1)>\r\n\u202e'\""
@@ -113,6 +115,7 @@ func TestReuse(t *testing.T) {
 
 // A long session can be acted on within a page's time and size.
 func TestActingOnALongSession(t *testing.T) {
+	testlog.OneGoroutine(t)
 	a := newActing(t, inspector.Options{Write: true})
 	var events []*patch.Event
 	for n := range 10_000 {

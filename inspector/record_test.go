@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -268,6 +269,7 @@ func TestRecordAuthorized(t *testing.T) {
 
 // Whatever a session says is text on a page of bounded size.
 func TestRecordHostile(t *testing.T) {
+	testlog.OneGoroutine(t)
 	evil := "<script>alert(1)</script><img src=x onerror=alert(1)> javascript:alert(1) \x1b[31mred\x1b[0m \u202eevil\u2066 \x00 \x7f \" ' & + </pre></details> {{.}}"
 	quoted := func(s string) string { b, _ := json.Marshal(s); return string(b) }
 	deep := strings.Repeat(`[{"a":`, 200) + "1" + strings.Repeat("}]", 200)

@@ -20,6 +20,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -446,6 +447,7 @@ func TestPageOfALateRevert(t *testing.T) {
 
 // However long names and however large a state are, a session's page stays below a megabyte.
 func TestSessionPageIsBounded(t *testing.T) {
+	testlog.OneGoroutine(t)
 	s, i := inspect(t, Options{})
 	key := store.Key{App: "a", User: "u", Session: "s"}
 	long := strings.Repeat("<", 1<<20)

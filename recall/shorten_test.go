@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )
@@ -148,6 +149,7 @@ func TestShorten(t *testing.T) {
 
 // However deep, wide or long a result is, it is shortened, soon.
 func TestShortenHostile(t *testing.T) {
+	testlog.OneGoroutine(t)
 	long := strings.Repeat("x", 2<<20)
 	var wide strings.Builder
 	for i := range 200_000 {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -14,6 +15,7 @@ import (
 // forks, no file of the store has one after they were erased and it was vacuumed. Without the
 // vacuum some are there: the scan would find them.
 func TestEraseCanaries(t *testing.T) {
+	testlog.OneGoroutine(t)
 	n := 10_000
 	if testing.Short() {
 		n = 2000

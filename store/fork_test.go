@@ -235,6 +235,7 @@ func TestForkWhoseStepsFail(t *testing.T) {
 // Of a log that hides most of what is in it a fork holds only what is visible, while it
 // copies too.
 func TestForkHoldsWhatIsVisible(t *testing.T) {
+	testlog.OneGoroutine(t)
 	onSteps(t, func(e *env, s *stepped) {
 		if e.path == "" {
 			return // its storage is in memory

@@ -15,6 +15,7 @@ import (
 // Reading a log whose records are long and say little keeps a page in memory, not what a page
 // of compressed records unpacks to.
 func TestReadingHoldsAPage(t *testing.T) {
+	testlog.OneGoroutine(t)
 	rounds := 20
 	if testing.Short() {
 		rounds = 10

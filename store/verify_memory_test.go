@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -64,6 +65,7 @@ func TestVerifyHoldsWhatIsVisible(t *testing.T) {
 // To verify a log takes, beside what is read at once, a few dozen bytes for each visible event, however
 // long they are.
 func TestVerifyHoldsNoBodies(t *testing.T) {
+	testlog.OneGoroutine(t)
 	path := filepath.Join(t.TempDir(), "log.db")
 	opts := store.Options{Durability: store.Relaxed}
 	s, err := store.Open(path, opts)

@@ -126,3 +126,12 @@ func Equal[T any](t testing.TB, what string, got, want T) {
 		t.Errorf("%s differs (- wanted, + got):\n%s", what, diff)
 	}
 }
+
+// OneGoroutine skips a test under the race detector, which finds nothing in code that one goroutine
+// runs and makes it many times slower.
+func OneGoroutine(t testing.TB) {
+	t.Helper()
+	if Race {
+		t.Skip("one goroutine: nothing for the race detector to find")
+	}
+}

@@ -67,6 +67,5 @@ func TestKilled(t *testing.T) {
 
 // What acknowledges before it writes is found.
 func TestKilledControl(t *testing.T) {
-	t.Parallel()
 	killing.Finds(t, "early", 20, pgtest.New(t))
 }
