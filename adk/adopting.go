@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -56,7 +56,7 @@ const adoptionTries = 3
 // adopt reports whether it logged anything.
 func (c *compacting) adopt(ctx context.Context, key store.Key, v fold.View) bool {
 	for range adoptionTries {
-		plan := foreign.AdoptWith(v, foreign.Options{Stay: pins(v, c.config), Live: true})
+		plan := adkrecord.AdoptWith(v, adkrecord.Options{Stay: pins(v, c.config), Live: true})
 		for _, left := range plan.Left {
 			c.logger.DebugContext(ctx, "patchlog: a compaction record of ADK's stays as it is", "session", key.String(), "event", left.EventID, "reason", left.Reason)
 		}

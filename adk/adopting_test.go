@@ -18,8 +18,8 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
 )
 
 // recordOf is the event that ADK's own compaction appends for a window of a session's
@@ -172,7 +172,7 @@ func TestBothCompactions(t *testing.T) {
 			logged := 0
 			for r, err := range sessions.RawEvents(t.Context(), get(t, sessions, "s"), 1) {
 				no(t, err)
-				if r.Event != nil && foreign.IsCompactionEvent(r.Event) {
+				if r.Event != nil && adkrecord.IsCompactionEvent(r.Event) {
 					logged++
 				}
 			}

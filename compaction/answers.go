@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -267,7 +267,7 @@ func recalling(on fold.View, copies map[string]*copied) ([]*patch.PatchEvent, er
 			}
 			here, all = append(here, e), all[1:]
 		}
-		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithAuthor(record.Author).WithBase(on.PatchSeq()))
+		patches = append(patches, patch.NewSplice(at, 0, here...).WithState(patch.Keep).WithAuthor(patch.CompactionAuthor).WithBase(on.PatchSeq()))
 	}
 	if len(patches) > 1 { // a call may come back in one place, and its response in another
 		group := uuid.NewString()
@@ -311,7 +311,7 @@ func (c *copied) copy() (*patch.Event, error) {
 		}
 	}
 	id := uuid.NewString()
-	if metadata[record.OwnKey], err = json.Marshal(map[string]any{"recalled": c.of, "as": id}); err != nil {
+	if metadata[patch.OwnMetadata], err = json.Marshal(map[string]any{"recalled": c.of, "as": id}); err != nil {
 		return nil, err
 	}
 	own := map[string]any{"id": id, "content": content, "customMetadata": metadata}
@@ -345,6 +345,6 @@ func WithoutRecalled(history []fold.Entry) []fold.Entry {
 			Recalled string `json:"recalled"`
 		}
 		metadata, _ := e.Event.Field("customMetadata")
-		return record.Own(metadata, &own) && own.Recalled != "" && has[own.Recalled]
+		return summaries.Own(metadata, &own) && own.Recalled != "" && has[own.Recalled]
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -46,7 +46,7 @@ func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep stri
 	case err != nil:
 		return "", fmt.Errorf("preparation of a summary: %w", err)
 	}
-	return strings.TrimSpace(record.Clean(keep)), nil
+	return strings.TrimSpace(summaries.Clean(keep)), nil
 }
 
 // Draft is what a pass of compaction is about to log.

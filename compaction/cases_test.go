@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
-	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -82,7 +82,7 @@ func TestOverlap(t *testing.T) {
 			if got := ids(last.Before); got != "S e2 e3" {
 				t.Errorf("shown before are %s", got)
 			}
-			c, _ := foreign.CompactionOf(s.view().At(1))
+			c, _ := adkrecord.CompactionOf(s.view().At(1))
 			if from, to := c.StartTimestamp-1767225600, c.EndTimestamp-1767225600; from != 4 || to != 6 || len(c.ExcludedEvents) > 0 {
 				t.Errorf("the range is %v to %v without %v, want 4 to 6: inv3 to inv5", from, to, c.ExcludedEvents)
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -56,7 +55,7 @@ func (s *visible) clear(results []result, newID func() string) ([]*patch.PatchEv
 		if cleared == nil {
 			continue
 		}
-		patches = append(patches, patch.NewSplice(i, 1, cleared).WithState(patch.Keep).WithAuthor(record.Author).WithBase(s.view.PatchSeq()))
+		patches = append(patches, patch.NewSplice(i, 1, cleared).WithState(patch.Keep).WithAuthor(patch.CompactionAuthor).WithBase(s.view.PatchSeq()))
 	}
 	return patches, nil
 }

@@ -6,6 +6,6 @@
 // [Plan] is the decision, a pure function of a view and a [Config] that explains itself.
 // [Compactor] carries it out on a log such as a store.Store, [Worker] does so in the
 // background. A [Summarizer] writes the summaries: [github.com/patchlog-dev/patchlog/compaction/gemini.Summarizer] by a model, [Extractive]
-// offline, or one of your own. Records of other programs are the business of package
-// foreign. The contract is docs/COMPACTION.md.
+// offline, or one of your own. Package
+// [github.com/patchlog-dev/patchlog/adkrecord] reads ADK's compaction records. The contract is docs/COMPACTION.md.
 package compaction

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 )
 
 // Bounds on what is told of identifiers that a summary has and the events have not.

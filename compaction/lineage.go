@@ -1,7 +1,7 @@
 package compaction
 
 import (
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -45,7 +45,7 @@ func SaidLineage(summary *patch.Event) (l Lineage, ok bool) {
 		return l, false
 	}
 	text, _ := summary.Field("customMetadata")
-	return l, record.Own(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
+	return l, summaries.Own(text, &l) && l.Level > 0 && l.Windows > 0 && l.Passes > 0
 }
 
 // Metadata returns the custom metadata by which a summary says its lineage.
@@ -57,7 +57,7 @@ func (l Lineage) Metadata() map[string]any {
 	if l.From > 0 {
 		own["from"], own["to"] = l.From, l.To
 	}
-	return map[string]any{record.OwnKey: own}
+	return map[string]any{patch.OwnMetadata: own}
 }
 
 // Over returns the lineage of a summary that stands for what l does and for another summary.

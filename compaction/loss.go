@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/patchlog-dev/patchlog/compaction/identifiers"
-	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 

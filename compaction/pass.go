@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -184,7 +184,7 @@ func (p *pass[K]) ask(ctx context.Context, by Summarizer, given *pending, r Requ
 		text, err := verify(resp, r.MaxTokens, against)
 		switch {
 		case err == nil:
-			p.about.Model = record.Clean(resp.Model)
+			p.about.Model = summaries.Clean(resp.Model)
 			return text, nil
 		case refused != nil && errors.Is(err, errDeclined):
 			return "", refused

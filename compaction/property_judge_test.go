@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"

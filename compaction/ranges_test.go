@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -31,7 +31,7 @@ func TestRangeOfASummary(t *testing.T) {
 				s.compact(row.cfg)
 			}
 			v := s.view()
-			shown := foreign.FilterEventsForLLM(events(v))
+			shown := adkrecord.FilterEventsForLLM(events(v))
 			for i, e := range v.Events() {
 				if v.Entry(i).Summary {
 					continue

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
-	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -294,7 +294,7 @@ func inFocus(focus, prompt string) string {
 
 // focusOf is a focus as a summarizer is told it: one line, of at most [MaxFocus] runes.
 func focusOf(text string) string {
-	return cutRunes(strings.Join(strings.Fields(record.Clean(text)), " "), MaxFocus)
+	return cutRunes(strings.Join(strings.Fields(summaries.Clean(text)), " "), MaxFocus)
 }
 
 // cutRunes returns a text of at most so many runes.

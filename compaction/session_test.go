@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -154,7 +154,7 @@ func says(text string) compaction.Response {
 func ids(events []*patch.Event) string {
 	var out []string
 	for _, e := range events {
-		if foreign.IsCompactionEvent(e) {
+		if adkrecord.IsCompactionEvent(e) {
 			out = append(out, "S")
 			continue
 		}

@@ -3,8 +3,8 @@ package compaction
 import (
 	"math"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -16,7 +16,7 @@ func (s *visible) summary(w *Window, g Group, again []logged, text string, cfg C
 		Author:         s.author(g),
 		Branch:         g.Branch,
 		IsolationScope: g.Scope,
-		Content:        record.Content(text),
+		Content:        summaries.Content(text),
 		Actions:        patch.Actions{Compaction: s.compaction(w, g, text)},
 		CustomMetadata: s.metadata(w, g, again, cfg),
 	})
@@ -40,7 +40,7 @@ func (s *visible) metadata(w *Window, g Group, again []logged, cfg Config) map[s
 		for i, r := range shown {
 			ranges[i] = []any{r[0], r[1]}
 		}
-		metadata[record.OwnKey].(map[string]any)["shown"] = ranges
+		metadata[patch.OwnMetadata].(map[string]any)["shown"] = ranges
 	}
 	return metadata
 }
@@ -71,9 +71,9 @@ func (s *visible) compaction(w *Window, g Group, text string) *patch.EventCompac
 	c := &patch.EventCompaction{CompactedContent: patch.Text("model", text)}
 	least, greatest := math.Inf(1), math.Inf(-1)
 	see := func(e *patch.Event) {
-		from := record.UnixSeconds(e.Timestamp())
+		from := summaries.UnixSeconds(e.Timestamp())
 		to := from
-		if of, ok := record.Of(e); ok {
+		if of, ok := summaries.Of(e); ok {
 			from, to = of.StartTimestamp, of.EndTimestamp
 		}
 		least, greatest = min(least, from), max(greatest, to)
@@ -86,8 +86,8 @@ func (s *visible) compaction(w *Window, g Group, text string) *patch.EventCompac
 		if gone[i] {
 			continue
 		}
-		if record.InRange(e, *c) || record.Supersedes(*c, e) {
-			c.ExcludedEvents = append(c.ExcludedEvents, record.RefTo(e))
+		if summaries.InRange(e, *c) || summaries.Supersedes(*c, e) {
+			c.ExcludedEvents = append(c.ExcludedEvents, summaries.RefTo(e))
 		}
 	}
 	return c
@@ -128,7 +128,7 @@ func (w *Window) patches(summaries []*patch.Event) (out []*patch.PatchEvent) {
 		if len(standing) == 1 {
 			p = patch.NewSummarise(s.Start, s.Count, standing[0])
 		}
-		out = append(out, p.WithAuthor(record.Author).WithState(patch.Keep))
+		out = append(out, p.WithAuthor(patch.CompactionAuthor).WithState(patch.Keep))
 	}
 	return out
 }

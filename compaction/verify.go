@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -37,8 +37,8 @@ func answer(r Response, maxTokens int) (string, error) {
 	if r.Text == "" {
 		return "", errDeclined
 	}
-	text := record.Clean(r.Text)
-	if why := record.Unfit(text); why != "" {
+	text := summaries.Clean(r.Text)
+	if why := summaries.Unfit(text); why != "" {
 		return refuse("%s", why)
 	}
 	if tokens := patch.EstimateTextTokens(text); tokens > maxTokens {

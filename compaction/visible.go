@@ -3,10 +3,10 @@ package compaction
 import (
 	"encoding/json"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
-	"github.com/patchlog-dev/patchlog/compaction/internal/ties"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
+	"github.com/patchlog-dev/patchlog/internal/ties"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -181,7 +181,7 @@ func isRecord(e *patch.Event) bool {
 	if e.HasContent() {
 		return false
 	}
-	_, ok := record.Of(e)
+	_, ok := summaries.Of(e)
 	return ok
 }
 

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/compaction/identifiers"
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -69,7 +69,7 @@ func (w Written) metadata() (map[string]any, error) {
 		return nil, err
 	}
 	own, err := patch.ParseValue(text)
-	return map[string]any{record.OwnKey: own}, err
+	return map[string]any{patch.OwnMetadata: own}, err
 }
 
 // WrittenBy returns what a patch says of the pass of compaction that logged it, if one
@@ -80,7 +80,7 @@ func WrittenBy(p *patch.PatchEvent) (Written, bool) {
 		return Written{}, false
 	}
 	var m writtenMetadata
-	if text, _ := p.Field("customMetadata"); !record.Own(text, &m) || m.Trigger == "" {
+	if text, _ := p.Field("customMetadata"); !summaries.Own(text, &m) || m.Trigger == "" {
 		return Written{}, false
 	}
 	m.PatchID, m.Took = p.ID(), time.Duration(m.DurationMs)*time.Millisecond

@@ -8,8 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
-	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/adkrecord"
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -125,7 +125,7 @@ func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 	out := shownEvent{Raw: s.raw}
 	content, images := e.Content(), s.Image
 	if !e.HasContent() {
-		if c, ok := foreign.CompactionOf(e); ok {
+		if c, ok := adkrecord.CompactionOf(e); ok {
 			content, images = c.CompactedContent, nil
 		}
 	}

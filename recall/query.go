@@ -4,7 +4,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 )
 
 // MaxQueryBytes is how much of a query is looked at: what stands behind is ignored.

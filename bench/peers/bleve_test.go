@@ -15,7 +15,7 @@ import (
 	index "github.com/blevesearch/bleve_index_api"
 
 	"github.com/patchlog-dev/patchlog/bench/locomo"
-	"github.com/patchlog-dev/patchlog/compaction/identifiers"
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/bench/locomo"
-	"github.com/patchlog-dev/patchlog/compaction/identifiers"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
+	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 )

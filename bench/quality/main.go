@@ -19,7 +19,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
 func main() {

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
 // The measure gives the same digits each time, in tables of all families that need something.

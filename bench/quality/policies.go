@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/quality"
 	"github.com/patchlog-dev/patchlog/internal/price"
+	"github.com/patchlog-dev/patchlog/internal/quality"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 

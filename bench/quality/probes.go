@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/internal/quality"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/patchlog-dev/patchlog/compaction/quality"
+	"github.com/patchlog-dev/patchlog/internal/quality"
 )
 
 // results are the figures of a set.

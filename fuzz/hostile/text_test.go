@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/memory"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -71,12 +71,12 @@ func imported(t testing.TB, text []byte) error {
 		t.Error(err)
 		return nil
 	}
-	foreign.Adopt(v)
+	adkrecord.Adopt(v)
 	var events []*patch.Event
 	for _, e := range v.Events() {
 		events = append(events, e)
 	}
-	foreign.FilterEventsForLLM(events)
+	adkrecord.FilterEventsForLLM(events)
 	if err := s.Export(t.Context(), key, io.Discard, store.ExportOptions{}); err != nil {
 		t.Error(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
@@ -22,7 +22,7 @@ type leftRecord struct {
 	Reason string `json:"reason"`
 }
 
-func adoptionOf(adopted []string, left []foreign.LeftRecord) *adoption {
+func adoptionOf(adopted []string, left []adkrecord.LeftRecord) *adoption {
 	out := &adoption{append([]string{}, adopted...), make([]leftRecord, len(left))}
 	for i, l := range left {
 		out.Left[i] = leftRecord{l.EventID, l.Reason}
@@ -33,7 +33,7 @@ func adoptionOf(adopted []string, left []foreign.LeftRecord) *adoption {
 // adopt puts summaries in the place of what the compaction records in a view stand for,
 // in one commit, and returns the view after it.
 func adopt(ctx context.Context, s *store.Store, key store.Key, v fold.View) (*adoption, fold.View, error) {
-	plan := foreign.Adopt(v)
+	plan := adkrecord.Adopt(v)
 	done := adoptionOf(plan.Adopted, plan.Left)
 	if len(plan.Patches) == 0 {
 		return done, v, nil

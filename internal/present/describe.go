@@ -3,7 +3,7 @@ package present
 import (
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -47,7 +47,7 @@ func Describe(e *patch.Event) string {
 			say("(other part)", "")
 		}
 	}
-	if c, ok := foreign.CompactionOf(e); ok && len(said) == 0 {
+	if c, ok := adkrecord.CompactionOf(e); ok && len(said) == 0 {
 		for _, p := range c.CompactedContent.Parts() {
 			say("(compaction record) ", p.Text)
 		}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -17,7 +17,7 @@ type Options struct {
 
 	// KeepCompactions leaves records of compaction as the events that they are. Without it
 	// each that can be becomes a summary in the place of what it stands for, as
-	// [foreign.Adopt] says.
+	// [adkrecord.Adopt] says.
 	KeepCompactions bool
 
 	// ReplayedState leaves the state of a session what its events say, where the source's
@@ -56,8 +56,8 @@ type Result struct {
 	Present int    // records that were
 	Seq     uint64 // of the last record
 
-	Adopted     []string             // ids of compaction records that gave way to a summary now
-	Left        []foreign.LeftRecord // compaction records that stay as they are
+	Adopted     []string               // ids of compaction records that gave way to a summary now
+	Left        []adkrecord.LeftRecord // compaction records that stay as they are
 	Differences []Difference
 
 	// Err says why the status is [Conflict] or [Failed], or with another status is an

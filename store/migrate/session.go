@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -179,7 +179,7 @@ type builder struct {
 	filled     time.Time // the time of events that have none
 	now        time.Time // the time of what is written next, if it has none
 	adopted    []string
-	left       []foreign.LeftRecord
+	left       []adkrecord.LeftRecord
 
 	untranslated []Difference
 }
@@ -276,12 +276,12 @@ func (b *builder) add(ctx context.Context, events []*patch.Event) error {
 	return nil
 }
 
-func isCompaction(e *patch.Event) bool { return foreign.IsCompactionEvent(e) || e.IsSummary() }
+func isCompaction(e *patch.Event) bool { return adkrecord.IsCompactionEvent(e) || e.IsSummary() }
 
 // adopt makes a summary of a compaction record, the last event, if that can be.
 func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 	v, last := after.View, after.Records[len(after.Records)-1].Event
-	plan := foreign.AdoptWith(v, foreign.Options{Records: []string{last.ID()}, NewID: idsAfter(b.session.Key, v.Seq())})
+	plan := adkrecord.AdoptWith(v, adkrecord.Options{Records: []string{last.ID()}, NewID: idsAfter(b.session.Key, v.Seq())})
 	b.left = append(b.left, plan.Left...)
 	if len(plan.Patches) == 0 {
 		return nil
@@ -292,7 +292,7 @@ func (b *builder) adopt(ctx context.Context, after store.Committed) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		b.left = append(b.left, foreign.LeftRecord{EventID: last.ID(), Reason: err.Error()})
+		b.left = append(b.left, adkrecord.LeftRecord{EventID: last.ID(), Reason: err.Error()})
 	default:
 		b.adopted = append(b.adopted, last.ID())
 	}

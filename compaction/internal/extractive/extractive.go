@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -42,7 +42,7 @@ type Room struct {
 func Summary(events, before []*patch.Event, merge bool, room Room) string {
 	s := newSummary()
 	for _, e := range before {
-		if _, ok := record.Of(e); ok {
+		if _, ok := summaries.Of(e); ok {
 			s.addBefore(e)
 		}
 	}

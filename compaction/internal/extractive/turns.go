@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/internal/tokens"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -57,7 +57,7 @@ func (s *summary) addEvents(events []*patch.Event) {
 		}
 	}
 	for _, e := range events {
-		if _, ok := record.Of(e); ok {
+		if _, ok := summaries.Of(e); ok {
 			s.addSummary(e)
 			now = nil
 			clear(byID)

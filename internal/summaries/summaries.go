@@ -1,6 +1,6 @@
-// Package record is what an event says about compaction: as any version of ADK writes it,
-// with ADK's comparison by time, and as patchlog does; and what a summary's text may be.
-package record
+// Package summaries reads what an event says about compaction, as any version of ADK and as patchlog
+// writes it, compares it by time as ADK does, and checks the text of a summary.
+package summaries
 
 import (
 	"cmp"
@@ -17,16 +17,10 @@ import (
 // compaction record.
 const adkMetadata = "_adk_compaction"
 
-// OwnKey is the custom metadata key of what patchlog itself says of a summary or a patch.
-const OwnKey = patch.OwnMetadata
-
-// Author is the author of compaction's patches.
-const Author = patch.CompactionAuthor
-
 // Own reads what patchlog has put into custom metadata, and reports whether there is such.
 func Own(customMetadata json.RawMessage, into any) bool {
 	var all map[string]json.RawMessage
-	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[OwnKey], into) == nil
+	return json.Unmarshal(customMetadata, &all) == nil && json.Unmarshal(all[patch.OwnMetadata], into) == nil
 }
 
 // Of returns what a summary event says about what it stands for, and whether

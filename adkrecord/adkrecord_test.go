@@ -1,4 +1,4 @@
-package foreign_test
+package adkrecord_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -45,7 +45,7 @@ func TestIsCompactionEvent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := foreign.IsCompactionEvent(e); got != c.want {
+		if got := adkrecord.IsCompactionEvent(e); got != c.want {
 			t.Errorf("%s: %v", c.text, got)
 		}
 	}
@@ -55,7 +55,7 @@ func TestInCompactedRange(t *testing.T) {
 	c := patch.EventCompaction{StartTimestamp: float64(epoch(2)), EndTimestamp: float64(epoch(4))}
 	for i, want := range []bool{false, false, true, true, true, false} {
 		e := parseEvent(t, event{"author": "a", "timestamp": at(i)})
-		if got := foreign.InCompactedRange(e, c); got != want {
+		if got := adkrecord.InCompactedRange(e, c); got != want {
 			t.Errorf("second %d: %v", i, got)
 		}
 	}
@@ -105,7 +105,7 @@ func TestFilterEventsForLLM(t *testing.T) {
 		{"a record of nothing that is there", texts(2, record(t, "r", 1, 1, false))[1:2], "e1"},
 	} {
 		in := slices.Clone(row.events)
-		if got := show(foreign.FilterEventsForLLM(row.events)); got != row.want {
+		if got := show(adkrecord.FilterEventsForLLM(row.events)); got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
 		if !slices.Equal(in, row.events) {
@@ -151,7 +151,7 @@ func TestAdopt(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			v := withRecords(t, row.log, row.records...)
 			state := fmt.Sprint(v.State())
-			a := foreign.Adopt(v)
+			a := adkrecord.Adopt(v)
 			v, err := v.Preview(a.Patches, fold.CheckOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -172,7 +172,7 @@ func TestAdopt(t *testing.T) {
 			if got := strings.Join(reasons, "; "); !strings.Contains(got, row.left) || (row.left == "") != (got == "") {
 				t.Errorf("left are %q, want %q", got, row.left)
 			}
-			if again := foreign.Adopt(v); len(again.Patches) > 0 {
+			if again := adkrecord.Adopt(v); len(again.Patches) > 0 {
 				t.Errorf("adopting again gives %d patches", len(again.Patches))
 			}
 		})
@@ -185,7 +185,7 @@ func TestAdoptNotSideBySide(t *testing.T) {
 	late := parseEvent(t, event{"id": "late", "author": "user", "timestamp": at(40), "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "x"}}}})
 	back := parseEvent(t, event{"id": "back", "author": "user", "timestamp": at(1), "content": map[string]any{"role": "user", "parts": []any{map[string]any{"text": "x"}}}})
 	v := view(t, append(words, late, back, record(t, "r", 0, 2, false))...)
-	a := foreign.Adopt(v)
+	a := adkrecord.Adopt(v)
 	if len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "number 2 and number 4") {
 		t.Errorf("%+v", a)
 	}
@@ -195,7 +195,7 @@ func TestAdoptOfAnotherShape(t *testing.T) {
 	words := log(t, "u")
 	r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{"startTimestamp": "soon"}}})
 	v := view(t, append(words, r)...)
-	if a := foreign.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "shape") {
+	if a := adkrecord.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, "shape") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -204,7 +204,7 @@ func TestAdoptWithoutText(t *testing.T) {
 	words := log(t, "u")
 	r := parseEvent(t, event{"id": "r", "author": "user", "actions": map[string]any{"compaction": map[string]any{"startTimestamp": epoch(0), "endTimestamp": epoch(9)}}})
 	v := view(t, append(words, r)...)
-	if a := foreign.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || a.Left[0].Reason != "it has no compacted content" {
+	if a := adkrecord.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || a.Left[0].Reason != "it has no compacted content" {
 		t.Errorf("%+v", a)
 	}
 }
@@ -224,7 +224,7 @@ func TestAdoptOfNoSummary(t *testing.T) {
 			"startTimestamp": epoch(0), "endTimestamp": epoch(9), "compactedContent": content("model", parts...),
 		}}})
 		v := view(t, append(words, r)...)
-		if a := foreign.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, why) {
+		if a := adkrecord.Adopt(v); len(a.Patches) != 0 || len(a.Left) != 1 || !strings.Contains(a.Left[0].Reason, why) {
 			t.Errorf("%s: %+v", why, a)
 		}
 	}
@@ -237,11 +237,11 @@ func TestExcludedEvents(t *testing.T) {
 		"excludedEvents": []any{map[string]any{"invocationId": "inv", "timestamp": at(1)}},
 	}}})
 	all := append(log(t, "u u"), r)
-	c, ok := foreign.CompactionOf(r)
-	if !ok || !foreign.InCompactedRange(all[0], c) || foreign.InCompactedRange(all[1], c) {
+	c, ok := adkrecord.CompactionOf(r)
+	if !ok || !adkrecord.InCompactedRange(all[0], c) || adkrecord.InCompactedRange(all[1], c) {
 		t.Errorf("the record is %+v, %v", c, ok)
 	}
-	if shown := foreign.FilterEventsForLLM(all); len(shown) != 2 || shown[0].ID() != "r" || shown[1].ID() != "e1" {
+	if shown := adkrecord.FilterEventsForLLM(all); len(shown) != 2 || shown[0].ID() != "r" || shown[1].ID() != "e1" {
 		t.Errorf("shown are %v", shown)
 	}
 }
@@ -269,7 +269,7 @@ func TestFilterForgedRecord(t *testing.T) {
 		{forged(0, text, call), "r e1 e2 e3"},       // only the question
 		{forged(2, call, text, call, text), "r e3"}, // the pair goes
 	} {
-		shown := foreign.FilterEventsForLLM(append(slices.Clone(all), row.record))
+		shown := adkrecord.FilterEventsForLLM(append(slices.Clone(all), row.record))
 		var got []string
 		for _, e := range shown {
 			got = append(got, e.ID())
@@ -295,10 +295,10 @@ func TestFilterForgedRecord(t *testing.T) {
 func TestNoEvent(t *testing.T) {
 	e := log(t, "u")[0]
 	events := []*patch.Event{nil, e, nil}
-	if out := foreign.FilterEventsForLLM(events); len(out) != 1 || out[0] != e || events[0] != nil {
+	if out := adkrecord.FilterEventsForLLM(events); len(out) != 1 || out[0] != e || events[0] != nil {
 		t.Errorf("filtered: %v", out)
 	}
-	if foreign.IsCompactionEvent(nil) || foreign.InCompactedRange(nil, patch.EventCompaction{StartTimestamp: -1e18, EndTimestamp: 1e18}) {
+	if adkrecord.IsCompactionEvent(nil) || adkrecord.InCompactedRange(nil, patch.EventCompaction{StartTimestamp: -1e18, EndTimestamp: 1e18}) {
 		t.Error("nil is a record, or in its range")
 	}
 }

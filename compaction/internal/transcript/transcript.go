@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/compaction/internal/oneline"
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -51,7 +51,7 @@ func writeEvent(b *strings.Builder, e *patch.Event, maxRunes, maxText int, answe
 	if who == "" {
 		who = "unknown"
 	}
-	if _, ok := record.Of(e); ok {
+	if _, ok := summaries.Of(e); ok {
 		who = "summary of earlier events"
 	}
 	for _, p := range e.Content().Parts() {

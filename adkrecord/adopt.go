@@ -1,4 +1,4 @@
-package foreign
+package adkrecord
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -105,7 +105,7 @@ func (o Options) records(v fold.View) []string {
 func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent, fold.View, error) {
 	at, _ := v.Find(id)
 	said := v.At(at)
-	claim, ok := record.ClaimOf(said)
+	claim, ok := summaries.ClaimOf(said)
 	if !ok {
 		return nil, v, errors.New("what it says about compaction is not of ADK's shape")
 	}
@@ -144,7 +144,7 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 	summary, err := patch.NewEvent(patch.Fields{
 		ID: o.NewID(), InvocationID: o.NewID(), Author: "user",
 		Branch: said.Branch(), IsolationScope: said.IsolationScope(), Timestamp: said.Timestamp(),
-		Content:        record.Content(text),
+		Content:        summaries.Content(text),
 		Actions:        patch.Actions{Compaction: &c},
 		CustomMetadata: of.Metadata(),
 	})
@@ -155,13 +155,13 @@ func (o Options) adopt(v fold.View, id string, base uint64) ([]*patch.PatchEvent
 }
 
 // covered returns the indices of the visible events before a record that it stands for.
-func (o Options) covered(v fold.View, at int, claim record.Claim) (covered []int) {
+func (o Options) covered(v fold.View, at int, claim summaries.Claim) (covered []int) {
 	for i, e := range v.Events() {
 		if i == at {
 			break
 		}
 		_, ours := compaction.SaidLineage(e)
-		superseded := !o.Live && ours && record.Supersedes(claim.EventCompaction, e) // an earlier record's
+		superseded := !o.Live && ours && summaries.Supersedes(claim.EventCompaction, e) // an earlier record's
 		seen := (o.Live && ours || !v.Entry(i).Summary) && claim.Covers(e) && (ours || !IsCompactionEvent(e))
 		if superseded || seen {
 			covered = append(covered, i)
@@ -174,7 +174,7 @@ func (o Options) covered(v fold.View, at int, claim record.Claim) (covered []int
 // the record, where the last of its events stood.
 func told(v fold.View, at int, c patch.EventCompaction) bool {
 	for i, e := range v.Events() {
-		if of, ok := record.Of(e); ok && i != at && e.HasContent() && of.StartTimestamp <= c.EndTimestamp && c.StartTimestamp <= of.EndTimestamp {
+		if of, ok := summaries.Of(e); ok && i != at && e.HasContent() && of.StartTimestamp <= c.EndTimestamp && c.StartTimestamp <= of.EndTimestamp {
 			return true
 		}
 	}
@@ -203,9 +203,9 @@ func longest(v fold.View, covered []int, stay []string) (best []int) {
 // logged returns the patches of a record's adoption as they are to be logged, and the view
 // after them.
 func (o Options) logged(v fold.View, id string, base uint64, patches ...*patch.PatchEvent) ([]*patch.PatchEvent, fold.View, error) {
-	before, about := v, map[string]any{record.OwnKey: map[string]any{"adopted": id}}
+	before, about := v, map[string]any{patch.OwnMetadata: map[string]any{"adopted": id}}
 	for i, p := range patches {
-		p, err := p.WithID(o.NewID()).WithAuthor(record.Author).WithBase(base).WithGroup(id).WithCustomMetadata(about)
+		p, err := p.WithID(o.NewID()).WithAuthor(patch.CompactionAuthor).WithBase(base).WithGroup(id).WithCustomMetadata(about)
 		if err != nil {
 			return nil, before, err
 		}
@@ -229,8 +229,8 @@ func summaryOf(content patch.Value) (string, error) {
 		}
 		thoughts = thoughts || p.Thought
 	}
-	text := record.Text(content)
-	why := record.Unfit(text)
+	text := summaries.Text(content)
+	why := summaries.Unfit(text)
 	if text == "" && thoughts {
 		why = "it holds only thoughts"
 	}

@@ -1,4 +1,4 @@
-package foreign_test
+package adkrecord_test
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -61,7 +61,7 @@ func TestExactTimes(t *testing.T) {
 	} {
 		all := append(stamped(t, c.times...), c.record)
 		var got []string
-		for _, e := range foreign.FilterEventsForLLM(all) {
+		for _, e := range adkrecord.FilterEventsForLLM(all) {
 			got = append(got, e.ID())
 		}
 		if strings.Join(got, " ") != c.want {
@@ -69,7 +69,7 @@ func TestExactTimes(t *testing.T) {
 		}
 	}
 	v := view(t, append(stamped(t, 0, 10*us, 10*us+90*ns), goRecord(t, "r", 0, 10*us))...)
-	if a := foreign.Adopt(v); len(a.Adopted) != 1 || a.Patches[0].Count() != 2 {
+	if a := adkrecord.Adopt(v); len(a.Adopted) != 1 || a.Patches[0].Count() != 2 {
 		t.Errorf("adopted is %+v", a)
 	}
 }
@@ -90,7 +90,7 @@ func TestAdoptAroundWhatStays(t *testing.T) {
 		{"e0 e1 e2 e3 e4", "e0 e1 e2 e3 e4 S1: e5", "all that it stands for stays"},
 	} {
 		v := withRecords(t, "u a u a u a", record(t, "r", 0, 4, false))
-		a := foreign.AdoptWith(v, foreign.Options{Stay: strings.Fields(c.stay)})
+		a := adkrecord.AdoptWith(v, adkrecord.Options{Stay: strings.Fields(c.stay)})
 		after, err := v.Preview(a.Patches, fold.CheckOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -110,7 +110,7 @@ func TestAdoptAroundWhatStays(t *testing.T) {
 func TestAdoptAroundOthers(t *testing.T) {
 	const s = time.Second
 	v := view(t, append(stamped(t, 0, 9*s, s, 2*s, 3*s), goRecord(t, "r", 0, 3*s))...)
-	a := foreign.AdoptWith(v, foreign.Options{Stay: []string{"none"}})
+	a := adkrecord.AdoptWith(v, adkrecord.Options{Stay: []string{"none"}})
 	after, err := v.Preview(a.Patches, fold.CheckOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestAdoptLeavesSummariesByHand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a := foreign.AdoptWith(v, foreign.Options{Live: true}); len(a.Patches)+len(a.Left) > 0 {
+	if a := adkrecord.AdoptWith(v, adkrecord.Options{Live: true}); len(a.Patches)+len(a.Left) > 0 {
 		t.Errorf("%+v", a)
 	}
 }
@@ -197,7 +197,7 @@ func TestAdoptLive(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := foreign.AdoptWith(v, foreign.Options{Live: c.live})
+			a := adkrecord.AdoptWith(v, adkrecord.Options{Live: c.live})
 			after, err := v.Preview(a.Patches, fold.CheckOptions{})
 			if err != nil {
 				t.Fatal(err)

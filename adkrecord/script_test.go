@@ -1,4 +1,4 @@
-package foreign_test
+package adkrecord_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package record
+package summaries
 
 import (
 	"strings"

@@ -1,11 +1,11 @@
-package foreign
+package adkrecord
 
 import (
 	"slices"
 
-	"github.com/patchlog-dev/patchlog/compaction/internal/record"
-	"github.com/patchlog-dev/patchlog/compaction/internal/ties"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/summaries"
+	"github.com/patchlog-dev/patchlog/internal/ties"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
@@ -26,13 +26,13 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 	}
 	type claim struct {
 		at   int
-		c    record.Claim
+		c    summaries.Claim
 		text string
 	}
 	var claims []claim
 	for i, e := range events {
-		if c, ok := record.ClaimOf(e); ok {
-			claims = append(claims, claim{i, c, record.Text(c.CompactedContent)})
+		if c, ok := summaries.ClaimOf(e); ok {
+			claims = append(claims, claim{i, c, summaries.Text(c.CompactedContent)})
 		}
 	}
 	if len(claims) == 0 {
@@ -51,7 +51,7 @@ func FilterEventsForLLM(events []*patch.Event) []*patch.Event {
 		}
 		goes := slices.Clone(covered)
 		for i, e := range events[:r.at] {
-			goes[i] = goes[i] || r.c.Covers(e) && !IsCompactionEvent(e) || record.Supersedes(r.c.EventCompaction, e)
+			goes[i] = goes[i] || r.c.Covers(e) && !IsCompactionEvent(e) || summaries.Supersedes(r.c.EventCompaction, e)
 		}
 		for _, together := range tied {
 			if slices.ContainsFunc(together, func(i int) bool { return !goes[i] }) {
@@ -108,7 +108,7 @@ func tiedEvents(events []*patch.Event) [][]int {
 func compactedEvent(r *patch.Event, text string) *patch.Event {
 	e, err := patch.NewEvent(patch.Fields{
 		ID: r.ID(), InvocationID: r.InvocationID(), Author: r.Author(), Branch: r.Branch(),
-		IsolationScope: r.IsolationScope(), Timestamp: r.Timestamp(), Content: record.Content(text),
+		IsolationScope: r.IsolationScope(), Timestamp: r.Timestamp(), Content: summaries.Content(text),
 	})
 	if err != nil {
 		return nil

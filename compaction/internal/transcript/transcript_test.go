@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 

@@ -1,10 +1,9 @@
-package foreign_test
+package adkrecord_test
 
 import (
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/compaction/foreign"
-	"github.com/patchlog-dev/patchlog/compaction/transcript"
+	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
@@ -29,7 +28,7 @@ func ExampleAdopt() {
 			panic(err)
 		}
 	}
-	plan := foreign.Adopt(view)
+	plan := adkrecord.Adopt(view)
 	fmt.Println("adopted", plan.Adopted, "left", plan.Left)
 	for _, p := range plan.Patches { // a program gives them to store.Store.ApplyOn
 		var err error
@@ -55,7 +54,7 @@ func ExampleAdoptWith() {
 			panic(err)
 		}
 	}
-	plan := foreign.AdoptWith(view, foreign.Options{Live: true, Stay: []string{"b"}})
+	plan := adkrecord.AdoptWith(view, adkrecord.Options{Live: true, Stay: []string{"b"}})
 	summarise := plan.Patches[0]
 	fmt.Println("the summary takes the place of", summarise.Count(), "event at", summarise.Start())
 	// Output: the summary takes the place of 1 event at 0
@@ -75,12 +74,12 @@ func ExampleOptions() {
 	}
 	n := 0
 	newID := func() string { n++; return fmt.Sprint("id-", n) }
-	plan := foreign.AdoptWith(view, foreign.Options{Records: []string{"c"}, NewID: newID})
+	plan := adkrecord.AdoptWith(view, adkrecord.Options{Records: []string{"c"}, NewID: newID})
 	for _, p := range plan.Patches {
 		fmt.Println(p.Type(), p.ID(), p.Group())
 	}
 	fmt.Println("adopted", plan.Adopted, "left", plan.Left)
-	fmt.Println("of what is no record", foreign.AdoptWith(view, foreign.Options{Records: []string{"d"}, NewID: newID}))
+	fmt.Println("of what is no record", adkrecord.AdoptWith(view, adkrecord.Options{Records: []string{"d"}, NewID: newID}))
 	// Output:
 	// summarise id-3 c
 	// splice id-4 c
@@ -97,7 +96,11 @@ func ExampleFilterEventsForLLM() {
 		}
 		events = append(events, e)
 	}
-	fmt.Print(transcript.Of(foreign.FilterEventsForLLM(events), 0))
+	for _, e := range adkrecord.FilterEventsForLLM(events) {
+		for _, p := range e.Content().Parts() {
+			fmt.Printf("%s: %s\n", e.Author(), p.Text)
+		}
+	}
 	// Output:
 	// user: They greeted each other.
 	// user: it is Ann
