@@ -271,12 +271,12 @@ func TestLongInvocation(t *testing.T) {
 		t.Errorf("visible is %s", s.visible())
 	}
 	// What may go is less than half of what the invocation may take.
-	cfg.EventRetentionSize = 7
-	tail := "u1*100 a1*100 a1*300 " + strings.Repeat("a1*200 ", 7)
+	cfg.InvocationTokens, cfg.EventRetentionSize = 500, 7
+	tail := "u1*50 a1*50 a1*150 " + strings.Repeat("a1*100 ", 7)
 	if d, err := compaction.Plan(script(t, tail), cfg, run); err != nil || d.Window != nil {
 		t.Errorf("where little can go: %+v, %v", d, err)
 	}
-	if d, err := compaction.Plan(script(t, strings.Replace(tail, "*300", "*500", 1)), cfg, run); err != nil || decided(d) != "tokens 1-2" {
+	if d, err := compaction.Plan(script(t, strings.Replace(tail, "*150", "*250", 1)), cfg, run); err != nil || decided(d) != "tokens 1-2" {
 		t.Errorf("where half can go: %+v, %v", d, err)
 	}
 	if d, err := compaction.Plan(script(t, "u1*2000 a1*2000"), cfg, compaction.Run{}); err != nil || d.Window != nil {

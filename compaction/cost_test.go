@@ -39,7 +39,6 @@ func TestPassesThatPay(t *testing.T) {
 		{"but not if half can go", "u1*1000 a1*3000 u2*4000", tokens(2_000, 1), compaction.Run{}, "tokens 0-1"},
 		{"nor in a prompt that is large", "u1*1000 a1*2000 u2*29000", tokens(2_000, 1), compaction.Run{}, "tokens 0-1"},
 	} {
-		row.cfg.Limits().Trifle = compaction.Trifle
 		d, err := compaction.Plan(script(t, row.log), row.cfg, row.run)
 		if got := decided(d); err != nil || got != row.want {
 			t.Errorf("%s: got %s (%s), %v, want %s", row.name, got, d.Reason, err, row.want)

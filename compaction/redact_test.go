@@ -99,7 +99,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 				planted = append(planted, s.plant(n)...)
 				before = s.raw()
 				c := s.compactor(cfg)
-				if _, err := c.Compact(t.Context(), key, compaction.Run{Focus: "what " + secrets(n)[0] + " wants"}); err != nil {
+				if _, err := c.Compact(t.Context(), key, compaction.Run{Again: true, Focus: "what " + secrets(n)[0] + " wants"}); err != nil {
 					t.Fatal(err)
 				}
 				after := s.raw()
