@@ -14,9 +14,7 @@ import (
 func open(t *testing.T, path string) *bolt.Backend {
 	t.Helper()
 	b, err := bolt.Open(path, bolt.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return b
 }
 
@@ -38,9 +36,7 @@ func TestBackend(t *testing.T) {
 			}
 		})
 		return b, func() backend.Backend {
-			if err := b.Close(); err != nil {
-				t.Fatal(err)
-			}
+			no(t, b.Close())
 			b = open(t, path)
 			return b
 		}

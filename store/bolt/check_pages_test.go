@@ -96,9 +96,7 @@ func TestCheckWhileOthersWrite(t *testing.T) {
 		}
 	}
 	inTime(t, "Check", func() {
-		if err := b.Check(pacing{ctx, step}); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, b.Check(pacing{ctx, step}))
 	})
 	if steps < 40 {
 		t.Errorf("%d steps; the test tests nothing", steps)
@@ -242,7 +240,18 @@ func TestCheckPages(t *testing.T) {
 			l.lead(b, 0, two)
 			l.lead(b, 1, one)
 		}, "it begins with key"},
-		"a circle":       {func(l *layout) { b := l.branches["records"]; l.lead(b, 0, b) }, "damaged"},
+		"a circle": {func(l *layout) {
+			for _, bucket := range []string{"records", "shared"} {
+				b := l.branches[bucket]
+				l.lead(b, l.count(b)/2, b)
+			}
+		}, "damaged"},
+		"a circle of all children": {func(l *layout) {
+			b := l.branches["records"]
+			for i := range l.count(b) {
+				l.lead(b, i, b)
+			}
+		}, "damaged"},
 		"beyond the end": {func(l *layout) { l.lead(l.branches["shared"], 0, 1<<30) }, "there are pages 2 to"},
 		"another number": {func(l *layout) {
 			at := l.at(l.leaves["records"][700])
@@ -278,8 +287,13 @@ func TestCheckPages(t *testing.T) {
 			}
 			t.Error("no page in use is between two free ones")
 		}, "on the list of free pages"},
-		"a page freed twice":     {func(l *layout) { copy(l.free(1)[:8], l.free(0)) }, "the list of free pages: it has page"},
-		"a list that is no list": {func(l *layout) { l.at(l.list)[8] = 2 }, "it has flags 0x2"},
+		"a page freed twice":             {func(l *layout) { copy(l.free(1)[:8], l.free(0)) }, "the list of free pages: it has page"},
+		"a free page beyond the end":     {func(l *layout) { l.setFree(l.count(l.list)-1, 1<<42) }, "the list of free pages: it has page"},
+		"a list that is no list":         {func(l *layout) { l.at(l.list)[8] = 2 }, "it has flags 0x2"},
+		"a list of another number":       {func(l *layout) { l.at(l.list)[0]++ }, "the list of free pages: it says that it is page"},
+		"a list that counts too many":    {func(l *layout) { l.at(l.list)[10], l.at(l.list)[11] = 0xff, 0xff }, "the list of free pages: it counts"},
+		"a list that goes on for a page": {func(l *layout) { l.at(l.list)[12] = 1 }, "the list of free pages"},
+		"a list that goes on for ever":   {func(l *layout) { l.at(l.list)[15] = 0x7f }, "goes on for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			no(t, os.WriteFile(path, whole, 0o600))

@@ -64,42 +64,28 @@ func TestCheck(t *testing.T) {
 			err := errors.Join(b.Append(ctx, "a", batch(1)), b.Append(ctx, "a", batch(2)),
 				b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}, Shared: []backend.Value{{Name: "v", Data: []byte("x")}}}),
 				b.PutSnapshot(ctx, "b", "c", backend.Snapshot{Seq: 1, Data: []byte("s")}), b.Close())
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			db, err := bbolt.Open(path, 0, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(db.Update(func(tx *bbolt.Tx) error { return c.damage(tx.Bucket([]byte(c.bucket))) }), db.Close()); err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
+			no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return c.damage(tx.Bucket([]byte(c.bucket))) }), db.Close()))
 			b, err = bolt.Open(path, bolt.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			switch err := b.Check(ctx); {
 			case c.says == "" && err != nil:
 				t.Errorf("Check: %v", err)
 			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 				t.Errorf("Check: %v, want it to say %q", err, c.says)
 			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			wantNil(t, b.Close())
 		})
 	}
 }
 
 func TestCheckManyFindings(t *testing.T) {
 	b, path := openWith(t)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	no(t, b.Close())
 	db, err := bbolt.Open(path, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for i := range byte(100) {
 			if err := tx.Bucket([]byte("records")).Put([]byte{'x', i}, nil); err != nil {
@@ -108,13 +94,9 @@ func TestCheckManyFindings(t *testing.T) {
 		}
 		return nil
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	no(t, errors.Join(err, db.Close()))
 	b, err = bolt.Open(path, bolt.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer b.Close()
 	if err := b.Check(ctx); err == nil || !strings.Contains(err.Error(), "and 80 more") || strings.Count(err.Error(), "\n") > 30 {
 		t.Errorf("Check: %v", err)
@@ -130,21 +112,13 @@ func TestCheckManyFindings(t *testing.T) {
 func TestReadStopsAtGap(t *testing.T) {
 	b, path := openWith(t)
 	err := errors.Join(b.Append(ctx, "a", batch(1)), b.Append(ctx, "a", batch(2)), b.Append(ctx, "a", batch(3)), b.Close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	db, err := bbolt.Open(path, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	third := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, 1), 3)
-	if err := errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(third) }), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("records")).Delete(third) }), db.Close()))
 	b, err = bolt.Open(path, bolt.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer b.Close()
 	for from, want := range map[uint64]int{1: 2, 2: 1, 3: 0, 4: 1} {
 		got, err := b.Read(ctx, "a", "c", backend.Range(from, 99), 1<<20)

@@ -30,28 +30,20 @@ var quiet = slog.New(slog.DiscardHandler)
 func fill(t *testing.T, path string) (used int64) {
 	t.Helper()
 	b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	for _, name := range []string{"first", "second", "third"} {
 		err = errors.Join(err, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta of " + name),
 			Shared: []backend.Value{{Name: "shared by " + name, Data: []byte("value")}}}), b.Append(ctx, name, batch(0)), b.Append(ctx, name, batch(1)))
 	}
 	err = errors.Join(err, b.PutSnapshot(ctx, "first", "c", backend.Snapshot{Seq: 1, Data: bytes.Repeat([]byte("snapshot"), 200)}), b.Delete(ctx, "second", "c", nil), b.Close())
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	err = errors.Join(db.View(func(tx *bbolt.Tx) error {
 		used = tx.Size()
 		return nil
 	}), db.Close(), os.Truncate(path, used))
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return used
 }
 
@@ -74,17 +66,13 @@ func TestListingOfADamagedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	used := fill(t, path)
 	b, err := bolt.Open(path, bolt.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	want, err := list(b)
 	if err := errors.Join(err, b.Close()); err != nil || len(want) != 2 {
 		t.Fatalf("%d sessions, %v", len(want), err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer file.Close()
 	whole := make([]byte, used)
 	if _, err := file.ReadAt(whole, 0); err != nil {
@@ -106,9 +94,7 @@ func TestListingOfADamagedFile(t *testing.T) {
 		if err == nil {
 			got, err = list(b)
 			_, _ = backend.HeadOf(ctx, b, "first")
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			wantNil(t, b.Close())
 		}
 		switch {
 		case err != nil:
@@ -197,9 +183,7 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 	other := filepath.Join(dir, "other.db")
 	fill(t, other)
 	noise := filepath.Join(dir, "noise")
-	if err := os.WriteFile(noise, bytes.Repeat([]byte("noise "), 20_000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	no(t, os.WriteFile(noise, bytes.Repeat([]byte("noise "), 20_000), 0o600))
 	copyOver := func(from string) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
 			in, err := os.Open(from)
@@ -214,16 +198,12 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 				return
 			}
 			_, err = io.Copy(out, in)
-			if err := errors.Join(err, out.Close()); err != nil {
-				t.Error(err)
-			}
+			wantNil(t, errors.Join(err, out.Close()))
 		}
 	}
 	truncate := func(size int64) func(t *testing.T, path string) {
 		return func(t *testing.T, path string) {
-			if err := os.Truncate(path, size); err != nil {
-				t.Error(err)
-			}
+			wantNil(t, os.Truncate(path, size))
 		}
 	}
 	page := int64(os.Getpagesize())
@@ -234,13 +214,9 @@ func TestReplacedUnderAnOpenFile(t *testing.T) {
 			for range 4 {
 				path := filepath.Join(t.TempDir(), "log.db")
 				b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: quiet})
-				if err != nil {
-					t.Fatal(err)
-				}
+				no(t, err)
 				for i := range uint64(300) {
-					if err := b.Append(ctx, fmt.Sprint("s", i), backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}); err != nil {
-						t.Fatal(err)
-					}
+					no(t, b.Append(ctx, fmt.Sprint("s", i), backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
 				}
 				var wg, started sync.WaitGroup
 				replaced := make(chan struct{})
@@ -288,9 +264,7 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	}
 	no(t, b.Close())
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	at := bytes.Index(whole, bytes.Repeat([]byte("s"), 100))
 	at -= at % os.Getpagesize()
 	writeAt(t, path, int64(at), 0xff) // it says that it is another page
@@ -311,9 +285,7 @@ func TestDamagedPageFailsOneCall(t *testing.T) {
 	if n := b.OpenReads(); n != 0 {
 		t.Errorf("%d read transactions are open", n)
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, b.Close())
 }
 
 // When one of the two meta pages is damaged, opening says so, with both transactions, and
@@ -328,24 +300,18 @@ func TestDamagedMetaIsReported(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "log.db")
 		fill(t, path)
 		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		ids := [2]byte{whole[16+48], whole[page+16+48]}
 		i := int64(0)
 		if (ids[1] > ids[0]) == c.newer {
 			i = 1
 		}
 		whole[i*page+16+20] ^= 1
-		if err := os.WriteFile(path, whole, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		no(t, os.WriteFile(path, whole, 0o600))
 		for _, readOnly := range []bool{true, false} {
 			var log bytes.Buffer
 			b, err := bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			bad, good := fmt.Sprint("transaction ", ids[i]), fmt.Sprint("transaction ", ids[1-i])
 			for _, says := range []string{"WARN", path, bad, good, c.says} {
 				if !strings.Contains(log.String(), says) {
@@ -361,15 +327,11 @@ func TestDamagedMetaIsReported(t *testing.T) {
 			if !readOnly {
 				err = errors.Join(b.Append(ctx, "new", backend.Batch{Creation: "c", Create: true}), b.Check(ctx))
 			}
-			if err := errors.Join(err, b.Close()); err != nil {
-				t.Error(err)
-			}
+			wantNil(t, errors.Join(err, b.Close()))
 		}
 		var log bytes.Buffer
 		b, err := bolt.Open(path, bolt.Options{NoSync: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		if err := b.Close(); err != nil || log.Len() > 0 {
 			t.Errorf("after a commit: %s, %v", &log, err)
 		}

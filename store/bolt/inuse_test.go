@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	bbolt "go.etcd.io/bbolt"
@@ -39,28 +40,20 @@ func large(t *testing.T) (path string, p pagesOf) {
 			r.Data = append(r.Data, bytes.Repeat([]byte{byte(i)}, 300)...)
 			records = append(records, r)
 		}
-		if err := b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta"), Records: records}); err != nil {
-			t.Fatal(err)
-		}
+		no(t, b.Append(ctx, name, backend.Batch{Creation: "c", Create: true, Meta: []byte("meta"), Records: records}))
 	}
-	if err := errors.Join(b.Delete(ctx, "s9", "c", nil), b.Close()); err != nil {
-		t.Fatal(err)
-	}
+	no(t, errors.Join(b.Delete(ctx, "s9", "c", nil), b.Close()))
 	return path, look(t, path)
 }
 
 func look(t *testing.T, path string) (p pagesOf) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer db.Close()
 	p.size, p.leaves = int64(db.Info().PageSize), map[string]int64{}
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	err = db.View(func(tx *bbolt.Tx) error {
 		var leaves []int64
 		for id := int64(2); id*p.size < tx.Size(); id++ {
@@ -103,115 +96,22 @@ func look(t *testing.T, path string) (p pagesOf) {
 func writeAt(t *testing.T, path string, at int64, data ...byte) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	_, err = file.WriteAt(data, at)
-	if err := errors.Join(err, file.Close()); err != nil {
-		t.Fatal(err)
-	}
+	no(t, errors.Join(err, file.Close()))
 }
 
 func word(n int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(n)) }
-
-// A list of free pages that has a page in use, one twice, one that is not there, or more than
-// there are, is not believed: the file is not opened, and nothing hangs.
-func TestDamagedListOfFreePages(t *testing.T) {
-	path, p := large(t)
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := p.list*p.size + 16
-	between := func(id int64) (at int64, ok bool) { // the place in the list of the free page before id
-		i, _ := slices.BinarySearch(p.free, id)
-		return ids + 8*int64(i-1), i > 0
-	}
-	tried := 0
-	refused := func(what string) {
-		t.Helper()
-		tried++
-		for _, readOnly := range []bool{false, true} {
-			inTime(t, what, func() {
-				b, err := bolt.Open(path, bolt.Options{ReadOnly: readOnly, NoSync: true, Logger: quiet})
-				if err == nil {
-					defer b.Close()
-				}
-				if !errors.Is(err, backend.ErrDamaged) {
-					t.Errorf("%s: error %v, want %v", what, err, backend.ErrDamaged)
-				}
-			})
-		}
-		if err := os.WriteFile(path, whole, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, id := range p.used { // in place of the free page before it, so that the order is right
-		if at, ok := between(id); ok {
-			writeAt(t, path, at, word(id)...)
-			refused(fmt.Sprint("page ", id, " in use"))
-		}
-	}
-	if tried < 5 {
-		t.Errorf("%d pages in use were listed; the test tests little", tried)
-	}
-	last := ids + 8*int64(len(p.free)-1)
-	writeAt(t, path, ids+8, word(p.free[0])...)
-	refused("a page twice")
-	writeAt(t, path, last, word(1<<42)...)
-	refused("a page that is not there")
-	writeAt(t, path, p.list*p.size+10, 0xff, 0xff)
-	refused("a count that goes on")
-	writeAt(t, path, p.list*p.size+12, 0, 0, 0, 0x7f)
-	refused("a page that goes on for ever")
-	writeAt(t, path, p.list*p.size+8, 2)
-	refused("another kind of page")
-	writeAt(t, path, p.list*p.size, word(77)...)
-	refused("another page")
-}
-
-// A list that says that it goes on for a page more would have that freed.
-func TestListOfFreePagesGoesOn(t *testing.T) {
-	path, p := large(t)
-	beside := map[bool]bool{} // whether the page behind the list is in use
-	cases := 2
-	if testing.Short() {
-		cases = 1
-	}
-	for seq := uint64(perSession); len(beside) < cases && seq < perSession+200; seq++ {
-		used := slices.Contains(p.used, p.list+1)
-		if !beside[used] && (used || slices.Contains(p.free, p.list+1)) {
-			beside[used] = true
-			writeAt(t, path, p.list*p.size+12, 1)
-			if _, err := bolt.Open(path, bolt.Options{Logger: quiet}); !errors.Is(err, backend.ErrDamaged) {
-				t.Errorf("the page behind it is in use: %v; error %v", used, err)
-			}
-			writeAt(t, path, p.list*p.size+12, 0)
-		}
-		b := open(t, path)
-		if err := errors.Join(b.Append(ctx, "s8", batch(seq)), b.Close()); err != nil {
-			t.Fatal(err)
-		}
-		p = look(t, path)
-	}
-	if len(beside) < cases {
-		t.Errorf("behind the list there was one in use: %v", beside)
-	}
-}
 
 // A long record's pages are in use to the last, whichever of them is listed.
 func TestFreePageWithinALongRecord(t *testing.T) {
 	path, _ := large(t)
 	b := open(t, path)
 	long := backend.Record{Seq: perSession + 1, IDs: []string{"long"}, Data: bytes.Repeat([]byte("long"), 10<<10)}
-	if err := errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", After: perSession, Records: []backend.Record{long}}), b.Close()); err != nil {
-		t.Fatal(err)
-	}
+	no(t, errors.Join(b.Append(ctx, "s2", backend.Batch{Creation: "c", After: perSession, Records: []backend.Record{long}}), b.Close()))
 	p := look(t, path)
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	first := int64(bytes.Index(whole, long.Data)) / p.size
 	for page := first; page < first+10; page++ {
 		writeAt(t, path, p.list*p.size+10, 1, 0)
@@ -223,9 +123,7 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 		if err == nil {
 			b.Close()
 		}
-		if err := os.WriteFile(path, whole, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		no(t, os.WriteFile(path, whole, 0o600))
 	}
 }
 
@@ -237,9 +135,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 		at := p.leaves[key] * p.size
 		header := make([]byte, 8)
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		copy(header, data[at:])
 		writeAt(t, path, at, bytes.Repeat([]byte{0xee}, 8)...)
 		b := open(t, path)
@@ -280,9 +176,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 func TestDeleteBesideADamagedPage(t *testing.T) {
 	whole, p := large(t)
 	data, err := os.ReadFile(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	refused := 0
 	for n := uint64(2); n < 8; n++ {
 		first := slices.Index(p.leavesInOrder(), p.leaves[string(rowKey(n, 1))])
@@ -292,18 +186,14 @@ func TestDeleteBesideADamagedPage(t *testing.T) {
 			leaf := p.leavesInOrder()[i]
 			path, harmed := filepath.Join(t.TempDir(), "log.db"), bytes.Clone(data)
 			harmed[leaf*p.size+16+16+4] ^= 0xff
-			if err := os.WriteFile(path, harmed, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			no(t, os.WriteFile(path, harmed, 0o600))
 			b := open(t, path)
 			if err := b.Delete(ctx, fmt.Sprint("s", n), "c", nil); errors.Is(err, backend.ErrDamaged) {
 				refused++
 			} else if err != nil {
 				t.Error(err)
 			}
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
+			wantNil(t, b.Close())
 			if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, harmed) {
 				t.Errorf("session %d: leaf %d was damaged, and the file was changed (%v)", n, leaf, err)
 			}
@@ -319,4 +209,25 @@ func (p pagesOf) leavesInOrder() (out []int64) {
 		out = append(out, p.leaves[key])
 	}
 	return out
+}
+
+// A file without a list of free pages is refused before bbolt has it, which would follow its pages to
+// make one.
+func TestNoListOfFreePages(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	no(t, open(t, path).Close())
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoFreelistSync: true})
+	no(t, err)
+	no(t, errors.Join(db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("shared")).Put([]byte("k"), nil) }), db.Close()))
+	l := layoutOf(t, path)
+	for id := 2; id < len(l.file)/l.page; id++ { // every page that may be the root
+		l.at(id)[8], l.at(id)[10], l.at(id)[11] = 1, 1, 0
+		l.lead(id, 0, id)
+		writeAt(t, path, int64(id*l.page), l.at(id)...)
+	}
+	inTime(t, "Open", func() {
+		if _, err := bolt.Open(path, bolt.Options{Logger: quiet}); !errors.Is(err, backend.ErrDamaged) || !strings.Contains(err.Error(), "no list of free pages") {
+			t.Errorf("error %v", err)
+		}
+	})
 }

@@ -23,12 +23,8 @@ func TestReadOnly(t *testing.T) {
 	path := filepath.Join(dir, "log.db")
 	fill(t, path)
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Chmod(path, 0o400), os.Chmod(dir, 0o500)); err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
+	no(t, errors.Join(os.Chmod(path, 0o400), os.Chmod(dir, 0o500)))
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
 	readers := make([]*bolt.Backend, 3)
 	for i := range readers {
@@ -56,27 +52,19 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	for _, b := range readers {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, b.Close())
 	}
 	after, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file was changed (%v)", err)
 	}
-	if err := errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	no(t, errors.Join(os.Chmod(path, 0o600), os.Chmod(dir, 0o700)))
 	writer, err := bolt.Open(path, bolt.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	if _, err := bolt.Open(path, bolt.Options{ReadOnly: true, LockTimeout: time.Millisecond}); !errors.Is(err, backend.ErrLocked) {
 		t.Errorf("a reader beside a writer: %v, want %v", err, backend.ErrLocked)
 	}
-	if err := writer.Close(); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, writer.Close())
 	absent := filepath.Join(dir, "absent.db")
 	for range 2 {
 		if _, err := bolt.Open(absent, bolt.Options{ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
@@ -115,16 +103,12 @@ func TestCreatedByMany(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := errors.Join(b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true}), b.Close()); err != nil {
-					t.Error(err)
-				}
+				wantNil(t, errors.Join(b.Append(ctx, fmt.Sprint(i), backend.Batch{Creation: "c", Create: true}), b.Close()))
 			})
 		}
 		wg.Wait()
 		b, err := bolt.Open(path, bolt.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		got, err := list(b)
 		if err := errors.Join(err, b.Close()); err != nil || len(got) != n {
 			t.Errorf("%d sessions, want %d; %v", len(got), n, err)

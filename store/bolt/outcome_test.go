@@ -36,36 +36,24 @@ func openWith(t *testing.T) (b *bolt.Backend, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "log.db")
 	b, err := bolt.Open(path, bolt.Options{NoSync: true, LockTimeout: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Append(ctx, "a", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
+	no(t, b.Append(ctx, "a", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record(1)}}))
 	return b, path
 }
 
 func last(t *testing.T, b *bolt.Backend, name string) uint64 {
 	t.Helper()
 	head, err := backend.HeadOf(ctx, b, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return head.Last
 }
 
 func closeAndCheck(t *testing.T, b *bolt.Backend, path string) {
 	t.Helper()
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, b.Close())
 	b, err := bolt.Open(path, bolt.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(b.Check(ctx), b.Close()); err != nil {
-		t.Error(err)
-	}
+	no(t, err)
+	wantNil(t, errors.Join(b.Check(ctx), b.Close()))
 }
 
 // ways are the ways in which a commit fails.
@@ -115,9 +103,7 @@ func TestFailedCommit(t *testing.T) {
 					t.Errorf("landed: %t, want %t", landed, way.landed)
 				}
 				// It goes on, with another handle.
-				if err := b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}); err != nil {
-					t.Fatal(err)
-				}
+				no(t, b.Append(ctx, "b", backend.Batch{Creation: "c", Create: true}))
 				if len(used) != 2 || used[0] == used[1] {
 					t.Error("the handle that failed is still used")
 				}
@@ -188,9 +174,7 @@ func TestFailedCommitOfMany(t *testing.T) {
 				if _, err := backend.HeadOf(ctx, b, "new"); (err == nil) != way.landed {
 					t.Errorf("the new session: %v", err)
 				}
-				if err := b.Append(ctx, "a", batch(want)); err != nil {
-					t.Error(err)
-				}
+				wantNil(t, b.Append(ctx, "a", batch(want)))
 				if n := len(used); n != 3 || used[1] == used[2] {
 					t.Errorf("%d commits; with the handle that failed: %t", n, n == 3 && used[1] == used[2])
 				}
@@ -281,20 +265,14 @@ func TestReopenFails(t *testing.T) {
 		want  error
 	}{
 		{"damaged", func(t *testing.T, path string) func() {
-			if err := os.WriteFile(path, []byte(strings.Repeat("garbage", 10_000)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			no(t, os.WriteFile(path, []byte(strings.Repeat("garbage", 10_000)), 0o600))
 			return func() {}
 		}, backend.ErrDamaged},
 		{"another's", func(t *testing.T, path string) func() {
 			other, err := bolt.Open(path, bolt.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			return func() {
-				if err := other.Close(); err != nil {
-					t.Fatal(err)
-				}
+				no(t, other.Close())
 			}
 		}, backend.ErrDamaged},
 		{"not there", func(t *testing.T, path string) func() {
@@ -310,9 +288,7 @@ func TestReopenFails(t *testing.T) {
 			unblock := func() {}
 			b.SetCommit(func(tx *bbolt.Tx) error {
 				err := errors.Join(tx.Commit(), errDisk)
-				if err := os.Rename(path, path+".away"); err != nil {
-					t.Error(err)
-				}
+				wantNil(t, os.Rename(path, path+".away"))
 				unblock = c.block(t, path)
 				return err
 			})
@@ -330,22 +306,14 @@ func TestReopenFails(t *testing.T) {
 			}
 			unblock()
 			other, err := bolt.Open(path+".away", bolt.Options{NoSync: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(path+".away", path); err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
+			no(t, os.Rename(path+".away", path))
 			if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, backend.ErrLocked) || !errors.Is(err, errDisk) {
 				t.Errorf("error %v, want %v and why", err, backend.ErrLocked)
 			}
-			if err := other.Close(); err != nil {
-				t.Fatal(err)
-			}
+			no(t, other.Close())
 			b.SetCommit(nil)
-			if err := b.Append(ctx, "a", batch(2)); err != nil {
-				t.Error(err)
-			}
+			wantNil(t, b.Append(ctx, "a", batch(2)))
 			if n := last(t, b, "a"); n != 3 {
 				t.Errorf("%d records, want 3", n)
 			}

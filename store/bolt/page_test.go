@@ -28,9 +28,7 @@ func TestOpenChecksRoots(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log.db")
 			fill(t, path)
 			db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			var rootAt int64
 			var free uint64
 			err = errors.Join(db.View(func(tx *bbolt.Tx) error {
@@ -44,13 +42,9 @@ func TestOpenChecksRoots(t *testing.T) {
 					}
 				}
 			}), db.Close())
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			file, err := os.OpenFile(path, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			defer file.Close()
 			root := make([]byte, os.Getpagesize())
 			if _, err := file.ReadAt(root, rootAt); err != nil {

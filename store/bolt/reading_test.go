@@ -19,13 +19,9 @@ import (
 func TestNoTransactionWhileCallersRun(t *testing.T) {
 	ctx := context.Background()
 	b, err := bolt.Open(filepath.Join(t.TempDir(), "log.db"), bolt.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	s, err := store.New(b, store.Options{Snapshots: snapshot.Policy{Every: -1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer s.Close()
 	look := func(where string) {
 		t.Helper()
@@ -46,9 +42,7 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, err := range s.RawEvents(ctx, key, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		if r.Seq%100 == 0 {
 			look("body of RawEvents")
 			// So the body may write.
@@ -57,24 +51,18 @@ func TestNoTransactionWhileCallersRun(t *testing.T) {
 			}
 		}
 	}
-	if err := s.Export(ctx, key, lookingWriter{func() { look("Export's writer") }}, store.ExportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Export(ctx, key, lookingWriter{func() { look("Export's writer") }}, store.ExportOptions{}))
 	for i := range 3 {
 		if _, err := s.Create(ctx, store.Key{App: "a", User: "u", Session: fmt.Sprint(i)}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, err := range s.List(ctx, store.ListOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		look("body of List")
 	}
 	session, err := s.Get(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	for range session.View.Events() {
 		look("body of View.Events")
 		break

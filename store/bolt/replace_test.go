@@ -15,16 +15,12 @@ import (
 // the file is copied, nothing that the copy may still read is replaced.
 func TestReplaceAndVacuum(t *testing.T) {
 	b, err := bolt.Open(filepath.Join(t.TempDir(), "a.db"), bolt.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer b.Close()
 	record := func(data string, sum uint32) backend.Record {
 		return backend.Record{Seq: 1, IDs: []string{"id"}, Sum: sum, Data: []byte(data)}
 	}
-	if err := b.Append(t.Context(), "s", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record("a", 'a')}}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, b.Append(t.Context(), "s", backend.Batch{Creation: "c", Create: true, Records: []backend.Record{record("a", 'a')}}))
 	replace := func(ctx context.Context, old, data string) error {
 		return b.Replace(ctx, "s", backend.Replacement{Creation: "c", Last: 1, Records: []backend.Replaced{
 			{Seq: 1, Old: []byte(old), Data: []byte(data), OldSum: uint32(old[0]), Sum: uint32(data[0])},
@@ -33,9 +29,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 	edition := func() uint64 {
 		t.Helper()
 		head, err := backend.HeadOf(t.Context(), b, "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		return head.Edition
 	}
 	sum := func(record []byte) uint32 { return uint32(record[0]) }
@@ -68,9 +62,7 @@ func TestReplaceAndVacuum(t *testing.T) {
 		t.Errorf("replaced during a vacuum: %v", err)
 	}
 	copying <- nil
-	if err := <-copying; err != nil {
-		t.Fatal(err)
-	}
+	no(t, <-copying)
 	if err := replace(t.Context(), "d", "e"); err != nil || edition() != 4 {
 		t.Errorf("replaced after a vacuum: edition %d, %v", edition(), err)
 	}

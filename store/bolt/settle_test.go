@@ -57,35 +57,21 @@ func TestSettle(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	fill(t, path)
 	durable, err := os.ReadFile(path) // all but the last commit's meta page
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	b, err := bolt.Open(path, bolt.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(b.Delete(ctx, "third", "c", nil), b.Close()); err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
+	no(t, errors.Join(b.Delete(ctx, "third", "c", nil), b.Close()))
 	after, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	durable = append(durable, make([]byte, len(after)-len(durable))...)
 	copy(durable[2*os.Getpagesize():], after[2*os.Getpagesize():])
 	onDisk := func(c *cached) (sessions int) {
 		disk := filepath.Join(t.TempDir(), "disk.db")
-		if err := os.WriteFile(disk, c.disk, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		no(t, os.WriteFile(disk, c.disk, 0o600))
 		b, err := bolt.Open(disk, bolt.Options{ReadOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		got, err := list(b)
-		if err := errors.Join(err, b.Close()); err != nil {
-			t.Fatal(err)
-		}
+		no(t, errors.Join(err, b.Close()))
 		return len(got)
 	}
 	c := &cached{shown: bytes.Clone(after), disk: bytes.Clone(durable), dirty: map[int]bool{}, writes: true}
@@ -113,13 +99,9 @@ func TestSettlingFails(t *testing.T) {
 	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": ways["lost"].commit, "landed": ways["landed"].commit} {
 		t.Run(name, func(t *testing.T) {
 			first, path := openWith(t)
-			if err := first.Close(); err != nil {
-				t.Fatal(err)
-			}
+			no(t, first.Close())
 			b, err := bolt.Open(path, bolt.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			b.SetCommit(commit)
 			if err := b.Append(ctx, "a", batch(1)); err == nil {
 				t.Fatal("no error")
@@ -148,13 +130,9 @@ func TestSettlingFails(t *testing.T) {
 func TestReplacedWhileACommitFails(t *testing.T) {
 	b, path := openWith(t)
 	backup, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	for i := range uint64(3) {
-		if err := b.Append(ctx, "a", batch(1+i)); err != nil {
-			t.Fatal(err)
-		}
+		no(t, b.Append(ctx, "a", batch(1+i)))
 	}
 	b.SetCommit(func(tx *bbolt.Tx) error {
 		return errors.Join(tx.Rollback(), os.WriteFile(path, backup, 0o600), errDisk)
@@ -170,15 +148,11 @@ func TestReplacedWhileACommitFails(t *testing.T) {
 			t.Errorf("%s: error %v, want %v of %s", name, err, backend.ErrDamaged, path)
 		}
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, b.Close())
 	if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, backup) {
 		t.Errorf("the file was written to; %v", err)
 	}
 	b, err = bolt.Open(path, bolt.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	closeAndCheck(t, b, path)
 }

@@ -34,9 +34,7 @@ func TestSharedAfterAWrite(t *testing.T) {
 	done := make(chan struct{})
 	read := func() (n uint64) {
 		values, err := backend.SharedOf(ctx, b, "app/")
-		if err != nil {
-			t.Error(err)
-		}
+		wantNil(t, err)
 		for _, v := range values {
 			n = binary.BigEndian.Uint64(v.Data)
 		}

@@ -28,10 +28,19 @@ func many(after uint64, n int) []backend.Record {
 	return out
 }
 
+// no ends the test if there is an error.
 func no(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// wantNil fails the test if there is an error, and lets it go on.
+func wantNil(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -65,9 +74,7 @@ func copies(t *testing.T, b *bolt.Backend, path string) *[]string {
 		err := tx.Commit()
 		data, readErr := os.ReadFile(path)
 		to := filepath.Join(t.TempDir(), fmt.Sprint("copy", len(made), ".db"))
-		if err := errors.Join(readErr, os.WriteFile(to, data, 0o600)); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, errors.Join(readErr, os.WriteFile(to, data, 0o600)))
 		made = append(made, to)
 		return err
 	})
@@ -182,9 +189,7 @@ func TestWritersBetweenSteps(t *testing.T) {
 			if len(waiting) == 0 && own < 9 {
 				waiting[own+1] = commits
 				wg.Go(func() {
-					if err := b.Append(ctx, "a", batch(own)); err != nil {
-						t.Error(err)
-					}
+					wantNil(t, b.Append(ctx, "a", batch(own)))
 					mu.Lock()
 					defer mu.Unlock()
 					delete(waiting, own+1)

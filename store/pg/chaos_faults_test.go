@@ -237,9 +237,7 @@ func visibleIDs(session store.Session) string {
 func TestEveryFault(t *testing.T) {
 	dsn := pgtest.New(t)
 	truth, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer truth.Close()
 	p, through := newProxy(t, dsn+" application_name=faulty")
 	run := func(name string) *script {
@@ -298,15 +296,11 @@ func TestEveryFault(t *testing.T) {
 func leaks(t *testing.T, dsn string, base int) {
 	t.Helper()
 	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer c.Close(ctx)
 	goroutines, connections := 0, 0
 	for range 30_000 {
-		if err := c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'faulty'").Scan(&connections); err != nil {
-			t.Fatal(err)
-		}
+		no(t, c.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'faulty'").Scan(&connections))
 		if goroutines = runtime.NumGoroutine(); goroutines <= base && connections == 0 {
 			return
 		}
@@ -323,9 +317,7 @@ func TestDeadlineOverDeadNetwork(t *testing.T) {
 	base := runtime.NumGoroutine()
 	p, through := newProxy(t, dsn+" application_name=faulty")
 	s, err := pg.Open(ctx, through, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	key := keyOf("s")
 	if _, err := s.Create(ctx, key, nil); err != nil {
 		t.Fatal(err)

@@ -24,18 +24,12 @@ func cutWhileServerWaits(t *testing.T, flawed string, wanted int) {
 	p, through := newProxy(t, dsn)
 	p.uncancelled = true
 	b, err := pg.OpenBackend(ctx, through, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	mine, err := store.New(flaw(b, flawed), store.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer mine.Close()
 	other, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer other.Close()
 	began := time.Now()
 	var history linear.History

@@ -34,15 +34,11 @@ func openToKill(dsn, flaw string) (*store.Store, error) {
 func noneLeft(t testing.TB, dsn string) {
 	t.Helper()
 	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer conn.Close(ctx)
 	for range 60_000 {
 		left := 0
-		if err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", kill.AppName).Scan(&left); err != nil {
-			t.Fatal(err)
-		}
+		no(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", kill.AppName).Scan(&left))
 		if left == 0 {
 			return
 		}

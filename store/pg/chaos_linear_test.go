@@ -43,9 +43,7 @@ func TestLinearizable(t *testing.T) {
 		var all []backend.Backend
 		for range 2 {
 			b, err := pg.OpenBackend(ctx, dsn, pg.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			all = append(all, b)
 		}
 		return all
@@ -77,9 +75,7 @@ func (c *chaos) employ(workers []*worker) {
 func (c *chaos) settle(t testing.TB, dsn string) {
 	t.Helper()
 	s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer s.Close()
 	history := c.End(&ops.Local{Store: s})
 	for _, violation := range history.Judge(linear.Options{Faults: true}) {
@@ -92,9 +88,7 @@ func (c *chaos) settle(t testing.TB, dsn string) {
 		t.Errorf("%v %v", problem, err)
 	}
 	b, err := pg.OpenBackend(ctx, dsn, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer b.Close()
 	if err := b.Check(ctx); err != nil {
 		t.Errorf("Check: %v", err)
@@ -112,14 +106,10 @@ func (c *chaos) keep(t testing.TB, history linear.History) {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
 	for _, e := range history {
-		if err := out.Encode(e); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, out.Encode(e))
 	}
 	path := filepath.Join(t.ArtifactDir(), fmt.Sprintf("history-%d.jsonl", c.Seed))
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, os.WriteFile(path, b.Bytes(), 0o600))
 }
 
 // rounds runs rounds of a load until the test has taken long enough.
@@ -181,9 +171,7 @@ const chaosApp = " application_name=chaos"
 // killer ends one of the workers' connections, picked at random.
 func killer(t testing.TB, server *pgtest.Server) func() error {
 	c, err := pgx.Connect(ctx, server.DSN("postgres"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	t.Cleanup(func() { _ = c.Close(ctx) })
 	return func() error {
 		_, err := c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM
@@ -200,9 +188,7 @@ func TestLinearizableKills(t *testing.T) {
 	c.employ(startWorkers(t, dsn+chaosApp, "", 4))
 	kill := killer(t, server)
 	rounds(t, c, short(3*time.Second), func(long time.Duration) string {
-		if err := during(20*time.Millisecond, kill, func() { c.run(long, nil) }); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, during(20*time.Millisecond, kill, func() { c.run(long, nil) }))
 		return dsn
 	})
 }
@@ -218,9 +204,7 @@ func TestLinearizableRestarts(t *testing.T) {
 			server.Kill()
 			return server.Start()
 		}
-		if err := during(400*time.Millisecond, crash, func() { c.run(long, nil) }); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, during(400*time.Millisecond, crash, func() { c.run(long, nil) }))
 		return dsn
 	})
 }
@@ -244,9 +228,7 @@ func TestLinearizableFailover(t *testing.T) {
 			took <- err
 		})
 		history := c.run(long, func() bool { return int64(time.Since(began)) < over.Load() })
-		if err := <-took; err != nil {
-			t.Fatal(err)
-		}
+		no(t, <-took)
 		for _, w := range workers {
 			w.stop(t)
 		}

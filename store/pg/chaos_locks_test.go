@@ -27,9 +27,7 @@ func TestLockOrder(t *testing.T) {
 	const clients = 24
 	dsn := pgtest.New(t)
 	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer s.Close()
 	var wg sync.WaitGroup
 	for i := range 16 {
@@ -77,9 +75,7 @@ func TestLockOrder(t *testing.T) {
 	records := 0
 	for n, ids := range acknowledged {
 		for record, err := range s.RawEvents(ctx, keyOf(fmt.Sprint(n)), 1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			if records++; ids[record.ID()] != record.Seq {
 				t.Errorf("session %d: record %d is %s, which was acknowledged as %d", n, record.Seq, record.ID(), ids[record.ID()])
 			}
@@ -90,21 +86,15 @@ func TestLockOrder(t *testing.T) {
 		}
 	}
 	session, err := s.Get(ctx, keyOf("0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	if hot, _ := session.Value("app:hot"); !last[hot.Any().(string)] {
 		t.Errorf("app:hot is %v", hot)
 	}
 	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer c.Close(ctx)
 	var deadlocks int
-	if err := c.QueryRow(ctx, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks); err != nil {
-		t.Fatal(err)
-	}
+	no(t, c.QueryRow(ctx, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").Scan(&deadlocks))
 	t.Logf("%d records of %d sessions in %v, %d deadlocks", records, sessions, took.Round(time.Millisecond), deadlocks)
 	if deadlocks > 0 {
 		t.Errorf("the server ended %d deadlocks", deadlocks)
@@ -118,9 +108,7 @@ func TestSlowSessions(t *testing.T) {
 		t.Run(fmt.Sprint(slow), func(t *testing.T) {
 			dsn := pgtest.New(t)
 			s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			defer s.Close()
 			var large []string
 			for n := range 1500 {

@@ -28,9 +28,7 @@ func checks(t *testing.T, n, short int) {
 	f := flag.Lookup("rapid.checks")
 	before := f.Value.String()
 	t.Cleanup(func() { _ = f.Value.Set(before) })
-	if err := f.Value.Set(fmt.Sprint(n)); err != nil {
-		t.Fatal(err)
-	}
+	no(t, f.Value.Set(fmt.Sprint(n)))
 }
 
 // Two and three stores on one schema, one on bbolt and the reference model go through the
@@ -45,9 +43,7 @@ func TestMachine(t *testing.T) {
 				var all []backend.Backend
 				for range peers {
 					b, err := pg.OpenBackend(ctx, dsn, pg.Options{MaxConns: 4})
-					if err != nil {
-						t.Fatal(err)
-					}
+					no(t, err)
 					all = append(all, b)
 				}
 				return all

@@ -115,16 +115,10 @@ func startWorker(t testing.TB, dsn, flawed string) *worker {
 	w.cmd.Env = append(os.Environ(), envWorker+"="+dsn, envFlawed+"="+flawed)
 	w.cmd.Stderr = &w.stderr
 	in, err := w.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	out, err := w.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
+	no(t, w.cmd.Start())
 	w.in, w.answer = in, json.NewEncoder(in)
 	t.Cleanup(func() { w.stop(t) })
 	lines := json.NewDecoder(bufio.NewReader(out))

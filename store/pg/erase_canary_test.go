@@ -20,13 +20,9 @@ func TestEraseCanaries(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Options{NoSync: true, Settings: []string{"autovacuum=off"}})
 	dsn := server.Database(t)
 	b, err := pg.OpenBackend(ctx, dsn, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	s, err := store.New(b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer s.Close()
 	tables := []string{"patchlog.records", "patchlog.metas", "patchlog.snapshots", "patchlog.shared"}
 	for _, table := range tables { // what the server compresses itself, the scan does not see

@@ -42,9 +42,7 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 	cut := func(function string) func(*testing.T, *pgtest.Server) func() {
 		return func(t *testing.T, primary *pgtest.Server) func() {
 			c, err := pgx.Connect(ctx, primary.DSN("postgres"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			stop, ended := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(ended)
@@ -79,17 +77,11 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 			primary, standby, dsn := pair(t)
 			sopts := store.Options{Logger: slog.New(slog.DiscardHandler), Snapshots: snapshot.Policy{Every: -1}}
 			first, err := pg.Open(ctx, dsn, sopts, pg.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			writes := acknowledgedWrites(t, first)
-			if err := first.Close(); err != nil {
-				t.Fatal(err)
-			}
+			no(t, first.Close())
 			s, err := pg.Open(ctx, dsn, sopts, pg.Options{MaxConns: 40, StatementTimeout: way.timeout, Logger: slog.New(slog.DiscardHandler)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			defer s.Close()
 			standby.Stop()
 			stop := way.begin(t, primary)
@@ -116,16 +108,10 @@ func TestFailoverKeepsWhatIsAcknowledged(t *testing.T) {
 				t.Errorf("the primary shows what %d of %d calls wrote", shown, len(writes))
 			}
 			primary.Kill()
-			if err := standby.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if err := standby.Promote(); err != nil {
-				t.Fatal(err)
-			}
+			no(t, standby.Start())
+			no(t, standby.Promote())
 			after, err := pg.Open(ctx, standby.DSN("chaos"), sopts, pg.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			defer after.Close()
 			for i, w := range writes {
 				if done[i] != nil {
@@ -284,9 +270,7 @@ func TestUnreplicatedNotices(t *testing.T) {
 func TestRefuseHiddenWarnings(t *testing.T) {
 	dsn := pgtest.New(t)
 	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET client_min_messages = error")
 	if _, err := pg.OpenBackend(ctx, dsn, pg.Options{}); !errors.Is(err, patch.ErrInvalid) || !strings.Contains(err.Error(), "client_min_messages") {
 		t.Errorf("warnings are hidden: %v", err)

@@ -40,35 +40,25 @@ func TestGoldenSchema(t *testing.T) {
 	}
 	dsn := pgtest.New(t)
 	schema, err := os.ReadFile(goldenSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	pgtest.Exec(t, dsn, string(schema))
 	readRows(t, dsn)
 
 	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{NoCreate: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer s.Close()
 	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v (%v)", p, err)
 	}
 	session, err := s.Get(ctx, goldenKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	if v, ok := session.Value("user:name"); !ok || v.Any() != "Ann" {
 		t.Errorf("user:name is %v", v)
 	}
 	var text bytes.Buffer
-	if err := s.Export(ctx, goldenKey, &text, store.ExportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
 	want, err := os.ReadFile(goldenText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	if !bytes.Equal(text.Bytes(), want) {
 		t.Errorf("it exports\n%s\nwant\n%s", text.Bytes(), want)
 	}
@@ -82,13 +72,9 @@ func TestGoldenSchema(t *testing.T) {
 func readRows(t *testing.T, dsn string) {
 	t.Helper()
 	data, err := os.ReadFile(goldenRows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer c.Close(ctx)
 	for part := range strings.SplitSeq(strings.TrimPrefix(string(data), "COPY "), "\nCOPY ") {
 		table, rows, _ := strings.Cut(part, "\n")
@@ -106,42 +92,26 @@ func makeGolden(t *testing.T) {
 	t.Helper()
 	dsn := pgtest.New(t)
 	target, err := pg.Open(ctx, dsn, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}}, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	source, err := store.Open(unpack(t, goldenFile), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	if _, err := target.CopyFrom(ctx, source, goldenKey, store.CopyOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := target.CopyShared(ctx, source, store.CopyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := target.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := source.Close(); err != nil {
-		t.Fatal(err)
-	}
+	no(t, target.Close())
+	no(t, source.Close())
 	tables, err := os.ReadFile("schema.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	schema := "CREATE SCHEMA patchlog;\nCREATE TABLE patchlog.schema_version (one boolean PRIMARY KEY CHECK (one), version integer NOT NULL);\n" + string(tables)
-	if err := os.WriteFile(goldenSchema, []byte(schema), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	no(t, os.WriteFile(goldenSchema, []byte(schema), 0o644))
 	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer c.Close(ctx)
 	file, err := os.Create(goldenRows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	w := bufio.NewWriter(file)
 	for _, table := range []string{"schema_version", "sessions", "metas", "records", "ids", "snapshots", "shared"} {
 		io.WriteString(w, "COPY patchlog."+table+"\n")
@@ -149,33 +119,21 @@ func makeGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	no(t, w.Flush())
+	no(t, file.Close())
 }
 
 // unpack writes a file without its compression to a folder of the test.
 func unpack(t *testing.T, packed string) string {
 	t.Helper()
 	file, err := os.Open(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer file.Close()
 	r, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	data, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	path := filepath.Join(t.TempDir(), "golden.db")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	no(t, os.WriteFile(path, data, 0o600))
 	return path
 }

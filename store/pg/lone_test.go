@@ -102,9 +102,7 @@ func TestShapes(t *testing.T) {
 	if _, err := b.Look(ctx, backend.Query{Session: "other", Creation: h.Creation}); !errors.Is(err, backend.ErrNotFound) {
 		t.Errorf("Since of another session's creation: %v", err)
 	}
-	if err := b.Check(ctx); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, b.Check(ctx))
 	if log := server.Log(); strings.Contains(log, "duplicate key") {
 		t.Errorf("what was refused is an error to the server: %s", log)
 	}
@@ -138,9 +136,7 @@ func TestPooledFromTheStart(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.New(t)
 	dsn := pgtest.PgBouncer(t, direct)
-	if err := pg.CreateSchema(ctx, direct, pg.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, pg.CreateSchema(ctx, direct, pg.Options{}))
 	const backends, writers, appends = 12, 8, 6
 	logs := make([]logged, backends)
 	each(backends, func(i int) {
@@ -183,9 +179,7 @@ func TestPooledFromTheStart(t *testing.T) {
 		t.Error("no backend stopped preparing statements")
 	}
 	b := open(t, direct, pg.Options{})
-	if err := b.Check(ctx); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, b.Check(ctx))
 }
 
 // A direct connection keeps the statements of lone calls, unless the connection string says
@@ -199,9 +193,7 @@ func TestPreparedByDefault(t *testing.T) {
 		h := create(t, b, "s", 0)
 		for range 3 {
 			batch := next(h, 1)
-			if err := b.Append(ctx, "s", batch); err != nil {
-				t.Fatal(err)
-			}
+			no(t, b.Append(ctx, "s", batch))
 			h = landed(h, batch)
 			if _, err := b.Look(ctx, backend.Query{Session: "s"}); err != nil {
 				t.Fatal(err)
@@ -226,9 +218,7 @@ func TestPlansAge(t *testing.T) {
 	write := func(n int) {
 		for range n {
 			batch := next(h, 1)
-			if err := b.Append(ctx, "s", batch); err != nil {
-				t.Fatal(err)
-			}
+			no(t, b.Append(ctx, "s", batch))
 			h = landed(h, batch)
 			if _, err := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: h.Last, Shared: []string{"p/"}}); err != nil {
 				t.Fatal(err)
@@ -265,9 +255,7 @@ func TestPooledLater(t *testing.T) {
 		}
 		h = landed(h, batch)
 		c, err := pgx.Connect(ctx, dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		defer c.Close(ctx)
 		if _, err := c.Exec(ctx, "BEGIN"); err != nil { // has a connection of the server's, the last one used
 			t.Fatal(err)

@@ -25,9 +25,7 @@ import (
 func number(t *testing.T, dsn, query string) (n int) {
 	t.Helper()
 	c, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer c.Close(ctx)
 	if err := c.QueryRow(ctx, query).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -81,9 +79,7 @@ func TestCreateSchemaAfterFailure(t *testing.T) {
 		t.Errorf("a creation that failed left %d tables", n)
 	}
 	pgtest.Exec(t, dsn, "DROP TABLE patchlog.leases")
-	if err := pg.CreateSchema(ctx, dsn, pg.Options{}); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, pg.CreateSchema(ctx, dsn, pg.Options{}))
 }
 
 // role makes a role without rights, and returns the connection string with it.
@@ -107,16 +103,12 @@ func TestRights(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		n++
 		opts := pg.Options{Schema: fmt.Sprint("test", n)}
-		if err := pg.CreateSchema(ctx, dsn, opts); err != nil {
-			t.Fatal(err)
-		}
+		no(t, pg.CreateSchema(ctx, dsn, opts))
 		pgtest.Exec(t, dsn, "GRANT USAGE ON SCHEMA "+opts.Schema+" TO app")
 		pgtest.Exec(t, dsn, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "+opts.Schema+" TO app")
 		b := open(t, app, opts)
 		return b, func() backend.Backend {
-			if err := b.Check(ctx); err != nil {
-				t.Error(err)
-			}
+			wantNil(t, b.Check(ctx))
 			closed(t, b)
 			b = open(t, app, opts)
 			return b
@@ -171,9 +163,7 @@ func TestPasswordFile(t *testing.T) {
 	dsn := pgtest.New(t)
 	file := filepath.Join(t.TempDir(), "service")
 	text := "[here]\n" + strings.ReplaceAll(dsn, " ", "\n") + "\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	no(t, os.WriteFile(file, []byte(text), 0o600))
 	t.Setenv("PGSERVICEFILE", file)
 	t.Setenv("PGSERVICE", "here")
 	create(t, open(t, "", pg.Options{}), "s", 1)
@@ -192,9 +182,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("OpenBackend %+v: %v", opts, err)
 		}
 	}
-	if err := (pg.Options{}).Validate(); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, (pg.Options{}).Validate())
 	if err := (pg.Options{Schema: `Odd "name"; with. dots`}).Validate(); err != nil {
 		t.Error(err)
 	}
@@ -209,9 +197,7 @@ func TestSchemaNames(t *testing.T) {
 		if err := b.Check(ctx); err != nil {
 			t.Errorf("schema %q: %v", name, err)
 		}
-		if err := b.Delete(ctx, "s", "creation of s", nil); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, b.Delete(ctx, "s", "creation of s", nil))
 		create(t, b, "another", 1)
 	}
 }
@@ -222,12 +208,8 @@ func TestOpen(t *testing.T) {
 		t.Errorf("options that cannot be: %v", err)
 	}
 	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	no(t, err)
+	wantNil(t, s.Close())
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := pg.OpenBackend(cancelled, dsn, pg.Options{}); !errors.Is(err, context.Canceled) {
@@ -294,12 +276,8 @@ func TestCheck(t *testing.T) {
 			h := create(t, b, "s\x00\xff", 2)
 			batch := next(h, 1)
 			batch.Shared = []backend.Value{{Name: "x"}}
-			if err := b.Append(ctx, "s\x00\xff", batch); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.PutSnapshot(ctx, "s\x00\xff", h.Creation, backend.Snapshot{Seq: 3, Data: nil}); err != nil {
-				t.Fatal(err)
-			}
+			no(t, b.Append(ctx, "s\x00\xff", batch))
+			no(t, b.PutSnapshot(ctx, "s\x00\xff", h.Creation, backend.Snapshot{Seq: 3, Data: nil}))
 			if err := b.Check(ctx); err != nil {
 				t.Fatalf("before the damage: %v", err)
 			}
@@ -362,7 +340,5 @@ func TestSweep(t *testing.T) {
 	if n := number(t, dsn, "SELECT count(*) FROM patchlog.leases"); n != 1 {
 		t.Errorf("%d leases, want 1", n)
 	}
-	if err := other.Check(ctx); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, other.Check(ctx))
 }

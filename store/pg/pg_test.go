@@ -25,12 +25,33 @@ func TestMain(m *testing.M) {
 
 var ctx = context.Background()
 
-func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
+// failer is a test, also one of rapid's.
+type failer interface {
+	Helper()
+	Error(args ...any)
+	Fatal(args ...any)
+}
+
+// no ends the test if there is an error.
+func no(t failer, err error) {
 	t.Helper()
-	b, err := pg.OpenBackend(ctx, dsn, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// wantNil fails the test if there is an error, and lets it go on.
+func wantNil(t failer, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func open(t testing.TB, dsn string, opts pg.Options) *pg.Backend {
+	t.Helper()
+	b, err := pg.OpenBackend(ctx, dsn, opts)
+	no(t, err)
 	t.Cleanup(func() { closed(t, b) })
 	return b
 }
@@ -72,6 +93,9 @@ func TestBackend(t *testing.T) {
 // TestPooled runs the suite behind a pooler that gives each transaction another connection.
 func TestPooled(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("the suite again; TestPooledFromTheStart and TestPooledLater run")
+	}
 	suite(t, pgtest.PgBouncer(t, pgtest.New(t)), pg.Options{})
 }
 
@@ -93,9 +117,7 @@ func TestIsolation(t *testing.T) {
 func isolated(t *testing.T, level string) string {
 	dsn := pgtest.New(t)
 	config, err := pgx.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	pgtest.Exec(t, dsn, "ALTER DATABASE "+config.Database+" SET default_transaction_isolation = '"+level+"'")
 	return dsn
 }

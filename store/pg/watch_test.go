@@ -68,9 +68,7 @@ func TestWatch(t *testing.T) {
 	proxy, through := newProxy(t, dsn)
 	open := func(dsn string) *store.Store {
 		s, err := pg.Open(ctx, dsn, store.Options{Logger: slog.New(slog.DiscardHandler)}, pg.Options{StatementTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
@@ -121,15 +119,11 @@ func TestWatch(t *testing.T) {
 	for _, f := range followers {
 		f.wait(t, 0, 1)
 	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	no(t, server.Start())
 	wg.Wait()
 	var log []string
 	for r, err := range stores[0].RawEvents(ctx, key, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		log = append(log, fmt.Sprint(r.Seq, " ", r.ID()))
 	}
 	if len(log) != writers*each {
@@ -138,9 +132,7 @@ func TestWatch(t *testing.T) {
 	for i, f := range followers {
 		f.wait(t, len(log)-i*10, 0)
 	}
-	if err := stores[1].Delete(ctx, key); err != nil {
-		t.Fatal(err)
-	}
+	no(t, stores[1].Delete(ctx, key))
 	if _, err := stores[1].Create(ctx, key, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -163,9 +155,7 @@ func TestWatchLost(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.New(t)
 	s, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer s.Close()
 	for _, instead := range []int{0, 1, 2} {
 		key := keyOf(fmt.Sprint("lost ", instead))
@@ -191,9 +181,7 @@ func TestWatchLost(t *testing.T) {
 			COMMIT;
 			DROP TABLE before; DROP TABLE ids`)
 		after, err := pg.Open(ctx, dsn, store.Options{}, pg.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		for i := range instead {
 			add(after, fmt.Sprint("instead", i))
 		}
@@ -204,9 +192,7 @@ func TestWatchLost(t *testing.T) {
 		if len(f.errs) != 1 || !errors.Is(f.errs[0], store.ErrNotFound) || !strings.Contains(f.errs[0].Error(), "lost") {
 			t.Errorf("errors %v", f.errs)
 		}
-		if err := after.Close(); err != nil {
-			t.Error(err)
-		}
+		wantNil(t, after.Close())
 	}
 }
 
@@ -214,9 +200,7 @@ func TestWatchLost(t *testing.T) {
 func TestWatchClose(t *testing.T) {
 	proxy, through := newProxy(t, pgtest.New(t))
 	s, err := pg.Open(ctx, through, store.Options{}, pg.Options{StatementTimeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	key := keyOf("watched")
 	if _, err := s.Create(ctx, key, nil); err != nil {
 		t.Fatal(err)
@@ -226,9 +210,7 @@ func TestWatchClose(t *testing.T) {
 	for proxy.count() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	wantNil(t, s.Close())
 	<-f.done
 	if len(f.errs) != 1 || !errors.Is(f.errs[0], store.ErrClosed) {
 		t.Errorf("errors %v", f.errs)
