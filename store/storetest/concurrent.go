@@ -165,13 +165,8 @@ var concurrentCases = []testCase{
 func (s *suite) settle(name string, b backend.Batch, unknown error) error {
 	s.Helper()
 	took, err := s.Fence(ctx, name, b.Creation, b.Seen, b.Next+2)
-	if err != nil {
-		s.Fatalf("Fence: %v", err)
-	}
-	head, err := s.head(name)
-	if err != nil {
-		s.Fatalf("Head: %v", err)
-	}
+	s.must(err, "Fence")
+	head := s.mustHead(name)
 	if landed := head.Token == b.Next; landed == took {
 		s.Errorf("a fence took: %v, and the batch landed: %v", took, landed)
 	}

@@ -73,7 +73,7 @@ var lifeCases = []testCase{
 		b := create("c1", 3)
 		b.Shared = []backend.Value{{Name: "x", Data: []byte("value")}}
 		s.put("a", b)
-		head, _ := s.head("a")
+		head := s.mustHead("a")
 		scramble(head.Meta)
 		_ = append(head.Meta, "tail"...)
 		listed, _ := s.List(ctx, "", "", 1)
@@ -111,9 +111,7 @@ var lifeCases = []testCase{
 	}},
 	{"Closed", func(s *suite) {
 		s.put("a", create("c1", 1))
-		if err := s.Close(); err != nil {
-			s.Fatalf("Close: %v", err)
-		}
+		s.must(s.Close(), "Close")
 		s.closed = true
 		for name, err := range s.everyCall(ctx, "a", extend("c1", 1, 1)) {
 			s.is(err, backend.ErrClosed, name)

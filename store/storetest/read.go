@@ -109,9 +109,7 @@ var readCases = []testCase{
 			{"a", "a\x00\x01", 99, names[3:4]},
 		} {
 			got, err := s.List(ctx, c.prefix, c.after, c.limit)
-			if err != nil {
-				s.Fatalf("List: %v", err)
-			}
+			s.must(err, "List")
 			var gotNames []string
 			for _, l := range got {
 				gotNames = append(gotNames, l.Session)
@@ -119,35 +117,6 @@ var readCases = []testCase{
 			}
 			if !slices.Equal(gotNames, c.want) {
 				s.Errorf("List of prefix %q after %q, limit %d: %q, want %q", c.prefix, c.after, c.limit, gotNames, c.want)
-			}
-		}
-	}},
-	{"List/paging", func(s *suite) {
-		for i := range 50 {
-			s.put(fmt.Sprintf("p%02d", i), create(fmt.Sprint("c", i), 1))
-		}
-		s.put("o", create("before", 0))
-		s.put("q", create("after", 0))
-		for _, limit := range []int{1, 7, 50, 51} {
-			after, n := "", 0
-			for {
-				page, err := s.List(ctx, "p", after, limit)
-				if err != nil {
-					s.Fatalf("List: %v", err)
-				}
-				if len(page) == 0 {
-					break
-				}
-				for _, l := range page {
-					if want := fmt.Sprintf("p%02d", n); l.Session != want {
-						s.Fatalf("page by page, limit %d: %q, want %q", limit, l.Session, want)
-					}
-					after = l.Session
-					n++
-				}
-			}
-			if n != 50 {
-				s.Errorf("page by page, limit %d: %d sessions, want 50", limit, n)
 			}
 		}
 	}},

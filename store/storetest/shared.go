@@ -31,19 +31,9 @@ var sharedCases = []testCase{
 			{"r", names[7:]}, {"s", nil}, {"o", nil}, {"pqr", nil},
 		} {
 			got, err := backend.SharedOf(ctx, s.Backend, c.prefix)
-			if err != nil {
-				s.Fatalf("Shared: %v", err)
-			}
+			s.must(err, "Shared")
 			s.sameShared(got, c.want)
 		}
-	}},
-	{"Shared/overwritten", func(s *suite) {
-		s.put("a", create("c1", 0))
-		s.put("b", create("c2", 0))
-		for i, name := range []string{"a", "b", "a"} {
-			s.put(name, backend.Batch{Creation: s.want.sessions[name].creation, Shared: []backend.Value{{Name: "x", Data: fmt.Append(nil, i)}}})
-		}
-		s.put("a", backend.Batch{Creation: "c1", Shared: []backend.Value{{Name: "x"}}})
 	}},
 	{"Shared/outlive sessions", func(s *suite) {
 		b := create("c1", 1)

@@ -12,9 +12,7 @@ import (
 func (s *suite) look(name, creation string, after uint64, prefixes ...string) backend.News {
 	s.Helper()
 	news, err := s.Look(ctx, backend.Query{Session: name, Creation: creation, After: after, Shared: prefixes})
-	if err != nil {
-		s.Fatalf("Look at %q after record %d: %v", name, after, err)
-	}
+	s.must(err, "Look at %q after record %d", name, after)
 	want := s.want.sessions[name]
 	n := 0
 	if creation == want.creation {
@@ -90,8 +88,7 @@ var sharingCases = []testCase{
 	}},
 	{"Token", func(s *suite) {
 		s.put("a", create("c1", 1))
-		head, err := s.head("a")
-		s.is(err, nil, "Look")
+		head := s.mustHead("a")
 		b := backend.Batch{Creation: "c1", After: 1, Seen: head.Token + 1, Shared: []backend.Value{{Name: "x", Data: []byte("1")}}}
 		s.refuse(backend.ErrMoved, "a", b)
 		b.Seen, b.Chain = head.Token, head.Chain
@@ -113,8 +110,7 @@ var sharingCases = []testCase{
 		late := s.upToDate("a", extend("c1", 1, 1))
 		s.fence("a", "c1", late.Seen, 7, true)
 		s.fence("a", "c1", late.Seen, 7, true) // again, since the answer was lost
-		head, err := s.head("a")
-		s.is(err, nil, "Look")
+		head := s.mustHead("a")
 		if s.want.sessions["a"].token = head.Token; head.Token != late.Seen { // else nothing can be under way
 			s.refuse(backend.ErrMoved, "a", late)
 		}
@@ -157,8 +153,7 @@ var sharingCases = []testCase{
 		s.put("a", create("c1", 2))
 		head := func() *backend.Head {
 			s.Helper()
-			h, err := s.head("a")
-			s.is(err, nil, "Head")
+			h := s.mustHead("a")
 			return &h
 		}
 		refused := func(after string, seen *backend.Head) {

@@ -9,9 +9,7 @@ import (
 // keep stores a snapshot that must be taken.
 func (s *suite) keep(name, data string) {
 	s.Helper()
-	if err := s.PutSnapshot(ctx, name, s.want.sessions[name].creation, backend.Snapshot{Seq: uint64(len(s.want.sessions[name].records)), Data: []byte(data)}); err != nil {
-		s.Fatalf("PutSnapshot of %q: %v", name, err)
-	}
+	s.must(s.PutSnapshot(ctx, name, s.want.sessions[name].creation, backend.Snapshot{Seq: uint64(len(s.want.sessions[name].records)), Data: []byte(data)}), "PutSnapshot of %q", name)
 	s.want.sessions[name].snapshot = data
 }
 
@@ -36,22 +34,10 @@ var snapshotCases = []testCase{
 			s.is(err, backend.ErrNotFound, fmt.Sprintf("Snapshot of %q, created as %q", c.name, c.creation))
 		}
 	}},
-	{"Snapshot/deleted", func(s *suite) {
-		s.put("a", create("c1", 1))
-		s.keep("a", "of the first")
-		s.remove("a")
-		s.put("a", create("c2", 1))
-		if kept, err := s.Snapshot(ctx, "a", "c2"); err != nil || kept.Data != nil {
-			s.Errorf("Snapshot of a new session: %q, %v; want none", kept.Data, err)
-		}
-		s.is(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 1, Data: []byte("late")}), backend.ErrNotFound, "PutSnapshot for the deleted creation")
-	}},
 	{"Snapshot/slices", func(s *suite) {
 		s.put("a", create("c1", 1))
 		data := []byte("as it was")
-		if err := s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 1, Data: data}); err != nil {
-			s.Fatalf("PutSnapshot: %v", err)
-		}
+		s.must(s.PutSnapshot(ctx, "a", "c1", backend.Snapshot{Seq: 1, Data: data}), "PutSnapshot")
 		s.want.sessions["a"].snapshot = "as it was"
 		scramble(data)
 		kept, _ := s.Snapshot(ctx, "a", "c1")

@@ -55,8 +55,7 @@ var stageCases = []testCase{
 		s.put("tmp", create("c1", 2))
 		late := s.upToDate("a", rename("tmp", "c1", 2, 1))
 		s.fence("tmp", "c1", late.Seen, 7, true)
-		head, err := s.head("tmp")
-		s.is(err, nil, "Look")
+		head := s.mustHead("tmp")
 		if s.want.sessions["tmp"].token = head.Token; head.Token != late.Seen {
 			s.refuse(backend.ErrMoved, "a", late)
 		}
@@ -73,8 +72,7 @@ var stageCases = []testCase{
 				s.put("tmp", create(creation, 3))
 				b = rename("tmp", creation, 3, 1)
 			}
-			head, err := s.head("a")
-			s.is(err, nil, "Look")
+			head := s.mustHead("a")
 			unmoved := backend.Unmoved{Session: "a", Creation: "c1", Last: head.Last, Token: head.Token}
 			for _, change := range []func(w *backend.Unmoved){
 				func(w *backend.Unmoved) { w.Session = "other" },
@@ -90,8 +88,7 @@ var stageCases = []testCase{
 			b.While = &unmoved
 			s.put("a", extend("c1", head.Last, 1))
 			s.refuse(backend.ErrMoved, name, b)
-			head, err = s.head("a")
-			s.is(err, nil, "Look")
+			head = s.mustHead("a")
 			b.While = &backend.Unmoved{Session: "a", Creation: "c1", Last: head.Last, Token: head.Token}
 			s.put(name, b)
 			s.check()

@@ -129,16 +129,30 @@ func (s *suite) upToDate(name string, b backend.Batch) backend.Batch {
 	return b
 }
 
+// must ends the test if a call failed.
+func (s *suite) must(err error, call string, args ...any) {
+	s.Helper()
+	if err != nil {
+		s.Fatalf("%s: %v", fmt.Sprintf(call, args...), err)
+	}
+}
+
 // head returns a session's head.
 func (s *suite) head(name string) (backend.Head, error) { return backend.HeadOf(ctx, s.Backend, name) }
+
+// mustHead returns the head of a session that is there.
+func (s *suite) mustHead(name string) backend.Head {
+	s.Helper()
+	head, err := s.head(name)
+	s.must(err, "Head of %q", name)
+	return head
+}
 
 // put appends a batch that must be accepted.
 func (s *suite) put(name string, b backend.Batch) {
 	s.Helper()
 	b = s.upToDate(name, b)
-	if err := s.Backend.Append(ctx, name, b); err != nil {
-		s.Fatalf("Append to %q: %v", name, err)
-	}
+	s.must(s.Backend.Append(ctx, name, b), "Append to %q", name)
 	s.want.append(name, b)
 }
 
@@ -159,9 +173,7 @@ func (s *suite) refuse(want error, name string, b backend.Batch) {
 // remove deletes a session that is there.
 func (s *suite) remove(name string) {
 	s.Helper()
-	if err := s.Delete(ctx, name, s.want.sessions[name].creation, nil); err != nil {
-		s.Fatalf("Delete %q: %v", name, err)
-	}
+	s.must(s.Delete(ctx, name, s.want.sessions[name].creation, nil), "Delete %q", name)
 	delete(s.want.sessions, name)
 }
 
@@ -187,15 +199,16 @@ func records(after uint64, n int) []backend.Record {
 func (s *suite) check() {
 	s.Helper()
 	listed, err := s.List(ctx, "", "", 1<<20)
-	if err != nil {
-		s.Fatalf("List: %v", err)
-	}
+	s.must(err, "List")
 	var names []string
 	for _, l := range listed {
 		names = append(names, l.Session)
 		s.is(l.Err, nil, "List of "+clip([]byte(l.Session)))
 		if want, ok := s.want.sessions[l.Session]; ok {
 			s.sameHead(l.Head, want, l.Session)
+			if now := s.mustHead(l.Session).Edition; l.Edition != now {
+				s.Errorf("List of %q: edition %d, want %d", clip([]byte(l.Session)), l.Edition, now)
+			}
 		}
 	}
 	if want := slices.Sorted(maps.Keys(s.want.sessions)); !slices.Equal(names, want) {
@@ -205,9 +218,7 @@ func (s *suite) check() {
 		s.checkSession(name, want)
 	}
 	values, err := backend.SharedOf(ctx, s.Backend, "")
-	if err != nil {
-		s.Fatalf("Look for shared values: %v", err)
-	}
+	s.must(err, "Look for shared values")
 	s.sameShared(values, slices.Sorted(maps.Keys(s.want.shared)))
 }
 
@@ -230,26 +241,19 @@ func (s *suite) sameHead(got backend.Head, want *modelSession, name string) {
 
 func (s *suite) checkSession(name string, want *modelSession) {
 	s.Helper()
-	head, err := s.head(name)
-	if err != nil {
-		s.Fatalf("Head of %q: %v", name, err)
-	}
+	head := s.mustHead(name)
 	s.sameHead(head, want, name)
 	s.sameRecords(s.read(name, want.creation, backend.Range(1, len(want.records)+1), 1<<30), want, 1, len(want.records))
 
 	kept, err := s.Snapshot(ctx, name, want.creation)
-	if err != nil {
-		s.Fatalf("Snapshot of %q: %v", name, err)
-	}
+	s.must(err, "Snapshot of %q", name)
 	snapshot := kept.Data
 	if string(snapshot) != want.snapshot {
 		s.Errorf("snapshot of %q is %q, want %q", name, clip(snapshot), clip([]byte(want.snapshot)))
 	}
 	ids := slices.Sorted(maps.Keys(s.want.ids))
 	seqs, err := s.Lookup(ctx, name, want.creation, ids)
-	if err != nil {
-		s.Fatalf("Lookup in %q: %v", name, err)
-	}
+	s.must(err, "Lookup in %q", name)
 	if len(seqs) != len(ids) {
 		s.Fatalf("Lookup in %q: %d seqs for %d ids", name, len(seqs), len(ids))
 	}
@@ -263,9 +267,7 @@ func (s *suite) checkSession(name string, want *modelSession) {
 func (s *suite) read(name, creation string, seqs []uint64, maxBytes int) []backend.Record {
 	s.Helper()
 	got, err := s.Read(ctx, name, creation, seqs, maxBytes)
-	if err != nil {
-		s.Fatalf("Read of %d seqs of %q: %v", len(seqs), name, err)
-	}
+	s.must(err, "Read of %d seqs of %q", len(seqs), name)
 	return got
 }
 
