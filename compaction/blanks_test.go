@@ -164,7 +164,7 @@ func TestEraseShownAgain(t *testing.T) {
 		}
 	}
 	for id, want := range map[string]int{"e0": 2, "e2": 3} { // itself and its summary, and one that was shown it
-		done, err := st.PlanErase(ctx, key, store.EraseSelection{EventIDs: []string{id}}, store.EraseOptions{})
+		done, err := st.Erase(ctx, key, store.EraseSelection{EventIDs: []string{id}}, store.EraseOptions{DryRun: true})
 		if err != nil || len(done.Sessions[0].Events) != want {
 			t.Errorf("%s: %+v, %v", id, done.Sessions, err)
 		}

@@ -81,6 +81,9 @@ type EraseOptions struct {
 
 	// Salt is the key of the receipt's digest; nil means 32 random bytes. It is not stored.
 	Salt []byte
+
+	// DryRun reports what the call would do, and writes nothing.
+	DryRun bool
 }
 
 // Erasure is what an erasing did, or would do.
@@ -148,59 +151,45 @@ const (
 	ErasedSame      = erase.Same
 )
 
-// Erase erases events: what they say is gone from the log, and from all that the store holds
-// of the session, and a receipt in the log says so. Their places stay, with all that the log's
-// meaning rests on, as [patch.Event.Blank] says. With them goes what was made of them: all that patches, or
-// groups of them, have put in their place, at any depth; copies, also what
-// [recall.SearchTool] and [recall.ReadTool] have brought; summaries whose summarizer was shown them; and the same events
-// in forks and other copies of the session in this store, each with a receipt of its own. It
-// cannot be taken back. [Store.PlanErase] says what it would do.
+// Erase replaces events by blanks ([patch.Event.Blank]) in the log and in all that the store keeps of the session, and
+// logs a receipt. With the events it erases what was made of them: the events that patches or groups
+// put in their place, at any depth; copies, also those that [recall.SearchTool] and [recall.ReadTool]
+// returned; summaries whose summarizer was shown them; and the same events in forks and other copies
+// of the session in this store, each with a receipt of its own. It cannot be undone.
+// [EraseOptions.DryRun] reports what it would do.
 //
-// First the receipts are logged, also of forks that are made meanwhile, which makes any patch a
-// conflict that was made before. A session without records is not known as a fork. Then
-// the records are replaced, at most 64 and about 256 KiB in a commit, and others write in
-// between. A last commit closes the receipts, makes the log another edition, which no patch fits that was made of
-// one before, and reverts visible summaries that are blank now ([EraseOptions.Summaries]): [Store.Revert] of one of these does the
-// opposite of all of them. Whoever reads meanwhile sees records as they were or as they are. When Erase returns no
-// view, snapshot or index that this store gives from then on has what was erased; another process
-// that shares the storage finds out when it next looks at the session. In a file the old bytes
-// stay where there is room that nothing takes up, until they are written over: [Store.Vacuum]
-// gives that back. A database on PostgreSQL has a vacuum of its own, of which VACUUM FULL does.
+// It first logs the receipts, so that patches made before conflict. It then replaces the records, at most
+// 64 and about 256 KiB in a commit; other writers go on in between. The closing commit completes the
+// receipts, invalidates views and caches of the log, and reverts visible summaries that are blank
+// ([EraseOptions.Summaries]); [Store.Revert] of one of these reverts undoes all of them. Concurrent
+// readers see each record either whole or blank. Once Erase has returned, no view, snapshot or index of this store
+// has the content; another process notices when it next looks at the session. In a file the bytes stay in
+// free pages until [Store.Vacuum], on PostgreSQL until VACUUM FULL.
 //
-// If it fails, or the process ends, what is left to do is done by the next Erase of the
-// session, whatever it selects: with an empty selection, or with the receipt's id, it does that
-// alone. [Store.Verify] reports an erasure that is not finished.
+// If Erase fails, or the process ends, the next Erase of the session finishes the work first, whatever
+// it selects; with an empty selection, or with the receipt's id, it does nothing else.
+// [Store.Verify] reports unfinished erasures.
 //
-// With [patch.KeepSummaries] nothing goes but what is selected, here and in the same events elsewhere,
-// and the receipt says so. A later Erase with another choice that selects an event which is blank by
-// such a receipt covers it once more, and takes with it what was made of it before it was blank.
+// With [patch.KeepSummaries] it erases only the selected events, here and in copies of the session. A
+// later Erase with another choice that selects such a blank also erases what was made of it before.
 //
-// An event that is appended later is not erased, whatever it says. Nor is what a summarizer was
-// told of by another summary: Match finds that, and [EraseOptions.Context] takes all that may.
+// Erase does not cover events that are appended later, nor a summary whose summarizer knew of an event
+// from another summary only: select by Match, or set [EraseOptions.Context].
 //
-// The error matches [ErrNotFound] if there is no such session, [ErrInvalid] if the options make
-// no sense, [ErrDuplicateID] if another record has the receipt's id, and [ErrCorrupt] if a
-// record cannot be read: then nothing is erased.
+// The error matches [ErrNotFound] if there is no such session, [ErrInvalid] if the options contradict
+// each other, [ErrDuplicateID] if another record has the receipt's id, and [ErrCorrupt] if a
+// record cannot be read; then nothing is erased.
 func (s *Store) Erase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
 	e, err := s.newErasing(opts)
 	if err != nil {
 		return Erasure{}, err
 	}
-	return e.run(ctx, key, selection)
+	return e.do(ctx, key, selection)
 }
 
-// PlanErase returns what [Store.Erase] would do, and writes nothing.
-func (s *Store) PlanErase(ctx context.Context, key Key, selection EraseSelection, opts EraseOptions) (Erasure, error) {
-	e, err := s.newErasing(opts)
-	if err != nil {
-		return Erasure{}, err
-	}
-	return e.do(ctx, key, selection, true)
-}
-
-// do erases, or says what that would do.
-func (e *erasing) do(ctx context.Context, key Key, selection EraseSelection, dryRun bool) (Erasure, error) {
-	if !dryRun {
+// do erases, or reports what that would do.
+func (e *erasing) do(ctx context.Context, key Key, selection EraseSelection) (Erasure, error) {
+	if !e.opts.DryRun {
 		return e.run(ctx, key, selection)
 	}
 	plans, err := e.plans(ctx, key, selection)

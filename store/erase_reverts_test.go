@@ -111,7 +111,9 @@ func TestEraseReverts(t *testing.T) {
 			}
 			c.opts.Author = "ann"
 			sel := store.EraseSelection{EventIDs: c.ids}
-			planned, err := s.PlanErase(t.Context(), eraseKey, sel, c.opts)
+			dry := c.opts
+			dry.DryRun = true
+			planned, err := s.Erase(t.Context(), eraseKey, sel, dry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -242,7 +244,7 @@ func TestEraseContext(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	planned, err := s.PlanErase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e2"}}, store.EraseOptions{Context: true})
+	planned, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e2"}}, store.EraseOptions{Context: true, DryRun: true})
 	want := []string{"s 3.0 e2: selected", "s 8.0 of it: stands for an erased event", "s 10.0 after: " + store.ErasedShown}
 	if got := whys(planned); err != nil || !slices.Equal(got, want) {
 		t.Errorf("planned %q, want %q, %v", got, want, err)

@@ -184,12 +184,12 @@ func TestEraseCascade(t *testing.T) {
 		}
 
 		want := []string{"s 1.0 e1: selected", "s 7.0 s1: stands for an erased event", "s 9.0 s2: stands for an erased event", "s 10.0 back: copy of an erased event"}
-		planned, err := s.PlanErase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{})
+		planned, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{DryRun: true})
 		if err != nil || !slices.Equal(whys(planned), want) {
 			t.Fatalf("planned %q, want %q, %v", whys(planned), want, err)
 		}
 		// What another patch of the group took out, the summary stands for too.
-		grouped, err := s.PlanErase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e4"}}, store.EraseOptions{})
+		grouped, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e4"}}, store.EraseOptions{DryRun: true})
 		if of := []string{"s 4.0 e4: selected", want[1], want[2]}; err != nil || !slices.Equal(whys(grouped), of) {
 			t.Fatalf("planned %q, want %q, %v", whys(grouped), of, err)
 		}
@@ -364,7 +364,7 @@ func TestEraseMatchPlaces(t *testing.T) {
 	} {
 		s := inMemory(t)
 		createWith(t, s, eraseKey, lines(t, call)...)
-		plan, err := s.PlanErase(t.Context(), eraseKey, store.EraseSelection{Match: match}, store.EraseOptions{})
+		plan, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{Match: match}, store.EraseOptions{DryRun: true})
 		if got := len(plan.Sessions) > 0; err != nil || got != want {
 			t.Errorf("%q matches: %t, %v", match, got, err)
 		}

@@ -14,7 +14,9 @@ import (
 func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptions, ids ...string) []string {
 	t.Helper()
 	sel := store.EraseSelection{EventIDs: ids}
-	planned, err := s.PlanErase(t.Context(), key, sel, opts)
+	opts.DryRun = true
+	planned, err := s.Erase(t.Context(), key, sel, opts)
+	opts.DryRun = false
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestEraseWhatWasKept(t *testing.T) {
 		}
 		// By other choices too.
 		for name, sel := range map[string]store.EraseSelection{"seq": {Seqs: []uint64{5}}, "author": {Author: "user"}, "all": {All: true}} {
-			planned, err := s.PlanErase(t.Context(), eraseKey, sel, store.EraseOptions{})
+			planned, err := s.Erase(t.Context(), eraseKey, sel, store.EraseOptions{DryRun: true})
 			if err != nil || !slices.Contains(whys(planned), "s 10.0 s3"+stands) && !slices.Contains(whys(planned), "s 10.0 s3: selected") {
 				t.Errorf("by %s: %q, %v", name, whys(planned), err)
 			}

@@ -239,12 +239,12 @@ func (s *Store) eraseHidden(ctx context.Context, key Key, before time.Time, reas
 	if err != nil || v.PatchSeq() == 0 {
 		return 0, false, err
 	}
-	e, err := s.newErasing(EraseOptions{Author: "retention", Reason: reason, Summaries: patch.KeepSummaries})
+	e, err := s.newErasing(EraseOptions{Author: "retention", Reason: reason, Summaries: patch.KeepSummaries, DryRun: dryRun})
 	if err != nil {
 		return 0, false, err
 	}
 	e.hidden = before
-	done, err := e.do(ctx, key, EraseSelection{}, dryRun)
+	done, err := e.do(ctx, key, EraseSelection{})
 	for _, one := range done.Sessions {
 		events += len(one.Events)
 	}

@@ -27,15 +27,6 @@ import (
 // It fails with [ErrInvalid] if app or user are empty, or the options make no sense. A session that
 // is damaged is left out, and named in OutOfReach.
 func (s *Store) EraseUser(ctx context.Context, app, user string, opts EraseOptions) (Erasure, error) {
-	return s.eraseUser(ctx, app, user, opts, false)
-}
-
-// PlanEraseUser returns what [Store.EraseUser] would do, and writes nothing.
-func (s *Store) PlanEraseUser(ctx context.Context, app, user string, opts EraseOptions) (Erasure, error) {
-	return s.eraseUser(ctx, app, user, opts, true)
-}
-
-func (s *Store) eraseUser(ctx context.Context, app, user string, opts EraseOptions, dryRun bool) (Erasure, error) {
 	if app == "" || user == "" {
 		return Erasure{}, fmt.Errorf("%w: erasing a user takes an app and a user, and has %q and %q", ErrInvalid, app, user)
 	}
@@ -68,7 +59,7 @@ func (s *Store) eraseUser(ctx context.Context, app, user string, opts EraseOptio
 		}
 		return nil
 	}
-	if dryRun {
+	if opts.DryRun {
 		err = each(sessions, func(key Key) error {
 			plans, err := e.plans(ctx, key, EraseSelection{All: true})
 			out.add(e.result(plans))
@@ -98,10 +89,10 @@ func (s *Store) eraseUser(ctx context.Context, app, user string, opts EraseOptio
 		return out, err
 	}
 	if opts.Values == patch.NullValues {
-		if out.Shared, err = s.eraseShared(ctx, []string{prefixOf("user", app, user)}, func(patch.Value, error) bool { return true }, dryRun); err != nil {
+		if out.Shared, err = s.eraseShared(ctx, []string{prefixOf("user", app, user)}, func(patch.Value, error) bool { return true }, opts.DryRun); err != nil {
 			return out, err
 		}
-	} else if !dryRun {
+	} else if !opts.DryRun {
 		if err := s.confirmShared(ctx); err != nil { // an earlier call may have done it all
 			return out, err
 		}

@@ -40,7 +40,9 @@ func TestEraseUser(t *testing.T) {
 			}
 
 			opts := store.EraseOptions{ID: "r", Salt: []byte("salt")}
-			planned, err := s.PlanEraseUser(ctx, "a", "ann", opts)
+			opts.DryRun = true
+			planned, err := s.EraseUser(ctx, "a", "ann", opts)
+			opts.DryRun = false
 			if err != nil || len(has(t, s, key("ann", "s1"), "secret")) != 2 {
 				t.Fatalf("planning erased: %v", err)
 			}

@@ -758,7 +758,9 @@ func ExampleStore_Erase() {
 	ctx := context.Background()
 	selection := store.EraseSelection{Match: "bicycle"}
 	opts := store.EraseOptions{Author: "privacy@example.com", Reason: "request 812"}
-	plan, err := s.PlanErase(ctx, exampleKey, selection, opts)
+	opts.DryRun = true
+	plan, err := s.Erase(ctx, exampleKey, selection, opts)
+	opts.DryRun = false
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -788,7 +790,9 @@ func ExampleStore_EraseUser() {
 	defer s.Close()
 	ctx := context.Background()
 	opts := store.EraseOptions{ID: "request 813", Reason: "the account is closed"} // the same id goes on after a crash
-	plan, err := s.PlanEraseUser(ctx, "shop", "ada", opts)
+	opts.DryRun = true
+	plan, err := s.EraseUser(ctx, "shop", "ada", opts)
+	opts.DryRun = false
 	if err != nil {
 		log.Fatal(err)
 	}

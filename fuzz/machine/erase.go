@@ -54,7 +54,9 @@ func (m *machine) erase(t *rapid.T) {
 	var logged [2][]patch.Record // the receipt and the reverts
 	for i, s := range m.stores {
 		ctx := context.Background()
-		planned, err := s.PlanErase(ctx, m.key, sel, opts)
+		opts.DryRun = true
+		planned, err := s.Erase(ctx, m.key, sel, opts)
+		opts.DryRun = false
 		if err != nil {
 			t.Fatal(err)
 		}

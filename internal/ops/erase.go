@@ -22,20 +22,15 @@ type Erase struct {
 
 // Preview returns what would be erased.
 func (e Erase) Preview(ctx context.Context, s *store.Store) (store.Erasure, error) {
-	switch {
-	case e.Everywhere:
-		return e.everywhere(ctx, s, Erase.Preview)
-	case e.AllOfUser:
-		return s.PlanEraseUser(ctx, e.Key.App, e.Key.User, e.Options)
-	}
-	return s.PlanErase(ctx, e.Key, e.Selection, e.Options)
+	e.Options.DryRun = true
+	return e.Apply(ctx, s)
 }
 
 // Apply erases it, for good. What was erased before an error is returned with it.
 func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error) {
 	switch {
 	case e.Everywhere:
-		return e.everywhere(ctx, s, Erase.Apply)
+		return e.everywhere(ctx, s)
 	case e.AllOfUser:
 		return s.EraseUser(ctx, e.Key.App, e.Key.User, e.Options)
 	}
@@ -43,7 +38,7 @@ func (e Erase) Apply(ctx context.Context, s *store.Store) (store.Erasure, error)
 }
 
 // everywhere erases, or previews, session by session, with one salt for all receipts.
-func (e Erase) everywhere(ctx context.Context, s *store.Store, do func(Erase, context.Context, *store.Store) (store.Erasure, error)) (store.Erasure, error) {
+func (e Erase) everywhere(ctx context.Context, s *store.Store) (store.Erasure, error) {
 	if e.Options.Salt == nil {
 		e.Options.Salt = make([]byte, 32)
 		rand.Read(e.Options.Salt) // it never fails
@@ -62,7 +57,7 @@ func (e Erase) everywhere(ctx context.Context, s *store.Store, do func(Erase, co
 	}
 	e.Everywhere = false
 	for _, e.Key = range keys {
-		done, err := do(e, ctx, s)
+		done, err := e.Apply(ctx, s)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // it was deleted meanwhile
 		}
