@@ -23,7 +23,7 @@ import (
 // errors are as for [store.Store.Revert].
 func (s *Service) Revert(ctx context.Context, sess session.Session, patchID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "revert", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		return s.store.Revert(ctx, key, store.BackOptions{On: on, Author: userAuthor}, patchID)
+		return s.store.Revert(ctx, key, store.UndoOptions{On: on, Author: userAuthor}, patchID)
 	})
 }
 
@@ -35,7 +35,7 @@ func (s *Service) Revert(ctx context.Context, sess session.Session, patchID stri
 // patch was logged since the session looked.
 func (s *Service) Rewind(ctx context.Context, sess session.Session, invocationID string) (store.Committed, error) {
 	return s.patching(ctx, sess, "rewind", func(ctx context.Context, key store.Key, on fold.View) (store.Committed, error) {
-		return s.store.Rewind(ctx, key, store.BackOptions{On: on, Author: userAuthor}, invocationID)
+		return s.store.Rewind(ctx, key, store.UndoOptions{On: on, Author: userAuthor}, invocationID)
 	})
 }
 

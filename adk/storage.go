@@ -38,8 +38,8 @@ type storage interface {
 	Append(ctx context.Context, key store.Key, opts store.AppendOptions, e *patch.Event, from *session.Event) (store.Committed, error)
 	ApplyPatch(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Committed, error)
 	Preview(ctx context.Context, key store.Key, opts store.PatchOptions, patches ...*patch.PatchEvent) (store.Preview, error)
-	Revert(ctx context.Context, key store.Key, opts store.BackOptions, patchID string) (store.Committed, error)
-	Rewind(ctx context.Context, key store.Key, opts store.BackOptions, invocationID string) (store.Committed, error)
+	Revert(ctx context.Context, key store.Key, opts store.UndoOptions, patchID string) (store.Committed, error)
+	Rewind(ctx context.Context, key store.Key, opts store.UndoOptions, invocationID string) (store.Committed, error)
 	Lease(ctx context.Context, key store.Key, name string, ttl time.Duration) (held bool, err error)
 
 	Fork(ctx context.Context, key, newKey store.Key, opts store.ForkOptions) (stored, error)

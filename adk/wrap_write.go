@@ -235,7 +235,7 @@ func (b *based) Preview(ctx context.Context, key store.Key, opts store.PatchOpti
 }
 
 // Revert appends an event that carries reverts.
-func (b *based) Revert(ctx context.Context, key store.Key, opts store.BackOptions, patchID string) (store.Committed, error) {
+func (b *based) Revert(ctx context.Context, key store.Key, opts store.UndoOptions, patchID string) (store.Committed, error) {
 	return b.patching(ctx, key, opts.On, func(l *baseLog) ([]*patch.PatchEvent, error) {
 		return l.takeBack(opts, fold.CheckOptions{AllowOrphans: opts.AllowOrphans}, func() (patches []*patch.PatchEvent, err error) {
 			ids, err := l.view.Standing(patchID)
@@ -248,7 +248,7 @@ func (b *based) Revert(ctx context.Context, key store.Key, opts store.BackOption
 }
 
 // Rewind appends an event that carries the patches of a rewind.
-func (b *based) Rewind(ctx context.Context, key store.Key, opts store.BackOptions, invocationID string) (store.Committed, error) {
+func (b *based) Rewind(ctx context.Context, key store.Key, opts store.UndoOptions, invocationID string) (store.Committed, error) {
 	if invocationID == "" {
 		return store.Committed{}, fmt.Errorf("%w: the invocation to rewind to has no id", patch.ErrInvalid)
 	}
@@ -360,7 +360,7 @@ func (l *baseLog) judge(patches []*patch.PatchEvent, opts fold.CheckOptions) (fo
 }
 
 // takeBack drafts patches that take something back, as one group.
-func (l *baseLog) takeBack(opts store.BackOptions, check fold.CheckOptions, plan func() ([]*patch.PatchEvent, error)) ([]*patch.PatchEvent, error) {
+func (l *baseLog) takeBack(opts store.UndoOptions, check fold.CheckOptions, plan func() ([]*patch.PatchEvent, error)) ([]*patch.PatchEvent, error) {
 	if err := l.saw(opts.On); err != nil {
 		return nil, err
 	}

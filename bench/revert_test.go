@@ -77,7 +77,7 @@ func BenchmarkRevertStored(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.StartTimer()
-				if _, err := s.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, cut.Records[0].ID()); err != nil {
+				if _, err := s.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, cut.Records[0].ID()); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -141,12 +141,12 @@ func BenchmarkRevertCold(b *testing.B) {
 						b.Fatal(v.Len(), err)
 					}
 					if how == "previewed" {
-						if _, err := s.PreviewRevert(ctx, key, store.BackOptions{}, "p"); err != nil {
+						if _, err := s.PreviewRevert(ctx, key, store.UndoOptions{}, "p"); err != nil {
 							b.Fatal(err)
 						}
 					}
 					b.StartTimer()
-					done, err := s.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, "p")
+					done, err := s.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, "p")
 					b.StopTimer()
 					if err != nil || done.View.Len() != 300 {
 						b.Fatal(err)

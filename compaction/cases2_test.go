@@ -101,7 +101,7 @@ func TestCompactionIsTakenBack(t *testing.T) {
 	}
 	split := 0
 	for _, id := range slices.Backward(ids) {
-		reverted, err := s.store.Revert(t.Context(), key, store.BackOptions{}, id)
+		reverted, err := s.store.Revert(t.Context(), key, store.UndoOptions{}, id)
 		if errors.Is(err, fold.ErrBlocked) && strings.Contains(err.Error(), "taken back already") {
 			continue // with another patch of its window
 		}

@@ -79,7 +79,7 @@ func TestClearingIsOnePass(t *testing.T) {
 	if told != 1 {
 		t.Errorf("%d patches tell of the pass", told)
 	}
-	if _, err := s.store.Revert(t.Context(), key, store.BackOptions{}, w.PatchID); err != nil {
+	if _, err := s.store.Revert(t.Context(), key, store.UndoOptions{}, w.PatchID); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := s.visible(), "e0 e1 e2 e3 e4 e5 e6"; got != want {

@@ -145,7 +145,7 @@ func TestRecall(t *testing.T) {
 		{"what hid it was taken back", "u1 l1(x)*20 r1(x) a1 u2 l2(z) u3 a3", nil, func(s *session) {
 			for r := range s.store.RawEvents(s.t.Context(), key, 1) {
 				if r.Patch != nil {
-					if _, err := s.store.Revert(s.t.Context(), key, store.BackOptions{}, r.ID()); err != nil {
+					if _, err := s.store.Revert(s.t.Context(), key, store.UndoOptions{}, r.ID()); err != nil {
 						s.t.Fatal(err)
 					}
 				}

@@ -240,7 +240,7 @@ func (i *Inspector) changeOf(ctx context.Context, a *action, v fold.View) (ops.C
 		return ops.Patches{Plan: edit.Patches, Options: store.PatchOptions{AllowOrphans: orphans, AllowPinned: a.form.Get("allow_pinned") != ""}}, nil
 	}
 	r, err := i.record(ctx, a.key, a.seq)
-	back := store.BackOptions{Author: a.author, AllowOrphans: orphans}
+	back := store.UndoOptions{Author: a.author, AllowOrphans: orphans}
 	switch {
 	case err != nil:
 		return nil, err

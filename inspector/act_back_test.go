@@ -28,7 +28,7 @@ func TestNotDoneAlready(t *testing.T) {
 
 func TestRewind(t *testing.T) {
 	a := newActing(t, inspector.Options{Write: true})
-	foretold, err := a.store.PreviewRewind(t.Context(), a.key, store.BackOptions{}, "i2")
+	foretold, err := a.store.PreviewRewind(t.Context(), a.key, store.UndoOptions{}, "i2")
 	if err != nil {
 		t.Fatal(err)
 	}

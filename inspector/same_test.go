@@ -87,7 +87,7 @@ func compacted(t *testing.T) (db string, key store.Key) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, "the-cut"); err != nil {
+	if _, err := s.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, "the-cut"); err != nil {
 		t.Fatal(err)
 	}
 	return db, key

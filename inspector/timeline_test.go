@@ -411,7 +411,7 @@ func TestPageOfALateRevert(t *testing.T) {
 	opened(1, func(s *store.Store) { add(s, events[100:200]) })
 	opened(-1, func(s *store.Store) {
 		add(s, events[200:])
-		if _, err := s.Revert(t.Context(), key, store.BackOptions{AllowOrphans: true}, "cut"); err != nil {
+		if _, err := s.Revert(t.Context(), key, store.UndoOptions{AllowOrphans: true}, "cut"); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -105,7 +105,7 @@ func (w *lawWorld) do(op lawOp) {
 		}
 		return
 	case "rewind":
-		_, err := w.s.Rewind(ctx, eraseKey, store.BackOptions{}, fmt.Sprintf("i%d", op.a%(w.n/3+1)))
+		_, err := w.s.Rewind(ctx, eraseKey, store.UndoOptions{}, fmt.Sprintf("i%d", op.a%(w.n/3+1)))
 		w.allowed(err)
 		return
 	case "revert":
@@ -116,7 +116,7 @@ func (w *lawWorld) do(op lawOp) {
 			}
 		}
 		if len(patches) > 0 {
-			_, err := w.s.Revert(ctx, eraseKey, store.BackOptions{AllowOrphans: true}, patches[op.a%len(patches)])
+			_, err := w.s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, patches[op.a%len(patches)])
 			w.allowed(err)
 		}
 		return
@@ -257,8 +257,8 @@ func TestLawErase(t *testing.T) {
 		// A rewind after it is a rewind alone, in state.
 		to := fmt.Sprintf("i%d", rapid.IntRange(0, 5).Draw(t, "rewind"))
 		alone := newLawWorld(t, ops)
-		_, errA := alone.s.Rewind(ctx, eraseKey, store.BackOptions{}, to)
-		_, errB := other.s.Rewind(ctx, eraseKey, store.BackOptions{}, to)
+		_, errA := alone.s.Rewind(ctx, eraseKey, store.UndoOptions{}, to)
+		_, errB := other.s.Rewind(ctx, eraseKey, store.UndoOptions{}, to)
 		alone.allowed(errA)
 		if (errA == nil) != (errB == nil) || errA == nil && fmt.Sprint(alone.view().State()) != fmt.Sprint(other.view().State()) {
 			t.Fatalf("rewound to %s after it, the state is %v, %v, want %v, %v", to, other.view().State(), errB, alone.view().State(), errA)
@@ -268,7 +268,7 @@ func TestLawErase(t *testing.T) {
 			return
 		}
 		records := w.records()
-		redo, err := w.s.Revert(ctx, eraseKey, store.BackOptions{AllowOrphans: true}, records[len(records)-1].ID())
+		redo, err := w.s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, records[len(records)-1].ID())
 		w.must(err)
 		plain := strings.NewReplacer("(", "", ")", "")
 		if plain.Replace(visible(redo.View)) != plain.Replace(visible(before)) || fmt.Sprint(redo.View.State()) != fmt.Sprint(before.State()) {

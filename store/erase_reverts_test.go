@@ -138,7 +138,7 @@ func TestEraseReverts(t *testing.T) {
 				t.Errorf("%s: the last record is %v", name, last.Patch)
 			}
 			// The reverts are one: a redo of all of them gives what was visible before, with blanks.
-			redo, err := s.Revert(t.Context(), eraseKey, store.BackOptions{AllowOrphans: true}, last.ID())
+			redo, err := s.Revert(t.Context(), eraseKey, store.UndoOptions{AllowOrphans: true}, last.ID())
 			if err != nil || strings.NewReplacer("(", "", ")", "").Replace(visible(redo.View)) != visible(before) {
 				t.Errorf("%s: redone, visible are %s, want %s, %v", name, visible(redo.View), visible(before), err)
 			}

@@ -238,13 +238,13 @@ func TestEraseCascade(t *testing.T) {
 			t.Errorf("another event of the same id: %v", err)
 		}
 		// Taking back works on, and brings nothing back.
-		if _, err := s.Revert(ctx, eraseKey, store.BackOptions{AllowOrphans: true}, "sum2"); err != nil {
+		if _, err := s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, "sum2"); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.Revert(ctx, eraseKey, store.BackOptions{AllowOrphans: true}, "sum"); err != nil {
+		if _, err := s.Revert(ctx, eraseKey, store.UndoOptions{AllowOrphans: true}, "sum"); err != nil {
 			t.Error(err)
 		}
-		if _, err := s.Revert(ctx, eraseKey, store.BackOptions{}, "receipt"); !errors.Is(err, store.ErrInvalid) {
+		if _, err := s.Revert(ctx, eraseKey, store.UndoOptions{}, "receipt"); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("taking the receipt back: %v", err)
 		}
 		if got := has(t, s, eraseKey, "4711"); len(got) != 0 {

@@ -230,14 +230,14 @@ func ExampleStore_Revert() {
 		log.Fatal(err)
 	}
 	fmt.Println(cut.View.Len(), cut.View.State())
-	back, err := s.Revert(ctx, exampleKey, store.BackOptions{On: cut.View}, "p1")
+	back, err := s.Revert(ctx, exampleKey, store.UndoOptions{On: cut.View}, "p1")
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(back.View.Len(), back.View.State())
 
 	// Only what stands can be taken back.
-	_, err = s.Revert(ctx, exampleKey, store.BackOptions{}, "p1")
+	_, err = s.Revert(ctx, exampleKey, store.UndoOptions{}, "p1")
 	fmt.Println(errors.Is(err, fold.ErrBlocked))
 	// Output:
 	// 1 map[currency:EUR turn:4]
@@ -257,12 +257,12 @@ func ExampleStore_Rewind() {
 			log.Fatal(err)
 		}
 	}
-	would, err := s.PreviewRewind(ctx, exampleKey, store.BackOptions{}, "inv2")
+	would, err := s.PreviewRewind(ctx, exampleKey, store.UndoOptions{}, "inv2")
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("would remove", len(would.Before.Diff(would.After).Removed), "events")
-	c, err := s.Rewind(ctx, exampleKey, store.BackOptions{On: would.Before}, "inv2")
+	c, err := s.Rewind(ctx, exampleKey, store.UndoOptions{On: would.Before}, "inv2")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -505,12 +505,12 @@ func ExampleStore_PreviewRevert() {
 	if _, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, first, last); err != nil {
 		log.Fatal(err)
 	}
-	would, err := s.PreviewRevert(ctx, exampleKey, store.BackOptions{}, "p1")
+	would, err := s.PreviewRevert(ctx, exampleKey, store.UndoOptions{}, "p1")
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(len(would.Patches), "reverts would bring", len(would.Added), "events back")
-	done, err := s.Revert(ctx, exampleKey, store.BackOptions{On: would.Before}, "p1")
+	done, err := s.Revert(ctx, exampleKey, store.UndoOptions{On: would.Before}, "p1")
 	if err != nil {
 		log.Fatal(err)
 	}

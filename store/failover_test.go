@@ -126,15 +126,15 @@ var callsAcrossFailover = map[string]func(*store.Store) error{
 		return err
 	},
 	"Rewind": func(s *store.Store) error {
-		_, err := s.Rewind(ctx, key, store.BackOptions{}, "i7")
+		_, err := s.Rewind(ctx, key, store.UndoOptions{}, "i7")
 		return err
 	},
 	"PreviewRewind": func(s *store.Store) error {
-		_, err := s.PreviewRewind(ctx, key, store.BackOptions{}, "i4")
+		_, err := s.PreviewRewind(ctx, key, store.UndoOptions{}, "i4")
 		return err
 	},
 	"Revert": func(s *store.Store) error {
-		_, err := s.Revert(ctx, key, store.BackOptions{}, "p")
+		_, err := s.Revert(ctx, key, store.UndoOptions{}, "p")
 		return err
 	},
 	"append again": func(s *store.Store) error {
@@ -204,7 +204,7 @@ func TestReadAcrossFailover(t *testing.T) {
 					info, err := e.store.Info(ctx, key)
 					e.no(err)
 					e.append(from("e6", "i6"))
-					_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p")
+					_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p")
 					e.no(err)
 					e.append(from("e8", "i8"))
 					all, err := e.store.Info(ctx, key)

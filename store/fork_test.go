@@ -122,7 +122,7 @@ func TestForkInSteps(t *testing.T) {
 		}
 		// It stands on its own: what patches hid comes from its own log.
 		e.no(e.store.Delete(ctx, key))
-		done, err := e.store.Revert(ctx, forkKey, store.BackOptions{}, "p2")
+		done, err := e.store.Revert(ctx, forkKey, store.UndoOptions{}, "p2")
 		e.no(err)
 		if n := done.View.Len(); n != before.Len()+650 {
 			e.Errorf("%d visible events, want %d", n, before.Len()+650)

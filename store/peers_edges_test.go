@@ -219,7 +219,7 @@ func TestPeersRevertAfterSnapshot(t *testing.T) {
 			_, err := s.Get(ctx, key)
 			e.no(err)
 		}
-		_, err = s.Revert(ctx, key, store.BackOptions{}, "p1")
+		_, err = s.Revert(ctx, key, store.UndoOptions{}, "p1")
 		e.no(err)
 		if b.reads > 20 {
 			e.Errorf("the revert took %d reads", b.reads)
@@ -333,7 +333,7 @@ func TestPeersCreateAgain(t *testing.T) {
 			e.no(other.store.Delete(ctx, key))
 			other.importText("f", text)
 		}
-		_, err = s.Revert(ctx, key, store.BackOptions{}, "p1")
+		_, err = s.Revert(ctx, key, store.UndoOptions{}, "p1")
 		e.no(err)
 		v, err := s.View(ctx, key)
 		e.no(err)

@@ -235,14 +235,14 @@ func TestPeersPatch(t *testing.T) {
 		e.same("visible after what is previewed", ids(p.After), "b1 b2 b3")
 
 		// Taking back what another has logged, which this store has only been told of.
-		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p4")
+		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p4")
 		e.no(err)
 		other.apply(patch.NewSplice(0, 1).WithID("p5"))
-		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p5")
+		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p5")
 		e.no(err)
 		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
 		other.append(event(`{"id":"later","invocationId":"inv2"}`))
-		_, err = e.store.Rewind(ctx, key, store.BackOptions{}, "inv2")
+		_, err = e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
 		e.no(err)
 		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
 	})

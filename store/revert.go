@@ -8,9 +8,9 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// BackOptions say what the author of a revert or a rewind has seen. The zero value means
+// UndoOptions say what the author of a revert or a rewind has seen. The zero value means
 // the log as it is at the time of the call.
-type BackOptions struct {
+type UndoOptions struct {
 	// On is the view that the author looked at: the error matches [ErrConflict] if a
 	// patch has been logged since. Events that were appended since are rewound too.
 	On fold.View
@@ -38,18 +38,18 @@ type BackOptions struct {
 // The error matches [ErrInvalid] if no applied patch has the id, [fold.ErrBlocked] if a later
 // patch stands on one of them, naming the patch to revert first, or if all have been
 // taken back; the others are those of [Store.ApplyPatch].
-func (s *Store) Revert(ctx context.Context, key Key, opts BackOptions, patchID string) (Committed, error) {
+func (s *Store) Revert(ctx context.Context, key Key, opts UndoOptions, patchID string) (Committed, error) {
 	return s.commit(ctx, key, opts.On.Creation(), reverting{opts, patchID})
 }
 
 // PreviewRevert returns what [Store.Revert] would do, and writes nothing.
-func (s *Store) PreviewRevert(ctx context.Context, key Key, opts BackOptions, patchID string) (Preview, error) {
+func (s *Store) PreviewRevert(ctx context.Context, key Key, opts UndoOptions, patchID string) (Preview, error) {
 	return s.previewOf(ctx, key, opts.On.Creation(), reverting{opts, patchID})
 }
 
 // reverting is the plan to take a patch back.
 type reverting struct {
-	opts    BackOptions
+	opts    UndoOptions
 	patchID string
 }
 
@@ -71,11 +71,11 @@ func (p reverting) draft(d *draft) error {
 }
 
 // conflict reports whether a patch has been logged that the author has not seen.
-func (o BackOptions) conflict(v fold.View) error {
+func (o UndoOptions) conflict(v fold.View) error {
 	base := v.PatchSeq()
 	switch {
 	case o.Base != nil && *o.Base > v.Seq():
-		return &patch.FieldError{Field: "BackOptions.Base", Problem: fmt.Sprintf("it is %d, but the log's last record is %d", *o.Base, v.Seq())}
+		return &patch.FieldError{Field: "UndoOptions.Base", Problem: fmt.Sprintf("it is %d, but the log's last record is %d", *o.Base, v.Seq())}
 	case o.Base != nil:
 		base = *o.Base
 	case o.On.Creation() != "":
@@ -88,7 +88,7 @@ func (o BackOptions) conflict(v fold.View) error {
 }
 
 // draft adds patches that the plan has made from the draft's view.
-func (o BackOptions) draft(d *draft, patches []*patch.PatchEvent, check fold.CheckOptions) error {
+func (o UndoOptions) draft(d *draft, patches []*patch.PatchEvent, check fold.CheckOptions) error {
 	group := ""
 	if len(patches) > 1 {
 		group = d.store.opts.NewID()
@@ -119,7 +119,7 @@ func (o BackOptions) draft(d *draft, patches []*patch.PatchEvent, check fold.Che
 //
 // The error matches [fold.ErrEventNotFound] if no event of the log belongs to the invocation;
 // the others are those of [Store.ApplyPatch].
-func (s *Store) Rewind(ctx context.Context, key Key, opts BackOptions, invocationID string) (Committed, error) {
+func (s *Store) Rewind(ctx context.Context, key Key, opts UndoOptions, invocationID string) (Committed, error) {
 	creation, p, err := s.rewinding(ctx, key, opts, invocationID)
 	if err != nil {
 		return Committed{}, err
@@ -128,7 +128,7 @@ func (s *Store) Rewind(ctx context.Context, key Key, opts BackOptions, invocatio
 }
 
 // PreviewRewind returns what [Store.Rewind] would do, and writes nothing.
-func (s *Store) PreviewRewind(ctx context.Context, key Key, opts BackOptions, invocationID string) (Preview, error) {
+func (s *Store) PreviewRewind(ctx context.Context, key Key, opts UndoOptions, invocationID string) (Preview, error) {
 	creation, p, err := s.rewinding(ctx, key, opts, invocationID)
 	if err != nil {
 		return Preview{}, err
@@ -138,7 +138,7 @@ func (s *Store) PreviewRewind(ctx context.Context, key Key, opts BackOptions, in
 
 // rewinding is the plan to rewind to before a record.
 type rewinding struct {
-	opts BackOptions
+	opts UndoOptions
 	from uint64
 }
 
@@ -157,7 +157,7 @@ func (p rewinding) draft(d *draft) error {
 
 // rewinding finds the first event of an invocation, and of which creation of the session
 // it is.
-func (s *Store) rewinding(ctx context.Context, key Key, opts BackOptions, invocationID string) (creation string, p rewinding, err error) {
+func (s *Store) rewinding(ctx context.Context, key Key, opts UndoOptions, invocationID string) (creation string, p rewinding, err error) {
 	if err := key.Validate(); err != nil {
 		return "", p, err
 	}

@@ -47,17 +47,17 @@ func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 		e.append(turn(2)...)
 		e.apply(patch.NewSummarise(0, 8, summary("s")).WithID("p"))
 		e.apply(patch.NewSplice(0, 1).WithID("q"))
-		rewound, err := e.store.Rewind(ctx, key, store.BackOptions{}, "inv2")
+		rewound, err := e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
 		e.no(err)
-		_, err = e.store.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, rewound.Records[0].ID())
+		_, err = e.store.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, rewound.Records[0].ID())
 		e.no(err)
-		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p")
+		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p")
 		e.is(err, fold.ErrBlocked)
 		if blocked := as[*fold.BlockedError](e, err); blocked.Blocking != "q" {
 			e.Errorf("blocked by %+v", blocked)
 		}
 		for _, id := range []string{"q", "p"} {
-			_, err = e.store.Revert(ctx, key, store.BackOptions{}, id)
+			_, err = e.store.Revert(ctx, key, store.UndoOptions{}, id)
 			e.no(err)
 		}
 		e.same("visible", ids(e.view()), "q1 c1 r1 a1 q2 c2 r2 a2")
@@ -97,7 +97,7 @@ func (l *revertLaw) step() {
 			err = l.revert(rapid.SampledFrom(all).Draw(l.T, "patch").ID())
 		}
 	default:
-		_, err = l.store.Rewind(ctx, key, store.BackOptions{}, fmt.Sprint("inv", rapid.IntRange(1, l.n).Draw(l.T, "invocation")))
+		_, err = l.store.Rewind(ctx, key, store.UndoOptions{}, fmt.Sprint("inv", rapid.IntRange(1, l.n).Draw(l.T, "invocation")))
 	}
 	var blocked *fold.BlockedError
 	if err != nil && !errors.As(err, &blocked) && !errors.Is(err, fold.ErrOutOfRange) && !errors.Is(err, fold.ErrEventNotFound) {
@@ -134,7 +134,7 @@ func (l *revertLaw) patch(n, i int) *patch.PatchEvent {
 }
 
 func (l *revertLaw) revert(id string) error {
-	_, err := l.store.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, id)
+	_, err := l.store.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, id)
 	return err
 }
 

@@ -42,27 +42,27 @@ func TestRevertDaysLater(t *testing.T) {
 				e.same("visible", ids(e.view()), "q2 c2 r2 a2")
 				e.reopen()
 				e.append(turn(3)...)
-				_, err := e.store.Revert(ctx, key, store.BackOptions{}, "p1")
+				_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
 				e.is(err, fold.ErrBlocked, "p2", "p1", key.String())
 				if blocked := as[*fold.BlockedError](e, err); blocked.Blocking != "p2" || blocked.BlockingSeq != 10 {
 					e.Errorf("blocked by %+v", blocked)
 				}
-				c, err := e.store.Revert(ctx, key, store.BackOptions{On: e.view()}, "p2")
+				c, err := e.store.Revert(ctx, key, store.UndoOptions{On: e.view()}, "p2")
 				e.no(err)
 				if base, ok := c.Records[0].Patch.Base(); !ok || base != 10 || c.Records[0].ID() == "" {
 					e.Errorf("logged %v", c.Records[0])
 				}
-				_, err = e.store.Revert(ctx, key, store.BackOptions{On: before}, "p1")
+				_, err = e.store.Revert(ctx, key, store.UndoOptions{On: before}, "p1")
 				e.is(err, store.ErrConflict)
 				e.reopen()
-				_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p1")
+				_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
 				e.no(err)
 				e.same("visible", ids(e.view()), ids(before)+" q3 c3 r3 a3")
 				e.reopen()
 				e.same("visible", ids(e.view()), ids(before)+" q3 c3 r3 a3")
-				_, err = e.store.Revert(ctx, key, store.BackOptions{}, c.Records[0].ID())
+				_, err = e.store.Revert(ctx, key, store.UndoOptions{}, c.Records[0].ID())
 				e.is(err, fold.ErrBlocked)
-				_, err = e.store.Revert(ctx, key, store.BackOptions{}, "q1")
+				_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "q1")
 				e.is(err, store.ErrInvalid, "q1")
 			})
 		})
@@ -80,13 +80,13 @@ func TestRevertOfUnreadableRecords(t *testing.T) {
 		stored := e.dump()
 		whole := e.backend.Backend
 		e.backend.Backend = unpickable{whole}
-		_, err := e.store.Revert(ctx, key, store.BackOptions{}, "p1")
+		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
 		e.backend.Backend = whole
 		if err == nil || !strings.Contains(err.Error(), "no such sector") {
 			e.Errorf("reverted what cannot be read: %v", err)
 		}
 		e.same("stored", e.dump(), stored)
-		_, err = e.store.Revert(ctx, key, store.BackOptions{}, "p1")
+		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
 		e.no(err)
 		e.same("visible", ids(e.view()), "a1 a2 a3 a4 b1 b2")
 	})
@@ -111,23 +111,23 @@ func TestRewind(t *testing.T) {
 		e.append(event(`{"id":"y","invocationId":"inv5","author":"user"}`), call("z", "inv5", "open"))
 		before := e.view()
 
-		preview, err := e.store.PreviewRewind(ctx, key, store.BackOptions{}, "inv3")
+		preview, err := e.store.PreviewRewind(ctx, key, store.UndoOptions{}, "inv3")
 		e.no(err)
 		e.same("previewed", ids(preview.After), "s1 q2 c2 r2 a2")
 		e.same("visible after a preview", ids(e.view()), ids(before))
 
-		_, err = e.store.Rewind(ctx, key, store.BackOptions{}, "inv9")
+		_, err = e.store.Rewind(ctx, key, store.UndoOptions{}, "inv9")
 		e.is(err, fold.ErrEventNotFound, "inv9", key.String())
-		_, err = e.store.Rewind(ctx, key, store.BackOptions{}, "")
+		_, err = e.store.Rewind(ctx, key, store.UndoOptions{}, "")
 		e.is(err, store.ErrInvalid)
-		_, err = e.store.Rewind(ctx, elsewhere, store.BackOptions{}, "inv3")
+		_, err = e.store.Rewind(ctx, elsewhere, store.UndoOptions{}, "inv3")
 		e.is(err, store.ErrNotFound)
 		older, err := e.store.ViewAt(ctx, key, 17)
 		e.no(err)
-		_, err = e.store.Rewind(ctx, key, store.BackOptions{On: older}, "inv3")
+		_, err = e.store.Rewind(ctx, key, store.UndoOptions{On: older}, "inv3")
 		e.is(err, store.ErrConflict, "17", "18")
 
-		c, err := e.store.Rewind(ctx, key, store.BackOptions{On: before, Author: "ann"}, "inv3")
+		c, err := e.store.Rewind(ctx, key, store.UndoOptions{On: before, Author: "ann"}, "inv3")
 		e.no(err)
 		e.same("visible", ids(e.view()), "s1 q2 c2 r2 a2")
 		e.same("state", e.state(), `{"last":2}`)
@@ -143,12 +143,12 @@ func TestRewind(t *testing.T) {
 		}
 		e.reopen()
 		e.same("visible", ids(e.view()), "s1 q2 c2 r2 a2")
-		again, err := e.store.Rewind(ctx, key, store.BackOptions{}, "inv3")
+		again, err := e.store.Rewind(ctx, key, store.UndoOptions{}, "inv3")
 		e.no(err)
 		if len(again.Records) > 0 || again.View.Seq() != c.View.Seq() {
 			e.Errorf("a second rewind logs %v", again.Records)
 		}
-		back, err := e.store.Revert(ctx, key, store.BackOptions{AllowOrphans: true}, c.Records[0].ID())
+		back, err := e.store.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, c.Records[0].ID())
 		e.no(err)
 		if len(back.Records) != len(c.Records) {
 			e.Errorf("%d patches are taken back with %d", len(c.Records), len(back.Records))
@@ -165,9 +165,9 @@ func TestRewindAfterUnknownPatch(t *testing.T) {
 {"id":"e2","invocationId":"inv2"}
 {"id":"p","patchType":"later"}
 `)
-		_, err := e.store.Rewind(ctx, key, store.BackOptions{}, "inv2")
+		_, err := e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
 		e.is(err, fold.ErrUnknownPatch)
-		_, err = e.store.PreviewRewind(ctx, key, store.BackOptions{}, "inv2")
+		_, err = e.store.PreviewRewind(ctx, key, store.UndoOptions{}, "inv2")
 		e.is(err, fold.ErrUnknownPatch)
 		e.same("visible", ids(e.view()), "e1 e2")
 	})
@@ -193,7 +193,7 @@ func TestRewindIsAtomic(t *testing.T) {
 			before := e.view()
 			c.plan.Write = 1
 			e.backend.Plan(c.plan)
-			done, err := e.store.Rewind(ctx, key, store.BackOptions{}, "inv2")
+			done, err := e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
 			e.backend.Plan(storetest.Plan{})
 			if c.want != nil {
 				e.is(err, c.want)
@@ -251,7 +251,7 @@ func TestFork(t *testing.T) {
 
 		// They go their own ways.
 		whole := e.viewText(e.view())
-		_, err = e.store.Revert(ctx, fork, store.BackOptions{}, "p1")
+		_, err = e.store.Revert(ctx, fork, store.UndoOptions{}, "p1")
 		e.no(err)
 		_, err = e.store.AppendEvents(ctx, fork, store.AppendOptions{}, say("q2")) // an id of the other's
 		e.no(err)
@@ -295,7 +295,7 @@ func TestForkOfLongLog(t *testing.T) {
 		session, err := e.store.Fork(ctx, key, fork, store.ForkOptions{})
 		e.no(err)
 		e.same("the fork", ids(session.View), ids(e.view()))
-		c, err := e.store.Revert(ctx, fork, store.BackOptions{}, "p")
+		c, err := e.store.Revert(ctx, fork, store.UndoOptions{}, "p")
 		e.no(err)
 		if got := strings.Fields(ids(c.View)); len(got) != 1300 || got[0] != "a1" || got[1299] != "a1300" {
 			e.Errorf("%d events are back", len(got))

@@ -92,7 +92,7 @@ func TestAppendShortens(t *testing.T) {
 		if err != nil || len(history) != 3 || history[1].Event.ID() != "r1" {
 			t.Errorf("history %v, %v", history, err)
 		}
-		back, err := s.Revert(ctx, key, store.BackOptions{}, short.Patch.ID())
+		back, err := s.Revert(ctx, key, store.UndoOptions{}, short.Patch.ID())
 		if err != nil || back.View.At(1).ID() != "r1" || back.View.State()["k"] != "r2" {
 			t.Errorf("taken back: %v", err)
 		}
@@ -108,7 +108,7 @@ func TestAppendShortens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if back, err := s.Revert(ctx, key, store.BackOptions{}, r.ID()); err != nil || back.View.At(back.View.Len()-1).ID() != "r4" {
+			if back, err := s.Revert(ctx, key, store.UndoOptions{}, r.ID()); err != nil || back.View.At(back.View.Len()-1).ID() != "r4" {
 				t.Errorf("taken back without its call: %v", err)
 			}
 		}

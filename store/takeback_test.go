@@ -36,7 +36,7 @@ func TestRevertOfGroup(t *testing.T) {
 			e.same("visible", cut, "s2 q3 c3 r3 a3")
 			whole := "q1 c1 r1 a1 q2 c2 r2 a2 q3 c3 r3 a3"
 			e.reopen()
-			back, err := e.store.Revert(ctx, key, store.BackOptions{Author: "ann"}, "w1")
+			back, err := e.store.Revert(ctx, key, store.UndoOptions{Author: "ann"}, "w1")
 			e.no(err)
 			e.same("taken back", ids(back.View), whole)
 			e.same("the state", e.state(), `{"last":3}`)
@@ -49,10 +49,10 @@ func TestRevertOfGroup(t *testing.T) {
 					e.Errorf("logged %v", r)
 				}
 			}
-			_, err = e.store.Revert(ctx, key, store.BackOptions{}, "w2")
+			_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "w2")
 			e.is(err, fold.ErrBlocked, "taken back already")
 			e.reopen()
-			redo, err := e.store.Revert(ctx, key, store.BackOptions{}, back.Records[1].ID())
+			redo, err := e.store.Revert(ctx, key, store.UndoOptions{}, back.Records[1].ID())
 			e.no(err)
 			e.same("done again", ids(redo.View), cut)
 			// One of the two by hand: the call then takes back the other.
@@ -60,7 +60,7 @@ func TestRevertOfGroup(t *testing.T) {
 			e.no(err)
 			e.same("half of it", ids(e.view()), "q1 c1 r1 a1 s2 q3 c3 r3 a3")
 			e.reopen()
-			rest, err := e.store.Revert(ctx, key, store.BackOptions{}, "w2")
+			rest, err := e.store.Revert(ctx, key, store.UndoOptions{}, "w2")
 			e.no(err)
 			e.same("the rest", ids(rest.View), whole)
 			if len(rest.Records) != 1 || rest.Records[0].Patch.PatchID() != "w1" || rest.Records[0].Patch.Group() != "" {
@@ -78,9 +78,9 @@ func TestRevertOfBlockedGroup(t *testing.T) {
 		e.apply(patch.NewSplice(0, 1).WithState(patch.Keep).WithID("over"))
 		before, stored := ids(e.view()), e.dump()
 		for _, id := range []string{"w1", "w2"} {
-			_, err := e.store.Revert(ctx, key, store.BackOptions{}, id)
+			_, err := e.store.Revert(ctx, key, store.UndoOptions{}, id)
 			e.is(err, fold.ErrBlocked, "over")
-			_, err = e.store.PreviewRevert(ctx, key, store.BackOptions{}, id)
+			_, err = e.store.PreviewRevert(ctx, key, store.UndoOptions{}, id)
 			e.is(err, fold.ErrBlocked, "over")
 		}
 		e.same("visible", ids(e.view()), before)
@@ -100,9 +100,9 @@ func TestRevertOfGroupIsJudgedAsOne(t *testing.T) {
 		e.no(err)
 		e.apply(patch.NewSplice(2, 1).WithID("c").WithGroup("h"), patch.NewSplice(1, 1).WithID("d").WithGroup("h"))
 		e.append(event(`{"id":"late","invocationId":"inv1","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"call1","name":"tool"}}]}}`))
-		preview, err := e.store.PreviewRevert(ctx, key, store.BackOptions{}, "c")
+		preview, err := e.store.PreviewRevert(ctx, key, store.UndoOptions{}, "c")
 		e.no(err)
-		back, err := e.store.Revert(ctx, key, store.BackOptions{}, "c")
+		back, err := e.store.Revert(ctx, key, store.UndoOptions{}, "c")
 		e.no(err)
 		e.same("visible", ids(back.View), "q1 c1 r1 a1 late")
 		e.same("previewed", ids(preview.After), ids(back.View))
@@ -183,7 +183,7 @@ func TestRevertReadsOutsideTheLock(t *testing.T) {
 		short, cancel := context.WithCancel(ctx)
 		result := make(chan error)
 		revert := func(ctx context.Context) {
-			_, err := e.store.Revert(ctx, key, store.BackOptions{}, "p")
+			_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p")
 			result <- err
 		}
 		go revert(short)
@@ -224,7 +224,7 @@ func TestRevertAfterSnapshot(t *testing.T) {
 		whole := e.backend.Backend
 		p := &paged{Backend: whole}
 		e.backend.Backend = p
-		_, err := e.store.Revert(ctx, key, store.BackOptions{}, "p")
+		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p")
 		e.no(err)
 		if p.read > 600 {
 			e.Errorf("%d records were read, 600 come back", p.read)
@@ -289,7 +289,7 @@ func TestPinnedIsRefused(t *testing.T) {
 		}
 		done, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view(), AllowPinned: true}, patch.NewSplice(0, 5))
 		e.no(err)
-		_, err = e.store.Revert(ctx, key, store.BackOptions{}, done.Records[0].ID())
+		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, done.Records[0].ID())
 		e.no(err)
 		if v := e.view(); !v.IsPinned(2) {
 			e.Error("the event came back without its pin")

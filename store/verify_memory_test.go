@@ -44,7 +44,7 @@ func TestVerifyHoldsWhatIsVisible(t *testing.T) {
 			made, err := s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 1))
 			e.no(err)
 			if i == 40 {
-				_, err = s.Revert(ctx, key, store.BackOptions{}, made.Records[0].ID())
+				_, err = s.Revert(ctx, key, store.UndoOptions{}, made.Records[0].ID())
 				e.no(err)
 			}
 		}

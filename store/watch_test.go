@@ -200,10 +200,10 @@ func TestWatch(t *testing.T) {
 		check()
 		e.apply(patch.NewSplice(0, 1).WithID("p1"))
 		check()
-		_, err := e.store.Revert(ctx, key, store.BackOptions{}, "p1")
+		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
 		e.no(err)
 		check()
-		_, err = e.store.Rewind(ctx, key, store.BackOptions{}, "inv2")
+		_, err = e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
 		e.no(err)
 		check()
 		e.apply(patch.NewSummarise(0, 2, summary("s1")))
@@ -801,7 +801,7 @@ func TestWatchersAmongWriters(t *testing.T) {
 					case 1:
 						p := "p" + id
 						if _, err = s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 0, say(id)).WithID(p)); err == nil {
-							_, err = s.Revert(ctx, key, store.BackOptions{}, p)
+							_, err = s.Revert(ctx, key, store.UndoOptions{}, p)
 						}
 					case 2: // seldom, for it is refused if somebody else was faster
 						var text strings.Builder

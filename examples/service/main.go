@@ -43,7 +43,7 @@ func routes(db *store.Store) http.Handler {
 		return db.ApplyPatch(ctx, key, store.PatchOptions{}, record.Patch) // nil is refused
 	}))
 	mux.Handle("POST /{app}/{user}/{session}/revert/{patch}", reply(func(ctx context.Context, key store.Key, r *http.Request) (store.Committed, error) {
-		return db.Revert(ctx, key, store.BackOptions{}, r.PathValue("patch"))
+		return db.Revert(ctx, key, store.UndoOptions{}, r.PathValue("patch"))
 	}))
 	mux.HandleFunc("GET /{app}/{user}/{session}", func(w http.ResponseWriter, r *http.Request) {
 		v, err := db.View(r.Context(), keyOf(r))

@@ -76,7 +76,7 @@ func run(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	// A pass is taken back by its id.
-	if _, err := db.Revert(ctx, key, store.BackOptions{}, pass); err != nil {
+	if _, err := db.Revert(ctx, key, store.UndoOptions{}, pass); err != nil {
 		return err
 	}
 	v, err := db.View(ctx, key)

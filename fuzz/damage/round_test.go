@@ -452,7 +452,7 @@ func (t *try) write() {
 		if t.bad("ApplyPatch", k, err) {
 			break
 		}
-		c, err = t.s.Revert(ctx, k, store.BackOptions{}, c.Records[0].ID())
+		c, err = t.s.Revert(ctx, k, store.UndoOptions{}, c.Records[0].ID())
 		t.offered(k, c, err)
 		t.bad("Revert", k, err)
 	case 1:

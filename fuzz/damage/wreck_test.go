@@ -278,7 +278,7 @@ func (sh shape) grow(s *store.Store, rnd *rand.Rand, key store.Key, round int, i
 	c, err := s.ApplyPatch(ctx, key, store.PatchOptions{On: session.View}, patch.NewSplice(1, 1, say(fmt.Sprint("r", *ids))))
 	said()
 	if err == nil && round%2 == 1 {
-		_, err = s.Revert(ctx, key, store.BackOptions{}, c.Records[0].ID())
+		_, err = s.Revert(ctx, key, store.UndoOptions{}, c.Records[0].ID())
 	}
 	return err
 }

@@ -196,7 +196,7 @@ func Texts(values map[string]patch.Value) map[string]string {
 
 func (r *Reply) do(ctx context.Context, s *store.Store, seen fold.View, o Op) (store.Session, error) {
 	key := Key(o.App, o.Session)
-	back := store.BackOptions{AllowOrphans: o.AllowOrphans}
+	back := store.UndoOptions{AllowOrphans: o.AllowOrphans}
 	var err error
 	switch o.Kind {
 	case Create:

@@ -91,7 +91,7 @@ func (f *fixture) session(key store.Key, n int) {
 	v := f.view(key)
 	f.apply(key, patch.NewPin(v.At(v.Len()-1).ID()))
 	f.apply(key, patch.NewSplice(v.Len()-4, 1).WithID("cut-by-hand"))
-	if _, err := f.Revert(ctx, key, store.BackOptions{Author: "ada", AllowOrphans: true}, "cut-by-hand"); err != nil {
+	if _, err := f.Revert(ctx, key, store.UndoOptions{Author: "ada", AllowOrphans: true}, "cut-by-hand"); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -111,7 +111,7 @@ logged together are reverted together. A revert can be reverted.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.change(cmd.Context(), args[0], rules.dryRun, func(s *store.Store, key store.Key, _ fold.View) (string, ops.Change, error) {
 			id, err := ops.PatchID(cmd.Context(), s, key, args[1])
-			opts := store.BackOptions{Author: patchAuthor, AllowOrphans: rules.allowOrphans}
+			opts := store.UndoOptions{Author: patchAuthor, AllowOrphans: rules.allowOrphans}
 			if rules.base.given {
 				opts.Base = &rules.base.n
 			}
@@ -137,7 +137,7 @@ The patches that this takes are logged together. Reverting them, the last one fi
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.change(cmd.Context(), args[0], *dryRun, func(s *store.Store, key store.Key, _ fold.View) (string, ops.Change, error) {
 			id, err := ops.InvocationID(cmd.Context(), s, key, args[1])
-			return "rewind", ops.Rewind{InvocationID: id, Options: store.BackOptions{Author: patchAuthor}}, err
+			return "rewind", ops.Rewind{InvocationID: id, Options: store.UndoOptions{Author: patchAuthor}}, err
 		})
 	}
 	return cmd

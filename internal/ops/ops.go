@@ -59,7 +59,7 @@ func (c Patches) Apply(ctx context.Context, s *store.Store, key store.Key, on fo
 type Revert struct {
 	PatchID string
 	// Options without On.
-	Options store.BackOptions
+	Options store.UndoOptions
 }
 
 // Preview implements [Change].
@@ -78,7 +78,7 @@ func (c Revert) Apply(ctx context.Context, s *store.Store, key store.Key, on fol
 type Rewind struct {
 	InvocationID string
 	// Options without On.
-	Options store.BackOptions
+	Options store.UndoOptions
 }
 
 // Preview implements [Change].

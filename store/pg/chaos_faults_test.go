@@ -166,7 +166,7 @@ func (x *script) run() {
 		return err
 	}, nil, x.absent(key, "p1"))
 	x.until("revert", func(ctx context.Context) error {
-		_, err := x.s.Revert(ctx, key, store.BackOptions{}, "p1")
+		_, err := x.s.Revert(ctx, key, store.UndoOptions{}, "p1")
 		return err
 	}, fold.ErrBlocked, func() error {
 		if info, err := x.truth.Info(ctx, key); err != nil || info.Seq != 4 {
@@ -346,7 +346,7 @@ func TestDeadlineOverDeadNetwork(t *testing.T) {
 			return err
 		},
 		"rewind": func(ctx context.Context) error {
-			_, err := s.Rewind(ctx, key, store.BackOptions{}, "nobody's")
+			_, err := s.Rewind(ctx, key, store.UndoOptions{}, "nobody's")
 			return err
 		},
 	} {

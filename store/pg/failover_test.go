@@ -197,11 +197,11 @@ func acknowledgedWrites(t *testing.T, s *store.Store) []acknowledgedWrite {
 			return err
 		}, visible(patched, "b"), never},
 		{"a revert", func(ctx context.Context, s *store.Store) error {
-			_, err := s.Revert(ctx, reverted, store.BackOptions{}, "p")
+			_, err := s.Revert(ctx, reverted, store.UndoOptions{}, "p")
 			return err
 		}, visible(reverted, "a b"), is(fold.ErrBlocked)},
 		{"a rewind", func(ctx context.Context, s *store.Store) error {
-			_, err := s.Rewind(ctx, rewound, store.BackOptions{}, "i")
+			_, err := s.Rewind(ctx, rewound, store.UndoOptions{}, "i")
 			return err
 		}, visible(rewound, "a"), never},
 		{"a create", func(ctx context.Context, s *store.Store) error {
