@@ -8,7 +8,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/internal/line"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // handle is a session in use or cached: its writer lock and its newest view. Readers
@@ -17,8 +17,8 @@ import (
 type handle struct {
 	key    Key
 	newest atomic.Pointer[current]
-	writer chan struct{}       // holds a token while someone writes or replays
-	line   line.Line[*request] // writes that wait for the lock
+	writer chan struct{}               // holds a token while someone writes or replays
+	line   groupcommit.Queue[*request] // writes that wait for the lock
 
 	size     atomic.Int64 // about how many bytes the view takes
 	snapshot atomic.Pointer[snapshotMark]
@@ -135,7 +135,7 @@ func (c *cache) acquire(key Key) *handle {
 func (c *cache) handle(key Key) *handle {
 	h, ok := c.handles[key]
 	if !ok {
-		h = &handle{key: key, writer: make(chan struct{}, 1), line: line.Line[*request]{Detached: c.remote}}
+		h = &handle{key: key, writer: make(chan struct{}, 1), line: groupcommit.Queue[*request]{Detached: c.remote}}
 		c.handles[key] = h
 	}
 	return h

@@ -11,7 +11,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/internal/line"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // request is a plan that waits for its session's turn. Writers of one session do not
@@ -44,7 +44,7 @@ const (
 	maxGroupBytes = 16 << 20
 )
 
-var fitting = line.Fit(maxGroup, maxGroupBytes, func(r *request) int {
+var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(r *request) int {
 	size := 0
 	for _, rec := range r.plan.offers() {
 		size += rec.Size()
@@ -65,7 +65,7 @@ func (s *Store) commit(ctx context.Context, key Key, creation string, p plan) (C
 	for {
 		records := r.records
 		switch err := h.line.Do(ctx, h.writer, r, fitting, func(group []*request) { s.lead(ctx, h, group) }); {
-		case errors.Is(err, line.ErrBegun): // the request is its leader's now
+		case errors.Is(err, groupcommit.ErrBegun): // the request is its leader's now
 			return Committed{Records: records}, fromBackend(key, &backend.UnknownError{Cause: ctx.Err()})
 		case err != nil:
 			return Committed{}, err

@@ -53,11 +53,11 @@ func (b *Backend) draft() (path string, err error) {
 }
 
 func (b *Backend) copyTo(ctx context.Context, path string, sum func([]byte) uint32) (err error) {
-	letGo, err := b.keepRows(ctx)
+	resume, err := b.pauseRemovals(ctx)
 	if err != nil {
 		return err
 	}
-	defer letGo()
+	defer resume()
 	r, err := b.replicate(path, sum, false)
 	if err != nil {
 		return err

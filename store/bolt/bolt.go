@@ -19,7 +19,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/internal/line"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 // Options of [Open]. The zero value means the defaults.
@@ -39,7 +39,7 @@ type Options struct {
 	// Logger gets what an operator should know. nil means [slog.Default].
 	Logger *slog.Logger
 
-	settle func(durableFile, *metaPage) error // a test may make it fail
+	rewriteMeta func(durableFile, *metaPage) error // a test may make it fail
 }
 
 func (o Options) withDefaults() Options {
@@ -49,8 +49,8 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if o.settle == nil {
-		o.settle = settle
+	if o.rewriteMeta == nil {
+		o.rewriteMeta = rewriteMeta
 	}
 	return o
 }
@@ -81,15 +81,15 @@ const fillPercent = 0.9
 
 // Backend keeps sessions in a bbolt file.
 type Backend struct {
-	path    string
-	opts    Options
-	file    os.FileInfo         // which file was opened
-	line    line.Line[*pending] // batches that wait for the writer's place
-	writer  chan struct{}       // holds a token while someone writes
-	known   known               // ids of sessions, and the ways to their rows
-	copying chan struct{}       // holds a token while the file is copied
-	keeping atomic.Bool         // no row of a session is removed
-	kept    atomic.Bool         // some were to be removed meanwhile
+	path            string
+	opts            Options
+	file            os.FileInfo                 // which file was opened
+	queue           groupcommit.Queue[*pending] // batches that wait for the writer lock
+	writer          chan struct{}               // the writer lock: holds a token while a writer has it
+	ids             idCache                     // of records, by session
+	copying         chan struct{}               // holds a token while the file is copied
+	removalsPaused  atomic.Bool                 // for a copy: no row of a session is changed or removed
+	removalsPending atomic.Bool                 // a removal was put off
 
 	mu     sync.RWMutex // held for reading while handle is used
 	handle *handle      // nil if the file was closed after a failed commit
@@ -206,9 +206,8 @@ func (b *Backend) update(ctx context.Context, f func(tx *bbolt.Tx) error) error 
 	return b.write(f)
 }
 
-// write commits what f does, for a caller that holds the writer's place. An error of f
-// means that nothing was done; an error of the commit itself means that the outcome is
-// unknown.
+// write commits what f does. The caller holds the writer lock. An error of f means that nothing
+// was done; an error of the commit itself means that the outcome is unknown.
 func (b *Backend) write(f func(tx *bbolt.Tx) error) error {
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly

@@ -17,16 +17,16 @@ import (
 // commit. What is deleted meanwhile takes up its room until the end. A Check waits for a
 // Copy and a Vacuum under way, and they for it.
 func (b *Backend) Check(ctx context.Context) error {
-	letGo, err := b.keepRows(ctx)
+	resume, err := b.pauseRemovals(ctx)
 	if err != nil {
 		return err
 	}
-	defer letGo()
+	defer resume()
 	var found findings
 	if err := b.checkPages(ctx, &found); err != nil || found.err() != nil { // else rows cannot be read in order
 		return errors.Join(b.doubt(), found.err(), err)
 	}
-	m, err := b.takeMoment(ctx, &found)
+	m, err := b.readDirectory(ctx, &found)
 	if err == nil {
 		r := reader{of: b, found: &found}
 		_, err = r.bring(ctx, m)
@@ -44,7 +44,7 @@ func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 		from, more := []byte(nil), true
 		for more {
 			if err := b.view(ctx, func(tx *bbolt.Tx) error {
-				from, more = b.handle.ways(tx).checkSlice(name, from, found)
+				from, more = b.handle.paths(tx).checkSlice(name, from, found)
 				return nil
 			}); err != nil {
 				return err
@@ -55,7 +55,7 @@ func (b *Backend) checkPages(ctx context.Context, found *findings) error {
 }
 
 // checkSlice checks pages of a bucket that lead to keys from a given one on, and returns the first key that is left.
-func (w *ways) checkSlice(name, from []byte, found *findings) (next []byte, more bool) {
+func (w *pathChecker) checkSlice(name, from []byte, found *findings) (next []byte, more bool) {
 	room := sliceLeaves
 	w.walk(name, func(p page, i int) bool {
 		switch {

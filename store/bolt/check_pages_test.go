@@ -50,7 +50,7 @@ func fillPages(t *testing.T, n int) (path string) {
 }
 
 // pacing is a context that calls step wherever its holder looks whether to go on, while no
-// transaction is open. step is told whether the holder is about to take the writer's place.
+// transaction is open. step is told whether the holder is about to take the writer lock.
 type pacing struct {
 	context.Context
 	step func(taking bool)
@@ -60,7 +60,7 @@ func (p pacing) Done() <-chan struct{} { p.step(true); return p.Context.Done() }
 func (p pacing) Err() error            { p.step(false); return p.Context.Err() }
 
 // A check goes on while others write, delete and create, as often as they like, and finds
-// nothing wrong then. It never keeps the writer's place from one transaction to the next.
+// nothing wrong then. It never keeps the writer lock from one transaction to the next.
 func TestCheckWhileOthersWrite(t *testing.T) {
 	path := fillPages(t, 6000)
 	b := open(t, path)

@@ -151,23 +151,23 @@ func checkBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// ways looks over the pages that a write will write anew, as the transaction found them in the file: if
-// one of them is not what its parent takes it for, bbolt frees pages that are in use, or puts keys where
-// nothing finds them, and damage spreads to what was whole.
-type ways struct {
+// pathChecker checks the pages that a write will copy, as the transaction found them in the file. If a page
+// contradicts its parent, bbolt frees pages that are in use, or puts keys where no search finds them, and damage
+// spreads to undamaged sessions.
+type pathChecker struct {
 	tx    *bbolt.Tx
 	pages pager
-	sound map[uint64]bool // pages that have been looked over
+	sound map[uint64]bool // pages that were checked
 }
 
-func (h *handle) ways(tx *bbolt.Tx) *ways {
+func (h *handle) paths(tx *bbolt.Tx) *pathChecker {
 	size := uint64(tx.DB().Info().PageSize)
-	return &ways{tx, pager{h.file, size, uint64(tx.Size()) / size}, map[uint64]bool{}}
+	return &pathChecker{tx, pager{h.file, size, uint64(tx.Size()) / size}, map[uint64]bool{}}
 }
 
-// check looks over the ways to the keys of a bucket that begin with prefix, and the pages beside those,
-// with which what is left of them after rows are removed may be joined.
-func (w *ways) check(bucket, prefix []byte) (err error) {
+// check checks the paths to the keys of a bucket that begin with prefix, and the pages beside those, with which
+// bbolt may merge them after rows are removed.
+func (w *pathChecker) check(bucket, prefix []byte) (err error) {
 	leads := func(first, end []byte) bool {
 		return (bytes.Compare(first, prefix) <= 0 || bytes.HasPrefix(first, prefix)) && (end == nil || bytes.Compare(end, prefix) > 0)
 	}
@@ -183,8 +183,8 @@ func (w *ways) check(bucket, prefix []byte) (err error) {
 	return err
 }
 
-// walk walks through the pages of a bucket that enter lets it. leaf gets those leaves that are in form.
-func (w *ways) walk(bucket []byte, enter func(p page, i int) bool, leaf func(page), wrong func(error)) {
+// walk visits the pages of a bucket that enter admits. leaf gets the valid leaves.
+func (w *pathChecker) walk(bucket []byte, enter func(p page, i int) bool, leaf func(page), wrong func(error)) {
 	b := w.tx.Bucket(bucket)
 	if b == nil || b.Root() == 0 { // in a page that was looked over at open
 		return

@@ -10,11 +10,11 @@ import (
 	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/internal/line"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// pending is a batch that waits for its commit. All that wait go into one transaction,
-// whichever sessions they are of: a commit costs two syncs, however much it holds.
+// pending is a batch that waits for its commit. One transaction commits all pending batches, of all
+// sessions: a commit costs two syncs, however much it holds.
 type pending struct {
 	name      string
 	batch     backend.Batch
@@ -26,7 +26,7 @@ type pending struct {
 	session   session // that the batch has been put to, with its new head
 }
 
-// So many batches, or so many bytes, make a transaction that is large enough.
+// Limits of a transaction: batches, and bytes of records and values.
 const (
 	maxGroup      = 4096
 	maxGroupBytes = 32 << 20
@@ -36,7 +36,7 @@ const (
 // that a snapshot's commit could delay.
 const snapshotPatience = 10 * time.Millisecond
 
-var fitting = line.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.size })
+var fitting = groupcommit.Fit(maxGroup, maxGroupBytes, func(p *pending) int { return p.size })
 
 // Append implements [backend.Backend].
 func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) error {
@@ -48,23 +48,23 @@ func (b *Backend) Append(ctx context.Context, name string, batch backend.Batch) 
 		p.size += len(v.Data)
 	}
 	for {
-		if err := b.line.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
+		if err := b.queue.Do(ctx, b.writer, p, fitting, b.commitGroup); err != nil {
 			return err
 		}
-		if !errors.Is(p.err, errUnlearned) {
+		if !errors.Is(p.err, errIDsNotCached) {
 			return p.err
 		}
-		if err := b.learnIDs(ctx, p); err != nil {
+		if err := b.cacheIDs(ctx, p); err != nil {
 			return err
 		}
 	}
 }
 
-// errUnlearned: the ids of the session have not been read since the file was opened.
-var errUnlearned = errors.New("ids not read")
+// errIDsNotCached is returned if the id cache does not hold the ids of the session.
+var errIDsNotCached = errors.New("ids not read")
 
-// learnIDs reads the ids of the session that are not known yet, while other calls write.
-func (b *Backend) learnIDs(ctx context.Context, p *pending) error {
+// cacheIDs reads the ids of the session into the cache, without the writer lock.
+func (b *Backend) cacheIDs(ctx context.Context, p *pending) error {
 	name := p.name
 	if p.batch.Create {
 		name = p.batch.Staged
@@ -72,32 +72,32 @@ func (b *Backend) learnIDs(ctx context.Context, p *pending) error {
 	return b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, p.batch.Creation)
 		if err == nil {
-			_, err = b.known.lookup(tx, s, nil)
+			_, err = b.ids.lookup(tx, s, nil)
 		}
 		return err
 	})
 }
 
-// PutSnapshot implements [backend.Backend]. The snapshot shares the commit of whatever is
-// written at the time. Only if nothing is, it takes a commit of its own.
+// PutSnapshot implements [backend.Backend]. The snapshot shares the next commit; if there is none
+// within snapshotPatience, it gets a commit of its own.
 func (b *Backend) PutSnapshot(ctx context.Context, name, creation string, s backend.Snapshot) error {
 	p := &pending{name: name, batch: backend.Batch{Creation: creation}, snapshot: &s, size: len(s.Data)}
-	if err := b.line.DoLater(ctx, snapshotPatience, b.writer, p, fitting, b.commitGroup); err != nil {
+	if err := b.queue.DoLater(ctx, snapshotPatience, b.writer, p, fitting, b.commitGroup); err != nil {
 		return err
 	}
 	return p.err
 }
 
-// commitGroup commits batches together. One that is refused does not keep the others
-// from being written. The caller holds the writer's place.
+// commitGroup commits batches in one transaction. A refused batch does not stop the others. The caller
+// holds the writer lock.
 func (b *Backend) commitGroup(group []*pending) {
 	var db *bbolt.DB
 	err := b.write(func(tx *bbolt.Tx) error {
 		db = tx.DB()
-		ways := b.handle.ways(tx)
+		paths := b.handle.paths(tx)
 		none, grown := errNothing, map[uint64]uint64{}
 		for _, p := range group {
-			if p.err = b.admit(tx, ways, p, grown); p.err != nil {
+			if p.err = b.admit(tx, paths, p, grown); p.err != nil {
 				continue // refused, with nothing written
 			}
 			if err := b.put(tx, p); err != nil {
@@ -114,7 +114,7 @@ func (b *Backend) commitGroup(group []*pending) {
 		case err != nil:
 			p.err = err
 		case p.snapshot == nil:
-			b.known.add(db, p.session.number, p.batch.Records, p.hashes)
+			b.ids.add(db, p.session.number, p.batch.Records, p.hashes)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func (b *Backend) commitGroup(group []*pending) {
 // admit judges a batch, and writes nothing. It finds the session that the batch goes to, or makes the
 // one that the batch creates, with the head of what is staged for it. grown says how many records sessions have got
 // in the same transaction.
-func (b *Backend) admit(tx *bbolt.Tx, ways *ways, p *pending, grown map[uint64]uint64) (err error) {
+func (b *Backend) admit(tx *bbolt.Tx, paths *pathChecker, p *pending, grown map[uint64]uint64) (err error) {
 	switch {
 	case p.snapshot != nil:
 		p.session, err = findCreated(tx, p.name, p.batch.Creation)
@@ -143,7 +143,7 @@ func (b *Backend) admit(tx *bbolt.Tx, ways *ways, p *pending, grown map[uint64]u
 		err = b.checkRoom(tx, p, grown)
 	}
 	if err == nil {
-		err = b.checkWays(tx, ways, p)
+		err = b.checkPaths(tx, paths, p)
 	}
 	return err
 }
@@ -209,7 +209,7 @@ func (b *Backend) checkRoom(tx *bbolt.Tx, p *pending, grown map[uint64]uint64) e
 	if len(p.hashes) == 0 || p.batch.IDsFree {
 		return nil
 	}
-	return b.known.check(tx.DB(), s.number, s.head.last-grown[s.id()], p.hashes)
+	return b.ids.check(tx.DB(), s.number, s.head.last-grown[s.id()], p.hashes)
 }
 
 // errNothing ends a transaction that has nothing to write.
@@ -238,34 +238,33 @@ func wellFormed(name string, batch backend.Batch) error {
 	return errors.Join(errs...)
 }
 
-// checkWays looks over the pages that a write will write anew, a session's when it is
-// first written to.
-func (b *Backend) checkWays(tx *bbolt.Tx, ways *ways, p *pending) error {
-	type way struct{ bucket, key []byte }
-	var all []way
-	known := b.known.of(tx.DB(), p.session.number)
+// checkPaths checks the pages that a write will copy; those of a session's rows before its first write.
+func (b *Backend) checkPaths(tx *bbolt.Tx, paths *pathChecker, p *pending) error {
+	type path struct{ bucket, key []byte }
+	var all []path
+	cached := b.ids.of(tx.DB(), p.session.number)
 	switch name := []byte(p.name); {
 	case p.snapshot != nil:
-		all = append(all, way{bucketSnapshots, p.session.number})
+		all = append(all, path{bucketSnapshots, p.session.number})
 	case p.batch.Create:
-		all = append(all, way{bucketSessions, name})
+		all = append(all, path{bucketSessions, name})
 		if p.batch.Staged != "" {
-			all = append(all, way{bucketSessions, []byte(p.batch.Staged)}, way{bucketHeads, []byte(p.batch.Staged)})
+			all = append(all, path{bucketSessions, []byte(p.batch.Staged)}, path{bucketHeads, []byte(p.batch.Staged)})
 		}
 		fallthrough
-	case !known.sound:
+	case !cached.sound:
 		next := p.session.key(p.batch.After + 1)
-		all = append(all, way{bucketHeads, name}, way{bucketRecords, next})
+		all = append(all, path{bucketHeads, name}, path{bucketRecords, next})
 	}
 	for _, v := range p.batch.Shared {
-		all = append(all, way{bucketShared, []byte(v.Name)}, way{bucketSharedNames, []byte(v.Name)})
+		all = append(all, path{bucketShared, []byte(v.Name)}, path{bucketSharedNames, []byte(v.Name)})
 	}
 	for _, w := range all {
-		if err := ways.check(w.bucket, w.key); err != nil {
+		if err := paths.check(w.bucket, w.key); err != nil {
 			return err
 		}
 	}
-	known.sound = known.sound || p.snapshot == nil
+	cached.sound = cached.sound || p.snapshot == nil
 	return nil
 }
 

@@ -7,9 +7,8 @@ import (
 	bbolt "go.etcd.io/bbolt"
 )
 
-// keepRows keeps the rows of sessions from being changed or removed until letGo is called. One
-// caller at a time has them kept.
-func (b *Backend) keepRows(ctx context.Context) (letGo func(), err error) {
+// pauseRemovals stops changes and removals of sessions' rows until resume is called. A second caller waits.
+func (b *Backend) pauseRemovals(ctx context.Context) (resume func(), err error) {
 	select {
 	case b.copying <- struct{}{}:
 	case <-ctx.Done():
@@ -20,11 +19,11 @@ func (b *Backend) keepRows(ctx context.Context) (letGo func(), err error) {
 		<-b.copying
 		return nil, err
 	}
-	b.keeping.Store(true)
+	b.removalsPaused.Store(true)
 	unlock()
 	return func() {
-		b.keeping.Store(false)
-		if b.kept.Swap(false) {
+		b.removalsPaused.Store(false)
+		if b.removalsPending.Swap(false) {
 			b.sweep(context.Background())
 		}
 		<-b.copying
@@ -42,7 +41,7 @@ type replica struct {
 
 const replicaBytes = 8 << 20
 
-// replicate makes an empty replica in an empty file, of a backend whose rows are kept.
+// replicate makes an empty replica of the backend in an empty file. The caller has paused removals.
 func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (*replica, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
 		FreelistType: bbolt.FreelistMapType, InitialMmapSize: initialMmapSize, NoSync: true, NoGrowSync: true,
@@ -59,8 +58,8 @@ func (b *Backend) replicate(path string, sum func([]byte) uint32, vacuum bool) (
 }
 
 // copy copies the rows of the sessions that there are, and returns how many it has copied.
-func (r *replica) copy(ctx context.Context) (m moment, n int, err error) {
-	if m, err = r.of.takeMoment(ctx, r.found); err == nil {
+func (r *replica) copy(ctx context.Context) (m directory, n int, err error) {
+	if m, err = r.of.readDirectory(ctx, r.found); err == nil {
 		err = r.found.err()
 	}
 	if err == nil {
@@ -95,9 +94,8 @@ func (r *replica) commit() error {
 	return errors.Join(err, r.db.Sync())
 }
 
-// finish writes the names of a moment, to which the rows have been copied: what stands under other numbers is
-// unlinked.
-func (r *replica) finish(m moment) error {
+// finish writes the named rows of a directory whose other rows were copied, and unlinks all other numbers.
+func (r *replica) finish(m directory) error {
 	for _, bucket := range nameBuckets {
 		for name, row := range m.each(bucket) {
 			if err := r.write(bucket, []byte(name), row); err != nil {

@@ -39,7 +39,7 @@ func (b *Backend) InTx(f func(tx *bbolt.Tx)) error {
 	})
 }
 
-// Writing reports whether someone has the writer's place.
+// Writing reports whether a writer holds the writer lock.
 func (b *Backend) Writing() bool { return len(b.writer) > 0 }
 
 // SetSlice makes checks look at so many pages in a transaction until restore is called.
@@ -49,8 +49,8 @@ func SetSlice(pages int) (restore func()) {
 	return func() { sliceLeaves = before }
 }
 
-// Settle settles what a file shows.
-func Settle(file interface {
+// RewriteMeta is rewriteMeta of a file's current meta page.
+func RewriteMeta(file interface {
 	io.ReaderAt
 	io.WriterAt
 	Sync() error
@@ -59,18 +59,18 @@ func Settle(file interface {
 	if err != nil {
 		return err
 	}
-	return settle(file, metas.current())
+	return rewriteMeta(file, metas.current())
 }
 
-// FailSettling makes b unable to settle its file until restore is called.
-func FailSettling(b *Backend, err error) (restore func()) {
+// FailRewriteMeta makes rewriteMeta of b fail until restore is called.
+func FailRewriteMeta(b *Backend, err error) (restore func()) {
 	set := func(f func(durableFile, *metaPage) error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.opts.settle = f
+		b.opts.rewriteMeta = f
 	}
 	set(func(durableFile, *metaPage) error { return err })
-	return func() { set(settle) }
+	return func() { set(rewriteMeta) }
 }
 
 // Seal returns a row of a kind, as it is stored.

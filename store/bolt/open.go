@@ -43,7 +43,7 @@ func openHandle(path string, opts Options, was *opened) (h *handle, err error) {
 	if err = h.view(checkBuckets); err != nil {
 		err = fmt.Errorf("%s: %w", path, err)
 	} else {
-		err = h.settle(opts, metas)
+		err = h.makeDurable(opts, metas)
 	}
 	if err != nil {
 		return nil, errors.Join(err, h.close())
@@ -179,8 +179,8 @@ func named(file *os.File, path string) bool {
 	return err == nil && ownErr == nil && os.SameFile(there, own)
 }
 
-// settle tells what is in doubt, and makes durable what the file shows if it is to be written.
-func (h *handle) settle(opts Options, metas metaPages) error {
+// makeDurable logs a damaged meta page, and makes the file's current transaction durable if the file is opened for writing.
+func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	current := metas.current()
 	h.opened, h.doubt = current.txid(), metas.doubt()
 	h.last.Store(h.opened)
@@ -198,7 +198,7 @@ func (h *handle) settle(opts Options, metas metaPages) error {
 		err = syncDir(filepath.Dir(target))
 	}
 	if err == nil {
-		err = opts.settle(h.file, current)
+		err = opts.rewriteMeta(h.file, current)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: make durable what it holds: %w", h.path, err)

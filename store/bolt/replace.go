@@ -24,22 +24,22 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 	if err := wellFormed(name, p.batch); err != nil {
 		return err
 	}
-	// The ways are looked over while others write: what they write anew is whole.
+	// The paths are checked without the writer lock: pages that other writers copy are valid.
 	err := b.view(ctx, func(tx *bbolt.Tx) error {
 		s, err := findCreated(tx, name, r.Creation)
 		if err != nil {
 			return err
 		}
-		ways := b.handle.ways(tx)
+		paths := b.handle.paths(tx)
 		for _, x := range r.Records {
-			err = errors.Join(err, ways.check(bucketRecords, s.key(x.Seq)))
+			err = errors.Join(err, paths.check(bucketRecords, s.key(x.Seq)))
 		}
 		if len(p.hashes) > 0 {
-			_, err := b.known.lookup(tx, s, nil)
+			_, err := b.ids.lookup(tx, s, nil)
 			p.batch.IDsFree = errors.Is(err, backend.ErrIndex) // which the caller knows
 		}
 		next := s.key(r.Last + 1)
-		return errors.Join(err, ways.check(bucketRecords, next), ways.check(bucketRecords, s.key(0)), ways.check(bucketHeads, []byte(name)), ways.check(bucketSnapshots, s.number), ways.check(bucketSessions, []byte(name)))
+		return errors.Join(err, paths.check(bucketRecords, next), paths.check(bucketRecords, s.key(0)), paths.check(bucketHeads, []byte(name)), paths.check(bucketSnapshots, s.number), paths.check(bucketSessions, []byte(name)))
 	})
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		if err == nil && len(r.Appended) > 0 {
 			err = b.checkRoom(tx, p, nil)
 		}
-		if errors.Is(err, errUnlearned) { // the ids were forgotten since
+		if errors.Is(err, errIDsNotCached) { // the ids were forgotten since
 			err = backend.ErrMoved
 		}
 		if err != nil {
@@ -64,7 +64,7 @@ func (b *Backend) Replace(ctx context.Context, name string, r backend.Replacemen
 		return replaceRecords(tx, name, p.session, r, p.hashes)
 	})
 	if err == nil {
-		b.known.add(db, p.session.number, r.Appended, p.hashes)
+		b.ids.add(db, p.session.number, r.Appended, p.hashes)
 	}
 	return err
 }

@@ -347,7 +347,7 @@ func (b *Backend) Lookup(ctx context.Context, name, creation string, ids []strin
 		if err != nil {
 			return err
 		}
-		seqs, err = b.known.lookup(tx, s, ids)
+		seqs, err = b.ids.lookup(tx, s, ids)
 		return err
 	})
 	return seqs, err

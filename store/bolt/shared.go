@@ -35,13 +35,13 @@ func putShared(tx *bbolt.Tx, values []backend.Value) error {
 func (b *Backend) PutShared(ctx context.Context, changes []backend.SharedChange) error {
 	return b.update(ctx, func(tx *bbolt.Tx) error {
 		var values []backend.Value
-		ways := b.handle.ways(tx)
+		paths := b.handle.paths(tx)
 		for _, c := range changes {
 			name := []byte(c.Name)
 			if len(name) == 0 || len(name) > backend.MaxNameBytes {
 				return fmt.Errorf("a shared name of %d bytes; 1 to %d are allowed", len(name), backend.MaxNameBytes)
 			}
-			if err := errors.Join(ways.check(bucketShared, name), ways.check(bucketSharedNames, name)); err != nil {
+			if err := errors.Join(paths.check(bucketShared, name), paths.check(bucketSharedNames, name)); err != nil {
 				return err
 			}
 			var now *backend.Value

@@ -37,14 +37,14 @@ func (b *Backend) Delete(ctx context.Context, name, creation string, seen *backe
 		if seen != nil && seen.Moved(headOf(tx, s)) {
 			return backend.ErrMoved
 		}
-		ways := b.handle.ways(tx)
-		if err := errors.Join(ways.check(bucketHeads, []byte(name)), ways.check(bucketSessions, []byte(name))); err != nil {
+		paths := b.handle.paths(tx)
+		if err := errors.Join(paths.check(bucketHeads, []byte(name)), paths.check(bucketSessions, []byte(name))); err != nil {
 			return err
 		}
 		if err := errors.Join(tx.Bucket(bucketHeads).Delete([]byte(name)), tx.Bucket(bucketSessions).Delete([]byte(name))); err != nil {
 			return err
 		}
-		if !b.keeping.Load() {
+		if !b.removalsPaused.Load() {
 			if all, err = b.removeRows(tx, s.number, newRoom()); err != nil || all {
 				return err
 			}
@@ -65,9 +65,9 @@ func unlink(tx *bbolt.Tx, number []byte) error {
 // removeRows removes rows under a number, as far as there is room, and reports whether
 // none is left.
 func (b *Backend) removeRows(tx *bbolt.Tx, number []byte, room *room) (done bool, err error) {
-	ways := b.handle.ways(tx)
+	paths := b.handle.paths(tx)
 	for _, name := range rowBuckets {
-		if err := ways.check(name, number); err != nil {
+		if err := paths.check(name, number); err != nil {
 			return false, err
 		}
 	}
@@ -121,8 +121,8 @@ var errCopying = errors.New("rows are kept for a copy")
 
 // sweepSome removes rows under unlinked numbers, as many as a commit may. A number without rows is forgotten.
 func (b *Backend) sweepSome(tx *bbolt.Tx) error {
-	if b.keeping.Load() {
-		b.kept.Store(true)
+	if b.removalsPaused.Load() {
+		b.removalsPending.Store(true)
 		return errCopying
 	}
 	room := newRoom()

@@ -27,11 +27,11 @@ func (b *Backend) Vacuum(ctx context.Context, sum func(record []byte) uint32) (e
 	if b.opts.ReadOnly {
 		return backend.ErrReadOnly
 	}
-	letGo, err := b.keepRows(ctx)
+	resume, err := b.pauseRemovals(ctx)
 	if err != nil {
 		return err
 	}
-	defer letGo()
+	defer resume()
 	target, err := filepath.EvalSymlinks(b.path)
 	if err != nil {
 		return err
@@ -77,8 +77,8 @@ func (b *Backend) vacuumDraft(target string) (path string, err error) {
 	return path, nil
 }
 
-// catchUp copies what the backend holds, and what is written meanwhile. It returns with the writer's place,
-// unless there is an error.
+// catchUp copies the backend's rows, and those written in the meantime. Unless it fails it returns with the
+// writer lock held.
 func (r *replica) catchUp(ctx context.Context) (unlock func(), err error) {
 	for range vacuumRounds {
 		_, rows, err := r.copy(ctx)

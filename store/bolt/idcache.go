@@ -11,8 +11,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// Of an id a record's row has a hash, so that ids of any length fit. That two ids of a session have one
-// hash of 128 bits does not happen; if it did, the second would be taken for used.
+// idHash is the hash of an id, as a record's row stores it: ids of any length fit. Two ids of a session
+// with the same hash of 128 bits are not expected; the second would be refused as taken.
 type idHash [16]byte
 
 func hashID(id string) idHash {
@@ -30,47 +30,47 @@ func hashIDs(records []backend.Record) (hashes []idHash) {
 	return hashes
 }
 
-// known is what is known of sessions since the file was opened. All of it is forgotten when it is of too many
-// sessions or ids.
-type known struct {
+// idCache caches the ids of sessions. It is emptied when it holds too many sessions or ids, and when the
+// database handle changes.
+type idCache struct {
 	mu       sync.Mutex
 	db       *bbolt.DB // after a failed commit or a vacuum there is another one
-	sessions map[uint64]*knownSession
+	sessions map[uint64]*sessionIDs
 	ids      int // in all sessions
 }
 
 const (
-	maxKnownIDs      = 1 << 20
-	maxKnownSessions = 1 << 16
+	maxCachedIDs      = 1 << 20
+	maxCachedSessions = 1 << 16
 )
 
-// knownSession is the ids of a session's committed records up to one.
-type knownSession struct {
-	sound bool // the ways to its rows have been looked over
+// sessionIDs holds the ids of a session's committed records up to last.
+type sessionIDs struct {
+	sound bool // the pages on the paths to its rows were checked
 
 	mu   sync.Mutex
 	last uint64
 	ids  map[idHash]uint64 // seq of the record
 }
 
-// of returns what is known of a session.
-func (n *known) of(db *bbolt.DB, number []byte) *knownSession {
+// of returns the entry of a session.
+func (n *idCache) of(db *bbolt.DB, number []byte) *sessionIDs {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.db != db || n.ids > maxKnownIDs || len(n.sessions) > maxKnownSessions {
-		n.db, n.sessions, n.ids = db, map[uint64]*knownSession{}, 0
+	if n.db != db || n.ids > maxCachedIDs || len(n.sessions) > maxCachedSessions {
+		n.db, n.sessions, n.ids = db, map[uint64]*sessionIDs{}, 0
 	}
 	id := binary.BigEndian.Uint64(number)
 	k := n.sessions[id]
 	if k == nil {
-		k = &knownSession{ids: map[idHash]uint64{}}
+		k = &sessionIDs{ids: map[idHash]uint64{}}
 		n.sessions[id] = k
 	}
 	return k
 }
 
-// add adds the ids of records that are committed. hashes are theirs in turn.
-func (n *known) add(db *bbolt.DB, number []byte, records []backend.Record, hashes []idHash) {
+// add adds the ids of committed records. hashes are those of their ids, in order.
+func (n *idCache) add(db *bbolt.DB, number []byte, records []backend.Record, hashes []idHash) {
 	if len(records) == 0 {
 		return
 	}
@@ -90,19 +90,20 @@ func (n *known) add(db *bbolt.DB, number []byte, records []backend.Record, hashe
 	n.count(len(records))
 }
 
-func (n *known) count(ids int) {
+func (n *idCache) count(ids int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ids += ids
 }
 
-// check returns an error if a record up to the last that is committed takes one of the ids, or if that is not known.
-func (n *known) check(db *bbolt.DB, number []byte, last uint64, hashes []idHash) error {
+// check returns [backend.ErrTaken] if a record up to last has one of the ids, and errIDsNotCached if the cache does
+// not reach last.
+func (n *idCache) check(db *bbolt.DB, number []byte, last uint64, hashes []idHash) error {
 	k := n.of(db, number)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.last < last {
-		return errUnlearned
+		return errIDsNotCached
 	}
 	for _, hash := range hashes {
 		if k.ids[hash] != 0 {
@@ -112,10 +113,10 @@ func (n *known) check(db *bbolt.DB, number []byte, last uint64, hashes []idHash)
 	return nil
 }
 
-// lookup returns the seqs of ids, 0 for those that no record of the session takes. It reads the rows that have
-// not been read since the file was opened. Where their ids are not what was written it fails with
-// [backend.ErrIndex], and what the others say is returned all the same.
-func (n *known) lookup(tx *bbolt.Tx, s session, ids []string) (seqs []uint64, err error) {
+// lookup returns the seqs of ids, 0 for an id that no record of the session has. It reads the rows that are not
+// cached. If the ids of a row are damaged it fails with [backend.ErrIndex], and still returns the seqs that
+// the other rows give.
+func (n *idCache) lookup(tx *bbolt.Tx, s session, ids []string) (seqs []uint64, err error) {
 	if s.head == nil {
 		return make([]uint64, len(ids)), fmt.Errorf("%w: session %d has lost its head", backend.ErrIndex, s.id())
 	}
@@ -137,8 +138,8 @@ func (n *known) lookup(tx *bbolt.Tx, s session, ids []string) (seqs []uint64, er
 	return seqs, err
 }
 
-// read adds the ids of the records behind those that are known, up to the head's last.
-func (k *knownSession) read(tx *bbolt.Tx, s session) (err error) {
+// read adds the ids of the records after the cached ones, up to the head's last.
+func (k *sessionIDs) read(tx *bbolt.Tx, s session) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // of bbolt, about a page that is damaged
 			err = fmt.Errorf("%w: session %d: %v", backend.ErrIndex, s.id(), p)

@@ -1,4 +1,4 @@
-package line_test
+package groupcommit_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/store/internal/line"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
 type job struct {
@@ -21,7 +21,7 @@ func all(waiting []*job) int { return len(waiting) }
 
 // Many callers are all served once, in groups, and never two groups at a time.
 func TestGroups(t *testing.T) {
-	var l line.Line[*job]
+	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
 	var working, groups atomic.Int32
 	var wg sync.WaitGroup
@@ -59,7 +59,7 @@ func TestGroups(t *testing.T) {
 
 // A caller who gives up while waiting is not served; one whose work has begun is.
 func TestGivingUp(t *testing.T) {
-	var l line.Line[*job]
+	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
 	resource <- struct{}{} // somebody else holds it
 	ctx, cancel := context.WithCancel(context.Background())
@@ -83,7 +83,7 @@ func TestGivingUp(t *testing.T) {
 
 // If the work panics, the panic is the leader's, and no one waits for ever.
 func TestPanic(t *testing.T) {
-	var l line.Line[*job]
+	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
 	func() {
 		defer func() {
@@ -100,7 +100,7 @@ func TestPanic(t *testing.T) {
 
 // What is not urgent leaves the turn to others, and is done all the same if none come.
 func TestLater(t *testing.T) {
-	var l line.Line[*job]
+	var l groupcommit.Queue[*job]
 	resource := make(chan struct{}, 1)
 	patient, urgent := &job{}, &job{}
 	joined, result := make(chan struct{}), make(chan error)
@@ -137,7 +137,7 @@ func TestLater(t *testing.T) {
 }
 
 func TestFit(t *testing.T) {
-	fits := line.Fit(3, 10, func(n int) int { return n })
+	fits := groupcommit.Fit(3, 10, func(n int) int { return n })
 	for _, c := range []struct {
 		waiting []int
 		want    int
@@ -156,9 +156,9 @@ func TestDetached(t *testing.T) {
 	for _, c := range []struct {
 		work time.Duration
 		want error
-	}{{10 * time.Millisecond, nil}, {time.Hour, line.ErrBegun}} {
+	}{{10 * time.Millisecond, nil}, {time.Hour, groupcommit.ErrBegun}} {
 		synctest.Test(t, func(t *testing.T) {
-			l := line.Line[*job]{Detached: true}
+			l := groupcommit.Queue[*job]{Detached: true}
 			resource := make(chan struct{}, 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
@@ -173,7 +173,7 @@ func TestDetached(t *testing.T) {
 						t.Errorf("work of %v: the caller left after %v", c.work, took)
 					}
 				})
-				synctest.Wait() // the second one waits in the line
+				synctest.Wait() // the second one waits in the queue
 			}
 			cancel()
 			wg.Wait()
@@ -189,7 +189,7 @@ func TestDetached(t *testing.T) {
 
 // A panic in work that has a goroutine of its own is the caller's whose turn it was.
 func TestDetachedPanics(t *testing.T) {
-	l := line.Line[*job]{Detached: true}
+	l := groupcommit.Queue[*job]{Detached: true}
 	resource := make(chan struct{}, 1)
 	defer func() {
 		if p := recover(); p != "broken" {

@@ -1,4 +1,4 @@
-package line_test
+package groupcommit_test
 
 import (
 	"context"
@@ -7,13 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/store/internal/line"
+	"github.com/patchlog-dev/patchlog/store/internal/groupcommit"
 )
 
-// Who gives up leaves the line: whoever leads next does not work for it.
+// A caller that gives up leaves the queue: the next leader does no work for it.
 func TestWhoGaveUpIsNotServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l line.Line[*job]
+		var l groupcommit.Queue[*job]
 		resource := make(chan struct{}, 1)
 		resource <- struct{}{} // somebody else holds it
 		jobs := []*job{{n: 0}, {n: 1}, {n: 2}}
@@ -33,7 +33,7 @@ func TestWhoGaveUpIsNotServed(t *testing.T) {
 					}
 				})
 			}()
-			synctest.Wait() // it stands in the line
+			synctest.Wait() // it is in the queue
 		}
 		cancel()
 		if err := <-results[1]; !errors.Is(err, context.Canceled) {
@@ -52,7 +52,7 @@ func TestWhoGaveUpIsNotServed(t *testing.T) {
 // Who gives up while others work for it waits for their end, and has no error.
 func TestGivingUpTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l line.Line[*job]
+		var l groupcommit.Queue[*job]
 		resource := make(chan struct{}, 1)
 		resource <- struct{}{}
 		release := make(chan struct{})
@@ -89,7 +89,7 @@ func TestGivingUpTooLate(t *testing.T) {
 // Do takes a free resource at once; DoLater after its patience, and not before.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l line.Line[*job]
+		var l groupcommit.Queue[*job]
 		resource := make(chan struct{}, 1)
 		for _, patience := range []time.Duration{0, time.Nanosecond, time.Second} {
 			start := time.Now()

@@ -51,9 +51,9 @@ func (c *cached) Sync() error {
 	return nil
 }
 
-// A commit whose last sync failed is on disk once it is settled; another sync alone does
+// A commit whose last sync failed is on disk once its meta page is rewritten; another sync alone does
 // not get it there.
-func TestSettle(t *testing.T) {
+func TestRewriteMeta(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	fill(t, path)
 	durable, err := os.ReadFile(path) // all but the last commit's meta page
@@ -80,22 +80,22 @@ func TestSettle(t *testing.T) {
 	}
 	for _, way := range []struct{ failing, writes bool }{{true, true}, {false, false}} {
 		c.failing, c.writes = way.failing, way.writes
-		if err := bolt.Settle(c); !errors.Is(err, errSync) || onDisk(c) != 2 {
+		if err := bolt.RewriteMeta(c); !errors.Is(err, errSync) || onDisk(c) != 2 {
 			t.Errorf("%+v: %v, %d sessions on disk", way, err, onDisk(c))
 		}
 	}
 	c.failing, c.writes = false, true
-	if err := bolt.Settle(c); err != nil || onDisk(c) != 1 {
-		t.Errorf("settled: %v, %d sessions on disk, want 1", err, onDisk(c))
+	if err := bolt.RewriteMeta(c); err != nil || onDisk(c) != 1 {
+		t.Errorf("rewritten: %v, %d sessions on disk, want 1", err, onDisk(c))
 	}
 	if !bytes.Equal(c.shown, after) {
-		t.Error("settling changed what the file holds")
+		t.Error("rewriting changed what the file holds")
 	}
 }
 
 // A file that cannot be made durable is not opened, and a store whose commit failed does
 // nothing more until it can.
-func TestSettlingFails(t *testing.T) {
+func TestRewriteMetaFails(t *testing.T) {
 	for name, commit := range map[string]func(tx *bbolt.Tx) error{"lost": ways["lost"].commit, "landed": ways["landed"].commit} {
 		t.Run(name, func(t *testing.T) {
 			first, path := openWith(t)
@@ -107,7 +107,7 @@ func TestSettlingFails(t *testing.T) {
 				t.Fatal("no error")
 			}
 			b.SetCommit(nil)
-			restore := bolt.FailSettling(b, errSync)
+			restore := bolt.FailRewriteMeta(b, errSync)
 			for range 2 {
 				if _, err := backend.HeadOf(ctx, b, "a"); !errors.Is(err, errSync) || !errors.Is(err, errDisk) {
 					t.Errorf("Head: %v", err)

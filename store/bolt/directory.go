@@ -14,17 +14,17 @@ import (
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
-// moment is the rows with names that the file held at one moment, and the sessions that they make. What stands
-// under the numbers of these can be read later, in many short transactions: it is added to and, while
-// [Backend.keeping] is set, neither changed nor removed.
-type moment struct {
+// directory holds the named rows of the file as one transaction saw them, and the sessions that they describe. The
+// rows under the sessions' numbers can be read later, in many short transactions: writers add rows, but while
+// [Backend.removalsPaused] is set they neither change nor remove any.
+type directory struct {
 	given    uint64                       // the last number given out
 	names    map[string]map[string][]byte // rows by bucket and key
 	sessions []logged                     // in the order of numbers
 	unlinked []string                     // numbers
 }
 
-// logged is a session at a moment. Without a head it is damaged.
+// logged is a session of a directory. Without a head it is damaged.
 type logged struct {
 	session
 	name string
@@ -35,9 +35,8 @@ var nameBuckets = [][]byte{bucketSessions, bucketHeads, bucketShared, bucketShar
 // rowBuckets have rows whose keys begin with a session's number.
 var rowBuckets = [][]byte{bucketRecords, bucketSnapshots}
 
-// takeMoment reads the names as one transaction sees them, and reports what does not fit together. The caller
-// keeps the rows of sessions.
-func (b *Backend) takeMoment(ctx context.Context, found *findings) (m moment, err error) {
+// readDirectory reads the named rows in one transaction, and reports inconsistencies. The caller has paused removals.
+func (b *Backend) readDirectory(ctx context.Context, found *findings) (m directory, err error) {
 	m.names = map[string]map[string][]byte{}
 	if err := b.view(ctx, func(tx *bbolt.Tx) error {
 		m.given = tx.Bucket(bucketSessions).Sequence()
@@ -64,15 +63,15 @@ func (b *Backend) takeMoment(ctx context.Context, found *findings) (m moment, er
 			return nil
 		})
 	}); err != nil {
-		return moment{}, err
+		return directory{}, err
 	}
 	m.check(found)
 	slices.SortFunc(m.sessions, func(a, b logged) int { return bytes.Compare(a.number, b.number) })
 	return m, nil
 }
 
-// check makes out the sessions, and reports what has a name and is not whole.
-func (m *moment) check(found *findings) {
+// check decodes the sessions, and reports named rows that are damaged or incomplete.
+func (m *directory) check(found *findings) {
 	heads, owners := m.names[string(bucketHeads)], map[string]string{}
 	for _, n := range m.unlinked {
 		owners[n] = "none"
@@ -121,7 +120,7 @@ func (m *moment) check(found *findings) {
 }
 
 // each yields the rows of a bucket in the order of their names.
-func (m *moment) each(bucket []byte) func(yield func(name string, row []byte) bool) {
+func (m *directory) each(bucket []byte) func(yield func(name string, row []byte) bool) {
 	return func(yield func(string, []byte) bool) {
 		all := m.names[string(bucket)]
 		for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -132,13 +131,13 @@ func (m *moment) each(bucket []byte) func(yield func(name string, row []byte) bo
 	}
 }
 
-// findings are what was found wrong.
+// findings collects inconsistencies.
 type findings struct {
 	errs []error
 	more int
 }
 
-// So many findings are enough to know that a file is damaged.
+// maxFindings is how many findings are kept; further ones are counted.
 const maxFindings = 20
 
 func (f *findings) report(format string, args ...any) {
@@ -156,11 +155,10 @@ func (f *findings) err() error {
 	return errors.Join(f.errs...)
 }
 
-// reader reads what stands under the numbers of a moment's sessions, and then what a later moment has more, and
-// reports what does not fit together.
+// reader reads the rows under the numbers of a directory's sessions, then the rows that a later directory has in
+// addition, and reports inconsistencies.
 //
-// The file is read in short transactions: one that is open for long makes it grow with each commit, and may keep a
-// commit waiting.
+// It reads in short transactions: a long one makes the file grow with each commit, and may block a commit.
 type reader struct {
 	of    *Backend
 	found *findings
@@ -172,19 +170,19 @@ type reader struct {
 	vacuum bool // snapshots are copied too, and a record that is damaged is not
 }
 
-// extent is what has been read under a number.
+// extent says how far the rows under a number were read.
 type extent struct {
 	next  uint64 // seq
 	chain backend.Chain
 }
 
-// One transaction reads so many rows or bytes.
+// Limits of the rows and bytes that one transaction reads.
 const (
 	sliceRows  = 512
 	sliceBytes = 1 << 20
 )
 
-// slice is what one transaction has read.
+// slice holds the rows that one transaction read.
 type slice struct {
 	rows  [][3][]byte // bucket, key and row
 	bytes int
@@ -197,9 +195,9 @@ func (s *slice) add(bucket, k, row []byte) {
 	s.bytes += len(k) + len(row)
 }
 
-// bring reads what a moment, which is later than the one before, has more, and returns how many rows that is. A
-// copy ends with the first session that is damaged.
-func (r *reader) bring(ctx context.Context, to moment) (n int, err error) {
+// bring reads the rows that directory to, which is later than the one before, has in addition, and returns their number.
+// A copy ends with the first damaged session.
+func (r *reader) bring(ctx context.Context, to directory) (n int, err error) {
 	if r.read == nil {
 		r.read = map[string]*extent{}
 		for i, bucket := range rowBuckets {
@@ -236,8 +234,8 @@ func (r *reader) bring(ctx context.Context, to moment) (n int, err error) {
 	return n, err
 }
 
-// slice reads records of a session, and holds them against its head when it has all. Its snapshot may be of a later
-// record than the moment.
+// slice reads records of a session, and compares them with its head after the last. Its snapshot may be of a later
+// record than the directory.
 func (r *reader) slice(tx *bbolt.Tx, l logged, x *extent, s *slice) (more bool) {
 	if l.head == nil {
 		return false
@@ -288,7 +286,7 @@ func (r *reader) slice(tx *bbolt.Tx, l logged, x *extent, s *slice) (more bool) 
 	return false
 }
 
-// beside reads what stands beside a session's records: its label, which a copy makes anew, and its snapshot.
+// beside reads a session's snapshot and checks its label, which a copy writes anew.
 func (r *reader) beside(tx *bbolt.Tx, l logged, s *slice) {
 	row := tx.Bucket(bucketSnapshots).Get(l.number)
 	switch {
@@ -309,8 +307,8 @@ func (r *reader) beside(tx *bbolt.Tx, l logged, s *slice) {
 	}
 }
 
-// checkStrays reports rows of a bucket that are no session's: damage may have taken the session.
-func (r *reader) checkStrays(ctx context.Context, to moment, bucket []byte) error {
+// checkStrays reports rows of a bucket that belong to no session: damage may have removed the session's entry.
+func (r *reader) checkStrays(ctx context.Context, to directory, bucket []byte) error {
 	numbers := slices.Clone(to.unlinked)
 	for _, l := range to.sessions {
 		numbers = append(numbers, string(l.number))
@@ -336,7 +334,7 @@ func (r *reader) checkStrays(ctx context.Context, to moment, bucket []byte) erro
 	return nil
 }
 
-// strays reports rows with keys from one on and below another, if that is not nil.
+// strays reports rows with keys at or above from and, unless to is nil, below to.
 func (r *reader) strays(tx *bbolt.Tx, bucket, from, to []byte) {
 	c := tx.Bucket(bucket).Cursor()
 	k, _ := c.Seek(from)

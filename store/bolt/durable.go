@@ -1,0 +1,45 @@
+package bolt
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+type durableFile interface {
+	io.WriterAt
+	Sync() error
+}
+
+// rewriteMeta makes the transaction of the current meta page durable by writing the page again and
+// syncing it. After a failed sync, or if the process was killed before its sync, the page cache may
+// hold a meta page that is not on disk, marked clean: another sync alone would skip it. The pages
+// that it refers to were synced before it was first written.
+//
+// Until then the store must neither answer from the file nor write to it: a commit would overwrite
+// pages of the older tree, which is the one on disk.
+func rewriteMeta(file durableFile, current *metaPage) error {
+	if _, err := file.WriteAt(current.bytes[:], current.at); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// syncDir makes the names in a directory durable. If the directory may not be opened, or the file
+// system cannot sync directories, it does nothing.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}

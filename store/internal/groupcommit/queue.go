@@ -1,0 +1,172 @@
+// Package groupcommit queues work for an exclusive resource and does it in groups: the caller
+// that gets the resource does the queued work of all callers. A lone caller is not delayed, and
+// the busier the resource, the larger the groups.
+package groupcommit
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Queue holds items that wait for a resource. The zero Queue is empty.
+type Queue[T any] struct {
+	// Detached runs the work of a group on a goroutine of its own, so that a caller whose context
+	// ends can return before the work does. It is for work that may take long. A panic in the work
+	// is raised again in the caller that leads the group.
+	Detached bool
+
+	mu      sync.Mutex
+	waiting []*entry[T]
+	crowded bool // the last group had several items
+}
+
+// grace is how long a caller of a detached queue waits for its running work after its context ended.
+const grace = 250 * time.Millisecond
+
+// ErrBegun is returned if the context ended while the work on the item was running. The work goes
+// on: the caller must not touch the item again.
+var ErrBegun = errors.New("the work has begun")
+
+type entry[T any] struct {
+	item T
+	done chan struct{}
+}
+
+// Fit returns a function for Do that limits a group to a number of items, and ends a group with the
+// item that brings its size to total.
+func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
+	return func(waiting []T) int {
+		n, sum := 0, 0
+		for n < len(waiting) && n < items && sum < total {
+			sum += size(waiting[n])
+			n++
+		}
+		return n
+	}
+}
+
+// Do queues item and returns when the work on it is done, by this caller or by another. The caller
+// that can send on resource holds it: it calls work with items from the head of the queue, not
+// necessarily its own, and then receives. fits returns how many of the waiting items, at least one,
+// make a group. work stores results in the items, which are therefore pointers.
+//
+// If ctx ends while the item waits, Do removes it from the queue and returns the context's error.
+// Once work on it runs, Do waits for its end; if the queue is detached, it waits for a short time
+// only, and then returns [ErrBegun].
+func (l *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
+	return l.DoLater(ctx, 0, resource, item, fits, work)
+}
+
+// DoLater is Do for work that is not urgent: for the time of patience it leaves its item to other
+// callers, and takes the resource itself only if no other caller did the work.
+func (l *Queue[T]) DoLater(ctx context.Context, patience time.Duration, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e := &entry[T]{item, make(chan struct{})}
+	l.mu.Lock()
+	l.waiting = append(l.waiting, e)
+	l.mu.Unlock()
+	if patience > 0 {
+		select {
+		case <-e.done:
+			return nil
+		case <-time.After(patience):
+		case <-ctx.Done():
+		}
+	}
+	turn := resource
+	var led chan any // gets the value of a panic, or nil, when the group's work ends
+	for waits := true; waits; {
+		select {
+		case <-e.done:
+			waits = false
+		case resource <- struct{}{}:
+			if !l.Detached {
+				l.lead(resource, fits, work)
+				continue
+			}
+			led = make(chan any, 1)
+			go func(led chan any) {
+				defer func() { led <- recover() }()
+				l.lead(turn, fits, work)
+			}(led)
+			resource = nil // until that has ended
+		case p := <-led:
+			if p != nil {
+				panic(p)
+			}
+			resource, led = turn, nil
+		case <-ctx.Done():
+			if l.leave(e) {
+				return ctx.Err()
+			}
+			var late <-chan time.Time
+			if l.Detached {
+				late = time.After(grace)
+			}
+			select {
+			case <-e.done:
+				waits = false
+			case <-late:
+				return ErrBegun
+			}
+		}
+	}
+	if led != nil {
+		if p := <-led; p != nil {
+			panic(p)
+		}
+	}
+	return nil
+}
+
+func (l *Queue[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {
+	defer func() { <-resource }()
+	l.mu.Lock()
+	// Yield while the queue grows: callers of the last group come again at once. Without this, callers
+	// alternate in small groups.
+	for more := l.crowded || len(l.waiting) > 1; more; {
+		n := len(l.waiting)
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+		more = len(l.waiting) > n
+	}
+	items := make([]T, len(l.waiting))
+	for i, e := range l.waiting {
+		items[i] = e.item
+	}
+	n := 0
+	if len(items) > 0 {
+		n = fits(items)
+	}
+	group := slices.Clone(l.waiting[:n])
+	l.crowded = n > 1
+	l.waiting = slices.Delete(l.waiting, 0, n)
+	l.mu.Unlock()
+	if n == 0 {
+		return
+	}
+	// Deferred, so that no caller is left waiting if work panics.
+	defer func() {
+		for _, e := range group {
+			close(e.done)
+		}
+	}()
+	work(items[:n])
+}
+
+func (l *Queue[T]) leave(e *entry[T]) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.waiting, e)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	}
+	return i >= 0
+}
