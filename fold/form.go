@@ -14,7 +14,7 @@ import (
 // meaning is the version of the form, and of what records mean to the fold. It changes when a log
 // can fold to another view than before, as when a patch type becomes known. A view that was made
 // under another meaning is not to be trusted.
-const meaning = 2
+const meaning = 1
 
 // AppendBinary appends the view's binary form, which [Restore] reads: all but its
 // initial state and the bodies of its events. Its first byte is the version of what records
