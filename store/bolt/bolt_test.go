@@ -19,6 +19,7 @@ func open(t *testing.T, path string) *bolt.Backend {
 }
 
 func TestBackend(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		path := filepath.Join(t.TempDir(), "log.db")
 		b := open(t, path)

@@ -62,6 +62,7 @@ func (p pacing) Err() error            { p.step(false); return p.Context.Err() }
 // A check goes on while others write, delete and create, as often as they like, and finds
 // nothing wrong then. It never keeps the writer lock from one transaction to the next.
 func TestCheckWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	path := fillPages(t, 6000)
 	b := open(t, path)
 	defer func() { no(t, b.Close()) }()
@@ -221,6 +222,7 @@ func (l *layout) visit(name string, id int) {
 
 // Damage of pages, also far behind what the first transaction looks at.
 func TestCheckPages(t *testing.T) {
+	t.Parallel()
 	path := fillPages(t, 3000)
 	whole, err := os.ReadFile(path)
 	no(t, err)

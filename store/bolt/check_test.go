@@ -16,6 +16,7 @@ import (
 
 // Each row does one damage that Check must find.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	num := func(n ...uint64) (out []byte) {
 		for _, v := range n {
 			out = binary.BigEndian.AppendUint64(out, v)

@@ -105,6 +105,7 @@ func word(n int64) []byte { return binary.NativeEndian.AppendUint64(nil, uint64(
 
 // A long record's pages are in use to the last, whichever of them is listed.
 func TestFreePageWithinALongRecord(t *testing.T) {
+	t.Parallel()
 	path, _ := large(t)
 	b := open(t, path)
 	long := backend.Record{Seq: perSession + 1, IDs: []string{"long"}, Data: bytes.Repeat([]byte("long"), 10<<10)}
@@ -130,6 +131,7 @@ func TestFreePageWithinALongRecord(t *testing.T) {
 // A page that cannot be read costs what is in it: other sessions are listed and read to their
 // ends, and so is what comes before it in its own session.
 func TestDamagedLeafOfRecords(t *testing.T) {
+	t.Parallel()
 	path, p := large(t)
 	for _, key := range p.first {
 		at := p.leaves[key] * p.size
@@ -174,6 +176,7 @@ func TestDamagedLeafOfRecords(t *testing.T) {
 // What is left of pages after a session is deleted may be joined with what stands beside it. If
 // that is damaged, nothing is deleted.
 func TestDeleteBesideADamagedPage(t *testing.T) {
+	t.Parallel()
 	whole, p := large(t)
 	data, err := os.ReadFile(whole)
 	no(t, err)

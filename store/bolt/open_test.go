@@ -91,6 +91,7 @@ func TestMode(t *testing.T) {
 // Those that create a file at the same time get the same one, and nothing else is left in
 // the directory.
 func TestCreatedByMany(t *testing.T) {
+	t.Parallel()
 	for range 5 {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "log.db")

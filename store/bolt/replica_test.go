@@ -54,6 +54,7 @@ func (s summing) sum(data []byte) uint32 {
 
 // Whatever a backend holds, it holds after a vacuum, open and opened again.
 func TestVacuumOfEachCase(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) (backend.Backend, func() backend.Backend) {
 		path := filepath.Join(t.TempDir(), "log.db")
 		b := summing{open(t, path), &sync.Map{}}
@@ -154,6 +155,7 @@ func interrupting(t *testing.T, b *bolt.Backend, done *int) func([]byte) uint32 
 // A copy holds what was there when it began, whatever is written, deleted and staged
 // meanwhile; of that nothing is lost, and what was deleted goes in the end.
 func TestCopyWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	b, path := crowded(t)
 	want := outline(t, b)
 	done, used := 0, 0
@@ -217,6 +219,7 @@ func finish(t *testing.T, b *bolt.Backend, path string) {
 // After a vacuum all is there that others wrote meanwhile, and what they were staging goes on;
 // the file is another one, and short.
 func TestVacuumWhileOthersWrite(t *testing.T) {
+	t.Parallel()
 	b, path := crowded(t)
 	twin, twinPath := crowded(t)
 	before, err := os.Stat(path)
@@ -284,6 +287,7 @@ func rowKey(numbers ...uint64) (key []byte) {
 // What is missing, or not what was written, is not left behind in silence: there is no copy, and
 // no new file.
 func TestDamageIsNotCopied(t *testing.T) {
+	t.Parallel()
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			b, path := crowded(t)
@@ -343,6 +347,7 @@ func TestCopyFollowsTheChain(t *testing.T) {
 // Who waits for the file that a vacuum replaces gets the new one, and gets it only when it is
 // let go of.
 func TestVacuumPassesTheLockOn(t *testing.T) {
+	t.Parallel()
 	b, path := crowded(t)
 	open := func() (n int) {
 		entries, err := os.ReadDir("/proc/self/fd")

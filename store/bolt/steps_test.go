@@ -114,6 +114,7 @@ func recovers(t *testing.T, path string, records int) {
 // A crash between any two steps of a deletion leaves a file in which the session is gone,
 // and whose next writer removes the rest.
 func TestCrashWhileDeleting(t *testing.T) {
+	t.Parallel()
 	b, path := openWith(t) // a has one record
 	const n = 5000
 	no(t, b.Append(ctx, "large", backend.Batch{Creation: "l", Create: true, Records: many(0, n)}))
@@ -140,6 +141,7 @@ func TestCrashWhileDeleting(t *testing.T) {
 
 // The room that a deleted session took up is used again.
 func TestDeletedRoomIsUsedAgain(t *testing.T) {
+	t.Parallel()
 	b, path := openWith(t)
 	var sizes []int64
 	for i := range 4 {
