@@ -81,8 +81,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkSince is the look of one whose view is up to date.
-func BenchmarkSince(b *testing.B) {
+// BenchmarkLook measures a look by a caller whose view is up to date.
+func BenchmarkLook(b *testing.B) {
 	for _, mode := range modes {
 		for _, readers := range []int{1, 64} {
 			b.Run(fmt.Sprintf("%s/readers=%d", mode.name, readers), func(b *testing.B) {

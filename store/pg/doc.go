@@ -8,7 +8,7 @@
 // and its like say. Keep the password in a password file or a variable: command lines are
 // seen by others. No error and no log of this package has the connection string.
 //
-// The statements of a lone append and of a lone Since are prepared: the server plans them a
+// The statements of a lone append and of a lone Look are prepared: the server plans them a
 // few times per connection, and again after five seconds, so that no plan stays that was made
 // for small tables. Other statements are planned each time; those of groups are long, and
 // serve many calls.
@@ -46,7 +46,7 @@
 // for each other. Transactions that the server ends all the same, with 40001 or 40P01, are
 // made again.
 //
-// Calls of Since that wait at the same time share a statement too. It is sent after each of
+// Calls of Look that wait at the same time share a statement too. It is sent after each of
 // them began, and has one snapshot.
 //
 // # What has no owner any more

@@ -19,8 +19,8 @@ import (
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
 
-// A lone append has a statement for each number of records, ids and shared values, and a
-// lone look for each number of prefixes.
+// The statement of a lone append works for any number of records, ids and shared values; a lone look has a
+// statement for each number of prefixes.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{NoSync: true})
@@ -85,7 +85,7 @@ func TestShapes(t *testing.T) {
 		}
 		news, err2 := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation, After: seen, Shared: prefixes})
 		if err != nil || err2 != nil || news.Token != h.Token || news.Chain != h.Chain || news.Last != h.Last || len(news.Records) != nRecords || len(news.Shared) != len(prefixes) {
-			t.Fatalf("%d records, %d ids, %d shared values: Lookup %v, Since %+v, %v", nRecords, nIDs, nShared, err, news, err2)
+			t.Fatalf("%d records, %d ids, %d shared values: Lookup %v, Look %+v, %v", nRecords, nIDs, nShared, err, news, err2)
 		}
 		for i, r := range news.Records {
 			if !bytes.Equal(r.Data, batch.Records[i].Data) {
@@ -100,7 +100,7 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	if _, err := b.Look(ctx, backend.Query{Session: "other", Creation: h.Creation}); !errors.Is(err, backend.ErrNotFound) {
-		t.Errorf("Since of another session's creation: %v", err)
+		t.Errorf("Look of another session's creation: %v", err)
 	}
 	wantNil(t, b.Check(ctx))
 	if log := server.Log(); strings.Contains(log, "duplicate key") {
@@ -162,7 +162,7 @@ func TestPooledFromTheStart(t *testing.T) {
 				h = landed(h, batch)
 				news, err := b.Look(ctx, backend.Query{Session: name, Creation: name, After: h.Last - 1, Shared: []string{"app/"}})
 				if err != nil || news.Token != h.Token || len(news.Records) != 1 {
-					t.Errorf("Since: %+v, %v", news, err)
+					t.Errorf("Look: %+v, %v", news, err)
 				}
 			}
 		})
@@ -294,7 +294,7 @@ func TestAltered(t *testing.T) {
 	for _, kind := range []string{"numeric", "bigint"} {
 		for range 2 {
 			if news, err := b.Look(ctx, backend.Query{Session: "s", Creation: h.Creation}); err != nil || news.Last != 1 || len(news.Records) != 1 {
-				t.Errorf("Since: %+v, %v", news, err)
+				t.Errorf("Look: %+v, %v", news, err)
 			}
 		}
 		pgtest.Exec(t, dsn, "ALTER TABLE patchlog.records ALTER COLUMN seq TYPE "+kind)
@@ -340,7 +340,7 @@ func TestKeptWaiting(t *testing.T) {
 		release()
 		for range calls {
 			if err := <-done; err != nil {
-				t.Errorf("Since: %v", err)
+				t.Errorf("Look: %v", err)
 			}
 		}
 	}

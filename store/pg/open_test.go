@@ -299,7 +299,7 @@ func TestMetaMissing(t *testing.T) {
 		t.Errorf("Head: %v", err)
 	}
 	if _, err := b.Look(ctx, backend.Query{Session: "s"}); !errors.Is(err, backend.ErrDamaged) {
-		t.Errorf("Since: %v", err)
+		t.Errorf("Look: %v", err)
 	}
 	if l, err := b.List(ctx, "", "", 9); err != nil || len(l) != 1 || !errors.Is(l[0].Err, backend.ErrDamaged) {
 		t.Errorf("List: %v, %v", l, err)

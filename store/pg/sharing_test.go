@@ -363,8 +363,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// Calls of Since that share a statement each have their own answer, in slices of their own.
-func TestSinceGroup(t *testing.T) {
+// Calls of Look that share a statement each have their own answer, in slices of their own.
+func TestLookGroup(t *testing.T) {
 	b := open(t, pgtest.New(t), pg.Options{})
 	const sessions = 20
 	for i := range sessions {
@@ -378,7 +378,7 @@ func TestSinceGroup(t *testing.T) {
 		name := fmt.Sprint("s", i)
 		news, err := b.Look(ctx, backend.Query{Session: name, Creation: "creation of " + name, After: uint64(i / 2), Shared: []string{"app/", fmt.Sprint("user/", i)}})
 		if err != nil || len(news.Records) != i+1-i/2 || news.Last != uint64(i+1) {
-			t.Errorf("Since of session %d: %d records, last %d, %v", i, len(news.Records), news.Last, err)
+			t.Errorf("Look of session %d: %d records, last %d, %v", i, len(news.Records), news.Last, err)
 			return
 		}
 		for n, r := range news.Records {
@@ -387,12 +387,12 @@ func TestSinceGroup(t *testing.T) {
 			}
 		}
 		if len(news.Shared) != 2 || len(news.Shared[0]) != 1 || len(news.Shared[1]) < 1 || string(news.Shared[0][0].Data) != "value" {
-			t.Errorf("Since of session %d: shared values %v", i, news.Shared)
+			t.Errorf("Look of session %d: shared values %v", i, news.Shared)
 			return
 		}
 		copy(news.Shared[0][0].Data, "other") // is the caller's own
 		if _, err := b.Look(ctx, backend.Query{Session: "none"}); !errors.Is(err, backend.ErrNotFound) {
-			t.Errorf("Since of no session: %v", err)
+			t.Errorf("Look of no session: %v", err)
 		}
 	})
 }
