@@ -157,7 +157,7 @@ func TestNumbersAsTyped(t *testing.T) {
 	for i := range 1234 {
 		fmt.Fprintf(&text, `{"id":"e%d","author":"user","content":{"role":"user","parts":[{"text":"%d words"}]}}`+"\n", i, i)
 	}
-	out := must(t, text.String(), "import", "a/u/s", "-") + must(t, "", "log", "a/u/s", "--last", "1001") + must(t, "", "sessions") +
+	out := must(t, text.String(), "import", "a/u/s", "-") + must(t, "", "log", "a/u/s", "--last", "1001") +
 		must(t, "", "patch", "a/u/s", "10", "1100", "--dry-run") +
 		must(t, "", "patch", "a/u/s", "10", "1100") + must(t, "", "audit", "a/u/s", "--from", "1234")
 	thousands := regexp.MustCompile(`\d,\d\d\d`)
@@ -170,6 +170,9 @@ func TestNumbersAsTyped(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing", want)
 		}
+	}
+	if sessions := must(t, "", "sessions"); !strings.Contains(sessions, "  1235      134   4,836  ") { // tokens are grouped
+		t.Errorf("sessions lists\n%s", sessions)
 	}
 	if stats := must(t, "", "stats", "a/u/s"); !thousands.MatchString(stats) {
 		t.Errorf("bytes are hard to read:\n%s", stats)

@@ -52,8 +52,10 @@ func TestRetain(t *testing.T) {
 			`{"key":"other/ada/1","seq":1,"created":"2024-11-01T00:00:00Z","used":"2024-11-01T01:00:00Z","deleted":false}` + "\n" +
 				`{"key":"shop/ada/1","seq":1,"created":"2024-11-01T00:00:00Z","used":"2024-11-01T01:00:00Z","deleted":false}` + "\n" +
 				`{"key":"shop/ada/2","seq":2,"created":"2024-11-01T00:00:00Z","used":"2024-11-01T01:00:00Z","deleted":false}` + "\n"},
-		{[]string{"sessions"}, "session      records  created\n" +
-			"other/ada/1        1  2024-11-01T00:00:00Z\nshop/ada/1         1  2024-11-01T00:00:00Z\nshop/ada/2         2  2024-11-01T00:00:00Z\n"},
+		{[]string{"sessions"}, "session      records  visible  tokens  visible tokens  last activity\n" +
+			"other/ada/1        1        1       2               2  2024-11-01 01:00:00\n" +
+			"shop/ada/1         1        1       2               2  2024-11-01 01:00:00\n" +
+			"shop/ada/2         2        1       2               2  2024-11-01 01:00:00\n"},
 		{[]string{"retain", "shop", "other", "--delete-after", "62d", "--keep-pinned", "--yes", "--limit", "2"},
 			"other/ada/1: used 2024-11-01T01:00:00Z, 1 record; deleted\nshop/ada/1: used 2024-11-01T01:00:00Z, 1 record; deleted\n2 sessions deleted, 0 kept\n"},
 		{[]string{"retain", "--delete-after", "62d", "--yes", "--json"},

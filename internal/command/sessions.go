@@ -19,8 +19,8 @@ func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions",
 		Short: "List the sessions",
-		Long: `They are sorted by key. With --json each line is {"key","app","user","session","seq","created"}, where seq is
-that of the last record.`,
+		Long: `They are sorted by key. Shown are the records of the log, the events that a model sees, the estimated
+tokens of all events and of the visible ones, and the time of the newest event or patch.`,
 		Example: examples("patchlog sessions --app shop --user ada"),
 	}
 	fs := cmd.Flags()
@@ -80,8 +80,8 @@ user: keys) stay.`,
 
 func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 	return a.withStore(ctx, Reading, func(s *store.Store) error {
-		t := newTable("session", "records", "created")
-		t.right[1] = true
+		t := newTable("session", "records", "visible", "tokens", "visible tokens", "last activity")
+		t.right[1], t.right[2], t.right[3], t.right[4] = true, true, true, true
 		damaged := 0
 		for i, err := range s.List(ctx, opts) {
 			switch {
@@ -96,18 +96,29 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 			}
 			if a.json {
 				err = a.out.document(struct {
-					Key     string    `json:"key"`
-					App     string    `json:"app"`
-					User    string    `json:"user"`
-					Session string    `json:"session"`
-					Seq     uint64    `json:"seq"`
-					Created time.Time `json:"created"`
-				}{i.Key.String(), i.Key.App, i.Key.User, i.Key.Session, i.Seq, i.Created})
+					Key           string    `json:"key"`
+					App           string    `json:"app"`
+					User          string    `json:"user"`
+					Session       string    `json:"session"`
+					Seq           uint64    `json:"seq"`
+					Created       time.Time `json:"created"`
+					Visible       int       `json:"visible"`
+					Tokens        int       `json:"tokens"`
+					VisibleTokens int       `json:"visibleTokens"`
+					Active        time.Time `json:"active,omitzero"`
+					Compacted     time.Time `json:"compacted,omitzero"`
+				}{i.Key.String(), i.Key.App, i.Key.User, i.Key.Session, i.Seq, i.Created,
+					i.Visible, i.Tokens, i.VisibleTokens, i.Active, i.Compacted})
 				if err != nil {
 					return err
 				}
 			}
-			t.add(cell{i.Key.String(), cyan}, cell{fmt.Sprint(i.Seq), plain}, cell{i.Created.Format(time.RFC3339), dim})
+			active := i.Active
+			if active.IsZero() {
+				active = i.Created
+			}
+			t.add(cell{i.Key.String(), cyan}, cell{fmt.Sprint(i.Seq), plain}, cell{fmt.Sprint(i.Visible), plain},
+				cell{present.Grouped(i.Tokens), plain}, cell{present.Grouped(i.VisibleTokens), plain}, cell{active.UTC().Format(time.DateTime), dim})
 		}
 		var err error
 		switch {
