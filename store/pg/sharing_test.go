@@ -161,6 +161,54 @@ func TestGroupWithDamage(t *testing.T) {
 	})
 }
 
+// Many writers of two backends write the same shared values, in any order, and often to the same
+// sessions, in serializable transactions: the only error is that a session moved. TestLockOrder has
+// the server's default isolation.
+func TestHotShared(t *testing.T) {
+	t.Parallel()
+	dsn := isolated(t, "serializable")
+	backends := []*pg.Backend{open(t, dsn, pg.Options{}), open(t, dsn, pg.Options{})}
+	const sessions, writers, appends = 24, 48, 8
+	for i := range sessions {
+		create(t, backends[0], fmt.Sprint("s", i), 0)
+	}
+	var sum [sessions]int64
+	var mu sync.Mutex
+	each(writers, func(w int) {
+		b, name := backends[w%2], fmt.Sprint("s", w%sessions)
+		for n := 0; n < appends; {
+			batch := next(head(t, b, name), 1)
+			batch.Records[0].IDs = []string{fmt.Sprint(w, "/", n)}
+			for _, k := range rand.Perm(6) {
+				batch.Shared = append(batch.Shared, backend.Value{Name: fmt.Sprint("hot", k), Data: fmt.Append(nil, w, n)})
+			}
+			switch err := b.Append(ctx, name, batch); {
+			case err == nil:
+				n++
+				mu.Lock()
+				sum[w%sessions]++
+				mu.Unlock()
+			case !errors.Is(err, backend.ErrMoved):
+				t.Errorf("Append: %v", err)
+				return
+			}
+		}
+	})
+	for i, n := range sum {
+		if h := head(t, backends[1], fmt.Sprint("s", i)); h.Last != uint64(n) {
+			t.Errorf("session %d has %d records of %d", i, h.Last, n)
+		}
+	}
+	wantNil(t, backends[0].Check(ctx))
+	for _, b := range backends {
+		closed(t, b) // the server has counted then
+	}
+	waitFor(t, dsn, "SELECT (count(*) = 0)::int FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	if n := number(t, dsn, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"); n != 0 {
+		t.Errorf("the server ended %d deadlocks", n)
+	}
+}
+
 // An append whose row another holds waits, and others do not wait for it.
 func TestInTheWay(t *testing.T) {
 	t.Parallel()
