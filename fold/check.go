@@ -18,8 +18,8 @@ type CheckOptions struct {
 	AllowPinned bool
 
 	// HideWaiting accepts a patch that hides a long-running call which the user's side
-	// has not answered, unless it is of the newest invocation. Whoever sets it sees to it
-	// that the call is in sight again when its answer comes.
+	// has not answered, unless it is of the newest invocation. The caller restores
+	// the call when its answer arrives.
 	HideWaiting bool
 
 	// AsOfNow accepts a patch whatever its base: it means the log as the view has it.
@@ -42,8 +42,8 @@ type CheckOptions struct {
 //   - an *[OrphanError].
 //
 // The error is a *[NeedError] if the view cannot tell before it is given more of its log,
-// which happens for reverts alone. Whether the log holds the patch's id or group already
-// is for whoever keeps the log to say.
+// which happens for reverts alone. The caller checks whether the log
+// has the patch's id or group already.
 //
 // Check takes time linear in the number of visible events, once for each view, and
 // then in the number of events that the patch touches.

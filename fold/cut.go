@@ -74,7 +74,7 @@ func (c *cut) in(yield func(node) bool) {
 // bodies.
 func (c *cut) tookOut(yield func(node) bool) { c.out.each(yield) }
 
-// patchIndex finds patches by id, so many at a time.
+// patchIndex finds patches by id.
 type patchIndex struct {
 	first map[string]*cut // of those with the same id, the first
 	older *patchIndex

@@ -9,8 +9,8 @@ import (
 )
 
 // NeedError says which records a view must be given before it can answer: records of its log
-// that it does not hold. It says nothing of the patch that was asked about. Whoever
-// keeps the log reads them, gives them to the view, and asks again.
+// that it does not hold. It says nothing of the patch that was asked about. The
+// caller reads them from the log, gives them to the view ([View.With]), and repeats the call.
 type NeedError struct {
 	// Seqs are the records to hand in by [View.With], ascending; those at hand that are
 	// needed are among them.

@@ -407,7 +407,7 @@ func (v View) checkChange(after View, opts CheckOptions) error {
 	return nil
 }
 
-// A search for a span that passes gives up after looking at so many function parts:
+// searchBudget is the number of function parts after which a search for a passing span gives up:
 // a log in which thousands of calls share one key must not make a refusal slow.
 const searchBudget = 1 << 18
 

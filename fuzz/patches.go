@@ -204,7 +204,7 @@ func (d *patchDraft) base() {
 	}
 }
 
-// flaw gives a patch one of the flaws once in so many times.
+// flaw gives one patch in times one of the flaws.
 func (d *patchDraft) flaw(times int, flaws []func(*patchDraft)) {
 	if oneIn(d.t, times, "is malformed") {
 		rapid.SampledFrom(flaws).Draw(d.t, "flaw")(d)
@@ -221,7 +221,7 @@ func (d *patchDraft) patch() *patch.PatchEvent {
 	return rec.Patch
 }
 
-// span draws a span of at least so many visible events, if there are that many.
+// span draws a span of at least atLeast visible events, if there are as many.
 func (d *patchDraft) span(atLeast int) {
 	n := len(d.visible)
 	atLeast = min(atLeast, n)

@@ -13,7 +13,7 @@ const DefaultMax = 40
 
 // Options say which logs [Records] generates.
 type Options struct {
-	Max int // at most so many records; 0 means [DefaultMax]
+	Max int // the most records; 0 means [DefaultMax]
 
 	// Accepted leaves out what a store would refuse: ids are given once, and patches
 	// pass [Reference.CheckBatch] without allowing anything.

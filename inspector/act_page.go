@@ -16,7 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Of what there may be thousands of, so many are on a page.
+// actRows is the most rows on a page of lists that can have thousands.
 const actRows = 200
 
 // actPage is a page about an action: what it would do, did, or why it cannot be done.
@@ -218,7 +218,7 @@ type answer struct {
 	err    error
 }
 
-// So many answers are kept.
+// mostAnswers is the number of recent answers that are kept.
 const mostAnswers = 32
 
 // once returns the answer to a form, which it has made unless it was, or is being made. One that did nothing is not kept.

@@ -19,10 +19,10 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// So many bytes may a request to act have.
+// actBytes is the most bytes of a request that acts.
 const actBytes = 1 << 20
 
-// So many events may be selected: their ids come along with what is to be done.
+// mostSelected is the most events that a request may select; it carries their ids.
 const mostSelected = 20_000
 
 // The steps of an action: a preview writes nothing.

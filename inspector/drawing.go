@@ -47,7 +47,7 @@ type drawing struct {
 	Arcs       []drawnPatch
 	Marks      []drawnPatch
 	Ticks      string // a path of the patches that are neither arcs nor marks
-	Left       int    // of so many
+	Left       int    // the total
 	Per        int    // records that a cell stands for
 	Raw        string // paths of sizes in tokens
 	Visible    string

@@ -44,7 +44,7 @@ func (a Access) String() string {
 }
 
 // Options of an inspector. The zero value means one that only reads, that answers requests for
-// loopback addresses alone, and that shows every session to whoever asks there.
+// loopback addresses alone, and that shows every session to every client on this machine.
 type Options struct {
 	// Write lets requests log patches, fork sessions and have them compacted. Without it no
 	// request can do that.
@@ -75,7 +75,7 @@ type Options struct {
 	// Author returns the author of what a request writes. nil means "inspector".
 	Author func(r *http.Request) string
 
-	// Compaction is how a session is compacted when somebody asks for it. The zero Config
+	// Compaction configures compaction on request. The zero Config
 	// means [compaction.DefaultConfig].
 	Compaction compaction.Config
 

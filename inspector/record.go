@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// So many records, or events, a list on a page names, each with so many runes.
+// Limits of a list of records or events on a page: rows, and runes of each.
 const (
 	listedRows = 100
 	lineRunes  = 800

@@ -19,7 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// So many rows of either log are on a page.
+// pageRows is the number of rows of either log on a page.
 const pageRows = 100
 
 // sessionBody is the page of a session, as it stood after a record.
@@ -442,7 +442,7 @@ func rowsOf(t *timeline, v fold.View, first, next int) []visibleRow {
 	return out
 }
 
-// About so many bytes of a page does the state take.
+// stateBytes is about the most bytes that the state takes of a page.
 const stateBytes = 300_000
 
 // cutState are the first keys of a state, as many as a page has room for, and how many more there are.

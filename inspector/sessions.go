@@ -193,7 +193,7 @@ func (i *Inspector) listed(ctx context.Context, r *http.Request, q listing, all 
 			return nil, err
 		}
 		if s.Key == (store.Key{}) && i.opts.Authorize != nil || !i.may(r, s.Key, Read) {
-			continue // of a session without a name nobody can say who may see it
+			continue // without its name, a session cannot be authorized
 		}
 		*all++
 		// As it is, or as it is written.

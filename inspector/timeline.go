@@ -50,7 +50,7 @@ type patchStep struct {
 	Notes      []present.Note      // as the audit has them: the first of them, and how many there are more
 }
 
-// So many notes of a patch are kept. A revert can bring thousands of events back.
+// mostNotes is the most notes that are kept of a patch: a revert can restore thousands of events.
 const mostNotes = 50
 
 // span is records that stand side by side in the log.

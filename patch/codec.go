@@ -299,7 +299,7 @@ func (r *reader) take(n uint64) []byte {
 	return b
 }
 
-// number passes an unsigned number of so many bytes, above least.
+// number reads an unsigned number of size bytes that must be above least.
 func (r *reader) number(size int, least uint64) uint64 {
 	var n uint64
 	for _, c := range r.take(uint64(size)) {

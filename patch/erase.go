@@ -60,7 +60,7 @@ type Erasure struct {
 	// Initial are keys of the session's initial state whose values are null now, ascending.
 	Initial []string
 
-	// Reason is why, in the words of whoever erased.
+	// Reason is the reason that the author gave.
 	Reason string
 
 	// Digest proves to who has what was erased, and the salt, that it was that: see

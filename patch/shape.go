@@ -24,8 +24,8 @@ func (s shape) check(v []byte) *FieldError {
 
 var (
 	// contentShape is that of a content whose known fields, at any depth, have the types
-	// that Gemini's API and ADK give them, so that whoever reads it with types for these
-	// fields can. Unknown fields may be anything. Names are matched as encoding/json
+	// that Gemini's API and ADK give them, so that readers with types for these
+	// fields can decode it. Unknown fields may be anything. Names are matched as encoding/json
 	// matches them: of the same case first.
 	contentShape = objectOf(fields{"role": aString, "parts": listOf(partShape)})
 

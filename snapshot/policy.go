@@ -35,7 +35,7 @@ func (p Policy) Validate() error {
 }
 
 // Due reports whether a log whose view has the given number of visible events, and
-// which has grown by so many records since its last snapshot, is due for a new one.
+// which has grown by the given number of records since its last snapshot, is due for a new one.
 func (p Policy) Due(visible int, grown uint64) bool {
 	if p.Every < 0 {
 		return false

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrUnusable is what the errors of [Decode] match: the snapshot is damaged, of another
-// version, or of another session or log. Whoever sees it folds from the first record.
+// version, or of another session or log. Fold from the first record then.
 var ErrUnusable = errors.New("unusable snapshot")
 
 // ErrOutdated is what an error of [Decode] matches besides if the snapshot is whole, but

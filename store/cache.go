@@ -178,7 +178,7 @@ func (c *cache) release(h *handle) {
 	}
 }
 
-// forget lets go of the view of a handle without users, and of the handle if nobody watches.
+// forget drops the view of a handle without users, and the handle if it has no watchers.
 func (c *cache) forget(h *handle) {
 	c.total -= h.counted
 	if h.watchers == 0 {

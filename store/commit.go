@@ -38,7 +38,7 @@ type request struct {
 // caller's.
 var errAbandoned = errors.New("abandoned: a call that shared the commit panicked")
 
-// So many writes, or so many bytes, make a group that is large enough.
+// Limits of a group of writes that share a commit.
 const (
 	maxGroup      = 1024
 	maxGroupBytes = 16 << 20

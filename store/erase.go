@@ -100,9 +100,9 @@ type Erasure struct {
 	// [patch.NullValues] erases it.
 	Kept KeptValues
 
-	// Salt is the key of the receipts' digests. Who has it, and what was erased, can show
-	// that it was that, by [ErasureDigest]; without it nobody can find out by trying. Keep it
-	// apart from the store, or forget it. It is nil if the call finished what an earlier one
+	// Salt is the key of the receipts' digests. With it and a copy of
+	// the content, [ErasureDigest] proves what was erased; without it the digest reveals nothing. Keep it
+	// apart from the store, or discard it. It is nil if the call finished what an earlier one
 	// had begun.
 	Salt []byte
 

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/store/internal/erase"
 )
 
-// A commit replaces so many records, or bytes of them: others wait for it.
+// Limits of a commit that replaces records: other writers wait for it.
 const (
 	eraseRecords = 64
 	eraseBytes   = 1 << 18
@@ -27,7 +27,7 @@ const eraseTries = 64
 // finishing is the work on the open receipts of a session:
 //
 //  1. All that they cover is made blank, a bounded commit at a time. If the process ends here, the receipts are
-//     open, and whoever finds them does all of it again: a blank stays as it is.
+//     open, and the next erasure does all of it again: a blank stays as it is.
 //  2. Patches that were logged since may stand for what was erased. What they have put in gets a receipt too,
 //     and then 1 again.
 //  3. With no patch in between, one closing commit notes in the receipts that they are closed and logs the reverts of

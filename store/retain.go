@@ -45,17 +45,17 @@ type Retained struct {
 
 	Deleted bool   // or would be
 	Kept    string // why it was not deleted though that is due: one of the reasons below
-	Erased  int    // of so many hidden events what they say was erased, or would be
+	Erased  int    // the number of hidden events that were erased, or would be
 }
 
 // Why a session is kept that is due to be deleted.
 const (
 	KeptPinned = "pinned" // it shows a pinned event, and the policy keeps those
-	KeptUsed   = "used"   // somebody has written to it since it was found due
+	KeptUsed   = "used"   // it was written to since it was found due
 )
 
 const (
-	usedRecords = 32          // so many of a log's last records tell when it was used
+	usedRecords = 32          // the last records of a log that tell when it was used
 	retainLease = "retain"    // is no session's name
 	retainTime  = time.Minute // the lease is taken again with each session that is looked at
 )
@@ -70,8 +70,8 @@ var ErrRetaining = errors.New("another process is at it")
 // holds nothing up. What is left is due the next time. Others go on reading and writing; one session
 // is gone at a time, as by [Store.Delete].
 //
-// When a session was used is what its records say: the times of events, which whoever appended them
-// gave, and ADK's runner and the store draw from a clock. Where a program gives events times of long
+// When a session was used is what its records say: the times of events, which the author
+// gave, or ADK's runner or the store drew from a clock. Where a program gives events times of long
 // ago, only the session's creation, which the store has noted, tells that it is young; a time that
 // lies ahead keeps a session until it has come. A copy of a session has the times of its original. A session is deleted as it was judged: if it was
 // written to since, by whatever process, it is kept.
@@ -79,8 +79,8 @@ var ErrRetaining = errors.New("another process is at it")
 // What is erased are the events that patches took out of sight, and that have been out of it since
 // the time of a patch that long ago; not those that are pinned. It is done as by [Store.Erase] with
 // [patch.KeepSummaries], and cannot be taken back: the newest view, its state and its summaries are as
-// before, and whoever takes such a patch back, or looks at a view or a history of before, finds
-// these events blank. The receipt's author is "retention". A session younger than the policy is not looked at. Each session is judged by itself: what is
+// before, but after a revert of such a patch, and in earlier views and histories,
+// these events are blank. The receipt's author is "retention". A session younger than the policy is not looked at. Each session is judged by itself: what is
 // hidden in one may be in sight in a fork, and stays there. An erasing that was cut short is
 // finished.
 //

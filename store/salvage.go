@@ -98,7 +98,7 @@ type SalvagedShared struct {
 
 // SalvageFrom writes what a bbolt file of any state holds into this store: every record
 // whose own checksum holds, whatever became of the pages that lead to it. The file is only
-// read, and nobody should write to it meanwhile. size is its length. Memory is taken for
+// read, and no program should write to it meanwhile. size is its length. Memory is taken for
 // what is found, about 40 bytes for each copy of a record, and for the longest record.
 //
 // A session whose records are all there is created as it was: its key, initial state, time

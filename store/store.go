@@ -31,8 +31,8 @@ type Options struct {
 	// take what they take. 0 means 256 MiB; below 0 none is kept.
 	CacheBytes int64
 
-	// SearchBytes is about how much memory the indexes of searched sessions may take while
-	// nobody searches; see [Store.Search]. 0 means 128 MiB; below 0 none is kept.
+	// SearchBytes is about how much memory the indexes of searched sessions may take between
+	// searches; see [Store.Search]. 0 means 128 MiB; below 0 none is kept.
 	SearchBytes int
 
 	// Snapshots says when a session's snapshot is written.

@@ -15,7 +15,7 @@ import (
 // other is there, with all that was acknowledged; what is left of the new one, under the name
 // .NAME.vacuum, the next Vacuum removes. Others read and write meanwhile. Writers wait at the
 // end: for the last writes to be copied, and for the new file to be synced and opened.
-// Nobody else comes to hold the file in between. Owner and group stay; a hard link keeps
+// No other process can lock the file in between. Owner and group stay; a hard link keeps
 // the old file.
 //
 // It fails with an error that matches [ErrCorrupt], and leaves the file as it is, if records

@@ -54,7 +54,7 @@ type VerifyOptions struct {
 // Others may read and write meanwhile; in a file, a write waits for Verify no longer than for
 // another write. What is deleted while the structure is looked at takes up its room until
 // then. Of that, pages of the file that are lost to use, which harms nothing else, are found
-// if nobody writes meanwhile. Verify waits for a [Store.Backup] or [Store.Vacuum] that is reading
+// if there are no writes meanwhile. Verify waits for a [Store.Backup] or [Store.Vacuum] that is reading
 // the file, and they for it.
 //
 // It holds one page of one session's records at a time, and of the session as it goes a few dozen bytes

@@ -66,8 +66,8 @@ func (e *entry) at(seq uint64) *entry {
 	return e
 }
 
-// untold begins the ids that the model makes up for records whose own nobody was told: what took
-// back or rewound, and said no more than that its outcome is unknown.
+// untold begins the ids that the model gives to records of reverts and rewinds whose outcome is
+// unknown: no client was told their ids.
 const untold = "untold "
 
 // is reports whether the record may have the id.

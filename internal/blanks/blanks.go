@@ -49,7 +49,7 @@ func Revert(v fold.View, opts Options) (Plan, error) {
 			return Plan{}, err
 		}
 	}
-	below, onPath := 0, true // the path goes on among what stands in the queue behind so many
+	below, onPath := 0, true // the path goes on in the queue from this index on
 	for grown := 0; len(queue) > 0; {
 		s := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]

@@ -10,7 +10,7 @@ var demoBooking []byte
 
 const demoBookingKey = "airline/mia_li/booking"
 
-// The first five invocations of the booking have so many events.
+// demoBookingBegins is the number of events of the first five invocations of the booking.
 const demoBookingBegins = 22
 
 // demoCompaction is the demo's second part: a session that grows, and is compacted. The

@@ -6,8 +6,8 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
-// showDifference shows how two views of a session differ, with so many events around those that went or
-// came.
+// showDifference shows how two views of a session differ, with around events on either side of each
+// change.
 func (a *app) showDifference(head string, d present.Difference, around int) error {
 	if a.json {
 		return a.out.document(d)
@@ -16,7 +16,7 @@ func (a *app) showDifference(head string, d present.Difference, around int) erro
 	return a.out.difference(d, around)
 }
 
-// difference writes how two views differ, with so many events around those that went or came.
+// difference writes how two views differ, with around events on either side of each change.
 func (o *output) difference(d present.Difference, around int) error {
 	if err := o.changes(d.Changes(around)); err != nil {
 		return err

@@ -127,7 +127,7 @@ func exitOf(err error) (code int, text string) {
 	var usage *usageError
 	switch {
 	case err == nil, errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe):
-		return exitDone, "" // whoever read the output has had enough
+		return exitDone, "" // the reader of the output closed it
 	case errors.As(err, &usage):
 		return exitUsage, usage.Error()
 	case errors.Is(err, context.Canceled):

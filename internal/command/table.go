@@ -35,7 +35,7 @@ func (t *table) add(cells ...cell) {
 	t.rows = append(t.rows, cells)
 }
 
-// The last column has so many columns of the terminal, however narrow the terminal.
+// leastLast is the least width of the last column, however narrow the terminal.
 const leastLast = 24
 
 func (o *output) table(t *table) error {

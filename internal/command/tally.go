@@ -166,8 +166,8 @@ func (t *tally) line(write func() error) error {
 	return err
 }
 
-// sum says what the run came to: what was done to so many sessions, of a source that may be
-// worth a word.
+// sum writes the totals of the run: the sessions by status, the shared values, and the source if it
+// has differences.
 func (t *tally) sum(sessions int, shared store.CopiedShared, done string, of *sourceDocument) error {
 	if t.json {
 		type sharedDocument struct {

@@ -8,8 +8,8 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// So many runes of a text or a document are looked at to describe it in a line, and so many parts
-// of an event: more than a line has room for.
+// The runes of a text or a document, and the parts of an event, that are read to describe it in a
+// line: more than a line has room for.
 const (
 	describedRunes = 400
 	describedParts = 32

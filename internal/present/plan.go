@@ -129,7 +129,7 @@ func (d PlanDocument) Outlook() string {
 	}
 }
 
-// Of an id in a line of text, so many runes are shown.
+// idRunes is the most runes of an id in a line of text.
 const idRunes = 40
 
 // ends says how many ids there are, and the first and the last of them.

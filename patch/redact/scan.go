@@ -39,7 +39,7 @@ func runEnd(text string, from int, of *charset) int {
 	return from
 }
 
-// runStart returns where the characters of a set begin that end at a place, at most so many.
+// runStart returns the start of the run of a set's characters that ends at end, of at most most bytes.
 func runStart(text string, end, most int, of *charset) int {
 	at := end
 	for at > 0 && end-at < most && of[text[at-1]] {

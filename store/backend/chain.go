@@ -23,12 +23,12 @@ func (c Chain) Add(sum uint32) Chain {
 }
 
 // Replace returns the chain of the same log with another record in the place of one that the
-// chain counts, whose checksum was old and is sum now, and which so many records follow. It
-// takes time in the number of bits of following.
+// chain counts, whose checksum was old and is sum now, and which following records follow. It
+// takes time linear in the number of bits of following.
 func (c Chain) Replace(following uint64, old, sum uint32) Chain {
 	// A CRC of texts of one length that differ is, but for a term that they have in common, a
 	// sum over their bits. So two differ by the CRC, without that term, of what the texts
-	// differ by: here of four bytes and so many zeros behind.
+	// differ by: here four bytes, followed by zeros.
 	differ := ^crc32.Update(^uint32(0), castagnoli, binary.BigEndian.AppendUint32(nil, old^sum))
 	c.Sum ^= timesPower(differ, following)
 	return c

@@ -39,7 +39,7 @@ func goEvent(cells map[string]any) (*patch.Event, error) {
 }
 
 // pythonEvent makes an event of a row of ADK for Python's: event_data is the event, and the
-// columns beside it repeat what stands there, the time in a zone that nobody has noted.
+// columns beside it repeat it, with the time in an unknown zone.
 func pythonEvent(cells map[string]any) (*patch.Event, error) {
 	data, err := jsonOf(cells["event_data"])
 	if err == nil && data == nil {

@@ -111,8 +111,8 @@ func (b *builder) settleState(ctx context.Context, events int) ([]Difference, er
 	return differences, err
 }
 
-// stateEvent is an event that sets state behind so many events. It belongs to the last one's
-// invocation, for it is no turn of its own.
+// stateEvent returns an event that sets state after the given number of events. It belongs to the last
+// one's invocation, since it is no turn of its own.
 func (b *builder) stateEvent(events int, delta map[string]patch.Value) (*patch.Event, error) {
 	set, err := patch.NewValue(delta)
 	if err != nil {

@@ -112,7 +112,7 @@ func (r *codexReader) event(e *entry, item *codexItem, t *tree) {
 	}
 }
 
-// rolledBack returns where the conversation stood so many turns ago.
+// rolledBack returns the leaf of the conversation before its last turns.
 func rolledBack(leaf *node, turns int) *node {
 	at := leaf
 	for n := leaf; n != nil && turns > 0; n = n.parent {

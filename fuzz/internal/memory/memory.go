@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// Of an input of n bytes, so many times n and so much more may be held at a time.
+// The memory that may be held for an input of n bytes: Times n, and a constant.
 const (
 	Times = 8
 	More  = 32 << 20
 )
 
-// Within calls f, which reads an input of so many bytes, and fails the test if f holds more
+// Within calls f, which reads an input of the given number of bytes, and fails the test if f holds more
 // memory at a time than it may. f is called once more if it allocates so much in all that
 // this cannot be ruled out, and must do the same then. Nothing else should allocate meanwhile.
 func Within(t testing.TB, input int, f func()) {
