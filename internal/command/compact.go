@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -50,11 +49,6 @@ func (a *app) compact(ctx context.Context, keyText string, f compactFlags) error
 		before, err := s.View(ctx, key)
 		if err != nil {
 			return err
-		}
-		for _, id := range f.run.Pinned {
-			if _, ok := before.Find(id); !ok {
-				return fmt.Errorf("session %s: --pin: no visible event has the id %q", key, id)
-			}
 		}
 		if f.evaluate {
 			if f.summarizer != "" {

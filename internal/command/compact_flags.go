@@ -45,7 +45,6 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
 	fs.DurationVar(&f.cfg.Timeout, "timeout", f.cfg.Timeout, "give up a call of the summarizer after this `TIME`")
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
-	fs.StringArrayVar(&f.run.Pinned, "pin", nil, "the `ID` of an event that stays; may be repeated")
 }
 
 // check finds what no flag alone has wrong.
