@@ -23,7 +23,7 @@ import (
 // action is what a request wants to be done to a session, and what its author was looking at. It is previewed,
 // which writes nothing, and then done on the view that was previewed.
 type action struct {
-	*verb
+	*actionKind
 	form    url.Values // its fields, checked
 	key     store.Key
 	at, seq uint64   // the record after which the session stood that the author saw; the record that this is about
@@ -34,18 +34,18 @@ type action struct {
 	may     func(key store.Key, want Access) bool // what the request may
 }
 
-// verb is something that can be done. Its functions get the view that the author looks at, and the page that
+// actionKind is a kind of action. Its functions get the view that the author looks at, and the page that
 // says what would be done, or was.
-type verb struct {
+type actionKind struct {
 	name, title    string
 	limit          time.Duration // 0 means pageTimeout
 	preview, apply func(i *Inspector, ctx context.Context, a *action, v fold.View, p *actPage) error
 }
 
-// So long may a compaction or an erasure take that a person waits for.
+// longAct is the time limit of compactions and erasures.
 const longAct = 10 * time.Minute
 
-var verbs = []verb{
+var actionKinds = []actionKind{
 	{"splice", "Cut events out", 0, previewChange, applyChange},
 	{"replace", "Replace events by a text", 0, previewChange, applyChange},
 	{"truncate", "Cut all events before one", 0, previewChange, applyChange},
@@ -60,7 +60,7 @@ var verbs = []verb{
 	{actErase, "Erase what events say", longAct, previewErase, applyErase},
 }
 
-// actErase is the verb that takes an access of its own.
+// actErase is the kind of action that needs the access Erase.
 const actErase = "erase"
 
 // act previews something that a person wants to be done to a session, or does it.

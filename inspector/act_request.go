@@ -88,11 +88,11 @@ func (i *Inspector) action(w http.ResponseWriter, r *http.Request) (*action, err
 
 // read reads the fields.
 func (a *action) read(r *http.Request) (err error) {
-	n := slices.IndexFunc(verbs, func(v verb) bool { return v.name == a.form.Get("act") })
+	n := slices.IndexFunc(actionKinds, func(v actionKind) bool { return v.name == a.form.Get("act") })
 	if n < 0 {
 		return badRequest("act", "%q is no act", present.PrintableUpTo(a.form.Get("act"), 40))
 	}
-	a.verb = &verbs[n]
+	a.actionKind = &actionKinds[n]
 	for name, allowed := range choices {
 		if text := a.form.Get(name); !slices.Contains(allowed, text) {
 			return badRequest(name, "%q is none of %q", present.PrintableUpTo(text, 40), allowed)
