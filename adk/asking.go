@@ -41,7 +41,7 @@ func (s *Service) Compact(ctx context.Context, sess session.Session, opts Compac
 	if err != nil {
 		return nil, fmt.Errorf("compact: %w", err)
 	}
-	written, err := s.compacting.background.Compact(ctx, handle.key, compaction.Run{Again: true, Focus: opts.Focus})
+	written, err := s.compacting.background.Compact(ctx, handle.key, compaction.Run{Force: true, Focus: opts.Focus})
 	if len(written) > 0 {
 		s.compacting.show(ctx, handle)
 	}

@@ -57,7 +57,7 @@ func newCompacting(s storage, t *telemetry, cfg compaction.Config, opts Options)
 	if c.background, err = compaction.New(c.log, c.config, with); err != nil {
 		return nil, err
 	}
-	c.worker, err = compaction.NewWorker(c.background, compaction.WorkerOptions{})
+	c.worker, err = compaction.NewWorker(c.background)
 	return c, err
 }
 

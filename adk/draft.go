@@ -66,11 +66,11 @@ type Proposal struct {
 }
 
 // prepare is a compactor's Prepare by what a service's options say, or nil.
-func prepare(ask func(context.Context, Proposal) (string, error)) func(context.Context, compaction.Proposal[store.Key]) (string, error) {
+func prepare(ask func(context.Context, Proposal) (string, error)) func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) {
 	if ask == nil {
 		return nil
 	}
-	return func(ctx context.Context, p compaction.Proposal[store.Key]) (string, error) {
+	return func(ctx context.Context, p compaction.PrepareRequest[store.Key]) (string, error) {
 		out := Proposal{AppName: p.Key.App, UserID: p.Key.User, SessionID: p.Key.Session, Trigger: p.Trigger, Merge: p.Merge}
 		for _, e := range p.Events {
 			out.Events = append(out.Events, shownEvent(e))
@@ -80,11 +80,11 @@ func prepare(ask func(context.Context, Proposal) (string, error)) func(context.C
 }
 
 // approve is a compactor's Approve by what a service's options say, or nil.
-func approve(before func(context.Context, Draft) error) func(context.Context, compaction.Draft[store.Key]) error {
+func approve(before func(context.Context, Draft) error) func(context.Context, compaction.ApproveRequest[store.Key]) error {
 	if before == nil {
 		return nil
 	}
-	return func(ctx context.Context, d compaction.Draft[store.Key]) error {
+	return func(ctx context.Context, d compaction.ApproveRequest[store.Key]) error {
 		out := Draft{
 			AppName: d.Key.App, UserID: d.Key.User, SessionID: d.Key.Session,
 			Patches: d.Patches, Written: d.Written,

@@ -267,7 +267,7 @@ func (s *Service) historyOf(ctx context.Context, mark *historyMark, handle *Sess
 		if err != nil {
 			return nil, fmt.Errorf("history of session %s: %w", key, err)
 		}
-		entries = compaction.WithoutRecalled(entries)
+		entries = compaction.WithoutRestored(entries)
 		if mark.before != "" {
 			i := slices.IndexFunc(entries, func(e fold.Entry) bool { return e.Event.ID() == mark.before })
 			entries = entries[:max(i, 0)]

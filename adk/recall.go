@@ -15,7 +15,7 @@ import (
 )
 
 // RestoreCalls brings calls that summaries hide back into sight, if a message is about to answer
-// them ([compaction.Recall]). [Service.AppendEvent] does so by itself, but a runner looks
+// them ([compaction.RestoreCalls]). [Service.AppendEvent] does so by itself, but a runner looks
 // earlier for the call, to find out which agent made it and which invocation goes on. Where
 // sessions are compacted, call RestoreCalls before Run with a message that has a function's
 // response. The session stands at the view that this gives; if there is nothing to bring
@@ -51,7 +51,7 @@ func (s *Service) recall(ctx context.Context, handle *Session, e *patch.Event) e
 		if err := handle.sameCreation(view.Creation()); err != nil {
 			return err
 		}
-		patches, err := compaction.Recall(ctx, compactedLog{s.store, s.telemetry}, handle.key, view, e)
+		patches, err := compaction.RestoreCalls(ctx, compactedLog{s.store, s.telemetry}, handle.key, view, e)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.Run(fmt.Sprintf("trigger=%s/events=%d", c.name, n), func(b *testing.B) {
 				v := viewOf(b, testlog.Turns(0, n))
 				for b.Loop() {
-					d, err := compaction.Plan(v, c.cfg, compaction.Run{Again: true})
+					d, err := compaction.Plan(v, c.cfg, compaction.Run{Force: true})
 					if err != nil || (d.Window != nil) != (c.name != "nothing") {
 						b.Fatal(d, err)
 					}
@@ -73,13 +73,13 @@ func BenchmarkPlanAndApply(b *testing.B) {
 		}
 		for _, retain := range []int{20, n - 20} {
 			cfg := compaction.Config{Enabled: true, TokenThreshold: 500, EventRetentionSize: retain}
-			first, err := compaction.Plan(v, cfg, compaction.Run{Again: true})
+			first, err := compaction.Plan(v, cfg, compaction.Run{Force: true})
 			if err != nil || first.Window == nil {
 				b.Fatal(first, err)
 			}
 			b.Run(fmt.Sprintf("events=%d/covered=%d/how=plan", n, first.Window.Count), func(b *testing.B) {
 				for b.Loop() {
-					d, err := compaction.Plan(v, cfg, compaction.Run{Again: true})
+					d, err := compaction.Plan(v, cfg, compaction.Run{Force: true})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -40,7 +40,7 @@ func priceOf(s Summarizer) (read, written float64) {
 // pays reports whether a pass over a window pays that will take saved tokens less, and says why
 // if it does not.
 func (s *visible) pays(w *Window, saved int, cfg Config) (bool, string) {
-	if s.again {
+	if s.force {
 		return true, ""
 	}
 	b, worksOff := s.balance(w, saved, cfg)

@@ -91,9 +91,9 @@ func TestClearingIsOnePass(t *testing.T) {
 func TestClearingCanBeVetoed(t *testing.T) {
 	s := newSession(t, "u1 c1(x) r1(x)*100 c1(y) r1(y)*100")
 	no := errors.New("no")
-	var seen compaction.Draft[store.Key]
+	var seen compaction.ApproveRequest[store.Key]
 	c, err := compaction.New(compaction.Log[store.Key](s.store), clearing(1, 1), compaction.Options[store.Key]{
-		Approve: func(_ context.Context, d compaction.Draft[store.Key]) error { seen = d; return no },
+		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error { seen = d; return no },
 	})
 	if err != nil {
 		t.Fatal(err)

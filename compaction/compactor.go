@@ -65,13 +65,13 @@ type Options[K comparable] struct {
 	// that must be kept of them, or "": the summary ends with it, word for word, as far as it
 	// takes at most half of the room that the summary has. An error is a veto, as of Approve. It
 	// is not called when results are cleared.
-	Prepare func(ctx context.Context, p Proposal[K]) (keep string, err error)
+	Prepare func(ctx context.Context, p PrepareRequest[K]) (keep string, err error)
 
 	// Approve, if not nil, is called before a pass is logged. If it returns an error, nothing
 	// is written, the session is left alone as after a failure, and the attempt's error matches
 	// [ErrVetoed]. It may be called from several goroutines at once. A call that takes longer
 	// than [Config.Timeout] is abandoned, and the pass has failed.
-	Approve func(ctx context.Context, d Draft[K]) error
+	Approve func(ctx context.Context, d ApproveRequest[K]) error
 
 	// Observe, if not nil, is called with each attempt when it has ended, from the goroutine
 	// that compacts.
@@ -170,7 +170,7 @@ func (c *Compactor[K]) Compact(ctx context.Context, key K, run Run) ([]Written, 
 		if err := ctx.Err(); err != nil {
 			return done, err
 		}
-		if rests, _ := c.waits(key, view); rests && !run.Again {
+		if rests, _ := c.waits(key, view); rests && !run.Force {
 			return done, nil
 		}
 		if view, err = c.revertBlanks(ctx, key, view); err != nil {

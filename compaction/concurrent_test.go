@@ -226,10 +226,11 @@ func TestConcurrentWorkers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := compaction.NewWorker(c, compaction.WorkerOptions{Queue: 2, Parallel: 3})
+		w, err := compaction.NewWorker(c)
 		if err != nil {
 			t.Fatal(err)
 		}
+		w.Limit(2, 3)
 		workers = append(workers, w)
 	}
 	var wg sync.WaitGroup

@@ -31,7 +31,7 @@ func TestPassesThatPay(t *testing.T) {
 		{"what costs nothing", strings.Repeat("u1*10 a1*10 ", 5) + "u2*10 a2*10", every(2, 0, nil), compaction.Run{}, "interval 0-11"},
 		{"a long session", long, every(2, 0, nil), compaction.Run{}, "interval 0-123"},
 		{"a long session, for a model that costs", long, every(2, 0, paid{&scripted{}}), compaction.Run{}, "none"},
-		{"asked for", long, every(2, 0, paid{&scripted{}}), compaction.Run{Again: true}, "interval 0-123"},
+		{"asked for", long, every(2, 0, paid{&scripted{}}), compaction.Run{Force: true}, "interval 0-123"},
 		{"clearing that breaks little", results, clearing(1, 1), compaction.Run{}, "clearing 2-2 without summary"},
 		{"clearing that breaks much", late, clearing(1, 1), compaction.Run{}, "none"},
 		{"a tail that is longer than what can go", "u1*1000 a1*1000 u2*3000", tokens(2_000, 1), compaction.Run{}, "none"},

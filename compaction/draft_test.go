@@ -30,8 +30,8 @@ func (s *session) with(cfg compaction.Config, opts compaction.Options[store.Key]
 // Who is asked sees what is logged then, and what that stands for.
 func TestApprove(t *testing.T) {
 	s := newSession(t, "u1*60 A/c1(x) A/r1(x)*60 d1 a1*60 u2*60 a2*60")
-	var asked []compaction.Draft[store.Key]
-	c := s.with(every(2, 0, &scripted{}), compaction.Options[store.Key]{Approve: func(_ context.Context, d compaction.Draft[store.Key]) error {
+	var asked []compaction.ApproveRequest[store.Key]
+	c := s.with(every(2, 0, &scripted{}), compaction.Options[store.Key]{Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 		if s.view().PatchSeq() != 0 {
 			t.Error("something was logged before the approval")
 		}
@@ -95,7 +95,7 @@ func TestVeto(t *testing.T) {
 	c := s.with(cfg, compaction.Options[store.Key]{
 		Logger:  slog.New(slog.NewTextHandler(&lines, nil)),
 		Observe: func(_ context.Context, a compaction.Attempt[store.Key]) { seen = append(seen, a) },
-		Approve: func(_ context.Context, d compaction.Draft[store.Key]) error {
+		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			clear(d.Patches)
 			for i := range d.Summaries {
 				clear(d.Summaries[i].Of)
@@ -135,11 +135,11 @@ func TestVeto(t *testing.T) {
 	}
 	// Who asks for it is not made to wait.
 	before = sessionText(t, s)
-	if _, err := c.Compact(t.Context(), key, compaction.Run{Again: true}); !errors.Is(err, compaction.ErrVetoed) || sessionText(t, s) != before {
+	if _, err := c.Compact(t.Context(), key, compaction.Run{Force: true}); !errors.Is(err, compaction.ErrVetoed) || sessionText(t, s) != before {
 		t.Errorf("asked for again: %v", err)
 	}
 	against = false
-	if done, err := c.Compact(t.Context(), key, compaction.Run{Again: true}); len(done) != 1 || err != nil {
+	if done, err := c.Compact(t.Context(), key, compaction.Run{Force: true}); len(done) != 1 || err != nil {
 		t.Errorf("asked for again: %v, %v", done, err)
 	}
 }
@@ -152,13 +152,13 @@ func TestApprovalThatHangs(t *testing.T) {
 	s := newSession(t, "u1*60 a1*60")
 	cfg := every(1, 0, &scripted{})
 	cfg.Timeout = 5 * time.Millisecond
-	c := s.with(cfg, compaction.Options[store.Key]{Approve: func(context.Context, compaction.Draft[store.Key]) error {
+	c := s.with(cfg, compaction.Options[store.Key]{Approve: func(context.Context, compaction.ApproveRequest[store.Key]) error {
 		asked.Add(1)
 		<-release
 		return nil
 	}})
 	for i := range 8 {
-		_, err := c.Compact(t.Context(), key, compaction.Run{Again: true})
+		_, err := c.Compact(t.Context(), key, compaction.Run{Force: true})
 		if timedOut := errors.Is(err, context.DeadlineExceeded); err == nil || timedOut != (i < 4) || errors.Is(err, compaction.ErrVetoed) {
 			t.Fatalf("attempt %d: %v", i, err)
 		}

@@ -136,7 +136,7 @@ func ExampleOptions_approve() {
 	cfg := compaction.DefaultConfig()
 	cfg.CompactionInterval, cfg.Summarizer = 3, clerk
 	c, err := compaction.New(db, cfg, compaction.Options[store.Key]{
-		Approve: func(_ context.Context, d compaction.Draft[store.Key]) error {
+		Approve: func(_ context.Context, d compaction.ApproveRequest[store.Key]) error {
 			for _, sum := range d.Summaries {
 				for _, p := range sum.Event.Content().Parts() {
 					if strings.Contains(p.Text, "4711") {
@@ -184,7 +184,7 @@ func ExampleWorker() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w, err := compaction.NewWorker(c, compaction.WorkerOptions{})
+	w, err := compaction.NewWorker(c)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,7 +1,14 @@
 package compaction
 
+import "cmp"
+
 // Limits returns the limits of a configuration, for tests to make them smaller.
 func (c *Config) Limits() *limits { return &c.limits }
 
 // DefaultLimits are the limits of a configuration that has no others.
 var DefaultLimits = defaultLimits
+
+// Limit sets how many sessions may wait and how many are compacted at once, where it is not 0.
+func (w *Worker[K]) Limit(queue, parallel int) {
+	w.capacity, w.parallel = cmp.Or(queue, w.capacity), cmp.Or(parallel, w.parallel)
+}

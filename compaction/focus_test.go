@@ -41,7 +41,7 @@ func TestFocus(t *testing.T) {
 	}
 }
 
-func preparing(t *testing.T, s *session, cfg compaction.Config, prepare func(context.Context, compaction.Proposal[store.Key]) (string, error)) *compaction.Compactor[store.Key] {
+func preparing(t *testing.T, s *session, cfg compaction.Config, prepare func(context.Context, compaction.PrepareRequest[store.Key]) (string, error)) *compaction.Compactor[store.Key] {
 	t.Helper()
 	c, err := compaction.New(compaction.Log[store.Key](s.store), cfg, compaction.Options[store.Key]{Prepare: prepare, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -60,8 +60,8 @@ func TestPrepareKeeps(t *testing.T) {
 	} {
 		s := newSession(t, "u1*100 a1*100")
 		sum := &scripted{}
-		var asked []compaction.Proposal[store.Key]
-		c := preparing(t, s, every(1, 0, sum), func(_ context.Context, p compaction.Proposal[store.Key]) (string, error) {
+		var asked []compaction.PrepareRequest[store.Key]
+		c := preparing(t, s, every(1, 0, sum), func(_ context.Context, p compaction.PrepareRequest[store.Key]) (string, error) {
 			asked = append(asked, p)
 			clear(p.Events) // they are its own
 			return row.keep, nil
@@ -88,13 +88,13 @@ func TestPrepareVetoes(t *testing.T) {
 	t.Cleanup(func() { close(release) })
 	for _, row := range []struct {
 		name    string
-		prepare func(context.Context, compaction.Proposal[store.Key]) (string, error)
+		prepare func(context.Context, compaction.PrepareRequest[store.Key]) (string, error)
 		want    error
 		outcome func(compaction.Stats) uint64
 	}{
-		{"veto", func(context.Context, compaction.Proposal[store.Key]) (string, error) { return "kept", no }, no, func(s compaction.Stats) uint64 { return s.Vetoed }},
-		{"panic", func(context.Context, compaction.Proposal[store.Key]) (string, error) { panic("no") }, compaction.ErrPanic, func(s compaction.Stats) uint64 { return s.Failed }},
-		{"hangs", func(context.Context, compaction.Proposal[store.Key]) (string, error) { <-release; return "", nil }, context.DeadlineExceeded, func(s compaction.Stats) uint64 { return s.Failed }},
+		{"veto", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { return "kept", no }, no, func(s compaction.Stats) uint64 { return s.Vetoed }},
+		{"panic", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { panic("no") }, compaction.ErrPanic, func(s compaction.Stats) uint64 { return s.Failed }},
+		{"hangs", func(context.Context, compaction.PrepareRequest[store.Key]) (string, error) { <-release; return "", nil }, context.DeadlineExceeded, func(s compaction.Stats) uint64 { return s.Failed }},
 	} {
 		s := newSession(t, "u1*100 a1*100")
 		sum := &scripted{}

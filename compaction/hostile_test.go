@@ -32,7 +32,7 @@ func TestPanicsAreContained(t *testing.T) {
 	boom := func() { panic("out of cheese") }
 	for name, opts := range map[string]compaction.Options[store.Key]{
 		"run":     {Run: func(store.Key, fold.View) compaction.Run { boom(); return compaction.Run{} }},
-		"approve": {Approve: func(context.Context, compaction.Draft[store.Key]) error { boom(); return nil }},
+		"approve": {Approve: func(context.Context, compaction.ApproveRequest[store.Key]) error { boom(); return nil }},
 		"new id":  {NewID: func() string { boom(); return "" }},
 		"observe": {Observe: func(context.Context, compaction.Attempt[store.Key]) { boom() }},
 	} {
@@ -43,7 +43,7 @@ func TestPanicsAreContained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w, err := compaction.NewWorker(c, compaction.WorkerOptions{})
+		w, err := compaction.NewWorker(c)
 		if err != nil {
 			t.Fatal(err)
 		}

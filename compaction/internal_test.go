@@ -128,12 +128,12 @@ func TestShownTokens(t *testing.T) {
 }
 
 func TestWorkerDefaults(t *testing.T) {
-	w, err := NewWorker(&Compactor[int]{}, WorkerOptions{})
+	w, err := NewWorker(&Compactor[int]{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.cancel()
-	if w.parallel != DefaultParallel || w.capacity != DefaultQueue {
-		t.Errorf("%d at a time, %d that wait; want %d and %d", w.parallel, w.capacity, DefaultParallel, DefaultQueue)
+	if w.parallel != 2 || w.capacity != 1024 {
+		t.Errorf("%d at a time, %d that wait; want 2 and 1024", w.parallel, w.capacity)
 	}
 }

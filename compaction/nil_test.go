@@ -41,7 +41,7 @@ func TestNil(t *testing.T) {
 			return err
 		}, "log"},
 		"compactor": {func() error {
-			_, err := compaction.NewWorker[store.Key](nil, compaction.WorkerOptions{})
+			_, err := compaction.NewWorker[store.Key](nil)
 			return err
 		}, "compactor"},
 		"summarizer":       {with(func(c *compaction.Config) { c.Summarizer = (*gemini.Summarizer)(nil) }), "Summarizer"},

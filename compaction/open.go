@@ -20,7 +20,7 @@ const (
 // stay: of long-running calls and requests to the user that the user's side has not
 // answered, those of the running and of the newest invocation, and of the others the
 // newest eight. Whoever pins what a resume needs ([Options.Pin]) pins it
-// for these: older ones are summarised as unanswered, and [Recall] brings them back when
+// for these: older ones are summarised as unanswered, and [RestoreCalls] brings them back when
 // their answer comes.
 func Waiting(v fold.View, cfg Config, run Run) []fold.Call {
 	s := newVisible(v, run)

@@ -35,7 +35,7 @@ func (c *Compactor[K]) plan(ctx context.Context, key K, v fold.View, run Run) (*
 	p := &pass[K]{c: c, key: key, done: func() {}, start: time.Now(), history: history{
 		view: v, records: func(from uint64) recordSeq { return c.log.RawEvents(ctx, key, from) },
 	}}
-	if !run.Again {
+	if !run.Force {
 		_, p.backsOff = c.waits(key, v)
 		run.Pinned = append(c.skipped(key, v), run.Pinned...)
 	}

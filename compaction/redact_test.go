@@ -99,7 +99,7 @@ func TestNoSecretReachesASummarizer(t *testing.T) {
 				planted = append(planted, s.plant(n)...)
 				before = s.raw()
 				c := s.compactor(cfg)
-				if _, err := c.Compact(t.Context(), key, compaction.Run{Again: true, Focus: "what " + secrets(n)[0] + " wants"}); err != nil {
+				if _, err := c.Compact(t.Context(), key, compaction.Run{Force: true, Focus: "what " + secrets(n)[0] + " wants"}); err != nil {
 					t.Fatal(err)
 				}
 				after := s.raw()
@@ -154,7 +154,7 @@ func TestPrepareIsNotRedacted(t *testing.T) {
 	cfg := every(1, 0, &scripted{})
 	cfg.Redact = r
 	shown := ""
-	c := preparing(t, s, cfg, func(_ context.Context, p compaction.Proposal[store.Key]) (string, error) {
+	c := preparing(t, s, cfg, func(_ context.Context, p compaction.PrepareRequest[store.Key]) (string, error) {
 		for _, e := range p.Events {
 			shown += e.String()
 		}

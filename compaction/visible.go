@@ -25,9 +25,9 @@ type Run struct {
 	// its rules. It means nothing to [Plan].
 	Focus string
 
-	// Again says that a person asks for it: the session is compacted even if a pass does not
+	// Force says that a person asks for it: the session is compacted even if a pass does not
 	// pay yet, or it has not grown since a failure, and no window is skipped.
-	Again bool
+	Force bool
 }
 
 // group names what must not be mixed in one text: a branch, without the suffixes that
@@ -52,7 +52,7 @@ type visible struct {
 	pinned  map[string]bool // by event id
 	liveID  string          // the running invocation's
 	focus   string          // what summaries should keep above all
-	again   bool            // a person asks for it
+	force   bool            // a person asks for it
 
 	// invocation numbers the invocations in the order in which they are first seen. That
 	// of a summary is noInvocation. See number.
@@ -92,7 +92,7 @@ func newVisible(v fold.View, run Run) *visible {
 		s.pinned[id] = true
 	}
 	s.liveID = run.Invocation
-	s.focus, s.again = focusOf(run.Focus), run.Again
+	s.focus, s.force = focusOf(run.Focus), run.Force
 	return s
 }
 

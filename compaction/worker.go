@@ -9,32 +9,11 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Defaults of [WorkerOptions].
+// Limits of a [Worker].
 const (
-	DefaultQueue    = 1024
-	DefaultParallel = 2
+	workerQueue    = 1024 // sessions that wait
+	workerParallel = 2    // sessions that are compacted at once
 )
-
-// WorkerOptions are options of a [Worker]. The zero value means the defaults.
-type WorkerOptions struct {
-	// Queue is how many sessions may wait; 0 means [DefaultQueue].
-	Queue int
-
-	// Parallel is how many sessions are compacted at once; 0 means [DefaultParallel].
-	Parallel int
-}
-
-// Validate reports whether the options make sense. The error matches [patch.ErrInvalid]
-// and names the option at fault.
-func (o WorkerOptions) Validate() error {
-	switch {
-	case o.Queue < 0:
-		return &patch.FieldError{Field: "WorkerOptions.Queue", Problem: fmt.Sprintf("%d is below 0", o.Queue)}
-	case o.Parallel < 0:
-		return &patch.FieldError{Field: "WorkerOptions.Parallel", Problem: fmt.Sprintf("%d is below 0", o.Parallel)}
-	}
-	return nil
-}
 
 // Worker compacts sessions in the background: tell it with [Worker.Notify] that a session
 // has grown, after each invocation. A session is compacted by one goroutine at a time.
@@ -78,23 +57,14 @@ type WorkerStats struct {
 	Running  int    // sessions that are being compacted now
 }
 
-// NewWorker returns a worker. The error matches [patch.ErrInvalid] if there is no
-// compactor, or is that of [WorkerOptions.Validate]. It starts goroutines when there is
-// something to do, and has none otherwise.
-func NewWorker[K comparable](c *Compactor[K], opts WorkerOptions) (*Worker[K], error) {
+// NewWorker returns a worker, which compacts two sessions at once and lets 1,024 wait. The error matches
+// [patch.ErrInvalid] if there is no compactor. It starts goroutines when there is something to do, and has
+// none otherwise.
+func NewWorker[K comparable](c *Compactor[K]) (*Worker[K], error) {
 	if c == nil {
 		return nil, fmt.Errorf("%w: the compactor is nil", patch.ErrInvalid)
 	}
-	if err := opts.Validate(); err != nil {
-		return nil, err
-	}
-	w := &Worker[K]{compactor: c, parallel: opts.Parallel, capacity: opts.Queue, state: map[K]stage{}}
-	if w.parallel == 0 {
-		w.parallel = DefaultParallel
-	}
-	if w.capacity == 0 {
-		w.capacity = DefaultQueue
-	}
+	w := &Worker[K]{compactor: c, parallel: workerParallel, capacity: workerQueue, state: map[K]stage{}}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	return w, nil
 }

@@ -41,7 +41,7 @@ func (g *gate) wait(t *testing.T) string {
 func keyOf(i int) store.Key { return store.Key{App: "app", User: "user", Session: fmt.Sprint("w", i)} }
 
 // newWorker is a worker over a store with n sessions, each of which is due.
-func newWorker(t *testing.T, n int, s compaction.Summarizer, opts compaction.WorkerOptions) (*session, *compaction.Worker[store.Key]) {
+func newWorker(t *testing.T, n int, s compaction.Summarizer, queue, parallel int) (*session, *compaction.Worker[store.Key]) {
 	t.Helper()
 	env := newSession(t, "")
 	for i := range n {
@@ -50,10 +50,11 @@ func newWorker(t *testing.T, n int, s compaction.Summarizer, opts compaction.Wor
 		}
 		due(t, env, i)
 	}
-	w, err := compaction.NewWorker(env.compactor(every(2, 0, s)), opts)
+	w, err := compaction.NewWorker(env.compactor(every(2, 0, s)))
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Limit(queue, parallel)
 	return env, w
 }
 
@@ -103,7 +104,7 @@ func closed(t *testing.T, w *compaction.Worker[store.Key]) {
 
 func TestWorkerQueue(t *testing.T) {
 	g := newGate()
-	env, w := newWorker(t, 5, g, compaction.WorkerOptions{Queue: 2, Parallel: 1})
+	env, w := newWorker(t, 5, g, 2, 1)
 	notify := func(i int, want bool) {
 		t.Helper()
 		if got := w.Notify(keyOf(i)); got != want {
@@ -137,7 +138,7 @@ func TestWorkerQueue(t *testing.T) {
 // is compacted.
 func TestWorkerRunsAgain(t *testing.T) {
 	g := newGate()
-	env, w := newWorker(t, 1, g, compaction.WorkerOptions{})
+	env, w := newWorker(t, 1, g, 0, 0)
 	w.Notify(keyOf(0))
 	g.wait(t)
 	due(t, env, 0)
@@ -152,7 +153,7 @@ func TestWorkerRunsAgain(t *testing.T) {
 
 func TestWorkerParallel(t *testing.T) {
 	g := newGate()
-	_, w := newWorker(t, 5, g, compaction.WorkerOptions{Parallel: 3})
+	_, w := newWorker(t, 5, g, 0, 3)
 	for i := range 5 {
 		w.Notify(keyOf(i))
 	}
@@ -187,7 +188,7 @@ func TestWorkerOneAtATime(t *testing.T) {
 		mu.Unlock()
 		return says("told"), nil
 	})
-	env, w := newWorker(t, sessions, sum, compaction.WorkerOptions{Parallel: parallel})
+	env, w := newWorker(t, sessions, sum, 0, parallel)
 	var wg sync.WaitGroup
 	for i := range sessions {
 		for range 4 {
@@ -217,7 +218,7 @@ func TestWorkerOneAtATime(t *testing.T) {
 func TestWorkerClose(t *testing.T) {
 	t.Run("waits", func(t *testing.T) {
 		g := newGate()
-		env, w := newWorker(t, 3, g, compaction.WorkerOptions{Parallel: 1})
+		env, w := newWorker(t, 3, g, 0, 1)
 		for i := range 3 {
 			w.Notify(keyOf(i))
 		}
@@ -247,7 +248,7 @@ func TestWorkerClose(t *testing.T) {
 	})
 	t.Run("with expired context", func(t *testing.T) {
 		g := newGate()
-		env, w := newWorker(t, 3, g, compaction.WorkerOptions{Parallel: 1})
+		env, w := newWorker(t, 3, g, 0, 1)
 		for i := range 3 {
 			w.Notify(keyOf(i))
 		}
@@ -273,7 +274,7 @@ func TestWorkerClose(t *testing.T) {
 		closed(t, w)
 	})
 	t.Run("unused", func(t *testing.T) {
-		_, w := newWorker(t, 0, newGate(), compaction.WorkerOptions{})
+		_, w := newWorker(t, 0, newGate(), 0, 0)
 		closed(t, w)
 		closed(t, w)
 	})
@@ -282,7 +283,7 @@ func TestWorkerClose(t *testing.T) {
 // A worker with nothing to do has no goroutines, neither before nor after.
 func TestWorkerIdle(t *testing.T) {
 	before := runtime.NumGoroutine()
-	env, w := newWorker(t, 4, &scripted{}, compaction.WorkerOptions{Parallel: 4})
+	env, w := newWorker(t, 4, &scripted{}, 0, 4)
 	for i := range 4 {
 		w.Notify(keyOf(i))
 	}
@@ -300,7 +301,7 @@ func TestWorkerIdle(t *testing.T) {
 // What goes wrong is counted and does not end the worker.
 func TestWorkerGoesOn(t *testing.T) {
 	sum := &scripted{reply: func(compaction.Request) (compaction.Response, error) { panic("out of cheese") }}
-	env, w := newWorker(t, 2, sum, compaction.WorkerOptions{Parallel: 1})
+	env, w := newWorker(t, 2, sum, 0, 1)
 	w.Notify(keyOf(0))
 	w.Notify(store.Key{App: "app", User: "user", Session: "not there"})
 	w.Notify(store.Key{})
@@ -308,13 +309,5 @@ func TestWorkerGoesOn(t *testing.T) {
 	closed(t, w)
 	if s := w.Stats(); s.Failed != 4 || s.Ended != 4 || summaries(t, env, 0) != 0 {
 		t.Errorf("counted is %+v", s)
-	}
-}
-
-func TestWorkerOptions(t *testing.T) {
-	for _, o := range []compaction.WorkerOptions{{Queue: -1}, {Parallel: -1}} {
-		if _, err := compaction.NewWorker[store.Key](nil, o); !errors.Is(err, store.ErrInvalid) {
-			t.Errorf("%+v: %v", o, err)
-		}
 	}
 }

@@ -404,7 +404,7 @@ func applyFork(i *Inspector, ctx context.Context, a *action, _ fold.View, p *act
 }
 
 func (i *Inspector) compact(a *action) ops.Compact {
-	return ops.Compact{Config: i.opts.Compaction, Run: compaction.Run{Focus: a.form.Get("focus"), Again: true}, Logger: i.opts.Logger}
+	return ops.Compact{Config: i.opts.Compaction, Run: compaction.Run{Focus: a.form.Get("focus"), Force: true}, Logger: i.opts.Logger}
 }
 
 func previewCompact(i *Inspector, _ context.Context, a *action, v fold.View, p *actPage) error {

@@ -25,7 +25,7 @@ func TestCompactNow(t *testing.T) {
 		t.Error("it offers to do nothing")
 	}
 	a.fill(10)
-	decision, err := compaction.Plan(a.view(), cfg, compaction.Run{Again: true})
+	decision, err := compaction.Plan(a.view(), cfg, compaction.Run{Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func compacted(t *testing.T) (db string, key store.Key) {
 			t.Fatal(err)
 		}
 		if n%40 == 39 {
-			if _, err := c.Compact(ctx, key, compaction.Run{Again: true}); err != nil {
+			if _, err := c.Compact(ctx, key, compaction.Run{Force: true}); err != nil {
 				t.Fatal(err)
 			}
 		}

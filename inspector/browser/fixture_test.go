@@ -82,7 +82,7 @@ func (f *fixture) session(key store.Key, n int) {
 		events = append(events, r.Event)
 		if i%every == every-1 {
 			flush()
-			if _, err := c.Compact(ctx, key, compaction.Run{Again: true}); err != nil {
+			if _, err := c.Compact(ctx, key, compaction.Run{Force: true}); err != nil {
 				f.t.Fatal(err)
 			}
 		}

@@ -22,7 +22,7 @@ type compactFlags struct {
 func (f *compactFlags) declareSummarizer(cmd *cobra.Command) {
 	f.cfg = compaction.DefaultConfig()
 	f.cfg.InvocationTokens = 0 // no invocation is running
-	f.run.Again = true         // somebody asks for it
+	f.run.Force = true         // somebody asks for it
 	f.cfg.EventRetentionSize = compaction.DefaultRetention
 	f.cfg.Timeout = compaction.DefaultTimeout
 	f.cfg.MaxSummaryTokens = compaction.DefaultMaxSummaryTokens

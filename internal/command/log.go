@@ -158,7 +158,7 @@ func (a *app) log(ctx context.Context, keyText string, last int, at seq, turn in
 			if entries, err = s.History(ctx, key, v); err != nil {
 				return err
 			}
-			entries = compaction.WithoutRecalled(entries)
+			entries = compaction.WithoutRestored(entries)
 			which = present.Counted(len(entries), "event") + " of the history"
 		}
 		first := 0

@@ -9,7 +9,7 @@ import (
 )
 
 // A call that was brought back for its answer is in the history once.
-func ExampleWithoutRecalled() {
+func ExampleWithoutRestored() {
 	var history []fold.Entry
 	for _, text := range []string{`{"id":"e1"}`, `{"id":"e2"}`, `{"id":"copy","customMetadata":{"patchlog":{"recalled":"e1"}}}`} {
 		e, err := patch.ParseEvent([]byte(text))
@@ -18,7 +18,7 @@ func ExampleWithoutRecalled() {
 		}
 		history = append(history, fold.Entry{Event: e})
 	}
-	for _, e := range compaction.WithoutRecalled(history) {
+	for _, e := range compaction.WithoutRestored(history) {
 		fmt.Println(e.Event.ID())
 	}
 	// Output:

@@ -15,7 +15,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// Recall plans how calls that summaries hide come back into sight when they are answered:
+// RestoreCalls plans how calls that summaries hide come back into sight when they are answered:
 // a model's API refuses a response without its call, and a resume looks for it. answers
 // are events that are about to be appended to the view's session; those that the view
 // shows are looked at in any case. The patches are to be applied to the view in one go, in
@@ -32,7 +32,7 @@ import (
 // that went with it, and of every summary that this one was merged into.
 //
 // It reads the log a few times, and nothing if there is no call to look for.
-func Recall[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {
+func RestoreCalls[K comparable](ctx context.Context, log Log[K], key K, on fold.View, answers ...*patch.Event) ([]*patch.PatchEvent, error) {
 	wanted, err := unanswerable(on, answers)
 	if err != nil || len(wanted) == 0 {
 		return nil, err
@@ -332,10 +332,10 @@ func (c *copied) copy() (*patch.Event, error) {
 	return patch.ParseEvent(text)
 }
 
-// WithoutRecalled returns a history ([fold.View.History]) without the copies that [Recall]
+// WithoutRestored returns a history ([fold.View.History]) without the copies that [RestoreCalls]
 // put in of events which the history has: nobody should read those twice. The slice may be
 // that of the history, whose entries are then no longer the caller's to use.
-func WithoutRecalled(history []fold.Entry) []fold.Entry {
+func WithoutRestored(history []fold.Entry) []fold.Entry {
 	has := map[string]bool{}
 	for _, e := range history {
 		has[e.Event.ID()] = true

@@ -17,7 +17,7 @@ import (
 func (s *session) recall(answers ...*patch.Event) int {
 	s.t.Helper()
 	v := s.view()
-	patches, err := compaction.Recall(s.t.Context(), compaction.Log[store.Key](s.store), key, v, answers...)
+	patches, err := compaction.RestoreCalls(s.t.Context(), compaction.Log[store.Key](s.store), key, v, answers...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestRecall(t *testing.T) {
 					t.Fatal(err)
 				}
 				seen := map[string]bool{}
-				for _, e := range compaction.WithoutRecalled(history) {
+				for _, e := range compaction.WithoutRestored(history) {
 					if e.Event.IsSummary() || strings.Contains(e.Event.String(), "recalled") {
 						t.Errorf("people see %s", e.Event)
 					}

@@ -17,8 +17,8 @@ import (
 // would have been logged.
 var ErrVetoed = errors.New("vetoed")
 
-// Proposal is what is about to be summarised in one text.
-type Proposal[K comparable] struct {
+// PrepareRequest is what is about to be summarised in one text.
+type PrepareRequest[K comparable] struct {
 	Key     K
 	View    fold.View // what the pass was planned on
 	Trigger Trigger
@@ -35,9 +35,9 @@ func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep stri
 	if p.c.opts.Prepare == nil {
 		return "", nil
 	}
-	proposal := Proposal[K]{p.key, p.visible.view, p.window.Trigger, slices.Clone(events), p.window.Merge}
+	request := PrepareRequest[K]{p.key, p.visible.view, p.window.Trigger, slices.Clone(events), p.window.Merge}
 	keep, err = await(ctx, p.c, &p.c.preparing, ErrPanic, errors.New("Options.Prepare does not return"), func(ctx context.Context) (string, error) {
-		keep, veto := p.c.opts.Prepare(ctx, proposal)
+		keep, veto := p.c.opts.Prepare(ctx, request)
 		return keep, vetoed(veto)
 	})
 	switch {
@@ -49,8 +49,8 @@ func (p *pass[K]) prepare(ctx context.Context, events []*patch.Event) (keep stri
 	return strings.TrimSpace(summaries.Clean(keep)), nil
 }
 
-// Draft is what a pass of compaction is about to log.
-type Draft[K comparable] struct {
+// ApproveRequest is what a pass of compaction is about to log.
+type ApproveRequest[K comparable] struct {
 	Key K
 
 	// View is what the pass was planned on. Events may have been appended since.
@@ -58,7 +58,7 @@ type Draft[K comparable] struct {
 
 	// Summaries will take the place of other events. There are none where these say
 	// nothing, such as changes of state, and where results are cleared.
-	Summaries []DraftSummary
+	Summaries []SummaryDraft
 
 	// Patches are all that will be logged, in this order, or nothing is.
 	Patches []*patch.PatchEvent
@@ -67,8 +67,8 @@ type Draft[K comparable] struct {
 	Written Written
 }
 
-// DraftSummary is a summary that is about to be logged, and what it will stand for.
-type DraftSummary struct {
+// SummaryDraft is a summary that is about to be logged, and what it will stand for.
+type SummaryDraft struct {
 	Event *patch.Event
 	Of    []*patch.Event // raw events as they were logged, or summaries if the pass merges some
 }
@@ -78,9 +78,9 @@ func (p *pass[K]) approve(ctx context.Context, summaries []*patch.Event, patches
 	if p.c.opts.Approve == nil {
 		return nil
 	}
-	d := Draft[K]{Key: p.key, View: p.visible.view, Patches: slices.Clone(patches), Written: p.about}
+	d := ApproveRequest[K]{Key: p.key, View: p.visible.view, Patches: slices.Clone(patches), Written: p.about}
 	for i, g := range p.window.Groups {
-		d.Summaries = append(d.Summaries, DraftSummary{Event: summaries[i], Of: p.visible.events(g)})
+		d.Summaries = append(d.Summaries, SummaryDraft{Event: summaries[i], Of: p.visible.events(g)})
 	}
 	_, err := await(ctx, p.c, &p.c.approving, ErrPanic, errors.New("Options.Approve does not return"), func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, vetoed(p.c.opts.Approve(ctx, d))
