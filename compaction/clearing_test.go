@@ -1,6 +1,7 @@
 package compaction_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 
 // clearing is a configuration that clears and does nothing else.
 func clearing(after, keep int) compaction.Config {
-	return with(compaction.Config{Enabled: true, ClearAfter: after}, func(c *compaction.Config) { c.Limits().Results = keep })
+	return with(compaction.Config{Enabled: true, ClearAfter: after}, func(c *compaction.Config) { c.Limits().Results = cmp.Or(keep, compaction.DefaultLimits.Results) })
 }
 
 // Old results are cleared when that saves enough: all that may be, at once.

@@ -165,9 +165,6 @@ func (c Config) withDefaults() Config {
 	if c.Fallback == nil {
 		c.Fallback = Extractive{}
 	}
-	l, d := &c.limits, defaultLimits
-	l.Input, l.Summaries = cmp.Or(l.Input, d.Input), cmp.Or(l.Summaries, d.Summaries)
-	l.OpenCalls, l.WaitingCalls = cmp.Or(l.OpenCalls, d.OpenCalls), cmp.Or(l.WaitingCalls, d.WaitingCalls)
-	l.Results, l.Trifle = cmp.Or(l.Results, d.Results), cmp.Or(l.Trifle, d.Trifle)
+	c.limits = cmp.Or(c.limits, defaultLimits)
 	return c
 }

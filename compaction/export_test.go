@@ -3,7 +3,10 @@ package compaction
 import "cmp"
 
 // Limits returns the limits of a configuration, for tests to make them smaller.
-func (c *Config) Limits() *limits { return &c.limits }
+func (c *Config) Limits() *limits {
+	c.limits = cmp.Or(c.limits, defaultLimits)
+	return &c.limits
+}
 
 // DefaultLimits are the limits of a configuration that has no others.
 var DefaultLimits = defaultLimits

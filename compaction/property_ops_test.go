@@ -26,7 +26,7 @@ func (m *machine) configure(t *rapid.T) {
 	cfg := compaction.Config{Enabled: true, Fallback: declines{}}
 	l := cfg.Limits()
 	l.OpenCalls, l.WaitingCalls, l.Summaries = rapid.IntRange(1, 4).Draw(t, "open calls"), rapid.IntRange(1, 4).Draw(t, "waiting calls"), rapid.IntRange(2, 5).Draw(t, "K")
-	l.Input, l.Results, l.Trifle = compaction.DefaultLimits.Input, compaction.DefaultLimits.Results, 1<<40
+	l.Trifle = 1 << 40
 	which := rapid.IntRange(0, 2).Draw(t, "triggers")
 	if which != 1 {
 		cfg.CompactionInterval = rapid.IntRange(1, 4).Draw(t, "interval")

@@ -1,8 +1,6 @@
 package compaction
 
 import (
-	"math"
-
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
 	"github.com/patchlog-dev/patchlog/patch"
@@ -69,19 +67,11 @@ func (s *visible) compaction(w *Window, g Group, text string) *patch.EventCompac
 		}
 	}
 	c := &patch.EventCompaction{CompactedContent: patch.Text("model", text)}
-	least, greatest := math.Inf(1), math.Inf(-1)
-	see := func(e *patch.Event) {
-		from := summaries.UnixSeconds(e.Timestamp())
-		to := from
-		if of, ok := summaries.Of(e); ok {
-			from, to = of.StartTimestamp, of.EndTimestamp
-		}
-		least, greatest = min(least, from), max(greatest, to)
-	}
+	var covered []*patch.Event
 	for _, i := range g.Indices {
-		see(s.view.At(i))
+		covered = append(covered, s.view.At(i))
 	}
-	c.StartTimestamp, c.EndTimestamp = least, greatest
+	c.StartTimestamp, c.EndTimestamp = summaries.Times(covered)
 	for i, e := range s.view.Events() {
 		if gone[i] {
 			continue

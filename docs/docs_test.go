@@ -60,7 +60,7 @@ var arrows = map[string][]string{
 	"fuzz":                           {"patch"},
 	"inspector":                      {"internal/records", "internal/statekey", "patch", "patch/redact", "fold", "recall", "store", "compaction", "adkrecord", "internal/identifiers", "internal/ops", "internal/present"},
 	"internal/present":               {"patch", "fold", "store", "compaction", "adkrecord"},
-	"internal/ops":                   {"patch", "fold", "store", "compaction", "internal/present"},
+	"internal/ops":                   {"internal/summaries", "patch", "fold", "store", "compaction", "internal/present"},
 	"cmd/patchlog":                   {"internal/command"},
 	"cmd/patchlog-sqlite":            {"internal/command"},
 	"internal/filler":                {"patch"},

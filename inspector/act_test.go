@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
@@ -197,7 +198,7 @@ func (a *acting) shows(page string, d present.Difference, around int) {
 // What is previewed is what the store says that the patches would do, and what is done is those.
 func TestActsOnSelectedEvents(t *testing.T) {
 	summary := func(v fold.View, invocation string) *patch.PatchEvent {
-		e, err := compaction.ByHand(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice.")
+		e, err := ops.SummaryByHand(v, compaction.Span{Start: 4, Count: 3}, invocation, "Ada asked twice.")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/inspector"
+	"github.com/patchlog-dev/patchlog/internal/ops"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
@@ -44,7 +45,7 @@ func TestRedactedReport(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		summary, err := compaction.ByHand(viewOf(t, s, key), compaction.Span{Start: 0, Count: 2}, "", "paid for "+mail)
+		summary, err := ops.SummaryByHand(viewOf(t, s, key), compaction.Span{Start: 0, Count: 2}, "", "paid for "+mail)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -135,7 +135,7 @@ func (e Edit) dress(p *patch.PatchEvent, n int) *patch.PatchEvent {
 // its invocation, its branch and its scope.
 func (e Edit) withText(v fold.View, s compaction.Span) (*patch.PatchEvent, error) {
 	if e.Kind == Summarise {
-		summary, err := compaction.ByHand(v, s, e.newID("invocation"), e.Text)
+		summary, err := SummaryByHand(v, s, e.newID("invocation"), e.Text)
 		if err != nil {
 			return nil, err
 		}

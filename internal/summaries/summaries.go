@@ -123,6 +123,23 @@ func UnixSeconds(t time.Time) float64 {
 	return float64(t.Unix()) + float64(t.Nanosecond())/1e9
 }
 
+// Times returns the least and the greatest time that events cover, in Unix seconds: a summary covers what
+// it claims. Of no events they are 0.
+func Times(events []*patch.Event) (least, greatest float64) {
+	for i, e := range events {
+		from := UnixSeconds(e.Timestamp())
+		to := from
+		if of, ok := Of(e); ok {
+			from, to = of.StartTimestamp, of.EndTimestamp
+		}
+		if i == 0 {
+			least, greatest = from, to
+		}
+		least, greatest = min(least, from), max(greatest, to)
+	}
+	return least, greatest
+}
+
 // Supersedes reports whether the event is a record itself whose range lies in that of
 // another, which does not exclude it.
 func Supersedes(c patch.EventCompaction, e *patch.Event) bool {

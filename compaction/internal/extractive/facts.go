@@ -58,8 +58,7 @@ func formOf(value string) factForm {
 }
 
 func isUnique(s string) bool {
-	switch {
-	case !isReference(s) || utf8.RuneCountInString(s) < leastFact || isNumberedLine(s) || isClock(s):
+	if !isReference(s) || utf8.RuneCountInString(s) < leastFact || isNumberedLine(s) || isClock(s) {
 		return false
 	}
 	return hasDigit(s) || strings.Contains(s, "://") || isPath(s) || isMail(s)
@@ -118,24 +117,20 @@ func groupOf(s string) string {
 func findFacts(text string) []fact {
 	var facts []fact
 	all := words(text)
-	for i := 0; i < len(all); i++ {
-		w := all[i]
+	for i, w := range all {
 		s := text[w.start:w.end]
-		if len(s) > 4*maxFact || utf8.RuneCountInString(s) > maxFact {
+		if len(s) > 4*maxFact || utf8.RuneCountInString(s) > maxFact || !isReference(s) {
 			continue
 		}
-		switch {
-		case isReference(s):
-			f := fact{key: groupOf(s), value: s, form: common}
-			if isUnique(s) {
-				f.form = unique
-			}
-			// A number alone says little: the word before belongs to it.
-			if f.key == numberGroup && i > 0 && w.joined && isNaming(text[all[i-1].start:all[i-1].end]) {
-				f.value = text[all[i-1].start:w.end]
-			}
-			facts = append(facts, f)
+		f := fact{key: groupOf(s), value: s, form: common}
+		if isUnique(s) {
+			f.form = unique
 		}
+		// A number alone says little: the word before belongs to it.
+		if f.key == numberGroup && i > 0 && w.joined && isNaming(text[all[i-1].start:all[i-1].end]) {
+			f.value = text[all[i-1].start:w.end]
+		}
+		facts = append(facts, f)
 	}
 	return facts
 }
@@ -144,7 +139,6 @@ func findFacts(text string) []fact {
 // punctuation at its ends.
 type word struct {
 	start, end int
-	first      bool // of a sentence
 	joined     bool // to the word before, by a space alone
 }
 
@@ -156,7 +150,6 @@ const (
 
 func words(text string) []word {
 	var all []word
-	first := true
 	for start := 0; start < len(text); {
 		n := strings.IndexFunc(text[start:], splitsWords)
 		if n < 0 {
@@ -166,11 +159,7 @@ func words(text string) []word {
 		if w := trimWord(raw); w != "" && !(raw[0] == '/' && start > 0 && text[start-1] == '<') { // no closing tag
 			from := start + strings.Index(raw, w)
 			joined := len(all) > 0 && text[all[len(all)-1].end:from] == " "
-			all = append(all, word{from, from + len(w), first, joined})
-			first = false
-		}
-		if last, _ := utf8.DecodeLastRuneInString(raw); strings.ContainsRune(".!?:。！？", last) && n > 0 {
-			first = true
+			all = append(all, word{from, from + len(w), joined})
 		}
 		_, size := utf8.DecodeRuneInString(text[start+n:])
 		start += n + size
@@ -201,14 +190,7 @@ func isReference(s string) bool {
 	if hasDigit(s) {
 		return utf8.RuneCountInString(s) > 1
 	}
-	inner := s[1:]
-	switch {
-	case isMail(s), strings.Contains(inner, "_"), strings.Contains(s, "://"), strings.Contains(s, `\`):
-		return true
-	case isPath(s):
-		return true
-	}
-	return isHost(s)
+	return isMail(s) || strings.Contains(s[1:], "_") || strings.Contains(s, "://") || strings.Contains(s, `\`) || isPath(s) || isHost(s)
 }
 
 // isPath reports whether the word has a stroke as paths have it.

@@ -1,4 +1,4 @@
-package compaction_test
+package ops
 
 import (
 	"testing"
@@ -11,10 +11,10 @@ import (
 
 // A summary by hand covers the time of its events, says so, and does not stand as a model's turn
 // before another one.
-func TestByHand(t *testing.T) {
+func TestSummaryByHand(t *testing.T) {
 	v := fold.New("c", nil)
 	for i, role := range []string{"user", "model", "user", "model"} {
-		e, err := patch.NewEvent(patch.Fields{ID: string(rune('a' + i)), Author: role, Content: patch.Text(role, "said"), Timestamp: time.Unix(int64(100+i), 0)})
+		e, err := patch.NewEvent(patch.Fields{ID: string(rune('a' + i)), Author: role, Content: patch.Text(role, "said"), Timestamp: time.Unix([]int64{100, 103, 101, 102}[i], 0)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,13 +27,14 @@ func TestByHand(t *testing.T) {
 		role     string
 		from, to float64
 	}{
-		{compaction.Span{Start: 0, Count: 2}, "model", 100, 101},
-		{compaction.Span{Start: 1, Count: 2}, "user", 101, 102},
-		{compaction.Span{Start: 2, Count: 2}, "model", 102, 103},
+		{compaction.Span{Start: 0, Count: 2}, "model", 100, 103},
+		{compaction.Span{Start: 1, Count: 2}, "user", 101, 103},
+		{compaction.Span{Start: 2, Count: 2}, "model", 101, 102},
+		{compaction.Span{Start: 0, Count: 3}, "user", 100, 103},
 		{compaction.Span{Start: 9, Count: 1}, "model", 0, 0},
 		{compaction.Span{Start: -1, Count: -5}, "model", 0, 0},
 	} {
-		e, err := compaction.ByHand(v, c.span, "inv", "what was said")
+		e, err := SummaryByHand(v, c.span, "inv", "what was said")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +46,7 @@ func TestByHand(t *testing.T) {
 			t.Errorf("%v: %s", c.span, e)
 		}
 	}
-	if _, err := compaction.ByHand(v, compaction.Span{Start: 0, Count: 1}, "inv", "\xff"); err == nil {
+	if _, err := SummaryByHand(v, compaction.Span{Start: 0, Count: 1}, "inv", "\xff"); err == nil {
 		t.Error("a text that is not UTF-8 is taken")
 	}
 }
