@@ -174,7 +174,7 @@ func (s *showing) change(c patch.Change) block {
 }
 
 func (s *showing) part(p patch.Part) block {
-	what, name := string(p.Kind), clip(p.Name, nameRunes)
+	what, name := p.Kind, clip(p.Name, nameRunes)
 	if p.Thought && p.Kind != patch.PartThought {
 		what = "thought, " + what
 	}

@@ -9,26 +9,23 @@ import (
 	"github.com/patchlog-dev/patchlog/internal/jsontext"
 )
 
-// PartKind is what a part of a content is.
-type PartKind string
-
 // The kinds of parts, and the fields of a part that make it of the kind.
 const (
-	PartEmpty      PartKind = "empty"             // none: the part says nothing by itself
-	PartText       PartKind = "text"              // text
-	PartThought    PartKind = "thought"           // text, where thought is true
-	PartCall       PartKind = "function call"     // functionCall
-	PartResponse   PartKind = "function response" // functionResponse
-	PartData       PartKind = "data"              // inlineData
-	PartFile       PartKind = "file"              // fileData
-	PartCode       PartKind = "code"              // executableCode
-	PartCodeResult PartKind = "code result"       // codeExecutionResult
-	PartOther      PartKind = "other"             // any other, such as toolCall
+	PartEmpty      = "empty"             // none: the part says nothing by itself
+	PartText       = "text"              // text
+	PartThought    = "thought"           // text, where thought is true
+	PartCall       = "function call"     // functionCall
+	PartResponse   = "function response" // functionResponse
+	PartData       = "data"              // inlineData
+	PartFile       = "file"              // fileData
+	PartCode       = "code"              // executableCode
+	PartCodeResult = "code result"       // codeExecutionResult
+	PartOther      = "other"             // any other, such as toolCall
 )
 
 // Part is one thing that a part of a content says. A field that a part of the kind has not is zero.
 type Part struct {
-	Kind     PartKind
+	Kind     string // one of the kinds above
 	ID       string // by which a call and its response, or a code and its result, belong together
 	Name     string // of a function; of data or a file, the name to display; of another kind, its field
 	Text     string // a text or a thought, a code, or what a code has put out
@@ -45,7 +42,7 @@ type Part struct {
 
 // part is one thing that a part of a content says, as it stands in the text.
 type part struct {
-	kind  PartKind        // PartText for a thought too
+	kind  string          // PartText for a thought too
 	name  []byte          // of the field that makes it of its kind
 	value []byte          // of that field
 	at    jsontext.Cursor // before the part, with what stands beside the field
@@ -94,7 +91,7 @@ func partsIn(content []byte) iter.Seq2[int, part] {
 
 // partKind returns the kind that a field makes a part. One that is null is as good as
 // absent.
-func partKind(field []byte, is jsontext.Kind) PartKind {
+func partKind(field []byte, is jsontext.Kind) string {
 	if is == jsontext.Null {
 		return PartEmpty
 	}

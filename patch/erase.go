@@ -120,7 +120,7 @@ func NewErase(e Erasure) *PatchEvent {
 		put(eraseValues, jsontext.AppendQuote(nil, string(e.Values)))
 	}
 	if len(e.Initial) > 0 {
-		put(eraseInitial, quotedList(e.Initial))
+		put(eraseInitial, jsonOf(unnoted{e.Initial}))
 	}
 	if e.Reason != "" {
 		put(eraseReason, jsontext.AppendQuote(nil, e.Reason))
@@ -229,17 +229,6 @@ func (p *PatchEvent) Close(last uint64) *PatchEvent {
 
 func (s Summaries) valid() bool {
 	return s == RevertSummaries || s == BlankSummaries || s == KeepSummaries
-}
-
-func quotedList(texts []string) []byte {
-	b := []byte{'['}
-	for i, s := range texts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = jsontext.AppendQuote(b, s)
-	}
-	return append(b, ']')
 }
 
 func indicesText(of map[uint64][]int) []byte {
