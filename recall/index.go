@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"math"
+	"slices"
 	"sort"
 	"unsafe"
 
@@ -25,6 +26,8 @@ type Index struct {
 	places   map[term]int32 // in postings
 	english  map[term]int32 // by words as they are written, which share postings by their stems
 	postings []posting
+	similar  map[term]int32 // by the forms of words: the last of their links
+	links    []link
 	counts   []count // of the event that is being added
 	more     int     // bytes in the postings' lists
 }
@@ -55,6 +58,12 @@ type posting struct {
 	more   []byte // of each other event: how many come between, twice, and 1 if it has the term once; else how often
 }
 
+// link is an entry in the list of the postings of words that have a form in common.
+type link struct {
+	posting int32
+	next    int32 // 1 + its place in links, or 0
+}
+
 // count is how often a term stands in the event that is being added.
 type count struct {
 	posting, n int32
@@ -67,7 +76,7 @@ func (x *Index) Seq() uint64 { return x.seq }
 func (x *Index) Bytes() int {
 	const perEntry = 24 // of a map, whose slots are not all in use
 	return cap(x.docs)*int(unsafe.Sizeof(doc{})) + cap(x.line)*int(unsafe.Sizeof(int32(0))) + cap(x.postings)*int(unsafe.Sizeof(posting{})) + x.more +
-		(len(x.places)+len(x.english))*perEntry
+		cap(x.links)*int(unsafe.Sizeof(link{})) + (len(x.places)+len(x.english)+len(x.similar))*perEntry
 }
 
 // Add adds a record, which must be newer than all that were added. Of what patches put in,
@@ -150,7 +159,12 @@ func shown(t term) term { return t }
 // placeOfWord returns where the posting of a word is.
 func (x *Index) placeOfWord(word []byte, english bool, as func(term) term) int32 {
 	if !english {
-		return x.place(as(written(word)))
+		known := len(x.postings)
+		at := x.place(as(written(word)))
+		if int(at) == known {
+			x.link(word, at, as)
+		}
+		return at
 	}
 	known := as(written(word))
 	at, there := x.english[known]
@@ -160,8 +174,21 @@ func (x *Index) placeOfWord(word []byte, english bool, as func(term) term) int32
 		}
 		at = x.place(as(stemmed(word)))
 		x.english[known] = at
+		x.link(word, at, as)
 	}
 	return at
+}
+
+// link adds the posting of a new word to the lists of the word's forms.
+func (x *Index) link(word []byte, at int32, as func(term) term) {
+	for _, form := range forms(word) {
+		if x.similar == nil {
+			x.similar = map[term]int32{}
+		}
+		form = as(form)
+		x.links = append(x.links, link{at, x.similar[form]})
+		x.similar[form] = int32(len(x.links))
+	}
 }
 
 // place returns where the posting of a term is, which is new if there was none.
@@ -236,6 +263,31 @@ func (x *Index) having(t term, shown bool) iter.Seq[*posting] {
 		}
 		if at, ok := x.places[t.private()]; ok {
 			yield(&x.postings[at])
+		}
+	}
+}
+
+// havingSimilar yields the postings of words that have one of the forms, each once: of the words that
+// a model is shown, and unless shown is set, of private ones.
+func (x *Index) havingSimilar(forms []term, shown bool) iter.Seq[*posting] {
+	return func(yield func(*posting) bool) {
+		var seen []int32
+		for _, form := range forms {
+			heads := []int32{x.similar[form], 0}
+			if !shown {
+				heads[1] = x.similar[form.private()]
+			}
+			for _, next := range heads {
+				for ; next > 0; next = x.links[next-1].next {
+					at := x.links[next-1].posting
+					if slices.Contains(seen, at) {
+						continue
+					}
+					if seen = append(seen, at); !yield(&x.postings[at]) {
+						return
+					}
+				}
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ const maxTerms = 64
 // them. The zero Terms ask for nothing.
 type Terms struct {
 	words       []term
+	similar     map[term][]term // the forms of the words
 	identifiers []term
 	written     []string // the identifiers, without those that are words
 	all         bool     // nothing was asked, so whatever the filter leaves is found
@@ -28,24 +29,27 @@ type Terms struct {
 // query of white space alone asks for all events, the newest first.
 func Parse(query string) Terms {
 	query = cut(query, MaxQueryBytes)
-	t := Terms{all: strings.TrimSpace(query) == ""}
+	t := Terms{all: strings.TrimSpace(query) == "", similar: map[term][]term{}}
 	var s splitter
 	seen := map[term]bool{}
-	add := func(to *[]term, w term) {
-		if !seen[w] && len(*to) < maxTerms {
-			seen[w] = true
-			*to = append(*to, w)
+	add := func(to *[]term, w term) bool {
+		if seen[w] || len(*to) == maxTerms {
+			return false
 		}
+		seen[w] = true
+		*to = append(*to, w)
+		return true
 	}
 	var common []term
 	s.words(query, func(word []byte, english bool) {
-		switch {
-		case english && isCommon[string(word)]:
-			add(&common, stemmed(word))
-		case english:
-			add(&t.words, stemmed(word))
-		default:
-			add(&t.words, written(word))
+		w := written(word)
+		if english {
+			w = stemmed(word)
+		}
+		if english && isCommon[string(word)] {
+			add(&common, w)
+		} else if add(&t.words, w) {
+			t.similar[w] = forms(word)
 		}
 	})
 	if len(t.words) == 0 {

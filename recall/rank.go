@@ -46,24 +46,35 @@ type Stats struct {
 	events int
 	words  uint64
 	having []int // events, by what is asked for: words, then identifiers
+
+	// similar is how many events have similar words, by the words that are asked for; 0 for a
+	// word that stands in the log.
+	similar []int
 }
 
 // Stats returns the figures of the log up to a seq, for searches with or without [Filter.Shown].
 func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
 	end := x.until(through)
 	s := Stats{events: int(end), words: x.wordsBefore(end)}
-	for _, of := range [][]term{t.words, t.identifiers} {
-		for _, w := range of {
-			n := 0
-			for p := range x.having(w, shown) {
-				if p.last < end {
-					n += int(p.docs)
-				} else {
-					p.each(end, func(int32, int32) { n++ })
-				}
+	count := func(postings iter.Seq[*posting]) (n int) {
+		for p := range postings {
+			if p.last < end {
+				n += int(p.docs)
+			} else {
+				p.each(end, func(int32, int32) { n++ })
 			}
-			s.having = append(s.having, min(n, int(end)))
 		}
+		return min(n, int(end))
+	}
+	for _, w := range slices.Concat(t.words, t.identifiers) {
+		s.having = append(s.having, count(x.having(w, shown)))
+	}
+	for i, w := range t.words {
+		n := 0
+		if s.having[i] == 0 {
+			n = count(x.havingSimilar(t.similar[w], shown))
+		}
+		s.similar = append(s.similar, n)
 	}
 	return s
 }
@@ -73,21 +84,26 @@ func (x *Index) Stats(t Terms, through uint64, shown bool) Stats {
 func (s *Stats) Add(o Stats) {
 	s.events += o.events
 	s.words += o.words
-	s.having = append(s.having, make([]int, max(0, len(o.having)-len(s.having)))...)
-	for i, n := range o.having {
-		s.having[i] += n
+	add := func(to *[]int, some []int) {
+		*to = append(*to, make([]int, max(0, len(some)-len(*to)))...)
+		for i, n := range some {
+			(*to)[i] += n
+		}
 	}
+	add(&s.having, o.having)
+	add(&s.similar, o.similar)
 }
 
 // finds reports whether anything that is asked for stands in the logs.
 func (s *Stats) finds(t Terms) bool {
-	return t.all && s.events > 0 || slices.ContainsFunc(s.having, func(n int) bool { return n > 0 })
+	some := func(n int) bool { return n > 0 }
+	return t.all && s.events > 0 || slices.ContainsFunc(s.having, some) || slices.ContainsFunc(s.similar, some)
 }
 
 // weight is what a term counts for, the more the rarer it is: the inverse document frequency
 // of BM25, in the form that is never negative.
-func (s *Stats) weight(i int) float64 {
-	n := float64(s.having[i])
+func (s *Stats) weight(having int) float64 {
+	n := float64(having)
 	return math.Log(1 + (float64(s.events)-n+0.5)/(n+0.5))
 }
 
@@ -100,6 +116,7 @@ const (
 	saturation = 1.2 // k1
 	lengthPart = 0.4 // b
 	idWeight   = 8
+	similarity = 0.7 // what a similar word counts for one that stands in none of the logs
 )
 
 var besides = [...]float64{0.5, 0.25}
@@ -167,7 +184,11 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 		near[d] += often
 	}
 	for i, w := range t.words {
-		for p := range x.having(w, shown) {
+		postings, weight := x.having(w, shown), s.weight(s.having[i])
+		if s.having[i] == 0 {
+			postings, weight = x.havingSimilar(t.similar[w], shown), similarity*s.weight(s.similar[i])
+		}
+		for p := range postings {
 			p.each(end, func(d, n int32) {
 				if !allowed(d) {
 					return
@@ -186,7 +207,6 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 				}
 			})
 		}
-		weight := s.weight(i)
 		for _, d := range touched {
 			scores[d] += weight * near[d] * (saturation + 1) / (near[d] + saturation)
 			near[d] = 0
@@ -194,7 +214,7 @@ func (x *Index) score(t Terms, end int32, s Stats, shown bool, allowed func(int3
 		touched = touched[:0]
 	}
 	for i, w := range t.identifiers {
-		weight := idWeight * s.weight(len(t.words)+i)
+		weight := idWeight * s.weight(s.having[len(t.words)+i])
 		for p := range x.having(w, shown) {
 			p.each(end, func(d, _ int32) { scores[d] += weight }) // for itself alone
 		}

@@ -20,7 +20,8 @@ type Snippet struct {
 }
 
 // SnippetOf returns the piece of what an event says, of at most so many characters, in which most
-// of what is asked for stands: the beginning if nothing of it does. White space is one space. An
+// of what is asked for stands, or of similar words if nothing of it does: the beginning if there are
+// none either. White space is one space. An
 // ellipsis stands where something was cut off. 0 characters mean [DefaultSnippetRunes]. shown leaves
 // out what [Filter.Shown] does.
 func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
@@ -32,7 +33,10 @@ func SnippetOf(e *patch.Event, t Terms, runes int, shown bool) Snippet {
 		said += privateText(e)
 	}
 	text := strings.Join(strings.Fields(said), " ")
-	marks := t.marks(text)
+	marks := t.marks(text, false)
+	if len(marks) == 0 {
+		marks = t.marks(text, true)
+	}
 	start, end := t.window(text, marks, runes)
 	s := Snippet{}
 	if start > 0 {
@@ -57,11 +61,17 @@ type mark struct {
 	what       int // which of the terms
 }
 
-// marks returns where in a text what is asked for stands, ascending, no two over each other.
-func (t Terms) marks(text string) []mark {
+// marks returns where in a text what is asked for stands, or if similar is set, words similar to it,
+// ascending, no two over each other.
+func (t Terms) marks(text string, similar bool) []mark {
 	what := make(map[term]int, len(t.words))
 	for i, w := range t.words {
 		what[w] = i
+		if similar {
+			for _, form := range t.similar[w] {
+				what[form] = i
+			}
+		}
 	}
 	known := map[term]int{} // of words as they are written: which of the terms, or -1
 	asked := func(word []byte, english bool) int {
@@ -76,6 +86,14 @@ func (t Terms) marks(text string) []mark {
 		}
 		if i, there = what[w]; !there {
 			i = -1
+			if similar {
+				for _, form := range forms(word) {
+					if of, ok := what[form]; ok {
+						i = of
+						break
+					}
+				}
+			}
 		}
 		known[as] = i
 		return i

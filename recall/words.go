@@ -1,6 +1,7 @@
 package recall
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/maphash"
 	"unicode"
@@ -21,6 +22,7 @@ var (
 	seedStem       = maphash.MakeSeed() // what is left of an English word without its ending
 	seedIdentifier = maphash.MakeSeed() // an id, a path, an address: as it is written
 	seedPrivate    = maphash.MakeSeed() // any of these, in what no model is shown
+	seedForm       = maphash.MakeSeed() // a word, or what is left of it without one character
 	seedAuthor     = maphash.MakeSeed()
 	seedTool       = maphash.MakeSeed()
 )
@@ -36,7 +38,7 @@ type splitter struct {
 // words calls f with a text's words, in their order, in lower case and without accents, and
 // says whether they then have English letters alone. The bytes are f's until it returns. Letters and
 // digits make words. A name in camel case is a word, and so are its parts; where a script puts no
-// spaces between words, each two characters that follow each other are one.
+// spaces between words, and in Hangul, each two characters that follow each other are one.
 func (s *splitter) words(text string, f func(word []byte, english bool)) {
 	s.whole, s.part = s.whole[:0], s.part[:0]
 	parts, lower, english := 0, false, true // lower: the last character is a small letter
@@ -148,6 +150,35 @@ func written(word []byte) term { return term(maphash.Bytes(seedWord, word)) }
 // stemmed is the term of an English word without its ending.
 func stemmed(word []byte) term { return termOf(seedStem, english.Stem(string(word), true)) }
 
+// Words of fewer or more characters have no forms: too many others are similar to short ones.
+const (
+	minFormRunes = 4
+	maxFormRunes = 24
+)
+
+// forms returns the terms of a word of letters and of the word without each of its characters. Two words
+// have one in common if they differ by a character, left out, added, replaced or exchanged with the
+// next one. Some words have one in common that differ by a character left out here and one added there.
+func forms(word []byte) []term {
+	n := utf8.RuneCount(word)
+	if n < minFormRunes || n > maxFormRunes || bytes.ContainsFunc(word, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		return nil
+	}
+	all := append(make([]term, 0, n+1), term(maphash.Bytes(seedForm, word)))
+	var before rune
+	var buffer [maxWordBytes + 64]byte
+	for i := 0; i < len(word); {
+		r, size := utf8.DecodeRune(word[i:])
+		if r != before { // else it is the same as without the one before
+			without := append(append(buffer[:0], word[:i]...), word[i+size:]...)
+			all = append(all, term(maphash.Bytes(seedForm, without)))
+		}
+		before = r
+		i += size
+	}
+	return all
+}
+
 func termOf(seed maphash.Seed, text string) term { return term(maphash.String(seed, text)) }
 
 // private is the term of what a term says where no model is shown it.
@@ -169,9 +200,10 @@ func appendPlain(dst []byte, r rune) []byte {
 	return dst
 }
 
-// unspaced reports whether words of the rune's script stand without spaces between them.
+// unspaced reports whether the rune's script is searched by pairs of characters: words stand without
+// spaces between them, or, in Hangul, with particles at their ends.
 func unspaced(r rune) bool {
-	return r >= 0x0e00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
+	return r >= 0x0e00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
 }
 
 // Classes of ASCII characters.
