@@ -23,20 +23,20 @@ type Call struct {
 // responses. The slice is the caller's own. It takes time linear in the number of visible
 // events once for each view, and then in the number of calls.
 func (v View) Calls() []Call {
-	var known []Call
+	var all []Call
 	if v.pairs == nil { // the zero View
-		known = v.findCalls()
+		all = v.findCalls()
 	} else {
 		v.pairs.callsOnce.Do(func() { v.pairs.calls = v.findCalls() })
-		known = v.pairs.calls
+		all = v.pairs.calls
 	}
-	calls := slices.Clone(known)
+	calls := slices.Clone(all)
 	total := 0
-	for _, c := range known {
+	for _, c := range all {
 		total += len(c.Responses)
 	}
 	responses := make([]int, total) // the calls' lists, one after the other
-	for i, c := range known {
+	for i, c := range all {
 		if n := copy(responses, c.Responses); n > 0 {
 			calls[i].Responses, responses = responses[:n:n], responses[n:]
 		}

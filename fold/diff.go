@@ -41,13 +41,13 @@ func (v View) visibleNodes() []*node {
 
 // without returns the entries of those of the view's visible nodes that are not among the others.
 func (v View) without(nodes, others []*node) []Entry {
-	known := make(map[nodeID]bool, len(others))
+	present := make(map[nodeID]bool, len(others))
 	for _, n := range others {
-		known[n.id()] = true
+		present[n.id()] = true
 	}
 	var out []Entry
 	for i, n := range nodes {
-		if !known[n.id()] {
+		if !present[n.id()] {
 			out = append(out, v.entry(i, n))
 		}
 	}

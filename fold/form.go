@@ -43,7 +43,7 @@ func (v View) AppendBinary(b []byte) ([]byte, error) {
 	for _, id := range slices.SortedFunc(maps.Keys(v.pins), nodeID.compare) {
 		w.id(id)
 	}
-	patches := writer{known: w.known}
+	patches := writer{written: w.written}
 	if v.saved == nil {
 		patches.patches(v)
 	} else { // no patch has been applied since
@@ -55,9 +55,9 @@ func (v View) AppendBinary(b []byte) ([]byte, error) {
 
 // writer writes a form. After an error what it wrote is of no use.
 type writer struct {
-	form  []byte
-	known map[uint64]bool // cuts that were written
-	err   error
+	form    []byte
+	written map[uint64]bool // by seq of a cut
+	err     error
 }
 
 func (w *writer) uint(u uint64) { w.form = binary.AppendUvarint(w.form, u) }
@@ -95,11 +95,11 @@ func flagIf(flag uint64, set bool) uint64 {
 func (w *writer) cuts(of run) {
 	var cuts []*cut
 	for _, p := range of.pieces {
-		if p.cut != nil && !w.known[p.seq] {
-			if w.known == nil {
-				w.known = map[uint64]bool{}
+		if p.cut != nil && !w.written[p.seq] {
+			if w.written == nil {
+				w.written = map[uint64]bool{}
 			}
-			w.known[p.seq] = true
+			w.written[p.seq] = true
 			cuts = append(cuts, p.cut)
 		}
 	}
@@ -162,7 +162,7 @@ func (w *writer) patches(v View) {
 	cuts := v.patches.ascending()
 	w.uint(uint64(len(cuts)))
 	for _, c := range cuts {
-		if w.known[c.seq] {
+		if w.written[c.seq] {
 			w.uint(c.seq)
 		} else {
 			w.cut(c)

@@ -133,7 +133,7 @@ func (p *Places) rank(id nodeID) int {
 // represented, and besides it only summaries. Of two events that one patch hides, of the same
 // branch and scope, both are represented or none is.
 func (p *Places) Represented(seq uint64, index int, branch, scope string) bool {
-	q := question{Places: p, known: map[answerKey]int{}}
+	q := question{Places: p, answers: map[answerKey]int{}}
 	return q.node(nodeID{seq, int32(index)}, lane{records.BranchWithoutRuns(branch), scope}) != nowhere
 }
 
@@ -153,8 +153,8 @@ const (
 // and, where these are hidden, by what represents them.
 type question struct {
 	*Places
-	known map[answerKey]int
-	open  []answerKey // of the outermost question so far
+	answers map[answerKey]int
+	open    []answerKey // of the outermost question so far
 }
 
 // answerKey names events that are represented alike: those of a lane that a patch hides, or that
@@ -218,20 +218,20 @@ func (q *question) hiddenBy(c *cut, of lane) int {
 
 // once answers a question that may lead to itself.
 func (q *question) once(key answerKey, find func() int) int {
-	if at, known := q.known[key]; known {
+	if at, ok := q.answers[key]; ok {
 		return at
 	}
 	outermost := len(q.open) == 0
 	q.open = append(q.open, key)
-	q.known[key] = nowhere
+	q.answers[key] = nowhere
 	at := find()
 	if at != nowhere {
-		q.known[key] = at
+		q.answers[key] = at
 	}
 	if outermost {
 		for _, k := range q.open { // what was found nowhere on the way may have led to itself
-			if at != nowhere && q.known[k] == nowhere {
-				delete(q.known, k)
+			if at != nowhere && q.answers[k] == nowhere {
+				delete(q.answers, k)
 			}
 		}
 		q.open = nil
@@ -354,7 +354,7 @@ func (v View) history() ([]shown, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := history{question: question{Places: p, known: map[answerKey]int{}}}
+	h := history{question: question{Places: p, answers: map[answerKey]int{}}}
 	index := 0
 	for n := range v.nodes.all {
 		h.putBack(n)

@@ -34,7 +34,7 @@ func (v View) Rewind(from uint64) ([]*patch.PatchEvent, error) {
 	}
 	w := &rewinding{
 		view: v, start: v, from: from,
-		known: map[uint64]age{}, groups: map[string][]*cut{},
+		ages: map[uint64]age{}, groups: map[string][]*cut{},
 		drop: map[nodeID]bool{}, keep: map[nodeID]bool{},
 	}
 	w.view.plan = &needs{} // the bodies do not matter
@@ -63,7 +63,7 @@ type rewinding struct {
 	reverted []*cut // of the view's patches, none a revert, in the order of their reverts
 
 	undone map[*cut]bool
-	known  map[uint64]age    // by seq of a patch, how old what it took out is
+	ages   map[uint64]age    // by seq of a patch, how old what it took out is
 	groups map[string][]*cut // patches that are one, since some of them put in events
 
 	drop, keep map[nodeID]bool // old nodes to cut again; keep has those to drop too
@@ -82,7 +82,7 @@ func (c *cut) isCut() bool { return !c.revert && c.pin == nil && !c.puts }
 // ageOf returns how old what a record stands for is. A record that took nothing out is as
 // old as itself.
 func (w *rewinding) ageOf(seq uint64) age {
-	if a := w.known[seq]; !a.isNone() {
+	if a := w.ages[seq]; !a.isNone() {
 		return a
 	}
 	return age{seq < w.from, seq >= w.from}
@@ -112,15 +112,15 @@ func (w *rewinding) learn() {
 					a = a.and(w.standsFor(n))
 				}
 			}
-			w.known[c.seq] = a
+			w.ages[c.seq] = a
 			if w.undone[c] {
 				continue
 			}
 			for _, member := range w.groups[c.group] {
-				a = a.and(w.known[member.seq])
+				a = a.and(w.ages[member.seq])
 			}
 			for _, member := range w.groups[c.group] {
-				w.known[member.seq] = a
+				w.ages[member.seq] = a
 			}
 		}
 	}
@@ -139,7 +139,7 @@ func (w *rewinding) standsFor(n node) age {
 	case n.cut == nil || n.cut.puts:
 		return w.ageOf(n.seq)
 	case n.cut.keep:
-		return w.known[n.seq]
+		return w.ages[n.seq]
 	}
 	return age{}
 }
@@ -169,7 +169,7 @@ func (w *rewinding) revertMixed() error {
 		var err error
 		switch {
 		case c.revert || c.pin != nil || !w.stands(c):
-		case w.known[c.seq].isMixed() && (!c.isCut() || c.keep || len(w.groups[c.group]) > 0):
+		case w.ages[c.seq].isMixed() && (!c.isCut() || c.keep || len(w.groups[c.group]) > 0):
 			err = w.revertOne(c)
 		case c.isCut() && c.keep && w.isNew(c.seq):
 			err = w.revert(c)
@@ -242,7 +242,7 @@ func (w *rewinding) doRevert(c *cut) error {
 // they dropped without the help of one that keeps is dropped, and the rest keeps its state.
 func (w *rewinding) cutAgain() error {
 	for _, c := range w.reverted {
-		removal := c.isCut() || c.splice && !c.keep && w.known[c.seq].isMixed()
+		removal := c.isCut() || c.splice && !c.keep && w.ages[c.seq].isMixed()
 		if !removal || len(w.groups[c.group]) > 0 {
 			continue
 		}

@@ -95,7 +95,7 @@ type savedPatches struct {
 	cuts  map[uint64]*cut // those whose nodes stand; the form has the rest of them
 
 	once    sync.Once
-	known   View // its patches, skipped and held
+	loaded  View // its patches, skipped and held
 	failure error
 }
 
@@ -107,9 +107,9 @@ func (v *View) load() error {
 	p := v.saved
 	p.once.Do(func() {
 		r := reader{rest: p.form, cuts: p.cuts}
-		p.known = p.read(&r)
-		if r.err == nil && p.known.skipped.count() != p.skips {
-			r.fail("%d skipped patches of %d", p.known.skipped.count(), p.skips)
+		p.loaded = p.read(&r)
+		if r.err == nil && p.loaded.skipped.count() != p.skips {
+			r.fail("%d skipped patches of %d", p.loaded.skipped.count(), p.skips)
 		}
 		if r.err != nil {
 			p.failure = fmt.Errorf("%w: what patches did: %w", patch.ErrCorrupt, r.err)
@@ -118,13 +118,13 @@ func (v *View) load() error {
 	if p.failure != nil {
 		return p.failure
 	}
-	v.patches, v.skipped, v.held = p.known.patches, p.known.skipped, p.known.held
+	v.patches, v.skipped, v.held = p.loaded.patches, p.loaded.skipped, p.loaded.held
 	v.saved = nil
 	return nil
 }
 
 // read reads what [writer.patches] wrote.
-func (p *savedPatches) read(r *reader) (known View) {
+func (p *savedPatches) read(r *reader) (loaded View) {
 	var all []*cut
 	r.each(func() {
 		seq := r.uint()
@@ -155,11 +155,11 @@ func (p *savedPatches) read(r *reader) (known View) {
 			})
 		}
 		all = append(all, c)
-		known.patches = c.after(known.patches)
-		known.held += c.footprint()
+		loaded.patches = c.after(loaded.patches)
+		loaded.held += c.footprint()
 	})
 	r.each(func() {
-		known.skipped = &skipList{patch.Skip{Seq: r.uint(), Reason: patch.Flaw(r.text())}, known.skipped, known.skipped.count() + 1}
+		loaded.skipped = &skipList{patch.Skip{Seq: r.uint(), Reason: patch.Flaw(r.text())}, loaded.skipped, loaded.skipped.count() + 1}
 	})
-	return known
+	return loaded
 }

@@ -330,3 +330,32 @@ func ExampleSame() {
 	// Output:
 	// true false
 }
+
+func ExampleParseRecord() {
+	r, err := patch.ParseRecord([]byte(`{"seq":3,"id":"p1","patchType":"splice","start":0,"count":2}`))
+	fmt.Println(r.Seq, r.Patch.Type(), r.Patch.Count(), err)
+
+	_, err = patch.ParseRecord([]byte(`{"id":"e1","id":"e2"}`))
+	fmt.Println(errors.Is(err, patch.ErrInvalid))
+	// Output:
+	// 3 splice 2 <nil>
+	// true
+}
+
+func ExampleComplete() {
+	newID := func() string { return "a new id" }
+	r := patch.Complete(patch.Record{Patch: patch.NewPin("e7")}, newID, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	fmt.Println(r.Patch)
+	// Output: {"id":"a new id","timestamp":"2026-01-02T03:04:05Z","patchType":"pin","eventId":"e7"}
+}
+
+func ExampleDecodeRecord() {
+	form, err := patch.AppendRecord(nil, patch.Record{Seq: 3, Patch: patch.NewPin("e7").WithID("p1")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := patch.DecodeRecord(form)
+	fmt.Println(r.Patch, err)
+	// Output: {"id":"p1","patchType":"pin","eventId":"e7"} <nil>
+}
