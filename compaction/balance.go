@@ -109,10 +109,7 @@ func (s *visible) spent() (spent, earned float64) {
 func (s *visible) saves(w *Window, cfg Config) int {
 	left := 0
 	for _, g := range w.Groups {
-		tokens := 0
-		for _, i := range g.Indices {
-			tokens += s.entries[i].Event.EstimatedTokens()
-		}
+		tokens := tokensAt(s.view, g.Indices)
 		left += min(tokens, cfg.MaxSummaryTokens, max(leastAim, int(aimOfEvents*float64(tokens))))
 	}
 	return w.Tokens - left

@@ -11,7 +11,6 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -39,29 +38,6 @@ func TestAnswersThatCannotBeUsed(t *testing.T) {
 		}
 		if got := c.Stats(); got.Failed != 1 || got.Wrote != 0 {
 			t.Errorf("%s: %+v", name, got)
-		}
-	}
-}
-
-func TestChangesItsInput(t *testing.T) {
-	s := newSession(t, "u1 a1 u2 a2 u3 a3")
-	sum := &scripted{reply: func(r compaction.Request) (compaction.Response, error) {
-		for _, e := range r.Events {
-			for _, p := range e.Content().Parts() {
-				clear(records.JSON(p.JSON))
-			}
-		}
-		clear(r.Events)
-		clear(r.Before)
-		return compaction.Response{}, errors.New("no")
-	}}
-	before := events(s.view())
-	if _, err := s.compactor(every(3, 1, sum)).MaybeCompact(t.Context(), key); err == nil {
-		t.Fatal("no error")
-	}
-	for i, e := range events(s.view()) {
-		if e != before[i] || e.String() != before[i].String() {
-			t.Errorf("event %d is now %s", i, e)
 		}
 	}
 }

@@ -218,11 +218,7 @@ func (c Config) clears(tool string) bool {
 // toTell is how many tokens a group's summary stands for: those that are visible. Where few
 // are because results were cleared, a summarizer is to tell of these.
 func (s *visible) toTell(g Group) int {
-	visible, logged := 0, 0
-	for _, i := range g.Indices {
-		visible += s.entries[i].Event.EstimatedTokens()
-		logged += s.shown(i).event.EstimatedTokens()
-	}
+	visible, logged := tokensAt(s.view, g.Indices), tokensOf(s.events(g))
 	if logged > visible && logged >= briefTokens {
 		return max(visible, briefTokens)
 	}

@@ -73,7 +73,7 @@ func judge(c identifiers.Comparison) error {
 	if len(c.Invented) == 0 {
 		return nil
 	}
-	return &InventionError{Count: len(c.Invented), Names: named(nil, c.Invented)}
+	return &InventionError{Count: len(c.Invented), Names: named(c.Invented)}
 }
 
 // corrected is the request after an answer that was refused for what it invented.
@@ -104,9 +104,9 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// named adds names, as many as may be told.
-func named(to []string, names []string) []string {
-	for _, n := range names[:min(len(names), max(0, maxNames-len(to)))] {
+// named returns the first names, long ones cut.
+func named(names []string) (to []string) {
+	for _, n := range names[:min(len(names), maxNames)] {
 		if utf8.RuneCountInString(n) > maxNameRunes {
 			n = string([]rune(n)[:maxNameRunes]) + "…"
 		}

@@ -91,10 +91,7 @@ func (s *visible) forcedMerge(chains []*chain, k, prompt, threshold, least int) 
 	var best []int
 	lowest := 0
 	offer := func(level int, indices []int) {
-		saved := 0
-		for _, i := range indices {
-			saved += s.entries[i].Event.EstimatedTokens()
-		}
+		saved := tokensAt(s.view, indices)
 		saved -= longestMerged(saved) // at least, or the answer is refused
 		worth := prompt-saved < threshold || saved >= least
 		if worth && (best == nil || level < lowest) {

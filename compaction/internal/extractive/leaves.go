@@ -131,9 +131,7 @@ func factsOfArgs(name string, args json.RawMessage) []fact {
 	return facts
 }
 
-// factsOfResult finds the facts that a function returned.
-func factsOfResult(response json.RawMessage) []fact { return factsOfLeaves(response, false) }
-
+// factsOfLeaves finds the facts of a call's arguments, or of what a function returned.
 func factsOfLeaves(text json.RawMessage, args bool) []fact {
 	var facts []fact
 	for l := range leaves(text) {

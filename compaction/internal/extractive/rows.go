@@ -32,11 +32,6 @@ const (
 	maxCells    = 12
 )
 
-// add takes in what a function returned.
-func (r *rows) add(response json.RawMessage) {
-	r.object(response, 0)
-}
-
 // object takes in the objects of a JSON text.
 func (r *rows) object(text json.RawMessage, depth int) {
 	text = bytes.TrimSpace(text)

@@ -147,8 +147,8 @@ func (s *summary) addEvent(t *turn, e *patch.Event, user bool, waiting map[strin
 				waiting[key] = open[:len(open)-1]
 			}
 			response := records.JSON(p.Response)
-			s.rows.add(response)
-			s.facts.addAll(factsOfResult(response), returned)
+			s.rows.object(response, 0)
+			s.facts.addAll(factsOfLeaves(response, false), returned)
 			if text, failed := failure(response); failed && text != "" {
 				s.addError(t, functionName(p.Name), text)
 			}
