@@ -199,7 +199,7 @@ func (s *visible) clears(results []result, cfg Config) map[result]int {
 				continue
 			}
 			results = results[1:]
-			if response := records.JSON(p.Response); e.Author() != "user" && p.Kind == patch.PartResponse && !isShort(response) && cfg.clears(p.Name) {
+			if response := records.JSON(p.Response); e.Author() != "user" && p.Kind == patch.PartResponse && !isShort(response) && !slices.Contains(cfg.KeepTools, p.Name) {
 				saves[result{index, i}] = max(0, utf8.RuneCount(response)-len(placeholder)) / patch.RunesPerToken
 			}
 		}
@@ -208,11 +208,6 @@ func (s *visible) clears(results []result, cfg Config) map[result]int {
 		}
 	}
 	return saves
-}
-
-// clears reports whether results of the tool may be cleared.
-func (c Config) clears(tool string) bool {
-	return !slices.Contains(c.KeepTools, tool)
 }
 
 // toTell is how many tokens a group's summary stands for: those that are visible. Where few

@@ -9,9 +9,6 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 )
 
-// extractiveModel is what an [Extractive] calls itself.
-const extractiveModel = "extractive"
-
 // Extractive is a [Summarizer] that needs no model and no network: it picks what to keep,
 // as docs/COMPACTION.md says, and writes nothing of its own. It is safe for concurrent
 // use.
@@ -41,5 +38,5 @@ func (Extractive) Summarize(ctx context.Context, req Request) (Response, error) 
 	if text == "" {
 		return Response{}, nil
 	}
-	return Response{Text: text, Model: extractiveModel}, nil
+	return Response{Text: text, Model: "extractive"}, nil
 }

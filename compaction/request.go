@@ -230,18 +230,13 @@ func summariesBefore(v fold.View, g Group) []*patch.Event {
 }
 
 func transcriptOf(r Request, maxTokens int) string {
-	limit := sizeOf(maxTokens)
+	limit := tokens.Size(min(maxTokens, math.MaxInt/int(tokens.Token))) * tokens.Token
 	var b strings.Builder
 	if len(r.Before) > 0 {
 		fmt.Fprintf(&b, "[For context, summarised already]\n%s[To summarise]\n", fitting(r.Before, limit/4))
 	}
 	b.WriteString(fitting(r.Events, limit))
 	return b.String()
-}
-
-// sizeOf is so many tokens as a size, or the most that there is.
-func sizeOf(n int) tokens.Size {
-	return tokens.Size(min(n, math.MaxInt/int(tokens.Token))) * tokens.Token
 }
 
 // fitting is a transcript of at most a size: long arguments and results are cut

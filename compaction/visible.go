@@ -1,8 +1,6 @@
 package compaction
 
 import (
-	"encoding/json"
-
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/summaries"
@@ -211,21 +209,12 @@ func (s *visible) liveQuestion() int {
 	return -1
 }
 
-func onlyResponses(e *patch.Event) bool {
-	responses, parts := 0, 0
-	for p := range e.FunctionParts() {
-		if p.Response {
-			responses++
+func onlyResponses(e *patch.Event) (only bool) {
+	for _, p := range e.Content().Parts() {
+		if p.Kind != patch.PartResponse {
+			return false
 		}
+		only = true
 	}
-	if responses == 0 {
-		return false
-	}
-	var content struct {
-		Parts []json.RawMessage `json:"parts"`
-	}
-	if e.Decode("content", &content) == nil {
-		parts = len(content.Parts)
-	}
-	return responses == parts
+	return only
 }

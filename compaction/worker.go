@@ -30,7 +30,7 @@ type Worker[K comparable] struct {
 
 	mu      sync.Mutex
 	closed  bool
-	running int
+	running int // goroutines
 	queue   []K
 	state   map[K]stage // of the sessions that wait or run
 	stats   WorkerStats
@@ -161,12 +161,7 @@ func (w *Worker[K]) Stats() WorkerStats {
 	defer w.mu.Unlock()
 	s := w.stats
 	s.Stats = w.compactor.Stats()
-	s.Waiting = len(w.queue)
-	for _, stage := range w.state {
-		if stage != queued {
-			s.Running++
-		}
-	}
+	s.Waiting, s.Running = len(w.queue), w.running
 	return s
 }
 

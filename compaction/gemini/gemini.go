@@ -150,7 +150,7 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 		APIKey:      g.apiKey,
 		Backend:     genai.BackendGeminiAPI,
 		HTTPClient:  watched(opts.HTTPClient),
-		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL, RetryOptions: once()},
+		HTTPOptions: genai.HTTPOptions{BaseURL: opts.BaseURL, RetryOptions: once},
 	})
 	if err != nil {
 		return nil, g.fail("make a client", err)
@@ -159,10 +159,8 @@ func New(ctx context.Context, opts Options) (*Summarizer, error) {
 	return g, nil
 }
 
-// once tells the SDK to leave retrying to us. It does not look at Retry-After.
-func once() *genai.HTTPRetryOptions {
-	return &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](1)}
-}
+// once switches off the SDK's retries, which ignore Retry-After.
+var once = &genai.HTTPRetryOptions{Attempts: genai.Ptr[int32](1)}
 
 // Summarize sends req.Prompt to the model as the one message, with no tools, and returns
 // what it wrote. Room is left for req.MaxTokens in any script, and for thinking; how long
