@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/adk/v2/session"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/store"
 )

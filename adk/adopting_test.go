@@ -18,8 +18,8 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/patchlog-dev/patchlog/adk"
-	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 )
 
 // recordOf is the event that ADK's own compaction appends for a window of a session's

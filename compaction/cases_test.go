@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction/internal/transcript"
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/internal/testlog"

@@ -7,5 +7,5 @@
 // [Compactor] carries it out on a log such as a store.Store, [Worker] does so in the
 // background. A [Summarizer] writes the summaries: [github.com/patchlog-dev/patchlog/compaction/gemini.Summarizer] by a model, [Extractive]
 // offline, or one of your own. Package
-// [github.com/patchlog-dev/patchlog/adkrecord] reads ADK's compaction records. The contract is docs/COMPACTION.md.
+// [github.com/patchlog-dev/patchlog/compaction/adkrecord] reads ADK's compaction records. The contract is docs/COMPACTION.md.
 package compaction

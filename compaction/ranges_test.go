@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/patch"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
 	"github.com/patchlog-dev/patchlog/compaction"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"

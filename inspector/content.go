@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/patch"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/long"
 	"github.com/patchlog-dev/patchlog/fuzz/internal/memory"
 	"github.com/patchlog-dev/patchlog/patch"

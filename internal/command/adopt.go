@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )

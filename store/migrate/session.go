@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )

@@ -3,7 +3,7 @@ package adkrecord_test
 import (
 	"fmt"
 
-	"github.com/patchlog-dev/patchlog/adkrecord"
+	"github.com/patchlog-dev/patchlog/compaction/adkrecord"
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 )
