@@ -10,6 +10,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/compaction"
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -287,9 +288,7 @@ func TestLongInvocation(t *testing.T) {
 
 // Events can have very many results, up to the limit in each: looking at one must not take longer the more there are.
 func TestClearingOfManyResults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long with the race detector")
-	}
+	testlog.OneGoroutine(t)
 	const many, perEvent = 50_000, 10_000
 	v := fold.New("", nil)
 	apply := func(parts string) {

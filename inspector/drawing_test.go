@@ -19,6 +19,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/fuzz/recorded"
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -382,9 +383,7 @@ func manyRecords(t testing.TB, n, patches int) (records []patch.Record) {
 // A drawing stays small, however long the log and the session's name are, and says what it leaves
 // out.
 func TestDrawingsAreSmall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long with the race detector")
-	}
+	testlog.OneGoroutine(t)
 	records := manyRecords(t, 100_000, 5_000)
 	line := grown(t, records)
 	if patches := slices.DeleteFunc(slices.Clone(line.steps), func(s step) bool { return s.Patch == nil }); len(patches) < 4_900 || len(records) < 99_000 {

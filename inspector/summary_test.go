@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -166,9 +167,7 @@ func TestSummaryCleared(t *testing.T) {
 
 // What a summary stands for is shown in pages of bounded size, however much it is.
 func TestSummaryLarge(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long with the race detector")
-	}
+	testlog.OneGoroutine(t)
 	var lines []string
 	for n := range 9_999 {
 		lines = append(lines, event(fmt.Sprint("e", n), "user", text(fmt.Sprintf("%s order A-%d", strings.Repeat("word and word ", 20), n))))

@@ -8,15 +8,16 @@ import (
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// Counted returns a number of things, such as "1 event" and "2 events"; of a thing that ends in
-// y behind a consonant, such as a summary, several are "2 summaries". The number has no commas:
-// see [Grouped].
+// Counted returns a number of things, such as "1 event" and "2 events", "2 summaries" and
+// "2 patches". The number has no commas: see [Grouped].
 func Counted[N int | int64 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
 	if stem, ok := strings.CutSuffix(thing, "y"); ok && !strings.ContainsAny(stem[len(stem)-1:], "aeiou") {
 		thing = stem + "ie"
+	} else if strings.HasSuffix(thing, "ch") {
+		thing += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -14,6 +14,7 @@ func TestWords(t *testing.T) {
 		present.Counted(1, "summary"):         "1 summary",
 		present.Counted(2, "summary"):         "2 summaries",
 		present.Counted(2, "key"):             "2 keys",
+		present.Counted(2, "patch"):           "2 patches",
 		present.IndexRange(7, 1):              "7",
 		present.IndexRange(7, 3):              "7 to 9",
 		present.Percent(0):                    "0 %",
