@@ -47,7 +47,7 @@ type drawing struct {
 	Arcs       []drawnPatch
 	Marks      []drawnPatch
 	Ticks      string // a path of the patches that are neither arcs nor marks
-	Left       int    // the total
+	Left       int    // the number of patches in Ticks
 	Per        int    // records that a cell stands for
 	Raw        string // paths of sizes in tokens
 	Visible    string

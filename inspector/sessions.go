@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
@@ -35,7 +34,7 @@ var columns = []struct {
 	compare     func(a, b listed) int
 }{
 	{"key", "Session", false, func(a, b listed) int { return cmp.Compare(a.Key.String(), b.Key.String()) }},
-	{"active", "Last activity", false, func(a, b listed) int { return a.used().Compare(b.used()) }},
+	{"active", "Last activity", false, func(a, b listed) int { return present.LastActivity(a.Info).Compare(present.LastActivity(b.Info)) }},
 	{"created", "Created", false, func(a, b listed) int { return a.Created.Compare(b.Created) }},
 	{"records", "Records", true, func(a, b listed) int { return cmp.Compare(a.Seq, b.Seq) }},
 	{"events", "Visible events", true, func(a, b listed) int { return cmp.Compare(a.Visible, b.Visible) }},
@@ -46,14 +45,6 @@ var columns = []struct {
 
 // newestFirst is the order unless another is asked for.
 const newestFirst = "-active"
-
-// used is when something was logged last, or else when the session was created.
-func (s listed) used() time.Time {
-	if s.Active.IsZero() {
-		return s.Created
-	}
-	return s.Active
-}
 
 // sessionsBody is the page of all sessions.
 type sessionsBody struct {
@@ -217,7 +208,7 @@ func problemText(key store.Key, err error) string {
 func (s listed) row() sessionRow {
 	key := s.Key
 	row := sessionRow{
-		App: key.App, User: key.User, Session: key.Session, Problem: s.problem, Used: when(s.used()), Created: when(s.Created), Records: s.Seq,
+		App: key.App, User: key.User, Session: key.Session, Problem: s.problem, Used: when(present.LastActivity(s.Info)), Created: when(s.Created), Records: s.Seq,
 		Events: s.Visible, Logged: s.Tokens, Seen: s.VisibleTokens, Share: present.Sizes{Raw: s.Tokens, Visible: s.VisibleTokens}.Share(),
 	}
 	if !s.Compacted.IsZero() {

@@ -113,12 +113,8 @@ func (a *app) sessions(ctx context.Context, opts store.ListOptions) error {
 					return err
 				}
 			}
-			active := i.Active
-			if active.IsZero() {
-				active = i.Created
-			}
 			t.add(cell{i.Key.String(), cyan}, cell{fmt.Sprint(i.Seq), plain}, cell{fmt.Sprint(i.Visible), plain},
-				cell{present.Grouped(i.Tokens), plain}, cell{present.Grouped(i.VisibleTokens), plain}, cell{active.UTC().Format(time.DateTime), dim})
+				cell{present.Grouped(i.Tokens), plain}, cell{present.Grouped(i.VisibleTokens), plain}, cell{present.LastActivity(i).UTC().Format(time.DateTime), dim})
 		}
 		var err error
 		switch {

@@ -202,3 +202,11 @@ func (t *Tally) Clone() Tally {
 	own.patches = maps.Clone(t.patches)
 	return own
 }
+
+// LastActivity returns the time of a session's newest event or patch, or else of its creation.
+func LastActivity(i store.Info) time.Time {
+	if i.Active.IsZero() {
+		return i.Created
+	}
+	return i.Active
+}
