@@ -10,11 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
+	"github.com/patchlog-dev/patchlog/internal/syncdir"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
@@ -150,7 +150,7 @@ func publish(draft, path string, force bool) error {
 		case errors.Is(err, fs.ErrExist):
 			return fmt.Errorf("%q is there now; --force replaces it", path)
 		case err == nil:
-			return syncDir(filepath.Dir(path))
+			return syncdir.Sync(filepath.Dir(path))
 		}
 		// Not every file system has hard links. A rename would replace, so it is looked first.
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -160,23 +160,7 @@ func publish(draft, path string, force bool) error {
 	if err := os.Rename(draft, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes a name in a directory durable, where the system has that.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil
-	}
-	return errors.Join(err, d.Close())
+	return syncdir.Sync(filepath.Dir(path))
 }
 
 type spaceDocument struct {

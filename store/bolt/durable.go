@@ -1,12 +1,6 @@
 package bolt
 
-import (
-	"errors"
-	"io"
-	"io/fs"
-	"os"
-	"syscall"
-)
+import "io"
 
 type durableFile interface {
 	io.WriterAt
@@ -25,21 +19,4 @@ func rewriteMeta(file durableFile, current *metaPage) error {
 		return err
 	}
 	return file.Sync()
-}
-
-// syncDir makes the names in a directory durable. If the directory may not be opened, or the file
-// system cannot sync directories, it does nothing.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		err = nil
-	}
-	return errors.Join(err, d.Close())
 }

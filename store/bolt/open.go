@@ -13,6 +13,7 @@ import (
 	bbolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/patchlog-dev/patchlog/internal/syncdir"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -195,7 +196,7 @@ func (h *handle) makeDurable(opts Options, metas metaPages) error {
 	}
 	target, err := filepath.EvalSymlinks(h.path)
 	if err == nil {
-		err = syncDir(filepath.Dir(target))
+		err = syncdir.Sync(filepath.Dir(target))
 	}
 	if err == nil {
 		err = opts.rewriteMeta(h.file, current)
@@ -227,7 +228,7 @@ func create(path string) (err error) {
 	if err := publish(draft.Name(), path); err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
-	return syncDir(dir)
+	return syncdir.Sync(dir)
 }
 
 // build makes an empty store in an empty file.

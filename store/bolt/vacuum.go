@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/patchlog-dev/patchlog/internal/syncdir"
 	"github.com/patchlog-dev/patchlog/store/backend"
 )
 
@@ -138,7 +139,7 @@ func (b *Backend) replace(draft, target string) error {
 	old := b.handle
 	b.handle, b.file = h, info
 	h.path = b.path
-	if err := syncDir(filepath.Dir(target)); err != nil {
+	if err := syncdir.Sync(filepath.Dir(target)); err != nil {
 		// Nothing is written before the name is durable.
 		b.broken = fmt.Errorf("the name of the new file: %w", err)
 	}

@@ -1,0 +1,26 @@
+// Package syncdir makes the names in a directory durable.
+package syncdir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// Sync makes the names in a directory durable. If the directory may not be opened, or the file
+// system cannot sync directories, it does nothing.
+func Sync(dir string) error {
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
