@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -30,35 +30,11 @@ var goldenKey = store.Key{App: "app", User: "a user/b", Session: "golden"}
 
 // A database reads as it was written: Go types, ids, shared state, a snapshot.
 func TestGoldenFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "golden.db")
 	if *writeGolden {
-		makeGolden(t, path)
+		makeGolden(t, filepath.Join(t.TempDir(), "golden.db"))
 	}
-	readGolden(t, path)
-}
-
-// readGolden unpacks the database to a path and reads it there.
-func readGolden(t *testing.T, path string) {
-	t.Helper()
-	packed, err := os.Open(goldenDB)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer packed.Close()
-	unpacked, err := gzip.NewReader(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-
 	ctx := context.Background()
-	s, err := store.Open(path, store.Options{})
+	s, err := store.Open(teststore.Unpack(t, goldenDB), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

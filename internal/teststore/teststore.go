@@ -3,8 +3,11 @@
 package teststore
 
 import (
+	"compress/gzip"
 	"errors"
+	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -46,4 +49,27 @@ func closed(t testing.TB, s *store.Store, err error) *store.Store {
 		}
 	})
 	return s
+}
+
+// Unpack writes a file without its gzip compression to a folder of the test, and returns its path.
+func Unpack(t testing.TB, packed string) (path string) {
+	t.Helper()
+	file, err := os.Open(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "unpacked")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

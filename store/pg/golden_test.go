@@ -3,16 +3,15 @@ package pg_test
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"flag"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/pg"
@@ -93,7 +92,7 @@ func makeGolden(t *testing.T) {
 	dsn := pgtest.New(t)
 	target, err := pg.Open(ctx, dsn, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}}, pg.Options{})
 	no(t, err)
-	source, err := store.Open(unpack(t, goldenFile), store.Options{})
+	source, err := store.Open(teststore.Unpack(t, goldenFile), store.Options{})
 	no(t, err)
 	if _, err := target.CopyFrom(ctx, source, goldenKey, store.CopyOptions{}); err != nil {
 		t.Fatal(err)
@@ -121,19 +120,4 @@ func makeGolden(t *testing.T) {
 	}
 	no(t, w.Flush())
 	no(t, file.Close())
-}
-
-// unpack writes a file without its compression to a folder of the test.
-func unpack(t *testing.T, packed string) string {
-	t.Helper()
-	file, err := os.Open(packed)
-	no(t, err)
-	defer file.Close()
-	r, err := gzip.NewReader(file)
-	no(t, err)
-	data, err := io.ReadAll(r)
-	no(t, err)
-	path := filepath.Join(t.TempDir(), "golden.db")
-	no(t, os.WriteFile(path, data, 0o600))
-	return path
 }
