@@ -153,7 +153,7 @@ const (
 
 // Erase replaces events by blanks ([patch.Event.Blank]) in the log and in all that the store keeps of the session, and
 // logs a receipt. With the events it erases what was made of them: the events that patches or groups
-// put in their place, at any depth; copies, also those that [recall.SearchTool] and [recall.ReadTool]
+// inserted for them, at any depth; copies, also those that [recall.SearchTool] and [recall.ReadTool]
 // returned; summaries whose summarizer was shown them; and the same events in forks and other copies
 // of the session in this store, each with a receipt of its own. It cannot be undone.
 // [EraseOptions.DryRun] reports what it would do.

@@ -14,9 +14,9 @@ import (
 func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptions, ids ...string) []string {
 	t.Helper()
 	sel := store.EraseSelection{EventIDs: ids}
-	opts.DryRun = true
-	planned, err := s.Erase(t.Context(), key, sel, opts)
-	opts.DryRun = false
+	dry := opts
+	dry.DryRun = true
+	planned, err := s.Erase(t.Context(), key, sel, dry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,9 +40,9 @@ func TestEraseUser(t *testing.T) {
 			}
 
 			opts := store.EraseOptions{ID: "r", Salt: []byte("salt")}
-			opts.DryRun = true
-			planned, err := s.EraseUser(ctx, "a", "ann", opts)
-			opts.DryRun = false
+			dry := opts
+			dry.DryRun = true
+			planned, err := s.EraseUser(ctx, "a", "ann", dry)
 			if err != nil || len(has(t, s, key("ann", "s1"), "secret")) != 2 {
 				t.Fatalf("planning erased: %v", err)
 			}

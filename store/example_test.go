@@ -758,9 +758,9 @@ func ExampleStore_Erase() {
 	ctx := context.Background()
 	selection := store.EraseSelection{Match: "bicycle"}
 	opts := store.EraseOptions{Author: "privacy@example.com", Reason: "request 812"}
-	opts.DryRun = true
-	plan, err := s.Erase(ctx, exampleKey, selection, opts)
-	opts.DryRun = false
+	dry := opts
+	dry.DryRun = true
+	plan, err := s.Erase(ctx, exampleKey, selection, dry)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -790,9 +790,9 @@ func ExampleStore_EraseUser() {
 	defer s.Close()
 	ctx := context.Background()
 	opts := store.EraseOptions{ID: "request 813", Reason: "the account is closed"} // the same id goes on after a crash
-	opts.DryRun = true
-	plan, err := s.EraseUser(ctx, "shop", "ada", opts)
-	opts.DryRun = false
+	dry := opts
+	dry.DryRun = true
+	plan, err := s.EraseUser(ctx, "shop", "ada", dry)
 	if err != nil {
 		log.Fatal(err)
 	}

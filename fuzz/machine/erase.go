@@ -54,9 +54,9 @@ func (m *machine) erase(t *rapid.T) {
 	var logged [2][]patch.Record // the receipt and the reverts
 	for i, s := range m.stores {
 		ctx := context.Background()
-		opts.DryRun = true
-		planned, err := s.Erase(ctx, m.key, sel, opts)
-		opts.DryRun = false
+		dry := opts
+		dry.DryRun = true
+		planned, err := s.Erase(ctx, m.key, sel, dry)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -160,11 +160,11 @@ func (s *summary) write(b budgets) string {
 	if rest := min(b.all-tokens.Of(text)-perUnit, part(b.aim, toldExtra)-told); rest > 0 && s.picker.pick(unitsOf(s.told), rest) > 0 {
 		text = s.compose(b, open, rows)
 	}
+	units := append(unitsOf(s.asked), unitsOf(s.told)...)
 	if text == "" { // all is courtesy, or too long
-		text = s.composeFirst(b, open, rows)
+		text = s.composeFirst(units, b, open, rows)
 	}
 	// The size of a text may differ a little from the sum of its parts.
-	units := append(unitsOf(s.asked), unitsOf(s.told)...)
 	for i := len(units) - 1; i >= 0 && tokens.Of(text) > b.all; i-- {
 		units[i].keep = false
 		text = s.compose(b, open, rows)
@@ -172,9 +172,9 @@ func (s *summary) write(b budgets) string {
 	return text
 }
 
-// composeFirst is compose with the first unit of which something fits.
-func (s *summary) composeFirst(b budgets, open, rows string) string {
-	for _, u := range append(unitsOf(s.asked), unitsOf(s.told)...) {
+// composeFirst is compose with the first of the units of which something fits.
+func (s *summary) composeFirst(units []*unit, b budgets, open, rows string) string {
+	for _, u := range units {
 		whole := u.text
 		for room := b.all - perUnit - tokens.Of(label(u.kind)); room > 0; room -= tokens.Token {
 			if u.text = cut(whole, room); u.text == "" {
@@ -410,7 +410,7 @@ func (s *summary) lineOf(text string, asked bool) *line {
 		if kind == saidUnit {
 			for i, piece := range strings.Split(part, gap) {
 				if i > 0 {
-					l.units = append(l.units, &unit{}) // stands for what was left out there
+					l.units = append(l.units, &unit{}) // for the sentences left out
 				}
 				s.addTexts(l, sentences(piece), asked)
 			}

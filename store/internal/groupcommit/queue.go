@@ -57,20 +57,20 @@ func Fit[T any](items, total int, size func(T) int) func(waiting []T) int {
 // If ctx ends while the item waits, Do removes it from the queue and returns the context's error.
 // Once work on it runs, Do waits for its end; if the queue is detached, it waits for a short time
 // only, and then returns [ErrBegun].
-func (l *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
-	return l.DoLater(ctx, 0, resource, item, fits, work)
+func (q *Queue[T]) Do(ctx context.Context, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
+	return q.DoLater(ctx, 0, resource, item, fits, work)
 }
 
 // DoLater is Do for work that is not urgent: for the time of patience it leaves its item to other
 // callers, and takes the resource itself only if no other caller did the work.
-func (l *Queue[T]) DoLater(ctx context.Context, patience time.Duration, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
+func (q *Queue[T]) DoLater(ctx context.Context, patience time.Duration, resource chan struct{}, item T, fits func(waiting []T) int, work func(group []T)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	e := &entry[T]{item, make(chan struct{})}
-	l.mu.Lock()
-	l.waiting = append(l.waiting, e)
-	l.mu.Unlock()
+	q.mu.Lock()
+	q.waiting = append(q.waiting, e)
+	q.mu.Unlock()
 	if patience > 0 {
 		select {
 		case <-e.done:
@@ -86,14 +86,14 @@ func (l *Queue[T]) DoLater(ctx context.Context, patience time.Duration, resource
 		case <-e.done:
 			waits = false
 		case resource <- struct{}{}:
-			if !l.Detached {
-				l.lead(resource, fits, work)
+			if !q.Detached {
+				q.lead(resource, fits, work)
 				continue
 			}
 			led = make(chan any, 1)
 			go func(led chan any) {
 				defer func() { led <- recover() }()
-				l.lead(turn, fits, work)
+				q.lead(turn, fits, work)
 			}(led)
 			resource = nil // until that has ended
 		case p := <-led:
@@ -102,11 +102,11 @@ func (l *Queue[T]) DoLater(ctx context.Context, patience time.Duration, resource
 			}
 			resource, led = turn, nil
 		case <-ctx.Done():
-			if l.leave(e) {
+			if q.leave(e) {
 				return ctx.Err()
 			}
 			var late <-chan time.Time
-			if l.Detached {
+			if q.Detached {
 				late = time.After(grace)
 			}
 			select {
@@ -125,30 +125,30 @@ func (l *Queue[T]) DoLater(ctx context.Context, patience time.Duration, resource
 	return nil
 }
 
-func (l *Queue[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {
+func (q *Queue[T]) lead(resource chan struct{}, fits func([]T) int, work func([]T)) {
 	defer func() { <-resource }()
-	l.mu.Lock()
+	q.mu.Lock()
 	// Yield while the queue grows: callers of the last group come again at once. Without this, callers
 	// alternate in small groups.
-	for more := l.crowded || len(l.waiting) > 1; more; {
-		n := len(l.waiting)
-		l.mu.Unlock()
+	for more := q.crowded || len(q.waiting) > 1; more; {
+		n := len(q.waiting)
+		q.mu.Unlock()
 		runtime.Gosched()
-		l.mu.Lock()
-		more = len(l.waiting) > n
+		q.mu.Lock()
+		more = len(q.waiting) > n
 	}
-	items := make([]T, len(l.waiting))
-	for i, e := range l.waiting {
+	items := make([]T, len(q.waiting))
+	for i, e := range q.waiting {
 		items[i] = e.item
 	}
 	n := 0
 	if len(items) > 0 {
 		n = fits(items)
 	}
-	group := slices.Clone(l.waiting[:n])
-	l.crowded = n > 1
-	l.waiting = slices.Delete(l.waiting, 0, n)
-	l.mu.Unlock()
+	group := slices.Clone(q.waiting[:n])
+	q.crowded = n > 1
+	q.waiting = slices.Delete(q.waiting, 0, n)
+	q.mu.Unlock()
 	if n == 0 {
 		return
 	}
@@ -161,12 +161,12 @@ func (l *Queue[T]) lead(resource chan struct{}, fits func([]T) int, work func([]
 	work(items[:n])
 }
 
-func (l *Queue[T]) leave(e *entry[T]) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.Index(l.waiting, e)
+func (q *Queue[T]) leave(e *entry[T]) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, e)
 	if i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
+		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 	return i >= 0
 }
