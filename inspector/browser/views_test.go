@@ -69,7 +69,7 @@ func TestViews(t *testing.T) {
 				p.Overflow()
 				p.Axe()
 				if *screenshots && slices.Contains(shown, view.name+"-"+mode.name) {
-					p.Screenshot(filepath.Join("..", "..", "docs", "inspector-"+view.name+"-"+mode.name+".png"), false)
+					p.Screenshot(filepath.Join("..", "..", "docs", "inspector-"+view.name+"-"+mode.name+".png"))
 				}
 			}
 		})

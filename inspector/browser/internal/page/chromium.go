@@ -2,8 +2,6 @@ package page
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"sync"
@@ -13,15 +11,15 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Need is the environment variable that makes a test fail where no Chromium is found.
-const Need = "PATCHLOG_NEED_BROWSER"
+const (
+	// envRequired is the environment variable that makes a test fail where there is no Chromium.
+	envRequired = "PATCHLOG_NEED_BROWSER"
+	// envChromium is the environment variable that names the Chromium to start, in place of those in PATH.
+	envChromium = "PATCHLOG_CHROMIUM"
+)
 
-// Program is the environment variable that names the Chromium to start. It goes before those
-// in PATH.
-const Program = "PATCHLOG_CHROMIUM"
-
-// What Chromium is started with. It reaches this machine and nothing else, and asks nobody for
-// updates; pages that are not in front run as those that are.
+// flags are the arguments of Chromium. It reaches this machine and nothing else, and looks for no updates; pages
+// in the background run as those in front do.
 var flags = map[string]any{
 	"headless":                               true,
 	"no-sandbox":                             true, // which root and containers cannot have
@@ -37,7 +35,7 @@ var flags = map[string]any{
 	"disable-sync":                           true,
 	"disable-extensions":                     true,
 	"disable-features":                       "Translate,MediaRouter,OptimizationHints",
-	"disable-site-isolation-trials":          true, // frames are heard with their page
+	"disable-site-isolation-trials":          true, // events of frames come with those of their page
 	"disable-background-timer-throttling":    true,
 	"disable-backgrounding-occluded-windows": true,
 	"disable-renderer-backgrounding":         true,
@@ -47,100 +45,69 @@ var flags = map[string]any{
 	"remote-debugging-pipe":                  true,
 }
 
-// find returns the path of a Chromium.
-func find() (string, error) {
-	if named := os.Getenv(Program); named != "" {
-		path, err := exec.LookPath(named)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", Program, err)
-		}
-		return path, nil
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("no Chromium is installed")
-}
-
-// require returns the path of a Chromium, or ends the test: it is skipped, or fails where
-// there must be one.
-func require(t testing.TB) string {
+// chromium returns the path of a Chromium, or ends the test: the test is skipped, or fails if a browser is required.
+func chromium(t testing.TB) string {
 	t.Helper()
-	path, err := find()
-	if err == nil {
-		return path
+	names := []string{"chromium", "chromium-browser", "google-chrome"}
+	if name := os.Getenv(envChromium); name != "" {
+		names = []string{name}
 	}
-	what := fmt.Sprintf("%v (apt-get install chromium, or name one in %s)", err, Program)
-	if os.Getenv(Need) != "" {
-		t.Fatalf("%s, and %s is set", what, Need)
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
 	}
-	t.Skip(what)
+	if os.Getenv(envRequired) != "" {
+		t.Fatalf("there is none of %q, and %s is set", names, envRequired)
+	}
+	t.Skipf("there is none of %q (apt-get install chromium, or name one in %s)", names, envChromium)
 	return ""
 }
 
-// A browser is a Chromium that runs, with a profile of its own.
-type browser struct {
+// browser is the Chromium that the tests of the process share. The first test starts it.
+var browser struct {
+	sync.Mutex
 	ctx  context.Context // of its first tab, from which the others are opened
 	stop func()
 }
 
-func start(program string) (*browser, error) {
+func browserContext(t testing.TB) context.Context {
+	t.Helper()
+	program := chromium(t)
+	browser.Lock()
+	defer browser.Unlock()
+	if browser.ctx != nil {
+		return browser.ctx
+	}
 	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(program)}
 	for name, value := range flags {
 		options = append(options, chromedp.Flag(name, value))
 	}
-	quiet := func(string, ...any) {} // events that a newer Chromium has and the driver does not know
+	quiet := func(string, ...any) {} // of events that the driver does not know
 	allocator, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator, chromedp.WithLogf(quiet), chromedp.WithErrorf(quiet))
-	b := &browser{ctx: ctx, stop: func() {
-		closing, late := context.WithTimeout(ctx, patience)
-		defer late()
-		_ = chromedp.Cancel(closing) // one that is killed leaves files behind
-		end()
-		free()
-	}}
 	late := time.AfterFunc(patience, end)
 	defer late.Stop()
 	if err := chromedp.Do(ctx); err != nil {
-		b.stop()
-		return nil, fmt.Errorf("%s does not start: %w", program, err)
+		end()
+		free()
+		t.Fatalf("%s does not start: %v", program, err)
 	}
-	return b, nil
+	browser.ctx, browser.stop = ctx, func() {
+		closing, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		_ = chromedp.Cancel(closing) // a browser that is killed leaves files behind
+		end()
+		free()
+	}
+	return ctx
 }
 
-var (
-	mu     sync.Mutex
-	common *browser
-)
-
-// shared returns the browser that the tests of the process share, which the first of them
-// starts.
-func shared(t testing.TB) *browser {
-	t.Helper()
-	program := require(t)
-	mu.Lock()
-	defer mu.Unlock()
-	if common == nil {
-		b, err := start(program)
-		if err != nil {
-			t.Fatal(err)
-		}
-		common = b
-	}
-	return common
-}
-
-// Main runs the tests of a package and ends the browser that they share. It is what a
-// TestMain passes to os.Exit.
+// Main runs the tests of a package and ends the browser that they share. A TestMain passes it to os.Exit.
 func Main(m *testing.M) int {
 	defer func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if common != nil {
-			common.stop()
-			common = nil
+		if browser.stop != nil {
+			browser.stop()
 		}
 	}()
 	return m.Run()

@@ -3,80 +3,61 @@ package page
 import (
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// serve serves pages, by their paths, to the end of the test. A policy that begins with report is not
-// enforced.
-func serve(t *testing.T, policy string, pages map[string]string) string {
+// serve serves a page with a content security policy to the end of the test.
+func serve(t *testing.T, policy, body string) string {
 	t.Helper()
-	require(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, there := pages[r.URL.Path]
-		if !there {
+		if r.URL.Path != "/" {
 			http.NotFound(w, r)
 			return
 		}
-		if rules, only := strings.CutPrefix(policy, "report "); only {
-			w.Header().Set("Content-Security-Policy-Report-Only", rules)
-		} else if policy != "" {
-			w.Header().Set("Content-Security-Policy", policy)
-		}
-		if kind := mime.TypeByExtension(path.Ext(r.URL.Path)); kind != "" {
-			w.Header().Set("Content-Type", kind)
-		}
-		_, _ = io.WriteString(w, body)
+		w.Header().Set("Content-Security-Policy", policy)
+		_, _ = io.WriteString(w, `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Page</title>`+
+			`<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"></head><body><main><h1>Page</h1>`+body+`</main></body></html>`)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
-// document is a page that nothing is wrong with.
-func document(body string) string {
-	return `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Page</title>` +
-		`<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"></head>` +
-		`<body><main><h1>Page</h1>` + body + `</main></body></html>`
-}
-
-// A trial is a test that may fail.
+// trial is a test that may fail.
 type trial struct {
 	testing.TB
 	mu       sync.Mutex
 	failures []string
-	skipped  string
 	cleanups []func()
 }
 
-func (t *trial) note(text string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failures = append(t.failures, text)
-}
-
 func (t *trial) Helper()                           {}
-func (t *trial) Error(args ...any)                 { t.note(fmt.Sprint(args...)) }
-func (t *trial) Errorf(format string, args ...any) { t.note(fmt.Sprintf(format, args...)) }
-func (t *trial) Fatal(args ...any)                 { t.note(fmt.Sprint(args...)); runtime.Goexit() }
-func (t *trial) Fatalf(format string, args ...any) {
-	t.note(fmt.Sprintf(format, args...))
+func (t *trial) Error(args ...any)                 { t.Errorf("%s", fmt.Sprint(args...)) }
+func (t *trial) Fatal(args ...any)                 { t.Errorf("%s", fmt.Sprint(args...)); runtime.Goexit() }
+func (t *trial) Fatalf(format string, args ...any) { t.Errorf(format, args...); runtime.Goexit() }
+func (t *trial) Cleanup(f func())                  { t.cleanups = append(t.cleanups, f) }
+func (t *trial) Skipf(format string, args ...any) {
+	t.Errorf("skip: "+format, args...)
 	runtime.Goexit()
 }
-func (t *trial) Skip(args ...any) { t.skipped = fmt.Sprint(args...); runtime.Goexit() }
-func (t *trial) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
+func (t *trial) Errorf(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failures = append(t.failures, fmt.Sprintf(format, args...))
+}
 
-// try runs a test that may fail and returns how it failed.
-func try(t *testing.T, test func(t testing.TB)) *trial {
+// try runs a test that may fail and returns its failures.
+func try(t *testing.T, test func(t testing.TB)) []string {
 	t.Helper()
 	tried := &trial{TB: t}
 	done := make(chan struct{})
@@ -90,82 +71,75 @@ func try(t *testing.T, test func(t testing.TB)) *trial {
 		test(tried)
 	}()
 	<-done
-	return tried
+	return tried.failures
 }
 
-// mustFail checks that a test fails once for each of some texts, and for nothing else.
-func mustFail(t *testing.T, test func(t testing.TB), texts ...string) {
-	t.Helper()
-	got := try(t, test).failures
-	for _, text := range texts {
-		i := slices.IndexFunc(got, func(f string) bool { return strings.Contains(f, text) })
-		if i < 0 {
-			t.Fatalf("no failure has %q; there are %q", text, got)
-		}
-		got = slices.Delete(got, i, i+1)
-	}
-	if len(got) > 0 {
-		t.Errorf("it fails for %q too", got)
-	}
-}
-
-const strict = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
-	"base-uri 'none'; form-action 'self'; require-trusted-types-for 'script'"
-
-// A page without a fault passes all that there is, under a policy that forbids inline scripts.
-func TestFaultless(t *testing.T) {
+// Each kind of fault fails a test, and nothing else does.
+func TestFaults(t *testing.T) {
 	t.Parallel()
-	base := serve(t, strict, map[string]string{"/": document(`<p>Words</p><script src="x.js"></script>`), "/x.js": `console.log("fine"); fetch("/")`})
-	for name, opts := range map[string]Options{"desktop": {}, "phone": Phone(), "dark": {Dark: true}, "no script": {NoScript: true}} {
+	axe, overflow := (*Page).Axe, (*Page).Overflow
+	for name, c := range map[string]struct {
+		policy, body string
+		opts         Options
+		act          func(*Page)
+		want         []string
+	}{
+		"none":        {body: `<p>Words</p><script>console.log("fine")</script>`, opts: Phone(), act: func(p *Page) { p.Axe(); p.Overflow() }},
+		"error":       {body: `<script>console.error("broken", 7)</script>`, want: []string{`console error: [`}},
+		"exception":   {body: `<script>undefinedFunction()</script>`, want: []string{"exception: Uncaught ReferenceError: undefinedFunction"}},
+		"rejection":   {body: `<script>Promise.reject(new Error("late"))</script>`, want: []string{"Error: late"}},
+		"dialog":      {body: `<script>alert("hello")</script>`, want: []string{"dialog: hello"}},
+		"missing":     {body: `<img alt="" src="nowhere.png">`, want: []string{"/nowhere.png: 404"}},
+		"expected":    {body: `<img alt="" src="nowhere.png">`, act: func(p *Page) { p.Expect("404") }},
+		"unmet":       {act: func(p *Page) { p.Expect("404") }, want: []string{"missing: 404"}},
+		"foreign":     {body: `<img alt="" src="http://elsewhere.example/">`, want: []string{"foreign request: GET http://elsewhere.example/", "net::ERR_NAME_NOT_RESOLVED"}},
+		"policy":      {policy: "script-src 'self'", body: `<script>console.error("run")</script>`, want: []string{"log error: Executing inline script violates"}},
+		"no script":   {policy: "style-src 'self'", body: `<p style="color: red">Red</p>`, opts: Options{NoScript: true}, want: []string{"log error: Applying inline style violates"}},
+		"axe":         {policy: "script-src 'none'", body: `<button class="mute"></button>`, act: axe, want: []string{"axe: button-name (critical)"}},
+		"axe, still":  {body: `<button class="mute"></button>`, opts: Options{NoScript: true}, act: axe, want: []string{"axe: button-name (critical)"}},
+		"axe, dark":   {body: `<style>@media (prefers-color-scheme: dark) { p { color: #444; background: #333 } }</style><p>Words</p>`, opts: Options{Dark: true}, act: axe, want: []string{"axe: color-contrast"}},
+		"overflow":    {body: `<pre id="wide">` + strings.Repeat("word ", 60) + `</pre>`, opts: Phone(), act: overflow, want: []string{`<pre id="wide">`}},
+		"no element":  {body: `<p>One</p>`, act: func(p *Page) { p.Text("#x") }, want: []string{"nothing matches #x"}},
+		"no text":     {body: `<p>One</p>`, act: func(p *Page) { p.WaitText("p", "Two") }, want: []string{`no p has "Two"; their texts: ["One"]`}},
+		"disabled":    {body: `<button disabled>Off</button>`, act: func(p *Page) { p.Click("button") }, want: []string{"button is disabled"}},
+		"covered":     {body: `<a href="/">Under</a><div style="position: fixed; inset: 0"></div>`, act: func(p *Page) { p.Click("a") }, want: []string{"a is covered by <div"}},
+		"not opened":  {act: func(p *Page) { p.Follow(func() {}) }, want: []string{"it does not hold that performance.timeOrigin"}},
+		"no such key": {act: func(p *Page) { p.Key("Nokey") }, want: []string{`there is no key "Nokey"`}},
+		"thrown":      {act: func(p *Page) { p.Eval("none.x", nil) }, want: []string{"ReferenceError: none is not defined"}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := Open(t, base, opts)
-			p.Go("/")
-			p.WaitText("p", "Words")
-			p.Overflow()
-			p.Axe()
+			base := serve(t, c.policy, c.body)
+			got := try(t, func(t testing.TB) {
+				p := Open(t, base, c.opts)
+				p.Go("/")
+				p.patience = time.Millisecond
+				if c.act != nil {
+					c.act(p)
+				}
+			})
+			for n, want := range c.want {
+				if n >= len(got) || !slices.ContainsFunc(got, func(f string) bool { return strings.Contains(f, want) }) {
+					t.Errorf("no failure has %q; there are %q", want, got)
+				}
+			}
+			if len(got) > len(c.want) {
+				t.Errorf("it fails with %q, want %q", got, c.want)
+			}
 		})
 	}
 }
 
-// Each page is laid out as its options say, and knows nothing of the others.
-func TestOptions(t *testing.T) {
-	t.Parallel()
-	base := serve(t, "", map[string]string{"/": document(`<noscript>plain</noscript>`)})
-	const query = `({Width: innerWidth, Height: innerHeight, Dark: matchMedia("(prefers-color-scheme: dark)").matches,
-		Zone: new Date(0).getTimezoneOffset(), Locale: new Intl.NumberFormat().resolvedOptions().locale, Kept: localStorage.kept || ""})`
-	type seen struct {
-		Width, Height, Zone int
-		Dark                bool
-		Locale, Kept        string
-	}
-	for opts, want := range map[Options]seen{
-		{}:                         {Width: 1280, Height: 800, Locale: "en-US"},
-		{Width: 700, Height: 500}:  {Width: 700, Height: 500, Locale: "en-US"},
-		Phone():                    {Width: 360, Height: 740, Locale: "en-US"},
-		{Dark: true}:               {Width: 1280, Height: 800, Dark: true, Locale: "en-US"},
-		{NoScript: true, Width: 9}: {Width: 9, Height: 800, Locale: "en-US"},
-	} {
-		p := Open(t, base, opts)
-		p.Go("/")
-		var got seen
-		p.Eval(query, &got)
-		if got != want {
-			t.Errorf("%+v: %+v, want %+v", opts, got, want)
+// Where there is no Chromium a test is skipped, or fails if there must be one.
+func TestNoChromium(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, name := range []string{"", filepath.Join(t.TempDir(), "none")} {
+		t.Setenv(envChromium, name)
+		for required, want := range map[string]string{"": "skip: there is none of", "1": "and PATCHLOG_NEED_BROWSER is set"} {
+			t.Setenv(envRequired, required)
+			if got := try(t, func(t testing.TB) { chromium(t) }); len(got) != 1 || !strings.Contains(got[0], want) {
+				t.Errorf("%q, required %q: %q", name, required, got)
+			}
 		}
-		if shown := p.Text("body"); strings.Contains(shown, "plain") != opts.NoScript {
-			t.Errorf("%+v: it shows %q", opts, shown)
-		}
-		p.Eval("localStorage.kept = 'kept'", nil)
 	}
-}
-
-func TestUnreachable(t *testing.T) {
-	t.Parallel()
-	base := serve(t, "", nil)
-	mustFail(t, func(t testing.TB) { Open(t, "nowhere", Options{}) }, `"nowhere" is not the address of a server`)
-	mustFail(t, func(t testing.TB) {
-		p := Open(t, base, Options{})
-		p.Go("http://127.0.0.1:9/")
-	}, "go to http://127.0.0.1:9/: net::ERR_", "foreign request: GET http://127.0.0.1:9/", "request: GET http://127.0.0.1:9/: net::ERR_")
 }
