@@ -351,7 +351,7 @@ func readText(ctx context.Context, r io.Reader, opts ImportOptions, maxRecord in
 			over = fmt.Errorf("%w: the first %d bytes hold so many small things, in %d records, that they take more memory than the input warrants", ErrTooLarge, read, len(t.records)+1)
 		}
 		if over != nil {
-			return nil, &patch.LineError{File: opts.Name, Line: d.Line, Err: fmt.Errorf("%w; ImportOptions.MaxRecords (import --max-records) sets another limit", over)}
+			return nil, &patch.LineError{File: opts.Name, Line: d.Line, Err: fmt.Errorf("%w; ImportOptions.MaxRecords sets another limit", over)}
 		}
 		t.records = append(t.records, rec)
 		t.lines = append(t.lines, d.Line)

@@ -52,7 +52,7 @@ func TestImportLimits(t *testing.T) {
 			if !errors.Is(err, c.want) || c.line != 0 && (!errors.As(err, &at) || at.Line != c.line) {
 				t.Errorf("error %v, want one of line %d that matches %q", err, c.line, c.want)
 			}
-			if errors.Is(err, store.ErrTooLarge) && strings.Contains(err.Error(), "records") != strings.Contains(err.Error(), "--max-records") {
+			if errors.Is(err, store.ErrTooLarge) && strings.Contains(err.Error(), "records") != strings.Contains(err.Error(), "ImportOptions.MaxRecords") {
 				t.Errorf("the error does not name the option: %v", err)
 			}
 			if _, err := s.Info(ctx, key); !errors.Is(err, store.ErrNotFound) {

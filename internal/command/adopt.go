@@ -8,6 +8,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/migrate"
 )
 
 // adoption is what became of the compaction records of a foreign log.
@@ -30,34 +31,34 @@ func adoptionOf(adopted []string, left []adkrecord.LeftRecord) *adoption {
 	return out
 }
 
-// adopt puts summaries in the place of what the compaction records in a view stand for,
-// in one commit, and returns the view after it.
-func adopt(ctx context.Context, s *store.Store, key store.Key, v fold.View) (*adoption, fold.View, error) {
+// adoptRecords puts summaries in the place of what the compaction records in a view stand for, in one commit.
+func (o *outcome) adoptRecords(ctx context.Context, s *store.Store, key store.Key, v fold.View) error {
 	plan := adkrecord.Adopt(v)
-	done := adoptionOf(plan.Adopted, plan.Left)
+	o.adopt(adoptionOf(plan.Adopted, plan.Left))
 	if len(plan.Patches) == 0 {
-		return done, v, nil
+		return nil
 	}
 	c, err := s.ApplyPatch(ctx, key, store.PatchOptions{On: v}, plan.Patches...)
 	if err != nil {
-		return nil, v, fmt.Errorf("imported, but the compaction records were not adopted: %w", err)
+		return fmt.Errorf("imported, but the compaction records were not adopted: %w", err)
 	}
-	return done, c.View, nil
-}
-
-// showAdoption says what became of each record that was not adopted, too.
-func (a *app) showAdoption(d *adoption) error {
-	n := len(d.Adopted) + len(d.Left)
-	if n == 0 {
-		return a.out.line("no compaction records to adopt")
-	}
-	if err := a.out.linef("%d of %s adopted", len(d.Adopted), present.Counted(n, "compaction record")); err != nil {
-		return err
-	}
-	for _, l := range d.Left {
-		if err := a.out.linef("  left: %s: %s", present.Printable(l.ID), present.Printable(l.Reason)); err != nil {
-			return err
-		}
+	o.Added, o.Seq = o.Added+len(c.Records), c.View.Seq()
+	if o.Status != migrate.Created {
+		o.Status = migrate.Extended
 	}
 	return nil
+}
+
+// adopt adds what became of compaction records to an outcome.
+func (o *outcome) adopt(d *adoption) {
+	o.adoption = d
+	n := len(d.Adopted) + len(d.Left)
+	if n == 0 {
+		o.notes = append(o.notes, "no compaction records to adopt")
+		return
+	}
+	o.notes = append(o.notes, fmt.Sprintf("%d of %s adopted", len(d.Adopted), present.Counted(n, "compaction record")))
+	for _, l := range d.Left {
+		o.notes = append(o.notes, fmt.Sprintf("left: %s: %s", present.Printable(l.ID), present.Printable(l.Reason)))
+	}
 }

@@ -45,7 +45,7 @@ func TestDemo(t *testing.T) {
 		"hid 16 visible events: index 1 to 16",
 		"5 invocations have events that are not summarised, the interval is 5",
 		"22 → 1 visible event,",
-		"23 records added, 22 there already; the log ends at record 46",
+		"extended, 23 records added; the log ends at record 46",
 		"2 visible events after record 47",
 		"1,975 of 8,035 visible",
 		"no patch has changed the state.",

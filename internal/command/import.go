@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/migrate"
 	"github.com/patchlog-dev/patchlog/store/sessionfile"
@@ -63,14 +64,13 @@ that are there with other values stay and are reported.`,
 		),
 	}
 	fs := cmd.Flags()
-	r := importing{files: sessionFiles{user: "user"}}
+	r := importing{app: a, user: "user", counts: map[migrate.Status]int{}}
 	fs.StringVar(&r.format, "format", "", "what SOURCE is, where it is not recognised: `NAME` is "+strings.Join(sourceFormats(), ", "))
 	fs.Var(&r.state, "state", "the initial state of the session, a `JSON` object; else that of the file")
-	fs.Int64Var(&r.most, "max-bytes", store.DefaultImportBytes, "how many `bytes` a file may have")
-	fs.IntVar(&r.mostRecords, "max-records", 0, "how many `records` a file of lines may have (default as many as its bytes warrant in memory)")
+	fs.Int64Var(&r.maxBytes, "max-bytes", store.DefaultImportBytes, "how many `bytes` a file may have")
 	fs.StringVar(&r.compactions, "compactions", "", "`adopt` compaction records of ADK's as summaries, or keep them as events")
-	fs.Var(&r.files.app, "app", "the `APP` of a coding agent's sessions; else the agent's name")
-	fs.Var(&r.files.user, "user", "the `USER` of a coding agent's sessions (default user)")
+	fs.Var(&r.appName, "app", "the `APP` of a coding agent's sessions; else the agent's name")
+	fs.Var(&r.user, "user", "the `USER` of a coding agent's sessions (default user)")
 	fs.BoolVar(&r.adk.ReplayedState, "replayed-state", false, "let ADK's sessions have the state that their events give, where the database has another")
 	fs.BoolVar(&r.adk.OverwriteShared, "overwrite-shared", false, "replace shared values that are there by those of ADK's")
 	fs.StringSliceVar(&r.ignored, "ignore-column", nil, "a `TABLE.COLUMN` of ADK's database that is unknown and may stay behind")
@@ -95,12 +95,11 @@ that are there with other values stay and are reported.`,
 			return usagef("--format: unknown name %q; one of %s", r.format, strings.Join(sourceFormats(), ", "))
 		case r.compactions != "" && r.compactions != "adopt" && r.compactions != "keep":
 			return usagef("--compactions: %q is neither adopt nor keep", r.compactions)
-		case r.most < 1:
-			return usagef("--max-bytes is %d, below 1", r.most)
-		case r.mostRecords < 1 && fs.Changed("max-records"):
-			return usagef("--max-records is %d, below 1", r.mostRecords)
+		case r.maxBytes < 1:
+			return usagef("--max-bytes is %d, below 1", r.maxBytes)
 		}
-		r.app, r.given = a, fs.Changed
+		r.given = fs.Changed
+		r.bar = a.progress("import")
 		return r.run(cmd.Context(), args)
 	}
 	return cmd
@@ -109,22 +108,26 @@ that are there with other values stay and are reported.`,
 // importing is a run of import.
 type importing struct {
 	*app
-	format      string
-	state       stateFlag
-	most        int64
-	mostRecords int
-	compactions string
-	files       sessionFiles
-	adk         migrate.Options
-	ignored     []string
-	dryRun      *bool
-	given       func(flag string) bool
+	format        string
+	state         stateFlag
+	maxBytes      int64
+	compactions   string
+	appName, user filled // of a coding agent's sessions
+	adk           migrate.Options
+	ignored       []string
+	dryRun        *bool
+	given         func(flag string) bool
+
+	many     bool // sessions: those that stay as they are get no line, and the last line has the totals
+	bar      *progress
+	counts   map[migrate.Status]int // of sessions
+	problems int
 }
 
 // importFlags are the flags that do not go with every source, with the formats that they go with; an
 // empty name is any coding agent's.
 var importFlags = map[string][]string{
-	"state": {fromLines, ""}, "max-bytes": {fromLines, ""}, "max-records": {fromLines}, "compactions": {fromLines, fromADK},
+	"state": {fromLines, ""}, "max-bytes": {fromLines, ""}, "compactions": {fromLines, fromADK},
 	"app": {""}, "user": {""},
 	"replayed-state": {fromADK}, "overwrite-shared": {fromADK}, "ignore-column": {fromADK},
 }
@@ -176,13 +179,69 @@ func (r *importing) run(ctx context.Context, args []string) error {
 	case src.format == fromLines:
 		return r.importLines(ctx, keyText, src.input)
 	case src.format == fromDatabase:
-		return r.copyFrom(ctx, keyText, sources[0])
+		return r.importDatabase(ctx, keyText, sources[0])
 	case keyText != "":
 		return usagef("KEY does not go with %s, whose sessions have ids of their own", sources[0])
 	case src.format == fromADK:
-		return r.migrateFrom(ctx, src)
+		return r.importADK(ctx, src)
 	}
-	return r.importAgents(ctx, sources, src)
+	return r.importAgent(ctx, src, map[store.Key]string{})
+}
+
+// importLines imports a file of events and patches.
+func (r *importing) importLines(ctx context.Context, keyText string, in *input) error {
+	key, err := parseKey(keyText)
+	if err != nil {
+		return err
+	}
+	read := &counting{r: in.r}
+	text, err := store.ReadText(ctx, read, store.ImportOptions{
+		Name: in.name, MaxBytes: r.maxBytes, State: r.state.options(),
+		Progress: func(lines int) { r.bar.update(read.n, in.size, present.Counted(lines, "line")) },
+	})
+	r.bar.end()
+	if err != nil {
+		return err
+	}
+	o, err := r.importText(ctx, key, text, func(*store.Store) error { return nil })
+	if err != nil {
+		return err
+	}
+	return r.report(o, nil)
+}
+
+// importText imports a text as a session, unless check fails. A dry run imports it into a copy of the session in memory.
+func (r *importing) importText(ctx context.Context, key store.Key, text *store.Text, check func(*store.Store) error) (o outcome, err error) {
+	do := func(s *store.Store) error {
+		if err := check(s); err != nil {
+			return err
+		}
+		done, err := s.ImportText(ctx, key, text)
+		if err != nil {
+			return err
+		}
+		o = outcomeOf(key, store.Copied{Created: done.Created, Added: done.Added, Present: done.Present, Seq: done.View.Seq()})
+		if r.compactions == "adopt" {
+			err = o.adoptRecords(ctx, s, key, done.View)
+		}
+		return err
+	}
+	if !*r.dryRun {
+		err = r.withStore(ctx, Creating, do) // only now: it locks the file
+		return o, err
+	}
+	scratch, err := store.OpenMemory(r.options)
+	if err != nil {
+		return o, err
+	}
+	err = r.withStore(ctx, Reading, func(s *store.Store) error {
+		_, err := scratch.CopyFrom(ctx, s, key, store.CopyOptions{})
+		return err
+	})
+	if err == nil || errors.Is(err, ErrNoDatabase) || errors.Is(err, store.ErrNotFound) {
+		err = do(scratch)
+	}
+	return o, errors.Join(err, scratch.Close())
 }
 
 // isSource reports whether an operand is a source, and no key.

@@ -24,7 +24,7 @@ func TestUnfinishedSessionFile(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	write(whole + last)
-	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: 1 record added, 2 there already; the log ends at record 3\n"; got != want {
+	if got, want := must(t, "", "import", "s.jsonl"), "pi/user/s: extended, 1 record added; the log ends at record 3\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got, want := must(t, "", "export", "pi/user/s", "--lines"), whole+last+"\n"; got != want {
