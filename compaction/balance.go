@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchlog-dev/patchlog/internal/price"
 	"github.com/patchlog-dev/patchlog/internal/records"
+	"github.com/patchlog-dev/patchlog/patch"
 )
 
 // A pass pays if it costs at once at most a tenth (risk) of what the session has cost so far,
@@ -71,10 +72,13 @@ func (s *visible) balance(w *Window, saved int, cfg Config) (b price.Balance, wo
 	if len(w.Groups) > 0 {
 		read, written := priceOf(cfg.Summarizer)
 		b.Once += written * float64(w.Tokens-saved)
+		template := patch.EstimateTextTokens(cfg.PromptTemplate)
 		for _, g := range w.Groups {
+			prompt := template + tokensOf(summariesBefore(s.view, g))
 			for _, i := range g.Indices {
-				b.Once += read * float64(shownTokens(s.entries[i].Event))
+				prompt += shownTokens(s.entries[i].Event)
 			}
+			b.Once += read * float64(prompt)
 		}
 	}
 	return b, saved >= from-saved
