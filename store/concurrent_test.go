@@ -104,26 +104,6 @@ func TestAppendsNeverConflict(t *testing.T) {
 	})
 }
 
-func TestOneOfManyWithExpectedSeqWins(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		for round := range uint64(5) {
-			var won atomic.Int32
-			together(12, func(i int) {
-				switch _, err := e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &round}, event(`{}`)); {
-				case err == nil:
-					won.Add(1)
-				case !errors.Is(err, store.ErrConflict):
-					e.Error(err)
-				}
-			})
-			if won.Load() != 1 {
-				e.Fatalf("%d won", won.Load())
-			}
-		}
-	})
-}
-
 // The same call from many goroutines at once lands once.
 func TestRetriesAtOnce(t *testing.T) {
 	onEach(t, func(e *env) {
@@ -247,22 +227,5 @@ func TestDeleteAndCreateWhileOthersUse(t *testing.T) {
 		}
 		close(done)
 		wg.Wait()
-	})
-}
-
-func TestCreateAtOnce(t *testing.T) {
-	onEach(t, func(e *env) {
-		var won atomic.Int32
-		together(12, func(i int) {
-			switch _, err := e.store.Create(ctx, key, map[string]any{"winner": i}); {
-			case err == nil:
-				won.Add(1)
-			case !errors.Is(err, store.ErrExists):
-				e.Error(err)
-			}
-		})
-		if won.Load() != 1 {
-			e.Errorf("%d created it", won.Load())
-		}
 	})
 }

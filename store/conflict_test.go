@@ -46,35 +46,6 @@ func TestConflictSaysBothSeqs(t *testing.T) {
 	})
 }
 
-func TestBaseAboveLastSeqIsInvalid(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.refuse(store.PatchOptions{}, one(patch.NewSplice(0, 0, say("r")).WithID("p").WithBase(1)), store.ErrInvalid, "base", "1", "0")
-		e.append(says("a", 3)...)
-		for _, base := range []uint64{4, 5, 1<<64 - 1} {
-			for _, p := range []*patch.PatchEvent{patch.NewSplice(0, 1), patch.NewTruncateBefore("a2")} {
-				err := e.refuse(store.PatchOptions{}, one(p.WithID("p").WithBase(base)), store.ErrInvalid, "base", "3")
-				if as[*patch.FieldError](e, err).Field != "base" {
-					e.Errorf("error %v, want one about the base", err)
-				}
-			}
-		}
-	})
-}
-
-func TestSkippedPatchesConflictToo(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.importText("f", `{"id":"a1"}
-{"id":"a2"}
-{"id":"p1","patchType":"splice","start":7,"count":1}
-{"id":"a3"}
-`)
-		e.refuse(store.PatchOptions{}, one(patch.NewSplice(0, 1).WithID("p").WithBase(2)), store.ErrConflict, "2", "3")
-		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(3))
-		e.no(err)
-	})
-}
-
 // An index counts from what the author saw: events that came since do not shift it.
 func TestAppendsDoNotConflictWithPatches(t *testing.T) {
 	onEach(t, func(e *env) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/recordform"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
 	"github.com/patchlog-dev/patchlog/internal/teststore"
@@ -592,88 +591,5 @@ func TestVerifyErasures(t *testing.T) {
 			t.Errorf("left in %v", got)
 		}
 		verified(t, s)
-	}
-}
-
-// A patch that is logged while the records are being erased, and stands for some of them, is
-// erased with them.
-func TestEraseLateSummary(t *testing.T) {
-	erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
-		ctx := t.Context()
-		createWith(t, s, eraseKey, said(t, "e1", "secret"), said(t, "e2", "two"))
-		// The receipt is logged, and the first step fails; then a summary comes.
-		var seen fold.View
-		faulty.Plan(storetest.Plan{Write: 2, Failure: storetest.Refused})
-		_, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{ID: "r"})
-		faulty.Plan(storetest.Plan{})
-		if !errors.Is(err, storetest.ErrInjected) {
-			t.Fatalf("a step that fails: %v", err)
-		}
-		if seen, err = s.View(ctx, eraseKey); err != nil || !strings.Contains(seen.At(0).String(), "secret") {
-			t.Fatalf("%v, %v", seen.At(0), err)
-		}
-		if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, patch.NewSummarise(0, 1, said(t, "s", "it was secret"))); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{}, store.EraseOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if got := has(t, s, eraseKey, "secret"); len(got) != 0 {
-			t.Errorf("left in %v", got)
-		}
-		verified(t, s)
-		// Of the log as it was before the last step nothing new is taken, though the base is right.
-		now, err := s.View(ctx, eraseKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		late := patch.NewSplice(0, 1, said(t, "x", "secret again")).WithBase(now.PatchSeq())
-		if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, late); !errors.Is(err, store.ErrConflict) {
-			t.Errorf("a patch of what was seen before: %v", err)
-		}
-	})
-}
-
-// Whatever fails in whatever way at whichever write, once more finishes it, with one receipt.
-func TestEraseFails(t *testing.T) {
-	for write := 1; write < 8; write++ {
-		for i, failure := range []storetest.Failure{storetest.Refused, storetest.Lost, storetest.Landed} {
-			if testlog.Race && i != write%3 { // one way to fail for each write
-				continue
-			}
-			erasable(t, func(t *testing.T, s *store.Store, faulty *storetest.Faulty) {
-				ctx := t.Context()
-				var events []*patch.Event
-				for i := range 300 {
-					events = append(events, said(t, fmt.Sprint("e", i), fmt.Sprint("secret ", i)))
-				}
-				createWith(t, s, eraseKey, events...)
-				fork := eraseKey
-				fork.Session = "fork"
-				if _, err := s.Fork(ctx, eraseKey, fork, store.ForkOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				sel, opts := store.EraseSelection{Match: "secret"}, store.EraseOptions{ID: "r"}
-				faulty.Plan(storetest.Plan{Write: write, Failure: failure})
-				_, err := s.Erase(ctx, eraseKey, sel, opts)
-				writes := faulty.Writes()
-				faulty.Plan(storetest.Plan{})
-				if writes >= write && failure == storetest.Refused && err == nil {
-					t.Fatalf("write %d failed, and nobody says so", write)
-				}
-				if _, err := s.Erase(ctx, eraseKey, sel, opts); err != nil {
-					t.Fatal(err)
-				}
-				for _, key := range []store.Key{eraseKey, fork} {
-					if got := has(t, s, key, "secret"); len(got) != 0 {
-						t.Errorf("write %d %v: %d records of %s have it", write, failure, len(got), key)
-					}
-					if receipts, err := s.Receipts(ctx, key); err != nil || len(receipts) != 1 {
-						t.Errorf("write %d %v: %d receipts, %v", write, failure, len(receipts), err)
-					}
-				}
-				verified(t, s)
-			})
-		}
 	}
 }

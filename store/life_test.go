@@ -16,20 +16,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-func TestCreate(t *testing.T) {
-	onEach(t, func(e *env) {
-		s, err := e.store.Create(ctx, key, map[string]any{"k": 1})
-		e.no(err)
-		if s.Key != key || s.View.Seq() != 0 || s.View.Len() != 0 || s.View.Creation() == "" {
-			e.Errorf("session %+v", s)
-		}
-		e.same("view", e.viewText(e.view()), e.viewText(s.View))
-		_, err = e.store.Create(ctx, key, map[string]any{"k": 2, "app:x": 1})
-		e.is(err, store.ErrExists, key.String())
-		e.same("state", e.state(), `{"k":1}`)
-	})
-}
-
 func TestCreateRefusesState(t *testing.T) {
 	onEach(t, func(e *env) {
 		for k, v := range map[string]any{
@@ -176,37 +162,6 @@ func TestCancelledWhileCommitting(t *testing.T) {
 		})
 		e.same("visible", ids(e.view()), "a1 a2")
 		during(func(c context.Context) error { return e.store.Delete(c, key) })
-	})
-}
-
-func TestDeleteAndCreateAgain(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(map[string]any{"k": 1})
-		e.append(says("a", 5)...)
-		e.apply(patch.NewSplice(0, 1).WithID("p"))
-		old := e.view()
-		next, stop := pull(e, e.store.RawEvents(ctx, key, 1))
-		defer stop()
-		e.same("first", next().ID(), "a1")
-		e.no(e.store.Delete(ctx, key))
-		for _, call := range []func() error{
-			func() error { _, err := e.store.Get(ctx, key); return err },
-			func() error { _, err := e.store.ViewAt(ctx, key, 1); return err },
-			func() error { return e.store.Delete(ctx, key) },
-		} {
-			e.is(call(), store.ErrNotFound, key.String())
-		}
-		e.create(nil)
-		// Seqs and ids begin anew.
-		c := e.append(say("a1"), say("p"))
-		if c.Records[1].Seq != 2 {
-			e.Errorf("record %d, want 2", c.Records[1].Seq)
-		}
-		e.same("state", e.state(), "{}")
-		e.same("old view", ids(old), "a2 a3 a4 a5")
-		if v, ok := old.Value("k"); !ok || v.String() != "1" {
-			e.Error("the old view's state is gone")
-		}
 	})
 }
 

@@ -18,27 +18,6 @@ import (
 	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
-// Of what landed and was then deleted with its session nobody can say that it was not written:
-// its shared values are there.
-func TestPeersLandedThenDeleted(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
-		mine.late = func(do func() error) { e.no(do()); e.no(other.store.Delete(ctx, key)) }
-		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, event(`{"id":"b1","actions":{"stateDelta":{"app:x":2}}}`))
-		other.create(nil)
-		x, _ := other.get().Value("app:x")
-		if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) && x.String() == "2" {
-			e.Errorf("%v; but app:x is %v", err, x)
-		}
-		// creation
-		mine.late = func(do func() error) { e.no(do()); e.no(other.store.Delete(ctx, elsewhere)) }
-		_, err = e.store.Create(ctx, elsewhere, map[string]any{"app:x": 3})
-		x, _ = other.get().Value("app:x")
-		if err != nil && !errors.Is(err, store.ErrOutcomeUnknown) && x.String() == "3" {
-			e.Errorf("%v; but app:x is %v", err, x)
-		}
-	})
-}
-
 type heldFail struct {
 	backend.Backend
 	free chan struct{}
@@ -101,30 +80,6 @@ func TestPeersSayWhatIs(t *testing.T) {
 				}
 			}
 		})
-	})
-}
-
-// What was lost is written again, later in the log.
-func TestPeersLostHistoryRetried(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
-		before := mine.Backend
-		info, err := e.store.Info(ctx, key)
-		e.no(err)
-		e.append(say("x"))
-		mine.Backend = lostHistory(e, before, info)
-		s, err := store.New(mine.Backend, e.opts)
-		e.no(err)
-		for _, id := range []string{"y", "x"} {
-			_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
-			e.no(err)
-		}
-		session, err := e.store.Get(ctx, key)
-		if err != nil {
-			e.Errorf("Get: %v", err)
-		} else {
-			e.same("visible", ids(session.View), "a1 a2 a3 y x")
-		}
-		mine.Backend = before
 	})
 }
 

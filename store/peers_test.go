@@ -382,7 +382,7 @@ func (s *slowHead) Look(ctx context.Context, q backend.Query) (backend.News, err
 // What a server that took over has lost is lost in every later view, also where as many
 // records have been written since.
 func TestPeersAfterLostHistory(t *testing.T) {
-	for _, again := range []string{"", "x", "x y", "x y z"} {
+	for _, again := range []string{"", "x", "x y", "x y z", "y lost1"} {
 		onPeers(t, func(e, other *env, mine *counted) {
 			before := mine.Backend
 			info, err := e.store.Info(ctx, key)

@@ -13,78 +13,8 @@ import (
 
 	bbolt "go.etcd.io/bbolt"
 
-	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
-
-func TestReopen(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(map[string]any{"k0": []any{1, 2.5, "x", nil}, "bytes": []byte{0, 255}, "app:x": 1, "user:x": 2})
-		e.fill(30)
-		e.append(sets("last", `{"n":9007199254740993,"f":1e2}`))
-		other := store.Key{App: "app", User: "user", Session: "other"}
-		_, err := e.store.Create(ctx, other, nil)
-		e.no(err)
-		view, state, text, stored, list := e.viewText(e.view()), e.state(), e.export(), e.dump(), e.list(store.ListOptions{})
-		for range 2 {
-			e.reopen()
-			e.same("listing", e.list(store.ListOptions{}), list)
-			e.same("view", e.viewText(e.view()), view)
-			e.same("state", e.state(), state)
-			e.same("text", e.export(), text)
-			e.same("stored", e.dump(), stored)
-		}
-		// Go types come back too.
-		if v := e.view().State(); fmt.Sprintf("%#v", v["bytes"]) != fmt.Sprintf("%#v", []byte{0, 255}) {
-			e.Errorf("bytes came back as %#v", v["bytes"])
-		}
-		// Numbers of sessions are not used again: what is deleted stays so.
-		e.no(e.store.Delete(ctx, key))
-		e.reopen()
-		_, err = e.store.Get(ctx, key)
-		e.is(err, store.ErrNotFound)
-		e.create(nil)
-		e.same("visible", ids(e.view()), "")
-	})
-}
-
-// A real file, with syncs, by the function that users call.
-func TestOpen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &env{T: t, store: s}
-	e.create(map[string]any{"k": 1})
-	e.append(says("a", 3)...)
-	view := e.viewText(e.view())
-	e.no(s.Close())
-	info, err := os.Stat(path)
-	e.no(err)
-	if info.Mode().Perm()&0o077 != 0 {
-		t.Errorf("others may read the file: %v", info.Mode())
-	}
-	e.store, err = store.Open(path, store.Options{})
-	e.no(err)
-	e.same("view", e.viewText(e.view()), view)
-	e.no(e.store.Close())
-}
-
-func TestSecondOpenInTheSameProcess(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &env{T: t, store: s}
-	e.isLocked(path, 0, 900*time.Millisecond)
-	e.isLocked(path, 150*time.Millisecond, 100*time.Millisecond)
-	e.no(s.Close())
-	s, err = store.Open(path, store.Options{})
-	e.no(err)
-	e.no(s.Close())
-}
 
 // isLocked opens the file in vain, which takes at least so long: it waits for the lock.
 func (e *env) isLocked(path string, timeout, least time.Duration) {
@@ -252,53 +182,4 @@ func copyOf(t *testing.T, from, to string) string {
 		t.Fatal(err)
 	}
 	return to
-}
-
-// A file that lost its end, anywhere, is refused; nothing panics or faults.
-func TestOpenTruncatedFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &env{T: t, store: s}
-	e.create(nil)
-	var events []*patch.Event
-	for range 60 {
-		events = append(events, event(`{"content":{"parts":[{"text":"%0500d"}]}}`, 1))
-	}
-	e.append(events...)
-	e.append(says("a", 5)...)
-	e.no(s.Close())
-	used := int64(0) // what bbolt has in use; the rest of the file is room to grow
-	makeBolt(t, path, func(tx *bbolt.Tx) error {
-		used = tx.Size()
-		return nil
-	})
-	whole, err := os.ReadFile(path)
-	e.no(err)
-	cut := filepath.Join(t.TempDir(), "cut.db")
-	for size := int64(1); size < used; size += max(used/40, 1) {
-		want := store.ErrCorrupt
-		if size < 20 { // too short to tell what it was
-			want = store.ErrNotDatabase
-		}
-		for range 2 {
-			e.no(os.WriteFile(cut, whole[:size], 0o600))
-			s, err := store.Open(cut, store.Options{LockTimeout: 200 * time.Millisecond})
-			if err == nil {
-				e.no(s.Close())
-				t.Fatalf("a file cut to %d of %d bytes was opened", size, used)
-			}
-			e.is(err, want, cut)
-		}
-	}
-	e.no(os.WriteFile(cut, whole[:used], 0o600))
-	s, err = store.Open(cut, store.Options{})
-	e.no(err)
-	e.store = s
-	if n := len(e.records(key)); n != 65 {
-		t.Errorf("%d records, want 65", n)
-	}
-	e.no(s.Close())
 }

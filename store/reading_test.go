@@ -4,28 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
-
-// pull returns a function that returns the next record, which must be there.
-func pull(e *env, seq iter.Seq2[patch.Record, error]) (next func() patch.Record, stop func()) {
-	n, stop := iter.Pull2(seq)
-	return func() patch.Record {
-		e.Helper()
-		r, err, ok := n()
-		e.no(err)
-		if !ok {
-			e.Fatal("no record is left")
-		}
-		return r
-	}, stop
-}
 
 // fill lets the session's log grow to n records, with patches of each type in it.
 func (e *env) fill(n int) {
@@ -49,34 +33,6 @@ func (e *env) fill(n int) {
 			e.append(event(`{"id":%q,"author":"a","timestamp":"2025-11-20T10:%02d:00Z","actions":{"stateDelta":{"k%d":%d}}}`, id, rnd.IntN(60), i%5, i))
 		}
 	}
-}
-
-func TestViewAtEverySeq(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(map[string]any{"k0": "initial", "app:x": 1})
-		e.fill(60)
-		records := e.records(key)
-		initial, err := e.store.InitialState(ctx, key)
-		e.no(err)
-		want := fold.New(e.view().Creation(), initial)
-		for k := uint64(0); ; k++ {
-			v, err := e.store.ViewAt(ctx, key, k)
-			e.no(err)
-			e.same(fmt.Sprint("view at ", k), e.viewText(v), e.viewText(want))
-			if k == uint64(len(records)) {
-				break
-			}
-			if want, err = want.Apply(records[k]); err != nil {
-				e.Fatal(err)
-			}
-		}
-		e.same("newest", e.viewText(e.view()), e.viewText(want))
-		last := uint64(len(records))
-		for _, k := range []uint64{last + 1, 1 << 63} {
-			_, err = e.store.ViewAt(ctx, key, k)
-			e.is(err, store.ErrNotFound, fmt.Sprint(k), fmt.Sprint(last))
-		}
-	})
 }
 
 func TestRawEvents(t *testing.T) {

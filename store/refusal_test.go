@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"errors"
-	"math"
 	"strings"
 	"testing"
 
@@ -66,83 +65,6 @@ func (e *env) taken(patches []*patch.PatchEvent) string {
 
 func one(p *patch.PatchEvent) []*patch.PatchEvent { return []*patch.PatchEvent{p} }
 
-func TestRefusesInvalidPatches(t *testing.T) {
-	cases := []struct {
-		name, fields string // beside id and base
-		flaw         patch.Flaw
-		field        string
-	}{
-		{"type unknown", `"patchType":"rotate","start":1`, patch.UnknownType, `"rotate"`},
-		{"type empty", `"patchType":""`, patch.UnknownType, `""`},
-
-		{"splice without start", `"patchType":"splice","count":1`, patch.MissingField, "start"},
-		{"splice without count", `"patchType":"splice","start":1`, patch.MissingField, "count"},
-		{"splice with null count", `"patchType":"splice","start":1,"count":null`, patch.MissingField, "count"},
-		{"truncate without event", `"patchType":"truncate_before"`, patch.MissingField, "eventId"},
-		{"summarise without summary", `"patchType":"summarise","start":1,"count":1`, patch.MissingField, "summaryEvent"},
-		{"summarise without start", `"patchType":"summarise","count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]}}`, patch.MissingField, "start"},
-
-		{"start text", `"patchType":"splice","start":"1","count":1`, patch.WrongField, "start"},
-		{"start fraction", `"patchType":"splice","start":1.5,"count":1`, patch.WrongField, "1.5"},
-		{"start with point", `"patchType":"splice","start":1.0,"count":1`, patch.WrongField, "1.0"},
-		{"count huge", `"patchType":"splice","start":1,"count":9223372036854775808`, patch.WrongField, "9223372036854775808"},
-		{"count list", `"patchType":"splice","start":1,"count":[1]`, patch.WrongField, "count"},
-		{"replacement object", `"patchType":"splice","start":1,"count":1,"replacement":{}`, patch.WrongField, "replacement"},
-		{"replacement of text", `"patchType":"splice","start":1,"count":1,"replacement":["x"]`, patch.WrongField, "replacement/0"},
-		{"replacement malformed", `"patchType":"splice","start":1,"count":1,"replacement":[{},{"author":1}]`, patch.WrongField, "replacement/1"},
-		{"replacement partial", `"patchType":"splice","start":1,"count":1,"replacement":[{"partial":true}]`, patch.WrongField, "replacement/0"},
-		{"replacement with seq", `"patchType":"splice","start":1,"count":1,"replacement":[{"seq":1}]`, patch.WrongField, "replacement/0"},
-		{"event id number", `"patchType":"truncate_before","eventId":3`, patch.WrongField, "eventId"},
-		{"summary text", `"patchType":"summarise","start":1,"count":1,"summaryEvent":"s"`, patch.WrongField, "summaryEvent"},
-		{"state number", `"patchType":"splice","start":1,"count":1,"state":1`, patch.WrongField, "state"},
-		{"state unknown", `"patchType":"splice","start":1,"count":1,"state":"hold"`, patch.WrongField, `"hold"`},
-
-		{"splice with event id", `"patchType":"splice","start":1,"count":1,"eventId":"a1"`, patch.ForeignField, "eventId"},
-		{"splice with summary", `"patchType":"splice","start":1,"count":1,"summaryEvent":{}`, patch.ForeignField, "summaryEvent"},
-		{"splice with patch id", `"patchType":"splice","start":1,"count":1,"patchId":"p"`, patch.ForeignField, "patchId"},
-		{"truncate with start", `"patchType":"truncate_before","eventId":"a2","start":1`, patch.ForeignField, "start"},
-		{"truncate with replacement", `"patchType":"truncate_before","eventId":"a2","replacement":[]`, patch.ForeignField, "replacement"},
-		{"summarise with replacement", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]}},"replacement":[]`, patch.ForeignField, "replacement"},
-		{"content", `"patchType":"splice","start":1,"count":1,"content":{"parts":[{"text":"x"}]}`, patch.ForeignField, "content"},
-		{"actions", `"patchType":"splice","start":1,"count":1,"actions":{"stateDelta":{"k":1}}`, patch.ForeignField, "actions"},
-		{"partial", `"patchType":"splice","start":1,"count":1,"partial":false`, patch.ForeignField, "partial"},
-
-		{"summary without content", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"author":"s"}`, patch.NoContent, "summaryEvent"},
-		{"summary without parts", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"content":{"role":"user","parts":[]}}`, patch.NoContent, "summaryEvent"},
-		{"summary with delta", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]},"actions":{"stateDelta":{"k":1}}}`, patch.SummaryDelta, "summaryEvent"},
-		{"summary with shared delta", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"content":{"parts":[{"text":"s"}]},"actions":{"stateDelta":{"app:k":1}}}`, patch.SummaryDelta, "summaryEvent"},
-		{"patch in replacement", `"patchType":"splice","start":1,"count":1,"replacement":[{"patchType":"splice","start":0,"count":1}]`, patch.NestedPatch, "replacement/0"},
-		{"patch as summary", `"patchType":"summarise","start":1,"count":1,"summaryEvent":{"patchType":"splice","start":0,"count":1}`, patch.NestedPatch, "summaryEvent"},
-		{"no effect", `"patchType":"splice","start":1,"count":0`, patch.NoEffect, "count"},
-		{"no effect, empty list", `"patchType":"splice","start":1,"count":0,"replacement":[]`, patch.NoEffect, "count"},
-	}
-	onEach(t, func(e *env) {
-		e.create(map[string]any{"tenant": "t1"})
-		e.append(says("a", 5)...)
-		for _, c := range cases {
-			e.Run(c.name, func(t *testing.T) {
-				e := e.with(t)
-				err := e.refuse(asOfNow, one(parsePatch(`{"id":"p",%s}`, c.fields)), store.ErrInvalid, c.field)
-				defect := as[*patch.FieldError](e, err)
-				if defect.Flaw != c.flaw {
-					e.Errorf("flaw %q, want %q", defect.Flaw, c.flaw)
-				}
-			})
-		}
-	})
-}
-
-func TestRefusesMalformedBase(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 3)...)
-		for _, base := range []string{`"1"`, "-1", "1.0", "18446744073709551616"} {
-			p := parsePatch(`{"id":"p","patchType":"splice","start":0,"count":1,"base":%s}`, base)
-			e.refuse(asOfNow, one(p), store.ErrInvalid, "base", strings.Trim(base, `"`))
-		}
-	})
-}
-
 func TestRefusesIndicesWithoutBase(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
@@ -160,60 +82,6 @@ func TestRefusesIndicesWithoutBase(t *testing.T) {
 		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(4))
 		e.no(err)
 		e.same("visible", ids(e.view()), "a3")
-	})
-}
-
-func TestRefusesOutOfRange(t *testing.T) {
-	s := summary("s")
-	cases := []struct {
-		name  string
-		patch *patch.PatchEvent
-		names []string
-	}{
-		{"start negative", patch.NewSplice(-1, 1), []string{"start", "-1"}},
-		{"start negative, least", patch.NewSplice(math.MinInt, 1), []string{"start", "-9223372036854775808"}},
-		{"start negative, insertion", patch.NewSplice(-1, 0, say("r")), []string{"start", "-1"}},
-		{"count negative", patch.NewSplice(1, -2), []string{"count", "-2"}},
-		{"count negative with replacement", patch.NewSplice(1, -2, say("r")), []string{"count", "-2"}},
-		{"one too many", patch.NewSplice(2, 4), []string{"2", "4", "5"}},
-		{"start at the end", patch.NewSplice(5, 1), []string{"5", "1"}},
-		{"start beyond the end", patch.NewSplice(6, 1), []string{"6"}},
-		{"insertion beyond the end", patch.NewSplice(6, 0, say("r")), []string{"6", "0"}},
-		{"sum overflows", patch.NewSplice(1, math.MaxInt), []string{"9223372036854775807"}},
-		{"both most", patch.NewSplice(math.MaxInt, math.MaxInt), []string{"9223372036854775807"}},
-		{"summary of nothing", patch.NewSummarise(1, 0, s), []string{"count", "0"}},
-		{"summary of nothing at the end", patch.NewSummarise(5, 0, s), []string{"count", "0"}},
-		{"summary of too many", patch.NewSummarise(0, 6, s), []string{"6", "5"}},
-		{"summary from below", patch.NewSummarise(-3, 2, s), []string{"start", "-3"}},
-	}
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 5)...)
-		for _, c := range cases {
-			e.Run(c.name, func(t *testing.T) {
-				e := e.with(t)
-				e.refuse(asOfNow, one(c.patch.WithID("p")), fold.ErrOutOfRange, c.names...)
-				e.refuse(store.PatchOptions{On: e.view()}, one(c.patch.WithID("p")), fold.ErrOutOfRange, c.names...)
-			})
-		}
-		// What is at the border is in range.
-		e.apply(patch.NewSplice(5, 0, say("end")), patch.NewSplice(0, 0, say("front")), patch.NewSplice(0, 7))
-		e.same("visible", ids(e.view()), "")
-		e.refuse(asOfNow, one(patch.NewSplice(0, 1)), fold.ErrOutOfRange, "0", "1")
-	})
-}
-
-func TestRefusesEventNotFound(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 4)...)
-		e.apply(patch.NewSplice(0, 2, say("r")).WithID("p1"))
-		e.apply(patch.NewSummarise(0, 1, summary("s")).WithID("p2"))
-		for _, id := range []string{"never", "a1", "r", "p1", "p2", "", "A3", "a"} {
-			e.refuse(asOfNow, one(patch.NewTruncateBefore(id).WithID("p")), fold.ErrEventNotFound, `"`+id+`"`)
-		}
-		e.apply(patch.NewTruncateBefore("s"), patch.NewTruncateBefore("a4"))
-		e.same("visible", ids(e.view()), "a4")
 	})
 }
 

@@ -67,28 +67,6 @@ func TestRetryOfEvents(t *testing.T) {
 	})
 }
 
-func TestRetryOfGoValues(t *testing.T) {
-	make := func(k, v any) *patch.Event {
-		ev, err := patch.NewEvent(patch.Fields{ID: "e", Timestamp: now, Actions: patch.Actions{StateDelta: map[string]any{"k": k, "v": v}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ev
-	}
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(make(1, []any{"x", 2.5}))
-		before := e.dump()
-		// Go types do not count, kinds of numbers do.
-		for _, ev := range []*patch.Event{make(1, []any{"x", 2.5}), make(int64(1), []any{"x", 2.5}), make(uint8(1), []any{"x", float32(2.5)})} {
-			c, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, ev)
-			e.retried(before, c, err, 1)
-		}
-		_, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, make(1.0, []any{"x", 2.5}))
-		e.is(err, store.ErrDuplicateID)
-	})
-}
-
 func TestRetryOfBatches(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)

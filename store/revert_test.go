@@ -12,7 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
-	"github.com/patchlog-dev/patchlog/store/storetest"
 )
 
 // turn returns an invocation's events: what the user says, a call, its response, which
@@ -24,48 +23,6 @@ func turn(n int) []*patch.Event {
 		call(fmt.Sprint("c", n), inv, fmt.Sprint("call", n)),
 		event(`{"id":"r%d","invocationId":%q,"author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"call%d","name":"tool"}}]},"actions":{"stateDelta":{"last":%d}}}`, n, inv, n, n),
 		event(`{"id":"a%d","invocationId":%q,"author":"agent","content":{"role":"model","parts":[{"text":"!"}]}}`, n, inv),
-	}
-}
-
-// With snapshots or without, in memory or read anew, a revert brings back what was
-// hidden long ago, and a second one hides it again.
-func TestRevertDaysLater(t *testing.T) {
-	for name, policy := range map[string]snapshot.Policy{"no snapshots": {Every: -1}, "snapshots": eager} {
-		t.Run(name, func(t *testing.T) {
-			onEachWith(t, store.Options{Snapshots: policy}, func(e *env) {
-				e.create(map[string]any{"last": 0})
-				e.append(turn(1)...)
-				e.append(turn(2)...)
-				before := e.view()
-				e.apply(patch.NewSummarise(0, 4, summary("s1")).WithID("p1"))
-				e.apply(patch.NewTruncateBefore("q2").WithID("p2"))
-				e.same("visible", ids(e.view()), "q2 c2 r2 a2")
-				e.reopen()
-				e.append(turn(3)...)
-				_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
-				e.is(err, fold.ErrBlocked, "p2", "p1", key.String())
-				if blocked := as[*fold.BlockedError](e, err); blocked.Blocking != "p2" || blocked.BlockingSeq != 10 {
-					e.Errorf("blocked by %+v", blocked)
-				}
-				c, err := e.store.Revert(ctx, key, store.UndoOptions{On: e.view()}, "p2")
-				e.no(err)
-				if base, ok := c.Records[0].Patch.Base(); !ok || base != 10 || c.Records[0].ID() == "" {
-					e.Errorf("logged %v", c.Records[0])
-				}
-				_, err = e.store.Revert(ctx, key, store.UndoOptions{On: before}, "p1")
-				e.is(err, store.ErrConflict)
-				e.reopen()
-				_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
-				e.no(err)
-				e.same("visible", ids(e.view()), ids(before)+" q3 c3 r3 a3")
-				e.reopen()
-				e.same("visible", ids(e.view()), ids(before)+" q3 c3 r3 a3")
-				_, err = e.store.Revert(ctx, key, store.UndoOptions{}, c.Records[0].ID())
-				e.is(err, fold.ErrBlocked)
-				_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "q1")
-				e.is(err, store.ErrInvalid, "q1")
-			})
-		})
 	}
 }
 
@@ -157,63 +114,6 @@ func TestRewind(t *testing.T) {
 	})
 }
 
-// Onto a log with a patch of a type that is not known nothing is rewound.
-func TestRewindAfterUnknownPatch(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.importText("log", `{"id":"e1","invocationId":"inv1"}
-{"id":"e2","invocationId":"inv2"}
-{"id":"p","patchType":"later"}
-`)
-		_, err := e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
-		e.is(err, fold.ErrUnknownPatch)
-		_, err = e.store.PreviewRewind(ctx, key, store.UndoOptions{}, "inv2")
-		e.is(err, fold.ErrUnknownPatch)
-		e.same("visible", ids(e.view()), "e1 e2")
-	})
-}
-
-// A rewind is logged as a whole or not at all.
-func TestRewindIsAtomic(t *testing.T) {
-	for _, c := range []struct {
-		plan storetest.Plan
-		want error
-	}{
-		{storetest.Plan{Failure: storetest.Refused}, storetest.ErrInjected},
-		{storetest.Plan{Failure: storetest.Lost}, storetest.ErrInjected},
-		{storetest.Plan{Failure: storetest.Landed}, nil},
-		{storetest.Plan{Failure: storetest.Landed, Then: 1}, store.ErrOutcomeUnknown},
-	} {
-		onEach(t, func(e *env) {
-			e.create(nil)
-			for n := range 3 {
-				e.append(turn(n + 1)...)
-			}
-			e.apply(patch.NewSummarise(0, 8, summary("s")))
-			before := e.view()
-			c.plan.Write = 1
-			e.backend.Plan(c.plan)
-			done, err := e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
-			e.backend.Plan(storetest.Plan{})
-			if c.want != nil {
-				e.is(err, c.want)
-			} else {
-				e.no(err)
-			}
-			if c.want == store.ErrOutcomeUnknown && len(done.Records) != 2 {
-				e.Errorf("the unknown outcome has the records %v", done.Records)
-			}
-			want := ids(before)
-			if c.plan.Failure == storetest.Landed {
-				want = "q1 c1 r1 a1"
-			}
-			e.same(fmt.Sprint("visible after ", c.plan), ids(e.view()), want)
-			e.reopen()
-			e.same("visible after reopening", ids(e.view()), want)
-		})
-	}
-}
-
 func TestFork(t *testing.T) {
 	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
 		e.create(map[string]any{"last": 0, "app:x": 1, "user:y": 1})
@@ -276,29 +176,5 @@ func TestFork(t *testing.T) {
 		}
 		e.no(e.store.Delete(ctx, fork))
 		e.append(say("first"))
-	})
-}
-
-// A fork of a log longer than a page, and a cancelled one.
-func TestForkOfLongLog(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 1300)...)
-		e.apply(patch.NewSplice(0, 1200).WithID("p"))
-		fork := store.Key{App: "other app", User: "u", Session: "fork"}
-		cancelled, cancel := context.WithCancel(ctx)
-		cancel()
-		_, err := e.store.Fork(cancelled, key, fork, store.ForkOptions{})
-		e.is(err, context.Canceled)
-		_, err = e.store.Get(ctx, fork)
-		e.is(err, store.ErrNotFound)
-		session, err := e.store.Fork(ctx, key, fork, store.ForkOptions{})
-		e.no(err)
-		e.same("the fork", ids(session.View), ids(e.view()))
-		c, err := e.store.Revert(ctx, fork, store.UndoOptions{}, "p")
-		e.no(err)
-		if got := strings.Fields(ids(c.View)); len(got) != 1300 || got[0] != "a1" || got[1299] != "a1300" {
-			e.Errorf("%d events are back", len(got))
-		}
 	})
 }

@@ -2,11 +2,9 @@ package store_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,36 +40,6 @@ func exportOf(t *testing.T, s *store.Store, key store.Key) string {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-// A sound file comes out as it is: sessions, their times, initial states and records, and
-// shared values. What was deleted stays deleted, though its pages are still there.
-func TestSalvageSoundFile(t *testing.T) {
-	packed, err := os.Open(goldenDB)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unpacked, err := gzip.NewReader(packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	packed.Close()
-	s, out := salvaged(t, data)
-	want, err := os.ReadFile(goldenText)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := exportOf(t, s, goldenKey); got != string(want) {
-		t.Errorf("exported\n%s\nwant\n%s", got, want)
-	}
-	if len(out.Sessions) != 1 || !out.Sessions[0].Whole() || len(out.Shared.Maybe)+len(out.Shared.Lost) > 0 {
-		t.Errorf("%+v", out)
-	}
-
 }
 
 // Before a gap the log is exact. What comes behind it is another session: events as they

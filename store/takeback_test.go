@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
@@ -246,53 +245,4 @@ func (p *paged) Read(ctx context.Context, name, creation string, seqs []uint64, 
 	out, err := p.Backend.Read(ctx, name, creation, seqs, maxBytes)
 	p.read += len(out)
 	return out, err
-}
-
-// A view that was read from a snapshot knows what patches did before, and which were skipped.
-func TestViewOfSnapshotKnowsPatches(t *testing.T) {
-	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 20)...)
-		e.apply(patch.NewSplice(0, 10).WithID("p"))
-		e.importText("more", e.export()+`{"id":"bad","patchType":"splice","start":99,"count":1}`+"\n")
-		e.append(says("b", 8)...)
-		e.reopen()
-		v := e.view()
-		if skipped, err := v.Skipped(); err != nil || len(skipped) != v.SkippedCount() {
-			e.Errorf("skipped are %v, %v", skipped, err)
-		}
-		if standing, err := v.Standing("p"); err != nil || len(standing) != 1 {
-			e.Errorf("standing is %v, %v", standing, err)
-		}
-		hidden, err := v.Hidden()
-		if err != nil || len(hidden) != 10 {
-			e.Errorf("%d hidden, %v", len(hidden), err)
-		}
-	})
-}
-
-// Pins are kept, and what would hide one is refused by the store as by the fold.
-func TestPinnedIsRefused(t *testing.T) {
-	onEachWith(t, store.Options{Snapshots: eager}, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 12)...)
-		e.apply(patch.NewPin("a3").WithID("p1"))
-		e.reopen()
-		if v := e.view(); !v.IsPinned(2) || v.IsPinned(1) {
-			e.Error("the pin is gone")
-		}
-		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patch.NewSplice(0, 5))
-		e.is(err, fold.ErrPinned, "a3")
-		var pinned *fold.PinnedError
-		if !errors.As(err, &pinned) || len(pinned.Events) != 1 {
-			e.Errorf("%v", err)
-		}
-		done, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view(), AllowPinned: true}, patch.NewSplice(0, 5))
-		e.no(err)
-		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, done.Records[0].ID())
-		e.no(err)
-		if v := e.view(); !v.IsPinned(2) {
-			e.Error("the event came back without its pin")
-		}
-	})
 }

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
-	"github.com/patchlog-dev/patchlog/fuzz"
-	"github.com/patchlog-dev/patchlog/internal/recordform"
 
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
@@ -29,65 +27,6 @@ func (e *env) isHealthy(opts store.VerifyOptions) {
 	if found := e.verify(opts); len(found) > 0 {
 		e.Errorf("problems: %v", found)
 	}
-}
-
-func TestVerifyHealthy(t *testing.T) {
-	onEachWithSnapshots(t, func(e *env, _ *warnings) {
-		e.isHealthy(store.VerifyOptions{})
-		for i := range 10 {
-			k := store.Key{App: "app", User: "user", Session: fmt.Sprint(i)}
-			_, err := e.store.Create(ctx, k, map[string]any{"k": i, "app:x": i})
-			e.no(err)
-			for _, batch := range fuzz.Batches(fuzz.Records(fuzz.Options{Max: 30, Accepted: true}).Example(i)) {
-				var patches []*patch.PatchEvent
-				for _, r := range batch {
-					patches = append(patches, r.Patch)
-				}
-				if r := batch[0]; r.Event != nil {
-					_, err = e.store.AppendEvents(ctx, k, store.AppendOptions{}, r.Event)
-				} else {
-					_, err = e.store.ApplyPatch(ctx, k, asOfNow, patches...)
-				}
-				e.no(err)
-			}
-			if i%4 == 3 {
-				e.no(e.store.Delete(ctx, k))
-			}
-		}
-		e.cutLog()
-		e.isHealthy(store.VerifyOptions{})
-		e.reopen()
-		seen := 0
-		e.isHealthy(store.VerifyOptions{Progress: func(store.Key) { seen++ }})
-		if seen != 9 {
-			e.Errorf("%d sessions were verified, want 9", seen)
-		}
-		e.view() // is in memory now
-		e.isHealthy(store.VerifyOptions{Key: key})
-		e.anew(snapshot.Policy{Every: -1}) // the snapshot stands in the middle
-		e.append(says("late", 600)...)     // and the log has more than one page
-		e.isHealthy(store.VerifyOptions{})
-	})
-}
-
-// Another program's record is no problem, even if it cannot be applied.
-func TestVerifyForeignRecord(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 3)...)
-		e.view()
-		info := store.Info{Key: key, Creation: e.creation()}
-		data, err := patch.AppendRecord(nil, patch.Record{Seq: 4, Patch: parsePatch(`{"id":"p","patchType":"splice","start":70,"count":1}`)})
-		e.no(err)
-		head, err := backend.HeadOf(ctx, e.backend, e.nameOf(info))
-		e.no(err)
-		e.no(e.backend.Append(ctx, e.nameOf(info), backend.Batch{
-			Creation: info.Creation, After: 3, Seen: head.Token, Next: head.Token + 2, Chain: head.Chain, Records: []backend.Record{{Seq: 4, IDs: []string{"p"}, Sum: recordform.Checksum(data), Data: data}},
-		}))
-		e.isHealthy(store.VerifyOptions{})
-		e.reopen()
-		e.isHealthy(store.VerifyOptions{})
-	})
 }
 
 // changeRows changes the rows of the session that was created first: those of a bucket
@@ -342,6 +281,7 @@ func TestVerifyEnds(t *testing.T) {
 			ends(s, cancelled, opts, context.Canceled)
 		}
 		ends(s, ctx, store.VerifyOptions{Key: store.Key{App: "a", User: "u", Session: "none"}}, store.ErrNotFound)
+		ends(s, ctx, store.VerifyOptions{Key: store.Key{App: "a"}}, store.ErrInvalid)
 		halfway, cancel := context.WithCancel(ctx)
 		ends(s, halfway, store.VerifyOptions{Progress: func(store.Key) { cancel() }}, context.Canceled)
 		e.no(s.Close())

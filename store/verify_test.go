@@ -2,8 +2,6 @@ package store_test
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,60 +149,6 @@ func TestVerifyCachedViews(t *testing.T) {
 		found := e.verify(store.VerifyOptions{})
 		if len(found) != 2 || found[0].Key != key || !strings.Contains(found[0].String(), "view in memory") {
 			e.Errorf("problems %v, want one of the view in memory and one of the chain", found)
-		}
-	})
-}
-
-func TestVerifyStructure(t *testing.T) {
-	onFile(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 3)...)
-		e.no(e.store.Close())
-		changeRows("records", func(k, v []byte) []byte {
-			if binary.BigEndian.Uint64(k) > 0 {
-				v[len(v)-9] ^= 77
-			}
-			return v
-		})(t, e.path)
-		var err error
-		e.store, err = store.Open(e.path, e.opts)
-		e.no(err)
-		found := e.verify(store.VerifyOptions{})
-		if len(found) != 4 || found[0].Key != (store.Key{}) || !strings.Contains(found[0].String(), "the ids of record") {
-			e.Errorf("problems %v, want one of the file and three of records", found)
-		}
-		if found := e.verify(store.VerifyOptions{Key: key}); len(found) != 3 {
-			e.Errorf("problems %v, want three of records", found)
-		}
-	})
-}
-
-func TestVerifyCannotGoOn(t *testing.T) {
-	onEach(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 3)...)
-		ends := func(ctx context.Context, opts store.VerifyOptions, want error) {
-			e.Helper()
-			var last error
-			for p, err := range e.store.Verify(ctx, opts) {
-				if last = err; err == nil {
-					e.Errorf("problem %v", p)
-				}
-			}
-			e.is(last, want)
-		}
-		cancelled, cancel := context.WithCancel(ctx)
-		cancel()
-		ends(cancelled, store.VerifyOptions{}, context.Canceled)
-		ends(cancelled, store.VerifyOptions{Key: key}, context.Canceled)
-		ends(ctx, store.VerifyOptions{Key: store.Key{App: "a"}}, store.ErrInvalid)
-		ends(ctx, store.VerifyOptions{Key: elsewhere}, store.ErrNotFound)
-		if e.path != "" {
-			e.no(e.store.Close())
-			ends(ctx, store.VerifyOptions{}, store.ErrClosed)
-			if errors.Is(e.store.Close(), store.ErrClosed) {
-				e.reopen()
-			}
 		}
 	})
 }

@@ -684,21 +684,6 @@ func TestWatchLostHistoryWhileBehind(t *testing.T) {
 	}
 }
 
-// A slow watcher of a log that others append to finds that it carries on what was there.
-func TestWatchBehind(t *testing.T) {
-	onPeers(t, func(e, other *env, mine *counted) {
-		e.append(says("b", 1200)...)
-		w := e.follow(key, 2, func(r patch.Record) {
-			if r.Seq%100 == 0 && r.Seq < 3000 {
-				other.append(says(fmt.Sprint("c", r.Seq, "."), 90)...)
-			}
-		})
-		w.wait(3000)
-		w.wait(len(other.records(key)) - 1)
-		w.has(other.records(key))
-	})
-}
-
 // Damage ends a watch where it is met; what comes before is yielded.
 func TestWatchDamage(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -747,24 +732,6 @@ func TestWatchInDoubt(t *testing.T) {
 			e.follow(key, from, nil).ended(max(0, 3-max(1, int(from))), store.ErrCorrupt, want.Error())
 		}
 		e.reopen()
-	})
-}
-
-// A store that is opened for reading is watched too; nothing comes.
-func TestWatchReadOnly(t *testing.T) {
-	onFile(t, func(e *env) {
-		e.create(nil)
-		e.append(says("a", 3)...)
-		e.no(e.store.Close())
-		e.opts.ReadOnly = true
-		var err error
-		e.store, err = store.Open(e.path, e.opts)
-		e.no(err)
-		w := e.follow(key, 2, nil)
-		w.wait(2)
-		w.has(e.records(key))
-		e.no(e.store.Close())
-		w.ended(2, store.ErrClosed)
 	})
 }
 
