@@ -399,7 +399,7 @@ func TestErasedByOthers(t *testing.T) {
 	if _, err := a.store.Erase(t.Context(), a.key, store.EraseSelection{EventIDs: []string{"sum"}}, store.EraseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{a.session(), "record?seq=9&key=" + url.QueryEscape(a.key.String()), "export?form=html&key=" + url.QueryEscape(a.key.String())} {
+	for _, path := range []string{a.session(), "record?seq=9&key=" + url.QueryEscape(a.key.String()), "export?form=visible&key=" + url.QueryEscape(a.key.String())} {
 		if page := a.get(path); strings.Contains(page, "midweek") {
 			t.Errorf("%s says it still", path)
 		}

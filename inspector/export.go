@@ -4,32 +4,26 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
 )
 
-// export answers with a session as a file: its log as text, or a report.
+// export answers with a session as a file: its log or the visible events as text.
 func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 	key, err := i.key(r, Read)
 	if err != nil {
 		return err
 	}
-	file := download{ResponseWriter: w}
-	name := fileName(redactedKey(key, i.opts.Redact))
-	switch form := r.FormValue("form"); form {
-	case "", "jsonl", "visible":
-		file.kind, file.name = "application/jsonl; charset=utf-8", name+".jsonl"
-		err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Visible: form == "visible", Redact: i.opts.Redact})
-	case "html":
-		file.kind, file.name = "text/html; charset=utf-8", name+".html"
-		ctx, done := within(r)
-		defer done()
-		err = i.report(ctx, &file, key, ReportOptions{Redact: i.opts.Redact})
-	default:
-		return badRequest("form", "%q is none of jsonl, visible and html", present.PrintableUpTo(form, 40))
+	form := r.FormValue("form")
+	if !slices.Contains([]string{"", "jsonl", "visible"}, form) {
+		return badRequest("form", "%q is neither jsonl nor visible", present.PrintableUpTo(form, 40))
 	}
+	by := i.opts.Redact
+	file := download{ResponseWriter: w, name: fileName(store.Key{App: by.Text(key.App), User: by.Text(key.User), Session: by.Text(key.Session)}) + ".jsonl"}
+	err = i.store.Export(r.Context(), key, &file, store.ExportOptions{Visible: form == "visible", Redact: by})
 	if err == nil || !file.begun {
 		return err
 	}
@@ -44,14 +38,14 @@ func (i *Inspector) export(w http.ResponseWriter, r *http.Request) error {
 // download is an answer that is a file. It has its headers from the first byte on.
 type download struct {
 	http.ResponseWriter
-	kind, name string
-	begun      bool
+	name  string
+	begun bool
 }
 
 func (d *download) Write(text []byte) (int, error) {
 	if !d.begun {
 		d.begun = true
-		d.Header().Set("Content-Type", d.kind)
+		d.Header().Set("Content-Type", "application/jsonl; charset=utf-8")
 		d.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.name}))
 	}
 	return d.ResponseWriter.Write(text)

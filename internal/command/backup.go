@@ -22,15 +22,13 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Save the whole database to a file",
-		Long: `The copy is verified before it gets its name, so FILE is whole or not there. It is a database, for --db.
+		Long: `The copy is verified before it gets its name, so FILE is whole or not there. A FILE that is there is not replaced. It is a database, for --db.
 Nothing is copied if something is damaged. A database that another program has open is saved by that program
 (Store.Backup in Go); a plain copy of its file is of no use.`,
 		Example: examples("patchlog backup /backups/patchlog.db"),
 	}
-	fs := cmd.Flags()
-	force := fs.Bool("force", false, "replace FILE if it is there")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.backup(cmd.Context(), s, args[0], *force) })
+		return a.withStore(cmd.Context(), Reading, func(s *store.Store) error { return a.backup(cmd.Context(), s, args[0]) })
 	}
 	return cmd
 }
@@ -55,9 +53,11 @@ type backupDocument struct {
 	Bytes    int64  `json:"bytes"`
 }
 
-func (a *app) backup(ctx context.Context, s *store.Store, path string, force bool) (err error) {
-	if err := a.free(path, force); err != nil {
-		return err
+func (a *app) backup(ctx context.Context, s *store.Store, path string) (err error) {
+	if there, err := os.Stat(path); err == nil && there.IsDir() {
+		return fmt.Errorf("%q is a directory; name a file in it", path)
+	} else if err == nil {
+		return errThere(path)
 	}
 	draft, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-*") // for its owner alone
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *app) backup(ctx context.Context, s *store.Store, path string, force boo
 	if doc.Sessions, err = sessionsIn(ctx, draft.Name(), a.options); err != nil {
 		return err
 	}
-	if err := publish(draft.Name(), path, force); err != nil {
+	if err := publish(draft.Name(), path); err != nil {
 		return err
 	}
 	bar.end()
@@ -106,24 +106,6 @@ func (a *app) backup(ctx context.Context, s *store.Store, path string, force boo
 		return a.out.document(doc)
 	}
 	return a.out.linef("%s: %s, %s bytes", path, present.Counted(doc.Sessions, "session"), present.Grouped(doc.Bytes))
-}
-
-// free reports whether a backup may be written to path.
-func (a *app) free(path string, force bool) error {
-	there, err := os.Stat(path)
-	switch own, ownErr := os.Stat(a.db); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case there.IsDir():
-		return fmt.Errorf("%q is a directory; name a file in it", path)
-	case ownErr == nil && os.SameFile(own, there):
-		return fmt.Errorf("%q is the database itself", path)
-	case !force:
-		return fmt.Errorf("%q is there; --force replaces it", path)
-	}
-	return nil
 }
 
 // sessionsIn opens a file for reading and counts its sessions.
@@ -143,22 +125,22 @@ func sessionsIn(ctx context.Context, path string, opts store.Options) (n int, er
 	return n, nil
 }
 
+func errThere(path string) error {
+	return fmt.Errorf("%q is there; a backup replaces nothing", path)
+}
+
 // publish gives a file its name, and makes that durable.
-func publish(draft, path string, force bool) error {
-	if !force {
-		switch err := os.Link(draft, path); {
-		case errors.Is(err, fs.ErrExist):
-			return fmt.Errorf("%q is there now; --force replaces it", path)
-		case err == nil:
-			return syncdir.Sync(filepath.Dir(path))
-		}
-		// Not every file system has hard links. A rename would replace, so it is looked first.
+func publish(draft, path string) error {
+	switch err := os.Link(draft, path); {
+	case errors.Is(err, fs.ErrExist):
+		return errThere(path)
+	case err != nil: // not every file system has hard links; a rename would replace
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%q is there now; --force replaces it", path)
+			return errThere(path)
 		}
-	}
-	if err := os.Rename(draft, path); err != nil {
-		return err
+		if err := os.Rename(draft, path); err != nil {
+			return err
+		}
 	}
 	return syncdir.Sync(filepath.Dir(path))
 }

@@ -111,11 +111,7 @@ logged together are reverted together. A revert can be reverted.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.change(cmd.Context(), args[0], rules.dryRun, func(s *store.Store, key store.Key, _ fold.View) (string, ops.Change, error) {
 			id, err := ops.PatchID(cmd.Context(), s, key, args[1])
-			opts := store.UndoOptions{Author: patchAuthor, AllowOrphans: rules.allowOrphans}
-			if rules.base.given {
-				opts.Base = &rules.base.n
-			}
-			return "revert", ops.Revert{PatchID: id, Options: opts}, err
+			return "revert", ops.Revert{PatchID: id, Options: store.UndoOptions{Author: patchAuthor, AllowOrphans: rules.allowOrphans}}, err
 		})
 	}
 	return cmd
@@ -227,13 +223,11 @@ func parseIndex(name, text string) (int, error) {
 
 // changeFlags are the flags of commands that log patches.
 type changeFlags struct {
-	base                      seq
 	allowOrphans, allowPinned bool
 	dryRun                    bool
 }
 
 func (f *changeFlags) declare(fs *pflag.FlagSet) {
-	fs.Var(&f.base, "base", "refuse if a patch above `SEQ` has been logged, which you have not seen")
 	fs.BoolVar(&f.dryRun, "dry-run", false, dryRunUsage)
 }
 
@@ -249,9 +243,6 @@ func (a *app) patch(ctx context.Context, keyText string, rules changeFlags, plan
 	return a.change(ctx, keyText, rules.dryRun, func(s *store.Store, key store.Key, v fold.View) (string, ops.Change, error) {
 		edit, err := plan(s, key, v)
 		edit.Author, edit.NewInvocation = patchAuthor, a.options.NewID
-		if rules.base.given {
-			edit.Base = &rules.base.n
-		}
 		return string(edit.Kind), ops.Patches{Plan: edit.Patches, Options: store.PatchOptions{AllowOrphans: rules.allowOrphans, AllowPinned: rules.allowPinned}}, err
 	})
 }

@@ -43,7 +43,6 @@ func (f *compactFlags) declare(cmd *cobra.Command) {
 	fs.Var(number{&f.cfg.EventRetentionSize, 1}, "retain", "leave the last `N` events when the prompt takes too many tokens")
 	fs.Var(number{&f.cfg.ClearAfter, 0}, "clear-after", "clear old results of tools when that saves `N` tokens; 0 switches this off")
 	fs.Var(number{&f.cfg.MaxSummaryTokens, 1}, "max-summary-tokens", "refuse a summary of more than `N` tokens")
-	fs.DurationVar(&f.cfg.Timeout, "timeout", f.cfg.Timeout, "give up a call of the summarizer after this `TIME`")
 	fs.StringVar(&f.run.Focus, "focus", "", "what summaries should keep above all, in a few `WORDS`; for models")
 }
 
@@ -60,8 +59,6 @@ func (f *compactFlags) check() error {
 		return usagef("--model: %q is no model's name", f.model)
 	case f.cfg.TokenThreshold+f.cfg.CompactionInterval+f.cfg.ClearAfter == 0:
 		return usagef("--interval, --token-threshold and --clear-after are 0: nothing would ever be done")
-	case f.cfg.Timeout <= 0:
-		return usagef("--timeout wants a time above 0, such as 30s")
 	}
 	if err := f.cfg.Validate(); err != nil {
 		return usagef("%v", err)

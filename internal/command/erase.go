@@ -32,6 +32,7 @@ Exports, backups and copies elsewhere are out of reach.`,
 		Example: examples("patchlog erase --everywhere --match 'DE89 3704' --reason 'request 812' --values null --dry-run"),
 	}
 	e := erasing{}
+	e.Options.Author = patchAuthor
 	fs := cmd.Flags()
 	fs.StringVar(&e.Selection.Author, "author", "", "erase the events by this `AUTHOR`")
 	fs.StringVar(&e.Selection.Match, "match", "", "erase the events that have this `TEXT` in what they say, or in state values")
@@ -43,7 +44,6 @@ Exports, backups and copies elsewhere are out of reach.`,
 	fs.StringVar(&e.Options.ID, "id", "", "the receipt's `ID`, new unless given; if the log has it, finish what it says")
 	values := fs.String("values", string(patch.KeepValues), "`keep` the state values that the events set, and say how many still match; or put null in their place")
 	fs.StringVar(&e.Options.Reason, "reason", "", "say `WHY` in the receipt")
-	fs.StringVar(&e.Options.Author, "by", patchAuthor, "say in the receipt `WHO` erases")
 	fs.BoolVar(&e.Options.Context, "context", false, "erase also summaries whose summarizer was shown, as context, a summary of erased events")
 	resume := fs.Bool("resume", false, "select nothing, and finish an erasing that was interrupted")
 	confirmed := declareConfirmation(fs)

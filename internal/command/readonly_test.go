@@ -46,7 +46,7 @@ func TestCommandsThatRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"search", key, "order"}, {"search", key, "order", "--all"}, {"loss", key}, {"log", key, "--type", "splice"}, {"export", key}, {"report", key}, {"verify"}, {"stats"}, {"backup", path + ".saved"}, {"diff", key, "1"},
+		{"sessions"}, {"stats", key}, {"log", key}, {"audit", key}, {"search", key, "order"}, {"search", key, "order", "--all"}, {"loss", key}, {"log", key, "--type", "splice"}, {"export", key}, {"verify"}, {"stats"}, {"backup", path + ".saved"}, {"diff", key, "1"},
 		{"compact", key, "--dry-run"}, {"import", path, "--db", path + ".copy"}, {"import", path, "--db", path + ".copy"}, {"fork", key, "a/b/c", "--dry-run"}, {"patch", key, "0", "1", "--dry-run", "--allow-orphans"}, {"pin", key, pinned, "--dry-run"},
 	} {
 		if code, text := invoke(args...); code != exitDone {

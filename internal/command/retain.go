@@ -50,11 +50,9 @@ It may be interrupted at any time; the next run continues. On PostgreSQL one pro
 	fs := cmd.Flags()
 	var policy store.Retention
 	var opts store.RetainOptions
-	limit := 0 // none
 	fs.Var((*age)(&policy.DeleteAfter), "delete-after", "delete what was not used for this `TIME`, such as 90d or 36h")
 	fs.Var((*age)(&policy.EraseHiddenAfter), "erase-hidden-after", "erase what events say that were out of sight for this `TIME`")
 	fs.BoolVar(&policy.KeepPinned, "keep-pinned", false, "keep sessions that show a pinned event")
-	fs.Var(number{&limit, 1}, "limit", "stop after `N` sessions")
 	confirmed := declareConfirmation(fs)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if policy.DeleteAfter+policy.EraseHiddenAfter == 0 {
@@ -71,14 +69,14 @@ It may be interrupted at any time; the next run continues. On PostgreSQL one pro
 		for _, app := range args {
 			policies[app] = policy
 		}
-		return a.retain(cmd.Context(), policies, policy.EraseHiddenAfter > 0, opts, limit)
+		return a.retain(cmd.Context(), policies, policy.EraseHiddenAfter > 0, opts)
 	}
 	return cmd
 }
 
-func (a *app) retain(ctx context.Context, policies map[string]store.Retention, erases bool, opts store.RetainOptions, limit int) error {
+func (a *app) retain(ctx context.Context, policies map[string]store.Retention, erases bool, opts store.RetainOptions) error {
 	return a.withStore(ctx, writingUnless(opts.DryRun), func(s *store.Store) error {
-		gone, kept, erased, shown, damaged := 0, 0, 0, 0, 0
+		gone, kept, erased, damaged := 0, 0, 0, 0
 		for r, err := range s.Retain(ctx, policies, opts) {
 			switch {
 			case errors.Is(err, store.ErrCorrupt):
@@ -97,9 +95,6 @@ func (a *app) retain(ctx context.Context, policies map[string]store.Retention, e
 			erased += r.Erased
 			if err := a.showRetained(r, opts); err != nil {
 				return err
-			}
-			if shown++; shown == limit {
-				break
 			}
 		}
 		if !a.json {

@@ -56,8 +56,8 @@ func TestRetain(t *testing.T) {
 			"other/ada/1        1        1       2               2  2024-11-01 01:00:00\n" +
 			"shop/ada/1         1        1       2               2  2024-11-01 01:00:00\n" +
 			"shop/ada/2         2        1       2               2  2024-11-01 01:00:00\n"},
-		{[]string{"retain", "shop", "other", "--delete-after", "62d", "--keep-pinned", "--yes", "--limit", "2"},
-			"other/ada/1: used 2024-11-01T01:00:00Z, 1 record; deleted\nshop/ada/1: used 2024-11-01T01:00:00Z, 1 record; deleted\n2 sessions deleted, 0 kept\n"},
+		{[]string{"retain", "shop", "other", "--delete-after", "62d", "--keep-pinned", "--yes"},
+			"other/ada/1: used 2024-11-01T01:00:00Z, 1 record; deleted\nshop/ada/1: used 2024-11-01T01:00:00Z, 1 record; deleted\nshop/ada/2: used 2024-11-01T01:00:00Z, 2 records; kept: pinned\n2 sessions deleted, 1 kept\n"},
 		{[]string{"retain", "--delete-after", "62d", "--yes", "--json"},
 			`{"key":"shop/ada/2","seq":2,"created":"2024-11-01T00:00:00Z","used":"2024-11-01T01:00:00Z","deleted":true}` + "\n"},
 		{[]string{"sessions"}, "no sessions\n"},

@@ -96,7 +96,7 @@ func TestNothingDrivesATerminal(t *testing.T) {
 		{"log", key}, {"log", key, "--last", "1"}, {"log", key, "--at", "1"}, {"audit", key}, {"loss", key}, {"loss", key, "--patch", hostile}, {"audit", key, "--from", "99"},
 		{"search", key, hostile}, {"search", key, hostile, "--all", "--hidden"}, {"search", key, "31m", "--limit", "9"}, {"search", "a/u/plain", hostile + "e1"}, {"search", hostile, hostile},
 		{"search", key, "x", "--author", hostile}, {"search", key, "x", "--since", hostile}, {"search", key, "x", "--limit", hostile}, {"search", "a/" + url.PathEscape(hostile) + "/none", "x", "--all"},
-		{"stats", key}, {"stats", key, "--at", "1"}, {"sessions"}, {"sessions", "--app", nul}, {"verify"}, {"verify", key},
+		{"stats", key}, {"stats", key, "--at", "1"}, {"sessions"}, {"sessions", nul}, {"verify"}, {"verify", key},
 		{"import", key, file, "--dry-run"}, {"import", "a/u/none", plain, "--dry-run"}, {"import", key, "bad" + hostileName(".jsonl"), "--dry-run"},
 		{"diff", key, "1", "6"}, {"diff", key, "99"},
 		{"import", key, file}, {"import", key, plain}, {"import", key, nul}, {"import", key, "bad" + hostileName(".jsonl")}, {"import", key, file, "--compactions", "adopt"},

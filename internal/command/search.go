@@ -32,9 +32,7 @@ With --json each event is a line {"key","seq","recordIndex","id","author","time"
 	}
 	fs := cmd.Flags()
 	search := recall.Search{Limit: recall.DefaultLimit}
-	var at seq
 	all := fs.Bool("all", false, "search all sessions of KEY's user")
-	fs.Var(&at, "at", "search as it stood after the record with this `SEQ`")
 	fs.BoolVar(&search.Hidden, "hidden", false, "only events that a model does not see")
 	fs.Var((*filled)(&search.Author), "author", "only events of this `AUTHOR`")
 	fs.Var((*filled)(&search.Tool), "tool", "only calls and results of the tool `NAME`")
@@ -50,10 +48,8 @@ With --json each event is a line {"key","seq","recordIndex","id","author","time"
 			return usagef("--%s: %s", strings.ToLower(strings.TrimPrefix(wrong.Field, "Search.")), wrong.Problem)
 		case recall.Parse(search.Query).IsZero() || strings.TrimSpace(search.Query) == "":
 			return usagef("QUERY: a word is missing")
-		case *all && at.given:
-			return usagef("--at is of one session; it does not go with --all")
 		}
-		return a.search(cmd.Context(), args[0], search, at, *all)
+		return a.search(cmd.Context(), args[0], search, *all)
 	}
 	return cmd
 }
@@ -64,7 +60,7 @@ const snippetIndent = 2
 // snippetColumns is how many columns a snippet may take.
 func (o *output) snippetColumns() int { return max(o.columns-snippetIndent, leastLast) }
 
-func (a *app) search(ctx context.Context, keyText string, search recall.Search, at seq, all bool) error {
+func (a *app) search(ctx context.Context, keyText string, search recall.Search, all bool) error {
 	if !a.json {
 		search.Snippet = a.out.snippetColumns() - 2 // without the ellipses
 	}
@@ -76,7 +72,7 @@ func (a *app) search(ctx context.Context, keyText string, search recall.Search, 
 			where = "all sessions of " + where[:strings.LastIndexByte(where, '/')]
 			hits, damaged, err = a.searchAll(ctx, s, key, search)
 		} else {
-			hits, err = searchOne(ctx, s, key, search, at)
+			hits, err = s.Search(ctx, key, search)
 		}
 		if err != nil {
 			return err
@@ -98,18 +94,6 @@ func (a *app) search(ctx context.Context, keyText string, search recall.Search, 
 		}
 		return nil
 	})
-}
-
-// searchOne searches a session, the newest view or an earlier one.
-func searchOne(ctx context.Context, s *store.Store, key store.Key, search recall.Search, at seq) ([]store.Hit, error) {
-	if at.given {
-		v, err := s.ViewAt(ctx, key, at.n)
-		if err != nil {
-			return nil, err
-		}
-		search.On = &v
-	}
-	return s.Search(ctx, key, search)
 }
 
 // searchAll searches all sessions of a session's user, and returns how many could not be, since they

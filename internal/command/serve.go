@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -31,7 +29,6 @@ type serving struct {
 	hosts   []string
 	write   bool
 	erase   bool
-	open    bool
 	compact compactFlags
 }
 
@@ -49,7 +46,7 @@ Any address but this machine's demands a token: that of the environment variable
 which is printed with the address. There is no TLS. Requests must name a host that is served;
 --host adds names. With --redact, downloads, and what a summarizer is given, have placeholders in place of
 secrets; the pages do not. With --json the first line is {"url","write","erase"}.`,
-		Example: examples("patchlog serve --open"),
+		Example: examples("patchlog serve --write"),
 	}
 	var f serving
 	fs := cmd.Flags()
@@ -57,7 +54,6 @@ secrets; the pages do not. With --json the first line is {"url","write","erase"}
 	fs.StringArrayVar(&f.hosts, "host", nil, "answer requests for the host `NAME`, too; may be repeated")
 	fs.BoolVar(&f.write, "write", false, "let the pages write")
 	fs.BoolVar(&f.erase, "erase", false, "let the pages erase")
-	fs.BoolVar(&f.open, "open", false, "open the browser")
 	f.compact.declareSummarizer(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := f.compact.check(); err != nil {
@@ -108,21 +104,12 @@ func (a *app) serve(ctx context.Context, f serving) error {
 			opts.Token = rand.Text()
 			address.RawQuery = url.Values{"token": {opts.Token}}.Encode()
 		}
-		if f.open && opts.Token != "" {
-			return usagef("--open would show the token to other users of the machine, as an argument of the browser; open the address yourself")
-		}
 		i, err := inspector.New(s, opts)
 		if err != nil {
 			return err
 		}
 		if err := a.announce(address.String(), f); err != nil {
 			return err
-		}
-		if f.open {
-			if err := openBrowser(address.String()); err != nil {
-				a.errs.problem("no browser was opened: " + err.Error())
-				a.errs.flush()
-			}
 		}
 		return serveUntilDone(ctx, listener, i, slog.NewLogLogger(logs, slog.LevelWarn))
 	})
@@ -217,23 +204,6 @@ func serveUntilDone(ctx context.Context, listener net.Listener, h http.Handler, 
 	if server.Shutdown(end) != nil {
 		server.Close()
 	}
-	return nil
-}
-
-// openBrowser opens an address in the user's browser, and does not wait for it.
-func openBrowser(address string) error {
-	name, args := "xdg-open", []string{address}
-	switch runtime.GOOS {
-	case "darwin":
-		name = "open"
-	case "windows":
-		name, args = "rundll32", []string{"url.dll,FileProtocolHandler", address}
-	}
-	browser := exec.Command(name, args...)
-	if err := browser.Start(); err != nil {
-		return err
-	}
-	go browser.Wait()
 	return nil
 }
 

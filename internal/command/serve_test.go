@@ -8,12 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -240,55 +236,6 @@ func TestServeToOthers(t *testing.T) {
 		}
 		s.end()
 	}
-}
-
-func TestServeOpensBrowser(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the browser is played by a script called xdg-open")
-	}
-	dir := t.TempDir()
-	t.Chdir(dir)
-	must(t, twoEvents, "import", "a/u/s", "-")
-	t.Setenv("PATH", filepath.Join(dir, "none"))
-	s := startServe(t, nil, "--addr", "127.0.0.1:0", "--open")
-	if status, _ := s.get("/session?key=a/u/s", "127.0.0.1", ""); status != http.StatusOK {
-		t.Errorf("without a browser: status %d", status)
-	}
-	if code, text := s.end(); code != exitDone || !strings.Contains(text, "no browser was opened") {
-		t.Errorf("exit code %d: %s", code, text)
-	}
-
-	// The browser tells a server of the test what it was to open.
-	opened := make(chan string, 1)
-	browser := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { opened <- r.URL.Query().Get("opened") }))
-	defer browser.Close()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	script := "#!/bin/sh\nPATCHLOG_TEST_TELL='" + browser.URL + "' exec '" + self + "' -test.run='^TestTellBrowser$' -- \"$1\"\n"
-	if err := os.WriteFile("xdg-open", []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", dir)
-	s = startServe(t, nil, "--addr", "127.0.0.1:0", "--open")
-	if got := <-opened; got != s.address().String() {
-		t.Errorf("opened is %q, want %q", got, s.address())
-	}
-	s.end()
-}
-
-// TestTellBrowser is no test: the browser of TestServeOpensBrowser runs it.
-func TestTellBrowser(t *testing.T) {
-	tell := os.Getenv("PATCHLOG_TEST_TELL")
-	if tell == "" {
-		t.Skip("it is for TestServeOpensBrowser")
-	}
-	got, err := http.Get(tell + "?opened=" + url.QueryEscape(os.Args[len(os.Args)-1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got.Body.Close()
 }
 
 // What is under way when it ends is told, and does not hold it up.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,17 +18,23 @@ import (
 
 func (a *app) sessionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "sessions",
+		Use:   "sessions [APP[/USER]]",
 		Short: "List the sessions",
-		Long: `They are sorted by key. Shown are the records of the log, the events that a model sees, the estimated
+		Long: `They are sorted by key; with APP or APP/USER, only theirs are listed, each percent-escaped. Shown are the records of the log, the events that a model sees, the estimated
 tokens of all events and of the visible ones, and the time of the newest event or patch.`,
-		Example: examples("patchlog sessions --app shop --user ada"),
+		Example: examples("patchlog sessions shop/ada"),
 	}
-	fs := cmd.Flags()
-	var opts store.ListOptions
-	fs.StringVar(&opts.App, "app", "", "this `APP`'s alone")
-	fs.StringVar(&opts.User, "user", "", "this `USER`'s alone")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var opts store.ListOptions
+		if len(args) > 0 {
+			key, err := store.ParseKey(args[0] + strings.Repeat("/-", max(2-strings.Count(args[0], "/"), 0)))
+			if err != nil || strings.Count(args[0], "/") > 1 {
+				return usagef("%q is not APP or APP/USER, each percent-escaped", args[0])
+			}
+			if opts.App = key.App; strings.Contains(args[0], "/") {
+				opts.User = key.User
+			}
+		}
 		return a.sessions(cmd.Context(), opts)
 	}
 	return cmd
