@@ -23,6 +23,7 @@ import (
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 	"github.com/patchlog-dev/patchlog/store/pg/pgtest"
 )
@@ -186,7 +187,7 @@ func (x *script) run() {
 	x.until("copy shared", func(ctx context.Context) error {
 		_, err := x.s.CopyShared(ctx, source, store.CopyOptions{})
 		return err
-	}, nil, func() error {
+	}, store.ErrConflict, func() error { // the first try may land while the second one waits for the row
 		if copied() {
 			return errors.New("the value is there")
 		}
@@ -308,6 +309,35 @@ func leaks(t *testing.T, dsn string, base int) {
 	}
 	stacks := make([]byte, 1<<20)
 	t.Errorf("%d goroutines, %d before, and %d connections are left: %s", goroutines, base, connections, stacks[:runtime.Stack(stacks, true)])
+}
+
+// A write of shared values whose answer is lost, at whichever exchange, is not made again by the
+// backend: the second one would find the values of the first, and be refused.
+func TestUnansweredSharedValues(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"", " default_query_exec_mode=simple_protocol", " default_query_exec_mode=exec"} {
+		p, through := newProxy(t, pgtest.New(t)+mode)
+		unknown := 0
+		for n := 1; ; n++ {
+			b := open(t, through, pg.Options{})
+			p.plan(n, resetAfter)
+			err := b.PutShared(ctx, []backend.SharedChange{{Name: fmt.Sprint("name ", n)}})
+			done := p.count() < n
+			switch p.plan(0, ""); {
+			case errors.Is(err, backend.ErrUnknown):
+				unknown++
+			case err != nil:
+				t.Errorf("%q: unanswered at %d: %v", mode, n, err)
+			}
+			closed(t, b)
+			if done {
+				break
+			}
+		}
+		if unknown < 2 { // the value, the commit
+			t.Errorf("%q: the outcome is unknown %d times", mode, unknown)
+		}
+	}
 }
 
 // A call whose context ends returns soon, though nothing comes from the server any more and

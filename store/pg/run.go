@@ -212,8 +212,11 @@ const (
 
 func judge(sent bool, err error) verdict {
 	var server *pgconn.PgError
+	// The driver says of a connection that ended while it waited for the answer to a simple query,
+	// such as a COMMIT, that it was closed before, and that it is safe to retry. It is not.
+	safe := pgconn.SafeToRetry(err) && !errors.Is(err, pgconn.ErrConnClosed)
 	switch {
-	case !sent || pgconn.SafeToRetry(err):
+	case !sent || safe:
 		return failed
 	case isUnprepared(err):
 		return unprepared
