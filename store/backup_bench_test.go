@@ -38,16 +38,11 @@ func BenchmarkAppendDuring(b *testing.B) {
 	} {
 		b.Run(during.name, func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "log.db")
-			s, err := store.Open(path, store.Options{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			s := openStore(b, path, store.Options{})
 			fillLarge(b, s, 300, 1000)
 			size := func() int64 {
 				info, err := os.Stat(path)
-				if err != nil {
-					b.Fatal(err)
-				}
+				no(b, err)
 				return info.Size()
 			}
 			before, rounds := size(), 0
@@ -90,9 +85,7 @@ func BenchmarkAppendDuring(b *testing.B) {
 			b.ReportMetric(float64(len(all))/took.Seconds(), "appends/s")
 			b.ReportMetric(float64(size())/(1<<20), "file-MiB")
 			b.ReportMetric(float64(size()-before)/(1<<20)/float64(rounds), "growth-MiB/op")
-			if err := s.Close(); err != nil {
-				b.Fatal(err)
-			}
+			no(b, s.Close())
 		})
 	}
 }

@@ -44,14 +44,10 @@ func startBustle(t *testing.T, s *store.Store) *bustle {
 	c := &bustle{t: t, store: s}
 	for w := range pairs {
 		for _, kind := range []string{"first", "second"} {
-			if _, err := s.Create(ctx, oneOf(kind, w), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.Create(ctx, oneOf(kind, w), nil))
 		}
 	}
-	if _, err := s.Create(ctx, oneOf("patched", 0), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.Create(ctx, oneOf("patched", 0), nil))
 	for w := range pairs {
 		c.run(func(ctx context.Context, n int) error { return c.pair(ctx, w) })
 	}
@@ -215,10 +211,7 @@ func judge(path string, least, most [pairs]int64) error {
 func TestBackupWhileOthersWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log.db")
-	s, err := store.Open(path, store.Options{Durability: store.Relaxed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, path, store.Options{Durability: store.Relaxed})
 	defer s.Close()
 	sessions := 10
 	if testlog.Race {
@@ -235,14 +228,10 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 	for i := range tries {
 		to := filepath.Join(dir, fmt.Sprint("backup", i))
 		file, err := os.Create(to)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		c.wait(100)
 		least := counts(&c.acknowledged)
-		if err := errors.Join(s.Backup(ctx, file), file.Close()); err != nil {
-			t.Fatal(err)
-		}
+		no(t, errors.Join(s.Backup(ctx, file), file.Close()))
 		if err := judge(to, least, counts(&c.tried)); err != nil {
 			t.Errorf("backup %d: %v", i, err)
 		}
@@ -264,9 +253,7 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 	}
 	c.end()
 	least, most := counts(&c.acknowledged), counts(&c.tried)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Close())
 	if err := judge(path, least, most); err != nil {
 		t.Errorf("the file itself: %v", err)
 	}
@@ -322,12 +309,10 @@ func TestBackupOfADamagedFile(t *testing.T) {
 	e.no(s.Backup(ctx, &whole))
 	fourth := e.storedForm(key, 4)
 	e.no(s.Close())
-	data, err := os.ReadFile(path)
-	e.no(err)
+	data := readFile(e, path)
 	flip(fourth)(data)
 	e.no(os.WriteFile(path, data, 0o600))
-	s, err = store.Open(path, store.Options{})
-	e.no(err)
+	s = openStore(e, path, store.Options{})
 	var w bytes.Buffer
 	err = s.Backup(ctx, &w)
 	var corrupt *store.CorruptError

@@ -21,19 +21,16 @@ func TestCacheBytes(t *testing.T) {
 			onEachWith(t, store.Options{CacheBytes: most}, func(e *env) {
 				k := func(i int) store.Key { return store.Key{App: "a", User: "u", Session: fmt.Sprint(i)} }
 				for i := range 8 {
-					_, err := e.store.Create(ctx, k(i), map[string]any{"n": i})
-					e.no(err)
+					e.must(e.store.Create(ctx, k(i), map[string]any{"n": i}))
 				}
 				for round := range 3 {
 					for i := range 8 {
-						_, err := e.store.AppendEvents(ctx, k(i), store.AppendOptions{}, say(fmt.Sprint("e", round)))
-						e.no(err)
-						s, err := e.store.Get(ctx, k(i))
-						e.no(err)
+						e.must(e.store.AppendEvents(ctx, k(i), store.AppendOptions{}, say(fmt.Sprint("e", round))))
+						s := sessionOf(e, e.store, k(i))
 						if s.View.Len() != round+1 {
 							e.Errorf("session %d has %d events, want %d", i, s.View.Len(), round+1)
 						}
-						_, err = e.store.Get(ctx, k(100+i))
+						_, err := e.store.Get(ctx, k(100+i))
 						e.is(err, store.ErrNotFound)
 					}
 				}
@@ -80,8 +77,7 @@ func onCache(t *testing.T, fill func(e *env) (limit int), run func(c cached)) {
 // filled creates a session with n events and returns its size in memory.
 func (e *env) filled(i, n int) int {
 	e.Helper()
-	_, err := e.store.Create(ctx, numbered(i), nil)
-	e.no(err)
+	e.must(e.store.Create(ctx, numbered(i), nil))
 	return e.more(i, says("e", n)...)
 }
 
@@ -185,8 +181,7 @@ func TestCacheCountsWhatIsThere(t *testing.T) {
 		for i := range 4 {
 			size = e.filled(i, 500)
 			for n := range 5 {
-				_, err := e.store.ApplyPatch(ctx, numbered(i), asOfNow, patch.NewSummarise(n, 90, summary(fmt.Sprint("s", n))))
-				e.no(err)
+				e.must(e.store.ApplyPatch(ctx, numbered(i), asOfNow, patch.NewSummarise(n, 90, summary(fmt.Sprint("s", n)))))
 			}
 		}
 		return size // of one with nothing hidden

@@ -38,11 +38,9 @@ func TestConflictSaysBothSeqs(t *testing.T) {
 		}
 		// The base is what the author has seen; it need not be a patch's seq.
 		for _, base := range []uint64{9, 10, 11} {
-			_, err := e.store.Preview(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(base))
-			e.no(err)
+			e.must(e.store.Preview(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(base)))
 		}
-		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(10))
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(10)))
 	})
 }
 
@@ -60,8 +58,7 @@ func TestAppendsDoNotConflictWithPatches(t *testing.T) {
 		}
 		e.same("visible", ids(e.view()), "a1 b1 b2 b3")
 		// What the patch says is judged on the log as it is.
-		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patch.NewSplice(0, 4))
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: e.view()}, patch.NewSplice(0, 4)))
 		e.same("visible", ids(e.view()), "")
 	})
 }
@@ -120,8 +117,7 @@ func TestViewOfAnotherCreation(t *testing.T) {
 		e.refuse(store.PatchOptions{On: old}, one(patch.NewTruncateBefore("a2").WithID("p")), store.ErrNotFound)
 		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{Creation: old.Creation()}, say("b1"))
 		e.is(err, store.ErrNotFound)
-		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{Creation: e.view().Creation()}, say("b1"))
-		e.no(err)
+		e.must(e.store.AppendEvents(ctx, key, store.AppendOptions{Creation: e.view().Creation()}, say("b1")))
 		// The old view itself stays as it was.
 		e.same("old view", ids(old), "a1 a2 a3")
 		if old.Creation() == e.view().Creation() {
@@ -134,13 +130,11 @@ func TestExpectedSeq(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.create(nil)
 		seq := func(n uint64) store.AppendOptions { return store.AppendOptions{IfSeq: &n} }
-		_, err := e.store.AppendEvents(ctx, key, seq(0), say("a1"), say("a2"))
-		e.no(err)
-		_, err = e.store.AppendEvents(ctx, key, seq(2), say("a3"))
-		e.no(err)
+		e.must(e.store.AppendEvents(ctx, key, seq(0), say("a1"), say("a2")))
+		e.must(e.store.AppendEvents(ctx, key, seq(2), say("a3")))
 		for _, n := range []uint64{0, 2, 4} {
 			stored := e.dump()
-			_, err = e.store.AppendEvents(ctx, key, seq(n), say("a4"))
+			_, err := e.store.AppendEvents(ctx, key, seq(n), say("a4"))
 			e.is(err, store.ErrConflict, "3", string(rune('0'+n)), key.String())
 			if got := as[*store.SeqError](e, err); got.Expected != n || got.Last != 3 {
 				e.Errorf("expected %d, last %d; want %d and 3", got.Expected, got.Last, n)
@@ -149,18 +143,16 @@ func TestExpectedSeq(t *testing.T) {
 		}
 		// Patches are records too.
 		e.apply(patch.NewSplice(0, 1))
-		_, err = e.store.AppendEvents(ctx, key, seq(3), say("a4"))
+		_, err := e.store.AppendEvents(ctx, key, seq(3), say("a4"))
 		e.is(err, store.ErrConflict)
-		_, err = e.store.AppendEvents(ctx, key, seq(4), say("a4"))
-		e.no(err)
+		e.must(e.store.AppendEvents(ctx, key, seq(4), say("a4")))
 		// A retry is looked at before anything else.
 		c, err := e.store.AppendEvents(ctx, key, seq(4), say("a4"))
 		e.no(err)
 		if c.Records[0].Seq != 5 || c.View.Seq() != 5 {
 			e.Errorf("the retry gave record %d and a view at %d, want 5 and 5", c.Records[0].Seq, c.View.Seq())
 		}
-		_, err = e.store.AppendEvents(ctx, key, seq(1), event(`{"id":"piece","partial":true}`))
-		e.no(err)
+		e.must(e.store.AppendEvents(ctx, key, seq(1), event(`{"id":"piece","partial":true}`)))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
+	"github.com/patchlog-dev/patchlog/store/bolt"
 )
 
 // checkAll checks that each session folds to what the store shows of it, and that the
@@ -29,8 +30,7 @@ func (e *env) checkAll() {
 			break
 		}
 		e.no(err)
-		session, err := e.store.Get(ctx, info.Key)
-		e.no(err)
+		session := sessionOf(e, e.store, info.Key)
 		shown[info.Key] = e.viewText(session.View)
 	}
 	e.reopen()
@@ -38,8 +38,7 @@ func (e *env) checkAll() {
 	ids := 0
 	for info, err := range e.store.List(ctx, store.ListOptions{}) {
 		e.no(err)
-		session, err := e.store.Get(ctx, info.Key)
-		e.no(err)
+		session := sessionOf(e, e.store, info.Key)
 		if before, ok := shown[info.Key]; ok {
 			e.same("view of "+info.Key.String()+" read anew", e.viewText(session.View), before)
 		}
@@ -50,7 +49,7 @@ func (e *env) checkAll() {
 		return
 	}
 	b := openBoltAt(e.T, e.path)
-	if err := check(b); err != nil {
+	if err := b.(*bolt.Backend).Check(ctx); err != nil {
 		e.Errorf("the file is damaged: %v", err)
 	}
 	e.no(b.Close())
@@ -115,9 +114,7 @@ func (e *env) nameOf(info store.Info) string {
 func countIDs(t *testing.T, path string) (n int) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("records")).ForEach(func(k, row []byte) error {
@@ -127,8 +124,6 @@ func countIDs(t *testing.T, path string) (n int) {
 			return nil
 		})
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return n
 }

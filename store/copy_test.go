@@ -15,9 +15,7 @@ import (
 func source(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.OpenMemory(store.Options{Now: func() time.Time { return now.Add(-time.Hour) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	add(t, s, key, map[string]any{"cart": 1, "app:motd": "hi", "user:lang": "en"}, 5)
 	typed, err := patch.NewEvent(patch.Fields{ID: "typed", Author: "user", Actions: patch.Actions{StateDelta: map[string]any{"n": int32(7), "user:lang": "de"}}})
@@ -27,33 +25,23 @@ func source(t *testing.T) *store.Store {
 	if err == nil {
 		_, err = s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 2))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return s
 }
 
 func add(t *testing.T, s *store.Store, key store.Key, state map[string]any, n int) {
 	t.Helper()
-	if _, err := s.Create(ctx, key, state); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, says("e", n)...); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.Create(ctx, key, state))
+	must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, says("e", n)...))
 }
 
 func raw(t *testing.T, s *store.Store, key store.Key) []string {
 	t.Helper()
 	var all []string
 	for r, err := range s.RawEvents(ctx, key, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		data, err := patch.AppendRecord(nil, r) // with the Go types
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		all = append(all, fmt.Sprint(r.Seq, " ", string(data)))
 	}
 	return all
@@ -80,20 +68,16 @@ func TestCopy(t *testing.T) {
 		}
 		copies(store.Copied{Created: true, Added: 7, Seq: 7})
 		copies(store.Copied{Present: 7, Seq: 7})
-		there, err := from.Info(ctx, key)
-		e.no(err)
-		info, err := e.store.Info(ctx, key)
-		e.no(err)
+		there := infoOf(e, from, key)
+		info := infoOf(e, e.store, key)
 		if !info.Created.Equal(there.Created) {
 			e.Errorf("created %v, want %v", info.Created, there.Created)
 		}
-		theirs, err := from.Get(ctx, key)
-		e.no(err)
+		theirs := sessionOf(e, from, key)
 		e.same("state", fmt.Sprint(e.get().State()), fmt.Sprint(theirs.State()))
 
 		// The source grows, by a change of a shared value too.
-		_, err = from.AppendEvents(ctx, key, store.AppendOptions{}, sets("more", `{"app:motd":"bye"}`))
-		e.no(err)
+		e.must(from.AppendEvents(ctx, key, store.AppendOptions{}, sets("more", `{"app:motd":"bye"}`)))
 		copies(store.Copied{Added: 1, Present: 7, Seq: 8})
 		if v, _ := e.get().Value("app:motd"); v.Any() != "bye" {
 			e.Errorf("the shared value is %v", v.Any())
@@ -102,11 +86,10 @@ func TestCopy(t *testing.T) {
 		e.append(says("own", 1)...)
 		copies(store.Copied{Present: 8, Seq: 9})
 		// Then the source does too, otherwise.
-		_, err = from.AppendEvents(ctx, key, store.AppendOptions{}, says("other", 1)...)
-		e.no(err)
+		e.must(from.AppendEvents(ctx, key, store.AppendOptions{}, says("other", 1)...))
 		before := e.dump()
 		for _, opts := range []store.CopyOptions{{}, {DryRun: true}} {
-			_, err = e.store.CopyFrom(ctx, from, key, opts)
+			_, err := e.store.CopyFrom(ctx, from, key, opts)
 			e.is(err, store.ErrConflict, "record 9")
 		}
 		e.same("the log", e.dump(), before)
@@ -174,13 +157,10 @@ func TestCopyShared(t *testing.T) {
 func TestCopyOfSharedByChoice(t *testing.T) {
 	onEach(t, func(e *env) {
 		from, alone := source(e.T), store.CopyOptions{NoShared: true}
-		_, err := e.store.CopyFrom(ctx, from, key, alone)
-		e.no(err)
+		e.must(e.store.CopyFrom(ctx, from, key, alone))
 		e.same("a new session's state", fmt.Sprint(e.get().State()), "map[cart:1 n:7]")
-		_, err = from.AppendEvents(ctx, key, store.AppendOptions{}, sets("more", `{"app:motd":"bye"}`))
-		e.no(err)
-		_, err = e.store.CopyFrom(ctx, from, key, alone)
-		e.no(err)
+		e.must(from.AppendEvents(ctx, key, store.AppendOptions{}, sets("more", `{"app:motd":"bye"}`)))
+		e.must(e.store.CopyFrom(ctx, from, key, alone))
 		e.same("a longer session's state", fmt.Sprint(e.get().State()), "map[cart:1 n:7]")
 		e.append(sets("own", `{"app:motd":"mine","app:other":1}`))
 		for _, c := range []struct {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -30,11 +29,9 @@ func comeBack(t *testing.T, files []string) {
 	t.Helper()
 	onEach(t, func(e *env) {
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			e.no(err)
+			text := readFile(e, file)
 			k := store.Key{App: "corpus", User: filepath.Base(filepath.Dir(file)), Session: filepath.Base(file)}
-			_, err = e.store.Import(ctx, k, bytes.NewReader(text), store.ImportOptions{Name: file})
-			e.no(err)
+			e.must(e.store.Import(ctx, k, bytes.NewReader(text), store.ImportOptions{Name: file}))
 			var out bytes.Buffer
 			e.no(e.store.Export(ctx, k, &out, store.ExportOptions{}))
 			e.sameLines(file, text, out.Bytes())

@@ -13,8 +13,7 @@ import (
 // counted checks what the head says of a session against its log. An erase leaves the tokens of what was logged.
 func (e *env) counted(key store.Key, erased bool) {
 	e.Helper()
-	info, err := e.store.Info(ctx, key)
-	e.no(err)
+	info := infoOf(e, e.store, key)
 	var want store.Info
 	want.Key, want.Creation, want.Created, want.Seq = info.Key, info.Creation, info.Created, info.Seq
 	later := func(t *time.Time, at time.Time) {
@@ -34,8 +33,7 @@ func (e *env) counted(key store.Key, erased bool) {
 			later(&want.Compacted, r.Patch.Timestamp())
 		}
 	}
-	v, err := e.store.View(ctx, key)
-	e.no(err)
+	v := viewOf(e, e.store, key)
 	want.Visible = v.Len()
 	for _, event := range v.Events() {
 		want.VisibleTokens += event.EstimatedTokens()
@@ -69,20 +67,16 @@ func TestCounts(t *testing.T) {
 		e.apply(patch.NewPin("b100"))
 		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "cut")
 		e.is(err, fold.ErrBlocked)
-		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "sum")
-		e.no(err)
+		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "sum"))
 		e.counted(key, false)
 		e.reopen()
 		e.append(say("c1")) // on what was read
 		e.counted(key, false)
-		_, err = e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
-		e.no(err)
+		e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 		e.counted(forkKey, false)
-		_, err = e.store.Import(ctx, elsewhere, strings.NewReader(e.export()), store.ImportOptions{})
-		e.no(err)
+		e.must(e.store.Import(ctx, elsewhere, strings.NewReader(e.export()), store.ImportOptions{}))
 		e.counted(elsewhere, false)
-		_, err = e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a1", "b3"}}, store.EraseOptions{})
-		e.no(err)
+		e.must(e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a1", "b3"}}, store.EraseOptions{}))
 		e.counted(key, true)
 	})
 }

@@ -64,10 +64,7 @@ func TestCreationCutShort(t *testing.T) {
 				cmd := tracedChild(t, "create file", path, strace, "-f", "-o", trace, "-e", "trace="+call,
 					"-e", fmt.Sprintf("inject=%s:%s:when=%d", call, how, n))
 				out, runErr := cmd.CombinedOutput()
-				text, err := os.ReadFile(trace)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := readFile(t, trace)
 				if !strings.Contains(string(text), "(INJECTED)") && !strings.Contains(string(text), "SIGKILL") {
 					if runErr != nil {
 						t.Errorf("%s %d: %v\n%s", call, n, runErr, out)

@@ -69,17 +69,14 @@ func wornFile(t *testing.T) []byte {
 	e.append(says("e", 20)...)
 	for i := range 4 {
 		k := store.Key{App: "app", User: "user", Session: fmt.Sprint("other", i)}
-		_, err := s.Create(ctx, k, nil)
-		e.no(err)
-		_, err = s.AppendEvents(ctx, k, store.AppendOptions{}, says("o", 100)...)
-		e.no(err)
+		e.must(s.Create(ctx, k, nil))
+		e.must(s.AppendEvents(ctx, k, store.AppendOptions{}, says("o", 100)...))
 		if i > 0 {
 			e.no(s.Delete(ctx, k))
 		}
 	}
 	e.no(s.Close())
-	data, err := os.ReadFile(path)
-	e.no(err)
+	data := readFile(e, path)
 	return data
 }
 
@@ -128,19 +125,14 @@ func TestVacuumCutShort(t *testing.T) {
 		for _, how := range []string{"error=EIO", "signal=KILL"} {
 			for n := 1; ; n++ {
 				path := filepath.Join(t.TempDir(), "log.db")
-				if err := os.WriteFile(path, worn, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				no(t, os.WriteFile(path, worn, 0o600))
 				trace := filepath.Join(t.TempDir(), "trace")
 				cmd := tracedChild(t, "vacuum", path, strace, "-f", "-o", trace, "-e", "trace="+call,
 					"-e", fmt.Sprintf("inject=%s:%s:when=%d", call, how, n))
 				var said bytes.Buffer
 				cmd.Stderr = &said
 				out, runErr := cmd.Output()
-				text, err := os.ReadFile(trace)
-				if err != nil {
-					t.Fatal(err)
-				}
+				text := readFile(t, trace)
 				what := fmt.Sprintf("%s %d with %s", call, n, how)
 				hit := strings.Contains(string(text), "(INJECTED)") || strings.Contains(string(text), "SIGKILL")
 				if runErr != nil && (!hit || how == "error=EIO") {
@@ -197,18 +189,13 @@ func TestVacuumSyncs(t *testing.T) {
 func vacuumSteps(t *testing.T, worn []byte, strace string, inject ...string) (steps string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")
-	if err := os.WriteFile(path, worn, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	no(t, os.WriteFile(path, worn, 0o600))
 	trace := filepath.Join(t.TempDir(), "trace")
 	args := append([]string{strace, "-f", "-y", "-o", trace, "-e", "trace=pwrite64,fdatasync,fsync,renameat,renameat2,flock,close"}, inject...)
 	if out, err := tracedChild(t, "vacuum", path, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	text, err := os.ReadFile(trace)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := readFile(t, trace)
 	own, draft, dir := regexp.QuoteMeta(path), regexp.QuoteMeta(filepath.Join(filepath.Dir(path), ".log.db.vacuum")), regexp.QuoteMeta(filepath.Dir(path))
 	for _, line := range strings.Split(string(text), "\n") {
 		for _, step := range []struct{ letter, form string }{

@@ -22,38 +22,24 @@ func TestBackupOfAHalfErasedSession(t *testing.T) {
 	dir := t.TempDir()
 	b := openBoltAt(t, filepath.Join(dir, "log.db"))
 	faulty := &storetest.Faulty{Backend: b}
-	s, err := store.New(faulty, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newStore(t, faulty, store.Options{})
 	createWith(t, s, eraseKey, said(t, "e1", "secret"))
 	faulty.Plan(storetest.Plan{Write: 2, Failure: storetest.Refused})
 	if _, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{All: true}, store.EraseOptions{ID: "r"}); !errors.Is(err, storetest.ErrInjected) {
 		t.Fatalf("a step that fails: %v", err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Close())
 
 	open := func(name string) *store.Store {
-		s, err := store.Open(filepath.Join(dir, name), store.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openStore(t, filepath.Join(dir, name), store.Options{})
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
 	var copied bytes.Buffer
-	if err := open("log.db").Backup(t.Context(), &copied); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "copy.db"), copied.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	no(t, open("log.db").Backup(t.Context(), &copied))
+	no(t, os.WriteFile(filepath.Join(dir, "copy.db"), copied.Bytes(), 0o600))
 	s = open("copy.db")
-	if _, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{}, store.EraseOptions{ID: "r"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.Erase(t.Context(), eraseKey, store.EraseSelection{}, store.EraseOptions{ID: "r"}))
 	if got := has(t, s, eraseKey, "secret"); len(got) > 0 {
 		t.Errorf("records %v of the copy have it", got)
 	}
@@ -82,10 +68,7 @@ func (r *reading) Read(ctx context.Context, name, creation string, seqs []uint64
 // the receipt was there.
 func TestVerifyBesideErase(t *testing.T) {
 	b := &reading{Backend: new(memory.Backend)}
-	s, err := store.New(b, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newStore(t, b, store.Options{})
 	defer s.Close()
 	createWith(t, s, eraseKey, said(t, "e1", "secret"))
 	erased := false
@@ -111,9 +94,7 @@ func TestEraseForkDeletedMeanwhile(t *testing.T) {
 			forks := []store.Key{eraseKey, eraseKey}
 			for i := range forks {
 				forks[i].Session = fmt.Sprint("t", i)
-				if _, err := s.Fork(t.Context(), eraseKey, forks[i], store.ForkOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				must(t)(s.Fork(t.Context(), eraseKey, forks[i], store.ForkOptions{}))
 			}
 			faulty.Plan(storetest.Plan{Write: c.write, Failure: storetest.Landed, During: func() {
 				if err := s.Delete(t.Context(), forks[c.fork]); err != nil {

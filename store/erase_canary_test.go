@@ -22,37 +22,26 @@ func TestEraseCanaries(t *testing.T) {
 	}
 	dir := t.TempDir()
 	b, err := bolt.Open(filepath.Join(dir, "a.db"), bolt.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := store.New(b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
+	s := newStore(t, b, store.Options{Snapshots: snapshot.Policy{Every: 100, Share: 1}})
 	defer s.Close()
 	canary.Plant(t, s, n)
 	stored := canary.EndsOf(t, b)
 	if got := canary.Find(t, dir, stored); got < n {
 		t.Fatalf("%d canaries and records that have one are found, of %d", got, n)
 	}
-	if _, err := s.EraseUser(ctx, canary.App, canary.User, store.EraseOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.EraseUser(ctx, canary.App, canary.User, store.EraseOptions{}))
 	verified(t, s)
 	if got := canary.Find(t, dir, stored); got == 0 {
 		t.Error("without a vacuum none is found: the scan does not look where they are")
 	} else {
 		t.Logf("%d canaries are found before the vacuum", got)
 	}
-	if err := s.Vacuum(ctx); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Vacuum(ctx))
 	if got := canary.Find(t, dir, stored); got != 0 {
 		t.Errorf("%d canaries are found after the vacuum", got)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Close())
 	if got := canary.Find(t, dir, stored); got != 0 {
 		t.Errorf("%d canaries are found after closing", got)
 	}

@@ -34,10 +34,7 @@ func TestKilledErasing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	open := func() *store.Store {
 		t.Helper()
-		s, err := store.Open(path, store.Options{LockTimeout: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openStore(t, path, store.Options{LockTimeout: 5 * time.Second})
 		return s
 	}
 	s := open()
@@ -54,35 +51,25 @@ func TestKilledErasing(t *testing.T) {
 	summarise := func(n, count int) {
 		for i := range n {
 			p := patch.NewSummarise(i, count, said(t, fmt.Sprint("s", summaries), "secret"))
-			if _, err := s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, p); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, p))
 			summaries++
 		}
 	}
 	summarise(events/60, 60)
 	summarise(events/300, 5)
-	if _, err := s.Fork(ctx, key, fork, store.ForkOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.Fork(ctx, key, fork, store.ForkOptions{}))
+	no(t, s.Close())
 	killed := 0
 	for most := 20 * time.Millisecond; ; most += most / 2 {
 		cmd := child(t, "erase", path)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		no(t, cmd.Start())
 		kill := time.AfterFunc(rand.N(most), func() { _ = cmd.Process.Kill() })
 		err := cmd.Wait()
 		kill.Stop()
 		s := open()
 		left := 0
 		for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			if r, err := s.Receipts(ctx, p.Key); err != nil || len(r) != 1 || r[0].Seq != p.Seq {
 				t.Errorf("after %d kills: %v", killed, p)
 			}

@@ -47,10 +47,7 @@ func (c *stepping) Replace(ctx context.Context, session string, r backend.Replac
 
 func quietly(t testing.TB, b backend.Backend) *store.Store {
 	t.Helper()
-	s, err := store.New(b, store.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newStore(t, b, store.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	return s
 }
 
@@ -66,16 +63,10 @@ func forkedWhileErased(t *testing.T, erase func(s *store.Store) error) {
 					shared := new(memory.Backend)
 					c := &stepping{Backend: shared}
 					s, other := quietly(t, c), quietly(t, shared)
-					if _, err := s.Create(ctx, key("ann", "s1"), map[string]any{"k": "secret"}); err != nil {
-						t.Fatal(err)
-					}
-					if _, err := s.AppendEvents(ctx, key("ann", "s1"), store.AppendOptions{}, said(t, "e1", "secret"), said(t, "e2", "secret"), said(t, "e3", "secret")); err != nil {
-						t.Fatal(err)
-					}
+					must(t)(s.Create(ctx, key("ann", "s1"), map[string]any{"k": "secret"}))
+					must(t)(s.AppendEvents(ctx, key("ann", "s1"), store.AppendOptions{}, said(t, "e1", "secret"), said(t, "e2", "secret"), said(t, "e3", "secret")))
 					createWith(t, s, key("ann", "s2"), said(t, "x", "of another session"))
-					if _, err := s.Fork(ctx, key("ann", "s1"), key("bob", "fork"), store.ForkOptions{}); err != nil {
-						t.Fatal(err)
-					}
+					must(t)(s.Fork(ctx, key("ann", "s1"), key("bob", "fork"), store.ForkOptions{}))
 					c.writes, c.before, c.kill = 0, before, kill
 					c.do = func() {
 						opts := store.ForkOptions{At: &at}
@@ -96,13 +87,9 @@ func forkedWhileErased(t *testing.T, erase func(s *store.Store) error) {
 						t.Fatalf("%s: again: %v", name, err)
 					}
 					for info, err := range other.List(ctx, store.ListOptions{}) {
-						if err != nil {
-							t.Fatal(err)
-						}
+						no(t, err)
 						var out strings.Builder
-						if err := other.Export(ctx, info.Key, &out, store.ExportOptions{}); err != nil {
-							t.Fatal(err)
-						}
+						no(t, other.Export(ctx, info.Key, &out, store.ExportOptions{}))
 						if strings.Contains(out.String(), "secret") {
 							t.Errorf("%s: %s shows it", name, info.Key)
 						}
@@ -143,25 +130,17 @@ func TestPatchWhileErasing(t *testing.T) {
 		c := &stepping{Backend: shared, before: before}
 		s, other := quietly(t, c), quietly(t, shared)
 		createWith(t, other, eraseKey, said(t, "e1", "secret"), said(t, "e2", "other"))
-		seen, err := other.View(ctx, eraseKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen := viewOf(t, other, eraseKey)
 		refused := false
 		c.do = func() {
-			now, err := other.View(ctx, eraseKey)
-			if err != nil {
-				t.Fatal(err)
-			}
+			now := viewOf(t, other, eraseKey)
 			p := patch.NewSummarise(0, 1, said(t, "s", "it was secret")).WithBase(now.PatchSeq())
-			_, err = other.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, p)
+			_, err := other.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, p)
 			if refused = errors.Is(err, store.ErrConflict); err != nil && !refused {
 				t.Fatal(err)
 			}
 		}
-		if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{}))
 		if got := has(t, other, eraseKey, "secret"); len(got) > 0 || refused != (before == 3) {
 			t.Errorf("a patch before write %d: refused %t, records %v have it", before, refused, got)
 		}
@@ -209,9 +188,7 @@ func TestSharedValueWrittenMeanwhile(t *testing.T) {
 			shared := new(memory.Backend)
 			w := &writtenBefore{Backend: shared}
 			s, other := quietly(t, w), quietly(t, shared)
-			if _, err := s.Create(ctx, key, map[string]any{"user:k": "secret", "user:x": "secret"}); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.Create(ctx, key, map[string]any{"user:k": "secret", "user:x": "secret"}))
 			w.do = func() {
 				written := event(`{"id":"later","author":"agent","actions":{"stateDelta":{"user:x":"new"}}}`)
 				if _, err := other.AppendEvents(ctx, key, store.AppendOptions{}, written); err != nil {
@@ -221,10 +198,7 @@ func TestSharedValueWrittenMeanwhile(t *testing.T) {
 			if err := erase(s); err != nil {
 				t.Error(err)
 			}
-			session, err := s.Get(ctx, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			session := sessionOf(t, s, key)
 			if v, _ := session.Value("user:x"); v.Any() != "new" {
 				t.Errorf("the value is %v", v.Any())
 			}

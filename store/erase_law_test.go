@@ -64,9 +64,7 @@ func (w *lawWorld) open(b backend.Backend) {
 
 func (w *lawWorld) must(err error) {
 	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	no(w.t, err)
 }
 
 func (w *lawWorld) view() fold.View {
@@ -247,9 +245,7 @@ func TestLawErase(t *testing.T) {
 			killed++
 		}
 		other.open(other.b)
-		if _, err := other.s.Erase(ctx, eraseKey, sel, opts); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(other.s.Erase(ctx, eraseKey, sel, opts))
 		if got := other.log(); got != log {
 			t.Fatalf("killed before write %d and resumed, the log is\n%s\nwant\n%s", kill, got, log)
 		}
@@ -350,19 +346,11 @@ func TestEraseDraft(t *testing.T) {
 		}
 		s := quietly(t, b)
 		createWith(t, s, eraseKey, said(t, "a", "secret"), said(t, "b", "other"))
-		seen, err := s.View(ctx, eraseKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"a"}}, store.EraseOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		now, err := s.View(ctx, eraseKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seen := viewOf(t, s, eraseKey)
+		must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"a"}}, store.EraseOptions{}))
+		now := viewOf(t, s, eraseKey)
 		draft := patch.NewSummarise(0, 1, said(t, "x", "it was secret")).WithBase(now.PatchSeq())
-		_, err = s.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, draft)
+		_, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{On: seen}, draft)
 		if errors.Is(err, store.ErrConflict) == leaks || len(has(t, s, eraseKey, "secret")) > 0 != leaks {
 			t.Errorf("%s: %v, records %v have it", name, err, has(t, s, eraseKey, "secret"))
 		}

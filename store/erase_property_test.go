@@ -45,9 +45,7 @@ func (w *eraseWorld) open() {
 
 func (w *eraseWorld) must(err error) {
 	w.r.Helper()
-	if err != nil {
-		w.r.Fatal(err)
-	}
+	no(w.r, err)
 }
 
 func (w *eraseWorld) keys() []store.Key {

@@ -42,9 +42,7 @@ func told(t testing.TB, s *store.Store) {
 func applied(t testing.TB, s *store.Store, key store.Key, patches ...*patch.PatchEvent) {
 	t.Helper()
 	for _, p := range patches {
-		if _, err := s.ApplyPatch(context.Background(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.ApplyPatch(context.Background(), key, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, p))
 	}
 }
 
@@ -65,9 +63,7 @@ func summariesSay(t testing.TB, s *store.Store, want map[string]string) {
 	t.Helper()
 	says := map[string]string{}
 	for r, err := range s.RawEvents(t.Context(), eraseKey, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		for _, e := range r.Events() {
 			says[e.ID()] = textOf(e)
 		}
@@ -105,22 +101,15 @@ func TestEraseReverts(t *testing.T) {
 		erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 			told(t, s)
 			applied(t, s, eraseKey, c.after...)
-			before, err := s.View(t.Context(), eraseKey)
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := viewOf(t, s, eraseKey)
 			c.opts.Author = "ann"
 			sel := store.EraseSelection{EventIDs: c.ids}
 			dry := c.opts
 			dry.DryRun = true
 			planned, err := s.Erase(t.Context(), eraseKey, sel, dry)
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			done, err := s.Erase(t.Context(), eraseKey, sel, c.opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			v, err := s.View(t.Context(), eraseKey)
 			one := done.Sessions[0]
 			if got := fmt.Sprintf("%s; %v %v", visible(v), one.Reverted, one.Blank); err != nil || got != c.want {
@@ -150,9 +139,7 @@ func TestEraseReverts(t *testing.T) {
 func recordsFrom(t testing.TB, s *store.Store, key store.Key, seq uint64) (all []patch.Record) {
 	t.Helper()
 	for r, err := range s.RawEvents(context.Background(), key, seq) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		all = append(all, r)
 	}
 	return all
@@ -211,10 +198,7 @@ func TestEraseAfterBlank(t *testing.T) {
 			if got := eraseIDs(t, s, eraseKey, c.opts, "a"); !slices.Equal(got, c.want) {
 				t.Errorf("%d: erased %q, want %q", i, got, c.want)
 			}
-			v, err := s.View(t.Context(), eraseKey)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := viewOf(t, s, eraseKey)
 			if v.Len() == 2 { // it was reverted
 				applied(t, s, eraseKey, patch.NewSummarise(0, 2, said(t, fmt.Sprint("new", i), "two")))
 			}
@@ -273,9 +257,7 @@ func testEraseBrought(t *testing.T, kept bool) {
 		`{"id":"f4","author":"a","content":{"parts":[{"functionResponse":{"id":"4","name":"recall_read","response":{"text":"secret again"}}}]}}`,
 		`{"id":"f5","author":"a","content":{"parts":[{"functionResponse":{"id":"1","name":"other","response":{"results":[{"handle":"1"}]}}}]}}`,
 	)...)
-	if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(2, 2, said(t, "s", "secret told"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patch.NewSummarise(2, 2, said(t, "s", "secret told"))))
 	brought := ": brought by a tool from an erased event"
 	want := []string{"s 1.0 e1: selected", "s 4.0 f1" + brought, "s 6.0 f2" + brought, "s 9.0 f4" + brought, "s 11.0 s: stands for an erased event"}
 	if kept {

@@ -45,23 +45,15 @@ func erasableAt(t *testing.T, clock func() time.Time, test func(t *testing.T, s 
 	opts := store.Options{Snapshots: snapshot.Policy{Every: 3, Share: 1}, Now: clock}
 	t.Run("bolt", func(t *testing.T) {
 		b, err := bolt.Open(t.TempDir()+"/a.db", bolt.Options{NoSync: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		f := &storetest.Faulty{Backend: b}
-		s, err := store.New(f, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newStore(t, f, opts)
 		defer s.Close()
 		test(t, s, f)
 	})
 	t.Run("memory", func(t *testing.T) {
 		f := &storetest.Faulty{Backend: new(memory.Backend)}
-		s, err := store.New(f, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newStore(t, f, opts)
 		defer s.Close()
 		test(t, s, f)
 	})
@@ -72,21 +64,15 @@ func inMemory(t testing.TB) *store.Store { return teststore.Memory(t, store.Opti
 // createWith creates a session with events.
 func createWith(t testing.TB, s *store.Store, key store.Key, events ...*patch.Event) {
 	t.Helper()
-	if _, err := s.Create(context.Background(), key, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.AppendEvents(context.Background(), key, store.AppendOptions{}, events...); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.Create(context.Background(), key, nil))
+	must(t)(s.AppendEvents(context.Background(), key, store.AppendOptions{}, events...))
 }
 
 // verified checks that nothing is wrong.
 func verified(t testing.TB, s *store.Store) {
 	t.Helper()
 	for p, err := range s.Verify(context.Background(), store.VerifyOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		t.Errorf("verify: %v", p)
 	}
 }
@@ -96,17 +82,12 @@ func verified(t testing.TB, s *store.Store) {
 func has(t testing.TB, s *store.Store, key store.Key, text string) (seqs []uint64) {
 	t.Helper()
 	for r, err := range s.RawEvents(context.Background(), key, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		if line, _ := r.MarshalJSON(); bytes.Contains(line, []byte(text)) {
 			seqs = append(seqs, r.Seq)
 		}
 	}
-	v, err := s.View(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := viewOf(t, s, key)
 	for _, e := range v.Events() {
 		if strings.Contains(e.String(), text) && len(seqs) == 0 {
 			t.Errorf("the view shows %s", e)
@@ -118,9 +99,7 @@ func has(t testing.TB, s *store.Store, key store.Key, text string) (seqs []uint6
 		}
 	}
 	hits, err := s.Search(context.Background(), key, recall.Search{Query: text})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	for _, hit := range hits {
 		if line := hit.Event.String() + hit.Snippet.Text; strings.Contains(line, text) && len(seqs) == 0 {
 			t.Errorf("a search finds %s", line)
@@ -144,20 +123,14 @@ var eraseKey = store.Key{App: "a", User: "u", Session: "s"}
 func TestEraseCascade(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		ctx := t.Context()
-		if _, err := s.Create(ctx, eraseKey, map[string]any{"k": "initial"}); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "initial"}))
 		add := func(texts ...string) {
 			t.Helper()
-			if _, err := s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, lines(t, texts...)...); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, lines(t, texts...)...))
 		}
 		apply := func(patches ...*patch.PatchEvent) {
 			t.Helper()
-			if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patches...); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowOrphans: true}, patches...))
 		}
 		summary := func(id, text string) *patch.Event { return said(t, id, text) }
 		add(`{"id":"e1","author":"user","content":{"role":"user","parts":[{"text":"my number is 4711"}]},"actions":{"stateDelta":{"number":"4711"}}}`,
@@ -169,18 +142,13 @@ func TestEraseCascade(t *testing.T) {
 		apply(patch.NewSplice(3, 1).WithID("cut").WithGroup("g").WithState(patch.Keep),
 			patch.NewSummarise(0, 1, summary("s1", "number 4711 and more")).WithID("sum").WithGroup("g"))
 		cleared, err := lines(t, `{"id":"e3","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"c","name":"look","response":{"x":"long"}}}]}}`)[0].StandIn("e3short", 3, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		apply(patch.NewSplice(2, 1, cleared).WithID("clear").WithState(patch.Keep))
 		apply(patch.NewSummarise(0, 1, summary("s2", "again 4711")).WithID("sum2"))
 		copied := lines(t, `{"id":"back","content":{"role":"model","parts":[{"text":"4711 came back"}]},"customMetadata":{"patchlog":{"recalled":"e1","as":"back"}}}`)[0]
 		apply(patch.NewSplice(1, 0, copied).WithID("recall"))
 		apply(patch.NewSummarise(4, 1, summary("s3", "something unrelated")).WithID("sum3"))
-		before, err := s.View(ctx, eraseKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := viewOf(t, s, eraseKey)
 
 		want := []string{"s 1.0 e1: selected", "s 7.0 s1: stands for an erased event", "s 9.0 s2: stands for an erased event", "s 10.0 back: copy of an erased event"}
 		planned, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: []string{"e1"}}, store.EraseOptions{DryRun: true})
@@ -271,15 +239,11 @@ func TestErasureDigest(t *testing.T) {
 	createWith(t, s, eraseKey, said(t, "e1", "one"), said(t, "e2", "two"), said(t, "e3", "three"))
 	var records []patch.Record
 	for r, err := range s.RawEvents(ctx, eraseKey, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		records = append(records, r)
 	}
 	done, err := s.Erase(ctx, eraseKey, store.EraseSelection{Seqs: []uint64{1, 3}}, store.EraseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	of, ok := done.Sessions[0].Receipt.Patch.Erasure()
 	if !ok || len(done.Salt) != 32 {
 		t.Fatalf("%+v", done)
@@ -323,19 +287,11 @@ func TestEraseSelections(t *testing.T) {
 		ctx := t.Context()
 		createWith(t, s, eraseKey, lines(t, texts...)...)
 		p, err := patch.NewPin("e1").WithID("p").WithCustomMetadata(map[string]any{"why": "the needle"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{}, p); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowPinned: true}, patch.NewSummarise(0, 1, said(t, "s", "told")).WithID("q")); err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
+		must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{}, p))
+		must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true, AllowPinned: true}, patch.NewSummarise(0, 1, said(t, "s", "told")).WithID("q")))
 		done, err := s.Erase(ctx, eraseKey, sel, store.EraseOptions{Values: patch.NullValues})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		seqs := []uint64{}
 		for _, session := range done.Sessions {
 			for _, e := range session.Events {
@@ -389,16 +345,10 @@ func TestEraseMatchOutsideEvents(t *testing.T) {
 	erasable(t, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		ctx := t.Context()
 		state := map[string]any{"k": "needle", "user:u": "a needle", "app:a": []any{"needle"}, "other": "x", "user:other": "x"}
-		if _, err := s.Create(ctx, eraseKey, state); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said(t, "e1", "unrelated")); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Create(ctx, eraseKey, state))
+		must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said(t, "e1", "unrelated")))
 		fork := store.Key{App: "a", User: "v", Session: "fork"}
-		if _, err := s.Fork(ctx, eraseKey, fork, store.ForkOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Fork(ctx, eraseKey, fork, store.ForkOptions{}))
 		match := store.EraseSelection{Match: "needle"}
 		kept, err := s.Erase(ctx, eraseKey, match, store.EraseOptions{})
 		if err != nil || fmt.Sprint(kept.Kept) != "{0 [k] [app:a user:u]}" || len(kept.Sessions)+len(kept.Shared) != 0 {
@@ -409,10 +359,7 @@ func TestEraseMatchOutsideEvents(t *testing.T) {
 			t.Errorf("erased: %+v, %v", done, err)
 		}
 		for _, key := range []store.Key{eraseKey, fork} {
-			session, err := s.Get(ctx, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			session := sessionOf(t, s, key)
 			for name, v := range session.Values() {
 				if strings.Contains(v.String(), "needle") || strings.Contains(name, "other") && v.Any() != "x" {
 					t.Errorf("%s: %s is %s", key, name, v)
@@ -443,9 +390,7 @@ func TestEraseIsNotForged(t *testing.T) {
 	}
 	receipt := patch.NewErase(patch.Erasure{Seqs: []patch.Span{{From: 1, To: 1}}}).WithID("r")
 	var file strings.Builder
-	if err := s.Export(ctx, eraseKey, &file, store.ExportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Export(ctx, eraseKey, &file, store.ExportOptions{}))
 	other := eraseKey
 	other.Session = "other"
 	for text, key := range map[string]store.Key{
@@ -468,29 +413,21 @@ func TestExportErased(t *testing.T) {
 	s := inMemory(t)
 	ctx := t.Context()
 	createWith(t, s, eraseKey, said(t, "e1", "one"), said(t, "e2", "two"), said(t, "e3", "three"), said(t, "e4", "four"))
-	if _, err := s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.ApplyPatch(ctx, eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 1)))
 	for i, ids := range [][]string{{"e1", "e2"}, {"e4"}} {
 		opts := store.EraseOptions{ID: fmt.Sprint("r", i), Author: "ann", Reason: "asked for"}
 		if opts.Summaries = patch.KeepSummaries; i == 0 {
 			opts.Summaries = patch.BlankSummaries
 		}
-		if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: ids}, opts); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{EventIDs: ids}, opts))
 	}
 	for i, opts := range []store.ExportOptions{{}, {Visible: true}} {
 		var file strings.Builder
-		if err := s.Export(ctx, eraseKey, &file, opts); err != nil {
-			t.Fatal(err)
-		}
+		no(t, s.Export(ctx, eraseKey, &file, opts))
 		copied := eraseKey
 		copied.Session = fmt.Sprint("copy ", i)
 		for range 2 { // the second time it finds what is there
-			if _, err := s.Import(ctx, copied, strings.NewReader(file.String()), store.ImportOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.Import(ctx, copied, strings.NewReader(file.String()), store.ImportOptions{}))
 		}
 		if got := has(t, s, copied, "three"); len(got) != 1 {
 			t.Errorf("%+v: records %v have what was not erased", opts, got)
@@ -508,34 +445,23 @@ func TestExportErased(t *testing.T) {
 func logged(t *testing.T, lines ...string) *store.Store {
 	t.Helper()
 	b := new(memory.Backend)
-	s, err := store.New(b, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newStore(t, b, store.Options{})
 	t.Cleanup(func() { _ = s.Close() })
 	createWith(t, s, eraseKey)
 	all, err := b.List(t.Context(), "", "", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	head := all[0].Head
 	batch := backend.Batch{Creation: head.Creation, Seen: head.Token, Next: head.Token ^ 1, Chain: head.Chain}
 	for i, line := range lines {
 		r, err := patch.ParseRecord([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		r = patch.Complete(r, nil, now)
 		r.Seq = uint64(i + 1)
 		data, err := patch.AppendRecord(nil, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		batch.Records = append(batch.Records, backend.Record{Seq: r.Seq, Sum: recordform.Checksum(data), Data: data, IDs: slices.Collect(r.IDs())})
 	}
-	if err := b.Append(t.Context(), all[0].Session, batch); err != nil {
-		t.Fatal(err)
-	}
+	no(t, b.Append(t.Context(), all[0].Session, batch))
 	return s
 }
 
@@ -562,9 +488,7 @@ func TestVerifyErasures(t *testing.T) {
 		s := logged(t, c.lines...)
 		var found []string
 		for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			found = append(found, p.String())
 		}
 		wants := strings.Split(c.want, "|")

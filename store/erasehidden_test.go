@@ -16,6 +16,7 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/fuzz"
 	"github.com/patchlog-dev/patchlog/internal/testlog"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/backend"
@@ -30,21 +31,15 @@ func daysAgo(days float64) time.Time { return now.Add(-time.Duration(days * floa
 // g of 80 days ago. In sight are m, d and h.
 func hiding(t testing.TB, s *store.Store, key store.Key) {
 	t.Helper()
-	if _, err := s.CreateAt(t.Context(), key, nil, daysAgo(100)); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.CreateAt(t.Context(), key, nil, daysAgo(100)))
 	for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		text := fmt.Sprintf(`{"id":%q,"author":"user","timestamp":%q,"content":{"role":"user","parts":[{"text":"text %s"}]},"actions":{"stateDelta":{"k%s":"value %s"}}}`,
 			id, daysAgo(100).Format(time.RFC3339), id, id, id)
-		if _, err := s.AppendEvents(t.Context(), key, store.AppendOptions{}, lines(t, text)...); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.AppendEvents(t.Context(), key, store.AppendOptions{}, lines(t, text)...))
 	}
 	apply := func(days float64, p *patch.PatchEvent) {
 		t.Helper()
-		if _, err := s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true, AllowPinned: true}, p.WithTimestamp(daysAgo(days))); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.ApplyPatch(t.Context(), key, store.PatchOptions{AsOfNow: true, AllowPinned: true}, p.WithTimestamp(daysAgo(days))))
 	}
 	keep := func(p *patch.PatchEvent) *patch.PatchEvent { return p.WithState(patch.Keep) }
 	apply(90, patch.NewSummarise(0, 2, said(t, "s1", "told by s1")))
@@ -61,9 +56,7 @@ func hiding(t testing.TB, s *store.Store, key store.Key) {
 func without(t testing.TB, s *store.Store, key store.Key, texts ...string) string {
 	t.Helper()
 	var raw bytes.Buffer
-	if err := s.Export(t.Context(), key, &raw, store.ExportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Export(t.Context(), key, &raw, store.ExportOptions{}))
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return strings.Contains(raw.String(), text) }), ", ")
 }
 
@@ -72,10 +65,7 @@ var hidingTexts = []string{"text a", "text b", "text c", "text d", "text e", "te
 // sight is what the newest view shows, and its state.
 func sight(t testing.TB, s *store.Store, key store.Key) string {
 	t.Helper()
-	v, err := s.View(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := viewOf(t, s, key)
 	var text strings.Builder
 	for i, e := range v.Entries() {
 		fmt.Fprintln(&text, i, e.Seq, e.Summary, e.Pinned, e.Event)
@@ -89,9 +79,7 @@ func sight(t testing.TB, s *store.Store, key store.Key) string {
 func done(t testing.TB, s *store.Store, policy store.Retention, opts store.RetainOptions) (all []string) {
 	t.Helper()
 	for r, err := range s.Retain(t.Context(), map[string]store.Retention{"": policy}, opts) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		all = append(all, fmt.Sprint(r.Key.Session, " ", r.Deleted, " ", r.Kept, " ", r.Erased))
 	}
 	return all
@@ -105,9 +93,7 @@ func TestRetainErasesHidden(t *testing.T) {
 		fork := eraseKey
 		fork.Session = "fork"
 		at := uint64(9) // a and b alone are hidden
-		if _, err := s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{At: &at}); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{At: &at}))
 		before := sight(t, s, eraseKey)
 		for _, c := range []struct {
 			days int
@@ -126,9 +112,7 @@ func TestRetainErasesHidden(t *testing.T) {
 				want = []string{fmt.Sprint("s false  ", c.n)}
 			}
 			receipts, err := s.Receipts(t.Context(), eraseKey)
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			gone := without(t, s, eraseKey, slices.Clone(hidingTexts)...)
 			if got := done(t, s, policy, store.RetainOptions{DryRun: true}); !slices.Equal(got, want) {
 				t.Errorf("%d days: due is %q, want %q", c.days, got, want)
@@ -178,9 +162,7 @@ func TestRetainErasesHidden(t *testing.T) {
 func TestRetainErasesOfWhatIsKept(t *testing.T) {
 	erasableAt(t, func() time.Time { return now }, func(t *testing.T, s *store.Store, _ *storetest.Faulty) {
 		hiding(t, s, eraseKey)
-		if _, err := s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{}, patch.NewPin("h").WithTimestamp(daysAgo(30))); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{}, patch.NewPin("h").WithTimestamp(daysAgo(30))))
 		policy := store.Retention{DeleteAfter: day, KeepPinned: true, EraseHiddenAfter: 60 * day}
 		for _, want := range []string{"s false pinned 3", "s false pinned 0"} {
 			if got := done(t, s, policy, store.RetainOptions{}); !slices.Equal(got, []string{want}) {
@@ -217,13 +199,9 @@ func TestRetainFailingWrites(t *testing.T) {
 					}
 					faulty.Plan(storetest.Plan{})
 					begun, err := s.Receipts(t.Context(), eraseKey)
-					if err != nil {
-						t.Fatal(err)
-					}
+					no(t, err)
 					if erase {
-						if _, err := s.Erase(t.Context(), eraseKey, store.EraseSelection{}, store.EraseOptions{}); err != nil {
-							t.Fatal(err)
-						}
+						must(t)(s.Erase(t.Context(), eraseKey, store.EraseSelection{}, store.EraseOptions{}))
 					}
 					if got := done(t, s, policies["a"], store.RetainOptions{}); erase && len(begun) > 0 && len(got) > 0 {
 						t.Errorf("the erasing left %q", got)
@@ -256,10 +234,7 @@ func TestRetainBesideSummary(t *testing.T) {
 	faulty := &storetest.Faulty{Backend: first}
 	var stores []*store.Store
 	for _, b := range []backend.Backend{faulty, first.Peer()} {
-		s, err := store.New(b, store.Options{Now: func() time.Time { return now }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newStore(t, b, store.Options{Now: func() time.Time { return now }})
 		defer s.Close()
 		stores = append(stores, s)
 	}
@@ -289,9 +264,7 @@ func TestRetainFinishesErasing(t *testing.T) {
 			t.Fatalf("a step that fails: %v", err)
 		}
 		faulty.Plan(storetest.Plan{})
-		if _, err := s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(1, 1, said(t, "late", "told of d"))); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.ApplyPatch(t.Context(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(1, 1, said(t, "late", "told of d"))))
 		if got := done(t, s, store.Retention{EraseHiddenAfter: 40 * day}, store.RetainOptions{}); !slices.Equal(got, []string{"s false  5"}) {
 			t.Errorf("done is %q", got)
 		}
@@ -315,18 +288,12 @@ func TestRetainFinishesErasing(t *testing.T) {
 // are as before.
 func TestPropertyRetainHidden(t *testing.T) {
 	clock := now
-	s, err := store.OpenMemory(store.Options{Now: func() time.Time { return clock }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := teststore.Memory(t, store.Options{Now: func() time.Time { return clock }})
 	erased := 0
 	rapid.Check(t, func(t *rapid.T) {
 		records := fuzz.Records(fuzz.Options{Max: 30, Accepted: true}).Draw(t, "records")
 		clock = time.Unix(0, 0)
-		if _, err := s.Import(context.Background(), eraseKey, strings.NewReader(fuzz.Text(records, nil)), store.ImportOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Import(context.Background(), eraseKey, strings.NewReader(fuzz.Text(records, nil)), store.ImportOptions{}))
 		defer func() { _ = s.Delete(context.Background(), eraseKey) }()
 		ref := fuzz.NewReference(nil)
 		for _, r := range records {
@@ -334,9 +301,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 		}
 		var raw []patch.Record
 		for r, err := range s.RawEvents(context.Background(), eraseKey, 1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			raw = append(raw, r)
 		}
 		clock = now.Add(100 * 365 * day)
@@ -349,15 +314,10 @@ func TestPropertyRetainHidden(t *testing.T) {
 				want[at] = true
 			}
 		}
-		before, err := s.View(context.Background(), eraseKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := viewOf(t, s, eraseKey)
 		n := 0
 		for r, err := range s.Retain(context.Background(), map[string]store.Retention{"": {EraseHiddenAfter: time.Hour}}, store.RetainOptions{}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			n += r.Erased
 		}
 		if n != len(want) {
@@ -366,9 +326,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 		erased += n
 		i := 0
 		for r, err := range s.RawEvents(context.Background(), eraseKey, 1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			if i == len(raw) {
 				break
 			}
@@ -379,10 +337,7 @@ func TestPropertyRetainHidden(t *testing.T) {
 			}
 			i++
 		}
-		after, err := s.View(context.Background(), eraseKey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := viewOf(t, s, eraseKey)
 		is, was := maps.Collect(after.Entries()), maps.Collect(before.Entries())
 		if !maps.EqualFunc(is, was, func(a, b fold.Entry) bool {
 			return a.Event.String() == b.Event.String() && a.Seq == b.Seq && a.Summary == b.Summary && a.Pinned == b.Pinned

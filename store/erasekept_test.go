@@ -17,9 +17,7 @@ func eraseIDs(t testing.TB, s *store.Store, key store.Key, opts store.EraseOptio
 	dry := opts
 	dry.DryRun = true
 	planned, err := s.Erase(t.Context(), key, sel, dry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	done, err := s.Erase(t.Context(), key, sel, opts)
 	if err != nil || !slices.Equal(whys(planned), whys(done)) {
 		t.Fatalf("erased %q, planned %q, %v", whys(done), whys(planned), err)
@@ -71,9 +69,7 @@ func TestEraseKeepingPlannedAnew(t *testing.T) {
 		createWith(t, s, eraseKey, said(t, "a", "secret"), said(t, "b", "other"))
 		fork := eraseKey
 		fork.Session = "fork"
-		if _, err := s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}))
 		faulty.Plan(storetest.Plan{Write: 1, Failure: storetest.Landed, During: func() {
 			if _, err := s.ApplyPatch(context.Background(), eraseKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(1, 1)); err != nil {
 				t.Error(err)
@@ -97,13 +93,9 @@ func TestEraseWhatWasKeptInForks(t *testing.T) {
 			createWith(t, s, eraseKey, said(t, "a", "secret"), said(t, "b", "other"))
 			fork := eraseKey
 			fork.Session = "fork"
-			if _, err := s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.Fork(t.Context(), eraseKey, fork, store.ForkOptions{}))
 			p := patch.NewSummarise(0, 2, said(t, "s", "secret told in the fork"))
-			if _, err := s.ApplyPatch(t.Context(), fork, store.PatchOptions{AsOfNow: true}, p); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.ApplyPatch(t.Context(), fork, store.PatchOptions{AsOfNow: true}, p))
 			clock = now.Add(day)
 			if got := done(t, s, store.Retention{EraseHiddenAfter: day}, store.RetainOptions{}); !slices.Equal(got, []string{"fork false  2"}) {
 				t.Fatalf("kept: %q", got)

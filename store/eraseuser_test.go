@@ -19,25 +19,15 @@ func TestEraseUser(t *testing.T) {
 			key := func(user, session string) store.Key { return store.Key{App: "a", User: user, Session: session} }
 			state := map[string]any{"k": "secret", "user:k": "secret", "app:k": "shared"}
 			for _, name := range []string{"s1", "s2"} {
-				if _, err := s.Create(ctx, key("ann", name), state); err != nil {
-					t.Fatal(err)
-				}
+				must(t)(s.Create(ctx, key("ann", name), state))
 				events := append(lines(t, `{"id":"first","author":"user","content":{"parts":[{"text":"the secret of `+name+`"}]},"actions":{"stateDelta":{"x":"secret","user:x":"secret"}}}`), said(t, "second", "secret too"))
-				if _, err := s.AppendEvents(ctx, key("ann", name), store.AppendOptions{}, events...); err != nil {
-					t.Fatal(err)
-				}
+				must(t)(s.AppendEvents(ctx, key("ann", name), store.AppendOptions{}, events...))
 			}
 			at := uint64(1)
-			if _, err := s.Fork(ctx, key("ann", "s1"), key("bob", "of ann"), store.ForkOptions{At: &at}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.AppendEvents(ctx, key("bob", "of ann"), store.AppendOptions{}, said(t, "own", "of bob")); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.Fork(ctx, key("ann", "s1"), key("bob", "of ann"), store.ForkOptions{At: &at}))
+			must(t)(s.AppendEvents(ctx, key("bob", "of ann"), store.AppendOptions{}, said(t, "own", "of bob")))
 			createWith(t, s, key("bob", "own"), said(t, "first", "of bob"), said(t, "second", "secret of bob"))
-			if _, err := s.Create(ctx, key("ann", "empty"), nil); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.Create(ctx, key("ann", "empty"), nil))
 
 			opts := store.EraseOptions{ID: "r", Salt: []byte("salt")}
 			dry := opts
@@ -60,9 +50,7 @@ func TestEraseUser(t *testing.T) {
 					t.Errorf("shared %q, planned %q", done.Shared, planned.Shared)
 				}
 			}
-			if _, err = s.EraseUser(ctx, "a", "ann", opts); err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.EraseUser(ctx, "a", "ann", opts))
 			for _, k := range []store.Key{key("ann", "s1"), key("ann", "s2"), key("bob", "of ann")} {
 				if got := has(t, s, k, "secret"); len(got) != 0 {
 					t.Errorf("write %d: %s has it in %v", write, k, got)
@@ -82,10 +70,7 @@ func TestEraseUser(t *testing.T) {
 			if got := has(t, s, key("bob", "of ann"), "of bob"); !slices.Equal(got, []uint64{2}) {
 				t.Errorf("write %d: what bob said in the fork is in %v", write, got)
 			}
-			session, err := s.Get(ctx, key("ann", "s1"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			session := sessionOf(t, s, key("ann", "s1"))
 			for name, want := range map[string]any{"user:k": nil, "user:x": nil, "app:k": "shared", "x": nil, "k": nil} {
 				if v, ok := session.Value(name); !ok || v.Any() != want {
 					t.Errorf("write %d: %s is %v, %v", write, name, v, ok)

@@ -23,12 +23,8 @@ var exampleKey = store.Key{App: "shop", User: "ada", Session: "s1"}
 // exampleStore returns a store in memory with a session of four events.
 func exampleStore() *store.Store {
 	s, err := store.OpenMemory(store.Options{Now: func() time.Time { return time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC) }})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR"}); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR"}))
 	for i, text := range []string{"hello", "hi, what can I do?", "a red bicycle, please", "I found three"} {
 		e, err := patch.NewEvent(patch.Fields{
 			ID:      fmt.Sprint("e", i+1),
@@ -36,14 +32,17 @@ func exampleStore() *store.Store {
 			Content: patch.Text("user", text),
 			Actions: patch.Actions{StateDelta: map[string]any{"turn": i + 1}},
 		})
-		if err != nil {
-			log.Fatal(err)
-		}
-		if _, err := s.AppendEvents(context.Background(), exampleKey, store.AppendOptions{}, e); err != nil {
-			log.Fatal(err)
-		}
+		check(err)
+		check(s.AppendEvents(context.Background(), exampleKey, store.AppendOptions{}, e))
 	}
 	return s
+}
+
+// check ends the program if the last of a call's results is an error.
+func check(results ...any) {
+	if err, failed := results[len(results)-1].(error); failed {
+		log.Fatal(err)
+	}
 }
 
 func printVisible(v interface{ Len() int }, at func(i int) *patch.Event) {
@@ -57,16 +56,12 @@ func printVisible(v interface{ Len() int }, at func(i int) *patch.Event) {
 
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "patchlog")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "sessions.db")
 
 	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	_, err = s.Create(context.Background(), exampleKey, nil)
 	fmt.Println("created:", err == nil)
 
@@ -74,9 +69,7 @@ func ExampleOpen() {
 	_, err = store.Open(path, store.Options{LockTimeout: time.Millisecond})
 	fmt.Println("locked:", errors.Is(err, store.ErrLocked))
 
-	if err := s.Close(); err != nil {
-		log.Fatal(err)
-	}
+	check(s.Close())
 	// Output:
 	// created: true
 	// locked: true
@@ -84,9 +77,7 @@ func ExampleOpen() {
 
 func ExampleOpenMemory() {
 	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer s.Close()
 	_, err = s.Get(context.Background(), exampleKey)
 	fmt.Println(err)
@@ -95,14 +86,10 @@ func ExampleOpenMemory() {
 
 func ExampleStore_Create() {
 	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer s.Close()
 	session, err := s.Create(context.Background(), exampleKey, map[string]any{"currency": "EUR", "app:motd": "sale!", "temp:draft": 1})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(session.State())
 
 	_, err = s.Create(context.Background(), exampleKey, nil)
@@ -116,9 +103,7 @@ func ExampleStore_Get() {
 	s := exampleStore()
 	defer s.Close()
 	session, err := s.Get(context.Background(), exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(session.State())
 	for i := session.View.Len() - 2; i < session.View.Len(); i++ {
 		fmt.Println(i, session.View.At(i).ID(), session.View.At(i).Author())
@@ -133,15 +118,11 @@ func ExampleStore_AppendEvents() {
 	s := exampleStore()
 	defer s.Close()
 	e, err := patch.NewEvent(patch.Fields{ID: "e5", Author: "ada", Content: patch.Text("user", "the second one")})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	// The second call is a retry: it writes nothing.
 	for range 2 {
 		c, err := s.AppendEvents(context.Background(), exampleKey, store.AppendOptions{}, e)
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		fmt.Println("record", c.Records[0].Seq, "of", c.View.Seq())
 	}
 	// Output:
@@ -153,17 +134,11 @@ func ExampleStore_ApplyPatch() {
 	s := exampleStore()
 	defer s.Close()
 	seen, err := s.Get(context.Background(), exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Author: "summariser", Content: patch.Text("user", "They greeted.")})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	c, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{On: seen.View}, patch.NewSummarise(0, 2, summary))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	printVisible(c.View, c.View.At)
 
 	// Who has not seen that patch must look again.
@@ -183,14 +158,10 @@ func ExampleStore_Preview() {
 	s := exampleStore()
 	defer s.Close()
 	p, err := s.Preview(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e3"))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println("would remove", len(p.Removed), "events and leave", p.After.Len())
 	session, err := s.Get(context.Background(), exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println("there are", session.View.Len())
 	// Output:
 	// would remove 2 events and leave 2
@@ -209,9 +180,7 @@ func ExampleStore_ApplyOn() {
 	s := exampleStore()
 	defer s.Close()
 	seen, err := s.View(context.Background(), exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	v, err := s.ApplyOn(context.Background(), exampleKey, seen, fold.CheckOptions{}, patch.NewSplice(0, 3))
 	fmt.Println(v.Len(), err)
 	// What was seen is not what is there any more.
@@ -226,14 +195,10 @@ func ExampleStore_Revert() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	cut, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3).WithID("p1"))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(cut.View.Len(), cut.View.State())
 	back, err := s.Revert(ctx, exampleKey, store.UndoOptions{On: cut.View}, "p1")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(back.View.Len(), back.View.State())
 
 	// Only what stands can be taken back.
@@ -250,22 +215,14 @@ func ExampleStore_Rewind() {
 	defer s.Close()
 	for _, text := range []string{"a blue one", "I found two"} {
 		e, err := patch.NewEvent(patch.Fields{InvocationID: "inv2", Content: patch.Text("user", text)})
-		if err != nil {
-			log.Fatal(err)
-		}
-		if _, err := s.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e); err != nil {
-			log.Fatal(err)
-		}
+		check(err)
+		check(s.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e))
 	}
 	would, err := s.PreviewRewind(ctx, exampleKey, store.UndoOptions{}, "inv2")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println("would remove", len(would.Before.Diff(would.After).Removed), "events")
 	c, err := s.Rewind(ctx, exampleKey, store.UndoOptions{On: would.Before}, "inv2")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	printVisible(c.View, c.View.At)
 	// Output:
 	// would remove 2 events
@@ -280,9 +237,7 @@ func ExampleStore_Fork() {
 	defer s.Close()
 	two := uint64(2)
 	fork, err := s.Fork(ctx, exampleKey, store.Key{App: "shop", User: "ada", Session: "what if"}, store.ForkOptions{At: &two})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	printVisible(fork.View, fork.View.At)
 	fmt.Println(fork.State())
 	// Output:
@@ -294,13 +249,9 @@ func ExampleStore_Fork() {
 func ExampleStore_ViewAt() {
 	s := exampleStore()
 	defer s.Close()
-	if _, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3)); err != nil {
-		log.Fatal(err)
-	}
+	check(s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3)))
 	v, err := s.ViewAt(context.Background(), exampleKey, 2)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	printVisible(v, v.At)
 	fmt.Println(v.State())
 	// Output:
@@ -312,13 +263,9 @@ func ExampleStore_ViewAt() {
 func ExampleStore_RawEvents() {
 	s := exampleStore()
 	defer s.Close()
-	if _, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3).WithID("p1")); err != nil {
-		log.Fatal(err)
-	}
+	check(s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 3).WithID("p1")))
 	for r, err := range s.RawEvents(context.Background(), exampleKey, 3) {
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		fmt.Println(r.Seq, r.ID(), r.Patch != nil)
 	}
 	// Output:
@@ -343,14 +290,10 @@ func ExampleStore_List() {
 	s := exampleStore()
 	defer s.Close()
 	for _, key := range []store.Key{{App: "shop", User: "bob", Session: "s1"}, {App: "help", User: "ada", Session: "s1"}} {
-		if _, err := s.Create(context.Background(), key, nil); err != nil {
-			log.Fatal(err)
-		}
+		check(s.Create(context.Background(), key, nil))
 	}
 	for info, err := range s.List(context.Background(), store.ListOptions{App: "shop"}) {
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		fmt.Println(info.Key, info.Seq)
 	}
 	// Output:
@@ -361,9 +304,7 @@ func ExampleStore_List() {
 func ExampleStore_Delete() {
 	s := exampleStore()
 	defer s.Close()
-	if err := s.Delete(context.Background(), exampleKey); err != nil {
-		log.Fatal(err)
-	}
+	check(s.Delete(context.Background(), exampleKey))
 	_, err := s.Get(context.Background(), exampleKey)
 	fmt.Println(errors.Is(err, store.ErrNotFound))
 	// Output: true
@@ -371,9 +312,7 @@ func ExampleStore_Delete() {
 
 func ExampleStore_Import() {
 	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer s.Close()
 	const text = `{"patchlog":1,"initialState":{"currency":"EUR"}}
 {"id":"e1","author":"ada"}
@@ -382,9 +321,7 @@ func ExampleStore_Import() {
 `
 	for range 2 {
 		done, err := s.Import(context.Background(), exampleKey, strings.NewReader(text), store.ImportOptions{Name: "s1.jsonl"})
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		fmt.Println(done.Added, "added,", done.Present, "there already,", done.View.Len(), "visible")
 	}
 	_, err = s.Import(context.Background(), exampleKey, strings.NewReader(`{"id":"a"}`+"\nhello\n"), store.ImportOptions{Name: "broken.jsonl"})
@@ -401,16 +338,10 @@ func ExampleStore_Import() {
 func ExampleStore_Export() {
 	s := exampleStore()
 	defer s.Close()
-	if _, err := s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e4").WithID("p1")); err != nil {
-		log.Fatal(err)
-	}
+	check(s.ApplyPatch(context.Background(), exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewTruncateBefore("e4").WithID("p1")))
 	var whole, visible bytes.Buffer
-	if err := s.Export(context.Background(), exampleKey, &whole, store.ExportOptions{}); err != nil {
-		log.Fatal(err)
-	}
-	if err := s.Export(context.Background(), exampleKey, &visible, store.ExportOptions{Visible: true}); err != nil {
-		log.Fatal(err)
-	}
+	check(s.Export(context.Background(), exampleKey, &whole, store.ExportOptions{}))
+	check(s.Export(context.Background(), exampleKey, &visible, store.ExportOptions{Visible: true}))
 	fmt.Println(strings.Count(whole.String(), "\n"), "lines")
 	fmt.Print(visible.String())
 	// Output:
@@ -423,9 +354,7 @@ func ExampleStore_Verify() {
 	defer s.Close()
 	problems := 0
 	for p, err := range s.Verify(context.Background(), store.VerifyOptions{}) {
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		fmt.Println(p)
 		problems++
 	}
@@ -435,37 +364,23 @@ func ExampleStore_Verify() {
 
 func ExampleStore_SalvageFrom() {
 	dir, err := os.MkdirTemp("", "salvage")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer os.RemoveAll(dir)
 	ctx := context.Background()
 	path := filepath.Join(dir, "log.db")
 	old, err := store.Open(path, store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := old.Create(ctx, exampleKey, map[string]any{"currency": "EUR"}); err != nil {
-		log.Fatal(err)
-	}
-	if err := old.Close(); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(old.Create(ctx, exampleKey, map[string]any{"currency": "EUR"}))
+	check(old.Close())
 	data, err := os.ReadFile(path)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	clear(data[:8192]) // the pages by which the file is opened
 
 	s, err := store.Open(filepath.Join(dir, "salvaged.db"), store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer s.Close()
 	found, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	for _, session := range found.Sessions {
 		fmt.Println(session.Key, session.Whole())
 	}
@@ -474,14 +389,10 @@ func ExampleStore_SalvageFrom() {
 
 func ExampleStore_CreateAt() {
 	s, err := store.New(&memory.Backend{}, store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer s.Close()
 	then := time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
-	if _, err := s.CreateAt(context.Background(), exampleKey, map[string]any{"currency": "EUR", "user:name": "Ada"}, then); err != nil {
-		log.Fatal(err)
-	}
+	check(s.CreateAt(context.Background(), exampleKey, map[string]any{"currency": "EUR", "user:name": "Ada"}, then))
 	info, err := s.Info(context.Background(), exampleKey)
 	fmt.Println(info.Created, err)
 	initial, err := s.InitialState(context.Background(), exampleKey) // without what sessions share
@@ -502,18 +413,12 @@ func ExampleStore_PreviewRevert() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	first, last := patch.NewSplice(0, 1).WithID("p1").WithGroup("tidy"), patch.NewSplice(2, 1).WithID("p2").WithGroup("tidy")
-	if _, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, first, last); err != nil {
-		log.Fatal(err)
-	}
+	check(s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, first, last))
 	would, err := s.PreviewRevert(ctx, exampleKey, store.UndoOptions{}, "p1")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(len(would.Patches), "reverts would bring", len(would.Added), "events back")
 	done, err := s.Revert(ctx, exampleKey, store.UndoOptions{On: would.Before}, "p1")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(done.View.Len(), "events;", len(done.Records), "records")
 	// Output:
 	// 2 reverts would bring 2 events back
@@ -525,17 +430,11 @@ func ExampleStore_HistoryParts() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Content: map[string]any{"parts": []any{map[string]any{"text": "They met."}}}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	done, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, summary))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	parts, err := s.HistoryParts(ctx, exampleKey, done.View)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	for _, e := range parts[0] {
 		fmt.Println(done.View.At(0).ID(), "stands for", e.Event.ID())
 	}
@@ -549,17 +448,11 @@ func ExampleStore_History() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	summary, err := patch.NewEvent(patch.Fields{ID: "s1", Content: map[string]any{"parts": []any{map[string]any{"text": "They met."}}}})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	done, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{AsOfNow: true}, patch.NewSummarise(0, 2, summary))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	history, err := s.History(ctx, exampleKey, done.View)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	for _, e := range history {
 		fmt.Print(e.Event.ID(), " ")
 	}
@@ -571,13 +464,9 @@ func ExampleStore_History() {
 func ExampleReadText() {
 	ctx := context.Background()
 	text, err := store.ReadText(ctx, strings.NewReader(`{"id":"e1","author":"ada"}`), store.ImportOptions{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer s.Close()
 	done, err := s.ImportText(ctx, exampleKey, text)
 	fmt.Println(done.Added, done.Created, err)
@@ -589,9 +478,7 @@ func ExampleStore_Lease() {
 	ctx, s := context.Background(), exampleStore()
 	defer s.Close()
 	held, err := s.Lease(ctx, exampleKey, "report", time.Minute)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	if held {
 		fmt.Println("writing the report")
 		_, err = s.Lease(ctx, exampleKey, "report", 0)
@@ -607,22 +494,16 @@ func ExampleStore_CopyFrom() {
 	from := exampleStore()
 	defer from.Close()
 	to, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer to.Close()
 	for range 2 { // the second time finds it all there
 		done, err := to.CopyFrom(ctx, from, exampleKey, store.CopyOptions{})
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		fmt.Println(done.Created, done.Added, done.Present)
 	}
 	// Values of users without a session are copied as well.
 	shared, err := to.CopyShared(ctx, from, store.CopyOptions{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(shared.Added, "shared values")
 	// Output:
 	// true 4 0
@@ -636,13 +517,9 @@ func ExampleStore_Search() {
 	s := exampleStore()
 	defer s.Close()
 	session, err := s.Get(ctx, exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	cut := patch.NewSplice(2, 1).WithID("cut")
-	if _, err := s.ApplyPatch(ctx, exampleKey, store.PatchOptions{On: session.View}, cut); err != nil {
-		log.Fatal(err)
-	}
+	check(s.ApplyPatch(ctx, exampleKey, store.PatchOptions{On: session.View}, cut))
 	hits, err := s.Search(ctx, exampleKey, recall.Search{Query: "bicycles", Limit: 1})
 	for _, hit := range hits {
 		fmt.Println(hit.Seq, hit.Snippet.Text, hit.Place.Index >= 0, hit.Place.HiddenBy, err)
@@ -679,9 +556,7 @@ func ExampleStore_Watch() {
 		if err == nil {
 			_, err = s.AppendEvents(ctx, exampleKey, store.AppendOptions{}, e)
 		}
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 	}
 	// Output:
 	// 4 agent
@@ -692,29 +567,17 @@ func ExampleStore_Watch() {
 func ExampleStore_Backup() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "patchlog")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer os.RemoveAll(dir)
 	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer s.Close()
-	if _, err := s.Create(ctx, exampleKey, nil); err != nil {
-		log.Fatal(err)
-	}
+	check(s.Create(ctx, exampleKey, nil))
 	file, err := os.Create(filepath.Join(dir, "backup.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := errors.Join(s.Backup(ctx, file), file.Sync(), file.Close()); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(errors.Join(s.Backup(ctx, file), file.Sync(), file.Close()))
 	saved, err := store.Open(file.Name(), store.Options{ReadOnly: true})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer saved.Close()
 	info, err := saved.Info(ctx, exampleKey)
 	fmt.Println(info.Key, err)
@@ -724,29 +587,17 @@ func ExampleStore_Backup() {
 func ExampleStore_Vacuum() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "patchlog")
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer os.RemoveAll(dir)
 	s, err := store.Open(filepath.Join(dir, "log.db"), store.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	defer s.Close()
 	note := map[string]any{"note": strings.Repeat("long ", 100_000)}
-	if _, err := s.Create(ctx, exampleKey, note); err != nil {
-		log.Fatal(err)
-	}
-	if err := s.Delete(ctx, exampleKey); err != nil {
-		log.Fatal(err)
-	}
+	check(s.Create(ctx, exampleKey, note))
+	check(s.Delete(ctx, exampleKey))
 	before, err := s.Space(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := s.Vacuum(ctx); err != nil {
-		log.Fatal(err)
-	}
+	check(err)
+	check(s.Vacuum(ctx))
 	after, err := s.Space(ctx)
 	fmt.Println(before.Free > 500_000, after.File < 100_000, err)
 	// Output: true true <nil>
@@ -761,22 +612,14 @@ func ExampleStore_Erase() {
 	dry := opts
 	dry.DryRun = true
 	plan, err := s.Erase(ctx, exampleKey, selection, dry)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(len(plan.Sessions[0].Events), "event would go:", plan.Sessions[0].Events[0].ID)
-	if _, err := s.Erase(ctx, exampleKey, selection, opts); err != nil {
-		log.Fatal(err)
-	}
+	check(s.Erase(ctx, exampleKey, selection, opts))
 	v, err := s.View(ctx, exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(v.At(2).Content())
 	receipts, err := s.Receipts(ctx, exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	of, _ := receipts[0].Patch.Erasure()
 	fmt.Println(receipts[0].Patch.Author(), of.Reason, of.Seqs)
 	// Output:
@@ -793,18 +636,12 @@ func ExampleStore_EraseUser() {
 	dry := opts
 	dry.DryRun = true
 	plan, err := s.EraseUser(ctx, "shop", "ada", dry)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	done, err := s.EraseUser(ctx, "shop", "ada", opts)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(len(plan.Sessions[0].Events), len(done.Sessions[0].Events))
 	session, err := s.Get(ctx, exampleKey)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(session.State())
 	// Output:
 	// 4 4
@@ -817,20 +654,14 @@ func ExampleErasureDigest() {
 	ctx := context.Background()
 	var kept []patch.Record // an export from before, say
 	for r, err := range s.RawEvents(ctx, exampleKey, 3) {
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		kept = append(kept, r)
 	}
 	done, err := s.Erase(ctx, exampleKey, store.EraseSelection{EventIDs: []string{"e3"}}, store.EraseOptions{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	of, _ := done.Sessions[0].Receipt.Patch.Erasure()
 	digest, err := store.ErasureDigest(done.Salt, kept[0])
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Println(bytes.Equal(digest, of.Digest))
 	// Output: true
 }

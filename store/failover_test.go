@@ -201,14 +201,11 @@ func TestReadAcrossFailover(t *testing.T) {
 					e.append(from("e1", "i1"), from("e2", "i2"))
 					e.apply(parsePatch(`{"id":"p","patchType":"splice","start":0,"count":1,"replacement":[{"id":"r"}]}`))
 					e.append(from("e4", "i4"), from("e5", "i5"))
-					info, err := e.store.Info(ctx, key)
-					e.no(err)
+					info := infoOf(e, e.store, key)
 					e.append(from("e6", "i6"))
-					_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p")
-					e.no(err)
+					e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p"))
 					e.append(from("e8", "i8"))
-					all, err := e.store.Info(ctx, key)
-					e.no(err)
+					all := infoOf(e, e.store, key)
 					kept, err := first.Snapshot(ctx, e.nameOf(info), info.Creation)
 					e.no(err)
 					for at := int64(1); ; at++ {
@@ -216,16 +213,13 @@ func TestReadAcrossFailover(t *testing.T) {
 						if kept.Data != nil {
 							e.no(old.PutSnapshot(ctx, e.nameOf(info), info.Creation, kept))
 						}
-						s, err := store.New(unclosed{after}, e.opts)
-						e.no(err)
+						s := newStore(e, unclosed{after}, e.opts)
 						for i := range regrown {
-							_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, from(fmt.Sprint("n", i), "n"))
-							e.no(err)
+							e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, from(fmt.Sprint("n", i), "n")))
 						}
 						e.no(s.Close())
 						b := &failsOver{Backend: old, after: after, at: at}
-						s, err = store.New(b, later(e.opts))
-						e.no(err)
+						s = newStore(e, b, later(e.opts))
 						err = call(s)
 						for _, allowed := range []error{store.ErrConflict, store.ErrNotFound, fold.ErrEventNotFound, fold.ErrBlocked} {
 							if errors.Is(err, allowed) {
@@ -293,8 +287,7 @@ func TestGapIsDamage(t *testing.T) {
 	for name, call := range callsAcrossFailover {
 		for _, busy := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/busy %v", name, busy), func(t *testing.T) {
-				s, err := store.New(&hasGap{Backend: b, busy: busy}, later(e.opts))
-				e.no(err)
+				s := newStore(e, &hasGap{Backend: b, busy: busy}, later(e.opts))
 				defer s.Close()
 				if err := call(s); !errors.Is(err, store.ErrCorrupt) {
 					t.Errorf("the error is %v, want ErrCorrupt", err)

@@ -89,8 +89,7 @@ func (e *env) views() string {
 	var b strings.Builder
 	for info, err := range e.store.List(ctx, store.ListOptions{}) {
 		e.no(err)
-		s, err := e.store.Get(ctx, info.Key)
-		e.no(err)
+		s := sessionOf(e, e.store, info.Key)
 		b.WriteString(e.viewText(s.View))
 	}
 	return b.String()

@@ -104,11 +104,9 @@ func TestForkInSteps(t *testing.T) {
 			e.absentFork()
 			for _, k := range []store.Key{key, elsewhere} {
 				if k == elsewhere && step == 1 {
-					_, err := e.store.Create(soon, k, nil)
-					e.no(err)
+					e.must(e.store.Create(soon, k, nil))
 				}
-				_, err := e.store.AppendEvents(soon, k, store.AppendOptions{}, say(fmt.Sprint("meanwhile", step)))
-				e.no(err)
+				e.must(e.store.AppendEvents(soon, k, store.AppendOptions{}, say(fmt.Sprint("meanwhile", step))))
 			}
 		}
 		fork, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
@@ -128,8 +126,7 @@ func TestForkInSteps(t *testing.T) {
 			e.Errorf("%d visible events, want %d", n, before.Len()+650)
 		}
 		e.reopen()
-		there, err := e.store.Get(ctx, forkKey)
-		e.no(err)
+		there := sessionOf(e, e.store, forkKey)
 		e.same("after reopening", e.viewText(there.View), e.viewText(done.View))
 		for _, id := range []string{"a1", "b700", "c400", "p1"} {
 			_, err := e.store.AppendEvents(ctx, forkKey, store.AppendOptions{}, event(`{"id":%q}`, id))
@@ -154,8 +151,7 @@ func TestForkCutShort(t *testing.T) {
 			e.append(says("new2", 900)...)
 		}, store.ErrNotFound},
 		"created by another": {func(e *env, _ func()) {
-			_, err := e.store.Create(ctx, forkKey, map[string]any{"own": 1})
-			e.no(err)
+			e.must(e.store.Create(ctx, forkKey, map[string]any{"own": 1}))
 		}, store.ErrExists},
 	} {
 		for _, step := range []int{1, 3} {
@@ -175,8 +171,7 @@ func TestForkCutShort(t *testing.T) {
 					e.is(err, c.want)
 					s.between = nil
 					if c.want == store.ErrExists {
-						there, err := e.store.Get(ctx, forkKey)
-						e.no(err)
+						there := sessionOf(e, e.store, forkKey)
 						e.same("the other's", fmt.Sprint(there.State(), there.View.Len()), "map[own:1] 0")
 						e.no(e.store.Delete(ctx, forkKey))
 					}
@@ -187,8 +182,7 @@ func TestForkCutShort(t *testing.T) {
 					if c.want == store.ErrNotFound {
 						return
 					}
-					_, err = e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
-					e.no(err)
+					e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 				})
 			})
 		}
@@ -222,11 +216,9 @@ func TestForkWhoseStepsFail(t *testing.T) {
 				}
 			}
 			if how != storetest.Landed {
-				_, err := e.store.Fork(ctx, key, forkKey, store.ForkOptions{})
-				e.no(err)
+				e.must(e.store.Fork(ctx, key, forkKey, store.ForkOptions{}))
 			}
-			fork, err := e.store.Get(ctx, forkKey)
-			e.no(err)
+			fork := sessionOf(e, e.store, forkKey)
 			e.same("the fork", ids(fork.View), ids(e.view()))
 		})
 	}
@@ -250,8 +242,7 @@ func TestForkHoldsWhatIsVisible(t *testing.T) {
 			}
 			e.append(events...)
 			view := e.view()
-			_, err := e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(view.Len()-25, 25))
-			e.no(err)
+			e.must(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(view.Len()-25, 25)))
 		}
 		before, most := heap(), uint64(0)
 		s.between = func(int) { most = max(most, heap()) }

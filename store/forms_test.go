@@ -29,8 +29,7 @@ func TestReadingHoldsAPage(t *testing.T) {
 				events = append(events, testlog.New(patch.Fields{ID: fmt.Sprint("e", i, "-", j), Author: long}))
 			}
 			e.append(events...)
-			_, err := e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 10))
-			e.no(err)
+			e.must(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 10)))
 		}
 		e.opts.CacheBytes = -1
 		e.reopen()

@@ -34,29 +34,18 @@ func TestGoldenFile(t *testing.T) {
 		makeGolden(t, filepath.Join(t.TempDir(), "golden.db"))
 	}
 	ctx := context.Background()
-	s, err := store.Open(teststore.Unpack(t, goldenDB), store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, teststore.Unpack(t, goldenDB), store.Options{})
 	defer s.Close()
 	for p, err := range s.Verify(ctx, store.VerifyOptions{}) {
 		t.Errorf("%v (%v)", p, err)
 	}
 	var text bytes.Buffer
-	if err := s.Export(ctx, goldenKey, &text, store.ExportOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile(goldenText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Export(ctx, goldenKey, &text, store.ExportOptions{}))
+	want := readFile(t, goldenText)
 	if !bytes.Equal(text.Bytes(), want) {
 		t.Errorf("it exports\n%s\nwant\n%s", text.Bytes(), want)
 	}
-	session, err := s.Get(ctx, goldenKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	session := sessionOf(t, s, goldenKey)
 	if state := fmt.Sprintf("%#v", session.State()["count"]); state != "7" {
 		t.Errorf("count is %s, want an int 7", state)
 	}
@@ -65,9 +54,7 @@ func TestGoldenFile(t *testing.T) {
 	}
 	// A retry finds the ids.
 	e, err := patch.NewEvent(patch.Fields{ID: "e1", InvocationID: "inv1", Author: "user", Content: patch.Text("user", "hello")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	c, err := s.AppendEvents(ctx, goldenKey, store.AppendOptions{}, e)
 	if err != nil || c.Records[0].Seq != 1 {
 		t.Errorf("a retry: %v, %v", c.Records, err)
@@ -78,17 +65,12 @@ func makeGolden(t *testing.T, path string) {
 	t.Helper()
 	ctx := context.Background()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 6_000_007, time.UTC)
-	s, err := store.Open(path, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, path, store.Options{Snapshots: snapshot.Policy{Every: 6, Share: 1}, Now: func() time.Time { return now }})
 	check := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 	}
-	_, err = s.Create(ctx, goldenKey, map[string]any{"tenant": "t1", "user:name": "Ann", "tags": []string{"a", "b"}})
+	_, err := s.Create(ctx, goldenKey, map[string]any{"tenant": "t1", "user:name": "Ann", "tags": []string{"a", "b"}})
 	check(err)
 	event := func(f patch.Fields) *patch.Event {
 		e, err := patch.NewEvent(f)

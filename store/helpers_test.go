@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,14 +80,9 @@ func openBoltAt(t *testing.T, path string) backend.Backend {
 	t.Helper()
 	// Durability has tests of its own.
 	b, err := bolt.Open(path, bolt.Options{NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return b
 }
-
-// check looks for damage in the file of a backend.
-func check(b backend.Backend) error { return b.(*bolt.Backend).Check(ctx) }
 
 // unclosed is a backend in memory that outlives its store.
 type unclosed struct{ backend.Backend }
@@ -95,11 +91,7 @@ func (unclosed) Close() error { return nil }
 
 func (e *env) open() {
 	e.Helper()
-	s, err := store.New(e.backend, e.opts)
-	if err != nil {
-		e.Fatal(err)
-	}
-	e.store = s
+	e.store = newStore(e, e.backend, e.opts)
 }
 
 // with returns the env for a part of the test.
@@ -189,11 +181,79 @@ func ids(v fold.View) string {
 	return strings.Join(out, " ")
 }
 
+// fataler is a test, or a draw of a property.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// no ends the test if there is an error.
+func no(t fataler, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must ends the test if a call fails whose other result is of no interest.
+func must(t fataler) func(result any, err error) {
+	t.Helper()
+	return func(_ any, err error) {
+		t.Helper()
+		no(t, err)
+	}
+}
+
+// newStore opens a store on a backend.
+func newStore(t fataler, b backend.Backend, opts store.Options) *store.Store {
+	t.Helper()
+	s, err := store.New(b, opts)
+	no(t, err)
+	return s
+}
+
+// openStore opens a file.
+func openStore(t fataler, path string, opts store.Options) *store.Store {
+	t.Helper()
+	s, err := store.Open(path, opts)
+	no(t, err)
+	return s
+}
+
+func sessionOf(t fataler, s *store.Store, key store.Key) store.Session {
+	t.Helper()
+	session, err := s.Get(ctx, key)
+	no(t, err)
+	return session
+}
+
+func viewOf(t fataler, s *store.Store, key store.Key) fold.View {
+	t.Helper()
+	return sessionOf(t, s, key).View
+}
+
+func infoOf(t fataler, s *store.Store, key store.Key) store.Info {
+	t.Helper()
+	info, err := s.Info(ctx, key)
+	no(t, err)
+	return info
+}
+
+func readFile(t fataler, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	no(t, err)
+	return data
+}
+
 func (e *env) no(err error) {
 	e.Helper()
-	if err != nil {
-		e.Fatal(err)
-	}
+	no(e, err)
+}
+
+func (e *env) must(_ any, err error) {
+	e.Helper()
+	no(e, err)
 }
 
 func (e *env) same(what, got, want string) {

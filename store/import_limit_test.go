@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -42,12 +43,8 @@ func TestImportLimits(t *testing.T) {
 		"negative limit":  {`{"id":"a"}`, store.ImportOptions{MaxRecords: -1}, store.ErrInvalid, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := store.OpenMemory(store.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			_, err = s.Import(ctx, key, strings.NewReader(c.text), c.opts)
+			s := teststore.Memory(t, store.Options{})
+			_, err := s.Import(ctx, key, strings.NewReader(c.text), c.opts)
 			var at *patch.LineError
 			if !errors.Is(err, c.want) || c.line != 0 && (!errors.As(err, &at) || at.Line != c.line) {
 				t.Errorf("error %v, want one of line %d that matches %q", err, c.line, c.want)
@@ -75,11 +72,7 @@ func (e endless) Read(p []byte) (int, error) {
 
 // The end of the context ends the reading of a text, also where no record comes.
 func TestImportChecksItsContext(t *testing.T) {
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := teststore.Memory(t, store.Options{})
 	cut, cancel := context.WithCancel(ctx)
 	if _, err := s.Import(cut, key, endless{cancel}, store.ImportOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)

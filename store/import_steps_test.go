@@ -43,12 +43,10 @@ func TestImportInSteps(t *testing.T) {
 		"wrong seq":  {text + `{"seq":3,"id":"z"}`, nil, store.ErrInvalid, "f:1803"},
 		"large line": {text + `{"id":"z","author":"` + strings.Repeat("x", 60_000) + `"}`, nil, store.ErrTooLarge, "f:1803"},
 		"created meanwhile, alike": {text, func(e *env, _ func()) {
-			_, err := e.store.Create(ctx, forkKey, map[string]any{"k": 1})
-			e.no(err)
+			e.must(e.store.Create(ctx, forkKey, map[string]any{"k": 1}))
 		}, nil, ""},
 		"created meanwhile, other": {text, func(e *env, _ func()) {
-			_, err := e.store.Create(ctx, forkKey, map[string]any{"k": 2})
-			e.no(err)
+			e.must(e.store.Create(ctx, forkKey, map[string]any{"k": 2}))
 		}, store.ErrConflict, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +87,7 @@ func TestImportInSteps(t *testing.T) {
 					e.Errorf("%d added, %d present, created %t", imported.Added, imported.Present, imported.Created)
 				}
 				e.same("shared", e.shared(forkKey), "")
-				there, err := e.store.Get(ctx, forkKey)
-				e.no(err)
+				there := sessionOf(e, e.store, forkKey)
 				e.same("view", e.viewText(imported.View), e.viewText(there.View))
 				again, err := e.store.Import(ctx, forkKey, strings.NewReader(text), store.ImportOptions{})
 				e.no(err)
@@ -143,8 +140,7 @@ func TestImportLimit(t *testing.T) {
 		_, err := e.importInto(key, text, store.ImportOptions{MaxBytes: -1})
 		e.is(err, store.ErrInvalid, "MaxBytes")
 		for _, most := range []int64{int64(len(text)), math.MaxInt64} {
-			_, err = e.importInto(key, text, store.ImportOptions{MaxBytes: most})
-			e.no(err)
+			e.must(e.importInto(key, text, store.ImportOptions{MaxBytes: most}))
 		}
 	})
 }

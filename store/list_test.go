@@ -26,10 +26,8 @@ func TestList(t *testing.T) {
 			{App: "b", User: "u", Session: "1"}, {App: "a", User: "u2", Session: "1"}, {App: "a", User: "u", Session: "2"},
 			{App: "a", User: "u", Session: "1"}, {App: "ab", User: "u", Session: "1"}, {App: "a", User: "u", Session: "10"},
 		} {
-			_, err := e.store.Create(ctx, k, nil)
-			e.no(err)
-			_, err = e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("e", i)...)
-			e.no(err)
+			e.must(e.store.Create(ctx, k, nil))
+			e.must(e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("e", i)...))
 		}
 		for _, c := range []struct {
 			opts store.ListOptions
@@ -49,8 +47,7 @@ func TestList(t *testing.T) {
 		}
 		for info, err := range e.store.List(ctx, store.ListOptions{App: "b"}) {
 			e.no(err)
-			s, err := e.store.Get(ctx, info.Key)
-			e.no(err)
+			s := sessionOf(e, e.store, info.Key)
 			if info.Creation != s.View.Creation() || !info.Created.Equal(now) {
 				e.Errorf("created at %v as %q; the view says %q", info.Created, info.Creation, s.View.Creation())
 			}
@@ -67,8 +64,7 @@ func TestListPageByPage(t *testing.T) {
 		var want []string
 		for i := range n {
 			k := store.Key{App: "app", User: fmt.Sprint("u", i%2), Session: fmt.Sprintf("%04d", i)}
-			_, err := e.store.Create(ctx, k, nil)
-			e.no(err)
+			e.must(e.store.Create(ctx, k, nil))
 			want = append(want, fmt.Sprint(k, " 0"))
 		}
 		slices.Sort(want)
@@ -104,12 +100,10 @@ func TestOddKeys(t *testing.T) {
 				store.Key{App: "x", User: "u", Session: p}, store.Key{App: p, User: p, Session: odd[(i+1)%len(odd)]})
 		}
 		for i, k := range keys {
-			_, err := e.store.Create(ctx, k, map[string]any{"n": i, "app:of": k.App, "user:of": k.App + "/" + k.User})
-			e.no(err)
+			e.must(e.store.Create(ctx, k, map[string]any{"n": i, "app:of": k.App, "user:of": k.App + "/" + k.User}))
 		}
 		for i, k := range keys {
-			s, err := e.store.Get(ctx, k)
-			e.no(err)
+			s := sessionOf(e, e.store, k)
 			if n, _ := s.Value("n"); n.Any() != i {
 				e.Errorf("session %q has n = %v, want %d", k, n.Any(), i)
 			}

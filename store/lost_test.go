@@ -21,9 +21,7 @@ func (e *env) changeFile(change func(t *testing.T, path string)) {
 	e.Helper()
 	e.no(e.store.Close())
 	change(e.T, e.path)
-	var err error
-	e.store, err = store.Open(e.path, e.opts)
-	e.no(err)
+	e.store = openStore(e, e.path, e.opts)
 }
 
 func dropName(bucket, part string) func(t *testing.T, path string) {
@@ -73,10 +71,9 @@ func TestLostNameOfSession(t *testing.T) {
 			onFile(t, func(e *env) {
 				e.create(nil)
 				e.append(says("a", 6)...)
-				_, err := e.store.Create(ctx, elsewhere, nil)
-				e.no(err)
+				e.must(e.store.Create(ctx, elsewhere, nil))
 				e.changeFile(dropName(bucket, "session"))
-				_, err = e.store.Get(ctx, key)
+				_, err := e.store.Get(ctx, key)
 				e.is(err, store.ErrCorrupt, key.String())
 				_, err = e.store.Info(ctx, key)
 				e.is(err, store.ErrCorrupt, key.String())
@@ -130,13 +127,11 @@ func TestDamagedSharedValue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onFile(t, func(e *env) {
 				e.create(map[string]any{"app:x": 1})
-				_, err := e.store.Create(ctx, far, nil)
-				e.no(err)
+				e.must(e.store.Create(ctx, far, nil))
 				e.changeFile(change)
-				_, err = e.store.Get(ctx, key)
+				_, err := e.store.Get(ctx, key)
 				e.is(err, store.ErrCorrupt, key.String(), "app:x")
-				session, err := e.store.Get(ctx, far)
-				e.no(err)
+				session := sessionOf(e, e.store, far)
 				if n := len(session.Values()); n != 0 {
 					e.Errorf("another app has %d values", n)
 				}

@@ -18,8 +18,7 @@ func TestOlderMetaPage(t *testing.T) {
 		e.append(say("a1"))
 		e.append(say("a2"))
 		e.no(e.store.Close())
-		data, err := os.ReadFile(e.path)
-		e.no(err)
+		data := readFile(e, e.path)
 		page := os.Getpagesize()
 		newer := 0
 		if data[page+64] > data[64] {
@@ -30,8 +29,7 @@ func TestOlderMetaPage(t *testing.T) {
 		for _, readOnly := range []bool{true, false} {
 			var log bytes.Buffer
 			e.opts.Logger, e.opts.ReadOnly = slog.New(slog.NewTextHandler(&log, nil)), readOnly
-			e.store, err = store.Open(e.path, e.opts)
-			e.no(err)
+			e.store = openStore(e, e.path, e.opts)
 			e.same("visible", ids(e.view()), "a1")
 			if !strings.Contains(log.String(), "the last commit may be missing") {
 				e.Errorf("the log says %q", &log)

@@ -67,8 +67,7 @@ func TestReadsWhileCommitting(t *testing.T) {
 	onBetween(t, func(e *env, b *between) {
 		for name, look := range map[string]func() uint64{
 			"get": func() uint64 {
-				session, err := e.store.Get(ctx, key)
-				e.no(err)
+				session := sessionOf(e, e.store, key)
 				x, _ := session.Value("app:x")
 				if n, _ := x.Any().(int64); n != int64(session.View.Seq()) {
 					e.Errorf("app:x is %v after record %d", x, session.View.Seq())
@@ -84,8 +83,7 @@ func TestReadsWhileCommitting(t *testing.T) {
 				return last
 			},
 			"info": func() uint64 {
-				info, err := e.store.Info(ctx, key)
-				e.no(err)
+				info := infoOf(e, e.store, key)
 				return info.Seq
 			},
 			"export": func() uint64 {
@@ -138,14 +136,11 @@ func TestScopesOfOneMoment(t *testing.T) {
 	onBetween(t, func(e *env, b *between) {
 		other := key
 		other.Session = "other"
-		_, err := e.store.Create(ctx, other, nil)
-		e.no(err)
+		e.must(e.store.Create(ctx, other, nil))
 		b.shared = func(string) {
-			_, err := e.store.AppendEvents(ctx, other, store.AppendOptions{}, sets("b", `{"app:x":2,"user:x":2}`))
-			e.no(err)
+			e.must(e.store.AppendEvents(ctx, other, store.AppendOptions{}, sets("b", `{"app:x":2,"user:x":2}`)))
 		}
-		session, err := e.store.Get(ctx, key)
-		e.no(err)
+		session := sessionOf(e, e.store, key)
 		app, _ := session.Value("app:x")
 		user, _ := session.Value("user:x")
 		if !app.Equal(user) {

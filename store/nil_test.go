@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 	"github.com/patchlog-dev/patchlog/store/bolt"
@@ -16,18 +17,10 @@ import (
 // written then.
 func TestNil(t *testing.T) {
 	ctx, key := t.Context(), store.Key{App: "a", User: "u", Session: "s"}
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if _, err := s.Create(ctx, key, nil); err != nil {
-		t.Fatal(err)
-	}
+	s := teststore.Memory(t, store.Options{})
+	must(t)(s.Create(ctx, key, nil))
 	e, err := patch.ParseEvent([]byte(`{"author":"user"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	opts := store.PatchOptions{AsOfNow: true}
 	splice := patch.NewSplice(0, 0, e)
 	for name, c := range map[string]struct {

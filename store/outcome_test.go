@@ -60,8 +60,7 @@ func TestUnknownOutcomeOfErasedRecords(t *testing.T) {
 		erased := func(k store.Key, id string) func(do func() error) {
 			return func(do func() error) {
 				e.no(do())
-				_, err := other.store.Erase(ctx, k, store.EraseSelection{EventIDs: []string{id}}, store.EraseOptions{ID: "receipt", Salt: []byte("salt")})
-				e.no(err)
+				e.must(other.store.Erase(ctx, k, store.EraseSelection{EventIDs: []string{id}}, store.EraseOptions{ID: "receipt", Salt: []byte("salt")}))
 			}
 		}
 		mine.late = erased(elsewhere, "i1")
@@ -96,19 +95,16 @@ func TestUnknownOutcomeOfSharedValues(t *testing.T) {
 			onEach(t, func(e *env) {
 				from := source(e.T)
 				e.create(map[string]any{"app:motd": "mine"})
-				other, err := store.New(e.backend.Backend, e.opts)
-				e.no(err)
+				other := newStore(e, e.backend.Backend, e.opts)
 				c.plan.Write = 1
 				if c.written {
 					c.plan.During = func() {
-						_, err := other.AppendEvents(ctx, beside, store.AppendOptions{}, sets("x", `{"app:motd":"other"}`))
-						e.no(err)
+						e.must(other.AppendEvents(ctx, beside, store.AppendOptions{}, sets("x", `{"app:motd":"other"}`)))
 					}
-					_, err := other.Create(ctx, beside, nil)
-					e.no(err)
+					e.must(other.Create(ctx, beside, nil))
 				}
 				e.backend.Plan(c.plan)
-				_, err = e.store.CopyShared(ctx, from, store.CopyOptions{OverwriteShared: true})
+				_, err := e.store.CopyShared(ctx, from, store.CopyOptions{OverwriteShared: true})
 				e.backend.Plan(storetest.Plan{})
 				if c.want == nil {
 					e.no(err)
@@ -127,8 +123,7 @@ func TestCopySharedConfirms(t *testing.T) {
 		from := source(e.T)
 		for range 2 {
 			e.backend.Plan(storetest.Plan{})
-			_, err := e.store.CopyShared(ctx, from, store.CopyOptions{})
-			e.no(err)
+			e.must(e.store.CopyShared(ctx, from, store.CopyOptions{}))
 			if n := e.backend.Writes(); n != 1 {
 				e.Errorf("%d writes, want 1", n)
 			}

@@ -46,10 +46,8 @@ func TestPeersSayWhatIs(t *testing.T) {
 		synctest.Test(e.T, func(t *testing.T) {
 			h := &heldFail{Backend: mine, free: make(chan struct{})}
 			h.mid = func() { other.append(say("o1")) } // record 5
-			s, err := store.New(h, e.opts)
-			e.no(err)
-			_, err = s.Get(ctx, key)
-			e.no(err)
+			s := newStore(e, h, e.opts)
+			e.must(s.Get(ctx, key))
 			five := uint64(5)
 			var wg sync.WaitGroup
 			wg.Go(func() { _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, say("first")); e.no(err) }) // 4
@@ -90,13 +88,11 @@ func TestPeersSnapshotOfLostHistory(t *testing.T) {
 	opts := store.Options{Now: func() time.Time { return now }, Snapshots: snapshot.Policy{Every: 4, Share: 1}, Logger: slog.New(slog.DiscardHandler)}
 	mine := &snapLate{counted: &counted{Backend: first}, gate: make(chan struct{}), reached: make(chan struct{})}
 	e := &env{T: t, engine: first, backend: &storetest.Faulty{Backend: first}, opts: opts}
-	s, err := store.New(mine, opts)
-	e.no(err)
+	s := newStore(e, mine, opts)
 	e.store = s
 	e.create(nil)
 	e.append(says("a", 3)...)
-	info, err := e.store.Info(ctx, key)
-	e.no(err)
+	info := infoOf(e, e.store, key)
 	e.apply(patch.NewSplice(0, 2)) // 4
 	e.append(says("lost", 2)...)   // the snapshot is due, and waits
 	<-mine.reached
@@ -105,16 +101,11 @@ func TestPeersSnapshotOfLostHistory(t *testing.T) {
 	close(mine.gate) // the snapshot reaches the new primary
 	time.Sleep(50 * time.Millisecond)
 	opts.Snapshots.Every = -1
-	s2, err := store.New(promoted, opts)
-	e.no(err)
-	_, err = s2.AppendEvents(ctx, key, store.AppendOptions{}, says("x", 3)...)
-	e.no(err)
-	_, err = s2.AppendEvents(ctx, key, store.AppendOptions{}, says("z", 2)...)
-	e.no(err)
-	want, err := s2.View(ctx, key)
-	e.no(err)
-	s3, err := store.New(promoted, opts)
-	e.no(err)
+	s2 := newStore(e, promoted, opts)
+	e.must(s2.AppendEvents(ctx, key, store.AppendOptions{}, says("x", 3)...))
+	e.must(s2.AppendEvents(ctx, key, store.AppendOptions{}, says("z", 2)...))
+	want := viewOf(e, s2, key)
+	s3 := newStore(e, promoted, opts)
 	got, err := s3.View(ctx, key)
 	if err != nil || e.viewText(got) != e.viewText(want) {
 		e.Errorf("got %v %s, want %s\n%s\n%s", err, ids(got), ids(want), e.viewText(got), e.viewText(want))
@@ -154,28 +145,21 @@ func (b *busy) Read(ctx context.Context, session, creation string, seqs []uint64
 func TestPeersRevertAfterSnapshot(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *counted) {
 		e.opts.Snapshots = snapshot.Policy{Every: 2, Share: 1}
-		snapper, err := store.New(&nocloseB{mine.Backend}, e.opts)
-		e.no(err)
-		_, err = snapper.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 2).WithID("p1"))
-		e.no(err)
-		_, err = snapper.AppendEvents(ctx, key, store.AppendOptions{}, says("s", 4)...)
-		e.no(err)
+		snapper := newStore(e, &nocloseB{mine.Backend}, e.opts)
+		e.must(snapper.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(0, 2).WithID("p1")))
+		e.must(snapper.AppendEvents(ctx, key, store.AppendOptions{}, says("s", 4)...))
 		e.no(snapper.Close())
 		e.opts.Snapshots = snapshot.Policy{Every: -1}
 		b := &busy{Backend: mine}
-		s, err := store.New(b, e.opts)
-		e.no(err)
-		_, err = s.View(ctx, key)
-		e.no(err)
+		s := newStore(e, b, e.opts)
+		e.must(s.View(ctx, key))
 		n := 0
 		b.during = func() {
 			n++
 			other.append(say("n" + time.Duration(n).String()))
-			_, err := s.Get(ctx, key)
-			e.no(err)
+			e.must(s.Get(ctx, key))
 		}
-		_, err = s.Revert(ctx, key, store.UndoOptions{}, "p1")
-		e.no(err)
+		e.must(s.Revert(ctx, key, store.UndoOptions{}, "p1"))
 		if b.reads > 20 {
 			e.Errorf("the revert took %d reads", b.reads)
 		}
@@ -237,8 +221,7 @@ func TestPeersLeave(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *counted) {
 		synctest.Test(e.T, func(t *testing.T) {
 			h := &stuck{Backend: mine, free: make(chan struct{})}
-			s, err := store.New(h, e.opts)
-			e.no(err)
+			s := newStore(e, h, e.opts)
 			var wg sync.WaitGroup
 			wg.Go(func() { s.AppendEvents(ctx, key, store.AppendOptions{}, say("first")) })
 			synctest.Wait()
@@ -278,20 +261,16 @@ func (p *pickHook) Read(ctx context.Context, session, creation string, seqs []ui
 func TestPeersCreateAgain(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *counted) {
 		h := &pickHook{Backend: mine}
-		s, err := store.New(h, e.opts)
-		e.no(err)
+		s := newStore(e, h, e.opts)
 		e.apply(patch.NewSplice(0, 1).WithID("p1"))
 		text := strings.ReplaceAll(e.export(), "this is a1", "this is the other a1")
-		_, err = s.View(ctx, key)
-		e.no(err)
+		e.must(s.View(ctx, key))
 		h.during = func() {
 			e.no(other.store.Delete(ctx, key))
 			other.importText("f", text)
 		}
-		_, err = s.Revert(ctx, key, store.UndoOptions{}, "p1")
-		e.no(err)
-		v, err := s.View(ctx, key)
-		e.no(err)
+		e.must(s.Revert(ctx, key, store.UndoOptions{}, "p1"))
+		v := viewOf(e, s, key)
 		if mine, theirs := e.viewText(v), other.viewText(other.view()); mine != theirs {
 			t.Errorf("two stores show\n%s\nand\n%s", mine, theirs)
 		}

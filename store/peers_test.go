@@ -91,8 +91,7 @@ func onPeers(t *testing.T, run func(e *env, other *env, mine *counted)) {
 		e := &env{T: t, backend: &storetest.Faulty{Backend: b}, engine: b, opts: store.Options{
 			Now: func() time.Time { return now }, Snapshots: snapshot.Policy{Every: -1}, Logger: slog.New(slog.DiscardHandler),
 		}}
-		s, err := store.New(b, e.opts)
-		e.no(err)
+		s := newStore(e, b, e.opts)
 		e.store = s
 		t.Cleanup(func() { _ = s.Close() })
 		return e
@@ -148,8 +147,7 @@ func TestPeersAppend(t *testing.T) {
 		other.append(say("o1"))
 		drawn := 0
 		e.opts.NewID = func() string { drawn++; return fmt.Sprint("drawn", drawn) }
-		s, err := store.New(mine, e.opts)
-		e.no(err)
+		s := newStore(e, mine, e.opts)
 		e.store = s
 		e.view()
 		other.append(say("o2"))
@@ -169,8 +167,7 @@ func TestPeersExpectations(t *testing.T) {
 		if !errors.As(err, &seq) || seq.Last != 4 {
 			e.Errorf("an append after record 5 of 4: %v", err)
 		}
-		_, err = e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &four}, say("m1"))
-		e.no(err)
+		e.must(e.store.AppendEvents(ctx, key, store.AppendOptions{IfSeq: &four}, say("m1")))
 
 		// What is there already is found, whoever wrote it, and whatever was expected.
 		other.append(say("o2"))
@@ -218,15 +215,13 @@ func TestPeersPatch(t *testing.T) {
 		}
 		seen = e.view()
 		other.append(say("o1")) // no patch
-		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(1, 1).WithID("p2"))
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{On: seen}, patch.NewSplice(1, 1).WithID("p2")))
 		e.same("visible", ids(other.view()), "a2 o1")
 
 		// An index that is out of range on what this store has seen may not be any more.
 		e.view()
 		other.append(says("b", 5)...)
-		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(5, 2).WithID("p3"))
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{AsOfNow: true}, patch.NewSplice(5, 2).WithID("p3")))
 		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
 		other.apply(patch.NewSplice(0, 1).WithID("p4"))
 		mine.took()
@@ -235,15 +230,12 @@ func TestPeersPatch(t *testing.T) {
 		e.same("visible after what is previewed", ids(p.After), "b1 b2 b3")
 
 		// Taking back what another has logged, which this store has only been told of.
-		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p4")
-		e.no(err)
+		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p4"))
 		other.apply(patch.NewSplice(0, 1).WithID("p5"))
-		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p5")
-		e.no(err)
+		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p5"))
 		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
 		other.append(event(`{"id":"later","invocationId":"inv2"}`))
-		_, err = e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
-		e.no(err)
+		e.must(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2"))
 		e.same("visible", ids(other.view()), "a2 o1 b1 b2 b3")
 	})
 }
@@ -285,8 +277,7 @@ func TestPeersFence(t *testing.T) {
 		_, err = e.store.Get(ctx, elsewhere)
 		e.is(err, store.ErrNotFound)
 		mine.late = func(do func() error) { e.no(do()) }
-		_, err = e.store.Create(ctx, elsewhere, nil)
-		e.no(err)
+		e.must(e.store.Create(ctx, elsewhere, nil))
 	})
 }
 
@@ -345,18 +336,15 @@ func TestPeersReadAtOnce(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *counted) {
 		synctest.Test(e.T, func(t *testing.T) {
 			slow := &slowHead{Backend: mine, read: make(chan struct{})}
-			s, err := store.New(slow, e.opts)
-			e.no(err)
+			s := newStore(e, slow, e.opts)
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				_, err := s.Get(ctx, key)
-				e.no(err)
+				e.must(s.Get(ctx, key))
 			})
 			synctest.Wait() // it has the head, and has not read on
 			other.append(say("o1"))
 			wg.Go(func() {
-				session, err := s.Get(ctx, key)
-				e.no(err)
+				session := sessionOf(e, s, key)
 				e.same("visible", ids(session.View), "a1 a2 a3 o1")
 			})
 			synctest.Wait()
@@ -385,15 +373,13 @@ func TestPeersAfterLostHistory(t *testing.T) {
 	for _, again := range []string{"", "x", "x y", "x y z", "y lost1"} {
 		onPeers(t, func(e, other *env, mine *counted) {
 			before := mine.Backend
-			info, err := e.store.Info(ctx, key)
-			e.no(err)
+			info := infoOf(e, e.store, key)
 			e.append(says("lost", 2)...)
 			mine.Backend = lostHistory(e, before, info)
 			for _, id := range strings.Fields(again) {
 				e.no(func() error {
-					s, err := store.New(mine.Backend, e.opts)
-					e.no(err)
-					_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
+					s := newStore(e, mine.Backend, e.opts)
+					_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, say(id))
 					return err
 				}())
 			}

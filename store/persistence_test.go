@@ -68,8 +68,7 @@ func TestFileHeldByAnotherProcess(t *testing.T) {
 	e.no(holder.Wait())
 
 	// And the other way round.
-	s, err := store.Open(path, store.Options{})
-	e.no(err)
+	s := openStore(e, path, store.Options{})
 	if out, err := child(t, "open", path).Output(); err == nil || string(out) != "locked\n" {
 		t.Errorf("the other process says %q, %v", out, err)
 	}
@@ -83,9 +82,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	write := func(name string, data []byte) string {
-		if err := os.WriteFile(path(name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		no(t, os.WriteFile(path(name), data, 0o600))
 		return path(name)
 	}
 	foreign := path("foreign")
@@ -94,17 +91,9 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 		return err
 	})
 	newer := path("newer")
-	s, err := store.Open(newer, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(newer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, newer, store.Options{})
+	no(t, s.Close())
+	whole := readFile(t, newer)
 	unmade := path("unmade")
 	makeBolt(t, unmade, func(*bbolt.Tx) error { return nil })
 	lacking := copyOf(t, newer, path("lacking"))
@@ -131,8 +120,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := &env{T: t}
-			before, err := os.ReadFile(c.path)
-			e.no(err)
+			before := readFile(e, c.path)
 			for range 2 { // what fails leaves no lock behind
 				s, err := store.Open(c.path, store.Options{LockTimeout: 200 * time.Millisecond})
 				if err == nil {
@@ -140,8 +128,7 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 				}
 				e.is(err, c.want, c.path, c.says)
 			}
-			after, err := os.ReadFile(c.path)
-			e.no(err)
+			after := readFile(e, c.path)
 			if string(after) != string(before) {
 				e.Error("the file was changed")
 			}
@@ -164,12 +151,8 @@ func TestOpenWhatIsNoStore(t *testing.T) {
 func makeBolt(t *testing.T, path string, change func(tx *bbolt.Tx) error) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Update(change), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
+	no(t, errors.Join(db.Update(change), db.Close()))
 }
 
 func copyOf(t *testing.T, from, to string) string {
@@ -178,8 +161,6 @@ func copyOf(t *testing.T, from, to string) string {
 	if err == nil {
 		err = os.WriteFile(to, data, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return to
 }

@@ -25,9 +25,7 @@ func (e *env) plant(key store.Key) (planted []string) {
 	}
 	must := func(_ any, err error) {
 		e.Helper()
-		if err != nil {
-			e.Fatal(err)
-		}
+		e.no(err)
 	}
 	_, err := e.store.Create(ctx, key, map[string]any{"home " + secret(): secret(), "user:mail": secret()})
 	must(nil, err)
@@ -59,9 +57,7 @@ func (e *env) plant(key store.Key) (planted []string) {
 func (e *env) exportWith(key store.Key, opts store.ExportOptions) string {
 	e.Helper()
 	var out bytes.Buffer
-	if err := e.store.Export(ctx, key, &out, opts); err != nil {
-		e.Fatal(err)
-	}
+	e.no(e.store.Export(ctx, key, &out, opts))
 	return out.String()
 }
 
@@ -85,9 +81,7 @@ func TestRedactedExport(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T
 		by, err := redact.New(redact.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		planted := e.plant(key)
 		before := e.exportWith(key, store.ExportOptions{})
 		for i, p := range planted {
@@ -110,17 +104,9 @@ func TestRedactedExport(t *testing.T) {
 		}
 
 		other := store.Key{App: key.App, User: key.User, Session: "redacted"}
-		if _, err := e.store.Import(ctx, other, strings.NewReader(file), store.ImportOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		v, err := e.store.View(ctx, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := e.store.View(ctx, other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t)(e.store.Import(ctx, other, strings.NewReader(file), store.ImportOptions{}))
+		v := viewOf(t, e.store, key)
+		w := viewOf(t, e.store, other)
 		shape := func(of func(int) string, n int) (all []string) {
 			for i := range n {
 				all = append(all, of(i))
@@ -167,34 +153,23 @@ func TestRedactedExportOfErased(t *testing.T) {
 	onEach(t, func(e *env) {
 		t := e.T
 		by, err := redact.New(redact.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		e.plant(key)
 		opts := store.EraseOptions{Author: "ann@example.com", Reason: "asked for by ada@example.com", Values: patch.NullValues}
-		if _, err := e.store.Erase(ctx, key, store.EraseSelection{All: true}, opts); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(e.store.Erase(ctx, key, store.EraseSelection{All: true}, opts))
 		file := e.exportWith(key, store.ExportOptions{Redact: by})
 		holdsNone(t, "the export", file, []string{"@example.com"})
 		other := store.Key{App: key.App, User: key.User, Session: "redacted"}
-		if _, err := e.store.Import(ctx, other, strings.NewReader(file), store.ImportOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(e.store.Import(ctx, other, strings.NewReader(file), store.ImportOptions{}))
 		verified(t, e.store)
-		v, err := e.store.View(ctx, other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := viewOf(t, e.store, other)
 		for _, event := range v.Events() {
 			if _, ok := event.Erased(); !ok {
 				t.Errorf("%s does not say that it was erased", event)
 			}
 		}
 		initial, err := e.store.InitialState(ctx, other)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		receipts, err := e.store.Receipts(ctx, other)
 		if err != nil || len(receipts) != 1 {
 			t.Fatalf("%d receipts, %v", len(receipts), err)

@@ -76,11 +76,9 @@ func TestRefusesIndicesWithoutBase(t *testing.T) {
 			}
 		}
 		// An event id says which event is meant, whatever came meanwhile.
-		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewTruncateBefore("a2"))
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewTruncateBefore("a2")))
 		// So does a base, whoever gives it.
-		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(4))
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewSplice(0, 1).WithBase(4)))
 		e.same("visible", ids(e.view()), "a3")
 	})
 }
@@ -143,9 +141,7 @@ func TestRefusesTooLarge(t *testing.T) {
 func TestLargestRecord(t *testing.T) {
 	largest := event(`{"id":"e","timestamp":"2025-11-20T10:30:00Z","author":"a","content":{"parts":[{"text":%q}]}}`, strings.Repeat("x", 1000))
 	form, err := patch.AppendRecord(nil, patch.Record{Seq: 1, Event: largest})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	onEachWith(t, store.Options{MaxRecordBytes: len(form)}, func(e *env) {
 		e.create(nil)
 		e.append(largest)
@@ -197,8 +193,7 @@ func TestOrderOfJudgement(t *testing.T) {
 		opts.AllowOrphans = true
 		e.refuse(opts, build(), store.ErrTooLarge, "p2")
 		fields["replacement"] = `[{"id":"new"}]`
-		_, err := e.store.ApplyPatch(ctx, key, opts, build()...)
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, opts, build()...))
 		e.same("visible", ids(e.view()), "a1 new r")
 	})
 }

@@ -25,21 +25,15 @@ func aged(t *testing.T, s *store.Store, app, id string, created, used float64) s
 	t.Helper()
 	key := store.Key{App: app, User: "u", Session: id}
 	ago := func(days float64) time.Time { return now.Add(-time.Duration(days * float64(day))) }
-	if _, err := s.CreateAt(ctx, key, nil, ago(created)); err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.CreateAt(ctx, key, nil, ago(created)))
 	for i := range 40 { // one of the last tells
 		at := ago(used + 500)
 		if i == 20 {
 			at = ago(used)
 		}
 		e, err := patch.NewEvent(patch.Fields{ID: fmt.Sprint("e", i), Author: "user", Content: patch.Text("user", "hello"), Timestamp: at})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
+		must(t)(s.AppendEvents(ctx, key, store.AppendOptions{}, e))
 	}
 	return key
 }
@@ -81,9 +75,7 @@ func TestRetain(t *testing.T) {
 		aged(t, s, "a", "a-young", 29, 300) // its events say that they are older than it is
 		aged(t, s, "a", "a-ahead", 40, -1)
 		pinned := aged(t, s, "a", "a-pinned", 40, 35)
-		if _, err := s.ApplyPatch(ctx, pinned, asOfNow, patch.NewPin("e3").WithTimestamp(now.Add(-34*day))); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.ApplyPatch(ctx, pinned, asOfNow, patch.NewPin("e3").WithTimestamp(now.Add(-34*day))))
 		aged(t, s, "b", "b-old", 40, 31)
 		aged(t, s, "c", "c-old", 400, 399)
 		policies := map[string]store.Retention{"a": {DeleteAfter: 30 * day, KeepPinned: true}, "b": {}, "d": {DeleteAfter: 1}}
@@ -109,9 +101,7 @@ func TestRetain(t *testing.T) {
 		if got, want := retained(t, s, policies, store.RetainOptions{}), "a-pinned 34, c-old 399"; got != want {
 			t.Errorf("done is %q, want %q", got, want)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		no(t, s.Close())
 	})
 }
 
@@ -177,27 +167,17 @@ func (b *intrusive) Delete(ctx context.Context, session, creation string, seen *
 func TestRetainSparesWhatIsUsed(t *testing.T) {
 	shared := &memory.Backend{}
 	opts := store.Options{Now: func() time.Time { return now }, Logger: slog.New(slog.DiscardHandler)}
-	other, err := store.New(shared, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := newStore(t, shared, opts)
 	defer other.Close()
 	b := &intrusive{Backend: shared}
-	s, err := store.New(b, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newStore(t, b, opts)
 	defer s.Close()
 	key := aged(t, other, "a", "woken", 40, 35)
 	aged(t, other, "b", "old", 40, 35)
 	b.do = func() {
 		e, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", "I am back")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
+		must(t)(other.AppendEvents(ctx, key, store.AppendOptions{}, e))
 	}
 	policies := map[string]store.Retention{"": {DeleteAfter: 30 * day}}
 	if got, want := retained(t, s, policies, store.RetainOptions{}), "woken 35 used, old 35"; got != want {

@@ -20,15 +20,10 @@ import (
 // than there are patches. (Taking back a rewind makes those stand again that it had taken back.)
 func TestLawRevertWhatErrorsName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, err := store.New(&memory.Backend{}, store.Options{Snapshots: snapshot.Policy{Every: -1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newStore(t, &memory.Backend{}, store.Options{Snapshots: snapshot.Policy{Every: -1}})
 		defer s.Close()
 		l := &revertLaw{t, s, 0}
-		if _, err := s.Create(ctx, key, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Create(ctx, key, nil))
 		for range rapid.IntRange(2, 14).Draw(t, "steps") {
 			l.step()
 		}
@@ -49,16 +44,14 @@ func TestRevertAfterARewindWasTakenBack(t *testing.T) {
 		e.apply(patch.NewSplice(0, 1).WithID("q"))
 		rewound, err := e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
 		e.no(err)
-		_, err = e.store.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, rewound.Records[0].ID())
-		e.no(err)
+		e.must(e.store.Revert(ctx, key, store.UndoOptions{AllowOrphans: true}, rewound.Records[0].ID()))
 		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p")
 		e.is(err, fold.ErrBlocked)
 		if blocked := as[*fold.BlockedError](e, err); blocked.Blocking != "q" {
 			e.Errorf("blocked by %+v", blocked)
 		}
 		for _, id := range []string{"q", "p"} {
-			_, err = e.store.Revert(ctx, key, store.UndoOptions{}, id)
-			e.no(err)
+			e.must(e.store.Revert(ctx, key, store.UndoOptions{}, id))
 		}
 		e.same("visible", ids(e.view()), "q1 c1 r1 a1 q2 c2 r2 a2")
 	})
@@ -72,18 +65,14 @@ type revertLaw struct {
 
 // step makes one call, which may be refused.
 func (l *revertLaw) step() {
-	v, err := l.store.View(ctx, key)
-	if err != nil {
-		l.Fatal(err)
-	}
+	v := viewOf(l, l.store, key)
 	l.n++
+	var err error
 	switch kind := rapid.IntRange(0, 9).Draw(l.T, "kind"); {
 	case kind < 2 || v.Len() == 0:
 		for i := range rapid.IntRange(1, 3).Draw(l.T, "events") {
 			e := event(`{"id":"e%d.%d","invocationId":"inv%d","author":"user","timestamp":"2025-11-20T10:30:00Z"}`, l.n, i, l.n)
-			if _, err := l.store.AppendEvents(ctx, key, store.AppendOptions{}, e); err != nil {
-				l.Fatal(err)
-			}
+			must(l)(l.store.AppendEvents(ctx, key, store.AppendOptions{}, e))
 		}
 	case kind < 5:
 		patches := []*patch.PatchEvent{l.patch(v.Len(), 0)}
@@ -119,10 +108,7 @@ func (l *revertLaw) patch(n, i int) *patch.PatchEvent {
 	case 3:
 		p = patch.NewSplice(first, count, event(`{"id":"a%s","author":"user"}`, id), event(`{"id":"b%s","author":"user"}`, id))
 	case 4:
-		v, err := l.store.View(ctx, key)
-		if err != nil {
-			l.Fatal(err)
-		}
+		v := viewOf(l, l.store, key)
 		p = patch.NewPin(v.At(first).ID())
 		if rapid.Bool().Draw(l.T, "unpin") {
 			p = patch.NewUnpin(v.At(first).ID())
@@ -141,9 +127,7 @@ func (l *revertLaw) revert(id string) error {
 // patches returns the log's patches.
 func (l *revertLaw) patches() (all []*patch.PatchEvent) {
 	for r, err := range l.store.RawEvents(ctx, key, 1) {
-		if err != nil {
-			l.Fatal(err)
-		}
+		no(l, err)
 		if r.Patch != nil {
 			all = append(all, r.Patch)
 		}
@@ -192,9 +176,7 @@ func (l *revertLaw) free(id string) {
 
 func (l *revertLaw) log() (text string) {
 	for r, err := range l.store.RawEvents(ctx, key, 1) {
-		if err != nil {
-			l.Fatal(err)
-		}
+		no(l, err)
 		text += fmt.Sprintln(r)
 	}
 	return text

@@ -43,8 +43,7 @@ func TestRevertOfUnreadableRecords(t *testing.T) {
 			e.Errorf("reverted what cannot be read: %v", err)
 		}
 		e.same("stored", e.dump(), stored)
-		_, err = e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
-		e.no(err)
+		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p1"))
 		e.same("visible", ids(e.view()), "a1 a2 a3 a4 b1 b2")
 	})
 }
@@ -151,10 +150,8 @@ func TestFork(t *testing.T) {
 
 		// They go their own ways.
 		whole := e.viewText(e.view())
-		_, err = e.store.Revert(ctx, fork, store.UndoOptions{}, "p1")
-		e.no(err)
-		_, err = e.store.AppendEvents(ctx, fork, store.AppendOptions{}, say("q2")) // an id of the other's
-		e.no(err)
+		e.must(e.store.Revert(ctx, fork, store.UndoOptions{}, "p1"))
+		e.must(e.store.AppendEvents(ctx, fork, store.AppendOptions{}, say("q2"))) // an id of the other's
 		e.same("the session after changes of its fork", e.viewText(e.view()), whole)
 		e.apply(patch.NewSplice(0, 1))
 		view, err := e.store.ViewAt(ctx, fork, 8)
@@ -162,15 +159,13 @@ func TestFork(t *testing.T) {
 		e.same("the fork", ids(view), "q1 c1 r1 a1 s q2")
 		e.reopen()
 		e.no(e.store.Delete(ctx, key))
-		other, err := e.store.Get(ctx, fork)
-		e.no(err)
+		other := sessionOf(e, e.store, fork)
 		e.same("the fork without its origin", ids(other.View), "q1 c1 r1 a1 s q2")
 		if records := e.records(fork); len(records) != 8 || records[5].ID() != "p1" {
 			e.Errorf("the fork's log is %v", records)
 		}
 
-		_, err = e.store.Fork(ctx, fork, key, store.ForkOptions{At: &none})
-		e.no(err)
+		e.must(e.store.Fork(ctx, fork, key, store.ForkOptions{At: &none}))
 		if v := e.view(); v.Seq() != 0 || fmt.Sprint(v.State()) != "map[last:0]" {
 			e.Errorf("a fork at 0: seq %d, %v", v.Seq(), v.State())
 		}

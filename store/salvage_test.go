@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	bbolt "go.etcd.io/bbolt"
 
-	"github.com/patchlog-dev/patchlog/fold"
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/snapshot"
 	"github.com/patchlog-dev/patchlog/store"
@@ -22,23 +21,17 @@ import (
 func salvaged(t *testing.T, data []byte) (*store.Store, store.Salvaged) {
 	t.Helper()
 	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	t.Cleanup(func() { s.Close() })
 	out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return s, out
 }
 
 func exportOf(t *testing.T, s *store.Store, key store.Key) string {
 	t.Helper()
 	var b strings.Builder
-	if err := s.Export(ctx, key, &b, store.ExportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	no(t, s.Export(ctx, key, &b, store.ExportOptions{}))
 	return b.String()
 }
 
@@ -46,10 +39,7 @@ func exportOf(t *testing.T, s *store.Store, key store.Key) string {
 // were, a patch as text.
 func TestSalvageGap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, path, store.Options{})
 	e := &env{T: t, store: s, path: path}
 	e.create(map[string]any{"tenant": "t1"})
 	e.append(says("a", 6)...)
@@ -57,8 +47,7 @@ func TestSalvageGap(t *testing.T) {
 	e.append(says("b", 2)...)
 	before, fourth := e.records(key), e.storedForm(key, 4)
 	e.no(s.Close())
-	data, err := os.ReadFile(path)
-	e.no(err)
+	data := readFile(e, path)
 	flip(fourth)(data)
 	to, out := salvaged(t, data)
 	if len(out.Sessions) != 1 || fmt.Sprint(out.Sessions[0].Lost) != "[4]" || out.Records != 8 {
@@ -79,7 +68,7 @@ func TestSalvageGap(t *testing.T) {
 		}
 	}
 	after := e.records(rest)
-	e.same("the events behind the gap", ids(mustView(e, rest)), "a5 a6 p1 b1 b2")
+	e.same("the events behind the gap", ids(viewOf(e, e.store, rest)), "a5 a6 p1 b1 b2")
 	if !patch.Same(patch.Record{Event: after[0].Event}, patch.Record{Event: before[4].Event}) {
 		t.Errorf("the event behind the gap is %v, want %v", after[0].Event, before[4].Event)
 	}
@@ -93,20 +82,10 @@ func TestSalvageGap(t *testing.T) {
 	}
 }
 
-func mustView(e *env, key store.Key) fold.View {
-	e.Helper()
-	s, err := e.store.Get(ctx, key)
-	e.no(err)
-	return s.View
-}
-
 // Two different records of one seq: the chain says which is the log's.
 func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, path, store.Options{})
 	e := &env{T: t, store: s, path: path}
 	e.create(nil)
 	e.append(says("a", 5)...)
@@ -126,8 +105,7 @@ func TestSalvageTakesWhatTheChainSays(t *testing.T) {
 		}
 		return other.Put(k, sealRecord(k, form, "other"))
 	})
-	data, err := os.ReadFile(path)
-	e.no(err)
+	data := readFile(e, path)
 	to, out := salvaged(t, data)
 	e.same("the log", exportOf(t, to, key), want)
 	if len(out.Sessions[0].Parts) != 2 || !out.Sessions[0].Parts[1].Doubtful || out.Sessions[0].Parts[1].From != 3 {
@@ -143,26 +121,16 @@ func first(b *bbolt.Bucket) []byte {
 // What is in the way in the new store stays, and bad arguments are refused.
 func TestSalvageIntoWhatIsThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
-	from, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := openStore(t, path, store.Options{})
 	e := &env{T: t, store: from, path: path}
 	e.create(nil)
 	e.append(says("a", 2)...)
 	e.no(from.Close())
-	data, err := os.ReadFile(path)
-	e.no(err)
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	data := readFile(e, path)
+	s := teststore.Memory(t, store.Options{})
 	for n := range 2 {
 		out, err := s.SalvageFrom(ctx, bytes.NewReader(data), int64(len(data)), store.SalvageOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		want := key.String()
 		if n == 1 {
 			want += "~2"
@@ -186,27 +154,21 @@ func TestSalvageIntoWhatIsThere(t *testing.T) {
 func TestSalvageOfACutFileKeepsNames(t *testing.T) {
 	const sessions, each = 60, 100
 	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{Durability: store.Relaxed, Snapshots: snapshot.Policy{Every: -1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, path, store.Options{Durability: store.Relaxed, Snapshots: snapshot.Policy{Every: -1}})
 	e := &env{T: t, store: s, path: path}
 	of := func(i int) store.Key {
 		return store.Key{App: "app", User: fmt.Sprint("user", i%7), Session: fmt.Sprint("session", i)}
 	}
 	for i := range sessions {
-		_, err := s.Create(ctx, of(i), nil)
-		e.no(err)
+		e.must(s.Create(ctx, of(i), nil))
 	}
 	for n := range each / 10 {
 		for i := range sessions {
-			_, err := s.AppendEvents(ctx, of(i), store.AppendOptions{}, says(fmt.Sprint("n", n, "-"), 10)...)
-			e.no(err)
+			e.must(s.AppendEvents(ctx, of(i), store.AppendOptions{}, says(fmt.Sprint("n", n, "-"), 10)...))
 		}
 	}
 	e.no(s.Close())
-	data, err := os.ReadFile(path)
-	e.no(err)
+	data := readFile(e, path)
 	used := int64(0)
 	makeBolt(t, path, func(tx *bbolt.Tx) error {
 		used = tx.Size()

@@ -33,33 +33,19 @@ func TestSalvageKeepsErased(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log.db")
 			store.Uncompressed(t) // so that pages can be told by their text
-			s, err := store.Open(path, store.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Create(ctx, eraseKey, map[string]any{"k": "secret of 1"}); err != nil {
-				t.Fatal(err)
-			}
+			s := openStore(t, path, store.Options{})
+			must(t)(s.Create(ctx, eraseKey, map[string]any{"k": "secret of 1"}))
 			for i := range 60 { // the erased ones fill pages that nothing else is in
 				text := fmt.Sprintf("kept of %d %0600d", i, i)
 				if 20 <= i && i < 40 {
 					text = "secret of 1 " + text
 				}
-				if _, err := s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said(t, fmt.Sprint("e", i), text)); err != nil {
-					t.Fatal(err)
-				}
+				must(t)(s.AppendEvents(ctx, eraseKey, store.AppendOptions{}, said(t, fmt.Sprint("e", i), text)))
 			}
 			opts := store.EraseOptions{Reason: "the receipt's reason", Values: patch.NullValues}
-			if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{Match: "secret of 1"}, opts); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			data, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{Match: "secret of 1"}, opts))
+			no(t, s.Close())
+			data := readFile(t, path)
 			size := os.Getpagesize()
 			for page := range slices.Chunk(data, size) {
 				if c.lost(page) {
@@ -78,9 +64,7 @@ func TestSalvageKeepsErased(t *testing.T) {
 					}
 					came += len(has(t, m, part.Key, "secret of 1"))
 					initial, err := m.InitialState(ctx, part.Key)
-					if err != nil {
-						t.Fatal(err)
-					}
+					no(t, err)
 					if v, ok := initial["k"]; ok && v.Any() != nil && !c.comes {
 						t.Errorf("%v: the initial state has %v", part, v)
 					}
@@ -99,25 +83,15 @@ func TestSalvageKeepsErased(t *testing.T) {
 // A receipt whose key has become that of another session erases nothing there.
 func TestSalvageForeignReceipt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
-	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, path, store.Options{})
 	other := eraseKey
 	other.Session = "other"
 	for _, key := range []store.Key{eraseKey, other} {
 		createWith(t, s, key, said(t, key.Session+"1", "text of "+key.Session), said(t, key.Session+"2", "more"))
 	}
-	if _, err := s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t)(s.Erase(ctx, eraseKey, store.EraseSelection{All: true}, store.EraseOptions{}))
+	no(t, s.Close())
+	data := readFile(t, path)
 	key := []byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3} // number and seq of the receipt
 	foreign := bytes.Clone(key)
 	foreign[7] = 2

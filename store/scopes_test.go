@@ -14,8 +14,7 @@ import (
 // shared returns the app: and user: keys that a session of the given key sees, as JSON.
 func (e *env) shared(key store.Key) string {
 	e.Helper()
-	s, err := e.store.Get(ctx, key)
-	e.no(err)
+	s := sessionOf(e, e.store, key)
 	var b strings.Builder
 	for _, k := range []string{"app:x", "app:y", "app:z", "user:x", "user:y", "user:z"} {
 		if v, ok := s.Value(k); ok {
@@ -55,13 +54,11 @@ func TestScopesOfInitialState(t *testing.T) {
 			{store.Key{App: "app2", User: "user", Session: "s2"}, ""},
 			{store.Key{App: "ap", User: "puser", Session: "s2"}, ""},
 		} {
-			_, err := e.store.Create(ctx, c.key, nil)
-			e.no(err)
+			e.must(e.store.Create(ctx, c.key, nil))
 			e.same("shared with "+c.key.String(), e.shared(c.key), c.want)
 		}
 		// A second session's initial state overwrites.
-		_, err = e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "s3"}, map[string]any{"user:x": 7})
-		e.no(err)
+		e.must(e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "s3"}, map[string]any{"user:x": 7}))
 		e.same("shared", e.shared(key), `app:x="a" user:x=7`)
 	})
 }
@@ -119,19 +116,16 @@ func TestScopesAreWrittenOnce(t *testing.T) {
 
 		// Another session moves on.
 		other := store.Key{App: "app", User: "user", Session: "other"}
-		_, err := e.store.Create(ctx, other, map[string]any{"app:x": "new", "app:y": "new", "user:x": "new", "user:y": "new"})
-		e.no(err)
+		e.must(e.store.Create(ctx, other, map[string]any{"app:x": "new", "app:y": "new", "user:x": "new", "user:y": "new"}))
 		const want = `app:x="new" app:y="new" user:x="new" user:y="new"`
 
 		e.append(first) // a retry
-		_, err = e.store.ApplyPatch(ctx, key, asOfNow, p)
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, asOfNow, p))
 		e.same("shared after retries", e.shared(key), want)
 		e.apply(patch.NewSplice(0, 3), patch.NewTruncateBefore("a2")) // takes all out
 		e.apply(patch.NewSummarise(0, 1, summary("s")))
 		e.same("shared after patches", e.shared(key), want)
-		_, err = e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 1, sets("r3", `{"app:x":3}`)))
-		e.no(err)
+		e.must(e.store.Preview(ctx, key, asOfNow, patch.NewSplice(0, 1, sets("r3", `{"app:x":3}`))))
 		e.same("shared after a preview", e.shared(key), want)
 
 		text := e.export()
@@ -141,8 +135,7 @@ func TestScopesAreWrittenOnce(t *testing.T) {
 		e.importText("anew", text)
 		e.same("shared after an import", e.shared(other), want)
 		e.no(e.store.Delete(ctx, key))
-		_, err = e.store.Import(ctx, key, strings.NewReader(text), store.ImportOptions{State: map[string]any{"app:x": 0, "k": 1}})
-		e.no(err)
+		e.must(e.store.Import(ctx, key, strings.NewReader(text), store.ImportOptions{State: map[string]any{"app:x": 0, "k": 1}}))
 		e.same("shared after an import with state", e.shared(other), want)
 		if k, _ := e.view().Value("k"); k.String() != "1" {
 			e.Errorf("k is %s", k)
@@ -151,13 +144,10 @@ func TestScopesAreWrittenOnce(t *testing.T) {
 		// Unless the import is asked to.
 		e.no(e.store.Delete(ctx, key))
 		write := store.ImportOptions{State: map[string]any{"app:z": 5}, WriteShared: true}
-		_, err = e.store.Import(ctx, key, strings.NewReader(text), write)
-		e.no(err)
+		e.must(e.store.Import(ctx, key, strings.NewReader(text), write))
 		e.same("shared after an import that writes", e.shared(other), "app:x=1 app:y=2 app:z=5 user:x=1 user:y=1")
-		_, err = e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "third"}, map[string]any{"app:x": "newer"})
-		e.no(err)
-		_, err = e.store.Import(ctx, key, strings.NewReader(text), write)
-		e.no(err)
+		e.must(e.store.Create(ctx, store.Key{App: "app", User: "user", Session: "third"}, map[string]any{"app:x": "newer"}))
+		e.must(e.store.Import(ctx, key, strings.NewReader(text), write))
 		e.same("shared after a second one", e.shared(other), `app:x="newer" app:y=2 app:z=5 user:x=1 user:y=1`)
 	})
 }

@@ -21,12 +21,8 @@ func (e *env) say(key store.Key, texts ...string) {
 	}
 	for _, text := range texts {
 		event, err := patch.NewEvent(patch.Fields{Author: "user", Content: patch.Text("user", text)})
-		if err != nil {
-			e.Fatal(err)
-		}
-		if _, err := e.store.AppendEvents(ctx, key, store.AppendOptions{}, event); err != nil {
-			e.Fatal(err)
-		}
+		e.no(err)
+		must(e)(e.store.AppendEvents(ctx, key, store.AppendOptions{}, event))
 	}
 }
 
@@ -80,9 +76,7 @@ func TestSearchKeepsApart(t *testing.T) {
 			t.Errorf("without one of two: %v, %v", rest, err)
 		}
 		fork := store.Key{App: "a", User: "u", Session: "fork"}
-		if _, err := e.store.Fork(ctx, k, fork, store.ForkOptions{At: new(uint64(1))}); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(e.store.Fork(ctx, k, fork, store.ForkOptions{At: new(uint64(1))}))
 		e.say(fork, "fork alone")
 		if got := e.find(fork, recall.Search{Query: "needle hay0 alone"}); got != "fork2 fork1" {
 			t.Errorf("in the fork: %s", got)
@@ -90,9 +84,7 @@ func TestSearchKeepsApart(t *testing.T) {
 		if got := e.find(k, recall.Search{Query: "alone"}); got != "" {
 			t.Errorf("of the fork: %s", got)
 		}
-		if err := e.store.Delete(ctx, k); err != nil {
-			t.Fatal(err)
-		}
+		no(t, e.store.Delete(ctx, k))
 		if _, err := e.store.Search(ctx, k, recall.Search{Query: "needle"}); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("deleted: %v", err)
 		}
@@ -101,13 +93,8 @@ func TestSearchKeepsApart(t *testing.T) {
 			t.Errorf("created again: %s", got)
 		}
 		// On a view of the session that is gone.
-		v, err := e.store.View(ctx, k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := e.store.Delete(ctx, k); err != nil {
-			t.Fatal(err)
-		}
+		v := viewOf(t, e.store, k)
+		no(t, e.store.Delete(ctx, k))
 		e.say(k, "again")
 		if _, err := e.store.Search(ctx, k, recall.Search{Query: "reborn", On: &v}); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("on the view of another creation: %v", err)
@@ -120,21 +107,13 @@ func TestSearchHidden(t *testing.T) {
 	onEachWith(t, store.Options{CacheBytes: -1}, func(e *env) {
 		e.say(key, "alpha one", "beta two", "gamma three", "delta four")
 		cut, err := e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(1, 1).WithID("cut"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		summary, err := patch.NewEvent(patch.Fields{Content: patch.Text("user", "epsilon")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSummarise(0, 2, summary).WithID("sum")); err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
+		must(t)(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSummarise(0, 2, summary).WithID("sum")))
 		query := recall.Search{Query: "alpha beta gamma delta", Hidden: true}
 		hits, err := e.store.Search(ctx, key, query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
 		by := map[uint64]string{}
 		for _, h := range hits {
 			by[h.Seq] = h.Place.HiddenBy
@@ -156,10 +135,7 @@ func TestSearchHidden(t *testing.T) {
 func TestSearchErrors(t *testing.T) {
 	onEach(t, func(e *env) {
 		e.say(key, "needle")
-		v, err := e.store.View(ctx, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := viewOf(t, e.store, key)
 		for name, err := range map[string]error{
 			"no app":           second(e.store.SearchUser(ctx, "", "u", recall.Search{Query: "x"}, store.SearchUserOptions{})),
 			"no user":          second(e.store.SearchUser(ctx, "a", "", recall.Search{Query: "x"}, store.SearchUserOptions{})),

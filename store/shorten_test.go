@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchlog-dev/patchlog/internal/teststore"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/recall"
 	"github.com/patchlog-dev/patchlog/store"
@@ -14,18 +15,14 @@ import (
 func resultEvent(t *testing.T, id, call, text string) *patch.Event {
 	t.Helper()
 	e, err := patch.ParseEvent(fmt.Appendf(nil, `{"id":%q,"author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":%q,"name":"f","response":{"out":%q}}}]},"actions":{"stateDelta":{"k":%q,"app:k":1}}}`, id, call, text, id))
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return e
 }
 
 func twoCalls(t *testing.T) *patch.Event {
 	t.Helper()
 	e, err := patch.ParseEvent([]byte(`{"id":"call","author":"agent","content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f"}},{"functionCall":{"id":"c2","name":"f"}}]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	no(t, err)
 	return e
 }
 
@@ -33,9 +30,7 @@ func twoCalls(t *testing.T) *patch.Event {
 func TestAppendShortens(t *testing.T) {
 	onEach(t, func(e *env) {
 		t, s := e.T, e.store
-		if _, err := s.Create(ctx, key, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t)(s.Create(ctx, key, nil))
 		long := strings.Repeat("a long result, ", 1000)
 		opts := store.AppendOptions{MaxResultTokens: 500}
 		batch := []*patch.Event{twoCalls(t), resultEvent(t, "r1", "c1", long), resultEvent(t, "r2", "c2", "short")}
@@ -105,9 +100,7 @@ func TestAppendShortens(t *testing.T) {
 			t.Errorf("without its call: %v", err)
 		}
 		for r, err := range s.RawEvents(ctx, key, done.View.Seq()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			no(t, err)
 			if back, err := s.Revert(ctx, key, store.UndoOptions{}, r.ID()); err != nil || back.View.At(back.View.Len()-1).ID() != "r4" {
 				t.Errorf("taken back without its call: %v", err)
 			}
@@ -117,14 +110,8 @@ func TestAppendShortens(t *testing.T) {
 
 // On a log with patches of a type that is not known, events are appended as they are.
 func TestAppendShortensNotBehindUnknown(t *testing.T) {
-	s, err := store.OpenMemory(store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if _, err := s.Import(ctx, key, strings.NewReader(`{"id":"p","patchType":"from the future"}`+"\n"), store.ImportOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s := teststore.Memory(t, store.Options{})
+	must(t)(s.Import(ctx, key, strings.NewReader(`{"id":"p","patchType":"from the future"}`+"\n"), store.ImportOptions{}))
 	done, err := s.AppendEvents(ctx, key, store.AppendOptions{MaxResultTokens: 500}, twoCalls(t), resultEvent(t, "r1", "c1", strings.Repeat("long ", 1000)))
 	if err != nil || done.View.Seq() != 3 || done.View.At(1).ID() != "r1" {
 		t.Errorf("at %d, %v", done.View.Seq(), err)

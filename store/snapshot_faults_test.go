@@ -29,8 +29,7 @@ func TestFailingSnapshots(t *testing.T) {
 			e.append(says("a", 5)...)
 			e.apply(patch.NewSplice(0, 1).WithID("p"))
 			e.append(say("b"))
-			_, err := e.store.ViewAt(ctx, key, 6)
-			e.no(err)
+			e.must(e.store.ViewAt(ctx, key, 6))
 			e.no(e.store.Close())
 			if len(w.take()) == 0 {
 				e.Errorf("failure %d was not logged", i)
@@ -61,10 +60,8 @@ func TestCloseWritesSnapshots(t *testing.T) {
 		e.backend.Backend = &watched{Backend: whole, afterPut: func() { <-goOn }}
 		keys := []store.Key{key, {App: "a", User: "u", Session: "1"}, {App: "a", User: "u", Session: "2"}}
 		for _, k := range keys {
-			_, err := e.store.Create(ctx, k, nil)
-			e.no(err)
-			_, err = e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("a", 3)...)
-			e.no(err)
+			e.must(e.store.Create(ctx, k, nil))
+			e.must(e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("a", 3)...))
 		}
 		closed := make(chan error)
 		go func() { closed <- e.store.Close() }()
@@ -103,12 +100,8 @@ func TestCloseWhileSnapshotsBecomeDue(t *testing.T) {
 	w := &warnings{Handler: slog.DiscardHandler}
 	for range rounds {
 		s, err := store.OpenMemory(store.Options{Snapshots: eager, Logger: slog.New(w)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Create(ctx, key, nil); err != nil {
-			t.Fatal(err)
-		}
+		no(t, err)
+		must(t)(s.Create(ctx, key, nil))
 		together(4, func(i int) {
 			if i == 0 {
 				time.Sleep(200 * time.Microsecond)
@@ -176,21 +169,16 @@ func TestSnapshotsWhileOthersWrite(t *testing.T) {
 		})
 		for i := range writes {
 			if i%10 == 0 {
-				if _, err := e.store.Create(ctx, brief, nil); err != nil {
-					e.Fatal(err)
-				}
+				must(e)(e.store.Create(ctx, brief, nil))
 			}
 			for _, k := range []store.Key{key, brief} {
-				if _, err := e.store.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint(i))); err != nil {
-					e.Fatal(err)
-				}
+				must(e)(e.store.AppendEvents(ctx, k, store.AppendOptions{}, say(fmt.Sprint(i))))
 			}
 			if i%10 == 9 {
 				e.no(e.store.Delete(ctx, brief))
 			}
 			if i%20 == 19 {
-				_, err := e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 15))
-				e.no(err)
+				e.must(e.store.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 15)))
 			}
 		}
 		close(done)

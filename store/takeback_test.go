@@ -55,8 +55,7 @@ func TestRevertOfGroup(t *testing.T) {
 			e.no(err)
 			e.same("done again", ids(redo.View), cut)
 			// One of the two by hand: the call then takes back the other.
-			_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{AllowOrphans: true}, patch.NewRevert("w2"))
-			e.no(err)
+			e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{AllowOrphans: true}, patch.NewRevert("w2")))
 			e.same("half of it", ids(e.view()), "q1 c1 r1 a1 s2 q3 c3 r3 a3")
 			e.reopen()
 			rest, err := e.store.Revert(ctx, key, store.UndoOptions{}, "w2")
@@ -95,8 +94,7 @@ func TestRevertOfGroupIsJudgedAsOne(t *testing.T) {
 		e.apply(patch.NewSplice(2, 1).WithID("a").WithGroup("g"), patch.NewSplice(1, 1).WithID("b").WithGroup("g"))
 		_, err := e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewRevert("b"))
 		e.no(err) // a call that comes back open
-		_, err = e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewRevert("a"))
-		e.no(err)
+		e.must(e.store.ApplyPatch(ctx, key, store.PatchOptions{}, patch.NewRevert("a")))
 		e.apply(patch.NewSplice(2, 1).WithID("c").WithGroup("h"), patch.NewSplice(1, 1).WithID("d").WithGroup("h"))
 		e.append(event(`{"id":"late","invocationId":"inv1","author":"agent","content":{"role":"user","parts":[{"functionResponse":{"id":"call1","name":"tool"}}]}}`))
 		preview, err := e.store.PreviewRevert(ctx, key, store.UndoOptions{}, "c")
@@ -223,8 +221,7 @@ func TestRevertAfterSnapshot(t *testing.T) {
 		whole := e.backend.Backend
 		p := &paged{Backend: whole}
 		e.backend.Backend = p
-		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p")
-		e.no(err)
+		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p"))
 		if p.read > 600 {
 			e.Errorf("%d records were read, 600 come back", p.read)
 		}

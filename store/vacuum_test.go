@@ -13,18 +13,14 @@ import (
 func TestVacuumIsNotSeen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	open := func() *store.Store {
-		s, err := store.Open(path, store.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := openStore(t, path, store.Options{})
 		return s
 	}
 	s := open()
 	e := &env{T: t, store: s}
 	add(t, s, key, map[string]any{"app:k": 1}, 600)
 	text := e.export()
-	before, err := s.Get(ctx, key)
-	e.no(err)
+	before := sessionOf(e, s, key)
 	watch, stop := iter.Pull2(s.Watch(ctx, key, 1))
 	defer stop()
 	seen := func(n int) {

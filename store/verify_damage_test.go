@@ -145,9 +145,7 @@ func TestVerifyFindsDamageOfFile(t *testing.T) {
 			e.opts = store.Options{Snapshots: eager, Logger: slog.New(slog.DiscardHandler)}
 			e.fillTwo()
 			c.damage(t, e.path)
-			var err error
-			e.store, err = store.Open(e.path, e.opts)
-			e.no(err)
+			e.store = openStore(e, e.path, e.opts)
 			defer e.store.Close()
 			var found []store.Problem
 			for p, err := range e.store.Verify(ctx, store.VerifyOptions{}) {
@@ -186,16 +184,12 @@ func TestVerifyFindsDamageOfFile(t *testing.T) {
 // fillTwo makes a file with two sessions, and with snapshots if the options want them.
 func (e *env) fillTwo() {
 	e.Helper()
-	var err error
-	e.store, err = store.Open(e.path, e.opts)
-	e.no(err)
+	e.store = openStore(e, e.path, e.opts)
 	e.create(map[string]any{"tenant": "t1"})
 	e.append(says("a", 5)...)
 	e.apply(patch.NewSplice(0, 1).WithID("p"))
-	_, err = e.store.Create(ctx, elsewhere, nil)
-	e.no(err)
-	_, err = e.store.AppendEvents(ctx, elsewhere, store.AppendOptions{}, says("a", 5)...)
-	e.no(err)
+	e.must(e.store.Create(ctx, elsewhere, nil))
+	e.must(e.store.AppendEvents(ctx, elsewhere, store.AppendOptions{}, says("a", 5)...))
 	e.no(e.store.Close())
 }
 
@@ -240,8 +234,7 @@ func TestVerifyReportsCheck(t *testing.T) {
 	e.fillTwo()
 	b, err := bolt.Open(e.path, bolt.Options{})
 	e.no(err)
-	e.store, err = store.New(amiss{b}, e.opts)
-	e.no(err)
+	e.store = newStore(e, amiss{b}, e.opts)
 	defer e.store.Close()
 	seen := 0
 	found := e.verify(store.VerifyOptions{Progress: func(store.Key) { seen++ }})
@@ -270,12 +263,10 @@ func TestVerifyEnds(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	file, err := store.Open(e.path, e.opts)
-	e.no(err)
+	file := openStore(e, e.path, e.opts)
 	memory, err := store.OpenMemory(e.opts)
 	e.no(err)
-	_, err = memory.Create(ctx, key, nil)
-	e.no(err)
+	e.must(memory.Create(ctx, key, nil))
 	for _, s := range []*store.Store{file, memory} {
 		for _, opts := range []store.VerifyOptions{{}, {Key: key}} {
 			ends(s, cancelled, opts, context.Canceled)

@@ -29,23 +29,18 @@ func (w weighing) Err() error {
 // To verify a session takes memory for what is visible and what is read at once, not for all that
 // patches have hidden. What a revert brings back is read again.
 func TestVerifyHoldsWhatIsVisible(t *testing.T) {
-	s, err := store.Open(filepath.Join(t.TempDir(), "log.db"), store.Options{Durability: store.Relaxed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, filepath.Join(t.TempDir(), "log.db"), store.Options{Durability: store.Relaxed})
 	e := &env{T: t, store: s}
 	defer func() { e.no(s.Close()) }()
 	e.create(nil)
 	const events, bytes = 60, 300_000
 	for i := range events {
-		_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, event(`{"id":"e%d","content":{"parts":[{"text":"%0*d"}]}}`, i, bytes, i))
-		e.no(err)
+		e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, event(`{"id":"e%d","content":{"parts":[{"text":"%0*d"}]}}`, i, bytes, i)))
 		if i > 0 {
 			made, err := s.ApplyPatch(ctx, key, asOfNow, patch.NewSplice(0, 1))
 			e.no(err)
 			if i == 40 {
-				_, err = s.Revert(ctx, key, store.UndoOptions{}, made.Records[0].ID())
-				e.no(err)
+				e.must(s.Revert(ctx, key, store.UndoOptions{}, made.Records[0].ID()))
 			}
 		}
 	}
@@ -68,10 +63,7 @@ func TestVerifyHoldsNoBodies(t *testing.T) {
 	testlog.OneGoroutine(t)
 	path := filepath.Join(t.TempDir(), "log.db")
 	opts := store.Options{Durability: store.Relaxed}
-	s, err := store.Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openStore(t, path, opts)
 	e := &env{T: t, store: s}
 	defer func() { e.no(e.store.Close()) }()
 	e.create(nil)
@@ -81,16 +73,13 @@ func TestVerifyHoldsNoBodies(t *testing.T) {
 		for n := range batch {
 			events = append(events, event(`{"id":"event %d","author":"user","content":{"role":"user","parts":[{"text":"%0*d"}]}}`, i+n, 500, i))
 		}
-		_, err := s.AppendEvents(ctx, key, store.AppendOptions{}, events...)
-		e.no(err)
+		e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, events...))
 	}
 	for _, id := range []string{"event 20000", "event 30000"} {
-		_, err := s.ApplyPatch(ctx, key, asOfNow, patch.NewPin(id))
-		e.no(err)
+		e.must(s.ApplyPatch(ctx, key, asOfNow, patch.NewPin(id)))
 	}
 	e.no(s.Close()) // its view goes
-	e.store, err = store.Open(path, opts)
-	e.no(err)
+	e.store = openStore(e, path, opts)
 	var before, most uint64
 	for range 3 { // what the closed store had goes with its finalizers
 		before = 0

@@ -67,12 +67,10 @@ func TestVerify(t *testing.T) {
 			return engine
 		}, []string{"a/u/2 0 snapshot"}},
 		{"snapshot of another fold", func(e *env, engine backend.Backend) backend.Backend {
-			s, err := e.store.Get(ctx, keys[1])
-			e.no(err)
+			s := sessionOf(e, e.store, keys[1])
 			v, err := s.View.Apply(patch.Record{Seq: s.View.Seq() + 1, Patch: patch.NewSplice(0, 1)})
 			e.no(err)
-			_, err = e.store.AppendEvents(ctx, keys[1], store.AppendOptions{}, say("other"))
-			e.no(err)
+			e.must(e.store.AppendEvents(ctx, keys[1], store.AppendOptions{}, say("other")))
 			data, err := snapshot.Encode(v)
 			e.no(err)
 			e.putSnapshotOf(engine, keys[1], data)
@@ -82,12 +80,9 @@ func TestVerify(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			onEach(t, func(e *env) {
 				for _, k := range keys {
-					_, err := e.store.Create(ctx, k, map[string]any{"tenant": "t1"})
-					e.no(err)
-					_, err = e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("e", 5)...)
-					e.no(err)
-					_, err = e.store.ApplyPatch(ctx, k, asOfNow, patch.NewSplice(0, 1, say("r")).WithID("p"))
-					e.no(err)
+					e.must(e.store.Create(ctx, k, map[string]any{"tenant": "t1"}))
+					e.must(e.store.AppendEvents(ctx, k, store.AppendOptions{}, says("e", 5)...))
+					e.must(e.store.ApplyPatch(ctx, k, asOfNow, patch.NewSplice(0, 1, say("r")).WithID("p")))
 				}
 				e.backend.Backend = c.damage(e, e.engine)
 				e.open()

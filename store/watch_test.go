@@ -200,16 +200,13 @@ func TestWatch(t *testing.T) {
 		check()
 		e.apply(patch.NewSplice(0, 1).WithID("p1"))
 		check()
-		_, err := e.store.Revert(ctx, key, store.UndoOptions{}, "p1")
-		e.no(err)
+		e.must(e.store.Revert(ctx, key, store.UndoOptions{}, "p1"))
 		check()
-		_, err = e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2")
-		e.no(err)
+		e.must(e.store.Rewind(ctx, key, store.UndoOptions{}, "inv2"))
 		check()
 		e.apply(patch.NewSummarise(0, 2, summary("s1")))
 		check()
-		_, err = e.store.Import(ctx, key, strings.NewReader(e.export()+`{"id":"c1","author":"user"}`+"\n"), store.ImportOptions{})
-		e.no(err)
+		e.must(e.store.Import(ctx, key, strings.NewReader(e.export()+`{"id":"c1","author":"user"}`+"\n"), store.ImportOptions{}))
 		check()
 		e.append(says("d", 2000)...)
 		check()
@@ -492,9 +489,7 @@ func TestWatchPolls(t *testing.T) {
 	onPeers(t, func(e, other *env, mine *counted) {
 		synctest.Test(e.T, func(t *testing.T) {
 			e, l := e.with(t), &looks{Backend: unclosed{mine}}
-			var err error
-			e.store, err = store.New(l, e.opts)
-			e.no(err)
+			e.store = newStore(e, l, e.opts)
 			w := e.follow(key, 1, nil)
 			time.Sleep(5 * time.Second)
 			const ms = time.Millisecond
@@ -602,22 +597,17 @@ func TestWatchLostHistory(t *testing.T) {
 					synctest.Test(e.T, func(t *testing.T) {
 						e := e.with(t)
 						l := &looks{Backend: unclosed{mine}}
-						var err error
-						e.store, err = store.New(l, e.opts)
-						e.no(err)
+						e.store = newStore(e, l, e.opts)
 						e.append(says("b", 2-c.lost)...)
-						info, err := e.store.Info(ctx, key)
-						e.no(err)
+						info := infoOf(e, e.store, key)
 						e.append(says("lost", c.lost)...)
 						w := e.follow(key, from, nil)
 						synctest.Wait()
 						w.has(e.records(key))
 						l.turn(lostHistory(e, mine, info))
 						if c.instead > 0 {
-							s, err := store.New(unclosed{l.Backend}, e.opts)
-							e.no(err)
-							_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, says("x", c.instead)...)
-							e.no(err)
+							s := newStore(e, unclosed{l.Backend}, e.opts)
+							e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, says("x", c.instead)...))
 						}
 						time.Sleep(time.Second)
 						w.ended(max(0, 6-int(from)), store.ErrNotFound, key.String(), "lost")
@@ -638,8 +628,7 @@ func TestWatchErased(t *testing.T) {
 		w := e.follow(key, 1, nil)
 		synctest.Wait()
 		w.has(e.records(key))
-		_, err := e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a2"}}, store.EraseOptions{ID: "r"})
-		e.no(err)
+		e.must(e.store.Erase(ctx, key, store.EraseSelection{EventIDs: []string{"a2"}}, store.EraseOptions{ID: "r"}))
 		e.append(say("late"))
 		synctest.Wait()
 		e.no(e.store.Close())
@@ -655,12 +644,9 @@ func TestWatchLostHistoryWhileBehind(t *testing.T) {
 			synctest.Test(e.T, func(t *testing.T) {
 				e := e.with(t)
 				l := &looks{Backend: unclosed{mine}}
-				var err error
-				e.store, err = store.New(l, e.opts)
-				e.no(err)
+				e.store = newStore(e, l, e.opts)
 				e.append(says("b", 100)...)
-				info, err := e.store.Info(ctx, key)
-				e.no(err)
+				info := infoOf(e, e.store, key)
 				e.append(says("lost", 2000)...)
 				resume := make(chan struct{})
 				w := e.follow(key, from, func(r patch.Record) {
@@ -670,11 +656,9 @@ func TestWatchLostHistoryWhileBehind(t *testing.T) {
 				})
 				synctest.Wait()
 				l.turn(lostHistory(e, mine, info))
-				s, err := store.New(unclosed{l.Backend}, e.opts)
-				e.no(err)
+				s := newStore(e, unclosed{l.Backend}, e.opts)
 				for i := range 3 {
-					_, err = s.AppendEvents(ctx, key, store.AppendOptions{}, says(fmt.Sprint("x", i, "."), 1000)...)
-					e.no(err)
+					e.must(s.AppendEvents(ctx, key, store.AppendOptions{}, says(fmt.Sprint("x", i, "."), 1000)...))
 				}
 				close(resume)
 				w.ended(512, store.ErrNotFound, "lost") // what one look gave
