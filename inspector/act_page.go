@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -203,15 +204,15 @@ func tokenCount(n int) string {
 	return present.Grouped(n) + " tokens"
 }
 
-// answers keeps the answers to requests to do something, so that a second click, or a page that is loaded again, does
+// answers keeps the recent answers to requests that act, so that a second click, or a page that is loaded again, does
 // nothing more and shows the same.
 type answers struct {
-	mu    sync.Mutex
-	made  map[string]*answer // by the form
-	order []string
+	mu   sync.Mutex
+	made []*answer // the newest last
 }
 
 type answer struct {
+	form   string
 	done   chan struct{} // closed when it is made
 	status int
 	text   []byte
@@ -221,48 +222,33 @@ type answer struct {
 // mostAnswers is the number of recent answers that are kept.
 const mostAnswers = 32
 
-// once returns the answer to a form, which it has made unless it was, or is being made. One that did nothing is not kept.
-func (c *answers) once(ctx context.Context, form string, answerIt func() (int, []byte, error)) (int, []byte, error) {
-	for {
-		c.mu.Lock()
-		of, known := c.made[form]
-		if !known {
-			if c.made == nil {
-				c.made = map[string]*answer{}
-			}
-			of = &answer{done: make(chan struct{})}
-			c.made[form] = of
-			c.order = append(c.order, form)
-			if len(c.order) > mostAnswers {
-				delete(c.made, c.order[0])
-				c.order = c.order[1:]
-			}
-		}
-		c.mu.Unlock()
-		if !known {
-			defer close(of.done)
-			of.err = errors.New("the action was not finished") // if answerIt panics
-			of.status, of.text, of.err = answerIt()
-			if of.err != nil || of.status != http.StatusOK {
-				c.drop(form, of)
-			}
-			return of.status, of.text, of.err
-		}
-		select {
-		case <-of.done:
-		case <-ctx.Done():
-			return 0, nil, ctx.Err()
-		}
-		if of.err == nil && of.status == http.StatusOK {
-			return of.status, of.text, nil
-		}
-	}
-}
-
-func (c *answers) drop(form string, of *answer) {
+// once returns the answer to a form, and makes it unless it was made, or is being made. An answer of a request that did
+// nothing is not kept.
+func (c *answers) once(ctx context.Context, form string, act func() (int, []byte, error)) (int, []byte, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.made[form] == of {
-		delete(c.made, form)
+	at := slices.IndexFunc(c.made, func(a *answer) bool { return a.form == form })
+	if at < 0 {
+		a := &answer{form: form, done: make(chan struct{}), err: errors.New("the action was not finished")} // if it panics
+		c.made = append(c.made[max(len(c.made)-mostAnswers+1, 0):], a)
+		c.mu.Unlock()
+		defer close(a.done)
+		a.status, a.text, a.err = act()
+		if a.err != nil || a.status != http.StatusOK {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.made = slices.DeleteFunc(c.made, func(other *answer) bool { return other == a })
+		}
+		return a.status, a.text, a.err
 	}
+	a := c.made[at]
+	c.mu.Unlock()
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
+	}
+	if a.err != nil || a.status != http.StatusOK {
+		return c.once(ctx, form, act)
+	}
+	return a.status, a.text, nil
 }

@@ -60,8 +60,8 @@ func TestPropertyIndentJSON(t *testing.T) {
 func TestIndentJSON(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"a":[1,{}, [ ] ],"b":"x\ny"}`, "{\n  \"a\": [\n    1,\n    {},\n    []\n  ],\n  \"b\": \"x\\ny\"\n}"},
-		{`"\u4e16\u0000\u202e\u0041"`, `"世\u0000\u202eA"`},
-		{``, ``}, {`"`, `"`}, {`"\`, `"\`}, {`"\u12`, `"\u12`}, {`]]`, "\n]\n]"}, {`{`, "{\n  "}, // no JSON
+		{`"\u4e16\u0000\u202e\u0041"`, "\"世\\u0000\u202eA\""},
+		{``, ``}, {`"`, `"`}, {`"\`, `"\`}, {`"\u12`, `"\u12`}, {`]]`, `]]`}, {`{`, `{`}, {`[1 x`, "[\n  1 x"}, // no JSON
 	} {
 		if got, _ := indentJSON(c.text, 1000); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.text, got, c.want)

@@ -18,7 +18,6 @@ import (
 const (
 	drawnCells  = 1000
 	drawnArcs   = 100
-	drawnMarks  = 60
 	drawnTicks  = 600
 	drawnPoints = 500
 	drawnBytes  = 80_000 // of links
@@ -41,20 +40,17 @@ var cellKinds = []present.Kind{present.User, present.Model, present.Call, presen
 // records that it hid, a cell for each record or for several, and below them how large the log and its visible part
 // were. It has the state after one record; what came later is faint.
 type drawing struct {
-	Label      string
-	Last, Now  uint64
-	Cells      []drawnCell
-	Arcs       []drawnPatch
-	Marks      []drawnPatch
-	Ticks      string // a path of the patches that are neither arcs nor marks
-	Left       int    // the number of patches in Ticks
-	Per        int    // records that a cell stands for
-	Raw        string // paths of sizes in tokens
-	Visible    string
-	Most       string // the size at the upper edge
-	Axis       []axisLabel
-	Legend     []legendEntry
-	MarkLegend []drawnPatch
+	Label     string
+	Last, Now uint64
+	Cells     []drawnCell
+	Arcs      []drawnPatch
+	Ticks     string // a path of the other patches
+	Left      int    // the number of patches in Ticks
+	Per       int    // records that a cell stands for
+	Raw       string // paths of sizes in tokens
+	Visible   string
+	Most      string // the size at the upper edge
+	Legend    []legendEntry
 }
 
 // drawnCell is a path of all cells of a kind and a state.
@@ -64,15 +60,12 @@ type drawnCell struct {
 	Path  string
 }
 
-// drawnPatch is a patch: an arc with a path, or a mark with a glyph at a place.
+// drawnPatch is a patch that is drawn as an arc.
 type drawnPatch struct {
 	Class, Name string
 	URL         template.URL
 	Path        string
-	X, Glyph    string
 }
-
-type axisLabel struct{ X, Anchor, Text string }
 
 type legendEntry struct {
 	Kind present.Kind
@@ -94,7 +87,6 @@ func newDrawing(t *timeline, v fold.View, point func(seq uint64) template.URL) *
 	d.drawCells(t, seen)
 	d.drawPatches(t, point)
 	d.drawSizes(t)
-	d.drawAxis()
 	return d
 }
 
@@ -163,23 +155,23 @@ func (d *drawing) cell(t *timeline, seen []bool, from int) drawnCell {
 	return c
 }
 
-// drawPatches draws those that hid most, and those nearest to the record that is shown, as arcs and marks, and the
-// others as ticks.
+// drawPatches draws those that hid most, and those nearest to the record that is shown, as arcs, and the others as
+// ticks.
 func (d *drawing) drawPatches(t *timeline, point func(seq uint64) template.URL) {
 	undone := t.undone(d.Now)
-	var arcs, marks []step
+	var arcs, ticks []step
 	for _, s := range t.steps {
 		switch {
 		case s.Patch == nil:
 		case s.Patch.Type != patch.Revert && len(s.Patch.Over) > 0:
 			arcs = append(arcs, s)
 		default:
-			marks = append(marks, s)
+			ticks = append(ticks, s)
 		}
 	}
 	each := len(template.HTMLEscapeString(string(point(d.Last)))) + 400
-	arcs, left := d.some(arcs, min(drawnArcs, drawnBytes/2/each))
-	marks, more := d.some(marks, min(drawnMarks, drawnBytes/2/each))
+	arcs, left := d.some(arcs, min(drawnArcs, drawnBytes/each))
+	ticks = append(ticks, left...)
 	for _, s := range arcs {
 		p := d.patch(s, undone, point)
 		foot := float64(s.Seq) - 0.5
@@ -194,23 +186,15 @@ func (d *drawing) drawPatches(t *timeline, point func(seq uint64) template.URL) 
 			decimal(foot), arcFeet, decimal(arcFeet-height), low-1, high, decimal(arcFeet-inner))
 		d.Arcs = append(d.Arcs, p)
 	}
-	for _, s := range marks {
-		p := d.patch(s, undone, point)
-		p.X = percentOf(float64(s.Seq)-0.5, float64(d.Last))
-		d.Marks = append(d.Marks, p)
-		if name := markName(s.Patch); !slices.ContainsFunc(d.MarkLegend, func(m drawnPatch) bool { return m.Name == name }) {
-			d.MarkLegend = append(d.MarkLegend, drawnPatch{Name: name, Glyph: p.Glyph})
+	drawn := map[uint64]bool{}
+	var path strings.Builder
+	for _, s := range ticks {
+		if place := s.Seq * drawnTicks / d.Last; !drawn[place] {
+			fmt.Fprintf(&path, "M%d %dv6", s.Seq, cellEnd+2)
+			drawn[place] = true
 		}
 	}
-	drawn := uint64(0)
-	var ticks strings.Builder
-	for _, s := range slices.Concat(left, more) {
-		if place := 1 + s.Seq*drawnTicks/d.Last; place != drawn {
-			fmt.Fprintf(&ticks, "M%d %dv6", s.Seq, cellEnd+2)
-			drawn = place
-		}
-	}
-	d.Ticks, d.Left = ticks.String(), len(left)+len(more)
+	d.Ticks, d.Left = path.String(), len(ticks)
 }
 
 // some returns n patches at most, half of them those that hid most, and the others; both in the order of the log.
@@ -236,21 +220,7 @@ func (d *drawing) patch(s step, undone map[uint64]bool, point func(seq uint64) t
 	case undone[s.Seq]:
 		state = "undone"
 	}
-	return drawnPatch{
-		Class: string(kindOfCell(s)) + " " + state, Name: s.Patch.name(s.Seq, state == "undone"), URL: point(s.Seq),
-		Glyph: map[string]string{"skipped": "×", "revert": "↶", "pin": "●", "unpin": "○"}[markName(s.Patch)],
-	}
-}
-
-// markName says in the legend what a mark is.
-func markName(p *patchStep) string {
-	switch {
-	case !p.Applied:
-		return "skipped"
-	case p.Type == patch.Revert, p.Type == patch.Pin, p.Type == patch.Unpin:
-		return string(p.Type)
-	}
-	return "other patch"
+	return drawnPatch{Class: string(kindOfCell(s)) + " " + state, Name: s.Patch.name(s.Seq, state == "undone"), URL: point(s.Seq)}
 }
 
 // name says in a line what a patch is and did.
@@ -317,26 +287,5 @@ func (d *drawing) drawSizes(t *timeline) {
 	d.Raw, d.Visible = curve(func(s step) int { return s.Raw }), curve(func(s step) int { return s.Visible })
 }
 
-// drawAxis labels about seven round places.
-func (d *drawing) drawAxis() {
-	all, step := float64(d.Last), 1.0
-	for _, factor := 0, []float64{2, 2.5, 2}; step*7 < all; factor = append(factor[1:], factor[0]) {
-		step *= factor[0]
-	}
-	for n := step; n <= all; n += step {
-		anchor := "middle"
-		switch share := n / all; {
-		case share < 0.15:
-			continue // the word is there
-		case share > 0.93:
-			anchor = "end"
-		}
-		d.Axis = append(d.Axis, axisLabel{percentOf(n-0.5, all), anchor, present.Grouped(uint64(n))})
-	}
-}
-
 // decimal is a number with up to two decimals.
 func decimal(x float64) string { return strconv.FormatFloat(math.Round(x*100)/100, 'f', -1, 64) }
-
-// percentOf is where a part of a whole lies, as an SVG length.
-func percentOf(part, whole float64) string { return decimal(100*part/max(whole, 1)) + "%" }

@@ -11,12 +11,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/patchlog-dev/patchlog/compaction"
-	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/patch/redact"
 	"github.com/patchlog-dev/patchlog/store"
@@ -245,37 +243,6 @@ func (i *Inspector) handle(h handler) http.Handler {
 // badRequest is an error of what a request asks for.
 func badRequest(field, format string, args ...any) error {
 	return &patch.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
-}
-
-// statusOf is the status by which HTTP names an error.
-func statusOf(err error) int {
-	for _, known := range []struct {
-		err    error
-		status int
-	}{
-		{store.ErrNotFound, http.StatusNotFound},
-		{fold.ErrEventNotFound, http.StatusNotFound},
-		{fold.ErrUnknownPatch, http.StatusNotFound},
-		{errForbidden, http.StatusForbidden},
-		{store.ErrConflict, http.StatusConflict},
-		{store.ErrExists, http.StatusConflict},
-		{store.ErrDuplicateID, http.StatusConflict},
-		{fold.ErrBlocked, http.StatusConflict},
-		{fold.ErrOrphanedCall, http.StatusUnprocessableEntity},
-		{fold.ErrPinned, http.StatusUnprocessableEntity},
-		{fold.ErrOutOfRange, http.StatusUnprocessableEntity},
-		{os.ErrDeadlineExceeded, http.StatusRequestTimeout}, // of a request's body
-		{store.ErrTooLarge, http.StatusRequestEntityTooLarge},
-		{store.ErrReadOnly, http.StatusForbidden},
-		{store.ErrClosed, http.StatusServiceUnavailable},
-		{store.ErrCorrupt, http.StatusInternalServerError}, // before invalid: damage is not the request's
-		{store.ErrInvalid, http.StatusBadRequest},
-	} {
-		if errors.Is(err, known.err) {
-			return known.status
-		}
-	}
-	return http.StatusInternalServerError
 }
 
 // key returns the session that a request is about, if it may have the access.

@@ -1,144 +1,82 @@
 package inspector
 
 import (
-	"strconv"
+	"bytes"
+	"encoding/json"
+	"regexp"
 	"strings"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
-// So deep is JSON indented. What is nested deeper stands there too, so that lines do not become
-// longer than what they say.
+// deepest is the level up to which JSON is indented, so that lines do not become longer than what they say.
 const deepest = 40
 
-// indentJSON is JSON for people to read, which ends when it has most bytes or a few more. read is
-// how many bytes of the text it took. Escapes of letters and signs in strings are undone; those
-// of quotes, line breaks and what does not show stay. Whatever the text is, its time is linear
-// in what it returns and in the white space between.
+// indentJSON is JSON for people to read, which ends when it has most bytes or a few more. read is how many bytes of the
+// text it took. Escapes of letters and signs in strings are undone; those of quotes, line breaks and control characters
+// stay. From where the text is no JSON on, it stays as it is.
 func indentJSON(text string, most int) (out string, read int) {
-	b := make([]byte, 0, min(most, 2*len(text))+2*deepest)
-	depth := 0
-	line := func() {
-		b = append(b, '\n')
-		for range min(depth, deepest) {
-			b = append(b, ' ', ' ')
-		}
+	var b bytes.Buffer
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	var open []struct { // the arrays and objects around the token
+		object bool
+		tokens int
 	}
-	i := 0
-	for i < len(text) && len(b) < most {
-		c := text[i]
-		i++
-		switch c {
-		case '{', '[':
-			b = append(b, c)
-			if end := i + blanks(text[i:]); end < len(text) && (text[end] == '}' || text[end] == ']') {
-				b = append(b, text[end])
-				i = end + 1
-				continue
+	line := func() { b.WriteString("\n" + strings.Repeat("  ", min(len(open), deepest))) }
+	for b.Len() < most {
+		token, err := d.Token()
+		if err != nil {
+			b.WriteString(strings.TrimRight(text[read:], " \t\r\n"))
+			read = len(text)
+			break
+		}
+		read = int(d.InputOffset())
+		last := len(open) - 1
+		delim, isDelim := token.(json.Delim)
+		if isDelim && (delim == ']' || delim == '}') {
+			empty := open[last].tokens == 0
+			if open = open[:last]; !empty {
+				line()
 			}
-			depth++
-			line()
-		case '}', ']':
-			depth = max(depth-1, 0)
-			line()
-			b = append(b, c)
-		case ',':
-			b = append(b, c)
-			line()
-		case ':':
-			b = append(b, ':', ' ')
-		case ' ', '\t', '\r', '\n':
-		case '"':
-			b = append(b, c)
-			var n int
-			b, n = appendString(b, text[i:], most)
-			i += n
+			b.WriteString(delim.String())
+			continue
+		}
+		switch {
+		case last < 0:
+		case open[last].object && open[last].tokens%2 == 1:
+			b.WriteString(": ")
 		default:
-			b = append(b, c)
-		}
-	}
-	return string(b), i
-}
-
-func blanks(text string) int { return len(text) - len(strings.TrimLeft(text, " \t\r\n")) }
-
-// appendString appends the rest of a string in JSON, up to its quote, until b has most bytes.
-// read is how many bytes of it that took.
-func appendString(b []byte, text string, most int) (_ []byte, read int) {
-	i := 0
-	for i < len(text) {
-		c := text[i]
-		if len(b) >= most && utf8.RuneStart(c) {
-			break
-		}
-		if c == '\\' {
-			r, size := unescaped(text[i:])
-			if r >= 0 {
-				b = utf8.AppendRune(b, r)
-			} else {
-				b = append(b, text[i:i+size]...)
+			if open[last].tokens > 0 {
+				b.WriteByte(',')
 			}
-			i += size
+			line()
+		}
+		if last >= 0 {
+			open[last].tokens++
+		}
+		if isDelim {
+			b.WriteString(delim.String())
+			open = append(open, struct {
+				object bool
+				tokens int
+			}{object: delim == '{'})
 			continue
 		}
-		b = append(b, c)
-		i++
-		if c == '"' {
-			break
-		}
+		_ = e.Encode(token) // it is a string, a number, a boolean or null
+		b.Truncate(b.Len() - 1)
 	}
-	return b, i
+	if over := b.Len() - most - 2*deepest; over > 0 {
+		b.Truncate(atRune(b.String(), most))
+		read = min(read, len(text)-1)
+	}
+	return b.String(), read
 }
 
-// unescaped is the rune of the escape that a text begins with, if it can stand there as it is;
-// else it is below 0. size is how long the escape is.
-func unescaped(text string) (r rune, size int) {
-	r, size = hexRune(text), 6
-	if r < 0 {
-		return -1, min(2, len(text))
-	}
-	if utf16.IsSurrogate(r) {
-		both := utf16.DecodeRune(r, hexRune(text[size:]))
-		if both == utf8.RuneError {
-			return -1, size
-		}
-		r, size = both, 2*size
-	}
-	if !unicode.IsPrint(r) || r == '"' || r == '\\' {
-		return -1, size
-	}
-	return r, size
-}
+var jsonEscape = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.|$)`)
 
-// hexRune reads an escape such as \u00e9. It is below 0 if the text does not begin with one.
-func hexRune(text string) rune {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return -1
-	}
-	n, err := strconv.ParseUint(text[2:6], 16, 16)
-	if err != nil {
-		return -1
-	}
-	return rune(n)
-}
-
-// withoutEscapes is JSON of the same length with blanks in place of the escapes in it: where words
-// begin and end in it is where they do in what it says.
+// withoutEscapes is JSON of the same length with blanks in place of the escapes in it: where words begin and end in it is
+// where they do in what it says.
 func withoutEscapes(text string) string {
-	if !strings.Contains(text, `\`) {
-		return text
-	}
-	b := []byte(text)
-	for i := 0; i < len(b); i++ {
-		if b[i] != '\\' {
-			continue
-		}
-		_, size := unescaped(text[i:])
-		for end := i + size; i < end; i++ {
-			b[i] = ' '
-		}
-		i--
-	}
-	return string(b)
+	return jsonEscape.ReplaceAllStringFunc(text, func(escape string) string { return strings.Repeat(" ", len(escape)) })
 }

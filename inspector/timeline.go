@@ -1,7 +1,6 @@
 package inspector
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -204,15 +203,13 @@ func (t *timeline) undone(at uint64) map[uint64]bool {
 	return undone
 }
 
-// timelines keeps those of the sessions that were looked at last.
+// timelines keeps those of the sessions that were looked at last, the last used first.
 type timelines struct {
-	mu    sync.Mutex
-	kept  map[store.Key]*list.Element
-	order *list.List // of *keptTimeline, the last used first
-	bytes int64
+	mu     sync.Mutex
+	cached []*cachedTimeline
 }
 
-type keptTimeline struct {
+type cachedTimeline struct {
 	key  store.Key
 	mu   sync.Mutex // held while the timeline is extended
 	line timeline
@@ -301,39 +298,30 @@ func (i *Inspector) furnished(ctx context.Context, key store.Key, v fold.View, n
 	return v.With(records), nil
 }
 
-func (t *timelines) get(key store.Key) *keptTimeline {
+// get returns the cached timeline of a session, or a new one, as the last used.
+func (t *timelines) get(key store.Key) *cachedTimeline {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.kept == nil {
-		t.kept, t.order = map[store.Key]*list.Element{}, list.New()
+	k := &cachedTimeline{key: key}
+	if n := slices.IndexFunc(t.cached, func(k *cachedTimeline) bool { return k.key == key }); n >= 0 {
+		k = t.cached[n]
+		t.cached = slices.Delete(t.cached, n, n+1)
 	}
-	if e, ok := t.kept[key]; ok {
-		t.order.MoveToFront(e)
-		return e.Value.(*keptTimeline)
-	}
-	k := &keptTimeline{key: key}
-	t.kept[key] = t.order.PushFront(k)
+	t.cached = slices.Insert(t.cached, 0, k)
 	return k
 }
 
-// count notes how large a timeline is, and lets go of those that were not used for longest. The
-// caller holds the timeline's lock.
-func (t *timelines) count(k *keptTimeline, limit int64) {
+// count notes how large a timeline is, and evicts those that were not used for longest, but for the last used one. With a
+// limit below 0 nothing is cached. The caller holds the timeline's lock.
+func (t *timelines) count(k *cachedTimeline, limit int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.kept[k.key]; e == nil || e.Value != k {
-		return // another one let go of it meanwhile
-	}
-	t.bytes -= k.size
 	k.size = k.line.footprint()
-	t.bytes += k.size
-	for e := t.order.Back(); e != nil && t.bytes > limit; e = t.order.Back() {
-		oldest := e.Value.(*keptTimeline)
-		if oldest == k && limit > 0 {
-			return // the last used one is kept
+	sum := int64(0)
+	for n, k := range t.cached {
+		if sum += k.size; limit < 0 || n > 0 && sum > limit {
+			t.cached = slices.Delete(t.cached, n, len(t.cached))
+			return
 		}
-		t.bytes -= oldest.size
-		delete(t.kept, oldest.key)
-		t.order.Remove(e)
 	}
 }
