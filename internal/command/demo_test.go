@@ -30,7 +30,7 @@ func runDemo(t *testing.T, args ...string) string {
 func TestDemo(t *testing.T) {
 	text := runDemo(t)
 	for i, step := range demoSteps() {
-		if !strings.Contains(text, step.text) || !strings.Contains(text, "$ "+step.commandLine()+"\n") {
+		if !strings.Contains(text, step.text) || !strings.Contains(text, "$ "+step.line+"\n") {
 			t.Errorf("step %d, %s, is not shown", i+1, step.name)
 		}
 	}

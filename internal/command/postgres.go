@@ -7,10 +7,8 @@ import (
 	"log/slog"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/patchlog-dev/patchlog/store"
-	"github.com/patchlog-dev/patchlog/store/backend"
 	"github.com/patchlog-dev/patchlog/store/pg"
 )
 
@@ -28,8 +26,6 @@ func openPostgres(ctx context.Context, name string, use Use, opts store.Options)
 		return nil, fmt.Errorf("%w: the database on PostgreSQL has no schema %q with sessions; 'patchlog import' makes it", ErrNoDatabase, version.Schema)
 	case err != nil:
 		return nil, err
-	case use == Reading:
-		return store.New(&readOnly{b}, opts)
 	}
 	return store.New(b, opts)
 }
@@ -56,43 +52,4 @@ func cutSchema(name string) (dsn, schema string) {
 		before += "?" + strings.Join(kept, "&")
 	}
 	return before, schema
-}
-
-// readOnly is a backend that refuses writes.
-type readOnly struct{ *pg.Backend }
-
-// Append implements [backend.Backend].
-func (*readOnly) Append(context.Context, string, backend.Batch) error { return backend.ErrReadOnly }
-
-// Replace implements [backend.Backend].
-func (*readOnly) Replace(context.Context, string, backend.Replacement) error {
-	return backend.ErrReadOnly
-}
-
-// Stage implements [backend.Backend].
-func (*readOnly) Stage(context.Context, string, uint64, []backend.Record) error {
-	return backend.ErrReadOnly
-}
-
-// Unstage implements [backend.Backend].
-func (*readOnly) Unstage(string) {}
-
-// Fence implements [backend.Backend].
-func (*readOnly) Fence(context.Context, string, string, backend.Token, backend.Token) (bool, error) {
-	return false, backend.ErrReadOnly
-}
-
-// PutSnapshot implements [backend.Backend].
-func (*readOnly) PutSnapshot(context.Context, string, string, backend.Snapshot) error {
-	return backend.ErrReadOnly
-}
-
-// Delete implements [backend.Backend].
-func (*readOnly) Delete(context.Context, string, string, *backend.Head) error {
-	return backend.ErrReadOnly
-}
-
-// Lease implements [backend.Backend].
-func (*readOnly) Lease(context.Context, string, string, time.Duration) (bool, error) {
-	return false, backend.ErrReadOnly
 }

@@ -35,7 +35,7 @@ func TestServeRedacted(t *testing.T) {
 	t.Chdir(t.TempDir())
 	must(t, strings.ReplaceAll(twoEvents, "hello", "hello ada@example.com"), "import", "a/u/s", "-")
 	s := startServe(t, nil, "--addr", "127.0.0.1:0", "--redact")
-	for path, want := range map[string]bool{"/session?key=a/u/s": true, "/export?key=a/u/s": false, "/export?key=a/u/s&form=html": false} {
+	for path, want := range map[string]bool{"/session?key=a/u/s": true, "/export?key=a/u/s": false, "/export?key=a/u/s&form=visible": false} {
 		status, body := s.get(path, "127.0.0.1", "")
 		if got := strings.Contains(body, "ada@example.com"); status != http.StatusOK || got != want || got == strings.Contains(body, "hello [email ") {
 			t.Errorf("%s: status %d\n%.500s", path, status, body)

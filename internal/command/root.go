@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -43,7 +45,7 @@ func (a *app) rootCommand() *cobra.Command {
 		),
 		Args:          subcommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		Version:       currentBuild().String(),
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
@@ -95,6 +97,15 @@ func (a *app) rootCommand() *cobra.Command {
 		}
 	}
 	return root
+}
+
+// version is the module's version, as the build knows it, and what it was built with and for.
+func version() string {
+	version := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	return fmt.Sprintf("patchlog %s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // addGroup adds commands below a heading.
