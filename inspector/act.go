@@ -47,8 +47,6 @@ const longAct = 10 * time.Minute
 
 var actionKinds = []actionKind{
 	{"splice", "Cut events out", 0, previewChange, applyChange},
-	{"replace", "Replace events by a text", 0, previewChange, applyChange},
-	{"truncate", "Cut all events before one", 0, previewChange, applyChange},
 	{"summarise", "Summarise events by a text", 0, previewChange, applyChange},
 	{"pin", "Pin events", 0, previewChange, applyChange},
 	{"unpin", "Unpin events", 0, previewChange, applyChange},
@@ -234,7 +232,7 @@ func (i *Inspector) changeOf(ctx context.Context, a *action, v fold.View) (ops.C
 			return nil, fmt.Errorf("%w: event %q was not visible after record %d", fold.ErrEventNotFound, clip(gone[0], 80), v.Seq())
 		}
 		edit := ops.Edit{
-			Kind: ops.EditKind(a.name), Spans: spans, Text: a.form.Get("text"), Role: a.form.Get("role"),
+			Kind: ops.EditKind(a.name), Spans: spans, Text: a.form.Get("text"),
 			State: patch.StatePolicy(a.form.Get("state")), Author: a.author, NewID: a.newID,
 		}
 		return ops.Patches{Plan: edit.Patches, Options: store.PatchOptions{AllowOrphans: orphans, AllowPinned: a.form.Get("allow_pinned") != ""}}, nil

@@ -123,12 +123,9 @@ func (i *Inspector) refuse(ctx context.Context, a *action, p *actPage, err error
 		if err != nil {
 			return 0, err
 		}
-		span, text := compaction.Span{Start: orphans.Start, Count: orphans.Count}, "events "
-		if n, found := v.Find(orphans.EventID); found && n > 0 {
-			span, text = compaction.Span{Start: n, Count: 1}, "all before event "
-		}
+		span := compaction.Span{Start: orphans.Start, Count: orphans.Count}
 		if orphans.Suggested && span.Count > 0 {
-			again("Select these instead", "ids", idsText(idsOf(v, span))).Text = "What passes: " + text + present.IndexRange(span.Start, span.Count) + "."
+			again("Select these instead", "ids", idsText(idsOf(v, span))).Text = "What passes: events " + present.IndexRange(span.Start, span.Count) + "."
 		} else if len(a.ids) > 0 {
 			p.notice("No wider stretch is known that passes.")
 		}

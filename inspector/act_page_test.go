@@ -46,7 +46,7 @@ func TestHostileContentsOfActs(t *testing.T) {
 	if page := sound(a.must(200, a.fields("splice", "index", "9"))); len(page) > 20_000 {
 		t.Errorf("the page about an event of many parts has %d bytes", len(page))
 	}
-	if page := sound(a.must(200, a.fields("replace", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // it comes along once
+	if page := sound(a.must(200, a.fields("summarise", "index", "4", "text", strings.Repeat("x", 300_000)))); len(page) > 400_000 { // it comes along once
 		t.Errorf("the page about a long text has %d bytes", len(page))
 	}
 	text := "<script>alert(2)</script> \u202e"

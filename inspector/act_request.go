@@ -37,14 +37,14 @@ var actFields = []string{
 	"at",                              // after which record,
 	"ids", "index", "from", "through", // and which events are selected: by ids, a JSON array, or by indices
 	"seq", // the record that it is about
-	"text", "role", "state", "focus", "to", "allow_orphans", "allow_pinned", "values", "reason",
+	"text", "state", "focus", "to", "allow_orphans", "allow_pinned", "values", "reason",
 	"draw", // what ids are made of, so that trying again finds what was logged
 	"plan", // a digest of what the preview of an erasure showed
 }
 
 // choices are the fields that take one of a few values.
 var choices = map[string][]string{
-	"step": {stepPreview, stepDo}, "role": {"", "user", "model"}, "state": {"", string(patch.Keep), string(patch.Drop)},
+	"step": {stepPreview, stepDo}, "state": {"", string(patch.Keep), string(patch.Drop)},
 	"allow_orphans": {"", "yes"}, "allow_pinned": {"", "yes"}, "values": {"", string(patch.KeepValues), string(patch.NullValues)},
 }
 

@@ -220,12 +220,6 @@ func TestActsOnSelectedEvents(t *testing.T) {
 		"splice that keeps the state": {[]string{"index", "7", "state", "keep"}, func(fold.View) []*patch.PatchEvent {
 			return []*patch.PatchEvent{patch.NewSplice(7, 1).WithState(patch.Keep)}
 		}},
-		"replace": {[]string{"index", "4", "index", "5", "text", "Ada was told:\r\nTuesday", "role", "model"}, func(fold.View) []*patch.PatchEvent {
-			return []*patch.PatchEvent{patch.NewSplice(4, 2, actEvent(t, `{"invocationId":"i2","author":"agent","content":{"role":"model","parts":[{"text":"Ada was told:\nTuesday"}]}}`))}
-		}},
-		"truncate": {[]string{"index", "5", "index", "4"}, func(fold.View) []*patch.PatchEvent {
-			return []*patch.PatchEvent{patch.NewTruncateBefore("e4")}
-		}},
 		"summarise": {[]string{"index", "4", "index", "5", "index", "6", "text", "Ada asked twice."}, func(v fold.View) []*patch.PatchEvent {
 			return []*patch.PatchEvent{summary(v, "")}
 		}},

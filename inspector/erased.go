@@ -2,24 +2,11 @@ package inspector
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
-
-// receipts are the newest records up to one that say what was erased, in order.
-func (t *timeline) receipts(at uint64) []uint64 {
-	var out []uint64
-	for _, s := range slices.Backward(t.steps[:at]) {
-		if s.Patch != nil && s.Patch.Type == patch.Erase && len(out) < listedRows {
-			out = append(out, s.Seq)
-		}
-	}
-	slices.Reverse(out)
-	return out
-}
 
 // receiptsByID are the records that say what was erased, by their ids.
 func (t *timeline) receiptsByID() map[string]uint64 {

@@ -49,7 +49,6 @@ type fact struct {
 type recordEvent struct {
 	Facts   []fact
 	Place   []fact
-	Calls   []fact // the records that it answers, and that answer it
 	Content shownEvent
 }
 
@@ -195,9 +194,6 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 		if shown.Place, err = where.of(rec.Seq, n, e); err != nil {
 			return recordBody{}, err
 		}
-		if rec.Event != nil {
-			shown.Calls = t.calledBy(key, rec.Seq)
-		}
 		body.Events = append(body.Events, shown)
 	}
 	if rec.Patch != nil {
@@ -213,19 +209,6 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 	rest := showing{Left: textBytes, raw: body.Raw}
 	body.JSON = rest.json("", "", string(text))
 	return body, nil
-}
-
-// calledBy leads to the records with calls that a record answers, and to those that answer its own.
-func (t *timeline) calledBy(key store.Key, seq uint64) (out []fact) {
-	for _, call := range t.at(seq).Answers {
-		out = append(out, fact{Text: fmt.Sprintf("Answers the call of record %d", call), URL: recordURL(key, call, "")})
-	}
-	for _, s := range t.steps[seq:] {
-		if slices.Contains(s.Answers, seq) && len(out) < listedRows {
-			out = append(out, fact{Text: fmt.Sprintf("Answered by record %d", s.Seq), URL: recordURL(key, s.Seq, "")})
-		}
-	}
-	return out
 }
 
 // factsOf say what a record or an event is, who said it, when and where.

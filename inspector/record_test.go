@@ -171,8 +171,8 @@ func TestRecordEvent(t *testing.T) {
 		t.Error("no image", page)
 	}
 	shows(t, i, 200, []any{"record", "seq", 2}, "thought", "I think", "function call", "find", "{\n  \"order\": [\n    \"A-1\",\n    {\n      \"deep\": true\n    }\n  ]\n}",
-		"step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "Answered by record 3", "Record 1", "Record 3", "As it stood then")
-	page = shows(t, i, 200, []any{"record", "seq", 3}, "function response", `"café\u202e"`, `"a\nb"`, "Answers the call of record 2")
+		"step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "Record 1", "Record 3", "As it stood then")
+	page = shows(t, i, 200, []any{"record", "seq", 3}, "function response", `"café\u202e"`, `"a\nb"`)
 	if !strings.Contains(page, `href="record?key=shop%2Fada%2F`) || !strings.Contains(page, `&amp;seq=2"`) {
 		t.Error("no link to the call")
 	}

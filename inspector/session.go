@@ -44,7 +44,6 @@ type sessionBody struct {
 
 	StateAll, StateMore int // keys there are, and of them those that are not shown
 
-	Receipts []uint64 // the newest records that say what was erased
 }
 
 // Kinds are those that the log can be filtered by.
@@ -93,8 +92,6 @@ type logRow struct {
 
 	Erasable bool
 
-	Calls, Responses []uint64 // the records that it answers, and that answer it
-
 	Patch *patchRow
 }
 
@@ -108,20 +105,18 @@ type patchRow struct {
 
 // visibleRow is an event that a model sees.
 type visibleRow struct {
-	Index     int
-	Seq       uint64
-	Kind      present.Kind
-	ID        string
-	Author    string
-	Text      string
-	Time      string
-	Tokens    string // about how many it takes, and all events up to it
-	Turn      int    // as of a log row
-	Pinned    bool
-	Summary   bool
-	Erased    bool
-	Calls     []int // the indices of events that it answers, and that answer it
-	Responses []int
+	Index   int
+	Seq     uint64
+	Kind    present.Kind
+	ID      string
+	Author  string
+	Text    string
+	Time    string
+	Tokens  string // about how many it takes, and all events up to it
+	Turn    int    // as of a log row
+	Pinned  bool
+	Summary bool
+	Erased  bool
 }
 
 // stateRow is a key of the state.
@@ -223,7 +218,6 @@ func (i *Inspector) sessionBody(ctx context.Context, r *http.Request, key store.
 			b.CompareFrom = s.Seq - 1
 		}
 	}
-	b.Receipts = t.receipts(at)
 	if b.Log, err = i.logRows(ctx, r, key, t, v); err != nil {
 		return b, err
 	}
@@ -348,12 +342,6 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 	if err != nil {
 		return err
 	}
-	answered := map[uint64][]uint64{}
-	for _, s := range t.steps[:v.Seq()] {
-		for _, call := range s.Answers {
-			answered[call] = append(answered[call], s.Seq)
-		}
-	}
 	receipts, turn := t.receiptsByID(), t.at(uint64(first)).Turn
 	for rec, err := range i.store.RawEvents(ctx, key, uint64(first)+1) {
 		if err != nil {
@@ -366,7 +354,7 @@ func (i *Inspector) eachRow(ctx context.Context, key store.Key, t *timeline, v f
 			continue
 		}
 		s := t.at(rec.Seq)
-		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Tokens: tokensText(s.Tokens), Responses: answered[rec.Seq], Calls: s.Answers, Erasable: erasable(rec)}
+		row := logRow{Seq: rec.Seq, ID: rec.ID(), Kind: s.Kind, Time: when(s.Time), Tokens: tokensText(s.Tokens), Erasable: erasable(rec)}
 		if s.Turn != turn {
 			row.Turn, turn = s.Turn, s.Turn
 		}
@@ -412,13 +400,6 @@ func visibleRows(r *http.Request, t *timeline, v fold.View) (rows[visibleRow], e
 
 // rowsOf are the visible events with the indices from first up to, but without, next.
 func rowsOf(t *timeline, v fold.View, first, next int) []visibleRow {
-	calls, responses := map[int][]int{}, map[int][]int{}
-	for _, c := range v.Calls() {
-		for _, at := range c.Responses {
-			responses[c.Index] = append(responses[c.Index], at)
-			calls[at] = append(calls[at], c.Index)
-		}
-	}
 	var out []visibleRow
 	sum, turn := 0, 0
 	for n := range next {
@@ -432,7 +413,6 @@ func rowsOf(t *timeline, v fold.View, first, next int) []visibleRow {
 		row := visibleRow{
 			Index: n, Seq: e.Seq, Kind: present.KindOf(e), ID: e.Event.ID(), Author: e.Event.Author(), Text: present.EntryText(e),
 			Time: when(e.Event.Timestamp()), Tokens: tokenCount(tokens) + ", " + present.Grouped(sum) + " so far", Pinned: e.Pinned, Summary: e.Summary, Erased: erased,
-			Calls: slices.Compact(calls[n]), Responses: slices.Compact(responses[n]),
 		}
 		if turn != before {
 			row.Turn = turn

@@ -12,7 +12,6 @@ import (
 	"github.com/patchlog-dev/patchlog/fold"
 	"github.com/patchlog-dev/patchlog/internal/identifiers"
 	"github.com/patchlog-dev/patchlog/internal/present"
-	"github.com/patchlog-dev/patchlog/internal/records"
 	"github.com/patchlog-dev/patchlog/patch"
 	"github.com/patchlog-dev/patchlog/store"
 )
@@ -42,7 +41,6 @@ type summaryBody struct {
 	Head     []string   // what 'patchlog loss' says of it
 	Loss     []lostList // and which names
 	Text     shownEvent
-	Nested   []fact // summaries that it replaced
 	Told     rows[toldRow]
 	Earlier  template.URL
 	Later    template.URL
@@ -117,9 +115,6 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 	show := showing{Left: textBytes, Fold: textBytes, Image: imageURL(key), Raw: rawURL(key), Marks: newMarks(invented)}
 	body.Text = show.event(entry.Event, entry.Seq)
 	body.Text.Notes = nil // the facts say what matters of them
-	if err := i.nest(ctx, key, &body, entry); err != nil {
-		return err
-	}
 	if err := body.tell(r, key, told, how); err != nil {
 		return err
 	}
@@ -264,35 +259,6 @@ func summaryFacts(key store.Key, entry fold.Entry, cleared bool) []fact {
 			fact{"to record", fmt.Sprint(l.To), recordURL(key, l.To, "")})
 	}
 	return facts
-}
-
-// nest lists the summaries that the patch replaced by this one.
-func (i *Inspector) nest(ctx context.Context, key store.Key, body *summaryBody, entry fold.Entry) error {
-	rec, err := i.record(ctx, key, entry.Seq)
-	if err != nil || rec.Patch == nil || !entry.Summary {
-		return err
-	}
-	f, before, _, err := i.effect(ctx, key, rec)
-	if err != nil {
-		return err
-	}
-	several := len(f.Added) > 1 // each stands for events of its branch and scope
-	for n, e := range f.Hid {
-		at := before.Entry(f.Start + n)
-		if !at.Summary || several && !alike(e, entry.Event) {
-			continue
-		}
-		if len(body.Nested) < listedRows {
-			text := fmt.Sprintf("Level %d: %s", compaction.LineageOf(e).Level, clip(present.Describe(e), lineRunes))
-			body.Nested = append(body.Nested, fact{Text: text, URL: summaryURL(key, before.Seq(), f.Start+n, 0)})
-		}
-	}
-	return nil
-}
-
-// alike reports whether one summary can stand for both events.
-func alike(a, b *patch.Event) bool {
-	return records.BranchWithoutRuns(a.Branch()) == records.BranchWithoutRuns(b.Branch()) && a.IsolationScope() == b.IsolationScope()
 }
 
 // tell lists events that the summary stands for, as many as a page has, with their identifiers

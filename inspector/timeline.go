@@ -30,8 +30,6 @@ type step struct {
 	Raw     int // tokens of all events logged up to it, estimated
 	Turn    int // the number of the invocation that it belongs to, or of the last one that began; 0 before the first
 
-	Answers []uint64 // the records with the calls that the event's responses name by id
-
 	Patch *patchStep // nil of an event
 }
 
@@ -62,9 +60,8 @@ type timeline struct {
 	view  fold.View
 	steps []step
 	tally present.Tally
-	calls map[string]uint64 // by call id, the newest record with such a call; for add alone
-	turns map[string]int    // by invocation id, their numbers; for add alone
-	held  int64             // bytes that the steps take, about
+	turns map[string]int // by invocation id, their numbers; for add alone
+	held  int64          // bytes that the steps take, about
 }
 
 // at returns the step of a record.
@@ -93,7 +90,7 @@ func (t *timeline) add(r patch.Record) error {
 		return err
 	}
 	s := t.at(t.last())
-	s.Seq, s.ID, s.Tokens, s.Answers, s.Patch = r.Seq, r.ID(), 0, nil, nil
+	s.Seq, s.ID, s.Tokens, s.Patch = r.Seq, r.ID(), 0, nil
 	s.Kind, s.Turn = present.KindOfRecord(r), len(t.turns)
 	if e := r.Event; e != nil {
 		s.Time, s.Tokens = e.Timestamp(), e.EstimatedTokens()
@@ -106,16 +103,6 @@ func (t *timeline) add(r patch.Record) error {
 		}
 		s.Raw += s.Tokens
 		s.Visible += s.Tokens
-		for f := range e.FunctionParts() {
-			if call, known := t.calls[f.ID]; f.ID != "" && f.Response && known {
-				if !slices.Contains(s.Answers, call) {
-					s.Answers = append(s.Answers, call)
-				}
-			} else if f.ID != "" && !f.Response {
-				t.calls[f.ID] = r.Seq
-				t.held += idBytes + int64(len(f.ID))
-			}
-		}
 	} else if err := t.patch(&s, after, r); err != nil {
 		return err
 	}
@@ -165,7 +152,7 @@ func (t *timeline) patch(s *step, after fold.View, r patch.Record) error {
 
 // footprint is about how many bytes a step takes besides its own.
 func (s *step) footprint() int64 {
-	n := len(s.ID) + len(s.Answers)*8
+	n := len(s.ID)
 	if p := s.Patch; p != nil {
 		for _, note := range p.Notes {
 			n += int(unsafe.Sizeof(note)) + len(note.Text)
@@ -236,7 +223,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 		if err != nil {
 			return nil, err
 		}
-		k.line = timeline{info: info, view: fold.New(info.Creation, initial).WithEdition(now.Edition()), calls: map[string]uint64{}, turns: map[string]int{}}
+		k.line = timeline{info: info, view: fold.New(info.Creation, initial).WithEdition(now.Edition()), turns: map[string]int{}}
 	}
 	if k.line.last() < info.Seq {
 		for r, err := range i.store.RawEvents(ctx, key, k.line.last()+1) {
@@ -250,7 +237,7 @@ func (i *Inspector) timeline(ctx context.Context, key store.Key) (*timeline, err
 	}
 	handed := k.line
 	handed.steps = handed.steps[:len(handed.steps):len(handed.steps)]
-	handed.tally, handed.calls, handed.turns = handed.tally.Clone(), nil, nil
+	handed.tally, handed.turns = handed.tally.Clone(), nil
 	return &handed, nil
 }
 

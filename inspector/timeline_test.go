@@ -31,7 +31,7 @@ func grown(t interface {
 	Fatal(...any)
 }, records []patch.Record) *timeline {
 	t.Helper()
-	line := &timeline{view: fold.New("", nil), calls: map[string]uint64{}, turns: map[string]int{}}
+	line := &timeline{view: fold.New("", nil), turns: map[string]int{}}
 	for _, r := range records {
 		err := line.add(r)
 		if need := (*fold.NeedError)(nil); errors.As(err, &need) {

@@ -17,9 +17,7 @@ type EditKind string
 // The kinds of edits.
 const (
 	Cut       EditKind = "splice"    // hides them, or puts Replacement in their place
-	CutBefore EditKind = "truncate"  // hides all events before the first of them
 	Summarise EditKind = "summarise" // puts a summary with the text in their place
-	Replace   EditKind = "replace"   // puts an event with the text in their place, said by Role
 	Pin       EditKind = "pin"
 	Unpin     EditKind = "unpin"
 )
@@ -30,7 +28,6 @@ type Edit struct {
 	Spans       []compaction.Span // stretches of the visible log, ascending; Cut, Pin and Unpin take several
 	EventID     string            // of Pin and Unpin, in place of spans
 	Text        string
-	Role        string // of Replace: user, the default, or model
 	Replacement []*patch.Event
 	State       patch.StatePolicy // "" is the patch's default
 	Author      string
@@ -70,12 +67,7 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 		for _, s := range slices.Backward(e.Spans) { // so that indices stay what they are
 			patches = append(patches, patch.NewSplice(s.Start, s.Count, e.Replacement...))
 		}
-	case CutBefore:
-		if first.Start == 0 || first.Start >= v.Len() {
-			return nil, &EditError{Problem: "nothing stands before the first visible event; select the event that is to be the first one"}
-		}
-		patches = append(patches, patch.NewTruncateBefore(v.At(first.Start).ID()))
-	case Summarise, Replace:
+	case Summarise:
 		switch {
 		case e.Text == "":
 			return nil, &EditError{Problem: "the text is missing that is to stand in the place of the events"}
@@ -83,11 +75,11 @@ func (e Edit) Patches(v fold.View) ([]*patch.PatchEvent, error) {
 			return nil, &EditError{fmt.Sprintf("a text takes the place of one stretch of events, and the selected ones are %d stretches; select one of them, or all from %d to %d",
 				len(e.Spans), first.Start, last.Start+last.Count-1), whole}
 		}
-		p, err := e.withText(v, first)
+		summary, err := SummaryByHand(v, first, e.newID("invocation"), e.Text)
 		if err != nil {
 			return nil, err
 		}
-		patches = append(patches, p)
+		patches = append(patches, patch.NewSummarise(first.Start, first.Count, summary))
 	case Pin, Unpin:
 		make := patch.NewPin
 		if e.Kind == Unpin {
@@ -129,32 +121,6 @@ func (e Edit) dress(p *patch.PatchEvent, n int) *patch.PatchEvent {
 		p = p.WithState(e.State)
 	}
 	return p
-}
-
-// withText puts a text in the place of events. An event that replaces others goes where the first of them did: to
-// its invocation, its branch and its scope.
-func (e Edit) withText(v fold.View, s compaction.Span) (*patch.PatchEvent, error) {
-	if e.Kind == Summarise {
-		summary, err := SummaryByHand(v, s, e.newID("invocation"), e.Text)
-		if err != nil {
-			return nil, err
-		}
-		return patch.NewSummarise(s.Start, s.Count, summary), nil
-	}
-	first, role, author := v.At(s.Start), "user", "user"
-	if e.Role == "model" {
-		role, author = "model", "model"
-		for n := s.Start; n < s.Start+s.Count; n++ { // the first agent that spoke there
-			if said := v.At(n); said.Role() == "model" && said.Author() != "user" && said.Author() != "" {
-				author = said.Author()
-				break
-			}
-		}
-	}
-	event, err := patch.NewEvent(patch.Fields{
-		InvocationID: first.InvocationID(), Author: author, Branch: first.Branch(), IsolationScope: first.IsolationScope(), Content: patch.Text(role, e.Text),
-	})
-	return patch.NewSplice(s.Start, s.Count, event), err
 }
 
 func (e Edit) newID(what string) string {

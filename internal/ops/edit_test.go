@@ -42,15 +42,12 @@ func TestEdit(t *testing.T) {
 		want string
 	}{
 		{ops.Edit{Kind: ops.Cut, Spans: two}, "splice start 5, count 1, state drop; splice start 1, count 2, state drop"},
-		{ops.Edit{Kind: ops.CutBefore, Spans: two}, "truncate_before event e1, state drop"},
 		{ops.Edit{Kind: ops.Summarise, Spans: two[:1], Text: "t", State: "drop"}, "summarise start 1, count 2, state drop"},
-		{ops.Edit{Kind: ops.Replace, Spans: two[:1], Text: "t", Role: "model"}, "splice start 1, count 2, state drop"},
 		{ops.Edit{Kind: ops.Pin, Spans: two[1:]}, "pin event e5"},
 		{ops.Edit{Kind: ops.Unpin, EventID: "e1"}, "unpin event e1"},
 		{ops.Edit{Kind: ops.Unpin, Spans: two}, "nothing that is selected is pinned"},
 		{ops.Edit{Kind: ops.Summarise, Spans: two, Text: "t"}, "all from 1 to 5"},
-		{ops.Edit{Kind: ops.Replace, Spans: two[:1]}, "the text is missing"},
-		{ops.Edit{Kind: ops.CutBefore, Spans: []compaction.Span{{Count: 1}}}, "nothing stands before"},
+		{ops.Edit{Kind: ops.Summarise, Spans: two[:1]}, "the text is missing"},
 		{ops.Edit{Kind: ops.Cut}, "no event is selected"},
 	} {
 		patches, err := c.edit.Patches(v)
