@@ -26,13 +26,12 @@ const (
 )
 
 // showing says how the contents of events are shown, and how much of them. It is for one
-// goroutine. With the zero values no image is shown, nothing is marked, and nothing is shown.
+// goroutine. With the zero values nothing is shown.
 type showing struct {
-	Left  int                                                                   // about how many bytes of a page are left; what is shown takes from it
-	Fold  int                                                                   // from this length in bytes on texts are folded; 0 means foldedAt
-	Most  int                                                                   // about how many bytes of a page a text takes at most; 0 means textBytes
-	Image func(seq uint64, e *patch.Event, part int, p patch.Part) template.URL // where an image is found, or ""; nil means nowhere
-	Raw   func(seq uint64) template.URL                                         // where a record is as it was logged; nil means nowhere
+	Left  int                           // about how many bytes of a page are left; what is shown takes from it
+	Fold  int                           // from this length in bytes on texts are folded; 0 means foldedAt
+	Most  int                           // about how many bytes of a page a text takes at most; 0 means textBytes
+	Raw   func(seq uint64) template.URL // where a record is as it was logged; nil means nowhere
 	Marks marks
 
 	raw template.URL // of the event at hand
@@ -47,11 +46,10 @@ type shownEvent struct {
 	Raw    template.URL // where all of it is, or ""
 }
 
-// block is one thing that is shown: a text, JSON, or an image. All its texts show as they are.
+// block is one thing that is shown: a text, or JSON. All its texts show as they are.
 type block struct {
 	What  string       // what it is, such as "function call"; "" is a text
 	Name  string       // of a function or a file, or what it says of itself
-	Image template.URL // "" if it is none
 	Runs  []run        // its text
 	Begin string       // how the text begins, if it is folded
 	Plain bool         // the text is one of a natural language, not of a program
@@ -123,21 +121,16 @@ func (s *showing) event(e *patch.Event, seq uint64) shownEvent {
 		s.raw = s.Raw(seq)
 	}
 	out := shownEvent{Raw: s.raw}
-	content, images := e.Content(), s.Image
+	content := e.Content()
 	if !e.HasContent() {
 		if c, ok := adkrecord.CompactionOf(e); ok {
-			content, images = c.CompactedContent, nil
+			content = c.CompactedContent
 		}
 	}
-	for n, p := range content.Parts() {
-		if !s.room(&out) {
-			continue
+	for _, p := range content.Parts() {
+		if s.room(&out) {
+			out.Blocks = append(out.Blocks, s.part(p))
 		}
-		b := s.part(p)
-		if _, _, ok := imageOf(p); ok && images != nil {
-			b.Image = images(seq, e, n, p)
-		}
-		out.Blocks = append(out.Blocks, b)
 	}
 	for c := range e.Changes() {
 		if s.room(&out) {
@@ -273,13 +266,8 @@ func lines(text string, most int) (shown string, cost, read int) {
 		switch {
 		case r == '\r' && strings.HasPrefix(text[read+size:], "\n"):
 			said = ""
-		case r == utf8.RuneError && size == 1:
-			said = fmt.Sprintf(`\x%02x`, text[read])
-		case r == '\n', r == '\t', unicode.IsGraphic(r):
-		case r < 0x10000:
-			said = fmt.Sprintf(`\u%04x`, r)
 		default:
-			said = fmt.Sprintf(`\U%08x`, r)
+			said = present.EscapeUnless(func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }, said)
 		}
 		n := len(said)
 		if strings.ContainsRune(`<>&"'+`, r) {

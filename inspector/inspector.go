@@ -182,7 +182,6 @@ func (i *Inspector) routes() http.Handler {
 	get("{$}", i.sessionsPage)
 	get("session", i.sessionPage)
 	get("record", i.recordPage)
-	get("media", i.media)
 	get("summary", i.summaryPage)
 	get("diff", i.diffPage)
 	get("search", i.searchPage)

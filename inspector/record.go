@@ -137,14 +137,6 @@ func rawURL(key store.Key) func(seq uint64) template.URL {
 	}
 }
 
-// imageURL is where the image in a part of an event is.
-func imageURL(key store.Key) func(seq uint64, e *patch.Event, part int, p patch.Part) template.URL {
-	return func(seq uint64, e *patch.Event, part int, p patch.Part) template.URL {
-		url, _ := query("media", "key", key, "seq", seq, "id", e.ID(), "part", part)
-		return url
-	}
-}
-
 func recordURL(key store.Key, seq uint64, id string) template.URL {
 	url, _ := query("record", "key", key, "seq", seq, "id", id)
 	return url
@@ -174,11 +166,11 @@ func (i *Inspector) recordBody(ctx context.Context, key store.Key, rec patch.Rec
 		return recordBody{}, err
 	}
 	if id != "" {
-		if _, _, err := eventOf(rec, id); err != nil {
-			return recordBody{}, fmt.Errorf("session %s: %w", key, err)
+		if !slices.ContainsFunc(rec.Events(), func(e *patch.Event) bool { return e.ID() == id }) {
+			return recordBody{}, fmt.Errorf("session %s: record %d: %w: it brought no event %q", key, rec.Seq, store.ErrNotFound, id)
 		}
 	}
-	show := showing{Left: pageBytes, Image: imageURL(key), Raw: rawURL(key)}
+	show := showing{Left: pageBytes, Raw: rawURL(key)}
 	for n, e := range rec.Events() {
 		if id != "" && e.ID() != id || len(body.Events) >= 1 && show.Left < blockBytes {
 			if len(body.Others) == listedRows {

@@ -167,19 +167,13 @@ func TestRecordEvent(t *testing.T) {
 			`{"fileData":{"mimeType":"text/html","fileUri":"javascript:alert(1)"}},{"toolCall":{"x":1}},{"inlineData":{"mimeType":"image/svg+xml","data":"PHN2Zz48L3N2Zz4="}}`),
 	)
 	page := shows(t, i, 200, []any{"record", "seq", 1}, "Record 1: an event", "Where is\nmy order?", "image/png, 26 bytes", "Visible, at index 0", "Record 2")
-	if !strings.Contains(page, `<img class="media" src="media?id=q&amp;key=`) || !strings.Contains(page, `alt="image/png, 26 bytes"`) {
-		t.Error("no image", page)
+	if strings.Contains(page, "<img") {
+		t.Error("an image is shown")
 	}
 	shows(t, i, 200, []any{"record", "seq", 2}, "thought", "I think", "function call", "find", "{\n  \"order\": [\n    \"A-1\",\n    {\n      \"deep\": true\n    }\n  ]\n}",
 		"step", "\"n\": 2", "user:name", "\"Ada\"", "\"promptTokenCount\": 17", "root.shop", "i1", "Record 1", "Record 3", "As it stood then")
-	page = shows(t, i, 200, []any{"record", "seq", 3}, "function response", `"café\u202e"`, `"a\nb"`)
-	if !strings.Contains(page, `href="record?key=shop%2Fada%2F`) || !strings.Contains(page, `&amp;seq=2"`) {
-		t.Error("no link to the call")
-	}
-	page = shows(t, i, 200, []any{"record", "seq", 4}, "PYTHON", "print(1)\nprint(2)", "OUTCOME_OK", "1\n2", "javascript:alert(1)", "toolCall", "image/svg+xml, 11 bytes")
-	if strings.Contains(page, "<img") {
-		t.Error("an SVG image")
-	}
+	shows(t, i, 200, []any{"record", "seq", 3}, "function response", `"café\u202e"`, `"a\nb"`)
+	shows(t, i, 200, []any{"record", "seq", 4}, "PYTHON", "print(1)\nprint(2)", "OUTCOME_OK", "1\n2", "javascript:alert(1)", "toolCall", "image/svg+xml, 11 bytes")
 	shows(t, i, 404, []any{"record", "seq", 5}, "there is no record 5")
 	shows(t, i, 400, []any{"record"}, "seq")
 	shows(t, i, 400, []any{"record", "seq", "x"}, "whole number")
@@ -260,7 +254,7 @@ func TestRecordPatch(t *testing.T) {
 // A session that a request may not read looks like one that is not there.
 func TestRecordAuthorized(t *testing.T) {
 	_, i := shownLog(t, Options{Authorize: func(*http.Request, store.Key, Access) bool { return false }}, event("q", "user", text("secret"), ``))
-	for _, url := range [][]any{{"record", "seq", 1}, {"media", "seq", 1}, {"summary", "index", 0}, {"diff", "from", 0}, {"record", "seq", 1, "form", "json"}} {
+	for _, url := range [][]any{{"record", "seq", 1}, {"summary", "index", 0}, {"diff", "from", 0}, {"record", "seq", 1, "form", "json"}} {
 		if page := shows(t, i, 404, url); strings.Contains(page, "secret") {
 			t.Error(url, page)
 		}

@@ -112,7 +112,7 @@ func (i *Inspector) summaryPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	show := showing{Left: textBytes, Fold: textBytes, Image: imageURL(key), Raw: rawURL(key), Marks: newMarks(invented)}
+	show := showing{Left: textBytes, Fold: textBytes, Raw: rawURL(key), Marks: newMarks(invented)}
 	body.Text = show.event(entry.Event, entry.Seq)
 	body.Text.Notes = nil // the facts say what matters of them
 	if err := body.tell(r, key, told, how); err != nil {
@@ -271,7 +271,7 @@ func (b *summaryBody) tell(r *http.Request, key store.Key, told []fold.Entry, ho
 	b.Told.All = len(told)
 	b.Told.First = int(min(from, uint64(max(len(told)-1, 0))))
 	b.Told.Next = b.Told.First
-	show := showing{Left: toldBytes, Fold: toldFold, Most: toldText, Image: imageURL(key), Raw: rawURL(key), Marks: newMarks(how)}
+	show := showing{Left: toldBytes, Fold: toldFold, Most: toldText, Raw: rawURL(key), Marks: newMarks(how)}
 	if b.Cleared {
 		show.Fold, show.Most = 0, 0
 	}

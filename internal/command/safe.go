@@ -3,9 +3,10 @@ package command
 import (
 	"fmt"
 	"io"
-	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/patchlog-dev/patchlog/internal/present"
 )
 
 // drives reports whether a character, written as it is, could make a terminal do or show
@@ -15,30 +16,10 @@ func drives(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// safeText returns the text with an escape for each character that could drive a terminal,
-// and for each byte that is not UTF-8. Lines stay lines.
+// safeText returns the text with an escape for each character that could drive a terminal, and for each byte that is not
+// UTF-8. Lines stay lines.
 func safeText(text string) string {
-	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return r != '\n' && drives(r) }) < 0 {
-		return text
-	}
-	var b strings.Builder
-	for i, r := range text {
-		switch {
-		case isBadByte(r, text[i:]):
-			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case r != '\n' && drives(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// isBadByte reports whether r, decoded from the start of text, stands for a byte that is
-// not UTF-8.
-func isBadByte(r rune, text string) bool {
-	return r == utf8.RuneError && !strings.HasPrefix(text, string(r))
+	return present.EscapeUnless(func(r rune) bool { return r == '\n' || !drives(r) }, text)
 }
 
 // safeJSON passes JSON text on, with an escape for each character in it that could drive

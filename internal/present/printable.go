@@ -41,16 +41,40 @@ func PrintableUpTo(text string, most int) string {
 
 // writePrintable writes r, decoded from the start of text, as it is or as an escape.
 func writePrintable(b *strings.Builder, r rune, text string) {
-	switch {
-	case r == utf8.RuneError && !strings.HasPrefix(text, string(r)):
-		fmt.Fprintf(b, `\x%02x`, text[0])
-	case unicode.IsPrint(r):
+	if unicode.IsPrint(r) && !isBadByte(r, text) {
 		b.WriteRune(r)
-	case r < 0x10000:
-		fmt.Fprintf(b, `\u%04x`, r)
-	default:
-		fmt.Fprintf(b, `\U%08x`, r)
+	} else {
+		b.WriteString(escape(r, text))
 	}
+}
+
+// EscapeUnless returns a text with an escape for each character that is not to be shown as it is, and for each byte
+// that is not UTF-8: such as \u001b and \xff.
+func EscapeUnless(shown func(r rune) bool, text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		if shown(r) && !isBadByte(r, text[i:]) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(escape(r, text[i:]))
+		}
+	}
+	return b.String()
+}
+
+func escape(r rune, text string) string {
+	switch {
+	case isBadByte(r, text):
+		return fmt.Sprintf(`\x%02x`, text[0])
+	case r < 0x10000:
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	return fmt.Sprintf(`\U%08x`, r)
+}
+
+// isBadByte reports whether r, decoded from the start of text, stands for a byte that is not UTF-8.
+func isBadByte(r rune, text string) bool {
+	return r == utf8.RuneError && !strings.HasPrefix(text, string(r))
 }
 
 // PrintableMarks is [Printable] for a text in one line, parts of which are marked: where they
