@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/patchlog-dev/patchlog/inspector"
@@ -289,31 +288,6 @@ func TestWhoMayErase(t *testing.T) {
 	}
 }
 
-// What others may do is not to be had by a request of theirs.
-func TestNobodyElseErases(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*http.Request)
-		status int
-	}{
-		"of another site":      {func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }, 403},
-		"fetched across sites": {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
-		"to another name":      {func(r *http.Request) { r.Host = "evil.example"; r.Header.Set("Origin", "http://evil.example") }, 421},
-		"of no form":           {func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 400},
-		"with an address":      {func(r *http.Request) { r.URL.RawQuery = "act=erase" }, 400},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newErasing(t, inspector.Options{Erase: true})
-			do := a.erase(a.must(200, a.fields("erase", "seq", "6")), "x")
-			if status, page := a.post(do, c.change); status != c.status {
-				t.Errorf("status %d, want %d:\n%s", status, c.status, actText(page))
-			}
-			if !strings.Contains(a.logOf(a.key), "Tuesday") {
-				t.Error("it was erased")
-			}
-		})
-	}
-}
-
 // An event is erased in all sessions that have it or in none, and those that may not be seen are not
 // named.
 func TestErasingWhatOthersHave(t *testing.T) {
@@ -365,26 +339,6 @@ func TestErasingSomethingElse(t *testing.T) {
 	other := a.fields("erase", "seq", "7")
 	other.Set("creation", "other")
 	a.must(409, other)
-}
-
-// However often it is clicked at once, it is done once.
-func TestErasingTwiceAtOnce(t *testing.T) {
-	for range 10 {
-		a := newErasing(t, inspector.Options{Erase: true})
-		do := a.erase(a.must(200, a.fields("erase", "seq", "6")), "x")
-		var done sync.WaitGroup
-		for range 6 {
-			done.Go(func() {
-				if status, page := a.post(do); status != 200 {
-					t.Errorf("status %d:\n%s", status, actText(page))
-				}
-			})
-		}
-		done.Wait()
-		if receipts, err := a.store.Receipts(t.Context(), a.key); err != nil || len(receipts) != 1 || strings.Contains(a.logOf(a.key), "Tuesday") {
-			t.Errorf("%d receipts, %v", len(receipts), err)
-		}
-	}
 }
 
 // What something else has erased is gone from what the inspector has in memory, too.

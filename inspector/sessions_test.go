@@ -1,10 +1,7 @@
 package inspector
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -12,15 +9,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	bbolt "go.etcd.io/bbolt"
 
 	"github.com/patchlog-dev/patchlog/internal/present"
 	"github.com/patchlog-dev/patchlog/store"
@@ -292,84 +286,6 @@ func TestListingAuthorize(t *testing.T) {
 	e.inspector.ServeHTTP(w, r)
 	e.has(w.Body.String(), "There is no session yet")
 	e.hasNot(w.Body.String(), "ada")
-}
-
-// Damaged sessions are listed with what is wrong, and hide no others.
-func TestListingDamage(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.db")
-	s, err := store.Open(path, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range 4 {
-		text := says("a", "user", "hello") + "\n" + says("b", "agent", "hi")
-		if _, err := s.Import(t.Context(), sessionOf(n), strings.NewReader(text), store.ImportOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	damageRecords(t, path)
-	s, err = store.Open(path, store.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	i, err := New(s, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &listingEnv{t, s, i, nil}
-	keys, cells := e.rowsOf(e.get("", http.StatusOK))
-	if len(keys) != 4 {
-		t.Fatalf("sessions %q", keys)
-	}
-	for n, key := range keys {
-		switch got := cells[n]; key {
-		case "app0/user0/s0000":
-			if !strings.HasPrefix(got[1], "record 2: corrupt") {
-				t.Errorf("one without an end: %q", got)
-			}
-		default: // damage of a record is found when that is read
-			e.same(key, got[3], "2")
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	e.get("", http.StatusServiceUnavailable)
-}
-
-// damageRecords takes the last record from the session that was made first, and flips a bit of
-// the first record of the next.
-func damageRecords(t *testing.T, path string) {
-	t.Helper()
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte("records"))
-		rows := map[string][]byte{}
-		err := b.ForEach(func(k, v []byte) error {
-			rows[string(k)] = bytes.Clone(v)
-			return nil
-		})
-		for k, v := range rows {
-			switch session, seq := binary.BigEndian.Uint64([]byte(k)), binary.BigEndian.Uint64([]byte(k[8:])); {
-			case session == 1 && seq == 2:
-				err = errors.Join(err, b.Delete([]byte(k)))
-			case session == 2 && seq == 1:
-				v[len(v)/2] ^= 1
-				err = errors.Join(err, b.Put([]byte(k), v))
-			}
-		}
-		return err
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // nameless is a backend that lists a session whose name damage has made another.
